@@ -1,7 +1,7 @@
 """The stable surface for suites outside of this repository: fixtures, builders, claims about pods.
 
 As a pytest plugin (`pytest_plugins = ["seatrial.testing"]` in the top-level conftest.py, or `-p seatrial.testing`) it
-brings fixtures (`cluster`, `expect`, `lab`, `fleet`, `whole_cluster`, `subject`, `services`, `results`, `backend`,
+brings fixtures (`trial`, `expect`, `lab`, `fleet`, `whole_cluster`, `subject`, `services`, `results`, `backend`,
 `seed`), markers (`feature`, `case`, `needs`, `profile`, `long`, `alone`) and options (`--seatrial-…`). As a module it
 brings the names below. Names that are not in `__all__` may change between versions without notice; changes to these are
 listed in CHANGELOG.md.

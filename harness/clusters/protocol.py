@@ -68,6 +68,10 @@ class Cluster(ABC):
     def wait(self, until: Callable[[], bool], *, within: float) -> bool:
         """Let time pass until `until()` holds, at most `within` seconds of the cluster's clock; whether it held."""
 
+    def pass_time(self, seconds: float) -> None:
+        """Let this time of the cluster's clock pass."""
+        self.wait(lambda: False, within=seconds)
+
     @abstractmethod
     def add_nodes(self, nodes: Iterable[NodeBuilder | Mapping[str, Any]]) -> None:
         """Add nodes described as in a fleet file and wait until they are Ready with their Device objects.

@@ -108,7 +108,7 @@ def run_trial(
     load, troubles = Load(cluster, random), Troubles(cluster, random, pauses.late)
 
     def wait(most: float) -> None:
-        cluster.wait(lambda: False, within=random.uniform(0, most))
+        cluster.pass_time(random.uniform(0, most))
 
     def check(found: Sequence[str], when: str) -> None:
         outcome.wrong += [f"{when}: {text}" for text in found]
@@ -130,11 +130,11 @@ def run_trial(
             victim.start_again()
             wait(pauses.after_start)
         troubles.end()
-        cluster.wait(lambda: False, within=pauses.rest)
+        cluster.pass_time(pauses.rest)
         check(wrong_at_rest(load.all()), "at rest")
         load.make_room()
         cluster.wait(lambda: not unplaced(load.all()), within=pauses.patience)
-        cluster.wait(lambda: False, within=pauses.rest)
+        cluster.pass_time(pauses.rest)
         last = load.all()
         check([*unplaced(last), *wrong_at_rest(last)], "with room for all")
         audit.check_state()

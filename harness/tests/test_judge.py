@@ -13,8 +13,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from seatrial.harness import cpusets
-from seatrial.harness.apiserver import quantities
 from seatrial.harness.allocations import parse_allocations
+from seatrial.harness.apiserver import quantities
 from seatrial.scheduler.api import device, numa, quantity
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -49,43 +49,43 @@ def bound(pod: PodBuilder, cpu: int | str, qos: str = "LSR") -> PodBuilder:
         pytest.param(SPREAD_BY_PCPUS, 1, id="one-of-each-core"),
     ],
 )
-def test_cpus_of_their_own(cluster: Trial, expect: Expect, qos: str, policy: str, each: int) -> None:
+def test_cpus_of_their_own(trial: Trial, expect: Expect, qos: str, policy: str, each: int) -> None:
     """A pod gets as many CPUs as it requests, on one NUMA node, by its preferred policy or the scheduler's default."""
-    cluster.add(node("n1").server(MACHINE))
+    trial.add(node("n1").server(MACHINE))
     asked = bound(pod("a"), 4, qos)
-    cluster.submit(asked.bind_cpus(policy) if policy else asked)
+    trial.submit(asked.bind_cpus(policy) if policy else asked)
 
     a = expect.running("a")
 
     assert len(cpus(a)) == 4
-    assert set(cores(cluster, a).values()) == {each}
-    assert len(cpu_numa_nodes(cluster, a)) == 1
+    assert set(cores(trial, a).values()) == {each}
+    assert len(cpu_numa_nodes(trial, a)) == 1
 
 
 @pytest.mark.feature("CPU-1.policies")
 @pytest.mark.case("CP-014", severity="normal")
-def test_more_cpus_than_cores_are_still_spread(cluster: Trial, expect: Expect) -> None:
+def test_more_cpus_than_cores_are_still_spread(trial: Trial, expect: Expect) -> None:
     """40 CPUs of a machine with 32 cores: each core gives one, and eight give both."""
-    cluster.add(node("n1").server(MACHINE))
-    cluster.submit(bound(pod("a"), 40).bind_cpus(SPREAD_BY_PCPUS))
+    trial.add(node("n1").server(MACHINE))
+    trial.submit(bound(pod("a"), 40).bind_cpus(SPREAD_BY_PCPUS))
 
-    given = sorted(cores(cluster, expect.running("a")).values())
+    given = sorted(cores(trial, expect.running("a")).values())
     assert given == [1] * 24 + [2] * 8
 
 
 @pytest.mark.feature("CPU-1.default-by-config")
 @pytest.mark.profile(SPREAD_CPUS)
 @pytest.mark.case("CP-012", severity="critical")
-def test_the_default_policy_comes_from_the_configuration(cluster: Trial, expect: Expect) -> None:
+def test_the_default_policy_comes_from_the_configuration(trial: Trial, expect: Expect) -> None:
     """With defaultCPUBindPolicy SpreadByPCPUs a pod without a policy gets one CPU of each core; a policy still wins."""
-    cluster.add(node("n1").server(MACHINE))
-    cluster.submit(bound(pod("default"), 4).scheduler(SPREAD_CPUS))
-    cluster.submit(bound(pod("own"), 4).bind_cpus(FULL_PCPUS).scheduler(SPREAD_CPUS))
+    trial.add(node("n1").server(MACHINE))
+    trial.submit(bound(pod("default"), 4).scheduler(SPREAD_CPUS))
+    trial.submit(bound(pod("own"), 4).bind_cpus(FULL_PCPUS).scheduler(SPREAD_CPUS))
 
     default, own = expect.running("default", "own")
 
-    assert set(cores(cluster, default).values()) == {1}
-    assert set(cores(cluster, own).values()) == {2}
+    assert set(cores(trial, default).values()) == {1}
+    assert set(cores(trial, own).values()) == {2}
 
 
 @pytest.mark.feature("CPU-1.configuration-default-cpu-bind")
@@ -93,18 +93,18 @@ def test_the_default_policy_comes_from_the_configuration(cluster: Trial, expect:
 @pytest.mark.case("CP-015", severity="critical")
 @pytest.mark.parametrize("order", [(RELEASED, SPREAD_CPUS), (SPREAD_CPUS, RELEASED)], ids=["first", "second"])
 @pytest.mark.parametrize("qos", ["LSR", "LSE"])
-def test_the_released_configuration(cluster: Trial, expect: Expect, qos: str, order: tuple[str, str]) -> None:
+def test_the_released_configuration(trial: Trial, expect: Expect, qos: str, order: tuple[str, str]) -> None:
     """By the announced configuration pods without a policy get whole cores, beside a pod of a profile that spreads."""
     assert announced("v0.6/config/default-cpu-bind.config.yaml", RELEASED)
-    cluster.add(node("n1").server(MACHINE))
+    trial.add(node("n1").server(MACHINE))
     for profile in order:
-        cluster.submit(bound(pod(profile), 4, qos).scheduler(profile))
+        trial.submit(bound(pod(profile), 4, qos).scheduler(profile))
         expect.running(profile)
 
     released, spread = expect.running(RELEASED, SPREAD_CPUS)
 
-    assert sorted(cores(cluster, released).values()) == [2, 2]
-    assert sorted(cores(cluster, spread).values()) == [1, 1, 1, 1]
+    assert sorted(cores(trial, released).values()) == [2, 2]
+    assert sorted(cores(trial, spread).values()) == [1, 1, 1, 1]
 
 
 @pytest.mark.feature("CPU-1.others-share")
@@ -119,10 +119,10 @@ def test_the_released_configuration(cluster: Trial, expect: Expect, qos: str, or
         pytest.param(pod("a").qos("LSR").label("koordinator.sh/priority-class", "koord-batch"), "4", id="batch"),
     ],
 )
-def test_all_others_share(cluster: Trial, expect: Expect, asked: PodBuilder, cpu: str) -> None:
+def test_all_others_share(trial: Trial, expect: Expect, asked: PodBuilder, cpu: str) -> None:
     """Pods of other QoS classes get no exclusive CPUs, whatever policy they name; one of class LSR beside them does."""
-    cluster.add(node("n1").server(MACHINE))
-    cluster.submit(asked.request(cpu=cpu), bound(pod("exclusive"), 4))
+    trial.add(node("n1").server(MACHINE))
+    trial.submit(asked.request(cpu=cpu), bound(pod("exclusive"), 4))
 
     a, exclusive = expect.running("a", "exclusive")
     assert RESOURCE_STATUS not in a.metadata.annotations
@@ -131,30 +131,30 @@ def test_all_others_share(cluster: Trial, expect: Expect, asked: PodBuilder, cpu
 
 @pytest.mark.feature("CPU-1.integer")
 @pytest.mark.case("CP-003", severity="critical")
-def test_half_a_cpu_cannot_be_bound(cluster: Trial, expect: Expect) -> None:
+def test_half_a_cpu_cannot_be_bound(trial: Trial, expect: Expect) -> None:
     """A bound pod with a fractional CPU request is refused."""
-    cluster.add(node("n1").server(MACHINE))
-    cluster.submit(bound(pod("a"), "3500m"))
+    trial.add(node("n1").server(MACHINE))
+    trial.submit(bound(pod("a"), "3500m"))
 
     expect.pending("a", saying="the requested CPUs must be integer")
 
 
 @pytest.mark.feature("CPU-1.required")
 @pytest.mark.case("CP-004", severity="critical")
-def test_a_preference_gives_way_and_a_requirement_waits(cluster: Trial, expect: Expect) -> None:
+def test_a_preference_gives_way_and_a_requirement_waits(trial: Trial, expect: Expect) -> None:
     """With no whole core free, a pod that prefers whole cores gets single CPUs, and one that requires them waits."""
-    cluster.add(node("n1").server(MACHINE))
-    cluster.submit(bound(pod("breaks"), 32).bind_cpus(required=SPREAD_BY_PCPUS))
-    assert set(cores(cluster, expect.running("breaks")).values()) == {1}
+    trial.add(node("n1").server(MACHINE))
+    trial.submit(bound(pod("breaks"), 32).bind_cpus(required=SPREAD_BY_PCPUS))
+    assert set(cores(trial, expect.running("breaks")).values()) == {1}
 
-    cluster.submit(
+    trial.submit(
         bound(pod("prefers"), 2).bind_cpus(FULL_PCPUS), bound(pod("requires"), 2).bind_cpus(required=FULL_PCPUS)
     )
 
-    assert set(cores(cluster, expect.running("prefers")).values()) == {1}
+    assert set(cores(trial, expect.running("prefers")).values()) == {1}
     expect.pending("requires", saying="not enough cpus available to satisfy request")
-    cluster.delete("breaks")
-    assert set(cores(cluster, expect.running("requires")).values()) == {2}
+    trial.delete("breaks")
+    assert set(cores(trial, expect.running("requires")).values()) == {2}
 
 
 @pytest.mark.case("CP-005", severity="critical")
@@ -165,60 +165,60 @@ def test_a_preference_gives_way_and_a_requirement_waits(cluster: Trial, expect: 
         pytest.param(NUMA_NODE_LEVEL, cpu_numa_nodes, marks=pytest.mark.feature("CPU-2.numa-level"), id="numa-nodes"),
     ],
 )
-def test_exclusive_pods_keep_apart(cluster: Trial, expect: Expect, exclusive: str, apart: object) -> None:
+def test_exclusive_pods_keep_apart(trial: Trial, expect: Expect, exclusive: str, apart: object) -> None:
     """Two exclusive pods share no core (or no NUMA node) while another one is free."""
     assert callable(apart)
-    cluster.add(node("n1").server(MACHINE).label(NUMA_ALLOCATE_STRATEGY_LABEL, "MostAllocated"))
+    trial.add(node("n1").server(MACHINE).label(NUMA_ALLOCATE_STRATEGY_LABEL, "MostAllocated"))
     for builder in pods("a", 2):
-        cluster.submit(bound(builder, 2).bind_cpus(SPREAD_BY_PCPUS, exclusive=exclusive))
+        trial.submit(bound(builder, 2).bind_cpus(SPREAD_BY_PCPUS, exclusive=exclusive))
     first, second = expect.running("a-0", "a-1")
 
-    assert not set(apart(cluster, first)) & set(apart(cluster, second))
-    assert len(cpu_numa_nodes(cluster, first) | cpu_numa_nodes(cluster, second)) == 1 + (exclusive == NUMA_NODE_LEVEL)
+    assert not set(apart(trial, first)) & set(apart(trial, second))
+    assert len(cpu_numa_nodes(trial, first) | cpu_numa_nodes(trial, second)) == 1 + (exclusive == NUMA_NODE_LEVEL)
 
 
 @pytest.mark.feature("CPU-2.pcpu-level")
 @pytest.mark.case("CP-013", severity="critical")
-def test_an_exclusive_pod_leaves_shared_cores_alone(cluster: Trial, expect: Expect) -> None:
+def test_an_exclusive_pod_leaves_shared_cores_alone(trial: Trial, expect: Expect) -> None:
     """Two threads of two cores are all that is left on the NUMA node that packing prefers; another exclusive pod has
     the other two: the pod goes to the other NUMA node. One that is not exclusive takes them."""
-    cluster.add(node("n1").server(MACHINE).label(NUMA_ALLOCATE_STRATEGY_LABEL, "MostAllocated"))
-    cluster.submit(bound(pod("filler"), 28).bind_cpus(FULL_PCPUS))
+    trial.add(node("n1").server(MACHINE).label(NUMA_ALLOCATE_STRATEGY_LABEL, "MostAllocated"))
+    trial.submit(bound(pod("filler"), 28).bind_cpus(FULL_PCPUS))
     expect.running("filler")
-    cluster.submit(bound(pod("first"), 2).bind_cpus(SPREAD_BY_PCPUS, exclusive=PCPU_LEVEL))
+    trial.submit(bound(pod("first"), 2).bind_cpus(SPREAD_BY_PCPUS, exclusive=PCPU_LEVEL))
     first = expect.running("first")
-    cluster.submit(bound(pod("second"), 2).bind_cpus(SPREAD_BY_PCPUS, exclusive=PCPU_LEVEL))
+    trial.submit(bound(pod("second"), 2).bind_cpus(SPREAD_BY_PCPUS, exclusive=PCPU_LEVEL))
     second = expect.running("second")
-    assert [sorted(cores(cluster, found).values()) for found in (first, second)] == [[1, 1], [1, 1]]
-    assert not set(cores(cluster, first)) & set(cores(cluster, second))
-    cluster.submit(bound(pod("third"), 2).bind_cpus(SPREAD_BY_PCPUS))
-    assert set(cores(cluster, expect.running("third"))) == set(cores(cluster, first))
+    assert [sorted(cores(trial, found).values()) for found in (first, second)] == [[1, 1], [1, 1]]
+    assert not set(cores(trial, first)) & set(cores(trial, second))
+    trial.submit(bound(pod("third"), 2).bind_cpus(SPREAD_BY_PCPUS))
+    assert set(cores(trial, expect.running("third"))) == set(cores(trial, first))
 
 
 @pytest.mark.feature("CPU-2.pcpu-level")
 @pytest.mark.case("CP-017", severity="normal")
-def test_a_large_exclusive_pod_leaves_shared_cores_alone(cluster: Trial, expect: Expect) -> None:
+def test_a_large_exclusive_pod_leaves_shared_cores_alone(trial: Trial, expect: Expect) -> None:
     """A machine has two sockets of four NUMA nodes with 12 cores each. An exclusive pod has four cores of one socket,
     which packing prefers. Another one wants 46 CPUs, more than a NUMA node has: it takes the other socket's cores. One
     that is not exclusive shares the first pod's cores."""
-    cluster.add(node("n1").server(EIGHT_NUMA_NODES).label(NUMA_ALLOCATE_STRATEGY_LABEL, "MostAllocated"))
-    cluster.submit(bound(pod("first"), 4).bind_cpus(SPREAD_BY_PCPUS, exclusive=PCPU_LEVEL))
+    trial.add(node("n1").server(EIGHT_NUMA_NODES).label(NUMA_ALLOCATE_STRATEGY_LABEL, "MostAllocated"))
+    trial.submit(bound(pod("first"), 4).bind_cpus(SPREAD_BY_PCPUS, exclusive=PCPU_LEVEL))
     first = expect.running("first")
-    cluster.submit(bound(pod("second"), 46).bind_cpus(SPREAD_BY_PCPUS, exclusive=PCPU_LEVEL))
+    trial.submit(bound(pod("second"), 46).bind_cpus(SPREAD_BY_PCPUS, exclusive=PCPU_LEVEL))
     second = expect.running("second")
-    assert [sorted(cores(cluster, found).values()) for found in (first, second)] == [[1] * 4, [1] * 46]
-    assert not set(cores(cluster, first)) & set(cores(cluster, second))
-    cluster.delete("second")
-    cluster.submit(bound(pod("third"), 46).bind_cpus(SPREAD_BY_PCPUS))
-    assert set(cores(cluster, expect.running("third"))) & set(cores(cluster, first))
+    assert [sorted(cores(trial, found).values()) for found in (first, second)] == [[1] * 4, [1] * 46]
+    assert not set(cores(trial, first)) & set(cores(trial, second))
+    trial.delete("second")
+    trial.submit(bound(pod("third"), 46).bind_cpus(SPREAD_BY_PCPUS))
+    assert set(cores(trial, expect.running("third"))) & set(cores(trial, first))
 
 
 @pytest.mark.feature("CPU-2.as-much-as-possible")
 @pytest.mark.case("CP-006", severity="normal")
-def test_exclusive_is_a_preference(cluster: Trial, expect: Expect) -> None:
+def test_exclusive_is_a_preference(trial: Trial, expect: Expect) -> None:
     """A third pod with NUMA node exclusivity still runs on a machine with two NUMA nodes."""
-    cluster.add(node("n1").server(MACHINE))
-    cluster.submit(*(bound(pod, 2).bind_cpus(exclusive=NUMA_NODE_LEVEL) for pod in pods("a", 3)))
+    trial.add(node("n1").server(MACHINE))
+    trial.submit(*(bound(pod, 2).bind_cpus(exclusive=NUMA_NODE_LEVEL) for pod in pods("a", 3)))
 
     found = expect.running("a-0", "a-1", "a-2")
     assert len(frozenset[int]().union(*map(cpus, found))) == 6
@@ -232,21 +232,19 @@ def test_exclusive_is_a_preference(cluster: Trial, expect: Expect) -> None:
         pytest.param("kubelet", marks=pytest.mark.feature("CPU-3.kubelet-static")),
     ],
 )
-def test_a_node_that_gives_whole_cores_only(cluster: Trial, expect: Expect, how: str) -> None:
+def test_a_node_that_gives_whole_cores_only(trial: Trial, expect: Expect, how: str) -> None:
     """With the node's label or the kubelet's static policy, all pods are bound to whole cores, or wait."""
     machine = node("n1").server(MACHINE)
-    cluster.add(
+    trial.add(
         machine.label(CPU_BIND_POLICY_LABEL, "FullPCPUsOnly")
         if how == "label"
         else machine.kubelet(full_pcpus_only=True)
     )
-    cluster.submit(
-        pod("plain").request(cpu=4), bound(pod("odd"), 5), bound(pod("spread"), 4).bind_cpus(SPREAD_BY_PCPUS)
-    )
-    cluster.submit(bound(pod("against"), 4).bind_cpus(required=SPREAD_BY_PCPUS), pod("half").request(cpu="500m"))
+    trial.submit(pod("plain").request(cpu=4), bound(pod("odd"), 5), bound(pod("spread"), 4).bind_cpus(SPREAD_BY_PCPUS))
+    trial.submit(bound(pod("against"), 4).bind_cpus(required=SPREAD_BY_PCPUS), pod("half").request(cpu="500m"))
 
     for found in expect.running("plain", "spread"):
-        assert set(cores(cluster, found).values()) == {2}
+        assert set(cores(trial, found).values()) == {2}
     expect.pending("odd", saying="node(s) requested cpus not multiple cpus per core")
     expect.pending("against", saying="node(s) cpu bind policy conflicts with pod's required cpu bind policy")
     expect.pending("half", saying="the requested CPUs must be integer")
@@ -262,23 +260,23 @@ def test_a_node_that_gives_whole_cores_only(cluster: Trial, expect: Expect, how:
         pytest.param("", 2, id="in-turn-by-default"),
     ],
 )
-def test_which_numa_node_cpus_come_from(cluster: Trial, expect: Expect, strategy: str, numa_nodes: int) -> None:
+def test_which_numa_node_cpus_come_from(trial: Trial, expect: Expect, strategy: str, numa_nodes: int) -> None:
     """The node's label decides whether NUMA nodes are filled one by one."""
     machine = node("n1").server(MACHINE)
-    cluster.add(machine.label(NUMA_ALLOCATE_STRATEGY_LABEL, strategy) if strategy else machine)
+    trial.add(machine.label(NUMA_ALLOCATE_STRATEGY_LABEL, strategy) if strategy else machine)
     for builder in pods("a", 2):
-        cluster.submit(bound(builder, 4))
+        trial.submit(bound(builder, 4))
         expect.running(builder.name)
 
-    assert len({numa for found in cluster.pods() for numa in cpu_numa_nodes(cluster, found)}) == numa_nodes
+    assert len({numa for found in trial.pods() for numa in cpu_numa_nodes(trial, found)}) == numa_nodes
 
 
 @pytest.mark.feature("CPU-3.kubelet-reserved")
 @pytest.mark.case("CP-009", severity="critical")
-def test_cpus_that_the_kubelet_keeps_are_nobodys(cluster: Trial, expect: Expect) -> None:
+def test_cpus_that_the_kubelet_keeps_are_nobodys(trial: Trial, expect: Expect) -> None:
     """CPUs reserved by the kubelet are bound to no pod, even when all others are taken."""
-    cluster.add(node("n1").server(MACHINE).kubelet(reserved_cpus="0-1,32-33"))
-    cluster.submit(bound(pod("all"), 60), bound(pod("one"), 1))
+    trial.add(node("n1").server(MACHINE).kubelet(reserved_cpus="0-1,32-33"))
+    trial.submit(bound(pod("all"), 60), bound(pod("one"), 1))
 
     assert not cpus(expect.running("all")) & {0, 1, 32, 33}
     expect.pending("one", saying="not enough cpus available to satisfy request")
@@ -295,17 +293,17 @@ def test_cpus_that_the_kubelet_keeps_are_nobodys(cluster: Trial, expect: Expect)
         pytest.param(SYSTEM_QOS, {"cpuset": "0-1,32-33"}, id="system"),
     ],
 )
-def test_cpus_that_others_have_are_not_given(cluster: Trial, expect: Expect, key: str, told: object) -> None:
+def test_cpus_that_others_have_are_not_given(trial: Trial, expect: Expect, key: str, told: object) -> None:
     """CPUs that the kubelet gave to pods, and those of the system, are bound to no pod while they are reported."""
-    cluster.add(node("n1").server(MACHINE))
+    trial.add(node("n1").server(MACHINE))
     path = f"/apis/{GROUP_VERSION}/noderesourcetopologies/n1"
 
     def reports(text: str | None) -> None:
-        assert cluster.call("PATCH", path, {"metadata": {"annotations": {key: text}}}).ok
-        cluster.settle()
+        assert trial.call("PATCH", path, {"metadata": {"annotations": {key: text}}}).ok
+        trial.settle()
 
     reports(to_json(told).decode())
-    cluster.submit(bound(pod("most"), 60), bound(pod("rest"), 4))
+    trial.submit(bound(pod("most"), 60), bound(pod("rest"), 4))
     assert not cpus(expect.running("most")) & {0, 1, 32, 33}
     expect.pending("rest", saying="not enough cpus available to satisfy request")
     reports(None)
@@ -327,48 +325,48 @@ def test_cpus_that_others_have_are_not_given(cluster: Trial, expect: Expect, key
         ),
     ],
 )
-def test_what_a_node_keeps(cluster: Trial, expect: Expect, kept: dict[str, object], shares_fit: bool) -> None:
+def test_what_a_node_keeps(trial: Trial, expect: Expect, kept: dict[str, object], shares_fit: bool) -> None:
     """CPUs reserved for processes outside containers go to no pod, and reduce the capacity by default."""
-    cluster.add(node("n1").server(MACHINE))
+    trial.add(node("n1").server(MACHINE))
     marks = {"metadata": {"annotations": {NODE_RESERVATION: to_json(kept).decode()}}}
-    assert cluster.call("PATCH", "/api/v1/nodes/n1", marks).ok
-    assert cluster.cluster.wait(lambda: kept_cpus(cluster, "n1") == {0, 1, 2, 3, 32, 33, 34, 35}, within=10)
+    assert trial.call("PATCH", "/api/v1/nodes/n1", marks).ok
+    assert trial.wait(lambda: kept_cpus(trial, "n1") == {0, 1, 2, 3, 32, 33, 34, 35}, within=10)
 
-    cluster.submit(bound(pod("bound"), 60))
+    trial.submit(bound(pod("bound"), 60))
     expect.pending("bound")
-    cluster.submit(pod("shares").request(cpu=60))
+    trial.submit(pod("shares").request(cpu=60))
     if shares_fit:
         expect.running("shares")
     else:
         expect.pending("shares", saying="Insufficient cpu")
-    cluster.delete("bound", "shares")
-    cluster.submit(bound(pod("rest"), 56))
+    trial.delete("bound", "shares")
+    trial.submit(bound(pod("rest"), 56))
     assert not cpus(expect.running("rest")) & {0, 1, 2, 3, 32, 33, 34, 35}
 
 
 @pytest.mark.feature("CPU-1.policies", "CPU-2.pcpu-level")
 @pytest.mark.case("CP-010", severity="blocker")
 @pytest.mark.long(seconds=6)
-def test_churn_gives_no_cpu_twice(cluster: Trial, seed: int) -> None:
+def test_churn_gives_no_cpu_twice(trial: Trial, seed: int) -> None:
     """Pods of all kinds come and go: no CPU has two owners, and required policies hold at all times."""
-    cluster.add(node("n1").server(MACHINE), node("n2").server(MACHINE).numa_policy("SingleNUMANode"))
+    trial.add(node("n1").server(MACHINE), node("n2").server(MACHINE).numa_policy("SingleNUMANode"))
     draw = random.Random(seed)  # noqa: S311 a churn that can be repeated
     alive: list[str] = []
     judged = 0
-    where = {name: seats(cluster, name) for name in ("n1", "n2")}
+    where = {name: seats(trial, name) for name in ("n1", "n2")}
     for step in range(50):
         if alive and draw.random() < 0.35:
-            cluster.delete(alive.pop(draw.randrange(len(alive))))
+            trial.delete(alive.pop(draw.randrange(len(alive))))
         else:
             one = pod(f"p{step}").request(cpu=draw.choice([2, 4, 6, 12]), memory="1Gi")
             if draw.random() < 0.8:
                 required = draw.choice(["", FULL_PCPUS, SPREAD_BY_PCPUS])
                 one.qos("LSR").bind_cpus(required=required, exclusive=draw.choice(["", PCPU_LEVEL]))
                 one.label("required", required)
-            cluster.submit(one)
+            trial.submit(one)
             alive.append(one.name)
-        cluster.cluster.wait(lambda: False, within=0.1)
-        placed = [found for found in cluster.pods() if found.spec.node_name and not found.terminated]
+        trial.pass_time(0.1)
+        placed = [found for found in trial.pods() if found.spec.node_name and not found.terminated]
         owned = [(found.spec.node_name, cpu) for found in placed for cpu in cpus(found)]
         assert len(set(owned)) == len(owned), f"a CPU has two owners: {sorted(owned)}"
         for found in placed:

@@ -29,40 +29,40 @@ def given(pod: Pod, resource: str) -> list[int]:
 
 @pytest.mark.feature("DEV-1.whole-cards", "DEV-3.annotation")
 @pytest.mark.case("DS-001", severity="blocker")
-def test_whole_gpu(cluster: Trial, expect: Expect) -> None:
+def test_whole_gpu(trial: Trial, expect: Expect) -> None:
     """A pod that requests one GPU gets all of one card, and its container sees that card only."""
-    cluster.add(node("n1").cards(2))
-    cluster.submit(pod("a").gpus(1))
+    trial.add(node("n1").cards(2))
+    trial.submit(pod("a").gpus(1))
 
     a = expect.running("a")
 
     assert given(a, GPU_CORE) == [100]
     assert given(a, GPU_MEMORY_RATIO) == [100]
-    assert given(a, GPU_MEMORY) == [card_memory(cluster, "n1")]
-    assert cluster.visible_devices(a) == (f"/dev/nvidia{first_of(a)}",)
+    assert given(a, GPU_MEMORY) == [card_memory(trial, "n1")]
+    assert trial.visible_devices(a) == (f"/dev/nvidia{first_of(a)}",)
 
 
 @pytest.mark.feature("DEV-1.whole-cards")
 @pytest.mark.case("DS-002", severity="blocker")
 @pytest.mark.parametrize("cards", [2, 4, 8])
-def test_several_whole_gpus(cluster: Trial, expect: Expect, cards: int) -> None:
+def test_several_whole_gpus(trial: Trial, expect: Expect, cards: int) -> None:
     """A pod that requests several GPUs gets that many different cards, all of each."""
-    cluster.add(node("n1").cards(max(4, cards)))
-    cluster.submit(pod("a").gpus(cards))
+    trial.add(node("n1").cards(max(4, cards)))
+    trial.submit(pod("a").gpus(cards))
 
     a = expect.running("a")
 
     assert len(set(minors(a))) == cards
     assert given(a, GPU_CORE) == [100] * cards
-    assert len(cluster.visible_devices(a)) == cards
+    assert len(trial.visible_devices(a)) == cards
 
 
 @pytest.mark.feature("DEV-1.nvidia-com-gpu")
 @pytest.mark.case("DS-003", severity="blocker")
-def test_the_spelling_of_nvidia(cluster: Trial, expect: Expect) -> None:
+def test_the_spelling_of_nvidia(trial: Trial, expect: Expect) -> None:
     """nvidia.com/gpu requests whole GPUs, and the allocation is in Koordinator's annotation."""
-    cluster.add(node("n1").cards(4))
-    cluster.submit(pod("a").nvidia(2))
+    trial.add(node("n1").cards(4))
+    trial.submit(pod("a").nvidia(2))
 
     a = expect.running("a")
 
@@ -72,56 +72,56 @@ def test_the_spelling_of_nvidia(cluster: Trial, expect: Expect) -> None:
 
 @pytest.mark.feature("DEV-1.share-by-percent", "DEV-3.annotation")
 @pytest.mark.case("DS-004", severity="blocker")
-def test_share_by_percent(cluster: Trial, expect: Expect) -> None:
+def test_share_by_percent(trial: Trial, expect: Expect) -> None:
     """Half a GPU is half of the cores and half of the memory of one card, also in bytes."""
-    cluster.add(node("n1").cards(1))
-    cluster.submit(pod("a").gpu_share(50))
+    trial.add(node("n1").cards(1))
+    trial.submit(pod("a").gpu_share(50))
 
     a = expect.running("a")
 
     assert given(a, GPU_CORE) == [50]
     assert given(a, GPU_MEMORY_RATIO) == [50]
-    assert given(a, GPU_MEMORY) == [card_memory(cluster, "n1") // 2]
+    assert given(a, GPU_MEMORY) == [card_memory(trial, "n1") // 2]
 
 
 @pytest.mark.feature("DEV-1.share-by-bytes", "DEV-3.annotation")
 @pytest.mark.case("DS-005", severity="critical")
-def test_share_by_bytes(cluster: Trial, expect: Expect) -> None:
+def test_share_by_bytes(trial: Trial, expect: Expect) -> None:
     """Memory requested in bytes is allocated in bytes, and the percentage follows from the card's size."""
-    cluster.add(node("n1").cards(1))
-    cluster.submit(pod("a").gpu_memory("8Gi", core=30))
+    trial.add(node("n1").cards(1))
+    trial.submit(pod("a").gpu_memory("8Gi", core=30))
 
     a = expect.running("a")
 
     assert given(a, GPU_MEMORY) == [8 << 30]
     assert given(a, GPU_CORE) == [30]
-    assert given(a, GPU_MEMORY_RATIO) == [(8 << 30) * 100 // card_memory(cluster, "n1")]
+    assert given(a, GPU_MEMORY_RATIO) == [(8 << 30) * 100 // card_memory(trial, "n1")]
 
 
 @pytest.mark.feature("DEV-1.share-by-percent")
 @pytest.mark.case("DS-006", severity="critical")
-def test_two_halves_share_one_card(cluster: Trial, expect: Expect) -> None:
+def test_two_halves_share_one_card(trial: Trial, expect: Expect) -> None:
     """Two pods of half a GPU each fit on the only card, and both containers see it."""
-    cluster.add(node("n1").cards(1))
-    cluster.submit(pod("a").gpu_share(50), pod("b").gpu_share(50))
+    trial.add(node("n1").cards(1))
+    trial.submit(pod("a").gpu_share(50), pod("b").gpu_share(50))
 
     a, b = expect.running("a", "b")
 
     assert minors(a) == minors(b) == [first_of(a)]
-    assert cluster.visible_devices(a) == cluster.visible_devices(b) == (f"/dev/nvidia{first_of(a)}",)
+    assert trial.visible_devices(a) == trial.visible_devices(b) == (f"/dev/nvidia{first_of(a)}",)
     expect.stable(seconds=2)
 
 
 @pytest.mark.feature("DEV-1.once")
 @pytest.mark.case("DS-007", severity="blocker")
-def test_a_card_is_never_given_out_twice(cluster: Trial, expect: Expect) -> None:
+def test_a_card_is_never_given_out_twice(trial: Trial, expect: Expect) -> None:
     """A third pod that needs more than is left of each of two cards, though less than of both together, stays pending,
     however often it is tried again."""
-    cluster.add(node("n1").cards(2))
-    cluster.submit(pod("a").gpu_share(60), pod("b").gpu_share(60))
+    trial.add(node("n1").cards(2))
+    trial.submit(pod("a").gpu_share(60), pod("b").gpu_share(60))
     expect.bound("a", "b")
 
-    cluster.submit(pod("c").gpu_share(50))
+    trial.submit(pod("c").gpu_share(50))
 
     expect.pending("c", saying="Insufficient")
     expect.stable(seconds=2)
@@ -129,48 +129,48 @@ def test_a_card_is_never_given_out_twice(cluster: Trial, expect: Expect) -> None
 
 @pytest.mark.feature("DEV-1.once")
 @pytest.mark.case("DS-117", severity="critical")
-def test_percent_is_not_given_out_beyond_the_bytes(cluster: Trial, expect: Expect) -> None:
+def test_percent_is_not_given_out_beyond_the_bytes(trial: Trial, expect: Expect) -> None:
     """Two pods hold 1.5 % of a card's memory each, in bytes. A pod of 98 % would need some of theirs and stays pending,
     though each of the two counts as 1 % only; a pod of 97 % is bound."""
-    cluster.add(node("n1").cards(1))
-    memory = str(card_memory(cluster, "n1") * 15 // 1000)
-    cluster.submit(pod("a").gpu_memory(memory, core=1), pod("b").gpu_memory(memory, core=1))
+    trial.add(node("n1").cards(1))
+    memory = str(card_memory(trial, "n1") * 15 // 1000)
+    trial.submit(pod("a").gpu_memory(memory, core=1), pod("b").gpu_memory(memory, core=1))
     expect.bound("a", "b")
 
-    cluster.submit(pod("too-large").gpu_share(98))
+    trial.submit(pod("too-large").gpu_share(98))
     expect.pending("too-large", saying="Insufficient")
     expect.stable(seconds=2)
-    cluster.delete("too-large")
-    cluster.submit(pod("fits").gpu_share(97))
+    trial.delete("too-large")
+    trial.submit(pod("fits").gpu_share(97))
 
     assert given(expect.bound("fits"), GPU_MEMORY_RATIO) == [97]
 
 
 @pytest.mark.feature("DEV-1.once")
 @pytest.mark.case("DS-008", severity="critical")
-def test_two_halves_are_not_a_whole(cluster: Trial, expect: Expect) -> None:
+def test_two_halves_are_not_a_whole(trial: Trial, expect: Expect) -> None:
     """Half of one card and half of another do not make a whole GPU."""
-    cluster.add(node("n1").cards(2))
-    cluster.submit(pod("a").gpu_share(60), pod("b").gpu_share(60))
+    trial.add(node("n1").cards(2))
+    trial.submit(pod("a").gpu_share(60), pod("b").gpu_share(60))
     a, b = expect.bound("a", "b")
     assert minors(a) != minors(b)
 
-    cluster.submit(pod("whole").gpus(1))
+    trial.submit(pod("whole").gpus(1))
 
     expect.pending("whole", saying="Insufficient")
 
 
 @pytest.mark.feature("DEV-1.given-back")
 @pytest.mark.case("DS-009", severity="critical")
-def test_what_is_freed_is_given_out_again(cluster: Trial, expect: Expect) -> None:
+def test_what_is_freed_is_given_out_again(trial: Trial, expect: Expect) -> None:
     """A waiting pod gets the card as soon as the pod that holds it is deleted."""
-    cluster.add(node("n1").cards(1))
-    cluster.submit(pod("first").gpus(1))
+    trial.add(node("n1").cards(1))
+    trial.submit(pod("first").gpus(1))
     first = expect.running("first")
-    cluster.submit(pod("second").gpus(1))
+    trial.submit(pod("second").gpus(1))
     expect.pending("second", saying="Insufficient")
 
-    cluster.delete("first")
+    trial.delete("first")
 
     second = expect.running("second")
     assert minors(second) == minors(first)
@@ -179,15 +179,15 @@ def test_what_is_freed_is_given_out_again(cluster: Trial, expect: Expect) -> Non
 @pytest.mark.feature("DEV-1.once")
 @pytest.mark.case("DS-010", severity="critical")
 @pytest.mark.needs(Capability.OWN_CLUSTER)
-def test_a_full_node_takes_nothing_more(cluster: Trial, expect: Expect) -> None:
+def test_a_full_node_takes_nothing_more(trial: Trial, expect: Expect) -> None:
     """Eight pods fill an eight-GPU node with eight different cards; the ninth waits."""
-    cluster.add(node("n1").cards(8))
+    trial.add(node("n1").cards(8))
     names = [f"p{number}" for number in range(8)]
-    cluster.submit(*(pod(name).gpus(1) for name in names))
+    trial.submit(*(pod(name).gpus(1) for name in names))
     bound = expect.bound(names[0], names[1], *names[2:])
     assert sorted(minor for pod in bound for minor in minors(pod)) == list(range(8))
 
-    cluster.submit(pod("ninth").gpus(1))
+    trial.submit(pod("ninth").gpus(1))
 
     expect.pending("ninth", saying="0/1 nodes are available")
 
@@ -195,41 +195,41 @@ def test_a_full_node_takes_nothing_more(cluster: Trial, expect: Expect) -> None:
 @pytest.mark.needs(Capability.DEVICE_FAULTS)
 @pytest.mark.feature("DEV-2.unhealthy-leaves")
 @pytest.mark.case("DS-011", severity="critical")
-def test_an_unhealthy_card_is_not_given_out(cluster: Trial, expect: Expect) -> None:
+def test_an_unhealthy_card_is_not_given_out(trial: Trial, expect: Expect) -> None:
     """A card with an XID error is not allocated; the pod gets the other one."""
-    cluster.add(node("n1").cards(2))
-    cluster.inject({"node": "n1", "verb": "critical", "device": 0, "xid": 79})
+    trial.add(node("n1").cards(2))
+    trial.inject({"node": "n1", "verb": "critical", "device": 0, "xid": 79})
 
     def sick() -> bool:
-        devices = cluster.device("n1")["spec"]["devices"]
+        devices = trial.device("n1")["spec"]["devices"]
         return any(device["type"] == "gpu" and device["minor"] == 0 and not device.get("health") for device in devices)
 
-    assert cluster.cluster.wait(sick, within=30), "expected GPU 0 to be unhealthy in the Device object"
-    cluster.submit(pod("a").gpus(1), pod("b").gpus(1))
+    assert trial.wait(sick, within=30), "expected GPU 0 to be unhealthy in the Device object"
+    trial.submit(pod("a").gpus(1), pod("b").gpus(1))
 
-    assert cluster.cluster.wait(lambda: len([pod for pod in cluster.pods() if pod.spec.node_name]) == 1, within=30)
+    assert trial.wait(lambda: len([pod for pod in trial.pods() if pod.spec.node_name]) == 1, within=30)
     expect.stable(seconds=2)
-    assert [minors(pod) for pod in cluster.pods() if pod.spec.node_name] == [[1]]
+    assert [minors(pod) for pod in trial.pods() if pod.spec.node_name] == [[1]]
 
 
 @pytest.mark.feature("DEV-1.whole-cards")
 @pytest.mark.case("DS-014", severity="critical")
 def test_an_allocation_that_another_component_changes(
-    cluster: Trial, expect: Expect, seatrial_audit: RunningAudit
+    trial: Trial, expect: Expect, seatrial_audit: RunningAudit
 ) -> None:
     """Another component moves a running pod from card 0 to card 1 in its annotation: the next pod gets card 0."""
-    cluster.add(node("n1").gpus("a10", 2))
-    cluster.submit(pod("a").gpus(1))
+    trial.add(node("n1").gpus("a10", 2))
+    trial.submit(pod("a").gpus(1))
     a = expect.running("a")
     assert minors(a) == [0]
     seatrial_audit.auditor.excuse("AUD-202", a.metadata.uid)
     share = device_allocations(a)["gpu"][0]
-    other = next(card for card in cluster.device("n1")["spec"]["devices"] if card["minor"] == 1)
+    other = next(card for card in trial.device("n1")["spec"]["devices"] if card["minor"] == 1)
     moved = {"gpu": [{"minor": 1, "id": other["id"], "resources": share.resources}]}
     body = {"metadata": {"annotations": {DEVICE_ALLOCATED: json.dumps(moved)}}}
-    assert cluster.call("PATCH", f"/api/v1/namespaces/{cluster.name}/pods/a", body).ok
+    assert trial.call("PATCH", f"/api/v1/namespaces/{trial.name}/pods/a", body).ok
 
-    cluster.submit(pod("b").gpus(1))
+    trial.submit(pod("b").gpus(1))
     assert minors(expect.bound("b")) == [0]
 
 
@@ -243,15 +243,13 @@ def test_an_allocation_that_another_component_changes(
         pytest.param({"nvidia.com/gpu": 1, "koordinator.sh/gpu": 100}, "invalid", id="two-spellings-at-once"),
     ],
 )
-def test_invalid_combinations_are_refused(
-    cluster: Trial, expect: Expect, resources: dict[str, int], saying: str
-) -> None:
+def test_invalid_combinations_are_refused(trial: Trial, expect: Expect, resources: dict[str, int], saying: str) -> None:
     """A combination of resources that the protocol does not define is refused, and nothing is allocated. A webhook for
     pods, as there is one beside quotas, may refuse the pod before the scheduler sees it."""
-    cluster.add(node("n1").cards(4))
+    trial.add(node("n1").cards(4))
     told = ""
     try:
-        cluster.submit(pod("odd").resources(dict(resources)))
+        trial.submit(pod("odd").resources(dict(resources)))
     except ApiRefused as refused:
         told = refused.message
     if told:
@@ -259,19 +257,19 @@ def test_invalid_combinations_are_refused(
     else:
         expect.pending("odd", saying=saying)
 
-    cluster.submit(pod("whole").gpus(4))
+    trial.submit(pod("whole").gpus(4))
     expect.bound("whole")
 
 
 @pytest.mark.feature("DEV-1.share-by-percent")
 @pytest.mark.case("DS-013", severity="normal")
-def test_slices_of_several_cards(cluster: Trial, expect: Expect) -> None:
+def test_slices_of_several_cards(trial: Trial, expect: Expect) -> None:
     """A request for two slices that add up to one card gets halves of two different cards."""
-    cluster.add(node("n1").cards(2))
-    cluster.submit(pod("a").resources({GPU_SHARED: 2, GPU_CORE: 100, GPU_MEMORY_RATIO: 100}))
+    trial.add(node("n1").cards(2))
+    trial.submit(pod("a").resources({GPU_SHARED: 2, GPU_CORE: 100, GPU_MEMORY_RATIO: 100}))
 
     a = expect.running("a")
 
     assert len(set(minors(a))) == 2
     assert given(a, GPU_CORE) == [50, 50]
-    assert len(cluster.visible_devices(a)) == 2
+    assert len(trial.visible_devices(a)) == 2

@@ -17,10 +17,10 @@ HOST = "kubernetes.io/hostname"
 
 @pytest.mark.feature("DEV-5.required-scope")
 @pytest.mark.case("DS-110", severity="normal")
-def test_a_selector_limits_the_devices(cluster: Trial, expect: Expect) -> None:
+def test_a_selector_limits_the_devices(trial: Trial, expect: Expect) -> None:
     """A hint whose selector no card matches keeps the pod waiting beside free cards; one that all match does not."""
-    cluster.add(node("n1").gpus("a10", 2))
-    cluster.submit(
+    trial.add(node("n1").gpus("a10", 2))
+    trial.submit(
         pod("nothing").gpus(1).hint("gpu", selector={"matchLabels": {"example.com/kind": "none"}}),
         pod("all")
         .gpus(1)
@@ -33,41 +33,41 @@ def test_a_selector_limits_the_devices(cluster: Trial, expect: Expect) -> None:
 
 @pytest.mark.feature("DEV-5.required-scope")
 @pytest.mark.case("DS-111", severity="normal")
-def test_exclusive_switches_are_not_shared(cluster: Trial, expect: Expect) -> None:
+def test_exclusive_switches_are_not_shared(trial: Trial, expect: Expect) -> None:
     """Pods with exclusive policy PCIeLevel leave the other card of a switch alone: four of them fill four switches."""
-    cluster.add(node("n1").server(PAIRS))
+    trial.add(node("n1").server(PAIRS))
     names = [f"a-{number}" for number in range(5)]
-    cluster.submit(*(pod(name).gpus(1).hint("gpu", exclusivePolicy="PCIeLevel") for name in names[:4]))
+    trial.submit(*(pod(name).gpus(1).hint("gpu", exclusivePolicy="PCIeLevel") for name in names[:4]))
     found = expect.running(names[0], names[1], *names[2:4])
-    used = {switch for name in found for switch in switches(cluster, name)}
+    used = {switch for name in found for switch in switches(trial, name)}
     assert len(used) == 4
-    cluster.submit(pod(names[4]).gpus(1).hint("gpu", exclusivePolicy="PCIeLevel"))
+    trial.submit(pod(names[4]).gpus(1).hint("gpu", exclusivePolicy="PCIeLevel"))
     expect.pending(names[4])
     expect.stable(seconds=3)
 
 
 @pytest.mark.feature("DEV-1.share-by-percent")
 @pytest.mark.case("DS-112", severity="critical")
-def test_resource_names_of_v07(cluster: Trial, expect: Expect) -> None:
+def test_resource_names_of_v07(trial: Trial, expect: Expect) -> None:
     """`kubernetes.io/gpu-core` and `kubernetes.io/gpu-memory-ratio` are shares, counted with those of today."""
-    cluster.add(node("n1").gpus("a10", 1))
+    trial.add(node("n1").gpus("a10", 1))
     old: dict[str, str | int | float] = {
         name.replace("koordinator.sh", "kubernetes.io"): 60 for name in (GPU_CORE, GPU_MEMORY_RATIO)
     }
-    cluster.submit(pod("old").resources(old))
+    trial.submit(pod("old").resources(old))
     assert minors(expect.bound("old")) == [0]
-    cluster.submit(pod("new").gpu_share(60))
+    trial.submit(pod("new").gpu_share(60))
     expect.pending("new")
 
 
 @pytest.mark.profile("vendor-plugins")
 @pytest.mark.feature("DEV-3.annotation")
 @pytest.mark.case("DS-113", severity="normal")
-def test_gpu_minors_lists_gpus_only(cluster: Trial, expect: Expect) -> None:
+def test_gpu_minors_lists_gpus_only(trial: Trial, expect: Expect) -> None:
     """A pod with two cards and two NICs has the minors of its cards in `gpu-minors`."""
-    cluster.add(node("n1").server("dgx-h100"))
+    trial.add(node("n1").server("dgx-h100"))
     asked = pod("a").gpus(2).resources({RDMA: 100}).jointly("gpu", "rdma").scheduler("vendor-plugins")
-    cluster.submit(asked)
+    trial.submit(asked)
     a = expect.bound("a")
     assert minors(a, "rdma")
     assert a.metadata.annotations.get("scheduling.koordinator.sh/gpu-minors") == ",".join(map(str, minors(a)))
@@ -77,14 +77,14 @@ def test_gpu_minors_lists_gpus_only(cluster: Trial, expect: Expect) -> None:
 @pytest.mark.feature("DEV-4.spread-nodes")
 @pytest.mark.case("DS-114", severity="normal")
 @pytest.mark.parametrize(("better", "worse"), [("n1", "n2"), ("n2", "n1")])
-def test_a_score_counts_the_pod_itself(cluster: Trial, expect: Expect, better: str, worse: str) -> None:
+def test_a_score_counts_the_pod_itself(trial: Trial, expect: Expect, better: str, worse: str) -> None:
     """Half of eight cards or two of three are free: with the pod's card counted, the first has more left."""
-    cluster.add(node(better).gpus("a10", 8), node(worse).gpus("a10", 3))
-    cluster.submit(
+    trial.add(node(better).gpus("a10", 8), node(worse).gpus("a10", 3))
+    trial.submit(
         *(pod(f"on-{number}").gpus(1).select({HOST: better}) for number in range(4)),
         pod("on-worse").gpus(1).select({HOST: worse}),
     )
     expect.bound("on-0", "on-1", "on-2", "on-3", "on-worse")
-    cluster.submit(pod("a").gpus(1).scheduler("spreading"))
+    trial.submit(pod("a").gpus(1).scheduler("spreading"))
     assert expect.bound("a").spec.node_name == better
-    assert len(minors(cluster.pod("a"))) == 1
+    assert len(minors(trial.pod("a"))) == 1

@@ -28,26 +28,26 @@ def joint(name: str, gpus: int, rdma: int = 100, *, same: bool = False, virtual:
     return one.hint("rdma", vfSelector={}) if virtual else one
 
 
-def together(cluster: Trial, pod: Pod) -> bool:
-    return switches(cluster, pod, "gpu") == switches(cluster, pod, "rdma")
+def together(trial: Trial, pod: Pod) -> bool:
+    return switches(trial, pod, "gpu") == switches(trial, pod, "rdma")
 
 
 @pytest.mark.feature("DEV-7.nic-per-gpu")
 @pytest.mark.case("DS-050", severity="blocker")
 @pytest.mark.parametrize("same", [pytest.param(False, id="best-effort"), pytest.param(True, id="same-pcie")])
 @pytest.mark.parametrize("cards", [1, 2, 4, 8])
-def test_a_nic_for_each_gpu(cluster: Trial, expect: Expect, cards: int, same: bool) -> None:
+def test_a_nic_for_each_gpu(trial: Trial, expect: Expect, cards: int, same: bool) -> None:
     """With one GPU and one NIC on each switch, a pod gets one whole NIC for each of its GPUs, on the same switches."""
-    cluster.add(node("n1").server(ONE_EACH))
-    cluster.submit(joint("a", cards, same=same))
+    trial.add(node("n1").server(ONE_EACH))
+    trial.submit(joint("a", cards, same=same))
 
     a = expect.running("a")
 
     assert len(minors(a)) == len(minors(a, "rdma")) == cards
     assert amounts(a, RDMA, "rdma") == [100] * cards
-    assert together(cluster, a)
-    check_arrival(cluster, a)
-    listed = {(device["type"], device["minor"]): device["id"] for device in cluster.device("n1")["spec"]["devices"]}
+    assert together(trial, a)
+    check_arrival(trial, a)
+    listed = {(device["type"], device["minor"]): device["id"] for device in trial.device("n1")["spec"]["devices"]}
     kinds: tuple[DeviceType, ...] = ("gpu", "rdma")
     for kind in kinds:
         said = {(kind, part.minor): part.id for part in parts(a, kind)}
@@ -57,121 +57,121 @@ def test_a_nic_for_each_gpu(cluster: Trial, expect: Expect, cards: int, same: bo
 @pytest.mark.feature("DEV-7.nic-per-gpu")
 @pytest.mark.case("DS-051", severity="critical")
 @pytest.mark.parametrize(("cards", "nics"), [(1, 1), (2, 1), (3, 2), (4, 2), (8, 4)])
-def test_a_nic_for_each_switch(cluster: Trial, expect: Expect, cards: int, nics: int) -> None:
+def test_a_nic_for_each_switch(trial: Trial, expect: Expect, cards: int, nics: int) -> None:
     """GPUs that share a switch share its NIC."""
-    cluster.add(node("n1").server(TWO_TO_ONE))
-    cluster.submit(joint("a", cards, same=True))
+    trial.add(node("n1").server(TWO_TO_ONE))
+    trial.submit(joint("a", cards, same=True))
 
     a = expect.running("a")
 
     assert (len(minors(a)), len(minors(a, "rdma"))) == (cards, nics)
-    assert together(cluster, a)
-    check_arrival(cluster, a)
+    assert together(trial, a)
+    check_arrival(trial, a)
 
 
 @pytest.mark.feature("DEV-7.vf")
 @pytest.mark.case("DS-052", severity="blocker")
 @pytest.mark.parametrize("cards", [1, 2, 4])
-def test_virtual_functions(cluster: Trial, expect: Expect, cards: int) -> None:
+def test_virtual_functions(trial: Trial, expect: Expect, cards: int) -> None:
     """A pod that requests virtual functions gets one of each NIC; its container sees the function, not the NIC."""
-    cluster.add(node("n1").server(ONE_EACH))
-    cluster.submit(joint("a", cards, 1, virtual=True))
+    trial.add(node("n1").server(ONE_EACH))
+    trial.submit(joint("a", cards, 1, virtual=True))
 
     a = expect.running("a")
 
     assert len(functions(a)) == len(minors(a, "rdma")) == cards
-    assert together(cluster, a)
-    seen = check_arrival(cluster, a).devices
+    assert together(trial, a)
+    seen = check_arrival(trial, a).devices
     assert not [path for path in seen if path in {f"/dev/infiniband/uverbs{nic}" for nic in range(8)}], seen
 
 
 @pytest.mark.feature("DEV-7.vf")
 @pytest.mark.case("DS-053", severity="critical")
-def test_functions_of_a_nic_one_by_one(cluster: Trial, expect: Expect) -> None:
+def test_functions_of_a_nic_one_by_one(trial: Trial, expect: Expect) -> None:
     """Tenants of one NIC get different functions until none is left; a released function is allocated again."""
-    cluster.add(node("n1").devices("a10", 1).nics("connectx-7", 1))
+    trial.add(node("n1").devices("a10", 1).nics("connectx-7", 1))
     tenants = [
         pod.gpu_share(10).rdma(1).jointly("gpu", "rdma").hint("rdma", vfSelector={})
         for pod in pods("tenant", FUNCTIONS + 1)
     ]
-    cluster.submit(*tenants[:FUNCTIONS])
+    trial.submit(*tenants[:FUNCTIONS])
     names = [pod.name for pod in tenants]
     bound = expect.running(names[0], names[1], *names[2:FUNCTIONS])
     given = [function for pod in bound for function in functions(pod)]
     assert len(set(given)) == FUNCTIONS
-    nodes = [path for pod in bound for path in check_arrival(cluster, pod).devices if "uverbs" in path]
+    nodes = [path for pod in bound for path in check_arrival(trial, pod).devices if "uverbs" in path]
     assert len(set(nodes)) == FUNCTIONS
 
-    cluster.submit(tenants[FUNCTIONS])
+    trial.submit(tenants[FUNCTIONS])
     expect.pending(names[FUNCTIONS], saying="Insufficient rdma devices")
-    cluster.delete(names[3])
+    trial.delete(names[3])
 
     assert functions(expect.running(names[FUNCTIONS])) == functions(bound[3])
 
 
 @pytest.mark.feature("DEV-7.vf")
 @pytest.mark.case("DS-054", severity="critical")
-def test_a_whole_nic_is_nobody_elses(cluster: Trial, expect: Expect) -> None:
+def test_a_whole_nic_is_nobody_elses(trial: Trial, expect: Expect) -> None:
     """A NIC allocated as a whole has no function left; a NIC with a tenant cannot be allocated as a whole."""
-    cluster.add(node("n1").devices("a10", 1).nics("connectx-7", 1))
-    cluster.submit(pod("whole").rdma(100))
+    trial.add(node("n1").devices("a10", 1).nics("connectx-7", 1))
+    trial.submit(pod("whole").rdma(100))
     expect.running("whole")
-    cluster.submit(pod("tenant").rdma(1).hint("rdma", vfSelector={}))
+    trial.submit(pod("tenant").rdma(1).hint("rdma", vfSelector={}))
     expect.pending("tenant", saying="Insufficient")
 
-    cluster.delete("whole")
+    trial.delete("whole")
 
     expect.running("tenant")
-    cluster.submit(pod("again").rdma(100))
+    trial.submit(pod("again").rdma(100))
     expect.pending("again", saying="Insufficient")
 
 
 @pytest.mark.feature("DEV-7.waits")
 @pytest.mark.case("DS-055", severity="blocker")
-def test_a_joint_pod_waits_for_its_nic(cluster: Trial, expect: Expect) -> None:
+def test_a_joint_pod_waits_for_its_nic(trial: Trial, expect: Expect) -> None:
     """A joint pod waits while another pod holds the only NIC, and runs when the NIC is released."""
-    cluster.add(node("n1").gpus("a10", 2).nics("connectx-7", 1))
-    cluster.submit(pod("taker").rdma(100))
+    trial.add(node("n1").gpus("a10", 2).nics("connectx-7", 1))
+    trial.submit(pod("taker").rdma(100))
     expect.running("taker")
 
-    cluster.submit(joint("strict", 1, same=True))
+    trial.submit(joint("strict", 1, same=True))
 
     expect.pending("strict")
     expect.stable(seconds=2)
-    cluster.delete("taker")
+    trial.delete("taker")
     strict = expect.running("strict")
-    assert together(cluster, strict)
-    check_arrival(cluster, strict)
+    assert together(trial, strict)
+    check_arrival(trial, strict)
 
 
 @pytest.mark.feature("DEV-7.nic-per-gpu")
 @pytest.mark.case("DS-056", severity="blocker")
 @pytest.mark.parametrize("same", [pytest.param(False, id="best-effort"), pytest.param(True, id="same-pcie")])
-def test_when_the_near_nic_is_taken(cluster: Trial, expect: Expect, same: bool) -> None:
+def test_when_the_near_nic_is_taken(trial: Trial, expect: Expect, same: bool) -> None:
     """With best effort a pod gets another NIC of the node; a pod that requires the same switch waits."""
-    cluster.add(node("n1").server(ONE_EACH))
-    cluster.submit(joint("pilot", 1))
+    trial.add(node("n1").server(ONE_EACH))
+    trial.submit(joint("pilot", 1))
     pilot = expect.running("pilot")
     near = minors(pilot, "rdma")
-    cluster.delete("pilot")  # what a first pod got is what the next one would get
+    trial.delete("pilot")  # what a first pod got is what the next one would get
     holders = [pod.rdma(100) for pod in pods("holder", 8)]
-    cluster.submit(*holders)
+    trial.submit(*holders)
     names = [pod.name for pod in holders]
     by_nic = {first_of(pod, "rdma"): pod.metadata.name for pod in expect.running(names[0], names[1], *names[2:])}
     kept = by_nic.pop(near[0])
-    cluster.delete(*by_nic.values())
+    trial.delete(*by_nic.values())
 
-    cluster.submit(joint("a", 1, same=same))
+    trial.submit(joint("a", 1, same=same))
 
     if same:
         expect.pending("a")
         expect.stable(seconds=2)
-        cluster.delete(kept)
+        trial.delete(kept)
     a = expect.running("a")
     assert minors(a) == minors(pilot), "the GPU is chosen by its own lights"
     assert (minors(a, "rdma") == near) == same, f"NIC {near} is {kept}'s"
-    assert together(cluster, a) == same
-    check_arrival(cluster, a)
+    assert together(trial, a) == same
+    check_arrival(trial, a)
 
 
 @pytest.mark.feature("DEV-7.nic-per-gpu")
@@ -187,15 +187,15 @@ def test_when_the_near_nic_is_taken(cluster: Trial, expect: Expect, same: bool) 
         pytest.param(30, {}, 1, 30, id="a-share-of-one"),
     ],
 )  # fmt: skip
-def test_how_many_nics(cluster: Trial, expect: Expect, rdma: int, hint: dict[str, str], nics: int, each: int) -> None:  # noqa: PLR0917
+def test_how_many_nics(trial: Trial, expect: Expect, rdma: int, hint: dict[str, str], nics: int, each: int) -> None:  # noqa: PLR0917
     """The hint defines what a number of `koordinator.sh/rdma` means."""
-    cluster.add(node("n1").server(ONE_EACH))
-    cluster.submit(pod("a").rdma(rdma).hint("rdma", **hint))
+    trial.add(node("n1").server(ONE_EACH))
+    trial.submit(pod("a").rdma(rdma).hint("rdma", **hint))
 
     a = expect.running("a")
 
     assert amounts(a, RDMA, "rdma") == [each] * nics
-    check_arrival(cluster, a)
+    check_arrival(trial, a)
 
 
 @pytest.mark.feature("DEV-7.refusals")
@@ -209,10 +209,10 @@ def test_how_many_nics(cluster: Trial, expect: Expect, rdma: int, hint: dict[str
         pytest.param(pod("a").rdma(150), "invalid resource unit koordinator.sh/rdma", id="one-nic-and-a-half"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_had_is_said(cluster: Trial, expect: Expect, asked: PodBuilder, saying: str) -> None:
+def test_what_cannot_be_had_is_said(trial: Trial, expect: Expect, asked: PodBuilder, saying: str) -> None:
     """A request that no node can satisfy is refused with the reason."""
-    cluster.add(node("n1").gpus("a10", 2))
-    cluster.submit(asked)
+    trial.add(node("n1").gpus("a10", 2))
+    trial.submit(asked)
 
     expect.pending("a", saying=saying)
 
@@ -220,37 +220,37 @@ def test_what_cannot_be_had_is_said(cluster: Trial, expect: Expect, asked: PodBu
 @pytest.mark.feature("DEV-7.waits")
 @pytest.mark.case("DS-059", severity="blocker")
 @pytest.mark.long(seconds=5)
-def test_churn_never_splits_a_joint_request(cluster: Trial, seed: int) -> None:
+def test_churn_never_splits_a_joint_request(trial: Trial, seed: int) -> None:
     """Joint pods of all shapes come and go: required GPUs and NICs share switches, and nothing is allocated twice."""
-    cluster.add(node("one-each").server(ONE_EACH), node("two-to-one").server(TWO_TO_ONE))
+    trial.add(node("one-each").server(ONE_EACH), node("two-to-one").server(TWO_TO_ONE))
     draw = random.Random(seed)  # noqa: S311 a churn that can be repeated
     alive: list[str] = []
     judged = 0
     for step in range(40):
         if alive and draw.random() < 0.4:
-            cluster.delete(alive.pop(draw.randrange(len(alive))))
+            trial.delete(alive.pop(draw.randrange(len(alive))))
         else:
             virtual, same = draw.random() < 0.5, draw.random() < 0.7
             asking = joint(f"p{step}", draw.choice([1, 1, 2, 4]), 1 if virtual else 100, same=same, virtual=virtual)
-            cluster.submit(asking.label("same", str(same)))
+            trial.submit(asking.label("same", str(same)))
             alive.append(asking.name)
-        cluster.cluster.wait(lambda: False, within=0.1)
-        bound = [pod for pod in cluster.pods() if pod.spec.node_name and not pod.terminated]
-        judged += sum(check_joint(cluster, pod) for pod in bound)
+        trial.pass_time(0.1)
+        bound = [pod for pod in trial.pods() if pod.spec.node_name and not pod.terminated]
+        judged += sum(check_joint(trial, pod) for pod in bound)
         check_nothing_twice(bound)
     assert judged >= 40, "the churn bound too little to prove anything"
-    for stored in cluster.pods():
+    for stored in trial.pods():
         if stored.status.phase == "Running" and not stored.deleting:
-            check_arrival(cluster, stored)
+            check_arrival(trial, stored)
 
 
-def check_joint(cluster: Trial, pod: Pod) -> bool:
+def check_joint(trial: Trial, pod: Pod) -> bool:
     """Check a joint pod; whether there was something to check."""
     gpu, rdma = minors(pod), minors(pod, "rdma")
     assert gpu, f"{pod.metadata.name} has no GPU"
     assert rdma, f"{pod.metadata.name} has no NIC"
     if pod.metadata.labels["same"] == "True":
-        assert together(cluster, pod), f"{pod.metadata.name}: GPUs {gpu} and NICs {rdma} are on different switches"
+        assert together(trial, pod), f"{pod.metadata.name}: GPUs {gpu} and NICs {rdma} are on different switches"
         return True
     return False
 

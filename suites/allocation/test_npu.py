@@ -57,9 +57,9 @@ def virtual(name: str, cores: int = 5, cpus: int = 1, dvpp: int = 25, memory: st
 
 
 @pytest.fixture
-def templates(cluster: Trial) -> Iterator[Trial]:
+def templates(trial: Trial) -> Iterator[Trial]:
     """The ConfigMap with the templates of virtual NPUs, and a scheduler that has read it."""
-    cluster.call("POST", "/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SYSTEM}})
+    trial.call("POST", "/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SYSTEM}})
     path = f"/api/v1/namespaces/{SYSTEM}/configmaps"
     name = "gpu-shared-resource-templates"
     body = {
@@ -68,9 +68,9 @@ def templates(cluster: Trial) -> Iterator[Trial]:
         "metadata": {"name": name},
         "data": {"data.yaml": json.dumps(TEMPLATES)},
     }
-    cluster.accept(body, path)
-    yield cluster
-    cluster.call("DELETE", f"{path}/{name}")
+    trial.accept(body, path)
+    yield trial
+    trial.call("DELETE", f"{path}/{name}")
 
 
 @pytest.mark.feature("DEV-11.whole")
@@ -84,26 +84,26 @@ def templates(cluster: Trial) -> Iterator[Trial]:
         pytest.param(8, 4, id="all-eight"),
     ],
 )
-def test_whole_npus(cluster: Trial, expect: Expect, cards: int, on_switches: int) -> None:
+def test_whole_npus(trial: Trial, expect: Expect, cards: int, on_switches: int) -> None:
     """Whole NPUs with all cores and memory, close to each other, under Ascend's names in the container."""
-    cluster.add(node("n1").server(SERVER))
-    cluster.submit(whole("a", cards))
+    trial.add(node("n1").server(SERVER))
+    trial.submit(whole("a", cards))
 
     a = expect.running("a")
 
     assert amounts(a, NPU_CORE) == [CORES] * cards
     assert amounts(a, GPU_MEMORY) == [64 << 30] * cards
-    assert len(switches(cluster, a)) == len(numa_nodes(cluster, a)) == on_switches
-    check_arrival(cluster, a)
+    assert len(switches(trial, a)) == len(numa_nodes(trial, a)) == on_switches
+    check_arrival(trial, a)
 
 
 @pytest.mark.feature("DEV-6.hccs", "DEV-11.reported")
 @pytest.mark.case("DS-061", severity="critical")
-def test_the_node_reports_its_rings(cluster: Trial) -> None:
+def test_the_node_reports_its_rings(trial: Trial) -> None:
     """The Device object lists the HCCS rings as partitions of four, as a preference."""
-    cluster.add(node("n1").server(SERVER))
+    trial.add(node("n1").server(SERVER))
 
-    meta = cluster.device("n1")["metadata"]
+    meta = trial.device("n1")["metadata"]
 
     table = json.loads(meta["annotations"][GPU_PARTITIONS])
     assert table.keys() == {"4"}
@@ -114,37 +114,37 @@ def test_the_node_reports_its_rings(cluster: Trial) -> None:
 
 @pytest.mark.feature("DEV-6.hccs", "DEV-11.partition")
 @pytest.mark.case("DS-062", severity="critical")
-def test_four_npus_are_a_ring(cluster: Trial, expect: Expect) -> None:
+def test_four_npus_are_a_ring(trial: Trial, expect: Expect) -> None:
     """Four NPUs are one ring; with both rings partly used, a pod that requires a ring waits, another gets any four."""
-    cluster.add(node("n1").server(SERVER))
-    cluster.submit(whole("single", 1))
+    trial.add(node("n1").server(SERVER))
+    trial.submit(whole("single", 1))
     single = expect.running("single")
     ring = next(ring for ring in RINGS if first_of(single) in ring)
     other = next(candidate for candidate in RINGS if candidate != ring)
 
-    cluster.submit(whole("first", 4).partition("Restricted"))
+    trial.submit(whole("first", 4).partition("Restricted"))
     first = expect.running("first")
     assert minors(first) == other
-    check_arrival(cluster, first)
+    check_arrival(trial, first)
 
-    cluster.submit(whole("second", 4).partition("Restricted"))
+    trial.submit(whole("second", 4).partition("Restricted"))
     expect.pending("second")
-    cluster.delete("single")
+    trial.delete("single")
     assert minors(expect.running("second")) == ring
 
 
 @pytest.mark.feature("DEV-6.hccs", "DEV-11.partition")
 @pytest.mark.case("DS-063", severity="critical")
-def test_rings_are_a_preference_only(cluster: Trial, expect: Expect) -> None:
+def test_rings_are_a_preference_only(trial: Trial, expect: Expect) -> None:
     """Pods without a requirement get two or six NPUs, for which the table has no row."""
-    cluster.add(node("n1").server(SERVER))
-    cluster.submit(whole("two", 2), whole("six", 6))
+    trial.add(node("n1").server(SERVER))
+    trial.submit(whole("two", 2), whole("six", 6))
 
     two, six = expect.running("two", "six")
 
     assert sorted(minors(two) + minors(six)) == list(range(8))
-    cluster.delete("two", "six")
-    cluster.submit(whole("insists", 2).partition())
+    trial.delete("two", "six")
+    trial.submit(whole("insists", 2).partition())
     expect.pending("insists", saying="Unsupported number of GPU requests")
 
 
@@ -236,20 +236,20 @@ def test_what_huaweis_plugin_reads(templates: Trial, expect: Expect) -> None:
 @pytest.mark.needs(Capability.DEVICE_FAULTS)
 @pytest.mark.feature("DEV-2.unhealthy-leaves", "DEV-11.partition")
 @pytest.mark.case("DS-068", severity="critical")
-def test_a_sick_npu_breaks_its_ring(cluster: Trial, expect: Expect) -> None:
+def test_a_sick_npu_breaks_its_ring(trial: Trial, expect: Expect) -> None:
     """A faulty NPU leaves the pool, and its ring cannot be allocated."""
-    cluster.add(node("n1").server(SERVER))
-    cluster.inject({"node": "n1", "verb": "critical", "device": 0, "code": 0x80E01801})
+    trial.add(node("n1").server(SERVER))
+    trial.inject({"node": "n1", "verb": "critical", "device": 0, "code": 0x80E01801})
 
     def sick() -> list[int]:
-        return [device["minor"] for device in cluster.device("n1")["spec"]["devices"] if not device.get("health")]
+        return [device["minor"] for device in trial.device("n1")["spec"]["devices"] if not device.get("health")]
 
-    assert cluster.cluster.wait(lambda: len(sick()) == 1, within=30), "expected an unhealthy NPU in the Device object"
+    assert trial.wait(lambda: len(sick()) == 1, within=30), "expected an unhealthy NPU in the Device object"
     (minor,) = sick()
     well = next(ring for ring in RINGS if minor not in ring)
     for name in ("first", "second"):
-        cluster.submit(whole(name, 4).partition("Restricted"))
-    assert cluster.cluster.wait(lambda: any(pod.spec.node_name for pod in cluster.pods()), within=30)
+        trial.submit(whole(name, 4).partition("Restricted"))
+    assert trial.wait(lambda: any(pod.spec.node_name for pod in trial.pods()), within=30)
     expect.stable(seconds=2)
 
-    assert [minors(pod) for pod in cluster.pods() if pod.spec.node_name] == [well]
+    assert [minors(pod) for pod in trial.pods() if pod.spec.node_name] == [well]

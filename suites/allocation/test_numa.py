@@ -53,10 +53,10 @@ def plain(name: str, cpu: int, memory: str = "16Gi") -> PodBuilder:
         pytest.param(SINGLE_NUMA_NODE, 33, None, id="single-refuses-what-is-larger"),
     ],
 )
-def test_the_nodes_policy(cluster: Trial, expect: Expect, policy: str, cpu: int, spans: int | None) -> None:
+def test_the_nodes_policy(trial: Trial, expect: Expect, policy: str, cpu: int, spans: int | None) -> None:
     """The node's policy decides over how many NUMA nodes a pod spans; the amounts add up to the request."""
-    cluster.add(labelled(policy))
-    cluster.submit(plain("a", cpu))
+    trial.add(labelled(policy))
+    trial.submit(plain("a", cpu))
 
     if spans is None:
         expect.pending("a", saying="Unaligned NUMA Hint cause cpu prefer [11] among [11]")
@@ -71,10 +71,10 @@ def test_the_nodes_policy(cluster: Trial, expect: Expect, policy: str, cpu: int,
 @pytest.mark.feature("NUMA-1.kubelet-wins")
 @pytest.mark.case("NU-002", severity="critical")
 @pytest.mark.parametrize("level", ["PodLevel", "ContainerLevel"])
-def test_the_kubelets_policy_wins(cluster: Trial, expect: Expect, level: str) -> None:
+def test_the_kubelets_policy_wins(trial: Trial, expect: Expect, level: str) -> None:
     """A pod that the label allows to span NUMA nodes but the kubelet does not is not placed there."""
-    cluster.add(labelled(RESTRICTED).kubelet(topology_policy=f"SingleNUMANode{level}"))
-    cluster.submit(plain("large", 33), plain("small", 32))
+    trial.add(labelled(RESTRICTED).kubelet(topology_policy=f"SingleNUMANode{level}"))
+    trial.submit(plain("large", 33), plain("small", 32))
 
     assert len(shares(expect.running("small"))) == 1
     expect.pending("large", saying="Unaligned NUMA Hint cause")
@@ -82,16 +82,16 @@ def test_the_kubelets_policy_wins(cluster: Trial, expect: Expect, level: str) ->
 
 @pytest.mark.feature("NUMA-1.node-policy")
 @pytest.mark.case("NU-003", severity="critical")
-def test_a_full_numa_node_is_waited_for(cluster: Trial, expect: Expect) -> None:
+def test_a_full_numa_node_is_waited_for(trial: Trial, expect: Expect) -> None:
     """A pod that must be on one NUMA node waits, although two NUMA nodes together have enough."""
-    cluster.add(labelled(SINGLE_NUMA_NODE))
-    cluster.submit(plain("a", 24), plain("b", 24))
+    trial.add(labelled(SINGLE_NUMA_NODE))
+    trial.submit(plain("a", 24), plain("b", 24))
     expect.running("a", "b")
-    cluster.submit(plain("c", 12))
+    trial.submit(plain("c", 12))
 
     expect.pending("c", saying="Unaligned NUMA Hint cause")
     expect.stable(seconds=2)
-    cluster.delete("a")
+    trial.delete("a")
     assert len(shares(expect.running("c"))) == 1
 
 
@@ -107,10 +107,10 @@ def test_a_full_numa_node_is_waited_for(cluster: Trial, expect: Expect) -> None:
         pytest.param(BEST_EFFORT, 33, 2, id="best-effort"),
     ],
 )
-def test_the_pods_policy(cluster: Trial, expect: Expect, policy: str, cpu: int, spans: int | None) -> None:
+def test_the_pods_policy(trial: Trial, expect: Expect, policy: str, cpu: int, spans: int | None) -> None:
     """A pod with a policy is aligned on a node without one; other pods there are not."""
-    cluster.add(node("n1").server(MACHINE))
-    cluster.submit(plain("a", cpu).align(policy), plain("b", 1))
+    trial.add(node("n1").server(MACHINE))
+    trial.submit(plain("a", cpu).align(policy), plain("b", 1))
 
     assert not shares(expect.running("b"))
     if spans is None:
@@ -121,14 +121,14 @@ def test_the_pods_policy(cluster: Trial, expect: Expect, policy: str, cpu: int, 
 
 @pytest.mark.feature("NUMA-2.pod-policy")
 @pytest.mark.case("NU-005", severity="critical")
-def test_policies_that_differ(cluster: Trial, expect: Expect) -> None:
+def test_policies_that_differ(trial: Trial, expect: Expect) -> None:
     """A pod is placed on nodes with its own policy or with none."""
-    cluster.add(labelled(RESTRICTED))
-    cluster.submit(plain("other", 8).align(SINGLE_NUMA_NODE), plain("same", 8).align(RESTRICTED))
+    trial.add(labelled(RESTRICTED))
+    trial.submit(plain("other", 8).align(SINGLE_NUMA_NODE), plain("same", 8).align(RESTRICTED))
 
     assert len(shares(expect.running("same"))) == 1
     expect.pending("other", saying="node(s) NUMA Topology policy not match")
-    cluster.add(labelled(SINGLE_NUMA_NODE, name="n2"))
+    trial.add(labelled(SINGLE_NUMA_NODE, name="n2"))
     assert expect.running("other").spec.node_name == "n2"
 
 
@@ -142,19 +142,19 @@ def test_policies_that_differ(cluster: Trial, expect: Expect) -> None:
         pytest.param("Preferred", True, id="preferred"),
     ],
 )
-def test_single_numa_node_exclusive(cluster: Trial, expect: Expect, exclusive: str, fits: bool) -> None:
+def test_single_numa_node_exclusive(trial: Trial, expect: Expect, exclusive: str, fits: bool) -> None:
     """An exclusive pod on one NUMA node avoids NUMA nodes that a pod with CPUs of both spans."""
-    cluster.add(node("n1").server(MACHINE))
-    cluster.submit(plain("wide", 40).qos("LSR").align(RESTRICTED))
-    assert cpu_numa_nodes(cluster, expect.running("wide")) == {0, 1}
+    trial.add(node("n1").server(MACHINE))
+    trial.submit(plain("wide", 40).qos("LSR").align(RESTRICTED))
+    assert cpu_numa_nodes(trial, expect.running("wide")) == {0, 1}
 
-    cluster.submit(plain("a", 4).align(SINGLE_NUMA_NODE, exclusive=exclusive))
+    trial.submit(plain("a", 4).align(SINGLE_NUMA_NODE, exclusive=exclusive))
 
     if fits:
         assert len(shares(expect.running("a"))) == 1
     else:
         expect.pending("a", saying="Unaligned NUMA Hint cause")
-        cluster.delete("wide")
+        trial.delete("wide")
         assert len(shares(expect.running("a"))) == 1
 
 
@@ -168,15 +168,15 @@ def test_single_numa_node_exclusive(cluster: Trial, expect: Expect, exclusive: s
         pytest.param(SPREADING, 2, 2, id="spreading-goes-in-turn"),
     ],
 )
-def test_scores(cluster: Trial, expect: Expect, profile: str, on_nodes: int, on_numa_nodes: int) -> None:
+def test_scores(trial: Trial, expect: Expect, profile: str, on_nodes: int, on_numa_nodes: int) -> None:
     """The profile decides how nodes, and how NUMA nodes, are filled."""
-    cluster.add(labelled(SINGLE_NUMA_NODE), labelled(SINGLE_NUMA_NODE, name="n2"))
+    trial.add(labelled(SINGLE_NUMA_NODE), labelled(SINGLE_NUMA_NODE, name="n2"))
     for builder in pods("a", 4):
-        cluster.submit(builder.request(cpu=4, memory="16Gi").scheduler(profile))
+        trial.submit(builder.request(cpu=4, memory="16Gi").scheduler(profile))
         expect.running(builder.name)
 
     used: dict[str, set[int]] = {}
-    for found in cluster.pods():
+    for found in trial.pods():
         used.setdefault(found.spec.node_name, set()).update(shares(found))
     assert len(used) == on_nodes
     assert {len(item) for item in used.values()} == {on_numa_nodes}
@@ -192,18 +192,18 @@ def test_scores(cluster: Trial, expect: Expect, profile: str, on_nodes: int, on_
         pytest.param(KOORD_SCHEDULER, False, id="by-default-it-goes-to-the-emptier"),
     ],
 )
-def test_the_released_configuration(cluster: Trial, expect: Expect, profile: str, joins: bool) -> None:
+def test_the_released_configuration(trial: Trial, expect: Expect, profile: str, joins: bool) -> None:
     """By the announced configuration a pod joins the used one of two NUMA nodes, which is not the first."""
     assert announced("v1.4/config/numa-scoring.config.yaml", RELEASED)
-    cluster.add(labelled(SINGLE_NUMA_NODE))
+    trial.add(labelled(SINGLE_NUMA_NODE))
     for name, cpu in (("first", 30), ("second", 16)):
-        cluster.submit(plain(name, cpu))
+        trial.submit(plain(name, cpu))
         expect.running(name)
-    first, second = (only(shares(cluster.pod(name))) for name in ("first", "second"))
+    first, second = (only(shares(trial.pod(name))) for name in ("first", "second"))
     assert first < second
-    cluster.delete("first")
+    trial.delete("first")
 
-    cluster.submit(plain("a", 4).scheduler(profile))
+    trial.submit(plain("a", 4).scheduler(profile))
 
     given = only(shares(expect.running("a")))
     assert given == (second if joins else first)
@@ -213,39 +213,39 @@ def test_the_released_configuration(cluster: Trial, expect: Expect, profile: str
 @pytest.mark.case("NU-008", severity="blocker")
 @pytest.mark.parametrize("policy", [RESTRICTED, SINGLE_NUMA_NODE])
 @pytest.mark.parametrize("qos", ["", "LSR"])
-def test_cards_cpus_and_memory_together(cluster: Trial, expect: Expect, policy: str, qos: str) -> None:
+def test_cards_cpus_and_memory_together(trial: Trial, expect: Expect, policy: str, qos: str) -> None:
     """The release's example pod: two cards, 64 CPUs and 500Gi from one NUMA node; a second pod gets the other."""
-    cluster.add(node("n1").server(CARDS))
+    trial.add(node("n1").server(CARDS))
     for asked in pods("a", 2):
         asked.request(cpu=64, memory="500Gi").gpus(2).align(policy, exclusive="Preferred")
-        cluster.submit(asked.qos(qos) if qos else asked)
+        trial.submit(asked.qos(qos) if qos else asked)
     found = expect.running("a-0", "a-1")
 
     for bound_pod in found:
-        check_arrival(cluster, bound_pod)
-        numa = only(numa_nodes(cluster, bound_pod))
+        check_arrival(trial, bound_pod)
+        numa = only(numa_nodes(trial, bound_pod))
         assert shares(bound_pod) == {numa: 64_000}
         assert shares(bound_pod, "memory") == {numa: 500 * GIB}
         assert len(cpus(bound_pod)) == (64 if qos else 0)
-        assert cpu_numa_nodes(cluster, bound_pod) <= {numa}
-    assert {len(numa_nodes(cluster, pod)) for pod in found} == {1}
+        assert cpu_numa_nodes(trial, bound_pod) <= {numa}
+    assert {len(numa_nodes(trial, pod)) for pod in found} == {1}
     assert shares(found[0]).keys() != shares(found[1]).keys()
 
 
 @pytest.mark.feature("DEV-5.with-cpus", "NUMA-4.cards-and-cpus")
 @pytest.mark.case("NU-009", severity="critical")
-def test_cards_follow_the_cpus(cluster: Trial, expect: Expect) -> None:
+def test_cards_follow_the_cpus(trial: Trial, expect: Expect) -> None:
     """Cards of a NUMA node without free CPUs are not allocated to a pod that needs both from one NUMA node."""
-    cluster.add(labelled(SINGLE_NUMA_NODE, CARDS))
-    cluster.submit(plain("busy", 100))
+    trial.add(labelled(SINGLE_NUMA_NODE, CARDS))
+    trial.submit(plain("busy", 100))
     taken = only(shares(expect.running("busy")))
-    cluster.submit(*(pod.request(cpu=20, memory="16Gi").gpus(1) for pod in pods("a", 5)))
+    trial.submit(*(pod.request(cpu=20, memory="16Gi").gpus(1) for pod in pods("a", 5)))
 
     names = [f"a-{number}" for number in range(5)]
-    assert cluster.cluster.wait(lambda: sum(bool(pod.spec.node_name) for pod in cluster.pods()) == 5, within=30)
+    assert trial.wait(lambda: sum(bool(pod.spec.node_name) for pod in trial.pods()) == 5, within=30)
     expect.stable(seconds=2)
-    placed = [pod for pod in cluster.pods() if pod.spec.node_name and pod.metadata.name in names]
-    assert {numa for pod in placed for numa in numa_nodes(cluster, pod)} == {1 - taken}
+    placed = [pod for pod in trial.pods() if pod.spec.node_name and pod.metadata.name in names]
+    assert {numa for pod in placed for numa in numa_nodes(trial, pod)} == {1 - taken}
     assert sorted(minor for pod in placed for minor in minors(pod)) == sorted(
         {minor for pod in placed for minor in minors(pod)}
     )
@@ -255,10 +255,10 @@ def test_cards_follow_the_cpus(cluster: Trial, expect: Expect) -> None:
 
 @pytest.mark.feature("NUMA-4.cards-and-cpus")
 @pytest.mark.case("NU-010", severity="critical")
-def test_more_cpus_than_one_numa_node_and_one_card(cluster: Trial, expect: Expect) -> None:
+def test_more_cpus_than_one_numa_node_and_one_card(trial: Trial, expect: Expect) -> None:
     """With Restricted the CPUs span NUMA nodes where they must, although one card is on one NUMA node."""
-    cluster.add(labelled(RESTRICTED, CARDS))
-    cluster.submit(plain("a", 120).gpus(1))
+    trial.add(labelled(RESTRICTED, CARDS))
+    trial.submit(plain("a", 120).gpus(1))
 
     a = expect.running("a")
     assert shares(a) == {0: 60_000, 1: 60_000}
@@ -267,29 +267,29 @@ def test_more_cpus_than_one_numa_node_and_one_card(cluster: Trial, expect: Expec
 
 @pytest.mark.feature("NUMA-4.rdma")
 @pytest.mark.case("NU-011", severity="critical")
-def test_a_nic_as_well(cluster: Trial, expect: Expect) -> None:
+def test_a_nic_as_well(trial: Trial, expect: Expect) -> None:
     """CPUs, memory, a card and a NIC of one pod come from one NUMA node."""
-    cluster.add(labelled(SINGLE_NUMA_NODE, CARDS))
+    trial.add(labelled(SINGLE_NUMA_NODE, CARDS))
     for builder in pods("a", 4):
-        cluster.submit(builder.request(cpu=16, memory="64Gi").gpus(1).rdma(100).jointly("gpu", "rdma"))
+        trial.submit(builder.request(cpu=16, memory="64Gi").gpus(1).rdma(100).jointly("gpu", "rdma"))
 
     for found in expect.running("a-0", "a-1", "a-2", "a-3"):
         numa = only(shares(found))
-        assert numa_nodes(cluster, found) == {numa}
-        assert numa_nodes(cluster, found, "rdma") == {numa}
+        assert numa_nodes(trial, found) == {numa}
+        assert numa_nodes(trial, found, "rdma") == {numa}
 
 
 @pytest.mark.feature("NUMA-1.not-overbooked")
 @pytest.mark.case("NU-012", severity="normal")
-def test_numa_nodes_are_not_overbooked(cluster: Trial, expect: Expect) -> None:
+def test_numa_nodes_are_not_overbooked(trial: Trial, expect: Expect) -> None:
     """Many pods share the NUMA nodes without exceeding their capacity."""
-    cluster.add(labelled(SINGLE_NUMA_NODE))
-    cluster.submit(*(pod.request(cpu=6, memory="8Gi") for pod in pods("a", 12)))
+    trial.add(labelled(SINGLE_NUMA_NODE))
+    trial.submit(*(pod.request(cpu=6, memory="8Gi") for pod in pods("a", 12)))
 
-    assert cluster.cluster.wait(lambda: sum(bool(pod.spec.node_name) for pod in cluster.pods()) == 10, within=30)
+    assert trial.wait(lambda: sum(bool(pod.spec.node_name) for pod in trial.pods()) == 10, within=30)
     expect.stable(seconds=2)
     used = {0: 0, 1: 0}
-    for found in cluster.pods():
+    for found in trial.pods():
         for numa, cpu in shares(found).items():
             used[numa] += cpu
     assert used == {0: 30_000, 1: 30_000}

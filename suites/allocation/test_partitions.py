@@ -36,91 +36,91 @@ def table_of(by_count: dict[int, list[list[int]]]) -> dict[str, Any]:
     return {str(count): [linked(partition) for partition in listed] for count, listed in by_count.items()}
 
 
-def partitioned(cluster: Trial, table: dict[str, Any], policy: str) -> None:
+def partitioned(trial: Trial, table: dict[str, Any], policy: str) -> None:
     """A node n1 with the table, and a scheduler that has read it."""
-    cluster.add(node("n1").server("dgx-h100"))
+    trial.add(node("n1").server("dgx-h100"))
     patch = {
         "metadata": {
             "annotations": {GPU_PARTITIONS: json.dumps(table)},
             "labels": {GPU_PARTITION_POLICY_LABEL: policy},
         }
     }
-    answer = cluster.call("PATCH", "/apis/scheduling.koordinator.sh/v1alpha1/devices/n1", patch)
+    answer = trial.call("PATCH", "/apis/scheduling.koordinator.sh/v1alpha1/devices/n1", patch)
     assert answer.ok, answer.body.decode()
     size = int(min(table, key=int))
 
     def table_is_known() -> bool:
-        return cluster.pod("witness").status.phase == "Running"  # it waits for a table
+        return trial.pod("witness").status.phase == "Running"  # it waits for a table
 
     for _ in range(TRIES):  # a new pod is tried at once; schedulers differ in when they try waiting pods
-        cluster.submit(pod("witness").gpus(size).partition())
-        known = cluster.cluster.wait(table_is_known, within=WITHIN)
-        refusal = cluster.timeline()
-        cluster.delete("witness")
+        trial.submit(pod("witness").gpus(size).partition())
+        known = trial.wait(table_is_known, within=WITHIN)
+        refusal = trial.timeline()
+        trial.delete("witness")
         if known:
             return
     pytest.fail(f"expected a pod with a partition spec to run on n1, which has a partition table\n{refusal}")
 
 
-def take(cluster: Trial, expect: Expect, cards: set[int]) -> None:
+def take(trial: Trial, expect: Expect, cards: set[int]) -> None:
     """Pods of one card each on the given cards of an empty node."""
     holders = [pod.gpus(1) for pod in pods("holder", 8)]
-    cluster.submit(*holders)
+    trial.submit(*holders)
     names = [pod.name for pod in holders]
     held = {first_of(pod): pod.metadata.name for pod in expect.running(names[0], names[1], *names[2:])}
-    cluster.delete(*(name for minor, name in held.items() if minor not in cards))
+    trial.delete(*(name for minor, name in held.items() if minor not in cards))
 
 
 @pytest.mark.feature("DEV-6.table")
 @pytest.mark.case("DS-040", severity="blocker")
 @pytest.mark.parametrize("cards", [2, 4, 8])
 @pytest.mark.parametrize("policy", [HONOR, PREFER])
-def test_cards_are_a_row_of_the_table(cluster: Trial, expect: Expect, policy: str, cards: int) -> None:
+def test_cards_are_a_row_of_the_table(trial: Trial, expect: Expect, policy: str, cards: int) -> None:
     """The cards of a pod are a row of the table, both as a preference and as a requirement."""
-    partitioned(cluster, table_of(BY_COUNT), policy)
-    cluster.submit(pod("a").gpus(cards))
+    partitioned(trial, table_of(BY_COUNT), policy)
+    trial.submit(pod("a").gpus(cards))
 
     a = expect.running("a")
 
     assert minors(a) in BY_COUNT[cards]
-    check_arrival(cluster, a)
+    check_arrival(trial, a)
 
 
 @pytest.mark.feature("DEV-6.honor")
 @pytest.mark.case("DS-041", severity="critical")
-def test_honoured_tables_are_the_only_way(cluster: Trial, expect: Expect) -> None:
+def test_honoured_tables_are_the_only_way(trial: Trial, expect: Expect) -> None:
     """A number of cards without a row is refused, and so is one whose rows are all partly used."""
-    partitioned(cluster, table_of(BY_COUNT), HONOR)
-    cluster.submit(pod("three").gpus(3))
+    partitioned(trial, table_of(BY_COUNT), HONOR)
+    trial.submit(pod("three").gpus(3))
     expect.pending("three", saying="Unsupported number of GPU requests")
 
-    take(cluster, expect, {0, 2})
-    cluster.submit(pod("four").gpus(4))
+    take(trial, expect, {0, 2})
+    trial.submit(pod("four").gpus(4))
     expect.pending("four", saying="Insufficient Partitioned GPU Devices")
 
 
 @pytest.mark.feature("DEV-6.honor")
 @pytest.mark.case("DS-038", severity="critical")
-def test_a_change_of_the_device_object_alone_is_noticed(cluster: Trial, expect: Expect) -> None:
+def test_a_change_of_the_device_object_alone_is_noticed(trial: Trial, expect: Expect) -> None:
     """A pod waits for a row of three cards. The Device object alone changes, its label to Prefer: the pod gets them."""
-    partitioned(cluster, table_of(BY_COUNT), HONOR)
-    cluster.submit(pod("three").gpus(3))
+    partitioned(trial, table_of(BY_COUNT), HONOR)
+    trial.submit(pod("three").gpus(3))
     expect.pending("three", saying="Unsupported number of GPU requests")
-    before = cluster.node("n1")["status"]["allocatable"]
+    before = trial.node("n1")["status"]["allocatable"]
 
     relabel = {"metadata": {"labels": {GPU_PARTITION_POLICY_LABEL: PREFER}}}
-    assert cluster.call("PATCH", "/apis/scheduling.koordinator.sh/v1alpha1/devices/n1", relabel).ok
+    assert trial.call("PATCH", "/apis/scheduling.koordinator.sh/v1alpha1/devices/n1", relabel).ok
 
     assert len(minors(expect.running("three"))) == 3
-    assert cluster.node("n1")["status"]["allocatable"] == before
+    assert trial.node("n1")["status"]["allocatable"] == before
 
 
 @pytest.mark.feature("DEV-6.honor")
 @pytest.mark.case("DS-042", severity="critical")
-def test_preferred_tables_give_way(cluster: Trial, expect: Expect) -> None:
+def test_preferred_tables_give_way(trial: Trial, expect: Expect) -> None:
     """Where the table is a preference, a number of cards without a row is allocated by topology."""
-    partitioned(cluster, table_of(BY_COUNT), PREFER)
-    cluster.submit(pod("three").gpus(3))
+    partitioned(trial, table_of(BY_COUNT), PREFER)
+    trial.submit(pod("three").gpus(3))
 
     assert len(minors(expect.running("three"))) == 3
 
@@ -131,12 +131,12 @@ def test_preferred_tables_give_way(cluster: Trial, expect: Expect) -> None:
     ("cards", "left_whole"),
     [pytest.param(1, [2, 5], id="one-card"), pytest.param(2, [0, 1, 6, 7], id="two-cards")],
 )
-def test_small_partitions_spare_large_ones(cluster: Trial, expect: Expect, cards: int, left_whole: list[int]) -> None:
+def test_small_partitions_spare_large_ones(trial: Trial, expect: Expect, cards: int, left_whole: list[int]) -> None:
     """With card 3 in use, smaller requests use the rest of its partition of four; the other four stay free."""
-    partitioned(cluster, table_of(BY_COUNT), HONOR)
-    take(cluster, expect, {3})
+    partitioned(trial, table_of(BY_COUNT), HONOR)
+    take(trial, expect, {3})
 
-    cluster.submit(pod("a").gpus(cards))
+    trial.submit(pod("a").gpus(cards))
 
     found = minors(expect.running("a"))
     assert found == ([4] if cards == 1 else [2, 5]), f"{left_whole} should stay whole"
@@ -145,15 +145,15 @@ def test_small_partitions_spare_large_ones(cluster: Trial, expect: Expect, cards
 @pytest.mark.feature("DEV-6.scores")
 @pytest.mark.case("DS-044", severity="critical")
 @pytest.mark.parametrize("text", [pytest.param(False, id="numbers"), pytest.param(True, id="strings-as-in-the-post")])
-def test_the_highest_score_first(cluster: Trial, expect: Expect, text: bool) -> None:
+def test_the_highest_score_first(trial: Trial, expect: Expect, text: bool) -> None:
     """Of two partitions the one with the higher score is used first, with scores as numbers or strings."""
     low, high = FOURS
     scores = ("1", "10") if text else (1, 10)
-    partitioned(cluster, {"4": [linked(low, score=scores[0]), linked(high, score=scores[1])]}, HONOR)
-    cluster.submit(pod("first").gpus(4))
+    partitioned(trial, {"4": [linked(low, score=scores[0]), linked(high, score=scores[1])]}, HONOR)
+    trial.submit(pod("first").gpus(4))
     assert minors(expect.running("first")) == high
 
-    cluster.submit(pod("second").gpus(4))
+    trial.submit(pod("second").gpus(4))
 
     assert minors(expect.running("second")) == low
 
@@ -168,18 +168,18 @@ def test_the_highest_score_first(cluster: Trial, expect: Expect, text: bool) -> 
         pytest.param("", False, id="nothing-said-is-best-effort"),
     ],
 )
-def test_what_a_pod_may_insist_on(cluster: Trial, expect: Expect, policy: str, waits: bool) -> None:
+def test_what_a_pod_may_insist_on(trial: Trial, expect: Expect, policy: str, waits: bool) -> None:
     """When the partition with the best score is taken, a pod with Restricted waits for it."""
     low, high = FOURS
-    partitioned(cluster, {"4": [linked(low), linked(high, score=10)]}, PREFER)
-    cluster.submit(pod("first").gpus(4).partition("Restricted"))
+    partitioned(trial, {"4": [linked(low), linked(high, score=10)]}, PREFER)
+    trial.submit(pod("first").gpus(4).partition("Restricted"))
     assert minors(expect.running("first")) == high
 
-    cluster.submit(pod("second").gpus(4).partition(policy))
+    trial.submit(pod("second").gpus(4).partition(policy))
 
     if waits:
         expect.pending("second", saying="Insufficient Partitioned GPU Devices")
-        cluster.delete("first")
+        trial.delete("first")
         assert minors(expect.running("second")) == high
     else:
         assert minors(expect.running("second")) == low
@@ -195,11 +195,11 @@ def test_what_a_pod_may_insist_on(cluster: Trial, expect: Expect, policy: str, w
         pytest.param("100Gi", [0, 1, 6, 7], id="the-slow-one-will-do-and-comes-first"),
     ],
 )
-def test_ring_bandwidth(cluster: Trial, expect: Expect, bandwidth: str, expected: list[int] | None) -> None:
+def test_ring_bandwidth(trial: Trial, expect: Expect, bandwidth: str, expected: list[int] | None) -> None:
     """A pod that requests a ring bandwidth gets a partition that has it."""
     slow, fast = FOURS
-    partitioned(cluster, {"4": [linked(slow, bandwidth="200Gi"), linked(fast, bandwidth="400Gi")]}, PREFER)
-    cluster.submit(pod("a").gpus(4).partition("BestEffort", bandwidth=bandwidth))
+    partitioned(trial, {"4": [linked(slow, bandwidth="200Gi"), linked(fast, bandwidth="400Gi")]}, PREFER)
+    trial.submit(pod("a").gpus(4).partition("BestEffort", bandwidth=bandwidth))
 
     if expected is None:
         expect.pending("a", saying="Insufficient Partitioned GPU Devices")
@@ -209,10 +209,10 @@ def test_ring_bandwidth(cluster: Trial, expect: Expect, bandwidth: str, expected
 
 @pytest.mark.feature("DEV-6.no-table")
 @pytest.mark.case("DS-047", severity="critical")
-def test_no_table_no_partition(cluster: Trial, expect: Expect) -> None:
+def test_no_table_no_partition(trial: Trial, expect: Expect) -> None:
     """A pod that requires partitions is not placed on nodes without a table; other pods are."""
-    cluster.add(node("n1").gpus("a10", 4))
-    cluster.submit(pod("insists").gpus(2).partition("Restricted"), pod("plain").gpus(2))
+    trial.add(node("n1").gpus("a10", 4))
+    trial.submit(pod("insists").gpus(2).partition("Restricted"), pod("plain").gpus(2))
 
     expect.running("plain")
     expect.pending("insists", saying="missing GPU Partition Table")
@@ -220,14 +220,14 @@ def test_no_table_no_partition(cluster: Trial, expect: Expect) -> None:
 
 @pytest.mark.feature("DEV-6.no-table")
 @pytest.mark.case("DS-048", severity="normal")
-def test_well_known_machines_need_no_table(cluster: Trial, expect: Expect) -> None:
+def test_well_known_machines_need_no_table(trial: Trial, expect: Expect) -> None:
     """Nodes labelled as H100 have built-in NVLink partitions of one, two, four and eight neighbours."""
     marked = node("n1").server("dgx-h100").label(GPU_MODEL_LABEL, "H100").label(GPU_PARTITION_POLICY_LABEL, HONOR)
-    cluster.add(marked)
-    cluster.submit(pod("three").gpus(3))
+    trial.add(marked)
+    trial.submit(pod("three").gpus(3))
     expect.pending("three", saying="Unsupported number of GPU requests")
 
-    cluster.submit(*(pod.gpus(2) for pod in pods("pair", 2)), pod("four").gpus(4))
+    trial.submit(*(pod.gpus(2) for pod in pods("pair", 2)), pod("four").gpus(4))
 
     four, *pairs = expect.running("four", "pair-0", "pair-1")
     assert minors(four) in BLOCKS[4]
@@ -237,20 +237,20 @@ def test_well_known_machines_need_no_table(cluster: Trial, expect: Expect) -> No
 @pytest.mark.feature("DEV-6.table")
 @pytest.mark.case("DS-049", severity="critical")
 @pytest.mark.long(seconds=5)
-def test_churn_never_leaves_the_table(cluster: Trial, seed: int) -> None:
+def test_churn_never_leaves_the_table(trial: Trial, seed: int) -> None:
     """Pods of all sizes come and go: every bound pod has a row of the table, and no card has two owners."""
-    partitioned(cluster, table_of(BY_COUNT), HONOR)
+    partitioned(trial, table_of(BY_COUNT), HONOR)
     draw = random.Random(seed)  # noqa: S311 a churn that can be repeated
     alive: list[str] = []
     judged = 0
     for step in range(40):
         if alive and draw.random() < 0.45:
-            cluster.delete(alive.pop(draw.randrange(len(alive))))
+            trial.delete(alive.pop(draw.randrange(len(alive))))
         else:
-            cluster.submit(pod(f"p{step}").gpus(draw.choice([1, 1, 2, 2, 3, 4])))
+            trial.submit(pod(f"p{step}").gpus(draw.choice([1, 1, 2, 2, 3, 4])))
             alive.append(f"p{step}")
-        cluster.cluster.wait(lambda: False, within=0.1)
-        bound = [pod for pod in cluster.pods() if pod.spec.node_name and not pod.terminated]
+        trial.pass_time(0.1)
+        bound = [pod for pod in trial.pods() if pod.spec.node_name and not pod.terminated]
         held = [minor for pod in bound for minor in minors(pod)]
         assert len(set(held)) == len(held), f"a card has two owners: {sorted(held)}"
         for bound_pod in bound:

@@ -30,23 +30,23 @@ def taking_over(name: str, cores: int, *, required: bool = True) -> ReservationB
 
 @pytest.mark.feature("RSV-2.pre-allocation")
 @pytest.mark.case("RV-070", severity="critical")
-def test_a_running_pod_becomes_the_first_owner(cluster: Trial, expect: Expect) -> None:
+def test_a_running_pod_becomes_the_first_owner(trial: Trial, expect: Expect) -> None:
     """The node is full. The reservation takes over what its owner holds; when the owner ends, only owners get it."""
-    cluster.add(node("n1").cpu(SMALL), node("n2").cpu(SMALL))
-    cluster.submit(owner("old", 5))
+    trial.add(node("n1").cpu(SMALL), node("n2").cpu(SMALL))
+    trial.submit(owner("old", 5))
     placed = expect.running("old")
-    cluster.submit(*(pod(name).request(cpu=3) for name in ("a", "b", "c")))
+    trial.submit(*(pod(name).request(cpu=3) for name in ("a", "b", "c")))
     expect.bound("a", "b", "c")
 
-    cluster.reserve(taking_over("held", 5))
+    trial.reserve(taking_over("held", 5))
 
     held = expect.available("held")
     assert held.status.node_name == placed.spec.node_name
-    assert cluster.cluster.wait(lambda: reservation_of(cluster.pod("old")) == "held", within=10)
+    assert trial.wait(lambda: reservation_of(trial.pod("old")) == "held", within=10)
     held = expect.reservation("held", lambda found: bool(found.status.current_owners), "to name its owner")
     assert (held.status.current_owners[0].name, amount("cpu", held.status.allocated["cpu"])) == ("old", 5000)
-    cluster.delete("old")
-    cluster.submit(pod("stranger").request(cpu=5), owner("new", 5))
+    trial.delete("old")
+    trial.submit(pod("stranger").request(cpu=5), owner("new", 5))
     assert reservation_of(expect.bound("new")) == "held"
     expect.pending("stranger")
 
@@ -54,38 +54,38 @@ def test_a_running_pod_becomes_the_first_owner(cluster: Trial, expect: Expect) -
 @pytest.mark.feature("RSV-2.pre-allocation")
 @pytest.mark.case("RV-072", severity="critical")
 @pytest.mark.parametrize("who", ["a-stranger", "a-larger-owner", "the-owner-of-another-reservation"])
-def test_a_pod_that_is_not_taken_over(cluster: Trial, expect: Expect, who: str) -> None:
+def test_a_pod_that_is_not_taken_over(trial: Trial, expect: Expect, who: str) -> None:
     """The only pod on a node must not be taken over: the reservation waits, and the pod is in none of its own. Room is
     not what it lacks where the pod is another's owner: a reservation that must take over takes nothing that is free."""
-    cluster.add(node("n1").cpu(4 * SMALL if "another" in who else SMALL))
+    trial.add(node("n1").cpu(4 * SMALL if "another" in who else SMALL))
     running = pod("old").request(cpu=5) if who == "a-stranger" else owner("old", 6 if "larger" in who else 5)
-    cluster.submit(running, pod("filler").request(cpu=2))
+    trial.submit(running, pod("filler").request(cpu=2))
     expect.running("old", "filler")
     before = ""
     if "another" in who:
-        cluster.reserve(taking_over("first", 5))
+        trial.reserve(taking_over("first", 5))
         expect.available("first")
-        assert cluster.cluster.wait(lambda: reservation_of(cluster.pod("old")) == "first", within=10)
+        assert trial.wait(lambda: reservation_of(trial.pod("old")) == "first", within=10)
         before = "first"
 
-    cluster.reserve(taking_over("held", 5))
+    trial.reserve(taking_over("held", 5))
 
     expect.reservation("held", lambda found: found.status.condition("Scheduled") is not None, "to say why it waits")
     expect.stable(seconds=5)
-    found = cluster.reservation("held")
+    found = trial.reservation("held")
     assert found is not None
     assert not found.status.node_name
-    assert reservation_of(cluster.pod("old")) == before
+    assert reservation_of(trial.pod("old")) == before
 
 
 @pytest.mark.feature("RSV-2.pre-allocation")
 @pytest.mark.case("RV-071", severity="critical")
 @pytest.mark.parametrize("required", [True, False])
-def test_without_a_pod_to_take_over(cluster: Trial, expect: Expect, *, required: bool) -> None:
+def test_without_a_pod_to_take_over(trial: Trial, expect: Expect, *, required: bool) -> None:
     """No owner runs: a reservation that must take one over waits and has a reason, another takes free resources."""
-    cluster.add(node("n1").cpu(SMALL))
+    trial.add(node("n1").cpu(SMALL))
 
-    cluster.reserve(taking_over("held", 5, required=required))
+    trial.reserve(taking_over("held", 5, required=required))
 
     if required:
         waiting = expect.reservation(
@@ -113,73 +113,73 @@ def marked(name: str, rank: int, cores: int) -> PodBuilder:
     return built.annotation("pod.koordinator.sh/pre-allocatable-priority", str(rank))
 
 
-def taken_over(cluster: Trial, expect: Expect, *names: str) -> list[str]:
+def taken_over(trial: Trial, expect: Expect, *names: str) -> list[str]:
     """Which of the pods are in the reservation `held` after it became available."""
     expect.available("held")
-    cluster.cluster.wait(lambda: any(reservation_of(cluster.pod(name)) for name in names), within=10)
+    trial.wait(lambda: any(reservation_of(trial.pod(name)) for name in names), within=10)
     expect.stable(seconds=3)
-    return [name for name in names if reservation_of(cluster.pod(name)) == "held"]
+    return [name for name in names if reservation_of(trial.pod(name)) == "held"]
 
 
 @pytest.mark.feature("RSV-2.pre-allocation")
 @pytest.mark.case("RV-073", severity="normal")
 @pytest.mark.profile(TAKING_OVER)
 @pytest.mark.parametrize(("first", "second"), [(7, -1), (-1, 7)])
-def test_the_pod_of_highest_rank_is_taken_over(cluster: Trial, expect: Expect, first: int, second: int) -> None:
+def test_the_pod_of_highest_rank_is_taken_over(trial: Trial, expect: Expect, first: int, second: int) -> None:
     """Two pods of the reservation's size fill the node; which was created first does not matter."""
-    cluster.add(node("n1").cpu(SMALL))
-    cluster.submit(marked("first", first, 4), marked("second", second, 4))
+    trial.add(node("n1").cpu(SMALL))
+    trial.submit(marked("first", first, 4), marked("second", second, 4))
     expect.running("first", "second")
 
-    cluster.reserve(of_marked("held", 4))
+    trial.reserve(of_marked("held", 4))
 
-    assert taken_over(cluster, expect, "first", "second") == ["first" if first > second else "second"]
+    assert taken_over(trial, expect, "first", "second") == ["first" if first > second else "second"]
 
 
 @pytest.mark.feature("RSV-2.pre-allocation")
 @pytest.mark.case("RV-074", severity="normal")
 @pytest.mark.profile(TAKING_OVER)
-def test_several_pods_are_taken_over(cluster: Trial, expect: Expect) -> None:
+def test_several_pods_are_taken_over(trial: Trial, expect: Expect) -> None:
     """Neither pod of the full node holds enough; with enableMultiple both become owners."""
-    cluster.add(node("n1").cpu(SMALL))
-    cluster.submit(marked("a", 2, 3), marked("b", 1, 3), pod("filler").request(cpu=2))
+    trial.add(node("n1").cpu(SMALL))
+    trial.submit(marked("a", 2, 3), marked("b", 1, 3), pod("filler").request(cpu=2))
     expect.running("a", "b", "filler")
 
-    cluster.reserve(of_marked("held", 6, several=True))
+    trial.reserve(of_marked("held", 6, several=True))
 
-    assert taken_over(cluster, expect, "a", "b", "filler") == ["a", "b"]
+    assert taken_over(trial, expect, "a", "b", "filler") == ["a", "b"]
 
 
 @pytest.mark.feature("RSV-2.pre-allocation")
 @pytest.mark.case("RV-075", severity="normal")
 @pytest.mark.profile(TAKING_OVER)
-def test_a_pod_that_holds_too_little_is_passed_over(cluster: Trial, expect: Expect) -> None:
+def test_a_pod_that_holds_too_little_is_passed_over(trial: Trial, expect: Expect) -> None:
     """The pod of highest rank is too small to make room on the full node; the next one is large enough."""
-    cluster.add(node("n1").cpu(SMALL))
-    cluster.submit(marked("small", 9, 1), marked("large", 1, 5), pod("filler").request(cpu=2))
+    trial.add(node("n1").cpu(SMALL))
+    trial.submit(marked("small", 9, 1), marked("large", 1, 5), pod("filler").request(cpu=2))
     expect.running("small", "large", "filler")
 
-    cluster.reserve(of_marked("held", 5))
+    trial.reserve(of_marked("held", 5))
 
-    assert taken_over(cluster, expect, "small", "large", "filler") == ["large"]
+    assert taken_over(trial, expect, "small", "large", "filler") == ["large"]
 
 
 @pytest.mark.feature("RSV-2.pre-allocation")
 @pytest.mark.case("RV-076", severity="normal")
 @pytest.mark.needs(Capability.NODES)
-def test_an_owner_that_ends_is_not_taken_over(cluster: Trial, expect: Expect) -> None:
+def test_an_owner_that_ends_is_not_taken_over(trial: Trial, expect: Expect) -> None:
     """The owner is being deleted, and its frozen node does not end it: a reservation that must take over waits."""
-    cluster.add(node("n1").cpu(SMALL))
-    cluster.submit(owner("old", 5))
+    trial.add(node("n1").cpu(SMALL))
+    trial.submit(owner("old", 5))
     expect.running("old")
-    cluster.inject({"node": "n1", "verb": "frozen"})
-    assert cluster.call("DELETE", f"/api/v1/namespaces/{cluster.name}/pods/old").ok  # Trial.delete waits for the end
+    trial.inject({"node": "n1", "verb": "frozen"})
+    assert trial.call("DELETE", f"/api/v1/namespaces/{trial.name}/pods/old").ok  # Trial.delete waits for the end
 
-    cluster.reserve(taking_over("held", 5))
+    trial.reserve(taking_over("held", 5))
 
     expect.reservation("held", lambda found: found.status.condition("Scheduled") is not None, "to say why it waits")
     expect.stable(seconds=2)
-    assert cluster.pod("old").deleting
-    found = cluster.reservation("held")
+    assert trial.pod("old").deleting
+    found = trial.reservation("held")
     assert found is not None
     assert not found.status.node_name

@@ -10,8 +10,8 @@ from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import node, pod, reservation
 from seatrial.scheduler.api.clock import rfc3339
 from seatrial.scheduler.api.reservation import RESERVATIONS_PATH, RESTRICTED_OPTIONS, Reservation
-from seatrial.suites.allocation.test_reservations import owner
-from seatrial.suites.scoring.test_fit_plus import offer
+from seatrial.suites.allocation.reserving import owner
+from seatrial.suites.scoring.offers import offer
 
 pytestmark = [pytest.mark.needs(Capability.HARDWARE)]
 
@@ -20,17 +20,17 @@ IGNORING = "taking-over"  # the profile whose Reservation plugin ignores some re
 
 @pytest.mark.feature("RSV-1.held")
 @pytest.mark.case("RV-090", severity="critical")
-def test_an_owner_of_another_namespace_is_another_pod(cluster: Trial, expect: Expect) -> None:
+def test_an_owner_of_another_namespace_is_another_pod(trial: Trial, expect: Expect) -> None:
     """Two reservations name pods by namespace and name: a pod of that name in another namespace is no owner."""
-    cluster.add(node("n1").cpu(8))
-    cluster.reserve(
-        reservation("elsewhere").like(pod("x").request(cpu=2)).for_pod("mine", f"{cluster.name}-other"),
-        reservation("here").like(pod("x").request(cpu=2)).for_pod("yours", cluster.name),
+    trial.add(node("n1").cpu(8))
+    trial.reserve(
+        reservation("elsewhere").like(pod("x").request(cpu=2)).for_pod("mine", f"{trial.name}-other"),
+        reservation("here").like(pod("x").request(cpu=2)).for_pod("yours", trial.name),
     )
     expect.available("elsewhere")
     expect.available("here")
 
-    cluster.submit(
+    trial.submit(
         pod("mine").request(cpu=1).into_reservation(), pod("yours").request(cpu=1).into_reservation()
     )  # fmt: skip
 
@@ -41,12 +41,12 @@ def test_an_owner_of_another_namespace_is_another_pod(cluster: Trial, expect: Ex
 @pytest.mark.feature("RSV-1.held")
 @pytest.mark.case("RV-091", severity="critical")
 @pytest.mark.parametrize("own", [True, False], ids=["its-own-namespace", "another-namespace"])
-def test_a_controller_is_one_of_a_namespace(cluster: Trial, expect: Expect, own: bool) -> None:
+def test_a_controller_is_one_of_a_namespace(trial: Trial, expect: Expect, own: bool) -> None:
     """The owner is a StatefulSet by namespace, name and uid: with another namespace its pods are no owners."""
-    cluster.add(node("n1").cpu(8))
+    trial.add(node("n1").cpu(8))
     template = pod("x").request(cpu=1).into_reservation().label("app", "web").manifest
     metadata = {key: template["metadata"][key] for key in ("labels", "annotations")}
-    cluster.apply(
+    trial.apply(
         {
             "apiVersion": "apps/v1",
             "kind": "StatefulSet",
@@ -60,9 +60,9 @@ def test_a_controller_is_one_of_a_namespace(cluster: Trial, expect: Expect, own:
         }
     )
     expect.pending("web-0")
-    (controller,) = cluster.pod("web-0").metadata.owner_references
+    (controller,) = trial.pod("web-0").metadata.owner_references
     held = reservation("held").like(pod("x").request(cpu=2)).many()
-    cluster.reserve(
+    trial.reserve(
         held.owner(
             controller={
                 "apiVersion": "apps/v1",
@@ -70,7 +70,7 @@ def test_a_controller_is_one_of_a_namespace(cluster: Trial, expect: Expect, own:
                 "name": "web",
                 "uid": controller.uid,
                 "controller": True,
-                "namespace": cluster.name if own else f"{cluster.name}-other",
+                "namespace": trial.name if own else f"{trial.name}-other",
             }
         )
     )
@@ -86,17 +86,17 @@ def test_a_controller_is_one_of_a_namespace(cluster: Trial, expect: Expect, own:
 @pytest.mark.feature("RSV-1.reused")
 @pytest.mark.case("RV-092", severity="critical")
 @pytest.mark.parametrize("gone", ["first", "second"])
-def test_of_two_reservations_with_equal_owners_one_goes(cluster: Trial, expect: Expect, gone: str) -> None:
+def test_of_two_reservations_with_equal_owners_one_goes(trial: Trial, expect: Expect, gone: str) -> None:
     """Two reservations have the same owners. One is deleted: an owner finds the other."""
-    cluster.add(node("n1").cpu(8))
+    trial.add(node("n1").cpu(8))
     for name in ("first", "second"):
-        cluster.reserve(reservation(name).like(pod("x").request(cpu=2)).for_labels(app="owner").many())
+        trial.reserve(reservation(name).like(pod("x").request(cpu=2)).for_labels(app="owner").many())
         expect.available(name)
     (kept,) = {"first", "second"} - {gone}
-    assert cluster.call("DELETE", f"{RESERVATIONS_PATH}/{gone}").ok
-    cluster.cluster.wait(lambda: cluster.reservation(gone) is None, within=30)
+    assert trial.call("DELETE", f"{RESERVATIONS_PATH}/{gone}").ok
+    trial.wait(lambda: trial.reservation(gone) is None, within=30)
 
-    cluster.submit(owner("a", cpu=1).into_reservation())
+    trial.submit(owner("a", cpu=1).into_reservation())
 
     assert reservation_of(expect.bound("a")) == kept
 
@@ -112,17 +112,17 @@ def test_of_two_reservations_with_equal_owners_one_goes(cluster: Trial, expect: 
         pytest.param("0s", 10.0, False, id="a-ttl-of-0-never-ends"),
     ],
 )
-def test_the_sooner_end_counts(cluster: Trial, expect: Expect, ttl: str, expires: float, ends: bool) -> None:
+def test_the_sooner_end_counts(trial: Trial, expect: Expect, ttl: str, expires: float, ends: bool) -> None:
     """A reservation with a ttl and a time of expiry ends at the earlier of the two; with a ttl of 0 it does not end."""
-    cluster.add(node("n1").cpu(8))
+    trial.add(node("n1").cpu(8))
     held = reservation("held").like(pod("x").request(cpu=2)).for_labels(app="owner").many().ttl(ttl)
-    held.manifest["spec"]["expires"] = rfc3339(cluster.cluster.clock.now() + expires)
-    cluster.reserve(held)
+    held.manifest["spec"]["expires"] = rfc3339(trial.cluster.clock.now() + expires)
+    trial.reserve(held)
     expect.available("held")
 
-    ended = cluster.cluster.wait(lambda: (one := cluster.reservation("held")) is not None and one.expired, within=45)
+    ended = trial.wait(lambda: (one := trial.reservation("held")) is not None and one.expired, within=45)
 
-    assert ended == ends, cluster.reservation("held")
+    assert ended == ends, trial.reservation("held")
 
 
 @pytest.mark.feature("RSV-1.expires")
@@ -135,18 +135,18 @@ def test_the_sooner_end_counts(cluster: Trial, expect: Expect, ttl: str, expires
         pytest.param("2026-01-01T00:00:00+99:99", id="offset-99"),
     ],
 )
-def test_a_time_of_expiry_that_cannot_be_read_stops_nothing_else(cluster: Trial, expect: Expect, expires: str) -> None:
+def test_a_time_of_expiry_that_cannot_be_read_stops_nothing_else(trial: Trial, expect: Expect, expires: str) -> None:
     """One user's reservation has it; another user's pod is bound, and another reservation ends at its time.
 
     Source: Koordinator's CRD says `format: date-time`, and kube-apiserver 1.34 takes year 0 and such offsets.
     """
-    cluster.add(node("n1").cpu(8))
+    trial.add(node("n1").cpu(8))
     poison = reservation("poison").like(pod("x").request(cpu=1)).for_labels(app="owner").many()
     poison.manifest["spec"]["expires"] = expires
-    cluster.reserve(poison)
-    cluster.reserve(reservation("held").like(pod("x").request(cpu=1)).for_labels(app="owner").many().ttl("10s"))
+    trial.reserve(poison)
+    trial.reserve(reservation("held").like(pod("x").request(cpu=1)).for_labels(app="owner").many().ttl("10s"))
 
-    cluster.submit(pod("other").request(cpu=1))
+    trial.submit(pod("other").request(cpu=1))
 
     expect.bound("other")
     expect.reservation("held", lambda found: found.expired, "to end", within=45)
@@ -155,13 +155,13 @@ def test_a_time_of_expiry_that_cannot_be_read_stops_nothing_else(cluster: Trial,
 @pytest.mark.feature("RSV-1.expires")
 @pytest.mark.case("RV-094", severity="critical")
 @pytest.mark.long(seconds=7)
-def test_a_reservation_ends_with_its_node(cluster: Trial, expect: Expect) -> None:
+def test_a_reservation_ends_with_its_node(trial: Trial, expect: Expect) -> None:
     """The node of a reservation is deleted: the reservation is Failed."""
-    cluster.add(node("n1").cpu(8))
-    cluster.reserve(reservation("held").like(pod("x").request(cpu=2)).for_labels(app="owner").many())
+    trial.add(node("n1").cpu(8))
+    trial.reserve(reservation("held").like(pod("x").request(cpu=2)).for_labels(app="owner").many())
     expect.available("held")
 
-    assert cluster.call("DELETE", "/api/v1/nodes/n1").ok
+    assert trial.call("DELETE", "/api/v1/nodes/n1").ok
 
     def failed(found: Reservation) -> bool:
         return found.status.phase == "Failed"
@@ -171,17 +171,17 @@ def test_a_reservation_ends_with_its_node(cluster: Trial, expect: Expect) -> Non
 
 @pytest.mark.feature("RSV-2.policies")
 @pytest.mark.case("RV-095", severity="critical")
-def test_a_restricted_reservation_may_limit_some_resources(cluster: Trial, expect: Expect) -> None:
+def test_a_restricted_reservation_may_limit_some_resources(trial: Trial, expect: Expect) -> None:
     """Restricted to CPU by its annotation: an owner takes more memory than was reserved, but no more CPU."""
-    cluster.add(node("n1").cpu(8).memory("64Gi"))
+    trial.add(node("n1").cpu(8).memory("64Gi"))
     held = reservation("held").like(pod("x").request(cpu=2, memory="1Gi")).for_labels(app="owner").many()
-    cluster.reserve(held.policy("Restricted").annotation(RESTRICTED_OPTIONS, '{"resources": ["cpu"]}'))
+    trial.reserve(held.policy("Restricted").annotation(RESTRICTED_OPTIONS, '{"resources": ["cpu"]}'))
     expect.available("held")
 
-    cluster.submit(owner("much-memory", cpu=1, memory="8Gi").into_reservation())
+    trial.submit(owner("much-memory", cpu=1, memory="8Gi").into_reservation())
     assert reservation_of(expect.bound("much-memory")) == "held"
 
-    cluster.submit(owner("much-cpu", cpu=2, memory="100Mi").into_reservation())
+    trial.submit(owner("much-cpu", cpu=2, memory="100Mi").into_reservation())
     expect.pending("much-cpu", saying="Reservation(s) Insufficient cpu")
 
 
@@ -190,26 +190,26 @@ def test_a_restricted_reservation_may_limit_some_resources(cluster: Trial, expec
 @pytest.mark.profile(IGNORING)
 @pytest.mark.parametrize("resource", ["trial.example/seats", "trial-group.example/seats", "trial.example/others"])
 def test_resources_that_the_profile_ignores(
-    cluster: Trial, expect: Expect, seatrial_audit: RunningAudit, resource: str
+    trial: Trial, expect: Expect, seatrial_audit: RunningAudit, resource: str
 ) -> None:
     """A Restricted reservation has one of three units on its node, and its owner asks for two: it is refused, but for a
     profile that ignores the resource, by its name or by its group."""
-    cluster.add(node("n1").cpu(8))
-    offer(cluster, "n1", {resource: "3"})
+    trial.add(node("n1").cpu(8))
+    offer(trial, "n1", {resource: "3"})
     held = reservation("held").like(pod("x").request(cpu=4).resources({resource: 1})).for_labels(app="owner").many()
-    cluster.reserve(held.policy("Restricted"))
+    trial.reserve(held.policy("Restricted"))
     expect.available("held")
     wanting = owner("wanting", cpu=2).resources({resource: 2}).into_reservation().scheduler(IGNORING)
     refused = owner("refused", cpu=2).resources({resource: 2}).into_reservation()
 
-    cluster.submit(refused)
+    trial.submit(refused)
     expect.pending("refused", saying=f"Insufficient {resource}")
     wanting.manifest["spec"]["schedulingGates"] = [{"name": "example.com/wait"}]
-    cluster.submit(wanting)
+    trial.submit(wanting)
     # The auditor does not know the profile's arguments. It has to be told before the pod is bound.
-    seatrial_audit.auditor.excuse("AUD-404", cluster.pod("wanting").metadata.uid)
-    path = f"/api/v1/namespaces/{cluster.name}/pods/wanting"
-    assert cluster.call("PATCH", path, {"spec": {"schedulingGates": None}}).ok
+    seatrial_audit.auditor.excuse("AUD-404", trial.pod("wanting").metadata.uid)
+    path = f"/api/v1/namespaces/{trial.name}/pods/wanting"
+    assert trial.call("PATCH", path, {"spec": {"schedulingGates": None}}).ok
 
     if resource == "trial.example/others":
         expect.pending("wanting", saying=f"Insufficient {resource}")

@@ -21,7 +21,7 @@ from seatrial.scheduler.api.reservation import (
     RESERVATION_OWNERS,
     RESERVATIONS_PATH,
 )
-from seatrial.suites.allocation.test_reservations import RESERVING, SMALL, owner
+from seatrial.suites.allocation.reserving import RESERVING, SMALL, owner
 
 pytestmark = [pytest.mark.needs(Capability.NODES)]
 
@@ -38,50 +38,50 @@ def offering(name: str, count: int) -> PodBuilder:
 @pytest.mark.feature("RSV-2.operating-mode")
 @pytest.mark.case("RV-080", severity="critical")
 @pytest.mark.long(seconds=5)
-def test_the_place_of_a_running_pod_serves_one_owner(cluster: Trial, expect: Expect) -> None:
+def test_the_place_of_a_running_pod_serves_one_owner(trial: Trial, expect: Expect) -> None:
     """Two pods require a reservation. The only one is the place of a running pod in operating mode Reservation: the
     first takes it, the second waits, and takes it when the first one ends."""
-    cluster.add(node("n1").cpu(SMALL), node("n2").cpu(SMALL))
-    cluster.submit(owner("a", cpu=2).into_reservation())
+    trial.add(node("n1").cpu(SMALL), node("n2").cpu(SMALL))
+    trial.submit(owner("a", cpu=2).into_reservation())
     expect.pending("a", saying="no reservations match reservation affinity")
 
-    cluster.submit(offering("offer", 3))
+    trial.submit(offering("offer", 3))
 
     offer = expect.running("offer")
     a = expect.running("a")
     assert (reservation_of(a), a.spec.node_name) == ("offer", offer.spec.node_name)
-    cluster.submit(owner("b", cpu=2).into_reservation())
+    trial.submit(owner("b", cpu=2).into_reservation())
     expect.pending("b", saying="no reservations match reservation affinity")
     expect.stable(seconds=20)
-    cluster.delete("a")
+    trial.delete("a")
     assert reservation_of(expect.running("b")) == "offer"
-    cluster.delete("offer")
-    assert cluster.pod("b").spec.node_name == offer.spec.node_name
+    trial.delete("offer")
+    assert trial.pod("b").spec.node_name == offer.spec.node_name
 
 
 @pytest.mark.feature("RSV-1.held")
 @pytest.mark.case("RV-096", severity="critical")
 @pytest.mark.parametrize(("tight", "loose"), [("n1", "n2"), ("n2", "n1")])
-def test_the_reservation_that_fits_best_is_taken(cluster: Trial, expect: Expect, tight: str, loose: str) -> None:
+def test_the_reservation_that_fits_best_is_taken(trial: Trial, expect: Expect, tight: str, loose: str) -> None:
     """An owner of two cores can have a place of two cores on the fuller node, or one of six on the emptier: it gets the
     first. The next can have a place of two or of six cores on one node: it gets that of two."""
-    cluster.add(node(tight).cpu(16), node(loose).cpu(16))
+    trial.add(node(tight).cpu(16), node(loose).cpu(16))
 
     def held(name: str, where: str, count: int) -> None:
         there = pod("x").request(cpu=count).select({"kubernetes.io/hostname": where})
-        cluster.reserve(reservation(name).like(there).for_labels(app="owner").many())
+        trial.reserve(reservation(name).like(there).for_labels(app="owner").many())
         expect.available(name)
 
-    cluster.submit(pod("filler").request(cpu=8).select({"kubernetes.io/hostname": tight}))
+    trial.submit(pod("filler").request(cpu=8).select({"kubernetes.io/hostname": tight}))
     expect.bound("filler")
     held("wide", loose, 6)
     held("narrow", tight, 2)
 
-    cluster.submit(owner("a", cpu=2))
+    trial.submit(owner("a", cpu=2))
 
     assert reservation_of(expect.bound("a")) == "narrow"
     held("narrow-too", loose, 2)
-    cluster.submit(owner("b", cpu=2))
+    trial.submit(owner("b", cpu=2))
     assert reservation_of(expect.bound("b")) == "narrow-too"
 
 
@@ -102,19 +102,19 @@ def index_of(services: Ask) -> dict[str, Any]:
 @pytest.mark.case("RV-081", severity="normal")
 @pytest.mark.profile(INDEXED)
 @pytest.mark.needs(Capability.OWN_CLUSTER)  # the index has the names of the cluster
-def test_selectors_are_found_by_an_index(cluster: Trial, expect: Expect, services: Ask) -> None:
+def test_selectors_are_found_by_an_index(trial: Trial, expect: Expect, services: Ask) -> None:
     """Reservations on three nodes: selectors by an indexed key, by a prefix and by another label find the right one,
     and a value that no reservation has finds none. The index shows them, and leaves a deleted one out."""
-    cluster.add(*(node(f"n{number}").cpu(SMALL) for number in range(3)))
+    trial.add(*(node(f"n{number}").cpu(SMALL) for number in range(3)))
     tiers = {"gold": "ops", "silver": "web", "iron": "db"}
     for number, (tier, team) in enumerate(tiers.items()):
         there = pod("x").request(cpu=2).select({"kubernetes.io/hostname": f"n{number}"})
         held = reservation(tier).like(there).for_labels(app="owner").many()
         held.label("trial-tier", tier).label(f"trial-team-{team}", "yes").label("trial-rack", f"r{number}")
-        cluster.reserve(held)
+        trial.reserve(held)
         expect.available(tier)
 
-    cluster.submit(
+    trial.submit(
         choosing("by-key", tier="silver"),
         choosing("by-prefix", **{"team-db": "yes"}),
         choosing("by-rack", rack="r0"),
@@ -131,20 +131,20 @@ def test_selectors_are_found_by_an_index(cluster: Trial, expect: Expect, service
     assert found["byKeyValue"]["trial-tier"]["gold"]["nodes"] == 1
     metrics = services("GET", "/metrics").body.decode()
     assert 'scheduler_reservation_selector_index_query_total{result="miss"} ' in metrics
-    cluster.call("DELETE", f"{RESERVATIONS_PATH}/silver")
-    assert cluster.cluster.wait(lambda: index_of(services)["indexedReservations"] == 2, within=10)
+    trial.call("DELETE", f"{RESERVATIONS_PATH}/silver")
+    assert trial.wait(lambda: index_of(services)["indexedReservations"] == 2, within=10)
 
 
 @pytest.mark.feature("RSV-4.configuration-reservation-preemption")
 @pytest.mark.case("RV-042", severity="critical")
 @pytest.mark.profile(RESERVING)
-def test_the_released_configuration_of_preemption(cluster: Trial, expect: Expect) -> None:
+def test_the_released_configuration_of_preemption(trial: Trial, expect: Expect) -> None:
     """The announcement's arguments, and what they do: the plugin Reservation, and not DefaultPreemption, makes room for
     a Reservation. Of two pods the one of lower priority goes; one that may not be preempted stays."""
     assert announced("v1.6/config/reservation-preemption.config.yaml", RESERVING)
-    cluster.apply(priority_class("trial-middle", 1000), priority_class("trial-high", 2000))
-    cluster.add(node("n1").cpu(SMALL))
-    cluster.submit(
+    trial.apply(priority_class("trial-middle", 1000), priority_class("trial-high", 2000))
+    trial.add(node("n1").cpu(SMALL))
+    trial.submit(
         pod("spared").request(cpu=2).label("scheduling.koordinator.sh/disable-preemptible", "true"),
         pod("low").request(cpu=3),
         pod("middle").request(cpu=3).priority_class("trial-middle"),
@@ -152,8 +152,8 @@ def test_the_released_configuration_of_preemption(cluster: Trial, expect: Expect
     expect.bound("spared", "low", "middle")
 
     wanted = pod("x").request(cpu=3).priority_class("trial-high").scheduler(RESERVING)
-    cluster.reserve(reservation("held").like(wanted).for_labels(app="owner"))
+    trial.reserve(reservation("held").like(wanted).for_labels(app="owner"))
 
     expect.gone("low")
     assert expect.available("held").status.node_name == "n1"
-    assert {found.metadata.name for found in cluster.pods() if not found.deleting} == {"spared", "middle"}
+    assert {found.metadata.name for found in trial.pods() if not found.deleting} == {"spared", "middle"}

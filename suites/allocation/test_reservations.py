@@ -15,17 +15,11 @@ from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import PodBuilder, node, pod, pods, priority_class, reservation
 from seatrial.scheduler.api.core import Pod
 from seatrial.scheduler.api.reservation import RESERVATIONS_PATH, Reservation
+from seatrial.suites.allocation.reserving import RESERVING, SMALL, owner
 
 pytestmark = [pytest.mark.needs(Capability.HARDWARE)]
 
-RESERVING = "reserving"  # the profile whose Reservation plugin preempts
 WITHOUT_PREEMPTION = "reserving-without-preemption"
-SMALL = 8  # cores of a node
-
-
-def owner(name: str, **resources: str | int) -> PodBuilder:
-    """A pod that owns the reservations of these cases."""
-    return pod(name).label("app", "owner").request(**resources)
 
 
 def cpu(amounts: dict[str, str | int | float]) -> int:
@@ -38,15 +32,15 @@ def conditions(reservation: Reservation) -> list[tuple[str, str, str]]:
 
 @pytest.mark.feature("RSV-1.held")
 @pytest.mark.case("RV-001", severity="blocker")
-def test_a_place_is_held_for_its_owner(cluster: Trial, expect: Expect) -> None:
+def test_a_place_is_held_for_its_owner(trial: Trial, expect: Expect) -> None:
     """A reservation is scheduled like a pod; only its owner gets its resources, and both record it."""
-    cluster.add(node("n1").cpu(SMALL))
-    cluster.reserve(reservation("held").like(pod("x").request(cpu=6, memory="1Gi")).for_labels(app="owner").many())
+    trial.add(node("n1").cpu(SMALL))
+    trial.reserve(reservation("held").like(pod("x").request(cpu=6, memory="1Gi")).for_labels(app="owner").many())
     held = expect.available("held")
-    cluster.submit(pod("stranger").request(cpu=3))
+    trial.submit(pod("stranger").request(cpu=3))
     expect.pending("stranger", saying="Insufficient cpu")
 
-    cluster.submit(owner("a", cpu=4))
+    trial.submit(owner("a", cpu=4))
 
     a = expect.bound("a")
     assert (held.status.node_name, cpu(held.status.allocatable)) == ("n1", 6000)
@@ -65,35 +59,35 @@ def test_a_place_is_held_for_its_owner(cluster: Trial, expect: Expect) -> None:
 
 @pytest.mark.feature("RSV-1.reused")
 @pytest.mark.case("RV-002", severity="critical")
-def test_a_place_is_used_again(cluster: Trial, expect: Expect) -> None:
+def test_a_place_is_used_again(trial: Trial, expect: Expect) -> None:
     """Resources that an owner releases return to the reservation: the next owner gets them, other pods do not."""
-    cluster.add(node("n1").cpu(SMALL))
-    cluster.reserve(reservation("held").like(pod("x").request(cpu=6)).for_labels(app="owner").many())
+    trial.add(node("n1").cpu(SMALL))
+    trial.reserve(reservation("held").like(pod("x").request(cpu=6)).for_labels(app="owner").many())
     expect.available("held")
-    cluster.submit(owner("a", cpu=6))
+    trial.submit(owner("a", cpu=6))
     expect.bound("a")
     expect.reservation("held", lambda reservation: cpu(reservation.status.allocated) == 6000, "to be used")
-    cluster.submit(pod("stranger").request(cpu=3))
+    trial.submit(pod("stranger").request(cpu=3))
     expect.pending("stranger")
 
-    cluster.delete("a")
+    trial.delete("a")
 
     unused = expect.reservation("held", lambda reservation: not reservation.status.current_owners, "to be free again")
     assert (unused.status.phase, cpu(unused.status.allocated)) == ("Available", 0)
     expect.pending("stranger")
-    cluster.submit(owner("b", cpu=6))
+    trial.submit(owner("b", cpu=6))
     assert reservation_of(expect.bound("b")) == "held"
 
 
 @pytest.mark.feature("RSV-1.expires")
 @pytest.mark.case("RV-003", severity="critical")
 @pytest.mark.long(seconds=8)
-def test_time_runs_out(cluster: Trial, expect: Expect) -> None:
+def test_time_runs_out(trial: Trial, expect: Expect) -> None:
     """A reservation whose ttl has expired is Failed with reason Expired, and its resources are free for all pods."""
-    cluster.add(node("n1").cpu(SMALL))
-    cluster.reserve(reservation("held").like(pod("x").request(cpu=6)).for_labels(app="owner").many().ttl("8s"))
+    trial.add(node("n1").cpu(SMALL))
+    trial.reserve(reservation("held").like(pod("x").request(cpu=6)).for_labels(app="owner").many().ttl("8s"))
     expect.available("held")
-    cluster.submit(pod("stranger").request(cpu=3))
+    trial.submit(pod("stranger").request(cpu=3))
     expect.pending("stranger")
 
     ended = expect.reservation("held", lambda reservation: reservation.expired, "to expire")
@@ -105,48 +99,48 @@ def test_time_runs_out(cluster: Trial, expect: Expect) -> None:
 @pytest.mark.feature("RSV-1.expires")
 @pytest.mark.case("RV-097", severity="normal")
 @pytest.mark.needs(Capability.VIRTUAL_TIME)  # a day
-def test_an_ended_reservation_is_deleted_after_a_day(cluster: Trial, expect: Expect) -> None:
+def test_an_ended_reservation_is_deleted_after_a_day(trial: Trial, expect: Expect) -> None:
     """A reservation that expired is kept for 24 hours, and is gone soon afterwards."""
-    cluster.add(node("n1").cpu(SMALL))
-    cluster.reserve(reservation("held").like(pod("x").request(cpu=6)).for_labels(app="owner").many().ttl("8s"))
+    trial.add(node("n1").cpu(SMALL))
+    trial.reserve(reservation("held").like(pod("x").request(cpu=6)).for_labels(app="owner").many().ttl("8s"))
     expect.reservation("held", lambda reservation: reservation.expired, "to expire")
-    cluster.inject({"node": "n1", "verb": "frozen"})  # it reports nothing for a day, which is cheaper
-    cluster.cluster.wait(lambda: False, within=86_000)
-    assert cluster.reservation("held") is not None
-    cluster.cluster.wait(lambda: cluster.reservation("held") is None, within=600)
-    assert cluster.reservation("held") is None
+    trial.inject({"node": "n1", "verb": "frozen"})  # it reports nothing for a day, which is cheaper
+    trial.pass_time(86_000)
+    assert trial.reservation("held") is not None
+    trial.wait(lambda: trial.reservation("held") is None, within=600)
+    assert trial.reservation("held") is None
 
 
 @pytest.mark.feature("RSV-1.failure-said")
 @pytest.mark.case("RV-004", severity="critical")
-def test_no_room_for_a_reservation(cluster: Trial, expect: Expect) -> None:
+def test_no_room_for_a_reservation(trial: Trial, expect: Expect) -> None:
     """A reservation that fits nowhere stays Pending with a reason, and is placed once there is room."""
-    cluster.add(node("n1").cpu(SMALL))
-    cluster.submit(pod("there").request(cpu=4))
+    trial.add(node("n1").cpu(SMALL))
+    trial.submit(pod("there").request(cpu=4))
     expect.bound("there")
-    cluster.reserve(reservation("large").like(pod("x").request(cpu=6)).for_labels(app="owner"))
+    trial.reserve(reservation("large").like(pod("x").request(cpu=6)).for_labels(app="owner"))
 
     refused = expect.reservation("large", lambda reservation: bool(reservation.status.conditions), "to be refused")
 
     assert conditions(refused) == [("Scheduled", "False", "Unschedulable")]
     assert "Insufficient cpu" in refused.status.conditions[0].message
     assert not refused.status.node_name
-    assert "FailedScheduling" in [event.reason for event in cluster.events("large", namespace="default")]
-    cluster.delete("there")
+    assert "FailedScheduling" in [event.reason for event in trial.events("large", namespace="default")]
+    trial.delete("there")
     expect.available("large")
 
 
 @pytest.mark.feature("RSV-1.held")
 @pytest.mark.case("RV-005", severity="critical")
-def test_an_owner_by_name_waits_for_its_place(cluster: Trial, expect: Expect) -> None:
+def test_an_owner_by_name_waits_for_its_place(trial: Trial, expect: Expect) -> None:
     """A pod without room is placed once a reservation for it exists; other pods of its shape keep waiting."""
-    cluster.add(node("n1").cpu(SMALL))
-    cluster.submit(pod("filler").request(cpu=3))
+    trial.add(node("n1").cpu(SMALL))
+    trial.submit(pod("filler").request(cpu=3))
     expect.bound("filler")
-    cluster.reserve(reservation("held").like(pod("x").request(cpu=5)).for_pod("mine", cluster.name))
+    trial.reserve(reservation("held").like(pod("x").request(cpu=5)).for_pod("mine", trial.name))
     expect.available("held")
 
-    cluster.submit(pod("other").request(cpu=5), pod("mine").request(cpu=5))
+    trial.submit(pod("other").request(cpu=5), pod("mine").request(cpu=5))
 
     assert reservation_of(expect.bound("mine")) == "held"
     expect.pending("other")
@@ -154,12 +148,12 @@ def test_an_owner_by_name_waits_for_its_place(cluster: Trial, expect: Expect) ->
 
 @pytest.mark.feature("RSV-2.allocate-once")
 @pytest.mark.case("RV-010", severity="critical")
-def test_it_serves_once(cluster: Trial, expect: Expect) -> None:
+def test_it_serves_once(trial: Trial, expect: Expect) -> None:
     """The first owner ends an allocate-once reservation, whatever it takes; the rest is free for all pods."""
-    cluster.add(node("n1").cpu(SMALL))
-    cluster.reserve(reservation("once").like(pod("x").request(cpu=6)).for_labels(app="owner"))
+    trial.add(node("n1").cpu(SMALL))
+    trial.reserve(reservation("once").like(pod("x").request(cpu=6)).for_labels(app="owner"))
     expect.available("once")
-    cluster.submit(owner("first", cpu=1))
+    trial.submit(owner("first", cpu=1))
 
     first = expect.bound("first")
     done = expect.reservation("once", lambda reservation: reservation.status.phase == "Succeeded", "to have succeeded")
@@ -167,7 +161,7 @@ def test_it_serves_once(cluster: Trial, expect: Expect) -> None:
     assert reservation_of(first) == "once"
     assert conditions(done) == [("Scheduled", "True", "Scheduled"), ("Ready", "False", "Succeeded")]
     assert [current_owner.name for current_owner in done.status.current_owners] == ["first"]
-    cluster.submit(owner("second", cpu=1), pod("stranger").request(cpu=6))
+    trial.submit(owner("second", cpu=1), pod("stranger").request(cpu=6))
     second, _ = expect.bound("second", "stranger")
     assert not reservation_of(second)
 
@@ -179,14 +173,14 @@ def test_it_serves_once(cluster: Trial, expect: Expect) -> None:
     [pytest.param("", True, id="default"), pytest.param("Aligned", True, id="aligned"),
      pytest.param("Restricted", False, id="restricted")],
 )  # fmt: skip
-def test_more_than_was_reserved(cluster: Trial, expect: Expect, policy: str, fits: bool) -> None:
+def test_more_than_was_reserved(trial: Trial, expect: Expect, policy: str, fits: bool) -> None:
     """An owner may take further resources from the node, unless the reservation is Restricted."""
-    cluster.add(node("n1").cpu(SMALL))
+    trial.add(node("n1").cpu(SMALL))
     held = reservation("held").like(pod("x").request(cpu=4)).for_labels(app="owner").many()
-    cluster.reserve(held.policy(policy) if policy else held)
+    trial.reserve(held.policy(policy) if policy else held)
     expect.available("held")
 
-    cluster.submit(owner("a", cpu=6).into_reservation())
+    trial.submit(owner("a", cpu=6).into_reservation())
 
     if fits:
         assert reservation_of(expect.bound("a")) == "held"
@@ -196,17 +190,17 @@ def test_more_than_was_reserved(cluster: Trial, expect: Expect, policy: str, fit
 
 @pytest.mark.feature("RSV-3.affinity")
 @pytest.mark.case("RV-020", severity="critical")
-def test_affinity(cluster: Trial, expect: Expect) -> None:
+def test_affinity(trial: Trial, expect: Expect) -> None:
     """A pod may require a reservation by name or labels; without a matching one it waits, even if there is room."""
-    cluster.add(node("n1").cpu(64))
-    cluster.reserve(
+    trial.add(node("n1").cpu(64))
+    trial.reserve(
         reservation("gold").like(pod("x").request(cpu=2)).for_labels(app="owner").many().label("tier", "gold"),
         reservation("tin").like(pod("x").request(cpu=2)).for_labels(app="owner").many().label("tier", "tin"),
     )
     expect.available("gold")
     expect.available("tin")
 
-    cluster.submit(
+    trial.submit(
         owner("by-name", cpu=1).into_reservation(name="tin"),
         owner("by-label", cpu=1).into_reservation(reservationSelector={"tier": "gold"}),
         owner("no-such-name", cpu=1).into_reservation(name="lead"),
@@ -219,23 +213,23 @@ def test_affinity(cluster: Trial, expect: Expect) -> None:
     expect.pending("no-such-name", saying="2 Reservation(s) didn't match the requested reservation name")
     expect.pending("no-such-label", saying="2 Reservation(s) didn't match affinity rules")
     expect.pending("not-an-owner", saying="node(s) no reservations match reservation affinity")
-    said = [event.message for event in cluster.events("no-such-name") if event.reason == "FailedScheduling-Reservation"]
+    said = [event.message for event in trial.events("no-such-name") if event.reason == "FailedScheduling-Reservation"]
     assert said == ["0/2 reservations are available: 2 Reservation(s) didn't match the requested reservation name."]
 
 
 @pytest.mark.feature("RSV-3.taints")
 @pytest.mark.case("RV-021", severity="critical")
-def test_closed_and_tainted(cluster: Trial, expect: Expect) -> None:
+def test_closed_and_tainted(trial: Trial, expect: Expect) -> None:
     """An unschedulable reservation takes no new owners; taints exclude pods with affinity and no toleration."""
-    cluster.add(node("n1").cpu(SMALL))
+    trial.add(node("n1").cpu(SMALL))
     held = [
         reservation(name).like(pod("x").request(cpu=3)).for_labels(app=name).many() for name in ("closed", "tainted")
     ]
-    cluster.reserve(held[0].closed(), held[1].taint("t", "v"))
+    trial.reserve(held[0].closed(), held[1].taint("t", "v"))
     for share in held:
         expect.available(share.name)
 
-    cluster.submit(
+    trial.submit(
         pod("in-vain").label("app", "closed").request(cpu=3),
         pod("tolerates-nothing").label("app", "tainted").request(cpu=1).into_reservation(),
         pod("tolerates").label("app", "tainted").request(cpu=1)
@@ -249,15 +243,15 @@ def test_closed_and_tainted(cluster: Trial, expect: Expect) -> None:
 
 @pytest.mark.feature("RSV-3.exact-match")
 @pytest.mark.case("RV-022", severity="critical")
-def test_exactly_this_size(cluster: Trial, expect: Expect) -> None:
+def test_exactly_this_size(trial: Trial, expect: Expect) -> None:
     """A pod that requires an exact match uses the reservation of its size and no larger one."""
-    cluster.add(node("n1").cpu(16))
-    cluster.reserve(*(reservation(f"of-{cores}").like(pod("x").request(cpu=cores)).for_labels(app="owner").many()
+    trial.add(node("n1").cpu(16))
+    trial.reserve(*(reservation(f"of-{cores}").like(pod("x").request(cpu=cores)).for_labels(app="owner").many()
                       for cores in (2, 4)))  # fmt: skip
     expect.available("of-2")
     expect.available("of-4")
 
-    cluster.submit(owner("two", cpu=2).exactly("cpu"), owner("three", cpu=3).exactly("cpu").into_reservation())
+    trial.submit(owner("two", cpu=2).exactly("cpu"), owner("three", cpu=3).exactly("cpu").into_reservation())
 
     assert reservation_of(expect.bound("two")) == "of-2"
     expect.pending("three", saying="2 Reservation(s) is not exact matched")
@@ -265,26 +259,26 @@ def test_exactly_this_size(cluster: Trial, expect: Expect) -> None:
 
 @pytest.mark.feature("RSV-3.ignored")
 @pytest.mark.case("RV-023", severity="critical")
-def test_reservations_ignored(cluster: Trial, expect: Expect) -> None:
+def test_reservations_ignored(trial: Trial, expect: Expect) -> None:
     """For a pod that ignores reservations, reserved resources are free, and it becomes no owner."""
-    cluster.add(node("n1").cpu(SMALL))
-    cluster.reserve(reservation("held").like(pod("x").request(cpu=6)).for_labels(app="owner").many())
+    trial.add(node("n1").cpu(SMALL))
+    trial.reserve(reservation("held").like(pod("x").request(cpu=6)).for_labels(app="owner").many())
     expect.available("held")
 
-    cluster.submit(owner("ignores", cpu=6).ignores_reservations())
+    trial.submit(owner("ignores", cpu=6).ignores_reservations())
 
     assert not reservation_of(expect.bound("ignores"))
-    found = cluster.reservation("held")
+    found = trial.reservation("held")
     assert found is not None
     assert not found.status.current_owners
 
 
 @pytest.mark.feature("RSV-3.order")
 @pytest.mark.case("RV-024", severity="normal")
-def test_order(cluster: Trial, expect: Expect) -> None:
+def test_order(trial: Trial, expect: Expect) -> None:
     """Of several reservations the one with the lowest order is used first, independent of its node."""
-    cluster.add(node("n1").cpu(SMALL), node("n2").cpu(SMALL))
-    cluster.reserve(
+    trial.add(node("n1").cpu(SMALL), node("n2").cpu(SMALL))
+    trial.reserve(
         reservation("third").like(pod("x").request(cpu=2)).for_labels(app="owner"),
         reservation("second").like(pod("x").request(cpu=6)).for_labels(app="owner").order(7),
         reservation("first").like(pod("x").request(cpu=6)).for_labels(app="owner").order(3),
@@ -294,7 +288,7 @@ def test_order(cluster: Trial, expect: Expect) -> None:
 
     order = []
     for name in ("a", "b", "c"):
-        cluster.submit(owner(name, cpu=2))
+        trial.submit(owner(name, cpu=2))
         order.append(reservation_of(expect.bound(name)))
 
     assert order == ["first", "second", "third"]
@@ -306,16 +300,16 @@ CARDS, NICS = 4, 8  # of an A10 and a DGX-H100 machine
 @pytest.mark.feature("DEV-1.reserved-cards", "RSV-1.held")
 @pytest.mark.case("RV-030", severity="blocker")
 @pytest.mark.parametrize("policy", ["", "Aligned", "Restricted"])
-def test_cards_are_held(cluster: Trial, expect: Expect, policy: str) -> None:
+def test_cards_are_held(trial: Trial, expect: Expect, policy: str) -> None:
     """A reservation of cards holds specific cards: owners get these, one by one, and other pods get other cards."""
-    cluster.add(node("n1").cards(CARDS))
+    trial.add(node("n1").cards(CARDS))
     held = reservation("held").like(pod("x").gpus(2)).for_labels(app="owner").many()
-    cluster.reserve(held.policy(policy) if policy else held)
+    trial.reserve(held.policy(policy) if policy else held)
     reserved = minors(Pod(expect.available("held").metadata))
 
-    cluster.submit(pod("stranger").gpus(CARDS - 2))
+    trial.submit(pod("stranger").gpus(CARDS - 2))
     others = minors(expect.bound("stranger"))
-    cluster.submit(pod("late").gpus(1), owner("a").gpus(1), owner("b").gpus(1))
+    trial.submit(pod("late").gpus(1), owner("a").gpus(1), owner("b").gpus(1))
     a, b = expect.bound("a", "b")
 
     assert len(reserved) == 2
@@ -324,20 +318,18 @@ def test_cards_are_held(cluster: Trial, expect: Expect, policy: str) -> None:
     assert (reservation_of(a), reservation_of(b)) == ("held", "held")
     expect.pending("late")
     expect.running("a")
-    check_arrival(cluster, a)
+    check_arrival(trial, a)
 
 
 @pytest.mark.feature("DEV-4.binpack-cards", "RSV-2.policies")
 @pytest.mark.case("RV-031", severity="critical")
-def test_a_share_of_a_card_is_held(cluster: Trial, expect: Expect) -> None:
+def test_a_share_of_a_card_is_held(trial: Trial, expect: Expect) -> None:
     """A reserved half of a card is not shared by others; an owner of a Restricted reservation gets no more than it."""
-    cluster.add(node("n1").cards(1))
-    cluster.reserve(
-        reservation("half").like(pod("x").gpu_share(50)).for_labels(app="owner").many().policy("Restricted")
-    )
+    trial.add(node("n1").cards(1))
+    trial.reserve(reservation("half").like(pod("x").gpu_share(50)).for_labels(app="owner").many().policy("Restricted"))
     expect.available("half")
 
-    cluster.submit(
+    trial.submit(
         pod("whole").gpus(1), pod("quarter").gpu_share(25), owner("too-much").gpu_share(60).into_reservation(),
         owner("third").gpu_share(30),
     )  # fmt: skip
@@ -350,41 +342,41 @@ def test_a_share_of_a_card_is_held(cluster: Trial, expect: Expect) -> None:
 
 @pytest.mark.feature("DEV-1.reserved-cards", "RSV-1.reused")
 @pytest.mark.case("RV-032", severity="critical")
-def test_cards_go_back_to_the_reservation(cluster: Trial, expect: Expect) -> None:
+def test_cards_go_back_to_the_reservation(trial: Trial, expect: Expect) -> None:
     """The cards of an owner that ends return to its reservation; once that is deleted, they are free for all pods."""
-    cluster.add(node("n1").cards(2))
-    cluster.reserve(reservation("held").like(pod("x").gpus(2)).for_labels(app="owner").many())
+    trial.add(node("n1").cards(2))
+    trial.reserve(reservation("held").like(pod("x").gpus(2)).for_labels(app="owner").many())
     expect.available("held")
-    cluster.submit(owner("a").gpus(2))
+    trial.submit(owner("a").gpus(2))
     expect.bound("a")
-    cluster.submit(pod("stranger").gpus(1))
+    trial.submit(pod("stranger").gpus(1))
     expect.pending("stranger")
 
-    cluster.delete("a")
+    trial.delete("a")
     expect.reservation("held", lambda reservation: not reservation.status.current_owners, "to be free again")
     expect.pending("stranger")
-    cluster.call("DELETE", f"{RESERVATIONS_PATH}/held")
+    trial.call("DELETE", f"{RESERVATIONS_PATH}/held")
 
     expect.bound("stranger")
 
 
 @pytest.mark.feature("DEV-7.held-and-returned", "RSV-1.reused")
 @pytest.mark.case("RV-033", severity="critical")
-def test_virtual_functions_are_held(cluster: Trial, expect: Expect) -> None:
+def test_virtual_functions_are_held(trial: Trial, expect: Expect) -> None:
     """An owner of a Restricted reservation of a NIC's virtual function gets that function and no second one."""
-    cluster.add(node("n1").server("dgx-h100"))
+    trial.add(node("n1").server("dgx-h100"))
     first = [function_of(pod) for pod in pods("first", NICS)]
-    cluster.submit(*first)
+    trial.submit(*first)
     taken = [virtual_functions(bound_pod) for bound_pod in expect.bound(*(pod.name for pod in first))]
     held = reservation("held").like(function_of(pod("x"))).for_labels(app="owner").many().policy("Restricted")
-    cluster.reserve(held)
+    trial.reserve(held)
     reserved = virtual_functions(Pod(expect.available("held").metadata))
     assert reserved not in taken
-    cluster.delete(*(pod.name for pod in first))  # so that a function before the reserved one is free
+    trial.delete(*(pod.name for pod in first))  # so that a function before the reserved one is free
 
-    cluster.submit(function_of(owner("a")).into_reservation())
+    trial.submit(function_of(owner("a")).into_reservation())
     assert virtual_functions(expect.bound("a")) == reserved
-    cluster.submit(function_of(owner("b")).into_reservation())
+    trial.submit(function_of(owner("b")).into_reservation())
     expect.pending("b", saying="Reservation(s) Insufficient")
 
 
@@ -402,22 +394,22 @@ def virtual_functions(pod: Pod) -> list[str]:
 @pytest.mark.case("RV-034", severity="critical")
 @pytest.mark.parametrize("policy", ["", "Restricted"])
 @pytest.mark.parametrize("qos", ["", "LSR"])
-def test_a_numa_node_is_held(cluster: Trial, expect: Expect, policy: str, qos: str) -> None:
+def test_a_numa_node_is_held(trial: Trial, expect: Expect, policy: str, qos: str) -> None:
     """A reservation holds CPUs, memory and cards of one NUMA node, and its owner gets all of them."""
-    cluster.add(node("n1").server("dgx-h100").numa_policy("SingleNUMANode"))
+    trial.add(node("n1").server("dgx-h100").numa_policy("SingleNUMANode"))
 
     def asking(name: str) -> PodBuilder:
         asked = owner(name, cpu=100, memory="500Gi").gpus(3)
         return asked.qos(qos) if qos else asked
 
     held = reservation("held").like(asking("x")).for_labels(app="owner").many()
-    cluster.reserve(held.policy(policy) if policy else held)
+    trial.reserve(held.policy(policy) if policy else held)
     reserved = Pod(expect.available("held").metadata)
     stranger = pod("stranger").request(cpu=100, memory="500Gi").gpus(3)
-    cluster.submit(stranger.qos(qos) if qos else stranger)
+    trial.submit(stranger.qos(qos) if qos else stranger)
     elsewhere = expect.bound("stranger")
 
-    cluster.submit(asking("a"))
+    trial.submit(asking("a"))
 
     a = expect.running("a")
     assert reservation_of(a) == "held"
@@ -425,27 +417,27 @@ def test_a_numa_node_is_held(cluster: Trial, expect: Expect, policy: str, qos: s
     assert not {*minors(a)} & {*minors(elsewhere)}
     assert shares(a).keys() != shares(elsewhere).keys()
     assert cpus(a).isdisjoint(cpus(elsewhere))
-    check_arrival(cluster, a)
+    check_arrival(trial, a)
 
 
 @pytest.mark.feature("DEV-1.reserved-cards", "NUMA-4.cards-and-cpus", "RSV-2.policies")
 @pytest.mark.case("RV-035", severity="critical")
-def test_a_restricted_owner_gets_no_card_beside_its_reservation(cluster: Trial, expect: Expect) -> None:
+def test_a_restricted_owner_gets_no_card_beside_its_reservation(trial: Trial, expect: Expect) -> None:
     """The NUMA node of the reserved card has no CPUs left, the other one has all: the owner waits for its own card."""
-    cluster.add(node("n1").server("dgx-h100").numa_policy("SingleNUMANode"))
-    cluster.reserve(reservation("held").like(owner("x").gpus(1)).for_labels(app="owner").many().policy("Restricted"))
+    trial.add(node("n1").server("dgx-h100").numa_policy("SingleNUMANode"))
+    trial.reserve(reservation("held").like(owner("x").gpus(1)).for_labels(app="owner").many().policy("Restricted"))
     reserved = minors(Pod(expect.available("held").metadata))
-    cluster.submit(pod("elsewhere").request(cpu=4).gpus(4))
+    trial.submit(pod("elsewhere").request(cpu=4).gpus(4))
     expect.bound("elsewhere")
-    cluster.submit(pod("beside").request(cpu=110).gpus(3))
+    trial.submit(pod("beside").request(cpu=110).gpus(3))
     beside = expect.bound("beside")
     assert len({card // 4 for card in (*reserved, *minors(beside))}) == 1
-    cluster.delete("elsewhere")
+    trial.delete("elsewhere")
 
-    cluster.submit(owner("a", cpu=4).gpus(1).into_reservation())
+    trial.submit(owner("a", cpu=4).gpus(1).into_reservation())
     expect.pending("a", saying="Unaligned NUMA Hint")
     expect.stable(seconds=5)
-    cluster.delete("beside")
+    trial.delete("beside")
 
     a = expect.bound("a")
     assert (reservation_of(a), minors(a)) == ("held", reserved)
@@ -454,58 +446,58 @@ def test_a_restricted_owner_gets_no_card_beside_its_reservation(cluster: Trial, 
 @pytest.mark.feature("RSV-4.inside")
 @pytest.mark.case("RV-040", severity="critical")
 @pytest.mark.profile(RESERVING)
-def test_room_is_made_inside(cluster: Trial, expect: Expect) -> None:
+def test_room_is_made_inside(trial: Trial, expect: Expect) -> None:
     """A pod that must use a full reservation preempts the least important owner, and no other pod."""
-    cluster.apply(priority_class("trial-high", 1000))
-    cluster.add(node("n1").cpu(SMALL))
+    trial.apply(priority_class("trial-high", 1000))
+    trial.add(node("n1").cpu(SMALL))
     held = reservation("held").like(pod("x").request(cpu=4)).for_labels(app="owner").many()
-    cluster.reserve(held.policy("Restricted"))
+    trial.reserve(held.policy("Restricted"))
     expect.available("held")
-    cluster.submit(owner("inside", cpu=4), pod("beside").request(cpu=4))
+    trial.submit(owner("inside", cpu=4), pod("beside").request(cpu=4))
     expect.bound("inside", "beside")
 
-    cluster.submit(owner("wants", cpu=3).into_reservation().priority_class("trial-high").scheduler(RESERVING))
+    trial.submit(owner("wants", cpu=3).into_reservation().priority_class("trial-high").scheduler(RESERVING))
 
     expect.gone("inside")
     assert reservation_of(expect.bound("wants")) == "held"
-    assert cluster.pod("beside").spec.node_name == "n1"
+    assert trial.pod("beside").spec.node_name == "n1"
 
 
 @pytest.mark.feature("RSV-4.enable-preemption")
 @pytest.mark.case("RV-041", severity="critical")
 @pytest.mark.profile(WITHOUT_PREEMPTION)
-def test_without_enable_preemption_no_room_is_made_inside(cluster: Trial, expect: Expect) -> None:
+def test_without_enable_preemption_no_room_is_made_inside(trial: Trial, expect: Expect) -> None:
     """With enablePreemption false the same pod waits, and the owners of the reservation stay."""
-    cluster.apply(priority_class("trial-high", 1000))
-    cluster.add(node("n1").cpu(SMALL))
+    trial.apply(priority_class("trial-high", 1000))
+    trial.add(node("n1").cpu(SMALL))
     held = reservation("held").like(pod("x").request(cpu=4)).for_labels(app="owner").many()
-    cluster.reserve(held.policy("Restricted"))
+    trial.reserve(held.policy("Restricted"))
     expect.available("held")
-    cluster.submit(owner("inside", cpu=4))
+    trial.submit(owner("inside", cpu=4))
     expect.bound("inside")
 
     wanting = owner("wants", cpu=3).into_reservation().priority_class("trial-high")
-    cluster.submit(wanting.scheduler(WITHOUT_PREEMPTION))
+    trial.submit(wanting.scheduler(WITHOUT_PREEMPTION))
 
     expect.pending("wants")
     expect.stable(seconds=30)
-    assert cluster.find("inside") is not None
-    cluster.delete("inside")
+    assert trial.find("inside") is not None
+    trial.delete("inside")
     assert reservation_of(expect.bound("wants")) == "held"
 
 
 @pytest.mark.feature("RSV-5.own-place")
 @pytest.mark.case("RV-050", severity="critical")
-def test_its_own_place_is_not_in_the_way(cluster: Trial, expect: Expect) -> None:
+def test_its_own_place_is_not_in_the_way(trial: Trial, expect: Expect) -> None:
     """A reservation counts for the anti-affinity of other pods, but not for that of its own owners."""
-    cluster.add(node("n1").cpu(SMALL))
+    trial.add(node("n1").cpu(SMALL))
     alone = away_from(pod("x").request(cpu=2).label("app", "owner"), "owner")
-    cluster.reserve(reservation("held").like(alone).for_labels(app="owner").many())
+    trial.reserve(reservation("held").like(alone).for_labels(app="owner").many())
     expect.available("held")
 
-    cluster.submit(away_from(pod("stranger").request(cpu=2), "owner"))
+    trial.submit(away_from(pod("stranger").request(cpu=2), "owner"))
     expect.pending("stranger", saying="anti-affinity")
-    cluster.submit(away_from(owner("a", cpu=2), "owner"))
+    trial.submit(away_from(owner("a", cpu=2), "owner"))
 
     assert reservation_of(expect.bound("a")) == "held"
 

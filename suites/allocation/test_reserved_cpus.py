@@ -17,30 +17,30 @@ MACHINE = "cpu-64"  # two NUMA nodes of 32 CPUs
 @pytest.mark.feature("RSV-1.held", "NUMA-1.not-overbooked")
 @pytest.mark.case("RV-099", severity="critical")
 @pytest.mark.parametrize("qos", ["", "LSR"], ids=["shared-cpus", "exclusive-cpus"])
-def test_the_rest_of_a_numa_node_beside_an_owner(cluster: Trial, expect: Expect, qos: str) -> None:
+def test_the_rest_of_a_numa_node_beside_an_owner(trial: Trial, expect: Expect, qos: str) -> None:
     """A reservation holds 16 CPUs of one NUMA node, whose first owner uses eight. On the other NUMA node eight are
     free. A pod of 18 waits, because 16 are free beside the reservation; a pod of 16 gets them. Then the second owner
     gets the other eight of the reservation."""
-    cluster.add(node("n1").server(MACHINE).numa_policy("SingleNUMANode"))
+    trial.add(node("n1").server(MACHINE).numa_policy("SingleNUMANode"))
 
     def asking(name: str, cpu: int, app: str = "stranger") -> PodBuilder:
         asked = pod(name).request(cpu=cpu, memory="1Gi").label("app", app)
         return asked.qos(qos) if qos else asked
 
-    cluster.reserve(reservation("held").like(asking("x", 16)).for_labels(app="owner").many())
+    trial.reserve(reservation("held").like(asking("x", 16)).for_labels(app="owner").many())
     expect.available("held")
-    cluster.submit(asking("other", 24))
+    trial.submit(asking("other", 24))
     other = expect.bound("other")
-    cluster.submit(asking("first", 8, "owner"))
+    trial.submit(asking("first", 8, "owner"))
     first = expect.bound("first")
     assert reservation_of(first) == "held"
     assert not shares(first).keys() & shares(other).keys()
 
-    cluster.submit(asking("large", 18))
+    trial.submit(asking("large", 18))
     expect.pending("large")
-    cluster.submit(asking("beside", 16))
+    trial.submit(asking("beside", 16))
     beside = expect.bound("beside")
-    cluster.submit(asking("second", 8, "owner"))
+    trial.submit(asking("second", 8, "owner"))
     second = expect.bound("second")
 
     assert reservation_of(second) == "held"

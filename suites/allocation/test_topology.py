@@ -27,9 +27,9 @@ def scoped(pod: PodBuilder, scope: str) -> PodBuilder:
     return pod.hint("gpu", requiredTopologyScope=scope)
 
 
-def fill(cluster: Trial, expect: Expect) -> list[Pod]:
+def fill(trial: Trial, expect: Expect) -> list[Pod]:
     """Eight pods of one card each, on all cards of the only node."""
-    cluster.submit(*(pod.gpus(1) for pod in pods("single", 8)))
+    trial.submit(*(pod.gpus(1) for pod in pods("single", 8)))
     names = [f"single-{number}" for number in range(8)]
     found = expect.running(names[0], names[1], *names[2:])
     assert sorted(minor for pod in found for minor in minors(pod)) == list(range(8))
@@ -48,30 +48,30 @@ def fill(cluster: Trial, expect: Expect) -> list[Pod]:
         pytest.param(8, 4, 2, id="eight-are-the-machine"),
     ],
 )
-def test_as_near_as_can_be(cluster: Trial, expect: Expect, cards: int, on_switches: int, on_numa_nodes: int) -> None:
+def test_as_near_as_can_be(trial: Trial, expect: Expect, cards: int, on_switches: int, on_numa_nodes: int) -> None:
     """Without a hint, a pod's cards share the smallest part of the machine that has enough."""
-    cluster.add(node("n1").server(PAIRS))
-    cluster.submit(pod("a").gpus(cards))
+    trial.add(node("n1").server(PAIRS))
+    trial.submit(pod("a").gpus(cards))
 
     a = expect.running("a")
 
-    check_arrival(cluster, a)
-    assert len(switches(cluster, a)) == on_switches
-    assert len(numa_nodes(cluster, a)) == on_numa_nodes
+    check_arrival(trial, a)
+    assert len(switches(trial, a)) == on_switches
+    assert len(numa_nodes(trial, a)) == on_numa_nodes
 
 
 @pytest.mark.feature("DEV-5.nearest")
 @pytest.mark.case("DS-031", severity="critical")
-def test_small_pods_share_a_switch(cluster: Trial, expect: Expect) -> None:
+def test_small_pods_share_a_switch(trial: Trial, expect: Expect) -> None:
     """Single cards are taken from used switches first, so that pairs stay free for pods that need pairs."""
-    cluster.add(node("n1").server(PAIRS))
+    trial.add(node("n1").server(PAIRS))
     for builder in pods("single", 4):
-        cluster.submit(builder.gpus(1))
+        trial.submit(builder.gpus(1))
         expect.running(builder.name)
 
-    assert max(Counter(at for pod in cluster.pods() for at in switches(cluster, pod)).values(), default=0) == 2
-    assert len({at for pod in cluster.pods() for at in switches(cluster, pod)}) == 2
-    assert len({at for pod in cluster.pods() for at in numa_nodes(cluster, pod)}) == 1
+    assert max(Counter(at for pod in trial.pods() for at in switches(trial, pod)).values(), default=0) == 2
+    assert len({at for pod in trial.pods() for at in switches(trial, pod)}) == 2
+    assert len({at for pod in trial.pods() for at in numa_nodes(trial, pod)}) == 1
 
 
 @pytest.mark.feature("DEV-5.required-scope")
@@ -80,53 +80,53 @@ def test_small_pods_share_a_switch(cluster: Trial, expect: Expect) -> None:
     ("scope", "where"),
     [pytest.param("PCIe", switches, id="pcie"), pytest.param("NUMANode", numa_nodes, id="numa-node")],
 )
-def test_a_required_scope_is_waited_for(cluster: Trial, expect: Expect, scope: str, where: Where) -> None:
+def test_a_required_scope_is_waited_for(trial: Trial, expect: Expect, scope: str, where: Where) -> None:
     """Two free cards on different switches suffice for a pod without a scope; a pod with a required scope waits."""
-    cluster.add(node("n1").server(PAIRS))
+    trial.add(node("n1").server(PAIRS))
     by_place: dict[object, list[str]] = {}
-    for bound_pod in fill(cluster, expect):
-        by_place.setdefault(next(iter(where(cluster, bound_pod))), []).append(bound_pod.metadata.name)
+    for bound_pod in fill(trial, expect):
+        by_place.setdefault(next(iter(where(trial, bound_pod))), []).append(bound_pod.metadata.name)
     first, second, *_ = by_place.values()
-    cluster.delete(first[0], second[0])
+    trial.delete(first[0], second[0])
 
-    cluster.submit(scoped(pod("near").gpus(2), scope))
+    trial.submit(scoped(pod("near").gpus(2), scope))
 
     expect.pending("near", saying="Insufficient Topology Scoped GPU Devices")
     expect.stable(seconds=2)
-    cluster.delete(first[1])
+    trial.delete(first[1])
     near = expect.running("near")
-    check_arrival(cluster, near)
-    assert len(where(cluster, near)) == 1
+    check_arrival(trial, near)
+    assert len(where(trial, near)) == 1
 
 
 @pytest.mark.feature("DEV-5.required-scope")
 @pytest.mark.case("DS-033", severity="critical")
-def test_the_same_cards_do_for_a_pod_that_does_not_mind(cluster: Trial, expect: Expect) -> None:
+def test_the_same_cards_do_for_a_pod_that_does_not_mind(trial: Trial, expect: Expect) -> None:
     """The counterpart of the case before: a pod without a required scope gets the two distant cards."""
-    cluster.add(node("n1").server(PAIRS))
+    trial.add(node("n1").server(PAIRS))
     by_switch: dict[str, list[str]] = {}
-    for bound_pod in fill(cluster, expect):
-        by_switch.setdefault(next(iter(switches(cluster, bound_pod))), []).append(bound_pod.metadata.name)
+    for bound_pod in fill(trial, expect):
+        by_switch.setdefault(next(iter(switches(trial, bound_pod))), []).append(bound_pod.metadata.name)
     first, second, *_ = by_switch.values()
-    cluster.delete(first[0], second[0])
+    trial.delete(first[0], second[0])
 
-    cluster.submit(pod("far").gpus(2))
+    trial.submit(pod("far").gpus(2))
 
-    assert len(switches(cluster, expect.running("far"))) == 2
+    assert len(switches(trial, expect.running("far"))) == 2
 
 
 @pytest.mark.feature("DEV-5.scope-chooses-node")
 @pytest.mark.case("DS-034", severity="critical")
-def test_the_scope_chooses_the_node(cluster: Trial, expect: Expect) -> None:
+def test_the_scope_chooses_the_node(trial: Trial, expect: Expect) -> None:
     """Pairs with a required switch scope are placed on the machine that has pairs of cards on a switch."""
-    cluster.add(node("singles").server(SINGLES), node("pairs").server(PAIRS))
-    cluster.submit(*(scoped(pod.gpus(2), "PCIe") for pod in pods("near", 5)))
+    trial.add(node("singles").server(SINGLES), node("pairs").server(PAIRS))
+    trial.submit(*(scoped(pod.gpus(2), "PCIe") for pod in pods("near", 5)))
 
-    assert cluster.cluster.wait(lambda: sum(bool(pod.spec.node_name) for pod in cluster.pods()) == 4, within=30)
+    assert trial.wait(lambda: sum(bool(pod.spec.node_name) for pod in trial.pods()) == 4, within=30)
     expect.stable(seconds=2)
-    bound = [pod for pod in cluster.pods() if pod.spec.node_name]
+    bound = [pod for pod in trial.pods() if pod.spec.node_name]
     assert {pod.spec.node_name for pod in bound} == {"pairs"}
-    assert all(len(switches(cluster, pod)) == 1 for pod in bound)
+    assert all(len(switches(trial, pod)) == 1 for pod in bound)
 
 
 @pytest.mark.feature("DEV-5.scope-chooses-node")
@@ -142,10 +142,10 @@ def test_the_scope_chooses_the_node(cluster: Trial, expect: Expect) -> None:
         pytest.param("Device", 1, False, id="no-scope-is-as-small-as-a-device"),
     ],
 )
-def test_what_a_scope_can_hold(cluster: Trial, expect: Expect, scope: str, cards: int, fits: bool) -> None:
+def test_what_a_scope_can_hold(trial: Trial, expect: Expect, scope: str, cards: int, fits: bool) -> None:
     """On an empty machine a scope holds as many cards as it has."""
-    cluster.add(node("n1").server(PAIRS))
-    cluster.submit(scoped(pod("a").gpus(cards), scope))
+    trial.add(node("n1").server(PAIRS))
+    trial.submit(scoped(pod("a").gpus(cards), scope))
 
     if fits:
         assert len(minors(expect.running("a"))) == cards
@@ -155,47 +155,47 @@ def test_what_a_scope_can_hold(cluster: Trial, expect: Expect, scope: str, cards
 
 @pytest.mark.feature("DEV-5.nearest")
 @pytest.mark.case("DS-036", severity="normal")
-def test_a_share_joins_a_switch_in_use(cluster: Trial, expect: Expect) -> None:
+def test_a_share_joins_a_switch_in_use(trial: Trial, expect: Expect) -> None:
     """A share is placed on a used switch before an unused one."""
-    cluster.add(node("n1").server(PAIRS))
-    cluster.submit(pod("whole").gpus(1))
+    trial.add(node("n1").server(PAIRS))
+    trial.submit(pod("whole").gpus(1))
     whole = expect.running("whole")
 
-    cluster.submit(pod("share").gpu_share(50))
+    trial.submit(pod("share").gpu_share(50))
 
     share = expect.running("share")
-    check_arrival(cluster, share)
-    assert switches(cluster, share) == switches(cluster, whole)
+    check_arrival(trial, share)
+    assert switches(trial, share) == switches(trial, whole)
     assert minors(share) != minors(whole)
 
 
 @pytest.mark.feature("DEV-5.required-scope")
 @pytest.mark.case("DS-037", severity="critical")
 @pytest.mark.long(seconds=5)
-def test_churn_never_breaks_a_required_scope(cluster: Trial, seed: int) -> None:
+def test_churn_never_breaks_a_required_scope(trial: Trial, seed: int) -> None:
     """Pods with and without required scopes come and go: every bound pod has its required scope and its own cards."""
-    cluster.add(node("pairs").server(PAIRS), node("singles").server(SINGLES))
+    trial.add(node("pairs").server(PAIRS), node("singles").server(SINGLES))
     draw = random.Random(seed)  # noqa: S311 a churn that can be repeated
     asked: dict[str, Where] = {"PCIe": switches, "NUMANode": numa_nodes}
     alive: list[str] = []
     judged = 0
     for step in range(40):
         if alive and draw.random() < 0.35:
-            cluster.delete(alive.pop(draw.randrange(len(alive))))
+            trial.delete(alive.pop(draw.randrange(len(alive))))
         else:
             asking = pod(f"p{step}").gpus(draw.choice([1, 2, 2, 3, 4]))
             scope = draw.choice(["", *asked])
-            cluster.submit(scoped(asking, scope).label("scope", scope) if scope else asking)
+            trial.submit(scoped(asking, scope).label("scope", scope) if scope else asking)
             alive.append(asking.name)
-        cluster.cluster.wait(lambda: False, within=0.1)
-        bound = [pod for pod in cluster.pods() if pod.spec.node_name and not pod.terminated]
+        trial.pass_time(0.1)
+        bound = [pod for pod in trial.pods() if pod.spec.node_name and not pod.terminated]
         held = [(pod.spec.node_name, minor) for pod in bound for minor in minors(pod)]
         assert len(set(held)) == len(held), f"a card has two owners: {sorted(held)}"
         for bound_pod in bound:
             where = asked.get(bound_pod.metadata.labels.get("scope", ""))
             if where is not None:
                 judged += 1
-                assert len(where(cluster, bound_pod)) == 1, (
+                assert len(where(trial, bound_pod)) == 1, (
                     f"{bound_pod.metadata.name} required one {bound_pod.metadata.labels['scope']}"
                 )
     assert judged >= 20, "the churn bound too little to prove anything"

@@ -34,9 +34,9 @@ def process() -> Iterator[list[dict[str, Any]]]:
 
 
 @pytest.fixture(autouse=True)
-def webhook(cluster: Trial, process: list[dict[str, Any]]) -> Iterator[None]:
+def webhook(trial: Trial, process: list[dict[str, Any]]) -> Iterator[None]:
     """The webhook is called for the pods of this test only."""
-    with registered(cluster, process):
+    with registered(trial, process):
         yield
 
 
@@ -48,10 +48,10 @@ def asked(pod: Pod) -> dict[str, int]:
 
 @pytest.mark.feature("DEV-1.combined-names")
 @pytest.mark.case("DS-090", severity="critical")
-def test_gpus_become_cores_and_memory(cluster: Trial, expect: Expect) -> None:
+def test_gpus_become_cores_and_memory(trial: Trial, expect: Expect) -> None:
     """`koordinator.sh/gpu: 200` is stored as 200 percent of cores and of memory, and two cards are allocated."""
-    cluster.add(node("n1").gpus("a10", 4))
-    cluster.submit(pod("a").gpus(2))
+    trial.add(node("n1").gpus("a10", 4))
+    trial.submit(pod("a").gpus(2))
 
     a = expect.running("a")
 
@@ -61,10 +61,10 @@ def test_gpus_become_cores_and_memory(cluster: Trial, expect: Expect) -> None:
 
 @pytest.mark.feature("DEV-1.combined-names")
 @pytest.mark.case("DS-091", severity="normal")
-def test_a_share_says_that_it_is_one(cluster: Trial, expect: Expect) -> None:
+def test_a_share_says_that_it_is_one(trial: Trial, expect: Expect) -> None:
     """A share of a card is stored with `gpu.shared: 1`, and that share of one card is allocated."""
-    cluster.add(node("n1").gpus("a10", 1))
-    cluster.submit(pod("a").gpu_share(50))
+    trial.add(node("n1").gpus("a10", 1))
+    trial.submit(pod("a").gpu_share(50))
 
     a = expect.running("a")
 
@@ -74,10 +74,10 @@ def test_a_share_says_that_it_is_one(cluster: Trial, expect: Expect) -> None:
 
 @pytest.mark.feature("DEV-1.nvidia-com-gpu")
 @pytest.mark.case("DS-092", severity="normal")
-def test_the_spelling_of_nvidia_stays(cluster: Trial, expect: Expect) -> None:
+def test_the_spelling_of_nvidia_stays(trial: Trial, expect: Expect) -> None:
     """`nvidia.com/gpu` is not changed, and whole cards are allocated."""
-    cluster.add(node("n1").gpus("a10", 2))
-    cluster.submit(pod("a").nvidia(1))
+    trial.add(node("n1").gpus("a10", 2))
+    trial.submit(pod("a").nvidia(1))
 
     a = expect.running("a")
     assert asked(a) == {NVIDIA_GPU: 1}
@@ -113,10 +113,10 @@ def test_the_spelling_of_nvidia_stays(cluster: Trial, expect: Expect) -> None:
         ),
     ],
 )  # fmt: skip
-def test_requests_that_make_no_sense(cluster: Trial, request_: dict[str, Any], why: str) -> None:
+def test_requests_that_make_no_sense(trial: Trial, request_: dict[str, Any], why: str) -> None:
     """The API server refuses the pod with the webhook's message."""
     with pytest.raises(ApiRefused) as refused:
-        cluster.submit(pod("a").resources(request_))
+        trial.submit(pod("a").resources(request_))
 
     denied = 'admission webhook "vpod.koordinator.sh" denied the request: pod.spec.containers[*].resources.requests'
     assert f"{denied}: {why}" in str(refused.value)

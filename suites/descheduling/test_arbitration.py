@@ -27,102 +27,102 @@ TWO = {
 }  # fmt: skip
 
 
-def batch_job(cluster: Trial, name: str, count: int) -> list[Pod]:
+def batch_job(trial: Trial, name: str, count: int) -> list[Pod]:
     """The running pods of a Job."""
-    built = pod("x").request(cpu=1).select({TRIAL_LABEL: cluster.name}).manifest
+    built = pod("x").request(cpu=1).select({TRIAL_LABEL: trial.name}).manifest
     template = {"metadata": {"labels": {"app": name}}, "spec": {**built["spec"], "restartPolicy": "Never"}}
-    cluster.apply({
+    trial.apply({
         "apiVersion": "batch/v1",
         "kind": "Job",
         "metadata": {"name": name},
         "spec": {"completions": count, "parallelism": count, "template": template},
     })  # fmt: skip
-    return wait_running(cluster, name, count)
+    return wait_running(trial, name, count)
 
 
-def held(cluster: Trial) -> None:
+def held(trial: Trial) -> None:
     """No pod of these cases is evicted, so that a job that runs stays Running."""
     for app, count in (("training", 3), ("web", 2)):
-        cluster.apply(disruption_budget(f"keep-{app}", {"app": app}, min_available=count))
+        trial.apply(disruption_budget(f"keep-{app}", {"app": app}, min_available=count))
 
 
-def going(cluster: Trial) -> set[str]:
+def going(trial: Trial) -> set[str]:
     """The names of the jobs that were let through."""
-    return {found.name for found in jobs(cluster) if found.running}
+    return {found.name for found in jobs(trial) if found.running}
 
 
-def let_through(cluster: Trial, count: int) -> set[str]:
+def let_through(trial: Trial, count: int) -> set[str]:
     """The jobs that run, once there are this many and no more came."""
-    assert cluster.reaches(lambda: len(going(cluster)) >= count, within=60), [found.status for found in jobs(cluster)]
-    cluster.cluster.wait(lambda: False, within=5)
-    return going(cluster)
+    assert trial.reaches(lambda: len(going(trial)) >= count, within=60), [found.status for found in jobs(trial)]
+    trial.pass_time(5)
+    return going(trial)
 
 
 @pytest.mark.feature("MIG-2.sort")
 @pytest.mark.case("MG-070", severity="critical")
 @pytest.mark.long(seconds=7)
-def test_migrations_of_one_job_are_next_to_each_other(cluster: Trial, start_descheduler: StartDescheduler) -> None:
+def test_migrations_of_one_job_are_next_to_each_other(trial: Trial, start_descheduler: StartDescheduler) -> None:
     """By their pods' eviction costs the order is a pod of a Job, one of a Deployment, and another one of the Job. Two
     may migrate: they are those of the Job."""
-    with_nodes(cluster, "n1", "n2")
-    first, last, *_ = batch_job(cluster, "training", 3)
-    deployment(cluster, "web", 2, like=pod("x").request(cpu=1))
-    between = wait_running(cluster, "web", 2)[0]
-    held(cluster)
+    with_nodes(trial, "n1", "n2")
+    first, last, *_ = batch_job(trial, "training", 3)
+    deployment(trial, "web", 2, like=pod("x").request(cpu=1))
+    between = wait_running(trial, "web", 2)[0]
+    held(trial)
     for name, found, cost in (("first", first, "1"), ("between", between, "2"), ("last", last, "3")):
-        annotate(cluster, found, **{EVICTION_COST: cost})
-        migrate(cluster, name, found.metadata.name, mode="EvictDirectly", ttl="10m")
+        annotate(trial, found, **{EVICTION_COST: cost})
+        migrate(trial, name, found.metadata.name, mode="EvictDirectly", ttl="10m")
 
     start_descheduler({}, migration=TWO)
 
-    assert let_through(cluster, 2) == {"first", "last"}
+    assert let_through(trial, 2) == {"first", "last"}
 
 
 @pytest.mark.feature("MIG-2.sort")
 @pytest.mark.case("MG-071", severity="critical")
 @pytest.mark.long(seconds=36)
-def test_a_job_that_migrates_already_goes_on(cluster: Trial, start_descheduler: StartDescheduler) -> None:
+def test_a_job_that_migrates_already_goes_on(trial: Trial, start_descheduler: StartDescheduler) -> None:
     """A pod of a Job migrates. Of two more pods, that of a Deployment has the lower cost, and one more may migrate: it
     is the other pod of the Job."""
-    with_nodes(cluster, "n1", "n2")
-    first, second, *_ = batch_job(cluster, "training", 3)
-    deployment(cluster, "web", 2, like=pod("x").request(cpu=1))
-    cheap = wait_running(cluster, "web", 2)[0]
-    held(cluster)
+    with_nodes(trial, "n1", "n2")
+    first, second, *_ = batch_job(trial, "training", 3)
+    deployment(trial, "web", 2, like=pod("x").request(cpu=1))
+    cheap = wait_running(trial, "web", 2)[0]
+    held(trial)
     for found, cost in ((cheap, "1"), (second, "2")):
-        annotate(cluster, found, **{EVICTION_COST: cost})
+        annotate(trial, found, **{EVICTION_COST: cost})
     # Both jobs come within one interval of the arbitration: it has just let the first one through.
     start_descheduler({}, migration={**TWO, "arbitrationArgs": {"enabled": True, "interval": "15s"}})
-    migrate(cluster, "first", first.metadata.name, mode="EvictDirectly", ttl="10m")
-    assert cluster.reaches(lambda: job(cluster, "first").running, within=60), job(cluster, "first").status
+    migrate(trial, "first", first.metadata.name, mode="EvictDirectly", ttl="10m")
+    assert trial.reaches(lambda: job(trial, "first").running, within=60), job(trial, "first").status
 
-    migrate(cluster, "cheap", cheap.metadata.name, mode="EvictDirectly", ttl="10m")
-    migrate(cluster, "second", second.metadata.name, mode="EvictDirectly", ttl="10m")
+    migrate(trial, "cheap", cheap.metadata.name, mode="EvictDirectly", ttl="10m")
+    migrate(trial, "second", second.metadata.name, mode="EvictDirectly", ttl="10m")
 
-    assert let_through(cluster, 2) == {"first", "second"}
+    assert let_through(trial, 2) == {"first", "second"}
 
 
 @pytest.mark.feature("MIG-2.filter")
 @pytest.mark.case("MG-072", severity="critical")
 @pytest.mark.long(seconds=7)
 @pytest.mark.parametrize("on", ["pod", "job"])
-def test_the_evict_annotation_lifts_the_limits(cluster: Trial, start_descheduler: StartDescheduler, on: str) -> None:
+def test_the_evict_annotation_lifts_the_limits(trial: Trial, start_descheduler: StartDescheduler, on: str) -> None:
     """One pod may migrate, and one does. Of two more jobs one has the annotation, or its pod has: it runs at once, and
     the other one waits."""
-    with_nodes(cluster, "n1", "n2")
-    deployment(cluster, "web", 4, like=pod("x").request(cpu=1))
-    first, asked, waits, _ = wait_running(cluster, "web", 4)
-    cluster.apply(disruption_budget("keep", {"app": "web"}, min_available=4))
+    with_nodes(trial, "n1", "n2")
+    deployment(trial, "web", 4, like=pod("x").request(cpu=1))
+    first, asked, waits, _ = wait_running(trial, "web", 4)
+    trial.apply(disruption_budget("keep", {"app": "web"}, min_available=4))
     start_descheduler({}, migration={**TWO, "maxMigratingGlobally": 1})
-    migrate(cluster, "first", first.metadata.name, mode="EvictDirectly", ttl="10m")
-    assert cluster.reaches(lambda: job(cluster, "first").running, within=60), job(cluster, "first").status
+    migrate(trial, "first", first.metadata.name, mode="EvictDirectly", ttl="10m")
+    assert trial.reaches(lambda: job(trial, "first").running, within=60), job(trial, "first").status
 
     said = {EVICT_ANNOTATION: "true"}
     if on == "pod":
-        annotate(cluster, asked, **said)
-    migrate(cluster, "waits", waits.metadata.name, mode="EvictDirectly", ttl="10m")
+        annotate(trial, asked, **said)
+    migrate(trial, "waits", waits.metadata.name, mode="EvictDirectly", ttl="10m")
     migrate(
-        cluster, "asked", asked.metadata.name, mode="EvictDirectly", ttl="10m", annotations=said if on == "job" else {}
+        trial, "asked", asked.metadata.name, mode="EvictDirectly", ttl="10m", annotations=said if on == "job" else {}
     )
 
-    assert let_through(cluster, 2) == {"first", "asked"}
+    assert let_through(trial, 2) == {"first", "asked"}

@@ -11,7 +11,7 @@ from seatrial.harness.clusters.answers import accepted
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import pod
 from seatrial.scheduler.api.slo import RAW_ALLOCATABLE
-from seatrial.suites.descheduling.test_rounds import LOAD, MINUTES, TWO_AT_ONCE, hot_node, on, reports
+from seatrial.suites.descheduling.rounds import LOAD, MINUTES, TWO_AT_ONCE, hot_node, on, reports
 from seatrial.suites.descheduling.workloads import cordon, deployment, jobs, wait_running, with_nodes
 
 pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER)]
@@ -22,88 +22,88 @@ ONE_ROUND = "1h"
 @pytest.mark.feature("DES-3.cools")
 @pytest.mark.case("DC-098", severity="critical")
 @pytest.mark.long(200)
-def test_an_amplified_node_is_judged_by_its_real_cpus(cluster: Trial, start_descheduler: StartDescheduler) -> None:
+def test_an_amplified_node_is_judged_by_its_real_cpus(trial: Trial, start_descheduler: StartDescheduler) -> None:
     """Pods use 7 of 16 cores, of which 8 are real: 44 % of the amplified amount and 88 % of the real one, so that three
     of seven pods leave for 60 %."""
-    hot_node(cluster, uses={"cpu": "1", "memory": "1Gi"})
+    hot_node(trial, uses={"cpu": "1", "memory": "1Gi"})
     patch = {"metadata": {"annotations": {RAW_ALLOCATABLE: orjson.dumps({"cpu": "8"}).decode()}}}
-    accepted(cluster.call("PATCH", "/api/v1/nodes/n1", patch), "amplify n1")
+    accepted(trial.call("PATCH", "/api/v1/nodes/n1", patch), "amplify n1")
 
     start_descheduler({"LowNodeLoad": LOAD}, migration=TWO_AT_ONCE)
 
-    assert cluster.reaches(lambda: len(on(cluster, "web", "n1")) == 4, within=2 * MINUTES), cluster.timeline()
-    cluster.cluster.wait(lambda: False, within=MINUTES)
-    assert len(on(cluster, "web", "n1")) == 4
+    assert trial.reaches(lambda: len(on(trial, "web", "n1")) == 4, within=2 * MINUTES), trial.timeline()
+    trial.pass_time(MINUTES)
+    assert len(on(trial, "web", "n1")) == 4
 
 
 @pytest.mark.feature("DES-3.order")
 @pytest.mark.case("DC-099", severity="normal")
 @pytest.mark.long(200)
-def test_the_hottest_node_loses_pods_first(cluster: Trial, start_descheduler: StartDescheduler) -> None:
+def test_the_hottest_node_loses_pods_first(trial: Trial, start_descheduler: StartDescheduler) -> None:
     """n1 uses 75 % of its CPU, n2 88 %, n3 81 %: the only pod that a round may evict is of n2."""
     names = ("n1", "n2", "n3", "cold-1", "cold-2")
-    with_nodes(cluster, *names, reports=True)
+    with_nodes(trial, *names, reports=True)
     for name in names:
-        cordon(cluster, name)
+        cordon(trial, name)
     for name, cores in (("n1", 12), ("n2", 14), ("n3", 13)):
-        cordon(cluster, name, on=False)
+        cordon(trial, name, on=False)
         share = {"cpu": f"{cores * 250}m", "memory": "1Gi"}
-        deployment(cluster, f"of-{name}", 4, like=pod("x").request(cpu=1), uses=share)
-        wait_running(cluster, f"of-{name}", 4)
-        cordon(cluster, name)
+        deployment(trial, f"of-{name}", 4, like=pod("x").request(cpu=1), uses=share)
+        wait_running(trial, f"of-{name}", 4)
+        cordon(trial, name)
     for name in names:
-        cordon(cluster, name, on=False)
-    reports(cluster, *names)
+        cordon(trial, name, on=False)
+    reports(trial, *names)
 
     start_descheduler({"LowNodeLoad": LOAD}, maxNoOfPodsToEvictTotal=1, deschedulingInterval=ONE_ROUND)
 
-    assert cluster.reaches(lambda: bool(jobs(cluster)), within=MINUTES), cluster.timeline()
-    cluster.cluster.wait(lambda: False, within=5)
-    assert [job.spec.pod_ref.name.rpartition("-n")[2][:1] for job in jobs(cluster)] == ["2"]
+    assert trial.reaches(lambda: bool(jobs(trial)), within=MINUTES), trial.timeline()
+    trial.pass_time(5)
+    assert [job.spec.pod_ref.name.rpartition("-n")[2][:1] for job in jobs(trial)] == ["2"]
 
 
 @pytest.mark.feature("DES-3.cools")
 @pytest.mark.case("DC-100", severity="critical")
 @pytest.mark.long(200)
 @pytest.mark.parametrize("by", ["labels", "namespaces"])
-def test_load_moves_only_the_pods_that_it_may(cluster: Trial, start_descheduler: StartDescheduler, by: str) -> None:
+def test_load_moves_only_the_pods_that_it_may(trial: Trial, start_descheduler: StartDescheduler, by: str) -> None:
     """Two workloads make a node hot. With podSelectors for one of them, its pods move and none of the other; with the
     namespace excluded from evictableNamespaces, none moves."""
-    with_nodes(cluster, "n1", "n2", "n3", reports=True)
+    with_nodes(trial, "n1", "n2", "n3", reports=True)
     for name in ("n2", "n3"):
-        cordon(cluster, name)
+        cordon(trial, name)
     for app in ("web", "also"):
-        deployment(cluster, app, 4, like=pod("x").request(cpu=1), uses={"cpu": "1750m", "memory": "1Gi"})
-        wait_running(cluster, app, 4)
+        deployment(trial, app, 4, like=pod("x").request(cpu=1), uses={"cpu": "1750m", "memory": "1Gi"})
+        wait_running(trial, app, 4)
     for name in ("n2", "n3"):
-        cordon(cluster, name, on=False)
-    reports(cluster)
+        cordon(trial, name, on=False)
+    reports(trial)
     limits: dict[str, dict[str, Any]] = {
         "labels": {"podSelectors": [{"name": "web", "selector": {"matchLabels": {"app": "web"}}}]},
-        "namespaces": {"evictableNamespaces": {"exclude": [cluster.name]}},
+        "namespaces": {"evictableNamespaces": {"exclude": [trial.name]}},
     }
 
     start_descheduler({"LowNodeLoad": {**LOAD, **limits[by]}}, migration=TWO_AT_ONCE)
 
     wanted = 1 if by == "labels" else 4  # of 87.5 %, three pods of 11 % each are above 60 %
-    assert cluster.reaches(lambda: len(on(cluster, "web", "n1")) == wanted, within=2 * MINUTES), cluster.timeline()
-    cluster.cluster.wait(lambda: False, within=MINUTES)
-    assert (len(on(cluster, "web", "n1")), len(on(cluster, "also", "n1"))) == (wanted, 4)
+    assert trial.reaches(lambda: len(on(trial, "web", "n1")) == wanted, within=2 * MINUTES), trial.timeline()
+    trial.pass_time(MINUTES)
+    assert (len(on(trial, "web", "n1")), len(on(trial, "also", "n1"))) == (wanted, 4)
 
 
 @pytest.mark.feature("DES-1.dry-run")
 @pytest.mark.case("DC-101", severity="critical")
 @pytest.mark.long(100)
 @pytest.mark.parametrize("switch", ["dryRun", "paused"])
-def test_load_alone_is_switched_off(cluster: Trial, start_descheduler: StartDescheduler, switch: str) -> None:
+def test_load_alone_is_switched_off(trial: Trial, start_descheduler: StartDescheduler, switch: str) -> None:
     """With dryRun or paused among its arguments LowNodeLoad evicts nothing; another strategy of the profile evicts."""
-    hot_node(cluster)
-    deployment(cluster, "old", 3, like=pod("x").request(cpu="100m").label("age", "old"))
-    wait_running(cluster, "old", 3)
+    hot_node(trial)
+    deployment(trial, "old", 3, like=pod("x").request(cpu="100m").label("age", "old"))
+    wait_running(trial, "old", 3)
     life = {"maxPodLifeTimeSeconds": 1, "labelSelector": {"matchLabels": {"age": "old"}}}
 
     start_descheduler({"LowNodeLoad": {**LOAD, switch: True}, "PodLifeTime": life}, migration=TWO_AT_ONCE)
 
-    assert cluster.reaches(lambda: bool(jobs(cluster)), within=MINUTES), cluster.timeline()
-    cluster.cluster.wait(lambda: False, within=30)
-    assert {job.spec.pod_ref.name.partition("-")[0] for job in jobs(cluster)} == {"old"}
+    assert trial.reaches(lambda: bool(jobs(trial)), within=MINUTES), trial.timeline()
+    trial.pass_time(30)
+    assert {job.spec.pod_ref.name.partition("-")[0] for job in jobs(trial)} == {"old"}

@@ -46,20 +46,20 @@ def definition(kind: str) -> dict[str, Any]:
 
 
 @pytest.fixture
-def kruise(cluster: Trial) -> Iterator[None]:
+def kruise(trial: Trial) -> Iterator[None]:
     """Kruise's kinds are served; definitions that were there before stay."""
     made = []
     for kind, (plural, version) in KINDS.items():
-        if cluster.call("POST", DEFINITIONS, definition(kind)).code == 201:
+        if trial.call("POST", DEFINITIONS, definition(kind)).code == 201:
             made.append(f"{DEFINITIONS}/{plural}.{GROUP}")
         path = f"/apis/{GROUP}/{version}/{plural}"
-        assert cluster.reaches(lambda path=path: cluster.call("GET", path).code == 200, within=15), path  # type: ignore[misc]
+        assert trial.reaches(lambda path=path: trial.call("GET", path).code == 200, within=15), path  # type: ignore[misc]
     yield
     for path in made:
-        cluster.call("DELETE", path)
+        trial.call("DELETE", path)
 
 
-def workload(cluster: Trial, kind: str, name: str, replicas: int) -> dict[str, Any]:
+def workload(trial: Trial, kind: str, name: str, replicas: int) -> dict[str, Any]:
     """A workload without pods; the reference that its pods have."""
     plural, version = KINDS[kind]
     body = {
@@ -69,23 +69,23 @@ def workload(cluster: Trial, kind: str, name: str, replicas: int) -> dict[str, A
             "template": {"metadata": {"labels": {"app": name}}, "spec": {"containers": [{"name": "main"}]}},
         },
     }  # fmt: skip
-    path = f"/apis/{GROUP}/{version}/namespaces/{cluster.name}/{plural}"
-    made = orjson.loads(accepted(cluster.call("POST", path, body), f"create {kind} {name}").body)
+    path = f"/apis/{GROUP}/{version}/namespaces/{trial.name}/{plural}"
+    made = orjson.loads(accepted(trial.call("POST", path, body), f"create {kind} {name}").body)
     return {"apiVersion": body["apiVersion"], "kind": kind, "name": name, "uid": made["metadata"]["uid"],
             "controller": True, "blockOwnerDeletion": True}  # fmt: skip
 
 
-def fill(cluster: Trial, owner: dict[str, Any], names: list[str]) -> None:
+def fill(trial: Trial, owner: dict[str, Any], names: list[str]) -> None:
     """Pods of the workload, and wait until all of them run; others may be evicted meanwhile."""
     for name in names:
         built = pod(name).request(cpu=1).label("app", owner["name"])
         built.manifest["metadata"]["ownerReferences"] = [owner]
-        cluster.submit(built)
+        trial.submit(built)
 
     def all_run() -> bool:
-        return {*names} <= {found.metadata.name for found in running(cluster, owner["name"])}
+        return {*names} <= {found.metadata.name for found in running(trial, owner["name"])}
 
-    assert cluster.reaches(all_run, within=60), cluster.timeline()
+    assert trial.reaches(all_run, within=60), trial.timeline()
 
 
 @pytest.mark.usefixtures("kruise")
@@ -93,42 +93,42 @@ def fill(cluster: Trial, owner: dict[str, Any], names: list[str]) -> None:
 @pytest.mark.case("DC-050", severity="critical")
 @pytest.mark.long(seconds=45)
 @pytest.mark.parametrize("kind", list(KINDS))
-def test_a_workload_of_kruise_keeps_its_budget(cluster: Trial, start_descheduler: StartDescheduler, kind: str) -> None:
+def test_a_workload_of_kruise_keeps_its_budget(trial: Trial, start_descheduler: StartDescheduler, kind: str) -> None:
     """Ten pods of which 30 % may be missing: three are evicted, and no more until three new ones run.
 
     The missing pods are known by the workload's replicas alone: of the pods that exist, all are Ready.
     """
-    with_nodes(cluster, "n1", "n2")
-    owner = workload(cluster, kind, "web", 10)
-    fill(cluster, owner, [f"old-{number}" for number in range(10)])
+    with_nodes(trial, "n1", "n2")
+    owner = workload(trial, kind, "web", 10)
+    fill(trial, owner, [f"old-{number}" for number in range(10)])
     limits = {"maxUnavailablePerWorkload": "30%", "maxMigratingPerWorkload": "30%", "maxMigratingPerNode": 10,
               "defaultJobMode": "EvictDirectly", "objectLimiters": OFF, "evictBurst": 10}  # fmt: skip
-    cluster.cluster.wait(lambda: False, within=2)
+    trial.pass_time(2)
     start_descheduler({"PodLifeTime": {"maxPodLifeTimeSeconds": 1}}, migration=limits, deschedulingInterval="1h")
 
-    assert cluster.reaches(lambda: len(running(cluster, "web")) == 7, within=30), cluster.timeline()
-    cluster.cluster.wait(lambda: False, within=20)
-    assert len(running(cluster, "web")) == 7
-    fill(cluster, owner, [f"new-{number}" for number in range(3)])
-    assert cluster.reaches(lambda: len(running(cluster, "web")) == 7, within=30), cluster.timeline()
-    cluster.cluster.wait(lambda: False, within=20)
-    assert sorted(found.metadata.name.split("-")[0] for found in running(cluster, "web")) == ["new"] * 3 + ["old"] * 4
-    assert len(jobs(cluster)) == 10
+    assert trial.reaches(lambda: len(running(trial, "web")) == 7, within=30), trial.timeline()
+    trial.pass_time(20)
+    assert len(running(trial, "web")) == 7
+    fill(trial, owner, [f"new-{number}" for number in range(3)])
+    assert trial.reaches(lambda: len(running(trial, "web")) == 7, within=30), trial.timeline()
+    trial.pass_time(20)
+    assert sorted(found.metadata.name.split("-")[0] for found in running(trial, "web")) == ["new"] * 3 + ["old"] * 4
+    assert len(jobs(trial)) == 10
 
 
 @pytest.mark.usefixtures("kruise")
 @pytest.mark.feature("DES-2.workloads", "MIG-2.filter")
 @pytest.mark.case("DC-051", severity="normal")
 @pytest.mark.parametrize("kind", list(KINDS))
-def test_the_only_replica_of_kruise_stays(cluster: Trial, start_descheduler: StartDescheduler, kind: str) -> None:
+def test_the_only_replica_of_kruise_stays(trial: Trial, start_descheduler: StartDescheduler, kind: str) -> None:
     """A workload of one replica may lose none, although two of its pods exist: the job fails."""
-    with_nodes(cluster, "n1", "n2")
-    owner = workload(cluster, kind, "web", 1)
-    fill(cluster, owner, ["web-0", "web-1"])
+    with_nodes(trial, "n1", "n2")
+    owner = workload(trial, kind, "web", 1)
+    fill(trial, owner, ["web-0", "web-1"])
     start_descheduler({}, migration={"maxUnavailablePerWorkload": 1, "maxMigratingPerWorkload": 1})
 
-    migrate(cluster, "move", "web-0")
+    migrate(trial, "move", "web-0")
 
-    done = ended(cluster, "move")
+    done = ended(trial, "move")
     assert (done.status.phase, done.status.reason) == ("Failed", "ForbiddenMigratePod")
-    assert len(running(cluster, "web")) == 2
+    assert len(running(trial, "web")) == 2

@@ -16,6 +16,7 @@ from seatrial.scheduler.api.durations import go_duration
 from seatrial.scheduler.api.migration import JOBS_PATH
 from seatrial.scheduler.api.reservation import RESERVATIONS_PATH
 from seatrial.scheduler.api.transport import Request
+from seatrial.suites.descheduling.migrations import job_reservation
 from seatrial.suites.descheduling.workloads import (
     OFF,
     cordon,
@@ -36,49 +37,47 @@ pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER)]
 @pytest.mark.feature("MIG-1.reservation-first")
 @pytest.mark.case("MG-001", severity="blocker")
 @pytest.mark.long(seconds=5)
-def test_a_pod_moves_into_a_reserved_place(cluster: Trial, expect: Expect, start_descheduler: StartDescheduler) -> None:
+def test_a_pod_moves_into_a_reserved_place(trial: Trial, expect: Expect, start_descheduler: StartDescheduler) -> None:
     """ReservationFirst: a reservation on another node, then the eviction, then the new pod in the reservation."""
-    with_nodes(cluster, "n1", "n2")
-    cordon(cluster, "n2")
-    deployment(cluster, "web", 3, like=pod("x").request(cpu=2))
-    before = {found.metadata.name for found in wait_running(cluster, "web", 3)}
-    cordon(cluster, "n2", on=False)
+    with_nodes(trial, "n1", "n2")
+    cordon(trial, "n2")
+    deployment(trial, "web", 3, like=pod("x").request(cpu=2))
+    before = {found.metadata.name for found in wait_running(trial, "web", 3)}
+    cordon(trial, "n2", on=False)
     start_descheduler({})
     victim = min(before)
 
-    migrate(cluster, "move", victim)
+    migrate(trial, "move", victim)
 
-    done = ended(cluster, "move")
+    done = ended(trial, "move")
     assert (done.status.phase, done.status.status, done.status.node_name) == ("Succeeded", "Complete", "n2")
     assert done.status.pod_ref is not None
     new = expect.running(done.status.pod_ref.name)
     assert new.spec.node_name == "n2"
     assert new.metadata.name not in before
     assert reservation_of(new) == done.reservation_name
-    assert cluster.find(victim) is None
+    assert trial.find(victim) is None
 
 
 @pytest.mark.feature("MIG-1.reservation-first")
 @pytest.mark.case("MG-016", severity="critical")
-def test_a_place_on_the_own_node_is_no_place(
-    cluster: Trial, expect: Expect, start_descheduler: StartDescheduler
-) -> None:
+def test_a_place_on_the_own_node_is_no_place(trial: Trial, expect: Expect, start_descheduler: StartDescheduler) -> None:
     """The job names a reservation that another client made, and that is on the pod's own node: the pod stays."""
-    with_nodes(cluster, "n1", "n2")
-    cordon(cluster, "n2")
-    deployment(cluster, "web", 3, like=pod("x").request(cpu=1))
-    victim = min(found.metadata.name for found in wait_running(cluster, "web", 3))
-    cluster.reserve(reservation("beside").like(pod("x").request(cpu=1)).for_labels(app="web"))
+    with_nodes(trial, "n1", "n2")
+    cordon(trial, "n2")
+    deployment(trial, "web", 3, like=pod("x").request(cpu=1))
+    victim = min(found.metadata.name for found in wait_running(trial, "web", 3))
+    trial.reserve(reservation("beside").like(pod("x").request(cpu=1)).for_labels(app="web"))
     assert expect.available("beside").status.node_name == "n1"
-    cordon(cluster, "n2", on=False)
+    cordon(trial, "n2", on=False)
     start_descheduler({})
 
-    migrate(cluster, "move", victim, reservationOptions={"reservationRef": {"name": "beside"}})
+    migrate(trial, "move", victim, reservationOptions={"reservationRef": {"name": "beside"}})
 
-    done = ended(cluster, "move")
+    done = ended(trial, "move")
     assert (done.status.phase, done.status.reason) == ("Failed", "ForbiddenMigratePod")
     assert "on the same node as the Pod" in done.status.message
-    assert not cluster.pod(victim).deleting
+    assert not trial.pod(victim).deleting
 
 
 @pytest.mark.feature("MIG-1.reservation-first")
@@ -86,52 +85,50 @@ def test_a_place_on_the_own_node_is_no_place(
     "MG-076", severity="critical", source="v0.6: the new pod takes the reservation; a Deployment of images"
 )
 @pytest.mark.long(seconds=20)
-def test_a_pod_without_requests_takes_its_reservation(cluster: Trial, start_descheduler: StartDescheduler) -> None:
+def test_a_pod_without_requests_takes_its_reservation(trial: Trial, start_descheduler: StartDescheduler) -> None:
     """The pods ask for nothing and n1, where they were, is emptier than n2: the new pod goes to the reserved place on
     n2 all the same, and the job ends well before its ttl."""
-    with_nodes(cluster, "n1", "n2")
-    cordon(cluster, "n2")
-    deployment(cluster, "web", 4, like=pod("x"))
-    victim = min(found.metadata.name for found in wait_running(cluster, "web", 4))
-    cordon(cluster, "n2", on=False)
-    cluster.submit(pod("busy").request(cpu=12, memory="32Gi").select({"kubernetes.io/hostname": "n2"}))
+    with_nodes(trial, "n1", "n2")
+    cordon(trial, "n2")
+    deployment(trial, "web", 4, like=pod("x"))
+    victim = min(found.metadata.name for found in wait_running(trial, "web", 4))
+    cordon(trial, "n2", on=False)
+    trial.submit(pod("busy").request(cpu=12, memory="32Gi").select({"kubernetes.io/hostname": "n2"}))
     start_descheduler({})
 
-    migrate(cluster, "move", victim)
+    migrate(trial, "move", victim)
 
-    done = ended(cluster, "move", within=60)
+    done = ended(trial, "move", within=60)
     assert (done.status.phase, done.status.node_name) == ("Succeeded", "n2"), done.status
     assert done.status.pod_ref is not None
-    assert cluster.pod(done.status.pod_ref.name).spec.node_name == "n2"
+    assert trial.pod(done.status.pod_ref.name).spec.node_name == "n2"
 
 
 @pytest.mark.feature("MIG-3.object-limiter", "MIG-1.reservation-first")
 @pytest.mark.case("MG-077", severity="critical", source="v1.6: ObjectLimiter; spec RSV-R56, RSV-R64")
 @pytest.mark.long(seconds=20)
-def test_a_job_that_a_limiter_holds_makes_no_reservation(cluster: Trial, start_descheduler: StartDescheduler) -> None:
+def test_a_job_that_a_limiter_holds_makes_no_reservation(trial: Trial, start_descheduler: StartDescheduler) -> None:
     """Two jobs of one workload that gets one eviction in five minutes: the second would make a reservation which the
     new pod of the first could take. It makes none, and says which limiter it waits for; the first succeeds."""
-    with_nodes(cluster, "n1", "n2")
-    cordon(cluster, "n2")
-    deployment(cluster, "web", 4, like=pod("x").request(cpu=1))
-    names = sorted(found.metadata.name for found in wait_running(cluster, "web", 4))[:2]
-    cordon(cluster, "n2", on=False)
+    with_nodes(trial, "n1", "n2")
+    cordon(trial, "n2")
+    deployment(trial, "web", 4, like=pod("x").request(cpu=1))
+    names = sorted(found.metadata.name for found in wait_running(trial, "web", 4))[:2]
+    cordon(trial, "n2", on=False)
     start_descheduler({}, migration={"objectLimiters": {"workload": {"duration": "5m", "maxMigrating": 1}},
                                      "maxMigratingPerWorkload": 2, "maxUnavailablePerWorkload": 3})  # fmt: skip
 
     for number, name in enumerate(names):
-        migrate(cluster, f"move-{number}", name, ttl="4m")
+        migrate(trial, f"move-{number}", name, ttl="4m")
 
     def phases() -> list[str]:
-        return sorted(one.status.phase for one in jobs(cluster))
+        return sorted(one.status.phase for one in jobs(trial))
 
-    assert cluster.reaches(lambda: phases() == ["Running", "Succeeded"], within=60), [
-        job.status for job in jobs(cluster)
-    ]
-    (held,) = (one for one in jobs(cluster) if one.running)
+    assert trial.reaches(lambda: phases() == ["Running", "Succeeded"], within=60), [job.status for job in jobs(trial)]
+    (held,) = (one for one in jobs(trial) if one.running)
     assert not held.reservation_name
     assert "objectLimiters.workload: 1 evictions of Deployment web in 5m" in held.status.message
-    said = [event.message for event in cluster.events(held.name, namespace="default")]
+    said = [event.message for event in trial.events(held.name, namespace="default")]
     assert held.status.message in said
 
 
@@ -139,24 +136,24 @@ def test_a_job_that_a_limiter_holds_makes_no_reservation(cluster: Trial, start_d
 @pytest.mark.case("MG-078", severity="normal", source="spec RSV-R70")
 @pytest.mark.long(seconds=20)
 def test_a_job_that_evicts_nothing_leaves_its_place_in_the_limiter(
-    cluster: Trial, start_descheduler: StartDescheduler
+    trial: Trial, start_descheduler: StartDescheduler
 ) -> None:
     """Of two jobs of one workload the first finds no other node and is deleted: the second evicts at once, though the
     limiter allows one eviction in five minutes."""
-    with_nodes(cluster, "n1", "n2")
-    cordon(cluster, "n2")
-    deployment(cluster, "web", 4, like=pod("x").request(cpu=1))
-    names = sorted(found.metadata.name for found in wait_running(cluster, "web", 4))[:2]
+    with_nodes(trial, "n1", "n2")
+    cordon(trial, "n2")
+    deployment(trial, "web", 4, like=pod("x").request(cpu=1))
+    names = sorted(found.metadata.name for found in wait_running(trial, "web", 4))[:2]
     start_descheduler({}, migration={"objectLimiters": {"workload": {"duration": "5m", "maxMigrating": 1}},
                                      "maxMigratingPerWorkload": 2, "maxUnavailablePerWorkload": 3})  # fmt: skip
-    migrate(cluster, "move-0", names[0])
-    job_reservation(cluster, "move-0")
-    migrate(cluster, "move-1", names[1], mode="EvictDirectly")
-    assert not cluster.cluster.wait(lambda: not job(cluster, "move-1").open, within=10)
+    migrate(trial, "move-0", names[0])
+    job_reservation(trial, "move-0")
+    migrate(trial, "move-1", names[1], mode="EvictDirectly")
+    assert not trial.wait(lambda: not job(trial, "move-1").open, within=10)
 
-    assert cluster.call("DELETE", f"{JOBS_PATH}/move-0").ok
+    assert trial.call("DELETE", f"{JOBS_PATH}/move-0").ok
 
-    assert ended(cluster, "move-1", within=20).status.phase == "Succeeded"
+    assert ended(trial, "move-1", within=20).status.phase == "Succeeded"
 
 
 @pytest.mark.feature("MIG-2.why")
@@ -164,20 +161,20 @@ def test_a_job_that_evicts_nothing_leaves_its_place_in_the_limiter(
 @pytest.mark.long(seconds=10)
 @pytest.mark.parametrize("refused", ["scheduler", "replicas", "limit"])
 def test_a_migration_that_does_not_begin_says_why(
-    cluster: Trial, start_descheduler: StartDescheduler, refused: str
+    trial: Trial, start_descheduler: StartDescheduler, refused: str
 ) -> None:
     """The pod's scheduler knows no reservations, its workload has one replica, or as many pods migrate as may."""
-    with_nodes(cluster, "n1", "n2")
-    name = spread_victim(cluster, "web", 1 if refused == "replicas" else 4)
+    with_nodes(trial, "n1", "n2")
+    name = spread_victim(trial, "web", 1 if refused == "replicas" else 4)
     settings = {"schedulerNames": ["nobody"]} if refused == "scheduler" else {"maxMigratingPerWorkload": 1}
     start_descheduler({}, migration=settings)
 
-    migrate(cluster, "move", name)
+    migrate(trial, "move", name)
     if refused == "limit":
-        cluster.apply(disruption_budget("keep", {"app": "web"}, min_available=4))
-        assert cluster.reaches(lambda: job(cluster, "move").running, within=20)
-        other = next(one.metadata.name for one in running(cluster, "web") if one.metadata.name != name)
-        migrate(cluster, "second", other)
+        trial.apply(disruption_budget("keep", {"app": "web"}, min_available=4))
+        assert trial.reaches(lambda: job(trial, "move").running, within=20)
+        other = next(one.metadata.name for one in running(trial, "web") if one.metadata.name != name)
+        migrate(trial, "second", other)
 
     told = {
         "scheduler": "does not support reservations",
@@ -185,23 +182,23 @@ def test_a_migration_that_does_not_begin_says_why(
         "limit": "maxMigratingPerWorkload allows 1 migrating pods of Deployment web",
     }[refused]
     asked = "second" if refused == "limit" else "move"
-    assert cluster.reaches(lambda: told in job(cluster, asked).status.message, within=20), job(cluster, asked).status
-    said = [event.message for event in cluster.events(asked, namespace="default")]
+    assert trial.reaches(lambda: told in job(trial, asked).status.message, within=20), job(trial, asked).status
+    said = [event.message for event in trial.events(asked, namespace="default")]
     assert any(told in message for message in said), said
 
 
 @pytest.mark.feature("MIG-1.phases", "MIG-1.columns")
 @pytest.mark.case("MG-002", severity="critical")
 @pytest.mark.long(seconds=5)
-def test_the_steps_are_recorded(cluster: Trial, start_descheduler: StartDescheduler) -> None:
+def test_the_steps_are_recorded(trial: Trial, start_descheduler: StartDescheduler) -> None:
     """Conditions, events and the columns of kubectl name each step of a migration."""
-    with_nodes(cluster, "n1", "n2")
-    name = spread_victim(cluster, "web", 3)
+    with_nodes(trial, "n1", "n2")
+    name = spread_victim(trial, "web", 3)
     start_descheduler({})
 
-    migrate(cluster, "recorded", name)
+    migrate(trial, "recorded", name)
 
-    done = ended(cluster, "recorded")
+    done = ended(trial, "recorded")
     met = [condition.type for condition in done.status.conditions if condition.status == "True"]
     assert sorted(met) == [
         "BoundPodReady", "Eviction", "PodBoundReservation", "ReservationBound", "ReservationCreated",
@@ -209,309 +206,309 @@ def test_the_steps_are_recorded(cluster: Trial, start_descheduler: StartDeschedu
     ]  # fmt: skip
 
     def reasons() -> list[str]:
-        return [event.reason for event in cluster.events("recorded", namespace="default")]
+        return [event.reason for event in trial.events("recorded", namespace="default")]
 
     steps = [
         "ReservationCreated", "ReservationScheduled", "Evicting", "EvictComplete", "PodBoundReservation",
         "BoundPodReady", "Complete",
     ]  # fmt: skip
     # Events follow the status, over several connections: the API server may store two in another order.
-    cluster.cluster.wait(lambda: len(reasons()) >= len(steps), within=10)
+    trial.wait(lambda: len(reasons()) >= len(steps), within=10)
     assert sorted(reasons()) == sorted(steps)
     assert done.status.pod_ref is not None
     held, new = done.reservation_name, done.status.pod_ref.name
-    notes = {event.reason: event.message for event in cluster.events("recorded", namespace="default")}
+    notes = {event.reason: event.message for event in trial.events("recorded", namespace="default")}
     told = {
         "ReservationCreated": f'Successfully create Reservation "{held}"',
         "ReservationScheduled": f'Assigned Reservation "{held}" to node "n2"',
-        "EvictComplete": f'Pod "{cluster.name}/{name}" has been evicted',
-        "Complete": f'Bind Pod "{cluster.name}/{new}" in Reservation "{held}"',
+        "EvictComplete": f'Pod "{trial.name}/{name}" has been evicted',
+        "Complete": f'Bind Pod "{trial.name}/{new}" in Reservation "{held}"',
     }
     assert {reason: notes[reason] for reason in told} == told
-    assert f'Pod "{cluster.name}/{name}"' in notes["Evicting"]
-    columns, cells = table(cluster, "recorded")
+    assert f'Pod "{trial.name}/{name}"' in notes["Evicting"]
+    columns, cells = table(trial, "recorded")
     assert columns == ["Name", "Phase", "Status", "Age", "Node", "Reservation", "PodNamespace", "Pod", "NewPod", "TTL"]
     shown = dict(zip(columns, cells, strict=True))
     assert (shown["Phase"], shown["Status"], shown["Node"], shown["Pod"]) == ("Succeeded", "Complete", "n2", name)
-    assert (shown["Reservation"], shown["PodNamespace"], shown["NewPod"]) == (held, cluster.name, new)
+    assert (shown["Reservation"], shown["PodNamespace"], shown["NewPod"]) == (held, trial.name, new)
     assert shown["TTL"] == "5m0s"
 
 
 @pytest.mark.feature("MIG-1.evict-directly")
 @pytest.mark.case("MG-003", severity="critical")
-def test_an_eviction_without_a_reservation(cluster: Trial, start_descheduler: StartDescheduler) -> None:
+def test_an_eviction_without_a_reservation(trial: Trial, start_descheduler: StartDescheduler) -> None:
     """EvictDirectly: the pod goes, no reservation is made, and the workload replaces the pod."""
-    with_nodes(cluster, "n1", "n2")
-    name = spread_victim(cluster, "web", 3)
+    with_nodes(trial, "n1", "n2")
+    name = spread_victim(trial, "web", 3)
     start_descheduler({})
 
-    migrate(cluster, "move", name, mode="EvictDirectly")
+    migrate(trial, "move", name, mode="EvictDirectly")
 
-    done = ended(cluster, "move")
+    done = ended(trial, "move")
     assert (done.status.phase, done.status.message) == (
-        "Succeeded", f'Pod "{cluster.name}/{name}" has been evicted',
+        "Succeeded", f'Pod "{trial.name}/{name}" has been evicted',
     )  # fmt: skip
     assert not done.reservation_name
-    assert cluster.find(name) is None
-    wait_running(cluster, "web", 3)
+    assert trial.find(name) is None
+    wait_running(trial, "web", 3)
 
 
 @pytest.mark.feature("MIG-1.reservation-first")
 @pytest.mark.case("MG-004", severity="blocker")
 @pytest.mark.long(100)
 def test_a_pod_stays_when_no_place_can_be_reserved(
-    cluster: Trial, expect: Expect, start_descheduler: StartDescheduler
+    trial: Trial, expect: Expect, start_descheduler: StartDescheduler
 ) -> None:
     """No node has room: the pod is never evicted, the job times out and its reservation is deleted."""
-    with_nodes(cluster, "n1", "n2", cpu=8)
-    name = spread_victim(cluster, "web", 3, cpu=2)
-    cordon(cluster, "n2")
-    uid = cluster.pod(name).metadata.uid
+    with_nodes(trial, "n1", "n2", cpu=8)
+    name = spread_victim(trial, "web", 3, cpu=2)
+    cordon(trial, "n2")
+    uid = trial.pod(name).metadata.uid
     start_descheduler({})
 
-    migrate(cluster, "move", name, ttl="60s")
+    migrate(trial, "move", name, ttl="60s")
 
     expect.reservation(
-        job_reservation(cluster, "move"), lambda job: not job.status.node_name, "to be without a node", within=40
+        job_reservation(trial, "move"), lambda job: not job.status.node_name, "to be without a node", within=40
     )
-    done = ended(cluster, "move")
+    done = ended(trial, "move")
     assert (done.status.phase, done.status.reason, done.status.message) == (
         "Failed", "Timeout", "Abort job caused by timeout",
     )  # fmt: skip
-    assert (cluster.pod(name).metadata.uid, cluster.pod(name).deleting) == (uid, False)
-    assert cluster.reaches(lambda: cluster.reservation(done.reservation_name) is None, within=10)
-    assert "Unschedulable" in [event.reason for event in cluster.events("move", namespace="default")]
+    assert (trial.pod(name).metadata.uid, trial.pod(name).deleting) == (uid, False)
+    assert trial.reaches(lambda: trial.reservation(done.reservation_name) is None, within=10)
+    assert "Unschedulable" in [event.reason for event in trial.events("move", namespace="default")]
 
 
 @pytest.mark.feature("MIG-1.paused")
 @pytest.mark.case("MG-005", severity="critical")
 @pytest.mark.long(seconds=9)
-def test_a_paused_job_does_nothing(cluster: Trial, start_descheduler: StartDescheduler) -> None:
+def test_a_paused_job_does_nothing(trial: Trial, start_descheduler: StartDescheduler) -> None:
     """A paused job waits; it runs once it is no longer paused."""
-    with_nodes(cluster, "n1", "n2")
-    name = spread_victim(cluster, "web", 3)
+    with_nodes(trial, "n1", "n2")
+    name = spread_victim(trial, "web", 3)
     start_descheduler({})
 
-    migrate(cluster, "move", name, paused=True)
-    cluster.cluster.wait(lambda: False, within=4)
+    migrate(trial, "move", name, paused=True)
+    trial.pass_time(4)
 
-    assert (job(cluster, "move").status.phase, cluster.pod(name).deleting) == ("", False)
-    cluster.call("PATCH", f"{JOBS_PATH}/move", {"spec": {"paused": False}})
-    assert ended(cluster, "move").status.phase == "Succeeded"
+    assert (job(trial, "move").status.phase, trial.pod(name).deleting) == ("", False)
+    trial.call("PATCH", f"{JOBS_PATH}/move", {"spec": {"paused": False}})
+    assert ended(trial, "move").status.phase == "Succeeded"
 
 
 @pytest.mark.feature("MIG-1.paused")
 @pytest.mark.case("MG-040", severity="critical")
 @pytest.mark.long(seconds=16)
-def test_a_job_can_be_paused_on_its_way(cluster: Trial, expect: Expect, start_descheduler: StartDescheduler) -> None:
+def test_a_job_can_be_paused_on_its_way(trial: Trial, expect: Expect, start_descheduler: StartDescheduler) -> None:
     """A job waits for room for its reservation, and is paused. Room comes: the pod stays until the job goes on."""
-    with_nodes(cluster, "n1", "n2")
-    name = spread_victim(cluster, "web", 3)
-    cordon(cluster, "n2")
-    uid = cluster.pod(name).metadata.uid
-    cordon(cluster, "n1")
+    with_nodes(trial, "n1", "n2")
+    name = spread_victim(trial, "web", 3)
+    cordon(trial, "n2")
+    uid = trial.pod(name).metadata.uid
+    cordon(trial, "n1")
     start_descheduler({})
-    migrate(cluster, "move", name, ttl="10m")
-    held = job_reservation(cluster, "move")
+    migrate(trial, "move", name, ttl="10m")
+    held = job_reservation(trial, "move")
     expect.reservation(held, lambda found: bool(found.status.conditions), "to be refused", within=40)
-    assert cluster.call("PATCH", f"{JOBS_PATH}/move", {"spec": {"paused": True}}).ok
-    cordon(cluster, "n2", on=False)
+    assert trial.call("PATCH", f"{JOBS_PATH}/move", {"spec": {"paused": True}}).ok
+    cordon(trial, "n2", on=False)
     expect.available(held, within=400)
-    cluster.cluster.wait(lambda: False, within=10)
-    found = cluster.find(name)
+    trial.pass_time(10)
+    found = trial.find(name)
     assert found is not None, "expected the pod to stay while its job is paused"
     assert (found.metadata.uid, found.deleting) == (uid, False)
-    assert cluster.call("PATCH", f"{JOBS_PATH}/move", {"spec": {"paused": False}}).ok
-    assert ended(cluster, "move").status.phase == "Succeeded"
+    assert trial.call("PATCH", f"{JOBS_PATH}/move", {"spec": {"paused": False}}).ok
+    assert ended(trial, "move").status.phase == "Succeeded"
 
 
 @pytest.mark.feature("MIG-1.reservation-first")
 @pytest.mark.case("MG-041", severity="critical")
-def test_a_job_ends_with_its_reservation(cluster: Trial, expect: Expect, start_descheduler: StartDescheduler) -> None:
+def test_a_job_ends_with_its_reservation(trial: Trial, expect: Expect, start_descheduler: StartDescheduler) -> None:
     """The reservation has the job's ttl. It fails while a budget holds the eviction back: the job fails at once, and
     the pod stays."""
-    with_nodes(cluster, "n1", "n2")
-    name = spread_victim(cluster, "web", 3)
-    cluster.apply(disruption_budget("keep", {"app": "web"}, min_available=3))
+    with_nodes(trial, "n1", "n2")
+    name = spread_victim(trial, "web", 3)
+    trial.apply(disruption_budget("keep", {"app": "web"}, min_available=3))
     start_descheduler({})
-    migrate(cluster, "move", name, ttl="10m")
-    held = expect.available(job_reservation(cluster, "move"), within=40)
+    migrate(trial, "move", name, ttl="10m")
+    held = expect.available(job_reservation(trial, "move"), within=40)
     assert go_duration(held.spec.ttl or "") == 600  # programs in Go write 10m0s
 
     status = {"status": {"phase": "Failed"}}
-    assert cluster.call("PATCH", f"{RESERVATIONS_PATH}/{held.metadata.name}/status", status).ok
+    assert trial.call("PATCH", f"{RESERVATIONS_PATH}/{held.metadata.name}/status", status).ok
 
-    done = ended(cluster, "move")
+    done = ended(trial, "move")
     assert done.status.phase == "Failed"
-    assert not cluster.pod(name).deleting
+    assert not trial.pod(name).deleting
 
 
 @pytest.mark.feature("MIG-1.budgets")
 @pytest.mark.case("MG-006", severity="critical")
 @pytest.mark.long(seconds=5)
-def test_a_budget_holds_an_eviction_back(cluster: Trial, start_descheduler: StartDescheduler) -> None:
+def test_a_budget_holds_an_eviction_back(trial: Trial, start_descheduler: StartDescheduler) -> None:
     """A PodDisruptionBudget refuses the eviction: the pod stays, the job has the reason; then the budget allows it."""
-    with_nodes(cluster, "n1", "n2")
-    name = spread_victim(cluster, "web", 3)
-    cluster.apply(disruption_budget("keep", {"app": "web"}, min_available=3))
+    with_nodes(trial, "n1", "n2")
+    name = spread_victim(trial, "web", 3)
+    trial.apply(disruption_budget("keep", {"app": "web"}, min_available=3))
     start_descheduler({})
 
-    migrate(cluster, "move", name, mode="EvictDirectly")
+    migrate(trial, "move", name, mode="EvictDirectly")
 
     def refused() -> bool:
-        found = job(cluster, "move").status.condition("Eviction")
+        found = job(trial, "move").status.condition("Eviction")
         return found is not None and found.reason == "FailedEvict" and "budget" in found.message
 
-    assert cluster.reaches(refused, within=30), job(cluster, "move").status
-    assert not cluster.pod(name).deleting
-    path = f"/apis/policy/v1/namespaces/{cluster.name}/poddisruptionbudgets/keep"
-    cluster.call("PATCH", path, {"spec": {"minAvailable": 2}})
-    assert ended(cluster, "move").status.phase == "Succeeded"
+    assert trial.reaches(refused, within=30), job(trial, "move").status
+    assert not trial.pod(name).deleting
+    path = f"/apis/policy/v1/namespaces/{trial.name}/poddisruptionbudgets/keep"
+    trial.call("PATCH", path, {"spec": {"minAvailable": 2}})
+    assert ended(trial, "move").status.phase == "Succeeded"
 
 
 @pytest.mark.feature("MIG-1.devices")
 @pytest.mark.case("MG-008", severity="critical")
 @pytest.mark.long(seconds=5)
 def test_a_migrated_pod_gets_devices_of_the_same_kind(
-    cluster: Trial, expect: Expect, start_descheduler: StartDescheduler
+    trial: Trial, expect: Expect, start_descheduler: StartDescheduler
 ) -> None:
     """A pod with a card leaves its node; only one other node has free cards, and the new pod gets one there."""
-    cluster.add(node("n1").gpus("a100-80g", 1), node("n2").cpu(64), node("n3").gpus("a100-80g", 1))
-    cordon(cluster, "n3")
-    deployment(cluster, "train", 1, like=pod("x").gpus(1))
-    old = wait_running(cluster, "train", 1)[0]
-    cordon(cluster, "n3", on=False)
+    trial.add(node("n1").gpus("a100-80g", 1), node("n2").cpu(64), node("n3").gpus("a100-80g", 1))
+    cordon(trial, "n3")
+    deployment(trial, "train", 1, like=pod("x").gpus(1))
+    old = wait_running(trial, "train", 1)[0]
+    cordon(trial, "n3", on=False)
     start_descheduler({}, migration={"skipCheckExpectedReplicas": True, "maxUnavailablePerWorkload": 1})
 
-    migrate(cluster, "move", old.metadata.name)
+    migrate(trial, "move", old.metadata.name)
 
-    done = ended(cluster, "move")
+    done = ended(trial, "move")
     assert done.status.phase == "Succeeded", done.status
     assert done.status.pod_ref is not None
     new = expect.running(done.status.pod_ref.name)
     assert (old.spec.node_name, new.spec.node_name) == ("n1", "n3")
     assert len(device_allocations(new)["gpu"]) == 1
-    assert cluster.visible_devices(new)
+    assert trial.visible_devices(new)
 
 
 @pytest.mark.feature("MIG-2.filter")
 @pytest.mark.case("MG-020", severity="critical")
 @pytest.mark.long(seconds=5)
-def test_one_pod_of_a_workload_at_a_time(cluster: Trial, start_descheduler: StartDescheduler) -> None:
+def test_one_pod_of_a_workload_at_a_time(trial: Trial, start_descheduler: StartDescheduler) -> None:
     """Six jobs for a workload that may lose one pod: never more than one pod is missing, and all jobs succeed."""
-    with_nodes(cluster, "n1", "n2")
-    cordon(cluster, "n2")
-    deployment(cluster, "web", 6, like=pod("x").request(cpu=1))
-    names = [found.metadata.name for found in wait_running(cluster, "web", 6)]
-    cordon(cluster, "n2", on=False)
+    with_nodes(trial, "n1", "n2")
+    cordon(trial, "n2")
+    deployment(trial, "web", 6, like=pod("x").request(cpu=1))
+    names = [found.metadata.name for found in wait_running(trial, "web", 6)]
+    cordon(trial, "n2", on=False)
     start_descheduler({}, migration={
         "maxMigratingPerWorkload": 1, "maxUnavailablePerWorkload": 1, "objectLimiters": OFF,
     })  # fmt: skip
     fewest = 6
 
     for number, name in enumerate(names):
-        migrate(cluster, f"move-{number}", name, mode="EvictDirectly", ttl="10m")
+        migrate(trial, f"move-{number}", name, mode="EvictDirectly", ttl="10m")
 
     def all_done() -> bool:
         nonlocal fewest
-        alive = [pod for pod in cluster.pods() if pod.status.phase == "Running" and not pod.deleting]
+        alive = [pod for pod in trial.pods() if pod.status.phase == "Running" and not pod.deleting]
         fewest = min(fewest, len(alive))
-        return all(not job.open for job in jobs(cluster))
+        return all(not job.open for job in jobs(trial))
 
-    assert cluster.reaches(all_done, within=300), [job.status for job in jobs(cluster)]
-    assert {job.status.phase for job in jobs(cluster)} == {"Succeeded"}
+    assert trial.reaches(all_done, within=300), [job.status for job in jobs(trial)]
+    assert {job.status.phase for job in jobs(trial)} == {"Succeeded"}
     assert fewest == 5
 
 
-def order_of_ends(cluster: Trial, count: int) -> list[str]:
+def order_of_ends(trial: Trial, count: int) -> list[str]:
     """The names of the trial's jobs in the order in which they end."""
     order: list[str] = []
 
     def all_done() -> bool:
-        order.extend(one.name for one in jobs(cluster) if not one.open and one.name not in order)
+        order.extend(one.name for one in jobs(trial) if not one.open and one.name not in order)
         return len(order) == count
 
-    assert cluster.reaches(all_done, within=60), [one.status for one in jobs(cluster)]
+    assert trial.reaches(all_done, within=60), [one.status for one in jobs(trial)]
     return order
 
 
 @pytest.mark.feature("MIG-2.sort")
 @pytest.mark.case("MG-022", severity="critical")
 @pytest.mark.long(seconds=8)
-def test_cheap_pods_migrate_first(cluster: Trial, start_descheduler: StartDescheduler) -> None:
+def test_cheap_pods_migrate_first(trial: Trial, start_descheduler: StartDescheduler) -> None:
     """Jobs for pods of four classes wait, the cheapest pod's job first of all; one may run at a time. They run from
     free to prod, although the jobs for dear pods are the newest."""
-    with_nodes(cluster, "n1", "n2")
+    with_nodes(trial, "n1", "n2")
     bands = ["free", "batch", "mid", "prod"]
     for band in bands:
         like = pod("x").request(cpu=1).label("koordinator.sh/priority-class", f"koord-{band}")
-        deployment(cluster, band, 2, like=like)
-    names = {band: wait_running(cluster, band, 2)[0].metadata.name for band in bands}
+        deployment(trial, band, 2, like=like)
+    names = {band: wait_running(trial, band, 2)[0].metadata.name for band in bands}
     for band in bands:
-        migrate(cluster, band, names[band], mode="EvictDirectly", ttl="10m")
-        cluster.cluster.wait(lambda: False, within=1)
+        migrate(trial, band, names[band], mode="EvictDirectly", ttl="10m")
+        trial.pass_time(1)
     start_descheduler({}, migration={"maxMigratingGlobally": 1, "skipCheckExpectedReplicas": True})
 
-    assert order_of_ends(cluster, 4) == bands
+    assert order_of_ends(trial, 4) == bands
 
 
 @pytest.mark.feature("MIG-2.sort")
 @pytest.mark.case("MG-045", severity="normal")
 @pytest.mark.long(seconds=7)
-def test_of_equal_pods_the_newest_job_runs_first(cluster: Trial, start_descheduler: StartDescheduler) -> None:
+def test_of_equal_pods_the_newest_job_runs_first(trial: Trial, start_descheduler: StartDescheduler) -> None:
     """Jobs wait for four equal pods, the oldest for the pod whose name is first; one may run at a time."""
-    with_nodes(cluster, "n1", "n2")
-    deployment(cluster, "web", 8, like=pod("x").request(cpu=1))
-    found = wait_running(cluster, "web", 8)
+    with_nodes(trial, "n1", "n2")
+    deployment(trial, "web", 8, like=pod("x").request(cpu=1))
+    found = wait_running(trial, "web", 8)
     same = Counter(one.metadata.creation_timestamp for one in found).most_common(1)[0][0]
     names = sorted(one.metadata.name for one in found if one.metadata.creation_timestamp == same)[:4]
     assert len(names) > 1, "expected pods of one second"
     for number, name in enumerate(names):
-        migrate(cluster, f"job-{number}", name, mode="EvictDirectly", ttl="10m")
-        cluster.cluster.wait(lambda: False, within=1)
+        migrate(trial, f"job-{number}", name, mode="EvictDirectly", ttl="10m")
+        trial.pass_time(1)
     start_descheduler({}, migration={"maxMigratingGlobally": 1, "skipCheckExpectedReplicas": True,
                                      "maxUnavailablePerWorkload": 4, "objectLimiters": OFF})  # fmt: skip
 
-    assert order_of_ends(cluster, len(names)) == [f"job-{number}" for number in reversed(range(len(names)))]
+    assert order_of_ends(trial, len(names)) == [f"job-{number}" for number in reversed(range(len(names)))]
 
 
 @pytest.mark.feature("MIG-2.filter", "MIG-1.reservation-first")
 @pytest.mark.case("MG-023", severity="critical")
 @pytest.mark.long(15)
-def test_jobs_of_one_workload_fill_their_own_reservations(cluster: Trial, start_descheduler: StartDescheduler) -> None:
+def test_jobs_of_one_workload_fill_their_own_reservations(trial: Trial, start_descheduler: StartDescheduler) -> None:
     """Four pods of one workload migrate at once: each new pod is in the reservation of its job."""
-    with_nodes(cluster, "n1", "n2")
-    spread_victim(cluster, "web", 6)
-    names = [found.metadata.name for found in wait_running(cluster, "web", 6)[:4]]
+    with_nodes(trial, "n1", "n2")
+    spread_victim(trial, "web", 6)
+    names = [found.metadata.name for found in wait_running(trial, "web", 6)[:4]]
     start_descheduler({}, migration={
         "maxMigratingPerWorkload": 4, "maxUnavailablePerWorkload": 5, "maxMigratingPerNode": 10, "objectLimiters": OFF,
     })  # fmt: skip
 
     for number, name in enumerate(names):
-        migrate(cluster, f"move-{number}", name)
+        migrate(trial, f"move-{number}", name)
 
     for number in range(4):
-        done = ended(cluster, f"move-{number}")
+        done = ended(trial, f"move-{number}")
         assert done.status.phase == "Succeeded", done.status
         assert done.status.pod_ref is not None
-        assert reservation_of(cluster.pod(done.status.pod_ref.name)) == done.reservation_name
+        assert reservation_of(trial.pod(done.status.pod_ref.name)) == done.reservation_name
 
 
 @pytest.mark.feature("MIG-2.filter")
 @pytest.mark.case("MG-021", severity="critical")
 @pytest.mark.long(seconds=5)
-def test_a_lone_pod_is_not_migrated(cluster: Trial, expect: Expect, start_descheduler: StartDescheduler) -> None:
+def test_a_lone_pod_is_not_migrated(trial: Trial, expect: Expect, start_descheduler: StartDescheduler) -> None:
     """A workload of one replica may lose none: the job fails and the pod stays."""
-    with_nodes(cluster, "n1", "n2")
-    name = spread_victim(cluster, "single", 1)
+    with_nodes(trial, "n1", "n2")
+    name = spread_victim(trial, "single", 1)
     start_descheduler({})
 
-    migrate(cluster, "move", name)
+    migrate(trial, "move", name)
 
-    done = ended(cluster, "move", within=30)
+    done = ended(trial, "move", within=30)
     assert (done.status.phase, done.status.reason) == ("Failed", "ForbiddenMigratePod")
     assert done.status.message.startswith(
-        f'Pod "{cluster.name}/{name}" is forbidden to migrate because it does not meet the requirements'
+        f'Pod "{trial.name}/{name}" is forbidden to migrate because it does not meet the requirements'
     )
     expect.stable(seconds=4)
 
@@ -529,35 +526,35 @@ def test_a_lone_pod_is_not_migrated(cluster: Trial, expect: Expect, start_desche
     ],
 )
 def test_only_so_many_pods_migrate(
-    cluster: Trial, start_descheduler: StartDescheduler, limits: dict[str, int], most: int
+    trial: Trial, start_descheduler: StartDescheduler, limits: dict[str, int], most: int
 ) -> None:
     """Four jobs for pods of four workloads on one node, with a limit: never more of them run at once, and all end."""
-    with_nodes(cluster, "n1", "n2")
-    cordon(cluster, "n2")
+    with_nodes(trial, "n1", "n2")
+    cordon(trial, "n2")
     for number in range(4):
-        deployment(cluster, f"web-{number}", 2, like=pod("x").request(cpu=1))
-    names = [wait_running(cluster, f"web-{number}", 2)[0].metadata.name for number in range(4)]
-    cordon(cluster, "n2", on=False)
+        deployment(trial, f"web-{number}", 2, like=pod("x").request(cpu=1))
+    names = [wait_running(trial, f"web-{number}", 2)[0].metadata.name for number in range(4)]
+    cordon(trial, "n2", on=False)
     free = {"skipCheckExpectedReplicas": True, "maxUnavailablePerWorkload": 2, "maxMigratingPerWorkload": 2}
     start_descheduler({}, migration={**free, **limits})
     seen = 0
 
     for number, name in enumerate(names):
-        migrate(cluster, f"move-{number}", name, ttl="10m")
+        migrate(trial, f"move-{number}", name, ttl="10m")
 
     def all_done() -> bool:
         nonlocal seen
-        here = {(found.metadata.name, found.metadata.uid) for found in cluster.pods()}
+        here = {(found.metadata.name, found.metadata.uid) for found in trial.pods()}
         counted = [
-            job for job in jobs(cluster)
+            job for job in jobs(trial)
             if job.running and ("PerNode" not in str(limits) or "PerNamespace" in str(limits) or (
                 job.spec.pod_ref.name, job.spec.pod_ref.uid) in here)
         ]  # fmt: skip
         seen = max(seen, len(counted))
-        return all(not job.open for job in jobs(cluster))
+        return all(not job.open for job in jobs(trial))
 
-    assert cluster.reaches(all_done, within=300), [job.status for job in jobs(cluster)]
-    assert {job.status.phase for job in jobs(cluster)} == {"Succeeded"}
+    assert trial.reaches(all_done, within=300), [job.status for job in jobs(trial)]
+    assert {job.status.phase for job in jobs(trial)} == {"Succeeded"}
     assert seen == most
 
 
@@ -566,53 +563,47 @@ def test_only_so_many_pods_migrate(
 @pytest.mark.long(130)
 @pytest.mark.parametrize("limited", ["workload", "namespace"])
 def test_evictions_of_one_object_are_spread_in_time(
-    cluster: Trial, start_descheduler: StartDescheduler, limited: str
+    trial: Trial, start_descheduler: StartDescheduler, limited: str
 ) -> None:
     """ObjectLimiter of one eviction a minute: of two jobs for one workload the second is evicted a minute later."""
-    with_nodes(cluster, "n1", "n2")
-    cordon(cluster, "n2")
-    deployment(cluster, "web", 6, like=pod("x").request(cpu=1))
-    names = [found.metadata.name for found in wait_running(cluster, "web", 6)[:4]]
-    cordon(cluster, "n2", on=False)
+    with_nodes(trial, "n1", "n2")
+    cordon(trial, "n2")
+    deployment(trial, "web", 6, like=pod("x").request(cpu=1))
+    names = [found.metadata.name for found in wait_running(trial, "web", 6)[:4]]
+    cordon(trial, "n2", on=False)
     limits = {limited: {"duration": "60s", "maxMigrating": 1}}
     start_descheduler({}, migration={"objectLimiters": limits, "maxMigratingPerWorkload": 3,
                                      "maxUnavailablePerWorkload": 3})  # fmt: skip
     for number, name in enumerate(names):
-        migrate(cluster, f"move-{number}", name, mode="EvictDirectly", ttl="10m")
+        migrate(trial, f"move-{number}", name, mode="EvictDirectly", ttl="10m")
 
     def gone() -> int:
-        return sum(cluster.find(name) is None for name in names)
+        return sum(trial.find(name) is None for name in names)
 
-    assert cluster.reaches(lambda: gone() == 1, within=45)
-    assert not cluster.cluster.wait(lambda: gone() == 2, within=45)
-    assert cluster.reaches(lambda: gone() == 2, within=40)
+    assert trial.reaches(lambda: gone() == 1, within=45)
+    assert not trial.wait(lambda: gone() == 2, within=45)
+    assert trial.reaches(lambda: gone() == 2, within=40)
 
 
 @pytest.mark.feature("MIG-3.bare-pods")
 @pytest.mark.case("MG-032", severity="normal")
 @pytest.mark.parametrize("allowed", [True, False])
-def test_pods_without_a_controller(cluster: Trial, start_descheduler: StartDescheduler, *, allowed: bool) -> None:
+def test_pods_without_a_controller(trial: Trial, start_descheduler: StartDescheduler, *, allowed: bool) -> None:
     """A pod that nothing would make again is evicted only with evictAllBarePods."""
-    with_nodes(cluster, "n1", "n2")
-    cluster.submit(pod("bare").request(cpu=1))
-    assert cluster.reaches(lambda: cluster.pod("bare").status.phase == "Running", within=30)
+    with_nodes(trial, "n1", "n2")
+    trial.submit(pod("bare").request(cpu=1))
+    assert trial.reaches(lambda: trial.pod("bare").status.phase == "Running", within=30)
     start_descheduler({}, migration={"evictAllBarePods": allowed})
 
-    migrate(cluster, "move", "bare", mode="EvictDirectly")
+    migrate(trial, "move", "bare", mode="EvictDirectly")
 
-    done = ended(cluster, "move")
+    done = ended(trial, "move")
     assert done.status.phase == ("Succeeded" if allowed else "Failed")
-    assert (cluster.find("bare") is None) == allowed
+    assert (trial.find("bare") is None) == allowed
 
 
-def job_reservation(cluster: Trial, name: str) -> str:
-    """The name of the job's reservation, once there is one."""
-    assert cluster.reaches(lambda: bool(job(cluster, name).reservation_name), within=30), job(cluster, name)
-    return job(cluster, name).reservation_name
-
-
-def table(cluster: Trial, name: str) -> tuple[list[str], list[str]]:
+def table(trial: Trial, name: str) -> tuple[list[str], list[str]]:
     """Columns and cells as kubectl shows them."""
     accept = {"accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
-    answer = orjson.loads(cluster.cluster.call(Request("GET", f"{JOBS_PATH}/{name}", headers=accept)).body)
+    answer = orjson.loads(trial.cluster.call(Request("GET", f"{JOBS_PATH}/{name}", headers=accept)).body)
     return [definition["name"] for definition in answer["columnDefinitions"]], answer["rows"][0]["cells"]

@@ -29,80 +29,80 @@ pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER)]
 
 @pytest.mark.feature("MIG-1.reservation-first")
 @pytest.mark.case("MG-046", severity="critical")
-def test_a_deleted_job_takes_its_reservation_with_it(cluster: Trial, start_descheduler: StartDescheduler) -> None:
+def test_a_deleted_job_takes_its_reservation_with_it(trial: Trial, start_descheduler: StartDescheduler) -> None:
     """A budget holds the eviction back while the reservation has its place. The job is deleted: so is the reservation,
     and the pod stays."""
-    with_nodes(cluster, "n1", "n2")
-    name = spread_victim(cluster, "web", 3)
-    cluster.apply(disruption_budget("keep", {"app": "web"}, min_available=3))
+    with_nodes(trial, "n1", "n2")
+    name = spread_victim(trial, "web", 3)
+    trial.apply(disruption_budget("keep", {"app": "web"}, min_available=3))
     start_descheduler({})
-    migrate(cluster, "move", name)
-    path = reservation_path(cluster, "move")
-    assert cluster.call("GET", path).ok
+    migrate(trial, "move", name)
+    path = reservation_path(trial, "move")
+    assert trial.call("GET", path).ok
 
-    assert cluster.call("DELETE", f"{JOBS_PATH}/move").ok
+    assert trial.call("DELETE", f"{JOBS_PATH}/move").ok
 
-    assert cluster.reaches(lambda: cluster.call("GET", path).code == 404, within=30), "the reservation is still there"
-    assert not cluster.pod(name).deleting
+    assert trial.reaches(lambda: trial.call("GET", path).code == 404, within=30), "the reservation is still there"
+    assert not trial.pod(name).deleting
 
 
-def reservation_path(cluster: Trial, name: str) -> str:
+def reservation_path(trial: Trial, name: str) -> str:
     """The path of the job's reservation, once it has a place. A budget holds the eviction back."""
 
     def placed() -> bool:
-        found = job(cluster, name).status.condition("ReservationScheduled")
+        found = job(trial, name).status.condition("ReservationScheduled")
         return found is not None and found.status == "True"
 
-    assert cluster.reaches(placed, within=60), job(cluster, name).status
-    return f"{RESERVATIONS_PATH}/{job(cluster, name).reservation_name}"
+    assert trial.reaches(placed, within=60), job(trial, name).status
+    return f"{RESERVATIONS_PATH}/{job(trial, name).reservation_name}"
 
 
-def runs(cluster: Trial, name: str) -> bool:
+def runs(trial: Trial, name: str) -> bool:
     """Whether the job has passed arbitration."""
-    return job(cluster, name).status.phase == "Running"
+    return job(trial, name).status.phase == "Running"
 
 
 @pytest.mark.feature("MIG-2.filter")
 @pytest.mark.case("MG-051", severity="critical")
-def test_a_pod_has_one_job_at_a_time(cluster: Trial, start_descheduler: StartDescheduler) -> None:
+def test_a_pod_has_one_job_at_a_time(trial: Trial, start_descheduler: StartDescheduler) -> None:
     """A budget holds the eviction of the first job back. A second job for the same pod fails, the first stays."""
-    with_nodes(cluster, "n1", "n2")
-    name = spread_victim(cluster, "web", 3)
-    cluster.apply(disruption_budget("keep", {"app": "web"}, min_available=3))
+    with_nodes(trial, "n1", "n2")
+    name = spread_victim(trial, "web", 3)
+    trial.apply(disruption_budget("keep", {"app": "web"}, min_available=3))
     start_descheduler(
         {}, migration={"maxMigratingPerWorkload": 2, "maxUnavailablePerWorkload": 2, "objectLimiters": OFF}
     )
-    migrate(cluster, "first", name, mode="EvictDirectly")
-    assert cluster.reaches(lambda: runs(cluster, "first"), within=60), job(cluster, "first").status
+    migrate(trial, "first", name, mode="EvictDirectly")
+    assert trial.reaches(lambda: runs(trial, "first"), within=60), job(trial, "first").status
 
-    migrate(cluster, "second", name, mode="EvictDirectly")
+    migrate(trial, "second", name, mode="EvictDirectly")
 
-    done = ended(cluster, "second", within=60)
+    done = ended(trial, "second", within=60)
     assert (done.status.phase, done.status.reason) == ("Failed", "ForbiddenMigratePod")
-    assert job(cluster, "first").open
-    assert not cluster.pod(name).deleting
+    assert job(trial, "first").open
+    assert not trial.pod(name).deleting
 
 
 @pytest.mark.feature("MIG-2.filter")
 @pytest.mark.case("MG-052", severity="critical")
 @pytest.mark.long(seconds=7)
-def test_a_percentage_of_replicas_is_rounded_down(cluster: Trial, start_descheduler: StartDescheduler) -> None:
+def test_a_percentage_of_replicas_is_rounded_down(trial: Trial, start_descheduler: StartDescheduler) -> None:
     """Three jobs for a workload of five that may lose 30 %, and a budget that holds evictions back: one job runs."""
-    with_nodes(cluster, "n1", "n2")
-    spread_victim(cluster, "web", 5)
-    names = [found.metadata.name for found in wait_running(cluster, "web", 5)[:3]]
-    cluster.apply(disruption_budget("keep", {"app": "web"}, min_available=5))
+    with_nodes(trial, "n1", "n2")
+    spread_victim(trial, "web", 5)
+    names = [found.metadata.name for found in wait_running(trial, "web", 5)[:3]]
+    trial.apply(disruption_budget("keep", {"app": "web"}, min_available=5))
     limits = {"maxMigratingPerWorkload": "30%", "maxUnavailablePerWorkload": "30%", "maxMigratingPerNode": 10}
     start_descheduler({}, migration={**limits, "objectLimiters": OFF})
 
     for number, name in enumerate(names):
-        migrate(cluster, f"move-{number}", name, mode="EvictDirectly", ttl="10m")
+        migrate(trial, f"move-{number}", name, mode="EvictDirectly", ttl="10m")
 
     def running_jobs() -> list[str]:
-        return [found.name for found in jobs(cluster) if found.status.phase == "Running"]
+        return [found.name for found in jobs(trial) if found.status.phase == "Running"]
 
-    assert cluster.reaches(lambda: bool(running_jobs()), within=60)
-    cluster.cluster.wait(lambda: len(running_jobs()) > 1, within=5)
+    assert trial.reaches(lambda: bool(running_jobs()), within=60)
+    trial.wait(lambda: len(running_jobs()) > 1, within=5)
     running = running_jobs()
     assert len(running) == 1, f"30 % of five replicas are one: expected one running job, found {running}"
 
@@ -110,117 +110,115 @@ def test_a_percentage_of_replicas_is_rounded_down(cluster: Trial, start_deschedu
 @pytest.mark.feature("MIG-2.filter")
 @pytest.mark.case("MG-054", severity="critical")
 @pytest.mark.long(seconds=7)
-def test_a_pod_that_waits_counts_as_unavailable(cluster: Trial, start_descheduler: StartDescheduler) -> None:
+def test_a_pod_that_waits_counts_as_unavailable(trial: Trial, start_descheduler: StartDescheduler) -> None:
     """A workload of four may lose one pod, and one has no room yet: the job waits. With room for it, the job runs."""
-    with_nodes(cluster, "n1", cpu=3)
-    deployment(cluster, "web", 4, like=pod("x").request(cpu=1))
-    name = wait_running(cluster, "web", 3)[0].metadata.name
+    with_nodes(trial, "n1", cpu=3)
+    deployment(trial, "web", 4, like=pod("x").request(cpu=1))
+    name = wait_running(trial, "web", 3)[0].metadata.name
     limits = {"maxMigratingPerWorkload": 1, "maxUnavailablePerWorkload": 1}
     start_descheduler({}, migration={**limits, "objectLimiters": OFF})
 
-    migrate(cluster, "move", name, mode="EvictDirectly")
+    migrate(trial, "move", name, mode="EvictDirectly")
 
-    begun = cluster.cluster.wait(lambda: job(cluster, "move").status.phase not in {"", "Pending"}, within=5)
-    phase = job(cluster, "move").status.phase
+    begun = trial.wait(lambda: job(trial, "move").status.phase not in {"", "Pending"}, within=5)
+    phase = job(trial, "move").status.phase
     assert not begun, f"one pod of the workload has no room: expected the job to wait, found phase {phase}"
-    assert not cluster.pod(name).deleting, f"pod {name} was evicted while another one of its workload had no room"
-    with_nodes(cluster, "n2")
-    phase = ended(cluster, "move").status.phase
+    assert not trial.pod(name).deleting, f"pod {name} was evicted while another one of its workload had no room"
+    with_nodes(trial, "n2")
+    phase = ended(trial, "move").status.phase
     assert phase == "Succeeded", f"all pods of the workload have room: expected the job to succeed, found {phase}"
 
 
 @pytest.mark.feature("MIG-1.devices")
 @pytest.mark.case("MG-055", severity="critical")
-def test_a_reservation_asks_for_devices_anew(cluster: Trial, start_descheduler: StartDescheduler) -> None:
+def test_a_reservation_asks_for_devices_anew(trial: Trial, start_descheduler: StartDescheduler) -> None:
     """The reservation for a pod with a card is not tied to the card that the pod has: its template names none."""
-    cluster.add(node("n1").gpus("a100-80g", 1), node("n2").gpus("a100-80g", 1))
-    deployment(cluster, "train", 1, like=pod("x").gpus(1))
-    (old,) = wait_running(cluster, "train", 1)
+    trial.add(node("n1").gpus("a100-80g", 1), node("n2").gpus("a100-80g", 1))
+    deployment(trial, "train", 1, like=pod("x").gpus(1))
+    (old,) = wait_running(trial, "train", 1)
     assert DEVICE_ALLOCATED in old.metadata.annotations
-    cluster.apply(disruption_budget("keep", {"app": "train"}, min_available=1))
+    trial.apply(disruption_budget("keep", {"app": "train"}, min_available=1))
     start_descheduler({}, migration={"skipCheckExpectedReplicas": True, "maxUnavailablePerWorkload": 1})
 
-    migrate(cluster, "move", old.metadata.name)
+    migrate(trial, "move", old.metadata.name)
 
-    template = orjson.loads(cluster.call("GET", reservation_path(cluster, "move")).body)["spec"]["template"]["metadata"]
+    template = orjson.loads(trial.call("GET", reservation_path(trial, "move")).body)["spec"]["template"]["metadata"]
     assert DEVICE_ALLOCATED not in template.get("annotations", {})
 
 
 @pytest.mark.feature("MIG-1.reservation-first")
 @pytest.mark.case("MG-053", severity="critical")
-def test_no_place_is_reserved_for_pods_of_another_scheduler(
-    cluster: Trial, start_descheduler: StartDescheduler
-) -> None:
+def test_no_place_is_reserved_for_pods_of_another_scheduler(trial: Trial, start_descheduler: StartDescheduler) -> None:
     """The pods name a scheduler that knows no reservations, and their node: the job fails, and the pod stays."""
-    with_nodes(cluster, "n1", "n2")
-    deployment(cluster, "web", 3, like=pod("x").request(cpu=1).scheduler("another").node_name("n1"))
-    name = wait_running(cluster, "web", 3)[0].metadata.name
+    with_nodes(trial, "n1", "n2")
+    deployment(trial, "web", 3, like=pod("x").request(cpu=1).scheduler("another").node_name("n1"))
+    name = wait_running(trial, "web", 3)[0].metadata.name
     start_descheduler({})
 
-    migrate(cluster, "move", name)
+    migrate(trial, "move", name)
 
-    done = ended(cluster, "move", within=60)
+    done = ended(trial, "move", within=60)
     assert (done.status.phase, done.status.reason) == ("Failed", "ForbiddenMigratePod")
     assert not done.reservation_name
-    assert not cluster.pod(name).deleting
+    assert not trial.pod(name).deleting
 
 
 @pytest.mark.feature("MIG-1.evict-directly")
 @pytest.mark.case("MG-047", severity="critical")
-def test_a_job_of_another_controller_is_left_alone(cluster: Trial, start_descheduler: StartDescheduler) -> None:
+def test_a_job_of_another_controller_is_left_alone(trial: Trial, start_descheduler: StartDescheduler) -> None:
     """Two jobs, the first with the mark of another controller: the second is carried out, the first is left alone."""
-    with_nodes(cluster, "n1", "n2")
-    spread_victim(cluster, "web", 4)
-    first, second = sorted(found.metadata.name for found in wait_running(cluster, "web", 4))[:2]
+    with_nodes(trial, "n1", "n2")
+    spread_victim(trial, "web", 4)
+    first, second = sorted(found.metadata.name for found in wait_running(trial, "web", 4))[:2]
     start_descheduler({})
 
-    migrate(cluster, "theirs", first, mode="EvictDirectly", annotations={CREATED_BY: "another"})
-    migrate(cluster, "ours", second, mode="EvictDirectly")
+    migrate(trial, "theirs", first, mode="EvictDirectly", annotations={CREATED_BY: "another"})
+    migrate(trial, "ours", second, mode="EvictDirectly")
 
-    assert ended(cluster, "ours").status.phase == "Succeeded"
-    assert job(cluster, "theirs").status.phase in {"", "Pending"}
-    assert not cluster.pod(first).deleting
+    assert ended(trial, "ours").status.phase == "Succeeded"
+    assert job(trial, "theirs").status.phase in {"", "Pending"}
+    assert not trial.pod(first).deleting
 
 
 @pytest.mark.feature("MIG-1.evict-directly")
 @pytest.mark.case("MG-048", severity="normal")
 @pytest.mark.long(seconds=5)
 def test_the_delete_options_of_a_job_are_those_of_its_eviction(
-    cluster: Trial, expect: Expect, start_descheduler: StartDescheduler
+    trial: Trial, expect: Expect, start_descheduler: StartDescheduler
 ) -> None:
     """The delete options ask for a dry run: the eviction is accepted, and the pod stays."""
-    with_nodes(cluster, "n1", "n2")
-    name = spread_victim(cluster, "web", 3)
+    with_nodes(trial, "n1", "n2")
+    name = spread_victim(trial, "web", 3)
     start_descheduler({})
 
-    migrate(cluster, "try", name, mode="EvictDirectly", deleteOptions={"dryRun": ["All"]})
+    migrate(trial, "try", name, mode="EvictDirectly", deleteOptions={"dryRun": ["All"]})
 
     def evicting() -> bool:
-        return job(cluster, "try").status.condition("Eviction") is not None
+        return job(trial, "try").status.condition("Eviction") is not None
 
-    assert cluster.reaches(evicting, within=30), job(cluster, "try").status
+    assert trial.reaches(evicting, within=30), job(trial, "try").status
     expect.stable(seconds=5)
-    assert not cluster.pod(name).deleting
-    assert job(cluster, "try").open
+    assert not trial.pod(name).deleting
+    assert job(trial, "try").open
 
 
 @pytest.mark.feature("MIG-1.evict-directly")
 @pytest.mark.case("MG-049", severity="normal")
-def test_a_pod_decides_how_it_is_evicted(cluster: Trial, start_descheduler: StartDescheduler) -> None:
+def test_a_pod_decides_how_it_is_evicted(trial: Trial, start_descheduler: StartDescheduler) -> None:
     """The label of a pod asks for a soft eviction: its annotation says so, and the pod goes on."""
-    with_nodes(cluster, "n1", "n2")
-    deployment(cluster, "web", 3, like=pod("x").request(cpu=1).label(EVICT_POLICY, "SoftEviction"))
-    name = wait_running(cluster, "web", 3)[0].metadata.name
+    with_nodes(trial, "n1", "n2")
+    deployment(trial, "web", 3, like=pod("x").request(cpu=1).label(EVICT_POLICY, "SoftEviction"))
+    name = wait_running(trial, "web", 3)[0].metadata.name
     start_descheduler({})
 
-    migrate(cluster, "ask", name, mode="EvictDirectly")
+    migrate(trial, "ask", name, mode="EvictDirectly")
 
     def asked() -> bool:
-        found = cluster.find(name)
+        found = trial.find(name)
         return found is not None and SOFT_EVICTION in found.metadata.annotations
 
-    assert cluster.reaches(asked, within=30), job(cluster, "ask").status
-    assert not cluster.pod(name).deleting
+    assert trial.reaches(asked, within=30), job(trial, "ask").status
+    assert not trial.pod(name).deleting
 
 
 @pytest.mark.feature("MIG-1.evict-directly")
@@ -228,67 +226,67 @@ def test_a_pod_decides_how_it_is_evicted(cluster: Trial, start_descheduler: Star
 @pytest.mark.long(seconds=5)
 @pytest.mark.parametrize(("by", "goes"), [("pod", True), ("job", True), ("nothing", False)])
 def test_a_deletion_asks_no_budget(
-    cluster: Trial, expect: Expect, start_descheduler: StartDescheduler, by: str, *, goes: bool
+    trial: Trial, expect: Expect, start_descheduler: StartDescheduler, by: str, *, goes: bool
 ) -> None:
     """A budget refuses evictions. With the policy Delete in the label of the pod or of the job the pod is deleted all
     the same, and without it it stays, by the policy of the configuration."""
-    with_nodes(cluster, "n1", "n2")
+    with_nodes(trial, "n1", "n2")
     like = pod("x").request(cpu=1)
-    deployment(cluster, "web", 3, like=like.label(EVICT_POLICY, "Delete") if by == "pod" else like)
-    name = wait_running(cluster, "web", 3)[0].metadata.name
-    cluster.apply(disruption_budget("keep", {"app": "web"}, min_available=3))
+    deployment(trial, "web", 3, like=like.label(EVICT_POLICY, "Delete") if by == "pod" else like)
+    name = wait_running(trial, "web", 3)[0].metadata.name
+    trial.apply(disruption_budget("keep", {"app": "web"}, min_available=3))
     start_descheduler({}, migration={"evictionPolicy": "Eviction"})
 
     labels = {EVICT_POLICY: "Delete"} if by == "job" else {}
-    migrate(cluster, "move", name, mode="EvictDirectly", labels=labels)
+    migrate(trial, "move", name, mode="EvictDirectly", labels=labels)
 
     if goes:
-        assert ended(cluster, "move").status.phase == "Succeeded"
-        assert cluster.find(name) is None
+        assert ended(trial, "move").status.phase == "Succeeded"
+        assert trial.find(name) is None
     else:
-        assert cluster.reaches(lambda: runs(cluster, "move"), within=30), job(cluster, "move").status
+        assert trial.reaches(lambda: runs(trial, "move"), within=30), job(trial, "move").status
         expect.stable(seconds=8)
-        assert job(cluster, "move").open
+        assert job(trial, "move").open
 
 
 @pytest.mark.feature("MIG-1.phases")
 @pytest.mark.case("MG-050", severity="normal")
 @pytest.mark.long(480)
-def test_an_old_job_is_removed(cluster: Trial, start_descheduler: StartDescheduler) -> None:
+def test_an_old_job_is_removed(trial: Trial, start_descheduler: StartDescheduler) -> None:
     """A job that has succeeded is deleted five minutes after its time to live of one minute, at the next look."""
-    with_nodes(cluster, "n1", "n2")
-    name = spread_victim(cluster, "web", 3)
+    with_nodes(trial, "n1", "n2")
+    name = spread_victim(trial, "web", 3)
     start_descheduler({})
-    migrate(cluster, "move", name, mode="EvictDirectly", ttl="1m")
-    assert ended(cluster, "move").status.phase == "Succeeded"
+    migrate(trial, "move", name, mode="EvictDirectly", ttl="1m")
+    assert ended(trial, "move").status.phase == "Succeeded"
 
-    assert not cluster.cluster.wait(lambda: gone(cluster, "move"), within=300), "the job went before its time"
-    assert cluster.reaches(lambda: gone(cluster, "move"), within=150), "the job is still there"
+    assert not trial.wait(lambda: gone(trial, "move"), within=300), "the job went before its time"
+    assert trial.reaches(lambda: gone(trial, "move"), within=150), "the job is still there"
 
 
-def gone(cluster: Trial, name: str) -> bool:
-    return cluster.call("GET", f"{JOBS_PATH}/{name}").code == 404
+def gone(trial: Trial, name: str) -> bool:
+    return trial.call("GET", f"{JOBS_PATH}/{name}").code == 404
 
 
 @pytest.mark.feature("MIG-1.phases")
 @pytest.mark.case("MG-060", severity="critical")
 @pytest.mark.long(seconds=11)
-def test_a_migration_ends_when_the_new_pod_is_ready(cluster: Trial, start_descheduler: StartDescheduler) -> None:
+def test_a_migration_ends_when_the_new_pod_is_ready(trial: Trial, start_descheduler: StartDescheduler) -> None:
     """The node of the reservation starts no pods for a while: the new pod is bound there and not Ready, so the job goes
     on, with the name of the pod that it waits for. It succeeds when the node starts the pod."""
-    with_nodes(cluster, "n1", "n2")
-    name = spread_victim(cluster, "web", 3)
+    with_nodes(trial, "n1", "n2")
+    name = spread_victim(trial, "web", 3)
     start_descheduler({})
-    freeze(cluster, "n2")
-    migrate(cluster, "move", name)
+    freeze(trial, "n2")
+    migrate(trial, "move", name)
 
     def waits() -> bool:
-        met = [condition for condition in job(cluster, "move").status.conditions if condition.type == "BoundPodReady"]
+        met = [condition for condition in job(trial, "move").status.conditions if condition.type == "BoundPodReady"]
         return bool(met) and met[0].status == "False"
 
-    assert cluster.reaches(waits, within=30), job(cluster, "move")
-    cluster.cluster.wait(lambda: False, within=8)
+    assert trial.reaches(waits, within=30), job(trial, "move")
+    trial.pass_time(8)
 
-    assert job(cluster, "move").status.phase == "Running"
-    thaw(cluster, "n2")
-    assert ended(cluster, "move").status.phase == "Succeeded"
+    assert job(trial, "move").status.phase == "Running"
+    thaw(trial, "n2")
+    assert ended(trial, "move").status.phase == "Succeeded"

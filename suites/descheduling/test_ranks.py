@@ -11,7 +11,7 @@ from seatrial.harness.errors import SubjectError, UsageError
 from seatrial.scheduler.api.builders import PodBuilder, node, pod
 from seatrial.scheduler.api.core import Pod
 from seatrial.scheduler.api.migration import DELETION_COST
-from seatrial.suites.descheduling.test_strategies import DIRECTLY, ONE_ROUND, moved, path_of
+from seatrial.suites.descheduling.strategies import DIRECTLY, ONE_ROUND, moved, path_of
 from seatrial.suites.descheduling.workloads import ALL_AT_ONCE, deployment, running, wait_running, with_nodes
 
 pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER)]
@@ -24,17 +24,17 @@ def sized(cpu: int, memory: str, host: str) -> PodBuilder:
     return pod("x").request(cpu=cpu, memory=memory).select({HOST: host})
 
 
-def ranks(cluster: Trial, *apps: str) -> list[str]:
+def ranks(trial: Trial, *apps: str) -> list[str]:
     """The workloads in the order in which their pods would go, once all their pods have deletion costs."""
 
     def costs() -> list[tuple[int, str]]:
-        found = [(app, found.metadata.annotations) for app in apps for found in running(cluster, app)]
+        found = [(app, found.metadata.annotations) for app in apps for found in running(trial, app)]
         return sorted((int(said[DELETION_COST]), app) for app, said in found if DELETION_COST in said)
 
     def complete() -> bool:
-        return len(costs()) == sum(len(running(cluster, app)) for app in apps)
+        return len(costs()) == sum(len(running(trial, app)) for app in apps)
 
-    assert cluster.reaches(complete, within=15), f"expected deletion costs of all pods, found {costs()}"
+    assert trial.reaches(complete, within=15), f"expected deletion costs of all pods, found {costs()}"
     return [app for _, app in costs()]
 
 
@@ -43,65 +43,65 @@ def ranks(cluster: Trial, *apps: str) -> list[str]:
 @pytest.mark.long(seconds=5)
 @pytest.mark.parametrize("names", [("large", "small"), ("small", "large")])
 def test_of_a_nodes_pods_the_large_and_young_go_first(
-    cluster: Trial, start_descheduler: StartDescheduler, names: tuple[str, ...]
+    trial: Trial, start_descheduler: StartDescheduler, names: tuple[str, ...]
 ) -> None:
     """Four pods on one of two nodes. One requests half of the CPUs, one an eighth of the memory, two equal ones less:
     the share of the node counts, not the bytes, and of equal pods the younger goes first."""
-    with_nodes(cluster, "n1", "n2")
+    with_nodes(trial, "n1", "n2")
     like = {"large": sized(8, "1Gi", "n1"), "small": sized(1, "8Gi", "n1"), "old": sized(1, "1Gi", "n1")}
     for name in (*names, "old"):
-        deployment(cluster, name, 1, like=like[name])
+        deployment(trial, name, 1, like=like[name])
     for name in like:
-        wait_running(cluster, name, 1)
-    cluster.cluster.wait(lambda: False, within=1)  # times of creation are whole seconds
-    deployment(cluster, "young", 1, like=sized(1, "1Gi", "n1"))
-    wait_running(cluster, "young", 1)
+        wait_running(trial, name, 1)
+    trial.pass_time(1)  # times of creation are whole seconds
+    deployment(trial, "young", 1, like=sized(1, "1Gi", "n1"))
+    wait_running(trial, "young", 1)
 
     start_descheduler(BIN_PACK, migration=ALL_AT_ONCE, **ONE_ROUND)
 
-    assert ranks(cluster, "large", "small", "old", "young") == ["large", "small", "young", "old"]
+    assert ranks(trial, "large", "small", "old", "young") == ["large", "small", "young", "old"]
 
 
 @pytest.mark.feature("DES-1.strategies")
 @pytest.mark.case("DC-123", severity="normal")
 @pytest.mark.parametrize(("empties", "mixed", "busy"), [("n1", "n2", "n3"), ("n3", "n1", "n2")])
 def test_the_node_that_becomes_empty_first(
-    cluster: Trial, start_descheduler: StartDescheduler, empties: str, mixed: str, busy: str
+    trial: Trial, start_descheduler: StartDescheduler, empties: str, mixed: str, busy: str
 ) -> None:
     """Nodes are emptied in the order of what stays on them, as a part of what may go: nothing, a third of the CPUs that
     may go, or four times as many. The number of their pods does not count: three, two and one."""
-    cluster.add(*(node(name).cpu(16).memory("64Gi") for name in sorted((empties, mixed, busy))))
+    trial.add(*(node(name).cpu(16).memory("64Gi") for name in sorted((empties, mixed, busy))))
     for name, host, count, cpu in (("a", empties, 3, 1), ("b", mixed, 2, 3), ("c", busy, 1, 1)):
-        deployment(cluster, name, count, like=sized(cpu, "64Mi", host))
-        wait_running(cluster, name, count)
+        deployment(trial, name, count, like=sized(cpu, "64Mi", host))
+        wait_running(trial, name, count)
     stays = (pod("some").request(cpu=2).select({HOST: mixed}), pod("much").request(cpu=4).select({HOST: busy}))
-    cluster.submit(*stays)
+    trial.submit(*stays)
     names = ("some", "much")
-    assert cluster.reaches(lambda: all(cluster.pod(name).status.phase == "Running" for name in names), within=30)
+    assert trial.reaches(lambda: all(trial.pod(name).status.phase == "Running" for name in names), within=30)
 
     start_descheduler(BIN_PACK, migration=ALL_AT_ONCE, **ONE_ROUND)
 
-    assert ranks(cluster, "a", "b", "c") == ["a", "a", "a", "b", "b", "c"]
-    assert [cluster.pod(name).metadata.annotations[DELETION_COST] for name in names] == ["2147483647"] * 2
+    assert ranks(trial, "a", "b", "c") == ["a", "a", "a", "b", "b", "c"]
+    assert [trial.pod(name).metadata.annotations[DELETION_COST] for name in names] == ["2147483647"] * 2
 
 
-def stuck(cluster: Trial, found: Pod, status: str) -> None:
+def stuck(trial: Trial, found: Pod, status: str) -> None:
     """The status of a pod has one more condition."""
-    said = orjson.loads(accepted(cluster.call("GET", path_of(found)), "read the pod").body)["status"]
+    said = orjson.loads(accepted(trial.call("GET", path_of(found)), "read the pod").body)["status"]
     rows = [*said.get("conditions", ()), {"type": "trial.example/Stuck", "status": status}]
-    accepted(cluster.call("PATCH", f"{path_of(found)}/status", {"status": {"conditions": rows}}), "write the status")
+    accepted(trial.call("PATCH", f"{path_of(found)}/status", {"status": {"conditions": rows}}), "write the status")
 
 
 @pytest.mark.feature("DES-1.strategies")
 @pytest.mark.case("DC-124", severity="normal")
 @pytest.mark.long(seconds=5)
-def test_pods_with_a_condition_go(cluster: Trial, start_descheduler: StartDescheduler) -> None:
+def test_pods_with_a_condition_go(trial: Trial, start_descheduler: StartDescheduler) -> None:
     """PodLifeTime with `conditions` alone: of four pods that are equally old, the one whose condition is True goes."""
-    with_nodes(cluster, "n1", "n2")
-    deployment(cluster, "web", 4, like=pod("x").request(cpu=1))
-    goes, stays, *_ = wait_running(cluster, "web", 4)
-    stuck(cluster, goes, "True")
-    stuck(cluster, stays, "False")
+    with_nodes(trial, "n1", "n2")
+    deployment(trial, "web", 4, like=pod("x").request(cpu=1))
+    goes, stays, *_ = wait_running(trial, "web", 4)
+    stuck(trial, goes, "True")
+    stuck(trial, stays, "False")
 
     conditions = [{"type": "trial.example/Stuck", "status": "True"}]
     try:
@@ -109,4 +109,4 @@ def test_pods_with_a_condition_go(cluster: Trial, start_descheduler: StartDesche
     except (UsageError, SubjectError) as error:
         pytest.fail(f"expected PodLifeTime to accept conditions without an age: {error}")
 
-    assert moved(cluster, 1) == [goes.metadata.name]
+    assert moved(trial, 1) == [goes.metadata.name]

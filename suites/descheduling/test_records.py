@@ -29,30 +29,30 @@ def evictions(descheduler: Descheduler) -> dict[tuple[str, str, str], float]:
 @pytest.mark.feature("DES-1.recorded")
 @pytest.mark.case("DC-102", severity="critical")
 @pytest.mark.long(seconds=7)
-def test_evictions_are_counted_and_told(cluster: Trial, start_descheduler: StartDescheduler) -> None:
+def test_evictions_are_counted_and_told(trial: Trial, start_descheduler: StartDescheduler) -> None:
     """Three of four pods do not tolerate a taint of their node, and leave it: three evictions are counted, and each of
     these pods has an event with the node and the reason."""
-    with_nodes(cluster, "n1", "n2")
-    cordon(cluster, "n2")
-    deployment(cluster, "web", 3, like=pod("x").request(cpu=1))
-    deployment(cluster, "tolerant", 1, like=pod("x").request(cpu=1).tolerate("maintenance", effect="NoSchedule"))
-    leaving = {found.metadata.name for found in wait_running(cluster, "web", 3)}
-    (staying,) = wait_running(cluster, "tolerant", 1)
-    cordon(cluster, "n2", on=False)
+    with_nodes(trial, "n1", "n2")
+    cordon(trial, "n2")
+    deployment(trial, "web", 3, like=pod("x").request(cpu=1))
+    deployment(trial, "tolerant", 1, like=pod("x").request(cpu=1).tolerate("maintenance", effect="NoSchedule"))
+    leaving = {found.metadata.name for found in wait_running(trial, "web", 3)}
+    (staying,) = wait_running(trial, "tolerant", 1)
+    cordon(trial, "n2", on=False)
     taint = {"key": "maintenance", "value": "soon", "effect": "NoSchedule"}
-    assert cluster.call("PATCH", "/api/v1/nodes/n1", {"spec": {"taints": [taint]}}).ok
+    assert trial.call("PATCH", "/api/v1/nodes/n1", {"spec": {"taints": [taint]}}).ok
 
     descheduler = start_descheduler({STRATEGY: {}}, migration=ALL_AT_ONCE)
 
-    ended = cluster.reaches(lambda: {found.status.phase for found in jobs(cluster)} == {"Succeeded"}, within=90)
-    assert ended, [(found.spec.pod_ref.name, found.status) for found in jobs(cluster)]
-    assert len(jobs(cluster)) == 3
-    assert evictions(descheduler) == {(STRATEGY, cluster.name, "n1"): 3}
+    ended = trial.reaches(lambda: {found.status.phase for found in jobs(trial)} == {"Succeeded"}, within=90)
+    assert ended, [(found.spec.pod_ref.name, found.status) for found in jobs(trial)]
+    assert len(jobs(trial)) == 3
+    assert evictions(descheduler) == {(STRATEGY, trial.name, "n1"): 3}
 
     def told(name: str) -> list[str]:
-        return [event.message for event in cluster.events(name) if event.reason == "Descheduled"]
+        return [event.message for event in trial.events(name) if event.reason == "Descheduled"]
 
-    assert cluster.reaches(lambda: all(told(name) for name in leaving), within=30), cluster.timeline()
+    assert trial.reaches(lambda: all(told(name) for name in leaving), within=30), trial.timeline()
     for name in leaving:
         (note,) = told(name)
         assert note.startswith('Pod evicted from node "n1" by the reason "')

@@ -10,7 +10,7 @@ from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import pod
 from seatrial.scheduler.api.durations import go_duration
-from seatrial.suites.descheduling.test_rounds import PER_POD, hot_node, on
+from seatrial.suites.descheduling.rounds import PER_POD, hot_node, on
 from seatrial.suites.descheduling.workloads import (
     OFF,
     cordon,
@@ -34,69 +34,69 @@ OLD = {"PodLifeTime": {"maxPodLifeTimeSeconds": 1}}
 @pytest.mark.feature("DES-1.configuration-descheduler")
 @pytest.mark.case("DC-060", severity="critical")
 @pytest.mark.long(15)
-def test_the_profile_of_v0_6_evicts_by_migration_jobs(cluster: Trial, start_descheduler: StartDescheduler) -> None:
+def test_the_profile_of_v0_6_evicts_by_migration_jobs(trial: Trial, start_descheduler: StartDescheduler) -> None:
     """The profile with one strategy: its evictions are ReservationFirst jobs of five minutes, and they succeed."""
-    with_nodes(cluster, "n1", "n2")
-    spread_victim(cluster, "web", 4)
-    cluster.cluster.wait(lambda: False, within=2)
+    with_nodes(trial, "n1", "n2")
+    spread_victim(trial, "web", 4)
+    trial.pass_time(2)
     start_descheduler(OLD, base=MANIFESTS / "v0.6/config/descheduler.config.yaml")
 
-    assert cluster.reaches(lambda: bool(jobs(cluster)), within=15), cluster.timeline()
-    assert {(one.spec.mode, go_duration(one.spec.ttl or "")) for one in jobs(cluster)} == {("ReservationFirst", 300.0)}
-    moved = cluster.reaches(lambda: any(one.status.phase == "Succeeded" for one in jobs(cluster)), within=60)
-    assert moved, [(one.spec.pod_ref.name, one.status) for one in jobs(cluster)]
+    assert trial.reaches(lambda: bool(jobs(trial)), within=15), trial.timeline()
+    assert {(one.spec.mode, go_duration(one.spec.ttl or "")) for one in jobs(trial)} == {("ReservationFirst", 300.0)}
+    moved = trial.reaches(lambda: any(one.status.phase == "Succeeded" for one in jobs(trial)), within=60)
+    assert moved, [(one.spec.pod_ref.name, one.status) for one in jobs(trial)]
 
 
 @pytest.mark.feature("DES-2.configuration-safer-descheduling")
 @pytest.mark.case("DC-061", severity="critical")
 @pytest.mark.long(15)
-def test_the_caps_and_namespaces_of_v0_7(cluster: Trial, start_descheduler: StartDescheduler) -> None:
+def test_the_caps_and_namespaces_of_v0_7(trial: Trial, start_descheduler: StartDescheduler) -> None:
     """30 old pods in the canary's namespace on two nodes: five of each node get a job, and of the pods with a running
     job no more than one is still there."""
-    with_nodes(cluster, "n1", "n2", cpu=64)
-    deployment(cluster, "web", 30, like=pod("x").request(cpu=1))
-    wait_running(cluster, "web", 30)
-    cluster.cluster.wait(lambda: False, within=2)
+    with_nodes(trial, "n1", "n2", cpu=64)
+    deployment(trial, "web", 30, like=pod("x").request(cpu=1))
+    wait_running(trial, "web", 30)
+    trial.pass_time(2)
     start_descheduler(
         OLD, base=MANIFESTS / "v0.7/config/safer-descheduling.config.yaml",
-        migration={"namespaces": {"include": [cluster.name]}},
+        migration={"namespaces": {"include": [trial.name]}},
     )  # fmt: skip
 
-    assert cluster.reaches(lambda: len(jobs(cluster)) == 10, within=15), jobs(cluster)
+    assert trial.reaches(lambda: len(jobs(trial)) == 10, within=15), jobs(trial)
     most = 0
 
     def one_moved() -> bool:
         nonlocal most
-        here = {one.metadata.uid for one in cluster.pods()}
-        most = max(most, sum(one.running and one.spec.pod_ref.uid in here for one in jobs(cluster)))
-        return any(one.status.phase == "Succeeded" for one in jobs(cluster))
+        here = {one.metadata.uid for one in trial.pods()}
+        most = max(most, sum(one.running and one.spec.pod_ref.uid in here for one in jobs(trial)))
+        return any(one.status.phase == "Succeeded" for one in jobs(trial))
 
-    assert cluster.reaches(one_moved, within=60), jobs(cluster)
+    assert trial.reaches(one_moved, within=60), jobs(trial)
     assert most == 1
 
 
 @pytest.mark.feature("DES-2.configuration-safer-descheduling")
 @pytest.mark.case("DC-062", severity="critical")
 @pytest.mark.long(seconds=8)
-def test_v0_7_leaves_other_namespaces_alone(cluster: Trial, start_descheduler: StartDescheduler) -> None:
+def test_v0_7_leaves_other_namespaces_alone(trial: Trial, start_descheduler: StartDescheduler) -> None:
     """The configuration as it is: pods outside of namespace canary get no job, however old they are."""
-    with_nodes(cluster, "n1", "n2")
-    deployment(cluster, "web", 4, like=pod("x").request(cpu=1))
-    wait_running(cluster, "web", 4)
-    cluster.cluster.wait(lambda: False, within=2)
+    with_nodes(trial, "n1", "n2")
+    deployment(trial, "web", 4, like=pod("x").request(cpu=1))
+    wait_running(trial, "web", 4)
+    trial.pass_time(2)
     start_descheduler(OLD, base=MANIFESTS / "v0.7/config/safer-descheduling.config.yaml")
 
-    assert not cluster.cluster.wait(lambda: bool(jobs(cluster)), within=5)
+    assert not trial.wait(lambda: bool(jobs(trial)), within=5)
 
 
 @pytest.mark.feature("MIG-2.configuration-migration-arbitration")
 @pytest.mark.case("DC-063", severity="critical")
 @pytest.mark.long(20)
-def test_the_arbiter_of_v1_4(cluster: Trial, start_descheduler: StartDescheduler) -> None:
+def test_the_arbiter_of_v1_4(trial: Trial, start_descheduler: StartDescheduler) -> None:
     """Jobs for four pods of one workload: they run one after the other, and never more than one pod is missing."""
-    with_nodes(cluster, "n1", "n2")
-    spread_victim(cluster, "web", 4)
-    names = [one.metadata.name for one in running(cluster, "web")]
+    with_nodes(trial, "n1", "n2")
+    spread_victim(trial, "web", 4)
+    names = [one.metadata.name for one in running(trial, "web")]
     start_descheduler(
         {},
         base=MANIFESTS / "v1.4/config/migration-arbitration.config.yaml",
@@ -105,55 +105,55 @@ def test_the_arbiter_of_v1_4(cluster: Trial, start_descheduler: StartDescheduler
     fewest, most = 4, 0
 
     for number, name in enumerate(names):
-        migrate(cluster, f"move-{number}", name, mode="EvictDirectly", ttl="10m")
+        migrate(trial, f"move-{number}", name, mode="EvictDirectly", ttl="10m")
 
     def done() -> bool:
         nonlocal fewest, most
-        fewest = min(fewest, len(running(cluster, "web")))
-        most = max(most, sum(one.running for one in jobs(cluster)))
-        return all(not one.open for one in jobs(cluster))
+        fewest = min(fewest, len(running(trial, "web")))
+        most = max(most, sum(one.running for one in jobs(trial)))
+        return all(not one.open for one in jobs(trial))
 
-    assert cluster.reaches(done, within=2 * MINUTES), [one.status for one in jobs(cluster)]
-    assert {one.status.phase for one in jobs(cluster)} == {"Succeeded"}
+    assert trial.reaches(done, within=2 * MINUTES), [one.status for one in jobs(trial)]
+    assert {one.status.phase for one in jobs(trial)} == {"Succeeded"}
     assert (fewest, most) == (3, 1)
 
 
 @pytest.mark.feature("DES-2.configuration-rescheduling")
 @pytest.mark.case("DC-064", severity="critical")
 @pytest.mark.long(1500)
-def test_the_rescheduling_of_v1_6(cluster: Trial, start_descheduler: StartDescheduler) -> None:
+def test_the_rescheduling_of_v1_6(trial: Trial, start_descheduler: StartDescheduler) -> None:
     """Prod pods use 63 % of a node, 50 % is their limit: after the anomaly count of six rounds prod pods leave, no more
     than the namespace's limiter lets go in five minutes at a time, until the node is within its limit."""
     prod = pod("x").request(cpu=1, memory="1Gi").label("koordinator.sh/priority-class", "koord-prod")
-    hot_node(cluster, pods=5, like=prod, uses=PER_POD)
+    hot_node(trial, pods=5, like=prod, uses=PER_POD)
     start_descheduler({}, base=MANIFESTS / "v1.6/config/rescheduling.config.yaml")
 
-    cluster.cluster.wait(lambda: False, within=9 * MINUTES)
-    assert jobs(cluster) == []
-    assert cluster.reaches(lambda: bool(jobs(cluster)), within=3 * MINUTES)
-    assert cluster.reaches(lambda: len(on(cluster, "web", "n1")) == 4, within=5 * MINUTES), cluster.timeline()
-    reason = jobs(cluster)[0].metadata.annotations["koordinator.sh/evict-reason"]
+    trial.pass_time(9 * MINUTES)
+    assert jobs(trial) == []
+    assert trial.reaches(lambda: bool(jobs(trial)), within=3 * MINUTES)
+    assert trial.reaches(lambda: len(on(trial, "web", "n1")) == 4, within=5 * MINUTES), trial.timeline()
+    reason = jobs(trial)[0].metadata.annotations["koordinator.sh/evict-reason"]
     assert "prod cpu usage(62.50%)>threshold(50.00%)" in reason
 
 
 @pytest.mark.feature("MIG-1.manifest-migration-job")
 @pytest.mark.case("MG-011", severity="critical")
 @pytest.mark.long(seconds=5)
-def test_the_job_of_v0_6(cluster: Trial, start_descheduler: StartDescheduler) -> None:
+def test_the_job_of_v0_6(trial: Trial, start_descheduler: StartDescheduler) -> None:
     """The spec of the post's job: the successor is bound into the reservation that the job made for it, and the status
     has what the post shows."""
-    with_nodes(cluster, "n1", "n2")
-    cordon(cluster, "n2")
-    deployment(cluster, "pod-demo", 2, like=pod("x").request(cpu="500m", memory="256Mi"))
-    old = wait_running(cluster, "pod-demo", 2)[0].metadata.name
-    cordon(cluster, "n2", on=False)
+    with_nodes(trial, "n1", "n2")
+    cordon(trial, "n2")
+    deployment(trial, "pod-demo", 2, like=pod("x").request(cpu="500m", memory="256Mi"))
+    old = wait_running(trial, "pod-demo", 2)[0].metadata.name
+    cordon(trial, "n2", on=False)
     start_descheduler({})
 
-    migrate(cluster, "migrationjob-demo", old, paused=False, ttl="5m", mode="ReservationFirst")
+    migrate(trial, "migrationjob-demo", old, paused=False, ttl="5m", mode="ReservationFirst")
 
-    done = ended(cluster, "migrationjob-demo")
+    done = ended(trial, "migrationjob-demo")
     assert (done.status.phase, done.status.status, done.status.node_name) == ("Succeeded", "Complete", "n2")
     assert done.status.pod_ref is not None
     assert done.status.message == (
-        f'Bind Pod "{cluster.name}/{done.status.pod_ref.name}" in Reservation "{done.reservation_name}"'
+        f'Bind Pod "{trial.name}/{done.status.pod_ref.name}" in Reservation "{done.reservation_name}"'
     )

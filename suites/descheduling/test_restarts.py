@@ -42,48 +42,48 @@ def scheduler(subject: Subject | None) -> Subject:
 @pytest.mark.parametrize(
     "after", ["ReservationCreated", pytest.param("ReservationScheduled", marks=pytest.mark.long(10)), "Eviction"]
 )
-def test_a_migration_survives_a_restart(cluster: Trial, start_descheduler: StartDescheduler, after: str) -> None:
+def test_a_migration_survives_a_restart(trial: Trial, start_descheduler: StartDescheduler, after: str) -> None:
     """The descheduler is killed after a step. A new one finishes the job with the same reservation and one eviction."""
-    with_nodes(cluster, "n1", "n2")
-    name = spread_victim(cluster, "web", 3)
+    with_nodes(trial, "n1", "n2")
+    name = spread_victim(trial, "web", 3)
     descheduler = start_descheduler({})
-    migrate(cluster, "move", name)
-    assert cluster.reaches(lambda: job(cluster, "move").status.condition(after) is not None, within=60)
-    reserved = job(cluster, "move").reservation_name
+    migrate(trial, "move", name)
+    assert trial.reaches(lambda: job(trial, "move").status.condition(after) is not None, within=60)
+    reserved = job(trial, "move").reservation_name
 
     descheduler.kill()
-    cluster.cluster.wait(lambda: False, within=3)
+    trial.pass_time(3)
     descheduler.start_again()
 
-    done = ended(cluster, "move")
+    done = ended(trial, "move")
     assert (done.status.phase, done.reservation_name) == ("Succeeded", reserved)
-    assert len(wait_running(cluster, "web", 3)) == 3
+    assert len(wait_running(trial, "web", 3)) == 3
 
 
 @pytest.mark.feature("MIG-1.scheduler-restart")
 @pytest.mark.case("MG-009", severity="critical")
 @pytest.mark.parametrize("after", [pytest.param("ReservationCreated", marks=pytest.mark.long(10)), "Eviction"])
 def test_a_migration_survives_a_restart_of_the_scheduler(
-    cluster: Trial, start_descheduler: StartDescheduler, scheduler: Subject, after: str
+    trial: Trial, start_descheduler: StartDescheduler, scheduler: Subject, after: str
 ) -> None:
     """The scheduler is killed while a migration needs it. Its successor places reservation and pod; one pod moves."""
-    with_nodes(cluster, "n1", "n2")
-    name = spread_victim(cluster, "web", 3)
+    with_nodes(trial, "n1", "n2")
+    name = spread_victim(trial, "web", 3)
     start_descheduler({})
     with scheduler.troubled() as link:
         link.refuse(500, bindings)  # otherwise the replacement can be bound before the scheduler is killed
-        migrate(cluster, "move", name)
-        assert cluster.reaches(lambda: job(cluster, "move").status.condition(after) is not None, within=60)
+        migrate(trial, "move", name)
+        assert trial.reaches(lambda: job(trial, "move").status.condition(after) is not None, within=60)
 
         scheduler.kill()
-        cluster.cluster.wait(lambda: False, within=3)
-        assert job(cluster, "move").open
+        trial.pass_time(3)
+        assert job(trial, "move").open
         link.heal()
         scheduler.start_again()
 
-        done = ended(cluster, "move")
+        done = ended(trial, "move")
     assert (done.status.phase, done.status.node_name) == ("Succeeded", "n2")
-    nodes = sorted(one.spec.node_name for one in wait_running(cluster, "web", 3))
+    nodes = sorted(one.spec.node_name for one in wait_running(trial, "web", 3))
     assert nodes == ["n1", "n1", "n2"]
 
 
@@ -92,65 +92,65 @@ def test_a_migration_survives_a_restart_of_the_scheduler(
 @pytest.mark.long(15)
 @pytest.mark.parametrize("after", ["ReservationCreated", "Eviction"])
 def test_a_migration_survives_an_absent_api_server(
-    cluster: Trial, start_descheduler: StartDescheduler, after: str
+    trial: Trial, start_descheduler: StartDescheduler, after: str
 ) -> None:
     """The descheduler loses all connections for some seconds after a step; the job ends well, and one pod moves."""
-    with_nodes(cluster, "n1", "n2")
-    name = spread_victim(cluster, "web", 3)
+    with_nodes(trial, "n1", "n2")
+    name = spread_victim(trial, "web", 3)
     descheduler = start_descheduler({})
     with descheduler.troubled() as link:
-        migrate(cluster, "move", name)
-        assert cluster.reaches(lambda: job(cluster, "move").status.condition(after) is not None, within=60)
+        migrate(trial, "move", name)
+        assert trial.reaches(lambda: job(trial, "move").status.condition(after) is not None, within=60)
 
         link.cut()
-        cluster.cluster.wait(lambda: False, within=5)
-        assert job(cluster, "move").open
+        trial.pass_time(5)
+        assert job(trial, "move").open
         link.heal()
 
-        assert ended(cluster, "move").status.phase == "Succeeded"
-    assert sorted(one.spec.node_name for one in wait_running(cluster, "web", 3)) == ["n1", "n1", "n2"]
+        assert ended(trial, "move").status.phase == "Succeeded"
+    assert sorted(one.spec.node_name for one in wait_running(trial, "web", 3)) == ["n1", "n1", "n2"]
 
 
 @pytest.mark.feature("MIG-1.api-server-away")
 @pytest.mark.case("MG-074", severity="critical")
 @pytest.mark.long(8)
-def test_a_job_whose_status_was_refused_goes_on(cluster: Trial, start_descheduler: StartDescheduler) -> None:
+def test_a_job_whose_status_was_refused_goes_on(trial: Trial, start_descheduler: StartDescheduler) -> None:
     """For three seconds the API server refuses the status that announces the eviction. The eviction was not sent, so
     the object limiter (one in five minutes) does not hold it back: it is sent as soon as the status is accepted."""
-    with_nodes(cluster, "n1", "n2")
-    name = spread_victim(cluster, "web", 3)
+    with_nodes(trial, "n1", "n2")
+    name = spread_victim(trial, "web", 3)
     descheduler = start_descheduler({})
     with descheduler.troubled() as link:
         link.refuse(500, announced_evictions)
-        migrate(cluster, "move", name, mode="EvictDirectly")
-        assert cluster.reaches(lambda: link.refused >= 1, within=30), "the eviction was to be announced"
-        cluster.cluster.wait(lambda: False, within=3)
-        assert job(cluster, "move").open
+        migrate(trial, "move", name, mode="EvictDirectly")
+        assert trial.reaches(lambda: link.refused >= 1, within=30), "the eviction was to be announced"
+        trial.pass_time(3)
+        assert job(trial, "move").open
         link.heal()
 
-        assert ended(cluster, "move", within=60).status.phase == "Succeeded"
-    assert name not in [one.metadata.name for one in wait_running(cluster, "web", 3)]
+        assert ended(trial, "move", within=60).status.phase == "Succeeded"
+    assert name not in [one.metadata.name for one in wait_running(trial, "web", 3)]
 
 
 @pytest.mark.feature("MIG-1.api-server-away")
 @pytest.mark.case("MG-075", severity="critical")
 @pytest.mark.long(70)
-def test_a_reservation_whose_deletion_was_refused_goes(cluster: Trial, start_descheduler: StartDescheduler) -> None:
+def test_a_reservation_whose_deletion_was_refused_goes(trial: Trial, start_descheduler: StartDescheduler) -> None:
     """No node has room, so the job times out while the API server refuses deletions: its reservation is deleted when
     the API server accepts them again."""
-    with_nodes(cluster, "n1", "n2", cpu=8)
-    name = spread_victim(cluster, "web", 3, cpu=2)
-    cordon(cluster, "n2")
+    with_nodes(trial, "n1", "n2", cpu=8)
+    name = spread_victim(trial, "web", 3, cpu=2)
+    cordon(trial, "n2")
     descheduler = start_descheduler({})
     with descheduler.troubled() as link:
         link.refuse(500, deletions)
-        migrate(cluster, "move", name, ttl="30s")
-        done = ended(cluster, "move")
+        migrate(trial, "move", name, ttl="30s")
+        done = ended(trial, "move")
         assert (done.status.phase, done.status.reason) == ("Failed", "Timeout")
-        assert cluster.reaches(lambda: link.refused >= 4, within=30), "expected the deletion to be tried"
+        assert trial.reaches(lambda: link.refused >= 4, within=30), "expected the deletion to be tried"
         link.heal()
 
-        assert cluster.reaches(lambda: cluster.reservation(done.reservation_name) is None, within=20)
+        assert trial.reaches(lambda: trial.reservation(done.reservation_name) is None, within=20)
 
 
 @pytest.mark.feature("MIG-1.api-server-restart")
@@ -159,29 +159,29 @@ def test_a_reservation_whose_deletion_was_refused_goes(cluster: Trial, start_des
 @pytest.mark.long(15)
 @pytest.mark.parametrize("after", ["ReservationCreated", "Eviction"])
 def test_a_migration_survives_a_restart_of_the_api_server(
-    cluster: Trial, start_descheduler: StartDescheduler, after: str
+    trial: Trial, start_descheduler: StartDescheduler, after: str
 ) -> None:
     """The API server is killed after a step, for the scheduler, the descheduler and the nodes alike. With its objects
     it comes back, but watches cannot go on from where they were: the job ends well, and one pod moves.
 
     The embedded API server keeps its objects in memory only, so the case needs the backend virtual or envtest."""
-    with_nodes(cluster, "n1", "n2")
-    name = spread_victim(cluster, "web", 3)
+    with_nodes(trial, "n1", "n2")
+    name = spread_victim(trial, "web", 3)
     start_descheduler({})
-    migrate(cluster, "move", name)
-    assert cluster.reaches(lambda: job(cluster, "move").status.condition(after) is not None, within=60)
+    migrate(trial, "move", name)
+    assert trial.reaches(lambda: job(trial, "move").status.condition(after) is not None, within=60)
 
-    cluster.restart_api_server(away=5)
+    trial.restart_api_server(away=5)
 
-    assert job(cluster, "move").open
-    assert ended(cluster, "move").status.phase == "Succeeded"
-    assert sorted(found.spec.node_name for found in wait_running(cluster, "web", 3)) == ["n1", "n1", "n2"]
+    assert job(trial, "move").open
+    assert ended(trial, "move").status.phase == "Succeeded"
+    assert sorted(found.spec.node_name for found in wait_running(trial, "web", 3)) == ["n1", "n1", "n2"]
 
 
-def leader_of(cluster: Trial, name: str) -> str:
+def leader_of(trial: Trial, name: str) -> str:
     """The holder of the Lease of this name; "" as long as there is none."""
     path = f"/apis/coordination.k8s.io/v1/namespaces/{ELECTION['resourceNamespace']}/leases/{name}"
-    answer = cluster.call("GET", path)
+    answer = trial.call("GET", path)
     found: str = orjson.loads(answer.body)["spec"].get("holderIdentity", "") if answer.ok else ""
     return found
 
@@ -189,20 +189,20 @@ def leader_of(cluster: Trial, name: str) -> str:
 @pytest.mark.feature("DES-1.leader-election")
 @pytest.mark.case("DC-046", severity="critical")
 @pytest.mark.long(60)
-def test_one_of_two_deschedulers_works(cluster: Trial, start_descheduler: StartDescheduler) -> None:
+def test_one_of_two_deschedulers_works(trial: Trial, start_descheduler: StartDescheduler) -> None:
     """The leader only pretends to evict (dryRun) and holds the Lease, so nothing moves; when it dies the other one
     takes over and evicts."""
-    with_nodes(cluster, "n1", "n2")
-    deployment(cluster, "web", 3, like=pod("x").request(cpu=1))
-    wait_running(cluster, "web", 3)
+    with_nodes(trial, "n1", "n2")
+    deployment(trial, "web", 3, like=pod("x").request(cpu=1))
+    wait_running(trial, "web", 3)
     strategies = {"PodLifeTime": {"maxPodLifeTimeSeconds": 1}}
-    lease = cluster.name[:60]
+    lease = trial.name[:60]
     election = {**ELECTION, "resourceName": lease}
     leader = start_descheduler(strategies, dryRun=True, deschedulingInterval="1s", leaderElection=election)
-    assert cluster.reaches(lambda: bool(leader_of(cluster, lease)), within=30), "no leader"
+    assert trial.reaches(lambda: bool(leader_of(trial, lease)), within=30), "no leader"
     start_descheduler(strategies, deschedulingInterval="1s", leaderElection=election)
 
-    assert not cluster.cluster.wait(lambda: bool(jobs(cluster)), within=15)
+    assert not trial.wait(lambda: bool(jobs(trial)), within=15)
     leader.kill()
 
-    assert cluster.reaches(lambda: bool(jobs(cluster)), within=45), cluster.timeline()
+    assert trial.reaches(lambda: bool(jobs(trial)), within=45), trial.timeline()

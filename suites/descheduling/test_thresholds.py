@@ -9,7 +9,7 @@ from seatrial.fixtures.trial import TRIAL_LABEL, Trial
 from seatrial.harness.clusters.answers import accepted
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import pod
-from seatrial.suites.descheduling.test_rounds import LOAD, MINUTES, PER_POD, SOON, TWO_AT_ONCE, hot_node, on, reports
+from seatrial.suites.descheduling.rounds import LOAD, MINUTES, PER_POD, SOON, TWO_AT_ONCE, hot_node, on, reports
 from seatrial.suites.descheduling.workloads import (
     ALL_AT_ONCE,
     REPORT,
@@ -28,61 +28,61 @@ pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER)]
 SEVEN_AT_ONCE = {**ALL_AT_ONCE, "maxMigratingPerWorkload": 7, "maxUnavailablePerWorkload": 7}
 
 
-def moves(cluster: Trial) -> list[str]:
+def moves(trial: Trial) -> list[str]:
     """What was done, for a message: the pods on n1, and the jobs with their reasons."""
     return [
-        *(found.metadata.name for found in on(cluster, "web", "n1")),
+        *(found.metadata.name for found in on(trial, "web", "n1")),
         *(f"{job.status.phase} {job.status.reason}: {job.metadata.annotations.get('koordinator.sh/evict-reason')}"
-          for job in jobs(cluster)),
+          for job in jobs(trial)),
     ]  # fmt: skip
 
 
-def settles_at(cluster: Trial, left: int) -> bool:
+def settles_at(trial: Trial, left: int) -> bool:
     """Whether n1 has this number of pods of `web` after three minutes, and still has it when moves had time to end."""
-    cluster.cluster.wait(lambda: False, within=3 * MINUTES)
-    cluster.reaches(lambda: len(on(cluster, "web", "n1")) <= left, within=0)
-    cluster.cluster.wait(lambda: False, within=REPORT)
-    return len(on(cluster, "web", "n1")) == left
+    trial.pass_time(3 * MINUTES)
+    trial.reaches(lambda: len(on(trial, "web", "n1")) <= left, within=0)
+    trial.pass_time(REPORT)
+    return len(on(trial, "web", "n1")) == left
 
 
 @pytest.mark.feature("DES-3.cools")
 @pytest.mark.case("DC-092", severity="critical")
 @pytest.mark.long(300)
-def test_a_node_is_hot_by_memory_alone(cluster: Trial, start_descheduler: StartDescheduler) -> None:
+def test_a_node_is_hot_by_memory_alone(trial: Trial, start_descheduler: StartDescheduler) -> None:
     """88 % of a node's memory is used and hardly any CPU; 60 % is the limit of both: three of seven pods move."""
-    hot_node(cluster, uses={"cpu": "100m", "memory": "8Gi"})
+    hot_node(trial, uses={"cpu": "100m", "memory": "8Gi"})
 
     thresholds = {"lowThresholds": {"cpu": 30, "memory": 30}, "highThresholds": {"cpu": 60, "memory": 60}}
     start_descheduler({"LowNodeLoad": {**LOAD, **thresholds}}, migration=TWO_AT_ONCE)
 
-    assert settles_at(cluster, 4), moves(cluster)
-    reasons = " ".join(job.metadata.annotations["koordinator.sh/evict-reason"] for job in jobs(cluster))
+    assert settles_at(trial, 4), moves(trial)
+    reasons = " ".join(job.metadata.annotations["koordinator.sh/evict-reason"] for job in jobs(trial))
     assert "node memory usage(87.50%)>threshold(60.00%)" in reasons
 
 
 @pytest.mark.feature("DES-3.spikes")
 @pytest.mark.case("DC-093", severity="critical")
 @pytest.mark.long(400)
-def test_spikes_with_a_pause_between_them_are_not_added_up(cluster: Trial, start_descheduler: StartDescheduler) -> None:
+def test_spikes_with_a_pause_between_them_are_not_added_up(trial: Trial, start_descheduler: StartDescheduler) -> None:
     """Anomaly count 4, a round every 10 s. A node is hot for one report of 30 s, then within its limits, and hot for
     another report: nothing is evicted. Then it stays hot, and a pod leaves."""
-    hot_node(cluster, uses={"cpu": "1", "memory": "1Gi"})
+    hot_node(trial, uses={"cpu": "1", "memory": "1Gi"})
 
     def consume(cpu: str) -> None:
-        for found in running(cluster, "web"):
-            use(cluster, found, cpu=cpu, memory="1Gi")
+        for found in running(trial, "web"):
+            use(trial, found, cpu=cpu, memory="1Gi")
 
     condition = {"timeout": "5m", "consecutiveAbnormalities": 4}
     start_descheduler({"LowNodeLoad": {**LOAD, "anomalyCondition": condition}})
     for cpu in ("2", "1", "2", "1"):
         consume(cpu)
-        reports(cluster)
-    cluster.cluster.wait(lambda: False, within=20)
-    assert jobs(cluster) == []
+        reports(trial)
+    trial.pass_time(20)
+    assert jobs(trial) == []
 
     consume("2")
 
-    assert cluster.reaches(lambda: bool(jobs(cluster)), within=REPORT + MINUTES + 15)
+    assert trial.reaches(lambda: bool(jobs(trial)), within=REPORT + MINUTES + 15)
 
 
 @pytest.mark.feature("DES-3.cools")
@@ -90,23 +90,23 @@ def test_spikes_with_a_pause_between_them_are_not_added_up(cluster: Trial, start
 @pytest.mark.parametrize(("least", "left"), [(1, 4), (2, 7)], ids=["enough-cold-nodes", "too-few-cold-nodes"])
 @pytest.mark.long(300)
 def test_few_cold_nodes_are_left_alone(
-    cluster: Trial, start_descheduler: StartDescheduler, least: int, left: int
+    trial: Trial, start_descheduler: StartDescheduler, least: int, left: int
 ) -> None:
     """Two nodes are cold. With a numberOfNodes of 1 three pods of the hot node move, with 2 none does."""
-    hot_node(cluster)
+    hot_node(trial)
 
     start_descheduler({"LowNodeLoad": {**LOAD, "numberOfNodes": least}}, migration=TWO_AT_ONCE)
 
-    assert settles_at(cluster, left), moves(cluster)
+    assert settles_at(trial, left), moves(trial)
 
 
 @pytest.mark.feature("DES-3.cools")
 @pytest.mark.case("DC-095", severity="normal")
 @pytest.mark.long(300)
-def test_thresholds_are_distances_from_the_average(cluster: Trial, start_descheduler: StartDescheduler) -> None:
+def test_thresholds_are_distances_from_the_average(trial: Trial, start_descheduler: StartDescheduler) -> None:
     """Deviation thresholds of 10 %: the three nodes use 29 % on average, so pods leave the node with 88 % until it is
     below 39 %. That are four of seven; 10 % itself is less than any other node could take."""
-    hot_node(cluster)
+    hot_node(trial)
 
     deviation: dict[str, Any] = {
         "useDeviationThresholds": True, "lowThresholds": {"cpu": 10}, "highThresholds": {"cpu": 10},
@@ -114,18 +114,18 @@ def test_thresholds_are_distances_from_the_average(cluster: Trial, start_desched
     }  # fmt: skip
     start_descheduler({"LowNodeLoad": deviation}, migration=TWO_AT_ONCE)
 
-    assert settles_at(cluster, 3), moves(cluster)
+    assert settles_at(trial, 3), moves(trial)
 
 
 @pytest.mark.feature("DES-3.cools")
 @pytest.mark.case("DC-096", severity="normal")
 @pytest.mark.long(300)
-def test_a_pool_of_nodes_has_thresholds_of_its_own(cluster: Trial, start_descheduler: StartDescheduler) -> None:
+def test_a_pool_of_nodes_has_thresholds_of_its_own(trial: Trial, start_descheduler: StartDescheduler) -> None:
     """The limit is 95 %, and 60 % for the pool that all nodes are of: three of seven pods leave the node with 88 %."""
-    hot_node(cluster)
+    hot_node(trial)
     for name in ("n1", "n2", "n3"):
         patch = {"metadata": {"labels": {"seatrial.dev/pool": "tight"}}}
-        accepted(cluster.call("PATCH", f"/api/v1/nodes/{name}", patch), f"label {name}")
+        accepted(trial.call("PATCH", f"/api/v1/nodes/{name}", patch), f"label {name}")
 
     pool = {"name": "tight", "nodeSelector": {"matchLabels": {"seatrial.dev/pool": "tight"}},
             "lowThresholds": {"cpu": 30}, "highThresholds": {"cpu": 60}}  # fmt: skip
@@ -133,7 +133,7 @@ def test_a_pool_of_nodes_has_thresholds_of_its_own(cluster: Trial, start_desched
         {"LowNodeLoad": {**LOAD, "highThresholds": {"cpu": 95}, "nodePools": [pool]}}, migration=TWO_AT_ONCE
     )
 
-    assert settles_at(cluster, 4), moves(cluster)
+    assert settles_at(trial, 4), moves(trial)
 
 
 @pytest.mark.feature("DES-3.cools")
@@ -141,64 +141,64 @@ def test_a_pool_of_nodes_has_thresholds_of_its_own(cluster: Trial, start_desched
 @pytest.mark.parametrize(("pools", "left"), [((60, 40), 4), ((40, 60), 3)], ids=["60-before-40", "40-before-60"])
 @pytest.mark.long(300)
 def test_a_round_cools_a_node_by_one_pool(
-    cluster: Trial, start_descheduler: StartDescheduler, pools: tuple[int, int], left: int
+    trial: Trial, start_descheduler: StartDescheduler, pools: tuple[int, int], left: int
 ) -> None:
     """Two pools select all nodes, with limits of 60 % and 40 %. In one round the first of them alone moves pods of the
     node with 88 %: three of seven, or four."""
-    hot_node(cluster)
+    hot_node(trial)
 
-    tables = [{"name": f"limit-{limit}", "nodeSelector": {"matchLabels": {TRIAL_LABEL: cluster.name}},
+    tables = [{"name": f"limit-{limit}", "nodeSelector": {"matchLabels": {TRIAL_LABEL: trial.name}},
                "lowThresholds": {"cpu": 30}, "highThresholds": {"cpu": limit}} for limit in pools]  # fmt: skip
     start_descheduler(
         {"LowNodeLoad": {**LOAD, "highThresholds": {"cpu": 95}, "nodePools": tables}},
         migration=SEVEN_AT_ONCE, deschedulingInterval="1h",
     )  # fmt: skip
 
-    assert settles_at(cluster, left), moves(cluster)
+    assert settles_at(trial, left), moves(trial)
 
 
 @pytest.mark.feature("DES-3.prod-thresholds")
 @pytest.mark.case("DC-111", severity="critical")
 @pytest.mark.long(200)
-def test_prod_pods_go_where_prod_pods_use_little(cluster: Trial, start_descheduler: StartDescheduler) -> None:
+def test_prod_pods_go_where_prod_pods_use_little(trial: Trial, start_descheduler: StartDescheduler) -> None:
     """Prod pods use 50 % of n1, 40 % is their limit. The only other node is cold, but prod pods use 25 % of it and 20
     is the low threshold: nothing moves. When they use 13 %, one pod does."""
-    with_nodes(cluster, "n1", "n2", reports=True)
+    with_nodes(trial, "n1", "n2", reports=True)
     prod = {"koordinator.sh/priority-class": "koord-prod"}
     for app, name, other, count in (("there", "n2", "n1", 2), ("web", "n1", "n2", 4)):
-        cordon(cluster, other)
+        cordon(trial, other)
         like = pod("x").request(cpu=1, memory="1Gi")
         for key, value in prod.items():
             like.label(key, value)
-        deployment(cluster, app, count, like=like, uses=PER_POD)
-        assert {found.spec.node_name for found in wait_running(cluster, app, count)} == {name}
-        cordon(cluster, other, on=False)
-    reports(cluster, "n1", "n2")
+        deployment(trial, app, count, like=like, uses=PER_POD)
+        assert {found.spec.node_name for found in wait_running(trial, app, count)} == {name}
+        cordon(trial, other, on=False)
+    reports(trial, "n1", "n2")
 
     thresholds = {"lowThresholds": {"cpu": 60}, "highThresholds": {"cpu": 95},
                   "prodLowThresholds": {"cpu": 20}, "prodHighThresholds": {"cpu": 40}}  # fmt: skip
     start_descheduler({"LowNodeLoad": {**thresholds, "anomalyCondition": SOON}}, migration=TWO_AT_ONCE)
 
-    assert not cluster.cluster.wait(lambda: bool(jobs(cluster)), within=30), jobs(cluster)
-    for found in running(cluster, "there"):
-        use(cluster, found, cpu="1", memory="1Gi")
-    assert cluster.reaches(lambda: bool(jobs(cluster)), within=REPORT + MINUTES), cluster.timeline()
-    cluster.cluster.wait(lambda: False, within=MINUTES)
-    assert (len(on(cluster, "web", "n1")), len(on(cluster, "web", "n2"))) == (3, 1)
+    assert not trial.wait(lambda: bool(jobs(trial)), within=30), jobs(trial)
+    for found in running(trial, "there"):
+        use(trial, found, cpu="1", memory="1Gi")
+    assert trial.reaches(lambda: bool(jobs(trial)), within=REPORT + MINUTES), trial.timeline()
+    trial.pass_time(MINUTES)
+    assert (len(on(trial, "web", "n1")), len(on(trial, "web", "n2"))) == (3, 1)
 
 
 @pytest.mark.feature("DES-3.cools")
 @pytest.mark.case("DC-112", severity="critical")
 @pytest.mark.long(200)
-def test_what_runs_outside_of_pods_heats_a_node(cluster: Trial, start_descheduler: StartDescheduler) -> None:
+def test_what_runs_outside_of_pods_heats_a_node(trial: Trial, start_descheduler: StartDescheduler) -> None:
     """Pods use 50 % of n1, 60 % is the limit, and nothing moves. Programs of the system use 19 % besides: one pod of
     two cores leaves, with which the node is within its limit."""
-    hot_node(cluster, pods=4)
+    hot_node(trial, pods=4)
     start_descheduler({"LowNodeLoad": LOAD}, migration=TWO_AT_ONCE)
-    assert not cluster.cluster.wait(lambda: bool(jobs(cluster)), within=30), jobs(cluster)
+    assert not trial.wait(lambda: bool(jobs(trial)), within=30), jobs(trial)
 
-    node_use(cluster, "n1", cpu="3", memory="1Gi")
+    node_use(trial, "n1", cpu="3", memory="1Gi")
 
-    assert cluster.reaches(lambda: bool(jobs(cluster)), within=2 * REPORT + MINUTES), cluster.timeline()
-    cluster.cluster.wait(lambda: False, within=MINUTES)
-    assert (len(on(cluster, "web", "n1")), len(jobs(cluster))) == (3, 1)
+    assert trial.reaches(lambda: bool(jobs(trial)), within=2 * REPORT + MINUTES), trial.timeline()
+    trial.pass_time(MINUTES)
+    assert (len(on(trial, "web", "n1")), len(jobs(trial))) == (3, 1)

@@ -26,17 +26,17 @@ REPORT = 30  # seconds between two reports, the shortest there is
 _decode_job = msgspec.json.Decoder(PodMigrationJob).decode
 
 
-def with_nodes(cluster: Trial, *names: str, cpu: int = 16, reports: bool = False) -> None:
+def with_nodes(trial: Trial, *names: str, cpu: int = 16, reports: bool = False) -> None:
     """Nodes; `reports`: with a NodeMetric each, as Koordinator's manager makes it."""
-    cluster.add(*(node(name).cpu(cpu).memory("64Gi") for name in names))
+    trial.add(*(node(name).cpu(cpu).memory("64Gi") for name in names))
     if reports:
         for name in names:
-            metric(cluster, name)
+            metric(trial, name)
 
 
-def metric(cluster: Trial, name: str) -> None:
+def metric(trial: Trial, name: str) -> None:
     """Ask the node for usage reports."""
-    cluster.apply({
+    trial.apply({
         "apiVersion": "slo.koordinator.sh/v1alpha1",
         "kind": "NodeMetric",
         "metadata": {"name": name},
@@ -45,7 +45,7 @@ def metric(cluster: Trial, name: str) -> None:
 
 
 def deployment(
-    cluster: Trial,
+    trial: Trial,
     name: str,
     replicas: int,
     *,
@@ -54,7 +54,7 @@ def deployment(
     kind: str = "Deployment",
 ) -> None:
     """A Deployment (or another kind of workload) of pods like the given one, which use CPU and memory."""
-    manifest = like.select({TRIAL_LABEL: cluster.name}).label("app", name).manifest
+    manifest = like.select({TRIAL_LABEL: trial.name}).label("app", name).manifest
     metadata = {"labels": {**manifest["metadata"].get("labels", {}), "app": name},
                 "annotations": dict(manifest["metadata"].get("annotations", {}))}  # fmt: skip
     if uses is not None:
@@ -66,14 +66,14 @@ def deployment(
     }
     if kind == "StatefulSet":
         spec |= {"serviceName": name, "podManagementPolicy": "Parallel"}
-    cluster.apply({"apiVersion": "apps/v1", "kind": kind, "metadata": {"name": name}, "spec": spec})
+    trial.apply({"apiVersion": "apps/v1", "kind": kind, "metadata": {"name": name}, "spec": spec})
 
 
-def daemon(cluster: Trial, name: str, *, like: PodBuilder | None = None) -> None:
+def daemon(trial: Trial, name: str, *, like: PodBuilder | None = None) -> None:
     """A DaemonSet on the nodes of the trial; its pods request one core, or are like the given one."""
     like = like or pod("x").request(cpu=1)
-    template = like.select({TRIAL_LABEL: cluster.name}).label("app", name).manifest
-    cluster.apply({
+    template = like.select({TRIAL_LABEL: trial.name}).label("app", name).manifest
+    trial.apply({
         "apiVersion": "apps/v1",
         "kind": "DaemonSet",
         "metadata": {"name": name},
@@ -87,49 +87,49 @@ def daemon(cluster: Trial, name: str, *, like: PodBuilder | None = None) -> None
     })  # fmt: skip
 
 
-def running(cluster: Trial, app: str) -> list[Pod]:
+def running(trial: Trial, app: str) -> list[Pod]:
     """The workload's pods that run."""
     return [
-        pod for pod in cluster.pods()
+        pod for pod in trial.pods()
         if pod.metadata.labels.get("app") == app and pod.status.phase == "Running" and not pod.deleting
     ]  # fmt: skip
 
 
-def wait_running(cluster: Trial, app: str, count: int, *, within: float = 60.0) -> list[Pod]:
-    assert cluster.reaches(lambda: len(running(cluster, app)) == count, within=within), (
-        f"expected {count} running pods of {app}\n{cluster.timeline()}"
+def wait_running(trial: Trial, app: str, count: int, *, within: float = 60.0) -> list[Pod]:
+    assert trial.reaches(lambda: len(running(trial, app)) == count, within=within), (
+        f"expected {count} running pods of {app}\n{trial.timeline()}"
     )
-    return running(cluster, app)
+    return running(trial, app)
 
 
-def spread_victim(cluster: Trial, app: str, replicas: int, *, cpu: int = 1) -> str:
+def spread_victim(trial: Trial, app: str, replicas: int, *, cpu: int = 1) -> str:
     """A workload whose pods are all on n1, while n2 is free; the name of one of its pods."""
-    cordon(cluster, "n2")
-    deployment(cluster, app, replicas, like=pod("x").request(cpu=cpu))
-    found = sorted(found.metadata.name for found in wait_running(cluster, app, replicas))
-    cordon(cluster, "n2", on=False)
+    cordon(trial, "n2")
+    deployment(trial, app, replicas, like=pod("x").request(cpu=cpu))
+    found = sorted(found.metadata.name for found in wait_running(trial, app, replicas))
+    cordon(trial, "n2", on=False)
     return found[0]
 
 
-def cordon(cluster: Trial, name: str, *, on: bool = True) -> None:
+def cordon(trial: Trial, name: str, *, on: bool = True) -> None:
     patch = {"spec": {"unschedulable": on}}
-    accepted(cluster.call("PATCH", f"/api/v1/nodes/{name}", patch), f"cordon {name}")
+    accepted(trial.call("PATCH", f"/api/v1/nodes/{name}", patch), f"cordon {name}")
 
 
-def use(cluster: Trial, pod: Pod, **amounts: str) -> None:
+def use(trial: Trial, pod: Pod, **amounts: str) -> None:
     """Change what a running pod uses."""
-    annotate(cluster, pod, **{RESOURCES_ANNOTATION: orjson.dumps(amounts).decode()})
+    annotate(trial, pod, **{RESOURCES_ANNOTATION: orjson.dumps(amounts).decode()})
 
 
-def annotate(cluster: Trial, pod: Pod, **annotations: str) -> None:
+def annotate(trial: Trial, pod: Pod, **annotations: str) -> None:
     """Set annotations of a running pod."""
     path = f"/api/v1/namespaces/{pod.metadata.namespace}/pods/{pod.metadata.name}"
     patch = {"metadata": {"annotations": annotations}}
-    accepted(cluster.call("PATCH", path, patch), f"annotate {pod.metadata.name}")
+    accepted(trial.call("PATCH", path, patch), f"annotate {pod.metadata.name}")
 
 
 def migrate(
-    cluster: Trial,
+    trial: Trial,
     name: str,
     pod: str,
     *,
@@ -138,8 +138,8 @@ def migrate(
     **spec: Any,
 ) -> None:
     """A PodMigrationJob for a pod of the trial."""
-    reference = {"namespace": cluster.name, "name": pod}
-    cluster.apply({
+    reference = {"namespace": trial.name, "name": pod}
+    trial.apply({
         "apiVersion": "scheduling.koordinator.sh/v1alpha1",
         "kind": "PodMigrationJob",
         "metadata": {"name": name, "annotations": annotations or {}, "labels": labels or {}},
@@ -147,26 +147,26 @@ def migrate(
     })  # fmt: skip
 
 
-def job(cluster: Trial, name: str) -> PodMigrationJob:
-    return _decode_job(accepted(cluster.call("GET", f"{JOBS_PATH}/{name}"), f"read job {name}").body)
+def job(trial: Trial, name: str) -> PodMigrationJob:
+    return _decode_job(accepted(trial.call("GET", f"{JOBS_PATH}/{name}"), f"read job {name}").body)
 
 
-def jobs(cluster: Trial) -> list[PodMigrationJob]:
+def jobs(trial: Trial) -> list[PodMigrationJob]:
     """All migration jobs for pods of the trial."""
-    rows = orjson.loads(accepted(cluster.call("GET", JOBS_PATH), "list jobs").body)["items"]
+    rows = orjson.loads(accepted(trial.call("GET", JOBS_PATH), "list jobs").body)["items"]
     found = [msgspec.convert(row, PodMigrationJob) for row in rows]
-    return [job for job in found if job.spec.pod_ref.namespace == cluster.name]
+    return [job for job in found if job.spec.pod_ref.namespace == trial.name]
 
 
-def ended(cluster: Trial, name: str, *, within: float = 120.0) -> PodMigrationJob:
+def ended(trial: Trial, name: str, *, within: float = 120.0) -> PodMigrationJob:
     """The job once it has ended."""
-    assert cluster.reaches(lambda: not job(cluster, name).open, within=within), (
-        f"expected job {name} to end within {within:g} s, it is {job(cluster, name).status}\n{cluster.timeline()}"
+    assert trial.reaches(lambda: not job(trial, name).open, within=within), (
+        f"expected job {name} to end within {within:g} s, it is {job(trial, name).status}\n{trial.timeline()}"
     )
-    return job(cluster, name)
+    return job(trial, name)
 
 
-def report_of(cluster: Trial, name: str) -> Manifest:
+def report_of(trial: Trial, name: str) -> Manifest:
     """The status of a node's NodeMetric; empty before the first report."""
-    found: Manifest = orjson.loads(accepted(cluster.call("GET", f"{NODE_METRICS_PATH}/{name}"), f"read {name}").body)
+    found: Manifest = orjson.loads(accepted(trial.call("GET", f"{NODE_METRICS_PATH}/{name}"), f"read {name}").body)
     return found.get("status") or {}

@@ -27,15 +27,15 @@ def link(running: Subject) -> Iterator[Link]:
         yield link
 
 
-def pause(cluster: Trial, seconds: float, *, real: float) -> None:
+def pause(trial: Trial, seconds: float, *, real: float) -> None:
     """Let `seconds` pass in virtual time, or `real` seconds in real time."""
-    virtual = Capability.VIRTUAL_TIME in cluster.cluster.capabilities
-    cluster.cluster.wait(lambda: False, within=seconds if virtual else real)
+    virtual = Capability.VIRTUAL_TIME in trial.cluster.capabilities
+    trial.pass_time(seconds if virtual else real)
 
 
-def witnessed(cluster: Trial, expect: Expect) -> None:
+def witnessed(trial: Trial, expect: Expect) -> None:
     """Wait until the scheduler has received the nodes: a bound pod shows it."""
-    cluster.submit(pod("witness"))
+    trial.submit(pod("witness"))
     expect.bound("witness", within=90)
-    cluster.delete("witness")
-    pause(cluster, 1, real=1)
+    trial.delete("witness")
+    pause(trial, 1, real=1)

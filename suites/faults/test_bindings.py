@@ -30,25 +30,25 @@ pytestmark = [pytest.mark.needs(Capability.NODES)]
 @pytest.mark.feature("HIL-4.api-errors")
 @pytest.mark.case("FT-050", severity="blocker")
 @pytest.mark.long(seconds=17)
-def test_a_binding_without_an_answer_keeps_its_card(cluster: Trial, expect: Expect, link: Link) -> None:
+def test_a_binding_without_an_answer_keeps_its_card(trial: Trial, expect: Expect, link: Link) -> None:
     """Two pods want the only card. One is bound, its answer is lost and the watch is silent: the other waits.
 
     The other is more important, and tried later because its bindings were refused more often.
     """
-    cluster.apply(priority_class("trial-high", 9000, preempts=False))
-    cluster.add(node("n1").gpus("a10", 1))
-    witnessed(cluster, expect)
+    trial.apply(priority_class("trial-high", 9000, preempts=False))
+    trial.add(node("n1").gpus("a10", 1))
+    witnessed(trial, expect)
     link.refuse(500, bindings)
-    cluster.submit(pod("b").gpus(1).priority_class("trial-high"))
-    assert cluster.cluster.wait(lambda: link.refused >= 3, within=60), "three bindings of b were to be tried"
-    cluster.submit(pod("a").gpus(1))
-    assert cluster.cluster.wait(lambda: link.refused >= 4, within=60), "a binding of a was to be tried"
+    trial.submit(pod("b").gpus(1).priority_class("trial-high"))
+    assert trial.wait(lambda: link.refused >= 3, within=60), "three bindings of b were to be tried"
+    trial.submit(pod("a").gpus(1))
+    assert trial.wait(lambda: link.refused >= 4, within=60), "a binding of a was to be tried"
     link.heal()
     link.hold_streams()
     link.lose_answers(bindings)
-    assert cluster.cluster.wait(lambda: link.lost >= 1, within=60), "a binding was to be carried out"
-    pause(cluster, 60, real=4)
-    given = sorted(found.metadata.name for found in cluster.pods() if found.spec.node_name and parts(found))
+    assert trial.wait(lambda: link.lost >= 1, within=60), "a binding was to be carried out"
+    pause(trial, 60, real=4)
+    given = sorted(found.metadata.name for found in trial.pods() if found.spec.node_name and parts(found))
     assert len(given) == 1, f"expected the only card to have one pod, found it given to {given}"
     link.heal()
     expect.stable(seconds=5)
@@ -59,55 +59,55 @@ def test_a_binding_without_an_answer_keeps_its_card(cluster: Trial, expect: Expe
 @pytest.mark.profile(KOORD_SCHEDULER)
 @pytest.mark.needs(Capability.OWN_CLUSTER)
 @pytest.mark.long(seconds=17)
-def test_a_reservation_whose_place_has_no_answer_keeps_its_card(cluster: Trial, expect: Expect, link: Link) -> None:
+def test_a_reservation_whose_place_has_no_answer_keeps_its_card(trial: Trial, expect: Expect, link: Link) -> None:
     """A reservation and a pod want the only card. The reservation gets it, its answer is lost and the watch is silent:
     the pod waits."""
-    cluster.add(node("n1").gpus("a10", 1))
-    witnessed(cluster, expect)
-    name = f"{cluster.name}-r"
+    trial.add(node("n1").gpus("a10", 1))
+    witnessed(trial, expect)
+    name = f"{trial.name}-r"
     link.refuse(500, bindings)
-    cluster.submit(pod("p").gpus(1).scheduler(KOORD_SCHEDULER))
-    assert cluster.cluster.wait(lambda: link.refused >= 3, within=60), "three bindings of the pod were to be tried"
+    trial.submit(pod("p").gpus(1).scheduler(KOORD_SCHEDULER))
+    assert trial.wait(lambda: link.refused >= 3, within=60), "three bindings of the pod were to be tried"
     link.delay = 2.0  # between the devices of the reservation, which are written first, and its place
-    cluster.apply(reservation(name).like(pod("x").gpus(1)).for_labels(app="a").manifest)
-    assert cluster.cluster.wait(lambda: devices_of(cluster, name) != "", within=60), "devices were to be written"
+    trial.apply(reservation(name).like(pod("x").gpus(1)).for_labels(app="a").manifest)
+    assert trial.wait(lambda: devices_of(trial, name) != "", within=60), "devices were to be written"
     link.hold_streams()
     link.lose_answers(reservation_placements)
-    assert cluster.cluster.wait(lambda: link.lost >= 1, within=60), "the reservation was to be placed"
+    assert trial.wait(lambda: link.lost >= 1, within=60), "the reservation was to be placed"
     link.delay = 0.0
     link.refuse(500, nothing)
-    pause(cluster, 60, real=12)
-    assert not cluster.pod("p").spec.node_name, "the card was given to the pod although it is reserved"
+    pause(trial, 60, real=12)
+    assert not trial.pod("p").spec.node_name, "the card was given to the pod although it is reserved"
     link.heal()
     expect.pending("p")
-    found = cluster.reservation(name)
+    found = trial.reservation(name)
     assert found is not None
     assert found.status.node_name == "n1"
 
 
-def devices_of(cluster: Trial, name: str) -> str:
+def devices_of(trial: Trial, name: str) -> str:
     """The devices of a reservation, in JSON; "" as long as it has none."""
-    found = cluster.reservation(name)
+    found = trial.reservation(name)
     return found.metadata.annotations.get(DEVICE_ALLOCATED, "") if found is not None else ""
 
 
 @pytest.mark.feature("HIL-4.api-errors")
 @pytest.mark.case("FT-051", severity="normal")
 @pytest.mark.long(seconds=13)
-def test_a_pod_of_the_same_name_is_another_pod(cluster: Trial, expect: Expect, link: Link) -> None:
+def test_a_pod_of_the_same_name_is_another_pod(trial: Trial, expect: Expect, link: Link) -> None:
     """A binding is refused, and the pod is replaced by one of its name that runs on the same node: the scheduler does
     not write that it bound the first."""
-    cluster.add(node("n1"))
-    witnessed(cluster, expect)
+    trial.add(node("n1"))
+    witnessed(trial, expect)
     link.refuse(500)
-    cluster.submit(pod("p"))
-    assert cluster.cluster.wait(lambda: link.refused >= 2, within=60), "expected a binding and a read of the pod"
-    first = cluster.pod("p").metadata.uid
-    cluster.delete("p")
-    cluster.submit(pod("p").node_name("n1"))
+    trial.submit(pod("p"))
+    assert trial.wait(lambda: link.refused >= 2, within=60), "expected a binding and a read of the pod"
+    first = trial.pod("p").metadata.uid
+    trial.delete("p")
+    trial.submit(pod("p").node_name("n1"))
     link.heal()
-    pause(cluster, 30, real=8)
-    response = cluster.call("GET", f"/api/v1/namespaces/{cluster.name}/events")
+    pause(trial, 30, real=8)
+    response = trial.call("GET", f"/api/v1/namespaces/{trial.name}/events")
     said = [row["message"] for row in orjson.loads(response.body)["items"]
             if row["involvedObject"].get("uid") == first and row["reason"] == "Scheduled"]  # fmt: skip
     assert not said, f"no binding of the first pod was accepted; its events: {said}"
@@ -116,24 +116,24 @@ def test_a_pod_of_the_same_name_is_another_pod(cluster: Trial, expect: Expect, l
 @pytest.mark.feature("HIL-4.api-errors")
 @pytest.mark.case("FT-052", severity="critical")
 @pytest.mark.long(seconds=20)
-def test_a_pod_that_another_scheduler_bound_is_left_alone(cluster: Trial, expect: Expect, link: Link) -> None:
+def test_a_pod_that_another_scheduler_bound_is_left_alone(trial: Trial, expect: Expect, link: Link) -> None:
     """Bindings are refused for a while; meanwhile another scheduler binds the pod, and the watch is silent. Ours gives
     up: it writes no rejection to the pod."""
-    cluster.add(node("n1"), node("n2"))
-    witnessed(cluster, expect)
+    trial.add(node("n1"), node("n2"))
+    witnessed(trial, expect)
     link.refuse(500, bindings)
-    cluster.submit(pod("p"))
-    assert cluster.cluster.wait(lambda: link.refused >= 3, within=60), "the binding was to be tried"
-    pause(cluster, 0.5, real=0.5)  # the scheduler has read that the pod is not bound, and waits for its next attempt
+    trial.submit(pod("p"))
+    assert trial.wait(lambda: link.refused >= 3, within=60), "the binding was to be tried"
+    pause(trial, 0.5, real=0.5)  # the scheduler has read that the pod is not bound, and waits for its next attempt
     link.hold_streams()
-    path = f"/api/v1/namespaces/{cluster.name}/pods/p"
+    path = f"/api/v1/namespaces/{trial.name}/pods/p"
     body = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "p"}, "target": {"kind": "Node", "name": "n2"}}
-    assert cluster.call("POST", f"{path}/binding", body).ok
+    assert trial.call("POST", f"{path}/binding", body).ok
     link.refuse(500, nothing)  # nothing more; the streams stay silent
 
-    pause(cluster, 40, real=12)
+    pause(trial, 40, real=12)
 
-    taken = [event.message for event in cluster.events("p") if "already assigned" in event.message]
+    taken = [event.message for event in trial.events("p") if "already assigned" in event.message]
     assert not taken, f"expected no word about the other scheduler's binding, found {taken}"
     link.heal()
     assert expect.bound("p").spec.node_name == "n2"
@@ -143,19 +143,19 @@ def test_a_pod_that_another_scheduler_bound_is_left_alone(cluster: Trial, expect
 @pytest.mark.case("FT-070", severity="critical")
 @pytest.mark.long(seconds=7)
 def test_a_pod_that_goes_while_its_binding_is_in_doubt_gives_its_card_back(
-    cluster: Trial, expect: Expect, link: Link
+    trial: Trial, expect: Expect, link: Link
 ) -> None:
     """All requests fail while the only card is being given to the first pod, and the second waits. The first is
     deleted, and the watch is silent: the second gets the card."""
-    cluster.add(node("n1").gpus("a10", 1))
-    witnessed(cluster, expect)
+    trial.add(node("n1").gpus("a10", 1))
+    witnessed(trial, expect)
     link.refuse(500)
-    cluster.submit(pod("first").gpus(1))
-    assert cluster.cluster.wait(lambda: link.refused >= 2, within=60), "expected a binding and a read of the pod"
-    cluster.submit(pod("second").gpus(1))
-    pause(cluster, 3, real=2)  # the scheduler receives it by its open watch, and finds no card
+    trial.submit(pod("first").gpus(1))
+    assert trial.wait(lambda: link.refused >= 2, within=60), "expected a binding and a read of the pod"
+    trial.submit(pod("second").gpus(1))
+    pause(trial, 3, real=2)  # the scheduler receives it by its open watch, and finds no card
     link.hold_streams()
-    cluster.delete("first")
+    trial.delete("first")
     link.refuse(500, nothing)
 
     expect.bound("second", within=60)
@@ -165,18 +165,16 @@ def test_a_pod_that_goes_while_its_binding_is_in_doubt_gives_its_card_back(
 @pytest.mark.feature("QUOTA-1.max-bound", "HIL-4.api-errors")
 @pytest.mark.case("FT-071", severity="critical")
 @pytest.mark.long(seconds=6)
-def test_a_refused_binding_gives_its_part_of_the_quota_back(cluster: Trial, expect: Expect, link: Link) -> None:
+def test_a_refused_binding_gives_its_part_of_the_quota_back(trial: Trial, expect: Expect, link: Link) -> None:
     """Of a quota for one pod the more important one takes the place, and each of its bindings is refused: the other,
     which waited for the quota, gets it."""
-    cluster.apply(priority_class("trial-high", 9000, preempts=False))
-    cluster.add(node("n1").cpu(8))
-    make(cluster, quota(named(cluster, "a")).max(cpu=1))
-    witnessed(cluster, expect)
+    trial.apply(priority_class("trial-high", 9000, preempts=False))
+    trial.add(node("n1").cpu(8))
+    make(trial, quota(named(trial, "a")).max(cpu=1))
+    witnessed(trial, expect)
     link.refuse(500, BindingsOf("first"))
 
-    cluster.submit(
-        counted(cluster, "first", "a", cpu=1).priority_class("trial-high"), counted(cluster, "second", "a", cpu=1)
-    )
+    trial.submit(counted(trial, "first", "a", cpu=1).priority_class("trial-high"), counted(trial, "second", "a", cpu=1))
 
     expect.bound("second", within=60)
     assert link.refused
@@ -186,19 +184,19 @@ def test_a_refused_binding_gives_its_part_of_the_quota_back(cluster: Trial, expe
 @pytest.mark.feature("CPU-1.policies", "HIL-4.api-errors")
 @pytest.mark.case("FT-072", severity="critical")
 @pytest.mark.long(seconds=4)
-def test_a_refused_binding_gives_its_cpus_back(cluster: Trial, expect: Expect, link: Link) -> None:
+def test_a_refused_binding_gives_its_cpus_back(trial: Trial, expect: Expect, link: Link) -> None:
     """On each of two NUMA nodes one pod can have 20 CPUs. Of three pods the most important one takes its place, and
     each of its bindings is refused: the one that waited gets it."""
-    cluster.apply(priority_class("trial-high", 9000, preempts=False))
-    cluster.add(node("n1").server("cpu-64"))
-    witnessed(cluster, expect)
+    trial.apply(priority_class("trial-high", 9000, preempts=False))
+    trial.add(node("n1").server("cpu-64"))
+    witnessed(trial, expect)
     link.refuse(500, BindingsOf("first"))
 
     first, second, third = (
         pod(name).qos("LSR").request(cpu=20, memory="1Gi").align("SingleNUMANode")
         for name in ("first", "second", "third")
     )
-    cluster.submit(first.priority_class("trial-high"), second, third)
+    trial.submit(first.priority_class("trial-high"), second, third)
 
     expect.bound("second", "third", within=60)
     assert link.refused
@@ -208,20 +206,20 @@ def test_a_refused_binding_gives_its_cpus_back(cluster: Trial, expect: Expect, l
 @pytest.mark.feature("SCORE-4.volumes", "HIL-4.api-errors")
 @pytest.mark.case("FT-080", severity="critical")
 def test_a_volume_that_could_not_be_given_is_free(
-    cluster: Trial, expect: Expect, link: Link, storage: StorageOfCase
+    trial: Trial, expect: Expect, link: Link, storage: StorageOfCase
 ) -> None:
     """The API server refuses to give the only volume to the first pod's claim, and the pod is deleted: another pod's
     claim gets the volume."""
     storage.of_class()
-    cluster.add(node("n1"))
-    witnessed(cluster, expect)
+    trial.add(node("n1"))
+    witnessed(trial, expect)
     volume = storage.volume("v", "n1")
     storage.claim("c")
     storage.claim("d")
     link.refuse(500, volume_writes)
     storage.submit("p", "c")
-    assert cluster.cluster.wait(lambda: link.refused >= 2, within=60), "expected two tries to give the volume"
-    cluster.delete("p")
+    assert trial.wait(lambda: link.refused >= 2, within=60), "expected two tries to give the volume"
+    trial.delete("p")
     link.heal()
 
     storage.submit("q", "d")

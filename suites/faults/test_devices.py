@@ -42,166 +42,166 @@ HARMLESS = [
 ]
 
 
-def entry(cluster: Trial, name: str, minor: int, kind: str = "gpu") -> dict[str, Any] | None:
+def entry(trial: Trial, name: str, minor: int, kind: str = "gpu") -> dict[str, Any] | None:
     """One device of a node's Device object; None if it is not listed."""
-    devices = cluster.device(name)["spec"]["devices"]
+    devices = trial.device(name)["spec"]["devices"]
     return next((device for device in devices if device["type"] == kind and device["minor"] == minor), None)
 
 
-def becomes(cluster: Trial, name: str, minor: int, *, well: bool, kind: str = "gpu") -> dict[str, Any]:
+def becomes(trial: Trial, name: str, minor: int, *, well: bool, kind: str = "gpu") -> dict[str, Any]:
     """Wait until the Device object reports the health of a device; returns its entry."""
 
     def holds() -> bool:
-        found = entry(cluster, name, minor, kind)
+        found = entry(trial, name, minor, kind)
         return found is not None and found["health"] is well
 
-    reached = cluster.cluster.wait(holds, within=SOON)
-    found = entry(cluster, name, minor, kind)
+    reached = trial.wait(holds, within=SOON)
+    found = entry(trial, name, minor, kind)
     assert reached, f"expected {kind} {minor} of {name} to become {'well' if well else 'unhealthy'}, found {found}"
     assert found is not None
     return found
 
 
-def heal(cluster: Trial, name: str) -> None:
+def heal(trial: Trial, name: str) -> None:
     """Remove the node's faults, as an administrator does who resets the card."""
     body = {"metadata": {"annotations": {FAULTS_ANNOTATION: None}}}
-    assert cluster.call("PATCH", f"/api/v1/nodes/{name}", body).ok
+    assert trial.call("PATCH", f"/api/v1/nodes/{name}", body).ok
 
 
-def minors(cluster: Trial, name: str, kind: str = "gpu") -> set[int]:
+def minors(trial: Trial, name: str, kind: str = "gpu") -> set[int]:
     """The minors of the devices that a pod was allocated."""
-    return {allocation.minor for allocation in device_allocations(cluster.pod(name)).get(kind, ())}
+    return {allocation.minor for allocation in device_allocations(trial.pod(name)).get(kind, ())}
 
 
-def offered(cluster: Trial, name: str, resource: str) -> int:
+def offered(trial: Trial, name: str, resource: str) -> int:
     """The allocatable resources of a node."""
-    return int(cluster.node(name)["status"]["allocatable"].get(resource, 0))
+    return int(trial.node(name)["status"]["allocatable"].get(resource, 0))
 
 
-def serves_one_until_healed(cluster: Trial, expect: Expect, a: PodBuilder, b: PodBuilder) -> None:
+def serves_one_until_healed(trial: Trial, expect: Expect, a: PodBuilder, b: PodBuilder) -> None:
     """Card 0 of two is faulty: one pod runs on the other, one waits, and runs on card 0 once it is healthy."""
-    cluster.submit(a)
+    trial.submit(a)
     expect.running("a")
-    assert minors(cluster, "a") == {1}
-    cluster.submit(b)
+    assert minors(trial, "a") == {1}
+    trial.submit(b)
     expect.pending("b")
 
-    heal(cluster, "n1")
-    becomes(cluster, "n1", 0, well=True)
+    heal(trial, "n1")
+    becomes(trial, "n1", 0, well=True)
     expect.running("b")
-    assert minors(cluster, "b") == {0}
+    assert minors(trial, "b") == {0}
 
 
 @pytest.mark.feature("DEV-2.unhealthy-leaves", "HIL-4.device-faults")
 @pytest.mark.case("FT-001", severity="blocker")
 @pytest.mark.parametrize(("fault", "reason"), NVIDIA)
 def test_a_broken_gpu_leaves_the_pool_and_comes_back(
-    cluster: Trial, expect: Expect, fault: dict[str, Any], reason: str
+    trial: Trial, expect: Expect, fault: dict[str, Any], reason: str
 ) -> None:
     """Of two cards one breaks: it is unhealthy with the reason, the node offers one, one pod runs and one waits.
 
     Healed, the other runs too.
     """
-    cluster.add(node("n1").gpus("a100-80g", 2))
-    cluster.inject({"node": "n1", "device": 0, **fault})
+    trial.add(node("n1").gpus("a100-80g", 2))
+    trial.inject({"node": "n1", "device": 0, **fault})
 
-    broken = becomes(cluster, "n1", 0, well=False)
+    broken = becomes(trial, "n1", 0, well=False)
     assert broken["conditions"][0]["reason"] == reason
     assert broken["conditions"][0]["status"] == "False"
-    assert becomes(cluster, "n1", 1, well=True)
-    assert cluster.cluster.wait(lambda: offered(cluster, "n1", GPU) == 100, within=SOON)
+    assert becomes(trial, "n1", 1, well=True)
+    assert trial.wait(lambda: offered(trial, "n1", GPU) == 100, within=SOON)
 
-    serves_one_until_healed(cluster, expect, pod("a").gpus(1), pod("b").gpus(1))
+    serves_one_until_healed(trial, expect, pod("a").gpus(1), pod("b").gpus(1))
 
 
 @pytest.mark.feature("DEV-2.unhealthy-leaves", "HIL-4.device-faults")
 @pytest.mark.case("FT-002", severity="critical")
 @pytest.mark.parametrize(("model", "ask", "fault", "reason"), OTHERS)
 def test_a_broken_npu_or_mlu_leaves_the_pool_and_comes_back(  # noqa: PLR0917
-    cluster: Trial, expect: Expect, model: str, ask: dict[str, int], fault: dict[str, Any], reason: str
+    trial: Trial, expect: Expect, model: str, ask: dict[str, int], fault: dict[str, Any], reason: str
 ) -> None:
     """The same for cards of other vendors, by their own health scales."""
-    cluster.add(node("n1").gpus(model, 2))
-    cluster.inject({"node": "n1", "device": 0, **fault})
+    trial.add(node("n1").gpus(model, 2))
+    trial.inject({"node": "n1", "device": 0, **fault})
 
-    assert becomes(cluster, "n1", 0, well=False)["conditions"][0]["reason"] == reason
+    assert becomes(trial, "n1", 0, well=False)["conditions"][0]["reason"] == reason
 
-    serves_one_until_healed(cluster, expect, pod("a").resources(dict(ask)), pod("b").resources(dict(ask)))
+    serves_one_until_healed(trial, expect, pod("a").resources(dict(ask)), pod("b").resources(dict(ask)))
 
 
 @pytest.mark.feature("DEV-2.other-events", "HIL-4.device-faults")
 @pytest.mark.case("FT-003", severity="critical")
 @pytest.mark.parametrize("fault", HARMLESS)
-def test_what_is_no_fault_of_the_card_changes_nothing(cluster: Trial, expect: Expect, fault: dict[str, Any]) -> None:
+def test_what_is_no_fault_of_the_card_changes_nothing(trial: Trial, expect: Expect, fault: dict[str, Any]) -> None:
     """Heat, corrected errors and errors of the application leave the card in the pool."""
-    cluster.add(node("n1").gpus("a100-80g", 1))
-    before = cluster.device("n1")
-    cluster.inject({"node": "n1", "device": 0, **fault})
-    cluster.cluster.wait(lambda: False, within=1.0)
+    trial.add(node("n1").gpus("a100-80g", 1))
+    before = trial.device("n1")
+    trial.inject({"node": "n1", "device": 0, **fault})
+    trial.pass_time(1.0)
 
-    assert cluster.device("n1")["spec"] == before["spec"]
-    assert offered(cluster, "n1", GPU) == 100
-    cluster.submit(pod("a").gpus(1))
+    assert trial.device("n1")["spec"] == before["spec"]
+    assert offered(trial, "n1", GPU) == 100
+    trial.submit(pod("a").gpus(1))
     expect.running("a")
-    assert minors(cluster, "a") == {0}
+    assert minors(trial, "a") == {0}
 
 
 @pytest.mark.feature("DEV-2.holders-stay", "HIL-4.device-faults")
 @pytest.mark.case("FT-004", severity="blocker")
-def test_who_has_the_card_keeps_it(cluster: Trial, expect: Expect) -> None:
+def test_who_has_the_card_keeps_it(trial: Trial, expect: Expect) -> None:
     """A pod on a card that fails stays and keeps its allocation; afterwards no pod gets the card."""
-    cluster.add(node("n1").gpus("a100-80g", 1))
-    cluster.submit(pod("a").gpus(1))
+    trial.add(node("n1").gpus("a100-80g", 1))
+    trial.submit(pod("a").gpus(1))
     before = expect.running("a")
     assert device_allocations(before), "expected the annotation to name the card of the pod"
 
-    cluster.inject({"node": "n1", "device": 0, "verb": "critical", "xid": 79})
-    becomes(cluster, "n1", 0, well=False)
+    trial.inject({"node": "n1", "device": 0, "verb": "critical", "xid": 79})
+    becomes(trial, "n1", 0, well=False)
     expect.stable(seconds=2.0)
 
-    after = cluster.pod("a")
+    after = trial.pod("a")
     assert after.status.phase == "Running"
     assert device_allocations(after) == device_allocations(before)
-    cluster.delete("a")
-    cluster.submit(pod("b").gpus(1))
+    trial.delete("a")
+    trial.submit(pod("b").gpus(1))
     expect.pending("b")
 
 
 @pytest.mark.feature("DEV-2.holders-stay", "HIL-4.device-faults")
 @pytest.mark.case("FT-005", severity="critical")
-def test_neighbours_of_a_share_stay_and_no_one_joins(cluster: Trial, expect: Expect) -> None:
+def test_neighbours_of_a_share_stay_and_no_one_joins(trial: Trial, expect: Expect) -> None:
     """Two tenants share a card that fails; a third pod is not placed there, although there is room."""
-    cluster.add(node("n1").gpus("a100-80g", 1).isolation())
-    cluster.submit(*(pod(name).gpu_share(30).isolated() for name in ("a", "b")))
+    trial.add(node("n1").gpus("a100-80g", 1).isolation())
+    trial.submit(*(pod(name).gpu_share(30).isolated() for name in ("a", "b")))
     expect.running("a", "b")
 
-    cluster.inject({"node": "n1", "device": 0, "verb": "ecc"})
-    becomes(cluster, "n1", 0, well=False)
-    cluster.submit(pod("c").gpu_share(30).isolated())
+    trial.inject({"node": "n1", "device": 0, "verb": "ecc"})
+    becomes(trial, "n1", 0, well=False)
+    trial.submit(pod("c").gpu_share(30).isolated())
     expect.pending("c")
     expect.stable(seconds=1.0)
-    assert {pod.metadata.name for pod in cluster.pods() if pod.status.phase == "Running"} == {"a", "b"}
+    assert {pod.metadata.name for pod in trial.pods() if pod.status.phase == "Running"} == {"a", "b"}
 
-    heal(cluster, "n1")
+    heal(trial, "n1")
     expect.running("c")
 
 
 @pytest.mark.feature("DEV-2.another-node", "HIL-4.device-faults")
 @pytest.mark.case("FT-006", severity="critical")
-def test_another_node_takes_over(cluster: Trial, expect: Expect) -> None:
+def test_another_node_takes_over(trial: Trial, expect: Expect) -> None:
     """With all cards of one node faulty, pods are placed on the other; after recovery, on both."""
-    cluster.add(node("n1").gpus("a10", 2), node("n2").gpus("a10", 2))
+    trial.add(node("n1").gpus("a10", 2), node("n2").gpus("a10", 2))
     for minor in (0, 1):
-        cluster.inject({"node": "n1", "device": minor, "verb": "lost"})
-        becomes(cluster, "n1", minor, well=False)
+        trial.inject({"node": "n1", "device": minor, "verb": "lost"})
+        becomes(trial, "n1", minor, well=False)
 
-    cluster.submit(*(pod(name).gpus(1) for name in ("a", "b")))
+    trial.submit(*(pod(name).gpus(1) for name in ("a", "b")))
     a, b = expect.running("a", "b")
     assert {a.spec.node_name, b.spec.node_name} == {"n2"}
-    assert minors(cluster, "a") | minors(cluster, "b") == {0, 1}
+    assert minors(trial, "a") | minors(trial, "b") == {0, 1}
 
-    heal(cluster, "n1")
-    cluster.submit(pod("c").gpus(2))
+    heal(trial, "n1")
+    trial.submit(pod("c").gpus(2))
     assert expect.running("c").spec.node_name == "n1"
 
 
@@ -214,56 +214,54 @@ def test_another_node_takes_over(cluster: Trial, expect: Expect) -> None:
         pytest.param({"verb": "link", "administrative": 1}, id="switched-off"),
     ],
 )
-def test_a_nic_without_link_leaves_the_pool_and_comes_back(
-    cluster: Trial, expect: Expect, fault: dict[str, Any]
-) -> None:
+def test_a_nic_without_link_leaves_the_pool_and_comes_back(trial: Trial, expect: Expect, fault: dict[str, Any]) -> None:
     """A NIC whose port is down is not allocated; it returns to the pool when the port is up."""
-    cluster.add(node("n1").nics("connectx-7", 2))
-    assert offered(cluster, "n1", RDMA) == 200
-    cluster.inject({"node": "n1", "device": 0, "type": "rdma", **fault})
-    becomes(cluster, "n1", 0, well=False, kind="rdma")
-    assert cluster.cluster.wait(lambda: offered(cluster, "n1", RDMA) == 100, within=SOON)
+    trial.add(node("n1").nics("connectx-7", 2))
+    assert offered(trial, "n1", RDMA) == 200
+    trial.inject({"node": "n1", "device": 0, "type": "rdma", **fault})
+    becomes(trial, "n1", 0, well=False, kind="rdma")
+    assert trial.wait(lambda: offered(trial, "n1", RDMA) == 100, within=SOON)
 
-    cluster.submit(nic("a"))
+    trial.submit(nic("a"))
     expect.running("a")
-    assert minors(cluster, "a", "rdma") == {1}
-    cluster.submit(nic("b"))
+    assert minors(trial, "a", "rdma") == {1}
+    trial.submit(nic("b"))
     expect.pending("b")
 
-    heal(cluster, "n1")
-    becomes(cluster, "n1", 0, well=True, kind="rdma")
+    heal(trial, "n1")
+    becomes(trial, "n1", 0, well=True, kind="rdma")
     expect.running("b")
-    assert minors(cluster, "b", "rdma") == {0}
+    assert minors(trial, "b", "rdma") == {0}
 
 
 @pytest.mark.feature("DEV-2.reported", "HIL-4.device-faults")
 @pytest.mark.case("FT-008", severity="normal")
-def test_a_card_that_is_pulled_out_is_not_listed(cluster: Trial, expect: Expect) -> None:
+def test_a_card_that_is_pulled_out_is_not_listed(trial: Trial, expect: Expect) -> None:
     """A removed card is not in the Device object; the other cards keep their minors."""
-    cluster.add(node("n1").gpus("a10", 2))
-    cluster.inject({"node": "n1", "device": 0, "verb": "remove"})
-    assert cluster.cluster.wait(lambda: entry(cluster, "n1", 0) is None, within=SOON)
+    trial.add(node("n1").gpus("a10", 2))
+    trial.inject({"node": "n1", "device": 0, "verb": "remove"})
+    assert trial.wait(lambda: entry(trial, "n1", 0) is None, within=SOON)
 
-    cluster.submit(pod("a").gpus(1), pod("b").gpus(1))
-    assert cluster.cluster.wait(lambda: sum(bool(pod.spec.node_name) for pod in cluster.pods()) == 1, within=SOON)
-    bound = next(pod.metadata.name for pod in cluster.pods() if pod.spec.node_name)
+    trial.submit(pod("a").gpus(1), pod("b").gpus(1))
+    assert trial.wait(lambda: sum(bool(pod.spec.node_name) for pod in trial.pods()) == 1, within=SOON)
+    bound = next(pod.metadata.name for pod in trial.pods() if pod.spec.node_name)
     waits = {"a", "b"} - {bound}
     expect.running(bound)
-    assert minors(cluster, bound) == {1}
+    assert minors(trial, bound) == {1}
     expect.pending(*waits)
 
 
 @pytest.mark.feature("DEV-2.unhealthy-leaves", "HIL-4.device-faults")
 @pytest.mark.case("FT-009", severity="normal")
-def test_a_fault_that_passes_by_itself(cluster: Trial, expect: Expect) -> None:
+def test_a_fault_that_passes_by_itself(trial: Trial, expect: Expect) -> None:
     """A fault with an end: afterwards the card is in the pool, and the waiting pod gets it."""
-    cluster.add(node("n1").gpus("a10", 1))
-    cluster.inject({"node": "n1", "device": 0, "verb": "critical", "xid": 95, "for": 3})
-    becomes(cluster, "n1", 0, well=False)
-    cluster.submit(pod("a").gpus(1))
+    trial.add(node("n1").gpus("a10", 1))
+    trial.inject({"node": "n1", "device": 0, "verb": "critical", "xid": 95, "for": 3})
+    becomes(trial, "n1", 0, well=False)
+    trial.submit(pod("a").gpus(1))
     expect.pending("a")
     expect.running("a")
-    assert entry(cluster, "n1", 0)["health"] is True  # type: ignore[index]
+    assert entry(trial, "n1", 0)["health"] is True  # type: ignore[index]
 
 
 def nic(name: str) -> PodBuilder:

@@ -57,89 +57,89 @@ HARMLESS = [
 
 
 @pytest.fixture
-def machine(cluster: Trial) -> Iterator[str]:
+def machine(trial: Trial) -> Iterator[str]:
     """The name of this machine's node; its faults are removed afterwards."""
-    (only,) = orjson.loads(cluster.call("GET", "/api/v1/nodes").body)["items"]
+    (only,) = orjson.loads(trial.call("GET", "/api/v1/nodes").body)["items"]
     name: str = only["metadata"]["name"]
     yield name
-    heal(cluster, name)
-    for device in devices(cluster, name):
-        becomes(cluster, name, device["minor"], well=True, kind=device["type"])
+    heal(trial, name)
+    for device in devices(trial, name):
+        becomes(trial, name, device["minor"], well=True, kind=device["type"])
 
 
-def heal(cluster: Trial, name: str) -> None:
+def heal(trial: Trial, name: str) -> None:
     """Remove all faults, as an administrator does who resets the card."""
     body = {"metadata": {"annotations": {FAULTS_ANNOTATION: None}}}
-    assert cluster.call("PATCH", f"/api/v1/nodes/{name}", body).ok
+    assert trial.call("PATCH", f"/api/v1/nodes/{name}", body).ok
 
 
-def devices(cluster: Trial, name: str, kind: str = "") -> list[dict[str, Any]]:
+def devices(trial: Trial, name: str, kind: str = "") -> list[dict[str, Any]]:
     """The node's devices, or those of one type."""
-    return [device for device in cluster.device(name)["spec"]["devices"] if kind in {"", device["type"]}]
+    return [device for device in trial.device(name)["spec"]["devices"] if kind in {"", device["type"]}]
 
 
-def vendor(cluster: Trial, name: str) -> str:
+def vendor(trial: Trial, name: str) -> str:
     """The vendor of the node's cards, by the node's label."""
-    labels: dict[str, str] = cluster.node(name)["metadata"]["labels"]
+    labels: dict[str, str] = trial.node(name)["metadata"]["labels"]
     return labels.get(GPU_VENDOR_LABEL, "")
 
 
-def becomes(cluster: Trial, name: str, minor: int, *, well: bool, kind: str = "gpu") -> dict[str, Any]:
+def becomes(trial: Trial, name: str, minor: int, *, well: bool, kind: str = "gpu") -> dict[str, Any]:
     """Wait until the Device object reports the health of a device; returns its entry."""
 
     def entry() -> dict[str, Any]:
-        return next(device for device in devices(cluster, name, kind) if device["minor"] == minor)
+        return next(device for device in devices(trial, name, kind) if device["minor"] == minor)
 
-    assert cluster.cluster.wait(lambda: entry()["health"] is well, within=SOON), entry()
+    assert trial.wait(lambda: entry()["health"] is well, within=SOON), entry()
     return entry()
 
 
-def counted(cluster: Trial, name: str, resource: str, amount: int) -> None:
+def counted(trial: Trial, name: str, resource: str, amount: int) -> None:
     """Wait until the node offers that much; a kubelet writes it after the Device object was written."""
 
     def offered() -> int:
-        return int(cluster.node(name)["status"]["allocatable"][resource])
+        return int(trial.node(name)["status"]["allocatable"][resource])
 
-    assert cluster.cluster.wait(lambda: offered() == amount, within=SOON), f"{resource}: {offered()}, not {amount}"
+    assert trial.wait(lambda: offered() == amount, within=SOON), f"{resource}: {offered()}, not {amount}"
 
 
-def holders(cluster: Trial, name: str) -> list[PodBuilder]:
+def holders(trial: Trial, name: str) -> list[PodBuilder]:
     """A pod for each card of the node."""
-    ask = ASKS[vendor(cluster, name)]
-    return [pod(f"a{device['minor']}").resources(dict(ask)) for device in devices(cluster, name, "gpu")]
+    ask = ASKS[vendor(trial, name)]
+    return [pod(f"a{device['minor']}").resources(dict(ask)) for device in devices(trial, name, "gpu")]
 
 
 @pytest.mark.feature("DEV-2.unhealthy-on-machine", "HIL-4.device-faults-on-machine")
 @pytest.mark.case("FT-040", severity="blocker")
 @pytest.mark.parametrize(("whose", "fault", "reason"), FAULTS)
 def test_a_card_that_fails_leaves_the_pool_and_comes_back(  # noqa: PLR0917
-    cluster: Trial, expect: Expect, machine: str, whose: str, fault: dict[str, Any], reason: str
+    trial: Trial, expect: Expect, machine: str, whose: str, fault: dict[str, Any], reason: str
 ) -> None:
     """The card is unhealthy with the reason and pods get the others; after recovery it is allocated again."""
-    if vendor(cluster, machine) != whose:
-        pytest.skip(f"needs cards of {whose}; this machine's are of {vendor(cluster, machine) or 'no vendor'}")
-    broken = devices(cluster, machine, "gpu")[0]["minor"]
-    whole = int(cluster.node(machine)["status"]["allocatable"][GPU_MEMORY_RATIO])
-    cluster.inject({"node": machine, "device": broken, **fault})
+    if vendor(trial, machine) != whose:
+        pytest.skip(f"needs cards of {whose}; this machine's are of {vendor(trial, machine) or 'no vendor'}")
+    broken = devices(trial, machine, "gpu")[0]["minor"]
+    whole = int(trial.node(machine)["status"]["allocatable"][GPU_MEMORY_RATIO])
+    trial.inject({"node": machine, "device": broken, **fault})
 
-    condition = becomes(cluster, machine, broken, well=False)["conditions"][0]
+    condition = becomes(trial, machine, broken, well=False)["conditions"][0]
     assert (condition["status"], condition["reason"]) == ("False", reason)
-    counted(cluster, machine, GPU_MEMORY_RATIO, whole - 100)
+    counted(trial, machine, GPU_MEMORY_RATIO, whole - 100)
 
-    pods = holders(cluster, machine)
-    cluster.submit(*pods)
+    pods = holders(trial, machine)
+    trial.submit(*pods)
     names = [pod.manifest["metadata"]["name"] for pod in pods]
 
     def bound() -> list[str]:
-        return [pod.metadata.name for pod in cluster.pods() if pod.spec.node_name]
+        return [pod.metadata.name for pod in trial.pods() if pod.spec.node_name]
 
-    assert cluster.cluster.wait(lambda: len(bound()) == len(names) - 1, within=30.0), cluster.timeline()
-    given = {part.minor for name in bound() for part in devices_of(cluster.pod(name))}
+    assert trial.wait(lambda: len(bound()) == len(names) - 1, within=30.0), trial.timeline()
+    given = {part.minor for name in bound() for part in devices_of(trial.pod(name))}
     assert broken not in given
     assert len(given) == len(names) - 1
 
-    heal(cluster, machine)
-    becomes(cluster, machine, broken, well=True)
+    heal(trial, machine)
+    becomes(trial, machine, broken, well=True)
     for name in names:
         given |= {part.minor for part in devices_of(expect.running(name))}
     assert broken in given
@@ -148,46 +148,46 @@ def test_a_card_that_fails_leaves_the_pool_and_comes_back(  # noqa: PLR0917
 @pytest.mark.feature("DEV-2.other-events", "HIL-3.nvidia", "HIL-4.device-faults-on-machine")
 @pytest.mark.case("FT-041", severity="critical")
 @pytest.mark.parametrize("fault", HARMLESS)
-def test_what_is_no_fault_of_the_card_changes_nothing(cluster: Trial, machine: str, fault: dict[str, Any]) -> None:
+def test_what_is_no_fault_of_the_card_changes_nothing(trial: Trial, machine: str, fault: dict[str, Any]) -> None:
     """Heat, corrected errors and errors of the application leave the card in the pool."""
-    if vendor(cluster, machine) != "nvidia":
+    if vendor(trial, machine) != "nvidia":
         pytest.skip("needs cards of nvidia")
-    before = cluster.device(machine)["spec"]
-    cluster.inject({"node": machine, "device": 0, **fault})
-    cluster.cluster.wait(lambda: False, within=1.5)
-    assert cluster.device(machine)["spec"] == before
+    before = trial.device(machine)["spec"]
+    trial.inject({"node": machine, "device": 0, **fault})
+    trial.pass_time(1.5)
+    assert trial.device(machine)["spec"] == before
 
 
 @pytest.mark.feature("DEV-2.unhealthy-on-machine", "HIL-3.rdma", "HIL-4.device-faults-on-machine")
 @pytest.mark.case("FT-042", severity="critical")
 @pytest.mark.parametrize("verb", ["link", "lost"])
-def test_a_nic_whose_link_is_down_leaves_the_pool_and_comes_back(cluster: Trial, machine: str, verb: str) -> None:
+def test_a_nic_whose_link_is_down_leaves_the_pool_and_comes_back(trial: Trial, machine: str, verb: str) -> None:
     """The ports of NICs are read from files, which follow the fault in both directions."""
-    nics = devices(cluster, machine, "rdma")
+    nics = devices(trial, machine, "rdma")
     if not nics:
         pytest.skip("needs an RDMA NIC; this machine has none")
     minor = nics[0]["minor"]
-    whole = int(cluster.node(machine)["status"]["allocatable"][RDMA])
-    cluster.inject({"node": machine, "device": minor, "type": "rdma", "verb": verb})
-    becomes(cluster, machine, minor, well=False, kind="rdma")
-    counted(cluster, machine, RDMA, whole - 100)
-    heal(cluster, machine)
-    becomes(cluster, machine, minor, well=True, kind="rdma")
+    whole = int(trial.node(machine)["status"]["allocatable"][RDMA])
+    trial.inject({"node": machine, "device": minor, "type": "rdma", "verb": verb})
+    becomes(trial, machine, minor, well=False, kind="rdma")
+    counted(trial, machine, RDMA, whole - 100)
+    heal(trial, machine)
+    becomes(trial, machine, minor, well=True, kind="rdma")
 
 
 @pytest.mark.feature("HIL-4.nodes")
 @pytest.mark.needs(Capability.NODE_FAULTS)
 @pytest.mark.case("FT-043", severity="critical")
-def test_a_node_that_is_not_ready_takes_no_pod(cluster: Trial, expect: Expect, machine: str) -> None:
+def test_a_node_that_is_not_ready_takes_no_pod(trial: Trial, expect: Expect, machine: str) -> None:
     """The node is NotReady while the fault lasts; the waiting pod runs afterwards."""
-    cluster.inject({"node": machine, "verb": "not_ready"})
+    trial.inject({"node": machine, "verb": "not_ready"})
 
     def ready() -> bool:
-        conditions = cluster.node(machine)["status"]["conditions"]
+        conditions = trial.node(machine)["status"]["conditions"]
         return any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)
 
-    assert cluster.cluster.wait(lambda: not ready(), within=SOON)
-    heal(cluster, machine)
-    assert cluster.cluster.wait(ready, within=SOON)
-    cluster.submit(pod("a").request(cpu="100m"))
+    assert trial.wait(lambda: not ready(), within=SOON)
+    heal(trial, machine)
+    assert trial.wait(ready, within=SOON)
+    trial.submit(pod("a").request(cpu="100m"))
     expect.running("a")

@@ -18,30 +18,30 @@ STAYS = 2  # seconds that impatient pods put up with a node that is away
 NOT_READY, UNREACHABLE = "node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"
 
 
-def ready(cluster: Trial, name: str) -> str:
+def ready(trial: Trial, name: str) -> str:
     """The status of the node's Ready condition."""
-    conditions = cluster.node(name)["status"]["conditions"]
+    conditions = trial.node(name)["status"]["conditions"]
     return next(str(condition["status"]) for condition in conditions if condition["type"] == "Ready")
 
 
-def taints(cluster: Trial, name: str) -> set[tuple[str, str]]:
+def taints(trial: Trial, name: str) -> set[tuple[str, str]]:
     """The node's taints, without the one by which a run keeps pods of others away on a shared cluster."""
-    found = cluster.node(name)["spec"].get("taints", ())
+    found = trial.node(name)["spec"].get("taints", ())
     return {(taint["key"], taint["effect"]) for taint in found if taint["key"] != RUN_LABEL}
 
 
-def heal(cluster: Trial, name: str) -> None:
+def heal(trial: Trial, name: str) -> None:
     body = {"metadata": {"annotations": {FAULTS_ANNOTATION: None}}}
-    assert cluster.call("PATCH", f"/api/v1/nodes/{name}", body).ok
+    assert trial.call("PATCH", f"/api/v1/nodes/{name}", body).ok
 
 
-def zoned(cluster: Trial, name: str) -> NodeBuilder:
+def zoned(trial: Trial, name: str) -> NodeBuilder:
     """A node in a zone of the case's own.
 
     kube-controller-manager evicts zone by zone: from one node in ten seconds, and from none while more than two nodes
     and 55 % of a zone are not ready. In the zone of a cluster's other nodes their state would decide the case.
     """
-    return node(name).label(ZONE_LABEL, cluster.name)
+    return node(name).label(ZONE_LABEL, trial.name)
 
 
 def impatient(name: str) -> PodBuilder:
@@ -56,75 +56,73 @@ def impatient(name: str) -> PodBuilder:
 
 @pytest.mark.feature("HIL-4.nodes")
 @pytest.mark.case("FT-020", severity="blocker")
-def test_a_node_that_is_not_ready(cluster: Trial, expect: Expect) -> None:
+def test_a_node_that_is_not_ready(trial: Trial, expect: Expect) -> None:
     """The node is tainted and gets no pods; pods with a short toleration are evicted, others stay; it recovers.
 
     A second node stays ready: where no node is, Kubernetes takes its control plane to be at fault and evicts nothing.
     """
-    cluster.add(zoned(cluster, "n1").gpus("a10", 3), zoned(cluster, "n2"))
-    cluster.submit(impatient("a"), pod("patient").gpus(1))
+    trial.add(zoned(trial, "n1").gpus("a10", 3), zoned(trial, "n2"))
+    trial.submit(impatient("a"), pod("patient").gpus(1))
     expect.running("a", "patient")
 
-    cluster.inject({"node": "n1", "verb": "not_ready"})
-    assert cluster.cluster.wait(lambda: ready(cluster, "n1") == "False", within=10)
-    assert cluster.cluster.wait(
-        lambda: taints(cluster, "n1") >= {(NOT_READY, "NoSchedule"), (NOT_READY, "NoExecute")}, within=30
-    )
-    cluster.submit(pod("b").gpus(1))
+    trial.inject({"node": "n1", "verb": "not_ready"})
+    assert trial.wait(lambda: ready(trial, "n1") == "False", within=10)
+    assert trial.wait(lambda: taints(trial, "n1") >= {(NOT_READY, "NoSchedule"), (NOT_READY, "NoExecute")}, within=30)
+    trial.submit(pod("b").gpus(1))
     expect.pending("b")
     expect.gone("a")
-    assert cluster.pod("patient").status.phase == "Running"
+    assert trial.pod("patient").status.phase == "Running"
 
-    heal(cluster, "n1")
+    heal(trial, "n1")
     expect.running("b")
     # kube-controller-manager looks every 5 s
-    assert cluster.cluster.wait(lambda: taints(cluster, "n1") == set(), within=15)
+    assert trial.wait(lambda: taints(trial, "n1") == set(), within=15)
 
 
 @pytest.mark.feature("HIL-4.nodes")
 @pytest.mark.case("FT-021", severity="blocker")
 @pytest.mark.long(seconds=60)
-def test_a_node_that_freezes(cluster: Trial, expect: Expect) -> None:
+def test_a_node_that_freezes(trial: Trial, expect: Expect) -> None:
     """Its lease expires and it is unreachable; evicted pods cannot terminate until it recovers, and then do."""
-    cluster.add(zoned(cluster, "n1").gpus("a10", 2), zoned(cluster, "n2").gpus("a10", 1))
-    cluster.submit(impatient("a").select({"kubernetes.io/hostname": "n1"}))
+    trial.add(zoned(trial, "n1").gpus("a10", 2), zoned(trial, "n2").gpus("a10", 1))
+    trial.submit(impatient("a").select({"kubernetes.io/hostname": "n1"}))
     expect.running("a")
 
-    cluster.inject({"node": "n1", "verb": "frozen"})
-    assert cluster.cluster.wait(lambda: ready(cluster, "n1") == "Unknown", within=LEASE)
-    assert cluster.cluster.wait(
-        lambda: taints(cluster, "n1") >= {(UNREACHABLE, "NoSchedule"), (UNREACHABLE, "NoExecute")}, within=10
+    trial.inject({"node": "n1", "verb": "frozen"})
+    assert trial.wait(lambda: ready(trial, "n1") == "Unknown", within=LEASE)
+    assert trial.wait(
+        lambda: taints(trial, "n1") >= {(UNREACHABLE, "NoSchedule"), (UNREACHABLE, "NoExecute")}, within=10
     )
     expect.gone("a")
-    leaving = cluster.pod("a")
+    leaving = trial.pod("a")
     assert leaving.deleting, "the node has not confirmed the pod's end"
 
-    cluster.submit(pod("b").gpus(1))
+    trial.submit(pod("b").gpus(1))
     assert expect.running("b").spec.node_name == "n2"
-    cluster.submit(pod("c").gpus(1))
+    trial.submit(pod("c").gpus(1))
     expect.pending("c")
 
-    heal(cluster, "n1")
-    assert cluster.cluster.wait(lambda: ready(cluster, "n1") == "True", within=10)
-    assert cluster.cluster.wait(lambda: cluster.find("a") is None, within=60), cluster.timeline()
+    heal(trial, "n1")
+    assert trial.wait(lambda: ready(trial, "n1") == "True", within=10)
+    assert trial.wait(lambda: trial.find("a") is None, within=60), trial.timeline()
     assert expect.running("c").spec.node_name == "n1"
 
 
 @pytest.mark.feature("HIL-4.nodes")
 @pytest.mark.case("FT-022", severity="critical")
 @pytest.mark.long(seconds=10)
-def test_a_short_freeze_is_not_noticed(cluster: Trial, expect: Expect) -> None:
+def test_a_short_freeze_is_not_noticed(trial: Trial, expect: Expect) -> None:
     """A node that recovers before its lease expires loses no pod, and starts pods bound meanwhile."""
-    cluster.add(zoned(cluster, "n1").gpus("a10", 2))
-    cluster.submit(impatient("a"))
+    trial.add(zoned(trial, "n1").gpus("a10", 2))
+    trial.submit(impatient("a"))
     before = expect.running("a")
-    cluster.inject({"node": "n1", "verb": "frozen", "for": 10})
-    cluster.cluster.wait(lambda: False, within=1)
-    cluster.submit(pod("b").gpus(1))
+    trial.inject({"node": "n1", "verb": "frozen", "for": 10})
+    trial.pass_time(1)
+    trial.submit(pod("b").gpus(1))
     assert expect.bound("b").status.phase == "Pending"
 
     b = expect.running("b")
     assert sorted([*minors(before), *minors(b)]) == [0, 1]
-    assert ready(cluster, "n1") == "True"
-    assert cluster.cluster.wait(lambda: taints(cluster, "n1") == set(), within=15)
-    assert cluster.pod("a").metadata.uid == before.metadata.uid
+    assert ready(trial, "n1") == "True"
+    assert trial.wait(lambda: taints(trial, "n1") == set(), within=15)
+    assert trial.pod("a").metadata.uid == before.metadata.uid

@@ -47,19 +47,19 @@ def _bandwidth(text: str) -> str:
         pytest.param(pod("odd").scheduler(KOORD_SCHEDULER).request(cpu="9" * 400), id="amount"),
     ],
 )
-def test_an_odd_value_of_one_pod_does_not_keep_others_waiting(cluster: Trial, expect: Expect, odd: PodBuilder) -> None:
+def test_an_odd_value_of_one_pod_does_not_keep_others_waiting(trial: Trial, expect: Expect, odd: PodBuilder) -> None:
     """A value of 200,000 digits, 10,000 gangs in a group, JSON that is nested too deeply, an amount beyond 64 bits.
 
     Other pods are bound while the pod is there and after it is gone.
 
     Source: ours; kube-scheduler's queue goes on with other pods when one cannot be scheduled.
     """
-    cluster.add(node("n1").gpus("a10", 2))
-    cluster.submit(odd)
-    cluster.submit(pod("beside").scheduler(KOORD_SCHEDULER))
+    trial.add(node("n1").gpus("a10", 2))
+    trial.submit(odd)
+    trial.submit(pod("beside").scheduler(KOORD_SCHEDULER))
     expect.bound("beside", within=10)
-    cluster.delete("odd")
-    cluster.submit(pod("after").scheduler(KOORD_SCHEDULER))
+    trial.delete("odd")
+    trial.submit(pod("after").scheduler(KOORD_SCHEDULER))
     expect.bound("after", within=10)
 
 
@@ -74,19 +74,19 @@ def test_an_odd_value_of_one_pod_does_not_keep_others_waiting(cluster: Trial, ex
     ],
 )
 def test_an_odd_end_of_a_reservation_does_not_keep_pods_waiting(
-    cluster: Trial, expect: Expect, field: str, value: str
+    trial: Trial, expect: Expect, field: str, value: str
 ) -> None:
     """The ttl has 100,000 digits; the time of expiry is in the year 0 or has an offset that does not exist.
 
     Source: ours; Koordinator's CRD says `format: date-time`, and kube-apiserver 1.34 takes year 0 and such offsets.
     """
-    cluster.add(node("n1"))
+    trial.add(node("n1"))
     odd = reservation("odd").like(pod("x").request(cpu=1)).for_labels(app="x")
     odd.manifest["spec"].pop("ttl", None)
     odd.manifest["spec"][field] = value
     try:
-        cluster.reserve(odd)
+        trial.reserve(odd)
     except ApiRefused:
         pytest.skip(f"the API server refuses {field} {value[:40]!r}")
-    cluster.submit(pod("beside").scheduler(KOORD_SCHEDULER))
+    trial.submit(pod("beside").scheduler(KOORD_SCHEDULER))
     expect.bound("beside", within=10)

@@ -17,74 +17,74 @@ __all__ = ["link", "running"]
 pytestmark = [pytest.mark.needs(Capability.NODES)]
 
 
-def heal(cluster: Trial, name: str) -> None:
+def heal(trial: Trial, name: str) -> None:
     body = {"metadata": {"annotations": {FAULTS_ANNOTATION: None}}}
-    assert cluster.call("PATCH", f"/api/v1/nodes/{name}", body).ok
+    assert trial.call("PATCH", f"/api/v1/nodes/{name}", body).ok
 
 
 @pytest.mark.feature("HIL-4.scheduler-crash", "PRE-1.freed-place")
 @pytest.mark.case("FT-060", severity="critical")
-def test_a_nomination_outlives_a_restart(cluster: Trial, expect: Expect, running: Subject) -> None:
+def test_a_nomination_outlives_a_restart(trial: Trial, expect: Expect, running: Subject) -> None:
     """One of two victims is gone and the other ends slowly, as its node is frozen, when the scheduler restarts.
 
     The room of the first is not given to a less important pod, and no victim is sought on a further node.
     """
-    cluster.apply(priority_class("trial-low", 1000), priority_class("trial-middle", 5000, preempts=False),
+    trial.apply(priority_class("trial-low", 1000), priority_class("trial-middle", 5000, preempts=False),
                   priority_class("trial-high", 9000))  # fmt: skip
-    cluster.add(node("n1").cpu(8))
-    cluster.submit(*(pod(name).request(cpu=4).priority_class("trial-low") for name in ("quick", "slow")))
+    trial.add(node("n1").cpu(8))
+    trial.submit(*(pod(name).request(cpu=4).priority_class("trial-low") for name in ("quick", "slow")))
     expect.running("quick", "slow")
-    cluster.inject({"node": "n1", "verb": "frozen"})
-    cluster.submit(pod("high").request(cpu=8).priority_class("trial-high"))
+    trial.inject({"node": "n1", "verb": "frozen"})
+    trial.submit(pod("high").request(cpu=8).priority_class("trial-high"))
     expect.gone("quick", "slow")
-    assert cluster.call("DELETE", f"/api/v1/namespaces/{cluster.name}/pods/quick?gracePeriodSeconds=0").ok
+    assert trial.call("DELETE", f"/api/v1/namespaces/{trial.name}/pods/quick?gracePeriodSeconds=0").ok
     expect.nominated("high", "n1")
     running.kill()
-    cluster.add(node("n2").cpu(8))
-    cluster.submit(pod("thief").request(cpu=4).priority_class("trial-middle"),
+    trial.add(node("n2").cpu(8))
+    trial.submit(pod("thief").request(cpu=4).priority_class("trial-middle"),
                    pod("innocent").request(cpu=8).node_name("n2"))  # fmt: skip
     expect.running("innocent")
     running.start_again()
     expect.pending("thief")
     expect.stable(seconds=2)
-    assert not cluster.pod("innocent").deleting, "expected no further victim: those of n1 make room enough"
-    heal(cluster, "n1")
+    assert not trial.pod("innocent").deleting, "expected no further victim: those of n1 make room enough"
+    heal(trial, "n1")
     assert expect.bound("high").spec.node_name == "n1"
-    assert not cluster.pod("thief").spec.node_name
+    assert not trial.pod("thief").spec.node_name
 
 
 @pytest.mark.feature("HIL-4.scheduler-crash", "HIL-4.api-errors")
 @pytest.mark.case("FT-061", severity="critical")
 @pytest.mark.needs(Capability.VIRTUAL_TIME)
-def test_nothing_is_decided_before_all_is_known(cluster: Trial, expect: Expect, running: Subject, link: Link) -> None:
+def test_nothing_is_decided_before_all_is_known(trial: Trial, expect: Expect, running: Subject, link: Link) -> None:
     """While a restarted scheduler cannot list the devices it decides nothing; then the pod gets its card at once."""
-    cluster.add(node("n1").gpus("a10", 2))
-    cluster.submit(pod("before").gpus(1))
+    trial.add(node("n1").gpus("a10", 2))
+    trial.submit(pod("before").gpus(1))
     before = expect.bound("before")
     running.kill()
-    cluster.submit(pod("after").gpus(1))
+    trial.submit(pod("after").gpus(1))
     link.refuse(503, devices)
-    cluster.cluster.clock.call_later(5.0, link.heal)
+    trial.cluster.clock.call_later(5.0, link.heal)
     running.start_again()
     after = expect.bound("after")
     assert not {*minors(before)} & {device.minor for device in devices_of(after)}
-    refused = [event.message for event in cluster.events("after") if event.reason == "FailedScheduling"]
+    refused = [event.message for event in trial.events("after") if event.reason == "FailedScheduling"]
     assert not refused, f"expected no decision before the devices were known, found {refused}"
 
 
 @pytest.mark.feature("HIL-4.scheduler-crash")
 @pytest.mark.case("FT-062", severity="critical")
-def test_bound_pods_count_after_a_restart(cluster: Trial, expect: Expect, running: Subject) -> None:
+def test_bound_pods_count_after_a_restart(trial: Trial, expect: Expect, running: Subject) -> None:
     """A restarted scheduler counts CPU, places and devices of the pods that run: what is left is given, no more."""
-    cluster.add(node("n1").cpu(8).pods(3).gpus("a10", 2))
-    cluster.submit(pod("cpu").request(cpu=3), pod("half").gpu_share(50).request(cpu=1))
+    trial.add(node("n1").cpu(8).pods(3).gpus("a10", 2))
+    trial.submit(pod("cpu").request(cpu=3), pod("half").gpu_share(50).request(cpu=1))
     half = expect.bound("cpu", "half")[1]
     running.kill()
     running.start_again()
-    cluster.submit(pod("large").request(cpu=5))
+    trial.submit(pod("large").request(cpu=5))
     expect.pending("large", saying="Insufficient cpu")
-    cluster.submit(pod("whole").gpus(1).request(cpu=1))
+    trial.submit(pod("whole").gpus(1).request(cpu=1))
     whole = expect.bound("whole")
     assert minors(whole) != minors(half)
-    cluster.submit(pod("fourth"))
+    trial.submit(pod("fourth"))
     expect.pending("fourth", saying="Too many pods")

@@ -17,14 +17,14 @@ def names(group: str, count: int, first: int = 0) -> list[str]:
     return [f"{group}-{number}" for number in range(first, first + count)]
 
 
-def bound(cluster: Trial, group: str = "") -> list[str]:
+def bound(trial: Trial, group: str = "") -> list[str]:
     """Names of bound pods that begin with `group`."""
     return sorted(
-        pod.metadata.name for pod in cluster.pods() if pod.spec.node_name and pod.metadata.name.startswith(group)
+        pod.metadata.name for pod in trial.pods() if pod.spec.node_name and pod.metadata.name.startswith(group)
     )
 
 
-def status(cluster: Trial, group: str = "train") -> dict[str, Any]:
+def status(trial: Trial, group: str = "train") -> dict[str, Any]:
     """The status of a PodGroup; empty as long as none is written."""
-    found: dict[str, Any] = orjson.loads(cluster.call("GET", cluster.path("PodGroup", group)).body).get("status") or {}
+    found: dict[str, Any] = orjson.loads(trial.call("GET", trial.path("PodGroup", group)).body).get("status") or {}
     return found

@@ -8,9 +8,9 @@ from seatrial.fixtures.trial import Trial
 
 
 @pytest.fixture
-def second_namespace(cluster: Trial) -> Iterator[str]:
+def second_namespace(trial: Trial) -> Iterator[str]:
     """A namespace beside that of the trial; deleted afterwards."""
-    name = f"{cluster.name}-other"
-    cluster.accept({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}, "/api/v1/namespaces")
+    name = f"{trial.name}-other"
+    trial.accept({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}, "/api/v1/namespaces")
     yield name
-    cluster.call("DELETE", f"/api/v1/namespaces/{name}")
+    trial.call("DELETE", f"/api/v1/namespaces/{name}")

@@ -17,23 +17,23 @@ pytestmark = [pytest.mark.needs(Capability.HARDWARE)]
 
 @pytest.mark.feature("GANG-4.contradiction")
 @pytest.mark.case("GA-060", severity="critical")
-def test_gangs_that_list_each_other_in_a_circle_wait_and_say_for_whom(cluster: Trial, expect: Expect) -> None:
+def test_gangs_that_list_each_other_in_a_circle_wait_and_say_for_whom(trial: Trial, expect: Expect) -> None:
     """a lists b, b lists c, c lists a, so no two lists are equal. There is room for all three. Each pod names the gang
     that it waits for, and a pod without a gang is bound. With equal lists the gangs start."""
-    cluster.add(node("n1").cards(4))
+    trial.add(node("n1").cards(4))
     for own, listed in ("ab", "bc", "ca"):
-        cluster.apply(gang(own, 1).together_with(f"{cluster.name}/{own}", f"{cluster.name}/{listed}"))
-    cluster.submit(*(pod(f"{own}-0").gpus(1).in_gang(own) for own in "abc"))
+        trial.apply(gang(own, 1).together_with(f"{trial.name}/{own}", f"{trial.name}/{listed}"))
+    trial.submit(*(pod(f"{own}-0").gpus(1).in_gang(own) for own in "abc"))
     for own, listed in ("ab", "bc", "ca"):
-        expect.pending(f"{own}-0", saying=f"{cluster.name}/{listed}")
-    cluster.submit(pod("other").gpus(1))
+        expect.pending(f"{own}-0", saying=f"{trial.name}/{listed}")
+    trial.submit(pod("other").gpus(1))
     expect.bound("other")
-    assert bound(cluster) == ["other"]
+    assert bound(trial) == ["other"]
 
-    ids = [f"{cluster.name}/{own}" for own in "abc"]
+    ids = [f"{trial.name}/{own}" for own in "abc"]
     for own in "abc":  # a gang does not change its group: its PodGroup is made again
-        assert cluster.call("DELETE", cluster.path("PodGroup", own)).ok
-        cluster.apply(gang(own, 1).together_with(*ids))
+        assert trial.call("DELETE", trial.path("PodGroup", own)).ok
+        trial.apply(gang(own, 1).together_with(*ids))
 
     expect.bound("a-0", "b-0", "c-0")
 
@@ -41,17 +41,17 @@ def test_gangs_that_list_each_other_in_a_circle_wait_and_say_for_whom(cluster: T
 @pytest.mark.feature("GANG-2.unreadable")
 @pytest.mark.case("GA-061", severity="critical")
 @pytest.mark.parametrize("mode", ["nonstrict", "Lenient", "[]"])
-def test_an_unknown_mode_is_strict(cluster: Trial, expect: Expect, mode: str) -> None:
+def test_an_unknown_mode_is_strict(trial: Trial, expect: Expect, mode: str) -> None:
     """A gang of three on two cards holds neither of them: a pod that requests both is bound."""
-    cluster.add(node("n1").cards(2))
-    cluster.apply(gang("train", 3).annotation(GANG_MODE, mode))
-    cluster.submit(*workers("train", 3))
+    trial.add(node("n1").cards(2))
+    trial.apply(gang("train", 3).annotation(GANG_MODE, mode))
+    trial.submit(*workers("train", 3))
     expect.stable(seconds=5)
 
-    cluster.submit(pod("both").gpus(2))
+    trial.submit(pod("both").gpus(2))
 
     expect.bound("both")
-    assert bound(cluster) == ["both"]
+    assert bound(trial) == ["both"]
 
 
 @pytest.mark.feature("GANG-5.unreadable")
@@ -68,15 +68,15 @@ def test_an_unknown_mode_is_strict(cluster: Trial, expect: Expect, mode: str) ->
     ],
     ids=["no-duration", "negative-duration", "endless-duration", "no-number", "below-the-minimum", "huge-number"],
 )
-def test_a_malformed_annotation_counts_as_its_default(cluster: Trial, expect: Expect, key: str, text: str) -> None:
+def test_a_malformed_annotation_counts_as_its_default(trial: Trial, expect: Expect, key: str, text: str) -> None:
     """Two members of an annotation gang of three are not bound, and the third completes them."""
-    cluster.add(node("n1").cards(3))
+    trial.add(node("n1").cards(3))
     built = [pod(name).gpus(1).in_light_gang("light", 3).annotation(key, text) for name in names("light", 3)]
-    cluster.submit(*built[:2])
+    trial.submit(*built[:2])
     expect.stable(seconds=5)
-    assert bound(cluster) == []
+    assert bound(trial) == []
 
-    cluster.submit(built[2])
+    trial.submit(built[2])
 
     expect.bound(*names("light", 3))
 
@@ -88,26 +88,26 @@ def test_a_malformed_annotation_counts_as_its_default(cluster: Trial, expect: Ex
     ["-1", "1.5", "1e3", "9" * 400, "3000000000"],
     ids=["negative", "fraction", "exponent", "huge", "above-32-bits"],
 )
-def test_a_minimum_that_is_no_whole_number_holds_the_pod_alone(cluster: Trial, expect: Expect, text: str) -> None:
+def test_a_minimum_that_is_no_whole_number_holds_the_pod_alone(trial: Trial, expect: Expect, text: str) -> None:
     """The pod names the annotation, another pod is bound, and a pod with a good minimum makes the gang start."""
-    cluster.add(node("n1").cards(3))
-    cluster.submit(pod("odd").gpus(1).in_light_gang("light", text), pod("other").gpus(1))
+    trial.add(node("n1").cards(3))
+    trial.submit(pod("odd").gpus(1).in_light_gang("light", text), pod("other").gpus(1))
     expect.bound("other")
     expect.pending("odd", saying="min-available")
 
-    cluster.submit(pod("good").gpus(1).in_light_gang("light", 2))
+    trial.submit(pod("good").gpus(1).in_light_gang("light", 2))
 
     expect.bound("odd", "good")
 
 
 @pytest.mark.feature("GANG-1.quorum")
 @pytest.mark.case("GA-064", severity="normal")
-def test_a_minimum_of_zero_places_pods_one_by_one(cluster: Trial, expect: Expect) -> None:
+def test_a_minimum_of_zero_places_pods_one_by_one(trial: Trial, expect: Expect) -> None:
     """Three members of a gang whose minMember is 0, two cards: two are bound, and one waits."""
-    cluster.add(node("n1").cards(2))
-    cluster.apply(gang("train", 0))
+    trial.add(node("n1").cards(2))
+    trial.apply(gang("train", 0))
 
-    cluster.submit(*workers("train", 3))
+    trial.submit(*workers("train", 3))
 
-    assert cluster.reaches(lambda: len(bound(cluster)) == 2, within=30), cluster.timeline()
+    assert trial.reaches(lambda: len(bound(trial)) == 2, within=30), trial.timeline()
     expect.stable(seconds=5)

@@ -17,77 +17,77 @@ from seatrial.suites.gang.members import bound, names, workers
 pytestmark = [pytest.mark.needs(Capability.HARDWARE)]
 
 
-def two_hold_cards(cluster: Trial, expect: Expect) -> None:
+def two_hold_cards(trial: Trial, expect: Expect) -> None:
     """Two of three members hold both cards for ten minutes, and a pod that is not in the gang gets none."""
-    cluster.add(node("n1").cards(2))
-    cluster.apply(gang("train", 3).waiting_time(600).mode("NonStrict"))
-    cluster.submit(*workers("train", 3))
+    trial.add(node("n1").cards(2))
+    trial.apply(gang("train", 3).waiting_time(600).mode("NonStrict"))
+    trial.submit(*workers("train", 3))
     expect.stable(seconds=5)
-    cluster.submit(pod("other").gpus(1))
+    trial.submit(pod("other").gpus(1))
     expect.stable(seconds=5)
-    assert bound(cluster) == []
+    assert bound(trial) == []
 
 
-def change(cluster: Trial, found: dict[str, Any]) -> None:
-    assert cluster.call("PATCH", cluster.path("PodGroup", "train"), found).ok
+def change(trial: Trial, found: dict[str, Any]) -> None:
+    assert trial.call("PATCH", trial.path("PodGroup", "train"), found).ok
 
 
 @pytest.mark.feature("GANG-2.changed")
 @pytest.mark.case("GA-140", severity="critical")
 @pytest.mark.long(seconds=6)
-def test_a_smaller_minimum_starts_the_members_that_hold_places(cluster: Trial, expect: Expect) -> None:
+def test_a_smaller_minimum_starts_the_members_that_hold_places(trial: Trial, expect: Expect) -> None:
     """Two of three members hold the cards for ten minutes. minMember becomes two: both are bound at once."""
-    two_hold_cards(cluster, expect)
+    two_hold_cards(trial, expect)
 
-    change(cluster, {"spec": {"minMember": 2}})
+    change(trial, {"spec": {"minMember": 2}})
 
-    assert cluster.reaches(lambda: len(bound(cluster, "train")) == 2, within=30), "the members still wait for a third"
+    assert trial.reaches(lambda: len(bound(trial, "train")) == 2, within=30), "the members still wait for a third"
 
 
 @pytest.mark.feature("GANG-2.changed")
 @pytest.mark.case("GA-141", severity="critical")
 @pytest.mark.long(seconds=8)
-def test_a_gang_that_becomes_strict_holds_no_places(cluster: Trial, expect: Expect) -> None:
+def test_a_gang_that_becomes_strict_holds_no_places(trial: Trial, expect: Expect) -> None:
     """Two of three members hold the cards for ten minutes. The mode becomes Strict: another pod gets a card, and the
     gang starts when there are three."""
-    two_hold_cards(cluster, expect)
+    two_hold_cards(trial, expect)
 
-    change(cluster, {"metadata": {"annotations": {GANG_MODE: "Strict"}}})
+    change(trial, {"metadata": {"annotations": {GANG_MODE: "Strict"}}})
 
     expect.bound("other", within=30)
-    cluster.add(node("n2").cards(2))
+    trial.add(node("n2").cards(2))
     expect.bound(*names("train", 3), within=60)
 
 
 @pytest.mark.feature("GANG-2.changed")
 @pytest.mark.case("GA-142", severity="critical")
 @pytest.mark.long(seconds=9)
-def test_the_members_of_a_deleted_pod_group_hold_no_places(cluster: Trial, expect: Expect) -> None:
+def test_the_members_of_a_deleted_pod_group_hold_no_places(trial: Trial, expect: Expect) -> None:
     """Two of three members hold the cards for ten minutes. Their PodGroup is deleted: another pod gets a card. With a
     new one they start when there are three."""
-    two_hold_cards(cluster, expect)
+    two_hold_cards(trial, expect)
 
-    assert cluster.call("DELETE", cluster.path("PodGroup", "train")).ok
+    assert trial.call("DELETE", trial.path("PodGroup", "train")).ok
 
     expect.bound("other", within=30)
-    cluster.apply(gang("train", 3))
-    cluster.add(node("n2").cards(2))
+    trial.apply(gang("train", 3))
+    trial.add(node("n2").cards(2))
     expect.bound(*names("train", 3), within=60)
 
 
 @pytest.mark.feature("GANG-2.nonstrict", "GANG-1.quorum")
 @pytest.mark.case("GA-143", severity="critical")
-def test_gangs_of_equal_pods_start_with_one_node(cluster: Trial, expect: Expect) -> None:
+def test_gangs_of_equal_pods_start_with_one_node(trial: Trial, expect: Expect) -> None:
     """Three NonStrict gangs of two equal pods and a pod without a gang find no card. A node comes that has room for
     all; no other event follows."""
-    cluster.add(node("n1").cards(1))
-    cluster.submit(pod("first").gpus(1))
+    trial.add(node("n1").cards(1))
+    trial.submit(pod("first").gpus(1))
     expect.bound("first")
-    cluster.apply(*(gang(name, 2).waiting_time(600).mode("NonStrict") for name in ("a", "b", "c")))
-    cluster.submit(*(member for name in ("a", "b", "c") for member in workers(name, 2)), pod("other").gpus(1))
+    trial.apply(*(gang(name, 2).waiting_time(600).mode("NonStrict") for name in ("a", "b", "c")))
+    trial.submit(*(member for name in ("a", "b", "c") for member in workers(name, 2)), pod("other").gpus(1))
     expect.pending("other")
     expect.stable(seconds=5)
 
-    cluster.add(node("n2").cards(8))
+    trial.add(node("n2").cards(8))
 
     expect.bound(*(member for name in ("a", "b", "c") for member in names(name, 2)), "other", within=60)

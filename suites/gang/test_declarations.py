@@ -22,19 +22,19 @@ pytestmark = [pytest.mark.needs(Capability.HARDWARE)]
 @pytest.mark.feature("GANG-1.quorum")
 @pytest.mark.case("GA-120", severity="critical")
 @pytest.mark.parametrize("light", [False, True], ids=["pod-group", "annotations"])
-def test_a_total_above_the_minimum_is_not_waited_for(cluster: Trial, expect: Expect, *, light: bool) -> None:
+def test_a_total_above_the_minimum_is_not_waited_for(trial: Trial, expect: Expect, *, light: bool) -> None:
     """A gang has the minimum 2 and the total 5. Two members are bound, although three have not come."""
-    cluster.add(node("n1").cards(5))
+    trial.add(node("n1").cards(5))
     if light:
         built = [pod(name).gpus(1).in_light_gang("train", 2).annotation(GANG_TOTAL, "5") for name in names("train", 2)]
     else:
-        cluster.apply(gang("train", 2).annotation(GANG_TOTAL, "5"))
+        trial.apply(gang("train", 2).annotation(GANG_TOTAL, "5"))
         built = workers("train", 2)
-    cluster.submit(built[0])
+    trial.submit(built[0])
     expect.stable(seconds=5)
-    assert bound(cluster) == []
+    assert bound(trial) == []
 
-    cluster.submit(built[1])
+    trial.submit(built[1])
 
     expect.bound(*names("train", 2))
 
@@ -42,86 +42,86 @@ def test_a_total_above_the_minimum_is_not_waited_for(cluster: Trial, expect: Exp
 @pytest.mark.feature("GANG-1.match-policy")
 @pytest.mark.case("GA-121", severity="normal")
 @pytest.mark.parametrize("light", [False, True], ids=["pod-group", "annotations"])
-def test_the_match_policy_has_a_second_name(cluster: Trial, expect: Expect, *, light: bool) -> None:
+def test_the_match_policy_has_a_second_name(trial: Trial, expect: Expect, *, light: bool) -> None:
     """`pod-group.scheduling.sigs.k8s.io/match-policy: only-waiting`: beside two bound members a third one waits for a
     fourth. By the default it would be bound alone."""
-    cluster.add(node("n1").cards(4))
+    trial.add(node("n1").cards(4))
     if light:
         built = [
             pod(name).gpus(1).in_light_gang("train", 2).annotation(POD_GROUP_MATCH_POLICY, "only-waiting")
             for name in names("train", 4)
         ]
     else:
-        cluster.apply(gang("train", 2).annotation(POD_GROUP_MATCH_POLICY, "only-waiting"))
+        trial.apply(gang("train", 2).annotation(POD_GROUP_MATCH_POLICY, "only-waiting"))
         built = workers("train", 4)
-    cluster.submit(*built[:2])
+    trial.submit(*built[:2])
     expect.bound(*names("train", 2))
 
-    cluster.submit(built[2])
+    trial.submit(built[2])
 
     expect.stable(seconds=10)
-    assert bound(cluster) == names("train", 2)
-    cluster.submit(built[3])
+    assert bound(trial) == names("train", 2)
+    trial.submit(built[3])
     expect.bound("train-2", "train-3", within=60)
 
 
 @pytest.mark.feature("GANG-1.all-or-nothing")
 @pytest.mark.case("GA-122", severity="critical")
 @pytest.mark.needs(Capability.OWN_CLUSTER)  # makes a second namespace
-def test_gangs_of_one_name_in_two_namespaces_are_two(cluster: Trial, expect: Expect, second_namespace: str) -> None:
+def test_gangs_of_one_name_in_two_namespaces_are_two(trial: Trial, expect: Expect, second_namespace: str) -> None:
     """The gang `train` of two is declared in two namespaces, and one pod of each is there: none is bound. A second
     member in the first namespace starts that gang alone."""
-    cluster.add(node("n1").cards(4))
-    cluster.apply(gang("train", 2))
+    trial.add(node("n1").cards(4))
+    trial.apply(gang("train", 2))
     groups = f"/apis/scheduling.sigs.k8s.io/v1alpha1/namespaces/{second_namespace}/podgroups"
-    cluster.accept(gang("train", 2).manifest, groups)
+    trial.accept(gang("train", 2).manifest, groups)
     first, second = workers("train", 2)
     (elsewhere,) = workers("train", 1, first=9)
     pods = f"/api/v1/namespaces/{second_namespace}/pods"
-    cluster.submit(first)
-    cluster.accept(elsewhere.select({TRIAL_LABEL: cluster.name}).manifest, pods)
+    trial.submit(first)
+    trial.accept(elsewhere.select({TRIAL_LABEL: trial.name}).manifest, pods)
     expect.stable(seconds=8)
-    assert bound(cluster) == []
+    assert bound(trial) == []
 
-    cluster.submit(second)
+    trial.submit(second)
 
     expect.bound(*names("train", 2))
-    found = orjson.loads(cluster.call("GET", f"{pods}/train-9").body)
+    found = orjson.loads(trial.call("GET", f"{pods}/train-9").body)
     assert "nodeName" not in found["spec"]
 
 
 @pytest.mark.feature("GANG-1.status")
 @pytest.mark.case("GA-123", severity="normal")
-def test_a_pod_group_that_failed_stays_failed(cluster: Trial, expect: Expect) -> None:
+def test_a_pod_group_that_failed_stays_failed(trial: Trial, expect: Expect) -> None:
     """One of two members fails while the other one runs, and the PodGroup is Failed. The other one is deleted, which
     leaves one member of two: the phase is still Failed."""
-    cluster.add(node("n1").cards(2))
-    cluster.apply(gang("train", 2))
-    cluster.submit(*workers("train", 2))
+    trial.add(node("n1").cards(2))
+    trial.apply(gang("train", 2))
+    trial.submit(*workers("train", 2))
     expect.running(*names("train", 2))
-    path = f"/api/v1/namespaces/{cluster.name}/pods/train-0/status"
-    assert cluster.call("PATCH", path, {"status": {"phase": "Failed"}}).ok
-    assert cluster.cluster.wait(lambda: status(cluster).get("phase") == "Failed", within=30), status(cluster)
+    path = f"/api/v1/namespaces/{trial.name}/pods/train-0/status"
+    assert trial.call("PATCH", path, {"status": {"phase": "Failed"}}).ok
+    assert trial.wait(lambda: status(trial).get("phase") == "Failed", within=30), status(trial)
 
-    cluster.delete("train-1")
+    trial.delete("train-1")
     expect.gone("train-1")
 
     expect.stable(seconds=5)
-    assert status(cluster)["phase"] == "Failed", status(cluster)
+    assert status(trial)["phase"] == "Failed", status(trial)
 
 
 @pytest.mark.feature("GANG-5.unreadable")
 @pytest.mark.case("GA-124", severity="normal")
 @pytest.mark.parametrize("light", [False, True], ids=["pod-group", "annotations"])
-def test_members_that_wait_name_what_is_not_understood(cluster: Trial, expect: Expect, *, light: bool) -> None:
+def test_members_that_wait_name_what_is_not_understood(trial: Trial, expect: Expect, *, light: bool) -> None:
     """A gang of two with an unknown mode has room for one: the conditions of both members name the annotation."""
-    cluster.add(node("n1").cards(1))
+    trial.add(node("n1").cards(1))
     if light:
         built = [pod(name).gpus(1).in_light_gang("train", 2).annotation(GANG_MODE, "Odd") for name in names("train", 2)]
     else:
-        cluster.apply(gang("train", 2).annotation(GANG_MODE, "Odd"))
+        trial.apply(gang("train", 2).annotation(GANG_MODE, "Odd"))
         built = workers("train", 2)
 
-    cluster.submit(*built)
+    trial.submit(*built)
 
     expect.pending(*names("train", 2), saying=f"{GANG_MODE}: expected Strict or NonStrict, found 'Odd'")

@@ -20,15 +20,15 @@ pytestmark = [pytest.mark.needs(Capability.HARDWARE), pytest.mark.feature("GANG-
 BACKOFFS = 30  # seconds: the pause of gangs and the backoffs of pods, of 10 s each
 
 
-def two_of_three(cluster: Trial, name: str, wait: int, mode: str, *, annotations: bool = False) -> None:
+def two_of_three(trial: Trial, name: str, wait: int, mode: str, *, annotations: bool = False) -> None:
     """A gang of three for which the cluster has two cards."""
     if not annotations:
-        cluster.apply(gang(name, 3).waiting_time(wait).mode(mode))
-        cluster.submit(*workers(name, 3))
+        trial.apply(gang(name, 3).waiting_time(wait).mode(mode))
+        trial.submit(*workers(name, 3))
         return
     for member in names(name, 3):
         built = pod(member).gpus(1).in_light_gang(name, 3)
-        cluster.submit(built.annotation(GANG_MODE, mode).annotation(GANG_WAITING_TIME, f"{wait}s"))
+        trial.submit(built.annotation(GANG_MODE, mode).annotation(GANG_WAITING_TIME, f"{wait}s"))
 
 
 @pytest.mark.feature("GANG-1.timeout")
@@ -38,35 +38,35 @@ def two_of_three(cluster: Trial, name: str, wait: int, mode: str, *, annotations
 @pytest.mark.parametrize("wait", [5, 20, 300])
 @pytest.mark.parametrize("annotations", [False, True], ids=["PodGroup", "annotations"])
 def test_a_gang_that_never_fits_lets_younger_pods_run(
-    cluster: Trial, expect: Expect, mode: str, wait: int, *, annotations: bool
+    trial: Trial, expect: Expect, mode: str, wait: int, *, annotations: bool
 ) -> None:
     """Two of three members have a card. A younger pod of equal priority and of the same size gets one when the waiting
     time ends, and not only once: so does the next one."""
-    cluster.add(node("n1").cards(2))
-    two_of_three(cluster, "train", wait, mode, annotations=annotations)
+    trial.add(node("n1").cards(2))
+    two_of_three(trial, "train", wait, mode, annotations=annotations)
     expect.stable(seconds=2)
     for younger in ("first", "second"):
-        cluster.submit(pod(younger).gpus(1))
+        trial.submit(pod(younger).gpus(1))
         expect.bound(younger, within=wait + BACKOFFS)
-        cluster.delete(younger)
+        trial.delete(younger)
         expect.stable(seconds=12)
-    assert bound(cluster) == []
+    assert bound(trial) == []
 
 
 @pytest.mark.case("GA-161", severity="critical")
 @pytest.mark.needs(Capability.VIRTUAL_TIME, Capability.OWN_CLUSTER)  # waiting times of minutes
 @pytest.mark.parametrize("gangs", [2, 3])
-def test_gangs_that_take_turns_do_not_keep_a_larger_pod_waiting(cluster: Trial, expect: Expect, gangs: int) -> None:
+def test_gangs_that_take_turns_do_not_keep_a_larger_pod_waiting(trial: Trial, expect: Expect, gangs: int) -> None:
     """Each gang gets one card for a member, at other times than the other gangs; a younger pod needs all the cards. It
     has them after two waiting times: by then all that was held is given back, and none of it is taken again before."""
-    cluster.add(node("n1").cards(gangs))
+    trial.add(node("n1").cards(gangs))
     for number in range(gangs):
-        cluster.apply(gang(f"g{number}", 2).waiting_time(60).mode("NonStrict"))
+        trial.apply(gang(f"g{number}", 2).waiting_time(60).mode("NonStrict"))
         small, large = workers(f"g{number}", 2)
         large.gpus(8)
-        cluster.submit(small, large)
+        trial.submit(small, large)
         expect.stable(seconds=20)
-    cluster.submit(pod("younger").gpus(gangs))
+    trial.submit(pod("younger").gpus(gangs))
 
     expect.bound("younger", within=2 * 60 + BACKOFFS)
 
@@ -74,16 +74,16 @@ def test_gangs_that_take_turns_do_not_keep_a_larger_pod_waiting(cluster: Trial, 
 @pytest.mark.feature("GANG-2.nonstrict")
 @pytest.mark.case("GA-162", severity="critical")
 @pytest.mark.needs(Capability.VIRTUAL_TIME, Capability.OWN_CLUSTER)  # waiting times of minutes
-def test_a_gang_that_gave_its_places_back_starts_when_it_fits(cluster: Trial, expect: Expect) -> None:
+def test_a_gang_that_gave_its_places_back_starts_when_it_fits(trial: Trial, expect: Expect) -> None:
     """A NonStrict gang of three gave two cards back, which no pod wants. The third card comes at once, or in an hour:
     the gang starts."""
-    cluster.add(node("n1").cards(2))
+    trial.add(node("n1").cards(2))
     for name, pause in (("soon", 0), ("late", 3600)):
-        two_of_three(cluster, name, 60, "NonStrict")
+        two_of_three(trial, name, 60, "NonStrict")
         expect.stable(seconds=61 + pause)
-        assert bound(cluster, name) == []
-        cluster.add(node(f"for-{name}").cards(1))
+        assert bound(trial, name) == []
+        trial.add(node(f"for-{name}").cards(1))
         expect.bound(*names(name, 3), within=BACKOFFS)
-        cluster.delete(*names(name, 3))
-        cluster.settle()
-        assert cluster.call("DELETE", f"/api/v1/nodes/for-{name}").ok
+        trial.delete(*names(name, 3))
+        trial.settle()
+        assert trial.call("DELETE", f"/api/v1/nodes/for-{name}").ok

@@ -15,16 +15,16 @@ pytestmark = [pytest.mark.needs(Capability.HARDWARE)]
 
 @pytest.mark.feature("GANG-1.all-or-nothing")
 @pytest.mark.case("GA-090", severity="critical")
-def test_the_old_label_makes_a_member(cluster: Trial, expect: Expect) -> None:
+def test_the_old_label_makes_a_member(trial: Trial, expect: Expect) -> None:
     """Two pods name their PodGroup by the label of earlier releases: with room for one, none is bound."""
-    cluster.add(node("n1").cards(1))
-    cluster.apply(gang("train", 2))
-    cluster.submit(*(pod(name).gpus(1).label(POD_GROUP_NAME_LABEL, "train") for name in names("train", 2)))
+    trial.add(node("n1").cards(1))
+    trial.apply(gang("train", 2))
+    trial.submit(*(pod(name).gpus(1).label(POD_GROUP_NAME_LABEL, "train") for name in names("train", 2)))
     expect.pending(*names("train", 2))
     expect.stable(seconds=5)
-    assert bound(cluster) == []
+    assert bound(trial) == []
 
-    cluster.add(node("n2").cards(1))
+    trial.add(node("n2").cards(1))
 
     expect.bound(*names("train", 2))
 
@@ -32,10 +32,10 @@ def test_the_old_label_makes_a_member(cluster: Trial, expect: Expect) -> None:
 @pytest.mark.feature("GANG-1.timeout", "GANG-5.annotations")
 @pytest.mark.case("GA-091", severity="critical")
 @pytest.mark.long(150)
-def test_the_waiting_time_of_annotated_pods_has_units(cluster: Trial, expect: Expect) -> None:
+def test_the_waiting_time_of_annotated_pods_has_units(trial: Trial, expect: Expect) -> None:
     """waiting-time is 1m30s: members of a NonStrict gang hold their cards after a minute, and no longer after two."""
-    cluster.add(node("n1").cards(2))
-    cluster.submit(
+    trial.add(node("n1").cards(2))
+    trial.submit(
         *(
             pod(name)
             .gpus(1)
@@ -46,31 +46,31 @@ def test_the_waiting_time_of_annotated_pods_has_units(cluster: Trial, expect: Ex
         )
     )
     expect.stable(seconds=1)
-    cluster.delete("train-2")  # no further attempt of the gang: two of three members
+    trial.delete("train-2")  # no further attempt of the gang: two of three members
 
-    cluster.submit(pod("whole").gpus(2))
+    trial.submit(pod("whole").gpus(2))
 
     expect.stable(seconds=60)
-    assert bound(cluster) == [], "members of the gang hold both cards"
+    assert bound(trial) == [], "members of the gang hold both cards"
     expect.bound("whole", within=90)
     expect.pending(*names("train", 2))  # with a reason, which is written after the cards are given back
 
 
 @pytest.mark.feature("GANG-1.replaced", "GANG-3.restart")
 @pytest.mark.case("GA-093", severity="critical")
-def test_a_member_is_replaced_after_a_restart(cluster: Trial, expect: Expect, subject: Subject | None) -> None:
+def test_a_member_is_replaced_after_a_restart(trial: Trial, expect: Expect, subject: Subject | None) -> None:
     """A scheduler that never saw the gang start binds a member that comes for one that is gone, below the minimum."""
     if subject is None:
         pytest.skip("needs a scheduler that the harness started, found one that was deployed")
-    cluster.add(node("n1").cards(3))
-    cluster.apply(gang("train", 3))
-    cluster.submit(*workers("train", 3))
+    trial.add(node("n1").cards(3))
+    trial.apply(gang("train", 3))
+    trial.submit(*workers("train", 3))
     expect.bound(*names("train", 3))
     subject.kill()
     subject.start_again()
-    cluster.delete("train-1")
+    trial.delete("train-1")
 
-    cluster.submit(*workers("train", 1, first=7))
+    trial.submit(*workers("train", 1, first=7))
 
     expect.bound("train-7")
     expect.refusal()
@@ -79,21 +79,21 @@ def test_a_member_is_replaced_after_a_restart(cluster: Trial, expect: Expect, su
 @pytest.mark.feature("GANG-6.pre-enqueue")
 @pytest.mark.case("GA-094", severity="critical")
 @pytest.mark.long(seconds=7)
-def test_a_gang_without_its_pod_group_waits(cluster: Trial, expect: Expect) -> None:
+def test_a_gang_without_its_pod_group_waits(trial: Trial, expect: Expect) -> None:
     """The PodGroup of a gang that waits for room is deleted: its members are not bound when there is room, but when
     there is a PodGroup again."""
-    cluster.add(node("n1").cards(1))
-    cluster.apply(gang("train", 2))
-    cluster.submit(*workers("train", 2))
+    trial.add(node("n1").cards(1))
+    trial.apply(gang("train", 2))
+    trial.submit(*workers("train", 2))
     expect.pending(*names("train", 2))
-    assert cluster.call("DELETE", cluster.path("PodGroup", "train")).ok
+    assert trial.call("DELETE", trial.path("PodGroup", "train")).ok
     expect.stable(seconds=3)
 
-    cluster.add(node("n2").cards(1))
+    trial.add(node("n2").cards(1))
 
     expect.stable(seconds=15)
-    assert bound(cluster) == []
-    cluster.apply(gang("train", 2))
+    assert bound(trial) == []
+    trial.apply(gang("train", 2))
     expect.bound(*names("train", 2), within=60)
 
 
@@ -101,19 +101,19 @@ def test_a_gang_without_its_pod_group_waits(cluster: Trial, expect: Expect) -> N
 @pytest.mark.case("GA-095", severity="critical")
 @pytest.mark.long(seconds=6)
 @pytest.mark.parametrize("first", ["Strict", "NonStrict"])
-def test_one_gang_that_is_not_strict_keeps_the_places_of_its_group(cluster: Trial, expect: Expect, first: str) -> None:
+def test_one_gang_that_is_not_strict_keeps_the_places_of_its_group(trial: Trial, expect: Expect, first: str) -> None:
     """Of two gangs of a group one is Strict and one NonStrict: with one card too few the others are kept, and the group
     starts when the card comes."""
-    cluster.add(node("n1").cards(2))
-    ids = [f"{cluster.name}/{name}" for name in "ab"]
+    trial.add(node("n1").cards(2))
+    ids = [f"{trial.name}/{name}" for name in "ab"]
     modes = dict(zip("ab", sorted(("Strict", "NonStrict"), reverse=first == "Strict"), strict=True))
-    cluster.apply(*(gang(name, 2).waiting_time(300).mode(modes[name]).together_with(*ids) for name in "ab"))
-    cluster.submit(*workers("a", 2), *workers("b", 2))
+    trial.apply(*(gang(name, 2).waiting_time(300).mode(modes[name]).together_with(*ids) for name in "ab"))
+    trial.submit(*workers("a", 2), *workers("b", 2))
     expect.stable(seconds=2)
-    cluster.submit(pod("x").gpus(1))
+    trial.submit(pod("x").gpus(1))
     expect.stable(seconds=5)
-    assert bound(cluster) == [], "a pod took a card that members of the group hold"
+    assert bound(trial) == [], "a pod took a card that members of the group hold"
 
-    cluster.add(node("n2").cards(2))
+    trial.add(node("n2").cards(2))
 
     expect.bound("a-0", "a-1", "b-0", "b-1", within=60)

@@ -16,19 +16,19 @@ pytestmark = [pytest.mark.needs(Capability.HARDWARE)]
 
 @pytest.mark.feature("GANG-1.all-or-nothing")
 @pytest.mark.case("GA-131", severity="critical")
-def test_a_gang_gets_all_its_volumes_or_none(cluster: Trial, expect: Expect, storage: StorageOfCase) -> None:
+def test_a_gang_gets_all_its_volumes_or_none(trial: Trial, expect: Expect, storage: StorageOfCase) -> None:
     """Two members and one volume: no member is bound, and no claim; with a second volume both are."""
     storage.of_class()
-    cluster.add(node("n1").cards(2), node("n2").cards(2))
-    cluster.apply(gang("train", 2))
+    trial.add(node("n1").cards(2), node("n2").cards(2))
+    trial.apply(gang("train", 2))
     first = storage.volume("first", "n1")
     pods, claims = workers("train", 2), ["claim-0", "claim-1"]
     for member, claim in zip(pods, claims, strict=True):
         storage.claim(claim)
         member.manifest["spec"]["volumes"] = [{"name": "data", "persistentVolumeClaim": {"claimName": claim}}]
-    cluster.submit(*pods)
+    trial.submit(*pods)
     expect.stable(seconds=5)
-    assert not [pod.metadata.name for pod in cluster.pods() if pod.spec.node_name]
+    assert not [pod.metadata.name for pod in trial.pods() if pod.spec.node_name]
     assert [storage.seen(claim)["status"]["phase"] for claim in claims] == ["Pending", "Pending"]
 
     second = storage.volume("second", "n2")

@@ -24,15 +24,15 @@ pytestmark = [pytest.mark.needs(Capability.HARDWARE)]
 
 @pytest.mark.feature("GANG-1.all-or-nothing")
 @pytest.mark.case("GA-001", severity="blocker")
-def test_five_with_room_for_three_bind_nobody(cluster: Trial, expect: Expect) -> None:
+def test_five_with_room_for_three_bind_nobody(trial: Trial, expect: Expect) -> None:
     """A gang of five on three free cards: no member is bound, and the cards stay free for a pod without a gang."""
-    cluster.add(node("n1").cards(3))
-    cluster.apply(gang("train", 5))
-    cluster.submit(*workers("train", 5))
+    trial.add(node("n1").cards(3))
+    trial.apply(gang("train", 5))
+    trial.submit(*workers("train", 5))
     expect.stable(seconds=5)
-    assert bound(cluster) == []
+    assert bound(trial) == []
 
-    cluster.submit(pod("whole").gpus(3))
+    trial.submit(pod("whole").gpus(3))
 
     expect.bound("whole")
 
@@ -40,50 +40,50 @@ def test_five_with_room_for_three_bind_nobody(cluster: Trial, expect: Expect) ->
 @pytest.mark.feature("GANG-1.all-or-nothing")
 @pytest.mark.case("GA-002", severity="blocker")
 @pytest.mark.long(seconds=6)
-def test_bound_together_when_the_room_comes(cluster: Trial, expect: Expect) -> None:
+def test_bound_together_when_the_room_comes(trial: Trial, expect: Expect) -> None:
     """A gang of five waits on three cards; one more card does not help, the second one does."""
-    cluster.add(node("n1").cards(3))
-    cluster.apply(gang("train", 5))
-    cluster.submit(*workers("train", 5))
+    trial.add(node("n1").cards(3))
+    trial.apply(gang("train", 5))
+    trial.submit(*workers("train", 5))
     expect.stable(seconds=2)
-    cluster.add(node("n2").cards(1))
+    trial.add(node("n2").cards(1))
     expect.stable(seconds=12)
-    assert bound(cluster) == []
+    assert bound(trial) == []
 
-    cluster.add(node("n3").cards(1))
+    trial.add(node("n3").cards(1))
 
     expect.bound(*names("train", 5))
 
 
 @pytest.mark.feature("GANG-1.all-or-nothing")
 @pytest.mark.case("GA-003", severity="blocker")
-def test_two_gangs_that_each_fit_alone_do_not_deadlock(cluster: Trial, expect: Expect) -> None:
+def test_two_gangs_that_each_fit_alone_do_not_deadlock(trial: Trial, expect: Expect) -> None:
     """Two gangs of three on four cards, members submitted in turn: one runs whole, then the other."""
-    cluster.add(node("n1").cards(4))
-    cluster.apply(gang("a", 3), gang("b", 3))
+    trial.add(node("n1").cards(4))
+    trial.apply(gang("a", 3), gang("b", 3))
     for worker, other in zip(workers("a", 3), workers("b", 3), strict=True):
-        cluster.submit(worker, other)
-    assert cluster.reaches(lambda: len(bound(cluster)) == 3, within=30), cluster.timeline()
-    first = bound(cluster)[0][0]
-    assert bound(cluster) == names(first, 3)
+        trial.submit(worker, other)
+    assert trial.reaches(lambda: len(bound(trial)) == 3, within=30), trial.timeline()
+    first = bound(trial)[0][0]
+    assert bound(trial) == names(first, 3)
     expect.stable(seconds=5)
 
-    cluster.delete(*names(first, 3))
+    trial.delete(*names(first, 3))
 
     expect.bound(*names("b" if first == "a" else "a", 3), within=60)
 
 
 @pytest.mark.feature("GANG-1.quorum")
 @pytest.mark.case("GA-004", severity="critical")
-def test_more_members_than_the_minimum(cluster: Trial, expect: Expect) -> None:
+def test_more_members_than_the_minimum(trial: Trial, expect: Expect) -> None:
     """A gang of two among four pods on three cards: three are bound, the fourth waits alone and gets the next card."""
-    cluster.add(node("n1").cards(3))
-    cluster.apply(gang("train", 2))
-    cluster.submit(*workers("train", 4))
-    assert cluster.reaches(lambda: len(bound(cluster)) == 3, within=30), cluster.timeline()
+    trial.add(node("n1").cards(3))
+    trial.apply(gang("train", 2))
+    trial.submit(*workers("train", 4))
+    assert trial.reaches(lambda: len(bound(trial)) == 3, within=30), trial.timeline()
     expect.stable(seconds=3)
 
-    cluster.add(node("n2").cards(1))
+    trial.add(node("n2").cards(1))
 
     expect.bound(*names("train", 4))
 
@@ -91,18 +91,18 @@ def test_more_members_than_the_minimum(cluster: Trial, expect: Expect) -> None:
 @pytest.mark.feature("GANG-5.annotations")
 @pytest.mark.case("GA-037", severity="critical")
 @pytest.mark.long(seconds=4)
-def test_the_member_that_stands_in_the_queue_for_its_gang_is_deleted(cluster: Trial, expect: Expect) -> None:
+def test_the_member_that_stands_in_the_queue_for_its_gang_is_deleted(trial: Trial, expect: Expect) -> None:
     """One of two members waits. The others come while the queue is full of more important pods; the first of them is
     deleted before its turn, with no event after it: the two that are left are bound."""
     important = [f"first-{number}" for number in range(500)]
     members = [pod(name).gpus(1).in_light_gang("train", 2) for name in names("train", 3)]
-    cluster.apply(priority_class("trial-first", 9000))
-    cluster.add(node("n0").taint("full"))
-    cluster.submit(*(pod(name).request(cpu="10m").priority_class("trial-first") for name in important))
-    cluster.submit(members[0])
+    trial.apply(priority_class("trial-first", 9000))
+    trial.add(node("n0").taint("full"))
+    trial.submit(*(pod(name).request(cpu="10m").priority_class("trial-first") for name in important))
+    trial.submit(members[0])
     expect.stable(seconds=12)
-    path, transport = f"/api/v1/namespaces/{cluster.name}/pods", cluster.cluster.transport
-    coming = [built.select({TRIAL_LABEL: cluster.name}).manifest for built in members[1:]]
+    path, transport = f"/api/v1/namespaces/{trial.name}/pods", trial.cluster.transport
+    coming = [built.select({TRIAL_LABEL: trial.name}).manifest for built in members[1:]]
 
     def react(line: bytes) -> None:
         """As a controller that acts at once: the members come with the first placement, and one goes when it came."""
@@ -114,10 +114,10 @@ def test_the_member_that_stands_in_the_queue_for_its_gang_is_deleted(cluster: Tr
         if event["type"] == "ADDED" and metadata["name"] == "train-1":
             transport.send(Request("DELETE", f"{path}/train-1"), lambda _: None)
 
-    version = orjson.loads(cluster.call("GET", path).body)["metadata"]["resourceVersion"]
+    version = orjson.loads(trial.call("GET", path).body)["metadata"]["resourceVersion"]
     stream = transport.stream(Request("GET", f"{path}?watch=1&resourceVersion={version}"), react, lambda _: None)
     try:
-        cluster.add(node("n1").cpu(64).cards(2).pods(1000))
+        trial.add(node("n1").cpu(64).cards(2).pods(1000))
         expect.bound("train-0", within=60)
         expect.bound("train-2", within=60)
     finally:
@@ -126,30 +126,30 @@ def test_the_member_that_stands_in_the_queue_for_its_gang_is_deleted(cluster: Tr
 
 @pytest.mark.feature("GANG-1.status")
 @pytest.mark.case("GA-005", severity="normal")
-def test_the_status_of_a_pod_group(cluster: Trial, expect: Expect) -> None:
+def test_the_status_of_a_pod_group(trial: Trial, expect: Expect) -> None:
     """status.phase becomes Running with the number of running members; a gang without room stays Scheduling."""
-    cluster.add(node("n1").cards(3))
-    cluster.apply(gang("train", 2), gang("large", 2))
-    cluster.submit(*workers("train", 2))
+    trial.add(node("n1").cards(3))
+    trial.apply(gang("train", 2), gang("large", 2))
+    trial.submit(*workers("train", 2))
     expect.running(*names("train", 2))
-    cluster.submit(*workers("large", 2))
+    trial.submit(*workers("large", 2))
 
-    assert cluster.reaches(lambda: status(cluster).get("phase") == "Running", within=30), status(cluster)
-    assert (status(cluster).get("scheduled"), status(cluster).get("running")) == (2, 2)
-    assert cluster.reaches(lambda: status(cluster, "large").get("phase") == "Scheduling", within=30)
-    assert not status(cluster, "large").get("scheduled")
+    assert trial.reaches(lambda: status(trial).get("phase") == "Running", within=30), status(trial)
+    assert (status(trial).get("scheduled"), status(trial).get("running")) == (2, 2)
+    assert trial.reaches(lambda: status(trial, "large").get("phase") == "Scheduling", within=30)
+    assert not status(trial, "large").get("scheduled")
 
 
 @pytest.mark.feature("GANG-2.strict-default")
 @pytest.mark.case("GA-010", severity="blocker")
-def test_strict_gives_its_places_back(cluster: Trial, expect: Expect) -> None:
+def test_strict_gives_its_places_back(trial: Trial, expect: Expect) -> None:
     """Strict is the default: while a gang of three lacks a card, other pods use the two free ones."""
-    cluster.add(node("n1").cards(2))
-    cluster.apply(gang("train", 3))
-    cluster.submit(*workers("train", 3))
+    trial.add(node("n1").cards(2))
+    trial.apply(gang("train", 3))
+    trial.submit(*workers("train", 3))
     expect.stable(seconds=2)
 
-    cluster.submit(pod("x").gpus(1), pod("y").gpus(1))
+    trial.submit(pod("x").gpus(1), pod("y").gpus(1))
 
     x, y = expect.bound("x", "y", within=20)
     assert sorted([*minors(x), *minors(y)]) == [0, 1]
@@ -159,40 +159,40 @@ def test_strict_gives_its_places_back(cluster: Trial, expect: Expect) -> None:
 @pytest.mark.case("GA-011", severity="blocker")
 @pytest.mark.long(seconds=6)
 @pytest.mark.parametrize("light", [False, True], ids=["PodGroup", "pods"])
-def test_non_strict_keeps_its_places(cluster: Trial, expect: Expect, *, light: bool) -> None:
+def test_non_strict_keeps_its_places(trial: Trial, expect: Expect, *, light: bool) -> None:
     """NonStrict on the PodGroup or on the pods: two of three members hold the cards, so another pod must wait; the
     third card completes the gang."""
-    cluster.add(node("n1").cards(2))
+    trial.add(node("n1").cards(2))
     if light:
         built = [
             pod(name).gpus(1).in_light_gang("train", 3).annotation(GANG_MODE, "NonStrict")
             for name in names("train", 3)
         ]  # fmt: skip
     else:
-        cluster.apply(gang("train", 3).waiting_time(300).mode("NonStrict"))
+        trial.apply(gang("train", 3).waiting_time(300).mode("NonStrict"))
         built = workers("train", 3)
-    cluster.submit(*built)
+    trial.submit(*built)
     expect.stable(seconds=2)
-    assert bound(cluster) == []
-    cluster.submit(pod("x").gpus(1))
+    assert bound(trial) == []
+    trial.submit(pod("x").gpus(1))
     expect.stable(seconds=5)
-    assert bound(cluster) == [], "a pod took a card that members of the gang hold"
+    assert bound(trial) == [], "a pod took a card that members of the gang hold"
 
-    cluster.add(node("n2").cards(1))
+    trial.add(node("n2").cards(1))
 
     expect.bound(*names("train", 3))
-    assert bound(cluster, "x") == []
+    assert bound(trial, "x") == []
 
 
 @pytest.mark.feature("GANG-2.nonstrict")
 @pytest.mark.case("GA-150", severity="critical")
-def test_non_strict_starts_without_the_member_that_has_no_room(cluster: Trial, expect: Expect) -> None:
+def test_non_strict_starts_without_the_member_that_has_no_room(trial: Trial, expect: Expect) -> None:
     """A NonStrict gang needs two of three members. No node has room for the most important one: the others start."""
-    cluster.apply(gang("train", 2).waiting_time(300).mode("NonStrict"), priority_class("trial-high", 9000))
-    cluster.add(node("n1").cards(2))
+    trial.apply(gang("train", 2).waiting_time(300).mode("NonStrict"), priority_class("trial-high", 9000))
+    trial.add(node("n1").cards(2))
     large, *others = workers("train", 3)
 
-    cluster.submit(large.gpus(4).priority_class("trial-high"), *others)
+    trial.submit(large.gpus(4).priority_class("trial-high"), *others)
 
     expect.bound(*names("train", 2, first=1))
     expect.pending("train-0")
@@ -201,56 +201,54 @@ def test_non_strict_starts_without_the_member_that_has_no_room(cluster: Trial, e
 @pytest.mark.feature("GANG-1.timeout")
 @pytest.mark.case("GA-012", severity="blocker")
 @pytest.mark.long(20)
-def test_the_schedule_timeout_frees_everything(cluster: Trial, expect: Expect) -> None:
+def test_the_schedule_timeout_frees_everything(trial: Trial, expect: Expect) -> None:
     """Members of a NonStrict gang hold two cards for scheduleTimeoutSeconds; a pod of higher priority in the queue gets
     one of them afterwards."""
-    cluster.add(node("n1").cards(2))
-    cluster.apply(gang("train", 3).waiting_time(10).mode("NonStrict"))
-    cluster.submit(*workers("train", 3))
+    trial.add(node("n1").cards(2))
+    trial.apply(gang("train", 3).waiting_time(10).mode("NonStrict"))
+    trial.submit(*workers("train", 3))
     expect.stable(seconds=2)
-    cluster.submit(pod("whole").gpus(2))
+    trial.submit(pod("whole").gpus(2))
     expect.stable(seconds=4)
-    assert bound(cluster) == []
-    cluster.cluster.wait(lambda: False, within=5)
+    assert bound(trial) == []
+    trial.pass_time(5)
 
-    cluster.delete("train-2")  # no further attempt of the gang: two of three members
+    trial.delete("train-2")  # no further attempt of the gang: two of three members
 
     expect.bound("whole", within=60)
 
 
 @pytest.mark.feature("GANG-1.timeout", "GANG-2.nonstrict")
 @pytest.mark.case("GA-013", severity="critical")
-def test_deleted_members_give_back_what_they_hold(cluster: Trial, expect: Expect) -> None:
+def test_deleted_members_give_back_what_they_hold(trial: Trial, expect: Expect) -> None:
     """Members of a NonStrict gang hold two cards; all are deleted long before the timeout: another pod gets both."""
-    cluster.add(node("n1").cards(2))
-    cluster.apply(gang("train", 3).waiting_time(600).mode("NonStrict"))
-    cluster.submit(*workers("train", 3))
-    cluster.submit(pod("whole").gpus(2))
+    trial.add(node("n1").cards(2))
+    trial.apply(gang("train", 3).waiting_time(600).mode("NonStrict"))
+    trial.submit(*workers("train", 3))
+    trial.submit(pod("whole").gpus(2))
     expect.stable(seconds=5)
-    assert bound(cluster) == []
+    assert bound(trial) == []
 
-    cluster.delete(*names("train", 3))
+    trial.delete(*names("train", 3))
 
     expect.bound("whole")
 
 
 @pytest.mark.feature("GANG-1.all-or-nothing", "RSV-1.held")
 @pytest.mark.case("GA-014", severity="critical")
-def test_a_gang_that_fails_gives_its_reservation_back(cluster: Trial, expect: Expect) -> None:
+def test_a_gang_that_fails_gives_its_reservation_back(trial: Trial, expect: Expect) -> None:
     """A gang of three owners has room for two, inside of a reservation: a single owner gets all of it afterwards."""
-    cluster.add(node("n1").cpu(8))
-    cluster.reserve(
-        reservation("held").like(pod("x").request(cpu=4)).for_labels(app="owner").many().policy("Restricted")
-    )
+    trial.add(node("n1").cpu(8))
+    trial.reserve(reservation("held").like(pod("x").request(cpu=4)).for_labels(app="owner").many().policy("Restricted"))
     expect.available("held")
-    cluster.submit(pod("filler").request(cpu=4))
+    trial.submit(pod("filler").request(cpu=4))
     expect.bound("filler")
-    cluster.apply(gang("train", 3))
-    cluster.submit(*(pod(name).request(cpu=2).label("app", "owner").in_gang("train") for name in names("train", 3)))
+    trial.apply(gang("train", 3))
+    trial.submit(*(pod(name).request(cpu=2).label("app", "owner").in_gang("train") for name in names("train", 3)))
     expect.stable(seconds=5)
-    assert bound(cluster, "train") == []
+    assert bound(trial, "train") == []
 
-    cluster.submit(pod("single").request(cpu=4).label("app", "owner").into_reservation())
+    trial.submit(pod("single").request(cpu=4).label("app", "owner").into_reservation())
 
     assert reservation_of(expect.bound("single")) == "held"
 
@@ -258,18 +256,18 @@ def test_a_gang_that_fails_gives_its_reservation_back(cluster: Trial, expect: Ex
 @pytest.mark.feature("GANG-3.cycle-counter", "GANG-3.no-stale-time")
 @pytest.mark.case("GA-020", severity="critical")
 @pytest.mark.long(60)
-def test_a_failed_cycle_does_not_poison_the_next(cluster: Trial, expect: Expect) -> None:
+def test_a_failed_cycle_does_not_poison_the_next(trial: Trial, expect: Expect) -> None:
     """A gang fails several times while cards come one by one over a minute; it is bound soon after the last one."""
-    cluster.add(node("n1").cards(1))
-    cluster.apply(gang("train", 4))
-    cluster.submit(*workers("train", 4))
+    trial.add(node("n1").cards(1))
+    trial.apply(gang("train", 4))
+    trial.submit(*workers("train", 4))
     for number in (2, 3):
         expect.stable(seconds=20)
-        cluster.add(node(f"n{number}").cards(1))
+        trial.add(node(f"n{number}").cards(1))
     expect.stable(seconds=20)
-    assert bound(cluster) == []
+    assert bound(trial) == []
 
-    cluster.add(node("n4").cards(1))
+    trial.add(node("n4").cards(1))
 
     expect.bound(*names("train", 4), within=15)
 
@@ -277,74 +275,74 @@ def test_a_failed_cycle_does_not_poison_the_next(cluster: Trial, expect: Expect)
 @pytest.mark.feature("GANG-3.restart")
 @pytest.mark.case("GA-021", severity="critical")
 @pytest.mark.long(seconds=6)
-def test_restarted_in_the_middle(cluster: Trial, expect: Expect, subject: Subject | None) -> None:
+def test_restarted_in_the_middle(trial: Trial, expect: Expect, subject: Subject | None) -> None:
     """The scheduler is killed when a gang is bound and another one waits: nothing moves, and the other one is bound
     when there is room for it, although the successor has no record of its failure."""
     if subject is None:
         pytest.skip("needs a scheduler that the harness started; this one runs elsewhere")
-    cluster.add(node("n1").cards(4))
-    cluster.apply(gang("a", 3), gang("b", 3))
-    cluster.submit(*workers("a", 3))
+    trial.add(node("n1").cards(4))
+    trial.apply(gang("a", 3), gang("b", 3))
+    trial.submit(*workers("a", 3))
     expect.bound(*names("a", 3))
-    cluster.submit(*workers("b", 3))
+    trial.submit(*workers("b", 3))
     expect.stable(seconds=2)
 
     subject.kill()
     subject.start_again()
 
     expect.stable(seconds=5)
-    assert bound(cluster) == names("a", 3)
-    cluster.delete("a-0", "a-1")
+    assert bound(trial) == names("a", 3)
+    trial.delete("a-0", "a-1")
     expect.bound(*names("b", 3), within=60)
 
 
 @pytest.mark.feature("GANG-1.replaced")
 @pytest.mark.case("GA-022", severity="critical")
-def test_a_member_that_is_replaced_joins_the_gang(cluster: Trial, expect: Expect) -> None:
+def test_a_member_that_is_replaced_joins_the_gang(trial: Trial, expect: Expect) -> None:
     """After the gang was bound once, a member that died comes back and is bound alone, below the minimum."""
-    cluster.add(node("n1").cards(3))
-    cluster.apply(gang("train", 3))
-    cluster.submit(*workers("train", 3))
+    trial.add(node("n1").cards(3))
+    trial.apply(gang("train", 3))
+    trial.submit(*workers("train", 3))
     expect.bound(*names("train", 3))
-    cluster.delete("train-1")
+    trial.delete("train-1")
 
-    cluster.submit(*workers("train", 1, first=7))
+    trial.submit(*workers("train", 1, first=7))
 
     assert len(minors(expect.bound("train-7"))) == 1
-    assert sorted(minor for pod in cluster.pods() for minor in minors(pod)) == [0, 1, 2]
+    assert sorted(minor for pod in trial.pods() for minor in minors(pod)) == [0, 1, 2]
 
 
 @pytest.mark.feature("GANG-4.groups")
 @pytest.mark.case("GA-030", severity="blocker")
 @pytest.mark.long(seconds=7)
 @pytest.mark.parametrize(("small", "large"), [("a", "b"), ("b", "a")], ids=["small-first", "large-first"])
-def test_roles_in_one_group_start_together(cluster: Trial, expect: Expect, small: str, large: str) -> None:
+def test_roles_in_one_group_start_together(trial: Trial, expect: Expect, small: str, large: str) -> None:
     """A group of one pod with one card and two with two cards each, on four cards: either gang alone would fit."""
-    cluster.add(node("n1").cards(4))
-    ids = [f"{cluster.name}/{name}" for name in (small, large)]
-    cluster.apply(gang(small, 1).together_with(*ids), gang(large, 2).together_with(*ids))
-    cluster.submit(*workers(large, 2, cards=2), *workers(small, 1))
+    trial.add(node("n1").cards(4))
+    ids = [f"{trial.name}/{name}" for name in (small, large)]
+    trial.apply(gang(small, 1).together_with(*ids), gang(large, 2).together_with(*ids))
+    trial.submit(*workers(large, 2, cards=2), *workers(small, 1))
     expect.stable(seconds=5)
-    assert bound(cluster) == []
+    assert bound(trial) == []
 
-    cluster.add(node("n2").cards(1))
+    trial.add(node("n2").cards(1))
 
     expect.bound(f"{small}-0", f"{large}-0", f"{large}-1")
 
 
 @pytest.mark.feature("GANG-4.groups")
 @pytest.mark.case("GA-031", severity="critical")
-def test_a_group_waits_for_its_missing_gang(cluster: Trial, expect: Expect) -> None:
+def test_a_group_waits_for_its_missing_gang(trial: Trial, expect: Expect) -> None:
     """The first gang of a group is complete and fits; it is bound only with the second, which comes later."""
-    cluster.add(node("n1").cards(4))
-    ids = [f"{cluster.name}/ps", f"{cluster.name}/worker"]
-    cluster.apply(gang("worker", 2).together_with(*ids))
-    cluster.submit(*workers("worker", 2))
+    trial.add(node("n1").cards(4))
+    ids = [f"{trial.name}/ps", f"{trial.name}/worker"]
+    trial.apply(gang("worker", 2).together_with(*ids))
+    trial.submit(*workers("worker", 2))
     expect.stable(seconds=5)
-    assert bound(cluster) == []
+    assert bound(trial) == []
 
-    cluster.apply(gang("ps", 1).together_with(*ids))
-    cluster.submit(*workers("ps", 1))
+    trial.apply(gang("ps", 1).together_with(*ids))
+    trial.submit(*workers("ps", 1))
 
     expect.bound("ps-0", "worker-0", "worker-1")
 
@@ -352,39 +350,39 @@ def test_a_group_waits_for_its_missing_gang(cluster: Trial, expect: Expect) -> N
 @pytest.mark.feature("GANG-4.across-namespaces")
 @pytest.mark.case("GA-036", severity="critical")
 @pytest.mark.needs(Capability.OWN_CLUSTER)  # makes a second namespace
-def test_the_gangs_of_a_group_are_in_two_namespaces(cluster: Trial, expect: Expect, second_namespace: str) -> None:
+def test_the_gangs_of_a_group_are_in_two_namespaces(trial: Trial, expect: Expect, second_namespace: str) -> None:
     """A complete gang that fits waits for the other gang of its group, which comes in another namespace."""
-    cluster.add(node("n1").cards(4))
-    ids = [f"{cluster.name}/worker", f"{second_namespace}/ps"]
-    cluster.apply(gang("worker", 2).together_with(*ids))
-    cluster.submit(*workers("worker", 2))
+    trial.add(node("n1").cards(4))
+    ids = [f"{trial.name}/worker", f"{second_namespace}/ps"]
+    trial.apply(gang("worker", 2).together_with(*ids))
+    trial.submit(*workers("worker", 2))
     expect.stable(seconds=5)
-    assert bound(cluster) == []
+    assert bound(trial) == []
 
     other = gang("ps", 1).together_with(*ids).manifest
-    cluster.accept(other, f"/apis/scheduling.sigs.k8s.io/v1alpha1/namespaces/{second_namespace}/podgroups")
+    trial.accept(other, f"/apis/scheduling.sigs.k8s.io/v1alpha1/namespaces/{second_namespace}/podgroups")
     pods = f"/api/v1/namespaces/{second_namespace}/pods"
     (server,) = workers("ps", 1)
-    cluster.accept(server.select({TRIAL_LABEL: cluster.name}).manifest, pods)
+    trial.accept(server.select({TRIAL_LABEL: trial.name}).manifest, pods)
 
     expect.bound("worker-0", "worker-1")
-    found = orjson.loads(cluster.call("GET", f"{pods}/ps-0").body)
+    found = orjson.loads(trial.call("GET", f"{pods}/ps-0").body)
     assert found["spec"]["nodeName"] == "n1"
 
 
 @pytest.mark.feature("GANG-1.marked")
 @pytest.mark.case("GA-034", severity="normal")
-def test_members_that_are_bound_together_say_so(cluster: Trial, expect: Expect) -> None:
+def test_members_that_are_bound_together_say_so(trial: Trial, expect: Expect) -> None:
     """Both members have the ID of their group and the number of members; a pod without a gang has neither."""
-    cluster.add(node("n1").cards(3))
-    cluster.apply(gang("train", 2))
-    cluster.submit(*workers("train", 2), pod("single").gpus(1))
+    trial.add(node("n1").cards(3))
+    trial.apply(gang("train", 2))
+    trial.submit(*workers("train", 2), pod("single").gpus(1))
     *members, single = expect.bound("train-0", "train-1", "single")
     marks = {
         (pod.metadata.annotations.get(BIND_GANG_GROUP), pod.metadata.annotations.get(BIND_MEMBER_COUNT))
         for pod in members
     }
-    assert marks == {(f"{cluster.name}/train", "2")}
+    assert marks == {(f"{trial.name}/train", "2")}
     assert BIND_GANG_GROUP not in single.metadata.annotations
 
 
@@ -400,117 +398,117 @@ def test_members_that_are_bound_together_say_so(cluster: Trial, expect: Expect) 
     ],
 )
 def test_which_members_count_for_the_minimum(
-    cluster: Trial, expect: Expect, policy: str, *, beside_one: bool, beside_none: bool
+    trial: Trial, expect: Expect, policy: str, *, beside_one: bool, beside_none: bool
 ) -> None:
     """A gang of two is bound. A third member comes beside one that is left, and a fourth when none is left."""
-    cluster.add(node("n1").cards(4))
-    cluster.apply(gang("train", 2).match_policy(policy))
-    cluster.submit(*workers("train", 2))
+    trial.add(node("n1").cards(4))
+    trial.apply(gang("train", 2).match_policy(policy))
+    trial.submit(*workers("train", 2))
     expect.bound("train-0", "train-1")
-    cluster.delete("train-0")
-    cluster.submit(*workers("train", 1, first=2))
+    trial.delete("train-0")
+    trial.submit(*workers("train", 1, first=2))
     if beside_one:
         expect.bound("train-2")
     expect.stable(seconds=10)
-    assert ("train-2" in bound(cluster)) == beside_one
+    assert ("train-2" in bound(trial)) == beside_one
 
-    cluster.delete("train-1", "train-2")
-    cluster.submit(*workers("train", 1, first=3))
+    trial.delete("train-1", "train-2")
+    trial.submit(*workers("train", 1, first=3))
     if beside_none:
         expect.bound("train-3")
     expect.stable(seconds=10)
-    assert ("train-3" in bound(cluster)) == beside_none
+    assert ("train-3" in bound(trial)) == beside_none
     expect.refusal()
 
 
 @pytest.mark.feature("GANG-4.unreadable")
 @pytest.mark.case("GA-032", severity="normal")
-def test_an_unreadable_list_of_groups_leaves_the_gang_alone(cluster: Trial, expect: Expect) -> None:
+def test_an_unreadable_list_of_groups_leaves_the_gang_alone(trial: Trial, expect: Expect) -> None:
     """An annotation that is not JSON: the gang is its own group and is bound."""
-    cluster.add(node("n1").cards(2))
-    cluster.apply(gang("train", 2).annotation(GANG_GROUPS, "[ps, worker]"))
-    cluster.submit(*workers("train", 2))
+    trial.add(node("n1").cards(2))
+    trial.apply(gang("train", 2).annotation(GANG_GROUPS, "[ps, worker]"))
+    trial.submit(*workers("train", 2))
     expect.bound(*names("train", 2))
-    assert sorted(minor for pod in cluster.pods() for minor in minors(pod)) == [0, 1]
+    assert sorted(minor for pod in trial.pods() for minor in minors(pod)) == [0, 1]
 
 
 @pytest.mark.feature("GANG-5.annotations")
 @pytest.mark.case("GA-040", severity="blocker")
-def test_annotated_pods_start_together(cluster: Trial, expect: Expect) -> None:
+def test_annotated_pods_start_together(trial: Trial, expect: Expect) -> None:
     """Pods with the annotations name and min-available: four of five are not bound on five cards, the fifth completes
     them."""
-    cluster.add(node("n1").cards(5))
+    trial.add(node("n1").cards(5))
     built = [pod(name).gpus(1).in_light_gang("light", 5) for name in names("light", 5)]
-    cluster.submit(*built[:4])
+    trial.submit(*built[:4])
     expect.stable(seconds=5)
-    assert bound(cluster) == []
+    assert bound(trial) == []
 
-    cluster.submit(built[4])
+    trial.submit(built[4])
 
     expect.bound(*names("light", 5))
 
 
 @pytest.mark.feature("GANG-5.unreadable")
 @pytest.mark.case("GA-041", severity="normal")
-def test_an_unreadable_minimum_is_told(cluster: Trial, expect: Expect) -> None:
+def test_an_unreadable_minimum_is_told(trial: Trial, expect: Expect) -> None:
     """min-available is no number: the pod's condition names the mistake, and other pods are bound."""
-    cluster.add(node("n1").cards(2))
-    cluster.submit(pod("odd").gpus(1).in_light_gang("light", "two"), pod("other").gpus(1))
+    trial.add(node("n1").cards(2))
+    trial.submit(pod("odd").gpus(1).in_light_gang("light", "two"), pod("other").gpus(1))
     expect.bound("other")
     expect.pending("odd", saying="min-available")
 
 
 @pytest.mark.feature("GANG-6.pre-enqueue")
 @pytest.mark.case("GA-050", severity="critical")
-def test_a_gang_that_is_too_small_is_held_back(cluster: Trial, expect: Expect) -> None:
+def test_a_gang_that_is_too_small_is_held_back(trial: Trial, expect: Expect) -> None:
     """Two of three members: they are not tried, hold nothing, and no pod behind them waits."""
-    cluster.add(node("n1").cards(2))
-    cluster.apply(gang("train", 3))
-    cluster.submit(*workers("train", 2))
+    trial.add(node("n1").cards(2))
+    trial.apply(gang("train", 3))
+    trial.submit(*workers("train", 2))
     expect.stable(seconds=3)
-    assert not [event for event in cluster.events("train-0") if "nodes are available" in event.message]
+    assert not [event for event in trial.events("train-0") if "nodes are available" in event.message]
 
-    cluster.submit(pod("behind").gpus(2))
+    trial.submit(pod("behind").gpus(2))
 
     expect.bound("behind")
-    assert bound(cluster, "train") == []
+    assert bound(trial, "train") == []
 
 
 @pytest.mark.feature("GANG-6.said")
 @pytest.mark.case("GA-051", severity="normal")
-def test_a_gang_that_is_too_small_says_so(cluster: Trial, expect: Expect) -> None:
+def test_a_gang_that_is_too_small_says_so(trial: Trial, expect: Expect) -> None:
     """The members' condition names the gang and what it lacks."""
-    cluster.add(node("n1").cards(2))
-    cluster.apply(gang("train", 3))
-    cluster.submit(*workers("train", 2))
+    trial.add(node("n1").cards(2))
+    trial.apply(gang("train", 3))
+    trial.submit(*workers("train", 2))
     expect.pending(*names("train", 2), saying="child pod not collect enough")
 
 
 @pytest.mark.feature("GANG-6.pre-enqueue")
 @pytest.mark.case("GA-052", severity="critical")
-def test_a_pod_group_that_comes_after_its_pods(cluster: Trial, expect: Expect) -> None:
+def test_a_pod_group_that_comes_after_its_pods(trial: Trial, expect: Expect) -> None:
     """Members without their PodGroup are not bound; they are as soon as it is created."""
-    cluster.add(node("n1").cards(2))
-    cluster.submit(*workers("train", 2))
+    trial.add(node("n1").cards(2))
+    trial.submit(*workers("train", 2))
     expect.stable(seconds=5)
-    assert bound(cluster) == []
+    assert bound(trial) == []
 
-    cluster.apply(gang("train", 2))
+    trial.apply(gang("train", 2))
 
     expect.bound(*names("train", 2))
 
 
 @pytest.mark.feature("GANG-6.pre-enqueue")
 @pytest.mark.case("GA-053", severity="normal")
-def test_a_lowered_minimum_releases_the_members(cluster: Trial, expect: Expect) -> None:
+def test_a_lowered_minimum_releases_the_members(trial: Trial, expect: Expect) -> None:
     """minMember is above the number of pods; when it is lowered to it, they are bound."""
-    cluster.add(node("n1").cards(2))
-    cluster.apply(gang("train", 9))
-    cluster.submit(*workers("train", 2))
+    trial.add(node("n1").cards(2))
+    trial.apply(gang("train", 9))
+    trial.submit(*workers("train", 2))
     expect.stable(seconds=3)
-    assert bound(cluster) == []
+    assert bound(trial) == []
 
-    path = f"/apis/scheduling.sigs.k8s.io/v1alpha1/namespaces/{cluster.name}/podgroups/train"
-    assert cluster.call("PATCH", path, {"spec": {"minMember": 2}}).ok
+    path = f"/apis/scheduling.sigs.k8s.io/v1alpha1/namespaces/{trial.name}/podgroups/train"
+    assert trial.call("PATCH", path, {"spec": {"minMember": 2}}).ok
 
     expect.bound(*names("train", 2))

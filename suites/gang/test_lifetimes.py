@@ -20,19 +20,19 @@ MAX_WAIT = 900  # seconds; upstream's framework cuts longer waits
 @pytest.mark.feature("GANG-1.timeout")
 @pytest.mark.case("GA-070", severity="normal")
 @pytest.mark.needs(Capability.VIRTUAL_TIME)  # a quarter of an hour
-def test_a_wait_ends_after_a_quarter_of_an_hour_at_the_latest(cluster: Trial, expect: Expect) -> None:
+def test_a_wait_ends_after_a_quarter_of_an_hour_at_the_latest(trial: Trial, expect: Expect) -> None:
     """A NonStrict gang of three with a waiting time of a day has room for two. After 15 minutes the
     conditions of the two members say that the waiting time is over."""
-    cluster.add(node("n1").cards(2))
+    trial.add(node("n1").cards(2))
     built = [
         pod(name).gpus(1).in_light_gang("light", 3).annotation(GANG_MODE, "NonStrict")
         .annotation(GANG_WAITING_TIME, "24h")
         for name in names("light", 3)
     ]  # fmt: skip
-    cluster.submit(*built)
+    trial.submit(*built)
     expect.stable(seconds=MAX_WAIT - 30)
-    assert bound(cluster) == []
-    told = [pod.status.conditions for pod in cluster.pods() if "timeout" in str(pod.status.conditions)]
+    assert bound(trial) == []
+    told = [pod.status.conditions for pod in trial.pods() if "timeout" in str(pod.status.conditions)]
     assert not told
 
     expect.pending("light-0", "light-1", saying="timeout after waiting 15m0s", within=120)
@@ -40,15 +40,15 @@ def test_a_wait_ends_after_a_quarter_of_an_hour_at_the_latest(cluster: Trial, ex
 
 @pytest.mark.feature("GANG-5.annotations")
 @pytest.mark.case("GA-071", severity="normal")
-def test_an_annotation_gang_ends_with_its_last_pod(cluster: Trial, expect: Expect) -> None:
+def test_an_annotation_gang_ends_with_its_last_pod(trial: Trial, expect: Expect) -> None:
     """Two pods of an annotation gang of three are deleted. Then a pod alone is a gang of that name, and is bound."""
-    cluster.add(node("n1").cards(2))
-    cluster.submit(*(pod(name).gpus(1).in_light_gang("light", 3) for name in names("light", 2)))
+    trial.add(node("n1").cards(2))
+    trial.submit(*(pod(name).gpus(1).in_light_gang("light", 3) for name in names("light", 2)))
     expect.stable(seconds=5)
-    cluster.delete(*names("light", 2))
+    trial.delete(*names("light", 2))
     expect.gone(*names("light", 2))
 
-    cluster.submit(pod("alone").gpus(1).in_light_gang("light", 1))
+    trial.submit(pod("alone").gpus(1).in_light_gang("light", 1))
 
     expect.bound("alone")
     expect.refusal()
@@ -57,61 +57,61 @@ def test_an_annotation_gang_ends_with_its_last_pod(cluster: Trial, expect: Expec
 @pytest.mark.feature("GANG-1.all-or-nothing")
 @pytest.mark.case("GA-072", severity="critical")
 @pytest.mark.long(seconds=9)
-def test_a_gang_ends_with_its_pod_group(cluster: Trial, expect: Expect) -> None:
+def test_a_gang_ends_with_its_pod_group(trial: Trial, expect: Expect) -> None:
     """The PodGroup of a waiting gang of two is deleted. The missing card comes: no member is bound, until a PodGroup
     of the name is there again."""
-    cluster.add(node("n1").cards(1))
-    cluster.apply(gang("train", 2))
-    cluster.submit(*workers("train", 2))
+    trial.add(node("n1").cards(1))
+    trial.apply(gang("train", 2))
+    trial.submit(*workers("train", 2))
     expect.stable(seconds=5)
-    assert cluster.call("DELETE", cluster.path("PodGroup", "train")).ok
+    assert trial.call("DELETE", trial.path("PodGroup", "train")).ok
     expect.stable(seconds=2)
-    cluster.add(node("n2").cards(1))
+    trial.add(node("n2").cards(1))
     expect.stable(seconds=12)
-    assert bound(cluster) == []
+    assert bound(trial) == []
 
-    cluster.apply(gang("train", 2))
+    trial.apply(gang("train", 2))
 
     expect.bound(*names("train", 2))
 
 
 @pytest.mark.feature("GANG-6.said", "GANG-1.status")
 @pytest.mark.case("GA-073", severity="normal")
-def test_a_member_that_ended_is_no_member(cluster: Trial, expect: Expect) -> None:
+def test_a_member_that_ended_is_no_member(trial: Trial, expect: Expect) -> None:
     """A gang of two, of which waiting members alone count. Both are bound and succeed: a third pod says that the gang
     lacks a member, and the PodGroup is Finished."""
-    cluster.add(node("n1").cards(3))
-    cluster.apply(gang("train", 2).match_policy("only-waiting"))
-    cluster.submit(*workers("train", 2))
+    trial.add(node("n1").cards(3))
+    trial.apply(gang("train", 2).match_policy("only-waiting"))
+    trial.submit(*workers("train", 2))
     expect.running(*names("train", 2))
     for name in names("train", 2):
         succeeded = {"status": {"phase": "Succeeded"}}
-        assert cluster.call("PATCH", f"/api/v1/namespaces/{cluster.name}/pods/{name}/status", succeeded).ok
+        assert trial.call("PATCH", f"/api/v1/namespaces/{trial.name}/pods/{name}/status", succeeded).ok
 
-    cluster.submit(*workers("train", 1, first=2))
+    trial.submit(*workers("train", 1, first=2))
 
     expect.pending("train-2", saying="child pod not collect enough")
 
-    assert cluster.reaches(lambda: status(cluster).get("phase") == "Finished", within=30), status(cluster)
+    assert trial.reaches(lambda: status(trial).get("phase") == "Finished", within=30), status(trial)
 
 
 @pytest.mark.feature("GANG-1.all-or-nothing", "QUOTA-1.max-bound")
 @pytest.mark.case("GA-074", severity="critical")
 @pytest.mark.long(seconds=7)
 @pytest.mark.needs(Capability.OWN_CLUSTER)  # quotas count all pods
-def test_a_gang_waits_for_its_quota_as_a_whole(cluster: Trial, expect: Expect) -> None:
+def test_a_gang_waits_for_its_quota_as_a_whole(trial: Trial, expect: Expect) -> None:
     """A gang of two in a quota with room for one: no member is bound. Another pod of the quota ends, and both are."""
-    own = f"{cluster.name}-team"
-    cluster.add(node("n1").cpu(16).cards(4))
-    cluster.apply(quota(own).max(cpu=4).manifest)
-    cluster.submit(pod("first").request(cpu=3).quota(own))
+    own = f"{trial.name}-team"
+    trial.add(node("n1").cpu(16).cards(4))
+    trial.apply(quota(own).max(cpu=4).manifest)
+    trial.submit(pod("first").request(cpu=3).quota(own))
     expect.bound("first")
-    cluster.apply(gang("train", 2))
-    cluster.submit(*(pod(name).request(cpu=1).quota(own).in_gang("train") for name in names("train", 2)))
+    trial.apply(gang("train", 2))
+    trial.submit(*(pod(name).request(cpu=1).quota(own).in_gang("train") for name in names("train", 2)))
     expect.stable(seconds=12)
-    assert bound(cluster) == ["first"]
+    assert bound(trial) == ["first"]
 
-    cluster.delete("first")
+    trial.delete("first")
 
     expect.bound(*names("train", 2))
 
@@ -120,23 +120,23 @@ def test_a_gang_waits_for_its_quota_as_a_whole(cluster: Trial, expect: Expect) -
 @pytest.mark.case("GA-075", severity="normal")
 @pytest.mark.long(seconds=7)
 @pytest.mark.needs(Capability.OWN_CLUSTER)  # priority classes
-def test_of_more_members_than_the_minimum_the_more_important_start(cluster: Trial, expect: Expect) -> None:
+def test_of_more_members_than_the_minimum_the_more_important_start(trial: Trial, expect: Expect) -> None:
     """A gang of two has four members when a node with two cards comes: the two members of higher priority are bound,
     independent of the order in which the members were created."""
-    classes = {level: f"{cluster.name}-{level}" for level in ("low", "top")}
+    classes = {level: f"{trial.name}-{level}" for level in ("low", "top")}
     for level, value in (("low", 10), ("top", 100)):
         found = priority_class(classes[level], value, preempts=False)  # no member takes the place of another
-        cluster.accept(found, "/apis/scheduling.k8s.io/v1/priorityclasses")
-    cluster.add(node("n0").cpu(1))
-    cluster.apply(gang("train", 2))
+        trial.accept(found, "/apis/scheduling.k8s.io/v1/priorityclasses")
+    trial.add(node("n0").cpu(1))
+    trial.apply(gang("train", 2))
     levels = {"train-0": "low", "train-1": "top", "train-2": "low", "train-3": "top"}
-    cluster.submit(*(pod(name).gpus(1).in_gang("train").priority_class(classes[at]) for name, at in levels.items()))
+    trial.submit(*(pod(name).gpus(1).in_gang("train").priority_class(classes[at]) for name, at in levels.items()))
     expect.stable(seconds=5)
 
-    cluster.add(node("n1").cards(2))
+    trial.add(node("n1").cards(2))
 
     expect.bound("train-1", "train-3")
     expect.stable(seconds=3)
-    assert bound(cluster) == ["train-1", "train-3"]
+    assert bound(trial) == ["train-1", "train-3"]
     for level in classes.values():
-        cluster.call("DELETE", f"/apis/scheduling.k8s.io/v1/priorityclasses/{level}")
+        trial.call("DELETE", f"/apis/scheduling.k8s.io/v1/priorityclasses/{level}")

@@ -15,11 +15,11 @@ pytestmark = [pytest.mark.needs(Capability.HARDWARE)]
 
 @pytest.mark.feature("GANG-1.all-or-nothing")
 @pytest.mark.case("GA-080", severity="normal")
-def test_members_get_their_nodes_in_the_order_of_their_index(cluster: Trial, expect: Expect) -> None:
+def test_members_get_their_nodes_in_the_order_of_their_index(trial: Trial, expect: Expect) -> None:
     """Two members want the same node, which has room for one: the one with the smaller index gets it, although its name
     comes last."""
-    cluster.add(node("wanted").cards(1).label("best", "yes"), node("other").cards(1))
-    cluster.apply(gang("train", 2))
+    trial.add(node("wanted").cards(1).label("best", "yes"), node("other").cards(1))
+    trial.apply(gang("train", 2))
 
     def member(name: str, index: int) -> PodBuilder:
         built = pod(name).gpus(1).in_gang("train").annotation(NETWORK_TOPOLOGY_INDEX, str(index))
@@ -29,7 +29,7 @@ def test_members_get_their_nodes_in_the_order_of_their_index(cluster: Trial, exp
         }
         return built
 
-    cluster.submit(member("a", 1), member("z", 0))
+    trial.submit(member("a", 1), member("z", 0))
 
     first, second = expect.bound("z", "a")
     assert (first.spec.node_name, second.spec.node_name) == ("wanted", "other")
@@ -37,63 +37,63 @@ def test_members_get_their_nodes_in_the_order_of_their_index(cluster: Trial, exp
 
 @pytest.mark.feature("GANG-4.groups", "GANG-1.replaced")
 @pytest.mark.case("GA-081", severity="normal")
-def test_a_gang_with_bound_members_joins_a_group(cluster: Trial, expect: Expect) -> None:
+def test_a_gang_with_bound_members_joins_a_group(trial: Trial, expect: Expect) -> None:
     """Two members are on a node before their PodGroup exists, which names a second gang. A third member starts at once,
     although that gang has no pods: the group was bound once. A member of another such group waits."""
-    cluster.add(node("n1").cards(4))
-    cluster.submit(*(worker.node_name("n1") for worker in workers("train", 2)))
+    trial.add(node("n1").cards(4))
+    trial.submit(*(worker.node_name("n1") for worker in workers("train", 2)))
     expect.running("train-0", "train-1")
-    together = [f"{cluster.name}/train", f"{cluster.name}/eval"]
-    cluster.apply(gang("train", 2).together_with(*together), gang("eval", 1).together_with(*together))
+    together = [f"{trial.name}/train", f"{trial.name}/eval"]
+    trial.apply(gang("train", 2).together_with(*together), gang("eval", 1).together_with(*together))
 
-    cluster.submit(*workers("train", 1, first=2))
+    trial.submit(*workers("train", 1, first=2))
 
     expect.bound("train-2")
-    apart = [f"{cluster.name}/late", f"{cluster.name}/none"]
-    cluster.apply(gang("late", 1).together_with(*apart), gang("none", 1).together_with(*apart))
-    cluster.submit(*workers("late", 1))
+    apart = [f"{trial.name}/late", f"{trial.name}/none"]
+    trial.apply(gang("late", 1).together_with(*apart), gang("none", 1).together_with(*apart))
+    trial.submit(*workers("late", 1))
     expect.pending("late-0")
 
 
 @pytest.mark.feature("GANG-5.annotations", "GANG-6.said")
 @pytest.mark.case("GA-082", severity="normal")
-def test_the_label_of_a_pod_group_wants_the_pod_group(cluster: Trial, expect: Expect) -> None:
+def test_the_label_of_a_pod_group_wants_the_pod_group(trial: Trial, expect: Expect) -> None:
     """Pods name a PodGroup by label and a gang by annotations: they wait for the PodGroup."""
-    cluster.add(node("n1").cards(4))
+    trial.add(node("n1").cards(4))
     built = [worker.annotation(GANG_NAME, "train").annotation(GANG_MIN, "2") for worker in workers("train", 2)]
-    cluster.submit(*built)
+    trial.submit(*built)
     expect.pending(*names("train", 2), saying="has not init")
 
-    cluster.apply(gang("train", 2))
+    trial.apply(gang("train", 2))
 
     expect.bound(*names("train", 2))
 
 
 @pytest.mark.feature("GANG-4.groups")
 @pytest.mark.case("GA-083", severity="normal")
-def test_a_later_list_of_groups_does_not_move_a_gang(cluster: Trial, expect: Expect) -> None:
+def test_a_later_list_of_groups_does_not_move_a_gang(trial: Trial, expect: Expect) -> None:
     """The list of a known PodGroup is changed to name a gang that does not exist: its members start."""
-    cluster.add(node("n1").cards(4))
-    cluster.apply(gang("train", 2))
-    assert cluster.reaches(lambda: bool(status(cluster, "train").get("phase")), within=30), "no status was written"
-    listed = orjson.dumps([f"{cluster.name}/train", f"{cluster.name}/absent"]).decode()
+    trial.add(node("n1").cards(4))
+    trial.apply(gang("train", 2))
+    assert trial.reaches(lambda: bool(status(trial, "train").get("phase")), within=30), "no status was written"
+    listed = orjson.dumps([f"{trial.name}/train", f"{trial.name}/absent"]).decode()
     patch = {"metadata": {"annotations": {GANG_GROUPS: listed}}}
-    assert cluster.call("PATCH", cluster.path("PodGroup", "train"), patch).ok
-    cluster.cluster.wait(lambda: False, within=1)
+    assert trial.call("PATCH", trial.path("PodGroup", "train"), patch).ok
+    trial.pass_time(1)
 
-    cluster.submit(*workers("train", 2))
+    trial.submit(*workers("train", 2))
 
     expect.bound(*names("train", 2))
 
 
 @pytest.mark.feature("GANG-1.status")
 @pytest.mark.case("GA-084", severity="normal")
-def test_the_status_names_the_owners_of_the_members(cluster: Trial) -> None:
+def test_the_status_names_the_owners_of_the_members(trial: Trial) -> None:
     """The members belong to a Job: occupiedBy names it with its namespace."""
-    cluster.add(node("n1").cards(4))
-    cluster.apply(gang("train", 2))
+    trial.add(node("n1").cards(4))
+    trial.apply(gang("train", 2))
     template = pod("x").gpus(1).in_gang("train").manifest
-    cluster.apply({
+    trial.apply({
         "apiVersion": "batch/v1",
         "kind": "Job",
         "metadata": {"name": "trainer"},
@@ -108,7 +108,7 @@ def test_the_status_names_the_owners_of_the_members(cluster: Trial) -> None:
     })  # fmt: skip
 
     def occupied_by() -> str:
-        return str(status(cluster, "train").get("occupiedBy", ""))
+        return str(status(trial, "train").get("occupiedBy", ""))
 
-    cluster.cluster.wait(lambda: bool(occupied_by()), within=30)
-    assert occupied_by() == f"{cluster.name}/trainer"
+    trial.wait(lambda: bool(occupied_by()), within=30)
+    assert occupied_by() == f"{trial.name}/trainer"

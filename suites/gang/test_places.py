@@ -15,10 +15,10 @@ from seatrial.suites.gang.members import bound, names, workers
 pytestmark = [pytest.mark.needs(Capability.HARDWARE)]
 
 
-def first_in_queue(cluster: Trial, *, preempts: bool = False) -> str:
+def first_in_queue(trial: Trial, *, preempts: bool = False) -> str:
     """A priority class above that of the gangs."""
-    name = f"{cluster.name}-first"
-    cluster.apply(priority_class(name, 9000, preempts=preempts))
+    name = f"{trial.name}-first"
+    trial.apply(priority_class(name, 9000, preempts=preempts))
     return name
 
 
@@ -29,23 +29,23 @@ def ahead(priority: str, *wanted: str) -> list[PodBuilder]:
 @pytest.mark.feature("GANG-1.timeout", "GANG-2.nonstrict")
 @pytest.mark.case("GA-100", severity="critical")
 @pytest.mark.needs(Capability.VIRTUAL_TIME, Capability.OWN_CLUSTER)  # waiting times of a minute; priority classes
-def test_each_member_has_a_waiting_time_of_its_own(cluster: Trial, expect: Expect) -> None:
+def test_each_member_has_a_waiting_time_of_its_own(trial: Trial, expect: Expect) -> None:
     """The second member of a gang of three gets a card 40 s after the first one, and both wait for a minute. Two pods
     in front of them get the first card when the first minute ends, and the second card 40 s later, not earlier."""
-    first = first_in_queue(cluster)
-    cluster.add(node("n1").cards(1))
-    cluster.apply(gang("train", 3).waiting_time(60).mode("NonStrict"))
-    cluster.submit(*workers("train", 3))
+    first = first_in_queue(trial)
+    trial.add(node("n1").cards(1))
+    trial.apply(gang("train", 3).waiting_time(60).mode("NonStrict"))
+    trial.submit(*workers("train", 3))
     expect.stable(seconds=40)
-    cluster.add(node("n2").cards(1))
+    trial.add(node("n2").cards(1))
     expect.stable(seconds=5)
-    cluster.submit(*ahead(first, "x", "y"))
+    trial.submit(*ahead(first, "x", "y"))
     expect.stable(seconds=5)
-    assert bound(cluster) == []
+    assert bound(trial) == []
 
-    assert cluster.reaches(lambda: len(bound(cluster)) == 1, within=20), "the first wait is longer than a minute"
+    assert trial.reaches(lambda: len(bound(trial)) == 1, within=20), "the first wait is longer than a minute"
     expect.stable(seconds=20)
-    assert len(bound(cluster)) == 1, "the second wait ended with the first one"
+    assert len(bound(trial)) == 1, "the second wait ended with the first one"
     expect.bound("x", "y", within=30)
 
 
@@ -53,88 +53,88 @@ def test_each_member_has_a_waiting_time_of_its_own(cluster: Trial, expect: Expec
 @pytest.mark.case("GA-101", severity="critical")
 @pytest.mark.long(seconds=8)
 @pytest.mark.needs(Capability.OWN_CLUSTER)  # priority classes
-def test_a_more_important_pod_takes_the_place_of_a_waiting_member(cluster: Trial, expect: Expect) -> None:
+def test_a_more_important_pod_takes_the_place_of_a_waiting_member(trial: Trial, expect: Expect) -> None:
     """A member holds the only card for its gang. A more important pod gets it; the member is not deleted, and the gang
     is bound when there are two cards."""
-    boss = first_in_queue(cluster, preempts=True)
-    cluster.add(node("n1").cards(1))
-    cluster.apply(gang("train", 2).waiting_time(600).mode("NonStrict"))
-    cluster.submit(*workers("train", 2))
+    boss = first_in_queue(trial, preempts=True)
+    trial.add(node("n1").cards(1))
+    trial.apply(gang("train", 2).waiting_time(600).mode("NonStrict"))
+    trial.submit(*workers("train", 2))
     expect.stable(seconds=5)
 
-    cluster.submit(*ahead(boss, "boss"))
+    trial.submit(*ahead(boss, "boss"))
 
     expect.bound("boss")
     expect.stable(seconds=5)
-    assert sorted(pod.metadata.name for pod in cluster.pods() if not pod.deleting) == ["boss", *names("train", 2)]
-    cluster.add(node("n2").cards(2))
+    assert sorted(pod.metadata.name for pod in trial.pods() if not pod.deleting) == ["boss", *names("train", 2)]
+    trial.add(node("n2").cards(2))
     expect.bound(*names("train", 2), within=60)
 
 
 @pytest.mark.feature("GANG-1.all-or-nothing", "GANG-2.nonstrict")
 @pytest.mark.case("GA-102", severity="critical")
 @pytest.mark.long(seconds=7)
-def test_a_member_that_gets_another_gangs_label_moves(cluster: Trial, expect: Expect) -> None:
+def test_a_member_that_gets_another_gangs_label_moves(trial: Trial, expect: Expect) -> None:
     """Two of three members hold the cards. One of them gets the label of a gang of one: it is bound. The gang that it
     left is bound with another third member."""
-    cluster.add(node("n1").cards(2))
-    cluster.apply(gang("train", 3).waiting_time(600).mode("NonStrict"), gang("other", 1))
-    cluster.submit(*workers("train", 3))
+    trial.add(node("n1").cards(2))
+    trial.apply(gang("train", 3).waiting_time(600).mode("NonStrict"), gang("other", 1))
+    trial.submit(*workers("train", 3))
     expect.stable(seconds=5)
-    assert bound(cluster) == []
+    assert bound(trial) == []
 
     moved = {"metadata": {"labels": {POD_GROUP_LABEL: "other"}}}
-    assert cluster.call("PATCH", cluster.path("Pod", "train-0"), moved).ok
+    assert trial.call("PATCH", trial.path("Pod", "train-0"), moved).ok
 
     expect.bound("train-0")
-    cluster.add(node("n2").cards(2))
+    trial.add(node("n2").cards(2))
     expect.stable(seconds=12)
-    assert bound(cluster) == ["train-0"]
-    cluster.submit(*workers("train", 1, first=3))
+    assert bound(trial) == ["train-0"]
+    trial.submit(*workers("train", 1, first=3))
     expect.bound("train-1", "train-2", "train-3", within=60)
 
 
 @pytest.mark.feature("GANG-1.timeout", "GANG-2.nonstrict")
 @pytest.mark.case("GA-103", severity="normal")
 @pytest.mark.long(seconds=6)
-def test_members_that_are_being_deleted_hold_nothing(cluster: Trial, expect: Expect) -> None:
+def test_members_that_are_being_deleted_hold_nothing(trial: Trial, expect: Expect) -> None:
     """Two of three members hold the cards. They are deleted, but finalizers keep them: another pod gets both cards."""
-    cluster.add(node("n1").cards(2))
-    cluster.apply(gang("train", 3).waiting_time(600).mode("NonStrict"))
+    trial.add(node("n1").cards(2))
+    trial.apply(gang("train", 3).waiting_time(600).mode("NonStrict"))
     built = workers("train", 3)
     for member in built:
         member.manifest["metadata"]["finalizers"] = ["seatrial.dev/hold"]
-    cluster.submit(*built)
+    trial.submit(*built)
     try:
         expect.stable(seconds=5)
-        cluster.submit(pod("whole").gpus(2))
+        trial.submit(pod("whole").gpus(2))
         expect.stable(seconds=5)
-        assert bound(cluster) == []
+        assert bound(trial) == []
 
         for name in names("train", 3):
-            assert cluster.call("DELETE", cluster.path("Pod", name)).ok
+            assert trial.call("DELETE", trial.path("Pod", name)).ok
 
         expect.bound("whole")
     finally:
         for name in names("train", 3):
-            cluster.call("PATCH", cluster.path("Pod", name), {"metadata": {"finalizers": None}})
+            trial.call("PATCH", trial.path("Pod", name), {"metadata": {"finalizers": None}})
 
 
 @pytest.mark.feature("GANG-1.all-or-nothing", "CPU-1.policies")
 @pytest.mark.case("GA-130", severity="critical")
-def test_the_cpus_of_a_plan_that_fails_are_free_again(cluster: Trial, expect: Expect) -> None:
+def test_the_cpus_of_a_plan_that_fails_are_free_again(trial: Trial, expect: Expect) -> None:
     """On each of two NUMA nodes 20 of 32 CPUs can be had at once. Three members want 20 of one NUMA node each: the gang
     waits, and two other pods get theirs."""
 
     def aligned(name: str) -> PodBuilder:
         return pod(name).qos("LSR").request(cpu=20, memory="1Gi").align("SingleNUMANode")
 
-    cluster.add(node("n1").server("cpu-64"))
-    cluster.apply(gang("train", 3))
-    cluster.submit(*(aligned(name).in_gang("train") for name in names("train", 3)))
+    trial.add(node("n1").server("cpu-64"))
+    trial.apply(gang("train", 3))
+    trial.submit(*(aligned(name).in_gang("train") for name in names("train", 3)))
     expect.stable(seconds=5)
-    assert bound(cluster) == []
+    assert bound(trial) == []
 
-    cluster.submit(aligned("first"), aligned("second"))
+    trial.submit(aligned("first"), aligned("second"))
 
     expect.bound("first", "second")

@@ -18,133 +18,133 @@ from seatrial.suites.gang.members import bound, names, status, workers
 pytestmark = [pytest.mark.needs(Capability.HARDWARE)]
 
 
-def shows(cluster: Trial, **wanted: object) -> bool:
+def shows(trial: Trial, **wanted: object) -> bool:
     """Wait until the status of the PodGroup train has these values; a number that is 0 may be left out."""
 
     def there() -> bool:
-        found = status(cluster)
+        found = status(trial)
         return all(found.get(key, 0) == value for key, value in wanted.items())
 
-    return bool(cluster.cluster.wait(there, within=30))
+    return bool(trial.wait(there, within=30))
 
 
 @pytest.mark.feature("GANG-1.quorum")
 @pytest.mark.case("GA-110", severity="critical")
-def test_a_pod_group_that_is_made_anew_is_a_new_gang(cluster: Trial, expect: Expect) -> None:
+def test_a_pod_group_that_is_made_anew_is_a_new_gang(trial: Trial, expect: Expect) -> None:
     """A gang of two was bound; its pods and its PodGroup are deleted. The next PodGroup of the name has two members
     and one free card: none is bound."""
-    cluster.add(node("n1").cards(2))
-    cluster.apply(gang("train", 2))
-    cluster.submit(*workers("train", 2))
+    trial.add(node("n1").cards(2))
+    trial.apply(gang("train", 2))
+    trial.submit(*workers("train", 2))
     expect.bound(*names("train", 2))
-    cluster.delete(*names("train", 2))
+    trial.delete(*names("train", 2))
     expect.gone(*names("train", 2))
-    assert cluster.call("DELETE", cluster.path("PodGroup", "train")).ok
-    cluster.submit(pod("other").gpus(1))
+    assert trial.call("DELETE", trial.path("PodGroup", "train")).ok
+    trial.submit(pod("other").gpus(1))
     expect.bound("other")
 
-    cluster.apply(gang("train", 2))
-    cluster.submit(*workers("train", 2, first=2))
+    trial.apply(gang("train", 2))
+    trial.submit(*workers("train", 2, first=2))
 
     expect.stable(seconds=12)
-    assert bound(cluster, "train") == []
-    cluster.delete("other")
+    assert bound(trial, "train") == []
+    trial.delete("other")
     expect.bound(*names("train", 2, first=2))
 
 
 @pytest.mark.feature("GANG-5.annotations")
 @pytest.mark.case("GA-111", severity="normal")
 @pytest.mark.long(seconds=6)
-def test_the_first_minimum_of_an_annotation_gang_counts(cluster: Trial, expect: Expect) -> None:
+def test_the_first_minimum_of_an_annotation_gang_counts(trial: Trial, expect: Expect) -> None:
     """The first member says three, the second one says one: two members are not bound, the third completes them."""
-    cluster.add(node("n1").cards(3))
-    cluster.submit(pod("light-0").gpus(1).in_light_gang("light", 3))
+    trial.add(node("n1").cards(3))
+    trial.submit(pod("light-0").gpus(1).in_light_gang("light", 3))
     expect.stable(seconds=3)
-    cluster.submit(pod("light-1").gpus(1).in_light_gang("light", 1))
+    trial.submit(pod("light-1").gpus(1).in_light_gang("light", 1))
     expect.stable(seconds=8)
-    assert bound(cluster) == []
+    assert bound(trial) == []
 
-    cluster.submit(pod("light-2").gpus(1).in_light_gang("light", 1))
+    trial.submit(pod("light-2").gpus(1).in_light_gang("light", 1))
 
     expect.bound(*names("light", 3))
 
 
 @pytest.mark.feature("GANG-1.status")
 @pytest.mark.case("GA-112", severity="normal")
-def test_the_status_follows_members_that_are_deleted(cluster: Trial, expect: Expect) -> None:
+def test_the_status_follows_members_that_are_deleted(trial: Trial, expect: Expect) -> None:
     """Three members run. One is deleted: two are counted. The others are deleted: the PodGroup is Pending again."""
-    cluster.add(node("n1").cards(3))
-    cluster.apply(gang("train", 2))
-    cluster.submit(*workers("train", 3))
+    trial.add(node("n1").cards(3))
+    trial.apply(gang("train", 2))
+    trial.submit(*workers("train", 3))
     expect.running(*names("train", 3))
-    assert shows(cluster, phase="Running", scheduled=3, running=3), status(cluster)
+    assert shows(trial, phase="Running", scheduled=3, running=3), status(trial)
 
-    cluster.delete("train-0")
+    trial.delete("train-0")
 
-    assert shows(cluster, phase="Running", scheduled=2, running=2), status(cluster)
-    cluster.delete("train-1", "train-2")
-    assert shows(cluster, phase="Pending", scheduled=0, running=0), status(cluster)
+    assert shows(trial, phase="Running", scheduled=2, running=2), status(trial)
+    trial.delete("train-1", "train-2")
+    assert shows(trial, phase="Pending", scheduled=0, running=0), status(trial)
 
 
 @pytest.mark.feature("GANG-1.status")
 @pytest.mark.case("GA-113", severity="normal")
-def test_the_status_counts_members_that_failed(cluster: Trial, expect: Expect) -> None:
+def test_the_status_counts_members_that_failed(trial: Trial, expect: Expect) -> None:
     """One of two members fails while the other one runs: the PodGroup is Failed, with one of each."""
-    cluster.add(node("n1").cards(2))
-    cluster.apply(gang("train", 2))
-    cluster.submit(*workers("train", 2))
+    trial.add(node("n1").cards(2))
+    trial.apply(gang("train", 2))
+    trial.submit(*workers("train", 2))
     expect.running(*names("train", 2))
-    assert shows(cluster, phase="Running"), status(cluster)
+    assert shows(trial, phase="Running"), status(trial)
 
-    path = f"/api/v1/namespaces/{cluster.name}/pods/train-0/status"
-    assert cluster.call("PATCH", path, {"status": {"phase": "Failed"}}).ok
+    path = f"/api/v1/namespaces/{trial.name}/pods/train-0/status"
+    assert trial.call("PATCH", path, {"status": {"phase": "Failed"}}).ok
 
-    assert shows(cluster, phase="Failed", failed=1, running=1), status(cluster)
+    assert shows(trial, phase="Failed", failed=1, running=1), status(trial)
 
 
 @pytest.mark.feature("GANG-1.status")
 @pytest.mark.case("GA-114", severity="normal")
 @pytest.mark.long(seconds=6)
-def test_a_status_that_was_refused_is_written_again(cluster: Trial, expect: Expect, subject: Subject | None) -> None:
+def test_a_status_that_was_refused_is_written_again(trial: Trial, expect: Expect, subject: Subject | None) -> None:
     """The API server refuses the status of the PodGroup for a while: it is there soon after."""
     if subject is None:
         pytest.skip("needs a scheduler that the harness started; the harness did not start this one")
-    cluster.add(node("n1").cards(2))
+    trial.add(node("n1").cards(2))
     with subject.troubled() as link:
         link.refuse(500, pod_group_writes)
-        cluster.apply(gang("train", 2))
-        cluster.submit(*workers("train", 2))
+        trial.apply(gang("train", 2))
+        trial.submit(*workers("train", 2))
         expect.running(*names("train", 2))
-        assert cluster.reaches(lambda: link.refused >= 1, within=30), "the status was to be written"
-        cluster.cluster.wait(lambda: False, within=3)
+        assert trial.reaches(lambda: link.refused >= 1, within=30), "the status was to be written"
+        trial.pass_time(3)
         link.heal()
-        assert shows(cluster, phase="Running", running=2), status(cluster)
+        assert shows(trial, phase="Running", running=2), status(trial)
 
 
 @pytest.mark.feature("GANG-3.cycle-counter")
 @pytest.mark.case("GA-115", severity="normal")
 @pytest.mark.long(seconds=6)
 @pytest.mark.needs(Capability.OWN_CLUSTER)  # the scheduler's endpoints have the real names of namespaces
-def test_each_cycle_of_a_gang_has_a_number(cluster: Trial, expect: Expect, services: Ask) -> None:
+def test_each_cycle_of_a_gang_has_a_number(trial: Trial, expect: Expect, services: Ask) -> None:
     """A gang fails, and fails again after its members were replaced: the number of its schedule cycle has grown."""
-    cluster.add(node("n1").cards(1))
-    cluster.apply(gang("train", 2))
+    trial.add(node("n1").cards(1))
+    trial.apply(gang("train", 2))
 
     def cycle() -> int:
-        answer = services("GET", f"/apis/v1/plugins/Coscheduling/gang/{cluster.name}/train")
+        answer = services("GET", f"/apis/v1/plugins/Coscheduling/gang/{trial.name}/train")
         assert answer.code == 200, answer.body
         found = orjson.loads(answer.body)
         assert "scheduleCycle" in found, f"fields: expected scheduleCycle, found {', '.join(sorted(found))}"
         return int(found["scheduleCycle"])
 
-    cluster.submit(*workers("train", 2))
-    assert cluster.reaches(lambda: cycle() >= 1, within=60), cycle()
+    trial.submit(*workers("train", 2))
+    assert trial.reaches(lambda: cycle() >= 1, within=60), cycle()
     expect.stable(seconds=5)
     before = cycle()
-    cluster.delete(*names("train", 2))
+    trial.delete(*names("train", 2))
 
-    cluster.submit(*workers("train", 2, first=2))
+    trial.submit(*workers("train", 2, first=2))
 
-    assert cluster.reaches(lambda: cycle() > before, within=60), cycle()
+    assert trial.reaches(lambda: cycle() > before, within=60), cycle()
     expect.stable(seconds=5)
-    assert bound(cluster) == []
+    assert bound(trial) == []

@@ -16,11 +16,11 @@ from seatrial.suites.quota.quotas import path_of as quota_path
 pytestmark = [pytest.mark.needs(Capability.HARDWARE)]
 
 
-def written(cluster: Trial, *wanted: str) -> dict[str, str]:
+def written(trial: Trial, *wanted: str) -> dict[str, str]:
     """The versions of these pods and of the events about them: what anybody wrote since changes one."""
-    found = {name: cluster.pod(name).metadata.resource_version for name in wanted}
-    path = f"/apis/events.k8s.io/v1/namespaces/{cluster.name}/events"
-    for event in orjson.loads(cluster.call("GET", path).body)["items"]:
+    found = {name: trial.pod(name).metadata.resource_version for name in wanted}
+    path = f"/apis/events.k8s.io/v1/namespaces/{trial.name}/events"
+    for event in orjson.loads(trial.call("GET", path).body)["items"]:
         if event["regarding"]["name"] in wanted:
             found[event["metadata"]["name"]] = event["metadata"]["resourceVersion"]
     return found
@@ -29,43 +29,43 @@ def written(cluster: Trial, *wanted: str) -> dict[str, str]:
 @pytest.mark.feature("GANG-3.cycle-counter", "GANG-6.said")
 @pytest.mark.case("GA-104", severity="critical")
 @pytest.mark.needs(Capability.VIRTUAL_TIME)  # several minutes
-def test_a_waiting_gang_says_why_once(cluster: Trial, expect: Expect) -> None:
+def test_a_waiting_gang_says_why_once(trial: Trial, expect: Expect) -> None:
     """Members ask for 80 % of a card, and 60 % and 100 % are free: by sums there is room for both. Each member says
     why it waits, and nothing is written in the next minutes, although pods come and go and the gang is tried again."""
-    cluster.add(node("n1").cards(2))
-    cluster.submit(pod("filler").gpu_share(40))
+    trial.add(node("n1").cards(2))
+    trial.submit(pod("filler").gpu_share(40))
     expect.bound("filler")
-    cluster.apply(gang("train", 2))
-    cluster.submit(*(pod(name).gpu_share(80).in_gang("train") for name in names("train", 2)))
+    trial.apply(gang("train", 2))
+    trial.submit(*(pod(name).gpu_share(80).in_gang("train") for name in names("train", 2)))
     expect.pending("train-0", "train-1", saying="gets rejected due to")
-    before = written(cluster, "train-0", "train-1")
+    before = written(trial, "train-0", "train-1")
 
     for number in range(6):
-        cluster.submit(pod(f"short-{number}").request(cpu=1))
+        trial.submit(pod(f"short-{number}").request(cpu=1))
         expect.bound(f"short-{number}")
-        cluster.cluster.wait(lambda: False, within=60)
-        cluster.delete(f"short-{number}")
+        trial.pass_time(60)
+        trial.delete(f"short-{number}")
 
     expect.stable(seconds=5)
-    assert written(cluster, "train-0", "train-1") == before
-    cluster.delete("filler")
+    assert written(trial, "train-0", "train-1") == before
+    trial.delete("filler")
     expect.bound("train-0", "train-1")
 
 
 @pytest.mark.feature("GANG-1.all-or-nothing")
 @pytest.mark.case("GA-105", severity="critical")
-def test_a_member_with_a_scheduling_gate_holds_its_gang_back(cluster: Trial, expect: Expect) -> None:
+def test_a_member_with_a_scheduling_gate_holds_its_gang_back(trial: Trial, expect: Expect) -> None:
     """One of two members has a scheduling gate: none is bound, both are when the gate is gone."""
-    cluster.add(node("n1").cards(2))
-    cluster.apply(gang("train", 2))
+    trial.add(node("n1").cards(2))
+    trial.apply(gang("train", 2))
     free, gated = workers("train", 2)
     gated.manifest["spec"]["schedulingGates"] = [{"name": "example.com/wait"}]
-    cluster.submit(gated, free)
+    trial.submit(gated, free)
     expect.stable(seconds=12)
-    assert bound(cluster) == []
+    assert bound(trial) == []
 
-    path = f"/api/v1/namespaces/{cluster.name}/pods/train-1"
-    assert cluster.call("PATCH", path, {"spec": {"schedulingGates": None}}).ok
+    path = f"/api/v1/namespaces/{trial.name}/pods/train-1"
+    assert trial.call("PATCH", path, {"spec": {"schedulingGates": None}}).ok
 
     expect.bound("train-0", "train-1")
 
@@ -73,16 +73,16 @@ def test_a_member_with_a_scheduling_gate_holds_its_gang_back(cluster: Trial, exp
 @pytest.mark.feature("GANG-1.all-or-nothing")
 @pytest.mark.case("GA-106", severity="critical")
 @pytest.mark.needs(Capability.NODES)
-def test_a_gang_starts_when_its_node_is_uncordoned(cluster: Trial, expect: Expect) -> None:
+def test_a_gang_starts_when_its_node_is_uncordoned(trial: Trial, expect: Expect) -> None:
     """The only node with two cards is cordoned: a gang of two waits, and is bound as soon as the node is open."""
-    cluster.add(node("n1").cards(2), node("n2").cards(1))
-    assert cluster.call("PATCH", "/api/v1/nodes/n1", {"spec": {"unschedulable": True}}).ok
-    cluster.apply(gang("train", 2))
-    cluster.submit(*workers("train", 2))
+    trial.add(node("n1").cards(2), node("n2").cards(1))
+    assert trial.call("PATCH", "/api/v1/nodes/n1", {"spec": {"unschedulable": True}}).ok
+    trial.apply(gang("train", 2))
+    trial.submit(*workers("train", 2))
     expect.stable(seconds=12)
-    assert bound(cluster) == []
+    assert bound(trial) == []
 
-    assert cluster.call("PATCH", "/api/v1/nodes/n1", {"spec": {"unschedulable": None}}).ok
+    assert trial.call("PATCH", "/api/v1/nodes/n1", {"spec": {"unschedulable": None}}).ok
 
     expect.bound("train-0", "train-1", within=20)
 
@@ -91,40 +91,38 @@ def test_a_gang_starts_when_its_node_is_uncordoned(cluster: Trial, expect: Expec
 @pytest.mark.case("GA-107", severity="critical")
 @pytest.mark.long(seconds=8)
 @pytest.mark.needs(Capability.OWN_CLUSTER)  # quotas count all pods
-def test_a_gang_starts_when_its_quota_grows(cluster: Trial, expect: Expect) -> None:
+def test_a_gang_starts_when_its_quota_grows(trial: Trial, expect: Expect) -> None:
     """A gang of three exceeds the max of its quota by one pod: none is bound. The max is raised, and all are."""
-    own = f"{cluster.name}-team"
-    cluster.add(node("n1").cpu(16).cards(4))
-    cluster.apply(quota(own).max(cpu=2).manifest)
-    cluster.apply(gang("train", 3))
-    cluster.submit(*(pod(name).request(cpu=1).quota(own).in_gang("train") for name in names("train", 3)))
+    own = f"{trial.name}-team"
+    trial.add(node("n1").cpu(16).cards(4))
+    trial.apply(quota(own).max(cpu=2).manifest)
+    trial.apply(gang("train", 3))
+    trial.submit(*(pod(name).request(cpu=1).quota(own).in_gang("train") for name in names("train", 3)))
     expect.stable(seconds=12)
-    assert bound(cluster) == []
+    assert bound(trial) == []
 
-    assert cluster.call("PATCH", quota_path(cluster, own), {"spec": {"max": {"cpu": "3"}}}).ok
+    assert trial.call("PATCH", quota_path(trial, own), {"spec": {"max": {"cpu": "3"}}}).ok
 
     expect.bound(*names("train", 3), within=20)
 
 
 @pytest.mark.feature("GANG-1.all-or-nothing", "RSV-1.held")
 @pytest.mark.case("GA-108", severity="critical")
-def test_a_gang_of_owners_starts_when_its_reservation_has_room(cluster: Trial, expect: Expect) -> None:
+def test_a_gang_of_owners_starts_when_its_reservation_has_room(trial: Trial, expect: Expect) -> None:
     """A reservation has all of the node, and one owner in it. A gang of two owners waits; that owner ends, and the
     gang is bound inside of the reservation."""
-    cluster.add(node("n1").cpu(4))
-    cluster.reserve(
-        reservation("held").like(pod("x").request(cpu=3)).for_labels(app="owner").many().policy("Restricted")
-    )
+    trial.add(node("n1").cpu(4))
+    trial.reserve(reservation("held").like(pod("x").request(cpu=3)).for_labels(app="owner").many().policy("Restricted"))
     expect.available("held")
-    cluster.submit(pod("single").request(cpu=2).label("app", "owner"))
+    trial.submit(pod("single").request(cpu=2).label("app", "owner"))
     expect.bound("single")
-    cluster.apply(gang("train", 2))
-    cluster.submit(*(
+    trial.apply(gang("train", 2))
+    trial.submit(*(
         pod(name).request(cpu="1500m").label("app", "owner").in_gang("train") for name in names("train", 2)
     ))  # fmt: skip
     expect.stable(seconds=12)
-    assert bound(cluster, "train") == []
+    assert bound(trial, "train") == []
 
-    cluster.delete("single")
+    trial.delete("single")
 
     expect.bound("train-0", "train-1", within=20)

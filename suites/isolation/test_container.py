@@ -28,13 +28,13 @@ def promised(pod: Pod) -> set[str]:
 
 @pytest.mark.feature("DEV-1.whole-cards", "DEV-3.reaches-container")
 @pytest.mark.case("IS-001", severity="blocker")
-def test_whole_cards_arrive_as_promised(cluster: Trial, expect: Expect) -> None:
+def test_whole_cards_arrive_as_promised(trial: Trial, expect: Expect) -> None:
     """NVIDIA's environment variable and the device files agree with the annotation."""
-    cluster.add(node("n1").gpus("a10", 4))
-    cluster.submit(pod("a").gpus(2), pod("b").gpus(1))
+    trial.add(node("n1").gpus("a10", 4))
+    trial.submit(pod("a").gpus(2), pod("b").gpus(1))
 
     for running in expect.running("a", "b"):
-        inside = cluster.container(running.metadata.name)
+        inside = trial.container(running.metadata.name)
         listed = inside.env["NVIDIA_VISIBLE_DEVICES"].split(",")
         assert {f"/dev/nvidia{minor}" for minor in listed} == promised(running)
         assert set(inside.cards()) == promised(running)
@@ -43,14 +43,14 @@ def test_whole_cards_arrive_as_promised(cluster: Trial, expect: Expect) -> None:
 @pytest.mark.feature("DEV-8.library-in-container")
 @pytest.mark.case("IS-002", severity="blocker")
 @pytest.mark.parametrize("percent", [10, 25, 50, 75])
-def test_hami_limits_a_share(cluster: Trial, expect: Expect, percent: int) -> None:
+def test_hami_limits_a_share(trial: Trial, expect: Expect, percent: int) -> None:
     """A share on a node with HAMi-core has memory and core limits, and the library that enforces them."""
-    cluster.add(node("n1").gpus("a10", 1).isolation())
-    cluster.submit(pod("a").gpu_share(percent).isolated())
+    trial.add(node("n1").gpus("a10", 1).isolation())
+    trial.submit(pod("a").gpu_share(percent).isolated())
 
     a = expect.running("a")
 
-    inside = cluster.container("a")
+    inside = trial.container("a")
     part = devices_of(a)[0]
     assert units(inside.env["CUDA_DEVICE_MEMORY_LIMIT"]) == units(part.resources[GPU_MEMORY])
     assert units(inside.env["CUDA_DEVICE_SM_LIMIT"]) == units(part.resources[GPU_CORE]) == percent
@@ -60,14 +60,14 @@ def test_hami_limits_a_share(cluster: Trial, expect: Expect, percent: int) -> No
 
 @pytest.mark.feature("DEV-8.whole-cards-alone")
 @pytest.mark.case("IS-003", severity="critical")
-def test_hami_leaves_whole_cards_alone(cluster: Trial, expect: Expect) -> None:
+def test_hami_leaves_whole_cards_alone(trial: Trial, expect: Expect) -> None:
     """A pod with a whole card has no limits and no library."""
-    cluster.add(node("n1").gpus("a10", 1).isolation())
-    cluster.submit(pod("a").gpus(1).isolated())
+    trial.add(node("n1").gpus("a10", 1).isolation())
+    trial.submit(pod("a").gpus(1).isolated())
 
     expect.running("a")
 
-    inside = cluster.container("a")
+    inside = trial.container("a")
     assert inside.cards() == ("/dev/nvidia0",)
     assert "CUDA_DEVICE_MEMORY_LIMIT" not in inside.env
     assert "LD_PRELOAD" not in inside.env
@@ -76,29 +76,29 @@ def test_hami_leaves_whole_cards_alone(cluster: Trial, expect: Expect) -> None:
 
 @pytest.mark.feature("DEV-8.avoids-nodes")
 @pytest.mark.case("IS-004", severity="critical")
-def test_a_share_that_must_be_isolated_avoids_nodes_that_cannot(cluster: Trial, expect: Expect) -> None:
+def test_a_share_that_must_be_isolated_avoids_nodes_that_cannot(trial: Trial, expect: Expect) -> None:
     """A pod that requests HAMi-core is placed on a node that has it, and waits if there is none."""
-    cluster.add(node("bare").gpus("a10", 1), node("hami").gpus("a10", 1).isolation())
-    cluster.submit(pod("a").gpu_share(50).isolated(), pod("b").gpu_share(50).isolated())
+    trial.add(node("bare").gpus("a10", 1), node("hami").gpus("a10", 1).isolation())
+    trial.submit(pod("a").gpu_share(50).isolated(), pod("b").gpu_share(50).isolated())
 
     a, b = expect.running("a", "b")
     assert {a.spec.node_name, b.spec.node_name} == {"hami"}
 
-    cluster.submit(pod("c").gpu_share(50).isolated())
+    trial.submit(pod("c").gpu_share(50).isolated())
     expect.pending("c")
 
 
 @pytest.mark.feature("DEV-8.limits-add-up")
 @pytest.mark.case("IS-005", severity="critical")
-def test_limits_of_neighbours_add_up_to_the_card(cluster: Trial, expect: Expect) -> None:
+def test_limits_of_neighbours_add_up_to_the_card(trial: Trial, expect: Expect) -> None:
     """The limits of one card's tenants add up to no more than its memory and cores."""
-    cluster.add(node("n1").gpus("a10", 1).isolation())
-    cluster.submit(*(pod(f"p{number}").gpu_share(25).isolated() for number in range(4)))
+    trial.add(node("n1").gpus("a10", 1).isolation())
+    trial.submit(*(pod(f"p{number}").gpu_share(25).isolated() for number in range(4)))
 
     pods = expect.running("p0", "p1", "p2", "p3")
 
-    inside = [cluster.container(pod.metadata.name) for pod in pods]
-    card = cluster.device("n1")["spec"]["devices"][0]["resources"]
+    inside = [trial.container(pod.metadata.name) for pod in pods]
+    card = trial.device("n1")["spec"]["devices"][0]["resources"]
     assert sum(units(container.env["CUDA_DEVICE_MEMORY_LIMIT"]) for container in inside) <= units(card[GPU_MEMORY])
     assert sum(units(container.env["CUDA_DEVICE_SM_LIMIT"]) for container in inside) <= 100
     assert all(set(container.cards()) == {"/dev/nvidia0"} for container in inside)
@@ -106,15 +106,15 @@ def test_limits_of_neighbours_add_up_to_the_card(cluster: Trial, expect: Expect)
 
 @pytest.mark.feature("DEV-1.none-without-request")
 @pytest.mark.case("IS-006", severity="critical")
-def test_a_pod_without_devices_sees_none(cluster: Trial, expect: Expect) -> None:
+def test_a_pod_without_devices_sees_none(trial: Trial, expect: Expect) -> None:
     """A pod without a device request sees no cards on a node with cards; one beside it sees those it asked for."""
-    cluster.add(node("n1").gpus("h100-80g", 8))
-    cluster.submit(pod("plain").request(cpu=1, memory="1Gi"), pod("all").gpus(8))
+    trial.add(node("n1").gpus("h100-80g", 8))
+    trial.submit(pod("plain").request(cpu=1, memory="1Gi"), pod("all").gpus(8))
 
     expect.running("plain", "all")
-    assert len(cluster.container("all").cards()) == 8
+    assert len(trial.container("all").cards()) == 8
 
-    inside = cluster.container("plain")
+    inside = trial.container("plain")
     assert inside.devices == ()
     assert inside.env.get("NVIDIA_VISIBLE_DEVICES", "void") in {"void", "none", ""}
 
@@ -129,16 +129,16 @@ def test_a_pod_without_devices_sees_none(cluster: Trial, expect: Expect) -> None
     ],
 )
 def test_other_vendors_cards_arrive_as_promised(  # noqa: PLR0917
-    cluster: Trial, expect: Expect, model: str, ask: dict[str, int], prefix: str, variable: str
+    trial: Trial, expect: Expect, model: str, ask: dict[str, int], prefix: str, variable: str
 ) -> None:
     """Ascend and Cambricon cards are granted under their runtimes' names, as allocated."""
-    cluster.add(node("n1").gpus(model, 4))
-    cluster.submit(pod("a").resources(dict(ask)))
+    trial.add(node("n1").gpus(model, 4))
+    trial.submit(pod("a").resources(dict(ask)))
 
     a = expect.running("a")
 
     minors = [part.minor for part in devices_of(a)]
-    inside = cluster.container("a")
+    inside = trial.container("a")
     assert sorted(inside.env[variable].split(",")) == sorted(map(str, minors))
     assert {path for path in inside.devices if path.removeprefix(prefix).isdigit()} == {f"{prefix}{m}" for m in minors}
 
@@ -146,20 +146,20 @@ def test_other_vendors_cards_arrive_as_promised(  # noqa: PLR0917
 @pytest.mark.feature("DEV-1.once", "DEV-3.reaches-container")
 @pytest.mark.case("IS-008", severity="blocker")
 @pytest.mark.long(seconds=8)
-def test_churn_never_gives_one_card_to_two(cluster: Trial, seed: int) -> None:
+def test_churn_never_gives_one_card_to_two(trial: Trial, seed: int) -> None:
     """Pods of random sizes come and go: at no time does a whole card have two tenants or is a card overcommitted."""
-    cluster.add(node("n1").gpus("a10", 4).isolation(), node("n2").gpus("h100-80g", 4).isolation())
+    trial.add(node("n1").gpus("a10", 4).isolation(), node("n2").gpus("h100-80g", 4).isolation())
     draw = random.Random(seed)  # noqa: S311 a churn that can be repeated
     alive: list[str] = []
     for step in range(60):
         if alive and draw.random() < 0.4:
             name = alive.pop(draw.randrange(len(alive)))
-            cluster.delete(name)
+            trial.delete(name)
         else:
             name = f"p{step}"
             shape = draw.choice(["whole", "two", "share", "bytes"])
             one = pod(name)
-            cluster.submit(
+            trial.submit(
                 one.gpus(1)
                 if shape == "whole"
                 else one.gpus(2)
@@ -169,23 +169,23 @@ def test_churn_never_gives_one_card_to_two(cluster: Trial, seed: int) -> None:
                 else one.gpu_memory("4Gi", core=20).isolated()
             )
             alive.append(name)
-        cluster.cluster.wait(lambda: False, within=0.1)
-        check_no_overlap(cluster)
-    with_cards = sum(bool(pod.spec.node_name and parts(pod)) for pod in cluster.pods())
+        trial.pass_time(0.1)
+        check_no_overlap(trial)
+    with_cards = sum(bool(pod.spec.node_name and parts(pod)) for pod in trial.pods())
     assert with_cards >= 4, f"the churn is to leave four pods with cards or more, found {with_cards}"
 
 
-def check_no_overlap(cluster: Trial) -> None:
+def check_no_overlap(trial: Trial) -> None:
     """Whole cards have one tenant; shares of a card add up to at most the card."""
     cores: dict[tuple[str, int], list[tuple[str, int, int]]] = {}
-    for placed in cluster.pods():
+    for placed in trial.pods():
         if not placed.spec.node_name or placed.terminated:
             continue
         for part in device_allocations(placed).get("gpu", []):
             row = (placed.metadata.name, units(part.resources.get(GPU_CORE, 0)), units(part.resources[GPU_MEMORY]))
             cores.setdefault((placed.spec.node_name, part.minor), []).append(row)
     for (name, minor), rows in cores.items():
-        devices = cluster.device(name)["spec"]["devices"]
+        devices = trial.device(name)["spec"]["devices"]
         card = next(device for device in devices if device["type"] == "gpu" and device["minor"] == minor)["resources"]
         assert sum(core for _, core, _ in rows) <= 100, f"GPU {minor} of {name} is over-committed: {rows}"
         assert sum(memory for _, _, memory in rows) <= units(card[GPU_MEMORY]), f"GPU {minor} of {name}: {rows}"

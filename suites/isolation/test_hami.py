@@ -56,9 +56,9 @@ def watched(name: str, percent: int) -> PodBuilder:
     return pod(name).gpu_share(percent).isolated().annotation(MONITOR_ANNOTATION, "true")
 
 
-def fate(cluster: Trial, name: str) -> tuple[str, str]:
+def fate(trial: Trial, name: str) -> tuple[str, str]:
     """Phase and message of a pod."""
-    status = orjson.loads(cluster.call("GET", f"/api/v1/namespaces/{cluster.name}/pods/{name}").body)["status"]
+    status = orjson.loads(trial.call("GET", f"/api/v1/namespaces/{trial.name}/pods/{name}").body)["status"]
     return status.get("phase", ""), status.get("message", "")
 
 
@@ -67,14 +67,14 @@ def fate(cluster: Trial, name: str) -> tuple[str, str]:
 
 @pytest.mark.feature("DEV-8.library-in-container")
 @pytest.mark.case("IS-010", severity="blocker")
-def test_a_share_in_bytes_is_limited_to_its_bytes(cluster: Trial, expect: Expect) -> None:
+def test_a_share_in_bytes_is_limited_to_its_bytes(trial: Trial, expect: Expect) -> None:
     """A share requested in bytes is limited to exactly these bytes; library, lock and the allocated card are there."""
-    cluster.add(node("n1").gpus("a10", 2).isolation())
-    cluster.submit(pod("a").gpu_memory("5000000000", core=30).isolated())
+    trial.add(node("n1").gpus("a10", 2).isolation())
+    trial.submit(pod("a").gpu_memory("5000000000", core=30).isolated())
 
     a = expect.running("a")
 
-    inside = cluster.container("a")
+    inside = trial.container("a")
     part = devices_of(a)[0]
     assert units(inside.env["CUDA_DEVICE_MEMORY_LIMIT"]) == units(part.resources[GPU_MEMORY])
     assert inside.env["CUDA_DEVICE_SM_LIMIT"] == "30"
@@ -87,10 +87,10 @@ def test_a_share_in_bytes_is_limited_to_its_bytes(cluster: Trial, expect: Expect
 @pytest.mark.profile(PLUGINS)
 @pytest.mark.feature("DEV-8.library-in-container")
 @pytest.mark.case("IS-042", severity="normal")
-def test_the_plugin_finds_its_pods_by_label(cluster: Trial, expect: Expect) -> None:
+def test_the_plugin_finds_its_pods_by_label(trial: Trial, expect: Expect) -> None:
     """With vendors' plugins an isolated share has the label with its node by which HAMi's plugin selects its pods."""
-    cluster.add(node("n1").gpus("a10", 1).isolation())
-    cluster.submit(pod("a").gpu_share(50).isolated().scheduler(PLUGINS), pod("b").gpu_share(20).scheduler(PLUGINS))
+    trial.add(node("n1").gpus("a10", 1).isolation())
+    trial.submit(pod("a").gpu_share(50).isolated().scheduler(PLUGINS), pod("b").gpu_share(20).scheduler(PLUGINS))
     a, b = expect.bound("a", "b")
     assert a.metadata.labels.get("hami.io/vgpu-node") == "n1"
     assert "hami.io/vgpu-node" not in b.metadata.labels
@@ -98,14 +98,14 @@ def test_the_plugin_finds_its_pods_by_label(cluster: Trial, expect: Expect) -> N
 
 @pytest.mark.feature("DEV-8.library-in-container")
 @pytest.mark.case("IS-011", severity="critical")
-def test_without_the_label_there_is_no_library(cluster: Trial, expect: Expect) -> None:
+def test_without_the_label_there_is_no_library(trial: Trial, expect: Expect) -> None:
     """A share without the isolation label gets no library, also on a node that has it."""
-    cluster.add(node("n1").gpus("a10", 1).isolation())
-    cluster.submit(pod("a").gpu_share(50))
+    trial.add(node("n1").gpus("a10", 1).isolation())
+    trial.submit(pod("a").gpu_share(50))
 
     expect.running("a")
 
-    inside = cluster.container("a")
+    inside = trial.container("a")
     assert inside.cards() == ("/dev/nvidia0",)
     assert not {"LD_PRELOAD", "CUDA_DEVICE_MEMORY_LIMIT", "CUDA_DEVICE_SM_LIMIT"} & set(inside.env)
     assert LIBRARY not in inside.mounts
@@ -113,10 +113,10 @@ def test_without_the_label_there_is_no_library(cluster: Trial, expect: Expect) -
 
 @pytest.mark.feature("DEV-8.library-in-container")
 @pytest.mark.case("IS-012", severity="normal")
-def test_the_provider_s_name_is_taken_letter_by_letter(cluster: Trial, expect: Expect) -> None:
+def test_the_provider_s_name_is_taken_letter_by_letter(trial: Trial, expect: Expect) -> None:
     """`hami-core` is not `HAMi-core`: no node has that provider."""
-    cluster.add(node("n1").gpus("a10", 1).isolation())
-    cluster.submit(pod("a").gpu_share(50).label(GPU_ISOLATION_PROVIDER, "hami-core"))
+    trial.add(node("n1").gpus("a10", 1).isolation())
+    trial.submit(pod("a").gpu_share(50).label(GPU_ISOLATION_PROVIDER, "hami-core"))
     expect.pending("a")
 
 
@@ -133,25 +133,25 @@ def test_the_provider_s_name_is_taken_letter_by_letter(cluster: Trial, expect: E
         pytest.param("550.90.07", "v2.4.0", id="old-with-old"),
     ],
 )
-def test_a_library_that_goes_with_the_driver(cluster: Trial, expect: Expect, driver: str, release: str) -> None:
+def test_a_library_that_goes_with_the_driver(trial: Trial, expect: Expect, driver: str, release: str) -> None:
     """An isolated share runs with the library on a node whose driver the library supports."""
-    cluster.add(node("n1").gpus("a10", 1).isolation().label(GPU_DRIVER_LABEL, driver).label(VERSION_LABEL, release))
-    assert cluster.node("n1")["metadata"]["labels"][GPU_DRIVER_LABEL] == driver
-    cluster.submit(pod("a").gpu_share(50).isolated())
+    trial.add(node("n1").gpus("a10", 1).isolation().label(GPU_DRIVER_LABEL, driver).label(VERSION_LABEL, release))
+    assert trial.node("n1")["metadata"]["labels"][GPU_DRIVER_LABEL] == driver
+    trial.submit(pod("a").gpu_share(50).isolated())
     expect.running("a")
-    assert cluster.container("a").env["LD_PRELOAD"] == LIBRARY
+    assert trial.container("a").env["LD_PRELOAD"] == LIBRARY
 
 
 @pytest.mark.feature("DEV-9.library-and-driver")
 @pytest.mark.case("IS-014", severity="critical")
-def test_a_library_too_old_for_the_driver(cluster: Trial, expect: Expect) -> None:
+def test_a_library_too_old_for_the_driver(trial: Trial, expect: Expect) -> None:
     """Before v2.6 the library hangs with drivers from 570 on: a share is refused for that reason, a whole card runs."""
-    cluster.add(node("n1").gpus("a10", 2).isolation().label(VERSION_LABEL, "v2.5.3"))
-    cluster.submit(pod("share").gpu_share(50).isolated(), pod("whole").gpus(1).isolated())
+    trial.add(node("n1").gpus("a10", 2).isolation().label(VERSION_LABEL, "v2.5.3"))
+    trial.submit(pod("share").gpu_share(50).isolated(), pod("whole").gpus(1).isolated())
 
     expect.running("whole")
-    assert cluster.cluster.wait(lambda: fate(cluster, "share")[0] == "Failed", within=30), fate(cluster, "share")
-    message = fate(cluster, "share")[1]
+    assert trial.wait(lambda: fate(trial, "share")[0] == "Failed", within=30), fate(trial, "share")
+    message = fate(trial, "share")[1]
     assert "HAMi-core v2.5.3 hangs with driver 570" in message
     assert "expected v2.6 or newer" in message
 
@@ -159,16 +159,16 @@ def test_a_library_too_old_for_the_driver(cluster: Trial, expect: Expect) -> Non
 @pytest.mark.feature("DEV-9.chart")
 @pytest.mark.case("IS-015", severity="normal")
 @pytest.mark.needs(Capability.OWN_CLUSTER)  # the chart has roles of the cluster
-def test_the_chart_is_taken(cluster: Trial) -> None:
+def test_the_chart_is_taken(trial: Trial) -> None:
     """Every object of the chart hami-daemon is accepted; its DaemonSets select the nodes for isolated shares."""
     made = []
     try:
-        for manifest in manifests(cluster.name):
-            path = _COLLECTIONS[manifest["kind"]].format(ns=cluster.name)
-            made.append((cluster.accept(manifest, path), path))
+        for manifest in manifests(trial.name):
+            path = _COLLECTIONS[manifest["kind"]].format(ns=trial.name)
+            made.append((trial.accept(manifest, path), path))
     finally:
         for found, path in made:
-            cluster.call("DELETE", f"{path}/{found['metadata']['name']}")
+            trial.call("DELETE", f"{path}/{found['metadata']['name']}")
     daemons = [found for found, _ in made if found["kind"] == "DaemonSet"]
     assert {daemon["metadata"]["name"] for daemon in daemons} == {"hami-daemon", "hami-vgpu-monitor"}
     assert all(selects(daemon, node("any").isolation().manifest["labels"]) for daemon in daemons)
@@ -183,33 +183,33 @@ def selects(daemon: Manifest, labels: dict[str, str]) -> bool:
 @pytest.mark.feature("DEV-8.manifest-hami-core-distribute")
 @pytest.mark.case("IS-019", severity="critical")
 @pytest.mark.needs(Capability.OWN_CLUSTER)  # its pods tolerate everything and would go to nodes of others
-def test_the_released_daemon_set_reaches_every_gpu_node(cluster: Trial, expect: Expect) -> None:
+def test_the_released_daemon_set_reaches_every_gpu_node(trial: Trial, expect: Expect) -> None:
     """A pod of the announced DaemonSet runs on each node labelled node-type=gpu, a tainted one and a later one too, and
     on no other node; each has the host's folder for the library."""
     labelled = {name: node(name).gpus("a10", 1).label("node-type", "gpu") for name in ("g1", "g2", "g3")}
-    cluster.add(labelled["g1"], labelled["g2"].taint("only", "gpu"), node("c1").cpu(64))
+    trial.add(labelled["g1"], labelled["g2"].taint("only", "gpu"), node("c1").cpu(64))
     (released,) = yaml.safe_load_all((suites_folder() / "manifests/v1.6/hami-core-distribute.yaml").read_bytes())
-    released["metadata"]["namespace"] = cluster.name
-    released["spec"]["template"]["spec"]["nodeSelector"] = {TRIAL_LABEL: cluster.name}
-    path = _COLLECTIONS["DaemonSet"].format(ns=cluster.name)
-    name = cluster.accept(released, path)["metadata"]["name"]
+    released["metadata"]["namespace"] = trial.name
+    released["spec"]["template"]["spec"]["nodeSelector"] = {TRIAL_LABEL: trial.name}
+    path = _COLLECTIONS["DaemonSet"].format(ns=trial.name)
+    name = trial.accept(released, path)["metadata"]["name"]
 
     def reached() -> list[str]:
-        return sorted(found.spec.node_name for found in cluster.pods() if found.status.phase == "Running")
+        return sorted(found.spec.node_name for found in trial.pods() if found.status.phase == "Running")
 
     try:
-        assert cluster.cluster.wait(lambda: reached() == ["g1", "g2"], within=30), cluster.timeline()
+        assert trial.wait(lambda: reached() == ["g1", "g2"], within=30), trial.timeline()
         expect.stable(seconds=5)
-        cluster.add(labelled["g3"])
-        assert cluster.cluster.wait(lambda: reached() == ["g1", "g2", "g3"], within=30), cluster.timeline()
+        trial.add(labelled["g3"])
+        assert trial.wait(lambda: reached() == ["g1", "g2", "g3"], within=30), trial.timeline()
         folders = [
             {volume["name"]: volume["hostPath"]["path"] for volume in found["spec"]["volumes"] if "hostPath" in volume}
-            for found in orjson.loads(cluster.call("GET", f"/api/v1/namespaces/{cluster.name}/pods").body)["items"]
+            for found in orjson.loads(trial.call("GET", f"/api/v1/namespaces/{trial.name}/pods").body)["items"]
         ]
         assert [found["vgpu-hook"] for found in folders] == ["/usl/local/vgpu"] * 3, "the announcement's own spelling"
     finally:
-        cluster.call("DELETE", f"{path}/{name}?propagationPolicy=Foreground")
-        assert cluster.cluster.wait(lambda: cluster.call("GET", f"{path}/{name}").code == 404, within=60)
+        trial.call("DELETE", f"{path}/{name}?propagationPolicy=Foreground")
+        assert trial.wait(lambda: trial.call("GET", f"{path}/{name}").code == 404, within=60)
 
 
 # -- the monitor ------------------------------------------------------------------------------------------------------
@@ -236,9 +236,9 @@ def uuid_of(pod: Pod) -> str:
 
 
 @contextmanager
-def metrics_of(cluster: Trial, host: Path) -> Iterator[str]:
+def metrics_of(trial: Trial, host: Path) -> Iterator[str]:
     """The address of a monitor of node n1."""
-    monitor = Monitor(host, "n1", now=cluster.cluster.clock.now, pods=lambda: pods_of_node(cluster.cluster.call, "n1"))
+    monitor = Monitor(host, "n1", now=trial.cluster.clock.now, pods=lambda: pods_of_node(trial.cluster.call, "n1"))
     with serving(monitor, "127.0.0.1", 0) as url:
         yield url
 
@@ -258,19 +258,19 @@ def scrape(url: str) -> dict[tuple[str, str], float]:
 
 @pytest.mark.feature("DEV-10.tenants")
 @pytest.mark.case("IS-016", severity="critical")
-def test_the_monitor_shows_each_tenant_s_part(cluster: Trial, expect: Expect, tmp_path: Path) -> None:
+def test_the_monitor_shows_each_tenant_s_part(trial: Trial, expect: Expect, tmp_path: Path) -> None:
     """Two tenants of one card: limits as allocated and use as recorded, under HAMi's metric names."""
-    cluster.add(node("n1").gpus("a10", 1).isolation())
-    cluster.submit(watched("a", 40), watched("b", 60))
+    trial.add(node("n1").gpus("a10", 1).isolation())
+    trial.submit(watched("a", 40), watched("b", 60))
     pods = expect.running("a", "b")
     caches = set()
     for number, builder in enumerate(pods):
-        inside = cluster.container(builder.metadata.name)
+        inside = trial.container(builder.metadata.name)
         caches.add(inside.env[CACHE])
         books(tmp_path, builder, inside, used=(number + 1) << 30, core=10 * (number + 1))
     assert len(caches) == 2, "two containers never write into one file"
 
-    with metrics_of(cluster, tmp_path) as url:
+    with metrics_of(trial, tmp_path) as url:
         found = scrape(url)
 
     for number, builder in enumerate(pods):
@@ -284,43 +284,43 @@ def test_the_monitor_shows_each_tenant_s_part(cluster: Trial, expect: Expect, tm
 
 @pytest.mark.feature("DEV-10.gone")
 @pytest.mark.case("IS-017", severity="normal")
-def test_a_pod_that_is_gone_is_not_shown(cluster: Trial, expect: Expect, tmp_path: Path) -> None:
+def test_a_pod_that_is_gone_is_not_shown(trial: Trial, expect: Expect, tmp_path: Path) -> None:
     """The monitor does not show deleted pods, although their regions stay on the host."""
-    cluster.add(node("n1").gpus("a10", 1).isolation())
-    cluster.submit(watched("a", 40), watched("b", 40))
+    trial.add(node("n1").gpus("a10", 1).isolation())
+    trial.submit(watched("a", 40), watched("b", 40))
     for running in expect.running("a", "b"):
-        books(tmp_path, running, cluster.container(running.metadata.name), used=1, core=1)
+        books(tmp_path, running, trial.container(running.metadata.name), used=1, core=1)
 
-    with metrics_of(cluster, tmp_path) as url:
+    with metrics_of(trial, tmp_path) as url:
         assert {name for _, name in scrape(url)} == {"a", "b"}
-        cluster.delete("a")
+        trial.delete("a")
         assert {name for _, name in scrape(url)} == {"b"}
 
 
 @pytest.mark.feature("DEV-9.manifest-hami-share")
 @pytest.mark.case("IS-018", severity="critical")
 @pytest.mark.profile(KOORD_SCHEDULER)
-def test_the_released_tenants(cluster: Trial, expect: Expect, tmp_path: Path) -> None:
+def test_the_released_tenants(trial: Trial, expect: Expect, tmp_path: Path) -> None:
     """The two announced tenants share the only card, 40 % each, the monitor shows what each uses, and a third one like
     them finds no room."""
-    cluster.add(node("n1").gpus("a10", 1).isolation())
+    trial.add(node("n1").gpus("a10", 1).isolation())
     tenants = list(yaml.safe_load_all((suites_folder() / "manifests/v1.7/hami-share.yaml").read_bytes()))
     for tenant in tenants:
-        tenant["metadata"]["namespace"] = cluster.name
+        tenant["metadata"]["namespace"] = trial.name
         tenant["metadata"]["annotations"] = {MONITOR_ANNOTATION: "true"}
-        tenant["spec"]["nodeSelector"] = {TRIAL_LABEL: cluster.name}
+        tenant["spec"]["nodeSelector"] = {TRIAL_LABEL: trial.name}
         tenant["spec"]["containers"][0] |= {"image": PROBE_IMAGE, "command": [*PROBE_COMMAND]}  # it prints what it got
-        cluster.apply(tenant)
+        trial.apply(tenant)
 
     for number, placed in enumerate(expect.running("tenant-a", "tenant-b"), 1):
-        inside = cluster.container(placed.metadata.name)
+        inside = trial.container(placed.metadata.name)
         assert (inside.cards(), inside.env["CUDA_DEVICE_SM_LIMIT"]) == (("/dev/nvidia0",), "40")
         books(tmp_path, placed, inside, used=number << 30, core=10 * number)
-    with metrics_of(cluster, tmp_path) as url:
+    with metrics_of(trial, tmp_path) as url:
         found = scrape(url)
     assert found["vGPU_device_memory_usage_in_bytes", "tenant-a"] == 1 << 30
     assert found["vGPU_device_memory_usage_in_bytes", "tenant-b"] == 2 << 30
     third = tenants[0]
     third["metadata"]["name"] = "tenant-c"
-    cluster.apply(third)
+    trial.apply(third)
     expect.pending("tenant-c")

@@ -19,9 +19,9 @@ REPORT = INTERVAL + 15.0  # until one has arrived
 GIB = 1 << 30
 
 
-def ask(cluster: Trial, name: str) -> None:
+def ask(trial: Trial, name: str) -> None:
     """Create the NodeMetric of a node, as Koordinator's manager does."""
-    cluster.apply(
+    trial.apply(
         {
             "apiVersion": "slo.koordinator.sh/v1alpha1",
             "kind": "NodeMetric",
@@ -31,18 +31,18 @@ def ask(cluster: Trial, name: str) -> None:
     )
 
 
-def status(cluster: Trial, name: str) -> dict[str, Any]:
+def status(trial: Trial, name: str) -> dict[str, Any]:
     """The status of a node's NodeMetric; empty before the first report."""
-    found: dict[str, Any] = orjson.loads(cluster.call("GET", f"{NODE_METRICS}/{name}").body)
+    found: dict[str, Any] = orjson.loads(trial.call("GET", f"{NODE_METRICS}/{name}").body)
     return found.get("status") or {}
 
 
-def next_report(cluster: Trial, name: str) -> dict[str, Any]:
+def next_report(trial: Trial, name: str) -> dict[str, Any]:
     """The first report from now on."""
-    before = status(cluster, name).get("updateTime")
-    arrived = cluster.cluster.wait(lambda: status(cluster, name).get("updateTime") != before, within=REPORT)
+    before = status(trial, name).get("updateTime")
+    arrived = trial.wait(lambda: status(trial, name).get("updateTime") != before, within=REPORT)
     assert arrived, f"expected a report of {name} within {REPORT:g} s after {before}"
-    return status(cluster, name)
+    return status(trial, name)
 
 
 def rows(usage: dict[str, Any]) -> dict[int, tuple[int, int, int]]:
@@ -69,13 +69,13 @@ on_simulated_nodes = pytest.mark.needs(Capability.NODES, Capability.DEVICE_FAULT
 @pytest.mark.feature("DEV-14.node-and-pod")
 @pytest.mark.case("IS-020", severity="critical")
 @pytest.mark.long(seconds=60)
-def test_use_is_reported_by_node_and_pod(cluster: Trial, expect: Expect) -> None:
+def test_use_is_reported_by_node_and_pod(trial: Trial, expect: Expect) -> None:
     """Two tenants of one card and one of another: each pod's use, and the sum for each card."""
-    cluster.add(node("n1").gpus("a10", 2).isolation())
-    ask(cluster, "n1")
-    cluster.submit(busy("c", 70, "6Gi").gpus(1))
+    trial.add(node("n1").gpus("a10", 2).isolation())
+    ask(trial, "n1")
+    trial.submit(busy("c", 70, "6Gi").gpus(1))
     expect.running("c")
-    cluster.submit(
+    trial.submit(
         busy("a", 20, "2Gi").gpu_share(50).isolated(),
         busy("b", 30, "4Gi").gpu_share(50).isolated(),
         pod("plain").request(cpu=1),
@@ -83,12 +83,12 @@ def test_use_is_reported_by_node_and_pod(cluster: Trial, expect: Expect) -> None
     pods = {pod.metadata.name: pod for pod in expect.running("a", "b", "c", "plain")}
     minor = {name: first_of(pods[name]) for name in "abc"}
     assert minor["a"] == minor["b"] != minor["c"]
-    card = units(cluster.device("n1")["spec"]["devices"][0]["resources"][GPU_MEMORY])
+    card = units(trial.device("n1")["spec"]["devices"][0]["resources"][GPU_MEMORY])
 
-    found = next_report(cluster, "n1")
+    found = next_report(trial, "n1")
 
     use = {"a": (20, 2 * GIB), "b": (30, 4 * GIB), "c": (70, 6 * GIB)}
-    ours = {row["name"]: row for row in found["podsMetric"] if row["namespace"] == cluster.name}
+    ours = {row["name"]: row for row in found["podsMetric"] if row["namespace"] == trial.name}
     assert set(ours) == {"a", "b", "c"}, "a pod without a card has no use of one"
     for name, (core, memory) in use.items():
         assert rows(ours[name]["podUsage"]) == {minor[name]: (core, memory, memory * 100 // card)}
@@ -102,17 +102,17 @@ def test_use_is_reported_by_node_and_pod(cluster: Trial, expect: Expect) -> None
 @pytest.mark.feature("DEV-14.node-and-pod")
 @pytest.mark.case("IS-021", severity="normal")
 @pytest.mark.long(seconds=60)
-def test_use_ends_with_the_pod(cluster: Trial, expect: Expect) -> None:
+def test_use_ends_with_the_pod(trial: Trial, expect: Expect) -> None:
     """A deleted pod is in no later report, and its card is idle."""
-    cluster.add(node("n1").gpus("a10", 1))
-    ask(cluster, "n1")
-    cluster.submit(busy("a", 55, "1Gi").gpus(1))
+    trial.add(node("n1").gpus("a10", 1))
+    ask(trial, "n1")
+    trial.submit(busy("a", 55, "1Gi").gpus(1))
     expect.running("a")
-    assert rows(next_report(cluster, "n1")["nodeMetric"]["nodeUsage"])[0][:2] == (55, GIB)
+    assert rows(next_report(trial, "n1")["nodeMetric"]["nodeUsage"])[0][:2] == (55, GIB)
 
-    cluster.delete("a")
+    trial.delete("a")
 
-    after = next_report(cluster, "n1")
+    after = next_report(trial, "n1")
     assert rows(after["nodeMetric"]["nodeUsage"]) == {0: (0, 0, 0)}
     assert not after.get("podsMetric")
 
@@ -121,35 +121,35 @@ def test_use_ends_with_the_pod(cluster: Trial, expect: Expect) -> None:
 @pytest.mark.feature("DEV-14.node-and-pod", "HIL-4.device-faults")
 @pytest.mark.case("IS-022", severity="normal")
 @pytest.mark.long(seconds=60)
-def test_a_lost_card_says_nothing(cluster: Trial) -> None:
+def test_a_lost_card_says_nothing(trial: Trial) -> None:
     """Use of a card that is off the bus is missing from the report, not zero."""
-    cluster.add(node("n1").gpus("a10", 2))
-    ask(cluster, "n1")
-    assert set(rows(next_report(cluster, "n1")["nodeMetric"]["nodeUsage"])) == {0, 1}
+    trial.add(node("n1").gpus("a10", 2))
+    ask(trial, "n1")
+    assert set(rows(next_report(trial, "n1")["nodeMetric"]["nodeUsage"])) == {0, 1}
 
-    cluster.inject({"node": "n1", "device": 1, "verb": "lost"})
+    trial.inject({"node": "n1", "device": 1, "verb": "lost"})
 
-    assert set(rows(next_report(cluster, "n1")["nodeMetric"]["nodeUsage"])) == {0}
+    assert set(rows(next_report(trial, "n1")["nodeMetric"]["nodeUsage"])) == {0}
 
 
 @pytest.mark.needs(Capability.CONTAINERS, Capability.DEVICE_FAULTS)
 @pytest.mark.feature("DEV-14.on-machine", "HIL-3.nvidia")
 @pytest.mark.case("IS-023", severity="critical")
 @pytest.mark.long(seconds=40)
-def test_use_of_this_machine_s_stand_in(cluster: Trial, expect: Expect) -> None:
+def test_use_of_this_machine_s_stand_in(trial: Trial, expect: Expect) -> None:
     """Use is attributed to the pod's process in the driver's process list, and reported as the pod's use."""
-    (only,) = orjson.loads(cluster.call("GET", "/api/v1/nodes").body)["items"]
+    (only,) = orjson.loads(trial.call("GET", "/api/v1/nodes").body)["items"]
     name = only["metadata"]["name"]
     if only["metadata"]["labels"].get(GPU_VENDOR_LABEL) != "nvidia":
         pytest.skip("needs NVIDIA cards, as koordlet counts no others; --fake a10:2 stands in for two")
-    cluster.submit(busy("a", 70, "6Gi").gpus(1))
+    trial.submit(busy("a", 70, "6Gi").gpus(1))
     (part,) = devices_of(expect.running("a"))
-    ask(cluster, name)
+    ask(trial, name)
 
-    found = next_report(cluster, name)
+    found = next_report(trial, name)
     if rows(found["nodeMetric"]["nodeUsage"])[part.minor][:2] == (0, 0):
-        found = next_report(cluster, name)  # the sample was from before the pod ran
+        found = next_report(trial, name)  # the sample was from before the pod ran
 
     assert rows(found["nodeMetric"]["nodeUsage"])[part.minor][:2] == (70, 6 * GIB)
-    (own,) = (row for row in found["podsMetric"] if row["namespace"] == cluster.name)
+    (own,) = (row for row in found["podsMetric"] if row["namespace"] == trial.name)
     assert rows(own["podUsage"])[part.minor][:2] == (70, 6 * GIB)

@@ -10,8 +10,8 @@ PROD, BATCH = "koord-prod", "koord-batch"
 OVER, OVER_PEAK = "node(s) cpu usage exceed threshold", "node(s) cpu aggregated usage exceed threshold"
 
 
-def machines(cluster: Trial, *names: str) -> None:
-    cluster.add(*(node(name).cpu(20).memory("64Gi") for name in names))
+def machines(trial: Trial, *names: str) -> None:
+    trial.add(*(node(name).cpu(20).memory("64Gi") for name in names))
 
 
 def small(name: str, profile: str = RELEASED, *, band: str = BATCH) -> PodBuilder:

@@ -20,7 +20,7 @@ SEEN_WITHIN = 2.0  # seconds until a scheduler has taken in a report, and has tr
 
 
 def report(
-    cluster: Trial,
+    trial: Trial,
     node: str,
     cpu: str,
     memory: str,
@@ -34,9 +34,9 @@ def report(
     """Write a node's NodeMetric; `pods`: name → cpu, memory, priority class; `peak`, `long_peak`: p95 of the
     CPU over 5 and 30 minutes."""
     path = f"{NODE_METRICS_PATH}/{node}"
-    if cluster.call("GET", path).code == 404:
+    if trial.call("GET", path).code == 404:
         spec = {"metricCollectPolicy": {"reportIntervalSeconds": COVERED}}
-        cluster.apply({
+        trial.apply({
             "apiVersion": "slo.koordinator.sh/v1alpha1", "kind": "NodeMetric", "metadata": {"name": node}, "spec": spec,
         })  # fmt: skip
     info: Manifest = {
@@ -49,42 +49,42 @@ def report(
         ],
     }
     metrics = [
-        {"namespace": cluster.name, "name": name, "priority": priority,
+        {"namespace": trial.name, "name": name, "priority": priority,
          "podUsage": {"resources": {"cpu": used, "memory": held}}}
         for name, (used, held, priority) in (pods or {}).items()
     ]  # fmt: skip
-    moment = rfc3339(cluster.cluster.clock.now() - age)
+    moment = rfc3339(trial.cluster.clock.now() - age)
     status = {"updateTime": moment, "nodeMetric": info, "podsMetric": metrics}
-    accepted(cluster.call("PATCH", f"{path}/status", {"status": status}), f"write the NodeMetric of {node}")
+    accepted(trial.call("PATCH", f"{path}/status", {"status": status}), f"write the NodeMetric of {node}")
 
 
-def reported(cluster: Trial, node: str) -> Manifest:
+def reported(trial: Trial, node: str) -> Manifest:
     """The status of a node's NodeMetric; empty before the first report."""
-    response = cluster.call("GET", f"{NODE_METRICS_PATH}/{node}")
+    response = trial.call("GET", f"{NODE_METRICS_PATH}/{node}")
     if response.code == 404:
         return {}
     found: Manifest = orjson.loads(accepted(response, f"read the NodeMetric of {node}").body)
     return found.get("status") or {}
 
 
-def next_report(cluster: Trial, node: str) -> Manifest:
+def next_report(trial: Trial, node: str) -> Manifest:
     """The first report from now on."""
-    before = reported(cluster, node).get("updateTime")
-    arrived = cluster.reaches(lambda: reported(cluster, node).get("updateTime") != before, within=INTERVAL + 15)
+    before = reported(trial, node).get("updateTime")
+    arrived = trial.reaches(lambda: reported(trial, node).get("updateTime") != before, within=INTERVAL + 15)
     assert arrived, f"expected a report of {node} after {before}"
-    return reported(cluster, node)
+    return reported(trial, node)
 
 
-def settle(cluster: Trial, seconds: float = SEEN_WITHIN) -> None:
+def settle(trial: Trial, seconds: float = SEEN_WITHIN) -> None:
     """Let time pass."""
-    cluster.cluster.wait(lambda: False, within=seconds)
+    trial.pass_time(seconds)
 
 
-def annotate(cluster: Trial, path: str, key: str, value: str | None) -> None:
+def annotate(trial: Trial, path: str, key: str, value: str | None) -> None:
     patch = {"metadata": {"annotations": {key: value}}}
-    accepted(cluster.call("PATCH", path, patch), f"annotate {path}")
+    accepted(trial.call("PATCH", path, patch), f"annotate {path}")
 
 
-def node_use(cluster: Trial, node: str, **amounts: str) -> None:
+def node_use(trial: Trial, node: str, **amounts: str) -> None:
     """Set what a simulated node uses besides its pods."""
-    annotate(cluster, f"/api/v1/nodes/{node}", USAGE, orjson.dumps(amounts).decode())
+    annotate(trial, f"/api/v1/nodes/{node}", USAGE, orjson.dumps(amounts).decode())

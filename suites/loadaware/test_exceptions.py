@@ -17,41 +17,41 @@ pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER), pytes
 
 @pytest.mark.feature("SCORE-3.filter")
 @pytest.mark.case("LA-012", severity="normal")
-def test_a_hot_node_takes_pods_of_daemon_sets(cluster: Trial, expect: Expect) -> None:
+def test_a_hot_node_takes_pods_of_daemon_sets(trial: Trial, expect: Expect) -> None:
     """The only node is above its threshold: the pod of a DaemonSet is bound there, and another pod is not."""
-    machines(cluster, "n1")
-    report(cluster, "n1", "14", "8Gi")
-    settle(cluster)
-    cluster.submit(small("other"))
+    machines(trial, "n1")
+    report(trial, "n1", "14", "8Gi")
+    settle(trial)
+    trial.submit(small("other"))
     expect.pending("other", saying=OVER)
 
-    daemon(cluster, "daemon", like=small("x"))
+    daemon(trial, "daemon", like=small("x"))
 
     def placed() -> bool:
-        return any(pod.metadata.name.startswith("daemon-") and pod.spec.node_name for pod in cluster.pods())
+        return any(pod.metadata.name.startswith("daemon-") and pod.spec.node_name for pod in trial.pods())
 
-    assert cluster.reaches(placed, within=30), cluster.timeline()
+    assert trial.reaches(placed, within=30), trial.timeline()
     expect.pending("other", saying=OVER)
 
 
 @pytest.mark.feature("SCORE-3.filter")
 @pytest.mark.case("LA-013", severity="normal")
 @pytest.mark.long(seconds=4)
-def test_a_node_may_have_thresholds_of_its_own(cluster: Trial, expect: Expect) -> None:
+def test_a_node_may_have_thresholds_of_its_own(trial: Trial, expect: Expect) -> None:
     """Both nodes use 70 percent of their CPU. One of them may use 90 percent: it takes the pod. When it may use 50, it
     takes no other, and the pod's condition has that reason."""
-    machines(cluster, "n1", "n2")
+    machines(trial, "n1", "n2")
     for name in ("n1", "n2"):
-        report(cluster, name, "14", "8Gi")
-    annotate(cluster, "/api/v1/nodes/n2", USAGE_THRESHOLDS, json.dumps({"usageThresholds": {"cpu": 90}}))
-    settle(cluster)
-    cluster.submit(small("a"))
+        report(trial, name, "14", "8Gi")
+    annotate(trial, "/api/v1/nodes/n2", USAGE_THRESHOLDS, json.dumps({"usageThresholds": {"cpu": 90}}))
+    settle(trial)
+    trial.submit(small("a"))
     expect.bound("a")
-    assert cluster.pod("a").spec.node_name == "n2"
+    assert trial.pod("a").spec.node_name == "n2"
 
-    annotate(cluster, "/api/v1/nodes/n2", USAGE_THRESHOLDS, json.dumps({"usageThresholds": {"cpu": 50}}))
-    settle(cluster)
-    cluster.submit(small("b"))
+    annotate(trial, "/api/v1/nodes/n2", USAGE_THRESHOLDS, json.dumps({"usageThresholds": {"cpu": 50}}))
+    settle(trial)
+    trial.submit(small("b"))
 
     expect.pending("b", saying=f"2 {OVER}")
 
@@ -59,21 +59,21 @@ def test_a_node_may_have_thresholds_of_its_own(cluster: Trial, expect: Expect) -
 @pytest.mark.feature("SCORE-3.prod-usage")
 @pytest.mark.case("LA-056", severity="normal")
 @pytest.mark.long(seconds=4)
-def test_a_node_may_have_thresholds_of_its_own_for_prod(cluster: Trial, expect: Expect) -> None:
+def test_a_node_may_have_thresholds_of_its_own_for_prod(trial: Trial, expect: Expect) -> None:
     """The system uses 50 percent of both nodes; prod pods may use 55, on one node 45 by its annotation: prod pods go to
     the other one, although a batch pod goes to it where the other is cordoned."""
-    machines(cluster, "n1", "n2")
+    machines(trial, "n1", "n2")
     for name in ("n1", "n2"):
-        report(cluster, name, "10", "8Gi", system=("10", "8Gi"))
-    annotate(cluster, "/api/v1/nodes/n1", USAGE_THRESHOLDS, json.dumps({"prodUsageThresholds": {"cpu": 45}}))
-    settle(cluster)
-    cluster.submit(*(small(f"a-{number}", band=PROD) for number in range(4)))
+        report(trial, name, "10", "8Gi", system=("10", "8Gi"))
+    annotate(trial, "/api/v1/nodes/n1", USAGE_THRESHOLDS, json.dumps({"prodUsageThresholds": {"cpu": 45}}))
+    settle(trial)
+    trial.submit(*(small(f"a-{number}", band=PROD) for number in range(4)))
     found = expect.bound("a-0", "a-1", "a-2", "a-3")
     assert {placed.spec.node_name for placed in found} == {"n2"}
 
-    assert cluster.call("PATCH", "/api/v1/nodes/n2", {"spec": {"unschedulable": True}}).ok
-    settle(cluster)
-    cluster.submit(small("b"), small("c", band=PROD))
+    assert trial.call("PATCH", "/api/v1/nodes/n2", {"spec": {"unschedulable": True}}).ok
+    settle(trial)
+    trial.submit(small("b"), small("c", band=PROD))
 
     assert expect.bound("b").spec.node_name == "n1"
     expect.pending("c", saying=OVER)
@@ -81,15 +81,15 @@ def test_a_node_may_have_thresholds_of_its_own_for_prod(cluster: Trial, expect: 
 
 @pytest.mark.feature("SCORE-3.filter")
 @pytest.mark.case("LA-014", severity="critical")
-def test_use_is_compared_with_the_amounts_before_amplification(cluster: Trial, expect: Expect) -> None:
+def test_use_is_compared_with_the_amounts_before_amplification(trial: Trial, expect: Expect) -> None:
     """Two nodes show 20 cores and use 8, which is 40 percent. One of them has 10 real cores: only the other one takes
     the pod."""
-    machines(cluster, "n1", "n2")
-    annotate(cluster, "/api/v1/nodes/n1", RAW_ALLOCATABLE, json.dumps({"cpu": "10", "memory": "64Gi"}))
+    machines(trial, "n1", "n2")
+    annotate(trial, "/api/v1/nodes/n1", RAW_ALLOCATABLE, json.dumps({"cpu": "10", "memory": "64Gi"}))
     for name in ("n1", "n2"):
-        report(cluster, name, "8", "8Gi")
-    settle(cluster)
-    cluster.submit(*(small(f"a-{number}") for number in range(4)))
+        report(trial, name, "8", "8Gi")
+    settle(trial)
+    trial.submit(*(small(f"a-{number}") for number in range(4)))
 
     found = expect.bound("a-0", "a-1", "a-2", "a-3")
 

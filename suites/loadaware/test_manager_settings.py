@@ -12,31 +12,31 @@ from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import node
 from seatrial.scheduler.api.numa import AMPLIFICATION_RATIO, CPU_NORMALIZATION_RATIO
 from seatrial.scheduler.api.slo import NODE_METRICS_PATH
+from seatrial.suites.loadaware.normalization import COLOCATION, CONFIG, FAST, annotation, model
+from seatrial.suites.loadaware.reporting import policy
 from seatrial.suites.loadaware.reports import INTERVAL, settle
-from seatrial.suites.loadaware.test_normalization import COLOCATION, CONFIG, FAST, annotation, model
-from seatrial.suites.loadaware.test_reporting import policy
 
 pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER)]
 
 WITHIN = 15.0  # seconds
 
 
-def expect_annotation(cluster: Trial, name: str, key: str, value: str) -> None:
-    found = cluster.reaches(lambda: annotation(cluster, name, key) == value, within=WITHIN)
-    assert found, f"expected {key}={value!r} on {name}, found {annotation(cluster, name, key)!r}"
+def expect_annotation(trial: Trial, name: str, key: str, value: str) -> None:
+    found = trial.reaches(lambda: annotation(trial, name, key) == value, within=WITHIN)
+    assert found, f"expected {key}={value!r} on {name}, found {annotation(trial, name, key)!r}"
 
 
-def intervals(cluster: Trial, *names: str) -> list[object]:
+def intervals(trial: Trial, *names: str) -> list[object]:
     """The seconds between reports that the nodes' NodeMetrics ask for; None where there is none."""
-    return [policy(cluster, name).get("reportIntervalSeconds") for name in names]
+    return [policy(trial, name).get("reportIntervalSeconds") for name in names]
 
 
 @pytest.mark.feature("CPU-4.ratio")
 @pytest.mark.case("LA-063", severity="normal")
-def test_configured_amplification(cluster: Trial, start_manager: StartManager) -> None:
+def test_configured_amplification(trial: Trial, start_manager: StartManager) -> None:
     """With resource-amplification-config a node gets the ratio that is set, by which the ratio of its CPU model is
     multiplied; nodes for which it is not enabled get that of their model alone, or none."""
-    cluster.add(
+    trial.add(
         node("n1"), node("n2").processor(FAST), node("n3").label("pool", "off"),
         node("n4").label("pool", "off").processor(FAST),
     )  # fmt: skip
@@ -45,118 +45,118 @@ def test_configured_amplification(cluster: Trial, start_manager: StartManager) -
     start_manager({**CONFIG, "resource-amplification-config": given})
 
     for name, ratio in {"n1": '{"cpu":1.40}', "n2": '{"cpu":2.10}', "n4": '{"cpu":1.50}'}.items():
-        expect_annotation(cluster, name, AMPLIFICATION_RATIO, ratio)
-    assert not annotation(cluster, "n3", AMPLIFICATION_RATIO)
+        expect_annotation(trial, name, AMPLIFICATION_RATIO, ratio)
+    assert not annotation(trial, "n3", AMPLIFICATION_RATIO)
 
 
 @pytest.mark.feature("CPU-4.ratio")
 @pytest.mark.case("LA-064", severity="normal")
-def test_a_cpu_model_that_is_reported_late(cluster: Trial, start_manager: StartManager) -> None:
+def test_a_cpu_model_that_is_reported_late(trial: Trial, start_manager: StartManager) -> None:
     """The manager runs already when the CPU model of a node becomes known: the node gets the ratio of its model."""
-    cluster.add(node("late"), node("known").processor(FAST))
+    trial.add(node("late"), node("known").processor(FAST))
     start_manager(CONFIG)
-    expect_annotation(cluster, "known", CPU_NORMALIZATION_RATIO, "1.50")
-    assert not annotation(cluster, "late", CPU_NORMALIZATION_RATIO)
+    expect_annotation(trial, "known", CPU_NORMALIZATION_RATIO, "1.50")
+    assert not annotation(trial, "late", CPU_NORMALIZATION_RATIO)
 
-    model(cluster, "late", FAST, threads=True)
+    model(trial, "late", FAST, threads=True)
 
-    expect_annotation(cluster, "late", CPU_NORMALIZATION_RATIO, "1.20")
+    expect_annotation(trial, "late", CPU_NORMALIZATION_RATIO, "1.20")
 
 
 @pytest.mark.feature("QOS-1.node-metric")
 @pytest.mark.case("LA-065", severity="normal")
-def test_broken_settings_change_no_node_metric(cluster: Trial, start_manager: StartManager) -> None:
+def test_broken_settings_change_no_node_metric(trial: Trial, start_manager: StartManager) -> None:
     """The manager starts with settings that cannot be parsed: a NodeMetric that is there keeps its policy, and a node
     without one gets one. Once the settings are repaired, both have the policy of the settings."""
-    cluster.add(node("n1"), node("n2"))
+    trial.add(node("n1"), node("n2"))
     spec = {"metricCollectPolicy": {"reportIntervalSeconds": 45}}
-    cluster.apply(
+    trial.apply(
         {"apiVersion": "slo.koordinator.sh/v1alpha1", "kind": "NodeMetric", "metadata": {"name": "n1"}, "spec": spec}
     )
     start_manager({"colocation-config": "{"})
-    assert cluster.reaches(lambda: intervals(cluster, "n2") != [None], within=WITHIN), "expected a NodeMetric of n2"
-    settle(cluster)
-    assert intervals(cluster, "n1") == [45]
+    assert trial.reaches(lambda: intervals(trial, "n2") != [None], within=WITHIN), "expected a NodeMetric of n2"
+    settle(trial)
+    assert intervals(trial, "n1") == [45]
 
-    write_config(cluster, COLOCATION)
+    write_config(trial, COLOCATION)
 
-    assert cluster.reaches(lambda: intervals(cluster, "n1", "n2") == [INTERVAL] * 2, within=WITHIN), (
-        f"expected {INTERVAL} s, found {intervals(cluster, 'n1', 'n2')}"
+    assert trial.reaches(lambda: intervals(trial, "n1", "n2") == [INTERVAL] * 2, within=WITHIN), (
+        f"expected {INTERVAL} s, found {intervals(trial, 'n1', 'n2')}"
     )
 
 
 @pytest.mark.feature("QOS-1.node-metric")
 @pytest.mark.case("LA-066", severity="normal")
-def test_a_node_metric_that_is_deleted_is_made_again(cluster: Trial, start_manager: StartManager) -> None:
+def test_a_node_metric_that_is_deleted_is_made_again(trial: Trial, start_manager: StartManager) -> None:
     """The NodeMetric of an existing node is deleted: the manager makes a new one, with the policy of the settings."""
-    cluster.add(node("n1"))
+    trial.add(node("n1"))
     start_manager(COLOCATION)
-    assert cluster.reaches(lambda: intervals(cluster, "n1") == [INTERVAL], within=WITHIN), intervals(cluster, "n1")
+    assert trial.reaches(lambda: intervals(trial, "n1") == [INTERVAL], within=WITHIN), intervals(trial, "n1")
 
-    accepted(cluster.call("DELETE", f"{NODE_METRICS_PATH}/n1"), "delete the NodeMetric")
+    accepted(trial.call("DELETE", f"{NODE_METRICS_PATH}/n1"), "delete the NodeMetric")
 
-    assert cluster.reaches(lambda: intervals(cluster, "n1") == [INTERVAL], within=WITHIN), "expected a new NodeMetric"
+    assert trial.reaches(lambda: intervals(trial, "n1") == [INTERVAL], within=WITHIN), "expected a new NodeMetric"
 
 
 @pytest.mark.feature("QOS-1.node-metric")
 @pytest.mark.case("LA-067", severity="normal")
-def test_nodes_may_have_aggregates_of_their_own(cluster: Trial, start_manager: StartManager) -> None:
+def test_nodes_may_have_aggregates_of_their_own(trial: Trial, start_manager: StartManager) -> None:
     """An entry of nodeConfigs has durations of aggregates, the settings of the cluster have none: the selected node has
     those of the entry, another one the defaults, and both have the interval of the cluster."""
-    cluster.add(node("n1").label("pool", "fast"), node("n2"))
+    trial.add(node("n1").label("pool", "fast"), node("n2"))
     durations = {"metricAggregatePolicy": {"durations": ["3m"]}}
     entry = {"name": "fast", "nodeSelector": {"matchLabels": {"pool": "fast"}}, **durations}
     start_manager({"colocation-config": {**COLOCATION["colocation-config"], "nodeConfigs": [entry]}})
 
     def found() -> list[object]:
-        return [(policy(cluster, name).get("nodeAggregatePolicy") or {}).get("durations") for name in ("n1", "n2")]
+        return [(policy(trial, name).get("nodeAggregatePolicy") or {}).get("durations") for name in ("n1", "n2")]
 
-    assert cluster.reaches(lambda: found() == [[180.0], [300.0, 600.0, 1800.0]], within=WITHIN), found()
-    assert intervals(cluster, "n1", "n2") == [INTERVAL] * 2
+    assert trial.reaches(lambda: found() == [[180.0], [300.0, 600.0, 1800.0]], within=WITHIN), found()
+    assert intervals(trial, "n1", "n2") == [INTERVAL] * 2
 
 
 @pytest.mark.feature("QOS-1.node-metric", "CPU-4.ratio")
 @pytest.mark.case("LA-069", severity="normal")
 @pytest.mark.long(4)
 def test_settings_that_change_while_the_manager_writes(
-    cluster: Trial, start_troubled_manager: StartTroubledManager
+    trial: Trial, start_troubled_manager: StartTroubledManager
 ) -> None:
     """The API server's answers take three seconds, its watch does not. Settings change twice in that time: the node and
     its NodeMetric have the last ones in the end."""
-    cluster.add(node("n1").processor(FAST))
+    trial.add(node("n1").processor(FAST))
     link = start_troubled_manager(CONFIG)
-    expect_annotation(cluster, "n1", CPU_NORMALIZATION_RATIO, "1.50")
-    assert cluster.reaches(lambda: intervals(cluster, "n1") == [INTERVAL], within=WITHIN), intervals(cluster, "n1")
-    settle(cluster)
+    expect_annotation(trial, "n1", CPU_NORMALIZATION_RATIO, "1.50")
+    assert trial.reaches(lambda: intervals(trial, "n1") == [INTERVAL], within=WITHIN), intervals(trial, "n1")
+    settle(trial)
     link.delay = 3.0
 
     for seconds, ratio in ((40, 2.5), (50, 3.5)):
         models = {FAST: {"baseRatio": ratio}}
-        write_config(cluster, {
+        write_config(trial, {
             "colocation-config": {"enable": True, "metricReportIntervalSeconds": seconds},
             "cpu-normalization-config": {"enable": True, "ratioModel": models},
         })  # fmt: skip
-        first = cluster.reaches(lambda: intervals(cluster, "n1") != [INTERVAL], within=WITHIN)
+        first = trial.reaches(lambda: intervals(trial, "n1") != [INTERVAL], within=WITHIN)
         assert first, "expected the first change to be written"
 
-    assert cluster.reaches(lambda: intervals(cluster, "n1") == [50], within=WITHIN), intervals(cluster, "n1")
-    expect_annotation(cluster, "n1", CPU_NORMALIZATION_RATIO, "3.50")
+    assert trial.reaches(lambda: intervals(trial, "n1") == [50], within=WITHIN), intervals(trial, "n1")
+    expect_annotation(trial, "n1", CPU_NORMALIZATION_RATIO, "3.50")
 
 
 @pytest.mark.feature("QOS-1.node-metric")
 @pytest.mark.case("LA-070", severity="normal")
 @pytest.mark.long(4)
 def test_a_node_metric_whose_deletion_was_refused_goes(
-    cluster: Trial, start_troubled_manager: StartTroubledManager
+    trial: Trial, start_troubled_manager: StartTroubledManager
 ) -> None:
     """A node is removed while the API server refuses deletions of the manager: its NodeMetric goes when the API server
     accepts them again."""
-    cluster.add(node("n1"))
+    trial.add(node("n1"))
     link = start_troubled_manager(COLOCATION)
-    assert cluster.reaches(lambda: intervals(cluster, "n1") == [INTERVAL], within=WITHIN), intervals(cluster, "n1")
+    assert trial.reaches(lambda: intervals(trial, "n1") == [INTERVAL], within=WITHIN), intervals(trial, "n1")
     link.refuse(500, deletions)
-    cluster.cluster.remove_node("n1")
-    assert cluster.reaches(lambda: link.refused >= 4, within=WITHIN), "expected the deletion to be tried"
+    trial.cluster.remove_node("n1")
+    assert trial.reaches(lambda: link.refused >= 4, within=WITHIN), "expected the deletion to be tried"
     link.heal()
 
-    assert cluster.reaches(lambda: intervals(cluster, "n1") == [None], within=WITHIN), "expected no NodeMetric"
+    assert trial.reaches(lambda: intervals(trial, "n1") == [None], within=WITHIN), "expected no NodeMetric"

@@ -19,26 +19,26 @@ pytestmark = [pytest.mark.needs(Capability.CONTAINERS)]
 @pytest.mark.feature("QOS-1.node-metric")
 @pytest.mark.case("LA-026", severity="critical")
 @pytest.mark.long(seconds=100)
-def test_use_of_this_machine_is_reported(cluster: Trial, expect: Expect) -> None:
+def test_use_of_this_machine_is_reported(trial: Trial, expect: Expect) -> None:
     """One pod computes all the time, another sleeps: their use differs, and the node uses as much as they do."""
-    (only,) = orjson.loads(cluster.call("GET", "/api/v1/nodes").body)["items"]
+    (only,) = orjson.loads(trial.call("GET", "/api/v1/nodes").body)["items"]
     name = only["metadata"]["name"]
     policy = {"reportIntervalSeconds": INTERVAL, "aggregateDurationSeconds": 60}
-    cluster.apply({
+    trial.apply({
         "apiVersion": "slo.koordinator.sh/v1alpha1", "kind": "NodeMetric", "metadata": {"name": name},
         "spec": {"metricCollectPolicy": policy},
     })  # fmt: skip
     busy, idle = pod("busy").request(cpu="500m", memory="64Mi"), pod("idle").request(cpu="500m", memory="64Mi")
     busy.manifest["spec"]["containers"][0]["command"] = ["sh", "-c", "while :; do :; done"]
     idle.manifest["spec"]["containers"][0]["command"] = ["sleep", "600"]
-    cluster.submit(busy, idle)
+    trial.submit(busy, idle)
     expect.running("busy", "idle")
-    next_report(cluster, name)
-    found = next_report(cluster, name)
+    next_report(trial, name)
+    found = next_report(trial, name)
 
     used = {
         row["name"]: milli(row["podUsage"]["resources"]["cpu"])
-        for row in found["podsMetric"] if row["namespace"] == cluster.name
+        for row in found["podsMetric"] if row["namespace"] == trial.name
     }  # fmt: skip
     assert used["busy"] > 50 * max(used["idle"], 1), f"milli-CPU by pod: {used}"
     node = found["nodeMetric"]["nodeUsage"]["resources"]
@@ -52,7 +52,7 @@ def test_use_of_this_machine_is_reported(cluster: Trial, expect: Expect) -> None
 
 @pytest.mark.feature("CPU-4.reported")
 @pytest.mark.case("LA-034", severity="normal")
-def test_the_cpu_model_of_this_machine_is_reported(cluster: Trial) -> None:
+def test_the_cpu_model_of_this_machine_is_reported(trial: Trial) -> None:
     """The model in /proc/cpuinfo is in the annotation that CPU normalization reads."""
     model = next(
         (line.partition(":")[2].strip() for line in Path("/proc/cpuinfo").read_text().splitlines()
@@ -61,7 +61,7 @@ def test_the_cpu_model_of_this_machine_is_reported(cluster: Trial) -> None:
     )  # fmt: skip
     if not model:
         pytest.skip("/proc/cpuinfo of this machine names no model")
-    (only,) = orjson.loads(cluster.call("GET", "/api/v1/nodes").body)["items"]
+    (only,) = orjson.loads(trial.call("GET", "/api/v1/nodes").body)["items"]
     path = f"/apis/topology.node.k8s.io/v1alpha1/noderesourcetopologies/{only['metadata']['name']}"
-    found = orjson.loads(cluster.call("GET", path).body)["metadata"]["annotations"]
+    found = orjson.loads(trial.call("GET", path).body)["metadata"]["annotations"]
     assert orjson.loads(found[CPU_BASIC_INFO])["cpuModel"] == model

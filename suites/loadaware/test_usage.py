@@ -28,17 +28,17 @@ pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER)]
 @pytest.mark.feature("SCORE-3.filter")
 @pytest.mark.case("LA-001", severity="critical")
 @pytest.mark.long(seconds=8)
-def test_a_hot_node_takes_no_pod_until_it_has_cooled(cluster: Trial, expect: Expect) -> None:
+def test_a_hot_node_takes_no_pod_until_it_has_cooled(trial: Trial, expect: Expect) -> None:
     """The only node uses 70 percent of its CPU, above its threshold of 65, and has all requests free."""
-    machines(cluster, "n1")
-    report(cluster, "n1", "14", "8Gi")
-    settle(cluster)
-    cluster.submit(small("a"))
+    machines(trial, "n1")
+    report(trial, "n1", "14", "8Gi")
+    settle(trial)
+    trial.submit(small("a"))
     expect.pending("a", saying=OVER)
-    report(cluster, "n1", "13500m", "8Gi")
-    settle(cluster, 5)
+    report(trial, "n1", "13500m", "8Gi")
+    settle(trial, 5)
     expect.pending("a", saying=OVER)
-    report(cluster, "n1", "4", "8Gi")
+    report(trial, "n1", "4", "8Gi")
     expect.bound("a")
 
 
@@ -54,13 +54,13 @@ def test_a_hot_node_takes_no_pod_until_it_has_cooled(cluster: Trial, expect: Exp
     ],
 )
 def test_thresholds_are_percentages_of_each_resource(
-    cluster: Trial, expect: Expect, cpu: str, memory: str, saying: str
+    trial: Trial, expect: Expect, cpu: str, memory: str, saying: str
 ) -> None:
     """CPU may be used up to 65 percent, rounded, and memory up to 95 percent."""
-    machines(cluster, "n1")
-    report(cluster, "n1", cpu, memory)
-    settle(cluster)
-    cluster.submit(pod("a").label(PRIORITY_CLASS_LABEL, "koord-free").scheduler(RELEASED))
+    machines(trial, "n1")
+    report(trial, "n1", cpu, memory)
+    settle(trial)
+    trial.submit(pod("a").label(PRIORITY_CLASS_LABEL, "koord-free").scheduler(RELEASED))
     if saying:
         expect.pending("a", saying=saying)
     else:
@@ -72,49 +72,49 @@ def test_thresholds_are_percentages_of_each_resource(
 @pytest.mark.feature("SCORE-3.filter")
 @pytest.mark.case("LA-003", severity="critical")
 @pytest.mark.long(seconds=5)
-def test_pods_that_are_not_reported_yet_count_with_estimates(cluster: Trial, expect: Expect) -> None:
+def test_pods_that_are_not_reported_yet_count_with_estimates(trial: Trial, expect: Expect) -> None:
     """Batches of pods do not overrun a node between two reports: each counts with 85 percent of its 4 cores.
 
     Three make 10.2 of 20 cores, 51 percent; a fourth would make 68. All five would fit by their requests.
     """
-    machines(cluster, "n1")
-    report(cluster, "n1", "0", "0")
-    settle(cluster)
+    machines(trial, "n1")
+    report(trial, "n1", "0", "0")
+    settle(trial)
     names = [f"p{number}" for number in range(5)]
-    cluster.submit(*(pod(name).request(cpu=4, memory="1Gi").scheduler(PEAK) for name in names))
-    held = cluster.reaches(lambda: len(placed(cluster)) == 3, within=30)
-    assert held, f"expected three of the pods on the node, found {placed(cluster)}"
+    trial.submit(*(pod(name).request(cpu=4, memory="1Gi").scheduler(PEAK) for name in names))
+    held = trial.reaches(lambda: len(placed(trial)) == 3, within=30)
+    assert held, f"expected three of the pods on the node, found {placed(trial)}"
     expect.stable(seconds=3)
-    assert len(placed(cluster)) == 3
+    assert len(placed(trial)) == 3
 
 
-def placed(cluster: Trial) -> list[str]:
-    return sorted(found.metadata.name for found in cluster.pods() if found.spec.node_name)
+def placed(trial: Trial) -> list[str]:
+    return sorted(found.metadata.name for found in trial.pods() if found.spec.node_name)
 
 
 @pytest.mark.profile(RELEASED)
 @pytest.mark.feature("SCORE-3.filter")
 @pytest.mark.case("LA-004", severity="normal")
-def test_an_old_report_closes_a_node(cluster: Trial, expect: Expect) -> None:
+def test_an_old_report_closes_a_node(trial: Trial, expect: Expect) -> None:
     """The report of an idle node is 200 s old, its limit is 180 s; a fresh one opens the node."""
-    machines(cluster, "n1")
-    report(cluster, "n1", "1", "1Gi", age=200)
-    settle(cluster)
-    cluster.submit(small("a"))
+    machines(trial, "n1")
+    report(trial, "n1", "1", "1Gi", age=200)
+    settle(trial)
+    trial.submit(small("a"))
     expect.pending("a", saying="node(s) nodeMetric expired")
-    report(cluster, "n1", "1", "1Gi")
+    report(trial, "n1", "1", "1Gi")
     expect.bound("a")
 
 
 @pytest.mark.profile(RELEASED)
 @pytest.mark.feature("SCORE-3.filter")
 @pytest.mark.case("LA-010", severity="normal")
-def test_a_node_without_reports_takes_pods(cluster: Trial, expect: Expect) -> None:
+def test_a_node_without_reports_takes_pods(trial: Trial, expect: Expect) -> None:
     """Of a hot node and one that has no NodeMetric, pods go to the second."""
-    machines(cluster, "n1", "n2")
-    report(cluster, "n1", "18", "1Gi")
-    settle(cluster)
-    cluster.submit(*(small(f"p{number}") for number in range(3)))
+    machines(trial, "n1", "n2")
+    report(trial, "n1", "18", "1Gi")
+    settle(trial)
+    trial.submit(*(small(f"p{number}") for number in range(3)))
     for number in range(3):
         assert expect.bound(f"p{number}").spec.node_name == "n2"
 
@@ -122,28 +122,28 @@ def test_a_node_without_reports_takes_pods(cluster: Trial, expect: Expect) -> No
 @pytest.mark.profile(RELEASED)
 @pytest.mark.feature("SCORE-3.filter")
 @pytest.mark.case("LA-011", severity="normal")
-def test_a_pod_that_hot_nodes_keep_away_goes_to_a_new_node(cluster: Trial, expect: Expect) -> None:
+def test_a_pod_that_hot_nodes_keep_away_goes_to_a_new_node(trial: Trial, expect: Expect) -> None:
     """A pod waits because the only node is hot; a node that is added takes it."""
-    machines(cluster, "n1")
-    report(cluster, "n1", "18", "1Gi")
-    settle(cluster)
-    cluster.submit(small("a"))
+    machines(trial, "n1")
+    report(trial, "n1", "18", "1Gi")
+    settle(trial)
+    trial.submit(small("a"))
     expect.pending("a", saying=OVER)
-    machines(cluster, "n2")
+    machines(trial, "n2")
     assert expect.bound("a").spec.node_name == "n2"
 
 
 @pytest.mark.profile(PEAK)
 @pytest.mark.feature("SCORE-3.filter")
 @pytest.mark.case("LA-005", severity="normal")
-def test_peaks_decide_where_the_profile_says_so(cluster: Trial, expect: Expect) -> None:
+def test_peaks_decide_where_the_profile_says_so(trial: Trial, expect: Expect) -> None:
     """A node that is idle on average had peaks of 90 percent; the profile limits p95 over 5 minutes to 65."""
-    machines(cluster, "n1")
-    report(cluster, "n1", "1", "1Gi", peak="18")
-    settle(cluster)
-    cluster.submit(small("a", PEAK))
+    machines(trial, "n1")
+    report(trial, "n1", "1", "1Gi", peak="18")
+    settle(trial)
+    trial.submit(small("a", PEAK))
     expect.pending("a", saying=OVER_PEAK)
-    report(cluster, "n1", "1", "1Gi", peak="3")
+    report(trial, "n1", "1", "1Gi", peak="3")
     expect.bound("a")
 
 
@@ -151,19 +151,19 @@ def test_peaks_decide_where_the_profile_says_so(cluster: Trial, expect: Expect) 
 @pytest.mark.feature("SCORE-3.filter")
 @pytest.mark.case("LA-035", severity="critical")
 @pytest.mark.long(seconds=5)
-def test_a_node_has_thresholds_of_its_own(cluster: Trial, expect: Expect) -> None:
+def test_a_node_has_thresholds_of_its_own(trial: Trial, expect: Expect) -> None:
     """A node's annotation limits p95 without a duration, so that the longest counts; the profile limits 5 minutes."""
-    machines(cluster, "n1")
-    report(cluster, "n1", "1", "1Gi", peak="3", long_peak="18")
-    settle(cluster)
-    cluster.submit(small("by-profile", PEAK))
+    machines(trial, "n1")
+    report(trial, "n1", "1", "1Gi", peak="3", long_peak="18")
+    settle(trial)
+    trial.submit(small("by-profile", PEAK))
     expect.bound("by-profile")
     own = {"aggregatedUsage": {"usageThresholds": {"cpu": 65}, "usageAggregationType": "p95"}}
-    annotate(cluster, "/api/v1/nodes/n1", USAGE_THRESHOLDS, to_json(own).decode())
-    settle(cluster)
-    cluster.submit(small("by-node", PEAK))
+    annotate(trial, "/api/v1/nodes/n1", USAGE_THRESHOLDS, to_json(own).decode())
+    settle(trial)
+    trial.submit(small("by-node", PEAK))
     expect.pending("by-node", saying=OVER_PEAK)
-    report(cluster, "n1", "1", "1Gi", peak="18", long_peak="3")
+    report(trial, "n1", "1", "1Gi", peak="18", long_peak="3")
     expect.bound("by-node")
 
 
@@ -171,38 +171,38 @@ def test_a_node_has_thresholds_of_its_own(cluster: Trial, expect: Expect) -> Non
 @pytest.mark.feature("SCORE-3.filter")
 @pytest.mark.case("LA-036", severity="critical")
 @pytest.mark.long(seconds=5)
-def test_a_pod_that_is_reported_counts_once(cluster: Trial, expect: Expect) -> None:
+def test_a_pod_that_is_reported_counts_once(trial: Trial, expect: Expect) -> None:
     """8 of 20 cores are used; a new pod's estimate of 6.8 cores makes 74 percent. A report that has the pod's own usage
     says that its 8 cores are among these: 40 percent."""
-    machines(cluster, "n1")
-    report(cluster, "n1", "0", "0")
-    settle(cluster)
-    cluster.submit(pod("holder").request(cpu=8, memory="1Gi").label(PRIORITY_CLASS_LABEL, PROD).scheduler(RELEASED))
+    machines(trial, "n1")
+    report(trial, "n1", "0", "0")
+    settle(trial)
+    trial.submit(pod("holder").request(cpu=8, memory="1Gi").label(PRIORITY_CLASS_LABEL, PROD).scheduler(RELEASED))
     expect.running("holder")
-    report(cluster, "n1", "8", "4Gi")
-    settle(cluster)
-    cluster.submit(small("a"))
+    report(trial, "n1", "8", "4Gi")
+    settle(trial)
+    trial.submit(small("a"))
     expect.pending("a", saying=OVER)
-    report(cluster, "n1", "8", "4Gi", pods={"holder": ("8", "1Gi", PROD)})
+    report(trial, "n1", "8", "4Gi", pods={"holder": ("8", "1Gi", PROD)})
     expect.bound("a")
 
 
 @pytest.mark.profile(PEAK)
 @pytest.mark.feature("SCORE-3.filter")
 @pytest.mark.case("LA-037", severity="critical")
-def test_estimates_count_limits_and_end_with_their_pods(cluster: Trial, expect: Expect) -> None:
+def test_estimates_count_limits_and_end_with_their_pods(trial: Trial, expect: Expect) -> None:
     """A pod that requests 1 core and may use 14 is estimated at 11.9 of 20; one of 4 more would make 76 percent. When
     the first is gone, the second is placed by the same report."""
-    machines(cluster, "n1")
-    report(cluster, "n1", "0", "0")
-    settle(cluster)
+    machines(trial, "n1")
+    report(trial, "n1", "0", "0")
+    settle(trial)
     first = pod("first").request(cpu=1, memory="1Gi").scheduler(PEAK)
     first.manifest["spec"]["containers"][0]["resources"]["limits"] = {"cpu": "14"}
-    cluster.submit(first)
+    trial.submit(first)
     expect.running("first")
-    cluster.submit(pod("second").request(cpu=4, memory="1Gi").scheduler(PEAK))
+    trial.submit(pod("second").request(cpu=4, memory="1Gi").scheduler(PEAK))
     expect.pending("second", saying=OVER_PEAK)
-    cluster.delete("first")
+    trial.delete("first")
     expect.bound("second")
 
 
@@ -210,17 +210,17 @@ def test_estimates_count_limits_and_end_with_their_pods(cluster: Trial, expect: 
 @pytest.mark.feature("SCORE-3.score")
 @pytest.mark.case("LA-006", severity="critical")
 @pytest.mark.long(seconds=70)
-def test_the_node_with_less_usage_is_preferred(cluster: Trial, expect: Expect) -> None:
+def test_the_node_with_less_usage_is_preferred(trial: Trial, expect: Expect) -> None:
     """One node is requested to 80 percent and idle, the other has no requests and is half used."""
-    machines(cluster, "n1", "n2")
+    machines(trial, "n1", "n2")
     holder = pod("holder").request(cpu=16, memory="48Gi").scheduler(RELEASED)
-    cluster.submit(holder.select({"kubernetes.io/hostname": "n1"}))
+    trial.submit(holder.select({"kubernetes.io/hostname": "n1"}))
     expect.running("holder")
-    settle(cluster, COVERED + 5)
-    report(cluster, "n1", "1", "1Gi", pods={"holder": ("1", "1Gi", PROD)})
-    report(cluster, "n2", "10", "32Gi")
-    settle(cluster)
-    cluster.submit(*(small(f"p{number}") for number in range(4)))
+    settle(trial, COVERED + 5)
+    report(trial, "n1", "1", "1Gi", pods={"holder": ("1", "1Gi", PROD)})
+    report(trial, "n2", "10", "32Gi")
+    settle(trial)
+    trial.submit(*(small(f"p{number}") for number in range(4)))
     for number in range(4):
         assert expect.bound(f"p{number}").spec.node_name == "n1"
 
@@ -235,13 +235,13 @@ def test_the_node_with_less_usage_is_preferred(cluster: Trial, expect: Expect) -
         pytest.param(MEAN, "n1", id="mean-65-against-60", marks=pytest.mark.profile(MEAN)),
     ],
 )
-def test_the_most_used_resource_has_a_weight(cluster: Trial, expect: Expect, profile: str, where: str) -> None:
+def test_the_most_used_resource_has_a_weight(trial: Trial, expect: Expect, profile: str, where: str) -> None:
     """One node has much memory and little CPU left, the other has both in equal parts."""
-    machines(cluster, "n1", "n2")
-    report(cluster, "n1", "12", "6Gi")
-    report(cluster, "n2", "8", "25Gi")
-    settle(cluster)
-    cluster.submit(small("a", profile))
+    machines(trial, "n1", "n2")
+    report(trial, "n1", "12", "6Gi")
+    report(trial, "n2", "8", "25Gi")
+    settle(trial)
+    trial.submit(small("a", profile))
     assert expect.bound("a").spec.node_name == where
     expect.refusal()
 
@@ -256,15 +256,15 @@ def test_the_most_used_resource_has_a_weight(cluster: Trial, expect: Expect, pro
         pytest.param(MEAN, True, id="prod-pods-alone-40", marks=pytest.mark.profile(MEAN)),
     ],
 )
-def test_the_system_s_usage_counts_as_prod_usage(cluster: Trial, expect: Expect, profile: str, bound: bool) -> None:
+def test_the_system_s_usage_counts_as_prod_usage(trial: Trial, expect: Expect, profile: str, bound: bool) -> None:
     """Prod pods use 40 percent of the CPU and the system 20; prod usage is limited to 55 percent, and all to 65."""
-    machines(cluster, "n1")
-    cluster.submit(pod("holder").request(cpu=1, memory="1Gi").label(PRIORITY_CLASS_LABEL, PROD).scheduler(profile))
+    machines(trial, "n1")
+    trial.submit(pod("holder").request(cpu=1, memory="1Gi").label(PRIORITY_CLASS_LABEL, PROD).scheduler(profile))
     expect.running("holder")
-    settle(cluster, COVERED + 5)
-    report(cluster, "n1", "12", "4Gi", system=("4", "2Gi"), pods={"holder": ("8", "2Gi", PROD)})
-    settle(cluster)
-    cluster.submit(small("batch", profile), small("prod", profile, band=PROD))
+    settle(trial, COVERED + 5)
+    report(trial, "n1", "12", "4Gi", system=("4", "2Gi"), pods={"holder": ("8", "2Gi", PROD)})
+    settle(trial)
+    trial.submit(small("batch", profile), small("prod", profile, band=PROD))
     expect.bound("batch")
     if bound:
         expect.bound("prod")
@@ -277,7 +277,7 @@ def test_the_system_s_usage_counts_as_prod_usage(cluster: Trial, expect: Expect,
 @pytest.mark.feature("SCORE-3.configuration-load-aware")
 @pytest.mark.case("LA-009", severity="critical")
 @pytest.mark.long(seconds=70)
-def test_the_released_configuration(cluster: Trial, expect: Expect) -> None:
+def test_the_released_configuration(trial: Trial, expect: Expect) -> None:
     """The arguments of the announcement, and what they do: pods avoid the node whose prod pods and system use much.
 
     Prod usage with the system's: n1 60 percent, n2 50. All usage: n1 60 percent, n2 64, so other scores prefer n1.
@@ -285,20 +285,20 @@ def test_the_released_configuration(cluster: Trial, expect: Expect) -> None:
     folder = suites_folder()
     announced = arguments(folder / "manifests/v1.7/config/load-aware.config.yaml", "koord-scheduler")
     assert announced == arguments(folder / SHIPPED, RELEASED), "the profile must have the announcement's arguments"
-    machines(cluster, "n1", "n2")
+    machines(trial, "n1", "n2")
     for name in ("n1", "n2"):
         holder = pod(f"on-{name}").request(cpu=1, memory="1Gi").label(PRIORITY_CLASS_LABEL, PROD)
         holder.scheduler(RELEASED)
-        cluster.submit(holder.select({"kubernetes.io/hostname": name}))
+        trial.submit(holder.select({"kubernetes.io/hostname": name}))
         expect.running(f"on-{name}")
-    settle(cluster, COVERED + 5)
-    report(cluster, "n1", "12", "4Gi", system=("4", "2Gi"), pods={"on-n1": ("8", "2Gi", PROD)})
-    report(cluster, "n2", "12800m", "4Gi", system=("2", "2Gi"), pods={"on-n2": ("8", "2Gi", PROD)})
-    settle(cluster)
-    cluster.submit(*(small(f"p{number}", band=PROD) for number in range(3)))
+    settle(trial, COVERED + 5)
+    report(trial, "n1", "12", "4Gi", system=("4", "2Gi"), pods={"on-n1": ("8", "2Gi", PROD)})
+    report(trial, "n2", "12800m", "4Gi", system=("2", "2Gi"), pods={"on-n2": ("8", "2Gi", PROD)})
+    settle(trial)
+    trial.submit(*(small(f"p{number}", band=PROD) for number in range(3)))
     for number in range(3):
         assert expect.bound(f"p{number}").spec.node_name == "n2"
-    cluster.submit(small("batch"))
+    trial.submit(small("batch"))
     assert expect.bound("batch").spec.node_name == "n1"
 
 

@@ -58,17 +58,17 @@ def kubectl(whole_cluster: Cluster) -> list[str]:
 
 @pytest.mark.case("RM-001", severity="critical")
 @pytest.mark.parametrize("row", list(entries()))
-def test_a_released_manifest(cluster: Trial, expect: Expect, kubectl: list[str], row: dict[str, Any]) -> None:
+def test_a_released_manifest(trial: Trial, expect: Expect, kubectl: list[str], row: dict[str, Any]) -> None:
     """kubectl applies the manifest, and its pods end as the release post describes."""
     path = HERE / row["file"]
     alone = [node(f"cpu-{number}").cpu(cores) for number, cores in enumerate(row.get("alone", ()))]
-    cluster.add(*(alone or standing()), *map(server, row.get("servers", ())))
+    trial.add(*(alone or standing()), *map(server, row.get("servers", ())))
     try:
         for name in row.get("before", ()):  # pods that run before the rest of the file is applied
             first = run([*kubectl, "apply", "-f", "-"], given=only(path, name))
             assert first.returncode == 0, first.stderr
-            check(cluster, name, "running")
-        applied = apply(cluster, kubectl, path, again=row.get("repeat", False))
+            check(trial, name, "running")
+        applied = apply(trial, kubectl, path, again=row.get("repeat", False))
         assert applied.returncode == 0, f"kubectl apply -f {row['file']}:\n{applied.stderr}"
         if row.get("judged_by"):
             pytest.skip(
@@ -77,21 +77,21 @@ def test_a_released_manifest(cluster: Trial, expect: Expect, kubectl: list[str],
         if row.get("needs"):
             pytest.skip("accepted by the API server; what the post promises of it is not verified yet")
         for name, fate in row["expect"]["pods"].items():
-            check(cluster, name, fate)
+            check(trial, name, fate)
         for name, phase in row["expect"].get("reservations", {}).items():
             expect.reservation(name, partial(in_phase, phase), f"to be {phase}")
         for name, reservation in row["expect"].get("inside", {}).items():
-            placed = found(cluster, name)
+            placed = found(trial, name)
             assert placed is not None
             assert reservation_of(placed) == reservation
     finally:
         command = [*kubectl, "delete", "-f", "-", "--ignore-not-found", "--grace-period=0", "--force"]
-        remove(cluster, command, given=removable(path))
+        remove(trial, command, given=removable(path))
         if "QUOTA-7" in row["features"]:  # the root quota of a tree stays when its profile goes
-            remove(cluster, [*kubectl, "delete", "elasticquotas", "--all", "-n", "kube-system"])
+            remove(trial, [*kubectl, "delete", "elasticquotas", "--all", "-n", "kube-system"])
 
 
-def apply(cluster: Trial, kubectl: list[str], path: Path, *, again: bool) -> "subprocess.CompletedProcess[str]":
+def apply(trial: Trial, kubectl: list[str], path: Path, *, again: bool) -> "subprocess.CompletedProcess[str]":
     """Apply a file; with `again` until it is accepted whole, because a controller must act before that."""
     applied = run([*kubectl, "apply", "-f", str(path)])
 
@@ -102,17 +102,17 @@ def apply(cluster: Trial, kubectl: list[str], path: Path, *, again: bool) -> "su
         return applied.returncode == 0
 
     if again:
-        cluster.cluster.wait(accepted, within=WITHIN)
+        trial.wait(accepted, within=WITHIN)
     return applied
 
 
-def remove(cluster: Trial, command: list[str], *, given: str | None = None) -> None:
+def remove(trial: Trial, command: list[str], *, given: str | None = None) -> None:
     """Run the command until it succeeds: a quota that still has pods or children is not removed."""
 
     def removed() -> bool:
         return run(command, given=given).returncode == 0
 
-    assert cluster.cluster.wait(removed, within=WITHIN), run(command, given=given).stderr
+    assert trial.wait(removed, within=WITHIN), run(command, given=given).stderr
 
 
 def removable(path: Path) -> str:
@@ -139,28 +139,28 @@ def server(wanted: str | dict[str, Any]) -> NodeBuilder:
 @pytest.mark.feature("DEV-2.reported", "DEV-2.manifest-device")
 @pytest.mark.case("RM-002", severity="critical")
 @pytest.mark.profile(KOORD_SCHEDULER)
-def test_the_released_device(cluster: Trial, expect: Expect, kubectl: list[str]) -> None:
+def test_the_released_device(trial: Trial, expect: Expect, kubectl: list[str]) -> None:
     """Of the two cards in the Device object of v0.7's post the healthy one is allocated once, with the old names."""
-    cluster.add(server({"name": "node-1", "server": "a10-4"}))
+    trial.add(server({"name": "node-1", "server": "a10-4"}))
     applied = run([*kubectl, "apply", "-f", str(HERE / "v0.7/device.yaml")])
     assert applied.returncode == 0, applied.stderr
     old = {"kubernetes.io/gpu-core": 100, "kubernetes.io/gpu-memory-ratio": 100}
     first, second = (pod(name).resources(dict(old)).scheduler(KOORD_SCHEDULER) for name in ("first", "second"))
 
-    cluster.submit(first)
+    trial.submit(first)
     given = expect.running("first")
-    cluster.submit(second)
+    trial.submit(second)
 
     assert minors(given) == [0]
     assert amounts(given, GPU_MEMORY) == [16 << 30]
     expect.pending("second")
 
 
-def check(cluster: Trial, name: str, fate: str) -> None:
+def check(trial: Trial, name: str, fate: str) -> None:
     """The pod of that name, in any namespace, ends as given."""
 
     def holds() -> bool:
-        pod = found(cluster, name)
+        pod = found(trial, name)
         if pod is None:
             return False
         refused = any(
@@ -170,17 +170,17 @@ def check(cluster: Trial, name: str, fate: str) -> None:
             return pod.status.phase == "Running"
         return bool(pod.spec.node_name) if fate == "bound" else refused and not pod.spec.node_name
 
-    held = cluster.cluster.wait(holds, within=WITHIN)
-    assert held, f"expected pod {name!r} to be {fate} within {WITHIN:g} s; it is {found(cluster, name)}"
+    held = trial.wait(holds, within=WITHIN)
+    assert held, f"expected pod {name!r} to be {fate} within {WITHIN:g} s; it is {found(trial, name)}"
 
 
 def in_phase(phase: str, reservation: Reservation) -> bool:
     return reservation.status.phase == phase
 
 
-def found(cluster: Trial, name: str) -> Pod | None:
+def found(trial: Trial, name: str) -> Pod | None:
     path = f"/api/v1/pods?fieldSelector=metadata.name%3D{name}"
-    rows = orjson.loads(cluster.cluster.call(Request("GET", path)).body)["items"]
+    rows = orjson.loads(trial.cluster.call(Request("GET", path)).body)["items"]
     return msgspec.convert(rows[0], Pod) if rows else None
 
 

@@ -36,18 +36,18 @@ def names(group: str, count: int) -> list[str]:
     return [f"{group}-{number}" for number in range(count)]
 
 
-def hosts(cluster: Trial, **cards: int) -> None:
-    cluster.add(*(node(name).gpus("a10", count).label("host", name) for name, count in cards.items()))
+def hosts(trial: Trial, **cards: int) -> None:
+    trial.add(*(node(name).gpus("a10", count).label("host", name) for name, count in cards.items()))
 
 
-def left(cluster: Trial) -> list[str]:
+def left(trial: Trial) -> list[str]:
     """Names of pods that are not being deleted, without the members of gangs named train and other."""
     return sorted(
         pod.metadata.name
-        for pod in cluster.pods()
+        for pod in trial.pods()
         if not pod.deleting and not pod.metadata.name.startswith(("train-", "other-"))
     )
 
 
-def nominated(cluster: Trial, *members: str) -> list[str]:
-    return [cluster.pod(name).status.nominated_node_name for name in members]
+def nominated(trial: Trial, *members: str) -> list[str]:
+    return [trial.pod(name).status.nominated_node_name for name in members]

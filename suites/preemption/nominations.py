@@ -11,28 +11,28 @@ def of(level: str, name: str, cpu: int) -> PodBuilder:
     return pod(name).request(cpu=cpu).priority_class(f"trial-{level}")
 
 
-def freeze(cluster: Trial, name: str) -> None:
+def freeze(trial: Trial, name: str) -> None:
     """Keep victims of the node terminating until `thaw`."""
-    cluster.inject({"node": name, "verb": "frozen"})
+    trial.inject({"node": name, "verb": "frozen"})
 
 
-def thaw(cluster: Trial, name: str) -> None:
+def thaw(trial: Trial, name: str) -> None:
     """Let the node's terminating pods end."""
     body = {"metadata": {"annotations": {FAULTS_ANNOTATION: None}}}
-    assert cluster.call("PATCH", f"/api/v1/nodes/{name}", body).ok
+    assert trial.call("PATCH", f"/api/v1/nodes/{name}", body).ok
 
 
-def preempt_on_frozen(cluster: Trial, expect: Expect, *victims: PodBuilder, by: PodBuilder) -> None:
+def preempt_on_frozen(trial: Trial, expect: Expect, *victims: PodBuilder, by: PodBuilder) -> None:
     """Run the victims on n1, freeze it, and submit a pod: it is nominated to n1 and the victims terminate."""
     names = [victim.name for victim in victims]
-    cluster.submit(*victims)
+    trial.submit(*victims)
     expect.running(*names)
-    freeze(cluster, "n1")
-    cluster.submit(by)
+    freeze(trial, "n1")
+    trial.submit(by)
     expect.gone(*names)
     expect.nominated(by.name, "n1")
 
 
-def end(cluster: Trial, name: str) -> None:
+def end(trial: Trial, name: str) -> None:
     """Delete a pod whether or not its node confirms it."""
-    assert cluster.call("DELETE", f"/api/v1/namespaces/{cluster.name}/pods/{name}?gracePeriodSeconds=0").ok
+    assert trial.call("DELETE", f"/api/v1/namespaces/{trial.name}/pods/{name}?gracePeriodSeconds=0").ok

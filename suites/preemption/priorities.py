@@ -7,13 +7,13 @@ from seatrial.scheduler.api.builders import priority_class
 
 
 @pytest.fixture
-def classes(cluster: Trial) -> Trial:
+def classes(trial: Trial) -> Trial:
     """Four priority classes, and one that does not preempt."""
-    cluster.apply(
+    trial.apply(
         priority_class("trial-low", 1000),
         priority_class("trial-middle", 5000),
         priority_class("trial-high", 9000),
         priority_class("trial-top", 20000),
         priority_class("trial-patient", 20000, preempts=False),
     )
-    return cluster
+    return trial

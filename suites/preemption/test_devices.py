@@ -16,10 +16,10 @@ pytestmark = [pytest.mark.needs(Capability.NODES)]
 
 
 @pytest.fixture
-def classes(cluster: Trial) -> Trial:
+def classes(trial: Trial) -> Trial:
     """Two priorities."""
-    cluster.apply(priority_class("device-low", 1000), priority_class("device-high", 9000))
-    return cluster
+    trial.apply(priority_class("device-low", 1000), priority_class("device-high", 9000))
+    return trial
 
 
 def low(pod: PodBuilder) -> PodBuilder:
@@ -30,15 +30,15 @@ def high(pod: PodBuilder) -> PodBuilder:
     return pod.priority_class("device-high")
 
 
-def fill(cluster: Trial, expect: Expect, count: int) -> list[Pod]:
+def fill(trial: Trial, expect: Expect, count: int) -> list[Pod]:
     """The given number of low-priority pods of one card each, running."""
-    cluster.submit(*(low(pod.gpus(1)) for pod in pods("low", count)))
+    trial.submit(*(low(pod.gpus(1)) for pod in pods("low", count)))
     names = [f"low-{number}" for number in range(count)]
     return list(expect.running(names[0], names[1], *names[2:]))
 
 
-def left(cluster: Trial) -> set[str]:
-    return {pod.metadata.name for pod in cluster.pods() if pod.metadata.name.startswith("low") and not pod.deleting}
+def left(trial: Trial) -> set[str]:
+    return {pod.metadata.name for pod in trial.pods() if pod.metadata.name.startswith("low") and not pod.deleting}
 
 
 @pytest.mark.feature("DEV-15.gives-back")

@@ -20,10 +20,10 @@ pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER), pytes
 SPINE, BLOCK = "network.topology.nvidia.com/spine", "network.topology.nvidia.com/block"
 
 
-def blocks(cluster: Trial, **nodes: tuple[str, ...]) -> None:
+def blocks(trial: Trial, **nodes: tuple[str, ...]) -> None:
     """Blocks with their nodes of one card each, all below one spine."""
-    cluster.apply(network_topology(("SpineLayer", SPINE), ("BlockLayer", BLOCK)))
-    cluster.add(*(
+    trial.apply(network_topology(("SpineLayer", SPINE), ("BlockLayer", BLOCK)))
+    trial.add(*(
         node_builder(name).gpus("a10", 1).label("host", name).label(SPINE, "s1").label(BLOCK, block)
         for block, listed in nodes.items() for name in listed
     ))  # fmt: skip

@@ -18,8 +18,8 @@ __all__ = ["classes"]
 pytestmark = [pytest.mark.needs(Capability.NODES), pytest.mark.profile(PREEMPTING)]
 
 
-def slow_node(cluster: Trial) -> str:
-    return cluster.pod("slow").spec.node_name
+def slow_node(trial: Trial) -> str:
+    return trial.pod("slow").spec.node_name
 
 
 @pytest.mark.feature("PRE-2.nominate")

@@ -70,7 +70,7 @@ def test_a_victim_whose_deletion_was_refused_goes_later(
         link.refuse(500, deletions)
         classes.submit(*workers("train", 1))
         assert classes.reaches(lambda: link.refused >= 1, within=30), "the victim was to be deleted"
-        classes.cluster.wait(lambda: False, within=3)
+        classes.cluster.pass_time(3)
         assert left(classes) == ["low"]
         link.heal()
         expect.gone("low", within=20)

@@ -135,7 +135,7 @@ def test_of_equal_victims_the_younger_goes(classes: Trial, expect: Expect, names
     classes.add(node("n1").cpu(8))
     classes.submit(of("low", older, 4))
     expect.running(older)
-    classes.cluster.wait(lambda: False, within=2)  # start times have whole seconds
+    classes.cluster.pass_time(2)  # start times have whole seconds
     classes.submit(of("low", younger, 4))
     expect.running(younger)
     classes.submit(of("high", "high", 4))
@@ -153,10 +153,10 @@ def test_a_budget_outweighs_age(classes: Trial, expect: Expect, guarded: str, ot
     classes.apply(disruption_budget("keep", {"app": "guarded"}, min_available=1))
     classes.submit(of("low", other, 4))
     expect.running(other)
-    classes.cluster.wait(lambda: False, within=2)
+    classes.cluster.pass_time(2)
     classes.submit(of("low", guarded, 4).label("app", "guarded"))
     expect.running(guarded)
-    classes.cluster.wait(lambda: False, within=2)  # the budget's status counts it
+    classes.cluster.pass_time(2)  # the budget's status counts it
     classes.submit(of("high", "high", 4))
     expect.gone(other)
     expect.bound("high")
@@ -179,7 +179,7 @@ def test_a_budget_with_disruptions_left_does_not_protect(
         of("middle", "dear", 4).select({host: other}),
     )
     expect.running("spare", "kept", "dear")
-    classes.cluster.wait(lambda: False, within=2)
+    classes.cluster.pass_time(2)
     classes.submit(of("high", "high", 4))
     expect.gone("spare")
     assert expect.bound("high").spec.node_name == guarded

@@ -13,40 +13,40 @@ from seatrial.scheduler.api.quota import QUOTAS_PATH
 SETTLED = 20.0  # seconds after which a status was written and waiting pods were asked again
 
 
-def named(cluster: Trial, name: str) -> str:
+def named(trial: Trial, name: str) -> str:
     """Names of quotas are global."""
-    return f"{cluster.name}-{name}"
+    return f"{trial.name}-{name}"
 
 
-def make(cluster: Trial, *quotas: QuotaBuilder) -> None:
-    cluster.apply(*(quota.manifest for quota in quotas))
+def make(trial: Trial, *quotas: QuotaBuilder) -> None:
+    trial.apply(*(quota.manifest for quota in quotas))
 
 
-def counted(cluster: Trial, name: str, own: str, *, preemptible: bool = True, **resources: str | int) -> PodBuilder:
-    found = pod(name).request(**resources).quota(named(cluster, own), preemptible=preemptible)
+def counted(trial: Trial, name: str, own: str, *, preemptible: bool = True, **resources: str | int) -> PodBuilder:
+    found = pod(name).request(**resources).quota(named(trial, own), preemptible=preemptible)
     return found.scheduler(KOORD_SCHEDULER)
 
 
-def many(cluster: Trial, own: str, count: int) -> Sequence[PodBuilder]:
+def many(trial: Trial, own: str, count: int) -> Sequence[PodBuilder]:
     """Pods of one core each."""
-    return [counted(cluster, f"{own}-{number}", own, cpu=1) for number in range(count)]
+    return [counted(trial, f"{own}-{number}", own, cpu=1) for number in range(count)]
 
 
-def placed(cluster: Trial, prefix: str) -> int:
-    return sum(pod.metadata.name.startswith(prefix) and bool(pod.spec.node_name) for pod in cluster.pods())
+def placed(trial: Trial, prefix: str) -> int:
+    return sum(pod.metadata.name.startswith(prefix) and bool(pod.spec.node_name) for pod in trial.pods())
 
 
-def settle(cluster: Trial) -> None:
-    cluster.cluster.wait(lambda: False, within=SETTLED)
+def settle(trial: Trial) -> None:
+    trial.pass_time(SETTLED)
 
 
-def path_of(cluster: Trial, name: str, namespace: str = "") -> str:
-    collection = QUOTAS_PATH.replace("/elasticquotas", f"/namespaces/{namespace or cluster.name}/elasticquotas")
+def path_of(trial: Trial, name: str, namespace: str = "") -> str:
+    collection = QUOTAS_PATH.replace("/elasticquotas", f"/namespaces/{namespace or trial.name}/elasticquotas")
     return f"{collection}/{name}"
 
 
-def read(cluster: Trial, name: str, namespace: str = "") -> dict[str, Any]:
-    found: dict[str, Any] = orjson.loads(cluster.call("GET", path_of(cluster, name, namespace)).body)
+def read(trial: Trial, name: str, namespace: str = "") -> dict[str, Any]:
+    found: dict[str, Any] = orjson.loads(trial.call("GET", path_of(trial, name, namespace)).body)
     if found.get("kind") == "ElasticQuota":
         found.setdefault("status", {}).setdefault("used", {})  # before the first word of a scheduler
     return found

@@ -17,144 +17,144 @@ from seatrial.harness.clusters.troubled import TroubledWay
 from seatrial.harness.errors import ApiRefused
 from seatrial.scheduler.api.builders import pod, quota
 from seatrial.scheduler.api.quota import QUOTA_NAME, TREE_ID
-from seatrial.suites.quota.test_webhook import path_of, quota_webhook
+from seatrial.suites.quota.webhook import path_of, quota_webhook
 
 pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER)]
 
 ADMISSION = ("--enable-quota-admission", "--disable-device-resource-spec")
 
 
-def refused(cluster: Trial, name: str, own: str, cpu: int) -> str:
+def refused(trial: Trial, name: str, own: str, cpu: int) -> str:
     with pytest.raises(ApiRefused) as error:
-        cluster.submit(pod(name).request(cpu=cpu).quota(own))
+        trial.submit(pod(name).request(cpu=cpu).quota(own))
     return str(error.value)
 
 
 @contextmanager
-def troubled_webhook(cluster: Trial, *options: str) -> Iterator[Link]:
+def troubled_webhook(trial: Trial, *options: str) -> Iterator[Link]:
     """A webhook process whose connection to the API server can be made to fail."""
-    endpoint = cluster.cluster.endpoint
+    endpoint = trial.cluster.endpoint
     if endpoint is None:
-        pytest.skip(f"needs a cluster that a process can reach; {cluster.cluster.name} lives in this process")
+        pytest.skip(f"needs a cluster that a process can reach; {trial.cluster.name} lives in this process")
     with (
         TroubledWay(endpoint.kubeconfig) as way,
-        admission_webhook(cluster, "--kubeconfig", str(way.offered), *options, name="of-the-case"),
+        admission_webhook(trial, "--kubeconfig", str(way.offered), *options, name="of-the-case"),
     ):
         yield way
 
 
 @pytest.mark.feature("QUOTA-1.max-bound")
 @pytest.mark.case("QU-142", severity="normal")
-def test_a_pod_that_is_gone_counts_no_more(cluster: Trial) -> None:
+def test_a_pod_that_is_gone_counts_no_more(trial: Trial) -> None:
     """A quota of four: a pending pod of three is deleted, then one of two is accepted, and one of three is not."""
-    own = f"{cluster.name}-a"
-    with quota_webhook(cluster, *ADMISSION, name="of-the-case"):
-        cluster.apply(quota(own).max(cpu=4).manifest)
-        cluster.submit(pod("one").request(cpu=3).quota(own))
-        assert "exceeded quota" in refused(cluster, "two", own, 2)
-        cluster.delete("one")
+    own = f"{trial.name}-a"
+    with quota_webhook(trial, *ADMISSION, name="of-the-case"):
+        trial.apply(quota(own).max(cpu=4).manifest)
+        trial.submit(pod("one").request(cpu=3).quota(own))
+        assert "exceeded quota" in refused(trial, "two", own, 2)
+        trial.delete("one")
 
         def accepted() -> bool:
             try:
-                cluster.submit(pod("two").request(cpu=2).quota(own))
+                trial.submit(pod("two").request(cpu=2).quota(own))
             except ApiRefused:
                 return False
             return True
 
-        assert cluster.cluster.wait(accepted, within=30), "expected room for two cores"
-        assert "requested: cpu=3, used: cpu=2, limited: cpu=4" in refused(cluster, "three", own, 3)
+        assert trial.wait(accepted, within=30), "expected room for two cores"
+        assert "requested: cpu=3, used: cpu=2, limited: cpu=4" in refused(trial, "three", own, 3)
 
 
 @pytest.mark.feature("QUOTA-1.max-bound")
 @pytest.mark.case("QU-143", severity="normal")
-def test_pods_without_a_quota_that_is_there(cluster: Trial) -> None:
+def test_pods_without_a_quota_that_is_there(trial: Trial) -> None:
     """A pod that names a quota that does not exist is refused; one that names none is accepted."""
-    with quota_webhook(cluster, *ADMISSION, name="of-the-case"):
-        own = f"{cluster.name}-absent"
-        assert f"elastic quota {own} not found" in refused(cluster, "one", own, 1)
-        cluster.submit(pod("two").request(cpu=1))
+    with quota_webhook(trial, *ADMISSION, name="of-the-case"):
+        own = f"{trial.name}-absent"
+        assert f"elastic quota {own} not found" in refused(trial, "one", own, 1)
+        trial.submit(pod("two").request(cpu=1))
 
 
 @pytest.mark.feature("QUOTA-1.max-bound")
 @pytest.mark.case("QU-144", severity="normal")
 @pytest.mark.parametrize("gate", [True, False], ids=["with-the-gate", "without"])
-def test_a_pod_that_moves_into_a_full_quota(cluster: Trial, *, gate: bool) -> None:
+def test_a_pod_that_moves_into_a_full_quota(trial: Trial, *, gate: bool) -> None:
     """The label of a pod of two cores is changed to a quota that has one core left: with the gate
     EnableQuotaAdmissionOnUpdate that is refused, without it accepted."""
     options = (*ADMISSION, *(["--enable-quota-admission-on-update"] if gate else []))
-    full, other = f"{cluster.name}-full", f"{cluster.name}-other"
-    with quota_webhook(cluster, *options, name="of-the-case"):
-        cluster.apply(*(quota(name).max(cpu=4).manifest for name in (full, other)))
-        cluster.submit(pod("one").request(cpu=3).quota(full), pod("two").request(cpu=2).quota(other))
-        cluster.settle()
+    full, other = f"{trial.name}-full", f"{trial.name}-other"
+    with quota_webhook(trial, *options, name="of-the-case"):
+        trial.apply(*(quota(name).max(cpu=4).manifest for name in (full, other)))
+        trial.submit(pod("one").request(cpu=3).quota(full), pod("two").request(cpu=2).quota(other))
+        trial.settle()
 
-        path = f"/api/v1/namespaces/{cluster.name}/pods/two"
-        answer = cluster.call("PATCH", path, {"metadata": {"labels": {QUOTA_NAME: full}}})
+        path = f"/api/v1/namespaces/{trial.name}/pods/two"
+        answer = trial.call("PATCH", path, {"metadata": {"labels": {QUOTA_NAME: full}}})
 
-        message = f"exceeded quota: {cluster.name}/{full}, requested: cpu=2, used: cpu=3, limited: cpu=4"
+        message = f"exceeded quota: {trial.name}/{full}, requested: cpu=2, used: cpu=3, limited: cpu=4"
         assert (message in answer.body.decode()) == gate, answer.body
         assert answer.ok != gate
 
 
 @pytest.mark.feature("QUOTA-2.defaults", "QUOTA-7.trees")
 @pytest.mark.case("QU-145", severity="normal")
-def test_a_new_quota_belongs_to_the_tree_of_its_parent(cluster: Trial) -> None:
+def test_a_new_quota_belongs_to_the_tree_of_its_parent(trial: Trial) -> None:
     """A quota below one of a tree is stored with the tree; one below a quota of no tree is stored without."""
-    with quota_webhook(cluster, "--multi-quota-tree", name="of-the-case"):
+    with quota_webhook(trial, "--multi-quota-tree", name="of-the-case"):
         for name in ("tree", "plain"):
-            parent = quota(f"{cluster.name}-{name}").min(cpu=4).max(cpu=4).parent()
-            cluster.apply((parent.label(TREE_ID, cluster.name) if name == "tree" else parent).manifest)
-            child = quota(f"{cluster.name}-{name}-child").min(cpu=1).max(cpu=4).below(f"{cluster.name}-{name}")
+            parent = quota(f"{trial.name}-{name}").min(cpu=4).max(cpu=4).parent()
+            trial.apply((parent.label(TREE_ID, trial.name) if name == "tree" else parent).manifest)
+            child = quota(f"{trial.name}-{name}-child").min(cpu=1).max(cpu=4).below(f"{trial.name}-{name}")
             try:
-                cluster.apply(child.manifest)
+                trial.apply(child.manifest)
             except ApiRefused as error:
                 pytest.fail(f"expected a quota below {name!r} to be accepted: {error}")
 
         def tree_of(name: str) -> str | None:
-            found = yaml.safe_load(cluster.call("GET", path_of(cluster, f"{cluster.name}-{name}-child")).body)
+            found = yaml.safe_load(trial.call("GET", path_of(trial, f"{trial.name}-{name}-child")).body)
             labels: dict[str, str] = found["metadata"]["labels"]
             return labels.get(TREE_ID)
 
-        assert (tree_of("tree"), tree_of("plain")) == (cluster.name, None)
+        assert (tree_of("tree"), tree_of("plain")) == (trial.name, None)
 
 
 @pytest.mark.feature("QUOTA-1.max-bound")
 @pytest.mark.case("QU-146", severity="critical")
-def test_pods_that_come_close_together_see_each_other(cluster: Trial) -> None:
+def test_pods_that_come_close_together_see_each_other(trial: Trial) -> None:
     """The webhook's watch shows no pod for a while. Of a quota of four, pods of three and of one core are accepted in
     that time, and others are refused; a pod that is deleted and made again counts once, as when the watch goes on."""
-    own = f"{cluster.name}-a"
-    with troubled_webhook(cluster, *ADMISSION) as link:
-        cluster.apply(quota(own).max(cpu=4).manifest)
-        cluster.settle()
+    own = f"{trial.name}-a"
+    with troubled_webhook(trial, *ADMISSION) as link:
+        trial.apply(quota(own).max(cpu=4).manifest)
+        trial.settle()
         link.hold_streams()
-        cluster.submit(pod("one").request(cpu=3).quota(own))
-        assert "requested: cpu=2, used: cpu=3, limited: cpu=4" in refused(cluster, "two", own, 2)
-        cluster.delete("one")
-        cluster.submit(pod("one").request(cpu=3).quota(own))
-        cluster.submit(pod("two").request(cpu=1).quota(own))
-        assert "requested: cpu=1, used: cpu=4, limited: cpu=4" in refused(cluster, "three", own, 1)
+        trial.submit(pod("one").request(cpu=3).quota(own))
+        assert "requested: cpu=2, used: cpu=3, limited: cpu=4" in refused(trial, "two", own, 2)
+        trial.delete("one")
+        trial.submit(pod("one").request(cpu=3).quota(own))
+        trial.submit(pod("two").request(cpu=1).quota(own))
+        assert "requested: cpu=1, used: cpu=4, limited: cpu=4" in refused(trial, "three", own, 1)
 
         link.heal()
-        cluster.settle()
-        assert "requested: cpu=1, used: cpu=4, limited: cpu=4" in refused(cluster, "three", own, 1)
+        trial.settle()
+        assert "requested: cpu=1, used: cpu=4, limited: cpu=4" in refused(trial, "three", own, 1)
 
 
 @pytest.mark.feature("QUOTA-1.max-bound")
 @pytest.mark.case("QU-147", severity="normal")
-def test_pods_that_move_close_together_see_each_other(cluster: Trial) -> None:
+def test_pods_that_move_close_together_see_each_other(trial: Trial) -> None:
     """Two pods of three cores are moved to a quota of four while the webhook's watch shows nothing: the second one is
     refused."""
-    full, other = f"{cluster.name}-full", f"{cluster.name}-other"
-    with troubled_webhook(cluster, *ADMISSION, "--enable-quota-admission-on-update") as link:
-        cluster.apply(quota(full).max(cpu=4).manifest, quota(other).max(cpu=6).manifest)
-        cluster.submit(*(pod(name).request(cpu=3).quota(other) for name in ("one", "two")))
-        cluster.settle()
+    full, other = f"{trial.name}-full", f"{trial.name}-other"
+    with troubled_webhook(trial, *ADMISSION, "--enable-quota-admission-on-update") as link:
+        trial.apply(quota(full).max(cpu=4).manifest, quota(other).max(cpu=6).manifest)
+        trial.submit(*(pod(name).request(cpu=3).quota(other) for name in ("one", "two")))
+        trial.settle()
         link.hold_streams()
 
         answers = [
-            cluster.call(
-                "PATCH", f"/api/v1/namespaces/{cluster.name}/pods/{name}", {"metadata": {"labels": {QUOTA_NAME: full}}}
+            trial.call(
+                "PATCH", f"/api/v1/namespaces/{trial.name}/pods/{name}", {"metadata": {"labels": {QUOTA_NAME: full}}}
             )
             for name in ("one", "two")
         ]
@@ -165,30 +165,30 @@ def test_pods_that_move_close_together_see_each_other(cluster: Trial) -> None:
 
 @pytest.mark.feature("QUOTA-1.max-bound")
 @pytest.mark.case("QU-148", severity="normal")
-def test_a_quota_counts_the_pods_that_were_there_before_it(cluster: Trial) -> None:
+def test_a_quota_counts_the_pods_that_were_there_before_it(trial: Trial) -> None:
     """A quota is made for a namespace with a pod of three cores: of four cores one is left, not four."""
-    own = f"{cluster.name}-a"
-    with quota_webhook(cluster, *ADMISSION, name="of-the-case"):
-        cluster.submit(pod("one").request(cpu=3))
-        cluster.settle()
-        cluster.apply(quota(own).max(cpu=4).namespaces(cluster.name).manifest)
-        cluster.settle()
+    own = f"{trial.name}-a"
+    with quota_webhook(trial, *ADMISSION, name="of-the-case"):
+        trial.submit(pod("one").request(cpu=3))
+        trial.settle()
+        trial.apply(quota(own).max(cpu=4).namespaces(trial.name).manifest)
+        trial.settle()
 
         with pytest.raises(ApiRefused, match="requested: cpu=2, used: cpu=3, limited: cpu=4"):
-            cluster.submit(pod("two").request(cpu=2))
-        cluster.submit(pod("two").request(cpu=1))
+            trial.submit(pod("two").request(cpu=2))
+        trial.submit(pod("two").request(cpu=1))
 
 
 @pytest.mark.feature("QUOTA-1.max-bound", "QUOTA-2.refusals")
 @pytest.mark.case("QU-149", severity="normal")
-def test_a_dry_run_leaves_no_trace(cluster: Trial) -> None:
+def test_a_dry_run_leaves_no_trace(trial: Trial) -> None:
     """After dry runs (`kubectl apply --dry-run=server`) of a quota for a namespace, and of a pod that takes all of one,
     another quota for the namespace and another pod can be created: nothing was stored."""
-    own = f"{cluster.name}-a"
-    with quota_webhook(cluster, *ADMISSION, name="of-the-case"):
-        other = quota(f"{cluster.name}-b").max(cpu=4).namespaces(cluster.name).manifest
-        assert cluster.call("POST", f"{path_of(cluster, '').rstrip('/')}?dryRun=All", other).ok
-        cluster.apply(quota(own).max(cpu=4).namespaces(cluster.name).manifest)
+    own = f"{trial.name}-a"
+    with quota_webhook(trial, *ADMISSION, name="of-the-case"):
+        other = quota(f"{trial.name}-b").max(cpu=4).namespaces(trial.name).manifest
+        assert trial.call("POST", f"{path_of(trial, '').rstrip('/')}?dryRun=All", other).ok
+        trial.apply(quota(own).max(cpu=4).namespaces(trial.name).manifest)
         wanted = pod("one").request(cpu=4).quota(own).manifest
-        assert cluster.call("POST", f"/api/v1/namespaces/{cluster.name}/pods?dryRun=All", wanted).ok
-        cluster.submit(pod("two").request(cpu=4).quota(own))
+        assert trial.call("POST", f"/api/v1/namespaces/{trial.name}/pods?dryRun=All", wanted).ok
+        trial.submit(pod("two").request(cpu=4).quota(own))

@@ -18,96 +18,96 @@ pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER), pytes
 @pytest.mark.feature("QUOTA-10.in-place", "QUOTA-1.max-bound")
 @pytest.mark.case("QU-090", severity="critical")
 @pytest.mark.long(seconds=20)
-def test_a_quota_changes_under_load(cluster: Trial, expect: Expect) -> None:
+def test_a_quota_changes_under_load(trial: Trial, expect: Expect) -> None:
     """Max, weight and parent change while 40 pods come; in the end each quota has what its last max admits."""
-    cluster.add(node("n1").cpu(64))
-    make(cluster, quota(named(cluster, "p")).max(cpu=60).parent(), quota(named(cluster, "r")).max(cpu=60).parent())
-    make(cluster, *(quota(named(cluster, own)).max(cpu=2).below(named(cluster, "p")) for own in "ab"))
+    trial.add(node("n1").cpu(64))
+    make(trial, quota(named(trial, "p")).max(cpu=60).parent(), quota(named(trial, "r")).max(cpu=60).parent())
+    make(trial, *(quota(named(trial, own)).max(cpu=2).below(named(trial, "p")) for own in "ab"))
     waves = [("4", "p"), ("6", "r"), ("3", "p"), ("8", "r"), ("10", "r")]
     for number, (most, parent) in enumerate(waves):
-        cluster.submit(*(counted(cluster, f"a-{number}-{index}", "a", cpu=1) for index in range(4)))
-        cluster.submit(*(counted(cluster, f"b-{number}-{index}", "b", cpu=1) for index in range(4)))
-        labels = {"quota.scheduling.koordinator.sh/parent": named(cluster, parent)}
+        trial.submit(*(counted(trial, f"a-{number}-{index}", "a", cpu=1) for index in range(4)))
+        trial.submit(*(counted(trial, f"b-{number}-{index}", "b", cpu=1) for index in range(4)))
+        labels = {"quota.scheduling.koordinator.sh/parent": named(trial, parent)}
         change = {"metadata": {"labels": labels}, "spec": {"max": {"cpu": most}}}
-        assert cluster.call("PATCH", path_of(cluster, named(cluster, "a")), change).ok
-    settle(cluster)
+        assert trial.call("PATCH", path_of(trial, named(trial, "a")), change).ok
+    settle(trial)
 
-    assert (placed(cluster, "a-"), placed(cluster, "b-")) == (10, 2)
+    assert (placed(trial, "a-"), placed(trial, "b-")) == (10, 2)
     expect.pending("a-4-3", "b-4-3", saying="Insufficient quotas")
-    assert read(cluster, named(cluster, "r"))["status"]["used"] == {"cpu": "10"}
-    assert read(cluster, named(cluster, "p"))["status"]["used"]["cpu"] == "2"
+    assert read(trial, named(trial, "r"))["status"]["used"] == {"cpu": "10"}
+    assert read(trial, named(trial, "p"))["status"]["used"]["cpu"] == "2"
 
 
 @pytest.mark.feature("QUOTA-1.max-bound", "HIL-4.scheduler-crash")
 @pytest.mark.case("QU-091", severity="critical")
 @pytest.mark.long(seconds=22)
-def test_use_is_known_after_a_restart(cluster: Trial, expect: Expect, subject: Subject | None) -> None:
+def test_use_is_known_after_a_restart(trial: Trial, expect: Expect, subject: Subject | None) -> None:
     """A scheduler that is started again admits what is left of the quota, the pod that waited among it, and no more."""
     if subject is None:
         pytest.skip("needs a scheduler that the harness started; the harness did not start this one")
-    cluster.add(node("n1").cpu(32))
-    make(cluster, quota(named(cluster, "a")).min(cpu=2).max(cpu=4))
-    cluster.submit(*many(cluster, "a", 5))
+    trial.add(node("n1").cpu(32))
+    make(trial, quota(named(trial, "a")).min(cpu=2).max(cpu=4))
+    trial.submit(*many(trial, "a", 5))
     expect.pending("a-4")
     subject.kill()
-    cluster.delete("a-0")
+    trial.delete("a-0")
     subject.start_again()
 
     expect.bound("a-4")
-    cluster.submit(counted(cluster, "late", "a", cpu=1))
+    trial.submit(counted(trial, "late", "a", cpu=1))
     expect.pending("late", saying="used: cpu:4")
-    settle(cluster)
-    assert read(cluster, named(cluster, "a"))["status"]["used"] == {"cpu": "4"}
+    settle(trial)
+    assert read(trial, named(trial, "a"))["status"]["used"] == {"cpu": "4"}
 
 
 @pytest.mark.feature("QUOTA-5.default-and-system")
 @pytest.mark.case("QU-092", severity="normal")
-def test_what_the_system_uses_is_not_shared(cluster: Trial, expect: Expect) -> None:
+def test_what_the_system_uses_is_not_shared(trial: Trial, expect: Expect) -> None:
     """Pods of the system quota are admitted without a limit, and the others divide what they leave."""
-    cluster.add(node("n1").cpu(8))
-    make(cluster, quota(named(cluster, "a")).max(cpu=100))
+    trial.add(node("n1").cpu(8))
+    make(trial, quota(named(trial, "a")).max(cpu=100))
     system = pod("agent").request(cpu=5).scheduler(KOORD_SCHEDULER)
-    cluster.submit(system.label("quota.scheduling.koordinator.sh/name", SYSTEM_QUOTA))
+    trial.submit(system.label("quota.scheduling.koordinator.sh/name", SYSTEM_QUOTA))
     expect.bound("agent")
 
-    cluster.submit(*many(cluster, "a", 4))
+    trial.submit(*many(trial, "a", 4))
 
     expect.bound("a-0", "a-1", "a-2")
-    expect.pending("a-3", saying=f"quotaName: {named(cluster, 'a')}, runtime: cpu:3, used: cpu:3")
+    expect.pending("a-3", saying=f"quotaName: {named(trial, 'a')}, runtime: cpu:3, used: cpu:3")
 
 
 @pytest.mark.feature("QUOTA-1.max-bound")
 @pytest.mark.case("QU-130", severity="critical")
-def test_what_another_binds_counts_at_once(cluster: Trial, expect: Expect) -> None:
+def test_what_another_binds_counts_at_once(trial: Trial, expect: Expect) -> None:
     """A pod of one core is placed in a quota of four. A pod of three cores comes with its node already written: the
     next pod of one core waits, until that one is gone."""
-    cluster.add(node("n1").cpu(32))
-    make(cluster, quota(named(cluster, "a")).max(cpu=4))
-    cluster.submit(counted(cluster, "first", "a", cpu=1))
+    trial.add(node("n1").cpu(32))
+    make(trial, quota(named(trial, "a")).max(cpu=4))
+    trial.submit(counted(trial, "first", "a", cpu=1))
     expect.bound("first")
-    cluster.submit(counted(cluster, "foreign", "a", cpu=3).node_name("n1"))
+    trial.submit(counted(trial, "foreign", "a", cpu=3).node_name("n1"))
     expect.running("foreign")
-    cluster.submit(counted(cluster, "second", "a", cpu=1))
+    trial.submit(counted(trial, "second", "a", cpu=1))
     expect.pending("second", saying="Insufficient quotas")
-    cluster.delete("foreign")
+    trial.delete("foreign")
     expect.bound("second")
 
 
 @pytest.mark.feature("QUOTA-2.parent-and-child")
 @pytest.mark.case("QU-131", severity="normal")
 @pytest.mark.profile(CHECKING_PARENTS)
-def test_the_use_of_siblings_beyond_their_share_counts_in_the_parent(cluster: Trial, expect: Expect) -> None:
+def test_the_use_of_siblings_beyond_their_share_counts_in_the_parent(trial: Trial, expect: Expect) -> None:
     """With enableCheckParentQuota: all eight cores of the parent are borrowed by one child. A pod of the other child is
     within its own share, and waits all the same, until a sibling's pod is gone."""
-    cluster.add(node("n1").cpu(32))
-    make(cluster, quota(named(cluster, "p")).min(cpu=8).max(cpu=8).parent())
-    make(cluster, *(quota(named(cluster, name)).min(cpu=4).max(cpu=8).below(named(cluster, "p")) for name in "ab"))
-    cluster.submit(*(builder.scheduler(CHECKING_PARENTS) for builder in many(cluster, "a", 8)))
+    trial.add(node("n1").cpu(32))
+    make(trial, quota(named(trial, "p")).min(cpu=8).max(cpu=8).parent())
+    make(trial, *(quota(named(trial, name)).min(cpu=4).max(cpu=8).below(named(trial, "p")) for name in "ab"))
+    trial.submit(*(builder.scheduler(CHECKING_PARENTS) for builder in many(trial, "a", 8)))
     expect.bound("a-0", "a-1", "a-2", "a-3", "a-4", "a-5", "a-6", "a-7")
 
-    cluster.submit(counted(cluster, "b-0", "b", cpu=1).scheduler(CHECKING_PARENTS))
+    trial.submit(counted(trial, "b-0", "b", cpu=1).scheduler(CHECKING_PARENTS))
 
-    path = f"[{named(cluster, 'p')} {named(cluster, 'b')}]"
+    path = f"[{named(trial, 'p')} {named(trial, 'b')}]"
     expect.pending("b-0", saying=f"quotaNameTopo: {path}, runtime: cpu:8, used: cpu:8")
-    cluster.delete("a-3")
+    trial.delete("a-3")
     expect.bound("b-0")

@@ -36,15 +36,15 @@ MLU = "cambricon.com/mlu"
     ],
 )
 def test_devices_by_resource_name(  # noqa: PLR0917 one argument for each column
-    cluster: Trial, expect: Expect, server: str, key: str, one_card: dict[str, int], admitted: int
+    trial: Trial, expect: Expect, server: str, key: str, one_card: dict[str, int], admitted: int
 ) -> None:
     """A quota of two cards, or of one in halves, admits two pods of three, while the node has eight cards free."""
-    cluster.add(node("n1").server(server))
-    make(cluster, quota(named(cluster, "a")).limits({key: admitted}, {key: admitted}))
+    trial.add(node("n1").server(server))
+    make(trial, quota(named(trial, "a")).limits({key: admitted}, {key: admitted}))
 
-    cluster.submit(
+    trial.submit(
         *(
-            pod(f"p-{number}").resources(dict(one_card)).quota(named(cluster, "a")).scheduler(KOORD_SCHEDULER)
+            pod(f"p-{number}").resources(dict(one_card)).quota(named(trial, "a")).scheduler(KOORD_SCHEDULER)
             for number in range(3)
         )
     )
@@ -57,46 +57,46 @@ def card(name: str, own: str) -> PodBuilder:
     return pod(name).nvidia(1).quota(own).scheduler(KOORD_SCHEDULER)
 
 
-def exists(cluster: Trial, path: str) -> bool:
-    return cluster.call("GET", path).ok
+def exists(trial: Trial, path: str) -> bool:
+    return trial.call("GET", path).ok
 
 
 @pytest.mark.feature("QUOTA-1.devices", "QUOTA-7.profile")
 @pytest.mark.case("QU-071", severity="critical")
-def test_gpus_by_model(cluster: Trial, expect: Expect) -> None:
+def test_gpus_by_model(trial: Trial, expect: Expect) -> None:
     """The cards of each model are a tree of their own: a team gets no more than there are of its model.
 
     There are 2 A10s and 8 H100s. Six pods of one card ask for A10s, which a quota over all cards would admit.
     """
     for name, model, count in (("a10-0", "a10", 2), ("h100-0", "h100-80g", 8)):
-        cluster.add(node(name).gpus(model, count).label(GPU_MODEL_LABEL, model))
+        trial.add(node(name).gpus(model, count).label(GPU_MODEL_LABEL, model))
         profile = {
             "apiVersion": "quota.koordinator.sh/v1alpha1",
             "kind": "ElasticQuotaProfile",
             "metadata": {
                 "name": model,
-                "labels": {TREE_ID: named(cluster, model)},
+                "labels": {TREE_ID: named(trial, model)},
                 "annotations": {RESOURCE_KEYS: orjson.dumps([CARD]).decode()},
             },
             "spec": {
-                "quotaName": named(cluster, f"{model}-root"),
+                "quotaName": named(trial, f"{model}-root"),
                 "quotaLabels": {IS_PARENT: "true"},
                 "nodeSelector": {"matchLabels": {GPU_MODEL_LABEL: model}},
             },
         }
-        cluster.apply(profile)
-    path = QUOTAS_PATH.replace("/elasticquotas", f"/namespaces/{cluster.name}/elasticquotas")
+        trial.apply(profile)
+    path = QUOTAS_PATH.replace("/elasticquotas", f"/namespaces/{trial.name}/elasticquotas")
     for model, cards in (("a10", "2"), ("h100-80g", "8")):
-        root = named(cluster, f"{model}-root")
-        assert cluster.reaches(partial(exists, cluster, f"{path}/{root}"), within=30)
-        assert orjson.loads(read(cluster, root)["metadata"]["annotations"][TOTAL_RESOURCE])[CARD] == cards
-        team = quota(named(cluster, f"{model}-team")).limits({}, {CARD: 100}).below(root)
-        cluster.apply(team.label(TREE_ID, named(cluster, model)).manifest)
-    cluster.cluster.wait(lambda: False, within=2)  # the order of the watches for quotas and pods is not defined
+        root = named(trial, f"{model}-root")
+        assert trial.reaches(partial(exists, trial, f"{path}/{root}"), within=30)
+        assert orjson.loads(read(trial, root)["metadata"]["annotations"][TOTAL_RESOURCE])[CARD] == cards
+        team = quota(named(trial, f"{model}-team")).limits({}, {CARD: 100}).below(root)
+        trial.apply(team.label(TREE_ID, named(trial, model)).manifest)
+    trial.pass_time(2)  # the order of the watches for quotas and pods is not defined
 
-    cluster.submit(
+    trial.submit(
         *(
-            card(f"{model}-{number}", named(cluster, f"{model}-team")).select({GPU_MODEL_LABEL: model})
+            card(f"{model}-{number}", named(trial, f"{model}-team")).select({GPU_MODEL_LABEL: model})
             for model in ("a10", "h100-80g") for number in range(6)
         )
     )  # fmt: skip

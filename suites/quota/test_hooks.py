@@ -49,46 +49,46 @@ def configured(seatrial_scheduler_config: Path | None, subject: Subject | None) 
 @pytest.mark.feature("QUOTA-13.validation-hook", "QUOTA-13.configuration-quota-hook")
 @pytest.mark.case("QU-060", severity="normal")
 @pytest.mark.long(seconds=4)
-def test_a_hook_refuses_a_pod_that_the_quota_has_room_for(cluster: Trial, expect: Expect) -> None:
+def test_a_hook_refuses_a_pod_that_the_quota_has_room_for(trial: Trial, expect: Expect) -> None:
     """The third pod of a quota for two pods waits, and starts when one of them ends or the bound is raised."""
-    cluster.add(node("n1").cpu(32))
-    make(cluster, quota(named(cluster, "a")).max(cpu=16).annotation(MAX_PODS, "2"))
-    cluster.submit(counted(cluster, "first", "a", cpu=1), counted(cluster, "second", "a", cpu=2))
+    trial.add(node("n1").cpu(32))
+    make(trial, quota(named(trial, "a")).max(cpu=16).annotation(MAX_PODS, "2"))
+    trial.submit(counted(trial, "first", "a", cpu=1), counted(trial, "second", "a", cpu=2))
     expect.bound("first", "second")
 
-    cluster.submit(counted(cluster, "third", "a", cpu=1))
+    trial.submit(counted(trial, "third", "a", cpu=1))
     expect.stable(seconds=1)  # the third has waited longer
-    cluster.submit(counted(cluster, "fourth", "a", cpu=2))
+    trial.submit(counted(trial, "fourth", "a", cpu=2))
 
-    why = f"quota {named(cluster, 'a')} has 2 pods on nodes, expected less than 2"
+    why = f"quota {named(trial, 'a')} has 2 pods on nodes, expected less than 2"
     expect.pending("third", "fourth", saying=f"CheckPod failed for hook plugin pod-count, err: {why}")
-    cluster.delete("first")
+    trial.delete("first")
     expect.bound("third")
     change = {"metadata": {"annotations": {MAX_PODS: "3"}}}
-    cluster.call("PATCH", path_of(cluster, named(cluster, "a")), change)
+    trial.call("PATCH", path_of(trial, named(trial, "a")), change)
     expect.bound("fourth")
 
 
 @pytest.mark.feature("QUOTA-13.pod-hook")
 @pytest.mark.case("QU-061", severity="normal")
 @pytest.mark.long(seconds=42)
-def test_a_hook_hears_of_each_pod(cluster: Trial, expect: Expect) -> None:
+def test_a_hook_hears_of_each_pod(trial: Trial, expect: Expect) -> None:
     """The number of pods on nodes that the hook adds to the status follows pods that start, end and change quota."""
-    cluster.add(node("n1").cpu(32))
-    make(cluster, quota(named(cluster, "a")).max(cpu=16), quota(named(cluster, "b")).max(cpu=16))
-    cluster.submit(*(counted(cluster, f"p-{number}", "a", cpu=1) for number in range(3)))
-    cluster.submit(counted(cluster, "too-large", "a", cpu=17))
+    trial.add(node("n1").cpu(32))
+    make(trial, quota(named(trial, "a")).max(cpu=16), quota(named(trial, "b")).max(cpu=16))
+    trial.submit(*(counted(trial, f"p-{number}", "a", cpu=1) for number in range(3)))
+    trial.submit(counted(trial, "too-large", "a", cpu=17))
     expect.bound("p-0", "p-1", "p-2")
     expect.pending("too-large")
-    assert pods_told(cluster) == ("3", "0")
+    assert pods_told(trial) == ("3", "0")
 
-    cluster.delete("p-0")
-    move = {"metadata": {"labels": {"quota.scheduling.koordinator.sh/name": named(cluster, "b")}}}
-    assert cluster.call("PATCH", f"/api/v1/namespaces/{cluster.name}/pods/p-1", move).ok
+    trial.delete("p-0")
+    move = {"metadata": {"labels": {"quota.scheduling.koordinator.sh/name": named(trial, "b")}}}
+    assert trial.call("PATCH", f"/api/v1/namespaces/{trial.name}/pods/p-1", move).ok
 
-    assert pods_told(cluster) == ("1", "1")
+    assert pods_told(trial) == ("1", "1")
 
 
-def pods_told(cluster: Trial) -> tuple[str, ...]:
-    settle(cluster)
-    return tuple(read(cluster, named(cluster, own))["metadata"]["annotations"].get(PODS, "") for own in "ab")
+def pods_told(trial: Trial) -> tuple[str, ...]:
+    settle(trial)
+    return tuple(read(trial, named(trial, own))["metadata"]["annotations"].get(PODS, "") for own in "ab")

@@ -26,13 +26,13 @@ def answered(services: Ask, path: str) -> Any:
 
 @pytest.mark.feature("QUOTA-1.status", "QUOTA-2.parent-and-child")
 @pytest.mark.case("QU-093", severity="normal")
-def test_one_quota_and_all_quotas_are_shown(cluster: Trial, expect: Expect, services: Ask) -> None:
+def test_one_quota_and_all_quotas_are_shown(trial: Trial, expect: Expect, services: Ask) -> None:
     """The summary of a quota has its sums and pods, the list has all but the root, and the metrics agree with both."""
-    cluster.add(node("n1").cpu(32))
-    parent, child = named(cluster, "p"), named(cluster, "c")
-    make(cluster, quota(parent).min(cpu=2).max(cpu=8).parent())
-    make(cluster, quota(child).min(cpu=1).max(cpu=4).below(parent).keeps())
-    cluster.submit(counted(cluster, "first", "c", cpu=3), counted(cluster, "second", "c", cpu=2, preemptible=False))
+    trial.add(node("n1").cpu(32))
+    parent, child = named(trial, "p"), named(trial, "c")
+    make(trial, quota(parent).min(cpu=2).max(cpu=8).parent())
+    make(trial, quota(child).min(cpu=1).max(cpu=4).below(parent).keeps())
+    trial.submit(counted(trial, "first", "c", cpu=3), counted(trial, "second", "c", cpu=2, preemptible=False))
     expect.bound("first")
     expect.pending("second")
 
@@ -66,38 +66,38 @@ def test_one_quota_and_all_quotas_are_shown(cluster: Trial, expect: Expect, serv
 
 @pytest.mark.feature("QUOTA-1.max-bound")
 @pytest.mark.case("QU-094", severity="normal")
-def test_a_pod_that_waits_for_its_quota_is_explained(cluster: Trial, expect: Expect, services: Ask) -> None:
+def test_a_pod_that_waits_for_its_quota_is_explained(trial: Trial, expect: Expect, services: Ask) -> None:
     """The explanation of a waiting pod names its quota on every node, and that of a placed pod does not."""
-    cluster.add(node("n1").cpu(32), node("n2").cpu(32))
-    make(cluster, quota(named(cluster, "a")).max(cpu=4))
-    cluster.submit(counted(cluster, "first", "a", cpu=3))
+    trial.add(node("n1").cpu(32), node("n2").cpu(32))
+    make(trial, quota(named(trial, "a")).max(cpu=4))
+    trial.submit(counted(trial, "first", "a", cpu=3))
     expect.bound("first")
-    cluster.submit(counted(cluster, "second", "a", cpu=2))
+    trial.submit(counted(trial, "second", "a", cpu=2))
     expect.pending("second")
 
-    answer = services("GET", f"/apis/v1/explain/{cluster.name}/second")
+    answer = services("GET", f"/apis/v1/explain/{trial.name}/second")
 
     if answer.code == 404:
         pytest.skip("needs a scheduler that explains pods; this one does not")
     text = orjson.dumps(orjson.loads(answer.body)).decode()
-    assert f"Insufficient quotas, quotaName: {named(cluster, 'a')}, runtime: cpu:4, used: cpu:3" in text
+    assert f"Insufficient quotas, quotaName: {named(trial, 'a')}, runtime: cpu:4, used: cpu:3" in text
     assert '"ElasticQuota"' in text
-    assert b"Insufficient quotas" not in services("GET", f"/apis/v1/explain/{cluster.name}/first").body
+    assert b"Insufficient quotas" not in services("GET", f"/apis/v1/explain/{trial.name}/first").body
 
 
 @pytest.mark.feature("QUOTA-12.inside", "QUOTA-8.non-preemptible")
 @pytest.mark.case("QU-095", severity="critical")
-def test_no_pod_dies_for_another_quota(cluster: Trial, expect: Expect) -> None:
+def test_no_pod_dies_for_another_quota(trial: Trial, expect: Expect) -> None:
     """A pod above its own quota preempts no pod of another quota or of the default quota, whatever its priority."""
-    cluster.apply(priority_class("quota-low", 1000), priority_class("quota-high", 9000))
-    cluster.add(node("n1").cpu(8))
-    make(cluster, quota(named(cluster, "a")).max(cpu=2), quota(named(cluster, "b")).max(cpu=8))
-    cluster.submit(counted(cluster, "b-low", "b", cpu=4).priority_class("quota-low"))
-    cluster.submit(pod("plain").request(cpu=2).scheduler(KOORD_SCHEDULER).priority_class("quota-low"))
-    cluster.submit(counted(cluster, "a-equal", "a", cpu=1).priority_class("quota-high"))
+    trial.apply(priority_class("quota-low", 1000), priority_class("quota-high", 9000))
+    trial.add(node("n1").cpu(8))
+    make(trial, quota(named(trial, "a")).max(cpu=2), quota(named(trial, "b")).max(cpu=8))
+    trial.submit(counted(trial, "b-low", "b", cpu=4).priority_class("quota-low"))
+    trial.submit(pod("plain").request(cpu=2).scheduler(KOORD_SCHEDULER).priority_class("quota-low"))
+    trial.submit(counted(trial, "a-equal", "a", cpu=1).priority_class("quota-high"))
     expect.bound("b-low", "plain", "a-equal")
 
-    cluster.submit(counted(cluster, "a-high", "a", cpu=2).priority_class("quota-high"))
+    trial.submit(counted(trial, "a-high", "a", cpu=2).priority_class("quota-high"))
 
     expect.pending("a-high", saying="Insufficient quotas")
     expect.stable(seconds=20)
@@ -106,22 +106,22 @@ def test_no_pod_dies_for_another_quota(cluster: Trial, expect: Expect) -> None:
 @pytest.mark.feature("QUOTA-12.inside")
 @pytest.mark.case("QU-096", severity="normal")
 @pytest.mark.long(seconds=21)
-def test_as_few_as_the_quota_lacks_die(cluster: Trial, expect: Expect) -> None:
+def test_as_few_as_the_quota_lacks_die(trial: Trial, expect: Expect) -> None:
     """Of three less important pods in a full quota the least important one that suffices is preempted."""
     for name, value in (("quota-low", 1000), ("quota-middle", 5000), ("quota-high", 9000)):
-        cluster.apply(priority_class(name, value))
-    cluster.add(node("n1").cpu(32))
-    make(cluster, quota(named(cluster, "a")).max(cpu=6))
-    cluster.submit(
-        counted(cluster, "low", "a", cpu=2).priority_class("quota-low"),
-        counted(cluster, "middle", "a", cpu=2).priority_class("quota-middle"),
-        counted(cluster, "other-middle", "a", cpu=2).priority_class("quota-middle"),
+        trial.apply(priority_class(name, value))
+    trial.add(node("n1").cpu(32))
+    make(trial, quota(named(trial, "a")).max(cpu=6))
+    trial.submit(
+        counted(trial, "low", "a", cpu=2).priority_class("quota-low"),
+        counted(trial, "middle", "a", cpu=2).priority_class("quota-middle"),
+        counted(trial, "other-middle", "a", cpu=2).priority_class("quota-middle"),
     )
     expect.bound("low", "middle", "other-middle")
 
-    cluster.submit(counted(cluster, "high", "a", cpu=2).priority_class("quota-high"))
+    trial.submit(counted(trial, "high", "a", cpu=2).priority_class("quota-high"))
 
     expect.bound("high")
     expect.gone("low")
-    settle(cluster)
+    settle(trial)
     expect.bound("middle", "other-middle")

@@ -23,85 +23,85 @@ pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER), pytes
 POOL = "pool"
 
 
-def trees(cluster: Trial, **labels: str) -> None:
+def trees(trial: Trial, **labels: str) -> None:
     """Two pools of one node each, with 8 and 4 cores, and a tree for each; a team quota below each tree root."""
     for pool, cores in (("big", 8), ("small", 4)):
-        cluster.add(node(f"{pool}-0").cpu(cores).label(POOL, pool))
+        trial.add(node(f"{pool}-0").cpu(cores).label(POOL, pool))
         profile = {
             "apiVersion": "quota.koordinator.sh/v1alpha1",
             "kind": "ElasticQuotaProfile",
-            "metadata": {"name": pool, "labels": {TREE_ID: f"{cluster.name}-{pool}"}},
+            "metadata": {"name": pool, "labels": {TREE_ID: f"{trial.name}-{pool}"}},
             "spec": {
-                "quotaName": f"{cluster.name}-{pool}-root",
+                "quotaName": f"{trial.name}-{pool}-root",
                 "quotaLabels": {IS_PARENT: "true", **labels},
                 "nodeSelector": {"matchLabels": {POOL: pool}},
             },
         }
-        cluster.apply(profile)
-    path = QUOTAS_PATH.replace("/elasticquotas", f"/namespaces/{cluster.name}/elasticquotas")
-    roots = [f"{path}/{cluster.name}-{pool}-root" for pool in ("big", "small")]
-    assert cluster.reaches(lambda: all(cluster.call("GET", root).ok for root in roots), within=30)
-    totals = [orjson.loads(cluster.call("GET", root).body)["metadata"]["annotations"][TOTAL_RESOURCE] for root in roots]
+        trial.apply(profile)
+    path = QUOTAS_PATH.replace("/elasticquotas", f"/namespaces/{trial.name}/elasticquotas")
+    roots = [f"{path}/{trial.name}-{pool}-root" for pool in ("big", "small")]
+    assert trial.reaches(lambda: all(trial.call("GET", root).ok for root in roots), within=30)
+    totals = [orjson.loads(trial.call("GET", root).body)["metadata"]["annotations"][TOTAL_RESOURCE] for root in roots]
     assert [orjson.loads(total)["cpu"] for total in totals] == ["8", "4"]
     for pool in ("big", "small"):
-        team = quota(f"{cluster.name}-{pool}-team").max(cpu=100).below(f"{cluster.name}-{pool}-root")
+        team = quota(f"{trial.name}-{pool}-team").max(cpu=100).below(f"{trial.name}-{pool}-root")
         team.manifest["spec"]["max"]["memory"] = "1Ti"
-        cluster.apply(team.label(TREE_ID, f"{cluster.name}-{pool}").manifest)
-    cluster.cluster.wait(lambda: False, within=2)  # the order of the watches for quotas and pods is not defined
+        trial.apply(team.label(TREE_ID, f"{trial.name}-{pool}").manifest)
+    trial.pass_time(2)  # the order of the watches for quotas and pods is not defined
 
 
-def counted(cluster: Trial, name: str, pool: str, cores: int) -> PodBuilder:
-    found = pod(name).request(cpu=cores).quota(f"{cluster.name}-{pool}-team").scheduler(KOORD_SCHEDULER)
+def counted(trial: Trial, name: str, pool: str, cores: int) -> PodBuilder:
+    found = pod(name).request(cpu=cores).quota(f"{trial.name}-{pool}-team").scheduler(KOORD_SCHEDULER)
     return found.select({POOL: pool})
 
 
 @pytest.mark.feature("QUOTA-7.trees")
 @pytest.mark.case("QU-030", severity="critical")
-def test_a_tree_divides_its_own_nodes(cluster: Trial, expect: Expect) -> None:
+def test_a_tree_divides_its_own_nodes(trial: Trial, expect: Expect) -> None:
     """The share in a tree is that of its nodes: a pod of the small tree is refused what the big tree has free."""
-    trees(cluster)
+    trees(trial)
 
-    cluster.submit(counted(cluster, "in-small", "small", 5), counted(cluster, "in-big", "big", 5))
+    trial.submit(counted(trial, "in-small", "small", 5), counted(trial, "in-big", "big", 5))
 
     expect.bound("in-big")
-    expect.pending("in-small", saying=f"quotaName: {cluster.name}-small-team, runtime: cpu:4")
+    expect.pending("in-small", saying=f"quotaName: {trial.name}-small-team, runtime: cpu:4")
 
 
 @pytest.mark.feature("QUOTA-7.profile")
 @pytest.mark.case("QU-140", severity="normal")
 @pytest.mark.long(seconds=10)
-def test_a_tree_root_says_what_is_closed(cluster: Trial) -> None:
+def test_a_tree_root_says_what_is_closed(trial: Trial) -> None:
     """The annotation of a tree's root has nothing at first, and the resources of a node that is not ready later."""
-    trees(cluster)
-    path = QUOTAS_PATH.replace("/elasticquotas", f"/namespaces/{cluster.name}/elasticquotas/{cluster.name}-small-root")
+    trees(trial)
+    path = QUOTAS_PATH.replace("/elasticquotas", f"/namespaces/{trial.name}/elasticquotas/{trial.name}-small-root")
 
     def closed() -> str:
-        annotations = orjson.loads(cluster.call("GET", path).body)["metadata"]["annotations"]
+        annotations = orjson.loads(trial.call("GET", path).body)["metadata"]["annotations"]
         return str(orjson.loads(annotations[UNSCHEDULABLE_RESOURCE]).get("cpu", "0"))
 
     assert closed() == "0"
-    cluster.inject({"node": "small-0", "verb": "not_ready"})
-    assert cluster.reaches(lambda: closed() == "4", within=60), f"expected 4 cores on closed nodes, found {closed()}"
+    trial.inject({"node": "small-0", "verb": "not_ready"})
+    assert trial.reaches(lambda: closed() == "4", within=60), f"expected 4 cores on closed nodes, found {closed()}"
 
 
 @pytest.mark.feature("QUOTA-7.trees")
 @pytest.mark.case("QU-031", severity="normal")
-def test_trees_do_not_touch(cluster: Trial, expect: Expect) -> None:
+def test_trees_do_not_touch(trial: Trial, expect: Expect) -> None:
     """Demand in one tree takes nothing from another, and the rest of the cluster is what no tree has."""
-    trees(cluster)
-    cluster.add(node("rest").cpu(2).label(POOL, "rest"))
-    cluster.apply(quota(f"{cluster.name}-plain").max(cpu=100).manifest)
+    trees(trial)
+    trial.add(node("rest").cpu(2).label(POOL, "rest"))
+    trial.apply(quota(f"{trial.name}-plain").max(cpu=100).manifest)
     root = QUOTAS_PATH.replace("/elasticquotas", f"/namespaces/koordinator-system/elasticquotas/{ROOT_QUOTA}")
 
     def known() -> bool:
-        found = orjson.loads(cluster.call("GET", root).body).get("metadata", {}).get("annotations", {})
+        found = orjson.loads(trial.call("GET", root).body).get("metadata", {}).get("annotations", {})
         return bool(orjson.loads(found.get(RUNTIME, "{}")).get("cpu") == "2")
 
     # A refusal keeps its message, so the total of the default tree must be known before the pods come.
-    assert cluster.reaches(known, within=30)
-    plain = pod("plain").request(cpu=3).quota(f"{cluster.name}-plain").scheduler(KOORD_SCHEDULER)
+    assert trial.reaches(known, within=30)
+    plain = pod("plain").request(cpu=3).quota(f"{trial.name}-plain").scheduler(KOORD_SCHEDULER)
 
-    cluster.submit(counted(cluster, "greedy", "big", 60), counted(cluster, "modest", "small", 4), plain)
+    trial.submit(counted(trial, "greedy", "big", 60), counted(trial, "modest", "small", 4), plain)
 
     expect.bound("modest")
     expect.pending("greedy", saying="runtime: cpu:8")

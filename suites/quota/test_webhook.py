@@ -1,18 +1,18 @@
 """Admission of quotas: the API server refuses what breaks the rules, in the words of Koordinator's webhook."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
 import yaml
 
 from seatrial.fixtures.trial import Trial
-from seatrial.fixtures.webhook import CONFIGURATIONS, admission_webhook
+from seatrial.fixtures.webhook import CONFIGURATIONS
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.harness.errors import ApiRefused
 from seatrial.scheduler.api.builders import QuotaBuilder, pod, quota
-from seatrial.scheduler.api.quota import IS_PARENT, PARENT, PREEMPTIBLE, QUOTAS_PATH, SHARED_WEIGHT, TREE_ID
+from seatrial.scheduler.api.quota import IS_PARENT, PARENT, PREEMPTIBLE, SHARED_WEIGHT, TREE_ID
+from seatrial.suites.quota.webhook import path_of, quota_webhook
 
 pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER)]
 
@@ -22,99 +22,85 @@ DENIED_BEFORE = 'admission webhook "mquota.koordinator.sh" denied the request: '
 
 
 @pytest.fixture(autouse=True)
-def webhook(request: pytest.FixtureRequest, cluster: Trial) -> Iterator[None]:
+def webhook(request: pytest.FixtureRequest, trial: Trial) -> Iterator[None]:
     """The webhook as a process that follows the cluster's quotas and pods. The embedded cluster has it."""
     if request.config.getoption("--seatrial-manager"):
         yield  # Koordinator's manager runs
         return
-    if cluster.call("GET", f"{CONFIGURATIONS}/validatingwebhookconfigurations/{BY_DEFAULT}").ok:
+    if trial.call("GET", f"{CONFIGURATIONS}/validatingwebhookconfigurations/{BY_DEFAULT}").ok:
         yield
         return
-    with quota_webhook(cluster, "--multi-quota-tree"):
+    with quota_webhook(trial, "--multi-quota-tree"):
         yield
 
 
-@contextmanager
-def quota_webhook(cluster: Trial, *options: str, name: str = "") -> Iterator[None]:
-    """A webhook process for the pods of this trial's namespace and for all quotas."""
-    endpoint = cluster.cluster.endpoint
-    if endpoint is None:
-        pytest.skip(f"needs a cluster that a process can reach; {cluster.cluster.name} lives in this process")
-    with admission_webhook(cluster, "--kubeconfig", str(endpoint.kubeconfig), *options, name=name):
-        yield
-
-
-def refused(cluster: Trial, wanted: QuotaBuilder) -> str:
+def refused(trial: Trial, wanted: QuotaBuilder) -> str:
     with pytest.raises(ApiRefused) as error:
-        cluster.apply(wanted.manifest)
+        trial.apply(wanted.manifest)
     return str(error.value)
 
 
-def path_of(cluster: Trial, name: str) -> str:
-    return QUOTAS_PATH.replace("/elasticquotas", f"/namespaces/{cluster.name}/elasticquotas/{name}")
-
-
-def family(cluster: Trial) -> str:
+def family(trial: Trial) -> str:
     """A parent with a min of 10 and a child with a min of 4; the common part of their names."""
-    own = cluster.name
-    cluster.apply(quota(f"{own}-p").min(cpu=10).max(cpu=20).parent().manifest)
-    cluster.apply(quota(f"{own}-a").min(cpu=4).max(cpu=20).below(f"{own}-p").manifest)
+    own = trial.name
+    trial.apply(quota(f"{own}-p").min(cpu=10).max(cpu=20).parent().manifest)
+    trial.apply(quota(f"{own}-a").min(cpu=4).max(cpu=20).below(f"{own}-p").manifest)
     return own
 
 
 @pytest.mark.feature("QUOTA-2.min-of-children")
 @pytest.mark.case("QU-050", severity="critical")
-def test_children_have_no_more_min_than_their_parent(cluster: Trial) -> None:
+def test_children_have_no_more_min_than_their_parent(trial: Trial) -> None:
     """A second child whose min does not fit is refused, and a smaller one is accepted."""
-    own = family(cluster)
+    own = family(trial)
 
-    message = refused(cluster, quota(f"{own}-b").min(cpu=7).max(cpu=20).below(f"{own}-p"))
+    message = refused(trial, quota(f"{own}-b").min(cpu=7).max(cpu=20).below(f"{own}-p"))
 
     assert f"{DENIED}checkMinQuotaSum all brothers' MinQuota > parent MinQuota, parent: {own}-p" in message
-    cluster.apply(quota(f"{own}-b").min(cpu=6).max(cpu=20).below(f"{own}-p").manifest)
+    trial.apply(quota(f"{own}-b").min(cpu=6).max(cpu=20).below(f"{own}-p").manifest)
 
 
 @pytest.mark.feature("QUOTA-2.refusals")
 @pytest.mark.case("QU-051", severity="normal")
-def test_min_is_at_most_max(cluster: Trial) -> None:
+def test_min_is_at_most_max(trial: Trial) -> None:
     """A quota whose min is above its max is refused with both values."""
-    message = refused(cluster, quota(f"{cluster.name}-x").min(cpu=3).max(cpu=2))
-    assert f"{DENIED}resourceKey cpu of quota {cluster.name}-x min 3 > max 2" in message
+    message = refused(trial, quota(f"{trial.name}-x").min(cpu=3).max(cpu=2))
+    assert f"{DENIED}resourceKey cpu of quota {trial.name}-x min 3 > max 2" in message
 
 
 @pytest.mark.feature("QUOTA-2.refusals")
 @pytest.mark.case("QU-052", severity="critical")
-def test_a_parent_stays_while_it_has_children(cluster: Trial) -> None:
+def test_a_parent_stays_while_it_has_children(trial: Trial) -> None:
     """Deleting a parent with a child is refused, and then the child and the parent can be deleted."""
-    own = family(cluster)
+    own = family(trial)
 
-    response = cluster.call("DELETE", path_of(cluster, f"{own}-p"))
+    response = trial.call("DELETE", path_of(trial, f"{own}-p"))
 
     assert response.code == 400
     assert f"{DENIED}delete quota failed, quota {own}-p has 1 child quotas" == yaml.safe_load(response.body)["message"]
-    assert cluster.call("DELETE", path_of(cluster, f"{own}-a")).ok
-    assert cluster.reaches(lambda: cluster.call("DELETE", path_of(cluster, f"{own}-p")).ok, within=10)
+    assert trial.call("DELETE", path_of(trial, f"{own}-a")).ok
+    assert trial.reaches(lambda: trial.call("DELETE", path_of(trial, f"{own}-p")).ok, within=10)
 
 
 @pytest.mark.feature("QUOTA-2.refusals")
 @pytest.mark.case("QU-053", severity="normal")
-def test_a_parent_has_no_pods(cluster: Trial) -> None:
+def test_a_parent_has_no_pods(trial: Trial) -> None:
     """A pod that names a parent quota is refused, and one of its child is accepted."""
-    own = family(cluster)
+    own = family(trial)
 
     with pytest.raises(ApiRefused) as error:
-        cluster.submit(pod("one").quota(f"{own}-p"))
+        trial.submit(pod("one").quota(f"{own}-p"))
 
     assert f"pod can not be linked to a parentQuotaGroup,quota:{own}-p, pod:one" in str(error.value)
-    cluster.submit(pod("one").quota(f"{own}-a"))
+    trial.submit(pod("one").quota(f"{own}-a"))
 
 
 @pytest.mark.feature("QUOTA-2.defaults")
 @pytest.mark.case("QU-054", severity="normal")
-def test_a_new_quota_gets_its_defaults(cluster: Trial) -> None:
+def test_a_new_quota_gets_its_defaults(trial: Trial) -> None:
     """Parent and shared weight are stored where the author gave none."""
-    cluster.apply(quota(f"{cluster.name}-x").max(cpu=2).manifest)
-    found = yaml.safe_load(cluster.call("GET", path_of(cluster, f"{cluster.name}-x")).body)["metadata"]
+    trial.apply(quota(f"{trial.name}-x").max(cpu=2).manifest)
+    found = yaml.safe_load(trial.call("GET", path_of(trial, f"{trial.name}-x")).body)["metadata"]
     assert found["labels"][PARENT] == "koordinator-root-quota"
     assert yaml.safe_load(found["annotations"][SHARED_WEIGHT]) == {"cpu": "2"}
 
@@ -180,17 +166,17 @@ REFUSED: dict[str, tuple[Callable[[str], QuotaBuilder], str]] = {
 @pytest.mark.feature("QUOTA-2.refusals")
 @pytest.mark.case("QU-055", severity="critical")
 @pytest.mark.parametrize("what", list(REFUSED))
-def test_contradictions_are_refused_word_for_word(cluster: Trial, what: str) -> None:
+def test_contradictions_are_refused_word_for_word(trial: Trial, what: str) -> None:
     """A new quota that contradicts itself or its tree is refused in Koordinator's words, and a right one is stored."""
-    own = family(cluster)
-    cluster.apply(quota(f"{own}-n").max(cpu=1).namespaces(own).manifest)
+    own = family(trial)
+    trial.apply(quota(f"{own}-n").max(cpu=1).namespaces(own).manifest)
     wanted, message = REFUSED[what]
 
     assert f"{DENIED if 'fill' not in message else DENIED_BEFORE}{message.format(own=own)}" in refused(
-        cluster, wanted(own)
+        trial, wanted(own)
     )
 
-    cluster.apply(below(own).manifest)
+    trial.apply(below(own).manifest)
 
 
 CHANGES: dict[str, tuple[str, dict[str, Any], str]] = {
@@ -223,98 +209,98 @@ CHANGES: dict[str, tuple[str, dict[str, Any], str]] = {
 @pytest.mark.feature("QUOTA-2.refusals", "QUOTA-2.min-of-children")
 @pytest.mark.case("QU-056", severity="critical")
 @pytest.mark.parametrize("what", list(CHANGES))
-def test_changes_are_refused_word_for_word(cluster: Trial, what: str) -> None:
+def test_changes_are_refused_word_for_word(trial: Trial, what: str) -> None:
     """A change that contradicts the tree is refused in Koordinator's words, and the quota stays as it is."""
-    own = family(cluster)
-    cluster.apply(quota(f"{own}-c").min(cpu=2).max(cpu=20).below(f"{own}-p").parent().manifest)
-    cluster.submit(pod("one").quota(f"{own}-a"))
+    own = family(trial)
+    trial.apply(quota(f"{own}-c").min(cpu=2).max(cpu=20).below(f"{own}-p").parent().manifest)
+    trial.submit(pod("one").quota(f"{own}-a"))
     name, change, message = CHANGES[what]
-    before = yaml.safe_load(cluster.call("GET", path_of(cluster, f"{own}-{name}")).body)
+    before = yaml.safe_load(trial.call("GET", path_of(trial, f"{own}-{name}")).body)
     change = yaml.safe_load(yaml.safe_dump(change).replace("{own}", own))
 
     # The webhook receives pods from a watch.
     def said() -> str:
-        return str(yaml.safe_load(cluster.call("PATCH", path_of(cluster, f"{own}-{name}"), change).body).get("message"))
+        return str(yaml.safe_load(trial.call("PATCH", path_of(trial, f"{own}-{name}"), change).body).get("message"))
 
-    assert cluster.reaches(lambda: said() == f"{DENIED}{message.format(own=own)}", within=5), said()
+    assert trial.reaches(lambda: said() == f"{DENIED}{message.format(own=own)}", within=5), said()
 
-    after = yaml.safe_load(cluster.call("GET", path_of(cluster, f"{own}-{name}")).body)
+    after = yaml.safe_load(trial.call("GET", path_of(trial, f"{own}-{name}")).body)
     assert (after["spec"], after["metadata"]["labels"]) == (before["spec"], before["metadata"]["labels"])
 
 
 @pytest.mark.feature("QUOTA-2.refusals")
 @pytest.mark.case("QU-049", severity="normal")
-def test_a_quantity_of_a_million_digits_is_refused(cluster: Trial) -> None:
+def test_a_quantity_of_a_million_digits_is_refused(trial: Trial) -> None:
     """The API server or the webhook refuses it at once, and another quota is stored afterwards."""
-    large = quota(f"{cluster.name}-b").min(cpu="1" + "0" * 1_000_000).max(cpu=2)
-    assert cluster.call("POST", path_of(cluster, "").rstrip("/"), large.manifest).code in {400, 413, 422}
-    cluster.apply(quota(f"{cluster.name}-b").min(cpu=1).max(cpu=2).manifest)
+    large = quota(f"{trial.name}-b").min(cpu="1" + "0" * 1_000_000).max(cpu=2)
+    assert trial.call("POST", path_of(trial, "").rstrip("/"), large.manifest).code in {400, 413, 422}
+    trial.apply(quota(f"{trial.name}-b").min(cpu=1).max(cpu=2).manifest)
 
 
 @pytest.mark.feature("QUOTA-2.refusals")
 @pytest.mark.case("QU-098", severity="normal")
-def test_whether_a_pod_may_be_preempted_does_not_change(cluster: Trial) -> None:
+def test_whether_a_pod_may_be_preempted_does_not_change(trial: Trial) -> None:
     """The label `preemptible` of a stored pod is refused another value, and another label is accepted."""
-    own = f"{cluster.name}-a"
-    cluster.apply(quota(own).max(cpu=4).manifest)
-    cluster.submit(pod("p").request(cpu=1).quota(own))
-    path = f"/api/v1/namespaces/{cluster.name}/pods/p"
+    own = f"{trial.name}-a"
+    trial.apply(quota(own).max(cpu=4).manifest)
+    trial.submit(pod("p").request(cpu=1).quota(own))
+    path = f"/api/v1/namespaces/{trial.name}/pods/p"
 
-    answer = cluster.call("PATCH", path, {"metadata": {"labels": {PREEMPTIBLE: "false"}}})
+    answer = trial.call("PATCH", path, {"metadata": {"labels": {PREEMPTIBLE: "false"}}})
 
     assert not answer.ok
     assert "Preemptible label is forbidden modify now." in answer.body.decode()
-    assert cluster.call("PATCH", path, {"metadata": {"labels": {"team": "a"}}}).ok
+    assert trial.call("PATCH", path, {"metadata": {"labels": {"team": "a"}}}).ok
 
 
 @pytest.mark.feature("QUOTA-5.unlabelled")
 @pytest.mark.case("QU-097", severity="normal")
-def test_a_pod_without_a_label_is_checked_by_its_namespace(cluster: Trial) -> None:
+def test_a_pod_without_a_label_is_checked_by_its_namespace(trial: Trial) -> None:
     """The quota named like the namespace is a parent: a pod there without a label of a quota is refused."""
-    cluster.apply(quota(cluster.name).max(cpu=4).parent().manifest)
+    trial.apply(quota(trial.name).max(cpu=4).parent().manifest)
 
     with pytest.raises(ApiRefused) as error:
-        cluster.submit(pod("plain"))
+        trial.submit(pod("plain"))
 
-    assert f"pod can not be linked to a parentQuotaGroup,quota:{cluster.name}, pod:plain" in str(error.value)
+    assert f"pod can not be linked to a parentQuotaGroup,quota:{trial.name}, pod:plain" in str(error.value)
 
 
 @pytest.mark.feature("QUOTA-2.refusals")
 @pytest.mark.case("QU-057", severity="normal")
-def test_a_quota_with_pods_stays(cluster: Trial) -> None:
+def test_a_quota_with_pods_stays(trial: Trial) -> None:
     """A quota is not deleted while pods name it, and the special quotas never are."""
-    own = family(cluster)
-    cluster.submit(*(pod(name).quota(f"{own}-a") for name in ("one", "two", "three")))
+    own = family(trial)
+    trial.submit(*(pod(name).quota(f"{own}-a") for name in ("one", "two", "three")))
     listed = f"{own}/one, {own}/three, ..."
     message = f"{DENIED}delete quota failed, quota {own}-a has 3 child pods: {listed}"
 
     def said() -> str:
-        return str(yaml.safe_load(cluster.call("DELETE", path_of(cluster, f"{own}-a")).body).get("message"))
+        return str(yaml.safe_load(trial.call("DELETE", path_of(trial, f"{own}-a")).body).get("message"))
 
-    assert cluster.reaches(lambda: said() == message, within=5), said()
+    assert trial.reaches(lambda: said() == message, within=5), said()
 
 
 @pytest.mark.feature("QUOTA-7.trees")
 @pytest.mark.case("QU-058", severity="normal")
-def test_pods_of_a_tree_get_its_node_selector(cluster: Trial) -> None:
+def test_pods_of_a_tree_get_its_node_selector(trial: Trial) -> None:
     """A pod whose quota belongs to a tree is stored with the node affinity of the tree's profile; another is not."""
-    tree = {"labels": {TREE_ID: cluster.name}}
+    tree = {"labels": {TREE_ID: trial.name}}
     selector = {"matchLabels": {"pool": "big"}}
-    cluster.apply(
+    trial.apply(
         {
             "apiVersion": "quota.koordinator.sh/v1alpha1",
             "kind": "ElasticQuotaProfile",
             "metadata": {"name": "big", **tree},
-            "spec": {"quotaName": f"{cluster.name}-root", "nodeSelector": selector},
+            "spec": {"quotaName": f"{trial.name}-root", "nodeSelector": selector},
         },
-        quota(f"{cluster.name}-t").max(cpu=2).label(TREE_ID, cluster.name).manifest,
-        quota(f"{cluster.name}-x").max(cpu=2).manifest,
+        quota(f"{trial.name}-t").max(cpu=2).label(TREE_ID, trial.name).manifest,
+        quota(f"{trial.name}-x").max(cpu=2).manifest,
     )
-    cluster.cluster.wait(lambda: False, within=2)  # the webhook receives the profile from a watch
+    trial.pass_time(2)  # the webhook receives the profile from a watch
 
-    cluster.submit(pod("inside").quota(f"{cluster.name}-t"), pod("outside").quota(f"{cluster.name}-x"))
+    trial.submit(pod("inside").quota(f"{trial.name}-t"), pod("outside").quota(f"{trial.name}-x"))
 
-    stored = {pod["metadata"]["name"]: pod["spec"].get("affinity") for pod in raw_pods(cluster)}
+    stored = {pod["metadata"]["name"]: pod["spec"].get("affinity") for pod in raw_pods(trial)}
     terms = [{"matchExpressions": [{"key": "pool", "operator": "In", "values": ["big"]}]}]
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
     assert stored["inside"] == {"nodeAffinity": required}
@@ -323,24 +309,24 @@ def test_pods_of_a_tree_get_its_node_selector(cluster: Trial) -> None:
 
 @pytest.mark.feature("QUOTA-1.max-bound")
 @pytest.mark.case("QU-059", severity="normal")
-def test_admission_bounds_pending_pods_too(cluster: Trial) -> None:
+def test_admission_bounds_pending_pods_too(trial: Trial) -> None:
     """With EnableQuotaAdmission a pod beyond max is not even stored, whether the others have a node or not."""
     options = ("--enable-quota-admission", "--disable-device-resource-spec")
-    with quota_webhook(cluster, *options, name="of-the-case"):
-        own = f"{cluster.name}-a"
-        cluster.apply(quota(own).max(cpu=4).manifest)
-        cluster.submit(pod("one").request(cpu=3).quota(own))
+    with quota_webhook(trial, *options, name="of-the-case"):
+        own = f"{trial.name}-a"
+        trial.apply(quota(own).max(cpu=4).manifest)
+        trial.submit(pod("one").request(cpu=3).quota(own))
 
         with pytest.raises(ApiRefused) as error:
-            cluster.submit(pod("two").request(cpu=2).quota(own))
+            trial.submit(pod("two").request(cpu=2).quota(own))
 
-        message = f"exceeded quota: {cluster.name}/{own}, requested: cpu=2, used: cpu=3, limited: cpu=4"
+        message = f"exceeded quota: {trial.name}/{own}, requested: cpu=2, used: cpu=3, limited: cpu=4"
         assert message in str(error.value)
-        cluster.submit(pod("two").request(cpu=1).quota(own))
+        trial.submit(pod("two").request(cpu=1).quota(own))
 
 
-def raw_pods(cluster: Trial) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = yaml.safe_load(cluster.call("GET", f"/api/v1/namespaces/{cluster.name}/pods").body)[
+def raw_pods(trial: Trial) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = yaml.safe_load(trial.call("GET", f"/api/v1/namespaces/{trial.name}/pods").body)[
         "items"
     ]
     return found

@@ -14,28 +14,28 @@ SELECTED_NODE = "volume.kubernetes.io/selected-node"
 CLASSES = "/apis/storage.k8s.io/v1/storageclasses"
 
 
-def wait_bound(cluster: Trial, name: str) -> None:
+def wait_bound(trial: Trial, name: str) -> None:
     """Wait until the controller has bound a claim to its volume.
 
     A claim that a test marks as bound before the controller knows the volume would be Lost, and schedulers take a claim
     without the controller's annotation as unbound.
     """
-    path = f"/api/v1/namespaces/{cluster.name}/persistentvolumeclaims/{name}"
+    path = f"/api/v1/namespaces/{trial.name}/persistentvolumeclaims/{name}"
     phase = ""
 
     def is_bound() -> bool:
         nonlocal phase
-        phase = orjson.loads(cluster.call("GET", path).body)["status"].get("phase", "")
+        phase = orjson.loads(trial.call("GET", path).body)["status"].get("phase", "")
         return phase == "Bound"
 
-    assert cluster.cluster.wait(is_bound, within=30), f"expected claim {name} to be Bound within 30 s, it is {phase!r}"
+    assert trial.wait(is_bound, within=30), f"expected claim {name} to be Bound within 30 s, it is {phase!r}"
 
 
 class StorageOfCase:
     """A storage class that waits for the first consumer, with volumes and claims of it."""
 
-    def __init__(self, cluster: Trial) -> None:
-        self.cluster = cluster
+    def __init__(self, trial: Trial) -> None:
+        self.cluster = trial
 
     def of_class(self, provisioner: str = "kubernetes.io/no-provisioner", **more: Any) -> None:
         body = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": self.cluster.name},
@@ -118,7 +118,7 @@ class StorageOfCase:
 
 
 @pytest.fixture
-def storage(cluster: Trial) -> Iterator[StorageOfCase]:
+def storage(trial: Trial) -> Iterator[StorageOfCase]:
     """Removes the storage class afterwards; the trial removes the rest."""
-    yield StorageOfCase(cluster)
-    cluster.call("DELETE", f"{CLASSES}/{cluster.name}")
+    yield StorageOfCase(trial)
+    trial.call("DELETE", f"{CLASSES}/{trial.name}")

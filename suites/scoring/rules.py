@@ -43,8 +43,8 @@ def expression(key: str, operator: str, *values: str) -> Json:
     return {"key": key, "operator": operator, **({"values": list(values)} if values else {})}
 
 
-def patch(cluster: Trial, path: str, body: Json) -> None:
-    response = cluster.cluster.call(Request("PATCH", path, orjson.dumps(body), MERGE_PATCH))
+def patch(trial: Trial, path: str, body: Json) -> None:
+    response = trial.cluster.call(Request("PATCH", path, orjson.dumps(body), MERGE_PATCH))
     assert response.ok, response.body
 
 

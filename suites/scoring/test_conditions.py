@@ -13,25 +13,25 @@ pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER)]
 @pytest.mark.feature("SHELL-5.refusal")
 @pytest.mark.case("SH-026", severity="normal")
 @pytest.mark.long(310)
-def test_the_condition_is_kept_up_to_date(cluster: Trial, expect: Expect) -> None:
+def test_the_condition_is_kept_up_to_date(trial: Trial, expect: Expect) -> None:
     """A pod fits on neither the first node nor one that comes later: the message counts two nodes then, and the time of
     the condition is that of the first refusal."""
-    cluster.add(node("n1").cpu(2))
-    cluster.submit(pod("large").request(cpu=4))
+    trial.add(node("n1").cpu(2))
+    trial.submit(pod("large").request(cpu=4))
     expect.pending("large", saying="0/1 nodes are available: 1 Insufficient cpu")
 
     def since() -> str | None:
-        (found,) = (c for c in cluster.pod("large").status.conditions if c.type == "PodScheduled")
+        (found,) = (c for c in trial.pod("large").status.conditions if c.type == "PodScheduled")
         return found.last_transition_time
 
     first = since()
-    cluster.cluster.wait(lambda: False, within=5)
+    trial.pass_time(5)
     # Room for the pod makes it try again; another pod takes it first.
-    cluster.add(node("n2").cpu(2).taint("team"))
-    cluster.call("PATCH", "/api/v1/nodes/n2", {"spec": {"taints": []}})
-    cluster.call("PATCH", "/api/v1/nodes/n1", {"spec": {"taints": [{"key": "a", "effect": "NoSchedule"}]}})
-    cluster.call("PATCH", "/api/v1/nodes/n1", {"spec": {"taints": []}})
-    cluster.submit(pod("other").request(cpu=4))
+    trial.add(node("n2").cpu(2).taint("team"))
+    trial.call("PATCH", "/api/v1/nodes/n2", {"spec": {"taints": []}})
+    trial.call("PATCH", "/api/v1/nodes/n1", {"spec": {"taints": [{"key": "a", "effect": "NoSchedule"}]}})
+    trial.call("PATCH", "/api/v1/nodes/n1", {"spec": {"taints": []}})
+    trial.submit(pod("other").request(cpu=4))
     expect.pending("large", saying="0/2 nodes are available: 2 Insufficient cpu", within=400)
 
     assert since() == first
@@ -39,14 +39,14 @@ def test_the_condition_is_kept_up_to_date(cluster: Trial, expect: Expect) -> Non
 
 @pytest.mark.feature("SHELL-5.refusal")
 @pytest.mark.case("SH-027", severity="normal")
-def test_the_message_counts_nodes_by_reason(cluster: Trial, expect: Expect) -> None:
+def test_the_message_counts_nodes_by_reason(trial: Trial, expect: Expect) -> None:
     """Two nodes lack CPU, one of them memory too. Both are too small even when empty, so preemption is no help, though
     there is a pod of lower priority."""
-    cluster.apply(priority_class("trial-low", 10), priority_class("trial-high", 1000))
-    cluster.add(node("n1").cpu(2).memory("64Gi"), node("n2").cpu(2).memory("4Gi"))
-    cluster.submit(pod("low").request(cpu=1).priority_class("trial-low"))
+    trial.apply(priority_class("trial-low", 10), priority_class("trial-high", 1000))
+    trial.add(node("n1").cpu(2).memory("64Gi"), node("n2").cpu(2).memory("4Gi"))
+    trial.submit(pod("low").request(cpu=1).priority_class("trial-low"))
     expect.running("low")
-    cluster.submit(pod("large").request(cpu=4, memory="8Gi").priority_class("trial-high"))
+    trial.submit(pod("large").request(cpu=4, memory="8Gi").priority_class("trial-high"))
     expect.pending("large", saying="0/2 nodes are available: 1 Insufficient memory, 2 Insufficient cpu. ")
     # Each plugin that was asked for victims adds its words; kube-scheduler has DynamicResources before preemption.
     expect.pending("large", saying="preemption: 0/2 nodes are available: 2 Preemption is not helpful for scheduling.")

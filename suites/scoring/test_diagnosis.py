@@ -44,13 +44,13 @@ def flag(services: Ask) -> Iterator[Callable[[str, str], tuple[int, str]]]:
 
 
 @pytest.fixture
-def told(cluster: Trial, subject: Subject | None) -> Told:
+def told(trial: Trial, subject: Subject | None) -> Told:
     """Wait until the scheduler's log contains a text; returns the log from there on."""
     if subject is None:
         pytest.skip("needs the scheduler's log; the harness did not start this one")
 
     def wait(words: str) -> str:
-        assert cluster.cluster.wait(lambda: words in subject.log(), within=10), f"not in the log: {words}"
+        assert trial.wait(lambda: words in subject.log(), within=10), f"not in the log: {words}"
         return subject.log().partition(words)[2]
 
     return wait
@@ -81,25 +81,25 @@ def test_switches_answer_in_the_words_of_koordinator(
 @pytest.mark.feature("SHELL-2.log-level")
 @pytest.mark.case("SH-031", severity="normal")
 def test_the_level_decides_what_is_logged(
-    cluster: Trial, expect: Expect, flag: Callable[[str, str], tuple[int, str]], told: Told, subject: Subject | None
+    trial: Trial, expect: Expect, flag: Callable[[str, str], tuple[int, str]], told: Told, subject: Subject | None
 ) -> None:
     """At level 0 the table of scores is not logged though it is on; at level 1 it is."""
-    cluster.add(node("n1").cpu(8), node("n2").cpu(8))
+    trial.add(node("n1").cpu(8), node("n2").cpu(8))
     flag("s", "1")
     flag("v", "0")
-    cluster.submit(pod("quiet"))
+    trial.submit(pod("quiet"))
     expect.bound("quiet")
     flag("v", "1")
-    cluster.submit(pod("loud"))
+    trial.submit(pod("loud"))
     expect.bound("loud")
-    told(f"scores for Pod: {cluster.name}/loud")
+    told(f"scores for Pod: {trial.name}/loud")
     assert subject is not None
-    assert f"scores for Pod: {cluster.name}/quiet" not in subject.log()
+    assert f"scores for Pod: {trial.name}/quiet" not in subject.log()
 
 
 @pytest.mark.feature("SHELL-2.log-level")
 @pytest.mark.case("SH-011", severity="critical")
-@pytest.mark.usefixtures("cluster")
+@pytest.mark.usefixtures("trial")
 def test_switches_are_for_put_alone(services: Ask) -> None:
     """Any other method on a flag is 406; an unknown flag lists the known ones."""
     answer = services("POST", "/debug/flags/s", b"1")
@@ -112,22 +112,22 @@ def test_switches_are_for_put_alone(services: Ask) -> None:
 @pytest.mark.feature("SHELL-2.score-table")
 @pytest.mark.case("SH-012", severity="critical")
 def test_scores_are_logged_as_a_table(
-    cluster: Trial, expect: Expect, flag: Callable[[str, str], tuple[int, str]], told: Told
+    trial: Trial, expect: Expect, flag: Callable[[str, str], tuple[int, str]], told: Told
 ) -> None:
     """With s on, a cycle logs its best nodes by total, a column for each plugin; the pod is on one of the best."""
-    cluster.add(node("n1").cpu(64), node("n2").cpu(16), node("n3").cpu(8))
+    trial.add(node("n1").cpu(64), node("n2").cpu(16), node("n3").cpu(8))
     flag("s", "2")
-    cluster.submit(pod("p").request(cpu=4, memory="1Gi"))
+    trial.submit(pod("p").request(cpu=4, memory="1Gi"))
     where = expect.bound("p").spec.node_name
 
-    logged = told(f"Top2 scores for Pod: {cluster.name}/p, feasibleNodes: 3, plugins:[")
+    logged = told(f"Top2 scores for Pod: {trial.name}/p, feasibleNodes: 3, plugins:[")
 
     title, head, rule, first, second, after = (logged + "\n\n").split("\n", 5)
     plugins = title.partition("]")[0].split()
     assert cells(head) == ["#", "Pod", "Node", "Score", *plugins]
     assert cells(rule) == ["---"] * 3 + ["---:"] * (len(plugins) + 1)
     rows = [cells(first), cells(second)]
-    assert [row[:2] for row in rows] == [["0", f"{cluster.name}/p"], ["1", f"{cluster.name}/p"]]
+    assert [row[:2] for row in rows] == [["0", f"{trial.name}/p"], ["1", f"{trial.name}/p"]]
     for row in rows:
         assert int(row[3]) == sum(int(score) for score in row[4:])
     assert int(rows[0][3]) >= int(rows[1][3])
@@ -143,33 +143,33 @@ def cells(line: str) -> list[str]:
 @pytest.mark.feature("SHELL-2.rejections")
 @pytest.mark.case("SH-013", severity="normal")
 def test_rejected_nodes_are_logged(
-    cluster: Trial, expect: Expect, flag: Callable[[str, str], tuple[int, str]], told: Told
+    trial: Trial, expect: Expect, flag: Callable[[str, str], tuple[int, str]], told: Told
 ) -> None:
     """With f on, each rejected node is logged with plugin and reason; with f off, none is."""
-    cluster.add(node("small").cpu(2), node("large").cpu(64))
-    cluster.submit(pod("before").request(cpu=4))
+    trial.add(node("small").cpu(2), node("large").cpu(64))
+    trial.submit(pod("before").request(cpu=4))
     expect.bound("before")
     flag("f", "true")
-    cluster.submit(pod("p").request(cpu=4))
+    trial.submit(pod("p").request(cpu=4))
     expect.bound("p")
 
-    logged = told(f'Failed to filter for Pod "{cluster.name}/p" on Node "small"').partition("\n")[0]
+    logged = told(f'Failed to filter for Pod "{trial.name}/p" on Node "small"').partition("\n")[0]
 
     assert re.fullmatch(r"( \(pass \d+\))?, failedPlugin: NodeResourcesFit,.* reason: .*Insufficient cpu.*", logged)
     flag("f", "false")
-    cluster.submit(pod("after").request(cpu=4))
+    trial.submit(pod("after").request(cpu=4))
     expect.bound("after")
     flag("s", "1")
-    cluster.add(node("third").cpu(64))
-    cluster.submit(pod("last").request(cpu=4))
-    rest = told(f'"{cluster.name}/p" on Node "small"')
-    told(f"scores for Pod: {cluster.name}/last")
+    trial.add(node("third").cpu(64))
+    trial.submit(pod("last").request(cpu=4))
+    rest = told(f'"{trial.name}/p" on Node "small"')
+    told(f"scores for Pod: {trial.name}/last")
     assert "Failed to filter" not in rest
 
 
 @pytest.mark.feature("SHELL-3.list")
 @pytest.mark.case("SH-014", severity="critical")
-@pytest.mark.usefixtures("cluster")
+@pytest.mark.usefixtures("trial")
 def test_services_list_themselves(services: Ask) -> None:
     """The list has every route by method, including plugins' routes."""
     routes = orjson.loads(services("GET", "/apis/v1/__services__").body)["GET"]
@@ -189,27 +189,27 @@ ROUTES = (  # Koordinator's, beside the list itself
 @pytest.mark.feature("SHELL-3.every-route")
 @pytest.mark.case("SH-006", severity="critical")
 @pytest.mark.parametrize("route", ROUTES)
-def test_every_route_of_the_list_answers(cluster: Trial, services: Ask, route: str) -> None:
+def test_every_route_of_the_list_answers(trial: Trial, services: Ask, route: str) -> None:
     """The route is in the list, and answers with JSON for a node."""
-    cluster.add(node("n1").server("cpu-64"))
+    trial.add(node("n1").server("cpu-64"))
 
     def answers() -> bool:
         return services("GET", route.replace(":nodeName", "n1").replace(":name", "n1")).ok
 
     assert route in orjson.loads(services("GET", "/apis/v1/__services__").body)["GET"]
     if "nodeDeviceSummaries/" in route:
-        cluster.add(node("n2").gpus("a10", 1))
+        trial.add(node("n2").gpus("a10", 1))
         route = route.replace(":name", "n2")
-    assert cluster.cluster.wait(answers, within=10), services("GET", route.replace(":nodeName", "n1")).body
+    assert trial.wait(answers, within=10), services("GET", route.replace(":nodeName", "n1")).body
     orjson.loads(services("GET", route.replace(":nodeName", "n1")).body)
 
 
 @pytest.mark.feature("SHELL-3.state")
 @pytest.mark.case("SH-029", severity="normal")
-def test_a_node_shows_what_is_left(cluster: Trial, expect: Expect, services: Ask) -> None:
+def test_a_node_shows_what_is_left(trial: Trial, expect: Expect, services: Ask) -> None:
     """Of four cores a pod takes one: three remain, in thousandths. Koordinator writes the names of Go's fields."""
-    cluster.add(node("n1").cpu(4))
-    cluster.submit(pod("p").request(cpu=1))
+    trial.add(node("n1").cpu(4))
+    trial.submit(pod("p").request(cpu=1))
     expect.bound("p")
     found = orjson.loads(services("GET", "/apis/v1/nodes/n1").body)
     amounts = [found[key] for key in ("allocatable", "requested", "remaining")]
@@ -220,14 +220,14 @@ def test_a_node_shows_what_is_left(cluster: Trial, expect: Expect, services: Ask
 
 @pytest.mark.feature("SHELL-5.scores")
 @pytest.mark.case("SH-030", severity="normal")
-def test_an_explanation_names_every_node(cluster: Trial, expect: Expect, services: Ask) -> None:
+def test_an_explanation_names_every_node(trial: Trial, expect: Expect, services: Ask) -> None:
     """Of a pod that waits, each node is named with the plugin that rejected it, and whether preemption might help."""
-    cluster.add(node("closed").cpu(8).taint("team"), node("full").cpu(4))
-    cluster.submit(pod("first").request(cpu=3))
+    trial.add(node("closed").cpu(8).taint("team"), node("full").cpu(4))
+    trial.submit(pod("first").request(cpu=3))
     expect.bound("first")
-    cluster.submit(pod("p").request(cpu=2))
+    trial.submit(pod("p").request(cpu=2))
     expect.pending("p")
-    answer = services("GET", f"/apis/v1/explain/{cluster.name}/p")
+    answer = services("GET", f"/apis/v1/explain/{trial.name}/p")
     if answer.code == 404:
         pytest.skip("needs a scheduler that explains pods; this one does not")
     found = orjson.loads(answer.body)
@@ -240,10 +240,10 @@ def test_an_explanation_names_every_node(cluster: Trial, expect: Expect, service
 
 @pytest.mark.feature("SHELL-3.state")
 @pytest.mark.case("SH-015", severity="critical")
-def test_a_plugins_state_shows_what_a_pod_took(cluster: Trial, expect: Expect, services: Ask) -> None:
+def test_a_plugins_state_shows_what_a_pod_took(trial: Trial, expect: Expect, services: Ask) -> None:
     """DeviceShare's summary of a node shows a pod's allocation and its name, and returns to the state before."""
-    cluster.add(node("n1").gpus("a10", 2))
-    cluster.submit(pod("first").gpus(1))
+    trial.add(node("n1").gpus("a10", 2))
+    trial.submit(pod("first").gpus(1))
     expect.bound("first")
 
     def summary() -> Any:
@@ -253,22 +253,22 @@ def test_a_plugins_state_shows_what_a_pod_took(cluster: Trial, expect: Expect, s
         return amount(GPU_CORE, summary()["deviceUsed"].get(GPU_CORE, 0))
 
     assert used() == 100
-    assert list(summary()["allocateSet"]["gpu"]) == [f"{cluster.name}/first"]
-    cluster.submit(pod("half").gpu_share(50))
+    assert list(summary()["allocateSet"]["gpu"]) == [f"{trial.name}/first"]
+    trial.submit(pod("half").gpu_share(50))
     expect.bound("half")
     assert used() == 150
     found = summary()
     total, free = (amount(GPU_CORE, found[key][GPU_CORE]) for key in ("deviceTotal", "deviceFree"))
     assert (total, free) == (200, 50)
     assert orjson.loads(services("GET", SUMMARIES).body)["n1"] == found
-    cluster.delete("first")
-    assert cluster.cluster.wait(lambda: used() == 50, within=10)
+    trial.delete("first")
+    assert trial.wait(lambda: used() == 50, within=10)
 
 
 @pytest.mark.feature("SHELL-3.unknown")
 @pytest.mark.case("SH-016", severity="normal")
 @pytest.mark.parametrize("path", [f"{SUMMARIES}/nowhere", "/apis/v1/nodes/nowhere"])
-@pytest.mark.usefixtures("cluster")
+@pytest.mark.usefixtures("trial")
 def test_what_is_not_there_is_said(services: Ask, path: str) -> None:
     """A node that the scheduler does not know is 404, with its name."""
     answer = services("GET", path)
@@ -280,33 +280,33 @@ def figures(services: Ask) -> Figures:
     return Figures(services("GET", "/metrics").body.decode())
 
 
-def observed(cluster: Trial, services: Ask, before: Figures, name: str, **labels: str) -> None:
+def observed(trial: Trial, services: Ask, before: Figures, name: str, **labels: str) -> None:
     """Wait until the histogram has more values with these labels than before."""
 
     def more() -> bool:
         return figures(services).sum(f"{name}_count", **labels) > before.sum(f"{name}_count", **labels)
 
-    assert cluster.cluster.wait(more, within=10), f"no new value in {name}{labels}"
+    assert trial.wait(more, within=10), f"no new value in {name}{labels}"
 
 
 @pytest.mark.feature("SHELL-4.extension-points")
 @pytest.mark.case("SH-017", severity="critical")
-def test_latencies_of_every_extension_point(cluster: Trial, expect: Expect, services: Ask) -> None:
+def test_latencies_of_every_extension_point(trial: Trial, expect: Expect, services: Ask) -> None:
     """Placed and unplaced pods leave values at each extension point that they passed, and at its plugins."""
-    cluster.add(node("n1").cpu(64).gpus("a10", MANY), node("n2").cpu(64).gpus("a10", MANY))
+    trial.add(node("n1").cpu(64).gpus("a10", MANY), node("n2").cpu(64).gpus("a10", MANY))
     before = figures(services)
     asked = [builder.gpus(1).request(cpu=f"{100 + number}m") for number, builder in enumerate(pods("p", MANY))]
-    cluster.submit(*asked)
+    trial.submit(*asked)
     expect.bound(asked[0].name, asked[1].name, *(builder.name for builder in asked[2:]))
     refused = [builder.request(cpu=f"{100_000 + number}m") for number, builder in enumerate(pods("large", MANY))]
-    cluster.submit(*refused)
+    trial.submit(*refused)
     expect.pending(*(pod.name for pod in refused))
 
     for point in (
         "PreEnqueue", "PreFilter", "Filter", "PostFilter", "PreScore", "Score", "Reserve", "Permit", "PreBind", "Bind",
         "PostBind",
     ):  # fmt: skip
-        observed(cluster, services, before, POINTS, extension_point=point, profile="default-scheduler")
+        observed(trial, services, before, POINTS, extension_point=point, profile="default-scheduler")
     for plugin, point in (
         ("NodeResourcesFit", "PreFilter"),
         ("NodeResourcesFit", "Filter"),
@@ -314,7 +314,7 @@ def test_latencies_of_every_extension_point(cluster: Trial, expect: Expect, serv
         ("DeviceShare", "Reserve"),
         ("DefaultPreemption", "PostFilter"),
     ):
-        observed(cluster, services, before, PLUGINS, plugin=plugin, extension_point=point)
+        observed(trial, services, before, PLUGINS, plugin=plugin, extension_point=point)
     found = figures(services)
     assert found.broken_histograms(POINTS) == found.broken_histograms(PLUGINS) == []
     assert found.values(f"{POINTS}_count", "status") >= {"Success", "Unschedulable"}
@@ -322,16 +322,16 @@ def test_latencies_of_every_extension_point(cluster: Trial, expect: Expect, serv
 
 @pytest.mark.feature("SHELL-4.transformers")
 @pytest.mark.case("SH-018", severity="critical")
-def test_latencies_of_transformers(cluster: Trial, expect: Expect, services: Ask) -> None:
+def test_latencies_of_transformers(trial: Trial, expect: Expect, services: Ask) -> None:
     """Owners of a reservation leave values at BeforePreFilter and AfterPreFilter."""
-    cluster.add(node("n1").cpu(64))
-    cluster.reserve(reservation("held").like(pod("x").request(cpu=32, memory="1Gi")).for_labels(app="owner").many())
+    trial.add(node("n1").cpu(64))
+    trial.reserve(reservation("held").like(pod("x").request(cpu=32, memory="1Gi")).for_labels(app="owner").many())
     expect.available("held")
     before = figures(services)
     asked = [pod.label("app", "owner").request(cpu="100m") for pod in pods("p", MANY)]
-    cluster.submit(*asked)
+    trial.submit(*asked)
     expect.bound(asked[0].name, asked[1].name, *(builder.name for builder in asked[2:]))
 
     for point in ("BeforePreFilter", "AfterPreFilter"):
-        observed(cluster, services, before, PLUGINS, plugin="Reservation", extension_point=point)
+        observed(trial, services, before, PLUGINS, plugin="Reservation", extension_point=point)
     assert figures(services).broken_histograms(PLUGINS) == []

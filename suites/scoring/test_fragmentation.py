@@ -21,16 +21,16 @@ FEWER, RARE, MODELS, PLACES = "fewer-fragments", "rare-large-pods", "scarce-mode
 pytestmark = [pytest.mark.needs(Capability.NODES), pytest.mark.profile(FEWER)]
 
 
-def fitting(cluster: Trial, large: list[PodBuilder], profile: str) -> int:
+def fitting(trial: Trial, large: list[PodBuilder], profile: str) -> int:
     """How many of the large pods are placed."""
-    cluster.submit(*(pod.scheduler(profile) for pod in large))
+    trial.submit(*(pod.scheduler(profile) for pod in large))
 
     def settled() -> bool:
-        return all(pod.spec.node_name or pod.status.conditions for pod in cluster.pods())
+        return all(pod.spec.node_name or pod.status.conditions for pod in trial.pods())
 
-    assert cluster.cluster.wait(settled, within=30)
+    assert trial.wait(settled, within=30)
     names = {pod.name for pod in large}
-    return sum(bool(pod.spec.node_name) for pod in cluster.pods() if pod.metadata.name in names)
+    return sum(bool(pod.spec.node_name) for pod in trial.pods() if pod.metadata.name in names)
 
 
 @pytest.mark.feature("DEV-4.less-fragmentation")
@@ -39,12 +39,12 @@ def fitting(cluster: Trial, large: list[PodBuilder], profile: str) -> int:
     ("profile", "whole_machines"),
     [pytest.param(FEWER, 3, id="fewer-fragments"), pytest.param(DEFAULT_SCHEDULER, 0, id="spreading")],
 )
-def test_halves_leave_whole_machines(cluster: Trial, expect: Expect, profile: str, whole_machines: int) -> None:
+def test_halves_leave_whole_machines(trial: Trial, expect: Expect, profile: str, whole_machines: int) -> None:
     """Four halves fit on two cards; a spreading profile leaves no machine with all cards free."""
-    cluster.add(*(node(f"n{number}").gpus("a10", 4) for number in range(4)))
-    one_by_one(cluster, expect, [pod.gpu_share(50).request(cpu=4) for pod in pods("half", 4)], profile)
+    trial.add(*(node(f"n{number}").gpus("a10", 4) for number in range(4)))
+    one_by_one(trial, expect, [pod.gpu_share(50).request(cpu=4) for pod in pods("half", 4)], profile)
 
-    assert fitting(cluster, [pod.gpus(4).request(cpu=32) for pod in pods("large", 4)], profile) == whole_machines
+    assert fitting(trial, [pod.gpus(4).request(cpu=32) for pod in pods("large", 4)], profile) == whole_machines
 
 
 @pytest.mark.feature("DEV-4.less-fragmentation")
@@ -54,33 +54,33 @@ def test_halves_leave_whole_machines(cluster: Trial, expect: Expect, profile: st
     [pytest.param(FEWER, 2, id="fewer-fragments"), pytest.param(DEFAULT_SCHEDULER, 0, id="spreading")],
 )
 def test_pods_without_cards_leave_the_cards_their_cpus(
-    cluster: Trial, expect: Expect, profile: str, whole_machines: int
+    trial: Trial, expect: Expect, profile: str, whole_machines: int
 ) -> None:
     """Pods without cards are placed on nodes without cards, because idle cards need CPUs on their node."""
-    cluster.add(node("a").gpus("a10", 4).cpu(40), node("b").gpus("a10", 4).cpu(40), node("plain").cpu(48))
-    where = Counter(one_by_one(cluster, expect, [pod.request(cpu=12) for pod in pods("cpu", 4)], profile))
+    trial.add(node("a").gpus("a10", 4).cpu(40), node("b").gpus("a10", 4).cpu(40), node("plain").cpu(48))
+    where = Counter(one_by_one(trial, expect, [pod.request(cpu=12) for pod in pods("cpu", 4)], profile))
 
     assert (where["plain"] == 4) == (profile == FEWER)
-    assert fitting(cluster, [pod.gpus(4).request(cpu=32) for pod in pods("large", 2)], profile) == whole_machines
+    assert fitting(trial, [pod.gpus(4).request(cpu=32) for pod in pods("large", 2)], profile) == whole_machines
 
 
 @pytest.mark.feature("DEV-4.less-fragmentation")
 @pytest.mark.case("SC-022", severity="normal")
-def test_a_mixture_leaves_no_less_than_spreading_does(cluster: Trial, expect: Expect, seed: int) -> None:
+def test_a_mixture_leaves_no_less_than_spreading_does(trial: Trial, expect: Expect, seed: int) -> None:
     """Halves, whole cards and pods without cards in random order: afterwards at least as many large pods fit."""
     shapes = {"half": (50, 4), "one": (100, 8), "cpu": (0, 8)}
     fits = {}
     for profile in (FEWER, DEFAULT_SCHEDULER):
         draw = random.Random(seed)  # noqa: S311 the same mixture for both
-        cluster.add(*(node(f"{profile}-{number}").gpus("a10", 4).cpu(48).label("for", profile) for number in range(4)))
+        trial.add(*(node(f"{profile}-{number}").gpus("a10", 4).cpu(48).label("for", profile) for number in range(4)))
         asked = []
         for number in range(14):
             gpu, cpu = shapes[draw.choice(list(shapes))]
             one = pod(f"{profile}-{number}").request(cpu=cpu).on(**{"for": profile})
             asked.append(one.gpus(1) if gpu == 100 else one.gpu_share(gpu) if gpu else one)
-        one_by_one(cluster, expect, asked, profile)
+        one_by_one(trial, expect, asked, profile)
         large = [pod.gpus(4).request(cpu=32).on(**{"for": profile}) for pod in pods(f"large-{profile}", 4)]
-        fits[profile] = fitting(cluster, large, profile)
+        fits[profile] = fitting(trial, large, profile)
     assert fits[FEWER] >= fits[DEFAULT_SCHEDULER], f"whole machines left: {fits}"
     expect.refusal()
 
@@ -88,28 +88,28 @@ def test_a_mixture_leaves_no_less_than_spreading_does(cluster: Trial, expect: Ex
 @pytest.mark.feature("DEV-4.less-fragmentation")
 @pytest.mark.case("SC-023", severity="normal")
 @pytest.mark.profile(RARE)
-def test_the_only_node_for_a_rare_large_pod_is_kept(cluster: Trial, expect: Expect) -> None:
+def test_the_only_node_for_a_rare_large_pod_is_kept(trial: Trial, expect: Expect) -> None:
     """One pod in a hundred has four cards, so its share of all pods alone keeps no node free for it.
 
     The node with three cards has more CPU to spare, so it is the worse fit for small pods.
     """
-    cluster.add(node("large").gpus("a10", 4).cpu(64), node("small").gpus("a10", 3).cpu(128))
-    found = one_by_one(cluster, expect, [pod.gpus(1).request(cpu=8) for pod in pods("one", 3)], RARE)
+    trial.add(node("large").gpus("a10", 4).cpu(64), node("small").gpus("a10", 3).cpu(128))
+    found = one_by_one(trial, expect, [pod.gpus(1).request(cpu=8) for pod in pods("one", 3)], RARE)
 
     assert found == ["small"] * 3
-    assert fitting(cluster, [pod("four").gpus(4).request(cpu=32)], RARE) == 1
+    assert fitting(trial, [pod("four").gpus(4).request(cpu=32)], RARE) == 1
 
 
 @pytest.mark.feature("DEV-4.less-fragmentation")
 @pytest.mark.case("SC-026", severity="normal")
 @pytest.mark.profile(RARE)
-def test_places_in_plenty_are_used(cluster: Trial, expect: Expect) -> None:
+def test_places_in_plenty_are_used(trial: Trial, expect: Expect) -> None:
     """As SC-023, but ten nodes take a pod of four cards. One more or less does not matter then: small pods go where
     they fit best, and the node with three cards keeps its cards."""
-    cluster.add(*(node(f"large-{number}").gpus("a10", 4).cpu(64) for number in range(10)))
-    cluster.add(node("small").gpus("a10", 3).cpu(128))
+    trial.add(*(node(f"large-{number}").gpus("a10", 4).cpu(64) for number in range(10)))
+    trial.add(node("small").gpus("a10", 3).cpu(128))
 
-    found = one_by_one(cluster, expect, [pod.gpus(1).request(cpu=8) for pod in pods("one", 3)], RARE)
+    found = one_by_one(trial, expect, [pod.gpus(1).request(cpu=8) for pod in pods("one", 3)], RARE)
 
     assert "small" not in found
     expect.refusal()
@@ -118,12 +118,12 @@ def test_places_in_plenty_are_used(cluster: Trial, expect: Expect) -> None:
 @pytest.mark.feature("DEV-4.less-fragmentation")
 @pytest.mark.case("SC-260", severity="normal")
 @pytest.mark.profile(RARE)
-def test_places_that_become_rare_are_kept(cluster: Trial, expect: Expect) -> None:
+def test_places_that_become_rare_are_kept(trial: Trial, expect: Expect) -> None:
     """As SC-026, where pods of four cards have many nodes at first. All but one are filled: the last one is kept, and
     small pods go to the node with three cards."""
-    cluster.add(*(node(f"large-{number}").gpus("a10", 4).cpu(64) for number in range(11)))
-    cluster.add(node("small").gpus("a10", 3).cpu(128))
-    first = one_by_one(cluster, expect, [pod("first").gpus(1).request(cpu=8)], RARE)
+    trial.add(*(node(f"large-{number}").gpus("a10", 4).cpu(64) for number in range(11)))
+    trial.add(node("small").gpus("a10", 3).cpu(128))
+    first = one_by_one(trial, expect, [pod("first").gpus(1).request(cpu=8)], RARE)
     assert first != ["small"]
     others = [f"large-{number}" for number in range(11) if f"large-{number}" not in first]
     full = [
@@ -135,41 +135,41 @@ def test_places_that_become_rare_are_kept(cluster: Trial, expect: Expect) -> Non
         for number in range(40)
     ]  # prices follow after some placements
     full.append(pod("rest").gpus(3).request(cpu=24).scheduler(RARE).select({"kubernetes.io/hostname": first[0]}))
-    cluster.submit(*full)
+    trial.submit(*full)
     expect.bound(*(built.name for built in full))
 
-    found = one_by_one(cluster, expect, [pod.gpus(1).request(cpu=8) for pod in pods("one", 3)], RARE)
+    found = one_by_one(trial, expect, [pod.gpus(1).request(cpu=8) for pod in pods("one", 3)], RARE)
 
     assert found == ["small"] * 3
-    assert fitting(cluster, [pod("four").gpus(4).request(cpu=32)], RARE) == 1
+    assert fitting(trial, [pod("four").gpus(4).request(cpu=32)], RARE) == 1
 
 
 @pytest.mark.feature("DEV-4.less-fragmentation")
 @pytest.mark.case("SC-261", severity="normal")
 @pytest.mark.profile(MODELS)
-def test_a_model_that_some_pods_require_is_kept_for_them(cluster: Trial, expect: Expect) -> None:
+def test_a_model_that_some_pods_require_is_kept_for_them(trial: Trial, expect: Expect) -> None:
     """Some pods require an A100. Pods that run anywhere go to the other nodes, although each leaves a card there
     without enough CPUs; afterwards there is room for the pods that require the model."""
     for number in range(2):
-        cluster.add(node(f"a100-{number}").gpus("a100-80g", 2).cpu(64), node(f"plain-{number}").gpus("a10", 2).cpu(16))
+        trial.add(node(f"a100-{number}").gpus("a100-80g", 2).cpu(64), node(f"plain-{number}").gpus("a10", 2).cpu(16))
 
-    found = one_by_one(cluster, expect, [pod.gpus(1).request(cpu=12) for pod in pods("any", 2)], MODELS)
+    found = one_by_one(trial, expect, [pod.gpus(1).request(cpu=12) for pod in pods("any", 2)], MODELS)
 
     assert sorted(found) == ["plain-0", "plain-1"]
-    model = cluster.node("a100-0")["metadata"]["labels"][GPU_MODEL_LABEL]
+    model = trial.node("a100-0")["metadata"]["labels"][GPU_MODEL_LABEL]
     required = [pod.gpus(1).request(cpu=8).select({GPU_MODEL_LABEL: model}) for pod in pods("required", 4)]
-    assert fitting(cluster, required, MODELS) == 4
+    assert fitting(trial, required, MODELS) == 4
 
 
 @pytest.mark.feature("DEV-4.less-fragmentation")
 @pytest.mark.case("SC-262", severity="normal")
 @pytest.mark.profile(PLACES)
-def test_a_large_pod_goes_where_it_fits_best(cluster: Trial, expect: Expect) -> None:
+def test_a_large_pod_goes_where_it_fits_best(trial: Trial, expect: Expect) -> None:
     """A pod of eight cards takes the node with eight, not a part of one with twelve: both places for four cards that it
     takes there are its own."""
-    cluster.add(node("twelve").gpus("a10", 12).cpu(96).memory("140Gi"), node("eight").gpus("a10", 8).cpu(64))
+    trial.add(node("twelve").gpus("a10", 12).cpu(96).memory("140Gi"), node("eight").gpus("a10", 8).cpu(64))
 
-    found = one_by_one(cluster, expect, [pod("large").gpus(8).request(cpu=32, memory="64Gi")], PLACES)
+    found = one_by_one(trial, expect, [pod("large").gpus(8).request(cpu=32, memory="64Gi")], PLACES)
 
     assert found == ["eight"]
-    assert fitting(cluster, [pod("four").gpus(4).request(cpu=32, memory="64Gi")], PLACES) == 1
+    assert fitting(trial, [pod("four").gpus(4).request(cpu=32, memory="64Gi")], PLACES) == 1

@@ -19,8 +19,8 @@ pytestmark = [pytest.mark.needs(Capability.NODES)]
 Json = dict[str, Any]
 
 
-def patch(cluster: Trial, name: str, body: Json, *, part: str = "", kind: str = MERGE_PATCH) -> None:
-    response = cluster.cluster.call(Request("PATCH", f"/api/v1/nodes/{name}{part}", orjson.dumps(body), kind))
+def patch(trial: Trial, name: str, body: Json, *, part: str = "", kind: str = MERGE_PATCH) -> None:
+    response = trial.cluster.call(Request("PATCH", f"/api/v1/nodes/{name}{part}", orjson.dumps(body), kind))
     assert response.ok, response.body
 
 
@@ -33,113 +33,113 @@ def waits(expect: Expect, name: str, saying: str = "") -> None:
 @pytest.mark.feature("SCORE-4.fit", "HIL-4.nodes")
 @pytest.mark.case("SC-150", severity="blocker")
 @pytest.mark.parametrize(("gone", "left"), [("n1", "n2"), ("n2", "n1")])
-def test_a_deleted_node_gets_no_pods(cluster: Trial, expect: Expect, gone: str, left: str) -> None:
+def test_a_deleted_node_gets_no_pods(trial: Trial, expect: Expect, gone: str, left: str) -> None:
     """The large node, which every score prefers, is deleted: pods go to the small one, and wait when it is full.
 
     A pod that a finalizer keeps is still there, so that its node has not left the scheduler's cache.
     """
-    cluster.add(node(gone).cpu(64).memory("256Gi"), node(left).cpu(2).memory("4Gi"))
+    trial.add(node(gone).cpu(64).memory("256Gi"), node(left).cpu(2).memory("4Gi"))
     first = pod("first").request(cpu=1)
     first.manifest["metadata"]["finalizers"] = ["seatrial.dev/hold"]
-    cluster.submit(first)
+    trial.submit(first)
     assert expect.bound("first").spec.node_name == gone
     try:
-        cluster.cluster.remove_node(gone)
-        cluster.submit(pod("second").request(cpu=1))
+        trial.cluster.remove_node(gone)
+        trial.submit(pod("second").request(cpu=1))
         assert expect.bound("second").spec.node_name == left
-        cluster.submit(pod("third").request(cpu=8))
+        trial.submit(pod("third").request(cpu=8))
         waits(expect, "third")
     finally:
-        path = f"/api/v1/namespaces/{cluster.name}/pods/first"
-        cluster.call("PATCH", path, {"metadata": {"finalizers": None}})
-    cluster.add(node(gone).cpu(64).memory("256Gi"))
+        path = f"/api/v1/namespaces/{trial.name}/pods/first"
+        trial.call("PATCH", path, {"metadata": {"finalizers": None}})
+    trial.add(node(gone).cpu(64).memory("256Gi"))
     assert expect.bound("third").spec.node_name == gone
 
 
 @pytest.mark.feature("SCORE-4.selectors")
 @pytest.mark.case("SC-151", severity="critical")
 @pytest.mark.long(seconds=6)
-def test_a_label_comes_and_goes(cluster: Trial, expect: Expect) -> None:
+def test_a_label_comes_and_goes(trial: Trial, expect: Expect) -> None:
     """A pod waits for a label; pods are placed while the node has it; the next of the same kind waits again."""
-    cluster.add(node("n1"), node("n2"))
-    cluster.submit(pod("p0").select({"disk": "fast"}))
+    trial.add(node("n1"), node("n2"))
+    trial.submit(pod("p0").select({"disk": "fast"}))
     waits(expect, "p0")
-    patch(cluster, "n2", {"metadata": {"labels": {"disk": "fast"}}})
+    patch(trial, "n2", {"metadata": {"labels": {"disk": "fast"}}})
     assert expect.bound("p0").spec.node_name == "n2"
-    cluster.submit(pod("p1").select({"disk": "fast"}))
+    trial.submit(pod("p1").select({"disk": "fast"}))
     assert expect.bound("p1").spec.node_name == "n2"
-    patch(cluster, "n2", {"metadata": {"labels": {"disk": None}}})
-    cluster.submit(pod("p2").select({"disk": "fast"}))
+    patch(trial, "n2", {"metadata": {"labels": {"disk": None}}})
+    trial.submit(pod("p2").select({"disk": "fast"}))
     waits(expect, "p2")
 
 
 @pytest.mark.feature("SCORE-4.selectors")
 @pytest.mark.case("SC-152", severity="critical")
 @pytest.mark.long(seconds=8)
-def test_a_taint_comes_and_goes(cluster: Trial, expect: Expect) -> None:
+def test_a_taint_comes_and_goes(trial: Trial, expect: Expect) -> None:
     """Pods are placed, wait while the only node is tainted or cordoned, and are placed again."""
-    cluster.add(node("n1"))
-    cluster.submit(pod("p0"))
+    trial.add(node("n1"))
+    trial.submit(pod("p0"))
     expect.bound("p0")
     for number, closed, opened in (
         (1, {"taints": [{"key": "team", "effect": "NoSchedule"}]}, {"taints": []}),
         (2, {"unschedulable": True}, {"unschedulable": None}),
     ):
-        patch(cluster, "n1", {"spec": closed})
-        cluster.settle()
-        cluster.submit(pod(f"p{number}"))
+        patch(trial, "n1", {"spec": closed})
+        trial.settle()
+        trial.submit(pod(f"p{number}"))
         waits(expect, f"p{number}")
-        patch(cluster, "n1", {"spec": opened})
+        patch(trial, "n1", {"spec": opened})
         expect.bound(f"p{number}")
 
 
 @pytest.mark.feature("SCORE-4.fit")
 @pytest.mark.case("SC-153", severity="blocker")
 @pytest.mark.long(seconds=5)
-def test_pods_that_wait_together_do_not_overfill_a_node(cluster: Trial, expect: Expect) -> None:
+def test_pods_that_wait_together_do_not_overfill_a_node(trial: Trial, expect: Expect) -> None:
     """Ten pods wait for a cordoned node with room for four: when it opens, four are placed at once and six wait."""
-    cluster.add(node("n1").cpu(4))
-    patch(cluster, "n1", {"spec": {"unschedulable": True}})
-    cluster.settle()
+    trial.add(node("n1").cpu(4))
+    patch(trial, "n1", {"spec": {"unschedulable": True}})
+    trial.settle()
     names = [f"p{number}" for number in range(10)]
-    cluster.submit(*(pod(name).request(cpu=1) for name in names))
+    trial.submit(*(pod(name).request(cpu=1) for name in names))
     expect.pending(*names)
-    patch(cluster, "n1", {"spec": {"unschedulable": None}})
-    cluster.cluster.wait(lambda: sum(bool(found.spec.node_name) for found in cluster.pods()) >= 4, within=30)
+    patch(trial, "n1", {"spec": {"unschedulable": None}})
+    trial.wait(lambda: sum(bool(found.spec.node_name) for found in trial.pods()) >= 4, within=30)
     expect.stable(seconds=5)
-    placed = [found.metadata.name for found in cluster.pods() if found.spec.node_name]
+    placed = [found.metadata.name for found in trial.pods() if found.spec.node_name]
     assert len(placed) == 4, f"expected room for four pods of one CPU each on four CPUs, found {placed} placed"
 
 
 @pytest.mark.feature("SCORE-4.fit")
 @pytest.mark.case("SC-154", severity="normal")
-def test_places_for_pods_are_all_used(cluster: Trial, expect: Expect) -> None:
+def test_places_for_pods_are_all_used(trial: Trial, expect: Expect) -> None:
     """A node with two places gets exactly two pods, whether or not they request anything."""
-    cluster.add(node("n1").pods(2))
-    cluster.submit(pod("a"))
+    trial.add(node("n1").pods(2))
+    trial.submit(pod("a"))
     expect.bound("a")
-    cluster.submit(pod("b").request(cpu="100m", memory="64Mi"))
+    trial.submit(pod("b").request(cpu="100m", memory="64Mi"))
     expect.bound("b")
-    cluster.submit(pod("c"))
+    trial.submit(pod("c"))
     waits(expect, "c", "Too many pods")
 
 
 @pytest.mark.feature("SCORE-4.fit")
 @pytest.mark.case("SC-155", severity="normal")
 @pytest.mark.needs(Capability.OWN_CLUSTER)  # a RuntimeClass has no namespace
-def test_overhead_counts(cluster: Trial, expect: Expect) -> None:
+def test_overhead_counts(trial: Trial, expect: Expect) -> None:
     """A pod of 3 CPUs with an overhead of 2 does not fit on a node with 4; with an overhead of 1 it does."""
-    cluster.add(node("n1").cpu(4))
+    trial.add(node("n1").cpu(4))
     for name, cpu in (("large", "2"), ("small", "1")):
-        runtime = f"{cluster.name}-{name}"
+        runtime = f"{trial.name}-{name}"
         body = {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": runtime},
                 "handler": "runc", "overhead": {"podFixed": {"cpu": cpu}}}  # fmt: skip
-        response = cluster.cluster.call(Request("POST", "/apis/node.k8s.io/v1/runtimeclasses", orjson.dumps(body)))
+        response = trial.cluster.call(Request("POST", "/apis/node.k8s.io/v1/runtimeclasses", orjson.dumps(body)))
         one = pod(name).request(cpu=3)
         one.manifest["spec"]["overhead"] = {"cpu": cpu}
         if response.ok:
             one.manifest["spec"]["runtimeClassName"] = runtime
-        cluster.submit(one)
+        trial.submit(one)
     expect.bound("small")
     waits(expect, "large", "Insufficient cpu")
 
@@ -147,14 +147,14 @@ def test_overhead_counts(cluster: Trial, expect: Expect) -> None:
 @pytest.mark.feature("SCORE-4.fit")
 @pytest.mark.case("SC-156", severity="normal")
 @pytest.mark.long(seconds=4)
-def test_allocatable_shrinks_and_grows(cluster: Trial, expect: Expect) -> None:
+def test_allocatable_shrinks_and_grows(trial: Trial, expect: Expect) -> None:
     """A pod that would fit waits when allocatable has shrunk, and is placed when it is as before."""
-    cluster.add(node("n1").cpu(8))
-    cluster.submit(pod("p0").request(cpu=1))
+    trial.add(node("n1").cpu(8))
+    trial.submit(pod("p0").request(cpu=1))
     expect.bound("p0")
-    patch(cluster, "n1", {"status": {"allocatable": {"cpu": "4"}}}, part="/status", kind=STRATEGIC_MERGE_PATCH)
-    cluster.settle()
-    cluster.submit(pod("p1").request(cpu=6))
+    patch(trial, "n1", {"status": {"allocatable": {"cpu": "4"}}}, part="/status", kind=STRATEGIC_MERGE_PATCH)
+    trial.settle()
+    trial.submit(pod("p1").request(cpu=6))
     waits(expect, "p1", "Insufficient cpu")
-    patch(cluster, "n1", {"status": {"allocatable": {"cpu": "8"}}}, part="/status", kind=STRATEGIC_MERGE_PATCH)
+    patch(trial, "n1", {"status": {"allocatable": {"cpu": "8"}}}, part="/status", kind=STRATEGIC_MERGE_PATCH)
     expect.bound("p1")

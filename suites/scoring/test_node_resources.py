@@ -36,12 +36,12 @@ def with_port(name: str, number: int, **more: Any) -> PodBuilder:
 
 @pytest.mark.feature("SCORE-4.ports")
 @pytest.mark.case("SC-131", severity="normal")
-def test_ports_of_two_protocols_and_addresses(cluster: Trial, expect: Expect) -> None:
+def test_ports_of_two_protocols_and_addresses(trial: Trial, expect: Expect) -> None:
     """TCP and UDP, and two addresses, do not conflict; all addresses conflict with each."""
-    cluster.add(node("n1"))
-    cluster.submit(with_port("tcp", 8080, protocol="TCP", hostIP="10.0.0.1"))
+    trial.add(node("n1"))
+    trial.submit(with_port("tcp", 8080, protocol="TCP", hostIP="10.0.0.1"))
     expect.bound("tcp")
-    cluster.submit(
+    trial.submit(
         with_port("udp", 8080, protocol="UDP", hostIP="10.0.0.1"),
         with_port("other", 8080, protocol="TCP", hostIP="10.0.0.2"),
         with_port("all", 8080, protocol="TCP"),
@@ -56,26 +56,26 @@ def test_ports_of_two_protocols_and_addresses(cluster: Trial, expect: Expect) ->
 @pytest.mark.feature("SCORE-4.fit")
 @pytest.mark.case("SC-132", severity="critical")
 @pytest.mark.long(seconds=6)
-def test_a_node_is_filled_exactly(cluster: Trial, expect: Expect) -> None:
+def test_a_node_is_filled_exactly(trial: Trial, expect: Expect) -> None:
     """The last CPU and the last place of a node are given, and one more is refused with its reason."""
-    cluster.add(node("n1").cpu(4).pods(3), node("n2").cpu(4))
-    cluster.submit(*(given(f"p{number}").select({HOST: "n1"}) for number in range(3)))
+    trial.add(node("n1").cpu(4).pods(3), node("n2").cpu(4))
+    trial.submit(*(given(f"p{number}").select({HOST: "n1"}) for number in range(3)))
     expect.bound("p0", "p1", "p2")
-    cluster.submit(given("p3").select({HOST: "n1"}))
+    trial.submit(given("p3").select({HOST: "n1"}))
     waits(expect, "p3", "Too many pods")
-    cluster.submit(given("q0").request(cpu=4).select({HOST: "n2"}))
+    trial.submit(given("q0").request(cpu=4).select({HOST: "n2"}))
     expect.bound("q0")
-    cluster.submit(given("q1").request(cpu="1m").select({HOST: "n2"}))
+    trial.submit(given("q1").request(cpu="1m").select({HOST: "n2"}))
     waits(expect, "q1", "Insufficient cpu")
 
 
 @pytest.mark.feature("SCORE-4.fit")
 @pytest.mark.case("SC-133", severity="critical")
 @pytest.mark.long(seconds=6)
-def test_every_resource_counts(cluster: Trial, expect: Expect) -> None:
+def test_every_resource_counts(trial: Trial, expect: Expect) -> None:
     """A pod whose CPU fits and whose memory does not is refused, and the other way round."""
-    cluster.add(node("n1").cpu(4).memory("4Gi"))
-    cluster.submit(given("memory").request(cpu=1, memory="5Gi"), given("cpu").request(cpu=5, memory="1Gi"))
+    trial.add(node("n1").cpu(4).memory("4Gi"))
+    trial.submit(given("memory").request(cpu=1, memory="5Gi"), given("cpu").request(cpu=5, memory="1Gi"))
     waits(expect, "memory", "Insufficient memory")
     waits(expect, "cpu", "Insufficient cpu")
 
@@ -83,55 +83,55 @@ def test_every_resource_counts(cluster: Trial, expect: Expect) -> None:
 @pytest.mark.feature("SCORE-4.fit")
 @pytest.mark.case("SC-134", severity="critical")
 @pytest.mark.long(seconds=6)
-def test_init_containers_and_sidecars_count(cluster: Trial, expect: Expect) -> None:
+def test_init_containers_and_sidecars_count(trial: Trial, expect: Expect) -> None:
     """An init container larger than the containers needs its amount; a sidecar is added to the containers."""
-    cluster.add(node("n1").cpu(4))
+    trial.add(node("n1").cpu(4))
 
     def with_init(name: str, cpu: str, **more: Any) -> PodBuilder:
         container = {"name": "init", "image": "i", "resources": {"requests": {"cpu": cpu}}, **more}
         return given(name, initContainers=[container]).request(cpu=2)
 
-    cluster.submit(with_init("init", "5"), with_init("sidecar", "3", restartPolicy="Always"))
+    trial.submit(with_init("init", "5"), with_init("sidecar", "3", restartPolicy="Always"))
     waits(expect, "init", "Insufficient cpu")
     waits(expect, "sidecar", "Insufficient cpu")
-    cluster.submit(with_init("fits", "4"))
+    trial.submit(with_init("fits", "4"))
     expect.bound("fits")
 
 
 @pytest.mark.feature("SCORE-4.fit")
 @pytest.mark.case("SC-135", severity="normal")
 @pytest.mark.long(seconds=6)
-def test_limits_are_requests_where_none_are_given(cluster: Trial, expect: Expect) -> None:
+def test_limits_are_requests_where_none_are_given(trial: Trial, expect: Expect) -> None:
     """A container with a limit and no request requests its limit; requests of the pod replace those of containers."""
-    cluster.add(node("n1").cpu(4))
+    trial.add(node("n1").cpu(4))
     limited = given("limited")
     limited.manifest["spec"]["containers"][0]["resources"] = {"limits": {"cpu": "5"}}
     level = given("level", resources={"requests": {"cpu": "5"}}).request(cpu=1)
-    cluster.submit(limited, level)
+    trial.submit(limited, level)
     waits(expect, "limited", "Insufficient cpu")
     waits(expect, "level", "Insufficient cpu")
 
 
-def resize(cluster: Trial, name: str, cpu: str) -> None:
+def resize(trial: Trial, name: str, cpu: str) -> None:
     containers = [{"name": "main", "resources": {"requests": {"cpu": cpu}, "limits": {"cpu": cpu}}}]
-    path = f"/api/v1/namespaces/{cluster.name}/pods/{name}/resize"
-    assert cluster.call("PATCH", path, {"spec": {"containers": containers}}, kind=STRATEGIC_MERGE_PATCH).ok
-    cluster.settle()
+    path = f"/api/v1/namespaces/{trial.name}/pods/{name}/resize"
+    assert trial.call("PATCH", path, {"spec": {"containers": containers}}, kind=STRATEGIC_MERGE_PATCH).ok
+    trial.settle()
 
 
 @pytest.mark.feature("SCORE-4.fit")
 @pytest.mark.case("SC-178", severity="critical")
 @pytest.mark.long(seconds=5)
-def test_a_resized_pod_counts_with_its_new_amount(cluster: Trial, expect: Expect) -> None:
+def test_a_resized_pod_counts_with_its_new_amount(trial: Trial, expect: Expect) -> None:
     """A running pod grows in place: what it took is free no more; it shrinks again, and the waiting pod is placed."""
-    cluster.add(node("n1").cpu(4))
-    cluster.submit(given("grows").request(cpu=1))
+    trial.add(node("n1").cpu(4))
+    trial.submit(given("grows").request(cpu=1))
     expect.running("grows")
 
-    resize(cluster, "grows", "3")
-    cluster.submit(given("waits").request(cpu=2))
+    resize(trial, "grows", "3")
+    trial.submit(given("waits").request(cpu=2))
     waits(expect, "waits", "Insufficient cpu")
-    resize(cluster, "grows", "1")
+    resize(trial, "grows", "1")
     expect.bound("waits")
 
 
@@ -139,18 +139,18 @@ def test_a_resized_pod_counts_with_its_new_amount(cluster: Trial, expect: Expect
 @pytest.mark.case("SC-295", severity="critical")
 @pytest.mark.needs(Capability.DEVICE_FAULTS)
 @pytest.mark.long(seconds=10)
-def test_room_of_a_pod_that_shrinks_is_free_when_its_node_says_so(cluster: Trial, expect: Expect) -> None:
+def test_room_of_a_pod_that_shrinks_is_free_when_its_node_says_so(trial: Trial, expect: Expect) -> None:
     """The node hangs while a pod shrinks: its room is taken until the node reports what the pod has.
 
     Source: kubernetes KEP-1287: the largest of the spec, allocated and actual resources counts.
     """
-    cluster.add(node("n1").cpu(4))
-    cluster.submit(given("shrinks").request(cpu=3))
+    trial.add(node("n1").cpu(4))
+    trial.submit(given("shrinks").request(cpu=3))
     expect.running("shrinks")
-    cluster.inject({"node": "n1", "verb": "frozen", "for": 10})
-    cluster.cluster.wait(lambda: False, within=1)
-    resize(cluster, "shrinks", "1")
-    cluster.submit(given("waits").request(cpu=2))
+    trial.inject({"node": "n1", "verb": "frozen", "for": 10})
+    trial.pass_time(1)
+    resize(trial, "shrinks", "1")
+    trial.submit(given("waits").request(cpu=2))
     waits(expect, "waits", "Insufficient cpu")
     expect.bound("waits")
 
@@ -158,7 +158,7 @@ def test_room_of_a_pod_that_shrinks_is_free_when_its_node_says_so(cluster: Trial
 # -- volumes -----------------------------------------------------------------------------------------------------------
 
 
-def claim(cluster: Trial, name: str, volume: str, mode: str = "ReadWriteOnce") -> None:
+def claim(trial: Trial, name: str, volume: str, mode: str = "ReadWriteOnce") -> None:
     spec = {
         "accessModes": [mode],
         "volumeName": volume,
@@ -166,20 +166,20 @@ def claim(cluster: Trial, name: str, volume: str, mode: str = "ReadWriteOnce") -
         "resources": {"requests": {"storage": "1Gi"}},
     }
     body = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name}, "spec": spec}
-    cluster.accept(body, f"/api/v1/namespaces/{cluster.name}/persistentvolumeclaims")
-    wait_bound(cluster, name)
+    trial.accept(body, f"/api/v1/namespaces/{trial.name}/persistentvolumeclaims")
+    wait_bound(trial, name)
 
 
 def volume(
-    cluster: Trial, name: str, owner: str, *, mode: str = "ReadWriteOnce", labels: Json | None = None, **spec: Any
+    trial: Trial, name: str, owner: str, *, mode: str = "ReadWriteOnce", labels: Json | None = None, **spec: Any
 ) -> None:
-    reference = {"namespace": cluster.name, "name": owner}
+    reference = {"namespace": trial.name, "name": owner}
     body = {
         "apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name, "labels": labels or {}},
         "spec": {"accessModes": [mode], "capacity": {"storage": "1Gi"}, "claimRef": reference, "storageClassName": "",
                  "csi": {"driver": "disk.example.com", "volumeHandle": name}, **spec},
     }  # fmt: skip
-    cluster.accept(body, "/api/v1/persistentvolumes")
+    trial.accept(body, "/api/v1/persistentvolumes")
 
 
 def using(name: str, claimed: str) -> PodBuilder:
@@ -188,50 +188,50 @@ def using(name: str, claimed: str) -> PodBuilder:
 
 @pytest.mark.feature("SCORE-4.volumes")
 @pytest.mark.case("SC-136", severity="normal")
-def test_a_claim_must_exist(cluster: Trial, expect: Expect) -> None:
+def test_a_claim_must_exist(trial: Trial, expect: Expect) -> None:
     """A pod whose claim does not exist waits, with the claim's name in the message."""
-    cluster.add(node("n1"))
-    cluster.submit(using("p", "missing"))
+    trial.add(node("n1"))
+    trial.submit(using("p", "missing"))
     waits(expect, "p", '"missing" not found')
 
 
 @pytest.mark.feature("SCORE-4.volumes")
 @pytest.mark.case("SC-137", severity="critical")
-def test_a_volume_keeps_its_pod_in_its_zone(cluster: Trial, expect: Expect) -> None:
+def test_a_volume_keeps_its_pod_in_its_zone(trial: Trial, expect: Expect) -> None:
     """A pod with a volume of zone a waits while only zone b has nodes, and is placed in zone a."""
-    volume(cluster, f"{cluster.name}-v", "c", labels={ZONE: "a"})
-    claim(cluster, "c", f"{cluster.name}-v")
-    cluster.add(node("n1").label(ZONE, "b"))
-    cluster.submit(using("p", "c"))
+    volume(trial, f"{trial.name}-v", "c", labels={ZONE: "a"})
+    claim(trial, "c", f"{trial.name}-v")
+    trial.add(node("n1").label(ZONE, "b"))
+    trial.submit(using("p", "c"))
     waits(expect, "p", "zone")
-    cluster.add(node("n2").label(ZONE, "a"))
+    trial.add(node("n2").label(ZONE, "a"))
     assert expect.bound("p").spec.node_name == "n2"
 
 
 @pytest.mark.feature("SCORE-4.volumes")
 @pytest.mark.case("SC-138", severity="critical")
-def test_a_volume_keeps_its_pod_on_its_node(cluster: Trial, expect: Expect) -> None:
+def test_a_volume_keeps_its_pod_on_its_node(trial: Trial, expect: Expect) -> None:
     """A pod with a volume whose node affinity names another node waits for that node."""
     terms = {"nodeSelectorTerms": [{"matchExpressions": [expression(HOST, "In", "n2")]}]}
-    volume(cluster, f"{cluster.name}-v", "c", nodeAffinity={"required": terms})
-    claim(cluster, "c", f"{cluster.name}-v")
-    cluster.add(node("n1"))
-    cluster.submit(using("p", "c"))
+    volume(trial, f"{trial.name}-v", "c", nodeAffinity={"required": terms})
+    claim(trial, "c", f"{trial.name}-v")
+    trial.add(node("n1"))
+    trial.submit(using("p", "c"))
     waits(expect, "p", "node affinity")
-    cluster.add(node("n2"))
+    trial.add(node("n2"))
     assert expect.bound("p").spec.node_name == "n2"
 
 
 @pytest.mark.feature("SCORE-4.volumes")
 @pytest.mark.case("SC-139", severity="critical")
-def test_a_claim_for_one_pod_has_one_pod(cluster: Trial, expect: Expect) -> None:
+def test_a_claim_for_one_pod_has_one_pod(trial: Trial, expect: Expect) -> None:
     """A second pod with a ReadWriteOncePod claim waits until the first is gone."""
-    volume(cluster, f"{cluster.name}-v", "c", mode="ReadWriteOncePod")
-    claim(cluster, "c", f"{cluster.name}-v", "ReadWriteOncePod")
-    cluster.add(node("n1"))
-    cluster.submit(using("first", "c"))
+    volume(trial, f"{trial.name}-v", "c", mode="ReadWriteOncePod")
+    claim(trial, "c", f"{trial.name}-v", "ReadWriteOncePod")
+    trial.add(node("n1"))
+    trial.submit(using("first", "c"))
     expect.bound("first")
-    cluster.submit(using("second", "c"))
+    trial.submit(using("second", "c"))
     waits(expect, "second", "ReadWriteOncePod")
-    cluster.delete("first")
+    trial.delete("first")
     expect.bound("second")

@@ -25,10 +25,10 @@ pytestmark = [pytest.mark.needs(Capability.NODES)]
 
 @pytest.mark.feature("SCORE-4.selectors")
 @pytest.mark.case("SC-120", severity="critical")
-def test_no_execute_keeps_pods_away(cluster: Trial, expect: Expect) -> None:
+def test_no_execute_keeps_pods_away(trial: Trial, expect: Expect) -> None:
     """A taint with effect NoExecute keeps a pod away that does not tolerate it."""
-    cluster.add(node("n1").taint("team", effect="NoExecute"))
-    cluster.submit(given("p"), given("tolerant", tolerations=[{"key": "team", "operator": "Exists"}]))
+    trial.add(node("n1").taint("team", effect="NoExecute"))
+    trial.submit(given("p"), given("tolerant", tolerations=[{"key": "team", "operator": "Exists"}]))
     expect.bound("tolerant")
     waits(expect, "p", "untolerated taint")
 
@@ -36,10 +36,10 @@ def test_no_execute_keeps_pods_away(cluster: Trial, expect: Expect) -> None:
 @pytest.mark.feature("SCORE-4.selectors")
 @pytest.mark.case("SC-121", severity="critical")
 @pytest.mark.long(seconds=6)
-def test_a_toleration_names_key_and_value(cluster: Trial, expect: Expect) -> None:
+def test_a_toleration_names_key_and_value(trial: Trial, expect: Expect) -> None:
     """Tolerations of another key or another value do not help."""
-    cluster.add(node("n1").taint("team", "red"))
-    cluster.submit(
+    trial.add(node("n1").taint("team", "red"))
+    trial.submit(
         given("key", tolerations=[{"key": "other", "operator": "Exists"}]),
         given("value", tolerations=[{"key": "team", "operator": "Equal", "value": "blue"}]),
         given("right", tolerations=[{"key": "team", "operator": "Equal", "value": "red"}]),
@@ -52,46 +52,46 @@ def test_a_toleration_names_key_and_value(cluster: Trial, expect: Expect) -> Non
 @pytest.mark.feature("SCORE-4.selectors")
 @pytest.mark.case("SC-180", severity="normal")
 @pytest.mark.parametrize(("tainted", "other"), [("n1", "n2"), ("n2", "n1")])
-def test_a_tolerated_taint_costs_nothing(cluster: Trial, expect: Expect, tainted: str, other: str) -> None:
+def test_a_tolerated_taint_costs_nothing(trial: Trial, expect: Expect, tainted: str, other: str) -> None:
     """A pod tolerates the NoSchedule taint of the emptier node, by that effect alone: it goes there."""
-    cluster.add(node(tainted).cpu(64).memory("256Gi").taint("team"), node(other).cpu(4).memory("16Gi"))
+    trial.add(node(tainted).cpu(64).memory("256Gi").taint("team"), node(other).cpu(4).memory("16Gi"))
     toleration = {"key": "team", "operator": "Exists", "effect": "NoSchedule"}
-    cluster.submit(given("p", tolerations=[toleration]).request(cpu=2, memory="8Gi"), given("q").request(cpu=2))
+    trial.submit(given("p", tolerations=[toleration]).request(cpu=2, memory="8Gi"), given("q").request(cpu=2))
     assert expect.bound("p").spec.node_name == tainted
     assert expect.bound("q").spec.node_name == other
 
 
 @pytest.mark.feature("SCORE-4.selectors")
 @pytest.mark.case("SC-122", severity="normal")
-def test_prefer_no_schedule_outweighs_utilisation(cluster: Trial, expect: Expect) -> None:
+def test_prefer_no_schedule_outweighs_utilisation(trial: Trial, expect: Expect) -> None:
     """A pod goes to the fuller node, because the emptier one has a PreferNoSchedule taint; for both names."""
     for tainted, other, prefix in (("n1", "n2", "x"), ("n4", "n3", "y")):
-        cluster.add(node(other).cpu(16).label("pair", prefix))
-        cluster.add(node(tainted).cpu(16).label("pair", prefix).taint("slow", effect="PreferNoSchedule"))
-        cluster.submit(given(f"{prefix}-filler", "filler").request(cpu=6).select({HOST: other}))
+        trial.add(node(other).cpu(16).label("pair", prefix))
+        trial.add(node(tainted).cpu(16).label("pair", prefix).taint("slow", effect="PreferNoSchedule"))
+        trial.submit(given(f"{prefix}-filler", "filler").request(cpu=6).select({HOST: other}))
         expect.bound(f"{prefix}-filler")
-        cluster.submit(given(f"{prefix}-p").select({"pair": prefix}))
+        trial.submit(given(f"{prefix}-p").select({"pair": prefix}))
         assert expect.bound(f"{prefix}-p").spec.node_name == other
     expect.refusal()
 
 
 @pytest.mark.feature("SCORE-4.selectors")
 @pytest.mark.case("SC-123", severity="critical")
-def test_terms_are_alternatives_and_expressions_are_not(cluster: Trial, expect: Expect) -> None:
+def test_terms_are_alternatives_and_expressions_are_not(trial: Trial, expect: Expect) -> None:
     """Of several node selector terms one is enough; of the expressions of a term all must hold."""
-    cluster.add(node("n1").label("disk", "fast"))
+    trial.add(node("n1").label("disk", "fast"))
     fast, big = expression("disk", "In", "fast"), expression("size", "In", "big")
-    cluster.submit(given("either", affinity=node_terms([fast], [big])), given("both", affinity=node_terms([fast, big])))
+    trial.submit(given("either", affinity=node_terms([fast], [big])), given("both", affinity=node_terms([fast, big])))
     expect.bound("either")
     waits(expect, "both", "node affinity/selector")
 
 
 @pytest.mark.feature("SCORE-4.selectors")
 @pytest.mark.case("SC-124", severity="normal")
-def test_not_in_admits_nodes_without_the_label(cluster: Trial, expect: Expect) -> None:
+def test_not_in_admits_nodes_without_the_label(trial: Trial, expect: Expect) -> None:
     """NotIn and DoesNotExist admit a node without the label, In and Exists do not."""
-    cluster.add(node("n1"))
-    cluster.submit(
+    trial.add(node("n1"))
+    trial.submit(
         given("not-in", affinity=node_terms([expression("disk", "NotIn", "slow")])),
         given("absent", affinity=node_terms([expression("disk", "DoesNotExist")])),
         given("exists", affinity=node_terms([expression("disk", "Exists")])),
@@ -103,11 +103,11 @@ def test_not_in_admits_nodes_without_the_label(cluster: Trial, expect: Expect) -
 @pytest.mark.feature("SCORE-4.selectors")
 @pytest.mark.case("SC-125", severity="normal")
 @pytest.mark.long(seconds=6)
-def test_gt_and_lt_exclude_the_bound(cluster: Trial, expect: Expect) -> None:
+def test_gt_and_lt_exclude_the_bound(trial: Trial, expect: Expect) -> None:
     """Gt 5 and Lt 5 exclude a node with 5; Gt 4 and Lt 6 admit it."""
-    cluster.add(node("n1").label("size", "5"))
+    trial.add(node("n1").label("size", "5"))
     for name, operator, value in (("gt4", "Gt", "4"), ("lt6", "Lt", "6"), ("gt5", "Gt", "5"), ("lt5", "Lt", "5")):
-        cluster.submit(given(name, affinity=node_terms([expression("size", operator, value)])))
+        trial.submit(given(name, affinity=node_terms([expression("size", operator, value)])))
     expect.bound("gt4", "lt6")
     waits(expect, "gt5")
     waits(expect, "lt5")
@@ -115,11 +115,11 @@ def test_gt_and_lt_exclude_the_bound(cluster: Trial, expect: Expect) -> None:
 
 @pytest.mark.feature("SCORE-4.preferred-affinity")
 @pytest.mark.case("SC-126", severity="normal")
-def test_preferences_have_weights(cluster: Trial, expect: Expect) -> None:
+def test_preferences_have_weights(trial: Trial, expect: Expect) -> None:
     """One preference of weight 50 outweighs two of weight 1; for both names."""
     for heavy, light, prefix in (("n1", "n2", "x"), ("n4", "n3", "y")):
-        cluster.add(node(heavy).cpu(16).label("pair", prefix), node(light).cpu(16).label("pair", prefix))
-        cluster.submit(given(f"{prefix}-filler", "filler").request(cpu=4).select({HOST: heavy}))
+        trial.add(node(heavy).cpu(16).label("pair", prefix), node(light).cpu(16).label("pair", prefix))
+        trial.submit(given(f"{prefix}-filler", "filler").request(cpu=4).select({HOST: heavy}))
         expect.bound(f"{prefix}-filler")
         wishes = [(50, heavy), (1, light), (1, light)]
         preferred = [
@@ -127,57 +127,57 @@ def test_preferences_have_weights(cluster: Trial, expect: Expect) -> None:
             for weight, name in wishes
         ]
         chooser = given(f"{prefix}-p", affinity={"nodeAffinity": {PREFERRED: preferred}}).select({"pair": prefix})
-        cluster.submit(chooser)
+        trial.submit(chooser)
         assert expect.bound(f"{prefix}-p").spec.node_name == heavy
 
 
 @pytest.mark.feature("SCORE-4.selectors")
 @pytest.mark.case("SC-127", severity="critical")
-def test_selector_and_affinity_must_both_hold(cluster: Trial, expect: Expect) -> None:
+def test_selector_and_affinity_must_both_hold(trial: Trial, expect: Expect) -> None:
     """A node that the required affinity admits and the node selector does not is refused."""
-    cluster.add(node("n1").label("disk", "fast"))
+    trial.add(node("n1").label("disk", "fast"))
     affinity = node_terms([expression("disk", "In", "fast")])
-    cluster.submit(given("p", affinity=affinity).select({"size": "big"}), given("q", affinity=affinity))
+    trial.submit(given("p", affinity=affinity).select({"size": "big"}), given("q", affinity=affinity))
     expect.bound("q")
     waits(expect, "p", "node affinity/selector")
 
 
 @pytest.mark.feature("SCORE-4.selectors")
 @pytest.mark.case("SC-128", severity="normal")
-def test_match_fields_name_the_node(cluster: Trial, expect: Expect) -> None:
+def test_match_fields_name_the_node(trial: Trial, expect: Expect) -> None:
     """A term with metadata.name places the pod on that node although the other is empty; an unknown name waits."""
-    cluster.add(node("n1").cpu(16), node("n2").cpu(16))
-    cluster.submit(given("filler", "filler").request(cpu=8).select({HOST: "n2"}))
+    trial.add(node("n1").cpu(16), node("n2").cpu(16))
+    trial.submit(given("filler", "filler").request(cpu=8).select({HOST: "n2"}))
     expect.bound("filler")
     for name, wanted in (("named", "n2"), ("lost", "n9")):
         terms = [{"matchFields": [expression("metadata.name", "In", wanted)]}]
-        cluster.submit(given(name, affinity={"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": terms}}}))
+        trial.submit(given(name, affinity={"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": terms}}}))
     assert expect.bound("named").spec.node_name == "n2"
     waits(expect, "lost")
 
 
 @pytest.mark.feature("SCORE-4.selectors")
 @pytest.mark.case("SC-129", severity="critical")
-def test_a_cordoned_node_gets_no_pods_until_it_is_opened(cluster: Trial, expect: Expect) -> None:
+def test_a_cordoned_node_gets_no_pods_until_it_is_opened(trial: Trial, expect: Expect) -> None:
     """A pod waits while its only node is cordoned, and is placed when it is not any more."""
-    cluster.add(node("n1"))
-    patch(cluster, "/api/v1/nodes/n1", {"spec": {"unschedulable": True}})
-    cluster.submit(given("p"))
+    trial.add(node("n1"))
+    patch(trial, "/api/v1/nodes/n1", {"spec": {"unschedulable": True}})
+    trial.submit(given("p"))
     waits(expect, "p", "unschedulable")
-    patch(cluster, "/api/v1/nodes/n1", {"spec": {"unschedulable": None}})
+    patch(trial, "/api/v1/nodes/n1", {"spec": {"unschedulable": None}})
     expect.bound("p")
 
 
 @pytest.mark.feature("SCORE-4.selectors")
 @pytest.mark.case("SC-130", severity="critical")
 @pytest.mark.long(seconds=6)
-def test_a_new_label_opens_a_node(cluster: Trial, expect: Expect) -> None:
+def test_a_new_label_opens_a_node(trial: Trial, expect: Expect) -> None:
     """A waiting pod is placed when its node gets the label that it selects, and a taint that goes opens a node."""
-    cluster.add(node("n1").label("disk", "slow"), node("n2").taint("team"))
-    cluster.submit(given("p").select({"disk": "fast"}), given("q").select({HOST: "n2"}))
+    trial.add(node("n1").label("disk", "slow"), node("n2").taint("team"))
+    trial.submit(given("p").select({"disk": "fast"}), given("q").select({HOST: "n2"}))
     waits(expect, "p")
     waits(expect, "q")
-    patch(cluster, "/api/v1/nodes/n1", {"metadata": {"labels": {"disk": "fast"}}})
-    patch(cluster, "/api/v1/nodes/n2", {"spec": {"taints": None}})
+    patch(trial, "/api/v1/nodes/n1", {"metadata": {"labels": {"disk": "fast"}}})
+    patch(trial, "/api/v1/nodes/n2", {"spec": {"taints": None}})
     assert expect.bound("p").spec.node_name == "n1"
     assert expect.bound("q").spec.node_name == "n2"

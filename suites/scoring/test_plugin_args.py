@@ -14,9 +14,9 @@ ARGS, PACKING, RATIO = "plugin-args", "packing-nodes", "ratio-nodes"
 PACKING_CARDS = "packing"
 
 
-def fill(cluster: Trial, expect: Expect, **cpu: int) -> None:
+def fill(trial: Trial, expect: Expect, **cpu: int) -> None:
     """Occupy the given number of CPUs of each node, and the same number of GiB of memory."""
-    cluster.submit(
+    trial.submit(
         *(pod(f"on-{name}").request(cpu=count, memory=f"{count}Gi").select({HOST: name}) for name, count in cpu.items())
     )
     expect.bound(*(f"on-{name}" for name in cpu))
@@ -24,51 +24,51 @@ def fill(cluster: Trial, expect: Expect, **cpu: int) -> None:
 
 @pytest.mark.profile(ARGS)
 @pytest.mark.case("SH-020", severity="critical")
-def test_added_affinity_limits_a_profile(cluster: Trial, expect: Expect) -> None:
+def test_added_affinity_limits_a_profile(trial: Trial, expect: Expect) -> None:
     """A pod of the profile goes to the small node with the label; one that fits on the large node only waits."""
-    cluster.add(node("n1").cpu(64), node("n2").cpu(4).label("disk", "fast"))
-    cluster.submit(pod("small").request(cpu=1).scheduler(ARGS), pod("large").request(cpu=16).scheduler(ARGS))
+    trial.add(node("n1").cpu(64), node("n2").cpu(4).label("disk", "fast"))
+    trial.submit(pod("small").request(cpu=1).scheduler(ARGS), pod("large").request(cpu=16).scheduler(ARGS))
     assert expect.bound("small").spec.node_name == "n2"
     expect.pending("large", saying="affinity")
-    cluster.submit(pod("usual").request(cpu=16))
+    trial.submit(pod("usual").request(cpu=16))
     assert expect.bound("usual").spec.node_name == "n1"
 
 
 @pytest.mark.profile(ARGS)
 @pytest.mark.case("SH-028", severity="normal")
 @pytest.mark.parametrize(("preferred", "other"), [("n1", "n2"), ("n2", "n1")])
-def test_added_preferences_count_for_a_profile(cluster: Trial, expect: Expect, preferred: str, other: str) -> None:
+def test_added_preferences_count_for_a_profile(trial: Trial, expect: Expect, preferred: str, other: str) -> None:
     """A pod of the profile goes to the small node that its added affinity prefers; one of the default to the large."""
-    cluster.add(node(other).cpu(64).memory("256Gi").label("disk", "fast"))
-    cluster.add(node(preferred).cpu(4).memory("16Gi").label("disk", "fast").label("tier", "gold"))
-    cluster.submit(pod("p").request(cpu=2, memory="8Gi").scheduler(ARGS), pod("usual").request(cpu=2, memory="8Gi"))
+    trial.add(node(other).cpu(64).memory("256Gi").label("disk", "fast"))
+    trial.add(node(preferred).cpu(4).memory("16Gi").label("disk", "fast").label("tier", "gold"))
+    trial.submit(pod("p").request(cpu=2, memory="8Gi").scheduler(ARGS), pod("usual").request(cpu=2, memory="8Gi"))
     assert expect.bound("p").spec.node_name == preferred
     assert expect.bound("usual").spec.node_name == other
 
 
 @pytest.mark.profile(ARGS)
 @pytest.mark.case("SH-021", severity="critical")
-def test_default_constraints_spread_pods_of_a_service(cluster: Trial, expect: Expect) -> None:
+def test_default_constraints_spread_pods_of_a_service(trial: Trial, expect: Expect) -> None:
     """The second pod of a Service waits: one node is full, on the other it makes a skew of 2. A pod alone is placed."""
     service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"},
                "spec": {"selector": {"app": "a"}, "ports": [{"port": 80}]}}  # fmt: skip
-    cluster.accept(service, f"/api/v1/namespaces/{cluster.name}/services")
-    cluster.add(*(node(name).cpu(8).memory("16Gi").label("disk", "fast") for name in ("n1", "n2")))
-    fill(cluster, expect, n2=8)
-    cluster.submit(pod("first").label("app", "a").request(cpu=1).scheduler(ARGS))
+    trial.accept(service, f"/api/v1/namespaces/{trial.name}/services")
+    trial.add(*(node(name).cpu(8).memory("16Gi").label("disk", "fast") for name in ("n1", "n2")))
+    fill(trial, expect, n2=8)
+    trial.submit(pod("first").label("app", "a").request(cpu=1).scheduler(ARGS))
     assert expect.bound("first").spec.node_name == "n1"
-    cluster.submit(pod("second").label("app", "a").request(cpu=1).scheduler(ARGS))
+    trial.submit(pod("second").label("app", "a").request(cpu=1).scheduler(ARGS))
     expect.pending("second", saying="topology spread constraints")
-    cluster.submit(pod("alone").request(cpu=1).scheduler(ARGS), pod("usual").label("app", "a").request(cpu=1))
+    trial.submit(pod("alone").request(cpu=1).scheduler(ARGS), pod("usual").label("app", "a").request(cpu=1))
     expect.bound("alone", "usual")
 
 
 @pytest.mark.profile(ARGS)
 @pytest.mark.case("SH-022", severity="normal")
-def test_ignored_resources_are_not_counted(cluster: Trial, expect: Expect) -> None:
+def test_ignored_resources_are_not_counted(trial: Trial, expect: Expect) -> None:
     """A resource that the profile ignores is on no node: a pod of the profile is bound, one of the default waits."""
-    cluster.add(node("n1").label("disk", "fast"))
-    cluster.submit(
+    trial.add(node("n1").label("disk", "fast"))
+    trial.submit(
         pod("ignored").resources({"example.com/dongle": 1}).scheduler(ARGS),
         pod("counted").resources({"example.com/dongle": 1}),
     )
@@ -78,29 +78,29 @@ def test_ignored_resources_are_not_counted(cluster: Trial, expect: Expect) -> No
 
 @pytest.mark.profile(ARGS)
 @pytest.mark.case("SH-023", severity="normal")
-def test_models_that_are_not_shared(cluster: Trial, expect: Expect) -> None:
+def test_models_that_are_not_shared(trial: Trial, expect: Expect) -> None:
     """Shares of a model that the profile excludes are refused, whole cards are given; the default gives shares."""
-    cluster.add(node("n1").gpus("a10", 2).label("disk", "fast"))
-    model = cluster.device("n1")["metadata"]["labels"]["node.koordinator.sh/gpu-model"]
+    trial.add(node("n1").gpus("a10", 2).label("disk", "fast"))
+    model = trial.device("n1")["metadata"]["labels"]["node.koordinator.sh/gpu-model"]
     assert model == "A10", f"the profile excludes model A10, the node has {model}"
-    cluster.submit(pod("share").gpu_share(50).scheduler(ARGS), pod("whole").gpus(1).scheduler(ARGS))
+    trial.submit(pod("share").gpu_share(50).scheduler(ARGS), pod("whole").gpus(1).scheduler(ARGS))
     expect.bound("whole")
     expect.pending("share", saying="does not support GPU Share")
-    cluster.submit(pod("usual").gpu_share(50))
+    trial.submit(pod("usual").gpu_share(50))
     expect.bound("usual")
 
 
 @pytest.mark.profile(PACKING)
 @pytest.mark.case("SH-024", severity="critical")
 @pytest.mark.parametrize(("fuller", "emptier"), [("n1", "n2"), ("n2", "n1")])
-def test_most_allocated_packs_nodes(cluster: Trial, expect: Expect, fuller: str, emptier: str) -> None:
+def test_most_allocated_packs_nodes(trial: Trial, expect: Expect, fuller: str, emptier: str) -> None:
     """Pods of the profile go to the fuller node until it is full; one of the default goes to the emptier one."""
-    cluster.add(*(node(name).cpu(16).memory("64Gi") for name in ("n1", "n2")))
-    fill(cluster, expect, **{fuller: 6, emptier: 2})
+    trial.add(*(node(name).cpu(16).memory("64Gi") for name in ("n1", "n2")))
+    fill(trial, expect, **{fuller: 6, emptier: 2})
     for number in range(2):
-        cluster.submit(pod(f"p{number}").request(cpu=4, memory="4Gi").scheduler(PACKING))
+        trial.submit(pod(f"p{number}").request(cpu=4, memory="4Gi").scheduler(PACKING))
         assert expect.bound(f"p{number}").spec.node_name == fuller
-    cluster.submit(pod("rest").request(cpu=4, memory="4Gi").scheduler(PACKING))
+    trial.submit(pod("rest").request(cpu=4, memory="4Gi").scheduler(PACKING))
     assert expect.bound("rest").spec.node_name == emptier
 
 
@@ -116,11 +116,11 @@ def test_most_allocated_packs_nodes(cluster: Trial, expect: Expect, fuller: str,
         pytest.param(7, 17, id="rising-before-falling"),  # 80 against 60: each half of the shape has a slope of its own
     ],
 )
-def test_a_shape_decides(cluster: Trial, expect: Expect, names: tuple[str, str], better: int, worse: int) -> None:
+def test_a_shape_decides(trial: Trial, expect: Expect, names: tuple[str, str], better: int, worse: int) -> None:
     """The shape scores an empty node 0, a half full one 10 and a full one 5."""
-    cluster.add(*(node(name).cpu(20).memory("64Gi") for name in ("n1", "n2")))
-    fill(cluster, expect, **dict(zip(names, (better, worse), strict=True)))
-    cluster.submit(pod("p").request(cpu=1).scheduler(RATIO))
+    trial.add(*(node(name).cpu(20).memory("64Gi") for name in ("n1", "n2")))
+    fill(trial, expect, **dict(zip(names, (better, worse), strict=True)))
+    trial.submit(pod("p").request(cpu=1).scheduler(RATIO))
     assert expect.bound("p").spec.node_name == names[0]
     expect.refusal()
 
@@ -135,7 +135,7 @@ def test_a_shape_decides(cluster: Trial, expect: Expect, names: tuple[str, str],
 @pytest.mark.parametrize("names", [("n1", "n2"), ("n2", "n1")], ids=["first", "second"])
 @pytest.mark.case("SH-032", severity="critical")
 def test_a_node_that_fills_up_becomes_the_better_one(
-    cluster: Trial, expect: Expect, profile: str, names: tuple[str, str], *, cards: bool
+    trial: Trial, expect: Expect, profile: str, names: tuple[str, str], *, cards: bool
 ) -> None:
     """Pods with a host port are packed. The fuller node is the best for them, until other pods make the second node the
     fuller one. Host ports keep a scheduler from sharing results between pods of different kinds."""
@@ -149,13 +149,13 @@ def test_a_node_that_fills_up_becomes_the_better_one(
         return built
 
     first, second = names
-    cluster.add(*(node(name).cpu(16).memory("16Gi").gpus("a10", 8) for name in names))
-    cluster.submit(asking("base", 2).select({HOST: first}))
+    trial.add(*(node(name).cpu(16).memory("16Gi").gpus("a10", 8) for name in names))
+    trial.submit(asking("base", 2).select({HOST: first}))
     expect.bound("base")
-    cluster.submit(ported("before"))
+    trial.submit(ported("before"))
     assert expect.bound("before").spec.node_name == first
-    cluster.delete("before")
-    cluster.submit(asking("filler", 5).scheduler(profile).select({HOST: second}))
+    trial.delete("before")
+    trial.submit(asking("filler", 5).scheduler(profile).select({HOST: second}))
     expect.bound("filler")
-    cluster.submit(ported("after"))
+    trial.submit(ported("after"))
     assert expect.bound("after").spec.node_name == second

@@ -29,36 +29,36 @@ pytestmark = [pytest.mark.needs(Capability.NODES)]
 
 @pytest.mark.feature("SCORE-4.anti-affinity")
 @pytest.mark.case("SC-101", severity="critical")
-def test_anti_affinity_of_a_placed_pod_keeps_others_away(cluster: Trial, expect: Expect) -> None:
+def test_anti_affinity_of_a_placed_pod_keeps_others_away(trial: Trial, expect: Expect) -> None:
     """A placed pod with anti-affinity to app b keeps a pod of app b from the only node; a pod of app c is placed."""
-    cluster.add(node("n1"))
-    cluster.submit(given("guard", affinity=apart_from("b")))
+    trial.add(node("n1"))
+    trial.submit(given("guard", affinity=apart_from("b")))
     expect.bound("guard")
-    cluster.submit(given("b", "b"), given("c", "c"))
+    trial.submit(given("b", "b"), given("c", "c"))
     expect.bound("c")
     waits(expect, "b", "existing pods anti-affinity")
 
 
 @pytest.mark.feature("SCORE-4.affinity")
 @pytest.mark.case("SC-102", severity="critical")
-def test_affinity_to_nobody_waits(cluster: Trial, expect: Expect) -> None:
+def test_affinity_to_nobody_waits(trial: Trial, expect: Expect) -> None:
     """A pod with affinity to an app that does not exist waits, and is placed beside the first pod of that app."""
-    cluster.add(node("n1"), node("n2"))
-    cluster.submit(given("follower", affinity={"podAffinity": {REQUIRED: [term("leader")]}}))
+    trial.add(node("n1"), node("n2"))
+    trial.submit(given("follower", affinity={"podAffinity": {REQUIRED: [term("leader")]}}))
     waits(expect, "follower")
-    cluster.submit(given("leader", "leader"))
+    trial.submit(given("leader", "leader"))
     where = expect.bound("leader").spec.node_name
     assert expect.bound("follower").spec.node_name == where
 
 
 @pytest.mark.feature("SCORE-4.affinity")
 @pytest.mark.case("SC-103", severity="critical")
-def test_terms_name_namespaces(cluster: Trial, expect: Expect) -> None:
+def test_terms_name_namespaces(trial: Trial, expect: Expect) -> None:
     """Anti-affinity to pods of another namespace does not concern pods of this one; without a namespace it does."""
-    cluster.add(node("n1"))
-    cluster.submit(given("first", "b"))
+    trial.add(node("n1"))
+    trial.submit(given("first", "b"))
     expect.bound("first")
-    cluster.submit(
+    trial.submit(
         given("second", affinity=apart_from("b", namespaces=["elsewhere"])), given("third", affinity=apart_from("b"))
     )
     expect.bound("second")
@@ -67,13 +67,13 @@ def test_terms_name_namespaces(cluster: Trial, expect: Expect) -> None:
 
 @pytest.mark.feature("SCORE-4.affinity")
 @pytest.mark.case("SC-104", severity="critical")
-def test_terms_select_namespaces(cluster: Trial, expect: Expect) -> None:
+def test_terms_select_namespaces(trial: Trial, expect: Expect) -> None:
     """An empty namespace selector is all namespaces; one that no namespace matches is none."""
-    cluster.add(node("n1"))
-    cluster.submit(given("first", "b"))
+    trial.add(node("n1"))
+    trial.submit(given("first", "b"))
     expect.bound("first")
     nobody = {"matchLabels": {"team": "nobody"}}
-    cluster.submit(
+    trial.submit(
         given("refused", affinity=apart_from("b", namespaceSelector={})),
         given("placed", affinity=apart_from("b", namespaceSelector=nobody)),
     )
@@ -84,21 +84,21 @@ def test_terms_select_namespaces(cluster: Trial, expect: Expect) -> None:
 @pytest.mark.feature("SCORE-4.affinity")
 @pytest.mark.case("SC-179", severity="critical")
 @pytest.mark.long(seconds=5)
-def test_labels_of_a_namespace_come_and_go(cluster: Trial, expect: Expect) -> None:
+def test_labels_of_a_namespace_come_and_go(trial: Trial, expect: Expect) -> None:
     """Anti-affinity to pods in namespaces of a team concerns the pods of this one while it has the team's label."""
-    cluster.add(node("n1"))
-    cluster.submit(given("first", "b"))
+    trial.add(node("n1"))
+    trial.submit(given("first", "b"))
     expect.bound("first")
-    rule = apart_from("b", namespaceSelector={"matchLabels": {"team": cluster.name}})
-    cluster.submit(given("before", affinity=rule))
+    rule = apart_from("b", namespaceSelector={"matchLabels": {"team": trial.name}})
+    trial.submit(given("before", affinity=rule))
     expect.bound("before")
 
     def team(label: str | None) -> None:
-        patch(cluster, f"/api/v1/namespaces/{cluster.name}", {"metadata": {"labels": {"team": label}}})
-        cluster.settle()
+        patch(trial, f"/api/v1/namespaces/{trial.name}", {"metadata": {"labels": {"team": label}}})
+        trial.settle()
 
-    team(cluster.name)
-    cluster.submit(given("within", affinity=rule))
+    team(trial.name)
+    trial.submit(given("within", affinity=rule))
     waits(expect, "within", "anti-affinity")
     team(None)
     expect.bound("within")
@@ -106,43 +106,43 @@ def test_labels_of_a_namespace_come_and_go(cluster: Trial, expect: Expect) -> No
 
 @pytest.mark.feature("SCORE-4.affinity")
 @pytest.mark.case("SC-105", severity="normal")
-def test_affinity_needs_the_topology_label(cluster: Trial, expect: Expect) -> None:
+def test_affinity_needs_the_topology_label(trial: Trial, expect: Expect) -> None:
     """The first of a group with affinity to itself is not placed on a node without the topology label."""
-    cluster.add(node("bare"))
-    cluster.submit(given("first", affinity={"podAffinity": {REQUIRED: [term("a", key="rack")]}}))
+    trial.add(node("bare"))
+    trial.submit(given("first", affinity={"podAffinity": {REQUIRED: [term("a", key="rack")]}}))
     waits(expect, "first", "pod affinity")
-    cluster.add(node("racked").label("rack", "r1"))
+    trial.add(node("racked").label("rack", "r1"))
     assert expect.bound("first").spec.node_name == "racked"
 
 
 @pytest.mark.feature("SCORE-4.preferred-affinity")
 @pytest.mark.case("SC-106", severity="normal")
-def test_preferred_anti_affinity_outweighs_utilisation(cluster: Trial, expect: Expect) -> None:
+def test_preferred_anti_affinity_outweighs_utilisation(trial: Trial, expect: Expect) -> None:
     """A pod goes to the fuller node, because the emptier one has the pod that it prefers to avoid; for both names."""
     for here, there, prefix in (("n1", "n2", "x"), ("n4", "n3", "y")):
-        cluster.add(node(here).cpu(16).label("pair", prefix), node(there).cpu(16).label("pair", prefix))
-        cluster.submit(
+        trial.add(node(here).cpu(16).label("pair", prefix), node(there).cpu(16).label("pair", prefix))
+        trial.submit(
             given(f"{prefix}-avoided", f"{prefix}b").select({HOST: here}),
             given(f"{prefix}-filler", "filler").request(cpu=6).select({HOST: there}),
         )
         expect.bound(f"{prefix}-avoided", f"{prefix}-filler")
         wish = {"weight": 100, "podAffinityTerm": term(f"{prefix}b")}
         chooser = given(f"{prefix}-chooser", affinity={"podAntiAffinity": {PREFERRED: [wish]}}).select({"pair": prefix})
-        cluster.submit(chooser)
+        trial.submit(chooser)
         assert expect.bound(f"{prefix}-chooser").spec.node_name == there
 
 
 @pytest.mark.feature("SCORE-4.preferred-affinity")
 @pytest.mark.case("SC-107", severity="normal")
-def test_preferred_affinity_outweighs_utilisation(cluster: Trial, expect: Expect) -> None:
+def test_preferred_affinity_outweighs_utilisation(trial: Trial, expect: Expect) -> None:
     """A pod follows the pod that it prefers to the fuller node; for both names."""
     for here, there, prefix in (("n1", "n2", "x"), ("n4", "n3", "y")):
-        cluster.add(node(here).cpu(16).label("pair", prefix), node(there).cpu(16).label("pair", prefix))
-        cluster.submit(given(f"{prefix}-wanted", f"{prefix}b").request(cpu=6).select({HOST: here}))
+        trial.add(node(here).cpu(16).label("pair", prefix), node(there).cpu(16).label("pair", prefix))
+        trial.submit(given(f"{prefix}-wanted", f"{prefix}b").request(cpu=6).select({HOST: here}))
         expect.bound(f"{prefix}-wanted")
         wish = {"weight": 100, "podAffinityTerm": term(f"{prefix}b")}
         chooser = given(f"{prefix}-chooser", affinity={"podAffinity": {PREFERRED: [wish]}}).select({"pair": prefix})
-        cluster.submit(chooser)
+        trial.submit(chooser)
         assert expect.bound(f"{prefix}-chooser").spec.node_name == here
 
 
@@ -151,107 +151,107 @@ def test_preferred_affinity_outweighs_utilisation(cluster: Trial, expect: Expect
 
 @pytest.mark.feature("SCORE-4.spread")
 @pytest.mark.case("SC-110", severity="critical")
-def test_max_skew_refuses_free_room(cluster: Trial, expect: Expect) -> None:
+def test_max_skew_refuses_free_room(trial: Trial, expect: Expect) -> None:
     """With the other node full, the second pod waits, although the first node has room: the skew would be two."""
-    cluster.add(node("n1").cpu(16), node("n2").cpu(2))
-    cluster.submit(given("filler", "filler").request(cpu=2).select({HOST: "n2"}))
+    trial.add(node("n1").cpu(16), node("n2").cpu(2))
+    trial.submit(given("filler", "filler").request(cpu=2).select({HOST: "n2"}))
     expect.bound("filler")
-    cluster.submit(given("first", topologySpreadConstraints=spread()).request(cpu=1))
+    trial.submit(given("first", topologySpreadConstraints=spread()).request(cpu=1))
     assert expect.bound("first").spec.node_name == "n1"
-    cluster.submit(given("second", topologySpreadConstraints=spread()).request(cpu=1))
+    trial.submit(given("second", topologySpreadConstraints=spread()).request(cpu=1))
     waits(expect, "second", "topology spread constraints")
-    cluster.delete("filler")
+    trial.delete("filler")
     assert expect.bound("second").spec.node_name == "n2"
 
 
 @pytest.mark.feature("SCORE-4.spread")
 @pytest.mark.case("SC-111", severity="critical")
-def test_spread_needs_the_topology_label(cluster: Trial, expect: Expect) -> None:
+def test_spread_needs_the_topology_label(trial: Trial, expect: Expect) -> None:
     """A node without the topology label gets no pod of the constraint."""
-    cluster.add(node("bare"))
-    cluster.submit(given("first", topologySpreadConstraints=spread(topologyKey="rack")))
+    trial.add(node("bare"))
+    trial.submit(given("first", topologySpreadConstraints=spread(topologyKey="rack")))
     waits(expect, "first", "missing required label")
 
 
 @pytest.mark.feature("SCORE-4.spread")
 @pytest.mark.case("SC-112", severity="normal")
-def test_min_domains(cluster: Trial, expect: Expect) -> None:
+def test_min_domains(trial: Trial, expect: Expect) -> None:
     """With two domains of at least three, each gets one pod and the third pod waits for another domain."""
-    cluster.add(node("n1"), node("n2"))
+    trial.add(node("n1"), node("n2"))
     constraint = spread(minDomains=3)
-    cluster.submit(*(given(f"p{number}", topologySpreadConstraints=constraint) for number in range(2)))
+    trial.submit(*(given(f"p{number}", topologySpreadConstraints=constraint) for number in range(2)))
     expect.bound("p0", "p1")
-    cluster.submit(given("p2", topologySpreadConstraints=constraint))
+    trial.submit(given("p2", topologySpreadConstraints=constraint))
     waits(expect, "p2", "topology spread constraints")
-    cluster.add(node("n3"))
+    trial.add(node("n3"))
     assert expect.bound("p2").spec.node_name == "n3"
 
 
 @pytest.mark.feature("SCORE-4.spread")
 @pytest.mark.case("SC-113", severity="normal")
-def test_match_label_keys(cluster: Trial, expect: Expect) -> None:
+def test_match_label_keys(trial: Trial, expect: Expect) -> None:
     """Pods of another revision are not counted: the new revision starts on the only node with room."""
-    cluster.add(node("n1").cpu(16), node("n2").cpu(2))
-    cluster.submit(given("filler", "filler").request(cpu=2).select({HOST: "n2"}))
+    trial.add(node("n1").cpu(16), node("n2").cpu(2))
+    trial.submit(given("filler", "filler").request(cpu=2).select({HOST: "n2"}))
     expect.bound("filler")
     constraint = spread(matchLabelKeys=["rev"])
     for revision in ("1", "2"):
         one = given(f"rev{revision}", topologySpreadConstraints=constraint).label("rev", revision).request(cpu=1)
-        cluster.submit(one)
+        trial.submit(one)
         assert expect.bound(one.name).spec.node_name == "n1"
 
 
 @pytest.mark.feature("SCORE-4.spread")
 @pytest.mark.case("SC-114", severity="normal")
-def test_excluded_nodes_are_no_domains(cluster: Trial, expect: Expect) -> None:
+def test_excluded_nodes_are_no_domains(trial: Trial, expect: Expect) -> None:
     """An empty node that the pods' selector excludes does not hold them back: two pods on each of the others."""
-    cluster.add(node("n1").label("pool", "a"), node("n2").label("pool", "a"), node("n3"))
+    trial.add(node("n1").label("pool", "a"), node("n2").label("pool", "a"), node("n3"))
     names = [f"p{number}" for number in range(4)]
-    cluster.submit(*(given(name, topologySpreadConstraints=spread()).select({"pool": "a"}) for name in names))
+    trial.submit(*(given(name, topologySpreadConstraints=spread()).select({"pool": "a"}) for name in names))
     where = [found.spec.node_name for found in expect.bound(names[0], names[1], *names[2:])]
     assert sorted(where) == ["n1", "n1", "n2", "n2"]
 
 
 @pytest.mark.feature("SCORE-4.spread")
 @pytest.mark.case("SC-115", severity="normal")
-def test_tainted_nodes_are_no_domains_on_request(cluster: Trial, expect: Expect) -> None:
+def test_tainted_nodes_are_no_domains_on_request(trial: Trial, expect: Expect) -> None:
     """An empty node with a taint counts as a domain by default, and not with nodeTaintsPolicy Honor."""
-    cluster.add(node("n1"), node("n2"), node("n3").taint("team"))
+    trial.add(node("n1"), node("n2"), node("n3").taint("team"))
     names = [f"p{number}" for number in range(4)]
     honor = spread(nodeTaintsPolicy="Honor")
-    cluster.submit(*(given(name, topologySpreadConstraints=honor) for name in names))
+    trial.submit(*(given(name, topologySpreadConstraints=honor) for name in names))
     expect.bound(names[0], names[1], *names[2:])
-    cluster.submit(*(given(f"d{n}", "d", topologySpreadConstraints=spread("d")) for n in range(2)))
+    trial.submit(*(given(f"d{n}", "d", topologySpreadConstraints=spread("d")) for n in range(2)))
     expect.bound("d0", "d1")
-    cluster.submit(given("d2", "d", topologySpreadConstraints=spread("d")))
+    trial.submit(given("d2", "d", topologySpreadConstraints=spread("d")))
     waits(expect, "d2", "topology spread constraints")
 
 
 @pytest.mark.feature("SCORE-4.spread")
 @pytest.mark.case("SC-116", severity="normal")
-def test_soft_spread_outweighs_utilisation(cluster: Trial, expect: Expect) -> None:
+def test_soft_spread_outweighs_utilisation(trial: Trial, expect: Expect) -> None:
     """With ScheduleAnyway a pod goes to the fuller node that has no pod of its app; for both names."""
     for here, there, prefix in (("n1", "n2", "x"), ("n4", "n3", "y")):
-        cluster.add(node(here).cpu(16).label("pair", prefix), node(there).cpu(16).label("pair", prefix))
+        trial.add(node(here).cpu(16).label("pair", prefix), node(there).cpu(16).label("pair", prefix))
         crowd = [given(f"{prefix}-{number}", prefix).select({HOST: here}) for number in range(3)]
-        cluster.submit(*crowd, given(f"{prefix}-filler", "filler").request(cpu=6).select({HOST: there}))
+        trial.submit(*crowd, given(f"{prefix}-filler", "filler").request(cpu=6).select({HOST: there}))
         expect.bound(f"{prefix}-filler", *(member.name for member in crowd))
         soft = spread(prefix, whenUnsatisfiable="ScheduleAnyway")
-        cluster.submit(given(f"{prefix}-new", prefix, topologySpreadConstraints=soft).select({"pair": prefix}))
+        trial.submit(given(f"{prefix}-new", prefix, topologySpreadConstraints=soft).select({"pair": prefix}))
         assert expect.bound(f"{prefix}-new").spec.node_name == there
 
 
 @pytest.mark.feature("SCORE-4.spread")
 @pytest.mark.case("SC-117", severity="normal")
-def test_pods_of_a_service_spread_by_default(cluster: Trial, expect: Expect) -> None:
+def test_pods_of_a_service_spread_by_default(trial: Trial, expect: Expect) -> None:
     """Without constraints of its own, a pod of a Service goes to the fuller node without pods of the Service."""
     service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"},
                "spec": {"selector": {"app": "a"}, "ports": [{"port": 80}]}}  # fmt: skip
-    cluster.accept(service, f"/api/v1/namespaces/{cluster.name}/services")
-    cluster.add(node("n1").cpu(16), node("n2").cpu(16))
+    trial.accept(service, f"/api/v1/namespaces/{trial.name}/services")
+    trial.add(node("n1").cpu(16), node("n2").cpu(16))
     crowd = [given(f"p{number}").select({HOST: "n1"}) for number in range(3)]
-    cluster.submit(*crowd, given("filler", "filler").request(cpu=6).select({HOST: "n2"}))
+    trial.submit(*crowd, given("filler", "filler").request(cpu=6).select({HOST: "n2"}))
     expect.bound("filler", *(member.name for member in crowd))
-    cluster.submit(given("new"))
+    trial.submit(given("new"))
     assert expect.bound("new").spec.node_name == "n2"
     expect.refusal()

@@ -16,10 +16,10 @@ PLUGIN_ERRORS = "plugin-errors"  # pods name the extension point at which a plug
 pytestmark = [pytest.mark.needs(Capability.NODES)]
 
 
-def refusal(cluster: Trial, name: str) -> str:
+def refusal(trial: Trial, name: str) -> str:
     """The message of the pod's PodScheduled condition."""
     return next(
-        condition.message for condition in cluster.pod(name).status.conditions if condition.type == "PodScheduled"
+        condition.message for condition in trial.pod(name).status.conditions if condition.type == "PodScheduled"
     )
 
 
@@ -27,57 +27,57 @@ def refusal(cluster: Trial, name: str) -> str:
 @pytest.mark.feature("SHELL-1.disable-plugin")
 @pytest.mark.case("SH-001", severity="critical")
 @pytest.mark.long(seconds=4)
-def test_a_plugin_that_the_profile_turned_off(cluster: Trial, expect: Expect) -> None:
+def test_a_plugin_that_the_profile_turned_off(trial: Trial, expect: Expect) -> None:
     """Without DefaultPreemption a high-priority pod waits, with no word of preemption; by default it preempts."""
-    cluster.add(node("n1").cpu(4))
-    cluster.submit(pod("weak").request(cpu=3))
+    trial.add(node("n1").cpu(4))
+    trial.submit(pod("weak").request(cpu=3))
     expect.running("weak")
-    cluster.submit(pod("patient").request(cpu=3).priority_class("system-cluster-critical").scheduler(NO_PREEMPTION))
+    trial.submit(pod("patient").request(cpu=3).priority_class("system-cluster-critical").scheduler(NO_PREEMPTION))
     expect.pending("patient", saying="Insufficient")
-    assert "preemption" not in refusal(cluster, "patient")
+    assert "preemption" not in refusal(trial, "patient")
     expect.stable(seconds=3)
-    cluster.delete("patient")
-    cluster.submit(pod("strong").request(cpu=3).priority_class("system-cluster-critical"))
+    trial.delete("patient")
+    trial.submit(pod("strong").request(cpu=3).priority_class("system-cluster-critical"))
     expect.gone("weak")
     expect.bound("strong", within=90)
 
 
 @pytest.mark.feature("SHELL-1.profiles")
 @pytest.mark.case("SH-002", severity="critical")
-def test_a_pod_of_another_scheduler_is_left_alone(cluster: Trial, expect: Expect) -> None:
+def test_a_pod_of_another_scheduler_is_left_alone(trial: Trial, expect: Expect) -> None:
     """A pod of another scheduler gets neither a node nor a condition."""
-    cluster.add(node("n1").cpu(4))
-    cluster.submit(pod("other").request(cpu=3).scheduler("absent-scheduler"))
+    trial.add(node("n1").cpu(4))
+    trial.submit(pod("other").request(cpu=3).scheduler("absent-scheduler"))
     expect.stable(seconds=3)
-    assert cluster.pod("other").status.conditions == ()
-    assert cluster.events("other") == []
-    cluster.submit(pod("mine").request(cpu=3))
+    assert trial.pod("other").status.conditions == ()
+    assert trial.events("other") == []
+    trial.submit(pod("mine").request(cpu=3))
     expect.bound("mine")
 
 
 @pytest.mark.feature("SHELL-5.refusal", "SHELL-5.binding")
 @pytest.mark.case("SH-003", severity="critical")
 @pytest.mark.needs(Capability.OWN_CLUSTER)
-def test_why_a_pod_is_where_it_is_or_nowhere(cluster: Trial, expect: Expect) -> None:
+def test_why_a_pod_is_where_it_is_or_nowhere(trial: Trial, expect: Expect) -> None:
     """A refusal counts the nodes by reason, in condition and event; a binding is an event with the node."""
-    cluster.add(node("n1").gpus("a10", 1), node("n2").gpus("a10", 1).taint("closed"))
-    cluster.submit(pod("placed").gpus(1))
+    trial.add(node("n1").gpus("a10", 1), node("n2").gpus("a10", 1).taint("closed"))
+    trial.submit(pod("placed").gpus(1))
     expect.bound("placed")
-    cluster.submit(pod("refused").gpus(1))
+    trial.submit(pod("refused").gpus(1))
     expect.pending("refused")
-    said = refusal(cluster, "refused")
+    said = refusal(trial, "refused")
     assert "Insufficient" in said
     assert "1 node(s) had untolerated taint" in said
-    events = {(event.reason, event.message) for event in cluster.events("refused")}
+    events = {(event.reason, event.message) for event in trial.events("refused")}
     assert ("FailedScheduling", said) in events
-    (bound,) = [event.message for event in cluster.events("placed") if event.reason == "Scheduled"]
-    assert bound == f"Successfully assigned {cluster.name}/placed to n1"
+    (bound,) = [event.message for event in trial.events("placed") if event.reason == "Scheduled"]
+    assert bound == f"Successfully assigned {trial.name}/placed to n1"
 
 
 @pytest.mark.profile(PLUGIN_ERRORS)
 @pytest.mark.feature("SHELL-5.plugin-error")
 @pytest.mark.case("SH-033", severity="critical")
-def test_a_plugin_that_raises_an_exception(cluster: Trial, expect: Expect) -> None:
+def test_a_plugin_that_raises_an_exception(trial: Trial, expect: Expect) -> None:
     """For six pods that want the only card a plugin raises in each attempt, before or after the card is reserved: they
     are told so, and another pod gets the card. For six more pods the plugin raises twice: then they are bound."""
     points = ("PreFilter", "Filter", "Score", "Reserve", "Permit", "PreBind")
@@ -89,18 +89,18 @@ def test_a_plugin_that_raises_an_exception(cluster: Trial, expect: Expect) -> No
     def told(name: str) -> bool:
         return any(
             event.reason == "FailedScheduling" and 'plugin "ErrorInjection"' in event.message
-            for event in cluster.events(name)
+            for event in trial.events(name)
         )
 
-    cluster.add(node("n1").gpus("a10", 1).label("pool", "one"), node("n2").gpus("a10", 6).label("pool", "six"))
+    trial.add(node("n1").gpus("a10", 1).label("pool", "one"), node("n2").gpus("a10", 6).label("pool", "six"))
     for point in points:
         name = f"always-{point.lower()}"
-        cluster.submit(raising(name, "one", point))
+        trial.submit(raising(name, "one", point))
         expect.pending(name, saying=f'running {point} plugin "ErrorInjection"')
-        (condition,) = [found for found in cluster.pod(name).status.conditions if found.type == "PodScheduled"]
+        (condition,) = [found for found in trial.pod(name).status.conditions if found.type == "PodScheduled"]
         assert condition.reason == "SchedulerError", condition
-        assert cluster.reaches(partial(told, name), within=60), f"expected an event of {name}: {cluster.events(name)}"
-    cluster.submit(raising("other", "one", ""))
+        assert trial.reaches(partial(told, name), within=60), f"expected an event of {name}: {trial.events(name)}"
+    trial.submit(raising("other", "one", ""))
     expect.bound("other", within=60)
-    cluster.submit(*(raising(f"twice-{point.lower()}", "six", f"{point}/2") for point in points))
+    trial.submit(*(raising(f"twice-{point.lower()}", "six", f"{point}/2") for point in points))
     expect.bound(*(f"twice-{point.lower()}" for point in points), within=60)

@@ -24,60 +24,60 @@ pytestmark = [pytest.mark.needs(Capability.NODES)]
 @pytest.mark.case("SC-140", severity="critical")
 @pytest.mark.long(seconds=15)
 @pytest.mark.needs(Capability.OWN_CLUSTER)  # nodes of other cases wake pods, whose backoff then begins anew
-def test_the_more_important_pod_is_first(cluster: Trial, expect: Expect) -> None:
+def test_the_more_important_pod_is_first(trial: Trial, expect: Expect) -> None:
     """Of pods that wait for one place, the more important one gets it although it came later; equal ones by age."""
     for name, value in (("top", 100), ("middle", 50), ("bottom", 1)):
-        cluster.apply(priority_class(f"queue-{name}", value, preempts=False))
-    cluster.add(node("n1").cpu(4))
-    cluster.submit(given("holder").request(cpu=3).priority_class("queue-top"))
+        trial.apply(priority_class(f"queue-{name}", value, preempts=False))
+    trial.add(node("n1").cpu(4))
+    trial.submit(given("holder").request(cpu=3).priority_class("queue-top"))
     expect.bound("holder")
-    cluster.submit(given("low").request(cpu=3).priority_class("queue-bottom"))
+    trial.submit(given("low").request(cpu=3).priority_class("queue-bottom"))
     expect.pending("low")
-    cluster.submit(given("high").request(cpu=3).priority_class("queue-middle"))
+    trial.submit(given("high").request(cpu=3).priority_class("queue-middle"))
     expect.pending("high")
-    cluster.submit(given("late").request(cpu=3).priority_class("queue-middle"))
+    trial.submit(given("late").request(cpu=3).priority_class("queue-middle"))
     expect.pending("late")
-    cluster.cluster.wait(lambda: False, within=15)
+    trial.pass_time(15)
     for before, after in (("holder", "high"), ("high", "late"), ("late", "low")):
-        cluster.delete(before)
+        trial.delete(before)
         expect.bound(after)
 
 
 @pytest.mark.feature("SCORE-4.queue")
 @pytest.mark.case("SC-141", severity="critical")
-def test_gates_hold_a_pod_back(cluster: Trial, expect: Expect) -> None:
+def test_gates_hold_a_pod_back(trial: Trial, expect: Expect) -> None:
     """A pod with a scheduling gate is not placed on a free node; it is when the gate is removed."""
-    cluster.add(node("n1"))
-    cluster.submit(given("gated", schedulingGates=[{"name": "example.com/wait"}]), given("free"))
+    trial.add(node("n1"))
+    trial.submit(given("gated", schedulingGates=[{"name": "example.com/wait"}]), given("free"))
     expect.bound("free")
     expect.stable(seconds=5)
-    assert not cluster.pod("gated").spec.node_name
-    patch(cluster, f"/api/v1/namespaces/{cluster.name}/pods/gated", {"spec": {"schedulingGates": None}})
+    assert not trial.pod("gated").spec.node_name
+    patch(trial, f"/api/v1/namespaces/{trial.name}/pods/gated", {"spec": {"schedulingGates": None}})
     expect.bound("gated")
 
 
 @pytest.mark.feature("SHELL-1.profiles")
 @pytest.mark.case("SC-142", severity="critical")
-def test_pods_of_another_scheduler_are_left_alone(cluster: Trial, expect: Expect) -> None:
+def test_pods_of_another_scheduler_are_left_alone(trial: Trial, expect: Expect) -> None:
     """A pod that names a scheduler that does not run is not placed."""
-    cluster.add(node("n1"))
-    cluster.submit(given("foreign").scheduler("somebody-else"), given("own"))
+    trial.add(node("n1"))
+    trial.submit(given("foreign").scheduler("somebody-else"), given("own"))
     expect.bound("own")
     expect.stable(seconds=5)
-    assert not cluster.pod("foreign").spec.node_name
+    assert not trial.pod("foreign").spec.node_name
 
 
 @pytest.mark.feature("SCORE-4.queue")
 @pytest.mark.case("SC-143", severity="critical")
 @pytest.mark.long(seconds=13)
-def test_waiting_pods_are_placed_as_room_comes(cluster: Trial, expect: Expect) -> None:
+def test_waiting_pods_are_placed_as_room_comes(trial: Trial, expect: Expect) -> None:
     """Three pods that wait are all placed when a node with room for three is added, long before any retry."""
-    cluster.add(node("n1").cpu(1))
-    cluster.submit(*(given(f"p{number}").request(cpu=2) for number in range(3)))
+    trial.add(node("n1").cpu(1))
+    trial.submit(*(given(f"p{number}").request(cpu=2) for number in range(3)))
     for number in range(3):
         expect.pending(f"p{number}", saying="Insufficient cpu")
-    cluster.cluster.wait(lambda: False, within=12)
-    cluster.add(node("n2").cpu(6))
+    trial.pass_time(12)
+    trial.add(node("n2").cpu(6))
     found = expect.bound("p0", "p1", "p2", within=20)
     assert {placed.spec.node_name for placed in found} == {"n2"}
 
@@ -86,49 +86,49 @@ def test_waiting_pods_are_placed_as_room_comes(cluster: Trial, expect: Expect) -
 @pytest.mark.case("SC-181", severity="critical")
 @pytest.mark.long(seconds=15)
 @pytest.mark.parametrize(("freed", "full"), [("n1", "n2"), ("n2", "n1")])
-def test_pods_for_two_nodes_do_not_wait_for_each_other(cluster: Trial, expect: Expect, freed: str, full: str) -> None:
+def test_pods_for_two_nodes_do_not_wait_for_each_other(trial: Trial, expect: Expect, freed: str, full: str) -> None:
     """Two pods name a full node each, as a DaemonSet's pods do. One node is freed: its pod is placed, long before any
     retry; the other waits."""
-    cluster.add(node("n1").cpu(2), node("n2").cpu(2))
-    cluster.submit(*(given(f"holds-{name}").request(cpu=2).select({HOST: name}) for name in (freed, full)))
+    trial.add(node("n1").cpu(2), node("n2").cpu(2))
+    trial.submit(*(given(f"holds-{name}").request(cpu=2).select({HOST: name}) for name in (freed, full)))
     expect.bound(f"holds-{freed}", f"holds-{full}")
     for name in (full, freed):  # the one that stays is the older one
         field = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [name]}]}
         rule = {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [field]}}}
-        cluster.submit(given(f"for-{name}", affinity=rule).request(cpu=2))
+        trial.submit(given(f"for-{name}", affinity=rule).request(cpu=2))
         expect.pending(f"for-{name}")
-    cluster.cluster.wait(lambda: False, within=12)  # the backoff of both is over
-    cluster.delete(f"holds-{freed}")
+    trial.pass_time(12)  # the backoff of both is over
+    trial.delete(f"holds-{freed}")
     assert expect.bound(f"for-{freed}", within=20).spec.node_name == freed
     expect.stable(seconds=3)
-    assert not cluster.pod(f"for-{full}").spec.node_name
+    assert not trial.pod(f"for-{full}").spec.node_name
 
 
 @pytest.mark.feature("SHELL-5.binding")
 @pytest.mark.case("SC-144", severity="normal")
-def test_the_event_of_a_binding(cluster: Trial, expect: Expect) -> None:
+def test_the_event_of_a_binding(trial: Trial, expect: Expect) -> None:
     """A placed pod has an event Scheduled that names its node; a refused one has FailedScheduling with the reason."""
-    cluster.add(node("n1").cpu(1))
-    cluster.submit(given("p"), given("q").request(cpu=2))
+    trial.add(node("n1").cpu(1))
+    trial.submit(given("p"), given("q").request(cpu=2))
     expect.bound("p")
     expect.pending("q")
 
     def says(name: str, reason: str, part: str) -> bool:
-        return any(event.reason == reason and part in event.message for event in cluster.events(name))
+        return any(event.reason == reason and part in event.message for event in trial.events(name))
 
-    assert cluster.reaches(lambda: says("p", "Scheduled", "n1"), within=30), cluster.events("p")
-    assert cluster.reaches(lambda: says("q", "FailedScheduling", "Insufficient cpu"), within=30), cluster.events("q")
+    assert trial.reaches(lambda: says("p", "Scheduled", "n1"), within=30), trial.events("p")
+    assert trial.reaches(lambda: says("q", "FailedScheduling", "Insufficient cpu"), within=30), trial.events("q")
 
 
 @pytest.mark.feature("SCORE-4.queue")
 @pytest.mark.case("SC-145", severity="critical")
-def test_an_ended_pod_makes_room(cluster: Trial, expect: Expect) -> None:
+def test_an_ended_pod_makes_room(trial: Trial, expect: Expect) -> None:
     """A pod that has failed holds no CPU: a pod that waits for it is placed."""
-    cluster.add(node("n1").cpu(2))
-    cluster.submit(given("first", restartPolicy="Never").request(cpu=2))
+    trial.add(node("n1").cpu(2))
+    trial.submit(given("first", restartPolicy="Never").request(cpu=2))
     expect.running("first")
-    cluster.submit(given("second").request(cpu=2))
+    trial.submit(given("second").request(cpu=2))
     waits(expect, "second", "Insufficient cpu")
-    path = f"/api/v1/namespaces/{cluster.name}/pods/first/status"
-    patch(cluster, path, {"status": {"phase": "Failed"}})
+    path = f"/api/v1/namespaces/{trial.name}/pods/first/status"
+    patch(trial, path, {"status": {"phase": "Failed"}})
     expect.bound("second")

@@ -17,31 +17,31 @@ pytestmark = [pytest.mark.needs(Capability.NODES), pytest.mark.feature("SCORE-4.
 @pytest.mark.case("SC-160", severity="critical")
 @pytest.mark.long(seconds=21)
 @pytest.mark.needs(Capability.OWN_CLUSTER)  # nodes of other cases wake pods, whose backoff then begins anew
-def test_of_equal_pods_the_older_is_first(cluster: Trial, expect: Expect) -> None:
+def test_of_equal_pods_the_older_is_first(trial: Trial, expect: Expect) -> None:
     """Five equal pods wait for a cordoned node with room for two: the two oldest are placed, whatever their names."""
-    cluster.add(node("n1").cpu(2))
-    assert cluster.call("PATCH", "/api/v1/nodes/n1", {"spec": {"unschedulable": True}}).ok
-    cluster.settle()
+    trial.add(node("n1").cpu(2))
+    assert trial.call("PATCH", "/api/v1/nodes/n1", {"spec": {"unschedulable": True}}).ok
+    trial.settle()
     names = ["m", "z", "a", "k", "b"]
     for name in names:
-        cluster.submit(pod(name).request(cpu=1))
+        trial.submit(pod(name).request(cpu=1))
         expect.pending(name)
-        cluster.cluster.wait(lambda: False, within=1)
-    cluster.cluster.wait(lambda: False, within=12)  # the backoff of all is over
-    assert cluster.call("PATCH", "/api/v1/nodes/n1", {"spec": {"unschedulable": None}}).ok
+        trial.pass_time(1)
+    trial.pass_time(12)  # the backoff of all is over
+    assert trial.call("PATCH", "/api/v1/nodes/n1", {"spec": {"unschedulable": None}}).ok
     expect.bound("m", "z")
     expect.stable(seconds=3)
-    assert sorted(pod.metadata.name for pod in cluster.pods() if pod.spec.node_name) == ["m", "z"]
+    assert sorted(pod.metadata.name for pod in trial.pods() if pod.spec.node_name) == ["m", "z"]
 
 
 @pytest.mark.case("SC-161", severity="critical")
 @pytest.mark.needs(Capability.VIRTUAL_TIME)
-def test_backoff_has_a_maximum(cluster: Trial, expect: Expect, link: Link) -> None:
+def test_backoff_has_a_maximum(trial: Trial, expect: Expect, link: Link) -> None:
     """Bindings fail for ten minutes; afterwards the pod is bound within the maximum backoff of 10 s."""
-    cluster.add(node("n1"))
+    trial.add(node("n1"))
     link.refuse(500, bindings)
-    cluster.submit(pod("p"))
-    cluster.cluster.wait(lambda: False, within=600)
+    trial.submit(pod("p"))
+    trial.pass_time(600)
     tries = link.refused
     assert 50 <= tries <= 75, f"expected one try each 10 s after the first ones, found {tries} in 600 s"
     link.heal()
@@ -50,87 +50,87 @@ def test_backoff_has_a_maximum(cluster: Trial, expect: Expect, link: Link) -> No
 
 @pytest.mark.case("SC-190", severity="normal")
 @pytest.mark.needs(Capability.VIRTUAL_TIME)
-def test_room_does_not_end_a_backoff(cluster: Trial, expect: Expect, link: Link) -> None:
+def test_room_does_not_end_a_backoff(trial: Trial, expect: Expect, link: Link) -> None:
     """A pod that failed eight times is refused once more because its only node is cordoned. The node is opened at once:
     the pod is tried when its backoff of 10 s has passed, and not before."""
-    cluster.add(node("n1"))
+    trial.add(node("n1"))
     link.refuse(500, bindings)
-    cluster.submit(pod("p"))
-    assert cluster.cluster.wait(lambda: link.refused >= 8, within=120), "eight bindings were to be tried"
-    assert cluster.call("PATCH", "/api/v1/nodes/n1", {"spec": {"unschedulable": True}}).ok
+    trial.submit(pod("p"))
+    assert trial.wait(lambda: link.refused >= 8, within=120), "eight bindings were to be tried"
+    assert trial.call("PATCH", "/api/v1/nodes/n1", {"spec": {"unschedulable": True}}).ok
     expect.pending("p", saying="unschedulable", within=15)
     link.heal()
-    assert cluster.call("PATCH", "/api/v1/nodes/n1", {"spec": {"unschedulable": None}}).ok
+    assert trial.call("PATCH", "/api/v1/nodes/n1", {"spec": {"unschedulable": None}}).ok
 
-    assert not cluster.cluster.wait(lambda: bool(cluster.pod("p").spec.node_name), within=7), "bound during its backoff"
+    assert not trial.wait(lambda: bool(trial.pod("p").spec.node_name), within=7), "bound during its backoff"
     expect.bound("p", within=5)
 
 
 @pytest.mark.case("SC-191", severity="critical")
 @pytest.mark.needs(Capability.VIRTUAL_TIME, Capability.OWN_CLUSTER)  # priority classes
 @pytest.mark.parametrize("mates", [0, 3])
-def test_a_backoff_holds_beside_pods_of_the_same_kind(cluster: Trial, expect: Expect, mates: int) -> None:
+def test_a_backoff_holds_beside_pods_of_the_same_kind(trial: Trial, expect: Expect, mates: int) -> None:
     """Each second the room of two waiting pods goes from one more important pod to the next. In half a minute the first
     one is tried at most 7 times (kube-scheduler: after 1, 2, 4, 8 and then each 10 s), with or without equal pods."""
-    cluster.apply(priority_class("queue-first", 9000, preempts=False))
-    cluster.add(node("n1").cpu(2))
+    trial.apply(priority_class("queue-first", 9000, preempts=False))
+    trial.add(node("n1").cpu(2))
     holders = [pod(f"holder-{i}").request(cpu=2, memory="1Gi").priority_class("queue-first") for i in range(31)]
     for built in holders:
         built.manifest["spec"]["terminationGracePeriodSeconds"] = 0
-        cluster.submit(built)
+        trial.submit(built)
     expect.running("holder-0")
-    cluster.submit(*(pod(name).request(cpu=2) for name in ("waits", *(f"mate-{number}" for number in range(mates)))))
+    trial.submit(*(pod(name).request(cpu=2) for name in ("waits", *(f"mate-{number}" for number in range(mates)))))
     expect.pending("waits")
     for number in range(30):
-        cluster.delete(f"holder-{number}")
+        trial.delete(f"holder-{number}")
         expect.bound(f"holder-{number + 1}")
-        cluster.cluster.wait(lambda: False, within=1)
-    tries = sum(event.count for event in cluster.events("waits") if event.reason == "FailedScheduling")
+        trial.pass_time(1)
+    tries = sum(event.count for event in trial.events("waits") if event.reason == "FailedScheduling")
     assert 1 <= tries <= 7, f"expected a try after 1, 2, 4, 8 and 10 s, found {tries} in 30 s"
 
 
 @pytest.mark.case("SC-162", severity="critical")
 @pytest.mark.long(seconds=4)
-def test_a_gated_pod_is_not_tried(cluster: Trial, expect: Expect) -> None:
+def test_a_gated_pod_is_not_tried(trial: Trial, expect: Expect) -> None:
     """A gated pod fits on no node: no condition is written for it; it holds no room and preempts no pod."""
-    cluster.apply(priority_class("queue-top", 100_000))
-    cluster.add(node("n1").cpu(4))
-    cluster.submit(pod("runs").request(cpu=4))
+    trial.apply(priority_class("queue-top", 100_000))
+    trial.add(node("n1").cpu(4))
+    trial.submit(pod("runs").request(cpu=4))
     expect.running("runs")
     gated = pod("gated").request(cpu=4).priority_class("queue-top")
     gated.manifest["spec"]["schedulingGates"] = [{"name": "example.com/wait"}]
-    cluster.submit(gated)
+    trial.submit(gated)
     expect.stable(seconds=5)
-    assert not cluster.pod("runs").deleting
-    assert not [event for event in cluster.events("gated") if event.reason == "FailedScheduling"]
-    path = f"/api/v1/namespaces/{cluster.name}/pods/gated"
-    assert cluster.call("PATCH", path, {"spec": {"schedulingGates": None}}).ok
+    assert not trial.pod("runs").deleting
+    assert not [event for event in trial.events("gated") if event.reason == "FailedScheduling"]
+    path = f"/api/v1/namespaces/{trial.name}/pods/gated"
+    assert trial.call("PATCH", path, {"spec": {"schedulingGates": None}}).ok
     expect.gone("runs")
     expect.bound("gated")
 
 
 @pytest.mark.case("SC-163", severity="normal")
 @pytest.mark.long(seconds=5)
-def test_a_pod_that_is_being_deleted_is_not_placed(cluster: Trial, expect: Expect) -> None:
+def test_a_pod_that_is_being_deleted_is_not_placed(trial: Trial, expect: Expect) -> None:
     """A waiting pod that could preempt is deleted, and a finalizer keeps it: it preempts no pod."""
-    cluster.apply(priority_class("queue-high", 9000), priority_class("queue-low", 1000))
-    cluster.add(node("n1").cpu(2))
+    trial.apply(priority_class("queue-high", 9000), priority_class("queue-low", 1000))
+    trial.add(node("n1").cpu(2))
     leaving = pod("leaving").request(cpu=4).priority_class("queue-high")
     leaving.manifest["metadata"]["finalizers"] = ["seatrial.dev/hold"]
-    cluster.submit(leaving)
+    trial.submit(leaving)
     expect.pending("leaving")
-    path = f"/api/v1/namespaces/{cluster.name}/pods/leaving"
+    path = f"/api/v1/namespaces/{trial.name}/pods/leaving"
     try:
-        assert cluster.call("DELETE", path).ok
-        cluster.settle()
-        cluster.add(node("n2").cpu(4).taint("closed"))
+        assert trial.call("DELETE", path).ok
+        trial.settle()
+        trial.add(node("n2").cpu(4).taint("closed"))
         stays = pod("stays").request(cpu=4).priority_class("queue-low").node_name("n2").tolerate("closed")
-        cluster.submit(stays)
+        trial.submit(stays)
         expect.running("stays")
-        assert cluster.call("PATCH", "/api/v1/nodes/n2", {"spec": {"taints": []}}).ok
-        virtual = Capability.VIRTUAL_TIME in cluster.cluster.capabilities
+        assert trial.call("PATCH", "/api/v1/nodes/n2", {"spec": {"taints": []}}).ok
+        virtual = Capability.VIRTUAL_TIME in trial.cluster.capabilities
         expect.stable(seconds=400 if virtual else 15)  # waiting pods are tried again every five minutes
-        assert not cluster.pod("leaving").spec.node_name
-        assert not cluster.pod("stays").deleting, "a pod that is being deleted preempted another"
+        assert not trial.pod("leaving").spec.node_name
+        assert not trial.pod("stays").deleting, "a pod that is being deleted preempted another"
     finally:
-        cluster.call("PATCH", path, {"metadata": {"finalizers": None}})
+        trial.call("PATCH", path, {"metadata": {"finalizers": None}})

@@ -13,25 +13,25 @@ pytestmark = [pytest.mark.needs(Capability.NODES)]
 
 @pytest.mark.feature("SCORE-4.resource-claims")
 @pytest.mark.case("SC-294", severity="critical")
-def test_a_pod_without_its_resource_claim_is_not_bound(cluster: Trial, expect: Expect) -> None:
+def test_a_pod_without_its_resource_claim_is_not_bound(trial: Trial, expect: Expect) -> None:
     """Pods whose claim does not exist are not bound, nor is a pod of lower priority evicted for them; a plain pod is.
 
     Source: kubernetes DynamicResources, PreEnqueue: a pod waits until its claims exist.
     """
-    cluster.apply(priority_class("trial-high", 1000))
-    cluster.add(node("n1").cpu(8))
-    cluster.submit(pod("low").request(cpu=5))
+    trial.apply(priority_class("trial-high", 1000))
+    trial.add(node("n1").cpu(8))
+    trial.submit(pod("low").request(cpu=5))
     expect.bound("low")
     for name, source in (
         ("by-name", {"resourceClaimName": "no"}),
         ("by-template", {"resourceClaimTemplateName": "no"}),
     ):
-        cluster.submit(
+        trial.submit(
             given(name, resourceClaims=[{"name": "gpu", **source}]).request(cpu=5).priority_class("trial-high")
         )
-    cluster.submit(given("small", resourceClaims=[{"name": "gpu", "resourceClaimName": "no"}]).request(cpu=1))
-    cluster.submit(pod("plain").request(cpu=1))
+    trial.submit(given("small", resourceClaims=[{"name": "gpu", "resourceClaimName": "no"}]).request(cpu=1))
+    trial.submit(pod("plain").request(cpu=1))
     expect.bound("plain")
     expect.stable(seconds=5)
-    unbound = [found.metadata.name for found in cluster.pods() if not found.spec.node_name]
+    unbound = [found.metadata.name for found in trial.pods() if not found.spec.node_name]
     assert unbound == ["by-name", "by-template", "small"]

@@ -22,11 +22,11 @@ def requiring(name: str, *terms: object) -> PodBuilder:
 
 @pytest.mark.feature("SCORE-4.selectors")
 @pytest.mark.case("SC-170", severity="normal")
-def test_an_empty_term_selects_no_node(cluster: Trial, expect: Expect) -> None:
+def test_an_empty_term_selects_no_node(trial: Trial, expect: Expect) -> None:
     """A pod whose only term is empty waits; with a second term that holds it is placed."""
-    cluster.add(node("n1").label("disk", "fast"))
+    trial.add(node("n1").label("disk", "fast"))
     holds = {"matchExpressions": [{"key": "disk", "operator": "In", "values": ["fast"]}]}
-    cluster.submit(requiring("nothing", {}), requiring("either", {}, holds))
+    trial.submit(requiring("nothing", {}), requiring("either", {}, holds))
     expect.bound("either")
     expect.pending("nothing")
     expect.stable(seconds=3)
@@ -35,19 +35,19 @@ def test_an_empty_term_selects_no_node(cluster: Trial, expect: Expect) -> None:
 @pytest.mark.feature("SCORE-4.selectors")
 @pytest.mark.case("SC-171", severity="critical")
 @pytest.mark.parametrize("wanted", ["n1", "n2", "n3"])
-def test_a_field_names_the_node(cluster: Trial, expect: Expect, wanted: str) -> None:
+def test_a_field_names_the_node(trial: Trial, expect: Expect, wanted: str) -> None:
     """matchFields with metadata.name, In and NotIn, choose the named node, though it is the fullest."""
-    cluster.add(*(node(name).cpu(8) for name in ("n1", "n2", "n3")))
-    cluster.submit(pod("crowd").request(cpu=6).select({HOST: wanted}))
+    trial.add(*(node(name).cpu(8) for name in ("n1", "n2", "n3")))
+    trial.submit(pod("crowd").request(cpu=6).select({HOST: wanted}))
     expect.bound("crowd")
     fields = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [wanted]}]}
     large = requiring("large", fields).request(cpu=4)
-    cluster.submit(requiring("small", fields).request(cpu=1), large)
+    trial.submit(requiring("small", fields).request(cpu=1), large)
     assert expect.bound("small").spec.node_name == wanted
     expect.pending("large")
     others = [name for name in ("n1", "n2", "n3") if name != wanted]
     not_in = {"matchFields": [{"key": "metadata.name", "operator": "NotIn", "values": [name]} for name in others]}
-    cluster.submit(requiring("neither", not_in).request(cpu=1), requiring("too-large", not_in).request(cpu=4))
+    trial.submit(requiring("neither", not_in).request(cpu=1), requiring("too-large", not_in).request(cpu=4))
     assert expect.bound("neither").spec.node_name == wanted
     expect.pending("too-large")
 
@@ -55,16 +55,16 @@ def test_a_field_names_the_node(cluster: Trial, expect: Expect, wanted: str) -> 
 @pytest.mark.feature("SCORE-4.images")
 @pytest.mark.case("SC-172", severity="normal")
 @pytest.mark.parametrize("holder", ["n1", "n2"])
-def test_an_image_without_a_tag_is_the_latest(cluster: Trial, expect: Expect, holder: str) -> None:
+def test_an_image_without_a_tag_is_the_latest(trial: Trial, expect: Expect, holder: str) -> None:
     """A node reports `…/model:latest`; a pod that names the image without a tag goes there, though it is fuller."""
-    cluster.add(*(node(name).cpu(100).memory("100Gi") for name in ("n1", "n2")))
-    cluster.submit(pod("crowd").request(cpu=10, memory="10Gi").select({HOST: holder}))
+    trial.add(*(node(name).cpu(100).memory("100Gi") for name in ("n1", "n2")))
+    trial.submit(pod("crowd").request(cpu=10, memory="10Gi").select({HOST: holder}))
     expect.bound("crowd")
     image = {"names": ["registry.example:5000/model:latest"], "sizeBytes": 1800 << 20}
-    assert cluster.call("PATCH", f"/api/v1/nodes/{holder}/status", {"status": {"images": [image]}}).ok
+    assert trial.call("PATCH", f"/api/v1/nodes/{holder}/status", {"status": {"images": [image]}}).ok
     asked = pod("a").request(cpu=1, memory="1Gi")
     asked.manifest["spec"]["containers"][0]["image"] = "registry.example:5000/model"
-    cluster.submit(asked)
+    trial.submit(asked)
     assert expect.bound("a").spec.node_name == holder
     expect.refusal()
 
@@ -72,14 +72,14 @@ def test_an_image_without_a_tag_is_the_latest(cluster: Trial, expect: Expect, ho
 @pytest.mark.feature("SCORE-4.balance")
 @pytest.mark.case("SC-173", severity="normal")
 @pytest.mark.parametrize(("better", "worse"), [("n1", "n2"), ("n2", "n1")])
-def test_balance_counts_the_pod_itself(cluster: Trial, expect: Expect, better: str, worse: str) -> None:
+def test_balance_counts_the_pod_itself(trial: Trial, expect: Expect, better: str, worse: str) -> None:
     """Before the pod comes the worse node is the balanced one; with its CPUs counted, the other one is."""
-    cluster.add(*(node(name).cpu(100).memory("100Gi") for name in ("n1", "n2")))
-    cluster.submit(
+    trial.add(*(node(name).cpu(100).memory("100Gi") for name in ("n1", "n2")))
+    trial.submit(
         pod("on-better").request(cpu=40, memory="60Gi").select({HOST: better}),
         pod("on-worse").request(cpu=50, memory="50Gi").select({HOST: worse}),
     )
     expect.bound("on-better", "on-worse")
-    cluster.submit(pod("a").request(cpu=20, memory="1Mi"))
+    trial.submit(pod("a").request(cpu=20, memory="1Mi"))
     assert expect.bound("a").spec.node_name == better
     expect.refusal()

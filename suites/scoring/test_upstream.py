@@ -27,10 +27,10 @@ def of_app(pod: PodBuilder, **spec: Any) -> PodBuilder:
 @pytest.mark.feature("SCORE-4.selectors")
 @pytest.mark.case("SC-030", severity="critical")
 @pytest.mark.needs(Capability.OWN_CLUSTER)
-def test_selectors_and_taints(cluster: Trial, expect: Expect) -> None:
+def test_selectors_and_taints(trial: Trial, expect: Expect) -> None:
     """A pod is placed on nodes that its selector and tolerations allow, and on no others."""
-    cluster.add(node("plain"), node("fast").label("disk", "fast"), node("closed").taint("team"))
-    cluster.submit(
+    trial.add(node("plain"), node("fast").label("disk", "fast"), node("closed").taint("team"))
+    trial.submit(
         pod("choosy").select({"disk": "fast"}),
         pod("tolerant").tolerate("team").select({HOST: "closed"}),
         pod("refused").select({HOST: "closed"}),
@@ -42,41 +42,41 @@ def test_selectors_and_taints(cluster: Trial, expect: Expect) -> None:
 
 @pytest.mark.feature("SCORE-4.anti-affinity")
 @pytest.mark.case("SC-031", severity="critical")
-def test_pods_that_keep_apart(cluster: Trial, expect: Expect) -> None:
+def test_pods_that_keep_apart(trial: Trial, expect: Expect) -> None:
     """Required anti-affinity: one pod on each of two nodes; the third waits until one is deleted."""
-    cluster.add(node("n1"), node("n2"))
+    trial.add(node("n1"), node("n2"))
     apart = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [OWN]}}
     first, second, third = (of_app(pod, affinity=apart) for pod in pods("a", 3))
-    cluster.submit(first, second)
+    trial.submit(first, second)
     both = expect.bound(first.name, second.name)
     assert {pod.spec.node_name for pod in both} == {"n1", "n2"}
-    cluster.submit(third)
+    trial.submit(third)
     expect.pending(third.name, saying="2 node(s) didn't match pod anti-affinity rules")
-    cluster.delete(first.name)
+    trial.delete(first.name)
     assert expect.bound(third.name).spec.node_name == both[0].spec.node_name
 
 
 @pytest.mark.feature("SCORE-4.affinity")
 @pytest.mark.case("SC-032", severity="critical")
-def test_pods_that_want_company(cluster: Trial, expect: Expect) -> None:
+def test_pods_that_want_company(trial: Trial, expect: Expect) -> None:
     """Required affinity: the first pod may be placed anywhere, all others follow it."""
-    cluster.add(node("n1"), node("n2"), node("n3"))
+    trial.add(node("n1"), node("n2"), node("n3"))
     together = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [OWN]}}
     asked = [of_app(pod, affinity=together) for pod in pods("a", 5)]
-    cluster.submit(*asked)
+    trial.submit(*asked)
     found = expect.bound(asked[0].name, asked[1].name, *(builder.name for builder in asked[2:]))
     assert len({pod.spec.node_name for pod in found}) == 1
 
 
 @pytest.mark.feature("SCORE-4.spread")
 @pytest.mark.case("SC-033", severity="critical")
-def test_an_even_spread(cluster: Trial, expect: Expect) -> None:
+def test_an_even_spread(trial: Trial, expect: Expect) -> None:
     """DoNotSchedule with a skew of one: nine pods are three on each node, though one node is far emptier."""
-    cluster.add(node("n1").cpu(256), node("n2").cpu(8), node("n3").cpu(8))
+    trial.add(node("n1").cpu(256), node("n2").cpu(8), node("n3").cpu(8))
     spread = {"topologyKey": HOST, "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule",
               "labelSelector": {"matchLabels": {"app": "a"}}}  # fmt: skip
     asked = [of_app(pod, topologySpreadConstraints=[spread]).request(cpu=2) for pod in pods("a", 9)]
-    cluster.submit(*asked)
+    trial.submit(*asked)
     found = expect.bound(asked[0].name, asked[1].name, *(builder.name for builder in asked[2:]))
     where = [pod.spec.node_name for pod in found]
     assert sorted(where.count(name) for name in ("n1", "n2", "n3")) == [3, 3, 3]
@@ -84,41 +84,41 @@ def test_an_even_spread(cluster: Trial, expect: Expect) -> None:
 
 @pytest.mark.feature("SCORE-4.ports")
 @pytest.mark.case("SC-034", severity="normal")
-def test_a_port_of_the_node_is_given_once(cluster: Trial, expect: Expect) -> None:
+def test_a_port_of_the_node_is_given_once(trial: Trial, expect: Expect) -> None:
     """Two pods with the same host port do not share a node."""
-    cluster.add(node("n1"), node("n2"))
+    trial.add(node("n1"), node("n2"))
     asked = pods("a", 3)
     for builder in asked:
         builder.manifest["spec"]["containers"][0]["ports"] = [{"containerPort": 8080, "hostPort": 8080}]
-    cluster.submit(asked[0], asked[1])
+    trial.submit(asked[0], asked[1])
     both = expect.bound(asked[0].name, asked[1].name)
     assert {pod.spec.node_name for pod in both} == {"n1", "n2"}
-    cluster.submit(asked[2])
+    trial.submit(asked[2])
     expect.pending(asked[2].name, saying="2 node(s) didn't have free ports for the requested pod ports")
 
 
 @pytest.mark.feature("SCORE-4.fit")
 @pytest.mark.case("SC-035", severity="normal")
-def test_the_emptier_node_is_preferred(cluster: Trial, expect: Expect) -> None:
+def test_the_emptier_node_is_preferred(trial: Trial, expect: Expect) -> None:
     """Least allocated, upstream's default: pods are placed away from a large pod."""
-    cluster.add(node("n1").cpu(32), node("n2").cpu(32))
-    cluster.submit(pod("large").request(cpu=20))
+    trial.add(node("n1").cpu(32), node("n2").cpu(32))
+    trial.submit(pod("large").request(cpu=20))
     where = expect.bound("large").spec.node_name
-    cluster.submit(*(pod.request(cpu=2) for pod in pods("a", 4)))
+    trial.submit(*(pod.request(cpu=2) for pod in pods("a", 4)))
     found = expect.bound(*(pod.name for pod in pods("a", 4)))
     assert all(pod.spec.node_name != where for pod in found)
 
 
-def occupy(cluster: Trial, name: str, *, cpu: int, memory: str) -> None:
+def occupy(trial: Trial, name: str, *, cpu: int, memory: str) -> None:
     """Put a pod onto a node, past the scheduler."""
     where = "fixed-" + name
-    cluster.submit(pod(where).request(cpu=cpu, memory=memory).node_name(name))
+    trial.submit(pod(where).request(cpu=cpu, memory=memory).node_name(name))
 
 
-def images(cluster: Trial, name: str, *present: str, mebibytes: int) -> None:
+def images(trial: Trial, name: str, *present: str, mebibytes: int) -> None:
     """State in the node's status that these images are present, each of this size."""
     status = {"status": {"images": [{"names": [image], "sizeBytes": mebibytes << 20} for image in present]}}
-    assert cluster.call("PATCH", f"/api/v1/nodes/{name}/status", status).ok
+    assert trial.call("PATCH", f"/api/v1/nodes/{name}/status", status).ok
 
 
 each_order = pytest.mark.parametrize(
@@ -129,45 +129,45 @@ each_order = pytest.mark.parametrize(
 @pytest.mark.feature("SCORE-4.preferred-affinity")
 @pytest.mark.case("SC-036", severity="critical")
 @each_order
-def test_a_preferred_node_wins_over_an_emptier_one(cluster: Trial, expect: Expect, order: Sequence[str]) -> None:
+def test_a_preferred_node_wins_over_an_emptier_one(trial: Trial, expect: Expect, order: Sequence[str]) -> None:
     """A pod that prefers a label goes to the labelled node, which is fuller; a pod without a preference does not."""
     preferred, other = order
-    cluster.add(*(node(name).cpu(32).label("zone", name) for name in sorted(order)))
-    occupy(cluster, preferred, cpu=16, memory="1Gi")
+    trial.add(*(node(name).cpu(32).label("zone", name) for name in sorted(order)))
+    occupy(trial, preferred, cpu=16, memory="1Gi")
     term = {"matchExpressions": [{"key": "zone", "operator": "In", "values": [preferred]}]}
     affinity = {
         "nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 50, "preference": term}]}
     }
     choosy = pod("choosy").request(cpu=1)
     choosy.manifest["spec"]["affinity"] = affinity
-    cluster.submit(choosy)
+    trial.submit(choosy)
     assert expect.bound("choosy").spec.node_name == preferred
-    cluster.submit(pod("plain").request(cpu=1))
+    trial.submit(pod("plain").request(cpu=1))
     assert expect.bound("plain").spec.node_name == other
 
 
 @pytest.mark.feature("SCORE-4.volumes")
 @pytest.mark.case("SC-037", severity="critical")
 @each_order
-def test_a_pod_follows_its_volume(cluster: Trial, expect: Expect, order: Sequence[str]) -> None:
+def test_a_pod_follows_its_volume(trial: Trial, expect: Expect, order: Sequence[str]) -> None:
     """A pod goes to the node of its claim's volume, which is fuller; with that node gone from its choice, it waits."""
     home, other = order
-    cluster.add(*(node(name).cpu(32) for name in sorted(order)))
-    occupy(cluster, home, cpu=16, memory="1Gi")
+    trial.add(*(node(name).cpu(32) for name in sorted(order)))
+    occupy(trial, home, cpu=16, memory="1Gi")
     for number in (1, 2):
-        volume(cluster, f"{cluster.name}-{number}", f"claim-{number}", home)
-    cluster.submit(with_claim(pod("follows").request(cpu=1), "claim-1"))
+        volume(trial, f"{trial.name}-{number}", f"claim-{number}", home)
+    trial.submit(with_claim(pod("follows").request(cpu=1), "claim-1"))
     assert expect.bound("follows").spec.node_name == home
 
-    cluster.submit(with_claim(pod("torn").request(cpu=1).select({HOST: other}), "claim-2"))
+    trial.submit(with_claim(pod("torn").request(cpu=1).select({HOST: other}), "claim-2"))
     expect.pending("torn", saying="PersistentVolume's node affinity")
 
 
-def volume(cluster: Trial, name: str, claim: str, where: str) -> None:
+def volume(trial: Trial, name: str, claim: str, where: str) -> None:
     """A volume that one node can attach, bound to a claim."""
     term = {"matchExpressions": [{"key": HOST, "operator": "In", "values": [where]}]}
     size, modes = {"storage": "1Gi"}, ["ReadWriteOnce"]
-    cluster.apply(
+    trial.apply(
         {
             "apiVersion": "v1",
             "kind": "PersistentVolume",
@@ -177,7 +177,7 @@ def volume(cluster: Trial, name: str, claim: str, where: str) -> None:
                 "accessModes": modes,
                 "local": {"path": "/data"},
                 "nodeAffinity": {"required": {"nodeSelectorTerms": [term]}},
-                "claimRef": {"kind": "PersistentVolumeClaim", "namespace": cluster.name, "name": claim},
+                "claimRef": {"kind": "PersistentVolumeClaim", "namespace": trial.name, "name": claim},
             },
         },
         {
@@ -192,7 +192,7 @@ def volume(cluster: Trial, name: str, claim: str, where: str) -> None:
             },
         },
     )
-    wait_bound(cluster, claim)
+    wait_bound(trial, claim)
 
 
 def with_claim(asked: PodBuilder, claim: str) -> PodBuilder:
@@ -204,35 +204,35 @@ def with_claim(asked: PodBuilder, claim: str) -> PodBuilder:
 @pytest.mark.feature("SCORE-4.images")
 @pytest.mark.case("SC-038", severity="normal")
 @each_order
-def test_a_node_that_has_the_image_is_preferred(cluster: Trial, expect: Expect, order: Sequence[str]) -> None:
+def test_a_node_that_has_the_image_is_preferred(trial: Trial, expect: Expect, order: Sequence[str]) -> None:
     """A pod with a large image goes to the node that has it, which is a little fuller; another pod does not."""
     has, other = order
-    cluster.add(*(node(name).cpu(32) for name in sorted(order)))
-    occupy(cluster, has, cpu=2, memory="1Gi")
-    images(cluster, has, "registry.example/model:1", mebibytes=1800)
+    trial.add(*(node(name).cpu(32) for name in sorted(order)))
+    occupy(trial, has, cpu=2, memory="1Gi")
+    images(trial, has, "registry.example/model:1", mebibytes=1800)
     large, plain = pod("large").request(cpu=1), pod("plain").request(cpu=1)
     large.manifest["spec"]["containers"][0]["image"] = "registry.example/model:1"
-    cluster.submit(large)
+    trial.submit(large)
     assert expect.bound("large").spec.node_name == has
-    cluster.submit(plain)
+    trial.submit(plain)
     assert expect.bound("plain").spec.node_name == other
 
 
 @pytest.mark.feature("SCORE-4.images")
 @pytest.mark.case("SC-281", severity="normal")
 @each_order
-def test_all_images_of_a_pod_count(cluster: Trial, expect: Expect, order: Sequence[str]) -> None:
+def test_all_images_of_a_pod_count(trial: Trial, expect: Expect, order: Sequence[str]) -> None:
     """A pod with two containers goes to the node that has both images, which is fuller, and not to that with one."""
     both, one = order
     model, proxy = "registry.example/model:1", "registry.example/proxy:1"
-    cluster.add(*(node(name).cpu(32) for name in sorted(order)))
-    occupy(cluster, both, cpu=3, memory="1Gi")
-    images(cluster, both, model, proxy, mebibytes=900)
-    images(cluster, one, model, mebibytes=900)
+    trial.add(*(node(name).cpu(32) for name in sorted(order)))
+    occupy(trial, both, cpu=3, memory="1Gi")
+    images(trial, both, model, proxy, mebibytes=900)
+    images(trial, one, model, mebibytes=900)
     asked = pod("asked").request(cpu=1)
     (first,) = asked.manifest["spec"]["containers"]
     asked.manifest["spec"]["containers"] = [{**first, "image": model}, {"name": "proxy", "image": proxy}]
-    cluster.submit(asked)
+    trial.submit(asked)
     assert expect.bound("asked").spec.node_name == both
     expect.refusal()
 
@@ -240,13 +240,13 @@ def test_all_images_of_a_pod_count(cluster: Trial, expect: Expect, order: Sequen
 @pytest.mark.feature("SCORE-4.balance")
 @pytest.mark.case("SC-039", severity="normal")
 @each_order
-def test_balance_counts_beside_emptiness(cluster: Trial, expect: Expect, order: Sequence[str]) -> None:
+def test_balance_counts_beside_emptiness(trial: Trial, expect: Expect, order: Sequence[str]) -> None:
     """A pod goes to the node whose CPU and memory are used evenly, though the other one has more free on average."""
     even, uneven = order
-    cluster.add(*(node(name).cpu(100).memory("100Gi") for name in sorted(order)))
-    occupy(cluster, even, cpu=58, memory="58Gi")
-    occupy(cluster, uneven, cpu=5, memory="93Gi")
-    cluster.submit(pod("a").request(cpu=2, memory="2Gi"))
+    trial.add(*(node(name).cpu(100).memory("100Gi") for name in sorted(order)))
+    occupy(trial, even, cpu=58, memory="58Gi")
+    occupy(trial, uneven, cpu=5, memory="93Gi")
+    trial.submit(pod("a").request(cpu=2, memory="2Gi"))
     assert expect.bound("a").spec.node_name == even
     expect.refusal()
 
@@ -254,15 +254,15 @@ def test_balance_counts_beside_emptiness(cluster: Trial, expect: Expect, order: 
 @pytest.mark.feature("SHELL-1.weights")
 @pytest.mark.case("SH-005", severity="critical")
 @each_order
-def test_default_weights_decide_where_plugins_disagree(cluster: Trial, expect: Expect, order: Sequence[str]) -> None:
+def test_default_weights_decide_where_plugins_disagree(trial: Trial, expect: Expect, order: Sequence[str]) -> None:
     """NodeAffinity has weight 2 by default: it outweighs emptiness and an image together, which weight 1 would not.
 
     The nodes differ by 30 points of emptiness, so that it also outweighs three plugins that prefer empty nodes.
     """
     preferred, other = order
-    cluster.add(*(node(name).cpu(100).memory("100Gi").label("zone", name) for name in sorted(order)))
-    occupy(cluster, preferred, cpu=30, memory="30Gi")
-    images(cluster, other, "registry.example/model:1", mebibytes=1800)
+    trial.add(*(node(name).cpu(100).memory("100Gi").label("zone", name) for name in sorted(order)))
+    occupy(trial, preferred, cpu=30, memory="30Gi")
+    images(trial, other, "registry.example/model:1", mebibytes=1800)
     term = {"matchExpressions": [{"key": "zone", "operator": "In", "values": [preferred]}]}
     affinity = {
         "nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 50, "preference": term}]}
@@ -270,6 +270,6 @@ def test_default_weights_decide_where_plugins_disagree(cluster: Trial, expect: E
     asked = pod("a").request(cpu=1, memory="1Gi")
     asked.manifest["spec"]["affinity"] = affinity
     asked.manifest["spec"]["containers"][0]["image"] = "registry.example/model:1"
-    cluster.submit(asked)
+    trial.submit(asked)
     assert expect.bound("a").spec.node_name == preferred
     expect.refusal()

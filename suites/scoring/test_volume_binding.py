@@ -18,13 +18,13 @@ pytestmark = [pytest.mark.needs(Capability.NODES)]
 @pytest.mark.case("SC-270", severity="critical")
 @pytest.mark.parametrize(("home", "key"), [("n1", HOST), ("n2", ZONE)])
 def test_a_pod_gets_the_volume_of_its_node(
-    cluster: Trial, expect: Expect, storage: StorageOfCase, home: str, key: str
+    trial: Trial, expect: Expect, storage: StorageOfCase, home: str, key: str
 ) -> None:
     """A pod with an unbound claim goes to the fuller node, which has the volume, and the claim is bound to that."""
     storage.of_class()
     zones = {"n1": "zone-1", "n2": "zone-2"}  # no names of nodes: a volume of a zone is not one of a node
-    cluster.add(*(node(name).cpu(32).label(ZONE, zone) for name, zone in zones.items()))
-    cluster.submit(pod("crowd").request(cpu=16, memory="1Gi").select({HOST: home}))
+    trial.add(*(node(name).cpu(32).label(ZONE, zone) for name, zone in zones.items()))
+    trial.submit(pod("crowd").request(cpu=16, memory="1Gi").select({HOST: home}))
     expect.bound("crowd")
     volume = storage.volume("v", zones[home] if key == ZONE else home, key=key)
     storage.claim("c")
@@ -39,11 +39,11 @@ def test_a_pod_gets_the_volume_of_its_node(
 @pytest.mark.feature("SCORE-4.volumes")
 @pytest.mark.case("SC-271", severity="critical")
 @pytest.mark.long(seconds=4)
-def test_two_pods_do_not_get_one_volume(cluster: Trial, expect: Expect, storage: StorageOfCase) -> None:
+def test_two_pods_do_not_get_one_volume(trial: Trial, expect: Expect, storage: StorageOfCase) -> None:
     """Of two pods one gets the only free volume; the other waits, and goes when there is a second one."""
     storage.of_class()
-    cluster.add(node("n1"), node("n2"))
-    cluster.settle()
+    trial.add(node("n1"), node("n2"))
+    trial.settle()
     names = {"a": "claim-a", "b": "claim-b"}
     first = storage.volume("first", "n1")
     for name, claim in names.items():
@@ -51,9 +51,9 @@ def test_two_pods_do_not_get_one_volume(cluster: Trial, expect: Expect, storage:
         storage.submit(name, claim)
 
     def placed() -> list[str]:
-        return [name for name in names if cluster.pod(name).spec.node_name]
+        return [name for name in names if trial.pod(name).spec.node_name]
 
-    assert cluster.reaches(lambda: bool(placed()), within=30), "expected one of both pods to be bound, found none"
+    assert trial.reaches(lambda: bool(placed()), within=30), "expected one of both pods to be bound, found none"
     found = placed()
     assert len(found) == 1, f"expected one pod to get the volume, found {', '.join(found)}"
     lucky, (waiting,) = found[0], names.keys() - set(found)
@@ -67,12 +67,12 @@ def test_two_pods_do_not_get_one_volume(cluster: Trial, expect: Expect, storage:
 
 @pytest.mark.feature("SCORE-4.volumes")
 @pytest.mark.case("SC-272", severity="critical")
-def test_the_smallest_volume_that_suffices(cluster: Trial, expect: Expect, storage: StorageOfCase) -> None:
+def test_the_smallest_volume_that_suffices(trial: Trial, expect: Expect, storage: StorageOfCase) -> None:
     """Of volumes of 8, 1, 3 and 5 Gi a claim of 2 Gi gets that of 3, and one of 4 Gi that of 5; one of 9 Gi waits."""
     storage.of_class()
-    cluster.add(node("n1"))
+    trial.add(node("n1"))
     volumes = {size: storage.volume(name, "n1", f"{size}Gi") for name, size in zip("abcd", (8, 1, 3, 5), strict=True)}
-    cluster.settle()
+    trial.settle()
     for wanted, size in ((2, 3), (4, 5)):
         storage.claim(f"c-{wanted}", f"{wanted}Gi")
         storage.submit(f"p-{wanted}", f"c-{wanted}")
@@ -85,11 +85,11 @@ def test_the_smallest_volume_that_suffices(cluster: Trial, expect: Expect, stora
 
 @pytest.mark.feature("SCORE-4.volumes")
 @pytest.mark.case("SC-273", severity="normal")
-def test_a_claim_selects_its_volume(cluster: Trial, expect: Expect, storage: StorageOfCase) -> None:
+def test_a_claim_selects_its_volume(trial: Trial, expect: Expect, storage: StorageOfCase) -> None:
     """A claim with a label selector gets the larger volume on the second node, which alone has the label."""
     storage.of_class()
-    cluster.add(node("n1").cpu(32), node("n2").cpu(32))
-    cluster.submit(pod("crowd").request(cpu=16, memory="1Gi").select({HOST: "n2"}))
+    trial.add(node("n1").cpu(32), node("n2").cpu(32))
+    trial.submit(pod("crowd").request(cpu=16, memory="1Gi").select({HOST: "n2"}))
     expect.bound("crowd")
     storage.volume("slow", "n1", "1Gi", speed="slow")
     fast = storage.volume("fast", "n2", "9Gi", speed="fast")
@@ -102,20 +102,20 @@ def test_a_claim_selects_its_volume(cluster: Trial, expect: Expect, storage: Sto
 @pytest.mark.feature("SCORE-4.volumes")
 @pytest.mark.case("SC-274", severity="critical")
 @pytest.mark.parametrize("home", ["n1", "n2"])
-def test_a_provisioner_is_told_the_node(cluster: Trial, expect: Expect, storage: StorageOfCase, home: str) -> None:
+def test_a_provisioner_is_told_the_node(trial: Trial, expect: Expect, storage: StorageOfCase, home: str) -> None:
     """The claim is marked with the node of the allowed zone; the pod is bound once a volume for the claim is made."""
     storage.of_class(
         PROVISIONER,
         allowedTopologies=[{"matchLabelExpressions": [{"key": ZONE, "values": [home]}]}],
     )
-    cluster.add(*(node(name).cpu(32).label(ZONE, name) for name in ("n1", "n2")))
-    cluster.submit(pod("crowd").request(cpu=16, memory="1Gi").select({HOST: home}))
+    trial.add(*(node(name).cpu(32).label(ZONE, name) for name in ("n1", "n2")))
+    trial.submit(pod("crowd").request(cpu=16, memory="1Gi").select({HOST: home}))
     expect.bound("crowd")
     storage.claim("c")
     storage.submit("p", "c")
     assert storage.selected_node("c") == home
-    cluster.settle(3)
-    assert not cluster.pod("p").spec.node_name, "bound before its claim"
+    trial.settle(3)
+    assert not trial.pod("p").spec.node_name, "bound before its claim"
     volume = storage.made("c")
     assert expect.bound("p").spec.node_name == home
     assert storage.volume_of("c") == volume
@@ -124,15 +124,15 @@ def test_a_provisioner_is_told_the_node(cluster: Trial, expect: Expect, storage:
 @pytest.mark.feature("SCORE-4.volumes")
 @pytest.mark.case("SC-280", severity="critical")
 @pytest.mark.needs(Capability.VIRTUAL_TIME)
-def test_a_provisioner_that_makes_nothing(cluster: Trial, expect: Expect, storage: StorageOfCase) -> None:
+def test_a_provisioner_that_makes_nothing(trial: Trial, expect: Expect, storage: StorageOfCase) -> None:
     """No volume is made in ten minutes, the time that VolumeBinding waits: another pod gets the room on the node."""
     storage.of_class(PROVISIONER)
-    cluster.add(node("n1").cpu(8))
+    trial.add(node("n1").cpu(8))
     storage.claim("c")
     claim = {"name": "c", "persistentVolumeClaim": {"claimName": "c"}}
-    cluster.submit(given("p", volumes=[claim]).request(cpu=6))
+    trial.submit(given("p", volumes=[claim]).request(cpu=6))
     assert storage.selected_node("c") == "n1"
-    cluster.submit(pod("next").request(cpu=6))
+    trial.submit(pod("next").request(cpu=6))
     expect.pending("next")
 
     expect.bound("next", within=900)
@@ -143,18 +143,18 @@ def test_a_provisioner_that_makes_nothing(cluster: Trial, expect: Expect, storag
 @pytest.mark.case("SC-290", severity="critical")
 @pytest.mark.parametrize("home", ["n1", "n2"])
 def test_a_provisioner_is_told_the_node_of_an_ephemeral_volume(
-    cluster: Trial, expect: Expect, storage: StorageOfCase, home: str
+    trial: Trial, expect: Expect, storage: StorageOfCase, home: str
 ) -> None:
     """The claim of a generic ephemeral volume is marked with the pod's node, and the pod waits until it is bound.
 
     Source: kubernetes VolumeBinding; a generic ephemeral volume is the claim POD-VOLUME.
     """
     storage.of_class(PROVISIONER)
-    cluster.add(node("n1"), node("n2"))
-    cluster.submit(given("p", volumes=[storage.ephemeral("scratch")], nodeSelector={HOST: home}))
+    trial.add(node("n1"), node("n2"))
+    trial.submit(given("p", volumes=[storage.ephemeral("scratch")], nodeSelector={HOST: home}))
     assert storage.selected_node("p-scratch") == home
-    cluster.settle(3)
-    assert not cluster.pod("p").spec.node_name, "bound before its claim"
+    trial.settle(3)
+    assert not trial.pod("p").spec.node_name, "bound before its claim"
     volume = storage.made("p-scratch")
     assert expect.bound("p").spec.node_name == home
     assert storage.volume_of("p-scratch") == volume
@@ -163,19 +163,19 @@ def test_a_provisioner_is_told_the_node_of_an_ephemeral_volume(
 @pytest.mark.feature("SCORE-4.volumes")
 @pytest.mark.case("SC-291", severity="critical")
 def test_a_pod_does_not_use_another_claim_for_its_ephemeral_volume(
-    cluster: Trial, expect: Expect, storage: StorageOfCase
+    trial: Trial, expect: Expect, storage: StorageOfCase
 ) -> None:
     """A claim with the name POD-VOLUME that nobody made for the pod keeps the pod waiting; another pod is bound.
 
     Source: kubernetes VolumeBinding, "PVC ... was not created for pod ... (pod is not owner)".
     """
     storage.of_class()
-    cluster.add(node("n1"))
-    cluster.settle()
+    trial.add(node("n1"))
+    trial.settle()
     for name in ("for-p", "for-q"):
         storage.volume(name, "n1")
     storage.claim("p-scratch")
     volumes = [storage.ephemeral("scratch")]
-    cluster.submit(given("p", volumes=volumes), given("q", volumes=volumes))
+    trial.submit(given("p", volumes=volumes), given("q", volumes=volumes))
     expect.bound("q")
     expect.pending("p", saying="was not created for pod")

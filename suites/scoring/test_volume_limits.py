@@ -19,49 +19,49 @@ pytestmark = [pytest.mark.needs(Capability.NODES)]
 DRIVER = "limited.example.com"
 
 
-def using_volume(cluster: Trial, name: str) -> PodBuilder:
+def using_volume(trial: Trial, name: str) -> PodBuilder:
     """A pod with a volume of its own, which is bound to its claim."""
-    volume = f"{cluster.name}-{name}"
+    volume = f"{trial.name}-{name}"
     spec = {"accessModes": ["ReadWriteOnce"], "storageClassName": ""}
-    cluster.accept(
+    trial.accept(
         {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": volume},
          "spec": {**spec, "capacity": {"storage": "1Gi"}, "csi": {"driver": DRIVER, "volumeHandle": volume},
-                  "claimRef": {"namespace": cluster.name, "name": name}}},
+                  "claimRef": {"namespace": trial.name, "name": name}}},
         "/api/v1/persistentvolumes",
     )  # fmt: skip
     claim = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name},
              "spec": {**spec, "volumeName": volume, "resources": {"requests": {"storage": "1Gi"}}}}  # fmt: skip
-    cluster.accept(claim, f"/api/v1/namespaces/{cluster.name}/persistentvolumeclaims")
-    wait_bound(cluster, name)
+    trial.accept(claim, f"/api/v1/namespaces/{trial.name}/persistentvolumeclaims")
+    wait_bound(trial, name)
     found = pod(name)
     found.manifest["spec"]["volumes"] = [{"name": "v", "persistentVolumeClaim": {"claimName": name}}]
     return found
 
 
 @contextmanager
-def limited(cluster: Trial, count: int, driver: str = DRIVER) -> Iterator[None]:
+def limited(trial: Trial, count: int, driver: str = DRIVER) -> Iterator[None]:
     """Node n1 attaches so many volumes of the driver."""
-    cluster.add(node("n1"))
+    trial.add(node("n1"))
     body = {"apiVersion": "storage.k8s.io/v1", "kind": "CSINode", "metadata": {"name": "n1"},
             "spec": {"drivers": [{"name": driver, "nodeID": "n1", "allocatable": {"count": count}}]}}  # fmt: skip
-    cluster.accept(body, "/apis/storage.k8s.io/v1/csinodes")
+    trial.accept(body, "/apis/storage.k8s.io/v1/csinodes")
     try:
-        cluster.settle()
+        trial.settle()
         yield
     finally:
-        cluster.call("DELETE", "/apis/storage.k8s.io/v1/csinodes/n1")
+        trial.call("DELETE", "/apis/storage.k8s.io/v1/csinodes/n1")
 
 
 @pytest.mark.feature("SCORE-4.volumes")
 @pytest.mark.case("SC-174", severity="normal")
-def test_a_node_attaches_so_many_volumes(cluster: Trial, expect: Expect) -> None:
+def test_a_node_attaches_so_many_volumes(trial: Trial, expect: Expect) -> None:
     """A node that attaches two volumes gets two pods with one each; a third waits until one is gone."""
-    with limited(cluster, 2):
-        cluster.submit(using_volume(cluster, "a"), using_volume(cluster, "b"))
+    with limited(trial, 2):
+        trial.submit(using_volume(trial, "a"), using_volume(trial, "b"))
         expect.bound("a", "b")
-        cluster.submit(using_volume(cluster, "c"))
+        trial.submit(using_volume(trial, "c"))
         expect.pending("c", saying="max volume count")
-        cluster.delete("a")
+        trial.delete("a")
         expect.bound("c")
 
 
@@ -73,21 +73,21 @@ def test_a_node_attaches_so_many_volumes(cluster: Trial, expect: Expect) -> None
     ids=["csi", "in-tree"],
 )
 def test_volumes_that_are_not_made_yet_count(
-    cluster: Trial, expect: Expect, storage: StorageOfCase, provisioner: str, driver: str
+    trial: Trial, expect: Expect, storage: StorageOfCase, provisioner: str, driver: str
 ) -> None:
     """A node that attaches one volume is chosen for one claim only while no volume is made; its class names the driver.
 
     Source: kubernetes NodeVolumeLimits, getCSIDriverInfoFromSC.
     """
     storage.of_class(provisioner)
-    with limited(cluster, 1, driver):
+    with limited(trial, 1, driver):
         for name in ("a", "b"):
             storage.claim(name)
         storage.submit("first", "a")
         assert storage.selected_node("a") == "n1"
         storage.submit("second", "b")
         expect.pending("second", saying="max volume count")
-        cluster.submit(given("third", volumes=[storage.ephemeral("scratch")]))
+        trial.submit(given("third", volumes=[storage.ephemeral("scratch")]))
         expect.pending("third")  # for its claim or for the limit: the controller may be slower than the scheduler
         expect.stable(seconds=2)
 
@@ -95,22 +95,22 @@ def test_volumes_that_are_not_made_yet_count(
 @pytest.mark.feature("SCORE-4.volumes")
 @pytest.mark.case("SC-293", severity="normal")
 @pytest.mark.needs(Capability.OWN_CLUSTER)
-def test_a_volume_that_is_still_attached_counts(cluster: Trial, expect: Expect) -> None:
+def test_a_volume_that_is_still_attached_counts(trial: Trial, expect: Expect) -> None:
     """A VolumeAttachment without a pod takes the only place of a node; when it is gone, the waiting pod is bound.
 
     Source: kubernetes NodeVolumeLimits, VolumeAttachments.
     """
     path = "/apis/storage.k8s.io/v1/volumeattachments"
-    with limited(cluster, 1):
-        using_volume(cluster, "left")
-        body = {"apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment", "metadata": {"name": cluster.name},
+    with limited(trial, 1):
+        using_volume(trial, "left")
+        body = {"apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment", "metadata": {"name": trial.name},
                 "spec": {"attacher": DRIVER, "nodeName": "n1",
-                         "source": {"persistentVolumeName": f"{cluster.name}-left"}}}  # fmt: skip
-        cluster.accept(body, path)
-        cluster.settle()
+                         "source": {"persistentVolumeName": f"{trial.name}-left"}}}  # fmt: skip
+        trial.accept(body, path)
+        trial.settle()
         try:
-            cluster.submit(using_volume(cluster, "p"))
+            trial.submit(using_volume(trial, "p"))
             expect.pending("p", saying="max volume count")
         finally:
-            cluster.call("DELETE", f"{path}/{cluster.name}")
+            trial.call("DELETE", f"{path}/{trial.name}")
         expect.bound("p")

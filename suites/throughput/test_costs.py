@@ -25,10 +25,10 @@ MAX_GROWTH = 1.5  # calls of a placement with eight times as many pods; a call f
 MAX_OBJECTS = 0.5  # that each pod leaves behind when it is gone
 
 
-def place(cluster: Trial, name: str) -> None:
+def place(trial: Trial, name: str) -> None:
     """Create a pod and wait until it is placed."""
-    cluster.submit(pod(name).request(cpu="10m"))
-    placed = cluster.cluster.wait(lambda: bool(cluster.pod(name).spec.node_name), within=30)
+    trial.submit(pod(name).request(cpu="10m"))
+    placed = trial.wait(lambda: bool(trial.pod(name).spec.node_name), within=30)
     assert placed, f"expected pod {name!r} to be placed within 30 s"
 
 
@@ -44,17 +44,17 @@ def lowest(prefix: str, count: int, step: Callable[[str], None]) -> float:
 
 @pytest.mark.feature("HIL-8.decision-time")
 @pytest.mark.case("TP-010", severity="critical")
-def test_a_decision_takes_little_time(cluster: Trial) -> None:
+def test_a_decision_takes_little_time(trial: Trial) -> None:
     """The fastest of 30 placements takes at most 20 times as long as the fastest pod that no scheduler serves."""
-    cluster.add(node("n1").cpu(64), node("n2").cpu(64))
+    trial.add(node("n1").cpu(64), node("n2").cpu(64))
 
     def unserved(name: str) -> None:
-        cluster.submit(pod(name).request(cpu="10m").scheduler("absent-scheduler"))
-        cluster.cluster.wait(lambda: False, within=0.01)
-        cluster.pod(name)
+        trial.submit(pod(name).request(cpu="10m").scheduler("absent-scheduler"))
+        trial.pass_time(0.01)
+        trial.pod(name)
 
     alone = lowest("u", 30, unserved)
-    placed = lowest("p", 30, lambda name: place(cluster, name))
+    placed = lowest("p", 30, lambda name: place(trial, name))
     assert placed < MAX_TIMES * alone, (
         f"the fastest placement took {placed * 1000:.1f} ms, {placed / alone:.0f} times a pod that no scheduler "
         f"serves; allowed are {MAX_TIMES} times"
@@ -63,19 +63,19 @@ def test_a_decision_takes_little_time(cluster: Trial) -> None:
 
 @pytest.mark.feature("HIL-8.growth")
 @pytest.mark.case("TP-011", severity="critical")
-def test_a_placement_costs_the_same_among_many_pods(cluster: Trial, subject: Subject | None) -> None:
+def test_a_placement_costs_the_same_among_many_pods(trial: Trial, subject: Subject | None) -> None:
     """The calls inside of the scheduler for one placement, with 20 pods and with 160 pods on ten nodes."""
     if subject is None or subject.objects() is None:
         pytest.skip("needs a scheduler in this process, whose calls can be counted")
-    cluster.add(*(node(f"n{number}").cpu(64).pods(1000) for number in range(10)))
+    trial.add(*(node(f"n{number}").cpu(64).pods(1000) for number in range(10)))
 
     def calls(prefix: str, pods: int) -> int:
         for number in range(pods):
-            place(cluster, f"{prefix}{number}")
+            place(trial, f"{prefix}{number}")
         found = []
         for number in range(5):
             with counting() as counted:
-                place(cluster, f"{prefix}-counted-{number}")
+                place(trial, f"{prefix}-counted-{number}")
             found.append(counted.count)
         return min(found)
 
@@ -92,49 +92,49 @@ def needs_counts(subject: Subject | None) -> Subject:
     return subject
 
 
-def refuse(cluster: Trial, *names: str) -> None:
+def refuse(trial: Trial, *names: str) -> None:
     """Create pods that want a card each, and wait until each of them is rejected."""
-    cluster.submit(*(pod(name).gpus(1) for name in names))
+    trial.submit(*(pod(name).gpus(1) for name in names))
 
     def rejected() -> bool:
-        return all(found.status.conditions or found.metadata.name not in names for found in cluster.pods())
+        return all(found.status.conditions or found.metadata.name not in names for found in trial.pods())
 
-    assert cluster.cluster.wait(rejected, within=30), f"expected {len(names)} pods to be rejected within 30 s"
-    cluster.cluster.wait(lambda: False, within=15)  # the backoff of all is over
+    assert trial.wait(rejected, within=30), f"expected {len(names)} pods to be rejected within 30 s"
+    trial.pass_time(15)  # the backoff of all is over
 
 
 @pytest.mark.feature("HIL-8.growth")
 @pytest.mark.case("TP-021", severity="critical")
-def test_events_cost_the_same_among_many_waiting_pods(cluster: Trial, subject: Subject | None) -> None:
+def test_events_cost_the_same_among_many_waiting_pods(trial: Trial, subject: Subject | None) -> None:
     """Calls for a node whose change helps no pod, and for a card that becomes free, with 20 and 160 waiting pods.
 
     A free card is for one pod: the others are not tried.
     """
     needs_counts(subject)
-    cluster.add(node("n1").gpus("a10", 8))
+    trial.add(node("n1").gpus("a10", 8))
     holders = [f"holder-{number}" for number in range(8)]
-    cluster.submit(*(pod(name).gpus(1) for name in holders))
-    assert cluster.cluster.wait(lambda: all(found.spec.node_name for found in cluster.pods()), within=30)
+    trial.submit(*(pod(name).gpus(1) for name in holders))
+    assert trial.wait(lambda: all(found.spec.node_name for found in trial.pods()), within=30)
 
     def change(number: int) -> int:
         with counting() as counted:
             patch = {"metadata": {"labels": {"seatrial.dev/round": str(number)}}}
-            assert cluster.call("PATCH", "/api/v1/nodes/n1", patch).ok
-            cluster.cluster.wait(lambda: False, within=0.5)
+            assert trial.call("PATCH", "/api/v1/nodes/n1", patch).ok
+            trial.pass_time(0.5)
         return counted.count
 
     def free() -> int:
         with counting() as counted:
-            cluster.delete(holders.pop())
-            cluster.cluster.wait(lambda: False, within=0.5)
+            trial.delete(holders.pop())
+            trial.pass_time(0.5)
         return counted.count
 
     def costs(number: int) -> tuple[int, int]:
         return min(change(3 * number + one) for one in range(3)), min(free() for _ in range(3))
 
-    refuse(cluster, *(f"few-{number}" for number in range(20)))
+    refuse(trial, *(f"few-{number}" for number in range(20)))
     few = costs(0)
-    refuse(cluster, *(f"many-{number}" for number in range(143)))
+    refuse(trial, *(f"many-{number}" for number in range(143)))
     many = costs(1)
     for what, less, more in zip(("a change of a node", "a card that becomes free"), few, many, strict=True):
         assert more <= MAX_GROWTH * less, (
@@ -144,16 +144,16 @@ def test_events_cost_the_same_among_many_waiting_pods(cluster: Trial, subject: S
 
 @pytest.mark.feature("HIL-8.decision-time")
 @pytest.mark.case("TP-022", severity="critical")
-def test_neither_placements_nor_rejections_sleep(cluster: Trial, subject: Subject | None) -> None:
+def test_neither_placements_nor_rejections_sleep(trial: Trial, subject: Subject | None) -> None:
     """Pods are placed and rejected, and a node changes: the scheduler never sleeps for real."""
     needs_counts(subject)
-    cluster.add(node("n1").cpu(64).gpus("a10", 1))
+    trial.add(node("n1").cpu(64).gpus("a10", 1))
     with counting() as counted:
-        place(cluster, "placed")
-        cluster.submit(pod("taken").gpus(1))
-        refuse(cluster, "rejected", "rejected-too")
-        assert cluster.call("PATCH", "/api/v1/nodes/n1", {"metadata": {"labels": {"seatrial.dev/round": "1"}}}).ok
-        cluster.cluster.wait(lambda: False, within=1)
+        place(trial, "placed")
+        trial.submit(pod("taken").gpus(1))
+        refuse(trial, "rejected", "rejected-too")
+        assert trial.call("PATCH", "/api/v1/nodes/n1", {"metadata": {"labels": {"seatrial.dev/round": "1"}}}).ok
+        trial.pass_time(1)
     assert counted.count
     assert not counted.sleeps, f"the scheduler slept {counted.sleeps} times while two pods were placed and two rejected"
 
@@ -161,32 +161,32 @@ def test_neither_placements_nor_rejections_sleep(cluster: Trial, subject: Subjec
 @pytest.mark.feature("HIL-8.growth")
 @pytest.mark.case("TP-023", severity="critical")
 @pytest.mark.parametrize("kind", ["rejected pods", "gangs"])
-def test_what_came_and_went_leaves_nothing(cluster: Trial, subject: Subject | None, kind: str) -> None:
+def test_what_came_and_went_leaves_nothing(trial: Trial, subject: Subject | None, kind: str) -> None:
     """Rounds of pods that are rejected, and of gangs, come and go; later rounds leave no objects in the scheduler."""
     counted = needs_counts(subject)
-    cluster.add(node("n1").cpu(64))
+    trial.add(node("n1").cpu(64))
 
     def gangs(number: int) -> None:
         groups = [gang(f"g{number}-{one}", 2) for one in range(15)]
         asked = [member for group in groups for member in members(group, 2)]
-        cluster.apply(*groups)
-        cluster.submit(*(member.request(cpu="10m") for member in asked))
+        trial.apply(*groups)
+        trial.submit(*(member.request(cpu="10m") for member in asked))
         names = [member.name for member in asked]
-        bound = cluster.cluster.wait(lambda: all(found.spec.node_name for found in cluster.pods()), within=30)
+        bound = trial.wait(lambda: all(found.spec.node_name for found in trial.pods()), within=30)
         assert bound, "expected the gangs to be placed within 30 s"
         for group in groups:
-            assert cluster.call("DELETE", cluster.path("PodGroup", group.name)).ok
-        cluster.delete(*names)
+            assert trial.call("DELETE", trial.path("PodGroup", group.name)).ok
+        trial.delete(*names)
 
     def rejected(number: int) -> None:
         names = [f"r{number}-{one}" for one in range(30)]
-        refuse(cluster, *names)
-        cluster.delete(*names)
+        refuse(trial, *names)
+        trial.delete(*names)
 
     def after(rounds: range) -> "Counter[str]":
         for number in rounds:
             (gangs if kind == "gangs" else rejected)(number)
-            cluster.cluster.wait(lambda: False, within=20)
+            trial.pass_time(20)
         return counted.objects() or Counter()
 
     before = after(range(2))
@@ -199,18 +199,18 @@ def test_what_came_and_went_leaves_nothing(cluster: Trial, subject: Subject | No
 
 @pytest.mark.feature("HIL-8.growth")
 @pytest.mark.case("TP-012", severity="critical")
-def test_pods_that_are_gone_leave_nothing(cluster: Trial, subject: Subject | None) -> None:
+def test_pods_that_are_gone_leave_nothing(trial: Trial, subject: Subject | None) -> None:
     """Rounds of 30 pods come and go; from the second round on the scheduler has as many objects as before."""
     if subject is None or subject.objects() is None:
         pytest.skip("needs a scheduler in this process, whose objects can be counted")
-    cluster.add(node("n1").cpu(64), node("n2").cpu(64))
+    trial.add(node("n1").cpu(64), node("n2").cpu(64))
 
     def round_of(number: int, pods: int) -> None:
         names = [f"r{number}-{one}" for one in range(pods)]
         for name in names:
-            place(cluster, name)
-        cluster.delete(*names)
-        cluster.cluster.wait(lambda: False, within=20)
+            place(trial, name)
+        trial.delete(*names)
+        trial.pass_time(20)
 
     for number in range(2):
         round_of(number, 30)

@@ -95,11 +95,11 @@ def lives(samples: Path) -> Iterable[dict[str, Any]]:
 
 @pytest.mark.feature("DEV-1.once", "DEV-4.no-idle-card")
 @pytest.mark.case("TP-002", severity="critical")
-def test_a_fleet_fills_up(fleet: Cluster, cluster: Trial, expect: Expect, results: ResultsWriter | None) -> None:
+def test_a_fleet_fills_up(fleet: Cluster, trial: Trial, expect: Expect, results: ResultsWriter | None) -> None:
     """Whole cards and shares are placed until nothing fits; no card is idle while a pod waits for one."""
     cards = sum(1 for node in occupancy(fleet) for device in node.devices if device.type == "gpu")
     for number in range(0, cards * 2, 3):
-        cluster.submit(
+        trial.submit(
             pod(f"whole-{number}").nvidia(1),
             pod(f"half-{number}").gpu_share(50),
             pod(f"quarter-{number}").gpu_share(25),
@@ -108,12 +108,12 @@ def test_a_fleet_fills_up(fleet: Cluster, cluster: Trial, expect: Expect, result
     def settled() -> bool:
         return all(
             pod.spec.node_name or any(each.type == "PodScheduled" for each in pod.status.conditions)
-            for pod in cluster.pods()
+            for pod in trial.pods()
         )
 
-    assert cluster.cluster.wait(settled, within=60), "some pods were neither bound nor refused"
+    assert trial.wait(settled, within=60), "some pods were neither bound nor refused"
     expect.stable(seconds=2)
-    waiting = [pod.metadata.name for pod in cluster.pods() if not pod.spec.node_name]
+    waiting = [pod.metadata.name for pod in trial.pods() if not pod.spec.node_name]
     states = occupancy(fleet)
     used = [
         device.used_core_percent

@@ -20,28 +20,28 @@ pytestmark = [pytest.mark.needs(Capability.NODES)]
 @pytest.mark.feature("HIL-8.trace-replay")
 @pytest.mark.case("TP-020", severity="critical")
 @pytest.mark.long(seconds=22)
-def test_who_waits_gets_the_room_of_who_leaves(cluster: Trial) -> None:
+def test_who_waits_gets_the_room_of_who_leaves(trial: Trial) -> None:
     """One node with four cards. Each pod is bound in the trace's order of room, not before and at most 5 s later.
 
     The first pod has all cards for 40 s; meanwhile only the pod without GPU fits. Then pods of 1, 0.5 and 2 cards
     share the node, and a pod of four cards waits until they are gone. In real time a fifth of these times.
     """
-    cluster.add(node("n1").cpu(64).memory("256Gi").gpus("a100-80g", 4))
-    speed = 1 if Capability.VIRTUAL_TIME in cluster.cluster.capabilities else FASTER
+    trial.add(node("n1").cpu(64).memory("256Gi").gpus("a100-80g", 4))
+    speed = 1 if Capability.VIRTUAL_TIME in trial.cluster.capabilities else FASTER
     trace = load_trace(RECORDED, speed=speed)
-    begun = cluster.cluster.clock.monotonic()
+    begun = trial.cluster.clock.monotonic()
     due = [(pod.at, "create", number) for number, pod in enumerate(trace.pods)]
     heapq.heapify(due)
     waiting: set[int] = set()
     bound: dict[int, float] = {}
 
     def now() -> float:
-        return cluster.cluster.clock.monotonic() - begun
+        return trial.cluster.clock.monotonic() - begun
 
     def see() -> None:
         """Note which pods were bound meanwhile, and when they leave."""
         for number in sorted(waiting):
-            if cluster.pod(f"p{number}").spec.node_name:
+            if trial.pod(f"p{number}").spec.node_name:
                 waiting.discard(number)
                 bound[number] = now()
                 stay = trace.pods[number].stay
@@ -54,11 +54,11 @@ def test_who_waits_gets_the_room_of_who_leaves(cluster: Trial) -> None:
             _, verb, number = heapq.heappop(due)
             if verb == "create":
                 shape = trace.shapes[trace.pods[number].shape]
-                cluster.submit(shape.pod(f"p{number}"))
+                trial.submit(shape.pod(f"p{number}"))
                 waiting.add(number)
             else:
-                cluster.delete(f"p{number}")
-        cluster.cluster.wait(lambda: False, within=1 / speed)
+                trial.delete(f"p{number}")
+        trial.pass_time(1 / speed)
         see()
 
     room = {0: 0.0, 3: 25.0, 1: 40.0, 2: 40.0, 4: 40.0, 5: 80.0}  # when each can be bound at the earliest, in the trace

@@ -12,7 +12,7 @@ from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import gang, pod, reservation
 from seatrial.scheduler.api.networktopology import NODE_LAYER, TOPOLOGY_SELECTOR
-from seatrial.suites.topology.test_topology import (
+from seatrial.suites.topology.topologies import (
     MUST,
     PREFER,
     blocks,
@@ -32,151 +32,151 @@ pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER)]
 @pytest.mark.feature("TOPO-2.must-gather")
 @pytest.mark.case("TO-040", severity="critical")
 @pytest.mark.long(seconds=4)
-def test_a_gang_that_must_be_on_one_node_waits_for_it(cluster: Trial, expect: Expect) -> None:
+def test_a_gang_that_must_be_on_one_node_waits_for_it(trial: Trial, expect: Expect) -> None:
     """Both nodes of the block have two cards. A gang of three that must gather on a node waits for one with three."""
-    cluster.apply(network())
-    cluster.add(placed_in("b1-0", "s1", "b1"), placed_in("b1-1", "s1", "b1"))
-    in_tree(cluster, 2)
-    cluster.apply(gang("train", 3).gather(NODE_LAYER, MUST))
-    cluster.submit(*workers("train", 3))
+    trial.apply(network())
+    trial.add(placed_in("b1-0", "s1", "b1"), placed_in("b1-1", "s1", "b1"))
+    in_tree(trial, 2)
+    trial.apply(gang("train", 3).gather(NODE_LAYER, MUST))
+    trial.submit(*workers("train", 3))
     expect.stable(seconds=12)
-    assert not where(cluster, "train")
+    assert not where(trial, "train")
 
-    cluster.add(placed_in("b1-2", "s1", "b1", cards=3))
+    trial.add(placed_in("b1-2", "s1", "b1", cards=3))
 
     expect.bound(*names("train", 3), within=40)
-    assert set(where(cluster, "train").values()) == {"b1-2"}
+    assert set(where(trial, "train").values()) == {"b1-2"}
 
 
 @pytest.mark.feature("TOPO-2.best-domain")
 @pytest.mark.case("TO-041", severity="normal")
 @pytest.mark.parametrize("order", [("b1-0", "b1-1", "b1-2"), ("b1-2", "b1-1", "b1-0")], ids=["up", "down"])
-def test_of_equal_nodes_of_a_domain_the_name_decides(cluster: Trial, expect: Expect, order: tuple[str, ...]) -> None:
+def test_of_equal_nodes_of_a_domain_the_name_decides(trial: Trial, expect: Expect, order: tuple[str, ...]) -> None:
     """Three nodes of a block have one card each, made in both orders: a gang of two takes the first two by name."""
-    cluster.apply(network())
+    trial.apply(network())
     for name in order:
-        cluster.add(placed_in(name, "s1", "b1", cards=1))
-    in_tree(cluster, 3)
-    cluster.apply(gang("train", 2).gather("BlockLayer", MUST))
+        trial.add(placed_in(name, "s1", "b1", cards=1))
+    in_tree(trial, 3)
+    trial.apply(gang("train", 2).gather("BlockLayer", MUST))
 
-    cluster.submit(*workers("train", 2))
+    trial.submit(*workers("train", 2))
 
     expect.bound(*names("train", 2))
-    assert sorted(where(cluster, "train").values()) == ["b1-0", "b1-1"]
+    assert sorted(where(trial, "train").values()) == ["b1-0", "b1-1"]
 
 
 @pytest.mark.feature("TOPO-2.selector")
 @pytest.mark.case("TO-042", severity="normal")
-def test_inside_of_a_domain_the_node_of_a_peer_is_first(cluster: Trial, expect: Expect) -> None:
+def test_inside_of_a_domain_the_node_of_a_peer_is_first(trial: Trial, expect: Expect) -> None:
     """Three nodes of a block have two, one and two free cards; a peer of the gang is on the second one. A gang of three
     takes the card beside the peer, and both cards of one other node."""
-    cluster.apply(network())
-    cluster.add(*(placed_in(f"b1-{number}", "s1", "b1") for number in range(3)))
-    in_tree(cluster, 3)
-    cluster.submit(on("peer", "b1-1", 1).annotation(TOPOLOGY_SELECTOR, "ring"))
+    trial.apply(network())
+    trial.add(*(placed_in(f"b1-{number}", "s1", "b1") for number in range(3)))
+    in_tree(trial, 3)
+    trial.submit(on("peer", "b1-1", 1).annotation(TOPOLOGY_SELECTOR, "ring"))
     expect.bound("peer")
-    cluster.apply(gang("train", 3).gather("BlockLayer", MUST))
+    trial.apply(gang("train", 3).gather("BlockLayer", MUST))
 
-    cluster.submit(*(built.annotation(TOPOLOGY_SELECTOR, "ring") for built in workers("train", 3)))
+    trial.submit(*(built.annotation(TOPOLOGY_SELECTOR, "ring") for built in workers("train", 3)))
 
     expect.bound(*names("train", 3))
-    assert Counter(where(cluster, "train").values()) == {"b1-1": 1, "b1-0": 2}
+    assert Counter(where(trial, "train").values()) == {"b1-1": 1, "b1-0": 2}
 
 
 @pytest.mark.feature("TOPO-1.follows", "TOPO-1.status")
 @pytest.mark.case("TO-043", severity="critical")
-def test_a_node_that_is_gone_leaves_its_domains(cluster: Trial) -> None:
+def test_a_node_that_is_gone_leaves_its_domains(trial: Trial) -> None:
     """One of two nodes of block b1 is deleted, then the other one: the status counts one, and then has no b1."""
-    cluster.apply(network())
-    cluster.add(placed_in("b1-0", "s1", "b1"), placed_in("b1-1", "s1", "b1"), placed_in("b2-0", "s1", "b2"))
-    in_tree(cluster, 3)
+    trial.apply(network())
+    trial.add(placed_in("b1-0", "s1", "b1"), placed_in("b1-1", "s1", "b1"), placed_in("b2-0", "s1", "b2"))
+    in_tree(trial, 3)
 
-    assert cluster.call("DELETE", "/api/v1/nodes/b1-1").ok
+    assert trial.call("DELETE", "/api/v1/nodes/b1-1").ok
 
-    in_tree(cluster, 2)
-    assert domains(cluster).get("BlockLayer/b1") == 1
-    assert cluster.call("DELETE", "/api/v1/nodes/b1-0").ok
-    in_tree(cluster, 1)
-    assert "BlockLayer/b1" not in domains(cluster)
+    in_tree(trial, 2)
+    assert domains(trial).get("BlockLayer/b1") == 1
+    assert trial.call("DELETE", "/api/v1/nodes/b1-0").ok
+    in_tree(trial, 1)
+    assert "BlockLayer/b1" not in domains(trial)
 
 
 @pytest.mark.feature("TOPO-2.multiples")
 @pytest.mark.case("TO-044", severity="normal")
-def test_members_in_a_block_are_a_multiple(cluster: Trial, expect: Expect) -> None:
+def test_members_in_a_block_are_a_multiple(trial: Trial, expect: Expect) -> None:
     """Two blocks of one spine have three cards each. Members in a block have to be a multiple of two: of four members
     two are in each block, not three and one."""
-    cluster.apply(network())
-    cluster.add(placed_in("b1-0", "s1", "b1", cards=3), placed_in("b2-0", "s1", "b2", cards=3))
-    in_tree(cluster, 2)
-    cluster.apply(gang("train", 4).gather("SpineLayer", MUST).gather("BlockLayer", PREFER, multiple=2))
+    trial.apply(network())
+    trial.add(placed_in("b1-0", "s1", "b1", cards=3), placed_in("b2-0", "s1", "b2", cards=3))
+    in_tree(trial, 2)
+    trial.apply(gang("train", 4).gather("SpineLayer", MUST).gather("BlockLayer", PREFER, multiple=2))
 
-    cluster.submit(*workers("train", 4))
+    trial.submit(*workers("train", 4))
 
     expect.bound(*names("train", 4))
-    assert blocks(cluster, "train") == {"b1": 2, "b2": 2}
+    assert blocks(trial, "train") == {"b1": 2, "b2": 2}
 
 
 @pytest.mark.feature("TOPO-2.best-domain")
 @pytest.mark.case("TO-045", severity="normal")
 @pytest.mark.parametrize(("busy", "idle"), [("b1", "b2"), ("b2", "b1")], ids=["b1-busy", "b2-busy"])
 def test_of_equal_domains_the_one_with_the_better_nodes_is_taken(
-    cluster: Trial, expect: Expect, busy: str, idle: str
+    trial: Trial, expect: Expect, busy: str, idle: str
 ) -> None:
     """Both blocks have two nodes with one free card each. The nodes of one block have most of their CPUs in use: a gang
     of two takes the other block."""
-    cluster.apply(network())
-    cluster.add(*(placed_in(f"{block}-{number}", "s1", block, cards=1) for block in ("b1", "b2") for number in (0, 1)))
-    in_tree(cluster, 4)
-    cluster.submit(*(
+    trial.apply(network())
+    trial.add(*(placed_in(f"{block}-{number}", "s1", block, cards=1) for block in ("b1", "b2") for number in (0, 1)))
+    in_tree(trial, 4)
+    trial.submit(*(
         pod(f"load-{number}").request(cpu=6).select({"kubernetes.io/hostname": f"{busy}-{number}"})
         for number in (0, 1)
     ))  # fmt: skip
     expect.bound("load-0", "load-1")
-    cluster.apply(gang("train", 2).gather("BlockLayer", MUST))
+    trial.apply(gang("train", 2).gather("BlockLayer", MUST))
 
-    cluster.submit(*workers("train", 2))
+    trial.submit(*workers("train", 2))
 
     expect.bound(*names("train", 2))
-    assert blocks(cluster, "train") == {idle: 2}
+    assert blocks(trial, "train") == {idle: 2}
 
 
 @pytest.mark.feature("TOPO-2.devices")
 @pytest.mark.case("TO-046", severity="critical")
-def test_the_room_of_the_gangs_reservation_counts_in_its_domain(cluster: Trial, expect: Expect) -> None:
+def test_the_room_of_the_gangs_reservation_counts_in_its_domain(trial: Trial, expect: Expect) -> None:
     """Block b1 has one free card. Both cards of the node of b2 are reserved for the gang of two: it gathers in b2."""
-    cluster.apply(network())
-    cluster.add(placed_in("b1-0", "s1", "b1", cards=1), placed_in("b2-0", "s1", "b2"))
-    in_tree(cluster, 2)
-    cluster.reserve(reservation("held").like(on("x", "b2-0", 2)).for_labels(app="owner").many())
+    trial.apply(network())
+    trial.add(placed_in("b1-0", "s1", "b1", cards=1), placed_in("b2-0", "s1", "b2"))
+    in_tree(trial, 2)
+    trial.reserve(reservation("held").like(on("x", "b2-0", 2)).for_labels(app="owner").many())
     expect.available("held")
-    cluster.apply(gang("train", 2).gather("BlockLayer", MUST))
+    trial.apply(gang("train", 2).gather("BlockLayer", MUST))
 
-    cluster.submit(*(built.label("app", "owner") for built in workers("train", 2)))
+    trial.submit(*(built.label("app", "owner") for built in workers("train", 2)))
 
     expect.bound(*names("train", 2))
-    assert blocks(cluster, "train") == {"b2": 2}
+    assert blocks(trial, "train") == {"b2": 2}
 
 
 @pytest.mark.feature("TOPO-2.groups")
 @pytest.mark.case("TO-047", severity="normal")
 @pytest.mark.long(seconds=4)
 @pytest.mark.parametrize("ruled", ["a", "b"])
-def test_one_gang_of_a_group_may_have_the_rules(cluster: Trial, expect: Expect, ruled: str) -> None:
+def test_one_gang_of_a_group_may_have_the_rules(trial: Trial, expect: Expect, ruled: str) -> None:
     """Two gangs of a group, of which one has the rule, on two blocks with three cards each: all four members wait for
     one block, and take a third one that has four."""
-    cluster.apply(network())
-    cluster.add(placed_in("b1-0", "s1", "b1", cards=3), placed_in("b2-0", "s1", "b2", cards=3))
-    in_tree(cluster, 2)
-    both = [f"{cluster.name}/a", f"{cluster.name}/b"]
+    trial.apply(network())
+    trial.add(placed_in("b1-0", "s1", "b1", cards=3), placed_in("b2-0", "s1", "b2", cards=3))
+    in_tree(trial, 2)
+    both = [f"{trial.name}/a", f"{trial.name}/b"]
     for name in ("a", "b"):
         built = gang(name, 2).together_with(*both)
-        cluster.apply(built.gather("BlockLayer", MUST) if name == ruled else built)
-    cluster.submit(*workers("a", 2), *workers("b", 2))
+        trial.apply(built.gather("BlockLayer", MUST) if name == ruled else built)
+    trial.submit(*workers("a", 2), *workers("b", 2))
     expect.stable(seconds=12)
-    assert not where(cluster, "a")
-    assert not where(cluster, "b")
+    assert not where(trial, "a")
+    assert not where(trial, "b")
 
-    cluster.add(placed_in("b3-0", "s1", "b3", cards=4))
+    trial.add(placed_in("b3-0", "s1", "b3", cards=4))
 
     expect.bound(*names("a", 2), *names("b", 2), within=40)
-    assert blocks(cluster, "a") + blocks(cluster, "b") == {"b3": 4}
+    assert blocks(trial, "a") + blocks(trial, "b") == {"b3": 4}

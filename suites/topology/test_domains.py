@@ -7,7 +7,7 @@ from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import gang, node
 from seatrial.scheduler.api.podgroup import NETWORK_TOPOLOGY_INDEX
-from seatrial.suites.topology.test_topology import (
+from seatrial.suites.topology.topologies import (
     BLOCK,
     MUST,
     PREFER,
@@ -27,43 +27,43 @@ pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER)]
 
 @pytest.mark.feature("TOPO-1.layers")
 @pytest.mark.case("TO-031", severity="normal")
-def test_the_first_label_that_a_node_has_names_its_domain(cluster: Trial, expect: Expect) -> None:
+def test_the_first_label_that_a_node_has_names_its_domain(trial: Trial, expect: Expect) -> None:
     """A layer has two labels. Of a block's two nodes each has another one: a gang of four gathers on both."""
     topology = network()
     topology["spec"]["networkTopologySpec"][1]["labelKey"] = [BLOCK, "example.com/block"]
-    cluster.apply(topology)
-    cluster.add(
+    trial.apply(topology)
+    trial.add(
         placed_in("b1-0", "s1", "b1"),
         node("b1-1").gpus("a10", 2).label(SPINE, "s1").label("example.com/block", "b1"),
     )
-    in_tree(cluster, 2)
-    cluster.apply(gang("train", 4).gather("BlockLayer", MUST))
+    in_tree(trial, 2)
+    trial.apply(gang("train", 4).gather("BlockLayer", MUST))
 
-    cluster.submit(*workers("train", 4))
+    trial.submit(*workers("train", 4))
 
     expect.bound(*names("train", 4))
 
 
 @pytest.mark.feature("TOPO-1.not-read")
 @pytest.mark.case("TO-053", severity="normal")
-def test_a_topology_of_another_name_is_told_of(cluster: Trial, expect: Expect) -> None:
+def test_a_topology_of_another_name_is_told_of(trial: Trial, expect: Expect) -> None:
     """The only ClusterNetworkTopology is named rack: an event says that it is not read, and a gang with rules waits and
     names it. When the same layers are in one named default, the gang is bound."""
     topology = network()
     topology["metadata"]["name"] = "rack"
-    cluster.apply(topology)
-    cluster.add(placed_in("b1-0", "s1", "b1"), placed_in("b1-1", "s1", "b1"))
+    trial.apply(topology)
+    trial.add(placed_in("b1-0", "s1", "b1"), placed_in("b1-1", "s1", "b1"))
 
     def said() -> bool:
         return any("expected the name 'default', found 'rack'" in event.message
-                   for event in cluster.events("rack", namespace="default"))  # fmt: skip
+                   for event in trial.events("rack", namespace="default"))  # fmt: skip
 
-    assert cluster.reaches(said, within=30), cluster.events("rack", namespace="default")
-    cluster.apply(gang("train", 4).gather("BlockLayer", MUST))
-    cluster.submit(*workers("train", 4))
+    assert trial.reaches(said, within=30), trial.events("rack", namespace="default")
+    trial.apply(gang("train", 4).gather("BlockLayer", MUST))
+    trial.submit(*workers("train", 4))
     expect.pending(*names("train", 4), saying="no cluster network topology: expected one named 'default', found 'rack'")
 
-    cluster.apply(network())
+    trial.apply(network())
 
     expect.bound(*names("train", 4), within=40)
 
@@ -71,17 +71,17 @@ def test_a_topology_of_another_name_is_told_of(cluster: Trial, expect: Expect) -
 @pytest.mark.feature("TOPO-2.prefer-gather")
 @pytest.mark.case("TO-055", severity="critical")
 @pytest.mark.parametrize("broken", [False, True], ids=["none", "no-chain"])
-def test_prefer_gather_does_not_wait_for_a_topology(cluster: Trial, expect: Expect, *, broken: bool) -> None:
+def test_prefer_gather_does_not_wait_for_a_topology(trial: Trial, expect: Expect, *, broken: bool) -> None:
     """There is no ClusterNetworkTopology, or none that can be used: a gang with PreferGather starts, one with
     MustGather waits. Source: the v1.7 post, where a gang prefers what PreferGather says; koordinator lets both wait."""
     if broken:
         topology = network()
         topology["spec"]["networkTopologySpec"].pop()
-        cluster.apply(topology)
-    cluster.add(placed_in("b1-0", "s1", "b1"), placed_in("b2-0", "s1", "b2"))
-    cluster.apply(gang("train", 2).gather("BlockLayer", PREFER), gang("must", 2).gather("BlockLayer", MUST))
+        trial.apply(topology)
+    trial.add(placed_in("b1-0", "s1", "b1"), placed_in("b2-0", "s1", "b2"))
+    trial.apply(gang("train", 2).gather("BlockLayer", PREFER), gang("must", 2).gather("BlockLayer", MUST))
 
-    cluster.submit(*workers("train", 2), *workers("must", 2))
+    trial.submit(*workers("train", 2), *workers("must", 2))
 
     expect.bound(*names("train", 2))
     expect.pending(*names("must", 2), saying="no cluster network topology")
@@ -89,161 +89,161 @@ def test_prefer_gather_does_not_wait_for_a_topology(cluster: Trial, expect: Expe
 
 @pytest.mark.feature("TOPO-1.left-out")
 @pytest.mark.case("TO-032", severity="normal")
-def test_a_node_without_a_block_is_a_block_of_its_own(cluster: Trial, expect: Expect) -> None:
+def test_a_node_without_a_block_is_a_block_of_its_own(trial: Trial, expect: Expect) -> None:
     """The only node with room for the gang has a spine and no block: the gang gathers there, and the status has it."""
-    cluster.apply(network())
-    cluster.add(placed_in("b1-0", "s1", "b1"), node("odd-0").gpus("a10", 4).label(SPINE, "s1"))
-    in_tree(cluster, 2)
-    cluster.apply(gang("train", 4).gather("BlockLayer", MUST))
+    trial.apply(network())
+    trial.add(placed_in("b1-0", "s1", "b1"), node("odd-0").gpus("a10", 4).label(SPINE, "s1"))
+    in_tree(trial, 2)
+    trial.apply(gang("train", 4).gather("BlockLayer", MUST))
 
-    cluster.submit(*workers("train", 4))
+    trial.submit(*workers("train", 4))
 
     expect.bound(*names("train", 4))
-    assert set(where(cluster, "train").values()) == {"odd-0"}
-    assert domains(cluster)["BlockLayer/odd-0"] == 1
+    assert set(where(trial, "train").values()) == {"odd-0"}
+    assert domains(trial)["BlockLayer/odd-0"] == 1
 
 
 @pytest.mark.feature("TOPO-1.layers")
 @pytest.mark.case("TO-033", severity="critical")
 @pytest.mark.long(seconds=4)
-def test_blocks_of_one_name_below_two_spines_are_two_blocks(cluster: Trial, expect: Expect) -> None:
+def test_blocks_of_one_name_below_two_spines_are_two_blocks(trial: Trial, expect: Expect) -> None:
     """Both spines have a block `b`, with two cards each. A gang of four that must gather in a block waits, until one
     of the blocks has four cards."""
-    cluster.apply(network())
-    cluster.add(placed_in("left-0", "s1", "b"), placed_in("right-0", "s2", "b"))
-    in_tree(cluster, 2)
-    cluster.apply(gang("train", 4).gather("BlockLayer", MUST))
-    cluster.submit(*workers("train", 4))
+    trial.apply(network())
+    trial.add(placed_in("left-0", "s1", "b"), placed_in("right-0", "s2", "b"))
+    in_tree(trial, 2)
+    trial.apply(gang("train", 4).gather("BlockLayer", MUST))
+    trial.submit(*workers("train", 4))
     expect.stable(seconds=12)
-    assert not where(cluster, "train")
+    assert not where(trial, "train")
 
-    cluster.add(placed_in("right-1", "s2", "b"))
+    trial.add(placed_in("right-1", "s2", "b"))
 
     expect.bound(*names("train", 4), within=40)
-    assert set(where(cluster, "train").values()) == {"right-0", "right-1"}
+    assert set(where(trial, "train").values()) == {"right-0", "right-1"}
 
 
 @pytest.mark.feature("TOPO-2.must-gather")
 @pytest.mark.case("TO-034", severity="normal")
-def test_a_member_that_comes_later_is_placed_alone(cluster: Trial, expect: Expect) -> None:
+def test_a_member_that_comes_later_is_placed_alone(trial: Trial, expect: Expect) -> None:
     """A gang of two fills block b1. A third member finds room in b2 only, and is bound there."""
-    cluster.apply(network())
-    cluster.add(placed_in("b1-0", "s1", "b1"), placed_in("b2-0", "s1", "b2"))
-    in_tree(cluster, 2)
-    cluster.submit(on("filler", "b2-0", 1))
+    trial.apply(network())
+    trial.add(placed_in("b1-0", "s1", "b1"), placed_in("b2-0", "s1", "b2"))
+    in_tree(trial, 2)
+    trial.submit(on("filler", "b2-0", 1))
     expect.bound("filler")
-    cluster.apply(gang("train", 2).gather("BlockLayer", MUST))
-    cluster.submit(*workers("train", 2))
+    trial.apply(gang("train", 2).gather("BlockLayer", MUST))
+    trial.submit(*workers("train", 2))
     expect.bound(*names("train", 2))
-    assert set(where(cluster, "train").values()) == {"b1-0"}
+    assert set(where(trial, "train").values()) == {"b1-0"}
 
-    cluster.submit(*workers("train", 1, first=2))
+    trial.submit(*workers("train", 1, first=2))
 
     expect.bound("train-2")
-    assert where(cluster, "train")["train-2"] == "b2-0"
+    assert where(trial, "train")["train-2"] == "b2-0"
 
 
 @pytest.mark.feature("TOPO-2.best-domain")
 @pytest.mark.case("TO-035", severity="normal")
-def test_of_equal_domains_the_name_decides(cluster: Trial, expect: Expect) -> None:
+def test_of_equal_domains_the_name_decides(trial: Trial, expect: Expect) -> None:
     """Three blocks with room for two, made in the order b2, b3, b1: three gangs of two take b1, b2 and b3."""
-    cluster.apply(network())
-    cluster.add(*(placed_in(f"{block}-0", "s1", block) for block in ("b2", "b3", "b1")))
-    in_tree(cluster, 3)
+    trial.apply(network())
+    trial.add(*(placed_in(f"{block}-0", "s1", block) for block in ("b2", "b3", "b1")))
+    in_tree(trial, 3)
 
     for number in (1, 2, 3):
-        cluster.apply(gang(f"train{number}", 2).gather("BlockLayer", MUST))
-        cluster.submit(*workers(f"train{number}", 2))
+        trial.apply(gang(f"train{number}", 2).gather("BlockLayer", MUST))
+        trial.submit(*workers(f"train{number}", 2))
 
         expect.bound(*names(f"train{number}", 2))
-        assert set(where(cluster, f"train{number}").values()) == {f"b{number}-0"}
+        assert set(where(trial, f"train{number}").values()) == {f"b{number}-0"}
 
 
 @pytest.mark.feature("TOPO-2.best-domain")
 @pytest.mark.case("TO-036", severity="critical")
-def test_of_equal_blocks_the_one_in_the_tightest_spine_is_best(cluster: Trial, expect: Expect) -> None:
+def test_of_equal_blocks_the_one_in_the_tightest_spine_is_best(trial: Trial, expect: Expect) -> None:
     """Blocks b1, b2 and b3 have room for two each. Spine s1 has b1 and b2, spine s2 has b3 alone: a gang of two takes
     b3, and leaves s1 to a gang of four."""
-    cluster.apply(network())
-    cluster.add(placed_in("b1-0", "s1", "b1"), placed_in("b2-0", "s1", "b2"), placed_in("b3-0", "s2", "b3"))
-    in_tree(cluster, 3)
-    cluster.apply(gang("small", 2).gather("BlockLayer", MUST), gang("large", 4).gather("SpineLayer", MUST))
-    cluster.submit(*workers("small", 2))
+    trial.apply(network())
+    trial.add(placed_in("b1-0", "s1", "b1"), placed_in("b2-0", "s1", "b2"), placed_in("b3-0", "s2", "b3"))
+    in_tree(trial, 3)
+    trial.apply(gang("small", 2).gather("BlockLayer", MUST), gang("large", 4).gather("SpineLayer", MUST))
+    trial.submit(*workers("small", 2))
     expect.bound(*names("small", 2))
-    assert set(where(cluster, "small").values()) == {"b3-0"}
+    assert set(where(trial, "small").values()) == {"b3-0"}
 
-    cluster.submit(*workers("large", 4))
+    trial.submit(*workers("large", 4))
 
     expect.bound(*names("large", 4))
-    assert set(where(cluster, "large").values()) == {"b1-0", "b2-0"}
+    assert set(where(trial, "large").values()) == {"b1-0", "b2-0"}
 
 
 @pytest.mark.feature("TOPO-2.must-gather", "GANG-1.all-or-nothing")
 @pytest.mark.case("TO-048", severity="critical")
 @pytest.mark.long(seconds=5)
-def test_the_members_that_a_gang_needs_gather_without_the_others(cluster: Trial, expect: Expect) -> None:
+def test_the_members_that_a_gang_needs_gather_without_the_others(trial: Trial, expect: Expect) -> None:
     """A gang of three needs two of them, and all three wait. A block with two cards comes: the first two start
     there, and do not wait for the third, which no block has a card for beside them."""
-    cluster.apply(network())
-    cluster.add(placed_in("b1-0", "s1", "b1", cards=1))
-    in_tree(cluster, 1)
-    cluster.apply(gang("train", 2).gather("BlockLayer", MUST))
-    cluster.submit(*workers("train", 3))
+    trial.apply(network())
+    trial.add(placed_in("b1-0", "s1", "b1", cards=1))
+    in_tree(trial, 1)
+    trial.apply(gang("train", 2).gather("BlockLayer", MUST))
+    trial.submit(*workers("train", 3))
     expect.stable(seconds=12)
-    assert not where(cluster, "train")
+    assert not where(trial, "train")
 
-    cluster.add(placed_in("b2-0", "s1", "b2"))
-    in_tree(cluster, 2)
+    trial.add(placed_in("b2-0", "s1", "b2"))
+    in_tree(trial, 2)
 
     expect.bound("train-0", "train-1", within=40)
-    found = where(cluster, "train")
+    found = where(trial, "train")
     assert (found["train-0"], found["train-1"]) == ("b2-0", "b2-0")
 
 
 @pytest.mark.feature("TOPO-1.left-out")
 @pytest.mark.case("TO-050", severity="normal")
-def test_an_event_names_the_nodes_that_are_left_out(cluster: Trial) -> None:
+def test_an_event_names_the_nodes_that_are_left_out(trial: Trial) -> None:
     """One of two nodes has a block and no spine: an event of the topology names it and not the other one."""
-    cluster.apply(network())
-    cluster.add(placed_in("b1-0", "s1", "b1"), node("odd-0").gpus("a10", 4).label(BLOCK, "odd"))
+    trial.apply(network())
+    trial.add(placed_in("b1-0", "s1", "b1"), node("odd-0").gpus("a10", 4).label(BLOCK, "odd"))
 
     def told() -> list[str]:
-        found = cluster.events("default", namespace="default")
+        found = trial.events("default", namespace="default")
         return [event.message for event in found if event.reason == "NodesLeftOut" and "odd-0" in event.message]
 
-    assert cluster.cluster.wait(lambda: bool(told()), within=30), cluster.events("default", namespace="default")
+    assert trial.wait(lambda: bool(told()), within=30), trial.events("default", namespace="default")
     assert "b1-0" not in told()[0]
 
 
 @pytest.mark.feature("TOPO-2.unreadable")
 @pytest.mark.case("TO-051", severity="normal")
-def test_a_strategy_that_does_not_exist_demands_nothing(cluster: Trial, expect: Expect) -> None:
+def test_a_strategy_that_does_not_exist_demands_nothing(trial: Trial, expect: Expect) -> None:
     """Two spines have two free cards each. A gang of four whose rule for spines has the strategy `Must` is bound in
     both; with MustGather it would wait."""
-    cluster.apply(network())
-    cluster.add(placed_in("b1-0", "s1", "b1"), placed_in("b2-0", "s2", "b2"))
-    in_tree(cluster, 2)
-    cluster.apply(gang("train", 4).gather("SpineLayer", "Must"))
+    trial.apply(network())
+    trial.add(placed_in("b1-0", "s1", "b1"), placed_in("b2-0", "s2", "b2"))
+    in_tree(trial, 2)
+    trial.apply(gang("train", 4).gather("SpineLayer", "Must"))
 
-    cluster.submit(*workers("train", 4))
+    trial.submit(*workers("train", 4))
 
     expect.bound(*names("train", 4))
 
 
 @pytest.mark.feature("TOPO-2.index")
 @pytest.mark.case("TO-052", severity="normal")
-def test_members_without_an_index_come_last(cluster: Trial, expect: Expect) -> None:
+def test_members_without_an_index_come_last(trial: Trial, expect: Expect) -> None:
     """A spine of two blocks with two cards each. The last two members by name have the indices 0 and 1: they get the
     first block, and the members without an index the second one."""
-    cluster.apply(network())
-    cluster.add(placed_in("b1-0", "s1", "b1"), placed_in("b2-0", "s1", "b2"))
-    in_tree(cluster, 2)
-    cluster.apply(gang("train", 4).gather("SpineLayer", MUST))
+    trial.apply(network())
+    trial.add(placed_in("b1-0", "s1", "b1"), placed_in("b2-0", "s1", "b2"))
+    in_tree(trial, 2)
+    trial.apply(gang("train", 4).gather("SpineLayer", MUST))
     members = workers("train", 4)
     for index, built in enumerate(members[2:]):
         built.annotation(NETWORK_TOPOLOGY_INDEX, str(index))
 
-    cluster.submit(*members)
+    trial.submit(*members)
 
     expect.bound(*names("train", 4))
-    assert where(cluster, "train") == {"train-0": "b2-0", "train-1": "b2-0", "train-2": "b1-0", "train-3": "b1-0"}
+    assert where(trial, "train") == {"train-0": "b2-0", "train-1": "b2-0", "train-2": "b1-0", "train-3": "b1-0"}

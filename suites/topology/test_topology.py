@@ -5,11 +5,9 @@ scheduler's own order of nodes would spread the members.
 """
 
 from collections import Counter
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import orjson
 import pytest
 import yaml
 
@@ -17,80 +15,43 @@ from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.harness.subject.protocol import Subject
-from seatrial.scheduler.api.builders import NodeBuilder, PodBuilder, gang, network_topology, node, pod, priority_class
+from seatrial.scheduler.api.builders import gang, node, pod, priority_class
 from seatrial.scheduler.api.extension import KOORD_SCHEDULER
-from seatrial.scheduler.api.networktopology import GATHER_SPEC, TOPOLOGIES_PATH, TOPOLOGY_SELECTOR
+from seatrial.scheduler.api.networktopology import GATHER_SPEC, TOPOLOGY_SELECTOR
 from seatrial.scheduler.api.podgroup import NETWORK_TOPOLOGY_INDEX
+from seatrial.suites.topology.topologies import (
+    BLOCK,
+    MUST,
+    PATH,
+    PREFER,
+    SPINE,
+    blocks,
+    domains,
+    in_tree,
+    names,
+    network,
+    on,
+    placed_in,
+    where,
+    workers,
+)
 
 pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER)]
 
-SPINE, BLOCK = "network.topology.nvidia.com/spine", "network.topology.nvidia.com/block"
-MUST, PREFER = "MustGather", "PreferGather"
-PATH = f"{TOPOLOGIES_PATH}/default"
 RELEASED = Path(__file__).parents[1] / "manifests/v1.7/config/network-topology.config.yaml"
 
 
-def network() -> dict[str, Any]:
-    return network_topology(("SpineLayer", SPINE), ("BlockLayer", BLOCK))
-
-
-def placed_in(name: str, spine: str, block: str, *, cards: int = 2) -> NodeBuilder:
-    """A node in the network."""
-    return node(name).gpus("a10", cards).label(SPINE, spine).label(BLOCK, block)
-
-
-def workers(group: str, count: int, *, first: int = 0) -> list[PodBuilder]:
-    """Members of a PodGroup with one card each."""
-    return [pod(f"{group}-{number}").gpus(1).in_gang(group) for number in range(first, first + count)]
-
-
-def names(group: str, count: int) -> list[str]:
-    return [f"{group}-{number}" for number in range(count)]
-
-
-def on(name: str, node_name: str, cards: int) -> PodBuilder:
-    """A pod without a gang that takes cards of one node."""
-    return pod(name).gpus(cards).select({"kubernetes.io/hostname": node_name})
-
-
-def where(cluster: Trial, group: str) -> Mapping[str, str]:
-    """The node of each bound pod of a gang."""
-    return {
-        pod.metadata.name: pod.spec.node_name
-        for pod in cluster.pods()
-        if pod.spec.node_name and pod.metadata.name.startswith(f"{group}-")
-    }
-
-
-def blocks(cluster: Trial, group: str) -> Counter[str]:
-    """The number of members in each block; nodes are named BLOCK-NUMBER."""
-    return Counter(name.rpartition("-")[0] for name in where(cluster, group).values())
-
-
-def crowded(cluster: Trial, expect: Expect) -> None:
+def crowded(trial: Trial, expect: Expect) -> None:
     """Three blocks of two nodes with two cards, of which b1 and b3 have a used card: room for 3, 4 and 3."""
-    cluster.apply(network())
-    cluster.add(
+    trial.apply(network())
+    trial.add(
         placed_in("b1-0", "s1", "b1"), placed_in("b1-1", "s1", "b1"),
         placed_in("b2-0", "s1", "b2"), placed_in("b2-1", "s1", "b2"),
         placed_in("b3-0", "s2", "b3"), placed_in("b3-1", "s2", "b3"),
     )  # fmt: skip
-    in_tree(cluster, 6)
-    cluster.submit(on("x", "b1-0", 1), on("y", "b3-0", 1))
+    in_tree(trial, 6)
+    trial.submit(on("x", "b1-0", 1), on("y", "b3-0", 1))
     expect.bound("x", "y")
-
-
-def domains(cluster: Trial) -> dict[str, int]:
-    """`Layer/name` of each domain in the status, with its number of nodes."""
-    rows = orjson.loads(cluster.call("GET", PATH).body).get("status", {}).get("detailStatus", [])
-    return {
-        f"{row['topologyInfo']['topologyLayer']}/{row['topologyInfo']['topologyName']}": row["nodeNum"] for row in rows
-    }
-
-
-def in_tree(cluster: Trial, nodes: int) -> None:
-    """Wait until the status counts this many nodes: Koordinator reads nodes every ten seconds."""
-    assert cluster.reaches(lambda: domains(cluster).get("ClusterTopologyLayer/") == nodes, within=30)
 
 
 # -- the tree ---------------------------------------------------------------------------------------------------------
@@ -98,10 +59,10 @@ def in_tree(cluster: Trial, nodes: int) -> None:
 
 @pytest.mark.feature("TOPO-1.layers", "TOPO-1.status")
 @pytest.mark.case("TO-001", severity="critical")
-def test_the_status_lists_the_domains(cluster: Trial) -> None:
+def test_the_status_lists_the_domains(trial: Trial) -> None:
     """Four nodes in three blocks of two spines: the status has the tree with the number of nodes of each domain."""
-    cluster.apply(network())
-    cluster.add(
+    trial.apply(network())
+    trial.add(
         placed_in("b1-0", "s1", "b1"), placed_in("b1-1", "s1", "b1"), placed_in("b2-0", "s1", "b2"),
         placed_in("b3-0", "s2", "b3"),
     )  # fmt: skip
@@ -109,28 +70,28 @@ def test_the_status_lists_the_domains(cluster: Trial) -> None:
         "ClusterTopologyLayer/": 4, "SpineLayer/s1": 3, "BlockLayer/b1": 2, "BlockLayer/b2": 1, "SpineLayer/s2": 1,
         "BlockLayer/b3": 1,
     }  # fmt: skip
-    assert cluster.reaches(lambda: domains(cluster) == expected, within=30), domains(cluster)
-    assert list(domains(cluster)) == list(expected), "expected the domains depth first, children by name"
+    assert trial.reaches(lambda: domains(trial) == expected, within=30), domains(trial)
+    assert list(domains(trial)) == list(expected), "expected the domains depth first, children by name"
 
 
 @pytest.mark.feature("TOPO-1.follows", "TOPO-1.status")
 @pytest.mark.case("TO-002", severity="critical")
 @pytest.mark.long(seconds=4)
-def test_the_tree_follows_the_labels(cluster: Trial, expect: Expect) -> None:
+def test_the_tree_follows_the_labels(trial: Trial, expect: Expect) -> None:
     """Neither block has room for a gang of four. A node of the other block is labelled anew, which completes b1; its
     gang is bound there, and the status shows the move."""
-    cluster.apply(network())
-    cluster.add(placed_in("b1-0", "s1", "b1"), placed_in("b2-0", "s1", "b2"))
-    cluster.apply(gang("train", 4).gather("BlockLayer", MUST))
-    cluster.submit(*workers("train", 4))
+    trial.apply(network())
+    trial.add(placed_in("b1-0", "s1", "b1"), placed_in("b2-0", "s1", "b2"))
+    trial.apply(gang("train", 4).gather("BlockLayer", MUST))
+    trial.submit(*workers("train", 4))
     expect.stable(seconds=5)
-    assert not where(cluster, "train")
+    assert not where(trial, "train")
 
-    assert cluster.call("PATCH", "/api/v1/nodes/b2-0", {"metadata": {"labels": {BLOCK: "b1"}}}).ok
+    assert trial.call("PATCH", "/api/v1/nodes/b2-0", {"metadata": {"labels": {BLOCK: "b1"}}}).ok
 
     expect.bound(*names("train", 4), within=40)
-    assert cluster.reaches(lambda: domains(cluster).get("BlockLayer/b1") == 2, within=30), domains(cluster)
-    assert "BlockLayer/b2" not in domains(cluster)
+    assert trial.reaches(lambda: domains(trial).get("BlockLayer/b1") == 2, within=30), domains(trial)
+    assert "BlockLayer/b2" not in domains(trial)
 
 
 @pytest.mark.feature("TOPO-1.invalid")
@@ -145,36 +106,36 @@ def test_the_tree_follows_the_labels(cluster: Trial, expect: Expect) -> None:
     ],
     ids=["unknown-parent", "cycle", "two-roots", "no-nodes"],
 )
-def test_layers_that_are_no_chain(cluster: Trial, expect: Expect, layers: list[tuple[str, str]], told: str) -> None:
+def test_layers_that_are_no_chain(trial: Trial, expect: Expect, layers: list[tuple[str, str]], told: str) -> None:
     """The topology is changed to layers that are no chain: an event has the reason; the previous layers stay in use."""
-    crowded(cluster, expect)
-    assert cluster.reaches(lambda: bool(domains(cluster)), within=30)
+    crowded(trial, expect)
+    assert trial.reaches(lambda: bool(domains(trial)), within=30)
     entries = [{"topologyLayer": name, "parentTopologyLayer": parent, "labelKey": [SPINE]} for name, parent in layers]
-    assert cluster.call("PATCH", PATH, {"spec": {"networkTopologySpec": entries}}).ok
+    assert trial.call("PATCH", PATH, {"spec": {"networkTopologySpec": entries}}).ok
 
     def said() -> bool:
-        return any(told in event.message for event in cluster.events("default", namespace="default")
+        return any(told in event.message for event in trial.events("default", namespace="default")
                    if event.reason == "InvalidTopology")  # fmt: skip
 
-    assert cluster.reaches(said, within=30), cluster.events("default", namespace="default")
-    cluster.apply(gang("train", 4).gather("BlockLayer", MUST))
-    cluster.submit(*workers("train", 4))
+    assert trial.reaches(said, within=30), trial.events("default", namespace="default")
+    trial.apply(gang("train", 4).gather("BlockLayer", MUST))
+    trial.submit(*workers("train", 4))
     expect.bound(*names("train", 4))
-    assert blocks(cluster, "train") == {"b2": 4}
+    assert blocks(trial, "train") == {"b2": 4}
 
 
 @pytest.mark.feature("TOPO-1.left-out")
 @pytest.mark.case("TO-004", severity="critical")
-def test_a_node_without_a_spine_holds_no_gathered_gang(cluster: Trial, expect: Expect) -> None:
+def test_a_node_without_a_spine_holds_no_gathered_gang(trial: Trial, expect: Expect) -> None:
     """A node of four cards has no spine label: the gang of four waits and names it, until the label is set."""
-    cluster.apply(network())
-    cluster.add(placed_in("b1-0", "s1", "b1"), node("odd-0").gpus("a10", 4).label(BLOCK, "odd"))
-    cluster.apply(gang("train", 4).gather("BlockLayer", MUST))
-    cluster.submit(*workers("train", 4))
+    trial.apply(network())
+    trial.add(placed_in("b1-0", "s1", "b1"), node("odd-0").gpus("a10", 4).label(BLOCK, "odd"))
+    trial.apply(gang("train", 4).gather("BlockLayer", MUST))
+    trial.submit(*workers("train", 4))
     expect.pending(*names("train", 4), saying='node "odd-0" missing network topology layer "SpineLayer"')
     expect.stable(seconds=5)
 
-    assert cluster.call("PATCH", "/api/v1/nodes/odd-0", {"metadata": {"labels": {SPINE: "s2"}}}).ok
+    assert trial.call("PATCH", "/api/v1/nodes/odd-0", {"metadata": {"labels": {SPINE: "s2"}}}).ok
 
     expect.bound(*names("train", 4), within=40)
 
@@ -184,39 +145,39 @@ def test_a_node_without_a_spine_holds_no_gathered_gang(cluster: Trial, expect: E
 
 @pytest.mark.feature("TOPO-2.must-gather")
 @pytest.mark.case("TO-010", severity="blocker")
-def test_must_gather_finds_the_only_block(cluster: Trial, expect: Expect) -> None:
+def test_must_gather_finds_the_only_block(trial: Trial, expect: Expect) -> None:
     """Ten cards are free in three blocks, four of them in b2: a gang of four that must gather in a block is there."""
-    crowded(cluster, expect)
-    cluster.apply(gang("train", 4).gather("BlockLayer", MUST))
+    crowded(trial, expect)
+    trial.apply(gang("train", 4).gather("BlockLayer", MUST))
 
-    cluster.submit(*workers("train", 4))
+    trial.submit(*workers("train", 4))
 
     expect.bound(*names("train", 4))
-    assert blocks(cluster, "train") == {"b2": 4}
+    assert blocks(trial, "train") == {"b2": 4}
 
 
 @pytest.mark.feature("TOPO-2.must-gather", "TOPO-2.said")
 @pytest.mark.case("TO-011", severity="blocker")
 @pytest.mark.long(seconds=4)
-def test_must_gather_waits_for_one_domain(cluster: Trial, expect: Expect) -> None:
+def test_must_gather_waits_for_one_domain(trial: Trial, expect: Expect) -> None:
     """No block has five of the ten free cards: the gang of five waits, and its message has the number that fits
     in each block. When a pod leaves a block of four cards, that is still too few; a third node in b3 has room."""
-    crowded(cluster, expect)
-    cluster.apply(gang("train", 5).gather("BlockLayer", MUST))
-    cluster.submit(*workers("train", 5))
+    crowded(trial, expect)
+    trial.apply(gang("train", 5).gather("BlockLayer", MUST))
+    trial.submit(*workers("train", 5))
     expect.pending(
         *names("train", 5),
         saying="desiredOfferSlot: 5, topology topologyNode BlockLayer/b1: 3;topology topologyNode BlockLayer/b2: 4;"
         "topology topologyNode BlockLayer/b3: 3",
     )
-    cluster.delete("x")
+    trial.delete("x")
     expect.stable(seconds=12)
-    assert not where(cluster, "train")
+    assert not where(trial, "train")
 
-    cluster.add(placed_in("b3-2", "s2", "b3"))
+    trial.add(placed_in("b3-2", "s2", "b3"))
 
     expect.bound(*names("train", 5), within=40)
-    assert blocks(cluster, "train") == {"b3": 5}
+    assert blocks(trial, "train") == {"b3": 5}
 
 
 @pytest.mark.feature("TOPO-2.prefer-gather")
@@ -224,121 +185,121 @@ def test_must_gather_waits_for_one_domain(cluster: Trial, expect: Expect) -> Non
 @pytest.mark.parametrize(
     ("count", "expected"), [(4, {"b2": 4}), (6, {"b1": 2, "b2": 4})], ids=["one-block-has-room", "no-block-has-room"]
 )
-def test_prefer_gather_degrades(cluster: Trial, expect: Expect, count: int, expected: dict[str, int]) -> None:
+def test_prefer_gather_degrades(trial: Trial, expect: Expect, count: int, expected: dict[str, int]) -> None:
     """Four members that prefer a block are in b2, the only block with room for them. Six fit into no block: they are in
     the two blocks of spine s1, most of them in the larger one."""
-    crowded(cluster, expect)
-    cluster.apply(gang("train", count).gather("BlockLayer", PREFER))
+    crowded(trial, expect)
+    trial.apply(gang("train", count).gather("BlockLayer", PREFER))
 
-    cluster.submit(*workers("train", count))
+    trial.submit(*workers("train", count))
 
     expect.bound(*names("train", count))
-    assert blocks(cluster, "train") == expected
+    assert blocks(trial, "train") == expected
 
 
 @pytest.mark.feature("TOPO-2.prefer-gather")
 @pytest.mark.case("TO-013", severity="critical")
-def test_prefer_gather_spreads_over_spines(cluster: Trial, expect: Expect) -> None:
+def test_prefer_gather_spreads_over_spines(trial: Trial, expect: Expect) -> None:
     """Nine members fit into no spine: they are bound all the same, on all three blocks."""
-    crowded(cluster, expect)
-    cluster.apply(gang("train", 9).gather("SpineLayer", PREFER))
+    crowded(trial, expect)
+    trial.apply(gang("train", 9).gather("SpineLayer", PREFER))
 
-    cluster.submit(*workers("train", 9))
+    trial.submit(*workers("train", 9))
 
     expect.bound(*names("train", 9))
-    assert blocks(cluster, "train") == {"b1": 3, "b2": 4, "b3": 2}
+    assert blocks(trial, "train") == {"b1": 3, "b2": 4, "b3": 2}
 
 
 @pytest.mark.feature("TOPO-2.best-domain")
 @pytest.mark.case("TO-014", severity="critical")
-def test_the_tightest_domain_is_best(cluster: Trial, expect: Expect) -> None:
+def test_the_tightest_domain_is_best(trial: Trial, expect: Expect) -> None:
     """Block b1 has room for six, b2 for four: a gang of four takes b2, and leaves b1 to a gang of six."""
-    cluster.apply(network())
-    cluster.add(*(placed_in(f"b1-{number}", "s1", "b1") for number in range(3)))
-    cluster.add(*(placed_in(f"b2-{number}", "s1", "b2") for number in range(2)))
-    in_tree(cluster, 5)
-    cluster.apply(gang("small", 4).gather("BlockLayer", MUST), gang("large", 6).gather("BlockLayer", MUST))
-    cluster.submit(*workers("small", 4))
+    trial.apply(network())
+    trial.add(*(placed_in(f"b1-{number}", "s1", "b1") for number in range(3)))
+    trial.add(*(placed_in(f"b2-{number}", "s1", "b2") for number in range(2)))
+    in_tree(trial, 5)
+    trial.apply(gang("small", 4).gather("BlockLayer", MUST), gang("large", 6).gather("BlockLayer", MUST))
+    trial.submit(*workers("small", 4))
     expect.bound(*names("small", 4))
-    assert blocks(cluster, "small") == {"b2": 4}
+    assert blocks(trial, "small") == {"b2": 4}
 
-    cluster.submit(*workers("large", 6))
+    trial.submit(*workers("large", 6))
 
     expect.bound(*names("large", 6))
-    assert blocks(cluster, "large") == {"b1": 6}
+    assert blocks(trial, "large") == {"b1": 6}
 
 
 @pytest.mark.feature("TOPO-2.devices")
 @pytest.mark.case("TO-015", severity="blocker")
-def test_sums_of_shares_are_no_room(cluster: Trial, expect: Expect) -> None:
+def test_sums_of_shares_are_no_room(trial: Trial, expect: Expect) -> None:
     """Members ask for 80 % of a card. Each of the two nodes of b1 has 160 % free, but on two cards: 100 % and 60 %. By
     sums b1 has room for four members and b2 for three; on cards b1 has room for two, which makes it the tightest."""
-    cluster.apply(network())
-    cluster.add(*(placed_in(f"b1-{number}", "s1", "b1") for number in range(2)))
-    cluster.add(*(placed_in(f"b2-{number}", "s1", "b2", cards=1) for number in range(3)))
-    in_tree(cluster, 5)
+    trial.apply(network())
+    trial.add(*(placed_in(f"b1-{number}", "s1", "b1") for number in range(2)))
+    trial.add(*(placed_in(f"b2-{number}", "s1", "b2", cards=1) for number in range(3)))
+    in_tree(trial, 5)
     for number in range(2):
-        cluster.submit(pod(f"share-{number}").gpu_share(40).select({"kubernetes.io/hostname": f"b1-{number}"}))
+        trial.submit(pod(f"share-{number}").gpu_share(40).select({"kubernetes.io/hostname": f"b1-{number}"}))
     expect.bound("share-0", "share-1")
-    cluster.apply(gang("train", 2).gather("BlockLayer", MUST))
+    trial.apply(gang("train", 2).gather("BlockLayer", MUST))
 
-    cluster.submit(*(pod(name).gpu_share(80).in_gang("train") for name in names("train", 2)))
+    trial.submit(*(pod(name).gpu_share(80).in_gang("train") for name in names("train", 2)))
 
     expect.bound(*names("train", 2))
-    assert sorted(where(cluster, "train").values()) == ["b1-0", "b1-1"]
+    assert sorted(where(trial, "train").values()) == ["b1-0", "b1-1"]
 
 
 @pytest.mark.feature("TOPO-2.multiples")
 @pytest.mark.case("TO-016", severity="normal")
-def test_members_on_a_node_are_a_multiple(cluster: Trial, expect: Expect) -> None:
+def test_members_on_a_node_are_a_multiple(trial: Trial, expect: Expect) -> None:
     """Four members on nodes of three cards with podCountMultiple 2: two on each of two nodes, not three and one."""
-    cluster.apply(network())
-    cluster.add(*(placed_in(f"b1-{number}", "s1", "b1", cards=3) for number in range(3)))
-    in_tree(cluster, 3)
-    cluster.apply(gang("train", 4).gather("BlockLayer", MUST).gather("NodeTopologyLayer", PREFER, multiple=2))
+    trial.apply(network())
+    trial.add(*(placed_in(f"b1-{number}", "s1", "b1", cards=3) for number in range(3)))
+    in_tree(trial, 3)
+    trial.apply(gang("train", 4).gather("BlockLayer", MUST).gather("NodeTopologyLayer", PREFER, multiple=2))
 
-    cluster.submit(*workers("train", 4))
+    trial.submit(*workers("train", 4))
 
     expect.bound(*names("train", 4))
-    assert sorted(Counter(where(cluster, "train").values()).values()) == [2, 2]
+    assert sorted(Counter(where(trial, "train").values()).values()) == [2, 2]
 
 
 @pytest.mark.feature("TOPO-2.index")
 @pytest.mark.case("TO-017", severity="normal")
-def test_neighbours_by_index_are_neighbours(cluster: Trial, expect: Expect) -> None:
+def test_neighbours_by_index_are_neighbours(trial: Trial, expect: Expect) -> None:
     """Six members whose index differs from the order of their names, on three nodes of two cards: members 0 and 1 share
     a node, 2 and 3, 4 and 5."""
-    cluster.apply(network())
-    cluster.add(*(placed_in(f"b1-{number}", "s1", "b1") for number in range(3)))
-    in_tree(cluster, 3)
-    cluster.apply(gang("train", 6).gather("BlockLayer", MUST))
+    trial.apply(network())
+    trial.add(*(placed_in(f"b1-{number}", "s1", "b1") for number in range(3)))
+    in_tree(trial, 3)
+    trial.apply(gang("train", 6).gather("BlockLayer", MUST))
     indices = (4, 1, 2, 0, 5, 3)  # by name
 
-    cluster.submit(*(
+    trial.submit(*(
         built.annotation(NETWORK_TOPOLOGY_INDEX, str(index))
         for built, index in zip(workers("train", 6), indices, strict=True)
     ))  # fmt: skip
 
     expect.bound(*names("train", 6))
-    node_of = {index: where(cluster, "train")[f"train-{number}"] for number, index in enumerate(indices)}
+    node_of = {index: where(trial, "train")[f"train-{number}"] for number, index in enumerate(indices)}
     assert node_of[0] == node_of[1] != node_of[2] == node_of[3] != node_of[4] == node_of[5]
 
 
 @pytest.mark.feature("TOPO-2.groups")
 @pytest.mark.case("TO-018", severity="critical")
-def test_a_gang_group_gathers_as_one(cluster: Trial, expect: Expect) -> None:
+def test_a_gang_group_gathers_as_one(trial: Trial, expect: Expect) -> None:
     """Two gangs of one group, of two members each: b1 has room for three, b2 for four. All four are in b2."""
-    crowded(cluster, expect)
-    ids = [f"{cluster.name}/train", f"{cluster.name}/serve"]
-    cluster.apply(
+    crowded(trial, expect)
+    ids = [f"{trial.name}/train", f"{trial.name}/serve"]
+    trial.apply(
         gang("train", 2).together_with(*ids).gather("BlockLayer", MUST),
         gang("serve", 2).together_with(*ids).gather("BlockLayer", MUST),
     )
 
-    cluster.submit(*workers("train", 2), *workers("serve", 2))
+    trial.submit(*workers("train", 2), *workers("serve", 2))
 
     expect.bound(*names("train", 2), *names("serve", 2))
-    assert blocks(cluster, "train") + blocks(cluster, "serve") == {"b2": 4}
+    assert blocks(trial, "train") + blocks(trial, "serve") == {"b2": 4}
 
 
 # -- waiting ----------------------------------------------------------------------------------------------------------
@@ -346,108 +307,108 @@ def test_a_gang_group_gathers_as_one(cluster: Trial, expect: Expect) -> None:
 
 @pytest.mark.feature("TOPO-2.waking")
 @pytest.mark.case("TO-020", severity="critical")
-def test_a_topology_that_comes_later_wakes_the_gang(cluster: Trial, expect: Expect) -> None:
+def test_a_topology_that_comes_later_wakes_the_gang(trial: Trial, expect: Expect) -> None:
     """Without a ClusterNetworkTopology the gang waits with that reason; it is bound in one block when there is one."""
-    cluster.add(placed_in("b1-0", "s1", "b1"), placed_in("b2-0", "s1", "b2"), placed_in("b2-1", "s1", "b2"))
-    cluster.apply(gang("train", 4).gather("BlockLayer", MUST))
-    cluster.submit(*workers("train", 4))
+    trial.add(placed_in("b1-0", "s1", "b1"), placed_in("b2-0", "s1", "b2"), placed_in("b2-1", "s1", "b2"))
+    trial.apply(gang("train", 4).gather("BlockLayer", MUST))
+    trial.submit(*workers("train", 4))
     expect.pending(*names("train", 4), saying="no cluster network topology")
     expect.stable(seconds=15)  # the backoff after the failure ends
 
-    cluster.apply(network())
+    trial.apply(network())
 
     expect.bound(*names("train", 4), within=40)
-    assert blocks(cluster, "train") == {"b2": 4}
+    assert blocks(trial, "train") == {"b2": 4}
 
 
 @pytest.mark.feature("TOPO-2.waking")
 @pytest.mark.case("TO-021", severity="critical")
 @pytest.mark.long(seconds=11)
-def test_a_node_that_comes_later_wakes_the_gang(cluster: Trial, expect: Expect) -> None:
+def test_a_node_that_comes_later_wakes_the_gang(trial: Trial, expect: Expect) -> None:
     """A gang of six waits. Three nodes come, each in another block; only the last one completes a block of six."""
-    crowded(cluster, expect)
-    cluster.apply(gang("train", 6).gather("BlockLayer", MUST))
-    cluster.submit(*workers("train", 6))
+    crowded(trial, expect)
+    trial.apply(gang("train", 6).gather("BlockLayer", MUST))
+    trial.submit(*workers("train", 6))
     expect.stable(seconds=3)
     for block, spine in (("b1", "s1"), ("b3", "s2")):
-        cluster.add(placed_in(f"{block}-2", spine, block))
+        trial.add(placed_in(f"{block}-2", spine, block))
         expect.stable(seconds=12)
-        assert not where(cluster, "train")
+        assert not where(trial, "train")
 
-    cluster.add(placed_in("b2-2", "s1", "b2"))
+    trial.add(placed_in("b2-2", "s1", "b2"))
 
     expect.bound(*names("train", 6), within=40)
-    assert blocks(cluster, "train") == {"b2": 6}
+    assert blocks(trial, "train") == {"b2": 6}
 
 
 @pytest.mark.feature("TOPO-2.restart")
 @pytest.mark.case("TO-022", severity="critical")
 @pytest.mark.long(seconds=8)
-def test_restarted_while_a_gang_waits(cluster: Trial, expect: Expect, subject: Subject | None) -> None:
+def test_restarted_while_a_gang_waits(trial: Trial, expect: Expect, subject: Subject | None) -> None:
     """The scheduler is killed while a gang of four waits for a block; its successor gathers it when a pod leaves."""
     if subject is None:
         pytest.skip("needs a scheduler that the harness started, found one that was deployed")
-    crowded(cluster, expect)
-    cluster.submit(on("z", "b2-0", 1))
+    crowded(trial, expect)
+    trial.submit(on("z", "b2-0", 1))
     expect.bound("z")
-    cluster.apply(gang("train", 4).gather("BlockLayer", MUST))
-    cluster.submit(*workers("train", 4))
+    trial.apply(gang("train", 4).gather("BlockLayer", MUST))
+    trial.submit(*workers("train", 4))
     expect.stable(seconds=3)
 
     subject.kill()
     subject.start_again()
 
     expect.stable(seconds=5)
-    assert not where(cluster, "train")
-    cluster.delete("y")
+    assert not where(trial, "train")
+    trial.delete("y")
     expect.bound(*names("train", 4), within=40)
-    assert blocks(cluster, "train") == {"b3": 4}
+    assert blocks(trial, "train") == {"b3": 4}
 
 
 @pytest.mark.feature("TOPO-2.unknown-layer")
 @pytest.mark.case("TO-023", severity="normal")
-def test_a_layer_that_does_not_exist(cluster: Trial, expect: Expect) -> None:
+def test_a_layer_that_does_not_exist(trial: Trial, expect: Expect) -> None:
     """A gang must gather in a layer that the topology lacks: its pods name the layer, and another pod is bound."""
-    crowded(cluster, expect)
-    cluster.apply(gang("train", 2).gather("RackLayer", MUST))
-    cluster.submit(*workers("train", 2))
+    crowded(trial, expect)
+    trial.apply(gang("train", 2).gather("RackLayer", MUST))
+    trial.submit(*workers("train", 2))
     expect.pending(*names("train", 2), saying="RackLayer")
 
-    cluster.submit(pod("other").gpus(1))
+    trial.submit(pod("other").gpus(1))
 
     expect.bound("other")
-    assert not where(cluster, "train")
+    assert not where(trial, "train")
 
 
 @pytest.mark.feature("TOPO-2.selector")
 @pytest.mark.case("TO-025", severity="normal")
-def test_pods_with_one_selector_come_close(cluster: Trial, expect: Expect) -> None:
+def test_pods_with_one_selector_come_close(trial: Trial, expect: Expect) -> None:
     """A pod with a selector fills a node of block b2. The next one has room on a free node of b1, and on a node of b2
     where a card of four is used: other scores prefer the free node, the selector prefers the block of its peer."""
-    cluster.apply(network())
-    cluster.add(
+    trial.apply(network())
+    trial.add(
         placed_in("b1-0", "s1", "b1", cards=4), placed_in("b2-0", "s1", "b2", cards=4),
         placed_in("b2-1", "s1", "b2", cards=4),
     )  # fmt: skip
-    in_tree(cluster, 3)
-    cluster.submit(on("peer", "b2-0", 4).annotation(TOPOLOGY_SELECTOR, "ring"), on("other", "b2-1", 1))
+    in_tree(trial, 3)
+    trial.submit(on("peer", "b2-0", 4).annotation(TOPOLOGY_SELECTOR, "ring"), on("other", "b2-1", 1))
     expect.bound("peer", "other")
 
-    cluster.submit(pod("next").gpus(1).annotation(TOPOLOGY_SELECTOR, "ring"))
+    trial.submit(pod("next").gpus(1).annotation(TOPOLOGY_SELECTOR, "ring"))
 
     expect.bound("next")
-    assert cluster.pod("next").spec.node_name == "b2-1"
+    assert trial.pod("next").spec.node_name == "b2-1"
 
 
 @pytest.mark.feature("TOPO-2.unreadable")
 @pytest.mark.case("TO-024", severity="normal")
 @pytest.mark.parametrize("text", ["BlockLayer", "[]", '{"gatherStrategy": [{"layer": 3}]}'])
-def test_a_spec_that_cannot_be_read(cluster: Trial, expect: Expect, text: str) -> None:
+def test_a_spec_that_cannot_be_read(trial: Trial, expect: Expect, text: str) -> None:
     """The annotation is not the JSON that is expected: the gang is bound as one without it, in two spines."""
-    crowded(cluster, expect)
-    cluster.apply(gang("train", 10).annotation(GATHER_SPEC, text))
+    crowded(trial, expect)
+    trial.apply(gang("train", 10).annotation(GATHER_SPEC, text))
 
-    cluster.submit(*workers("train", 10))
+    trial.submit(*workers("train", 10))
 
     expect.bound(*names("train", 10))
 
@@ -456,59 +417,57 @@ def test_a_spec_that_cannot_be_read(cluster: Trial, expect: Expect, text: str) -
 @pytest.mark.case("TO-026", severity="critical")
 @pytest.mark.long(seconds=4)
 @pytest.mark.parametrize("layers", [("SpineLayer", "BlockLayer"), ("BlockLayer", "SpineLayer")], ids="-".join)
-def test_the_narrowest_of_two_layers_counts(cluster: Trial, expect: Expect, layers: tuple[str, str]) -> None:
+def test_the_narrowest_of_two_layers_counts(trial: Trial, expect: Expect, layers: tuple[str, str]) -> None:
     """A gang of six must gather in a spine and in a block: s1 has room for seven, but no block for more than four."""
-    crowded(cluster, expect)
-    cluster.apply(gang("train", 6).gather(layers[0], MUST).gather(layers[1], MUST))
-    cluster.submit(*workers("train", 6))
+    crowded(trial, expect)
+    trial.apply(gang("train", 6).gather(layers[0], MUST).gather(layers[1], MUST))
+    trial.submit(*workers("train", 6))
 
     expect.pending(*names("train", 6))
     expect.stable(seconds=5)
-    assert not where(cluster, "train")
+    assert not where(trial, "train")
 
 
 @pytest.mark.feature("TOPO-2.best-domain")
 @pytest.mark.case("TO-027", severity="normal")
-def test_a_gang_goes_to_its_peers_while_they_are_there(cluster: Trial, expect: Expect) -> None:
+def test_a_gang_goes_to_its_peers_while_they_are_there(trial: Trial, expect: Expect) -> None:
     """The block with a peer is taken although others are tighter. When all peers are gone, a tighter one is taken."""
-    crowded(cluster, expect)
+    crowded(trial, expect)
     peer = pod("peer").request(cpu=1).select({"kubernetes.io/hostname": "b2-0"})
-    cluster.submit(peer.annotation(TOPOLOGY_SELECTOR, "ring"))
+    trial.submit(peer.annotation(TOPOLOGY_SELECTOR, "ring"))
     expect.bound("peer")
 
     def ring(name: str) -> None:
-        cluster.apply(gang(name, 2).gather("BlockLayer", MUST))
-        cluster.submit(*(built.annotation(TOPOLOGY_SELECTOR, "ring") for built in workers(name, 2)))
+        trial.apply(gang(name, 2).gather("BlockLayer", MUST))
+        trial.submit(*(built.annotation(TOPOLOGY_SELECTOR, "ring") for built in workers(name, 2)))
         expect.bound(*names(name, 2))
 
     ring("train")
-    assert blocks(cluster, "train") == {"b2": 2}
-    cluster.delete("peer", *names("train", 2))
+    assert blocks(trial, "train") == {"b2": 2}
+    trial.delete("peer", *names("train", 2))
     ring("later")
-    assert "b2" not in blocks(cluster, "later")
+    assert "b2" not in blocks(trial, "later")
 
 
 @pytest.mark.feature("TOPO-2.configuration-network-topology")
 @pytest.mark.case("TO-030", severity="critical")
-def test_the_released_switches(cluster: Trial, expect: Expect, seatrial_scheduler_config: Path | None) -> None:
+def test_the_released_switches(trial: Trial, expect: Expect, seatrial_scheduler_config: Path | None) -> None:
     """With the switches of the released configuration a gang of four gathers in b2, the only block with room. Beside it
     there is room for six: a gang of ten with a higher priority takes the cards of the whole first gang."""
     released = coscheduling_args(RELEASED).items()
     if seatrial_scheduler_config is None or not released <= coscheduling_args(seatrial_scheduler_config).items():
         pytest.skip(f"needs a scheduler with the switches of {RELEASED.name}")
-    crowded(cluster, expect)
-    cluster.apply(gang("train", 4).gather("BlockLayer", MUST))
-    cluster.submit(*(built.scheduler(KOORD_SCHEDULER) for built in workers("train", 4)))
+    crowded(trial, expect)
+    trial.apply(gang("train", 4).gather("BlockLayer", MUST))
+    trial.submit(*(built.scheduler(KOORD_SCHEDULER) for built in workers("train", 4)))
     expect.bound(*names("train", 4))
-    assert blocks(cluster, "train") == {"b2": 4}
+    assert blocks(trial, "train") == {"b2": 4}
 
-    cluster.apply(priority_class("trial-urgent", 9000), gang("urgent", 10))
-    cluster.submit(
-        *(built.scheduler(KOORD_SCHEDULER).priority_class("trial-urgent") for built in workers("urgent", 10))
-    )
+    trial.apply(priority_class("trial-urgent", 9000), gang("urgent", 10))
+    trial.submit(*(built.scheduler(KOORD_SCHEDULER).priority_class("trial-urgent") for built in workers("urgent", 10)))
 
     expect.bound(*names("urgent", 10), within=60)
-    assert not where(cluster, "train")
+    assert not where(trial, "train")
 
 
 def coscheduling_args(configuration: Path) -> dict[str, Any]:
@@ -523,13 +482,13 @@ def coscheduling_args(configuration: Path) -> dict[str, Any]:
 
 @pytest.mark.feature("TOPO-2.best-domain")
 @pytest.mark.case("TO-028", severity="critical")
-def test_the_next_domain_when_the_best_one_does_not_take_all(cluster: Trial, expect: Expect) -> None:
+def test_the_next_domain_when_the_best_one_does_not_take_all(trial: Trial, expect: Expect) -> None:
     """Two members must not share a node. Block b1 is the tightest by cards, but has one node; b2 has two. What was
     placed in b1 on the way is given back: a pod gets all cards there."""
-    cluster.apply(network())
-    cluster.add(placed_in("b1-0", "s1", "b1"), placed_in("b2-0", "s1", "b2"), placed_in("b2-1", "s1", "b2"))
-    in_tree(cluster, 3)
-    cluster.apply(gang("train", 2).gather("BlockLayer", MUST))
+    trial.apply(network())
+    trial.add(placed_in("b1-0", "s1", "b1"), placed_in("b2-0", "s1", "b2"), placed_in("b2-1", "s1", "b2"))
+    in_tree(trial, 3)
+    trial.apply(gang("train", 2).gather("BlockLayer", MUST))
     apart = {"labelSelector": {"matchLabels": {"app": "apart"}}, "topologyKey": "kubernetes.io/hostname"}
     members = [member.label("app", "apart") for member in workers("train", 2)]
     for member in members:
@@ -537,9 +496,9 @@ def test_the_next_domain_when_the_best_one_does_not_take_all(cluster: Trial, exp
             "podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [apart]}
         }
 
-    cluster.submit(*members)
+    trial.submit(*members)
 
     expect.bound(*names("train", 2))
-    assert sorted(where(cluster, "train").values()) == ["b2-0", "b2-1"]
-    cluster.submit(on("whole", "b1-0", 2))
+    assert sorted(where(trial, "train").values()) == ["b2-0", "b2-1"]
+    trial.submit(on("whole", "b1-0", 2))
     expect.bound("whole")

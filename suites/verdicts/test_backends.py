@@ -12,15 +12,15 @@ pytestmark = [pytest.mark.needs(Capability.NODES)]
 
 @pytest.mark.feature("HIL-1.embedded", "HIL-1.api-server")
 @pytest.mark.case("VD-010", severity="blocker")
-def test_a_pod_runs_and_gives_its_room_on(cluster: Trial, expect: Expect) -> None:
+def test_a_pod_runs_and_gives_its_room_on(trial: Trial, expect: Expect) -> None:
     """Nodes, scheduler and API server work together: bound where there is room, run, deleted; then the next runs."""
-    cluster.add(node("little").cpu(2), node("large").cpu(8))
-    cluster.submit(pod("first").request(cpu=5))
+    trial.add(node("little").cpu(2), node("large").cpu(8))
+    trial.submit(pod("first").request(cpu=5))
     assert expect.running("first").spec.node_name == "large"
-    cluster.submit(pod("second").request(cpu=5))
+    trial.submit(pod("second").request(cpu=5))
     expect.pending("second", saying="Insufficient cpu")
 
-    cluster.delete("first")
+    trial.delete("first")
 
     assert expect.running("second").spec.node_name == "large"
-    assert cluster.find("first") is None
+    assert trial.find("first") is None

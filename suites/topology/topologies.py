@@ -1,0 +1,69 @@
+"""Spines and blocks, gangs on them, and where members are."""
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+
+from seatrial.fixtures.trial import Trial
+from seatrial.scheduler.api.builders import NodeBuilder, PodBuilder, network_topology, node, pod
+from seatrial.scheduler.api.networktopology import TOPOLOGIES_PATH
+
+SPINE, BLOCK = "network.topology.nvidia.com/spine", "network.topology.nvidia.com/block"
+
+
+MUST, PREFER = "MustGather", "PreferGather"
+
+
+PATH = f"{TOPOLOGIES_PATH}/default"
+
+
+def network() -> dict[str, Any]:
+    return network_topology(("SpineLayer", SPINE), ("BlockLayer", BLOCK))
+
+
+def placed_in(name: str, spine: str, block: str, *, cards: int = 2) -> NodeBuilder:
+    """A node in the network."""
+    return node(name).gpus("a10", cards).label(SPINE, spine).label(BLOCK, block)
+
+
+def workers(group: str, count: int, *, first: int = 0) -> list[PodBuilder]:
+    """Members of a PodGroup with one card each."""
+    return [pod(f"{group}-{number}").gpus(1).in_gang(group) for number in range(first, first + count)]
+
+
+def names(group: str, count: int) -> list[str]:
+    return [f"{group}-{number}" for number in range(count)]
+
+
+def on(name: str, node_name: str, cards: int) -> PodBuilder:
+    """A pod without a gang that takes cards of one node."""
+    return pod(name).gpus(cards).select({"kubernetes.io/hostname": node_name})
+
+
+def where(trial: Trial, group: str) -> Mapping[str, str]:
+    """The node of each bound pod of a gang."""
+    return {
+        pod.metadata.name: pod.spec.node_name
+        for pod in trial.pods()
+        if pod.spec.node_name and pod.metadata.name.startswith(f"{group}-")
+    }
+
+
+def blocks(trial: Trial, group: str) -> Counter[str]:
+    """The number of members in each block; nodes are named BLOCK-NUMBER."""
+    return Counter(name.rpartition("-")[0] for name in where(trial, group).values())
+
+
+def domains(trial: Trial) -> dict[str, int]:
+    """`Layer/name` of each domain in the status, with its number of nodes."""
+    rows = orjson.loads(trial.call("GET", PATH).body).get("status", {}).get("detailStatus", [])
+    return {
+        f"{row['topologyInfo']['topologyLayer']}/{row['topologyInfo']['topologyName']}": row["nodeNum"] for row in rows
+    }
+
+
+def in_tree(trial: Trial, nodes: int) -> None:
+    """Wait until the status counts this many nodes: Koordinator reads nodes every ten seconds."""
+    assert trial.reaches(lambda: domains(trial).get("ClusterTopologyLayer/") == nodes, within=30)
