@@ -37,7 +37,7 @@ def defined(pages: Iterable[Path]) -> set[str]:
 
 def _split(name: str) -> tuple[str, int]:
     number = re.search(r"\d+", name.split("-", 1)[1])
-    assert number is not None, name  # noqa: S101 an ID has a number
+    assert number is not None, name
     return name[: len(name) - len(number[0])], int(number[0])
 
 

@@ -99,7 +99,7 @@ def _compile(command: Sequence[str], stand: StandInLibrary, sources: Sequence[Pa
         made = Path(scratch) / stand.soname
         words = [*command, *_FLAGS, f"-Wl,-soname,{stand.soname}", "-I", scratch, "-I", str(FOLDER / "abi")]
         words += [*map(str, sources), "-o", str(made), *stand.links]
-        done = subprocess.run(words, capture_output=True, text=True, check=False)  # noqa: S603 a list of words
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
         if done.returncode:
             raise BuildError(f"{stand.soname}: {command[0]} refused:\n{done.stderr[-2000:]}")
         made.replace(target)  # atomic: a process that builds at the same time finds a whole file or none

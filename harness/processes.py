@@ -50,7 +50,7 @@ def start_child(
 
     `last_signal` is sent to it when the parent has ended, even if it was killed. OSError where it cannot be started.
     """
-    return subprocess.Popen(  # noqa: S603 a list of words, no shell
+    return subprocess.Popen(
         command,
         stdin=stdin,
         stdout=stdout,
@@ -66,7 +66,7 @@ def first_answer(process: "subprocess.Popen[bytes]", *, within: float = START_WI
 
     Where there is none, `error` in it says whether the child has ended or only takes long.
     """
-    assert process.stdout is not None  # noqa: S101
+    assert process.stdout is not None
     readable, _, _ = select.select([process.stdout], [], [], within)
     if not readable:
         return {"error": f"the process runs, and did not answer within {within:g} s"}

@@ -90,5 +90,5 @@ def build_server(
 
 def _create(server: ApiServer, collection: tuple[str, str], body: Object) -> None:
     resource = server.registry.storage(collection)
-    assert resource is not None  # noqa: S101
+    assert resource is not None
     server.objects.create(resource, "", body, Options())

@@ -28,7 +28,7 @@ def _established() -> tuple[Object, ...]:
     clock = SimClock()
     server = ApiServer(clock)
     resource = server.registry.storage(DEFINITIONS)
-    assert resource is not None  # noqa: S101
+    assert resource is not None
     for definition in shipped():
         server.objects.create(resource, "", definition, Options())
     clock.settle()

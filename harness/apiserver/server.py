@@ -340,7 +340,7 @@ class ApiServer:
     def _stored(self, resource: Resource) -> Resource:
         """The resource under which objects of a second version are stored."""
         stored = self.registry.storage(resource.key)
-        assert stored is not None  # noqa: S101
+        assert stored is not None
         return stored
 
     def _patch(self, target: Target, context: RequestContext) -> Response:
@@ -464,7 +464,7 @@ class ApiServer:
 
     def _bind(self, key: Key, body: Object, context: RequestContext) -> Response:
         pods = self.registry.find("", "v1", "pods")
-        assert pods is not None  # noqa: S101
+        assert pods is not None
         if self.admission.webhooks.active:
             self._admit_subresource(Target(pods, key[0], key[1], "binding"), body, context, ("", "v1", "Binding"))
         bind(self.objects, pods, key, body, dry_run="dryRun" in context.query)

@@ -220,7 +220,7 @@ def _required(pod: Pod, *, anti: bool) -> tuple[PodAffinityTerm, ...]:
 
 def _anti_affinity(binding: Binding) -> Breach | None:
     for term in _required(binding.pod, anti=True) if binding.node is not None else ():
-        assert binding.node is not None  # noqa: S101
+        assert binding.node is not None
         for other in _in_domain(binding.state, binding.node, term.topology_key):
             if other.uid != binding.record.uid and _matches(term, binding.pod, other.pod, binding.state):
                 return Breach(

@@ -131,7 +131,7 @@ async def _measure(access: Access, pid: int, attack: Attack, rounds: int) -> tup
 
 def _stranger(access: Access, attack: Attack) -> Access:
     """Access without the administrator's certificate; with the token of an account if the attack asks for one."""
-    assert access.tls is not None  # noqa: S101
+    assert access.tls is not None
     tls = ssl.create_default_context(cadata=b"".join(access.tls.get_ca_certs(binary_form=True)))
     if attack.by == "stranger":
         return Access(access.url, tls)

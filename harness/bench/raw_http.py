@@ -43,7 +43,7 @@ class _Connection(asyncio.Protocol):
             answered(0)
 
     def send(self, data: bytes, answered: Answered) -> None:
-        assert self._transport is not None  # noqa: S101
+        assert self._transport is not None
         self._answered = answered
         self._transport.write(data)
 
@@ -110,7 +110,7 @@ class RawClient:
     def __init__(self, access: Access, *, connections: int = 16) -> None:
         self._access, self.connections = access, connections
         where = urlsplit(access.url)
-        assert where.hostname is not None  # noqa: S101 load_access has seen to it
+        assert where.hostname is not None
         self._where = (where.hostname, where.port or (443 if access.tls else 80))
         head = [f"Host: {where.netloc}", "Accept: application/json"]
         self._head = "\r\n".join(head + [f"{name}: {value}" for name, value in access.headers.items()])
@@ -191,7 +191,7 @@ class RawClient:
         loop = asyncio.get_running_loop()
         began: asyncio.Future[None] = loop.create_future()
         _, self.watch = await loop.create_connection(lambda: _Watch(on_line, began), *self._where, ssl=self._access.tls)
-        assert self.watch.transport is not None  # noqa: S101
+        assert self.watch.transport is not None
         self.watch.transport.write(f"GET {self._base}{path} HTTP/1.1\r\n{self._head}\r\n\r\n".encode())
         await began
 

@@ -80,9 +80,7 @@ def _by_kubectl(kubectl: str, kubeconfig: Path, begin: float) -> float:
     command = [kubectl, "--kubeconfig", str(kubeconfig), "get", "nodes", "--no-headers"]
     lines: list[str] = []
     while time.perf_counter() - begin < WITHIN:
-        done = subprocess.run(  # noqa: S603 kubectl, no shell
-            command, check=False, capture_output=True, text=True, timeout=_KUBECTL_WITHIN
-        )
+        done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=_KUBECTL_WITHIN)
         lines = [line for line in done.stdout.splitlines() if line.split()[1:2] == ["Ready"]]
         if len(lines) == NODES:
             return time.perf_counter() - begin

@@ -79,7 +79,7 @@ def find_programs() -> Programs:
     if why is not None:
         raise ClusterError(why)
     etcd, api_server, controller_manager = (find_program(name) for name in PROGRAMS)
-    assert etcd is not None and api_server is not None and controller_manager is not None  # noqa: S101, PT018
+    assert etcd is not None and api_server is not None and controller_manager is not None  # noqa: PT018
     return Programs(etcd, api_server, controller_manager)
 
 

@@ -95,7 +95,7 @@ def start_process(
     }  # fmt: skip
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as sink:
-        process = subprocess.Popen(  # noqa: S603 our own interpreter, no shell
+        process = subprocess.Popen(
             [sys.executable, "-m", "seatrial.harness.clusters.serve", json.dumps(asked)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,

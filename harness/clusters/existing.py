@@ -140,7 +140,7 @@ class ExistingBackend(ClusterBackend):
     def start(self, *, fleet: Path | str | None = None) -> Iterator[ExistingCluster]:
         from seatrial.harness.nodes.fleet import load_fleet
 
-        assert self._kubeconfig is not None  # noqa: S101 the probe looks
+        assert self._kubeconfig is not None
         entries = load_fleet(fleet) if fleet is not None else []
         with private_folder() as folder:
             path = with_context(self._kubeconfig, self._context, folder / "kubeconfig")

@@ -177,7 +177,7 @@ def _must(command: list[str], *, within: float = COMMAND_WITHIN) -> str:
 
 def _run(command: list[str], *, within: float) -> "subprocess.CompletedProcess[str]":
     try:
-        return subprocess.run(  # noqa: S603 words, no shell
+        return subprocess.run(
             command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=within
         )
     except subprocess.TimeoutExpired as error:

@@ -175,7 +175,7 @@ def remove_run(cluster: Cluster, run: str) -> None:
 
 def _named(cluster: Cluster, resource: str, run: str) -> list[str]:
     """The objects of a run, found by the label; objects that node agents write for their nodes, by name."""
-    assert resource in CLUSTER_SCOPED  # noqa: S101
+    assert resource in CLUSTER_SCOPED
     found = []
     for item in _list(cluster, f"{_GROUPS[resource]}/{resource}"):
         metadata = item["metadata"]

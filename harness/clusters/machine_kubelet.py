@@ -64,7 +64,7 @@ def missing_parts() -> str | None:
         return "a kubelet must run as root"
     if address().startswith("127."):
         return "this machine has no network address but loopback, which a kubelet refuses"
-    trial = subprocess.run(  # noqa: S603
+    trial = subprocess.run(
         [_tool("unshare"), "--mount", "--pid", "--fork", "true"], capture_output=True, text=True, check=False
     )
     if trial.returncode:
@@ -142,7 +142,7 @@ def machine_kubelet(
 
 def _kubelet_command(folder: Path, name: str, kubeconfig: Path) -> list[str]:
     program = find_program(KUBELET)
-    assert program is not None  # noqa: S101 the probe has looked
+    assert program is not None
     return [
         str(program), "--config", str(folder / "kubelet.yaml"), "--kubeconfig", str(kubeconfig),
         "--hostname-override", name, "--node-ip", address(), "--cert-dir", str(folder / "certificates"), "--v", "2",
@@ -240,7 +240,7 @@ class _Namespace:
 
     def run(self, command: Sequence[str]) -> "subprocess.CompletedProcess[str]":
         """Run a command to its end."""
-        return subprocess.run([*self._enter(), *command], capture_output=True, text=True, check=False)  # noqa: S603
+        return subprocess.run([*self._enter(), *command], capture_output=True, text=True, check=False)
 
     def end(self) -> None:
         """Kill the first process; the kernel kills all others in the namespaces."""
@@ -275,7 +275,7 @@ def _namespace(folder: Path) -> Iterator[_Namespace]:
         deadline = time.monotonic() + STARTS_WITHIN
         while not ready.exists():
             if process.poll() is not None or time.monotonic() > deadline:
-                assert process.stderr is not None  # noqa: S101
+                assert process.stderr is not None
                 said = process.stderr.read().decode(errors="replace").strip() if process.poll() is not None else "late"
                 raise ClusterError(f"namespaces for a kubelet cannot be made: {said}")
             time.sleep(POLL)

@@ -83,7 +83,7 @@ class Proxy:
     def __init__(self, access: Access, *, allowed: Callable[[str, dict[str, object] | None], bool]) -> None:
         self.access, self.allowed = access, allowed
         url = urlsplit(access.url)
-        assert url.hostname is not None  # noqa: S101 load_access saw to it
+        assert url.hostname is not None
         self.host, self.port, self.base = url.hostname, url.port or (443 if access.tls else 80), url.path
         self.tls: ssl.SSLContext | None = access.tls
         self.refusing: tuple[int, Picks] | None = None

@@ -81,7 +81,7 @@ class QuotaWebhook:
             "--multi-quota-tree", "--disable-device-resource-spec",
         ]  # fmt: skip
         log.info("quota-webhook start")
-        self._process = subprocess.Popen(  # noqa: S603 our own interpreter, no shell
+        self._process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,

@@ -41,7 +41,7 @@ class TroubledWay:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._process is not None:
-            assert self._process.stdin is not None  # noqa: S101
+            assert self._process.stdin is not None
             self._process.stdin.close()
             stop(self._process)
         self._cleanup.close()
@@ -100,8 +100,8 @@ class TroubledWay:
         return int(self._tell(do="nothing")["lost"])
 
     def _tell(self, **order: Any) -> dict[str, Any]:
-        assert self._process is not None  # noqa: S101
-        assert self._process.stdin is not None  # noqa: S101
+        assert self._process is not None
+        assert self._process.stdin is not None
         try:
             self._process.stdin.write(json.dumps(order).encode() + b"\n")
             self._process.stdin.flush()
@@ -113,7 +113,7 @@ class TroubledWay:
         return answer
 
     def _hear(self) -> dict[str, Any]:
-        assert self._process is not None  # noqa: S101
+        assert self._process is not None
         answer = first_answer(self._process)
         if not answer:
             raise ClusterError("the proxy to the API server has ended")

@@ -33,7 +33,7 @@ def deschedule(
     """
     command = [sys.executable, "-m", "seatrial.scheduler.descheduler.measure", "--nodes", str(nodes), "--pods",
                str(pods), "--repeat", str(repeat), "--seed", str(seed)]  # fmt: skip
-    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 a list of words
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise HarnessError(f"the rounds could not be run:\n{done.stderr[-4000:]}")
     figures = json.loads(done.stdout)

@@ -34,7 +34,7 @@ def kills(
         json_: Print what was found as JSON.
     """
     with EmbeddedBackend(seed=seed).start() as cluster, open_subject(OURS, cluster, seed=seed) as subject:
-        assert subject is not None  # noqa: S101
+        assert subject is not None
         begin = cluster.clock.monotonic()
         with (
             subject.troubled() as link,

@@ -148,7 +148,7 @@ def _target(
         chosen.start(fleet=fleet_path(fleet or DEFAULT)) as cluster,
         open_subject(subject or OURS, cluster, seed=seed),
     ):
-        assert cluster.endpoint is not None  # noqa: S101 these clusters have one
+        assert cluster.endpoint is not None
         yield cluster.endpoint.kubeconfig
 
 

@@ -239,7 +239,7 @@ def _envtest(options: UpOptions, name: str) -> int:
     fleet = fleet_path(options.fleet) if options.fleet else None
     try:
         with backend_named(ENVTEST, seed=options.seed).start(fleet=fleet) as cluster:
-            assert cluster.endpoint is not None  # noqa: S101 it is a cluster of processes
+            assert cluster.endpoint is not None
             write_private(options.kubeconfig, cluster.endpoint.kubeconfig.read_bytes())
             logs = {log.stem: log for log in sorted(cluster.endpoint.kubeconfig.parent.glob("*.log"))}
             children: list[subprocess.Popen[bytes]] = []

@@ -53,7 +53,7 @@ class ExistingOptions:
 
     def words(self, name: str) -> list[str]:
         """The command line that starts the same in the foreground."""
-        assert self.kubeconfig is not None  # noqa: S101 checked
+        assert self.kubeconfig is not None
         where = Path(self.fleet)
         return [
             sys.executable, "-m", "seatrial", "up", f"--backend={EXISTING}",
@@ -89,8 +89,8 @@ def _foreground(options: ExistingOptions, name: str) -> int:
             backend.start(fleet=fleet) as cluster,
             open_subject(options.subject, cluster, seed=options.seed, log_file=log) as subject,
         ):
-            assert isinstance(cluster, ExistingCluster)  # noqa: S101 what the backend makes
-            assert cluster.endpoint is not None  # noqa: S101 it is a cluster of processes
+            assert isinstance(cluster, ExistingCluster)
+            assert cluster.endpoint is not None
             started = isinstance(subject, ProcessSubject)
             scheduler = subject.services_url if isinstance(subject, ProcessSubject) else ""
             pids = [os.getpid(), *([subject.pid] if isinstance(subject, ProcessSubject) else [])]
@@ -132,7 +132,7 @@ def _detached(options: ExistingOptions, name: str) -> int:
     """
     log = detached.new_log(name, "nodes")
     with log.open("ab") as sink:
-        process = subprocess.Popen(  # noqa: S603 our own interpreter, a list of words
+        process = subprocess.Popen(
             options.words(name),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -141,7 +141,7 @@ def _detached(options: ExistingOptions, name: str) -> int:
             bufsize=0,  # `select` does not see lines in a buffer
         )
     try:
-        assert process.stdout is not None  # noqa: S101
+        assert process.stdout is not None
         said: list[str] = []
         while not said or not said[-1].endswith(LAST_LINE):
             readable, _, _ = select.select([process.stdout], [], [], READY_WITHIN)

@@ -23,7 +23,7 @@ def spawn(command: list[str], log: Path, *, ours: bool, stays: bool) -> tuple["s
         passed = () if listening is None else (listening.fileno(),)
         descriptor = os.open(log, os.O_WRONLY | os.O_APPEND)
         try:
-            process = subprocess.Popen(  # noqa: S603 a list of words, no shell
+            process = subprocess.Popen(
                 [*command, *(word for number in passed for word in ("--listen-descriptor", str(number)))],
                 stdin=subprocess.DEVNULL,
                 stdout=descriptor,

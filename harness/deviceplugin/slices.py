@@ -113,7 +113,7 @@ class PodSlices:
                     f"gpu {share.device.minor}: a slice {wanted.template or template_of(share, wanted)} cannot be made:"
                     f" {error}"
                 ) from error
-            assert isinstance(made, Slice)  # noqa: S101 what the call returns
+            assert isinstance(made, Slice)
             known = _Cut(
                 pod, share.device.uuid, place, made.id, made.kind, made.template or wanted.template, made.memory,
                 made.cores, made.nodes,

@@ -97,8 +97,8 @@ def _private_copy() -> ModuleType:
         if found is None or found.origin is None:
             raise ProviderError(FailureKind.ABSENT, vendor="nvidia", call="import pynvml", code=12)
         spec = importlib.util.spec_from_file_location("seatrial.harness.devices._pynvml", found.origin)
-        assert spec is not None  # noqa: S101
-        assert spec.loader is not None  # noqa: S101
+        assert spec is not None
+        assert spec.loader is not None
         module = importlib.util.module_from_spec(spec)
         sys.modules[spec.name] = module  # before execution: the module looks itself up there
         spec.loader.exec_module(module)

@@ -294,7 +294,7 @@ class Lab:
             LabError: as for `place`; HookFailed: the machine was taken out of service.
         """
         claim = self._claimed(request, wait=wait)
-        assert claim.lease is not None  # noqa: S101
+        assert claim.lease is not None
         place = Place(self, claim, claim.lease, on_lost)
         place.start()
         try:
@@ -313,7 +313,7 @@ class Lab:
             LabError: as for `acquire`.
         """
         claim = self._claimed(request, wait=wait, fixed=seconds)
-        assert claim.lease is not None  # noqa: S101
+        assert claim.lease is not None
         place = Place(self, claim, claim.lease, lambda _: None)
         try:
             self._prepare(place)

@@ -149,7 +149,7 @@ LOAD = Load()
 
 def _open(path: str) -> http.client.HTTPResponse:
     where = urlsplit(ACCESS.url)
-    assert where.hostname is not None  # noqa: S101 load_access has seen to it
+    assert where.hostname is not None
     line: http.client.HTTPConnection
     if ACCESS.tls is not None:
         line = http.client.HTTPSConnection(where.hostname, where.port, context=ACCESS.tls)

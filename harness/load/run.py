@@ -228,7 +228,7 @@ def _process(worker: WorkerSettings, folder: Path) -> Iterator["subprocess.Popen
     command += ["--autostart", "--web-host", PAGE_HOST, "--web-port", str(port)] if port else ["--headless"]
     command += [] if port else ["--only-summary"]
     with (folder / f"log-{worker.part}").open("wb") as log:
-        process = subprocess.Popen(  # noqa: S603 our own interpreter, no shell
+        process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,

@@ -405,7 +405,7 @@ class NodeAgent:
 
     def _with_objects(self, run: _PodRun, *, resume: bool) -> None:
         """Start the pod once all objects exist that its variables and volumes refer to."""
-        assert self._references is not None  # noqa: S101
+        assert self._references is not None
 
         def there(objects: Objects) -> None:
             if self._runs.get(run.work.uid) is not run or run.stopping:

@@ -70,7 +70,7 @@ def running_foreign_manager(cluster: Cluster, text: str, *, controllers: str = "
         for found in configurations():
             answer = cluster.call(Request("POST", f"{PATH}/{found['kind'].lower()}s", orjson.dumps(found)))
             accepted(answer, f"register {found['metadata']['name']}")
-        process = subprocess.Popen(  # noqa: S603 the program that the user has named
+        process = subprocess.Popen(
             command_of(text, cluster.endpoint.kubeconfig, controllers),
             env={
                 **os.environ,

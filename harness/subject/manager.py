@@ -73,7 +73,7 @@ def running_node_webhook(cluster: Cluster, name: str, labels: str) -> Iterator[N
                    "--cert-dir", str(folder / "tls"), "--disable-device-resource-spec", "--nodes",
                    "--node-labels", labels]  # fmt: skip
         process = _start(command, folder / "webhook.log", cleanup, output=subprocess.PIPE)
-        assert process.stdout is not None  # noqa: S101
+        assert process.stdout is not None
         text = _read_until_closed(process)
         configuration = next(
             (found for found in yaml.safe_load_all(text) if found and found["kind"] == "MutatingWebhookConfiguration"),
@@ -99,7 +99,7 @@ def _start(
 
 def _read_until_closed(process: "subprocess.Popen[bytes]") -> str:
     """The output up to its end, which comes when the process is ready or has ended."""
-    assert process.stdout is not None  # noqa: S101
+    assert process.stdout is not None
     found, until = b"", time.monotonic() + START_WITHIN
     with selectors.DefaultSelector() as selector:
         selector.register(process.stdout, selectors.EVENT_READ)

@@ -123,13 +123,13 @@ class ProcessSubject(Subject):
         return ask(self.services_url, method, path, body) if self._services else None
 
     def kill(self) -> None:
-        assert self._process is not None  # noqa: S101
+        assert self._process is not None
         self._killed = True
         self._process.kill()
         self._process.wait()
 
     def start_again(self) -> None:
-        assert self._log_file is not None  # noqa: S101
+        assert self._log_file is not None
         self._said_before = len(self.log())
         self._start(self._log_file)
         self._killed = False
@@ -151,7 +151,7 @@ class ProcessSubject(Subject):
         if not self._panic():
             return False
         self.start_again()
-        assert self._process is not None  # noqa: S101
+        assert self._process is not None
         try:
             self._process.wait(timeout=ALONE)
         except subprocess.TimeoutExpired:
@@ -164,7 +164,7 @@ class ProcessSubject(Subject):
         return next((line for line in reversed(lines) if line.startswith(_GO_CRASH)), "")
 
     def crash(self) -> str:
-        assert self._process is not None  # noqa: S101
+        assert self._process is not None
         code = self._process.poll()
         if code is None or self._killed:
             return ""
@@ -213,7 +213,7 @@ class ProcessSubject(Subject):
 
     @property
     def pid(self) -> int:
-        assert self._process is not None  # noqa: S101
+        assert self._process is not None
         return self._process.pid
 
     def memory_mib(self) -> float:
@@ -237,7 +237,7 @@ class ProcessSubject(Subject):
             )
 
     def _check_runs(self) -> None:
-        assert self._process is not None  # noqa: S101
+        assert self._process is not None
         if self._process.poll() is not None:
             raise SubjectError(self.crash() or f"subject {self.name!r} was killed and not started again")
 

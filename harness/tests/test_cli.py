@@ -108,7 +108,7 @@ def test_whoever_has_read_enough_is_no_crash(folder: Path) -> None:
     reading, writing = os.pipe()
     os.close(reading)
     command = [sys.executable, "-m", "seatrial", "devices", "--fake", "a10:2"]
-    done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, text=True, timeout=600, check=False)  # noqa: S603
+    done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, text=True, timeout=600, check=False)
     os.close(writing)
     assert (done.returncode, done.stderr) == (0, "")
 
@@ -116,7 +116,7 @@ def test_whoever_has_read_enough_is_no_crash(folder: Path) -> None:
 def test_a_full_disk_below_the_output_is_no_verdict(folder: Path) -> None:
     command = [sys.executable, "-m", "seatrial", "devices", "--fake", "a10:2"]
     with Path("/dev/full").open("w") as full:
-        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=600, check=False)  # noqa: S603
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=600, check=False)
     assert (done.returncode, done.stderr) == (2, "seatrial: output: No space left on device\n")
 
 
@@ -125,7 +125,7 @@ def test_ctrl_c_is_answered(folder: Path) -> None:
     (folder / "n.csv").write_text("sn,cpu_milli,memory_mib,gpu,model\nn0,64000,262144,2,V100M16\n")
     (folder / "p.csv").write_text("name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec\np0,1000,1024,1,500,\n")
     words = ["replay", "openb", "--nodes", "n.csv", "--pods", "p.csv", "--seeds", "1000000000"]
-    with subprocess.Popen(  # noqa: S603
+    with subprocess.Popen(
         [sys.executable, "-m", "seatrial", *words], stderr=subprocess.PIPE, text=True,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # noqa: PLW1509 one call
     ) as process:  # fmt: skip
@@ -142,7 +142,7 @@ def test_our_scheduler_refuses_what_is_no_kubeconfig(folder: Path) -> None:
     """The scheduler replaces this process, so its own message is what a user sees.
     `scheduler/client/tests/test_kubeconfig.py` has other files."""
     command = [sys.executable, "-m", "seatrial", "scheduler", "--kubeconfig", "a folder"]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=600, check=False)  # noqa: S603
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 2, done.stderr
     assert "kubeconfig a folder" in done.stderr
     assert "Traceback" not in done.stderr
@@ -151,7 +151,7 @@ def test_our_scheduler_refuses_what_is_no_kubeconfig(folder: Path) -> None:
 @pytest.mark.parametrize("program", list(cli.PROGRAMS))
 def test_help_of_a_program_names_its_command(folder: Path, program: str) -> None:
     command = [sys.executable, "-m", "seatrial", program, "--help"]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=600, check=False)  # noqa: S603
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=600, check=False)
     assert done.stdout.startswith(f"Usage: seatrial {program} ")
     assert "--kubeconfig" in done.stdout
 

@@ -66,7 +66,7 @@ def test_a_recipe_works(title: str, tmp_path: Path) -> None:
         (tmp_path / name).write_text(text, encoding="utf-8")
     path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
     for command in recipe.commands:
-        done = subprocess.run(  # noqa: S603 a command of the page, as a reader types it
+        done = subprocess.run(
             ["bash", "-c", command],  # noqa: S607
             cwd=tmp_path,
             env={**os.environ, "PATH": path, "PYTHONDONTWRITEBYTECODE": "1"},

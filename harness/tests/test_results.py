@@ -104,7 +104,7 @@ def test_workers_write_at_the_same_time(tmp_path: Path) -> None:
         "    w.attach(f't.py::{sys.argv[2]}-{n}', 'log', 'x' * 10)\n"
         "    w.case(Case(f't.py::{sys.argv[2]}-{n}', 'passed', reason='y' * 5000))\n"
     )
-    workers = [subprocess.Popen([sys.executable, "-c", program, folder, name]) for name in ("gw0", "gw1")]  # noqa: S603
+    workers = [subprocess.Popen([sys.executable, "-c", program, folder, name]) for name in ("gw0", "gw1")]
     assert [worker.wait(120) for worker in workers] == [0, 0]
     run = read_run(folder)
     assert len(run.cases) == 400
@@ -260,6 +260,6 @@ def test_the_lock_of_a_killed_run_is_gone_with_it(tmp_path: Path) -> None:
         "import os, sys\nfrom seatrial.harness.results import ResultsWriter\n"
         "writer = ResultsWriter(sys.argv[1], fresh=True)\nos.kill(os.getpid(), 9)\n"
     )
-    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=False)  # noqa: S603  # our own program
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=False)  # our own program
     assert done.returncode == -9
     ResultsWriter(tmp_path, fresh=True).close()

@@ -123,6 +123,6 @@ def test_all_text_is_readable_on_paper(browser: Browser, page: Path, tmp_path: P
     assert printed.read_bytes().startswith(PDF)
     reader = shutil.which("pdftotext")
     if reader is not None:
-        done = subprocess.run([reader, str(printed), "-"], capture_output=True, text=True, check=True)  # noqa: S603
+        done = subprocess.run([reader, str(printed), "-"], capture_output=True, text=True, check=True)
         words = "".join(done.stdout.split())
         assert "low-6holds1of8cardsonn03" in words  # the evidence of a finding, folded on the screen

@@ -53,7 +53,7 @@ def test_report_of_good_runs_goes_where_it_is_told(tmp_path: Path, capsys: Captu
 
 def test_a_folder_that_is_no_run_is_the_users_mistake(tmp_path: Path) -> None:
     line = [sys.executable, "-m", "seatrial", "report", str(tmp_path / "nowhere")]
-    done = subprocess.run(line, capture_output=True, text=True, check=False)  # noqa: S603  # our own program
+    done = subprocess.run(line, capture_output=True, text=True, check=False)  # our own program
     assert done.returncode == 2
     assert done.stderr.startswith("seatrial: ")
     assert done.stderr.endswith("expected a run's folder with run.json in it, found nothing\n")

@@ -459,7 +459,7 @@ def pod(name: str) -> PodBuilder:
 
 
 def pods(prefix: str, count: int) -> list[PodBuilder]:
-    """`count` pods named `prefix`-0, `prefix`-1, …"""
+    """`count` pods named `prefix`-0, `prefix`-1 and so on."""
     return [PodBuilder(f"{prefix}-{index}") for index in range(count)]
 
 
@@ -469,7 +469,7 @@ def node(name: str) -> NodeBuilder:
 
 
 def nodes(prefix: str, count: int) -> list[NodeBuilder]:
-    """`count` nodes named `prefix`-0, `prefix`-1, …"""
+    """`count` nodes named `prefix`-0, `prefix`-1 and so on."""
     return [NodeBuilder(f"{prefix}-{index}") for index in range(count)]
 
 

@@ -159,7 +159,7 @@ def name_of(action: Callable[..., object]) -> str:
 
 
 def is_logged(nth: int) -> bool:
-    """Whether the nth fault of an object is logged: the first, second, fourth, eighth …"""
+    """Whether the nth fault of an object is logged: the first, second, fourth, eighth and so on."""
     return nth & (nth - 1) == 0
 
 

@@ -51,7 +51,7 @@ class NodeInfo:
     @property
     def known(self) -> Node:
         """The node object. Must not be read for a node that does not exist."""
-        assert self.node is not None, f"node {self.name} is not in the cache"  # noqa: S101
+        assert self.node is not None, f"node {self.name} is not in the cache"
         return self.node
 
     def widen(self, columns: int) -> None:

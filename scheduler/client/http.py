@@ -86,7 +86,7 @@ class _Connection(asyncio.Protocol):
 
     def carry(self, requests: list[_Sent]) -> None:
         """Send requests; none may be in flight. Each gets its response."""
-        assert self._transport is not None  # noqa: S101
+        assert self._transport is not None
         self._awaited.extend(requests)
         self._carried = len(requests)
         self._deadline = self._loop.call_later(ANSWER_WITHIN, self._too_late)

@@ -193,7 +193,7 @@ class Core:
         message = failure.message(", ".join(words))
         entry.reason_of_nodes = not failure.nodes or failure.of_taints()
         if held_under:
-            assert failure.pre_filter is not None  # noqa: S101
+            assert failure.pre_filter is not None
             self.waker.hold(entry, held_under, failure.pre_filter)
         else:
             self.waker.add(entry, key, class_scores)
@@ -228,7 +228,7 @@ class Core:
         ]
         victims = [victim for victim in result.victims if not victim.pod.deleting]
         if group:
-            assert self.handle.groups is not None  # noqa: S101
+            assert self.handle.groups is not None
             seconds = self.handle.groups.hold_time_of(info.pod)
             decisions += self.groups.nominations.nominate(group, nominations, victims, seconds)
         else:

@@ -58,7 +58,7 @@ class ClassEntry:
     def narrow(self, plugin: Filter, stacked: object, batch: Batch, ok: Bools) -> None:
         """Clear `ok` [class, node] where the plugin rejects; without `stacked`, for this class alone."""
         if stacked is not None:
-            assert isinstance(plugin, FilterBatch)  # noqa: S101
+            assert isinstance(plugin, FilterBatch)
             passing = plugin.filter_batch(stacked, batch)
             if passing is not None:
                 ok &= passing
@@ -70,7 +70,7 @@ class ClassEntry:
     def values(self, score: Score, stacked: object, batch: Batch, ok: Bools) -> Ints | None:
         """Scores of the nodes that are `ok`, [class, node]; None if all are 0."""
         if stacked is not None:
-            assert isinstance(score, ScoreBatch)  # noqa: S101
+            assert isinstance(score, ScoreBatch)
             return score.score_batch(stacked, batch)
         values = np.zeros((1, batch.size), np.int64)
         for index in np.flatnonzero(ok[0]):

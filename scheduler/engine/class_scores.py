@@ -66,7 +66,7 @@ class ClassScores:
     @property
     def key(self) -> Ints:
         """Keys of this class, [node], as a view: total score and tie; negative where the class does not fit."""
-        assert self._matrix is not None  # noqa: S101
+        assert self._matrix is not None
         return self._matrix.key[self._entry.index, : self._columns.count]
 
     @property
@@ -126,7 +126,7 @@ class ClassScores:
 
     def exact_key(self) -> Ints:
         """The keys of this class, [node], all of them exact. A view."""
-        assert self._matrix is not None  # noqa: S101
+        assert self._matrix is not None
         self.refresh()
         self._matrix.settle(self._entry)
         return self.key
@@ -197,7 +197,7 @@ class ClassScores:
 
     def _judge_nodes(self, rows: Rows | None) -> None:
         matrix, columns, rules = self._matrix, self._columns, self.rules
-        assert matrix is not None  # noqa: S101
+        assert matrix is not None
         batch = Batch(columns, rows)
         states = [self._entry.state]
         ok = batch.pick(columns.known)[None].copy()

@@ -25,7 +25,7 @@ class NodeScore:
 
     def normal(self, raw: Ints) -> Ints:
         """Scores 0..100, [1, node], for `raw` [node]."""
-        assert self.score.normalizer is not None  # noqa: S101
+        assert self.score.normalizer is not None
         return self.score.normalizer.apply(raw[None], np.full((1, 1), self.highest))
 
     def raw_of(self, count: int) -> Ints:
@@ -111,7 +111,7 @@ class ClassNormalizer:
                 raw[anew] = [score.score(restored.state, info.pod, restored.nodes[names[place]]) for place in anew]
             highest = int(raw.max())
             if anew or highest != before:
-                assert score.normalizer is not None  # noqa: S101
+                assert score.normalizer is not None
                 now, then = (score.normalizer.apply(raw[None], np.full((1, 1), top))[0] for top in (highest, before))
                 then[anew] = 0
                 key[rows] += (now - then) * weight << TIE_BITS

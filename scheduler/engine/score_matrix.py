@@ -136,7 +136,7 @@ class ScoreMatrix(MatrixArrays):
         change = np.zeros(self._room, np.int64)
         exact = self.exact[:, row]
         for part in plan.exact:
-            assert isinstance(part.score, ScoreBatch)  # noqa: S101
+            assert isinstance(part.score, ScoreBatch)
             values = part.score.score_classes_batch(part.stacked, node)
             if part.weight != 1:
                 values *= part.weight
@@ -429,5 +429,5 @@ class ScoreMatrix(MatrixArrays):
 
 
 def _normalizer(score: Score) -> ByMaximum:
-    assert score.normalizer is not None  # noqa: S101
+    assert score.normalizer is not None
     return score.normalizer

@@ -220,7 +220,7 @@ class Selector:
         if restored is None:
             return rejected
         matrix, columns = self._matrix, self._columns
-        assert matrix is not None  # noqa: S101
+        assert matrix is not None
         for name, seen in restored.nodes.items():
             row = columns.rows[name]
             if not (self._entry.allows(row) and cycle.allows(name)):

@@ -57,7 +57,7 @@ class Normalized(Remembered):
     __slots__ = ("both", "monotone", "number", "weight")
 
     def __init__(self, score: ScoreBatch, weight: int, number: int, entries: list[ClassEntry], room: int) -> None:
-        assert score.normalizer is not None  # noqa: S101
+        assert score.normalizer is not None
         states = [entry.state for entry in entries]
         super().__init__(
             score.score_classes_batch,
@@ -93,11 +93,11 @@ class SignatureCache:
         normalized: dict[tuple[ScoreBatch, int], list[ClassEntry]] = {}
         for entry in entries:
             for plugin in entry.rules.node_pods_filters:
-                assert isinstance(plugin, FilterBatch)  # noqa: S101
+                assert isinstance(plugin, FilterBatch)
                 filters.setdefault(plugin, []).append(entry)
             for kind, found in ((scores, entry.rules.node_pods_scores), (normalized, entry.rules.node_pods_normalized)):
                 for score, weight in found:
-                    assert isinstance(score, ScoreBatch)  # noqa: S101
+                    assert isinstance(score, ScoreBatch)
                     kind.setdefault((score, weight), []).append(entry)
         refusals = [
             (

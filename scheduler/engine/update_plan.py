@@ -33,7 +33,7 @@ class Part:
 
     def max_score_delta(self, node: NodeInfo, placed: PodInfo) -> int:
         """Upper bound of the change of this score on `node` after `placed` came there."""
-        assert isinstance(self.score, ScoreBatch)  # noqa: S101
+        assert isinstance(self.score, ScoreBatch)
         return self.score.max_score_delta(node, placed, self.kind)
 
 
@@ -78,7 +78,7 @@ def make_plan(entries: Sequence[ClassEntry], numbers: dict[str, int], revised: d
         part.index = np.array(part.classes, np.intp)
     for part in exact.values():
         if not unknown:
-            assert isinstance(part.score, ScoreBatch)  # noqa: S101
+            assert isinstance(part.score, ScoreBatch)
             part.stacked = part.score.stack_scores([entry.state for entry in rest if entry.index in set(part.classes)])
     return Plan(
         SignatureCache(quick, numbers, revised, room),

@@ -120,7 +120,7 @@ class FitError:
 
     def kept(self, row: int) -> Status:
         """The status of one row from plugins whose results are kept."""
-        assert self._reasons is not None  # noqa: S101
+        assert self._reasons is not None
         return self._reasons.statuses[int(self._reasons.codes[row])]
 
     def resolvable_count(self) -> int:
@@ -169,7 +169,7 @@ class FitError:
         return f"{text} {post_filter}" if post_filter else text
 
     def _histogram(self) -> str:
-        assert self._reasons is not None  # noqa: S101
+        assert self._reasons is not None
         if not self.overrides and self._absent is None:
             return self._reasons.histogram()
         counts = self._reasons.counts.copy()

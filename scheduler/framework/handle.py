@@ -104,7 +104,7 @@ class Handle:
     @property
     def intake(self) -> PodIntake:
         """The core's input, once it exists: after construction of plugins, before the first event."""
-        assert self._intake is not None, "the core is not built yet"  # noqa: S101
+        assert self._intake is not None, "the core is not built yet"
         return self._intake
 
     def shared(self, kind: type[T], make: Callable[[], T] | None = None) -> T:

@@ -91,7 +91,7 @@ def decisions(site: Path, profiles: Sequence[Profile]) -> list[dict[str, object]
     """What a process with `site` on its path decides for one pod, with each of the profiles."""
     root = Path(scheduler.__file__).parents[2]
     path = os.pathsep.join([str(site), str(root)])
-    done = subprocess.run(  # noqa: S603 the command is made of what is above
+    done = subprocess.run(
         [sys.executable, "-c", MAIN, json.dumps(profiles)],
         env={**os.environ, "PYTHONPATH": path},
         capture_output=True,

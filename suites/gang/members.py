@@ -9,7 +9,7 @@ from seatrial.scheduler.api.builders import PodBuilder, pod
 
 
 def workers(group: str, count: int, *, cards: int = 1, first: int = 0) -> list[PodBuilder]:
-    """Members of a PodGroup, `GROUP-0`, `GROUP-1`, …"""
+    """Members of a PodGroup, `GROUP-0`, `GROUP-1` and so on."""
     return [pod(f"{group}-{number}").gpus(cards).in_gang(group) for number in range(first, first + count)]
 
 

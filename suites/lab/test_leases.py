@@ -69,7 +69,7 @@ def inventory(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 
 def job(inventory: Path, holder: str, words: Sequence[str], *command: str) -> "subprocess.Popen[str]":
     """`seatrial lab acquire h100 … -- python -c …`, as a job of CI calls it."""
-    return subprocess.Popen(  # noqa: S603 our interpreter, a list of words
+    return subprocess.Popen(
         [sys.executable, "-m", "seatrial", "lab", "acquire", "h100", "--lab", str(inventory), "--holder", holder,
          *words, "--", sys.executable, "-c", *command],
         stdout=subprocess.PIPE,
@@ -81,7 +81,7 @@ def job(inventory: Path, holder: str, words: Sequence[str], *command: str) -> "s
 def who(inventory: Path) -> dict[str, list[dict[str, object]]]:
     """Who holds devices, and who waits."""
     command = [sys.executable, "-m", "seatrial", "lab", "who", "--json", "--lab", str(inventory)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)  # noqa: S603 as above
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
     found: dict[str, list[dict[str, object]]] = orjson.loads(done.stdout)
     return found
 

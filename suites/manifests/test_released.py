@@ -194,6 +194,4 @@ def only(path: Path, name: str) -> str:
 
 def run(command: list[str], *, given: str | None = None) -> "subprocess.CompletedProcess[str]":
     """Run a command; `given`: its standard input."""
-    return subprocess.run(  # noqa: S603 a list of words
-        command, capture_output=True, text=True, timeout=60, check=False, input=given
-    )
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, input=given)

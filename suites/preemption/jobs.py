@@ -20,7 +20,7 @@ def of_job(job: str, where: str, priority: str = "trial-low", *, cards: int = 1)
 
 
 def workers(group: str, count: int, *, cards: int = 1, priority: str = "trial-top") -> list[PodBuilder]:
-    """Members of a PodGroup, `GROUP-0`, `GROUP-1`, …"""
+    """Members of a PodGroup, `GROUP-0`, `GROUP-1` and so on."""
     return [
         pod(f"{group}-{number}").gpus(cards).in_gang(group).priority_class(priority).scheduler(PREEMPTING)
         for number in range(count)

@@ -63,9 +63,7 @@ def test_a_rogue_client_gives_one_card_twice(cluster):
 
 def start(folder: Path, *words: str) -> "subprocess.Popen[str]":
     command = [sys.executable, "-m", "seatrial", *words]
-    return subprocess.Popen(  # noqa: S603 our own
-        command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+    return subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def finish(process: "subprocess.Popen[str]") -> "subprocess.CompletedProcess[str]":

@@ -210,7 +210,7 @@ class Admission:
 
     @staticmethod
     def _custom(resource: Resource) -> CustomSchema:
-        assert resource.custom is not None  # noqa: S101
+        assert resource.custom is not None
         return custom_schema(resource.custom)
 
     def _check(

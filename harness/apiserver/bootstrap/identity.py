@@ -14,6 +14,6 @@ def set_cluster_uid(store: Store, authority: bytes) -> None:
     Other UIDs follow from the seed, so clusters with equal seeds have them in common.
     """
     namespace = store.collection(_NAMESPACES).get(_KEY)
-    assert namespace is not None  # noqa: S101 the server makes it, and it cannot be deleted
+    assert namespace is not None
     uid = str(uuid5(NAMESPACE_URL, authority.decode()))
     store.collection(_NAMESPACES).put(_KEY, {**namespace.obj, "metadata": {**namespace.obj["metadata"], "uid": uid}})

@@ -95,7 +95,7 @@ class ScaleEvent:
 def rules_of(behavior: dict[str, object] | None, direction: str) -> dict[str, object]:
     """`scaleUp` or `scaleDown` (`direction`) of a spec's behavior, with defaults filled in."""
     given = (behavior or {}).get(direction) or {}
-    assert isinstance(given, dict)  # noqa: S101
+    assert isinstance(given, dict)
     own = {name: value for name, value in given.items() if value is not None}
     return {**(_UP if direction == "scaleUp" else _DOWN), **own}
 
@@ -114,7 +114,7 @@ def _limit(rules: dict[str, object], current: int, changes: Sequence[ScaleEvent]
     if rules["selectPolicy"] == "Disabled":
         return current
     policies = rules["policies"]
-    assert isinstance(policies, list)  # noqa: S101
+    assert isinstance(policies, list)
     found = []
     for policy in policies:
         before = current - sum(change.by for change in changes if change.at > now - policy["periodSeconds"])

@@ -32,7 +32,7 @@ class Control:
     def resource(self, key: CollectionKey) -> Resource:
         """The Resource of a built-in collection, which must exist."""
         found = self._registry.storage(key)
-        assert found is not None  # noqa: S101
+        assert found is not None
         return found
 
     def get(self, resource: Resource, key: Key) -> Item | None:

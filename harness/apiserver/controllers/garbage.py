@@ -42,7 +42,7 @@ class GarbageCollector:
             if after:
                 self._queue.add(place)
         if new is None:
-            assert old is not None  # noqa: S101
+            assert old is not None
             uid = old.obj["metadata"]["uid"]
             self._places.pop(uid, None)
             if self._dependents.get(uid):

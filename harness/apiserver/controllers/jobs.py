@@ -89,7 +89,7 @@ class Jobs:
 
     def _changed(self, change: Change) -> None:
         if change.new is None:
-            assert change.old is not None  # noqa: S101
+            assert change.old is not None
             self._backoffs.pop(change.old.obj["metadata"]["uid"], None)
         elif is_new_spec(change):
             self._queue.add(change.key)

@@ -29,7 +29,7 @@ class Namespaces:
     def create_first(self) -> None:
         """Create the namespaces that every cluster has."""
         resource = self._registry.storage(NAMESPACES)
-        assert resource is not None  # noqa: S101
+        assert resource is not None
         for name in PROTECTED_NAMESPACES:
             self._objects.create(resource, "", {"metadata": {"name": name}}, Options())
             self._create_default_objects(name)

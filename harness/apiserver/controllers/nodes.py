@@ -232,7 +232,7 @@ class Nodes:
 
     def _delete(self, pod: Item, grace: int | None) -> None:
         resource = self._registry.storage(PODS)
-        assert resource is not None  # noqa: S101
+        assert resource is not None
         try:
             self._objects.delete(resource, pod.key, DeleteOptions(grace=grace, uid=pod.obj["metadata"]["uid"]))
         except ApiStatusError:

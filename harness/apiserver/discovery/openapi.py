@@ -219,7 +219,7 @@ def _plain(schema: Object) -> Object:
 
 
 def _custom(row: Resource) -> tuple[str, Object]:
-    assert row.custom is not None  # noqa: S101
+    assert row.custom is not None
     schema = dict((row.custom.get("schema") or {}).get("openAPIV3Schema") or {"type": "object"})
     schema["properties"] = {
         **(schema.get("properties") or {}),

@@ -95,7 +95,7 @@ def _json(body: bytes, expected: str) -> Any:
 
 
 def _each_byte(error: UnicodeError) -> tuple[str, int]:
-    assert isinstance(error, UnicodeDecodeError)  # noqa: S101
+    assert isinstance(error, UnicodeDecodeError)
     return "\ufffd" * (error.end - error.start), error.end
 
 

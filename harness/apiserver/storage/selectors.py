@@ -74,7 +74,7 @@ class _Wanted:
             self.among = values if self.among is None else self.among & values
         elif operator in {">", "<"}:
             bound = integer(next(iter(values)))
-            assert bound is not None  # noqa: S101
+            assert bound is not None
             if operator == ">":
                 self.above = bound if self.above is None else max(self.above, bound)
             else:

@@ -55,7 +55,7 @@ class Change:
     @property
     def key(self) -> Key:
         item = self.new or self.old
-        assert item is not None  # noqa: S101
+        assert item is not None
         return item.key
 
     def line(self, kind: str, item: Item) -> bytes:
@@ -132,8 +132,8 @@ class Collection:
     def adopt(self, change: Change) -> None:
         """Store an object as another store has created it, at the same revision: stores share what never changes."""
         item = change.new
-        assert item is not None and change.old is None  # noqa: S101, PT018
-        assert item.version == self._store.next_version()  # noqa: S101
+        assert item is not None and change.old is None  # noqa: PT018
+        assert item.version == self._store.next_version()
         self._items.setdefault(item.key[0], {})[item.key[1]] = item
         self._count += 1
         self._record(change)

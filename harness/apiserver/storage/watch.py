@@ -82,7 +82,7 @@ class View:
         if not was:
             return None
         last = change.old
-        assert last is not None  # noqa: S101
+        assert last is not None
         if change.new is not None:  # left the selection: its last selected state, with the revision of the change
             metadata = {**last.obj["metadata"], "resourceVersion": str(change.version)}
             last = Item(last.key, {**last.obj, "metadata": metadata}, change.version, last.ledger)

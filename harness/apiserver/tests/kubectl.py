@@ -72,7 +72,7 @@ class Kubectl:
         self, arguments: Sequence[str], *, stdin: str = "", env: Mapping[str, str] | None = None
     ) -> tuple[int, str]:
         """The exit code and all that it printed."""
-        done = subprocess.run(  # noqa: S603 the kubectl under test
+        done = subprocess.run(
             [self.binary, *arguments],
             input=stdin,
             stdout=subprocess.PIPE,

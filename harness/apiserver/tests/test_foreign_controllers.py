@@ -47,7 +47,7 @@ def test_koord_manager(tmp_path: Path) -> None:
         nowhere = [f"--{name}-addr=127.0.0.1:0" for name in ("metrics", "health-probe", "pprof")]
         certificates = {"WEBHOOK_CERT_DIR": str(tmp_path / "certs")}
         with log.open("wb") as sink:
-            manager = subprocess.Popen(  # noqa: S603 the program that the user has named
+            manager = subprocess.Popen(
                 [program, "--kubeconfig", str(cluster.endpoint.kubeconfig), *nowhere],
                 env={**os.environ, "WEBHOOK_HOST": "127.0.0.1", "WEBHOOK_PORT": str(port), **certificates},
                 stdout=sink,

@@ -23,7 +23,7 @@ class Helm:
         self._env = {**os.environ, "HOME": str(home)}
 
     def __call__(self, *words: str) -> str:
-        done = subprocess.run(  # noqa: S603 the program that the user has named
+        done = subprocess.run(
             [*self._words, *words], env=self._env, capture_output=True, text=True, timeout=2 * WITHIN, check=False
         )
         assert done.returncode == 0, f"helm {' '.join(words)}: {done.stdout}{done.stderr}"

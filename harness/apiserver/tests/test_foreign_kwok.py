@@ -44,7 +44,7 @@ def test_nodes_and_pods_of_kwok(embedded: EmbeddedCluster, namespace: str, tmp_p
         return str(read(embedded, f"{pods}/a").get("status", {}).get("phase", "gone"))
 
     with log.open("wb") as sink:
-        kwok = subprocess.Popen(command, stdout=sink, stderr=sink, preexec_fn=die_with_parent)  # noqa: S603, PLW1509
+        kwok = subprocess.Popen(command, stdout=sink, stderr=sink, preexec_fn=die_with_parent)  # noqa: PLW1509
     try:
         create(embedded, "/api/v1/nodes", node())
         wait_until(ready, "a node that is Ready", log.read_text)

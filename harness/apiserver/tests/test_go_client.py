@@ -20,7 +20,7 @@ def test_client_go(embedded: EmbeddedCluster) -> None:
     if not binary:
         pytest.skip(f"{BINARY}: expected the path of the built program, found nothing; see the head of this file")
     assert embedded.endpoint is not None
-    done = subprocess.run(  # noqa: S603 the program that the user has named
+    done = subprocess.run(
         [binary],
         env={**os.environ, "KUBECONFIG": str(embedded.endpoint.kubeconfig)},
         capture_output=True,

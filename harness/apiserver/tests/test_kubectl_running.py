@@ -124,7 +124,7 @@ def test_runs(kubectl: Kubectl, namespace: str, steps: list[Step]) -> None:
 
 
 def test_proxy(kubectl: Kubectl) -> None:
-    with subprocess.Popen(  # noqa: S603 the kubectl under test
+    with subprocess.Popen(
         [kubectl.binary, "proxy", "--port=0"], stdout=subprocess.PIPE, text=True, env=kubectl.env
     ) as process:
         try:

@@ -89,7 +89,7 @@ def test_kopf(embedded: EmbeddedCluster, namespace: str, tmp_path: Path) -> None
     assert call("POST", definitions, definition)[0] == 201
     log = tmp_path / "log"
     try:
-        with log.open("wb") as sink, subprocess.Popen(  # noqa: S603 our own interpreter
+        with log.open("wb") as sink, subprocess.Popen(
             [sys.executable, "-m", "kopf", "run", str(OPERATOR), "-n", namespace],
             stdout=sink, stderr=sink, env={**os.environ, "KUBECONFIG": kubeconfig(embedded)},
         ) as operator:  # fmt: skip

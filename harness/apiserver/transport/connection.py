@@ -522,8 +522,8 @@ class Connection(asyncio.Protocol):
         """Send 101 and hand the connection to the session of the new protocol."""
         self._flush_batch()
         transport = self._transport
-        assert transport is not None  # noqa: S101
-        assert found.begin is not None  # noqa: S101
+        assert transport is not None
+        assert found.begin is not None
         lines = "".join(f"{name}: {value}\r\n" for name, value in found.headers.items())
         transport.write(f"HTTP/1.1 101 Switching Protocols\r\n{lines}\r\n".encode())
         self._input_closed = self._busy = True
@@ -536,7 +536,7 @@ class Connection(asyncio.Protocol):
     def _stream(self, streaming: Streaming, *, close: bool) -> None:
         self._flush_batch()
         transport = self._transport
-        assert transport is not None  # noqa: S101
+        assert transport is not None
         transport.write(
             f"HTTP/1.1 200 OK\r\ncontent-type: {streaming.content_type}\r\ntransfer-encoding: chunked\r\n\r\n".encode()
         )

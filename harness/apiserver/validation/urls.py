@@ -19,7 +19,7 @@ _PORT = re.compile(r":[0-9]*|")
 def check_https_url(url: str, path: str, causes: Causes) -> None:
     """Check that a URL is `https://host[:port][/path]` without user, query and fragment."""
     parts = _PARTS.fullmatch(url)
-    assert parts is not None  # noqa: S101 every part may be empty
+    assert parts is not None
     scheme, user, host, _, query, fragment = parts.groups(default="")
     if problem := _problem(url, parts):
         causes.append(required(path, f"url must be a valid URL: parse {quoted(url)}: {problem}{_FORM}"))

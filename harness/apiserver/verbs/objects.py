@@ -396,7 +396,7 @@ class Objects:
         except PatchError as error:
             raise errors.bad_request(str(error)) from error
         if body is live:
-            assert found is not None  # noqa: S101
+            assert found is not None
             return found, False
         metadata = dict(body["metadata"])
         entries = metadata.pop("managedFields", [])

@@ -48,7 +48,7 @@ class Usage:
 
     def _source(self, resource: Resource) -> Resource:
         source = self._registry.find("", "v1", resource.plural)
-        assert source is not None  # noqa: S101
+        assert source is not None
         return source
 
     def _metrics(self, resource: Resource, obj: Object, loads: Mapping[str, tuple[int, int]]) -> Item:

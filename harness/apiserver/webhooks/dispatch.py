@@ -348,7 +348,7 @@ class Webhooks:
         if pending.computation is not None:
             pending.computation(then)
             return
-        assert self.caller is not None  # noqa: S101
+        assert self.caller is not None
         left = len(pending.calls)
 
         def answered(key: tuple[str, bytes], answer: Answer) -> None:

@@ -15,7 +15,7 @@ def busy_and_idle() -> tuple["subprocess.Popen[bytes]", "subprocess.Popen[bytes]
 
     def start(code: str) -> "subprocess.Popen[bytes]":
         command = [sys.executable, "-c", code]
-        return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)  # noqa: S603
+        return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
     return start(spin), start(wait)
 

@@ -78,7 +78,7 @@ def test_rights_name_resources_and_leases_have_names() -> None:
 def test_the_programs_know_their_arguments(component: str) -> None:
     """Each argument that begins with dashes is in the program's help."""
     args = pods()[component]["containers"][0]["args"]
-    shown = subprocess.run(  # noqa: S603 our own program
+    shown = subprocess.run(
         [sys.executable, "-m", "seatrial", args[0], "--help"], capture_output=True, text=True, check=True
     ).stdout
     flags = [word.partition("=")[0] for word in args if word.startswith("--")]

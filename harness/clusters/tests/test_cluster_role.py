@@ -92,7 +92,7 @@ def test_cases_pass_under_these_rights(shared: Shared, tmp_path: Path) -> None:
         "-p", "no:cacheprovider", "--seatrial-subject=seatrial", "--seatrial-backend=existing",
         f"--seatrial-kubeconfig={shared.kubeconfig}", f"--seatrial-results={results}",
     ]  # fmt: skip
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)  # noqa: S603 our interpreter
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
     found = [_case(line) for line in (results / "cases.jsonl").read_bytes().splitlines()]
     assert {case.suite for case in found if case.verdict == "passed"} == {"allocation", "preemption", "gang", "scoring"}
@@ -111,7 +111,7 @@ def test_a_case_whose_request_is_refused_is_broken(tmp_path: Path) -> None:
         sys.executable, "-m", "seatrial", "run", "scoring", "-k", "resized_pod or sidecar", "--backend", "envtest",
         "--cluster-role", str(file), "--report", str(report),
     ]  # fmt: skip
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)  # noqa: S603 our interpreter
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 2, done.stdout
     found = [_case(line) for line in (report / "cases.jsonl").read_bytes().splitlines()]
     [broken] = [case for case in found if case.verdict != "passed"]

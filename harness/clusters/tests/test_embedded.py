@@ -89,7 +89,7 @@ def test_the_process_ends_with_whoever_started_it(tmp_path: Path) -> None:
         f"process, url = start_process(Path({str(tmp_path / 'k')!r}), fleet='', seed=0, port=0,"
         f" log=Path({str(tmp_path / 'log')!r}))\nprint(process.pid, flush=True)\ntime.sleep(60)\n"
     )
-    parent = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE)  # noqa: S603
+    parent = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE)
     assert parent.stdout is not None
     pid = int(parent.stdout.readline())
     parent.send_signal(signal.SIGKILL)

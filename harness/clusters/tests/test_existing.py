@@ -150,7 +150,7 @@ def test_of_two_runs_one_is_killed(shared: EmbeddedCluster) -> None:
     """The other goes on; a clean-up after the Lease has gone removes what was left."""
     before = everything(shared)
     command = [sys.executable, "-c", SCRIPT, str(kubeconfig(shared))]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE)  # noqa: S603 our own interpreter
+    process = subprocess.Popen(command, stdout=subprocess.PIPE)
     assert process.stdout is not None
     try:
         assert process.stdout.readline() == b"up\n"

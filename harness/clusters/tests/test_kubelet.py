@@ -63,7 +63,7 @@ def test_a_killed_run_leaves_no_process() -> None:
         "    print(cluster.machine.folder, flush=True)\n"
         "    time.sleep(600)\n"
     )
-    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as process:  # noqa: S603
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
             folder = process.stdout.readline().strip()
@@ -100,9 +100,7 @@ def test_logs_and_exec_through_kubectl(cluster: KubeletCluster) -> None:
     command = ["kubectl", "--kubeconfig", str(cluster.endpoint.kubeconfig)]
     expected = f"NVIDIA_VISIBLE_DEVICES={promised(one)}"
     for words in (["logs", "talk"], ["exec", "talk", "--", "env"]):
-        done = subprocess.run(  # noqa: S603 words, no shell
-            [*command, *words], capture_output=True, text=True, check=True, timeout=WITHIN
-        )
+        done = subprocess.run([*command, *words], capture_output=True, text=True, check=True, timeout=WITHIN)
         assert expected in done.stdout.splitlines()
     remove(cluster, "talk")
 

@@ -83,7 +83,7 @@ def test_cases_of_a_suite_on_nodes_of_the_cluster(theirs: Cluster, tmp_path: Pat
         "--seatrial-subject=seatrial", "--seatrial-backend=existing", "--seatrial-nodes=real",
         f"--seatrial-kubeconfig={kubeconfig(theirs)}", f"--seatrial-results={results}",
     ]  # fmt: skip
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)  # noqa: S603 our interpreter
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
     found = {case.case: case for case in map(decode_case, (results / "cases.jsonl").read_bytes().splitlines())}
     verdicts = {name: case.verdict for name, case in found.items()}
@@ -154,7 +154,7 @@ with backend_named("existing", kubeconfig=Path(sys.argv[1]), nodes="real").start
 
 def test_a_killed_run_is_given_back_by_the_next(theirs: Cluster) -> None:
     before = marks(theirs)
-    process = subprocess.Popen([sys.executable, "-c", SCRIPT, str(kubeconfig(theirs))], stdout=subprocess.PIPE)  # noqa: S603
+    process = subprocess.Popen([sys.executable, "-c", SCRIPT, str(kubeconfig(theirs))], stdout=subprocess.PIPE)
     assert process.stdout is not None
     try:
         assert process.stdout.readline() == b"up\n"

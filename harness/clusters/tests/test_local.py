@@ -126,7 +126,7 @@ def test_commands_by_kubectl(cluster: LocalCluster, words: str, code: int, outpu
     assert cluster.endpoint is not None
     command = ["kubectl", "--kubeconfig", str(cluster.endpoint.kubeconfig), "exec", "kubectl-exec", "--", "sh", "-c"]
 
-    found = subprocess.run([*command, words], capture_output=True, text=True, timeout=600, check=False)  # noqa: S603
+    found = subprocess.run([*command, words], capture_output=True, text=True, timeout=600, check=False)
 
     assert (found.returncode, found.stdout.strip()) == (code, output), found.stderr
 
@@ -316,7 +316,7 @@ def test_pods_as_docker_containers(tmp_path_factory: pytest.TempPathFactory, mon
 
 def test_suites_run_to_their_end_and_say_what_they_miss(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "seatrial", "run", "allocation", "isolation", "--backend", "local"]
-    done = subprocess.run(  # noqa: S603 our own interpreter
+    done = subprocess.run(
         [*command, "-k", "test_gpu or test_machine", "--report", str(tmp_path / "report")],
         capture_output=True, text=True, check=False, timeout=600,
     )  # fmt: skip

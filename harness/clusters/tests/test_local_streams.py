@@ -100,7 +100,7 @@ def arguments(cluster: LocalCluster, *words: str) -> list[str]:
 def kubectl(
     cluster: LocalCluster, *words: str, stdin: bytes = b"", env: dict[str, str] | None = None
 ) -> "subprocess.CompletedProcess[bytes]":
-    return subprocess.run(  # noqa: S603 the kubectl under test
+    return subprocess.run(
         arguments(cluster, *words), input=stdin, capture_output=True, timeout=600, check=False,
         env={**os.environ, **(env or {})},
     )  # fmt: skip
@@ -216,7 +216,7 @@ def test_a_shell_on_a_terminal(cluster: LocalCluster, monkeypatch: pytest.Monkey
 @needs_kubectl
 def test_attaching_by_kubectl(cluster: LocalCluster) -> None:
     command = arguments(cluster, "attach", "-i", "cat")
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as attached:  # noqa: S603
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as attached:
         assert attached.stdin is not None
         assert attached.stdout is not None
         attached.stdin.write(b"typed\n")
@@ -247,7 +247,7 @@ def test_run_and_remove(cluster: LocalCluster, *, terminal: bool) -> None:
 @contextmanager
 def forwarded(cluster: LocalCluster, env: dict[str, str], *ports: str) -> Iterator[int]:
     """A local port that kubectl forwards; the first of them."""
-    process = subprocess.Popen(  # noqa: S603 the kubectl under test
+    process = subprocess.Popen(
         arguments(cluster, "port-forward", "--address", "127.0.0.1", "pod/web", *ports),
         stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env={**os.environ, **env},
     )  # fmt: skip

@@ -80,7 +80,7 @@ def run(cluster: WholeCluster, log: Path, *words: str) -> Iterator["subprocess.P
         "--seatrial-backend=existing", f"--seatrial-kubeconfig={cluster.endpoint.kubeconfig}", *words,
     ]  # fmt: skip
     with log.open("wb") as sink:
-        process = subprocess.Popen(  # noqa: S603 our interpreter
+        process = subprocess.Popen(
             command, cwd=ROOT, stdout=sink, stderr=sink, process_group=0,
             preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509 scripts with `&` ignore it
         )  # fmt: skip
@@ -95,7 +95,7 @@ def seatrial(cluster: WholeCluster, *words: str) -> str:
     """What a command prints."""
     assert cluster.endpoint is not None
     command = [sys.executable, "-m", "seatrial", *words, "--kubeconfig", str(cluster.endpoint.kubeconfig)]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout  # noqa: S603
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
 
 
 def pods_of(cluster: WholeCluster, run_id: str) -> list[dict[str, Any]]:

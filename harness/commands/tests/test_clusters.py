@@ -125,7 +125,7 @@ def test_a_scheduler_that_ended_is_told(shell: Shell) -> None:
 
 def test_a_cluster_in_the_foreground_is_listed_until_down(shell: Shell) -> None:
     command = [sys.executable, "-m", "seatrial", "up", "--kubeconfig", "K", "--fleet", "none"]
-    process = subprocess.Popen(command, cwd=shell.folder, env=shell.env, stdout=subprocess.PIPE, text=True)  # noqa: S603
+    process = subprocess.Popen(command, cwd=shell.folder, env=shell.env, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     assert "Kubernetes API at" in process.stdout.readline()
     found = listed(shell)["seatrial"]

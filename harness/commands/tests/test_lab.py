@@ -57,7 +57,7 @@ def test_a_lease_from_acquire_to_release(lab_file: Path) -> None:
 def test_a_command_runs_with_its_devices_and_its_exit_status(lab_file: Path) -> None:
     command = [sys.executable, "-m", "seatrial", "lab", "acquire", "any", "--machine", "small", "--", sys.executable]
     environment = {**os.environ, "SEATRIAL_LAB": str(lab_file)}
-    done = subprocess.run([*command, "-c", SHOW], env=environment, capture_output=True, text=True, check=False)  # noqa: S603
+    done = subprocess.run([*command, "-c", SHOW], env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 7, done.stderr
     assert done.stdout.strip() == str({
         "SEATRIAL_LAB_CARDS": "0", "SEATRIAL_LAB_MACHINE": "small", "SEATRIAL_LAB_NICS": "", "SEATRIAL_LAB_TOKEN": "1",
@@ -69,9 +69,7 @@ def test_a_command_is_ended_when_its_lease_is_lost(lab_file: Path) -> None:
     environment = {**os.environ, "SEATRIAL_LAB": str(lab_file)}
     command = [sys.executable, "-m", "seatrial", "lab", "acquire", "a10", "--", sys.executable, "-uc",
                "import time; print('runs'); time.sleep(600)"]  # fmt: skip
-    process = subprocess.Popen(  # noqa: S603 our own interpreter
-        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+    process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stdout is not None
     assert process.stdout.readline() == "runs\n"
     open_lab(lab_file).release(1, force=True)
@@ -84,7 +82,7 @@ def test_a_command_that_is_interrupted_returns_its_devices(lab_file: Path) -> No
     environment = {**os.environ, "SEATRIAL_LAB": str(lab_file)}
     command = [sys.executable, "-m", "seatrial", "lab", "acquire", "a10", "--", sys.executable, "-uc",
                "import time; print('runs'); time.sleep(600)"]  # fmt: skip
-    process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)  # noqa: S603
+    process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     assert process.stdout.readline() == "runs\n"
     process.send_signal(signal.SIGTERM)

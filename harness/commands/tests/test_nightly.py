@@ -39,7 +39,7 @@ def suite(tmp_path: Path) -> Path:
 
 
 def nightly(folder: Path, *words: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(  # noqa: S603 our own interpreter
+    return subprocess.run(
         [sys.executable, "-m", "seatrial", "nightly", "--results", str(folder), *words],
         capture_output=True, text=True, check=False,
     )  # fmt: skip

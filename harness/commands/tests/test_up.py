@@ -38,7 +38,7 @@ class Shell:
         return run_command(*words, folder=self.folder, environment=self.own)
 
     def run(self, *words: str) -> "subprocess.CompletedProcess[str]":
-        return subprocess.run(  # noqa: S603
+        return subprocess.run(
             words,
             cwd=self.folder,
             env=self.env,
@@ -87,9 +87,7 @@ def test_the_session_of_the_readme_with_a_second_up_and_a_second_down(shell: She
 
 def test_ctrl_c_leaves_nothing_behind(shell: Shell) -> None:
     command = [sys.executable, "-m", "seatrial", "up", "--kubeconfig", "K"]
-    process = subprocess.Popen(  # noqa: S603
-        command, cwd=shell.folder, env=shell.env, stdout=subprocess.PIPE, text=True
-    )
+    process = subprocess.Popen(command, cwd=shell.folder, env=shell.env, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     assert "Kubernetes API at https://127.0.0.1:" in process.stdout.readline()
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()

@@ -24,9 +24,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_it_serves_until_it_is_told_to_stop(folder: Path) -> None:
-    process = subprocess.Popen(  # noqa: S603
-        [*COMMAND, "--folder", str(folder), "--port", "0"], stdout=subprocess.PIPE, text=True
-    )
+    process = subprocess.Popen([*COMMAND, "--folder", str(folder), "--port", "0"], stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None
         said = process.stdout.readline()
@@ -42,12 +40,12 @@ def test_it_serves_until_it_is_told_to_stop(folder: Path) -> None:
 
 
 def test_once_prints_and_ends(folder: Path) -> None:
-    done = subprocess.run([*COMMAND, "--folder", str(folder), "--once"], capture_output=True, text=True, check=True)  # noqa: S603
+    done = subprocess.run([*COMMAND, "--folder", str(folder), "--once"], capture_output=True, text=True, check=True)
     assert "vGPU_device_memory_usage_in_bytes" in done.stdout
 
 
 def test_a_folder_that_is_not_there_is_the_user_s_mistake(tmp_path: Path) -> None:
-    done = subprocess.run(  # noqa: S603
+    done = subprocess.run(
         [*COMMAND, "--folder", str(tmp_path / "none")],
         capture_output=True,
         text=True,

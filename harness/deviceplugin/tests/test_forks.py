@@ -35,7 +35,7 @@ os._exit(0)
 
 def test_other_programs_can_be_started_while_calls_run() -> None:
     """Without the setting of `harness.deviceplugin` the process hangs or aborts in most runs."""
-    done = subprocess.run(  # noqa: S603
+    done = subprocess.run(
         [sys.executable, "-c", SERVES_AND_STARTS], capture_output=True, text=True, timeout=120, check=False
     )
     assert (done.returncode, done.stdout) == (0, "{0}\n"), done.stderr

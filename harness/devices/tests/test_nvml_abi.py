@@ -303,7 +303,7 @@ class TestAsALibrary:
             "print(n.nvmlDeviceGetCount(), n.nvmlDeviceGetName(h), n.nvmlDeviceGetMinorNumber(h))"
         )
         folder = str(Path(str(library.library)).parent)
-        done = subprocess.run(  # noqa: S603 our own interpreter
+        done = subprocess.run(
             [sys.executable, "-c", script], env={"LD_LIBRARY_PATH": folder}, capture_output=True, text=True, check=False
         )
         assert done.stdout.split("\n")[0] == "8 NVIDIA H100 80GB HBM3 6", done.stderr
@@ -315,9 +315,9 @@ class TestAsALibrary:
         source = tmp_path / "smi.c"
         source.write_text(C_PROGRAM)
         program = tmp_path / "smi"
-        subprocess.run([*command, str(source), "-o", str(program), "-ldl"], check=True)  # noqa: S603
+        subprocess.run([*command, str(source), "-o", str(program), "-ldl"], check=True)
         folder = str(Path(str(library.library)).parent)
-        done = subprocess.run(  # noqa: S603
+        done = subprocess.run(
             [str(program)], env={"LD_LIBRARY_PATH": folder}, capture_output=True, text=True, check=False
         )
         seen = done.stdout.splitlines()
@@ -337,7 +337,7 @@ class TestAsALibrary:
             "print(n.nvmlEventSetWait_v2(s, 20000).eventData)"
         )
         folder = str(Path(str(library.library)).parent)
-        child = subprocess.Popen(  # noqa: S603
+        child = subprocess.Popen(
             [sys.executable, "-c", script], env={"LD_LIBRARY_PATH": folder}, stdout=subprocess.PIPE, text=True
         )
         with child:

@@ -305,7 +305,7 @@ def hold(region: Path) -> int:
         DeviceError: it could not take it.
     """
     command = [sys.executable, "-m", "seatrial.harness.hami.isolation.holder", str(region), "die"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)  # noqa: S603 our own module
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     said, errors = process.communicate(timeout=30)
     if said.strip() != b"held":
         raise DeviceError(f"region {region}: its lock could not be taken: {errors.decode(errors='replace').strip()}")

@@ -100,7 +100,7 @@ class TenantProcess:
 
     def send(self, do: str, **arguments: Any) -> None:
         """Send a request; `ticks` fetches the answer."""
-        assert self._process.stdin is not None  # noqa: S101
+        assert self._process.stdin is not None
         try:
             self._process.stdin.write(json.dumps({"do": do, **arguments}).encode() + b"\n")
             self._process.stdin.flush()
@@ -113,7 +113,7 @@ class TenantProcess:
 
     def waiting(self, seconds: float) -> bool:
         """Wait for an answer for at most `seconds`. Returns whether there is none yet."""
-        assert self._process.stdout is not None  # noqa: S101
+        assert self._process.stdout is not None
         return not self._rest and not select.select([self._process.stdout], [], [], seconds)[0]
 
     def kill(self) -> None:
@@ -148,7 +148,7 @@ class TenantProcess:
         return found
 
     def _line(self, deadline: float, within: float) -> bytes:
-        assert self._process.stdout is not None  # noqa: S101
+        assert self._process.stdout is not None
         while b"\n" not in self._rest:
             ready, _, _ = select.select([self._process.stdout], [], [], max(0.0, deadline - time.monotonic()))
             if not ready:

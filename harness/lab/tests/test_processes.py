@@ -96,10 +96,7 @@ def test_jobs_never_share_a_card(lab_file: Path, tmp_path: Path) -> None:
     """Four processes take one or two of four cards at a time, four times each."""
     (tmp_path / "marks").mkdir()
     command = [sys.executable, "-c", WORKER, str(lab_file), str(tmp_path / "marks")]
-    processes = [
-        subprocess.Popen([*command, str(number)], stdout=subprocess.PIPE, text=True)  # noqa: S603 our interpreter
-        for number in range(4)
-    ]
+    processes = [subprocess.Popen([*command, str(number)], stdout=subprocess.PIPE, text=True) for number in range(4)]
     lines = [line for process in processes for line in process.communicate()[0].splitlines()]
     assert [process.returncode for process in processes] == [0] * 4
     assert len(lines) == 16
@@ -110,7 +107,7 @@ def test_jobs_never_share_a_card(lab_file: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("lab_file", ["lease"], indirect=True)
 def test_cards_of_a_killed_process_are_free_after_their_ttl(lab_file: Path) -> None:
     command = [sys.executable, "-c", HOLDER, str(lab_file)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE)  # noqa: S603 our interpreter
+    process = subprocess.Popen(command, stdout=subprocess.PIPE)
     assert process.stdout is not None
     token = int(process.stdout.readline())
     lab = open_lab(lab_file, holder="next")
@@ -151,8 +148,7 @@ def test_workers_and_jobs_never_share_a_card(lab_file: Path, tmp_path: Path) -> 
     ]  # fmt: skip
     environment = {**os.environ, "MARKS": str(tmp_path / "marks")}
     jobs = [
-        subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment, cwd=tmp_path)  # noqa: S603
-        for _ in range(2)
+        subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment, cwd=tmp_path) for _ in range(2)
     ]
     said = [job.communicate()[0] for job in jobs]
     assert [job.returncode for job in jobs] == [0, 0], said

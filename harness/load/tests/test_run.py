@@ -89,7 +89,7 @@ def test_a_load_that_no_node_can_hold_is_not_valid(cluster: EmbeddedCluster, tmp
 def test_an_interrupted_load_leaves_nothing_behind(cluster: EmbeddedCluster) -> None:
     assert cluster.endpoint is not None
     command = [sys.executable, "-m", "seatrial", "load", "--kubeconfig", str(cluster.endpoint.kubeconfig)]
-    process = subprocess.Popen(  # noqa: S603
+    process = subprocess.Popen(
         [*command, "--seconds", "60", "--rate", "20", "--mix", "cpu", "--hold", "30"],
         stderr=subprocess.PIPE,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # noqa: PLW1509 as in a terminal

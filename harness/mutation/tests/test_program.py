@@ -20,11 +20,9 @@ def test_the_program_runs_with_the_mutant(monkeypatch: pytest.MonkeyPatch) -> No
     known = next(mutant.id for mutant in load() if mutant.area == "webhooks")
     monkeypatch.setenv(MUTANT, known)
     command = [*program("seatrial.scheduler.webhooks"), "--help"]
-    ran = subprocess.run(command, env=dict(os.environ), capture_output=True, text=True, check=False)  # noqa: S603
+    ran = subprocess.run(command, env=dict(os.environ), capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr
     assert "--cert-dir" in ran.stdout
-    ran = subprocess.run(  # noqa: S603
-        command, env={**os.environ, MUTANT: "XXX-99"}, capture_output=True, text=True, check=False
-    )
+    ran = subprocess.run(command, env={**os.environ, MUTANT: "XXX-99"}, capture_output=True, text=True, check=False)
     assert "no mutant of the catalogue has this ID" in ran.stderr
     assert ran.returncode != 0

@@ -402,7 +402,7 @@ def sweep(url: str, owner: str) -> None:
 
 
 def _sweeper(url: str, owner: str) -> "subprocess.Popen[bytes]":
-    return subprocess.Popen(  # noqa: S603 our own interpreter
+    return subprocess.Popen(
         [sys.executable, "-m", __name__, url, owner],
         stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
     )  # fmt: skip

@@ -311,7 +311,7 @@ class LifecycleRuntime(Runtime):
 
     def _end(self, pod: RealPod, container: RealContainer, grace: float) -> None:
         """End a run: preStop hook, SIGTERM, SIGKILL. The grace period covers all three."""
-        assert container.run is not None  # noqa: S101
+        assert container.run is not None
         hooks = container.plan.lifecycle
         if container.hook is not None:
             container.hook.cancel()
@@ -364,7 +364,7 @@ class LifecycleRuntime(Runtime):
         )
 
     def _ended(self, pod: RealPod, container: RealContainer) -> None:
-        assert container.run is not None  # noqa: S101
+        assert container.run is not None
         status = container.run.status
         code = KILLED if status.code is None else status.code
         reason = (

@@ -90,7 +90,7 @@ class SupervisedProcess:
         telling = os.open(folder / "events", os.O_WRONLY | os.O_NONBLOCK)
         log_file = os.open(folder / "supervisor.log", os.O_WRONLY | os.O_CREAT, 0o600)
         try:
-            self._process = subprocess.Popen(  # noqa: S603 this interpreter and our script
+            self._process = subprocess.Popen(
                 [sys.executable, "-I", "-S", str(SUPERVISOR), str(folder)],
                 stdin=listening, stdout=telling, stderr=log_file, pass_fds=sorted(set(plan.ends)),
             )  # fmt: skip

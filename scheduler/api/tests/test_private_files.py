@@ -31,7 +31,7 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def holder() -> tuple["subprocess.Popen[str]", Path]:
     """A process with a private folder, and the folder."""
-    process = subprocess.Popen(  # noqa: S603
+    process = subprocess.Popen(
         [sys.executable, "-c", HOLDER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
         text=True, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # noqa: PLW1509
     )  # fmt: skip
@@ -57,7 +57,7 @@ def test_a_context_that_is_never_left_is_removed_at_the_end_of_the_process() -> 
     program = (
         "from seatrial.scheduler.api.private_files import private_folder; c = private_folder(); print(c.__enter__())"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)  # noqa: S603
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert PREFIX in done.stdout
     assert not Path(done.stdout.strip()).exists()
 

@@ -130,7 +130,7 @@ class GroupEngine:
     def schedule(self, entry: Entry, runner: Runner) -> list[Decision] | None:
         """One attempt for the group of this pod, which was taken from the queue. None: it is to be placed alone."""
         groups = runner.groups
-        assert groups is not None  # noqa: S101
+        assert groups is not None
         self._in_play, self._attempt = {entry.info.uid: entry}, None
         attempt = groups.begin(entry.info.pod)
         if attempt is None:
@@ -220,7 +220,7 @@ class GroupEngine:
             return _AWAITS_VICTIMS
         unplaced: list[Unplaced] = []
         for member, failure in plan.failures:
-            assert failure.fit is not None  # noqa: S101
+            assert failure.fit is not None
             class_scores = self._runners.of(member.info).class_scores(member.info.pod_class)
             unplaced.append(Unplaced(member.info, failure.fit, failure.state or class_scores.state))
         placed = [one.entry.info for one in plan.placed]
@@ -327,7 +327,7 @@ class GroupEngine:
         """Bind all placed members of the group."""
         placed = list(self._by_group.pop(attempt.key, {}).values())
         groups = self._runners.of(first.info).groups
-        assert groups is not None  # noqa: S101
+        assert groups is not None
         groups.binding([member.entry.info.uid for member in placed])
         decisions: list[Decision] = []
         nominated = self._handle.nominator
@@ -354,7 +354,7 @@ class GroupEngine:
         own, peers = plan.statuses or attempt.statuses(None, reason)
         found = self._preemption(attempt, plan, self._runners.of(first.info))
         groups = self._runners.of(first.info).groups
-        assert groups is not None  # noqa: S101
+        assert groups is not None
         for member, _ in plan.failures:
             groups.released(member.info.uid)
         for placed in reversed(self._by_group.get(attempt.key, {}).copy().values()):
@@ -411,7 +411,7 @@ class GroupEngine:
     def _wait_for_room(self, entry: Entry, failure: _Failure) -> Decision:
         """A member of a group that is not strict waits like a pod without a group."""
         if failure.gate:
-            assert failure.pre_filter is not None  # noqa: S101
+            assert failure.pre_filter is not None
             self._waker.hold(entry, failure.gate, failure.pre_filter)
         else:
             self._waker.wait(entry, failure.state)
@@ -471,7 +471,7 @@ class GroupEngine:
     def pod_changed(self, pod: Pod) -> None:
         """A pod was added or changed."""
         uid, groups = pod.metadata.uid, self._handle.groups
-        assert groups is not None  # noqa: S101
+        assert groups is not None
         groups.set_pod(pod)
         if uid in self._waiting and (pod.spec.node_name or pod.deleting):
             self.drop(uid)
@@ -485,13 +485,13 @@ class GroupEngine:
     def pod_ended(self, pod: Pod) -> None:
         """A terminated pod is deleted; this is its last state."""
         groups = self._handle.groups
-        assert groups is not None  # noqa: S101
+        assert groups is not None
         groups.set_pod(pod)
 
     def pod_left(self, uid: str) -> None:
         """A pod is gone or has ended."""
         groups = self._handle.groups
-        assert groups is not None  # noqa: S101
+        assert groups is not None
         self.drop(uid)
         groups.remove_pod(uid)
         self.nominations.left(uid)
@@ -522,7 +522,7 @@ class GroupEngine:
         or is not the group any more that it would be bound with.
         """
         groups = self._handle.groups
-        assert groups is not None  # noqa: S101
+        assert groups is not None
         if not groups.changed_rules:
             return
         changed, groups.changed_rules = groups.changed_rules, set()

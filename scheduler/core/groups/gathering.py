@@ -74,7 +74,7 @@ class Gathering:
 
     def unplaced(self, found: Gathered) -> list[Unplaced]:
         """The members that have no place, in the order in which they are placed, with what preemption reads."""
-        assert found.slots is not None  # noqa: S101
+        assert found.slots is not None
         numbers = Counter(_kind(entry) for entry in found.entries)
         of_kind: dict[Kind, tuple[FitError, CycleState]] = {}
         members: list[Unplaced] = []
@@ -91,7 +91,7 @@ class Gathering:
 
     def _try(self, attempt: Attempt, entries: Sequence[Entry]) -> Gathered:
         domains = attempt.domains
-        assert domains is not None  # noqa: S101
+        assert domains is not None
         classes: dict[Kind, list[Entry]] = {}
         for entry in entries:
             classes.setdefault(_kind(entry), []).append(entry)

@@ -13,7 +13,7 @@ class BackoffPolicy:
     maximum: float = 10.0
 
     def after(self, attempts: int) -> float:
-        """Backoff in seconds after attempt number 1, 2, …"""
+        """Backoff in seconds after attempt number 1, 2 and so on."""
         return min(self.initial * 2.0 ** min(attempts - 1, 62), self.maximum)
 
 

@@ -110,7 +110,7 @@ class UnschedulablePods:
             return None
         group = self._groups[key]
         entry = group.remove(uid)
-        assert entry is not None  # noqa: S101
+        assert entry is not None
         self._priorities[entry.info.priority] -= 1
         if not len(group):
             del self._groups[key]

@@ -44,7 +44,7 @@ def _created(job: PodMigrationJob) -> float:
 
 def _of(pods: dict[str, Pod | None], job: PodMigrationJob) -> Pod:
     pod = pods[job.name]
-    assert pod is not None  # noqa: S101 the caller has selected jobs with a pod
+    assert pod is not None
     return pod
 
 

@@ -490,7 +490,7 @@ class GangAttempt(Attempt):
 
     def placed(self, uid: str) -> bool:
         gang = self._cache.gang_of(uid)
-        assert gang is not None  # noqa: S101
+        assert gang is not None
         gang.pending.pop(uid, None)
         gang.waiting[uid] = None
         if gang.id in self._unmet and gang.valid:

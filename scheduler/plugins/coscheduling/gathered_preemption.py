@@ -34,9 +34,9 @@ class GatheredPlan:
     """The search for one group."""
 
     def __init__(self, handle: Handle, group: GroupFailure, victims: PossibleVictims) -> None:
-        assert group.gather is not None  # noqa: S101
+        assert group.gather is not None
         request = group.gather.domains
-        assert isinstance(request, GatherRequest)  # noqa: S101
+        assert isinstance(request, GatherRequest)
         self._handle, self._group, self._request = handle, group, request
         kinds: dict[tuple[str, int], list[Unplaced]] = {}
         for unplaced in group.unplaced:

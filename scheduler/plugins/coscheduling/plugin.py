@@ -99,7 +99,7 @@ class Coscheduling(PreEnqueue, PostFilter, ScoreBatch, PreBind, GroupScheduling)
         return self._positions(state, batch.rows)[None]
 
     def _positions(self, state: CycleState, rows: Rows) -> Ints:
-        assert self._topology is not None  # noqa: S101
+        assert self._topology is not None
         return positions(self._topology.view(), rows, SelectorPeers.of(self._handle).rows(state[SELECTED]))
 
     # -- gangs --------------------------------------------------------------------------------------------------------
@@ -112,7 +112,7 @@ class Coscheduling(PreEnqueue, PostFilter, ScoreBatch, PreBind, GroupScheduling)
         return self._jobs is not None
 
     def post_filter_group(self, group: GroupFailure) -> PostFilterResult:
-        assert self._jobs is not None  # noqa: S101
+        assert self._jobs is not None
         began = self._handle.clock.monotonic()
         found = JobPreemption(self._handle, self._jobs, group).run()
         seconds = self._handle.clock.monotonic() - began

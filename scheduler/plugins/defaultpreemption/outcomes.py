@@ -155,7 +155,7 @@ class Outcomes:
         """The victims there, most important first."""
         fingerprint = self.fingerprints.of(row, self.results.node(row))
         outcome = self._outcomes[row]
-        assert outcome is not None  # noqa: S101
+        assert outcome is not None
         gone = outcome.victims if isinstance(outcome, Outcome) else fingerprint.gone(outcome)
         return tuple(sorted((fingerprint.lesser[place] for place in gone), key=importance))
 

@@ -84,7 +84,7 @@ class BatchFilter(FilterBatch, DryRunBatch, VictimAware):
 
     def dry_run_filter(self, state: CycleState, free: Ints) -> Bools:
         wanted = state[WANTED]
-        assert wanted.gpu_shares is not None  # noqa: S101
+        assert wanted.gpu_shares is not None
         cards = free[:, 1:].reshape(len(free), len(SHARES) + 1, -1)
         suffices = np.ones((len(free), cards.shape[2]), np.bool_)
         percent = wanted.gpu_shares[SHARES.index(GPU_MEMORY_RATIO)]

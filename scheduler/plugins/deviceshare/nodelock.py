@@ -50,7 +50,7 @@ class NodeLocks(Listener):
         return value
 
     def give_back(self, node_name: str, pod: Pod) -> None:
-        """Release the lock of a pod that is not bound after all; `take` handles what the node object shows alre"""
+        """Release the lock of a pod that is not bound after all; `take` handles what the node object shows already."""
         decided = self._decided.get(node_name, {})
         for name in [name for name, value in decided.items() if value.endswith(f",{_owner(pod)}")]:
             del decided[name]

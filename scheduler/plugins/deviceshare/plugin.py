@@ -303,7 +303,7 @@ class DeviceShare(PreFilter, BatchFilter, ScoreBatch, Reserve, PreBind, Reservat
 
     def reasons_batch(self, stacked: _Stacked, batch: Batch) -> tuple[Ints, Callable[[int], Status]]:
         passing = self.filter_batch(stacked, batch)
-        assert passing is not None  # noqa: S101
+        assert passing is not None
         shown, gpu = batch.own(SHOWN), stacked.requests[0].types[0]
         insufficient = "Insufficient gpu devices"
         statuses = [SUCCESS, Status.unresolvable(insufficient), Status.unschedulable(insufficient)]

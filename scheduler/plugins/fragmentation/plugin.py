@@ -184,7 +184,7 @@ class DeviceFragmentation(ScoreBatch):
                 self._learn()
             else:
                 self._reprice()
-        assert self._outlook is not None  # noqa: S101
+        assert self._outlook is not None
         return self._outlook
 
     def arrived(self, uid: str, pod: Pod) -> None:

@@ -48,7 +48,7 @@ def terms_of(pod: Pod) -> tuple[Term, ...]:
 
 def _read(pod: Pod) -> tuple[Term, ...]:
     affinity = pod.spec.affinity
-    assert affinity is not None  # noqa: S101
+    assert affinity is not None
     parts = (
         (affinity.pod_affinity, TermKind.NEAR, TermKind.LIKES),
         (affinity.pod_anti_affinity, TermKind.FAR, TermKind.DISLIKES),

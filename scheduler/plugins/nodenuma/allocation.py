@@ -100,7 +100,7 @@ def choose(
 ) -> tuple[int, ...] | Status:
     """Choose the CPUs: each NUMA node's share from that node, or all from the whole machine (NUMA-R33)."""
     preference = need.preference
-    assert preference is not None  # noqa: S101
+    assert preference is not None
     free = usable(state.topology, state.free, preference)
     if zones is None:
         found = take(state.topology, free, state.marks, need.cpus, preference)

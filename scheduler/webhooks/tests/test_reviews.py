@@ -130,7 +130,7 @@ def test_the_process_answers_over_https(tmp_path: Path) -> None:
     signal."""
     command = [sys.executable, "-m", "seatrial.scheduler.webhooks", "--port", "0", "--cert-dir", str(tmp_path)]
     command += ["--drain", str(2 * PATIENCE)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:  # noqa: S603 our own interpreter
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         try:
             assert process.stdout is not None
             assert select.select([process.stdout], [], [], PATIENCE)[0]

@@ -40,7 +40,7 @@ def engine_at(folder: Path) -> Iterator[str]:
         "-H", url, "--iptables=false", "--ip6tables=false", "--bridge=none", "--storage-driver=vfs",
     ]  # fmt: skip
     with (folder / "log").open("wb") as sink:
-        process = subprocess.Popen(command, stdout=sink, stderr=sink)  # noqa: S603 the system's own daemon
+        process = subprocess.Popen(command, stdout=sink, stderr=sink)
     try:
         deadline = time.monotonic() + UP_WITHIN
         while unreachable(url) is not None:
@@ -58,7 +58,7 @@ def _unmount(folder: Path) -> None:
     """Unmount the daemon's network namespace, which it leaves mounted; otherwise the folder cannot be removed."""
     rows = [line.split() for line in Path("/proc/self/mounts").read_text(encoding="utf-8").splitlines()]
     for mounted in reversed([row[1] for row in rows if row[1].startswith(f"{folder}/")]):
-        subprocess.run(["umount", "--lazy", mounted], check=False)  # noqa: S603, S607 the system's own
+        subprocess.run(["umount", "--lazy", mounted], check=False)  # noqa: S607 the system's own
 
 
 def _static(path: str) -> bool:

@@ -210,7 +210,7 @@ asyncio.run(main())
 
 def test_no_container_outlives_an_agent_that_was_killed(engine: str) -> None:
     name = f"orphan-{uuid.uuid4().hex[:8]}"
-    with subprocess.Popen([sys.executable, "-c", AGENT, engine, name], stdout=subprocess.PIPE) as agent:  # noqa: S603
+    with subprocess.Popen([sys.executable, "-c", AGENT, engine, name], stdout=subprocess.PIPE) as agent:
         assert agent.stdout is not None
         assert agent.stdout.readline() == b"running\n"
         assert len(containers(engine)) == 1

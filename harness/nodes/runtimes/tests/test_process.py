@@ -354,7 +354,7 @@ class Agent:
     """A process with a runtime that runs one pod, and that is killed like a crashed agent."""
 
     def __init__(self, root: Path, name: str, script: str, *, linger: float = 0.0) -> None:
-        self.process = subprocess.Popen(  # noqa: S603 our own interpreter
+        self.process = subprocess.Popen(
             [sys.executable, "-c", AGENT, str(root), name, str(linger), script], stdout=subprocess.PIPE
         )
         assert self.process.stdout is not None

@@ -173,7 +173,7 @@ class NetworkTopology(ObjectListener):
 
     def _path(self, node: Node) -> Path | str:
         """The names of the node's domains, topmost first; or the layer in which it names none (GANG-R48, GANG-R49)."""
-        assert self.layers is not None  # noqa: S101
+        assert self.layers is not None
         labels = node.metadata.labels
         path: list[str] = []
         for number, layer in enumerate(self.layers, 1):
@@ -221,7 +221,7 @@ class NetworkTopology(ObjectListener):
     def view(self) -> TreeView:
         """The tree as arrays. They must not be changed."""
         columns, layers = self._columns, self.layers
-        assert layers is not None  # noqa: S101
+        assert layers is not None
         kept = self._view
         if kept is not None and kept[:2] == (self.changes, columns.count):
             return kept[2]
