@@ -125,6 +125,16 @@ REPLAYS = {
     ),
 }
 
+GROUPS = {  # of `seatrial --help`, in this order; each command is in one
+    "Start here": ("run", "up", "down"),
+    "A cluster that runs": ("list", "logs", "explain", "audit", "load", "clean"),
+    "Results of runs": ("report", "compare", "matrix"),
+    "Machines and cards": ("lab", "nightly", "devices", "isolation"),
+    "Benchmarks": ("bench", "replay"),
+    "Programs": ("scheduler", "descheduler", "manager", "webhooks", "device-plugin", "vgpu-monitor"),
+    "Development": ("build-kernel", "mutate", "fuzz", "differential"),
+}
+
 LABS = {
     "list": ("seatrial.harness.commands.lab:list_", "Machines, cards and NICs of a lab, and which are free."),
     "acquire": ("seatrial.harness.commands.lab:acquire", "Take devices, for a command or for a time."),
@@ -158,18 +168,28 @@ app = cyclopts.App(
     result_action="return_value",
     suppress_keyboard_interrupt=False,  # cyclopts would exit without a message; `main` prints one
 )
-bench = cyclopts.App(name="bench", help="Benchmarks; each prints medians with their spread.")
-app.command(bench)
-replay = cyclopts.App(name="replay", help="Recorded workloads, replayed against placement policies.")
-app.command(replay)
-lab = cyclopts.App(name="lab", help="Machines and cards of a lab: who holds which, and for how long.")
-app.command(lab)
-for parent, table in ((app, COMMANDS), (bench, BENCHMARKS), (replay, REPLAYS), (lab, LABS)):
-    for name, (where, text) in table.items():
-        parent.command(where, name=name, help=text)
-for name, (where, text) in PROGRAMS.items():
-    app.command(where, name=name, help=text, help_flags=[], version_flags=[])
+_TABLES = {
+    "bench": (BENCHMARKS, "Benchmarks; each prints medians with their spread."),
+    "replay": (REPLAYS, "Recorded workloads, replayed against placement policies."),
+    "lab": (LABS, "Machines and cards of a lab: who holds which, and for how long."),
+}
+for place, (title, names) in enumerate(GROUPS.items()):
+    group = cyclopts.Group(title, sort_key=place)
+    for name in names:
+        if name in COMMANDS:
+            app.command(COMMANDS[name][0], name=name, help=COMMANDS[name][1], group=group)
+        elif name in PROGRAMS:
+            where, text = PROGRAMS[name]
+            app.command(where, name=name, help=text, group=group, help_flags=[], version_flags=[])
+        else:
+            table, text = _TABLES[name]
+            app.command(parent := cyclopts.App(name=name, help=text, group=group))
+            for command, (where, text) in table.items():
+                parent.command(where, name=command, help=text)
+_OPTIONS = cyclopts.Group("Options", sort_key=len(GROUPS))
 app.register_install_completion_command(help="Install completion for this shell (bash, zsh or fish), and exit.")
+for flag in ("--help", "--version", "--install-completion"):
+    app[flag].group = (_OPTIONS,)
 
 
 def refuse_empty(words: list[str]) -> None:
