@@ -12,11 +12,11 @@ from seatrial.reports.allure import build_html
 from seatrial.reports.collect import Collection, collect, fingerprint
 from seatrial.reports.compare import Comparison, FigureChange
 from seatrial.reports.compare import compare as hold_against
-from seatrial.reports.figures import short
 from seatrial.reports.matrix import filled_in
 from seatrial.reports.matrix import matrix as table_of
 from seatrial.reports.policy import read_policy
 from seatrial.reports.release import release_of
+from seatrial.reports.run_figures import short
 from seatrial.reports.signoff import headline, stamp_of, write_markdown, write_signoff
 
 PAGE = "signoff.html"

@@ -12,7 +12,7 @@ from typing import Literal
 
 from seatrial.harness.results import Case, RunInfo, Verdict
 from seatrial.reports.collect import Collection
-from seatrial.reports.figures import SECONDS, Series, series_of
+from seatrial.reports.run_figures import SECONDS, Series, series_of
 
 Change = Literal["regressed", "fixed", "lost", "added", "changed"]
 AGAINST = frozenset({"failed", "broken"})

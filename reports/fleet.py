@@ -7,7 +7,7 @@ from itertools import groupby
 from markupsafe import Markup, escape
 
 from seatrial.harness.results import DeviceState, NodeState
-from seatrial.reports.figures import short
+from seatrial.reports.run_figures import short
 
 MAX_NODES = 600  # a page with more cells opens slowly and is not readable
 ROOMY = 32  # up to this number of nodes, rows are tall and cells have figures

@@ -22,8 +22,8 @@ import yaml
 from seatrial.harness.errors import UsageError
 from seatrial.harness.sample_statistics import percentile
 from seatrial.reports.collect import Collection, PromiseResult
-from seatrial.reports.figures import Series, series_of, short
 from seatrial.reports.grades import GRADES
+from seatrial.reports.run_figures import Series, series_of, short
 from seatrial.scheduler.api.yaml_files import load_yaml
 
 NOT_VALID = ("valid", "no")  # label of a measurement of a load that was not valid

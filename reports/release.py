@@ -12,8 +12,8 @@ from seatrial.harness.results import Run
 from seatrial.reports import svg
 from seatrial.reports.collect import Collection, collect
 from seatrial.reports.compare import Comparison, compare
-from seatrial.reports.figures import series_of, short
 from seatrial.reports.policy import Outcome, Policy, outcomes
+from seatrial.reports.run_figures import series_of, short
 from seatrial.reports.sections import TEMPLATES, Section, Values
 from seatrial.reports.texts import phrase
 

@@ -17,9 +17,9 @@ from seatrial.harness.results import Case, Evidence, Run, RunInfo
 from seatrial.reports import svg
 from seatrial.reports.collect import CaseOfRun, Collection, PromiseResult, Requirement, fingerprint
 from seatrial.reports.evidence import EvidenceBudget, ShownEvidence, show_evidence
-from seatrial.reports.figures import Load, Series, loads_of, series_of, short
 from seatrial.reports.fleet import fleet
 from seatrial.reports.grades import GRADES
+from seatrial.reports.run_figures import Load, Series, loads_of, series_of, short
 from seatrial.reports.texts import duration_text, phrase
 
 TEMPLATES = Path(__file__).parent / "templates" / "sections"

@@ -14,10 +14,10 @@ from markupsafe import Markup
 
 from seatrial.harness.errors import ResultsError
 from seatrial.reports.collect import Collection
-from seatrial.reports.figures import short
 from seatrial.reports.fleet import describe, occupancy, step_of
 from seatrial.reports.markdown import markdown
 from seatrial.reports.release import Release
+from seatrial.reports.run_figures import short
 from seatrial.reports.sections import SECTIONS, Section, anchor_of
 from seatrial.reports.texts import duration_text, moment_text, name_of, phrase
 

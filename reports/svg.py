@@ -6,7 +6,7 @@ from math import log
 
 from markupsafe import Markup, escape
 
-from seatrial.reports.figures import Load, Series, cumulative, decades, nice_step, short
+from seatrial.reports.run_figures import Load, Series, cumulative, decades, nice_step, short
 
 WIDTH, HEIGHT = 520, 270
 LEFT, RIGHT, TOP, BOTTOM = 52, 16, 14, 42

@@ -3,7 +3,7 @@
 from datetime import datetime
 
 from seatrial.harness.results import Case
-from seatrial.reports.figures import short
+from seatrial.reports.run_figures import short
 
 ACRONYMS = frozenset({"api", "cpu", "gpu", "hami", "npu", "numa", "rdma", "http"})
 

@@ -18,7 +18,7 @@ from cyclopts import Parameter, validators
 from seatrial.harness.clusters.detached import Detached, find, names
 from seatrial.harness.clusters.identity import cluster_uid
 from seatrial.harness.clusters.kubeconfig import load_access
-from seatrial.harness.commands.on_record import lines_of, record_of
+from seatrial.harness.commands.scheduling_record import lines_of, record_of
 from seatrial.harness.errors import ApiRefused, SubjectError, UsageError
 
 ANSWER_WITHIN = 30.0  # seconds; every plugin is evaluated for every node

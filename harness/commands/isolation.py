@@ -8,7 +8,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from seatrial.harness.commands.written import check_writable
+from seatrial.harness.commands.output_paths import check_writable
 from seatrial.harness.errors import UsageError
 
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from cyclopts import Parameter, validators
 
 from seatrial.harness.clusters.backends import EMBEDDED, backend_named
-from seatrial.harness.commands.written import check_writable
+from seatrial.harness.commands.output_paths import check_writable
 from seatrial.harness.errors import UsageError
 from seatrial.harness.load.settings import LoadSettings
 from seatrial.harness.load.trace import load_trace

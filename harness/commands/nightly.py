@@ -13,7 +13,7 @@ from typing import Annotated
 
 from cyclopts import Parameter, validators
 
-from seatrial.harness.commands.written import check_writable
+from seatrial.harness.commands.output_paths import check_writable
 from seatrial.harness.errors import HarnessError, UsageError
 from seatrial.harness.lab.lab import VARIABLE
 from seatrial.harness.processes import start_child, stop_group

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter, validators
 
-from seatrial.harness.commands.written import check_writable
+from seatrial.harness.commands.output_paths import check_writable
 from seatrial.harness.errors import UsageError
 from seatrial.harness.interrupts import interruptible
 from seatrial.harness.replay.comparison import AT, Difference, difference, markdown, workload_of

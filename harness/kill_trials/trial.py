@@ -10,7 +10,7 @@ from random import Random
 from typing import Any, Protocol
 
 from seatrial.harness.audit.running import audited
-from seatrial.harness.clusters.faulty import Link, bindings, every, writes
+from seatrial.harness.clusters.fault_injection.transport import Link, bindings, every, writes
 from seatrial.harness.clusters.protocol import Cluster
 from seatrial.harness.kill_trials.load import Load
 from seatrial.harness.kill_trials.plain_checker import unplaced, wrong_at_rest, wrong_now

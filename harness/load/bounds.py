@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from seatrial.harness.errors import UsageError
-from seatrial.harness.load.figures import LoadResult
+from seatrial.harness.load.load_figures import LoadResult
 
 MEMORY = "memory_mib"  # of the scheduler after the load, in MiB
 UNITS = {"pods_per_second": "pods/s", "p50": "ms", "p90": "ms", "p99": "ms", "max": "ms", MEMORY: "MiB"}

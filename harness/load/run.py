@@ -20,7 +20,7 @@ from seatrial.harness.clusters.kubeconfig import load_access
 from seatrial.harness.clusters.remote import PumpedClock, RemoteTransport
 from seatrial.harness.errors import ApiRefused, ClusterError, UsageError
 from seatrial.harness.interrupts import shortened
-from seatrial.harness.load.figures import LoadResult, summarise
+from seatrial.harness.load.load_figures import LoadResult, summarise
 from seatrial.harness.load.record import Part, Progress
 from seatrial.harness.load.settings import LOAD_LABEL, WORKER_VARIABLE, LoadSettings, StartSignal, WorkerSettings
 from seatrial.harness.load.task_queue import PodBodies

@@ -11,9 +11,9 @@ from typing import Any
 
 import yaml
 
-from seatrial.harness.clusters.faulty import FaultyTransport, Link
+from seatrial.harness.clusters.fault_injection.proxy_process import TroubledWay
+from seatrial.harness.clusters.fault_injection.transport import FaultyTransport, Link
 from seatrial.harness.clusters.protocol import Capability, Cluster
-from seatrial.harness.clusters.troubled import TroubledWay
 from seatrial.harness.errors import SubjectError, UsageError
 from seatrial.harness.processes import START_WITHIN, start_child, stop
 from seatrial.harness.subject.foreign import binary_words

@@ -15,7 +15,7 @@ from typing import Any, Self
 import msgspec
 from msgspec.structs import replace
 
-from seatrial.harness.clusters.faulty import FaultyTransport, Link
+from seatrial.harness.clusters.fault_injection.transport import FaultyTransport, Link
 from seatrial.harness.clusters.protocol import Cluster
 from seatrial.harness.errors import SubjectError, UsageError
 from seatrial.harness.subject.footprint import objects_of

@@ -12,9 +12,9 @@ import orjson
 import yaml
 
 from seatrial.harness.clusters.answers import accepted
-from seatrial.harness.clusters.faulty import FaultyTransport, Link
+from seatrial.harness.clusters.fault_injection.proxy_process import TroubledWay
+from seatrial.harness.clusters.fault_injection.transport import FaultyTransport, Link
 from seatrial.harness.clusters.protocol import Capability, Cluster
-from seatrial.harness.clusters.troubled import TroubledWay
 from seatrial.harness.errors import SubjectError, UsageError
 from seatrial.harness.processes import START_WITHIN, program, start_child, stop
 from seatrial.scheduler.api.private_files import private_folder

@@ -10,8 +10,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self
 
-from seatrial.harness.clusters.faulty import Link
-from seatrial.harness.clusters.troubled import TroubledWay
+from seatrial.harness.clusters.fault_injection.proxy_process import TroubledWay
+from seatrial.harness.clusters.fault_injection.transport import Link
 from seatrial.harness.errors import SubjectError
 from seatrial.harness.processes import START_WITHIN, start_child, stop
 from seatrial.harness.subject.protocol import OURS, Subject

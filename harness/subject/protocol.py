@@ -11,7 +11,7 @@ from pathlib import Path
 
 import yaml
 
-from seatrial.harness.clusters.faulty import Link
+from seatrial.harness.clusters.fault_injection.transport import Link
 from seatrial.harness.clusters.protocol import Capability, Cluster
 from seatrial.harness.errors import SubjectError, UsageError
 from seatrial.harness.subject.foreign import KIND, completed, foreign_command

@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 import msgspec
 import orjson
 
-from seatrial.harness.clusters.faulty import FaultyTransport, Link
+from seatrial.harness.clusters.fault_injection.transport import FaultyTransport, Link
 from seatrial.harness.clusters.protocol import Cluster
 from seatrial.harness.errors import SubjectError
 from seatrial.harness.subject.protocol import Subject

@@ -33,7 +33,7 @@ LOOPS: Final = {
     "harness/audit/follower.py Follower._watch": JUDGE,
     "harness/audit/ordering.py EventOrder._due": JUDGE,
     "harness/clusters/agents.py RunLease.renew": FIRST,
-    "harness/clusters/faulty.py FaultyTransport.stream": ONE,
+    "harness/clusters/fault_injection/transport.py FaultyTransport.stream": ONE,
     "harness/deviceplugin/daemon.py serve.attend": FIRST,
     "harness/deviceplugin/daemon.py serve.renew": FIRST,
     "harness/nodes/device_daemon.py DeviceDaemon._turn": FIRST,

@@ -6,8 +6,8 @@ import pytest
 
 from seatrial.harness.results import DeviceState, NodeState
 from seatrial.reports import svg
-from seatrial.reports.figures import Load, Series
 from seatrial.reports.fleet import MAX_NODES, fleet, step_of, summary_of
+from seatrial.reports.run_figures import Load, Series
 
 
 def nodes(count: int, devices: int = 8) -> list[NodeState]:

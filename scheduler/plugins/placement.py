@@ -28,7 +28,7 @@ from seatrial.scheduler.framework.extension_points import Args, ByMaximum, PreFi
 from seatrial.scheduler.framework.handle import Handle
 from seatrial.scheduler.framework.state import CycleState, StateKey
 from seatrial.scheduler.framework.status import SUCCESS, Code, Status
-from seatrial.scheduler.plugins.selection import LabelFacts, Selection, admits, tolerated
+from seatrial.scheduler.plugins.node_selection import LabelFacts, Selection, admits, tolerated
 
 UNSCHEDULABLE = Status(Code.UNRESOLVABLE, ("node(s) were unschedulable",), of_taints=True)
 WRONG_NAME = Status.unresolvable("node(s) didn't match the requested node name")

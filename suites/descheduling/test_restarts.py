@@ -5,7 +5,7 @@ import pytest
 
 from seatrial.fixtures.descheduler import StartDescheduler
 from seatrial.fixtures.trial import Trial
-from seatrial.harness.clusters.faulty import announced_evictions, bindings, deletions
+from seatrial.harness.clusters.fault_injection.transport import announced_evictions, bindings, deletions
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.harness.subject.protocol import Subject
 from seatrial.scheduler.api.builders import pod

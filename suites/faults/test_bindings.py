@@ -6,7 +6,7 @@ import pytest
 from seatrial.fixtures.allocated_devices import parts
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
-from seatrial.harness.clusters.faulty import (
+from seatrial.harness.clusters.fault_injection.transport import (
     BindingsOf,
     Link,
     bindings,

@@ -5,7 +5,7 @@ import pytest
 from seatrial.fixtures.allocated_devices import devices_of, minors
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
-from seatrial.harness.clusters.faulty import Link, devices
+from seatrial.harness.clusters.fault_injection.transport import Link, devices
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.harness.nodes.faults import FAULTS_ANNOTATION
 from seatrial.harness.subject.protocol import Subject

@@ -10,7 +10,7 @@ import pytest
 from seatrial.fixtures.allocated_devices import devices_of, minors, reservation_of
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
-from seatrial.harness.clusters.faulty import Link, Picks, bindings, every, writes
+from seatrial.harness.clusters.fault_injection.transport import Link, Picks, bindings, every, writes
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.harness.subject.protocol import Subject
 from seatrial.scheduler.api.builders import NodeBuilder, node, pod, reservation

@@ -9,7 +9,7 @@ import pytest
 from seatrial.fixtures.cluster import Ask
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
-from seatrial.harness.clusters.faulty import pod_group_writes
+from seatrial.harness.clusters.fault_injection.transport import pod_group_writes
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.harness.subject.protocol import Subject
 from seatrial.scheduler.api.builders import gang, node, pod

@@ -7,7 +7,7 @@ import pytest
 from seatrial.fixtures.manager import StartManager, StartTroubledManager, write_config
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.answers import accepted
-from seatrial.harness.clusters.faulty import deletions
+from seatrial.harness.clusters.fault_injection.transport import deletions
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import node
 from seatrial.scheduler.api.numa import AMPLIFICATION_RATIO, CPU_NORMALIZATION_RATIO

@@ -11,9 +11,9 @@ import yaml
 
 from seatrial.fixtures.trial import Trial
 from seatrial.fixtures.webhook import admission_webhook
-from seatrial.harness.clusters.faulty import Link
+from seatrial.harness.clusters.fault_injection.proxy_process import TroubledWay
+from seatrial.harness.clusters.fault_injection.transport import Link
 from seatrial.harness.clusters.protocol import Capability
-from seatrial.harness.clusters.troubled import TroubledWay
 from seatrial.harness.errors import ApiRefused
 from seatrial.scheduler.api.builders import pod, quota
 from seatrial.scheduler.api.quota import QUOTA_NAME, TREE_ID

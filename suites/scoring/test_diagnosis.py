@@ -12,7 +12,7 @@ import pytest
 
 from seatrial.fixtures.cluster import Ask
 from seatrial.fixtures.expect import Expect
-from seatrial.fixtures.figures import Figures
+from seatrial.fixtures.scheduler_metrics import Figures
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.apiserver.quantities import amount
 from seatrial.harness.clusters.protocol import Capability

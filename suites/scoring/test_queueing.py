@@ -4,7 +4,7 @@ import pytest
 
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
-from seatrial.harness.clusters.faulty import Link, bindings
+from seatrial.harness.clusters.fault_injection.transport import Link, bindings
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import node, pod, priority_class
 from seatrial.suites.faults.schedulers import link, running

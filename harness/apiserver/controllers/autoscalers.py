@@ -21,9 +21,9 @@ from seatrial.harness.apiserver.controllers.autoscaling import (
     rules_of,
 )
 from seatrial.harness.apiserver.controllers.control import PODS, Control, is_new_spec, with_condition
+from seatrial.harness.apiserver.controllers.event_recorder import NORMAL, WARNING
 from seatrial.harness.apiserver.controllers.podstate import is_active
 from seatrial.harness.apiserver.controllers.podusage import pod_usage
-from seatrial.harness.apiserver.controllers.recording import NORMAL, WARNING
 from seatrial.harness.apiserver.controllers.work_queue import WorkQueue
 from seatrial.harness.apiserver.discovery.resources import Registry, Resource
 from seatrial.harness.apiserver.errors import ApiStatusError

@@ -6,8 +6,8 @@ from typing import Any
 import orjson
 
 from seatrial.harness.apiserver.attempts import Pending
+from seatrial.harness.apiserver.controllers.event_recorder import NORMAL, WARNING, Recorder
 from seatrial.harness.apiserver.controllers.owners import Dependents, reference_to
-from seatrial.harness.apiserver.controllers.recording import NORMAL, WARNING, Recorder
 from seatrial.harness.apiserver.controllers.work_queue import WorkQueue
 from seatrial.harness.apiserver.discovery.resources import Registry, Resource
 from seatrial.harness.apiserver.errors import ApiStatusError

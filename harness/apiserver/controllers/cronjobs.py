@@ -6,10 +6,10 @@ Follows `pkg/controller/cronjob`. Each CronJob has one timer, set to its next sc
 from datetime import tzinfo
 
 from seatrial.harness.apiserver.controllers.control import Control, is_new_spec
+from seatrial.harness.apiserver.controllers.event_recorder import NORMAL, WARNING
 from seatrial.harness.apiserver.controllers.jobs import JOBS
 from seatrial.harness.apiserver.controllers.owners import Dependents, reference_to
 from seatrial.harness.apiserver.controllers.podstate import condition
-from seatrial.harness.apiserver.controllers.recording import NORMAL, WARNING
 from seatrial.harness.apiserver.controllers.work_queue import WorkQueue
 from seatrial.harness.apiserver.cron import Schedule, parse_cron, time_zone
 from seatrial.harness.apiserver.errors import ApiStatusError

@@ -6,8 +6,8 @@ Follows `pkg/controller/daemon`.
 from seatrial.harness.apiserver.controllers.control import BATCH_PERIOD, Control
 from seatrial.harness.apiserver.controllers.counts import scaled
 from seatrial.harness.apiserver.controllers.daemonplaces import Fit, node_of, pin, tolerations
+from seatrial.harness.apiserver.controllers.event_recorder import WARNING
 from seatrial.harness.apiserver.controllers.podstate import available_in, is_finished, is_ready, is_terminating, phase
-from seatrial.harness.apiserver.controllers.recording import WARNING
 from seatrial.harness.apiserver.controllers.revisions import HASH_LABEL, Revisions, hash_of
 from seatrial.harness.apiserver.controllers.work_queue import WorkQueue
 from seatrial.harness.apiserver.errors import ApiStatusError

@@ -5,9 +5,9 @@ Follows `pkg/controller/deployment`. A rollback needs no code here: the client r
 """
 
 from seatrial.harness.apiserver.controllers.control import Control, is_new_spec
+from seatrial.harness.apiserver.controllers.event_recorder import NORMAL, WARNING
 from seatrial.harness.apiserver.controllers.owners import Dependents, reference_to
 from seatrial.harness.apiserver.controllers.podstate import is_finished
-from seatrial.harness.apiserver.controllers.recording import NORMAL, WARNING
 from seatrial.harness.apiserver.controllers.replicasets import REPLICA_SETS
 from seatrial.harness.apiserver.controllers.rolling import (
     Bounds,

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from seatrial.harness.apiserver.attempts import Pending
 from seatrial.harness.apiserver.controllers.control import Control
+from seatrial.harness.apiserver.controllers.event_recorder import WARNING
 from seatrial.harness.apiserver.controllers.owners import controller_of, reference_to
-from seatrial.harness.apiserver.controllers.recording import WARNING
 from seatrial.harness.apiserver.controllers.volumes import CLAIMS
 from seatrial.harness.apiserver.controllers.work_queue import WorkQueue
 from seatrial.harness.apiserver.errors import ApiStatusError

@@ -7,6 +7,15 @@ pod is not lost.
 from dataclasses import dataclass, field
 
 from seatrial.harness.apiserver.controllers.control import BATCH_PERIOD, Control, is_new_spec, with_condition
+from seatrial.harness.apiserver.controllers.event_recorder import NORMAL, WARNING
+from seatrial.harness.apiserver.controllers.job_results import (
+    Tally,
+    Verdict,
+    backoff_after,
+    deadline_left,
+    verdict,
+    wanted_active,
+)
 from seatrial.harness.apiserver.controllers.jobindexes import format_indexes, parse_indexes
 from seatrial.harness.apiserver.controllers.jobpods import (
     INDEX_FAILURES,
@@ -17,14 +26,6 @@ from seatrial.harness.apiserver.controllers.jobpods import (
     is_tracked,
     policy_action,
     set_index,
-)
-from seatrial.harness.apiserver.controllers.jobverdicts import (
-    Tally,
-    Verdict,
-    backoff_after,
-    deadline_left,
-    verdict,
-    wanted_active,
 )
 from seatrial.harness.apiserver.controllers.owners import controller_of
 from seatrial.harness.apiserver.controllers.pacing import Pacing
@@ -38,7 +39,6 @@ from seatrial.harness.apiserver.controllers.podstate import (
     phase,
     restarts,
 )
-from seatrial.harness.apiserver.controllers.recording import NORMAL, WARNING
 from seatrial.harness.apiserver.controllers.work_queue import WorkQueue
 from seatrial.harness.apiserver.errors import ApiStatusError
 from seatrial.harness.apiserver.storage.store import Change, CollectionKey, Item, Key, Object

@@ -36,7 +36,7 @@ from seatrial.harness.apiserver.verbs.field_owners import schema_of
 from seatrial.harness.apiserver.verbs.identifiers import IdentifierSource
 from seatrial.harness.apiserver.verbs.update_rules import check_name, check_version_given, narrowed, settable
 from seatrial.harness.apiserver.webhooks.conversions import Conversions
-from seatrial.harness.apiserver.webhooks.parking import PendingWrites
+from seatrial.harness.apiserver.webhooks.pending_writes import PendingWrites
 from seatrial.scheduler.api.clock import Clock, rfc3339
 from seatrial.scheduler.api.integers import integer
 from seatrial.scheduler.api.transport import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from seatrial.harness.apiserver.storage.store import Object, Store
-from seatrial.harness.apiserver.webhooks.verdicts import WebhookFailure
+from seatrial.harness.apiserver.webhooks.admission_responses import WebhookFailure
 
 _SERVICES, _ENDPOINTS = ("", "services"), ("", "endpoints")
 _HTTPS = 443

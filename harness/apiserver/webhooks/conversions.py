@@ -17,8 +17,8 @@ from seatrial.harness.apiserver.discovery.resources import Resource
 from seatrial.harness.apiserver.errors import ApiStatusError
 from seatrial.harness.apiserver.storage.store import Item, Object
 from seatrial.harness.apiserver.webhooks.addresses import authorities, url_of
+from seatrial.harness.apiserver.webhooks.admission_responses import WebhookFailure, call_error
 from seatrial.harness.apiserver.webhooks.dispatch import Webhooks
-from seatrial.harness.apiserver.webhooks.verdicts import WebhookFailure, call_error
 
 _SECONDS: Final = 30.0  # timeout of a conversion, as upstream
 _BATCH: Final = 250  # objects of one review, which bounds the size of the response

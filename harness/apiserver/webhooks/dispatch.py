@@ -20,10 +20,16 @@ from seatrial.harness.apiserver.long_computations import LongComputations
 from seatrial.harness.apiserver.patching.patch import PatchError, json_patch
 from seatrial.harness.apiserver.storage.store import Change, Object, Store
 from seatrial.harness.apiserver.webhooks.addresses import authorities, find_address, url_of
+from seatrial.harness.apiserver.webhooks.admission_responses import (
+    Verdict,
+    WebhookFailure,
+    denied,
+    failed,
+    read_verdict,
+)
 from seatrial.harness.apiserver.webhooks.conditions import Undecided, conditions_hold
 from seatrial.harness.apiserver.webhooks.policies import BINDINGS, POLICIES, Policies
 from seatrial.harness.apiserver.webhooks.rules import GROUP, MUTATING, VALIDATING, Webhook, read_webhooks
-from seatrial.harness.apiserver.webhooks.verdicts import Verdict, WebhookFailure, denied, failed, read_verdict
 
 _LABELS_KEPT: Final = frozenset({("", "pods")})  # kinds whose labels admission does not change
 _NEW: Final = ("uid", "creationTimestamp", "generation")  # metadata that upstream sets after the mutating webhooks

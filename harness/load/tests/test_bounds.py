@@ -7,7 +7,7 @@ import pytest
 
 from seatrial.harness.errors import UsageError
 from seatrial.harness.load.bounds import Bounds, out_of_bounds
-from seatrial.harness.load.figures import LoadResult, Throughput, Validity
+from seatrial.harness.load.load_figures import LoadResult, Throughput, Validity
 
 
 def result(*, rate: float | None = 50.0, p99: float | None = 20.0, valid: bool = True) -> LoadResult:

@@ -17,7 +17,7 @@ from seatrial.scheduler.descheduler.args import ArgsError, check_selector
 from seatrial.scheduler.descheduler.framework import Balance, Handle
 from seatrial.scheduler.descheduler.node_fit import misfits, room_for
 from seatrial.scheduler.descheduler.objects import Pod
-from seatrial.scheduler.descheduler.plugins.selection import BalanceArgs
+from seatrial.scheduler.descheduler.plugins.node_filters import BalanceArgs
 from seatrial.scheduler.pods.selectors import selector_matches
 
 BEST_EFFORT, DRAIN_NODE = "BestEffort", "DrainNode"

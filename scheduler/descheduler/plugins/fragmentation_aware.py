@@ -13,7 +13,7 @@ from seatrial.scheduler.descheduler.args import ArgsError
 from seatrial.scheduler.descheduler.framework import Balance, Handle
 from seatrial.scheduler.descheduler.node_fit import fits_elsewhere
 from seatrial.scheduler.descheduler.objects import Pod
-from seatrial.scheduler.descheduler.plugins.selection import BalanceArgs
+from seatrial.scheduler.descheduler.plugins.node_filters import BalanceArgs
 
 
 class FragmentationAwareArgs(BalanceArgs, frozen=True):

@@ -19,6 +19,7 @@ from seatrial.scheduler.descheduler.framework import Balance, Handle
 from seatrial.scheduler.descheduler.node_fit import misfits
 from seatrial.scheduler.descheduler.objects import Pod
 from seatrial.scheduler.descheduler.plugins.anomaly import AnomalyDetector
+from seatrial.scheduler.descheduler.plugins.node_filters import PodSelector, check_pod_selectors
 from seatrial.scheduler.descheduler.plugins.node_load import (
     BOTH_LOW,
     HIGH,
@@ -29,7 +30,6 @@ from seatrial.scheduler.descheduler.plugins.node_load import (
     complete,
     node_loads,
 )
-from seatrial.scheduler.descheduler.plugins.selection import PodSelector, check_pod_selectors
 from seatrial.scheduler.descheduler.pod_order import eviction_order, is_prod
 from seatrial.scheduler.pods.selectors import selector_matches
 

@@ -17,7 +17,7 @@ from seatrial.scheduler.client.rest import pod_path
 from seatrial.scheduler.descheduler.args import ArgsError
 from seatrial.scheduler.descheduler.framework import Balance, Handle
 from seatrial.scheduler.descheduler.objects import Pod
-from seatrial.scheduler.descheduler.plugins.selection import BalanceArgs
+from seatrial.scheduler.descheduler.plugins.node_filters import BalanceArgs
 from seatrial.scheduler.descheduler.state import ClusterState
 
 CALCULATE_ONLY, EVICT_DIRECTLY = "CalculateOnly", "EvictDirectly"

@@ -9,7 +9,7 @@ from seatrial.scheduler.api.wire import LabelSelector
 from seatrial.scheduler.cache.cache import Cache
 from seatrial.scheduler.cache.columns import Batch, Bools
 from seatrial.scheduler.cache.matching import PodMatcher, Readings, with_label_keys
-from seatrial.scheduler.plugins.selection import LabelFacts, Selection, TaintFact, admits
+from seatrial.scheduler.plugins.node_selection import LabelFacts, Selection, TaintFact, admits
 from seatrial.scheduler.pods.selectors import selector_matches
 
 HARD, SOFT = "DoNotSchedule", "ScheduleAnyway"

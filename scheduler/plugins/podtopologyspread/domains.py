@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from seatrial.scheduler.api.core import Pod
 from seatrial.scheduler.cache.cache import Cache
 from seatrial.scheduler.cache.tallies import Tallies
+from seatrial.scheduler.plugins.node_selection import Selection
 from seatrial.scheduler.plugins.podtopologyspread.constraints import Constraint, counts_node
-from seatrial.scheduler.plugins.selection import Selection
 
 
 def counted_on(

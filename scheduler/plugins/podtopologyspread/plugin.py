@@ -21,6 +21,7 @@ from seatrial.scheduler.framework.extension_points import MAX_NODE_SCORE, Args, 
 from seatrial.scheduler.framework.handle import Handle
 from seatrial.scheduler.framework.state import CycleState, StateKey
 from seatrial.scheduler.framework.status import SUCCESS, Status
+from seatrial.scheduler.plugins.node_selection import Selection
 from seatrial.scheduler.plugins.podtopologyspread.constraints import (
     HARD,
     SOFT,
@@ -30,7 +31,6 @@ from seatrial.scheduler.plugins.podtopologyspread.constraints import (
     own,
 )
 from seatrial.scheduler.plugins.podtopologyspread.domains import DomainCounts, counted_on
-from seatrial.scheduler.plugins.selection import Selection
 
 SKEWED = Status.unschedulable("node(s) didn't match pod topology spread constraints")
 NO_LABEL = Status.unresolvable("node(s) didn't match pod topology spread constraints (missing required label)")

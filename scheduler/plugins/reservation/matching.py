@@ -9,7 +9,7 @@ from seatrial.scheduler.api.device import RENAMED
 from seatrial.scheduler.api.quantity import Amounts
 from seatrial.scheduler.api.reservation import ReservationAffinity, affinity_of, exact_names, ignores_reservations
 from seatrial.scheduler.framework.reservation_info import ReservationInfo
-from seatrial.scheduler.plugins.selection import term_holds, tolerated
+from seatrial.scheduler.plugins.node_selection import term_holds, tolerated
 
 
 class Match(Enum):

@@ -13,7 +13,7 @@ from seatrial.scheduler.plugins.reservation.args import SelectorIndexArgs
 from seatrial.scheduler.plugins.reservation.cache import UNREADABLE, ReservationCache
 from seatrial.scheduler.plugins.reservation.controller import ReservationController
 from seatrial.scheduler.plugins.reservation.diagnosis import reservation_note
-from seatrial.scheduler.plugins.reservation.figures import phases, resources
+from seatrial.scheduler.plugins.reservation.metrics import phases, resources
 from seatrial.scheduler.plugins.reservation.selector_index import SelectorIndex
 from seatrial.scheduler.plugins.reservation.summary import summary_of
 from seatrial.scheduler.serving.exposition import Family, sample

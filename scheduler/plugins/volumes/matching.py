@@ -16,7 +16,7 @@ from seatrial.scheduler.api.storage import (
     PersistentVolumeClaim,
     StorageClass,
 )
-from seatrial.scheduler.plugins.selection import term_holds
+from seatrial.scheduler.plugins.node_selection import term_holds
 from seatrial.scheduler.pods.selectors import selector_matches
 
 STORAGE = "storage"

@@ -10,9 +10,9 @@ import pytest
 import yaml
 
 from seatrial.harness.clusters.embedded import EmbeddedBackend, EmbeddedCluster
-from seatrial.harness.clusters.faulty import BindingsOf, bindings, writes
+from seatrial.harness.clusters.fault_injection.proxy_process import TroubledWay
+from seatrial.harness.clusters.fault_injection.transport import BindingsOf, bindings, writes
 from seatrial.harness.clusters.kubeconfig import load_access
-from seatrial.harness.clusters.troubled import TroubledWay
 from seatrial.harness.errors import ClusterError
 from seatrial.scheduler.api.builders import pod
 from seatrial.scheduler.api.transport import Request, Response

@@ -21,7 +21,7 @@ from urllib.parse import parse_qs, urlsplit
 import httptools
 
 from seatrial.harness.apiserver import identify, kubeconfig, make_credentials, server_context
-from seatrial.harness.clusters.faulty import Picks, decode_picks, refusal
+from seatrial.harness.clusters.fault_injection.transport import Picks, decode_picks, refusal
 from seatrial.harness.clusters.kubeconfig import Access, load_access
 from seatrial.harness.errors import HarnessError
 from seatrial.scheduler.api.clock import WallClock
@@ -301,7 +301,7 @@ async def _serve(upstream: Path, offered: Path) -> None:
 
 
 def main() -> int:
-    """`python -m seatrial.harness.clusters.proxy KUBECONFIG OFFERED`: for `seatrial.harness.clusters.troubled`, not for
+    """`python -m seatrial.harness.clusters.fault_injection.proxy KUBECONFIG OFFERED`: for `proxy_process`, not for
     people.
     """
     try:

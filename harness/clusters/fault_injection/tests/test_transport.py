@@ -5,7 +5,7 @@ from collections.abc import Callable
 import orjson
 import pytest
 
-from seatrial.harness.clusters.faulty import (
+from seatrial.harness.clusters.fault_injection.transport import (
     PICKS,
     BindingsOf,
     FaultyTransport,

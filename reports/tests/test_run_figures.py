@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from seatrial.harness.results import ResultsWriter, Run, RunInfo, Subject, moment, read_run
-from seatrial.reports.figures import cumulative, decades, loads_of, nice_step, series_of, short
+from seatrial.reports.run_figures import cumulative, decades, loads_of, nice_step, series_of, short
 from seatrial.scheduler.api.clock import SIM_EPOCH
 
 

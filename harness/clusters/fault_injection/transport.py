@@ -113,7 +113,7 @@ def encode_picks(picks: Picks) -> Any:
         return msgspec.to_builtins(picks)
     name = getattr(picks, "__name__", repr(picks))
     if PICKS.get(name) is not picks:
-        raise ValueError(f"expected {_EXPECTED} of harness/clusters/faulty.py, found {name}")
+        raise ValueError(f"expected {_EXPECTED} of harness/clusters/fault_injection/transport.py, found {name}")
     return name
 
 

@@ -1,6 +1,6 @@
 """Writes `objects.json` from a running kube-apiserver and kube-controller-manager.
 
-`kubectl proxy --port=8001 & python -m seatrial.harness.apiserver.bootstrap.recording http://127.0.0.1:8001`.
+`kubectl proxy --port=8001 & python -m seatrial.harness.apiserver.bootstrap.record_objects http://127.0.0.1:8001`.
 The objects are upstream's bootstrap policy
 (Apache-2.0, The Kubernetes Authors). Roles that aggregate others have the rules that the controller filled in.
 """

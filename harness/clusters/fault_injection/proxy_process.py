@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from seatrial.harness.clusters.faulty import Picks, encode_picks, every
+from seatrial.harness.clusters.fault_injection.transport import Picks, encode_picks, every
 from seatrial.harness.errors import ClusterError
 from seatrial.harness.processes import first_answer, start_child, stop
 from seatrial.scheduler.api.private_files import private_folder
@@ -27,7 +27,13 @@ class TroubledWay:
 
     def __enter__(self) -> Self:
         self._process = start_child(
-            [sys.executable, "-m", "seatrial.harness.clusters.proxy", str(self._kubeconfig), str(self.offered)],
+            [
+                sys.executable,
+                "-m",
+                "seatrial.harness.clusters.fault_injection.proxy",
+                str(self._kubeconfig),
+                str(self.offered),
+            ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
         )

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.harness.load.figures import LoadResult, Second, Throughput, summarise
+from seatrial.harness.load.load_figures import LoadResult, Second, Throughput, summarise
 from seatrial.harness.load.record import Part, Sample
 from seatrial.harness.load.settings import LoadSettings
 

@@ -1,6 +1,6 @@
 """Writes `recorded.json` from the OpenAPI v2 document of a running kube-apiserver.
 
-`kubectl proxy --port=8001 & python -m seatrial.harness.apiserver.discovery.recording http://127.0.0.1:8001`.
+`kubectl proxy --port=8001 & python -m seatrial.harness.apiserver.discovery.record_definitions http://127.0.0.1:8001`.
 The packaged definitions (`schemas`) come from
 upstream's published document, which has neither enumerations nor their texts. Upstream's texts: Apache-2.0, The
 Kubernetes Authors.
