@@ -56,6 +56,7 @@ def backend_named(
     context: str = "",
     fake: str = "",
     own_schedulers: bool = True,
+    deployed: str = "",
     kind_image: str = "",
     kind_config: Path | None = None,
     kind_keep: str = "",
@@ -84,7 +85,11 @@ def backend_named(
         if value and name != KIND:
             raise UsageError(f"{flag} {value}: expected --backend {KIND}, found {name}")
     if name == KIND:
-        more |= {"image": kind_image, "config": kind_config, "keep": kind_keep, "own_schedulers": own_schedulers}
+        more |= {"image": kind_image, "config": kind_config, "keep": kind_keep}
+    if name in {EXISTING, KIND}:
+        more |= {"own_schedulers": own_schedulers, "deployed": deployed}
+    elif deployed:
+        raise UsageError(f"--scheduler-name {deployed}: expected --backend {EXISTING} or {KIND}, found {name}")
     if roles:
         if name != ENVTEST:
             raise UsageError(f"--cluster-role {roles[0]}: expected --backend {ENVTEST}, found {name}")
@@ -98,7 +103,6 @@ def backend_named(
             "nodes": nodes or SIMULATED,
             "kubeconfig": kubeconfig,
             "context": context,
-            "own_schedulers": own_schedulers,
         }
     module, _, attribute = BACKENDS[name][0].partition(":")
     backend: ClusterBackend = getattr(importlib.import_module(module), attribute)(seed=seed, **more)

@@ -119,6 +119,7 @@ class ExistingBackend(ClusterBackend):
         kubeconfig: Path | None = None,
         context: str = "",
         own_schedulers: bool = True,
+        deployed: str = "",
         agents_host: str = "",
         nodes: str = SIMULATED,
     ) -> None:
@@ -129,7 +130,7 @@ class ExistingBackend(ClusterBackend):
             self.capabilities = LENT
         self._agents_host = agents_host
         self._seed, self._kubeconfig, self._context = seed, kubeconfig, context
-        self._own_schedulers = own_schedulers
+        self._own_schedulers, self._deployed = own_schedulers, deployed
 
     def probe(self) -> str | None:
         if self._kubeconfig is None:
@@ -149,7 +150,7 @@ class ExistingBackend(ClusterBackend):
             try:
                 remove_dead_runs(plain)
                 run = secrets.token_hex(3)
-                scope = RunScope(run, own_schedulers=self._own_schedulers)
+                scope = RunScope(run, own_schedulers=self._own_schedulers, deployed=self._deployed)
                 agents = node_agents(
                     path, seed=self._seed, log_file=folder / "agents.log", run=run, host=self._agents_host
                 )

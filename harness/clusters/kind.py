@@ -43,6 +43,7 @@ class KindBackend(ClusterBackend):
         config: Path | None = None,
         keep: str = "",
         own_schedulers: bool = True,
+        deployed: str = "",
     ) -> None:
         """`image`: the node image, by default kind's own, which it pulls. `config`: a file of kind's Cluster.
         `keep`: the name of a cluster that is created if it is not there, and that stays.
@@ -55,7 +56,8 @@ class KindBackend(ClusterBackend):
         if config is not None and not config.is_file():
             raise UsageError(f"--kind-config {config}: expected a file of kind's Cluster, found none")
         self._config = config
-        self._seed, self._image, self._keep, self._own_schedulers = seed, image, keep, own_schedulers
+        self._seed, self._image, self._keep = seed, image, keep
+        self._own_schedulers, self._deployed = own_schedulers, deployed
 
     def probe(self) -> str | None:
         if shutil.which(DOCKER) is None:
@@ -79,6 +81,7 @@ class KindBackend(ClusterBackend):
                 seed=self._seed,
                 kubeconfig=kubeconfig,
                 own_schedulers=self._own_schedulers,
+                deployed=self._deployed,
                 agents_host=_host_of_containers(),
             )
             with existing.start(fleet=fleet) as cluster:

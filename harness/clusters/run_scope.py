@@ -48,10 +48,13 @@ _PATH = re.compile(r"(?P<group>/api/v1|/apis/[^/]+/[^/]+)/(?P<resource>[^/]+)(?P
 class RunScope:
     """Rewrites requests and responses for one run."""
 
-    def __init__(self, run: str, *, own_schedulers: bool = True) -> None:
-        """`own_schedulers`: schedulerName has the prefix too, because the run starts a scheduler of its own."""
+    def __init__(self, run: str, *, own_schedulers: bool = True, deployed: str = "") -> None:
+        """`own_schedulers`: schedulerName has the prefix too, because the run starts a scheduler of its own.
+
+        `deployed`: the scheduler under test, which pods without a profile are for; "": the cluster's default scheduler.
+        """
         self.run, self.prefix = run, f"st-{run}-"
-        self._own_schedulers = own_schedulers
+        self._own_schedulers, self._deployed = own_schedulers, deployed or DEFAULT_SCHEDULER
         self._names: set[str] = set()  # as tests write them
         self._tolerated: dict[str, list[dict[str, Any]]] = {}  # taints that lent nodes had before, by name
         self._lent: dict[str, str] = {}  # as tests write them → nodes of the cluster that are lent
@@ -59,7 +62,9 @@ class RunScope:
 
     def scheduler_name(self, name: str) -> str:
         """The schedulerName on the API server."""
-        return self.prefix + name if self._own_schedulers else name
+        if self._own_schedulers:
+            return self.prefix + name
+        return self._deployed if name == DEFAULT_SCHEDULER else name
 
     def lend(self, name: str, node: str, taints: Iterable[Mapping[str, Any]] = ()) -> None:
         """From now on `name` is a node of the cluster, which the run only reads; its pods tolerate `taints`."""
