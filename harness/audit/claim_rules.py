@@ -168,13 +168,16 @@ def _preemptible(change: Change) -> Breach | None:
     return Breach(f"was preempted although its label {DISABLE_PREEMPTIBLE} is true")
 
 
-def _never_nominated(change: Change) -> Breach | None:
-    after = change.after
-    if after.spec.preemption_policy != PREEMPT_NEVER or not after.status.nominated_node_name:
+def _for_one_that_preempts(change: Change) -> Breach | None:
+    """A nomination alone says nothing: since Kubernetes 1.35 a scheduler nominates each pod whose binding waits
+    (NominatedNodeNameForExpectation)."""
+    if not _victim(change) or any(not reservation.status.node_name for reservation in change.state.reservations):
         return None
-    if change.before.status.nominated_node_name:
+    priority = change.after.spec.priority
+    higher = [each for each in change.state.recently_pending(change.at) if each.pod.spec.priority > priority]
+    if not higher or any(each.pod.spec.preemption_policy != PREEMPT_NEVER for each in higher):
         return None
-    return Breach(f"never preempts and was nominated to {after.status.nominated_node_name}")
+    return Breach(f"was preempted, and no pod of higher priority may preempt: {higher[0].key} never does", (higher[0],))
 
 
 def _nominated_room(binding: Binding) -> Breach | None:
@@ -185,7 +188,8 @@ def _nominated_room(binding: Binding) -> Breach | None:
     nominated = [
         entry
         for entry in binding.state.indices.nominated.get(binding.record.node, NOBODY).values()
-        if entry.pod.spec.priority > priority and not entry.pod.deleting
+        # One that was never refused waits for no room: its binding is on the way (NominatedNodeNameForExpectation).
+        if entry.pod.spec.priority > priority and not entry.pod.deleting and entry.attempted
     ]
     if not nominated:
         return None
@@ -299,7 +303,7 @@ def _exceeds(quota: Quota, used: Mapping[str, int], resource: str) -> bool:
 CHANGES = (
     ChangeInvariant("AUD-501", "A pod is preempted only for a pod of higher priority", _for_a_higher),
     ChangeInvariant("AUD-502", "A pod that may not be preempted is no victim", _preemptible),
-    ChangeInvariant("AUD-503", "A pod with preemptionPolicy Never is not nominated", _never_nominated),
+    ChangeInvariant("AUD-503", "No pod is preempted for one with preemptionPolicy Never", _for_one_that_preempts),
 )
 BINDINGS = (
     BindingInvariant("AUD-401", "A pod is on the node of its reservation", _same_node, lasting=True),

@@ -31,6 +31,7 @@ from seatrial.scheduler.api.device import (
 
 _GPU_NAMES = frozenset({NVIDIA_GPU, "amd.com/gpu", "dcu.com/gpu", GPU, GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO})
 _TYPE_OF = {**dict.fromkeys(_GPU_NAMES, "gpu"), RDMA: "rdma", FPGA: "fpga"}
+KOORDINATOR = "koordinator.sh/"  # resources that only a scheduler which allocates can grant
 _ROUNDING = 1  # percent that a conversion between bytes and percent may lose
 
 Where = tuple[str, int]  # type and minor
@@ -81,12 +82,18 @@ def _requested(requests: Amounts) -> dict[str, Amounts]:
 
 
 def _granted(binding: Binding) -> Breach | None:
+    """The cards of a vendor's plain resource are kubelet's to choose, unless the scheduler has shown that it does."""
     if binding.device is None:
         return None
+    allocating, scheduler = binding.state.allocating, binding.pod.spec.scheduler_name
     there = {kind for kind, _ in _listed(binding)}
     given = {kind for kind, _ in shares_of(binding.record)}
-    for kind, asked in _requested(binding.record.requests).items():
-        if kind in there and kind not in given:
+    if allocating is not None and given:
+        allocating.add(scheduler)
+    ours = allocating is None or scheduler in allocating
+    for kind, amounts_of in _requested(binding.record.requests).items():
+        asked = {name: value for name, value in amounts_of.items() if ours or name.startswith(KOORDINATOR)}
+        if asked and kind in there and kind not in given:
             return Breach(
                 f"requests {_text(asked)} and was bound to {binding.record.node} without devices of type {kind}"
             )
@@ -366,7 +373,7 @@ def _text(found: Mapping[str, int]) -> str:
 CHANGES = (ChangeInvariant("AUD-202", "The devices of a bound pod do not change", _stable),)
 BINDINGS = (
     BindingInvariant("AUD-201", "The device annotation can be read", _readable, lasting=True),
-    BindingInvariant("AUD-203", "A pod that requests devices gets devices", _granted),
+    BindingInvariant("AUD-203", "A pod that requests devices gets devices, from a scheduler that allocates", _granted),
     BindingInvariant("AUD-204", "A pod that requests no devices gets none", _not_granted_unasked),
     BindingInvariant("AUD-205", "A pod gets the GPU amounts that it requests", _amount),
     BindingInvariant("AUD-206", "Memory in bytes and in percent of a card agree", _memory_forms_agree),

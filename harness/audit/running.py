@@ -37,9 +37,14 @@ class RunningAudit:
 
 
 @contextmanager
-def audited(cluster: Cluster) -> Iterator[RunningAudit]:
-    """Follow the cluster while entered."""
+def audited(cluster: Cluster, *, allocates: bool = True) -> Iterator[RunningAudit]:
+    """Follow the cluster while entered.
+
+    `allocates`: its schedulers choose the cards of vendors' plain resources, as ours does. Otherwise that is demanded
+    only of a scheduler that has done so before.
+    """
     auditor = Auditor()
+    auditor.state.allocating = None if allocates else set()
     in_order = Capability.VIRTUAL_TIME in cluster.capabilities  # the watches of one process deliver as the changes come
     window = 0.0 if in_order else WINDOW
     follower = Follower(auditor, cluster.transport, cluster.call, cluster.clock, window=window)

@@ -144,6 +144,7 @@ class ClusterState:
         self.groups: dict[str, PodGroup] = {}
         self.quotas: Versions[Quota] = Versions()  # by name
         self.resource_claims: dict[str, frozenset[str]] = {}  # by key: uids of the pods that an allocated one is for
+        self.allocating: set[str] | None = None  # schedulers that allocate the cards of vendors' resources; None: all
         self.absent: list[str] = []  # kinds that the server does not serve or that may not be read
         self.ended: list[str] = []  # keys of pods that are gone, for timelines
 

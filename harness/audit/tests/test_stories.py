@@ -371,13 +371,17 @@ def not_preemptible(story: Story, broken: bool) -> None:
 
 
 def never(story: Story, broken: bool) -> None:
-    story.pod("p", preemptionPolicy="Never" if broken else "PreemptLowerPriority")
-    story.change("p", status={"nominatedNodeName": "n1"})
+    story.pod("low", priority=5).bind("low")
+    story.pod("p", priority=9, preemptionPolicy="Never" if broken else "PreemptLowerPriority")
+    preempted(story, "low")
+
+
+REFUSED = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]
 
 
 def takes_nominated(story: Story, broken: bool) -> None:
     story.pod("high", cpu="6", priority=9)
-    story.change("high", status={"nominatedNodeName": "n1"})
+    story.change("high", status={"nominatedNodeName": "n1", "conditions": REFUSED})
     story.pod("low", cpu="3" if broken else "2", priority=1).bind("low")
 
 
@@ -545,3 +549,22 @@ def test_a_pod_that_is_resized_counts_with_what_it_holds(asked: str, given: str,
     story.change("p", status=status, containers=[{"name": "c", "resources": {"requests": {"cpu": asked}}}])
     story.pod("q", cpu="4").bind("q")
     assert story.ids() == ({"AUD-115"} if breach else set())
+
+
+def test_a_scheduler_that_leaves_cards_to_kubelet_is_not_accused() -> None:
+    """A vendor's plain resource needs no annotation until the scheduler has written one; Koordinator's do."""
+    story = Story()
+    story.auditor.state.allocating = set()
+    story.pod("a", requests={"nvidia.com/gpu": "1"}).bind("a")
+    assert story.auditor.violations == []
+    story.pod("b", requests={CORE: "100", RATIO: "100"}).bind("b")
+    assert [violation.invariant for violation in story.auditor.violations] == ["AUD-203"]
+
+
+def test_a_nomination_for_a_binding_that_waits_is_no_preemption() -> None:
+    """Kubernetes 1.35 nominates pods that wait at Permit or PreBind, whatever their policy; they were never refused."""
+    story = Story()
+    story.pod("p", priority=9, cpu="6", preemptionPolicy="Never")
+    story.change("p", status={"nominatedNodeName": "n1"})
+    story.pod("low", cpu="3", priority=1).bind("low")
+    assert story.auditor.violations == []
