@@ -80,11 +80,11 @@ BOUNDED = {  # containers that are emptied, or lose their oldest entries, at a l
 LIMITS = (  # of results that are kept: they are small here, so that what is kept beside them is seen
     "cache.cache.MAX_CLASSES", "cache.domains.MAX_KEYS", "cache.matching.MAX_READINGS", "cache.node_facts.MIN_VALUES",
     "cache.tallies.MAX_KEPT_CELLS", "cache.tallies.MIN_TALLIES", "client.events._REMEMBERED",
-    "framework.plugin_runner.MAX_GATE_LISTS", "framework.runner.MAX_CLASSES", "framework.runner.MIN_CLASSES",
+    "engine.plugin_runner.MAX_GATE_LISTS", "engine.runner.MAX_CLASSES", "engine.runner.MIN_CLASSES",
     "plugins.coscheduling.measures._MAX_JOBS", "plugins.deviceshare.allocator.MAX_ALLOCATIONS",
     "plugins.deviceshare.plugin.MAX_REQUESTS", "plugins.deviceshare.states.MAX_FREE_AMOUNTS",
     "plugins.deviceshare.states.MAX_HOLDINGS", "plugins.deviceshare.states.MAX_REQUESTS",
-    "plugins.podtopologyspread.constraints.MAX_KEPT_ROWS", "plugins.selection.MAX_KEYS",
+    "plugins.podtopologyspread.constraints.MAX_KEPT_ROWS", "plugins.node_selection.MAX_KEYS",
 )  # fmt: skip
 
 
