@@ -100,6 +100,7 @@ class Case(msgspec.Struct, frozen=True):
     seconds: float = 0.0
     evidence: tuple[Evidence, ...] = ()
     grades: tuple[str, ...] = ()  # grades of evidence that differ from the run's (reports/grades.py)
+    source: str = ""  # what the expectation is judged by: a release, a document, or "ours"
 
 
 class Measurement(msgspec.Struct, frozen=True, omit_defaults=True):

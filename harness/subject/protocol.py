@@ -26,6 +26,11 @@ IN_PROCESS, OURS, DEPLOYED, NONE = "inprocess", "seatrial", "deployed", "none"
 IDLE, RANDOM = "idle", "random"  # schedulers that every case about scheduling must fail (reference.py)
 
 
+def is_foreign(subject: str) -> bool:
+    """Whether it is a scheduler of another project: a binary, or one that is deployed."""
+    return subject not in {IN_PROCESS, OURS, NONE, IDLE, RANDOM}
+
+
 class Subject(ABC):
     """A running scheduler."""
 
@@ -186,4 +191,4 @@ def _for_this_run(config: Path | None, kubeconfig: Path, folder: Path) -> Path |
     return written
 
 
-__all__ = ["DEPLOYED", "IN_PROCESS", "NONE", "OURS", "Subject", "SubjectError", "open_subject"]
+__all__ = ["DEPLOYED", "IN_PROCESS", "NONE", "OURS", "Subject", "SubjectError", "is_foreign", "open_subject"]

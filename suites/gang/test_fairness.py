@@ -53,7 +53,7 @@ def test_a_gang_that_never_fits_lets_younger_pods_run(
     assert bound(trial) == []
 
 
-@pytest.mark.case("GA-161", severity="critical")
+@pytest.mark.case("GA-161", severity="critical", source="ours")
 @pytest.mark.needs(Capability.VIRTUAL_TIME, Capability.OWN_CLUSTER)  # waiting times of minutes
 @pytest.mark.parametrize("gangs", [2, 3])
 def test_gangs_that_take_turns_do_not_keep_a_larger_pod_waiting(trial: Trial, expect: Expect, gangs: int) -> None:

@@ -98,7 +98,7 @@ def test_a_gang_without_its_pod_group_waits(trial: Trial, expect: Expect) -> Non
 
 
 @pytest.mark.feature("GANG-4.groups", "GANG-2.nonstrict")
-@pytest.mark.case("GA-095", severity="critical")
+@pytest.mark.case("GA-095", severity="critical", source="ours")
 @pytest.mark.long(seconds=6)
 @pytest.mark.parametrize("first", ["Strict", "NonStrict"])
 def test_one_gang_that_is_not_strict_keeps_the_places_of_its_group(trial: Trial, expect: Expect, first: str) -> None:

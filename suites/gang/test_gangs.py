@@ -156,7 +156,7 @@ def test_strict_gives_its_places_back(trial: Trial, expect: Expect) -> None:
 
 
 @pytest.mark.feature("GANG-2.nonstrict", "GANG-2.mode-on-pod")
-@pytest.mark.case("GA-011", severity="blocker")
+@pytest.mark.case("GA-011", severity="blocker", source="ours")
 @pytest.mark.long(seconds=6)
 @pytest.mark.parametrize("light", [False, True], ids=["PodGroup", "pods"])
 def test_non_strict_keeps_its_places(trial: Trial, expect: Expect, *, light: bool) -> None:

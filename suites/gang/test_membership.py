@@ -70,7 +70,7 @@ def test_the_label_of_a_pod_group_wants_the_pod_group(trial: Trial, expect: Expe
 
 
 @pytest.mark.feature("GANG-4.groups")
-@pytest.mark.case("GA-083", severity="normal")
+@pytest.mark.case("GA-083", severity="normal", source="ours")
 def test_a_later_list_of_groups_does_not_move_a_gang(trial: Trial, expect: Expect) -> None:
     """The list of a known PodGroup is changed to name a gang that does not exist: its members start."""
     trial.add(node("n1").cards(4))

@@ -95,7 +95,7 @@ def test_a_member_that_gets_another_gangs_label_moves(trial: Trial, expect: Expe
 
 
 @pytest.mark.feature("GANG-1.timeout", "GANG-2.nonstrict")
-@pytest.mark.case("GA-103", severity="normal")
+@pytest.mark.case("GA-103", severity="normal", source="ours")
 @pytest.mark.long(seconds=6)
 def test_members_that_are_being_deleted_hold_nothing(trial: Trial, expect: Expect) -> None:
     """Two of three members hold the cards. They are deleted, but finalizers keep them: another pod gets both cards."""

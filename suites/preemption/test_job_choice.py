@@ -102,7 +102,7 @@ def test_of_equal_jobs_the_one_with_fewer_pods_elsewhere_goes(
 
 
 @pytest.mark.feature("PRE-2.cost")
-@pytest.mark.case("JP-055", severity="critical")
+@pytest.mark.case("JP-055", severity="critical", source="ours")
 @pytest.mark.parametrize("names_of_pods", [("a", "z"), ("z", "a")], ids="-".join)
 def test_of_equal_priority_small_pods_go_and_a_large_job_stays(
     classes: Trial, expect: Expect, names_of_pods: tuple[str, str]
@@ -123,7 +123,7 @@ def test_of_equal_priority_small_pods_go_and_a_large_job_stays(
 
 
 @pytest.mark.feature("PRE-2.cost")
-@pytest.mark.case("JP-056", severity="normal")
+@pytest.mark.case("JP-056", severity="normal", source="ours")
 @pytest.mark.parametrize(("crowded", "other"), [("n1", "n2"), ("n2", "n1")])
 def test_of_equal_priority_the_fewest_pods_go(classes: Trial, expect: Expect, crowded: str, other: str) -> None:
     """A member needs four cards. One node has four pods of a card each, the other one a pod of four: that one goes.
@@ -142,7 +142,7 @@ def test_of_equal_priority_the_fewest_pods_go(classes: Trial, expect: Expect, cr
 
 
 @pytest.mark.feature("PRE-2.cost")
-@pytest.mark.case("JP-057", severity="normal")
+@pytest.mark.case("JP-057", severity="normal", source="ours")
 def test_a_job_that_stays_costs_nothing(classes: Trial, expect: Expect) -> None:
     """A gang needs a card. On n2 an unimportant single pod has one, beside an important pod that need not go; n1 and n3
     have an unimportant job of two pods: the single pod goes.

@@ -89,7 +89,7 @@ def test_no_pods_go_for_members_beyond_the_minimum(classes: Trial, expect: Expec
 
 
 @pytest.mark.feature("PRE-2.whole-gang-only")
-@pytest.mark.case("JP-084", severity="critical")
+@pytest.mark.case("JP-084", severity="critical", source="ours")
 def test_a_gang_that_is_not_strict_evicts_no_pod(classes: Trial, expect: Expect) -> None:
     """One member has a free card, a pod of low priority is in the way of the other. NonStrict: the first one waits."""
     hosts(classes, n1=1, n2=1)

@@ -192,7 +192,7 @@ def test_a_job_with_a_pod_as_important_as_the_gang_stays(classes: Trial, expect:
 
 
 @pytest.mark.feature("PRE-2.whole-jobs")
-@pytest.mark.case("JP-068", severity="critical")
+@pytest.mark.case("JP-068", severity="critical", source="ours")
 def test_a_pod_without_a_gang_evicts_whole_jobs_too(classes: Trial, expect: Expect) -> None:
     """A job has two pods on two nodes. A pod without a gang needs one card: both go."""
     hosts(classes, n1=1, n2=1)

@@ -78,7 +78,7 @@ def test_a_victim_whose_deletion_was_refused_goes_later(
 
 
 @pytest.mark.feature("PRE-2.whole-jobs")
-@pytest.mark.case("JP-003", severity="blocker")
+@pytest.mark.case("JP-003", severity="blocker", source="ours")
 def test_no_job_loses_a_part_of_its_pods(classes: Trial, expect: Expect) -> None:
     """A gang of three runs on three nodes. The important member needs one card: all three go, as they run together."""
     hosts(classes, n1=1, n2=1, n3=1)
@@ -94,7 +94,7 @@ def test_no_job_loses_a_part_of_its_pods(classes: Trial, expect: Expect) -> None
 
 
 @pytest.mark.feature("PRE-2.whole-jobs")
-@pytest.mark.case("JP-018", severity="critical")
+@pytest.mark.case("JP-018", severity="critical", source="ours")
 def test_no_gang_group_loses_one_of_its_gangs(classes: Trial, expect: Expect) -> None:
     """Two gangs of one group run on two nodes. The important member needs one card: the pods of both gangs go."""
     hosts(classes, n1=1, n2=1)

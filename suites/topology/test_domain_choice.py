@@ -117,7 +117,7 @@ def test_members_in_a_block_are_a_multiple(trial: Trial, expect: Expect) -> None
 
 
 @pytest.mark.feature("TOPO-2.best-domain")
-@pytest.mark.case("TO-045", severity="normal")
+@pytest.mark.case("TO-045", severity="normal", source="ours")
 @pytest.mark.parametrize(("busy", "idle"), [("b1", "b2"), ("b2", "b1")], ids=["b1-busy", "b2-busy"])
 def test_of_equal_domains_the_one_with_the_better_nodes_is_taken(
     trial: Trial, expect: Expect, busy: str, idle: str
@@ -158,7 +158,7 @@ def test_the_room_of_the_gangs_reservation_counts_in_its_domain(trial: Trial, ex
 
 
 @pytest.mark.feature("TOPO-2.groups")
-@pytest.mark.case("TO-047", severity="normal")
+@pytest.mark.case("TO-047", severity="normal", source="ours")
 @pytest.mark.long(seconds=4)
 @pytest.mark.parametrize("ruled", ["a", "b"])
 def test_one_gang_of_a_group_may_have_the_rules(trial: Trial, expect: Expect, ruled: str) -> None:

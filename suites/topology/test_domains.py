@@ -45,7 +45,7 @@ def test_the_first_label_that_a_node_has_names_its_domain(trial: Trial, expect: 
 
 
 @pytest.mark.feature("TOPO-1.not-read")
-@pytest.mark.case("TO-053", severity="normal")
+@pytest.mark.case("TO-053", severity="normal", source="ours")
 def test_a_topology_of_another_name_is_told_of(trial: Trial, expect: Expect) -> None:
     """The only ClusterNetworkTopology is named rack: an event says that it is not read, and a gang with rules waits and
     names it. When the same layers are in one named default, the gang is bound."""
@@ -201,7 +201,7 @@ def test_the_members_that_a_gang_needs_gather_without_the_others(trial: Trial, e
 
 
 @pytest.mark.feature("TOPO-1.left-out")
-@pytest.mark.case("TO-050", severity="normal")
+@pytest.mark.case("TO-050", severity="normal", source="ours")
 def test_an_event_names_the_nodes_that_are_left_out(trial: Trial) -> None:
     """One of two nodes has a block and no spine: an event of the topology names it and not the other one."""
     trial.apply(network())

@@ -95,7 +95,7 @@ def test_the_tree_follows_the_labels(trial: Trial, expect: Expect) -> None:
 
 
 @pytest.mark.feature("TOPO-1.invalid")
-@pytest.mark.case("TO-003", severity="normal")
+@pytest.mark.case("TO-003", severity="normal", source="ours")
 @pytest.mark.parametrize(
     ("layers", "told"),
     [
@@ -125,7 +125,7 @@ def test_layers_that_are_no_chain(trial: Trial, expect: Expect, layers: list[tup
 
 
 @pytest.mark.feature("TOPO-1.left-out")
-@pytest.mark.case("TO-004", severity="critical")
+@pytest.mark.case("TO-004", severity="critical", source="ours")
 def test_a_node_without_a_spine_holds_no_gathered_gang(trial: Trial, expect: Expect) -> None:
     """A node of four cards has no spine label: the gang of four waits and names it, until the label is set."""
     trial.apply(network())
