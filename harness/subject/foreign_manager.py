@@ -68,7 +68,9 @@ def running_foreign_manager(cluster: Cluster, text: str, *, controllers: str = "
         port = free_port()
         sink = cleanup.enter_context(log.open("wb"))
         for found in configurations():
-            answer = cluster.call(Request("POST", f"{PATH}/{found['kind'].lower()}s", orjson.dumps(found)))
+            # What starts meanwhile, as a scheduler that creates its quotas, is not refused for want of the manager.
+            early = {**found, "webhooks": [{**webhook, "failurePolicy": "Ignore"} for webhook in found["webhooks"]]}
+            answer = cluster.call(Request("POST", f"{PATH}/{found['kind'].lower()}s", orjson.dumps(early)))
             accepted(answer, f"register {found['metadata']['name']}")
         process = subprocess.Popen(
             command_of(text, cluster.endpoint.kubeconfig, controllers),
@@ -92,6 +94,7 @@ def running_foreign_manager(cluster: Cluster, text: str, *, controllers: str = "
                 f"manager {text!r}: expected its address in {configurations()[0]['metadata']['name']} within"
                 f" {START_WITHIN:.0f} s\n" + log.read_text()[-4000:]
             )
+        _require(cluster)
         yield
 
 
@@ -132,6 +135,17 @@ def _webhook(name: str, path: str, rule: dict[str, Any], *operations: str) -> di
         "sideEffects": "None",
         "admissionReviewVersions": ["v1"],
     }
+
+
+def _require(cluster: Cluster) -> None:
+    """Have requests wait for the manager's answer, and fail without one, as Koordinator's chart does."""
+    for found in configurations():
+        name, policies = found["metadata"]["name"], {each["name"]: each["failurePolicy"] for each in found["webhooks"]}
+        path = f"{PATH}/{found['kind'].lower()}s/{name}"
+        current = orjson.loads(accepted(cluster.call(Request("GET", path)), f"read {name}").body)
+        for webhook in current["webhooks"]:
+            webhook["failurePolicy"] = policies[webhook["name"]]
+        accepted(cluster.call(Request("PUT", path, orjson.dumps(current))), f"register {name}")
 
 
 def _serves(cluster: Cluster, port: int) -> bool:
