@@ -25,6 +25,7 @@ from seatrial.harness.mutation.campaign import (
 )
 from seatrial.harness.mutation.catalogue import INPROCESS, Mutant, drift, load, select
 from seatrial.harness.mutation.child import Result
+from seatrial.harness.mutation.generated import generate
 from seatrial.harness.mutation.results_file import ResultsFile, remaining
 from seatrial.harness.mutation.table import caught_by, markdown
 
@@ -40,6 +41,11 @@ def mutate(
     results: Path | None = None,
     again: Plain = False,
     list_: Annotated[bool, Parameter(name="--list", negative="")] = False,
+    generated: Plain = False,
+    kind: tuple[str, ...] = (),
+    in_: Annotated[tuple[str, ...], Parameter(name="--in")] = (),
+    sample: Annotated[int, Parameter(validator=validators.Number(gte=0))] = 0,
+    seed: int = 0,
     drift_: Annotated[bool, Parameter(name="--drift", negative="")] = False,
     table: Path | None = None,
     json_: Annotated[bool, Parameter(name="--json", negative="")] = False,
@@ -60,11 +66,25 @@ def mutate(
         results: Write each result to this file as it comes, and take over those that it has already.
         again: Of the mutants in the results file, run those again that got away.
         list_: Print the catalogue; run nothing.
+        generated: Faults that are made by rule from the source in place of the catalogue's.
+        kind: With --generated: only wakes, undoes, subscriptions, preconditions, lists, boundaries or numbers.
+        in_: With --generated: only this file or folder, as in scheduler/quota.
+        sample: With --generated: that many, drawn by --seed; by default all, which takes hours.
+        seed: With --sample: decides which.
         drift_: Print the mutants that have drifted, with the reason; run nothing.
         table: Also write the outcomes to this file, as Markdown.
         json_: Print outcomes as JSON.
     """
-    mutants = select(load(), area, ids)
+    if not generated and (kind or in_ or sample):
+        raise UsageError("--kind, --in, --sample: expected --generated with them")
+    if generated and (area or ids):
+        raise UsageError("--generated: expected --kind and --in to choose; --area and IDs are the catalogue's")
+    catalogue = load()
+    mutants = (
+        generate(catalogue, kinds=kind, folders=in_, sample=sample, seed=seed)
+        if generated
+        else select(catalogue, area, ids)
+    )
     if list_:
         _list(mutants, as_json=json_)
         return 0

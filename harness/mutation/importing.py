@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from seatrial.harness.mutation.catalogue import PACKAGE, Mutant, load, mutated, select
+from seatrial.harness.mutation.generated import find
 
 
 def apply(name: str) -> None:
@@ -18,7 +19,9 @@ def apply(name: str) -> None:
         UsageError: the catalogue has no such mutant.
         RuntimeError: a module that it changes is imported already.
     """
-    (mutant,) = select(load(), ids=[name])
+    mutant = find(name)
+    if mutant is None:
+        (mutant,) = select(load(), ids=[name])
     sys.meta_path.insert(0, MutantFinder(mutant))
 
 
