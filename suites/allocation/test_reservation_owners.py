@@ -216,3 +216,21 @@ def test_resources_that_the_profile_ignores(
     else:
         assert reservation_of(expect.bound("wanting")) == "held"
     expect.pending("refused")
+
+
+@pytest.mark.feature("RSV-1.held")
+@pytest.mark.case("RV-121", severity="critical")
+def test_all_labels_of_an_owner_count(trial: Trial, expect: Expect) -> None:
+    """The owners have two labels: a pod with one of them, in whichever order, does not get into the reservation."""
+    trial.add(node("n1").cpu(4))
+    trial.reserve(reservation("held").like(pod("x").request(cpu=3)).for_labels(app="a", team="x").many())
+    expect.available("held")
+    trial.submit(
+        pod("app-alone").request(cpu=2).label("app", "a").label("team", "y"),
+        pod("team-alone").request(cpu=2).label("app", "b").label("team", "x"),
+    )
+    expect.pending("app-alone", "team-alone")
+
+    trial.submit(pod("both").request(cpu=2).label("app", "a").label("team", "x"))
+
+    assert reservation_of(expect.bound("both")) == "held"

@@ -21,6 +21,7 @@ from seatrial.scheduler.api.extension import KOORD_SCHEDULER
 from seatrial.suites.faults.schedulers import link, pause, running, witnessed
 from seatrial.suites.quota.quotas import counted, make, named
 from seatrial.suites.scoring.claims import StorageOfCase, storage
+from seatrial.suites.scoring.rules import HOST
 
 __all__ = ["link", "running", "storage"]
 
@@ -226,3 +227,46 @@ def test_a_volume_that_could_not_be_given_is_free(
 
     expect.bound("q", within=60)
     assert storage.volume_of("d") == volume
+
+
+@pytest.mark.feature("HIL-4.api-errors")
+@pytest.mark.case("FT-101", severity="critical", source="etcd: a write that timed out may have been carried out")
+@pytest.mark.long(seconds=20)
+def test_an_evicted_name_may_belong_to_another_pod(trial: Trial, expect: Expect, link: Link) -> None:
+    """Answers are slow. An eviction is on its way; the victim ends and a pod of its name comes. That one stays."""
+    trial.apply(priority_class("trial-high", 9000))
+    trial.add(node("n1").cpu(2), node("n2").cpu(2))
+    witnessed(trial, expect)
+    trial.submit(pod("victim").request(cpu=2).select({HOST: "n1"}))
+    expect.running("victim")
+    link.delay = 5.0
+    trial.submit(pod("high").request(cpu=2).select({HOST: "n1"}).priority_class("trial-high"))
+
+    def announced() -> bool:
+        found = trial.find("victim")
+        return found is not None and any(each.type == "DisruptionTarget" for each in found.status.conditions)
+
+    assert trial.wait(announced, within=60), "the eviction was to be announced"
+    assert trial.call("DELETE", f"/api/v1/namespaces/{trial.name}/pods/victim?gracePeriodSeconds=0").ok
+    trial.wait(lambda: trial.find("victim") is None, within=30)
+    trial.submit(pod("victim").request(cpu=2).select({HOST: "n2"}).node_name("n2"))
+    uid = trial.pod("victim").metadata.uid
+    pause(trial, 30, real=12)
+    found = trial.find("victim")
+    assert found is not None, "the pod of the same name was deleted"
+    assert (found.metadata.uid, found.deleting) == (uid, False), "the pod of the same name was evicted"
+    link.delay = 0.0
+    expect.running("high", within=60)
+
+
+@pytest.mark.feature("HIL-4.api-errors")
+@pytest.mark.case("FT-102", severity="normal", source="kube-scheduler binds asynchronously")
+@pytest.mark.needs(Capability.VIRTUAL_TIME)
+def test_bindings_go_side_by_side(trial: Trial, expect: Expect, link: Link) -> None:
+    """Each answer of the API server takes a second: twenty pods are bound within eight seconds."""
+    trial.add(node("n1").cpu(32))
+    witnessed(trial, expect)
+    link.delay = 1.0
+    names = [f"p-{number}" for number in range(20)]
+    trial.submit(*(pod(name).request(cpu=1) for name in names))
+    expect.bound(*names, within=8)

@@ -14,6 +14,7 @@ from seatrial.scheduler.api.device import GPU, GPU_CORE, GPU_MEMORY_RATIO, RDMA
 
 pytestmark = [pytest.mark.needs(Capability.NODES, Capability.DEVICE_FAULTS)]
 
+DEVICES_PATH = "/apis/scheduling.koordinator.sh/v1alpha1/devices"
 SOON = 10.0  # seconds from a fault until the API shows it
 
 NPU = {"huawei.com/npu-core": 20, GPU_MEMORY_RATIO: 100}
@@ -267,3 +268,32 @@ def test_a_fault_that_passes_by_itself(trial: Trial, expect: Expect) -> None:
 def nic(name: str) -> PodBuilder:
     """A pod that requests one NIC."""
     return pod(name).resources({RDMA: 100})
+
+
+@pytest.mark.feature("DEV-2.holders-stay")
+@pytest.mark.case("FT-100", severity="blocker")
+@pytest.mark.parametrize("change", ["label", "deleted"])
+def test_a_device_object_that_changes_or_comes_back_has_its_holders(trial: Trial, expect: Expect, change: str) -> None:
+    """A pod has one of two cards. The Device object gets a label, or is deleted and written anew: the next pod gets the
+    other card, and the third waits."""
+    trial.add(node("n1").gpus("a100-80g", 2))
+    trial.submit(pod("first").gpus(1))
+    expect.running("first")
+    held = minors(trial, "first")
+    path = f"{DEVICES_PATH}/n1"
+    if change == "label":
+        assert trial.call("PATCH", path, {"metadata": {"labels": {"seen": "again"}}}).ok
+    else:
+        body = trial.device("n1")
+        assert trial.call("DELETE", path).ok
+        trial.pass_time(1)
+        body["metadata"] = {"name": "n1", "labels": body["metadata"].get("labels", {})}
+        trial.call("POST", DEVICES_PATH, body)  # the node's agent may be quicker
+        assert trial.reaches(lambda: trial.call("GET", path).ok, within=30)
+    trial.settle()
+
+    trial.submit(pod("second").gpus(1))
+    expect.running("second")
+    assert minors(trial, "second").isdisjoint(held), f"{minors(trial, 'second')} was given out while first has {held}"
+    trial.submit(pod("third").gpus(1))
+    expect.pending("third")

@@ -171,3 +171,24 @@ def test_preemption_that_cannot_help_evicts_no_pod(classes: Trial, expect: Expec
 
     expect.pending("huge", saying="preemption: 0/1 nodes are available")
     expect.stable(seconds=2)
+
+
+@pytest.mark.feature("PRE-1.minimal-victims")
+@pytest.mark.case(
+    "PR-063", severity="critical", source="kube-scheduler SelectVictimsOnNode: the least important pods go"
+)
+@pytest.mark.parametrize("first", ["low", "middle"])
+def test_of_two_pods_on_a_node_the_less_important_goes(classes: Trial, expect: Expect, first: str) -> None:
+    """One card has to become free: the low pod goes and the middle one stays, whichever came first."""
+    classes.add(node("n1").cards(2))
+    pods = {"low": low("low"), "middle": pod("middle").gpus(1).priority_class("trial-middle")}
+    classes.submit(pods.pop(first))
+    expect.running(first)
+    (second,) = pods
+    classes.submit(pods[second])
+    expect.running(second)
+
+    classes.submit(high("high"))
+
+    expect.gone("low")
+    expect.running("high", "middle")

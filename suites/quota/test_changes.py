@@ -9,6 +9,7 @@ from seatrial.harness.subject.protocol import Subject
 from seatrial.scheduler.api.builders import node, pod, quota
 from seatrial.scheduler.api.extension import KOORD_SCHEDULER
 from seatrial.scheduler.api.quota import SYSTEM_QUOTA
+from seatrial.scheduler.api.transport import STRATEGIC_MERGE_PATCH
 from seatrial.suites.quota.quotas import counted, make, many, named, path_of, placed, read, settle
 
 CHECKING_PARENTS = "checking-parent-quotas"
@@ -111,3 +112,25 @@ def test_the_use_of_siblings_beyond_their_share_counts_in_the_parent(trial: Tria
     expect.pending("b-0", saying=f"quotaNameTopo: {path}, runtime: cpu:8, used: cpu:8")
     trial.delete("a-3")
     expect.bound("b-0")
+
+
+@pytest.mark.feature("QUOTA-1.max-bound")
+@pytest.mark.case("QU-160", severity="critical", source="KEP-1287 and ElasticQuota: a pod counts with what it holds")
+@pytest.mark.long(seconds=25)
+def test_a_pod_that_grew_in_place_counts_with_its_new_size(trial: Trial, expect: Expect) -> None:
+    """A pod of one core grows to three of a quota's four: two cores more are refused, one is admitted."""
+    trial.add(node("n1").cpu(16))
+    make(trial, quota(named(trial, "a")).min(cpu=2).max(cpu=4))
+    trial.submit(counted(trial, "grows", "a", cpu=1))
+    expect.running("grows")
+    containers = [{"name": "main", "resources": {"requests": {"cpu": "3"}, "limits": {"cpu": "3"}}}]
+    path = f"/api/v1/namespaces/{trial.name}/pods/grows/resize"
+    assert trial.call("PATCH", path, {"spec": {"containers": containers}}, kind=STRATEGIC_MERGE_PATCH).ok
+    settle(trial)
+
+    trial.submit(counted(trial, "two", "a", cpu=2))
+    expect.pending("two", saying="Insufficient quotas")
+    trial.submit(counted(trial, "one", "a", cpu=1))
+    expect.bound("one")
+    settle(trial)
+    assert read(trial, named(trial, "a"))["status"]["used"] == {"cpu": "4"}

@@ -235,3 +235,18 @@ def test_a_claim_for_one_pod_has_one_pod(trial: Trial, expect: Expect) -> None:
     waits(expect, "second", "ReadWriteOncePod")
     trial.delete("first")
     expect.bound("second")
+
+
+@pytest.mark.feature("SCORE-4.volumes")
+@pytest.mark.case("SC-301", severity="critical", source="KEP-2485: a ReadWriteOncePod claim has one pod in the cluster")
+def test_a_claim_for_one_pod_has_none_on_another_node(trial: Trial, expect: Expect) -> None:
+    """The second pod has room on n2 alone: the claim is in use on n1, so it waits all the same."""
+    volume(trial, f"{trial.name}-v", "c", mode="ReadWriteOncePod")
+    claim(trial, "c", f"{trial.name}-v", "ReadWriteOncePod")
+    trial.add(node("n1").cpu(2), node("n2").cpu(2))
+    trial.submit(using("first", "c").request(cpu=2).select({HOST: "n1"}))
+    expect.bound("first")
+    trial.submit(using("second", "c").request(cpu=2))
+    waits(expect, "second", "ReadWriteOncePod")
+    trial.delete("first")
+    expect.bound("second")

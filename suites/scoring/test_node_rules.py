@@ -181,3 +181,22 @@ def test_a_new_label_opens_a_node(trial: Trial, expect: Expect) -> None:
     patch(trial, "/api/v1/nodes/n2", {"spec": {"taints": None}})
     assert expect.bound("p").spec.node_name == "n1"
     assert expect.bound("q").spec.node_name == "n2"
+
+
+@pytest.mark.feature("SCORE-4.selectors")
+@pytest.mark.case("SC-300", severity="critical", source="kubernetes component-helpers scheduling/corev1/nodeaffinity")
+def test_every_operator_refuses_what_it_excludes(trial: Trial, expect: Expect) -> None:
+    """The only node has disk=slow: In of other values, NotIn of its value and DoesNotExist keep pods away."""
+    trial.add(node("n1").label("disk", "slow"))
+    for name, operator, values in (
+        ("in", "In", ["fast", "faster"]), ("not-in", "NotIn", ["fast", "slow"]), ("absent", "DoesNotExist", []),
+    ):  # fmt: skip
+        trial.submit(given(name, affinity=node_terms([expression("disk", operator, *values)])))
+    trial.submit(
+        given("in-second", affinity=node_terms([expression("disk", "In", "fast", "slow")])),
+        given("not-in-other", affinity=node_terms([expression("disk", "NotIn", "fast")])),
+        given("exists", affinity=node_terms([expression("disk", "Exists")])),
+    )
+    expect.bound("in-second", "not-in-other", "exists")
+    for name in ("in", "not-in", "absent"):
+        waits(expect, name, "node affinity/selector")

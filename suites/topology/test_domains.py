@@ -5,11 +5,12 @@ import pytest
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
-from seatrial.scheduler.api.builders import gang, node
+from seatrial.scheduler.api.builders import gang, network_topology, node
 from seatrial.scheduler.api.podgroup import NETWORK_TOPOLOGY_INDEX
 from seatrial.suites.topology.topologies import (
     BLOCK,
     MUST,
+    PATH,
     PREFER,
     SPINE,
     domains,
@@ -247,3 +248,38 @@ def test_members_without_an_index_come_last(trial: Trial, expect: Expect) -> Non
 
     expect.bound(*names("train", 4))
     assert where(trial, "train") == {"train-0": "b2-0", "train-1": "b2-0", "train-2": "b1-0", "train-3": "b1-0"}
+
+
+@pytest.mark.feature("TOPO-2.must-gather")
+@pytest.mark.case("TO-060", severity="critical")
+def test_a_topology_that_changes_counts_as_it_is_then(trial: Trial, expect: Expect) -> None:
+    """Blocks by one label hold two members each, by another four. A gang of four that must gather in a block waits, and
+    starts when the object names the other label."""
+    other = "network.topology.example.com/block"
+    trial.apply(network())
+    trial.add(*(placed_in(f"n{number}", "s1", f"b{number}", cards=1).label(other, "one") for number in (1, 2, 3, 4)))
+    in_tree(trial, 4)
+    trial.apply(gang("train", 4).gather("BlockLayer", MUST))
+    trial.submit(*workers("train", 4))
+    expect.pending(*names("train", 4))
+
+    changed = network_topology(("SpineLayer", SPINE), ("BlockLayer", other))
+    assert trial.call("PATCH", PATH, {"spec": changed["spec"]}).ok
+
+    expect.bound(*names("train", 4), within=60)
+
+
+@pytest.mark.feature("TOPO-2.must-gather")
+@pytest.mark.case("TO-061", severity="normal", source="ours")
+def test_a_topology_that_is_deleted_gathers_nobody(trial: Trial, expect: Expect) -> None:
+    """The object is gone: a gang that must gather waits. Koordinator keeps the last tree until it is restarted."""
+    trial.apply(network())
+    trial.add(placed_in("n1", "s1", "b1"))
+    in_tree(trial, 1)
+    assert trial.call("DELETE", PATH).ok
+    trial.pass_time(2)
+
+    trial.apply(gang("train", 2).gather("BlockLayer", MUST))
+    trial.submit(*workers("train", 2))
+
+    expect.pending(*names("train", 2))
