@@ -52,7 +52,7 @@ class PodGroupController(Controller):
             elif key in cache.changed:
                 self.work()  # a watch may deliver a write before its answer comes, and nothing else may follow
 
-        namespace, name = (quote(part) for part in key.split("/"))
+        namespace, name = quote(found.metadata.namespace), quote(found.metadata.name)
         path = f"{GROUP}/namespaces/{namespace}/podgroups/{name}"
         self._rest.merge(path, {"status": status}, written, uid=found.metadata.uid)
 
