@@ -185,6 +185,7 @@ def test_a_new_label_opens_a_node(trial: Trial, expect: Expect) -> None:
 
 @pytest.mark.feature("SCORE-4.selectors")
 @pytest.mark.case("SC-300", severity="critical", source="kubernetes component-helpers scheduling/corev1/nodeaffinity")
+@pytest.mark.long(seconds=10)
 def test_every_operator_refuses_what_it_excludes(trial: Trial, expect: Expect) -> None:
     """The only node has disk=slow: In of other values, NotIn of its value and DoesNotExist keep pods away."""
     trial.add(node("n1").label("disk", "slow"))
