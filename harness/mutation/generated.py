@@ -164,11 +164,10 @@ def _mutant(kind: str, what: str, edit: Edit, like: Mutant | None) -> Mutant:
 
 def _like(file: str, catalogue: Sequence[Mutant]) -> Mutant | None:
     """A mutant of the catalogue whose suites come first: of the same file, or of the same folder."""
-    for near in (lambda other: other == file, lambda other: other.rpartition("/")[0] == file.rpartition("/")[0]):
-        found = next((mutant for mutant in catalogue if any(near(edit.file) for edit in mutant.edits)), None)
-        if found is not None:
-            return found
-    return None
+    folder = file.rpartition("/")[0]
+    of_file = (mutant for mutant in catalogue if any(edit.file == file for edit in mutant.edits))
+    of_folder = (mutant for mutant in catalogue if any(edit.file.rpartition("/")[0] == folder for edit in mutant.edits))
+    return next(of_file, None) or next(of_folder, None)
 
 
 def _functions(node: ast.AST, prefix: str) -> Iterator[tuple[str, ast.AST]]:
