@@ -3,19 +3,10 @@
 import logging
 from collections.abc import Callable
 
+from wsproto.frame_protocol import CloseReason, Opcode
+
 from seatrial.harness.apiserver.streams.line import Line
-from seatrial.harness.apiserver.streams.websocket import (
-    CLOSE,
-    NORMAL,
-    PING,
-    PONG,
-    PROTOCOL_ERROR,
-    Fault,
-    Piece,
-    Reader,
-    closing,
-    frame,
-)
+from seatrial.harness.apiserver.streams.websocket import Fault, Frames, Piece
 
 log = logging.getLogger(__name__)
 
@@ -29,7 +20,7 @@ class WebSocket:
         """`heard` gets the pieces of messages; `gone` is called once when the connection is closed or lost."""
         self.line = line
         self._heard, self._gone = heard, gone
-        self._reader = Reader()
+        self._frames = Frames()
         self._open = True
 
     def received(self, data: bytes) -> None:
@@ -37,14 +28,14 @@ class WebSocket:
         if not self._open:
             return
         try:
-            for piece in self._reader.feed(data):
-                if piece.kind == PING:
+            for piece in self._frames.feed(data):
+                if piece.kind is Opcode.PING:
                     if not self.line.stuck:  # a client that sends pings without reading must not fill the buffer
-                        self.line.write(frame(piece.data, PONG))
-                elif piece.kind == CLOSE:
-                    self.close(NORMAL)
+                        self.line.write(bytes(self._frames.pong(piece.data)))
+                elif piece.kind is Opcode.CLOSE:
+                    self.close()
                     return
-                elif piece.kind != PONG:
+                elif piece.kind is not Opcode.PONG:
                     self._heard(piece)
         except Fault as fault:
             log.info("websocket closed why=%s", fault.why)
@@ -53,12 +44,12 @@ class WebSocket:
     def send(self, data: bytes) -> None:
         """Send one message."""
         if self._open:
-            self.line.write(frame(data))
+            self.line.write(bytes(self._frames.message(data)))
 
-    def close(self, code: int = NORMAL, why: str = "") -> None:
+    def close(self, code: int = CloseReason.NORMAL_CLOSURE, why: str = "") -> None:
         """Send a close frame and close the connection."""
         if self._open:
-            self.line.write(closing(code, why))
+            self.line.write(bytes(self._frames.closing(code, why)))
             self.line.close()
             self.lost()
 
@@ -119,7 +110,7 @@ class Channels:
             self._channel, data = data[0], data[1:]
         if self._channel == self.ENDS:
             if len(data) > 1:
-                raise Fault(PROTOCOL_ERROR, "channel 255: expected the number of one channel that ends")
+                raise Fault(CloseReason.PROTOCOL_ERROR, "channel 255: expected the number of one channel that ends")
             if data:
                 self._ended(data[0])
         elif self._channel is not None and data:

@@ -1,20 +1,17 @@
-"""The server side of WebSocket (RFC 6455): handshake, frame parser and encoder.
+"""The server side of WebSocket (RFC 6455): the answer to the handshake, and frames, parsed and written by wsproto.
 
 The content of a frame is passed on in the pieces in which it arrives, so large frames need no memory.
 """
 
-import base64
-import hashlib
 from collections.abc import Iterator, Mapping
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, cast
+
+from wsproto.frame_protocol import FrameProtocol, Opcode, ParseFailed
+from wsproto.utilities import generate_accept_token
 
 from seatrial.harness.apiserver import errors
 
-CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG = 0, 1, 2, 8, 9, 10
-NORMAL, PROTOCOL_ERROR, TOO_BIG, BROKEN = 1000, 1002, 1009, 1011
-MAX_FRAME: Final = 32 << 20  # bytes of one frame
-_GUID: Final = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
-_CONTROL_LARGEST = 125
+_PARSED_AT_ONCE: Final = 4096  # bytes; wsproto copies what it has not parsed yet for each frame, and frames may be tiny
 
 
 class Fault(Exception):
@@ -26,9 +23,9 @@ class Fault(Exception):
 
 
 class Piece(NamedTuple):
-    """A part of a message. Control frames (close, ping, pong) are always complete."""
+    """A part of a message. Control frames (close, ping, pong) are always complete, and a close frame has no data."""
 
-    kind: int  # TEXT, BINARY, CLOSE, PING or PONG
+    kind: Opcode  # TEXT, BINARY, CLOSE, PING or PONG
     data: bytes
     first: bool  # of its message
     last: bool
@@ -49,41 +46,21 @@ def handshake(headers: Mapping[str, str], protocols: tuple[str, ...]) -> dict[st
     chosen = next((protocol for protocol in protocols if protocol in offered), None)
     if chosen is None:
         raise errors.bad_request(f"sec-websocket-protocol: expected one of {', '.join(protocols)}, found {offered}")
-    digest = hashlib.sha1(f"{key}{_GUID}".encode(), usedforsecurity=False).digest()
     return {
         "upgrade": "websocket",
         "connection": "Upgrade",
-        "sec-websocket-accept": base64.b64encode(digest).decode(),
+        "sec-websocket-accept": generate_accept_token(key.encode("latin-1", "replace")).decode(),
         "sec-websocket-protocol": chosen,
     }
 
 
-def frame(data: bytes, opcode: int = BINARY) -> bytes:
-    """A message in one frame, unmasked as servers send it."""
-    size = len(data)
-    head = 0x80 | opcode
-    if size < 126:
-        return bytes((head, size)) + data
-    if size < 1 << 16:
-        return bytes((head, 126)) + size.to_bytes(2, "big") + data
-    return bytes((head, 127)) + size.to_bytes(8, "big") + data
+class Frames:
+    """Reads and writes the frames of one connection."""
 
-
-def closing(code: int, why: str = "") -> bytes:
-    """A close frame."""
-    return frame(code.to_bytes(2, "big") + why.encode()[: _CONTROL_LARGEST - 2], CLOSE)
-
-
-class Reader:
-    """Parses frames."""
-
-    def __init__(self, largest: int = MAX_FRAME) -> None:
-        self._largest = largest
-        self._data, self._at = b"", 0  # received data, and the offset up to which it is parsed
-        self._left = 0  # bytes missing of the current frame
-        self._mask = b""
-        self._opcode = self._kind = 0  # of the frame; of the message that it belongs to
-        self._final = self._in_frame = self._in_message = self._begun = False
+    def __init__(self) -> None:
+        self._protocol = FrameProtocol(client=False, extensions=[])
+        self._kind: Opcode | None = None  # of the message that has begun
+        self.message, self.pong, self.closing = self._protocol.send_data, self._protocol.pong, self._protocol.close
 
     def feed(self, data: bytes) -> Iterator[Piece]:
         """Parse data. The caller exhausts the iterator before the next call.
@@ -91,73 +68,24 @@ class Reader:
         Raises:
             Fault: no client may send that. Feed no more then.
         """
-        self._data = self._data[self._at :] + data
-        self._at = 0
-        while True:
-            if not self._in_frame and not self._head():
-                return
-            there = len(self._data) - self._at
-            if self._opcode >= CLOSE:
-                if there < self._left:
-                    return
-                self._in_frame = False
-                yield Piece(self._opcode, self._take(self._left), first=True, last=True)
+        for at in range(0, len(data), _PARSED_AT_ONCE):
+            self._protocol.receive_bytes(data[at : at + _PARSED_AT_ONCE])
+            try:
+                yield from self._pieces()
+            except ParseFailed as error:
+                raise Fault(error.code, str(error)) from error
+
+    def _pieces(self) -> Iterator[Piece]:
+        for frame in self._protocol.received_frames():
+            payload = frame.payload
+            if frame.opcode is Opcode.CLOSE:
+                yield Piece(frame.opcode, b"", first=True, last=True)
                 continue
-            if self._left and not there:
-                return
-            piece = self._take(min(self._left, there))
-            self._in_frame = self._left > 0
-            first, last = not self._begun, self._final and not self._in_frame
-            self._begun = not last
-            if last:
-                self._in_message = False
-            yield Piece(self._kind, piece, first, last)
-
-    def _head(self) -> bool:
-        """Read the head of a frame; False until it is complete."""
-        data, at = self._data, self._at
-        if len(data) < at + 2:
-            return False
-        self._check_head(data[at], data[at + 1])
-        size = data[at + 1] & 0x7F
-        width = {126: 2, 127: 8}.get(size, 0)
-        at += 2 + width
-        if len(data) < at + 4:
-            return False
-        if width:
-            size = int.from_bytes(data[at - width : at], "big")
-        if size > self._largest:
-            raise Fault(TOO_BIG, f"a frame of {size} bytes: expected {self._largest} at most")
-        first = data[self._at]
-        self._opcode, self._left, self._in_frame = first & 0x0F, size, True
-        self._mask, self._at = data[at : at + 4], at + 4
-        if self._opcode < CLOSE:
-            self._final = bool(first & 0x80)
-            self._in_message = True
-            self._kind = self._opcode or self._kind
-        return True
-
-    def _check_head(self, first: int, second: int) -> None:
-        opcode = first & 0x0F
-        if first & 0x70:
-            raise Fault(PROTOCOL_ERROR, "reserved bits are set, and no extension was agreed on")
-        if opcode not in {CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG}:
-            raise Fault(PROTOCOL_ERROR, f"opcode {opcode} is unknown")
-        if not second & 0x80:
-            raise Fault(PROTOCOL_ERROR, "expected a masked frame, found an unmasked one")
-        if opcode >= CLOSE and (not first & 0x80 or second & 0x7F > _CONTROL_LARGEST):
-            raise Fault(PROTOCOL_ERROR, "a control frame is fragmented or longer than 125 bytes")
-        if opcode == CONTINUATION and not self._in_message:
-            raise Fault(PROTOCOL_ERROR, "a continuation frame without a message")
-        if opcode in {TEXT, BINARY} and self._in_message:
-            raise Fault(PROTOCOL_ERROR, "a new message before the end of the previous one")
-
-    def _take(self, size: int) -> bytes:
-        """The next bytes of the frame, unmasked."""
-        data = self._data[self._at : self._at + size]
-        self._at += size
-        self._left -= size
-        mask, turn = self._mask, size % 4
-        self._mask = mask[turn:] + mask[:turn]
-        whole = (mask * (size // 4 + 1))[:size]
-        return (int.from_bytes(data, "little") ^ int.from_bytes(whole, "little")).to_bytes(size, "little")
+            content = payload.encode() if isinstance(payload, str) else bytes(cast("bytes", payload))
+            if frame.opcode.iscontrol():
+                yield Piece(frame.opcode, content, first=True, last=True)
+                continue
+            first, last = self._kind is None, frame.message_finished
+            kind = self._kind or frame.opcode
+            self._kind = None if last else kind
+            yield Piece(kind, content, first, last)
