@@ -21,8 +21,11 @@ from mkdocs.structure.files import File, Files
 log = logging.getLogger("mkdocs.hooks")  # with --strict a warning of this logger is an error
 
 ROOT = Path(__file__).resolve().parents[1]
-PROJECT = {"CHANGELOG.md": "project/changelog.md", "CONTRIBUTING.md": "project/contributing.md",
-           "SECURITY.md": "project/security.md"}  # fmt: skip
+PROJECT = {
+    "CHANGELOG.md": "project/changelog.md",
+    "CONTRIBUTING.md": "project/contributing.md",
+    "SECURITY.md": "project/security.md",
+}
 API = ("seatrial.scheduler.api", "seatrial.scheduler.framework")  # a page each, with all of their modules
 LINK = re.compile(r"(?<!!)\[([^\]\n]+)\]\((?!https?:|mailto:|#)([^)\s#]+)(#[^)\s]*)?\)")
 EXTERNAL = re.compile(r"\]\((?P<inline>https?:[^)]*)\)|<(?P<bare>https?:[^>]*)>")
@@ -82,9 +85,11 @@ def relink(text: str, source: str, page: str, where: dict[str, str]) -> str:
         if target in where:
             relative = posixpath.relpath(where[target], posixpath.dirname(page) or ".")
             return f"[{match[1]}]({relative}{match[3] or ''})"
-        return match[1] if (ROOT / target).exists() and match[1].strip("`") == target else (
-            f"{match[1]} (`{target}`)" if (ROOT / target).exists() else match[0]
-        )  # fmt: skip
+        return (
+            match[1]
+            if (ROOT / target).exists() and match[1].strip("`") == target
+            else (f"{match[1]} (`{target}`)" if (ROOT / target).exists() else match[0])
+        )
 
     def image(match: "re.Match[str]") -> str:
         target = posixpath.normpath(posixpath.join(posixpath.dirname(source), match[2]))

@@ -48,9 +48,14 @@ class Library(Structure):
     delay_ms: int
     runtime: int
     _fields_ = [
-        ("code", c_int32), ("delay_ms", c_uint32), ("runtime", c_int32), ("spare", c_uint32),
-        ("driver", c_char * 48), ("library", c_char * 48), ("hang", c_char * 64),
-    ]  # fmt: skip
+        ("code", c_int32),
+        ("delay_ms", c_uint32),
+        ("runtime", c_int32),
+        ("spare", c_uint32),
+        ("driver", c_char * 48),
+        ("library", c_char * 48),
+        ("hang", c_char * 64),
+    ]
 
 
 class Header(Structure):
@@ -69,108 +74,200 @@ class Header(Structure):
     slices: Section
     events: Section
     _fields_ = [
-        ("magic", c_uint64), ("layout_hash", c_uint64), ("layout", c_uint32), ("lock", c_uint32),
-        ("bytes", c_uint64), ("generation", c_uint64),
+        ("magic", c_uint64),
+        ("layout_hash", c_uint64),
+        ("layout", c_uint32),
+        ("lock", c_uint32),
+        ("bytes", c_uint64),
+        ("generation", c_uint64),
         ("event_head", c_uint64),  # sequence number of the next event
         ("writer_beat", c_uint64),  # the writer's monotonic milliseconds; stale: the mailbox is not answered
         ("libraries", Library * MAX_VENDORS),
-        ("devices", Section), ("links", Section), ("processes", Section), ("slices", Section), ("events", Section),
-        ("mailbox_offset", c_uint64), ("spare", c_uint64 * 8),
-    ]  # fmt: skip
+        ("devices", Section),
+        ("links", Section),
+        ("processes", Section),
+        ("slices", Section),
+        ("events", Section),
+        ("mailbox_offset", c_uint64),
+        ("spare", c_uint64 * 8),
+    ]
 
 
 class DeviceRecord(Structure):
     """One device. Bytes, °C, milliwatts, percent; the stand-in library converts to the vendor's units."""
 
     _fields_ = [
-        ("lock", c_uint32), ("vendor", c_uint32), ("kind", c_uint32), ("present", c_uint32),
+        ("lock", c_uint32),
+        ("vendor", c_uint32),
+        ("kind", c_uint32),
+        ("present", c_uint32),
         ("code", c_int32),  # return code of every call on the device; 0: the call succeeds
         ("delay_ms", c_uint32),
-        ("index", c_int32), ("minor", c_int32), ("card", c_int32), ("chip", c_int32), ("numa", c_int32),
+        ("index", c_int32),
+        ("minor", c_int32),
+        ("card", c_int32),
+        ("chip", c_int32),
+        ("numa", c_int32),
         ("slice_capable", c_uint32),
-        ("domain", c_uint32), ("bus", c_uint32), ("device", c_uint32), ("function", c_uint32),
-        ("pci_id", c_uint32), ("pci_subsystem", c_uint32),  # device << 16 | vendor
-        ("switch_bus", c_uint32), ("switch_spare", c_uint32),
-        ("name", c_char * 96), ("uuid", c_char * 80), ("serial", c_char * 32), ("root", c_char * 24),
-        ("memory_total", c_uint64), ("memory_reserved", c_uint64), ("memory_used", c_uint64),
-        ("core_use", c_uint32), ("memory_use", c_uint32),  # percent
-        ("cores", c_uint32), ("cpus", c_uint32),
-        ("temperature", c_int32), ("slowdown_temperature", c_int32), ("shutdown_temperature", c_int32),
-        ("clock_mhz", c_uint32), ("clock_max_mhz", c_uint32), ("spare0", c_uint32),
-        ("power_mw", c_uint32), ("power_limit_mw", c_uint32),
+        ("domain", c_uint32),
+        ("bus", c_uint32),
+        ("device", c_uint32),
+        ("function", c_uint32),
+        ("pci_id", c_uint32),
+        ("pci_subsystem", c_uint32),  # device << 16 | vendor
+        ("switch_bus", c_uint32),
+        ("switch_spare", c_uint32),
+        ("name", c_char * 96),
+        ("uuid", c_char * 80),
+        ("serial", c_char * 32),
+        ("root", c_char * 24),
+        ("memory_total", c_uint64),
+        ("memory_reserved", c_uint64),
+        ("memory_used", c_uint64),
+        ("core_use", c_uint32),
+        ("memory_use", c_uint32),  # percent
+        ("cores", c_uint32),
+        ("cpus", c_uint32),
+        ("temperature", c_int32),
+        ("slowdown_temperature", c_int32),
+        ("shutdown_temperature", c_int32),
+        ("clock_mhz", c_uint32),
+        ("clock_max_mhz", c_uint32),
+        ("spare0", c_uint32),
+        ("power_mw", c_uint32),
+        ("power_limit_mw", c_uint32),
         ("throttle", c_uint64),  # the vendor's own bits
-        ("ecc_mode", c_uint32), ("slice_mode", c_uint32),
-        ("ecc_corrected", c_uint64), ("ecc_uncorrected", c_uint64),  # since the driver was loaded
-        ("ecc_corrected_ever", c_uint64), ("ecc_uncorrected_ever", c_uint64),
+        ("ecc_mode", c_uint32),
+        ("slice_mode", c_uint32),
+        ("ecc_corrected", c_uint64),
+        ("ecc_uncorrected", c_uint64),  # since the driver was loaded
+        ("ecc_corrected_ever", c_uint64),
+        ("ecc_uncorrected_ever", c_uint64),
         ("remapped", c_uint32 * 4),  # corrected, uncorrected, pending, failed
         ("health", c_uint32),  # the vendor's scale: in DCMI 0 is healthy, in CNDEV 1
         ("driver_state", c_uint32),  # CNDEV's
         ("recovery_action", c_uint32),
-        ("error_count", c_uint32), ("error_codes", c_uint32 * 8),
-        ("capability_major", c_uint32), ("capability_minor", c_uint32),
-        ("link_count", c_uint32), ("model_code", c_uint32),
-        ("port_state", c_uint32), ("port_phys_state", c_uint32), ("rate_gbps", c_uint32), ("link_layer", c_uint32),
-        ("guid", c_uint64), ("vfs_total", c_uint32), ("vfs_enabled", c_uint32), ("uverbs", c_uint32),
+        ("error_count", c_uint32),
+        ("error_codes", c_uint32 * 8),
+        ("capability_major", c_uint32),
+        ("capability_minor", c_uint32),
+        ("link_count", c_uint32),
+        ("model_code", c_uint32),
+        ("port_state", c_uint32),
+        ("port_phys_state", c_uint32),
+        ("rate_gbps", c_uint32),
+        ("link_layer", c_uint32),
+        ("guid", c_uint64),
+        ("vfs_total", c_uint32),
+        ("vfs_enabled", c_uint32),
+        ("uverbs", c_uint32),
         ("ifindex", c_uint32),
-        ("ibdev", c_char * 24), ("netdev", c_char * 24), ("firmware", c_char * 24), ("board", c_char * 24),
-    ]  # fmt: skip
+        ("ibdev", c_char * 24),
+        ("netdev", c_char * 24),
+        ("firmware", c_char * 24),
+        ("board", c_char * 24),
+    ]
 
 
 class LinkRecord(Structure):
     """One port of a device. Errors: replays, recoveries, CRC flits, CRC data."""
 
     _fields_ = [
-        ("lock", c_uint32), ("device", c_uint32), ("port", c_uint32), ("peer", c_int32), ("up", c_uint32),
-        ("kind", c_uint32), ("errors", c_uint64 * 4),
-    ]  # fmt: skip
+        ("lock", c_uint32),
+        ("device", c_uint32),
+        ("port", c_uint32),
+        ("peer", c_int32),
+        ("up", c_uint32),
+        ("kind", c_uint32),
+        ("errors", c_uint64 * 4),
+    ]
 
 
 class ProcessRecord(Structure):
     """A process on a device; pid 0: a free record. Use in percent, `sampled_us` in microseconds since 1970."""
 
     _fields_ = [
-        ("lock", c_uint32), ("pid", c_uint32), ("device", c_uint32), ("slice", c_uint32),
-        ("used", c_uint64), ("sm", c_uint32), ("memory", c_uint32), ("encoder", c_uint32), ("decoder", c_uint32),
-        ("sampled_us", c_uint64), ("name", c_char * 64),
-    ]  # fmt: skip
+        ("lock", c_uint32),
+        ("pid", c_uint32),
+        ("device", c_uint32),
+        ("slice", c_uint32),
+        ("used", c_uint64),
+        ("sm", c_uint32),
+        ("memory", c_uint32),
+        ("encoder", c_uint32),
+        ("decoder", c_uint32),
+        ("sampled_us", c_uint64),
+        ("name", c_char * 64),
+    ]
 
 
 class SliceRecord(Structure):
     """A slice of a device: MIG instance, vNPU, sMLU; id 0: a free record."""
 
     _fields_ = [
-        ("lock", c_uint32), ("id", c_uint32), ("device", c_uint32), ("kind", c_uint32),
-        ("parent", c_uint32), ("profile", c_uint32), ("start", c_uint32), ("size", c_uint32),
-        ("memory", c_uint64), ("memory_used", c_uint64),
-        ("cores", c_uint32), ("cpus", c_uint32), ("number", c_uint32), ("spare", c_uint32),
-        ("uuid", c_char * 80), ("name", c_char * 32), ("label", c_char * 64),
-    ]  # fmt: skip
+        ("lock", c_uint32),
+        ("id", c_uint32),
+        ("device", c_uint32),
+        ("kind", c_uint32),
+        ("parent", c_uint32),
+        ("profile", c_uint32),
+        ("start", c_uint32),
+        ("size", c_uint32),
+        ("memory", c_uint64),
+        ("memory_used", c_uint64),
+        ("cores", c_uint32),
+        ("cpus", c_uint32),
+        ("number", c_uint32),
+        ("spare", c_uint32),
+        ("uuid", c_char * 80),
+        ("name", c_char * 32),
+        ("label", c_char * 64),
+    ]
 
 
 class EventRecord(Structure):
     """An event of a device. `assertion`: 1 began, 0 ended, 2 one-off. Time in µs since 1970."""
 
     _fields_ = [
-        ("sequence", c_uint64), ("device", c_uint32), ("severity", c_uint32), ("type", c_uint64), ("code", c_uint64),
-        ("time_us", c_int64), ("assertion", c_uint32), ("spare", c_uint32),
-    ]  # fmt: skip
+        ("sequence", c_uint64),
+        ("device", c_uint32),
+        ("severity", c_uint32),
+        ("type", c_uint64),
+        ("code", c_uint64),
+        ("time_us", c_int64),
+        ("assertion", c_uint32),
+        ("spare", c_uint32),
+    ]
 
 
 class Mailbox(Structure):
     """A request for a change: the consumer fills it in and sets `state` to ASKED; the writer answers."""
 
     _fields_ = [
-        ("state", c_uint32), ("operation", c_uint32), ("device", c_uint32), ("answer", c_int32),
-        ("arguments", c_uint64 * 8), ("results", c_uint64 * 8), ("text", c_char * 128),
-    ]  # fmt: skip
+        ("state", c_uint32),
+        ("operation", c_uint32),
+        ("device", c_uint32),
+        ("answer", c_int32),
+        ("arguments", c_uint64 * 8),
+        ("results", c_uint64 * 8),
+        ("text", c_char * 128),
+    ]
 
 
 MAILBOX_FREE, MAILBOX_FILLING, MAILBOX_ASKED, MAILBOX_ANSWERED = 0, 1, 2, 3
 OPERATIONS = {"set_slice_mode": 1, "create_slice": 2, "destroy_slice": 3, "create_profile": 4, "destroy_profile": 5}
 
 STRUCTURES: tuple[type[Structure], ...] = (
-    Section, Library, Header, DeviceRecord, LinkRecord, ProcessRecord, SliceRecord, EventRecord, Mailbox,
-)  # fmt: skip
+    Section,
+    Library,
+    Header,
+    DeviceRecord,
+    LinkRecord,
+    ProcessRecord,
+    SliceRecord,
+    EventRecord,
+    Mailbox,
+)
 
 _C_NAMES: dict[Any, str] = {
     c_uint32: "uint32_t",

@@ -11,15 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from seatrial.fake_devices.facts import NicFacts, Size
-from seatrial.fake_devices.models import (
-    Catalog,
-    CatalogError,
-    DeviceModel,
-    Place,
-    ServerModel,
-    Wiring,
-    check_places,
-)
+from seatrial.fake_devices.models import Catalog, CatalogError, DeviceModel, Place, ServerModel, Wiring, check_places
 
 NUMA_NODES = 2  # of machines that are described by their devices alone
 CARDS_PER_SWITCH = 2

@@ -59,14 +59,36 @@ def cut_mig(table: DeviceTable, at: int, template: str) -> str:
     number = _lowest({part.id for part in there}, 1)
     start = _lowest_run({place for part in there for place in range(part.start, part.start + part.size)}, profile.cores)
     whole = _take(table)
-    _fill(table, whole, id=number, device=at, kind=INSTANCE, profile=profile.profile, size=profile.cores, start=start,
-          memory=profile.memory, name=template.encode())  # fmt: skip
+    _fill(
+        table,
+        whole,
+        id=number,
+        device=at,
+        kind=INSTANCE,
+        profile=profile.profile,
+        size=profile.cores,
+        start=start,
+        memory=profile.memory,
+        name=template.encode(),
+    )
     text = hashlib.sha256(f"{table.devices[at].uuid.decode()}/{number}/0".encode()).hexdigest()
     uuid = f"MIG-{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:32]}"
     cores = table.devices[at].cores * profile.cores // MIG_SLICES
-    _fill(table, _take(table), id=number, device=at, kind=COMPUTE, parent=number, profile=profile.profile,
-          size=profile.cores, start=start, memory=profile.memory, cores=cores, name=template.encode(),
-          uuid=uuid.encode())  # fmt: skip
+    _fill(
+        table,
+        _take(table),
+        id=number,
+        device=at,
+        kind=COMPUTE,
+        parent=number,
+        profile=profile.profile,
+        size=profile.cores,
+        start=start,
+        memory=profile.memory,
+        cores=cores,
+        name=template.encode(),
+        uuid=uuid.encode(),
+    )
     return uuid
 
 
@@ -90,8 +112,18 @@ def cut_vnpu(table: DeviceTable, at: int, template: str, wanted: int | None = No
     number = wanted if wanted is not None else _lowest(taken, FIRST_VNPU + device.minor * VNPUS_PER_CARD)
     if number in taken or not number:
         raise SliceError("busy", f"device {at}: vNPU {number} is there already")
-    _fill(table, _take(table), id=number, device=at, kind=VNPU, memory=profile.memory, cores=profile.cores,
-          cpus=profile.cpus, start=len(there) + 1, name=template.encode())  # fmt: skip
+    _fill(
+        table,
+        _take(table),
+        id=number,
+        device=at,
+        kind=VNPU,
+        memory=profile.memory,
+        cores=profile.cores,
+        cpus=profile.cpus,
+        start=len(there) + 1,
+        name=template.encode(),
+    )
     return number
 
 
@@ -109,8 +141,17 @@ def make_profile(table: DeviceTable, at: int, quota: int, memory: int) -> int:
             return int(profile.profile)
     number = _lowest({record.profile for record in profiles}, 1)
     name = f"{quota}.smlu.{max(1, memory >> 30)}gb"
-    _fill(table, _take(table), id=number, device=at, kind=SMLU, profile=number, cores=quota, memory=memory,
-          name=name.encode())  # fmt: skip
+    _fill(
+        table,
+        _take(table),
+        id=number,
+        device=at,
+        kind=SMLU,
+        profile=number,
+        cores=quota,
+        memory=memory,
+        name=name.encode(),
+    )
     return number
 
 
@@ -129,10 +170,20 @@ def cut_smlu(table: DeviceTable, at: int, profile: int, label: str) -> int:
     if cores + wanted.cores > WHOLE or memory + wanted.memory > table.devices[at].memory_total:
         raise SliceError("full", f"device {at}: no room for profile {profile} beside {len(there)} others")
     number = _lowest({part.id for part in there}, 1)
-    _fill(table, _take(table), id=number, device=at, kind=SMLU, parent=1, profile=profile, cores=wanted.cores,
-          memory=wanted.memory, name=wanted.name, label=label.encode()[:63],
-          uuid=hashlib.sha256(f"{table.devices[at].uuid.decode()}/{number}".encode()).hexdigest()[:36].encode(),
-    )  # fmt: skip
+    _fill(
+        table,
+        _take(table),
+        id=number,
+        device=at,
+        kind=SMLU,
+        parent=1,
+        profile=profile,
+        cores=wanted.cores,
+        memory=wanted.memory,
+        name=wanted.name,
+        label=label.encode()[:63],
+        uuid=hashlib.sha256(f"{table.devices[at].uuid.decode()}/{number}".encode()).hexdigest()[:36].encode(),
+    )
     return number
 
 

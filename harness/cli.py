@@ -57,10 +57,7 @@ COMMANDS = {  # name → module and function, and the text of `seatrial --help`
     ),
     "audit": ("seatrial.harness.commands.audit:audit", "Check the invariants of scheduling on a cluster that runs."),
     "mutate": ("seatrial.harness.commands.mutate:mutate", "Run the suites over seeded faults of our scheduler."),
-    "fuzz": (
-        "seatrial.harness.commands.fuzz:fuzz",
-        "Give random inputs to the API server and to readers of files.",
-    ),
+    "fuzz": ("seatrial.harness.commands.fuzz:fuzz", "Give random inputs to the API server and to readers of files."),
     "isolation": ("seatrial.harness.commands.isolation:isolation", "HAMi-core's limits, measured on a real GPU."),
 }
 
@@ -82,10 +79,7 @@ BENCHMARKS = {
         "seatrial.harness.commands.bench_api:api",
         "Request rates of the API server, and its memory for each object.",
     ),
-    "churn": (
-        "seatrial.harness.commands.bench_churn:churn",
-        "Memory of the scheduler's core while pods come and go.",
-    ),
+    "churn": ("seatrial.harness.commands.bench_churn:churn", "Memory of the scheduler's core while pods come and go."),
     "start": ("seatrial.harness.commands.bench_start:start", "Start-up time of a cluster."),
     "deschedule": (
         "seatrial.harness.commands.bench_deschedule:deschedule",

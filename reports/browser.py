@@ -52,10 +52,19 @@ class Browser:
         to_browser, self._write = os.pipe()
         self._read, from_browser = os.pipe()
         flags = [
-            "--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--no-first-run", "--disable-sync",
-            "--disable-background-networking", "--disable-component-update", "--disable-dev-shm-usage",
-            "--remote-debugging-pipe", f"--user-data-dir={self._profile.name}", "about:blank",
-        ]  # fmt: skip
+            "--headless=new",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--hide-scrollbars",
+            "--no-first-run",
+            "--disable-sync",
+            "--disable-background-networking",
+            "--disable-component-update",
+            "--disable-dev-shm-usage",
+            "--remote-debugging-pipe",
+            f"--user-data-dir={self._profile.name}",
+            "about:blank",
+        ]
         # Chromium reads commands from descriptor 3 and writes answers to descriptor 4. Above 10 they are in no way.
         ends = [fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 10) for end in (to_browser, from_browser)]
         moves = [(os.POSIX_SPAWN_DUP2, end, number) for number, end in enumerate(ends, 3)]

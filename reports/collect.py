@@ -180,8 +180,9 @@ class Collection:
     @property
     def grade(self) -> Grade:
         """The strongest devices and the strongest cluster on which a case passed; the weakest if none passed."""
-        seen = [grade_of(self.runs[entry.run].info, entry.case) for entry in self.cases
-                if entry.case.verdict == "passed"]  # fmt: skip
+        seen = [
+            grade_of(self.runs[entry.run].info, entry.case) for entry in self.cases if entry.case.verdict == "passed"
+        ]
         devices = max((DEVICES.index(grade.devices) for grade in seen), default=0)
         return Grade(DEVICES[devices], CLUSTERS[max((CLUSTERS.index(grade.cluster) for grade in seen), default=0)])
 

@@ -138,9 +138,7 @@ def _moved(figure: FigureChange) -> str:
 
 
 def matrix(
-    *folders: Path,
-    output: Path | None = None,
-    into: Annotated[list[Path] | None, Parameter(negative="")] = None,
+    *folders: Path, output: Path | None = None, into: Annotated[list[Path] | None, Parameter(negative="")] = None
 ) -> int:
     """Print the table suite by backend of several runs as Markdown, with failures and the reasons of skips.
 

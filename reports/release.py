@@ -55,8 +55,11 @@ class Release:
         if self.history is None:
             return {}
         runs = self.history.runs
-        return {"older": [(run, verified_in(self.history, number)) for number, run in enumerate(runs)],
-                "total": len(self.history.requirements), "trends": trends(runs)}  # fmt: skip
+        return {
+            "older": [(run, verified_in(self.history, number)) for number, run in enumerate(runs)],
+            "total": len(self.history.requirements),
+            "trends": trends(runs),
+        }
 
 
 def release_of(

@@ -135,17 +135,32 @@ def _grouped(findings: Sequence[Finding], collection: Collection) -> list[tuple[
 
 
 # Options of `seatrial run` that change what is judged, and on what, beside those that are fields of RunInfo.
-_REPEATED = frozenset({
-    "--scheduler-config", "--services", "--manager", "--descheduler", "--features", "--kubeconfig", "--context",
-    "--nodes", "--cluster-role", "--kind-image", "--kind-config", "--kind-keep",
-})  # fmt: skip
+_REPEATED = frozenset(
+    {
+        "--scheduler-config",
+        "--services",
+        "--manager",
+        "--descheduler",
+        "--features",
+        "--kubeconfig",
+        "--context",
+        "--nodes",
+        "--cluster-role",
+        "--kind-image",
+        "--kind-config",
+        "--kind-keep",
+    }
+)
 
 
 def repeat_command(info: RunInfo, case: Case) -> tuple[str, ...]:
     """The command that runs the test of a case again with the subject, backend, fleet, seed and options of its run."""
     given = info.command[2:]
-    own = [word for before, word in zip(("", *given), given, strict=False)
-           if "/" in word and not word.startswith("-") and not before.startswith("-")]  # fmt: skip
+    own = [
+        word
+        for before, word in zip(("", *given), given, strict=False)
+        if "/" in word and not word.startswith("-") and not before.startswith("-")
+    ]
     name = case.nodeid.rpartition("::")[2].partition("[")[0]
     words = ["seatrial", "run", *(own or [case.suite] * bool(case.suite)), "-k", name, "--backend", info.backend]
     words += ["--subject", info.subject.name]

@@ -121,9 +121,14 @@ def run(
         transport = HttpTransport(server, clock.faults)
         elect = bool(election.leader_elect if leader_elect is None else leader_elect)
         shell = Shell(
-            core, transport, clock, on_synced=freeze_heap, standby=elect,
-            monitor_period=period, scheduling_timeout=timeout,
-        )  # fmt: skip
+            core,
+            transport,
+            clock,
+            on_synced=freeze_heap,
+            standby=elect,
+            monitor_period=period,
+            scheduling_timeout=timeout,
+        )
         routes = build_routes(shell, configuration)
         try:
             listening = (

@@ -25,9 +25,11 @@ class Utilisation(ctypes.Structure):
     """Utilisation that one process has of one card, in percent."""
 
     _fields_ = [
-        ("decoder", ctypes.c_uint64), ("encoder", ctypes.c_uint64), ("sm", ctypes.c_uint64),
+        ("decoder", ctypes.c_uint64),
+        ("encoder", ctypes.c_uint64),
+        ("sm", ctypes.c_uint64),
         ("spare", ctypes.c_uint64 * 3),
-    ]  # fmt: skip
+    ]
 
 
 _BEFORE: list[Any] = [("pid", ctypes.c_int32), ("host_pid", ctypes.c_int32)]
@@ -58,17 +60,26 @@ class Slot12(ctypes.Structure):
 
 
 _HEAD: list[Any] = [
-    ("magic", ctypes.c_int32), ("major", ctypes.c_int32), ("minor", ctypes.c_int32), ("limiter", ctypes.c_int32),
-    ("owner", ctypes.c_uint64), ("semaphore", ctypes.c_uint8 * 32),
-]  # fmt: skip
+    ("magic", ctypes.c_int32),
+    ("major", ctypes.c_int32),
+    ("minor", ctypes.c_int32),
+    ("limiter", ctypes.c_int32),
+    ("owner", ctypes.c_uint64),
+    ("semaphore", ctypes.c_uint8 * 32),
+]
 _CARDS: list[Any] = [
-    ("device_count", ctypes.c_uint64), ("uuids", (ctypes.c_char * 96) * 16), ("memory_limits", ctypes.c_uint64 * 16),
+    ("device_count", ctypes.c_uint64),
+    ("uuids", (ctypes.c_char * 96) * 16),
+    ("memory_limits", ctypes.c_uint64 * 16),
     ("core_limits", ctypes.c_uint64 * 16),
-]  # fmt: skip
+]
 _TAIL: list[Any] = [
-    ("process_count", ctypes.c_int32), ("switch", ctypes.c_int32), ("recent_kernel", ctypes.c_int32),
-    ("priority", ctypes.c_int32), ("last_kernel", ctypes.c_uint64),
-]  # fmt: skip
+    ("process_count", ctypes.c_int32),
+    ("switch", ctypes.c_int32),
+    ("recent_kernel", ctypes.c_int32),
+    ("priority", ctypes.c_int32),
+    ("last_kernel", ctypes.c_uint64),
+]
 
 
 class Region11(ctypes.Structure):
@@ -81,9 +92,13 @@ class Region281(ctypes.Structure):
     """A shared region of HAMi 2.8.1: layout 1.1 with 32 more bytes after its head."""
 
     _fields_ = [
-        *_HEAD, ("started", ctypes.c_uint8 * 32), *_CARDS, ("slots", Slot281 * 1024), *_TAIL,
+        *_HEAD,
+        ("started", ctypes.c_uint8 * 32),
+        *_CARDS,
+        ("slots", Slot281 * 1024),
+        *_TAIL,
         ("unused", ctypes.c_uint64 * 4),
-    ]  # fmt: skip
+    ]
 
 
 class Region12(ctypes.Structure):

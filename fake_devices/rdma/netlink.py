@@ -83,11 +83,18 @@ class RdmaPeer:
                 index,
                 b"".join(
                     (
-                        _u32(1, index), _text(2, record.ibdev), _u32(3, 1), _u64(4, 0), _text(5, record.firmware),
-                        _u64(6, guid), _u64(7, guid), _u8(14, NODE_TYPE_CA), _text(67, b"ib"),
+                        _u32(1, index),
+                        _text(2, record.ibdev),
+                        _u32(3, 1),
+                        _u64(4, 0),
+                        _text(5, record.firmware),
+                        _u64(6, guid),
+                        _u64(7, guid),
+                        _u8(14, NODE_TYPE_CA),
+                        _text(67, b"ib"),
                     )
                 ),
-            )  # fmt: skip
+            )
 
     def _ports(self) -> Iterator[tuple[int, bytes]]:
         for index, record in self._nics():
@@ -95,12 +102,18 @@ class RdmaPeer:
                 index,
                 b"".join(
                     (
-                        _u32(1, index), _text(2, record.ibdev), _u32(3, 1), _u32(9, record.minor + 1), _u32(10, 1),
-                        _u8(12, record.port_state), _u8(13, record.port_phys_state), _u32(50, record.ifindex),
+                        _u32(1, index),
+                        _text(2, record.ibdev),
+                        _u32(3, 1),
+                        _u32(9, record.minor + 1),
+                        _u32(10, 1),
+                        _u8(12, record.port_state),
+                        _u8(13, record.port_phys_state),
+                        _u32(50, record.ifindex),
                         _text(51, record.netdev),
                     )
                 ),
-            )  # fmt: skip
+            )
 
     def _nics(self) -> Iterator[tuple[int, Any]]:
         index = 0

@@ -50,38 +50,20 @@ if TYPE_CHECKING:
 _MODULES: Final = {
     "access.authentication": ("authenticate",),
     "access.authority": ("Authority",),
-    "access.credentials": (
-        "Credentials",
-        "identify",
-        "kubeconfig",
-        "make_credentials",
-        "server_context",
-    ),
+    "access.credentials": ("Credentials", "identify", "kubeconfig", "make_credentials", "server_context"),
     "access.identity": ("ADMIN",),
     "access.rbac": ("MASTERS",),
-    "assembly": (
-        "KOORDINATOR",
-        "build_server",
-    ),
-    "attempts": (
-        "Answer",
-        "Call",
-    ),
+    "assembly": ("KOORDINATOR", "build_server"),
+    "attempts": ("Answer", "Call"),
     "bootstrap.endpoint": ("publish_endpoint",),
     "bootstrap.identity": ("set_cluster_uid",),
-    "long_computations": (
-        "SWITCH_INTERVAL",
-        "in_thread",
-    ),
+    "long_computations": ("SWITCH_INTERVAL", "in_thread"),
     "request.bodies": ("VALUES_LIMIT",),
     "schemas.shipped": ("shipped",),
     "transport.connection": ("IDENTITY_KEPT",),
     "transport.inprocess": ("InProcessTransport",),
     "transport.listener": ("HttpServer",),
-    "webhooks.calling": (
-        "HttpsCaller",
-        "call_blocking",
-    ),
+    "webhooks.calling": ("HttpsCaller", "call_blocking"),
 }
 _PLACES: Final = {name: module for module, names in _MODULES.items() for name in names}
 

@@ -22,11 +22,23 @@ LARGEST = Fraction(2**63 - 1)  # larger amounts count as this one, as in `ParseQ
 _NANO = 10**9
 _NUMBER = re.compile(r"([+-]?)(\d*)(?:\.(\d*))?(?:[eE]([+-]?\d+)|([A-Za-z]?[A-Za-z]?))", re.ASCII)
 _POWERS = {
-    "": Fraction(1), "n": Fraction(1, _NANO), "u": Fraction(1, 10**6), "m": Fraction(1, 1000), "k": Fraction(10**3),
-    "M": Fraction(10**6), "G": Fraction(10**9), "T": Fraction(10**12), "P": Fraction(10**15), "E": Fraction(10**18),
-    "Ki": Fraction(2**10), "Mi": Fraction(2**20), "Gi": Fraction(2**30), "Ti": Fraction(2**40), "Pi": Fraction(2**50),
+    "": Fraction(1),
+    "n": Fraction(1, _NANO),
+    "u": Fraction(1, 10**6),
+    "m": Fraction(1, 1000),
+    "k": Fraction(10**3),
+    "M": Fraction(10**6),
+    "G": Fraction(10**9),
+    "T": Fraction(10**12),
+    "P": Fraction(10**15),
+    "E": Fraction(10**18),
+    "Ki": Fraction(2**10),
+    "Mi": Fraction(2**20),
+    "Gi": Fraction(2**30),
+    "Ti": Fraction(2**40),
+    "Pi": Fraction(2**50),
     "Ei": Fraction(2**60),
-}  # fmt: skip
+}
 _LARGEST_FIRST = ("E", "P", "T", "G", "M", "k")
 _LARGEST_BINARY_FIRST = ("Ei", "Pi", "Ti", "Gi", "Mi", "Ki")
 

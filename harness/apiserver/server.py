@@ -49,25 +49,28 @@ from seatrial.harness.apiserver.verbs.subresources import bind, evict
 from seatrial.harness.apiserver.verbs.update_rules import CREATED_BY_UPDATE, check_name
 from seatrial.scheduler.api.clock import Clock
 from seatrial.scheduler.api.durations import go_duration
-from seatrial.scheduler.api.transport import (
-    APPLY_PATCH,
-    JSON_PATCH,
-    STRATEGIC_MERGE_PATCH,
-    Request,
-    Response,
-)
+from seatrial.scheduler.api.transport import APPLY_PATCH, JSON_PATCH, STRATEGIC_MERGE_PATCH, Request, Response
 
 _BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _DELETE_RETURNS_OBJECT = frozenset(  # upstream's registries with ReturnDeletedObject
-    [("", plural) for plural in (
-        "persistentvolumeclaims", "persistentvolumes", "pods", "podtemplates", "resourcequotas", "serviceaccounts",
-        "services",
-    )]
+    [
+        ("", plural)
+        for plural in (
+            "persistentvolumeclaims",
+            "persistentvolumes",
+            "pods",
+            "podtemplates",
+            "resourcequotas",
+            "serviceaccounts",
+            "services",
+        )
+    ]
     + [("storage.k8s.io", plural) for plural in ("csidrivers", "csinodes", "storageclasses", "volumeattachments")]
-    + [("resource.k8s.io", plural) for plural in (
-        "deviceclasses", "resourceclaims", "resourceclaimtemplates", "resourceslices",
-    )]
-)  # fmt: skip
+    + [
+        ("resource.k8s.io", plural)
+        for plural in ("deviceclasses", "resourceclaims", "resourceclaimtemplates", "resourceslices")
+    ]
+)
 MAX_PARAMETERS = 1000  # of a query
 _DOCUMENTS = frozenset({"api", "apis", "version"})  # paths that take GET only
 REQUEST = "request"  # the work in which faults of requests are counted
@@ -117,12 +120,7 @@ class ApiServer:
     # -- entry points -------------------------------------------------------------------------------------------------
 
     def handle(
-        self,
-        request: Request,
-        identity: Identity = ADMIN,
-        attempt: Attempt = FIRST,
-        *,
-        only_access: bool = False,
+        self, request: Request, identity: Identity = ADMIN, attempt: Attempt = FIRST, *, only_access: bool = False
     ) -> Response | Streaming:
         """Carry out a request. An `ApiStatusError` becomes the response and is not raised.
 
@@ -256,10 +254,14 @@ class ApiServer:
                 item = self._found(target, context)
                 return self._answer(target.resource, item, context, whole=True)
             return self.reads.collection(
-                target.resource, target.namespace, context.query, context.format,
-                name=target.name, attempt=context.attempt,
+                target.resource,
+                target.namespace,
+                context.query,
+                context.format,
+                name=target.name,
+                attempt=context.attempt,
                 named=context.wants_watched_fields if flag(context.query, "watch") else context.named,
-            )  # fmt: skip
+            )
         if method == "PUT" and target.name:
             if target.resource.key in CREATED_BY_UPDATE and self._missing(target):
                 return self._create_named(target, context)

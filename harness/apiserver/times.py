@@ -18,9 +18,13 @@ _EPOCH = date(1970, 1, 1).toordinal()
 _CYCLE, _CYCLE_DAYS = 400, 146_097  # years after which the calendar repeats, and their days
 _UNSET = (1 - _EPOCH) * _DAY, 0  # the zero value of Go's type
 _LIMITS = {
-    "month": range(1, 13), "hour": range(24), "minute": range(60), "second": range(60),
-    "time zone offset hour": range(25), "time zone offset minute": range(61),
-}  # fmt: skip
+    "month": range(1, 13),
+    "hour": range(24),
+    "minute": range(60),
+    "second": range(60),
+    "time zone offset hour": range(25),
+    "time zone offset minute": range(61),
+}
 
 # Parts of the layouts, each with its pattern and the names of the numbers in it.
 _Part = tuple[str, re.Pattern[str], tuple[str, ...]]
@@ -31,24 +35,32 @@ def _part(layout: str, pattern: str = "", *names: str) -> _Part:
 
 
 _DATE = (
-    _part("2006", r"(\d{4})", "year"), _part("-"), _part("01", r"(\d\d)", "month"), _part("-"),
+    _part("2006", r"(\d{4})", "year"),
+    _part("-"),
+    _part("01", r"(\d\d)", "month"),
+    _part("-"),
     _part("02", r"(\d\d)", "day"),
-)  # fmt: skip
-_TIME = (
-    _part("T"), _part("15", r"(\d\d?)", "hour"), _part(":"), _part("04", r"(\d\d)", "minute"), _part(":"),
-)  # fmt: skip
+)
+_TIME = (_part("T"), _part("15", r"(\d\d?)", "hour"), _part(":"), _part("04", r"(\d\d)", "minute"), _part(":"))
 _ZONE = _part("Z07:00", r"Z|.(\d\d):(\d\d)", "time zone offset hour", "time zone offset minute")
 _PARTS = {
     DATE: _DATE,
     RFC3339: (*_DATE, *_TIME, _part("05", r"(\d\d)(?:[.,]\d+)?", "second"), _ZONE),
     RFC3339_MICRO: (
-        *_DATE, *_TIME, _part("05", r"(\d\d)", "second"), _part(".000000", r"[.,](\d{6})", "microsecond"), _ZONE,
+        *_DATE,
+        *_TIME,
+        _part("05", r"(\d\d)", "second"),
+        _part(".000000", r"[.,](\d{6})", "microsecond"),
+        _ZONE,
     ),
     _STORED: (
-        _part("2006", r"(-?\d{4,15})", "year"), *_DATE[1:], *_TIME,
-        _part("05", r"(\d\d)(?:\.(\d{6}))?", "second", "microsecond"), _ZONE,
+        _part("2006", r"(-?\d{4,15})", "year"),
+        *_DATE[1:],
+        *_TIME,
+        _part("05", r"(\d\d)(?:\.(\d{6}))?", "second", "microsecond"),
+        _ZONE,
     ),
-}  # fmt: skip
+}
 
 
 class TimeError(ValueError):

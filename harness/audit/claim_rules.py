@@ -3,31 +3,14 @@
 from collections.abc import Iterator, Mapping
 
 from seatrial.harness.apiserver.quantities import Amounts, amounts
-from seatrial.harness.audit.annotations import (
-    holds_resources,
-    ignores_reservations,
-    limited_resources,
-    reservation_uid,
-)
+from seatrial.harness.audit.annotations import holds_resources, ignores_reservations, limited_resources, reservation_uid
 from seatrial.harness.audit.indices import NOBODY, QUOTA_LABEL
-from seatrial.harness.audit.invariants import (
-    Binding,
-    BindingInvariant,
-    Breach,
-    Change,
-    ChangeInvariant,
-    StateInvariant,
-)
+from seatrial.harness.audit.invariants import Binding, BindingInvariant, Breach, Change, ChangeInvariant, StateInvariant
 from seatrial.harness.audit.placement_rules import selects, used_on
 from seatrial.harness.audit.state import GRACE, ClusterState, PodRecord, Quota
 from seatrial.scheduler.api.core import PREEMPT_NEVER, Pod
 from seatrial.scheduler.api.extension import DISABLE_PREEMPTIBLE, POD_GROUP_LABEL
-from seatrial.scheduler.api.reservation import (
-    RESERVATION_AFFINITY,
-    RESTRICTED,
-    Reservation,
-    ReservationOwner,
-)
+from seatrial.scheduler.api.reservation import RESERVATION_AFFINITY, RESTRICTED, Reservation, ReservationOwner
 
 LOST_AFTER = 60.0  # seconds without any word of the scheduler about a pending pod
 GANG_WITHIN = 120.0  # seconds in which the members of a gang may be bound one after another

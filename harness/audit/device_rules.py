@@ -356,8 +356,11 @@ def _partition(binding: Binding) -> Breach | None:
 
 def _isolation(binding: Binding) -> Breach | None:
     wanted = binding.pod.metadata.labels.get(GPU_ISOLATION_PROVIDER, "")
-    shared = [share for kind, share in shares_of(binding.record) if kind == "gpu"
-              and amounts(share.resources).get(GPU_MEMORY_RATIO, 100) < 100]  # fmt: skip
+    shared = [
+        share
+        for kind, share in shares_of(binding.record)
+        if kind == "gpu" and amounts(share.resources).get(GPU_MEMORY_RATIO, 100) < 100
+    ]
     if not wanted or not shared or binding.node is None:
         return None
     has = binding.node.metadata.labels.get(GPU_ISOLATION_PROVIDER, "")

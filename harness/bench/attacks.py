@@ -284,8 +284,7 @@ ATTACKS: Final[Sequence[Attack]] = (
         lambda number: _post(
             PODS,
             pod(
-                f"q-{number}",
-                containers=[{"name": "m", "image": "a:1", "resources": {"limits": {"cpu": "1e1000000"}}}],
+                f"q-{number}", containers=[{"name": "m", "image": "a:1", "resources": {"limits": {"cpu": "1e1000000"}}}]
             ),
         ),
     ),

@@ -31,13 +31,21 @@ CONFIGURATION = {
         {
             "schedulerName": KOORD_SCHEDULER,
             "plugins": {"multiPoint": {"enabled": [{"name": "LoadAwareScheduling"}]}},
-            "pluginConfig": [{"name": "LoadAwareScheduling", "args": {
-                "usageThresholds": {"cpu": 65, "memory": 95}, "prodUsageThresholds": {"cpu": 55},
-                "prodUsageIncludeSys": True, "dominantResourceWeight": 1, "resourceWeights": {"cpu": 1, "memory": 1},
-            }}],
+            "pluginConfig": [
+                {
+                    "name": "LoadAwareScheduling",
+                    "args": {
+                        "usageThresholds": {"cpu": 65, "memory": 95},
+                        "prodUsageThresholds": {"cpu": 55},
+                        "prodUsageIncludeSys": True,
+                        "dominantResourceWeight": 1,
+                        "resourceWeights": {"cpu": 1, "memory": 1},
+                    },
+                }
+            ],
         }
     ],
-}  # fmt: skip
+}
 
 
 def bench_load_aware(
@@ -145,10 +153,15 @@ def _lines(nodes: list[str], pods: int, now: float, chance: random.Random) -> li
                 for duration in DURATIONS
             ]
         metrics = [
-            {"namespace": "bench", "name": f"{name}-{number}", "priority": "koord-prod", "qos": "LS",
-             "podUsage": usage(0.65 / pods, 0.85 / pods)}
+            {
+                "namespace": "bench",
+                "name": f"{name}-{number}",
+                "priority": "koord-prod",
+                "qos": "LS",
+                "podUsage": usage(0.65 / pods, 0.85 / pods),
+            }
             for number in range(pods)
-        ]  # fmt: skip
+        ]
         found = {
             "metadata": {"name": name, "uid": name, "resourceVersion": str(int(moment))},
             "spec": {"metricCollectPolicy": {"reportIntervalSeconds": int(MINUTE)}},

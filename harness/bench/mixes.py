@@ -160,10 +160,16 @@ def node_manifest(name: str) -> Manifest:
     number = int(name.rpartition("-")[2])
     gpus = NODE_GPUS * 100
     resources = {
-        "cpu": str(NODE_CPU), "memory": NODE_MEMORY, "pods": str(NODE_PODS), device.NVIDIA_GPU: str(NODE_GPUS),
-        device.GPU: str(gpus), device.GPU_CORE: str(gpus), device.GPU_MEMORY_RATIO: str(gpus),
-        device.GPU_MEMORY: f"{NODE_GPUS * GPU_GIB}Gi", device.GPU_SHARED: str(gpus),
-    }  # fmt: skip
+        "cpu": str(NODE_CPU),
+        "memory": NODE_MEMORY,
+        "pods": str(NODE_PODS),
+        device.NVIDIA_GPU: str(NODE_GPUS),
+        device.GPU: str(gpus),
+        device.GPU_CORE: str(gpus),
+        device.GPU_MEMORY_RATIO: str(gpus),
+        device.GPU_MEMORY: f"{NODE_GPUS * GPU_GIB}Gi",
+        device.GPU_SHARED: str(gpus),
+    }
     return {
         "apiVersion": "v1",
         "kind": "Node",

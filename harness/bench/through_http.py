@@ -363,10 +363,7 @@ async def _measure(access: Access, size: Size, mix: Mix, rate: float | None, pid
 def _requests(client: RawClient, size: Size, mix: Mix) -> list[tuple[str, bytes]]:
     rest = [
         b'"labels":%b},"spec":%b}'
-        % (
-            orjson.dumps(mix.labels(number)),
-            orjson.dumps(mix.spec(number, DEFAULT_SCHEDULER)),
-        )
+        % (orjson.dumps(mix.labels(number)), orjson.dumps(mix.spec(number, DEFAULT_SCHEDULER)))
         for number in range(len(mix.shapes))
     ]
     shapes = mix.draw(size.pods, size.seed, run=size.run)

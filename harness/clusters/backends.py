@@ -99,11 +99,7 @@ def backend_named(
     if nodes == REAL and name != EXISTING:
         raise UsageError(f"--nodes {REAL}: backend {name!r} has no nodes of others; use --backend {EXISTING}")
     if name == EXISTING:
-        more |= {
-            "nodes": nodes or SIMULATED,
-            "kubeconfig": kubeconfig,
-            "context": context,
-        }
+        more |= {"nodes": nodes or SIMULATED, "kubeconfig": kubeconfig, "context": context}
     module, _, attribute = BACKENDS[name][0].partition(":")
     backend: ClusterBackend = getattr(importlib.import_module(module), attribute)(seed=seed, **more)
     why = backend.probe()

@@ -127,13 +127,24 @@ def control_plane(
         etcd = start(
             ETCD,
             [
-                str(programs.etcd), "--data-dir", str(folder / "etcd"), "--unsafe-no-fsync", "--log-level", "warn",
-                "--listen-client-urls", etcd_url, "--advertise-client-urls", etcd_url,
-                "--listen-peer-urls", f"http://{LOOPBACK}:{peer_port}",
-                "--initial-advertise-peer-urls", f"http://{LOOPBACK}:{peer_port}",
-                "--initial-cluster", f"default=http://{LOOPBACK}:{peer_port}",
+                str(programs.etcd),
+                "--data-dir",
+                str(folder / "etcd"),
+                "--unsafe-no-fsync",
+                "--log-level",
+                "warn",
+                "--listen-client-urls",
+                etcd_url,
+                "--advertise-client-urls",
+                etcd_url,
+                "--listen-peer-urls",
+                f"http://{LOOPBACK}:{peer_port}",
+                "--initial-advertise-peer-urls",
+                f"http://{LOOPBACK}:{peer_port}",
+                "--initial-cluster",
+                f"default=http://{LOOPBACK}:{peer_port}",
             ],
-        )  # fmt: skip
+        )
         flags = [*_api_server_flags(folder, port, etcd_url), *api_server_flags]
         server = start(API_SERVER, [str(programs.api_server), *flags, *(() if controllers else _ALONE)])
         _wait(url, folder / "kubeconfig", "/readyz", (etcd, server))
@@ -144,8 +155,7 @@ def control_plane(
             yield ControlPlane(url, folder / "kubeconfig", (etcd.process, server.process), restartable, server.log)
             return
         manager = start(
-            CONTROLLER_MANAGER,
-            [str(programs.controller_manager), *_controller_manager_flags(folder, manager_port)],
+            CONTROLLER_MANAGER, [str(programs.controller_manager), *_controller_manager_flags(folder, manager_port)]
         )
         everything = (etcd, server, manager)
         _wait(url, folder / "kubeconfig", "/api/v1/namespaces/default/serviceaccounts/default", everything)
@@ -164,30 +174,67 @@ def free_ports(count: int) -> list[int]:
 
 def _api_server_flags(folder: Path, port: int, etcd_url: str) -> list[str]:
     return [
-        "--etcd-servers", etcd_url, "--bind-address", LOOPBACK, "--advertise-address", LOOPBACK,
-        "--secure-port", str(port), "--tls-cert-file", str(folder / "server.crt"),
-        "--tls-private-key-file", str(folder / "server.key"), "--client-ca-file", str(folder / "ca.crt"),
-        "--kubelet-client-certificate", str(folder / "kubelet-client.crt"),
-        "--kubelet-client-key", str(folder / "kubelet-client.key"),
-        "--kubelet-preferred-address-types", "InternalIP,Hostname",
-        "--service-account-issuer", "https://kubernetes.default.svc",
-        "--service-account-key-file", str(folder / "sa.pub"),
-        "--service-account-signing-key-file", str(folder / "sa.key"),
-        "--authorization-mode", "Node,RBAC", "--service-cluster-ip-range", "10.96.0.0/16", "--allow-privileged",
-        "--endpoint-reconciler-type", "none",
-        "--token-auth-file", str(folder / "tokens.csv"),
-    ]  # fmt: skip
+        "--etcd-servers",
+        etcd_url,
+        "--bind-address",
+        LOOPBACK,
+        "--advertise-address",
+        LOOPBACK,
+        "--secure-port",
+        str(port),
+        "--tls-cert-file",
+        str(folder / "server.crt"),
+        "--tls-private-key-file",
+        str(folder / "server.key"),
+        "--client-ca-file",
+        str(folder / "ca.crt"),
+        "--kubelet-client-certificate",
+        str(folder / "kubelet-client.crt"),
+        "--kubelet-client-key",
+        str(folder / "kubelet-client.key"),
+        "--kubelet-preferred-address-types",
+        "InternalIP,Hostname",
+        "--service-account-issuer",
+        "https://kubernetes.default.svc",
+        "--service-account-key-file",
+        str(folder / "sa.pub"),
+        "--service-account-signing-key-file",
+        str(folder / "sa.key"),
+        "--authorization-mode",
+        "Node,RBAC",
+        "--service-cluster-ip-range",
+        "10.96.0.0/16",
+        "--allow-privileged",
+        "--endpoint-reconciler-type",
+        "none",
+        "--token-auth-file",
+        str(folder / "tokens.csv"),
+    ]
 
 
 def _controller_manager_flags(folder: Path, port: int) -> list[str]:
     return [
-        "--kubeconfig", str(folder / "controller-manager.kubeconfig"), "--leader-elect=false",
-        "--secure-port", str(port), "--bind-address", LOOPBACK,
-        "--service-account-private-key-file", str(folder / "sa.key"), "--root-ca-file", str(folder / "ca.crt"),
-        "--use-service-account-credentials", "--cluster-signing-cert-file", str(folder / "ca.crt"),
-        "--cluster-signing-key-file", str(folder / "ca.key"),
-        "--kube-api-qps", "200", "--kube-api-burst", "400",
-    ]  # fmt: skip
+        "--kubeconfig",
+        str(folder / "controller-manager.kubeconfig"),
+        "--leader-elect=false",
+        "--secure-port",
+        str(port),
+        "--bind-address",
+        LOOPBACK,
+        "--service-account-private-key-file",
+        str(folder / "sa.key"),
+        "--root-ca-file",
+        str(folder / "ca.crt"),
+        "--use-service-account-credentials",
+        "--cluster-signing-cert-file",
+        str(folder / "ca.crt"),
+        "--cluster-signing-key-file",
+        str(folder / "ca.key"),
+        "--kube-api-qps",
+        "200",
+        "--kube-api-burst",
+        "400",
+    ]
 
 
 def _write_secrets(credentials: Credentials, folder: Path, url: str) -> None:
@@ -235,12 +282,7 @@ class _Process:
         """
         with self.log.open("ab") as sink:
             try:
-                self.process = start_child(
-                    self.command,
-                    stdout=sink,
-                    stderr=sink,
-                    last_signal=signal.SIGKILL,
-                )
+                self.process = start_child(self.command, stdout=sink, stderr=sink, last_signal=signal.SIGKILL)
             except OSError as error:
                 raise ClusterError(f"{self.command[0]}: cannot be started: {error.strerror}") from error
 

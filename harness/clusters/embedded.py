@@ -17,9 +17,9 @@ from seatrial.harness.errors import ClusterError
 from seatrial.harness.processes import die_with_parent, first_answer, stop
 from seatrial.scheduler.api.private_files import private_folder
 
-CAPABILITIES = frozenset({
-    Capability.REAL_TIME, Capability.NODES, Capability.HARDWARE, Capability.DEVICE_FAULTS, Capability.OWN_CLUSTER,
-})  # fmt: skip
+CAPABILITIES = frozenset(
+    {Capability.REAL_TIME, Capability.NODES, Capability.HARDWARE, Capability.DEVICE_FAULTS, Capability.OWN_CLUSTER}
+)
 
 
 class EmbeddedCluster(RemoteCluster, SimulatedNodes):
@@ -90,9 +90,13 @@ def start_process(
         ClusterError: it did not start; the message has its reason.
     """
     asked = {
-        "kubeconfig": str(kubeconfig), "fleet": fleet, "seed": seed, "port": port, "host": host,
+        "kubeconfig": str(kubeconfig),
+        "fleet": fleet,
+        "seed": seed,
+        "port": port,
+        "host": host,
         "local": asdict(local) if local is not None else None,
-    }  # fmt: skip
+    }
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as sink:
         process = subprocess.Popen(

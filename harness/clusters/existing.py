@@ -29,8 +29,12 @@ from seatrial.scheduler.api.private_files import private_folder
 from seatrial.scheduler.api.transport import Done, OnLine, Request, Response, Stream
 
 # What a run cannot begin without; docs/cluster-role.yaml has all.
-LENT_RIGHTS = (("", "namespaces", "create"), ("", "namespaces", "delete"), ("", "nodes", "patch"),
-               ("coordination.k8s.io", "leases", "create"))  # fmt: skip
+LENT_RIGHTS = (
+    ("", "namespaces", "create"),
+    ("", "namespaces", "delete"),
+    ("", "nodes", "patch"),
+    ("coordination.k8s.io", "leases", "create"),
+)
 RIGHTS = (*LENT_RIGHTS, ("", "nodes", "create"), ("", "nodes", "delete"))
 SHARED = CAPABILITIES - {Capability.OWN_CLUSTER}
 # Where nodes of the cluster are lent instead of simulated.

@@ -53,13 +53,7 @@ def _load(path: Path, folder: Path) -> Access:
         config.load_kube_config(config_file=str(path), client_configuration=found, temp_file_path=str(folder))
     except config.ConfigException as error:
         raise UsageError(f"kubeconfig {path}: {error}") from error
-    except (
-        OSError,
-        ValueError,
-        TypeError,
-        KeyError,
-        AttributeError,
-    ) as error:  # raised for wrong shapes
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:  # raised for wrong shapes
         raise UsageError(f"kubeconfig {path}: cannot be read as a kubeconfig: {error}") from error
     url: str = found.host.rstrip("/")
     tls = None

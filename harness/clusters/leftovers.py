@@ -58,10 +58,11 @@ def lease_body(run: str, now: str) -> dict[str, Any]:
         "kind": "Lease",
         "metadata": {"name": LEASE, "labels": {RUN_LABEL: run}},
         "spec": {
-            "holderIdentity": run, "leaseDurationSeconds": int(DURATION),
+            "holderIdentity": run,
+            "leaseDurationSeconds": int(DURATION),
             "renewTime": now.replace("Z", ".000000Z") if "." not in now else now,
         },
-    }  # fmt: skip
+    }
 
 
 class RunRecord:

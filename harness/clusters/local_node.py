@@ -66,10 +66,16 @@ def local_agent(wanted: LocalNode, transport: Transport, clock: Clock) -> Iterat
         stack.callback(shutil.rmtree, root, ignore_errors=True)
         runtime, limits = _runtime(wanted, clock, root, hardware, cards)
         agent = LocalAgent(
-            transport, clock, node_name(), hardware, runtime,
-            run_blocking=run_blocking, annotations={LIMITS_ANNOTATION: limits}, stand_in=cards,
+            transport,
+            clock,
+            node_name(),
+            hardware,
+            runtime,
+            run_blocking=run_blocking,
+            annotations={LIMITS_ANNOTATION: limits},
+            stand_in=cards,
             xpu_folder=root / XPU_FOLDER,
-        )  # fmt: skip
+        )
         stack.callback(agent.stop)
         yield agent
 

@@ -144,9 +144,20 @@ def _kubelet_command(folder: Path, name: str, kubeconfig: Path) -> list[str]:
     program = find_program(KUBELET)
     assert program is not None
     return [
-        str(program), "--config", str(folder / "kubelet.yaml"), "--kubeconfig", str(kubeconfig),
-        "--hostname-override", name, "--node-ip", address(), "--cert-dir", str(folder / "certificates"), "--v", "2",
-    ]  # fmt: skip
+        str(program),
+        "--config",
+        str(folder / "kubelet.yaml"),
+        "--kubeconfig",
+        str(kubeconfig),
+        "--hostname-override",
+        name,
+        "--node-ip",
+        address(),
+        "--cert-dir",
+        str(folder / "certificates"),
+        "--v",
+        "2",
+    ]
 
 
 def _write_configuration(folder: Path, authority: Path, port: int, cgroup: str) -> None:
@@ -167,30 +178,36 @@ state = "/run/containerd"
     ipam = {"type": "host-local", "ranges": ranges, "dataDir": "/run/cni", "routes": [{"dst": "0.0.0.0/0"}]}
     network = {"cniVersion": "0.4.0", "name": "seatrial", "plugins": [{"type": "ptp", "ipMasq": False, "ipam": ipam}]}
     (folder / "cni" / "10-seatrial.conflist").write_text(json.dumps(network))
-    (folder / "kubelet.yaml").write_text(yaml.safe_dump({
-        "apiVersion": "kubelet.config.k8s.io/v1beta1",
-        "kind": "KubeletConfiguration",
-        "address": address(),
-        "port": port,
-        "healthzPort": 0,
-        "authentication": {
-            "anonymous": {"enabled": False}, "webhook": {"enabled": True}, "x509": {"clientCAFile": str(authority)}
-        },
-        "authorization": {"mode": "Webhook"},
-        "cgroupDriver": "cgroupfs",
-        "cgroupRoot": f"/{cgroup}",
-        "containerRuntimeEndpoint": f"unix://{SOCKET}",
-        "failSwapOn": False,
-        "nodeStatusUpdateFrequency": "1s",  # 10 s by default: a sick device would be counted that long
-        "failCgroupV1": False,
-        "enforceNodeAllocatable": ["pods"],
-        "evictionHard": {"memory.available": "100Mi", "nodefs.available": "1%", "imagefs.available": "1%"},
-        "oomScoreAdj": 0,
-        "resolvConf": "",
-        "makeIPTablesUtilChains": False,
-        "shutdownGracePeriod": "0s",
-        "serializeImagePulls": False,
-    }))  # fmt: skip
+    (folder / "kubelet.yaml").write_text(
+        yaml.safe_dump(
+            {
+                "apiVersion": "kubelet.config.k8s.io/v1beta1",
+                "kind": "KubeletConfiguration",
+                "address": address(),
+                "port": port,
+                "healthzPort": 0,
+                "authentication": {
+                    "anonymous": {"enabled": False},
+                    "webhook": {"enabled": True},
+                    "x509": {"clientCAFile": str(authority)},
+                },
+                "authorization": {"mode": "Webhook"},
+                "cgroupDriver": "cgroupfs",
+                "cgroupRoot": f"/{cgroup}",
+                "containerRuntimeEndpoint": f"unix://{SOCKET}",
+                "failSwapOn": False,
+                "nodeStatusUpdateFrequency": "1s",  # 10 s by default: a sick device would be counted that long
+                "failCgroupV1": False,
+                "enforceNodeAllocatable": ["pods"],
+                "evictionHard": {"memory.available": "100Mi", "nodefs.available": "1%", "imagefs.available": "1%"},
+                "oomScoreAdj": 0,
+                "resolvConf": "",
+                "makeIPTablesUtilChains": False,
+                "shutdownGracePeriod": "0s",
+                "serializeImagePulls": False,
+            }
+        )
+    )
 
 
 # -- namespaces -------------------------------------------------------------------------------------------------------
@@ -259,15 +276,28 @@ def _namespace(folder: Path) -> Iterator[_Namespace]:
         ClusterError: they cannot be made.
     """
     ready = folder / "namespaces"
-    script = " && ".join([
-        f"mount --bind '{folder}/run' /run",
-        f"mount --bind '{folder}/lib' /var/lib",
-        f"mount --bind '{folder}/log' /var/log",
-        "mount -t proc proc /proc", f"touch '{ready}'", "exec sleep 2147483647",
-    ])  # fmt: skip
+    script = " && ".join(
+        [
+            f"mount --bind '{folder}/run' /run",
+            f"mount --bind '{folder}/lib' /var/lib",
+            f"mount --bind '{folder}/log' /var/log",
+            "mount -t proc proc /proc",
+            f"touch '{ready}'",
+            "exec sleep 2147483647",
+        ]
+    )
     command = [
-        _tool("unshare"), "--mount", "--pid", "--fork", "--kill-child", "--propagation", "private", "sh", "-c", script
-    ]  # fmt: skip
+        _tool("unshare"),
+        "--mount",
+        "--pid",
+        "--fork",
+        "--kill-child",
+        "--propagation",
+        "private",
+        "sh",
+        "-c",
+        script,
+    ]
     # `unshare` ignores SIGTERM while its child lives.
     process = start_child(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, last_signal=signal.SIGKILL)
     space: _Namespace | None = None

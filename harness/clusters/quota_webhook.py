@@ -76,10 +76,16 @@ class QuotaWebhook:
     def _start(self) -> None:
         descriptor = self._socket.fileno()
         command = [
-            *program("seatrial.scheduler.webhooks"), "--listen-fd", str(descriptor),
-            "--cert-dir", str(self._folder), "--kubeconfig", str(self._kubeconfig),
-            "--multi-quota-tree", "--disable-device-resource-spec",
-        ]  # fmt: skip
+            *program("seatrial.scheduler.webhooks"),
+            "--listen-fd",
+            str(descriptor),
+            "--cert-dir",
+            str(self._folder),
+            "--kubeconfig",
+            str(self._kubeconfig),
+            "--multi-quota-tree",
+            "--disable-device-resource-spec",
+        ]
         log.info("quota-webhook start")
         self._process = subprocess.Popen(
             command,

@@ -141,13 +141,7 @@ class _Stream(Stream):
     """One watch, read by a thread of its own."""
 
     def __init__(  # noqa: PLR0917
-        self,
-        access: Access,
-        headers: dict[str, str],
-        request: Request,
-        clock: Handover,
-        on_line: OnLine,
-        on_end: Done,
+        self, access: Access, headers: dict[str, str], request: Request, clock: Handover, on_line: OnLine, on_end: Done
     ) -> None:
         self._access, self._headers, self._request, self._clock = access, headers, request, clock
         self._on_line, self._on_end = on_line, on_end

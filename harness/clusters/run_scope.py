@@ -36,9 +36,9 @@ CLUSTER_SCOPED = {  # resource → kind of what a run may make outside of namesp
 }
 _LISTED_WHOLE = frozenset({"nodes", "namespaces", "priorityclasses", "storageclasses", "persistentvolumes", "csinodes"})
 # Fields, labels, annotations that name an object of the same namespace. A reference with a namespace is known by that.
-_NAMES_IN_NAMESPACE = frozenset({
-    "claimName", "secretName", "serviceAccountName", "serviceName", GANG_NAME, POD_GROUP_LABEL, POD_GROUP_NAME_LABEL,
-})  # fmt: skip
+_NAMES_IN_NAMESPACE = frozenset(
+    {"claimName", "secretName", "serviceAccountName", "serviceName", GANG_NAME, POD_GROUP_LABEL, POD_GROUP_NAME_LABEL}
+)
 _KINDS = frozenset(CLUSTER_SCOPED.values())
 _READS = frozenset({"GET", "HEAD"})
 _SYSTEM = "system-"  # priority classes of Kubernetes

@@ -12,10 +12,16 @@ from seatrial.harness.nodes.node_agents import NodeAgents
 from seatrial.scheduler.api.clock import SimClock
 from seatrial.scheduler.api.transport import Request, Response
 
-CAPABILITIES = frozenset({
-    Capability.VIRTUAL_TIME, Capability.NODES, Capability.HARDWARE, Capability.DEVICE_FAULTS, Capability.OWN_CLUSTER,
-    Capability.SERVER_RESTART,
-})  # fmt: skip
+CAPABILITIES = frozenset(
+    {
+        Capability.VIRTUAL_TIME,
+        Capability.NODES,
+        Capability.HARDWARE,
+        Capability.DEVICE_FAULTS,
+        Capability.OWN_CLUSTER,
+        Capability.SERVER_RESTART,
+    }
+)
 
 
 class VirtualCluster(SimulatedNodes):

@@ -68,7 +68,9 @@ def _print(figures: dict[str, Any]) -> None:
             f"a pod costs {figures['bytes_per_pod']:,} bytes;"
             f" {figures['pods']:,} pods and {figures['nodes']:,} nodes {figures['resident_mib']:,} MiB"
         )
-    for name, why in (("client_was_the_limit_of", "the client was the limit of"),
-                      ("machine_was_shared_during", "other programs used the machine during")):  # fmt: skip
+    for name, why in (
+        ("client_was_the_limit_of", "the client was the limit of"),
+        ("machine_was_shared_during", "other programs used the machine during"),
+    ):
         if figures[name]:
             print(f"note: {why} {', '.join(figures[name])}")

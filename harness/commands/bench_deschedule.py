@@ -31,8 +31,19 @@ def deschedule(
         seed: Decides what nodes and pods use.
         json_: Print figures as JSON.
     """
-    command = [sys.executable, "-m", "seatrial.scheduler.descheduler.measure", "--nodes", str(nodes), "--pods",
-               str(pods), "--repeat", str(repeat), "--seed", str(seed)]  # fmt: skip
+    command = [
+        sys.executable,
+        "-m",
+        "seatrial.scheduler.descheduler.measure",
+        "--nodes",
+        str(nodes),
+        "--pods",
+        str(pods),
+        "--repeat",
+        str(repeat),
+        "--seed",
+        str(seed),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise HarnessError(f"the rounds could not be run:\n{done.stderr[-4000:]}")

@@ -42,9 +42,14 @@ def kills(
             descheduler.troubled() as other,
         ):
             outcome = run_trial(
-                cluster, Restarted(subject, lambda: link), Restarted(descheduler, lambda: other), seed=seed,
-                kills=number, pauses=PAUSES, on_kill=lambda done: print(f"kill {done + 1}", file=sys.stderr),
-            )  # fmt: skip
+                cluster,
+                Restarted(subject, lambda: link),
+                Restarted(descheduler, lambda: other),
+                seed=seed,
+                kills=number,
+                pauses=PAUSES,
+                on_kill=lambda done: print(f"kill {done + 1}", file=sys.stderr),
+            )
             outcome.wrong += fault_lines(subject.log() + descheduler.log())
         seconds = round(cluster.clock.monotonic() - begin)
     if json_:

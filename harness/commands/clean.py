@@ -15,12 +15,7 @@ RIGHTS_TO_LIST = (("", "namespaces", "list"), ("", "nodes", "list"))
 RIGHTS_TO_CLEAN = (*RIGHTS_TO_LIST, ("", "namespaces", "delete"), ("", "nodes", "delete"))
 
 
-def clean(
-    *,
-    kubeconfig: Path,
-    context: str = "",
-    dry_run: Annotated[bool, Parameter(negative="")] = False,
-) -> int:
+def clean(*, kubeconfig: Path, context: str = "", dry_run: Annotated[bool, Parameter(negative="")] = False) -> int:
     """Remove the objects of runs that were killed. Runs that live, and objects without seatrial's mark, are left alone.
 
     Args:

@@ -25,12 +25,18 @@ def list_(*, json_: Annotated[bool, Parameter(name="--json", negative="")] = Fal
     if json_:
         rows = [
             {
-                "name": each.name, "backend": each.backend, "api": each.url, "scheduler": each.scheduler,
-                "with": names_in(dict(each.logs)), "since": each.since, "uid": each.uid,
-                "kubeconfig": each.kubeconfig, "logs": dict(each.logs),
+                "name": each.name,
+                "backend": each.backend,
+                "api": each.url,
+                "scheduler": each.scheduler,
+                "with": names_in(dict(each.logs)),
+                "since": each.since,
+                "uid": each.uid,
+                "kubeconfig": each.kubeconfig,
+                "logs": dict(each.logs),
             }
             for each in found
-        ]  # fmt: skip
+        ]
         print(json.dumps(rows, indent=2))
         return
     if not found:

@@ -211,11 +211,7 @@ def _held_while(lab: Lab, request: PlaceRequest, command: Sequence[str], wait: f
 
 def _run(place: Place, command: Sequence[str], running: "list[subprocess.Popen[bytes]]") -> int:
     try:
-        process = start_child(
-            list(command),
-            stdin=None,
-            env={**os.environ, **place.environment()},
-        )
+        process = start_child(list(command), stdin=None, env={**os.environ, **place.environment()})
     except OSError as error:
         raise UsageError(f"{command[0]}: cannot be started: {error.strerror}") from error
     running.append(process)
@@ -256,10 +252,17 @@ def _device_rows(lab: Lab, ledger: Ledger, wall: float) -> list[dict[str, Any]]:
                 else:
                     state = f"free for window {window.name}" if window else "free"
                 tags = [*machine.tags, *device.tags]
-                rows.append({
-                    "device": name, "kind": kind, "model": device.model, "numa": device.numa, "tags": tags,
-                    "state": state, "token": lease.token if lease else None,
-                })  # fmt: skip
+                rows.append(
+                    {
+                        "device": name,
+                        "kind": kind,
+                        "model": device.model,
+                        "numa": device.numa,
+                        "tags": tags,
+                        "state": state,
+                        "token": lease.token if lease else None,
+                    }
+                )
     return rows
 
 

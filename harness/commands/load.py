@@ -73,9 +73,13 @@ def load(
         json_: Print figures as JSON.
     """
     common: dict[str, Any] = {
-        "users": users, "drain": drain, "processes": processes, "seed": seed, "scheduler": scheduler_name,
+        "users": users,
+        "drain": drain,
+        "processes": processes,
+        "seed": seed,
+        "scheduler": scheduler_name,
         "web_port": PAGE_PORT if web else 0,
-    }  # fmt: skip
+    }
     without = {"rate": rate, "arrivals": arrivals, "seconds": seconds, "mix": mix, "hold": hold}
     settings = _settings(common, without, trace, {"speed": speed, "pods": pods})
     if kubeconfig is not None and (backend is not None or fleet is not None):
@@ -144,10 +148,7 @@ def _target(
         foreign_command(subject, Path("kubeconfig"))
     chosen = backend_named(backend, seed=seed)
     _say(f"starting a cluster (backend {backend}) and the scheduler")
-    with (
-        chosen.start(fleet=fleet_path(fleet or DEFAULT)) as cluster,
-        open_subject(subject or OURS, cluster, seed=seed),
-    ):
+    with chosen.start(fleet=fleet_path(fleet or DEFAULT)) as cluster, open_subject(subject or OURS, cluster, seed=seed):
         assert cluster.endpoint is not None
         yield cluster.endpoint.kubeconfig
 

@@ -97,10 +97,7 @@ def _push_command(push: str) -> list[str]:
 
 def _run(command: list[str]) -> int:
     """Run a command to its end. SIGTERM and Ctrl-C are passed on to it."""
-    process = start_child(
-        command,
-        env={**os.environ, "PYTHONUNBUFFERED": "1"},
-    )
+    process = start_child(command, env={**os.environ, "PYTHONUNBUFFERED": "1"})
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     interrupted = False
     try:

@@ -207,8 +207,13 @@ def _document(every: list[Series], load: float, comparisons: list[Comparison] | 
 
 def _print(every: list[Series], comparisons: list[Comparison], *, curve: bool) -> None:
     columns = (
-        "arrived_percent", "gpu_allocated_percent", "fragmented_percent", "unplaced_pods", "seconds", "pods_per_second",
-    )  # fmt: skip
+        "arrived_percent",
+        "gpu_allocated_percent",
+        "fragmented_percent",
+        "unplaced_pods",
+        "seconds",
+        "pods_per_second",
+    )
     print(f"{'policy':14}" + "".join(f"{column:>24}" for column in columns))
     for each in every:
         summary = each.summary()

@@ -37,9 +37,12 @@ def day(
     with interruptible():
         for name, descheduled in (("without", False), ("with", True)):
             found[name] = rows_of_a_day(
-                nodes, hours, descheduled=descheduled, seed=seed,
+                nodes,
+                hours,
+                descheduled=descheduled,
+                seed=seed,
                 tell=lambda text, name=name: print(f"{name} the descheduler: {text}", file=sys.stderr),  # type: ignore[misc]
-            )  # fmt: skip
+            )
     (folder / FIGURES).write_text(json.dumps(found))
     draw_day(folder / FIGURES, folder / PICTURE)
     for name in ("without", "with"):

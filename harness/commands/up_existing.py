@@ -56,11 +56,18 @@ class ExistingOptions:
         assert self.kubeconfig is not None
         where = Path(self.fleet)
         return [
-            sys.executable, "-m", "seatrial", "up", f"--backend={EXISTING}",
-            f"--kubeconfig={self.kubeconfig.resolve()}", *([f"--context={self.context}"] if self.context else []),
-            f"--fleet={where.resolve() if where.is_file() else self.fleet}", f"--subject={self.subject}",
-            f"--seed={self.seed}", f"--name={name}",
-        ]  # fmt: skip
+            sys.executable,
+            "-m",
+            "seatrial",
+            "up",
+            f"--backend={EXISTING}",
+            f"--kubeconfig={self.kubeconfig.resolve()}",
+            *([f"--context={self.context}"] if self.context else []),
+            f"--fleet={where.resolve() if where.is_file() else self.fleet}",
+            f"--subject={self.subject}",
+            f"--seed={self.seed}",
+            f"--name={name}",
+        ]
 
 
 def up_existing(options: ExistingOptions, *, name: str, detach: bool) -> int:

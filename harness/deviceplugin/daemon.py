@@ -88,9 +88,13 @@ async def serve(options: Options, access: Access, ready: Callable[[], object] = 
         if cards is not None:
             faults = StandInFaults(options.node, cards, hardware, clock, run_blocking, on_node=_ignore_node_fault)
         report = NodeReport(
-            transport, clock, options.node, hardware,
-            on_annotations=faults.follow if faults is not None else lambda _: None, writes=options.report,
-        )  # fmt: skip
+            transport,
+            clock,
+            options.node,
+            hardware,
+            on_annotations=faults.follow if faults is not None else lambda _: None,
+            writes=options.report,
+        )
         daemon: DeviceDaemon | None = None
         if options.xpu_file is not None:
             daemon = DeviceDaemon(options.xpu_file, clock, lambda: (hardware.devices(), hardware.links()))
@@ -99,13 +103,15 @@ async def serve(options: Options, access: Access, ready: Callable[[], object] = 
         writer = Writer(transport, clock)
         stack.callback(writer.close)
         plugin = DevicePlugin(
-            hardware.devices, kubelet, _pods_of(transport, options.node, loop),
+            hardware.devices,
+            kubelet,
+            _pods_of(transport, options.node, loop),
             root=cards.root if cards is not None else options.dev_root,
             simulated=cards is not None,
             hami=lambda: HamiHost(hardware.driver("nvidia").driver, SHIPPED),
             slices=PodSlices(kubelet.plugins / FOLDER, hardware, run_blocking.run),
             answer=lambda pod, annotations: answer_on_pod(writer, options.node, pod, annotations),
-        )  # fmt: skip
+        )
         report.start()
         ready()
 

@@ -61,9 +61,13 @@ class NodeReport:
         self._uid = ""
         self._publisher: Publisher | None = None
         self._follower = Follower(
-            transport, clock, NODES, {"fieldSelector": f"metadata.name={node}"},
-            on_set=self._node_set, on_gone=self._node_gone,
-        )  # fmt: skip
+            transport,
+            clock,
+            NODES,
+            {"fieldSelector": f"metadata.name={node}"},
+            on_set=self._node_set,
+            on_gone=self._node_gone,
+        )
 
     def start(self) -> None:
         """Begin; nothing is written before the Node exists."""
@@ -88,9 +92,18 @@ class NodeReport:
         if head.uid != self._uid:
             self._uid = head.uid
             self._publisher = Publisher(
-                self._node, head.uid, self._hardware, writer=self._writer, clock=self._clock, host_ip="", runtime="",
-                facts={}, xpu_folder=None, topology=None, port=0,
-            )  # fmt: skip
+                self._node,
+                head.uid,
+                self._hardware,
+                writer=self._writer,
+                clock=self._clock,
+                host_ip="",
+                runtime="",
+                facts={},
+                xpu_folder=None,
+                topology=None,
+                port=0,
+            )
             log.info("node found node=%s", self._node)
             self.refresh()
         else:

@@ -121,9 +121,12 @@ class DevicePlugin:
             raise DeviceError(f"pod {target.pod.key}: {error.message}") from error
         log.info(
             "allocated pod=%s container=%s resource=%s count=%d devices=%s",
-            target.pod.key, target.container.name, resource, len(ids),
+            target.pod.key,
+            target.container.name,
+            resource,
+            len(ids),
             ",".join(str(device.minor) for device in promised),
-        )  # fmt: skip
+        )
         if grant.annotations:
             self._answer(target.pod, grant.annotations)
         return response_of(_for_static_slices(grant), self._root, simulated=self._simulated)

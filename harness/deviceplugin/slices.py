@@ -115,9 +115,16 @@ class PodSlices:
                 ) from error
             assert isinstance(made, Slice)
             known = _Cut(
-                pod, share.device.uuid, place, made.id, made.kind, made.template or wanted.template, made.memory,
-                made.cores, made.nodes,
-            )  # fmt: skip
+                pod,
+                share.device.uuid,
+                place,
+                made.id,
+                made.kind,
+                made.template or wanted.template,
+                made.memory,
+                made.cores,
+                made.nodes,
+            )
             self._cuts.append(known)
             self._save()
             log.info("slice created pod=%s device=%s slice=%s kind=%s", pod, share.device.minor, made.id, made.kind)

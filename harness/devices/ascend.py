@@ -216,10 +216,21 @@ class AscendProvider(DeviceProvider):
 
     def _nameless(self, chip: Chip, health: Health) -> Device:
         return Device(
-            vendor=self.vendor, kind="gpu", model="", label="", index=chip[0], minor=chip[0],
-            uuid=f"unknown-{chip[0]}-{chip[1]}", bus_id="", numa=None, pcie_root="", memory=0, health=health,
-            card=chip[0], source=self._source,
-        )  # fmt: skip
+            vendor=self.vendor,
+            kind="gpu",
+            model="",
+            label="",
+            index=chip[0],
+            minor=chip[0],
+            uuid=f"unknown-{chip[0]}-{chip[1]}",
+            bus_id="",
+            numa=None,
+            pcie_root="",
+            memory=0,
+            health=health,
+            card=chip[0],
+            source=self._source,
+        )
 
     def _health(self, chip: Chip) -> Health:
         scale = c_uint()

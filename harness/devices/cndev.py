@@ -14,15 +14,30 @@ XID = 1
 SPACE_TOO_SMALL = 9
 DRIVER_RUNNING = 4
 DRIVER_STATES = (
-    "early initialisation", "bring-up", "booting", "late initialisation", "running", "boot error", "resetting",
+    "early initialisation",
+    "bring-up",
+    "booting",
+    "late initialisation",
+    "running",
+    "boot error",
+    "resetting",
     "reset failed",
-)  # fmt: skip
+)
 
 KINDS = {
-    1: FailureKind.ABSENT, 2: FailureKind.BAD_LAYOUT, 3: FailureKind.BAD_LAYOUT, 6: FailureKind.LOST,
-    9: FailureKind.BUSY, 10: FailureKind.UNSUPPORTED, 12: FailureKind.ABSENT, 13: FailureKind.DENIED,
-    14: FailureKind.ABSENT, 15: FailureKind.BUSY, 17: FailureKind.TIMEOUT, 18: FailureKind.LOST,
-}  # fmt: skip
+    1: FailureKind.ABSENT,
+    2: FailureKind.BAD_LAYOUT,
+    3: FailureKind.BAD_LAYOUT,
+    6: FailureKind.LOST,
+    9: FailureKind.BUSY,
+    10: FailureKind.UNSUPPORTED,
+    12: FailureKind.ABSENT,
+    13: FailureKind.DENIED,
+    14: FailureKind.ABSENT,
+    15: FailureKind.BUSY,
+    17: FailureKind.TIMEOUT,
+    18: FailureKind.LOST,
+}
 
 
 class CardInfo(Structure):
@@ -53,9 +68,14 @@ class MemoryInfoV2(Structure):
     """MiB; no version."""
 
     _fields_ = [
-        ("total", c_int64), ("used", c_int64), ("reserved", c_int64), ("virtual_total", c_int64),
-        ("virtual_used", c_int64), ("global_memory", c_uint64), ("spare", c_uint64 * 16),
-    ]  # fmt: skip
+        ("total", c_int64),
+        ("used", c_int64),
+        ("reserved", c_int64),
+        ("virtual_total", c_int64),
+        ("virtual_used", c_int64),
+        ("global_memory", c_uint64),
+        ("spare", c_uint64 * 16),
+    ]
 
 
 class VersionInfo(Structure):
@@ -80,10 +100,18 @@ class PCIeInfoV2(Structure):
     """`cndevPCIeInfoV2_t`: PCI IDs and address."""
 
     _fields_ = [
-        ("subsystem", c_uint), ("device", c_uint), ("vendor", c_uint16), ("subvendor", c_uint16), ("domain", c_uint),
-        ("bus", c_uint), ("device_id", c_uint), ("function", c_uint), ("module", c_uint16), ("slot", c_uint16),
+        ("subsystem", c_uint),
+        ("device", c_uint),
+        ("vendor", c_uint16),
+        ("subvendor", c_uint16),
+        ("domain", c_uint),
+        ("bus", c_uint),
+        ("device_id", c_uint),
+        ("function", c_uint),
+        ("module", c_uint16),
+        ("slot", c_uint16),
         ("spare", c_uint * 8),
-    ]  # fmt: skip
+    ]
 
 
 class MLULinkStatusV2(Structure):
@@ -120,27 +148,57 @@ class SMluInfo(Structure):
     """`cndevSMluInfo_t`: one sMLU instance, a share of a card."""
 
     _fields_ = [
-        ("version", c_int), ("profile", c_int), ("instance", c_int), ("uuid", c_ubyte * 37), ("pad", c_ubyte * 3),
-        ("domain", c_uint), ("bus", c_uint), ("device", c_uint), ("function", c_uint), ("profile_name", c_ubyte * 100),
-        ("instance_name", c_ubyte * 100), ("node_name", c_ubyte * 100), ("quota", c_uint * 2), ("memory", c_uint64 * 2),
+        ("version", c_int),
+        ("profile", c_int),
+        ("instance", c_int),
+        ("uuid", c_ubyte * 37),
+        ("pad", c_ubyte * 3),
+        ("domain", c_uint),
+        ("bus", c_uint),
+        ("device", c_uint),
+        ("function", c_uint),
+        ("profile_name", c_ubyte * 100),
+        ("instance_name", c_ubyte * 100),
+        ("node_name", c_ubyte * 100),
+        ("quota", c_uint * 2),
+        ("memory", c_uint64 * 2),
         ("tail", c_ubyte * 512),
-    ]  # fmt: skip
+    ]
 
 
 class EventData(Structure):
     """`cndevEventData_t`: one event of a card."""
 
     _fields_ = [
-        ("version", c_int), ("pad", c_uint), ("type", c_uint64), ("device", c_int), ("instance", c_uint),
-        ("data", c_uint64), ("time", c_uint64), ("tail", c_ubyte * 64),
-    ]  # fmt: skip
+        ("version", c_int),
+        ("pad", c_uint),
+        ("type", c_uint64),
+        ("device", c_int),
+        ("instance", c_uint),
+        ("data", c_uint64),
+        ("time", c_uint64),
+        ("tail", c_ubyte * 64),
+    ]
 
 
 SIZES: dict[type[Structure], int] = {
-    CardInfo: 8, Number: 8, Uuid: 56, CardSN: 24, MemoryInfoV2: 176, VersionInfo: 28, CardHealthState: 16,
-    UtilizationInfo: 328, PCIeInfoV2: 64, MLULinkStatusV2: 44, MLULinkRemoteInfo: 376, ProcessInfo: 24,
-    TemperatureInfo: 148, SMluSet: 16, SMluInfo: 904, EventData: 104,
-}  # fmt: skip
+    CardInfo: 8,
+    Number: 8,
+    Uuid: 56,
+    CardSN: 24,
+    MemoryInfoV2: 176,
+    VersionInfo: 28,
+    CardHealthState: 16,
+    UtilizationInfo: 328,
+    PCIeInfoV2: 64,
+    MLULinkStatusV2: 44,
+    MLULinkRemoteInfo: 376,
+    ProcessInfo: 24,
+    TemperatureInfo: 148,
+    SMluSet: 16,
+    SMluInfo: 904,
+    EventData: 104,
+}
 
 S = TypeVar("S", bound=Structure)
 

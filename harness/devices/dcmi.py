@@ -9,11 +9,7 @@ from ctypes import Structure, c_char, c_float, c_int, c_ubyte, c_uint, c_ulong, 
 
 from seatrial.harness.devices.provider import WELL, FailureKind, Health
 
-LIBRARIES = (
-    "libdcmi.so",
-    "/usr/local/Ascend/driver/lib64/driver/libdcmi.so",
-    "/usr/local/dcmi/libdcmi.so",
-)
+LIBRARIES = ("libdcmi.so", "/usr/local/Ascend/driver/lib64/driver/libdcmi.so", "/usr/local/dcmi/libdcmi.so")
 MAX_CARDS = 64
 NPU = 0
 VDIE = 1
@@ -25,10 +21,19 @@ MINOR_FAULT = 1  # health 1 is a warning; from 2 on a device leaves the pool
 GONE = 0xFFFFFFFF  # health of a chip that is not there
 
 KINDS = {
-    -8002: FailureKind.DENIED, -8005: FailureKind.UNKNOWN, -8006: FailureKind.TIMEOUT, -8007: FailureKind.ABSENT,
-    -8008: FailureKind.LOST, -8012: FailureKind.LOST, -8013: FailureKind.UNSUPPORTED, -8015: FailureKind.RESET_NEEDED,
-    -8017: FailureKind.RESET_NEEDED, -8020: FailureKind.BUSY, -8022: FailureKind.BUSY, -8255: FailureKind.UNSUPPORTED,
-}  # fmt: skip
+    -8002: FailureKind.DENIED,
+    -8005: FailureKind.UNKNOWN,
+    -8006: FailureKind.TIMEOUT,
+    -8007: FailureKind.ABSENT,
+    -8008: FailureKind.LOST,
+    -8012: FailureKind.LOST,
+    -8013: FailureKind.UNSUPPORTED,
+    -8015: FailureKind.RESET_NEEDED,
+    -8017: FailureKind.RESET_NEEDED,
+    -8020: FailureKind.BUSY,
+    -8022: FailureKind.BUSY,
+    -8255: FailureKind.UNSUPPORTED,
+}
 
 
 class ChipInfo(Structure):
@@ -47,9 +52,16 @@ class PcieInfo(Structure):
     """`dcmi_pcie_info_all`: PCI IDs and address."""
 
     _fields_ = [
-        ("vendor", c_uint), ("subvendor", c_uint), ("device", c_uint), ("subdevice", c_uint), ("domain", c_int),
-        ("bus", c_uint), ("dev", c_uint), ("func", c_uint), ("reserved", c_int * 8),
-    ]  # fmt: skip
+        ("vendor", c_uint),
+        ("subvendor", c_uint),
+        ("device", c_uint),
+        ("subdevice", c_uint),
+        ("domain", c_int),
+        ("bus", c_uint),
+        ("dev", c_uint),
+        ("func", c_uint),
+        ("reserved", c_int * 8),
+    ]
 
 
 class DieId(Structure):
@@ -62,8 +74,12 @@ class HbmInfo(Structure):
     """Sizes in MB."""
 
     _fields_ = [
-        ("size", c_ulonglong), ("freq", c_uint), ("used", c_ulonglong), ("temperature", c_int), ("bandwidth", c_uint),
-    ]  # fmt: skip
+        ("size", c_ulonglong),
+        ("freq", c_uint),
+        ("used", c_ulonglong),
+        ("temperature", c_int),
+        ("bandwidth", c_uint),
+    ]
 
 
 class ProcMem(Structure):
@@ -82,9 +98,14 @@ class CreateOut(Structure):
     """`dcmi_create_vdev_out`: the vNPU that was created."""
 
     _fields_ = [
-        ("vdev_id", c_uint), ("domain", c_uint), ("bus", c_uint), ("dev", c_uint), ("func", c_uint), ("vfg_id", c_uint),
+        ("vdev_id", c_uint),
+        ("domain", c_uint),
+        ("bus", c_uint),
+        ("dev", c_uint),
+        ("func", c_uint),
+        ("vfg_id", c_uint),
         ("reserved", c_ubyte * 28),
-    ]  # fmt: skip
+    ]
 
 
 class BaseResource(Structure):
@@ -97,27 +118,46 @@ class Computing(Structure):
     """`dcmi_computing_resource`: AI cores, vector cores and memory in MiB of a vNPU or chip."""
 
     _fields_ = [
-        ("aicore", c_float), ("reserved0", c_float * 3), ("vector", c_float), ("reserved1", c_float),
-        ("memory_mb", c_ulonglong), ("reserved2", c_ubyte * 22), ("aicpu", c_ushort), ("reserved3", c_ubyte * 40),
-    ]  # fmt: skip
+        ("aicore", c_float),
+        ("reserved0", c_float * 3),
+        ("vector", c_float),
+        ("reserved1", c_float),
+        ("memory_mb", c_ulonglong),
+        ("reserved2", c_ubyte * 22),
+        ("aicpu", c_ushort),
+        ("reserved3", c_ubyte * 40),
+    ]
 
 
 class SocTotal(Structure):
     """`dcmi_soc_total_resource`: the vNPUs of a chip and all that it has."""
 
     _fields_ = [
-        ("vdev_num", c_uint), ("vdev_id", c_uint * 32), ("vfg_num", c_uint), ("vfg_bitmap", c_uint), ("pad", c_uint),
-        ("base", BaseResource), ("computing", Computing), ("media", c_ubyte * 56),
-    ]  # fmt: skip
+        ("vdev_num", c_uint),
+        ("vdev_id", c_uint * 32),
+        ("vfg_num", c_uint),
+        ("vfg_bitmap", c_uint),
+        ("pad", c_uint),
+        ("base", BaseResource),
+        ("computing", Computing),
+        ("media", c_ubyte * 56),
+    ]
 
 
 class VdevQuery(Structure):
     """`dcmi_vdev_query_info`: the state and the resources of one vNPU."""
 
     _fields_ = [
-        ("name", c_char * 16), ("status", c_uint), ("in_use", c_uint), ("vfid", c_uint), ("vfg_id", c_uint),
-        ("container_id", c_ulonglong), ("base", BaseResource), ("computing", Computing), ("media", c_ubyte * 56),
-    ]  # fmt: skip
+        ("name", c_char * 16),
+        ("status", c_uint),
+        ("in_use", c_uint),
+        ("vfid", c_uint),
+        ("vfg_id", c_uint),
+        ("container_id", c_ulonglong),
+        ("base", BaseResource),
+        ("computing", Computing),
+        ("media", c_ubyte * 56),
+    ]
 
 
 class VdevQueryRequest(Structure):
@@ -130,10 +170,17 @@ class FaultEvent(Structure):
     """`dcmi_dms_fault_event`: one fault that occurred or ended."""
 
     _fields_ = [
-        ("event_id", c_uint), ("device", c_ushort), ("node", c_ubyte * 4), ("severity", c_ubyte),
-        ("assertion", c_ubyte), ("serial", c_int), ("notify", c_int), ("time", c_ulonglong), ("name", c_char * 256),
+        ("event_id", c_uint),
+        ("device", c_ushort),
+        ("node", c_ubyte * 4),
+        ("severity", c_ubyte),
+        ("assertion", c_ubyte),
+        ("serial", c_int),
+        ("notify", c_int),
+        ("time", c_ulonglong),
+        ("name", c_char * 256),
         ("info", c_ubyte * 64),
-    ]  # fmt: skip
+    ]
 
 
 class Event(Structure):
@@ -143,9 +190,20 @@ class Event(Structure):
 
 
 SIZES: dict[type[Structure], int] = {
-    ChipInfo: 100, ChipInfoV2: 132, PcieInfo: 64, DieId: 20, HbmInfo: 32, ProcMem: 16, CreateRes: 104, CreateOut: 52,
-    Computing: 96, SocTotal: 360, VdevQuery: 256, VdevQueryRequest: 264, FaultEvent: 352,
-}  # fmt: skip
+    ChipInfo: 100,
+    ChipInfoV2: 132,
+    PcieInfo: 64,
+    DieId: 20,
+    HbmInfo: 32,
+    ProcMem: 16,
+    CreateRes: 104,
+    CreateOut: 52,
+    Computing: 96,
+    SocTotal: 360,
+    VdevQuery: 256,
+    VdevQueryRequest: 264,
+    FaultEvent: 352,
+}
 
 
 def die_text(die: DieId) -> str:

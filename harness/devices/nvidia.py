@@ -37,9 +37,14 @@ MAX_LINKS = 36
 REMOTE_GPU = 0
 UNKNOWN_MEMORY = (1 << 64) - 1
 THROTTLE = {
-    0x4: "software-power-cap", 0x8: "hardware-slowdown", 0x10: "sync-boost", 0x20: "software-thermal",
-    0x40: "hardware-thermal", 0x80: "hardware-power-brake", 0x100: "display",
-}  # fmt: skip
+    0x4: "software-power-cap",
+    0x8: "hardware-slowdown",
+    0x10: "sync-boost",
+    0x20: "software-thermal",
+    0x40: "hardware-thermal",
+    0x80: "hardware-power-brake",
+    0x100: "display",
+}
 
 
 class NvidiaProvider(DeviceProvider):

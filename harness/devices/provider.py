@@ -302,9 +302,20 @@ class DeviceProvider(ABC):
 def unread_card(vendor: str, index: int, health: Health, source: Source) -> Device:
     """A card that the library counts and that has never answered: all but its index and health is unknown."""
     return Device(
-        vendor=vendor, kind="gpu", model="", label="", index=index, minor=index, uuid=f"unknown-{index}",
-        bus_id="", numa=None, pcie_root="", memory=0, health=health, source=source,
-    )  # fmt: skip
+        vendor=vendor,
+        kind="gpu",
+        model="",
+        label="",
+        index=index,
+        minor=index,
+        uuid=f"unknown-{index}",
+        bus_id="",
+        numa=None,
+        pcie_root="",
+        memory=0,
+        health=health,
+        source=source,
+    )
 
 
 def model_label(model: str) -> str:

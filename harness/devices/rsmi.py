@@ -27,14 +27,33 @@ EVENTS = {  # rsmi_evt_notification_type_t → code of the neutral event, severi
 EVENT_MASK = sum(1 << (event - 1) for event in EVENTS)
 POST_RESET = 4
 BLOCKS = (  # rsmi_gpu_block_t by bit
-    "Umc", "Sdma", "Gfx", "Mmhub", "Athub", "PcieBif", "Hdp", "XgmiWafl", "Df", "Smn", "Sem", "Mp0", "Mp1", "Fuse",
-)  # fmt: skip
+    "Umc",
+    "Sdma",
+    "Gfx",
+    "Mmhub",
+    "Athub",
+    "PcieBif",
+    "Hdp",
+    "XgmiWafl",
+    "Df",
+    "Smn",
+    "Sem",
+    "Mp0",
+    "Mp1",
+    "Fuse",
+)
 FIRST_RENDER_MINOR = 128  # of /dev/dri/renderD…; the kernel's DRM_MINOR_RENDER
 
 KINDS = {
-    2: FailureKind.UNSUPPORTED, 3: FailureKind.LOST, 4: FailureKind.DENIED, 5: FailureKind.BUSY, 8: FailureKind.ABSENT,
-    9: FailureKind.UNSUPPORTED, 10: FailureKind.ABSENT, 16: FailureKind.RESET_NEEDED,
-}  # fmt: skip
+    2: FailureKind.UNSUPPORTED,
+    3: FailureKind.LOST,
+    4: FailureKind.DENIED,
+    5: FailureKind.BUSY,
+    8: FailureKind.ABSENT,
+    9: FailureKind.UNSUPPORTED,
+    10: FailureKind.ABSENT,
+    16: FailureKind.RESET_NEEDED,
+}
 
 
 class Version(Structure):
@@ -53,8 +72,12 @@ class ProcessInfo(Structure):
     """VRAM in bytes, SDMA in microseconds, occupancy of the compute units in percent."""
 
     _fields_ = [
-        ("pid", c_uint32), ("pasid", c_uint32), ("vram", c_uint64), ("sdma", c_uint64), ("cu_occupancy", c_uint32),
-    ]  # fmt: skip
+        ("pid", c_uint32),
+        ("pasid", c_uint32),
+        ("vram", c_uint64),
+        ("sdma", c_uint64),
+        ("cu_occupancy", c_uint32),
+    ]
 
 
 class EventData(Structure):

@@ -8,9 +8,15 @@ from seatrial.harness.devices.provider import WELL, Health
 APPLICATION_XIDS = frozenset({13, 31, 43, 45, 68, 109})  # koordlet ignores these six
 
 RECOVERY_ACTIONS = (
-    "", "gpu-reset", "node-reboot", "drain-peers", "drain-and-reset", "recover-imex-domain", "bus-reset",
+    "",
+    "gpu-reset",
+    "node-reboot",
+    "drain-peers",
+    "drain-and-reset",
+    "recover-imex-domain",
+    "bus-reset",
     "system-reboot",
-)  # fmt: skip
+)
 
 
 def xid_health(xid: int, action: int = 0) -> Health:

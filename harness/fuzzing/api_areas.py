@@ -29,14 +29,7 @@ from seatrial.harness.fuzzing.objects import CUSTOM, OBJECTS
 from seatrial.harness.fuzzing.running import Area, FaultError
 from seatrial.harness.fuzzing.values import json_values, mutated, texts
 from seatrial.scheduler.api.clock import SimClock
-from seatrial.scheduler.api.transport import (
-    APPLY_PATCH,
-    JSON,
-    JSON_PATCH,
-    MERGE_PATCH,
-    STRATEGIC_MERGE_PATCH,
-    Request,
-)
+from seatrial.scheduler.api.transport import APPLY_PATCH, JSON, JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH, Request
 
 _ALL: Final = (*OBJECTS, CUSTOM)
 _METHODS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS")
@@ -175,9 +168,12 @@ class _Session:
 def _is_meant(code: int, body: bytes) -> bool:
     """Whether the answer is upstream's: a webhook or proxy that cannot be reached, a version that is not there."""
     known = (
-        b"failed calling webhook", b"conversion webhook", b"is not supported by this server", b"no endpoints",
+        b"failed calling webhook",
+        b"conversion webhook",
+        b"is not supported by this server",
+        b"no endpoints",
         b"Too large resource version",
-    )  # fmt: skip
+    )
     return code in {500, 501, 503, 504} and any(text in body for text in known) and b"fault " not in body
 
 
@@ -391,9 +387,7 @@ _yaml_pieces = st.lists(
     max_size=30,
 ).map("".join)
 _documents = st.one_of(
-    _yaml_pieces,
-    mutated([body for _, body in OBJECTS]).map(yaml.safe_dump),
-    st.text(max_size=60),
+    _yaml_pieces, mutated([body for _, body in OBJECTS]).map(yaml.safe_dump), st.text(max_size=60)
 ).map(lambda text: text.encode("utf-8", "surrogatepass"))
 
 

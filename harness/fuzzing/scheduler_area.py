@@ -93,7 +93,11 @@ def _objects(draw: st.DrawFn) -> tuple[int, Any]:
 
 
 SCHEDULER_AREAS: Final = (
-    Area("scheduler-texts", "long texts in objects that the scheduler reads",
-         st.tuples(st.sampled_from(PLACES), long_texts), _run_text),
+    Area(
+        "scheduler-texts",
+        "long texts in objects that the scheduler reads",
+        st.tuples(st.sampled_from(PLACES), long_texts),
+        _run_text,
+    ),
     Area("scheduler-objects", "objects that the scheduler reads, with random changes", _objects(), _run_object),
-)  # fmt: skip
+)

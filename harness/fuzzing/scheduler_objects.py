@@ -42,13 +42,15 @@ def vocabulary() -> tuple[str, ...]:
     folder = str(Path(device.__file__).parent)
     modules = [import_module(f"{device.__package__}.{found.name}") for found in pkgutil.iter_modules([folder])]
     return tuple(
-        sorted({
-            value
-            for module in modules
-            for value in vars(module).values()
-            if isinstance(value, str) and _KEY.fullmatch(value)
-        })
-    )  # fmt: skip
+        sorted(
+            {
+                value
+                for module in modules
+                for value in vars(module).values()
+                if isinstance(value, str) and _KEY.fullmatch(value)
+            }
+        )
+    )
 
 
 def _of(
@@ -62,9 +64,12 @@ def _of(
 ) -> tuple[str, Object]:
     """The path of its collection in all namespaces, and the object."""
     metadata = {
-        "name": name, "uid": f"uid-{name}", "creationTimestamp": CREATED, "labels": {"app": "x", **(labels or {})},
+        "name": name,
+        "uid": f"uid-{name}",
+        "creationTimestamp": CREATED,
+        "labels": {"app": "x", **(labels or {})},
         "annotations": {key: n if isinstance(n, str) else json.dumps(n) for key, n in (notes or {}).items()},
-    }  # fmt: skip
+    }
     return path, {"metadata": {**metadata, **({"namespace": namespace} if namespace else {})}, **fields}
 
 
@@ -106,7 +111,10 @@ OBJECTS: Final = (
     _pod(
         "member",
         {
-            GANG_NAME: "train", GANG_MIN: "1", GANG_TOTAL: "1", GANG_WAITING_TIME: "10s",
+            GANG_NAME: "train",
+            GANG_MIN: "1",
+            GANG_TOTAL: "1",
+            GANG_WAITING_TIME: "10s",
             GANG_GROUPS: ["default/train"],
             GATHER_SPEC: {"gatherStrategy": [{"layer": "Block", "strategy": "PreferGather", "podCountMultiple": 1}]},
         },
@@ -118,9 +126,12 @@ OBJECTS: Final = (
             DEVICE_ALLOCATE_HINT: {"gpu": {"selector": {"matchLabels": {"a": "b"}}, "allocateStrategy": "ApplyForAll"}},
             DEVICE_JOINT_ALLOCATE: {"deviceTypes": ["gpu"], "requiredScope": "SamePCIe"},
         },
-        containers=[{"name": "main", "resources": {"requests": {
-            "koordinator.sh/gpu-core": "100", "koordinator.sh/gpu-memory-ratio": "100",
-        }}}],
+        containers=[
+            {
+                "name": "main",
+                "resources": {"requests": {"koordinator.sh/gpu-core": "100", "koordinator.sh/gpu-memory-ratio": "100"}},
+            }
+        ],
     ),
     _pod(
         "cores",
@@ -139,7 +150,7 @@ OBJECTS: Final = (
                     "reservationSelectorTerms": [
                         {"matchExpressions": [{"key": "a", "operator": "In", "values": ["b"]}]}
                     ]
-                }
+                },
             }
         },
     ),
@@ -164,56 +175,92 @@ OBJECTS: Final = (
         },
         spec={"taints": [{"key": "a", "value": "b", "effect": "PreferNoSchedule", "timeAdded": CREATED}]},
         status={
-            "allocatable": {"cpu": "16", "memory": "64Gi", "pods": "110", "koordinator.sh/gpu-core": "200",
-                "koordinator.sh/gpu-memory-ratio": "200", "koordinator.sh/gpu-memory": "80Gi"},
+            "allocatable": {
+                "cpu": "16",
+                "memory": "64Gi",
+                "pods": "110",
+                "koordinator.sh/gpu-core": "200",
+                "koordinator.sh/gpu-memory-ratio": "200",
+                "koordinator.sh/gpu-memory": "80Gi",
+            },
             "images": [{"names": ["a:1"], "sizeBytes": 1000}],
             "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": CREATED}],
         },
     ),
     _of(
-        "/apis/scheduling.sigs.k8s.io/v1alpha1/podgroups", "group", "default",
+        "/apis/scheduling.sigs.k8s.io/v1alpha1/podgroups",
+        "group",
+        "default",
         spec={"minMember": 1, "scheduleTimeoutSeconds": 5, "minResources": {"cpu": "1"}},
         status={"phase": "Scheduling", "scheduled": 1, "scheduleStartTime": CREATED},
     ),
     _of(
-        "/apis/scheduling.koordinator.sh/v1alpha1/reservations", "kept", labels={"a": "b"},
+        "/apis/scheduling.koordinator.sh/v1alpha1/reservations",
+        "kept",
+        labels={"a": "b"},
         notes={RESIZE_ALLOCATABLE: {"resources": {"cpu": "2"}}},
         spec={
-            "template": {"spec": {"schedulerName": "koord-scheduler", "containers": [
-                {"name": "main", "resources": {"requests": {"cpu": "4", "memory": "8Gi"}}},
-            ]}},
+            "template": {
+                "spec": {
+                    "schedulerName": "koord-scheduler",
+                    "containers": [{"name": "main", "resources": {"requests": {"cpu": "4", "memory": "8Gi"}}}],
+                }
+            },
             "owners": [{"labelSelector": _SELECTOR}, {"object": {"kind": "Pod", "name": "x"}}],
-            "ttl": "1h", "allocateOnce": False, "expires": "2027-01-01T00:00:00Z",
+            "ttl": "1h",
+            "allocateOnce": False,
+            "expires": "2027-01-01T00:00:00Z",
             "taints": [{"key": "a", "effect": "NoSchedule"}],
         },
-        status={"phase": "Available", "nodeName": "n1", "allocatable": {"cpu": "4", "memory": "8Gi"}, "conditions": [
-            {"type": "Ready", "status": "True", "lastProbeTime": CREATED, "lastTransitionTime": CREATED},
-        ]},
+        status={
+            "phase": "Available",
+            "nodeName": "n1",
+            "allocatable": {"cpu": "4", "memory": "8Gi"},
+            "conditions": [
+                {"type": "Ready", "status": "True", "lastProbeTime": CREATED, "lastTransitionTime": CREATED}
+            ],
+        },
     ),
     _of(
-        "/apis/scheduling.sigs.k8s.io/v1alpha1/elasticquotas", "team", "default",
+        "/apis/scheduling.sigs.k8s.io/v1alpha1/elasticquotas",
+        "team",
+        "default",
         notes={SHARED_WEIGHT: {"cpu": "10"}, TOTAL_RESOURCE: {"cpu": "16", "memory": "64Gi"}, NAMESPACES: ["default"]},
         spec={"min": {"cpu": "16", "memory": "64Gi"}, "max": {"cpu": "16", "memory": "64Gi"}},
         status={"used": {"cpu": "1"}},
     ),
     _of(
-        "/apis/quota.koordinator.sh/v1alpha1/elasticquotaprofiles", "tree", "default",
+        "/apis/quota.koordinator.sh/v1alpha1/elasticquotaprofiles",
+        "tree",
+        "default",
         spec={"quotaName": "root", "quotaLabels": {"a": "b"}, "resourceRatio": "0.9", "nodeSelector": _SELECTOR},
     ),
     _of(
-        "/apis/scheduling.koordinator.sh/v1alpha1/devices", "n1",
+        "/apis/scheduling.koordinator.sh/v1alpha1/devices",
+        "n1",
         notes={GPU_PARTITIONS: {"1": [{"minors": [0], "gpuLinkType": "NVLink", "ringBusBandwidth": "200Gi"}]}},
-        spec={"devices": [
-            {
-                "type": "gpu", "minor": minor, "id": f"GPU-{minor}", "health": True, "labels": {"a": "b"},
-                "resources": {"koordinator.sh/gpu-core": "100", "koordinator.sh/gpu-memory": "40Gi",
-                              "koordinator.sh/gpu-memory-ratio": "100"},
-                "topology": {"socketID": 0, "nodeID": 0, "pcieID": "0", "busID": "0000:00:01.0"},
-            } for minor in range(2)
-        ]},
+        spec={
+            "devices": [
+                {
+                    "type": "gpu",
+                    "minor": minor,
+                    "id": f"GPU-{minor}",
+                    "health": True,
+                    "labels": {"a": "b"},
+                    "resources": {
+                        "koordinator.sh/gpu-core": "100",
+                        "koordinator.sh/gpu-memory": "40Gi",
+                        "koordinator.sh/gpu-memory-ratio": "100",
+                    },
+                    "topology": {"socketID": 0, "nodeID": 0, "pcieID": "0", "busID": "0000:00:01.0"},
+                }
+                for minor in range(2)
+            ]
+        },
     ),
     _of(
-        "/apis/slo.koordinator.sh/v1alpha1/nodemetrics", "n1",
+        "/apis/slo.koordinator.sh/v1alpha1/nodemetrics",
+        "n1",
         spec={"metricCollectPolicy": {"reportIntervalSeconds": 60}},
         status={
             "updateTime": CREATED,
@@ -225,51 +272,72 @@ OBJECTS: Final = (
         },
     ),
     _of(
-        "/apis/topology.node.k8s.io/v1alpha1/noderesourcetopologies", "n1",
+        "/apis/topology.node.k8s.io/v1alpha1/noderesourcetopologies",
+        "n1",
         notes={
-            CPU_TOPOLOGY: _TOPOLOGY, CPU_BASIC_INFO: {"cpuModel": "x"}, SYSTEM_QOS: {"cpuset": "3"},
+            CPU_TOPOLOGY: _TOPOLOGY,
+            CPU_BASIC_INFO: {"cpuModel": "x"},
+            SYSTEM_QOS: {"cpuset": "3"},
             POD_CPU_ALLOCS: [{"namespace": "default", "name": "bound", "cpuset": "0-1", "managedByKubelet": True}],
             KUBELET_CPU_MANAGER: {"policy": "static", "options": {"full-pcpus-only": "true"}, "reservedCPUs": "0"},
         },
         topologyPolicies=["SingleNUMANodePodLevel"],
-        zones=[{"name": "node-0", "type": "Node", "resources": [
-            {"name": "cpu", "capacity": "16", "allocatable": "16", "available": "16"},
-        ]}],
+        zones=[
+            {
+                "name": "node-0",
+                "type": "Node",
+                "resources": [{"name": "cpu", "capacity": "16", "allocatable": "16", "available": "16"}],
+            }
+        ],
     ),
     _of(
-        "/apis/scheduling.koordinator.sh/v1alpha1/clusternetworktopologies", "default",
-        spec={"networkTopologySpec": [
-            {"topologyLayer": "Block", "labelKey": ["zone"]},
-            {"topologyLayer": "NodeTopologyLayer", "parentTopologyLayer": "Block"},
-        ]},
+        "/apis/scheduling.koordinator.sh/v1alpha1/clusternetworktopologies",
+        "default",
+        spec={
+            "networkTopologySpec": [
+                {"topologyLayer": "Block", "labelKey": ["zone"]},
+                {"topologyLayer": "NodeTopologyLayer", "parentTopologyLayer": "Block"},
+            ]
+        },
     ),
     _of(
-        "/api/v1/namespaces/koordinator-system/configmaps", "gpu-shared-resource-templates", "koordinator-system",
+        "/api/v1/namespaces/koordinator-system/configmaps",
+        "gpu-shared-resource-templates",
+        "koordinator-system",
         data={"data.yaml": 'vendor-model:\n  small: {koordinator.sh/gpu-core: "10"}\n'},
     ),
     _of(
-        "/apis/policy/v1/poddisruptionbudgets", "budget", "default",
-        spec={"minAvailable": "50%", "selector": _SELECTOR}, status={"disruptionsAllowed": 1},
+        "/apis/policy/v1/poddisruptionbudgets",
+        "budget",
+        "default",
+        spec={"minAvailable": "50%", "selector": _SELECTOR},
+        status={"disruptionsAllowed": 1},
     ),
     _of("/api/v1/namespaces", "default"),
     _of("/api/v1/services", "service", "default", spec={"selector": {"app": "x"}}),
     _of("/apis/apps/v1/replicasets", "set", "default", spec={"selector": _SELECTOR}),
     _of(
-        "/api/v1/persistentvolumeclaims", "x", "default",
+        "/api/v1/persistentvolumeclaims",
+        "x",
+        "default",
         spec={"storageClassName": "c", "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
     ),
     _of(
-        "/api/v1/persistentvolumes", "pv",
+        "/api/v1/persistentvolumes",
+        "pv",
         spec={"storageClassName": "c", "capacity": {"storage": "2Gi"}, "accessModes": ["ReadWriteOnce"]},
         status={"phase": "Available"},
     ),
     _of(
-        "/apis/storage.k8s.io/v1/storageclasses", "c",
-        provisioner="x.io/y", volumeBindingMode="WaitForFirstConsumer",
+        "/apis/storage.k8s.io/v1/storageclasses",
+        "c",
+        provisioner="x.io/y",
+        volumeBindingMode="WaitForFirstConsumer",
         allowedTopologies=[{"matchLabelExpressions": [{"key": "zone", "values": ["z"]}]}],
     ),
     _of(
-        "/apis/storage.k8s.io/v1/csinodes", "n1",
+        "/apis/storage.k8s.io/v1/csinodes",
+        "n1",
         spec={"drivers": [{"name": "x.io/y", "nodeID": "n1", "allocatable": {"count": 4}}]},
     ),
-)  # fmt: skip
+)

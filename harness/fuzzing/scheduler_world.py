@@ -15,19 +15,24 @@ _ARGUMENTS: Final = {
     "Coscheduling": {"enablePreemption": True},
     "ElasticQuota": {"monitorAllQuotas": True, "multiQuotaTree": True},
     "LoadAwareScheduling": {
-        "usageThresholds": {"cpu": 65}, "allowCustomizeEstimation": True,
+        "usageThresholds": {"cpu": 65},
+        "allowCustomizeEstimation": True,
         "aggregated": {"usageThresholds": {"cpu": 65}, "usageAggregationType": "p95", "usageAggregatedDuration": "5m"},
     },
-}  # fmt: skip
-_CONFIGURATION: Final = parse({
-    "apiVersion": "kubescheduler.config.k8s.io/v1",
-    "kind": "KubeSchedulerConfiguration",
-    "profiles": [{
-        "schedulerName": "koord-scheduler",
-        "plugins": {"multiPoint": {"enabled": [{"name": "LoadAwareScheduling"}]}},
-        "pluginConfig": [{"name": name, "args": args} for name, args in _ARGUMENTS.items()],
-    }],
-})  # fmt: skip
+}
+_CONFIGURATION: Final = parse(
+    {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "profiles": [
+            {
+                "schedulerName": "koord-scheduler",
+                "plugins": {"multiPoint": {"enabled": [{"name": "LoadAwareScheduling"}]}},
+                "pluginConfig": [{"name": name, "args": args} for name, args in _ARGUMENTS.items()],
+            }
+        ],
+    }
+)
 PROBE_SECONDS: Final = 20.0  # of virtual time, in which a pod must be bound
 
 
@@ -128,12 +133,13 @@ def _plain_pod(name: str) -> Object:
     return {
         "metadata": {"name": name, "namespace": "probes", "uid": name, "creationTimestamp": CREATED},
         "spec": {
-            "schedulerName": "koord-scheduler", "nodeSelector": {"for": "probes"},
+            "schedulerName": "koord-scheduler",
+            "nodeSelector": {"for": "probes"},
             "tolerations": [{"key": "probes", "operator": "Exists"}],
             "containers": [{"name": "main", "resources": {"requests": {"cpu": "1"}}}],
         },
         "status": {"phase": "Pending"},
-    }  # fmt: skip
+    }
 
 
 _SPARE: Final[Object] = {

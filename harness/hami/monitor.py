@@ -127,9 +127,11 @@ class Monitor:
     def _card(self, region: Region, number: int, labels: Mapping[str, str]) -> Iterator[Sample]:
         parts = region.parts(number)
         kinds = {
-            "context": str(parts.context), "module": str(parts.module), "data": str(parts.data),
+            "context": str(parts.context),
+            "module": str(parts.module),
+            "data": str(parts.data),
             "offset": str(parts.offset),
-        }  # fmt: skip
+        }
         yield Sample("vGPU_device_memory_usage_in_bytes", labels, parts.total)
         yield Sample("vGPU_device_memory_limit_in_bytes", labels, region.cards[number].memory_limit)
         yield Sample("Device_memory_desc_of_container", {**labels, **kinds}, parts.total)

@@ -21,10 +21,14 @@ GROUPS = f"/apis/scheduling.sigs.k8s.io/v1alpha1/namespaces/{NAMESPACE}/podgroup
 QUOTAS = QUOTAS_PATH.replace("/elasticquotas", f"/namespaces/{NAMESPACE}/elasticquotas")
 DEPLOYMENTS = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments"
 KINDS = {
-    "Pod": "/api/v1/pods", "Node": "/api/v1/nodes", "PodGroup": "/apis/scheduling.sigs.k8s.io/v1alpha1/podgroups",
-    "Device": "/apis/scheduling.koordinator.sh/v1alpha1/devices", "Reservation": RESERVATIONS_PATH,
-    "ElasticQuota": QUOTAS_PATH, "PodMigrationJob": JOBS_PATH,
-}  # fmt: skip
+    "Pod": "/api/v1/pods",
+    "Node": "/api/v1/nodes",
+    "PodGroup": "/apis/scheduling.sigs.k8s.io/v1alpha1/podgroups",
+    "Device": "/apis/scheduling.koordinator.sh/v1alpha1/devices",
+    "Reservation": RESERVATIONS_PATH,
+    "ElasticQuota": QUOTAS_PATH,
+    "PodMigrationJob": JOBS_PATH,
+}
 LOW, MIDDLE, HIGH = "trial-low", "trial-middle", "trial-high"
 PRIORITIES = {LOW: 1000, MIDDLE: 5000, HIGH: 9000}
 MOST_PODS = 40  # at a time, in addition to the Deployment's
@@ -37,9 +41,16 @@ class Load:
         self._cluster, self._random = cluster, random
         self._number = 0
         self._steps: list[tuple[int, Callable[[], None]]] = [
-            (4, self._plain), (3, self._gang), (3, self._of_quota), (2, self._reserved), (2, self._important),
-            (2, self._migrate), (3, self._delete_pod), (1, self._delete_gang), (1, self._delete_reservation),
-        ]  # fmt: skip
+            (4, self._plain),
+            (3, self._gang),
+            (3, self._of_quota),
+            (2, self._reserved),
+            (2, self._important),
+            (2, self._migrate),
+            (3, self._delete_pod),
+            (1, self._delete_gang),
+            (1, self._delete_reservation),
+        ]
 
     def begin(self) -> None:
         """The nodes, priorities, quotas and the Deployment."""
@@ -50,11 +61,19 @@ class Load:
             self._create(QUOTAS, quota(f"q{number}").max(cpu=cores, **{"koordinator.sh/gpu": 300}).manifest)
         labels = {"app": "web"}
         template = pod("x").request(cpu=1).priority_class(MIDDLE).manifest["spec"] | {"restartPolicy": "Always"}
-        self._create(DEPLOYMENTS, {
-            "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"},
-            "spec": {"replicas": 4, "selector": {"matchLabels": labels},
-                     "template": {"metadata": {"labels": labels}, "spec": template}},
-        })  # fmt: skip
+        self._create(
+            DEPLOYMENTS,
+            {
+                "apiVersion": "apps/v1",
+                "kind": "Deployment",
+                "metadata": {"name": "web"},
+                "spec": {
+                    "replicas": 4,
+                    "selector": {"matchLabels": labels},
+                    "template": {"metadata": {"labels": labels}, "spec": template},
+                },
+            },
+        )
 
     def step(self) -> None:
         """One change."""
@@ -114,16 +133,26 @@ class Load:
         self._submit(pod(self._name("h")).request(cpu=self._random.randint(6, 12)).priority_class(HIGH))
 
     def _migrate(self) -> None:
-        running = [found for found in self.objects("Pod") if found["metadata"].get("labels", {}).get("app") == "web"
-                   and found["status"].get("phase") == "Running"]  # fmt: skip
+        running = [
+            found
+            for found in self.objects("Pod")
+            if found["metadata"].get("labels", {}).get("app") == "web" and found["status"].get("phase") == "Running"
+        ]
         if running:
             moved = self._random.choice(running)["metadata"]
-            self._create(JOBS_PATH, {
-                "apiVersion": "scheduling.koordinator.sh/v1alpha1", "kind": "PodMigrationJob",
-                "metadata": {"name": self._name("j")},
-                "spec": {"podRef": {"namespace": NAMESPACE, "name": moved["name"], "uid": moved["uid"]},
-                         "ttl": "1m", "mode": "ReservationFirst"},
-            })  # fmt: skip
+            self._create(
+                JOBS_PATH,
+                {
+                    "apiVersion": "scheduling.koordinator.sh/v1alpha1",
+                    "kind": "PodMigrationJob",
+                    "metadata": {"name": self._name("j")},
+                    "spec": {
+                        "podRef": {"namespace": NAMESPACE, "name": moved["name"], "uid": moved["uid"]},
+                        "ttl": "1m",
+                        "mode": "ReservationFirst",
+                    },
+                },
+            )
 
     def _delete_pod(self) -> None:
         names = [found["metadata"]["name"] for found in self.objects("Pod")]

@@ -22,8 +22,14 @@ MODE = "gang.scheduling.koordinator.sh/mode"
 CARDS, CORE = "koordinator.sh/gpu", "koordinator.sh/gpu-core"
 PERCENT = 100  # of a card
 _UNITS: Mapping[str, Decimal | int] = {
-    "m": Decimal("0.001"), "k": 10**3, "Ki": 2**10, "M": 10**6, "Mi": 2**20, "G": 10**9, "Gi": 2**30,
-}  # fmt: skip
+    "m": Decimal("0.001"),
+    "k": 10**3,
+    "Ki": 2**10,
+    "M": 10**6,
+    "Mi": 2**20,
+    "G": 10**9,
+    "Gi": 2**30,
+}
 
 
 def wrong_now(objects: Objects) -> list[str]:
@@ -46,8 +52,10 @@ def _cards(objects: Objects) -> Iterator[str]:
     """No card is given to more than its 100 percent, and each pod has the cards that it asks for."""
     known = {
         (device["metadata"]["name"], each["minor"])
-        for device in objects["Device"] for each in device["spec"].get("devices", ()) if each["type"] == "gpu"
-    }  # fmt: skip
+        for device in objects["Device"]
+        for each in device["spec"].get("devices", ())
+        if each["type"] == "gpu"
+    }
     given: dict[tuple[str, int], list[tuple[str, Decimal]]] = defaultdict(list)
     inside: dict[tuple[str, int, str], Decimal] = defaultdict(Decimal)  # by card and reservation
     for pod in _live(objects):
@@ -142,10 +150,11 @@ def _gangs(objects: Objects) -> Iterator[str]:
             continue
         key, least = group["metadata"]["name"], group["spec"].get("minMember", 0)
         members = [
-            pod for pod in _live(objects)
+            pod
+            for pod in _live(objects)
             if pod["metadata"].get("labels", {}).get(GROUP) == key
             and pod["metadata"]["namespace"] == group["metadata"]["namespace"]
-        ]  # fmt: skip
+        ]
         bound = sum(bool(_node(pod)) for pod in members)
         if len(members) >= least and 0 < bound < least:
             yield f"gang {key} has {bound} of {least} members on nodes"

@@ -23,18 +23,34 @@ PATIENCE = 1200.0  # seconds for all pods to get their nodes, once there is room
 # A DeschedulerConfiguration for migration jobs of users alone. Three jobs of a Deployment run at a time.
 # With an interval of 0 the process would end after its first round.
 DESCHEDULER: dict[str, Any] = {
-    "apiVersion": "descheduler/v1alpha2", "kind": "DeschedulerConfiguration", "deschedulingInterval": "1h",
-    "profiles": [{
-        "name": "trial",
-        "plugins": {point: {"disabled": [{"name": "*"}], "enabled": [{"name": "MigrationController"}]}
-                    for point in ("evict", "filter")},
-        "pluginConfig": [{"name": "MigrationController", "args": {
-            "schedulerNames": ["default-scheduler"], "evictQPS": "10", "evictBurst": 10, "maxMigratingPerWorkload": 3,
-            "maxUnavailablePerWorkload": 3, "maxMigratingPerNode": 100, "skipCheckExpectedReplicas": True,
-            "objectLimiters": {"workload": {"duration": "0s"}},
-        }}],
-    }],
-}  # fmt: skip
+    "apiVersion": "descheduler/v1alpha2",
+    "kind": "DeschedulerConfiguration",
+    "deschedulingInterval": "1h",
+    "profiles": [
+        {
+            "name": "trial",
+            "plugins": {
+                point: {"disabled": [{"name": "*"}], "enabled": [{"name": "MigrationController"}]}
+                for point in ("evict", "filter")
+            },
+            "pluginConfig": [
+                {
+                    "name": "MigrationController",
+                    "args": {
+                        "schedulerNames": ["default-scheduler"],
+                        "evictQPS": "10",
+                        "evictBurst": 10,
+                        "maxMigratingPerWorkload": 3,
+                        "maxUnavailablePerWorkload": 3,
+                        "maxMigratingPerNode": 100,
+                        "skipCheckExpectedReplicas": True,
+                        "objectLimiters": {"workload": {"duration": "0s"}},
+                    },
+                }
+            ],
+        }
+    ],
+}
 # A scheduler whose watch is late evicts for a pod that was deleted minutes ago; it cannot know better.
 NOT_JUDGED = frozenset({"AUD-501"})
 
@@ -100,9 +116,15 @@ class Outcome:
 
 
 def run_trial(
-    cluster: Cluster, scheduler: Killable, descheduler: Killable | None, *, seed: int, kills: int,
-    pauses: Pauses = Pauses(), on_kill: Callable[[int], None] = lambda _: None,
-) -> Outcome:  # fmt: skip
+    cluster: Cluster,
+    scheduler: Killable,
+    descheduler: Killable | None,
+    *,
+    seed: int,
+    kills: int,
+    pauses: Pauses = Pauses(),
+    on_kill: Callable[[int], None] = lambda _: None,
+) -> Outcome:
     """Kill `scheduler`, or now and then `descheduler`, `kills` times. The cluster is empty before."""
     random, outcome = Random(seed), Outcome()  # noqa: S311 chooses faults
     load, troubles = Load(cluster, random), Troubles(cluster, random, pauses.late)
@@ -161,7 +183,7 @@ class Troubles:
             _slow,
             _late,
             _late,
-        ]  # fmt: skip
+        ]
 
     def begin(self, links: Sequence[Link]) -> None:
         """End what is over, and begin something at some of the connections."""

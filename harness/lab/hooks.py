@@ -15,12 +15,7 @@ _BRACES = re.compile(r"\{([a-z]+)\}")
 
 
 def run_hook(
-    name: str,
-    hook: Hook,
-    values: Mapping[str, str],
-    environment: Mapping[str, str],
-    *,
-    before: Callable[[], None],
+    name: str, hook: Hook, values: Mapping[str, str], environment: Mapping[str, str], *, before: Callable[[], None]
 ) -> str:
     """Run the command, again if it fails and has retries left, and return its output. `before` is called before each
     try: it confirms the lease, so that a holder that lost it does not switch off a machine that another holder has.
@@ -42,12 +37,7 @@ def run_hook(
 def _try(command: list[str], within: float, environment: dict[str, str]) -> tuple[str, str]:
     """The command's output, and why it failed; it and its children are ended after `within` seconds."""
     try:
-        process = start_child(
-            command,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            env=environment,
-        )
+        process = start_child(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment)
     except OSError as error:
         return "", f"{command[0]}: cannot be started: {error.strerror}"
     try:

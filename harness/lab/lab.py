@@ -24,10 +24,7 @@ VARIABLE = "SEATRIAL_LAB"  # of the environment: the inventory
 FIRST_POLL, POLL = 0.1, 1.0  # seconds between two looks of a request that waits: at first, and at most
 RENEWALS = 3  # in a ttl
 HOLDER, MAX_HOLDER = re.compile(r"[A-Za-z0-9][\w.@:/+=,#-]*( [A-Za-z0-9][\w.@:/+=,#-]*)*", re.ASCII), 200
-_CI_VARIABLES = (
-    ("gitlab", "CI_PROJECT_PATH", "CI_JOB_ID"),
-    ("github", "GITHUB_REPOSITORY", "GITHUB_RUN_ID"),
-)
+_CI_VARIABLES = (("gitlab", "CI_PROJECT_PATH", "CI_JOB_ID"), ("github", "GITHUB_REPOSITORY", "GITHUB_RUN_ID"))
 
 
 class Timing(Protocol):

@@ -88,9 +88,7 @@ def _fullness(settings: LoadSettings, cluster: RemoteTransport) -> dict[str, flo
 def _namespace(cluster: RemoteTransport, progress: Say) -> Iterator[str]:
     """A new namespace; it is deleted with all its pods when the context is left."""
     name = f"seatrial-load-{uuid.uuid4().hex[:8]}"
-    manifest = {
-        "apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": {LOAD_LABEL: "true"}},
-    }  # fmt: skip
+    manifest = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": {LOAD_LABEL: "true"}}}
     _expect(cluster.call(Request("POST", "/api/v1/namespaces", orjson.dumps(manifest))), "create namespace", 201)
     path = f"/api/v1/namespaces/{name}"
     try:

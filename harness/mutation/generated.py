@@ -18,18 +18,33 @@ from seatrial.harness.mutation.catalogue import PACKAGE, Edit, Mutant
 
 ROOT: Final = "scheduler"
 LEFT_OUT: Final = ("tests", "mutants", "builders.py", "__main__.py")
-WAKES: Final = frozenset({
-    "request_wake", "open_gate", "request_regate", "request_cycle", "set_alarm", "wake", "wake_class", "wake_classes",
-    "retry_after_backoff", "work",
-})  # fmt: skip
-UNDOES: Final = frozenset({
-    "unreserve", "forget", "release", "released", "give_back", "cancel", "discard", "withdraw", "drop", "remove",
-})  # fmt: skip
+WAKES: Final = frozenset(
+    {
+        "request_wake",
+        "open_gate",
+        "request_regate",
+        "request_cycle",
+        "set_alarm",
+        "wake",
+        "wake_class",
+        "wake_classes",
+        "retry_after_backoff",
+        "work",
+    }
+)
+UNDOES: Final = frozenset(
+    {"unreserve", "forget", "release", "released", "give_back", "cancel", "discard", "withdraw", "drop", "remove"}
+)
 SUBSCRIBES: Final = frozenset({"watch", "listen", "on_pod_left", "control"})
 PRECONDITIONS: Final = frozenset({"uid", "version"})
 _BOUNDARIES: Final[dict[type[ast.cmpop], type[ast.cmpop]]] = {
-    ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
-}  # fmt: skip
+    ast.Lt: ast.LtE,
+    ast.LtE: ast.Lt,
+    ast.Gt: ast.GtE,
+    ast.GtE: ast.Gt,
+    ast.Eq: ast.NotEq,
+    ast.NotEq: ast.Eq,
+}
 
 Fault = tuple[str, ast.AST, str]  # what is wrong, the node that is replaced, and by what
 
@@ -157,9 +172,14 @@ def _mutant(kind: str, what: str, edit: Edit, like: Mutant | None) -> Mutant:
     fault = f"{edit.file} {edit.within}: {what}: {' '.join(edit.replace.split())[:80]}"
     area = like.area if like is not None else kind
     return Mutant(
-        f"{kind}:{edit.file}:{digest.hexdigest()[:8]}", fault, f"generated: {kind}", (edit,), area=area,
-        suites=like.suites if like is not None else (), subject=like.subject if like is not None else "inprocess",
-    )  # fmt: skip
+        f"{kind}:{edit.file}:{digest.hexdigest()[:8]}",
+        fault,
+        f"generated: {kind}",
+        (edit,),
+        area=area,
+        suites=like.suites if like is not None else (),
+        subject=like.subject if like is not None else "inprocess",
+    )
 
 
 def _like(file: str, catalogue: Sequence[Mutant]) -> Mutant | None:

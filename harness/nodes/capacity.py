@@ -71,9 +71,13 @@ def capacity_and_allocatable(machine: Sized, devices: Sequence[Device]) -> tuple
     own, koordinator = kubelet_amounts(machine), koordinator_amounts(devices)
     return (
         {**own, **plugin_amounts(devices, healthy=False), **koordinator},
-        {**own, **dict.fromkeys(plugin_amounts(devices, healthy=False), 0), **plugin_amounts(devices, healthy=True),
-         **koordinator},
-    )  # fmt: skip
+        {
+            **own,
+            **dict.fromkeys(plugin_amounts(devices, healthy=False), 0),
+            **plugin_amounts(devices, healthy=True),
+            **koordinator,
+        },
+    )
 
 
 def quantities(amounts: Amounts) -> dict[str, str]:

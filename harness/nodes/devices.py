@@ -84,10 +84,16 @@ def manifest(node: str, node_uid: str, content: Manifest, marks: Mapping[str, st
         "name": node,
         "labels": own,
         "ownerReferences": [
-            {"apiVersion": "v1", "kind": "Node", "name": node, "uid": node_uid, "controller": True,
-             "blockOwnerDeletion": True}
+            {
+                "apiVersion": "v1",
+                "kind": "Node",
+                "name": node,
+                "uid": node_uid,
+                "controller": True,
+                "blockOwnerDeletion": True,
+            }
         ],
-    }  # fmt: skip
+    }
     if table:
         metadata["annotations"] = {words.GPU_PARTITIONS: table}
     return {"apiVersion": words.GROUP_VERSION, "kind": "Device", "metadata": metadata, "spec": content}

@@ -73,7 +73,4 @@ class Leases:
         self._writer.merge(f"{LEASES}/{node}", {"spec": self._renewal()})
 
     def _renewal(self) -> dict[str, object]:
-        return {
-            "renewTime": self._clock.micro_timestamp(),
-            "leaseDurationSeconds": math.ceil(self.period * HOLDS_FOR),
-        }
+        return {"renewTime": self._clock.micro_timestamp(), "leaseDurationSeconds": math.ceil(self.period * HOLDS_FOR)}

@@ -69,8 +69,11 @@ def facts() -> dict[str, str]:
     except OSError:
         system = "Linux"
     machine = platform.machine()
-    found = {"kernelVersion": platform.release(), "osImage": system,
-             "architecture": _ARCHITECTURES.get(machine, machine)}  # fmt: skip
+    found = {
+        "kernelVersion": platform.release(),
+        "osImage": system,
+        "architecture": _ARCHITECTURES.get(machine, machine),
+    }
     boot = Path("/proc/sys/kernel/random/boot_id")
     return {**found, "bootID": boot.read_text(encoding="ascii").strip()} if boot.exists() else found
 

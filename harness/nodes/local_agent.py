@@ -99,13 +99,21 @@ class LocalAgent:
             transport, clock, self._writer, lambda node, _policy: self._use.now() if node == name else None
         )
         self._pods = Follower(
-            transport, clock, PODS, {"fieldSelector": f"spec.nodeName={name}"},
-            on_set=self._pod_set, on_gone=self._pod_gone,
-        )  # fmt: skip
+            transport,
+            clock,
+            PODS,
+            {"fieldSelector": f"spec.nodeName={name}"},
+            on_set=self._pod_set,
+            on_gone=self._pod_gone,
+        )
         self._node = Follower(
-            transport, clock, NODES, {"fieldSelector": f"metadata.name={name}"},
-            on_set=self._node_set, on_gone=self._node_gone,
-        )  # fmt: skip
+            transport,
+            clock,
+            NODES,
+            {"fieldSelector": f"metadata.name={name}"},
+            on_set=self._node_set,
+            on_gone=self._node_gone,
+        )
 
     def start(self) -> None:
         """Register the node, or take over an existing one."""
@@ -115,9 +123,10 @@ class LocalAgent:
             self._daemon.start()
         labels = {HOSTNAME_LABEL: self.name, LOCAL_LABEL: "true"}
         manifest: dict[str, Any] = {
-            "apiVersion": "v1", "kind": "Node",
+            "apiVersion": "v1",
+            "kind": "Node",
             "metadata": {"name": self.name, "labels": labels, "annotations": self._annotations},
-        }  # fmt: skip
+        }
         self._writer.create(NODES, manifest, then(self._node.start))
 
     def stop(self) -> None:
@@ -188,10 +197,19 @@ class LocalAgent:
         processor = this_processor()
         topology = topology_report(self.name, head.uid, processor) if processor is not None else None
         agent = self._agent = NodeAgent(
-            self.name, head.uid, 1, self._hardware,
-            runtime=self._runtime, writer=self._writer, clock=self._clock, address=local.address(), facts=local.facts(),
-            xpu_folder=self._xpu_folder, references=self._references, topology=topology,
-        )  # fmt: skip
+            self.name,
+            head.uid,
+            1,
+            self._hardware,
+            runtime=self._runtime,
+            writer=self._writer,
+            clock=self._clock,
+            address=local.address(),
+            facts=local.facts(),
+            xpu_folder=self._xpu_folder,
+            references=self._references,
+            topology=topology,
+        )
         agent.boot({LOCAL_LABEL: "true"}, (), self._booted)
 
     def _booted(self) -> None:

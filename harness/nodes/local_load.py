@@ -99,8 +99,11 @@ class LocalLoad:
         used = read_nodes(self._root, stat, self._ticks)
         for number, (seconds, memory) in used.items():
             self._numa.setdefault(number, _Series()).look(now, seconds, memory, 0.0)
-        fresh = {number: series.rows[-1] for number, series in self._numa.items()
-                 if series.rows and series.rows[-1][0] == now}  # fmt: skip
+        fresh = {
+            number: series.rows[-1]
+            for number, series in self._numa.items()
+            if series.rows and series.rows[-1][0] == now
+        }
         everything = sum(row[1] for row in fresh.values())
         if not self._system or self._system[-1][0] != now or (None in pods and len(used) > 1):
             return
@@ -174,8 +177,14 @@ class LocalLoad:
             return (folder, folder) if (folder / "cpu.stat").is_file() else None
         if "cpuacct" not in own or "memory" not in own:
             return None
-        cpu = next((sys / name / own["cpuacct"].lstrip("/") for name in ("cpu,cpuacct", "cpuacct", "cpu")
-                    if (sys / name / own["cpuacct"].lstrip("/") / "cpuacct.usage").is_file()), None)  # fmt: skip
+        cpu = next(
+            (
+                sys / name / own["cpuacct"].lstrip("/")
+                for name in ("cpu,cpuacct", "cpuacct", "cpu")
+                if (sys / name / own["cpuacct"].lstrip("/") / "cpuacct.usage").is_file()
+            ),
+            None,
+        )
         return None if cpu is None else (cpu, sys / "memory" / own["memory"].lstrip("/"))
 
     def _groups(self, pid: int) -> dict[str, str]:

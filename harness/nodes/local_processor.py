@@ -33,9 +33,13 @@ def this_processor(root: Path = Path("/")) -> numa.CpuBasicInfo | None:
 def topology_report(node: str, node_uid: str, processor: numa.CpuBasicInfo) -> Manifest:
     """The NodeResourceTopology with the CPU model, owned by its Node."""
     owner = {
-        "apiVersion": "v1", "kind": "Node", "name": node, "uid": node_uid, "controller": True,
+        "apiVersion": "v1",
+        "kind": "Node",
+        "name": node,
+        "uid": node_uid,
+        "controller": True,
         "blockOwnerDeletion": True,
-    }  # fmt: skip
+    }
     return {
         "apiVersion": numa.GROUP_VERSION,
         "kind": "NodeResourceTopology",

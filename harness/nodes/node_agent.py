@@ -73,9 +73,18 @@ class _PodRun:
     """A pod on this node, from admission until its object is gone."""
 
     __slots__ = (
-        "closed_gates", "explained", "generation", "in_flight", "next_status", "resize_pending", "start", "states",
-        "stopping", "wanted", "work",
-    )  # fmt: skip
+        "closed_gates",
+        "explained",
+        "generation",
+        "in_flight",
+        "next_status",
+        "resize_pending",
+        "start",
+        "states",
+        "stopping",
+        "wanted",
+        "work",
+    )
 
     def __init__(self, work: Work, start: str, closed_gates: tuple[str, ...]) -> None:
         self.work = work
@@ -125,10 +134,18 @@ class NodeAgent:
         )
         self._number, self._address, self._references = number, address, references
         self._publisher = Publisher(
-            name, uid, hardware, writer=writer, clock=clock, host_ip=self.host_ip,
-            runtime=f"{runtime.name}://{runtime.version}", facts=facts or {}, xpu_folder=xpu_folder, topology=topology,
+            name,
+            uid,
+            hardware,
+            writer=writer,
+            clock=clock,
+            host_ip=self.host_ip,
+            runtime=f"{runtime.name}://{runtime.version}",
+            facts=facts or {},
+            xpu_folder=xpu_folder,
+            topology=topology,
             port=kubelet[1] if kubelet else KUBELET_PORT,
-        )  # fmt: skip
+        )
         self._runtime, self._writer, self._clock = runtime, writer, clock
         self._ledger = NodeLedger()
         self._runs: dict[str, _PodRun] = {}
@@ -467,10 +484,16 @@ class NodeAgent:
         if self.frozen:
             return
         status = running_status(
-            run.work, run.states, host_ip=self.host_ip, start=run.start, now=self._clock.timestamp(),
-            well=self._well_ids(), closed_gates=run.closed_gates, explained=run.explained,
+            run.work,
+            run.states,
+            host_ip=self.host_ip,
+            start=run.start,
+            now=self._clock.timestamp(),
+            well=self._well_ids(),
+            closed_gates=run.closed_gates,
+            explained=run.explained,
             resize_pending=run.resize_pending,
-        )  # fmt: skip
+        )
         run.explained = run.explained or not is_ready(status)
         if run.in_flight:
             run.next_status = status

@@ -254,9 +254,13 @@ class NodeAgents:
         log.warning("node cannot-boot node=%s why=%s", seen.name, why)
         now = self._clock.timestamp()
         condition = {
-            "type": "Ready", "status": "False", "reason": "FleetEntryRefused", "message": why,
-            "lastHeartbeatTime": now, "lastTransitionTime": now,
-        }  # fmt: skip
+            "type": "Ready",
+            "status": "False",
+            "reason": "FleetEntryRefused",
+            "message": why,
+            "lastHeartbeatTime": now,
+            "lastTransitionTime": now,
+        }
         patch = {"metadata": {"uid": seen.uid}, "status": {"conditions": [condition]}}
         self._writer.strategic(f"{NODES}/{seen.name}/status", patch)
 

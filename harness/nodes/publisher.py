@@ -195,9 +195,13 @@ def _not_ready(now: str) -> Manifest:
 
 def _condition(kind: str, status: str, reason: str, message: str, now: str) -> Manifest:
     return {
-        "type": kind, "status": status, "reason": reason, "message": message,
-        "lastHeartbeatTime": now, "lastTransitionTime": now,
-    }  # fmt: skip
+        "type": kind,
+        "status": status,
+        "reason": reason,
+        "message": message,
+        "lastHeartbeatTime": now,
+        "lastTransitionTime": now,
+    }
 
 
 _NO_PRESSURE = (

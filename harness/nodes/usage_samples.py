@@ -12,16 +12,7 @@ from numpy.typing import NDArray
 
 from seatrial.harness.apiserver.quantities import CPU, MEMORY, Amounts, quantities
 from seatrial.scheduler.api.durations import go_duration, go_text
-from seatrial.scheduler.api.slo import (
-    AGGREGATE_DURATIONS,
-    AGGREGATE_SECONDS,
-    AVG,
-    P50,
-    P90,
-    P95,
-    P99,
-    CollectPolicy,
-)
+from seatrial.scheduler.api.slo import AGGREGATE_DURATIONS, AGGREGATE_SECONDS, AVG, P50, P90, P95, P99, CollectPolicy
 
 Manifest = dict[str, Any]
 Floats = NDArray[np.float64]

@@ -32,19 +32,31 @@ CONFIGURATION: dict[str, Any] = {
     "kind": "DeschedulerConfiguration",
     "deschedulingInterval": "5m",
     "maxNoOfPodsToEvictTotal": 20,
-    "profiles": [{
-        "plugins": {"balance": {"enabled": [{"name": "LowNodeLoad"}]}},
-        "pluginConfig": [
-            {"name": "LowNodeLoad", "args": {
-                "lowThresholds": {"cpu": LOW}, "highThresholds": {"cpu": HIGH}, "nodeMetricExpirationSeconds": 900,
-                "anomalyCondition": {"timeout": "30m", "consecutiveAbnormalities": 2},
-            }},
-            {"name": "MigrationController", "args": {
-                "schedulerNames": ["default-scheduler"], "maxMigratingPerNode": 2, "maxUnavailablePerWorkload": 2,
-            }},
-        ],
-    }],
-}  # fmt: skip
+    "profiles": [
+        {
+            "plugins": {"balance": {"enabled": [{"name": "LowNodeLoad"}]}},
+            "pluginConfig": [
+                {
+                    "name": "LowNodeLoad",
+                    "args": {
+                        "lowThresholds": {"cpu": LOW},
+                        "highThresholds": {"cpu": HIGH},
+                        "nodeMetricExpirationSeconds": 900,
+                        "anomalyCondition": {"timeout": "30m", "consecutiveAbnormalities": 2},
+                    },
+                },
+                {
+                    "name": "MigrationController",
+                    "args": {
+                        "schedulerNames": ["default-scheduler"],
+                        "maxMigratingPerNode": 2,
+                        "maxUnavailablePerWorkload": 2,
+                    },
+                },
+            ],
+        }
+    ],
+}
 Row = dict[str, Any]
 
 
@@ -99,22 +111,35 @@ def _use(cluster: Cluster, pod: Row, hour: float) -> None:
 def _add(cluster: Cluster, names: list[str]) -> None:
     cluster.add_nodes([node(name).cpu(CORES).memory("64Gi") for name in names])
     for name in names:
-        _post(cluster, NODE_METRICS_PATH, {
-            "apiVersion": "slo.koordinator.sh/v1alpha1", "kind": "NodeMetric", "metadata": {"name": name},
-            "spec": {"metricCollectPolicy": {"reportIntervalSeconds": 300}},
-        })  # fmt: skip
+        _post(
+            cluster,
+            NODE_METRICS_PATH,
+            {
+                "apiVersion": "slo.koordinator.sh/v1alpha1",
+                "kind": "NodeMetric",
+                "metadata": {"name": name},
+                "spec": {"metricCollectPolicy": {"reportIntervalSeconds": 300}},
+            },
+        )
 
 
 def _deployment(cluster: Cluster, name: str) -> None:
     container = {"name": "main", "image": "busybox", "resources": {"requests": {"cpu": "1", "memory": "1Gi"}}}
     metadata = {"labels": {"app": name}, "annotations": {RESOURCES_ANNOTATION: '{"cpu": "250m", "memory": "1Gi"}'}}
-    _post(cluster, "/apis/apps/v1/namespaces/default/deployments", {
-        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name},
-        "spec": {
-            "replicas": REPLICAS, "selector": {"matchLabels": {"app": name}},
-            "template": {"metadata": metadata, "spec": {"containers": [container]}},
+    _post(
+        cluster,
+        "/apis/apps/v1/namespaces/default/deployments",
+        {
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "metadata": {"name": name},
+            "spec": {
+                "replicas": REPLICAS,
+                "selector": {"matchLabels": {"app": name}},
+                "template": {"metadata": metadata, "spec": {"containers": [container]}},
+            },
         },
-    })  # fmt: skip
+    )
 
 
 def _post(cluster: Cluster, path: str, body: Row) -> None:

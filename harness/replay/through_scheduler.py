@@ -79,12 +79,7 @@ class SchedulerReplay:
 
 
 def replay(
-    trace: Trace,
-    *,
-    load: float,
-    seed: int,
-    config: Path | None = None,
-    clock: Callable[[], float] = time.perf_counter,
+    trace: Trace, *, load: float, seed: int, config: Path | None = None, clock: Callable[[], float] = time.perf_counter
 ) -> Outcome:
     """Replay a trace through the scheduler until `load` times the GPU capacity has arrived.
 
@@ -125,10 +120,14 @@ def replay(
 def _node(node: Node) -> dict[str, Any]:
     percent = str(100 * node.gpus)
     resources = {
-        "cpu": f"{node.cpu_milli}m", "memory": f"{node.memory_mib}Mi", "pods": "1000",
-        device.NVIDIA_GPU: str(node.gpus), device.GPU_CORE: percent, device.GPU_MEMORY_RATIO: percent,
+        "cpu": f"{node.cpu_milli}m",
+        "memory": f"{node.memory_mib}Mi",
+        "pods": "1000",
+        device.NVIDIA_GPU: str(node.gpus),
+        device.GPU_CORE: percent,
+        device.GPU_MEMORY_RATIO: percent,
         device.GPU_MEMORY: str(_CARD_BYTES * node.gpus),
-    }  # fmt: skip
+    }
     return {
         "apiVersion": "v1",
         "kind": "Node",

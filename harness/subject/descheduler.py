@@ -133,10 +133,11 @@ class ProcessDescheduler(Descheduler):
         if self._name != OURS:
             completed = {
                 "leaderElection": {"leaderElect": False},
-                "healthzBindAddress": f"127.0.0.1:{self._port}", "metricsBindAddress": f"127.0.0.1:{self._port}",
+                "healthzBindAddress": f"127.0.0.1:{self._port}",
+                "metricsBindAddress": f"127.0.0.1:{self._port}",
                 **self._configuration,
                 "clientConnection": {"kubeconfig": str(self._kubeconfig)},
-            }  # fmt: skip
+            }
         self._config.write_text(yaml.safe_dump(completed))
 
     def start(self, cluster: Cluster) -> None:
@@ -147,8 +148,17 @@ class ProcessDescheduler(Descheduler):
         self._port = free_port()
         self._write_config()
         if self._name == OURS:
-            command = [sys.executable, "-m", "seatrial.scheduler.descheduler", "--kubeconfig", str(self._kubeconfig),
-                       "--config", str(self._config), "--port", str(self._port)]  # fmt: skip
+            command = [
+                sys.executable,
+                "-m",
+                "seatrial.scheduler.descheduler",
+                "--kubeconfig",
+                str(self._kubeconfig),
+                "--config",
+                str(self._config),
+                "--port",
+                str(self._port),
+            ]
         else:
             values = {"{kubeconfig}": self._kubeconfig, "{config}": self._config, PORT: self._port}
             command = [_filled(word, values) for word in command_of(self._name)]

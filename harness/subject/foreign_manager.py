@@ -103,9 +103,9 @@ def configurations() -> list[dict[str, Any]]:
     quotas = {"apiGroups": ["scheduling.sigs.k8s.io"], "apiVersions": ["v1alpha1"], "resources": ["elasticquotas"]}
     pods = {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}
     nodes = {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["nodes/status"]}
-    outside = {"matchExpressions": [
-        {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["kube-system"]}
-    ]}  # fmt: skip
+    outside = {
+        "matchExpressions": [{"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["kube-system"]}]
+    }
     mutating = [
         _webhook("mquota", f"mutate-{QUOTA_PATH}", quotas, "CREATE"),
         _webhook("mpod", "mutate-pod", pods, "CREATE") | {"namespaceSelector": outside},

@@ -258,11 +258,7 @@ class BareCore:
     scheduler_name = DEFAULT_SCHEDULER
 
     def __init__(
-        self,
-        *,
-        seed: int = 0,
-        preempting_jobs: bool = False,
-        configuration: dict[str, Any] | Path | None = None,
+        self, *, seed: int = 0, preempting_jobs: bool = False, configuration: dict[str, Any] | Path | None = None
     ) -> None:
         """`preempting_jobs`: with job-level preemption. `configuration`: a KubeSchedulerConfiguration or its file.
 

@@ -69,9 +69,17 @@ def running_node_webhook(cluster: Cluster, name: str, labels: str) -> Iterator[N
     """
     with ExitStack() as cleanup:
         folder = cleanup.enter_context(private_folder())
-        command = [*program("seatrial.scheduler.webhooks"), "--port", "0",
-                   "--cert-dir", str(folder / "tls"), "--disable-device-resource-spec", "--nodes",
-                   "--node-labels", labels]  # fmt: skip
+        command = [
+            *program("seatrial.scheduler.webhooks"),
+            "--port",
+            "0",
+            "--cert-dir",
+            str(folder / "tls"),
+            "--disable-device-resource-spec",
+            "--nodes",
+            "--node-labels",
+            labels,
+        ]
         process = _start(command, folder / "webhook.log", cleanup, output=subprocess.PIPE)
         assert process.stdout is not None
         text = _read_until_closed(process)

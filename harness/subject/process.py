@@ -107,9 +107,7 @@ class ProcessSubject(Subject):
         with log_file.open("ab") as sink:
             try:
                 self._process = start_child(
-                    [word.replace(PORT, str(self._port)) for word in self._command],
-                    stdout=sink,
-                    stderr=sink,
+                    [word.replace(PORT, str(self._port)) for word in self._command], stdout=sink, stderr=sink
                 )
             except OSError as error:
                 raise SubjectError(f"{self._command[0]}: cannot be started: {error.strerror}") from error

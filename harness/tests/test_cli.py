@@ -55,12 +55,17 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         pytest.param(["explain", "p", "--kubeconfig", "empty.yaml"], "found nothing", id="an-empty-kubeconfig"),
         pytest.param(["explain", "p", "--kubeconfig", "odd.yaml"], "kubeconfig odd.yaml", id="an-odd-kubeconfig"),
         pytest.param(["explain", "p", "--kubeconfig", "a folder"], "found a folder", id="a-folder-as-kubeconfig"),
-        pytest.param(["vgpu-monitor", "--once", "--folder", ".", "--kubeconfig", "broken.yaml"], "expected YAML",
-                     id="a-monitor-without-a-cluster"),
-        pytest.param(["run", "--dry-run", "--scheduler-config", "empty.yaml"], "expected `profiles`",
-                     id="an-empty-configuration"),
-        pytest.param(["run", "--dry-run", "--scheduler-config", "broken.yaml"], "expected YAML",
-                     id="a-broken-configuration"),
+        pytest.param(
+            ["vgpu-monitor", "--once", "--folder", ".", "--kubeconfig", "broken.yaml"],
+            "expected YAML",
+            id="a-monitor-without-a-cluster",
+        ),
+        pytest.param(
+            ["run", "--dry-run", "--scheduler-config", "empty.yaml"], "expected `profiles`", id="an-empty-configuration"
+        ),
+        pytest.param(
+            ["run", "--dry-run", "--scheduler-config", "broken.yaml"], "expected YAML", id="a-broken-configuration"
+        ),
         pytest.param(["isolation", "--out", "a folder"], "found a folder", id="findings-into-a-folder"),
         pytest.param(["isolation", "--out", "list.yaml/f"], "expected a folder list.yaml", id="findings-below-a-file"),
         pytest.param(["load", "--samples", "a folder"], "found a folder", id="samples-into-a-folder"),
@@ -71,17 +76,21 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         pytest.param(["load", "--subject", "/no/such"], "no subject '/no/such'", id="load-for-no-such-subject"),
         pytest.param(["load", "--subject", "inprocess"], "load is in real time", id="load-in-virtual-time"),
         pytest.param(["load", "--fleet", "list.yaml"], "fleet list.yaml", id="load-on-no-such-fleet"),
-        pytest.param(["bench", "schedule", "--through", "http", "--subject", "/no/such"], "no subject '/no/such'",
-                     id="a-benchmark-of-no-such-subject"),
+        pytest.param(
+            ["bench", "schedule", "--through", "http", "--subject", "/no/such"],
+            "no subject '/no/such'",
+            id="a-benchmark-of-no-such-subject",
+        ),
         pytest.param(["bench", "start", "--repeat", "1.5"], "a whole number, found '1.5'", id="one-and-a-half"),
         pytest.param(["run", "--workers", "1.5"], "expected a whole number, found '1.5'", id="a-worker-and-a-half"),
         pytest.param(["up", "--port", "1e3"], "expected a whole number, found '1e3'", id="a-port-in-powers-of-ten"),
-        pytest.param(["run", "--dry-run", "--report", "list.yaml"], "expected a folder, found a file",
-                     id="a-file-for-a-report"),
+        pytest.param(
+            ["run", "--dry-run", "--report", "list.yaml"], "expected a folder, found a file", id="a-file-for-a-report"
+        ),
         pytest.param(["nope"], "nope", id="no-such-command"),
         pytest.param(["run", "--nope"], "--nope", id="no-such-flag"),
     ],
-)  # fmt: skip
+)
 def test_nonsense_is_refused_in_words(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: list[str], saying: str
 ) -> None:
@@ -126,9 +135,11 @@ def test_ctrl_c_is_answered(folder: Path) -> None:
     (folder / "p.csv").write_text("name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec\np0,1000,1024,1,500,\n")
     words = ["replay", "openb", "--nodes", "n.csv", "--pods", "p.csv", "--seeds", "1000000000"]
     with subprocess.Popen(
-        [sys.executable, "-m", "seatrial", *words], stderr=subprocess.PIPE, text=True,
+        [sys.executable, "-m", "seatrial", *words],
+        stderr=subprocess.PIPE,
+        text=True,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # noqa: PLW1509 one call
-    ) as process:  # fmt: skip
+    ) as process:
         assert process.stderr is not None
         assert "allocated" in process.stderr.readline()
         process.send_signal(signal.SIGINT)

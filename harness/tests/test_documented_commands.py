@@ -21,10 +21,26 @@ APPS = {  # the programs of scheduler/ parse their flags themselves
     "manager": "seatrial.scheduler.manager.__main__",
     "webhooks": "seatrial.scheduler.webhooks.__main__",
 }
-OTHERS = frozenset({  # programs that are not ours; `kubectl` and `helm` have tests of their own
-    ".", "GOFLAGS=-mod=mod", "cd", "curl", "do", "done", "export", "for", "go", "helm", "jq", "kubectl", "mkdir",
-    "mod=$(go", "pip", "sed",
-})  # fmt: skip
+OTHERS = frozenset(
+    {  # programs that are not ours; `kubectl` and `helm` have tests of their own
+        ".",
+        "GOFLAGS=-mod=mod",
+        "cd",
+        "curl",
+        "do",
+        "done",
+        "export",
+        "for",
+        "go",
+        "helm",
+        "jq",
+        "kubectl",
+        "mkdir",
+        "mod=$(go",
+        "pip",
+        "sed",
+    }
+)
 TOOLS = frozenset({"ruff", "mypy", "lint-imports", "python"})
 FOUND = [command for page in PAGES for command in commands(page)]
 

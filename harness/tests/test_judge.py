@@ -21,9 +21,19 @@ ROOT = Path(__file__).resolve().parents[2]
 JUDGES = ("harness", "fixtures", "suites", "reports")
 API = "seatrial.scheduler.api"
 _NO_RULES = (  # no rule of scheduling is in them
-    "builders", "certificates", "clock", "durations", "faults", "integers", "label_selectors", "private_files",
-    "transport", "wire", "wrong_values", "yaml_files",
-)  # fmt: skip
+    "builders",
+    "certificates",
+    "clock",
+    "durations",
+    "faults",
+    "integers",
+    "label_selectors",
+    "private_files",
+    "transport",
+    "wire",
+    "wrong_values",
+    "yaml_files",
+)
 SHARED = {f"{API}.{name}" for name in _NO_RULES}
 SUFFIXES = st.sampled_from(["", "m", "k", "M", "G", "Ki", "Mi", "Gi", "Ti", "n", "u", "e3", "E-2", "E"])
 NUMBERS = st.from_regex(r"[+-]?[0-9]{1,12}(\.[0-9]{0,9})?", fullmatch=True)

@@ -175,27 +175,57 @@ def test_the_page_puts_failures_first_each_with_its_command(sample: Collection) 
     ("info", "want"),
     [
         pytest.param(
-            RunInfo("r", moment(SIM_EPOCH), ("seatrial", "run"), "local", Subject("seatrial"), seed=3,
-                    hardware="stand-in a10:2"),
+            RunInfo(
+                "r",
+                moment(SIM_EPOCH),
+                ("seatrial", "run"),
+                "local",
+                Subject("seatrial"),
+                seed=3,
+                hardware="stand-in a10:2",
+            ),
             "seatrial run gang -k test_a --backend local --subject seatrial --fake a10:2 --seed 3",
             id="stand-in",
         ),
         pytest.param(
-            RunInfo("r", moment(SIM_EPOCH), ("seatrial", "run", "gang", "--workers", "2", "--long",
-                    "--scheduler-config", "c.yaml", "--manager=./m --x", "--report", "o"), "embedded",
-                    Subject("./k --port 0"), seed=0),
+            RunInfo(
+                "r",
+                moment(SIM_EPOCH),
+                (
+                    "seatrial",
+                    "run",
+                    "gang",
+                    "--workers",
+                    "2",
+                    "--long",
+                    "--scheduler-config",
+                    "c.yaml",
+                    "--manager=./m --x",
+                    "--report",
+                    "o",
+                ),
+                "embedded",
+                Subject("./k --port 0"),
+                seed=0,
+            ),
             "seatrial run gang -k test_a --backend embedded --subject './k --port 0' --scheduler-config c.yaml"
             " '--manager=./m --x' --long --seed 0",
             id="options-of-the-run",
         ),
         pytest.param(
-            RunInfo("r", moment(SIM_EPOCH), ("seatrial", "run", "./own", "--report", "out/x"), "embedded",
-                    Subject("./kube-scheduler --v 2"), fleet="lab.yaml"),
+            RunInfo(
+                "r",
+                moment(SIM_EPOCH),
+                ("seatrial", "run", "./own", "--report", "out/x"),
+                "embedded",
+                Subject("./kube-scheduler --v 2"),
+                fleet="lab.yaml",
+            ),
             "seatrial run ./own -k test_a --backend embedded --subject './kube-scheduler --v 2' --fleet lab.yaml",
             id="own-suites-and-a-binary",
         ),
     ],
-)  # fmt: skip
+)
 def test_the_command_that_repeats_a_case(info: RunInfo, want: str) -> None:
     assert shlex.join(repeat_command(info, Case("gang/test_x.py::test_a[1]", "failed", suite="gang"))) == want
 

@@ -308,11 +308,7 @@ class NodeBuilder:
 
     def kubelet(self, *, topology_policy: str = "", full_pcpus_only: bool = False, reserved_cpus: str = "") -> Self:
         """Kubelet settings; a topology manager policy includes its scope: SingleNUMANodePodLevel."""
-        said = {
-            "topology_policy": topology_policy,
-            "full_pcpus_only": full_pcpus_only,
-            "reserved_cpus": reserved_cpus,
-        }
+        said = {"topology_policy": topology_policy, "full_pcpus_only": full_pcpus_only, "reserved_cpus": reserved_cpus}
         self.manifest["kubelet"] = {key: value for key, value in said.items() if value}
         return self
 

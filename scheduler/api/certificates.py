@@ -18,9 +18,14 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 VALID_FOR = timedelta(days=365)
 LEEWAY = timedelta(minutes=5)  # how long before now certificates become valid: clocks of clients differ
 KEY_USES = (
-    "digital_signature", "content_commitment", "key_encipherment", "data_encipherment", "key_agreement",
-    "key_cert_sign", "crl_sign",
-)  # fmt: skip
+    "digital_signature",
+    "content_commitment",
+    "key_encipherment",
+    "data_encipherment",
+    "key_agreement",
+    "key_cert_sign",
+    "crl_sign",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +129,9 @@ def _host(text: str) -> x509.GeneralName:
 
 
 def _name(common: str, organizations: Sequence[str] = ()) -> x509.Name:
-    return x509.Name([
-        *(x509.NameAttribute(NameOID.ORGANIZATION_NAME, organization) for organization in organizations),
-        x509.NameAttribute(NameOID.COMMON_NAME, common),
-    ])  # fmt: skip
+    return x509.Name(
+        [
+            *(x509.NameAttribute(NameOID.ORGANIZATION_NAME, organization) for organization in organizations),
+            x509.NameAttribute(NameOID.COMMON_NAME, common),
+        ]
+    )

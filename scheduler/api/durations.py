@@ -7,8 +7,15 @@ from seatrial.scheduler.api.wrong_values import shown
 MAX_LENGTH = 128  # characters; Go has no limit, and no duration that it prints is longer than 25
 _LARGEST = (1 << 63) - 1  # nanoseconds, about 292 years
 _NANOSECONDS = {
-    "ns": 1, "us": 10**3, "µs": 10**3, "μs": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9,
-}  # fmt: skip
+    "ns": 1,
+    "us": 10**3,
+    "µs": 10**3,
+    "μs": 10**3,
+    "ms": 10**6,
+    "s": 10**9,
+    "m": 60 * 10**9,
+    "h": 3600 * 10**9,
+}
 _PART = re.compile(r"(?P<whole>\d*+)(?:\.(?P<rest>\d*+))?(?P<unit>ns|us|µs|μs|ms|s|m|h)", re.ASCII)
 _BELOW_A_SECOND = (("ns", 1), ("µs", 10**3), ("ms", 10**6))
 

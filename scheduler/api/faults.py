@@ -66,9 +66,13 @@ class Faults:
             self._logged.add(place)
             log.error(
                 "fault id=%s work=%s key=%.300s nth=%d why=%s",
-                fault, work, printable(key_text(key)), nth, printable(f"{type(error).__name__}: {error!s:.300}"),
+                fault,
+                work,
+                printable(key_text(key)),
+                nth,
+                printable(f"{type(error).__name__}: {error!s:.300}"),
                 exc_info=error if first else None,
-            )  # fmt: skip
+            )
         return fault
 
     def not_repeated(self, error: Exception, work: str, key: Hashable = "") -> str:
@@ -128,9 +132,12 @@ class Faults:
     def families(self) -> Iterator[tuple[str, str, str, list[str]]]:
         """Metric families: name, kind, help, lines in Prometheus' text format."""
         name = "seatrial_faults_total"  # kinds of work are names in the code and need no escapes
-        yield name, "counter", "Exceptions in the work for one object, by kind of work.", [
-            f'{name}{{work="{work}"}} {count}' for work, count in sorted(self.counts.items())
-        ]  # fmt: skip
+        yield (
+            name,
+            "counter",
+            "Exceptions in the work for one object, by kind of work.",
+            [f'{name}{{work="{work}"}} {count}' for work, count in sorted(self.counts.items())],
+        )
         name = "seatrial_failing_objects"
         words = "Objects whose work raised an exception and has not passed since."
         yield name, "gauge", words, [f"{name} {len(self.failing)}"]

@@ -9,13 +9,7 @@ import msgspec
 from msgspec import field
 
 from seatrial.scheduler.api.clock import read_time
-from seatrial.scheduler.api.core import (
-    NodeSelector,
-    Pod,
-    PodSpec,
-    Taint,
-    Toleration,
-)
+from seatrial.scheduler.api.core import NodeSelector, Pod, PodSpec, Taint, Toleration
 from seatrial.scheduler.api.durations import go_duration
 from seatrial.scheduler.api.integers import integer
 from seatrial.scheduler.api.quantity import Amounts, QuantityError, amounts

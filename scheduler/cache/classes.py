@@ -115,22 +115,31 @@ class ClassRegistry:
             nonzero = nonzero_requests(spec)
         except QuantityError as error:
             invalid = str(error)
-        content = _encode((
-            sorted(requests.items()), nonzero, invalid, values, spec.scheduler_name, sorted(spec.node_selector.items()),
-            affinity, spec.tolerations, spec.topology_spread_constraints,
-            sorted(host_ports(spec)),
-            sorted(container.image for container in (*spec.init_containers, *spec.containers)),
-            *(("prod",) if may_bind(pod.metadata.labels, spec) else ()),  # what NUMA reads of the priority
-            *(claim.name for claim in spec.resource_claims),
-            *(by(pod) for by in self._distinctions),
-        ))  # fmt: skip
+        content = _encode(
+            (
+                sorted(requests.items()),
+                nonzero,
+                invalid,
+                values,
+                spec.scheduler_name,
+                sorted(spec.node_selector.items()),
+                affinity,
+                spec.tolerations,
+                spec.topology_spread_constraints,
+                sorted(host_ports(spec)),
+                sorted(container.image for container in (*spec.init_containers, *spec.containers)),
+                *(("prod",) if may_bind(pod.metadata.labels, spec) else ()),  # what NUMA reads of the priority
+                *(claim.name for claim in spec.resource_claims),
+                *(by(pod) for by in self._distinctions),
+            )
+        )
         found = self._by_content.get(content)
         if found is None:
             # Node names of one pod must not affect the class.
             example = replace(pod, spec=replace(spec, node_name="", affinity=affinity))
             found = EquivalenceClass(
                 self._made, example, requests, self._vector(requests), nonzero, _digest(content), invalid
-            )  # fmt: skip
+            )
             self._made += 1
             self._by_content[content] = found
         return found

@@ -47,10 +47,7 @@ class PodMatcher:
     __slots__ = ("_hash", "namespace_selector", "namespaces", "selector", "words")
 
     def __init__(
-        self,
-        namespaces: Iterable[str],
-        selector: LabelSelector | None,
-        namespace_selector: LabelSelector | None = None,
+        self, namespaces: Iterable[str], selector: LabelSelector | None, namespace_selector: LabelSelector | None = None
     ) -> None:
         """`selector` None matches no pod. `namespace_selector` adds namespaces to `namespaces`."""
         self.namespaces = frozenset(namespaces)

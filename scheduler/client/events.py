@@ -66,10 +66,9 @@ class EventRecorder:
             _, name, count = known
             self._series[key] = (namespace, name, count + 1)
             self._series.move_to_end(key)
-            self._waiting.append((
-                f"{_path(namespace)}/{name}",
-                {"series": {"count": count + 1, "lastObservedTime": now}},
-            ))  # fmt: skip
+            self._waiting.append(
+                (f"{_path(namespace)}/{name}", {"series": {"count": count + 1, "lastObservedTime": now}})
+            )
         else:
             self._number += 1
             name = f"{regarding['name']}.{int(self._clock.now() * 1e6):x}{self._number:04x}"

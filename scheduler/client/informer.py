@@ -301,8 +301,11 @@ class Informer(Generic[K]):
         pause = self._read_later(metadata)
         log.warning(
             "informer object-not-decoded path=%s object=%s again-in=%.0fs why=%s",
-            self._path, metadata.key, pause, error,
-        )  # fmt: skip
+            self._path,
+            metadata.key,
+            pause,
+            error,
+        )
 
     def _read_later(self, metadata: ObjectMeta) -> float:
         """Plan to read an object again; the seconds until then."""

@@ -205,12 +205,7 @@ class Elector:
 
     def _put(self, lease: _Lease, spec: _LeaseSpec, done: Callable[[Response], None]) -> None:
         """Replace the record if it has not changed."""
-        body = {
-            "apiVersion": "coordination.k8s.io/v1",
-            "kind": "Lease",
-            "metadata": lease.metadata,
-            "spec": spec,
-        }
+        body = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": lease.metadata, "spec": spec}
         self._transport.send(Request("PUT", self._path, to_json(body)), done)
 
     @property

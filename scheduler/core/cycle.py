@@ -54,9 +54,17 @@ class Core:
         self.waker = Waker(handle, runners, queue, self.outbox, self.reports)
         self.permits = PermitWaiters(handle, self.places, self.bindings, self.waker, self.outbox, self.attempt_failed)
         self.groups = GroupEngine(
-            handle, runners, queue, self.places, self.bindings, self.permits, self.waker, self.reports, self.outbox,
+            handle,
+            runners,
+            queue,
+            self.places,
+            self.bindings,
+            self.permits,
+            self.waker,
+            self.reports,
+            self.outbox,
             self.preempt,
-        )  # fmt: skip
+        )
         self.intake = Intake(handle, runners, queue, self.waker, self.bindings, self.reports, self.outbox)
         if handle.groups is not None:
             self.waker.groups = self.intake.groups = self.groups
@@ -215,9 +223,11 @@ class Core:
         nominator, nominations = self.handle.nominator, result.all_nominations(info)
         own = {nominated.uid for nominated, _ in nominations}
         lesser = [
-            other for node in dict.fromkeys(node for _, node in nominations) for other in nominator.on(node)
+            other
+            for node in dict.fromkeys(node for _, node in nominations)
+            for other in nominator.on(node)
             if other.priority < info.priority and other.uid not in own
-        ]  # fmt: skip
+        ]
         cleared = self.groups.nominations.give_back_of(other.uid for other in lesser)
         given_back = {ended.info.uid for ended in cleared}
         for other in lesser:
@@ -347,23 +357,33 @@ class Core:
             for node, status in explanation.rejected.items():
                 log.info(
                     'Failed to filter for Pod "%s" on Node "%s" (pass 0), failedPlugin: %s, reason: %s',
-                    info.key, node, status.plugin, status.message,
-                )  # fmt: skip
+                    info.key,
+                    node,
+                    status.plugin,
+                    status.message,
+                )
         feasible = explanation.feasible
         if debug.top_scores > 0 and len(feasible) > 1:
             log.info(
                 "Top%d scores for Pod: %s, feasibleNodes: %d, plugins:[%s]\n%s",
-                debug.top_scores, info.key, len(feasible), " ".join(sorted(feasible[0].by_plugin)),
+                debug.top_scores,
+                info.key,
+                len(feasible),
+                " ".join(sorted(feasible[0].by_plugin)),
                 score_table(info, feasible, debug.top_scores),
-            )  # fmt: skip
+            )
 
     def _diagnose(self, runner: Runner, info: PodInfo, failure: FitError, nominated: str, said: str | None) -> None:
         """Log the diagnosis of a failure as JSON (FWK-R35). `said`: message of PostFilter; None if it did not run."""
         rejected = {} if failure.pre_filter is not None else explain(runner, info).rejected
         diagnosis = diagnosis_of(
-            info, rejected, now=self.handle.clock.now(), pre_filter=failure.pre_filter, nominated=nominated,
+            info,
+            rejected,
+            now=self.handle.clock.now(),
+            pre_filter=failure.pre_filter,
+            nominated=nominated,
             preemption=said,
-        )  # fmt: skip
+        )
         self._diagnoses.say(info, diagnosis, at_once=self.handle.debug.diagnoses_at_once)
 
 

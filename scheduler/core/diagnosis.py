@@ -96,5 +96,8 @@ class DiagnosisLog:
 def _write(info: PodInfo, diagnosis: dict[str, Any]) -> None:
     log.info(
         "dump diagnosis for %s, targetPod: %s/%s: $%s",
-        diagnosis["questionedKey"], info.key, info.uid, to_json(diagnosis).decode(),
-    )  # fmt: skip
+        diagnosis["questionedKey"],
+        info.key,
+        info.uid,
+        to_json(diagnosis).decode(),
+    )

@@ -15,11 +15,24 @@ from seatrial.scheduler.pods.selectors import selector_error
 
 _PERCENT = re.compile(r"\d{1,9}%", re.ASCII)
 
-GATES = frozenset({
-    "MaxUnavailablePerWorkload", "MaxMigratingPerWorkload", "MaxMigratingPerNode", "MaxMigratingPerNamespace",
-    "MaxMigratingGlobally", "ExpectedReplicas", "PVC", "BarePods", "LocalStorage", "SystemCritical",
-    "PriorityThreshold", "LabelSelector", "Namespaces", "NodeFit",
-})  # fmt: skip
+GATES = frozenset(
+    {
+        "MaxUnavailablePerWorkload",
+        "MaxMigratingPerWorkload",
+        "MaxMigratingPerNode",
+        "MaxMigratingPerNamespace",
+        "MaxMigratingGlobally",
+        "ExpectedReplicas",
+        "PVC",
+        "BarePods",
+        "LocalStorage",
+        "SystemCritical",
+        "PriorityThreshold",
+        "LabelSelector",
+        "Namespaces",
+        "NodeFit",
+    }
+)
 EVICTION, DELETE, SOFT = "Eviction", "Delete", "SoftEviction"
 POLICIES = frozenset({EVICTION, DELETE, SOFT})
 

@@ -145,9 +145,10 @@ def parse(given: Any) -> Configuration:
     if not str(given.get("apiVersion", "")).startswith(GROUP):
         raise ConfigError(f"apiVersion: expected {GROUP}v1alpha2, found {given.get('apiVersion')!r}")
     election = {
-        "resourceName": "koord-descheduler", "resourceNamespace": "koordinator-system",
+        "resourceName": "koord-descheduler",
+        "resourceNamespace": "koordinator-system",
         **(given.get("leaderElection") or {}),
-    }  # fmt: skip
+    }
     try:
         found = msgspec.convert({**given, "leaderElection": election}, Configuration)
         found.leader_election.check()
@@ -173,8 +174,9 @@ def _check_connection(found: Configuration) -> None:
     if not isinstance(burst, int) or burst < 0:
         raise ConfigError(f"clientConnection.burst: expected 0 or more, found {burst!r}")
     for field_name, text in (
-        ("healthzBindAddress", found.healthz_bind_address), ("metricsBindAddress", found.metrics_bind_address),
-    ):  # fmt: skip
+        ("healthzBindAddress", found.healthz_bind_address),
+        ("metricsBindAddress", found.metrics_bind_address),
+    ):
         if text and not _is_address(text):
             raise ConfigError(f"{field_name}: expected an address with its port such as 0.0.0.0:10251, found {text!r}")
 

@@ -88,18 +88,24 @@ class DefaultEvictorArgs(Args, frozen=True):
         if given.extra_enabled or given.default_disabled:
             return DEFAULT - {*given.default_disabled} | {*given.extra_enabled}
         lifted = {
-            LOCAL: self.evict_local_storage_pods, DAEMONS: self.evict_daemon_set_pods,
-            CRITICAL_PODS: self.evict_system_critical_pods, BARE: self.evict_failed_bare_pods,
-        }  # fmt: skip
+            LOCAL: self.evict_local_storage_pods,
+            DAEMONS: self.evict_daemon_set_pods,
+            CRITICAL_PODS: self.evict_system_critical_pods,
+            BARE: self.evict_failed_bare_pods,
+        }
         kept = {kind for kind in DEFAULT if not lifted[kind]}
         return frozenset({*kept, CLAIMS} if self.ignore_pvc_pods else kept)
 
     @property
     def _has_older_spelling(self) -> bool:
         return (
-            self.evict_local_storage_pods or self.evict_daemon_set_pods or self.evict_system_critical_pods
-            or self.evict_failed_bare_pods or self.ignore_pvc_pods or self.ignore_pods_without_pdb
-        )  # fmt: skip
+            self.evict_local_storage_pods
+            or self.evict_daemon_set_pods
+            or self.evict_system_critical_pods
+            or self.evict_failed_bare_pods
+            or self.ignore_pvc_pods
+            or self.ignore_pods_without_pdb
+        )
 
     def check(self) -> None:
         threshold, given = self.priority_threshold, self.pod_protections
@@ -120,8 +126,9 @@ class DefaultEvictorArgs(Args, frozen=True):
         if given.config is not None:
             raise ArgsError("podProtections.config: storage classes of volumes are not read")
         for field, listed, known in (
-            ("extraEnabled", given.extra_enabled, EXTRA), ("defaultDisabled", given.default_disabled, DEFAULT),
-        ):  # fmt: skip
+            ("extraEnabled", given.extra_enabled, EXTRA),
+            ("defaultDisabled", given.default_disabled, DEFAULT),
+        ):
             for kind in listed:
                 if kind not in known or listed.count(kind) > 1:
                     raise ArgsError(

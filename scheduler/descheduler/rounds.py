@@ -57,14 +57,20 @@ class Rounds:
             _Runnable(
                 profile,
                 Handle(
-                    state, clock, evictor, self.limiter, self.evicted, configuration.dry_run,
-                    [plugin.may_evict for plugin in filters], patch,
+                    state,
+                    clock,
+                    evictor,
+                    self.limiter,
+                    self.evicted,
+                    configuration.dry_run,
+                    [plugin.may_evict for plugin in filters],
+                    patch,
                 ),
                 [kind(args) for kind, args in profile.deschedule],  # type: ignore[call-arg]
                 [kind(args) for kind, args in profile.balance],  # type: ignore[call-arg]
             )
             for profile, evictor, filters in profiles
-        ]  # fmt: skip
+        ]
 
     def run(self) -> None:
         """One round.
@@ -90,9 +96,10 @@ class Rounds:
     def _nodes(self, selector: LabelSelector | None) -> list[Node]:
         chosen = [given for given in (self._selector, selector) if given is not None]
         nodes = [
-            node for _, node in sorted(self._state.nodes.items())
+            node
+            for _, node in sorted(self._state.nodes.items())
             if is_ready(node) and all(selector_matches(entry, node.metadata.labels) for entry in chosen)
-        ]  # fmt: skip
+        ]
         if len(nodes) <= 1:
             raise RoundError(TOO_FEW)
         return nodes

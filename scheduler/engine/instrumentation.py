@@ -39,11 +39,15 @@ def with_timing(kind: type[P]) -> type[P]:
 @cache
 def _subclass(kind: type[P], methods: tuple[tuple[str, Method], ...]) -> type[P]:
     points = TRANSFORMING if issubclass(kind, Transformer) else METHODS
-    return type(kind.__name__, (kind,), {
-        "__doc__": kind.__doc__,
-        "__module__": kind.__module__,
-        **{name: _timed(method, points[name]) for name, method in methods},
-    })  # fmt: skip
+    return type(
+        kind.__name__,
+        (kind,),
+        {
+            "__doc__": kind.__doc__,
+            "__module__": kind.__module__,
+            **{name: _timed(method, points[name]) for name, method in methods},
+        },
+    )
 
 
 def _timed(method: Method, point: str) -> Method:

@@ -83,10 +83,7 @@ class ClassRules:
 
 
 def rules_for(
-    pod_class: EquivalenceClass,
-    pre_filters: Sequence[PreFilter],
-    filters: Sequence[Filter],
-    scores: Sequence[Weighted],
+    pod_class: EquivalenceClass, pre_filters: Sequence[PreFilter], filters: Sequence[Filter], scores: Sequence[Weighted]
 ) -> ClassRules:
     """Run the PreFilters of one class and group the plugins that apply to it."""
     rules = ClassRules(CycleState())

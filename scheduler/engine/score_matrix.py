@@ -154,9 +154,12 @@ class ScoreMatrix(MatrixArrays):
         )
         if not self._plan.bounds:
             self._plan.compiled = CompiledKeys.of(
-                self._plan.signatures, base=self.base, key=self.key, revised=self.revised,
+                self._plan.signatures,
+                base=self.base,
+                key=self.key,
+                revised=self.revised,
                 normalized=list(zip(self.highest, self._divisor, self.raw, strict=True)),
-            )  # fmt: skip
+            )
         return self._plan
 
     # -- judging ------------------------------------------------------------------------------------------------------

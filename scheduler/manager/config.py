@@ -14,8 +14,10 @@ from seatrial.scheduler.pods.selectors import selector_matches
 
 NAMESPACE, NAME = "koordinator-system", "slo-controller-config"
 COLOCATION, NORMALIZATION, AMPLIFICATION = (
-    "colocation-config", "cpu-normalization-config", "resource-amplification-config",
-)  # fmt: skip
+    "colocation-config",
+    "cpu-normalization-config",
+    "resource-amplification-config",
+)
 KEYS = (COLOCATION, NORMALIZATION, AMPLIFICATION)
 Settings = dict[str, Any]
 

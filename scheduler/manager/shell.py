@@ -69,16 +69,22 @@ class Manager:
         only = {"labelSelector": selector} if selector else {}
         self._informers = [
             self._follow(
-                f"/api/v1/namespaces/{NAMESPACE}/configmaps", ConfigMap, self._set_config, _ignore,
+                f"/api/v1/namespaces/{NAMESPACE}/configmaps",
+                ConfigMap,
+                self._set_config,
+                _ignore,
                 {"fieldSelector": f"metadata.name={NAME}"},
             ),
             self._follow(
-                f"/apis/{GROUP_VERSION}/noderesourcetopologies", NodeResourceTopology, self._set_topology,
-                lambda topology: self._topologies.pop(topology.metadata.name, None), {},
+                f"/apis/{GROUP_VERSION}/noderesourcetopologies",
+                NodeResourceTopology,
+                self._set_topology,
+                lambda topology: self._topologies.pop(topology.metadata.name, None),
+                {},
             ),
             self._follow(NODE_METRICS_PATH, NodeMetric, self._set_metric, self._metric_gone, {}),
             self._follow("/api/v1/nodes", Node, self._set_node, self._node_gone, only),
-        ]  # fmt: skip
+        ]
 
     def start(self) -> None:
         for informer in self._informers:
@@ -93,13 +99,25 @@ class Manager:
                 timer.cancel()
 
     def _follow(
-        self, path: str, kind: type[K], on_set: Callable[[K], object], on_gone: Callable[[K], object],
+        self,
+        path: str,
+        kind: type[K],
+        on_set: Callable[[K], object],
+        on_gone: Callable[[K], object],
         selector: dict[str, str],
-    ) -> Informer[Any]:  # fmt: skip
+    ) -> Informer[Any]:
         return Informer(
-            self._transport, self._clock, path, decoder(kind), on_set=on_set,  # type: ignore[arg-type]
-            on_gone=on_gone, on_synced=self._synced, on_batch=_nothing, selector=selector, optional=True,  # type: ignore[arg-type]
-        )  # fmt: skip
+            self._transport,
+            self._clock,
+            path,
+            decoder(kind),
+            on_set=on_set,  # type: ignore[arg-type]
+            on_gone=on_gone,  # type: ignore[arg-type]
+            on_synced=self._synced,
+            on_batch=_nothing,
+            selector=selector,
+            optional=True,
+        )
 
     def _synced(self) -> None:
         if not self.ready and all(informer.synced for informer in self._informers):
@@ -221,8 +239,12 @@ class Manager:
         metric = self._metrics.get(node.name)
         if metric is None:
             group = NODE_METRICS_PATH.removeprefix("/apis/").rpartition("/")[0]
-            body = {"apiVersion": group, "kind": "NodeMetric", "metadata": {"name": node.name},
-                    "spec": {"metricCollectPolicy": policy}}  # fmt: skip
+            body = {
+                "apiVersion": group,
+                "kind": "NodeMetric",
+                "metadata": {"name": node.name},
+                "spec": {"metricCollectPolicy": policy},
+            }
             yield partial(self._post, body)
         elif COLOCATION not in self._config.broken and _policy_of(metric) != policy:
             patch: Settings = {"spec": {"metricCollectPolicy": policy}}
@@ -232,8 +254,9 @@ class Manager:
         metadata, config = node.metadata, self._config
         keys = (AMPLIFICATION_RATIO, CPU_NORMALIZATION_RATIO, CPU_NORMALIZATION_ENABLED)
         marked = any(key in metadata.annotations or key in metadata.labels for key in keys)
-        if not marked and not any(config.section(key).cluster or config.section(key).overrides
-                                  for key in (NORMALIZATION, AMPLIFICATION)):  # fmt: skip
+        if not marked and not any(
+            config.section(key).cluster or config.section(key).overrides for key in (NORMALIZATION, AMPLIFICATION)
+        ):
             return
         topology = self._topologies.get(node.name)
         changes, wrong = changed_annotations(

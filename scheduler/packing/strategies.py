@@ -101,11 +101,7 @@ def opportunity_cost(outlook: Outlook, states: NodeStates, requests: Requests) -
     return spread_out(gains)
 
 
-STRATEGIES: dict[StrategyName, Strategy] = {
-    "FGD": fgd,
-    "Balanced": balanced,
-    "OpportunityCost": opportunity_cost,
-}
+STRATEGIES: dict[StrategyName, Strategy] = {"FGD": fgd, "Balanced": balanced, "OpportunityCost": opportunity_cost}
 
 
 def scores(strategy: StrategyName, outlook: Outlook, states: NodeStates, requests: Requests) -> Ints:
@@ -144,9 +140,13 @@ def _scorer(strategy: StrategyName, outlook: Outlook, requests: Requests) -> Any
     tables = (fragments.by_card, fragments.by_free, fragments.steps)
     columns = (shapes.cpu, shapes.memory, shapes.whole, shapes.part, shapes.request)
     sizes = (
-        list(STRATEGIES).index(strategy), fragments.several, len(fragments.steps) + 1, fragments.width,
-        len(fragments.by_card) // (len(fragments.steps) + 1), shapes.shared,
-    )  # fmt: skip
+        list(STRATEGIES).index(strategy),
+        fragments.several,
+        len(fragments.steps) + 1,
+        fragments.width,
+        len(fragments.by_card) // (len(fragments.steps) + 1),
+        shapes.shared,
+    )
     return module.Scorer((*tables, *columns, grades(), *scarce), sizes, fragments.gpu_per_cpu)
 
 

@@ -67,7 +67,7 @@ class Quota:
         "spec",
         "special",
         "versions",
-    )  # fmt: skip
+    )
 
     def __init__(self, spec: QuotaSpec) -> None:
         self.spec = spec

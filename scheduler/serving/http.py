@@ -96,11 +96,7 @@ def _never() -> bool:
 
 
 async def serve(
-    routes: Routes,
-    address: str,
-    port: int,
-    tls: ssl.SSLContext | None = None,
-    draining: Callable[[], bool] = _never,
+    routes: Routes, address: str, port: int, tls: ssl.SSLContext | None = None, draining: Callable[[], bool] = _never
 ) -> asyncio.Server:
     """Start to listen. Port 0: any free port. With `tls`: HTTPS. While `draining`, an answer ends its connection.
 
@@ -111,10 +107,7 @@ async def serve(
 
 
 async def serve_on(
-    routes: Routes,
-    listening: socket.socket,
-    tls: ssl.SSLContext | None = None,
-    draining: Callable[[], bool] = _never,
+    routes: Routes, listening: socket.socket, tls: ssl.SSLContext | None = None, draining: Callable[[], bool] = _never
 ) -> asyncio.Server:
     """As `serve`, on a socket that listens already."""
     loop = asyncio.get_running_loop()

@@ -321,9 +321,13 @@ class Binder:
                 self._patch_status(found, status, tries=tries + 1)
 
         self._rest.merge(
-            pod_path(pod, "status"), {"status": status}, answered,
-            uid=pod.metadata.uid, version=pod.metadata.resource_version, kind=STRATEGIC_MERGE_PATCH,
-        )  # fmt: skip
+            pod_path(pod, "status"),
+            {"status": status},
+            answered,
+            uid=pod.metadata.uid,
+            version=pod.metadata.resource_version,
+            kind=STRATEGIC_MERGE_PATCH,
+        )
 
 
 def _purpose(decision: Evict) -> str:

@@ -90,13 +90,7 @@ class Shell:
                 intake.set_budget,
                 lambda budget: intake.remove_budget(budget.metadata.key),
             ),
-            self._follow(
-                "/api/v1/pods",
-                PodDecoder(),
-                intake.set_pod,
-                intake.pod_deleted,
-                selector=UNFINISHED,
-            ),
+            self._follow("/api/v1/pods", PodDecoder(), intake.set_pod, intake.pod_deleted, selector=UNFINISHED),
         ]
 
     @property

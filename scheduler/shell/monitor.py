@@ -55,6 +55,9 @@ class Monitor:
             return
         log.warning(
             "!!!CRITICAL TIMEOUT!!! scheduling pod %s(%s) took longer (%s) than the timeout %s",
-            info.key, info.uid, go_text(round(took, 3)), go_text(self._timeout),
-        )  # fmt: skip
+            info.key,
+            info.uid,
+            go_text(round(took, 3)),
+            go_text(self._timeout),
+        )
         self.timeouts[info.pod.spec.scheduler_name] += 1

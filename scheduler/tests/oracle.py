@@ -78,10 +78,7 @@ def statuses(core: Core, runner: Runner, info: PodInfo) -> tuple[CycleState, lis
     restore(core.handle, state, info, runner.profile.all)
     outside = Status.unresolvable(f"node(s) didn't satisfy plugin(s) [{' '.join(sorted(allowed_by))}]")
     return state, [
-        (
-            node,
-            runner.check_with_nominated(state, info, node) if allowed is None or node.name in allowed else outside,
-        )
+        (node, runner.check_with_nominated(state, info, node) if allowed is None or node.name in allowed else outside)
         for node in nodes
     ]
 

@@ -118,10 +118,11 @@ def _guarded(pods: Sequence[PodInfo], budgets: Sequence[PodDisruptionBudget]) ->
     for pod in pods:
         metadata = pod.pod.metadata
         mine = [
-            budget.metadata.key for budget in budgets
+            budget.metadata.key
+            for budget in budgets
             if budget_covers(budget, metadata.namespace, metadata.labels)
             and metadata.name not in budget.status.disrupted_pods
-        ]  # fmt: skip
+        ]
         for key in mine:
             left[key] -= 1
         if any(left[key] < 0 for key in mine):

@@ -30,11 +30,13 @@ GIB = 1 << 30
 
 def profile(**parts: Any) -> Configuration:
     """A configuration of one profile for the default scheduler."""
-    return parse({
-        "apiVersion": "kubescheduler.config.k8s.io/v1",
-        "kind": "KubeSchedulerConfiguration",
-        "profiles": [{"schedulerName": "default-scheduler", **parts}],
-    })  # fmt: skip
+    return parse(
+        {
+            "apiVersion": "kubescheduler.config.k8s.io/v1",
+            "kind": "KubeSchedulerConfiguration",
+            "profiles": [{"schedulerName": "default-scheduler", **parts}],
+        }
+    )
 
 
 class Rig:

@@ -17,15 +17,35 @@ def expanded(profile: dict[str, Any], **more: Any) -> Expanded:
 def test_without_plugins_the_defaults_run() -> None:
     profile = expanded({})
     assert profile.at["filter"] == [
-        "NodeUnschedulable", "NodeName", "TaintToleration", "NodeAffinity", "NodePorts",
-        "NodeResourcesFit", "VolumeRestrictions", "NodeVolumeLimits", "VolumeBinding", "VolumeZone",
-        "PodTopologySpread", "InterPodAffinity", "NodeNUMAResource", "DeviceShare", "Reservation",
-    ]  # fmt: skip
+        "NodeUnschedulable",
+        "NodeName",
+        "TaintToleration",
+        "NodeAffinity",
+        "NodePorts",
+        "NodeResourcesFit",
+        "VolumeRestrictions",
+        "NodeVolumeLimits",
+        "VolumeBinding",
+        "VolumeZone",
+        "PodTopologySpread",
+        "InterPodAffinity",
+        "NodeNUMAResource",
+        "DeviceShare",
+        "Reservation",
+    ]
     assert profile.weights == {
-        "TaintToleration": 3, "NodeAffinity": 2, "NodeResourcesFit": 1, "NodeNUMAResource": 1, "DeviceShare": 1,
-        "PodTopologySpread": 2, "InterPodAffinity": 2, "NodeResourcesBalancedAllocation": 1, "ImageLocality": 1,
-        "Reservation": 5000, "Coscheduling": 1,
-    }  # fmt: skip
+        "TaintToleration": 3,
+        "NodeAffinity": 2,
+        "NodeResourcesFit": 1,
+        "NodeNUMAResource": 1,
+        "DeviceShare": 1,
+        "PodTopologySpread": 2,
+        "InterPodAffinity": 2,
+        "NodeResourcesBalancedAllocation": 1,
+        "ImageLocality": 1,
+        "Reservation": 5000,
+        "Coscheduling": 1,
+    }
 
 
 def test_a_star_drops_all_but_what_is_named() -> None:

@@ -64,9 +64,7 @@ class _Counter(Listener):
         _raise_for(info.pod, "pod_gone")
 
 
-class Raising(
-    PreEnqueue, Gate, PreFilter, Filter, PostFilter, Score, Reserve, Permit, PreBind, PostBind
-):  # fmt: skip
+class Raising(PreEnqueue, Gate, PreFilter, Filter, PostFilter, Score, Reserve, Permit, PreBind, PostBind):
     """Raises an IndexError in the method that the pod's label names, while `broken`."""
 
     name = "Raising"
@@ -435,8 +433,9 @@ def test_an_object_whose_handler_raises_is_read_again(
     assert f'seatrial_plugin_errors_total{{plugin="{plugin}",extension_point="{point}"}} 1' in metrics
     (condition,) = api.bodies("PATCH", "pods/held/status")[0]["status"]["conditions"]
     assert (condition["reason"], condition["message"]) == (
-        SCHEDULER_ERROR, f'running {point} plugin "{plugin}": IndexError: no such row',
-    )  # fmt: skip
+        SCHEDULER_ERROR,
+        f'running {point} plugin "{plugin}": IndexError: no such row',
+    )
     monkeypatch.setattr(Raising, "broken", False)
     clock.advance(LONGEST_BACKOFF)
     assert bound() == ["free", "held"]

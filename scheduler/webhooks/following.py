@@ -27,20 +27,42 @@ def follow(
                 on_synced()
 
     quotas = Informer(
-        transport, clock, QUOTAS_PATH, decoder(ElasticQuota), on_set=topology.set_quota,
-        on_gone=topology.remove_quota, on_synced=lambda: synced("quotas"), on_batch=_nothing, selector={},
+        transport,
+        clock,
+        QUOTAS_PATH,
+        decoder(ElasticQuota),
+        on_set=topology.set_quota,
+        on_gone=topology.remove_quota,
+        on_synced=lambda: synced("quotas"),
+        on_batch=_nothing,
+        selector={},
         optional=True,
-    )  # fmt: skip
+    )
     pods = Informer(
-        transport, clock, "/api/v1/pods", PodDecoder(), on_set=topology.set_pod, on_gone=topology.remove_pod,
-        on_synced=lambda: synced("pods"), on_batch=_nothing, selector={}, optional=False,
-    )  # fmt: skip
+        transport,
+        clock,
+        "/api/v1/pods",
+        PodDecoder(),
+        on_set=topology.set_pod,
+        on_gone=topology.remove_pod,
+        on_synced=lambda: synced("pods"),
+        on_batch=_nothing,
+        selector={},
+        optional=False,
+    )
     if "profiles" in waiting:
         Informer(
-            transport, clock, PROFILES_PATH, decoder(ElasticQuotaProfile),
-            on_set=topology.set_profile, on_gone=topology.remove_profile, on_synced=lambda: synced("profiles"),
-            on_batch=_nothing, selector={}, optional=True,
-        ).start()  # fmt: skip
+            transport,
+            clock,
+            PROFILES_PATH,
+            decoder(ElasticQuotaProfile),
+            on_set=topology.set_profile,
+            on_gone=topology.remove_profile,
+            on_synced=lambda: synced("profiles"),
+            on_batch=_nothing,
+            selector={},
+            optional=True,
+        ).start()
     quotas.start()
     pods.start()
     return quotas, pods

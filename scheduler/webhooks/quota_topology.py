@@ -459,9 +459,14 @@ def _within(lower: Iterable[ElasticQuota], upper: ElasticQuota) -> bool:
 def _relevant(quota: ElasticQuota) -> tuple[Any, ...]:
     annotations = quota.metadata.annotations
     return (
-        quota.parent, quota.is_parent, quota.tree, quota.lends, quota.spec, annotations.get(keys.NAMESPACES),
+        quota.parent,
+        quota.is_parent,
+        quota.tree,
+        quota.lends,
+        quota.spec,
+        annotations.get(keys.NAMESPACES),
         annotations.get(keys.SHARED_WEIGHT),
-    )  # fmt: skip
+    )
 
 
 def _listed(quota: ElasticQuota, field: str) -> dict[str, int]:

@@ -9,17 +9,25 @@ Manifest = dict[str, Any]
 NAME = "seatrial-pod-webhook"
 _GROUP = "admissionregistration.k8s.io/v1"
 _RULE = {
-    "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"], "operations": ["CREATE", "UPDATE"],
+    "apiGroups": [""],
+    "apiVersions": ["v1"],
+    "resources": ["pods"],
+    "operations": ["CREATE", "UPDATE"],
     "scope": "Namespaced",
-}  # fmt: skip
+}
 _QUOTA_RULE = {
-    "apiGroups": ["scheduling.sigs.k8s.io"], "apiVersions": ["v1alpha1"], "resources": ["elasticquotas"],
+    "apiGroups": ["scheduling.sigs.k8s.io"],
+    "apiVersions": ["v1alpha1"],
+    "resources": ["elasticquotas"],
     "scope": "Namespaced",
-}  # fmt: skip
+}
 _NODE_RULE = {
-    "apiGroups": [""], "apiVersions": ["v1"], "resources": ["nodes", "nodes/status"], "operations": ["UPDATE"],
+    "apiGroups": [""],
+    "apiVersions": ["v1"],
+    "resources": ["nodes", "nodes/status"],
+    "operations": ["UPDATE"],
     "scope": "Cluster",
-}  # fmt: skip
+}
 _NOT_THE_SYSTEM = {
     "matchExpressions": [{"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["kube-system"]}]
 }
@@ -76,15 +84,17 @@ def configurations(
         found.insert(0, configuration("MutatingWebhookConfiguration", "mpod.koordinator.sh", MUTATE, **more))
     if quotas:
         changes = [{**_QUOTA_RULE, "operations": ["CREATE", "UPDATE", "DELETE"]}]
-        found[-1]["webhooks"].append({
-            **found[-1]["webhooks"][0], "name": "vquota.koordinator.sh", "rules": changes, "namespaceSelector": {},
-            "clientConfig": {"url": f"{url}{VALIDATE_QUOTA}", "caBundle": bundle},
-        })  # fmt: skip
+        found[-1]["webhooks"].append(
+            {
+                **found[-1]["webhooks"][0],
+                "name": "vquota.koordinator.sh",
+                "rules": changes,
+                "namespaceSelector": {},
+                "clientConfig": {"url": f"{url}{VALIDATE_QUOTA}", "caBundle": bundle},
+            }
+        )
         added = configuration("MutatingWebhookConfiguration", "mquota.koordinator.sh", MUTATE_QUOTA)
-        added["webhooks"][0] |= {
-            "rules": [{**_QUOTA_RULE, "operations": ["CREATE"]}],
-            "namespaceSelector": {},
-        }
+        added["webhooks"][0] |= {"rules": [{**_QUOTA_RULE, "operations": ["CREATE"]}], "namespaceSelector": {}}
         if mutating:
             found[0]["webhooks"] += added["webhooks"]
         else:

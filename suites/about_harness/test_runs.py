@@ -78,9 +78,19 @@ class Run:
         (folder / "features.yaml").write_text(FEATURES)
         (folder / "test_cards.py").write_text(SUITE)
         self._process = start(
-            folder, "run", "./test_cards.py", "--backend", "virtual", "--subject", subject,
-            "--features", "features.yaml", "--report", "report", "--json",
-        )  # fmt: skip
+            folder,
+            "run",
+            "./test_cards.py",
+            "--backend",
+            "virtual",
+            "--subject",
+            subject,
+            "--features",
+            "features.yaml",
+            "--report",
+            "report",
+            "--json",
+        )
         self.report = folder / "report"
 
     def finish(self) -> None:

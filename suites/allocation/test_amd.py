@@ -40,8 +40,10 @@ def test_the_node_reports_vendor_model_and_amounts(trial: Trial) -> None:
     assert [entry["id"].startswith("GPU-") for entry in device["spec"]["devices"]] == [True, True]
     allocatable = trial.node("n1")["status"]["allocatable"]
     assert {name: int(allocatable[name]) for name in (AMD_GPU, GPU_CORE, GPU_MEMORY_RATIO)} == {
-        AMD_GPU: 2, GPU_CORE: 200, GPU_MEMORY_RATIO: 200,
-    }  # fmt: skip
+        AMD_GPU: 2,
+        GPU_CORE: 200,
+        GPU_MEMORY_RATIO: 200,
+    }
 
 
 @pytest.mark.feature("DEV-1.other-vendors-names")

@@ -181,12 +181,17 @@ def test_when_the_near_nic_is_taken(trial: Trial, expect: Expect, same: bool) ->
     [
         pytest.param(300, {}, 3, 100, id="hundreds-are-nics"),
         pytest.param(4, {"allocateStrategy": "RequestsAsCount"}, 4, 1, id="requests-as-count"),
-        pytest.param(2, {"allocateStrategy": "RequestsAsCount", "exclusivePolicy": "DeviceLevel"}, 2, 100,
-                     id="requests-as-count-of-whole-nics"),
+        pytest.param(
+            2,
+            {"allocateStrategy": "RequestsAsCount", "exclusivePolicy": "DeviceLevel"},
+            2,
+            100,
+            id="requests-as-count-of-whole-nics",
+        ),
         pytest.param(5, {"allocateStrategy": "ApplyForAll"}, 8, 5, id="apply-for-all"),
         pytest.param(30, {}, 1, 30, id="a-share-of-one"),
     ],
-)  # fmt: skip
+)
 def test_how_many_nics(trial: Trial, expect: Expect, rdma: int, hint: dict[str, str], nics: int, each: int) -> None:  # noqa: PLR0917
     """The hint defines what a number of `koordinator.sh/rdma` means."""
     trial.add(node("n1").server(ONE_EACH))
@@ -204,11 +209,14 @@ def test_how_many_nics(trial: Trial, expect: Expect, rdma: int, hint: dict[str, 
     ("asked", "saying"),
     [
         pytest.param(joint("a", 1), "Insufficient", id="a-node-without-nics"),
-        pytest.param(pod("a").gpus(1).annotation("scheduling.koordinator.sh/device-joint-allocate", "{"),
-                     "invalid DeviceJointAllocate annotation", id="an-annotation-that-is-no-json"),
+        pytest.param(
+            pod("a").gpus(1).annotation("scheduling.koordinator.sh/device-joint-allocate", "{"),
+            "invalid DeviceJointAllocate annotation",
+            id="an-annotation-that-is-no-json",
+        ),
         pytest.param(pod("a").rdma(150), "invalid resource unit koordinator.sh/rdma", id="one-nic-and-a-half"),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_had_is_said(trial: Trial, expect: Expect, asked: PodBuilder, saying: str) -> None:
     """A request that no node can satisfy is refused with the reason."""
     trial.add(node("n1").gpus("a10", 2))

@@ -40,10 +40,7 @@ def partitioned(trial: Trial, table: dict[str, Any], policy: str) -> None:
     """A node n1 with the table, and a scheduler that has read it."""
     trial.add(node("n1").server("dgx-h100"))
     patch = {
-        "metadata": {
-            "annotations": {GPU_PARTITIONS: json.dumps(table)},
-            "labels": {GPU_PARTITION_POLICY_LABEL: policy},
-        }
+        "metadata": {"annotations": {GPU_PARTITIONS: json.dumps(table)}, "labels": {GPU_PARTITION_POLICY_LABEL: policy}}
     }
     answer = trial.call("PATCH", "/apis/scheduling.koordinator.sh/v1alpha1/devices/n1", patch)
     assert answer.ok, answer.body.decode()
@@ -128,8 +125,7 @@ def test_preferred_tables_give_way(trial: Trial, expect: Expect) -> None:
 @pytest.mark.feature("DEV-6.scores")
 @pytest.mark.case("DS-043", severity="critical")
 @pytest.mark.parametrize(
-    ("cards", "left_whole"),
-    [pytest.param(1, [2, 5], id="one-card"), pytest.param(2, [0, 1, 6, 7], id="two-cards")],
+    ("cards", "left_whole"), [pytest.param(1, [2, 5], id="one-card"), pytest.param(2, [0, 1, 6, 7], id="two-cards")]
 )
 def test_small_partitions_spare_large_ones(trial: Trial, expect: Expect, cards: int, left_whole: list[int]) -> None:
     """With card 3 in use, smaller requests use the rest of its partition of four; the other four stay free."""

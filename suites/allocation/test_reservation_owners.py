@@ -30,9 +30,7 @@ def test_an_owner_of_another_namespace_is_another_pod(trial: Trial, expect: Expe
     expect.available("elsewhere")
     expect.available("here")
 
-    trial.submit(
-        pod("mine").request(cpu=1).into_reservation(), pod("yours").request(cpu=1).into_reservation()
-    )  # fmt: skip
+    trial.submit(pod("mine").request(cpu=1).into_reservation(), pod("yours").request(cpu=1).into_reservation())
 
     assert reservation_of(expect.bound("yours")) == "here"
     expect.pending("mine")
@@ -130,10 +128,7 @@ def test_the_sooner_end_counts(trial: Trial, expect: Expect, ttl: str, expires: 
 @pytest.mark.long(60)
 @pytest.mark.parametrize(
     "expires",
-    [
-        pytest.param("0000-01-01T00:00:00Z", id="year-0"),
-        pytest.param("2026-01-01T00:00:00+99:99", id="offset-99"),
-    ],
+    [pytest.param("0000-01-01T00:00:00Z", id="year-0"), pytest.param("2026-01-01T00:00:00+99:99", id="offset-99")],
 )
 def test_a_time_of_expiry_that_cannot_be_read_stops_nothing_else(trial: Trial, expect: Expect, expires: str) -> None:
     """One user's reservation has it; another user's pod is bound, and another reservation ends at its time.

@@ -170,9 +170,12 @@ def test_it_serves_once(trial: Trial, expect: Expect) -> None:
 @pytest.mark.case("RV-011", severity="critical")
 @pytest.mark.parametrize(
     ("policy", "fits"),
-    [pytest.param("", True, id="default"), pytest.param("Aligned", True, id="aligned"),
-     pytest.param("Restricted", False, id="restricted")],
-)  # fmt: skip
+    [
+        pytest.param("", True, id="default"),
+        pytest.param("Aligned", True, id="aligned"),
+        pytest.param("Restricted", False, id="restricted"),
+    ],
+)
 def test_more_than_was_reserved(trial: Trial, expect: Expect, policy: str, fits: bool) -> None:
     """An owner may take further resources from the node, unless the reservation is Restricted."""
     trial.add(node("n1").cpu(SMALL))
@@ -232,9 +235,11 @@ def test_closed_and_tainted(trial: Trial, expect: Expect) -> None:
     trial.submit(
         pod("in-vain").label("app", "closed").request(cpu=3),
         pod("tolerates-nothing").label("app", "tainted").request(cpu=1).into_reservation(),
-        pod("tolerates").label("app", "tainted").request(cpu=1)
+        pod("tolerates")
+        .label("app", "tainted")
+        .request(cpu=1)
         .into_reservation(tolerations=[{"key": "t", "operator": "Equal", "value": "v", "effect": "NoSchedule"}]),
-    )  # fmt: skip
+    )
 
     expect.pending("in-vain", saying="1 Reservation(s) is unschedulable")
     expect.pending("tolerates-nothing", saying="1 Reservation(s) had untolerated taint {t: v}")
@@ -246,8 +251,12 @@ def test_closed_and_tainted(trial: Trial, expect: Expect) -> None:
 def test_exactly_this_size(trial: Trial, expect: Expect) -> None:
     """A pod that requires an exact match uses the reservation of its size and no larger one."""
     trial.add(node("n1").cpu(16))
-    trial.reserve(*(reservation(f"of-{cores}").like(pod("x").request(cpu=cores)).for_labels(app="owner").many()
-                      for cores in (2, 4)))  # fmt: skip
+    trial.reserve(
+        *(
+            reservation(f"of-{cores}").like(pod("x").request(cpu=cores)).for_labels(app="owner").many()
+            for cores in (2, 4)
+        )
+    )
     expect.available("of-2")
     expect.available("of-4")
 
@@ -330,9 +339,11 @@ def test_a_share_of_a_card_is_held(trial: Trial, expect: Expect) -> None:
     expect.available("half")
 
     trial.submit(
-        pod("whole").gpus(1), pod("quarter").gpu_share(25), owner("too-much").gpu_share(60).into_reservation(),
+        pod("whole").gpus(1),
+        pod("quarter").gpu_share(25),
+        owner("too-much").gpu_share(60).into_reservation(),
         owner("third").gpu_share(30),
-    )  # fmt: skip
+    )
 
     third, _ = expect.bound("third", "quarter")
     assert reservation_of(third) == "half"

@@ -10,10 +10,7 @@ from seatrial.scheduler.api.builders import PodBuilder, node, pods
 
 PACKING, SPREADING = "packing", "spreading"
 
-pytestmark = [
-    pytest.mark.needs(Capability.NODES),
-    pytest.mark.profile(PACKING, SPREADING),
-]
+pytestmark = [pytest.mark.needs(Capability.NODES), pytest.mark.profile(PACKING, SPREADING)]
 
 
 def under(profile: str, asked: list[PodBuilder]) -> list[PodBuilder]:

@@ -14,14 +14,7 @@ from seatrial.harness.clusters.protocol import Capability
 from seatrial.harness.errors import ApiRefused
 from seatrial.scheduler.api.builders import node, pod
 from seatrial.scheduler.api.core import Pod
-from seatrial.scheduler.api.device import (
-    GPU,
-    GPU_CORE,
-    GPU_MEMORY,
-    GPU_MEMORY_RATIO,
-    GPU_SHARED,
-    NVIDIA_GPU,
-)
+from seatrial.scheduler.api.device import GPU, GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO, GPU_SHARED, NVIDIA_GPU
 
 pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER)]
 
@@ -90,7 +83,8 @@ def test_the_spelling_of_nvidia_stays(trial: Trial, expect: Expect) -> None:
     ("request_", "why"),
     [
         pytest.param(
-            {GPU_CORE: 50, GPU_SHARED: 1}, "Forbidden: GPU memory and GPU memory ratio all is zero",
+            {GPU_CORE: 50, GPU_SHARED: 1},
+            "Forbidden: GPU memory and GPU memory ratio all is zero",
             id="cores-without-memory",
         ),
         pytest.param(
@@ -100,7 +94,8 @@ def test_the_spelling_of_nvidia_stays(trial: Trial, expect: Expect) -> None:
         ),
         pytest.param(
             {GPU_CORE: 75, GPU_MEMORY_RATIO: 100, GPU_SHARED: 2},
-            'Invalid value: "75": the requested gpuCore must multiple of shared', id="cores-that-do-not-divide",
+            'Invalid value: "75": the requested gpuCore must multiple of shared',
+            id="cores-that-do-not-divide",
         ),
         pytest.param(
             {GPU_CORE: 100, GPU_MEMORY_RATIO: 75, GPU_SHARED: 2},
@@ -108,11 +103,12 @@ def test_the_spelling_of_nvidia_stays(trial: Trial, expect: Expect) -> None:
             id="memory-that-does-not-divide",
         ),
         pytest.param(
-            {NVIDIA_GPU: 1, GPU: 100}, "Forbidden: Forbidden declare GPU and GPU share at same time",
+            {NVIDIA_GPU: 1, GPU: 100},
+            "Forbidden: Forbidden declare GPU and GPU share at same time",
             id="whole-and-shared",
         ),
     ],
-)  # fmt: skip
+)
 def test_requests_that_make_no_sense(trial: Trial, request_: dict[str, Any], why: str) -> None:
     """The API server refuses the pod with the webhook's message."""
     with pytest.raises(ApiRefused) as refused:

@@ -25,11 +25,7 @@ PER_POD = {"cpu": "2", "memory": "1Gi"}
 SOON = {"timeout": "5m", "consecutiveAbnormalities": 1}  # act in the first round
 
 
-LOAD: dict[str, Any] = {
-    "lowThresholds": {"cpu": 30},
-    "highThresholds": {"cpu": 60},
-    "anomalyCondition": SOON,
-}
+LOAD: dict[str, Any] = {"lowThresholds": {"cpu": 30}, "highThresholds": {"cpu": 60}, "anomalyCondition": SOON}
 
 
 TWO_AT_ONCE = {"maxUnavailablePerWorkload": 2, "maxMigratingPerWorkload": 2, "objectLimiters": OFF}

@@ -22,21 +22,27 @@ from seatrial.suites.descheduling.workloads import (
 pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER)]
 
 TWO = {
-    "maxMigratingGlobally": 2, "maxMigratingPerNode": 10, "maxMigratingPerWorkload": 3, "maxUnavailablePerWorkload": 3,
-    "skipCheckExpectedReplicas": True, "objectLimiters": OFF,
-}  # fmt: skip
+    "maxMigratingGlobally": 2,
+    "maxMigratingPerNode": 10,
+    "maxMigratingPerWorkload": 3,
+    "maxUnavailablePerWorkload": 3,
+    "skipCheckExpectedReplicas": True,
+    "objectLimiters": OFF,
+}
 
 
 def batch_job(trial: Trial, name: str, count: int) -> list[Pod]:
     """The running pods of a Job."""
     built = pod("x").request(cpu=1).select({TRIAL_LABEL: trial.name}).manifest
     template = {"metadata": {"labels": {"app": name}}, "spec": {**built["spec"], "restartPolicy": "Never"}}
-    trial.apply({
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": {"name": name},
-        "spec": {"completions": count, "parallelism": count, "template": template},
-    })  # fmt: skip
+    trial.apply(
+        {
+            "apiVersion": "batch/v1",
+            "kind": "Job",
+            "metadata": {"name": name},
+            "spec": {"completions": count, "parallelism": count, "template": template},
+        }
+    )
     return wait_running(trial, name, count)
 
 

@@ -34,13 +34,18 @@ def volume(trial: Trial) -> str:
     name = f"data-{trial.name[-6:]}"
     trial.apply(
         {
-            "apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name},
+            "apiVersion": "v1",
+            "kind": "PersistentVolume",
+            "metadata": {"name": name},
             "spec": {
-                "accessModes": ["ReadWriteMany"], "storageClassName": "", "capacity": {"storage": "1Gi"},
-                "nfs": {"server": "nfs.invalid", "path": "/"}, "persistentVolumeReclaimPolicy": "Retain",
+                "accessModes": ["ReadWriteMany"],
+                "storageClassName": "",
+                "capacity": {"storage": "1Gi"},
+                "nfs": {"server": "nfs.invalid", "path": "/"},
+                "persistentVolumeReclaimPolicy": "Retain",
             },
         }
-    )  # fmt: skip
+    )
     return name
 
 
@@ -136,13 +141,17 @@ def test_other_conditions_of_an_eviction(
     deployment(trial, "bound", 3, like=tied)
     trial.apply(
         {
-            "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "data"},
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            "metadata": {"name": "data"},
             "spec": {
-                "accessModes": ["ReadWriteMany"], "storageClassName": "", "volumeName": volume(trial),
+                "accessModes": ["ReadWriteMany"],
+                "storageClassName": "",
+                "volumeName": volume(trial),
                 "resources": {"requests": {"storage": "1Gi"}},
             },
         }
-    )  # fmt: skip
+    )
     claiming.manifest["spec"]["volumes"] = [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]
     deployment(trial, "claims", 3, like=claiming)
 

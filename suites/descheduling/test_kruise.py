@@ -26,8 +26,11 @@ KINDS = {"CloneSet": ("clonesets", "v1alpha1"), "StatefulSet": ("statefulsets", 
 def definition(kind: str) -> dict[str, Any]:
     """The definition of one of Kruise's kinds, with an open schema and the subresources of the real one."""
     plural, version = KINDS[kind]
-    scale = {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas",
-             "labelSelectorPath": ".status.labelSelector"}  # fmt: skip
+    scale = {
+        "specReplicasPath": ".spec.replicas",
+        "statusReplicasPath": ".status.replicas",
+        "labelSelectorPath": ".status.labelSelector",
+    }
     schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
@@ -37,12 +40,17 @@ def definition(kind: str) -> dict[str, Any]:
             "group": GROUP,
             "names": {"kind": kind, "listKind": f"{kind}List", "plural": plural, "singular": kind.lower()},
             "scope": "Namespaced",
-            "versions": [{
-                "name": version, "served": True, "storage": True, "schema": {"openAPIV3Schema": schema},
-                "subresources": {"status": {}, "scale": scale},
-            }],
+            "versions": [
+                {
+                    "name": version,
+                    "served": True,
+                    "storage": True,
+                    "schema": {"openAPIV3Schema": schema},
+                    "subresources": {"status": {}, "scale": scale},
+                }
+            ],
         },
-    }  # fmt: skip
+    }
 
 
 @pytest.fixture
@@ -63,16 +71,25 @@ def workload(trial: Trial, kind: str, name: str, replicas: int) -> dict[str, Any
     """A workload without pods; the reference that its pods have."""
     plural, version = KINDS[kind]
     body = {
-        "apiVersion": f"{GROUP}/{version}", "kind": kind, "metadata": {"name": name},
+        "apiVersion": f"{GROUP}/{version}",
+        "kind": kind,
+        "metadata": {"name": name},
         "spec": {
-            "replicas": replicas, "selector": {"matchLabels": {"app": name}},
+            "replicas": replicas,
+            "selector": {"matchLabels": {"app": name}},
             "template": {"metadata": {"labels": {"app": name}}, "spec": {"containers": [{"name": "main"}]}},
         },
-    }  # fmt: skip
+    }
     path = f"/apis/{GROUP}/{version}/namespaces/{trial.name}/{plural}"
     made = orjson.loads(accepted(trial.call("POST", path, body), f"create {kind} {name}").body)
-    return {"apiVersion": body["apiVersion"], "kind": kind, "name": name, "uid": made["metadata"]["uid"],
-            "controller": True, "blockOwnerDeletion": True}  # fmt: skip
+    return {
+        "apiVersion": body["apiVersion"],
+        "kind": kind,
+        "name": name,
+        "uid": made["metadata"]["uid"],
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
 
 
 def fill(trial: Trial, owner: dict[str, Any], names: list[str]) -> None:
@@ -101,8 +118,14 @@ def test_a_workload_of_kruise_keeps_its_budget(trial: Trial, start_descheduler: 
     with_nodes(trial, "n1", "n2")
     owner = workload(trial, kind, "web", 10)
     fill(trial, owner, [f"old-{number}" for number in range(10)])
-    limits = {"maxUnavailablePerWorkload": "30%", "maxMigratingPerWorkload": "30%", "maxMigratingPerNode": 10,
-              "defaultJobMode": "EvictDirectly", "objectLimiters": OFF, "evictBurst": 10}  # fmt: skip
+    limits = {
+        "maxUnavailablePerWorkload": "30%",
+        "maxMigratingPerWorkload": "30%",
+        "maxMigratingPerNode": 10,
+        "defaultJobMode": "EvictDirectly",
+        "objectLimiters": OFF,
+        "evictBurst": 10,
+    }
     trial.pass_time(2)
     start_descheduler({"PodLifeTime": {"maxPodLifeTimeSeconds": 1}}, migration=limits, deschedulingInterval="1h")
 

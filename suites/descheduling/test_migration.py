@@ -115,8 +115,14 @@ def test_a_job_that_a_limiter_holds_makes_no_reservation(trial: Trial, start_des
     deployment(trial, "web", 4, like=pod("x").request(cpu=1))
     names = sorted(found.metadata.name for found in wait_running(trial, "web", 4))[:2]
     cordon(trial, "n2", on=False)
-    start_descheduler({}, migration={"objectLimiters": {"workload": {"duration": "5m", "maxMigrating": 1}},
-                                     "maxMigratingPerWorkload": 2, "maxUnavailablePerWorkload": 3})  # fmt: skip
+    start_descheduler(
+        {},
+        migration={
+            "objectLimiters": {"workload": {"duration": "5m", "maxMigrating": 1}},
+            "maxMigratingPerWorkload": 2,
+            "maxUnavailablePerWorkload": 3,
+        },
+    )
 
     for number, name in enumerate(names):
         migrate(trial, f"move-{number}", name, ttl="4m")
@@ -144,8 +150,14 @@ def test_a_job_that_evicts_nothing_leaves_its_place_in_the_limiter(
     cordon(trial, "n2")
     deployment(trial, "web", 4, like=pod("x").request(cpu=1))
     names = sorted(found.metadata.name for found in wait_running(trial, "web", 4))[:2]
-    start_descheduler({}, migration={"objectLimiters": {"workload": {"duration": "5m", "maxMigrating": 1}},
-                                     "maxMigratingPerWorkload": 2, "maxUnavailablePerWorkload": 3})  # fmt: skip
+    start_descheduler(
+        {},
+        migration={
+            "objectLimiters": {"workload": {"duration": "5m", "maxMigrating": 1}},
+            "maxMigratingPerWorkload": 2,
+            "maxUnavailablePerWorkload": 3,
+        },
+    )
     migrate(trial, "move-0", names[0])
     job_reservation(trial, "move-0")
     migrate(trial, "move-1", names[1], mode="EvictDirectly")
@@ -201,17 +213,26 @@ def test_the_steps_are_recorded(trial: Trial, start_descheduler: StartDeschedule
     done = ended(trial, "recorded")
     met = [condition.type for condition in done.status.conditions if condition.status == "True"]
     assert sorted(met) == [
-        "BoundPodReady", "Eviction", "PodBoundReservation", "ReservationBound", "ReservationCreated",
+        "BoundPodReady",
+        "Eviction",
+        "PodBoundReservation",
+        "ReservationBound",
+        "ReservationCreated",
         "ReservationScheduled",
-    ]  # fmt: skip
+    ]
 
     def reasons() -> list[str]:
         return [event.reason for event in trial.events("recorded", namespace="default")]
 
     steps = [
-        "ReservationCreated", "ReservationScheduled", "Evicting", "EvictComplete", "PodBoundReservation",
-        "BoundPodReady", "Complete",
-    ]  # fmt: skip
+        "ReservationCreated",
+        "ReservationScheduled",
+        "Evicting",
+        "EvictComplete",
+        "PodBoundReservation",
+        "BoundPodReady",
+        "Complete",
+    ]
     # Events follow the status, over several connections: the API server may store two in another order.
     trial.wait(lambda: len(reasons()) >= len(steps), within=10)
     assert sorted(reasons()) == sorted(steps)
@@ -245,9 +266,7 @@ def test_an_eviction_without_a_reservation(trial: Trial, start_descheduler: Star
     migrate(trial, "move", name, mode="EvictDirectly")
 
     done = ended(trial, "move")
-    assert (done.status.phase, done.status.message) == (
-        "Succeeded", f'Pod "{trial.name}/{name}" has been evicted',
-    )  # fmt: skip
+    assert (done.status.phase, done.status.message) == ("Succeeded", f'Pod "{trial.name}/{name}" has been evicted')
     assert not done.reservation_name
     assert trial.find(name) is None
     wait_running(trial, "web", 3)
@@ -273,8 +292,10 @@ def test_a_pod_stays_when_no_place_can_be_reserved(
     )
     done = ended(trial, "move")
     assert (done.status.phase, done.status.reason, done.status.message) == (
-        "Failed", "Timeout", "Abort job caused by timeout",
-    )  # fmt: skip
+        "Failed",
+        "Timeout",
+        "Abort job caused by timeout",
+    )
     assert (trial.pod(name).metadata.uid, trial.pod(name).deleting) == (uid, False)
     assert trial.reaches(lambda: trial.reservation(done.reservation_name) is None, within=10)
     assert "Unschedulable" in [event.reason for event in trial.events("move", namespace="default")]
@@ -401,9 +422,9 @@ def test_one_pod_of_a_workload_at_a_time(trial: Trial, start_descheduler: StartD
     deployment(trial, "web", 6, like=pod("x").request(cpu=1))
     names = [found.metadata.name for found in wait_running(trial, "web", 6)]
     cordon(trial, "n2", on=False)
-    start_descheduler({}, migration={
-        "maxMigratingPerWorkload": 1, "maxUnavailablePerWorkload": 1, "objectLimiters": OFF,
-    })  # fmt: skip
+    start_descheduler(
+        {}, migration={"maxMigratingPerWorkload": 1, "maxUnavailablePerWorkload": 1, "objectLimiters": OFF}
+    )
     fewest = 6
 
     for number, name in enumerate(names):
@@ -466,8 +487,15 @@ def test_of_equal_pods_the_newest_job_runs_first(trial: Trial, start_descheduler
     for number, name in enumerate(names):
         migrate(trial, f"job-{number}", name, mode="EvictDirectly", ttl="10m")
         trial.pass_time(1)
-    start_descheduler({}, migration={"maxMigratingGlobally": 1, "skipCheckExpectedReplicas": True,
-                                     "maxUnavailablePerWorkload": 4, "objectLimiters": OFF})  # fmt: skip
+    start_descheduler(
+        {},
+        migration={
+            "maxMigratingGlobally": 1,
+            "skipCheckExpectedReplicas": True,
+            "maxUnavailablePerWorkload": 4,
+            "objectLimiters": OFF,
+        },
+    )
 
     assert order_of_ends(trial, len(names)) == [f"job-{number}" for number in reversed(range(len(names)))]
 
@@ -480,9 +508,15 @@ def test_jobs_of_one_workload_fill_their_own_reservations(trial: Trial, start_de
     with_nodes(trial, "n1", "n2")
     spread_victim(trial, "web", 6)
     names = [found.metadata.name for found in wait_running(trial, "web", 6)[:4]]
-    start_descheduler({}, migration={
-        "maxMigratingPerWorkload": 4, "maxUnavailablePerWorkload": 5, "maxMigratingPerNode": 10, "objectLimiters": OFF,
-    })  # fmt: skip
+    start_descheduler(
+        {},
+        migration={
+            "maxMigratingPerWorkload": 4,
+            "maxUnavailablePerWorkload": 5,
+            "maxMigratingPerNode": 10,
+            "objectLimiters": OFF,
+        },
+    )
 
     for number, name in enumerate(names):
         migrate(trial, f"move-{number}", name)
@@ -546,10 +580,15 @@ def test_only_so_many_pods_migrate(
         nonlocal seen
         here = {(found.metadata.name, found.metadata.uid) for found in trial.pods()}
         counted = [
-            job for job in jobs(trial)
-            if job.running and ("PerNode" not in str(limits) or "PerNamespace" in str(limits) or (
-                job.spec.pod_ref.name, job.spec.pod_ref.uid) in here)
-        ]  # fmt: skip
+            job
+            for job in jobs(trial)
+            if job.running
+            and (
+                "PerNode" not in str(limits)
+                or "PerNamespace" in str(limits)
+                or (job.spec.pod_ref.name, job.spec.pod_ref.uid) in here
+            )
+        ]
         seen = max(seen, len(counted))
         return all(not job.open for job in jobs(trial))
 
@@ -572,8 +611,9 @@ def test_evictions_of_one_object_are_spread_in_time(
     names = [found.metadata.name for found in wait_running(trial, "web", 6)[:4]]
     cordon(trial, "n2", on=False)
     limits = {limited: {"duration": "60s", "maxMigrating": 1}}
-    start_descheduler({}, migration={"objectLimiters": limits, "maxMigratingPerWorkload": 3,
-                                     "maxUnavailablePerWorkload": 3})  # fmt: skip
+    start_descheduler(
+        {}, migration={"objectLimiters": limits, "maxMigratingPerWorkload": 3, "maxUnavailablePerWorkload": 3}
+    )
     for number, name in enumerate(names):
         migrate(trial, f"move-{number}", name, mode="EvictDirectly", ttl="10m")
 

@@ -70,8 +70,10 @@ def test_a_job_fails_when_its_reservation_expires(
 
     done = ended(trial, "move")
     assert (done.status.phase, done.status.reason, done.status.message) == (
-        "Failed", "ReservationExpired", "Reservation expired",
-    )  # fmt: skip
+        "Failed",
+        "ReservationExpired",
+        "Reservation expired",
+    )
     refused = done.status.condition("Eviction")
     assert refused is not None
     assert (refused.status, refused.reason) == ("False", "FailedEvict")
@@ -110,8 +112,10 @@ def test_a_pod_stays_when_another_pod_takes_its_place(
 
     done = ended(trial, "move")
     assert (done.status.phase, done.status.reason, done.status.message) == (
-        "Failed", "ForbiddenMigratePod", "Reservation is already bound by another Pod",
-    )  # fmt: skip
+        "Failed",
+        "ForbiddenMigratePod",
+        "Reservation is already bound by another Pod",
+    )
     found = trial.find(name)
     assert found is not None, "expected the pod to stay: its place is taken"
     assert not found.deleting
@@ -131,9 +135,9 @@ def test_jobs_of_one_workload_may_exchange_their_places(
     path = f"/api/v1/namespaces/{trial.name}/pods/{first.metadata.name}"
     assert trial.call("PATCH", path, {"metadata": {"labels": {"held": "yes"}}}).ok
     trial.apply(disruption_budget("keep", {"held": "yes"}, min_available=1))
-    start_descheduler({}, migration={
-        "maxMigratingPerWorkload": 2, "maxUnavailablePerWorkload": 2, "objectLimiters": OFF,
-    })  # fmt: skip
+    start_descheduler(
+        {}, migration={"maxMigratingPerWorkload": 2, "maxUnavailablePerWorkload": 2, "objectLimiters": OFF}
+    )
     migrate(trial, "first", first.metadata.name, ttl="10m")
     expect.available(job_reservation(trial, "first"), within=40)
     migrate(trial, "second", second.metadata.name, ttl="10m")
@@ -168,8 +172,10 @@ def test_a_job_fails_when_its_reservation_is_deleted(
 
     done = ended(trial, "move")
     assert (done.status.phase, done.status.reason, done.status.message) == (
-        "Failed", "MissingReservation", f'Abort job caused by missing Reservation "{held}"',
-    )  # fmt: skip
+        "Failed",
+        "MissingReservation",
+        f'Abort job caused by missing Reservation "{held}"',
+    )
     assert not trial.pod(name).deleting
 
 
@@ -251,8 +257,9 @@ def test_a_place_is_reserved_for_a_pod_that_waits(
 
     done = ended(trial, "move")
     assert (done.status.phase, done.status.message) == (
-        "Succeeded", f'Assign Pod "{trial.name}/{waiting}" to node "n1"',
-    )  # fmt: skip
+        "Succeeded",
+        f'Assign Pod "{trial.name}/{waiting}" to node "n1"',
+    )
     assert reservation_of(trial.pod(waiting)) == done.reservation_name
     held = trial.reservation(done.reservation_name)
     assert held is not None

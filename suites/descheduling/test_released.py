@@ -58,9 +58,10 @@ def test_the_caps_and_namespaces_of_v0_7(trial: Trial, start_descheduler: StartD
     wait_running(trial, "web", 30)
     trial.pass_time(2)
     start_descheduler(
-        OLD, base=MANIFESTS / "v0.7/config/safer-descheduling.config.yaml",
+        OLD,
+        base=MANIFESTS / "v0.7/config/safer-descheduling.config.yaml",
         migration={"namespaces": {"include": [trial.name]}},
-    )  # fmt: skip
+    )
 
     assert trial.reaches(lambda: len(jobs(trial)) == 10, within=15), jobs(trial)
     most = 0
@@ -98,9 +99,7 @@ def test_the_arbiter_of_v1_4(trial: Trial, start_descheduler: StartDescheduler) 
     spread_victim(trial, "web", 4)
     names = [one.metadata.name for one in running(trial, "web")]
     start_descheduler(
-        {},
-        base=MANIFESTS / "v1.4/config/migration-arbitration.config.yaml",
-        migration={"objectLimiters": OFF},
+        {}, base=MANIFESTS / "v1.4/config/migration-arbitration.config.yaml", migration={"objectLimiters": OFF}
     )
     fewest, most = 4, 0
 

@@ -24,9 +24,12 @@ from seatrial.suites.descheduling.workloads import (
 pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER)]
 
 ELECTION = {
-    "leaderElect": True, "leaseDuration": "30s", "renewDeadline": "20s", "retryPeriod": "2s",
+    "leaderElect": True,
+    "leaseDuration": "30s",
+    "renewDeadline": "20s",
+    "retryPeriod": "2s",
     "resourceNamespace": "kube-system",
-}  # fmt: skip
+}
 
 
 @pytest.fixture

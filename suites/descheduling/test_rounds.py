@@ -54,9 +54,10 @@ def test_a_workload_keeps_its_budget_while_its_node_cools(trial: Trial, start_de
     """One pod of the workload may be unavailable: at no moment are fewer than six of seven pods running."""
     hot_node(trial)
     fewest = 7
-    start_descheduler({"LowNodeLoad": LOAD}, migration={
-        "maxUnavailablePerWorkload": 1, "maxMigratingPerWorkload": 1, "objectLimiters": OFF,
-    })  # fmt: skip
+    start_descheduler(
+        {"LowNodeLoad": LOAD},
+        migration={"maxUnavailablePerWorkload": 1, "maxMigratingPerWorkload": 1, "objectLimiters": OFF},
+    )
 
     def cooled() -> bool:
         nonlocal fewest
@@ -132,16 +133,21 @@ def test_only_prod_pods_leave_a_node_with_hot_prod(trial: Trial, start_deschedul
         cordon(trial, name, on=False)
     reports(trial)
 
-    args = {"lowThresholds": {"cpu": 30}, "highThresholds": {"cpu": 95}, "anomalyCondition": SOON,
-            "prodLowThresholds": {"cpu": 20}, "prodHighThresholds": {"cpu": 40}}  # fmt: skip
+    args = {
+        "lowThresholds": {"cpu": 30},
+        "highThresholds": {"cpu": 95},
+        "anomalyCondition": SOON,
+        "prodLowThresholds": {"cpu": 20},
+        "prodHighThresholds": {"cpu": 40},
+    }
     start_descheduler({"LowNodeLoad": args})
 
     assert trial.reaches(lambda: len(on(trial, "prod", "n1")) == 3, within=MINUTES), trial.timeline()
     trial.pass_time(MINUTES)
     assert (len(on(trial, "prod", "n1")), len(on(trial, "batch", "n1"))) == (3, 3)
-    assert "prod cpu usage(50.00%)>threshold(40.00%)" in jobs(trial)[0].metadata.annotations[
-        "koordinator.sh/evict-reason"
-    ]  # fmt: skip
+    assert (
+        "prod cpu usage(50.00%)>threshold(40.00%)" in jobs(trial)[0].metadata.annotations["koordinator.sh/evict-reason"]
+    )
 
 
 @pytest.mark.feature("DES-3.order")
@@ -160,8 +166,7 @@ def test_the_cheapest_pod_goes_first(trial: Trial, start_descheduler: StartDesch
         cordon(trial, name, on=False)
     reports(trial)
     start_descheduler(
-        {"LowNodeLoad": {**LOAD, "highThresholds": {"cpu": 70}}},
-        migration={"skipCheckExpectedReplicas": True},
+        {"LowNodeLoad": {**LOAD, "highThresholds": {"cpu": 70}}}, migration={"skipCheckExpectedReplicas": True}
     )
 
     assert trial.reaches(lambda: len(on(trial, "free", "n1")) == 1, within=MINUTES), trial.timeline()
@@ -273,8 +278,14 @@ def test_a_workload_loses_no_more_than_it_may(trial: Trial, start_descheduler: S
     deployment(trial, "web", 10, like=pod("x").request(cpu=1), kind=kind)
     wait_running(trial, "web", 10)
     trial.pass_time(2)
-    limits = {"maxUnavailablePerWorkload": "20%", "maxMigratingPerWorkload": "20%", "maxMigratingPerNode": 10,
-              "defaultJobMode": "EvictDirectly", "objectLimiters": OFF, "evictBurst": 10}  # fmt: skip
+    limits = {
+        "maxUnavailablePerWorkload": "20%",
+        "maxMigratingPerWorkload": "20%",
+        "maxMigratingPerNode": 10,
+        "defaultJobMode": "EvictDirectly",
+        "objectLimiters": OFF,
+        "evictBurst": 10,
+    }
     start_descheduler({"PodLifeTime": {"maxPodLifeTimeSeconds": 1}}, migration=limits, deschedulingInterval="1h")
     fewest = 10
 
@@ -297,8 +308,15 @@ def test_evictions_are_spread_by_their_rate(trial: Trial, start_descheduler: Sta
     deployment(trial, "web", 6, like=pod("x").request(cpu=1))
     old = {found.metadata.uid for found in wait_running(trial, "web", 6)}
     trial.pass_time(2)
-    limits = {"maxUnavailablePerWorkload": 5, "maxMigratingPerWorkload": 5, "maxMigratingPerNode": 10,
-              "defaultJobMode": "EvictDirectly", "objectLimiters": OFF, "evictQPS": "0.2", "evictBurst": 1}  # fmt: skip
+    limits = {
+        "maxUnavailablePerWorkload": 5,
+        "maxMigratingPerWorkload": 5,
+        "maxMigratingPerNode": 10,
+        "defaultJobMode": "EvictDirectly",
+        "objectLimiters": OFF,
+        "evictQPS": "0.2",
+        "evictBurst": 1,
+    }
     start_descheduler({"PodLifeTime": {"maxPodLifeTimeSeconds": 1}}, migration=limits, deschedulingInterval="1h")
 
     def left() -> int:
@@ -360,9 +378,9 @@ def test_another_evictor(trial: Trial, start_descheduler: StartDescheduler) -> N
         {"PodLifeTime": {"maxPodLifeTimeSeconds": 1}}, evictor="DefaultEvictor", deschedulingInterval="1h"
     )
 
-    assert trial.reaches(
-        lambda: not old & {found.metadata.uid for found in running(trial, "web")}, within=30
-    ), trial.timeline()  # fmt: skip
+    assert trial.reaches(lambda: not old & {found.metadata.uid for found in running(trial, "web")}, within=30), (
+        trial.timeline()
+    )
     assert jobs(trial) == []
     wait_running(trial, "web", 3)
 
@@ -380,9 +398,11 @@ def test_another_evictor_has_arguments_of_its_own(trial: Trial, start_deschedule
     trial.pass_time(3)
 
     start_descheduler(
-        {"PodLifeTime": {"maxPodLifeTimeSeconds": 1}}, evictor="DefaultEvictor", evictor_args={"minReplicas": 4},
+        {"PodLifeTime": {"maxPodLifeTimeSeconds": 1}},
+        evictor="DefaultEvictor",
+        evictor_args={"minReplicas": 4},
         deschedulingInterval="1h",
-    )  # fmt: skip
+    )
 
     def left(name: str) -> set[str]:
         return old[name] & {found.metadata.uid for found in trial.pods() if not found.deleting}
@@ -409,8 +429,12 @@ def test_duplicates_are_spread(trial: Trial, start_descheduler: StartDescheduler
     assert (len(on(trial, "web", "n1")), len(on(trial, "web", "n2"))) == (2, 2)
 
 
-SPREAD = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway",
-          "labelSelector": {"matchLabels": {"app": "web"}}}  # fmt: skip
+SPREAD = {
+    "maxSkew": 1,
+    "topologyKey": "zone",
+    "whenUnsatisfiable": "ScheduleAnyway",
+    "labelSelector": {"matchLabels": {"app": "web"}},
+}
 
 
 @pytest.mark.feature("DES-1.strategies")
@@ -428,12 +452,17 @@ SPREAD = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAny
         pytest.param("CustomPriority", {"evictionOrder": LEVELS}, 6, id="levels"),
         pytest.param(
             "FragmentationAware",
-            {"imbalanceThreshold": 0.1, "minImprovementThreshold": 0.01, "nodeSelector": {"matchLabels": {"zone": "a"}},
-             "nodeFit": False},
-            3, id="fragmentation",
+            {
+                "imbalanceThreshold": 0.1,
+                "minImprovementThreshold": 0.01,
+                "nodeSelector": {"matchLabels": {"zone": "a"}},
+                "nodeFit": False,
+            },
+            3,
+            id="fragmentation",
         ),
     ],
-)  # fmt: skip
+)
 def test_strategies_move_what_they_say(
     trial: Trial, start_descheduler: StartDescheduler, strategy: str, args: dict[str, Any], moved: int
 ) -> None:
@@ -505,8 +534,7 @@ def test_a_dry_run_writes_nothing_on_pods(trial: Trial, start_descheduler: Start
 def test_protected_pods_stay(trial: Trial, start_descheduler: StartDescheduler) -> None:
     """A pod whose eviction cost is the largest number, and one with local storage, stay; others go."""
     with_nodes(trial, "n1", "n2")
-    deployment(trial, "kept", 3,
-               like=pod("x").request(cpu=1).annotation(EVICTION_COST, "2147483647"))  # fmt: skip
+    deployment(trial, "kept", 3, like=pod("x").request(cpu=1).annotation(EVICTION_COST, "2147483647"))
     local = pod("x").request(cpu=1)
     local.manifest["spec"]["volumes"] = [{"name": "scratch", "emptyDir": {}}]
     deployment(trial, "local", 3, like=local)

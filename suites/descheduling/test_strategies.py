@@ -89,9 +89,11 @@ def test_pods_leave_a_node_that_their_affinity_no_longer_allows(
     pods. Pods of another workload stay."""
     trial.add(*(node(name).cpu(16).memory("64Gi").label("tier", tier) for name, tier in (("n1", "a"), ("n2", "b"))))
     like = pod("x").request(cpu=1)
-    like.manifest["spec"]["affinity"] = {"nodeAffinity": {AVOID: {"nodeSelectorTerms": [
-        {"matchExpressions": [{"key": "tier", "operator": "In", "values": ["a"]}]}
-    ]}}}  # fmt: skip
+    like.manifest["spec"]["affinity"] = {
+        "nodeAffinity": {
+            AVOID: {"nodeSelectorTerms": [{"matchExpressions": [{"key": "tier", "operator": "In", "values": ["a"]}]}]}
+        }
+    }
     deployment(trial, "tied", 3, like=like)
     wait_running(trial, "tied", 3)
     cordon(trial, "n2")
@@ -215,8 +217,10 @@ def test_strategies_for_single_pods_come_before_those_for_balance(
     assert trial.call("PATCH", "/api/v1/nodes/n2", {"spec": {"taints": [taint]}}).ok
 
     start_descheduler(
-        {"RemoveDuplicates": {}, "RemovePodsViolatingNodeTaints": {}}, migration=ALL_AT_ONCE,
-        maxNoOfPodsToEvictTotal=1, **ONE_ROUND,
-    )  # fmt: skip
+        {"RemoveDuplicates": {}, "RemovePodsViolatingNodeTaints": {}},
+        migration=ALL_AT_ONCE,
+        maxNoOfPodsToEvictTotal=1,
+        **ONE_ROUND,
+    )
 
     assert [name.partition("-")[0] for name in moved(trial, 1)] == ["tainted"]

@@ -32,9 +32,11 @@ def moves(trial: Trial) -> list[str]:
     """What was done, for a message: the pods on n1, and the jobs with their reasons."""
     return [
         *(found.metadata.name for found in on(trial, "web", "n1")),
-        *(f"{job.status.phase} {job.status.reason}: {job.metadata.annotations.get('koordinator.sh/evict-reason')}"
-          for job in jobs(trial)),
-    ]  # fmt: skip
+        *(
+            f"{job.status.phase} {job.status.reason}: {job.metadata.annotations.get('koordinator.sh/evict-reason')}"
+            for job in jobs(trial)
+        ),
+    ]
 
 
 def settles_at(trial: Trial, left: int) -> bool:
@@ -109,9 +111,11 @@ def test_thresholds_are_distances_from_the_average(trial: Trial, start_deschedul
     hot_node(trial)
 
     deviation: dict[str, Any] = {
-        "useDeviationThresholds": True, "lowThresholds": {"cpu": 10}, "highThresholds": {"cpu": 10},
+        "useDeviationThresholds": True,
+        "lowThresholds": {"cpu": 10},
+        "highThresholds": {"cpu": 10},
         "anomalyCondition": SOON,
-    }  # fmt: skip
+    }
     start_descheduler({"LowNodeLoad": deviation}, migration=TWO_AT_ONCE)
 
     assert settles_at(trial, 3), moves(trial)
@@ -127,8 +131,12 @@ def test_a_pool_of_nodes_has_thresholds_of_its_own(trial: Trial, start_deschedul
         patch = {"metadata": {"labels": {"seatrial.dev/pool": "tight"}}}
         accepted(trial.call("PATCH", f"/api/v1/nodes/{name}", patch), f"label {name}")
 
-    pool = {"name": "tight", "nodeSelector": {"matchLabels": {"seatrial.dev/pool": "tight"}},
-            "lowThresholds": {"cpu": 30}, "highThresholds": {"cpu": 60}}  # fmt: skip
+    pool = {
+        "name": "tight",
+        "nodeSelector": {"matchLabels": {"seatrial.dev/pool": "tight"}},
+        "lowThresholds": {"cpu": 30},
+        "highThresholds": {"cpu": 60},
+    }
     start_descheduler(
         {"LowNodeLoad": {**LOAD, "highThresholds": {"cpu": 95}, "nodePools": [pool]}}, migration=TWO_AT_ONCE
     )
@@ -147,12 +155,20 @@ def test_a_round_cools_a_node_by_one_pool(
     node with 88 %: three of seven, or four."""
     hot_node(trial)
 
-    tables = [{"name": f"limit-{limit}", "nodeSelector": {"matchLabels": {TRIAL_LABEL: trial.name}},
-               "lowThresholds": {"cpu": 30}, "highThresholds": {"cpu": limit}} for limit in pools]  # fmt: skip
+    tables = [
+        {
+            "name": f"limit-{limit}",
+            "nodeSelector": {"matchLabels": {TRIAL_LABEL: trial.name}},
+            "lowThresholds": {"cpu": 30},
+            "highThresholds": {"cpu": limit},
+        }
+        for limit in pools
+    ]
     start_descheduler(
         {"LowNodeLoad": {**LOAD, "highThresholds": {"cpu": 95}, "nodePools": tables}},
-        migration=SEVEN_AT_ONCE, deschedulingInterval="1h",
-    )  # fmt: skip
+        migration=SEVEN_AT_ONCE,
+        deschedulingInterval="1h",
+    )
 
     assert settles_at(trial, left), moves(trial)
 
@@ -175,8 +191,12 @@ def test_prod_pods_go_where_prod_pods_use_little(trial: Trial, start_descheduler
         cordon(trial, other, on=False)
     reports(trial, "n1", "n2")
 
-    thresholds = {"lowThresholds": {"cpu": 60}, "highThresholds": {"cpu": 95},
-                  "prodLowThresholds": {"cpu": 20}, "prodHighThresholds": {"cpu": 40}}  # fmt: skip
+    thresholds = {
+        "lowThresholds": {"cpu": 60},
+        "highThresholds": {"cpu": 95},
+        "prodLowThresholds": {"cpu": 20},
+        "prodHighThresholds": {"cpu": 40},
+    }
     start_descheduler({"LowNodeLoad": {**thresholds, "anomalyCondition": SOON}}, migration=TWO_AT_ONCE)
 
     assert not trial.wait(lambda: bool(jobs(trial)), within=30), jobs(trial)

@@ -18,9 +18,12 @@ OFF = {"workload": {"duration": "0s"}}  # object limiters; an empty table means 
 # All three pods of a workload may be migrated at once. Deschedulers differ in what a round makes of pods beyond the
 # limits: jobs that wait, or nothing.
 ALL_AT_ONCE: Manifest = {
-    "maxMigratingPerWorkload": 3, "maxUnavailablePerWorkload": 3, "maxMigratingPerNode": 100,
-    "skipCheckExpectedReplicas": True, "objectLimiters": OFF,
-}  # fmt: skip
+    "maxMigratingPerWorkload": 3,
+    "maxUnavailablePerWorkload": 3,
+    "maxMigratingPerNode": 100,
+    "skipCheckExpectedReplicas": True,
+    "objectLimiters": OFF,
+}
 REPORT = 30  # seconds between two reports, the shortest there is
 
 _decode_job = msgspec.json.Decoder(PodMigrationJob).decode
@@ -36,12 +39,14 @@ def with_nodes(trial: Trial, *names: str, cpu: int = 16, reports: bool = False) 
 
 def metric(trial: Trial, name: str) -> None:
     """Ask the node for usage reports."""
-    trial.apply({
-        "apiVersion": "slo.koordinator.sh/v1alpha1",
-        "kind": "NodeMetric",
-        "metadata": {"name": name},
-        "spec": {"metricCollectPolicy": {"reportIntervalSeconds": REPORT}},
-    })  # fmt: skip
+    trial.apply(
+        {
+            "apiVersion": "slo.koordinator.sh/v1alpha1",
+            "kind": "NodeMetric",
+            "metadata": {"name": name},
+            "spec": {"metricCollectPolicy": {"reportIntervalSeconds": REPORT}},
+        }
+    )
 
 
 def deployment(
@@ -55,8 +60,10 @@ def deployment(
 ) -> None:
     """A Deployment (or another kind of workload) of pods like the given one, which use CPU and memory."""
     manifest = like.select({TRIAL_LABEL: trial.name}).label("app", name).manifest
-    metadata = {"labels": {**manifest["metadata"].get("labels", {}), "app": name},
-                "annotations": dict(manifest["metadata"].get("annotations", {}))}  # fmt: skip
+    metadata = {
+        "labels": {**manifest["metadata"].get("labels", {}), "app": name},
+        "annotations": dict(manifest["metadata"].get("annotations", {})),
+    }
     if uses is not None:
         metadata["annotations"][RESOURCES_ANNOTATION] = orjson.dumps(uses).decode()
     spec: Manifest = {
@@ -73,26 +80,29 @@ def daemon(trial: Trial, name: str, *, like: PodBuilder | None = None) -> None:
     """A DaemonSet on the nodes of the trial; its pods request one core, or are like the given one."""
     like = like or pod("x").request(cpu=1)
     template = like.select({TRIAL_LABEL: trial.name}).label("app", name).manifest
-    trial.apply({
-        "apiVersion": "apps/v1",
-        "kind": "DaemonSet",
-        "metadata": {"name": name},
-        "spec": {
-            "selector": {"matchLabels": {"app": name}},
-            "template": {
-                "metadata": {"labels": template["metadata"]["labels"]},
-                "spec": {**template["spec"], "restartPolicy": "Always"},
+    trial.apply(
+        {
+            "apiVersion": "apps/v1",
+            "kind": "DaemonSet",
+            "metadata": {"name": name},
+            "spec": {
+                "selector": {"matchLabels": {"app": name}},
+                "template": {
+                    "metadata": {"labels": template["metadata"]["labels"]},
+                    "spec": {**template["spec"], "restartPolicy": "Always"},
+                },
             },
-        },
-    })  # fmt: skip
+        }
+    )
 
 
 def running(trial: Trial, app: str) -> list[Pod]:
     """The workload's pods that run."""
     return [
-        pod for pod in trial.pods()
+        pod
+        for pod in trial.pods()
         if pod.metadata.labels.get("app") == app and pod.status.phase == "Running" and not pod.deleting
-    ]  # fmt: skip
+    ]
 
 
 def wait_running(trial: Trial, app: str, count: int, *, within: float = 60.0) -> list[Pod]:
@@ -139,12 +149,14 @@ def migrate(
 ) -> None:
     """A PodMigrationJob for a pod of the trial."""
     reference = {"namespace": trial.name, "name": pod}
-    trial.apply({
-        "apiVersion": "scheduling.koordinator.sh/v1alpha1",
-        "kind": "PodMigrationJob",
-        "metadata": {"name": name, "annotations": annotations or {}, "labels": labels or {}},
-        "spec": {"podRef": reference, "ttl": "5m", "mode": "ReservationFirst", **spec},
-    })  # fmt: skip
+    trial.apply(
+        {
+            "apiVersion": "scheduling.koordinator.sh/v1alpha1",
+            "kind": "PodMigrationJob",
+            "metadata": {"name": name, "annotations": annotations or {}, "labels": labels or {}},
+            "spec": {"podRef": reference, "ttl": "5m", "mode": "ReservationFirst", **spec},
+        }
+    )
 
 
 def job(trial: Trial, name: str) -> PodMigrationJob:

@@ -109,8 +109,11 @@ def test_a_pod_of_the_same_name_is_another_pod(trial: Trial, expect: Expect, lin
     link.heal()
     pause(trial, 30, real=8)
     response = trial.call("GET", f"/api/v1/namespaces/{trial.name}/events")
-    said = [row["message"] for row in orjson.loads(response.body)["items"]
-            if row["involvedObject"].get("uid") == first and row["reason"] == "Scheduled"]  # fmt: skip
+    said = [
+        row["message"]
+        for row in orjson.loads(response.body)["items"]
+        if row["involvedObject"].get("uid") == first and row["reason"] == "Scheduled"
+    ]
     assert not said, f"no binding of the first pod was accepted; its events: {said}"
 
 

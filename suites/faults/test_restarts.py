@@ -29,8 +29,11 @@ def test_a_nomination_outlives_a_restart(trial: Trial, expect: Expect, running: 
 
     The room of the first is not given to a less important pod, and no victim is sought on a further node.
     """
-    trial.apply(priority_class("trial-low", 1000), priority_class("trial-middle", 5000, preempts=False),
-                  priority_class("trial-high", 9000))  # fmt: skip
+    trial.apply(
+        priority_class("trial-low", 1000),
+        priority_class("trial-middle", 5000, preempts=False),
+        priority_class("trial-high", 9000),
+    )
     trial.add(node("n1").cpu(8))
     trial.submit(*(pod(name).request(cpu=4).priority_class("trial-low") for name in ("quick", "slow")))
     expect.running("quick", "slow")
@@ -41,8 +44,9 @@ def test_a_nomination_outlives_a_restart(trial: Trial, expect: Expect, running: 
     expect.nominated("high", "n1")
     running.kill()
     trial.add(node("n2").cpu(8))
-    trial.submit(pod("thief").request(cpu=4).priority_class("trial-middle"),
-                   pod("innocent").request(cpu=8).node_name("n2"))  # fmt: skip
+    trial.submit(
+        pod("thief").request(cpu=4).priority_class("trial-middle"), pod("innocent").request(cpu=8).node_name("n2")
+    )
     expect.running("innocent")
     running.start_again()
     expect.pending("thief")

@@ -165,9 +165,8 @@ def test_non_strict_keeps_its_places(trial: Trial, expect: Expect, *, light: boo
     trial.add(node("n1").cards(2))
     if light:
         built = [
-            pod(name).gpus(1).in_light_gang("train", 3).annotation(GANG_MODE, "NonStrict")
-            for name in names("train", 3)
-        ]  # fmt: skip
+            pod(name).gpus(1).in_light_gang("train", 3).annotation(GANG_MODE, "NonStrict") for name in names("train", 3)
+        ]
     else:
         trial.apply(gang("train", 3).waiting_time(300).mode("NonStrict"))
         built = workers("train", 3)

@@ -25,10 +25,13 @@ def test_a_wait_ends_after_a_quarter_of_an_hour_at_the_latest(trial: Trial, expe
     conditions of the two members say that the waiting time is over."""
     trial.add(node("n1").cards(2))
     built = [
-        pod(name).gpus(1).in_light_gang("light", 3).annotation(GANG_MODE, "NonStrict")
+        pod(name)
+        .gpus(1)
+        .in_light_gang("light", 3)
+        .annotation(GANG_MODE, "NonStrict")
         .annotation(GANG_WAITING_TIME, "24h")
         for name in names("light", 3)
-    ]  # fmt: skip
+    ]
     trial.submit(*built)
     expect.stable(seconds=MAX_WAIT - 30)
     assert bound(trial) == []

@@ -93,19 +93,21 @@ def test_the_status_names_the_owners_of_the_members(trial: Trial) -> None:
     trial.add(node("n1").cards(4))
     trial.apply(gang("train", 2))
     template = pod("x").gpus(1).in_gang("train").manifest
-    trial.apply({
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": {"name": "trainer"},
-        "spec": {
-            "completions": 2,
-            "parallelism": 2,
-            "template": {
-                "metadata": {"labels": template["metadata"]["labels"]},
-                "spec": {**template["spec"], "restartPolicy": "Never"},
+    trial.apply(
+        {
+            "apiVersion": "batch/v1",
+            "kind": "Job",
+            "metadata": {"name": "trainer"},
+            "spec": {
+                "completions": 2,
+                "parallelism": 2,
+                "template": {
+                    "metadata": {"labels": template["metadata"]["labels"]},
+                    "spec": {**template["spec"], "restartPolicy": "Never"},
+                },
             },
-        },
-    })  # fmt: skip
+        }
+    )
 
     def occupied_by() -> str:
         return str(status(trial, "train").get("occupiedBy", ""))

@@ -117,9 +117,7 @@ def test_a_gang_of_owners_starts_when_its_reservation_has_room(trial: Trial, exp
     trial.submit(pod("single").request(cpu=2).label("app", "owner"))
     expect.bound("single")
     trial.apply(gang("train", 2))
-    trial.submit(*(
-        pod(name).request(cpu="1500m").label("app", "owner").in_gang("train") for name in names("train", 2)
-    ))  # fmt: skip
+    trial.submit(*(pod(name).request(cpu="1500m").label("app", "owner").in_gang("train") for name in names("train", 2)))
     expect.stable(seconds=12)
     assert bound(trial, "train") == []
 

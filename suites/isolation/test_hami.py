@@ -28,11 +28,7 @@ from seatrial.harness.hami.monitor import Monitor, serving
 from seatrial.harness.hami.sources import pods_of_node
 from seatrial.scheduler.api.builders import PROBE_COMMAND, PROBE_IMAGE, PodBuilder, node, pod
 from seatrial.scheduler.api.core import Pod
-from seatrial.scheduler.api.device import (
-    GPU_DRIVER_LABEL,
-    GPU_ISOLATION_PROVIDER,
-    GPU_MEMORY,
-)
+from seatrial.scheduler.api.device import GPU_DRIVER_LABEL, GPU_ISOLATION_PROVIDER, GPU_MEMORY
 from seatrial.scheduler.api.extension import KOORD_SCHEDULER
 
 pytestmark = [pytest.mark.needs(Capability.NODES)]
@@ -221,9 +217,7 @@ def books(host: Path, pod: Pod, inside: Container, *, used: int, core: int) -> N
     assert str(cache.parent) == FOLDER
     assert FOLDER in inside.mounts, "the container's folder on the host is mounted over the library's"
     limits = CardLimits(
-        uuid_of(pod),
-        memory=int(inside.env["CUDA_DEVICE_MEMORY_LIMIT"]),
-        cores=int(inside.env["CUDA_DEVICE_SM_LIMIT"]),
+        uuid_of(pod), memory=int(inside.env["CUDA_DEVICE_MEMORY_LIMIT"]), cores=int(inside.env["CUDA_DEVICE_SM_LIMIT"])
     )
     region = new_region("v2.6.1", [limits], [ProcessUsage(1, used=({"data": used},), cores=(core,))])
     (host / cache.stem).mkdir()

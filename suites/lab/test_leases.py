@@ -70,12 +70,27 @@ def inventory(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 def job(inventory: Path, holder: str, words: Sequence[str], *command: str) -> "subprocess.Popen[str]":
     """`seatrial lab acquire h100 … -- python -c …`, as a job of CI calls it."""
     return subprocess.Popen(
-        [sys.executable, "-m", "seatrial", "lab", "acquire", "h100", "--lab", str(inventory), "--holder", holder,
-         *words, "--", sys.executable, "-c", *command],
+        [
+            sys.executable,
+            "-m",
+            "seatrial",
+            "lab",
+            "acquire",
+            "h100",
+            "--lab",
+            str(inventory),
+            "--holder",
+            holder,
+            *words,
+            "--",
+            sys.executable,
+            "-c",
+            *command,
+        ],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-    )  # fmt: skip
+    )
 
 
 def who(inventory: Path) -> dict[str, list[dict[str, object]]]:

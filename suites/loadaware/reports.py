@@ -36,9 +36,14 @@ def report(
     path = f"{NODE_METRICS_PATH}/{node}"
     if trial.call("GET", path).code == 404:
         spec = {"metricCollectPolicy": {"reportIntervalSeconds": COVERED}}
-        trial.apply({
-            "apiVersion": "slo.koordinator.sh/v1alpha1", "kind": "NodeMetric", "metadata": {"name": node}, "spec": spec,
-        })  # fmt: skip
+        trial.apply(
+            {
+                "apiVersion": "slo.koordinator.sh/v1alpha1",
+                "kind": "NodeMetric",
+                "metadata": {"name": node},
+                "spec": spec,
+            }
+        )
     info: Manifest = {
         "nodeUsage": {"resources": {"cpu": cpu, "memory": memory}},
         "systemUsage": {"resources": {"cpu": system[0], "memory": system[1]}},
@@ -49,10 +54,14 @@ def report(
         ],
     }
     metrics = [
-        {"namespace": trial.name, "name": name, "priority": priority,
-         "podUsage": {"resources": {"cpu": used, "memory": held}}}
+        {
+            "namespace": trial.name,
+            "name": name,
+            "priority": priority,
+            "podUsage": {"resources": {"cpu": used, "memory": held}},
+        }
         for name, (used, held, priority) in (pods or {}).items()
-    ]  # fmt: skip
+    ]
     moment = rfc3339(trial.cluster.clock.now() - age)
     status = {"updateTime": moment, "nodeMetric": info, "podsMetric": metrics}
     accepted(trial.call("PATCH", f"{path}/status", {"status": status}), f"write the NodeMetric of {node}")

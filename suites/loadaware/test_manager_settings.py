@@ -37,9 +37,11 @@ def test_configured_amplification(trial: Trial, start_manager: StartManager) -> 
     """With resource-amplification-config a node gets the ratio that is set, by which the ratio of its CPU model is
     multiplied; nodes for which it is not enabled get that of their model alone, or none."""
     trial.add(
-        node("n1"), node("n2").processor(FAST), node("n3").label("pool", "off"),
+        node("n1"),
+        node("n2").processor(FAST),
+        node("n3").label("pool", "off"),
         node("n4").label("pool", "off").processor(FAST),
-    )  # fmt: skip
+    )
     off = {"name": "off", "nodeSelector": {"matchLabels": {"pool": "off"}}, "enable": False}
     given: dict[str, Any] = {"enable": True, "resourceAmplificationRatio": {"cpu": 1.4}, "nodeConfigs": [off]}
     start_manager({**CONFIG, "resource-amplification-config": given})
@@ -132,10 +134,13 @@ def test_settings_that_change_while_the_manager_writes(
 
     for seconds, ratio in ((40, 2.5), (50, 3.5)):
         models = {FAST: {"baseRatio": ratio}}
-        write_config(trial, {
-            "colocation-config": {"enable": True, "metricReportIntervalSeconds": seconds},
-            "cpu-normalization-config": {"enable": True, "ratioModel": models},
-        })  # fmt: skip
+        write_config(
+            trial,
+            {
+                "colocation-config": {"enable": True, "metricReportIntervalSeconds": seconds},
+                "cpu-normalization-config": {"enable": True, "ratioModel": models},
+            },
+        )
         first = trial.reaches(lambda: intervals(trial, "n1") != [INTERVAL], within=WITHIN)
         assert first, "expected the first change to be written"
 

@@ -19,10 +19,12 @@ from seatrial.suites.loadaware.reports import INTERVAL, Manifest, next_report, n
 PROFILE = "load-aware"
 PACE = {
     "colocation-config": {
-        "enable": True, "metricReportIntervalSeconds": INTERVAL, "metricAggregateDurationSeconds": 60,
+        "enable": True,
+        "metricReportIntervalSeconds": INTERVAL,
+        "metricAggregateDurationSeconds": 60,
         "metricAggregatePolicy": {"durations": ["1m", "2m"]},
     }
-}  # fmt: skip
+}
 
 pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER), pytest.mark.alone]
 
@@ -182,9 +184,11 @@ def test_the_manager_keeps_a_node_metric_for_each_node(trial: Trial, start_manag
     made = trial.reaches(lambda: bool(policy(trial, "n1") and policy(trial, "n2")), within=10)
     assert made, "expected a NodeMetric for n1 and n2"
     assert policy(trial, "n1") == {
-        "aggregateDurationSeconds": 60, "reportIntervalSeconds": INTERVAL,
-        "nodeAggregatePolicy": {"durations": [60, 120]}, "nodeMemoryCollectPolicy": "usageWithoutPageCache",
-    }  # fmt: skip
+        "aggregateDurationSeconds": 60,
+        "reportIntervalSeconds": INTERVAL,
+        "nodeAggregatePolicy": {"durations": [60, 120]},
+        "nodeMemoryCollectPolicy": "usageWithoutPageCache",
+    }
     trial.cluster.remove_node("n2")
     gone = trial.reaches(lambda: trial.call("GET", f"{NODE_METRICS_PATH}/n2").code == 404, within=10)
     assert gone, "expected the NodeMetric of n2 to go with its node"

@@ -24,10 +24,14 @@ def test_use_of_this_machine_is_reported(trial: Trial, expect: Expect) -> None:
     (only,) = orjson.loads(trial.call("GET", "/api/v1/nodes").body)["items"]
     name = only["metadata"]["name"]
     policy = {"reportIntervalSeconds": INTERVAL, "aggregateDurationSeconds": 60}
-    trial.apply({
-        "apiVersion": "slo.koordinator.sh/v1alpha1", "kind": "NodeMetric", "metadata": {"name": name},
-        "spec": {"metricCollectPolicy": policy},
-    })  # fmt: skip
+    trial.apply(
+        {
+            "apiVersion": "slo.koordinator.sh/v1alpha1",
+            "kind": "NodeMetric",
+            "metadata": {"name": name},
+            "spec": {"metricCollectPolicy": policy},
+        }
+    )
     busy, idle = pod("busy").request(cpu="500m", memory="64Mi"), pod("idle").request(cpu="500m", memory="64Mi")
     busy.manifest["spec"]["containers"][0]["command"] = ["sh", "-c", "while :; do :; done"]
     idle.manifest["spec"]["containers"][0]["command"] = ["sleep", "600"]
@@ -38,8 +42,9 @@ def test_use_of_this_machine_is_reported(trial: Trial, expect: Expect) -> None:
 
     used = {
         row["name"]: milli(row["podUsage"]["resources"]["cpu"])
-        for row in found["podsMetric"] if row["namespace"] == trial.name
-    }  # fmt: skip
+        for row in found["podsMetric"]
+        if row["namespace"] == trial.name
+    }
     assert used["busy"] > 50 * max(used["idle"], 1), f"milli-CPU by pod: {used}"
     node = found["nodeMetric"]["nodeUsage"]["resources"]
     assert milli(node["cpu"]) >= used["busy"] * 0.9
@@ -55,10 +60,13 @@ def test_use_of_this_machine_is_reported(trial: Trial, expect: Expect) -> None:
 def test_the_cpu_model_of_this_machine_is_reported(trial: Trial) -> None:
     """The model in /proc/cpuinfo is in the annotation that CPU normalization reads."""
     model = next(
-        (line.partition(":")[2].strip() for line in Path("/proc/cpuinfo").read_text().splitlines()
-         if line.startswith("model name")),
+        (
+            line.partition(":")[2].strip()
+            for line in Path("/proc/cpuinfo").read_text().splitlines()
+            if line.startswith("model name")
+        ),
         "",
-    )  # fmt: skip
+    )
     if not model:
         pytest.skip("/proc/cpuinfo of this machine names no model")
     (only,) = orjson.loads(trial.call("GET", "/api/v1/nodes").body)["items"]

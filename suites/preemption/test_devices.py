@@ -98,10 +98,7 @@ def test_victims_are_one_partition(classes: Trial, expect: Expect) -> None:
     classes.add(node("n1").server("dgx-h100"))
     rows = {"1": [{"minors": [minor]} for minor in range(8)], "4": [{"minors": minor} for minor in fours]}
     patch = {
-        "metadata": {
-            "annotations": {GPU_PARTITIONS: json.dumps(rows)},
-            "labels": {GPU_PARTITION_POLICY_LABEL: "Honor"},
-        }
+        "metadata": {"annotations": {GPU_PARTITIONS: json.dumps(rows)}, "labels": {GPU_PARTITION_POLICY_LABEL: "Honor"}}
     }
     assert classes.call("PATCH", "/apis/scheduling.koordinator.sh/v1alpha1/devices/n1", patch).ok
     classes.submit(pod("witness").gpus(1).partition())  # once it runs the scheduler has seen the table
@@ -136,8 +133,10 @@ def test_nics_and_functions_come_back_too(classes: Trial, expect: Expect) -> Non
     one = expect.running("high")
     check_arrival(classes, one)
     assert (minors(one), minors(one, "rdma"), functions(one)) == (
-        minors(victim), minors(victim, "rdma"), functions(victim)
-    )  # fmt: skip
+        minors(victim),
+        minors(victim, "rdma"),
+        functions(victim),
+    )
 
 
 @pytest.mark.feature("DEV-15.victims-by-device")

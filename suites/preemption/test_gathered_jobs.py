@@ -23,10 +23,13 @@ SPINE, BLOCK = "network.topology.nvidia.com/spine", "network.topology.nvidia.com
 def blocks(trial: Trial, **nodes: tuple[str, ...]) -> None:
     """Blocks with their nodes of one card each, all below one spine."""
     trial.apply(network_topology(("SpineLayer", SPINE), ("BlockLayer", BLOCK)))
-    trial.add(*(
-        node_builder(name).gpus("a10", 1).label("host", name).label(SPINE, "s1").label(BLOCK, block)
-        for block, listed in nodes.items() for name in listed
-    ))  # fmt: skip
+    trial.add(
+        *(
+            node_builder(name).gpus("a10", 1).label("host", name).label(SPINE, "s1").label(BLOCK, block)
+            for block, listed in nodes.items()
+            for name in listed
+        )
+    )
 
 
 @pytest.mark.feature("PRE-2.gather")
@@ -58,9 +61,11 @@ def test_no_pod_is_evicted_where_no_domain_would_have_room(classes: Trial, expec
     in two blocks. No pod is evicted, and the members' condition has the number that would fit."""
     blocks(classes, b1=("n1", "n2"), b2=("n3", "n4"))
     classes.submit(
-        filler("low-1", "n1"), filler("boss-2", "n2", priority="trial-top"), filler("low-3", "n3"),
+        filler("low-1", "n1"),
+        filler("boss-2", "n2", priority="trial-top"),
+        filler("low-3", "n3"),
         filler("boss-4", "n4", priority="trial-top"),
-    )  # fmt: skip
+    )
     expect.running("low-1", "boss-2", "low-3", "boss-4")
     classes.apply(gang("train", 2).gather("BlockLayer", "MustGather"))
 
@@ -80,9 +85,11 @@ def test_of_equal_domains_the_cheapest_victims_go(classes: Trial, expect: Expect
     """Both blocks are full. The pods of b2 have the lower priority: they go, although b1 is first by name."""
     blocks(classes, b1=("n1", "n2"), b2=("n3", "n4"))
     classes.submit(
-        filler("middle-1", "n1", priority="trial-middle"), filler("middle-2", "n2", priority="trial-middle"),
-        filler("low-3", "n3"), filler("low-4", "n4"),
-    )  # fmt: skip
+        filler("middle-1", "n1", priority="trial-middle"),
+        filler("middle-2", "n2", priority="trial-middle"),
+        filler("low-3", "n3"),
+        filler("low-4", "n4"),
+    )
     expect.running("middle-1", "middle-2", "low-3", "low-4")
     classes.apply(gang("train", 2).gather("BlockLayer", "MustGather"))
 

@@ -83,10 +83,7 @@ def test_a_job_label_that_comes_later_counts(classes: Trial, expect: Expect) -> 
 @pytest.mark.case("JP-052", severity="normal")
 @pytest.mark.parametrize(("alone", "shared"), [("n1", "n2"), ("n2", "n1")])
 def test_of_equal_jobs_the_one_with_fewer_pods_elsewhere_goes(
-    classes: Trial,
-    expect: Expect,
-    alone: str,
-    shared: str,
+    classes: Trial, expect: Expect, alone: str, shared: str
 ) -> None:
     """The pod of one node is a job of its own, that of the other has a peer on a third node: the first goes."""
     hosts(classes, n1=1, n2=1, n3=1)
@@ -151,9 +148,11 @@ def test_a_job_that_stays_costs_nothing(classes: Trial, expect: Expect) -> None:
     """
     hosts(classes, n1=4, n2=4, n3=4)
     classes.submit(
-        of_job("job", "n1", cards=4), of_job("job", "n3", cards=4), filler("single", "n2"),
+        of_job("job", "n1", cards=4),
+        of_job("job", "n3", cards=4),
+        filler("single", "n2"),
         filler("important", "n2", 3, "trial-high"),
-    )  # fmt: skip
+    )
     expect.running("job-n1", "job-n3", "single", "important")
     classes.apply(gang("train", 1))
 

@@ -143,9 +143,11 @@ def test_of_the_jobs_that_are_not_needed_the_more_important_one_stays(classes: T
     has: wide goes, and leaves a card on n1, so that only one of the other two has to go."""
     hosts(classes, n1=3, n2=1)
     classes.submit(
-        of_job("low", "n1"), of_job("middle", "n1", "trial-middle"), of_job("wide", "n1", "trial-high"),
+        of_job("low", "n1"),
+        of_job("middle", "n1", "trial-middle"),
+        of_job("wide", "n1", "trial-high"),
         of_job("wide", "n2", "trial-high"),
-    )  # fmt: skip
+    )
     expect.running("low-n1", "middle-n1", "wide-n1", "wide-n2")
     classes.apply(gang("train", 3))
 

@@ -9,12 +9,7 @@ from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import PodBuilder, node, pod, quota
-from seatrial.scheduler.api.device import (
-    GPU_CORE,
-    GPU_MEMORY_RATIO,
-    GPU_MODEL_LABEL,
-    NPU_CORE,
-)
+from seatrial.scheduler.api.device import GPU_CORE, GPU_MEMORY_RATIO, GPU_MODEL_LABEL, NPU_CORE
 from seatrial.scheduler.api.extension import KOORD_SCHEDULER
 from seatrial.scheduler.api.quota import IS_PARENT, QUOTAS_PATH, RESOURCE_KEYS, TOTAL_RESOURCE, TREE_ID
 from seatrial.suites.quota.quotas import make, named, read
@@ -97,9 +92,10 @@ def test_gpus_by_model(trial: Trial, expect: Expect) -> None:
     trial.submit(
         *(
             card(f"{model}-{number}", named(trial, f"{model}-team")).select({GPU_MODEL_LABEL: model})
-            for model in ("a10", "h100-80g") for number in range(6)
+            for model in ("a10", "h100-80g")
+            for number in range(6)
         )
-    )  # fmt: skip
+    )
 
     expect.bound("h100-80g-0", "h100-80g-1", "h100-80g-2", "h100-80g-3", "h100-80g-4", "h100-80g-5", "a10-0", "a10-1")
     expect.pending("a10-2", "a10-5", saying=f"runtime: {CARD}:2, used: {CARD}:2")

@@ -293,9 +293,12 @@ def test_overhead_is_not_counted(trial: Trial, expect: Expect) -> None:
     trial.add(node("n1").cpu(32))
     name = named(trial, "secure")
     body = {
-        "apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": name}, "handler": "kata",
+        "apiVersion": "node.k8s.io/v1",
+        "kind": "RuntimeClass",
+        "metadata": {"name": name},
+        "handler": "kata",
         "overhead": {"podFixed": {"cpu": "1"}},
-    }  # fmt: skip
+    }
     trial.accept(body, "/apis/node.k8s.io/v1/runtimeclasses")
     make(trial, quota(named(trial, "a")).max(cpu=4))
     secure = counted(trial, "secure", "a", cpu=4)

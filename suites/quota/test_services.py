@@ -40,9 +40,13 @@ def test_one_quota_and_all_quotas_are_shown(trial: Trial, expect: Expect, servic
 
     shown = {key: found[key] for key in ("parentName", "isParent", "allowLentResource", "tree", "min", "max")}
     assert shown == {
-        "parentName": parent, "isParent": False, "allowLentResource": False, "tree": "", "min": {"cpu": "1"},
+        "parentName": parent,
+        "isParent": False,
+        "allowLentResource": False,
+        "tree": "",
+        "min": {"cpu": "1"},
         "max": {"cpu": "4"},
-    }  # fmt: skip
+    }
     assert (found["used"]["cpu"], found["childRequest"]["cpu"], found["runtime"]["cpu"]) == ("3", "5", "4")
     assert found["nonPreemptibleRequest"]["cpu"] == "2"
     assert {key.rpartition("/")[2]: entry["isAssigned"] for key, entry in found["podCache"].items()} == {
@@ -58,10 +62,13 @@ def test_one_quota_and_all_quotas_are_shown(trial: Trial, expect: Expect, servic
     metrics = services("GET", "/metrics").body.decode().splitlines()
     for field, value in (("used", 3000), ("runtime", 4000), ("child-request", 5000)):
         assert any(
-            line.startswith("scheduler_elastic_quota_status{") and f'name="{child}"' in line
-            and 'resource="cpu"' in line and f'field="{field}"' in line and line.endswith(f" {value}")
+            line.startswith("scheduler_elastic_quota_status{")
+            and f'name="{child}"' in line
+            and 'resource="cpu"' in line
+            and f'field="{field}"' in line
+            and line.endswith(f" {value}")
             for line in metrics
-        ), field  # fmt: skip
+        ), field
 
 
 @pytest.mark.feature("QUOTA-1.max-bound")

@@ -181,29 +181,32 @@ def test_contradictions_are_refused_word_for_word(trial: Trial, what: str) -> No
 
 CHANGES: dict[str, tuple[str, dict[str, Any], str]] = {
     "a-parent-with-children-stays-one": (
-        "p", {"metadata": {"labels": {IS_PARENT: "false"}}},
+        "p",
+        {"metadata": {"labels": {IS_PARENT: "false"}}},
         "quota has children, isParent is forbidden to modify as false, quotaName:{own}-p",
     ),
     "a-quota-with-pods-becomes-no-parent": (
-        "a", {"metadata": {"labels": {IS_PARENT: "true"}}},
+        "a",
+        {"metadata": {"labels": {IS_PARENT: "true"}}},
         "quota has bound pods, isParent is forbidden to modify as true, quotaName: {own}-a",
     ),
-    "the-tree-is-fixed": (
-        "p", {"metadata": {"labels": {TREE_ID: "t"}}}, "{own}-p tree id changed [] vs [t]",
-    ),
+    "the-tree-is-fixed": ("p", {"metadata": {"labels": {TREE_ID: "t"}}}, "{own}-p tree id changed [] vs [t]"),
     "a-cycle": (
-        "p", {"metadata": {"labels": {PARENT: "{own}-c"}}},
+        "p",
+        {"metadata": {"labels": {PARENT: "{own}-c"}}},
         "{own}-p has parentName {own}-c which is the quota itself or below it",
     ),
     "a-parent-below-its-children": (
-        "p", {"spec": {"min": {"cpu": "5"}}},
+        "p",
+        {"spec": {"min": {"cpu": "5"}}},
         "checkMinQuotaSum all children's MinQuota > current MinQuota, current: {own}-p",
     ),
     "a-child-above-its-parent": (
-        "a", {"spec": {"min": {"cpu": "9"}}},
+        "a",
+        {"spec": {"min": {"cpu": "9"}}},
         "checkMinQuotaSum all brothers' MinQuota > parent MinQuota, parent: {own}-p",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.feature("QUOTA-2.refusals", "QUOTA-2.min-of-children")

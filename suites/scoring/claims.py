@@ -38,8 +38,14 @@ class StorageOfCase:
         self.cluster = trial
 
     def of_class(self, provisioner: str = "kubernetes.io/no-provisioner", **more: Any) -> None:
-        body = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": self.cluster.name},
-                "provisioner": provisioner, "volumeBindingMode": "WaitForFirstConsumer", **more}  # fmt: skip
+        body = {
+            "apiVersion": "storage.k8s.io/v1",
+            "kind": "StorageClass",
+            "metadata": {"name": self.cluster.name},
+            "provisioner": provisioner,
+            "volumeBindingMode": "WaitForFirstConsumer",
+            **more,
+        }
         self.cluster.accept(body, CLASSES)
 
     def volume(self, name: str, host: str, size: str = "1Gi", *, key: str = HOST, **labels: str) -> str:
@@ -50,11 +56,20 @@ class StorageOfCase:
         full = f"{self.cluster.name}-{name}"
         terms = {"nodeSelectorTerms": [{"matchExpressions": [expression(key, "In", host)]}]}
         self.cluster.apply(
-            {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": full, "labels": labels},
-             "spec": {"accessModes": ["ReadWriteOnce"], "capacity": {"storage": size}, "local": {"path": "/data"},
-                      "storageClassName": self.cluster.name, "persistentVolumeReclaimPolicy": "Retain",
-                      "nodeAffinity": {"required": terms}}}
-        )  # fmt: skip
+            {
+                "apiVersion": "v1",
+                "kind": "PersistentVolume",
+                "metadata": {"name": full, "labels": labels},
+                "spec": {
+                    "accessModes": ["ReadWriteOnce"],
+                    "capacity": {"storage": size},
+                    "local": {"path": "/data"},
+                    "storageClassName": self.cluster.name,
+                    "persistentVolumeReclaimPolicy": "Retain",
+                    "nodeAffinity": {"required": terms},
+                },
+            }
+        )
         path = f"/api/v1/persistentvolumes/{full}"
 
         def is_available() -> bool:
@@ -66,15 +81,26 @@ class StorageOfCase:
 
     def claim(self, name: str, size: str = "1Gi", **spec: Any) -> None:
         self.cluster.apply(
-            {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name},
-             "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": self.cluster.name,
-                      "resources": {"requests": {"storage": size}}, **spec}}
-        )  # fmt: skip
+            {
+                "apiVersion": "v1",
+                "kind": "PersistentVolumeClaim",
+                "metadata": {"name": name},
+                "spec": {
+                    "accessModes": ["ReadWriteOnce"],
+                    "storageClassName": self.cluster.name,
+                    "resources": {"requests": {"storage": size}},
+                    **spec,
+                },
+            }
+        )
 
     def ephemeral(self, name: str) -> dict[str, Any]:
         """A generic ephemeral volume of the class, for a pod's spec."""
-        spec = {"accessModes": ["ReadWriteOnce"], "storageClassName": self.cluster.name,
-                "resources": {"requests": {"storage": "1Gi"}}}  # fmt: skip
+        spec = {
+            "accessModes": ["ReadWriteOnce"],
+            "storageClassName": self.cluster.name,
+            "resources": {"requests": {"storage": "1Gi"}},
+        }
         return {"name": name, "ephemeral": {"volumeClaimTemplate": {"spec": spec}}}
 
     def submit(self, name: str, *claims: str, **more: Any) -> None:
@@ -100,14 +126,25 @@ class StorageOfCase:
         """Do what a provisioner does: make a volume for the claim. Returns the volume's name."""
         name = f"{self.cluster.name}-made-for-{claim}"
         self.cluster.apply(
-            {"apiVersion": "v1", "kind": "PersistentVolume",
-             "metadata": {"name": name, "annotations": {"pv.kubernetes.io/provisioned-by": PROVISIONER}},
-             "spec": {"accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"},
-                      "storageClassName": self.cluster.name,
-                      "csi": {"driver": PROVISIONER, "volumeHandle": name},
-                      "claimRef": {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "name": claim,
-                                   "namespace": self.cluster.name, "uid": self.seen(claim)["metadata"]["uid"]}}}
-        )  # fmt: skip
+            {
+                "apiVersion": "v1",
+                "kind": "PersistentVolume",
+                "metadata": {"name": name, "annotations": {"pv.kubernetes.io/provisioned-by": PROVISIONER}},
+                "spec": {
+                    "accessModes": ["ReadWriteOnce"],
+                    "capacity": {"storage": "1Gi"},
+                    "storageClassName": self.cluster.name,
+                    "csi": {"driver": PROVISIONER, "volumeHandle": name},
+                    "claimRef": {
+                        "apiVersion": "v1",
+                        "kind": "PersistentVolumeClaim",
+                        "name": claim,
+                        "namespace": self.cluster.name,
+                        "uid": self.seen(claim)["metadata"]["uid"],
+                    },
+                },
+            }
+        )
         return name
 
     def volume_of(self, claim: str) -> str:

@@ -303,9 +303,18 @@ def test_latencies_of_every_extension_point(trial: Trial, expect: Expect, servic
     expect.pending(*(pod.name for pod in refused))
 
     for point in (
-        "PreEnqueue", "PreFilter", "Filter", "PostFilter", "PreScore", "Score", "Reserve", "Permit", "PreBind", "Bind",
+        "PreEnqueue",
+        "PreFilter",
+        "Filter",
+        "PostFilter",
+        "PreScore",
+        "Score",
+        "Reserve",
+        "Permit",
+        "PreBind",
+        "Bind",
         "PostBind",
-    ):  # fmt: skip
+    ):
         observed(trial, services, before, POINTS, extension_point=point, profile="default-scheduler")
     for plugin, point in (
         ("NodeResourcesFit", "PreFilter"),

@@ -129,7 +129,7 @@ def test_places_that_become_rare_are_kept(trial: Trial, expect: Expect) -> None:
     full = [
         pod(f"full-{where}").gpus(4).request(cpu=32).scheduler(RARE).select({"kubernetes.io/hostname": where})
         for where in others[1:]
-    ]  # fmt: skip
+    ]
     full += [
         pod(f"tiny-{number}").request(cpu="10m").scheduler(RARE).select({"kubernetes.io/hostname": first[0]})
         for number in range(40)

@@ -132,8 +132,13 @@ def test_overhead_counts(trial: Trial, expect: Expect) -> None:
     trial.add(node("n1").cpu(4))
     for name, cpu in (("large", "2"), ("small", "1")):
         runtime = f"{trial.name}-{name}"
-        body = {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": runtime},
-                "handler": "runc", "overhead": {"podFixed": {"cpu": cpu}}}  # fmt: skip
+        body = {
+            "apiVersion": "node.k8s.io/v1",
+            "kind": "RuntimeClass",
+            "metadata": {"name": runtime},
+            "handler": "runc",
+            "overhead": {"podFixed": {"cpu": cpu}},
+        }
         response = trial.cluster.call(Request("POST", "/apis/node.k8s.io/v1/runtimeclasses", orjson.dumps(body)))
         one = pod(name).request(cpu=3)
         one.manifest["spec"]["overhead"] = {"cpu": cpu}

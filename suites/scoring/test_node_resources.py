@@ -13,14 +13,7 @@ from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import PodBuilder, node, pod
 from seatrial.scheduler.api.transport import STRATEGIC_MERGE_PATCH
 from seatrial.suites.scoring.claims import wait_bound
-from seatrial.suites.scoring.rules import (
-    HOST,
-    ZONE,
-    Json,
-    expression,
-    given,
-    waits,
-)
+from seatrial.suites.scoring.rules import HOST, ZONE, Json, expression, given, waits
 
 pytestmark = [pytest.mark.needs(Capability.NODES)]
 
@@ -175,10 +168,18 @@ def volume(
 ) -> None:
     reference = {"namespace": trial.name, "name": owner}
     body = {
-        "apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name, "labels": labels or {}},
-        "spec": {"accessModes": [mode], "capacity": {"storage": "1Gi"}, "claimRef": reference, "storageClassName": "",
-                 "csi": {"driver": "disk.example.com", "volumeHandle": name}, **spec},
-    }  # fmt: skip
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": name, "labels": labels or {}},
+        "spec": {
+            "accessModes": [mode],
+            "capacity": {"storage": "1Gi"},
+            "claimRef": reference,
+            "storageClassName": "",
+            "csi": {"driver": "disk.example.com", "volumeHandle": name},
+            **spec,
+        },
+    }
     trial.accept(body, "/api/v1/persistentvolumes")
 
 

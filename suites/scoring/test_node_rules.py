@@ -9,16 +9,7 @@ from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import node
-from seatrial.suites.scoring.rules import (
-    HOST,
-    PREFERRED,
-    REQUIRED,
-    expression,
-    given,
-    node_terms,
-    patch,
-    waits,
-)
+from seatrial.suites.scoring.rules import HOST, PREFERRED, REQUIRED, expression, given, node_terms, patch, waits
 
 pytestmark = [pytest.mark.needs(Capability.NODES)]
 
@@ -190,8 +181,10 @@ def test_every_operator_refuses_what_it_excludes(trial: Trial, expect: Expect) -
     """The only node has disk=slow: In of other values, NotIn of its value and DoesNotExist keep pods away."""
     trial.add(node("n1").label("disk", "slow"))
     for name, operator, values in (
-        ("in", "In", ["fast", "faster"]), ("not-in", "NotIn", ["fast", "slow"]), ("absent", "DoesNotExist", []),
-    ):  # fmt: skip
+        ("in", "In", ["fast", "faster"]),
+        ("not-in", "NotIn", ["fast", "slow"]),
+        ("absent", "DoesNotExist", []),
+    ):
         trial.submit(given(name, affinity=node_terms([expression("disk", operator, *values)])))
     trial.submit(
         given("in-second", affinity=node_terms([expression("disk", "In", "fast", "slow")])),

@@ -50,8 +50,12 @@ def test_added_preferences_count_for_a_profile(trial: Trial, expect: Expect, pre
 @pytest.mark.case("SH-021", severity="critical")
 def test_default_constraints_spread_pods_of_a_service(trial: Trial, expect: Expect) -> None:
     """The second pod of a Service waits: one node is full, on the other it makes a skew of 2. A pod alone is placed."""
-    service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"},
-               "spec": {"selector": {"app": "a"}, "ports": [{"port": 80}]}}  # fmt: skip
+    service = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": "s"},
+        "spec": {"selector": {"app": "a"}, "ports": [{"port": 80}]},
+    }
     trial.accept(service, f"/api/v1/namespaces/{trial.name}/services")
     trial.add(*(node(name).cpu(8).memory("16Gi").label("disk", "fast") for name in ("n1", "n2")))
     fill(trial, expect, n2=8)

@@ -9,17 +9,7 @@ from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import node
-from seatrial.suites.scoring.rules import (
-    HOST,
-    PREFERRED,
-    REQUIRED,
-    apart_from,
-    given,
-    patch,
-    spread,
-    term,
-    waits,
-)
+from seatrial.suites.scoring.rules import HOST, PREFERRED, REQUIRED, apart_from, given, patch, spread, term, waits
 
 pytestmark = [pytest.mark.needs(Capability.NODES)]
 
@@ -245,8 +235,12 @@ def test_soft_spread_outweighs_utilisation(trial: Trial, expect: Expect) -> None
 @pytest.mark.case("SC-117", severity="normal")
 def test_pods_of_a_service_spread_by_default(trial: Trial, expect: Expect) -> None:
     """Without constraints of its own, a pod of a Service goes to the fuller node without pods of the Service."""
-    service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"},
-               "spec": {"selector": {"app": "a"}, "ports": [{"port": 80}]}}  # fmt: skip
+    service = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": "s"},
+        "spec": {"selector": {"app": "a"}, "ports": [{"port": 80}]},
+    }
     trial.accept(service, f"/api/v1/namespaces/{trial.name}/services")
     trial.add(node("n1").cpu(16), node("n2").cpu(16))
     crowd = [given(f"p{number}").select({HOST: "n1"}) for number in range(3)]

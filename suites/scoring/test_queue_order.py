@@ -9,13 +9,7 @@ from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import node, priority_class
-from seatrial.suites.scoring.rules import (
-    HOST,
-    REQUIRED,
-    given,
-    patch,
-    waits,
-)
+from seatrial.suites.scoring.rules import HOST, REQUIRED, given, patch, waits
 
 pytestmark = [pytest.mark.needs(Capability.NODES)]
 

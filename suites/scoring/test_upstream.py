@@ -73,8 +73,12 @@ def test_pods_that_want_company(trial: Trial, expect: Expect) -> None:
 def test_an_even_spread(trial: Trial, expect: Expect) -> None:
     """DoNotSchedule with a skew of one: nine pods are three on each node, though one node is far emptier."""
     trial.add(node("n1").cpu(256), node("n2").cpu(8), node("n3").cpu(8))
-    spread = {"topologyKey": HOST, "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule",
-              "labelSelector": {"matchLabels": {"app": "a"}}}  # fmt: skip
+    spread = {
+        "topologyKey": HOST,
+        "maxSkew": 1,
+        "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": {"app": "a"}},
+    }
     asked = [of_app(pod, topologySpreadConstraints=[spread]).request(cpu=2) for pod in pods("a", 9)]
     trial.submit(*asked)
     found = expect.bound(asked[0].name, asked[1].name, *(builder.name for builder in asked[2:]))
@@ -184,12 +188,7 @@ def volume(trial: Trial, name: str, claim: str, where: str) -> None:
             "apiVersion": "v1",
             "kind": "PersistentVolumeClaim",
             "metadata": {"name": claim},
-            "spec": {
-                "accessModes": modes,
-                "resources": {"requests": size},
-                "storageClassName": "",
-                "volumeName": name,
-            },
+            "spec": {"accessModes": modes, "resources": {"requests": size}, "storageClassName": "", "volumeName": name},
         },
     )
     wait_bound(trial, claim)

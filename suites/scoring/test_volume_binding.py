@@ -104,10 +104,7 @@ def test_a_claim_selects_its_volume(trial: Trial, expect: Expect, storage: Stora
 @pytest.mark.parametrize("home", ["n1", "n2"])
 def test_a_provisioner_is_told_the_node(trial: Trial, expect: Expect, storage: StorageOfCase, home: str) -> None:
     """The claim is marked with the node of the allowed zone; the pod is bound once a volume for the claim is made."""
-    storage.of_class(
-        PROVISIONER,
-        allowedTopologies=[{"matchLabelExpressions": [{"key": ZONE, "values": [home]}]}],
-    )
+    storage.of_class(PROVISIONER, allowedTopologies=[{"matchLabelExpressions": [{"key": ZONE, "values": [home]}]}])
     trial.add(*(node(name).cpu(32).label(ZONE, name) for name in ("n1", "n2")))
     trial.submit(pod("crowd").request(cpu=16, memory="1Gi").select({HOST: home}))
     expect.bound("crowd")

@@ -24,13 +24,25 @@ def using_volume(trial: Trial, name: str) -> PodBuilder:
     volume = f"{trial.name}-{name}"
     spec = {"accessModes": ["ReadWriteOnce"], "storageClassName": ""}
     trial.accept(
-        {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": volume},
-         "spec": {**spec, "capacity": {"storage": "1Gi"}, "csi": {"driver": DRIVER, "volumeHandle": volume},
-                  "claimRef": {"namespace": trial.name, "name": name}}},
+        {
+            "apiVersion": "v1",
+            "kind": "PersistentVolume",
+            "metadata": {"name": volume},
+            "spec": {
+                **spec,
+                "capacity": {"storage": "1Gi"},
+                "csi": {"driver": DRIVER, "volumeHandle": volume},
+                "claimRef": {"namespace": trial.name, "name": name},
+            },
+        },
         "/api/v1/persistentvolumes",
-    )  # fmt: skip
-    claim = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name},
-             "spec": {**spec, "volumeName": volume, "resources": {"requests": {"storage": "1Gi"}}}}  # fmt: skip
+    )
+    claim = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": name},
+        "spec": {**spec, "volumeName": volume, "resources": {"requests": {"storage": "1Gi"}}},
+    }
     trial.accept(claim, f"/api/v1/namespaces/{trial.name}/persistentvolumeclaims")
     wait_bound(trial, name)
     found = pod(name)
@@ -42,8 +54,12 @@ def using_volume(trial: Trial, name: str) -> PodBuilder:
 def limited(trial: Trial, count: int, driver: str = DRIVER) -> Iterator[None]:
     """Node n1 attaches so many volumes of the driver."""
     trial.add(node("n1"))
-    body = {"apiVersion": "storage.k8s.io/v1", "kind": "CSINode", "metadata": {"name": "n1"},
-            "spec": {"drivers": [{"name": driver, "nodeID": "n1", "allocatable": {"count": count}}]}}  # fmt: skip
+    body = {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "CSINode",
+        "metadata": {"name": "n1"},
+        "spec": {"drivers": [{"name": driver, "nodeID": "n1", "allocatable": {"count": count}}]},
+    }
     trial.accept(body, "/apis/storage.k8s.io/v1/csinodes")
     try:
         trial.settle()
@@ -103,9 +119,12 @@ def test_a_volume_that_is_still_attached_counts(trial: Trial, expect: Expect) ->
     path = "/apis/storage.k8s.io/v1/volumeattachments"
     with limited(trial, 1):
         using_volume(trial, "left")
-        body = {"apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment", "metadata": {"name": trial.name},
-                "spec": {"attacher": DRIVER, "nodeName": "n1",
-                         "source": {"persistentVolumeName": f"{trial.name}-left"}}}  # fmt: skip
+        body = {
+            "apiVersion": "storage.k8s.io/v1",
+            "kind": "VolumeAttachment",
+            "metadata": {"name": trial.name},
+            "spec": {"attacher": DRIVER, "nodeName": "n1", "source": {"persistentVolumeName": f"{trial.name}-left"}},
+        }
         trial.accept(body, path)
         trial.settle()
         try:

@@ -15,10 +15,7 @@ from seatrial.harness.subject.footprint import counting
 from seatrial.harness.subject.protocol import Subject
 from seatrial.scheduler.api.builders import gang, members, node, pod
 
-pytestmark = [
-    pytest.mark.needs(Capability.NODES, Capability.VIRTUAL_TIME),
-    pytest.mark.alone,
-]
+pytestmark = [pytest.mark.needs(Capability.NODES, Capability.VIRTUAL_TIME), pytest.mark.alone]
 
 MAX_TIMES = 20  # a placement takes about four times as long as a pod that no scheduler serves
 MAX_GROWTH = 1.5  # calls of a placement with eight times as many pods; a call for each pod there would give over 2

@@ -127,10 +127,12 @@ def test_of_equal_domains_the_one_with_the_better_nodes_is_taken(
     trial.apply(network())
     trial.add(*(placed_in(f"{block}-{number}", "s1", block, cards=1) for block in ("b1", "b2") for number in (0, 1)))
     in_tree(trial, 4)
-    trial.submit(*(
-        pod(f"load-{number}").request(cpu=6).select({"kubernetes.io/hostname": f"{busy}-{number}"})
-        for number in (0, 1)
-    ))  # fmt: skip
+    trial.submit(
+        *(
+            pod(f"load-{number}").request(cpu=6).select({"kubernetes.io/hostname": f"{busy}-{number}"})
+            for number in (0, 1)
+        )
+    )
     expect.bound("load-0", "load-1")
     trial.apply(gang("train", 2).gather("BlockLayer", MUST))
 

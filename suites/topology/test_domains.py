@@ -34,8 +34,7 @@ def test_the_first_label_that_a_node_has_names_its_domain(trial: Trial, expect: 
     topology["spec"]["networkTopologySpec"][1]["labelKey"] = [BLOCK, "example.com/block"]
     trial.apply(topology)
     trial.add(
-        placed_in("b1-0", "s1", "b1"),
-        node("b1-1").gpus("a10", 2).label(SPINE, "s1").label("example.com/block", "b1"),
+        placed_in("b1-0", "s1", "b1"), node("b1-1").gpus("a10", 2).label(SPINE, "s1").label("example.com/block", "b1")
     )
     in_tree(trial, 2)
     trial.apply(gang("train", 4).gather("BlockLayer", MUST))
@@ -56,8 +55,10 @@ def test_a_topology_of_another_name_is_told_of(trial: Trial, expect: Expect) -> 
     trial.add(placed_in("b1-0", "s1", "b1"), placed_in("b1-1", "s1", "b1"))
 
     def said() -> bool:
-        return any("expected the name 'default', found 'rack'" in event.message
-                   for event in trial.events("rack", namespace="default"))  # fmt: skip
+        return any(
+            "expected the name 'default', found 'rack'" in event.message
+            for event in trial.events("rack", namespace="default")
+        )
 
     assert trial.reaches(said, within=30), trial.events("rack", namespace="default")
     trial.apply(gang("train", 4).gather("BlockLayer", MUST))

@@ -45,10 +45,13 @@ def crowded(trial: Trial, expect: Expect) -> None:
     """Three blocks of two nodes with two cards, of which b1 and b3 have a used card: room for 3, 4 and 3."""
     trial.apply(network())
     trial.add(
-        placed_in("b1-0", "s1", "b1"), placed_in("b1-1", "s1", "b1"),
-        placed_in("b2-0", "s1", "b2"), placed_in("b2-1", "s1", "b2"),
-        placed_in("b3-0", "s2", "b3"), placed_in("b3-1", "s2", "b3"),
-    )  # fmt: skip
+        placed_in("b1-0", "s1", "b1"),
+        placed_in("b1-1", "s1", "b1"),
+        placed_in("b2-0", "s1", "b2"),
+        placed_in("b2-1", "s1", "b2"),
+        placed_in("b3-0", "s2", "b3"),
+        placed_in("b3-1", "s2", "b3"),
+    )
     in_tree(trial, 6)
     trial.submit(on("x", "b1-0", 1), on("y", "b3-0", 1))
     expect.bound("x", "y")
@@ -63,13 +66,19 @@ def test_the_status_lists_the_domains(trial: Trial) -> None:
     """Four nodes in three blocks of two spines: the status has the tree with the number of nodes of each domain."""
     trial.apply(network())
     trial.add(
-        placed_in("b1-0", "s1", "b1"), placed_in("b1-1", "s1", "b1"), placed_in("b2-0", "s1", "b2"),
+        placed_in("b1-0", "s1", "b1"),
+        placed_in("b1-1", "s1", "b1"),
+        placed_in("b2-0", "s1", "b2"),
         placed_in("b3-0", "s2", "b3"),
-    )  # fmt: skip
+    )
     expected = {
-        "ClusterTopologyLayer/": 4, "SpineLayer/s1": 3, "BlockLayer/b1": 2, "BlockLayer/b2": 1, "SpineLayer/s2": 1,
+        "ClusterTopologyLayer/": 4,
+        "SpineLayer/s1": 3,
+        "BlockLayer/b1": 2,
+        "BlockLayer/b2": 1,
+        "SpineLayer/s2": 1,
         "BlockLayer/b3": 1,
-    }  # fmt: skip
+    }
     assert trial.reaches(lambda: domains(trial) == expected, within=30), domains(trial)
     assert list(domains(trial)) == list(expected), "expected the domains depth first, children by name"
 
@@ -114,8 +123,11 @@ def test_layers_that_are_no_chain(trial: Trial, expect: Expect, layers: list[tup
     assert trial.call("PATCH", PATH, {"spec": {"networkTopologySpec": entries}}).ok
 
     def said() -> bool:
-        return any(told in event.message for event in trial.events("default", namespace="default")
-                   if event.reason == "InvalidTopology")  # fmt: skip
+        return any(
+            told in event.message
+            for event in trial.events("default", namespace="default")
+            if event.reason == "InvalidTopology"
+        )
 
     assert trial.reaches(said, within=30), trial.events("default", namespace="default")
     trial.apply(gang("train", 4).gather("BlockLayer", MUST))
@@ -275,10 +287,12 @@ def test_neighbours_by_index_are_neighbours(trial: Trial, expect: Expect) -> Non
     trial.apply(gang("train", 6).gather("BlockLayer", MUST))
     indices = (4, 1, 2, 0, 5, 3)  # by name
 
-    trial.submit(*(
-        built.annotation(NETWORK_TOPOLOGY_INDEX, str(index))
-        for built, index in zip(workers("train", 6), indices, strict=True)
-    ))  # fmt: skip
+    trial.submit(
+        *(
+            built.annotation(NETWORK_TOPOLOGY_INDEX, str(index))
+            for built, index in zip(workers("train", 6), indices, strict=True)
+        )
+    )
 
     expect.bound(*names("train", 6))
     node_of = {index: where(trial, "train")[f"train-{number}"] for number, index in enumerate(indices)}
@@ -387,9 +401,10 @@ def test_pods_with_one_selector_come_close(trial: Trial, expect: Expect) -> None
     where a card of four is used: other scores prefer the free node, the selector prefers the block of its peer."""
     trial.apply(network())
     trial.add(
-        placed_in("b1-0", "s1", "b1", cards=4), placed_in("b2-0", "s1", "b2", cards=4),
+        placed_in("b1-0", "s1", "b1", cards=4),
+        placed_in("b2-0", "s1", "b2", cards=4),
         placed_in("b2-1", "s1", "b2", cards=4),
-    )  # fmt: skip
+    )
     in_tree(trial, 3)
     trial.submit(on("peer", "b2-0", 4).annotation(TOPOLOGY_SELECTOR, "ring"), on("other", "b2-1", 1))
     expect.bound("peer", "other")

@@ -68,9 +68,12 @@ def _acts(rule: Rule, namespace: str) -> Iterator[Act]:
 def _go_format(rule: Rule) -> str:
     """The rule in Go's format."""
     fields = (
-        ("APIGroups", "apiGroups"), ("Resources", "resources"), ("ResourceNames", "resourceNames"),
-        ("NonResourceURLs", "nonResourceURLs"), ("Verbs", "verbs"),
-    )  # fmt: skip
+        ("APIGroups", "apiGroups"),
+        ("Resources", "resources"),
+        ("ResourceNames", "resourceNames"),
+        ("NonResourceURLs", "nonResourceURLs"),
+        ("Verbs", "verbs"),
+    )
     parts = [f"{shown}:{_listed(rule[name])}" for shown, name in fields if rule.get(name)]
     return "{" + ", ".join(parts) + "}"
 

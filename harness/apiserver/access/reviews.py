@@ -71,10 +71,7 @@ def _check(kind: str, spec: dict[str, Any], namespace: str | None = None) -> Non
         problem = "must match metadata.namespace"
         causes.append(invalid("spec.resourceAttributes.namespace", resource.get("namespace") or "", problem))
     if causes:
-        raise errors.invalid(
-            kind, _GROUP, "", message(kind, "", causes, group=_GROUP),
-            details(causes),
-        )  # fmt: skip
+        raise errors.invalid(kind, _GROUP, "", message(kind, "", causes, group=_GROUP), details(causes))
 
 
 def _verdict(identity: Identity, spec: dict[str, Any], access: Access) -> Object:

@@ -32,12 +32,33 @@ _CLIENT_USAGES = frozenset({"digital signature", "key encipherment", "client aut
 _SERVER_USAGES = frozenset({"digital signature", "key encipherment", "server auth"})
 _RSA_ONLY = "key encipherment"  # optional, because only RSA keys can be used for it
 _PERMANENT = ("Approved", "Denied", "Failed")
-_USAGES = frozenset({
-    "signing", "digital signature", "content commitment", "key encipherment", "key agreement", "data encipherment",
-    "cert sign", "crl sign", "encipher only", "decipher only", "any", "server auth", "client auth", "code signing",
-    "email protection", "s/mime", "ipsec end system", "ipsec tunnel", "ipsec user", "timestamping", "ocsp signing",
-    "microsoft sgc", "netscape sgc",
-})  # fmt: skip
+_USAGES = frozenset(
+    {
+        "signing",
+        "digital signature",
+        "content commitment",
+        "key encipherment",
+        "key agreement",
+        "data encipherment",
+        "cert sign",
+        "crl sign",
+        "encipher only",
+        "decipher only",
+        "any",
+        "server auth",
+        "client auth",
+        "code signing",
+        "email protection",
+        "s/mime",
+        "ipsec end system",
+        "ipsec tunnel",
+        "ipsec user",
+        "timestamping",
+        "ocsp signing",
+        "microsoft sgc",
+        "netscape sgc",
+    }
+)
 
 
 class NotSigned(Exception):

@@ -22,8 +22,10 @@ _ACCOUNTS: Final = ("", "serviceaccounts")
 _GROUP: Final = "authentication.k8s.io"
 _CREDENTIAL_ID: Final = "authentication.kubernetes.io/credential-id"
 _BINDABLE: Final[dict[tuple[str, str], CollectionKey]] = {  # (apiVersion, kind) of objects that a token can be bound to
-    ("v1", "Pod"): ("", "pods"), ("v1", "Secret"): ("", "secrets"), ("v1", "Node"): ("", "nodes"),
-}  # fmt: skip
+    ("v1", "Pod"): ("", "pods"),
+    ("v1", "Secret"): ("", "secrets"),
+    ("v1", "Node"): ("", "nodes"),
+}
 
 
 class Tokens:
@@ -69,10 +71,18 @@ class Tokens:
         }
         self._issued += 1
         seed = f"{account.obj['metadata']['uid']} {now} {self._issued}".encode()
-        token = self._key.token({
-            "iss": ISSUER, "aud": audiences, "sub": ACCOUNT_PREFIX + ":".join(key), "iat": now, "nbf": now,
-            "exp": now + seconds, "jti": str(UUID(bytes=hashlib.sha256(seed).digest()[:16])), "kubernetes.io": private,
-        })  # fmt: skip
+        token = self._key.token(
+            {
+                "iss": ISSUER,
+                "aud": audiences,
+                "sub": ACCOUNT_PREFIX + ":".join(key),
+                "iat": now,
+                "nbf": now,
+                "exp": now + seconds,
+                "jti": str(UUID(bytes=hashlib.sha256(seed).digest()[:16])),
+                "kubernetes.io": private,
+            }
+        )
         return {
             **body,
             "apiVersion": "authentication.k8s.io/v1",
@@ -183,6 +193,5 @@ def _check(key: tuple[str, str], metadata: Object, seconds: Any) -> None:
         cause = invalid("spec.expirationSeconds", seconds, "may not specify a duration larger than 2^32 seconds")
     if cause is not None:
         raise errors.invalid(
-            "TokenRequest", _GROUP, subject, message("TokenRequest", subject, [cause], group=_GROUP),
-            details([cause]),
-        )  # fmt: skip
+            "TokenRequest", _GROUP, subject, message("TokenRequest", subject, [cause], group=_GROUP), details([cause])
+        )

@@ -35,11 +35,15 @@ _TOLERATION_SECONDS = 300  # before pods leave a node that is not ready or unrea
 _COMPLETED = frozenset({("", "pods"), ("", "nodes"), ("", "namespaces")})
 
 # kinds whose finalizers upstream does not check on create
-_FREE_FINALIZERS = frozenset({
-    ("coordination.k8s.io", "leases"), ("policy", "poddisruptionbudgets"), ("node.k8s.io", "runtimeclasses"),
-    ("admissionregistration.k8s.io", "validatingwebhookconfigurations"),
-    ("admissionregistration.k8s.io", "mutatingwebhookconfigurations"),
-})  # fmt: skip
+_FREE_FINALIZERS = frozenset(
+    {
+        ("coordination.k8s.io", "leases"),
+        ("policy", "poddisruptionbudgets"),
+        ("node.k8s.io", "runtimeclasses"),
+        ("admissionregistration.k8s.io", "validatingwebhookconfigurations"),
+        ("admissionregistration.k8s.io", "mutatingwebhookconfigurations"),
+    }
+)
 # Kinds with CEL expressions that are compiled when the object is stored.
 _EXPRESSION_GROUPS = frozenset({"apiextensions.k8s.io", "admissionregistration.k8s.io", "resource.k8s.io"})
 
@@ -214,12 +218,7 @@ class Admission:
         return custom_schema(resource.custom)
 
     def _check(
-        self,
-        resource: Resource,
-        body: Object,
-        old: Object | None,
-        subresource: str,
-        attempt: Attempt | None = None,
+        self, resource: Resource, body: Object, old: Object | None, subresource: str, attempt: Attempt | None = None
     ) -> None:
         causes: list[Cause]
         if resource.group in _EXPRESSION_GROUPS and expression_length(body):
@@ -275,9 +274,12 @@ class Admission:
             why = f"unable to create new content in namespace {namespace} because it is being terminated"
             refused = errors.forbidden(resource.plural, resource.group, name, why)
             refused.details["causes"] = [
-                {"reason": "NamespaceTerminating", "message": f"namespace {namespace} is being terminated",
-                 "field": "metadata.namespace"}
-            ]  # fmt: skip
+                {
+                    "reason": "NamespaceTerminating",
+                    "message": f"namespace {namespace} is being terminated",
+                    "field": "metadata.namespace",
+                }
+            ]
             raise refused
         return found
 

@@ -14,11 +14,15 @@ from seatrial.harness.apiserver.validation.pod_security import Policy, policy_of
 _ACCOUNTS, _RUNTIMES = ("", "serviceaccounts"), ("node.k8s.io", "runtimeclasses")
 _NAMESPACES = ("", "namespaces")
 _TEMPLATES = {  # kinds with a pod template, and where it is
-    ("apps", "deployments"): ("spec", "template"), ("apps", "replicasets"): ("spec", "template"),
-    ("apps", "statefulsets"): ("spec", "template"), ("apps", "daemonsets"): ("spec", "template"),
-    ("batch", "jobs"): ("spec", "template"), ("batch", "cronjobs"): ("spec", "jobTemplate", "spec", "template"),
-    ("", "replicationcontrollers"): ("spec", "template"), ("", "podtemplates"): ("template",),
-}  # fmt: skip
+    ("apps", "deployments"): ("spec", "template"),
+    ("apps", "replicasets"): ("spec", "template"),
+    ("apps", "statefulsets"): ("spec", "template"),
+    ("apps", "daemonsets"): ("spec", "template"),
+    ("batch", "jobs"): ("spec", "template"),
+    ("batch", "cronjobs"): ("spec", "jobTemplate", "spec", "template"),
+    ("", "replicationcontrollers"): ("spec", "template"),
+    ("", "podtemplates"): ("template",),
+}
 
 
 class PodAdmission:

@@ -17,10 +17,15 @@ _PORT, _DEFAULT_TARGET = 443, 6443
 def store_service(store: Store, now: str, target: int = _DEFAULT_TARGET) -> None:
     """Store the Service with creation time `now` (RFC 3339); `target` is the port that the server listens on."""
     spec: Object = {
-        "type": "ClusterIP", "clusterIP": _ADDRESS, "clusterIPs": [_ADDRESS], "ipFamilies": ["IPv4"],
-        "ipFamilyPolicy": "SingleStack", "internalTrafficPolicy": "Cluster", "sessionAffinity": "None",
+        "type": "ClusterIP",
+        "clusterIP": _ADDRESS,
+        "clusterIPs": [_ADDRESS],
+        "ipFamilies": ["IPv4"],
+        "ipFamilyPolicy": "SingleStack",
+        "internalTrafficPolicy": "Cluster",
+        "sessionAffinity": "None",
         "ports": [{"name": "https", "protocol": "TCP", "port": _PORT, "targetPort": target}],
-    }  # fmt: skip
+    }
     metadata = {**_metadata(), "labels": {"component": "apiserver", "provider": "kubernetes"}}
     body = {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec, "status": {"loadBalancer": {}}}
     put_object(store, ("", "services"), body, now)
@@ -40,17 +45,30 @@ def publish_endpoint(store: Store, host: str, port: int) -> None:
     if address.is_unspecified:
         return
     ports = [{"name": "https", "port": port, "protocol": "TCP"}]
-    put_object(store, ("", "endpoints"), {
-        "apiVersion": "v1", "kind": "Endpoints",
-        "metadata": {**_metadata(), "labels": {"endpointslice.kubernetes.io/skip-mirror": "true"}},
-        "subsets": [{"addresses": [{"ip": str(address)}], "ports": ports}],
-    }, now)  # fmt: skip
-    put_object(store, ("discovery.k8s.io", "endpointslices"), {
-        "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
-        "metadata": {**_metadata(), "labels": {"kubernetes.io/service-name": _NAME}},
-        "addressType": f"IPv{address.version}",
-        "endpoints": [{"addresses": [str(address)], "conditions": {"ready": True}}], "ports": ports,
-    }, now)  # fmt: skip
+    put_object(
+        store,
+        ("", "endpoints"),
+        {
+            "apiVersion": "v1",
+            "kind": "Endpoints",
+            "metadata": {**_metadata(), "labels": {"endpointslice.kubernetes.io/skip-mirror": "true"}},
+            "subsets": [{"addresses": [{"ip": str(address)}], "ports": ports}],
+        },
+        now,
+    )
+    put_object(
+        store,
+        ("discovery.k8s.io", "endpointslices"),
+        {
+            "apiVersion": "discovery.k8s.io/v1",
+            "kind": "EndpointSlice",
+            "metadata": {**_metadata(), "labels": {"kubernetes.io/service-name": _NAME}},
+            "addressType": f"IPv{address.version}",
+            "endpoints": [{"addresses": [str(address)], "conditions": {"ready": True}}],
+            "ports": ports,
+        },
+        now,
+    )
 
 
 def _metadata() -> Object:

@@ -120,9 +120,11 @@ def _api_services(versions: Versions) -> Iterator[Object]:
             "status": {
                 "conditions": [
                     {
-                        "type": "Available", "status": "True", "reason": "Local",
+                        "type": "Available",
+                        "status": "True",
+                        "reason": "Local",
                         "message": "Local APIServices are always available",
                     }
                 ]
             },
-        }  # fmt: skip
+        }

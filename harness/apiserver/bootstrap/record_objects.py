@@ -19,9 +19,11 @@ _COLLECTIONS = {  # key of the collection in the store: path
     ("rbac.authorization.k8s.io", "roles"): "/apis/rbac.authorization.k8s.io/v1/roles",
     ("rbac.authorization.k8s.io", "rolebindings"): "/apis/rbac.authorization.k8s.io/v1/rolebindings",
     ("flowcontrol.apiserver.k8s.io", "flowschemas"): "/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas",
-    ("flowcontrol.apiserver.k8s.io", "prioritylevelconfigurations"):
-        "/apis/flowcontrol.apiserver.k8s.io/v1/prioritylevelconfigurations",
-}  # fmt: skip
+    (
+        "flowcontrol.apiserver.k8s.io",
+        "prioritylevelconfigurations",
+    ): "/apis/flowcontrol.apiserver.k8s.io/v1/prioritylevelconfigurations",
+}
 _KEPT = ("name", "namespace", "labels", "annotations", "generation")  # of metadata; the rest is the server's
 
 

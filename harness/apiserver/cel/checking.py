@@ -12,10 +12,31 @@ from seatrial.harness.apiserver.cel.expressions import ExpressionError, error_at
 Schema = Mapping[str, Any]
 _UNKNOWN: Final = "undeclared reference to '{}' (in container '')"
 _PRESERVE: Final = "x-kubernetes-preserve-unknown-fields"
-RESERVED: Final = frozenset({
-    "true", "false", "null", "in", "as", "break", "const", "continue", "else", "for", "function", "if", "import",
-    "let", "loop", "package", "namespace", "return", "var", "void", "while",
-})  # fmt: skip
+RESERVED: Final = frozenset(
+    {
+        "true",
+        "false",
+        "null",
+        "in",
+        "as",
+        "break",
+        "const",
+        "continue",
+        "else",
+        "for",
+        "function",
+        "if",
+        "import",
+        "let",
+        "loop",
+        "package",
+        "namespace",
+        "return",
+        "var",
+        "void",
+        "while",
+    }
+)
 
 
 def check(expression: str, variables: Mapping[str, Schema | None]) -> None:

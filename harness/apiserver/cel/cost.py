@@ -266,15 +266,13 @@ class _Estimation:
                 return Estimate(spent(_NEW_MAP, condition + 2 + _NEW_MAP + body.cost), kind, target.size)
 
 
-_MACROS: Final = frozenset({
-    "all", "exists", "exists_one", "existsOne", "filter", "map", "transformList", "transformMap", "transformMapEntry",
-})  # fmt: skip
+_MACROS: Final = frozenset(
+    {"all", "exists", "exists_one", "existsOne", "filter", "map", "transformList", "transformMap", "transformMapEntry"}
+)
 _FORWARDING: Final = frozenset(
     {"expr", "conditionalor", "conditionaland", "relation", "addition", "multiplication", "unary"}
 )
-_LITERALS: Final = {
-    "INT_LIT": "int", "UINT_LIT": "uint", "FLOAT_LIT": "double", "BOOL_LIT": "bool", "NULL_LIT": "null",
-}  # fmt: skip
+_LITERALS: Final = {"INT_LIT": "int", "UINT_LIT": "uint", "FLOAT_LIT": "double", "BOOL_LIT": "bool", "NULL_LIT": "null"}
 
 
 def _operands(tree: Any) -> list[Any]:

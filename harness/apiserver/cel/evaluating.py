@@ -28,9 +28,9 @@ _PATTERN_FUNCTIONS: Final = frozenset({"matches", "find", "findAll"})
 OPTIONAL: Final = frozenset({"optMap", "optFlatMap"})
 MAX_STEPS = 100_000  # of all rules of an object; a rule over all pairs of 64 elements takes half
 MATCH_STEPS = 500  # steps of a pattern match that take as long as one step here
-_PASSING: Final = frozenset({
-    "expr", "conditionalor", "conditionaland", "relation", "addition", "multiplication", "unary", "member",
-})  # fmt: skip
+_PASSING: Final = frozenset(
+    {"expr", "conditionalor", "conditionaland", "relation", "addition", "multiplication", "unary", "member"}
+)
 _LINE: Final = r"""(?:[rR]"[^"\n]*+"|[rR]'[^'\n]*+'|"(?:[^"\\\n]++|\\.)*+"|'(?:[^'\\\n]++|\\.)*+')"""
 _LINES: Final = (
     r'''(?:[rR]"""(?:[^"]++|"(?!""))*+"""|"""(?:[^"\\]++|"(?!"")|\\[\s\S])*+"""'''
@@ -282,8 +282,14 @@ def environment() -> celpy.Environment:
     if CELParser.CEL_PARSER is None:
         CELParser.CEL_PARSER = lark.Lark(
             Path(celpy.__file__).with_name("cel.lark").read_text(encoding="utf-8"),
-            parser="lalr", start="expr", g_regex_flags=re.MULTILINE, propagate_positions=True, maybe_placeholders=False,
-            lexer_callbacks={"IDENT": CELParser.ambiguous_literals}, priority="invert", edit_terminals=_edit,
+            parser="lalr",
+            start="expr",
+            g_regex_flags=re.MULTILINE,
+            propagate_positions=True,
+            maybe_placeholders=False,
+            lexer_callbacks={"IDENT": CELParser.ambiguous_literals},
+            priority="invert",
+            edit_terminals=_edit,
             tree_class=Runner.tree_node_class,
-        )  # fmt: skip
+        )
     return celpy.Environment(runner_class=Runner)

@@ -98,9 +98,13 @@ class Budgets:
             self._objects.clock.timestamp(),
         )
         return {
-            "type": "DisruptionAllowed", "status": truth, "reason": reason, "message": "",
-            "lastTransitionTime": since, "observedGeneration": generation,
-        }  # fmt: skip
+            "type": "DisruptionAllowed",
+            "status": truth,
+            "reason": reason,
+            "message": "",
+            "lastTransitionTime": since,
+            "observedGeneration": generation,
+        }
 
 
 def _ready(pod: Object) -> bool:

@@ -161,9 +161,12 @@ class Control:
 
     def condition(self, kind: str, status: str, reason: str, message: str) -> Object:
         return {
-            "type": kind, "status": status, "lastTransitionTime": self.clock.timestamp(), "reason": reason,
+            "type": kind,
+            "status": status,
+            "lastTransitionTime": self.clock.timestamp(),
+            "reason": reason,
             "message": message,
-        }  # fmt: skip
+        }
 
 
 def with_condition(conditions: list[Object], new: Object) -> list[Object]:

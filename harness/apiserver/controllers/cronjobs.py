@@ -97,8 +97,13 @@ class CronJobs:
         while started is not None and started <= now:
             latest, started = started, schedule.next_after(started, zone)
         if missed > MISSED_START_THRESHOLD:
-            self._record(item, WARNING, "TooManyMissedTimes", f"too many missed start times: {missed}. Set or decrease"
-                      " .spec.startingDeadlineSeconds or check clock skew")  # fmt: skip
+            self._record(
+                item,
+                WARNING,
+                "TooManyMissedTimes",
+                f"too many missed start times: {missed}. Set or decrease"
+                " .spec.startingDeadlineSeconds or check clock skew",
+            )
         return latest
 
     def _start(self, item: Item, due: float) -> None:
@@ -146,9 +151,13 @@ class CronJobs:
     def _reference(self, job: Item) -> Object:
         metadata = job.obj["metadata"]
         return {
-            "kind": "Job", "namespace": job.key[0], "name": job.key[1], "uid": metadata["uid"],
-            "apiVersion": self._jobs.api_version, "resourceVersion": metadata["resourceVersion"],
-        }  # fmt: skip
+            "kind": "Job",
+            "namespace": job.key[0],
+            "name": job.key[1],
+            "uid": metadata["uid"],
+            "apiVersion": self._jobs.api_version,
+            "resourceVersion": metadata["resourceVersion"],
+        }
 
     def _update_history(self, item: Item) -> Item:
         """Record finished Jobs in the status and delete Jobs beyond the history limits."""

@@ -227,8 +227,10 @@ class DaemonSets:
         status: Object = {**counts, "observedGeneration": item.obj["metadata"].get("generation", 0)}
         unavailable = counts["desiredNumberScheduled"] - available
         for name, count in (
-            ("updatedNumberScheduled", updated), ("numberAvailable", available), ("numberUnavailable", unavailable),
-        ):  # fmt: skip
+            ("updatedNumberScheduled", updated),
+            ("numberAvailable", available),
+            ("numberUnavailable", unavailable),
+        ):
             if count:
                 status[name] = count
         fresh = self._control.get(self._resource, item.key)

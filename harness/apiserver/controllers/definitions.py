@@ -41,14 +41,24 @@ class Definitions:
         now = self._objects.clock.timestamp()
         status = {
             "conditions": [
-                {"type": "NamesAccepted", "status": "True", "reason": "NoConflicts",
-                 "message": "no conflicts found", "lastTransitionTime": now},
-                {"type": "Established", "status": "True", "reason": "InitialNamesAccepted",
-                 "message": "the initial names have been accepted", "lastTransitionTime": now},
+                {
+                    "type": "NamesAccepted",
+                    "status": "True",
+                    "reason": "NoConflicts",
+                    "message": "no conflicts found",
+                    "lastTransitionTime": now,
+                },
+                {
+                    "type": "Established",
+                    "status": "True",
+                    "reason": "InitialNamesAccepted",
+                    "message": "the initial names have been accepted",
+                    "lastTransitionTime": now,
+                },
             ],
             "acceptedNames": spec["names"],
             "storedVersions": [version["name"] for version in spec["versions"] if version.get("storage")],
-        }  # fmt: skip
+        }
         self._collection.put(key, {**item.obj, "metadata": dict(item.obj["metadata"]), "status": status})
 
     def _gone(self, item: Item | None) -> None:

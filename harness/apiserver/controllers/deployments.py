@@ -252,12 +252,14 @@ class Deployments:
                 "labels": dict(labels),
                 "annotations": {
                     **inherited(metadata.get("annotations") or {}),
-                    REVISION: str(number), DESIRED: str(bounds.replicas), MAX_REPLICAS: str(bounds.max_total),
+                    REVISION: str(number),
+                    DESIRED: str(bounds.replicas),
+                    MAX_REPLICAS: str(bounds.max_total),
                 },
                 "ownerReferences": [reference_to(self._resource, item.obj)],
             },
             "spec": self._control.copied(new_spec),
-        }  # fmt: skip
+        }
         try:
             made = self._control.objects.create(self._sets, item.key[0], body, Options(manager=CONTROLLER_MANAGER))
         except ApiStatusError as refused:

@@ -181,9 +181,13 @@ def _relevant_fields(pod: Object) -> tuple[Any, ...]:
     """The fields of a pod that affect endpoints."""
     status, metadata = pod.get("status") or {}, pod["metadata"]
     return (
-        status.get("podIP"), status.get("phase"), is_ready(pod), metadata.get("labels"),
-        "deletionTimestamp" in metadata, pod["spec"].get("nodeName"),
-    )  # fmt: skip
+        status.get("podIP"),
+        status.get("phase"),
+        is_ready(pod),
+        metadata.get("labels"),
+        "deletionTimestamp" in metadata,
+        pod["spec"].get("nodeName"),
+    )
 
 
 def _selects(selector: dict[str, str], labels: dict[str, str]) -> bool:

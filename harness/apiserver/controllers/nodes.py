@@ -284,9 +284,11 @@ class _Zones:
         return frozenset(
             zone
             for zone, (unready, ready) in self._counts.items()
-            if ready and unready > 2 and unready / (unready + ready) >= UNHEALTHY_ZONE
+            if ready
+            and unready > 2
+            and unready / (unready + ready) >= UNHEALTHY_ZONE
             and unready + ready <= LARGE_CLUSTER
-        )  # fmt: skip
+        )
 
 
 def _zone(node: Object) -> str:

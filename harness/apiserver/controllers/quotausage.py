@@ -15,9 +15,9 @@ PODS: CollectionKey = ("", "pods")
 CLAIMS: CollectionKey = ("", "persistentvolumeclaims")
 SERVICES: CollectionKey = ("", "services")
 UNIT = 1000
-_COUNTED_BY_NAME = frozenset({
-    "pods", "services", "configmaps", "secrets", "persistentvolumeclaims", "replicationcontrollers", "resourcequotas",
-})  # fmt: skip
+_COUNTED_BY_NAME = frozenset(
+    {"pods", "services", "configmaps", "secrets", "persistentvolumeclaims", "replicationcontrollers", "resourcequotas"}
+)
 _BOTH_WAYS = frozenset({"cpu", "memory", "ephemeral-storage"})  # `cpu` is the same as `requests.cpu`
 _REQUIRED_WHEN_COUNTED = ("cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory")
 _BINARY = ("memory", "storage", "hugepages")

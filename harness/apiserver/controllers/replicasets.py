@@ -111,8 +111,10 @@ class ReplicaSets:
             self._queue.add_later(soonest, item.key)
         status: Object = {"replicas": len(pods)}
         for name, count in (
-            ("fullyLabeledReplicas", labeled), ("readyReplicas", ready), ("availableReplicas", available),
-        ):  # fmt: skip
+            ("fullyLabeledReplicas", labeled),
+            ("readyReplicas", ready),
+            ("availableReplicas", available),
+        ):
             if count:
                 status[name] = count
         status["observedGeneration"] = item.obj["metadata"].get("generation", 0)

@@ -118,9 +118,11 @@ def _available(deployment: Object, status: Object) -> _Row:
     strategy = spec.get("strategy") or {}
     rolling = strategy.get("rollingUpdate") or {}
     bounds = bounds_of(
-        spec.get("replicas", 1), rolling.get("maxSurge"), rolling.get("maxUnavailable"),
+        spec.get("replicas", 1),
+        rolling.get("maxSurge"),
+        rolling.get("maxUnavailable"),
         rolling=strategy.get("type") == "RollingUpdate",
-    )  # fmt: skip
+    )
     if status.get("availableReplicas", 0) >= bounds.min_available:
         return "Available", "True", "MinimumReplicasAvailable", "Deployment has minimum availability."
     return "Available", "False", "MinimumReplicasUnavailable", "Deployment does not have minimum availability."

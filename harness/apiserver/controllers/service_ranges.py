@@ -30,11 +30,18 @@ class ServiceRanges:
         self._ranges = control.objects.store.collection(CIDRS)
         self._addresses = control.objects.store.collection(ADDRESSES)
         self._queue: WorkQueue[Key] = WorkQueue(control.clock, self._sync)
-        put_object(control.objects.store, CIDRS, {
-            "apiVersion": "networking.k8s.io/v1", "kind": "ServiceCIDR",
-            "metadata": {"name": "kubernetes", "finalizers": [FINALIZER]},
-            "spec": {"cidrs": [str(RANGE)]}, "status": {"conditions": [self._ready()]},
-        }, control.clock.timestamp())  # fmt: skip
+        put_object(
+            control.objects.store,
+            CIDRS,
+            {
+                "apiVersion": "networking.k8s.io/v1",
+                "kind": "ServiceCIDR",
+                "metadata": {"name": "kubernetes", "finalizers": [FINALIZER]},
+                "spec": {"cidrs": [str(RANGE)]},
+                "status": {"conditions": [self._ready()]},
+            },
+            control.clock.timestamp(),
+        )
         self._ranges.listen(self._range_changed)
         self._addresses.listen(self._address_changed)
 

@@ -230,8 +230,10 @@ class _Sync:
         metadata["name"] = name
         metadata["labels"] = {
             **(metadata.get("labels") or {}),
-            NAME_LABEL: name, INDEX_LABEL: str(ordinal), HASH_LABEL: revision.key[1],
-        }  # fmt: skip
+            NAME_LABEL: name,
+            INDEX_LABEL: str(ordinal),
+            HASH_LABEL: revision.key[1],
+        }
         spec["hostname"] = name
         if item.obj["spec"].get("serviceName"):
             spec["subdomain"] = item.obj["spec"]["serviceName"]

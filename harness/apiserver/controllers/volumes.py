@@ -153,9 +153,13 @@ class Volumes:
     def _bind(self, volume: Item, claim: Item, *, by_controller: bool) -> None:
         spec, metadata = volume.obj["spec"], claim.obj["metadata"]
         reference = {
-            "kind": "PersistentVolumeClaim", "namespace": claim.key[0], "name": claim.key[1],
-            "uid": metadata["uid"], "apiVersion": "v1", "resourceVersion": metadata["resourceVersion"],
-        }  # fmt: skip
+            "kind": "PersistentVolumeClaim",
+            "namespace": claim.key[0],
+            "name": claim.key[1],
+            "uid": metadata["uid"],
+            "apiVersion": "v1",
+            "resourceVersion": metadata["resourceVersion"],
+        }
         marks = {} if spec.get("claimRef") else {_BOUND_BY: "yes"}
         claim_marks = {_COMPLETED: "yes", **({_BOUND_BY: "yes"} if by_controller else {})}
         if (spec.get("claimRef") or {}).get("uid") != metadata["uid"]:

@@ -32,12 +32,19 @@ _DESCRIPTIONS: Final = {  # action: description, method name in operation IDs
 }
 _COLLECTION: Final = {"get": ("list", "list"), "post": ("post", "create"), "delete": ("deletecollection",) * 2}
 _OBJECT: Final = {
-    "get": ("get", "get"), "put": ("put", "update"), "patch": ("patch", "patch"), "delete": ("delete", "delete"),
-}  # fmt: skip
+    "get": ("get", "get"),
+    "put": ("put", "update"),
+    "patch": ("patch", "patch"),
+    "delete": ("delete", "delete"),
+}
 _NAMESPACE: Final[Object] = {
     "description": "object name and auth scope, such as for teams and projects",
-    "in": "path", "name": "namespace", "required": True, "type": "string", "uniqueItems": True,
-}  # fmt: skip
+    "in": "path",
+    "name": "namespace",
+    "required": True,
+    "type": "string",
+    "uniqueItems": True,
+}
 
 
 def parameters() -> Object:
@@ -52,8 +59,12 @@ def paths(row: Resource, names: Mapping[tuple[str, str, str], str]) -> Object:
     scope: list[Object] = [{"$ref": "#/parameters/namespace"}] if row.namespaced else []
     named = {
         "description": f"name of the {row.kind}",
-        "in": "path", "name": "name", "required": True, "type": "string", "uniqueItems": True,
-    }  # fmt: skip
+        "in": "path",
+        "name": "name",
+        "required": True,
+        "type": "string",
+        "uniqueItems": True,
+    }
     found: Object = {}
     for path, methods, given in ((base, _COLLECTION, scope), (base + "/{name}", _OBJECT, [named, *scope])):
         served = {

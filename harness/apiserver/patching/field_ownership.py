@@ -81,10 +81,7 @@ def read_owners(entries: Any) -> Owners | None:
             return None
         version = entry.get("apiVersion", "")
         manager = Manager(
-            entry.get("manager", ""),
-            operation,
-            version if operation == "Update" else "",
-            entry.get("subresource", ""),
+            entry.get("manager", ""), operation, version if operation == "Update" else "", entry.get("subresource", "")
         )
         before = owners.get(manager)
         merged = union(before.fields, fields) if before is not None else fields

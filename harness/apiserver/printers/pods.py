@@ -22,12 +22,7 @@ from seatrial.harness.apiserver.times import seconds_of
 
 _ENDED = {
     "Succeeded": [
-        {
-            "type": "Completed",
-            "status": "True",
-            "reason": "Succeeded",
-            "message": "The pod has completed successfully.",
-        }
+        {"type": "Completed", "status": "True", "reason": "Succeeded", "message": "The pod has completed successfully."}
     ],
     "Failed": [{"type": "Completed", "status": "True", "reason": "Failed", "message": "The pod failed."}],
 }

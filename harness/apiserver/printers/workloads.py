@@ -326,7 +326,4 @@ def _scale(obj: Object, now: float) -> Cells:
     ]
 
 
-SCALE = Printer(
-    (NAME._replace(format=""), _DESIRED, number("Available", "How many pods there are."), AGE),
-    _scale,
-)
+SCALE = Printer((NAME._replace(format=""), _DESIRED, number("Available", "How many pods there are."), AGE), _scale)

@@ -9,9 +9,7 @@ from typing import Final
 from seatrial.harness.apiserver.access.rbac import Act
 from seatrial.harness.apiserver.storage.paging import flag
 
-_VERBS: Final = {
-    "GET": "get", "HEAD": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete",
-}  # fmt: skip
+_VERBS: Final = {"GET": "get", "HEAD": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 _COLLECTION_VERBS: Final = {"get": "list", "delete": "deletecollection"}
 _OLD_VERBS: Final = frozenset({"watch", "proxy"})  # in the path, before the resource
 _OF_NAMESPACES: Final = frozenset({"status", "finalize"})

@@ -204,9 +204,12 @@ def _unsupported(kind: str, field: str, value: str, supported: str) -> errors.Ap
 
 def _option_refused(kind: str, field: str, reason: str, text: str) -> errors.ApiStatusError:
     return errors.invalid(
-        kind, "meta.k8s.io", "", f'{kind}.meta.k8s.io "" is invalid: {field}: {text}',
+        kind,
+        "meta.k8s.io",
+        "",
+        f'{kind}.meta.k8s.io "" is invalid: {field}: {text}',
         [{"reason": reason, "message": text, "field": field}],
-    )  # fmt: skip
+    )
 
 
 def check_delete_options(given: Object) -> None:

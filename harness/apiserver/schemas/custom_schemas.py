@@ -76,8 +76,17 @@ class _Node:
     """One node of the schema. `defaults` are the properties that have one, with the steps that adding it takes."""
 
     __slots__ = (
-        "additional", "all_of", "any_of", "defaults", "items", "not_", "one_of", "preserve", "properties", "schema",
-    )  # fmt: skip
+        "additional",
+        "all_of",
+        "any_of",
+        "defaults",
+        "items",
+        "not_",
+        "one_of",
+        "preserve",
+        "properties",
+        "schema",
+    )
 
     def __init__(self, schema: Mapping[str, Any]) -> None:
         self.schema = schema

@@ -30,8 +30,14 @@ _NO_QUANTITY = r"quantities must match the regular expression '^([+-]?[0-9.]+)([
 _INT_OR_STRING = "io.k8s.apimachinery.pkg.util.intstr.IntOrString"
 _MICRO_TIME = "io.k8s.apimachinery.pkg.apis.meta.v1.MicroTime"
 _TYPE_NAMES: dict[type, str] = {
-    dict: "object", list: "array", str: "string", bool: "bool", int: "number", float: "number", type(None): "null",
-}  # fmt: skip
+    dict: "object",
+    list: "array",
+    str: "string",
+    bool: "bool",
+    int: "number",
+    float: "number",
+    type(None): "null",
+}
 _LIMITS = {"int32": 2**31, "int64": 2**63}
 
 

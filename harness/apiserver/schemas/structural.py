@@ -17,9 +17,13 @@ _MAP_KEYS = "x-kubernetes-list-map-keys"
 _UNSUPPORTED = ("definitions", "dependencies", "id", "patternProperties", "$ref")
 _APPROVED = "api-approved.kubernetes.io"
 _PYTHON_TYPES: dict[str, tuple[type, ...]] = {
-    "array": (list,), "boolean": (bool,), "integer": (int,), "number": (int, float), "object": (dict,),
+    "array": (list,),
+    "boolean": (bool,),
+    "integer": (int,),
+    "number": (int, float),
+    "object": (dict,),
     "string": (str,),
-}  # fmt: skip
+}
 _JSON_TYPES = {list: "array", bool: "boolean", int: "integer", float: "number", dict: "object", str: "string"}
 Schema = Mapping[str, Any]
 

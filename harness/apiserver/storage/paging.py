@@ -112,9 +112,12 @@ def _invalid(field: str, text: str) -> ApiStatusError:
     word = text.partition(":")[0]
     reasons = {"Forbidden": "FieldValueForbidden", "Unsupported value": "FieldValueNotSupported"}
     return errors.invalid(
-        "ListOptions", "meta.k8s.io", "", f'ListOptions.meta.k8s.io "" is invalid: {field}: {text}',
+        "ListOptions",
+        "meta.k8s.io",
+        "",
+        f'ListOptions.meta.k8s.io "" is invalid: {field}: {text}',
         [{"reason": reasons.get(word, "FieldValueInvalid"), "message": text, "field": field}],
-    )  # fmt: skip
+    )
 
 
 def too_large_version(version: int, newest: int) -> ApiStatusError:
@@ -123,10 +126,12 @@ def too_large_version(version: int, newest: int) -> ApiStatusError:
         504,
         "Timeout",
         f"Timeout: Too large resource version: {version}, current: {newest}",
-        details={"causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}],
-                 "retryAfterSeconds": 1},
+        details={
+            "causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}],
+            "retryAfterSeconds": 1,
+        },
         headers={"retry-after": "1"},
-    )  # fmt: skip
+    )
 
 
 def page_expired() -> ApiStatusError:

@@ -27,14 +27,30 @@ MAX_REQUIREMENTS = 1000  # of a label selector
 _ESCAPE = re.compile(r"\\(.?)|[,=]", re.DOTALL)
 
 POD_FIELDS = (
-    "spec.nodeName", "spec.schedulerName", "spec.restartPolicy", "spec.serviceAccountName", "spec.hostNetwork",
-    "status.phase", "status.podIP", "status.podIPs", "status.nominatedNodeName",
-)  # fmt: skip
+    "spec.nodeName",
+    "spec.schedulerName",
+    "spec.restartPolicy",
+    "spec.serviceAccountName",
+    "spec.hostNetwork",
+    "status.phase",
+    "status.podIP",
+    "status.podIPs",
+    "status.nominatedNodeName",
+)
 EVENT_FIELDS = (
-    "involvedObject.kind", "involvedObject.namespace", "involvedObject.name", "involvedObject.uid",
-    "involvedObject.apiVersion", "involvedObject.resourceVersion", "involvedObject.fieldPath", "reason",
-    "reportingComponent", "reportingController", "source", "type",
-)  # fmt: skip
+    "involvedObject.kind",
+    "involvedObject.namespace",
+    "involvedObject.name",
+    "involvedObject.uid",
+    "involvedObject.apiVersion",
+    "involvedObject.resourceVersion",
+    "involvedObject.fieldPath",
+    "reason",
+    "reportingComponent",
+    "reportingController",
+    "source",
+    "type",
+)
 FIELDS: dict[tuple[str, str], tuple[str, ...]] = {
     ("", "pods"): POD_FIELDS,
     ("", "events"): EVENT_FIELDS,

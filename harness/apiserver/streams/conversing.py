@@ -163,10 +163,13 @@ class ConversingByStreams(Conversing):
         self._missing = {ERROR} | {
             channel
             for channel, is_wanted in (
-                (STDIN, wanted.stdin), (STDOUT, wanted.stdout), (STDERR, wanted.stderr), (RESIZE, wanted.tty),
+                (STDIN, wanted.stdin),
+                (STDOUT, wanted.stdout),
+                (STDERR, wanted.stderr),
+                (RESIZE, wanted.tty),
             )
             if is_wanted
-        }  # fmt: skip
+        }
         self._timer = asyncio.get_running_loop().call_later(OPEN_WITHIN, line.close)
         self.received = self._streams.received
 

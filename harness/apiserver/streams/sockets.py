@@ -84,11 +84,7 @@ class Channels:
     ENDS = 255
 
     def __init__(
-        self,
-        line: Line,
-        heard: Callable[[int, bytes], None],
-        ended: Callable[[int], None],
-        gone: Callable[[], None],
+        self, line: Line, heard: Callable[[int, bytes], None], ended: Callable[[int], None], gone: Callable[[], None]
     ) -> None:
         """`heard` gets data with its channel, `ended` each channel that the client ends; neither checks the number."""
         self._socket = WebSocket(line, self._piece, gone)

@@ -17,10 +17,12 @@ from seatrial.harness.nodes.runtimes.tests.rig import WITHIN, Reports, work
 from seatrial.scheduler.api.clock import WallClock
 
 UPGRADE = {
-    "connection": "Upgrade", "upgrade": "websocket", "sec_websocket_version": "13",
+    "connection": "Upgrade",
+    "upgrade": "websocket",
+    "sec_websocket_version": "13",
     "sec_websocket_key": base64.b64encode(b"0123456789abcdef").decode(),
     "sec_websocket_protocol": "v5.channel.k8s.io, v4.channel.k8s.io",
-}  # fmt: skip
+}
 SPDY = {"connection": "Upgrade", "upgrade": "SPDY/3.1", "x_stream_protocol_version": "v4.channel.k8s.io"}
 MASK = b"\x01\x02\x03\x04"
 

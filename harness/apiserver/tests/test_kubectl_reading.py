@@ -119,8 +119,11 @@ CUSTOM = [
     step("apply -f $MANIFESTS/boat.yaml", "boat.sea.example.com/dory created"),
     step("get bo", r"^NAME +SAIL$", "^dory +gaff$"),
     step("get boat dory -o jsonpath={.spec.oars}", "^2$"),
-    step("patch boat dory --type=merge -p '{\"spec\":{\"sail\":\"square\"}}'",
-         r'The Boat "dory" is invalid: spec.sail: Unsupported value: "square"', fails=True),
+    step(
+        'patch boat dory --type=merge -p \'{"spec":{"sail":"square"}}\'',
+        r'The Boat "dory" is invalid: spec.sail: Unsupported value: "square"',
+        fails=True,
+    ),
     step("patch boat dory -p '{}'", "UnsupportedMediaType|strategic", fails=True),
     step("scale boat dory --replicas=6", "^boat.sea.example.com/dory scaled$"),
     step("get boat dory -o jsonpath={.spec.oars}", "^6$"),
@@ -130,7 +133,7 @@ CUSTOM = [
     step("delete crd boats.sea.example.com --timeout=10s", "deleted"),
     step("get bo", "doesn't have a resource type|could not find the requested resource", fails=True),
     step("api-versions", lacks=["sea.example.com"]),  # renews kubectl's cache on disk, which `get all` believes
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(

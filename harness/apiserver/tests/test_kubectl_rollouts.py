@@ -37,7 +37,7 @@ DEPLOYMENT = [
     step("get svc web -o jsonpath={.spec.clusterIP}", r"^10\.\d+\.\d+\.\d+$"),
     step("delete deployment web --cascade=foreground --timeout=20s", "deleted"),
     step("get rs,pods", "No resources found"),
-]  # fmt: skip
+]
 OTHERS = [
     fed("apply -f -", "workloads.yaml"),
     step("rollout status sts/db --timeout=20s", "roll out complete"),

@@ -30,13 +30,27 @@ CREATE = [
     step("create configmap Bad_Name", "a lowercase RFC 1123 subdomain", fails=True),
     step("create deployment d --image=nginx --dry-run=server -o name", "^deployment.apps/d$"),
     step("get deployment d", "not found", fails=True),
-    fed("create -f -", "pod.yaml", 'strict decoding error: unknown field "spec.contianers"', fails=True,
-        replacing={"containers": "contianers"}),
-    fed("create --validate=warn -f -", "pod.yaml", 'Warning: unknown field "spec.colour"', "^pod/web created$",
-        replacing={"  containers:": "  colour: blue\n  containers:"}),
-    fed("create --validate=false -f -", "pod.yaml", "^pod/quiet created$",
-        replacing={"name: web": "name: quiet", "  containers:": "  colour: blue\n  containers:"}),
-]  # fmt: skip
+    fed(
+        "create -f -",
+        "pod.yaml",
+        'strict decoding error: unknown field "spec.contianers"',
+        fails=True,
+        replacing={"containers": "contianers"},
+    ),
+    fed(
+        "create --validate=warn -f -",
+        "pod.yaml",
+        'Warning: unknown field "spec.colour"',
+        "^pod/web created$",
+        replacing={"  containers:": "  colour: blue\n  containers:"},
+    ),
+    fed(
+        "create --validate=false -f -",
+        "pod.yaml",
+        "^pod/quiet created$",
+        replacing={"name: web": "name: quiet", "  containers:": "  colour: blue\n  containers:"},
+    ),
+]
 APPLY = [
     fed("apply -f -", "pod.yaml", "^pod/web created$"),
     fed("apply -f -", "pod.yaml", "^pod/web unchanged$"),
@@ -46,30 +60,50 @@ APPLY = [
     fed("apply -f -", "pod.yaml", "^pod/web configured$", replacing={"app: web": "app: shop, tier: front"}),
     fed("apply -f -", "pod.yaml", "^pod/web configured$"),
     step("get pod web -o jsonpath={.metadata.labels}", r'^{"app":"web"}$'),
-    fed("apply -f -", "pod.yaml", "Forbidden: pod updates may not change fields other than", fails=True,
-        replacing={"1500m": "1600m"}),
+    fed(
+        "apply -f -",
+        "pod.yaml",
+        "Forbidden: pod updates may not change fields other than",
+        fails=True,
+        replacing={"1500m": "1600m"},
+    ),
     step("apply view-last-applied pod web", "image: nginx:1"),
     fed("apply -f -", "configmap.yaml", "configmap/settings created"),
-    fed("apply -f - --prune -l set=one --prune-allowlist=core/v1/ConfigMap", "configmap.yaml",
-        "configmap/others created", "configmap/settings pruned", replacing={"name: settings": "name: others"}),
+    fed(
+        "apply -f - --prune -l set=one --prune-allowlist=core/v1/ConfigMap",
+        "configmap.yaml",
+        "configmap/others created",
+        "configmap/settings pruned",
+        replacing={"name: settings": "name: others"},
+    ),
     step("kustomize $MANIFESTS/base", "^  name: kust-settings$"),
     step("apply -k $MANIFESTS/base", "configmap/kust-settings created", "configmap/kust-made-.* created"),
     step("delete -k $MANIFESTS/base", 'configmap "kust-settings" deleted'),
-]  # fmt: skip
+]
 SERVER_SIDE = [
     fed("apply --server-side -f -", "pod.yaml", "^pod/web serverside-applied$"),
-    fed("apply --server-side -f - --field-manager=other", "pod.yaml",
-        r'conflict with "kubectl": .spec.containers\[name="main"\].image', fails=True, replacing=_NEWER),
-    fed("apply --server-side -f - --field-manager=other --force-conflicts", "pod.yaml", "serverside-applied",
-        replacing=_NEWER),
+    fed(
+        "apply --server-side -f - --field-manager=other",
+        "pod.yaml",
+        r'conflict with "kubectl": .spec.containers\[name="main"\].image',
+        fails=True,
+        replacing=_NEWER,
+    ),
+    fed(
+        "apply --server-side -f - --field-manager=other --force-conflicts",
+        "pod.yaml",
+        "serverside-applied",
+        replacing=_NEWER,
+    ),
     step("get pod web -o yaml --show-managed-fields", "manager: other", "manager: kubectl$"),
     fed("diff --server-side --force-conflicts -f -", "pod.yaml", r"^\+  - image: nginx:1$", fails=True),
     fed("apply -f -", "configmap.yaml", "settings created"),
     fed("apply --server-side -f -", "configmap.yaml", "serverside-applied"),
-    fed("apply --server-side -f -", "configmap.yaml", "serverside-applied",
-        replacing={"{colour: blue}": "{size: big}"}),
+    fed(
+        "apply --server-side -f -", "configmap.yaml", "serverside-applied", replacing={"{colour: blue}": "{size: big}"}
+    ),
     step("get cm settings -o jsonpath={.data}", r'^{"size":"big"}$'),
-]  # fmt: skip
+]
 MIGRATED = [
     fed("apply -f -", "pod.yaml"),
     fed("apply --server-side -f -", "pod.yaml", "^pod/web serverside-applied$"),

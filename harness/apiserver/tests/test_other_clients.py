@@ -89,10 +89,15 @@ def test_kopf(embedded: EmbeddedCluster, namespace: str, tmp_path: Path) -> None
     assert call("POST", definitions, definition)[0] == 201
     log = tmp_path / "log"
     try:
-        with log.open("wb") as sink, subprocess.Popen(
-            [sys.executable, "-m", "kopf", "run", str(OPERATOR), "-n", namespace],
-            stdout=sink, stderr=sink, env={**os.environ, "KUBECONFIG": kubeconfig(embedded)},
-        ) as operator:  # fmt: skip
+        with (
+            log.open("wb") as sink,
+            subprocess.Popen(
+                [sys.executable, "-m", "kopf", "run", str(OPERATOR), "-n", namespace],
+                stdout=sink,
+                stderr=sink,
+                env={**os.environ, "KUBECONFIG": kubeconfig(embedded)},
+            ) as operator,
+        ):
             try:
                 assert call("POST", boats, yaml.safe_load((MANIFESTS / "boat.yaml").read_text()))[0] == 201
                 wait_until(lambda: status().get("made") == {"sail": "gaff"}, "the handler of creations")

@@ -130,18 +130,22 @@ def test_lists_in_pages(core: client.CoreV1Api, namespace: str) -> None:
         pytest.param(lambda api: client.NetworkingV1Api(api).list_ingress_for_all_namespaces(), id="networking"),
         pytest.param(lambda api: client.NodeV1Api(api).list_runtime_class(), id="node"),
         pytest.param(lambda api: client.ResourceV1Api(api).list_device_class(), id="resource"),
-        pytest.param(lambda api: client.AutoscalingV1Api(api).list_horizontal_pod_autoscaler_for_all_namespaces(),
-                     id="autoscaling"),
+        pytest.param(
+            lambda api: client.AutoscalingV1Api(api).list_horizontal_pod_autoscaler_for_all_namespaces(),
+            id="autoscaling",
+        ),
         pytest.param(lambda api: client.ApiextensionsV1Api(api).list_custom_resource_definition(), id="apiextensions"),
         pytest.param(lambda api: client.EventsV1Api(api).list_namespaced_event("kube-public"), id="events"),
         pytest.param(lambda api: client.CertificatesV1Api(api).list_certificate_signing_request(), id="certificates"),
         pytest.param(lambda api: client.DiscoveryV1Api(api).list_endpoint_slice_for_all_namespaces(), id="discovery"),
         pytest.param(lambda api: client.FlowcontrolApiserverV1Api(api).list_flow_schema(), id="flowcontrol"),
-        pytest.param(lambda api: client.AdmissionregistrationV1Api(api).list_validating_webhook_configuration(),
-                     id="admissionregistration"),
+        pytest.param(
+            lambda api: client.AdmissionregistrationV1Api(api).list_validating_webhook_configuration(),
+            id="admissionregistration",
+        ),
         pytest.param(lambda api: client.ApiregistrationV1Api(api).list_api_service(), id="apiregistration"),
     ],
-)  # fmt: skip
+)
 def test_every_group_is_read(api: client.ApiClient, read: Callable[[client.ApiClient], Any]) -> None:
     found = read(api)
     assert found.metadata.resource_version.isdigit()

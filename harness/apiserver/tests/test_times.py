@@ -63,16 +63,20 @@ def test_a_time_is_stored_in_utc(text: str, expected: str | None) -> None:
         ),
         pytest.param("2026-01-01", RFC3339, f' as "{RFC3339}": cannot parse "" as "T"', id="date"),
         pytest.param(
-            "2026-01-01T00:00:00Z", RFC3339_MICRO, f' as "{RFC3339_MICRO}": cannot parse "Z" as ".000000"',
+            "2026-01-01T00:00:00Z",
+            RFC3339_MICRO,
+            f' as "{RFC3339_MICRO}": cannot parse "Z" as ".000000"',
             id="no-microseconds",
         ),
         pytest.param(
-            "2026-01-01T00:00:00.1234567Z", RFC3339_MICRO, f' as "{RFC3339_MICRO}": cannot parse "7Z" as "Z07:00"',
+            "2026-01-01T00:00:00.1234567Z",
+            RFC3339_MICRO,
+            f' as "{RFC3339_MICRO}": cannot parse "7Z" as "Z07:00"',
             id="nanoseconds",
         ),
         pytest.param("2026-02-30", DATE, ": day out of range", id="date-30-february"),
     ],
-)  # fmt: skip
+)
 def test_what_is_no_time_is_refused_in_gos_words(text: str, layout: str, expected: str) -> None:
     with pytest.raises(TimeError) as refused:
         parse(text, layout)

@@ -108,10 +108,12 @@ def test_managed_fields_that_cannot_be_read_are_replaced_by_the_stored_ones(api:
 @pytest.mark.parametrize(
     ("path", "code"),
     [
-        ("{pods}?limit={}", 400), ("{pods}?resourceVersion={}", 400),
-        ("{pods}?labelSelector=a%3E{}", 400), ("{pods}/p?resourceVersion={}", 200),
+        ("{pods}?limit={}", 400),
+        ("{pods}?resourceVersion={}", 400),
+        ("{pods}?labelSelector=a%3E{}", 400),
+        ("{pods}/p?resourceVersion={}", 200),
     ],
-)  # fmt: skip
+)
 def test_numbers_in_the_query(api: Api, path: str, number: str, code: int) -> None:
     api.do("POST", PODS, pod("p"))
     sent = number.replace(chr(0xB2), "%C2%B2")

@@ -6,12 +6,27 @@ from functools import lru_cache
 from seatrial.scheduler.api.transport import Response
 
 _REASONS = {
-    200: "OK", 201: "Created", 202: "Accepted", 304: "Not Modified", 400: "Bad Request", 401: "Unauthorized",
-    403: "Forbidden", 404: "Not Found", 405: "Method Not Allowed", 406: "Not Acceptable", 409: "Conflict",
-    410: "Gone", 413: "Request Entity Too Large", 415: "Unsupported Media Type", 422: "Unprocessable Entity",
-    429: "Too Many Requests", 431: "Request Header Fields Too Large", 500: "Internal Server Error",
-    503: "Service Unavailable", 504: "Gateway Timeout",
-}  # fmt: skip
+    200: "OK",
+    201: "Created",
+    202: "Accepted",
+    304: "Not Modified",
+    400: "Bad Request",
+    401: "Unauthorized",
+    403: "Forbidden",
+    404: "Not Found",
+    405: "Method Not Allowed",
+    406: "Not Acceptable",
+    409: "Conflict",
+    410: "Gone",
+    413: "Request Entity Too Large",
+    415: "Unsupported Media Type",
+    422: "Unprocessable Entity",
+    429: "Too Many Requests",
+    431: "Request Header Fields Too Large",
+    500: "Internal Server Error",
+    503: "Service Unavailable",
+    504: "Gateway Timeout",
+}
 
 
 def encoded(response: Response, *, head: bool, close: bool, now: float) -> bytes:
@@ -23,8 +38,12 @@ def encoded(response: Response, *, head: bool, close: bool, now: float) -> bytes
         start = _start(response.code, "".join([f"{name}: {value}\r\n" for name, value in headers.items()]))
     body = response.body
     return b"%b%bcontent-length: %d\r\n%b\r\n%b" % (
-        start, date_line(int(now)), len(body), b"connection: close\r\n" if close else b"", b"" if head else body,
-    )  # fmt: skip
+        start,
+        date_line(int(now)),
+        len(body),
+        b"connection: close\r\n" if close else b"",
+        b"" if head else body,
+    )
 
 
 @lru_cache(maxsize=4)

@@ -5,9 +5,12 @@ from seatrial.harness.apiserver.names import Object, path_segment
 from seatrial.harness.apiserver.validation.resources import POSITIVE, milli
 
 _SOURCES = {
-    "ContainerResource": "containerResource", "External": "external", "Object": "object", "Pods": "pods",
+    "ContainerResource": "containerResource",
+    "External": "external",
+    "Object": "object",
+    "Pods": "pods",
     "Resource": "resource",
-}  # fmt: skip
+}
 _TARGETS = ("AverageValue", "Utilization", "Value")
 _POLICIES = ("Percent", "Pods")
 _SELECT = ("Disabled", "Max", "Min")

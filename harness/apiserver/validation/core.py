@@ -25,8 +25,12 @@ _FROZEN = "field is immutable when `immutable` is set"
 _SERVICE_TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
 _AFFINITIES = ("ClientIP", "None")
 _TLS = ("tls.crt", "tls.key")
-_NEEDED_KEYS = {"kubernetes.io/tls": _TLS, "kubernetes.io/dockerconfigjson": (".dockerconfigjson",),
-                "kubernetes.io/dockercfg": (".dockercfg",), "kubernetes.io/ssh-auth": ("ssh-privatekey",)}  # fmt: skip
+_NEEDED_KEYS = {
+    "kubernetes.io/tls": _TLS,
+    "kubernetes.io/dockerconfigjson": (".dockerconfigjson",),
+    "kubernetes.io/dockercfg": (".dockercfg",),
+    "kubernetes.io/ssh-auth": ("ssh-privatekey",),
+}
 _JSON_KEYS = (".dockerconfigjson", ".dockercfg")
 _ACCOUNT = "kubernetes.io/service-account.name"
 

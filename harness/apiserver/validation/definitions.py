@@ -24,8 +24,10 @@ from seatrial.harness.apiserver.validation.urls import check_https_url
 
 _SCOPES = ("Cluster", "Namespaced")
 _SCALE_PATHS = {
-    "specReplicasPath": (".spec",), "statusReplicasPath": (".status",), "labelSelectorPath": (".spec", ".status"),
-}  # fmt: skip
+    "specReplicasPath": (".spec",),
+    "statusReplicasPath": (".status",),
+    "labelSelectorPath": (".spec", ".status"),
+}
 _COLUMN_TYPES = ("boolean", "date", "integer", "number", "string")
 _COLUMN_FORMATS = ("byte", "date", "date-time", "double", "float", "int32", "int64", "password")
 _MAX_SELECTABLE = 8

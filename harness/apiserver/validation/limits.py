@@ -9,19 +9,44 @@ from seatrial.harness.apiserver.validation.resources import check_list, milli
 _FIELDS = ("max", "min", "default", "defaultRequest", "maxLimitRequestRatio")
 _STANDARD = "must be a standard resource for quota"
 _SCOPES = {  # scope → resources that it can limit; None: all compute resources
-    "Terminating": None, "NotTerminating": None, "NotBestEffort": None, "PriorityClass": None,
-    "CrossNamespacePodAffinity": None, "BestEffort": frozenset({"pods"}),
+    "Terminating": None,
+    "NotTerminating": None,
+    "NotBestEffort": None,
+    "PriorityClass": None,
+    "CrossNamespacePodAffinity": None,
+    "BestEffort": frozenset({"pods"}),
     "VolumeAttributesClass": frozenset({"persistentvolumeclaims"}),
-}  # fmt: skip
+}
 _EXCLUSIVE = (("BestEffort", "NotBestEffort"), ("Terminating", "NotTerminating"))
-_COMPUTE = frozenset({
-    "pods", "cpu", "memory", "ephemeral-storage", "requests.cpu", "requests.memory", "requests.ephemeral-storage",
-    "limits.cpu", "limits.memory", "limits.ephemeral-storage",
-})  # fmt: skip
-_PLAIN = frozenset({  # resources without a domain in a quota
-    *_COMPUTE, "storage", "requests.storage", "services", "replicationcontrollers", "resourcequotas", "secrets",
-    "configmaps", "persistentvolumeclaims", "services.nodeports", "services.loadbalancers",
-})  # fmt: skip
+_COMPUTE = frozenset(
+    {
+        "pods",
+        "cpu",
+        "memory",
+        "ephemeral-storage",
+        "requests.cpu",
+        "requests.memory",
+        "requests.ephemeral-storage",
+        "limits.cpu",
+        "limits.memory",
+        "limits.ephemeral-storage",
+    }
+)
+_PLAIN = frozenset(
+    {  # resources without a domain in a quota
+        *_COMPUTE,
+        "storage",
+        "requests.storage",
+        "services",
+        "replicationcontrollers",
+        "resourcequotas",
+        "secrets",
+        "configmaps",
+        "persistentvolumeclaims",
+        "services.nodeports",
+        "services.loadbalancers",
+    }
+)
 _LIMITED = frozenset({"cpu", "memory", "ephemeral-storage", "storage", "pods", "persistentvolumeclaims"})
 
 
@@ -84,8 +109,9 @@ def _check_names(item: Object, path: str, causes: Causes) -> None:
 
 def _check_order(item: Object, kind: str, path: str, causes: Causes) -> None:
     """Check min ≤ defaultRequest ≤ default ≤ max for each resource, and the ratio of limit to request."""
-    low, high, limit, request, ratio = (item.get(field) or {} for field in ("min", "max", "default", "defaultRequest",
-                                                                            "maxLimitRequestRatio"))  # fmt: skip
+    low, high, limit, request, ratio = (
+        item.get(field) or {} for field in ("min", "max", "default", "defaultRequest", "maxLimitRequestRatio")
+    )
     if kind == "Pod":
         for field in ("default", "defaultRequest"):
             if item.get(field):
@@ -96,10 +122,13 @@ def _check_order(item: Object, kind: str, path: str, causes: Causes) -> None:
         causes.append(required(f"{path}.limits", problem))
     for name in low.keys() | high.keys() | limit.keys() | request.keys() | ratio.keys():
         ordered = (
-            ("min", low, "max", high), ("defaultRequest", request, "min", low),
-            ("defaultRequest", request, "max", high), ("defaultRequest", request, "default", limit),
-            ("default", limit, "min", low), ("default", limit, "max", high),
-        )  # fmt: skip
+            ("min", low, "max", high),
+            ("defaultRequest", request, "min", low),
+            ("defaultRequest", request, "max", high),
+            ("defaultRequest", request, "default", limit),
+            ("default", limit, "min", low),
+            ("default", limit, "max", high),
+        )
         for field, mine, other, theirs in ordered:
             if name not in mine or name not in theirs:
                 continue

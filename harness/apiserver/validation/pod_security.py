@@ -11,20 +11,53 @@ PREFIX: Final = "pod-security.kubernetes.io/"
 LEVELS: Final = ("privileged", "baseline", "restricted")
 MODES: Final = ("enforce", "audit", "warn")
 _VERSION = re.compile(r"latest|v1\.(0|[1-9][0-9]*)")
-_DEFAULT_CAPABILITIES = frozenset({
-    "AUDIT_WRITE", "CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "MKNOD", "NET_BIND_SERVICE", "SETFCAP",
-    "SETGID", "SETPCAP", "SETUID", "SYS_CHROOT",
-})  # fmt: skip
-_SAFE_VOLUMES = frozenset({
-    "configMap", "csi", "downwardAPI", "emptyDir", "ephemeral", "image", "persistentVolumeClaim", "projected", "secret",
-})  # fmt: skip
+_DEFAULT_CAPABILITIES = frozenset(
+    {
+        "AUDIT_WRITE",
+        "CHOWN",
+        "DAC_OVERRIDE",
+        "FOWNER",
+        "FSETID",
+        "KILL",
+        "MKNOD",
+        "NET_BIND_SERVICE",
+        "SETFCAP",
+        "SETGID",
+        "SETPCAP",
+        "SETUID",
+        "SYS_CHROOT",
+    }
+)
+_SAFE_VOLUMES = frozenset(
+    {
+        "configMap",
+        "csi",
+        "downwardAPI",
+        "emptyDir",
+        "ephemeral",
+        "image",
+        "persistentVolumeClaim",
+        "projected",
+        "secret",
+    }
+)
 _SELINUX_TYPES = frozenset({"", "container_t", "container_init_t", "container_kvm_t", "container_engine_t"})
-_SAFE_SYSCTLS = frozenset({
-    "kernel.shm_rmid_forced", "net.ipv4.ip_local_port_range", "net.ipv4.tcp_syncookies", "net.ipv4.ping_group_range",
-    "net.ipv4.ip_unprivileged_port_start", "net.ipv4.ip_local_reserved_ports", "net.ipv4.tcp_keepalive_time",
-    "net.ipv4.tcp_fin_timeout", "net.ipv4.tcp_keepalive_intvl", "net.ipv4.tcp_keepalive_probes", "net.ipv4.tcp_rmem",
-    "net.ipv4.tcp_wmem",
-})  # fmt: skip
+_SAFE_SYSCTLS = frozenset(
+    {
+        "kernel.shm_rmid_forced",
+        "net.ipv4.ip_local_port_range",
+        "net.ipv4.tcp_syncookies",
+        "net.ipv4.ping_group_range",
+        "net.ipv4.ip_unprivileged_port_start",
+        "net.ipv4.ip_local_reserved_ports",
+        "net.ipv4.tcp_keepalive_time",
+        "net.ipv4.tcp_fin_timeout",
+        "net.ipv4.tcp_keepalive_intvl",
+        "net.ipv4.tcp_keepalive_probes",
+        "net.ipv4.tcp_rmem",
+        "net.ipv4.tcp_wmem",
+    }
+)
 _SECCOMP = frozenset({"RuntimeDefault", "Localhost"})
 Object = Mapping[str, Any]
 
@@ -46,9 +79,11 @@ def is_version(text: str) -> bool:
 def policy_of(labels: Mapping[str, str]) -> Policy | None:
     """The policy of a namespace with these labels; None if it limits nothing."""
     found = Policy(
-        labels.get(f"{PREFIX}enforce", "privileged"), labels.get(f"{PREFIX}enforce-version", "latest"),
-        labels.get(f"{PREFIX}warn", "privileged"), labels.get(f"{PREFIX}warn-version", "latest"),
-    )  # fmt: skip
+        labels.get(f"{PREFIX}enforce", "privileged"),
+        labels.get(f"{PREFIX}enforce-version", "latest"),
+        labels.get(f"{PREFIX}warn", "privileged"),
+        labels.get(f"{PREFIX}warn-version", "latest"),
+    )
     return found if found.enforce != "privileged" or found.warn != "privileged" else None
 
 

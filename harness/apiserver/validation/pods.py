@@ -21,11 +21,7 @@ from seatrial.harness.apiserver.validation.containers import check_containers, c
 from seatrial.harness.apiserver.validation.devices import check_pod_claims
 from seatrial.harness.apiserver.validation.placement import check_affinity, check_spread, check_tolerations
 from seatrial.harness.apiserver.validation.resources import NOT_NEGATIVE, check_list, check_requirements
-from seatrial.harness.apiserver.validation.security_contexts import (
-    check_host,
-    check_pod_security_context,
-    check_system,
-)
+from seatrial.harness.apiserver.validation.security_contexts import check_host, check_pod_security_context, check_system
 
 MAX_SECONDS = (1 << 31) - 1
 _RESTART = ("Always", "OnFailure", "Never")
@@ -78,9 +74,13 @@ def check_pod_spec(spec: Object, path: str, causes: Causes) -> None:
         check_spread(spec["topologySpreadConstraints"], f"{path}.topologySpreadConstraints", causes)
     check_host(spec, path, causes)
     for field, problems in _problems_of_names(
-        spec.get("serviceAccountName"), spec.get("nodeName"), spec.get("hostname"), spec.get("subdomain"),
-        spec.get("priorityClassName"), spec.get("runtimeClassName")
-    ):  # fmt: skip
+        spec.get("serviceAccountName"),
+        spec.get("nodeName"),
+        spec.get("hostname"),
+        spec.get("subdomain"),
+        spec.get("priorityClassName"),
+        spec.get("runtimeClassName"),
+    ):
         causes.extend(invalid(f"{path}.{field}", spec[field], problem) for problem in problems)
     deadline = spec.get("activeDeadlineSeconds")
     if deadline is not None and not 1 <= deadline <= MAX_SECONDS:

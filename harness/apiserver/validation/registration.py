@@ -20,9 +20,7 @@ def check_api_service(obj: Object, causes: Causes) -> None:
     if group:
         causes.extend(invalid("spec.group", group, problem) for problem in subdomain(group))
     causes.extend(invalid("spec.version", version, problem) for problem in dns_1035(version))
-    for field, limit in (
-        ("groupPriorityMinimum", _MAX_GROUP_PRIORITY), ("versionPriority", _MAX_VERSION_PRIORITY),
-    ):  # fmt: skip
+    for field, limit in (("groupPriorityMinimum", _MAX_GROUP_PRIORITY), ("versionPriority", _MAX_VERSION_PRIORITY)):
         value = spec.get(field) or 0
         if not 0 < value <= limit:
             causes.append(invalid(f"spec.{field}", value, f"must be positive and less than {limit}"))

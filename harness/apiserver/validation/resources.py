@@ -19,8 +19,19 @@ _SYNTAX = r"quantities must match the regular expression '^([+-]?[0-9.]+)([eEinu
 _STANDARD = frozenset({quantity.CPU, quantity.MEMORY, quantity.EPHEMERAL_STORAGE})
 _COMPUTE = frozenset({quantity.CPU, quantity.MEMORY})
 _HUGEPAGES = "hugepages-"
-_WHOLE_BY_NAME = frozenset({"pods", "services", "replicationcontrollers", "resourcequotas", "secrets", "configmaps",
-                            "persistentvolumeclaims", "services.nodeports", "services.loadbalancers"})  # fmt: skip
+_WHOLE_BY_NAME = frozenset(
+    {
+        "pods",
+        "services",
+        "replicationcontrollers",
+        "resourcequotas",
+        "secrets",
+        "configmaps",
+        "persistentvolumeclaims",
+        "services.nodeports",
+        "services.loadbalancers",
+    }
+)
 
 
 @cached()

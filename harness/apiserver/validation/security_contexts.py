@@ -32,22 +32,43 @@ _SEGMENT: Final = "[a-z0-9]([-_a-z0-9]*[a-z0-9])?"
 _SYSCTL: Final = rf"^({_SEGMENT}[\./])*{_SEGMENT}$"
 _MAX_SYSCTL: Final = 253
 _IPC_SYSCTLS: Final = frozenset(
-    ["kernel.sem", *(f"kernel.{name}" for name in ("shm", "shmall", "shmmax", "shmmni", "shm_rmid_forced")),
-     *(f"kernel.{name}" for name in ("msg", "msgmax", "msgmnb", "msgmni"))]
-)  # fmt: skip
+    [
+        "kernel.sem",
+        *(f"kernel.{name}" for name in ("shm", "shmall", "shmmax", "shmmni", "shm_rmid_forced")),
+        *(f"kernel.{name}" for name in ("msg", "msgmax", "msgmnb", "msgmni")),
+    ]
+)
 _MAX_USER: Final = 104
 _SYSTEMS: Final = ("linux", "windows")
 _NOT_ON_WINDOWS: Final = (
-    "securityContext.appArmorProfile", "securityContext.seLinuxOptions", "hostUsers", "hostPID", "hostIPC",
-    "securityContext.seccompProfile", "securityContext.fsGroup", "securityContext.fsGroupChangePolicy",
-    "securityContext.sysctls", "shareProcessNamespace", "securityContext.runAsUser", "securityContext.runAsGroup",
-    "securityContext.supplementalGroups", "securityContext.supplementalGroupsPolicy",
+    "securityContext.appArmorProfile",
+    "securityContext.seLinuxOptions",
+    "hostUsers",
+    "hostPID",
+    "hostIPC",
+    "securityContext.seccompProfile",
+    "securityContext.fsGroup",
+    "securityContext.fsGroupChangePolicy",
+    "securityContext.sysctls",
+    "shareProcessNamespace",
+    "securityContext.runAsUser",
+    "securityContext.runAsGroup",
+    "securityContext.supplementalGroups",
+    "securityContext.supplementalGroupsPolicy",
     "securityContext.seLinuxChangePolicy",
-)  # fmt: skip
+)
 _NOT_IN_WINDOWS_CONTAINERS: Final = (
-    "appArmorProfile", "seLinuxOptions", "seccompProfile", "capabilities", "readOnlyRootFilesystem", "privileged",
-    "allowPrivilegeEscalation", "procMount", "runAsUser", "runAsGroup",
-)  # fmt: skip
+    "appArmorProfile",
+    "seLinuxOptions",
+    "seccompProfile",
+    "capabilities",
+    "readOnlyRootFilesystem",
+    "privileged",
+    "allowPrivilegeEscalation",
+    "procMount",
+    "runAsUser",
+    "runAsGroup",
+)
 
 
 def check_security_context(context: Object, path: str, causes: Causes, *, host_users: bool) -> None:

@@ -25,11 +25,32 @@ _HOST_PATH_TYPES = ("", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCr
 _MAX_PARAMETERS, _MAX_PARAMETERS_SIZE = 512, 256 * 1024  # of a VolumeAttributesClass; size in bytes
 _LIFECYCLE = ("Ephemeral", "Persistent")
 _FS_GROUP = ("File", "None", "ReadWriteOnceWithFSType")
-_SOURCES = frozenset({
-    "awsElasticBlockStore", "azureDisk", "azureFile", "cephfs", "cinder", "csi", "fc", "flexVolume", "flocker",
-    "gcePersistentDisk", "glusterfs", "hostPath", "iscsi", "local", "nfs", "photonPersistentDisk", "portworxVolume",
-    "quobyte", "rbd", "scaleIO", "storageos", "vsphereVolume",
-})  # fmt: skip
+_SOURCES = frozenset(
+    {
+        "awsElasticBlockStore",
+        "azureDisk",
+        "azureFile",
+        "cephfs",
+        "cinder",
+        "csi",
+        "fc",
+        "flexVolume",
+        "flocker",
+        "gcePersistentDisk",
+        "glusterfs",
+        "hostPath",
+        "iscsi",
+        "local",
+        "nfs",
+        "photonPersistentDisk",
+        "portworxVolume",
+        "quobyte",
+        "rbd",
+        "scaleIO",
+        "storageos",
+        "vsphereVolume",
+    }
+)
 _FROZEN_CLAIM = (
     "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
 )

@@ -31,8 +31,15 @@ _STRATEGIES = {  # kind → field of the strategy, its types in upstream's order
     "StatefulSet": ("updateStrategy", ("RollingUpdate", "OnDelete")),
 }
 _COUNTS = ("replicas", "minReadySeconds", "revisionHistoryLimit")
-_JOB_COUNTS = ("parallelism", "completions", "activeDeadlineSeconds", "backoffLimit", "ttlSecondsAfterFinished",
-               "backoffLimitPerIndex", "maxFailedIndexes")  # fmt: skip
+_JOB_COUNTS = (
+    "parallelism",
+    "completions",
+    "activeDeadlineSeconds",
+    "backoffLimit",
+    "ttlSecondsAfterFinished",
+    "backoffLimitPerIndex",
+    "maxFailedIndexes",
+)
 _JOB_FIXED = ("completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy", "successPolicy")
 _MAX_CRON_JOB_NAME = 52  # characters; names of its Jobs add 11
 _CONCURRENCY = ("Allow", "Forbid", "Replace")

@@ -44,13 +44,38 @@ from seatrial.scheduler.api.transport import APPLY_PATCH, JSON_PATCH, MERGE_PATC
 PATCHES = (JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH, APPLY_PATCH)
 _LAST_SECOND = 253_402_300_799.0  # of the year 9999; later times cannot be written
 PROTECTED_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")  # the cluster needs them
-_NO_GENERATION = frozenset({  # built-in kinds whose registries leave metadata.generation out
-    "Node", "Namespace", "Event", "Lease", "ConfigMap", "Secret", "ServiceAccount", "Endpoints", "Service",
-    "LimitRange",
-    "ResourceQuota", "PersistentVolume", "PersistentVolumeClaim", "ControllerRevision", "HorizontalPodAutoscaler",
-    "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding", "StorageClass", "CSIDriver", "CSINode", "RuntimeClass",
-    "ResourceClaim", "ResourceClaimTemplate", "IPAddress", "ServiceCIDR", "VolumeAttributesClass",
-})  # fmt: skip
+_NO_GENERATION = frozenset(
+    {  # built-in kinds whose registries leave metadata.generation out
+        "Node",
+        "Namespace",
+        "Event",
+        "Lease",
+        "ConfigMap",
+        "Secret",
+        "ServiceAccount",
+        "Endpoints",
+        "Service",
+        "LimitRange",
+        "ResourceQuota",
+        "PersistentVolume",
+        "PersistentVolumeClaim",
+        "ControllerRevision",
+        "HorizontalPodAutoscaler",
+        "Role",
+        "RoleBinding",
+        "ClusterRole",
+        "ClusterRoleBinding",
+        "StorageClass",
+        "CSIDriver",
+        "CSINode",
+        "RuntimeClass",
+        "ResourceClaim",
+        "ResourceClaimTemplate",
+        "IPAddress",
+        "ServiceCIDR",
+        "VolumeAttributesClass",
+    }
+)
 _BUILT_IN = {row.key: row for row in reversed(BUILT_IN)}  # collection: its first version, which is stored
 
 
@@ -84,9 +109,10 @@ def _check_deletion_fields(resource: Resource, old: Item, metadata: Object) -> N
     wrong = [
         field
         for field in ("deletionTimestamp", "deletionGracePeriodSeconds")
-        if metadata.get(field) is not None and metadata[field] != before.get(field)
+        if metadata.get(field) is not None
+        and metadata[field] != before.get(field)
         and (field not in before or field != "deletionTimestamp")
-    ]  # fmt: skip
+    ]
     if wrong:
         causes = [invalid(f"metadata.{field}", metadata[field], "field is immutable") for field in wrong]
         kind = errors.qualified(resource.kind, resource.group)
@@ -130,13 +156,7 @@ class Objects:
     # -- create -------------------------------------------------------------------------------------------------------
 
     def create(
-        self,
-        resource: Resource,
-        namespace: str,
-        body: Object,
-        options: Options,
-        *,
-        entries: list[Object] | None = None,
+        self, resource: Resource, namespace: str, body: Object, options: Options, *, entries: list[Object] | None = None
     ) -> Item:
         """Create an object. `entries` are its managedFields where the caller has computed them.
 
@@ -199,9 +219,14 @@ class Objects:
         write = write_of("CREATE", resource, key, options, generated=generated) if call_webhooks else None
         try:
             wanted = self._admission.create(
-                resource, namespace, body, options.warnings,
-                strictness=options.field_validation, write=write, attempt=options.attempt,
-            )  # fmt: skip
+                resource,
+                namespace,
+                body,
+                options.warnings,
+                strictness=options.field_validation,
+                write=write,
+                attempt=options.attempt,
+            )
             kept = self.conversions.kept(resource, body, options.attempt)
         except Pending as pending:
             pending.attempt.identity = GeneratedIdentity(name, metadata["uid"], now)
@@ -444,10 +469,12 @@ class Objects:
                 text = f'Invalid value: "{uid}": field is immutable'
                 kind = errors.qualified(resource.kind, resource.group)
                 raise errors.invalid(
-                    resource.kind, resource.group, old.key[1],
+                    resource.kind,
+                    resource.group,
+                    old.key[1],
                     f'{kind} "{old.key[1]}" is invalid: metadata.uid: {text}',
                     [{"reason": "FieldValueInvalid", "message": text, "field": "metadata.uid"}],
-                )  # fmt: skip
+                )
             why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {before['uid']}"
             raise errors.conflict(resource.plural, resource.group, old.key[1], why)
         if metadata.get("name", old.key[1]) != old.key[1] or (metadata.get("namespace") or "") != old.key[0]:
@@ -458,9 +485,16 @@ class Objects:
             )
         _check_deletion_fields(resource, old, metadata)
         for fixed in (
-            "name", "namespace", "uid", "creationTimestamp", "resourceVersion", "generation", "deletionTimestamp",
-            "deletionGracePeriodSeconds", "generateName",
-        ):  # fmt: skip
+            "name",
+            "namespace",
+            "uid",
+            "creationTimestamp",
+            "resourceVersion",
+            "generation",
+            "deletionTimestamp",
+            "deletionGracePeriodSeconds",
+            "generateName",
+        ):
             if fixed in before:
                 metadata[fixed] = before[fixed]
             else:
@@ -479,9 +513,15 @@ class Objects:
             if write is not None:
                 requested = orjson.loads(orjson.dumps(body))  # fields that webhooks add have no owner
             self._admission.update(
-                resource, body, old.obj, subresource, options.warnings,
-                strictness=options.field_validation, write=write, attempt=options.attempt,
-            )  # fmt: skip
+                resource,
+                body,
+                old.obj,
+                subresource,
+                options.warnings,
+                strictness=options.field_validation,
+                write=write,
+                attempt=options.attempt,
+            )
         ledger = (
             WriteLedger(entries)
             if entries is not None
@@ -540,10 +580,7 @@ class Objects:
             if finalizers == list(metadata.get("finalizers") or ()):
                 return old, False
             grace = metadata.get("deletionGracePeriodSeconds", 0)
-        changed = {
-            **metadata,
-            "deletionTimestamp": metadata.get("deletionTimestamp") or self._in(grace),
-        }
+        changed = {**metadata, "deletionTimestamp": metadata.get("deletionTimestamp") or self._in(grace)}
         if resource.kind not in {"Namespace", "CustomResourceDefinition"}:
             changed["deletionGracePeriodSeconds"] = grace
         if resource.kind == "Pod" and "deletionTimestamp" in metadata:

@@ -266,9 +266,17 @@ class Reads:
         collection = self._store.collection(resource.key)
         include = _include(query)
         mark: tuple[object, ...] = (
-            resource.group, resource.version, resource.plural, namespace, query.get("labelSelector", ""),
-            query.get("fieldSelector", ""), name, shape, include, named,
-        )  # fmt: skip
+            resource.group,
+            resource.version,
+            resource.plural,
+            namespace,
+            query.get("labelSelector", ""),
+            query.get("fieldSelector", ""),
+            name,
+            shape,
+            include,
+            named,
+        )
         text = query.get("resourceVersion", "")
         check_options(query, watch=True)
         initial = flag(query, "sendInitialEvents")

@@ -32,15 +32,21 @@ def bind(objects: Objects, pods: Resource, key: Key, body: Object, *, dry_run: b
     node = target.get("name")
     if not node:
         raise errors.invalid(
-            "Binding", "", key[1], f'Binding "{key[1]}" is invalid: target.name: Required value',
+            "Binding",
+            "",
+            key[1],
+            f'Binding "{key[1]}" is invalid: target.name: Required value',
             [{"reason": "FieldValueRequired", "message": "Required value", "field": "target.name"}],
-        )  # fmt: skip
+        )
     if target.get("kind", "Node") not in {"", "Node"}:
         text = f'Unsupported value: "{target["kind"]}": supported values: "Node", "<empty>"'
         raise errors.invalid(
-            "Binding", "", key[1], f'Binding "{key[1]}" is invalid: target.kind: {text}',
+            "Binding",
+            "",
+            key[1],
+            f'Binding "{key[1]}" is invalid: target.kind: {text}',
             [{"reason": "FieldValueNotSupported", "message": text, "field": "target.kind"}],
-        )  # fmt: skip
+        )
     item = objects.find(pods, key)
     pod = item.obj
     metadata, spec = pod["metadata"], pod["spec"]
@@ -116,10 +122,16 @@ def disrupted(pod: Object, reason: str, message: str, now: str) -> Object:
     """
     status = pod.get("status") or {}
     conditions = [row for row in status.get("conditions") or () if row.get("type") != "DisruptionTarget"]
-    conditions.append({
-        "type": "DisruptionTarget", "status": "True", "reason": reason, "message": message, "lastProbeTime": None,
-        "lastTransitionTime": now,
-    })  # fmt: skip
+    conditions.append(
+        {
+            "type": "DisruptionTarget",
+            "status": "True",
+            "reason": reason,
+            "message": message,
+            "lastProbeTime": None,
+            "lastTransitionTime": now,
+        }
+    )
     return {**pod, "metadata": dict(pod["metadata"]), "status": {**status, "conditions": conditions}}
 
 
@@ -146,9 +158,13 @@ def _charge_budget(objects: Objects, pod: Item, *, dry_run: bool) -> None:
         raise errors.too_many(
             "Cannot evict pod as it would violate the pod's disruption budget.",
             retry_after=10,
-            causes=[{"reason": "DisruptionBudget",
-                     "message": f"The disruption budget {name} is still being processed by the server."}],
-        )  # fmt: skip
+            causes=[
+                {
+                    "reason": "DisruptionBudget",
+                    "message": f"The disruption budget {name} is still being processed by the server.",
+                }
+            ],
+        )
     allowed = status.get("disruptionsAllowed", 0)
     if allowed <= 0:
         needed, healthy = status.get("desiredHealthy", 0), status.get("currentHealthy", 0)
@@ -156,9 +172,8 @@ def _charge_budget(objects: Objects, pod: Item, *, dry_run: bool) -> None:
         raise errors.too_many(
             "Cannot evict pod as it would violate the pod's disruption budget.",
             retry_after=0,
-            causes=[{"reason": "DisruptionBudget",
-                     "message": text}],
-        )  # fmt: skip
+            causes=[{"reason": "DisruptionBudget", "message": text}],
+        )
     if dry_run:
         return
     disrupted = {**(status.get("disruptedPods") or {}), pod.key[1]: objects.clock.timestamp()}
@@ -251,9 +266,12 @@ def rescaled(resource: Resource, item: Item, scale: Object) -> Object:
     if not isinstance(replicas, int) or replicas < 0:
         text = f"Invalid value: {replicas}: must be greater than or equal to 0"
         raise errors.invalid(
-            "Scale", "autoscaling", item.key[1], f'Scale.autoscaling "{item.key[1]}" is invalid: spec.replicas: {text}',
+            "Scale",
+            "autoscaling",
+            item.key[1],
+            f'Scale.autoscaling "{item.key[1]}" is invalid: spec.replicas: {text}',
             [{"reason": "FieldValueInvalid", "message": text, "field": "spec.replicas"}],
-        )  # fmt: skip
+        )
     spec_path, _, _ = _scale_paths(resource)
     metadata = {**item.obj["metadata"]}
     version = (scale.get("metadata") or {}).get("resourceVersion")
@@ -272,10 +290,11 @@ def checked_scale(scale: Object) -> Object:
     if unknown:
         name = (shaped.get("metadata") or {}).get("name") or ""
         raise errors.ApiStatusError(
-            500, "",
+            500,
+            "",
             f"failed to create typed patch object (/{name}; autoscaling/v1, Kind=Scale): .{unknown[0]}:"
             " field not declared in schema",
-        )  # fmt: skip
+        )
     return dict(shaped)
 
 
@@ -319,6 +338,9 @@ def _with(obj: Object, path: tuple[str, ...], value: Any) -> Object:
 
 
 def _selector_text(selector: Object) -> str:
-    parts = [f"{key}={value}" for key, value in sorted((selector.get("matchLabels") or selector).items())
-             if isinstance(value, str)]  # fmt: skip
+    parts = [
+        f"{key}={value}"
+        for key, value in sorted((selector.get("matchLabels") or selector).items())
+        if isinstance(value, str)
+    ]
     return ",".join(parts)

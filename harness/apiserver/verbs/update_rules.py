@@ -6,22 +6,38 @@ from seatrial.harness.apiserver import errors
 from seatrial.harness.apiserver.discovery.resources import Resource
 from seatrial.harness.apiserver.storage.store import Object
 
-CREATED_BY_UPDATE = frozenset({  # kinds of which an update creates the object that it names, as upstream's strategies
-    ("", "services"), ("", "endpoints"), ("", "limitranges"), ("", "events"),
-    ("rbac.authorization.k8s.io", "roles"), ("rbac.authorization.k8s.io", "rolebindings"),
-    ("rbac.authorization.k8s.io", "clusterroles"), ("rbac.authorization.k8s.io", "clusterrolebindings"),
-    ("coordination.k8s.io", "leases"), ("node.k8s.io", "runtimeclasses"),
-})  # fmt: skip
-_NEEDS_VERSION = frozenset({  # built-in kinds whose updates have to name the resourceVersion, as upstream's strategies
-    ("batch", "jobs"), ("policy", "poddisruptionbudgets"), ("coordination.k8s.io", "leases"),
-    ("node.k8s.io", "runtimeclasses"), ("storage.k8s.io", "csidrivers"), ("storage.k8s.io", "csinodes"),
-    ("storage.k8s.io", "volumeattachments"), ("storage.k8s.io", "csistoragecapacities"),
-    ("admissionregistration.k8s.io", "validatingwebhookconfigurations"),
-    ("admissionregistration.k8s.io", "mutatingwebhookconfigurations"),
-    ("admissionregistration.k8s.io", "validatingadmissionpolicies"),
-    ("admissionregistration.k8s.io", "validatingadmissionpolicybindings"),
-    ("apiregistration.k8s.io", "apiservices"), ("apiextensions.k8s.io", "customresourcedefinitions"),
-})  # fmt: skip
+CREATED_BY_UPDATE = frozenset(
+    {  # kinds of which an update creates the object that it names, as upstream's strategies
+        ("", "services"),
+        ("", "endpoints"),
+        ("", "limitranges"),
+        ("", "events"),
+        ("rbac.authorization.k8s.io", "roles"),
+        ("rbac.authorization.k8s.io", "rolebindings"),
+        ("rbac.authorization.k8s.io", "clusterroles"),
+        ("rbac.authorization.k8s.io", "clusterrolebindings"),
+        ("coordination.k8s.io", "leases"),
+        ("node.k8s.io", "runtimeclasses"),
+    }
+)
+_NEEDS_VERSION = frozenset(
+    {  # built-in kinds whose updates have to name the resourceVersion, as upstream's strategies
+        ("batch", "jobs"),
+        ("policy", "poddisruptionbudgets"),
+        ("coordination.k8s.io", "leases"),
+        ("node.k8s.io", "runtimeclasses"),
+        ("storage.k8s.io", "csidrivers"),
+        ("storage.k8s.io", "csinodes"),
+        ("storage.k8s.io", "volumeattachments"),
+        ("storage.k8s.io", "csistoragecapacities"),
+        ("admissionregistration.k8s.io", "validatingwebhookconfigurations"),
+        ("admissionregistration.k8s.io", "mutatingwebhookconfigurations"),
+        ("admissionregistration.k8s.io", "validatingadmissionpolicies"),
+        ("admissionregistration.k8s.io", "validatingadmissionpolicybindings"),
+        ("apiregistration.k8s.io", "apiservices"),
+        ("apiextensions.k8s.io", "customresourcedefinitions"),
+    }
+)
 
 
 def check_name(key: tuple[str, str], body: Object) -> Object:
@@ -52,10 +68,12 @@ def check_version_given(resource: Resource, key: tuple[str, str], metadata: Obje
         return
     text, field = "Invalid value: 0: must be specified for an update", "metadata.resourceVersion"
     raise errors.invalid(
-        resource.plural, resource.group, key[1],
+        resource.plural,
+        resource.group,
+        key[1],
         f'{errors.qualified(resource.plural, resource.group)} "{key[1]}" is invalid: {field}: {text}',
         [{"reason": "FieldValueInvalid", "message": text, "field": field}],
-    )  # fmt: skip
+    )
 
 
 def narrowed(resource: Resource, old: Object, body: Object, metadata: dict[str, Any], subresource: str) -> Object:

@@ -62,10 +62,11 @@ class Conversions:
             return list(items)
         converted = iter(self._converted(resource, other_version, resource.api_version, attempt))
         return [
-            item if item.obj.get("apiVersion") == resource.api_version
+            item
+            if item.obj.get("apiVersion") == resource.api_version
             else Item(item.key, next(converted), item.version, item.ledger)
             for item in items
-        ]  # fmt: skip
+        ]
 
     def kept(self, resource: Resource, body: Object, attempt: Attempt | None) -> Object:
         """Convert an object in the version of the resource to the stored version.

@@ -255,9 +255,7 @@ class Webhooks:
             "kind": {"group": group, "version": number, "kind": kind},
             "resource": {"group": version.group, "version": version.version, "resource": version.plural},
             "requestKind": {"group": group, "version": asked_number, "kind": asked_kind},
-            "requestResource": {
-                "group": version.group, "version": write.resource.version, "resource": version.plural,
-            },
+            "requestResource": {"group": version.group, "version": write.resource.version, "resource": version.plural},
             "name": "" if write.generated and body is not None and "uid" not in body["metadata"] else write.name,
             "operation": write.operation,
             "userInfo": write.by.user_info,
@@ -265,7 +263,7 @@ class Webhooks:
             "oldObject": self._in_version(old, version, write) if old is not None else None,
             "dryRun": write.dry_run,
             "options": write.options or None,
-        }  # fmt: skip
+        }
         if write.namespace:
             request["namespace"] = write.namespace
         if write.subresource:
@@ -377,9 +375,7 @@ def _call(webhook: Webhook, key: tuple[str, bytes], request: Object) -> Call:
     if not webhook.supports_v1:
         raise WebhookFailure("failed to call webhook: expected v1 among its admissionReviewVersions, found others only")
     url = url_of(webhook.client)
-    review = {
-        "kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "request": {"uid": _uid(key), **request},
-    }  # fmt: skip
+    review = {"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "request": {"uid": _uid(key), **request}}
     return Call(
         webhook.name,
         f"{url}{'&' if '?' in url else '?'}timeout={webhook.seconds:.0f}s",

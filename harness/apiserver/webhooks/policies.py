@@ -196,12 +196,7 @@ def _without_identity(request: Object) -> Object:
 
 
 def _problems(  # noqa: PLR0917
-    policy: _Policy,
-    binding: _Binding,
-    found: list[Any],
-    request: Object,
-    namespace: Object | None,
-    budget: "Budget",
+    policy: _Policy, binding: _Binding, found: list[Any], request: Object, namespace: Object | None, budget: "Budget"
 ) -> Iterator[tuple[str, str]]:
     """Messages and reasons of the validations that fail. `found` are the parameters; None if it takes none."""
     spec = policy.spec

@@ -6,11 +6,7 @@ from typing import Any
 
 from seatrial.harness.audit.auditor import Auditor
 from seatrial.scheduler.api.device import DEVICE_ALLOCATED
-from seatrial.scheduler.api.numa import (
-    CPU_TOPOLOGY,
-    NODE_RESERVATION,
-    RESOURCE_STATUS,
-)
+from seatrial.scheduler.api.numa import CPU_TOPOLOGY, NODE_RESERVATION, RESOURCE_STATUS
 
 CORE, RATIO, MEMORY = "koordinator.sh/gpu-core", "koordinator.sh/gpu-memory-ratio", "koordinator.sh/gpu-memory"
 GIB = 1 << 30
@@ -50,21 +46,31 @@ class Story:
     ) -> None:
         gpu = {CORE: "100", RATIO: "100", MEMORY: f"{80 * GIB}"}
         cards = [
-            {"type": "gpu", "minor": number, "id": f"GPU-{number}", "health": healthy, "resources": gpu,
-             "labels": {"slot": str(number)}, "topology": {"nodeID": number, "pcieID": f"p{number}"}}
+            {
+                "type": "gpu",
+                "minor": number,
+                "id": f"GPU-{number}",
+                "health": healthy,
+                "resources": gpu,
+                "labels": {"slot": str(number)},
+                "topology": {"nodeID": number, "pcieID": f"p{number}"},
+            }
             for number in (0, 1)
-        ]  # fmt: skip
-        nic = {"type": "rdma", "minor": 0, "id": "nic", "health": True, "resources": {"koordinator.sh/rdma": "100"},
-               "topology": {"nodeID": 1, "pcieID": "p1"}}  # fmt: skip
+        ]
+        nic = {
+            "type": "rdma",
+            "minor": 0,
+            "id": "nic",
+            "health": True,
+            "resources": {"koordinator.sh/rdma": "100"},
+            "topology": {"nodeID": 1, "pcieID": "p1"},
+        }
         meta = {"name": name, "uid": f"d-{name}", "annotations": annotations or {}, "labels": labels or {}}
         self.tell("Device", "MODIFIED", {"metadata": meta, "spec": {"devices": [*cards, nic]}})
 
     def topology(self, name: str) -> None:
         cpus = [{"id": number, "core": number // 2, "socket": 0, "node": number // 4} for number in range(8)]
-        annotations = {
-            CPU_TOPOLOGY: json.dumps({"detail": cpus}),
-            NODE_RESERVATION: json.dumps({"reservedCPUs": "7"}),
-        }
+        annotations = {CPU_TOPOLOGY: json.dumps({"detail": cpus}), NODE_RESERVATION: json.dumps({"reservedCPUs": "7"})}
         zones = [
             {"name": f"node-{number}", "type": "Node", "resources": [{"name": "cpu", "allocatable": "4"}]}
             for number in (0, 1)
@@ -83,15 +89,29 @@ class Story:
         }
         self.tell("Reservation", "MODIFIED", body)
 
-    def pod(self, name: str, *, cpu: str = "1", requests: Json | None = None, labels: Json | None = None,
-            annotations: Json | None = None, status: Json | None = None, **spec: Any) -> "Story":  # fmt: skip
+    def pod(
+        self,
+        name: str,
+        *,
+        cpu: str = "1",
+        requests: Json | None = None,
+        labels: Json | None = None,
+        annotations: Json | None = None,
+        status: Json | None = None,
+        **spec: Any,
+    ) -> "Story":
         asked = {**({"cpu": cpu} if cpu else {}), **(requests or {})}
         body = {
-            "metadata": {"name": name, "namespace": "default", "uid": name, "labels": labels or {"app": "a"},
-                         "annotations": annotations or {}},
+            "metadata": {
+                "name": name,
+                "namespace": "default",
+                "uid": name,
+                "labels": labels or {"app": "a"},
+                "annotations": annotations or {},
+            },
             "spec": {"schedulerName": "s", "containers": [{"name": "c", "resources": {"requests": asked}}], **spec},
             "status": {"phase": "Pending", **(status or {})},
-        }  # fmt: skip
+        }
         self._pods[name] = body
         self.tell("Pod", "ADDED", body)
         return self

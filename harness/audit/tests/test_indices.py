@@ -23,8 +23,11 @@ def a_pod(name: str, cpu: int, *, where: str = "", phase: str = "", priority: in
 
 
 def a_node(name: str) -> Json:
-    return {"metadata": {"name": name, "uid": name}, "spec": {},
-            "status": {"allocatable": {"cpu": "100000", "pods": "100000"}}}  # fmt: skip
+    return {
+        "metadata": {"name": name, "uid": name},
+        "spec": {},
+        "status": {"allocatable": {"cpu": "100000", "pods": "100000"}},
+    }
 
 
 @pytest.mark.parametrize("seed", range(5))

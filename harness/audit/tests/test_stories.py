@@ -9,12 +9,7 @@ import pytest
 from seatrial.harness.audit.auditor import INVARIANTS
 from seatrial.harness.audit.tests.story import CORE, GIB, MEMORY, RATIO, Json, Story, affinity, card, gpu_pod, preempted
 from seatrial.scheduler.api.device import DEVICE_ALLOCATE_HINT, DEVICE_ALLOCATED, DEVICE_JOINT_ALLOCATE
-from seatrial.scheduler.api.numa import (
-    NUMA_TOPOLOGY_SPEC,
-    QOS_LABEL,
-    RESOURCE_SPEC,
-    RESOURCE_STATUS,
-)
+from seatrial.scheduler.api.numa import NUMA_TOPOLOGY_SPEC, QOS_LABEL, RESOURCE_SPEC, RESOURCE_STATUS
 from seatrial.scheduler.api.reservation import RESERVATION_AFFINITY, RESERVATION_ALLOCATED
 
 
@@ -115,8 +110,12 @@ def near(story: Story, broken: bool) -> None:
 
 def spread(story: Story, broken: bool) -> None:
     story.node("n2")
-    constraint = {"maxSkew": 1, "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "DoNotSchedule",
-                  "labelSelector": {"matchLabels": {"app": "a"}}}  # fmt: skip
+    constraint = {
+        "maxSkew": 1,
+        "topologyKey": "kubernetes.io/hostname",
+        "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": {"app": "a"}},
+    }
     story.at += 10
     story.pod("a", topologySpreadConstraints=[constraint]).bind("a")
     story.pod("b", topologySpreadConstraints=[constraint]).bind("b", "n1" if broken else "n2")
@@ -130,8 +129,11 @@ def claimed(story: Story, broken: bool) -> None:
         status = {"allocation": {"devices": {}}, "reservedFor": [{"resource": "pods", "uid": uid} for uid in users]}
         body = {"metadata": {**metadata, "name": name}, "spec": {}, "status": status}
         story.tell("ResourceClaim", "ADDED", body)
-    claims = [{"name": "a", "resourceClaimName": "a"}, {"name": "b", "resourceClaimTemplateName": "t"},
-              {"name": "c", "resourceClaimTemplateName": "u"}]  # fmt: skip
+    claims = [
+        {"name": "a", "resourceClaimName": "a"},
+        {"name": "b", "resourceClaimTemplateName": "t"},
+        {"name": "c", "resourceClaimTemplateName": "u"},
+    ]
     made = [{"name": "b", "resourceClaimName": "p-b-x"}, {"name": "c", "resourceClaimName": None}]
     story.pod("p", resourceClaims=claims, status={"resourceClaimStatuses": made}).bind("p")
 
@@ -418,30 +420,79 @@ def quota(story: Story, broken: bool) -> None:
 
 
 STORIES: dict[str, Callable[[Story, bool], None]] = {
-    "AUD-101": moved, "AUD-102": gated, "AUD-103": deleting, "AUD-104": ended, "AUD-110": no_node, "AUD-111": cordoned,
-    "AUD-112": tainted, "AUD-113": selected, "AUD-114": required, "AUD-115": cpu_sum, "AUD-116": extended_sum,
-    "AUD-117": places, "AUD-118": ports, "AUD-119": anti, "AUD-120": anti_held, "AUD-121": near, "AUD-122": spread,
+    "AUD-101": moved,
+    "AUD-102": gated,
+    "AUD-103": deleting,
+    "AUD-104": ended,
+    "AUD-110": no_node,
+    "AUD-111": cordoned,
+    "AUD-112": tainted,
+    "AUD-113": selected,
+    "AUD-114": required,
+    "AUD-115": cpu_sum,
+    "AUD-116": extended_sum,
+    "AUD-117": places,
+    "AUD-118": ports,
+    "AUD-119": anti,
+    "AUD-120": anti_held,
+    "AUD-121": near,
+    "AUD-122": spread,
     "AUD-123": claimed,
-    "AUD-201": unreadable, "AUD-202": devices_change, "AUD-203": none_granted, "AUD-204": unasked, "AUD-205": amount,
-    "AUD-206": forms, "AUD-207": twice, "AUD-208": identity, "AUD-209": unknown_device, "AUD-210": unhealthy,
-    "AUD-211": shares(CORE), "AUD-212": shares(RATIO), "AUD-213": shares(MEMORY), "AUD-214": nic_sum, "AUD-215": whole,
-    "AUD-216": functions, "AUD-217": hinted({"requiredTopologyScope": "NUMANode"}, [0, 1], [0]),
-    "AUD-218": hinted({"selector": {"matchLabels": {"slot": "1"}}}, [0], [1]), "AUD-219": joint,
+    "AUD-201": unreadable,
+    "AUD-202": devices_change,
+    "AUD-203": none_granted,
+    "AUD-204": unasked,
+    "AUD-205": amount,
+    "AUD-206": forms,
+    "AUD-207": twice,
+    "AUD-208": identity,
+    "AUD-209": unknown_device,
+    "AUD-210": unhealthy,
+    "AUD-211": shares(CORE),
+    "AUD-212": shares(RATIO),
+    "AUD-213": shares(MEMORY),
+    "AUD-214": nic_sum,
+    "AUD-215": whole,
+    "AUD-216": functions,
+    "AUD-217": hinted({"requiredTopologyScope": "NUMANode"}, [0, 1], [0]),
+    "AUD-218": hinted({"selector": {"matchLabels": {"slot": "1"}}}, [0], [1]),
+    "AUD-219": joint,
     "AUD-220": switch_alone,
-    "AUD-221": partition, "AUD-222": isolation, "AUD-301": status_unreadable, "AUD-302": cpus_change,
-    "AUD-303": cpus_twice, "AUD-304": one_cpuset("2", "0-2", "0-1"), "AUD-305": one_cpuset("2", "0,99", "0,1"),
+    "AUD-221": partition,
+    "AUD-222": isolation,
+    "AUD-301": status_unreadable,
+    "AUD-302": cpus_change,
+    "AUD-303": cpus_twice,
+    "AUD-304": one_cpuset("2", "0-2", "0-1"),
+    "AUD-305": one_cpuset("2", "0,99", "0,1"),
     "AUD-306": one_cpuset("2", "6-7", "4-5"),
     "AUD-307": one_cpuset("2", "0,2", "0-1", {"requiredCPUBindPolicy": "FullPCPUs"}),
-    "AUD-308": one_cpuset("2", "0-1", "0,2", {"requiredCPUBindPolicy": "SpreadByPCPUs"}), "AUD-309": without_cpus,
-    "AUD-310": one_numa_node, "AUD-311": zone_sum, "AUD-401": other_node, "AUD-402": no_owner, "AUD-403": second_owner,
-    "AUD-404": overdrawn, "AUD-405": outside, "AUD-406": failed_reservation, "AUD-407": takes_reserved,
-    "AUD-501": for_nobody, "AUD-502": not_preemptible, "AUD-503": never, "AUD-504": takes_nominated,
-    "AUD-505": inversion, "AUD-506": lost, "AUD-601": half_gang, "AUD-602": quota,
-}  # fmt: skip
+    "AUD-308": one_cpuset("2", "0-1", "0,2", {"requiredCPUBindPolicy": "SpreadByPCPUs"}),
+    "AUD-309": without_cpus,
+    "AUD-310": one_numa_node,
+    "AUD-311": zone_sum,
+    "AUD-401": other_node,
+    "AUD-402": no_owner,
+    "AUD-403": second_owner,
+    "AUD-404": overdrawn,
+    "AUD-405": outside,
+    "AUD-406": failed_reservation,
+    "AUD-407": takes_reserved,
+    "AUD-501": for_nobody,
+    "AUD-502": not_preemptible,
+    "AUD-503": never,
+    "AUD-504": takes_nominated,
+    "AUD-505": inversion,
+    "AUD-506": lost,
+    "AUD-601": half_gang,
+    "AUD-602": quota,
+}
 ALSO = {  # other invariants that a story breaks by its nature
-    "AUD-211": {"AUD-206"}, "AUD-212": {"AUD-206"}, "AUD-213": {"AUD-206"},
+    "AUD-211": {"AUD-206"},
+    "AUD-212": {"AUD-206"},
+    "AUD-213": {"AUD-206"},
     "AUD-215": {"AUD-211", "AUD-212", "AUD-213"},
-}  # fmt: skip
+}
 
 
 def test_there_are_stories_for_all_invariants() -> None:

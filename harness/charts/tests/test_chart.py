@@ -158,12 +158,16 @@ def test_it_ships_with_the_package() -> None:
             {"koordinator.sh/gpu-memory": "4Gi", "koordinator.sh/rdma": "1"}, "koord-scheduler", 422, id="with-a-nic"
         ),
         pytest.param({"koordinator.sh/gpu-memory": "4Gi"}, "default-scheduler", 201, id="of-another-scheduler"),
-        pytest.param({"koordinator.sh/gpu-memory": "4Gi", "koordinator.sh/gpu-core": "50"}, "koord-scheduler", 201,
-                     id="with-cores"),
+        pytest.param(
+            {"koordinator.sh/gpu-memory": "4Gi", "koordinator.sh/gpu-core": "50"},
+            "koord-scheduler",
+            201,
+            id="with-cores",
+        ),
         pytest.param({"koordinator.sh/gpu-memory-ratio": "50"}, "koord-scheduler", 201, id="in-percent"),
         pytest.param({}, "koord-scheduler", 201, id="no-card"),
     ],
-)  # fmt: skip
+)
 @pytest.mark.parametrize("part", ["containers", "initContainers"])
 def test_a_container_that_kubelet_would_run_without_its_card_is_refused(
     limits: dict[str, str], scheduler: str, code: int, part: str

@@ -136,9 +136,11 @@ def test_nothing_is_forbidden(cluster: Cluster) -> None:
     held = reservation("held").like(pod("x").request(cpu=1).scheduler(KOORD_SCHEDULER)).for_labels(app="web")
     send(cluster, f"{KOORD}/reservations", held.manifest)
     built = [
-        pod("half").gpu_share(50), *members(group, 2), pod("web").request(cpu=1).label("app", "web"),
+        pod("half").gpu_share(50),
+        *members(group, 2),
+        pod("web").request(cpu=1).label("app", "web"),
         pod("counted").request(cpu=1).label("quota.scheduling.koordinator.sh/name", "team"),
-    ]  # fmt: skip
+    ]
     for each in built:
         send(cluster, PODS, each.scheduler(KOORD_SCHEDULER).manifest)
     assert cluster.wait(lambda: all(item["spec"].get("nodeName") for item in items(cluster, PODS)), within=60), (

@@ -77,10 +77,18 @@ def announced_evictions(request: Request) -> bool:
 PICKS: dict[str, Picks] = {
     pick.__name__: pick
     for pick in (
-        every, writes, bindings, reservation_placements, deletions, nothing, devices, pod_group_writes, volume_writes,
+        every,
+        writes,
+        bindings,
+        reservation_placements,
+        deletions,
+        nothing,
+        devices,
+        pod_group_writes,
+        volume_writes,
         announced_evictions,
     )
-}  # fmt: skip
+}
 
 
 _EXPECTED = f"one of {', '.join(PICKS)}, or bindings_of with a pod"
@@ -135,8 +143,14 @@ def decode_picks(encoded: Any) -> Picks:
 
 def refusal(code: int) -> Response:
     """Return the Status response of a failing API server."""
-    body = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": _REASONS.get(code, ""),
-            "message": f"the API server is in trouble ({code})"}  # fmt: skip
+    body = {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "status": "Failure",
+        "code": code,
+        "reason": _REASONS.get(code, ""),
+        "message": f"the API server is in trouble ({code})",
+    }
     return Response(code, orjson.dumps(body), {"retry-after": "1"} if code == 429 else {})
 
 

@@ -34,8 +34,13 @@ pytestmark = pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
 ROOT = Path(__file__).resolve().parents[3]
 ROLE = ROOT / "docs" / "cluster-role.yaml"
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
-SUITES = ("allocation/test_gpu.py", "allocation/test_reservations.py", "preemption/test_priority.py", "gang",
-          "scoring/test_node_resources.py")  # fmt: skip
+SUITES = (
+    "allocation/test_gpu.py",
+    "allocation/test_reservations.py",
+    "preemption/test_priority.py",
+    "gang",
+    "scoring/test_node_resources.py",
+)
 # Cards, faults, reservations, preemption with a budget, gangs, volumes, resize.
 CHOSEN = (
     "whole_gpu or share_by_percent or unhealthy_card or held_for_its_owner or cards_are_held or a_budget_protects"
@@ -88,10 +93,20 @@ def test_cases_pass_under_these_rights(shared: Shared, tmp_path: Path) -> None:
     shared.refused.new()
     results = tmp_path / "results"
     command = [
-        sys.executable, "-m", "pytest", *(f"suites/{suite}" for suite in SUITES), "-k", CHOSEN, "-q",
-        "-p", "no:cacheprovider", "--seatrial-subject=seatrial", "--seatrial-backend=existing",
-        f"--seatrial-kubeconfig={shared.kubeconfig}", f"--seatrial-results={results}",
-    ]  # fmt: skip
+        sys.executable,
+        "-m",
+        "pytest",
+        *(f"suites/{suite}" for suite in SUITES),
+        "-k",
+        CHOSEN,
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "--seatrial-subject=seatrial",
+        "--seatrial-backend=existing",
+        f"--seatrial-kubeconfig={shared.kubeconfig}",
+        f"--seatrial-results={results}",
+    ]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
     found = [_case(line) for line in (results / "cases.jsonl").read_bytes().splitlines()]
@@ -108,9 +123,20 @@ def test_a_case_whose_request_is_refused_is_broken(tmp_path: Path) -> None:
     file, report = tmp_path / "role.yaml", tmp_path / "report"
     file.write_text(yaml.safe_dump(role))
     command = [
-        sys.executable, "-m", "seatrial", "run", "scoring", "-k", "resized_pod or sidecar", "--backend", "envtest",
-        "--cluster-role", str(file), "--report", str(report),
-    ]  # fmt: skip
+        sys.executable,
+        "-m",
+        "seatrial",
+        "run",
+        "scoring",
+        "-k",
+        "resized_pod or sidecar",
+        "--backend",
+        "envtest",
+        "--cluster-role",
+        str(file),
+        "--report",
+        str(report),
+    ]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 2, done.stdout
     found = [_case(line) for line in (report / "cases.jsonl").read_bytes().splitlines()]

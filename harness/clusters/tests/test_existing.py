@@ -212,12 +212,19 @@ def test_refused(name: str, options: dict[str, object], why: str) -> None:
 @pytest.mark.parametrize(
     ("user", "why"),
     [
-        pytest.param({"token": "unknown"}, "expected credentials that the API server knows, found token of user",
-                     id="unknown-token"),
-        pytest.param({}, "may create namespaces, delete namespaces, patch nodes, create leases, create nodes,"
-                     " delete nodes; found a user without credentials", id="no-credentials"),
+        pytest.param(
+            {"token": "unknown"},
+            "expected credentials that the API server knows, found token of user",
+            id="unknown-token",
+        ),
+        pytest.param(
+            {},
+            "may create namespaces, delete namespaces, patch nodes, create leases, create nodes,"
+            " delete nodes; found a user without credentials",
+            id="no-credentials",
+        ),
     ],
-)  # fmt: skip
+)
 def test_credentials_without_rights(shared: EmbeddedCluster, tmp_path: Path, user: dict[str, str], why: str) -> None:
     content = yaml.safe_load(kubeconfig(shared).read_text())
     content["users"] = [{"name": entry["name"], "user": user} for entry in content["users"]]

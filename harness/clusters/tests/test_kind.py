@@ -101,8 +101,11 @@ def test_a_kept_cluster_is_made_once_and_stays(programs: Programs, api: Embedded
         with backend_named(KIND, kind_keep="trials").start():
             assert programs.clusters() == ["trials"]
     assert [line.split(" --")[0] for line in programs.calls()] == [
-        "get clusters", "create cluster", "get clusters", "export kubeconfig",
-    ]  # fmt: skip
+        "get clusters",
+        "create cluster",
+        "get clusters",
+        "export kubeconfig",
+    ]
     assert runs_on(api) == []
 
 

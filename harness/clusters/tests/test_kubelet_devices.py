@@ -37,9 +37,12 @@ def test_an_smlu_lives_as_long_as_its_pod() -> None:
     """A container asks for 10 % and 1 GiB of an MLU: kubelet mounts the instance's node, and the plugin removes it."""
     with machine("mlu370-x8:2") as found:
         asked: dict[str, str | int | float] = {
-            "koordinator.sh/gpu.shared": 1, "koordinator.sh/gpu-core": 10, "koordinator.sh/gpu-memory": 1 << 30,
-            "cambricon.com/mlu.smlu.vcore": 10, "cambricon.com/mlu.smlu.vmemory": 4,
-        }  # fmt: skip
+            "koordinator.sh/gpu.shared": 1,
+            "koordinator.sh/gpu-core": 10,
+            "koordinator.sh/gpu-memory": 1 << 30,
+            "cambricon.com/mlu.smlu.vcore": 10,
+            "cambricon.com/mlu.smlu.vmemory": 4,
+        }
         (one,) = run(found, pod("slice").resources(asked))
         (entry,) = parse_allocations(one["metadata"]["annotations"])["gpu"]
         assert f"mount=/dev/cambricon-caps/cap_dev{entry.minor}_mi1" in inside(found, "slice")
@@ -60,9 +63,11 @@ def test_vnpus_live_as_long_as_their_pods() -> None:
     """Five quarters on two chips: each container sees a vNPU of its own, which the plugin made on the promised chip."""
     with machine("ascend-910b3:2") as found:
         body = {
-            "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "gpu-shared-resource-templates"},
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": "gpu-shared-resource-templates"},
             "data": {"data.yaml": json.dumps(TEMPLATES)},
-        }  # fmt: skip
+        }
         made = found.call(Request("POST", "/api/v1/namespaces/koordinator-system/configmaps", orjson.dumps(body)))
         assert made.code == 201
         names = [f"quarter{number}" for number in range(5)]

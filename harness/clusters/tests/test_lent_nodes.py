@@ -43,11 +43,17 @@ PODS = "/api/v1/pods"
 def theirs(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     """A cluster with two nodes for trials, one of which has a label and a taint of its own, and one that is not."""
     with request.param().start() as cluster:
-        cluster.add_nodes([
-            node("gpu-a").gpus("a10", 4).label(TRIALS_LABEL, "true").label("pool", "a").taint("dedicated", "trials"),
-            node("gpu-b").gpus("a10", 2).label(TRIALS_LABEL, "true"),
-            node("others").gpus("a10", 8),
-        ])  # fmt: skip
+        cluster.add_nodes(
+            [
+                node("gpu-a")
+                .gpus("a10", 4)
+                .label(TRIALS_LABEL, "true")
+                .label("pool", "a")
+                .taint("dedicated", "trials"),
+                node("gpu-b").gpus("a10", 2).label(TRIALS_LABEL, "true"),
+                node("others").gpus("a10", 8),
+            ]
+        )
         yield cluster
 
 
@@ -78,19 +84,34 @@ def test_cases_of_a_suite_on_nodes_of_the_cluster(theirs: Cluster, tmp_path: Pat
     before = marks(theirs)
     results = tmp_path / "results"
     command = [
-        sys.executable, "-m", "pytest", "suites/allocation/test_gpu.py", "-q", "-p", "no:cacheprovider",
-        "-k", "test_whole_gpu or test_several_whole or two_halves_share or never_given or unhealthy",
-        "--seatrial-subject=seatrial", "--seatrial-backend=existing", "--seatrial-nodes=real",
-        f"--seatrial-kubeconfig={kubeconfig(theirs)}", f"--seatrial-results={results}",
-    ]  # fmt: skip
+        sys.executable,
+        "-m",
+        "pytest",
+        "suites/allocation/test_gpu.py",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "-k",
+        "test_whole_gpu or test_several_whole or two_halves_share or never_given or unhealthy",
+        "--seatrial-subject=seatrial",
+        "--seatrial-backend=existing",
+        "--seatrial-nodes=real",
+        f"--seatrial-kubeconfig={kubeconfig(theirs)}",
+        f"--seatrial-results={results}",
+    ]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
     found = {case.case: case for case in map(decode_case, (results / "cases.jsonl").read_bytes().splitlines())}
     verdicts = {name: case.verdict for name, case in found.items()}
     assert verdicts == {
-        "DS-001": "passed", "DS-002[2]": "passed", "DS-002[4]": "passed", "DS-002[8]": "skipped", "DS-006": "passed",
-        "DS-007": "passed", "DS-011": "skipped",
-    }  # fmt: skip
+        "DS-001": "passed",
+        "DS-002[2]": "passed",
+        "DS-002[4]": "passed",
+        "DS-002[8]": "skipped",
+        "DS-006": "passed",
+        "DS-007": "passed",
+        "DS-011": "skipped",
+    }
     assert "needs a node with 8 free cards (nvidia)" in found["DS-002[8]"].reason
     assert "gpu-a: 4 free cards; gpu-b: 2 free cards" in found["DS-002[8]"].reason
     assert "needs devices that fail on request" in found["DS-011"].reason
@@ -129,8 +150,9 @@ def test_two_runs_do_not_get_the_same_node(theirs: Cluster, monkeypatch: pytest.
     with backends[0].start() as first, backends[1].start() as second, backends[2].start() as third:
         first.add_nodes([node("n1").cards(2)])
         second.add_nodes([node("n1").cards(2)])
-        names = {json.loads(run.call(Request("GET", "/api/v1/nodes/n1")).body)["metadata"]["uid"]
-                 for run in (first, second)}  # fmt: skip
+        names = {
+            json.loads(run.call(Request("GET", "/api/v1/nodes/n1")).body)["metadata"]["uid"] for run in (first, second)
+        }
         assert len(names) == 2
         with monkeypatch.context() as patch:
             patch.setattr("seatrial.harness.clusters.lent_nodes.FREE_WITHIN", 1.0)

@@ -135,10 +135,12 @@ def test_what_a_pod_is_made_of_is_waited_for(cluster: LocalCluster) -> None:
     """Without its ConfigMap it waits and says for which; with it, it runs, and its init container is told of."""
     at = "$CONTAINER_SANDBOX_MOUNT_POINT/etc/settings"
     built = script(
-        "made-of-things", f"test $COLOUR = blue && test $(cat {at}/size) = 9 && echo $POD_IP", restartPolicy="Never",
+        "made-of-things",
+        f"test $COLOUR = blue && test $(cat {at}/size) = 9 && echo $POD_IP",
+        restartPolicy="Never",
         volumes=[{"name": "v", "configMap": {"name": "settings"}}],
         initContainers=[{"name": "first", "image": "x", "command": ["true"]}],
-    )  # fmt: skip
+    )
     (container,) = built.manifest["spec"]["containers"]
     container["volumeMounts"] = [{"name": "v", "mountPath": "/etc/settings"}]
     container["env"] = [
@@ -223,8 +225,11 @@ def test_a_pod_s_own_nvml_shows_the_stand_in(cluster: LocalCluster) -> None:
 
 def test_what_it_can_do_depends_on_what_is_here() -> None:
     assert LocalBackend(fake="a10").capabilities == {
-        Capability.REAL_TIME, Capability.CONTAINERS, Capability.DEVICE_FAULTS, Capability.NODE_FAULTS,
-    }  # fmt: skip
+        Capability.REAL_TIME,
+        Capability.CONTAINERS,
+        Capability.DEVICE_FAULTS,
+        Capability.NODE_FAULTS,
+    }
     assert Capability.NODES not in LocalBackend().capabilities
     with pytest.raises(UsageError, match="takes no fleet"), LocalBackend().start(fleet="default"):
         pass
@@ -318,8 +323,11 @@ def test_suites_run_to_their_end_and_say_what_they_miss(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "seatrial", "run", "allocation", "isolation", "--backend", "local"]
     done = subprocess.run(
         [*command, "-k", "test_gpu or test_machine", "--report", str(tmp_path / "report")],
-        capture_output=True, text=True, check=False, timeout=600,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=600,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "needs nodes that the test adds and removes; backend local has none" in done.stdout
     verdict = "verdict  PASS of what ran: "

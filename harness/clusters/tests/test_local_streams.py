@@ -101,9 +101,13 @@ def kubectl(
     cluster: LocalCluster, *words: str, stdin: bytes = b"", env: dict[str, str] | None = None
 ) -> "subprocess.CompletedProcess[bytes]":
     return subprocess.run(
-        arguments(cluster, *words), input=stdin, capture_output=True, timeout=600, check=False,
+        arguments(cluster, *words),
+        input=stdin,
+        capture_output=True,
+        timeout=600,
+        check=False,
         env={**os.environ, **(env or {})},
-    )  # fmt: skip
+    )
 
 
 # -- kubectl ----------------------------------------------------------------------------------------------------------
@@ -114,17 +118,34 @@ def kubectl(
 @pytest.mark.parametrize(
     ("words", "stdin", "code", "out", "err"),
     [
-        pytest.param(["exec", "cat", "--", "sh", "-c", "echo a; echo b >&2; exit 3"], b"", 3, b"a\n",
-                     b"b\ncommand terminated with exit code 3\n", id="outputs-apart-and-a-code"),
+        pytest.param(
+            ["exec", "cat", "--", "sh", "-c", "echo a; echo b >&2; exit 3"],
+            b"",
+            3,
+            b"a\n",
+            b"b\ncommand terminated with exit code 3\n",
+            id="outputs-apart-and-a-code",
+        ),
         pytest.param(["exec", "-i", "cat", "--", "sort"], b"b\na\n", 0, b"a\nb\n", b"", id="input-and-its-end"),
         pytest.param(["exec", "-i", "cat", "--", "cat"], bytes(5_000_000), 0, bytes(5_000_000), b"", id="much-of-both"),
-        pytest.param(["exec", "cat", "--", "no-such-program"], b"", 1, b"",
-                     b"error: error executing command in container: no-such-program: No such file or directory\n",
-                     id="no-such-program"),
-        pytest.param(["exec", "cat", "--", "printf", "[%s]", "", "a b", "é&=%"], b"", 0, "[][a b][é&=%]".encode(), b"",
-                     id="words-as-they-are"),
+        pytest.param(
+            ["exec", "cat", "--", "no-such-program"],
+            b"",
+            1,
+            b"",
+            b"error: error executing command in container: no-such-program: No such file or directory\n",
+            id="no-such-program",
+        ),
+        pytest.param(
+            ["exec", "cat", "--", "printf", "[%s]", "", "a b", "é&=%"],
+            b"",
+            0,
+            "[][a b][é&=%]".encode(),
+            b"",
+            id="words-as-they-are",
+        ),
     ],
-)  # fmt: skip
+)
 def test_exec_by_kubectl(
     cluster: LocalCluster, *, env: dict[str, str], words: list[str], stdin: bytes, code: int, out: bytes, err: bytes
 ) -> None:
@@ -249,8 +270,10 @@ def forwarded(cluster: LocalCluster, env: dict[str, str], *ports: str) -> Iterat
     """A local port that kubectl forwards; the first of them."""
     process = subprocess.Popen(
         arguments(cluster, "port-forward", "--address", "127.0.0.1", "pod/web", *ports),
-        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env={**os.environ, **env},
-    )  # fmt: skip
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, **env},
+    )
     try:
         assert process.stdout is not None
         line = process.stdout.readline().decode()
@@ -293,9 +316,16 @@ def done_with(forward: Any) -> None:
 def test_exec_by_the_python_client(api: client.CoreV1Api) -> None:
     script = "read word; echo got $word; echo apart >&2; cat; exit 7"
     found = stream(
-        api.connect_get_namespaced_pod_exec, "cat", "default", command=["sh", "-c", script],
-        stdin=True, stdout=True, stderr=True, tty=False, _preload_content=False,
-    )  # fmt: skip
+        api.connect_get_namespaced_pod_exec,
+        "cat",
+        "default",
+        command=["sh", "-c", script],
+        stdin=True,
+        stdout=True,
+        stderr=True,
+        tty=False,
+        _preload_content=False,
+    )
     found.write_stdin("hello\n")
     assert found.readline_stdout(timeout=WITHIN) == "got hello"
     assert found.readline_stderr(timeout=WITHIN) == "apart"
@@ -308,9 +338,15 @@ def test_exec_by_the_python_client(api: client.CoreV1Api) -> None:
 
 def test_attaching_by_the_python_client(api: client.CoreV1Api) -> None:
     found = stream(
-        api.connect_get_namespaced_pod_attach, "cat", "default",
-        stdin=True, stdout=True, stderr=True, tty=False, _preload_content=False,
-    )  # fmt: skip
+        api.connect_get_namespaced_pod_attach,
+        "cat",
+        "default",
+        stdin=True,
+        stdout=True,
+        stderr=True,
+        tty=False,
+        _preload_content=False,
+    )
     found.write_stdin("from python\n")
     assert found.readline_stdout(timeout=WITHIN) == "from python"
     found.close()
@@ -364,9 +400,16 @@ def test_who_may(
 
     def execute() -> str:
         found = stream(
-            api.connect_get_namespaced_pod_exec, "cat", "default", command=["echo", "allowed"],
-            stdin=False, stdout=True, stderr=True, tty=False, _preload_content=False,
-        )  # fmt: skip
+            api.connect_get_namespaced_pod_exec,
+            "cat",
+            "default",
+            command=["echo", "allowed"],
+            stdin=False,
+            stdout=True,
+            stderr=True,
+            tty=False,
+            _preload_content=False,
+        )
         found.run_forever(timeout=WITHIN)
         found.sock.shutdown()
         return str(found.read_stdout())

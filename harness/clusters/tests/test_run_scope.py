@@ -163,9 +163,16 @@ def test_objects_of_others_are_not_listed(scope: RunScope) -> None:
     events = [json.dumps({"type": "ADDED", "object": item}).encode() for item in items]
     assert [scope.is_own_event(event) for event in events] == [True, False, False, True]
     assert scope.is_own_event(b'{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"7"}}}')
-    shown = {path: scope.shows_others(Request("GET", path)) for path in (
-        "/api/v1/pods?watch=1", "/apis/scheduling.koordinator.sh/v1alpha1/devices", PODS, "/api/v1/nodes", "/version",
-    )}  # fmt: skip
+    shown = {
+        path: scope.shows_others(Request("GET", path))
+        for path in (
+            "/api/v1/pods?watch=1",
+            "/apis/scheduling.koordinator.sh/v1alpha1/devices",
+            PODS,
+            "/api/v1/nodes",
+            "/version",
+        )
+    }
     assert list(shown.values()) == [True, True, False, False, False]
 
 

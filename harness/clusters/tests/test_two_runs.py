@@ -76,14 +76,27 @@ def run(cluster: WholeCluster, log: Path, *words: str) -> Iterator["subprocess.P
     """A run of cases, as another user of the cluster starts it."""
     assert cluster.endpoint is not None
     command = [
-        sys.executable, "-m", "pytest", CASES, "-q", "-p", "no:cacheprovider", "--seatrial-subject=seatrial",
-        "--seatrial-backend=existing", f"--seatrial-kubeconfig={cluster.endpoint.kubeconfig}", *words,
-    ]  # fmt: skip
+        sys.executable,
+        "-m",
+        "pytest",
+        CASES,
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "--seatrial-subject=seatrial",
+        "--seatrial-backend=existing",
+        f"--seatrial-kubeconfig={cluster.endpoint.kubeconfig}",
+        *words,
+    ]
     with log.open("wb") as sink:
         process = subprocess.Popen(
-            command, cwd=ROOT, stdout=sink, stderr=sink, process_group=0,
+            command,
+            cwd=ROOT,
+            stdout=sink,
+            stderr=sink,
+            process_group=0,
             preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509 scripts with `&` ignore it
-        )  # fmt: skip
+        )
     try:
         yield process
     finally:

@@ -83,8 +83,9 @@ def test_each_cluster_has_its_own_scheduler(shell: Shell) -> None:
     said = shell.seatrial("logs", "a", "--component", "scheduler")
     assert "shell synced" in said.stdout, said.stderr
     assert [line.split()[1] for line in shell.seatrial("logs", "a").stdout.splitlines() if line.startswith("==>")] == [
-        "server:", "scheduler:",
-    ]  # fmt: skip
+        "server:",
+        "scheduler:",
+    ]
     assert "has logs of: server, scheduler" in shell.seatrial("logs", "a", "--component", "x").stderr
     assert shell.seatrial("down", "--all").returncode == 0
     assert list(state.iterdir()) == []

@@ -59,16 +59,26 @@ def test_a_command_runs_with_its_devices_and_its_exit_status(lab_file: Path) -> 
     environment = {**os.environ, "SEATRIAL_LAB": str(lab_file)}
     done = subprocess.run([*command, "-c", SHOW], env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 7, done.stderr
-    assert done.stdout.strip() == str({
-        "SEATRIAL_LAB_CARDS": "0", "SEATRIAL_LAB_MACHINE": "small", "SEATRIAL_LAB_NICS": "", "SEATRIAL_LAB_TOKEN": "1",
-    })  # fmt: skip
+    assert done.stdout.strip() == str(
+        {"SEATRIAL_LAB_CARDS": "0", "SEATRIAL_LAB_MACHINE": "small", "SEATRIAL_LAB_NICS": "", "SEATRIAL_LAB_TOKEN": "1"}
+    )
     assert open_lab(lab_file).snapshot().ledger.leases == ()
 
 
 def test_a_command_is_ended_when_its_lease_is_lost(lab_file: Path) -> None:
     environment = {**os.environ, "SEATRIAL_LAB": str(lab_file)}
-    command = [sys.executable, "-m", "seatrial", "lab", "acquire", "a10", "--", sys.executable, "-uc",
-               "import time; print('runs'); time.sleep(600)"]  # fmt: skip
+    command = [
+        sys.executable,
+        "-m",
+        "seatrial",
+        "lab",
+        "acquire",
+        "a10",
+        "--",
+        sys.executable,
+        "-uc",
+        "import time; print('runs'); time.sleep(600)",
+    ]
     process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stdout is not None
     assert process.stdout.readline() == "runs\n"
@@ -80,8 +90,18 @@ def test_a_command_is_ended_when_its_lease_is_lost(lab_file: Path) -> None:
 
 def test_a_command_that_is_interrupted_returns_its_devices(lab_file: Path) -> None:
     environment = {**os.environ, "SEATRIAL_LAB": str(lab_file)}
-    command = [sys.executable, "-m", "seatrial", "lab", "acquire", "a10", "--", sys.executable, "-uc",
-               "import time; print('runs'); time.sleep(600)"]  # fmt: skip
+    command = [
+        sys.executable,
+        "-m",
+        "seatrial",
+        "lab",
+        "acquire",
+        "a10",
+        "--",
+        sys.executable,
+        "-uc",
+        "import time; print('runs'); time.sleep(600)",
+    ]
     process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     assert process.stdout.readline() == "runs\n"

@@ -41,8 +41,10 @@ def suite(tmp_path: Path) -> Path:
 def nightly(folder: Path, *words: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
         [sys.executable, "-m", "seatrial", "nightly", "--results", str(folder), *words],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=False,
+    )
 
 
 def test_a_night_holds_cards_keeps_results_and_pushes_them(suite: Path, tmp_path: Path) -> None:
@@ -64,8 +66,15 @@ def test_a_night_holds_cards_keeps_results_and_pushes_them(suite: Path, tmp_path
 
 def test_a_failed_night_is_pushed_and_a_failed_push_is_reported(suite: Path, tmp_path: Path) -> None:
     """Without a place no lease is there, so the case fails."""
-    done = nightly(tmp_path / "results", "--push", f"{sys.executable} -c 'raise SystemExit(5)'", "--", str(suite),
-                   "--backend", "virtual")  # fmt: skip
+    done = nightly(
+        tmp_path / "results",
+        "--push",
+        f"{sys.executable} -c 'raise SystemExit(5)'",
+        "--",
+        str(suite),
+        "--backend",
+        "virtual",
+    )
     assert done.returncode in {1, 2}
     assert "ended with status 5; the results are in" in done.stderr
     (run,) = (tmp_path / "results").iterdir()

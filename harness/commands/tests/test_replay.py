@@ -190,8 +190,9 @@ def test_compare_has_curves_a_bound_and_unplaced_pods(
     traces: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     picture, table = tmp_path / "curves.png", tmp_path / "table.md"
-    cli.app(["replay", "compare", *traces, "--policy", "bestfit", "--json", "--plot", str(picture),
-             "--table", str(table)])  # fmt: skip
+    cli.app(
+        ["replay", "compare", *traces, "--policy", "bestfit", "--json", "--plot", str(picture), "--table", str(table)]
+    )
     (row,) = json.loads(capsys.readouterr().out)["workloads"]
     assert all(max(each["policy"], each["beside"]) <= each["bound"] + 0.01 for each in row["curve"])
     assert row["curve"][-1]["bound"] == 100  # 130 % arrived

@@ -39,13 +39,7 @@ class Shell:
 
     def run(self, *words: str) -> "subprocess.CompletedProcess[str]":
         return subprocess.run(
-            words,
-            cwd=self.folder,
-            env=self.env,
-            capture_output=True,
-            text=True,
-            timeout=600,
-            check=False,
+            words, cwd=self.folder, env=self.env, capture_output=True, text=True, timeout=600, check=False
         )
 
 

@@ -110,13 +110,17 @@ def test_what_a_killed_one_left_is_cleaned(
     ("words", "saying"),
     [
         pytest.param(["--backend", "existing"], "give the cluster with --kubeconfig FILE", id="no-kubeconfig"),
-        pytest.param(["--backend", "existing", "--kubeconfig", "K", "--port", "1"], "--host, --port: not with",
-                     id="port"),
+        pytest.param(
+            ["--backend", "existing", "--kubeconfig", "K", "--port", "1"], "--host, --port: not with", id="port"
+        ),
         pytest.param(["--context", "c"], "--context c: expected --backend existing, found embedded", id="context"),
-        pytest.param(["--backend", "existing", "--kubeconfig", "K", "--subject", "deployed"],
-                     "--subject deployed: expected seatrial, none or", id="deployed"),
+        pytest.param(
+            ["--backend", "existing", "--kubeconfig", "K", "--subject", "deployed"],
+            "--subject deployed: expected seatrial, none or",
+            id="deployed",
+        ),
     ],
-)  # fmt: skip
+)
 def test_mistakes_are_told_in_a_sentence(shell: Shell, words: list[str], saying: str) -> None:
     done = shell.without_process("up", *words)
     assert done.returncode == 2

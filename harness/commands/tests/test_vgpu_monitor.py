@@ -45,11 +45,6 @@ def test_once_prints_and_ends(folder: Path) -> None:
 
 
 def test_a_folder_that_is_not_there_is_the_user_s_mistake(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [*COMMAND, "--folder", str(tmp_path / "none")],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = subprocess.run([*COMMAND, "--folder", str(tmp_path / "none")], capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert done.stderr == f"seatrial: --folder {tmp_path}/none: expected a folder, found nothing\n"

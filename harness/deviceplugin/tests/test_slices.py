@@ -60,10 +60,14 @@ class Rig:
             return self.pods
 
         return DevicePlugin(
-            self.hardware.devices, kubelet, read, root=self.folder / "root", simulated=True,
+            self.hardware.devices,
+            kubelet,
+            read,
+            root=self.folder / "root",
+            simulated=True,
             slices=PodSlices(kubelet.plugins / FOLDER, self.hardware, asyncio.to_thread),
             answer=lambda pod, annotations: answer_on_pod(Writer(self.api, SimClock()), "n1", pod, annotations),
-        )  # fmt: skip
+        )
 
     async def up(self, resource: str) -> None:
         """Start kubelet and register all resources."""
@@ -107,18 +111,21 @@ def pod(name: str, limits: Mapping[str, int], allocated: Mapping[str, Any], **an
     """A pod with one container, and the devices that the scheduler wrote into its annotation."""
     container = {"name": "main", "resources": {"limits": {key: str(value) for key, value in limits.items()}}}
     metadata = {
-        "name": name, "namespace": "default", "uid": f"uid-{name}",
+        "name": name,
+        "namespace": "default",
+        "uid": f"uid-{name}",
         "annotations": {DEVICE_ALLOCATED: json.dumps(allocated), **annotations},
-    }  # fmt: skip
+    }
     return decode_pod(to_json({"metadata": metadata, "spec": {"containers": [container]}}))
 
 
 def vnpu(name: str, minor: int) -> BoundPod:
     resources = {NPU_CORE: 5, "huawei.com/npu-cpu": 1, "huawei.com/npu-dvpp": 25, GPU_MEMORY: 16 * GIB}
     entry = {
-        "minor": minor, "resources": {**resources, GPU_MEMORY_RATIO: 25},
+        "minor": minor,
+        "resources": {**resources, GPU_MEMORY_RATIO: 25},
         "extension": {"gpuSharedResourceTemplate": "vir05_1c_16g"},
-    }  # fmt: skip
+    }
     return pod(name, {NPU_CORE: 5, GPU_SHARED: 1}, {"gpu": [entry]})
 
 
@@ -170,9 +177,14 @@ def test_an_smlu_of_percent_and_bytes_is_answered_on_the_pod() -> None:
         await rig.up(VCORE)
         resources = {GPU_CORE: 10, GPU_MEMORY: GIB, GPU_MEMORY_RATIO: 2}
         rig.pods = [
-            pod("a", {VCORE: 10, GPU_SHARED: 1}, {"gpu": [{"minor": 1, "resources": resources}]},
-                CAMBRICON_DSMLU_ASSIGHED="false", CAMBRICON_DSMLU_PROFILE="1_10_4")
-        ]  # fmt: skip
+            pod(
+                "a",
+                {VCORE: 10, GPU_SHARED: 1},
+                {"gpu": [{"minor": 1, "resources": resources}]},
+                CAMBRICON_DSMLU_ASSIGHED="false",
+                CAMBRICON_DSMLU_PROFILE="1_10_4",
+            )
+        ]
         answer = await rig.kubelet.admit("a", VCORE, 10)
         written = {"CAMBRICON_DSMLU_ASSIGHED": "true"}
         metadata = rig.pods[0].metadata

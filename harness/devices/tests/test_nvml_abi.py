@@ -250,11 +250,17 @@ def test_a_driver_that_is_not_loaded_says_so_at_the_start(boundary: Boundary) ->
 @pytest.mark.parametrize(
     ("name", "size"),
     [
-        ("nvmlPciInfo_t", 68), ("c_nvmlMemory_t", 24), ("c_nvmlMemory_v2_t", 40), ("c_nvmlUtilization_t", 8),
-        ("c_nvmlProcessInfo_v3_t", 24), ("c_nvmlProcessUtilizationSample_t", 32), ("c_nvmlEventData_t", 32),
-        ("c_nvmlFieldValue_t", 40), ("c_nvmlGpuInstanceInfo_t", 24),
+        ("nvmlPciInfo_t", 68),
+        ("c_nvmlMemory_t", 24),
+        ("c_nvmlMemory_v2_t", 40),
+        ("c_nvmlUtilization_t", 8),
+        ("c_nvmlProcessInfo_v3_t", 24),
+        ("c_nvmlProcessUtilizationSample_t", 32),
+        ("c_nvmlEventData_t", 32),
+        ("c_nvmlFieldValue_t", 40),
+        ("c_nvmlGpuInstanceInfo_t", 24),
     ],
-)  # fmt: skip
+)
 def test_sizes_are_those_of_the_package_that_calls(name: str, size: int) -> None:
     import pynvml
 
@@ -272,10 +278,17 @@ class TestAsALibrary:
     def test_it_exports_versioned_and_plain_names_and_nothing_else(self, library: Boundary) -> None:
         loaded = ctypes.CDLL(str(library.library))
         for name in (
-            "nvmlInit", "nvmlInit_v2", "nvmlInitWithFlags", "nvmlDeviceGetCount", "nvmlDeviceGetCount_v2",
-            "nvmlDeviceGetHandleByIndex", "nvmlDeviceGetHandleByPciBusId", "nvmlDeviceGetPciInfo",
-            "nvmlDeviceGetComputeRunningProcesses", "nvmlDeviceGetCurrentClocksThrottleReasons",
-        ):  # fmt: skip
+            "nvmlInit",
+            "nvmlInit_v2",
+            "nvmlInitWithFlags",
+            "nvmlDeviceGetCount",
+            "nvmlDeviceGetCount_v2",
+            "nvmlDeviceGetHandleByIndex",
+            "nvmlDeviceGetHandleByPciBusId",
+            "nvmlDeviceGetPciInfo",
+            "nvmlDeviceGetComputeRunningProcesses",
+            "nvmlDeviceGetCurrentClocksThrottleReasons",
+        ):
             assert getattr(loaded, name)
         for name in ("table_attach", "table_header", "nvml_enter"):
             assert not hasattr(loaded, name)

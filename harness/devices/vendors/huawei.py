@@ -24,11 +24,7 @@ def ascend_grant(assignment: Assignment) -> ContainerGrant:
     slices = [part for share in assignment.shares for part in share.slices]
     if slices:
         ids = [part.id for part in slices]
-        env = {
-            VARIABLE: ",".join(ids),
-            CREATES_VNPU: slices[0].template,
-            "ASCEND_RUNTIME_OPTIONS": "VIRTUAL",
-        }
+        env = {VARIABLE: ",".join(ids), CREATES_VNPU: slices[0].template, "ASCEND_RUNTIME_OPTIONS": "VIRTUAL"}
         return ContainerGrant(env, (*(f"{NODE}{number}" for number in ids), *CONTROL_NODES))
     minors = [share.device.minor for share in assignment.shares]
     env = {VARIABLE: ",".join(map(str, minors))}

@@ -23,19 +23,25 @@ class Scene:
     """A node of 8 cores and two cards: a pod has card 0, an owner a part of the reserved card 1; a gang of two."""
 
     def __init__(self) -> None:
-        self.objects: dict[str, list[Json]] = {kind: [] for kind in (
-            "Pod", "Node", "PodGroup", "Device", "Reservation", "ElasticQuota", "PodMigrationJob",
-        )}  # fmt: skip
+        self.objects: dict[str, list[Json]] = {
+            kind: [] for kind in ("Pod", "Node", "PodGroup", "Device", "Reservation", "ElasticQuota", "PodMigrationJob")
+        }
         amounts = {"cpu": "8", "memory": "16Gi", "pods": "10"}
         self.objects["Node"].append({"metadata": {"name": "n1"}, "status": {"allocatable": amounts}})
         cards = [{"type": "gpu", "minor": minor} for minor in range(2)]
         self.objects["Device"].append({"metadata": {"name": "n1"}, "spec": {"devices": cards}})
         self.whole = self.pod("whole", cards={0: 100}, cpu="2")
         self.held: Json = {
-            "metadata": {"name": "held", "uid": "R", "annotations": given({1: 100})}, "spec": {"allocateOnce": False},
-            "status": {"phase": "Available", "nodeName": "n1", "allocatable": {"cpu": "2", "memory": "1Gi"},
-                       "conditions": [{"type": "Scheduled", "status": "True"}], "currentOwners": [{"name": "owner"}]},
-        }  # fmt: skip
+            "metadata": {"name": "held", "uid": "R", "annotations": given({1: 100})},
+            "spec": {"allocateOnce": False},
+            "status": {
+                "phase": "Available",
+                "nodeName": "n1",
+                "allocatable": {"cpu": "2", "memory": "1Gi"},
+                "conditions": [{"type": "Scheduled", "status": "True"}],
+                "currentOwners": [{"name": "owner"}],
+            },
+        }
         self.objects["Reservation"].append(self.held)
         self.owner = self.pod("owner", cards={1: 50}, cpu="1", inside="R")
         self.gang: Json = {"metadata": {"name": "g", "namespace": "default"}, "spec": {"minMember": 2}}
@@ -47,9 +53,14 @@ class Scene:
         self.objects["PodMigrationJob"].append(self.job)
 
     def pod(
-        self, name: str, cards: dict[int, int] | None = None, inside: str = "", labels: dict[str, str] | None = None,
-        node: str = "n1", **requests: str,
-    ) -> Json:  # fmt: skip
+        self,
+        name: str,
+        cards: dict[int, int] | None = None,
+        inside: str = "",
+        labels: dict[str, str] | None = None,
+        node: str = "n1",
+        **requests: str,
+    ) -> Json:
         """A pod on the node, with a share of these cards."""
         cards = cards or {}
         if cards:
@@ -60,7 +71,7 @@ class Scene:
             "metadata": {"name": name, "namespace": "default", "labels": labels or {}, "annotations": annotations},
             "spec": {"nodeName": node, "containers": [{"resources": {"requests": requests}}]},
             "status": {"phase": "Running", "conditions": [condition] if node else []},
-        }  # fmt: skip
+        }
         self.objects["Pod"].append(found)
         return found
 

@@ -17,8 +17,14 @@ COUNT = "import sys, pathlib; p = pathlib.Path(sys.argv[1]); n = len(p.read_text
 
 
 def lab(folder: Path, prepare: tuple[str, ...] = (), **hooks: Any) -> Lab:
-    machines = [{"name": "big", "cards": [{"name": "0", "model": "h100"}, {"name": "1", "model": "h100"}],
-                 "hooks": hooks, "prepare": list(prepare)}]  # fmt: skip
+    machines = [
+        {
+            "name": "big",
+            "cards": [{"name": "0", "model": "h100"}, {"name": "1", "model": "h100"}],
+            "hooks": hooks,
+            "prepare": list(prepare),
+        }
+    ]
     found = inventory(folder, machines=machines)
     return Lab(found, FileStore(folder / "ledger.json", "shelf"), holder="me of a job")
 

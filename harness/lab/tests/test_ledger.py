@@ -121,9 +121,7 @@ def test_in_a_window_its_machines_are_for_requests_that_name_it() -> None:
     line, night = Line(windows=[NIGHTLY]), later(10 * HOUR)
     assert line.ask("day", PlaceRequest("h100", 1), night) == ()
     assert line.ask("other", PlaceRequest("", 1), night) == ("small/0",)
-    assert line.ask("nightly", PlaceRequest("h100", 4, window="nightly"), night) == (
-        "big/0", "big/1", "big/2", "big/3",
-    )  # fmt: skip
+    assert line.ask("nightly", PlaceRequest("h100", 4, window="nightly"), night) == ("big/0", "big/1", "big/2", "big/3")
 
 
 def test_a_lease_ends_when_a_window_of_others_begins() -> None:

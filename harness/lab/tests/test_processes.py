@@ -143,9 +143,20 @@ def test_workers_and_jobs_never_share_a_card(lab_file: Path, tmp_path: Path) -> 
     suite = tmp_path / "test_cards.py"
     suite.write_text(SUITE)
     command = [
-        sys.executable, "-m", "pytest", "-q", "-p", "seatrial.testing", "-p", "no:cacheprovider", "-n", "2",
-        f"--rootdir={tmp_path}", f"--seatrial-lab={lab_file}", str(suite),
-    ]  # fmt: skip
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "seatrial.testing",
+        "-p",
+        "no:cacheprovider",
+        "-n",
+        "2",
+        f"--rootdir={tmp_path}",
+        f"--seatrial-lab={lab_file}",
+        str(suite),
+    ]
     environment = {**os.environ, "MARKS": str(tmp_path / "marks")}
     jobs = [
         subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment, cwd=tmp_path) for _ in range(2)

@@ -96,9 +96,13 @@ class DockerRun:
             if self._killed_for_unknown_reason(state) and self._reason_may_follow():
                 return
             self.status = DockerStatus(
-                _moment(state["StartedAt"]), running=False, finished=_moment(state["FinishedAt"]),
-                code=int(state["ExitCode"]), error=state.get("Error", ""), oom=bool(state.get("OOMKilled")),
-            )  # fmt: skip
+                _moment(state["StartedAt"]),
+                running=False,
+                finished=_moment(state["FinishedAt"]),
+                code=int(state["ExitCode"]),
+                error=state.get("Error", ""),
+                oom=bool(state.get("OOMKilled")),
+            )
         elif state["Status"] == "running":
             self.status = DockerStatus(_moment(state["StartedAt"]), running=True, pid=int(state.get("Pid", 0)))
         if self.status.finished is not None:

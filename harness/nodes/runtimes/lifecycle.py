@@ -368,16 +368,27 @@ class LifecycleRuntime(Runtime):
         status = container.run.status
         code = KILLED if status.code is None else status.code
         reason = (
-            "OOMKilled" if status.oom and code else
-            "StartError" if status.error and code == CANNOT_START else
-            "Completed" if code == 0 else "Error"
-        )  # fmt: skip
+            "OOMKilled"
+            if status.oom and code
+            else "StartError"
+            if status.error and code == CANNOT_START
+            else "Completed"
+            if code == 0
+            else "Error"
+        )
         before = container.state.restarts
         container.state = ContainerState(
-            container.plan.name, "terminated", reason, status.error or container.why,
-            started=status.started, finished=status.finished or self._clock.now(), exit_code=code, restarts=before,
-            id=self._id(pod, container), init=container.init,
-        )  # fmt: skip
+            container.plan.name,
+            "terminated",
+            reason,
+            status.error or container.why,
+            started=status.started,
+            finished=status.finished or self._clock.now(),
+            exit_code=code,
+            restarts=before,
+            id=self._id(pod, container),
+            init=container.init,
+        )
         container.why = ""
         policy = pod.work.pod.spec.restart_policy
         if container.init and container.plan.restart_policy != "Always":

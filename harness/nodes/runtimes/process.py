@@ -139,9 +139,15 @@ class ProcessRuntime(LifecycleRuntime):
 
             groups = [str(group) for group in real.groups]
             plan = Plan(
-                list(command), env, self._working_folder(real.plan, run), "", groups, owner=False, ends=ends.program,
+                list(command),
+                env,
+                self._working_folder(real.plan, run),
+                "",
+                groups,
+                owner=False,
+                ends=ends.program,
                 tty=wanted.tty,
-            )  # fmt: skip
+            )
             process = SupervisedProcess.launch(folder, plan, self._clock, changed)
             real.side.append(process)
             return process
@@ -195,10 +201,17 @@ class ProcessRuntime(LifecycleRuntime):
             groups = [str(group) for group in container.groups]
             alone = limits if not self._groups else Limits()
             plan = Plan(
-                [*command, *args], env, working, str(folder / "log"), groups,
-                memory=alone.memory or 0, cores=-(-(alone.cpu or 0) // 1000), linger=self._linger,
-                stdin=container.plan.stdin, tty=container.plan.tty,
-            )  # fmt: skip
+                [*command, *args],
+                env,
+                working,
+                str(folder / "log"),
+                groups,
+                memory=alone.memory or 0,
+                cores=-(-(alone.cpu or 0) // 1000),
+                linger=self._linger,
+                stdin=container.plan.stdin,
+                tty=container.plan.tty,
+            )
             _link(self._sandbox(pod, container), mounts(pod.work, container.plan, self._volumes(pod)))
             return SupervisedProcess.launch(folder, plan, self._clock, changed)
         except OSError as error:

@@ -92,8 +92,11 @@ class SupervisedProcess:
         try:
             self._process = subprocess.Popen(
                 [sys.executable, "-I", "-S", str(SUPERVISOR), str(folder)],
-                stdin=listening, stdout=telling, stderr=log_file, pass_fds=sorted(set(plan.ends)),
-            )  # fmt: skip
+                stdin=listening,
+                stdout=telling,
+                stderr=log_file,
+                pass_fds=sorted(set(plan.ends)),
+            )
         except BaseException:
             self._close_ends()
             raise

@@ -92,10 +92,15 @@ def _host(name: str, wanted: HostPath) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.mkdir() if kind == "DirectoryOrCreate" else path.touch()
     fits = {
-        "": True, "Directory": path.is_dir(), "DirectoryOrCreate": path.is_dir(), "File": path.is_file(),
-        "FileOrCreate": path.is_file(), "Socket": path.is_socket(), "CharDevice": path.is_char_device(),
+        "": True,
+        "Directory": path.is_dir(),
+        "DirectoryOrCreate": path.is_dir(),
+        "File": path.is_file(),
+        "FileOrCreate": path.is_file(),
+        "Socket": path.is_socket(),
+        "CharDevice": path.is_char_device(),
         "BlockDevice": path.is_block_device(),
-    }  # fmt: skip
+    }
     if not fits.get(kind, False):
         found = "something else" if path.exists() else "nothing"
         raise CannotMount(f"volume {name!r}: hostPath {wanted.path}: expected a {kind}, found {found}")

@@ -28,9 +28,7 @@ def break_minor(node: NodeHardware, minor: int) -> None:
     ("model", "first"),
     [
         pytest.param(
-            "ascend-910b3",
-            {"vendor": "huawei", "model": "Ascend-910B3", "minor": "0", "uuid": "npu-1-0"},
-            id="ascend",
+            "ascend-910b3", {"vendor": "huawei", "model": "Ascend-910B3", "minor": "0", "uuid": "npu-1-0"}, id="ascend"
         ),
         pytest.param("mlu370-x8", {"vendor": "cambricon", "model": "MLU370-X8", "minor": "0"}, id="cambricon"),
     ],
@@ -70,8 +68,10 @@ def test_a_sick_chip_says_why() -> None:
     break_minor(node, 1)
     assert [info["status"]["healthy"] for info in device_infos(node.devices())] == [True, False]
     assert device_infos(node.devices())[1]["status"] == {
-        "healthy": False, "errCode": "0x80E01801", "errMessage": "chip error",
-    }  # fmt: skip
+        "healthy": False,
+        "errCode": "0x80E01801",
+        "errMessage": "chip error",
+    }
 
 
 def test_the_file_follows_the_devices_each_quarter_of_an_hour(tmp_path: Path) -> None:

@@ -44,10 +44,15 @@ class Rig:
         self.api = LittleApi(self.clock)
         runtime = SimulatedRuntime(self.clock, stages=Stages(start=(1.0, 1.0)))
         self.agent = LocalAgent(
-            self.api, self.clock, "box", hardware, runtime,
-            run_blocking=lambda ask, answer: answer(ask()), annotations={"seatrial.dev/limits": "cgroup v2"},
+            self.api,
+            self.clock,
+            "box",
+            hardware,
+            runtime,
+            run_blocking=lambda ask, answer: answer(ask()),
+            annotations={"seatrial.dev/limits": "cgroup v2"},
             xpu_folder=xpu_folder,
-        )  # fmt: skip
+        )
         self.agent.start()
         self.clock.settle()
 

@@ -183,11 +183,14 @@ def test_the_plugin_chooses_for_a_pod_without_a_promise(rig: Rig) -> None:
         pytest.param(pod("a").nvidia(3), None, "OutOfnvidia.com/gpu", "requested: 3", id="more-than-there-are"),
         pytest.param(pod("a").request(cpu=1000), None, "OutOfcpu", "requested: 1000000", id="too-many-cores"),
         pytest.param(
-            pod("a").gpu_share(80), {"gpu": [gpu(0, 80, 80, "8Gi")]}, "UnexpectedAdmissionError",
-            "50 of 100 koordinator.sh/gpu-core left", id="promised-twice",
+            pod("a").gpu_share(80),
+            {"gpu": [gpu(0, 80, 80, "8Gi")]},
+            "UnexpectedAdmissionError",
+            "50 of 100 koordinator.sh/gpu-core left",
+            id="promised-twice",
         ),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_is_refused_in_kubelets_words(
     rig: Rig, builder: PodBuilder, allocated: dict[str, Any] | None, reason: str, words: str
 ) -> None:

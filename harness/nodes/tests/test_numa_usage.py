@@ -21,12 +21,12 @@ def test_a_pod_uses_its_numa_nodes_and_the_rest_uses_all() -> None:
     """8 cores and 8 Gi in use: 4 by a pod on NUMA node 0, 2 by one on both, the rest by the system. QOS-KM-8: of the
     system's CPU each NUMA node has its part of all CPU."""
     zero, one = divided(
-        constant(8000, 8 * GIB), constant(2000, 2 * GIB),
-        [(constant(4000, 4 * GIB), [0]), (constant(2000, 2 * GIB), [0, 1])], 2,
-    )  # fmt: skip
-    assert (zero.node.last(), one.node.last()) == (
-        {"cpu": 6000, "memory": 6 * GIB}, {"cpu": 2000, "memory": 2 * GIB},
-    )  # fmt: skip
+        constant(8000, 8 * GIB),
+        constant(2000, 2 * GIB),
+        [(constant(4000, 4 * GIB), [0]), (constant(2000, 2 * GIB), [0, 1])],
+        2,
+    )
+    assert (zero.node.last(), one.node.last()) == ({"cpu": 6000, "memory": 6 * GIB}, {"cpu": 2000, "memory": 2 * GIB})
     assert zero.system is not None
     assert one.system is not None
     assert (zero.system.last(), one.system.last()) == ({"cpu": 1500, "memory": GIB}, {"cpu": 500, "memory": GIB})
@@ -35,8 +35,9 @@ def test_a_pod_uses_its_numa_nodes_and_the_rest_uses_all() -> None:
 def test_the_system_s_part_of_each_numa_node() -> None:
     """QOS-E19: NUMA nodes that use 1 and 3 cores get 0.2 and 0.6 of the system's 0.8 cores; of 1024 bytes on a NUMA
     node, of which its pods use 512, the system's are 512."""
-    zero, one = divided(constant(4000, 2048), constant(800, 0),
-                        [(constant(1000, 512), [0]), (constant(3000, 512), [1])], 2)  # fmt: skip
+    zero, one = divided(
+        constant(4000, 2048), constant(800, 0), [(constant(1000, 512), [0]), (constant(3000, 512), [1])], 2
+    )
     assert zero.system is not None
     assert one.system is not None
     assert (zero.node.last(), one.node.last()) == ({"cpu": 1000, "memory": 1024}, {"cpu": 3000, "memory": 1024})

@@ -52,8 +52,10 @@ def test_what_the_kubelet_was_told() -> None:
     found = manifest("n", "uid", machine_of({"name": "n"}), kubelet)
     assert found["topologyPolicies"] == ["SingleNUMANodePodLevel"]
     assert json.loads(found["metadata"]["annotations"][KUBELET_CPU_MANAGER]) == {
-        "policy": "static", "options": {"full-pcpus-only": "true"}, "reservedCPUs": "0-1",
-    }  # fmt: skip
+        "policy": "static",
+        "options": {"full-pcpus-only": "true"},
+        "reservedCPUs": "0-1",
+    }
 
 
 @pytest.mark.parametrize(

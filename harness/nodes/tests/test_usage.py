@@ -35,9 +35,19 @@ GIB = 1 << 30
 
 def card(minor: int, *, vendor: str = "nvidia", health: Health | None = None) -> Device:
     return Device(
-        vendor, "gpu", "A10", "A10", 7 - minor, minor, f"GPU-{minor}", f"0000:0{minor}:00.0", 0, "pci0000:00",
-        20 * GIB, health or Health(ok=True),
-    )  # fmt: skip
+        vendor,
+        "gpu",
+        "A10",
+        "A10",
+        7 - minor,
+        minor,
+        f"GPU-{minor}",
+        f"0000:0{minor}:00.0",
+        0,
+        "pci0000:00",
+        20 * GIB,
+        health or Health(ok=True),
+    )
 
 
 def amounts(entries: list[dict[str, Any]]) -> list[tuple[int, str, str, str]]:

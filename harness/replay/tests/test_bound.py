@@ -29,9 +29,13 @@ def test_no_choice_of_pods_and_cards_exceeds_the_bound() -> None:
     """All ways to place six pods on three nodes, or not, against the bound of the first one, two, … six pods."""
     nodes = (T4, P100, Node("c", 1500, 60, 1, "T4"))
     pods = [
-        Shape(1500, 20, 1, 600), Shape(1500, 20, 1, 600, ("P100",)), Shape(2000, 50, 2, 1000),
-        Shape(3000, 10, 0, 0), Shape(1000, 50, 1, 1000, ("T4",)), Shape(500, 50, 1, 400),
-    ]  # fmt: skip
+        Shape(1500, 20, 1, 600),
+        Shape(1500, 20, 1, 600, ("P100",)),
+        Shape(2000, 50, 2, 1000),
+        Shape(3000, 10, 0, 0),
+        Shape(1000, 50, 1, 1000, ("T4",)),
+        Shape(500, 50, 1, 400),
+    ]
     for count, most in enumerate(bound(Trace(nodes, ()), pods, range(1, 7)), start=1):
         best = 0
         for places in product((None, *nodes), repeat=count):

@@ -26,8 +26,7 @@ def test_a_published_policy_must_be_near(workload: str, policy: str, shift: floa
 
 
 @pytest.mark.parametrize(
-    ("measured", "ok"),
-    [pytest.param(95.51, True, id="above"), pytest.param(95.5, False, id="the-floor-itself")],
+    ("measured", "ok"), [pytest.param(95.51, True, id="above"), pytest.param(95.5, False, id="the-floor-itself")]
 )
 def test_balanced_must_be_above_its_floor(measured: float, ok: bool) -> None:
     assert [row.ok for row in hold_against("default", {"balanced": {100: 0.0, 130: measured}})] == [ok]

@@ -20,15 +20,7 @@ import pytest
 
 from seatrial.harness.clusters.virtual import VirtualBackend, VirtualCluster
 from seatrial.harness.subject.inprocess import InProcess
-from seatrial.scheduler.api.builders import (
-    disruption_budget,
-    gang,
-    node,
-    pod,
-    priority_class,
-    quota,
-    reservation,
-)
+from seatrial.scheduler.api.builders import disruption_budget, gang, node, pod, priority_class, quota, reservation
 from seatrial.scheduler.api.podgroup import GANG_MIN, GANG_NAME
 from seatrial.scheduler.api.transport import JSON, MERGE_PATCH, Request
 
@@ -47,7 +39,9 @@ PROFILE = {
                     "enabled": [
                         {"name": name, "weight": 1}
                         for name in (
-                            "LoadAwareScheduling", "NodeResourcesFitPlus", "ScarceResourceAvoidance",
+                            "LoadAwareScheduling",
+                            "NodeResourcesFitPlus",
+                            "ScarceResourceAvoidance",
                             "DeviceFragmentation",
                         )
                     ]
@@ -61,7 +55,7 @@ PROFILE = {
             ],
         }
     ],
-}  # fmt: skip
+}
 BOUNDED = {  # containers that are emptied, or lose their oldest entries, at a limit of their own
     "Collection.history": 16_384,
     "PodSpecCache._known": 2048,
@@ -78,14 +72,25 @@ BOUNDED = {  # containers that are emptied, or lose their oldest entries, at a l
     "StateCache._states": 50_000,
 }
 LIMITS = (  # of results that are kept: they are small here, so that what is kept beside them is seen
-    "cache.cache.MAX_CLASSES", "cache.domains.MAX_KEYS", "cache.matching.MAX_READINGS", "cache.node_facts.MIN_VALUES",
-    "cache.tallies.MAX_KEPT_CELLS", "cache.tallies.MIN_TALLIES", "client.events._REMEMBERED",
-    "engine.plugin_runner.MAX_GATE_LISTS", "engine.runner.MAX_CLASSES", "engine.runner.MIN_CLASSES",
-    "plugins.coscheduling.measures._MAX_JOBS", "plugins.deviceshare.allocator.MAX_ALLOCATIONS",
-    "plugins.deviceshare.plugin.MAX_REQUESTS", "plugins.deviceshare.states.MAX_FREE_AMOUNTS",
-    "plugins.deviceshare.states.MAX_HOLDINGS", "plugins.deviceshare.states.MAX_REQUESTS",
-    "plugins.podtopologyspread.constraints.MAX_KEPT_ROWS", "plugins.node_selection.MAX_KEYS",
-)  # fmt: skip
+    "cache.cache.MAX_CLASSES",
+    "cache.domains.MAX_KEYS",
+    "cache.matching.MAX_READINGS",
+    "cache.node_facts.MIN_VALUES",
+    "cache.tallies.MAX_KEPT_CELLS",
+    "cache.tallies.MIN_TALLIES",
+    "client.events._REMEMBERED",
+    "engine.plugin_runner.MAX_GATE_LISTS",
+    "engine.runner.MAX_CLASSES",
+    "engine.runner.MIN_CLASSES",
+    "plugins.coscheduling.measures._MAX_JOBS",
+    "plugins.deviceshare.allocator.MAX_ALLOCATIONS",
+    "plugins.deviceshare.plugin.MAX_REQUESTS",
+    "plugins.deviceshare.states.MAX_FREE_AMOUNTS",
+    "plugins.deviceshare.states.MAX_HOLDINGS",
+    "plugins.deviceshare.states.MAX_REQUESTS",
+    "plugins.podtopologyspread.constraints.MAX_KEPT_ROWS",
+    "plugins.node_selection.MAX_KEYS",
+)
 
 
 class Sizes:
@@ -165,43 +170,72 @@ class Churn:
         cluster.add_nodes(
             node(name).cpu(16 + number).cards(2).label(ZONE, name).label(f"own-{n}", n).taint(f"t{n}") for name in names
         )
-        metric = {"updateTime": cluster.clock.timestamp(),
-                  "nodeMetric": {"nodeUsage": {"resources": {"cpu": f"{number}m", "memory": "1Gi"}}}}  # fmt: skip
+        metric = {
+            "updateTime": cluster.clock.timestamp(),
+            "nodeMetric": {"nodeUsage": {"resources": {"cpu": f"{number}m", "memory": "1Gi"}}},
+        }
         for name in names:
             metrics = "/apis/slo.koordinator.sh/v1alpha1/nodemetrics"
             self.make(metrics, {"apiVersion": metrics[6:-12], "kind": "NodeMetric", "metadata": {"name": name}})
             cluster.call(Request("PATCH", f"{metrics}/{name}/status", orjson.dumps({"status": metric}), MERGE_PATCH))
-            self.make(f"{storage}/csinodes", {"metadata": {"name": name}, "spec": {"drivers": [
-                {"name": "d", "nodeID": name, "allocatable": {"count": 5}}]}})  # fmt: skip
-        self.make(f"{storage}/storageclasses", {"metadata": {"name": f"c{n}"}, "provisioner": "d",
-                                                "volumeBindingMode": "WaitForFirstConsumer"})  # fmt: skip
-        claim = {"accessModes": ["ReadWriteOnce"], "storageClassName": f"c{n}",
-                 "resources": {"requests": {"storage": "1Gi"}}}  # fmt: skip
-        volume = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "storageClassName": f"c{n}",
-                  "hostPath": {"path": "/x"}, "persistentVolumeReclaimPolicy": "Delete"}  # fmt: skip
+            self.make(
+                f"{storage}/csinodes",
+                {
+                    "metadata": {"name": name},
+                    "spec": {"drivers": [{"name": "d", "nodeID": name, "allocatable": {"count": 5}}]},
+                },
+            )
+        self.make(
+            f"{storage}/storageclasses",
+            {"metadata": {"name": f"c{n}"}, "provisioner": "d", "volumeBindingMode": "WaitForFirstConsumer"},
+        )
+        claim = {
+            "accessModes": ["ReadWriteOnce"],
+            "storageClassName": f"c{n}",
+            "resources": {"requests": {"storage": "1Gi"}},
+        }
+        volume = {
+            "capacity": {"storage": "1Gi"},
+            "accessModes": ["ReadWriteOnce"],
+            "storageClassName": f"c{n}",
+            "hostPath": {"path": "/x"},
+            "persistentVolumeReclaimPolicy": "Delete",
+        }
         self.make("/api/v1/persistentvolumes", {"metadata": {"name": f"v{n}"}, "spec": volume})
         self.make(f"{core}/persistentvolumeclaims", {"metadata": {"name": "c"}, "spec": claim})
-        self.make(f"{storage}/volumeattachments", {"metadata": {"name": f"va{n}"}, "spec": {
-            "attacher": "d", "nodeName": names[0], "source": {"persistentVolumeName": f"v{n}"}}})  # fmt: skip
+        self.make(
+            f"{storage}/volumeattachments",
+            {
+                "metadata": {"name": f"va{n}"},
+                "spec": {"attacher": "d", "nodeName": names[0], "source": {"persistentVolumeName": f"v{n}"}},
+            },
+        )
         quotas = f"{sigs}/namespaces/{ns}/elasticquotas"
         self.make(quotas, quota(f"top{n}").min(cpu=4, memory="8Gi").max(cpu=40, memory="80Gi").parent())
         self.make(quotas, quota(f"q{n}").min(cpu=1, memory="1Gi").max(cpu=8, memory="80Gi").below(f"top{n}"))
         self.make(f"{sigs}/namespaces/{ns}/podgroups", gang("train", 2).waiting_time(30))
         self.make(f"{sigs}/namespaces/{ns}/podgroups", gang("short", 3).waiting_time(5))
-        self.make(f"/apis/policy/v1/namespaces/{ns}/poddisruptionbudgets",
-                  disruption_budget("b", {"app": n}, min_available=1))  # fmt: skip
+        self.make(
+            f"/apis/policy/v1/namespaces/{ns}/poddisruptionbudgets", disruption_budget("b", {"app": n}, min_available=1)
+        )
         selector = {"selector": {"app": n}, "ports": [{"port": 80}]}
         self.make(f"{core}/services", {"metadata": {"name": f"s{n}"}, "spec": selector})
         template = pod("t").request(cpu=1).tolerate(f"t{n}").label("app", n).manifest
         template = {"metadata": {"labels": {"app": n}}, "spec": template["spec"]}
         workload = {"replicas": 2, "selector": {"matchLabels": {"app": n}}, "template": template}
         self.make(f"/apis/apps/v1/namespaces/{ns}/deployments", {"metadata": {"name": "d"}, "spec": workload})
-        self.make(f"/apis/apps/v1/namespaces/{ns}/statefulsets", {"metadata": {"name": "s"}, "spec": {
-            **workload, "serviceName": "s", "volumeClaimTemplates": []}})  # fmt: skip
-        self.make(f"/apis/apps/v1/namespaces/{ns}/daemonsets",
-                  {"metadata": {"name": "ds"}, "spec": {**workload, "replicas": None}})  # fmt: skip
-        self.make(f"/apis/batch/v1/namespaces/{ns}/jobs", {"metadata": {"name": "j"}, "spec": {
-            "template": {"spec": {**template["spec"], "restartPolicy": "Never"}}}})  # fmt: skip
+        self.make(
+            f"/apis/apps/v1/namespaces/{ns}/statefulsets",
+            {"metadata": {"name": "s"}, "spec": {**workload, "serviceName": "s", "volumeClaimTemplates": []}},
+        )
+        self.make(
+            f"/apis/apps/v1/namespaces/{ns}/daemonsets",
+            {"metadata": {"name": "ds"}, "spec": {**workload, "replicas": None}},
+        )
+        self.make(
+            f"/apis/batch/v1/namespaces/{ns}/jobs",
+            {"metadata": {"name": "j"}, "spec": {"template": {"spec": {**template["spec"], "restartPolicy": "Never"}}}},
+        )
         held = pod("x").request(cpu=1).gpus(1).tolerate(f"t{n}")
         self.make(f"{koordinator}/reservations", reservation(f"r{n}").like(held).for_labels(owner=n).ttl("60s").many())
         for built in self._pods(number, ns):
@@ -217,8 +251,11 @@ class Churn:
 
     def _pods(self, number: int, ns: str) -> Iterator[Any]:
         n = str(number)
-        terms = {"labelSelector": {"matchLabels": {"app": n}}, "topologyKey": ZONE, "namespaceSelector": {
-            "matchLabels": {"team": n}}}  # fmt: skip
+        terms = {
+            "labelSelector": {"matchLabels": {"app": n}},
+            "topologyKey": ZONE,
+            "namespaceSelector": {"matchLabels": {"team": n}},
+        }
         shapes = {
             "plain": pod("plain").request(cpu=f"{number}m", memory="1Mi"),
             "share": pod("share").gpu_share(10 + number % 50),
@@ -231,25 +268,54 @@ class Churn:
             "high": pod("high").request(cpu=17).priority_class(f"p{n}"),
             "light-0": pod("light-0").request(cpu=1).annotation(GANG_NAME, f"l{n}").annotation(GANG_MIN, "2"),
             "light-1": pod("light-1").request(cpu=1).annotation(GANG_NAME, f"l{n}").annotation(GANG_MIN, "2"),
-            **{f"{name}-{i}": pod(f"{name}-{i}").request(cpu=1).in_gang(name) for name in ("train", "short")
-               for i in range(2)},
-        }  # fmt: skip
+            **{
+                f"{name}-{i}": pod(f"{name}-{i}").request(cpu=1).in_gang(name)
+                for name in ("train", "short")
+                for i in range(2)
+            },
+        }
         for name in ("near", "spread", "port", "claim", "ephemeral", "gated", "dra", "image", "select"):
             shapes[name] = pod(name).request(cpu=1)
         specs: dict[str, dict[str, Any]] = {
-            "near": {"affinity": {"podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [
-                {"weight": 5, "podAffinityTerm": terms}]},
-                "podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [terms]}}},
-            "spread": {"topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": f"own-{n}", "whenUnsatisfiable":
-                       "ScheduleAnyway", "labelSelector": {"matchLabels": {"app": n}}}]},
+            "near": {
+                "affinity": {
+                    "podAffinity": {
+                        "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 5, "podAffinityTerm": terms}]
+                    },
+                    "podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [terms]},
+                }
+            },
+            "spread": {
+                "topologySpreadConstraints": [
+                    {
+                        "maxSkew": 1,
+                        "topologyKey": f"own-{n}",
+                        "whenUnsatisfiable": "ScheduleAnyway",
+                        "labelSelector": {"matchLabels": {"app": n}},
+                    }
+                ]
+            },
             "claim": {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]},
-            "ephemeral": {"volumes": [{"name": "v", "ephemeral": {"volumeClaimTemplate": {"spec": {
-                "accessModes": ["ReadWriteOnce"], "storageClassName": f"c{n}",
-                "resources": {"requests": {"storage": "1Gi"}}}}}}]},
+            "ephemeral": {
+                "volumes": [
+                    {
+                        "name": "v",
+                        "ephemeral": {
+                            "volumeClaimTemplate": {
+                                "spec": {
+                                    "accessModes": ["ReadWriteOnce"],
+                                    "storageClassName": f"c{n}",
+                                    "resources": {"requests": {"storage": "1Gi"}},
+                                }
+                            }
+                        },
+                    }
+                ]
+            },
             "gated": {"schedulingGates": [{"name": f"example.com/g{n}"}]},
             "dra": {"resourceClaims": [{"name": f"c{n}", "resourceClaimName": "no"}]},
             "select": {"nodeSelector": {f"own-{n}": n}},
-        }  # fmt: skip
+        }
         shapes["port"].manifest["spec"]["containers"][0]["ports"] = [{"containerPort": 80, "hostPort": 1000 + number}]
         shapes["image"].manifest["spec"]["containers"][0]["image"] = f"example.com/image:{n}"
         for name, built in shapes.items():

@@ -59,19 +59,25 @@ def test_what_cannot_be_started_is_refused(text: str, saying: str) -> None:
     [
         pytest.param("", {"kubeconfig": "k"}, {"leaderElect": False}, id="nothing-said"),
         pytest.param(
-            "clientConnection: {qps: 9, kubeconfig: ''}", {"kubeconfig": "k", "qps": 9}, {"leaderElect": False},
+            "clientConnection: {qps: 9, kubeconfig: ''}",
+            {"kubeconfig": "k", "qps": 9},
+            {"leaderElect": False},
             id="an-empty-name-is-no-name",
         ),
         pytest.param(
             "clientConnection: {kubeconfig: mine}\nleaderElection: {leaderElect: true, resourceName: a}",
-            {"kubeconfig": "mine"}, {"leaderElect": True, "resourceName": "a"}, id="what-the-user-says-stays",
+            {"kubeconfig": "mine"},
+            {"leaderElect": True, "resourceName": "a"},
+            id="what-the-user-says-stays",
         ),
         pytest.param(
-            "leaderElection: {resourceName: a}", {"kubeconfig": "k"}, {"leaderElect": False, "resourceName": "a"},
+            "leaderElection: {resourceName: a}",
+            {"kubeconfig": "k"},
+            {"leaderElect": False, "resourceName": "a"},
             id="half-an-election",
         ),
     ],
-)  # fmt: skip
+)
 def test_a_configuration_is_completed(
     content: str, connection: dict[str, object], election: dict[str, object], tmp_path: Path
 ) -> None:

@@ -49,9 +49,17 @@ TYPES: dict[str, type[Any]] = {
 
 KEPT = {("spec", "template"), ("spec", "reservationOptions", "template")}  # as they are; pods have a test of their own
 AMOUNTS = {
-    "allocatable", "allocated", "allocatedResources", "capacity", "limits", "max", "min", "requests", "resources",
+    "allocatable",
+    "allocated",
+    "allocatedResources",
+    "capacity",
+    "limits",
+    "max",
+    "min",
+    "requests",
+    "resources",
     "used",
-}  # fmt: skip
+}
 
 
 def recorded() -> Iterator[Any]:

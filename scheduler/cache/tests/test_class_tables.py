@@ -15,11 +15,7 @@ from seatrial.scheduler.plugins.noderesources import fit
 from seatrial.scheduler.plugins.noderesources.fit import NodeResourcesFit
 from seatrial.scheduler.tests.rig import Rig
 
-LIMITS = (
-    (deviceshare, "MAX_REQUESTS"),
-    (nodenuma, "MAX_DEMANDS"),
-    (fit, "MAX_DELTAS"),
-)
+LIMITS = ((deviceshare, "MAX_REQUESTS"), (nodenuma, "MAX_DEMANDS"), (fit, "MAX_DELTAS"))
 MAX = 3
 
 

@@ -84,9 +84,13 @@ class Candidates:
 
     def _elector(self, name: str) -> Elector:
         return Elector(
-            self.lines[name], self.clock, LeaderElection(), name,
-            on_leading=lambda: self.said.append(f"{name} leads"), on_lost=lambda: self.said.append(f"{name} lost"),
-        )  # fmt: skip
+            self.lines[name],
+            self.clock,
+            LeaderElection(),
+            name,
+            on_leading=lambda: self.said.append(f"{name} leads"),
+            on_lost=lambda: self.said.append(f"{name} lost"),
+        )
 
     @property
     def leaders(self) -> list[str]:
@@ -235,11 +239,13 @@ def test_what_else_is_written_on_the_lease_stays() -> None:
         pytest.param({"resourceName": ""}, r"leaderElection.resourceName: Required value", id="no-name"),
         pytest.param({"leaderelect": True}, r"unknown field `leaderelect`", id="a-field-that-is-not-there"),
     ],
-)  # fmt: skip
+)
 def test_settings_that_would_not_elect_one_leader_are_refused(election: dict[str, Any], says: str) -> None:
     with pytest.raises(ConfigError, match=says):
-        parse({
-            "apiVersion": "kubescheduler.config.k8s.io/v1",
-            "kind": "KubeSchedulerConfiguration",
-            "leaderElection": election,
-        })  # fmt: skip
+        parse(
+            {
+                "apiVersion": "kubescheduler.config.k8s.io/v1",
+                "kind": "KubeSchedulerConfiguration",
+                "leaderElection": election,
+            }
+        )

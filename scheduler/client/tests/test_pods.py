@@ -39,11 +39,13 @@ WITHOUT = SELECTING.replace(b'"nodeName":"n1"', b"")
             TEMPLATE, TEMPLATE[:-1] + b',"schedulerName":"\\"nodeName\\":\\"n1\\""}', False, id="a-text-that-looks-so"
         ),
         pytest.param(
-            TEMPLATE[:-1] + b',"nodeName":"n1"}', TEMPLATE[:-1] + b',"nodeName":"n1","nodeName":"n2"}', False,
+            TEMPLATE[:-1] + b',"nodeName":"n1"}',
+            TEMPLATE[:-1] + b',"nodeName":"n1","nodeName":"n2"}',
+            False,
             id="the-node-twice",
         ),
     ],
-)  # fmt: skip
+)
 def test_a_bound_pod_is_what_a_plain_decoder_makes_of_it(known: bytes, spec: bytes, shared: bool) -> None:
     decode = PodDecoder()
     first = decode(pod(known))

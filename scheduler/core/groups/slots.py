@@ -76,10 +76,13 @@ class SlotCounter:
         return class_scores.rejection(overrides)
 
     def _short(self, code: int, wanted: Sequence[tuple[str, int, int]]) -> Status:
-        return Status.unschedulable(*(
-            "Too many pods" if column == PODS_COLUMN else f"Insufficient {name}"
-            for bit, (name, column, _) in enumerate(wanted) if code >> bit & 1
-        )).by(FIT)  # fmt: skip
+        return Status.unschedulable(
+            *(
+                "Too many pods" if column == PODS_COLUMN else f"Insufficient {name}"
+                for bit, (name, column, _) in enumerate(wanted)
+                if code >> bit & 1
+            )
+        ).by(FIT)
 
     def _by_requests(self, class_scores: ClassScores, rows: Ints, info: PodInfo, limit: int) -> Ints:
         fit = np.full(len(rows), limit, np.int64)

@@ -23,9 +23,7 @@ class HeldPods:
         return len(self._place_of)
 
     def __iter__(self) -> Iterator[Entry]:
-        return iter([
-            entry for groups in self._keys.values() for group in groups.values() for entry in group
-        ])  # fmt: skip
+        return iter([entry for groups in self._keys.values() for group in groups.values() for entry in group])
 
     def __contains__(self, key: object) -> bool:
         """Whether pods are held under this key."""

@@ -13,8 +13,10 @@ from seatrial.scheduler.plugins.coscheduling.tests.gangs import member
 from seatrial.scheduler.plugins.coscheduling.topology.request import GatherRequest
 from seatrial.scheduler.plugins.coscheduling.topology.tests.fleets import TopologyRig, gathered
 
-SPINES = {f"s{spine}": {f"b{spine}{block}": tuple(f"n{spine}{block}{node}" for node in range(2)) for block in range(2)}
-          for spine in range(2)}  # fmt: skip
+SPINES = {
+    f"s{spine}": {f"b{spine}{block}": tuple(f"n{spine}{block}{node}" for node in range(2)) for block in range(2)}
+    for spine in range(2)
+}
 SIZES = (1, 3, 5, 7)
 
 

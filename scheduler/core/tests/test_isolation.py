@@ -184,9 +184,15 @@ def test_an_object_that_raises_in_an_informer_is_read_again_and_others_follow() 
         nodes[0] if request.path.endswith(POISON) else {"metadata": {"resourceVersion": "1"}, "items": nodes}
     )
     informer = Informer(
-        api, clock, "/api/v1/nodes", decoder(Node), on_set=set_node, on_gone=lambda _: None,
-        on_synced=lambda: None, on_batch=lambda: None,
-    )  # fmt: skip
+        api,
+        clock,
+        "/api/v1/nodes",
+        decoder(Node),
+        on_set=set_node,
+        on_gone=lambda _: None,
+        on_synced=lambda: None,
+        on_batch=lambda: None,
+    )
     informer.start()
     clock.settle()
     assert seen == [OTHER]

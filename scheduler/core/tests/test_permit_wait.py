@@ -118,10 +118,13 @@ def test_a_rejected_pod_gives_its_place_back() -> None:
     assert rig.where("other") == "n", "the next pod got the place, and waits on Permit itself"
 
 
-@pytest.mark.parametrize(("plugins", "seconds", "text"), [
-    pytest.param([Licences], 60, "1m0s at plugin Licences", id="one"),
-    pytest.param([Licences, Budget], 30, "30s at plugin Budget", id="the-shorter-of-two"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("plugins", "seconds", "text"),
+    [
+        pytest.param([Licences], 60, "1m0s at plugin Licences", id="one"),
+        pytest.param([Licences, Budget], 30, "30s at plugin Budget", id="the-shorter-of-two"),
+    ],
+)
 def test_a_pod_that_waits_too_long_gives_its_place_back(plugins: list[type[Licences]], seconds: int, text: str) -> None:
     rig = waiting(*plugins)
     rig.clock.advance(seconds - 1)

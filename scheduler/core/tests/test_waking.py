@@ -9,10 +9,14 @@ HOST = "kubernetes.io/hostname"
 def spread(name: str) -> PodBuilder:
     """A pod whose scores depend on where others like it are."""
     built = pod(name).label("app", "a").request(cpu=2)
-    built.manifest["spec"]["topologySpreadConstraints"] = [{
-        "maxSkew": 1, "topologyKey": HOST, "whenUnsatisfiable": "ScheduleAnyway",
-        "labelSelector": {"matchLabels": {"app": "a"}},
-    }]  # fmt: skip
+    built.manifest["spec"]["topologySpreadConstraints"] = [
+        {
+            "maxSkew": 1,
+            "topologyKey": HOST,
+            "whenUnsatisfiable": "ScheduleAnyway",
+            "labelSelector": {"matchLabels": {"app": "a"}},
+        }
+    ]
     return built
 
 

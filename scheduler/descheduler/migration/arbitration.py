@@ -32,9 +32,11 @@ def sort_jobs(state: ClusterState, jobs: Iterable[PodMigrationJob]) -> list[PodM
     found = [next(with_pod) if pods[job.name] is not None else job for job in found]
     found = _grouped(found, pods)
     migrating = Counter(
-        owner for job in state.jobs.values() if job.running or (job.pending and job.passed)
+        owner
+        for job in state.jobs.values()
+        if job.running or (job.pending and job.passed)
         if (owner := _job_owner(state.pod_named(job.pod_key)))
-    )  # fmt: skip
+    )
     return sorted(found, key=lambda job: -migrating[_job_owner(pods[job.name])])
 
 

@@ -32,11 +32,7 @@ from seatrial.scheduler.api.transport import Done, Request, Response
 from seatrial.scheduler.api.wire import decoder, to_plain
 from seatrial.scheduler.client.events import EventRecorder
 from seatrial.scheduler.client.rest import Rest, pod_path, refusal
-from seatrial.scheduler.descheduler.args import (
-    POLICIES,
-    MigrationControllerArgs,
-    check_duration,
-)
+from seatrial.scheduler.descheduler.args import POLICIES, MigrationControllerArgs, check_duration
 from seatrial.scheduler.descheduler.limits import TokenBucket
 from seatrial.scheduler.descheduler.migration.arbitration import FORBID, WAIT, Filters, is_forced, sort_jobs
 from seatrial.scheduler.descheduler.migration.evictions import ObjectLimits, policy_of, send_eviction
@@ -385,9 +381,7 @@ class MigrationController:
                     self._note(job, replace(status, reason="FailedCreateReservation", message=why))
                 return
             self._state.set_reservation(_decode_reservation(response.body))
-            options = {"reservationRef": {
-                "apiVersion": GROUP_VERSION, "kind": "Reservation", "name": job.metadata.uid,
-            }}  # fmt: skip
+            options = {"reservationRef": {"apiVersion": GROUP_VERSION, "kind": "Reservation", "name": job.metadata.uid}}
             patch = {"spec": {"reservationOptions": options}}
             self._rest.merge(f"{JOBS_PATH}/{job.name}", patch, self._answer_for(job, named), uid=job.metadata.uid)
 
@@ -479,9 +473,10 @@ class MigrationController:
             return
         state = self._state
         waiting = [
-            job for job in state.jobs.values()
+            job
+            for job in state.jobs.values()
             if job.pending and not job.passed and not job.spec.paused and job.name not in self._busy and self.owns(job)
-        ]  # fmt: skip
+        ]
         if waiting:
             self._plan_arbitration()
         for job in sort_jobs(state, waiting):

@@ -107,9 +107,12 @@ def send_eviction(rest: Rest, pod: Pod, job: PodMigrationJob, policy: str, done:
         if SOFT_EVICTION in pod.metadata.annotations:
             rest.clock.call_soon(lambda: done(Response(200)))
             return
-        told = {"timestamp": rest.clock.timestamp(), "initiator": "koord-descheduler",
-                "reason": job.metadata.annotations.get(EVICT_REASON, ""),
-                "deleteOptions": job.spec.delete_options}  # fmt: skip
+        told = {
+            "timestamp": rest.clock.timestamp(),
+            "initiator": "koord-descheduler",
+            "reason": job.metadata.annotations.get(EVICT_REASON, ""),
+            "deleteOptions": job.spec.delete_options,
+        }
         patch = {"metadata": {"annotations": {SOFT_EVICTION: to_json(told).decode()}}}
         rest.merge(pod_path(pod), patch, done, uid=pod.metadata.uid)
     elif policy == DELETE:

@@ -164,8 +164,10 @@ class Steps:
         name = job.reservation_name
         if job.status.condition(CREATED) is None:
             note = f'Successfully create Reservation "{name}"'
-            return Step(status=with_condition(job.status, CREATED, "True", "", "", stamp),
-                        events=(Event(NORMAL, CREATED, note),))  # fmt: skip
+            return Step(
+                status=with_condition(job.status, CREATED, "True", "", "", stamp),
+                events=(Event(NORMAL, CREATED, note),),
+            )
         reservation = state.reservations.get(name)
         if reservation is None:
             return self._fail(job, "MissingReservation", f'Abort job caused by missing Reservation "{name}"')

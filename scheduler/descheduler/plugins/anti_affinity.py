@@ -68,7 +68,8 @@ def namespaces_of(state: ClusterState, pod: Pod, term: PodAffinityTerm) -> Itera
     if not term.namespaces and term.namespace_selector is None:
         return (pod.metadata.namespace,)
     selected = (
-        name for name, labels in state.namespaces.items()
+        name
+        for name, labels in state.namespaces.items()
         if term.namespace_selector is not None and selector_matches(term.namespace_selector, labels)
-    )  # fmt: skip
+    )
     return dict.fromkeys((*term.namespaces, *selected))

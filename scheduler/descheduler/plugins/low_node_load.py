@@ -125,8 +125,12 @@ class LowNodeLoadArgs(Args, frozen=True):
             anomaly_condition=condition,
         )
         inherited = (
-            "high_thresholds", "low_thresholds", "prod_high_thresholds", "prod_low_thresholds", "resource_weights",
-        )  # fmt: skip
+            "high_thresholds",
+            "low_thresholds",
+            "prod_high_thresholds",
+            "prod_low_thresholds",
+            "resource_weights",
+        )
         return [own] + [
             msgspec.structs.replace(
                 pool,
@@ -142,9 +146,11 @@ def _check_pool(where: str, pool: NodePool) -> None:
     low, high = pool.low_thresholds or {}, pool.high_thresholds or {}
     prod_low, prod_high = pool.prod_low_thresholds or {}, pool.prod_high_thresholds or {}
     for field, percents in (
-        ("lowThresholds", low), ("highThresholds", high), ("prodLowThresholds", prod_low),
+        ("lowThresholds", low),
+        ("highThresholds", high),
+        ("prodLowThresholds", prod_low),
         ("prodHighThresholds", prod_high),
-    ):  # fmt: skip
+    ):
         for name, value in percents.items():
             if not value >= 0:  # nor is .nan
                 raise ArgsError(f"{where}{field}.{name}: expected a percentage of 0 and more, found {value:g}")
@@ -214,9 +220,10 @@ class LowNodeLoad(Balance):
             if pool.node_selector is not None:
                 selector = pool.node_selector
                 chosen = [
-                    node for node in nodes
+                    node
+                    for node in nodes
                     if node.name not in processed and selector_matches(selector, node.metadata.labels)
-                ]  # fmt: skip
+                ]
             else:
                 chosen = list(nodes)
             processed |= self._balance(handle, pool, chosen)
@@ -224,13 +231,15 @@ class LowNodeLoad(Balance):
     def _balance(self, handle: Handle, pool: NodePool, nodes: Sequence[Node]) -> set[str]:
         """Balance one pool; the names of its sources if it came to evictions."""
         thresholds = complete(
-            pool.low_thresholds or {}, pool.high_thresholds or {}, pool.prod_low_thresholds or {},
-            pool.prod_high_thresholds or {}, deviation=pool.use_deviation_thresholds,
-        )  # fmt: skip
+            pool.low_thresholds or {},
+            pool.high_thresholds or {},
+            pool.prod_low_thresholds or {},
+            pool.prod_high_thresholds or {},
+            deviation=pool.use_deviation_thresholds,
+        )
         loads = node_loads(
-            handle.state, nodes, thresholds,
-            expires=self._args.node_metric_expiration_seconds, now=handle.clock.now(),
-        )  # fmt: skip
+            handle.state, nodes, thresholds, expires=self._args.node_metric_expiration_seconds, now=handle.clock.now()
+        )
         by_kind: dict[str, list[NodeLoad]] = {}
         for load in loads:
             by_kind.setdefault(load.kind, []).append(load)

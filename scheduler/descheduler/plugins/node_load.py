@@ -208,10 +208,11 @@ def _set_bounds(loads: Sequence[NodeLoad], thresholds: Thresholds) -> None:
         if thresholds.deviation:
             average = {name: _average(loads, name, prod=prod) for name in lows}
             bounds = {
-                name: (100.0, 100.0) if not lows[name]
+                name: (100.0, 100.0)
+                if not lows[name]
                 else (_clamp(average[name] - lows[name]), _clamp(average[name] + highs[name]))
                 for name in lows
-            }  # fmt: skip
+            }
         else:
             bounds = {name: (lows[name], highs[name]) for name in lows}
         for load in loads:
@@ -227,8 +228,9 @@ def _part(percent: float, capacity: int) -> int:
 def _average(loads: Sequence[NodeLoad], name: str, *, prod: bool) -> float:
     shares = [
         100.0 * (load.prod_usage if prod else load.usage).get(name, 0) / load.capacity[name]
-        for load in loads if load.capacity.get(name)
-    ]  # fmt: skip
+        for load in loads
+        if load.capacity.get(name)
+    ]
     return sum(shares) / len(shares) if shares else 0.0
 
 

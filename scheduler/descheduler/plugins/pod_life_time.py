@@ -15,13 +15,34 @@ from seatrial.scheduler.descheduler.framework import Deschedule, Handle
 from seatrial.scheduler.descheduler.objects import Pod
 from seatrial.scheduler.descheduler.plugins.pod_strategies import CommonArgs, age, check_states, exit_codes, states
 
-POD_STATES = frozenset({
-    "Running", "Pending", "Succeeded", "Failed", "Unknown",  # phases
-    "NodeAffinity", "NodeLost", "Shutdown", "UnexpectedAdmissionError",  # reasons of pods
-    "PodInitializing", "ContainerCreating", "ImagePullBackOff", "CrashLoopBackOff", "CreateContainerConfigError",
-    "ErrImagePull", "CreateContainerError", "InvalidImageName",  # reasons of containers that wait
-    "OOMKilled", "Error", "Completed", "DeadlineExceeded", "Evicted", "ContainerCannotRun", "StartError",  # that ended
-})  # fmt: skip
+POD_STATES = frozenset(
+    {
+        "Running",
+        "Pending",
+        "Succeeded",
+        "Failed",
+        "Unknown",  # phases
+        "NodeAffinity",
+        "NodeLost",
+        "Shutdown",
+        "UnexpectedAdmissionError",  # reasons of pods
+        "PodInitializing",
+        "ContainerCreating",
+        "ImagePullBackOff",
+        "CrashLoopBackOff",
+        "CreateContainerConfigError",
+        "ErrImagePull",
+        "CreateContainerError",
+        "InvalidImageName",  # reasons of containers that wait
+        "OOMKilled",
+        "Error",
+        "Completed",
+        "DeadlineExceeded",
+        "Evicted",
+        "ContainerCannotRun",
+        "StartError",  # that ended
+    }
+)
 
 
 class ConditionFilter(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):

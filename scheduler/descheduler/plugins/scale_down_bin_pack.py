@@ -130,5 +130,6 @@ def _share(state: ClusterState, pods: Sequence[Pod], node: Node, weights: Mappin
             total[name] = total.get(name, 0) + value
     return sum(
         weight * total.get(name, 0) / allocatable[name]
-        for name, weight in weights.items() if allocatable.get(name, 0) > 0
-    )  # fmt: skip
+        for name, weight in weights.items()
+        if allocatable.get(name, 0) > 0
+    )

@@ -130,8 +130,9 @@ def completed(constraint: TopologySpreadConstraint, pod: Pod) -> TopologySpreadC
     labels = pod.metadata.labels
     more = tuple(
         Requirement(key=key, operator="In", values=(labels[key],))
-        for key in constraint.match_label_keys if key in labels
-    )  # fmt: skip
+        for key in constraint.match_label_keys
+        if key in labels
+    )
     selector = constraint.label_selector
     return TopologySpreadConstraint(
         max_skew=constraint.max_skew,

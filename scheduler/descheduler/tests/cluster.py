@@ -53,16 +53,27 @@ def pod(
     return msgspec.convert(
         {
             "metadata": {
-                "name": name, "namespace": "default", "uid": name, "creationTimestamp": "2025-12-31T00:00:00Z",
-                "ownerReferences": [CONTROLLER if owner is None else owner], **fields,
+                "name": name,
+                "namespace": "default",
+                "uid": name,
+                "creationTimestamp": "2025-12-31T00:00:00Z",
+                "ownerReferences": [CONTROLLER if owner is None else owner],
+                **fields,
             },
-            "spec": {"nodeName": on, "containers": [{"name": "main", "resources": {"requests": requests}}],
-                     **(spec or {})},
-            "status": {"phase": "Running", "startTime": "2025-12-31T00:00:00Z",
-                       "conditions": [{"type": "Ready", "status": "True"}], **(status or {})},
+            "spec": {
+                "nodeName": on,
+                "containers": [{"name": "main", "resources": {"requests": requests}}],
+                **(spec or {}),
+            },
+            "status": {
+                "phase": "Running",
+                "startTime": "2025-12-31T00:00:00Z",
+                "conditions": [{"type": "Ready", "status": "True"}],
+                **(status or {}),
+            },
         },
         Pod,
-    )  # fmt: skip
+    )
 
 
 def usage(name: str, pods: dict[str, dict[str, str]], *, at: float) -> NodeMetric:

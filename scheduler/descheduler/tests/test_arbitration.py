@@ -17,13 +17,17 @@ def job(name: str, of: str, *, phase: str = "", passed: bool = False, age: int =
     annotations = {PASSED_ARBITRATION: "true"} if passed else {}
     return msgspec.convert(
         {
-            "metadata": {"name": name, "uid": name, "annotations": annotations,
-                         "creationTimestamp": f"2026-01-01T00:00:{59 - age:02d}Z"},
+            "metadata": {
+                "name": name,
+                "uid": name,
+                "annotations": annotations,
+                "creationTimestamp": f"2026-01-01T00:00:{59 - age:02d}Z",
+            },
             "spec": {"podRef": {"namespace": "default", "name": of}, "mode": "EvictDirectly"},
             "status": {"phase": phase},
         },
         PodMigrationJob,
-    )  # fmt: skip
+    )
 
 
 def ten_jobs(owners: dict[int, str]) -> tuple[ClusterState, list[PodMigrationJob]]:
@@ -72,10 +76,13 @@ def test_an_owner_that_is_migrating_goes_first() -> None:
 def workload(replicas: int, **args: Any) -> tuple[ClusterState, Filters]:
     """A ReplicaSet with its pods on n1."""
     state = ClusterState()
-    state.set_workload("ReplicaSet", msgspec.convert(
-        {"metadata": {"name": "rs", "uid": "rs", "namespace": "default"}, "spec": {"replicas": replicas}},
-        WorkloadObject,
-    ))  # fmt: skip
+    state.set_workload(
+        "ReplicaSet",
+        msgspec.convert(
+            {"metadata": {"name": "rs", "uid": "rs", "namespace": "default"}, "spec": {"replicas": replicas}},
+            WorkloadObject,
+        ),
+    )
     for number in range(replicas):
         state.set_pod(pod(f"p{number}", "n1"))
     return state, Filters(state, read_args(MigrationControllerArgs, {"maxMigratingPerNode": 0, **args}))
@@ -135,9 +142,13 @@ def test_a_pod_fits_on_the_nodes_that_are_selected(selector: str, want: str) -> 
 def test_empty_fields_have_their_defaults() -> None:
     """As in Koordinator's defaulting: "", [], {} and null."""
     given: dict[str, Any] = {
-        "defaultJobMode": "", "evictionPolicy": "", "objectLimiters": {}, "schedulerNames": [], "namespaces": None,
+        "defaultJobMode": "",
+        "evictionPolicy": "",
+        "objectLimiters": {},
+        "schedulerNames": [],
+        "namespaces": None,
         "arbitrationArgs": {"enabled": True, "interval": None},
-    }  # fmt: skip
+    }
     assert read_args(MigrationControllerArgs, given) == MigrationControllerArgs()
 
 
@@ -155,10 +166,7 @@ def test_empty_fields_have_their_defaults() -> None:
         ({"defaultJobMode": "Evict"}, "defaultJobMode: expected ReservationFirst or EvictDirectly, found 'Evict'"),
         ({"defaultJobTTL": "-1m"}, "defaultJobTTL: expected a duration"),
         ({"objectLimiters": {"node": {}}}, "objectLimiters: expected workload or namespace, found 'node'"),
-        (
-            {"objectLimiters": {"workload": {"burst": -1}}},
-            "workload.burst: expected 0 or more, found -1",
-        ),
+        ({"objectLimiters": {"workload": {"burst": -1}}}, "workload.burst: expected 0 or more, found -1"),
         ({"arbitrationArgs": {"interval": "0s"}}, "arbitrationArgs.interval: expected more than 0"),
         (
             {"labelSelector": {"matchExpressions": [{"key": "a", "operator": "Exists", "values": ["b"]}]}},

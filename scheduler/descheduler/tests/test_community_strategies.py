@@ -97,8 +97,13 @@ SPREAD = "RemovePodsViolatingTopologySpreadConstraint"
 def spread(sizes: dict[str, int], *, skew: int = 1, when: str = "DoNotSchedule", **more: Any) -> ClusterState:
     """One node in each zone with so many pods of one application."""
     state = ClusterState()
-    constraint = {"maxSkew": skew, "topologyKey": "zone", "whenUnsatisfiable": when,
-                  "labelSelector": {"matchLabels": {"app": "web"}}, **more}  # fmt: skip
+    constraint = {
+        "maxSkew": skew,
+        "topologyKey": "zone",
+        "whenUnsatisfiable": when,
+        "labelSelector": {"matchLabels": {"app": "web"}},
+        **more,
+    }
     for zone, count in sizes.items():
         state.set_node(node(f"n-{zone}", labels={"zone": zone}))
         for number in range(count):
@@ -147,8 +152,13 @@ def test_a_pod_that_fits_nowhere_else_stays() -> None:
 def test_match_label_keys_tell_revisions_apart() -> None:
     """Three pods of one revision and none of the other in each zone: each revision is judged by itself."""
     state = ClusterState()
-    constraint = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule",
-                  "labelSelector": {"matchLabels": {"app": "web"}}, "matchLabelKeys": ["rev"]}  # fmt: skip
+    constraint = {
+        "maxSkew": 1,
+        "topologyKey": "zone",
+        "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": {"app": "web"}},
+        "matchLabelKeys": ["rev"],
+    }
     for zone, revision in (("a", "1"), ("b", "2")):
         state.set_node(node(f"n-{zone}", labels={"zone": zone}))
         for number in range(3):
@@ -250,11 +260,7 @@ def test_nodes_are_emptied(counts: dict[str, int], args: dict[str, Any], want: l
     ("kind", "given", "words"),
     [
         (LowNodeUtilizationArgs, {"thresholds": {"cpu": 5}}, "expected the resources of thresholds .cpu., found none"),
-        (
-            LowNodeUtilizationArgs,
-            {**LOW, "thresholds": {"cpu": 60}},
-            "expected at most targetThresholds.cpu .50.",
-        ),
+        (LowNodeUtilizationArgs, {**LOW, "thresholds": {"cpu": 60}}, "expected at most targetThresholds.cpu .50."),
         (LowNodeUtilizationArgs, {**LOW, "thresholds": {"cpu": 101}}, "expected a percentage of 0 to 100, found 101"),
         (
             LowNodeUtilizationArgs,
@@ -269,11 +275,7 @@ def test_nodes_are_emptied(counts: dict[str, int], args: dict[str, Any], want: l
         ),
         (HighNodeUtilizationArgs, {}, "thresholds: expected at least one resource, found none"),
         (HighNodeUtilizationArgs, {"thresholds": {"cpu": 1}, "evictionModes": ["All"]}, "expected OnlyThresholding"),
-        (
-            TopologySpreadArgs,
-            {"constraints": ["Never"]},
-            "expected DoNotSchedule or ScheduleAnyway",
-        ),
+        (TopologySpreadArgs, {"constraints": ["Never"]}, "expected DoNotSchedule or ScheduleAnyway"),
     ],
 )
 def test_bad_arguments_are_refused_in_words(kind: Any, given: dict[str, Any], words: str) -> None:

@@ -68,7 +68,9 @@ SELECTOR = {"matchLabels": {"team": "blue"}}
         pytest.param(extra("PodsWithPVC"), with_volume("persistentVolumeClaim"), False, id="claim-protected"),
         pytest.param(extra("PodsWithPVC"), with_volume("emptyDir"), False, id="the-default-stays"),
         pytest.param(
-            extra("PodsWithResourceClaims"), pod("p", "n1", spec={"resourceClaims": [{"name": "gpu"}]}), False,
+            extra("PodsWithResourceClaims"),
+            pod("p", "n1", spec={"resourceClaims": [{"name": "gpu"}]}),
+            False,
             id="resource-claims",
         ),
         pytest.param({}, FAILED, False, id="failed-bare"),
@@ -85,28 +87,36 @@ SELECTOR = {"matchLabels": {"team": "blue"}}
         pytest.param({"namespaceLabelSelector": SELECTOR}, pod("p", "n1"), False, id="other-namespace"),
         pytest.param({"minReplicas": 3}, pod("p", "n1"), False, id="too-few-replicas"),
         pytest.param({"minReplicas": 2}, pod("p", "n1"), True, id="enough-replicas"),
-        pytest.param({"minReplicas": 3}, pod("p", "n1", ownerReferences=[CONTROLLER, DAEMON | {"controller": False}]),
-                     True, id="two-owners-are-not-counted"),
+        pytest.param(
+            {"minReplicas": 3},
+            pod("p", "n1", ownerReferences=[CONTROLLER, DAEMON | {"controller": False}]),
+            True,
+            id="two-owners-are-not-counted",
+        ),
         pytest.param({"minPodAge": "24h1m"}, pod("p", "n1"), False, id="too-young"),
         pytest.param({"minPodAge": "23h59m"}, pod("p", "n1"), True, id="old-enough"),
         pytest.param({"nodeFit": True}, pod("p", "n1", cpu="2"), False, id="fits-nowhere-else"),
         pytest.param({"nodeFit": True}, pod("p", "n1", cpu="1"), True, id="fits-elsewhere"),
         pytest.param({"nodeFit": True, "nodeSelector": "pool=a"}, pod("p", "n1", cpu="1"), False, id="not-on-these"),
-        pytest.param({"nodeFit": True, "nodeSelector": "!gpu, pool in (b,c)"}, pod("p", "n1", cpu="1"), True,
-                     id="on-these"),
+        pytest.param(
+            {"nodeFit": True, "nodeSelector": "!gpu, pool in (b,c)"}, pod("p", "n1", cpu="1"), True, id="on-these"
+        ),
         pytest.param({"nodeFit": True, "nodeSelector": "pool!=b"}, pod("p", "n1", cpu="1"), False, id="on-no-others"),
         pytest.param({"nodeFit": True, "nodeSelector": "gpu"}, pod("p", "n1", cpu="1"), False, id="without-the-label"),
         pytest.param(
             {"noEvictionPolicy": "Mandatory"},
-            pod("p", "n1", annotations={"descheduler.alpha.kubernetes.io/prefer-no-eviction": ""}), False,
+            pod("p", "n1", annotations={"descheduler.alpha.kubernetes.io/prefer-no-eviction": ""}),
+            False,
             id="asks-to-stay",
         ),
         pytest.param(
-            {"labelSelector": SELECTOR}, pod("p", "n1", annotations={"descheduler.alpha.kubernetes.io/evict": "true"}),
-            True, id="asks-to-go",
+            {"labelSelector": SELECTOR},
+            pod("p", "n1", annotations={"descheduler.alpha.kubernetes.io/evict": "true"}),
+            True,
+            id="asks-to-go",
         ),
     ],
-)  # fmt: skip
+)
 def test_protected_pods(args: dict[str, Any], asked: Pod, want: bool) -> None:
     assert may_evict(args, asked) is want
 
@@ -143,16 +153,20 @@ def configuration(**fields: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ({"profiles": [{"pluginConfig": [{"name": "DefaultEvictor", "args": {"nodeFit": 1}}]}]},
-         "arguments of DefaultEvictor: nodeFit: expected bool, found 1"),
+        (
+            {"profiles": [{"pluginConfig": [{"name": "DefaultEvictor", "args": {"nodeFit": 1}}]}]},
+            "arguments of DefaultEvictor: nodeFit: expected bool, found 1",
+        ),
         ({"clientConnection": {"burst": -1}}, "clientConnection.burst: expected 0 or more, found -1"),
         ({"healthzBindAddress": "10251"}, "healthzBindAddress: expected an address with its port .*, found '10251'"),
         ({"metricsBindAddress": "::1:10251:"}, "metricsBindAddress: expected an address with its port"),
         ({"nodeSelector": {"matchExpressions": [{"key": "a", "operator": "Near"}]}}, 'nodeSelector: "Near" is not'),
-        ({"profiles": [{"name": "a", "nodeSelector": {"matchExpressions": [{"key": "a"}]}}]},
-         r"profiles\[0\].nodeSelector: "),
+        (
+            {"profiles": [{"name": "a", "nodeSelector": {"matchExpressions": [{"key": "a"}]}}]},
+            r"profiles\[0\].nodeSelector: ",
+        ),
     ],
-)  # fmt: skip
+)
 def test_bad_configurations_are_refused_in_words(fields: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         parse(configuration(**fields))

@@ -101,17 +101,32 @@ def test_the_pod_that_skews_its_node_leaves(changes: dict[str, Any], want: list[
 def ranked_cluster() -> tuple[ClusterState, list[NodePods]]:
     state = ClusterState()
     rows = [
-        ("p1", "node1"), ("p2", "node2"), ("p4a", "node4"), ("p4b", "node4"), ("p5a", "node5"), ("p5b", "node5"),
-        ("p6-large", "node6"), ("p6-newest", "node6"), ("p6-same1", "node6"), ("p6-same2", "node6"),
-        ("p6-same3", "node6"), ("p6-oldest", "node6"),
-    ]  # fmt: skip
+        ("p1", "node1"),
+        ("p2", "node2"),
+        ("p4a", "node4"),
+        ("p4b", "node4"),
+        ("p5a", "node5"),
+        ("p5b", "node5"),
+        ("p6-large", "node6"),
+        ("p6-newest", "node6"),
+        ("p6-same1", "node6"),
+        ("p6-same2", "node6"),
+        ("p6-same3", "node6"),
+        ("p6-oldest", "node6"),
+    ]
     at = {"p6-newest": "2026-01-01T01:00:00Z", "p6-oldest": "2025-12-31T23:00:00Z"}
     namespaces = {"p6-same1": "a-ns", "p6-same2": "b-ns", "p6-same3": "b-ns"}
     found = {f"node{number}": NodePods(node(f"node{number}", cpu="4", memory="8Gi")) for number in range(1, 7)}
     for name, on in rows:
         size = ("2", "2Gi") if name == "p6-large" else ("1", "1Gi")
-        made = pod(name, on, cpu=size[0], memory=size[1], namespace=namespaces.get(name, "default"),
-                   creationTimestamp=at.get(name, "2026-01-01T00:00:00Z"))  # fmt: skip
+        made = pod(
+            name,
+            on,
+            cpu=size[0],
+            memory=size[1],
+            namespace=namespaces.get(name, "default"),
+            creationTimestamp=at.get(name, "2026-01-01T00:00:00Z"),
+        )
         state.set_pod(made)
         found[on].eligible.append(made)
     for name, on in (("nt2", "node2"), ("nt3", "node3")):
@@ -125,9 +140,19 @@ def test_pods_are_ranked_so_that_nodes_become_empty() -> None:
     """E10, ranker_test.go TestRankPods."""
     state, nodes = ranked_cluster()
     assert [one.metadata.name for one in rank(state, nodes, {"cpu": 1.0, "memory": 1.0})] == [
-        "p1", "p4a", "p4b", "p5a", "p5b", "p6-large", "p6-newest", "p6-same1", "p6-same2", "p6-same3", "p6-oldest",
+        "p1",
+        "p4a",
+        "p4b",
+        "p5a",
+        "p5b",
+        "p6-large",
+        "p6-newest",
+        "p6-same1",
+        "p6-same2",
+        "p6-same3",
+        "p6-oldest",
         "p2",
-    ]  # fmt: skip
+    ]
 
 
 def two_kinds() -> ClusterState:
@@ -221,7 +246,7 @@ def test_a_refused_eviction_ends_the_drain_and_uncordons() -> None:
     assert run.patches == [
         ("/api/v1/nodes/d1", {"metadata": {"uid": "d1"}, "spec": {"unschedulable": True}}),
         ("/api/v1/nodes/d1", {"metadata": {"uid": "d1"}, "spec": {"unschedulable": None}}),
-    ]  # fmt: skip
+    ]
 
 
 @pytest.mark.parametrize(
@@ -246,16 +271,8 @@ def test_a_refused_eviction_ends_the_drain_and_uncordons() -> None:
         ),
         (ScaleDownBinPackArgs, {"resourceWeights": {"cpu": 0}}, "expected a finite number above 0, found 0"),
         (ScaleDownBinPackArgs, {"resourceWeights": {"cpu": math.inf}}, "expected a finite number above 0, found inf"),
-        (
-            ScaleDownBinPackArgs,
-            {"strategy": "EvictDirectly"},
-            "maxPodsToEvict: expected more than 0 with",
-        ),
-        (
-            ScaleDownBinPackArgs,
-            {"strategy": "Evict"},
-            "expected CalculateOnly or EvictDirectly, found 'Evict'",
-        ),
+        (ScaleDownBinPackArgs, {"strategy": "EvictDirectly"}, "maxPodsToEvict: expected more than 0 with"),
+        (ScaleDownBinPackArgs, {"strategy": "Evict"}, "expected CalculateOnly or EvictDirectly, found 'Evict'"),
     ],
 )
 def test_bad_arguments_are_refused_in_words(kind: Any, given: dict[str, Any], words: str) -> None:

@@ -42,8 +42,12 @@ def test_caps_of_a_round(caps: tuple[int | None, int | None, int | None], asked:
     assert limiter.allows("n1", "default")
 
 
-@given(st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from("xyz")), max_size=60),
-       st.integers(0, 5), st.integers(0, 5), st.integers(0, 20))  # fmt: skip
+@given(
+    st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from("xyz")), max_size=60),
+    st.integers(0, 5),
+    st.integers(0, 5),
+    st.integers(0, 20),
+)
 def test_no_cap_is_ever_exceeded(asked: list[tuple[str, str]], per_node: int, per_namespace: int, total: int) -> None:
     limiter = EvictionLimiter(per_node, per_namespace, total)
     done = []

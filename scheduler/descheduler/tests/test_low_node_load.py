@@ -113,9 +113,15 @@ def test_the_reason_names_each_resource() -> None:
     """E9, TestOverUtilizedEvictionReason."""
     gib = 1 << 30
     load = NodeLoad(
-        node("n"), {"cpu": 96000, "memory": 512 * gib}, {"cpu": 64000, "memory": 400 * gib}, {"cpu": 45000}, {}, [],
-        high={"cpu": 48000, "memory": 256 * gib}, prod_high={"cpu": 38400},
-    )  # fmt: skip
+        node("n"),
+        {"cpu": 96000, "memory": 512 * gib},
+        {"cpu": 64000, "memory": 400 * gib},
+        {"cpu": 45000},
+        {},
+        [],
+        high={"cpu": 48000, "memory": 256 * gib},
+        prod_high={"cpu": 38400},
+    )
     assert overutilized(load, prod=False) == (
         "node is overutilized, node cpu usage(66.67%)>threshold(50.00%), node memory usage(78.12%)>threshold(50.00%)"
     )

@@ -82,12 +82,12 @@ ON_N3 = {f"p{number}": 3 for number in range(10, 16)}
     ("args", "cluster", "want"),
     [
         pytest.param(AROUND_50, {}, 4, id="cpu-and-pods-30-50"),
-        pytest.param(
-            {**AROUND_50, "evictableNamespaces": {"exclude": ["default"]}}, {}, 0, id="namespace-excluded"
-        ),
+        pytest.param({**AROUND_50, "evictableNamespaces": {"exclude": ["default"]}}, {}, 0, id="namespace-excluded"),
         pytest.param(
             {**AROUND_50, "evictableNamespaces": {"include": ["default"]}},
-            {"namespaces": dict.fromkeys(THREE_BATCH, "other")}, 2, id="one-of-two-namespaces-included",
+            {"namespaces": dict.fromkeys(THREE_BATCH, "other")},
+            2,
+            id="one-of-two-namespaces-included",
         ),
         pytest.param(AROUND_50, {"memory": (300, 2100)}, 3, id="memory-room-runs-out"),
         pytest.param({**node_limits(5, 5), "useDeviationThresholds": True}, {}, 2, id="deviation-5-5"),
@@ -96,24 +96,33 @@ ON_N3 = {f"p{number}": 3 for number in range(10, 16)}
         ),
         pytest.param(
             {"lowThresholds": both(30), "highThresholds": {"cpu": 70, "pods": 80}, **prod_limits(20, 40)},
-            {"batch": ("p4", "p5")}, 1, id="node-over-goes-before-prod-over",
+            {"batch": ("p4", "p5")},
+            1,
+            id="node-over-goes-before-prod-over",
         ),
         pytest.param({**node_limits(0, 100), **prod_limits(30, 50)}, {}, 4, id="prod-only"),
         pytest.param(
-            {"lowThresholds": {"cpu": 30, "pods": 50}, "highThresholds": {"cpu": 60, "pods": 80},
-             "prodLowThresholds": {"cpu": 20, "pods": 30}, "prodHighThresholds": {"cpu": 30, "pods": 50}},
-            {"pods": {"p16": 1, "p17": 1, **ON_N3}, "places": (20, 20, 20), "cordoned": False}, 5,
+            {
+                "lowThresholds": {"cpu": 30, "pods": 50},
+                "highThresholds": {"cpu": 60, "pods": 80},
+                "prodLowThresholds": {"cpu": 20, "pods": 30},
+                "prodHighThresholds": {"cpu": 30, "pods": 50},
+            },
+            {"pods": {"p16": 1, "p17": 1, **ON_N3}, "places": (20, 20, 20), "cordoned": False},
+            5,
             id="node-high-and-prod-high-share-one-low-node",
         ),
         pytest.param(
             {**node_limits(0, 100), **prod_limits(10, 10), "useDeviationThresholds": True},
-            {"pods": {"p10": 3, "p11": 3}, "places": (20, 20, 20), "cordoned": False}, 3, id="prod-deviation-10-10",
+            {"pods": {"p10": 3, "p11": 3}, "places": (20, 20, 20), "cordoned": False},
+            3,
+            id="prod-deviation-10-10",
         ),
         pytest.param(
             {**node_limits(0, 100), **prod_limits(60, 70)}, {"places": (20, 20, 0)}, 1, id="prod-recovers-on-the-way"
         ),
         pytest.param(AROUND_50, {"total": 1}, 1, id="TestMaxEvictionTotal"),
     ],
-)  # fmt: skip
+)
 def test_E9_number_of_evictions(args: dict[str, Any], cluster: dict[str, Any], want: int) -> None:  # noqa: N802
     assert len(evictions(args, **cluster)) == want

@@ -84,10 +84,14 @@ class Migration(RuleBasedStateMachine):
         body["metadata"]["uid"] = "r-uid"
         self.state.set_reservation(msgspec.convert(body, Reservation))
         options = msgspec.convert(
-            {"podRef": msgspec.to_builtins(self.job.spec.pod_ref), "mode": self.job.spec.mode, "ttl": "5m",
-             "reservationOptions": {"reservationRef": {"name": "job-uid"}}},
+            {
+                "podRef": msgspec.to_builtins(self.job.spec.pod_ref),
+                "mode": self.job.spec.mode,
+                "ttl": "5m",
+                "reservationOptions": {"reservationRef": {"name": "job-uid"}},
+            },
             type(self.job.spec),
-        )  # fmt: skip
+        )
         self._set(replace(self.job, spec=options))
 
     @rule()

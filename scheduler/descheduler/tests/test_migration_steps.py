@@ -18,20 +18,30 @@ def job(name: str, eviction: str) -> PodMigrationJob:
     met = [{"type": kind, "status": "True"} for kind in ("ReservationCreated", "ReservationScheduled")]
     if eviction:
         met.append({"type": "Eviction", "status": "False", "reason": eviction})
-    return msgspec.convert({
-        "metadata": {"name": name, "uid": name, "creationTimestamp": rfc3339(SIM_EPOCH)},
-        "spec": {"ttl": "5m", "mode": "ReservationFirst", "podRef": {"namespace": "default", "name": name, "uid": name},
-                 "reservationOptions": {"reservationRef": {"name": f"of-{name}"}}},
-        "status": {"phase": "Running", "nodeName": "n2", "conditions": met},
-    }, PodMigrationJob)  # fmt: skip
+    return msgspec.convert(
+        {
+            "metadata": {"name": name, "uid": name, "creationTimestamp": rfc3339(SIM_EPOCH)},
+            "spec": {
+                "ttl": "5m",
+                "mode": "ReservationFirst",
+                "podRef": {"namespace": "default", "name": name, "uid": name},
+                "reservationOptions": {"reservationRef": {"name": f"of-{name}"}},
+            },
+            "status": {"phase": "Running", "nodeName": "n2", "conditions": met},
+        },
+        PodMigrationJob,
+    )
 
 
 def place(name: str, phase: str, *, node: str = "n2", app: str = "web") -> Reservation:
-    return msgspec.convert({
-        "metadata": {"name": f"of-{name}", "uid": f"of-{name}"},
-        "spec": {"template": {}, "owners": [{"labelSelector": {"matchLabels": {"app": app}}}]},
-        "status": {"phase": phase, "nodeName": node},
-    }, Reservation)  # fmt: skip
+    return msgspec.convert(
+        {
+            "metadata": {"name": f"of-{name}", "uid": f"of-{name}"},
+            "spec": {"template": {}, "owners": [{"labelSelector": {"matchLabels": {"app": app}}}]},
+            "status": {"phase": phase, "nodeName": node},
+        },
+        Reservation,
+    )
 
 
 GOING: dict[str, Any] = {"deletionTimestamp": rfc3339(SIM_EPOCH)}

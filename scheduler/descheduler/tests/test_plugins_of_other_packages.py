@@ -97,11 +97,13 @@ def configuration(strategy: str, evictor: str, **args: Any) -> dict[str, Any]:
     return {
         "apiVersion": "descheduler/v1alpha2",
         "kind": "DeschedulerConfiguration",
-        "profiles": [{
-            "plugins": {"deschedule": {"enabled": [{"name": strategy}]}, "evict": only, "filter": only},
-            "pluginConfig": [{"name": name, "args": given} for name, given in args.items()],
-        }],
-    }  # fmt: skip
+        "profiles": [
+            {
+                "plugins": {"deschedule": {"enabled": [{"name": strategy}]}, "evict": only, "filter": only},
+                "pluginConfig": [{"name": name, "args": given} for name, given in args.items()],
+            }
+        ],
+    }
 
 
 def test_a_strategy_and_an_evictor_of_another_package_work_together() -> None:

@@ -35,17 +35,30 @@ def test_pods_over_all_keys() -> None:
     keys; upstream leaves their order to an unstable sort."""
     best, burst, sure = "BestEffort", "Burstable", "Guaranteed"
     pods = [
-        made(1, 0, "", best), made(10, 0, "", sure), made(11, 0, "", burst), made(12, 8, "", best),
-        made(13, 9, "", sure), made(14, 10, "", burst), made(5, PROD_MAX, "LSE", sure),
-        made(6, PROD_MAX - 1, "LSE", sure), made(3, PROD_MAX - 100, "LS", burst), made(9, BATCH_MIN, "BE", burst),
-        made(2, PROD_MIN, "LS", burst), made(8, BATCH_MAX, "BE", burst), made(15, BATCH_MIN, "BE", best),
-        made(16, BATCH_MIN, "BE", best, later=True), made(17, BATCH_MIN, "BE", best),
-        made(18, BATCH_MIN, "BE", best, later=True), made(19, BATCH_MIN, "BE", best),
-        made(20, BATCH_MIN, "BE", best, deletion="200"), made(21, BATCH_MIN, "BE", best, deletion="100"),
+        made(1, 0, "", best),
+        made(10, 0, "", sure),
+        made(11, 0, "", burst),
+        made(12, 8, "", best),
+        made(13, 9, "", sure),
+        made(14, 10, "", burst),
+        made(5, PROD_MAX, "LSE", sure),
+        made(6, PROD_MAX - 1, "LSE", sure),
+        made(3, PROD_MAX - 100, "LS", burst),
+        made(9, BATCH_MIN, "BE", burst),
+        made(2, PROD_MIN, "LS", burst),
+        made(8, BATCH_MAX, "BE", burst),
+        made(15, BATCH_MIN, "BE", best),
+        made(16, BATCH_MIN, "BE", best, later=True),
+        made(17, BATCH_MIN, "BE", best),
+        made(18, BATCH_MIN, "BE", best, later=True),
+        made(19, BATCH_MIN, "BE", best),
+        made(20, BATCH_MIN, "BE", best, deletion="200"),
+        made(21, BATCH_MIN, "BE", best, deletion="100"),
         made(22, BATCH_MIN, "BE", best, deletion="200", eviction="200"),
         made(23, BATCH_MIN, "BE", best, deletion="200", eviction="100"),
-        made(4, PROD_MAX - 80, "LSR", sure), made(7, PROD_MAX - 100, "LS", sure),
-    ]  # fmt: skip
+        made(4, PROD_MAX - 80, "LSR", sure),
+        made(7, PROD_MAX - 100, "LS", sure),
+    ]
     reported = {"test-16", "test-17", "test-18", "test-19"}
 
     found = numbers(sorted(pods, key=eviction_order(lambda pod: 0.0 if pod.metadata.name in reported else -1.0)))
@@ -76,10 +89,14 @@ def test_pods_by_what_they_use_of_what_is_over() -> None:
 def test_classes_follow_from_the_quality_of_service() -> None:
     """A pod without Koordinator's labels gets its classes from Kubernetes' class."""
     assert [class_of(made(1, 0, "", kind)) for kind in ("BestEffort", "Burstable", "Guaranteed")] == [
-        "koord-batch", "koord-prod", "koord-prod",
-    ]  # fmt: skip
+        "koord-batch",
+        "koord-prod",
+        "koord-prod",
+    ]
     assert [koordinator_qos(made(1, 0, "", kind)) for kind in ("BestEffort", "Burstable", "Guaranteed")] == [
-        "BE", "LS", "LSR",
-    ]  # fmt: skip
+        "BE",
+        "LS",
+        "LSR",
+    ]
     assert class_of(made(1, 0, "BE", "Burstable")) == "koord-batch"
     assert class_of(made(1, 3000, "LS", "Burstable")) == "koord-free"

@@ -62,7 +62,9 @@ STUCK = {"type": "PodReadyToStartContainers", "status": "False", "reason": "NoNe
         pytest.param({"states": ["Error"]}, {"containerStatuses": ended(1)}, True, id="container-ended"),
         pytest.param({"states": ["Error"]}, {"initContainerStatuses": waiting("Error")}, False, id="init-container"),
         pytest.param(
-            {"states": ["Error"], "includingInitContainers": True}, {"initContainerStatuses": waiting("Error")}, True,
+            {"states": ["Error"], "includingInitContainers": True},
+            {"initContainerStatuses": waiting("Error")},
+            True,
             id="init-container-included",
         ),
         pytest.param(
@@ -71,7 +73,8 @@ STUCK = {"type": "PodReadyToStartContainers", "status": "False", "reason": "NoNe
         pytest.param(
             {"states": ["Error"], "includingEphemeralContainers": True},
             {"ephemeralContainerStatuses": waiting("Error")},
-            True, id="ephemeral-container-included",
+            True,
+            id="ephemeral-container-included",
         ),
         pytest.param({"exitCodes": [137]}, {"containerStatuses": ended(137)}, True, id="exit-code"),
         pytest.param({"exitCodes": [137]}, {"containerStatuses": ended(1)}, False, id="another-exit-code"),
@@ -81,11 +84,15 @@ STUCK = {"type": "PodReadyToStartContainers", "status": "False", "reason": "NoNe
         pytest.param({"conditions": [{**STUCK, "reason": "Other"}]}, conditions(9, **STUCK), False, id="its-reason"),
         pytest.param({"conditions": [{**STUCK, "status": "True"}]}, conditions(9, **STUCK), False, id="its-status"),
         pytest.param(
-            {"conditions": [{**STUCK, "minTimeSinceLastTransitionSeconds": 60}]}, conditions(59, **STUCK), False,
+            {"conditions": [{**STUCK, "minTimeSinceLastTransitionSeconds": 60}]},
+            conditions(59, **STUCK),
+            False,
             id="not-long-enough",
         ),
         pytest.param(
-            {"conditions": [{**STUCK, "minTimeSinceLastTransitionSeconds": 60}]}, conditions(60, **STUCK), True,
+            {"conditions": [{**STUCK, "minTimeSinceLastTransitionSeconds": 60}]},
+            conditions(60, **STUCK),
+            True,
             id="long-enough",
         ),
         pytest.param(
@@ -95,7 +102,7 @@ STUCK = {"type": "PodReadyToStartContainers", "status": "False", "reason": "NoNe
             {"states": ["Running"], "exitCodes": [1]}, {"containerStatuses": ended(2)}, False, id="every-criterion"
         ),
     ],
-)  # fmt: skip
+)
 def test_pod_life_time_by_state(args: dict[str, Any], status: dict[str, Any], want: bool) -> None:
     assert evicted("PodLifeTime", args, pod("p", "n1", status=status)) == (["p"] if want else [])
 
@@ -232,11 +239,7 @@ def test_a_pod_stays_where_the_better_node_has_no_room() -> None:
             "expected 0 or more, found -1",
         ),
         ("PodLifeTime", {"maxPodLifeTimeSeconds": -1}, "maxPodLifeTimeSeconds: expected 0 or more, found -1"),
-        (
-            "PodLifeTime",
-            {"states": ["Running", "Sleeping"]},
-            "states: expected of .*OOMKilled.* found 'Sleeping'",
-        ),
+        ("PodLifeTime", {"states": ["Running", "Sleeping"]}, "states: expected of .*OOMKilled.* found 'Sleeping'"),
         ("RemovePodsHavingTooManyRestarts", {}, "podRestartThreshold: expected 1 or more, found 0"),
         (
             "RemovePodsHavingTooManyRestarts",

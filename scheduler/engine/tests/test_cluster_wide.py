@@ -54,12 +54,17 @@ LIKES = tuple(  # what the best of these gets depends on whether nodes that are 
 
 labels = st.sampled_from([{}, {"app": "a"}, {"app": "a"}, {"app": "b"}, {"app": "a", "tier": "x"}, {"tier": "y"}])
 keys = st.sampled_from(["zone", "zone", "rack", HOST])
-selectors = st.sampled_from([
-    *[LabelSelector({"app": "a"})] * 4, LabelSelector({"app": "b"}),
-    LabelSelector({}, (Requirement("app", "In", ("a", "b")),)),
-    LabelSelector({}, (Requirement("tier", "Exists"),)), LabelSelector({}, (Requirement("tier", "DoesNotExist"),)),
-    LabelSelector(), None,
-])  # fmt: skip
+selectors = st.sampled_from(
+    [
+        *[LabelSelector({"app": "a"})] * 4,
+        LabelSelector({"app": "b"}),
+        LabelSelector({}, (Requirement("app", "In", ("a", "b")),)),
+        LabelSelector({}, (Requirement("tier", "Exists"),)),
+        LabelSelector({}, (Requirement("tier", "DoesNotExist"),)),
+        LabelSelector(),
+        None,
+    ]
+)
 spreads = st.lists(
     st.builds(
         TopologySpreadConstraint,
@@ -91,11 +96,7 @@ wishes = st.builds(
         st.builds(WeightedPodAffinityTerm, weight=st.sampled_from([1, 7, 100]), pod_affinity_term=terms), max_size=2
     ).map(tuple),
 )
-marks = st.builds(
-    ObjectMeta,
-    namespace=st.sampled_from(["d", "d", "e"]),
-    labels=labels,
-)
+marks = st.builds(ObjectMeta, namespace=st.sampled_from(["d", "d", "e"]), labels=labels)
 
 
 @st.composite

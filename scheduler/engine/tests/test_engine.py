@@ -45,9 +45,7 @@ PROFILES: dict[str, dict[str, Any]] = {
             {"name": "DeviceShare", "args": {"scoringStrategy": {"type": "MostAllocated"}}},
         ]
     },
-    "fragments": {
-        "plugins": {"score": {"enabled": [{"name": "DeviceFragmentation", "weight": 3}]}},
-    },
+    "fragments": {"plugins": {"score": {"enabled": [{"name": "DeviceFragmentation", "weight": 3}]}}},
     "cards-weigh": {
         "pluginConfig": [
             {
@@ -84,11 +82,13 @@ PROFILES: dict[str, dict[str, Any]] = {
 
 
 def configuration(name: str) -> Configuration:
-    return parse({
-        "apiVersion": "kubescheduler.config.k8s.io/v1",
-        "kind": "KubeSchedulerConfiguration",
-        "profiles": [{"schedulerName": "default-scheduler", **PROFILES[name]}],
-    })  # fmt: skip
+    return parse(
+        {
+            "apiVersion": "kubescheduler.config.k8s.io/v1",
+            "kind": "KubeSchedulerConfiguration",
+            "profiles": [{"schedulerName": "default-scheduler", **PROFILES[name]}],
+        }
+    )
 
 
 cpus = st.sampled_from(["100m", "1", "3", "7500m", "16"])
@@ -108,10 +108,17 @@ taints = st.lists(
 images = st.lists(st.sampled_from(["a", "b:2", "reg:5000/c"]), max_size=2, unique=True).map(
     lambda names: tuple(ContainerImage((name if ":2" in name else f"{name}:latest",), 700 << 20) for name in names)
 )
-ports = st.sampled_from([
-    (), (), (), (ContainerPort(80, 80),), (ContainerPort(80, 80, "10.0.0.1"),),
-    (ContainerPort(80, 80, protocol="UDP"),), (ContainerPort(80, 80, "10.0.0.2"), ContainerPort(81, 81)),
-])  # fmt: skip
+ports = st.sampled_from(
+    [
+        (),
+        (),
+        (),
+        (ContainerPort(80, 80),),
+        (ContainerPort(80, 80, "10.0.0.1"),),
+        (ContainerPort(80, 80, protocol="UDP"),),
+        (ContainerPort(80, 80, "10.0.0.2"), ContainerPort(81, 81)),
+    ]
+)
 
 
 @st.composite
@@ -132,11 +139,14 @@ def nodes(draw: st.DrawFn) -> tuple[Node, Device | None]:
         sick = draw(st.sampled_from([-1, 0, 1]))
         infos = [
             DeviceInfo(
-                "gpu", minor, f"GPU-{name}-{minor}", health=minor != sick,
+                "gpu",
+                minor,
+                f"GPU-{name}-{minor}",
+                health=minor != sick,
                 resources={GPU_CORE: 100, GPU_MEMORY_RATIO: 100, GPU_MEMORY: "24Gi"},
             )
             for minor in range(cards)
-        ]  # fmt: skip
+        ]
         infos.append(DeviceInfo("rdma", 0, "0000:1f:00.0", health=True, resources={RDMA: 100}))
         device = Device(ObjectMeta(name=name), DeviceSpec(tuple(infos)))
     node = Node(
@@ -155,12 +165,26 @@ def specs(draw: st.DrawFn) -> PodSpec:
     if draw(st.booleans()):
         requests["memory"] = draw(memories)
     requests |= draw(
-        st.sampled_from([
-            {}, {}, {NVIDIA_GPU: 1}, {NVIDIA_GPU: 2}, {GPU: 100}, {GPU: 50}, {GPU: 300},
-            {GPU_CORE: 30, GPU_MEMORY_RATIO: 20}, {GPU_CORE: 10, GPU_MEMORY: "10Gi"}, {GPU_MEMORY: "20Gi"},
-            {GPU: 100, RDMA: 50}, {RDMA: 30}, {GPU: 150}, {NVIDIA_GPU: 1, GPU: 100}, {"example.com/odd": 1},
-        ])
-    )  # fmt: skip
+        st.sampled_from(
+            [
+                {},
+                {},
+                {NVIDIA_GPU: 1},
+                {NVIDIA_GPU: 2},
+                {GPU: 100},
+                {GPU: 50},
+                {GPU: 300},
+                {GPU_CORE: 30, GPU_MEMORY_RATIO: 20},
+                {GPU_CORE: 10, GPU_MEMORY: "10Gi"},
+                {GPU_MEMORY: "20Gi"},
+                {GPU: 100, RDMA: 50},
+                {RDMA: 30},
+                {GPU: 150},
+                {NVIDIA_GPU: 1, GPU: 100},
+                {"example.com/odd": 1},
+            ]
+        )
+    )
     required = preferred = None
     if not draw(st.integers(0, 4)):
         key, values = draw(

@@ -56,11 +56,14 @@ def _device(name: str, cards: int, numa: int) -> Device:
     places = [DeviceTopology(0, number * numa // cards, f"pci{number // 2}") for number in range(cards)]
     infos = [
         DeviceInfo(
-            "gpu", number, health=True, topology=places[number],
+            "gpu",
+            number,
+            health=True,
+            topology=places[number],
             resources={GPU_CORE: 100, GPU_MEMORY_RATIO: 100, GPU_MEMORY: "24Gi"},
         )
         for number in range(cards)
-    ]  # fmt: skip
+    ]
     infos += [
         DeviceInfo("rdma", number, health=True, topology=places[2 * number], resources={RDMA: 100})
         for number in range(cards // 2)
@@ -109,9 +112,16 @@ def pods(draw: st.DrawFn) -> tuple[PodSpec, ObjectMeta]:
         labels[QOS_LABEL] = qos
     if qos in {"LSR", "LSE"}:
         exclusive = draw(st.sampled_from(["", "", "PCPULevel", "NUMANodeLevel"]))
-        annotations[RESOURCE_SPEC] = draw(st.sampled_from(["{}", '{"requiredCPUBindPolicy":"FullPCPUs"EX}',
-            '{"preferredCPUBindPolicy":"SpreadByPCPUs"EX}', '{"requiredCPUBindPolicy":"SpreadByPCPUs"EX}'])).replace(
-            "EX", f',"preferredCPUExclusivePolicy":"{exclusive}"' if exclusive else "")  # fmt: skip
+        annotations[RESOURCE_SPEC] = draw(
+            st.sampled_from(
+                [
+                    "{}",
+                    '{"requiredCPUBindPolicy":"FullPCPUs"EX}',
+                    '{"preferredCPUBindPolicy":"SpreadByPCPUs"EX}',
+                    '{"requiredCPUBindPolicy":"SpreadByPCPUs"EX}',
+                ]
+            )
+        ).replace("EX", f',"preferredCPUExclusivePolicy":"{exclusive}"' if exclusive else "")
     if not draw(st.integers(0, 2)):
         policy = draw(st.sampled_from(["BestEffort", "Restricted", "SingleNUMANode"]))
         exclusive = draw(st.sampled_from(["", "Preferred", "Required"]))

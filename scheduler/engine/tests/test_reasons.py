@@ -4,15 +4,7 @@ import random
 
 import pytest
 
-from seatrial.scheduler.api.core import (
-    Container,
-    Node,
-    NodeSpec,
-    NodeStatus,
-    PodSpec,
-    ResourceRequirements,
-    Taint,
-)
+from seatrial.scheduler.api.core import Container, Node, NodeSpec, NodeStatus, PodSpec, ResourceRequirements, Taint
 from seatrial.scheduler.api.device import (
     GPU,
     GPU_CORE,

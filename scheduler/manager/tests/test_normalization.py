@@ -13,8 +13,11 @@ RATIO = "node.koordinator.sh/cpu-normalization-ratio"
 AMPLIFIED = "node.koordinator.sh/resource-amplification-ratio"
 ENABLED = "node.koordinator.sh/cpu-normalization-enabled"
 MODEL = {
-    "baseRatio": 1.5, "turboEnabledRatio": 1.65, "hyperThreadEnabledRatio": 1.0, "hyperThreadTurboEnabledRatio": 1.1,
-}  # fmt: skip
+    "baseRatio": 1.5,
+    "turboEnabledRatio": 1.65,
+    "hyperThreadEnabledRatio": 1.0,
+    "hyperThreadTurboEnabledRatio": 1.1,
+}
 ON: dict[str, Any] = {"enable": True, "ratioModel": {"x": MODEL}}
 
 
@@ -45,17 +48,32 @@ def test_ratios(settings: dict[str, Any], labels: dict[str, str], cpu: dict[str,
     ("settings", "labels", "cpu", "why"),
     [
         pytest.param(ON, {}, info("y"), "no ratio for CPU y", id="unknown-model"),
-        pytest.param({"enable": True, "ratioModel": {"x": {}}}, {}, info(),
-                     "missing HyperThreadTurboEnabledRatio for CPU x", id="missing-field"),
+        pytest.param(
+            {"enable": True, "ratioModel": {"x": {}}},
+            {},
+            info(),
+            "missing HyperThreadTurboEnabledRatio for CPU x",
+            id="missing-field",
+        ),
         pytest.param({"enable": True}, {}, info(), "ratio model is nil", id="no-table"),
-        pytest.param({"enable": True, "ratioModel": {"x": {"hyperThreadTurboEnabledRatio": 10}}}, {}, info(),
-                     "the ratio is too big, cur[10] > max[5]", id="too-big"),
-        pytest.param({"enable": True, "ratioModel": {"x": {"hyperThreadEnabledRatio": 0.82}}}, {}, info(turbo=False),
-                     "the ratio is too small, cur[0.82] < min[1]", id="the-announcement-s-own-0.82"),
+        pytest.param(
+            {"enable": True, "ratioModel": {"x": {"hyperThreadTurboEnabledRatio": 10}}},
+            {},
+            info(),
+            "the ratio is too big, cur[10] > max[5]",
+            id="too-big",
+        ),
+        pytest.param(
+            {"enable": True, "ratioModel": {"x": {"hyperThreadEnabledRatio": 0.82}}},
+            {},
+            info(turbo=False),
+            "the ratio is too small, cur[0.82] < min[1]",
+            id="the-announcement-s-own-0.82",
+        ),
         pytest.param(ON, {ENABLED: "maybe"}, info(), "expected true or false, found 'maybe'", id="label"),
         pytest.param(ON, {}, {}, "expected a CPU model, found ''", id="not-reported-yet"),
     ],
-)  # fmt: skip
+)
 def test_ratios_refused(settings: dict[str, Any], labels: dict[str, str], cpu: dict[str, str], why: str) -> None:
     with pytest.raises(SettingsError) as refused:
         normalization_ratio(settings, labels, cpu)
@@ -116,20 +134,31 @@ def test_a_ratio_that_cannot_be_had_leaves_the_annotation(ratios: dict[str, floa
 
 
 def config_map(**sections: object) -> ConfigMap:
-    return ConfigMap(data={
-        key.replace("_", "-"): text if isinstance(text, str) else json.dumps(text) for key, text in sections.items()
-    })  # fmt: skip
+    return ConfigMap(
+        data={
+            key.replace("_", "-"): text if isinstance(text, str) else json.dumps(text) for key, text in sections.items()
+        }
+    )
 
 
 def test_the_first_matching_override_goes_before_the_cluster_s() -> None:
-    found, wrong = read_config(config_map(cpu_normalization_config={
-        "enable": True, "ratioModel": {"x": MODEL},
-        "nodeConfigs": [
-            {"name": "old", "nodeSelector": {"matchLabels": {"pool": "old"}}, "enable": False},
-            {"name": "all", "nodeSelector": {"matchExpressions": [{"key": "pool", "operator": "Exists"}]},
-             "ratioModel": {"x": {"baseRatio": 2.0}}},
-        ],
-    }), SloConfig())  # fmt: skip
+    found, wrong = read_config(
+        config_map(
+            cpu_normalization_config={
+                "enable": True,
+                "ratioModel": {"x": MODEL},
+                "nodeConfigs": [
+                    {"name": "old", "nodeSelector": {"matchLabels": {"pool": "old"}}, "enable": False},
+                    {
+                        "name": "all",
+                        "nodeSelector": {"matchExpressions": [{"key": "pool", "operator": "Exists"}]},
+                        "ratioModel": {"x": {"baseRatio": 2.0}},
+                    },
+                ],
+            }
+        ),
+        SloConfig(),
+    )
     assert wrong == []
     section = found.section("cpu-normalization-config")
     assert section.on({})["enable"] is True
@@ -154,11 +183,12 @@ def test_a_broken_key_keeps_its_last_settings() -> None:
         pytest.param({"metricReportIntervalSeconds": 30}, 60, id="not-enabled"),
         pytest.param({"enable": True, "metricReportIntervalSeconds": 0}, 60, id="invalid"),
         pytest.param(
-            {"enable": True, "metricReportIntervalSeconds": 30, "metricAggregatePolicy": {"durations": ["soon"]}}, 60,
+            {"enable": True, "metricReportIntervalSeconds": 30, "metricAggregatePolicy": {"durations": ["soon"]}},
+            60,
             id="invalid-duration",
         ),
     ],
-)  # fmt: skip
+)
 def test_collect_policies(settings: dict[str, Any], seconds: int) -> None:
     found = collect_policy(settings)
     assert found["reportIntervalSeconds"] == seconds

@@ -293,9 +293,10 @@ class GangCache(PodGroups):
         missing = [gang_id for gang_id in group.ids if gang_id not in self.gangs]
         raw = [gang_id for gang_id in group.ids if gang_id in self.gangs and not self.gangs[gang_id].initialised]
         short = [
-            gang_id for gang_id in group.ids
+            gang_id
+            for gang_id in group.ids
             if (gang := self.gangs.get(gang_id)) is not None and gang.initialised and len(gang.children) < gang.minimum
-        ]  # fmt: skip
+        ]
         parts = []
         if missing:
             parts.append(f"memberGangs [{_listed(missing)}] doesn't exists")
@@ -450,8 +451,7 @@ class GangAttempt(Attempt):
         own = [gang for gang in self._gangs if gang.group is group]
         pods = [gang.children[uid] for gang in own for uid in gang.pending]
         # GANG-D13: by index, pods without one last, then priority, then name.
-        pods.sort(key=lambda pod: (_rank(pod),
-                                   -pod.spec.priority, pod.metadata.name, pod.metadata.namespace))  # fmt: skip
+        pods.sort(key=lambda pod: (_rank(pod), -pod.spec.priority, pod.metadata.name, pod.metadata.namespace))
         self.members = [pod.metadata.uid for pod in pods]
         self.ordered = any(topology_index(pod) >= 0 for pod in pods)
         self.needs_all = len(pods) <= sum(gang.minimum for gang in own)
@@ -510,8 +510,9 @@ class GangAttempt(Attempt):
         if failed is None:
             short = ", ".join(
                 f"{gang.id} has {len(gang.waiting)} placed and {len(gang.bound)} bound of {gang.minimum}"
-                for gang in self._gangs if not gang.valid
-            )  # fmt: skip
+                for gang in self._gangs
+                if not gang.valid
+            )
             text = f"{FAILED}: {short}"
             self.group.message = text
             return text, Status.unresolvable(text)

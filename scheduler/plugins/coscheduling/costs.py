@@ -66,10 +66,15 @@ class Costs:
         gone = [*candidate.leaving, *dry_run.holders(self._unplaced, real)]
         freed = self._amounts(gone) if gone else (0,) * len(self._wanted)
         used, have = node.requested, node.allocatable
-        left = tuple([
-            (have[column] if column < len(have) else 0) - (used[column] if column < len(used) else 0) - amount + more
-            for (column, amount), more in zip(self._wanted, freed, strict=True)
-        ])  # fmt: skip
+        left = tuple(
+            [
+                (have[column] if column < len(have) else 0)
+                - (used[column] if column < len(used) else 0)
+                - amount
+                + more
+                for (column, amount), more in zip(self._wanted, freed, strict=True)
+            ]
+        )
         return left, node is not real
 
     def _cheapest(self, candidate: Candidate, left: Amounts, *, fits: bool) -> tuple[Cost, Sequence[Victims]]:

@@ -43,8 +43,9 @@ class GatheredPlan:
             kinds.setdefault(unplaced.kind, []).append(unplaced)
         self._kinds = list(kinds.values())
         self._slots = [group.gather.slots[kind].copy() for kind in kinds]
-        self._usable = [self._usable_rows(members[0], slots) for members, slots in
-                        zip(self._kinds, self._slots, strict=True)]  # fmt: skip
+        self._usable = [
+            self._usable_rows(members[0], slots) for members, slots in zip(self._kinds, self._slots, strict=True)
+        ]
         rows = np.flatnonzero(np.any(self._usable, axis=0)).tolist()
         self._candidates = victims.on(rows, empty=True)
         self._free, self._costs, self._changed = self._without_victims()
@@ -148,9 +149,10 @@ class GatheredPlan:
             status = self._stopped.get(row)
             if status is None:
                 short = (
-                    f"Insufficient {name}" for name, column, amount in members[0].info.pod_class.named
+                    f"Insufficient {name}"
+                    for name, column, amount in members[0].info.pod_class.named
                     if self._free[column, row] < (slots[row] + 1) * amount
-                )  # fmt: skip
+                )
                 status = Status.unschedulable(*short)
             statuses[status] += 1
         helpless = count - int(usable.sum())

@@ -38,10 +38,14 @@ def next_status(found: PodGroup, gang: Gang, ended: Mapping[str, str], timestamp
     if phase == SCHEDULING and not status.schedule_start_time:
         wanted["scheduleStartTime"] = timestamp
     present = {
-        "phase": status.phase, "occupiedBy": status.occupied_by, "scheduled": status.scheduled,
-        "running": status.running, "succeeded": status.succeeded, "failed": status.failed,
+        "phase": status.phase,
+        "occupiedBy": status.occupied_by,
+        "scheduled": status.scheduled,
+        "running": status.running,
+        "succeeded": status.succeeded,
+        "failed": status.failed,
         "scheduleStartTime": status.schedule_start_time,
-    }  # fmt: skip
+    }
     return {key: value for key, value in wanted.items() if present[key] != value} or None
 
 

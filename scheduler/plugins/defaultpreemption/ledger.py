@@ -150,12 +150,14 @@ def _ranked(fits: Bools, keep: Ints, nodes: Sequence[NodeAccounts], victim: Bool
     leading = victim & (priorities == np.repeat(highest, lengths))
     earliest = np.minimum.reduceat(np.where(leading, starts, np.inf), begins)
     earliest[counts == 0] = 0.0
-    ranks = np.array([
-        np.add.reduceat(victim & breaks, begins, dtype=np.int64),
-        highest,
-        np.add.reduceat(np.where(victim, priorities + PRIORITY_OFFSET, 0), begins),
-        counts,
-    ])  # fmt: skip
+    ranks = np.array(
+        [
+            np.add.reduceat(victim & breaks, begins, dtype=np.int64),
+            highest,
+            np.add.reduceat(np.where(victim, priorities + PRIORITY_OFFSET, 0), begins),
+            counts,
+        ]
+    )
     back = np.argsort(keep)
     cut = zip(begins[back].tolist(), lengths[back].tolist(), strict=True)
     return DryRunResult(fits, ranks[:, back], earliest[back], [victim[begin : begin + length] for begin, length in cut])

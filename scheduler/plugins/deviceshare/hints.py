@@ -134,6 +134,8 @@ def survivors(hints: DeviceHints, requested: Sequence[DeviceType]) -> tuple[Devi
     if len(requested) < 2:
         return ()
     return tuple(
-        kind for name in dict.fromkeys(hints.joint) for kind in requested
+        kind
+        for name in dict.fromkeys(hints.joint)
+        for kind in requested
         if kind == name and not hints.hint(kind).apply_for_all
-    )  # fmt: skip
+    )

@@ -33,20 +33,31 @@ _GROUPS: Mapping[str, DeviceType] = {
     ),
     RDMA: "rdma",
     FPGA: "fpga",
-}  # fmt: skip
+}
 _DIVIDED = (GPU_CORE, NPU_CORE, NPU_CPU, NPU_DVPP)
 
 _COMBINATIONS: frozenset[frozenset[str]] = frozenset(
     frozenset(names)
     for names in (
-        {NVIDIA_GPU}, {AMD_GPU}, {HYGON_DCU}, {GPU}, {FPGA}, {RDMA},
-        {GPU_MEMORY}, {GPU_MEMORY_RATIO}, {GPU_CORE, GPU_MEMORY}, {GPU_CORE, GPU_MEMORY_RATIO},
+        {NVIDIA_GPU},
+        {AMD_GPU},
+        {HYGON_DCU},
+        {GPU},
+        {FPGA},
+        {RDMA},
+        {GPU_MEMORY},
+        {GPU_MEMORY_RATIO},
+        {GPU_CORE, GPU_MEMORY},
+        {GPU_CORE, GPU_MEMORY_RATIO},
         {NPU_CORE, GPU_MEMORY_RATIO},
-        {GPU_SHARED, GPU_MEMORY}, {GPU_SHARED, GPU_MEMORY_RATIO},
-        {GPU_SHARED, GPU_CORE, GPU_MEMORY}, {GPU_SHARED, GPU_CORE, GPU_MEMORY_RATIO},
-        {GPU_SHARED, NPU_CORE, NPU_CPU, GPU_MEMORY}, {GPU_SHARED, NPU_CORE, NPU_CPU, NPU_DVPP, GPU_MEMORY},
+        {GPU_SHARED, GPU_MEMORY},
+        {GPU_SHARED, GPU_MEMORY_RATIO},
+        {GPU_SHARED, GPU_CORE, GPU_MEMORY},
+        {GPU_SHARED, GPU_CORE, GPU_MEMORY_RATIO},
+        {GPU_SHARED, NPU_CORE, NPU_CPU, GPU_MEMORY},
+        {GPU_SHARED, NPU_CORE, NPU_CPU, NPU_DVPP, GPU_MEMORY},
     )
-)  # fmt: skip
+)
 
 
 class InvalidRequestError(ValueError):

@@ -49,7 +49,7 @@ class SliceRegistry:
             for model, sizes in self.sizes(source).items()
             for name, size in sizes.items()
             if size == wanted
-        )  # fmt: skip
+        )
 
 
 def _parse(text: str) -> Sizes:

@@ -78,9 +78,20 @@ class Template:
     """The devices of one kind of node, by type and minor."""
 
     __slots__ = (
-        "_holdings", "_lefts", "_scores", "alike", "by_type", "given", "index", "narrowed", "slots", "table", "totals",
-        "traits", "tree",
-    )  # fmt: skip
+        "_holdings",
+        "_lefts",
+        "_scores",
+        "alike",
+        "by_type",
+        "given",
+        "index",
+        "narrowed",
+        "slots",
+        "table",
+        "totals",
+        "traits",
+        "tree",
+    )
 
     def __init__(self, slots: tuple[Slot, ...], traits: Traits) -> None:
         self.slots = slots
@@ -157,9 +168,22 @@ class DeviceState:
     """A template and the used amounts of its devices."""
 
     __slots__ = (
-        "_states", "_sums", "cards", "choices", "fits", "frees", "functions", "idle", "level", "rooms", "scores",
-        "shown", "template", "unsteady", "used",
-    )  # fmt: skip
+        "_states",
+        "_sums",
+        "cards",
+        "choices",
+        "fits",
+        "frees",
+        "functions",
+        "idle",
+        "level",
+        "rooms",
+        "scores",
+        "shown",
+        "template",
+        "unsteady",
+        "used",
+    )
 
     def __init__(
         self,
@@ -225,10 +249,12 @@ class DeviceState:
         used, changed = list(self.used), [*caps, *hidden]
         for number in changed:
             totals, cap = self.template.totals[number], caps.get(number)
-            used[number] = tuple([
-                max(taken, total if cap is None else total - cap.get(name, total))
-                for (name, total), taken in zip(totals.items(), used[number], strict=True)
-            ])  # fmt: skip
+            used[number] = tuple(
+                [
+                    max(taken, total if cap is None else total - cap.get(name, total))
+                    for (name, total), taken in zip(totals.items(), used[number], strict=True)
+                ]
+            )
         functions = tuple(sorted({*self.functions, *busy}))
         return self._states.state(self.template, tuple(used), functions, self, changed)
 

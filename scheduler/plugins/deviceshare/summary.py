@@ -60,9 +60,7 @@ def summary(node: NodeDevices, pod_name: Callable[[str], str]) -> Summary:
             free.setdefault(where, {})
         for (kind, minor), amounts in sorted(own.items()):
             owners.setdefault(kind, {}).setdefault(pod_name(uid), {})[str(minor)] = _quantities(amounts)
-    return Summary(
-        _sum(total), _sum(free), _sum(used), _detail(total), _detail(free), _detail(used), owners
-    )  # fmt: skip
+    return Summary(_sum(total), _sum(free), _sum(used), _detail(total), _detail(free), _detail(used), owners)
 
 
 def _names(cache: Cache) -> Callable[[str], str]:

@@ -227,9 +227,10 @@ def pods_to_revoke(cache: QuotaCache, tree: QuotaTree, quota: Quota) -> list[Acc
         return any(used[key] > share for key, share in runtime.items())
 
     members = [
-        account for account in cache.members.get(quota.name, {}).values()
+        account
+        for account in cache.members.get(quota.name, {}).values()
         if account.assigned and account.info is not None and not account.pod.deleting
-    ]  # fmt: skip
+    ]
     members.sort(key=lambda account: importance(account.info) if account.info else (0.0, 0.0), reverse=True)
     collected = []
     for account in members:

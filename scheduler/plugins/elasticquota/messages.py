@@ -34,9 +34,12 @@ def insufficient_min(
 
 
 def insufficient_parent(
-    path: Iterable[str], limit: Mapping[str, int], used: Mapping[str, int], request: Mapping[str, int],
+    path: Iterable[str],
+    limit: Mapping[str, int],
+    used: Mapping[str, int],
+    request: Mapping[str, int],
     exceeded: Iterable[str],
-) -> str:  # fmt: skip
+) -> str:
     """A parent of the pod's quota has too little left; `path` names the quotas up to it. Upstream's message."""
     return (
         f"Insufficient quotas, quotaNameTopo: [{' '.join(path)}], runtime: {printed(limit)}, used: {printed(used)}, "

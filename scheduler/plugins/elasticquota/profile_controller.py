@@ -86,10 +86,7 @@ class ProfileController(Controller):
             "labels": _changed(known.metadata.labels, wanted["metadata"]["labels"]),
             "annotations": _changed(known.metadata.annotations, wanted["metadata"]["annotations"]),
         }
-        spec = {
-            "min": dict((known.spec and known.spec.min) or {}),
-            "max": dict((known.spec and known.spec.max) or {}),
-        }
+        spec = {"min": dict((known.spec and known.spec.min) or {}), "max": dict((known.spec and known.spec.max) or {})}
         if any(metadata.values()) or spec != wanted["spec"]:
             patch = {"metadata": {key: value for key, value in metadata.items() if value}, "spec": wanted["spec"]}
             name = profile.spec.quota_name

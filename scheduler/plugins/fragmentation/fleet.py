@@ -141,10 +141,7 @@ def model_of(node: NodeInfo) -> str:
 def free_of(node: NodeInfo) -> tuple[int, int]:
     """CPU (milli) and memory (bytes) that requests leave, negative on an overcommitted node."""
     allocatable, requested = node.allocatable, node.requested
-    return (
-        allocatable[CPU_COLUMN] - requested[CPU_COLUMN],
-        allocatable[MEMORY_COLUMN] - requested[MEMORY_COLUMN],
-    )
+    return (allocatable[CPU_COLUMN] - requested[CPU_COLUMN], allocatable[MEMORY_COLUMN] - requested[MEMORY_COLUMN])
 
 
 def _nothing(nodes: int, width: int) -> NodeStates:

@@ -370,8 +370,11 @@ class LoadCache(Listener):
 
 
 def _eased(before: LoadRow, after: LoadRow) -> bool:
-    return any(new < old for olds, news in zip(before.used, after.used, strict=True)
-               for old, new in zip(olds, news, strict=True))  # fmt: skip
+    return any(
+        new < old
+        for olds, news in zip(before.used, after.used, strict=True)
+        for old, new in zip(olds, news, strict=True)
+    )
 
 
 def distinctions(pod: Pod) -> tuple[object, ...]:

@@ -30,27 +30,35 @@ def _node(cache: LoadCache, request: RequestContext) -> Answer:
     def listed(vector: Vector) -> dict[str, str]:
         return {resource: text(resource, value) for resource, value in zip(cache.names, vector, strict=True)}
 
-    return json({
-        "reported": load.report is not None,
-        "nodeUsage": listed(load.report.usage) if load.report is not None and load.report.usage is not None else None,
-        "prodUsage": listed(load.prod_usage),
-        "nodeDelta": listed(load.delta),
-        "prodDelta": listed(load.prod_delta),
-        "nodeEstimated": listed(load.estimated),
-        "nodeDeltaPods": load.uncovered(),
-        "prodDeltaPods": load.uncovered(prod=True),
-        "nodeEstimatedPods": sorted(pod.key for pod in load.pods.values()),
-        "pods": {pod.key: listed(pod.estimate) for pod in load.pods.values()},
-    })  # fmt: skip
+    return json(
+        {
+            "reported": load.report is not None,
+            "nodeUsage": listed(load.report.usage)
+            if load.report is not None and load.report.usage is not None
+            else None,
+            "prodUsage": listed(load.prod_usage),
+            "nodeDelta": listed(load.delta),
+            "prodDelta": listed(load.prod_delta),
+            "nodeEstimated": listed(load.estimated),
+            "nodeDeltaPods": load.uncovered(),
+            "prodDeltaPods": load.uncovered(prod=True),
+            "nodeEstimatedPods": sorted(pod.key for pod in load.pods.values()),
+            "pods": {pod.key: listed(pod.estimate) for pod in load.pods.values()},
+        }
+    )
 
 
 def _families(caches: Sequence[LoadCache]) -> Iterator[Family]:
     updates, refused = sum(cache.updates for cache in caches), sum(cache.refused for cache in caches)
     yield (
-        "scheduler_node_metric_updates_total", "counter", "NodeMetric objects received.",
-        [sample("scheduler_node_metric_updates_total", {"result": result}, value)
-         for result, value in (("used", updates - refused), ("refused", refused))],
-    )  # fmt: skip
+        "scheduler_node_metric_updates_total",
+        "counter",
+        "NodeMetric objects received.",
+        [
+            sample("scheduler_node_metric_updates_total", {"result": result}, value)
+            for result, value in (("used", updates - refused), ("refused", refused))
+        ],
+    )
     counts = caches[0].counts()
     name = "scheduler_node_load_nodes"
     yield (

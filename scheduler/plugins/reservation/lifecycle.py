@@ -43,11 +43,13 @@ def placed(reservation: Reservation, node: str, now: float) -> Status:
         "phase": AVAILABLE,
         "nodeName": node,
         "allocatable": quantities(template_requests(reservation)),
-        "conditions": _plain([
-            ReservationCondition(SCHEDULED, "True", SCHEDULED, "", stamp, stamp),
-            ReservationCondition(READY, "True", AVAILABLE, "", stamp, stamp),
-        ]),
-    }  # fmt: skip
+        "conditions": _plain(
+            [
+                ReservationCondition(SCHEDULED, "True", SCHEDULED, "", stamp, stamp),
+                ReservationCondition(READY, "True", AVAILABLE, "", stamp, stamp),
+            ]
+        ),
+    }
 
 
 def refused(reservation: Reservation, message: str, now: float) -> Status | None:

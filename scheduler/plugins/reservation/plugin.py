@@ -455,8 +455,12 @@ class Reservation(PreFilter, FilterBatch, Transformer, PostFilter, ScoreBatch, R
                     found[0, place] = MAX_NODE_SCORE // (1 + len(pods))
             return found
         pod = state[SEEN].pod
-        nodes = [node for name in state[MATCHED] if columns.rows[name] in places
-                 if (node := self._handle.cache.find(name)) is not None]  # fmt: skip
+        nodes = [
+            node
+            for name in state[MATCHED]
+            if columns.rows[name] in places
+            if (node := self._handle.cache.find(name)) is not None
+        ]
         self.survey(state, pod, nodes)
         found = np.zeros((1, batch.size), np.int64)
         for node in nodes:

@@ -29,10 +29,7 @@ def register(handle: Handle) -> None:
     handle.control(lambda context: ReservationController(handle, context, take_in))
     handle.watch(
         Watch(
-            RESERVATIONS_PATH,
-            Reservation,
-            take_in,
-            lambda reservation: _remove(handle, book, reservation.metadata.uid),
+            RESERVATIONS_PATH, Reservation, take_in, lambda reservation: _remove(handle, book, reservation.metadata.uid)
         )
     )
     handle.serve(

@@ -32,26 +32,30 @@ def _item(reserved: ReservationInfo, cache: Cache) -> dict[str, Any]:
     own = host_ports((reserved.pod or reserve_pod(reservation)).spec)
     owners = [placed.pod for uid in sorted(reserved.owners) if (placed := cache.placed(uid)) is not None]
     used = [port for pod in owners for port in host_ports(pod.spec)]
-    return _filled({
-        "name": reserved.name,
-        "namespace": reserved.pod.metadata.namespace if reserved.pod is not None else "",
-        "uid": reserved.uid,
-        "kind": "Pod" if reserved.pod is not None else "Reservation",
-        "available": reservation.available,
-        "allocateOnce": reservation.spec.allocate_once,
-        "allocatable": dict(quantities(reserved.allocatable)),
-        "reserved": dict(quantities(reserved.withheld)),
-        "allocated": dict(quantities(allocated)),
-        "allocatablePorts": _ports(own),
-        "allocatedPorts": _ports(port for port in used if any(port.conflicts(reserved_port) for reserved_port in own)),
-        "availableResource": {
-            name: max(0, value - reserved.withheld.get(name, 0)) for name, value in sorted(left.items())
-        },
-        "allocatedResource": dict(sorted(allocated.items())),
-        "owners": [_filled(to_plain(owner)) for owner in reservation.spec.owners],
-        "allocatePolicy": reservation.spec.allocate_policy,
-        "assignedPods": [_assigned(pod, reserved) for pod in owners],
-    })  # fmt: skip
+    return _filled(
+        {
+            "name": reserved.name,
+            "namespace": reserved.pod.metadata.namespace if reserved.pod is not None else "",
+            "uid": reserved.uid,
+            "kind": "Pod" if reserved.pod is not None else "Reservation",
+            "available": reservation.available,
+            "allocateOnce": reservation.spec.allocate_once,
+            "allocatable": dict(quantities(reserved.allocatable)),
+            "reserved": dict(quantities(reserved.withheld)),
+            "allocated": dict(quantities(allocated)),
+            "allocatablePorts": _ports(own),
+            "allocatedPorts": _ports(
+                port for port in used if any(port.conflicts(reserved_port) for reserved_port in own)
+            ),
+            "availableResource": {
+                name: max(0, value - reserved.withheld.get(name, 0)) for name, value in sorted(left.items())
+            },
+            "allocatedResource": dict(sorted(allocated.items())),
+            "owners": [_filled(to_plain(owner)) for owner in reservation.spec.owners],
+            "allocatePolicy": reservation.spec.allocate_policy,
+            "assignedPods": [_assigned(pod, reserved) for pod in owners],
+        }
+    )
 
 
 def _assigned(pod: Pod, reserved: ReservationInfo) -> dict[str, Any]:

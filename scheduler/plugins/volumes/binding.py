@@ -255,9 +255,13 @@ class VolumeBinding(PreFilter, Filter, Reserve, PreBind):
         volume = self._volumes.volumes.get(choice.volume)
         reserved = volume is not None and volume.spec.claim_ref is not None
         reference = {
-            "apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": namespace, "name": name,
-            "uid": of_claim.uid, "resourceVersion": of_claim.resource_version,
-        }  # fmt: skip
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            "namespace": namespace,
+            "name": name,
+            "uid": of_claim.uid,
+            "resourceVersion": of_claim.resource_version,
+        }
         marks = {} if reserved else {BOUND_BY_CONTROLLER: "yes"}
         metadata = _precondition(ObjectMeta() if volume is None else volume.metadata, marks)
         body = {"metadata": metadata, "spec": {"claimRef": reference}}

@@ -23,10 +23,13 @@ def resized(asked: str, allocated: str | None, actual: str | None, version: int,
     conditions = [{"type": "PodResizePending", "status": "True", "reason": pending}] if pending else []
     body = {
         "metadata": {"name": "big", "namespace": "default", "uid": "uid-big", "resourceVersion": str(version)},
-        "spec": {"schedulerName": "default-scheduler", "nodeName": "n",
-                 "containers": [{"name": "c", "resources": {"requests": {"cpu": asked}}}]},
+        "spec": {
+            "schedulerName": "default-scheduler",
+            "nodeName": "n",
+            "containers": [{"name": "c", "resources": {"requests": {"cpu": asked}}}],
+        },
         "status": {"phase": "Running", "conditions": conditions, "containerStatuses": [status]},
-    }  # fmt: skip
+    }
     return DECODE(json.dumps(body).encode())
 
 

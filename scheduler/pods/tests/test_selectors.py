@@ -31,8 +31,10 @@ def test_requirements(requirement: Requirement, want: bool) -> None:
 def test_a_selector_needs_all_labels_and_expressions() -> None:
     selector = LabelSelector({"app": "a"}, (Requirement("size", "Exists"),))
     assert [selector_matches(selector, labels) for labels in (LABELS, {"app": "a"}, {"size": "7"})] == [
-        True, False, False,
-    ]  # fmt: skip
+        True,
+        False,
+        False,
+    ]
     assert selector_matches(LabelSelector(), {})
 
 

@@ -15,9 +15,16 @@ def tree(total: int | dict[str, int], **options: bool) -> QuotaTree:
 
 
 def add(  # noqa: PLR0917 reads like a row of a table
-    quotas: QuotaTree, name: str, minimum: int = 0, maximum: int = 96, parent: str = ROOT, request: int = 0,
-    *, lends: bool = True, weight: int | None = None,
-) -> None:  # fmt: skip
+    quotas: QuotaTree,
+    name: str,
+    minimum: int = 0,
+    maximum: int = 96,
+    parent: str = ROOT,
+    request: int = 0,
+    *,
+    lends: bool = True,
+    weight: int | None = None,
+) -> None:
     quotas.set_quota(
         QuotaSpec(name, parent, {"cpu": minimum}, {"cpu": maximum}, None if weight is None else {"cpu": weight}, lends)
     )
@@ -166,8 +173,12 @@ def test_e18_requests_of_quotas_that_do_not_lend() -> None:
     q1, q2 = quotas.find("q1"), quotas.find("q2")
     assert q1
     assert q2
-    for added, lower, upper in ((0, (0, 10), (15, 20)), (5, (5, 10), (15, 20)), (10, (15, 15), (20, 20)),
-                                (10, (25, 25), (30, 30))):  # fmt: skip
+    for added, lower, upper in (
+        (0, (0, 10), (15, 20)),
+        (5, (5, 10), (15, 20)),
+        (10, (15, 15), (20, 20)),
+        (10, (25, 25), (30, 30)),
+    ):
         quotas.add_request("q2", {"cpu": added})
         assert (q2.child_request["cpu"], q2.request(lends=False)["cpu"]) == lower
         assert (q1.child_request["cpu"], q1.request(lends=False)["cpu"]) == upper
@@ -190,16 +201,34 @@ def test_e19_three_levels() -> None:
 @pytest.mark.parametrize(
     ("total", "parent", "child", "asks", "runtime", "requested"),
     [
-        pytest.param("300/8000", ("100/100", "600/4096"), ("100/100", "500/2048"), ("500/4096", "550/4096"),
-                     ["300/2048", "300/2048"], ["500/2048", "500/2048"], id="E20"),
-        pytest.param("350/1800", ("100/100", "300/1024"), ("100/100", "500/2048"), ("400/1500", "400/1500"),
-                     ["300/1024", "300/1024"], ["400/1500", "500/2048"], id="E21"),
+        pytest.param(
+            "300/8000",
+            ("100/100", "600/4096"),
+            ("100/100", "500/2048"),
+            ("500/4096", "550/4096"),
+            ["300/2048", "300/2048"],
+            ["500/2048", "500/2048"],
+            id="E20",
+        ),
+        pytest.param(
+            "350/1800",
+            ("100/100", "300/1024"),
+            ("100/100", "500/2048"),
+            ("400/1500", "400/1500"),
+            ["300/1024", "300/1024"],
+            ["400/1500", "500/2048"],
+            id="E21",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_child_max_above_the_parent_max(  # noqa: PLR0917 one argument for each column
-    total: str, parent: tuple[str, str], child: tuple[str, str], asks: tuple[str, str], runtime: list[str],
+    total: str,
+    parent: tuple[str, str],
+    child: tuple[str, str],
+    asks: tuple[str, str],
+    runtime: list[str],
     requested: list[str],
-) -> None:  # fmt: skip
+) -> None:
     quotas = tree(pair(total))
     both(quotas, "p", *parent)
     both(quotas, "c", *child, parent="p")

@@ -50,11 +50,14 @@ def exact(tree: QuotaTree, parent: Quota, total: Fraction, found: dict[str, tupl
     scale = total / whole if tree.scale_min and total < whole else Fraction(1)
     rows = [
         Share(
-            child.name, int(max(Fraction(child.spec.min["cpu"]) * scale, Fraction(0)) * SCALE), limited(child) * SCALE,
-            child.spec.weight_of("cpu"), child.spec.lends,
+            child.name,
+            int(max(Fraction(child.spec.min["cpu"]) * scale, Fraction(0)) * SCALE),
+            limited(child) * SCALE,
+            child.spec.weight_of("cpu"),
+            child.spec.lends,
         )
         for child in children
-    ]  # fmt: skip
+    ]
     slack += len(children) + (slack + 1) * len(children)
     for child in children:
         share = level(rows, total * SCALE)[child.name] / SCALE  # type: ignore[arg-type]

@@ -83,9 +83,13 @@ def spec_of(number: int, row: tuple[int, int, int, int | None, bool]) -> QuotaSp
     """Parents have any number, so that loops and missing parents occur; 8: the root."""
     parent, low, high, weight, lends = row
     return QuotaSpec(
-        f"q{number}", ROOT if parent == 8 else f"q{parent}", {"cpu": low}, {"cpu": high},
-        None if weight is None else {"cpu": weight}, lends,
-    )  # fmt: skip
+        f"q{number}",
+        ROOT if parent == 8 else f"q{parent}",
+        {"cpu": low},
+        {"cpu": high},
+        None if weight is None else {"cpu": weight},
+        lends,
+    )
 
 
 class Model:
@@ -186,8 +190,11 @@ def test_a_quota_below_itself_gets_no_share_and_the_others_keep_theirs() -> None
     for name in ("self", "a", "b", "good"):
         tree.add_request(name, {"cpu": 10})
     assert {quota.name: tree.runtime(quota)["cpu"] for quota in tree if quota.spec.max} == {
-        "self": 0, "a": 0, "b": 0, "good": 10,
-    }  # fmt: skip
+        "self": 0,
+        "a": 0,
+        "b": 0,
+        "good": 10,
+    }
     assert not tree.set_quota(QuotaSpec("b", ROOT, {}, limits))
     assert {name: tree.runtime(found)["cpu"] for name in "ab" if (found := tree.find(name))} == {"a": 10, "b": 20}
 

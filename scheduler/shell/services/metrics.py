@@ -50,20 +50,33 @@ class Metrics:
         core = self._core
         name = "scheduler_pending_pods"
         counts = core.queue.counts().items()
-        yield name, "gauge", "Pending pods, by where they stand.", [
-            sample(name, {"queue": place}, count) for place, count in counts
-        ]  # fmt: skip
+        yield (
+            name,
+            "gauge",
+            "Pending pods, by where they stand.",
+            [sample(name, {"queue": place}, count) for place, count in counts],
+        )
         name = "scheduler_schedule_attempts_total"
-        yield name, "counter", "Attempts to place pods, by their result.", [
-            sample(name, {"profile": profile, "result": result}, count)
-            for (profile, result), count in sorted(self._attempts.items())
-        ]  # fmt: skip
+        yield (
+            name,
+            "counter",
+            "Attempts to place pods, by their result.",
+            [
+                sample(name, {"profile": profile, "result": result}, count)
+                for (profile, result), count in sorted(self._attempts.items())
+            ],
+        )
         name = "scheduler_scheduling_attempt_duration_seconds"
-        yield name, "histogram", "How long a decision took, without the binding.", [
-            line
-            for (profile, result), histogram in sorted(self._durations.items())
-            for line in histogram_lines(name, {"profile": profile, "result": result}, histogram)
-        ]  # fmt: skip
+        yield (
+            name,
+            "histogram",
+            "How long a decision took, without the binding.",
+            [
+                line
+                for (profile, result), histogram in sorted(self._durations.items())
+                for line in histogram_lines(name, {"profile": profile, "result": result}, histogram)
+            ],
+        )
         for name, words, keys, found in (
             (
                 "scheduler_framework_extension_point_duration_seconds",
@@ -78,24 +91,40 @@ class Metrics:
                 core.timing.by_plugin,
             ),
         ):
-            yield name, "histogram", words, [
-                line
-                for values, histogram in sorted(found.items())
-                for line in histogram_lines(name, dict(zip(keys, values, strict=True)), histogram)
-            ]  # fmt: skip
+            yield (
+                name,
+                "histogram",
+                words,
+                [
+                    line
+                    for values, histogram in sorted(found.items())
+                    for line in histogram_lines(name, dict(zip(keys, values, strict=True)), histogram)
+                ],
+            )
         name = "scheduler_scheduling_timeout"
-        yield name, "counter", "How often a pod was found to be in scheduling for longer than the timeout.", [
-            sample(name, {"profile": profile}, count) for profile, count in sorted(self._timeouts.items())
-        ]  # fmt: skip
+        yield (
+            name,
+            "counter",
+            "How often a pod was found to be in scheduling for longer than the timeout.",
+            [sample(name, {"profile": profile}, count) for profile, count in sorted(self._timeouts.items())],
+        )
         name = "seatrial_object_decode_errors_total"
-        yield name, "counter", "Attempts to decode an object of the API server that failed, by path.", [
-            sample(name, {"path": path}, count) for path, count in sorted(self._decode_errors.items())
-        ]  # fmt: skip
+        yield (
+            name,
+            "counter",
+            "Attempts to decode an object of the API server that failed, by path.",
+            [sample(name, {"path": path}, count) for path, count in sorted(self._decode_errors.items())],
+        )
         name = "seatrial_plugin_errors_total"
-        yield name, "counter", "Exceptions of plugins, by plugin and extension point.", [
-            sample(name, {"plugin": plugin, "extension_point": point}, count)
-            for (plugin, point), count in sorted(core.handle.plugin_errors.counts.items())
-        ]  # fmt: skip
+        yield (
+            name,
+            "counter",
+            "Exceptions of plugins, by plugin and extension point.",
+            [
+                sample(name, {"plugin": plugin, "extension_point": point}, count)
+                for (plugin, point), count in sorted(core.handle.plugin_errors.counts.items())
+            ],
+        )
         name = "scheduler_preemption_victims_total"
         yield name, "counter", "Pods evicted for more important ones.", [sample(name, {}, self._victims)]
         name = "scheduler_scheduler_cache_size"

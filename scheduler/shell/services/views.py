@@ -132,19 +132,25 @@ def _explain(core: Core, request: RequestContext) -> Answer:
         return missing(f"cannot find pod {key}")
     explanation = explain(core.runners.of(info), info)
     places = {entry.info.uid: place for place, entry in core.queue.entries()}
-    return json({
-        "pod": _reference(info.pod),
-        "node": info.node_name,
-        "queue": places.get(info.uid, ""),
-        "heldBack": core.held_back(info),
-        "notes": core.notes(info),
-        "feasible": [
-            {"node": scored.node, "score": scored.total, "byPlugin": scored.by_plugin}
-            for scored in explanation.feasible
-        ],
-        "rejected": [
-            {"node": node, "plugin": status.plugin, "reasons": status.reasons,
-             "preemptionMightHelp": status.code.name == "UNSCHEDULABLE"}
-            for node, status in sorted(explanation.rejected.items())
-        ],
-    })  # fmt: skip
+    return json(
+        {
+            "pod": _reference(info.pod),
+            "node": info.node_name,
+            "queue": places.get(info.uid, ""),
+            "heldBack": core.held_back(info),
+            "notes": core.notes(info),
+            "feasible": [
+                {"node": scored.node, "score": scored.total, "byPlugin": scored.by_plugin}
+                for scored in explanation.feasible
+            ],
+            "rejected": [
+                {
+                    "node": node,
+                    "plugin": status.plugin,
+                    "reasons": status.reasons,
+                    "preemptionMightHelp": status.code.name == "UNSCHEDULABLE",
+                }
+                for node, status in sorted(explanation.rejected.items())
+            ],
+        }
+    )

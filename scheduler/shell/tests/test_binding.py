@@ -320,8 +320,10 @@ def test_a_condition_is_written_to_the_pod_that_was_decided_on(found: dict[str, 
     scene.rig.node("n", cpu="1")
     big = scene.rig.pod(pod("p").request(cpu="4"))
     scene.rig.core.intake.set_pod(replace(big, metadata=replace(big.metadata, resource_version="5")))
-    now = {"metadata": {"name": "p", "namespace": "default", "uid": found["uid"], "resourceVersion": "7"},
-           "spec": {"nodeName": found.get("node", "")}}  # fmt: skip
+    now = {
+        "metadata": {"name": "p", "namespace": "default", "uid": found["uid"], "resourceVersion": "7"},
+        "spec": {"nodeName": found.get("node", "")},
+    }
 
     def answer(request: Request) -> Response:
         if request.method == "GET":
@@ -340,8 +342,10 @@ def test_a_condition_is_written_to_the_pod_that_was_decided_on(found: dict[str, 
 def test_a_victim_is_marked_and_deleted_by_its_uid() -> None:
     scene = Scene()
     scene.rig.node("n")
-    victim, by = (PodInfo(found, scene.rig.core.cache.classes.of(found))
-                  for found in (scene.rig.pod(pod(name)) for name in ("v", "b")))  # fmt: skip
+    victim, by = (
+        PodInfo(found, scene.rig.core.cache.classes.of(found))
+        for found in (scene.rig.pod(pod(name)) for name in ("v", "b"))
+    )
     scene.answers("/status", refused(409, "Conflict", "another pod has the name"))
     scene.binder.execute(Evict(victim, by, "n"))
     scene.rig.clock.settle()

@@ -56,9 +56,9 @@ def test_a_binding_that_hangs_is_told_of_in_every_period_and_when_it_ends(caplog
 
 
 @pytest.mark.parametrize(
-    ("response", "status"), [pytest.param(ok(), "Success", id="taken"),
-                             pytest.param(refused(409, "Conflict", "taken"), "Error", id="refused")],
-)  # fmt: skip
+    ("response", "status"),
+    [pytest.param(ok(), "Success", id="taken"), pytest.param(refused(409, "Conflict", "taken"), "Error", id="refused")],
+)
 def test_how_long_a_binding_took_is_observed(response: object, status: str) -> None:
     rig, api, _ = scene()
     rig.clock.advance(0.004)

@@ -63,9 +63,11 @@ class World:
                 stream.event(event, found)
 
     def pod(self, name: str, node: str = "", **labels: str) -> dict[str, Any]:
-        spec: dict[str, Any] = {"schedulerName": "default-scheduler", "nodeName": node, "containers": [
-            {"name": "c", "resources": {"requests": {"cpu": "3"}}},
-        ]}  # fmt: skip
+        spec: dict[str, Any] = {
+            "schedulerName": "default-scheduler",
+            "nodeName": node,
+            "containers": [{"name": "c", "resources": {"requests": {"cpu": "3"}}}],
+        }
         found = {"metadata": {"name": name, "labels": labels}, "spec": spec, "status": {"phase": "Pending"}}
         self.set(PODS, found)
         return found
@@ -166,8 +168,14 @@ def test_a_standby_gathers_nothing() -> None:
         alone = world.pod(f"a{number}", **{POD_GROUP_LABEL: f"g{number}", QUOTA_NAME: f"q{number}"})
         placed = world.pod(f"b{number}", f"n{number}")
         world.clock.advance(60)
-        for path, found in ((PODS, alone), (PODS, placed), (RESERVATIONS, held), (QUOTAS, limit), (GROUPS, group),
-                            ("/api/v1/nodes", node)):  # fmt: skip
+        for path, found in (
+            (PODS, alone),
+            (PODS, placed),
+            (RESERVATIONS, held),
+            (QUOTAS, limit),
+            (GROUPS, group),
+            ("/api/v1/nodes", node),
+        ):
             world.set(path, found, gone=True)
         world.clock.advance(60)
 

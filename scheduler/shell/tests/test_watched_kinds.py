@@ -19,30 +19,37 @@ OBJECTS: dict[str, dict[str, Any]] = {
     "/api/v1/namespaces": {"metadata": {"name": "n", "uid": "1", "labels": {"team": "x"}}},
     "/api/v1/services": {"metadata": {"name": "s", "namespace": "n", "uid": "2"}, "spec": {"selector": {"app": "a"}}},
     "/api/v1/replicationcontrollers": {
-        "metadata": {"name": "c", "namespace": "n", "uid": "3"}, "spec": {"selector": {"app": "c"}},
+        "metadata": {"name": "c", "namespace": "n", "uid": "3"},
+        "spec": {"selector": {"app": "c"}},
     },
     "/apis/apps/v1/replicasets": {
-        "metadata": {"name": "r", "namespace": "n", "uid": "4"}, "spec": {"selector": {"matchLabels": {"app": "r"}}},
+        "metadata": {"name": "r", "namespace": "n", "uid": "4"},
+        "spec": {"selector": {"matchLabels": {"app": "r"}}},
     },
     "/apis/apps/v1/statefulsets": {
-        "metadata": {"name": "t", "namespace": "n", "uid": "5"}, "spec": {"selector": {"matchLabels": {"app": "t"}}},
+        "metadata": {"name": "t", "namespace": "n", "uid": "5"},
+        "spec": {"selector": {"matchLabels": {"app": "t"}}},
     },
     "/api/v1/persistentvolumeclaims": {
-        "metadata": {"name": "p", "namespace": "n", "uid": "6"}, "spec": {"volumeName": "v"},
+        "metadata": {"name": "p", "namespace": "n", "uid": "6"},
+        "spec": {"volumeName": "v"},
     },
     "/api/v1/persistentvolumes": {"metadata": {"name": "v", "uid": "7"}},
     "/apis/storage.k8s.io/v1/storageclasses": {"metadata": {"name": "k", "uid": "8"}},
     "/apis/storage.k8s.io/v1/csinodes": {
-        "metadata": {"name": "m", "uid": "9"}, "spec": {"drivers": [{"name": "d", "allocatable": {"count": 3}}]},
+        "metadata": {"name": "m", "uid": "9"},
+        "spec": {"drivers": [{"name": "d", "allocatable": {"count": 3}}]},
     },
     "/apis/storage.k8s.io/v1/volumeattachments": {
         "metadata": {"name": "a", "uid": "11"},
         "spec": {"attacher": "d", "nodeName": "m", "source": {"persistentVolumeName": "v"}},
     },
     "/apis/topology.node.k8s.io/v1alpha1/noderesourcetopologies": {
-        "metadata": {"name": "m", "uid": "10"}, "topologyPolicies": ["Restricted"], "zones": [],
+        "metadata": {"name": "m", "uid": "10"},
+        "topologyPolicies": ["Restricted"],
+        "zones": [],
     },
-}  # fmt: skip
+}
 
 
 def synced() -> tuple[Core, Scripted, SimClock]:

@@ -74,31 +74,33 @@ def test_only_containers_with_gpus_are_patched() -> None:
         pytest.param({GPU_CORE: "50", GPU_MEMORY_RATIO: "50", GPU_SHARED: "1"}, [], id="a-share"),
         pytest.param({NVIDIA_GPU: "2"}, [], id="the-spelling-of-nvidia"),
         pytest.param(
-            {GPU: "100", GPU_CORE: "100"}, ["Forbidden: Forbidden declare GPU and GPU share at same time"],
+            {GPU: "100", GPU_CORE: "100"},
+            ["Forbidden: Forbidden declare GPU and GPU share at same time"],
             id="whole-and-shared",
         ),
         pytest.param(
             {NVIDIA_GPU: "1", GPU_MEMORY_RATIO: "50"},
-            ["Forbidden: Forbidden declare GPU and GPU share at same time"], id="nvidias-and-shared",
+            ["Forbidden: Forbidden declare GPU and GPU share at same time"],
+            id="nvidias-and-shared",
         ),
         pytest.param(
-            {GPU_CORE: "50", GPU_SHARED: "1"}, ["Forbidden: GPU memory and GPU memory ratio all is zero"],
+            {GPU_CORE: "50", GPU_SHARED: "1"},
+            ["Forbidden: GPU memory and GPU memory ratio all is zero"],
             id="cores-without-memory",
         ),
         pytest.param(
             {GPU_MEMORY: "8Gi", GPU_MEMORY_RATIO: "50"},
-            ["Forbidden: declare GPU memory and GPU memory ratio at same time"], id="memory-twice",
+            ["Forbidden: declare GPU memory and GPU memory ratio at same time"],
+            id="memory-twice",
         ),
+        pytest.param({GPU: "0"}, ['Invalid value: "0": the requested GPU must be greater than zero'], id="no-card"),
         pytest.param(
-            {GPU: "0"}, ['Invalid value: "0": the requested GPU must be greater than zero'], id="no-card"
-        ),
-        pytest.param(
-            {GPU: "150"}, ['Invalid value: "150": the requested GPU must be percentage of 100'],
-            id="a-card-and-a-half",
+            {GPU: "150"}, ['Invalid value: "150": the requested GPU must be percentage of 100'], id="a-card-and-a-half"
         ),
         pytest.param(
             {GPU_CORE: "101", GPU_MEMORY_RATIO: "100", GPU_SHARED: "2"},
-            ['Invalid value: "101": the requested gpuCore must multiple of shared'], id="cores-that-do-not-divide",
+            ['Invalid value: "101": the requested gpuCore must multiple of shared'],
+            id="cores-that-do-not-divide",
         ),
         pytest.param(
             {GPU_MEMORY_RATIO: "101", GPU_SHARED: "2"},
@@ -107,7 +109,7 @@ def test_only_containers_with_gpus_are_patched() -> None:
         ),
         pytest.param({NPU_CORE: "4", GPU_SHARED: "1"}, [], id="npus-need-no-memory"),
     ],
-)  # fmt: skip
+)
 def test_refusals(requests: dict[str, Any], expected: list[str]) -> None:
     pod = {"spec": {"containers": [{"name": "a", "resources": {"requests": requests}}]}}
 

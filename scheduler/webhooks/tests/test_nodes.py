@@ -48,19 +48,28 @@ def applied(new: dict[str, Any], old: dict[str, Any]) -> tuple[str, str | None]:
             node("1000m", ratio='{"cpu":2}', raw='{"cpu":"1"}'), node("1000m"), "2", '{"cpu":"1"}', id="raw-is-known"
         ),
         pytest.param(
-            node("1200m", ratio='{"cpu":1.5}', raw='{"cpu":"1000m"}'), node("1000m"), "1800m", '{"cpu":"1200m"}',
+            node("1200m", ratio='{"cpu":1.5}', raw='{"cpu":"1000m"}'),
+            node("1000m"),
+            "1800m",
+            '{"cpu":"1200m"}',
             id="the-kubelet-reports-another-amount",
         ),
         pytest.param(
-            node("1500m", ratio='{"cpu":1.5}', raw='{"cpu":"1000m"}'), node("1500m"), "1500m", '{"cpu":"1000m"}',
+            node("1500m", ratio='{"cpu":1.5}', raw='{"cpu":"1000m"}'),
+            node("1500m"),
+            "1500m",
+            '{"cpu":"1000m"}',
             id="nothing-changed",
         ),
         pytest.param(
-            node("1000m", ratio='{"cpu":1.5}', raw='{"cpu":"1000m"}'), node("1500m"), "1500m", '{"cpu":"1000m"}',
+            node("1000m", ratio='{"cpu":1.5}', raw='{"cpu":"1000m"}'),
+            node("1500m"),
+            "1500m",
+            '{"cpu":"1000m"}',
             id="the-kubelet-writes-its-own-amount-again",
         ),
     ],
-)  # fmt: skip
+)
 def test_updates(new: dict[str, Any], old: dict[str, Any], cpu: str, raw: str | None) -> None:
     assert applied(new, old) == (cpu, raw)
 
@@ -81,8 +90,9 @@ def test_only_updates_are_changed() -> None:
     review["request"] |= {"operation": "UPDATE", "oldObject": node("1000m")}
     patch = json.loads(base64.b64decode(mutate_node(review)["response"]["patch"]))
     assert {operation["path"] for operation in patch} == {
-        "/metadata/annotations/node.koordinator.sh~1raw-allocatable", "/status/allocatable/cpu",
-    }  # fmt: skip
+        "/metadata/annotations/node.koordinator.sh~1raw-allocatable",
+        "/status/allocatable/cpu",
+    }
 
 
 def test_the_webhook_is_registered_for_nodes_and_their_status() -> None:

@@ -67,7 +67,8 @@ def used(builder: QuotaBuilder, **amounts: str) -> QuotaBuilder:
         pytest.param(quota("lone").max(cpu=1), "AddQuota quota already exist:lone", id="M24"),
         pytest.param(
             quota("x").max(cpu=1).namespaces("team-a"),
-            "AddQuota quota x's annotation namespace team-a is already bound to quota a", id="M23",
+            "AddQuota quota x's annotation namespace team-a is already bound to quota a",
+            id="M23",
         ),
         pytest.param(quota("x").max(cpu=-1), "x quota.Spec.Max's value < 0, in dimensions :[cpu]", id="M14-max"),
         pytest.param(
@@ -75,12 +76,14 @@ def used(builder: QuotaBuilder, **amounts: str) -> QuotaBuilder:
         ),
         pytest.param(
             quota("x").max(cpu=1).weight(cpu=-1),
-            f"x quota.Annotation[{SHARED_WEIGHT}]'s value < 0, in dimension :[cpu]", id="M15",
+            f"x quota.Annotation[{SHARED_WEIGHT}]'s value < 0, in dimension :[cpu]",
+            id="M15",
         ),
         pytest.param(quota("x").min(cpu=3).max(cpu=2), "resourceKey cpu of quota x min 3 > max 2", id="M16"),
         pytest.param(
             quota("x").min(cpu=1, memory=1).max(cpu=2),
-            "resourceKey memory of quota x is included in min, which is not included in max", id="M17",
+            "resourceKey memory of quota x is included in min, which is not included in max",
+            id="M17",
         ),
         pytest.param(
             used(quota("x").max(memory=1), cpu="1"),
@@ -92,18 +95,22 @@ def used(builder: QuotaBuilder, **amounts: str) -> QuotaBuilder:
         ),
         pytest.param(
             quota("x").min(cpu=1).max(cpu=20).below("p").label(TREE_ID, "t"),
-            "x tree id is different from parent p, [t] vs []", id="M30",
+            "x tree id is different from parent p, [t] vs []",
+            id="M30",
         ),
         pytest.param(
             quota("x").max(cpu=1).below("nobody"),
-            "x has parentName nobody but not find parentInfo in quotaInfoMap", id="M32",
+            "x has parentName nobody but not find parentInfo in quotaInfoMap",
+            id="M32",
         ),
         pytest.param(
-            quota("x").max(cpu=1).below("x"), "x has parentName x but not find parentInfo in quotaInfoMap",
+            quota("x").max(cpu=1).below("x"),
+            "x has parentName x but not find parentInfo in quotaInfoMap",
             id="M32-its-own-parent",
         ),
         pytest.param(
-            quota("x").max(cpu=1).below("lone"), "x has parentName lone but the parentQuotaInfo's IsParent is false",
+            quota("x").max(cpu=1).below("lone"),
+            "x has parentName lone but the parentQuotaInfo's IsParent is false",
             id="M34",
         ),
         pytest.param(
@@ -111,10 +118,11 @@ def used(builder: QuotaBuilder, **amounts: str) -> QuotaBuilder:
         ),
         pytest.param(
             quota("x").min(cpu=4).max(cpu=20).below("p"),
-            "checkMinQuotaSum all brothers' MinQuota > parent MinQuota, parent: p", id="M36",
+            "checkMinQuotaSum all brothers' MinQuota > parent MinQuota, parent: p",
+            id="M36",
         ),
     ],
-)  # fmt: skip
+)
 def test_a_new_quota_is_refused(topology: QuotaTopology, wanted: QuotaBuilder, message: str) -> None:
     with pytest.raises(QuotaRefusal) as refused:
         topology.create(made(wanted))
@@ -124,29 +132,59 @@ def test_a_new_quota_is_refused(topology: QuotaTopology, wanted: QuotaBuilder, m
 @pytest.mark.parametrize(
     ("before", "after", "message"),
     [
-        pytest.param(quota(ROOT_QUOTA).parent(), quota(ROOT_QUOTA).max(cpu=1).parent(),
-                     f"invalid quota {ROOT_QUOTA}", id="M26"),
-        pytest.param(quota("gone").max(cpu=1), quota("gone").max(cpu=2),
-                     "UpdateQuota quota not exist in quotaInfoMap:gone", id="M27"),
-        pytest.param(quota("b").min(cpu=3).max(cpu=20).below("p"),
-                     quota("b").min(cpu=3).max(cpu=20).below("p").namespaces("team-a"),
-                     "UpdadteQuota, quota b update namespaces, but namespace team-a is already bound to quota a",
-                     id="M25"),
-        pytest.param(quota("p").min(cpu=10).max(cpu=20).parent(), quota("p").min(cpu=10).max(cpu=20),
-                     "quota has children, isParent is forbidden to modify as false, quotaName:p", id="M28a"),
-        pytest.param(quota("lone").min(cpu=1).max(cpu=2), quota("lone").min(cpu=1).max(cpu=2).parent(),
-                     "quota has bound pods, isParent is forbidden to modify as true, quotaName: lone", id="M28b"),
-        pytest.param(quota("lone").min(cpu=1).max(cpu=2), quota("lone").min(cpu=1).max(cpu=2).label(TREE_ID, "t"),
-                     "lone tree id changed [] vs [t]", id="M29"),
-        pytest.param(quota("p").min(cpu=10).max(cpu=20).parent(), quota("p").min(cpu=6).max(cpu=20).parent(),
-                     "checkMinQuotaSum all children's MinQuota > current MinQuota, current: p", id="M37"),
-        pytest.param(quota("p").min(cpu=10).max(cpu=20).parent(),
-                     quota("p").min(cpu=10).max(cpu=20).parent().below("p"),
-                     "p has parentName p which is the quota itself or below it", id="loop"),
-        pytest.param(quota("lone").min(cpu=1).max(cpu=2), quota("lone").min(cpu=1).max(cpu=2).weight(cpu=-1),
-                     f"lone quota.Annotation[{SHARED_WEIGHT}]'s value < 0, in dimension :[cpu]", id="weight-alone"),
+        pytest.param(
+            quota(ROOT_QUOTA).parent(), quota(ROOT_QUOTA).max(cpu=1).parent(), f"invalid quota {ROOT_QUOTA}", id="M26"
+        ),
+        pytest.param(
+            quota("gone").max(cpu=1),
+            quota("gone").max(cpu=2),
+            "UpdateQuota quota not exist in quotaInfoMap:gone",
+            id="M27",
+        ),
+        pytest.param(
+            quota("b").min(cpu=3).max(cpu=20).below("p"),
+            quota("b").min(cpu=3).max(cpu=20).below("p").namespaces("team-a"),
+            "UpdadteQuota, quota b update namespaces, but namespace team-a is already bound to quota a",
+            id="M25",
+        ),
+        pytest.param(
+            quota("p").min(cpu=10).max(cpu=20).parent(),
+            quota("p").min(cpu=10).max(cpu=20),
+            "quota has children, isParent is forbidden to modify as false, quotaName:p",
+            id="M28a",
+        ),
+        pytest.param(
+            quota("lone").min(cpu=1).max(cpu=2),
+            quota("lone").min(cpu=1).max(cpu=2).parent(),
+            "quota has bound pods, isParent is forbidden to modify as true, quotaName: lone",
+            id="M28b",
+        ),
+        pytest.param(
+            quota("lone").min(cpu=1).max(cpu=2),
+            quota("lone").min(cpu=1).max(cpu=2).label(TREE_ID, "t"),
+            "lone tree id changed [] vs [t]",
+            id="M29",
+        ),
+        pytest.param(
+            quota("p").min(cpu=10).max(cpu=20).parent(),
+            quota("p").min(cpu=6).max(cpu=20).parent(),
+            "checkMinQuotaSum all children's MinQuota > current MinQuota, current: p",
+            id="M37",
+        ),
+        pytest.param(
+            quota("p").min(cpu=10).max(cpu=20).parent(),
+            quota("p").min(cpu=10).max(cpu=20).parent().below("p"),
+            "p has parentName p which is the quota itself or below it",
+            id="loop",
+        ),
+        pytest.param(
+            quota("lone").min(cpu=1).max(cpu=2),
+            quota("lone").min(cpu=1).max(cpu=2).weight(cpu=-1),
+            f"lone quota.Annotation[{SHARED_WEIGHT}]'s value < 0, in dimension :[cpu]",
+            id="weight-alone",
+        ),
     ],
-)  # fmt: skip
+)
 def test_an_update_is_refused(topology: QuotaTopology, before: QuotaBuilder, after: QuotaBuilder, message: str) -> None:
     topology.set_pod(pod_of(pod("one").quota("lone")))
     with pytest.raises(QuotaRefusal) as refused:
@@ -197,11 +235,14 @@ def test_what_is_no_quantity_is_refused(topology: QuotaTopology, text: str) -> N
 
 def review(operation: str, wanted: Any = None, old: Any = None, *, dry_run: bool = False) -> bytes:
     request = {
-        "uid": "u", "operation": operation, "object": wanted, "oldObject": old, "namespace": "team", "dryRun": dry_run,
-    }  # fmt: skip
-    return msgspec.json.encode({
-        "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request,
-    })  # fmt: skip
+        "uid": "u",
+        "operation": operation,
+        "object": wanted,
+        "oldObject": old,
+        "namespace": "team",
+        "dryRun": dry_run,
+    }
+    return msgspec.json.encode({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request})
 
 
 def answer(topology: QuotaTopology, path: str, body: bytes) -> dict[str, Any]:

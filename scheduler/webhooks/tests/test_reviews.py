@@ -42,10 +42,13 @@ def test_mutating() -> None:
 
     response = found["response"]
     assert (response["uid"], response["allowed"], response["patchType"]) == ("u1", True, "JSONPatch")
-    assert json.loads(base64.b64decode(response["patch"])) == [{
-        "op": "replace", "path": "/spec/containers/0/resources/requests",
-        "value": {GPU_CORE: "200", GPU_MEMORY_RATIO: "200", GPU_SHARED: "2"},
-    }]  # fmt: skip
+    assert json.loads(base64.b64decode(response["patch"])) == [
+        {
+            "op": "replace",
+            "path": "/spec/containers/0/resources/requests",
+            "value": {GPU_CORE: "200", GPU_MEMORY_RATIO: "200", GPU_SHARED: "2"},
+        }
+    ]
 
 
 @pytest.mark.parametrize("path", [MUTATE, VALIDATE])

@@ -44,12 +44,14 @@ def ask(
         ),
         pytest.param(
             {"impersonate_user": ACCOUNT},
-            {"username": ACCOUNT, "groups": [
-                "system:serviceaccounts", "system:serviceaccounts:default", "system:authenticated"]},
+            {
+                "username": ACCOUNT,
+                "groups": ["system:serviceaccounts", "system:serviceaccounts:default", "system:authenticated"],
+            },
             id="an-account-has-its-groups",
         ),
     ],
-)  # fmt: skip
+)
 def test_who_one_becomes(server: ApiServer, headers: dict[str, Any], user: dict[str, Any]) -> None:
     code, found = ask(server, "POST", f"{_REVIEWS}/selfsubjectreviews", {}, **headers)
     assert (code, found["status"]["userInfo"]) == (201, user)

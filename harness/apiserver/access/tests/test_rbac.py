@@ -55,22 +55,43 @@ USER = {"kind": "User", "name": "someone", "apiGroup": "rbac.authorization.k8s.i
         pytest.param(PODS, Act("get", "", "pods", namespace="default", name="p"), True, id="a-verb-that-is-named"),
         pytest.param(PODS, Act("delete", "", "pods", namespace="default", name="p"), False, id="a-verb-that-is-not"),
         pytest.param(PODS, Act("get", "", "pods", "log", "default", "p"), False, id="a-subresource-needs-its-own-word"),
-        pytest.param({**PODS, "resources": ["*/log"]}, Act("get", "", "pods", "log", "default", "p"), True,
-                     id="one-subresource-of-everything"),
-        pytest.param({**PODS, "resources": ["*"]}, Act("get", "", "pods", "log", "default", "p"), True,
-                     id="all-resources"),
+        pytest.param(
+            {**PODS, "resources": ["*/log"]},
+            Act("get", "", "pods", "log", "default", "p"),
+            True,
+            id="one-subresource-of-everything",
+        ),
+        pytest.param(
+            {**PODS, "resources": ["*"]}, Act("get", "", "pods", "log", "default", "p"), True, id="all-resources"
+        ),
         pytest.param(PODS, Act("get", "apps", "pods"), False, id="another-group"),
         pytest.param({**PODS, "apiGroups": ["*"], "verbs": ["*"]}, Act("patch", "apps", "pods"), True, id="stars"),
-        pytest.param({**PODS, "resourceNames": ["p"]}, Act("get", "", "pods", namespace="default", name="p"), True,
-                     id="an-object-that-is-named"),
-        pytest.param({**PODS, "resourceNames": ["p"]}, Act("list", "", "pods", namespace="default"), False,
-                     id="a-list-has-no-name"),
-        pytest.param({"nonResourceURLs": ["/metrics", "/logs/*"], "verbs": ["get"]}, Act("get", path="/logs/a"), True,
-                     id="a-path-below-a-star"),
-        pytest.param({"nonResourceURLs": ["/metrics"], "verbs": ["get"]}, Act("get", path="/metrics/a"), False,
-                     id="a-path-below-another"),
+        pytest.param(
+            {**PODS, "resourceNames": ["p"]},
+            Act("get", "", "pods", namespace="default", name="p"),
+            True,
+            id="an-object-that-is-named",
+        ),
+        pytest.param(
+            {**PODS, "resourceNames": ["p"]},
+            Act("list", "", "pods", namespace="default"),
+            False,
+            id="a-list-has-no-name",
+        ),
+        pytest.param(
+            {"nonResourceURLs": ["/metrics", "/logs/*"], "verbs": ["get"]},
+            Act("get", path="/logs/a"),
+            True,
+            id="a-path-below-a-star",
+        ),
+        pytest.param(
+            {"nonResourceURLs": ["/metrics"], "verbs": ["get"]},
+            Act("get", path="/metrics/a"),
+            False,
+            id="a-path-below-another",
+        ),
     ],
-)  # fmt: skip
+)
 def test_rules(server: ApiServer, rule: dict[str, Any], act: Act, expected: bool) -> None:
     assert not server.access.allows(SOMEONE, act)
     bind(server, rule, USER)
@@ -83,11 +104,12 @@ def test_rules(server: ApiServer, rule: dict[str, Any], act: Act, expected: bool
         pytest.param(USER, SOMEONE, True, id="by-name"),
         pytest.param({"kind": "Group", "name": "crew"}, SOMEONE, True, id="by-group"),
         pytest.param({"kind": "ServiceAccount", "name": "robot", "namespace": "default"}, ROBOT, True, id="an-account"),
-        pytest.param({"kind": "ServiceAccount", "name": "robot", "namespace": "other"}, ROBOT, False,
-                     id="an-account-elsewhere"),
+        pytest.param(
+            {"kind": "ServiceAccount", "name": "robot", "namespace": "other"}, ROBOT, False, id="an-account-elsewhere"
+        ),
         pytest.param({"kind": "User", "name": "crew"}, SOMEONE, False, id="a-group-is-no-user"),
     ],
-)  # fmt: skip
+)
 def test_subjects(server: ApiServer, subject: dict[str, Any], identity: Identity, expected: bool) -> None:
     bind(server, PODS, {**subject, "apiGroup": subject.get("apiGroup", "")}, "default")
     act = Act("get", "", "pods", namespace="default", name="p")
@@ -125,8 +147,9 @@ def test_a_token_is_valid_until_it_expires(server: ApiServer, clock: SimClock) -
     found = server.tokens.identify(token)
     assert found is not None
     assert (found.name, found.groups) == (
-        ROBOT.name, ("system:serviceaccounts", "system:serviceaccounts:default", "system:authenticated")
-    )  # fmt: skip
+        ROBOT.name,
+        ("system:serviceaccounts", "system:serviceaccounts:default", "system:authenticated"),
+    )
     assert found.uid == ask(server, "GET", "/api/v1/namespaces/default/serviceaccounts/robot")[1]["metadata"]["uid"]
     clock.advance(599)
     assert server.tokens.identify(token) is not None
@@ -179,8 +202,10 @@ def test_a_review_knows_the_token_of_the_kubeconfig(server: ApiServer, audiences
 
 READER: dict[str, Any] = {"apiGroups": [""], "resources": ["pods", "pods/log"], "verbs": ["get", "list"]}
 MAKER: dict[str, Any] = {
-    "apiGroups": ["rbac.authorization.k8s.io"], "resources": ["roles", "rolebindings"], "verbs": ["create", "update"],
-}  # fmt: skip
+    "apiGroups": ["rbac.authorization.k8s.io"],
+    "resources": ["roles", "rolebindings"],
+    "verbs": ["create", "update"],
+}
 
 
 @pytest.mark.parametrize(

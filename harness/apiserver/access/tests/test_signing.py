@@ -125,32 +125,50 @@ def test_the_requester_is_recorded_and_the_spec_immutable(signing: Signing) -> N
         pytest.param(API_CLIENT, CLIENT[:2], wanted(), "usages did not match", id="client-without-client-auth"),
         pytest.param(KUBELET_SERVING, SERVER, wanted(NODE, NODES, HOST), "", id="kubelet-serving"),
         pytest.param(
-            KUBELET_SERVING, ["server auth", "digital signature"], wanted(NODE, NODES, HOST), "",
+            KUBELET_SERVING,
+            ["server auth", "digital signature"],
+            wanted(NODE, NODES, HOST),
+            "",
             id="kubelet-serving-without-rsa",
         ),
         pytest.param(
-            KUBELET_SERVING, SERVER, wanted(NODE, NODES), "DNS or IP subjectAltName is required",
+            KUBELET_SERVING,
+            SERVER,
+            wanted(NODE, NODES),
+            "DNS or IP subjectAltName is required",
             id="kubelet-serving-nowhere",
         ),
         pytest.param(
-            KUBELET_SERVING, SERVER, wanted("n1", NODES, HOST),
-            "subject common name does not begin with system:node:", id="kubelet-serving-under-another-name",
+            KUBELET_SERVING,
+            SERVER,
+            wanted("n1", NODES, HOST),
+            "subject common name does not begin with system:node:",
+            id="kubelet-serving-under-another-name",
         ),
         pytest.param(
-            KUBELET_SERVING, CLIENT, wanted(NODE, NODES, HOST),
-            "usages did not match [digital signature key encipherment server auth]", id="kubelet-serving-as-client",
+            KUBELET_SERVING,
+            CLIENT,
+            wanted(NODE, NODES, HOST),
+            "usages did not match [digital signature key encipherment server auth]",
+            id="kubelet-serving-as-client",
         ),
         pytest.param(KUBELET_CLIENT, CLIENT, wanted(NODE, NODES), "", id="kubelet-client"),
         pytest.param(
-            KUBELET_CLIENT, CLIENT, wanted(NODE, NODES, HOST), "DNS subjectAltNames are not allowed",
+            KUBELET_CLIENT,
+            CLIENT,
+            wanted(NODE, NODES, HOST),
+            "DNS subjectAltNames are not allowed",
             id="kubelet-client-with-a-host",
         ),
         pytest.param(
-            KUBELET_CLIENT, CLIENT, wanted("system:node:n1", ()), "subject organization is not system:nodes",
+            KUBELET_CLIENT,
+            CLIENT,
+            wanted("system:node:n1", ()),
+            "subject organization is not system:nodes",
             id="kubelet-client-outside-the-group",
         ),
     ],
-)  # fmt: skip
+)
 def test_rules_of_each_signer(signing: Signing, signer: str, usages: list[str], text: str, why: str) -> None:
     assert signing.ask("POST", "", request(text, signer, usages))[0] == 201
     assert signing.certificate() is None
@@ -237,8 +255,15 @@ def test_approval_needs_a_permission(signing: Signing) -> None:
     code, found = signing.approve(by=bob)
     assert code == 403
     assert f'user not permitted to approve requests with signerName "{API_CLIENT}"' in found["message"]
-    more = [*rules, {"apiGroups": ["certificates.k8s.io"], "resources": ["signers"], "verbs": ["approve"],
-                     "resourceNames": ["kubernetes.io/*"]}]  # fmt: skip
+    more = [
+        *rules,
+        {
+            "apiGroups": ["certificates.k8s.io"],
+            "resources": ["signers"],
+            "verbs": ["approve"],
+            "resourceNames": ["kubernetes.io/*"],
+        },
+    ]
     body = {"metadata": {"name": "csr"}, "rules": more}
     signing.server.handle(Request("PUT", f"{grant}/clusterroles/csr", orjson.dumps(body), JSON))
     assert signing.approve(by=bob)[0] == 200
@@ -317,8 +342,12 @@ def test_kubectl_approves_and_the_certificate_authenticates(
     authority = tmp_path / "ca.crt"
     authority.write_bytes(base64.b64decode(raw[1]))
     stranger = {"KUBECONFIG": str(tmp_path / "none")}
-    flags = [f"--server={url}", f"--certificate-authority={authority}", f"--client-certificate={chain}",
-             f"--client-key={key}"]  # fmt: skip
+    flags = [
+        f"--server={url}",
+        f"--certificate-authority={authority}",
+        f"--client-certificate={chain}",
+        f"--client-key={key}",
+    ]
     code, output = kubectl.run([*flags, "auth", "whoami"], env=stranger)
     assert code == 0, output
     assert "kim" in output

@@ -11,11 +11,14 @@ from seatrial.scheduler.api.transport import JSON, MERGE_PATCH, Request, Respons
 NAMESPACE = "/api/v1/namespaces/default"
 SAFE: dict[str, Any] = {
     "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
-    "containers": [{
-        "name": "main", "image": "i",
-        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
-    }],
-}  # fmt: skip
+    "containers": [
+        {
+            "name": "main",
+            "image": "i",
+            "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+        }
+    ],
+}
 
 
 def labelled(mode: str, level: str) -> Api:
@@ -41,21 +44,41 @@ def warned(api: Api, path: str, body: dict[str, Any]) -> str:
     [
         pytest.param("baseline", {}, "", id="an-ordinary-pod"),
         pytest.param("baseline", {"hostNetwork": True}, "host namespaces (hostNetwork=true)", id="host-network"),
-        pytest.param("baseline", {"volumes": [{"name": "v", "hostPath": {"path": "/"}}]},
-                     'hostPath volumes (volume "v")', id="host-path"),
-        pytest.param("baseline", contained(privileged=True),
-                     'privileged (container "main" must not set securityContext.privileged=true)', id="privileged"),
-        pytest.param("baseline", contained(capabilities={"add": ["SYS_ADMIN", "CHOWN"]}),
-                     'non-default capabilities (container "main" must not include "SYS_ADMIN"', id="capability"),
-        pytest.param("baseline", {"containers": [{"name": "m", "image": "i", "ports": [
-            {"containerPort": 8, "hostPort": 8}]}]}, 'hostPort (container "m" uses hostPort 8)', id="host-port"),
+        pytest.param(
+            "baseline",
+            {"volumes": [{"name": "v", "hostPath": {"path": "/"}}]},
+            'hostPath volumes (volume "v")',
+            id="host-path",
+        ),
+        pytest.param(
+            "baseline",
+            contained(privileged=True),
+            'privileged (container "main" must not set securityContext.privileged=true)',
+            id="privileged",
+        ),
+        pytest.param(
+            "baseline",
+            contained(capabilities={"add": ["SYS_ADMIN", "CHOWN"]}),
+            'non-default capabilities (container "main" must not include "SYS_ADMIN"',
+            id="capability",
+        ),
+        pytest.param(
+            "baseline",
+            {"containers": [{"name": "m", "image": "i", "ports": [{"containerPort": 8, "hostPort": 8}]}]},
+            'hostPort (container "m" uses hostPort 8)',
+            id="host-port",
+        ),
         pytest.param("restricted", SAFE, "", id="a-restricted-pod"),
         pytest.param("restricted", {}, 'runAsNonRoot != true (pod or container "main" must set', id="root"),
-        pytest.param("restricted", {**SAFE, "volumes": [{"name": "v", "nfs": {"server": "s", "path": "/p"}}]},
-                     'restricted volume types (volume "v"', id="volume-type"),
+        pytest.param(
+            "restricted",
+            {**SAFE, "volumes": [{"name": "v", "nfs": {"server": "s", "path": "/p"}}]},
+            'restricted volume types (volume "v"',
+            id="volume-type",
+        ),
         pytest.param("privileged", contained(privileged=True), "", id="the-level-that-allows-all"),
     ],
-)  # fmt: skip
+)
 def test_enforced_levels(level: str, spec: dict[str, Any], expected: str) -> None:
     api = labelled("enforce", level)
     code, found = api.ask("POST", PODS, pod("p", **spec))
@@ -100,13 +123,19 @@ def test_account_and_runtime_class_must_exist() -> None:
     ("spec", "expected"),
     [
         pytest.param({"nodeSelector": {"beta.kubernetes.io/os": "linux"}}, "kubernetes.io/os", id="old-label"),
-        pytest.param({"containers": [{"name": "a", "image": "i", "env": [{"name": "A"}, {"name": "A"}]}]},
-                     "hides previous definition", id="a-variable-twice"),
-        pytest.param({"containers": [{"name": "a", "image": "i", "resources": {"requests": {"memory": "100m"}}}]},
-                     "fractional byte value", id="part-of-a-byte"),
+        pytest.param(
+            {"containers": [{"name": "a", "image": "i", "env": [{"name": "A"}, {"name": "A"}]}]},
+            "hides previous definition",
+            id="a-variable-twice",
+        ),
+        pytest.param(
+            {"containers": [{"name": "a", "image": "i", "resources": {"requests": {"memory": "100m"}}}]},
+            "fractional byte value",
+            id="part-of-a-byte",
+        ),
         pytest.param({}, "", id="nothing"),
     ],
-)  # fmt: skip
+)
 def test_warnings_of_pods(spec: dict[str, Any], expected: str) -> None:
     api = Api()
     for name in ("first", "second"):  # specs are cached, warnings are not

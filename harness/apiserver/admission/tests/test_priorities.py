@@ -22,16 +22,22 @@ def create(bench: Bench, **spec: Any) -> dict[str, Any]:
     ("spec", "why"),
     [
         pytest.param({"priority": 7}, f"the integer value of priority (7) {COMPUTED} 0", id="a-priority"),
-        pytest.param({"preemptionPolicy": "Never"}, f"the string value of PreemptionPolicy (Never) {COMPUTED}"
-                     " PreemptLowerPriority", id="a-policy"),
-        pytest.param({"preemptionPolicy": "PreemptLowerPriority", "priorityClassName": "patient"},
-                     f"the string value of PreemptionPolicy (PreemptLowerPriority) {COMPUTED} Never",
-                     id="the-class-says-otherwise"),
+        pytest.param(
+            {"preemptionPolicy": "Never"},
+            f"the string value of PreemptionPolicy (Never) {COMPUTED} PreemptLowerPriority",
+            id="a-policy",
+        ),
+        pytest.param(
+            {"preemptionPolicy": "PreemptLowerPriority", "priorityClassName": "patient"},
+            f"the string value of PreemptionPolicy (PreemptLowerPriority) {COMPUTED} Never",
+            id="the-class-says-otherwise",
+        ),
         pytest.param({"priority": 0, "preemptionPolicy": "PreemptLowerPriority"}, "", id="what-is-computed-anyway"),
-        pytest.param({"priority": 5, "preemptionPolicy": "Never", "priorityClassName": "patient"}, "",
-                     id="what-the-class-has"),
+        pytest.param(
+            {"priority": 5, "preemptionPolicy": "Never", "priorityClassName": "patient"}, "", id="what-the-class-has"
+        ),
     ],
-)  # fmt: skip
+)
 def test_values_that_a_class_determines(spec: dict[str, Any], why: str) -> None:
     with running(nodes=0) as bench:
         bench.call("POST", CLASSES, {"metadata": {"name": "patient"}, "value": 5, "preemptionPolicy": "Never"})

@@ -44,18 +44,30 @@ def test_they_are_there(api: Api, path: str) -> None:
 
 
 def test_a_role_that_is_labelled_for_it_extends_view(api: Api) -> None:
-    api.do("POST", f"{_RBAC}/clusterroles", {
-        "metadata": {"name": "boats", "labels": {"rbac.authorization.k8s.io/aggregate-to-view": "true"}},
-        "rules": [{"apiGroups": ["sea.io"], "resources": ["boats"], "verbs": ["get"]}],
-    })  # fmt: skip
-    api.do("POST", f"{_RBAC}/namespaces/default/rolebindings", {
-        "metadata": {"name": "v"}, "subjects": [{"kind": "User", "name": "u", "apiGroup": "rbac.authorization.k8s.io"}],
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view"},
-    })  # fmt: skip
+    api.do(
+        "POST",
+        f"{_RBAC}/clusterroles",
+        {
+            "metadata": {"name": "boats", "labels": {"rbac.authorization.k8s.io/aggregate-to-view": "true"}},
+            "rules": [{"apiGroups": ["sea.io"], "resources": ["boats"], "verbs": ["get"]}],
+        },
+    )
+    api.do(
+        "POST",
+        f"{_RBAC}/namespaces/default/rolebindings",
+        {
+            "metadata": {"name": "v"},
+            "subjects": [{"kind": "User", "name": "u", "apiGroup": "rbac.authorization.k8s.io"}],
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view"},
+        },
+    )
     for group, resource, verb, expected in (
-        ("sea.io", "boats", "get", True), ("apps", "deployments", "list", True), ("", "secrets", "get", False),
-        ("metrics.k8s.io", "pods", "get", True), ("apps", "deployments", "update", False),
-    ):  # fmt: skip
+        ("sea.io", "boats", "get", True),
+        ("apps", "deployments", "list", True),
+        ("", "secrets", "get", False),
+        ("metrics.k8s.io", "pods", "get", True),
+        ("apps", "deployments", "update", False),
+    ):
         act = Act(verb, group, resource, namespace="default", name="x")
         assert api.server.access.allows(Identity("u"), act) is expected, act
 

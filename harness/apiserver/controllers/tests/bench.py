@@ -12,12 +12,19 @@ from seatrial.scheduler.api.transport import MERGE_PATCH, Request, Response
 
 Object = dict[str, Any]
 _GROUPS = {
-    "deployments": "/apis/apps/v1", "replicasets": "/apis/apps/v1", "statefulsets": "/apis/apps/v1",
-    "daemonsets": "/apis/apps/v1", "controllerrevisions": "/apis/apps/v1", "jobs": "/apis/batch/v1",
-    "horizontalpodautoscalers": "/apis/autoscaling/v2", "nodemetrics": "/apis/slo.koordinator.sh/v1alpha1",
-    "cronjobs": "/apis/batch/v1", "endpointslices": "/apis/discovery.k8s.io/v1",
-    "ipaddresses": "/apis/networking.k8s.io/v1", "servicecidrs": "/apis/networking.k8s.io/v1",
-}  # fmt: skip
+    "deployments": "/apis/apps/v1",
+    "replicasets": "/apis/apps/v1",
+    "statefulsets": "/apis/apps/v1",
+    "daemonsets": "/apis/apps/v1",
+    "controllerrevisions": "/apis/apps/v1",
+    "jobs": "/apis/batch/v1",
+    "horizontalpodautoscalers": "/apis/autoscaling/v2",
+    "nodemetrics": "/apis/slo.koordinator.sh/v1alpha1",
+    "cronjobs": "/apis/batch/v1",
+    "endpointslices": "/apis/discovery.k8s.io/v1",
+    "ipaddresses": "/apis/networking.k8s.io/v1",
+    "servicecidrs": "/apis/networking.k8s.io/v1",
+}
 _CLUSTER_WIDE = frozenset({"nodes", "namespaces", "nodemetrics", "ipaddresses", "servicecidrs"})
 
 

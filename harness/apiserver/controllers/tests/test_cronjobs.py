@@ -38,9 +38,12 @@ def test_a_job_at_each_scheduled_time_and_a_history_of_three() -> None:
 
 @pytest.mark.parametrize(
     ("policy", "running_jobs", "in_all"),
-    [pytest.param("Allow", 3, 3, id="side-by-side"), pytest.param("Forbid", 1, 1, id="only-one"),
-     pytest.param("Replace", 1, 1, id="the-newest")],
-)  # fmt: skip
+    [
+        pytest.param("Allow", 3, 3, id="side-by-side"),
+        pytest.param("Forbid", 1, 1, id="only-one"),
+        pytest.param("Replace", 1, 1, id="the-newest"),
+    ],
+)
 def test_concurrency_policies(policy: str, running_jobs: int, in_all: int) -> None:
     with running() as bench:
         bench.create("cronjobs", cron_job("* * * * *", "sleep 10000", concurrencyPolicy=policy))

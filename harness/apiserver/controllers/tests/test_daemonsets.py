@@ -30,10 +30,10 @@ def test_every_node_gets_a_pod_bound_by_the_scheduler() -> None:
         bench.wait(lambda: ready(bench, 3))
         assert homes(bench) == ["n0", "n1", "n2"]
         status = bench.status("daemonsets", "agent")
-        assert {name: status[name] for name in ("currentNumberScheduled", "updatedNumberScheduled", "numberAvailable",
-                                                "numberMisscheduled")} == {
-            "currentNumberScheduled": 3, "updatedNumberScheduled": 3, "numberAvailable": 3, "numberMisscheduled": 0,
-        }  # fmt: skip
+        assert {
+            name: status[name]
+            for name in ("currentNumberScheduled", "updatedNumberScheduled", "numberAvailable", "numberMisscheduled")
+        } == {"currentNumberScheduled": 3, "updatedNumberScheduled": 3, "numberAvailable": 3, "numberMisscheduled": 0}
         pod = bench.live_pods()[0]
         term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [pod["spec"]["nodeName"]]}]}
         required = pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
@@ -60,12 +60,20 @@ def test_a_new_node_gets_a_pod_and_a_removed_node_loses_it() -> None:
     [
         pytest.param({"nodeSelector": {"disk": "ssd"}}, {"metadata": {"labels": {"disk": "ssd"}}}, id="a-label"),
         pytest.param(
-            {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
-                {"matchExpressions": [{"key": "disk", "operator": "Exists"}]}]}}}},
-            {"metadata": {"labels": {"disk": "ssd"}}}, id="affinity",
+            {
+                "affinity": {
+                    "nodeAffinity": {
+                        "requiredDuringSchedulingIgnoredDuringExecution": {
+                            "nodeSelectorTerms": [{"matchExpressions": [{"key": "disk", "operator": "Exists"}]}]
+                        }
+                    }
+                }
+            },
+            {"metadata": {"labels": {"disk": "ssd"}}},
+            id="affinity",
         ),
     ],
-)  # fmt: skip
+)
 def test_a_node_whose_labels_change_gains_and_loses_its_pod(spec: dict[str, Any], change: dict[str, Any]) -> None:
     with running(nodes=2) as bench:
         body = workload("agent")

@@ -13,10 +13,9 @@ def rolled_out(bench: Bench, name: str, replicas: int) -> bool:
     """As `kubectl rollout status` sees it."""
     found = bench.get("deployments", name)
     status = found.get("status") or {}
-    return (
-        status.get("observedGeneration", 0) >= found["metadata"]["generation"]
-        and all(status.get(field, 0) == replicas for field in ("updatedReplicas", "replicas", "availableReplicas"))
-    )  # fmt: skip
+    return status.get("observedGeneration", 0) >= found["metadata"]["generation"] and all(
+        status.get(field, 0) == replicas for field in ("updatedReplicas", "replicas", "availableReplicas")
+    )
 
 
 def set_image(bench: Bench, name: str, image: str) -> None:

@@ -20,15 +20,35 @@ from seatrial.scheduler.api.transport import Request
 
 DIGITS = "9" * 512
 QUEUES = [
-    "Autoscalers._sync", "Budgets._recount", "Certificates._delete_expired", "Certificates._sync", "CronJobs._sync",
-    "DaemonSets._sync", "Definitions._establish", "Deployments._sync", "Endpoints._sync",
+    "Autoscalers._sync",
+    "Budgets._recount",
+    "Certificates._delete_expired",
+    "Certificates._sync",
+    "CronJobs._sync",
+    "DaemonSets._sync",
+    "Definitions._establish",
+    "Deployments._sync",
+    "Endpoints._sync",
     "EphemeralClaims._sync",
-    "GarbageCollector._collect", "GarbageCollector._owner_gone", "Jobs._release_stray", "Jobs._remove",
+    "GarbageCollector._collect",
+    "GarbageCollector._owner_gone",
+    "Jobs._release_stray",
+    "Jobs._remove",
     "Jobs._sync",
-    "Namespaces._create_default_objects", "Namespaces._empty", "Nodes._evict", "Nodes._remove_pod",
-    "Nodes._remove_pods", "Nodes._sync", "Quotas._write_status", "ReplicaSets._sync", "ReplicationControllers._sync",
-    "ServiceAddresses._sync", "ServiceRanges._sync", "StatefulSets._sync", "Volumes._reconcile",
-]  # fmt: skip
+    "Namespaces._create_default_objects",
+    "Namespaces._empty",
+    "Nodes._evict",
+    "Nodes._remove_pod",
+    "Nodes._remove_pods",
+    "Nodes._sync",
+    "Quotas._write_status",
+    "ReplicaSets._sync",
+    "ReplicationControllers._sync",
+    "ServiceAddresses._sync",
+    "ServiceRanges._sync",
+    "StatefulSets._sync",
+    "Volumes._reconcile",
+]
 
 
 def queues_of_a_server(monkeypatch: pytest.MonkeyPatch) -> tuple[SimClock, list[WorkQueue[Hashable]]]:

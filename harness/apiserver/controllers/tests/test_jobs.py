@@ -99,8 +99,9 @@ def test_failures_are_retried_with_backoff_up_to_the_limit() -> None:
         assert [round(gap) for gap in gaps] == [10, 20]
         failed = condition(bench.get("jobs", "j"), "Failed")
         assert (failed["reason"], failed["message"]) == (
-            "BackoffLimitExceeded", "Job has reached the specified backoff limit",
-        )  # fmt: skip
+            "BackoffLimitExceeded",
+            "Job has reached the specified backoff limit",
+        )
         assert bench.status("jobs", "j")["failed"] == 3
         assert condition(bench.get("jobs", "j"), "FailureTarget")["status"] == "True"
 
@@ -124,12 +125,22 @@ def test_the_deadline_stops_running_pods() -> None:
 @pytest.mark.parametrize(
     ("rules", "script", "reason", "failed"),
     [
-        pytest.param([{"action": "FailJob", "onExitCodes": {"operator": "In", "values": [42]}}], "exit 42",
-                     "PodFailurePolicy", 1, id="an-exit-code-fails-the-job-at-once"),
-        pytest.param([{"action": "FailJob", "onExitCodes": {"operator": "NotIn", "values": [42]}}], "exit 42",
-                     "BackoffLimitExceeded", 2, id="another-exit-code-counts"),
+        pytest.param(
+            [{"action": "FailJob", "onExitCodes": {"operator": "In", "values": [42]}}],
+            "exit 42",
+            "PodFailurePolicy",
+            1,
+            id="an-exit-code-fails-the-job-at-once",
+        ),
+        pytest.param(
+            [{"action": "FailJob", "onExitCodes": {"operator": "NotIn", "values": [42]}}],
+            "exit 42",
+            "BackoffLimitExceeded",
+            2,
+            id="another-exit-code-counts",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_failure_policy_by_exit_code(rules: list[Any], script: str, reason: str, failed: int) -> None:
     with running() as bench:
         bench.create("jobs", job(script, backoffLimit=1, podFailurePolicy={"rules": rules}))
@@ -169,8 +180,9 @@ def test_each_index_has_its_own_limit() -> None:
 
 def test_too_many_failed_indexes_end_the_job() -> None:
     with running() as bench:
-        body = job("exit 1", completions=5, parallelism=1, completionMode="Indexed", backoffLimitPerIndex=0,
-                   maxFailedIndexes=1)  # fmt: skip
+        body = job(
+            "exit 1", completions=5, parallelism=1, completionMode="Indexed", backoffLimitPerIndex=0, maxFailedIndexes=1
+        )
         bench.create("jobs", body)
         bench.wait(lambda: ended(bench) == "Failed", within=200)
         assert condition(bench.get("jobs", "j"), "Failed")["reason"] == "MaxFailedIndexesExceeded"
@@ -179,8 +191,13 @@ def test_too_many_failed_indexes_end_the_job() -> None:
 
 def test_a_success_policy_ends_it_early() -> None:
     with running() as bench:
-        body = job("sleep 10", completions=4, parallelism=1, completionMode="Indexed",
-                   successPolicy={"rules": [{"succeededIndexes": "0-1"}]})  # fmt: skip
+        body = job(
+            "sleep 10",
+            completions=4,
+            parallelism=1,
+            completionMode="Indexed",
+            successPolicy={"rules": [{"succeededIndexes": "0-1"}]},
+        )
         bench.create("jobs", body)
         bench.wait(lambda: ended(bench) == "Complete", within=60)
         assert condition(bench.get("jobs", "j"), "Complete")["reason"] == "SuccessPolicy"
@@ -217,9 +234,13 @@ def test_a_finished_job_is_deleted_with_its_pods_after_its_ttl() -> None:
 
 
 @pytest.mark.parametrize(
-    ("how", "left"), [pytest.param("Background", 0, id="background"), pytest.param("Foreground", 0, id="foreground"),
-                      pytest.param("Orphan", 1, id="orphan")]
-)  # fmt: skip
+    ("how", "left"),
+    [
+        pytest.param("Background", 0, id="background"),
+        pytest.param("Foreground", 0, id="foreground"),
+        pytest.param("Orphan", 1, id="orphan"),
+    ],
+)
 def test_deleting_a_job_releases_its_pods(how: str, left: int) -> None:
     with running() as bench:
         bench.create("jobs", job("sleep 1000"))

@@ -21,8 +21,9 @@ def test_containers_without_resources_get_defaults_and_an_annotation() -> None:
         limit_range(bench, default={"cpu": "1", "memory": "1Gi"}, defaultRequest={"cpu": "500m", "memory": "1Gi"})
         made = bench.create("pods", pod())
         assert made["spec"]["containers"][0]["resources"] == {
-            "requests": {"cpu": "500m", "memory": "1Gi"}, "limits": {"cpu": "1", "memory": "1Gi"},
-        }  # fmt: skip
+            "requests": {"cpu": "500m", "memory": "1Gi"},
+            "limits": {"cpu": "1", "memory": "1Gi"},
+        }
         assert made["status"]["qosClass"] == "Burstable"
         assert made["metadata"]["annotations"]["kubernetes.io/limit-ranger"] == (
             "LimitRanger plugin set: cpu, memory request for container c; cpu, memory limit for container c"
@@ -40,20 +41,43 @@ def test_explicit_resources_are_kept() -> None:
 @pytest.mark.parametrize(
     ("rule", "requests", "limits", "why"),
     [
-        pytest.param({"min": {"cpu": "200m"}}, {"cpu": "100m"}, {"cpu": "1"},
-                     "minimum cpu usage per Container is 200m, but request is 100m", id="too-little"),
-        pytest.param({"min": {"cpu": "200m"}, "defaultRequest": {"memory": "1Mi"}}, {"cpu": "100m"}, None,
-                     "minimum cpu usage per Container is 200m, but request is 100m", id="too-little-without-a-limit"),
-        pytest.param({"max": {"memory": "1Gi"}}, None, {"memory": "2Gi"},
-                     "maximum memory usage per Container is 1Gi, but limit is 2Gi", id="too-much"),
-        pytest.param({"maxLimitRequestRatio": {"cpu": 2}}, {"cpu": "100m"}, {"cpu": "500m"},
-                     "cpu max limit to request ratio per Container is 2, but provided ratio is 5.000000",
-                     id="too-uneven"),
-        pytest.param({"maxLimitRequestRatio": {"cpu": 2}}, None, None,
-                     "cpu max limit to request ratio per Container is 2, but no request is specified or request is 0",
-                     id="nothing-to-compare"),
+        pytest.param(
+            {"min": {"cpu": "200m"}},
+            {"cpu": "100m"},
+            {"cpu": "1"},
+            "minimum cpu usage per Container is 200m, but request is 100m",
+            id="too-little",
+        ),
+        pytest.param(
+            {"min": {"cpu": "200m"}, "defaultRequest": {"memory": "1Mi"}},
+            {"cpu": "100m"},
+            None,
+            "minimum cpu usage per Container is 200m, but request is 100m",
+            id="too-little-without-a-limit",
+        ),
+        pytest.param(
+            {"max": {"memory": "1Gi"}},
+            None,
+            {"memory": "2Gi"},
+            "maximum memory usage per Container is 1Gi, but limit is 2Gi",
+            id="too-much",
+        ),
+        pytest.param(
+            {"maxLimitRequestRatio": {"cpu": 2}},
+            {"cpu": "100m"},
+            {"cpu": "500m"},
+            "cpu max limit to request ratio per Container is 2, but provided ratio is 5.000000",
+            id="too-uneven",
+        ),
+        pytest.param(
+            {"maxLimitRequestRatio": {"cpu": 2}},
+            None,
+            None,
+            "cpu max limit to request ratio per Container is 2, but no request is specified or request is 0",
+            id="nothing-to-compare",
+        ),
     ],
-)  # fmt: skip
+)
 def test_refusals(rule: dict[str, Any], requests: dict[str, Any], limits: dict[str, Any], why: str) -> None:
     with running(nodes=0) as bench:
         limit_range(bench, **rule)
@@ -73,8 +97,10 @@ def test_limits_per_pod() -> None:
 def test_a_volume_claim() -> None:
     with running(nodes=0) as bench:
         limit_range(bench, "PersistentVolumeClaim", max={"storage": "2Gi"})
-        claim = {"metadata": {"name": "v"}, "spec": {"accessModes": ["ReadWriteOnce"],
-                 "resources": {"requests": {"storage": "10Gi"}}}}  # fmt: skip
+        claim = {
+            "metadata": {"name": "v"},
+            "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "10Gi"}}},
+        }
         refused = bench.create("persistentvolumeclaims", claim, code=403)
         assert refused["message"].endswith(
             "maximum storage usage per PersistentVolumeClaim is 2Gi, but request is 10Gi"

@@ -45,9 +45,12 @@ def test_foreign_taints_are_kept() -> None:
 
 
 @pytest.mark.parametrize(
-    ("plural", "name"), [pytest.param("serviceaccounts", "default", id="account"),
-                         pytest.param("configmaps", "kube-root-ca.crt", id="root-certificate")]
-)  # fmt: skip
+    ("plural", "name"),
+    [
+        pytest.param("serviceaccounts", "default", id="account"),
+        pytest.param("configmaps", "kube-root-ca.crt", id="root-certificate"),
+    ],
+)
 def test_deleted_default_objects_are_recreated(plural: str, name: str) -> None:
     with running(nodes=0) as bench:
         before = bench.get(plural, name)["metadata"]["uid"]

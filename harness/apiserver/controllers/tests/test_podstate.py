@@ -13,9 +13,16 @@ EARLY, LATE = "2026-01-01T00:00:00Z", "2026-01-01T01:00:00Z"
 
 
 def pod(
-    name: str, *, node: str = "n", phase: str = "Running", ready: bool = True, since: str = EARLY, cost: str = "",
-    restarts: int = 0, born: str = EARLY,
-) -> Item:  # fmt: skip
+    name: str,
+    *,
+    node: str = "n",
+    phase: str = "Running",
+    ready: bool = True,
+    since: str = EARLY,
+    cost: str = "",
+    restarts: int = 0,
+    born: str = EARLY,
+) -> Item:
     metadata: dict[str, Any] = {"name": name, "uid": name, "creationTimestamp": born}
     if cost:
         metadata["annotations"] = {"controller.kubernetes.io/pod-deletion-cost": cost}

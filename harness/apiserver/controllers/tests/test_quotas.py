@@ -60,9 +60,11 @@ def test_counted_resources_must_be_specified() -> None:
 
 @pytest.mark.parametrize(
     ("resource", "ask"),
-    [pytest.param("requests.nvidia.com/gpu", {"nvidia.com/gpu": 4}, id="devices"),
-     pytest.param("requests.ephemeral-storage", {"ephemeral-storage": "4"}, id="local-storage")],
-)  # fmt: skip
+    [
+        pytest.param("requests.nvidia.com/gpu", {"nvidia.com/gpu": 4}, id="devices"),
+        pytest.param("requests.ephemeral-storage", {"ephemeral-storage": "4"}, id="local-storage"),
+    ],
+)
 def test_other_resources(resource: str, ask: dict[str, Any]) -> None:
     with running(nodes=0, scheduler=False) as bench:
         quota(bench, {resource: "6"})
@@ -88,10 +90,17 @@ def test_a_finished_pod_counts_as_an_object_only() -> None:
         pytest.param({"scopes": ["NotBestEffort"]}, {"burst", "ends", "vip"}, id="not-best-effort"),
         pytest.param({"scopes": ["Terminating"]}, {"ends"}, id="with-a-deadline"),
         pytest.param({"scopes": ["NotTerminating"]}, {"best", "burst", "vip"}, id="without-a-deadline"),
-        pytest.param({"scopeSelector": {"matchExpressions": [
-            {"scopeName": "PriorityClass", "operator": "In", "values": ["vip"]}]}}, {"vip"}, id="by-priority-class"),
+        pytest.param(
+            {
+                "scopeSelector": {
+                    "matchExpressions": [{"scopeName": "PriorityClass", "operator": "In", "values": ["vip"]}]
+                }
+            },
+            {"vip"},
+            id="by-priority-class",
+        ),
     ],
-)  # fmt: skip
+)
 def test_scopes(spec: dict[str, Any], counted: set[str]) -> None:
     with running(nodes=0) as bench:
         bench.call("POST", "/apis/scheduling.k8s.io/v1/priorityclasses", {"metadata": {"name": "vip"}, "value": 5})
@@ -121,8 +130,9 @@ def test_counts_of_any_kind() -> None:
         assert "requested: services.nodeports=2" in bench.create("services", body, code=403)["message"]
         body["spec"]["type"] = "ClusterIP"
         bench.create("services", body)
-        response = bench.call("PATCH", bench.path("services", "s"), {"spec": {"type": "NodePort"}},
-                              "application/merge-patch+json")  # fmt: skip
+        response = bench.call(
+            "PATCH", bench.path("services", "s"), {"spec": {"type": "NodePort"}}, "application/merge-patch+json"
+        )
         assert response.code == 403, response.body
         assert used(bench)["configmaps"] == "1"  # kube-root-ca.crt
 

@@ -12,15 +12,21 @@ def test_pods_are_created_and_ready_ones_counted() -> None:
 
         status = bench.status("replicasets", "web")
         assert {name: status[name] for name in ("replicas", "readyReplicas", "fullyLabeledReplicas")} == {
-            "replicas": 3, "readyReplicas": 3, "fullyLabeledReplicas": 3,
-        }  # fmt: skip
+            "replicas": 3,
+            "readyReplicas": 3,
+            "fullyLabeledReplicas": 3,
+        }
         assert status["observedGeneration"] == made["metadata"]["generation"]
         for pod in bench.all("pods"):
             assert pod["metadata"]["name"].startswith("web-")
             assert owner(pod) == {
-                "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": made["metadata"]["uid"],
-                "controller": True, "blockOwnerDeletion": True,
-            }  # fmt: skip
+                "apiVersion": "apps/v1",
+                "kind": "ReplicaSet",
+                "name": "web",
+                "uid": made["metadata"]["uid"],
+                "controller": True,
+                "blockOwnerDeletion": True,
+            }
         assert len(bench.events("SuccessfulCreate")) == 3
 
 
@@ -56,8 +62,13 @@ def test_a_deleted_or_failed_pod_is_replaced() -> None:
 
 def test_matching_pods_are_adopted_and_others_released() -> None:
     with running() as bench:
-        bench.create("pods", {"metadata": {"name": "stray", "labels": {"app": "web"}},
-                              "spec": {"containers": [{"name": "c", "image": "img"}]}})  # fmt: skip
+        bench.create(
+            "pods",
+            {
+                "metadata": {"name": "stray", "labels": {"app": "web"}},
+                "spec": {"containers": [{"name": "c", "image": "img"}]},
+            },
+        )
         bench.create("replicasets", workload("web", 2))
         bench.wait(lambda: len(bench.all("pods")) == 2)
         assert owner(bench.get("pods", "stray"))["name"] == "web"
@@ -71,9 +82,13 @@ def test_matching_pods_are_adopted_and_others_released() -> None:
 
 
 @pytest.mark.parametrize(
-    ("how", "left"), [pytest.param("Background", 0, id="background"), pytest.param("Foreground", 0, id="foreground"),
-                      pytest.param("Orphan", 2, id="orphan")]
-)  # fmt: skip
+    ("how", "left"),
+    [
+        pytest.param("Background", 0, id="background"),
+        pytest.param("Foreground", 0, id="foreground"),
+        pytest.param("Orphan", 2, id="orphan"),
+    ],
+)
 def test_deletion(how: str, left: int) -> None:
     with running() as bench:
         bench.create("replicasets", workload("web", 2))

@@ -57,31 +57,69 @@ def test_a_further_range_serves_services_and_stays_while_it_is_needed() -> None:
 @pytest.mark.parametrize(
     ("group", "kind", "name", "fields", "want"),
     [
-        pytest.param("networking.k8s.io", "IPAddress", "x", {"spec": {}}, [
-            'metadata.name: Invalid value: "x": must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)',
-            "spec.parentRef: Required value",
-        ], id="no-address"),
-        pytest.param("networking.k8s.io", "IPAddress", "fd00:0::1", {"spec": {"parentRef": {"name": "a/b"}}}, [
-            'metadata.name: Invalid value: "fd00:0::1": must be in canonical form ("fd00::1")',
-            "spec.parentRef.resource: Required value",
-            "spec.parentRef.name: Invalid value: \"a/b\": may not contain '/'",
-        ], id="not-canonical"),
-        pytest.param("networking.k8s.io", "ServiceCIDR", "x", {"spec": {}}, [
-            "spec.cidrs: Required value: at least one CIDR required",
-        ], id="no-range"),
-        pytest.param("networking.k8s.io", "ServiceCIDR", "x", {"spec": {"cidrs": ["10.0.0.1/8", "10.0.0.0"]}}, [
-            'spec.cidrs[0]: Invalid value: "10.0.0.1/8": must be in canonical form ("10.0.0.0/8")',
-            'spec.cidrs[1]: Invalid value: "10.0.0.0": must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)',
-        ], id="malformed-ranges"),
-        pytest.param("networking.k8s.io", "ServiceCIDR", "x", {"spec": {"cidrs": ["10.0.0.0/8", "11.0.0.0/8"]}}, [
-            f'spec.cidrs: Invalid value: ["10.0.0.0/8","11.0.0.0/8"]: {ONE_EACH}',
-        ], id="one-family-twice"),
-        pytest.param("storage.k8s.io", "VolumeAttributesClass", "x", {}, [
-            "driverName: Required value",
-            "parameters: Required value: must contain at least one key/value pair",
-        ], id="no-driver"),
+        pytest.param(
+            "networking.k8s.io",
+            "IPAddress",
+            "x",
+            {"spec": {}},
+            [
+                'metadata.name: Invalid value: "x": must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)',
+                "spec.parentRef: Required value",
+            ],
+            id="no-address",
+        ),
+        pytest.param(
+            "networking.k8s.io",
+            "IPAddress",
+            "fd00:0::1",
+            {"spec": {"parentRef": {"name": "a/b"}}},
+            [
+                'metadata.name: Invalid value: "fd00:0::1": must be in canonical form ("fd00::1")',
+                "spec.parentRef.resource: Required value",
+                "spec.parentRef.name: Invalid value: \"a/b\": may not contain '/'",
+            ],
+            id="not-canonical",
+        ),
+        pytest.param(
+            "networking.k8s.io",
+            "ServiceCIDR",
+            "x",
+            {"spec": {}},
+            ["spec.cidrs: Required value: at least one CIDR required"],
+            id="no-range",
+        ),
+        pytest.param(
+            "networking.k8s.io",
+            "ServiceCIDR",
+            "x",
+            {"spec": {"cidrs": ["10.0.0.1/8", "10.0.0.0"]}},
+            [
+                'spec.cidrs[0]: Invalid value: "10.0.0.1/8": must be in canonical form ("10.0.0.0/8")',
+                (
+                    'spec.cidrs[1]: Invalid value: "10.0.0.0": '
+                    "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
+                ),
+            ],
+            id="malformed-ranges",
+        ),
+        pytest.param(
+            "networking.k8s.io",
+            "ServiceCIDR",
+            "x",
+            {"spec": {"cidrs": ["10.0.0.0/8", "11.0.0.0/8"]}},
+            [f'spec.cidrs: Invalid value: ["10.0.0.0/8","11.0.0.0/8"]: {ONE_EACH}'],
+            id="one-family-twice",
+        ),
+        pytest.param(
+            "storage.k8s.io",
+            "VolumeAttributesClass",
+            "x",
+            {},
+            ["driverName: Required value", "parameters: Required value: must contain at least one key/value pair"],
+            id="no-driver",
+        ),
     ],
-)  # fmt: skip
+)
 def test_refused(group: str, kind: str, name: str, fields: dict[str, Any], want: list[str]) -> None:
     causes = validate(group, kind, {"metadata": {"name": name, "uid": "u"}, **fields})
     assert [f"{cause.field}: {cause.message}" for cause in causes] == want

@@ -127,8 +127,9 @@ def test_a_rollback_renumbers_the_old_revision() -> None:
         (first,) = bench.all("controllerrevisions")
         set_image(bench, "img:2")
         bench.wait(lambda: updated(bench))
-        response = bench.call("PATCH", bench.path("statefulsets", "db"), first["data"],
-                              "application/strategic-merge-patch+json")  # fmt: skip
+        response = bench.call(
+            "PATCH", bench.path("statefulsets", "db"), first["data"], "application/strategic-merge-patch+json"
+        )
         assert response.code == 200, response.body
         bench.wait(lambda: updated(bench) and images(bench) == ["img:1"])
         numbers = {revision["metadata"]["name"]: revision["revision"] for revision in bench.all("controllerrevisions")}
@@ -146,10 +147,17 @@ def test_a_rollback_renumbers_the_old_revision() -> None:
 )
 def test_claims_follow_the_retention_policy(policy: dict[str, Any], after_scale: int, after_delete: int) -> None:
     with running(scheduler=False) as bench:
-        claim = {"metadata": {"name": "data"},
-                 "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}}  # fmt: skip
-        body = workload("db", 2, podManagementPolicy="Parallel", volumeClaimTemplates=[claim],
-                        persistentVolumeClaimRetentionPolicy=policy)  # fmt: skip
+        claim = {
+            "metadata": {"name": "data"},
+            "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+        }
+        body = workload(
+            "db",
+            2,
+            podManagementPolicy="Parallel",
+            volumeClaimTemplates=[claim],
+            persistentVolumeClaimRetentionPolicy=policy,
+        )
         bench.create("statefulsets", body)
         bench.settle(1)
         assert bench.names("persistentvolumeclaims") == ["data-db-0", "data-db-1"]

@@ -32,19 +32,28 @@ def found(api: Api, name: str = "c") -> tuple[str, str]:
 @pytest.mark.parametrize(
     ("volumes", "asked", "expected"),
     [
-        pytest.param([volume("big", "20Gi"), volume("small", "5Gi"), volume("tiny", "1Gi")], claim(), "small",
-                     id="the-smallest-that-is-large-enough"),
+        pytest.param(
+            [volume("big", "20Gi"), volume("small", "5Gi"), volume("tiny", "1Gi")],
+            claim(),
+            "small",
+            id="the-smallest-that-is-large-enough",
+        ),
         pytest.param([volume("v", storageClassName="fast")], claim(), "", id="another-class"),
         pytest.param([volume("v", volumeMode="Block")], claim(), "", id="another-mode"),
         pytest.param([volume("v")], claim(accessModes=["ReadWriteMany"]), "", id="another-access-mode"),
         pytest.param([volume("a"), volume("b")], claim(selector={"matchLabels": {"disk": "b"}}), "b", id="by-selector"),
         pytest.param([volume("a", "1Ti"), volume("b")], claim(volumeName="a"), "a", id="by-name"),
-        pytest.param([volume("a"), volume("b", claimRef={"namespace": "default", "name": "c"})], claim(), "b",
-                     id="reserved-for-it"),
-        pytest.param([volume("a", claimRef={"namespace": "default", "name": "d"})], claim(), "",
-                     id="reserved-for-another"),
+        pytest.param(
+            [volume("a"), volume("b", claimRef={"namespace": "default", "name": "c"})],
+            claim(),
+            "b",
+            id="reserved-for-it",
+        ),
+        pytest.param(
+            [volume("a", claimRef={"namespace": "default", "name": "d"})], claim(), "", id="reserved-for-another"
+        ),
     ],
-)  # fmt: skip
+)
 @pytest.mark.parametrize("first", ["volumes", "claim"])
 def test_which_volume_a_claim_gets(
     volumes: list[dict[str, Any]], asked: dict[str, Any], expected: str, first: str
@@ -70,8 +79,13 @@ def test_a_claim_that_waits_for_its_consumer_is_bound_when_the_scheduler_has_cho
         api.do("POST", VOLUMES, volume(name, storageClassName="local"))
     api.do("POST", CLAIMS, claim(storageClassName="local"))
     assert found(api) == ("Pending", "")
-    reference = {"kind": "PersistentVolumeClaim", "apiVersion": "v1", "namespace": "default", "name": "c",
-                 "uid": api.do("GET", f"{CLAIMS}/c")["metadata"]["uid"]}  # fmt: skip
+    reference = {
+        "kind": "PersistentVolumeClaim",
+        "apiVersion": "v1",
+        "namespace": "default",
+        "name": "c",
+        "uid": api.do("GET", f"{CLAIMS}/c")["metadata"]["uid"],
+    }
     api.do("PATCH", f"{VOLUMES}/b", {"spec": {"claimRef": reference}}, MERGE_PATCH)
     assert found(api) == ("Bound", "b")
 
@@ -102,8 +116,10 @@ def test_a_claim_in_use_stays_until_its_pod_is_gone() -> None:
     assert api.ask("GET", f"{VOLUMES}/v")[0] == 404
 
 
-SCRATCH = {"name": "scratch", "ephemeral": {"volumeClaimTemplate": {
-    "metadata": {"labels": {"kind": "scratch"}}, "spec": claim()["spec"]}}}  # fmt: skip
+SCRATCH = {
+    "name": "scratch",
+    "ephemeral": {"volumeClaimTemplate": {"metadata": {"labels": {"kind": "scratch"}}, "spec": claim()["spec"]}},
+}
 
 
 def test_an_ephemeral_volume_gets_a_claim_that_its_pod_owns() -> None:
@@ -141,8 +157,11 @@ def test_a_claim_of_somebody_else_is_not_used_for_an_ephemeral_volume() -> None:
     api.clock.advance(1)
     assert "ownerReferences" not in api.do("GET", f"{CLAIMS}/p-scratch")["metadata"]
     assert api.do("GET", f"{CLAIMS}/q-scratch")["metadata"]["ownerReferences"][0]["name"] == "q"
-    (event,) = [each for each in api.do("GET", "/api/v1/namespaces/default/events")["items"]
-                if each["reason"] == "FailedBinding"]  # fmt: skip
+    (event,) = [
+        each
+        for each in api.do("GET", "/api/v1/namespaces/default/events")["items"]
+        if each["reason"] == "FailedBinding"
+    ]
     expected = "ephemeral volume scratch: PVC default/p-scratch was not created for pod default/p (pod is not owner)"
     assert (event["involvedObject"]["name"], event["message"]) == ("p", expected)
     api.do("DELETE", f"{CLAIMS}/p-scratch")

@@ -236,10 +236,7 @@ def test_ports_on_the_host_network_are_host_ports() -> None:
                 "replicas": 1,
                 "revisionHistoryLimit": 10,
                 "progressDeadlineSeconds": 600,
-                "strategy": {
-                    "type": "RollingUpdate",
-                    "rollingUpdate": {"maxUnavailable": "25%", "maxSurge": "25%"},
-                },
+                "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "25%", "maxSurge": "25%"}},
             },
             id="deployment",
         ),

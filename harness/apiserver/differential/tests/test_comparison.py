@@ -79,12 +79,16 @@ def test_a_difference_is_told_with_its_reason_if_it_is_known() -> None:
 @pytest.mark.parametrize(
     ("code", "body", "expected"),
     [
-        pytest.param(422, {"reason": "Invalid", "details": {"causes": [{"field": "spec", "reason": "R"}]}},
-                     Outcome(422, "Invalid", (("spec", "R"),)), id="causes"),
+        pytest.param(
+            422,
+            {"reason": "Invalid", "details": {"causes": [{"field": "spec", "reason": "R"}]}},
+            Outcome(422, "Invalid", (("spec", "R"),)),
+            id="causes",
+        ),
         pytest.param(404, "404 page not found", Outcome(404), id="text"),
         pytest.param(200, {"reason": "Invalid"}, Outcome(200), id="a-success-has-no-reason"),
     ],
-)  # fmt: skip
+)
 def test_an_outcome_has_code_reason_and_causes(code: int, body: object, expected: Outcome) -> None:
     assert outcome(code, orjson.dumps(body)) == expected
 

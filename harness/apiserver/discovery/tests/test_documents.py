@@ -199,16 +199,16 @@ def test_enumerations_are_listed_with_their_texts(server: ApiServer) -> None:
 
 def test_fields_of_a_kind_that_keeps_unknown_ones_are_not_listed_in_version_two(server: ApiServer) -> None:
     """kubectl refuses fields beside listed ones."""
-    schema = {
-        "type": "object", "x-kubernetes-preserve-unknown-fields": True, "properties": {"a": {"type": "string"}},
-    }  # fmt: skip
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True, "properties": {"a": {"type": "string"}}}
     definition = {
         "metadata": {"name": "boats.x.io"},
         "spec": {
-            "group": "x.io", "scope": "Cluster", "names": {"plural": "boats", "kind": "Boat"},
+            "group": "x.io",
+            "scope": "Cluster",
+            "names": {"plural": "boats", "kind": "Boat"},
             "versions": [{"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}],
         },
-    }  # fmt: skip
+    }
     path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
     answer = server.handle(Request("POST", path, orjson.dumps(definition)))
     assert isinstance(answer, Response)

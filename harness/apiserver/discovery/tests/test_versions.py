@@ -24,15 +24,19 @@ def test_versions_in_order_of_preference() -> None:
 )
 def test_clients_of_a_deprecated_version_are_warned(version: str, warning: str | None) -> None:
     deprecated: dict[str, Any] = {
-        "v1beta1": {"deprecated": True}, "v1alpha1": {"deprecated": True, "deprecationWarning": "sails only"},
-    }  # fmt: skip
+        "v1beta1": {"deprecated": True},
+        "v1alpha1": {"deprecated": True, "deprecationWarning": "sails only"},
+    }
     versions = [
         {
-            "name": name, "served": True, "storage": name == "v1", **deprecated.get(name, {}),
+            "name": name,
+            "served": True,
+            "storage": name == "v1",
+            **deprecated.get(name, {}),
             "schema": {"openAPIV3Schema": {"type": "object"}},
         }
         for name in ("v1alpha1", "v1beta1", "v1", "v2")
-    ]  # fmt: skip
+    ]
     names = {"plural": "boats", "kind": "Boat"}
     spec = {"group": "x.io", "scope": "Cluster", "names": names, "versions": versions}
     api = Api(bare=True)

@@ -62,11 +62,7 @@ def test_one_object_gives_its_own_version() -> None:
         pytest.param("Object", lease(), id="all-of-it"),
         pytest.param(
             "Metadata",
-            {
-                "kind": "PartialObjectMetadata",
-                "apiVersion": "meta.k8s.io/v1",
-                "metadata": lease()["metadata"],
-            },
+            {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": lease()["metadata"]},
             id="its-metadata",
         ),
     ],

@@ -78,61 +78,152 @@ _SCHEMA = definition(
 @pytest.mark.parametrize(
     ("api_version", "kind", "raw", "expected"),
     [
-        pytest.param("v1", "Namespace", message((1, meta("a"))), {"metadata": {"name": "a"}},
-                     id="zero-values-that-json-omits-are-left-out"),
-        pytest.param("apps/v1", "Deployment", message((1, meta("a")), (2, message((1, 0), (5, 0), (7, 0)))),
-                     {"metadata": {"name": "a"}, "spec": {"replicas": 0}},
-                     id="a-zero-behind-a-pointer-stays-and-another-goes"),
-        pytest.param("v1", "Pod", message((2, message((2, message((1, ""), (2, "nginx")))))),
-                     {"spec": {"containers": [{"name": "", "image": "nginx"}]}},
-                     id="an-empty-string-that-json-must-have-stays"),
-        pytest.param("v1", "Pod", message((2, message((1, message((1, "v"), (2, message((2, message((1, "")))))))))),
-                     {"spec": {"volumes": [{"name": "v", "emptyDir": {}}]}},
-                     id="an-inlined-struct-and-an-empty-object-behind-a-pointer"),
-        pytest.param("v1", "ConfigMap", message((2, message((1, "k"), (2, "w"))), (2, message((1, "empty")))),
-                     {"data": {"k": "w", "empty": ""}}, id="a-map-of-strings"),
-        pytest.param("v1", "Secret", message((2, message((1, "k"), (2, b"\xff\x00")))),
-                     {"data": {"k": "/wA="}}, id="bytes-become-base64"),
-        pytest.param("v1", "Node", message((3, message((1, message((1, "cpu"), (2, quantity("64"))))))),
-                     {"status": {"capacity": {"cpu": "64"}}}, id="a-map-of-quantities"),
-        pytest.param("policy/v1", "PodDisruptionBudget",
-                     message((2, message((1, message((1, 1), (2, 0), (3, "50%"))),
-                                         (3, message((1, 0), (2, 3), (3, "")))))),
-                     {"spec": {"minAvailable": "50%", "maxUnavailable": 3}}, id="numbers-that-may-be-words"),
-        pytest.param("coordination.k8s.io/v1", "Lease",
-                     message((2, message((1, "me"), (2, 15), (4, message((1, 1_700_000_000), (2, 123_456_000)))))),
-                     {"spec": {"holderIdentity": "me", "leaseDurationSeconds": 15,
-                               "renewTime": "2023-11-14T22:13:20.123456Z"}}, id="a-time-with-microseconds"),
-        pytest.param("v1", "Event",
-                     message((1, meta("e")), (3, "Scheduled"), (6, message((1, 1_700_000_000), (2, 0))), (7, message()),
-                             (8, 1)),
-                     {"metadata": {"name": "e"}, "reason": "Scheduled", "firstTimestamp": "2023-11-14T22:13:20Z",
-                      "count": 1}, id="a-time-and-a-zero-time"),
-        pytest.param("v1", "DeleteOptions", message((1, 0), (2, message((1, "u"))), (4, "Background")),
-                     {"gracePeriodSeconds": 0, "preconditions": {"uid": "u"}, "propagationPolicy": "Background"},
-                     id="options-belong-to-every-group"),
-        pytest.param("v1", "Pod", message((2, message((25, -5 & (1 << 64) - 1)))), {"spec": {"priority": -5}},
-                     id="a-negative-number"),
-        pytest.param("apiextensions.k8s.io/v1", "CustomResourceDefinition", _SCHEMA,
-                     {"spec": {"versions": [{"name": "v1", "served": True, "storage": False, "schema": {
-                         "openAPIV3Schema": {
-                             "type": "object", "maximum": 1.5, "default": {"a": [1]}, "enum": ["x", 2],
-                             "additionalProperties": False, "additionalItems": {"type": "string"},
-                             "items": {"type": "integer"}, "dependencies": {"b": ["c", "d"]},
-                             "properties": {"p": {"type": "string"}}}}}]}},
-                     id="a-schema-with-all-its-choices"),
-        pytest.param("apiextensions.k8s.io/v1", "CustomResourceDefinition",
-                     definition(message((5, "object"), (44, message((1, "self.a > 0"))))),
-                     {"spec": {"versions": [{"name": "v1", "served": True, "storage": False, "schema": {
-                         "openAPIV3Schema": {"type": "object",
-                                             "x-kubernetes-validations": [{"rule": "self.a > 0"}]}}}]}},
-                     id="a-name-that-is-spelt-differently-in-json"),
-        pytest.param("admissionregistration.k8s.io/v1", "MutatingWebhookConfiguration",
-                     message((1, meta("a")), (2, message((1, "w")))),
-                     {"metadata": {"name": "a"}, "webhooks": [{"name": "w"}]},
-                     id="a-name-with-a-capital-on-the-wire"),
+        pytest.param(
+            "v1",
+            "Namespace",
+            message((1, meta("a"))),
+            {"metadata": {"name": "a"}},
+            id="zero-values-that-json-omits-are-left-out",
+        ),
+        pytest.param(
+            "apps/v1",
+            "Deployment",
+            message((1, meta("a")), (2, message((1, 0), (5, 0), (7, 0)))),
+            {"metadata": {"name": "a"}, "spec": {"replicas": 0}},
+            id="a-zero-behind-a-pointer-stays-and-another-goes",
+        ),
+        pytest.param(
+            "v1",
+            "Pod",
+            message((2, message((2, message((1, ""), (2, "nginx")))))),
+            {"spec": {"containers": [{"name": "", "image": "nginx"}]}},
+            id="an-empty-string-that-json-must-have-stays",
+        ),
+        pytest.param(
+            "v1",
+            "Pod",
+            message((2, message((1, message((1, "v"), (2, message((2, message((1, "")))))))))),
+            {"spec": {"volumes": [{"name": "v", "emptyDir": {}}]}},
+            id="an-inlined-struct-and-an-empty-object-behind-a-pointer",
+        ),
+        pytest.param(
+            "v1",
+            "ConfigMap",
+            message((2, message((1, "k"), (2, "w"))), (2, message((1, "empty")))),
+            {"data": {"k": "w", "empty": ""}},
+            id="a-map-of-strings",
+        ),
+        pytest.param(
+            "v1",
+            "Secret",
+            message((2, message((1, "k"), (2, b"\xff\x00")))),
+            {"data": {"k": "/wA="}},
+            id="bytes-become-base64",
+        ),
+        pytest.param(
+            "v1",
+            "Node",
+            message((3, message((1, message((1, "cpu"), (2, quantity("64"))))))),
+            {"status": {"capacity": {"cpu": "64"}}},
+            id="a-map-of-quantities",
+        ),
+        pytest.param(
+            "policy/v1",
+            "PodDisruptionBudget",
+            message((2, message((1, message((1, 1), (2, 0), (3, "50%"))), (3, message((1, 0), (2, 3), (3, "")))))),
+            {"spec": {"minAvailable": "50%", "maxUnavailable": 3}},
+            id="numbers-that-may-be-words",
+        ),
+        pytest.param(
+            "coordination.k8s.io/v1",
+            "Lease",
+            message((2, message((1, "me"), (2, 15), (4, message((1, 1_700_000_000), (2, 123_456_000)))))),
+            {"spec": {"holderIdentity": "me", "leaseDurationSeconds": 15, "renewTime": "2023-11-14T22:13:20.123456Z"}},
+            id="a-time-with-microseconds",
+        ),
+        pytest.param(
+            "v1",
+            "Event",
+            message((1, meta("e")), (3, "Scheduled"), (6, message((1, 1_700_000_000), (2, 0))), (7, message()), (8, 1)),
+            {"metadata": {"name": "e"}, "reason": "Scheduled", "firstTimestamp": "2023-11-14T22:13:20Z", "count": 1},
+            id="a-time-and-a-zero-time",
+        ),
+        pytest.param(
+            "v1",
+            "DeleteOptions",
+            message((1, 0), (2, message((1, "u"))), (4, "Background")),
+            {"gracePeriodSeconds": 0, "preconditions": {"uid": "u"}, "propagationPolicy": "Background"},
+            id="options-belong-to-every-group",
+        ),
+        pytest.param(
+            "v1",
+            "Pod",
+            message((2, message((25, -5 & (1 << 64) - 1)))),
+            {"spec": {"priority": -5}},
+            id="a-negative-number",
+        ),
+        pytest.param(
+            "apiextensions.k8s.io/v1",
+            "CustomResourceDefinition",
+            _SCHEMA,
+            {
+                "spec": {
+                    "versions": [
+                        {
+                            "name": "v1",
+                            "served": True,
+                            "storage": False,
+                            "schema": {
+                                "openAPIV3Schema": {
+                                    "type": "object",
+                                    "maximum": 1.5,
+                                    "default": {"a": [1]},
+                                    "enum": ["x", 2],
+                                    "additionalProperties": False,
+                                    "additionalItems": {"type": "string"},
+                                    "items": {"type": "integer"},
+                                    "dependencies": {"b": ["c", "d"]},
+                                    "properties": {"p": {"type": "string"}},
+                                }
+                            },
+                        }
+                    ]
+                }
+            },
+            id="a-schema-with-all-its-choices",
+        ),
+        pytest.param(
+            "apiextensions.k8s.io/v1",
+            "CustomResourceDefinition",
+            definition(message((5, "object"), (44, message((1, "self.a > 0"))))),
+            {
+                "spec": {
+                    "versions": [
+                        {
+                            "name": "v1",
+                            "served": True,
+                            "storage": False,
+                            "schema": {
+                                "openAPIV3Schema": {
+                                    "type": "object",
+                                    "x-kubernetes-validations": [{"rule": "self.a > 0"}],
+                                }
+                            },
+                        }
+                    ]
+                }
+            },
+            id="a-name-that-is-spelt-differently-in-json",
+        ),
+        pytest.param(
+            "admissionregistration.k8s.io/v1",
+            "MutatingWebhookConfiguration",
+            message((1, meta("a")), (2, message((1, "w")))),
+            {"metadata": {"name": "a"}, "webhooks": [{"name": "w"}]},
+            id="a-name-with-a-capital-on-the-wire",
+        ),
     ],
-)  # fmt: skip
+)
 def test_decodes(api_version: str, kind: str, raw: bytes, expected: dict[str, Any]) -> None:
     assert decode(envelope(api_version, kind, raw)) == {"apiVersion": api_version, "kind": kind, **expected}
 
@@ -148,10 +239,11 @@ _POD = envelope("v1", "Pod", message((1, meta("a"))))
         pytest.param(envelope("v1", "Dog", b""), 'no kind "Dog"', id="a-kind-that-is-not"),
         pytest.param(envelope("v1", "Pod", b"\x0b"), "wire type 3", id="a-group"),
         pytest.param(envelope("v1", "Pod", b"\xff" * 11), "within ten bytes", id="a-number-without-an-end"),
-        pytest.param(envelope("v1", "Pod", message((1, 7))), "expected wire type 2, found 0",
-                     id="a-number-for-an-object"),
+        pytest.param(
+            envelope("v1", "Pod", message((1, 7))), "expected wire type 2, found 0", id="a-number-for-an-object"
+        ),
     ],
-)  # fmt: skip
+)
 def test_refuses(body: bytes, words: str) -> None:
     with pytest.raises(Malformed, match=words):
         decode(body)

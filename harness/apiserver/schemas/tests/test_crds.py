@@ -26,8 +26,20 @@ MANIFESTS = Path(__file__).resolve().parents[4] / "suites" / "manifests"
 FILES = sorted(CRDS.glob("*.yaml"))
 
 JUNCTORS = ("allOf", "anyOf", "oneOf", "not")
-FORBIDDEN = frozenset({"$ref", "definitions", "dependencies", "deprecated", "discriminator", "id", "patternProperties",
-                       "readOnly", "writeOnly", "xml"})  # fmt: skip
+FORBIDDEN = frozenset(
+    {
+        "$ref",
+        "definitions",
+        "dependencies",
+        "deprecated",
+        "discriminator",
+        "id",
+        "patternProperties",
+        "readOnly",
+        "writeOnly",
+        "xml",
+    }
+)
 INT_OR_STRING = [{"type": "integer"}, {"type": "string"}]
 
 

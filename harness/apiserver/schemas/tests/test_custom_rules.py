@@ -28,56 +28,87 @@ WORDS = {"type": "array", "items": TEXT}
     [
         pytest.param(spec("self.a <= self.b", a=INTEGER, b=INTEGER), {"a": 1, "b": 2}, None, [], id="it-holds"),
         pytest.param(
-            spec("self.a <= self.b", a=INTEGER, b=INTEGER), {"a": 3, "b": 2}, None,
-            ['spec: Invalid value: "object": failed rule: self.a <= self.b'], id="it-does-not",
+            spec("self.a <= self.b", a=INTEGER, b=INTEGER),
+            {"a": 3, "b": 2},
+            None,
+            ['spec: Invalid value: "object": failed rule: self.a <= self.b'],
+            id="it-does-not",
         ),
         pytest.param(
-            spec("self.a < 2", more={"message": "too many"}, a=INTEGER), {"a": 3}, None,
-            ['spec: Invalid value: "object": too many'], id="in-words",
+            spec("self.a < 2", more={"message": "too many"}, a=INTEGER),
+            {"a": 3},
+            None,
+            ['spec: Invalid value: "object": too many'],
+            id="in-words",
         ),
         pytest.param(
-            spec("self.a < 2", more={"messageExpression": "'found ' + string(self.a)"}, a=INTEGER), {"a": 3}, None,
-            ['spec: Invalid value: "object": found 3'], id="in-words-that-are-worked-out",
+            spec("self.a < 2", more={"messageExpression": "'found ' + string(self.a)"}, a=INTEGER),
+            {"a": 3},
+            None,
+            ['spec: Invalid value: "object": found 3'],
+            id="in-words-that-are-worked-out",
         ),
         pytest.param(
             spec("self.a < 2", more={"message": "no", "reason": "FieldValueForbidden", "fieldPath": ".a"}, a=INTEGER),
-            {"a": 3}, None, ["spec.a: Forbidden: no"], id="at-another-field-for-another-reason",
+            {"a": 3},
+            None,
+            ["spec.a: Forbidden: no"],
+            id="at-another-field-for-another-reason",
         ),
         pytest.param(spec("self.a == oldSelf.a", a=TEXT), {"a": "x"}, None, [], id="a-change-needs-a-before"),
         pytest.param(
-            spec("self.a == oldSelf.a", more={"message": "immutable"}, a=TEXT), {"a": "x"}, {"a": "y"},
-            ['spec: Invalid value: "object": immutable'], id="an-immutable-field",
+            spec("self.a == oldSelf.a", more={"message": "immutable"}, a=TEXT),
+            {"a": "x"},
+            {"a": "y"},
+            ['spec: Invalid value: "object": immutable'],
+            id="an-immutable-field",
         ),
         pytest.param(
-            spec("self.w.all(x, x.startsWith('k'))", w=WORDS), {"w": ["k1", "l"]}, None,
-            ['spec: Invalid value: "object": failed rule: self.w.all(x, x.startsWith(\'k\'))'], id="of-every-item",
+            spec("self.w.all(x, x.startsWith('k'))", w=WORDS),
+            {"w": ["k1", "l"]},
+            None,
+            ["spec: Invalid value: \"object\": failed rule: self.w.all(x, x.startsWith('k'))"],
+            id="of-every-item",
         ),
         pytest.param(spec("!has(self.a) || self.a > 1", a=INTEGER), {}, None, [], id="a-field-that-is-not-there"),
         pytest.param(spec("self.a < 1.5", a={"type": "number"}), {"a": 1}, None, [], id="a-whole-number-as-a-fraction"),
         pytest.param(
-            spec("quantity(self.a).isGreaterThan(quantity('1Gi'))", a=TEXT), {"a": "1G"}, None,
-            ['spec: Invalid value: "object": failed rule: quantity(self.a).isGreaterThan(quantity(\'1Gi\'))'],
+            spec("quantity(self.a).isGreaterThan(quantity('1Gi'))", a=TEXT),
+            {"a": "1G"},
+            None,
+            ["spec: Invalid value: \"object\": failed rule: quantity(self.a).isGreaterThan(quantity('1Gi'))"],
             id="a-quantity",
         ),
         pytest.param(
             spec("!oldSelf.hasValue() || oldSelf.value().a <= self.a", more={"optionalOldSelf": True}, a=INTEGER),
-            {"a": 1}, None, [], id="an-optional-before-that-is-not-there",
+            {"a": 1},
+            None,
+            [],
+            id="an-optional-before-that-is-not-there",
         ),
         pytest.param(
             spec("oldSelf.?a.orValue(0) <= self.a", more={"optionalOldSelf": True, "message": "less"}, a=INTEGER),
-            {"a": 1}, {"a": 2}, ['spec: Invalid value: "object": less'], id="an-optional-before-that-is",
+            {"a": 1},
+            {"a": 2},
+            ['spec: Invalid value: "object": less'],
+            id="an-optional-before-that-is",
         ),
         pytest.param(
             spec("self.__namespace__ == 'x' && self.a__dash__b > 0", **{"namespace": TEXT, "a-b": INTEGER}),
-            {"namespace": "x", "a-b": 1}, None, [], id="names-that-cel-does-not-allow",
+            {"namespace": "x", "a-b": 1},
+            None,
+            [],
+            id="names-that-cel-does-not-allow",
         ),
         pytest.param(
             spec("self.until > self.from_ && self.until - self.from_ == self.d", until=TIME, from_=TIME, d=DURATION),
-            {"from_": "2026-01-01T00:00:00Z", "until": "2026-01-01T01:30:00Z", "d": "1h30m"}, None, [],
+            {"from_": "2026-01-01T00:00:00Z", "until": "2026-01-01T01:30:00Z", "d": "1h30m"},
+            None,
+            [],
             id="times-and-durations",
         ),
     ],
-)  # fmt: skip
+)
 def test_rules(schema: Object, value: Any, old: Any, expected: list[str]) -> None:
     before = {"spec": old} if old is not None else None
 
@@ -94,9 +125,11 @@ def test_a_rule_that_cannot_be_evaluated_says_why() -> None:
 
 
 def test_items_of_a_map_list_have_an_old_value() -> None:
-    row = {"type": "object", "properties": {"name": TEXT, "v": INTEGER}, "x-kubernetes-validations": [
-        {"rule": "self.v >= oldSelf.v", "message": "never less"},
-    ]}  # fmt: skip
+    row = {
+        "type": "object",
+        "properties": {"name": TEXT, "v": INTEGER},
+        "x-kubernetes-validations": [{"rule": "self.v >= oldSelf.v", "message": "never less"}],
+    }
     rows = {"type": "array", "items": row, "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]}
     schema = {"type": "object", "properties": {"rows": rows}}
 
@@ -110,9 +143,11 @@ def test_items_of_a_map_list_have_an_old_value() -> None:
 def test_the_server_evaluates_rules() -> None:
     api = Api()
     version = {
-        "name": "v1", "served": True, "storage": True,
+        "name": "v1",
+        "served": True,
+        "storage": True,
         "schema": {"openAPIV3Schema": spec("self.a == oldSelf.a", more={"message": "a is immutable"}, a=TEXT, b=TEXT)},
-    }  # fmt: skip
+    }
     names = {"plural": "boats", "singular": "boat", "kind": "Boat"}
     definition = {
         "metadata": {"name": "boats.sea.dev"},
@@ -152,27 +187,35 @@ SHARED = f"{PLACE}.{RULES}[0]"
     ("body", "field", "why"),
     [
         pytest.param(
-            definition(spec("self.b > 1", a=INTEGER)), f"{SHARED}.rule",
-            "compilation failed: ERROR: <input>:1:5: undefined field 'b'\n | self.b > 1\n | ....^", id="unknown-field",
+            definition(spec("self.b > 1", a=INTEGER)),
+            f"{SHARED}.rule",
+            "compilation failed: ERROR: <input>:1:5: undefined field 'b'\n | self.b > 1\n | ....^",
+            id="unknown-field",
         ),
         pytest.param(
-            definition(spec("sel.a > 1", a=INTEGER)), f"{SHARED}.rule",
+            definition(spec("sel.a > 1", a=INTEGER)),
+            f"{SHARED}.rule",
             "ERROR: <input>:1:1: undeclared reference to 'sel' (in container '')\n | sel.a > 1\n | ^",
             id="unknown-name",
         ),
         pytest.param(
-            definition(spec("sail(self.a)", a=INTEGER)), f"{SHARED}.rule",
+            definition(spec("sail(self.a)", a=INTEGER)),
+            f"{SHARED}.rule",
             "ERROR: <input>:1:5: undeclared reference to 'sail' (in container '')\n | sail(self.a)\n | ....^",
             id="unknown-function",
         ),
         pytest.param(
-            definition(spec("self.a.sail()", a=INTEGER)), f"{SHARED}.rule", "undeclared reference to 'sail'",
+            definition(spec("self.a.sail()", a=INTEGER)),
+            f"{SHARED}.rule",
+            "undeclared reference to 'sail'",
             id="unknown-method",
         ),
         pytest.param(definition(spec("self.a >", a=INTEGER)), f"{SHARED}.rule", "Syntax error", id="half-of-one"),
         pytest.param(
             definition(spec("self.a > 1", more={"messageExpression": "'x' +"}, a=INTEGER)),
-            f"{SHARED}.messageExpression", "Syntax error", id="half-of-a-message",
+            f"{SHARED}.messageExpression",
+            "Syntax error",
+            id="half-of-a-message",
         ),
         pytest.param(
             definition(spec("", a=INTEGER)), f"{SHARED}.rule", "Required value: rule is not specified", id="none"
@@ -180,10 +223,11 @@ SHARED = f"{PLACE}.{RULES}[0]"
         pytest.param(
             definition(spec("true", a=INTEGER), v2=spec("self.b > 1", a=INTEGER)),
             "spec.versions[1].schema.openAPIV3Schema.properties[spec].x-kubernetes-validations[0].rule",
-            "undefined field 'b'", id="in-the-second-version",
+            "undefined field 'b'",
+            id="in-the-second-version",
         ),
     ],
-)  # fmt: skip
+)
 def test_a_rule_that_cannot_be_compiled_is_refused_with_its_definition(body: Object, field: str, why: str) -> None:
     api = Api(bare=True)
     code, found = api.ask("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", body)
@@ -213,7 +257,8 @@ def strings(most: int | None = None, length: int = 100, rules: tuple[str, ...] =
         ),
         pytest.param(
             spec("true", more={"messageExpression": "self.a.map(x, x + x).join(',')"}, a=strings(99, 400_000)),
-            [f"{SHARED}.messageExpression", f"estimated messageExpression cost {OVER}"], id="message",
+            [f"{SHARED}.messageExpression", f"estimated messageExpression cost {OVER}"],
+            id="message",
         ),
         pytest.param(
             spec("true", a=strings(rules=(COSTLY,))),
@@ -221,7 +266,7 @@ def strings(most: int | None = None, length: int = 100, rules: tuple[str, ...] =
             id="in-a-list-without-limit",
         ),
     ],
-)  # fmt: skip
+)
 def test_the_cost_of_a_rule_is_estimated_when_it_is_stored(schema: Object, expected: list[str]) -> None:
     api = Api(bare=True)
     code, found = api.ask("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition(schema))

@@ -69,49 +69,71 @@ def test_unknown_fields_are_pruned(spec: dict[str, Any], want: dict[str, Any], p
     [
         pytest.param({"type": "integer", "format": "int32"}, 3_000_000_000, "", id="format-is-not-checked"),
         pytest.param(
-            {"type": "integer", "maximum": 2147483647}, 3_000_000_000,
-            "Invalid value: 3000000000: spec.x in body should be less than or equal to 2147483647", id="maximum",
+            {"type": "integer", "maximum": 2147483647},
+            3_000_000_000,
+            "Invalid value: 3000000000: spec.x in body should be less than or equal to 2147483647",
+            id="maximum",
         ),
         pytest.param({"type": "integer"}, 2**63 - 1, "", id="largest-integer"),
         pytest.param(
-            {"type": "integer"}, 2**63,
-            'Invalid value: "number": spec.x in body must be of type integer: "number"', id="above-the-largest-integer",
+            {"type": "integer"},
+            2**63,
+            'Invalid value: "number": spec.x in body must be of type integer: "number"',
+            id="above-the-largest-integer",
         ),
         pytest.param({"type": "integer"}, 1e10, "", id="float-without-fraction"),
         pytest.param(
-            {"type": "integer"}, 1e18,
-            'Invalid value: "number": spec.x in body must be of type integer: "number"', id="float-that-is-not-exact",
+            {"type": "integer"},
+            1e18,
+            'Invalid value: "number": spec.x in body must be of type integer: "number"',
+            id="float-that-is-not-exact",
         ),
         pytest.param(
-            {"type": "integer", "minimum": 3, "exclusiveMinimum": True}, 3,
-            "Invalid value: 3: spec.x in body should be greater than 3", id="exclusive-minimum",
+            {"type": "integer", "minimum": 3, "exclusiveMinimum": True},
+            3,
+            "Invalid value: 3: spec.x in body should be greater than 3",
+            id="exclusive-minimum",
         ),
         pytest.param(
-            {"type": "integer", "maximum": 3, "exclusiveMaximum": True}, 3,
-            "Invalid value: 3: spec.x in body should be less than 3", id="exclusive-maximum",
+            {"type": "integer", "maximum": 3, "exclusiveMaximum": True},
+            3,
+            "Invalid value: 3: spec.x in body should be less than 3",
+            id="exclusive-maximum",
         ),
         pytest.param(
-            {"type": "integer", "multipleOf": 4}, 6,
-            "Invalid value: 6: spec.x in body should be a multiple of 4", id="multiple",
+            {"type": "integer", "multipleOf": 4},
+            6,
+            "Invalid value: 6: spec.x in body should be a multiple of 4",
+            id="multiple",
         ),
         pytest.param({"type": "number", "multipleOf": 0.5}, 1.5, "", id="multiple-of-a-fraction"),
         pytest.param(
-            {"type": "object", "minProperties": 2, "additionalProperties": {"type": "integer"}}, {"a": 1},
-            "Invalid value: 1: spec.x in body should have at least 2 properties", id="too-few-fields",
+            {"type": "object", "minProperties": 2, "additionalProperties": {"type": "integer"}},
+            {"a": 1},
+            "Invalid value: 1: spec.x in body should have at least 2 properties",
+            id="too-few-fields",
         ),
         pytest.param(
-            {"type": "object", "maxProperties": 1, "additionalProperties": {"type": "integer"}}, {"a": 1, "b": 2},
-            "Too many: 2: must have at most 1 item", id="too-many-fields",
+            {"type": "object", "maxProperties": 1, "additionalProperties": {"type": "integer"}},
+            {"a": 1, "b": 2},
+            "Too many: 2: must have at most 1 item",
+            id="too-many-fields",
         ),
         pytest.param(
             {"type": "integer", "enum": [1]}, 2, 'Unsupported value: 2: supported values: "1"', id="enum-of-numbers"
         ),
     ],
-)  # fmt: skip
+)
 def test_values_are_checked_with_the_words_of_kube_apiserver(schema: dict[str, Any], value: object, why: str) -> None:
     """What kube-apiserver v1.34 answers to the same schema and value."""
-    version = {"schema": {"openAPIV3Schema": {"type": "object", "properties": {
-        "spec": {"type": "object", "properties": {"x": schema}}}}}}  # fmt: skip
+    version = {
+        "schema": {
+            "openAPIV3Schema": {
+                "type": "object",
+                "properties": {"spec": {"type": "object", "properties": {"x": schema}}},
+            }
+        }
+    }
     assert [cause.message for cause in CustomSchema(version).problems({"spec": {"x": value}})] == ([why] if why else [])
 
 

@@ -10,16 +10,30 @@ from seatrial.harness.apiserver.schemas.formats import conforms
     [
         pytest.param(
             "date-time",
-            ["2026-01-01T00:00:00Z", "0000-01-01t00:00:00z", "2026-01-01T00:00:00+99:99", "2026-01-01T00:00:00x5Z",
-             "2026-01-01T00:00:00Ztext"],
-            ["", "2026-01-01", "2026-99-01T00:00:00Z", "2026-02-30T00:00:00Z", "2026-01-01T24:00:00Z",
-             "2026-01-01T00:00:60Z", "2026-01-01T00:00:00"],
+            [
+                "2026-01-01T00:00:00Z",
+                "0000-01-01t00:00:00z",
+                "2026-01-01T00:00:00+99:99",
+                "2026-01-01T00:00:00x5Z",
+                "2026-01-01T00:00:00Ztext",
+            ],
+            [
+                "",
+                "2026-01-01",
+                "2026-99-01T00:00:00Z",
+                "2026-02-30T00:00:00Z",
+                "2026-01-01T24:00:00Z",
+                "2026-01-01T00:00:60Z",
+                "2026-01-01T00:00:00",
+            ],
             id="date-time",
         ),
         pytest.param("datetime", ["2026-01-01T00:00:00Z"], ["x"], id="hyphens-do-not-count"),
         pytest.param("date", ["2024-02-29"], ["", "2026-02-30", "2026-1-1"], id="date"),
         pytest.param(
-            "duration", ["1h", "-1.5h", "0", "3 days", "1 h", "1hour2min"], ["", "x", "1", "5 fortnights"],
+            "duration",
+            ["1h", "-1.5h", "0", "3 days", "1 h", "1hour2min"],
+            ["", "x", "1", "5 fortnights"],
             id="duration",
         ),
         pytest.param("uri", ["http://a", "/x", "mailto:x@y"], ["", "x", "http://a:x", "http://a b", "a:\n"], id="uri"),
@@ -33,7 +47,7 @@ from seatrial.harness.apiserver.schemas.formats import conforms
         pytest.param("rgbcolor", ["rgb( 1 , 2 , 3 )"], ["rgb(256,0,0)"], id="rgbcolor"),
         pytest.param("other", ["", "x"], [], id="unknown"),
     ],
-)  # fmt: skip
+)
 def test_a_text_has_the_format(name: str, right: list[str], wrong: list[str]) -> None:
     assert [text for text in right if not conforms(name, text)] == []
     assert [text for text in wrong if conforms(name, text)] == []

@@ -19,7 +19,7 @@ CRD = {
                         "type": "object",
                         "properties": {"slot": {"type": "integer"}, "bus": {"type": "string", "default": "pci"}},
                     },
-                },
+                }
             },
         }
     },

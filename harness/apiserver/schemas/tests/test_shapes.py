@@ -17,13 +17,19 @@ FULL: Object = {
     "apiVersion": "v1",
     "kind": "Pod",
     "metadata": {
-        "name": "full", "labels": {"a": "b"}, "annotations": {"c": "d"}, "finalizers": ["x.io/y"],
+        "name": "full",
+        "labels": {"a": "b"},
+        "annotations": {"c": "d"},
+        "finalizers": ["x.io/y"],
         "ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "o", "uid": "u"}],
     },
     "spec": {
         "containers": [
             {
-                "name": "m", "image": "i", "command": ["a"], "env": [{"name": "A", "value": "B"}],
+                "name": "m",
+                "image": "i",
+                "command": ["a"],
+                "env": [{"name": "A", "value": "B"}],
                 "ports": [{"containerPort": 80}],
                 "resources": {"requests": {"cpu": "1"}, "limits": {"cpu": "1", "nvidia.com/gpu": 1}},
                 "livenessProbe": {"httpGet": {"port": "web", "path": "/"}},
@@ -54,53 +60,73 @@ FULL: Object = {
         "overhead": {"cpu": "1m"},
         "terminationGracePeriodSeconds": 3,
     },
-}  # fmt: skip
+}
 NODE: Object = {
     "metadata": {"name": "n", "labels": {"a": "b"}},
     "spec": {"taints": [{"key": "a", "effect": "NoSchedule"}], "unschedulable": True},
     "status": {
-        "capacity": {"cpu": "8"}, "allocatable": {"cpu": "8"},
-        "conditions": [{"type": "Ready", "status": "True"}], "addresses": [{"type": "Hostname", "address": "n"}],
+        "capacity": {"cpu": "8"},
+        "allocatable": {"cpu": "8"},
+        "conditions": [{"type": "Ready", "status": "True"}],
+        "addresses": [{"type": "Hostname", "address": "n"}],
     },
-}  # fmt: skip
+}
 CRD: Object = {
     "metadata": {"name": "things.x.io"},
     "spec": {
-        "group": "x.io", "scope": "Namespaced",
+        "group": "x.io",
+        "scope": "Namespaced",
         "names": {"plural": "things", "kind": "Thing", "shortNames": ["th"]},
         "versions": [
             {
-                "name": "v1", "served": True, "storage": True,
-                "schema": {"openAPIV3Schema": {
-                    "type": "object",
-                    "properties": {
-                        "spec": {"type": "object", "required": ["size"], "properties": {
-                            "size": {"type": "integer", "minimum": 1, "default": 2},
-                            "words": {"type": "array", "items": {"type": "string", "pattern": "^[a-z]+$"}},
-                            "free": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
-                            "port": {"x-kubernetes-int-or-string": True},
-                        }},
-                        "status": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
-                    },
-                }},
-                "subresources": {"status": {}, "scale": {"specReplicasPath": ".spec.size",
-                                                         "statusReplicasPath": ".status.size"}},
+                "name": "v1",
+                "served": True,
+                "storage": True,
+                "schema": {
+                    "openAPIV3Schema": {
+                        "type": "object",
+                        "properties": {
+                            "spec": {
+                                "type": "object",
+                                "required": ["size"],
+                                "properties": {
+                                    "size": {"type": "integer", "minimum": 1, "default": 2},
+                                    "words": {"type": "array", "items": {"type": "string", "pattern": "^[a-z]+$"}},
+                                    "free": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
+                                    "port": {"x-kubernetes-int-or-string": True},
+                                },
+                            },
+                            "status": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
+                        },
+                    }
+                },
+                "subresources": {
+                    "status": {},
+                    "scale": {"specReplicasPath": ".spec.size", "statusReplicasPath": ".status.size"},
+                },
                 "additionalPrinterColumns": [{"name": "Size", "type": "integer", "jsonPath": ".spec.size"}],
             }
         ],
     },
-}  # fmt: skip
-THING: Object = {"apiVersion": "x.io/v1", "kind": "Thing", "metadata": {"name": "t"}, "status": {"size": 1},
-                 "spec": {"size": 3, "words": ["a"], "free": {"x": [1]}, "port": 80}}  # fmt: skip
+}
+THING: Object = {
+    "apiVersion": "x.io/v1",
+    "kind": "Thing",
+    "metadata": {"name": "t"},
+    "status": {"size": 1},
+    "spec": {"size": 3, "words": ["a"], "free": {"x": [1]}, "port": 80},
+}
 BINDING: Object = {"metadata": {"name": "p", "annotations": {"a": "b"}}, "target": {"kind": "Node", "name": "n"}}
 BUDGET: Object = {"metadata": {"name": "b"}, "spec": {"minAvailable": 1, "selector": {"matchLabels": {"a": "b"}}}}
 DEPLOYMENT: Object = {
     "metadata": {"name": "d"},
     "spec": {
-        "replicas": 2, "selector": {"matchLabels": {"a": "b"}}, "strategy": {"rollingUpdate": {"maxSurge": "25%"}},
+        "replicas": 2,
+        "selector": {"matchLabels": {"a": "b"}},
+        "strategy": {"rollingUpdate": {"maxSurge": "25%"}},
         "template": {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "m", "image": "i"}]}},
     },
-}  # fmt: skip
+}
 
 
 def at(obj: Object, path: str, value: Any) -> Object:
@@ -133,27 +159,33 @@ def go(struct_field: str, found: str, go_type: str) -> str:
         pytest.param("metadata.labels.a", 5, go("ObjectMeta.metadata.labels", "number", "string"), id="label-a-number"),
         pytest.param("metadata.labels", "x", go("ObjectMeta.metadata.labels", "string", "map[string]string"), id="t"),
         pytest.param(
-            "spec.containers.0.ports.0.containerPort", "80",
-            go("ContainerPort.spec.containers.ports.containerPort", "string", "int32"), id="port-a-string",
+            "spec.containers.0.ports.0.containerPort",
+            "80",
+            go("ContainerPort.spec.containers.ports.containerPort", "string", "int32"),
+            id="port-a-string",
         ),
         pytest.param(
-            "spec.terminationGracePeriodSeconds", 1.5,
-            go("PodSpec.spec.terminationGracePeriodSeconds", "number 1.5", "int64"), id="a-fraction-of-a-second",
+            "spec.terminationGracePeriodSeconds",
+            1.5,
+            go("PodSpec.spec.terminationGracePeriodSeconds", "number 1.5", "int64"),
+            id="a-fraction-of-a-second",
         ),
         pytest.param(
-            "spec.containers.0.ports.0.containerPort", 2**31,
-            go("ContainerPort.spec.containers.ports.containerPort", "number 2147483648", "int32"), id="too-large",
+            "spec.containers.0.ports.0.containerPort",
+            2**31,
+            go("ContainerPort.spec.containers.ports.containerPort", "number 2147483648", "int32"),
+            id="too-large",
         ),
+        pytest.param("spec.unknown", 1, "", id="an-unknown-field-is-no-error-yet"),
         pytest.param(
-            "spec.unknown", 1, "", id="an-unknown-field-is-no-error-yet",
-        ),
-        pytest.param(
-            "spec.overhead.cpu", True,
+            "spec.overhead.cpu",
+            True,
             'Pod in version "v1" cannot be handled as a Pod: quantities must match the regular expression'
-            " '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'", id="a-quantity-that-is-none",
+            " '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'",
+            id="a-quantity-that-is-none",
         ),
     ],
-)  # fmt: skip
+)
 def test_a_wrong_type_is_refused_with_the_message_of_go(path: str, value: object, message: str) -> None:
     if not message:
         conformed, unknown = conform("v1", "Pod", at(FULL, path, value))
@@ -233,34 +265,59 @@ def places(obj: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 
 
 JSON_VALUES: Any = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**40), 2**40) | st.floats(allow_nan=False, allow_infinity=False)
-    | st.text(max_size=6) | st.sampled_from(["-1", "1Gi", "25%", "999%%", "2026-01-01T00:00:00Z", "In", "Exists"]),
-    lambda inner: st.lists(inner, max_size=3)
-    | st.dictionaries(st.text(max_size=4) | st.sampled_from(["name", "spec", "type", "key"]), inner, max_size=3),
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**40), 2**40)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=6)
+    | st.sampled_from(["-1", "1Gi", "25%", "999%%", "2026-01-01T00:00:00Z", "In", "Exists"]),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.text(max_size=4) | st.sampled_from(["name", "spec", "type", "key"]), inner, max_size=3)
+    ),
     max_leaves=6,
-)  # fmt: skip
+)
 
 TARGETS = [
-    ("POST", PODS, FULL), ("POST", "/api/v1/nodes", NODE),
+    ("POST", PODS, FULL),
+    ("POST", "/api/v1/nodes", NODE),
     ("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", CRD),
     ("POST", "/apis/x.io/v1/namespaces/default/things", THING),
     ("PUT", "/apis/x.io/v1/namespaces/default/things/there/status", {**THING, "metadata": {"name": "there"}}),
     ("PUT", "/apis/x.io/v1/namespaces/default/things/there/scale", {"spec": {"replicas": 2}}),
-    ("POST", f"{PODS}/p/binding", BINDING), ("POST", "/api/v1/namespaces/default/bindings", BINDING),
-    ("POST", f"{PODS}/p/eviction", {"metadata": {"name": "p"}, "deleteOptions": {"gracePeriodSeconds": 1,
-                                                                                "preconditions": {"uid": "x"}}}),
+    ("POST", f"{PODS}/p/binding", BINDING),
+    ("POST", "/api/v1/namespaces/default/bindings", BINDING),
+    (
+        "POST",
+        f"{PODS}/p/eviction",
+        {"metadata": {"name": "p"}, "deleteOptions": {"gracePeriodSeconds": 1, "preconditions": {"uid": "x"}}},
+    ),
     ("DELETE", f"{PODS}/p", {"gracePeriodSeconds": 1, "propagationPolicy": "Orphan", "preconditions": {"uid": "x"}}),
     ("POST", "/apis/policy/v1/namespaces/default/poddisruptionbudgets", BUDGET),
     ("POST", "/apis/apps/v1/namespaces/default/deployments", DEPLOYMENT),
-    ("PUT", f"{PODS}/p/status", {"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}],
-                                            "containerStatuses": [{"name": "m", "ready": True, "state": {"running": {}},
-                                                                   "restartCount": 0}]}}),
+    (
+        "PUT",
+        f"{PODS}/p/status",
+        {
+            "status": {
+                "phase": "Running",
+                "conditions": [{"type": "Ready", "status": "True"}],
+                "containerStatuses": [{"name": "m", "ready": True, "state": {"running": {}}, "restartCount": 0}],
+            }
+        },
+    ),
     ("PUT", "/api/v1/nodes/there/status", {**NODE, "metadata": {"name": "there"}}),
-    ("PUT", "/api/v1/namespaces/default/finalize", {"metadata": {"name": "default"},
-                                                    "spec": {"finalizers": ["kubernetes"]}}),
-    ("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
-     {"spec": {"resourceAttributes": {"verb": "get", "resource": "pods"}}}),
-]  # fmt: skip
+    (
+        "PUT",
+        "/api/v1/namespaces/default/finalize",
+        {"metadata": {"name": "default"}, "spec": {"finalizers": ["kubernetes"]}},
+    ),
+    (
+        "POST",
+        "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
+        {"spec": {"resourceAttributes": {"verb": "get", "resource": "pods"}}},
+    ),
+]
 
 
 def prepared() -> Api:
@@ -314,10 +371,14 @@ def test_no_value_at_any_place_breaks_the_server(data: Any) -> None:
         UNTOUCHED.append(api)
 
 
-PATCHED = [(f"{PODS}/p", "v1", "Pod"), ("/api/v1/nodes/there", "v1", "Node"), (f"{PODS}/p/status", "v1", "Pod"),
-           ("/apis/x.io/v1/namespaces/default/things/there", "x.io/v1", "Thing"),
-           ("/apis/x.io/v1/namespaces/default/things/there/status", "x.io/v1", "Thing"),
-           ("/apis/x.io/v1/namespaces/default/things/there/scale", "autoscaling/v1", "Scale")]  # fmt: skip
+PATCHED = [
+    (f"{PODS}/p", "v1", "Pod"),
+    ("/api/v1/nodes/there", "v1", "Node"),
+    (f"{PODS}/p/status", "v1", "Pod"),
+    ("/apis/x.io/v1/namespaces/default/things/there", "x.io/v1", "Thing"),
+    ("/apis/x.io/v1/namespaces/default/things/there/status", "x.io/v1", "Thing"),
+    ("/apis/x.io/v1/namespaces/default/things/there/scale", "autoscaling/v1", "Scale"),
+]
 
 
 @EXAMPLES

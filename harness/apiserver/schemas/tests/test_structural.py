@@ -63,11 +63,7 @@ def definition(field: dict[str, Any], *, group: str = "x.io", plural: str = "sam
         ),
         pytest.param({"type": "array"}, f"{FIELD}.items: Required value: must be specified", id="no-items"),
         pytest.param(
-            {
-                "type": "object",
-                "properties": {"a": {"type": "string"}},
-                "additionalProperties": {"type": "string"},
-            },
+            {"type": "object", "properties": {"a": {"type": "string"}}, "additionalProperties": {"type": "string"}},
             f"{FIELD}.additionalProperties: Forbidden: additionalProperties and properties are mutual exclusive",
             id="properties-and-additional-properties",
         ),

@@ -138,8 +138,11 @@ class Against(RuleBasedStateMachine):
         if code == 200:
             self.model[name].update(labels=labels, data=data)
 
-    @rule(name=NAMES, label=st.none() | st.sampled_from(["1", "2"]),
-          kind=st.sampled_from([MERGE_PATCH, STRATEGIC_MERGE_PATCH]))  # fmt: skip
+    @rule(
+        name=NAMES,
+        label=st.none() | st.sampled_from(["1", "2"]),
+        kind=st.sampled_from([MERGE_PATCH, STRATEGIC_MERGE_PATCH]),
+    )
     def relabel(self, name: str, label: str | None, kind: str) -> None:
         code, _ = self.api.ask("PATCH", f"{CONFIGS}/{name}", {"metadata": {"labels": {"in": label}}}, kind)
         known = self.model.get(name)

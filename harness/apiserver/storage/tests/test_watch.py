@@ -175,8 +175,11 @@ def test_the_oldest_revision_still_known_is_served(api: Api) -> None:
     for number in range(6):
         short.do("POST", CONFIGS, config(f"c{number}"))
     assert short.watch(CONFIGS, resourceVersion=str(short.version - 4)).short() == [
-        "ADDED c2", "ADDED c3", "ADDED c4", "ADDED c5",
-    ]  # fmt: skip
+        "ADDED c2",
+        "ADDED c3",
+        "ADDED c4",
+        "ADDED c5",
+    ]
     with pytest.raises(ApiStatusError):
         short.watch(CONFIGS, resourceVersion=str(short.version - 5))
 

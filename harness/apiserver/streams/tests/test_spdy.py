@@ -17,11 +17,20 @@ def test_the_dictionary_is_the_specifications() -> None:
 def test_parsing_does_not_depend_on_how_frames_are_split(size: int) -> None:
     writer, reader = spdy.Writer(), spdy.Reader()
     headers = {"streamtype": "data", "port": "80", "requestid": "0"}
-    stream = b"".join((
-        writer.stream(1, headers), writer.stream(3, {**headers, "requestid": "1"}, fin=True), spdy.data(1, b"hello"),
-        spdy.data(1, b"", fin=True), spdy.ping(7), spdy.reset(3, spdy.REFUSED_STREAM), writer.reply(1, {}),
-        b"\x80\x03\x00\x09\x00\x00\x00\x08" + bytes(8), b"\x80\x03\x00\x63\x00\x00\x00\x01?", spdy.go_away(3, 0),
-    ))  # fmt: skip
+    stream = b"".join(
+        (
+            writer.stream(1, headers),
+            writer.stream(3, {**headers, "requestid": "1"}, fin=True),
+            spdy.data(1, b"hello"),
+            spdy.data(1, b"", fin=True),
+            spdy.ping(7),
+            spdy.reset(3, spdy.REFUSED_STREAM),
+            writer.reply(1, {}),
+            b"\x80\x03\x00\x09\x00\x00\x00\x08" + bytes(8),
+            b"\x80\x03\x00\x63\x00\x00\x00\x01?",
+            spdy.go_away(3, 0),
+        )
+    )
 
     found = [frame for at in range(0, len(stream), size) for frame in reader.feed(stream[at : at + size])]
 

@@ -8,11 +8,21 @@ from seatrial.harness.apiserver.tests.sockets import masked
 
 BINARY, TEXT, PING = Opcode.BINARY, Opcode.TEXT, Opcode.PING
 STREAM = (
-    masked(b"first") + masked(b"", 2) + masked(b"in ", 1, last=False) + masked(b"between", PING) + masked(b"parts", 0)
-    + masked(bytes(range(256)) * 3) + masked(b"x" * 70_000)
-)  # fmt: skip
-MESSAGES = [(BINARY, b"first"), (BINARY, b""), (TEXT, b"in parts"), (BINARY, bytes(range(256)) * 3),
-            (BINARY, b"x" * 70_000)]  # fmt: skip
+    masked(b"first")
+    + masked(b"", 2)
+    + masked(b"in ", 1, last=False)
+    + masked(b"between", PING)
+    + masked(b"parts", 0)
+    + masked(bytes(range(256)) * 3)
+    + masked(b"x" * 70_000)
+)
+MESSAGES = [
+    (BINARY, b"first"),
+    (BINARY, b""),
+    (TEXT, b"in parts"),
+    (BINARY, bytes(range(256)) * 3),
+    (BINARY, b"x" * 70_000),
+]
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 64, 1000, 1 << 20])
@@ -39,8 +49,9 @@ def test_a_large_frame_is_passed_on_in_pieces() -> None:
     pieces = [piece for data in (head, b"a" * 1000, b"b" * 1000) for piece in frames.feed(data)]
 
     assert [(piece.data, piece.first, piece.last) for piece in pieces] == [
-        (b"a" * 1000, True, False), (b"b" * 1000, False, False),
-    ]  # fmt: skip
+        (b"a" * 1000, True, False),
+        (b"b" * 1000, False, False),
+    ]
 
 
 @pytest.mark.parametrize(

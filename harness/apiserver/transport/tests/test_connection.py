@@ -73,15 +73,25 @@ def test_an_object_is_created_and_read(wire: Wire) -> None:
         pytest.param("POST", PODS, b"null", {}, 400, "expected an object", id="null"),
         pytest.param("POST", PODS, b"{}", {"content_type": "text/xml"}, 415, "unknown format", id="xml"),
         pytest.param(
-            "POST", PODS, b"a: &a [x]\nb: [*a, *a]\n", {"content_type": "application/yaml"}, 422, "Required value",
+            "POST",
+            PODS,
+            b"a: &a [x]\nb: [*a, *a]\n",
+            {"content_type": "application/yaml"},
+            422,
+            "Required value",
             id="yaml-with-aliases",
         ),
         pytest.param(
-            "POST", PODS,
-            b"a: &a [x,x,x,x,x,x,x,x,x]\n" + b"".join(
+            "POST",
+            PODS,
+            b"a: &a [x,x,x,x,x,x,x,x,x]\n"
+            + b"".join(
                 b"%c: &%c [" % (c, c) + b",".join([b"*%c" % (c - 1)] * 9) + b"]\n" for c in range(ord("b"), ord("k"))
             ),
-            {"content_type": "application/yaml"}, 400, "expands too far", id="a-billion-laughs",
+            {"content_type": "application/yaml"},
+            400,
+            "expands too far",
+            id="a-billion-laughs",
         ),
         pytest.param(
             "POST", PODS, b"a: &a [*a]", {"content_type": "application/yaml"}, 400, "", id="yaml-that-holds-itself"
@@ -98,7 +108,7 @@ def test_an_object_is_created_and_read(wire: Wire) -> None:
         pytest.param("GET", PODS, b"", {"authorization": "Basic YTpi"}, 403, "system:anonymous", id="no-such-scheme"),
         pytest.param("GET", PODS, b"", {"authorization": ""}, 403, "system:anonymous", id="no-token"),
     ],
-)  # fmt: skip
+)
 def test_a_bad_request_gets_a_status_and_the_connection_stays_open(  # noqa: PLR0917
     wire: Wire, method: str, path: str, body: bytes, headers: dict[str, str], code: int, words: str
 ) -> None:
@@ -117,7 +127,8 @@ def test_a_bad_request_gets_a_status_and_the_connection_stays_open(  # noqa: PLR
         pytest.param(b"GET /version HTTP/1.1\r\nx: " + b"y" * 300_000, 431, id="a-header-without-end"),
         pytest.param(b"GET /" + b"y" * 300_000, 431, id="a-path-without-end"),
         pytest.param(
-            b"GET /version HTTP/1.1\r\n" + b"".join(b"h%d: %d\r\n" % (n, n) for n in range(20_000)) + b"\r\n", 431,
+            b"GET /version HTTP/1.1\r\n" + b"".join(b"h%d: %d\r\n" % (n, n) for n in range(20_000)) + b"\r\n",
+            431,
             id="twenty-thousand-headers",
         ),
         pytest.param(
@@ -128,11 +139,20 @@ def test_a_bad_request_gets_a_status_and_the_connection_stays_open(  # noqa: PLR
         ),
         pytest.param(
             b"POST /api/v1/nodes HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n"
-             b"100000\r\n" + b" " * 0x100000 + b"\r\n" + b"100000\r\n" + b" " * 0x100000 + b"\r\n"
-            + b"100001\r\n" + b" " * 0x100001 + b"\r\n0\r\n\r\n", 413, id="3-MiB-and-one-in-chunks",
+            b"100000\r\n"
+            + b" " * 0x100000
+            + b"\r\n"
+            + b"100000\r\n"
+            + b" " * 0x100000
+            + b"\r\n"
+            + b"100001\r\n"
+            + b" " * 0x100001
+            + b"\r\n0\r\n\r\n",
+            413,
+            id="3-MiB-and-one-in-chunks",
         ),
     ],
-)  # fmt: skip
+)
 def test_malformed_http_gets_a_status_and_the_connection_is_closed(
     wire: Wire, data: bytes, code: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -41,8 +41,12 @@ class Reading:
 
 def post(body: bytes, path: bytes = b"/a", more: bytes = b"", length: bytes = b"") -> bytes:
     return b"POST %b HTTP/1.1%b%b\r\nContent-Length: %b\r\n\r\n%b" % (
-        path, HEAD, more, length or b"%d" % len(body), body,
-    )  # fmt: skip
+        path,
+        HEAD,
+        more,
+        length or b"%d" % len(body),
+        body,
+    )
 
 
 def knowing(data: bytes) -> HeaderCache:

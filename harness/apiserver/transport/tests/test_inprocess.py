@@ -56,17 +56,29 @@ STEPS = st.one_of(
     ),
     st.builds(
         lambda name: step(
-            "PATCH", f"{CONFIGS}/{name}?fieldManager=m",
-            {"apiVersion": "v1", "kind": "ConfigMap", "data": {"k": "z"}}, APPLY_PATCH,
-        ), NAMES,
+            "PATCH",
+            f"{CONFIGS}/{name}?fieldManager=m",
+            {"apiVersion": "v1", "kind": "ConfigMap", "data": {"k": "z"}},
+            APPLY_PATCH,
+        ),
+        NAMES,
     ),
-    st.sampled_from([
-        step("GET", f"{CONFIGS}?labelSelector=x%3Dy"), step("GET", f"{PODS}?fieldSelector=spec.nodeName%3Dn"),
-        step("GET", f"{CONFIGS}?limit=1"), step("GET", "/nowhere"), step("POST", PODS, b"{"), step("GET", "/version"),
-        step("POST", PODS, {"spec": []}), step("PATCH", f"{PODS}/a", {}, "x/y"), step("DELETE", CONFIGS),
-        step("GET", f"{PODS}?resourceVersion=x"), step("POST", f"{PODS}?dryRun=All", pod("c")),
-    ]),
-)  # fmt: skip
+    st.sampled_from(
+        [
+            step("GET", f"{CONFIGS}?labelSelector=x%3Dy"),
+            step("GET", f"{PODS}?fieldSelector=spec.nodeName%3Dn"),
+            step("GET", f"{CONFIGS}?limit=1"),
+            step("GET", "/nowhere"),
+            step("POST", PODS, b"{"),
+            step("GET", "/version"),
+            step("POST", PODS, {"spec": []}),
+            step("PATCH", f"{PODS}/a", {}, "x/y"),
+            step("DELETE", CONFIGS),
+            step("GET", f"{PODS}?resourceVersion=x"),
+            step("POST", f"{PODS}?dryRun=All", pod("c")),
+        ]
+    ),
+)
 
 
 @pytest.fixture(scope="module")

@@ -346,8 +346,11 @@ def test_other_kinds(group: str, kind: str, obj: Object, old: Object | None, wan
 
 def test_a_match_condition_without_a_name_is_refused() -> None:
     webhook = {
-        "name": "a.b.c", "sideEffects": "None", "admissionReviewVersions": ["v1"],
-        "clientConfig": {"url": "https://127.0.0.1:9/x"}, "matchConditions": [{"name": None, "expression": "true"}],
-    }  # fmt: skip
+        "name": "a.b.c",
+        "sideEffects": "None",
+        "admissionReviewVersions": ["v1"],
+        "clientConfig": {"url": "https://127.0.0.1:9/x"},
+        "matchConditions": [{"name": None, "expression": "true"}],
+    }
     found = refused("admissionregistration.k8s.io", "MutatingWebhookConfiguration", {"webhooks": [webhook]})
     assert found == ["webhooks[0].matchConditions[0].name: Required value"]

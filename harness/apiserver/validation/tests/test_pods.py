@@ -44,9 +44,7 @@ def gpu(request: Any, limit: Any) -> Object:
         ),
         pytest.param(
             {"imagePullPolicy": "Sometimes"},
-            [
-                'imagePullPolicy: Unsupported value: "Sometimes": supported values: "Always", "IfNotPresent", "Never"',
-            ],
+            ['imagePullPolicy: Unsupported value: "Sometimes": supported values: "Always", "IfNotPresent", "Never"'],
             id="pull-policy",
         ),
         pytest.param(

@@ -11,11 +11,26 @@ PLACE = "webhooks[0].clientConfig.url"
 @pytest.mark.parametrize(
     "url",
     [
-        "https://h/p", "https://h:1/p", "https://h:99999/", "https://h:/", "HTTPS://h/", "https://[::1]:5/",
-        "https://h/a b", "https://h/%20", "https://\u00e9/", "https://h/<>", "https://h<x/", "https://a_b/", "https://h/\\",
-        "https://[fe80::1%25eth0]/", "https://h/a:b", "https://h/p?", "https://h/p#", "https://169.254.169.254/",
+        "https://h/p",
+        "https://h:1/p",
+        "https://h:99999/",
+        "https://h:/",
+        "HTTPS://h/",
+        "https://[::1]:5/",
+        "https://h/a b",
+        "https://h/%20",
+        "https://\u00e9/",
+        "https://h/<>",
+        "https://h<x/",
+        "https://a_b/",
+        "https://h/\\",
+        "https://[fe80::1%25eth0]/",
+        "https://h/a:b",
+        "https://h/p?",
+        "https://h/p#",
+        "https://169.254.169.254/",
     ],
-)  # fmt: skip
+)
 def test_urls_that_can_be_called(url: str) -> None:
     causes: Causes = []
     check_https_url(url, PLACE, causes)

@@ -55,10 +55,12 @@ def shell(script: str) -> str:
 
 def failure(code: int) -> dict[str, object]:
     return {
-        "metadata": {}, "status": "Failure", "reason": "NonZeroExitCode",
+        "metadata": {},
+        "status": "Failure",
+        "reason": "NonZeroExitCode",
         "message": f"command terminated with non-zero exit code: exit status {code}",
         "details": {"causes": [{"reason": "ExitCode", "message": str(code)}]},
-    }  # fmt: skip
+    }
 
 
 @pytest.mark.parametrize("protocol", ["v4.channel.k8s.io", "v5.channel.k8s.io"])
@@ -69,17 +71,39 @@ def failure(code: int) -> dict[str, object]:
         pytest.param("exit 3", BOTH, b"", b"", b"", failure(3), id="an-exit-code"),
         pytest.param("head -c 300000 /dev/zero", BOTH, b"", bytes(300000), b"", SUCCESS, id="many-frames"),
         pytest.param("echo a; echo b >&2", "stderr=true", b"", b"", b"b\n", SUCCESS, id="only-what-was-asked-for"),
-        pytest.param("read x; echo got $x", f"{BOTH}&stdin=true", masked(b"\0word\n"), b"got word\n", b"", SUCCESS,
-                     id="input-right-behind-the-request"),
-        pytest.param("read x; echo got $x", f"{BOTH}&stdin=true", masked(b"\0wo", last=False) + masked(b"rd\n", 0),
-                     b"got word\n", b"", SUCCESS, id="input-in-fragments"),
-        pytest.param("read x; echo got $x", f"{BOTH}&stdin=true", masked(b"\0wo", 1) + masked(b"\0rd\n"),
-                     b"got word\n", b"", SUCCESS, id="input-as-text"),
+        pytest.param(
+            "read x; echo got $x",
+            f"{BOTH}&stdin=true",
+            masked(b"\0word\n"),
+            b"got word\n",
+            b"",
+            SUCCESS,
+            id="input-right-behind-the-request",
+        ),
+        pytest.param(
+            "read x; echo got $x",
+            f"{BOTH}&stdin=true",
+            masked(b"\0wo", last=False) + masked(b"rd\n", 0),
+            b"got word\n",
+            b"",
+            SUCCESS,
+            id="input-in-fragments",
+        ),
+        pytest.param(
+            "read x; echo got $x",
+            f"{BOTH}&stdin=true",
+            masked(b"\0wo", 1) + masked(b"\0rd\n"),
+            b"got word\n",
+            b"",
+            SUCCESS,
+            id="input-as-text",
+        ),
         pytest.param("cat", BOTH, masked(b"\0nobody asked for input"), b"", b"", SUCCESS, id="no-input-unless-asked"),
-        pytest.param("stty size; exit 5", f"{BOTH}&stdin=true&tty=true", b"", b"0 0\r\n", b"", failure(5),
-                     id="a-terminal"),
+        pytest.param(
+            "stty size; exit 5", f"{BOTH}&stdin=true&tty=true", b"", b"0 0\r\n", b"", failure(5), id="a-terminal"
+        ),
     ],
-)  # fmt: skip
+)
 def test_output_and_exit_code_of_a_command(
     api: Served,
     *,
@@ -180,9 +204,12 @@ def test_portforward_over_channels(api: Served, echo: int) -> None:
         unheard.bind(("127.0.0.1", 0))  # bound, not listening
         closed = unheard.getsockname()[1]
         upgraded(
-            wire, "portforward", f"ports={echo}&ports={closed}", masked(b"\0there and back") + END_OF_INPUT,
+            wire,
+            "portforward",
+            f"ports={echo}&ports={closed}",
+            masked(b"\0there and back") + END_OF_INPUT,
             sec_websocket_protocol="v4.channel.k8s.io",
-        )  # fmt: skip
+        )
         found = Ending(wire)
 
     assert found.channels[0] == echo.to_bytes(2, "little") + b"there and back"
@@ -239,7 +266,7 @@ GARBAGE = b"".join(masked(bytes((5 + at % 249, at % 251))) for at in range(10_00
         pytest.param(masked(b"x", 11), 1002, id="an-unknown-opcode"),
         pytest.param(masked(b"\x03\xe8", 8), 1000, id="goodbye"),
     ],
-)  # fmt: skip
+)
 def test_a_protocol_violation_ends_only_its_own_command(api: Served, sent: bytes, close: int) -> None:
     mark = f"nonsense-{uuid.uuid4().hex}"
     with api.connect() as wire:
@@ -336,27 +363,69 @@ def test_a_lost_client_ends_its_command(api: Served, *, held: bool) -> None:
 @pytest.mark.parametrize(
     ("verb", "query", "more", "code", "said"),
     [
-        pytest.param("exec", f"command=true&{BOTH}", {"upgrade": "h2c"}, 400, "expected a WebSocket or SPDY/3.1",
-                     id="another-upgrade"),
-        pytest.param("exec", f"command=true&{BOTH}", {"sec_websocket_protocol": "chat"}, 400,
-                     "expected one of v5.channel.k8s.io", id="another-protocol"),
-        pytest.param("exec", f"command=true&{BOTH}", {"sec_websocket_version": "8"}, 400, "expected 13, found '8'",
-                     id="another-version"),
-        pytest.param("exec", f"command=true&{BOTH}", {**SPDY, "x_stream_protocol_version": "v1"}, 403,
-                     "expected protocol v4.channel.k8s.io, found ['v1']", id="an-old-spdy-protocol"),
+        pytest.param(
+            "exec",
+            f"command=true&{BOTH}",
+            {"upgrade": "h2c"},
+            400,
+            "expected a WebSocket or SPDY/3.1",
+            id="another-upgrade",
+        ),
+        pytest.param(
+            "exec",
+            f"command=true&{BOTH}",
+            {"sec_websocket_protocol": "chat"},
+            400,
+            "expected one of v5.channel.k8s.io",
+            id="another-protocol",
+        ),
+        pytest.param(
+            "exec",
+            f"command=true&{BOTH}",
+            {"sec_websocket_version": "8"},
+            400,
+            "expected 13, found '8'",
+            id="another-version",
+        ),
+        pytest.param(
+            "exec",
+            f"command=true&{BOTH}",
+            {**SPDY, "x_stream_protocol_version": "v1"},
+            403,
+            "expected protocol v4.channel.k8s.io, found ['v1']",
+            id="an-old-spdy-protocol",
+        ),
         pytest.param("exec", BOTH, {}, 400, "you must specify at least one command", id="no-command"),
         pytest.param("exec", "command=true", {}, 400, "at least 1 of stdin, stdout, stderr", id="no-ends"),
-        pytest.param("exec", f"command=true&{BOTH}&container=other", {}, 400, "container other is not valid for pod p",
-                     id="no-such-container"),
+        pytest.param(
+            "exec",
+            f"command=true&{BOTH}&container=other",
+            {},
+            400,
+            "container other is not valid for pod p",
+            id="no-such-container",
+        ),
         pytest.param("attach", f"{BOTH}&tty=true", {}, 400, "was not started with a terminal", id="no-terminal"),
         pytest.param("portforward", "ports=0", {}, 400, "found '0'", id="no-port"),
         pytest.param("portforward", "ports=80,web", {}, 400, "found '80,web'", id="a-port-by-name"),
-        pytest.param("portforward", "ports=" + ",".join("9" * 128), {}, 400, "between 1 and 127 numbers",
-                     id="more-ports-than-channels"),
-        pytest.param("portforward", "", {"sec_websocket_protocol": "v5.channel.k8s.io"}, 400,
-                     "SPDY/3.1+portforward.k8s.io, v4.channel.k8s.io", id="ports-by-another-protocol"),
+        pytest.param(
+            "portforward",
+            "ports=" + ",".join("9" * 128),
+            {},
+            400,
+            "between 1 and 127 numbers",
+            id="more-ports-than-channels",
+        ),
+        pytest.param(
+            "portforward",
+            "",
+            {"sec_websocket_protocol": "v5.channel.k8s.io"},
+            400,
+            "SPDY/3.1+portforward.k8s.io, v4.channel.k8s.io",
+            id="ports-by-another-protocol",
+        ),
     ],
-)  # fmt: skip
+)
 def test_invalid_options_are_refused(
     api: Served, *, verb: str, query: str, more: dict[str, str], code: int, said: str
 ) -> None:

@@ -130,8 +130,13 @@ def test_deleting_these_kinds_returns_the_object(api: Api, path: str, body: Obje
 
 
 def owned(name: str, owner: Object, *, blocks: bool = False) -> Object:
-    reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": owner["metadata"]["name"],
-                 "uid": owner["metadata"]["uid"], "blockOwnerDeletion": blocks}  # fmt: skip
+    reference = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "name": owner["metadata"]["name"],
+        "uid": owner["metadata"]["uid"],
+        "blockOwnerDeletion": blocks,
+    }
     return at(config(name), "metadata.ownerReferences", [reference])
 
 

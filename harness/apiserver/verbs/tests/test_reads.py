@@ -43,8 +43,10 @@ def test_pages_show_one_snapshot(api: Api) -> None:
     second = api.do("GET", f"{CONFIGS}?limit=4&continue={first['metadata']['continue']}")
     third = api.do("GET", f"{CONFIGS}?limit=4&continue={second['metadata']['continue']}")
     assert [names(page) for page in (first, second, third)] == [
-        ["c0", "c1", "c2", "c3"], ["c4", "c5", "c6", "c7"], ["c8", "c9"],
-    ]  # fmt: skip
+        ["c0", "c1", "c2", "c3"],
+        ["c4", "c5", "c6", "c7"],
+        ["c8", "c9"],
+    ]
     assert {page["metadata"]["resourceVersion"] for page in (first, second, third)} == {
         first["metadata"]["resourceVersion"]
     }
@@ -122,7 +124,7 @@ def test_snapshots_are_bounded(api: Api) -> None:
         pytest.param("fieldSelector=spec.x%3D1", 400, "is not a known field selector", id="no-such-field"),
         pytest.param("watch=perhaps&continue=x", 422, "forbidden for watch", id="whatever-is-not-false-is-true"),
     ],
-)  # fmt: skip
+)
 def test_parameters(api: Api, query: str, code: int, words: str) -> None:
     api.do("POST", CONFIGS, config("a"))
     found, answer = api.ask("GET", f"{CONFIGS}?{query.format(now=api.version)}")
@@ -186,10 +188,12 @@ def test_field_and_label_selectors_both_hold(api: Api) -> None:
         pytest.param("application/json;as=Table;v=v1;g=meta.k8s.io", "Table", "", id="table"),
         pytest.param(
             "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io,application/json",
-            "PartialObjectMetadataList", "PartialObjectMetadata", id="metadata",
+            "PartialObjectMetadataList",
+            "PartialObjectMetadata",
+            id="metadata",
         ),
     ],
-)  # fmt: skip
+)
 def test_response_formats(api: Api, accept: str, kind: str, item: str) -> None:
     api.do("POST", CONFIGS, config("a"))
     _, found = api.ask("GET", CONFIGS, headers={"accept": accept})

@@ -19,8 +19,10 @@ def api() -> Api:
 
 def test_a_binding_sets_node_annotations_and_condition(api: Api) -> None:
     api.do("POST", PODS, pod("p", labels={"a": "b"}))
-    body = {"metadata": {"name": "p", "annotations": {"x": "y"}, "labels": {"c": "d"}},
-            "target": {"kind": "Node", "name": "n"}}  # fmt: skip
+    body = {
+        "metadata": {"name": "p", "annotations": {"x": "y"}, "labels": {"c": "d"}},
+        "target": {"kind": "Node", "name": "n"},
+    }
     assert api.ask("POST", f"{PODS}/p/binding", body)[0] == 201
     found = api.do("GET", f"{PODS}/p")
     assert (found["spec"]["nodeName"], found["metadata"]["generation"]) == ("n", 1)
@@ -48,7 +50,7 @@ def test_the_old_path_for_bindings_works_too(api: Api) -> None:
         pytest.param("plain", {"metadata": {"name": "p", "uid": "x"}}, 409, "Precondition failed: UID", id="other-uid"),
         pytest.param("plain", {"metadata": {"name": "q"}}, 400, "does not match name in Binding", id="other-name"),
     ],
-)  # fmt: skip
+)
 def test_invalid_bindings_are_refused(api: Api, made: str, binding: Object, code: int, message: str) -> None:
     if made == "bound":
         bound(api, "p")

@@ -96,10 +96,15 @@ def test_a_refused_request_has_the_warnings_too(api: Api) -> None:
 
 def test_the_field_selectors_of_new_events(api: Api) -> None:
     event = {
-        "metadata": {"name": "e"}, "regarding": {"kind": "Pod", "namespace": "default", "name": "p"}, "reason": "R",
-        "action": "A", "type": "Normal", "eventTime": "2026-01-01T00:00:00.000000Z", "reportingController": "x.io/c",
+        "metadata": {"name": "e"},
+        "regarding": {"kind": "Pod", "namespace": "default", "name": "p"},
+        "reason": "R",
+        "action": "A",
+        "type": "Normal",
+        "eventTime": "2026-01-01T00:00:00.000000Z",
+        "reportingController": "x.io/c",
         "reportingInstance": "i",
-    }  # fmt: skip
+    }
     api.do("POST", EVENTS, event)
     for name, count in (("p", 1), ("q", 0)):
         found = api.do("GET", f"{EVENTS}?fieldSelector=type%3DNormal,regarding.name%3D{name}")

@@ -25,31 +25,40 @@ def definition(client: Object | None = None) -> Object:
     """v1 has `spec.sails` as text and is stored; v2 has `spec.rig.sails` as a number."""
 
     def version(name: str, spec: Object, *, storage: bool) -> Object:
-        schema = {"type": "object", "properties": {
-            "spec": {"type": "object", "properties": spec},
-            "status": {"type": "object", "properties": {"sails": {"type": "integer"}}},
-        }}  # fmt: skip
+        schema = {
+            "type": "object",
+            "properties": {
+                "spec": {"type": "object", "properties": spec},
+                "status": {"type": "object", "properties": {"sails": {"type": "integer"}}},
+            },
+        }
         scale = {"specReplicasPath": ".spec.crew", "statusReplicasPath": ".status.sails"}
         return {
-            "name": name, "served": True, "storage": storage, "schema": {"openAPIV3Schema": schema},
+            "name": name,
+            "served": True,
+            "storage": storage,
+            "schema": {"openAPIV3Schema": schema},
             "subresources": {"status": {}, "scale": scale},
-        }  # fmt: skip
+        }
 
     rig = {"type": "object", "properties": {"sails": {"type": "integer", "maximum": 9}}}
     crew = {"type": "integer"}
     return {
         "metadata": {"name": "boats.sea.example.com"},
         "spec": {
-            "group": "sea.example.com", "scope": "Namespaced", "names": {"plural": "boats", "kind": "Boat"},
+            "group": "sea.example.com",
+            "scope": "Namespaced",
+            "names": {"plural": "boats", "kind": "Boat"},
             "versions": [
                 version("v1", {"sails": {"type": "string"}, "crew": crew}, storage=True),
                 version("v2", {"rig": rig, "crew": crew}, storage=False),
             ],
-            "conversion": {"strategy": "Webhook", "webhook": {
-                "clientConfig": client or {"url": URL}, "conversionReviewVersions": ["v1"],
-            }},
+            "conversion": {
+                "strategy": "Webhook",
+                "webhook": {"clientConfig": client or {"url": URL}, "conversionReviewVersions": ["v1"]},
+            },
         },
-    }  # fmt: skip
+    }
 
 
 def refitted(boat: Object, version: str) -> Object:
@@ -219,8 +228,9 @@ def test_admission_webhooks_see_the_version_that_they_asked_for(api: Api) -> Non
     made["spec"]["rig"]["sails"] = 3
     assert api.do("PUT", f"{NEW}/b", made)["spec"] == {"rig": {"sails": 6}}
     assert [(event["object"]["apiVersion"], event["object"]["spec"]) for event in seen] == [
-        ("sea.example.com/v1", {"sails": "2"}), ("sea.example.com/v1", {"sails": "3"}),
-    ]  # fmt: skip
+        ("sea.example.com/v1", {"sails": "2"}),
+        ("sea.example.com/v1", {"sails": "3"}),
+    ]
     assert seen[1]["oldObject"]["spec"] == {"sails": "4"}
     assert (seen[0]["requestKind"]["version"], seen[0]["kind"]["version"]) == ("v2", "v1")
 
@@ -256,11 +266,12 @@ def renamed(answer: Object) -> Object:
         pytest.param(lambda _: {}, "failed: no response provided", id="nothing"),
         pytest.param(
             spoiled(convertedObjects=[{**BOAT, "apiVersion": "sea.example.com/v1", "kind": "Boat"}]),
-            "returned invalid converted object at index 0", id="not-converted",
+            "returned invalid converted object at index 0",
+            id="not-converted",
         ),
         pytest.param(renamed, "must have the same name: b != c", id="another-object"),
     ],
-)  # fmt: skip
+)
 def test_a_conversion_that_fails(api: Api, yard: Yard, spoil: Answering, words: str) -> None:
     api.do("POST", OLD, BOAT)
     watch = api.watch(NEW)
@@ -287,18 +298,21 @@ def test_a_conversion_that_fails(api: Api, yard: Yard, spoil: Answering, words: 
         pytest.param({"strategy": "Webhook"}, "spec.conversion.webhook", id="no-webhook"),
         pytest.param(
             {"strategy": "Webhook", "webhook": {"clientConfig": {}, "conversionReviewVersions": ["v1"]}},
-            "spec.conversion.webhook.clientConfig", id="nowhere",
+            "spec.conversion.webhook.clientConfig",
+            id="nowhere",
         ),
         pytest.param(
             {"strategy": "Webhook", "webhook": {"clientConfig": {"url": URL}, "conversionReviewVersions": ["v7"]}},
-            "spec.conversion.webhook.conversionReviewVersions", id="no-version-of-ours",
+            "spec.conversion.webhook.conversionReviewVersions",
+            id="no-version-of-ours",
         ),
         pytest.param(
             {"strategy": "None", "webhook": {"clientConfig": {"url": URL}, "conversionReviewVersions": ["v1"]}},
-            "spec.conversion.webhook", id="webhook-without-strategy",
+            "spec.conversion.webhook",
+            id="webhook-without-strategy",
         ),
     ],
-)  # fmt: skip
+)
 def test_a_bad_conversion_is_refused(conversion: Object, field: str) -> None:
     body = definition()
     body["spec"]["conversion"] = conversion

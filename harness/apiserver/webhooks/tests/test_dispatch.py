@@ -101,11 +101,18 @@ def test_fields_of_a_review_request(api: Api) -> None:
     pods = {"group": "", "version": "v1", "resource": "pods"}
     kind = {"group": "", "version": "v1", "kind": "Pod"}
     assert request == {
-        "kind": kind, "requestKind": kind, "resource": pods, "requestResource": pods, "name": "p",
-        "namespace": "default", "operation": "CREATE", "oldObject": None, "dryRun": True,
+        "kind": kind,
+        "requestKind": kind,
+        "resource": pods,
+        "requestResource": pods,
+        "name": "p",
+        "namespace": "default",
+        "operation": "CREATE",
+        "oldObject": None,
+        "dryRun": True,
         "userInfo": {"username": "seatrial-admin", "groups": ["system:masters", "system:authenticated"]},
         "options": {"kind": "CreateOptions", "apiVersion": "meta.k8s.io/v1", "fieldManager": "me", "dryRun": ["All"]},
-    }  # fmt: skip
+    }
 
 
 @pytest.mark.parametrize(
@@ -146,13 +153,14 @@ def rule(**more: Any) -> Object:
         pytest.param(rule(scope="Cluster"), False, id="things-of-the-cluster"),
         pytest.param({"namespaceSelector": {"matchLabels": {"team": "a"}}}, False, id="other-namespaces"),
         pytest.param(
-            {"namespaceSelector": {"matchExpressions": [{"key": "team", "operator": "DoesNotExist"}]}}, True,
+            {"namespaceSelector": {"matchExpressions": [{"key": "team", "operator": "DoesNotExist"}]}},
+            True,
             id="namespaces-without-a-label",
         ),
         pytest.param({"objectSelector": {"matchLabels": {"app": "x"}}}, True, id="pods-with-a-label"),
         pytest.param({"objectSelector": {"matchLabels": {"app": "y"}}}, False, id="pods-with-another-label"),
     ],
-)  # fmt: skip
+)
 def test_which_webhooks_are_called(api: Api, more: Object, asked: bool) -> None:
     seen = Witness()
     register(api, "a", seen, validating=True, **more)
@@ -258,9 +266,12 @@ def test_warnings_reach_the_client(api: Api) -> None:
 def test_updates_and_deletes_include_the_old_object(api: Api) -> None:
     seen = Witness()
     register(
-        api, "a", seen, validating=True,
+        api,
+        "a",
+        seen,
+        validating=True,
         rules=[{**PODS_CREATED, "operations": ["UPDATE", "DELETE"], "resources": ["configmaps"]}],
-    )  # fmt: skip
+    )
     api.do("POST", CONFIGS, config("c", a="1"))
 
     api.do("PATCH", f"{CONFIGS}/c", {"data": {"a": "2"}}, MERGE_PATCH)
@@ -300,9 +311,12 @@ def test_an_update_is_reviewed_if_the_old_or_the_new_pod_is_selected(
 
 def test_a_delete_can_be_denied(api: Api) -> None:
     register(
-        api, "a", lambda review: reviewed(review, allowed=False, status={"message": "keep it"}), validating=True,
+        api,
+        "a",
+        lambda review: reviewed(review, allowed=False, status={"message": "keep it"}),
+        validating=True,
         rules=[{**PODS_CREATED, "operations": ["DELETE"], "resources": ["configmaps"]}],
-    )  # fmt: skip
+    )
     api.do("POST", CONFIGS, config("c"))
 
     assert api.ask("DELETE", f"{CONFIGS}/c")[0] == 400
@@ -341,9 +355,12 @@ def test_status_updates_reach_webhooks_with_a_status_rule(api: Api) -> None:
 
 def test_webhooks_are_not_called_for_webhook_configurations(api: Api) -> None:
     register(
-        api, "a", lambda review: reviewed(review, allowed=False), validating=True,
+        api,
+        "a",
+        lambda review: reviewed(review, allowed=False),
+        validating=True,
         **rule(apiGroups=["*"], resources=["*"], operations=["*"], apiVersions=["*"]),
-    )  # fmt: skip
+    )
 
     api.do("DELETE", f"{CONFIGURATIONS}/validatingwebhookconfigurations/a")
 

@@ -65,7 +65,9 @@ def test_a_failed_validation_denies_the_write(api: Api) -> None:
     [
         pytest.param({"expression": "false", "message": "too many"}, 422, "too many", id="in-words"),
         pytest.param(
-            {"expression": "false", "messageExpression": "'found ' + string(size(object.data))"}, 422, "found 1",
+            {"expression": "false", "messageExpression": "'found ' + string(size(object.data))"},
+            422,
+            "found 1",
             id="in-words-that-are-worked-out",
         ),
         pytest.param({"expression": "false", "reason": "Forbidden"}, 403, "failed expression: false", id="forbidden"),
@@ -75,7 +77,7 @@ def test_a_failed_validation_denies_the_write(api: Api) -> None:
         pytest.param({"expression": "variables.count == 1 && variables.twice == 2"}, 201, "", id="of-variables"),
         pytest.param({"expression": "request.userInfo.username == 'seatrial-admin'"}, 201, "", id="of-the-user"),
     ],
-)  # fmt: skip
+)
 def test_validations(api: Api, validation: Object, code: int, words: str) -> None:
     variables = [
         {"name": "count", "expression": "size(object.data)"},
@@ -95,28 +97,30 @@ def test_validations(api: Api, validation: Object, code: int, words: str) -> Non
     [
         pytest.param(policy(NEVER), {}, True, id="all-of-them"),
         pytest.param(policy(NEVER, rules=[{**RULE, "resources": ["pods"]}]), {}, False, id="others"),
+        pytest.param(policy(NEVER, rules=[{**RULE, "resourceNames": ["other"]}]), {}, False, id="other-names"),
+        pytest.param(policy(NEVER, matchConstraints={"excludeResourceRules": [RULE]}), {}, False, id="excluded"),
         pytest.param(
-            policy(NEVER, rules=[{**RULE, "resourceNames": ["other"]}]), {}, False, id="other-names"
-        ),
-        pytest.param(
-            policy(NEVER, matchConstraints={"excludeResourceRules": [RULE]}), {}, False, id="excluded"
-        ),
-        pytest.param(
-            policy(NEVER, matchConstraints={"objectSelector": {"matchLabels": {"a": "b"}}}), {}, False,
+            policy(NEVER, matchConstraints={"objectSelector": {"matchLabels": {"a": "b"}}}),
+            {},
+            False,
             id="other-labels",
         ),
         pytest.param(
             policy(NEVER),
-            {"matchResources": {"namespaceSelector": {"matchLabels": {"a": "b"}}}}, False, id="bound-elsewhere",
+            {"matchResources": {"namespaceSelector": {"matchLabels": {"a": "b"}}}},
+            False,
+            id="bound-elsewhere",
         ),
         pytest.param(
             policy(NEVER, matchConditions=[{"name": "c", "expression": "object.metadata.name == 'y'"}]),
-            {}, False, id="under-other-conditions",
+            {},
+            False,
+            id="under-other-conditions",
         ),
         pytest.param(policy({"expression": "object.nothing"}, failurePolicy="Ignore"), {}, False, id="errors-ignored"),
         pytest.param(policy(NEVER), {"validationActions": ["Audit"]}, False, id="only-audited"),
     ],
-)  # fmt: skip
+)
 def test_match_constraints(api: Api, made: Object, spec: Object, denied: bool) -> None:
     bound(api, made, **spec)
     assert (api.ask("POST", CONFIGS, config("x", a="1"))[0] == 422) is denied
@@ -175,7 +179,9 @@ def test_parameters(api: Api) -> None:
         pytest.param("policies", policy({"expression": ""}), "spec.validations[0].expression", id="none"),
         pytest.param("policies", policy({"expression": "params.x"}), "spec.validations[0].expression", id="no-params"),
         pytest.param(
-            "policies", policy(variables=[{"name": "v", "expression": "x"}]), "spec.variables[0].expression",
+            "policies",
+            policy(variables=[{"name": "v", "expression": "x"}]),
+            "spec.variables[0].expression",
             id="a-bad-variable",
         ),
         pytest.param("policybindings", binding(policyName=""), "spec.policyName", id="bound-to-nothing"),
@@ -184,7 +190,7 @@ def test_parameters(api: Api) -> None:
             "policybindings", binding(validationActions=["Deny", "Warn"]), "spec.validationActions", id="said-twice"
         ),
     ],
-)  # fmt: skip
+)
 def test_invalid_policies_are_rejected(api: Api, path: str, body: Object, field: str) -> None:
     code, found = api.ask("POST", f"{GROUP}/validatingadmission{path}", body)
     assert (code, [cause["field"] for cause in found["details"]["causes"]]) == (422, [field])

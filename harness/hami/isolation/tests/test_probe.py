@@ -56,8 +56,11 @@ def library(tmp_path: Path) -> Path:
         pytest.param(Seen(absent="libnvidia-ml.so.1 is not here"), "v2.6.0", "no-gpu", "libnvidia-ml", id="no-driver"),
         pytest.param(Seen(cards=()), "v2.6.0", "no-gpu", "lists none", id="no-card"),
         pytest.param(
-            Seen(cards=(replace(CARD, slices=(Slice("1", "mig", "1g.18gb", 1),)),)), "v2.6.0", "mig-enabled",
-            "MIG instances", id="cut-into-instances",
+            Seen(cards=(replace(CARD, slices=(Slice("1", "mig", "1g.18gb", 1),)),)),
+            "v2.6.0",
+            "mig-enabled",
+            "MIG instances",
+            id="cut-into-instances",
         ),
         pytest.param(Seen(hidden=True), "v2.5.0", "hidden-pids", "hides them", id="hidden-before-too-old"),
         pytest.param(
@@ -66,7 +69,7 @@ def library(tmp_path: Path) -> Path:
         pytest.param(Seen(others=(9, 7)), "v2.6.0", "gpu-busy", "7, 9", id="another-program-uses-the-card"),
         pytest.param(Seen(ours=None), "v2.6.0", "no-process-utilisation", "no samples", id="no-samples"),
     ],
-)  # fmt: skip
+)
 def test_what_is_missing(  # noqa: PLR0917
     libcuda: Path, library: Path, seen: Seen, release: str, key: str, says: str
 ) -> None:

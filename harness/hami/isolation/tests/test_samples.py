@@ -94,12 +94,7 @@ def test_a_ratio_carries_both_errors() -> None:
     [
         pytest.param([30, 70], [30, 70], 1.0, id="in-proportion"),
         pytest.param([50, 50], [50, 50], 1.0, id="equal"),
-        pytest.param(
-            [50, 50],
-            [30, 70],
-            0.862069,
-            id="equal-though-not-asked",
-        ),
+        pytest.param([50, 50], [30, 70], 0.862069, id="equal-though-not-asked"),
         pytest.param([100, 0, 0, 0], [25, 25, 25, 25], 0.25, id="one-has-it-all"),
     ],
 )

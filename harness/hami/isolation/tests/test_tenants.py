@@ -19,12 +19,18 @@ def test_memory_is_filled_to_the_limit_and_given_back(libcuda: Path, tmp_path: P
     limits = Limits(tmp_path / "a.cache", memory=1000 * MIB)
     with tenants(arrangement(libcuda), limits) as (one,):
         assert one.ask("totals") == {
-            "free": 1000 * MIB, "total": 1000 * MIB, "device_total": 1000 * MIB, "multiprocessors": 80,
-        }  # fmt: skip
+            "free": 1000 * MIB,
+            "total": 1000 * MIB,
+            "device_total": 1000 * MIB,
+            "multiprocessors": 80,
+        }
         for _ in range(2):
             assert one.ask("fill", block=64 * MIB) == {
-                "blocks": 15, "code": 2, "free_before": 1000 * MIB, "free": 40 * MIB,
-            }  # fmt: skip
+                "blocks": 15,
+                "code": 2,
+                "free_before": 1000 * MIB,
+                "free": 40 * MIB,
+            }
             assert one.ask("allocate", bytes=64 * MIB, kind="managed") == {"code": 2}
             assert one.ask("allocate", bytes=2000 * MIB, kind="host") == {"code": 0}
             assert one.ask("release") == {"free": 1000 * MIB, "codes": {}}

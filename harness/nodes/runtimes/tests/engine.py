@@ -36,9 +36,20 @@ def engine_at(folder: Path) -> Iterator[str]:
         pytest.skip(f"{unreachable()}; none can be started here without root and dockerd")
     url = f"unix://{folder}/docker.sock"
     command = [
-        dockerd, "--data-root", f"{folder}/data", "--exec-root", f"{folder}/exec", "--pidfile", f"{folder}/pid",
-        "-H", url, "--iptables=false", "--ip6tables=false", "--bridge=none", "--storage-driver=vfs",
-    ]  # fmt: skip
+        dockerd,
+        "--data-root",
+        f"{folder}/data",
+        "--exec-root",
+        f"{folder}/exec",
+        "--pidfile",
+        f"{folder}/pid",
+        "-H",
+        url,
+        "--iptables=false",
+        "--ip6tables=false",
+        "--bridge=none",
+        "--storage-driver=vfs",
+    ]
     with (folder / "log").open("wb") as sink:
         process = subprocess.Popen(command, stdout=sink, stderr=sink)
     try:

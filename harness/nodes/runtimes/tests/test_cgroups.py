@@ -21,18 +21,21 @@ LIMITED = {"limits": {"cpu": "250m", "memory": "32Mi"}}
     ("version", "limits", "files"),
     [
         pytest.param(
-            2, Limits(250, 1 << 25),
-            {"cpu.max": "25000 100000", "memory.max": "33554432", "memory.oom.group": "1"}, id="version-2",
+            2,
+            Limits(250, 1 << 25),
+            {"cpu.max": "25000 100000", "memory.max": "33554432", "memory.oom.group": "1"},
+            id="version-2",
         ),
         pytest.param(
-            1, Limits(1500, 4096),
+            1,
+            Limits(1500, 4096),
             {"cpu.cfs_period_us": "100000", "cpu.cfs_quota_us": "150000", "memory.limit_in_bytes": "4096"},
             id="version-1",
         ),
         pytest.param(2, Limits(1, None), {"cpu.max": "1000 100000"}, id="the-least-quota-that-kernels-take"),
         pytest.param(2, Limits(), {}, id="no-limits-no-settings"),
     ],
-)  # fmt: skip
+)
 def test_limits_become_settings(tmp_path: Path, version: int, limits: Limits, files: dict[str, str]) -> None:
     groups = Cgroups(version, {"cpu": tmp_path, "memory": tmp_path})
     (folder,) = groups.make("one", limits)

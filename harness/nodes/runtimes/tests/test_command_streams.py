@@ -192,9 +192,7 @@ def test_an_input_for_one_client_ends_with_it(tmp_path: Path, *, tty: bool) -> N
         assert (await reports.state("terminated")).exit_code == 0
         assert b"[only]" in (runtime.logs(one, "main") or b"")
 
-    with_pod(
-        tmp_path, body, 'while read line; do echo "[$line]"; done', stdin=True, stdinOnce=True, tty=tty
-    )  # fmt: skip
+    with_pod(tmp_path, body, 'while read line; do echo "[$line]"; done', stdin=True, stdinOnce=True, tty=tty)
 
 
 @contextmanager

@@ -55,9 +55,14 @@ def test_a_container_runs_to_its_end(  # noqa: PLR0917
 
     async def body(runtime: DockerRuntime) -> None:
         pod = work(
-            script, name=f"ends-{uuid.uuid4().hex[:8]}", grant=grant, pod={"restartPolicy": "Never"},
-            resources={"limits": limits}, image=IMAGE, env=env,
-        )  # fmt: skip
+            script,
+            name=f"ends-{uuid.uuid4().hex[:8]}",
+            grant=grant,
+            pod={"restartPolicy": "Never"},
+            resources={"limits": limits},
+            image=IMAGE,
+            env=env,
+        )
         reports = Reports()
         runtime.start(pod, reports)
         ended = await reports.state("terminated")
@@ -252,9 +257,12 @@ def test_limits_hold_inside(engine: str) -> None:
     async def body(runtime: DockerRuntime) -> None:
         limits = {"memory": "64Mi", "cpu": "250m"}
         pod = work(
-            script, name=f"limited-{uuid.uuid4().hex[:8]}", image=IMAGE, resources={"limits": limits},
+            script,
+            name=f"limited-{uuid.uuid4().hex[:8]}",
+            image=IMAGE,
+            resources={"limits": limits},
             pod={"restartPolicy": "Never"},
-        )  # fmt: skip
+        )
         reports = Reports()
         runtime.start(pod, reports)
         await reports.state("terminated")
@@ -282,9 +290,12 @@ def test_volumes_are_mounted_where_the_pod_wants_them(engine: str, tmp_path: Pat
 
     async def body(runtime: DockerRuntime) -> None:
         pod = work(
-            script, name=f"mounts-{uuid.uuid4().hex[:8]}", image=IMAGE, volumeMounts=mounts,
+            script,
+            name=f"mounts-{uuid.uuid4().hex[:8]}",
+            image=IMAGE,
+            volumeMounts=mounts,
             pod={"restartPolicy": "Never", "volumes": volumes, "initContainers": [init]},
-        )  # fmt: skip
+        )
         pod.objects = {("configmap", "settings"): {"size": b"9\n"}}
         reports = Reports()
         runtime.start(pod, reports)
@@ -319,8 +330,10 @@ def test_a_stand_in_s_libraries_are_where_the_loader_looks(engine: str, tmp_path
     async def body(runtime: DockerRuntime) -> None:
         pod = work(
             "cat $LD_LIBRARY_PATH/libnvidia-ml.so.1; echo x > $LD_LIBRARY_PATH/libnvidia-ml.so.1 || echo refused",
-            name=f"stands-{uuid.uuid4().hex[:8]}", image=IMAGE, pod={"restartPolicy": "Never"},
-        )  # fmt: skip
+            name=f"stands-{uuid.uuid4().hex[:8]}",
+            image=IMAGE,
+            pod={"restartPolicy": "Never"},
+        )
         reports = Reports()
         runtime.start(pod, reports)
         await reports.state("terminated")

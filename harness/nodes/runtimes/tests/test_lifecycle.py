@@ -201,8 +201,12 @@ def test_volumes_are_shared_by_containers_and_runs_and_go_with_the_pod(tmp_path:
         reports = Reports()
         at = "$CONTAINER_SANDBOX_MOUNT_POINT"
         mount = [{"name": "v", "mountPath": "/data/in"}]
-        init = {"name": "first", "image": "x", "command": ["sh", "-c", f"echo of the first > {at}/data/in/note"],
-                "volumeMounts": mount}  # fmt: skip
+        init = {
+            "name": "first",
+            "image": "x",
+            "command": ["sh", "-c", f"echo of the first > {at}/data/in/note"],
+            "volumeMounts": mount,
+        }
         pod = {"initContainers": [init], "volumes": [{"name": "v", "emptyDir": {}}], "restartPolicy": "Never"}
         one = work(f"cat {at}/data/in/note note; pwd", pod=pod, volumeMounts=mount, workingDir="/data/in")
         runtime.start(one, reports)

@@ -52,7 +52,7 @@ def on_loop(root: Path, body: Body, **options: Any) -> None:
         pytest.param(["printf", "%s", "$(NODE)/$$(NODE)"], 0, "Completed", b"here/$(NODE)", id="names-are-put-in"),
         pytest.param(["/etc/passwd"], 128, "StartError", b"", id="what-cannot-be-executed-says-so"),
     ],
-)  # fmt: skip
+)
 def test_a_command_runs_to_its_end(
     tmp_path: Path, command: list[str] | str, code: int, reason: str, printed: bytes
 ) -> None:
@@ -81,11 +81,21 @@ def test_environment_and_grant_arrive(tmp_path: Path) -> None:
     grant = ContainerGrant({"NVIDIA_VISIBLE_DEVICES": "1"}, ("/dev/nvidia1", "/dev/nvidiactl"))
     cards = [
         Device(
-            "nvidia", "gpu", "H100", "H100", index, index, f"GPU-{index}", "", None, "", 1,
+            "nvidia",
+            "gpu",
+            "H100",
+            "H100",
+            index,
+            index,
+            f"GPU-{index}",
+            "",
+            None,
+            "",
+            1,
             nodes=(f"/dev/nvidia{index}",),
         )
         for index in range(2)
-    ]  # fmt: skip
+    ]
     env = [
         {"name": "IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
         {"name": "URL", "value": "http://$(IP)/$(NOBODY)"},

@@ -22,9 +22,11 @@ def with_volume(volume: dict[str, Any], *mounted: dict[str, Any]) -> Work:
     """A pod with a volume `v` and its mounts."""
     labels = {"team": "a", "tier": "b"}
     found = work(
-        "true", pod={"volumes": [{"name": "v", **volume}]}, volumeMounts=list(mounted),
+        "true",
+        pod={"volumes": [{"name": "v", **volume}]},
+        volumeMounts=list(mounted),
         resources={"limits": {"cpu": "1500m", "memory": "64Mi"}},
-    )  # fmt: skip
+    )
     found.objects = OBJECTS
     replace = msgspec.structs.replace
     found.pod = replace(found.pod, metadata=replace(found.pod.metadata, labels=labels))
@@ -41,29 +43,40 @@ def files(folder: Path) -> dict[str, bytes]:
         pytest.param({"emptyDir": {}}, {}, id="empty"),
         pytest.param({"configMap": {"name": "settings"}}, {"colour": b"blue", "size": b"9"}, id="a-whole-configmap"),
         pytest.param(
-            {"configMap": {"name": "settings", "items": [{"key": "size", "path": "a/b"}]}}, {"a/b": b"9"},
+            {"configMap": {"name": "settings", "items": [{"key": "size", "path": "a/b"}]}},
+            {"a/b": b"9"},
             id="some-keys-under-other-names",
         ),
         pytest.param({"configMap": {"name": "none", "optional": True}}, {}, id="an-optional-one-that-is-not-there"),
         pytest.param({"secret": {"secretName": "login"}}, {"password": b"\x00open"}, id="a-secret"),
         pytest.param(
-            {"downwardAPI": {"items": [
-                {"path": "name", "fieldRef": {"fieldPath": "metadata.name"}},
-                {"path": "labels", "fieldRef": {"fieldPath": "metadata.labels"}},
-                {"path": "cpu", "resourceFieldRef": {"containerName": "main", "resource": "limits.cpu"}},
-            ]}},
-            {"name": b"one", "labels": b'team="a"\ntier="b"', "cpu": b"2"}, id="the-pod-s-own-fields",
+            {
+                "downwardAPI": {
+                    "items": [
+                        {"path": "name", "fieldRef": {"fieldPath": "metadata.name"}},
+                        {"path": "labels", "fieldRef": {"fieldPath": "metadata.labels"}},
+                        {"path": "cpu", "resourceFieldRef": {"containerName": "main", "resource": "limits.cpu"}},
+                    ]
+                }
+            },
+            {"name": b"one", "labels": b'team="a"\ntier="b"', "cpu": b"2"},
+            id="the-pod-s-own-fields",
         ),
         pytest.param(
-            {"projected": {"sources": [
-                {"configMap": {"name": "settings", "items": [{"key": "colour", "path": "colour"}]}},
-                {"secret": {"name": "login"}},
-                {"serviceAccountToken": {"audience": "vault", "expirationSeconds": 600, "path": "token"}},
-            ]}},
-            {"colour": b"blue", "password": b"\x00open", "token": b"signed"}, id="several-in-one",
+            {
+                "projected": {
+                    "sources": [
+                        {"configMap": {"name": "settings", "items": [{"key": "colour", "path": "colour"}]}},
+                        {"secret": {"name": "login"}},
+                        {"serviceAccountToken": {"audience": "vault", "expirationSeconds": 600, "path": "token"}},
+                    ]
+                }
+            },
+            {"colour": b"blue", "password": b"\x00open", "token": b"signed"},
+            id="several-in-one",
         ),
     ],
-)  # fmt: skip
+)
 def test_what_is_in_a_volume(tmp_path: Path, volume: dict[str, Any], found: dict[str, bytes]) -> None:
     prepare(with_volume(volume), tmp_path)
     assert files(tmp_path / "v") == found
@@ -90,18 +103,22 @@ def test_what_is_there_stays(tmp_path: Path) -> None:
     [
         pytest.param({"nfs": {}}, {}, "volume 'v': expected emptyDir, hostPath", id="a-kind-that-needs-a-driver"),
         pytest.param(
-            {"configMap": {"name": "settings", "items": [{"key": "shape", "path": "shape"}]}}, {},
-            "configmap 'settings': expected a key 'shape', found colour, size", id="a-key-that-is-not-there",
+            {"configMap": {"name": "settings", "items": [{"key": "shape", "path": "shape"}]}},
+            {},
+            "configmap 'settings': expected a key 'shape', found colour, size",
+            id="a-key-that-is-not-there",
         ),
         pytest.param(
-            {"configMap": {"name": "settings", "items": [{"key": "size", "path": "../size"}]}}, {},
-            "expected a path inside it, found '../size'", id="a-file-that-leads-out",
+            {"configMap": {"name": "settings", "items": [{"key": "size", "path": "../size"}]}},
+            {},
+            "expected a path inside it, found '../size'",
+            id="a-file-that-leads-out",
         ),
         pytest.param({"hostPath": {"path": "/nowhere", "type": "Directory"}}, {}, "found nothing", id="no-such-folder"),
         pytest.param({"emptyDir": {}}, {"name": "w"}, "expected a volume 'w' in the pod", id="a-mount-of-nothing"),
         pytest.param({"emptyDir": {}}, {"name": "v", "subPath": "../.."}, "subPath", id="a-mount-that-leads-out"),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_had_says_why(
     tmp_path: Path, volume: dict[str, Any], mounted: dict[str, Any], saying: str
 ) -> None:
@@ -119,8 +136,9 @@ def test_what_cannot_be_had_says_why(
 def test_where_mounts_come_from(tmp_path: Path) -> None:
     one = with_volume(
         {"hostPath": {"path": str(tmp_path / "host"), "type": "DirectoryOrCreate"}},
-        {"name": "v", "mountPath": "/z", "readOnly": True}, {"name": "v", "mountPath": "/a", "subPath": "in"},
-    )  # fmt: skip
+        {"name": "v", "mountPath": "/z", "readOnly": True},
+        {"name": "v", "mountPath": "/a", "subPath": "in"},
+    )
     prepare(one, tmp_path / "pod")
     found = mounts(one, one.pod.spec.containers[0], tmp_path / "pod")
     assert [(each.target, each.source, each.read_only) for each in found] == [

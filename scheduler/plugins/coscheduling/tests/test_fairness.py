@@ -66,17 +66,23 @@ singles = st.tuples(st.integers(0, 60), st.integers(1, 4), st.sampled_from(PROFI
 
 @settings(max_examples=25, deadline=None, derandomize=True)
 @given(
-    st.lists(st.sampled_from([4, 5, 6]), min_size=1, max_size=3), st.lists(unfit, min_size=1, max_size=5),
+    st.lists(st.sampled_from([4, 5, 6]), min_size=1, max_size=3),
+    st.lists(unfit, min_size=1, max_size=5),
     st.lists(singles, min_size=1, max_size=3),
-)  # fmt: skip
+)
 def test_gangs_that_never_fit_stop_no_pod(
     nodes: list[int], gangs: list[Unfit], young: list[tuple[int, int, str]]
 ) -> None:
     """A pod ends when it starts, so that it is in nobody's way. The others may cost each pod one backoff."""
-    rig = GangRig(parse({
-        "apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration",
-        "profiles": [{"schedulerName": name} for name in PROFILES],
-    }))  # fmt: skip
+    rig = GangRig(
+        parse(
+            {
+                "apiVersion": "kubescheduler.config.k8s.io/v1",
+                "kind": "KubeSchedulerConfiguration",
+                "profiles": [{"schedulerName": name} for name in PROFILES],
+            }
+        )
+    )
     for number, cpu in enumerate(nodes):
         rig.node(f"n{number}", cpu=str(cpu))
     bound = 2 * max(one.wait for one in gangs) + BACKOFF * len(young) + 1  # the test looks once a second

@@ -149,8 +149,7 @@ def test_surplus_members_are_placed_alone_once_the_gang_is_satisfied() -> None:
 
 
 @pytest.mark.parametrize(
-    ("policy", "third"),
-    [("once-satisfied", True), ("only-waiting", False), ("waiting-and-running", True)],
+    ("policy", "third"), [("once-satisfied", True), ("only-waiting", False), ("waiting-and-running", True)]
 )
 def test_match_policies_after_a_restart_in_the_middle(policy: str, *, third: bool) -> None:
     """Two of three members are bound already when the scheduler starts (edge case 6)."""

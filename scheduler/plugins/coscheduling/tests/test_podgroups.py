@@ -57,9 +57,11 @@ def gang(children: int, *, bound: int = 0, running: int = 0) -> Gang:
     made = Gang("default", "g", GangGroup(("default/g",)))
     for number in range(children):
         metadata = ObjectMeta(
-            name=f"p{number}", namespace="default", uid=f"u{number}",
+            name=f"p{number}",
+            namespace="default",
+            uid=f"u{number}",
             owner_references=(OwnerReference(name=f"new-occupied-{2 - number % 2}"),),
-        )  # fmt: skip
+        )
         status = PodStatus(phase="Running" if number < running else "Pending")
         made.children[f"u{number}"] = Pod(metadata, PodSpec(), status)
         if number < bound:

@@ -157,10 +157,7 @@ class GatherPlan(DomainPlan):
         listed = ";".join(offers[:LISTED])
         if len(offers) > LISTED:
             listed += f";… {len(offers) - LISTED} more"
-        text = (
-            "no candidate topology nodes can accommodate job,"
-            f" desiredOfferSlot: {size}, {listed}, {fit_error}"
-        )  # fmt: skip
+        text = f"no candidate topology nodes can accommodate job, desiredOfferSlot: {size}, {listed}, {fit_error}"
         if self._multiples:
             rounded = ", ".join(f"{layer}={k}" for layer, k in sorted(self._multiples.items()))
             text += f"; podCountMultiple constraints: {rounded}"

@@ -13,12 +13,7 @@ from typing import Any
 import numpy as np
 
 from seatrial.scheduler.api.core import Node
-from seatrial.scheduler.api.networktopology import (
-    CLUSTER_LAYER,
-    DEFAULT_TOPOLOGY,
-    NODE_LAYER,
-    ClusterNetworkTopology,
-)
+from seatrial.scheduler.api.networktopology import CLUSTER_LAYER, DEFAULT_TOPOLOGY, NODE_LAYER, ClusterNetworkTopology
 from seatrial.scheduler.api.wire import ObjectMeta
 from seatrial.scheduler.cache.columns import Ints, NodeColumns
 from seatrial.scheduler.framework.collaborators import ObjectListener

@@ -84,11 +84,15 @@ def nodes(draw: st.DrawFn) -> tuple[Node, Device | None]:
         tree = draw(st.booleans())
         infos = [
             DeviceInfo(
-                "gpu", minor, f"GPU-{name}-{minor}", health=True, resources=each,
+                "gpu",
+                minor,
+                f"GPU-{name}-{minor}",
+                health=True,
+                resources=each,
                 topology=DeviceTopology(pcie_id=str(minor // 2)) if tree else None,
             )
             for minor in range(cards)
-        ]  # fmt: skip
+        ]
         infos.append(DeviceInfo("rdma", 0, "0000:1f:00.0", health=True, resources={RDMA: 100}))
         if draw(st.integers(0, 9)):
             device = Device(ObjectMeta(name=name), DeviceSpec(tuple(infos)))
@@ -105,9 +109,20 @@ def nodes(draw: st.DrawFn) -> tuple[Node, Device | None]:
 def specs(draw: st.DrawFn) -> PodSpec:
     requests: ResourceList = {"cpu": draw(st.sampled_from(["500m", "1", "1", "2", "4"]))}
     requests |= draw(
-        st.sampled_from([{}, {}, {GPU: 100}, {GPU: 100}, {GPU: 200}, {GPU: 50}, {GPU_CORE: 30, GPU_MEMORY_RATIO: 20},
-                         {GPU: 100, RDMA: 50}, {RDMA: 50}])
-    )  # fmt: skip
+        st.sampled_from(
+            [
+                {},
+                {},
+                {GPU: 100},
+                {GPU: 100},
+                {GPU: 200},
+                {GPU: 50},
+                {GPU_CORE: 30, GPU_MEMORY_RATIO: 20},
+                {GPU: 100, RDMA: 50},
+                {RDMA: 50},
+            ]
+        )
+    )
     required = None
     if not draw(st.integers(0, 7)):
         names = draw(st.sampled_from([("n3",), ("n0", "n2", "n5")]))
@@ -145,10 +160,20 @@ def budgets(draw: st.DrawFn) -> PodDisruptionBudget:
     gone = draw(st.sampled_from([{}, {}, {f"p{number}": TERMINATING for number in range(9)}]))
     manifest = {
         "metadata": {"name": draw(st.sampled_from(["x", "y"])), "namespace": draw(st.sampled_from(["d", "d", "e"]))},
-        "spec": {"selector": draw(st.sampled_from([None, {"matchLabels": {"app": "a"}}, {"matchLabels": {"tier": "x"}},
-                                                   {"matchExpressions": [{"key": "app", "operator": "Exists"}]}]))},
+        "spec": {
+            "selector": draw(
+                st.sampled_from(
+                    [
+                        None,
+                        {"matchLabels": {"app": "a"}},
+                        {"matchLabels": {"tier": "x"}},
+                        {"matchExpressions": [{"key": "app", "operator": "Exists"}]},
+                    ]
+                )
+            )
+        },
         "status": {"disruptionsAllowed": draw(st.integers(0, 2)), "disruptedPods": gone},
-    }  # fmt: skip
+    }
     return msgspec.convert(manifest, PodDisruptionBudget)
 
 
@@ -281,10 +306,7 @@ def test_victims_equal_those_of_a_full_search_for_pods_with_affinity_between_pod
     made_way = dict.fromkeys(("defaults", "first-come"), 0)
 
     @stories(20, shrink=False)
-    @given(
-        start=st.lists(tight(), min_size=2, max_size=6),
-        story=st.lists(events(choosy()), min_size=20, max_size=60),
-    )
+    @given(start=st.lists(tight(), min_size=2, max_size=6), story=st.lists(events(choosy()), min_size=20, max_size=60))
     def check(start: list[tuple[Node, None]], story: list[tuple[str, Any]]) -> None:
         for name in made_way:
             note(f"profile {name}")

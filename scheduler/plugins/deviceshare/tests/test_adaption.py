@@ -84,10 +84,11 @@ def test_a_slice_locks_its_node_until_the_plugin_has_read_it() -> None:
         ),
         pytest.param(
             "2025-12-31T23:59:00Z,there",
-            WRAPPED + 'failed to lock node: invalid node lock value "2025-12-31T23:59:00Z,there"', id="half-a-lock",
+            WRAPPED + 'failed to lock node: invalid node lock value "2025-12-31T23:59:00Z,there"',
+            id="half-a-lock",
         ),
     ],
-)  # fmt: skip
+)
 def test_existing_locks_of_other_pods(held: str, message: str) -> None:
     there = rig()
     there.running(pod("there"), "n")

@@ -12,15 +12,17 @@ from seatrial.scheduler.tests.rig import Rig
 def two_profiles() -> Rig:
     packs = {"name": "DeviceShare", "args": {"scoringStrategy": {"type": "MostAllocated"}}}
     return Rig(
-        parse({
-            "apiVersion": "kubescheduler.config.k8s.io/v1",
-            "kind": "KubeSchedulerConfiguration",
-            "profiles": [
-                {"schedulerName": "default-scheduler"},
-                {"schedulerName": "packer", "pluginConfig": [packs]},
-            ],
-        })
-    )  # fmt: skip
+        parse(
+            {
+                "apiVersion": "kubescheduler.config.k8s.io/v1",
+                "kind": "KubeSchedulerConfiguration",
+                "profiles": [
+                    {"schedulerName": "default-scheduler"},
+                    {"schedulerName": "packer", "pluginConfig": [packs]},
+                ],
+            }
+        )
+    )
 
 
 def test_profiles_with_different_arguments_share_the_devices() -> None:

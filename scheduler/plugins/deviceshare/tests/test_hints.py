@@ -65,37 +65,54 @@ NO_NICS = Status.unresolvable("Insufficient rdma devices")
     [
         pytest.param(state(NICS), {RDMA: 1}, {"rdma": ALL | labelled(no_device="has")}, NO_NICS, id="all-of-none"),
         pytest.param(
-            state(NICS), {RDMA: 1}, {"rdma": labelled(none="has")}, Status.unschedulable("Insufficient rdma devices"),
+            state(NICS),
+            {RDMA: 1},
+            {"rdma": labelled(none="has")},
+            Status.unschedulable("Insufficient rdma devices"),
             id="one-of-none",
         ),
         pytest.param(
-            state([*NICS, DeviceInfo("rdma", 9)]), {RDMA: 1}, {"rdma": ALL},
-            Status.unschedulable("Insufficient rdma devices"), id="all-when-one-is-sick",
+            state([*NICS, DeviceInfo("rdma", 9)]),
+            {RDMA: 1},
+            {"rdma": ALL},
+            Status.unschedulable("Insufficient rdma devices"),
+            id="all-when-one-is-sick",
         ),
         pytest.param(
-            state(paired()), whole(1), {"gpu": {"vfSelector": {}}},
-            Status.unresolvable("Insufficient gpu VirtualFunctions"), id="cards-have-no-virtual-functions",
+            state(paired()),
+            whole(1),
+            {"gpu": {"vfSelector": {}}},
+            Status.unresolvable("Insufficient gpu VirtualFunctions"),
+            id="cards-have-no-virtual-functions",
         ),
         pytest.param(
-            state(paired()), whole(1), {"gpu": labelled(no_device="has")},
-            Status.unschedulable("Insufficient GPU Devices"), id="a-label-that-no-card-has",
+            state(paired()),
+            whole(1),
+            {"gpu": labelled(no_device="has")},
+            Status.unschedulable("Insufficient GPU Devices"),
+            id="a-label-that-no-card-has",
         ),
         pytest.param(
-            state(paired()), {RDMA: 1}, {"rdma": {"vfSelector": {"matchLabels": {"no_device": "has"}}}},
-            Status.unschedulable("Insufficient rdma devices"), id="virtual-functions-of-another-kind",
+            state(paired()),
+            {RDMA: 1},
+            {"rdma": {"vfSelector": {"matchLabels": {"no_device": "has"}}}},
+            Status.unschedulable("Insufficient rdma devices"),
+            id="virtual-functions-of-another-kind",
         ),
         pytest.param(
             state(paired()), {FPGA: 100}, None, Status.unresolvable("Insufficient fpga devices"), id="no-fpga-at-all"
         ),
     ],
-)  # fmt: skip
+)
 def test_what_a_hint_rules_out(have: DeviceState, amounts: dict[str, int], hint: Any, want: Status) -> None:
     assert allocate(have, ask(amounts, hint=hint), Policy()) == want
 
 
 def test_cards_by_label() -> None:
-    cards = [DeviceInfo("gpu", minor, health=True, labels={"bin": "ab"[minor % 2]}, resources=card(0).resources)
-             for minor in range(4)]  # fmt: skip
+    cards = [
+        DeviceInfo("gpu", minor, health=True, labels={"bin": "ab"[minor % 2]}, resources=card(0).resources)
+        for minor in range(4)
+    ]
     assert chosen(state(cards), ask(whole(2), hint={"gpu": labelled(bin="b")})) == {"gpu": [1, 3]}
 
 
@@ -114,7 +131,8 @@ def test_whole_switches_must_be_unused() -> None:
         pytest.param({DEVICE_JOINT_ALLOCATE: "[]"}, "invalid DeviceJointAllocate annotation, err: ", id="joint"),
         pytest.param({GPU_PARTITION_SPEC: "7"}, "invalid GPUPartitionSpec annotation, err: ", id="partition"),
         pytest.param(
-            {GPU_PARTITION_SPEC: '{"ringBusBandwidth":"fast"}'}, "invalid GPUPartitionSpec annotation, err: 'fast'",
+            {GPU_PARTITION_SPEC: '{"ringBusBandwidth":"fast"}'},
+            "invalid GPUPartitionSpec annotation, err: 'fast'",
             id="bandwidth",
         ),
         pytest.param(
@@ -129,7 +147,7 @@ def test_whole_switches_must_be_unused() -> None:
             id="values",
         ),
     ],
-)  # fmt: skip
+)
 def test_invalid_annotations_are_refused(annotations: dict[str, str], want: str) -> None:
     with pytest.raises(InvalidHintError) as caught:
         read(annotations)

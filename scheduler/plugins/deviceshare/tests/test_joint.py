@@ -52,7 +52,7 @@ def devices(gpus: int, *nics: int) -> dict[str, list[int]]:
             STARTED, 3, {"gpu": [1, 2, 3], "rdma": [1, 2]}, ["0000:1f:00.3", BUSES[1]], id="three-more-and-the-next-vf"
         ),
     ],
-)  # fmt: skip
+)
 def test_a_nic_for_each_switch(
     have: DeviceState, cards: int, want: dict[str, list[int]], buses: list[str], joint: Any
 ) -> None:
@@ -94,7 +94,11 @@ CROSSED = [card(0, switch="a"), nic(1, switch="b")]
             state([card(0), nic(1, switch="b")]), 1, None, SAME_PCIE, VIOLATION, id="the-card's-place-is-unknown"
         ),
         pytest.param(
-            state([card(0, switch="a"), card(1, switch="b"), nic(1, switch="a")]), 2, None, SAME_PCIE, NO_NICS,
+            state([card(0, switch="a"), card(1, switch="b"), nic(1, switch="a")]),
+            2,
+            None,
+            SAME_PCIE,
+            NO_NICS,
             id="two-switches-and-one-nic",
         ),
         pytest.param(state([card(0), nic(1)], nics={1: 100}), 1, None, None, NO_NICS, id="all-nics-taken"),
@@ -102,7 +106,7 @@ CROSSED = [card(0, switch="a"), nic(1, switch="b")]
             state([card(0)]), 1, None, JOINT, Status.unresolvable("Insufficient rdma devices"), id="no-nics-ever"
         ),
     ],
-)  # fmt: skip
+)
 def test_joint_requests_that_fail(have: DeviceState, cards: int, hint: Any, joint: Any, want: Status) -> None:
     request = ask(whole(cards, rdma=1), hint=hint, joint=joint)
     assert allocate(have, request, Policy()) == want

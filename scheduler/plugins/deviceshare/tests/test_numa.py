@@ -23,11 +23,19 @@ EITHER = [Hint(FIRST, True, 500), Hint(SECOND, True, 500), Hint(BOTH, False, 500
     ("have", "amounts", "hint", "types", "want"),
     [
         pytest.param(
-            state(paired()), whole(1, rdma=2), None, ["gpu", "rdma"],
-            [Hint(FIRST, True, 500), Hint(SECOND, True, 0), Hint(BOTH, False, 500)], id="the-cards-one-would-choose",
+            state(paired()),
+            whole(1, rdma=2),
+            None,
+            ["gpu", "rdma"],
+            [Hint(FIRST, True, 500), Hint(SECOND, True, 0), Hint(BOTH, False, 500)],
+            id="the-cards-one-would-choose",
         ),
         pytest.param(
-            state(paired(), cards={0: 100}), whole(4), None, ["gpu"], [Hint(SECOND, True, 500), Hint(BOTH, False, 500)],
+            state(paired(), cards={0: 100}),
+            whole(4),
+            None,
+            ["gpu"],
+            [Hint(SECOND, True, 500), Hint(BOTH, False, 500)],
             id="only-one-has-four",
         ),
         pytest.param(state(paired()), {RDMA: 2}, COUNTED, ["rdma"], EITHER, id="nics-alone-are-all-alike"),
@@ -37,7 +45,7 @@ EITHER = [Hint(FIRST, True, 500), Hint(SECOND, True, 500), Hint(BOTH, False, 500
         ),
         pytest.param(state([card(0)]), whole(1), None, [], [], id="devices-that-are-nowhere-give-no-hints"),
     ],
-)  # fmt: skip
+)
 def test_hints(have: DeviceState, amounts: dict[str, int], hint: Any, types: list[str], want: list[Hint]) -> None:
     assert hints(have, ask(amounts, hint=hint), Policy()) == dict.fromkeys(types, want)
 

@@ -77,11 +77,14 @@ FOUR = [card(minor) for minor in range(4)]
         pytest.param(state(FOUR, traits=table(honour=True)), 1, None, NO_SUCH_COUNT, id="one-card-of-linked-pairs"),
         pytest.param(state(FOUR, traits=table()), 2, {"ringBusBandwidth": "201Gi"}, NONE_LEFT, id="too-slow"),
         pytest.param(
-            state(FOUR, cards={2: 100}, traits=table()), 2, {"allocatePolicy": "Restricted"}, NONE_LEFT,
+            state(FOUR, cards={2: 100}, traits=table()),
+            2,
+            {"allocatePolicy": "Restricted"},
+            NONE_LEFT,
             id="restricted-to-the-best-score",
         ),
     ],
-)  # fmt: skip
+)
 def test_no_partition(have: DeviceState, cards: int, spec: Any, want: Status) -> None:
     request = ask(whole(cards), partition=spec)
     assert allocate(have, request, Policy()) == want
@@ -153,13 +156,16 @@ VENDOR, MODEL = "node.koordinator.sh/gpu-vendor", "node.koordinator.sh/gpu-model
             {POLICY: "Honor"}, False, {MODEL: "H800"}, Traits(built_in=True, model="-H800"), id="and-the-devices-here"
         ),
         pytest.param(
-            {}, False, {POLICY: "Honor", VENDOR: "nvidia", MODEL: "H20"},
-            Traits(built_in=True, honour=True, model="nvidia-H20"), id="a-known-machine",
+            {},
+            False,
+            {POLICY: "Honor", VENDOR: "nvidia", MODEL: "H20"},
+            Traits(built_in=True, honour=True, model="nvidia-H20"),
+            id="a-known-machine",
         ),
         pytest.param({}, False, {VENDOR: "huawei", MODEL: "H20"}, Traits(model="huawei-H20"), id="another-vendor-h20"),
         pytest.param({}, False, {POLICY: "honor"}, Traits(model="-"), id="policies-are-spelt-exactly"),
     ],
-)  # fmt: skip
+)
 def test_where_the_table_comes_from(
     on_device: dict[str, str], annotated: bool, on_node: dict[str, str], want: Traits
 ) -> None:

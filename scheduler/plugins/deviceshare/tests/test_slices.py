@@ -57,11 +57,15 @@ def npus(cards: int) -> list[DeviceInfo]:
     each: ResourceList = {GPU_MEMORY: "24Gi", GPU_MEMORY_RATIO: 100, NPU_CORE: 8, NPU_CPU: 7, NPU_DVPP: 100}
     return [
         DeviceInfo(
-            "gpu", minor, f"NPU-{minor}", health=True, resources=each,
+            "gpu",
+            minor,
+            f"NPU-{minor}",
+            health=True,
+            resources=each,
             topology=DeviceTopology(0, 0, f"s{minor}", f"0000:{minor}"),
         )
         for minor in range(cards)
-    ]  # fmt: skip
+    ]
 
 
 def ascend(rig: Rig, *, labels: dict[str, str] | None = None, cards: int = 8) -> None:

@@ -94,8 +94,7 @@ def test_an_unhealthy_card_is_listed_without_amounts() -> None:
 
 
 @pytest.mark.parametrize(
-    "cards",
-    [pytest.param(1, id="a-card-that-is-listed-no-more"), pytest.param(None, id="a-device-object-that-went")],
+    "cards", [pytest.param(1, id="a-card-that-is-listed-no-more"), pytest.param(None, id="a-device-object-that-went")]
 )
 def test_used_amounts_outlive_the_object(cards: int | None) -> None:
     rig = Rig()

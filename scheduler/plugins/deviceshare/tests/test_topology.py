@@ -31,25 +31,39 @@ def scoped(scope: str | None) -> dict[str, Any]:
     ("have", "cards", "scope", "want", "functions"),
     [
         pytest.param(
-            state(paired(), cards={5: 100}, functions={3: ["0000:51:00.2"]}), 1, None, {"gpu": [4], "rdma": [3]},
+            state(paired(), cards={5: 100}, functions={3: ["0000:51:00.2"]}),
+            1,
+            None,
+            {"gpu": [4], "rdma": [3]},
             ["0000:51:00.3"],
             id="a-touched-switch-first",
         ),
         pytest.param(
-            state(paired(), cards={5: 100}, functions={3: ["0000:51:00.2"]}), 2, None, {"gpu": [6, 7], "rdma": [4]},
-            ["0000:b9:00.2"], id="a-touched-numa-node-before-an-untouched-one",
+            state(paired(), cards={5: 100}, functions={3: ["0000:51:00.2"]}),
+            2,
+            None,
+            {"gpu": [6, 7], "rdma": [4]},
+            ["0000:b9:00.2"],
+            id="a-touched-numa-node-before-an-untouched-one",
         ),
         pytest.param(
-            state(paired(), cards={5: 100}), 2, "PCIe", {"gpu": [6, 7], "rdma": [4]}, ["0000:b9:00.2"],
-            id="two-on-one-switch"
+            state(paired(), cards={5: 100}),
+            2,
+            "PCIe",
+            {"gpu": [6, 7], "rdma": [4]},
+            ["0000:b9:00.2"],
+            id="two-on-one-switch",
         ),
         pytest.param(
-            state(paired(), cards={5: 100}), 4, "NUMANode", {"gpu": [0, 1, 2, 3], "rdma": [1, 2]},
+            state(paired(), cards={5: 100}),
+            4,
+            "NUMANode",
+            {"gpu": [0, 1, 2, 3], "rdma": [1, 2]},
             ["0000:1f:00.2", "0000:90:00.2"],
             id="four-on-one-numa-node",
         ),
     ],
-)  # fmt: skip
+)
 def test_the_smallest_scope(
     have: DeviceState, cards: int, scope: str | None, want: dict[str, list[int]], functions: list[str]
 ) -> None:
@@ -86,19 +100,28 @@ NO_SCOPE = Status.unschedulable("Insufficient Topology Scoped GPU Devices")
         pytest.param(state(paired()), whole(1), "Device", NO_SCOPE, id="no-scope-is-as-tight-as-a-device"),
         pytest.param(state(paired()), whole(17), None, Status.unschedulable("Insufficient GPU Devices"), id="17-cards"),
         pytest.param(
-            state([card(0, switch="s0"), card(1)]), whole(1), "Node",
-            Status.unresolvable("node(s) missing GPU Device Topology Tree"), id="a-card-is-nowhere",
+            state([card(0, switch="s0"), card(1)]),
+            whole(1),
+            "Node",
+            Status.unresolvable("node(s) missing GPU Device Topology Tree"),
+            id="a-card-is-nowhere",
         ),
         pytest.param(
-            state(paired()), {"koordinator.sh/gpu.shared": 2, "koordinator.sh/gpu-memory-ratio": 100}, "Node",
-            Status.unresolvable("node(s) Unsupported Multi-Shared GPU"), id="slices-of-two-cards",
+            state(paired()),
+            {"koordinator.sh/gpu.shared": 2, "koordinator.sh/gpu-memory-ratio": 100},
+            "Node",
+            Status.unresolvable("node(s) Unsupported Multi-Shared GPU"),
+            id="slices-of-two-cards",
         ),
         pytest.param(
-            state([card(0), card(1)], cards={0: 50}), whole(2), None,
-            Status.unschedulable("Insufficient gpu devices"), id="no-tree-and-none-asked-for",
+            state([card(0), card(1)], cards={0: 50}),
+            whole(2),
+            None,
+            Status.unschedulable("Insufficient gpu devices"),
+            id="no-tree-and-none-asked-for",
         ),
     ],
-)  # fmt: skip
+)
 def test_no_scope(have: DeviceState, amounts: dict[str, int], scope: str | None, want: Status) -> None:
     request = ask(amounts, hint={"gpu": {"requiredTopologyScope": scope}} if scope else None)
     assert allocate(have, request, Policy()) == want

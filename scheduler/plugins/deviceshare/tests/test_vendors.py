@@ -26,19 +26,26 @@ def test_minors_in_the_order_of_choice() -> None:
     ("vendor", "given", "want"),
     [
         pytest.param(
-            "huawei", grant(card(0), card(1), shared=False),
-            Adapted({"predicate-time": "12345", "huawei.com/npu-core": "0,1"}), id="whole-npus",
+            "huawei",
+            grant(card(0), card(1), shared=False),
+            Adapted({"predicate-time": "12345", "huawei.com/npu-core": "0,1"}),
+            id="whole-npus",
         ),
         pytest.param(
-            "huawei", grant(card(0), card(1), model="Ascend-310P3-300I-DUO", shared=False),
-            Adapted({"predicate-time": "12345", "huawei.com/Ascend310P": "Ascend310P-0,Ascend310P-1"}), id="two-chips",
+            "huawei",
+            grant(card(0), card(1), model="Ascend-310P3-300I-DUO", shared=False),
+            Adapted({"predicate-time": "12345", "huawei.com/Ascend310P": "Ascend310P-0,Ascend310P-1"}),
+            id="two-chips",
         ),
         pytest.param(
-            "huawei", grant(card(0, template="vir02")),
-            Adapted({"predicate-time": "12345", "huawei.com/npu-core": "0-vir02"}), id="a-virtual-npu",
+            "huawei",
+            grant(card(0, template="vir02")),
+            Adapted({"predicate-time": "12345", "huawei.com/npu-core": "0-vir02"}),
+            id="a-virtual-npu",
         ),
         pytest.param(
-            "cambricon", grant(card(0, 5, 1024)),
+            "cambricon",
+            grant(card(0, 5, 1024)),
             Adapted(
                 {"CAMBRICON_DSMLU_ASSIGHED": "false", "CAMBRICON_DSMLU_PROFILE": "0_5_4"}, "cambricon.com/dsmlu.lock"
             ),
@@ -46,11 +53,13 @@ def test_minors_in_the_order_of_choice() -> None:
         ),
         pytest.param("cambricon", grant(card(0), card(1), shared=False), Adapted(), id="whole-mlus"),
         pytest.param(
-            "metax", grant(card(0, 5, 1024), card(1, 5, 1024)),
+            "metax",
+            grant(card(0, 5, 1024), card(1, 5, 1024)),
             Adapted(
                 {
-                    "metax-tech.com/gpu-devices-allocated":
-                    '[[{"uuid":"GPU-0","compute":5,"vRam":1024},{"uuid":"GPU-1","compute":5,"vRam":1024}]]'
+                    "metax-tech.com/gpu-devices-allocated": (
+                        '[[{"uuid":"GPU-0","compute":5,"vRam":1024},{"uuid":"GPU-1","compute":5,"vRam":1024}]]'
+                    )
                 },
                 "hami.io/mutex.lock",
             ),
@@ -60,7 +69,7 @@ def test_minors_in_the_order_of_choice() -> None:
         pytest.param("amd", grant(card(0), shared=False), Adapted(), id="amd-s-plugin-reads-nothing"),
         pytest.param("", grant(card(0)), Adapted(), id="nobodys-cards"),
     ],
-)  # fmt: skip
+)
 def test_annotations_of_each_vendor(vendor: str, given: Grant, want: Adapted) -> None:
     assert adapt(vendor, given) == want
 

@@ -93,9 +93,13 @@ def test_hooks_hear_of_quotas_and_of_pods_on_nodes() -> None:
     rig.delete("a")
     put(rig, quota("q").max(cpu=5), gone=True)
     assert hook.calls[2:] == [
-        "pod a of q False-True", "pre q True-True", "post q True-True", "pod a of q True-False", "pre q True-False",
+        "pod a of q False-True",
+        "pre q True-True",
+        "post q True-True",
+        "pod a of q True-False",
+        "pre q True-False",
         "post q True-False",
-    ]  # fmt: skip
+    ]
 
 
 def test_the_first_hook_that_refuses_is_named_and_other_pods_of_the_class_are_asked() -> None:

@@ -15,9 +15,7 @@ AFTER_GRACE = {"ignoreTerminatingPodAfterGracePeriod": True}
 def deleted(rig: Rig, name: str, *, grace: int | None) -> None:
     """The pod gets its deletion mark now."""
     found = rig.pods[name]
-    metadata = replace(
-        found.metadata, deletion_timestamp=rfc3339(rig.clock.now()), deletion_grace_period_seconds=grace
-    )  # fmt: skip
+    metadata = replace(found.metadata, deletion_timestamp=rfc3339(rig.clock.now()), deletion_grace_period_seconds=grace)
     rig.pods[name] = replace(found, metadata=metadata)
     rig.core.intake.set_pod(rig.pods[name])
     rig.run()

@@ -185,13 +185,14 @@ def test_models_of_a_required_affinity(terms: list[tuple[str, list[str]]], model
         pytest.param({"balanced": True}, "balanced", id="a-field-of-earlier-versions"),
         pytest.param(
             {"typicalPods": [{"gpu": 150}]},
-            r"typicalPods\[0\]\.gpu: expected 0 to 100 or a multiple of 100, found 150", id="a-card-and-a-half",
+            r"typicalPods\[0\]\.gpu: expected 0 to 100 or a multiple of 100, found 150",
+            id="a-card-and-a-half",
         ),
         pytest.param({"typicalPods": [{"gpu": 50, "weight": 0}]}, r"\[0\]\.weight: expected 1 or more", id="weight"),
         pytest.param({"typicalPods": [{"gpu": 50, "cpu": "much"}]}, r"typicalPods\[0\]\.cpu: ", id="cpu"),
         pytest.param({"typicalPods": [{"gpu": 50, "memory": "1x"}]}, r"typicalPods\[0\]\.memory: ", id="memory"),
     ],
-)  # fmt: skip
+)
 def test_arguments_that_make_no_sense(args: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         expand(fragmentation(**args))

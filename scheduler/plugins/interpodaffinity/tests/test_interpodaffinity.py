@@ -172,19 +172,28 @@ def only(**args: Any) -> dict[str, Any]:
         pytest.param({}, {"dislikes": ((5, term("web")),)}, {}, "b1", id="is-disliked"),
         pytest.param({}, {"near": (term("web"),)}, {}, "a1", id="is-needed"),
         pytest.param(
-            {"hardPodAffinityWeight": 0}, {"near": (term("web"),)}, {"dislikes": ((1, term("db")),)}, "b1",
+            {"hardPodAffinityWeight": 0},
+            {"near": (term("web"),)},
+            {"dislikes": ((1, term("db")),)},
+            "b1",
             id="a-need-may-weigh-nothing",
         ),
         pytest.param(
-            {"hardPodAffinityWeight": 9}, {"near": (term("web"),)}, {"dislikes": ((1, term("db")),)}, "a1",
+            {"hardPodAffinityWeight": 9},
+            {"near": (term("web"),)},
+            {"dislikes": ((1, term("db")),)},
+            "a1",
             id="a-need-may-weigh-more",
         ),
         pytest.param(
-            {"ignorePreferredTermsOfExistingPods": True}, {"dislikes": ((9, term("web")),)},
-            {"likes": ((1, term("db")),)}, "a1", id="placed-pods-likings-ignored",
+            {"ignorePreferredTermsOfExistingPods": True},
+            {"dislikes": ((9, term("web")),)},
+            {"likes": ((1, term("db")),)},
+            "a1",
+            id="placed-pods-likings-ignored",
         ),
     ],
-)  # fmt: skip
+)
 def test_scores(args: dict[str, Any], placed: dict[str, Any], wish: dict[str, Any], where: str) -> None:
     """One pod of app=db is on a1 and has a wish of its own, or the newcomer has."""
     rig = cluster({"a1": "a", "b1": "b"}, {}, **only(**args))

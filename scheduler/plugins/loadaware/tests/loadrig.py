@@ -25,10 +25,12 @@ class LoadRig(Rig):
     """Nodes of 96 cores and 512 Gi, as in Koordinator's tests."""
 
     def __init__(self, **args: Any) -> None:
-        super().__init__(profile(
-            plugins={"multiPoint": {"enabled": [{"name": "LoadAwareScheduling"}]}},
-            pluginConfig=[{"name": "LoadAwareScheduling", "args": args}],
-        ))  # fmt: skip
+        super().__init__(
+            profile(
+                plugins={"multiPoint": {"enabled": [{"name": "LoadAwareScheduling"}]}},
+                pluginConfig=[{"name": "LoadAwareScheduling", "args": args}],
+            )
+        )
         (runner,) = self.core.runners.values()
         self.plugin: LoadAwareScheduling = next(
             found for found in runner.profile.all if isinstance(found, LoadAwareScheduling)
@@ -40,10 +42,15 @@ class LoadRig(Rig):
             "thresholds": "scheduling.koordinator.sh/usage-thresholds",
             "raw": "node.koordinator.sh/raw-allocatable",
         }
-        self.core.intake.set_node(msgspec.convert({
-            "metadata": {"name": name, "annotations": {keys[key]: text for key, text in annotations.items()}},
-            "status": {"allocatable": {"cpu": "96", "memory": "512Gi", "pods": "110"}},
-        }, Node))  # fmt: skip
+        self.core.intake.set_node(
+            msgspec.convert(
+                {
+                    "metadata": {"name": name, "annotations": {keys[key]: text for key, text in annotations.items()}},
+                    "status": {"allocatable": {"cpu": "96", "memory": "512Gi", "pods": "110"}},
+                },
+                Node,
+            )
+        )
 
     def report(
         self,

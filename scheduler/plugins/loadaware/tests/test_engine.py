@@ -25,17 +25,28 @@ CLASSES = ("koord-prod", "koord-mid", "koord-batch", "")
 CONFIGURATIONS: dict[str, dict[str, Any]] = {
     "usage": {"usageThresholds": {"cpu": 65, "memory": 80}},
     "prod": {
-        "usageThresholds": {"cpu": 65}, "prodUsageThresholds": {"cpu": 40}, "prodUsageIncludeSys": True,
-        "scoreAccordingProdUsage": True, "dominantResourceWeight": 3,
+        "usageThresholds": {"cpu": 65},
+        "prodUsageThresholds": {"cpu": 40},
+        "prodUsageIncludeSys": True,
+        "scoreAccordingProdUsage": True,
+        "dominantResourceWeight": 3,
     },
     "aggregated": {
-        "aggregated": {"usageThresholds": {"cpu": 60}, "usageAggregationType": "p95",
-                       "scoreAggregationType": "p90", "scoreAggregatedDuration": "5m"},
-        "resourceWeights": {"cpu": 2, "memory": 1}, "estimatedSecondsAfterPodScheduled": 90,
+        "aggregated": {
+            "usageThresholds": {"cpu": 60},
+            "usageAggregationType": "p95",
+            "scoreAggregationType": "p90",
+            "scoreAggregatedDuration": "5m",
+        },
+        "resourceWeights": {"cpu": 2, "memory": 1},
+        "estimatedSecondsAfterPodScheduled": 90,
     },
-    "stale": {"filterExpiredNodeMetrics": False, "usageThresholds": {"cpu": 65},
-              "supportedResources": ["example.com/x"]},
-}  # fmt: skip
+    "stale": {
+        "filterExpiredNodeMetrics": False,
+        "usageThresholds": {"cpu": 65},
+        "supportedResources": ["example.com/x"],
+    },
+}
 
 
 class Story:
@@ -52,10 +63,21 @@ class Story:
 
     def machine(self, name: str) -> None:
         custom = [
-            {}, {"thresholds": json.dumps({"usageThresholds": {"cpu": 20}})}, {"raw": '{"cpu":"48"}'},
-            {"thresholds": json.dumps({"aggregatedUsage": {
-                "usageThresholds": {"memory": 40}, "usageAggregationType": "p99", "usageAggregatedDuration": "5m"}})},
-        ]  # fmt: skip
+            {},
+            {"thresholds": json.dumps({"usageThresholds": {"cpu": 20}})},
+            {"raw": '{"cpu":"48"}'},
+            {
+                "thresholds": json.dumps(
+                    {
+                        "aggregatedUsage": {
+                            "usageThresholds": {"memory": 40},
+                            "usageAggregationType": "p99",
+                            "usageAggregatedDuration": "5m",
+                        }
+                    }
+                )
+            },
+        ]
         self.rig.machine(name, **self.chance.choice(custom))
 
     def pod(self) -> PodBuilder:
@@ -72,12 +94,14 @@ class Story:
         there = [info.pod.metadata.name for info in self.rig.core.cache.nodes[name].pods.values()]
         pods = {
             pod: (f"{self.chance.randrange(9000)}m", "3Gi", self.chance.choice(CLASSES))
-            for pod in there if self.chance.random() < 0.7
-        }  # fmt: skip
+            for pod in there
+            if self.chance.random() < 0.7
+        }
         aggregates = {
             duration: {kind: self.usage() for kind in ("p90", "p95", "p99")}
-            for duration in ("5m", "30m") if self.chance.random() < 0.7
-        }  # fmt: skip
+            for duration in ("5m", "30m")
+            if self.chance.random() < 0.7
+        }
         age = self.chance.choice((0.0, 30.0, 200.0))
         self.rig.report(name, self.usage(), age=age, pods=pods, aggregates=aggregates, system=usage("3", "2Gi"))
 

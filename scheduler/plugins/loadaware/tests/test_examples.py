@@ -32,11 +32,18 @@ def with_limits(cpu: str, memory: str, *, limit_cpu: str = "", limit_memory: str
     limits = {name: value for name, value in (("cpu", limit_cpu), ("memory", limit_memory)) if value}
     resources = {"requests": {"cpu": cpu, "memory": memory}, "limits": limits}
     keys = {key.replace("_", "-"): text for key, text in annotations.items()}
-    return msgspec.convert({
-        "metadata": {"name": "p", "namespace": "default", "uid": "uid-p",
-                     "annotations": {f"scheduling.koordinator.sh/{key}": text for key, text in keys.items()}},
-        "spec": {"containers": [{"name": "main", "resources": resources}], "schedulerName": "default-scheduler"},
-    }, Pod)  # fmt: skip
+    return msgspec.convert(
+        {
+            "metadata": {
+                "name": "p",
+                "namespace": "default",
+                "uid": "uid-p",
+                "annotations": {f"scheduling.koordinator.sh/{key}": text for key, text in keys.items()},
+            },
+            "spec": {"containers": [{"name": "main", "resources": resources}], "schedulerName": "default-scheduler"},
+        },
+        Pod,
+    )
 
 
 @pytest.mark.parametrize(
@@ -52,14 +59,19 @@ def with_limits(cpu: str, memory: str, *, limit_cpu: str = "", limit_memory: str
             72,
             id="aggregate",
         ),
-        pytest.param({"dominantResourceWeight": 10, "resourceWeights": {"cpu": 1, "memory": 1}}, {}, asking(), 85,
-                     id="dominant-resource"),
+        pytest.param(
+            {"dominantResourceWeight": 10, "resourceWeights": {"cpu": 1, "memory": 1}},
+            {},
+            asking(),
+            85,
+            id="dominant-resource",
+        ),
         pytest.param({}, {}, pod("p"), 99, id="no-requests"),
         pytest.param({}, {}, batch(16000, "32Gi"), 90, id="batch"),
         pytest.param({}, {"age": 180}, asking(), 0, id="expired"),
         pytest.param({}, None, asking(), 0, id="no-report"),
     ],
-)  # fmt: skip
+)
 def test_scores(args: dict[str, Any], report: dict[str, Any] | None, incoming: PodBuilder | Pod, score: int) -> None:
     """E1: factors 85/70, weights 1/1, a node of 96 cores and 512 Gi."""
     rig = LoadRig(**args)
@@ -120,9 +132,7 @@ def test_prod_pods_are_scored_by_the_usage_of_prod_pods() -> None:
             "",
             id="threshold-0-is-off",
         ),
-        pytest.param(
-            LIMITED, {}, {"node": usage("10"), "age": 180}, "node(s) nodeMetric expired", id="expired"
-        ),
+        pytest.param(LIMITED, {}, {"node": usage("10"), "age": 180}, "node(s) nodeMetric expired", id="expired"),
         pytest.param(
             {**LIMITED, "filterExpiredNodeMetrics": False},
             {},
@@ -131,7 +141,10 @@ def test_prod_pods_are_scored_by_the_usage_of_prod_pods() -> None:
             id="stale-report-decides",
         ),
         pytest.param(
-            {**LIMITED, "enableScheduleWhenNodeMetricsExpired": True}, {}, {"node": usage("90"), "age": 180}, "",
+            {**LIMITED, "enableScheduleWhenNodeMetricsExpired": True},
+            {},
+            {"node": usage("90"), "age": 180},
+            "",
             id="expired-report-is-ignored",
         ),
         pytest.param(
@@ -146,7 +159,7 @@ def test_prod_pods_are_scored_by_the_usage_of_prod_pods() -> None:
             id="capacity-before-amplification",
         ),
     ],
-)  # fmt: skip
+)
 def test_filter(args: dict[str, Any], machine: dict[str, str], report: dict[str, Any] | None, message: str) -> None:
     """E2; the incoming pod asks for nothing of note."""
     rig = LoadRig(**args)
@@ -164,7 +177,7 @@ def test_filter(args: dict[str, Any], machine: dict[str, str], report: dict[str,
         pytest.param({"cpu": 60}, ("30", "23"), 0, "", id="prod-below"),
         pytest.param({"cpu": 60}, ("30", "23"), 20, "node(s) cpu usage exceed threshold", id="incoming-pod-counts"),
     ],
-)  # fmt: skip
+)
 def test_prod_thresholds(thresholds: dict[str, int], others: tuple[str, str], incoming: int, message: str) -> None:
     """E2: two prod pods; the node as a whole is reported with 50 cores, below its threshold."""
     rig = LoadRig(usageThresholds={"cpu": 65, "memory": 100}, prodUsageThresholds=thresholds)
@@ -203,7 +216,10 @@ def test_pods_of_daemon_sets_pass() -> None:
         ),
         pytest.param({}, batch(4000, "8Gi"), 3400, 6012954214, id="batch"),
         pytest.param(
-            {"estimatedScalingFactors": {"cpu": 80, "memory": 80}}, with_limits("4", "8Gi"), 3200, 6871947674,
+            {"estimatedScalingFactors": {"cpu": 80, "memory": 80}},
+            with_limits("4", "8Gi"),
+            3200,
+            6871947674,
             id="factors",
         ),
         pytest.param(
@@ -214,14 +230,17 @@ def test_pods_of_daemon_sets_pass() -> None:
             id="factors-of-the-pod",
         ),
         pytest.param(
-            {}, with_limits("4", "8Gi", load_estimated_scaling_factors='{"cpu":100}'), 3400, 6012954214,
+            {},
+            with_limits("4", "8Gi", load_estimated_scaling_factors='{"cpu":100}'),
+            3400,
+            6012954214,
             id="factors-of-the-pod-not-allowed",
         ),
         pytest.param({}, pod("p"), 250, 200 << 20, id="nothing"),
         pytest.param({}, pod("p").label("koordinator.sh/priority-class", "koord-free"), 0, 0, id="free"),
         pytest.param({}, asking().label("koordinator.sh/priority-class", "koord-mid"), 0, 0, id="mid-without-mid-cpu"),
     ],
-)  # fmt: skip
+)
 def test_estimates(args: dict[str, Any], found: PodBuilder | Pod, cpu: int, memory: int) -> None:
     """E3. Pods without requests are BestEffort and so batch pods, which count the same."""
     arguments = msgspec.convert(args, LoadAwareSchedulingArgs)
@@ -235,12 +254,14 @@ def test_estimates(args: dict[str, Any], found: PodBuilder | Pod, cpu: int, memo
     [
         pytest.param({"estimatedSecondsAfterPodScheduled": 180}, ("True", 30), 120, id="after-scheduled"),
         pytest.param(
-            {"estimatedSecondsAfterPodScheduled": 180, "estimatedSecondsAfterInitialized": 10}, ("True", 30), -20,
+            {"estimatedSecondsAfterPodScheduled": 180, "estimatedSecondsAfterInitialized": 10},
+            ("True", 30),
+            -20,
             id="initialized-decides",
         ),
         pytest.param({"estimatedSecondsAfterInitialized": 180}, ("False", 30), None, id="not-initialized"),
     ],
-)  # fmt: skip
+)
 def test_deadlines(args: dict[str, Any], initialized: tuple[str, float], expected: float | None) -> None:
     """E4: the pod was scheduled a minute ago."""
     now = 1_767_225_600.0

@@ -77,7 +77,7 @@ def test_spread(used: str, needed: int, most: str, least: str) -> None:
         pytest.param(4, "0,2", NUMA_NODE_LEVEL, (FULL_PCPUS, NUMA_NODE_LEVEL), 4, "8-11", id="full-off-their-node"),
         pytest.param(4, "0,2", NUMA_NODE_LEVEL, (FULL_PCPUS, ""), 4, "4-7", id="full-on-their-node"),
     ],
-)  # fmt: skip
+)
 def test_exclusive(  # noqa: PLR0917
     cores: int, used: str, theirs: str, preference: tuple[str, str], needed: int, want: str
 ) -> None:

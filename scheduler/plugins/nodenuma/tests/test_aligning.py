@@ -4,12 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from seatrial.scheduler.api.builders import PodBuilder
-from seatrial.scheduler.api.numa import (
-    AMPLIFICATION_RATIO,
-    NUMA_TOPOLOGY_POLICY_LABEL,
-    RESOURCE_STATUS,
-    ResourceStatus,
-)
+from seatrial.scheduler.api.numa import AMPLIFICATION_RATIO, NUMA_TOPOLOGY_POLICY_LABEL, RESOURCE_STATUS, ResourceStatus
 from seatrial.scheduler.plugins.nodenuma.tests.machines import BIG, Shape
 from seatrial.scheduler.plugins.nodenuma.tests.numarig import Machines, lsr, scored, share
 

@@ -55,8 +55,11 @@ AMPLIFIED = state("0-49,52-101", amounts=cpus_of(n0=50, n1=50), ratio=1.5)
         pytest.param(state("4-100"), need(SPREAD, cpu=4000), "01", "0:2 1:2 0,2,101-102", id="an-odd-cpu"),
         pytest.param(state("1,3,5,7-97,103"), need(SPREAD, cpu=5000), "01", "0:3 1:2 0,2,4,98,100", id="three-and-two"),
         pytest.param(
-            state("0-43,53-96", amounts=cpus_of(n0=48, n1=48)), need(FULL, cpu=8000), "01",
-            "0:4 1:4 44-47,98-101", id="amounts-beyond-the-cpus",
+            state("0-43,53-96", amounts=cpus_of(n0=48, n1=48)),
+            need(FULL, cpu=8000),
+            "01",
+            "0:4 1:4 44-47,98-101",
+            id="amounts-beyond-the-cpus",
         ),
         pytest.param(AMPLIFIED, need(cpu=4000), "0", "Insufficient NUMA cpu", id="amplified-78-less-75"),
         pytest.param(AMPLIFIED, need(cpu=3500), "01", "0:1.75 1:1.75", id="amplified-in-halves"),
@@ -65,10 +68,15 @@ AMPLIFIED = state("0-49,52-101", amounts=cpus_of(n0=50, n1=50), ratio=1.5)
         pytest.param(state(), need(SPREAD, cpu=5000), "01", "0:2 1:3 0,2,52,54,56", id="bound-pods-in-whole-cpus"),
         pytest.param(state(shape=(3, 1, 4, 2)), need(FULL, cpu=4000), "012", "1:2 2:2 8-9,16-17", id="in-whole-cores"),
         pytest.param(state(), need(cpu=4000, memory=300 * GIB), "01", "Insufficient NUMA memory", id="memory"),
-        pytest.param(state(shape=SMALL), need(cpu=9000, memory=300 * GIB), "0",
-                     "Insufficient NUMA cpu, Insufficient NUMA memory", id="all-that-is-short"),
+        pytest.param(
+            state(shape=SMALL),
+            need(cpu=9000, memory=300 * GIB),
+            "0",
+            "Insufficient NUMA cpu, Insufficient NUMA memory",
+            id="all-that-is-short",
+        ),
     ],
-)  # fmt: skip
+)
 def test_split(have: NumaState, want: Need, mask: str, said: str) -> None:
     assert given(have, want, mask) == said
 
@@ -93,12 +101,14 @@ FILLED = tuple((node, (("hugepages-1Gi", 4 * GIB), ("memory", 120 * GIB))) for n
         pytest.param(state("1,3,5,7-103"), need(SPREAD, cpu=4000), {"cpu": "01p"}, id="four-broken-cores"),
         pytest.param(AMPLIFIED, need(cpu=4000), {"cpu": "11p"}, id="amplified"),
         pytest.param(
-            state(amounts=FILLED, **HUGE), need(more={"hugepages-1Gi": 4 * GIB}, cpu=4000, memory=4 * GIB),
-            {"cpu": "", "hugepages-1Gi": "", "memory": ""}, id="one-resource-is-out",
+            state(amounts=FILLED, **HUGE),
+            need(more={"hugepages-1Gi": 4 * GIB}, cpu=4000, memory=4 * GIB),
+            {"cpu": "", "hugepages-1Gi": "", "memory": ""},
+            id="one-resource-is-out",
         ),
         pytest.param(state(), need(more={"nvidia.com/gpu": 1}), {}, id="what-no-zone-knows"),
     ],
-)  # fmt: skip
+)
 def test_hints(have: NumaState, want: Need, said: dict[str, str]) -> None:
     found = hints(have, want, BEST_EFFORT, LEAST)
     assert {

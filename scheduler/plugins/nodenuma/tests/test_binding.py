@@ -44,17 +44,26 @@ SPANS = "Unaligned NUMA Hint cause cpu prefer [11] among [11],memory prefer [11]
         pytest.param({}, lsr("p").bind_cpus(required=FULL_PCPUS), "0-3", None, id="required"),
         pytest.param({}, lsr("p"), "0-3", '{"preferredCPUBindPolicy":"FullPCPUs"}', id="by-default"),
         pytest.param(
-            {"defaultCPUBindPolicy": SPREAD_BY_PCPUS}, lsr("p").bind_cpus(required="Default"), "0,2,4,6",
-            '{"requiredCPUBindPolicy":"SpreadByPCPUs"}', id="required-default",
+            {"defaultCPUBindPolicy": SPREAD_BY_PCPUS},
+            lsr("p").bind_cpus(required="Default"),
+            "0,2,4,6",
+            '{"requiredCPUBindPolicy":"SpreadByPCPUs"}',
+            id="required-default",
         ),
         pytest.param(
-            {"defaultCPUBindPolicy": SPREAD_BY_PCPUS}, lsr("p").bind_cpus("Default"), "0,2,4,6",
-            '{"preferredCPUBindPolicy":"SpreadByPCPUs"}', id="preferred-default",
+            {"defaultCPUBindPolicy": SPREAD_BY_PCPUS},
+            lsr("p").bind_cpus("Default"),
+            "0,2,4,6",
+            '{"preferredCPUBindPolicy":"SpreadByPCPUs"}',
+            id="preferred-default",
         ),
         pytest.param(
-            {}, lsr("p").bind_cpus("Default", required=SPREAD_BY_PCPUS, exclusive=PCPU_LEVEL), "0,2,4,6",
+            {},
+            lsr("p").bind_cpus("Default", required=SPREAD_BY_PCPUS, exclusive=PCPU_LEVEL),
+            "0,2,4,6",
             '{"requiredCPUBindPolicy":"SpreadByPCPUs","preferredCPUBindPolicy":"SpreadByPCPUs",'
-            '"preferredCPUExclusivePolicy":"PCPULevel"}', id="exclusive-is-kept",
+            '"preferredCPUExclusivePolicy":"PCPULevel"}',
+            id="exclusive-is-kept",
         ),
         pytest.param({}, lsr("p").priority(8000), "0-3", '{"preferredCPUBindPolicy":"FullPCPUs"}', id="no-band"),
         pytest.param({}, lsr("p").priority(9500), "0-3", '{"preferredCPUBindPolicy":"FullPCPUs"}', id="prod"),
@@ -67,7 +76,7 @@ SPANS = "Unaligned NUMA Hint cause cpu prefer [11] among [11],memory prefer [11]
         pytest.param({}, share("p").bind_cpus(required=FULL_PCPUS), None, None, id="who-has-no-qos-does-not-bind"),
         pytest.param({}, pod("p").qos("LSE"), None, None, id="asks-for-nothing"),
     ],
-)  # fmt: skip
+)
 def test_who_is_bound(args: dict[str, Any], asked: PodBuilder, cpuset: str | None, spec: str | None) -> None:
     rig = Machines(scored(**args))
     rig.machine("n")
@@ -84,8 +93,10 @@ def test_priority_distinguishes_otherwise_equal_pods() -> None:
     rig.submit(lsr("batch").priority(5500), lsr("prod").priority(9500), lsr("none"))
     rig.run()
     assert [RESOURCE_STATUS in rig.binding(name).annotations for name in ("batch", "prod", "none")] == [
-        False, True, True,
-    ]  # fmt: skip
+        False,
+        True,
+        True,
+    ]
 
 
 @pytest.mark.parametrize(
@@ -102,7 +113,10 @@ def test_priority_distinguishes_otherwise_equal_pods() -> None:
         ),
         pytest.param({}, STATIC, lsr("p", "5"), ODD, id="static-odd"),
         pytest.param(
-            {BIND: "SpreadByPCPUs"}, STATIC, lsr("p").bind_cpus(required=SPREAD_BY_PCPUS), CONFLICT,
+            {BIND: "SpreadByPCPUs"},
+            STATIC,
+            lsr("p").bind_cpus(required=SPREAD_BY_PCPUS),
+            CONFLICT,
             id="static-beats-the-label",
         ),
         pytest.param({}, STATIC, lsr("p").bind_cpus(required=FULL_PCPUS), "", id="static-agrees"),
@@ -112,16 +126,22 @@ def test_priority_distinguishes_otherwise_equal_pods() -> None:
         pytest.param({POLICY: "SingleNUMANode"}, {}, share("p", "9"), SPANS, id="larger-than-one"),
         pytest.param({POLICY: "Restricted"}, {}, share("p", "9"), "", id="restricted-spans"),
         pytest.param(
-            {POLICY: "Restricted"}, {"policy": "SingleNUMANodeContainerLevel"}, share("p", "9"), SPANS,
+            {POLICY: "Restricted"},
+            {"policy": "SingleNUMANodeContainerLevel"},
+            share("p", "9"),
+            SPANS,
             id="the-kubelet-knows-better",
         ),
         pytest.param(
-            {POLICY: "Restricted"}, {}, share("p").align("SingleNUMANode"), "node(s) NUMA Topology policy not match",
+            {POLICY: "Restricted"},
+            {},
+            share("p").align("SingleNUMANode"),
+            "node(s) NUMA Topology policy not match",
             id="pod-and-node-differ",
         ),
         pytest.param({}, {}, share("p", "9").align("Restricted"), "", id="the-pods-policy"),
     ],
-)  # fmt: skip
+)
 def test_requests_a_node_refuses(
     labels: dict[str, str], report: dict[str, Any], asked: PodBuilder, message: str
 ) -> None:
@@ -143,14 +163,16 @@ def test_requests_a_node_refuses(
         pytest.param(
             share("p").align("Nearby"),
             f"{NUMA_TOPOLOGY_SPEC}: numaTopologyPolicy: expected one of BestEffort, Restricted, SingleNUMANode, "
-            "found 'Nearby'", id="policy",
+            "found 'Nearby'",
+            id="policy",
         ),
         pytest.param(
             lsr("p").annotation(RESOURCE_SPEC, '{"requiredCPUBindPolicy":1}'),
-            f"{RESOURCE_SPEC}: Expected `str`, got `int` - at `$.requiredCPUBindPolicy`", id="kind",
+            f"{RESOURCE_SPEC}: Expected `str`, got `int` - at `$.requiredCPUBindPolicy`",
+            id="kind",
         ),
     ],
-)  # fmt: skip
+)
 def test_invalid_labels_and_annotations(asked: PodBuilder, message: str) -> None:
     rig = Machines()
     rig.machine("n")
@@ -171,20 +193,31 @@ def test_the_label_may_override_the_kubelet() -> None:
     ("annotations", "reserved", "left"),
     [
         pytest.param(
-            {KUBELET_CPU_MANAGER: {"policy": "static", "reservedCPUs": "0-1"}, SYSTEM_QOS: {"cpuset": "4-5"},
-             POD_CPU_ALLOCS: [{"uid": "u", "cpuset": "0-3", "managedByKubelet": True}],
-             NODE_RESERVATION: {"reservedCPUs": "6-7"}},
-            set(range(8)), (0, 8), id="a-whole-numa-node",
+            {
+                KUBELET_CPU_MANAGER: {"policy": "static", "reservedCPUs": "0-1"},
+                SYSTEM_QOS: {"cpuset": "4-5"},
+                POD_CPU_ALLOCS: [{"uid": "u", "cpuset": "0-3", "managedByKubelet": True}],
+                NODE_RESERVATION: {"reservedCPUs": "6-7"},
+            },
+            set(range(8)),
+            (0, 8),
+            id="a-whole-numa-node",
         ),
         pytest.param(
-            {KUBELET_CPU_MANAGER: {"reservedCPUs": "0-1"}, SYSTEM_QOS: {"cpuset": "4-5"}, POD_CPU_ALLOCS: None,
-             NODE_RESERVATION: {"reservedCPUs": "6-7"}},
-            {0, 1, 4, 5, 6, 7}, (2, 8), id="without-the-kubelets-pods",
+            {
+                KUBELET_CPU_MANAGER: {"reservedCPUs": "0-1"},
+                SYSTEM_QOS: {"cpuset": "4-5"},
+                POD_CPU_ALLOCS: None,
+                NODE_RESERVATION: {"reservedCPUs": "6-7"},
+            },
+            {0, 1, 4, 5, 6, 7},
+            (2, 8),
+            id="without-the-kubelets-pods",
         ),
         pytest.param({SYSTEM_QOS: {"cpuset": "4-5", "cpusetExclusive": False}}, set[int](), (8, 8), id="not-exclusive"),
         pytest.param({NODE_RESERVATION: {"reservedCPUs": "9-8"}}, set[int](), (8, 8), id="not-understood"),
     ],
-)  # fmt: skip
+)
 def test_reserved_cpus(annotations: dict[str, Any], reserved: set[int], left: tuple[int, int]) -> None:
     rig = Machines()
     rig.machine("n", annotations=annotations)

@@ -223,18 +223,21 @@ def test_removing_an_owner_frees_nothing_for_other_pods() -> None:
         pytest.param([], NumaAllocation(frozenset({1, 2}), "PCPULevel", ((0, (("cpu", 2000),)),)), id="none"),
         pytest.param(
             [NumaAllocation(frozenset({1}), "", ((0, (("cpu", 500),)),)), None],
-            NumaAllocation(frozenset({2}), "PCPULevel", ((0, (("cpu", 1500),)),)), id="a-part",
+            NumaAllocation(frozenset({2}), "PCPULevel", ((0, (("cpu", 1500),)),)),
+            id="a-part",
         ),
         pytest.param(
-            [NumaAllocation(frozenset({1, 2, 3}), "", ((0, (("cpu", 9000),)),))], NumaAllocation(),
+            [NumaAllocation(frozenset({1, 2, 3}), "", ((0, (("cpu", 9000),)),))],
+            NumaAllocation(),
             id="more-than-there-is",
         ),
         pytest.param(
             [NumaAllocation(zones=((1, (("cpu", 500),)),))],
-            NumaAllocation(frozenset({1, 2}), "PCPULevel", ((0, (("cpu", 2000),)),)), id="something-else",
+            NumaAllocation(frozenset({1, 2}), "PCPULevel", ((0, (("cpu", 2000),)),)),
+            id="something-else",
         ),
     ],
-)  # fmt: skip
+)
 def test_the_rest_of_a_reservation(taken: list[NumaAllocation | None], want: NumaAllocation) -> None:
     assert left_of(NumaAllocation(frozenset({1, 2}), "PCPULevel", ((0, (("cpu", 2000),)),)), taken) == want
 

@@ -52,7 +52,10 @@ def score(rig: Rig, builder: PodBuilder, node: str) -> int:
         pytest.param({"cpu": {"type": "Fullest", "weight": 1}}, None, ("16", "32Gi", 2), 0, id="unknown-type"),
         pytest.param(
             {"cpu": {"type": "Fullest", "weight": 1}, NVIDIA_GPU: {"type": "MostAllocated", "weight": 1}},
-            None, ("16", "32Gi", 2), 12, id="unknown-type-weighs",
+            None,
+            ("16", "32Gi", 2),
+            12,
+            id="unknown-type-weighs",
         ),
         pytest.param(
             {"cpu": {"type": "LeastAllocated", "weight": 1}}, ("90", "1Gi", 0), ("16", "1Gi", 0), 0, id="over-least"
@@ -61,7 +64,7 @@ def score(rig: Rig, builder: PodBuilder, node: str) -> int:
             {"cpu": {"type": "MostAllocated", "weight": 1}}, ("90", "1Gi", 0), ("16", "1Gi", 0), 100, id="over-most"
         ),
     ],
-)  # fmt: skip
+)
 def test_fit_plus(
     resources: dict[str, Any], held: tuple[str, str, int] | None, asked: tuple[str, str, int], expected: int
 ) -> None:
@@ -105,14 +108,17 @@ def test_what_a_pod_counts_as_asking(containers: list[Container], init: list[Con
         pytest.param([NVIDIA_GPU], {}, {}, 100, id="nothing-unasked"),
         pytest.param([NVIDIA_GPU], {NVIDIA_GPU: 8, "ephemeral-storage": "1Gi"}, {}, 50, id="storage-counts-as-a-kind"),
         pytest.param(
-            [NVIDIA_GPU], {NVIDIA_GPU: 8, "ephemeral-storage": "1Gi"}, {"ephemeral-storage": "1Mi"}, 0,
+            [NVIDIA_GPU],
+            {NVIDIA_GPU: 8, "ephemeral-storage": "1Gi"},
+            {"ephemeral-storage": "1Mi"},
+            0,
             id="only-the-scarce-one-unasked",
         ),
         pytest.param([NVIDIA_GPU], {NVIDIA_GPU: 8, "xx.xx/xx": 1}, {NVIDIA_GPU: 1}, 100, id="it-is-asked-for"),
         pytest.param([NVIDIA_GPU], {NVIDIA_GPU: 0, "xx.xx/xx": 1}, {}, 100, id="a-node-with-none-of-it"),
         pytest.param([], {NVIDIA_GPU: 8}, {}, 100, id="nothing-is-scarce"),
     ],
-)  # fmt: skip
+)
 def test_scarce(scarce: list[str], has: ResourceList, asked: ResourceList, expected: int) -> None:
     rig = Rig(profile(**scoring("ScarceResourceAvoidance", resources=scarce)))
     rig.node("n", more=has)

@@ -18,10 +18,15 @@ def spread(name: str, *constraints: dict[str, Any], app: str = "a", **more: str)
     for key, value in more.items():
         builder.label(key, value)
     builder.manifest["spec"]["topologySpreadConstraints"] = [
-        {"maxSkew": 1, "topologyKey": ZONE, "whenUnsatisfiable": "DoNotSchedule",
-         "labelSelector": {"matchLabels": {"app": "a"}}} | constraint
+        {
+            "maxSkew": 1,
+            "topologyKey": ZONE,
+            "whenUnsatisfiable": "DoNotSchedule",
+            "labelSelector": {"matchLabels": {"app": "a"}},
+        }
+        | constraint
         for constraint in constraints
-    ]  # fmt: skip
+    ]
     return builder
 
 
@@ -64,7 +69,7 @@ TWO_ZONES: dict[str, tuple[str | None, int]] = {"a1": ("a", 1), "a2": ("a", 1), 
         ),
         pytest.param({"a1": ("a", 1), "a2": ("a", 0)}, {"topologyKey": HOST}, "a2", id="over-hosts"),
     ],
-)  # fmt: skip
+)
 def test_hard_constraints(nodes: dict[str, tuple[str | None, int]], constraint: dict[str, Any], where: str) -> None:
     """`where`: the node, "" if any will do, or a part of the message."""
     found = outcome(cluster(nodes), spread("p", constraint, rev="2"))
@@ -164,14 +169,16 @@ ONLY_SPREAD = {"plugins": {"score": {"disabled": [{"name": "*"}], "enabled": [{"
         pytest.param({"a1": ("a", 1), "a2": ("a", 0)}, [{"topologyKey": HOST}], {"a2"}, id="over-hosts"),
         # zone a holds 2·ln 4 = 2.8 and 0 on its second host; zone b 1·ln 4 + 1·ln 5 = 3.0
         pytest.param(
-            {"a1": ("a", 2), "a2": ("a", 0), "b1": ("b", 1)}, [{}, {"topologyKey": HOST}], {"a2", "b1"},
+            {"a1": ("a", 2), "a2": ("a", 0), "b1": ("b", 1)},
+            [{}, {"topologyKey": HOST}],
+            {"a2", "b1"},
             id="both-rounded-to-three",
         ),
         pytest.param(
-            {"a1": ("a", 3), "a2": ("a", 0), "b1": ("b", 1)}, [{}, {"topologyKey": HOST}], {"b1"}, id="zone-outweighs",
+            {"a1": ("a", 3), "a2": ("a", 0), "b1": ("b", 1)}, [{}, {"topologyKey": HOST}], {"b1"}, id="zone-outweighs"
         ),
     ],
-)  # fmt: skip
+)
 def test_soft_constraints(
     nodes: dict[str, tuple[str | None, int]], constraints: list[dict[str, Any]], where: set[str]
 ) -> None:
@@ -220,12 +227,16 @@ def test_preemption_sees_that_a_victim_evens_the_zones_out() -> None:
         pytest.param({}, False, "b1", id="a-pod-of-no-service-is-not"),
         pytest.param({"defaultingType": "List"}, True, "b1", id="an-empty-list-spreads-nothing"),
         pytest.param(
-            {"defaultingType": "List", "defaultConstraints": [
-                {"maxSkew": 1, "topologyKey": ZONE, "whenUnsatisfiable": "DoNotSchedule"}]},
-            True, "a1", id="a-list-may-be-hard",
+            {
+                "defaultingType": "List",
+                "defaultConstraints": [{"maxSkew": 1, "topologyKey": ZONE, "whenUnsatisfiable": "DoNotSchedule"}],
+            },
+            True,
+            "a1",
+            id="a-list-may-be-hard",
         ),
     ],
-)  # fmt: skip
+)
 def test_default_constraints(args: dict[str, Any], service: bool, where: str) -> None:
     """Between equal nodes b1 wins by its hash, so a pod on a1 was spread."""
     rig = cluster(

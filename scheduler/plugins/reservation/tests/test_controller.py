@@ -130,11 +130,13 @@ CARD = {"scheduling.koordinator.sh/device-allocated": "here"}
 
 
 def shown(node: str, phase: str = "", *, uid: str = "uid-r", marks: dict[str, str] | None = None) -> Response:
-    return ok({
-        "metadata": {"name": "r", "uid": uid, "resourceVersion": "8", "annotations": marks or {}},
-        "spec": {"template": {}, "owners": [{"labelSelector": {"matchLabels": {"app": "a"}}}]},
-        "status": {"phase": phase, "nodeName": node},
-    })  # fmt: skip
+    return ok(
+        {
+            "metadata": {"name": "r", "uid": uid, "resourceVersion": "8", "annotations": marks or {}},
+            "spec": {"template": {}, "owners": [{"labelSelector": {"matchLabels": {"app": "a"}}}]},
+            "status": {"phase": phase, "nodeName": node},
+        }
+    )
 
 
 @pytest.mark.parametrize("answer", [LOST, refused(504, "Timeout", "too slow"), CONFLICT])
@@ -147,8 +149,11 @@ def test_nobody_gets_its_card_while_nobody_knows_whether_it_was_placed(answer: R
     assert scene.holds
     assert scene.binder.in_flight == 1
 
-    (own,) = [json.loads(request.body)["metadata"]["annotations"] for request in scene.api.sent
-              if request.path == f"{RESERVATIONS_PATH}/r" and request.method == "PATCH"]  # fmt: skip
+    (own,) = [
+        json.loads(request.body)["metadata"]["annotations"]
+        for request in scene.api.sent
+        if request.path == f"{RESERVATIONS_PATH}/r" and request.method == "PATCH"
+    ]
     scene.shown = shown("n", "Available", marks=own)
     scene.wait(10.0)
     assert scene.rig.where("q") == ""

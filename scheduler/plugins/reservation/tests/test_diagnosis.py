@@ -17,20 +17,28 @@ Found = tuple[str, Match, int]  # node, what they are to the pod, how many
     [
         pytest.param([], {}, [f"0 {TOTAL}"], id="no-owner"),
         pytest.param(
-            [("n1", Match.UNSCHEDULABLE, 3), ("n2", Match.UNSCHEDULABLE, 1)], {},
-            ["4 Reservation(s) is unschedulable", f"4 {TOTAL}"], id="closed",
+            [("n1", Match.UNSCHEDULABLE, 3), ("n2", Match.UNSCHEDULABLE, 1)],
+            {},
+            ["4 Reservation(s) is unschedulable", f"4 {TOTAL}"],
+            id="closed",
         ),
         pytest.param(
-            [("n1", Match.NAME, 3), ("n2", Match.NAME, 1)], {},
-            ["4 Reservation(s) didn't match the requested reservation name", f"4 {TOTAL}"], id="other-names",
+            [("n1", Match.NAME, 3), ("n2", Match.NAME, 1)],
+            {},
+            ["4 Reservation(s) didn't match the requested reservation name", f"4 {TOTAL}"],
+            id="other-names",
         ),
         pytest.param(
-            [("n1", Match.TAINT, 3), ("n2", Match.TAINT, 1)], {},
-            ["4 Reservation(s) had untolerated taint {node.kubernetes.io/unreachable: }", f"4 {TOTAL}"], id="tainted",
+            [("n1", Match.TAINT, 3), ("n2", Match.TAINT, 1)],
+            {},
+            ["4 Reservation(s) had untolerated taint {node.kubernetes.io/unreachable: }", f"4 {TOTAL}"],
+            id="tainted",
         ),
         pytest.param(
-            [("n1", Match.INEXACT, 3), ("n2", Match.UNSCHEDULABLE, 1), ("n2", Match.INEXACT, 1)], {},
-            ["1 Reservation(s) is unschedulable", "4 Reservation(s) is not exact matched", f"5 {TOTAL}"], id="inexact",
+            [("n1", Match.INEXACT, 3), ("n2", Match.UNSCHEDULABLE, 1), ("n2", Match.INEXACT, 1)],
+            {},
+            ["1 Reservation(s) is unschedulable", "4 Reservation(s) is not exact matched", f"5 {TOTAL}"],
+            id="inexact",
         ),
         pytest.param(
             [("n1", Match.AFFINITY, 3), ("n2", Match.UNSCHEDULABLE, 1), ("n2", Match.MATCHED, 2)],
@@ -44,11 +52,13 @@ Found = tuple[str, Match, int]  # node, what they are to the pod, how many
             id="the-node-will-not-do",
         ),
         pytest.param(
-            [("n1", Match.MATCHED, 1)], {"n1": Status.unschedulable("Reservation(s) Insufficient cpu")},
-            [f"1 {TOTAL}"], id="said-already",
+            [("n1", Match.MATCHED, 1)],
+            {"n1": Status.unschedulable("Reservation(s) Insufficient cpu")},
+            [f"1 {TOTAL}"],
+            id="said-already",
         ),
     ],
-)  # fmt: skip
+)
 def test_reasons(found: list[Found], said: dict[str, Status], expected: list[str]) -> None:
     diagnosis = Diagnosis(required=True)
     for node, match, count in found:

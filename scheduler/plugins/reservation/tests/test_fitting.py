@@ -72,8 +72,14 @@ def test_a_pod_of_four_cores_where_all_six_are_used(
 
 def test_withheld_amounts_are_not_for_owners() -> None:
     rig = filled(24)
-    hold(rig, "r", "n", {"cpu": 6000}, policy=RESTRICTED,
-         annotations={"node.koordinator.sh/reservation": '{"resources": {"cpu": "2"}}'})  # fmt: skip
+    hold(
+        rig,
+        "r",
+        "n",
+        {"cpu": 6000},
+        policy=RESTRICTED,
+        annotations={"node.koordinator.sh/reservation": '{"resources": {"cpu": "2"}}'},
+    )
     assert refusal(rig, wanting(6), "n") == (IN_IT,)
     assert refusal(rig, wanting(4), "n") == ()
 
@@ -122,8 +128,14 @@ def test_a_restricted_reservation_skips_the_same_resources(args: dict[str, Any],
 def test_a_reservation_may_count_pods(name: str, expected: tuple[str, ...]) -> None:
     """RSV-E4: two pods of 1 core fill it, of its 7 cores 1 is withheld."""
     rig = filled(20)
-    hold(rig, "r", "n", {"cpu": 7000, "pods": 2}, policy=RESTRICTED,
-         annotations={"node.koordinator.sh/reservation": '{"resources": {"cpu": "1"}}'})  # fmt: skip
+    hold(
+        rig,
+        "r",
+        "n",
+        {"cpu": 7000, "pods": 2},
+        policy=RESTRICTED,
+        annotations={"node.koordinator.sh/reservation": '{"resources": {"cpu": "1"}}'},
+    )
     for number in range(2):
         inside(rig, f"in-{number}", "n", "r", cpu=1)
     wants = owner("wants", cpu=3).into_reservation(**({"name": name} if name else {}))
@@ -173,8 +185,9 @@ def test_only_the_named_resources_are_limited() -> None:
     asked = {"cpu": 4000, "memory": 4 * GIB}
     assert lacking(asked, reserved(amounts, strict=("memory",))) == ["Reservation(s) Insufficient memory"]
     assert lacking(asked, reserved(amounts, strict=("nvidia.com/gpu",))) == [
-        IN_IT, "Reservation(s) Insufficient memory",
-    ]  # fmt: skip
+        IN_IT,
+        "Reservation(s) Insufficient memory",
+    ]
     assert lacking({"nvidia.com/gpu": 1}, reserved(amounts)) == []  # what it does not have comes from the node
 
 

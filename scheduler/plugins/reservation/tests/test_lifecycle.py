@@ -53,8 +53,9 @@ def test_placing_replaces_all_conditions() -> None:
     assert one.available
     assert one.status.allocatable == {"cpu": "3", "memory": "1Gi"}
     assert conditions(one) == [
-        ("Scheduled", "True", "Scheduled", stamp, stamp), ("Ready", "True", "Available", stamp, stamp),
-    ]  # fmt: skip
+        ("Scheduled", "True", "Scheduled", stamp, stamp),
+        ("Ready", "True", "Available", stamp, stamp),
+    ]
 
 
 def test_a_scheduling_failure_changes_one_condition() -> None:
@@ -91,8 +92,9 @@ def test_the_status_after_expiry() -> None:
     assert one.expired
     assert not lifecycle.is_over(one, NOW + 1000 * HOUR)
     assert conditions(one) == [
-        ("Scheduled", "True", "Scheduled", at(NOW - 10), at(NOW - 10)), ("Ready", "False", "Expired", at(NOW), at(NOW)),
-    ]  # fmt: skip
+        ("Scheduled", "True", "Scheduled", at(NOW - 10), at(NOW - 10)),
+        ("Ready", "False", "Expired", at(NOW), at(NOW)),
+    ]
     again = after(one, lifecycle.run_out(one, NOW + 5))
     assert conditions(again)[1] == ("Ready", "False", "Expired", at(NOW + 5), at(NOW))
 
@@ -187,9 +189,12 @@ def test_one_check_and_one_collection() -> None:
 @pytest.mark.parametrize("text", ["2026-01-01T00:00:00+99:99", "9999-99-99T99:99:99Z", "soon"])
 def test_an_end_that_cannot_be_read_counts_as_absent_and_is_told(text: str) -> None:
     found = msgspec.convert(
-        {"metadata": {"creationTimestamp": "2026-01-01T00:00:00Z"},
-         "spec": {"template": {}, "owners": [{}], "expires": text}}, Reservation,
-    )  # fmt: skip
+        {
+            "metadata": {"creationTimestamp": "2026-01-01T00:00:00Z"},
+            "spec": {"template": {}, "owners": [{}], "expires": text},
+        },
+        Reservation,
+    )
     assert lifecycle.end_of(found) == SIM_EPOCH + DAY
     assert found.problem.startswith("the reservation's expires: expected a time such as")
 

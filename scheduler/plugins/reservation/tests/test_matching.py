@@ -70,9 +70,9 @@ def test_owners_of_the_last_reservation_are_forgotten() -> None:
 
 TAINT = {"key": "t", "value": "v", "effect": "NoSchedule"}
 ZONE_A = {"reservationSelectorTerms": [{"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}]}
-BY_NAME = {"reservationSelectorTerms": [
-    {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["other"]}]}
-]}  # fmt: skip
+BY_NAME = {
+    "reservationSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["other"]}]}]
+}
 
 
 @pytest.mark.parametrize(
@@ -84,46 +84,62 @@ BY_NAME = {"reservationSelectorTerms": [
             pod("p").into_reservation(
                 tolerations=[{"key": "node.kubernetes.io/unschedulable", "operator": "Exists", "effect": "NoSchedule"}]
             ),
-            {"unschedulable": True}, Match.MATCHED, id="closed-and-tolerated",
+            {"unschedulable": True},
+            Match.MATCHED,
+            id="closed-and-tolerated",
         ),
         pytest.param(pod("p"), {"taints": [TAINT]}, Match.MATCHED, id="without-affinity-taints-mean-nothing"),
         pytest.param(pod("p").into_reservation(), {"taints": [TAINT]}, Match.TAINT, id="tainted"),
         pytest.param(
-            pod("p").tolerate("t").into_reservation(), {"taints": [TAINT]}, Match.TAINT,
+            pod("p").tolerate("t").into_reservation(),
+            {"taints": [TAINT]},
+            Match.TAINT,
             id="its-own-tolerations-do-not-count",
         ),
         pytest.param(
             pod("p").into_reservation(tolerations=[{"key": "t", "value": "v", "effect": "NoSchedule"}]),
-            {"taints": [TAINT]}, Match.MATCHED, id="tainted-and-tolerated",
+            {"taints": [TAINT]},
+            Match.MATCHED,
+            id="tainted-and-tolerated",
         ),
         pytest.param(
-            pod("p").into_reservation(), {"taints": [TAINT | {"effect": "PreferNoSchedule"}]}, Match.MATCHED,
+            pod("p").into_reservation(),
+            {"taints": [TAINT | {"effect": "PreferNoSchedule"}]},
+            Match.MATCHED,
             id="soft-taint",
         ),
         pytest.param(pod("p").into_reservation(name="r"), {}, Match.MATCHED, id="by-name"),
         pytest.param(pod("p").into_reservation(name="s"), {}, Match.NAME, id="another-name"),
         pytest.param(
-            pod("p").into_reservation(name="r"), {"unschedulable": True, "taints": [TAINT]}, Match.MATCHED,
+            pod("p").into_reservation(name="r"),
+            {"unschedulable": True, "taints": [TAINT]},
+            Match.MATCHED,
             id="a-name-goes-before-all-else",
         ),
         pytest.param(
-            pod("p").into_reservation(name="r").request(cpu=1).exactly("cpu"), {}, Match.INEXACT,
+            pod("p").into_reservation(name="r").request(cpu=1).exactly("cpu"),
+            {},
+            Match.INEXACT,
             id="named-but-of-another-size",
         ),
         pytest.param(pod("p").into_reservation(reservationSelector={"tier": "gold"}), {}, Match.MATCHED, id="label"),
         pytest.param(pod("p").into_reservation(reservationSelector={"tier": "tin"}), {}, Match.AFFINITY, id="no-label"),
         pytest.param(
-            pod("p").into_reservation(requiredDuringSchedulingIgnoredDuringExecution=ZONE_A), {}, Match.MATCHED,
+            pod("p").into_reservation(requiredDuringSchedulingIgnoredDuringExecution=ZONE_A),
+            {},
+            Match.MATCHED,
             id="by-a-label-of-the-node",
         ),
         pytest.param(
-            pod("p").into_reservation(requiredDuringSchedulingIgnoredDuringExecution=BY_NAME), {}, Match.AFFINITY,
+            pod("p").into_reservation(requiredDuringSchedulingIgnoredDuringExecution=BY_NAME),
+            {},
+            Match.AFFINITY,
             id="by-a-field",
         ),
         pytest.param(pod("p").request(cpu=2).exactly("cpu"), {}, Match.MATCHED, id="of-its-size"),
         pytest.param(pod("p").request(cpu=1).exactly("cpu"), {}, Match.INEXACT, id="of-another-size"),
     ],
-)  # fmt: skip
+)
 def test_match_of_a_reservation_and_a_pod(wants: PodBuilder, spec: dict[str, Any], expected: Match) -> None:
     told = {"metadata": {"name": "r", "uid": "r", "labels": {"tier": "gold"}}, "spec": spec}
     one = ReservationInfo(msgspec.convert(told, Reservation), {"cpu": 2000}, {}, (), "")

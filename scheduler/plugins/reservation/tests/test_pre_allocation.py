@@ -7,12 +7,7 @@ from seatrial.scheduler.api.quantity import Amounts
 from seatrial.scheduler.api.reservation import PRE_ALLOCATION_REQUIRED, Reservation
 from seatrial.scheduler.api.wire import from_plain
 from seatrial.scheduler.plugins.reservation.args import PreAllocationConfig
-from seatrial.scheduler.plugins.reservation.pre_allocation import (
-    NO_POD_FITS,
-    NO_POD_MATCHES,
-    candidates,
-    select,
-)
+from seatrial.scheduler.plugins.reservation.pre_allocation import NO_POD_FITS, NO_POD_MATCHES, candidates, select
 from seatrial.scheduler.tests.rig import GIB, Rig
 
 WANTED = {"cpu": 4000, "memory": 16 * GIB}

@@ -20,9 +20,15 @@ from seatrial.scheduler.plugins.nodenuma.tests.machines import topology_of
 from seatrial.scheduler.plugins.reservation.tests.test_reservation_stories import MARKS, OWNERS, Story, summed
 
 REQUESTS: list[ResourceList] = [
-    {"cpu": "2", "memory": "1Gi"}, {"cpu": "3"}, {"cpu": "4", "memory": "8Gi"}, {"cpu": "6", "memory": "4Gi"},
-    {"cpu": "2", GPU: 100}, {"cpu": "4", GPU: 200}, {"cpu": "1", GPU_CORE: 50, GPU_MEMORY_RATIO: 50}, {"cpu": "10"},
-]  # fmt: skip
+    {"cpu": "2", "memory": "1Gi"},
+    {"cpu": "3"},
+    {"cpu": "4", "memory": "8Gi"},
+    {"cpu": "6", "memory": "4Gi"},
+    {"cpu": "2", GPU: 100},
+    {"cpu": "4", GPU: 200},
+    {"cpu": "1", GPU_CORE: 50, GPU_MEMORY_RATIO: 50},
+    {"cpu": "10"},
+]
 KINDS = ["pod"] * 8 + ["reserve"] * 4 + ["delete"] * 4 + ["over", "leave", "later"]
 SHAPE = (2, 1, 4, 2)
 
@@ -72,8 +78,10 @@ def aligned(core: Core) -> dict[str, Any]:
         assert there is not None
         state = there.state
         marks = {cpu: mark.pods for cpu, mark in sorted(state.marks.items())}
-        allocated = {number: {name: value for name, value in sorted(amounts.items()) if value}
-                     for number, amounts in sorted(state.allocated.items())}  # fmt: skip
+        allocated = {
+            number: {name: value for name, value in sorted(amounts.items()) if value}
+            for number, amounts in sorted(state.allocated.items())
+        }
         found[node.name] = (marks, {number: cpus for number, cpus in allocated.items() if cpus}, state.totals)
     return found
 

@@ -34,12 +34,7 @@ from seatrial.scheduler.api.device import (
     DeviceSpec,
     DeviceTopology,
 )
-from seatrial.scheduler.api.reservation import (
-    INNER_RESERVATION,
-    RESERVATION_ORDER,
-    Reservation,
-    is_reserve_pod,
-)
+from seatrial.scheduler.api.reservation import INNER_RESERVATION, RESERVATION_ORDER, Reservation, is_reserve_pod
 from seatrial.scheduler.api.wire import LabelSelector, ObjectMeta, ResourceList, to_plain
 from seatrial.scheduler.app import build_core
 from seatrial.scheduler.cache.nodeinfo import PodInfo
@@ -74,10 +69,17 @@ OWNERS: list[list[dict[str, Any]]] = [
 
 
 REQUESTS: list[ResourceList] = [
-    {"cpu": "1"}, {"cpu": "2", "memory": "1Gi"}, {"cpu": "4", "memory": "4Gi"},
-    {"cpu": "1", GPU: 100}, {"cpu": "1", GPU: 200}, {"cpu": "1", GPU: 50}, {GPU_CORE: 30, GPU_MEMORY_RATIO: 20},
-    {"cpu": "1", GPU: 100, RDMA: 50}, {GPU: 400}, {"cpu": "6"},
-]  # fmt: skip
+    {"cpu": "1"},
+    {"cpu": "2", "memory": "1Gi"},
+    {"cpu": "4", "memory": "4Gi"},
+    {"cpu": "1", GPU: 100},
+    {"cpu": "1", GPU: 200},
+    {"cpu": "1", GPU: 50},
+    {GPU_CORE: 30, GPU_MEMORY_RATIO: 20},
+    {"cpu": "1", GPU: 100, RDMA: 50},
+    {GPU: 400},
+    {"cpu": "6"},
+]
 KINDS = ["pod"] * 8 + ["reserve"] * 4 + ["delete"] * 4 + ["over", "leave", "node", "gone", "foreign", "later"]
 
 
@@ -85,10 +87,16 @@ def a_node(rng: random.Random) -> tuple[Node, Device | None]:
     name, cards = f"n{rng.randrange(5)}", rng.choice([0, 2, 4, 4])
     topology = [DeviceTopology(node_id=minor // 2, pcie_id=str(minor // 2)) for minor in range(cards)]
     infos = [
-        DeviceInfo("gpu", minor, f"GPU-{minor}", health=True, topology=topology[minor] if name != "n1" else None,
-                   resources={GPU_CORE: 100, GPU_MEMORY_RATIO: 100, GPU_MEMORY: "24Gi"})
+        DeviceInfo(
+            "gpu",
+            minor,
+            f"GPU-{minor}",
+            health=True,
+            topology=topology[minor] if name != "n1" else None,
+            resources={GPU_CORE: 100, GPU_MEMORY_RATIO: 100, GPU_MEMORY: "24Gi"},
+        )
         for minor in range(cards)
-    ]  # fmt: skip
+    ]
     infos.append(DeviceInfo("rdma", 0, "0000:1f:00.0", health=True, resources={RDMA: 100}))
     allocatable: ResourceList = {"cpu": rng.choice(["8", "16"]), "memory": "32Gi", "pods": rng.choice(["6", "20"])}
     allocatable |= {GPU: cards * 100, GPU_CORE: cards * 100, GPU_MEMORY_RATIO: cards * 100, RDMA: 100}

@@ -100,9 +100,13 @@ def test_decisions_are_the_same_with_and_without_the_index() -> None:
             labels = {"tier": "gold" if number % 2 else "silver", f"team-{number}": "1", "zone": str(number)}
             hold(rig, f"r{number}", f"n{number}", {"cpu": 2000}, labels=labels)
         asked = {
-            "gold": {"tier": "gold"}, "bronze": {"tier": "bronze"}, "team": {"team-2": "1"},
-            "zone": {"zone": "3"}, "both": {"tier": "silver", "zone": "0"}, "neither": {"tier": "gold", "team-0": "1"},
-        }  # fmt: skip
+            "gold": {"tier": "gold"},
+            "bronze": {"tier": "bronze"},
+            "team": {"team-2": "1"},
+            "zone": {"zone": "3"},
+            "both": {"tier": "silver", "zone": "0"},
+            "neither": {"tier": "gold", "team-0": "1"},
+        }
         rig.submit(*(choosy(name, **selector) for name, selector in asked.items()))
         rig.run()
         found.append({name: rig.where(name) for name in asked})
@@ -114,8 +118,13 @@ def test_decisions_are_the_same_with_and_without_the_index() -> None:
             assert 'result="hit"} 0' not in next(iter(seen.families()))[3][0]
     assert found[0] == found[1]
     assert found[0] | {"gold": ""} == {
-        "gold": "", "bronze": "", "team": "n2", "zone": "n3", "both": "n0", "neither": "",
-    }  # fmt: skip
+        "gold": "",
+        "bronze": "",
+        "team": "n2",
+        "zone": "n3",
+        "both": "n0",
+        "neither": "",
+    }
     assert found[0]["gold"] in {"n1", "n3"}
 
 

@@ -74,12 +74,16 @@ def test_a_volume_is_claimed_and_the_pod_waits_until_its_claim_is_bound() -> Non
             "metadata": {"annotations": {BOUND_BY_CONTROLLER: "yes"}, "uid": "uid-v", "resourceVersion": "5"},
             "spec": {
                 "claimRef": {
-                    "apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": "default", "name": "c",
-                    "uid": "uid-c", "resourceVersion": "3",
+                    "apiVersion": "v1",
+                    "kind": "PersistentVolumeClaim",
+                    "namespace": "default",
+                    "name": "c",
+                    "uid": "uid-c",
+                    "resourceVersion": "3",
                 }
             },
         }
-    ]  # fmt: skip
+    ]
     assert scene.rig.where("p") == "b", "it keeps its place"
     scene.given("v", "b", "c")
     scene.work()
@@ -119,8 +123,14 @@ def test_a_provisioner_gets_the_node_of_a_pod_with_an_ephemeral_volume() -> None
     expected = {"annotations": {SELECTED_NODE: "b"}, "uid": "uid-p-scratch", "resourceVersion": "3"}
     assert scene.patched("persistentvolumeclaims/p-scratch") == [{"metadata": expected}]
     assert scene.bindings() == []
-    scene.claim("p-scratch", volume="made", phase="Bound", version=WRITTEN + 1, annotations={SELECTED_NODE: "b"},
-                ownerReferences=owned_by("p"))  # fmt: skip
+    scene.claim(
+        "p-scratch",
+        volume="made",
+        phase="Bound",
+        version=WRITTEN + 1,
+        annotations={SELECTED_NODE: "b"},
+        ownerReferences=owned_by("p"),
+    )
     scene.work()
     assert scene.bindings() == ["p"]
 

@@ -30,23 +30,52 @@ class Storage(Rig):
         self.node("x", labels={"kubernetes.io/hostname": "x"})
 
     def claim(
-        self, name: str, volume: str = "", *, of: str = "", phase: str = "Bound", mode: str = "", size: str = "1Gi",
-        annotations: dict[str, str] | None = None, version: int = 1, selector: Any = None, **meta: Any,
-    ) -> None:  # fmt: skip
+        self,
+        name: str,
+        volume: str = "",
+        *,
+        of: str = "",
+        phase: str = "Bound",
+        mode: str = "",
+        size: str = "1Gi",
+        annotations: dict[str, str] | None = None,
+        version: int = 1,
+        selector: Any = None,
+        **meta: Any,
+    ) -> None:
         modes = (mode,) if mode else ()
-        spec = {"volumeName": volume, "storageClassName": of, "accessModes": modes, "selector": selector,
-                "resources": {"requests": {"storage": size}}}  # fmt: skip
+        spec = {
+            "volumeName": volume,
+            "storageClassName": of,
+            "accessModes": modes,
+            "selector": selector,
+            "resources": {"requests": {"storage": size}},
+        }
         marks = {**({BIND_COMPLETED: "yes"} if volume else {}), **(annotations or {})}
-        metadata = {"name": name, "namespace": "default", "uid": f"uid-{name}", "annotations": marks,
-                    "resourceVersion": str(version), **meta}  # fmt: skip
+        metadata = {
+            "name": name,
+            "namespace": "default",
+            "uid": f"uid-{name}",
+            "annotations": marks,
+            "resourceVersion": str(version),
+            **meta,
+        }
         found = {"metadata": metadata, "spec": spec, "status": {"phase": phase}}
         self.core.cache.volumes.set_claim(msgspec.convert(found, PersistentVolumeClaim))
         self.core.intake.storage_changed()
 
     def volume(
-        self, name: str, *, host: str = "", labels: dict[str, str] | None = None, csi: str = "", size: str = "1Gi",
-        phase: str = "Available", version: int = 1, **spec: Any,
-    ) -> None:  # fmt: skip
+        self,
+        name: str,
+        *,
+        host: str = "",
+        labels: dict[str, str] | None = None,
+        csi: str = "",
+        size: str = "1Gi",
+        phase: str = "Available",
+        version: int = 1,
+        **spec: Any,
+    ) -> None:
         spec["capacity"] = {"storage": size}
         if host:
             expression = {"key": "kubernetes.io/hostname", "operator": "In", "values": [host]}
@@ -108,21 +137,24 @@ def owned_by(name: str, *, controller: bool = True) -> list[dict[str, Any]]:
         pytest.param(None, 'persistentvolumeclaim "c" not found', id="missing"),
         pytest.param(
             {"volume": "v", "deletion_timestamp": "2026-01-01T00:00:00Z"},
-            'persistentvolumeclaim "c" is being deleted', id="going",
+            'persistentvolumeclaim "c" is being deleted',
+            id="going",
         ),
         pytest.param(
             {"volume": "v", "phase": "Lost"},
-            'persistentvolumeclaim "c" bound to non-existent persistentvolume "v"', id="lost",
+            'persistentvolumeclaim "c" bound to non-existent persistentvolume "v"',
+            id="lost",
         ),
         pytest.param({"of": "now"}, "pod has unbound immediate PersistentVolumeClaims", id="unbound"),
         pytest.param({"of": "unknown"}, "pod has unbound immediate PersistentVolumeClaims", id="unknown-class"),
         pytest.param(
             {"volume": "nowhere"},
-            "3 node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)", id="unknown-volume",
+            "3 node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)",
+            id="unknown-volume",
         ),
         pytest.param({"volume": "v"}, "", id="bound"),
     ],
-)  # fmt: skip
+)
 def test_claims_that_keep_a_pod_waiting(claim: dict[str, Any] | None, message: str) -> None:
     rig = Storage()
     rig.volume("v")
@@ -241,11 +273,7 @@ def test_a_node_takes_so_many_volumes_of_a_driver() -> None:
         ),
         pytest.param([], NOT_OWNER, id="of-nobody"),
         pytest.param(owned_by("q"), NOT_OWNER, id="of-another"),
-        pytest.param(
-            owned_by("p", controller=False),
-            NOT_OWNER,
-            id="not-controlled",
-        ),
+        pytest.param(owned_by("p", controller=False), NOT_OWNER, id="not-controlled"),
         pytest.param(owned_by("p"), "", id="its-own"),
     ],
 )

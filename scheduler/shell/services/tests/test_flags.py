@@ -31,24 +31,35 @@ def routes_for(rig: Rig) -> Routes:
         pytest.param("db", "0", 200, "successfully set debugFilterFailure to false", id="diagnoses-at-once"),
         pytest.param("f", "F", 200, "successfully set debugFilterFailure to false", id="failures-off"),
         pytest.param(
-            "v", "x", 400, 'failed set klog.logging.verbosity x: strconv.ParseInt: parsing "x": invalid syntax',
+            "v",
+            "x",
+            400,
+            'failed set klog.logging.verbosity x: strconv.ParseInt: parsing "x": invalid syntax',
             id="verbosity-is-no-number",
         ),
         pytest.param(
-            "s", "100\n", 400,
-            'failed set debugTopNScores 100\n: strconv.Atoi: parsing "100\\n": invalid syntax', id="a-line-too-many",
+            "s",
+            "100\n",
+            400,
+            'failed set debugTopNScores 100\n: strconv.Atoi: parsing "100\\n": invalid syntax',
+            id="a-line-too-many",
         ),
         pytest.param(
-            "f", "yes", 400, 'failed set debugFilterFailure yes: strconv.ParseBool: parsing "yes": invalid syntax',
+            "f",
+            "yes",
+            400,
+            'failed set debugFilterFailure yes: strconv.ParseBool: parsing "yes": invalid syntax',
             id="neither-true-nor-false",
         ),
     ],
-)  # fmt: skip
+)
 def test_answers(flag: str, value: str, code: int, words: str) -> None:
     answer = routes_for(Rig()).answer("PUT", f"/debug/flags/{flag}", value.encode())
     assert (answer.code, answer.body.decode(), answer.content_type.partition(";")[0]) == (
-        code, f"{words}\n", "text/plain",
-    )  # fmt: skip
+        code,
+        f"{words}\n",
+        "text/plain",
+    )
 
 
 @pytest.mark.parametrize("method", ["GET", "POST", "DELETE"])

@@ -314,10 +314,11 @@ def test_over_a_connection(run: Callable[[Coroutine[Any, Any, Any]], Any]) -> No
         pytest.param(
             b"PUT /debug/flags/s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % (MAX_BODY + 1)
             + b"1" * (MAX_BODY + 1),
-            b"HTTP/1.1 413 Request Entity Too Large", id="too-much",
+            b"HTTP/1.1 413 Request Entity Too Large",
+            id="too-much",
         ),
     ],
-)  # fmt: skip
+)
 def test_bytes_on_the_wire(sent: bytes, first_line: bytes) -> None:
     async def exchange() -> bytes:
         server = await serve(Served().routes, "127.0.0.1", 0)
@@ -362,8 +363,13 @@ def test_cpus_and_numa_nodes_of_a_node() -> None:
     assert found["cpuTopology"]["numCores"] == 2
     assert list(found["availableCPUs"]) == ["2", "3"]
     assert found["allocatedCPUs"]["1"] == {
-        "cpuID": 1, "coreID": 0, "nodeID": 0, "socketID": 0, "refCount": 1, "exclusivePolicy": "",
-    }  # fmt: skip
+        "cpuID": 1,
+        "coreID": 0,
+        "nodeID": 0,
+        "socketID": 0,
+        "refCount": 1,
+        "exclusivePolicy": "",
+    }
     assert found["remainingNUMANodeResources"] == [{"node": 0, "resources": {"cpu": "2", "memory": "127Gi"}}]
     assert found["allocatedPods"][0]["name"] == "bound"
     assert found["allocatedPods"][0]["cpuset"] == "0-1"

@@ -75,7 +75,6 @@ class TopologyRig(GangRig):
 
     def said(self, name: str) -> str:
         """The last message about a pod."""
-        told = [one.message for one in self.decisions
-                if isinstance(one, Reject) and one.info.pod.metadata.name == name]  # fmt: skip
+        told = [one.message for one in self.decisions if isinstance(one, Reject) and one.info.pod.metadata.name == name]
         assert told, f"nothing was said about {name}"
         return told[-1]

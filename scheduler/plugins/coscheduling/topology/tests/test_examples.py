@@ -99,20 +99,24 @@ NODE, BLOCKS = 3, 2
     ("slots", "wanted", "multiples", "nodes", "blocks", "spine", "shares"),
     [
         pytest.param(FOUR, 15, {}, [5, 7, 6, 4], [12, 10], 22, {"n2": 7, "n1": 5, "n3": 3}, id="E29"),
-        pytest.param(
-            FOUR, 20, {NODE: 4}, [4, 4, 4, 4], [8, 8], 16, {"n1": 4, "n2": 4, "n3": 4, "n4": 4}, id="E30"
-        ),
-        pytest.param(
-            FOUR, 20, {BLOCKS: 8}, [5, 7, 6, 4], [8, 8], 16, {"n2": 7, "n1": 1, "n3": 6, "n4": 2}, id="E31"
-        ),
+        pytest.param(FOUR, 20, {NODE: 4}, [4, 4, 4, 4], [8, 8], 16, {"n1": 4, "n2": 4, "n3": 4, "n4": 4}, id="E30"),
+        pytest.param(FOUR, 20, {BLOCKS: 8}, [5, 7, 6, 4], [8, 8], 16, {"n2": 7, "n1": 1, "n3": 6, "n4": 2}, id="E31"),
         pytest.param(
             FOUR, 20, {NODE: 2, BLOCKS: 8}, [4, 6, 6, 4], [8, 8], 16, {"n2": 6, "n1": 2, "n3": 6, "n4": 2}, id="E32"
         ),
         pytest.param({"n1": 5, "n2": 5}, 10, {NODE: 4}, [4, 4, 0, 0], [8, 0], 8, {"n1": 4, "n2": 4}, id="E33"),
-        pytest.param(FOUR, 15, {NODE: 1, BLOCKS: 0}, [5, 7, 6, 4], [12, 10], 22, {"n2": 7, "n1": 5, "n3": 3},
-                     id="E34-one-and-zero-constrain-nothing"),
+        pytest.param(
+            FOUR,
+            15,
+            {NODE: 1, BLOCKS: 0},
+            [5, 7, 6, 4],
+            [12, 10],
+            22,
+            {"n2": 7, "n1": 5, "n3": 3},
+            id="E34-one-and-zero-constrain-nothing",
+        ),
     ],
-)  # fmt: skip
+)
 def test_pod_count_multiples(  # noqa: PLR0917
     slots: dict[str, int],
     wanted: int,

@@ -30,10 +30,14 @@ def built(layers: int, nodes: Nodes) -> TopologyRig:
     rig = TopologyRig()
     names = ["spine", "block", "rack"][:layers]
     parents = ["", *names]
-    rig.tree.set_object(topology([
-        *((name, parent, name) for name, parent in zip(names, parents, strict=False)),
-        (NODE_LAYER, parents[-1], ""),
-    ]))  # fmt: skip
+    rig.tree.set_object(
+        topology(
+            [
+                *((name, parent, name) for name, parent in zip(names, parents, strict=False)),
+                (NODE_LAYER, parents[-1], ""),
+            ]
+        )
+    )
     for path in nodes:
         rig.node(path[-1], labels=dict(zip(names, path, strict=False)))
     return rig
@@ -41,10 +45,7 @@ def built(layers: int, nodes: Nodes) -> TopologyRig:
 
 @settings(max_examples=400, deadline=None, derandomize=True)
 @given(
-    fleets(),
-    st.integers(1, 12),
-    st.integers(0, 4),
-    st.dictionaries(st.integers(1, 4), st.integers(0, 3), max_size=2),
+    fleets(), st.integers(1, 12), st.integers(0, 4), st.dictionaries(st.integers(1, 4), st.integers(0, 3), max_size=2)
 )
 @example((1, {("a", "n1"): oracle.NodeOffer(1), ("b", "n2"): oracle.NodeOffer(1)}), 2, 0, {})
 def test_the_planner_equals_the_oracle(

@@ -44,9 +44,9 @@ def test_slots_equal_what_can_be_placed(used: list[list[int]], wanted: int) -> N
         name = f"n{number}"
         rig.node(name, gpus=2, labels={HOST: name})
         rig.device(name, 2)
-        rig.submit(*(
-            pod(f"used-{number}-{index}").gpu_share(share).select({HOST: name}) for index, share in enumerate(shares)
-        ))  # fmt: skip
+        rig.submit(
+            *(pod(f"used-{number}-{index}").gpu_share(share).select({HOST: name}) for index, share in enumerate(shares))
+        )
     rig.decide_all()
 
     found = counted(rig, [pod(f"p{number}").gpu_share(wanted) for number in range(6)])
@@ -154,8 +154,12 @@ def test_anti_affinity_makes_the_scheduler_try_wider_domains() -> None:
     rig.group(gathered(gang("job", 2), ("BlockLayer", "MustGather")))
     built = [member(f"p{number}", "job", cpu=4).label("app", "job") for number in range(2)]
     for one in built:
-        one.manifest["spec"]["affinity"] = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [
-            {"topologyKey": HOST, "labelSelector": {"matchLabels": {"app": "job"}}}
-        ]}}  # fmt: skip
+        one.manifest["spec"]["affinity"] = {
+            "podAntiAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": [
+                    {"topologyKey": HOST, "labelSelector": {"matchLabels": {"app": "job"}}}
+                ]
+            }
+        }
     rig.submit(*built)
     assert set(rig.decide_all().values()) == {"n1", "n2"}

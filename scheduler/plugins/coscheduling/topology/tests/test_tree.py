@@ -82,8 +82,12 @@ def test_a_missing_label() -> None:
 
 def test_the_first_label_with_a_value_counts() -> None:
     rig = TopologyRig()
-    spec = {"networkTopologySpec": [{"topologyLayer": "A", "labelKey": ["x", "y"]},
-                                    {"topologyLayer": "NodeTopologyLayer", "parentTopologyLayer": "A"}]}  # fmt: skip
+    spec = {
+        "networkTopologySpec": [
+            {"topologyLayer": "A", "labelKey": ["x", "y"]},
+            {"topologyLayer": "NodeTopologyLayer", "parentTopologyLayer": "A"},
+        ]
+    }
     rig.tree.set_object(msgspec.convert({"metadata": {"name": "default"}, "spec": spec}, ClusterNetworkTopology))
     rig.node("n1", labels={"x": "", "y": "second"})
     rig.node("n2", labels={"x": "first", "y": "second"})
@@ -122,8 +126,11 @@ class TreeMachine(RuleBasedStateMachine):
     def set_object(self, *, upside_down: bool) -> None:
         self.layers = [*LAYERS]
         if upside_down:
-            self.layers = [("BlockLayer", "", BLOCK), ("SpineLayer", "BlockLayer", SPINE),
-                           ("NodeTopologyLayer", "SpineLayer", "")]  # fmt: skip
+            self.layers = [
+                ("BlockLayer", "", BLOCK),
+                ("SpineLayer", "BlockLayer", SPINE),
+                ("NodeTopologyLayer", "SpineLayer", ""),
+            ]
         self.there = True
         self.rig.tree.set_object(topology(self.layers))
 
