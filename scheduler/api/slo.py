@@ -1,10 +1,19 @@
-"""NodeMetric: the measured usage of a node and its pods (Koordinator apis/slo/v1alpha1)."""
+"""NodeMetric and NodeSLO: what a node's agent reports, and what it is to enforce (Koordinator apis/slo/v1alpha1)."""
+
+from typing import Any
 
 from seatrial.scheduler.api.wire import ObjectMeta, ResourceList, Wire
 
 NODE_METRICS_PATH = "/apis/slo.koordinator.sh/v1alpha1/nodemetrics"
+NODE_SLOS_PATH = "/apis/slo.koordinator.sh/v1alpha1/nodeslos"
+
+# Resources of nodes that pods of the classes batch and mid request: thousandths of a core as a plain number, bytes.
+BATCH_CPU, BATCH_MEMORY = "kubernetes.io/batch-cpu", "kubernetes.io/batch-memory"
+MID_CPU, MID_MEMORY = "kubernetes.io/mid-cpu", "kubernetes.io/mid-memory"
 
 # Annotations of nodes.
+ORIGIN_ALLOCATABLE = "node.koordinator.sh/originExtendedAllocatable"  # batch resources before those of third parties
+THIRD_PARTY_ALLOCATIONS = "node.koordinator.sh/thirdPartyAllocations"
 RAW_ALLOCATABLE = "node.koordinator.sh/raw-allocatable"  # amounts before amplification
 USAGE_THRESHOLDS = "scheduling.koordinator.sh/usage-thresholds"  # replace those of LoadAwareSchedulingArgs
 
@@ -105,3 +114,24 @@ class NodeMetric(Wire, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
     spec: NodeMetricSpec = NodeMetricSpec()
     status: NodeMetricStatus = NodeMetricStatus()
+
+
+class NodeSlo(Wire, frozen=True):
+    """How a node's agent shares the machine between service classes; it has the name of its node."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: dict[str, Any] = {}
+
+
+class ThirdPartyAllocation(Wire, frozen=True):
+    """What a scheduler beside Kubernetes has given away on a node."""
+
+    name: str = ""
+    priority: str = ""
+    resources: ResourceList = {}
+
+
+class ThirdPartyAllocations(Wire, frozen=True):
+    """The annotation `thirdPartyAllocations` of a node."""
+
+    allocations: tuple[ThirdPartyAllocation, ...] = ()

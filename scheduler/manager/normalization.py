@@ -16,7 +16,7 @@ from seatrial.scheduler.api.numa import (
 from seatrial.scheduler.api.quantity import CPU
 from seatrial.scheduler.api.wire import decode_as
 from seatrial.scheduler.api.wrong_values import shown
-from seatrial.scheduler.manager.config import Settings, SettingsError
+from seatrial.scheduler.manager.sections import Settings, SettingsError
 
 LEAST, MOST = 1.0, 5.0
 CLOSE = 0.01  # ratios that differ by no more are no change

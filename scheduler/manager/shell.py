@@ -1,6 +1,7 @@
-"""The manager: follows nodes, their topology and the configuration, and writes NodeMetrics and node annotations.
+"""The manager: follows nodes, their usage, their topology and the configuration.
 
-A cluster whose nodes have no ratio annotations and whose configuration enables none gets no writes to nodes.
+It writes NodeMetrics and NodeSLOs, the ratios of nodes, and what nodes offer to batch and mid pods. A cluster whose
+nodes have none of it and whose configuration enables none gets no writes to nodes, and its pods are not read.
 """
 
 import logging
@@ -9,8 +10,10 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, TypeVar
 
-from seatrial.scheduler.api.clock import Clock, Timer
-from seatrial.scheduler.api.core import ConfigMap, Node
+import msgspec
+
+from seatrial.scheduler.api.clock import Clock, TimeError, Timer
+from seatrial.scheduler.api.core import ConfigMap, Node, Pod
 from seatrial.scheduler.api.numa import (
     AMPLIFICATION_RATIO,
     CPU_NORMALIZATION_ENABLED,
@@ -18,9 +21,18 @@ from seatrial.scheduler.api.numa import (
     GROUP_VERSION,
     NodeResourceTopology,
 )
-from seatrial.scheduler.api.slo import NODE_METRICS_PATH, NodeMetric
-from seatrial.scheduler.api.transport import Response, Transport
-from seatrial.scheduler.api.wire import decoder, to_plain
+from seatrial.scheduler.api.quantity import QuantityError
+from seatrial.scheduler.api.slo import (
+    NODE_METRICS_PATH,
+    NODE_SLOS_PATH,
+    THIRD_PARTY_ALLOCATIONS,
+    NodeMetric,
+    NodeSlo,
+    ThirdPartyAllocations,
+)
+from seatrial.scheduler.api.transport import JSON_PATCH, Request, Response, Transport
+from seatrial.scheduler.api.wire import decoder, to_json, to_plain
+from seatrial.scheduler.client.events import EventRecorder
 from seatrial.scheduler.client.informer import Following, Informer
 from seatrial.scheduler.client.rest import Rest, node_path, refusal
 from seatrial.scheduler.manager.config import (
@@ -29,18 +41,23 @@ from seatrial.scheduler.manager.config import (
     NAME,
     NAMESPACE,
     NORMALIZATION,
-    Settings,
     SloConfig,
-    collect_policy,
     read_config,
 )
+from seatrial.scheduler.manager.noderesource import NodeResources, allocations_of, normalization, offers_something
+from seatrial.scheduler.manager.nodeslo import node_slo_spec
 from seatrial.scheduler.manager.normalization import changed_annotations
+from seatrial.scheduler.manager.sections import Settings
+from seatrial.scheduler.manager.strategy import ColocationStrategy, collect_policy, node_strategy
 from seatrial.scheduler.serving.exposition import Family, sample
 
 log = logging.getLogger(__name__)
 
 RETRY = 5.0  # seconds after a write that failed
-UNSERVED_PAUSE = 30.0  # seconds after which NodeMetrics are tried again that the API server does not serve
+UNSERVED_PAUSE = 30.0  # seconds after which a kind is tried again that the API server does not serve
+STALE_SCAN = 60.0  # seconds between looks for nodes whose usage is no longer reported
+TOPOLOGIES_PATH = f"/apis/{GROUP_VERSION}/noderesourcetopologies"
+Write = Callable[[Callable[[Response], None]], None]
 K = TypeVar("K", bound=Following)
 
 
@@ -59,9 +76,13 @@ class Manager:
         self._writing: set[str] = set()
         self._again: set[str] = set()
         self._retries: dict[str, Timer] = {}  # by node: one each, or refused writes would multiply
-        self._unserved: dict[str, None] = {}  # nodes without NodeMetric because the kind was not served
+        self._slos: dict[str, NodeSlo] = {}
+        self._resources = NodeResources(clock)
+        self._unserved: dict[str, dict[str, None]] = {}  # by kind, nodes without an object of a kind that is not served
         self._probe: Timer | None = None
-        self._said: dict[str, str] = {}
+        self._scan: Timer | None = None
+        self._said: dict[tuple[str, str], str] = {}
+        self._events = EventRecorder(self._rest, clock, "seatrial-manager", "seatrial-manager")
         self._gone: set[str] = set()  # nodes that were here; their NodeMetrics may become known later than their end
         self._selective = bool(selector)
         self.writes: Counter[tuple[str, str]] = Counter()
@@ -76,15 +97,19 @@ class Manager:
                 {"fieldSelector": f"metadata.name={NAME}"},
             ),
             self._follow(
-                f"/apis/{GROUP_VERSION}/noderesourcetopologies",
+                TOPOLOGIES_PATH,
                 NodeResourceTopology,
                 self._set_topology,
                 lambda topology: self._topologies.pop(topology.metadata.name, None),
                 {},
             ),
             self._follow(NODE_METRICS_PATH, NodeMetric, self._set_metric, self._metric_gone, {}),
+            self._follow(NODE_SLOS_PATH, NodeSlo, self._set_slo, self._slo_gone, {}),
             self._follow("/api/v1/nodes", Node, self._set_node, self._node_gone, only),
         ]
+        self._pods = self._follow(  # started when colocation is enabled
+            "/api/v1/pods", Pod, self._resources.set_pod, self._resources.pod_gone, {"fieldSelector": "spec.nodeName!="}
+        )
 
     def start(self) -> None:
         for informer in self._informers:
@@ -92,9 +117,9 @@ class Manager:
 
     def stop(self) -> None:
         self._stopped = True
-        for informer in self._informers:
+        for informer in (*self._informers, self._pods):
             informer.stop()
-        for timer in (*self._retries.values(), self._probe):
+        for timer in (*self._retries.values(), self._probe, self._scan):
             if timer is not None:
                 timer.cancel()
 
@@ -124,16 +149,44 @@ class Manager:
             self.ready = True
             log.info("manager synced nodes=%d", len(self._nodes))
             self._reconcile_all()
-            for metric in list(self._metrics.values()):
-                self._remove_if_orphan(metric)
+            for name in {*self._metrics, *self._slos}:
+                self._remove_orphans(name)
+        elif self.ready and self._pods.synced:
+            self._reconcile_all()
 
     # -- objects ------------------------------------------------------------------------------------------------------
 
     def _set_config(self, config_map: ConfigMap) -> None:
         """A deleted ConfigMap changes nothing: the last settings stay."""
         self._config, wrong = read_config(config_map, self._config)
-        for text in wrong:
+        for key, text in wrong.items():
             log.warning("config refused why=%s", text)
+            self._events.about(
+                {
+                    "apiVersion": "v1",
+                    "kind": "ConfigMap",
+                    "namespace": NAMESPACE,
+                    "name": NAME,
+                    "uid": config_map.metadata.uid,
+                },
+                "Warning",
+                "ColocationCfgUnmarshalFailed" if key == COLOCATION else "SLOCfgUnmarshalFailed",
+                "Reading",
+                text,
+            )
+        if self._colocation and self._scan is None and not self._stopped:
+            self._pods.start()
+            self._scan = self._clock.call_later(STALE_SCAN, self._look_for_stale)
+        self._reconcile_all()
+
+    @property
+    def _colocation(self) -> bool:
+        """Whether the cluster's settings enable colocation; those of nodes can only disable it (NR-1)."""
+        return self._config.section(COLOCATION).cluster.get("enable") is True
+
+    def _look_for_stale(self) -> None:
+        """Reports that stay away cause no event; neither does the time after which small differences are written."""
+        self._scan = self._clock.call_later(STALE_SCAN, self._look_for_stale)
         self._reconcile_all()
 
     def _set_topology(self, topology: NodeResourceTopology) -> None:
@@ -144,42 +197,57 @@ class Manager:
         name = metric.metadata.name
         before = self._metrics.get(name)
         self._metrics[name] = metric
-        self._served()
-        if before is None or before.spec != metric.spec:  # not for reports
+        self._served("NodeMetric")
+        if before is None or before.spec != metric.spec or self._colocation:
             self._reconcile(name)
-            self._remove_if_orphan(metric)
+        self._remove_orphans(name)
 
     def _metric_gone(self, metric: NodeMetric) -> None:
         if self._metrics.pop(metric.metadata.name, None) is not None:
             self._reconcile(metric.metadata.name)
 
+    def _set_slo(self, slo: NodeSlo) -> None:
+        name = slo.metadata.name
+        self._slos[name] = slo
+        self._served("NodeSLO")
+        self._reconcile(name)
+        self._remove_orphans(name)
+
+    def _slo_gone(self, slo: NodeSlo) -> None:
+        if self._slos.pop(slo.metadata.name, None) is not None:
+            self._reconcile(slo.metadata.name)
+
     def _set_node(self, node: Node) -> None:
         before = self._nodes.get(node.name)
         self._nodes[node.name] = node
         self._gone.discard(node.name)
-        known = before.metadata if before is not None else None
-        if known is None or (known.labels, known.annotations) != (node.metadata.labels, node.metadata.annotations):
+        if before is None or _settings_of(before) != _settings_of(node):
             self._reconcile(node.name)
 
     def _node_gone(self, node: Node) -> None:
         self._nodes.pop(node.name, None)
         self._gone.add(node.name)
-        metric = self._metrics.get(node.name)
-        if metric is not None:
-            self._remove_if_orphan(metric)
+        self._resources.node_gone(node.name)
+        self._remove_orphans(node.name)
 
-    def _remove_if_orphan(self, metric: NodeMetric) -> None:
-        """Delete a NodeMetric whose node is gone. With a selector, a node that was never here may be another's."""
-        name = metric.metadata.name
-        if self.ready and name not in self._nodes and (name in self._gone or not self._selective):
+    def _remove_orphans(self, name: str) -> None:
+        """Delete the NodeMetric and the NodeSLO of a node that is gone. With a selector, a node that was never here
+        may be another's."""
+        if not self.ready or self._stopped or name in self._nodes or (self._selective and name not in self._gone):
+            return
 
-            def done(response: Response) -> None:
-                if not response.ok and response.code not in {404, 409}:  # 409: the name has another one by now
-                    log.warning("manager undeleted nodemetric=%s why=%s", name, refusal(response))
-                    self._later(name)
+        def done(response: Response) -> None:
+            if not response.ok and response.code not in {404, 409}:  # 409: the name has another one by now
+                log.warning("manager undeleted name=%s why=%s", name, refusal(response))
+                self._later(name)
 
-            path = f"{NODE_METRICS_PATH}/{name}"
-            self._rest.delete(path, uid=metric.metadata.uid, done=self._count("NodeMetric", "delete", done))
+        for kind, path, objects in (
+            ("NodeMetric", NODE_METRICS_PATH, self._metrics),
+            ("NodeSLO", NODE_SLOS_PATH, self._slos),
+        ):
+            found = objects.get(name)
+            if found is not None:
+                self._rest.delete(f"{path}/{name}", uid=found.metadata.uid, done=self._count(kind, "delete", done))
 
     # -- writes -------------------------------------------------------------------------------------------------------
 
@@ -198,7 +266,7 @@ class Manager:
         if name in self._writing:
             self._again.add(name)
             return
-        writes = [*self._metric_writes(node), *self._annotation_writes(node)]
+        writes = list(self._writes(node))
         if not writes:
             return
         self._writing.add(name)
@@ -226,38 +294,105 @@ class Manager:
         def due() -> None:
             del self._retries[name]
             self._reconcile(name)
-            metric = self._metrics.get(name)
-            if metric is not None and not self._stopped:
-                self._remove_if_orphan(metric)
+            self._remove_orphans(name)
 
         if name not in self._retries and not self._stopped:
             self._retries[name] = self._clock.call_later(RETRY, due)
 
-    def _metric_writes(self, node: Node) -> Iterator[Callable[[Callable[[Response], None]], None]]:
+    def _writes(self, node: Node) -> Iterator[Write]:
+        section = self._config.section(COLOCATION)
+        strategy, wrong = node_strategy(section, node.metadata.labels, node.metadata.annotations)
+        self._say(node.name, "colocation strategy", wrong)
+        yield from self._metric_writes(node, strategy)
+        yield from self._slo_writes(node)
+        annotations = self._ratio_changes(node)
+        if self._colocation:
+            if self._pods.synced:
+                yield from self._resource_writes(node, strategy, annotations)
+        elif offers_something(node, self._topologies.get(node.name)):
+            yield from self._resource_writes(node, ColocationStrategy(), annotations)
+        if annotations:
+            patch: Settings = {"metadata": {"annotations": annotations}}
+            yield partial(self._patch, "Node", node_path(node.name), node.metadata.uid, patch)
+
+    def _metric_writes(self, node: Node, strategy: ColocationStrategy) -> Iterator[Write]:
         """Create the node's NodeMetric, or change its policy; a broken configuration changes no existing one."""
-        policy = collect_policy(self._config.section(COLOCATION).on(node.metadata.labels))
+        policy = collect_policy(strategy)
         metric = self._metrics.get(node.name)
         if metric is None:
-            group = NODE_METRICS_PATH.removeprefix("/apis/").rpartition("/")[0]
-            body = {
-                "apiVersion": group,
-                "kind": "NodeMetric",
-                "metadata": {"name": node.name},
-                "spec": {"metricCollectPolicy": policy},
-            }
-            yield partial(self._post, body)
+            spec = {"metricCollectPolicy": policy}
+            yield partial(self._post, "NodeMetric", NODE_METRICS_PATH, node.name, spec)
         elif COLOCATION not in self._config.broken and _policy_of(metric) != policy:
             patch: Settings = {"spec": {"metricCollectPolicy": policy}}
             yield partial(self._patch, "NodeMetric", f"{NODE_METRICS_PATH}/{node.name}", metric.metadata.uid, patch)
 
-    def _annotation_writes(self, node: Node) -> Iterator[Callable[[Callable[[Response], None]], None]]:
+    def _slo_writes(self, node: Node) -> Iterator[Write]:
+        """Create the node's NodeSLO, or replace its blocks (NS-1)."""
+        slo = self._slos.get(node.name)
+        before = slo.spec if slo is not None else {}
+        spec = node_slo_spec(self._config, node.metadata.labels, node.metadata.annotations, before)
+        if slo is None:
+            yield partial(self._post, "NodeSLO", NODE_SLOS_PATH, node.name, spec)
+        elif spec != before:
+            steps: list[Settings] = [
+                {"op": "test", "path": "/metadata/uid", "value": slo.metadata.uid},
+                {"op": "add", "path": "/spec", "value": spec},
+            ]
+            yield partial(self._change, "NodeSLO", f"{NODE_SLOS_PATH}/{node.name}", steps)
+
+    def _resource_writes(
+        self, node: Node, strategy: ColocationStrategy, annotations: dict[str, str | None]
+    ) -> Iterator[Write]:
+        """What the node offers to batch and mid pods, into its status and its topology; the annotation with the amounts
+        before those of third parties goes to the others."""
+        topology = self._topologies.get(node.name)
+        ratio = annotations.get(CPU_NORMALIZATION_RATIO) or node.metadata.annotations.get(CPU_NORMALIZATION_RATIO)
+        try:
+            offer = self._resources.offer(node, strategy, self._metrics.get(node.name), topology, normalization(ratio))
+        except (QuantityError, TimeError) as error:
+            self._say(node.name, "batch and mid resources", [str(error)])  # the last amounts stay
+            return
+        wrong: list[str] = []
+        try:
+            amounts = offer.amounts(allocations_of(node))
+        except (QuantityError, msgspec.MsgspecError) as error:
+            wrong.append(f"annotation {THIRD_PARTY_ALLOCATIONS}: {error}")
+            amounts = offer.amounts(ThirdPartyAllocations())
+        self._say(node.name, "batch and mid resources", wrong)
+        annotations.update(self._resources.annotation_change(node, offer))
+        status = self._resources.status_change(node, strategy, amounts)
+        if status:
+            log.debug("noderesource node=%s %s", node.name, offer.why)
+            path = f"{node_path(node.name)}/status"
+            yield self._noted(node.name, "Node", partial(self._patch, "Node", path, node.metadata.uid, status))
+        steps = self._resources.zone_change(topology, strategy, offer) if topology is not None else []
+        if steps:
+            path = f"{TOPOLOGIES_PATH}/{node.name}"
+            yield self._noted(
+                node.name, "NodeResourceTopology", partial(self._change, "NodeResourceTopology", path, steps)
+            )
+
+    def _noted(self, name: str, kind: str, write: Write) -> Write:
+        """The write, whose success starts the time until small differences are written."""
+
+        def noted(done: Callable[[Response], None]) -> None:
+            def answered(response: Response) -> None:
+                if response.ok:
+                    self._resources.written(name, kind)
+                done(response)
+
+            write(answered)
+
+        return noted
+
+    def _ratio_changes(self, node: Node) -> dict[str, str | None]:
         metadata, config = node.metadata, self._config
         keys = (AMPLIFICATION_RATIO, CPU_NORMALIZATION_RATIO, CPU_NORMALIZATION_ENABLED)
         marked = any(key in metadata.annotations or key in metadata.labels for key in keys)
         if not marked and not any(
             config.section(key).cluster or config.section(key).overrides for key in (NORMALIZATION, AMPLIFICATION)
         ):
-            return
+            return {}
         topology = self._topologies.get(node.name)
         changes, wrong = changed_annotations(
             config.section(NORMALIZATION).on(metadata.labels),
@@ -266,39 +401,47 @@ class Manager:
             metadata.annotations,
             topology.metadata.annotations if topology is not None else {},
         )
-        said = "; ".join(wrong)
-        if said and self._said.get(node.name) != said:
-            log.warning("ratios kept node=%s why=%s", node.name, said)
-        self._said[node.name] = said
-        if changes:
-            patch: Settings = {"metadata": {"annotations": changes}}
-            yield partial(self._patch, "Node", node_path(node.name), metadata.uid, patch)
+        self._say(node.name, "ratios", wrong)
+        return changes
 
-    def _post(self, body: Settings, done: Callable[[Response], None]) -> None:
+    def _say(self, name: str, what: str, wrong: list[str]) -> None:
+        """Log once why something of a node stays as it is."""
+        said = "; ".join(wrong)
+        if said and self._said.get((name, what)) != said:
+            log.warning("%s kept node=%s why=%s", what, name, said)
+        if said or (name, what) in self._said:
+            self._said[name, what] = said
+
+    def _post(self, kind: str, path: str, name: str, spec: Settings, done: Callable[[Response], None]) -> None:
         def posted(response: Response) -> None:
             done(response)
             if response.code == 404:
-                self._unserved[body["metadata"]["name"]] = None
+                self._unserved.setdefault(kind, {})[name] = None
                 if self._probe is None and not self._stopped:
                     self._probe = self._clock.call_later(UNSERVED_PAUSE, self._try_one)
             elif response.ok:
-                self._served()
+                self._served(kind)
 
-        self._rest.post(NODE_METRICS_PATH, body, self._count("NodeMetric", "create", posted))
+        group = path.removeprefix("/apis/").rpartition("/")[0]
+        body = {"apiVersion": group, "kind": kind, "metadata": {"name": name}, "spec": spec}
+        self._rest.post(path, body, self._count(kind, "create", posted))
 
     def _try_one(self) -> None:
-        """One node shows whether the kind is served by now: a cluster may never serve it."""
+        """One node shows whether the kinds are served by now: a cluster may never serve them."""
         self._probe = None
-        name = next((name for name in self._unserved if name in self._nodes), None)
-        if name is not None:
-            del self._unserved[name]
+        names = [next((name for name in nodes if name in self._nodes), "") for nodes in self._unserved.values()]
+        for name in filter(None, dict.fromkeys(names)):
+            for nodes in self._unserved.values():
+                nodes.pop(name, None)
             self._reconcile(name)
 
-    def _served(self) -> None:
-        """The kind NodeMetric is served: nodes may be without one because it was not."""
-        names, self._unserved = self._unserved, {}
-        for name in names:
+    def _served(self, kind: str) -> None:
+        """The kind is served: nodes may be without an object of it because it was not."""
+        for name in self._unserved.pop(kind, {}):
             self._reconcile(name)
+
+    def _change(self, kind: str, path: str, steps: list[Settings], done: Callable[[Response], None]) -> None:
+        self._rest.send(Request("PATCH", path, to_json(steps), JSON_PATCH), self._count(kind, "patch", done))
 
     def _patch(self, kind: str, path: str, uid: str, patch: Settings, done: Callable[[Response], None]) -> None:
         self._rest.merge(path, patch, self._count(kind, "patch", done), uid=uid)
@@ -322,6 +465,11 @@ class Manager:
             "Writes of the manager by kind and verb.",
             [sample(name, {"kind": kind, "verb": verb}, count) for (kind, verb), count in sorted(self.writes.items())],
         )
+
+
+def _settings_of(node: Node) -> tuple[object, ...]:
+    """What of a node decides about what is written."""
+    return node.metadata.labels, node.metadata.annotations, node.status.capacity, node.status.allocatable
 
 
 def _policy_of(metric: NodeMetric) -> Settings:

@@ -4,9 +4,14 @@ from collections.abc import Mapping
 
 from seatrial.scheduler.api.core import PodSpec
 from seatrial.scheduler.api.numa import PROD, QOS_LABEL
+from seatrial.scheduler.api.quantity import CPU, MEMORY
+from seatrial.scheduler.api.slo import BATCH_CPU, BATCH_MEMORY, MID_CPU, MID_MEMORY
 from seatrial.scheduler.pods.cpu_binding import priority_class
 
 MID, BATCH, FREE = "koord-mid", "koord-batch", "koord-free"
+
+# What pods of a class request in the place of cpu and memory.
+EXTENDED_RESOURCES = {BATCH: {CPU: BATCH_CPU, MEMORY: BATCH_MEMORY}, MID: {CPU: MID_CPU, MEMORY: MID_MEMORY}}
 
 
 def class_with_default(labels: Mapping[str, str], spec: PodSpec) -> str:

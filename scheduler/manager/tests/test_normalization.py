@@ -6,8 +6,10 @@ from typing import Any
 import pytest
 
 from seatrial.scheduler.api.core import ConfigMap
-from seatrial.scheduler.manager.config import SettingsError, SloConfig, collect_policy, read_config
+from seatrial.scheduler.manager.config import COLOCATION, SloConfig, read_config
 from seatrial.scheduler.manager.normalization import amplification_ratios, changed_annotations, normalization_ratio
+from seatrial.scheduler.manager.sections import SettingsError
+from seatrial.scheduler.manager.strategy import collect_policy, node_strategy
 
 RATIO = "node.koordinator.sh/cpu-normalization-ratio"
 AMPLIFIED = "node.koordinator.sh/resource-amplification-ratio"
@@ -159,7 +161,7 @@ def test_the_first_matching_override_goes_before_the_cluster_s() -> None:
         ),
         SloConfig(),
     )
-    assert wrong == []
+    assert not wrong
     section = found.section("cpu-normalization-config")
     assert section.on({})["enable"] is True
     assert section.on({"pool": "old"})["enable"] is False
@@ -170,9 +172,9 @@ def test_a_broken_key_keeps_its_last_settings() -> None:
     good, _ = read_config(config_map(colocation_config={"enable": True}), SloConfig())
     kept, wrong = read_config(config_map(colocation_config="{"), good)
     assert kept.section("colocation-config").cluster == {"enable": True}
-    assert "ConfigMap koordinator-system/slo-controller-config: colocation-config: " in wrong[0]
+    assert "ConfigMap koordinator-system/slo-controller-config: colocation-config: " in wrong[COLOCATION]
     _, wrong = read_config(config_map(colocation_config={"nodeConfigs": [{"name": "a"}]}), SloConfig())
-    assert "nodeConfigs[0].nodeSelector: expected a label selector" in wrong[0]
+    assert "nodeConfigs[0].nodeSelector: expected a label selector" in wrong[COLOCATION]
 
 
 @pytest.mark.parametrize(
@@ -190,7 +192,8 @@ def test_a_broken_key_keeps_its_last_settings() -> None:
     ],
 )
 def test_collect_policies(settings: dict[str, Any], seconds: int) -> None:
-    found = collect_policy(settings)
+    config, _ = read_config(config_map(colocation_config=settings), SloConfig())
+    found = collect_policy(node_strategy(config.section(COLOCATION), {}, {})[0])
     assert found["reportIntervalSeconds"] == seconds
     assert found["nodeAggregatePolicy"] == {"durations": ["5m", "10m", "30m"]}
     assert found["nodeMemoryCollectPolicy"] == "usageWithoutPageCache"

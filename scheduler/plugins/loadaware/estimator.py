@@ -9,20 +9,21 @@ from seatrial.scheduler.api.core import Pod
 from seatrial.scheduler.api.integers import integer
 from seatrial.scheduler.api.numa import PROD
 from seatrial.scheduler.api.quantity import CPU, MEMORY, Amounts
-from seatrial.scheduler.api.slo import ESTIMATED_AFTER_INITIALIZED, ESTIMATED_AFTER_SCHEDULED, ESTIMATED_FACTORS
+from seatrial.scheduler.api.slo import (
+    BATCH_CPU,
+    BATCH_MEMORY,
+    ESTIMATED_AFTER_INITIALIZED,
+    ESTIMATED_AFTER_SCHEDULED,
+    ESTIMATED_FACTORS,
+)
 from seatrial.scheduler.api.wire import decode_as
 from seatrial.scheduler.plugins.loadaware.args import LoadAwareSchedulingArgs
-from seatrial.scheduler.pods.priority import BATCH, MID
+from seatrial.scheduler.pods.priority import EXTENDED_RESOURCES
 from seatrial.scheduler.pods.requests import pod_limits, pod_requests
 
 Vector = tuple[int, ...]  # amounts in the order of `LoadAwareSchedulingArgs.names`
 
-BATCH_CPU, BATCH_MEMORY = "kubernetes.io/batch-cpu", "kubernetes.io/batch-memory"
-_TRANSLATED = {
-    BATCH: {CPU: BATCH_CPU, MEMORY: BATCH_MEMORY},
-    MID: {CPU: "kubernetes.io/mid-cpu", MEMORY: "kubernetes.io/mid-memory"},
-    PROD: {CPU: CPU, MEMORY: MEMORY},
-}
+_TRANSLATED = {**EXTENDED_RESOURCES, PROD: {CPU: CPU, MEMORY: MEMORY}}
 _WITHOUT_REQUEST = {CPU: 250, BATCH_CPU: 250, MEMORY: 200 << 20, BATCH_MEMORY: 200 << 20}
 
 
