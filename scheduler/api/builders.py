@@ -77,6 +77,12 @@ class PodBuilder(_Object):
             have["requests"][name] = have["limits"][name] = str(quantity)
         return self
 
+    def limits(self, amounts: dict[str, Quantity]) -> Self:
+        """Limits apart from the requests, by full resource name."""
+        have = self._container.setdefault("resources", {"requests": {}, "limits": {}})
+        have["limits"].update({name: str(quantity) for name, quantity in amounts.items()})
+        return self
+
     def quota(self, name: str, *, preemptible: bool = True) -> Self:
         """The elastic quota that counts it."""
         if not preemptible:

@@ -159,11 +159,7 @@ class NodeResources:
         ]
         if not self._due(topology.metadata.name, "NodeResourceTopology", strategy, pairs):
             return []
-        test = {"op": "test", "path": "/metadata/resourceVersion", "value": topology.metadata.resource_version}
-        return [
-            test,
-            *(step for place, batch in wanted.items() for step in _steps(topology.zones[place], place, batch)),
-        ]
+        return [step for place, batch in wanted.items() for step in _steps(topology.zones[place], place, batch)]
 
     def _due(
         self,
@@ -233,9 +229,12 @@ def _zones(topology: NodeResourceTopology | None) -> dict[int, Pair]:
 
 
 def _steps(zone: Zone, place: int, batch: Pair) -> Iterator[dict[str, Any]]:
+    yield {"op": "test", "path": f"/zones/{place}/name", "value": zone.name}
     names = [resource.name for resource in zone.resources]
     for name, value in ((BATCH_CPU, batch.cpu), (BATCH_MEMORY, batch.memory)):
         resource = {"name": name, **dict.fromkeys(("capacity", "allocatable", "available"), text(name, value))}
         known = name in names
         path = f"/zones/{place}/resources/{names.index(name) if known else '-'}"
+        if known:
+            yield {"op": "test", "path": f"{path}/name", "value": name}
         yield {"op": "replace" if known else "add", "path": path, "value": resource}

@@ -30,9 +30,10 @@ def report(
     age: float = 0.0,
     peak: str = "",
     long_peak: str = "",
+    **more: Any,
 ) -> None:
     """Write a node's NodeMetric; `pods`: name → cpu, memory, priority class; `peak`, `long_peak`: p95 of the
-    CPU over 5 and 30 minutes."""
+    CPU over 5 and 30 minutes; `more`: other fields of its status."""
     path = f"{NODE_METRICS_PATH}/{node}"
     if trial.call("GET", path).code == 404:
         spec = {"metricCollectPolicy": {"reportIntervalSeconds": COVERED}}
@@ -63,7 +64,7 @@ def report(
         for name, (used, held, priority) in (pods or {}).items()
     ]
     moment = rfc3339(trial.cluster.clock.now() - age)
-    status = {"updateTime": moment, "nodeMetric": info, "podsMetric": metrics}
+    status = {"updateTime": moment, "nodeMetric": info, "podsMetric": metrics, **more}
     accepted(trial.call("PATCH", f"{path}/status", {"status": status}), f"write the NodeMetric of {node}")
 
 

@@ -207,7 +207,7 @@ def test_zones_get_their_share_and_give_it_back() -> None:
             if value
         ]
         zones = [{"name": f"node-{number}", "type": "Node", "resources": resources} for number in range(2)]
-        metadata = {"name": "n1", "resourceVersion": "7"}
+        metadata = {"name": "n1"}
         setting.manager._set_topology(msgspec.convert({"metadata": metadata, "zones": zones}, NodeResourceTopology))
 
     topology(memory="")
@@ -215,20 +215,26 @@ def test_zones_get_their_share_and_give_it_back() -> None:
     assert [path for path, _ in setting.written()] == [STATUS, NODE]
     topology()
     steps = next(body for path, body in setting.written() if path.endswith(TOPOLOGY))
-    assert steps[0] == {"op": "test", "path": "/metadata/resourceVersion", "value": "7"}
-    assert [(step["op"], step["path"]) for step in steps[1:]] == [
-        ("add", f"/zones/{zone}/resources/-") for zone in (0, 0, 1, 1)
+    assert [(step["op"], step["path"]) for step in steps] == [
+        (verb, f"/zones/{zone}/{part}")
+        for zone in (0, 1)
+        for verb, part in (("test", "name"), ("add", "resources/-"), ("add", "resources/-"))
     ]
-    assert [step["value"]["allocatable"] for step in steps[1:]] == ["30000", binary((55 << 30) // 2)] * 2
+    assert [step["value"]["allocatable"] for step in steps if step["op"] == "add"] == [
+        "30000",
+        binary((55 << 30) // 2),
+    ] * 2
     setting.show()
     setting.configure(colocation_config={})
     setting.show()
     topology(**{NAMES[0]: "30000", NAMES[1]: "1Gi"})
     ((_, steps),) = setting.written()
-    assert [(step.get("path"), step["value"]["available"]) for step in steps[1:3]] == [
-        ("/zones/0/resources/2", "0"),
-        ("/zones/0/resources/3", "0"),
+    assert [(step["path"], step["value"]) for step in steps if step["op"] == "test"][:3] == [
+        ("/zones/0/name", "node-0"),
+        ("/zones/0/resources/2/name", NAMES[0]),
+        ("/zones/0/resources/3/name", NAMES[1]),
     ]
+    assert {step["value"]["available"] for step in steps if step["op"] == "replace"} == {"0"}
 
 
 def test_mid_resources_are_what_prod_pods_leave_unused() -> None:

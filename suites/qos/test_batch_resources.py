@@ -1,0 +1,316 @@
+"""Batch and mid resources: what the manager writes on nodes, by usage, requests, settings and age of reports.
+
+The figures are those of Koordinator's own tests (pkg/slo-controller/noderesource, plugin_test.go of batchresource and
+midresource).
+"""
+
+from typing import Any
+
+import orjson
+import pytest
+import yaml
+
+from seatrial.fixtures.expect import Expect
+from seatrial.fixtures.features import suites_folder
+from seatrial.fixtures.manager import StartManager, write_config
+from seatrial.fixtures.trial import Trial
+from seatrial.harness.clusters.protocol import Capability
+from seatrial.scheduler.api.builders import pod
+from seatrial.scheduler.api.quantity import amounts
+from seatrial.scheduler.api.slo import ORIGIN_ALLOCATABLE, THIRD_PARTY_ALLOCATIONS
+from seatrial.suites.loadaware.reports import annotate, report, settle
+from seatrial.suites.qos.colocation import WITHIN, batch, colocation, expect_offer, machine, offered, prod
+
+pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER)]
+
+PROD, MID, BATCH = "koord-prod", "koord-mid", "koord-batch"
+POLICIES = {"cpuCalculatePolicy": "maxUsageRequest", "memoryCalculatePolicy": "request"}
+
+
+def loaded(trial: Trial, name: str = "n1") -> None:
+    """A prod pod that uses less than it requests, one that uses more, and a batch pod."""
+    trial.add(machine(name))
+    small = pod("b").qos("BE").node_name(name)
+    trial.submit(prod("a", name, 20, 20), prod("c", name, 20, 40), small)
+
+
+def reported(trial: Trial, name: str = "n1", **more: Any) -> None:
+    """The usage of these pods, and 7 cores and 12 G of the system."""
+    pods = {"a": ("11", "11G", PROD), "b": ("10", "10G", BATCH), "c": ("22", "22G", PROD)}
+    report(trial, name, "50", "55G", system=("7", "12G"), pods=pods, **more)
+
+
+@pytest.mark.feature("QOS-2.batch")
+@pytest.mark.case("CO-001", severity="critical")
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        pytest.param({}, (25000, 33), id="usage"),
+        pytest.param(
+            {**POLICIES, "cpuReclaimThresholdPercent": 70, "memoryReclaimThresholdPercent": 80},
+            (21000, 36),
+            id="larger-of-both-and-request",
+        ),
+        pytest.param(
+            {**POLICIES, "cpuReclaimThresholdPercent": 150, "memoryReclaimThresholdPercent": 120},
+            (101000, 84),
+            id="more-than-the-node",
+        ),
+        pytest.param(
+            {"memoryCalculatePolicy": "maxUsageRequest", "cpuCalculatePolicy": "maxUsageRequest"},
+            (16000, 6),
+            id="larger-of-both",
+        ),
+    ],
+)
+def test_batch_resources(
+    trial: Trial, start_manager: StartManager, settings: dict[str, Any], expected: tuple[int, int]
+) -> None:
+    """Batch pods get what the reserve, the system and pods of higher classes leave, by each of the policies."""
+    loaded(trial)
+    reported(trial)
+    start_manager(colocation(**settings))
+    expect_offer(trial, "n1", expected)
+
+
+@pytest.mark.feature("QOS-2.batch")
+@pytest.mark.case("CO-002", severity="normal")
+def test_a_node_s_own_settings(trial: Trial, start_manager: StartManager) -> None:
+    """Nodes of a pool have a smaller part for batch pods, another is excluded, one has a label, one an annotation."""
+    for name in ("n1", "pool", "out", "labelled", "annotated"):
+        trial.add(machine(name).label("pool", name))
+        report(trial, name, "5", "20G", system=("5", "20G"))
+    annotate(trial, "/api/v1/nodes/annotated", "node.koordinator.sh/colocation-strategy", '{"enable": false}')
+    labels = {"metadata": {"labels": {"node.koordinator.sh/cpu-reclaim-ratio": "0.7"}}}
+    assert trial.call("PATCH", "/api/v1/nodes/labelled", labels).ok
+    own = [
+        {"name": name, "nodeSelector": {"matchLabels": {"pool": name}}, **settings}
+        for name, settings in {"pool": {"cpuReclaimThresholdPercent": 30}, "out": {"enable": False}}.items()
+    ]
+    start_manager(colocation(nodeConfigs=own))
+
+    expected = {"n1": (60000, 58), "pool": (25000, 58), "labelled": (65000, 58), "out": None, "annotated": None}
+    for name, offer in expected.items():
+        expect_offer(trial, name, offer)
+
+
+@pytest.mark.feature("QOS-2.batch")
+@pytest.mark.case("CO-003", severity="critical")
+@pytest.mark.parametrize("age", [100, 140])
+def test_old_reports_offer_nothing(trial: Trial, start_manager: StartManager, age: float) -> None:
+    """degradeTimeMinutes after the last report a node offers nothing, for batch and mid pods; before, what it did."""
+    trial.add(machine("n1"))
+    report(trial, "n1", "5", "20G", system=("5", "20G"))
+    start_manager(colocation(degradeTimeMinutes=2))
+    expect_offer(trial, "n1", (60000, 58))
+
+    report(trial, "n1", "6", "20G", system=("6", "20G"), age=age)
+
+    if age > 120:
+        expect_offer(trial, "n1", None)
+        expect_offer(trial, "n1", None, "mid")
+    else:
+        settle(trial)
+        assert offered(trial, "n1") == (60000, 58 * 10**9)
+
+
+@pytest.mark.feature("QOS-2.batch")
+@pytest.mark.case("CO-004", severity="critical")
+def test_disabled_colocation_takes_back_what_was_offered(trial: Trial, start_manager: StartManager) -> None:
+    """The settings disable colocation while the manager runs; other resources of the node stay."""
+    trial.add(machine("n1").gpus("a100-80g", 1))
+    report(trial, "n1", "5", "20G", system=("5", "20G"))
+    start_manager(colocation())
+    expect_offer(trial, "n1", (60000, 58))
+    before = {key for key in trial.node("n1")["status"]["allocatable"] if "batch" not in key and "mid-" not in key}
+
+    write_config(trial, colocation(enable=False))
+
+    expect_offer(trial, "n1", None)
+    expect_offer(trial, "n1", None, "mid")
+    assert set(trial.node("n1")["status"]["allocatable"]) == before
+
+
+@pytest.mark.feature("QOS-2.batch")
+@pytest.mark.case("CO-005", severity="critical")
+def test_batch_pods_run_on_what_is_left(trial: Trial, expect: Expect, start_manager: StartManager) -> None:
+    """A pod of batch resources waits for a node that offers them, and runs as soon as prod pods use less. Prod pods are
+    not counted against batch resources, nor batch pods against the cores of the node."""
+    loaded(trial)
+    reported(trial)
+    start_manager(colocation())
+    expect_offer(trial, "n1", (25000, 33))
+    trial.submit(batch("fits", 20000), batch("waits", 20000))
+    expect.running("fits")
+    expect.pending("waits")
+
+    pods = {"a": ("1", "11G", PROD), "b": ("10", "10G", BATCH), "c": ("2", "22G", PROD)}
+    report(trial, "n1", "20", "55G", system=("7", "12G"), pods=pods)
+
+    expect_offer(trial, "n1", (55000, 33))
+    expect.running("waits")
+    trial.submit(pod("whole").request(cpu=55).qos("LS"))
+    expect.running("whole")
+
+
+@pytest.mark.feature("QOS-2.batch")
+@pytest.mark.case("CO-006", severity="normal")
+def test_what_hadoop_has_is_not_offered(trial: Trial, start_manager: StartManager) -> None:
+    """Allocations of a third party are subtracted; the annotation shows the amounts before it."""
+    trial.add(machine("n1"))
+    resources = {"kubernetes.io/batch-cpu": "10000", "kubernetes.io/batch-memory": "10G"}
+    allocation = {"name": "hadoop-yarn", "priority": BATCH, "resources": resources}
+    text = orjson.dumps({"allocations": [allocation]}).decode()
+    annotate(trial, "/api/v1/nodes/n1", THIRD_PARTY_ALLOCATIONS, text)
+    report(trial, "n1", "5", "20G", system=("5", "20G"))
+    start_manager(colocation())
+
+    expect_offer(trial, "n1", (50000, 48))
+    written = orjson.loads(trial.node("n1")["metadata"]["annotations"][ORIGIN_ALLOCATABLE])
+    assert amounts(written["resources"]) == {"kubernetes.io/batch-cpu": 60000, "kubernetes.io/batch-memory": 58 * 10**9}
+
+
+@pytest.mark.feature("QOS-2.batch")
+@pytest.mark.case("CO-007", severity="normal")
+@pytest.mark.parametrize(("priority", "expected"), [(PROD, (25000, 33)), (MID, (25000, 33)), (BATCH, (28000, 39))])
+def test_programs_outside_of_pods(
+    trial: Trial, start_manager: StartManager, priority: str, expected: tuple[int, int]
+) -> None:
+    """Host applications of the classes prod and mid count as the system does; those of the class batch do not."""
+    loaded(trial)
+    application = {"name": "app", "priority": priority, "usage": {"resources": {"cpu": "3", "memory": "6G"}}}
+    pods = {"a": ("11", "11G", PROD), "b": ("10", "10G", BATCH), "c": ("22", "22G", PROD)}
+    report(trial, "n1", "50", "55G", system=("4", "6G"), pods=pods, hostApplicationMetric=[application])
+    start_manager(colocation())
+    expect_offer(trial, "n1", expected)
+
+
+@pytest.mark.feature("QOS-2.mid")
+@pytest.mark.case("CO-008", severity="critical")
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        pytest.param({}, (10000, 15), id="unused"),
+        pytest.param({"midCPUThresholdPercent": 5, "midMemoryThresholdPercent": 10}, (5000, 12), id="limit"),
+        pytest.param({"midUnallocatedPercent": 10}, (18000, 23), id="and-unallocated"),
+        pytest.param(
+            {"midReclaimMode": "static", "midStaticCPUReservedPercent": 20, "midStaticMemoryReservedPercent": 10},
+            (20000, 12),
+            id="static",
+            marks=pytest.mark.case("CO-008", severity="critical", source="Koordinator 1.8"),
+        ),
+    ],
+)
+def test_mid_resources(
+    trial: Trial, start_manager: StartManager, settings: dict[str, Any], expected: tuple[int, int]
+) -> None:
+    """Mid pods get what prod pods have requested and do not use, with a part of what nobody has requested if so set,
+    and at most a limit; or a fixed part of the node."""
+    trial.add(machine("n1"))
+    trial.submit(prod("a", "n1", 20, 40))
+    reclaimable = {"resource": {"resources": {"cpu": "10", "memory": "15G"}}}
+    pods = {"a": ("10", "20G", PROD)}
+    report(trial, "n1", "20", "45G", system=("0", "0"), pods=pods, prodReclaimableMetric=reclaimable)
+    start_manager(colocation(**settings))
+    expect_offer(trial, "n1", expected, "mid")
+
+
+@pytest.mark.feature("QOS-2.batch")
+@pytest.mark.case("CO-009", severity="normal")
+def test_numa_nodes_offer_their_part(trial: Trial, start_manager: StartManager) -> None:
+    """The topology of a node has batch resources for each NUMA node: half of those of the node where its load is not
+    bound to one."""
+    trial.add(machine("n1").server("cpu-64"))
+    report(trial, "n1", "4", "0", system=("4", "0"))
+    start_manager(colocation())
+    path = "/apis/topology.node.k8s.io/v1alpha1/noderesourcetopologies/n1"
+
+    def zones() -> list[tuple[Any, ...]]:
+        return [
+            tuple(
+                orjson.dumps(resource[part]).decode().strip('"')
+                for resource in zone["resources"]
+                if resource["name"] == "kubernetes.io/batch-cpu"
+                for part in ("capacity", "allocatable", "available")
+            )
+            for zone in orjson.loads(trial.call("GET", path).body)["zones"]
+        ]
+
+    assert trial.reaches(lambda: all(zones()), within=WITHIN), f"expected batch-cpu in each zone, found {zones()}"
+    whole = offered(trial, "n1")
+    assert whole is not None
+    count = len(zones())
+    assert count > 1
+    for zone in zones():
+        assert len({*zone}) == 1
+        each = float(zone[0].removesuffix("k")) * (1000 if zone[0].endswith("k") else 1)
+        assert abs(each * count - whole[0]) <= count, f"expected {whole[0]} / {count} in each zone, found {zones()}"
+
+
+@pytest.mark.feature("QOS-2.batch")
+@pytest.mark.case("CO-010", severity="normal")
+def test_small_changes_are_not_written(trial: Trial, start_manager: StartManager) -> None:
+    """The amount stays while it differs by at most resourceDiffThreshold, and changes with a larger difference."""
+    trial.add(machine("n1"))
+    report(trial, "n1", "5", "20G", system=("5", "20G"))
+    start_manager(colocation(resourceDiffThreshold=0.2))
+    expect_offer(trial, "n1", (60000, 58))
+    report(trial, "n1", "16", "20G", system=("16", "20G"))
+    settle(trial)
+    assert offered(trial, "n1") == (60000, 58 * 10**9)
+    report(trial, "n1", "18", "20G", system=("18", "20G"))
+    expect_offer(trial, "n1", (47000, 58))
+
+
+@pytest.mark.feature("QOS-2.batch")
+@pytest.mark.case("CO-011", severity="normal")
+def test_settings_that_cannot_be_read_keep_the_last(trial: Trial, start_manager: StartManager) -> None:
+    """Broken settings change nothing, and an event at the ConfigMap says so; later good ones hold."""
+    trial.add(machine("n1"))
+    report(trial, "n1", "5", "20G", system=("5", "20G"))
+    start_manager(colocation())
+    expect_offer(trial, "n1", (60000, 58))
+
+    write_config(trial, {"colocation-config": "{"})
+
+    def events() -> list[str]:
+        items = orjson.loads(trial.call("GET", "/api/v1/namespaces/koordinator-system/events").body)["items"]
+        return [item["type"] for item in items if item["involvedObject"].get("kind") == "ConfigMap"]
+
+    assert trial.reaches(lambda: "Warning" in events(), within=WITHIN), "expected a Warning event at the ConfigMap"
+    assert offered(trial, "n1") == (60000, 58 * 10**9)
+    write_config(trial, colocation(cpuReclaimThresholdPercent=50))
+    expect_offer(trial, "n1", (45000, 58))
+
+
+@pytest.mark.feature("QOS-2.manifest-colocation-config")
+@pytest.mark.case("CO-012", severity="critical")
+def test_the_released_colocation_config(trial: Trial, start_manager: StartManager) -> None:
+    """The ConfigMap of the announcement: batch resources are what neither use nor requests of higher classes claim."""
+    loaded(trial)
+    reported(trial)
+    start_manager(released("v1.4/colocation-config.yaml"))
+    expect_offer(trial, "n1", (11000, 6))  # 60 % and 65 % of the node, less 7 and 42 cores, 12 and 60 G
+
+
+@pytest.mark.feature("QOS-2.manifest-mid-tier")
+@pytest.mark.case("CO-013", severity="critical")
+def test_the_released_mid_tier(trial: Trial, start_manager: StartManager) -> None:
+    """The ConfigMap of the announcement: nodes of the pool `big` offer half of what nobody has requested, others none
+    of it."""
+    reclaimable = {"resource": {"resources": {"cpu": "10", "memory": "15G"}}}
+    for name in ("big", "small"):
+        trial.add(machine(name).label("node-pool", name))
+        report(trial, name, "20", "45G", prodReclaimableMetric=reclaimable)
+    start_manager(released("v1.6/mid-tier.yaml"))
+    expect_offer(trial, "big", (60000, 75), "mid")
+    expect_offer(trial, "small", (10000, 15), "mid")
+
+
+def released(file: str) -> dict[str, str]:
+    """The data of the ConfigMap in a manifest of a release post."""
+    path = suites_folder() / "manifests" / file
+    found: dict[str, str] = next(
+        each["data"] for each in yaml.safe_load_all(path.read_bytes()) if each["kind"] == "ConfigMap"
+    )
+    return found
