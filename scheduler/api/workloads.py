@@ -9,6 +9,14 @@ class Namespace(Wire, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
 
 
+class PriorityClass(Wire, frozen=True):
+    """A PriorityClass."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    value: int = 0
+    preemption_policy: str = "PreemptLowerPriority"
+
+
 class PlainSelector(Wire, frozen=True):
     """`spec` of services and replication controllers: labels that must all match."""
 

@@ -12,7 +12,8 @@ from seatrial.scheduler.api.migration import JOBS_PATH, PodMigrationJob
 from seatrial.scheduler.api.reservation import RESERVATIONS_PATH, Reservation
 from seatrial.scheduler.api.slo import NODE_METRICS_PATH, NodeMetric
 from seatrial.scheduler.api.transport import Response, Transport
-from seatrial.scheduler.api.wire import ObjectMeta, Wire, decoder
+from seatrial.scheduler.api.wire import decoder
+from seatrial.scheduler.api.workloads import Namespace, PriorityClass
 from seatrial.scheduler.client.events import EventRecorder
 from seatrial.scheduler.client.informer import Following, Informer
 from seatrial.scheduler.client.rest import Rest, refusal
@@ -31,19 +32,6 @@ NAME = "koord-descheduler"  # reporting controller of events
 TRIGGER_PAUSE = 1.0  # seconds between an event that asks for a round and the round
 
 K = TypeVar("K", bound=Following)
-
-
-class Namespace(Wire, frozen=True):
-    """The fields of a namespace that the descheduler reads."""
-
-    metadata: ObjectMeta = ObjectMeta()
-
-
-class PriorityClass(Wire, frozen=True):
-    """The fields of a PriorityClass that the descheduler reads."""
-
-    metadata: ObjectMeta = ObjectMeta()
-    value: int = 0
 
 
 class Shell:

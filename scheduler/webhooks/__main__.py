@@ -1,10 +1,12 @@
-"""The program `seatrial webhooks`: the admission webhooks of pods, quotas and nodes as a process."""
+"""The program `seatrial webhooks`: the admission webhooks of pods, bindings, quotas and nodes as a process."""
 
 import asyncio
 import os
 import socket
 import sys
+from dataclasses import replace
 from pathlib import Path
+from random import Random
 
 import cyclopts
 import uvloop
@@ -15,11 +17,14 @@ from seatrial.scheduler.client.http import HttpTransport
 from seatrial.scheduler.client.kubeconfig import KubeconfigError, load_server
 from seatrial.scheduler.serving.http import serve, serve_on
 from seatrial.scheduler.serving.process import log_to_stderr, on_end_signal
+from seatrial.scheduler.webhooks.bindings import BYPASS_LABEL, BindingRules, Bindings
 from seatrial.scheduler.webhooks.certificates import CertificateError, Renewal, load_context
-from seatrial.scheduler.webhooks.following import follow
+from seatrial.scheduler.webhooks.following import Follower
+from seatrial.scheduler.webhooks.label_rules import LabelRules
+from seatrial.scheduler.webhooks.profiles import Profiles
 from seatrial.scheduler.webhooks.quota_topology import QuotaGates, QuotaTopology
 from seatrial.scheduler.webhooks.registration import configurations
-from seatrial.scheduler.webhooks.reviews import routes
+from seatrial.scheduler.webhooks.reviews import Admission, routes
 
 # Seconds between two checks of the certificate; kubelet writes a changed Secret about a minute after the change.
 CHECK_SECONDS = 10.0
@@ -47,6 +52,15 @@ def run(
     enable_update_resource_key: bool = False,
     support_parent_quota_submit_pod: bool = False,
     disable_default_quota: bool = False,
+    colocation: bool = False,
+    seed: int | None = None,
+    enable_pod_enhanced_validator: bool = False,
+    binding_admission_user_name: str = "",
+    binding_admission_namespaces: str = "",
+    binding_admission_exclude_namespaces: str = "kube-system",
+    binding_admission_bypass_labels: str = BYPASS_LABEL,
+    binding_admission_bypass_annotations: str = "",
+    binding_admission_dry_run: bool = False,
 ) -> int:
     """Serve admission reviews until SIGTERM or Ctrl-C. A certificate renewed in its folder is used without restart.
 
@@ -75,6 +89,18 @@ def run(
         enable_update_resource_key: The keys of a child's max may be some of its parent's; otherwise they are the same.
         support_parent_quota_submit_pod: Quotas with children may have pods too.
         disable_default_quota: Only pods with the label of a quota belong to one.
+        colocation: Apply ClusterColocationProfiles to new pods, and refuse pods whose QoS class, priority class and
+            requests do not fit together. Needs --kubeconfig.
+        seed: Of the dice for profiles with a probability; by default they differ in each process.
+        enable_pod_enhanced_validator: Refuse pods without the labels that the ConfigMap
+            koordinator-system/pod-enhanced-validator-config demands. Needs --kubeconfig.
+        binding_admission_user_name: Only users whose name contains one of these, as in koord-scheduler,admin, may bind
+            pods. Needs --kubeconfig.
+        binding_admission_namespaces: With it, in these namespaces, as in a,b; "*" for all.
+        binding_admission_exclude_namespaces: With it, not in these namespaces.
+        binding_admission_bypass_labels: With it, pods with one of these labels are bound by anybody.
+        binding_admission_bypass_annotations: With it, likewise pods with one of these annotations.
+        binding_admission_dry_run: With it, count what would be denied, and deny nothing.
     """
     log_to_stderr()
     host = host or address
@@ -90,6 +116,23 @@ def run(
     except KubeconfigError as error:
         print(f"webhooks: {error}", file=sys.stderr)  # noqa: T201
         return 2
+    asked = {
+        "--colocation": colocation,
+        "--enable-pod-enhanced-validator": enable_pod_enhanced_validator,
+        "--binding-admission-user-name": bool(binding_admission_user_name),
+    }
+    lacking = [option for option, given in asked.items() if given]
+    if target is None and lacking:
+        print(f"webhooks: {lacking[0]} needs --kubeconfig, to follow what it depends on", file=sys.stderr)  # noqa: T201
+        return 2
+    binding_rules = BindingRules(
+        _names(binding_admission_user_name),
+        _names(binding_admission_namespaces),
+        _names(binding_admission_exclude_namespaces),
+        _names(binding_admission_bypass_labels),
+        _names(binding_admission_bypass_annotations),
+        binding_admission_dry_run,
+    )
 
     async def serve_reviews() -> int:
         clock = WallClock()
@@ -102,14 +145,25 @@ def run(
             parent_quota_pods=support_parent_quota_submit_pod,
             disable_default_quota=disable_default_quota,
         )
-        topology = QuotaTopology(gates, clock.monotonic) if target is not None else None
-        if topology is not None and target is not None:
+        devices = not disable_device_resource_spec
+        admission = Admission(devices=devices)
+        if target is not None:
+            admission = Admission(
+                QuotaTopology(gates, clock.monotonic),
+                devices,
+                Profiles(Random(seed)) if colocation else None,  # noqa: S311 dice, no secret
+                LabelRules() if enable_pod_enhanced_validator else None,
+            )
             synced = asyncio.Event()
-            follow(topology, HttpTransport(target, clock.faults), clock, synced.set)
+            follower = Follower(HttpTransport(target, clock.faults), clock)
+            if binding_rules.users:
+                admission = replace(admission, bindings=Bindings(binding_rules, follower.pods()))
+            follower.follow(admission)
+            follower.start(synced.set)
             await synced.wait()
         stopping, ending = asyncio.Event(), asyncio.Event()
         try:
-            pages = routes(clock.faults, topology, devices=not disable_device_resource_spec)
+            pages = routes(clock.faults, admission)
             if listen_fd is not None:
                 server = await serve_on(pages, socket.socket(fileno=listen_fd), context, stopping.is_set)
             else:
@@ -123,8 +177,9 @@ def run(
             url,
             authorities,
             namespace=namespace,
-            mutating=not disable_device_resource_spec or multi_quota_tree,
-            quotas=topology is not None,
+            mutating=devices or multi_quota_tree or colocation,
+            quotas=admission.topology is not None,
+            bindings=admission.bindings is not None,
             nodes=nodes,
             node_labels=dict(part.split("=", 1) for part in node_labels.split(",") if "=" in part),
         )
@@ -155,6 +210,10 @@ def run(
         return 0
 
     return uvloop.run(serve_reviews())
+
+
+def _names(words: str) -> tuple[str, ...]:
+    return tuple(word.strip() for word in words.split(",") if word.strip())
 
 
 if __name__ == "__main__":

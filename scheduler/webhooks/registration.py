@@ -3,7 +3,14 @@
 import base64
 from typing import Any
 
-from seatrial.scheduler.webhooks.reviews import MUTATE, MUTATE_NODE, MUTATE_QUOTA, VALIDATE, VALIDATE_QUOTA
+from seatrial.scheduler.webhooks.reviews import (
+    MUTATE,
+    MUTATE_NODE,
+    MUTATE_QUOTA,
+    VALIDATE,
+    VALIDATE_BINDING,
+    VALIDATE_QUOTA,
+)
 
 Manifest = dict[str, Any]
 NAME = "seatrial-pod-webhook"
@@ -41,6 +48,7 @@ def configurations(
     name: str = NAME,
     mutating: bool = True,
     quotas: bool = False,
+    bindings: bool = False,
     nodes: bool = False,
     node_labels: dict[str, str] | None = None,
 ) -> list[Manifest]:
@@ -55,6 +63,7 @@ def configurations(
             NodeMutatingWebhook).
         node_labels: with `nodes`, only for nodes with these labels.
         quotas: register the webhooks for ElasticQuotas too; not limited to `namespace`, because names are global.
+        bindings: register the webhook that decides who may bind pods.
     """
     selector: Manifest = {"matchLabels": {"kubernetes.io/metadata.name": namespace}} if namespace else _NOT_THE_SYSTEM
     bundle = base64.b64encode(authorities).decode()
@@ -99,6 +108,16 @@ def configurations(
             found[0]["webhooks"] += added["webhooks"]
         else:
             found.insert(0, added)
+    if bindings:
+        found[-1]["webhooks"].append(
+            {
+                **found[-1]["webhooks"][0],
+                "name": "vbinding.koordinator.sh",
+                "rules": [{**_RULE, "resources": ["pods/binding"], "operations": ["CREATE"]}],
+                "failurePolicy": "Ignore",
+                "clientConfig": {"url": f"{url}{VALIDATE_BINDING}", "caBundle": bundle},
+            }
+        )
     if nodes:
         added = configuration("MutatingWebhookConfiguration", "mnode.koordinator.sh", MUTATE_NODE)
         added["webhooks"][0] |= {"rules": [_NODE_RULE], "namespaceSelector": {}, "failurePolicy": "Ignore"}

@@ -1,7 +1,8 @@
 """AdmissionReview v1 requests and responses."""
 
 import base64
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -12,28 +13,61 @@ from seatrial.scheduler.api.faults import Faults
 from seatrial.scheduler.api.quantity import QuantityError
 from seatrial.scheduler.api.quota import ElasticQuota
 from seatrial.scheduler.api.wire import decoder
+from seatrial.scheduler.serving.exposition import CONTENT_TYPE, Family, exposed, sample
 from seatrial.scheduler.serving.routes import Answer, RequestContext, Routes, json, text
+from seatrial.scheduler.webhooks.bindings import DENIED, Bindings
 from seatrial.scheduler.webhooks.devices import patch_of, problems
+from seatrial.scheduler.webhooks.label_rules import LabelRules
 from seatrial.scheduler.webhooks.nodes import NodeRefusal, patch_of_node
+from seatrial.scheduler.webhooks.pod_classes import class_problems
+from seatrial.scheduler.webhooks.profiles import ProfileError, Profiles, changes, with_resource_spec
 from seatrial.scheduler.webhooks.quota_topology import QuotaExceeded, QuotaRefusal, QuotaTopology
 
 MUTATE_QUOTA, VALIDATE_QUOTA = "/mutate-elasticquota", "/validate-elasticquota"
 MUTATE, VALIDATE = "/mutate-pod", "/validate-pod"  # paths of Koordinator's manager
 MUTATE_NODE = "/mutate-node-status"
+VALIDATE_BINDING = "/validate-pod-binding"
 Review = dict[str, Any]
 
 _decode = decoder(Review)
 
 
-def mutate(review: Review, topology: QuotaTopology | None = None, *, devices: bool = True) -> Review:
-    """The response, with a patch if the pod's device requests must be expanded, or it belongs to a quota tree."""
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """What is done to pods beside the check of their device requests. None: not at all.
+
+    Attributes:
+        topology: quotas.
+        devices: expand device requests.
+        profiles: ClusterColocationProfiles, with the rules about QoS and priority classes.
+        labels: rules about labels.
+        bindings: who may bind.
+    """
+
+    topology: QuotaTopology | None = None
+    devices: bool = True
+    profiles: Profiles | None = None
+    labels: LabelRules | None = None
+    bindings: Bindings | None = None
+
+
+def mutate(review: Review, admission: Admission) -> Review:
+    """The response, with a patch if a profile changes the pod, its device requests must be expanded, or it belongs to a
+    quota tree (W-1)."""
     request = review["request"]
-    found = request.get("object") or {}
+    found, created = request.get("object") or {}, request.get("operation") == "CREATE"
+    patch = []
     try:
-        patch = patch_of(found) if devices else []
-        if topology is not None and request.get("operation") == "CREATE":
-            patch += topology.affinity(_pod(request), found)
-    except QuantityError as error:
+        if admission.profiles is not None and created:
+            changed = admission.profiles.applied(found, _namespace(request))
+            changed = with_resource_spec(changed)
+            patch, found = changes(found, changed), changed
+        if admission.topology is not None and created:
+            patch += admission.topology.affinity(_pod(request, found), found)
+        patch += patch_of(found) if admission.devices else []
+    except ProfileError as error:
+        return _answer(request, refused=str(error), code=500)
+    except (QuantityError, msgspec.ValidationError) as error:
         return _answer(request, refused=str(error), code=400)
     if not patch:
         return _answer(request)
@@ -56,29 +90,65 @@ def mutate_node(review: Review) -> Review:
     return _answer(request, patchType="JSONPatch", patch=encoded)
 
 
-def validate(review: Review, topology: QuotaTopology | None = None) -> Review:
-    """The response: denied if the pod's device requests are invalid, or its quota must not have pods."""
+def validate(review: Review, admission: Admission) -> Review:
+    """The response: denied if the pod's classes or device requests are invalid, its quota must not have pods, or it
+    lacks labels (V-1)."""
     request = review["request"]
-    found = problems(request.get("object") or {})
-    if topology is not None and not found:
-        old = request.get("oldObject")
+    given, before = request.get("object") or {}, request.get("oldObject")
+    if admission.profiles is not None:
+        try:
+            wrong = class_problems(_pod(request, given), msgspec.convert(before, Pod) if before else None)
+        except (QuantityError, msgspec.ValidationError) as error:
+            wrong = [str(error)]
+        if wrong:
+            return _answer(request, refused=_joined(wrong), code=400)
+    found = problems(given)
+    if admission.topology is not None and not found:
         try:
             trial = bool(request.get("dryRun"))
-            topology.check_pod(_pod(request), msgspec.convert(old, Pod) if old else None, trial=trial)
+            old = msgspec.convert(before, Pod) if before else None
+            admission.topology.check_pod(_pod(request, given), old, trial=trial)
         except QuotaExceeded as refusal:
             return _answer(request, refused=str(refusal), code=403)
         except QuotaRefusal as refusal:
             return _answer(request, refused=str(refusal), code=400)
-    if not found:
+    if found:
+        return _answer(request, refused=_joined(found), code=403)
+    if admission.labels is not None:
+        labels = (given.get("metadata") or {}).get("labels") or {}
+        wrong = admission.labels.problems(labels, _namespace(request))
+        if wrong:
+            return _answer(request, refused=_joined(wrong), code=400)
+    return _answer(request)
+
+
+def _joined(found: list[str]) -> str:
+    """Several reasons as the API machinery's aggregate of errors."""
+    return found[0] if len(found) == 1 else f"[{', '.join(found)}]"
+
+
+def validate_binding(review: Review, bindings: Bindings) -> Review:
+    """The response: denied if this user must not bind that pod."""
+    request = review["request"]
+    resource = (request.get("resource") or {}).get("resource")
+    asked = (resource, request.get("subResource"), request.get("operation"))
+    if asked != ("pods", "binding", "CREATE"):
         return _answer(request)
-    return _answer(request, refused=found[0] if len(found) == 1 else f"[{', '.join(found)}]", code=403)
+    user = (request.get("userInfo") or {}).get("username", "")
+    if bindings.may_bind(user, _namespace(request), request.get("name", "")):
+        return _answer(request)
+    return _answer(request, refused=DENIED, code=403)
 
 
-def _pod(request: Review) -> Pod:
-    pod = msgspec.convert(request.get("object") or {}, Pod)
-    if pod.metadata.namespace:
-        return pod
-    return replace(pod, metadata=replace(pod.metadata, namespace=request.get("namespace", "")))
+def _namespace(request: Review) -> str:
+    """The namespace of the object, which the object itself need not name yet."""
+    named: str = ((request.get("object") or {}).get("metadata") or {}).get("namespace") or request.get("namespace", "")
+    return named
+
+
+def _pod(request: Review, found: dict[str, Any]) -> Pod:
+    pod = msgspec.convert(found, Pod)
+    return replace(pod, metadata=replace(pod.metadata, namespace=_namespace(request)))
 
 
 def mutate_quota(review: Review, topology: QuotaTopology) -> Review:
@@ -125,25 +195,34 @@ def validate_quota(review: Review, topology: QuotaTopology) -> Review:
 def _answer(request: Review, *, refused: str = "", code: int = 0, **more: Any) -> Review:
     response: Review = {"uid": request["uid"], "allowed": not refused, **more}
     if refused:
-        reason = {400: "BadRequest", 403: "Forbidden"}[code]
+        reason = {400: "BadRequest", 403: "Forbidden", 500: "InternalError"}[code]
         response["status"] = {"code": code, "reason": reason, "message": refused}
     return {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response}
 
 
-def routes(faults: Faults, topology: QuotaTopology | None = None, *, devices: bool = True) -> Routes:
-    """The webhooks for pods and, with `topology`, for quotas; and a health page.
-
-    `devices`: expand device requests of pods.
-    """
+def routes(faults: Faults, admission: Admission | None = None) -> Routes:
+    """The webhooks for pods and nodes, for bindings and quotas where the admission has rules for them; health and
+    metrics."""
+    admission = admission or Admission()
+    topology, bindings = admission.topology, admission.bindings
     found = Routes(faults)
-    found.add("POST", MUTATE, _page(lambda review: mutate(review, topology, devices=devices)))
+    found.add("POST", MUTATE, _page(lambda review: mutate(review, admission)))
     found.add("POST", MUTATE_NODE, _page(mutate_node))
-    found.add("POST", VALIDATE, _page(lambda review: validate(review, topology)))
+    found.add("POST", VALIDATE, _page(lambda review: validate(review, admission)))
+    if bindings is not None:
+        found.add("POST", VALIDATE_BINDING, _page(lambda review: validate_binding(review, bindings)))
+        found.add("GET", "/metrics", lambda _: Answer(200, exposed(_families(bindings)), CONTENT_TYPE))
     if topology is not None:
         found.add("POST", MUTATE_QUOTA, _page(lambda review: mutate_quota(review, topology)))
         found.add("POST", VALIDATE_QUOTA, _page(lambda review: validate_quota(review, topology)))
     found.add_health(lambda: True, text("ok"))
     return found
+
+
+def _families(bindings: Bindings) -> Iterable[Family]:
+    name = "koord_manager_webhook_binding_admission_decisions_total"
+    samples = [sample(name, {"decision": decision}, count) for decision, count in sorted(bindings.decisions.items())]
+    return [(name, "counter", "Decisions of binding admission.", samples)]
 
 
 def _page(answer: Callable[[Review], Review]) -> Callable[[RequestContext], Answer]:

@@ -18,7 +18,7 @@ from seatrial.scheduler.api.quota import (
     ElasticQuota,
 )
 from seatrial.scheduler.webhooks.quota_topology import QuotaGates, QuotaRefusal, QuotaTopology
-from seatrial.scheduler.webhooks.reviews import MUTATE_QUOTA, VALIDATE, VALIDATE_QUOTA, routes
+from seatrial.scheduler.webhooks.reviews import MUTATE_QUOTA, VALIDATE, VALIDATE_QUOTA, Admission, routes
 
 KEYS = "failed to check sub and parent group quotaKey, err: checkSubAndParentGroupQuotaKey failed: "
 
@@ -246,7 +246,9 @@ def review(operation: str, wanted: Any = None, old: Any = None, *, dry_run: bool
 
 
 def answer(topology: QuotaTopology, path: str, body: bytes) -> dict[str, Any]:
-    found: dict[str, Any] = msgspec.json.decode(routes(Faults(), topology).answer("POST", path, body).body)["response"]
+    found: dict[str, Any] = msgspec.json.decode(routes(Faults(), Admission(topology)).answer("POST", path, body).body)[
+        "response"
+    ]
     return found
 
 

@@ -1,0 +1,197 @@
+"""ClusterColocationProfiles: what new pods get by the labels of their namespace and their own (W-1 to W-8).
+
+Follows Koordinator's pkg/webhook/pod/mutating/cluster_colocation_profile.go and extended_resource_spec.go. Pods are
+manifests, as in a review; arguments are not changed.
+"""
+
+from collections.abc import Iterator, Mapping
+from random import Random
+from typing import Any
+
+import msgspec
+
+from seatrial.scheduler.api.colocation import EXTENDED_RESOURCE_SPEC, SKIP_RESOURCES, ClusterColocationProfile
+from seatrial.scheduler.api.core import Pod
+from seatrial.scheduler.api.integers import integer
+from seatrial.scheduler.api.numa import QOS_LABEL
+from seatrial.scheduler.api.quantity import CPU, milli
+from seatrial.scheduler.api.reservation import PRIORITY_LABEL
+from seatrial.scheduler.api.slo import BATCH_CPU, BATCH_MEMORY
+from seatrial.scheduler.api.wire import to_json
+from seatrial.scheduler.api.workloads import Namespace, PriorityClass
+from seatrial.scheduler.api.wrong_values import shown
+from seatrial.scheduler.pods.priority import EXTENDED_RESOURCES, class_with_default
+from seatrial.scheduler.pods.selectors import selector_matches
+from seatrial.scheduler.webhooks.merging import merged
+
+_ALWAYS = 100  # percent
+
+Manifest = Mapping[str, Any]
+
+
+class ProfileError(Exception):
+    """A profile that matches the pod cannot be applied; the text names it, and what was expected and found."""
+
+
+class Profiles:
+    """Knows the profiles, and the namespaces and priority classes that they name."""
+
+    def __init__(self, dice: Random) -> None:
+        """`dice` decide which pods get a profile with a probability."""
+        self._dice = dice
+        self.profiles: dict[str, ClusterColocationProfile] = {}
+        self.namespaces: dict[str, Namespace] = {}
+        self.priority_classes: dict[str, PriorityClass] = {}
+
+    def applied(self, pod: Manifest, namespace: str) -> dict[str, Any]:
+        """The pod with all matching profiles, in the order of their names, and with its amounts translated.
+
+        Raises:
+            ProfileError: a matching profile cannot be applied.
+            QuantityError: an amount is not a quantity.
+        """
+        changed = dict(pod)
+        matching = list(self._matching(pod, namespace))
+        for profile in matching:
+            if self._thrown(profile):
+                changed = self._with(changed, profile)
+        if matching and not any(SKIP_RESOURCES in profile.metadata.annotations for profile in matching):
+            changed = translated(changed)
+        return changed
+
+    def _matching(self, pod: Manifest, namespace: str) -> Iterator[ClusterColocationProfile]:
+        labels = dict((pod.get("metadata") or {}).get("labels") or {})
+        for _, profile in sorted(self.profiles.items()):
+            wanted = profile.spec.namespace_selector
+            if wanted is not None:
+                if namespace not in self.namespaces:
+                    raise ProfileError(f'namespaces "{namespace}" not found')
+                if not selector_matches(wanted, self.namespaces[namespace].metadata.labels):
+                    continue
+            if profile.spec.selector is None or selector_matches(profile.spec.selector, labels):
+                yield profile
+
+    def _thrown(self, profile: ClusterColocationProfile) -> bool:
+        """Whether the dice let a pod have the profile: with p + 1 in 100, as Koordinator's (W-4)."""
+        given = profile.spec.probability
+        percent = _percent(given)
+        if percent is None:
+            raise ProfileError(
+                f"ClusterColocationProfile {profile.metadata.name}: probability: expected 0 to 100 or a percentage, "
+                f"found {shown(str(given))}"
+            )
+        if percent in {0, _ALWAYS}:
+            return percent == _ALWAYS
+        return self._dice.randrange(_ALWAYS) <= percent
+
+    def _with(self, pod: Manifest, profile: ClusterColocationProfile) -> dict[str, Any]:
+        """The pod with one profile, whose parts have the order of W-3."""
+        said = profile.spec
+        metadata, spec = dict(pod.get("metadata") or {}), dict(pod.get("spec") or {})
+        labels = dict(metadata.get("labels") or {}) | said.labels
+        annotations = dict(metadata.get("annotations") or {}) | said.annotations
+        labels |= {target: labels.get(source, "") for source, target in said.label_keys_mapping.items()}
+        annotations |= {target: annotations.get(source, "") for source, target in said.annotation_keys_mapping.items()}
+        labels |= {key: labels[key] + suffix for key, suffix in said.label_suffixes.items() if key in labels}
+        if said.scheduler_name:
+            spec["schedulerName"] = said.scheduler_name
+        if said.qos_class:
+            labels[QOS_LABEL] = said.qos_class
+        if said.priority_class_name:
+            found = self.priority_classes.get(said.priority_class_name)
+            if found is None:
+                raise ProfileError(f'priorityclasses.scheduling.k8s.io "{said.priority_class_name}" not found')
+            spec["priorityClassName"], spec["priority"] = said.priority_class_name, found.value
+            spec["preemptionPolicy"] = found.preemption_policy
+        if said.koordinator_priority is not None:
+            labels[PRIORITY_LABEL] = str(said.koordinator_priority)
+        metadata |= {name: kept for name, kept in (("labels", labels), ("annotations", annotations)) if kept}
+        changed = {**pod, "metadata": metadata, "spec": spec}
+        return merged(changed, said.patch) if said.patch else changed
+
+
+def _percent(given: int | str | None) -> int | None:
+    """A probability in percent; None: it is none."""
+    if isinstance(given, str):
+        given = integer(given[:-1]) if given.endswith("%") else None
+    elif given is None:
+        given = _ALWAYS
+    return given if given is not None and 0 <= given <= _ALWAYS else None
+
+
+def translated(pod: Manifest) -> dict[str, Any]:
+    """The pod with batch or mid resources in the place of cpu and memory if it is of such a class (W-6, W-7).
+
+    Raises:
+        QuantityError: an amount of cpu is not a quantity.
+    """
+    read = msgspec.convert({"metadata": pod.get("metadata") or {}, "spec": pod.get("spec") or {}}, Pod)
+    names = EXTENDED_RESOURCES.get(class_with_default(read.metadata.labels, read.spec))
+    if names is None:
+        return dict(pod)
+    spec = dict(pod.get("spec") or {})
+    for part in ("initContainers", "containers"):
+        if spec.get(part):
+            spec[part] = [_container(each, names) for each in spec[part]]
+    if spec.get("overhead"):
+        spec["overhead"] = _renamed(spec["overhead"], names)
+    return {**pod, "spec": spec}
+
+
+def _container(container: Manifest, names: Mapping[str, str]) -> dict[str, Any]:
+    resources = dict(container.get("resources") or {})
+    for part in ("requests", "limits"):
+        if resources.get(part):
+            resources[part] = _renamed(resources[part], names)
+    limits = {name: value for name, value in (resources.get("limits") or {}).items() if name in names.values()}
+    if limits:
+        resources["requests"] = limits | (resources.get("requests") or {})
+    return {**container, "resources": resources} if resources else dict(container)
+
+
+def _renamed(amounts: Manifest, names: Mapping[str, str]) -> dict[str, Any]:
+    return {
+        names.get(name, name): str(milli(value)) if name == CPU and name in names else value
+        for name, value in amounts.items()
+    }
+
+
+def with_resource_spec(pod: Manifest) -> dict[str, Any]:
+    """The pod with the annotation of its containers' batch resources, which the node's agent reads (W-8)."""
+    containers: dict[str, Any] = {}
+    for container in (pod.get("spec") or {}).get("containers") or ():
+        amounts = {
+            part: {name: found[name] for name in (BATCH_CPU, BATCH_MEMORY) if name in found}
+            for part in ("limits", "requests")
+            if (found := (container.get("resources") or {}).get(part) or {})
+        }
+        if any(amounts.values()):
+            containers[container.get("name", "")] = {part: found for part, found in amounts.items() if found}
+    metadata = dict(pod.get("metadata") or {})
+    annotations = dict(metadata.get("annotations") or {})
+    written = {"containers": containers}
+    if not containers or _read(annotations.get(EXTENDED_RESOURCE_SPEC, "")) == written:
+        return dict(pod)
+    annotations[EXTENDED_RESOURCE_SPEC] = to_json(written).decode()
+    return {**pod, "metadata": {**metadata, "annotations": annotations}}
+
+
+def _read(text: str) -> object:
+    try:
+        return msgspec.json.decode(text) if text else None
+    except msgspec.DecodeError:
+        return None
+
+
+def changes(before: Manifest, after: Manifest) -> list[dict[str, Any]]:
+    """The JSON patch of a pod's metadata and spec, field by field."""
+    patch: list[dict[str, Any]] = []
+    for part in ("metadata", "spec"):
+        old, new = before.get(part) or {}, after.get(part) or {}
+        for name in sorted(old.keys() | new.keys()):
+            path = f"/{part}/{name.replace('~', '~0').replace('/', '~1')}"
+            if name not in new:
+                patch.append({"op": "remove", "path": path})
+            elif name not in old or old[name] != new[name]:
+                patch.append({"op": "add", "path": path, "value": new[name]})
+    return patch
