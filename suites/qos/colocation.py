@@ -3,9 +3,9 @@
 from typing import Any
 
 from seatrial.fixtures.trial import Trial
+from seatrial.harness.apiserver.quantities import QuantityError, amount
 from seatrial.scheduler.api.builders import NodeBuilder, PodBuilder, node, pod
 from seatrial.scheduler.api.numa import PRIORITY_CLASS_LABEL
-from seatrial.scheduler.api.quantity import QuantityError, amount
 from seatrial.scheduler.api.slo import BATCH_CPU, BATCH_MEMORY, MID_CPU, MID_MEMORY
 
 WITHIN = 15.0  # seconds until a manager has written what a report changes
@@ -32,7 +32,7 @@ def prod(name: str, on: str, cpu: int, memory: int) -> PodBuilder:
 
 def batch(name: str, cpu: int, memory: int = 1) -> PodBuilder:
     """A batch pod with these requests, in thousandths of a core and G."""
-    wanted = {BATCH_CPU: cpu, BATCH_MEMORY: f"{memory}G"}
+    wanted: dict[str, str | int | float] = {BATCH_CPU: cpu, BATCH_MEMORY: f"{memory}G"}
     return pod(name).resources(wanted).qos("BE").label(PRIORITY_CLASS_LABEL, "koord-batch")
 
 

@@ -14,9 +14,9 @@ from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.features import suites_folder
 from seatrial.fixtures.manager import StartManager, write_config
 from seatrial.fixtures.trial import Trial
+from seatrial.harness.apiserver.quantities import amounts
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import pod
-from seatrial.scheduler.api.quantity import amounts
 from seatrial.scheduler.api.slo import ORIGIN_ALLOCATABLE, THIRD_PARTY_ALLOCATIONS
 from seatrial.suites.loadaware.reports import annotate, report, settle
 from seatrial.suites.qos.colocation import WITHIN, batch, colocation, expect_offer, machine, offered, prod
@@ -83,9 +83,10 @@ def test_a_node_s_own_settings(trial: Trial, start_manager: StartManager) -> Non
     annotate(trial, "/api/v1/nodes/annotated", "node.koordinator.sh/colocation-strategy", '{"enable": false}')
     labels = {"metadata": {"labels": {"node.koordinator.sh/cpu-reclaim-ratio": "0.7"}}}
     assert trial.call("PATCH", "/api/v1/nodes/labelled", labels).ok
+    own_settings: dict[str, dict[str, Any]] = {"pool": {"cpuReclaimThresholdPercent": 30}, "out": {"enable": False}}
     own = [
         {"name": name, "nodeSelector": {"matchLabels": {"pool": name}}, **settings}
-        for name, settings in {"pool": {"cpuReclaimThresholdPercent": 30}, "out": {"enable": False}}.items()
+        for name, settings in own_settings.items()
     ]
     start_manager(colocation(nodeConfigs=own))
 

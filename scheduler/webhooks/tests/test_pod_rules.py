@@ -31,7 +31,10 @@ def problems(new: dict[str, Any], old: dict[str, Any] | None = None) -> list[str
 
 
 BATCH = {"kubernetes.io/batch-cpu": 1000}
-MUST_BE = "labels.koordinator.sh/qosClass: Required value: must specify koordinator QoS BE with koordinator colocation resources"
+MUST_BE = (
+    "labels.koordinator.sh/qosClass: Required value: must specify koordinator QoS BE "
+    "with koordinator colocation resources"
+)
 
 
 @pytest.mark.parametrize(

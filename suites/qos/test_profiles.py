@@ -1,0 +1,297 @@
+"""ClusterColocationProfiles and the rules about classes of pods: what the API server stores, and what it refuses.
+
+Figures and messages are those of Koordinator's own tests (pkg/webhook/pod/mutating, pkg/webhook/pod/validating).
+"""
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+import yaml
+
+from seatrial.fixtures.expect import Expect
+from seatrial.fixtures.features import suites_folder
+from seatrial.fixtures.manager import StartManager
+from seatrial.fixtures.trial import Trial
+from seatrial.fixtures.webhook import admission_webhook
+from seatrial.harness.apiserver.quantities import amount
+from seatrial.harness.clusters.protocol import Capability
+from seatrial.harness.errors import ApiRefused
+from seatrial.harness.subject.foreign_manager import running_foreign_manager
+from seatrial.scheduler.api.builders import PodBuilder, pod
+from seatrial.scheduler.api.colocation import EXTENDED_RESOURCE_SPEC, SKIP_RESOURCES
+from seatrial.scheduler.api.core import Pod
+from seatrial.scheduler.api.numa import PRIORITY_CLASS_LABEL, QOS_LABEL
+from seatrial.scheduler.api.reservation import PRIORITY_LABEL
+from seatrial.scheduler.api.slo import BATCH_CPU, BATCH_MEMORY, MID_CPU
+from seatrial.suites.loadaware.reports import report, settle
+from seatrial.suites.qos.colocation import batch, colocation, expect_offer, machine
+
+pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER)]
+
+StartWebhook = Callable[..., None]
+IN_COMBINATION = "koordinator.sh/qosClass={} and priorityClass={} cannot be used in combination"
+
+
+@pytest.fixture
+def start_webhook(request: pytest.FixtureRequest, trial: Trial) -> Iterator[StartWebhook]:
+    """Starts the pod webhook; profiles that are there by then are applied from the first pod on."""
+    with ExitStack() as running:
+
+        def start(*options: str) -> None:
+            if foreign := request.config.getoption("--seatrial-manager"):
+                running.enter_context(running_foreign_manager(trial.cluster, foreign, controllers="quotaprofile"))
+                return
+            if trial.cluster.endpoint is None:
+                pytest.skip(f"needs a cluster that a process can reach; {trial.cluster.name} lives in this process")
+            kubeconfig = str(trial.cluster.endpoint.kubeconfig)
+            running.enter_context(
+                admission_webhook(trial, "--kubeconfig", kubeconfig, "--colocation", *options, name="colocation")
+            )
+
+        yield start
+
+
+def profile(trial: Trial, name: str = "a", **spec: Any) -> None:
+    """A profile for the pods of this test's namespace."""
+    metadata: dict[str, Any] = {"name": f"{trial.name}-{name}"}
+    if "annotations_of_profile" in spec:
+        metadata["annotations"] = spec.pop("annotations_of_profile")
+    here = {"matchLabels": {"kubernetes.io/metadata.name": trial.name}}
+    trial.apply(
+        {
+            "apiVersion": "config.koordinator.sh/v1alpha1",
+            "kind": "ClusterColocationProfile",
+            "metadata": metadata,
+            "spec": {"namespaceSelector": here, **spec},
+        }
+    )
+
+
+def priority_class(trial: Trial, value: int) -> str:
+    name = f"{trial.name}-{value}"
+    trial.apply(
+        {
+            "apiVersion": "scheduling.k8s.io/v1",
+            "kind": "PriorityClass",
+            "metadata": {"name": name},
+            "value": value,
+            "preemptionPolicy": "Never",
+        }
+    )
+    return name
+
+
+def stored(trial: Trial, wanted: PodBuilder) -> Pod:
+    trial.submit(wanted)
+    found = trial.find(wanted.name)
+    assert found is not None
+    return found
+
+
+def amounts(found: Pod, part: str = "requests") -> dict[str, int]:
+    """Requests or limits, in thousandths of a core for cpu."""
+    resources: dict[str, Any] = getattr(found.spec.containers[0].resources, part)
+    return {name: amount(name, value) for name, value in resources.items()}
+
+
+def refused(trial: Trial, wanted: PodBuilder) -> str:
+    with pytest.raises(ApiRefused) as error:
+        trial.submit(wanted)
+    return str(error.value)
+
+
+@pytest.mark.feature("QOS-3.profile")
+@pytest.mark.case("CO-020", severity="critical")
+def test_a_profile_makes_batch_pods(trial: Trial, start_webhook: StartWebhook) -> None:
+    """A pod that knows nothing of colocation is stored with class, priority, scheduler, labels and batch resources of
+    the profile that matches it, and with the annotation that the node's agent reads; another one as it is."""
+    name = priority_class(trial, 5999)
+    profile(
+        trial,
+        selector={"matchLabels": {"app": "batch"}},
+        qosClass="BE",
+        priorityClassName=name,
+        koordinatorPriority=1111,
+        schedulerName="koord-scheduler",
+        labels={"team": "a"},
+        annotations={"note": "b"},
+        patch={"spec": {"terminationGracePeriodSeconds": 7}},
+    )
+    start_webhook()
+
+    found = stored(trial, pod("a").request(cpu="1500m", memory="4Gi").label("app", "batch"))
+    other = stored(trial, pod("b").request(cpu="1500m", memory="4Gi").label("app", "web"))
+
+    expected = {BATCH_CPU: 1500, BATCH_MEMORY: 4 << 30}
+    assert (amounts(found), amounts(found, "limits")) == (expected, expected)
+    labels = found.metadata.labels
+    assert (labels[QOS_LABEL], labels[PRIORITY_LABEL], labels["team"]) == ("BE", "1111", "a")
+    assert found.metadata.annotations["note"] == "b"
+    assert (found.spec.priority, found.spec.preemption_policy) == (5999, "Never")
+    assert found.spec.scheduler_name == "koord-scheduler"
+    written = json.loads(found.metadata.annotations[EXTENDED_RESOURCE_SPEC])["containers"]["main"]
+    assert {part: {name: amount(name, value) for name, value in each.items()} for part, each in written.items()} == {
+        "requests": expected,
+        "limits": expected,
+    }
+    assert amounts(other) == {"cpu": 1500, "memory": 4 << 30}
+    assert not {QOS_LABEL, PRIORITY_LABEL, "team"} & other.metadata.labels.keys()
+
+
+@pytest.mark.feature("QOS-3.profile")
+@pytest.mark.case("CO-021", severity="normal")
+def test_profiles_apply_in_the_order_of_their_names(trial: Trial, start_webhook: StartWebhook) -> None:
+    """Of two profiles that match, the later name decides about a label of both; keys are mapped and suffixes added
+    after labels are set."""
+    profile(trial, "b", labels={"who": "b"}, labelKeysMapping={"who": "copy"}, labelSuffixes={"who": "-x", "none": "y"})
+    profile(trial, "a", labels={"who": "a", "only": "a"})
+    start_webhook()
+
+    labels = stored(trial, pod("a").request(cpu=1)).metadata.labels
+
+    assert (labels["who"], labels["copy"], labels["only"]) == ("b-x", "b", "a")
+    assert "none" not in labels
+
+
+@pytest.mark.feature("QOS-3.profile")
+@pytest.mark.case("CO-022", severity="normal")
+def test_mid_pods_and_pods_whose_amounts_stay(trial: Trial, start_webhook: StartWebhook) -> None:
+    """A pod of the class koord-mid gets mid resources; a profile that skips resources leaves cpu and memory."""
+    profile(trial, "mid", selector={"matchLabels": {"app": "mid"}}, labels={PRIORITY_CLASS_LABEL: "koord-mid"})
+    profile(
+        trial,
+        "skip",
+        selector={"matchLabels": {"app": "skip"}},
+        labels={PRIORITY_CLASS_LABEL: "koord-mid"},
+        annotations_of_profile={SKIP_RESOURCES: "true"},
+    )
+    start_webhook()
+
+    assert amounts(stored(trial, pod("a").request(cpu=1).label("app", "mid"))) == {MID_CPU: 1000}
+    assert amounts(stored(trial, pod("b").request(cpu=1).label("app", "skip"))) == {"cpu": 1000}
+
+
+@pytest.mark.feature("QOS-3.profile")
+@pytest.mark.case("CO-023", severity="normal")
+def test_part_of_the_pods(trial: Trial, start_webhook: StartWebhook) -> None:
+    """Profiles for none, for half and for all of the pods: no, some and each of 24 pods get their labels."""
+    for name, probability in (("none", 0), ("half", "50%"), ("all", 100)):
+        profile(trial, name, labels={name: "yes"}, probability=probability)
+    start_webhook("--seed", "1")
+
+    found = [stored(trial, pod(f"p-{number}").request(cpu="1m")).metadata.labels for number in range(24)]
+
+    counts = {name: sum(name in labels for labels in found) for name in ("none", "half", "all")}
+    assert (counts["none"], counts["all"]) == (0, 24)
+    assert 0 < counts["half"] < 24
+
+
+@pytest.mark.feature("QOS-3.profile")
+@pytest.mark.case("CO-024", severity="normal")
+def test_a_priority_class_that_is_missing(trial: Trial, start_webhook: StartWebhook) -> None:
+    """A pod whose profile names a priority class that does not exist is refused; pods of other profiles are not."""
+    profile(trial, "bad", selector={"matchLabels": {"app": "bad"}}, priorityClassName=f"{trial.name}-none")
+    profile(trial, "good", labels={"good": "yes"})
+    start_webhook()
+
+    assert f'"{trial.name}-none" not found' in refused(trial, pod("a").request(cpu=1).label("app", "bad"))
+    assert "good" in stored(trial, pod("b").request(cpu=1)).metadata.labels
+
+
+@pytest.mark.feature("QOS-3.profile")
+@pytest.mark.case("CO-025", severity="critical")
+def test_classes_that_do_not_fit(trial: Trial, start_webhook: StartWebhook) -> None:
+    """Batch resources without the class BE, classes that contradict each other and parts of a core for an LSR pod are
+    refused, in Koordinator's words; what fits is stored."""
+    start_webhook()
+    must_be = "must specify koordinator QoS BE with koordinator colocation resources"
+    assert must_be in refused(trial, batch("a", 1000).qos("LS"))
+    wrong = pod("a").request(cpu=1).qos("BE").label(PRIORITY_CLASS_LABEL, "koord-prod")
+    assert IN_COMBINATION.format("BE", "koord-prod") in refused(trial, wrong)
+    wrong = pod("a").request(cpu=1).qos("LSR").label(PRIORITY_CLASS_LABEL, "koord-batch")
+    assert IN_COMBINATION.format("LSR", "koord-batch") in refused(trial, wrong)
+    part = pod("a").request(cpu="500m").qos("LSR").label(PRIORITY_CLASS_LABEL, "koord-prod")
+    assert "the requested CPUs of LSR Pod must be integer" in refused(trial, part)
+
+    trial.submit(batch("a", 1000), pod("b").request(cpu=2).qos("LSR").label(PRIORITY_CLASS_LABEL, "koord-prod"))
+
+
+@pytest.mark.feature("QOS-3.profile")
+@pytest.mark.case("CO-026", severity="normal")
+@pytest.mark.parametrize(
+    ("key", "value"), [(QOS_LABEL, "LSE"), (PRIORITY_LABEL, "2"), (PRIORITY_CLASS_LABEL, "koord-mid")]
+)
+def test_classes_of_a_pod_do_not_change(trial: Trial, start_webhook: StartWebhook, key: str, value: str) -> None:
+    """QoS class, priority class and priority within it are refused to change; other labels change."""
+    start_webhook()
+    given = {QOS_LABEL: "LS", PRIORITY_LABEL: "1", PRIORITY_CLASS_LABEL: "koord-prod"}
+    wanted = pod("a").request(cpu=1)
+    for name, word in given.items():
+        wanted.label(name, word)
+    trial.submit(wanted)
+
+    answer = trial.call("PATCH", trial.path("Pod", "a"), {"metadata": {"labels": {key: value}}})
+    other = trial.call("PATCH", trial.path("Pod", "a"), {"metadata": {"labels": {"team": "b"}}})
+
+    assert answer.code == 400, f"expected a refusal, found {answer.code}"
+    assert "field is immutable" in json.loads(answer.body)["message"]
+    assert other.ok
+
+
+@pytest.mark.feature("QOS-3.limit-above-request", "QOS-3.manifest-batch-burst")
+@pytest.mark.case("CO-027", severity="critical")
+def test_limits_above_requests(trial: Trial, start_manager: StartManager) -> None:
+    """The pod of the announcement has limits above its requests of batch resources: it is stored so, and counts with
+    its requests."""
+    trial.add(machine("n1"))
+    report(trial, "n1", "63", "10G", system=("63", "10G"))
+    start_manager(colocation())
+    expect_offer(trial, "n1", (2000, 68))
+    path = suites_folder() / "manifests/v0.7/batch-burst.yaml"
+    for name in ("a", "b", "c"):
+        manifest = yaml.safe_load(path.read_bytes())
+        manifest["metadata"] = {**manifest["metadata"], "name": name, "namespace": trial.name}
+        manifest["spec"]["schedulerName"] = pod("x").manifest["spec"].get("schedulerName", "default-scheduler")
+        trial.apply(manifest)
+    trial.reaches(lambda: len(bound(trial)) >= 2, within=10.0)
+    settle(trial)
+    assert len(bound(trial)) == 2, f"expected two of three pods of 1000 on 2000 thousandths, found {bound(trial)}"
+    assert amounts(trial.pod("a"), "limits") == {BATCH_CPU: 4000, BATCH_MEMORY: 2 << 30}
+
+
+def bound(trial: Trial) -> list[str]:
+    return [found.metadata.name for found in trial.pods() if found.spec.node_name]
+
+
+@pytest.mark.feature("QOS-2.manifest-batch-colocation", "QOS-10.quick-start")
+@pytest.mark.case("CO-028", severity="critical")
+def test_the_released_quick_start(
+    trial: Trial, expect: Expect, start_manager: StartManager, start_webhook: StartWebhook
+) -> None:
+    """Settings, priority class and profile of the announcement: its pod, which knows nothing of it, runs as a batch pod
+    on what prod pods leave of a node that is full by their requests."""
+    manifests = list(yaml.safe_load_all((suites_folder() / "manifests/v1.7/batch-colocation.yaml").read_bytes()))
+    kinds = {each["kind"]: each for each in manifests if each["metadata"]["name"] != "koordinator-system"}
+    trial.add(machine("n1"))
+    trial.submit(pod("full").request(cpu=100).qos("LS"))
+    expect.running("full")
+    report(trial, "n1", "20", "20G", pods={"full": ("20", "20G", "koord-prod")})
+    trial.apply(kinds["PriorityClass"])
+    kinds["ClusterColocationProfile"]["spec"] |= {
+        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": trial.name}},
+        "schedulerName": "default-scheduler",
+    }
+    trial.apply(kinds["ClusterColocationProfile"])
+    start_manager(kinds["ConfigMap"]["data"])
+    start_webhook()
+    expect_offer(trial, "n1", (40000, 58))
+    kinds["Pod"]["metadata"] = {"name": "batch-pod", "namespace": trial.name}
+
+    trial.apply(kinds["Pod"])
+
+    found = expect.running("batch-pod")
+    assert amounts(found) == {BATCH_CPU: 1000, BATCH_MEMORY: 1 << 30}
+    assert (found.metadata.labels[QOS_LABEL], found.spec.priority) == ("BE", 5999)
