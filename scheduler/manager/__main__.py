@@ -20,9 +20,9 @@ app = cyclopts.App(name="seatrial manager", result_action="return_value")
 
 @app.default
 def run(*, kubeconfig: Path | None = None, selector: str = "", address: str = "127.0.0.1", port: int = 0) -> int:
-    """Keep a NodeMetric for each node, and write CPU normalization and amplification ratios, until SIGTERM or Ctrl-C.
+    """Keep a NodeMetric and a NodeSLO for each node, write batch and mid resources, normalization and amplification.
 
-    Settings are in the ConfigMap koordinator-system/slo-controller-config.
+    Until SIGTERM or Ctrl-C. Settings are in the ConfigMap koordinator-system/slo-controller-config.
 
     Args:
         kubeconfig: How to reach the API server; by default $KUBECONFIG, ~/.kube/config or the pod's service account.

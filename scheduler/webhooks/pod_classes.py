@@ -10,12 +10,11 @@ from seatrial.scheduler.api.reservation import PRIORITY_LABEL
 from seatrial.scheduler.api.slo import BATCH_CPU, BATCH_MEMORY
 from seatrial.scheduler.pods.cpu_binding import priority_class
 from seatrial.scheduler.pods.priority import BATCH, FREE, MID
+from seatrial.scheduler.pods.qos import BE, raw_qos
 from seatrial.scheduler.pods.requests import pod_requests
 
-BEST_EFFORT = "BE"
-_QOS = frozenset({LSE, LSR, "LS", BEST_EFFORT, "SYSTEM"})
 _CLASSES = frozenset({PROD, MID, BATCH, FREE})
-_FORBIDDEN = {BEST_EFFORT: frozenset({"", PROD}), LSR: frozenset({"", MID, BATCH, FREE})}
+_FORBIDDEN = {BE: frozenset({"", PROD}), LSR: frozenset({"", MID, BATCH, FREE})}
 
 
 def class_problems(pod: Pod, old: Pod | None) -> list[str]:
@@ -24,10 +23,10 @@ def class_problems(pod: Pod, old: Pod | None) -> list[str]:
     Raises:
         QuantityError: an amount is not a quantity.
     """
-    qos, priority = _qos(pod), _class(pod)
+    qos, priority = raw_qos(pod.metadata.labels), _class(pod)
     found = []
     requests = pod_requests(pod.spec)
-    if qos != BEST_EFFORT and (requests.get(BATCH_CPU) or requests.get(BATCH_MEMORY)):
+    if qos != BE and (requests.get(BATCH_CPU) or requests.get(BATCH_MEMORY)):
         found.append(
             f"labels.{QOS_LABEL}: Required value: must specify koordinator QoS BE with koordinator colocation resources"
         )
@@ -36,7 +35,7 @@ def class_problems(pod: Pod, old: Pod | None) -> list[str]:
         found += [
             f'{field}: Invalid value: "{value}": field is immutable'
             for field, value, before in (
-                (f"labels.{QOS_LABEL}", qos, _qos(old)),
+                (f"labels.{QOS_LABEL}", qos, raw_qos(old.metadata.labels)),
                 ("spec.priority", priority, _class(old)),
                 (f"labels.{PRIORITY_LABEL}", sub, sub_before),
             )
@@ -58,12 +57,6 @@ def _cpu_problems(requested: int) -> list[str]:
             f'{field}: Invalid value: "{canonical(f"{requested}m")}": the requested CPUs of LSR Pod must be integer'
         ]
     return []
-
-
-def _qos(pod: Pod) -> str:
-    """The QoS class of the label alone (Q-1)."""
-    named = pod.metadata.labels.get(QOS_LABEL, "")
-    return named if named in _QOS else ""
 
 
 def _class(pod: Pod) -> str:

@@ -284,6 +284,19 @@ def test_settings_that_cannot_be_read_keep_the_last(trial: Trial, start_manager:
     expect_offer(trial, "n1", (45000, 58))
 
 
+@pytest.mark.feature("QOS-2.batch")
+@pytest.mark.case("CO-014", severity="normal")
+def test_pods_without_a_report_and_exclusive_pods(trial: Trial, start_manager: StartManager) -> None:
+    """A pod that no report names counts with its request; an LSE pod counts with all of its cores."""
+    trial.add(machine("n1"))
+    exclusive = pod("exclusive").request(cpu=10, memory="10G").qos("LSE").node_name("n1")
+    trial.submit(prod("new", "n1", 20, 20), exclusive)
+    pods = {"exclusive": ("5", "5G", PROD)}
+    report(trial, "n1", "5", "5G", pods=pods)
+    start_manager(colocation())
+    expect_offer(trial, "n1", (35000, 53))
+
+
 @pytest.mark.feature("QOS-2.manifest-colocation-config")
 @pytest.mark.case("CO-012", severity="critical")
 def test_the_released_colocation_config(trial: Trial, start_manager: StartManager) -> None:

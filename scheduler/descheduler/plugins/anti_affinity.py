@@ -6,7 +6,7 @@ from seatrial.scheduler.api.core import Node, PodAffinityTerm
 from seatrial.scheduler.descheduler.framework import Deschedule, Handle
 from seatrial.scheduler.descheduler.objects import Pod
 from seatrial.scheduler.descheduler.plugins.pod_strategies import CommonArgs
-from seatrial.scheduler.descheduler.pod_order import kubernetes_qos
+from seatrial.scheduler.descheduler.pod_order import kubernetes_class
 from seatrial.scheduler.descheduler.state import ClusterState
 from seatrial.scheduler.pods.selectors import selector_matches
 
@@ -36,7 +36,7 @@ class RemovePodsViolatingInterPodAntiAffinity(Deschedule):
         for pod in seen:
             left.setdefault(pod.metadata.namespace, {})[pod.metadata.uid] = pod
         order = sorted(
-            seen, key=lambda pod: (pod.spec.node_name, pod.spec.priority, _QOS[kubernetes_qos(pod)], pod.key)
+            seen, key=lambda pod: (pod.spec.node_name, pod.spec.priority, _QOS[kubernetes_class(pod)], pod.key)
         )
         for pod in order:
             with handle.clock.faults.guard(self.name, pod.key):

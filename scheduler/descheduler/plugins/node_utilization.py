@@ -16,7 +16,7 @@ from seatrial.scheduler.descheduler.args import Args, ArgsError, Namespaces
 from seatrial.scheduler.descheduler.framework import Balance, Handle
 from seatrial.scheduler.descheduler.node_fit import misfits
 from seatrial.scheduler.descheduler.objects import Pod
-from seatrial.scheduler.descheduler.pod_order import kubernetes_qos
+from seatrial.scheduler.descheduler.pod_order import kubernetes_class
 
 BASIC = ("cpu", "memory", PODS)
 ONLY_THRESHOLDING = "OnlyThresholdingResources"
@@ -244,7 +244,7 @@ def _evict(  # noqa: PLR0917 the parts of one pass
     """
     state, gone = handle.state, 0
     pods = sorted(
-        handle.pods_on(source.node.name), key=lambda pod: (pod.spec.priority, _QOS[kubernetes_qos(pod)], pod.key)
+        handle.pods_on(source.node.name), key=lambda pod: (pod.spec.priority, _QOS[kubernetes_class(pod)], pod.key)
     )
     for pod in pods:
         with handle.clock.faults.guard(name, pod.key):

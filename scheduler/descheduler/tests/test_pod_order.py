@@ -6,7 +6,7 @@ from seatrial.scheduler.api.quantity import amounts
 from seatrial.scheduler.descheduler.objects import Pod
 from seatrial.scheduler.descheduler.plugins.low_node_load import usage_score
 from seatrial.scheduler.descheduler.plugins.node_load import NodeLoad
-from seatrial.scheduler.descheduler.pod_order import class_of, eviction_order, koordinator_qos
+from seatrial.scheduler.descheduler.pod_order import class_of, eviction_order, koordinator_class
 from seatrial.scheduler.descheduler.tests.cluster import node, pod
 
 PROD_MAX, PROD_MIN, BATCH_MAX, BATCH_MIN = 9999, 9000, 5999, 5000
@@ -93,7 +93,7 @@ def test_classes_follow_from_the_quality_of_service() -> None:
         "koord-prod",
         "koord-prod",
     ]
-    assert [koordinator_qos(made(1, 0, "", kind)) for kind in ("BestEffort", "Burstable", "Guaranteed")] == [
+    assert [koordinator_class(made(1, 0, "", kind)) for kind in ("BestEffort", "Burstable", "Guaranteed")] == [
         "BE",
         "LS",
         "LSR",

@@ -1,0 +1,1 @@
+"""The node agent: measures what pods use, reports it, and keeps best-effort pods from disturbing the others."""

@@ -1,0 +1,118 @@
+"""What the groups of pods and containers get by class and annotation: shares, quotas, limits, identity, CPUs.
+
+Rules HK-1 to HK-8 of Koordinator's pkg/koordlet/runtimehooks/hooks.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from seatrial.scheduler.api.colocation import EXTENDED_RESOURCE_SPEC
+from seatrial.scheduler.api.numa import LSE, LSR
+from seatrial.scheduler.api.quantity import amount
+from seatrial.scheduler.api.slo import BATCH_CPU, BATCH_MEMORY
+from seatrial.scheduler.koordlet.cgroups import NO_LIMIT, PERIOD
+from seatrial.scheduler.pods.qos import BE, BEST_EFFORT, BURSTABLE, GUARANTEED, LS
+
+LEAST_SHARES, MOST_SHARES, LEAST_QUOTA = 2, 262144, 1000
+CPU_QOS = "koordinator.sh/cpuQOS"  # annotation of pods
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a group gets: shares, quota in microseconds, bytes of memory; -1: no limit."""
+
+    shares: int
+    quota: int
+    memory: int
+
+
+def batch_limits(annotations: Mapping[str, str], *, quotas: bool = True, ratio: float = 1.0) -> dict[str, Limits]:
+    """The limits of a best-effort pod under "", and of its containers by name (HK-7); empty without the annotation.
+
+    Args:
+        annotations: of the pod.
+        quotas: False where suppression is by quota: then the pods' own are unlimited.
+        ratio: CPU normalization of the node.
+
+    Raises:
+        QuantityError: an amount is not a quantity.
+        msgspec.MsgspecError: the annotation is not of its form.
+    """
+    text = annotations.get(EXTENDED_RESOURCE_SPEC, "")
+    if not text:
+        return {}
+    spec = msgspec.json.decode(text, type=dict[str, dict[str, dict[str, dict[str, Any]]]])
+    containers = spec.get("containers") or {}
+    requests = {name: _amounts(found.get("requests") or {}) for name, found in containers.items()}
+    limits = {name: _amounts(found.get("limits") or {}) for name, found in containers.items()}
+    found = {name: _limits([requests[name]], [limits[name]], quotas=quotas, ratio=ratio) for name in containers}
+    if containers:
+        found[""] = _limits(list(requests.values()), list(limits.values()), quotas=quotas, ratio=ratio)
+    return found
+
+
+def _amounts(resources: Mapping[str, Any]) -> dict[str, int]:
+    return {name: amount(name, resources[name]) for name in (BATCH_CPU, BATCH_MEMORY) if name in resources}
+
+
+def _limits(
+    requests: Sequence[Mapping[str, int]], limits: Sequence[Mapping[str, int]], *, quotas: bool, ratio: float
+) -> Limits:
+    shares = sum(found.get(BATCH_CPU, 0) for found in requests) * 1024 // 1000
+    quota = memory = NO_LIMIT
+    if quotas and all(found.get(BATCH_CPU) for found in limits):
+        quota = max(sum(found[BATCH_CPU] for found in limits) * PERIOD // 1000, LEAST_QUOTA)
+        quota = normalized(quota, ratio)
+    if all(found.get(BATCH_MEMORY) for found in limits):
+        memory = sum(found[BATCH_MEMORY] for found in limits)
+    return Limits(min(max(shares, LEAST_SHARES), MOST_SHARES), quota, memory)
+
+
+def normalized(quota: int, ratio: float) -> int:
+    """The quota on a node whose CPUs do more work (HK-8)."""
+    return math.ceil(quota / ratio) if ratio > 1 and quota > 0 else quota
+
+
+@dataclass(frozen=True, slots=True)
+class Identities:
+    """`cpu.bvt_warp_ns` by Koordinator's class, by Kubernetes' for pods without one, and of the folders (HK-1)."""
+
+    by_class: Mapping[str, int]
+    by_kubernetes: Mapping[str, int]
+    folders: Mapping[str, int]
+
+
+def identities(strategies: Mapping[str, Any], policy: str | None) -> Identities:
+    """The identities of the strategies `lsrClass`, `lsClass` and `beClass`; all 0 unless the policy is
+    groupIdentity."""
+
+    def value(name: str) -> int:
+        block = (strategies.get(name) or {}).get("cpuQOS") or {}
+        if policy != "groupIdentity" or block.get("enable") is not True:
+            return 0
+        found = block.get("groupIdentity")
+        return found if isinstance(found, int) and -1 <= found <= 2 else 0
+
+    lsr, ls, be = value("lsrClass"), value("lsClass"), value("beClass")
+    return Identities(
+        {LSE: lsr, LSR: lsr, LS: ls, BE: be},
+        {GUARANTEED: lsr or ls, BURSTABLE: ls, BEST_EFFORT: be},
+        {GUARANTEED: 0, BURSTABLE: ls, BEST_EFFORT: be},
+    )
+
+
+def own_identity(annotations: Mapping[str, str], qos: str, value: int) -> int:
+    """The identity of a pod with the annotation `cpuQOS`, which counts for LS pods; without `enable` it is 0 (HK-2)."""
+    text = annotations.get(CPU_QOS, "")
+    if not text or qos != LS:
+        return value
+    try:
+        found = msgspec.json.decode(text, type=dict[str, Any])
+    except msgspec.MsgspecError:
+        return value
+    own = found.get("groupIdentity")
+    return own if found.get("enable") is True and isinstance(own, int) and -1 <= own <= 2 else 0

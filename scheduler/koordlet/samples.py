@@ -1,0 +1,53 @@
+"""The metric cache: samples of each metric over the last time, and what is computed from them (MC-1, MC-2)."""
+
+from collections import deque
+from collections.abc import Hashable
+from typing import NamedTuple
+
+KEPT = 1800.0  # seconds
+
+
+class Sample(NamedTuple):
+    """A value at a moment of the clock."""
+
+    at: float
+    value: float
+
+
+class Samples:
+    """Samples by metric; those older than `KEPT` are dropped."""
+
+    def __init__(self) -> None:
+        self._series: dict[Hashable, deque[Sample]] = {}
+
+    def add(self, metric: Hashable, at: float, value: float) -> None:
+        series = self._series.setdefault(metric, deque())
+        if series and at < series[-1].at:
+            series.clear()  # the clock was set back: what was sampled then says nothing about the time from now on
+        series.append(Sample(at, value))
+        while series[0].at < at - KEPT:
+            series.popleft()
+
+    def drop(self, metric: Hashable) -> None:
+        self._series.pop(metric, None)
+
+    def between(self, metric: Hashable, start: float, end: float) -> list[Sample]:
+        return [sample for sample in self._series.get(metric, ()) if start <= sample.at <= end]
+
+    def last(self, metric: Hashable, since: float = 0.0) -> float | None:
+        """The newest value, if it is not older than `since`."""
+        series = self._series.get(metric)
+        return series[-1].value if series and series[-1].at >= since else None
+
+
+def average(samples: list[Sample]) -> float | None:
+    """The arithmetic mean; None without samples."""
+    return sum(sample.value for sample in samples) / len(samples) if samples else None
+
+
+def percentile(samples: list[Sample], part: float) -> float | None:
+    """The value at place ⌊n · part⌋ of the sorted values, counted from 1, and the first at least."""
+    if not samples:
+        return None
+    ordered = sorted(sample.value for sample in samples)
+    return ordered[max(int(len(ordered) * part + 1e-9) - 1, 0)]
