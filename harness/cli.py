@@ -66,7 +66,11 @@ PROGRAMS = {  # of scheduler/; each takes all its flags itself, `--help` too
     "descheduler": ("seatrial.harness.commands.programs:descheduler", "Run our descheduler against any API server."),
     "manager": (
         "seatrial.harness.commands.programs:manager",
-        "Keep NodeMetrics and CPU normalization ratios on any API server.",
+        "Keep usage reports, normalization ratios, batch and mid resources on any API server.",
+    ),
+    "koordlet": (
+        "seatrial.harness.commands.programs:koordlet",
+        "Run our node agent: usage reports, and protection from best-effort pods.",
     ),
     "webhooks": (
         "seatrial.harness.commands.programs:webhooks",

@@ -1,4 +1,4 @@
-"""`seatrial scheduler`, `descheduler`, `manager`, `webhooks`: the programs of `scheduler/`, against any API server.
+"""`seatrial scheduler`, `descheduler`, `koordlet`, `manager`, `webhooks`: the programs of `scheduler/`, against any API server.
 
 Each becomes that program: all flags, `--help` too, are passed to it, and signals reach it directly.
 """
@@ -23,8 +23,13 @@ def descheduler(*words: Words) -> None:
 
 
 def manager(*words: Words) -> None:
-    """Run our manager of NodeMetrics and CPU normalization until it is stopped."""
+    """Run our manager of usage reports, CPU normalization and colocation until it is stopped."""
     _become("seatrial.scheduler.manager", words)
+
+
+def koordlet(*words: Words) -> None:
+    """Run our node agent until it is stopped: usage reports, and quality of service of pods."""
+    _become("seatrial.scheduler.koordlet", words)
 
 
 def webhooks(*words: Words) -> None:

@@ -1,4 +1,4 @@
-"""Worked examples E13 to E18 of Koordinator's tests: burst, eviction, resctrl, classes, arithmetic of control groups."""
+"""Worked examples E13 to E19 of Koordinator's tests: burst, eviction, resctrl, classes, arithmetic, cold pages."""
 
 import json
 from typing import Any

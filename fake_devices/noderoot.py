@@ -1,0 +1,141 @@
+"""A fake root of a node: /proc, /sys and control groups as files, for kernels and machines that one does not have.
+
+A node agent whose roots are options reads and writes it like a real one; nothing is enforced. Tests and suites drive
+the counters: `use` gives a group CPU time and memory.
+"""
+
+from pathlib import Path
+
+TICKS = 100  # per second, as Linux shows them
+_PERIOD = 100_000
+_SUBSYSTEMS = ("cpu", "cpuacct", "cpuset", "memory")
+_V1 = {
+    "cpu": {"cpu.shares": "1024", "cpu.cfs_quota_us": "-1", "cpu.cfs_period_us": str(_PERIOD), "cpu.stat": ""},
+    "cpuacct": {"cpuacct.usage": "0"},
+    "cpuset": {},
+    "memory": {"memory.limit_in_bytes": "9223372036854771712", "memory.stat": ""},
+}
+
+
+class NodeRoot:
+    """Builds the tree below `path`; all CPUs have two threads."""
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        cpus: int = 8,
+        memory: int = 16 << 30,
+        v2: bool = False,
+        nodes: int = 1,
+        anolis: bool = False,
+    ) -> None:
+        """`anolis`: the kernel has group identities."""
+        self.path, self.cpus, self.memory_total, self.v2, self._anolis = path, cpus, memory, v2, anolis
+        self.proc, self.sys, self.cgroup = path / "proc", path / "sys", path / "sys/fs/cgroup"
+        self.busy = 0.0  # seconds of all CPUs
+        self._used: dict[str, tuple[float, int]] = {}
+        self._throttled: dict[str, tuple[int, int]] = {}
+        self.memory_used = 0
+        system = self.sys / "devices/system"
+        self._write(system / "cpu/online", f"0-{cpus - 1}")
+        for cpu in range(cpus):
+            topology = system / f"cpu/cpu{cpu}/topology"
+            self._write(topology / "core_id", str(cpu // 2))
+            self._write(topology / "physical_package_id", str(cpu * nodes // cpus))
+        for node in range(nodes):
+            first, last = node * cpus // nodes, (node + 1) * cpus // nodes - 1
+            self._write(system / f"node/node{node}/cpulist", f"{first}-{last}")
+        for folder in ("", "kubepods", "kubepods/burstable", "kubepods/besteffort"):
+            self.group(folder)
+        self.refresh()
+
+    def group(self, folder: str) -> str:
+        """Make a control group."""
+        every = f"0-{self.cpus - 1}"
+        if self.v2:
+            base = self.cgroup / folder
+            for name, text in {
+                "cpu.weight": "100",
+                "cpu.max": f"max {_PERIOD}",
+                "cpuset.cpus": every,
+                "memory.max": "max",
+            }.items():
+                self._write(base / name, text)
+            if not (base / "cpuset.cpus.effective").is_symlink():
+                (base / "cpuset.cpus.effective").symlink_to("cpuset.cpus")
+            if self._anolis:
+                self._write(base / "cpu.bvt_warp_ns", "0")
+        else:
+            for subsystem in _SUBSYSTEMS:
+                files = {**_V1[subsystem], **({"cpuset.cpus": every} if subsystem == "cpuset" else {})}
+                if subsystem == "cpu" and self._anolis:
+                    files["cpu.bvt_warp_ns"] = "0"
+                for name, text in files.items():
+                    self._write(self.cgroup / subsystem / folder / name, text)
+        self._used.setdefault(folder, (0.0, 0))
+        self._account(folder)
+        return folder
+
+    def pod(self, kind: str, uid: str, *containers: str) -> str:
+        """The groups of a pod of the class `burstable`, `besteffort` or "" (guaranteed), and of its containers."""
+        folder = self.group("/".join(part for part in ("kubepods", kind, f"pod{uid}") if part))
+        for name in containers:
+            self.group(f"{folder}/{name}")
+        return folder
+
+    def remove(self, folder: str) -> None:
+        """The group is gone, with those below it."""
+        for base in (self.cgroup,) if self.v2 else (self.cgroup / subsystem for subsystem in _SUBSYSTEMS):
+            for path in sorted((base / folder).rglob("*"), reverse=True):
+                path.rmdir() if path.is_dir() else path.unlink()
+            (base / folder).rmdir()
+        self._used = {name: used for name, used in self._used.items() if not f"{name}/".startswith(f"{folder}/")}
+
+    def use(self, folder: str, seconds: float, memory: int | None = None) -> None:
+        """A group, and all above it, used CPU for so many seconds, and has so many bytes now."""
+        self.busy += seconds
+        parts = folder.split("/")
+        for end in range(1, len(parts) + 1):
+            name = "/".join(parts[:end])
+            before = self._used.get(name, (0.0, 0))
+            own = memory if memory is not None and name == folder else before[1]
+            self._used[name] = (before[0] + seconds, own)
+            self._account(name)
+
+    def throttle(self, folder: str, periods: int, throttled: int) -> None:
+        """More periods of a group's quota, and how many of them it was throttled in."""
+        before = self._throttled.get(folder, (0, 0))
+        self._throttled[folder] = (before[0] + periods, before[1] + throttled)
+        self._account(folder)
+
+    def read(self, folder: str, name: str, subsystem: str = "cpu") -> str:
+        """A file of a group."""
+        base = self.cgroup / folder if self.v2 else self.cgroup / subsystem / folder
+        return (base / name).read_text().strip()
+
+    def refresh(self) -> None:
+        """Write what /proc shows by now."""
+        ticks = int(self.busy * TICKS)
+        self._write(self.proc / "stat", f"cpu  {ticks} 0 0 0 0 0 0 0 0 0\n")
+        total, free = self.memory_total // 1024, (self.memory_total - self.memory_used) // 1024
+        self._write(self.proc / "meminfo", f"MemTotal: {total} kB\nMemFree: {free} kB\nMemAvailable: {free} kB\n")
+
+    def _account(self, folder: str) -> None:
+        seconds, memory = self._used.get(folder, (0.0, 0))
+        periods, throttled = self._throttled.get(folder, (0, 0))
+        stat = f"nr_periods {periods}\nnr_throttled {throttled}\n"
+        if self.v2:
+            base = self.cgroup / folder
+            self._write(base / "cpu.stat", f"usage_usec {int(seconds * 1e6)}\n{stat}")
+            self._write(base / "memory.stat", f"active_anon {memory}\ninactive_anon 0\nunevictable 0\n")
+            return
+        self._write(self.cgroup / "cpuacct" / folder / "cpuacct.usage", str(int(seconds * 1e9)))
+        self._write(self.cgroup / "cpu" / folder / "cpu.stat", stat)
+        text = f"total_active_anon {memory}\ntotal_inactive_anon 0\ntotal_unevictable 0\n"
+        self._write(self.cgroup / "memory" / folder / "memory.stat", text)
+
+    @staticmethod
+    def _write(path: Path, text: str) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="ascii")

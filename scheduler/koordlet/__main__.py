@@ -1,0 +1,118 @@
+"""The program `seatrial koordlet`: the node agent as a process, on a real node or over a fake root."""
+
+import asyncio
+import logging
+import os
+import socket
+import sys
+from pathlib import Path
+
+import cyclopts
+import uvloop
+
+from seatrial.scheduler.api.clock import WallClock
+from seatrial.scheduler.client.http import HttpTransport
+from seatrial.scheduler.client.kubeconfig import KubeconfigError, load_server
+from seatrial.scheduler.koordlet.agent import GATES
+from seatrial.scheduler.koordlet.app import build_agent, build_routes
+from seatrial.scheduler.koordlet.machine import MachineError
+from seatrial.scheduler.serving.http import serve
+from seatrial.scheduler.serving.process import log_to_stderr, on_end_signal
+
+app = cyclopts.App(name="seatrial koordlet", result_action="return_value")
+
+
+@app.default
+def run(
+    *,
+    node_name: str = "",
+    kubeconfig: Path | None = None,
+    cgroup_root_dir: Path = Path("/sys/fs/cgroup"),
+    proc_root_dir: Path = Path("/proc"),
+    sys_root_dir: Path = Path("/sys"),
+    cgroup_driver: str = "",
+    feature_gates: str = "",
+    seed: int | None = None,
+    address: str = "127.0.0.1",
+    port: int = 0,
+) -> int:
+    """Measure the pods of this node, report them, and keep best-effort pods from disturbing the others.
+
+    Until SIGTERM or Ctrl-C. The NodeSLO of the node says what it enforces, its NodeMetric how often it reports.
+
+    Args:
+        node_name: The node; by default $NODE_NAME, or the host's name.
+        kubeconfig: How to reach the API server; by default $KUBECONFIG, ~/.kube/config or the pod's service account.
+        cgroup_root_dir: Where control groups are mounted; version 1 or 2 is seen from what is there.
+        proc_root_dir: Where /proc is.
+        sys_root_dir: Where /sys is.
+        cgroup_driver: systemd or cgroupfs, as kubelet's; by default what is there.
+        feature_gates: As in BECPUEvict=true,CPUBurst=false.
+        seed: Of the dice for burst limiters; by default they differ in each process.
+        address: Where health and metrics are served.
+        port: At which port; 0 for none.
+    """
+    log_to_stderr(logging.INFO)
+    try:
+        server = load_server(kubeconfig)
+        gates = _gates(feature_gates)
+        if cgroup_driver not in {"", "systemd", "cgroupfs"}:
+            raise ValueError(f"--cgroup-driver: expected systemd or cgroupfs, found {cgroup_driver!r}")
+    except (KubeconfigError, ValueError) as error:
+        print(f"koordlet: {error}", file=sys.stderr)  # noqa: T201
+        return 2
+    node = node_name or os.environ.get("NODE_NAME") or socket.gethostname()
+
+    async def watch() -> int:
+        clock = WallClock()
+        transport = HttpTransport(server, clock.faults)
+        try:
+            agent = build_agent(
+                transport,
+                clock,
+                node,
+                cgroup=cgroup_root_dir,
+                proc=proc_root_dir,
+                sys=sys_root_dir,
+                driver=cgroup_driver,
+                gates=gates,
+                seed=seed,
+            )
+        except MachineError as error:
+            print(f"koordlet: {error}", file=sys.stderr)  # noqa: T201
+            return 2
+        try:
+            listening = [await serve(build_routes(agent), address, port)] if port else []
+        except OSError as error:
+            print(f"koordlet: --address {address} --port {port}: cannot listen: {error.strerror}", file=sys.stderr)  # noqa: T201
+            return 2
+        ended = asyncio.Event()
+        on_end_signal(ended.set)
+        agent.start()
+        await ended.wait()
+        agent.stop()
+        for listener in listening:
+            listener.close()
+        transport.close()
+        return 0
+
+    return uvloop.run(watch())
+
+
+def _gates(words: str) -> dict[str, bool]:
+    """The feature gates of a list.
+
+    Raises:
+        ValueError: one of them is not known, or neither true nor false.
+    """
+    found = {}
+    for word in filter(None, words.split(",")):
+        name, _, value = word.partition("=")
+        if name not in GATES or value not in {"true", "false"}:
+            raise ValueError(f"--feature-gates: expected {', '.join(GATES)} with =true or =false, found {word!r}")
+        found[name] = value == "true"
+    return found
+
+
+if __name__ == "__main__":
+    sys.exit(app())

@@ -1,0 +1,47 @@
+"""Composition: builds an agent for the roots of a node, and its HTTP routes."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from random import Random
+
+from seatrial.scheduler.api.clock import Clock
+from seatrial.scheduler.api.transport import Transport
+from seatrial.scheduler.koordlet.agent import Agent, AgentConfig
+from seatrial.scheduler.koordlet.cgroups import Cgroups, Layout
+from seatrial.scheduler.koordlet.machine import Machine
+from seatrial.scheduler.serving.exposition import CONTENT_TYPE, exposed
+from seatrial.scheduler.serving.routes import Answer, Routes, text
+
+
+def build_agent(
+    transport: Transport,
+    clock: Clock,
+    node: str,
+    *,
+    cgroup: Path,
+    proc: Path,
+    sys: Path,
+    driver: str = "",
+    gates: Mapping[str, bool] | None = None,
+    seed: int | None = None,
+) -> Agent:
+    """An agent for a node; version and driver of the control groups are seen from what is there. It does nothing until
+    `start`.
+
+    Raises:
+        MachineError: the node's CPUs cannot be read.
+    """
+    v2 = (cgroup / "cgroup.controllers").exists() or (cgroup / "kubepods" / "cpu.max").exists()
+    base = cgroup if v2 else cgroup / "cpu"
+    systemd = driver == "systemd" or (not driver and (base / "kubepods.slice").is_dir())
+    cgroups = Cgroups(cgroup, v2=v2, layout=Layout(systemd))
+    config = AgentConfig(node, gates or {})
+    return Agent(transport, clock, config, cgroups, Machine(proc, sys), Random(seed))  # noqa: S311 dice, no secret
+
+
+def build_routes(agent: Agent) -> Routes:
+    """Health and metrics."""
+    routes = Routes(agent.faults)
+    routes.add_health(lambda: agent.ready, text("not synced", 503))
+    routes.add("GET", "/metrics", lambda _: Answer(200, exposed(agent.families()), CONTENT_TYPE))
+    return routes

@@ -1,0 +1,169 @@
+"""Measures the node, its pods, programs outside of pods, the system and best-effort pods together (KM-1 to KM-9).
+
+Rates need two looks: the first only remembers counters. What cannot be read costs that pod alone.
+"""
+
+import logging
+from collections.abc import Hashable, Iterable
+
+from seatrial.scheduler.api.numa import CpusetError, parse_cpuset
+from seatrial.scheduler.api.quantity import QuantityError
+from seatrial.scheduler.api.slo import BATCH_CPU
+from seatrial.scheduler.koordlet.cgroups import (
+    CPU_STAT,
+    CPU_USAGE,
+    CPUS,
+    IDLE_PAGES,
+    MEMORY_STAT,
+    NO_LIMIT,
+    QUOTA,
+    QUOTA_PERIOD,
+    CgroupError,
+    Cgroups,
+)
+from seatrial.scheduler.koordlet.cold_pages import IdleStatsError, cold_bytes
+from seatrial.scheduler.koordlet.machine import Machine, MachineError
+from seatrial.scheduler.koordlet.objects import LocalPod
+from seatrial.scheduler.koordlet.samples import Samples
+from seatrial.scheduler.koordlet.strategies import HostApplication, Strategies
+from seatrial.scheduler.pods.qos import BE, BEST_EFFORT
+from seatrial.scheduler.pods.requests import pod_requests
+
+log = logging.getLogger(__name__)
+
+FRESH = 10.0  # seconds: older samples say nothing about the system's usage (KM-7)
+NODE_CPU, NODE_MEMORY, SYSTEM_CPU, SYSTEM_MEMORY = "node-cpu", "node-memory", "system-cpu", "system-memory"
+NODE_WITH_CACHE, COLD = "node-memory-with-page-cache", "node-cold-memory"
+BE_USED, BE_REQUEST, BE_LIMIT = "be-used", "be-request", "be-limit"
+_PLAIN = ("inactive_anon", "active_anon", "unevictable")
+_CACHED = ("active_file", "inactive_file")
+
+
+class Collectors:
+    """Adds samples at each look; CPU in cores, memory in bytes."""
+
+    def __init__(self, cgroups: Cgroups, machine: Machine, samples: Samples) -> None:
+        self._cgroups, self._machine, self.samples = cgroups, machine, samples
+        self._counters: dict[Hashable, tuple[float, float]] = {}  # → moment, seconds or periods
+        self._said: set[str] = set()
+
+    def look(self, now: float, pods: Iterable[LocalPod], strategies: Strategies) -> None:
+        """Measure everything once."""
+        pods = list(pods)
+        self._node(now)
+        for pod in pods:
+            self._group(now, ("pod", pod.uid), pod.folder)
+            for name, folder in pod.containers.items():
+                self._throttled(now, (pod.uid, name), folder)
+        for application in strategies.applications:
+            self._group(now, ("application", application.name), application.folder)
+        self._best_effort(now, pods)
+        if strategies.known:
+            self._system(now, pods, strategies.applications)
+
+    def forget(self, pod: LocalPod) -> None:
+        for kind in ("cpu", "memory", "memory-with-page-cache"):
+            self.samples.drop((kind, "pod", pod.uid))
+        for name in pod.containers:
+            self.samples.drop(("throttled", pod.uid, name))
+
+    def _say(self, error: Exception) -> None:
+        if str(error) not in self._said:
+            self._said.add(str(error))
+            log.warning("unread why=%s", error)
+
+    def _rate(self, key: Hashable, now: float, counter: float) -> float | None:
+        """The growth of a counter since the last look, for each second; None at the first look or if it fell."""
+        before = self._counters.get(key)
+        self._counters[key] = (now, counter)
+        if before is None or now <= before[0] or counter < before[1]:
+            return None
+        return (counter - before[1]) / (now - before[0])
+
+    def _node(self, now: float) -> None:
+        try:
+            cpu = self._rate(NODE_CPU, now, self._machine.busy_seconds())
+            memory = self._machine.memory()
+        except MachineError as error:
+            self._say(error)
+            return
+        if cpu is not None:
+            self.samples.add(NODE_CPU, now, cpu)
+        self.samples.add(NODE_MEMORY, now, memory.total - memory.available)
+        self.samples.add(NODE_WITH_CACHE, now, memory.total - memory.free)
+        if not self._cgroups.v2 and self._cgroups.path("", IDLE_PAGES).exists():
+            try:
+                self.samples.add(COLD, now, cold_bytes(self._cgroups.path("", IDLE_PAGES).read_text(encoding="ascii")))
+            except (OSError, ValueError, IdleStatsError) as error:
+                self._say(error)
+
+    def _group(self, now: float, owner: tuple[str, str], folder: str) -> None:
+        try:
+            cpu = self._rate(("cpu", *owner), now, self._cgroups.number(folder, CPU_USAGE) / 1e9)
+            rows = self._cgroups.rows(folder, MEMORY_STAT)
+        except CgroupError:
+            return  # not started, or gone: normal
+        prefix = "" if self._cgroups.v2 else "total_"
+        plain, cached = (sum(rows.get(prefix + name, 0) for name in names) for names in (_PLAIN, _CACHED))
+        if cpu is not None:
+            self.samples.add(("cpu", *owner), now, cpu)
+        self.samples.add(("memory", *owner), now, plain)
+        self.samples.add(("memory-with-page-cache", *owner), now, plain + cached)
+
+    def _throttled(self, now: float, owner: tuple[str, str], folder: str) -> None:
+        try:
+            rows = self._cgroups.rows(folder, CPU_STAT)
+        except CgroupError:
+            return
+        periods, throttled = float(rows.get("nr_periods", 0)), float(rows.get("nr_throttled", 0))
+        before = self._counters.get(("throttled", *owner))
+        self._counters["throttled", *owner] = (periods, throttled)
+        if before is not None and periods >= before[0] and throttled >= before[1]:
+            new = periods - before[0]
+            self.samples.add(("throttled", *owner), now, (throttled - before[1]) / new if new else 0.0)
+
+    def _best_effort(self, now: float, pods: Iterable[LocalPod]) -> None:
+        folder = self._cgroups.layout.qos(BEST_EFFORT)
+        try:
+            used = self._rate(BE_USED, now, self._cgroups.number(folder, CPU_USAGE) / 1e9)
+            limit = real_limit(self._cgroups, folder)
+        except CgroupError:
+            return
+        request = 0
+        for pod in pods:
+            if pod.raw_qos == BE:
+                try:
+                    request += pod_requests(pod.pod.spec).get(BATCH_CPU, 0)
+                except QuantityError as error:
+                    self._say(error)
+        if used is not None:
+            self.samples.add(BE_USED, now, used * 1000)
+            self.samples.add(BE_REQUEST, now, request)
+            self.samples.add(BE_LIMIT, now, limit)
+
+    def _system(self, now: float, pods: Iterable[LocalPod], applications: Iterable[HostApplication]) -> None:
+        """What neither pods nor programs outside of pods use; nothing if one of them is not known (KM-7)."""
+        owners = [("pod", pod.uid) for pod in pods if self._cgroups.exists(pod.folder)]
+        owners += [("application", each.name) for each in applications if self._cgroups.exists(each.folder)]
+        for kind, node, target in (("cpu", NODE_CPU, SYSTEM_CPU), ("memory", NODE_MEMORY, SYSTEM_MEMORY)):
+            whole = self.samples.last(node, now - FRESH)
+            parts = [self.samples.last((kind, *owner), now - FRESH) for owner in owners]
+            if whole is not None and None not in parts:
+                self.samples.add(target, now, max(whole - sum(part or 0 for part in parts), 0))
+
+
+def real_limit(cgroups: Cgroups, folder: str) -> int:
+    """Thousandths of a core that the pods of the group can use by its CPUs and its quota (KM-9).
+
+    Raises:
+        CgroupError: the group cannot be read.
+    """
+    try:
+        by_cpus = 1000 * len(parse_cpuset(cgroups.read(folder, CPUS)))
+    except CpusetError as error:
+        raise CgroupError(f"{cgroups.path(folder, CPUS)}: {error}") from error
+    quota = cgroups.number(folder, QUOTA)
+    if quota == NO_LIMIT:
+        return by_cpus
+    period = cgroups.number(folder, QUOTA_PERIOD)
+    return min(by_cpus, quota * 1000 // max(period, 1))

@@ -1,0 +1,266 @@
+"""Applies what a NodeSLO asks: suppression, burst, limits of best-effort pods, group identity."""
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from random import Random
+
+import msgspec
+
+from seatrial.scheduler.api.numa import LSE, LSR, RESOURCE_STATUS, CpusetError, ResourceStatus, parse_cpuset
+from seatrial.scheduler.api.quantity import CPU, QuantityError, milli
+from seatrial.scheduler.api.wire import decode_as
+from seatrial.scheduler.koordlet import burst, suppress
+from seatrial.scheduler.koordlet.burst import BurstConfig, Limiter
+from seatrial.scheduler.koordlet.cgroups import (
+    CPU_BURST,
+    CPUS,
+    GROUP_IDENTITY,
+    MEMORY_LIMIT,
+    NO_LIMIT,
+    QUOTA,
+    SHARES,
+    CgroupError,
+)
+from seatrial.scheduler.koordlet.collectors import FRESH, NODE_CPU, Collectors
+from seatrial.scheduler.koordlet.executor import Executor, Update, cpu_list
+from seatrial.scheduler.koordlet.machine import Cpu
+from seatrial.scheduler.koordlet.objects import LocalPod
+from seatrial.scheduler.koordlet.pod_rules import batch_limits, identities, own_identity
+from seatrial.scheduler.koordlet.strategies import CFS_QUOTA, Strategies
+from seatrial.scheduler.koordlet.suppress import Usage
+from seatrial.scheduler.pods.qos import BE, BEST_EFFORT, BURSTABLE, GUARANTEED
+from seatrial.scheduler.pods.requests import pod_requests
+
+log = logging.getLogger(__name__)
+
+
+class Enforcer:
+    """Writes control groups by samples, pods and strategies."""
+
+    def __init__(self, executor: Executor, collectors: Collectors, cpus: list[Cpu], dice: Random) -> None:
+        self._executor, self._cgroups = executor, executor.cgroups
+        self._samples, self._cpus, self._dice = collectors.samples, cpus, dice
+        self._suppressing = ""  # the policy in force
+        self._limiters: dict[tuple[str, str], tuple[Limiter, float]] = {}
+        self._said: set[str] = set()
+
+    # -- suppression --------------------------------------------------------------------------------------------------
+
+    def suppress(
+        self, now: float, pods: Iterable[LocalPod], strategies: Strategies, reserved: frozenset[int] = frozenset()
+    ) -> None:
+        """Give best-effort pods what the others leave (CS-1); everything again when it is disabled (CS-8).
+
+        `reserved`: CPUs that no pod gets.
+        """
+        threshold = strategies.threshold
+        if not threshold.enable:
+            self.recover(reserved)
+            return
+        node = self._samples.last(NODE_CPU, now - FRESH)
+        if node is None:
+            return
+        pods = list(pods)
+        used = [
+            Usage(cores, pod.best_effort)
+            for pod in pods
+            if (cores := self._samples.last(("cpu", "pod", pod.uid), now - FRESH)) is not None
+        ]
+        programs = [
+            Usage(cores, each.best_effort)
+            for each in strategies.applications
+            if (cores := self._samples.last(("cpu", "application", each.name), now - FRESH)) is not None
+        ]
+        cores = suppress.allowed_cores(
+            len(self._cpus),
+            threshold.cpu_suppress_threshold_percent,
+            threshold.cpu_suppress_min_percent,
+            node,
+            used,
+            programs,
+            len(reserved),
+        )
+        folder = self._cgroups.layout.qos(BEST_EFFORT)
+        if threshold.cpu_suppress_policy == CFS_QUOTA:
+            if self._suppressing != CFS_QUOTA:
+                self._set_cpus({cpu.id for cpu in self._cpus} - reserved)
+            before = self._cgroups.number(folder, QUOTA)
+            after = suppress.next_quota(cores, before, len(self._cpus))
+            if after != before:
+                self._executor.update(Update(folder, QUOTA, after))
+        else:
+            if self._suppressing == CFS_QUOTA:
+                self._executor.update(Update(folder, QUOTA, NO_LIMIT))
+            self._suppress_cpus(cores, pods, reserved)
+        self._suppressing = threshold.cpu_suppress_policy
+
+    def _suppress_cpus(self, cores: float, pods: Iterable[LocalPod], reserved: frozenset[int]) -> None:
+        folder = self._cgroups.layout.qos(BEST_EFFORT)
+        before = parse_cpuset(self._cgroups.read(folder, CPUS))
+        exclusive, lent = self._bound(pods)
+        count = suppress.wanted_cpus(cores, len(before), len(self._cpus))
+        found = suppress.chosen(self._cpus, count, exclusive=exclusive, shared_with=lent, reserved=reserved)
+        if found and found != before:
+            self._set_cpus(found)
+
+    def _bound(self, pods: Iterable[LocalPod]) -> tuple[frozenset[int], frozenset[int]]:
+        """The CPUs that are bound to LSE pods, and to LSR pods."""
+        found: dict[str, frozenset[int]] = {LSE: frozenset(), LSR: frozenset()}
+        for pod in pods:
+            text = pod.pod.metadata.annotations.get(RESOURCE_STATUS, "")
+            if text and pod.active and pod.raw_qos in found:
+                try:
+                    found[pod.raw_qos] |= parse_cpuset(decode_as(text, ResourceStatus).cpuset)
+                except (msgspec.MsgspecError, CpusetError) as error:
+                    self._say(f"pod {pod.pod.metadata.name}: annotation {RESOURCE_STATUS}: {error}")
+        return found[LSE], found[LSR]
+
+    def _set_cpus(self, cpus: Iterable[int]) -> None:
+        """The CPUs of all best-effort groups: wider from above first, then narrower from below (CS-6)."""
+        folder, text = self._cgroups.layout.qos(BEST_EFFORT), cpu_list(cpus)
+        self._executor.leveled(Update(each, CPUS, text) for each in (folder, *self._cgroups.children(folder)))
+
+    def recover(self, reserved: frozenset[int] = frozenset()) -> None:
+        """Take suppression back."""
+        if self._suppressing:
+            self._suppressing = ""
+            self._executor.update(Update(self._cgroups.layout.qos(BEST_EFFORT), QUOTA, NO_LIMIT))
+            self._set_cpus({cpu.id for cpu in self._cpus} - reserved)
+
+    # -- burst --------------------------------------------------------------------------------------------------------
+
+    def burst(self, now: float, pods: Iterable[LocalPod], strategies: Strategies) -> None:
+        """Raise the quotas of throttled containers while the node has CPU to spare (CB-1 to CB-7)."""
+        pods = [pod for pod in pods if pod.active]
+        bound = [pod for pod in pods if pod.raw_qos in {LSE, LSR}]
+        request = sum(pod_requests(pod.pod.spec).get(CPU, 0) for pod in bound) / 1000
+        apart = [
+            self._samples.last(("cpu", "pod", pod.uid), now - FRESH) for pod in pods if pod.raw_qos in {LSE, LSR, BE}
+        ]
+        state = burst.pool_state(
+            strategies.burst.share_pool_threshold_percent,
+            len(self._cpus),
+            request,
+            self._samples.last(NODE_CPU, now - FRESH),
+            sum(used or 0.0 for used in apart),
+        )
+        for pod in pods:
+            if pod.raw_qos not in {LSE, LSR, BE}:
+                self._guarded(pod, partial(self._burst_pod, now, pod, strategies.burst, state))
+
+    def _config(self, pod: LocalPod, config: BurstConfig) -> BurstConfig:
+        """The node's settings with those of the pod's annotation on top."""
+        text = pod.pod.metadata.annotations.get("koordinator.sh/cpuBurst", "")
+        if not text:
+            return config
+        own = msgspec.json.decode(text, type=dict[str, object])
+        names = {
+            "policy": "policy",
+            "cpuBurstPercent": "cpu_burst_percent",
+            "cfsQuotaBurstPercent": "cfs_quota_burst_percent",
+            "cfsQuotaBurstPeriodSeconds": "cfs_quota_burst_period_seconds",
+        }
+        merged = {name: getattr(config, name) for name in (*names.values(), "share_pool_threshold_percent")}
+        merged |= {names[key]: value for key, value in own.items() if key in names}
+        return msgspec.convert(merged, BurstConfig)
+
+    def _burst_pod(self, now: float, pod: LocalPod, node_config: BurstConfig, state: str) -> None:
+        config, total = self._config(pod, node_config), 0
+        for container in pod.pod.spec.containers:
+            folder = pod.containers.get(container.name)
+            limit = milli(container.resources.limits.get(CPU, 0)) / 1000
+            if folder is None or not self._cgroups.exists(folder):
+                continue
+            saved = burst.burst_of(config, limit)
+            total += saved
+            if self._cgroups.path(folder, CPU_BURST).exists():
+                self._executor.update(Update(folder, CPU_BURST, saved))
+            quota = self._cgroups.number(folder, QUOTA)
+            if limit <= 0 or quota <= 0:
+                continue
+            throttled = self._samples.last(("throttled", pod.uid, container.name), now - FRESH)
+            allowed = self._allowed(now, pod, container.name, config, limit)
+            after = burst.next_quota(
+                config, state, limit_cores=limit, quota=quota, throttled=throttled, allowed=allowed
+            )
+            self._move(pod, folder, quota, after)
+        if self._cgroups.path(pod.folder, CPU_BURST).exists():
+            self._executor.update(Update(pod.folder, CPU_BURST, total))
+
+    def _move(self, pod: LocalPod, folder: str, before: int, after: int) -> None:
+        """Change a container's quota and its pod's by the same amount: the larger one first (CB-6)."""
+        if after == before:
+            return
+        whole = self._cgroups.number(pod.folder, QUOTA)
+        updates = [Update(folder, QUOTA, after)]
+        if whole > 0:
+            updates.append(Update(pod.folder, QUOTA, whole + after - before))
+        self._executor.update(*(reversed(updates) if after > before else updates))
+
+    def _allowed(self, now: float, pod: LocalPod, name: str, config: BurstConfig, limit: float) -> bool:
+        period, percent = config.cfs_quota_burst_period_seconds, config.cfs_quota_burst_percent
+        if period < 0:
+            return True
+        if percent < 100:
+            return False
+        key = (pod.uid, name)
+        known, since = self._limiters.get(key, (None, now))
+        limiter = known
+        if limiter is None or limiter.capacity != period * (percent - 100):
+            limiter = Limiter(period, percent, self._dice.random() / 2)
+        self._limiters[key] = (limiter, now)
+        used = self._samples.last(("cpu", "pod", pod.uid), now - FRESH)
+        usage = 100 if used is None else int(used * 100 / limit)
+        return limiter.allow(usage, int(now - since))
+
+    # -- pods ---------------------------------------------------------------------------------------------------------
+
+    def pods(self, pods: Iterable[LocalPod], strategies: Strategies, ratio: float) -> None:
+        """Limits of best-effort pods by their annotation, and group identities (HK-1, HK-2, HK-7)."""
+        pods = [pod for pod in pods if pod.active]
+        quotas = not (strategies.threshold.enable and strategies.threshold.cpu_suppress_policy == CFS_QUOTA)
+        for pod in pods:
+            if pod.raw_qos == BE:
+                self._guarded(pod, partial(self._limits, pod, quotas, ratio))
+        if self._cgroups.path("", GROUP_IDENTITY).exists():
+            self._identities(pods, strategies)
+
+    def _limits(self, pod: LocalPod, quotas: bool, ratio: float) -> None:
+        found = batch_limits(pod.pod.metadata.annotations, quotas=quotas, ratio=ratio)
+        folders = {"": pod.folder, **pod.containers}
+        self._executor.leveled(
+            Update(folder, file, value)
+            for name, folder in folders.items()
+            if name in found
+            for file, value in (
+                (SHARES, found[name].shares),
+                (QUOTA, found[name].quota),
+                (MEMORY_LIMIT, found[name].memory),
+            )
+        )
+
+    def _identities(self, pods: Iterable[LocalPod], strategies: Strategies) -> None:
+        policies = strategies.qos.get("policies")
+        policy = policies.get("cpuPolicy") if isinstance(policies, Mapping) else None
+        found = identities(strategies.qos, policy)
+        for kind in (GUARANTEED, BURSTABLE, BEST_EFFORT):
+            self._executor.update(Update(self._cgroups.layout.qos(kind), GROUP_IDENTITY, found.folders[kind]))
+        for pod in pods:
+            value = found.by_class.get(pod.raw_qos, found.by_kubernetes[pod.kubernetes])
+            value = own_identity(pod.pod.metadata.annotations, pod.raw_qos, value) if policy else value
+            for folder in (pod.folder, *pod.containers.values()):
+                self._executor.update(Update(folder, GROUP_IDENTITY, value))
+
+    def _guarded(self, pod: LocalPod, action: Callable[[], None]) -> None:
+        """Do something for one pod: what cannot be read of it costs the others nothing."""
+        try:
+            action()
+        except (CgroupError, QuantityError, msgspec.MsgspecError) as error:
+            if self._cgroups.exists(pod.folder):
+                self._say(f"pod {pod.pod.metadata.namespace}/{pod.pod.metadata.name}: {error}")
+
+    def _say(self, text: str) -> None:
+        if text not in self._said:
+            self._said.add(text)
+            log.warning("not enforced why=%s", text)

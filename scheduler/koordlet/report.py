@@ -1,0 +1,104 @@
+"""The status of a NodeMetric from samples (RP-1 to RP-4)."""
+
+from collections.abc import Hashable, Iterable, Sequence
+from typing import Any
+
+from seatrial.scheduler.api.clock import rfc3339
+from seatrial.scheduler.api.durations import go_duration
+from seatrial.scheduler.api.slo import AGGREGATE_DURATIONS, AGGREGATE_SECONDS, CollectPolicy
+from seatrial.scheduler.koordlet.collectors import (
+    COLD,
+    NODE_CPU,
+    NODE_MEMORY,
+    NODE_WITH_CACHE,
+    SYSTEM_CPU,
+    SYSTEM_MEMORY,
+)
+from seatrial.scheduler.koordlet.objects import LocalPod
+from seatrial.scheduler.koordlet.samples import Samples, average, percentile
+from seatrial.scheduler.koordlet.strategies import HostApplication
+
+LEAST_INTERVAL, LEAST_AGGREGATE = 30, 60  # seconds
+_PARTS = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
+_COVERED = 0.5  # of a duration, for its aggregates to be reported
+WITH_CACHE, WITH_HOT = "usageWithPageCache", "usageWithHotPageCache"
+
+
+def status(
+    samples: Samples,
+    now: float,
+    policy: CollectPolicy,
+    pods: Iterable[LocalPod],
+    applications: Iterable[HostApplication],
+) -> dict[str, Any] | None:
+    """The status; None while the node itself has no sample (RP-5)."""
+    start = now - max(policy.aggregate_duration_seconds or AGGREGATE_SECONDS, LEAST_AGGREGATE)
+    memory_policy = policy.node_memory_collect_policy
+    hot = (
+        memory_policy == WITH_HOT and samples.last(COLD, start) is not None
+    )  # KM-14: else page cache counts for nothing
+    cached = memory_policy == WITH_CACHE or hot
+    memory_kind = "memory-with-page-cache" if cached else "memory"
+    node_memory = NODE_WITH_CACHE if cached else NODE_MEMORY
+
+    def usage(cpu: Hashable, memory: Hashable, since: float = start) -> dict[str, Any] | None:
+        cores, size = average(samples.between(cpu, since, now)), average(samples.between(memory, since, now))
+        if cores is None or size is None:
+            return None
+        if hot and memory == node_memory:
+            size -= average(samples.between(COLD, since, now)) or 0.0
+        return _resources(cores, max(size, 0.0))
+
+    node = usage(NODE_CPU, node_memory)
+    if node is None:
+        return None
+    info: dict[str, Any] = {"nodeUsage": node}
+    system = usage(SYSTEM_CPU, SYSTEM_MEMORY)
+    if system is not None:
+        info["systemUsage"] = system
+    durations = (
+        policy.node_aggregate_policy.durations if policy.node_aggregate_policy is not None else AGGREGATE_DURATIONS
+    )
+    for name, cpu, memory in (
+        ("aggregatedNodeUsages", NODE_CPU, node_memory),
+        ("aggregatedSystemUsages", SYSTEM_CPU, SYSTEM_MEMORY),
+    ):
+        info[name] = [_aggregated(samples, now, duration, cpu, memory) for duration in durations]
+    metrics = []
+    for pod in sorted(pods, key=lambda pod: (pod.pod.metadata.namespace, pod.pod.metadata.name)):
+        used = usage(("cpu", "pod", pod.uid), (memory_kind, "pod", pod.uid))
+        if used is not None:
+            metadata = pod.pod.metadata
+            named = {"namespace": metadata.namespace, "name": metadata.name}
+            metrics.append({**named, "priority": pod.priority_class, "qos": pod.qos, "podUsage": used})
+    programs = []
+    for each in sorted(applications, key=lambda each: each.name):
+        used = usage(("cpu", "application", each.name), (memory_kind, "application", each.name))
+        if used is not None:
+            programs.append({"name": each.name, "usage": used, "priority": each.priority, "qos": each.qos})
+    return {
+        "updateTime": rfc3339(now),
+        "nodeMetric": info,
+        "podsMetric": metrics,
+        "hostApplicationMetric": programs,
+        "prodReclaimableMetric": {"resource": {}},  # as koordlet's without its predictor
+    }
+
+
+def _aggregated(samples: Samples, now: float, duration: str, cpu: Hashable, memory: Hashable) -> dict[str, Any]:
+    seconds = go_duration(duration) or 0.0
+    found = [samples.between(metric, now - seconds, now) for metric in (cpu, memory)]
+    if any(len(each) < 1 or each[-1].at - each[0].at < seconds * _COVERED for each in found):
+        return {"duration": duration, "usage": {}}
+    usage = {"avg": _resources(*_both(found, None))}
+    usage |= {name: _resources(*_both(found, part)) for name, part in _PARTS.items()}
+    return {"duration": duration, "usage": usage}
+
+
+def _both(found: Sequence[list[Any]], part: float | None) -> tuple[float, float]:
+    cpu, memory = ((average(each) if part is None else percentile(each, part)) or 0.0 for each in found)
+    return cpu, memory
+
+
+def _resources(cores: float, memory: float) -> dict[str, Any]:
+    return {"resources": {"cpu": f"{int(cores * 1000)}m", "memory": str(int(memory))}}

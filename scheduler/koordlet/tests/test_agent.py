@@ -1,0 +1,331 @@
+"""The agent over a fake root, in virtual time: what it reports, what it writes, whom it evicts."""
+
+import json
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import msgspec
+import orjson
+import pytest
+
+from seatrial.fake_devices.noderoot import NodeRoot
+from seatrial.scheduler.api.clock import SimClock
+from seatrial.scheduler.api.core import Node
+from seatrial.scheduler.api.slo import NodeMetric, NodeSlo
+from seatrial.scheduler.api.transport import Done, Request, Response
+from seatrial.scheduler.koordlet.agent import Agent, AgentConfig
+from seatrial.scheduler.koordlet.cgroups import Cgroups
+from seatrial.scheduler.koordlet.machine import Machine
+from seatrial.scheduler.koordlet.objects import AgentPod
+
+GI = 1 << 30
+
+
+class Api:
+    """A transport that answers writes with success and keeps them; reads are never answered."""
+
+    def __init__(self) -> None:
+        self.writes: list[tuple[str, Any]] = []
+        self.code = 200
+
+    def send(self, request: Request, done: Done) -> None:
+        if request.method != "GET":
+            self.writes.append((request.path, orjson.loads(request.body)))
+            done(Response(self.code, b"{}"))
+
+    def stream(self, *_: object) -> object:
+        raise AssertionError("no watch in this test")
+
+
+class Setting:
+    """A node of 8 CPUs and 16 GiB whose pods use what `load` says."""
+
+    def __init__(self, folder: Path, *, v2: bool = False, gates: dict[str, bool] | None = None, **root: Any) -> None:
+        self.root = NodeRoot(folder, v2=v2, **root)
+        self.api, self.clock = Api(), SimClock()
+        config = AgentConfig("n1", gates or {})
+        cgroups, machine = Cgroups(self.root.cgroup, v2=v2), Machine(self.root.proc, self.root.sys)
+        self.agent = Agent(self.api, self.clock, config, cgroups, machine, Random(0))  # type: ignore[arg-type] # noqa: S311
+        self.agent._set_metric(NodeMetric())
+        self.load: dict[str, tuple[float, int]] = {}  # group → cores, bytes
+        self.system = 0.0
+        for informer in self.agent._informers:
+            informer.start = lambda: None  # type: ignore[method-assign]
+        self.agent.start()
+
+    def slo(self, **blocks: Any) -> None:
+        self.agent._set_slo(NodeSlo(spec=blocks))
+
+    def pod(self, name: str, kind: str = "burstable", qos: str = "LS", **more: Any) -> str:
+        """A running pod with the container `c`."""
+        resources = (
+            {}
+            if kind == "besteffort"
+            else {"requests": {"cpu": "1"}, **({"limits": more.pop("limits")} if "limits" in more else {})}
+        )
+        plain = {
+            "metadata": {
+                "name": name,
+                "namespace": "d",
+                "uid": name,
+                "labels": {"koordinator.sh/qosClass": qos} if qos else {},
+                "annotations": more.get("annotations", {}),
+            },
+            "spec": {
+                "priority": more.get("priority", 0),
+                "containers": [{"name": "c", "resources": more.get("resources", resources)}],
+            },
+            "status": {
+                "phase": "Running",
+                "containerStatuses": [{"name": "c", "containerID": f"containerd://{name}-c"}],
+            },
+        }
+        folder = self.root.pod(kind, name, f"{name}-c")
+        self.agent._set_pod(msgspec.convert(plain, AgentPod))
+        return folder
+
+    def run(self, seconds: int) -> None:
+        for _ in range(seconds):
+            self.root.busy += self.system
+            for folder, (cores, memory) in self.load.items():
+                self.root.use(folder, cores, memory)
+            self.root.refresh()
+            self.clock.advance(1.0)
+
+    def file(self, folder: str, name: str, subsystem: str = "cpu") -> str:
+        return self.root.read(folder, name, subsystem)
+
+    def sent(self, ending: str) -> list[Any]:
+        return [body for path, body in self.api.writes if path.endswith(ending)]
+
+
+SUPPRESS = {"enable": True, "cpuSuppressThresholdPercent": 65}
+
+
+@pytest.fixture(params=[False, True], ids=["v1", "v2"])
+def setting(request: pytest.FixtureRequest, tmp_path: Path) -> Setting:
+    return Setting(tmp_path, v2=request.param)
+
+
+def test_a_report(setting: Setting) -> None:
+    """RP-1 to RP-5, KM-1 to KM-7: averages of what pods and the node use; the rest is the system's."""
+    a, b = setting.pod("a"), setting.pod("b", "besteffort", "BE", priority=5500)
+    setting.slo()
+    setting.load = {a: (2.0, GI), b: (1.0, 2 * GI)}
+    setting.system = 0.5
+    setting.root.memory_used = 5 * GI
+    setting.run(61)
+    status = setting.sent("/n1/status")[-1]["status"]
+    info = status["nodeMetric"]
+    cores = [info[part]["resources"]["cpu"] for part in ("nodeUsage", "systemUsage")]
+    assert cores == ["3500m", "500m"]
+    assert info["nodeUsage"]["resources"]["memory"] == str(5 * GI)
+    assert info["systemUsage"]["resources"]["memory"] == str(2 * GI)
+    assert [
+        (pod["name"], pod["priority"], pod["qos"], pod["podUsage"]["resources"]) for pod in status["podsMetric"]
+    ] == [
+        ("a", "koord-prod", "LS", {"cpu": "2000m", "memory": str(GI)}),
+        ("b", "koord-batch", "BE", {"cpu": "1000m", "memory": str(2 * GI)}),
+    ]
+    assert [each["usage"] for each in info["aggregatedNodeUsages"]] == [{}, {}, {}], "no duration is half covered"
+    setting.run(120)
+    usage = setting.sent("/n1/status")[-1]["status"]["nodeMetric"]["aggregatedNodeUsages"][0]["usage"]
+    assert usage["p95"]["resources"]["cpu"] == "3500m"
+
+
+def test_nothing_is_reported_without_a_node_metric(setting: Setting) -> None:
+    setting.agent._metric_gone(NodeMetric())
+    setting.run(61)
+    assert setting.api.writes == []
+
+
+def test_best_effort_cpus_follow_the_load(setting: Setting) -> None:
+    """CS-2 to CS-6: 65 % of 8 CPUs less what the others use; growing by one CPU a round, at once down to two."""
+    prod, be = setting.pod("a"), setting.pod("b", "besteffort", "BE")
+    setting.slo(resourceUsedThresholdWithBE=SUPPRESS)
+    setting.load = {prod: (1.0, 0), be: (1.0, 0)}
+    setting.run(3)
+    groups = ("kubepods/besteffort", be, f"{be}/b-c")
+    cpus = [setting.file(group, "cpuset.cpus", "cpuset") for group in groups]
+    assert len(set(cpus)) == 1
+    assert cpus[0] == "0-4", "5.2 - 1 cores are five CPUs"
+    setting.load[prod] = (4.0, 0)
+    setting.run(2)
+    assert setting.file("kubepods/besteffort", "cpuset.cpus", "cpuset") == "0-1"
+    setting.load[prod] = (2.0, 0)
+    setting.run(2)
+    assert setting.file("kubepods/besteffort", "cpuset.cpus", "cpuset") == "0-3"
+    setting.slo(resourceUsedThresholdWithBE={"enable": False})
+    setting.run(1)
+    assert setting.file(f"{be}/b-c", "cpuset.cpus", "cpuset") == "0-7"
+
+
+def test_a_node_of_its_own_quota(setting: Setting) -> None:
+    """CS-7: with the policy cfsQuota the CPUs are all of the node's; leaving it lifts the quota."""
+    prod, be = setting.pod("a"), setting.pod("b", "besteffort", "BE")
+    setting.slo(resourceUsedThresholdWithBE={**SUPPRESS, "cpuSuppressPolicy": "cfsQuota"})
+    setting.load = {prod: (2.0, 0), be: (1.0, 0)}
+    setting.run(3)
+    name, unlimited = ("cpu.max", "max") if setting.root.v2 else ("cpu.cfs_quota_us", "-1")
+    assert setting.file("kubepods/besteffort", name) == "320000"
+    assert setting.file("kubepods/besteffort", "cpuset.cpus", "cpuset") == "0-7"
+    if setting.root.v2:  # the kernel shows the period too
+        setting.root._write(setting.root.cgroup / "kubepods/besteffort/cpu.max", "320000 100000")
+    setting.agent.stop()
+    assert setting.file("kubepods/besteffort", name) == unlimited
+
+
+def test_limits_of_best_effort_pods(setting: Setting) -> None:
+    """HK-7: shares, quota and memory by the annotation, for the pod and its container."""
+    amounts = {"kubernetes.io/batch-cpu": "500", "kubernetes.io/batch-memory": "1Gi"}
+    spec = json.dumps({"containers": {"c": {"requests": amounts, "limits": amounts}}})
+    be = setting.pod("b", "besteffort", "BE", annotations={"node.koordinator.sh/extended-resource-spec": spec})
+    setting.run(11)
+    for group in (be, f"{be}/b-c"):
+        if setting.root.v2:
+            assert setting.file(group, "cpu.weight") == "20"
+            assert setting.file(group, "cpu.max") == "50000"
+            assert setting.file(group, "memory.max") == str(GI)
+        else:
+            assert setting.file(group, "cpu.shares") == "512"
+            assert setting.file(group, "cpu.cfs_quota_us") == "50000"
+            assert setting.file(group, "memory.limit_in_bytes", "memory") == str(GI)
+
+
+def test_group_identities(tmp_path: Path) -> None:
+    """HK-1: on kernels that have them."""
+    setting = Setting(tmp_path, anolis=True)
+    prod, be = setting.pod("a"), setting.pod("b", "besteffort", "BE")
+    block = {
+        name: {"cpuQOS": {"enable": True, "groupIdentity": value}} for name, value in (("lsClass", 2), ("beClass", -1))
+    }
+    setting.slo(resourceQOSStrategy={"policies": {"cpuPolicy": "groupIdentity"}, **block})
+    setting.run(11)
+    values = [setting.file(group, "cpu.bvt_warp_ns") for group in (prod, be, "kubepods/burstable", "kubepods")]
+    assert values == ["2", "-1", "2", "0"]
+
+
+@pytest.mark.parametrize(("throttled", "quota"), [(5, "240000"), (0, "200000")])
+def test_burst(tmp_path: Path, throttled: int, quota: str) -> None:
+    """CB-4 to CB-6: a throttled container gets a fifth more, and its pod the same amount."""
+    setting = Setting(tmp_path)
+    prod = setting.pod("a", limits={"cpu": "2"})
+    for group in (prod, f"{prod}/a-c"):
+        setting.root._write(setting.root.cgroup / "cpu" / group / "cpu.cfs_quota_us", "200000")
+    setting.slo(cpuBurstStrategy={"policy": "auto"})
+    setting.load = {prod: (1.0, 0)}
+    setting.run(2)
+    setting.root.throttle(f"{prod}/a-c", 10, throttled)
+    setting.run(1)
+    assert [setting.file(group, "cpu.cfs_quota_us") for group in (prod, f"{prod}/a-c")] == [quota, quota]
+
+
+MEMORY = {"enable": True, "memoryEvictThresholdPercent": 80}
+
+
+def test_memory_eviction_takes_the_largest_of_the_lowest_priority(setting: Setting) -> None:
+    """EV-6, EV-8, EV-9: of best-effort pods only; a pod whose policy forbids it stays."""
+    setting.agent._config = AgentConfig("n1", {"BEMemoryEvict": True})
+    prod = setting.pod("prod")
+    spared = setting.pod("spared", "besteffort", "BE", annotations={"koordinator.sh/eviction-policy": "[]"})
+    small, large, later = (
+        setting.pod(name, "besteffort", "BE", priority=priority)
+        for name, priority in (("small", 5000), ("large", 5000), ("later", 5900))
+    )
+    setting.load = {prod: (1, 9 * GI), spared: (0, 3 * GI), small: (0, GI), large: (0, 2 * GI), later: (0, 3 * GI)}
+    setting.slo(resourceUsedThresholdWithBE=MEMORY)
+    setting.root.memory_used = 14 * GI
+    setting.run(2)
+    evicted = [path.split("/")[-2] for path, _ in setting.api.writes if path.endswith("/eviction")]
+    assert evicted == ["large"]
+    assert setting.sent("large/eviction")[0]["deleteOptions"] == {"preconditions": {"uid": "large"}}
+    assert setting.sent("/events")[0]["note"] == "trigger by koordlet feature BEMemoryEvict, kill pod: large"
+    setting.run(2)
+    assert len(setting.sent("/eviction")) == 1, "what is under way counts"
+
+
+def test_eviction_by_satisfaction(setting: Setting) -> None:
+    """EV-2 to EV-4: the pods want more than they get, so that those which use most of their request go."""
+    setting.agent._config = AgentConfig("n1", {"BECPUEvict": True, "BECPUSuppress": False})
+    batch = {"requests": {"kubernetes.io/batch-cpu": "10000"}}
+    pods = [setting.pod(name, "besteffort", "BE", resources=batch) for name in ("a", "b")]
+    setting.load = {pods[0]: (3.8, 0), pods[1]: (3.7, 0)}
+    lines = {"cpuEvictBESatisfactionLowerPercent": 50, "cpuEvictBESatisfactionUpperPercent": 60}
+    setting.slo(resourceUsedThresholdWithBE={"enable": True, **lines})
+    setting.run(4)
+    evicted = [path.split("/")[-2] for path, _ in setting.api.writes if path.endswith("/eviction")]
+    assert evicted == ["a"], "8 of 20 cores are 40 %: 4000 are to be released, one pod is enough"
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"cpuEvictBESatisfactionLowerPercent": 0}, {"cpuEvictBESatisfactionUpperPercent": 100}]
+)
+def test_lines_that_are_none_evict_nobody(
+    setting: Setting, wrong: dict[str, int], caplog: pytest.LogCaptureFixture
+) -> None:
+    setting.agent._config = AgentConfig("n1", {"BECPUEvict": True, "BECPUSuppress": False})
+    setting.load = {
+        setting.pod("a", "besteffort", "BE", resources={"requests": {"kubernetes.io/batch-cpu": "90000"}}): (8, 0)
+    }
+    lines = {"cpuEvictBESatisfactionLowerPercent": 50, "cpuEvictBESatisfactionUpperPercent": 60, **wrong}
+    setting.slo(resourceUsedThresholdWithBE={"enable": True, **lines})
+    setting.run(4)
+    assert setting.sent("/eviction") == []
+    assert len([record for record in caplog.records if "is not valid" in record.message]) == 1
+
+
+def test_a_pod_that_vanishes_costs_the_others_nothing(setting: Setting) -> None:
+    a, b = setting.pod("a"), setting.pod("b")
+    setting.slo(cpuBurstStrategy={"policy": "auto"})
+    setting.load = {a: (1, GI), b: (1, GI)}
+    setting.run(3)
+    setting.root.remove(a)
+    del setting.load[a]
+    setting.run(60)
+    status = setting.sent("/n1/status")[-1]["status"]
+    assert "b" in [pod["name"] for pod in status["podsMetric"]]
+    assert not setting.clock.faults.report()
+
+
+def test_a_block_that_cannot_be_read_keeps_the_last(setting: Setting, caplog: pytest.LogCaptureFixture) -> None:
+    setting.slo(resourceUsedThresholdWithBE={**SUPPRESS, "memoryEvictThresholdPercent": 88})
+    setting.slo(resourceUsedThresholdWithBE={"enable": "yes"}, cpuBurstStrategy={"policy": "auto"}, hostApplications=3)
+    kept = setting.agent._strategies
+    assert (kept.threshold.memory_evict_threshold_percent, kept.burst.policy) == (88, "auto")
+    assert len(caplog.records) == 2
+
+
+def test_files_that_cannot_be_written_are_said_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    setting = Setting(tmp_path)
+    spec = '{"containers": {"c": {"limits": {"kubernetes.io/batch-cpu": "500"}}}}'
+    be = setting.pod("b", "besteffort", "BE", annotations={"node.koordinator.sh/extended-resource-spec": spec})
+    quota = setting.root.cgroup / "cpu" / be / "cpu.cfs_quota_us"
+    quota.unlink()
+    quota.mkdir()
+    setting.run(40)
+    assert len([record for record in caplog.records if "unwritten" in record.message]) == 1
+    assert setting.file(f"{be}/b-c", "cpu.cfs_quota_us") == "50000"
+    assert not setting.clock.faults.report()
+
+
+@pytest.mark.parametrize("text", ["", "cpu", "cpu  a b c d e f g", "intr 1"])
+def test_proc_that_cannot_be_read(tmp_path: Path, text: str, caplog: pytest.LogCaptureFixture) -> None:
+    setting = Setting(tmp_path)
+    setting.run(1)
+    for _ in range(3):
+        setting.root._write(setting.root.proc / "stat", text)
+        setting.clock.advance(1.0)
+    assert len([record for record in caplog.records if "unread" in record.message]) == 1
+    assert not setting.clock.faults.report()
+
+
+def test_reserved_cpus_are_no_one_s(tmp_path: Path) -> None:
+    setting = Setting(tmp_path)
+    annotation = {"node.koordinator.sh/reservation": '{"reservedCPUs": "0-1"}'}
+    setting.agent._set_node(msgspec.convert({"metadata": {"name": "n1", "annotations": annotation}}, Node))
+    prod, be = setting.pod("a"), setting.pod("b", "besteffort", "BE")
+    setting.slo(resourceUsedThresholdWithBE=SUPPRESS)
+    setting.load = {prod: (1.0, 0), be: (1.0, 0)}
+    setting.run(3)
+    assert setting.file(be, "cpuset.cpus", "cpuset") == "2-4", "5.2 - 1 - 2 reserved are three CPUs"
