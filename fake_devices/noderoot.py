@@ -36,7 +36,8 @@ class NodeRoot:
         self.busy = 0.0  # seconds of all CPUs
         self._used: dict[str, tuple[float, int]] = {}
         self._throttled: dict[str, tuple[int, int]] = {}
-        self.memory_used = 0
+        self.memory_used = self.page_cache = 0
+        self.resctrl = self.sys / "fs/resctrl"
         system = self.sys / "devices/system"
         self._write(system / "cpu/online", f"0-{cpus - 1}")
         for cpu in range(cpus):
@@ -119,7 +120,28 @@ class NodeRoot:
         ticks = int(self.busy * TICKS)
         self._write(self.proc / "stat", f"cpu  {ticks} 0 0 0 0 0 0 0 0 0\n")
         total, free = self.memory_total // 1024, (self.memory_total - self.memory_used) // 1024
-        self._write(self.proc / "meminfo", f"MemTotal: {total} kB\nMemFree: {free} kB\nMemAvailable: {free} kB\n")
+        cached = self.page_cache // 1024
+        rows = {"MemTotal": total, "MemFree": free - cached, "MemAvailable": free}
+        self._write(self.proc / "meminfo", "".join(f"{name}: {size} kB\n" for name, size in rows.items()))
+
+    def mount_resctrl(self, *, caches: int = 1, cbm: str = "ff", vendor: str = "GenuineIntel") -> None:
+        """The CPUs have cache ways and bandwidth to be divided."""
+        every = {
+            kind: ";".join(f"{cache}={value}" for cache in range(caches))
+            for kind, value in (("L3", cbm), ("MB", "100"))
+        }
+        self._write(self.resctrl / "schemata", "".join(f"{kind}:{values}\n" for kind, values in every.items()))
+        self._write(self.resctrl / "info/L3/cbm_mask", cbm)
+        self._write(self.proc / "cpuinfo", f"vendor_id : {vendor}\nflags : cat_l3 mba\n")
+
+    def idle_pages(self, cold: int) -> None:
+        """Kidled's statistics of the node: so many bytes of inactive files untouched for 60 scan periods."""
+        head = ("version: 1.0", "page_scans: 24", "slab_scans: 0", "scan_period_in_seconds: 5", "use_hierarchy: 1")
+        lines = [f"# {text}" for text in (*head, "buckets: 1,2,5,15,30,60,120,240")] + ["#"] * 8
+        names = [f"{a}{b}{c}{d}" for a in "cd" for b in "sf" for c in "eu" for d in "ia"]
+        counts = {"cfei": f"0 0 0 0 0 {cold} 0 0"}
+        lines += [f"{name} {counts.get(name, '0 0 0 0 0 0 0 0')}" for name in (*names, "slab")]
+        self._write(self.cgroup / "memory/memory.idle_page_stats", "\n".join(lines))
 
     def _account(self, folder: str) -> None:
         seconds, memory = self._used.get(folder, (0.0, 0))

@@ -129,7 +129,7 @@ GROUPS = {  # of `seatrial --help`, in this order; each command is in one
     "Results of runs": ("report", "compare", "matrix"),
     "Machines and cards": ("lab", "nightly", "devices", "isolation"),
     "Benchmarks": ("bench", "replay"),
-    "Programs": ("scheduler", "descheduler", "manager", "webhooks", "device-plugin", "vgpu-monitor"),
+    "Programs": ("scheduler", "descheduler", "manager", "koordlet", "webhooks", "device-plugin", "vgpu-monitor"),
     "Development": ("build-kernel", "mutate", "fuzz", "differential"),
 }
 

@@ -1,4 +1,4 @@
-"""`seatrial scheduler`, `descheduler`, `koordlet`, `manager`, `webhooks`: the programs of `scheduler/`, against any API server.
+"""The programs of `scheduler/`, against any API server: `seatrial scheduler`, `descheduler`, `koordlet` and others.
 
 Each becomes that program: all flags, `--help` too, are passed to it, and signals reach it directly.
 """

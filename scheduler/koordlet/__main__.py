@@ -31,6 +31,7 @@ def run(
     proc_root_dir: Path = Path("/proc"),
     sys_root_dir: Path = Path("/sys"),
     cgroup_driver: str = "",
+    cgroup_parent: str = "",
     feature_gates: str = "",
     seed: int | None = None,
     address: str = "127.0.0.1",
@@ -47,6 +48,7 @@ def run(
         proc_root_dir: Where /proc is.
         sys_root_dir: Where /sys is.
         cgroup_driver: systemd or cgroupfs, as kubelet's; by default what is there.
+        cgroup_parent: The folder of the control groups in which those of pods are, as kubelet's --cgroup-root.
         feature_gates: As in BECPUEvict=true,CPUBurst=false.
         seed: Of the dice for burst limiters; by default they differ in each process.
         address: Where health and metrics are served.
@@ -75,6 +77,7 @@ def run(
                 proc=proc_root_dir,
                 sys=sys_root_dir,
                 driver=cgroup_driver,
+                parent=cgroup_parent,
                 gates=gates,
                 seed=seed,
             )

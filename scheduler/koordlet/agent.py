@@ -33,6 +33,7 @@ from seatrial.scheduler.koordlet.evict import BE_CPU, BE_MEMORY, Victim, Window
 from seatrial.scheduler.koordlet.executor import Executor
 from seatrial.scheduler.koordlet.machine import Machine
 from seatrial.scheduler.koordlet.objects import AgentPod, LocalPod
+from seatrial.scheduler.koordlet.resctrl_groups import Resctrl
 from seatrial.scheduler.koordlet.samples import Samples, average
 from seatrial.scheduler.koordlet.strategies import BY_ALLOCATABLE, Strategies, strategies
 from seatrial.scheduler.pods.qos import BE
@@ -43,7 +44,14 @@ log = logging.getLogger(__name__)
 
 LOOK, POD_RULES = 1.0, 10.0  # seconds between two looks, and between two writes of what pods get
 COOL_DOWN = {BE_CPU: 20.0, BE_MEMORY: 4.0}  # seconds after an eviction
-GATES = {"BECPUSuppress": True, "CPUBurst": True, "BatchResource": True, BE_CPU: False, BE_MEMORY: False}
+GATES = {
+    "BECPUSuppress": True,
+    "CPUBurst": True,
+    "BatchResource": True,
+    "RdtResctrl": True,
+    BE_CPU: False,
+    BE_MEMORY: False,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +69,14 @@ class Agent:
     """Runs on one node; all times come from the clock."""
 
     def __init__(  # noqa: PLR0917
-        self, transport: Transport, clock: Clock, config: AgentConfig, cgroups: Cgroups, machine: Machine, dice: Random
+        self,
+        transport: Transport,
+        clock: Clock,
+        config: AgentConfig,
+        cgroups: Cgroups,
+        machine: Machine,
+        resctrl: Resctrl,
+        dice: Random,
     ) -> None:
         """Raises:
         MachineError: the node's CPUs cannot be read.
@@ -73,6 +88,7 @@ class Agent:
         self.samples = Samples()
         self._collectors = Collectors(cgroups, machine, self.samples)
         self._executor = Executor(cgroups, clock)
+        self._resctrl = resctrl
         self._enforcer = Enforcer(self._executor, self._collectors, machine.cpus(), dice)
         self._pods: dict[str, LocalPod] = {}
         self._node = Node()
@@ -195,7 +211,9 @@ class Agent:
     def _pod_rules(self) -> None:
         if self._config.enabled("BatchResource"):
             ratio = finite(self._node.metadata.annotations.get(CPU_NORMALIZATION_RATIO, "")) or 1.0
-            self._enforcer.pods(list(self._pods.values()), self._strategies, ratio)
+            self._enforcer.pods(list(self._pods.values()), self._strategies, ratio, self._reserved())
+        if self._config.enabled("RdtResctrl") and self._resctrl.mounted:
+            self._resctrl.reconcile([pod for pod in self._pods.values() if pod.active], self._strategies.qos)
 
     def _reserved(self) -> frozenset[int]:
         """The CPUs that the node's annotation keeps from pods; an unreadable one keeps none."""

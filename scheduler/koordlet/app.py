@@ -9,6 +9,7 @@ from seatrial.scheduler.api.transport import Transport
 from seatrial.scheduler.koordlet.agent import Agent, AgentConfig
 from seatrial.scheduler.koordlet.cgroups import Cgroups, Layout
 from seatrial.scheduler.koordlet.machine import Machine
+from seatrial.scheduler.koordlet.resctrl_groups import Resctrl
 from seatrial.scheduler.serving.exposition import CONTENT_TYPE, exposed
 from seatrial.scheduler.serving.routes import Answer, Routes, text
 
@@ -22,6 +23,7 @@ def build_agent(
     proc: Path,
     sys: Path,
     driver: str = "",
+    parent: str = "",
     gates: Mapping[str, bool] | None = None,
     seed: int | None = None,
 ) -> Agent:
@@ -31,12 +33,13 @@ def build_agent(
     Raises:
         MachineError: the node's CPUs cannot be read.
     """
-    v2 = (cgroup / "cgroup.controllers").exists() or (cgroup / "kubepods" / "cpu.max").exists()
+    v2 = (cgroup / "cgroup.controllers").exists() or (cgroup / parent / "kubepods" / "cpu.max").exists()
     base = cgroup if v2 else cgroup / "cpu"
-    systemd = driver == "systemd" or (not driver and (base / "kubepods.slice").is_dir())
-    cgroups = Cgroups(cgroup, v2=v2, layout=Layout(systemd))
+    systemd = driver == "systemd" or (not driver and (base / parent / "kubepods.slice").is_dir())
+    cgroups = Cgroups(cgroup, v2=v2, layout=Layout(systemd, parent.strip("/")))
     config = AgentConfig(node, gates or {})
-    return Agent(transport, clock, config, cgroups, Machine(proc, sys), Random(seed))  # noqa: S311 dice, no secret
+    resctrl = Resctrl(sys / "fs/resctrl", proc, cgroups)
+    return Agent(transport, clock, config, cgroups, Machine(proc, sys), resctrl, Random(seed))  # noqa: S311 dice, no secret
 
 
 def build_routes(agent: Agent) -> Routes:

@@ -62,16 +62,18 @@ def shares_of(weight: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How kubelet names the groups of pods."""
+    """How kubelet names the groups of pods; `parent`: the folder in which they are, as kubelet's --cgroup-root."""
 
     systemd: bool = False
+    parent: str = ""
 
     def qos(self, kubernetes_class: str) -> str:
         """The folder of a class; pods of the class Guaranteed are directly below that of all pods."""
         name = {GUARANTEED: "", BURSTABLE: "burstable", BEST_EFFORT: "besteffort"}[kubernetes_class]
+        above = f"{self.parent}/" if self.parent else ""
         if not self.systemd:
-            return f"kubepods/{name}".rstrip("/")
-        return f"kubepods.slice/kubepods-{name}.slice" if name else "kubepods.slice"
+            return f"{above}kubepods/{name}".rstrip("/")
+        return f"{above}kubepods.slice/kubepods-{name}.slice" if name else f"{above}kubepods.slice"
 
     def pod(self, kubernetes_class: str, uid: str) -> str:
         parent = self.qos(kubernetes_class)

@@ -29,7 +29,7 @@ from seatrial.scheduler.koordlet.objects import LocalPod
 from seatrial.scheduler.koordlet.pod_rules import batch_limits, identities, own_identity
 from seatrial.scheduler.koordlet.strategies import CFS_QUOTA, Strategies
 from seatrial.scheduler.koordlet.suppress import Usage
-from seatrial.scheduler.pods.qos import BE, BEST_EFFORT, BURSTABLE, GUARANTEED
+from seatrial.scheduler.pods.qos import BE, BEST_EFFORT, BURSTABLE, GUARANTEED, LS
 from seatrial.scheduler.pods.requests import pod_requests
 
 log = logging.getLogger(__name__)
@@ -216,9 +216,16 @@ class Enforcer:
 
     # -- pods ---------------------------------------------------------------------------------------------------------
 
-    def pods(self, pods: Iterable[LocalPod], strategies: Strategies, ratio: float) -> None:
-        """Limits of best-effort pods by their annotation, and group identities (HK-1, HK-2, HK-7)."""
+    def pods(
+        self, pods: Iterable[LocalPod], strategies: Strategies, ratio: float, reserved: frozenset[int] = frozenset()
+    ) -> None:
+        """Limits of best-effort pods, group identities, CPUs of programs outside of pods (HK-1 to HK-7)."""
         pods = [pod for pod in pods if pod.active]
+        exclusive, lent = self._bound(pods)
+        shared = {cpu.id for cpu in self._cpus} - exclusive - lent - reserved
+        for application in strategies.applications:
+            if application.qos == LS and shared:
+                self._executor.update(Update(application.folder, CPUS, cpu_list(shared)))
         quotas = not (strategies.threshold.enable and strategies.threshold.cpu_suppress_policy == CFS_QUOTA)
         for pod in pods:
             if pod.raw_qos == BE:
@@ -251,6 +258,9 @@ class Enforcer:
             value = own_identity(pod.pod.metadata.annotations, pod.raw_qos, value) if policy else value
             for folder in (pod.folder, *pod.containers.values()):
                 self._executor.update(Update(folder, GROUP_IDENTITY, value))
+        for application in strategies.applications:
+            value = found.by_class.get(application.qos, 0)
+            self._executor.update(Update(application.folder, GROUP_IDENTITY, value))
 
     def _guarded(self, pod: LocalPod, action: Callable[[], None]) -> None:
         """Do something for one pod: what cannot be read of it costs the others nothing."""

@@ -18,6 +18,7 @@ from seatrial.scheduler.koordlet.agent import Agent, AgentConfig
 from seatrial.scheduler.koordlet.cgroups import Cgroups
 from seatrial.scheduler.koordlet.machine import Machine
 from seatrial.scheduler.koordlet.objects import AgentPod
+from seatrial.scheduler.koordlet.resctrl_groups import Resctrl
 
 GI = 1 << 30
 
@@ -46,7 +47,8 @@ class Setting:
         self.api, self.clock = Api(), SimClock()
         config = AgentConfig("n1", gates or {})
         cgroups, machine = Cgroups(self.root.cgroup, v2=v2), Machine(self.root.proc, self.root.sys)
-        self.agent = Agent(self.api, self.clock, config, cgroups, machine, Random(0))  # type: ignore[arg-type] # noqa: S311
+        resctrl = Resctrl(self.root.resctrl, self.root.proc, cgroups)
+        self.agent = Agent(self.api, self.clock, config, cgroups, machine, resctrl, Random(0))  # type: ignore[arg-type] # noqa: S311
         self.agent._set_metric(NodeMetric())
         self.load: dict[str, tuple[float, int]] = {}  # group → cores, bytes
         self.system = 0.0
@@ -329,3 +331,63 @@ def test_reserved_cpus_are_no_one_s(tmp_path: Path) -> None:
     setting.load = {prod: (1.0, 0), be: (1.0, 0)}
     setting.run(3)
     assert setting.file(be, "cpuset.cpus", "cpuset") == "2-4", "5.2 - 1 - 2 reserved are three CPUs"
+
+
+def test_cache_ways_and_bandwidth(tmp_path: Path) -> None:
+    """RC-4 to RC-6: groups of classes with their pods' tasks, the sandbox's too; a pod's own group goes with it."""
+    setting = Setting(tmp_path)
+    setting.root.mount_resctrl(caches=2, cbm="3ff")
+    annotation = {"node.koordinator.sh/resctrl": '{"llc": {"schemata": {"range": [0, 30]}}}'}
+    be, own = setting.pod("b", "besteffort", "BE"), setting.pod("own", annotations=annotation)
+    for folder, task in ((f"{be}/b-c", "11"), (setting.root.group(f"{be}/sandbox"), "12"), (f"{own}/own-c", "13")):
+        setting.root._write(setting.root.cgroup / "cpu" / folder / "tasks", task)
+    block = {"resctrlQOS": {"enable": True, "catRangeEndPercent": 40, "mbaPercent": 45}}
+    setting.slo(resourceQOSStrategy={"beClass": block})
+    setting.run(11)
+
+    def group(name: str, file: str) -> list[str]:
+        return (setting.root.resctrl / name / file).read_text().split()
+
+    assert group("BE", "schemata") == ["L3:0=f;1=f;", "MB:0=50;1=50;"]
+    assert group("LS", "schemata") == ["L3:0=3ff;1=3ff;", "MB:0=100;1=100;"]
+    assert group("BE", "tasks") == ["11", "12"]
+    assert (group("koordlet-own", "schemata"), group("koordlet-own", "tasks")) == (["L3:0=7;1=7;"], ["13"])
+    setting.agent._pod_gone(setting.agent._pods["own"].pod)
+    setting.run(11)
+    assert not (setting.root.resctrl / "koordlet-own").exists()
+
+
+def test_programs_outside_of_pods(tmp_path: Path) -> None:
+    """HK-4, HK-6: an LS program gets the CPUs that are bound to no pod; its identity is that of its class."""
+    setting = Setting(tmp_path, anolis=True)
+    folder = setting.root.group("host-latency-sensitive/nginx")
+    setting.pod("bound", "", "LSR", annotations={"scheduling.koordinator.sh/resource-status": '{"cpuset": "0-1"}'})
+    setting.slo(
+        hostApplications=[{"name": "nginx", "qos": "LS", "priority": "koord-prod"}],
+        resourceQOSStrategy={
+            "policies": {"cpuPolicy": "groupIdentity"},
+            "lsClass": {"cpuQOS": {"enable": True, "groupIdentity": 2}},
+        },
+    )
+    setting.load = {folder: (1.5, GI)}
+    setting.run(61)
+    assert setting.file(folder, "cpuset.cpus", "cpuset") == "2-7"
+    assert setting.file(folder, "cpu.bvt_warp_ns") == "2"
+    (program,) = setting.sent("/n1/status")[-1]["status"]["hostApplicationMetric"]
+    assert (program["name"], program["usage"]["resources"]["cpu"]) == ("nginx", "1500m")
+
+
+@pytest.mark.parametrize(
+    ("policy", "size"),
+    [("usageWithoutPageCache", 4 * GI), ("usageWithPageCache", 6 * GI), ("usageWithHotPageCache", 5 * GI)],
+)
+def test_three_ways_to_count_memory(tmp_path: Path, policy: str, size: int) -> None:
+    """KM-2, KM-13, KM-14: of 6 GiB two are page cache, one of which nobody has touched for minutes."""
+    setting = Setting(tmp_path)
+    setting.root.memory_used, setting.root.page_cache = 4 * GI, 2 * GI
+    setting.root.idle_pages(GI)
+    spec = {"metricCollectPolicy": {"nodeMemoryCollectPolicy": policy}}
+    setting.agent._set_metric(msgspec.convert({"spec": spec}, NodeMetric))
+    setting.run(61)
+    usage = setting.sent("/n1/status")[-1]["status"]["nodeMetric"]["nodeUsage"]["resources"]
+    assert usage["memory"] == str(size)

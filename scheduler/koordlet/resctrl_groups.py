@@ -1,0 +1,131 @@
+"""The resctrl groups of a node: those of the classes, and of pods with the annotation (RC-1, RC-4 to RC-6)."""
+
+import logging
+import shutil
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from seatrial.scheduler.api.integers import integer
+from seatrial.scheduler.koordlet.cgroups import TASKS, CgroupError, Cgroups
+from seatrial.scheduler.koordlet.objects import LocalPod
+from seatrial.scheduler.koordlet.resctrl import ANNOTATION, GROUPS, ResctrlError, bandwidth, cache_mask, line, pod_lines
+
+log = logging.getLogger(__name__)
+
+POD_GROUP = "koordlet-"  # and the uid
+_DEFAULTS = {"LSR": (0, 100), "LS": (0, 100), "BE": (0, 30)}  # range of the cache in percent
+_BLOCKS = {"LSR": "lsrClass", "LS": "lsClass", "BE": "beClass"}
+
+
+class Resctrl:
+    """Writes groups below `root`, where the kernel's file system is mounted."""
+
+    def __init__(self, root: Path, proc: Path, cgroups: Cgroups) -> None:
+        self._root, self._proc, self._cgroups = root, proc, cgroups
+        self._said: set[str] = set()
+
+    @property
+    def mounted(self) -> bool:
+        return (self._root / "schemata").exists()
+
+    def reconcile(self, pods: Iterable[LocalPod], qos: Mapping[str, Any]) -> None:
+        """Write the lines of all groups, move the tasks of pods into theirs, remove groups of pods that are gone."""
+        pods = list(pods)
+        try:
+            cbm = (self._root / "info/L3/cbm_mask").read_text(encoding="ascii").strip()
+            caches = _caches((self._root / "schemata").read_text(encoding="ascii"))
+            amd = "AuthenticAMD" in (self._proc / "cpuinfo").read_text(encoding="ascii", errors="replace")
+        except OSError as error:
+            self._say(f"resctrl: {error.filename}: {error.strerror}")
+            return
+        for group, block in _BLOCKS.items():
+            config = (qos.get(block) or {}).get("resctrlQOS") or {}
+            enabled = config.get("enable") is True
+            start, end = _DEFAULTS[group]
+            start, end = config.get("catRangeStartPercent", start), config.get("catRangeEndPercent", end)
+            percent = config.get("mbaPercent", 100)
+            if not enabled:
+                start, end, percent = 0, 100, 100
+            try:
+                mask, limit = cache_mask(cbm, start, end), bandwidth(percent, amd=amd)
+            except (ResctrlError, TypeError) as error:
+                self._say(f"resctrl {group}: {error}")
+                continue
+            lines = [line("L3", dict.fromkeys(caches, mask))]
+            self._write(group, [*lines, *([line("MB", dict.fromkeys(caches, limit))] if limit else [])])
+        alive = {f"{POD_GROUP}{pod.uid}" for pod in pods if ANNOTATION in pod.pod.metadata.annotations}
+        for pod in pods:
+            self._place(pod, caches, cbm, amd=amd)
+        for folder in self._root.glob(f"{POD_GROUP}*"):
+            if folder.name not in alive:
+                self._remove(folder)
+
+    def _place(self, pod: LocalPod, caches: list[int], cbm: str, *, amd: bool) -> None:
+        text = pod.pod.metadata.annotations.get(ANNOTATION)
+        group = GROUPS.get(pod.qos, "")
+        if text is not None:
+            try:
+                lines = pod_lines(text, caches, cbm, amd=amd)
+            except ResctrlError as error:
+                self._say(f"pod {pod.pod.metadata.namespace}/{pod.pod.metadata.name}: {error}")
+                return
+            group = f"{POD_GROUP}{pod.uid}"
+            self._write(group, lines)
+        if group:
+            self._move(group, self._tasks(pod))
+
+    def _tasks(self, pod: LocalPod) -> set[int]:
+        """The tasks of all groups below the pod's: those of the sandbox too, which no status names (RC-5)."""
+        found: set[int] = set()
+        for folder in self._cgroups.children(pod.folder, "cpu"):
+            try:
+                words = self._cgroups.read(folder, TASKS).split()
+            except CgroupError:
+                continue  # gone
+            found |= {number for number in map(integer, words) if number is not None}
+        return found
+
+    def _write(self, group: str, lines: list[str]) -> None:
+        """Write the lines if one of them differs; the kernel keeps what they do not name."""
+        path = self._root / group / "schemata"
+        try:
+            path.parent.mkdir(exist_ok=True)
+            written = path.read_text(encoding="ascii").split() if path.exists() else []
+            if not {each.strip(";") for each in lines} <= {each.strip(";") for each in written}:
+                path.write_text("".join(f"{each}\n" for each in lines), encoding="ascii")
+        except OSError as error:
+            self._say(f"resctrl {group}: {error.strerror}")
+
+    def _move(self, group: str, tasks: set[int]) -> None:
+        path = self._root / group / "tasks"
+        try:
+            have = set(map(integer, path.read_text(encoding="ascii").split())) if path.exists() else set()
+            for task in sorted(tasks - have):
+                with path.open("a", encoding="ascii") as opened:
+                    opened.write(f"{task}\n")
+        except OSError as error:
+            if error.strerror != "No such process":
+                self._say(f"resctrl {group}: {error.strerror}")
+
+    def _remove(self, folder: Path) -> None:
+        """The kernel removes the files of a group with its folder; in a fake root they are in the way."""
+        try:
+            folder.rmdir()
+        except OSError:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def _say(self, text: str) -> None:
+        if text not in self._said:
+            self._said.add(text)
+            log.warning("%s", text)
+
+
+def _caches(schemata: str) -> list[int]:
+    """The caches of the line L3."""
+    for each in schemata.splitlines():
+        name, _, values = each.strip().partition(":")
+        if name == "L3":
+            found = [integer(part.partition("=")[0]) for part in values.split(";")]
+            return sorted(number for number in found if number is not None)
+    return []
