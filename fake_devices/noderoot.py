@@ -52,7 +52,10 @@ class NodeRoot:
         self.refresh()
 
     def group(self, folder: str) -> str:
-        """Make a control group."""
+        """Make a control group, and those above it that are missing."""
+        above = folder.rpartition("/")[0]
+        if above and above not in self._used:
+            self.group(above)
         every = f"0-{self.cpus - 1}"
         if self.v2:
             base = self.cgroup / folder

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import IO, Any
@@ -59,6 +60,16 @@ def start_child(
         process_group=0,
         preexec_fn=partial(die_with_parent, last_signal),  # noqa: PLW1509 one call into libc, which is loaded
     )
+
+
+def start_logged(
+    command: Sequence[str], log: Path, cleanup: ExitStack, *, output: int | None = None
+) -> "subprocess.Popen[bytes]":
+    """Start a program whose output goes to a file, and its standard output to `output` if given; `cleanup` stops it."""
+    sink = cleanup.enter_context(log.open("ab"))
+    process = start_child(command, stdout=sink if output is None else output, stderr=sink)
+    cleanup.callback(lambda: stop(process))
+    return process
 
 
 def first_answer(process: "subprocess.Popen[bytes]", *, within: float = START_WITHIN) -> dict[str, Any]:

@@ -5,7 +5,6 @@ import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 from typing import Any
 
 import orjson
@@ -16,7 +15,7 @@ from seatrial.harness.clusters.fault_injection.proxy_process import TroubledWay
 from seatrial.harness.clusters.fault_injection.transport import FaultyTransport, Link
 from seatrial.harness.clusters.protocol import Capability, Cluster
 from seatrial.harness.errors import SubjectError, UsageError
-from seatrial.harness.processes import START_WITHIN, program, start_child, stop
+from seatrial.harness.processes import START_WITHIN, program, start_logged
 from seatrial.scheduler.api.private_files import private_folder
 from seatrial.scheduler.api.transport import Request
 from seatrial.scheduler.manager.app import build_manager
@@ -53,7 +52,7 @@ def running_manager(cluster: Cluster, selector: str, *, troubled: bool = False) 
         way = cleanup.enter_context(TroubledWay(cluster.endpoint.kubeconfig)) if troubled else None
         kubeconfig = way.offered if way is not None else cluster.endpoint.kubeconfig
         command = [*program("seatrial.scheduler.manager"), "--kubeconfig", str(kubeconfig), "--selector", selector]
-        process = _start(command, log, cleanup)
+        process = start_logged(command, log, cleanup)
         cluster.wait(lambda: READY_LINE in log.read_text() or process.poll() is not None, within=START_WITHIN)
         if READY_LINE not in log.read_text():
             raise SubjectError("the manager did not start\n" + log.read_text()[-4000:])
@@ -80,7 +79,7 @@ def running_node_webhook(cluster: Cluster, name: str, labels: str) -> Iterator[N
             "--node-labels",
             labels,
         ]
-        process = _start(command, folder / "webhook.log", cleanup, output=subprocess.PIPE)
+        process = start_logged(command, folder / "webhook.log", cleanup, output=subprocess.PIPE)
         assert process.stdout is not None
         text = _read_until_closed(process)
         configuration = next(
@@ -94,15 +93,6 @@ def running_node_webhook(cluster: Cluster, name: str, labels: str) -> Iterator[N
         accepted(cluster.call(Request("POST", WEBHOOKS, orjson.dumps(body))), "register the node webhook")
         cleanup.callback(lambda: cluster.call(Request("DELETE", f"{WEBHOOKS}/{name}")))
         yield
-
-
-def _start(
-    command: list[str], log: Path, cleanup: ExitStack, *, output: int | None = None
-) -> "subprocess.Popen[bytes]":
-    sink = cleanup.enter_context(log.open("ab"))
-    process = start_child(command, stdout=sink if output is None else output, stderr=sink)
-    cleanup.callback(lambda: stop(process))
-    return process
 
 
 def _read_until_closed(process: "subprocess.Popen[bytes]") -> str:

@@ -1,0 +1,95 @@
+"""A node whose agent runs over a fake root: the case says what its pods use, and reads what the agent writes."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import orjson
+
+from seatrial.fake_devices.noderoot import NodeRoot
+from seatrial.fixtures.expect import Expect
+from seatrial.fixtures.trial import Trial
+from seatrial.harness.subject.koordlet import running_koordlet
+from seatrial.scheduler.api.builders import PodBuilder, node
+from seatrial.scheduler.api.core import Pod
+
+CPUS, MEMORY = 8, 16 << 30
+GI = 1 << 30
+_KINDS = {"Guaranteed": "", "Burstable": "burstable", "BestEffort": "besteffort"}
+
+
+class AgentNode:
+    """A node of 8 CPUs and 16 GiB, with cgroup v1."""
+
+    def __init__(self, trial: Trial, expect: Expect, root: NodeRoot, name: str) -> None:
+        self._trial, self._expect, self.root, self.name = trial, expect, root, name
+        self._load: dict[str, tuple[float, int]] = {}  # group → cores, bytes
+        self._containers: dict[str, str] = {}  # by the group of the pod
+        self._throttled: dict[str, tuple[int, int]] = {}
+        self.system = 0.0  # cores
+
+    def slo(self, **blocks: Any) -> None:
+        """Make or replace the NodeSLO of the node."""
+        body = {"apiVersion": "slo.koordinator.sh/v1alpha1", "kind": "NodeSLO", "metadata": {"name": self.name}}
+        path = self._trial.path("NodeSLO", self.name)
+        if self._trial.call("GET", path).code == 404:
+            self._trial.apply({**body, "spec": blocks})
+        else:
+            self._trial.call("PATCH", path, {"spec": blocks})
+
+    def run(self, wanted: PodBuilder, *, cores: float = 0.0, memory: int = 0) -> str:
+        """Start a pod on the node, which then uses so much. Returns its control group."""
+        self._trial.submit(wanted.node_name(self.name))
+        found: Pod = self._expect.running(wanted.name)
+        raw = self._raw(wanted.name)
+        ids = [each["containerID"].partition("://")[2] for each in raw["status"]["containerStatuses"]]
+        folder = self.root.pod(_KINDS[raw["status"]["qosClass"]], found.metadata.uid, *ids)
+        self._containers[folder] = f"{folder}/{ids[0]}"
+        self._load[folder] = (cores, memory)
+        return folder
+
+    def container(self, folder: str) -> str:
+        """The group of the only container of a pod."""
+        return self._containers[folder]
+
+    def uses(self, folder: str, cores: float, memory: int = 0) -> None:
+        """From now on."""
+        self._load[folder] = (cores, memory)
+
+    def throttles(self, folder: str, periods: int, throttled: int) -> None:
+        """In each second from now on."""
+        self._throttled[folder] = (periods, throttled)
+
+    def pass_time(self, seconds: int) -> None:
+        """Let the pods use what they do for some seconds."""
+        for _ in range(seconds):
+            self.root.busy += self.system
+            self.root.memory_used = sum(memory for _, memory in self._load.values())
+            for folder, (cores, memory) in self._load.items():
+                self.root.use(folder, cores, memory)
+            for folder, counts in self._throttled.items():
+                self.root.throttle(folder, *counts)
+            self.root.refresh()
+            self._trial.pass_time(1.0)
+
+    def cpus(self, folder: str) -> str:
+        return self.root.read(folder, "cpuset.cpus", "cpuset")
+
+    def number(self, folder: str, name: str, subsystem: str = "cpu") -> int:
+        return int(self.root.read(folder, name, subsystem))
+
+    def _raw(self, name: str) -> dict[str, Any]:
+        found: dict[str, Any] = orjson.loads(self._trial.call("GET", self._trial.path("Pod", name)).body)
+        return found
+
+
+@contextmanager
+def agent_node(trial: Trial, expect: Expect, *gates: str, anolis: bool = False) -> Iterator[AgentNode]:
+    """A node with its agent, for which these features are switched on; `anolis`: its kernel has group identities."""
+    trial.add(node("n1").cpu(CPUS).memory(str(MEMORY)))
+    with TemporaryDirectory(prefix="seatrial-root-") as folder:
+        root = NodeRoot(Path(folder), cpus=CPUS, memory=MEMORY, anolis=anolis)
+        with running_koordlet(trial.cluster, "n1", Path(folder), *gates):
+            yield AgentNode(trial, expect, root, "n1")

@@ -1,0 +1,281 @@
+"""The node agent: best-effort pods give way, bursts, evictions, classes of programs and pods, cold memory.
+
+Figures follow Koordinator's pkg/koordlet; the node is a fake root of 8 CPUs.
+"""
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+
+import orjson
+import pytest
+
+from seatrial.fixtures.expect import Expect
+from seatrial.fixtures.trial import Trial
+from seatrial.harness.clusters.protocol import Capability
+from seatrial.scheduler.api.builders import PodBuilder, pod
+from seatrial.scheduler.api.colocation import EXTENDED_RESOURCE_SPEC
+from seatrial.scheduler.api.numa import PRIORITY_CLASS_LABEL, RESOURCE_STATUS
+from seatrial.scheduler.api.slo import NODE_METRICS_PATH
+from seatrial.suites.qos.agent import GI, AgentNode, agent_node
+from seatrial.suites.qos.colocation import WITHIN
+
+pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER)]
+
+StartAgent = Callable[..., AgentNode]
+BESTEFFORT = "kubepods/besteffort"
+SUPPRESS = {"enable": True, "cpuSuppressThresholdPercent": 65}
+
+
+@pytest.fixture
+def start_agent(request: pytest.FixtureRequest, trial: Trial, expect: Expect) -> Iterator[StartAgent]:
+    """Starts a node with its agent; the names of features switch them on."""
+    if request.config.getoption("--seatrial-manager"):
+        pytest.skip("judges our node agent: no other one runs over a fake root")
+    with ExitStack() as running:
+        yield lambda *gates, **more: running.enter_context(agent_node(trial, expect, *gates, **more))
+
+
+def prod(name: str, cpu: int = 1) -> PodBuilder:
+    return pod(name).request(cpu=cpu).qos("LS").label(PRIORITY_CLASS_LABEL, "koord-prod")
+
+
+def best_effort(name: str) -> PodBuilder:
+    return pod(name).qos("BE").label(PRIORITY_CLASS_LABEL, "koord-batch")
+
+
+def batch(name: str, cpu: int) -> PodBuilder:
+    """A pod that requests thousandths of a core by its annotation alone: this node offers none."""
+    amounts = {"kubernetes.io/batch-cpu": str(cpu), "kubernetes.io/batch-memory": "1Gi"}
+    spec = {"containers": {"main": {"requests": amounts, "limits": amounts}}}
+    return best_effort(name).annotation(EXTENDED_RESOURCE_SPEC, json.dumps(spec))
+
+
+@pytest.mark.feature("QOS-7.suppression")
+@pytest.mark.case("CO-040", severity="critical")
+def test_best_effort_pods_give_way(start_agent: StartAgent) -> None:
+    """As a prod pod uses more, best-effort pods have fewer CPUs, at once and two at least; as it uses less, more again,
+    step by step; and all when suppression is disabled. Pods and containers have the CPUs of their class."""
+    node = start_agent()
+    node.slo(resourceUsedThresholdWithBE=SUPPRESS)
+    service = node.run(prod("service"), cores=1.0)
+    job = node.run(best_effort("job"), cores=1.0)
+    node.pass_time(4)
+    groups = (BESTEFFORT, job, node.container(job))
+    assert [node.cpus(group) for group in groups] == ["0-4"] * 3, "65 % of 8 less 1 are 4.2 cores"
+
+    node.uses(service, 4.5)
+    node.pass_time(2)
+    assert [node.cpus(group) for group in groups] == ["0-1"] * 3
+    node.uses(service, 0.5)
+    node.pass_time(2)
+    assert node.cpus(BESTEFFORT) in {"0-2", "0-3"}, "at most a tenth of the node is added in a second"
+    node.pass_time(4)
+    assert node.cpus(BESTEFFORT) == "0-4"
+
+    node.slo(resourceUsedThresholdWithBE={**SUPPRESS, "enable": False})
+    node.pass_time(3)
+    assert [node.cpus(group) for group in groups] == ["0-7"] * 3
+    assert node.cpus(service) == "0-7"
+
+
+@pytest.mark.feature("QOS-7.suppression")
+@pytest.mark.case("CO-041", severity="critical")
+def test_best_effort_pods_give_way_by_quota(start_agent: StartAgent) -> None:
+    """With the policy cfsQuota all best-effort pods together have a quota instead, and all CPUs."""
+    node = start_agent()
+    node.slo(resourceUsedThresholdWithBE={**SUPPRESS, "cpuSuppressPolicy": "cfsQuota"})
+    service = node.run(prod("service"), cores=2.0)
+    node.run(best_effort("job"), cores=1.0)
+    node.pass_time(4)
+    assert (node.number(BESTEFFORT, "cpu.cfs_quota_us"), node.cpus(BESTEFFORT)) == (320_000, "0-7")
+    node.uses(service, 5.5)
+    node.pass_time(2)
+    assert node.number(BESTEFFORT, "cpu.cfs_quota_us") == 2_000, "a little is always left"
+    assert node.number(service, "cpu.cfs_quota_us") == -1
+
+
+@pytest.mark.feature("QOS-7.suppression")
+@pytest.mark.case("CO-042", severity="normal")
+def test_exclusive_cpus_stay_exclusive(start_agent: StartAgent) -> None:
+    """The CPUs of an LSE pod are never given to best-effort pods, also after suppression."""
+    node = start_agent()
+    node.slo(resourceUsedThresholdWithBE=SUPPRESS)
+    exclusive = prod("exclusive", 2).qos("LSE").annotation(RESOURCE_STATUS, '{"cpuset": "0-1"}')
+    node.run(exclusive, cores=0.1)
+    node.run(best_effort("job"), cores=1.0)
+    node.pass_time(4)
+    assert node.cpus(BESTEFFORT) == "2-7"
+
+
+@pytest.mark.feature("QOS-7.eviction")
+@pytest.mark.case("CO-043", severity="critical")
+def test_memory_that_runs_short(trial: Trial, expect: Expect, start_agent: StartAgent) -> None:
+    """When the node uses 80 % of its memory, the best-effort pod that has most is evicted, with an event that says why;
+    prod pods stay however much they have, and so does a best-effort pod whose policy forbids it."""
+    node = start_agent("BEMemoryEvict")
+    node.slo(resourceUsedThresholdWithBE={"enable": True, "memoryEvictThresholdPercent": 80})
+    node.run(prod("service"), memory=8 * GI)
+    spared = best_effort("spared").annotation("koordinator.sh/eviction-policy", '["BECPUEvict"]')
+    node.run(spared, memory=2 * GI)
+    node.run(best_effort("small"), memory=GI)
+    large = node.run(best_effort("large"), memory=GI)
+    node.pass_time(2)
+    assert {found.metadata.name for found in trial.pods()} == {"service", "spared", "small", "large"}
+
+    node.uses(large, 0.0, 2 * GI)
+    node.pass_time(2)
+
+    assert trial.reaches(lambda: ended(trial, "large"), within=WITHIN), "expected pod 'large' to be evicted"
+    node.uses(large, 0.0, 0)
+    node.pass_time(3)
+    for name in ("service", "spared", "small"):
+        expect.running(name)
+    messages = [event.message for event in trial.events("large")]
+    assert "trigger by koordlet feature BEMemoryEvict, kill pod: large" in messages
+
+
+def ended(trial: Trial, name: str) -> bool:
+    found = trial.find(name)
+    return found is None or found.metadata.deletion_timestamp is not None
+
+
+@pytest.mark.feature("QOS-7.burst")
+@pytest.mark.case("CO-044", severity="critical")
+def test_burst(start_agent: StartAgent) -> None:
+    """A container that is throttled while the node has CPUs to spare gets a fifth more quota each second, up to three
+    times its limit, and less again while the node is loaded, down to its limit; its pod has as much."""
+    node = start_agent()
+    node.slo(cpuBurstStrategy={"policy": "auto", "cfsQuotaBurstPercent": 150})
+    service = node.run(prod("service"), cores=1.0)
+    container = node.container(service)
+    for group in (service, container):
+        (node.root.cgroup / "cpu" / group / "cpu.cfs_quota_us").write_text("100000")
+    node.pass_time(2)
+    assert node.number(container, "cpu.cfs_quota_us") == 100_000, "it is not throttled"
+    node.throttles(container, 10, 5)
+    node.pass_time(1)
+    assert node.number(container, "cpu.cfs_quota_us") in {100_000, 120_000}
+    node.pass_time(5)
+    assert [node.number(group, "cpu.cfs_quota_us") for group in (service, container)] == [150_000, 150_000]
+    node.system = 4.0
+    node.pass_time(6)
+    assert [node.number(group, "cpu.cfs_quota_us") for group in (service, container)] == [100_000, 100_000]
+
+
+@pytest.mark.feature("QOS-5.group-identity", "QOS-5.share-pool")
+@pytest.mark.case("CO-045", severity="critical")
+def test_programs_outside_of_pods(start_agent: StartAgent) -> None:
+    """An LS program has the group identity of its class and the CPUs that are bound to no pod; a BE program has that of
+    its class."""
+    node = start_agent(anolis=True)
+    nginx, yarn = node.root.group("host-latency-sensitive/nginx"), node.root.group(f"{BESTEFFORT}/hadoop-yarn")
+    bound = prod("bound", 2).qos("LSR").annotation(RESOURCE_STATUS, '{"cpuset": "0-1"}')
+    node.run(bound)
+    classes = {"lsClass": 2, "beClass": -1}
+    node.slo(
+        hostApplications=[
+            {"name": "nginx", "priority": "koord-prod", "qos": "LS"},
+            {
+                "name": "yarn-task",
+                "priority": "koord-batch",
+                "qos": "BE",
+                "cgroupPath": {"base": "KubepodsBesteffort", "relativePath": "hadoop-yarn/"},
+            },
+        ],
+        resourceQOSStrategy={
+            "policies": {"cpuPolicy": "groupIdentity"},
+            **{name: {"cpuQOS": {"enable": True, "groupIdentity": value}} for name, value in classes.items()},
+        },
+    )
+    node.pass_time(12)
+    assert [node.number(group, "cpu.bvt_warp_ns") for group in (nginx, yarn)] == [2, -1]
+    assert node.cpus(nginx) == "2-7"
+
+
+@pytest.mark.feature("QOS-6.cpu-qos")
+@pytest.mark.case("CO-046", severity="normal")
+def test_the_identity_of_one_pod(start_agent: StartAgent) -> None:
+    """A pod's annotation cpuQOS goes before its class. Without `enable`, as in the announcement, it is disabled."""
+    node = start_agent(anolis=True)
+    strategy = {"policies": {"cpuPolicy": "groupIdentity"}, "lsClass": {"cpuQOS": {"enable": True, "groupIdentity": 2}}}
+    node.slo(resourceQOSStrategy=strategy)
+    own = {"plain": "", "own": '{"enable": true, "groupIdentity": 1}', "announced": '{"groupIdentity": 1}'}
+    groups = {}
+    for name, text in own.items():
+        wanted = prod(name)
+        groups[name] = node.run(wanted.annotation("koordinator.sh/cpuQOS", text) if text else wanted)
+    node.pass_time(12)
+    assert {name: node.number(group, "cpu.bvt_warp_ns") for name, group in groups.items()} == {
+        "plain": 2,
+        "own": 1,
+        "announced": 0,
+    }
+
+
+@pytest.mark.feature("QOS-6.llc", "QOS-8.sandbox")
+@pytest.mark.case("CO-047", severity="critical")
+def test_cache_ways_and_bandwidth(start_agent: StartAgent) -> None:
+    """The classes have their part of the cache and of the bandwidth, pods with the annotation a group of their own. The
+    tasks of a pod's sandbox are in the group too."""
+    node = start_agent()
+    node.root.mount_resctrl(caches=2, cbm="3ff")
+    job = node.run(best_effort("job"))
+    own = prod("own").annotation("node.koordinator.sh/resctrl", '{"llc": {"schemata": {"range": [0, 30]}}}')
+    service = node.run(own)
+    tasks = {node.container(job): "11", node.root.group(f"{job}/sandbox"): "12", node.container(service): "13"}
+    for group, task in tasks.items():
+        (node.root.cgroup / "cpu" / group / "tasks").write_text(task)
+    block = {"resctrlQOS": {"enable": True, "catRangeEndPercent": 40, "mbaPercent": 45}}
+    node.slo(resourceQOSStrategy={"beClass": block})
+    node.pass_time(12)
+
+    def words(path: str) -> list[str]:
+        return (node.root.resctrl / path).read_text().split()
+
+    assert words("BE/schemata") == ["L3:0=f;1=f;", "MB:0=50;1=50;"]
+    assert sorted(words("BE/tasks")) == ["11", "12"]
+    uid = service.rpartition("/pod")[2]
+    assert (words(f"koordlet-{uid}/schemata"), words(f"koordlet-{uid}/tasks")) == (["L3:0=7;1=7;"], ["13"])
+
+
+@pytest.mark.feature("QOS-4.strategies", "QOS-4.collectors")
+@pytest.mark.case("CO-048", severity="critical")
+@pytest.mark.long(seconds=40)
+@pytest.mark.parametrize(
+    ("policy", "size"), [("usageWithoutPageCache", 4), ("usageWithPageCache", 6), ("usageWithHotPageCache", 5)]
+)
+def test_three_ways_to_count_memory(trial: Trial, start_agent: StartAgent, policy: str, size: int) -> None:
+    """Of 6 GiB that a node uses, two are page cache, and one of these nobody has touched for minutes (kidled)."""
+    node = start_agent()
+    node.root.idle_pages(GI)
+    node.root.page_cache = 2 * GI
+    spec = {"metricCollectPolicy": {"reportIntervalSeconds": 30, "nodeMemoryCollectPolicy": policy}}
+    kind = {"apiVersion": "slo.koordinator.sh/v1alpha1", "kind": "NodeMetric", "metadata": {"name": node.name}}
+    trial.apply({**kind, "spec": spec})
+    node.run(prod("service"), memory=4 * GI)
+    found = 0
+    for _ in range(70):  # the simulated node reports beside the agent, and knows nothing of the fake root
+        node.pass_time(1)
+        status = orjson.loads(trial.call("GET", f"{NODE_METRICS_PATH}/{node.name}").body).get("status") or {}
+        usage = (status.get("nodeMetric") or {}).get("nodeUsage") or {}
+        found = int(usage.get("resources", {}).get("memory", "0").replace("Gi", "") or 0) if usage else 0
+        if found in {size, size * GI}:
+            return
+    raise AssertionError(f"expected a report of {size}Gi with {policy}, found {found}")
+
+
+@pytest.mark.feature("QOS-7.suppression")
+@pytest.mark.case("CO-049", severity="critical")
+@pytest.mark.parametrize("quota", ["cpuset", "cfsQuota"])
+def test_limits_of_batch_pods(start_agent: StartAgent, quota: str) -> None:
+    """A batch pod and its container get shares, quota and memory of its batch resources; its own quota is lifted where
+    suppression is by quota."""
+    node = start_agent()
+    node.slo(resourceUsedThresholdWithBE={**SUPPRESS, "cpuSuppressPolicy": quota})
+    job = node.run(batch("job", 500))
+    node.pass_time(12)
+    for group in (job, node.container(job)):
+        assert node.number(group, "cpu.shares") == 512
+        assert node.number(group, "cpu.cfs_quota_us") == (50_000 if quota == "cpuset" else -1)
+        assert node.number(group, "memory.limit_in_bytes", "memory") == GI
