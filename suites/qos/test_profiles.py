@@ -133,6 +133,8 @@ def test_a_profile_makes_batch_pods(trial: Trial, start_webhook: StartWebhook) -
     assert found.metadata.annotations.get("note") == "b"
     assert (found.spec.priority, found.spec.preemption_policy) == (5999, "Never")
     assert found.spec.scheduler_name == "koord-scheduler"
+    raw = json.loads(trial.call("GET", trial.path("Pod", "a")).body)
+    assert raw["spec"]["terminationGracePeriodSeconds"] == 7, "the patch of the profile"
     assert EXTENDED_RESOURCE_SPEC in found.metadata.annotations
     written = json.loads(found.metadata.annotations[EXTENDED_RESOURCE_SPEC])["containers"]["main"]
     assert {part: {name: amount(name, value) for name, value in each.items()} for part, each in written.items()} == {
