@@ -3,7 +3,7 @@
 Amounts are pairs: thousandths of a core, bytes.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -203,22 +203,27 @@ class HighPriority:
 
 def high_priority(pods: Iterable[PodLoad], report: NodeReport) -> HighPriority:
     """The sums for the node. A pod without a report counts with its request, and not at all in `larger` (quirk)."""
-    request = used = larger = ZERO
     known: set[str] = set()
+    requests: list[Pair] = []
+    used: list[Pair] = []
+    larger: list[Pair] = []
     for pod in pods:
         known.add(pod.key)
         if pod.priority_class in {BATCH, FREE}:
             continue
-        request = request.plus(pod.request)
+        requests.append(pod.request)
         reported = report.pods.get(pod.key)
         if reported is None:
-            used = used.plus(pod.request)
+            used.append(pod.request)
         else:
-            used = used.plus(_counted(pod, reported))
-            larger = larger.plus(pod.request.larger(reported.usage))
-    for usage in dangling(report, known):
-        used, larger = used.plus(usage), larger.plus(usage)
-    return HighPriority(request, used, larger)
+            used.append(_counted(pod, reported))
+            larger.append(pod.request.larger(reported.usage))
+    outside = dangling(report, known)
+    return HighPriority(_sum(requests), _sum([*used, *outside]), _sum([*larger, *outside]))
+
+
+def _sum(pairs: Sequence[Pair]) -> Pair:
+    return Pair(sum(each.cpu for each in pairs), sum(each.memory for each in pairs))
 
 
 def _counted(pod: PodLoad, reported: PodReport) -> Pair:

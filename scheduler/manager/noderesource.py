@@ -121,7 +121,8 @@ class NodeResources:
         batch, batch_text = batch_of_node(strategy, amounts, pods, report)
         mid, mid_text = mid_of_node(strategy, amounts, pods, report)
         zones = _zones(topology)
-        by_zone = zip(zones, batch_of_zones(strategy, amounts, list(zones.values()), pods, report), strict=True)
+        of_zones = batch_of_zones(strategy, amounts, list(zones.values()), pods, report) if zones else ()
+        by_zone = zip(zones, of_zones, strict=True)
         return Offer(
             f"{batch_text}\n{mid_text}",
             batch._replace(cpu=amplified(batch.cpu, ratio)),
