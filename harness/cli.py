@@ -72,6 +72,7 @@ PROGRAMS = {  # of scheduler/; each takes all its flags itself, `--help` too
         "seatrial.harness.commands.programs:koordlet",
         "Run our node agent: usage reports, and protection from best-effort pods.",
     ),
+    "yarn-operator": ("seatrial.harness.commands.programs:yarn_operator", "Share batch resources with Hadoop YARN."),
     "webhooks": (
         "seatrial.harness.commands.programs:webhooks",
         "Serve our admission webhooks for pods, quotas and nodes to any API server.",
@@ -129,7 +130,16 @@ GROUPS = {  # of `seatrial --help`, in this order; each command is in one
     "Results of runs": ("report", "compare", "matrix"),
     "Machines and cards": ("lab", "nightly", "devices", "isolation"),
     "Benchmarks": ("bench", "replay"),
-    "Programs": ("scheduler", "descheduler", "manager", "koordlet", "webhooks", "device-plugin", "vgpu-monitor"),
+    "Programs": (
+        "scheduler",
+        "descheduler",
+        "manager",
+        "koordlet",
+        "webhooks",
+        "yarn-operator",
+        "device-plugin",
+        "vgpu-monitor",
+    ),
     "Development": ("build-kernel", "mutate", "fuzz", "differential"),
 }
 

@@ -32,6 +32,11 @@ def koordlet(*words: Words) -> None:
     _become("seatrial.scheduler.koordlet", words)
 
 
+def yarn_operator(*words: Words) -> None:
+    """Run our operator for Hadoop YARN on batch resources until it is stopped."""
+    _become("seatrial.scheduler.yarn", words)
+
+
 def webhooks(*words: Words) -> None:
     """Serve our admission webhooks until they are stopped."""
     _become("seatrial.scheduler.webhooks", words)

@@ -19,6 +19,8 @@ APPS = {  # the programs of scheduler/ parse their flags themselves
     "scheduler": "seatrial.scheduler.__main__",
     "descheduler": "seatrial.scheduler.descheduler.__main__",
     "manager": "seatrial.scheduler.manager.__main__",
+    "koordlet": "seatrial.scheduler.koordlet.__main__",
+    "yarn-operator": "seatrial.scheduler.yarn.__main__",
     "webhooks": "seatrial.scheduler.webhooks.__main__",
 }
 OTHERS = frozenset(

@@ -60,6 +60,9 @@ LOOPS: Final = {
     "scheduler/descheduler/migration/controller.py MigrationController._arbitrate": EACH,
     "scheduler/descheduler/migration/controller.py MigrationController._scavenge": FIRST,
     "scheduler/descheduler/shell.py Shell._round": FIRST,
+    "scheduler/koordlet/agent.py Agent._every.due": FIRST,
+    "scheduler/koordlet/agent.py Agent._report": FIRST,
+    "scheduler/manager/shell.py Manager._look_for_stale": FIRST,
     "scheduler/plugins/elasticquota/cache.py QuotaCache._grace_ended": ONE,
     "scheduler/plugins/elasticquota/controller.py QuotaController._tick": FIRST,
     "scheduler/plugins/elasticquota/profile_controller.py ProfileController._pass": FIRST,
@@ -68,6 +71,7 @@ LOOPS: Final = {
     "scheduler/shell/loop.py Shell._work": TESTED,
     "scheduler/shell/monitor.py Monitor._look": FIRST,
     "scheduler/webhooks/__main__.py serve_reviews.look": FIRST,
+    "scheduler/yarn/operator.py Operator._round": FIRST,
 }
 CANNOT_RAISE: Final = frozenset({"cancel", "collection", "len", "monotonic", "now"})  # besides planning
 PLANS: Final = ("call_later", "call_soon")

@@ -93,6 +93,7 @@ class Agent:
         self._pods: dict[str, LocalPod] = {}
         self._node = Node()
         self._policy: CollectPolicy | None = None  # None: there is no NodeMetric to report to
+        self._interval: float = report.LEAST_INTERVAL
         self._strategies = Strategies()
         self._evicted: dict[str, float] = {}  # feature → moment of its last eviction
         self._evicting: set[str] = set()  # uids
@@ -171,6 +172,7 @@ class Agent:
 
     def _set_metric(self, metric: NodeMetric) -> None:
         self._policy = metric.spec.metric_collect_policy or CollectPolicy()
+        self._interval = max(self._policy.report_interval_seconds or 0, report.LEAST_INTERVAL)
 
     def _metric_gone(self, _: NodeMetric) -> None:
         self._policy = None
@@ -324,9 +326,7 @@ class Agent:
     def _report(self) -> None:
         if self._stopped:
             return
-        policy = self._policy or CollectPolicy()
-        interval = max(policy.report_interval_seconds or report.LEAST_INTERVAL, report.LEAST_INTERVAL)
-        self._clock.call_later(interval, self._report)
+        self._clock.call_later(self._interval, self._report)
         if self._policy is not None:
             self._clock.attempt("Agent.report", self._config.node, self._send_report)
 
