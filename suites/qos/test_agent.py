@@ -88,6 +88,9 @@ def test_best_effort_pods_give_way(start_agent: StartAgent) -> None:
     assert node.cpus(BESTEFFORT) in {"0-2", "0-3"}, "at most a tenth of the node is added in a second"
     node.pass_time(4)
     assert node.cpus(BESTEFFORT) == "0-4"
+    node.system = 2.0
+    node.pass_time(2)
+    assert node.cpus(BESTEFFORT) == "0-2", "what the system uses is theirs no more: 5.2 less 0.5 and 2 cores"
 
     node.slo(resourceUsedThresholdWithBE={**SUPPRESS, "enable": False})
     node.pass_time(3)
@@ -250,20 +253,22 @@ def test_cache_ways_and_bandwidth(start_agent: StartAgent) -> None:
     tasks = {node.container(job): "11", node.root.group(f"{job}/sandbox"): "12", node.container(service): "13"}
     for group, task in tasks.items():
         (node.root.cgroup / "cpu" / group / "tasks").write_text(task)
-    block = {"resctrlQOS": {"enable": True, "catRangeEndPercent": 40, "mbaPercent": 45}}
+    block = {"resctrlQOS": {"enable": True, "catRangeEndPercent": 45, "mbaPercent": 45}}
     node.slo(resourceQOSStrategy={"beClass": block})
     node.pass_time(12)
 
     def words(path: str) -> list[str]:
-        return (node.root.resctrl / path).read_text().split()
+        found = node.root.resctrl / path
+        assert found.exists(), f"expected a group with the file {path}"
+        return found.read_text().split()
 
-    assert words("BE/schemata") == ["L3:0=f;1=f;", "MB:0=50;1=50;"]
+    assert words("BE/schemata") == ["L3:0=1f;1=1f;", "MB:0=50;1=50;"]
     assert sorted(words("BE/tasks")) == ["11", "12"]
     uid = service.rpartition("/pod")[2]
     assert (words(f"koordlet-{uid}/schemata"), words(f"koordlet-{uid}/tasks")) == (["L3:0=7;1=7;"], ["13"])
 
 
-@pytest.mark.feature("QOS-4.strategies", "QOS-4.collectors")
+@pytest.mark.feature("QOS-4.strategies", "QOS-4.collectors", "QOS-4.manifest-cold-memory")
 @pytest.mark.case("CO-048", severity="critical")
 @pytest.mark.long(seconds=40)
 @pytest.mark.parametrize(
