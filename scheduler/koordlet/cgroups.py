@@ -4,6 +4,7 @@ Values are those of v1 on both: shares, microseconds (-1: no limit), bytes (-1: 
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from seatrial.scheduler.api.integers import integer
@@ -14,6 +15,7 @@ PERIOD = 100_000  # microseconds, of quotas
 _UNLIMITED_MEMORY = 0x7FFFFFFFFFFFF000
 _LEAST_SHARES, _MOST_SHARES = 2, 262144
 _MOST_WEIGHT = 10000
+_PATHS = 8192  # kept: a path costs as much as the reading of its file
 
 
 class CgroupError(Exception):
@@ -94,6 +96,7 @@ class Cgroups:
 
     def __init__(self, root: Path, *, v2: bool = False, layout: Layout | None = None) -> None:
         self.root, self.v2, self.layout = root, v2, layout or Layout()
+        self._path = lru_cache(maxsize=_PATHS)(self._path_of)
 
     def path(self, folder: str, file: File) -> Path:
         """The file of one group.
@@ -101,6 +104,9 @@ class Cgroups:
         Raises:
             CgroupError: cgroup v2 has no such file.
         """
+        return self._path(folder, file)
+
+    def _path_of(self, folder: str, file: File) -> Path:
         if not self.v2:
             return self.root / file.subsystem / folder / file.v1
         if not file.v2:

@@ -158,6 +158,56 @@ def test_memory_that_runs_short(trial: Trial, expect: Expect, start_agent: Start
     assert "trigger by koordlet feature BEMemoryEvict, kill pod: large" in messages
 
 
+@pytest.mark.feature("QOS-7.eviction")
+@pytest.mark.case("CO-052", severity="critical")
+@pytest.mark.long(seconds=10)
+@pytest.mark.parametrize("policy", ["evictByRealLimit", "evictByAllocatable"])
+def test_pods_that_get_too_little(trial: Trial, expect: Expect, start_agent: StartAgent, policy: str) -> None:
+    """Best-effort pods that use what they can get and get less than half of what they request: one goes, of the lowest
+    priority; by evictByAllocatable, what they can get is what the node offers, not what its CPUs are."""
+    node = start_agent("BECPUEvict")
+    amounts = {"kubernetes.io/batch-cpu": "20000", "kubernetes.io/batch-memory": "8Gi"}
+    offer = {"status": {"capacity": amounts, "allocatable": amounts}}
+    assert trial.call("PATCH", f"/api/v1/nodes/{node.name}/status", offer).ok
+    lines = {"cpuEvictBESatisfactionLowerPercent": 50, "cpuEvictBESatisfactionUpperPercent": 60}
+    for name, priority in (("first", 5900), ("second", 5100)):
+        wanted = best_effort(name).resources({"kubernetes.io/batch-cpu": 10000, "kubernetes.io/batch-memory": "1Gi"})
+        value = priority_class(trial, priority)
+        node.run(wanted.priority_class(value), cores=3.9)
+    node.slo(
+        resourceUsedThresholdWithBE={
+            "enable": True,
+            "cpuSuppressThresholdPercent": 100,
+            **lines,
+            "cpuEvictPolicy": policy,
+        }
+    )
+
+    node.pass_time(6)
+
+    if policy == "evictByRealLimit":
+        assert trial.reaches(lambda: ended(trial, "second"), within=WITHIN), "expected pod 'second' to be evicted"
+        expect.running("first")
+    else:
+        assert not ended(trial, "second"), "they can get all that they request of what the node offers"
+        lower = {
+            "status": {
+                "capacity": {"kubernetes.io/batch-cpu": "8000"},
+                "allocatable": {"kubernetes.io/batch-cpu": "8000"},
+            }
+        }
+        assert trial.call("PATCH", f"/api/v1/nodes/{node.name}/status", lower).ok
+        node.pass_time(4)
+        assert trial.reaches(lambda: ended(trial, "second"), within=WITHIN), "expected pod 'second' to be evicted"
+
+
+def priority_class(trial: Trial, value: int) -> str:
+    name = f"{trial.name}-{value}"
+    kind = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}}
+    trial.apply({**kind, "value": value})
+    return name
+
+
 def ended(trial: Trial, name: str) -> bool:
     found = trial.find(name)
     return found is None or found.metadata.deletion_timestamp is not None
