@@ -157,8 +157,8 @@ class Operator:
         return (pod for pod in pods if NODE_ID in pod.metadata.annotations and pod.status.phase not in _ENDED)
 
     def size_of(self, node: Node, manager: Pod) -> tuple[int, int] | None:
-        """Virtual cores and MiB for YARN: the node's batch resources less the requests of other pods (YN-2); None if the
-        node offers none.
+        """Virtual cores and MiB for YARN: the node's batch resources less the requests of other pods (YN-2); None if it
+        offers none.
 
         Raises:
             QuantityError, msgspec.MsgspecError: the annotation or a request cannot be read.
