@@ -194,7 +194,7 @@ class Agent:
     # -- rounds -------------------------------------------------------------------------------------------------------
 
     def _look(self) -> None:
-        now = self._clock.now()
+        now = self._clock.monotonic()  # a clock that is set back would make rates and ages wrong
         pods = [pod for pod in self._pods.values() if pod.pod.status.phase in {"Running", "Pending"}]
         self._collectors.look(now, pods, self._strategies)
         if self._config.enabled("BECPUSuppress"):
@@ -333,9 +333,10 @@ class Agent:
     def _send_report(self) -> None:
         pods = list(self._pods.values())
         policy = self._policy or CollectPolicy()
-        found = report.status(self.samples, self._clock.now(), policy, pods, self._strategies.applications)
+        found = report.status(self.samples, self._clock.monotonic(), policy, pods, self._strategies.applications)
         if found is None:
             return
+        found["updateTime"] = self._clock.timestamp()
 
         def done(response: Response) -> None:
             self._reported += response.ok

@@ -3,7 +3,6 @@
 from collections.abc import Hashable, Iterable, Sequence
 from typing import Any
 
-from seatrial.scheduler.api.clock import rfc3339
 from seatrial.scheduler.api.durations import go_duration
 from seatrial.scheduler.api.slo import AGGREGATE_DURATIONS, AGGREGATE_SECONDS, CollectPolicy
 from seatrial.scheduler.koordlet.collectors import (
@@ -31,7 +30,7 @@ def status(
     pods: Iterable[LocalPod],
     applications: Iterable[HostApplication],
 ) -> dict[str, Any] | None:
-    """The status; None while the node itself has no sample (RP-5)."""
+    """The status but its time; None while the node itself has no sample (RP-5)."""
     start = now - max(policy.aggregate_duration_seconds or AGGREGATE_SECONDS, LEAST_AGGREGATE)
     memory_policy = policy.node_memory_collect_policy
     hot = (
@@ -77,7 +76,6 @@ def status(
         if used is not None:
             programs.append({"name": each.name, "usage": used, "priority": each.priority, "qos": each.qos})
     return {
-        "updateTime": rfc3339(now),
         "nodeMetric": info,
         "podsMetric": metrics,
         "hostApplicationMetric": programs,

@@ -8,7 +8,7 @@ KEPT = 1800.0  # seconds
 
 
 class Sample(NamedTuple):
-    """A value at a moment of the clock."""
+    """A value at a moment, in seconds of a clock that is never set back."""
 
     at: float
     value: float
@@ -22,8 +22,6 @@ class Samples:
 
     def add(self, metric: Hashable, at: float, value: float) -> None:
         series = self._series.setdefault(metric, deque())
-        if series and at < series[-1].at:
-            series.clear()  # the clock was set back: what was sampled then says nothing about the time from now on
         series.append(Sample(at, value))
         while series[0].at < at - KEPT:
             series.popleft()

@@ -10,7 +10,7 @@ import orjson
 import pytest
 
 from seatrial.fake_devices.noderoot import NodeRoot
-from seatrial.scheduler.api.clock import SimClock
+from seatrial.scheduler.api.clock import SimClock, from_rfc3339
 from seatrial.scheduler.api.core import Node
 from seatrial.scheduler.api.slo import NodeMetric, NodeSlo
 from seatrial.scheduler.api.transport import Done, Request, Response
@@ -134,6 +134,18 @@ def test_a_report(setting: Setting) -> None:
     setting.run(120)
     usage = setting.sent("/n1/status")[-1]["status"]["nodeMetric"]["aggregatedNodeUsages"][0]["usage"]
     assert usage["p95"]["resources"]["cpu"] == "3500m"
+
+
+@pytest.mark.parametrize("seconds", [-3600.0, 3600.0])
+def test_a_clock_that_jumps(setting: Setting, seconds: float) -> None:
+    """The time of the report follows the clock; usage does not."""
+    setting.load = {setting.pod("a"): (2.0, GI)}
+    setting.run(40)
+    setting.clock.jump(seconds)
+    setting.run(61)
+    status = setting.sent("/n1/status")[-1]["status"]
+    assert status["nodeMetric"]["nodeUsage"]["resources"]["cpu"] == "2000m"
+    assert abs(from_rfc3339(status["updateTime"]) - setting.clock.now()) <= 31
 
 
 def test_nothing_is_reported_without_a_node_metric(setting: Setting) -> None:
