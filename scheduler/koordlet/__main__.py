@@ -33,6 +33,7 @@ def run(
     cgroup_driver: str = "",
     cgroup_parent: str = "",
     feature_gates: str = "",
+    prediction_checkpoint_filepath: Path | None = None,
     seed: int | None = None,
     address: str = "127.0.0.1",
     port: int = 0,
@@ -50,6 +51,7 @@ def run(
         cgroup_driver: systemd or cgroupfs, as kubelet's; by default what is there.
         cgroup_parent: The folder of the control groups in which those of pods are, as kubelet's --cgroup-root.
         feature_gates: As in BECPUEvict=true,CPUBurst=false.
+        prediction_checkpoint_filepath: A folder in which predictions outlive the process; by default they do not.
         seed: Of the dice for burst limiters; by default they differ in each process.
         address: Where health and metrics are served.
         port: At which port; 0 for none.
@@ -60,6 +62,9 @@ def run(
         gates = _gates(feature_gates)
         if cgroup_driver not in {"", "systemd", "cgroupfs"}:
             raise ValueError(f"--cgroup-driver: expected systemd or cgroupfs, found {cgroup_driver!r}")
+        kept = prediction_checkpoint_filepath
+        if kept is not None and not kept.is_dir():
+            raise ValueError(f"--prediction-checkpoint-filepath: expected a folder, found {str(kept)!r}")
     except (KubeconfigError, ValueError) as error:
         print(f"koordlet: {error}", file=sys.stderr)  # noqa: T201
         return 2
@@ -79,6 +84,7 @@ def run(
                 driver=cgroup_driver,
                 parent=cgroup_parent,
                 gates=gates,
+                checkpoints=prediction_checkpoint_filepath,
                 seed=seed,
             )
         except MachineError as error:

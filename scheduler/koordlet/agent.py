@@ -33,6 +33,8 @@ from seatrial.scheduler.koordlet.evict import BE_CPU, BE_MEMORY, Victim, Window
 from seatrial.scheduler.koordlet.executor import Executor
 from seatrial.scheduler.koordlet.machine import Machine
 from seatrial.scheduler.koordlet.objects import AgentPod, LocalPod
+from seatrial.scheduler.koordlet.prediction import CHECKPOINT, TRAINING, Models
+from seatrial.scheduler.koordlet.predictor import Predictor
 from seatrial.scheduler.koordlet.resctrl_groups import Resctrl
 from seatrial.scheduler.koordlet.samples import Samples, average
 from seatrial.scheduler.koordlet.strategies import BY_ALLOCATABLE, Strategies, strategies
@@ -76,6 +78,7 @@ class Agent:
         cgroups: Cgroups,
         machine: Machine,
         resctrl: Resctrl,
+        models: Models,
         dice: Random,
     ) -> None:
         """Raises:
@@ -89,6 +92,7 @@ class Agent:
         self._collectors = Collectors(cgroups, machine, self.samples)
         self._executor = Executor(cgroups, clock)
         self._resctrl = resctrl
+        self._predictor = Predictor(models, self.samples, clock)
         self._enforcer = Enforcer(self._executor, self._collectors, machine.cpus(), dice)
         self._pods: dict[str, LocalPod] = {}
         self._node = Node()
@@ -118,6 +122,8 @@ class Agent:
             informer.start()
         self._every(LOOK, "look", self._look)
         self._every(POD_RULES, "pods", self._pod_rules)
+        self._every(TRAINING, "train", lambda: self._predictor.train(self._pods.values()))
+        self._every(CHECKPOINT, "save", self._predictor.models.save)
         self._clock.call_later(report.LEAST_INTERVAL, self._report)
 
     def stop(self) -> None:
@@ -126,6 +132,7 @@ class Agent:
         for informer in self._informers:
             informer.stop()
         self._enforcer.recover(self._reserved())
+        self._predictor.models.save()
 
     def _every(self, seconds: float, name: str, action: Callable[[], None]) -> None:
         def due() -> None:
@@ -333,7 +340,13 @@ class Agent:
     def _send_report(self) -> None:
         pods = list(self._pods.values())
         policy = self._policy or CollectPolicy()
-        found = report.status(self.samples, self._clock.monotonic(), policy, pods, self._strategies.applications)
+        try:
+            reclaimable = self._predictor.reclaimable(pods, self._node)
+        except QuantityError as error:
+            self._say(f"prediction: {error}")
+            reclaimable = None
+        programs = self._strategies.applications
+        found = report.status(self.samples, self._clock.monotonic(), policy, pods, programs, reclaimable)
         if found is None:
             return
         found["updateTime"] = self._clock.timestamp()

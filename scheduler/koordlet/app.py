@@ -9,6 +9,7 @@ from seatrial.scheduler.api.transport import Transport
 from seatrial.scheduler.koordlet.agent import Agent, AgentConfig
 from seatrial.scheduler.koordlet.cgroups import Cgroups, Layout
 from seatrial.scheduler.koordlet.machine import Machine
+from seatrial.scheduler.koordlet.prediction import Models
 from seatrial.scheduler.koordlet.resctrl_groups import Resctrl
 from seatrial.scheduler.serving.exposition import CONTENT_TYPE, exposed
 from seatrial.scheduler.serving.routes import Answer, Routes, text
@@ -25,10 +26,13 @@ def build_agent(
     driver: str = "",
     parent: str = "",
     gates: Mapping[str, bool] | None = None,
+    checkpoints: Path | None = None,
     seed: int | None = None,
 ) -> Agent:
-    """An agent for a node; version and driver of the control groups are seen from what is there. It does nothing until
-    `start`.
+    """An agent for a node. It does nothing until `start`.
+
+    Version and driver of the control groups are seen from what is there. Predictions are kept in the folder
+    `checkpoints`.
 
     Raises:
         MachineError: the node's CPUs cannot be read.
@@ -39,7 +43,7 @@ def build_agent(
     cgroups = Cgroups(cgroup, v2=v2, layout=Layout(systemd, parent.strip("/")))
     config = AgentConfig(node, gates or {})
     resctrl = Resctrl(sys / "fs/resctrl", proc, cgroups)
-    return Agent(transport, clock, config, cgroups, Machine(proc, sys), resctrl, Random(seed))  # noqa: S311 dice, no secret
+    return Agent(transport, clock, config, cgroups, Machine(proc, sys), resctrl, Models(checkpoints), Random(seed))  # noqa: S311 dice, no secret
 
 
 def build_routes(agent: Agent) -> Routes:

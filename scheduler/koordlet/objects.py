@@ -24,6 +24,7 @@ class AgentPodStatus(Wire, frozen=True):
 
     phase: str = ""
     qos_class: str = ""
+    start_time: str | None = None
     container_statuses: tuple[RunningContainer, ...] = ()
 
 

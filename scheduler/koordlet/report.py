@@ -14,6 +14,7 @@ from seatrial.scheduler.koordlet.collectors import (
     SYSTEM_MEMORY,
 )
 from seatrial.scheduler.koordlet.objects import LocalPod
+from seatrial.scheduler.koordlet.prediction import Amounts
 from seatrial.scheduler.koordlet.samples import Samples, average, percentile
 from seatrial.scheduler.koordlet.strategies import HostApplication
 
@@ -23,14 +24,18 @@ _COVERED = 0.5  # of a duration, for its aggregates to be reported
 WITH_CACHE, WITH_HOT = "usageWithPageCache", "usageWithHotPageCache"
 
 
-def status(
+def status(  # noqa: PLR0917 what a report consists of
     samples: Samples,
     now: float,
     policy: CollectPolicy,
     pods: Iterable[LocalPod],
     applications: Iterable[HostApplication],
+    reclaimable: Amounts | None,
 ) -> dict[str, Any] | None:
-    """The status but its time; None while the node itself has no sample (RP-5)."""
+    """The status but its time; None while the node itself has no sample (RP-5).
+
+    `reclaimable`: thousandths of a core and bytes that prod pods have requested and will not use; None: not predicted.
+    """
     start = now - max(policy.aggregate_duration_seconds or AGGREGATE_SECONDS, LEAST_AGGREGATE)
     memory_policy = policy.node_memory_collect_policy
     hot = (
@@ -79,7 +84,9 @@ def status(
         "nodeMetric": info,
         "podsMetric": metrics,
         "hostApplicationMetric": programs,
-        "prodReclaimableMetric": {"resource": {}},  # as koordlet's without its predictor
+        "prodReclaimableMetric": {
+            "resource": {} if reclaimable is None else _resources(reclaimable.cpu / 1000, reclaimable.memory)
+        },
     }
 
 

@@ -10,7 +10,7 @@ import orjson
 import pytest
 
 from seatrial.fake_devices.noderoot import NodeRoot
-from seatrial.scheduler.api.clock import SimClock, from_rfc3339
+from seatrial.scheduler.api.clock import SimClock, from_rfc3339, rfc3339
 from seatrial.scheduler.api.core import Node
 from seatrial.scheduler.api.slo import NodeMetric, NodeSlo
 from seatrial.scheduler.api.transport import Done, Request, Response
@@ -18,6 +18,7 @@ from seatrial.scheduler.koordlet.agent import Agent, AgentConfig
 from seatrial.scheduler.koordlet.cgroups import Cgroups
 from seatrial.scheduler.koordlet.machine import Machine
 from seatrial.scheduler.koordlet.objects import AgentPod
+from seatrial.scheduler.koordlet.prediction import Models
 from seatrial.scheduler.koordlet.resctrl_groups import Resctrl
 
 GI = 1 << 30
@@ -48,7 +49,7 @@ class Setting:
         config = AgentConfig("n1", gates or {})
         cgroups, machine = Cgroups(self.root.cgroup, v2=v2), Machine(self.root.proc, self.root.sys)
         resctrl = Resctrl(self.root.resctrl, self.root.proc, cgroups)
-        self.agent = Agent(self.api, self.clock, config, cgroups, machine, resctrl, Random(0))  # type: ignore[arg-type] # noqa: S311
+        self.agent = Agent(self.api, self.clock, config, cgroups, machine, resctrl, Models(None), Random(0))  # type: ignore[arg-type] # noqa: S311
         self.agent._set_metric(NodeMetric())
         self.load: dict[str, tuple[float, int]] = {}  # group → cores, bytes
         self.system = 0.0
@@ -80,6 +81,7 @@ class Setting:
             },
             "status": {
                 "phase": "Running",
+                "startTime": more.get("started"),
                 "containerStatuses": [{"name": "c", "containerID": f"containerd://{name}-c"}],
             },
         }
@@ -146,6 +148,21 @@ def test_a_clock_that_jumps(setting: Setting, seconds: float) -> None:
     status = setting.sent("/n1/status")[-1]["status"]
     assert status["nodeMetric"]["nodeUsage"]["resources"]["cpu"] == "2000m"
     assert abs(from_rfc3339(status["updateTime"]) - setting.clock.now()) <= 31
+
+
+@pytest.mark.parametrize(("age", "cores"), [(25, 0.7), (23, 0.0)])
+def test_what_prod_pods_will_not_use(tmp_path: Path, age: int, cores: float) -> None:
+    """PR-7 to PR-9: a request of one core of which 0.25 are used; young pods keep theirs. Nothing before training."""
+    setting = Setting(tmp_path)
+    amounts = {"cpu": "8", "memory": "16Gi"}
+    setting.agent._set_node(msgspec.convert({"metadata": {"name": "n1"}, "status": {"allocatable": amounts}}, Node))
+    setting.slo()
+    setting.load = {setting.pod("a", started=rfc3339(setting.clock.now() - age * 3600)): (0.25, GI)}
+    setting.run(31)
+    assert setting.sent("/n1/status")[-1]["status"]["prodReclaimableMetric"] == {"resource": {}}
+    setting.run(200)
+    found = setting.sent("/n1/status")[-1]["status"]["prodReclaimableMetric"]["resource"]["resources"]
+    assert int(found["cpu"].removesuffix("m")) / 1000 == pytest.approx(cores, abs=0.06)
 
 
 def test_nothing_is_reported_without_a_node_metric(setting: Setting) -> None:
