@@ -97,7 +97,7 @@ class NodeRoot:
         self._used = {name: used for name, used in self._used.items() if not f"{name}/".startswith(f"{folder}/")}
 
     def use(self, folder: str, seconds: float, memory: int | None = None) -> None:
-        """A group, and all above it, used CPU for so many seconds, and has so many bytes now."""
+        """Add CPU time to a group and those above it, and set its memory in bytes."""
         self.busy += seconds
         parts = folder.split("/")
         for end in range(1, len(parts) + 1):
@@ -138,7 +138,7 @@ class NodeRoot:
         self._write(self.proc / "cpuinfo", f"vendor_id : {vendor}\nflags : cat_l3 mba\n")
 
     def idle_pages(self, cold: int) -> None:
-        """Kidled's statistics of the node: so many bytes of inactive files untouched for 60 scan periods."""
+        """Kidled's statistics of the node: `cold` bytes of inactive files that were not used for 60 scan periods."""
         head = ("version: 1.0", "page_scans: 24", "slab_scans: 0", "scan_period_in_seconds: 5", "use_hierarchy: 1")
         lines = [f"# {text}" for text in (*head, "buckets: 1,2,5,15,30,60,120,240")] + ["#"] * 8
         names = [f"{a}{b}{c}{d}" for a in "cd" for b in "sf" for c in "eu" for d in "ia"]

@@ -41,6 +41,7 @@ from seatrial.scheduler.koordlet.strategies import BY_ALLOCATABLE, Strategies, s
 from seatrial.scheduler.pods.qos import BE
 from seatrial.scheduler.pods.requests import pod_requests
 from seatrial.scheduler.serving.exposition import Family, sample
+from seatrial.scheduler.serving.once import Once
 
 log = logging.getLogger(__name__)
 
@@ -101,9 +102,8 @@ class Agent:
         self._strategies = Strategies()
         self._evicted: dict[str, float] = {}  # feature → moment of its last eviction
         self._evicting: set[str] = set()  # uids
-        self._wrong: set[str] = set()
+        self._say = Once(log)
         self._stopped = False
-        self._reported = 0
         only = {"fieldSelector": f"metadata.name={config.node}"}
         mine = {"fieldSelector": f"spec.nodeName={config.node}"}
         self._informers: list[Informer[Any]] = [
@@ -127,11 +127,11 @@ class Agent:
         self._clock.call_later(report.LEAST_INTERVAL, self._report)
 
     def stop(self) -> None:
-        """Stop, and take suppression back: nobody would when prod pods use less."""
+        """Stop, and take suppression back."""
         self._stopped = True
         for informer in self._informers:
             informer.stop()
-        self._enforcer.recover(self._reserved())
+        self._enforcer.end(self._reserved())
         self._predictor.models.save()
 
     def _every(self, seconds: float, name: str, action: Callable[[], None]) -> None:
@@ -166,6 +166,7 @@ class Agent:
     def _synced(self) -> None:
         if self.ready:
             log.info("koordlet synced pods=%d", len(self._pods))
+            self._pod_rules()
 
     # -- objects ------------------------------------------------------------------------------------------------------
 
@@ -180,6 +181,7 @@ class Agent:
     def _set_metric(self, metric: NodeMetric) -> None:
         self._policy = metric.spec.metric_collect_policy or CollectPolicy()
         self._interval = max(self._policy.report_interval_seconds or 0, report.LEAST_INTERVAL)
+        self._collectors.window = report.window(self._policy)
 
     def _metric_gone(self, _: NodeMetric) -> None:
         self._policy = None
@@ -187,7 +189,7 @@ class Agent:
     def _set_pod(self, pod: AgentPod) -> None:
         before = self._pods.get(pod.metadata.uid)
         self._pods[pod.metadata.uid] = LocalPod(pod, self._cgroups.layout)
-        if before is None or before.containers != self._pods[pod.metadata.uid].containers:
+        if self.ready and (before is None or before.containers != self._pods[pod.metadata.uid].containers):
             self._pod_rules()
 
     def _pod_gone(self, pod: AgentPod) -> None:
@@ -195,6 +197,7 @@ class Agent:
         self._evicting.discard(pod.metadata.uid)
         if found is not None:
             self._collectors.forget(found)
+            self._enforcer.forget(found)
             for folder in (found.folder, *found.containers.values()):
                 self._executor.forget(folder)
 
@@ -208,7 +211,7 @@ class Agent:
             try:
                 self._enforcer.suppress(now, pods, self._strategies, self._reserved())
             except (CgroupError, CpusetError) as error:
-                self._say(f"suppress: {error}")
+                self._say("suppress", f"suppress: {error}")
         if self._config.enabled("CPUBurst"):
             self._enforcer.burst(now, pods, self._strategies)
         if self._strategies.threshold.enable:
@@ -243,8 +246,8 @@ class Agent:
         if lower is None or upper is None:
             return
         wrong = evict.satisfaction_error(lower, upper)
+        self._say(BE_CPU, wrong)
         if wrong:
-            self._say(wrong)
             return
         seconds = max(LOOK, threshold.cpu_evict_time_window_seconds)
         found = [self.samples.between(kind, now - seconds, now) for kind in (BE_USED, BE_REQUEST, BE_LIMIT)]
@@ -275,7 +278,7 @@ class Agent:
         capacity = self._machine.memory().total
         percent, lower = threshold.memory_evict_threshold_percent, threshold.memory_evict_lower_percent
         if lower is not None and lower >= percent:
-            self._say(f"lower percent({lower}) should less than threshold percent({percent})")
+            self._say(BE_MEMORY, f"lower percent({lower}) should less than threshold percent({percent})")
             return
         release = evict.usage_release(capacity, int(used), percent, lower)
         if release > 0:
@@ -323,7 +326,7 @@ class Agent:
                 self._events.about({**regarding, "uid": metadata.uid}, "Warning", "evictPodSuccess", "Evicting", note)
             else:
                 self._evicting.discard(metadata.uid)
-                self._say(f"pod {metadata.namespace}/{metadata.name} not evicted: {refusal(response)}")
+                self._say(metadata.uid, f"pod {metadata.namespace}/{metadata.name} not evicted: {refusal(response)}")
 
         path = f"/api/v1/namespaces/{metadata.namespace}/pods/{metadata.name}/eviction"
         self._rest.post(path, body, done)
@@ -343,7 +346,7 @@ class Agent:
         try:
             reclaimable = self._predictor.reclaimable(pods, self._node)
         except QuantityError as error:
-            self._say(f"prediction: {error}")
+            self._say("prediction", f"prediction: {error}")
             reclaimable = None
         programs = self._strategies.applications
         found = report.status(self.samples, self._clock.monotonic(), policy, pods, programs, reclaimable)
@@ -352,17 +355,10 @@ class Agent:
         found["updateTime"] = self._clock.timestamp()
 
         def done(response: Response) -> None:
-            self._reported += response.ok
             if not response.ok:
-                self._say(f"report: {refusal(response)}")
+                self._say("report", f"report: {refusal(response)}")
 
         self._rest.merge(f"{NODE_METRICS_PATH}/{self._config.node}/status", {"status": found}, done)
-
-    def _say(self, text: str) -> None:
-        """Log a text once."""
-        if text not in self._wrong:
-            self._wrong.add(text)
-            log.warning("%s", text)
 
     def families(self) -> Iterator[Family]:
         """Metric families for `/metrics`."""

@@ -3,7 +3,7 @@
 Follows Koordinator's pkg/koordlet/qosmanager/plugins/cpuburst.
 """
 
-from dataclasses import dataclass
+import msgspec
 
 from seatrial.scheduler.koordlet.cgroups import PERIOD
 
@@ -14,8 +14,7 @@ _FULL = 100  # percent
 _SAVED_BELOW = 60  # percent of the limit
 
 
-@dataclass(frozen=True, slots=True)
-class BurstConfig:
+class BurstConfig(msgspec.Struct, frozen=True, rename="camel"):
     """CPUBurstStrategy of a NodeSLO or of a pod's annotation."""
 
     policy: str = "none"
@@ -64,7 +63,7 @@ def next_quota(
         throttled: part of the periods in which it was throttled; None: not known.
         allowed: what the limiter says.
     """
-    base = int(limit_cores * PERIOD)
+    base = round(limit_cores * PERIOD)  # of a limit in thousandths, which floats do not have exactly
     percent = config.cfs_quota_burst_percent
     ceiling = base if percent <= _FULL else int(base * percent / 100)
     if not config.raises_quota:

@@ -19,7 +19,7 @@ _PATHS = 8192  # kept: a path costs as much as the reading of its file
 
 
 class CgroupError(Exception):
-    """A file of a control group cannot be read or written, or says what nobody understands."""
+    """A file of a control group cannot be read or written, or is not of its form."""
 
 
 @dataclass(frozen=True, slots=True)

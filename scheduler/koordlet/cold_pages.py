@@ -16,7 +16,7 @@ class IdleStatsError(ValueError):
 
 
 def cold_bytes(text: str) -> int:
-    """Bytes of pages of files that nobody has touched for 60 scan periods.
+    """Bytes of pages of files that were not used for 60 scan periods.
 
     Raises:
         IdleStatsError: the text is not of kidled's form.

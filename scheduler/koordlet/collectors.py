@@ -8,7 +8,7 @@ from collections.abc import Hashable, Iterable
 
 from seatrial.scheduler.api.numa import CpusetError, parse_cpuset
 from seatrial.scheduler.api.quantity import QuantityError
-from seatrial.scheduler.api.slo import BATCH_CPU
+from seatrial.scheduler.api.slo import AGGREGATE_SECONDS, BATCH_CPU
 from seatrial.scheduler.koordlet.cgroups import (
     CPU_STAT,
     CPU_USAGE,
@@ -28,6 +28,7 @@ from seatrial.scheduler.koordlet.samples import Samples
 from seatrial.scheduler.koordlet.strategies import HostApplication, Strategies
 from seatrial.scheduler.pods.qos import BE, BEST_EFFORT
 from seatrial.scheduler.pods.requests import pod_requests
+from seatrial.scheduler.serving.once import Once
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +46,8 @@ class Collectors:
     def __init__(self, cgroups: Cgroups, machine: Machine, samples: Samples) -> None:
         self._cgroups, self._machine, self.samples = cgroups, machine, samples
         self._counters: dict[Hashable, tuple[float, float]] = {}  # → moment, seconds or periods
-        self._said: set[str] = set()
+        self._say = Once(log)
+        self.window = float(AGGREGATE_SECONDS)  # seconds for which the usage of pods is kept
 
     def look(self, now: float, pods: Iterable[LocalPod], strategies: Strategies) -> None:
         """Measure everything once."""
@@ -56,21 +58,17 @@ class Collectors:
             for name, folder in pod.containers.items():
                 self._throttled(now, (pod.uid, name), folder)
         for application in strategies.applications:
-            self._group(now, ("application", application.name), application.folder)
+            self._group(now, ("application", application.name), application.folder(self._cgroups.layout))
         self._best_effort(now, pods)
         if strategies.known:
             self._system(now, pods, strategies.applications)
 
     def forget(self, pod: LocalPod) -> None:
-        for kind in ("cpu", "memory", "memory-with-page-cache"):
-            self.samples.drop((kind, "pod", pod.uid))
-        for name in pod.containers:
-            self.samples.drop(("throttled", pod.uid, name))
-
-    def _say(self, error: Exception) -> None:
-        if str(error) not in self._said:
-            self._said.add(str(error))
-            log.warning("unread why=%s", error)
+        """The pod is gone."""
+        kinds = ("cpu", "memory", "memory-with-page-cache")
+        for key in (*((kind, "pod", pod.uid) for kind in kinds), *(("throttled", pod.uid, n) for n in pod.containers)):
+            self.samples.drop(key)
+            self._counters.pop(key, None)
 
     def _rate(self, key: Hashable, now: float, counter: float) -> float | None:
         """The growth of a counter since the last look, for each second; None at the first look or if it fell."""
@@ -85,7 +83,7 @@ class Collectors:
             cpu = self._rate(NODE_CPU, now, self._machine.busy_seconds())
             memory = self._machine.memory()
         except MachineError as error:
-            self._say(error)
+            self._say("node", f"unread: {error}")
             return
         if cpu is not None:
             self.samples.add(NODE_CPU, now, cpu)
@@ -95,7 +93,7 @@ class Collectors:
             try:
                 self.samples.add(COLD, now, cold_bytes(self._cgroups.path("", IDLE_PAGES).read_text(encoding="ascii")))
             except (OSError, ValueError, IdleStatsError) as error:
-                self._say(error)
+                self._say("cold", f"unread: {error}")
 
     def _group(self, now: float, owner: tuple[str, str], folder: str) -> None:
         try:
@@ -106,9 +104,9 @@ class Collectors:
         prefix = "" if self._cgroups.v2 else "total_"
         plain, cached = (sum(rows.get(prefix + name, 0) for name in names) for names in (_PLAIN, _CACHED))
         if cpu is not None:
-            self.samples.add(("cpu", *owner), now, cpu)
-        self.samples.add(("memory", *owner), now, plain)
-        self.samples.add(("memory-with-page-cache", *owner), now, plain + cached)
+            self.samples.add(("cpu", *owner), now, cpu, self.window)
+        self.samples.add(("memory", *owner), now, plain, self.window)
+        self.samples.add(("memory-with-page-cache", *owner), now, plain + cached, self.window)
 
     def _throttled(self, now: float, owner: tuple[str, str], folder: str) -> None:
         try:
@@ -120,7 +118,7 @@ class Collectors:
         self._counters["throttled", *owner] = (periods, throttled)
         if before is not None and periods >= before[0] and throttled >= before[1]:
             new = periods - before[0]
-            self.samples.add(("throttled", *owner), now, (throttled - before[1]) / new if new else 0.0)
+            self.samples.add(("throttled", *owner), now, (throttled - before[1]) / new if new else 0.0, FRESH)
 
     def _best_effort(self, now: float, pods: Iterable[LocalPod]) -> None:
         folder = self._cgroups.layout.qos(BEST_EFFORT)
@@ -135,7 +133,7 @@ class Collectors:
                 try:
                     request += pod_requests(pod.pod.spec).get(BATCH_CPU, 0)
                 except QuantityError as error:
-                    self._say(error)
+                    self._say(pod.uid, f"unread: {error}")
         if used is not None:
             self.samples.add(BE_USED, now, used * 1000)
             self.samples.add(BE_REQUEST, now, request)
@@ -144,7 +142,8 @@ class Collectors:
     def _system(self, now: float, pods: Iterable[LocalPod], applications: Iterable[HostApplication]) -> None:
         """What neither pods nor programs outside of pods use; nothing if one of them is not known (KM-7)."""
         owners = [("pod", pod.uid) for pod in pods if self._cgroups.exists(pod.folder)]
-        owners += [("application", each.name) for each in applications if self._cgroups.exists(each.folder)]
+        layout = self._cgroups.layout
+        owners += [("application", each.name) for each in applications if self._cgroups.exists(each.folder(layout))]
         for kind, node, target in (("cpu", NODE_CPU, SYSTEM_CPU), ("memory", NODE_MEMORY, SYSTEM_MEMORY)):
             whole = self.samples.last(node, now - FRESH)
             parts = [self.samples.last((kind, *owner), now - FRESH) for owner in owners]

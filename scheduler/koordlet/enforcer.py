@@ -1,13 +1,22 @@
 """Applies what a NodeSLO asks: suppression, burst, limits of best-effort pods, group identity."""
 
+import contextlib
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from functools import partial
 from random import Random
 
 import msgspec
 
-from seatrial.scheduler.api.numa import LSE, LSR, RESOURCE_STATUS, CpusetError, ResourceStatus, parse_cpuset
+from seatrial.scheduler.api.numa import (
+    LSE,
+    LSR,
+    RESOURCE_STATUS,
+    CpusetError,
+    ResourceStatus,
+    cpuset_text,
+    parse_cpuset,
+)
 from seatrial.scheduler.api.quantity import CPU, QuantityError, milli
 from seatrial.scheduler.api.wire import decode_as
 from seatrial.scheduler.koordlet import burst, suppress
@@ -23,14 +32,15 @@ from seatrial.scheduler.koordlet.cgroups import (
     CgroupError,
 )
 from seatrial.scheduler.koordlet.collectors import FRESH, NODE_CPU, Collectors
-from seatrial.scheduler.koordlet.executor import Executor, Update, cpu_list
+from seatrial.scheduler.koordlet.executor import Executor, Update
 from seatrial.scheduler.koordlet.machine import Cpu
 from seatrial.scheduler.koordlet.objects import LocalPod
 from seatrial.scheduler.koordlet.pod_rules import batch_limits, identities, own_identity
-from seatrial.scheduler.koordlet.strategies import CFS_QUOTA, Strategies
+from seatrial.scheduler.koordlet.strategies import CFS_QUOTA, CPUSET, Strategies
 from seatrial.scheduler.koordlet.suppress import Usage
 from seatrial.scheduler.pods.qos import BE, BEST_EFFORT, BURSTABLE, GUARANTEED, LS
 from seatrial.scheduler.pods.requests import pod_requests
+from seatrial.scheduler.serving.once import Once
 
 log = logging.getLogger(__name__)
 
@@ -41,9 +51,10 @@ class Enforcer:
     def __init__(self, executor: Executor, collectors: Collectors, cpus: list[Cpu], dice: Random) -> None:
         self._executor, self._cgroups = executor, executor.cgroups
         self._samples, self._cpus, self._dice = collectors.samples, cpus, dice
-        self._suppressing = ""  # the policy in force
+        # The policy in force; "": none. None: not known, because an agent before this one may have suppressed.
+        self._suppressing: str | None = None
         self._limiters: dict[tuple[str, str], tuple[Limiter, float]] = {}
-        self._said: set[str] = set()
+        self._say = Once(log)
 
     # -- suppression --------------------------------------------------------------------------------------------------
 
@@ -55,8 +66,11 @@ class Enforcer:
         `reserved`: CPUs that no pod gets.
         """
         threshold = strategies.threshold
+        if not strategies.known:
+            return
         if not threshold.enable:
-            self.recover(reserved)
+            if self._suppressing != "":
+                self.recover(reserved)
             return
         node = self._samples.last(NODE_CPU, now - FRESH)
         if node is None:
@@ -82,7 +96,8 @@ class Enforcer:
             len(reserved),
         )
         folder = self._cgroups.layout.qos(BEST_EFFORT)
-        if threshold.cpu_suppress_policy == CFS_QUOTA:
+        by_quota = threshold.cpu_suppress_policy == CFS_QUOTA
+        if by_quota:
             if self._suppressing != CFS_QUOTA:
                 self._set_cpus({cpu.id for cpu in self._cpus} - reserved)
             before = self._cgroups.number(folder, QUOTA)
@@ -90,10 +105,10 @@ class Enforcer:
             if after != before:
                 self._executor.update(Update(folder, QUOTA, after))
         else:
-            if self._suppressing == CFS_QUOTA:
+            if self._suppressing != CPUSET:
                 self._executor.update(Update(folder, QUOTA, NO_LIMIT))
             self._suppress_cpus(cores, pods, reserved)
-        self._suppressing = threshold.cpu_suppress_policy
+        self._suppressing = CFS_QUOTA if by_quota else CPUSET
 
     def _suppress_cpus(self, cores: float, pods: Iterable[LocalPod], reserved: frozenset[int]) -> None:
         folder = self._cgroups.layout.qos(BEST_EFFORT)
@@ -113,35 +128,48 @@ class Enforcer:
                 try:
                     found[pod.raw_qos] |= parse_cpuset(decode_as(text, ResourceStatus).cpuset)
                 except (msgspec.MsgspecError, CpusetError) as error:
-                    self._say(f"pod {pod.pod.metadata.name}: annotation {RESOURCE_STATUS}: {error}")
+                    name = pod.pod.metadata.name
+                    self._say((pod.uid, RESOURCE_STATUS), f"pod {name}: annotation {RESOURCE_STATUS}: {error}")
         return found[LSE], found[LSR]
 
     def _set_cpus(self, cpus: Iterable[int]) -> None:
         """The CPUs of all best-effort groups: wider from above first, then narrower from below (CS-6)."""
-        folder, text = self._cgroups.layout.qos(BEST_EFFORT), cpu_list(cpus)
+        folder, text = self._cgroups.layout.qos(BEST_EFFORT), cpuset_text(cpus)
         self._executor.leveled(Update(each, CPUS, text) for each in (folder, *self._cgroups.children(folder)))
 
     def recover(self, reserved: frozenset[int] = frozenset()) -> None:
         """Take suppression back."""
+        self._suppressing = ""
+        self._executor.update(Update(self._cgroups.layout.qos(BEST_EFFORT), QUOTA, NO_LIMIT))
+        self._set_cpus({cpu.id for cpu in self._cpus} - reserved)
+
+    def end(self, reserved: frozenset[int]) -> None:
+        """Take back what this agent suppresses: nothing would widen it again."""
         if self._suppressing:
-            self._suppressing = ""
-            self._executor.update(Update(self._cgroups.layout.qos(BEST_EFFORT), QUOTA, NO_LIMIT))
-            self._set_cpus({cpu.id for cpu in self._cpus} - reserved)
+            self.recover(reserved)
+
+    def forget(self, pod: LocalPod) -> None:
+        """The pod is gone."""
+        for key in [key for key in self._limiters if key[0] == pod.uid]:
+            del self._limiters[key]
 
     # -- burst --------------------------------------------------------------------------------------------------------
 
     def burst(self, now: float, pods: Iterable[LocalPod], strategies: Strategies) -> None:
         """Raise the quotas of throttled containers while the node has CPU to spare (CB-1 to CB-7)."""
         pods = [pod for pod in pods if pod.active]
-        bound = [pod for pod in pods if pod.raw_qos in {LSE, LSR}]
-        request = sum(pod_requests(pod.pod.spec).get(CPU, 0) for pod in bound) / 1000
+        request = 0
+        for pod in pods:
+            if pod.raw_qos in {LSE, LSR}:
+                with contextlib.suppress(QuantityError):  # the API server refuses such pods
+                    request += pod_requests(pod.pod.spec).get(CPU, 0)
         apart = [
             self._samples.last(("cpu", "pod", pod.uid), now - FRESH) for pod in pods if pod.raw_qos in {LSE, LSR, BE}
         ]
         state = burst.pool_state(
             strategies.burst.share_pool_threshold_percent,
             len(self._cpus),
-            request,
+            request / 1000,
             self._samples.last(NODE_CPU, now - FRESH),
             sum(used or 0.0 for used in apart),
         )
@@ -155,15 +183,7 @@ class Enforcer:
         if not text:
             return config
         own = msgspec.json.decode(text, type=dict[str, object])
-        names = {
-            "policy": "policy",
-            "cpuBurstPercent": "cpu_burst_percent",
-            "cfsQuotaBurstPercent": "cfs_quota_burst_percent",
-            "cfsQuotaBurstPeriodSeconds": "cfs_quota_burst_period_seconds",
-        }
-        merged = {name: getattr(config, name) for name in (*names.values(), "share_pool_threshold_percent")}
-        merged |= {names[key]: value for key, value in own.items() if key in names}
-        return msgspec.convert(merged, BurstConfig)
+        return msgspec.convert(msgspec.to_builtins(config) | own, BurstConfig)
 
     def _burst_pod(self, now: float, pod: LocalPod, node_config: BurstConfig, state: str) -> None:
         config, total = self._config(pod, node_config), 0
@@ -205,8 +225,7 @@ class Enforcer:
         if percent < 100:
             return False
         key = (pod.uid, name)
-        known, since = self._limiters.get(key, (None, now))
-        limiter = known
+        limiter, since = self._limiters.get(key, (None, now))
         if limiter is None or limiter.capacity != period * (percent - 100):
             limiter = Limiter(period, percent, self._dice.random() / 2)
         self._limiters[key] = (limiter, now)
@@ -225,7 +244,7 @@ class Enforcer:
         shared = {cpu.id for cpu in self._cpus} - exclusive - lent - reserved
         for application in strategies.applications:
             if application.qos == LS and shared:
-                self._executor.update(Update(application.folder, CPUS, cpu_list(shared)))
+                self._executor.update(Update(application.folder(self._cgroups.layout), CPUS, cpuset_text(shared)))
         quotas = not (strategies.threshold.enable and strategies.threshold.cpu_suppress_policy == CFS_QUOTA)
         for pod in pods:
             if pod.raw_qos == BE:
@@ -248,19 +267,18 @@ class Enforcer:
         )
 
     def _identities(self, pods: Iterable[LocalPod], strategies: Strategies) -> None:
-        policies = strategies.qos.get("policies")
-        policy = policies.get("cpuPolicy") if isinstance(policies, Mapping) else None
-        found = identities(strategies.qos, policy)
+        found = identities(strategies.qos)
+        own = strategies.qos.policies.get("cpuPolicy") == "groupIdentity"
         for kind in (GUARANTEED, BURSTABLE, BEST_EFFORT):
             self._executor.update(Update(self._cgroups.layout.qos(kind), GROUP_IDENTITY, found.folders[kind]))
         for pod in pods:
             value = found.by_class.get(pod.raw_qos, found.by_kubernetes[pod.kubernetes])
-            value = own_identity(pod.pod.metadata.annotations, pod.raw_qos, value) if policy else value
+            value = own_identity(pod.pod.metadata.annotations, pod.raw_qos, value) if own else value
             for folder in (pod.folder, *pod.containers.values()):
                 self._executor.update(Update(folder, GROUP_IDENTITY, value))
         for application in strategies.applications:
             value = found.by_class.get(application.qos, 0)
-            self._executor.update(Update(application.folder, GROUP_IDENTITY, value))
+            self._executor.update(Update(application.folder(self._cgroups.layout), GROUP_IDENTITY, value))
 
     def _guarded(self, pod: LocalPod, action: Callable[[], None]) -> None:
         """Do something for one pod: what cannot be read of it costs the others nothing."""
@@ -268,9 +286,4 @@ class Enforcer:
             action()
         except (CgroupError, QuantityError, msgspec.MsgspecError) as error:
             if self._cgroups.exists(pod.folder):
-                self._say(f"pod {pod.pod.metadata.namespace}/{pod.pod.metadata.name}: {error}")
-
-    def _say(self, text: str) -> None:
-        if text not in self._said:
-            self._said.add(text)
-            log.warning("not enforced why=%s", text)
+                self._say(pod.uid, f"pod {pod.pod.metadata.namespace}/{pod.pod.metadata.name}: {error}")

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from seatrial.scheduler.api.clock import Clock
-from seatrial.scheduler.api.numa import CpusetError, parse_cpuset
+from seatrial.scheduler.api.numa import CpusetError, cpuset_text, parse_cpuset
 from seatrial.scheduler.koordlet.cgroups import (
     CPUS,
     MEMORY_HIGH,
@@ -74,7 +74,7 @@ class Executor:
         try:
             if isinstance(update.value, str):
                 both = parse_cpuset(update.value) | parse_cpuset(self.cgroups.read(update.folder, update.file))
-                return cpu_list(both)
+                return cpuset_text(both)
             old = self.cgroups.number(update.folder, update.file)
         except (CgroupError, CpusetError):
             return update.value
@@ -109,14 +109,3 @@ class Executor:
             return parse_cpuset(text) == parse_cpuset(value)
         except CpusetError:
             return text == value
-
-
-def cpu_list(cpus: Iterable[int]) -> str:
-    """CPU numbers as Linux writes them, as in 0-3,8."""
-    parts: list[list[int]] = []
-    for cpu in sorted(set(cpus)):
-        if parts and parts[-1][1] == cpu - 1:
-            parts[-1][1] = cpu
-        else:
-            parts.append([cpu, cpu])
-    return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in parts)

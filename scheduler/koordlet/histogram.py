@@ -7,6 +7,8 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from seatrial.scheduler.api.integers import integer
+
 _SHIFT_AFTER = 100  # half-lives: then all weights are scaled, or they would overflow
 _LARGEST = 10000  # weight of the heaviest bucket in a checkpoint
 _NOTHING = 1e-4  # a total below it is empty
@@ -101,11 +103,10 @@ def restored(buckets: Buckets, saved: Mapping[str, object]) -> Histogram:
         raise ValueError("expected bucketWeights, totalWeight and referenceTimestamp")
     numbers: dict[int, int] = {}
     for bucket, weight in weights.items():
-        if not str(bucket).isascii() or not str(bucket).isdigit() or not isinstance(weight, int) or weight <= 0:
+        number = integer(str(bucket), 0, buckets.count - 1)
+        if number is None or not isinstance(weight, int) or weight <= 0:
             raise ValueError(f"bucketWeights: expected numbers, found {bucket!s:.20}: {weight!s:.20}")
-        if len(str(bucket)) > 5 or int(bucket) >= buckets.count:
-            raise ValueError(f"bucketWeights: expected less than {buckets.count}, found {bucket!s:.20}")
-        numbers[int(bucket)] = weight
+        numbers[number] = weight
     whole = sum(numbers.values())
     if not math.isfinite(total) or not math.isfinite(reference) or total < 0:
         raise ValueError("expected a totalWeight and a referenceTimestamp that are finite")

@@ -13,7 +13,7 @@ _COUNTED = (0, 1, 2, 5, 6)  # user, nice, system, irq, softirq
 
 
 class MachineError(Exception):
-    """A file of /proc or /sys cannot be read, or says what nobody understands."""
+    """A file of /proc or /sys cannot be read, or is not of its form."""
 
 
 class Memory(NamedTuple):

@@ -6,15 +6,15 @@ Rules HK-1 to HK-8 of Koordinator's pkg/koordlet/runtimehooks/hooks.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import msgspec
 
 from seatrial.scheduler.api.colocation import EXTENDED_RESOURCE_SPEC
 from seatrial.scheduler.api.numa import LSE, LSR
-from seatrial.scheduler.api.quantity import amount
+from seatrial.scheduler.api.quantity import Quantity, amount
 from seatrial.scheduler.api.slo import BATCH_CPU, BATCH_MEMORY
-from seatrial.scheduler.koordlet.cgroups import NO_LIMIT, PERIOD
+from seatrial.scheduler.koordlet.cgroups import GROUP_IDENTITY, NO_LIMIT, PERIOD
+from seatrial.scheduler.koordlet.strategies import CpuQos, QosClass, QosStrategy
 from seatrial.scheduler.pods.qos import BE, BEST_EFFORT, BURSTABLE, GUARANTEED, LS
 
 LEAST_SHARES, MOST_SHARES, LEAST_QUOTA = 2, 262144, 1000
@@ -45,7 +45,7 @@ def batch_limits(annotations: Mapping[str, str], *, quotas: bool = True, ratio: 
     text = annotations.get(EXTENDED_RESOURCE_SPEC, "")
     if not text:
         return {}
-    spec = msgspec.json.decode(text, type=dict[str, dict[str, dict[str, dict[str, Any]]]])
+    spec = msgspec.json.decode(text, type=dict[str, dict[str, dict[str, dict[str, Quantity]]]])
     containers = spec.get("containers") or {}
     requests = {name: _amounts(found.get("requests") or {}) for name, found in containers.items()}
     limits = {name: _amounts(found.get("limits") or {}) for name, found in containers.items()}
@@ -55,7 +55,7 @@ def batch_limits(annotations: Mapping[str, str], *, quotas: bool = True, ratio: 
     return found
 
 
-def _amounts(resources: Mapping[str, Any]) -> dict[str, int]:
+def _amounts(resources: Mapping[str, Quantity]) -> dict[str, int]:
     return {name: amount(name, resources[name]) for name in (BATCH_CPU, BATCH_MEMORY) if name in resources}
 
 
@@ -86,18 +86,15 @@ class Identities:
     folders: Mapping[str, int]
 
 
-def identities(strategies: Mapping[str, Any], policy: str | None) -> Identities:
-    """The identities of the strategies `lsrClass`, `lsClass` and `beClass`; all 0 unless the policy is
-    groupIdentity."""
+def identities(strategy: QosStrategy) -> Identities:
+    """The identities of the classes; all 0 unless the policy is groupIdentity."""
 
-    def value(name: str) -> int:
-        block = (strategies.get(name) or {}).get("cpuQOS") or {}
-        if policy != "groupIdentity" or block.get("enable") is not True:
+    def value(of: QosClass) -> int:
+        if strategy.policies.get("cpuPolicy") != "groupIdentity" or not of.cpu.enable:
             return 0
-        found = block.get("groupIdentity")
-        return found if isinstance(found, int) and -1 <= found <= 2 else 0
+        return _identity(of.cpu.group_identity)
 
-    lsr, ls, be = value("lsrClass"), value("lsClass"), value("beClass")
+    lsr, ls, be = value(strategy.lsr), value(strategy.ls), value(strategy.be)
     return Identities(
         {LSE: lsr, LSR: lsr, LS: ls, BE: be},
         {GUARANTEED: lsr or ls, BURSTABLE: ls, BEST_EFFORT: be},
@@ -111,8 +108,12 @@ def own_identity(annotations: Mapping[str, str], qos: str, value: int) -> int:
     if not text or qos != LS:
         return value
     try:
-        found = msgspec.json.decode(text, type=dict[str, Any])
+        own = msgspec.json.decode(text, type=CpuQos)
     except msgspec.MsgspecError:
         return value
-    own = found.get("groupIdentity")
-    return own if found.get("enable") is True and isinstance(own, int) and -1 <= own <= 2 else 0
+    return _identity(own.group_identity) if own.enable else 0
+
+
+def _identity(value: int | None) -> int:
+    """The identity, if the kernel has it."""
+    return value if value is not None and GROUP_IDENTITY.low <= value <= GROUP_IDENTITY.high else 0

@@ -71,6 +71,6 @@ def _raw_allocatable(node: Node) -> Amounts:
         try:
             raw = decode_as(written, dict[str, Quantity])
         except msgspec.MsgspecError:
-            raw = {}  # whoever wrote it
+            raw = {}
     found = {**node.status.allocatable, **raw}
     return Amounts(*(amount(name, found.get(name, 0)) for name in (CPU, MEMORY)))

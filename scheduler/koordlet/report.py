@@ -36,11 +36,9 @@ def status(  # noqa: PLR0917 what a report consists of
 
     `reclaimable`: thousandths of a core and bytes that prod pods have requested and will not use; None: not predicted.
     """
-    start = now - max(policy.aggregate_duration_seconds or AGGREGATE_SECONDS, LEAST_AGGREGATE)
+    start = now - window(policy)
     memory_policy = policy.node_memory_collect_policy
-    hot = (
-        memory_policy == WITH_HOT and samples.last(COLD, start) is not None
-    )  # KM-14: else page cache counts for nothing
+    hot = memory_policy == WITH_HOT and samples.last(COLD, start) is not None  # else as without page cache (KM-14)
     cached = memory_policy == WITH_CACHE or hot
     memory_kind = "memory-with-page-cache" if cached else "memory"
     node_memory = NODE_WITH_CACHE if cached else NODE_MEMORY
@@ -88,6 +86,11 @@ def status(  # noqa: PLR0917 what a report consists of
             "resource": {} if reclaimable is None else _resources(reclaimable.cpu / 1000, reclaimable.memory)
         },
     }
+
+
+def window(policy: CollectPolicy) -> float:
+    """Seconds over which usage is averaged."""
+    return max(policy.aggregate_duration_seconds or AGGREGATE_SECONDS, LEAST_AGGREGATE)
 
 
 def _aggregated(samples: Samples, now: float, duration: str, cpu: Hashable, memory: Hashable) -> dict[str, Any]:

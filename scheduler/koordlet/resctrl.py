@@ -4,7 +4,6 @@ Follows Koordinator's pkg/koordlet/qosmanager/plugins/resctrl and pkg/koordlet/u
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 import msgspec
 
@@ -59,29 +58,38 @@ def pod_lines(annotation: str, caches: Iterable[int], cbm: str, *, amd: bool) ->
         ResctrlError: the annotation is not of its form.
     """
     try:
-        document = msgspec.json.decode(annotation, type=dict[str, dict[str, Any]])
-        cache_part, bandwidth_part = (_schemata(document.get(kind) or {}) for kind in ("llc", "mb"))
-    except (msgspec.MsgspecError, TypeError, KeyError, ValueError, AttributeError) as error:
+        document = msgspec.json.decode(annotation, type=_Annotation)
+    except msgspec.MsgspecError as error:
         raise ResctrlError(f'annotation {ANNOTATION}: expected {{"llc": …, "mb": …}}: {error}') from error
     ids = list(caches)
-    found = []
-    ranges = {cache: (cache_part.get(cache) or cache_part.get(None) or {}).get("range") for cache in ids}
+    ranges = {cache: document.llc.of(cache).range for cache in ids}
+    limits = {cache: bandwidth(document.mb.of(cache).percent, amd=amd) for cache in ids}
     try:
-        masks = {cache: cache_mask(cbm, *given) for cache, given in ranges.items() if given}
-    except (ResctrlError, TypeError):
+        masks = {cache: cache_mask(cbm, *given) for cache, given in ranges.items() if given is not None}
+    except ResctrlError:
         masks = {}
-    if masks and len(masks) == len(ids):
-        found.append(line("L3", masks))
-    given = {cache: (bandwidth_part.get(cache) or bandwidth_part.get(None) or {}).get("percent") for cache in ids}
-    limits = {cache: bandwidth(percent, amd=amd) for cache, percent in given.items() if isinstance(percent, int)}
-    if len(limits) == len(ids) and all(limits.values()) and ids:
-        found.append(line("MB", limits))
-    return found
+    found = [line("L3", masks)] if ids and len(masks) == len(ids) else []
+    return [*found, line("MB", limits)] if ids and all(limits.values()) else found
 
 
-def _schemata(part: Mapping[str, Any]) -> dict[int | None, Mapping[str, Any]]:
-    """What holds for each cache; None: for all others."""
-    found: dict[int | None, Mapping[str, Any]] = {None: part.get("schemata") or {}}
-    for entry in part.get("schemataPerCache") or ():
-        found[int(entry["cacheID"])] = entry
-    return found
+class _Schemata(msgspec.Struct, frozen=True):
+    range: tuple[int, int] | None = None
+    percent: int | None = None
+
+
+class _CacheSchemata(_Schemata, frozen=True, kw_only=True):
+    cache: int = msgspec.field(name="cacheID")
+
+
+class _Part(msgspec.Struct, frozen=True, rename="camel"):
+    schemata: _Schemata = _Schemata()
+    schemata_per_cache: tuple[_CacheSchemata, ...] = ()
+
+    def of(self, cache: int) -> _Schemata:
+        """What holds for a cache: its own, else what holds for all."""
+        return next((each for each in self.schemata_per_cache if each.cache == cache), self.schemata)
+
+
+class _Annotation(msgspec.Struct, frozen=True):
+    llc: _Part = _Part()
+    mb: _Part = _Part()

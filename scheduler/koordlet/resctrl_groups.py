@@ -1,21 +1,22 @@
 """The resctrl groups of a node: those of the classes, and of pods with the annotation (RC-1, RC-4 to RC-6)."""
 
+import errno
 import logging
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 from seatrial.scheduler.api.integers import integer
 from seatrial.scheduler.koordlet.cgroups import TASKS, CgroupError, Cgroups
 from seatrial.scheduler.koordlet.objects import LocalPod
 from seatrial.scheduler.koordlet.resctrl import ANNOTATION, GROUPS, ResctrlError, bandwidth, cache_mask, line, pod_lines
+from seatrial.scheduler.koordlet.strategies import QosStrategy
+from seatrial.scheduler.serving.once import Once
 
 log = logging.getLogger(__name__)
 
 POD_GROUP = "koordlet-"  # and the uid
 _DEFAULTS = {"LSR": (0, 100), "LS": (0, 100), "BE": (0, 30)}  # range of the cache in percent
-_BLOCKS = {"LSR": "lsrClass", "LS": "lsClass", "BE": "beClass"}
 
 
 class Resctrl:
@@ -23,13 +24,13 @@ class Resctrl:
 
     def __init__(self, root: Path, proc: Path, cgroups: Cgroups) -> None:
         self._root, self._proc, self._cgroups = root, proc, cgroups
-        self._said: set[str] = set()
+        self._say = Once(log)
 
     @property
     def mounted(self) -> bool:
         return (self._root / "schemata").exists()
 
-    def reconcile(self, pods: Iterable[LocalPod], qos: Mapping[str, Any]) -> None:
+    def reconcile(self, pods: Iterable[LocalPod], qos: QosStrategy) -> None:
         """Write the lines of all groups, move the tasks of pods into theirs, remove groups of pods that are gone."""
         pods = list(pods)
         try:
@@ -37,21 +38,20 @@ class Resctrl:
             caches = _caches((self._root / "schemata").read_text(encoding="ascii"))
             amd = "AuthenticAMD" in (self._proc / "cpuinfo").read_text(encoding="ascii", errors="replace")
         except OSError as error:
-            self._say(f"resctrl: {error.filename}: {error.strerror}")
+            self._say("", f"resctrl: {error.filename}: {error.strerror}")
             return
-        for group, block in _BLOCKS.items():
-            config = (qos.get(block) or {}).get("resctrlQOS") or {}
-            enabled = config.get("enable") is True
-            start, end = _DEFAULTS[group]
-            start, end = config.get("catRangeStartPercent", start), config.get("catRangeEndPercent", end)
-            percent = config.get("mbaPercent", 100)
-            if not enabled:
-                start, end, percent = 0, 100, 100
+        for group, of in {"LSR": qos.lsr, "LS": qos.ls, "BE": qos.be}.items():
+            config = of.resctrl
+            start, end = _DEFAULTS[group] if config.enable else (0, 100)
+            if config.enable:
+                start = start if config.cat_range_start_percent is None else config.cat_range_start_percent
+                end = end if config.cat_range_end_percent is None else config.cat_range_end_percent
             try:
-                mask, limit = cache_mask(cbm, start, end), bandwidth(percent, amd=amd)
-            except (ResctrlError, TypeError) as error:
-                self._say(f"resctrl {group}: {error}")
+                mask = cache_mask(cbm, start, end)
+            except ResctrlError as error:
+                self._say(group, f"resctrl {group}: {error}")
                 continue
+            limit = bandwidth(config.mba_percent if config.enable else 100, amd=amd)
             lines = [line("L3", dict.fromkeys(caches, mask))]
             self._write(group, [*lines, *([line("MB", dict.fromkeys(caches, limit))] if limit else [])])
         alive = {f"{POD_GROUP}{pod.uid}" for pod in pods if ANNOTATION in pod.pod.metadata.annotations}
@@ -68,7 +68,7 @@ class Resctrl:
             try:
                 lines = pod_lines(text, caches, cbm, amd=amd)
             except ResctrlError as error:
-                self._say(f"pod {pod.pod.metadata.namespace}/{pod.pod.metadata.name}: {error}")
+                self._say(pod.uid, f"pod {pod.pod.metadata.namespace}/{pod.pod.metadata.name}: {error}")
                 return
             group = f"{POD_GROUP}{pod.uid}"
             self._write(group, lines)
@@ -95,7 +95,7 @@ class Resctrl:
             if not {each.strip(";") for each in lines} <= {each.strip(";") for each in written}:
                 path.write_text("".join(f"{each}\n" for each in lines), encoding="ascii")
         except OSError as error:
-            self._say(f"resctrl {group}: {error.strerror}")
+            self._say(group, f"resctrl {group}: {error.strerror}")
 
     def _move(self, group: str, tasks: set[int]) -> None:
         path = self._root / group / "tasks"
@@ -105,8 +105,8 @@ class Resctrl:
                 with path.open("a", encoding="ascii") as opened:
                     opened.write(f"{task}\n")
         except OSError as error:
-            if error.strerror != "No such process":
-                self._say(f"resctrl {group}: {error.strerror}")
+            if error.errno != errno.ESRCH:  # it has ended meanwhile
+                self._say(group, f"resctrl {group}: {error.strerror}")
 
     def _remove(self, folder: Path) -> None:
         """The kernel removes the files of a group with its folder; in a fake root they are in the way."""
@@ -114,11 +114,6 @@ class Resctrl:
             folder.rmdir()
         except OSError:
             shutil.rmtree(folder, ignore_errors=True)
-
-    def _say(self, text: str) -> None:
-        if text not in self._said:
-            self._said.add(text)
-            log.warning("%s", text)
 
 
 def _caches(schemata: str) -> list[int]:

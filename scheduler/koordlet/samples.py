@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Hashable
+from itertools import takewhile
 from typing import NamedTuple
 
 KEPT = 1800.0  # seconds
@@ -15,22 +16,24 @@ class Sample(NamedTuple):
 
 
 class Samples:
-    """Samples by metric; those older than `KEPT` are dropped."""
+    """Samples by metric."""
 
     def __init__(self) -> None:
         self._series: dict[Hashable, deque[Sample]] = {}
 
-    def add(self, metric: Hashable, at: float, value: float) -> None:
+    def add(self, metric: Hashable, at: float, value: float, kept: float = KEPT) -> None:
+        """Add a sample, and drop those that are older than `kept` seconds."""
         series = self._series.setdefault(metric, deque())
         series.append(Sample(at, value))
-        while series[0].at < at - KEPT:
+        while series[0].at < at - kept:
             series.popleft()
 
     def drop(self, metric: Hashable) -> None:
         self._series.pop(metric, None)
 
     def between(self, metric: Hashable, start: float, end: float) -> list[Sample]:
-        return [sample for sample in self._series.get(metric, ()) if start <= sample.at <= end]
+        recent = takewhile(lambda sample: sample.at >= start, reversed(self._series.get(metric, ())))
+        return [sample for sample in recent if sample.at <= end][::-1]
 
     def last(self, metric: Hashable, since: float = 0.0) -> float | None:
         """The newest value, if it is not older than `since`."""

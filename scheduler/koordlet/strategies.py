@@ -1,14 +1,18 @@
 """What a NodeSLO asks of the agent, with koordlet's defaults (NS-3)."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
 
+from seatrial.scheduler.api.numa import LSE, LSR
 from seatrial.scheduler.koordlet.burst import BurstConfig
+from seatrial.scheduler.koordlet.cgroups import Layout
+from seatrial.scheduler.pods.qos import BE, BEST_EFFORT, BURSTABLE, GUARANTEED, LS
 
 CPUSET, CFS_QUOTA = "cpuset", "cfsQuota"
+_SENSITIVE = frozenset({LSE, LSR, LS})
 BY_ALLOCATABLE = "evictByAllocatable"
 
 
@@ -40,29 +44,60 @@ class HostApplication(msgspec.Struct, frozen=True, rename="camel"):
     qos: str = ""
     cgroup_path: dict[str, str] | None = None
 
-    @property
-    def folder(self) -> str:
+    def folder(self, layout: Layout) -> str:
         """Its group, relative to the root (A6)."""
         path = self.cgroup_path
         if path is None:
-            below = {
-                "LSE": "host-latency-sensitive/",
-                "LSR": "host-latency-sensitive/",
-                "LS": "host-latency-sensitive/",
-            }
-            return below.get(self.qos, "host-best-effort/" if self.qos == "BE" else "") + self.name
-        base = {
-            "Kubepods": "kubepods",
-            "KubepodsBurstable": "kubepods/burstable",
-            "KubepodsBesteffort": "kubepods/besteffort",
-        }.get(path.get("base", ""), "")
-        parts = (base, path.get("parentDir", ""), path.get("relativePath", ""))
-        return "/".join(part.strip("/") for part in parts if part.strip("/"))
+            below = "host-best-effort" if self.qos == BE else "host-latency-sensitive" if self.qos in _SENSITIVE else ""
+            parts = [layout.parent, below, self.name]
+        else:
+            kinds = {"Kubepods": GUARANTEED, "KubepodsBurstable": BURSTABLE, "KubepodsBesteffort": BEST_EFFORT}
+            base = path.get("base", "")
+            above = layout.qos(kinds[base]) if base in kinds else layout.parent
+            parts = [above, path.get("parentDir", ""), path.get("relativePath", "")]
+        return "/".join(name for part in parts for name in part.split("/") if name)
+
+    @property
+    def leaves_the_root(self) -> bool:
+        """Whether its path is not below the root."""
+        return ".." in "/".join((self.name, *(self.cgroup_path or {}).values())).split("/")
 
     @property
     def best_effort(self) -> bool:
         """Whether it is suppressed with best-effort pods (CS-2)."""
-        return self.qos == "BE" and (self.cgroup_path or {}).get("base") == "KubepodsBesteffort"
+        return self.qos == BE and (self.cgroup_path or {}).get("base") == "KubepodsBesteffort"
+
+
+class CpuQos(msgspec.Struct, frozen=True, rename="camel"):
+    """CPUQOS of a class."""
+
+    enable: bool = False
+    group_identity: int | None = None
+
+
+class ResctrlQos(msgspec.Struct, frozen=True, rename="camel"):
+    """ResctrlQOS of a class; None: the default of the class."""
+
+    enable: bool = False
+    cat_range_start_percent: int | None = None
+    cat_range_end_percent: int | None = None
+    mba_percent: int = 100
+
+
+class QosClass(msgspec.Struct, frozen=True):
+    """What a QoS class gets."""
+
+    cpu: CpuQos = msgspec.field(default_factory=CpuQos, name="cpuQOS")
+    resctrl: ResctrlQos = msgspec.field(default_factory=ResctrlQos, name="resctrlQOS")
+
+
+class QosStrategy(msgspec.Struct, frozen=True):
+    """ResourceQOSStrategy."""
+
+    policies: dict[str, str] = {}
+    lsr: QosClass = msgspec.field(default_factory=QosClass, name="lsrClass")
+    ls: QosClass = msgspec.field(default_factory=QosClass, name="lsClass")
+    be: QosClass = msgspec.field(default_factory=QosClass, name="beClass")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +106,7 @@ class Strategies:
 
     threshold: Threshold = field(default_factory=Threshold)
     burst: BurstConfig = field(default_factory=BurstConfig)
-    qos: Mapping[str, Any] = field(default_factory=dict)
+    qos: QosStrategy = field(default_factory=QosStrategy)
     applications: tuple[HostApplication, ...] = ()
     known: bool = False
 
@@ -87,20 +122,15 @@ def strategies(spec: Mapping[str, Any], before: Strategies) -> tuple[Strategies,
             wrong.append(f"{block}: {error}")
             return last
 
-    burst = spec.get("cpuBurstStrategy") or {}
-    names = {
-        "policy": "policy",
-        "cpuBurstPercent": "cpu_burst_percent",
-        "cfsQuotaBurstPercent": "cfs_quota_burst_percent",
-        "cfsQuotaBurstPeriodSeconds": "cfs_quota_burst_period_seconds",
-        "sharePoolThresholdPercent": "share_pool_threshold_percent",
-    }
-    given = {names[name]: value for name, value in burst.items() if name in names} if isinstance(burst, dict) else burst
     found = Strategies(
         read("resourceUsedThresholdWithBE", Threshold, before.threshold, spec.get("resourceUsedThresholdWithBE") or {}),
-        read("cpuBurstStrategy", BurstConfig, before.burst, given),
-        read("resourceQOSStrategy", dict[str, Any], before.qos, spec.get("resourceQOSStrategy") or {}),
+        read("cpuBurstStrategy", BurstConfig, before.burst, spec.get("cpuBurstStrategy") or {}),
+        read("resourceQOSStrategy", QosStrategy, before.qos, spec.get("resourceQOSStrategy") or {}),
         read("hostApplications", tuple[HostApplication, ...], before.applications, spec.get("hostApplications") or ()),
         known=True,
     )
+    outside = [each.name for each in found.applications if each.leaves_the_root]
+    if outside:
+        wrong.append(f"hostApplications: expected groups below the root, found others: {', '.join(outside):.60}")
+        found = replace(found, applications=before.applications)
     return found, wrong

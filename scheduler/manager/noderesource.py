@@ -226,7 +226,7 @@ def _zones(topology: NodeResourceTopology | None) -> dict[int, Pair]:
     try:
         return {place: pair(resources) for place, resources in found.items()}
     except QuantityError:
-        return {}  # whoever wrote it; the node's own amounts do not depend on it
+        return {}  # the amounts of the node do not depend on its zones
 
 
 def _steps(zone: Zone, place: int, batch: Pair) -> Iterator[dict[str, Any]]:

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from seatrial.scheduler.api.clock import Clock, TimeError, Timer
-from seatrial.scheduler.api.core import ConfigMap, Node, Pod
+from seatrial.scheduler.api.core import ConfigMap, Node
 from seatrial.scheduler.api.numa import (
     AMPLIFICATION_RATIO,
     CPU_NORMALIZATION_ENABLED,
@@ -34,6 +34,7 @@ from seatrial.scheduler.api.transport import JSON_PATCH, Request, Response, Tran
 from seatrial.scheduler.api.wire import decoder, to_json, to_plain
 from seatrial.scheduler.client.events import EventRecorder
 from seatrial.scheduler.client.informer import Following, Informer
+from seatrial.scheduler.client.pods import PodDecoder
 from seatrial.scheduler.client.rest import Rest, node_path, refusal
 from seatrial.scheduler.manager.config import (
     AMPLIFICATION,
@@ -50,6 +51,7 @@ from seatrial.scheduler.manager.normalization import changed_annotations
 from seatrial.scheduler.manager.sections import Settings
 from seatrial.scheduler.manager.strategy import ColocationStrategy, collect_policy, node_strategy
 from seatrial.scheduler.serving.exposition import Family, sample
+from seatrial.scheduler.serving.once import Once
 
 log = logging.getLogger(__name__)
 
@@ -81,7 +83,7 @@ class Manager:
         self._unserved: dict[str, dict[str, None]] = {}  # by kind, nodes without an object of a kind that is not served
         self._probe: Timer | None = None
         self._scan: Timer | None = None
-        self._said: dict[tuple[str, str], str] = {}
+        self._once = Once(log)
         self._events = EventRecorder(self._rest, clock, "seatrial-manager", "seatrial-manager")
         self._gone: set[str] = set()  # nodes that were here; their NodeMetrics may become known later than their end
         self._selective = bool(selector)
@@ -91,24 +93,28 @@ class Manager:
         self._informers = [
             self._follow(
                 f"/api/v1/namespaces/{NAMESPACE}/configmaps",
-                ConfigMap,
+                decoder(ConfigMap),
                 self._set_config,
                 _ignore,
                 {"fieldSelector": f"metadata.name={NAME}"},
             ),
             self._follow(
                 TOPOLOGIES_PATH,
-                NodeResourceTopology,
+                decoder(NodeResourceTopology),
                 self._set_topology,
                 lambda topology: self._topologies.pop(topology.metadata.name, None),
                 {},
             ),
-            self._follow(NODE_METRICS_PATH, NodeMetric, self._set_metric, self._metric_gone, {}),
-            self._follow(NODE_SLOS_PATH, NodeSlo, self._set_slo, self._slo_gone, {}),
-            self._follow("/api/v1/nodes", Node, self._set_node, self._node_gone, only),
+            self._follow(NODE_METRICS_PATH, decoder(NodeMetric), self._set_metric, self._metric_gone, {}),
+            self._follow(NODE_SLOS_PATH, decoder(NodeSlo), self._set_slo, self._slo_gone, {}),
+            self._follow("/api/v1/nodes", decoder(Node), self._set_node, self._node_gone, only),
         ]
         self._pods = self._follow(  # started when colocation is enabled
-            "/api/v1/pods", Pod, self._resources.set_pod, self._resources.pod_gone, {"fieldSelector": "spec.nodeName!="}
+            "/api/v1/pods",
+            PodDecoder(),
+            self._resources.set_pod,
+            self._resources.pod_gone,
+            {"fieldSelector": "spec.nodeName!="},
         )
 
     def start(self) -> None:
@@ -126,7 +132,7 @@ class Manager:
     def _follow(
         self,
         path: str,
-        kind: type[K],
+        decode: Callable[[bytes], K],
         on_set: Callable[[K], object],
         on_gone: Callable[[K], object],
         selector: dict[str, str],
@@ -135,7 +141,7 @@ class Manager:
             self._transport,
             self._clock,
             path,
-            decoder(kind),
+            decode,
             on_set=on_set,  # type: ignore[arg-type]
             on_gone=on_gone,  # type: ignore[arg-type]
             on_synced=self._synced,
@@ -406,11 +412,7 @@ class Manager:
 
     def _say(self, name: str, what: str, wrong: list[str]) -> None:
         """Log once why something of a node stays as it is."""
-        said = "; ".join(wrong)
-        if said and self._said.get((name, what)) != said:
-            log.warning("%s kept node=%s why=%s", what, name, said)
-        if said or (name, what) in self._said:
-            self._said[name, what] = said
+        self._once((name, what), f"{what} kept node={name} why={'; '.join(wrong)}" if wrong else "")
 
     def _post(self, kind: str, path: str, name: str, spec: Settings, done: Callable[[Response], None]) -> None:
         def posted(response: Response) -> None:

@@ -30,6 +30,7 @@ from seatrial.scheduler.client.pods import PodDecoder
 from seatrial.scheduler.client.rest import Rest, node_path, refusal
 from seatrial.scheduler.pods.priority import BATCH
 from seatrial.scheduler.pods.requests import pod_requests
+from seatrial.scheduler.serving.once import Once
 
 log = logging.getLogger(__name__)
 
@@ -65,7 +66,7 @@ class Operator:
         self._nodes: dict[str, Node] = {}
         self._pods: dict[str, dict[str, Pod]] = {}  # by node and uid
         self._sizes: dict[str, tuple[int, int]] = {}  # by NodeManager: vcores and MiB that YARN has taken over
-        self._said: set[str] = set()
+        self._say = Once(log)
         self._stopped = False
         self._informers: list[Informer[Any]] = [
             self._follow("/api/v1/nodes", decoder(Node), self._set_node, self._node_gone),
@@ -142,7 +143,7 @@ class Operator:
         try:
             size = self.size_of(node, manager)
         except (QuantityError, msgspec.MsgspecError) as error:
-            self._say(f"node {name}: annotation {ORIGIN_ALLOCATABLE} or a request: {error}")
+            self._say(name, f"node {name}: annotation {ORIGIN_ALLOCATABLE} or a request: {error}")
             return
         if size is None:
             return  # colocation is not enabled there
@@ -184,7 +185,7 @@ class Operator:
             if response.ok:
                 self._sizes[identity] = size
             else:
-                self._say(f"YARN: resize {identity}: {refusal(response)}")
+                self._say((identity, "resize"), f"YARN: resize {identity}: {refusal(response)}")
 
         self._yarn.send(Request("POST", f"/ws/v1/cluster/nodes/{quote(identity)}/resource", to_json(body)), done)
 
@@ -194,14 +195,14 @@ class Operator:
         if node is None:
             return
         if not response.ok:
-            self._say(f"YARN: read {identity}: {refusal(response)}")
+            self._say(identity, f"YARN: read {identity}: {refusal(response)}")
             return
         try:
             found = msgspec.json.decode(response.body, type=_YarnAnswer).node
             written = node.metadata.annotations.get(THIRD_PARTY_ALLOCATIONS, "")
             before = decode_as(written, ThirdPartyAllocations) if written else ThirdPartyAllocations()
         except msgspec.MsgspecError as error:
-            self._say(f"YARN: {identity}, or annotation {THIRD_PARTY_ALLOCATIONS} of node {name}: {error}")
+            self._say(identity, f"YARN: {identity}, or annotation {THIRD_PARTY_ALLOCATIONS} of node {name}: {error}")
             return
         cpu, memory = (max(value, 0) for value in (found.used_virtual_cores * 1000, found.used_memory_mb * _MIB))
         amounts = {BATCH_CPU: min(cpu, MAX_INT64), BATCH_MEMORY: min(memory, MAX_INT64)}
@@ -213,10 +214,4 @@ class Operator:
 
     def _written(self, response: Response) -> None:
         if not response.ok and response.code not in {404, 409}:
-            self._say(f"annotation {THIRD_PARTY_ALLOCATIONS}: {refusal(response)}")
-
-    def _say(self, words: str) -> None:
-        """Log a text once."""
-        if words not in self._said:
-            self._said.add(words)
-            log.warning("%s", words)
+            self._say("annotation", f"annotation {THIRD_PARTY_ALLOCATIONS}: {refusal(response)}")

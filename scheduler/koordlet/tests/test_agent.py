@@ -420,3 +420,80 @@ def test_three_ways_to_count_memory(tmp_path: Path, policy: str, size: int) -> N
     setting.run(61)
     usage = setting.sent("/n1/status")[-1]["status"]["nodeMetric"]["nodeUsage"]["resources"]
     assert usage["memory"] == str(size)
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "qos"),
+    [
+        ("node.koordinator.sh/resctrl", '{"llc": {"schemata": 5}}', "LS"),
+        (
+            "node.koordinator.sh/extended-resource-spec",
+            '{"containers": {"c": {"limits": {"kubernetes.io/batch-cpu": []}}}}',
+            "BE",
+        ),
+        ("koordinator.sh/cpuBurst", '{"cpuBurstPercent": "all"}', "LS"),
+        ("koordinator.sh/cpuQOS", '{"enable": 1}', "LS"),
+        ("scheduling.koordinator.sh/resource-status", '{"cpuset": "x"}', "LSR"),
+        ("koordinator.sh/eviction-policy", "5", "BE"),
+    ],
+)
+def test_one_pod_s_annotation_concerns_no_other(tmp_path: Path, key: str, text: str, qos: str) -> None:
+    """The first pod's cannot be read; the second pod gets what it is to get."""
+    setting = Setting(tmp_path, anolis=True, gates={"BECPUEvict": True, "BEMemoryEvict": True})
+    setting.root.mount_resctrl(caches=1, cbm="3ff")
+    setting.slo(resourceUsedThresholdWithBE=SUPPRESS, cpuBurstStrategy={"policy": "auto"})
+    setting.pod("a", "besteffort", qos, annotations={key: text})
+    spec = '{"containers": {"c": {"limits": {"kubernetes.io/batch-cpu": "500"}}}}'
+    good = {
+        "node.koordinator.sh/extended-resource-spec": spec,
+        "node.koordinator.sh/resctrl": '{"mb": {"schemata": {"percent": 20}}}',
+    }
+    be = setting.pod("b", "besteffort", "BE", annotations=good)
+    setting.run(12)
+    assert setting.file(be, "cpu.cfs_quota_us") == "50000"
+    assert (setting.root.resctrl / "koordlet-b/schemata").read_text().split() == ["MB:0=20;"]
+    assert not setting.clock.faults.report()
+
+
+@pytest.mark.parametrize("policy", ["cpuset", "cfsQuota"])
+def test_what_a_killed_agent_left_is_taken_back(tmp_path: Path, policy: str) -> None:
+    """The agent before was killed while it suppressed; then its policy changed, or suppression was disabled."""
+    setting = Setting(tmp_path)
+    setting.root._write(setting.root.cgroup / "cpu/kubepods/besteffort/cpu.cfs_quota_us", "20000")
+    setting.root._write(setting.root.cgroup / "cpuset/kubepods/besteffort/cpuset.cpus", "0-1")
+    setting.run(2)
+    assert setting.file("kubepods/besteffort", "cpuset.cpus", "cpuset") == "0-1", "its settings are not known yet"
+    setting.slo(resourceUsedThresholdWithBE={"enable": policy == "cpuset", "cpuSuppressPolicy": policy})
+    setting.run(12)
+    assert setting.file("kubepods/besteffort", "cpu.cfs_quota_us") == "-1"
+    expected = "0-5" if policy == "cpuset" else "0-7"
+    assert setting.file("kubepods/besteffort", "cpuset.cpus", "cpuset") == expected
+
+
+def test_groups_outside_of_the_root_are_refused(setting: Setting, caplog: pytest.LogCaptureFixture) -> None:
+    path = {"base": "CgroupRoot", "parentDir": "../..", "relativePath": "etc"}
+    setting.slo(hostApplications=[{"name": "evil", "qos": "LS", "cgroupPath": path}])
+    assert setting.agent._strategies.applications == ()
+    assert "expected groups below the root" in caplog.text
+
+
+def test_nothing_is_kept_of_pods_that_are_gone(tmp_path: Path) -> None:
+    setting = Setting(tmp_path)
+    setting.slo(cpuBurstStrategy={"policy": "auto", "cfsQuotaBurstPeriodSeconds": 10})
+    agent = setting.agent
+
+    def kept() -> int:
+        parts = len(agent.samples._series) + len(agent._collectors._counters) + len(agent._enforcer._limiters)
+        return parts + len([key for key in agent._executor._written if "poda" in key[0]])
+
+    setting.run(3)
+    before = kept()
+    setting.load = {setting.pod("a", limits={"cpu": "1"}): (0.5, GI)}
+    (setting.root.cgroup / "cpu/kubepods/burstable/poda/a-c/cpu.cfs_quota_us").write_text("100000")
+    setting.run(3)
+    assert agent._enforcer._limiters
+    assert kept() > before
+    agent._pod_gone(agent._pods["a"].pod)
+    setting.load = {}
+    setting.run(3)
+    assert kept() == before

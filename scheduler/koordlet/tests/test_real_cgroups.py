@@ -114,6 +114,7 @@ class Watched:
         )
         for informer in self.agent._informers:
             informer.start = lambda: None  # type: ignore[method-assign]
+            informer.synced = True
         self.agent.start()
 
     def run(self, looks: int) -> None:

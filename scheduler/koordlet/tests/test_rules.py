@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+import msgspec
 import pytest
 
 from seatrial.scheduler.koordlet import burst, evict, pod_rules, resctrl
@@ -12,6 +13,7 @@ from seatrial.scheduler.koordlet.cold_pages import IdleStatsError, cold_bytes
 from seatrial.scheduler.koordlet.evict import Victim, Window
 from seatrial.scheduler.koordlet.pod_rules import Limits
 from seatrial.scheduler.koordlet.samples import Sample, Samples, average, percentile
+from seatrial.scheduler.koordlet.strategies import QosStrategy
 
 G = 10**9
 
@@ -223,7 +225,14 @@ def test_groups_of_pods() -> None:
     annotation["llc"] = {"schemata": {"range": [40, 30]}}
     assert resctrl.pod_lines(json.dumps(annotation), [0, 1], "3ff", amd=False) == ["MB:0=20;1=20;"]
     assert resctrl.pod_lines('{"mb":{"schemataPerCache":[{"cacheID":0,"percent":20}]}}', [0, 1], "ff", amd=False) == []
-    for bad in ("{", "[]", '{"llc": {"schemataPerCache": [{}]}}', '{"llc": {"schemataPerCache": 1}}'):
+    for bad in (
+        "{",
+        "[]",
+        '{"llc": {"schemataPerCache": [{}]}}',
+        '{"llc": {"schemataPerCache": 1}}',
+        '{"llc": {"schemata": 5}}',
+        '{"mb": []}',
+    ):
         with pytest.raises(resctrl.ResctrlError):
             resctrl.pod_lines(bad, [0], "ff", amd=False)
 
@@ -258,8 +267,9 @@ def test_normalized_quotas(ratio: float, quota: int) -> None:
     assert pod_rules.normalized(100_000, ratio) == quota
 
 
-def strategy(**values: int) -> dict[str, Any]:
-    return {f"{name}Class": {"cpuQOS": {"enable": True, "groupIdentity": value}} for name, value in values.items()}
+def strategy(policy: str = "groupIdentity", **values: int) -> QosStrategy:
+    blocks = {f"{name}Class": {"cpuQOS": {"enable": True, "groupIdentity": value}} for name, value in values.items()}
+    return msgspec.convert({"policies": {"cpuPolicy": policy}, **blocks}, QosStrategy)
 
 
 @pytest.mark.parametrize(
@@ -271,14 +281,14 @@ def strategy(**values: int) -> dict[str, Any]:
     ],
 )
 def test_group_identities(
-    given: dict[str, Any], classes: tuple[int, ...], folders: tuple[int, ...], kubernetes: tuple[int, ...]
+    given: QosStrategy, classes: tuple[int, ...], folders: tuple[int, ...], kubernetes: tuple[int, ...]
 ) -> None:
     """E17, parseRule."""
-    found = pod_rules.identities(given, "groupIdentity")
+    found = pod_rules.identities(given)
     assert tuple(found.by_class.values()) == classes
     assert tuple(found.folders.values()) == folders
     assert tuple(found.by_kubernetes.values()) == kubernetes
-    assert set(pod_rules.identities(given, None).by_class.values()) == {0}
+    assert set(pod_rules.identities(strategy("coreSched", ls=2)).by_class.values()) == {0}
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,7 @@
 
 import pytest
 
-from seatrial.scheduler.api.numa import parse_cpuset
-from seatrial.scheduler.koordlet.executor import cpu_list
+from seatrial.scheduler.api.numa import cpuset_text, parse_cpuset
 from seatrial.scheduler.koordlet.machine import Cpu
 from seatrial.scheduler.koordlet.suppress import Usage, allowed_cores, chosen, next_quota, packed, wanted_cpus
 
@@ -52,7 +51,7 @@ EIGHT = [Cpu(cpu, cpu // 2, cpu // 4, cpu // 4) for cpu in range(8)]
 def test_lent_and_reserved_cpus(reserved: str, expected: str) -> None:
     """Rows 58 and 59; empty: the CPUs stay as they are."""
     found = chosen(EIGHT, 3, exclusive=frozenset({7}), shared_with=frozenset({0, 6}), reserved=parse_cpuset(reserved))
-    assert cpu_list(found) == expected
+    assert cpuset_text(found) == expected
 
 
 @pytest.mark.parametrize(
