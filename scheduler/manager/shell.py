@@ -315,7 +315,7 @@ class Manager:
         if self._colocation:
             if self._pods.synced:
                 yield from self._resource_writes(node, strategy, annotations)
-        elif offers_something(node, self._topologies.get(node.name)):
+        elif COLOCATION not in self._config.broken and offers_something(node, self._topologies.get(node.name)):
             yield from self._resource_writes(node, ColocationStrategy(), annotations)
         if annotations:
             patch: Settings = {"metadata": {"annotations": annotations}}

@@ -265,6 +265,16 @@ def test_a_bad_configuration_keeps_the_last_and_is_an_event() -> None:
     assert setting.written() == []
 
 
+def test_settings_that_were_never_good_take_nothing_back() -> None:
+    """C-1: a manager that starts with settings that cannot be read leaves what nodes offer."""
+    setting = Setting(colocation_config={**ENABLED, "degradeTimeMinutes": 0})
+    setting.extra = dict.fromkeys(NAMES, "1000")
+    setting.show()
+    assert setting.written() == []
+    setting.configure(colocation_config={})
+    assert setting.amounts() == [None] * 4
+
+
 def test_a_node_gets_a_node_slo_by_its_labels() -> None:
     """NS-1, C-4: defaults, the cluster's settings, the first matching strategy; the same is not written again."""
     threshold = {
