@@ -15,7 +15,7 @@ from seatrial.scheduler.engine.rules import ClassRules
 from seatrial.scheduler.framework.accelerations import FilterBatch, ScoreBatch
 from seatrial.scheduler.framework.extension_points import Filter, Plugin, Score
 from seatrial.scheduler.framework.state import CLUSTER_SCOPED, CONCERNED_PLUGINS, SKIPPED, CycleState
-from seatrial.scheduler.framework.status import SUCCESS, Status
+from seatrial.scheduler.framework.status import SUCCESS, Code, Status
 
 _INFEASIBLE = -(1 << 62)
 
@@ -105,6 +105,16 @@ class Cycle:
     def allows(self, name: str) -> bool:
         """Whether the PreFilters left that node."""
         return self._allowed is None or name in self._allowed
+
+    def error(self, key: Ints) -> Status | None:
+        """The first error of a filter for a node that is feasible otherwise: it ends the pod's attempt, as upstream."""
+        for result in self._results:
+            failed = np.flatnonzero((result.codes != 0) & (key >= 0))
+            for code in np.unique(result.codes[failed]).tolist():
+                status = result.status(code)
+                if status.code is Code.ERROR:
+                    return status.by(result.name)
+        return None
 
     def narrowed(self, key: Ints) -> Ints:
         """A copy of `key` [node] in which the nodes that these plugins reject are infeasible."""

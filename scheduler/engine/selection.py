@@ -77,7 +77,7 @@ class Selector:
             return True
         state = self._entry.state.fork()
         cycle = self._cycle(info, state, concerned)
-        if cycle.rejected is not None:
+        if cycle.rejected is not None or cycle.error(self.key) is not None:
             return False
         key = cycle.narrowed(self.key)
         self._see(info, state, cycle, key)
@@ -190,8 +190,9 @@ class Selector:
     ) -> "tuple[int, CycleState] | FitError":
         """`pin`: the rows that are left, None for all; `by`: the plugin that left them, if not the pod's own choice."""
         cycle = self._cycle(info, state, concerned)
-        if cycle.rejected is not None:
-            return FitError(self._handle.cache.known_count, pre_filter=cycle.rejected, state=state)
+        rejected_all = cycle.rejected or cycle.error(self.key)
+        if rejected_all is not None:
+            return FitError(self._handle.cache.known_count, pre_filter=rejected_all, state=state)
         key = cycle.narrowed(self.key)
         rejected = self._see(info, state, cycle, key)
         if pin is not None:

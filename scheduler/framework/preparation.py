@@ -7,17 +7,26 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from seatrial.scheduler.api.transport import MERGE_PATCH
 from seatrial.scheduler.framework.status import Status
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectPatch:
-    """A JSON merge patch of one object. A refusal ends the attempt; `metadata.resourceVersion` makes it conditional."""
+    """A patch of one object. A refusal ends the attempt; `metadata.resourceVersion` makes it conditional.
+
+    `answered` gets the object as the API server has it now: its event may come later. `refused` is called in its place
+    where the patch was refused or not sent. `holds`: where no answer comes the object is read back, and this says
+    whether it was patched; without it no answer counts as a refusal.
+    """
 
     what: str  # kind and name, for messages
     path: str
     body: Mapping[str, Any]
-    answered: Callable[[bytes], None]  # gets the object as the API server has it now: its event may come later
+    answered: Callable[[bytes], None]
+    kind: str = MERGE_PATCH
+    refused: Callable[[], None] = lambda: None
+    holds: Callable[[bytes], bool] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,8 @@ from seatrial.scheduler.plugins.defaultpreemption.plugin import DefaultPreemptio
 from seatrial.scheduler.plugins.deviceshare.args import DeviceShareArgs
 from seatrial.scheduler.plugins.deviceshare.plugin import DeviceShare
 from seatrial.scheduler.plugins.deviceshare.registration import register as register_devices
-from seatrial.scheduler.plugins.dynamicresources import DynamicResources
+from seatrial.scheduler.plugins.dynamicresources.plugin import DynamicResources, DynamicResourcesArgs
+from seatrial.scheduler.plugins.dynamicresources.registration import register as register_claims
 from seatrial.scheduler.plugins.elasticquota.args import ElasticQuotaArgs
 from seatrial.scheduler.plugins.elasticquota.plugin import ElasticQuota
 from seatrial.scheduler.plugins.elasticquota.registration import register as register_quotas
@@ -69,7 +70,7 @@ TABLE: dict[str, tuple[type[Plugin], int]] = {
         (VolumeZone, 0),
         (PodTopologySpread, 2),
         (InterPodAffinity, 2),
-        (DynamicResources, 0),
+        (DynamicResources, 2),
         (NodeNUMAResource, 1),
         (DeviceShare, 1),
         (Reservation, 5000),
@@ -102,6 +103,7 @@ ARGS: dict[str, type[Args]] = {
     "DefaultPreemption": DefaultPreemptionArgs,
     "DeviceFragmentation": DeviceFragmentationArgs,
     "DeviceShare": DeviceShareArgs,
+    "DynamicResources": DynamicResourcesArgs,
     "ElasticQuota": ElasticQuotaArgs,
     "InterPodAffinity": InterPodAffinityArgs,
     "LoadAwareScheduling": LoadAwareSchedulingArgs,
@@ -123,6 +125,7 @@ def register(handle: Handle) -> None:
     It does not depend on the profiles: Device objects are followed even if no profile runs DeviceShare.
     """
     handle.describe_nodes("usedPorts", used_ports)
+    register_claims(handle)
     register_devices(handle)
     register_gangs(handle)
     register_numa(handle)

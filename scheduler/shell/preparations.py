@@ -9,6 +9,7 @@ from functools import partial
 
 from seatrial.scheduler.api.clock import Clock, Timer
 from seatrial.scheduler.api.transport import Response
+from seatrial.scheduler.client.read_back import read_back, unclear
 from seatrial.scheduler.client.rest import Rest, refusal
 from seatrial.scheduler.core.cycle import Core
 from seatrial.scheduler.framework.decisions import Bind
@@ -57,19 +58,34 @@ class Preparations:
         patch, rest = patches[0], patches[1:]
 
         def patched(response: Response) -> None:
-            if decision.info.uid not in self._core.bindings:
-                return  # the pod is gone
-            if not response.ok:
-                self._failed(decision, f"failed to patch {patch.what}: {refusal(response)}")
-                return
-            try:
-                patch.answered(response.body)
-            except Exception as error:  # noqa: BLE001 of the plugin whose preparation this is
-                self._failed(decision, self._core.handle.evaluation_failed(error, f"pod={decision.info.key}"))
+            if unclear(response) and patch.holds is not None:
+                read_back(self._rest, patch.path.removesuffix("/status"), shown)
             else:
-                self._patch(decision, rest, awaited)
+                settled(response, done=response.ok)
 
-        self._rest.merge(patch.path, patch.body, patched)
+        def shown(response: Response) -> None:
+            assert patch.holds is not None
+            settled(response, done=response.ok and patch.holds(response.body))
+
+        def settled(response: Response, *, done: bool) -> None:
+            there = decision.info.uid in self._core.bindings  # else the pod is gone
+            try:
+                if done:
+                    patch.answered(response.body)
+                for unsent in rest if done and not there else () if done else patches:
+                    unsent.refused()
+            except Exception as error:  # noqa: BLE001 of the plugin whose preparation this is
+                why = self._core.handle.evaluation_failed(error, f"pod={decision.info.key}")
+                if there:
+                    self._failed(decision, why)
+                return
+            if there and done:
+                self._patch(decision, rest, awaited)
+            elif there:
+                why = "it was not patched" if response.ok else refusal(response)
+                self._failed(decision, f"failed to patch {patch.what}: {why}")
+
+        self._rest.merge(patch.path, patch.body, patched, kind=patch.kind)
 
     def _check(self, waiting: _Waiting) -> None:
         if waiting.decision.info.uid not in self._core.bindings:

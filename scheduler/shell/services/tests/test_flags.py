@@ -99,7 +99,7 @@ def test_scores_are_logged_as_a_table_of_the_best(caplog: pytest.LogCaptureFixtu
         rig.run()
     (message,) = [record.getMessage() for record in caplog.records]
     title, head, rule, *rows = message.splitlines()
-    assert title.startswith("Top1 scores for Pod: default/p, feasibleNodes: 2, plugins:[Coscheduling DeviceShare Ima")
+    assert title.startswith("Top1 scores for Pod: default/p, feasibleNodes: 2, plugins:[Coscheduling DeviceShare Dyn")
     assert head.startswith("| # | Pod | Node | Score | Coscheduling | DeviceShare | ")
     assert rule.startswith("| --- | --- | --- | ---:| ---:|")
     assert len(rows) == 1

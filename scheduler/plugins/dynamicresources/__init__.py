@@ -1,0 +1,1 @@
+"""DynamicResources: allocates the devices of ResourceClaims (kubernetes plugins/dynamicresources)."""

@@ -1,0 +1,175 @@
+"""ResourceClaims as they are, and the allocations that were decided and are still to be written.
+
+Upstream's assume cache and in-flight allocations (`kubernetes: plugins/dynamicresources/dra_manager.go`). A device is
+in use from the decision on. What a write left open stays in use until its answer is there, or the claim is read back.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+
+from seatrial.scheduler.api.core import Pod
+from seatrial.scheduler.api.integers import integer
+from seatrial.scheduler.api.resourceclaims import Allocation, DeviceClass, ResourceClaim
+from seatrial.scheduler.api.wire import decoder
+from seatrial.scheduler.framework.handle import Handle
+from seatrial.scheduler.plugins.dynamicresources.inventory import Inventory
+from seatrial.scheduler.plugins.dynamicresources.ledger import Ledger
+
+ClaimKey = tuple[str, str]  # namespace, name
+
+decode_claim = decoder(ResourceClaim)
+
+
+@dataclass(slots=True, eq=False)
+class Pending:
+    """An allocation that is still to be written. Pods that share the claim share it."""
+
+    key: ClaimKey
+    uid: str
+    allocation: Allocation
+    pods: set[str] = field(default_factory=set)  # uids of the pods that were placed with it
+    writes: int = 0  # that are not answered
+
+
+class Claims:
+    """All claims, classes and devices. Shared by the plugins of all profiles."""
+
+    def __init__(self, handle: Handle) -> None:
+        self._handle = handle
+        self.classes: dict[str, DeviceClass] = {}
+        self.inventory = Inventory(self._place_changed)
+        self.ledger = Ledger(self._pool_used)
+        self.changed: list[Callable[[str], None]] = []  # called with a node's name, "" for all
+        self._objects: dict[ClaimKey, ResourceClaim] = {}
+        self._pending: dict[str, Pending] = {}  # by the uid of the claim
+        self._of_pod: dict[str, tuple[Pending, ...]] = {}
+        handle.on_pod_left(self.release)
+
+    # -- objects ------------------------------------------------------------------------------------------------------
+
+    def find(self, key: ClaimKey) -> ResourceClaim | None:
+        return self._objects.get(key)
+
+    def pending(self, uid: str) -> Pending | None:
+        """The allocation of the claim with this uid that is still to be written."""
+        return self._pending.get(uid)
+
+    def allocation(self, claim: ResourceClaim) -> Allocation | None:
+        """What the claim has, written or not."""
+        if claim.status.allocation is not None:
+            return claim.status.allocation
+        pending = self._pending.get(claim.metadata.uid)
+        return None if pending is None else pending.allocation
+
+    def set_claim(self, claim: ResourceClaim) -> None:
+        """A claim is as given: an event, or the answer to a write, which may come first."""
+        key = (claim.metadata.namespace, claim.metadata.name)
+        before = self._objects.get(key)
+        if before is not None and before.metadata.uid == claim.metadata.uid and _version(claim) < _version(before):
+            return
+        if before is not None and before.metadata.uid != claim.metadata.uid:
+            self.ledger.book(before.metadata.uid, ())
+        self._objects[key] = claim
+        self._book(claim.metadata.uid, claim.status.allocation)
+        if before is None or before.status != claim.status:
+            self._handle.open_gate(wake_key(key))
+            self._handle.request_wake()
+
+    def remove_claim(self, claim: ResourceClaim) -> None:
+        """A claim is gone."""
+        key = (claim.metadata.namespace, claim.metadata.name)
+        before = self._objects.get(key)
+        if before is not None and before.metadata.uid == claim.metadata.uid:
+            del self._objects[key]
+            self._book(claim.metadata.uid, None)
+            self._handle.request_wake()
+
+    def set_class(self, found: DeviceClass) -> None:
+        """A class was added or changed."""
+        self.classes[found.metadata.name] = found
+        self._place_changed("")
+
+    def remove_class(self, found: DeviceClass) -> None:
+        """A class is gone; what was allocated of it stays."""
+        if self.classes.pop(found.metadata.name, None) is not None:
+            self._place_changed("")
+
+    def _book(self, uid: str, written: Allocation | None) -> None:
+        pending = self._pending.get(uid)
+        allocation = written or (pending.allocation if pending is not None else None)
+        self.ledger.book(uid, () if allocation is None else allocation.devices.results)
+
+    def _pool_used(self, pool: tuple[str, str]) -> None:
+        for node in self.inventory.places(pool):
+            self._place_changed(node)
+
+    def _place_changed(self, node: str) -> None:
+        for call in self.changed:
+            call(node)
+        self._handle.request_wake()
+
+    # -- decisions ----------------------------------------------------------------------------------------------------
+
+    def decide(self, pod: str, allocations: Iterable[tuple[ResourceClaim, Allocation]]) -> None:
+        """The pod with this uid was placed with these allocations."""
+        found = []
+        for claim, allocation in allocations:
+            metadata = claim.metadata
+            pending = self._pending.get(metadata.uid)
+            if pending is None:
+                pending = Pending((metadata.namespace, metadata.name), metadata.uid, allocation)
+                self._pending[metadata.uid] = pending
+                self._book(metadata.uid, None)
+            pending.pods.add(pod)
+            found.append(pending)
+        if found:
+            self._of_pod[pod] = tuple(found)
+
+    def of(self, pod: str) -> Iterator[Pending]:
+        """The allocations that the pod with this uid was placed with."""
+        return iter(self._of_pod.get(pod, ()))
+
+    def release(self, pod: str) -> None:
+        """The pod gives its place back, is bound, or is gone."""
+        for pending in self._of_pod.pop(pod, ()):
+            pending.pods.discard(pod)
+            self._drop_if_settled(pending)
+
+    def answered(self, pending: Pending, pod: str, answer: ResourceClaim | None) -> None:
+        """A pod's write of the allocation was answered with the claim as it is now, or (None) was refused."""
+        pending.writes -= 1
+        if answer is not None:
+            pending.pods.discard(pod)
+            self.set_claim(answer)
+        self._drop_if_settled(pending)
+
+    def _drop_if_settled(self, pending: Pending) -> None:
+        if pending.pods or pending.writes or self._pending.get(pending.uid) is not pending:
+            return
+        del self._pending[pending.uid]
+        claim = self._objects.get(pending.key)
+        of_this = claim is not None and claim.metadata.uid == pending.uid
+        self._book(pending.uid, claim.status.allocation if claim is not None and of_this else None)
+        self._handle.request_wake()
+
+
+def keys_of(pod: Pod) -> Iterator[tuple[str, ClaimKey | None]]:
+    """The entries of the pod's claims, with the claim or None: there is none yet. What needs none is left out."""
+    made = {status.name: status.resource_claim_name for status in pod.status.resource_claim_statuses}
+    namespace = pod.metadata.namespace
+    for entry in pod.spec.resource_claims:
+        if entry.resource_claim_name:
+            yield entry.name, (namespace, entry.resource_claim_name)
+        elif entry.name not in made:
+            yield entry.name, None
+        elif made[entry.name]:
+            yield entry.name, (namespace, made[entry.name] or "")
+
+
+def wake_key(claim: ClaimKey) -> str:
+    """The gate of pods that wait for a claim."""
+    return f"resourceclaim/{'/'.join(claim)}"
+
+
+def _version(claim: ResourceClaim) -> int:
+    return integer(claim.metadata.resource_version) or 0

@@ -1,0 +1,348 @@
+"""CEL expressions about one device (`dra: cel/compile.go`), evaluated once for all devices that they cannot tell apart.
+
+An evaluation records which values of the device it reads. A later device with the same values there has the same
+result, so that an expression about a model costs one evaluation for each model, not one for each card of a cluster.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from enum import Enum
+from fractions import Fraction
+from functools import lru_cache, total_ordering
+from typing import Any, Final
+
+from seatrial.scheduler.api.quantity import QuantityError, exact
+
+MAX_LENGTH: Final = 10 * 1024  # bytes of an expression, as the API server's limit
+KEPT: Final = 1000  # results of one expression that are kept
+_NO_KEY: Final = re.compile(r"no such (?:member in mapping|key)[^']*'?([^']*)'?")
+_HINT: Final = (
+    ". consider using CEL optional chaining (.? followed by orValue()) or guarding the check with has() for optional"
+    " fields"
+)
+_SEMVER: Final = re.compile(
+    r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(?:-([0-9a-zA-Z.-]+))?(?:\+[0-9a-zA-Z.-]+)?", re.ASCII
+)
+_TOKEN: Final = re.compile(r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|\.\?\s*[_a-zA-Z]\w*|\[\s*\?|[\[\](){}]|\w+|\s+|.""")
+
+Path = tuple[str, ...]  # ("driver",), ("attributes", domain, identifier)
+
+
+class ExpressionError(Exception):
+    """The expression cannot be compiled, or fails for a device."""
+
+
+@total_ordering
+class Version:
+    """A semantic version; build metadata does not count."""
+
+    __slots__ = ("rank",)
+
+    def __init__(self, text: str) -> None:
+        found = _SEMVER.fullmatch(text)
+        if found is None:
+            raise ValueError(f'invalid version "{text}"')
+        before = (found[4] or "").split(".") if found[4] else []
+        parts = tuple((0, int(part), "") if part.isdigit() else (1, 0, part) for part in before)
+        self.rank = (tuple(int(found[number]) for number in (1, 2, 3)), not before, parts)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Version) and self.rank == other.rank
+
+    def __lt__(self, other: "Version") -> bool:
+        return self.rank < other.rank
+
+    def __hash__(self) -> int:
+        return hash(self.rank)
+
+
+class _Truth(Enum):
+    """Truth values of devices: as keys of results, `True` and 1 would be one."""
+
+    NO = 0
+    YES = 1
+
+
+class Subject:
+    """A device as expressions see it. `values`: what it has by path."""
+
+    __slots__ = ("own", "values")
+
+    def __init__(self, values: Mapping[Path, Any]) -> None:
+        self.values = {path: _Truth(value) if isinstance(value, bool) else value for path, value in values.items()}
+        self.own: dict[str, bool | ExpressionError] = {}  # results that hold for this device alone, by expression
+
+    def read(self, paths: Iterable[Path]) -> tuple[Any, ...]:
+        return tuple(self.values.get(path) for path in paths)
+
+
+class Expression:
+    """A compiled expression with the results that are known."""
+
+    def __init__(self, text: str) -> None:
+        """
+        Raises:
+            ExpressionError: it cannot be compiled.
+        """
+        self.text = text
+        self._evaluate = _compiled(text)
+        self._known: dict[tuple[Path, ...], dict[tuple[Any, ...], bool | ExpressionError]] = {}
+        self._size = 0
+
+    def holds(self, device: Subject) -> bool:
+        """Whether it is true of the device.
+
+        Raises:
+            ExpressionError: it fails for this device, as when it reads an attribute that the device does not have.
+        """
+        for paths, results in self._known.items():
+            found = results.get(device.read(paths))
+            if found is not None:
+                return _result(found)
+        if self.text in device.own:
+            return _result(device.own[self.text])
+        reads: dict[Path, None] = {}
+        whole: list[bool] = []
+        found = self._evaluated(device, reads, whole)
+        if whole:
+            device.own[self.text] = found
+        else:
+            if self._size >= KEPT:
+                self._known.clear()
+                self._size = 0
+            paths = tuple(reads)
+            self._known.setdefault(paths, {})[device.read(paths)] = found
+            self._size += 1
+        return _result(found)
+
+    def _evaluated(self, device: Subject, reads: dict[Path, None], whole: list[bool]) -> bool | ExpressionError:
+        from celpy.evaluation import CELEvalError
+
+        try:
+            found = self._evaluate({"device": _view(device, reads, whole)})
+        except CELEvalError as error:
+            why = str(error.args[0] if error.args else error)
+            missing = _NO_KEY.match(why)
+            if missing is not None:
+                key = missing[1] or next(iter(error.args[2] or ("",)) if len(error.args) > 2 else iter(("",)))
+                return ExpressionError(f"no such key: {key}{_HINT}")
+            return ExpressionError(why.partition(" (in activation")[0])
+        except RecursionError:
+            return ExpressionError("expression is nested too deeply")
+        except Exception as error:  # noqa: BLE001 cel-python does not convert all errors of operations on values
+            return ExpressionError(f"no such overload ({type(error).__name__})")
+        if found is True or found is False or type(found).__name__ == "BoolType":
+            return bool(found)
+        return ExpressionError(f"expression must evaluate to a bool, found {type(found).__name__}")
+
+
+def _result(found: "bool | ExpressionError") -> bool:
+    if isinstance(found, ExpressionError):
+        raise found
+    return found
+
+
+@lru_cache(maxsize=256)
+def expression(text: str) -> Expression:
+    """The expression with this text, compiled once.
+
+    Raises:
+        ExpressionError: it cannot be compiled.
+    """
+    return Expression(text)
+
+
+def _compiled(text: str) -> Callable[[Mapping[str, Any]], Any]:
+    if len(text.encode()) > MAX_LENGTH:
+        raise ExpressionError(f"expected at most {MAX_LENGTH} bytes, found {len(text.encode())}")
+    import celpy
+    from celpy.celparser import CELParseError
+
+    place = celpy.Environment()
+    try:
+        runner = place.program(place.compile(_desugared(text)), functions=_functions())
+    except CELParseError as error:
+        raise ExpressionError(f"compilation failed: {error.args[0] if error.args else error}") from error
+    except (ArithmeticError, LookupError, RecursionError, TypeError, ValueError) as error:
+        raise ExpressionError(f"compilation failed: {error}") from error
+    return runner.evaluate
+
+
+def _desugared(text: str) -> str:
+    """`a.?b` → `a.optSelect__("b")`, `a[?b]` → `a.optSelect__(b)`: cel-python's parser does not have this syntax."""
+    if "?" not in text:
+        return text
+    parts: list[str] = []
+    opened: list[str] = []  # the closing text of each open bracket
+    for found in _TOKEN.finditer(text):
+        piece = found[0]
+        if piece.startswith(".?"):
+            piece = f'.optSelect__("{piece[2:].strip()}")'
+        elif piece[0] == "[" and piece.endswith("?"):
+            piece = ".optSelect__("
+            opened.append(")")
+        elif piece in {"[", "(", "{"}:
+            opened.append({"[": "]", "(": ")", "{": "}"}[piece])
+        elif piece in {"]", ")", "}"} and opened:
+            piece = opened.pop()
+        parts.append(piece)
+    return "".join(parts)
+
+
+# -- values ------------------------------------------------------------------------------------------------------------
+
+
+def _view(device: Subject, reads: dict[Path, None], whole: list[bool]) -> Any:
+    """The variable `device`, which notes what is read of it."""
+    from celpy import celtypes
+
+    class Fields(celtypes.MapType):
+        """The entries below one path. A loop over it makes the result hold for this device alone."""
+
+        def __init__(self, path: Path) -> None:
+            super().__init__()
+            self.path = path
+
+        def find(self, key: str) -> Any:
+            path = (*self.path, str(key))
+            if path in {("attributes",), ("capacity",)} or len(path) == 2:
+                return Fields(path)  # an unknown domain is an empty map
+            reads[path] = None
+            found = device.values.get(path)
+            return None if found is None else _cel(found)
+
+        def __getitem__(self, key: Any) -> Any:
+            found = self.find(key)
+            if found is None:
+                raise KeyError(str(key))
+            return found
+
+        def __contains__(self, key: object) -> bool:
+            if len(self.path) == 1:  # whether there is such a domain
+                whole.append(True)
+                return any(path[:2] == (*self.path, str(key)) for path in device.values)
+            return self.find(str(key)) is not None
+
+        def get(self, key: Any, default: Any = None) -> Any:
+            found = self.find(key)
+            return default if found is None else found
+
+        def __iter__(self) -> Iterator[Any]:
+            whole.append(True)
+            at = len(self.path)
+            names = dict.fromkeys(path[at] for path in device.values if len(path) > at and path[:at] == self.path)
+            return iter([celtypes.StringType(name) for name in names])
+
+        def __len__(self) -> int:
+            return sum(1 for _ in iter(self))
+
+        def keys(self) -> Any:
+            return list(iter(self))
+
+        def items(self) -> Any:
+            return [(key, self[key]) for key in iter(self)]
+
+        def __eq__(self, other: object) -> bool:
+            return dict(self.items()) == other
+
+        __hash__ = None  # type: ignore[assignment]
+
+    return Fields(())
+
+
+def _cel(value: Any) -> Any:
+    from celpy import celtypes
+
+    if isinstance(value, _Truth):
+        return celtypes.BoolType(value.value)
+    if isinstance(value, int):
+        return celtypes.IntType(value)
+    return celtypes.StringType(value) if isinstance(value, str) else value
+
+
+class _Optional:
+    """An optional value; None is no value."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+def _select(member: Any, key: Any) -> _Optional:
+    if isinstance(member, _Optional):
+        member = member.value
+    if member is None:
+        return _Optional(None)
+    return _Optional(member.get(str(key)) if isinstance(member, Mapping) else None)
+
+
+def _amount(text: Any) -> Fraction:
+    try:
+        return exact(int(text) if isinstance(text, int) else str(text))
+    except QuantityError as error:
+        raise ValueError(str(error)) from error
+
+
+def _comparable(left: Any, right: Any) -> tuple[Any, Any]:
+    if type(left) is not type(right) or not isinstance(left, (Fraction, Version)):
+        raise TypeError("no such overload")
+    return left, right
+
+
+def _compare(left: Any, right: Any) -> int:
+    left, right = _comparable(left, right)
+    return (left > right) - (left < right)
+
+
+def _plus(left: Any, right: Any, sign: int) -> Fraction:
+    if not isinstance(left, Fraction):
+        raise TypeError("no such overload")
+    return left + sign * (right if isinstance(right, Fraction) else int(right))
+
+
+@lru_cache(maxsize=1)
+def _functions() -> dict[str, Callable[..., Any]]:
+    """Kubernetes' functions for quantities, versions, strings and optional values (`apiserver/pkg/cel/library`)."""
+    from celpy import celtypes
+
+    def number(of: Callable[..., int]) -> Callable[..., Any]:
+        return lambda *given: celtypes.IntType(of(*given))
+
+    def truth(of: Callable[..., bool]) -> Callable[..., Any]:
+        return lambda *given: celtypes.BoolType(of(*given))
+
+    def valid(make: Callable[[Any], Any]) -> Callable[..., Any]:
+        def check(text: Any) -> bool:
+            try:
+                make(text)
+            except ValueError:
+                return False
+            return True
+
+        return truth(check)
+
+    def text(change: Callable[..., str]) -> Callable[..., Any]:
+        return lambda *given: celtypes.StringType(change(*given))
+
+    return {
+        "quantity": _amount,
+        "isQuantity": valid(_amount),
+        "semver": lambda given: Version(str(given)),
+        "isSemver": valid(lambda given: Version(str(given))),
+        "compareTo": number(_compare),
+        "isGreaterThan": truth(lambda left, right: _compare(left, right) > 0),
+        "isLessThan": truth(lambda left, right: _compare(left, right) < 0),
+        "sign": number(lambda amount: (amount > 0) - (amount < 0)),
+        "asInteger": number(int),
+        "add": lambda left, right: _plus(left, right, 1),
+        "sub": lambda left, right: _plus(left, right, -1),
+        "major": number(lambda version: version.rank[0][0]),
+        "minor": number(lambda version: version.rank[0][1]),
+        "patch": number(lambda version: version.rank[0][2]),
+        "lowerAscii": text(str.lower),
+        "upperAscii": text(str.upper),
+        "trim": text(str.strip),
+        "optSelect__": _select,
+        "orValue": lambda found, default: default if found.value is None else found.value,
+        "hasValue": truth(lambda found: found.value is not None),
+        "value": lambda found: found.value,
+    }

@@ -1,0 +1,367 @@
+"""DynamicResources: the extension points (DRA-R36 to R70, `kubernetes: plugins/dynamicresources/dynamicresources.go`).
+
+A pod's claims that have no devices yet get them on the selected node: chosen at Reserve, written before the pod is
+bound. Claims with devices restrict the nodes.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+from uuid import NAMESPACE_OID, uuid5
+
+import msgspec
+import numpy as np
+
+from seatrial.scheduler.api.core import Node, NodeSelector, Pod
+from seatrial.scheduler.api.resourceclaims import DELETE_PROTECTION, MAX_RESERVED, Allocation, ResourceClaim, claim_path
+from seatrial.scheduler.api.transport import STRATEGIC_MERGE_PATCH
+from seatrial.scheduler.cache.columns import Batch, Bools, Ints
+from seatrial.scheduler.cache.nodeinfo import NodeInfo, PodInfo
+from seatrial.scheduler.framework.accelerations import FilterBatch, ScoreBatch
+from seatrial.scheduler.framework.extension_points import (
+    NO_LABELS,
+    NO_METADATA_CHANGES,
+    Args,
+    ByMaximum,
+    MetadataChanges,
+    PostFilter,
+    PreBind,
+    PreEnqueue,
+    PreFilter,
+    Reserve,
+    Scope,
+)
+from seatrial.scheduler.framework.fit_error import FitError
+from seatrial.scheduler.framework.handle import Handle
+from seatrial.scheduler.framework.preparation import Awaited, ObjectPatch, Preparation
+from seatrial.scheduler.framework.state import WAKE_GROUP, CycleState, StateKey
+from seatrial.scheduler.framework.status import SUCCESS, Code, PostFilterResult, Status
+from seatrial.scheduler.plugins.dynamicresources.allocator import allocation_of
+from seatrial.scheduler.plugins.dynamicresources.claims import (
+    ClaimKey,
+    Claims,
+    Pending,
+    decode_claim,
+    keys_of,
+    wake_key,
+)
+from seatrial.scheduler.plugins.dynamicresources.deallocation import Deallocations
+from seatrial.scheduler.plugins.dynamicresources.verdicts import VerdictCache, Verdicts
+from seatrial.scheduler.plugins.dynamicresources.wants import AllocationError, compiled
+from seatrial.scheduler.plugins.node_selection import term_holds
+
+NOT_HERE = Status.unresolvable("resourceclaim not available on the node")
+NOT_YET = Status(Code.WAIT)
+
+
+class DynamicResourcesArgs(Args, frozen=True):
+    """Upstream's arguments, as durations; a search is limited by its steps, not by `filterTimeout`."""
+
+    filter_timeout: str = "10s"
+    binding_timeout_seconds: int = 600
+
+    def check(self) -> None:
+        if self.binding_timeout_seconds < 1:
+            raise ValueError(f"bindingTimeoutSeconds: must be at least 1 second, found {self.binding_timeout_seconds}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Needs:
+    """A pod's claims: those with devices, and those that need some, with the verdicts on their specs."""
+
+    placed: tuple[tuple[ResourceClaim, NodeSelector | None], ...]
+    open: tuple[ResourceClaim, ...]
+    verdicts: Verdicts | None
+
+
+NEEDS: StateKey[_Needs] = StateKey("DynamicResources/needs")
+
+
+class DynamicResources(PreEnqueue, PreFilter, FilterBatch, PostFilter, ScoreBatch, Reserve, PreBind):
+    """The extension points of DynamicResources."""
+
+    name = "DynamicResources"
+    scope = Scope.CLUSTER
+    normalizer = ByMaximum()
+
+    def __init__(self, handle: Handle, args: DynamicResourcesArgs | None = None) -> None:
+        self._handle, self._cache, self._clock = handle, handle.cache, handle.clock
+        self._seconds = (args or DynamicResourcesArgs()).binding_timeout_seconds
+        self.claims = handle.shared(Claims, partial(Claims, handle))
+        self._kinds = handle.shared(VerdictCache, lambda: VerdictCache(self.claims, handle.columns))
+        self._deallocations = handle.shared(Deallocations, lambda: Deallocations(self.claims))
+
+    def concerns(self, pod: Pod) -> bool:
+        return bool(pod.spec.resource_claims)
+
+    def label_keys(self, pod: Pod) -> frozenset[str]:
+        return NO_LABELS
+
+    # -- before the search --------------------------------------------------------------------------------------------
+
+    def pre_enqueue(self, pod: Pod) -> Status:
+        if not pod.spec.resource_claims:
+            return SUCCESS
+        found = self._found(pod)
+        return found if isinstance(found, Status) else SUCCESS
+
+    def _found(self, pod: Pod) -> list[ResourceClaim] | Status:
+        """The pod's claims, or what is wrong with one (DRA-R36)."""
+        claims: list[ResourceClaim] = []
+        for entry, key in keys_of(pod):
+            if key is None:
+                return Status.unresolvable(f'pod "{pod.metadata.key}": ResourceClaim not created yet')
+            claim = self.claims.find(key)
+            why = self._wrong(pod, entry, key, claim)
+            if why:
+                return Status.unresolvable(why).until(wake_key(key))
+            assert claim is not None
+            claims.append(claim)
+        return claims
+
+    def _wrong(self, pod: Pod, entry: str, key: ClaimKey, claim: ResourceClaim | None) -> str:
+        if claim is None:
+            return f'could not find ResourceClaim "{"/".join(key)}"'
+        if claim.metadata.deletion_timestamp is not None:
+            return f'resourceclaim "{key[1]}" is being deleted'
+        named = any(found.name == entry and found.resource_claim_name for found in pod.spec.resource_claims)
+        owned = any(owner.controller and owner.uid == pod.metadata.uid for owner in claim.metadata.owner_references)
+        if not named and not owned:
+            return f"ResourceClaim {'/'.join(key)} was not created for Pod {pod.metadata.key} (Pod is not owner)"
+        users = claim.status.reserved_for
+        if len(users) >= MAX_RESERVED and all(user.uid != pod.metadata.uid for user in users):
+            return f'resourceclaim "{key[1]}" is in use by {MAX_RESERVED} pods, which is the most'
+        return ""
+
+    def pre_filter(self, state: CycleState, pod: Pod) -> Status:
+        found = self._found(pod)
+        if isinstance(found, Status):
+            return found
+        if not found:
+            return Status.skip()
+        placed: list[tuple[ResourceClaim, NodeSelector | None]] = []
+        unplaced: list[ResourceClaim] = []
+        for claim in found:
+            allocation = self.claims.allocation(claim)
+            if allocation is None:
+                unplaced.append(claim)
+            else:
+                placed.append((claim, allocation.node_selector))
+        key = self._key(unplaced)
+        # Pods of one class may have claims of their own: those that have devices already are placed apart.
+        state[WAKE_GROUP] = f"claims of {pod.metadata.uid}" if placed else f"claims {key!r}"
+        verdicts = None
+        if unplaced:
+            try:
+                verdicts = self._kinds.of(key, lambda: [compiled(claim, self.claims.classes.get) for claim in unplaced])
+            except AllocationError as error:
+                return Status.unresolvable(str(error))
+        state[NEEDS] = _Needs(tuple(placed), tuple(unplaced), verdicts)
+        return SUCCESS
+
+    def _key(self, claims: Sequence[ResourceClaim]) -> bytes:
+        """What decides about the devices of claims: their specs, and the classes that these name."""
+        requests = [request for claim in claims for request in claim.spec.devices.requests]
+        ways = [way for request in requests for way in (request.exactly, *request.first_available) if way is not None]
+        classes = [self.claims.classes.get(name) for name in sorted({way.device_class_name for way in ways})]
+        specs = [None if found is None else (found.metadata.name, found.spec) for found in classes]
+        return msgspec.json.encode(([claim.spec for claim in claims], specs))
+
+    # -- nodes --------------------------------------------------------------------------------------------------------
+
+    def filter_batch(self, stacked: Any, batch: Batch) -> Bools | None:
+        codes, _ = self.reasons_batch(stacked, batch)
+        return np.asarray(codes == 0)[None]
+
+    def reasons_batch(self, stacked: Any, batch: Batch) -> tuple[Ints, Callable[[int], Status]]:
+        needs = stacked[0][NEEDS]
+        count = self._handle.columns.count
+        statuses: list[Status] = [SUCCESS]
+        codes: Ints = np.zeros(count, np.int64)
+        if needs.verdicts is not None:
+            needs.verdicts.refresh(count, self._node)
+            codes, statuses = needs.verdicts.codes.copy(), list(needs.verdicts.statuses)
+        for claim, selector in needs.placed:
+            codes[self._elsewhere(claim, selector, count)] = len(statuses)
+        statuses.append(NOT_HERE)
+        return batch.pick(codes), statuses.__getitem__
+
+    def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
+        row = self._handle.columns.rows[node.name]
+        codes, status = self.reasons_batch([state], Batch(self._handle.columns, None))
+        return status(int(codes[row]))
+
+    def _elsewhere(self, claim: ResourceClaim, selector: NodeSelector | None, count: int) -> Bools:
+        """Where the claim's devices cannot be used, [row]."""
+        if self._binding(claim, claim.status.allocation).code is Code.ERROR:
+            return np.ones(count, np.bool_)
+        if selector is None:
+            return np.zeros(count, np.bool_)
+        columns, terms = self._handle.columns, selector.node_selector_terms
+        found = np.ones(count, np.bool_)
+        if all(len(term.match_fields) == 1 and not term.match_expressions for term in terms):  # names, as nearly always
+            rows = [columns.rows.get(name) for term in terms for name in term.match_fields[0].values]
+            found[[row for row in rows if row is not None]] = False
+            return found
+        for row in range(count):
+            node = self._node(row)
+            if node is not None:
+                found[row] = not any(term_holds(term, node.name, node.metadata.labels) for term in terms)
+        return found
+
+    def _node(self, row: int) -> Node | None:
+        found = self._cache.find(self._handle.columns.names[row])
+        return found.node if found is not None else None
+
+    # -- scores -------------------------------------------------------------------------------------------------------
+
+    def pre_score(self, state: CycleState, pod: Pod) -> bool:
+        needs = state.get(NEEDS)
+        return needs is not None and any(
+            request.first_available for claim in needs.open for request in claim.spec.devices.requests
+        )
+
+    def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
+        verdicts = state[NEEDS].verdicts
+        return 0 if verdicts is None else verdicts.preference(self._handle.columns.rows[node.name])
+
+    def score_batch(self, stacked: Any, batch: Batch) -> Ints | None:
+        verdicts = stacked[0][NEEDS].verdicts
+        return np.array([[verdicts.preference(int(row)) for row in batch.rows]], np.int64)
+
+    # -- no node ------------------------------------------------------------------------------------------------------
+
+    def post_filter(self, state: CycleState, info: PodInfo, failure: FitError) -> PostFilterResult:
+        """Give back the devices of a claim that keeps the pod from all nodes that are left (DRA-R65)."""
+        needs = state.get(NEEDS)
+        if needs is not None and any(status.reasons == NOT_HERE.reasons for status in failure.overrides.values()):
+            for claim, _ in needs.placed:
+                users = claim.status.reserved_for
+                if claim.status.allocation is not None and all(user.uid == info.uid for user in users):
+                    self._deallocations.begin(claim)
+                    return PostFilterResult(Status.unschedulable("deallocation of ResourceClaim completed"))
+        return PostFilterResult(Status.unschedulable())
+
+    # -- reserve ------------------------------------------------------------------------------------------------------
+
+    def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status:
+        needs = state.get(NEEDS)
+        if needs is None:
+            return SUCCESS
+        uid = pod.metadata.uid
+        found = [
+            (claim, pending.allocation)
+            for claim, _ in needs.placed
+            if (pending := self.claims.pending(claim.metadata.uid)) is not None
+        ]
+        if needs.verdicts is not None:
+            columns = self._handle.columns
+            needs.verdicts.refresh(columns.count, self._node)
+            row = columns.rows[node_name]
+            solution, node = needs.verdicts.solutions.get(row), self._node(row)
+            if solution is None or node is None:
+                return needs.verdicts.statuses[int(needs.verdicts.codes[row])]
+            for claim, picks, want in zip(needs.open, solution, needs.verdicts.wants, strict=True):
+                shares = [str(uuid5(NAMESPACE_OID, f"{claim.metadata.uid} {uid} {at}")) for at in range(len(picks))]
+                allocation = allocation_of(picks, want, node, shares)
+                found.append((claim, msgspec.structs.replace(allocation, allocation_timestamp=self._clock.timestamp())))
+        self.claims.decide(uid, found)
+        return SUCCESS
+
+    def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
+        self.claims.release(pod.metadata.uid)
+
+    # -- write and wait -----------------------------------------------------------------------------------------------
+
+    def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> MetadataChanges:
+        needs = state.get(NEEDS)
+        if needs is None:
+            return NO_METADATA_CHANGES
+        pending = {found.uid: found for found in self.claims.of(pod.metadata.uid)}
+        patches: list[ObjectPatch] = []
+        awaited: list[Awaited] = []
+        for claim in (*(claim for claim, _ in needs.placed), *needs.open):
+            patches += self._patches(claim, pending.get(claim.metadata.uid), pod)
+            allocation = self.claims.allocation(claim)
+            if allocation is not None and any(result.binding_conditions for result in allocation.devices.results):
+                key = (claim.metadata.namespace, claim.metadata.name)
+                late = f"device binding timeout: claim={'/'.join(key)}"
+                awaited.append(Awaited(partial(self._bound, key), float(self._seconds), late))
+        return MetadataChanges({}, {}, {}, Preparation(tuple(patches), tuple(awaited)))
+
+    def _patches(self, claim: ResourceClaim, pending: Pending | None, pod: Pod) -> list[ObjectPatch]:
+        """The finalizer, and then allocation and reservation in one write (DRA-R68)."""
+        metadata = claim.metadata
+        if pending is None and any(user.uid == pod.metadata.uid for user in claim.status.reserved_for):
+            return []
+        what, precondition = f'resourceclaim "{metadata.name}"', {"uid": metadata.uid}
+        path = partial(claim_path, metadata.namespace, metadata.name)
+        consumer = {"resource": "pods", "name": pod.metadata.name, "uid": pod.metadata.uid}
+        status: dict[str, Any] = {"reservedFor": [consumer]}
+        found: list[ObjectPatch] = []
+        if pending is not None:
+            status["allocation"] = msgspec.to_builtins(pending.allocation)
+            pending.writes += 1
+            if DELETE_PROTECTION not in metadata.finalizers:
+                body = {"metadata": {**precondition, "finalizers": [DELETE_PROTECTION]}}
+                found.append(ObjectPatch(what, path(), body, _ignored, kind=STRATEGIC_MERGE_PATCH))
+        found.append(
+            ObjectPatch(
+                what,
+                path("status"),
+                {"metadata": precondition, "status": status},
+                partial(self._answered, pending, pod.metadata.uid),
+                kind=STRATEGIC_MERGE_PATCH,
+                refused=partial(self._refused, pending, pod.metadata.uid),
+                holds=partial(_holds, pod.metadata.uid),
+            )
+        )
+        return found
+
+    def _answered(self, pending: Pending | None, pod: str, body: bytes) -> None:
+        claim = decode_claim(body)
+        if pending is None:
+            self.claims.set_claim(claim)
+        else:
+            self.claims.answered(pending, pod, claim)
+
+    def _refused(self, pending: Pending | None, pod: str) -> None:
+        if pending is not None:
+            self.claims.answered(pending, pod, None)
+
+    def _bound(self, key: ClaimKey) -> Status:
+        """Whether the devices of a claim are ready for the pod (DRA-R110)."""
+        claim = self.claims.find(key)
+        if claim is None:
+            return Status.error(f"claim {'/'.join(key)} got deleted in the meantime")
+        return self._binding(claim, claim.status.allocation)
+
+    def _binding(self, claim: ResourceClaim, allocation: Allocation | None) -> Status:
+        """Success, Wait, or an error where a device says that it cannot be attached."""
+        if allocation is None:
+            return NOT_YET
+        said = {(found.driver, found.pool, found.device, found.share_id): found for found in claim.status.devices}
+        waits = False
+        for result in allocation.devices.results:
+            if not result.binding_conditions:
+                continue
+            status = said.get((result.driver, result.pool, result.device, result.share_id))
+            true = {found.type: found for found in (status.conditions if status else ()) if found.status == "True"}
+            for kind in result.binding_failure_conditions:
+                if kind in true:
+                    return Status.error(
+                        f"device binding failed: claim={claim.metadata.key}, reason={true[kind].reason},"
+                        f' message="{true[kind].message}"'
+                    )
+            waits = waits or not true.keys() >= set(result.binding_conditions)
+        return NOT_YET if waits else SUCCESS
+
+
+def _ignored(_answer: bytes) -> None:
+    """The answer says nothing that is needed."""
+
+
+def _holds(pod: str, body: bytes) -> bool:
+    """Whether the claim that was read back is reserved for the pod: then its allocation was written with it."""
+    return any(user.uid == pod for user in decode_claim(body).status.reserved_for)

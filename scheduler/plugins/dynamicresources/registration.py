@@ -1,0 +1,49 @@
+"""What DynamicResources adds to the scheduler besides extension points: claims, classes, slices and rules followed."""
+
+from functools import partial
+
+from seatrial.scheduler.api.core import Node
+from seatrial.scheduler.api.resourceclaims import (
+    CLAIMS_PATH,
+    CLASSES_PATH,
+    SLICES_PATH,
+    TAINT_RULES_PATH,
+    DeviceClass,
+    DeviceTaintRule,
+    ResourceClaim,
+    ResourceSlice,
+)
+from seatrial.scheduler.framework.collaborators import ObjectListener, Watch
+from seatrial.scheduler.framework.handle import Handle
+from seatrial.scheduler.plugins.dynamicresources.claims import Claims
+from seatrial.scheduler.plugins.dynamicresources.deallocation import Deallocations, Deallocator
+
+
+class _Nodes(ObjectListener):
+    def __init__(self, claims: Claims) -> None:
+        self._claims = claims
+        self._labels: dict[str, dict[str, str]] = {}
+
+    def node_changed(self, name: str, node: Node | None) -> None:
+        labels = None if node is None else node.metadata.labels
+        if labels is None:
+            self._labels.pop(name, None)
+        elif self._labels.get(name) == labels:
+            return
+        else:
+            self._labels[name] = labels
+        self._claims.inventory.node_changed(name)
+
+
+def register(handle: Handle) -> None:
+    """Register the watches and the controller. Call after the plugins of all profiles are built."""
+    if not handle.has_shared(Claims):
+        return  # no profile runs the plugin
+    claims = handle.shared(Claims)
+    inventory = claims.inventory
+    handle.listen(_Nodes(claims))
+    handle.watch(Watch(CLASSES_PATH, DeviceClass, claims.set_class, claims.remove_class))
+    handle.watch(Watch(SLICES_PATH, ResourceSlice, inventory.set, inventory.remove))
+    handle.watch(Watch(TAINT_RULES_PATH, DeviceTaintRule, inventory.set_rule, partial(inventory.set_rule, gone=True)))
+    handle.watch(Watch(CLAIMS_PATH, ResourceClaim, claims.set_claim, claims.remove_claim))
+    handle.control(lambda context: Deallocator(handle.shared(Deallocations), context))

@@ -1,0 +1,160 @@
+"""What claims ask for, compiled: selectors as expressions, amounts as numbers (DRA-R77 to R85)."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from seatrial.scheduler.api.core import Toleration
+from seatrial.scheduler.api.resourceclaims import (
+    ALL,
+    MAX_RESULTS,
+    Config,
+    Constraint,
+    DeviceClass,
+    DeviceRequest,
+    Request,
+    ResourceClaim,
+)
+from seatrial.scheduler.plugins.dynamicresources.expressions import Expression, ExpressionError, expression
+from seatrial.scheduler.plugins.dynamicresources.inventory import Card, Counters, values_of
+
+
+class AllocationError(Exception):
+    """Why the search must not go on, on any node (DRA-R63)."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Alternative:
+    """A way to serve a request. `name`: `request`, or `request/subrequest`."""
+
+    name: str
+    wanted: DeviceRequest
+    class_name: str
+    class_selectors: tuple[Expression, ...]
+    selectors: tuple[Expression, ...]
+    capacity: Counters
+    configs: tuple[Config, ...]  # of the class
+    place: int  # in its request
+    claim: str  # key, for messages
+
+    @property
+    def all(self) -> bool:
+        return self.wanted.allocation_mode == ALL
+
+    @property
+    def admin(self) -> bool:
+        return self.wanted.admin_access
+
+    @property
+    def tolerations(self) -> tuple[Toleration, ...]:
+        return self.wanted.tolerations
+
+    def selects(self, card: Card) -> bool:
+        """Whether all selectors hold for the card; kept with the card.
+
+        Raises:
+            AllocationError: a selector fails for it.
+        """
+        found = card.passes.get(self)
+        if found is None:
+            try:
+                found = self._selects(card)
+            except AllocationError as error:
+                found = error
+            card.passes[self] = found
+        if isinstance(found, AllocationError):
+            raise found
+        return bool(found)
+
+    def _selects(self, card: Card) -> bool:
+        of_class, of_claim = f"class {self.class_name}", f"claim {self.claim}"
+        for where, selectors in ((of_class, self.class_selectors), (of_claim, self.selectors)):
+            for number, selector in enumerate(selectors):
+                try:
+                    if not selector.holds(card.subject):
+                        return False
+                except ExpressionError as error:
+                    raise AllocationError(
+                        f"{where}: selector #{number} on device {card.name}: CEL runtime error: {error}"
+                    ) from error
+        return True
+
+    def concerns(self, names: Sequence[str]) -> bool:
+        """Whether a list of names of requests means this one; an empty list means all."""
+        return not names or self.name in names or self.name.partition("/")[0] in names
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Want:
+    """What one claim asks for."""
+
+    key: str
+    requests: tuple[tuple[Alternative, ...], ...]
+    constraints: tuple[Constraint, ...]
+    configs: tuple[Config, ...]
+
+    @property
+    def fewest(self) -> int:
+        """The least number of devices that serves it; requests for all devices count none."""
+        return sum(min(0 if way.all else way.wanted.count for way in ways) for ways in self.requests)
+
+
+def compiled(claim: ResourceClaim, find_class: Callable[[str], DeviceClass | None]) -> Want:
+    """
+    Raises:
+        AllocationError: a class does not exist, a selector cannot be compiled, or too many devices are asked for.
+    """
+    key = claim.metadata.key
+    devices = claim.spec.devices
+    want = Want(
+        key, tuple(_ways(key, request, find_class) for request in devices.requests), devices.constraints, devices.config
+    )
+    so_far = 0
+    for request, ways in zip(devices.requests, want.requests, strict=True):
+        fewest = min(0 if way.all else way.wanted.count for way in ways)
+        if so_far + fewest > MAX_RESULTS:
+            raise AllocationError(too_many(key, request.name, fewest, so_far))
+        so_far += fewest
+    return want
+
+
+def too_many(claim: str, request: str, more: int, so_far: int) -> str:
+    """The message for a claim that would get too many devices (DRA-M43)."""
+    return (
+        f"claim {claim}, request {request}: adding {more} devices exceeds the claim limit of {MAX_RESULTS},"
+        f" with {so_far} already accounted for"
+    )
+
+
+def _ways(key: str, request: Request, find_class: Callable[[str], DeviceClass | None]) -> tuple[Alternative, ...]:
+    if request.exactly is not None:
+        named = [(request.name, request.exactly)]
+    elif request.first_available:
+        named = [(f"{request.name}/{way.name}", way) for way in request.first_available]
+    else:
+        raise AllocationError(f"resource claim {key}, request {request.name}: unknown request type")
+    return tuple(_way(key, name, wanted, place, find_class) for place, (name, wanted) in enumerate(named))
+
+
+def _way(
+    key: str, name: str, wanted: DeviceRequest, place: int, find_class: Callable[[str], DeviceClass | None]
+) -> Alternative:
+    of_class = find_class(wanted.device_class_name)
+    if of_class is None:
+        raise AllocationError(f"request {name}: device class {wanted.device_class_name} does not exist")
+    try:
+        return Alternative(
+            name,
+            wanted,
+            wanted.device_class_name,
+            tuple(expression(selector.cel.expression) for selector in of_class.spec.selectors),
+            tuple(expression(selector.cel.expression) for selector in wanted.selectors),
+            values_of(wanted.capacity.requests if wanted.capacity else {}),
+            of_class.spec.config,
+            place,
+            key,
+        )
+    except ExpressionError as error:
+        raise AllocationError(f"request {name}: {error}") from error
+
+
+Classes = Mapping[str, DeviceClass]
