@@ -24,6 +24,7 @@ from seatrial.harness.devices.provider import (
 )
 from seatrial.harness.devices.vendors import VENDORS
 from seatrial.harness.nodes.capacity import PLUGIN_NAMES
+from seatrial.harness.nodes.claims import Granted
 from seatrial.harness.nodes.devices import card_resources, device_id
 from seatrial.harness.nodes.pods import BoundPod, ContainerPlan
 from seatrial.scheduler.api.device import GPU_ISOLATION_PROVIDER, GPU_MEMORY, GPU_MEMORY_RATIO, DeviceAllocation
@@ -83,9 +84,14 @@ class NodeLedger:
         self._devices = {(device.kind, device.minor): device for device in devices}
 
     def admit(
-        self, pod: BoundPod, requests: Amounts, before: Mapping[str, Mapping[str, tuple[str, ...]]] | None = None
+        self,
+        pod: BoundPod,
+        requests: Amounts,
+        before: Mapping[str, Mapping[str, tuple[str, ...]]] | None = None,
+        prepared: Granted | None = None,
     ) -> Holding:
-        """Take what the pod requests from the node. `before`: the plugins' choice when an earlier agent started it.
+        """Take what the pod requests from the node. `before`: the plugins' choice when an earlier agent started it;
+        `prepared`: the devices of its claims.
 
         Raises:
             AdmissionError: it does not fit, or its allocation names devices that are missing, unhealthy or taken.
@@ -103,6 +109,8 @@ class NodeLedger:
         picks = self._recall(before) if before is not None else {}
         if before is None and not any(share.device.kind == "gpu" for share in shares):
             picks = self._pick(pod)
+        for container, devices in (prepared or {}).items():
+            picks[container] = {**picks.get(container, {}), **devices}
         holding = Holding(requests, shares, picks)
         self._take(pod.metadata.uid, holding)
         return holding

@@ -21,9 +21,13 @@ _PARTITION_LINKS = frozenset(vendor.partition_links for vendor in VENDORS.values
 _NIC_NAME = re.compile(r"mlx\d+_\d+", re.ASCII)
 
 
-def reported(devices: Sequence[Device]) -> tuple[Device, ...]:
-    """The devices that reach the Device object; of the NICs only those with the kernel's own names (mlx5_0)."""
-    daemon = any(_by_daemon(device) for device in devices)
+def reported(devices: Sequence[Device], *, daemon: bool | None = None) -> tuple[Device, ...]:
+    """The devices that reach the Device object; of the NICs only those with the kernel's own names (mlx5_0).
+
+    `daemon`: whether cards of other vendors than the daemon's are left out, as on a machine with both.
+    """
+    if daemon is None:
+        daemon = any(_by_daemon(device) for device in devices)
     return tuple(
         device
         for device in devices

@@ -12,6 +12,7 @@
         taints: [{key: dedicated, value: train, effect: NoSchedule}]
         kubelet: {topology_policy: SingleNUMANodePodLevel, full_pcpus_only: true, reserved_cpus: 0-1}
         processor: {model: "XEON PLATINUM 8269CY", hyper_threading: true, turbo: true}
+        dra: true                   # offer its devices in ResourceSlices, for claims, in place of a Device object
 
 An entry without its range has the format of `seatrial.scheduler.api.builders.NodeBuilder.manifest`.
 """
@@ -84,6 +85,7 @@ class NodeEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
     taints: tuple[NodeTaint, ...] = ()
     kubelet: Kubelet = PLAIN
     processor: Processor = ANY_PROCESSOR
+    dra: bool = False  # its devices are offered in ResourceSlices, not in a Device object
 
     def __post_init__(self) -> None:
         self.kubelet.check()  # msgspec turns the ValueError into a ValidationError

@@ -7,6 +7,7 @@ a real cluster. A `Runtime` runs the containers; a `Hardware` provides the devic
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from seatrial.harness.errors import UsageError
 from seatrial.harness.nodes import devices as device_object
 from seatrial.harness.nodes.admission import DEFERRED, UNEXPECTED, AdmissionError, NodeLedger
 from seatrial.harness.nodes.capacity import capacity_and_allocatable
+from seatrial.harness.nodes.claims import Granted, NodeClaims, PrepareError
 from seatrial.harness.nodes.faults import METRICS_GARBAGE, METRICS_SILENT, METRICS_STALE, REPORT_VERBS
 from seatrial.harness.nodes.leases import Leases
 from seatrial.harness.nodes.numa_usage import NumaUse, divided, zones_of_pod
@@ -42,6 +44,7 @@ from seatrial.harness.nodes.usage_samples import Samples, longest
 from seatrial.harness.nodes.writer import NODES, Writer, pod_path, then
 from seatrial.scheduler.api import device as words
 from seatrial.scheduler.api.clock import Clock
+from seatrial.scheduler.api.resourceclaims import ResourceClaim
 from seatrial.scheduler.api.slo import CollectPolicy
 from seatrial.scheduler.api.transport import Response
 from seatrial.scheduler.api.wire import ResourceList, Wire, decoder
@@ -120,12 +123,14 @@ class NodeAgent:
         topology: Manifest | None = None,
         kubelet: tuple[str, int] | None = None,
         seed: int = 0,
+        dra: bool = False,
     ) -> None:
         """`number` makes the node's addresses unique. A real machine has an `address`, which its pods share, and
         `facts`, which replace those of simulated nodes in `nodeInfo`. With `xpu_folder`, NPUs and MLUs are published
         from koord-device-daemon's files there. `references` reads the objects that pods refer to. `topology` is the
         node's NodeResourceTopology, or None. `kubelet` is the address and port that answers for the kubelet of a
-        simulated node. `seed`: of the noise in the use of simulated pods."""
+        simulated node. `seed`: of the noise in the use of simulated pods. `dra`: devices are offered in
+        ResourceSlices, and given to pods by their claims."""
         self.name, self.uid = name, uid
         self.hardware = hardware
         # 198.18.0.0/15 is for benchmarks (RFC 2544): no container network and no real host has these addresses.
@@ -145,9 +150,13 @@ class NodeAgent:
             xpu_folder=xpu_folder,
             topology=topology,
             port=kubelet[1] if kubelet else KUBELET_PORT,
+            dra=dra,
         )
         self._runtime, self._writer, self._clock = runtime, writer, clock
+        self._dra = dra
         self._ledger = NodeLedger()
+        self._claims = NodeClaims(name, writer)
+        self._preparing: dict[str, msgspec.Raw] = {}  # pods whose claims are not prepared yet, by uid
         self._runs: dict[str, _PodRun] = {}
         self._refused: set[str] = set()
         self.usage = UsageModel(clock, name, seed)
@@ -256,8 +265,8 @@ class NodeAgent:
 
     def _read_hardware(self) -> None:
         self._publisher.look()
-        _, allocatable = capacity_and_allocatable(self.hardware.machine, device_object.reported(self.devices))
-        self._ledger.set_hardware({**allocatable, **self._amplified}, self.devices)
+        _, allocatable = capacity_and_allocatable(self.hardware.machine, self._publisher.shown())
+        self._ledger.set_hardware({**allocatable, **self._amplified}, () if self._dra else self.devices)
 
     def set_amplified(self, allocatable: ResourceList) -> None:
         """Set the CPU and memory of the Node object, which a kubelet admits pods by; {} where they are not amplified.
@@ -303,9 +312,54 @@ class NodeAgent:
             return
         pod = decode_pod(raw)
         if deleting:
+            self._preparing.pop(uid, None)
             self._writer.remove_pod(pod.metadata.namespace, pod.metadata.name, uid)
+        elif uid in self._preparing:
+            self._preparing[uid] = msgspec.Raw(bytes(raw))
         elif not pod.terminated and uid not in self._refused:
-            self._admit(pod, raw)
+            if pod.spec.resource_claims:
+                self._preparing[uid] = msgspec.Raw(bytes(raw))
+                self._prepare(uid)
+            else:
+                self._admit(pod, raw)
+
+    def _prepare(self, uid: str) -> None:
+        """Read and prepare the pod's claims, and start it; try again until that succeeds or the pod is gone."""
+        if uid not in self._preparing:
+            return
+        pod = decode_pod(self._preparing[uid])
+
+        def read(claims: Mapping[str, ResourceClaim | None]) -> None:
+            if uid not in self._preparing:
+                return
+            try:
+                granted = self._claims.prepare(pod, claims, self.devices)
+            except PrepareError as error:
+                self._tell(pod, "FailedPrepareDynamicResources", f"Failed to prepare dynamic resources: {error}")
+                self._clock.call_later(ASK_AGAIN, lambda: self._prepare(uid))
+                return
+            self._admit(pod, self._preparing.pop(uid), granted)
+
+        self._claims.read(pod, read)
+
+    def _tell(self, pod: BoundPod, reason: str, message: str) -> None:
+        """Write a Warning about the pod, once for each message."""
+        meta = pod.metadata
+        name = f"{meta.name}.{sha256(f'{meta.uid} {reason} {message}'.encode()).hexdigest()[:16]}"
+        now = self._clock.timestamp()
+        about = {"kind": "Pod", "apiVersion": "v1", "namespace": meta.namespace, "name": meta.name, "uid": meta.uid}
+        event = {
+            "metadata": {"name": name, "namespace": meta.namespace},
+            "involvedObject": about,
+            "reason": reason,
+            "message": message,
+            "type": "Warning",
+            "count": 1,
+            "firstTimestamp": now,
+            "lastTimestamp": now,
+            "source": {"component": "kubelet", "host": self.name},
+        }
+        self._writer.create(f"/api/v1/namespaces/{meta.namespace}/events", event)
 
     def _resize(self, run: _PodRun, raw: msgspec.Raw) -> None:
         """Give the pod's containers what its spec requests now, if there is room, as kubelet does (KEP-1287)."""
@@ -322,10 +376,14 @@ class NodeAgent:
 
     def _release(self, uid: str) -> None:
         """Return what a pod held, and carry out resizes that waited for room."""
-        self._ledger.release(uid)
+        self._give_back(uid)
         for run in list(self._runs.values()):
             if run.wanted is not None:
                 self._resize(run, run.wanted)
+
+    def _give_back(self, uid: str) -> None:
+        self._ledger.release(uid)
+        self._claims.release(uid)
 
     def _read_gates(self, run: _PodRun, pod: BoundPod) -> None:
         closed = pod.closed_gates()
@@ -337,6 +395,7 @@ class NodeAgent:
         """The pod object was removed: end the pod and release what it held."""
         self._refused.discard(uid)
         self._missed.pop(uid, None)
+        self._preparing.pop(uid, None)
         self.usage.ended(uid)
         run = self._runs.pop(uid, None)
         if run is not None:
@@ -393,10 +452,11 @@ class NodeAgent:
             self._runtime.stop(run.work, 0.0, lambda: None)
         self._runs.clear()
 
-    def _admit(self, pod: BoundPod, raw: msgspec.Raw) -> None:
+    def _admit(self, pod: BoundPod, raw: msgspec.Raw, prepared: Granted | None = None) -> None:
+        """Start the pod, with the devices that its claims give to its containers."""
         before = granted_before(pod) if pod.status.container_statuses else None
         try:
-            holding = self._ledger.admit(pod, requests_of(raw), before)
+            holding = self._ledger.admit(pod, requests_of(raw), before, prepared)
             grants = self._ledger.grants(pod, holding)
         except (AdmissionError, QuantityError) as error:
             self._refuse(pod, error)
@@ -441,7 +501,7 @@ class NodeAgent:
 
     def _refuse(self, pod: BoundPod, error: AdmissionError | QuantityError) -> None:
         meta = pod.metadata
-        self._ledger.release(meta.uid)
+        self._give_back(meta.uid)
         self._refused.add(meta.uid)
         reason, message = (
             (error.reason, error.message) if isinstance(error, AdmissionError) else (UNEXPECTED, str(error))
@@ -521,7 +581,7 @@ class NodeAgent:
             grace = pod.spec.termination_grace_period_seconds
 
         def stopped() -> None:
-            self._ledger.release(meta.uid)
+            self._give_back(meta.uid)
             self._writer.remove_pod(meta.namespace, meta.name, meta.uid)
 
         self._runtime.stop(run.work, float(grace), stopped)

@@ -227,6 +227,7 @@ class NodeAgents:
             topology=topology.manifest(seen.name, seen.uid, machine, kubelet_of(entry), processor_of(entry)),
             kubelet=(kubelet.host, kubelet.port) if kubelet is not None else None,
             seed=self._seed,
+            dra=bool(entry.get("dra")),
         )
         faults = FaultScript(
             hardware,

@@ -6,7 +6,7 @@ from msgspec import field
 from seatrial.harness.apiserver.quantities import Amounts
 from seatrial.harness.nodes.pod_parts import EnvFrom, Lifecycle, Port, Probe, Variable, Volume, VolumeMount
 from seatrial.harness.nodes.pod_requests import pod_requests
-from seatrial.scheduler.api.core import PodSpec, ResourceRequirements
+from seatrial.scheduler.api.core import PodResourceClaim, PodResourceClaimStatus, PodSpec, ResourceRequirements
 from seatrial.scheduler.api.wire import Wire, decoder
 
 
@@ -65,6 +65,7 @@ class SpecPlan(Wire, frozen=True):
     service_account_name: str = ""
     readiness_gates: tuple[ReadinessGate, ...] = ()
     volumes: tuple[Volume, ...] = ()
+    resource_claims: tuple[PodResourceClaim, ...] = ()
 
 
 class ResourceHealth(Wire, frozen=True):
@@ -128,6 +129,7 @@ class StatusSeen(Wire, frozen=True):
     conditions: tuple[ConditionSeen, ...] = ()
     container_statuses: tuple[ContainerSeen, ...] = ()
     init_container_statuses: tuple[ContainerSeen, ...] = ()
+    resource_claim_statuses: tuple[PodResourceClaimStatus, ...] = ()
 
 
 class BoundPod(Wire, frozen=True):

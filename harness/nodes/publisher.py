@@ -4,12 +4,15 @@ On a real cluster kubelet, koordlet and koord-device-daemon each write a part of
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
+import orjson
+
 from seatrial.harness.devices.provider import Device, Driver, Link
 from seatrial.harness.nodes import devices as device_object
-from seatrial.harness.nodes import xpu_files
+from seatrial.harness.nodes import slices, xpu_files
 from seatrial.harness.nodes.capacity import Sized, capacity_and_allocatable, quantities
 from seatrial.harness.nodes.writer import DEVICES, NODES, TOPOLOGIES, Writer, then
 from seatrial.harness.nodes.xpu_files import Xpu, read_xpus
@@ -52,8 +55,10 @@ class Publisher:
         xpu_folder: Path | None,
         topology: Manifest | None,
         port: int,
+        dra: bool = False,
     ) -> None:
         """`runtime` has the format of `containerRuntimeVersion`; the other arguments are those of `NodeAgent`."""
+        self._dra, self._generation = dra, 0
         self._name, self._uid, self._hardware = name, uid, hardware
         self._writer, self._clock = writer, clock
         self._host_ip, self._runtime, self._facts = host_ip, runtime, facts
@@ -89,9 +94,13 @@ class Publisher:
         """The labels that follow from its devices."""
         if xpus := self._xpus():
             return xpu_files.labels(xpus)
-        shown = device_object.reported(self.devices)
+        shown = self.shown()
         cards = [device for device in shown if device.kind == "gpu"]
         return device_object.labels(shown, self._hardware.driver(cards[0].vendor) if cards else None)
+
+    def shown(self) -> tuple[Device, ...]:
+        """The devices that reach the Device object and device plugins: none where ResourceSlices offer them."""
+        return () if self._dra else device_object.reported(self.devices)
 
     def _xpus(self) -> tuple[Xpu, ...]:
         return read_xpus(self._xpu_folder) if self._xpu_folder is not None else ()
@@ -121,7 +130,10 @@ class Publisher:
 
     def publish(self, done: Done | None = None) -> None:
         """Create the Device object, or update our part of it; labels and annotations of other writers remain."""
-        shown = device_object.reported(self.devices)
+        if self._dra:
+            self._publish_slices(done)
+            return
+        shown = self.shown()
         if not shown and not self._published:
             if done is not None:
                 self._clock.call_soon(lambda: done(Response(200)))
@@ -150,9 +162,41 @@ class Publisher:
 
         self._writer.create(DEVICES, manifest, created)
 
+    def _publish_slices(self, done: Done | None) -> None:
+        """Create the slices of each driver and their classes, or write the slices anew under the next generation."""
+        devices, left = device_object.reported(self.devices, daemon=False), 1
+        self._generation += 1
+        manifests = slices.slices(self._name, self._uid, devices, self._hardware.driver, self._generation)
+
+        def written(response: Response) -> None:
+            nonlocal left
+            left -= 1
+            if not left and done is not None:
+                done(response)
+
+        def created(manifest: Manifest, response: Response) -> None:
+            if response.code == _CONFLICT:
+                self._writer.read(f"{slices.SLICES}/{manifest['metadata']['name']}", partial(again, manifest))
+            else:
+                written(response)
+
+        def again(manifest: Manifest, response: Response) -> None:
+            before = orjson.loads(response.body)["spec"]["pool"]["generation"] if response.ok else 0
+            self._generation = max(self._generation, before + 1)
+            spec = {**manifest["spec"], "pool": {**manifest["spec"]["pool"], "generation": self._generation}}
+            self._writer.merge(f"{slices.SLICES}/{manifest['metadata']['name']}", {"spec": spec}, written)
+
+        for each in slices.classes(devices):
+            left += 1
+            self._writer.create(slices.CLASSES, each, written)
+        for manifest in manifests:
+            left += 1
+            self._writer.create(slices.SLICES, manifest, partial(created, manifest))
+        self._clock.call_soon(lambda: written(Response(200)))
+
     def write_status(self, *, ready: bool) -> None:
         """Write capacity, allocatable and conditions."""
-        shown = device_object.reported(self.devices)
+        shown = self.shown()
         capacity, allocatable = capacity_and_allocatable(self._hardware.machine, shown)
         gone = dict.fromkeys(self._names - capacity.keys())
         self._names = set(capacity)

@@ -53,6 +53,10 @@ class Writer:
     def create(self, path: str, body: Any, done: Done | None = None) -> None:
         self._send(Request("POST", path, orjson.dumps(body), JSON), done)
 
+    def read(self, path: str, done: Done) -> None:
+        """Read one object."""
+        self._send(Request("GET", path), done)
+
     def remove_pod(self, namespace: str, name: str, uid: str, done: Done | None = None) -> None:
         """The request by which kubelet removes an ended pod: grace period 0, with the pod's UID as precondition."""
         body = {"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0, "preconditions": {"uid": uid}}

@@ -323,6 +323,11 @@ class NodeBuilder:
         self.manifest["processor"] = {"model": model, "hyper_threading": hyper_threading, "turbo": turbo}
         return self
 
+    def dra(self) -> Self:
+        """Its devices are offered in ResourceSlices, for claims, and not in a Device object."""
+        self.manifest["dra"] = True
+        return self
+
     def numa_policy(self, policy: str) -> Self:
         """The node's NUMA topology policy by its label: BestEffort, Restricted or SingleNUMANode."""
         return self.label(numa.NUMA_TOPOLOGY_POLICY_LABEL, policy)

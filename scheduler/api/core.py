@@ -40,11 +40,19 @@ class ContainerPort(Wire, frozen=True):
     protocol: str = "TCP"
 
 
+class ContainerClaim(Wire, frozen=True):
+    """A claim of the pod, or one request of it, whose devices a container gets."""
+
+    name: str = ""
+    request: str = ""
+
+
 class ResourceRequirements(Wire, frozen=True):
-    """What a container requests and is limited to, by resource name."""
+    """What a container requests and is limited to, by resource name, and the claims whose devices it gets."""
 
     requests: ResourceList = {}
     limits: ResourceList = {}
+    claims: tuple[ContainerClaim, ...] = ()
 
 
 class EnvVar(Wire, frozen=True):

@@ -1,0 +1,221 @@
+"""ResourceClaims of pods: creation from templates, and what becomes of claims that pods no longer use.
+
+Follows `pkg/controller/resourceclaim/controller.go`. A claim that a pod needs is named in the pod's
+`status.resourceClaimStatuses`. When its last user has ended, the claim loses its devices.
+"""
+
+from typing import Any, Final
+
+from seatrial.harness.apiserver.attempts import Pending
+from seatrial.harness.apiserver.controllers.control import Control
+from seatrial.harness.apiserver.controllers.event_recorder import WARNING
+from seatrial.harness.apiserver.controllers.owners import controller_of
+from seatrial.harness.apiserver.controllers.work_queue import WorkQueue
+from seatrial.harness.apiserver.errors import ApiStatusError
+from seatrial.harness.apiserver.request.options import CONTROLLER_MANAGER, Options
+from seatrial.harness.apiserver.storage.store import Change, CollectionKey, Item, Key, Object
+
+CLAIMS: Final[CollectionKey] = ("resource.k8s.io", "resourceclaims")
+TEMPLATES: Final[CollectionKey] = ("resource.k8s.io", "resourceclaimtemplates")
+COMPONENT = "resource_claim"
+FINALIZER: Final = "resource.kubernetes.io/delete-protection"
+ENTRY: Final = "resource.kubernetes.io/pod-claim-name"
+WEBHOOK_PERIOD = 1.0  # seconds after which a creation that waits for a webhook is looked at again
+_MAX_PREFIX = 57  # characters of a generated name without its random part
+_FINISHED = frozenset({"Succeeded", "Failed"})
+
+
+class ResourceClaims:
+    """Reconciles pods with claims, and claims, in two queues."""
+
+    def __init__(self, control: Control) -> None:
+        self._control = control
+        self._pods, self._claims = control.pods, control.resource(CLAIMS)
+        self._templates = control.resource(TEMPLATES)
+        self._pod_queue: WorkQueue[Key] = WorkQueue(control.clock, self._sync_pod, name="resource claims of pods")
+        self._claim_queue: WorkQueue[Key] = WorkQueue(control.clock, self._sync_claim, name="resource claims")
+        self._waiting: dict[Key, set[Key]] = {}  # template → pods that wait for it
+        control.objects.collection(self._pods).listen(self._pod_changed)
+        control.objects.collection(self._claims).listen(self._claim_changed)
+        control.objects.collection(self._templates).listen(self._template_changed)
+
+    # -- events --------------------------------------------------------------------------------------------------------
+
+    def _pod_changed(self, change: Change) -> None:
+        pod = change.new or change.old
+        if pod is None or not pod.obj["spec"].get("resourceClaims"):
+            return
+        if change.new is not None:
+            self._pod_queue.add(change.key)
+        if change.new is None or _is_done(change.new.obj):
+            for name in _claim_names(pod.obj):
+                self._claim_queue.add((change.key[0], name))
+
+    def _claim_changed(self, change: Change) -> None:
+        if change.new is not None:
+            self._claim_queue.add(change.key)
+        claim = change.new or change.old
+        owner = controller_of(claim.obj) if claim is not None else None
+        if owner is not None and owner.get("kind") == self._pods.kind:
+            self._pod_queue.add((change.key[0], owner["name"]))
+
+    def _template_changed(self, change: Change) -> None:
+        for pod in self._waiting.pop(change.key, ()):
+            self._pod_queue.add(pod)
+
+    # -- pods ----------------------------------------------------------------------------------------------------------
+
+    def _sync_pod(self, key: Key) -> None:
+        pod = self._control.get(self._pods, key)
+        if pod is None or _is_done(pod.obj) or "deletionTimestamp" in pod.obj["metadata"]:
+            self._pod_queue.forget(key)
+            return
+        status = pod.obj.get("status") or {}
+        names = {entry["name"]: entry.get("resourceClaimName") for entry in status.get("resourceClaimStatuses") or ()}
+        for entry in pod.obj["spec"].get("resourceClaims") or ():
+            template = entry.get("resourceClaimTemplateName")
+            if not template:
+                continue
+            name = self._owned(pod, entry["name"], names.get(entry["name"]))
+            if name is None:
+                name, problem = self._create(pod, entry["name"], template)
+                if problem:
+                    message = f"PodResourceClaim {entry['name']}: {problem}"
+                    self._control.recorder.record(
+                        COMPONENT, self._pods, pod, WARNING, "FailedResourceClaimCreation", message
+                    )
+                    self._pod_queue.add_rate_limited(key)
+                if not name:
+                    return
+            names[entry["name"]] = name
+        found = [{"name": entry, "resourceClaimName": name} for entry, name in sorted(names.items()) if name]
+        current = self._control.get(self._pods, key)
+        if found and current is not None and current.obj["metadata"]["uid"] == pod.obj["metadata"]["uid"]:
+            now = current.obj.get("status") or {}
+            self._control.put_status(self._pods, current, {**now, "resourceClaimStatuses": found})
+            if current.obj["spec"].get("nodeName"):
+                self._reserve(current, [name for name in names.values() if name])
+        self._pod_queue.forget(key)
+
+    def _owned(self, pod: Item, entry: str, recorded: str | None) -> str | None:
+        """The name of the claim that was made for the pod's entry; None if there is none (any more)."""
+        if recorded:
+            claim = self._control.get(self._claims, (pod.key[0], recorded))
+            return recorded if claim is not None and _is_owned(claim, pod) else None
+        for claim in self._control.objects.collection(self._claims).each(pod.key[0]):
+            annotations = claim.obj["metadata"].get("annotations") or {}
+            if annotations.get(ENTRY) == entry and _is_owned(claim, pod):
+                return claim.key[1]
+        return None
+
+    def _create(self, pod: Item, entry: str, template: str) -> tuple[str, str]:
+        """The name of a new claim, and the problem if there is none; neither while a webhook is called."""
+        key = (pod.key[0], template)
+        found = self._control.get(self._templates, key)
+        if found is None:
+            self._waiting.setdefault(key, set()).add(pod.key)
+            return (
+                "",
+                f'resource claim template "{template}": resourceclaimtemplate.resource.k8s.io "{template}" not found',
+            )
+        spec = self._control.copied(found.obj["spec"])
+        given = spec.get("metadata") or {}
+        owner = pod.obj["metadata"]
+        metadata: dict[str, Any] = {
+            "generateName": generated(pod.key[1], entry),
+            "annotations": {**(given.get("annotations") or {}), ENTRY: entry},
+            "ownerReferences": [
+                {"apiVersion": "v1", "kind": "Pod", "name": owner["name"], "uid": owner["uid"], "controller": True}
+            ],
+        }
+        if given.get("labels"):
+            metadata["labels"] = given["labels"]
+        body = {"metadata": metadata, "spec": spec.get("spec") or {}}
+        try:
+            made = self._control.objects.create(self._claims, pod.key[0], body, Options(manager=CONTROLLER_MANAGER))
+        except Pending:
+            self._pod_queue.add_after(WEBHOOK_PERIOD, pod.key)  # a refusal is not notified
+            return "", ""
+        except ApiStatusError as refused:
+            return "", f"create ResourceClaim : {refused.message}"
+        return made.key[1], ""
+
+    def _reserve(self, pod: Item, names: list[str]) -> None:
+        """A pod that has its node without a scheduler may use its claims that have devices (DRA-R29)."""
+        metadata = pod.obj["metadata"]
+        for name in names:
+            claim = self._control.get(self._claims, (pod.key[0], name))
+            status = (claim.obj.get("status") or {}) if claim is not None else {}
+            users = status.get("reservedFor") or []
+            if claim is None or not status.get("allocation") or any(user["uid"] == metadata["uid"] for user in users):
+                continue
+            user = {"resource": "pods", "name": metadata["name"], "uid": metadata["uid"]}
+            self._control.put_status(self._claims, claim, {**status, "reservedFor": [*users, user]})
+
+    # -- claims --------------------------------------------------------------------------------------------------------
+
+    def _sync_claim(self, key: Key) -> None:
+        claim = self._control.get(self._claims, key)
+        if claim is None:
+            return
+        status = claim.obj.get("status") or {}
+        users = status.get("reservedFor") or []
+        kept = [user for user in users if not self._is_gone(key[0], user)]
+        if kept != users:
+            status = {name: value for name, value in status.items() if name != "reservedFor"}
+            if kept:
+                status["reservedFor"] = kept
+            else:
+                status = {name: value for name, value in status.items() if name not in {"allocation", "devices"}}
+            claim = self._control.put_status(self._claims, claim, status)
+        metadata = claim.obj["metadata"]
+        if kept:
+            return
+        if "deletionTimestamp" in metadata and status.get("allocation"):
+            left = {name: value for name, value in status.items() if name not in {"allocation", "devices"}}
+            claim = self._control.put_status(self._claims, claim, left)
+            status = left
+        if not status.get("allocation") and FINALIZER in (metadata.get("finalizers") or ()):
+            claim = self._control.drop_finalizer(self._claims, claim, FINALIZER)
+        if self._is_left(claim) and self._control.get(self._claims, key) is not None:
+            self._control.delete(self._claims, claim)
+
+    def _is_gone(self, namespace: str, user: Object) -> bool:
+        """Whether a pod no longer uses its claims; users of other kinds are kept (DRA-R30)."""
+        if user.get("resource") != "pods" or user.get("apiGroup"):
+            return False
+        pod = self._control.get(self._pods, (namespace, user.get("name") or ""))
+        return pod is None or pod.obj["metadata"]["uid"] != user.get("uid") or _is_done(pod.obj)
+
+    def _is_left(self, claim: Item) -> bool:
+        """Whether it was made for a pod that has ended, or for another one of that name (DRA-R33)."""
+        owner = controller_of(claim.obj)
+        if owner is None or owner.get("kind") != self._pods.kind or "deletionTimestamp" in claim.obj["metadata"]:
+            return False
+        pod = self._control.get(self._pods, (claim.key[0], owner["name"]))
+        return pod is not None and (pod.obj["metadata"]["uid"] != owner.get("uid") or _is_done(pod.obj))
+
+
+def generated(pod: str, entry: str) -> str:
+    """The `generateName` of a claim; a long one is cut in proportion to its parts (DRA-R25)."""
+    whole = f"{pod}-{entry}-"
+    if len(whole) <= _MAX_PREFIX:
+        return whole
+    return f"{pod[: len(pod) * _MAX_PREFIX // len(whole)]}-{entry[: len(entry) * _MAX_PREFIX // len(whole)]}"
+
+
+def _is_done(pod: Object) -> bool:
+    """Whether the pod has ended, or is deleted before it got a node."""
+    phase = (pod.get("status") or {}).get("phase")
+    return phase in _FINISHED or ("deletionTimestamp" in pod["metadata"] and not pod["spec"].get("nodeName"))
+
+
+def _is_owned(claim: Item, pod: Item) -> bool:
+    owner = controller_of(claim.obj)
+    return owner is not None and owner.get("uid") == pod.obj["metadata"]["uid"]
+
+
+def _claim_names(pod: Object) -> list[str]:
+    named = [entry.get("resourceClaimName") for entry in pod["spec"].get("resourceClaims") or ()]
+    made = [entry.get("resourceClaimName") for entry in (pod.get("status") or {}).get("resourceClaimStatuses") or ()]
+    return [name for name in (*named, *made) if name]
