@@ -22,7 +22,7 @@ from seatrial.harness.apiserver.controllers.namespaces import NAMESPACES, Namesp
 from seatrial.harness.apiserver.controllers.nodes import Nodes
 from seatrial.harness.apiserver.controllers.quotas import Quotas
 from seatrial.harness.apiserver.controllers.replicasets import REPLICATION_CONTROLLERS, ReplicaSets
-from seatrial.harness.apiserver.controllers.resource_claims import ResourceClaims
+from seatrial.harness.apiserver.controllers.resource_claims import CLAIM_KINDS, ResourceClaims
 from seatrial.harness.apiserver.controllers.service_addresses import ServiceAddresses
 from seatrial.harness.apiserver.controllers.service_ranges import ServiceRanges
 from seatrial.harness.apiserver.controllers.statefulsets import StatefulSets
@@ -72,7 +72,8 @@ def build_server(
     Endpoints(control)
     Autoscalers(control, server.registry)
     EphemeralClaims(control)
-    ResourceClaims(control)
+    claims = ResourceClaims(control)
+    server.admission.plugins.append((claims.admit, lambda resource, _: resource.key in CLAIM_KINDS))
     volumes = Volumes(control)
     server.admission.plugins.append((volumes.admit, lambda resource, _: resource.key in {VOLUMES, CLAIMS}))
     if authority is not None:

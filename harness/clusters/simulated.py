@@ -32,7 +32,7 @@ class SimulatedNodes(Cluster):
                 self.call(Request("POST", NODES, orjson.dumps(node_manifest(entry)))), f"add node {entry['name']!r}"
             )
             waiting.add(entry["name"])
-        with_devices = {entry["name"] for entry in entries if machine_of(entry).slots}
+        with_devices = {entry["name"] for entry in entries if machine_of(entry).slots and not entry.get("dra")}
 
         def ready() -> bool:
             here = {node["metadata"]["name"] for node in self._list(NODES) if is_ready(node) and not _is_new(node)}

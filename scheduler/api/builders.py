@@ -72,15 +72,15 @@ class PodBuilder(_Object):
 
     def resources(self, amounts: dict[str, Quantity]) -> Self:
         """Requests and equal limits, by full resource name."""
-        have = self._container.setdefault("resources", {"requests": {}, "limits": {}})
+        have = self._container.setdefault("resources", {})
         for name, quantity in amounts.items():
-            have["requests"][name] = have["limits"][name] = str(quantity)
+            have.setdefault("requests", {})[name] = have.setdefault("limits", {})[name] = str(quantity)
         return self
 
     def limits(self, amounts: dict[str, Quantity]) -> Self:
         """Limits apart from the requests, by full resource name."""
-        have = self._container.setdefault("resources", {"requests": {}, "limits": {}})
-        have["limits"].update({name: str(quantity) for name, quantity in amounts.items()})
+        have = self._container.setdefault("resources", {})
+        have.setdefault("limits", {}).update({name: str(quantity) for name, quantity in amounts.items()})
         return self
 
     def quota(self, name: str, *, preemptible: bool = True) -> Self:
@@ -201,6 +201,17 @@ class PodBuilder(_Object):
         """Add a toleration: of any value where `value` is empty, of every effect where `effect` is empty."""
         toleration = {"key": key, "operator": "Equal" if value else "Exists", "value": value, "effect": effect}
         self.manifest["spec"].setdefault("tolerations", []).append({k: v for k, v in toleration.items() if v})
+        return self
+
+    def claim(self, entry: str, *, name: str = "", template: str = "", request: str = "") -> Self:
+        """Devices of the claim `name`, or of one made from `template`, for its container; `request`: of that only."""
+        entries = self.manifest["spec"].setdefault("resourceClaims", [])
+        if all(known["name"] != entry for known in entries):
+            source = {"resourceClaimName": name} if name else {"resourceClaimTemplateName": template}
+            entries.append({"name": entry, **source})
+        resources = self._container.setdefault("resources", {})
+        asked = {"name": entry, "request": request} if request else {"name": entry}
+        resources.setdefault("claims", []).append(asked)
         return self
 
     def scheduler(self, name: str) -> Self:
@@ -339,6 +350,45 @@ class NodeBuilder:
     def taint(self, key: str, value: str = "", effect: str = "NoSchedule") -> Self:
         self.manifest.setdefault("taints", []).append({"key": key, "value": value, "effect": effect})
         return self
+
+
+class ClaimBuilder(_Object):
+    """A ResourceClaim, or a template of claims: `claim("a").asks("gpu", "gpu.nvidia.com", count=2)`."""
+
+    def __init__(self, name: str, *, template: bool) -> None:
+        super().__init__("resource.k8s.io/v1", "ResourceClaimTemplate" if template else "ResourceClaim", name)
+        self._devices: Manifest = {"requests": []}
+        spec = {"devices": self._devices}
+        self.manifest["spec"] = {"spec": spec} if template else spec
+
+    def asks(self, name: str, device_class: str, *selectors: str, **fields: Any) -> Self:
+        """A request for devices of a class for which the CEL expressions hold; `fields` as the API spells them."""
+        self._devices["requests"].append({"name": name, "exactly": _device_request(device_class, selectors, fields)})
+        return self
+
+    def asks_first(self, name: str, *alternatives: Manifest) -> Self:
+        """A request that the first alternative serves that can: `alternative("big", CLASS, count=2)`."""
+        self._devices["requests"].append({"name": name, "firstAvailable": list(alternatives)})
+        return self
+
+    def matching(self, attribute: str, *requests: str) -> Self:
+        """All devices of the requests, or of all, have one value of the attribute."""
+        return self._constraint({"matchAttribute": attribute}, requests)
+
+    def distinct(self, attribute: str, *requests: str) -> Self:
+        """No two devices of the requests, or of all, have one value of the attribute."""
+        return self._constraint({"distinctAttribute": attribute}, requests)
+
+    def _constraint(self, said: Manifest, requests: tuple[str, ...]) -> Self:
+        if requests:
+            said["requests"] = list(requests)
+        self._devices.setdefault("constraints", []).append(said)
+        return self
+
+
+def _device_request(device_class: str, selectors: tuple[str, ...], fields: Manifest) -> Manifest:
+    chosen = [{"cel": {"expression": selector}} for selector in selectors]
+    return {"deviceClassName": device_class, **({"selectors": chosen} if chosen else {}), **fields}
 
 
 class GangBuilder(_Object):
@@ -483,6 +533,21 @@ def nodes(prefix: str, count: int) -> list[NodeBuilder]:
 def quota(name: str) -> QuotaBuilder:
     """A builder of an ElasticQuota."""
     return QuotaBuilder(name)
+
+
+def claim(name: str) -> ClaimBuilder:
+    """A ResourceClaim."""
+    return ClaimBuilder(name, template=False)
+
+
+def claim_template(name: str) -> ClaimBuilder:
+    """A ResourceClaimTemplate."""
+    return ClaimBuilder(name, template=True)
+
+
+def alternative(name: str, device_class: str, *selectors: str, **fields: Any) -> Manifest:
+    """An alternative of `ClaimBuilder.asks_first`."""
+    return {"name": name, **_device_request(device_class, selectors, fields)}
 
 
 def gang(name: str, min_member: int) -> GangBuilder:

@@ -11,17 +11,27 @@ from seatrial.harness.apiserver.controllers.control import Control
 from seatrial.harness.apiserver.controllers.event_recorder import WARNING
 from seatrial.harness.apiserver.controllers.owners import controller_of
 from seatrial.harness.apiserver.controllers.work_queue import WorkQueue
+from seatrial.harness.apiserver.discovery.resources import Resource
 from seatrial.harness.apiserver.errors import ApiStatusError
+from seatrial.harness.apiserver.errors import invalid as invalid_object
+from seatrial.harness.apiserver.field_errors import details, forbidden, message
 from seatrial.harness.apiserver.request.options import CONTROLLER_MANAGER, Options
 from seatrial.harness.apiserver.storage.store import Change, CollectionKey, Item, Key, Object
 
 CLAIMS: Final[CollectionKey] = ("resource.k8s.io", "resourceclaims")
 TEMPLATES: Final[CollectionKey] = ("resource.k8s.io", "resourceclaimtemplates")
+NAMESPACES: Final[CollectionKey] = ("", "namespaces")
+ADMIN_LABEL: Final = "resource.kubernetes.io/admin-access"
+_NEEDS_LABEL: Final = (
+    "admin access to devices requires the `resource.kubernetes.io/admin-access: true` label on the containing namespace"
+)
+CLAIM_KINDS: Final = frozenset({CLAIMS, TEMPLATES})
 COMPONENT = "resource_claim"
 FINALIZER: Final = "resource.kubernetes.io/delete-protection"
 ENTRY: Final = "resource.kubernetes.io/pod-claim-name"
 WEBHOOK_PERIOD = 1.0  # seconds after which a creation that waits for a webhook is looked at again
 _MAX_PREFIX = 57  # characters of a generated name without its random part
+_OF_USERS: Final = frozenset({"allocation", "devices", "reservedFor"})  # fields of a status
 _FINISHED = frozenset({"Succeeded", "Failed"})
 
 
@@ -38,6 +48,34 @@ class ResourceClaims:
         control.objects.collection(self._pods).listen(self._pod_changed)
         control.objects.collection(self._claims).listen(self._claim_changed)
         control.objects.collection(self._templates).listen(self._template_changed)
+
+    # -- admission -----------------------------------------------------------------------------------------------------
+
+    def admit(self, resource: Resource, body: Object, old: Object | None, _subresource: str) -> None:
+        """Access for administrators needs a label of the namespace (`pkg/registry/resource/utils.go`, DRA-R8).
+
+        Raises:
+            ApiStatusError: 422, it has no such label.
+        """
+        if old is not None:
+            return
+        path, spec = ("spec", body.get("spec") or {})
+        if resource.key == TEMPLATES:
+            path, spec = "spec.spec", spec.get("spec") or {}
+        causes = [
+            forbidden(f"{path}.devices.requests[{index}].adminAccess", _NEEDS_LABEL)
+            for index, request in enumerate((spec.get("devices") or {}).get("requests") or ())
+            if (request.get("exactly") or {}).get("adminAccess")
+        ]
+        if not causes:
+            return
+        metadata = body["metadata"]
+        namespace = self._control.get(self._control.resource(NAMESPACES), ("", metadata.get("namespace") or ""))
+        labels = (namespace.obj["metadata"].get("labels") or {}) if namespace is not None else {}
+        if labels.get(ADMIN_LABEL) != "true":
+            name = metadata.get("name") or ""
+            said = message(f"{resource.kind}.{resource.group}", name, causes)
+            raise invalid_object(resource.kind, resource.group, name, said, details(causes))
 
     # -- events --------------------------------------------------------------------------------------------------------
 
@@ -161,22 +199,16 @@ class ResourceClaims:
         status = claim.obj.get("status") or {}
         users = status.get("reservedFor") or []
         kept = [user for user in users if not self._is_gone(key[0], user)]
-        if kept != users:
-            status = {name: value for name, value in status.items() if name != "reservedFor"}
-            if kept:
-                status["reservedFor"] = kept
-            else:
-                status = {name: value for name, value in status.items() if name not in {"allocation", "devices"}}
-            claim = self._control.put_status(self._claims, claim, status)
-        metadata = claim.obj["metadata"]
+        deleted = "deletionTimestamp" in claim.obj["metadata"]
+        if kept and kept != users:
+            claim = self._control.put_status(self._claims, claim, {**status, "reservedFor": kept})
+        elif not kept and (users or deleted):
+            left = {name: value for name, value in status.items() if name not in _OF_USERS}
+            claim = self._control.put_status(self._claims, claim, left)
+            if FINALIZER in (claim.obj["metadata"].get("finalizers") or ()):
+                claim = self._control.drop_finalizer(self._claims, claim, FINALIZER)
         if kept:
             return
-        if "deletionTimestamp" in metadata and status.get("allocation"):
-            left = {name: value for name, value in status.items() if name not in {"allocation", "devices"}}
-            claim = self._control.put_status(self._claims, claim, left)
-            status = left
-        if not status.get("allocation") and FINALIZER in (metadata.get("finalizers") or ()):
-            claim = self._control.drop_finalizer(self._claims, claim, FINALIZER)
         if self._is_left(claim) and self._control.get(self._claims, key) is not None:
             self._control.delete(self._claims, claim)
 

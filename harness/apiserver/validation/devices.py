@@ -115,13 +115,16 @@ def _check_devices(devices: Object, path: str, causes: Causes) -> None:
     for index, constraint in enumerate(constraints):
         own = f"{path}.constraints[{index}]"
         _check_references(constraint.get("requests") or (), names, own, causes)
-        attribute = constraint.get("matchAttribute")
-        if attribute is None:
-            causes.append(required(f"{own}.matchAttribute"))
+        field = "matchAttribute" if constraint.get("matchAttribute") is not None else "distinctAttribute"
+        attribute = constraint.get(field)
+        if attribute is None:  # the words are wrong for this, and upstream's
+            problem = 'exactly one of "matchAttribute" or "distinctAttribute" is required, but multiple fields are set'
+            causes.append(required(own, problem))
         elif "/" not in attribute:
-            causes.append(invalid(f"{own}.matchAttribute", attribute, "must include a domain"))
+            problem = "a fully qualified name must be a domain and a name separated by a slash"
+            causes.append(invalid(f"{own}.{field}", attribute, problem))
         else:
-            causes.extend(invalid(f"{own}.matchAttribute", attribute, problem) for problem in qualified(attribute))
+            causes.extend(invalid(f"{own}.{field}", attribute, problem) for problem in qualified(attribute))
     for index, config in enumerate(_bounded(devices.get("config"), _MAX_CONFIGS, f"{path}.config", causes)):
         own = f"{path}.config[{index}]"
         _check_references(config.get("requests") or (), names, own, causes)

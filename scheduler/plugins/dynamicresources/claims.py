@@ -166,6 +166,11 @@ def keys_of(pod: Pod) -> Iterator[tuple[str, ClaimKey | None]]:
             yield entry.name, (namespace, made[entry.name] or "")
 
 
+def names_key(pod: Pod) -> str:
+    """The gate of a pod that waits for the names of its claims."""
+    return f"resourceclaims of {pod.metadata.uid}"
+
+
 def wake_key(claim: ClaimKey) -> str:
     """The gate of pods that wait for a claim."""
     return f"resourceclaim/{'/'.join(claim)}"

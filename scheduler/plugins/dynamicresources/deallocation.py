@@ -1,5 +1,7 @@
 """Takes devices away from claims whose pod cannot use them where they are (DRA-R65)."""
 
+from collections.abc import Callable
+
 from seatrial.scheduler.api.resourceclaims import DELETE_PROTECTION, ResourceClaim, claim_path
 from seatrial.scheduler.api.transport import STRATEGIC_MERGE_PATCH, Response
 from seatrial.scheduler.framework.controllers import Controller, ControllerContext
@@ -13,11 +15,13 @@ class Deallocations:
         self.claims = claims
         self.waiting: dict[str, ResourceClaim] = {}  # by uid
         self.sent: set[str] = set()
+        self.begun: Callable[[], None] = lambda: None  # set by the controller
 
     def begin(self, claim: ResourceClaim) -> None:
         """Clear the claim's allocation, if it is still as given."""
         if claim.metadata.uid not in self.sent:
             self.waiting[claim.metadata.uid] = claim
+            self.begun()
 
 
 class Deallocator(Controller):
@@ -25,6 +29,7 @@ class Deallocator(Controller):
 
     def __init__(self, work: Deallocations, context: ControllerContext) -> None:
         self._work, self._context = work, context
+        work.begun = context.work
 
     def work(self) -> None:
         waiting, self._work.waiting = self._work.waiting, {}

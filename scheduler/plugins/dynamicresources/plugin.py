@@ -44,6 +44,7 @@ from seatrial.scheduler.plugins.dynamicresources.claims import (
     Pending,
     decode_claim,
     keys_of,
+    names_key,
     wake_key,
 )
 from seatrial.scheduler.plugins.dynamicresources.deallocation import Deallocations
@@ -111,7 +112,8 @@ class DynamicResources(PreEnqueue, PreFilter, FilterBatch, PostFilter, ScoreBatc
         claims: list[ResourceClaim] = []
         for entry, key in keys_of(pod):
             if key is None:
-                return Status.unresolvable(f'pod "{pod.metadata.key}": ResourceClaim not created yet')
+                why = f'pod "{pod.metadata.key}": ResourceClaim not created yet'
+                return Status.unresolvable(why).until(names_key(pod))
             claim = self.claims.find(key)
             why = self._wrong(pod, entry, key, claim)
             if why:

@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from seatrial.scheduler.api.core import Node
+from seatrial.scheduler.api.core import Node, Pod
 from seatrial.scheduler.api.resourceclaims import (
     CLAIMS_PATH,
     CLASSES_PATH,
@@ -15,14 +15,19 @@ from seatrial.scheduler.api.resourceclaims import (
 )
 from seatrial.scheduler.framework.collaborators import ObjectListener, Watch
 from seatrial.scheduler.framework.handle import Handle
-from seatrial.scheduler.plugins.dynamicresources.claims import Claims
+from seatrial.scheduler.plugins.dynamicresources.claims import Claims, names_key
 from seatrial.scheduler.plugins.dynamicresources.deallocation import Deallocations, Deallocator
 
 
-class _Nodes(ObjectListener):
-    def __init__(self, claims: Claims) -> None:
-        self._claims = claims
+class _Listener(ObjectListener):
+    def __init__(self, claims: Claims, handle: Handle) -> None:
+        self._claims, self._handle = claims, handle
         self._labels: dict[str, dict[str, str]] = {}
+
+    def pod_pending(self, pod: Pod) -> None:
+        """The core asks pods again whose spec changed; the names of a pod's claims come with its status."""
+        if pod.status.resource_claim_statuses:
+            self._handle.open_gate(names_key(pod))
 
     def node_changed(self, name: str, node: Node | None) -> None:
         labels = None if node is None else node.metadata.labels
@@ -41,7 +46,7 @@ def register(handle: Handle) -> None:
         return  # no profile runs the plugin
     claims = handle.shared(Claims)
     inventory = claims.inventory
-    handle.listen(_Nodes(claims))
+    handle.listen(_Listener(claims, handle))
     handle.watch(Watch(CLASSES_PATH, DeviceClass, claims.set_class, claims.remove_class))
     handle.watch(Watch(SLICES_PATH, ResourceSlice, inventory.set, inventory.remove))
     handle.watch(Watch(TAINT_RULES_PATH, DeviceTaintRule, inventory.set_rule, partial(inventory.set_rule, gone=True)))

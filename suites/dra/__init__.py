@@ -1,0 +1,1 @@
+"""Claims for devices (dynamic resource allocation, resource.k8s.io/v1)."""

@@ -1,0 +1,79 @@
+"""Devices that a case offers by ResourceSlices of its own, under a driver that only this case has."""
+
+from typing import Any
+
+import pytest
+
+from seatrial.fixtures.trial import Manifest, Trial
+from seatrial.scheduler.api.resourceclaims import ResourceClaim
+from seatrial.scheduler.api.wire import decoder
+
+NVIDIA = "gpu.nvidia.com"  # driver and class of simulated NVIDIA cards
+ROOT = "resource.kubernetes.io/pcieRoot"
+
+_decode = decoder(ResourceClaim)
+
+
+class Offers:
+    """The value of the fixture `offers`. `driver` and `of_class` are the case's own."""
+
+    def __init__(self, trial: Trial) -> None:
+        self._trial = trial
+        self.driver, self.of_class = f"{trial.name}.example.com", trial.name
+        chosen = {"selectors": [{"cel": {"expression": f"device.driver == '{self.driver}'"}}]}
+        trial.apply(_object("DeviceClass", self.of_class, chosen))
+
+    def attribute(self, name: str) -> str:
+        """An attribute of the driver's own domain, in an expression."""
+        return f"device.attributes['{self.driver}'].{name}"
+
+    def publish(
+        self, node: str, *devices: Manifest, part: str = "", pool: Manifest | None = None, **fields: Any
+    ) -> None:
+        """Publish a slice of the node's pool. `part`: its name, where the pool has several; `pool`: fields of it."""
+        shown = {"name": f"{self._trial.name}-{node}", "generation": 1, "resourceSliceCount": 1, **(pool or {})}
+        spec = {"driver": self.driver, "pool": shown, "nodeName": node, **fields}
+        if devices:
+            spec["devices"] = list(devices)
+        self._trial.apply(_object("ResourceSlice", self._slice(node, part), spec))
+
+    def change(self, node: str, spec: Manifest, *, part: str = "") -> None:
+        """Change fields of a slice."""
+        response = self._trial.call("PATCH", self._trial.path("ResourceSlice", self._slice(node, part)), {"spec": spec})
+        assert response.ok, response.body
+
+    def claim(self, name: str) -> ResourceClaim:
+        """A claim as the API server returns it."""
+        return _decode(self._trial.call("GET", self._trial.path("ResourceClaim", name)).body)
+
+    def given(self, name: str) -> list[str]:
+        """The devices of a claim, as `request=device`; none if it has no allocation."""
+        allocation = self.claim(name).status.allocation
+        results = allocation.devices.results if allocation is not None else ()
+        return [f"{result.request}={result.device}" for result in results]
+
+    def claim_of(self, pod: str, entry: str = "gpu") -> str:
+        """The name of the claim that was made for the pod's entry; "" if there is none yet."""
+        found = self._trial.find(pod)
+        statuses = found.status.resource_claim_statuses if found is not None else ()
+        return next((status.resource_claim_name or "" for status in statuses if status.name == entry), "")
+
+    def _slice(self, node: str, part: str) -> str:
+        return f"{self._trial.name}-{node}{part and '-'}{part}"
+
+
+def _object(kind: str, name: str, spec: Manifest) -> Manifest:
+    return {"apiVersion": "resource.k8s.io/v1", "kind": kind, "metadata": {"name": name}, "spec": spec}
+
+
+def device(name: str, *, attributes: dict[str, Any] | None = None, **fields: Any) -> Manifest:
+    """A device; attributes are plain values: text, whole numbers or truth values."""
+    kinds = {bool: "bool", int: "int", str: "string"}
+    shown = {key: {kinds[type(value)]: value} for key, value in (attributes or {}).items()}
+    return {"name": name, **({"attributes": shown} if shown else {}), **fields}
+
+
+@pytest.fixture
+def offers(trial: Trial) -> Offers:
+    """A driver and a class of the case's own."""
+    return Offers(trial)

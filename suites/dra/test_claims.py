@@ -1,0 +1,246 @@
+"""Claims for devices: who gets which, when they wait, and when devices come back."""
+
+import pytest
+
+from seatrial.fixtures.expect import Expect
+from seatrial.fixtures.trial import Trial
+from seatrial.harness.clusters.protocol import Capability
+from seatrial.harness.subject.protocol import Subject
+from seatrial.scheduler.api.builders import claim, claim_template, node, pod, pods
+from seatrial.scheduler.api.resourceclaims import DELETE_PROTECTION
+from seatrial.suites.dra.offers import NVIDIA, Offers, device, offers
+from seatrial.suites.faults.schedulers import running
+
+__all__ = ["offers", "running"]
+
+pytestmark = [pytest.mark.needs(Capability.HARDWARE)]
+PLUGIN = "kubernetes 1.37 pkg/scheduler/framework/plugins/dynamicresources"
+CONTROLLER = "kubernetes 1.37 pkg/controller/resourceclaim"
+ALLOCATOR = "kubernetes 1.37 dynamic-resource-allocation/structured"
+
+
+@pytest.mark.feature("DRA-1.allocated")
+@pytest.mark.case("DR-001", severity="blocker", source=PLUGIN)
+def test_a_pod_gets_a_card_by_a_template(trial: Trial, expect: Expect, offers: Offers) -> None:
+    """The claim that is made for the pod has a card of the node and is for this pod alone; the container sees it."""
+    trial.add(node("n1").cards(2).dra())
+    trial.apply(claim_template("one").asks("gpu", NVIDIA))
+    trial.submit(pod("a").claim("gpu", template="one"))
+
+    bound = expect.running("a")
+
+    name = offers.claim_of("a")
+    assert name.startswith("a-gpu-"), name
+    found = offers.claim(name)
+    assert [owner.uid for owner in found.metadata.owner_references if owner.controller] == [bound.metadata.uid]
+    assert DELETE_PROTECTION in found.metadata.finalizers
+    assert [(user.resource, user.uid) for user in found.status.reserved_for] == [("pods", bound.metadata.uid)]
+    assert found.status.allocation is not None
+    (result,) = found.status.allocation.devices.results
+    assert (result.request, result.driver, result.pool) == ("gpu", NVIDIA, bound.spec.node_name)
+    assert len(trial.visible_devices(bound)) == 1
+
+
+@pytest.mark.feature("DRA-1.waits")
+@pytest.mark.case("DR-002", severity="blocker", source=PLUGIN)
+def test_a_pod_waits_for_a_card_and_gets_it(trial: Trial, expect: Expect) -> None:
+    """The only card is taken: the second pod waits, and has it soon after the first pod is gone."""
+    trial.add(node("n1").cards(1).dra())
+    trial.apply(claim_template("one").asks("gpu", NVIDIA))
+    trial.submit(pod("a").claim("gpu", template="one"))
+    expect.running("a")
+    trial.submit(pod("b").claim("gpu", template="one"))
+    expect.pending("b", saying="cannot allocate all claims")
+
+    trial.delete("a")
+
+    expect.running("b")
+
+
+@pytest.mark.feature("DRA-1.comes-back")
+@pytest.mark.case("DR-003", severity="critical", source=CONTROLLER)
+def test_a_pod_that_has_ended_gives_its_card_back(trial: Trial, expect: Expect, offers: Offers) -> None:
+    """A completed pod stays as an object, and its claim is deleted."""
+    trial.add(node("n1").cards(1).dra())
+    trial.apply(claim_template("one").asks("gpu", NVIDIA))
+    short = pod("a").claim("gpu", template="one").annotation("seatrial.dev/runs-for", "5")
+    short.manifest["spec"]["restartPolicy"] = "Never"
+    trial.submit(short)
+    expect.running("a")
+    first = offers.claim_of("a")
+    trial.submit(pod("b").claim("gpu", template="one"))
+
+    expect.running("b", within=60)
+
+    assert trial.pod("a").status.phase == "Succeeded"
+    assert trial.reaches(lambda: trial.call("GET", trial.path("ResourceClaim", first)).code == 404, within=30)
+
+
+@pytest.mark.feature("DRA-1.comes-back")
+@pytest.mark.case("DR-004", severity="critical", source=CONTROLLER)
+def test_a_pod_that_is_ending_keeps_its_card(trial: Trial, expect: Expect) -> None:
+    """A finalizer keeps the deleted pod: the next one is not bound before it is gone."""
+    trial.add(node("n1").cards(1).dra())
+    trial.apply(claim_template("one").asks("gpu", NVIDIA))
+    first = pod("a").claim("gpu", template="one")
+    first.manifest["metadata"]["finalizers"] = ["seatrial.dev/kept"]
+    trial.submit(first)
+    expect.running("a")
+    trial.submit(pod("b").claim("gpu", template="one"))
+    expect.pending("b")
+    path = f"/api/v1/namespaces/{trial.name}/pods/a"
+
+    assert trial.call("DELETE", path).ok
+    expect.stable(seconds=10)
+    assert not trial.pod("b").spec.node_name
+    assert trial.call("PATCH", path, {"metadata": {"finalizers": None}}).ok
+
+    expect.running("b")
+
+
+@pytest.mark.feature("DRA-1.shared")
+@pytest.mark.case("DR-005", severity="critical", source=PLUGIN)
+def test_pods_share_a_claim_on_its_node(trial: Trial, expect: Expect, offers: Offers) -> None:
+    """Three pods name one claim: one card, one node, and each pod is in reservedFor."""
+    trial.add(node("n1").cards(1).dra(), node("n2").cards(1).dra())
+    trial.apply(claim("shared").asks("gpu", NVIDIA))
+    trial.submit(*[one.claim("gpu", name="shared") for one in pods("p", 3)])
+
+    bound = expect.running("p-0", "p-1", "p-2")
+
+    assert len({each.spec.node_name for each in bound}) == 1
+    found = offers.claim("shared").status
+    assert {user.uid for user in found.reserved_for} == {each.metadata.uid for each in bound}
+    assert len(offers.given("shared")) == 1
+
+
+@pytest.mark.feature("DRA-1.protected")
+@pytest.mark.case("DR-006", severity="critical", source=CONTROLLER)
+def test_a_claim_in_use_outlives_its_deletion(trial: Trial, expect: Expect) -> None:
+    """A deleted claim stays for its pod, takes no new pod, and goes with the last user."""
+    trial.add(node("n1").cards(1).dra())
+    trial.apply(claim("kept").asks("gpu", NVIDIA))
+    trial.submit(pod("a").claim("gpu", name="kept"))
+    expect.running("a")
+    path = trial.path("ResourceClaim", "kept")
+
+    assert trial.call("DELETE", path).ok
+    trial.submit(pod("b").claim("gpu", name="kept"))
+    expect.stable(seconds=5)
+
+    assert trial.call("GET", path).ok
+    assert not trial.pod("b").spec.node_name
+    trial.delete("a")
+    assert trial.reaches(lambda: trial.call("GET", path).code == 404, within=30)
+
+
+@pytest.mark.feature("DRA-1.selected")
+@pytest.mark.case("DR-007", severity="blocker", source=ALLOCATOR)
+def test_selectors_choose_the_model(trial: Trial, expect: Expect, offers: Offers) -> None:
+    """Cards of two models: a selector on the product name leaves one, and takes all of it that were asked for."""
+    trial.add(node("n1").gpus("a100-80g", 2).dra(), node("n2").gpus("h100-80g", 2).dra())
+    model = f"device.attributes['{NVIDIA}'].productName.contains('H100')"
+    memory = f"device.capacity['{NVIDIA}'].memory.compareTo(quantity('70Gi')) >= 0"
+    trial.apply(claim("two").asks("gpu", NVIDIA, model, memory, count=2))
+    trial.submit(pod("a").claim("gpu", name="two"))
+
+    bound = expect.running("a")
+
+    assert bound.spec.node_name == "n2"
+    assert offers.given("two") == ["gpu=gpu-0", "gpu=gpu-1"]
+
+
+@pytest.mark.feature("DRA-1.selected")
+@pytest.mark.case("DR-008", severity="normal", source=ALLOCATOR)
+def test_a_missing_attribute_is_an_error_unless_it_is_guarded(trial: Trial, expect: Expect, offers: Offers) -> None:
+    """An expression on an attribute that a device lacks keeps the pod waiting; with `has` it is only false."""
+    trial.add(node("n1"))
+    offers.publish("n1", device("plain"), device("named", attributes={"model": "x"}))
+    attributes = f"device.attributes['{offers.driver}']"
+    trial.apply(
+        claim("bare").asks("card", offers.of_class, f"{attributes}.model == 'x'"),
+        claim("guarded").asks("card", offers.of_class, f"has({attributes}.model) && {attributes}.model == 'x'"),
+    )
+    trial.submit(pod("a").claim("card", name="bare"), pod("b").claim("card", name="guarded"))
+
+    expect.running("b")
+
+    assert offers.given("guarded") == ["card=named"]
+    expect.pending("a", saying="no such key: model")
+
+
+@pytest.mark.feature("DRA-1.counted")
+@pytest.mark.case("DR-009", severity="blocker", source=ALLOCATOR)
+def test_no_card_is_given_twice(trial: Trial, expect: Expect, offers: Offers) -> None:
+    """Twenty pods that ask for two cards each come at once to eight nodes with four: sixteen get theirs."""
+    trial.add(*[node(f"n{number}").cards(4).dra() for number in range(8)])
+    trial.apply(claim_template("two").asks("gpu", NVIDIA, count=2))
+    trial.submit(*[one.claim("gpu", template="two") for one in pods("p", 20)])
+
+    assert trial.reaches(lambda: sum(each.status.phase == "Running" for each in trial.pods()) == 16, within=60)
+    expect.stable(seconds=5)
+
+    running = [each for each in trial.pods() if each.spec.node_name]
+    assert len(running) == 16
+    cards = [
+        (each.spec.node_name, card) for each in running for card in offers.given(offers.claim_of(each.metadata.name))
+    ]
+    assert len(cards) == len(set(cards)) == 32
+
+
+@pytest.mark.feature("DRA-1.containers")
+@pytest.mark.case("DR-010", severity="critical", source="kubernetes 1.37 pkg/kubelet/cm/dra/manager.go")
+def test_a_container_gets_what_it_names(trial: Trial, expect: Expect) -> None:
+    """Two containers name one request each of a claim for three cards: each sees its own; a third sees none."""
+    trial.add(node("n1").cards(4).dra())
+    trial.apply(claim("three").asks("one", NVIDIA).asks("two", NVIDIA, count=2))
+    asked = pod("a").claim("gpu", name="three", request="one")
+    main = asked.manifest["spec"]["containers"][0]
+    second = {**main, "name": "second", "resources": {"claims": [{"name": "gpu", "request": "two"}]}}
+    third = {key: value for key, value in main.items() if key != "resources"} | {"name": "third"}
+    asked.manifest["spec"]["containers"] += [second, third]
+    trial.submit(asked)
+
+    expect.running("a")
+
+    def seen(container: str) -> set[bytes]:
+        path = f"/api/v1/namespaces/{trial.name}/pods/a/log?container={container}"
+        lines = trial.call("GET", path).body.splitlines()
+        return {line for line in lines if line.startswith(b"device=") and line[-1:].isdigit()}
+
+    assert (len(seen("main")), len(seen("second")), len(seen("third"))) == (1, 2, 0)
+    assert not seen("main") & seen("second")
+
+
+@pytest.mark.feature("DRA-1.protected")
+@pytest.mark.case("DR-011", severity="critical", source=PLUGIN)
+def test_a_pod_waits_for_a_claim_that_is_not_there(trial: Trial, expect: Expect) -> None:
+    """The claim is created after the pod, which then goes without another event."""
+    trial.add(node("n1").cards(1).dra())
+    trial.submit(pod("a").claim("gpu", name="late"))
+    expect.stable(seconds=3)
+    assert not trial.pod("a").spec.node_name
+
+    trial.apply(claim("late").asks("gpu", NVIDIA))
+
+    expect.running("a")
+
+
+@pytest.mark.feature("DRA-1.restart")
+@pytest.mark.case("DR-012", severity="critical", source=PLUGIN)
+def test_cards_of_before_a_restart_are_known(trial: Trial, expect: Expect, offers: Offers, running: Subject) -> None:
+    """After a restart of the scheduler a card that a claim has is not given again."""
+    trial.add(node("n1").cards(2).dra())
+    trial.apply(claim_template("one").asks("gpu", NVIDIA))
+    trial.submit(pod("a").claim("gpu", template="one"))
+    expect.running("a")
+    running.kill()
+    trial.submit(pod("b").claim("gpu", template="one"), pod("c").claim("gpu", template="one"))
+    running.start_again()
+
+    assert trial.reaches(lambda: sum(bool(each.spec.node_name) for each in trial.pods()) == 2, within=30)
+
+    (other,) = [each.metadata.name for each in trial.pods() if each.spec.node_name and each.metadata.name != "a"]
+    expect.running(other)
+    assert offers.given(offers.claim_of("a")) != offers.given(offers.claim_of(other))
+    expect.pending(*({"b", "c"} - {other}))

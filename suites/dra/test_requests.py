@@ -1,0 +1,305 @@
+"""What requests of claims may ask for: all devices, alternatives, constraints; and how pools offer devices."""
+
+import orjson
+import pytest
+
+from seatrial.fixtures.expect import Expect
+from seatrial.fixtures.trial import Manifest, Trial
+from seatrial.harness.clusters.protocol import Capability
+from seatrial.scheduler.api.builders import alternative, claim, claim_template, node, pod
+from seatrial.suites.dra.offers import ROOT, Offers, device, offers
+
+__all__ = ["offers"]
+
+pytestmark = [pytest.mark.needs(Capability.HARDWARE)]
+ALLOCATOR = "kubernetes 1.37 dynamic-resource-allocation/structured"
+NOW = "2026-01-01T00:00:00Z"
+PLUGIN = "kubernetes 1.37 pkg/scheduler/framework/plugins/dynamicresources"
+
+
+@pytest.mark.feature("DRA-2.all")
+@pytest.mark.case("DR-020", severity="critical", source=ALLOCATOR)
+def test_all_means_every_device_of_the_node(trial: Trial, expect: Expect, offers: Offers) -> None:
+    """With one of three devices taken a request for all waits; when that is free again it gets all three."""
+    trial.add(node("n1"))
+    offers.publish("n1", *[device(f"d{number}") for number in range(3)])
+    trial.apply(claim("one").asks("d", offers.of_class), claim("all").asks("d", offers.of_class, allocationMode="All"))
+    trial.submit(pod("a").claim("d", name="one"))
+    expect.bound("a")
+    trial.submit(pod("b").claim("d", name="all"))
+    expect.pending("b", saying="cannot allocate all claims")
+
+    trial.delete("a")
+
+    expect.bound("b")
+    assert offers.given("all") == ["d=d0", "d=d1", "d=d2"]
+
+
+@pytest.mark.feature("DRA-2.constraints")
+@pytest.mark.case("DR-021", severity="critical", source=ALLOCATOR)
+def test_devices_of_one_root(trial: Trial, expect: Expect, offers: Offers) -> None:
+    """Two roots with four devices, three of the first are taken: a pair under one root comes from the second."""
+    trial.add(node("n1"))
+    offers.publish("n1", *[device(f"d{n}", attributes={ROOT: f"pci0000:{n // 4}"}) for n in range(8)])
+    trial.apply(claim("three").asks("d", offers.of_class, count=3))
+    trial.submit(pod("a").claim("d", name="three"))
+    expect.bound("a")
+    trial.apply(claim("pair").asks("x", offers.of_class).asks("y", offers.of_class).matching(ROOT))
+    trial.submit(pod("b").claim("d", name="pair"))
+
+    expect.bound("b")
+
+    assert offers.given("pair") == ["x=d4", "y=d5"]
+
+
+@pytest.mark.feature("DRA-2.constraints")
+@pytest.mark.case("DR-022", severity="normal", source=ALLOCATOR)
+def test_distinct_values_of_shared_devices(trial: Trial, expect: Expect, offers: Offers) -> None:
+    """Both requests could share one device; a constraint puts them on two."""
+    trial.add(node("n1"))
+    parts = {"allowMultipleAllocations": True, "capacity": {"slots": {"value": "10"}}}
+    offers.publish("n1", *[device(f"d{n}", attributes={"port": n}, **parts) for n in range(2)])
+    few = {"capacity": {"requests": {"slots": "1"}}}
+    plain = claim("plain").asks("x", offers.of_class, **few).asks("y", offers.of_class, **few)
+    apart = claim("apart").asks("x", offers.of_class, **few).asks("y", offers.of_class, **few)
+    trial.apply(plain, apart.distinct(f"{offers.driver}/port"))
+    trial.submit(pod("a").claim("d", name="plain"), pod("b").claim("d", name="apart"))
+
+    expect.bound("a", "b")
+
+    assert offers.given("plain") == ["x=d0", "y=d0"]
+    assert offers.given("apart") == ["x=d0", "y=d1"]
+
+
+@pytest.mark.feature("DRA-2.alternatives")
+@pytest.mark.case("DR-023", severity="critical", source=ALLOCATOR)
+def test_the_first_alternative_that_fits(trial: Trial, expect: Expect, offers: Offers) -> None:
+    """No node has four devices and n2 has two: the second alternative is taken. A node with four is preferred."""
+    trial.add(node("n1"), node("n2"), node("n3"))
+    offers.publish("n1", device("d0"))
+    offers.publish("n2", device("d0"), device("d1"))
+    ways = [alternative("four", offers.of_class, count=4), alternative("two", offers.of_class, count=2)]
+    trial.apply(claim("first").asks_first("d", *ways), claim("second").asks_first("d", *ways))
+    trial.submit(pod("a").claim("d", name="first"))
+    assert expect.bound("a").spec.node_name == "n2"
+    assert offers.given("first") == ["d/two=d0", "d/two=d1"]
+    trial.delete("a")
+    offers.publish("n3", *[device(f"d{number}") for number in range(4)])
+    trial.submit(pod("b").claim("d", name="second"))
+
+    assert expect.bound("b").spec.node_name == "n3"
+    assert offers.given("second") == [f"d/four=d{number}" for number in range(4)]
+
+
+@pytest.mark.feature("DRA-2.limit")
+@pytest.mark.case("DR-024", severity="normal", source=ALLOCATOR)
+def test_a_claim_has_at_most_32_devices(trial: Trial, expect: Expect, offers: Offers) -> None:
+    """Twenty devices and sixteen more are too many: of the alternatives for the second request the next is taken."""
+    trial.add(node("n1"))
+    offers.publish("n1", *[device(f"d{number}") for number in range(40)])
+    ways = [alternative("many", offers.of_class, count=16), alternative("few", offers.of_class, count=8)]
+    trial.apply(
+        claim("fits").asks("x", offers.of_class, count=20).asks_first("y", *ways),
+        claim("never").asks("x", offers.of_class, count=33),
+    )
+    trial.submit(pod("b").claim("d", name="never"), pod("a").claim("d", name="fits"))
+
+    expect.bound("a")
+
+    assert [found.partition("=")[0] for found in offers.given("fits")] == ["x"] * 20 + ["y/few"] * 8
+    expect.pending("b", saying="exceeds the claim limit of 32")
+
+
+@pytest.mark.feature("DRA-2.admin")
+@pytest.mark.case("DR-025", severity="critical", source="kubernetes 1.37 pkg/registry/resource/utils.go")
+def test_an_administrator_shares_a_device_in_use(trial: Trial, expect: Expect, offers: Offers) -> None:
+    """Without the label of the namespace the claim is refused; with it the device in use is given, and stays free."""
+    trial.add(node("n1"))
+    offers.publish("n1", device("d0"))
+    admin = claim("admin").asks("d", offers.of_class, adminAccess=True)
+    refused = trial.call("POST", trial.path("ResourceClaim", "").rstrip("/"), admin.manifest)
+    assert refused.code in {403, 422}, refused.code
+    assert "resource.kubernetes.io/admin-access: true" in orjson.loads(refused.body)["message"]
+    label = {"metadata": {"labels": {"resource.kubernetes.io/admin-access": "true"}}}
+    assert trial.call("PATCH", f"/api/v1/namespaces/{trial.name}", label).ok
+    trial.apply(admin, claim("one").asks("d", offers.of_class), claim("two").asks("d", offers.of_class))
+    trial.submit(pod("a").claim("d", name="one"))
+    expect.bound("a")
+
+    trial.submit(pod("b").claim("d", name="admin"))
+    expect.bound("b")
+    trial.delete("a")
+    trial.submit(pod("c").claim("d", name="two"))
+
+    expect.bound("c")
+
+
+@pytest.mark.feature("DRA-3.complete")
+@pytest.mark.case("DR-030", severity="critical", source=PLUGIN)
+def test_a_pool_that_is_half_there_gives_nothing(trial: Trial, expect: Expect, offers: Offers) -> None:
+    """One of two slices is published: no device of it. With the second the pod goes."""
+    trial.add(node("n1"))
+    two = {"resourceSliceCount": 2}
+    offers.publish("n1", device("d0"), part="a", pool=two)
+    trial.apply(claim("one").asks("d", offers.of_class))
+    trial.submit(pod("a").claim("d", name="one"))
+    expect.pending("a")
+
+    offers.publish("n1", device("d1"), part="b", pool=two)
+
+    expect.bound("a")
+    assert offers.given("one") == ["d=d0"]
+
+
+@pytest.mark.feature("DRA-3.complete")
+@pytest.mark.case("DR-031", severity="critical", source=PLUGIN)
+def test_devices_of_an_older_generation_are_not_given(trial: Trial, expect: Expect, offers: Offers) -> None:
+    """The pool is written anew with another device, while a slice of before is still there."""
+    trial.add(node("n1"))
+    offers.publish("n1", device("old"), part="a")
+    offers.publish("n1", device("new"), part="b", pool={"generation": 2})
+    trial.apply(claim("one").asks("d", offers.of_class), claim("two").asks("d", offers.of_class))
+    trial.submit(pod("a").claim("d", name="one"))
+    expect.bound("a")
+    trial.submit(pod("b").claim("d", name="two"))
+
+    expect.pending("b", saying="cannot allocate all claims")
+
+    assert offers.given("one") == ["d=new"]
+
+
+def _partitions() -> list[Manifest]:
+    """Four partitions of a card and the full card (specification, example E3)."""
+
+    def takes(memory: str, compute: str) -> list[Manifest]:
+        return [{"counterSet": "card", "counters": {"memory": {"value": memory}, "compute": {"value": compute}}}]
+
+    parts = [device(f"p{n}", attributes={"kind": "part"}, consumesCounters=takes("20Gi", "25")) for n in range(4)]
+    return [*parts, device("full", attributes={"kind": "full"}, consumesCounters=takes("80Gi", "100"))]
+
+
+@pytest.mark.feature("DRA-3.partitions")
+@pytest.mark.case("DR-032", severity="blocker", source=ALLOCATOR)
+def test_partitions_take_the_counters_of_their_card(trial: Trial, expect: Expect, offers: Offers) -> None:
+    """One partition is taken: the full card is out, three partitions are left. When all are back the card is whole."""
+    trial.add(node("n1"))
+    two = {"resourceSliceCount": 2}
+    counters = {"memory": {"value": "80Gi"}, "compute": {"value": "100"}}
+    offers.publish("n1", *_partitions(), part="devices", pool=two)
+    offers.publish("n1", part="counters", pool=two, sharedCounters=[{"name": "card", "counters": counters}])
+    part, full = (f"{offers.attribute('kind')} == '{kind}'" for kind in ("part", "full"))
+    trial.apply(claim_template("part").asks("d", offers.of_class, part), claim("full").asks("d", offers.of_class, full))
+    trial.submit(pod("p0").claim("gpu", template="part"))
+    expect.bound("p0")
+    trial.submit(pod("full").claim("gpu", name="full"))
+    expect.pending("full", saying="cannot allocate all claims")
+    trial.submit(*[pod(f"p{number}").claim("gpu", template="part") for number in (1, 2, 3)])
+    expect.bound("p1", "p2", "p3")
+    trial.submit(pod("p4").claim("gpu", template="part"))
+    expect.pending("p4")
+    trial.delete("p4", "p0", "p1", "p2")
+    expect.stable(seconds=3)
+    assert not trial.pod("full").spec.node_name
+
+    trial.delete("p3")
+
+    expect.bound("full")
+
+
+@pytest.mark.feature("DRA-3.shares")
+@pytest.mark.case("DR-033", severity="blocker", source=ALLOCATOR)
+def test_shares_of_a_device_are_rounded_and_bounded(trial: Trial, expect: Expect, offers: Offers) -> None:
+    """Of 40Gi 33 are taken; 5.5Gi count as 6; 2 do not fit then, and 1 does (specification, example E1)."""
+    trial.add(node("n1"))
+    policy = {"default": "40Gi", "validRange": {"min": "1Gi", "step": "1Gi", "max": "40Gi"}}
+    memory = {"memory": {"value": "40Gi", "requestPolicy": policy}}
+    offers.publish("n1", device("d0", allowMultipleAllocations=True, capacity=memory))
+    for name, amount in (("a", "33Gi"), ("b", "5632Mi"), ("c", "2Gi"), ("e", "1Gi")):
+        trial.apply(claim(name).asks("d", offers.of_class, capacity={"requests": {"memory": amount}}))
+    trial.submit(pod("a").claim("d", name="a"))
+    expect.bound("a")
+    trial.submit(pod("b").claim("d", name="b"))
+    expect.bound("b")
+    trial.submit(pod("c").claim("d", name="c"))
+    expect.pending("c", saying="cannot allocate all claims")
+    trial.submit(pod("e").claim("d", name="e"))
+    expect.bound("e")
+
+    allocations = [offers.claim(name).status.allocation for name in ("a", "b", "e")]
+    results = [found.devices.results[0] for found in allocations if found is not None]
+    assert [result.consumed_capacity for result in results] == [{"memory": f"{amount}Gi"} for amount in (33, 6, 1)]
+    assert len({result.share_id for result in results}) == 3
+
+
+@pytest.mark.feature("DRA-3.taints")
+@pytest.mark.case("DR-034", severity="critical", source=ALLOCATOR)
+def test_a_tainted_device_is_for_those_who_tolerate_it(trial: Trial, expect: Expect, offers: Offers) -> None:
+    """d0 is tainted: the first pod gets d1, the second waits, and a request that tolerates the taint gets d0."""
+    trial.add(node("n1"))
+    taint = {"key": "example.com/broken", "value": "yes", "effect": "NoSchedule"}
+    offers.publish("n1", device("d0", taints=[taint]), device("d1"))
+    tolerates = {"tolerations": [{"key": "example.com/broken", "operator": "Exists"}]}
+    trial.apply(claim("one").asks("d", offers.of_class), claim("two").asks("d", offers.of_class))
+    trial.apply(claim("brave").asks("d", offers.of_class, **tolerates))
+    trial.submit(pod("a").claim("d", name="one"))
+    expect.bound("a")
+    assert offers.given("one") == ["d=d1"]
+    trial.submit(pod("b").claim("d", name="two"))
+    expect.pending("b", saying="cannot allocate all claims")
+    trial.submit(pod("c").claim("d", name="brave"))
+    expect.bound("c")
+    assert offers.given("brave") == ["d=d0"]
+
+
+def _says(offers: Offers, trial: Trial, name: str, kind: str, reason: str) -> None:
+    """The driver of a claim's device says a condition of it."""
+    allocation = offers.claim(name).status.allocation
+    assert allocation is not None
+    (result,) = allocation.devices.results
+    condition = {
+        "type": kind,
+        "status": "True",
+        "reason": reason,
+        "message": "",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }
+    said = {"driver": result.driver, "pool": result.pool, "device": result.device, "conditions": [condition]}
+    path = f"{trial.path('ResourceClaim', name)}/status"
+    response = trial.call("PATCH", path, {"status": {"devices": [said]}})
+    assert response.ok, response.body
+
+
+@pytest.mark.feature("DRA-3.conditions")
+@pytest.mark.case("DR-035", severity="critical", source=PLUGIN)
+def test_a_pod_waits_until_its_device_is_attached(trial: Trial, expect: Expect, offers: Offers) -> None:
+    """The claim is allocated and the pod is not bound; it is when the driver says that the device is there."""
+    trial.add(node("n1"))
+    fabric: Manifest = {"bindingConditions": ["Attached"], "bindingFailureConditions": ["Broken"]}
+    offers.publish("n1", device("far", **fabric))
+    trial.apply(claim("one").asks("d", offers.of_class))
+    trial.submit(pod("a").claim("d", name="one"))
+    assert trial.reaches(lambda: bool(offers.given("one")), within=30)
+    expect.stable(seconds=10)
+    assert not trial.pod("a").spec.node_name
+
+    _says(offers, trial, "one", "Attached", "Here")
+
+    expect.bound("a")
+
+
+@pytest.mark.feature("DRA-3.conditions")
+@pytest.mark.case("DR-036", severity="critical", source=PLUGIN)
+def test_a_device_that_cannot_be_attached_is_replaced(trial: Trial, expect: Expect, offers: Offers) -> None:
+    """The driver says that it failed: the claim loses the device. One that needs no attaching goes before it."""
+    trial.add(node("n1"))
+    fabric: Manifest = {"bindingConditions": ["Attached"], "bindingFailureConditions": ["Broken"]}
+    offers.publish("n1", device("far", **fabric))
+    trial.apply(claim("one").asks("d", offers.of_class))
+    trial.submit(pod("a").claim("d", name="one"))
+    assert trial.reaches(lambda: bool(offers.given("one")), within=30)
+    offers.publish("n1", device("near"), part="near", pool={"name": f"{trial.name}-near"})
+
+    _says(offers, trial, "one", "Broken", "NoLink")
+
+    expect.bound("a", within=120)
+    assert offers.given("one") == ["d=near"]
