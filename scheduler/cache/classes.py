@@ -129,7 +129,6 @@ class ClassRegistry:
                 sorted(host_ports(spec)),
                 sorted(container.image for container in (*spec.init_containers, *spec.containers)),
                 *(("prod",) if may_bind(pod.metadata.labels, spec) else ()),  # what NUMA reads of the priority
-                *((claim.name, claim.resource_claim_name) for claim in spec.resource_claims),
                 *(by(pod) for by in self._distinctions),
             )
         )
