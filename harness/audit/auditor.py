@@ -17,7 +17,7 @@ from seatrial.harness.audit.invariants import (
     Invariant,
     StateInvariant,
 )
-from seatrial.harness.audit.state import GRACE, ClusterState, PodGroup, PodRecord, Quota
+from seatrial.harness.audit.state import GRACE, AllocatedClaim, ClusterState, PodGroup, PodRecord, Quota
 from seatrial.scheduler.api.core import Node, Pod
 from seatrial.scheduler.api.device import Device
 from seatrial.scheduler.api.numa import NodeResourceTopology
@@ -215,7 +215,15 @@ class Auditor:
         if gone or not status.get("allocation"):
             self.state.resource_claims.pop(key, None)
         else:
-            self.state.resource_claims[key] = frozenset(user["uid"] for user in status.get("reservedFor") or ())
+            results = (status["allocation"].get("devices") or {}).get("results") or ()
+            self.state.resource_claims[key] = AllocatedClaim(
+                frozenset(user["uid"] for user in status.get("reservedFor") or ()),
+                frozenset(
+                    (result["driver"], result["pool"], result["device"])
+                    for result in results
+                    if not (result.get("adminAccess") or result.get("shareID"))
+                ),
+            )
 
     # -- judging ------------------------------------------------------------------------------------------------------
 

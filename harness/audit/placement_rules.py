@@ -341,20 +341,38 @@ CHANGES = (
 )
 
 
+def _claims_of(pod: Pod) -> Iterator[tuple[str, str]]:
+    """The entries of the pod's claims, with the keys of the claims; entries that need none are left out."""
+    made = {status.name: status.resource_claim_name for status in pod.status.resource_claim_statuses}
+    for claim in pod.spec.resource_claims:
+        name = claim.resource_claim_name or made.get(claim.name, "")
+        if name is not None:
+            yield claim.name, f"{pod.metadata.namespace}/{name}"
+
+
 def _resource_claims_reserved(binding: Binding) -> Breach | None:
     pod, state = binding.pod, binding.state
     if "ResourceClaim" in state.absent:
         return None
-    made = {status.name: status.resource_claim_name for status in pod.status.resource_claim_statuses}
-    for claim in pod.spec.resource_claims:
-        name = claim.resource_claim_name or made.get(claim.name, "")
-        if name is not None and pod.metadata.uid not in state.resource_claims.get(
-            f"{pod.metadata.namespace}/{name}", ()
-        ):
+    for entry, key in _claims_of(pod):
+        claim = state.resource_claims.get(key)
+        if claim is None or pod.metadata.uid not in claim.users:
             return Breach(
                 f"was bound to {binding.record.node} although no resource claim is allocated and reserved for it"
-                f" as {claim.name}"
+                f" as {entry}"
             )
+    return None
+
+
+def _devices_of_one_claim(binding: Binding) -> Breach | None:
+    """kube-apiserver does not compare claims: a scheduler that forgets can give a device twice (DRA-D10)."""
+    state = binding.state
+    for _, key in _claims_of(binding.pod):
+        claim = state.resource_claims.get(key)
+        for other_key, other in state.resource_claims.items() if claim is not None and claim.devices else ():
+            twice = claim.devices & other.devices if claim is not None and other_key != key else ()
+            if twice:
+                return Breach(f"uses claim {key}, whose device {'/'.join(min(twice))} claim {other_key} has too")
     return None
 
 
@@ -375,4 +393,5 @@ BINDINGS = (
     BindingInvariant("AUD-121", "The pod's required affinity holds", _affinity, needs_others=True),
     BindingInvariant("AUD-122", "maxSkew of DoNotSchedule constraints holds", _spread, needs_others=True),
     BindingInvariant("AUD-123", "Resource claims are allocated, and reserved for the pod", _resource_claims_reserved),
+    BindingInvariant("AUD-124", "No device is in two resource claims", _devices_of_one_claim, lasting=True),
 )

@@ -127,6 +127,14 @@ class Quota:
     most: Amounts
 
 
+@dataclass(frozen=True, slots=True)
+class AllocatedClaim:
+    """A claim with devices: the uids of the pods that it is for, and the devices that are its alone."""
+
+    users: frozenset[str]
+    devices: frozenset[tuple[str, str, str]]  # driver, pool, device
+
+
 class ClusterState:
     """All objects that invariants read."""
 
@@ -143,7 +151,7 @@ class ClusterState:
         self.budgets: dict[str, PodDisruptionBudget] = {}
         self.groups: dict[str, PodGroup] = {}
         self.quotas: Versions[Quota] = Versions()  # by name
-        self.resource_claims: dict[str, frozenset[str]] = {}  # by key: uids of the pods that an allocated one is for
+        self.resource_claims: dict[str, AllocatedClaim] = {}  # by key
         self.allocating: set[str] | None = None  # schedulers that allocate the cards of vendors' resources; None: all
         self.absent: list[str] = []  # kinds that the server does not serve or that may not be read
         self.ended: list[str] = []  # keys of pods that are gone, for timelines

@@ -138,6 +138,17 @@ def claimed(story: Story, broken: bool) -> None:
     story.pod("p", resourceClaims=claims, status={"resourceClaimStatuses": made}).bind("p")
 
 
+def claimed_twice(story: Story, broken: bool) -> None:
+    """Two claims with a device each, of which administrators and shares do not count."""
+    given = {"request": "r", "driver": "d", "pool": "p", "device": "gpu-0"}
+    others = [{**given, "adminAccess": True}, {**given, "shareID": "s"}, {**given, "device": "gpu-1"}]
+    for name, results in (("a", [given]), ("b", [given] if broken else others)):
+        status = {"allocation": {"devices": {"results": results}}, "reservedFor": [{"resource": "pods", "uid": "p"}]}
+        metadata = {"name": name, "namespace": "default", "uid": name}
+        story.tell("ResourceClaim", "ADDED", {"metadata": metadata, "spec": {}, "status": status})
+    story.pod("p", resourceClaims=[{"name": "a", "resourceClaimName": "a"}]).bind("p")
+
+
 def unreadable(story: Story, broken: bool) -> None:
     story.pod("p").bind("p", **{DEVICE_ALLOCATED: "{" if broken else "{}"})
 
@@ -438,6 +449,7 @@ STORIES: dict[str, Callable[[Story, bool], None]] = {
     "AUD-121": near,
     "AUD-122": spread,
     "AUD-123": claimed,
+    "AUD-124": claimed_twice,
     "AUD-201": unreadable,
     "AUD-202": devices_change,
     "AUD-203": none_granted,
