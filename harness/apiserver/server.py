@@ -68,7 +68,13 @@ _DELETE_RETURNS_OBJECT = frozenset(  # upstream's registries with ReturnDeletedO
     + [("storage.k8s.io", plural) for plural in ("csidrivers", "csinodes", "storageclasses", "volumeattachments")]
     + [
         ("resource.k8s.io", plural)
-        for plural in ("deviceclasses", "resourceclaims", "resourceclaimtemplates", "resourceslices")
+        for plural in (
+            "deviceclasses",
+            "devicetaintrules",
+            "resourceclaims",
+            "resourceclaimtemplates",
+            "resourceslices",
+        )
     ]
 )
 MAX_PARAMETERS = 1000  # of a query

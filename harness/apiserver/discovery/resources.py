@@ -121,6 +121,7 @@ rbac.authorization.k8s.io/v1 | clusterroles | ClusterRole | | | |
 rbac.authorization.k8s.io/v1 | rolebindings | RoleBinding | n | | |
 rbac.authorization.k8s.io/v1 | roles | Role | n | | |
 resource.k8s.io/v1 | deviceclasses | DeviceClass | | | |
+resource.k8s.io/v1 | devicetaintrules | DeviceTaintRule | | | | status
 resource.k8s.io/v1 | resourceclaims | ResourceClaim | n | | | status
 resource.k8s.io/v1 | resourceclaimtemplates | ResourceClaimTemplate | n | | |
 resource.k8s.io/v1 | resourceslices | ResourceSlice | | | |

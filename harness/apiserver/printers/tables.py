@@ -79,6 +79,7 @@ _PRINTERS: dict[tuple[str, str], Printer] = {
     (_RBAC, "rolebindings"): policies.ROLE_BINDINGS,
     (_RBAC, "roles"): _CREATED_AT,
     (_RESOURCE, "deviceclasses"): scheduling.NAME_AND_AGE,
+    (_RESOURCE, "devicetaintrules"): scheduling.NAME_AND_AGE,
     (_RESOURCE, "resourceclaims"): scheduling.RESOURCE_CLAIMS,
     (_RESOURCE, "resourceclaimtemplates"): scheduling.NAME_AND_AGE,
     (_RESOURCE, "resourceslices"): scheduling.RESOURCE_SLICES,
