@@ -4,6 +4,7 @@ Follows `pkg/controller/resourceclaim/controller.go`. A claim that a pod needs i
 `status.resourceClaimStatuses`. When its last user has ended, the claim loses its devices.
 """
 
+from collections.abc import Iterable
 from typing import Any, Final
 
 from seatrial.harness.apiserver.attempts import Pending
@@ -17,6 +18,7 @@ from seatrial.harness.apiserver.errors import invalid as invalid_object
 from seatrial.harness.apiserver.field_errors import details, forbidden, message
 from seatrial.harness.apiserver.request.options import CONTROLLER_MANAGER, Options
 from seatrial.harness.apiserver.storage.store import Change, CollectionKey, Item, Key, Object
+from seatrial.harness.apiserver.validation.claim_status import without_stale_devices
 
 CLAIMS: Final[CollectionKey] = ("resource.k8s.io", "resourceclaims")
 TEMPLATES: Final[CollectionKey] = ("resource.k8s.io", "resourceclaimtemplates")
@@ -25,7 +27,9 @@ ADMIN_LABEL: Final = "resource.kubernetes.io/admin-access"
 _NEEDS_LABEL: Final = (
     "admin access to devices requires the `resource.kubernetes.io/admin-access: true` label on the containing namespace"
 )
-CLAIM_KINDS: Final = frozenset({CLAIMS, TEMPLATES})
+SLICES: Final[CollectionKey] = ("resource.k8s.io", "resourceslices")
+TAINT_RULES: Final[CollectionKey] = ("resource.k8s.io", "devicetaintrules")
+CLAIM_KINDS: Final = frozenset({CLAIMS, TEMPLATES, SLICES, TAINT_RULES})
 COMPONENT = "resource_claim"
 FINALIZER: Final = "resource.kubernetes.io/delete-protection"
 ENTRY: Final = "resource.kubernetes.io/pod-claim-name"
@@ -42,8 +46,8 @@ class ResourceClaims:
         self._control = control
         self._pods, self._claims = control.pods, control.resource(CLAIMS)
         self._templates = control.resource(TEMPLATES)
-        self._pod_queue: WorkQueue[Key] = WorkQueue(control.clock, self._sync_pod, name="resource claims of pods")
-        self._claim_queue: WorkQueue[Key] = WorkQueue(control.clock, self._sync_claim, name="resource claims")
+        self._pod_queue: WorkQueue[Key] = WorkQueue(control.clock, self._sync_pod)
+        self._claim_queue: WorkQueue[Key] = WorkQueue(control.clock, self._sync_claim)
         self._waiting: dict[Key, set[Key]] = {}  # template → pods that wait for it
         control.objects.collection(self._pods).listen(self._pod_changed)
         control.objects.collection(self._claims).listen(self._claim_changed)
@@ -51,14 +55,30 @@ class ResourceClaims:
 
     # -- admission -----------------------------------------------------------------------------------------------------
 
-    def admit(self, resource: Resource, body: Object, old: Object | None, _subresource: str) -> None:
-        """Access for administrators needs a label of the namespace (`pkg/registry/resource/utils.go`, DRA-R8).
+    def admit(self, resource: Resource, body: Object, old: Object | None, subresource: str) -> None:
+        """Complete a slice, a rule or a status, and check the access of a claim for administrators.
+
+        That access needs a label of the namespace (`pkg/registry/resource/utils.go`, DRA-R8).
 
         Raises:
             ApiStatusError: 422, it has no such label.
         """
-        if old is not None:
-            return
+        spec = body.get("spec") or {}
+        if resource.key == SLICES:
+            self._stamp(taint for device in spec.get("devices") or () for taint in device.get("taints") or ())
+        elif resource.key == TAINT_RULES:
+            self._stamp([spec["taint"]] if spec.get("taint") else [])
+        elif subresource == "status":
+            without_stale_devices(body)
+        elif old is None:
+            self._check_access(resource, body)
+
+    def _stamp(self, taints: Iterable[Object]) -> None:
+        """Taints have the time of their addition (DRA-R1)."""
+        for taint in taints:
+            taint.setdefault("timeAdded", self._control.clock.timestamp())
+
+    def _check_access(self, resource: Resource, body: Object) -> None:
         path, spec = ("spec", body.get("spec") or {})
         if resource.key == TEMPLATES:
             path, spec = "spec.spec", spec.get("spec") or {}

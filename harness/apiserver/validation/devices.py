@@ -117,9 +117,8 @@ def _check_devices(devices: Object, path: str, causes: Causes) -> None:
         _check_references(constraint.get("requests") or (), names, own, causes)
         field = "matchAttribute" if constraint.get("matchAttribute") is not None else "distinctAttribute"
         attribute = constraint.get(field)
-        if attribute is None:  # the words are wrong for this, and upstream's
-            problem = 'exactly one of "matchAttribute" or "distinctAttribute" is required, but multiple fields are set'
-            causes.append(required(own, problem))
+        if attribute is None:
+            causes.append(required(f"{own}.matchAttribute"))
         elif "/" not in attribute:
             problem = "a fully qualified name must be a domain and a name separated by a slash"
             causes.append(invalid(f"{own}.{field}", attribute, problem))

@@ -20,6 +20,7 @@ from seatrial.harness.apiserver.names import (
     subdomain,
 )
 from seatrial.harness.apiserver.validation.autoscalers import check_autoscaler
+from seatrial.harness.apiserver.validation.claim_status import check_claim_status
 from seatrial.harness.apiserver.validation.core import (
     check_config_map,
     check_node,
@@ -60,6 +61,7 @@ from seatrial.harness.apiserver.validation.registration import (
     check_runtime_class,
 )
 from seatrial.harness.apiserver.validation.service_ranges import address_name, check_address, check_service_range
+from seatrial.harness.apiserver.validation.slices import check_slice, check_taint_rule
 from seatrial.harness.apiserver.validation.statuses import STATUS_CHECKS
 from seatrial.harness.apiserver.validation.volumes import (
     check_attributes_class,
@@ -108,6 +110,8 @@ def validate(group: str, kind: str, obj: Object, old: Object | None = None, *, s
             check_node_status(obj, causes)
         elif subresource == "status" and (group, kind) in STATUS_CHECKS:
             STATUS_CHECKS[group, kind](obj, causes)
+        elif kind == "ResourceClaim" and group == "resource.k8s.io" and old is not None:
+            check_claim_status(obj, old, causes)
         elif kind == "CertificateSigningRequest" and old is not None:
             check_conditions(obj, old, causes)
         return causes
@@ -168,6 +172,8 @@ _BY_KIND: dict[tuple[str, str], _Check] = {
     ("resource.k8s.io", "ResourceClaim"): check_resource_claim,
     ("resource.k8s.io", "ResourceClaimTemplate"): check_resource_claim_template,
     ("resource.k8s.io", "DeviceClass"): _content(check_device_class),
+    ("resource.k8s.io", "ResourceSlice"): check_slice,
+    ("resource.k8s.io", "DeviceTaintRule"): _content(check_taint_rule),
     ("apiregistration.k8s.io", "APIService"): _content(check_api_service),
     ("node.k8s.io", "RuntimeClass"): check_runtime_class,
     ("apps", "ControllerRevision"): check_controller_revision,

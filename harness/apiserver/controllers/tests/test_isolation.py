@@ -44,6 +44,8 @@ QUEUES = [
     "Quotas._write_status",
     "ReplicaSets._sync",
     "ReplicationControllers._sync",
+    "ResourceClaims._sync_claim",
+    "ResourceClaims._sync_pod",
     "ServiceAddresses._sync",
     "ServiceRanges._sync",
     "StatefulSets._sync",

@@ -1,0 +1,60 @@
+"""Validation of a ResourceClaim's status (`ValidateResourceClaimStatusUpdate` of `pkg/apis/resource/validation`)."""
+
+from typing import Any, Final
+
+from seatrial.harness.apiserver.field_errors import Causes, forbidden, immutable, invalid, required, too_many
+from seatrial.harness.apiserver.names import Object
+
+_MAX_RESERVED: Final = 256
+_MAX_RESULTS: Final = 32
+
+
+def check_claim_status(obj: Object, old: Object, causes: Causes) -> None:
+    """Append what is invalid in the status, given the stored object, to `causes`."""
+    status, before = obj.get("status") or {}, old.get("status") or {}
+    allocation, users = status.get("allocation"), status.get("reservedFor") or []
+    if before.get("allocation") and allocation:
+        causes.extend(immutable("status.allocation", allocation, before["allocation"]))
+    results = ((allocation or {}).get("devices") or {}).get("results") or []
+    if len(results) > _MAX_RESULTS:
+        causes.append(too_many("status.allocation.devices.results", len(results), _MAX_RESULTS))
+    _check_users(obj, users, before.get("reservedFor") or [], allocated=bool(allocation), causes=causes)
+    allocated = {_device(result) for result in results}
+    for index, device in enumerate(status.get("devices") or ()):
+        if _device(device) not in allocated:
+            path = f"status.devices[{index}]"
+            causes.append(invalid(path, "/".join(_device(device)[:3]), "must be an allocated device in the claim"))
+
+
+def _check_users(obj: Object, users: list[Object], before: list[Object], *, allocated: bool, causes: Causes) -> None:
+    path = "status.reservedFor"
+    if len(users) > _MAX_RESERVED:
+        causes.append(too_many(path, len(users), _MAX_RESERVED))
+    for index, user in enumerate(users):
+        causes.extend(
+            required(f"{path}[{index}].{field}") for field in ("resource", "name", "uid") if not user.get(field)
+        )
+    if users and not allocated:
+        causes.append(forbidden(path, "may not be specified when `allocated` is not set"))
+    known = {user.get("uid") for user in before}
+    if "deletionTimestamp" in obj["metadata"] and any(user.get("uid") not in known for user in users):
+        problem = "new entries may not be added while `deallocationRequested` or `deletionTimestamp` are set"
+        causes.append(forbidden(path, problem))
+
+
+def _device(entry: Object) -> tuple[Any, ...]:
+    return entry.get("driver"), entry.get("pool"), entry.get("device"), entry.get("shareID")
+
+
+def without_stale_devices(obj: Object) -> None:
+    """Drop what is said of devices that the claim no longer has, as the API server does for clients (DRA-R17)."""
+    status = obj.get("status") or {}
+    if not status.get("devices"):
+        return
+    results = ((status.get("allocation") or {}).get("devices") or {}).get("results") or []
+    allocated = {_device(result) for result in results}
+    kept = [device for device in status["devices"] if _device(device) in allocated]
+    if kept:
+        status["devices"] = kept
+    else:
+        del status["devices"]
