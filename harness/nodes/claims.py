@@ -1,7 +1,7 @@
 """What a node's kubelet and drivers do for the claims of a pod: check them, and give their devices to its containers.
 
-Follows `pkg/kubelet/cm/dra/manager.go` (DRA-R153 to R160). A claim is prepared for the first pod on the node that uses
-it, and released after the last one.
+Follows `pkg/kubelet/cm/dra/manager.go` (DRA-R153 to DRA-R160). A claim is prepared for the first pod on the node that
+uses it, and released after the last one.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -11,7 +11,7 @@ from seatrial.harness.devices.provider import Device
 from seatrial.harness.nodes.pods import BoundPod, ContainerPlan
 from seatrial.harness.nodes.slices import DRIVERS
 from seatrial.harness.nodes.writer import Writer
-from seatrial.scheduler.api.resourceclaims import ResourceClaim, claim_path
+from seatrial.scheduler.api.resourceclaims import GROUP_PATH, ResourceClaim
 from seatrial.scheduler.api.transport import Response
 from seatrial.scheduler.api.wire import decoder
 
@@ -51,7 +51,7 @@ class NodeClaims:
 
         for entry, name in names.items():
             if name:
-                path = claim_path(pod.metadata.namespace, name)
+                path = f"{GROUP_PATH}/namespaces/{pod.metadata.namespace}/resourceclaims/{name}"
                 self._writer.read(path, lambda response, entry=entry: answered(entry, response))  # type: ignore[misc]
             else:
                 answered(entry, Response(404))

@@ -41,6 +41,7 @@ LOOPS: Final = {
     "harness/nodes/local_agent.py LocalAgent._attend": FIRST,
     "harness/nodes/local_agent.py LocalAgent._looked": FIRST,
     "harness/nodes/local_use.py LocalUse._sample": ONE,
+    "harness/nodes/node_agent.py NodeAgent._prepare": ONE,
     "harness/nodes/node_agent.py NodeAgent._with_objects": ONE,
     "harness/nodes/runtimes/lifecycle.py LifecycleRuntime._launch": ONE,
     "harness/nodes/runtimes/probing.py _ProbeLoop._once": FIRST,

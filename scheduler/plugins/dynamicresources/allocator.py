@@ -1,4 +1,4 @@
-"""The search for devices on one node: depth first with backtracking, the first full solution wins (DRA-R77 to R86).
+"""The search for devices on one node: depth first with backtracking, the first full solution wins (DRA-R77 to DRA-R86).
 
 The order of the search is upstream's (`dra: structured/internal/incubating/allocator_incubating.go`): claims, requests,
 alternatives, then devices by pool, slice and place in the slice.

@@ -1,4 +1,4 @@
-"""The devices that drivers publish in ResourceSlices, by pool and node (DRA-R40 to R47)."""
+"""The devices that drivers publish in ResourceSlices, by pool and node (DRA-R40 to DRA-R47)."""
 
 from collections.abc import Callable, Iterable, Mapping
 from fractions import Fraction

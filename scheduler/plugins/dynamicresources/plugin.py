@@ -1,4 +1,4 @@
-"""DynamicResources: the extension points (DRA-R36 to R70, `kubernetes: plugins/dynamicresources/dynamicresources.go`).
+"""DynamicResources: the extension points (DRA-R36 to DRA-R70, upstream `plugins/dynamicresources/dynamicresources.go`).
 
 A pod's claims that have no devices yet get them on the selected node: chosen at Reserve, written before the pod is
 bound. Claims with devices restrict the nodes.

@@ -1,4 +1,4 @@
-"""What claims ask for, compiled: selectors as expressions, amounts as numbers (DRA-R77 to R85)."""
+"""What claims ask for, compiled: selectors as expressions, amounts as numbers (DRA-R77 to DRA-R85)."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
