@@ -28,11 +28,18 @@ class Offers:
         return f"device.attributes['{self.driver}'].{name}"
 
     def publish(
-        self, node: str, *devices: Manifest, part: str = "", pool: Manifest | None = None, **fields: Any
+        self,
+        node: str,
+        *devices: Manifest,
+        part: str = "",
+        pool: Manifest | None = None,
+        driver: str = "",
+        **fields: Any,
     ) -> None:
-        """Publish a slice of the node's pool. `part`: its name, where the pool has several; `pool`: fields of it."""
+        """Publish a slice of the node's pool. `part`: its name, where the pool has several; `pool`: fields of it;
+        `driver`: another one than the case's."""
         shown = {"name": f"{self._trial.name}-{node}", "generation": 1, "resourceSliceCount": 1, **(pool or {})}
-        spec = {"driver": self.driver, "pool": shown, "nodeName": node, **fields}
+        spec = {"driver": driver or self.driver, "pool": shown, "nodeName": node, **fields}
         if devices:
             spec["devices"] = list(devices)
         self._trial.apply(_object("ResourceSlice", self._slice(node, part), spec))

@@ -129,7 +129,9 @@ def test_a_claim_in_use_outlives_its_deletion(trial: Trial, expect: Expect) -> N
     expect.stable(seconds=5)
 
     assert trial.call("GET", path).ok
-    assert not trial.pod("b").spec.node_name
+    waiting = trial.pod("b")
+    assert not waiting.spec.node_name
+    assert all(condition.reason != "SchedulerError" for condition in waiting.status.conditions)
     trial.delete("a")
     assert trial.reaches(lambda: trial.call("GET", path).code == 404, within=30)
 
@@ -140,14 +142,29 @@ def test_selectors_choose_the_model(trial: Trial, expect: Expect, offers: Offers
     """Cards of two models: a selector on the product name leaves one, and takes all of it that were asked for."""
     trial.add(node("n1").gpus("a100-80g", 2).dra(), node("n2").gpus("h100-80g", 2).dra())
     model = f"device.attributes['{NVIDIA}'].productName.contains('H100')"
-    memory = f"device.capacity['{NVIDIA}'].memory.compareTo(quantity('70Gi')) >= 0"
-    trial.apply(claim("two").asks("gpu", NVIDIA, model, memory, count=2))
+    memory = f"device.capacity['{NVIDIA}'].memory.compareTo(quantity('9Gi')) >= 0"
+    trial.apply(claim("two").asks("gpu", NVIDIA, memory, model, count=2))
     trial.submit(pod("a").claim("gpu", name="two"))
 
     bound = expect.running("a")
 
     assert bound.spec.node_name == "n2"
     assert offers.given("two") == ["gpu=gpu-0", "gpu=gpu-1"]
+
+
+@pytest.mark.feature("DRA-1.selected")
+@pytest.mark.case("DR-013", severity="critical", source=ALLOCATOR)
+def test_a_class_chooses_its_devices(trial: Trial, expect: Expect, offers: Offers) -> None:
+    """A device of another driver comes first by name, and is not of the class."""
+    trial.add(node("n1"))
+    offers.publish("n1", device("wrong"), part="other", driver=f"a-{offers.driver}", pool={"name": f"a-{trial.name}"})
+    offers.publish("n1", device("right"))
+    trial.apply(claim("one").asks("d", offers.of_class))
+    trial.submit(pod("a").claim("d", name="one"))
+
+    expect.bound("a")
+
+    assert offers.given("one") == ["d=right"]
 
 
 @pytest.mark.feature("DRA-1.selected")

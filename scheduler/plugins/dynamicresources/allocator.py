@@ -110,8 +110,6 @@ class Search:
                 if self._devices(place, way, more - 1, at + 1):
                     return True
                 self._give_back(claim, pool, card)
-            if way.all:
-                return False  # all or nothing
         return False
 
     def _all(self, way: Alternative) -> list[tuple[Pool, Card]]:

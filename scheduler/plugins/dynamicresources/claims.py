@@ -73,7 +73,6 @@ class Claims:
         self._book(claim.metadata.uid, claim.status.allocation)
         if before is None or before.status != claim.status:
             self._handle.open_gate(wake_key(key))
-            self._handle.request_wake()
 
     def remove_claim(self, claim: ResourceClaim) -> None:
         """A claim is gone."""
