@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from seatrial.harness.devices.provider import Device
+from seatrial.harness.devices.vendors import VENDORS
 from seatrial.harness.nodes.pods import BoundPod, ContainerPlan
-from seatrial.harness.nodes.slices import DRIVERS
 from seatrial.harness.nodes.writer import Writer
 from seatrial.scheduler.api.resourceclaims import GROUP_PATH, ResourceClaim
 from seatrial.scheduler.api.transport import Response
@@ -63,7 +63,7 @@ class NodeClaims:
             PrepareError: a claim is missing, not for this pod, or has a device that another claim has here.
         """
         uid = pod.metadata.uid
-        by_name = {(DRIVERS[device.vendor].name, DRIVERS[device.vendor].device(device)): device for device in devices}
+        by_name = {_name(device): device for device in devices}
         allocated: dict[str, list[tuple[str, Device]]] = {}
         begun: list[tuple[str, _Prepared]] = []
         for entry, claim in claims.items():
@@ -108,6 +108,11 @@ class NodeClaims:
             prepared.pods.discard(pod)
             if not prepared.pods:
                 del self._prepared[claim]
+
+
+def _name(device: Device) -> DeviceName:
+    names = VENDORS[device.vendor].claim_driver
+    return names.name, names.device(device)
 
 
 def claim_names(pod: BoundPod) -> dict[str, str]:

@@ -37,6 +37,7 @@ OTHERS = frozenset(
         "helm",
         "jq",
         "kubectl",
+        "echo",
         "mkdir",
         "mod=$(go",
         "pip",

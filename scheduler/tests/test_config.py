@@ -29,6 +29,7 @@ def test_without_plugins_the_defaults_run() -> None:
         "VolumeZone",
         "PodTopologySpread",
         "InterPodAffinity",
+        "DynamicResources",
         "NodeNUMAResource",
         "DeviceShare",
         "Reservation",
@@ -41,6 +42,7 @@ def test_without_plugins_the_defaults_run() -> None:
         "DeviceShare": 1,
         "PodTopologySpread": 2,
         "InterPodAffinity": 2,
+        "DynamicResources": 2,
         "NodeResourcesBalancedAllocation": 1,
         "ImageLocality": 1,
         "Reservation": 5000,
@@ -80,7 +82,7 @@ def test_weight_zero_counts_as_one() -> None:
 
 def test_disabled_post_filter_leaves_no_preemption() -> None:
     profile = expanded({"plugins": {"postFilter": {"disabled": [{"name": "DefaultPreemption"}]}}})
-    others = ["Reservation", "Coscheduling", "ElasticQuota"]  # preempt only inside their own, or on request
+    others = ["DynamicResources", "Reservation", "Coscheduling", "ElasticQuota"]  # inside their own, or on request
     assert profile.at["postFilter"] == others
 
 

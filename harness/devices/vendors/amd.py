@@ -11,8 +11,9 @@ that koordlet offers to other vendors.
 from typing import Any
 
 from seatrial.fake_devices.amd.hardware import AMD, BLOCK_UMC
-from seatrial.harness.devices.provider import Assignment, ContainerGrant, DeviceProvider, Health
+from seatrial.harness.devices.provider import Assignment, ContainerGrant, Device, DeviceProvider, Driver, Health
 from seatrial.harness.devices.rsmi import FIRST_RENDER_MINOR, failed_health, ras_health, render_nodes
+from seatrial.harness.devices.vendors.claim_driver import Attributes, ClaimDriver, version
 from seatrial.harness.devices.vendors.descriptor import CardNames, Vendor
 from seatrial.scheduler.api import device as words
 
@@ -40,6 +41,21 @@ def _health(record: Any) -> Health:
     return ras_health([*bad, BLOCK_UMC] if record.ecc_uncorrected else bad)
 
 
+def _attributes(device: Device, driver: Driver) -> Attributes:
+    return {
+        "type": {"string": "amdgpu"},
+        "pciAddr": {"string": device.bus_id},
+        "cardIndex": {"int": device.minor},
+        "renderIndex": {"int": FIRST_RENDER_MINOR + device.minor},
+        "productName": {"string": device.model},
+        "driverVersion": version(driver.driver),
+    }
+
+
+def _claim_name(device: Device) -> str:
+    return f"gpu-{device.minor}-{FIRST_RENDER_MINOR + device.minor}"
+
+
 VENDOR = Vendor(
     title="AMD",
     any_model="mi300x",
@@ -48,6 +64,7 @@ VENDOR = Vendor(
     grant=amd_grant,
     nodes=render_nodes,
     health=_health,
+    dra=ClaimDriver("gpu.amd.com", "amdgpu", _claim_name, _attributes),
     names=CardNames(VARIABLE, NODE, FIRST_RENDER_MINOR, by_uuid=True),
     probe_globs=("/dev/kfd", "/dev/dri/*"),
     details=lambda record: {"serial": record.serial.decode()},

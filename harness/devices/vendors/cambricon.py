@@ -9,6 +9,7 @@ from typing import Any
 from seatrial.fake_devices.cambricon.hardware import CAMBRICON
 from seatrial.harness.devices.cndev import cambricon_health, cambricon_nodes
 from seatrial.harness.devices.provider import Assignment, ContainerGrant, Device, DeviceProvider, Health
+from seatrial.harness.devices.vendors.claim_driver import plain_driver
 from seatrial.harness.devices.vendors.descriptor import CardNames, SharedPlugin, Vendor
 
 CONTROL_NODES = ("/dev/cambricon_ctl", "/dev/cambricon_gdr")
@@ -64,6 +65,7 @@ VENDOR = Vendor(
     grant=cambricon_grant,
     nodes=cambricon_nodes,
     health=_health,
+    dra=plain_driver("mlu.cambricon.com", "mlu"),
     names=CardNames(VARIABLE, NODE),
     probe_globs=("/dev/cambricon*",),
     details=lambda record: {"serial": record.serial.decode()},

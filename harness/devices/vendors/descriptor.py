@@ -19,6 +19,7 @@ from seatrial.harness.devices.provider import (
     Health,
     model_label,
 )
+from seatrial.harness.devices.vendors.claim_driver import ClaimDriver, plain_driver
 from seatrial.scheduler.api import device as words
 
 UNIT = 100  # percent: one whole device
@@ -78,9 +79,15 @@ class Vendor:
     visible: str = ""  # variable by which the vendor's libraries choose cards, for processes without a container
     visible_by_uuid: bool = False
     oci_runtime: str = ""  # the vendor's container runtime, where one is installed
+    dra: ClaimDriver | None = None  # the vendor's driver for claims, if it publishes one
     measured: bool = False  # koordlet reports use by pod
 
     @property
     def name(self) -> str:
         """The key of the table, and the value of the label `node.koordinator.sh/gpu-vendor`."""
         return self.hardware.name
+
+    @property
+    def claim_driver(self) -> ClaimDriver:
+        """How its devices are offered to claims."""
+        return self.dra or plain_driver(f"gpu.{self.name}.com", "gpu")

@@ -5,6 +5,7 @@ from typing import Any
 from seatrial.fake_devices.ascend.hardware import HUAWEI
 from seatrial.harness.devices.dcmi import davinci_nodes, dcmi_health
 from seatrial.harness.devices.provider import Assignment, ContainerGrant, Device, DeviceProvider, Health
+from seatrial.harness.devices.vendors.claim_driver import plain_driver
 from seatrial.harness.devices.vendors.descriptor import UNIT, CardNames, Vendor
 from seatrial.scheduler.api import device as words
 
@@ -53,6 +54,7 @@ VENDOR = Vendor(
     grant=ascend_grant,
     nodes=davinci_nodes,
     health=_health,
+    dra=plain_driver("npu.huawei.com", "npu"),
     names=CardNames(VARIABLE, NODE),
     probe_globs=("/dev/davinci*", "/dev/vdavinci*"),
     label=lambda facts: str(facts.label),

@@ -2,7 +2,8 @@
 
 from seatrial.fake_devices.rdma.hardware import MELLANOX
 from seatrial.harness.devices.ib_ports import port_health
-from seatrial.harness.devices.provider import Assignment, ContainerGrant, DeviceProvider
+from seatrial.harness.devices.provider import Assignment, ContainerGrant, Device, DeviceProvider, Driver
+from seatrial.harness.devices.vendors.claim_driver import Attributes, ClaimDriver
 from seatrial.harness.devices.vendors.descriptor import UNIT, CardNames, Vendor
 from seatrial.scheduler.api import device as words
 
@@ -27,6 +28,15 @@ def rdma_grant(assignment: Assignment) -> ContainerGrant:
     return ContainerGrant(nodes=tuple(nodes))
 
 
+def _attributes(device: Device, _driver: Driver) -> Attributes:
+    return {
+        "rdma": {"bool": True},
+        "rdmaDevice": {"string": device.kernel_name},
+        "pciAddress": {"string": device.bus_id},
+        "sriovVfs": {"int": len(device.functions)},
+    }
+
+
 VENDOR = Vendor(
     title="RDMA",
     hardware=MELLANOX,
@@ -34,6 +44,7 @@ VENDOR = Vendor(
     grant=rdma_grant,
     nodes=lambda number: (f"{NODE}{number}",),
     health=lambda record: port_health([record.port_state]),
+    dra=ClaimDriver("dra.net", "", lambda device: f"rdma-{device.minor}", _attributes),
     names=CardNames("", NODE),
     probe_globs=("/dev/infiniband/*",),
     kind="rdma",

@@ -9,7 +9,8 @@ from typing import Any
 from seatrial.fake_devices.nvidia.hardware import GPU_IS_LOST, NVIDIA
 from seatrial.harness.devices.hami_core import hami_grant
 from seatrial.harness.devices.nvml import gpu_label, gpu_nodes
-from seatrial.harness.devices.provider import WELL, Assignment, ContainerGrant, DeviceProvider, Health
+from seatrial.harness.devices.provider import WELL, Assignment, ContainerGrant, Device, DeviceProvider, Driver, Health
+from seatrial.harness.devices.vendors.claim_driver import Attributes, ClaimDriver, version
 from seatrial.harness.devices.vendors.descriptor import CardNames, Vendor
 from seatrial.harness.devices.xid import xid_health
 from seatrial.scheduler.api import device as words
@@ -54,6 +55,19 @@ def _details(record: Any) -> dict[str, Any]:
     return {"board": f"{board:x}", "serial": record.serial.decode()}
 
 
+def _attributes(device: Device, driver: Driver) -> Attributes:
+    runtime = driver.runtime
+    if "." not in runtime:  # as NVML counts: 12080 is 12.8
+        runtime = f"{int(runtime or 0) // 1000}.{int(runtime or 0) % 1000 // 10}"
+    return {
+        "type": {"string": "gpu"},
+        "uuid": {"string": device.uuid},
+        "productName": {"string": device.model},
+        "driverVersion": version(driver.driver),
+        "cudaDriverVersion": version(runtime),
+    }
+
+
 VENDOR = Vendor(
     title="NVIDIA",
     any_model="a10",
@@ -62,6 +76,7 @@ VENDOR = Vendor(
     grant=nvidia_grant,
     nodes=gpu_nodes,
     health=_health,
+    dra=ClaimDriver("gpu.nvidia.com", "gpu", lambda device: f"gpu-{device.minor}", _attributes, words.NVIDIA_GPU),
     names=CardNames(VARIABLE, NODE),
     probe_globs=("/dev/nvidia*",),
     label=lambda facts: gpu_label(facts.name),
