@@ -240,7 +240,7 @@ def test_a_pod_waits_for_a_claim_that_is_not_there(trial: Trial, expect: Expect)
 
     trial.apply(claim("late").asks("gpu", NVIDIA))
 
-    expect.running("a")
+    assert trial.reaches(lambda: trial.pod("a").status.phase == "Running", within=5)
 
 
 @pytest.mark.feature("DRA-1.restart")
