@@ -1,0 +1,177 @@
+"""Claims of pods: names, templates, users that have gone; and what the API refuses of claims and slices."""
+
+from typing import Any
+
+import pytest
+
+from seatrial.harness.apiserver.controllers.resource_claims import FINALIZER, generated
+from seatrial.harness.apiserver.tests.asking import PODS, Api, pod
+from seatrial.scheduler.api.transport import MERGE_PATCH
+
+GROUP = "/apis/resource.k8s.io/v1"
+CLAIMS = f"{GROUP}/namespaces/default/resourceclaims"
+TEMPLATES = f"{GROUP}/namespaces/default/resourceclaimtemplates"
+SLICES = f"{GROUP}/resourceslices"
+REQUESTS = {"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpu"}}]}}
+ALLOCATION = {"devices": {"results": [{"request": "gpu", "driver": "d.io", "pool": "p", "device": "gpu-0"}]}}
+
+
+@pytest.fixture
+def api() -> Api:
+    return Api()
+
+
+def claiming(name: str, **entry: Any) -> dict[str, Any]:
+    body = pod(name)
+    body["spec"]["resourceClaims"] = [{"name": "gpu", **entry}]
+    return body
+
+
+def allocate(api: Api, claim: str, uid: str, name: str = "p") -> None:
+    users = [{"resource": "pods", "name": name, "uid": uid}]
+    api.do("PATCH", f"{CLAIMS}/{claim}", {"metadata": {"finalizers": [FINALIZER]}}, kind=MERGE_PATCH)
+    status = {"status": {"allocation": ALLOCATION, "reservedFor": users}}
+    api.do("PATCH", f"{CLAIMS}/{claim}/status", status, kind=MERGE_PATCH)
+
+
+def test_long_names_are_cut_in_proportion() -> None:
+    """DRA-E4: 41 characters of the pod, 13 of the entry, and no hyphen at the end."""
+    assert generated("p" * 60, "e" * 20) == "p" * 41 + "-" + "e" * 13
+    assert generated("train", "gpu") == "train-gpu-"
+
+
+def test_a_claim_is_made_from_the_template_once(api: Api) -> None:
+    """The template comes after the pod; the pod's status names the claim; a claim that is deleted is made again."""
+    api.do("POST", PODS, claiming("p", resourceClaimTemplateName="t"))
+    api.clock.advance(1)
+    assert api.do("GET", CLAIMS)["items"] == []
+    spec = {"metadata": {"labels": {"a": "b"}}, "spec": REQUESTS}
+    api.do("POST", TEMPLATES, {"metadata": {"name": "t"}, "spec": spec})
+    api.clock.advance(5)
+
+    (made,) = api.do("GET", CLAIMS)["items"]
+    metadata = made["metadata"]
+    assert metadata["name"].startswith("p-gpu-")
+    assert metadata["labels"] == {"a": "b"}
+    assert metadata["annotations"] == {"resource.kubernetes.io/pod-claim-name": "gpu"}
+    assert [(owner["kind"], owner["name"], owner["controller"]) for owner in metadata["ownerReferences"]] == [
+        ("Pod", "p", True)
+    ]
+    named = [{"name": "gpu", "resourceClaimName": metadata["name"]}]
+    assert api.do("GET", f"{PODS}/p")["status"]["resourceClaimStatuses"] == named
+
+    api.do("DELETE", f"{CLAIMS}/{metadata['name']}")
+    api.clock.advance(5)
+    (again,) = api.do("GET", CLAIMS)["items"]
+    assert again["metadata"]["uid"] != metadata["uid"]
+
+
+@pytest.mark.parametrize("end", ["deleted", "succeeded"])
+def test_the_last_user_gives_the_devices_back(api: Api, end: str) -> None:
+    """A claim of its own stays, without devices and finalizer."""
+    api.do("POST", CLAIMS, {"metadata": {"name": "c"}, "spec": REQUESTS})
+    uid = api.do("POST", PODS, claiming("p", resourceClaimName="c"))["metadata"]["uid"]
+    allocate(api, "c", uid)
+    api.clock.advance(5)
+    assert api.do("GET", f"{CLAIMS}/c")["status"]["reservedFor"]
+
+    if end == "deleted":
+        api.do("DELETE", f"{PODS}/p?gracePeriodSeconds=0")
+    else:
+        api.do("PATCH", f"{PODS}/p/status", {"status": {"phase": "Succeeded"}}, kind=MERGE_PATCH)
+    api.clock.advance(5)
+
+    found = api.do("GET", f"{CLAIMS}/c")
+    assert found["status"] == {}
+    assert "finalizers" not in found["metadata"]
+
+
+def test_one_of_two_users_leaves_the_devices(api: Api) -> None:
+    api.do("POST", CLAIMS, {"metadata": {"name": "c"}, "spec": REQUESTS})
+    users = []
+    for name in ("p", "q"):
+        made = api.do("POST", PODS, claiming(name, resourceClaimName="c"))
+        users.append({"resource": "pods", "name": name, "uid": made["metadata"]["uid"]})
+    status = {"status": {"allocation": ALLOCATION, "reservedFor": users}}
+    api.do("PATCH", f"{CLAIMS}/c/status", status, kind=MERGE_PATCH)
+    api.do("DELETE", f"{PODS}/p?gracePeriodSeconds=0")
+    api.clock.advance(5)
+    found = api.do("GET", f"{CLAIMS}/c")["status"]
+    assert found["reservedFor"] == users[1:]
+    assert found["allocation"] == ALLOCATION
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        pytest.param(
+            {"allocation": {"devices": {"results": [{**ALLOCATION["devices"]["results"][0], "device": "gpu-1"}]}}},
+            "status.allocation",
+            id="another-device",
+        ),
+        pytest.param({"allocation": None}, "may not be specified when `allocated` is not set", id="users-without"),
+        pytest.param(
+            {"devices": [{"driver": "d.io", "pool": "p", "device": "gpu-9"}]}, "devices", id="status-of-another-device"
+        ),
+    ],
+)
+def test_a_status_that_contradicts_itself(api: Api, change: dict[str, Any], said: str) -> None:
+    """DRA-R16, DRA-R17: what is said of a device that the claim does not have is dropped."""
+    api.do("POST", CLAIMS, {"metadata": {"name": "c"}, "spec": REQUESTS})
+    uid = api.do("POST", PODS, claiming("p", resourceClaimName="c"))["metadata"]["uid"]
+    allocate(api, "c", uid)
+    code, answer = api.ask("PATCH", f"{CLAIMS}/c/status", {"status": change}, kind=MERGE_PATCH)
+    if said == "devices":
+        assert said not in api.do("GET", f"{CLAIMS}/c")["status"]
+    else:
+        assert code == 422
+        assert said in answer["message"]
+
+
+def a_slice(**spec: Any) -> dict[str, Any]:
+    whole = {"driver": "d.io", "pool": {"name": "p", "resourceSliceCount": 1}, "nodeName": "n", **spec}
+    return {"metadata": {"name": "s"}, "spec": {key: value for key, value in whole.items() if value is not None}}
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        pytest.param({"nodeName": None}, "exactly one of `nodeName`", id="no-place"),
+        pytest.param({"allNodes": True}, "but multiple fields are set", id="two-places"),
+        pytest.param({"devices": [{"name": "a"}, {"name": "a"}]}, "Duplicate value", id="one-name-twice"),
+        pytest.param({"devices": [{"name": f"d{n}"} for n in range(129)]}, "Too many", id="too-many"),
+        pytest.param(
+            {"devices": [{"name": "a", "attributes": {"x": {"int": 1, "bool": True}}}]},
+            "exactly one value must be specified",
+            id="two-values",
+        ),
+        pytest.param(
+            {"devices": [{"name": "a", "attributes": {"x": {"version": "1.2"}}}]}, "semver.org", id="no-version"
+        ),
+        pytest.param(
+            {"devices": [{"name": "a", "bindingConditions": ["Attached"]}]},
+            "bindingFailureConditions are required",
+            id="no-failure-condition",
+        ),
+        pytest.param(
+            {"devices": [{"name": "a", "taints": [{"key": "k", "effect": "Never"}]}]}, "supported values", id="effect"
+        ),
+    ],
+)
+def test_a_slice_that_is_refused(api: Api, spec: dict[str, Any], said: str) -> None:
+    """DRA-R10 to DRA-R14; the same slice without the mistake is taken."""
+    code, answer = api.ask("POST", SLICES, a_slice(**spec))
+    assert code == 422
+    assert said in answer["message"]
+    api.do("POST", SLICES, a_slice(devices=[{"name": "a"}]))
+
+
+def test_access_for_administrators_needs_a_label(api: Api) -> None:
+    """DRA-M9; the path has no `exactly` in it."""
+    asked = {"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpu", "adminAccess": True}}]}}
+    code, answer = api.ask("POST", CLAIMS, {"metadata": {"name": "c"}, "spec": asked})
+    assert code == 422
+    assert "spec.devices.requests[0].adminAccess: Forbidden: admin access to devices requires" in answer["message"]
+    label = {"metadata": {"labels": {"resource.kubernetes.io/admin-access": "true"}}}
+    api.do("PATCH", "/api/v1/namespaces/default", label, kind=MERGE_PATCH)
+    api.do("POST", CLAIMS, {"metadata": {"name": "c"}, "spec": asked})

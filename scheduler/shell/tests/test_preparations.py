@@ -1,0 +1,76 @@
+"""Patches before a binding whose answer is lost, refused, or comes when the pod is gone."""
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from seatrial.scheduler.api.clock import SimClock
+from seatrial.scheduler.api.core import Pod
+from seatrial.scheduler.api.transport import Done, Request, Response, Transport
+from seatrial.scheduler.client.rest import Rest, RetryPolicy
+from seatrial.scheduler.core.cycle import Core
+from seatrial.scheduler.framework.decisions import Bind
+from seatrial.scheduler.framework.preparation import ObjectPatch, Preparation
+from seatrial.scheduler.shell.preparations import Preparations
+
+
+class Answers:
+    """A transport that answers a PATCH with one code, and a GET with the object."""
+
+    def __init__(self, code: int, shown: bytes) -> None:
+        self.code, self.shown = code, shown
+        self.before: Callable[[], None] = lambda: None
+
+    def send(self, request: Request, done: Done) -> None:
+        self.before()
+        done(Response(200, self.shown) if request.method == "GET" else Response(self.code, b"patched"))
+
+
+def carried_out(code: int, shown: bytes = b"", *, gone: bool = False) -> list[str]:
+    """What is told of the first of two patches, of the second, and of the pod."""
+    told: list[str] = []
+    clock, answers = SimClock(), Answers(code, shown)
+    info = SimpleNamespace(uid="u", key="default/p")
+    decision = cast("Bind", SimpleNamespace(info=info, pod=Pod()))
+    bindings: dict[str, Any] = {"u": decision}
+    core = cast("Core", SimpleNamespace(bindings=bindings))
+    rest = Rest(cast("Transport", answers), clock, RetryPolicy(1))
+    preparations = Preparations(
+        core, rest, clock, lambda _: told.append("ready"), lambda _, why: told.append(f"failed: {why}")
+    )
+    if gone:
+        answers.before = bindings.clear
+
+    def patch(name: str) -> ObjectPatch:
+        return ObjectPatch(
+            name,
+            f"/{name}/status",
+            {},
+            lambda body: told.append(f"{name} answered {body.decode()}"),
+            refused=lambda: told.append(f"{name} refused"),
+            holds=lambda body: body == b"written",
+        )
+
+    preparations.begin(decision, Preparation((patch("a"), patch("b"))))
+    clock.advance(1)
+    return told
+
+
+@pytest.mark.parametrize(
+    ("code", "shown", "told"),
+    [
+        (200, b"", ["a answered patched", "b answered patched", "ready"]),
+        (409, b"", ["a refused", "b refused", "failed: failed to patch a: HTTP 409"]),
+        (0, b"written", ["a answered written", "b answered written", "ready"]),
+        (503, b"as before", ["a refused", "b refused", "failed: failed to patch a: it was not patched"]),
+    ],
+    ids=["patched", "refused", "lost-and-written", "lost-and-not-written"],
+)
+def test_each_patch_is_settled(code: int, shown: bytes, told: list[str]) -> None:
+    assert carried_out(code, shown) == told
+
+
+def test_the_patches_of_a_pod_that_is_gone_are_settled_too() -> None:
+    assert carried_out(200, gone=True) == ["a answered patched", "b refused"]
