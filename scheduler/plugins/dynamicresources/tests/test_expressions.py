@@ -11,9 +11,9 @@ OWN = "device.attributes['d.io']"
 
 
 def card(**attributes: Any) -> Subject:
-    own = {("attributes", "d.io", name): value for name, value in attributes.items()}
-    capacity = {("capacity", "d.io", "memory"): exact("80Gi")}
-    return Subject({("driver",): "d.io", ("allowMultipleAllocations",): False, **capacity, **own})
+    values: dict[tuple[str, ...], Any] = {("driver",): "d.io", ("allowMultipleAllocations",): False}
+    values["capacity", "d.io", "memory"] = exact("80Gi")
+    return Subject(values | {("attributes", "d.io", name): value for name, value in attributes.items()})
 
 
 CARD = card(model="H100", flag=True, n=3, version=Version("1.10.0-rc.2"))
