@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 ID = (
-    r"(?:(?:DEV|FWK|NUMA|RSV)-[RE]\d+|(?:QUOTA|GANG|DRA)-[REMD]\d+|API-A\d+|HAMI-(?:AS|CB|GT|HC|NV|RC|RD)-\d+"
+    r"(?:(?:DEV|FWK|NUMA|RSV)-[RE]\d+|(?:QUOTA|GANG|DRA|WAS)-[REMD]\d+|API-A\d+|HAMI-(?:AS|CB|GT|HC|NV|RC|RD)-\d+"
     r"|QOS-(?:[A-Z]{1,2}\d?-\d+|E\d+))[a-z]?"
 )
 CITATION = re.compile(rf"(?<![\w-]){ID}(?![\w])")

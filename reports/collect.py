@@ -188,7 +188,7 @@ class Collection:
 
     @property
     def coverage(self) -> str:
-        """How much is verified, as in "61 of 91 requirements, simulated, 12 of 300 cases in virtual time"."""
+        """How much is verified, as in "61 of 92 requirements, simulated, 12 of 300 cases in virtual time"."""
         devices = {"hardware": "on hardware", "stand-in": "on stand-ins"}.get(self.grade.devices, "simulated")
         passed = [entry for entry in self.cases if entry.case.verdict == "passed"]
         virtual = sum(grade_of(self.runs[entry.run].info, entry.case).cluster == CLUSTERS[0] for entry in passed)

@@ -3,6 +3,7 @@
 from seatrial.harness.apiserver.access.authority import Authority
 from seatrial.harness.apiserver.admission.chain import SYSTEM_CLASSES
 from seatrial.harness.apiserver.admission.cluster_ips import SERVICES, ClusterIps
+from seatrial.harness.apiserver.admission.pod_groups import POD_GROUPS, PodGroupAdmission
 from seatrial.harness.apiserver.bootstrap.endpoint import store_service
 from seatrial.harness.apiserver.bootstrap.objects import store_bootstrap_objects
 from seatrial.harness.apiserver.controllers.autoscalers import Autoscalers
@@ -20,6 +21,7 @@ from seatrial.harness.apiserver.controllers.jobs import Jobs
 from seatrial.harness.apiserver.controllers.limits import LIMIT_RANGES, LimitRanger
 from seatrial.harness.apiserver.controllers.namespaces import NAMESPACES, Namespaces
 from seatrial.harness.apiserver.controllers.nodes import Nodes
+from seatrial.harness.apiserver.controllers.pod_groups import PodGroupProtection
 from seatrial.harness.apiserver.controllers.quotas import Quotas
 from seatrial.harness.apiserver.controllers.replicasets import REPLICATION_CONTROLLERS, ReplicaSets
 from seatrial.harness.apiserver.controllers.resource_claims import CLAIM_KINDS, ResourceClaims
@@ -54,6 +56,7 @@ def build_server(
     server.admission.plugins += [
         (LimitRanger(server.store), limited),
         (ClusterIps(server.store), lambda resource, _: resource.key == SERVICES),
+        (PodGroupAdmission(server.store), lambda resource, _: resource.key == POD_GROUPS),
     ]
     server.admission.last.append(Quotas(server.objects))
     GarbageCollector(server.objects, server.registry)
@@ -74,6 +77,7 @@ def build_server(
     EphemeralClaims(control)
     claims = ResourceClaims(control)
     server.admission.plugins.append((claims.admit, lambda resource, _: resource.key in CLAIM_KINDS))
+    PodGroupProtection(control)
     volumes = Volumes(control)
     server.admission.plugins.append((volumes.admit, lambda resource, _: resource.key in {VOLUMES, CLAIMS}))
     if authority is not None:

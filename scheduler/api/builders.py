@@ -184,6 +184,11 @@ class PodBuilder(_Object):
         """A member of the PodGroup of that name."""
         return self.label(extension.POD_GROUP_LABEL, name)
 
+    def in_native_gang(self, name: str) -> Self:
+        """A member of the PodGroup of scheduling.k8s.io of that name."""
+        self.manifest["spec"]["schedulingGroup"] = {"podGroupName": name}
+        return self
+
     def in_light_gang(self, name: str, minimum: int | str) -> Self:
         """A member of a gang without a PodGroup."""
         return self.annotation(GANG_NAME, name).annotation(GANG_MIN, str(minimum))
@@ -553,6 +558,17 @@ def alternative(name: str, device_class: str, *selectors: str, **fields: Any) ->
 def gang(name: str, min_member: int) -> GangBuilder:
     """A builder of a PodGroup."""
     return GangBuilder(name, min_member)
+
+
+def native_gang(name: str, min_count: int | None, **spec: object) -> Manifest:
+    """A PodGroup of scheduling.k8s.io; without `min_count` its policy is basic."""
+    policy = {"basic": {}} if min_count is None else {"gang": {"minCount": min_count}}
+    return {
+        "apiVersion": "scheduling.k8s.io/v1beta1",
+        "kind": "PodGroup",
+        "metadata": {"name": name},
+        "spec": {"schedulingPolicy": policy, **spec},
+    }
 
 
 def members(group: GangBuilder, count: int) -> list[PodBuilder]:

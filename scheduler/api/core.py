@@ -200,6 +200,12 @@ class PodResourceClaimStatus(Wire, frozen=True):
     resource_claim_name: str | None = None
 
 
+class PodSchedulingGroup(Wire, frozen=True):
+    """The PodGroup of scheduling.k8s.io that a pod is a member of."""
+
+    pod_group_name: str = ""
+
+
 class PodSpec(Wire, frozen=True, weakref=True):
     """A pod's spec, with the fields that scheduling reads."""
 
@@ -217,6 +223,7 @@ class PodSpec(Wire, frozen=True, weakref=True):
     overhead: ResourceList = {}
     resources: ResourceRequirements | None = None
     scheduling_gates: tuple[SchedulingGate, ...] = ()
+    scheduling_group: PodSchedulingGroup | None = None
     volumes: tuple[Volume, ...] = ()
     resource_claims: tuple[PodResourceClaim, ...] = ()
     host_network: bool = False

@@ -1,4 +1,4 @@
-"""PodGroup objects, and the labels and annotations that make a pod a member of a gang.
+"""PodGroup objects of both API groups, and the labels and annotations that make a pod a member of a gang.
 
 Invalid values never reject a pod; each reader returns the default of `docs/spec/gang-topology-preemption.md` and, where
 a user would want to know, a note with what was expected and what was found.
@@ -7,6 +7,7 @@ a user would want to know, a note with what was expected and what was found.
 import re
 from collections.abc import Mapping
 from enum import StrEnum
+from typing import Any
 
 import msgspec
 
@@ -17,6 +18,9 @@ from seatrial.scheduler.api.wire import ObjectMeta, ResourceList, Wire, decode_a
 from seatrial.scheduler.api.wrong_values import shown
 
 PODGROUPS_PATH = "/apis/scheduling.sigs.k8s.io/v1alpha1/podgroups"
+
+NATIVE_API = "/apis/scheduling.k8s.io/v1beta1"
+NATIVE_PODGROUPS_PATH = f"{NATIVE_API}/podgroups"
 
 POD_GROUP_LABEL = "pod-group.scheduling.sigs.k8s.io"
 POD_GROUP_NAME_LABEL = "pod-group.scheduling.sigs.k8s.io/name"  # deprecated
@@ -82,6 +86,48 @@ class PodGroup(Wire, frozen=True):
     status: PodGroupStatus = PodGroupStatus()
 
 
+class GangPolicy(Wire, frozen=True):
+    """At least so many members are placed together."""
+
+    min_count: int = 1
+
+
+class SchedulingPolicy(Wire, frozen=True):
+    """How a group of Kubernetes' own API is placed; without `gang` (policy basic) one member is enough."""
+
+    gang: GangPolicy | None = None
+
+
+class NativePodGroupSpec(Wire, frozen=True):
+    """The policy of a group, and the priority that its members must have."""
+
+    scheduling_policy: SchedulingPolicy = SchedulingPolicy()
+    priority: int = 0
+
+
+class NativePodGroupStatus(Wire, frozen=True):
+    """The conditions of a group."""
+
+    conditions: tuple[dict[str, Any], ...] = ()
+
+
+class NativePodGroup(Wire, frozen=True):
+    """A gang as an object of Kubernetes' own API, scheduling.k8s.io."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: NativePodGroupSpec = NativePodGroupSpec()
+    status: NativePodGroupStatus = NativePodGroupStatus()
+
+    @property
+    def minimum(self) -> int:
+        gang = self.spec.scheduling_policy.gang
+        return gang.min_count if gang is not None else 1
+
+    @property
+    def gang_id(self) -> str:
+        return f"{self.metadata.key}{NATIVE}"
+
+
 class EndedMember(Wire, frozen=True):
     """A pod of a PodGroup that succeeded or failed."""
 
@@ -89,8 +135,14 @@ class EndedMember(Wire, frozen=True):
     status: PodStatus = PodStatus()
 
 
+NATIVE = "@scheduling.k8s.io"  # ends names of gangs of Kubernetes' own API, so that they differ from all others
+
+
 def gang_name(pod: Pod) -> str:
-    """The name of the pod's gang; "" if it is in none (GANG-R1)."""
+    """The name of the pod's gang; "" if it is in none (GANG-R1). A native group wins (WAS-R80)."""
+    native = pod.spec.scheduling_group
+    if native is not None and native.pod_group_name:
+        return f"{native.pod_group_name}{NATIVE}"
     metadata = pod.metadata
     labels = metadata.labels
     if labels:

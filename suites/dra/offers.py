@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from seatrial.fixtures.trial import Manifest, Trial
-from seatrial.scheduler.api.resourceclaims import ResourceClaim
+from seatrial.scheduler.api.resourceclaims import CLASSES_PATH, ResourceClaim
 from seatrial.scheduler.api.wire import decoder
 
 NVIDIA = "gpu.nvidia.com"  # driver and class of simulated NVIDIA cards
@@ -78,6 +78,13 @@ def device(name: str, *, attributes: dict[str, Any] | None = None, **fields: Any
     kinds = {bool: "bool", int: "int", str: "string"}
     shown = {key: {kinds[type(value)]: value} for key, value in (attributes or {}).items()}
     return {"name": name, **({"attributes": shown} if shown else {}), **fields}
+
+
+@pytest.fixture(autouse=True)
+def served(trial: Trial) -> None:
+    """Skip on clusters that do not have claims of this version."""
+    if not trial.call("GET", CLASSES_PATH).ok:
+        pytest.skip("the cluster does not serve resource.k8s.io/v1, as Kubernetes does since 1.34")
 
 
 @pytest.fixture

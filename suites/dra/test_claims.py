@@ -8,10 +8,10 @@ from seatrial.harness.clusters.protocol import Capability
 from seatrial.harness.subject.protocol import Subject
 from seatrial.scheduler.api.builders import claim, claim_template, node, pod, pods
 from seatrial.scheduler.api.resourceclaims import DELETE_PROTECTION
-from seatrial.suites.dra.offers import NVIDIA, Offers, device, offers
+from seatrial.suites.dra.offers import NVIDIA, Offers, device, offers, served
 from seatrial.suites.faults.schedulers import running
 
-__all__ = ["offers", "running"]
+__all__ = ["offers", "running", "served"]
 
 pytestmark = [pytest.mark.needs(Capability.HARDWARE)]
 PLUGIN = "kubernetes 1.37 pkg/scheduler/framework/plugins/dynamicresources"

@@ -7,9 +7,9 @@ from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Manifest, Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import alternative, claim, claim_template, node, pod
-from seatrial.suites.dra.offers import ROOT, Offers, device, offers
+from seatrial.suites.dra.offers import ROOT, Offers, device, offers, served
 
-__all__ = ["offers"]
+__all__ = ["offers", "served"]
 
 pytestmark = [pytest.mark.needs(Capability.HARDWARE)]
 ALLOCATOR = "kubernetes 1.37 dynamic-resource-allocation/structured"

@@ -140,6 +140,24 @@ def _device_requests(spec: Object) -> None:
                 fill(toleration, operator="Equal")
 
 
+def _pod_group(obj: Object) -> None:
+    spec = obj.setdefault("spec", {})
+    for field in (*_GATED_FIELDS, "parentCompositePodGroupName"):
+        spec.pop(field, None)
+    if spec.get("disruptionMode") is None:
+        spec["disruptionMode"] = {"single": {}}
+
+
+def _group_workload(obj: Object) -> None:
+    spec = obj.setdefault("spec", {})
+    spec.pop("compositePodGroupTemplates", None)
+    for template in spec.get("podGroupTemplates") or ():
+        for field in _GATED_FIELDS:
+            template.pop(field, None)
+        if template.get("disruptionMode") is None:
+            template["disruptionMode"] = {"single": {}}
+
+
 def _priority_level(obj: Object) -> None:
     spec = obj.setdefault("spec", {})
     if (limited := spec.get("limited")) is not None:
@@ -155,8 +173,13 @@ def _flow_schema(obj: Object) -> None:
     fill(obj.setdefault("spec", {}), matchingPrecedence=1000)
 
 
+# of PodGroups and their templates: fields of feature gates that are off by default, dropped as upstream does
+_GATED_FIELDS = ("schedulingConstraints", "resourceClaims", "preemptionPolicy")
+
 POLICY: dict[tuple[str, str], Callable[[Object], None]] = {
+    ("scheduling.k8s.io", "PodGroup"): _pod_group,
     ("scheduling.k8s.io", "PriorityClass"): _priority_class,
+    ("scheduling.k8s.io", "Workload"): _group_workload,
     ("storage.k8s.io", "StorageClass"): _storage_class,
     ("storage.k8s.io", "CSIDriver"): _csi_driver,
     ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration"): _webhooks,

@@ -126,6 +126,8 @@ resource.k8s.io/v1 | resourceclaims | ResourceClaim | n | | | status
 resource.k8s.io/v1 | resourceclaimtemplates | ResourceClaimTemplate | n | | |
 resource.k8s.io/v1 | resourceslices | ResourceSlice | | | |
 scheduling.k8s.io/v1 | priorityclasses | PriorityClass | | pc | |
+scheduling.k8s.io/v1beta1 | podgroups | PodGroup | n | | | status
+scheduling.k8s.io/v1beta1 | workloads | Workload | n | | |
 storage.k8s.io/v1 | csidrivers | CSIDriver | | | |
 storage.k8s.io/v1 | csinodes | CSINode | | | |
 storage.k8s.io/v1 | csistoragecapacities | CSIStorageCapacity | n | | |

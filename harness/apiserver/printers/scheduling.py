@@ -1,8 +1,9 @@
-"""Printers of priority classes, leases, runtime classes and dynamic resource allocation."""
+"""Printers of priority classes, pod groups, leases, runtime classes and dynamic resource allocation."""
 
 from seatrial.harness.apiserver.printers.columns import (
     AGE,
     NAME,
+    NONE,
     Cells,
     Object,
     Printer,
@@ -81,4 +82,34 @@ RESOURCE_SLICES = Printer(
         AGE,
     ),
     _resource_slice,
+)
+
+
+def _pod_group(obj: Object, now: float) -> Cells:
+    spec, conditions = part(obj, "spec"), part(obj, "status").get("conditions") or ()
+    state = "Pending"
+    for condition in conditions:
+        if condition.get("type") == "PodGroupInitiallyScheduled":
+            state = "Scheduled" if condition.get("status") == "True" else "Unschedulable"
+    for condition in conditions:
+        if condition.get("type") == "DisruptionTarget" and condition.get("status") == "True":
+            state = condition.get("reason", "")
+    return [
+        name_of(obj),
+        "Gang" if part(spec, "schedulingPolicy").get("gang") is not None else "Basic",
+        part(spec, "workloadRef").get("workloadName") or NONE,
+        state,
+        age_of(obj, now),
+    ]
+
+
+POD_GROUPS = Printer(
+    (
+        NAME,
+        text("Policy", "Whether pods are scheduled as a gang."),
+        text("Workload", "The Workload that has the template of the group."),
+        text("Status", "Whether the group was scheduled once."),
+        AGE,
+    ),
+    _pod_group,
 )

@@ -37,6 +37,7 @@ from seatrial.harness.apiserver.validation.devices import (
 from seatrial.harness.apiserver.validation.endpoint_addresses import check_endpoint_slice, check_endpoints
 from seatrial.harness.apiserver.validation.limits import check_limit_range, check_quota
 from seatrial.harness.apiserver.validation.networking import check_ingress, check_ingress_class, check_network_policy
+from seatrial.harness.apiserver.validation.pod_groups import check_group_workload, check_pod_group
 from seatrial.harness.apiserver.validation.pod_updates import (
     check_ephemeral_containers,
     check_pod_resize,
@@ -187,7 +188,9 @@ _BY_KIND: dict[tuple[str, str], _Check] = {
     ("apps", "DaemonSet"): partial(check_workload, "DaemonSet"),
     ("batch", "Job"): check_job,
     ("batch", "CronJob"): _content(check_cron_job),
+    ("scheduling.k8s.io", "PodGroup"): check_pod_group,
     ("scheduling.k8s.io", "PriorityClass"): check_priority_class,
+    ("scheduling.k8s.io", "Workload"): check_group_workload,
     ("policy", "PodDisruptionBudget"): _content(check_disruption_budget),
     ("coordination.k8s.io", "Lease"): _content(check_lease),
     (_RBAC, "Role"): _content(partial(check_role, namespaced=True)),

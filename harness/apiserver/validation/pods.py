@@ -20,6 +20,7 @@ from seatrial.harness.apiserver.names import (
 from seatrial.harness.apiserver.validation.containers import check_containers, check_init_containers, check_volumes
 from seatrial.harness.apiserver.validation.devices import check_pod_claims
 from seatrial.harness.apiserver.validation.placement import check_affinity, check_spread, check_tolerations
+from seatrial.harness.apiserver.validation.pod_groups import check_scheduling_group
 from seatrial.harness.apiserver.validation.resources import NOT_NEGATIVE, check_list, check_requirements
 from seatrial.harness.apiserver.validation.security_contexts import check_host, check_pod_security_context, check_system
 
@@ -70,6 +71,8 @@ def check_pod_spec(spec: Object, path: str, causes: Causes) -> None:
             _name(gate.get("conditionType"), qualified, f"{path}.readinessGates[{index}].conditionType", causes)
     if spec.get("schedulingGates"):
         _check_gates(spec["schedulingGates"], f"{path}.schedulingGates", causes)
+    if spec.get("schedulingGroup") is not None:
+        check_scheduling_group(spec, path, causes)
     if spec.get("topologySpreadConstraints"):
         check_spread(spec["topologySpreadConstraints"], f"{path}.topologySpreadConstraints", causes)
     check_host(spec, path, causes)

@@ -6,6 +6,7 @@ from typing import Final
 
 from seatrial.harness.apiserver.field_errors import Causes, forbidden, invalid
 from seatrial.harness.apiserver.storage.store import Object
+from seatrial.harness.apiserver.validation.pod_groups import check_pod_group_status
 
 _REPLICAS: Final = ("replicas", "updatedReplicas", "readyReplicas", "availableReplicas")
 
@@ -43,6 +44,7 @@ STATUS_CHECKS: Final[dict[tuple[str, str], Callable[[Object, Causes], None]]] = 
     ("apps", "Deployment"): partial(_check_counts, _REPLICAS),
     ("apps", "ReplicaSet"): partial(_check_counts, ("replicas", "fullyLabeledReplicas", *_REPLICAS[2:])),
     ("apps", "StatefulSet"): partial(_check_counts, ("replicas", "currentReplicas", *_REPLICAS[1:])),
+    ("scheduling.k8s.io", "PodGroup"): check_pod_group_status,
     ("", "Service"): _check_service,
     ("", "Namespace"): _check_namespace,
 }

@@ -9,10 +9,12 @@ from collections.abc import Sequence
 from seatrial.scheduler.api.core import Pod
 from seatrial.scheduler.api.networktopology import demands, gather_rules
 from seatrial.scheduler.api.podgroup import (
+    NATIVE,
     POD_GROUP_LABEL,
     EndedMember,
     MatchPolicy,
     Mode,
+    NativePodGroup,
     PodGroup,
     gang_groups,
     gang_match_policy,
@@ -38,6 +40,8 @@ from seatrial.scheduler.plugins.coscheduling.topology.tree import NetworkTopolog
 MAX_WAIT = 900.0  # seconds; upstream's framework cuts longer waits at Permit to this (GANG-R28)
 
 
+NATIVE_WAIT = 300.0  # seconds that members of native groups wait at Permit; upstream's constant
+
 _LISTED = 32  # gangs in a message
 
 
@@ -54,6 +58,7 @@ class GangCache(PodGroups):
         self.gangs: dict[str, Gang] = {}
         self.groups: dict[str, GangGroup] = {}
         self.objects: dict[str, PodGroup] = {}  # by namespace/name
+        self.native: dict[str, NativePodGroup] = {}  # PodGroups of scheduling.k8s.io, by gang id
         self.changed: set[str] = set()  # ids of gangs whose PodGroup status may be out of date
         self.changed_rules: set[str] = set()
         self.ended: dict[str, dict[str, str]] = {}  # by gang id: phases of members that ended, by uid
@@ -104,7 +109,7 @@ class GangCache(PodGroups):
         gang = known or self.gangs.get(gang_id) or self._new(pod.metadata.namespace, name)
         self._gang_of[uid] = gang
         before = gang.children.get(uid)
-        gang.children[uid] = pod
+        released = gang.set_member(pod)
         if before is None or before.status.phase != pod.status.phase:
             self.changed.add(gang.id)
         if pod.spec.node_name:
@@ -117,14 +122,14 @@ class GangCache(PodGroups):
             gang.pending[uid] = None
         if not gang.from_object and (not gang.initialised):
             self._read_annotations(gang, pod)
-        if before is None:
+        if before is None or released:
             self._open(gang)
 
     def pod_ended(self, pod: Pod) -> None:
         """A member succeeded or failed: it no longer counts as a child, but in the status of its PodGroup."""
         gang = self._gang_of.get(pod.metadata.uid)
         if gang is not None:
-            if gang.from_object:
+            if gang.from_object and not gang.native:
                 self.ended.setdefault(gang.id, {})[pod.metadata.uid] = pod.status.phase
             self.remove_pod(pod.metadata.uid)
 
@@ -146,12 +151,12 @@ class GangCache(PodGroups):
         gang = self._gang_of.pop(uid, None)
         if gang is None:
             return
-        gang.children.pop(uid, None)
-        gang.pending.pop(uid, None)
-        gang.waiting.pop(uid, None)
-        gang.bound.pop(uid, None)
+        held_others = uid in gang.gated or uid in gang.odd
+        gang.remove_member(uid)
         self.changed.add(gang.id)
         self.give_up_role(gang.group, uid)
+        if held_others:
+            self._open(gang)
         if not gang.children and not gang.from_object:
             self._drop(gang)
 
@@ -183,9 +188,31 @@ class GangCache(PodGroups):
                 self._rules_changed(key)
         self._open(gang)
 
+    def set_native(self, found: NativePodGroup) -> None:
+        """A PodGroup of scheduling.k8s.io was added or changed (WAS-R80)."""
+        metadata, gang_id = found.metadata, found.gang_id
+        known = self.native.get(gang_id)
+        if known is not None and known.metadata.uid != metadata.uid:
+            self.remove_object(gang_id)
+        self.native[gang_id] = found
+        gang = self.gangs.get(gang_id) or self._new(metadata.namespace, f"{metadata.name}{NATIVE}")
+        before = self._rules_of(gang)
+        gang.from_object = gang.initialised = True
+        gang.minimum = gang.total = found.minimum
+        gang.mode, gang.policy, gang.wait = Mode.STRICT, MatchPolicy.ONCE_SATISFIED, NATIVE_WAIT
+        gang.created = metadata.creation_timestamp or ""
+        gang.priority = found.spec.priority
+        for pod in gang.children.values():
+            gang.set_member(pod)
+        self.changed.add(gang.id)
+        if before != self._rules_of(gang):
+            self._rules_changed(gang.group.key)
+        self._open(gang)
+
     def remove_object(self, key: str) -> None:
         """The PodGroup is gone, and its gang with it (GANG-R9). Its pods wait for a new one."""
         self.objects.pop(key, None)
+        self.native.pop(key, None)
         self.ended.pop(key, None)
         gang = self.gangs.get(key)
         if gang is None or not gang.from_object:
@@ -257,7 +284,7 @@ class GangCache(PodGroups):
     def _read_annotations(self, gang: Gang, pod: Pod) -> None:
         """Initialise an annotation gang from its first member with a minimum (GANG-R5)."""
         metadata = pod.metadata
-        if metadata.labels.get(POD_GROUP_LABEL):
+        if metadata.labels.get(POD_GROUP_LABEL) or gang.native:
             return  # it needs a PodGroup
         minimum, note = gang_minimum(pod)
         if minimum is None:
@@ -315,6 +342,8 @@ class GangCache(PodGroups):
                 f"can't find gang, gangName: {pod.metadata.namespace}/{gang_name(pod)}, podName: {pod.metadata.key}"
             )
         group = gang.group
+        if gang.native:
+            return self._check_native(gang, uid)
         if not gang.initialised:
             self.give_up_role(group, uid)
             text = f"gang has not init, gangName: {gang.id}, podName: {pod.metadata.key}"
@@ -335,6 +364,23 @@ class GangCache(PodGroups):
             if (other := self.gangs.get(gang_id)) is not None and len(other.children) < other.minimum
         ]
         return Status.unresolvable("; ".join((text, *counts[:_LISTED], *gang.notes))).until(group.key)
+
+    def _check_native(self, gang: Gang, uid: str) -> Status:
+        """The same for a group of scheduling.k8s.io (WAS-R16, WAS-R17, WAS-R22)."""
+        if not gang.initialised:
+            text = f'waiting for pods\'s pod group "{gang.name.removesuffix(NATIVE)}" to appear in scheduling queue'
+        elif gang.mismatch:
+            text = gang.mismatch
+        elif gang.once_satisfied:
+            return SUCCESS
+        elif len(gang.children) < gang.minimum:
+            text = "waiting for minCount pods from a gang to appear in scheduling queue"
+        elif gang.gated:
+            text = f"waiting for pod {gang.children[next(iter(gang.gated))].metadata.key}, which has scheduling gates"
+        else:
+            return SUCCESS
+        self.give_up_role(gang.group, uid)
+        return Status.unresolvable(text).until(gang.group.key)
 
     @staticmethod
     def _object_note(gang: Gang) -> tuple[str, ...]:
@@ -506,6 +552,8 @@ class GangAttempt(Attempt):
         return min(gang.wait if gang is not None else 0.0, MAX_WAIT)
 
     def statuses(self, failed: PodInfo | None, reason: str) -> tuple[str, Status]:
+        if self._gangs[0].native:
+            return "", self._native_status(self._gangs[0], failed)
         waiting = sum(len(gang.waiting) for gang in self._gangs)
         if failed is None:
             short = ", ".join(
@@ -525,6 +573,16 @@ class GangAttempt(Attempt):
         own = f'Gang "{gang.id if gang else ""}" gets rejected due to pod is unschedulable'
         notes = self._cache.notes(failed.pod)
         return "; ".join((own, *notes)), Status.unresolvable("; ".join((text, *notes)))
+
+    def _native_status(self, gang: Gang, failed: PodInfo | None) -> Status:
+        """What the group's condition and the members without a reason of their own say (WAS-R24, WAS-R28)."""
+        scheduled = len(gang.waiting) + len(gang.bound)
+        remaining = sum(failed is None or uid != failed.uid for uid in gang.pending)
+        verb = "cannot be" if scheduled + remaining < gang.minimum else "is not yet"
+        text = f"minCount ({gang.minimum}) {verb} satisfied: {scheduled} scheduled, {remaining} remaining"
+        self.group.message = text
+        self._cache.changed.add(gang.id)
+        return Status.unresolvable(text)
 
 
 def _rank(pod: Pod) -> int:

@@ -1,13 +1,15 @@
-"""PodGroup controller: writes the status of PodGroups. `phases.py` decides what to write."""
+"""PodGroup controller: writes the status of PodGroups. `phases.py` and `conditions.py` decide what to write."""
 
 import logging
 from functools import partial
 from urllib.parse import quote
 
+from seatrial.scheduler.api.podgroup import NATIVE_API
 from seatrial.scheduler.api.transport import Response
 from seatrial.scheduler.client.rest import refusal
 from seatrial.scheduler.framework.controllers import Controller, ControllerContext
 from seatrial.scheduler.plugins.coscheduling.cache import GangCache
+from seatrial.scheduler.plugins.coscheduling.conditions import next_conditions
 from seatrial.scheduler.plugins.coscheduling.phases import next_status
 
 log = logging.getLogger(__name__)
@@ -36,10 +38,16 @@ class PodGroupController(Controller):
         if key in self._writing:
             cache.changed.add(key)
             return
-        found, gang = cache.objects.get(key), cache.gangs.get(key)
-        if found is None or gang is None:
+        found, native, gang = cache.objects.get(key), cache.native.get(key), cache.gangs.get(key)
+        if gang is None:
             return
-        status = next_status(found, gang, cache.ended.get(key, {}), self._clock.timestamp())
+        if native is not None:
+            metadata, status = native.metadata, next_conditions(native, gang, self._clock.timestamp())
+        elif found is not None:
+            metadata = found.metadata
+            status = next_status(found, gang, cache.ended.get(key, {}), self._clock.timestamp())
+        else:
+            return
         if status is None:
             return
         self._writing.add(key)
@@ -52,9 +60,9 @@ class PodGroupController(Controller):
             elif key in cache.changed:
                 self.work()  # a watch may deliver a write before its answer comes, and nothing else may follow
 
-        namespace, name = quote(found.metadata.namespace), quote(found.metadata.name)
-        path = f"{GROUP}/namespaces/{namespace}/podgroups/{name}"
-        self._rest.merge(path, {"status": status}, written, uid=found.metadata.uid)
+        path = f"namespaces/{quote(metadata.namespace)}/podgroups/{quote(metadata.name)}"
+        path = f"{GROUP}/{path}" if native is None else f"{NATIVE_API}/{path}/status"
+        self._rest.merge(path, {"status": status}, written, uid=metadata.uid)
 
     def _again(self, cache: GangCache, key: str) -> None:
         cache.changed.add(key)

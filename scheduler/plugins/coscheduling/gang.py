@@ -4,7 +4,9 @@ from dataclasses import dataclass, field
 
 from seatrial.scheduler.api.core import Pod
 from seatrial.scheduler.api.networktopology import GatherRule
-from seatrial.scheduler.api.podgroup import MatchPolicy, Mode
+from seatrial.scheduler.api.podgroup import NATIVE, MatchPolicy, Mode
+
+PRIORITY_MISMATCH = "all pods in a single pod group should have the same priority as the pod group's priority"
 
 
 @dataclass(slots=True, eq=False)
@@ -48,10 +50,49 @@ class Gang:
     pending: dict[str, None] = field(default_factory=dict)
     waiting: dict[str, None] = field(default_factory=dict)
     bound: dict[str, None] = field(default_factory=dict)
+    priority: int = 0  # of a native group
+    gated: dict[str, None] = field(default_factory=dict)  # members of a native group with scheduling gates
+    odd: dict[str, None] = field(default_factory=dict)  # members of a native group with another priority than its own
 
     @property
     def id(self) -> str:
         return f"{self.namespace}/{self.name}"
+
+    @property
+    def native(self) -> bool:
+        """Whether it is a PodGroup of scheduling.k8s.io."""
+        return self.name.endswith(NATIVE)
+
+    @property
+    def mismatch(self) -> str:
+        """Why no member of a native group can be scheduled (WAS-R22); "" if nothing is wrong."""
+        if not self.odd:
+            return ""
+        found = self.children[next(iter(self.odd))].spec.priority
+        return f"{PRIORITY_MISMATCH}, got {found} and {self.priority}"
+
+    def set_member(self, pod: Pod) -> bool:
+        """Note a member that was added or changed. Returns whether it lost its last scheduling gate."""
+        uid = pod.metadata.uid
+        self.children[uid] = pod
+        if not self.native:
+            return False
+        self._mark(self.odd, uid, marked=pod.spec.priority != self.priority and self.initialised)
+        before = uid in self.gated
+        self._mark(self.gated, uid, marked=bool(pod.spec.scheduling_gates))
+        return before and uid not in self.gated
+
+    @staticmethod
+    def _mark(uids: dict[str, None], uid: str, *, marked: bool) -> None:
+        if marked:
+            uids[uid] = None
+        else:
+            uids.pop(uid, None)
+
+    def remove_member(self, uid: str) -> None:
+        """Forget a member."""
+        for uids in (self.children, self.pending, self.waiting, self.bound, self.odd, self.gated):
+            uids.pop(uid, None)
 
     @property
     def valid(self) -> bool:

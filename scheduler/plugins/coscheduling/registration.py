@@ -3,7 +3,14 @@
 from collections.abc import Iterator
 
 from seatrial.scheduler.api.networktopology import TOPOLOGIES_PATH, ClusterNetworkTopology
-from seatrial.scheduler.api.podgroup import POD_GROUP_LABEL, PODGROUPS_PATH, EndedMember, PodGroup
+from seatrial.scheduler.api.podgroup import (
+    NATIVE_PODGROUPS_PATH,
+    POD_GROUP_LABEL,
+    PODGROUPS_PATH,
+    EndedMember,
+    NativePodGroup,
+    PodGroup,
+)
 from seatrial.scheduler.framework.collaborators import Watch
 from seatrial.scheduler.framework.handle import Handle
 from seatrial.scheduler.plugins.coscheduling.cache import GangCache
@@ -30,6 +37,9 @@ def register(handle: Handle) -> None:
 
     handle.control(lambda context: PodGroupController(gangs, context))
     handle.watch(Watch(PODGROUPS_PATH, PodGroup, gangs.set_object, lambda gone: gangs.remove_object(gone.metadata.key)))
+    handle.watch(
+        Watch(NATIVE_PODGROUPS_PATH, NativePodGroup, gangs.set_native, lambda gone: gangs.remove_object(gone.gang_id))
+    )
     for phase in ("Succeeded", "Failed"):  # the scheduler's own watch of pods leaves these out
         selector = {"fieldSelector": f"status.phase={phase}", "labelSelector": POD_GROUP_LABEL}
         handle.watch(Watch(PODS_PATH, EndedMember, gangs.member_ended, gangs.ended_member_gone, selector))

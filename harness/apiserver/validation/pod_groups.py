@@ -1,0 +1,118 @@
+"""Validation of Workloads and PodGroups; follows the markers of `api/scheduling/v1beta1/types.go`."""
+
+from typing import Any
+
+from seatrial.harness.apiserver.field_errors import Causes, duplicate, forbidden, immutable, invalid, required, too_many
+from seatrial.harness.apiserver.names import Object, dns_label, subdomain
+
+_POLICIES = ("basic", "gang")
+_MAX_TEMPLATES = 8
+_MAX_PRIORITY = 1_000_000_000
+_ONE_PRIORITY = "all priority and priorityClassName values must be identical, detected multiple values"
+
+
+def check_pod_group(obj: Object, old: Object | None, causes: Causes) -> None:
+    """Append what is invalid in a PodGroup to `causes`; of the spec of `old` only `minCount` may change."""
+    spec = obj.get("spec") or {}
+    reference = spec.get("workloadRef")
+    if reference is not None:
+        for field in ("workloadName", "templateName"):
+            _check_name(reference.get(field), f"spec.workloadRef.{field}", causes)
+    _check_group(spec, "spec", causes)
+    if old is not None:
+        _check_unchanged(spec, old.get("spec") or {}, "spec", causes)
+
+
+def check_pod_group_status(obj: Object, causes: Causes) -> None:
+    """Append what is invalid in a PodGroup's status to `causes`."""
+    names = {claim.get("name") for claim in (obj.get("spec") or {}).get("resourceClaims") or ()}
+    for index, claim in enumerate((obj.get("status") or {}).get("resourceClaimStatuses") or ()):
+        if claim.get("name") not in names:
+            problem = "must match the name of an entry in `spec.resourceClaims`"
+            causes.append(invalid(f"status.resourceClaimStatuses[{index}].name", claim.get("name"), problem))
+
+
+def check_group_workload(obj: Object, old: Object | None, causes: Causes) -> None:
+    """Append what is invalid in a Workload to `causes`; of the spec of `old` only `minCount` may change."""
+    spec = obj.get("spec") or {}
+    templates: list[Object] = spec.get("podGroupTemplates") or []
+    if not templates:
+        causes.append(required("spec.podGroupTemplates"))
+    if len(templates) > _MAX_TEMPLATES:
+        causes.append(too_many("spec.podGroupTemplates", len(templates), _MAX_TEMPLATES))
+        return
+    names: set[str] = set()
+    for index, template in enumerate(templates):
+        path, name = f"spec.podGroupTemplates[{index}]", template.get("name") or ""
+        if not name:
+            causes.append(required(f"{path}.name"))
+        elif name in names:
+            causes.append(duplicate(path, name))
+        else:
+            causes.extend(invalid(f"{path}.name", name, problem) for problem in dns_label(name))
+        names.add(name)
+        _check_group(template, path, causes)
+    if len({(template.get("priority"), template.get("priorityClassName")) for template in templates}) > 1:
+        causes.append(invalid("spec.podGroupTemplates", sorted(names), _ONE_PRIORITY))
+    if old is None:
+        return
+    before = old.get("spec") or {}
+    causes.extend(immutable("spec.controllerRef", spec.get("controllerRef"), before.get("controllerRef")))
+    known = {template["name"]: template for template in before.get("podGroupTemplates") or ()}
+    if names != known.keys():
+        causes.append(forbidden("spec.podGroupTemplates", "entries may not be added or removed"))
+        return
+    for index, template in enumerate(templates):
+        _check_unchanged(template, known[template["name"]], f"spec.podGroupTemplates[{index}]", causes)
+
+
+def check_scheduling_group(spec: Object, path: str, causes: Causes) -> None:
+    """Check the `schedulingGroup` of a pod with this spec."""
+    own, name = f"{path}.schedulingGroup", (spec["schedulingGroup"] or {}).get("podGroupName")
+    if not name:
+        causes.append(invalid(own, spec["schedulingGroup"], "must specify one of: `podGroupName`"))
+    else:
+        causes.extend(invalid(f"{own}.podGroupName", name, problem) for problem in subdomain(name))
+    if spec.get("evictionResponders"):
+        causes.append(forbidden(own, "may not be set when evictionResponders is set"))
+
+
+def _check_name(name: str | None, path: str, causes: Causes) -> None:
+    if not name:
+        causes.append(required(path))
+    else:
+        causes.extend(invalid(path, name, problem) for problem in subdomain(name))
+
+
+def _check_group(spec: Object, path: str, causes: Causes) -> None:
+    """Check what PodGroups and their templates share."""
+    policy: Object = spec.get("schedulingPolicy") or {}
+    own = f"{path}.schedulingPolicy"
+    chosen = [name for name in _POLICIES if policy.get(name) is not None]
+    if len(chosen) != 1:
+        problem = "must specify exactly one of" if chosen else "must specify one of"
+        causes.append(invalid(own, policy, f"{problem}: `basic`, `gang`"))
+    if policy.get("gang") is not None:
+        minimum = policy["gang"].get("minCount")
+        if minimum is None:
+            causes.append(required(f"{own}.gang.minCount"))
+        elif minimum < 1:
+            causes.append(invalid(f"{own}.gang.minCount", minimum, "must be greater than or equal to 1"))
+    mode: Object = spec.get("disruptionMode") or {}
+    if len(mode) > 1:
+        causes.append(invalid(f"{path}.disruptionMode", mode, "must specify exactly one of: `all`, `single`"))
+    priority = spec.get("priority")
+    if priority is not None and priority > _MAX_PRIORITY:
+        problem = f"must be less than or equal to {_MAX_PRIORITY}"
+        causes.append(invalid(f"{path}.priority", priority, problem))
+
+
+def _check_unchanged(spec: Object, before: Object, path: str, causes: Causes) -> None:
+    """All fields but `minCount` are immutable; a policy can neither be set nor unset."""
+    policy, earlier = spec.get("schedulingPolicy") or {}, before.get("schedulingPolicy") or {}
+    for name in _POLICIES:
+        if (policy.get(name) is None) != (earlier.get(name) is None):
+            causes.append(forbidden(f"{path}.schedulingPolicy.{name}", "field is immutable"))
+    fields: list[Any] = sorted((spec.keys() | before.keys()) - {"schedulingPolicy"})
+    for field in fields:
+        causes.extend(immutable(f"{path}.{field}", spec.get(field), before.get(field)))
