@@ -164,7 +164,7 @@ def test_one_member_with_a_gate_holds_the_whole_gang(trial: Trial, expect: Expec
     create(trial, "train", 3)
     (last,) = workers("train", 1, first=3)
     last.manifest["spec"]["schedulingGates"] = [{"name": "example.com/wait"}]
-    trial.submit(*workers("train", 3), last)
+    trial.submit(last, *workers("train", 3))
     expect.stable(seconds=5)
     assert bound(trial) == []
 
