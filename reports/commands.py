@@ -121,7 +121,8 @@ def _print_comparison(outcome: Comparison) -> None:
         reason = f"  {case.reason.splitlines()[0]}" if case.reason else ""
         print(f"{case.change:<9}  {case.base or 'absent'} -> {case.new or 'absent'}  {case.nodeid}{reason}")
     for figure in outcome.figures:
-        print(f"{'regressed' if figure.regressed else 'figure':<9}  {_moved(figure)}")
+        change = "not valid" if figure.not_valid else "regressed" if figure.regressed else "figure"
+        print(f"{change:<9}  {_moved(figure)}")
     if not outcome.cases and not outcome.figures:
         print("nothing changed")
     if outcome.lost:

@@ -31,7 +31,10 @@ class CaseChange:
 
 @dataclass(frozen=True, slots=True)
 class FigureChange:
-    """A figure of both sides. `ratio` is the new median divided by the base median (None if the base is 0)."""
+    """A figure of both sides. `ratio` is the new median divided by the base median (None if the base is 0).
+
+    `not_valid` names the sides whose figure is not valid; it is not judged then.
+    """
 
     name: str
     unit: str
@@ -40,6 +43,14 @@ class FigureChange:
     new: float
     ratio: float | None
     regressed: bool
+    not_valid: tuple[str, ...] = ()
+
+    @property
+    def result(self) -> str:
+        """The result in words."""
+        if self.not_valid:
+            return f"not valid ({' and '.join(self.not_valid)})"
+        return "regressed" if self.regressed else "within tolerance or noise"
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +160,7 @@ def _case_change(key: str, base: Case | None, new: Case | None) -> CaseChange | 
 def _series(side: Collection, *, alone: bool) -> dict[tuple[str, ...], Series]:
     """Series by what they measure, and where; of several runs on one backend the latest counts, as with cases.
 
-    Within one name `series_of` gives the runs in the order they started.
+    Within one name `series_of` gives the runs in the order they started, and of one run what is valid last.
     """
     return {
         (_on(side, entry.run, alone=alone), entry.name, entry.unit, entry.what): entry for entry in series_of(side.runs)
@@ -161,9 +172,13 @@ def _figure(base: Series, new: Series, tolerance: float) -> FigureChange:
     ratio = after / before if before else None
     low, high = median_interval(new.samples)
     base_low, base_high = median_interval(base.samples)
-    worse = {
-        "lower": after > before * (1 + tolerance) and low > base_high,
-        "higher": after < before * (1 - tolerance) and high < base_low,
-        "": False,
-    }[better(new.unit)]
-    return FigureChange(new.name, new.unit, new.what, before, after, ratio, worse)
+    not_valid = tuple(side for side, series in (("base", base), ("new", new)) if not series.valid)
+    worse = (
+        not not_valid
+        and {
+            "lower": after > before * (1 + tolerance) and low > base_high,
+            "higher": after < before * (1 - tolerance) and high < base_low,
+            "": False,
+        }[better(new.unit)]
+    )
+    return FigureChange(new.name, new.unit, new.what, before, after, ratio, worse, not_valid)

@@ -102,8 +102,13 @@ def trends(runs: Sequence[Run]) -> list[tuple[str, Markup, str]]:
         own = list(group)
         if len(own) < 2:
             continue
-        medians = [(series.run + 1, series.at(50)) for series in own]
-        said = f"median {short(medians[0][1])} → {short(medians[-1][1])} {unit}"
+        medians = [(series.run + 1, series.at(50), series.valid) for series in own]
+        judged = [value for _, value, valid in medians if valid]
+        said = f"median {short(judged[0])} → {short(judged[-1])} {unit}" if judged else ""
+        if len(judged) < len(medians):
+            said += (
+                f"{'; ' if said else ''}{len(medians) - len(judged)} of {len(medians)} figures are not valid (hollow)"
+            )
         title = ", ".join(part for part in (phrase(name), own[0].what) if part)
         found.append((title, svg.trend(medians, unit, title), said))
     return found[:MAX_TRENDS]
