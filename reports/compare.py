@@ -12,7 +12,7 @@ from typing import Literal
 
 from seatrial.harness.results import Case, RunInfo, Verdict
 from seatrial.reports.collect import Collection
-from seatrial.reports.run_figures import SECONDS, Series, series_of
+from seatrial.reports.run_figures import SECONDS, Series, series_of, short
 
 Change = Literal["regressed", "fixed", "lost", "added", "changed"]
 AGAINST = frozenset({"failed", "broken"})
@@ -46,6 +46,13 @@ class FigureChange:
     not_valid: tuple[str, ...] = ()
 
     @property
+    def text(self) -> str:
+        """The figure on both sides."""
+        ratio = f" ({self.ratio:.3f} of base)" if self.ratio is not None else ""
+        of = f" [{self.labels}]" if self.labels else ""
+        return f"{self.name}{of}: {short(self.base)} -> {short(self.new)} {self.unit}{ratio}"
+
+    @property
     def result(self) -> str:
         """The result in words."""
         if self.not_valid:
@@ -68,12 +75,13 @@ class Comparison:
         return sum(case.change == "lost" for case in self.cases)
 
     @property
+    def worse(self) -> tuple[FigureChange, ...]:
+        """The figures that regressed."""
+        return tuple(figure for figure in self.figures if figure.regressed)
+
+    @property
     def regressed(self) -> bool:
-        return (
-            self.incomplete
-            or any(case.change == "regressed" for case in self.cases)
-            or any(figure.regressed for figure in self.figures)
-        )
+        return self.incomplete or any(case.change == "regressed" for case in self.cases) or bool(self.worse)
 
 
 def compare(base: Collection, new: Collection, *, tolerance: float = 0.1) -> Comparison:

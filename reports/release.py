@@ -11,7 +11,7 @@ from seatrial.harness.errors import ResultsError
 from seatrial.harness.results import Run
 from seatrial.reports import svg
 from seatrial.reports.collect import Collection, collect
-from seatrial.reports.compare import Comparison, compare
+from seatrial.reports.compare import Comparison, FigureChange, compare
 from seatrial.reports.policy import Outcome, Policy, outcomes
 from seatrial.reports.run_figures import series_of, short
 from seatrial.reports.sections import TEMPLATES, Section, Values
@@ -32,6 +32,16 @@ class Release:
     def unmet(self) -> tuple[Outcome, ...]:
         """The demands of the policy that are not met."""
         return tuple(outcome for outcome in self.policy if not outcome.met)
+
+    @property
+    def worse(self) -> tuple[FigureChange, ...]:
+        """The figures that are worse than the base's."""
+        return self.changes.worse if self.changes is not None else ()
+
+    @property
+    def fails(self) -> bool:
+        """Whether it fails runs that passed by themselves."""
+        return bool(self.unmet or (self.changes is not None and self.changes.regressed))
 
     @property
     def sections(self) -> tuple[Section, ...]:

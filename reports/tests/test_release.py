@@ -199,3 +199,30 @@ def test_figures_that_are_not_valid_are_drawn_as_such(tmp_path: Path) -> None:
     assert "workload steady, not valid: p50 15" in page
     assert 'class="line c0 invalid"' in page
     assert 'workload steady <span class="pill skipped">not valid</span>' in page
+
+
+def test_figures_worse_than_the_base_fail_a_report_that_passed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Half the rate and twice the latencies: in the header, in the findings, in JSON, in Markdown, in the status."""
+    base = sample_run(tmp_path / "base", failing=False)
+    new = sample_run(tmp_path / "new", failing=False, slower=2)
+    words = ["report", str(new), "--base", str(base), "--markdown", str(tmp_path / "summary.md")]
+    assert app(["report", str(new), "--base", str(tmp_path / "new")]) == 0
+    capsys.readouterr()
+    assert app([*words, "--json"]) == 1
+    said = json.loads(capsys.readouterr().out)
+    assert said["verdict"] == "failed"
+    assert len(said["regressed"]) == 3
+    assert app(words) == 1
+    out = capsys.readouterr().out
+    assert out.startswith("FAIL: ")
+    assert "regressed: decisions: 31,900 -> 15,950 pods/s (0.500 of base)" in out
+    page = (new / "signoff.html").read_text()
+    header, _, rest = page.partition("</header>")
+    assert '<p class="stamp">FAIL</p>' in header
+    assert "3 figures are worse than in the base." in header
+    assert "decisions: 31,900" in rest[rest.index('id="h-findings"') : rest.index('id="h-changes"')]
+    text = (tmp_path / "summary.md").read_text()
+    assert "Since the base: 0 changed verdicts, 3 figures are worse." in text
+    assert "- regressed: decisions: 31,900" in text
