@@ -104,7 +104,10 @@ class Case(msgspec.Struct, frozen=True):
 
 
 class Measurement(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One figure (`value`) or samples (`values`); `labels` distinguish measurements with the same name."""
+    """One figure (`value`) or samples (`values`); `labels` distinguish measurements with the same name.
+
+    `valid` is false if it did not measure what it should; it is no part of what distinguishes measurements.
+    """
 
     name: str
     unit: str
@@ -112,6 +115,7 @@ class Measurement(msgspec.Struct, frozen=True, omit_defaults=True):
     value: float | None = None
     values: tuple[float, ...] = ()
     labels: dict[str, str] = {}
+    valid: bool = True
 
     def samples(self) -> tuple[float, ...]:
         """The samples; the figure alone where there are none."""
@@ -251,9 +255,12 @@ class ResultsWriter:
         *,
         values: Iterable[float] = (),
         labels: Mapping[str, str] | None = None,
+        valid: bool = True,
         at: float | None = None,
     ) -> None:
         """Add a measurement, taken `at` (seconds since 1970; default: now).
+
+        `valid` is false for each figure of a load that was not valid: no report judges it.
 
         Raises:
             ValueError: there is no figure, or a figure is not finite.
@@ -263,7 +270,7 @@ class ResultsWriter:
         if not figures or not all(map(math.isfinite, figures)):
             raise ValueError(f"measurement {name!r}: expected finite figures, found {figures[:5] or 'none'}")
         taken = moment(self._clock.now() if at is None else at)
-        self._append(MEASUREMENTS, Measurement(name, unit, taken, value, samples, dict(labels or {})))
+        self._append(MEASUREMENTS, Measurement(name, unit, taken, value, samples, dict(labels or {}), valid))
 
     def event(
         self,
@@ -334,12 +341,20 @@ def read_run(folder: Path | str) -> Run:
         raise ResultsError(f"{home / RUN}: expected format {FORMAT!r}, found {info.format!r}")
     notes: list[str] = []
     cases = _last_of_each(_lines(home, CASES, Case, notes), notes)
-    measurements = _lines(home, MEASUREMENTS, Measurement, notes)
+    measurements = map(_with_validity, _lines(home, MEASUREMENTS, Measurement, notes))
     timeline = sorted(_lines(home, TIMELINE, Event, notes), key=lambda event: event.at)
     fleet: tuple[NodeState, ...] = ()
     if (home / FLEET).is_file():
         fleet = _decode((home / FLEET).read_bytes(), tuple[NodeState, ...], str(home / FLEET))
     return Run(home, info, tuple(cases), tuple(measurements), tuple(timeline), fleet, tuple(notes))
+
+
+def _with_validity(found: Measurement) -> Measurement:
+    """The measurement; `valid` is a label in files written up to version 0.1.0."""
+    if "valid" not in found.labels:
+        return found
+    labels = {name: text for name, text in found.labels.items() if name != "valid"}
+    return msgspec.structs.replace(found, labels=labels, valid=found.valid and found.labels["valid"] == "yes")
 
 
 def is_run(folder: Path) -> bool:

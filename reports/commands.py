@@ -10,13 +10,12 @@ from cyclopts import Parameter, validators
 from seatrial.harness.errors import UsageError
 from seatrial.reports.allure import build_html
 from seatrial.reports.collect import Collection, collect, fingerprint
-from seatrial.reports.compare import Comparison, FigureChange
+from seatrial.reports.compare import Comparison
 from seatrial.reports.compare import compare as hold_against
 from seatrial.reports.matrix import filled_in
 from seatrial.reports.matrix import matrix as table_of
 from seatrial.reports.policy import read_policy
 from seatrial.reports.release import release_of
-from seatrial.reports.run_figures import short
 from seatrial.reports.signoff import headline, stamp_of, write_markdown, write_signoff
 
 PAGE = "signoff.html"
@@ -38,8 +37,8 @@ def report(
 ) -> int:
     """Write the sign-off page from the files of runs, and Allure's HTML if its command is installed.
 
-    Exit status: 0 passed, 1 failed, incomplete or a demand of --require is not met, 2 the files or the use of this
-    command are at fault.
+    Exit status: 0 passed, 1 failed, incomplete, a demand of --require is not met or a figure is worse than in --base,
+    2 the files or the use of this command are at fault.
 
     Args:
         folders: Run folders, or folders that hold run folders.
@@ -62,18 +61,23 @@ def report(
     allure = [build_html(run) for run in found.runs]
     if json_:
         unmet = [f"{outcome.demand}: {outcome.why}" for outcome in release.unmet]
-        print(json.dumps(summary(found, page) | {"unmet": unmet, "allure": [str(line) for line in allure]}, indent=2))
+        said = summary(found, page) | {"unmet": unmet, "regressed": [figure.text for figure in release.worse]}
+        if release.fails:
+            said["verdict"] = "failed"
+        print(json.dumps(said | {"allure": [str(line) for line in allure]}, indent=2))
     else:
         print(f"{stamp_of(found, release)}: {found.coverage}. {headline(found)}")
         print(f"requirements: {_states(found)}")
         for outcome in release.unmet:
             print(f"not met: {outcome.demand}: {outcome.why}")
+        for figure in release.worse:
+            print(f"regressed: {figure.text}")
         for note in found.notes:
             print(f"note: {note}")
         print(f"page: {page}")
         for line in dict.fromkeys(map(str, allure)):
             print(f"allure: {line}" if not line.startswith("no ") else line)
-    return 0 if found.verdict == "passed" and not release.unmet else 1
+    return 0 if found.verdict == "passed" and not release.fails else 1
 
 
 def compare(base: Path, new: Path, *, tolerance: Percent = 10.0, json_: Json = False) -> int:
@@ -121,7 +125,8 @@ def _print_comparison(outcome: Comparison) -> None:
         reason = f"  {case.reason.splitlines()[0]}" if case.reason else ""
         print(f"{case.change:<9}  {case.base or 'absent'} -> {case.new or 'absent'}  {case.nodeid}{reason}")
     for figure in outcome.figures:
-        print(f"{'regressed' if figure.regressed else 'figure':<9}  {_moved(figure)}")
+        change = "not valid" if figure.not_valid else "regressed" if figure.regressed else "figure"
+        print(f"{change:<9}  {figure.text}")
     if not outcome.cases and not outcome.figures:
         print("nothing changed")
     if outcome.lost:
@@ -129,12 +134,6 @@ def _print_comparison(outcome: Comparison) -> None:
     if outcome.incomplete:
         print("the new results are incomplete: the run was interrupted, or no case passed")
     print("REGRESSED" if outcome.regressed else "no regression")
-
-
-def _moved(figure: FigureChange) -> str:
-    ratio = f" ({figure.ratio:.3f} of base)" if figure.ratio is not None else ""
-    of = f" [{figure.labels}]" if figure.labels else ""
-    return f"{figure.name}{of}: {short(figure.base)} -> {short(figure.new)} {figure.unit}{ratio}"
 
 
 def matrix(

@@ -12,7 +12,7 @@ from typing import Literal
 
 from seatrial.harness.results import Case, RunInfo, Verdict
 from seatrial.reports.collect import Collection
-from seatrial.reports.run_figures import SECONDS, Series, series_of
+from seatrial.reports.run_figures import SECONDS, Series, series_of, short
 
 Change = Literal["regressed", "fixed", "lost", "added", "changed"]
 AGAINST = frozenset({"failed", "broken"})
@@ -31,7 +31,10 @@ class CaseChange:
 
 @dataclass(frozen=True, slots=True)
 class FigureChange:
-    """A figure of both sides. `ratio` is the new median divided by the base median (None if the base is 0)."""
+    """A figure of both sides. `ratio` is the new median divided by the base median (None if the base is 0).
+
+    `not_valid` names the sides whose figure is not valid; it is not judged then.
+    """
 
     name: str
     unit: str
@@ -40,6 +43,21 @@ class FigureChange:
     new: float
     ratio: float | None
     regressed: bool
+    not_valid: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """The figure on both sides."""
+        ratio = f" ({self.ratio:.3f} of base)" if self.ratio is not None else ""
+        of = f" [{self.labels}]" if self.labels else ""
+        return f"{self.name}{of}: {short(self.base)} -> {short(self.new)} {self.unit}{ratio}"
+
+    @property
+    def result(self) -> str:
+        """The result in words."""
+        if self.not_valid:
+            return f"not valid ({' and '.join(self.not_valid)})"
+        return "regressed" if self.regressed else "within tolerance or noise"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +75,13 @@ class Comparison:
         return sum(case.change == "lost" for case in self.cases)
 
     @property
+    def worse(self) -> tuple[FigureChange, ...]:
+        """The figures that regressed."""
+        return tuple(figure for figure in self.figures if figure.regressed)
+
+    @property
     def regressed(self) -> bool:
-        return (
-            self.incomplete
-            or any(case.change == "regressed" for case in self.cases)
-            or any(figure.regressed for figure in self.figures)
-        )
+        return self.incomplete or any(case.change == "regressed" for case in self.cases) or bool(self.worse)
 
 
 def compare(base: Collection, new: Collection, *, tolerance: float = 0.1) -> Comparison:
@@ -149,7 +168,7 @@ def _case_change(key: str, base: Case | None, new: Case | None) -> CaseChange | 
 def _series(side: Collection, *, alone: bool) -> dict[tuple[str, ...], Series]:
     """Series by what they measure, and where; of several runs on one backend the latest counts, as with cases.
 
-    Within one name `series_of` gives the runs in the order they started.
+    Within one name `series_of` gives the runs in the order they started, and of one run what is valid last.
     """
     return {
         (_on(side, entry.run, alone=alone), entry.name, entry.unit, entry.what): entry for entry in series_of(side.runs)
@@ -161,9 +180,13 @@ def _figure(base: Series, new: Series, tolerance: float) -> FigureChange:
     ratio = after / before if before else None
     low, high = median_interval(new.samples)
     base_low, base_high = median_interval(base.samples)
-    worse = {
-        "lower": after > before * (1 + tolerance) and low > base_high,
-        "higher": after < before * (1 - tolerance) and high < base_low,
-        "": False,
-    }[better(new.unit)]
-    return FigureChange(new.name, new.unit, new.what, before, after, ratio, worse)
+    not_valid = tuple(side for side, series in (("base", base), ("new", new)) if not series.valid)
+    worse = (
+        not not_valid
+        and {
+            "lower": after > before * (1 + tolerance) and low > base_high,
+            "higher": after < before * (1 - tolerance) and high < base_low,
+            "": False,
+        }[better(new.unit)]
+    )
+    return FigureChange(new.name, new.unit, new.what, before, after, ratio, worse, not_valid)

@@ -39,12 +39,13 @@ def markdown(
         lines += [f"- not met: {_cell(outcome.demand)} ({_cell(outcome.why)})" for outcome in unmet[:MAX_ROWS]]
         lines += [""] if unmet else []
     if changes is not None:
-        lines += [f"Since the base: {len(changes.cases)} changed verdicts.", ""]
+        lines += [f"Since the base: {len(changes.cases)} changed verdicts, {len(changes.worse)} figures are worse.", ""]
+        lines += [f"- regressed: {_cell(figure.text)}" for figure in changes.worse[:MAX_ROWS]]
         lines += [
             f"- {case.change}: {_cell(case.nodeid)} ({case.base or 'absent'} → {case.new or 'absent'})"
             for case in changes.cases[:MAX_ROWS]
         ]
-        lines += [""] if changes.cases else []
+        lines += [""] if changes.cases or changes.worse else []
     skipped = Counter(entry.case.reason or "no reason" for entry in collection.cases if entry.case.verdict == "skipped")
     lines += [f"- {count} skipped: {_cell(reason)}" for reason, count in skipped.most_common(MAX_ROWS)]
     return "\n".join(lines).rstrip("\n") + "\n"

@@ -26,8 +26,6 @@ from seatrial.reports.grades import GRADES
 from seatrial.reports.run_figures import Series, series_of, short
 from seatrial.scheduler.api.yaml_files import load_yaml
 
-NOT_VALID = ("valid", "no")  # label of a measurement of a load that was not valid
-
 
 class RowRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A row or a promise, or a pattern of them with `*`; `at`: grades that are needed beside those of the promise."""
@@ -98,7 +96,7 @@ def outcomes(policy: Policy, collection: Collection) -> tuple[Outcome, ...]:
     Raises:
         UsageError: a rule matches no row and no promise of the feature list.
     """
-    series = [entry for entry in series_of(collection.runs) if NOT_VALID not in entry.labels]
+    series = series_of(collection.runs)
     return (
         *(outcome for rule in policy.rows for outcome in _rows(rule, collection)),
         *(_figure(rule, series) for rule in policy.figures),
@@ -138,9 +136,12 @@ def _figure(rule: FigureRule, series: Sequence[Series]) -> Outcome:
     bounds += [f"at most {rule.at_most:g}"] if rule.at_most is not None else []
     demand = f"{rule.name}{labels}: p{rule.percentile:g} {' and '.join(bounds)}"
     own = [entry for entry in series if entry.name == rule.name and rule.labels.items() <= dict(entry.labels).items()]
-    units = sorted({entry.unit for entry in own})
     if not own:
-        return Outcome(demand, "not measured, or not valid")
+        return Outcome(demand, "not measured")
+    own = [entry for entry in own if entry.valid]
+    if not own:
+        return Outcome(demand, "what was measured is not valid")
+    units = sorted({entry.unit for entry in own})
     if len(units) > 1:
         return Outcome(demand, f"measured in different units: {', '.join(units)}")
     figure = percentile(tuple(sorted(sample for entry in own for sample in entry.samples)), rule.percentile)

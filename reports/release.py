@@ -11,7 +11,7 @@ from seatrial.harness.errors import ResultsError
 from seatrial.harness.results import Run
 from seatrial.reports import svg
 from seatrial.reports.collect import Collection, collect
-from seatrial.reports.compare import Comparison, compare
+from seatrial.reports.compare import Comparison, FigureChange, compare
 from seatrial.reports.policy import Outcome, Policy, outcomes
 from seatrial.reports.run_figures import series_of, short
 from seatrial.reports.sections import TEMPLATES, Section, Values
@@ -32,6 +32,16 @@ class Release:
     def unmet(self) -> tuple[Outcome, ...]:
         """The demands of the policy that are not met."""
         return tuple(outcome for outcome in self.policy if not outcome.met)
+
+    @property
+    def worse(self) -> tuple[FigureChange, ...]:
+        """The figures that are worse than the base's."""
+        return self.changes.worse if self.changes is not None else ()
+
+    @property
+    def fails(self) -> bool:
+        """Whether it fails runs that passed by themselves."""
+        return bool(self.unmet or (self.changes is not None and self.changes.regressed))
 
     @property
     def sections(self) -> tuple[Section, ...]:
@@ -102,8 +112,13 @@ def trends(runs: Sequence[Run]) -> list[tuple[str, Markup, str]]:
         own = list(group)
         if len(own) < 2:
             continue
-        medians = [(series.run + 1, series.at(50)) for series in own]
-        said = f"median {short(medians[0][1])} → {short(medians[-1][1])} {unit}"
+        medians = [(series.run + 1, series.at(50), series.valid) for series in own]
+        judged = [value for _, value, valid in medians if valid]
+        said = f"median {short(judged[0])} → {short(judged[-1])} {unit}" if judged else ""
+        if len(judged) < len(medians):
+            said += (
+                f"{'; ' if said else ''}{len(medians) - len(judged)} of {len(medians)} figures are not valid (hollow)"
+            )
         title = ", ".join(part for part in (phrase(name), own[0].what) if part)
         found.append((title, svg.trend(medians, unit, title), said))
     return found[:MAX_TRENDS]

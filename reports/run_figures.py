@@ -16,13 +16,14 @@ BARS = 60
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """All samples of one name, unit and labels in one run, sorted."""
+    """All samples of one name, unit, labels and validity in one run, sorted."""
 
     name: str
     unit: str
     labels: tuple[tuple[str, str], ...]
     run: int
     samples: tuple[float, ...]
+    valid: bool = True
 
     @property
     def what(self) -> str:
@@ -58,12 +59,19 @@ class Load:
 
 
 def series_of(runs: Sequence[Run]) -> list[Series]:
-    """The measurements of the runs, those with equal name, unit and labels merged within each run."""
-    merged: dict[tuple[str, str, tuple[tuple[str, str], ...], int], list[float]] = defaultdict(list)
+    """The measurements of the runs, those with equal name, unit, labels and validity merged within each run.
+
+    Within one name, unit and labels they are in the order of the runs; in a run the valid one is the last.
+    """
+    merged: dict[tuple[str, str, tuple[tuple[str, str], ...], int, bool], list[float]] = defaultdict(list)
     for number, run in enumerate(runs):
         for found in run.measurements:
-            merged[(*key_of(found), number)].extend(found.samples())
-    return [Series(*key, tuple(sorted(samples))) for key, samples in sorted(merged.items()) if samples]
+            merged[(*key_of(found), number, found.valid)].extend(found.samples())
+    return [
+        Series(name, unit, labels, number, tuple(sorted(samples)), valid)
+        for (name, unit, labels, number, valid), samples in sorted(merged.items())
+        if samples
+    ]
 
 
 def key_of(measurement: Measurement) -> tuple[str, str, tuple[tuple[str, str], ...]]:

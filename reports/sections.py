@@ -237,13 +237,16 @@ def _load_plot(load: Load, runs: Sequence[Run]) -> Plot:
     where = f" on {runs[load.run].info.id}" if len(runs) > 1 else ""
     case = load.case.rpartition("::")[2]
     said = f"{load.pods:,} pods bound in {duration_text(load.seconds)}: {short(load.rate)} pods/s{where}"
+    for own in runs[load.run].cases:
+        if own.nodeid == load.case and own.verdict != "passed":
+            said += f"; {own.verdict}: {own.reason.partition(chr(10))[0]}"
     lines = (svg.Line("bars", "bound"), *((svg.Line("c1", "created"),) if any(load.created) else ()))
     return Plot(f"Throughput{f', {case}' if case else ''}", svg.throughput(load), lines, said)
 
 
 def _series_name(series: Series, runs: Sequence[Run]) -> str:
-    parts = [series.what, runs[series.run].info.id if len(runs) > 1 else ""]
-    return ", ".join(part for part in parts if part) or phrase(series.name)
+    parts = [series.what or phrase(series.name), runs[series.run].info.id if len(runs) > 1 else ""]
+    return ", ".join(part for part in (*parts, "" if series.valid else "not valid") if part)
 
 
 # -- fleet, environment, cases ----------------------------------------------------------------------------------------

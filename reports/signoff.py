@@ -89,7 +89,7 @@ def write_markdown(collection: Collection, file: Path, release: Release) -> Path
 
 def stamp_of(collection: Collection, release: Release | None = None) -> str:
     """The verdict in a word or four: a PASS is qualified unless every requirement is verified."""
-    if release is not None and release.unmet and collection.verdict == "passed":
+    if release is not None and release.fails and collection.verdict == "passed":
         return "FAIL"
     if collection.verdict == "passed" and collection.in_state("verified") < len(collection.requirements):
         return "PASS of what ran"
@@ -139,11 +139,12 @@ def _common(collection: Collection, title: str, release: Release) -> dict[str, A
         "runs": runs,
         "many": len(runs) > 1,
         "stamp": stamp_of(collection, release),
-        "header": "failed" if release.unmet else collection.verdict,
+        "header": "failed" if release.fails else collection.verdict,
         "coverage": collection.coverage,
         "devices": collection.grade.devices,
         "kept": sum(promise.state == "verified" for promise in collection.promises),
         "unmet": len(release.unmet),
+        "worse": release.worse,
         "headline": headline(collection),
         "finished": max(ends, default=None),
         "counts": {verdict: collection.count(verdict) for verdict in ("passed", "failed", "broken", "skipped")},

@@ -35,13 +35,14 @@ def latency(series: Sequence[Series], names: Sequence[str]) -> Markup:
         points = [
             (_log_x(max(value, ticks[0]), ticks), _y(percent / 100)) for value, percent in cumulative(figure.samples)
         ]
-        parts.append(f'<polyline class="line {style}" points="{_points(points)}"/>')
+        drawn = style if figure.valid else f"{style} invalid"
+        parts.append(f'<polyline class="line {drawn}" points="{_points(points)}"/>')
         for percent in (50, 99):
             value = figure.at(percent)
             label = f"{name}: p{percent} {short(value)} {figure.unit}"
             x, y = _log_x(max(value, ticks[0]), ticks), _y(percent / 100)
             parts.append(
-                f'<circle class="mark {style}" cx="{x:.1f}" cy="{y:.1f}" r="4"><title>{escape(label)}</title></circle>'
+                f'<circle class="mark {drawn}" cx="{x:.1f}" cy="{y:.1f}" r="4"><title>{escape(label)}</title></circle>'
             )
     about = "; ".join(
         f"{name}: p50 {short(figure.at(50))}, p99 {short(figure.at(99))} {figure.unit}"
@@ -74,21 +75,23 @@ def throughput(load: Load) -> Markup:
     return _picture(parts, f"{load.pods:,} pods bound in {short(load.seconds)} s, {short(load.rate)} pods/s")
 
 
-def trend(points: Sequence[tuple[int, float]], unit: str, name: str) -> Markup:
-    """A figure over runs: `points` are (number of the run, figure)."""
+def trend(points: Sequence[tuple[int, float, bool]], unit: str, name: str) -> Markup:
+    """A figure over runs: `points` are (number of the run, figure, valid); the line joins those that are valid."""
     first, last = points[0][0], points[-1][0]
-    step = nice_step(max(1e-9, *(value for _, value in points)) / 4)
-    ceiling = step * max(1, -int(-max(value for _, value in points) // step))
+    step = nice_step(max(1e-9, *(value for _, value, _ in points)) / 4)
+    ceiling = step * max(1, -int(-max(value for _, value, _ in points) // step))
     span = max(1, last - first)
     every = max(1, round(nice_step(span / 8)))
     marks = [(f"{number}", _x((number - first) / span)) for number in range(first, last + 1, every)]
     rungs = [(short(step * n), _y(step * n / ceiling)) for n in range(round(ceiling / step) + 1)]
-    places = [(_x((number - first) / span), _y(value / ceiling)) for number, value in points]
+    places = [(_x((number - first) / span), _y(value / ceiling)) for number, value, _ in points]
     parts = [_frame(marks, rungs), _axis_names("run", unit)]
-    parts.append(f'<polyline class="line c0" points="{_points(places)}"/>')
-    for (number, value), (x, y) in zip(points, places, strict=True):
-        title = escape(f"run {number}: {short(value)} {unit}")
-        parts.append(f'<circle class="mark c0" cx="{x:.1f}" cy="{y:.1f}" r="4"><title>{title}</title></circle>')
+    joined = [place for place, (_, _, valid) in zip(places, points, strict=True) if valid]
+    parts.append(f'<polyline class="line c0" points="{_points(joined)}"/>')
+    for (number, value, valid), (x, y) in zip(points, places, strict=True):
+        title = escape(f"run {number}: {short(value)} {unit}{'' if valid else ', not valid'}")
+        style = "c0" if valid else "c0 invalid"
+        parts.append(f'<circle class="mark {style}" cx="{x:.1f}" cy="{y:.1f}" r="4"><title>{title}</title></circle>')
     return _picture(parts, f"{name} by run, in {unit}")
 
 

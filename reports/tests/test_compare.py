@@ -19,6 +19,7 @@ def side(
     samples: list[float] | None = None,
     backend: str = "embedded",
     finish: bool = True,
+    valid: bool = True,
 ) -> Collection:
     with ResultsWriter(folder) as writer:
         writer.run(RunInfo(folder.name, moment(SIM_EPOCH), (), backend, Subject("ours")))
@@ -26,7 +27,7 @@ def side(
         if verdict:
             writer.case(Case("t::a", verdict, reason="because"))
         if samples:
-            writer.measure("figure", unit, values=samples)
+            writer.measure("figure", unit, values=samples, valid=valid)
         if finish:
             writer.finish()
     return collect([folder])
@@ -151,3 +152,19 @@ def test_sides_that_are_not_alike_are_said_to_be(tmp_path: Path) -> None:
             writer.finish()
         sides.append(collect([tmp_path / name]))
     assert compare(*sides).notes == ("backend: virtual -> local", "hardware: simulated -> stand-in a10:2")
+
+
+@pytest.mark.parametrize(
+    ("base", "new", "result"),
+    [
+        pytest.param(False, False, "not valid (base and new)", id="both"),
+        pytest.param(True, False, "not valid (new)", id="new"),
+        pytest.param(False, True, "not valid (base)", id="base"),
+    ],
+)
+def test_figures_that_are_not_valid_are_not_judged(tmp_path: Path, base: bool, new: bool, result: str) -> None:
+    """Validity changes from one run to the next; the figure is still the same one."""
+    before = side(tmp_path / "b", samples=STEADY, valid=base)
+    found = compare(before, side(tmp_path / "n", samples=[2 * x for x in STEADY], valid=new))
+    assert [figure.result for figure in found.figures] == [result]
+    assert not found.regressed

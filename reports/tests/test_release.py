@@ -10,7 +10,7 @@ from seatrial.harness.errors import ResultsError, UsageError
 from seatrial.harness.results import Case, ResultsWriter, RunInfo, Subject, moment
 from seatrial.reports.collect import Collection, collect
 from seatrial.reports.policy import outcomes, read_policy
-from seatrial.reports.release import release_of
+from seatrial.reports.release import release_of, trends
 from seatrial.reports.signoff import signoff, stamp_of
 from seatrial.reports.tests.sample import sample_run
 from seatrial.scheduler.api.clock import SIM_EPOCH
@@ -34,8 +34,9 @@ def runs(tmp_path: Path) -> Collection:
         ):
             writer.case(Case(f"t::{name}", "passed", features=features, grades=grades))
         for value in (40.0, 50.0, 60.0):
-            writer.measure("throughput", "pods/s", value, labels={"workload": "steady", "valid": "yes"})
-        writer.measure("throughput", "pods/s", 900.0, labels={"workload": "bursts", "valid": "no"})
+            writer.measure("throughput", "pods/s", value, labels={"workload": "steady"})
+        writer.measure("throughput", "pods/s", 900.0, labels={"workload": "bursts"}, valid=False)
+        writer.measure("create to bound", "ms", 9.0, labels={"workload": "bursts", "valid": "no"})  # as 0.1.0 wrote it
         writer.finish()
     return collect([tmp_path / "run"], features=tmp_path / "features.yaml")
 
@@ -73,8 +74,16 @@ def runs(tmp_path: Path) -> Collection:
         ),
         pytest.param(
             "figures: [{name: throughput, labels: {workload: bursts}, at_least: 1}]",
-            [("throughput, workload bursts: p50 at least 1", "not measured, or not valid")],
+            [("throughput, workload bursts: p50 at least 1", "what was measured is not valid")],
             id="figures-that-are-not-valid-meet-nothing",
+        ),
+        pytest.param(
+            "figures: [{name: create to bound, labels: {workload: bursts}, at_most: 10}]",
+            [("create to bound, workload bursts: p50 at most 10", "what was measured is not valid")],
+            id="figures-with-the-label-of-older-files",
+        ),
+        pytest.param(
+            "figures: [{name: memory, at_most: 10}]", [("memory: p50 at most 10", "not measured")], id="not-measured"
         ),
     ],
 )
@@ -172,3 +181,48 @@ def test_a_folder_without_runs_is_named_with_its_option(tmp_path: Path, option: 
     with pytest.raises(ResultsError) as error:
         release_of(found, **{option: tmp_path / "none"})  # type: ignore[arg-type]
     assert str(error.value).startswith(f"--{option} {tmp_path / 'none'}: expected a run's folder")
+
+
+def test_figures_that_are_not_valid_are_drawn_as_such(tmp_path: Path) -> None:
+    """Three nights of one figure, the second of them not valid: one chart, whose line leaves the second out."""
+    for night, valid in enumerate((True, False, True)):
+        with ResultsWriter(tmp_path / "old" / str(night)) as writer:
+            writer.run(RunInfo(str(night), moment(SIM_EPOCH + night), (), "embedded", Subject("ours")))
+            writer.case(Case("t::a", "passed"))
+            writer.measure("wait", "ms", values=range(1, 31), labels={"workload": "steady"}, valid=valid)
+            writer.finish()
+    ((title, picture, said),) = trends(collect([tmp_path / "old"]).runs)
+    assert (title, said) == ("Wait, workload steady", "median 15 → 15 ms; 1 of 3 figures are not valid (hollow)")
+    assert picture.count("c0 invalid") == 1
+    assert picture.partition('<polyline class="line c0" points="')[2].partition('"')[0].count(",") == 2
+    page = signoff(collect([tmp_path / "old" / "1"]))
+    assert "workload steady, not valid: p50 15" in page
+    assert 'class="line c0 invalid"' in page
+    assert 'workload steady <span class="pill skipped">not valid</span>' in page
+
+
+def test_figures_worse_than_the_base_fail_a_report_that_passed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Half the rate and twice the latencies: in the header, in the findings, in JSON, in Markdown, in the status."""
+    base = sample_run(tmp_path / "base", failing=False)
+    new = sample_run(tmp_path / "new", failing=False, slower=2)
+    words = ["report", str(new), "--base", str(base), "--markdown", str(tmp_path / "summary.md")]
+    assert app(["report", str(new), "--base", str(tmp_path / "new")]) == 0
+    capsys.readouterr()
+    assert app([*words, "--json"]) == 1
+    said = json.loads(capsys.readouterr().out)
+    assert said["verdict"] == "failed"
+    assert len(said["regressed"]) == 3
+    assert app(words) == 1
+    out = capsys.readouterr().out
+    assert out.startswith("FAIL: ")
+    assert "regressed: decisions: 31,900 -> 15,950 pods/s (0.500 of base)" in out
+    page = (new / "signoff.html").read_text()
+    header, _, rest = page.partition("</header>")
+    assert '<p class="stamp">FAIL</p>' in header
+    assert "3 figures are worse than in the base." in header
+    assert "decisions: 31,900" in rest[rest.index('id="h-findings"') : rest.index('id="h-changes"')]
+    text = (tmp_path / "summary.md").read_text()
+    assert "Since the base: 0 changed verdicts, 3 figures are worse." in text
+    assert "- regressed: decisions: 31,900" in text

@@ -1,10 +1,8 @@
 """Under load every pod is bound once; latencies are measured from outside of the scheduler."""
 
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import orjson
 import pytest
 import yaml
@@ -15,6 +13,7 @@ from seatrial.fixtures.trial import Trial
 from seatrial.harness.audit.running import RunningAudit
 from seatrial.harness.clusters.protocol import Capability, Cluster
 from seatrial.harness.load.bounds import Bounds, out_of_bounds
+from seatrial.harness.load.measurements import record
 from seatrial.harness.load.run import run_load
 from seatrial.harness.load.settings import LoadSettings
 from seatrial.harness.results import ResultsWriter
@@ -56,12 +55,7 @@ def test_every_pod_is_bound_once(  # noqa: PLR0917
     memory = subject.memory_mib() if subject is not None else None
 
     if results is not None:
-        record(results, row["name"], request.node.nodeid, begun, result.samples)
-        labels = {"workload": row["name"], "valid": "yes" if result.valid else "no"}
-        if result.throughput is not None:
-            results.measure("throughput", "pods/s", result.throughput.pods_per_second, labels=labels)
-        if memory is not None:
-            results.measure("memory of the scheduler", "MiB", memory, labels={"workload": row["name"]})
+        record(result, results, workload=row["name"], case=request.node.nodeid, begun=begun, memory_mib=memory)
         results.attach(request.node.nodeid, "load", orjson.dumps(result.as_json(), option=orjson.OPT_INDENT_2), ".json")
     assert result.created > 0, "the load created nothing"
     assert result.rebound == 0, f"{result.rebound} of {result.created} pods were bound more than once"
@@ -74,23 +68,6 @@ def test_every_pod_is_bound_once(  # noqa: PLR0917
         pytest.skip(f"the load is not valid: {'; '.join(result.invalid_because)}")
     breaches = out_of_bounds(bounds, result, memory_mib=memory)
     assert not breaches, "\n".join(breaches)
-
-
-def record(results: ResultsWriter, workload: str, case: str, begun: float, samples: Path) -> None:
-    """Record each pod's events for the timeline, and the latencies as samples of one measurement."""
-    latencies = []
-    for sample in lives(samples):
-        results.event("created", sample["pod"], case=case, at=begun + sample["sent"])
-        if sample.get("bound") is not None:
-            results.event("bound", sample["pod"], node=sample["node"], case=case, at=begun + sample["bound"])
-            latencies.append((sample["bound"] - sample["sent"]) * 1000)
-    if latencies:
-        results.measure("create to bound", "ms", values=latencies, labels={"workload": workload})
-
-
-def lives(samples: Path) -> Iterable[dict[str, Any]]:
-    decoder = msgspec.json.Decoder(dict[str, Any])
-    return [decoder.decode(line) for line in samples.read_bytes().splitlines() if line]
 
 
 @pytest.mark.feature("DEV-1.once", "DEV-4.no-idle-card")
