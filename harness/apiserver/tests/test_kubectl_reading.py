@@ -28,7 +28,7 @@ EXPLAIN = [
     step("get cs", r"^controller-manager +Healthy +ok"),
     step("get servicecidr", r"^kubernetes +10\.96\.0\.0/12"),
     step("get ip", r"^10\.96\.0\.1 +services/default/kubernetes"),
-    step("explain podgroup.spec", "^FIELD: spec <Object>$", "minMember"),
+    step("explain podgroup.spec --api-version=scheduling.sigs.k8s.io/v1alpha1", "^FIELD: spec <Object>$", "minMember"),
 ]
 GET = [
     fed("create -f -", "pod.yaml", "^pod/web created$"),

@@ -41,6 +41,7 @@ QUEUES = [
     "Nodes._remove_pod",
     "Nodes._remove_pods",
     "Nodes._sync",
+    "PodGroupProtection._sync",
     "Quotas._write_status",
     "ReplicaSets._sync",
     "ReplicationControllers._sync",
