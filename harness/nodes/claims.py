@@ -42,6 +42,8 @@ class NodeClaims:
     def read(self, pod: BoundPod, done: Callable[[Mapping[str, ResourceClaim | None]], object]) -> None:
         """Read the pod's claims and pass them to `done` by the names of its entries; None: there is none."""
         names = claim_names(pod)
+        if not names:
+            done({})
         found: dict[str, ResourceClaim | None] = {}
 
         def answered(entry: str, response: Response) -> None:

@@ -332,6 +332,9 @@ class NodeAgent:
         def read(claims: Mapping[str, ResourceClaim | None]) -> None:
             if uid not in self._preparing:
                 return
+            if self.frozen:
+                self._clock.call_later(ASK_AGAIN, lambda: self._prepare(uid))
+                return
             try:
                 granted = self._claims.prepare(pod, claims, self.devices)
             except PrepareError as error:
@@ -451,6 +454,7 @@ class NodeAgent:
         for run in self._runs.values():
             self._runtime.stop(run.work, 0.0, lambda: None)
         self._runs.clear()
+        self._preparing.clear()
 
     def _admit(self, pod: BoundPod, raw: msgspec.Raw, prepared: Granted | None = None) -> None:
         """Start the pod, with the devices that its claims give to its containers."""

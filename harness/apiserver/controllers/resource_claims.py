@@ -79,7 +79,7 @@ class ResourceClaims:
             taint.setdefault("timeAdded", self._control.clock.timestamp())
 
     def _check_access(self, resource: Resource, body: Object) -> None:
-        path, spec = ("spec", body.get("spec") or {})
+        path, spec = "spec", body.get("spec") or {}
         if resource.key == TEMPLATES:
             path, spec = "spec.spec", spec.get("spec") or {}
         causes = [

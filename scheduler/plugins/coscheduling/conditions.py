@@ -24,7 +24,7 @@ def next_conditions(found: NativePodGroup, gang: Gang, timestamp: str) -> dict[s
         return None
     if state.items() <= {"message": "", **before}.items():
         return None
-    since = before["lastTransitionTime"] if before.get("status") == state["status"] else timestamp
+    since = before.get("lastTransitionTime", timestamp) if before.get("status") == state["status"] else timestamp
     condition = {
         "type": INITIALLY_SCHEDULED,
         **state,

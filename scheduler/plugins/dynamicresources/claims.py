@@ -129,7 +129,7 @@ class Claims:
         return iter(self._of_pod.get(pod, ()))
 
     def release(self, pod: str) -> None:
-        """The pod gives its place back, is bound, or is gone."""
+        """The pod gives its place back, or is gone."""
         for pending in self._of_pod.pop(pod, ()):
             pending.pods.discard(pod)
             self._drop_if_settled(pending)

@@ -25,7 +25,7 @@ Counters = dict[str, Fraction]
 class Card:
     """One device, with its values parsed. `attributes` and `capacity` are by full name, `domain/identifier`."""
 
-    __slots__ = ("attributes", "capacity", "consumes", "device", "id", "node", "passes", "subject", "taints", "where")
+    __slots__ = ("attributes", "capacity", "consumes", "device", "id", "node", "subject", "taints", "where")
 
     def __init__(self, pool: PoolId, found: Device, of_slice: ResourceSlice) -> None:
         """
@@ -40,7 +40,6 @@ class Card:
         self.node = found.node_name if by_device else spec.node_name
         self.where: NodeSelector | None = found.node_selector if by_device else spec.node_selector
         self.taints: tuple[DeviceTaint, ...] = found.taints
-        self.passes: dict[Any, Any] = {}  # selectors of a request → whether it passes, or the error
         self.attributes = {full_name(driver, name): _value(value) for name, value in found.attributes.items()}
         self.capacity: dict[str, tuple[Fraction, RequestPolicy | None]] = {}
         for name, capacity in found.capacity.items():
@@ -130,7 +129,7 @@ class View:
     def __init__(self, pools: Iterable[Pool], node: Node) -> None:
         ordered = sorted(pools, key=lambda pool: (pool.awaits, pool.id))
         found = [(pool, [card for card in pool.cards if card.reaches(node)]) for pool in ordered]
-        self.pools = [(pool, cards) for pool, cards in found if cards or pool.updating or pool.problem]
+        self.pools = [(pool, cards) for pool, cards in found if cards or not pool.cards]
 
 
 class Inventory:

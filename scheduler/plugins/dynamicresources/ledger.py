@@ -59,6 +59,8 @@ class Ledger:
         else:
             self._users.pop(device, None)
             in_pool.pop(device, None)
+            if not in_pool:
+                del self.of_pool[device[:2]]
         if result.share_id:
             consumed = self._consumed.setdefault(device, {})
             for given, amount in values_of(result.consumed_capacity).items():

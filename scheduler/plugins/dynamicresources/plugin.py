@@ -240,7 +240,9 @@ class DynamicResources(PreEnqueue, PreFilter, FilterBatch, PostFilter, ScoreBatc
         if needs is not None and any(status.reasons == NOT_HERE.reasons for status in failure.overrides.values()):
             for claim, _ in needs.placed:
                 users = claim.status.reserved_for
-                if claim.status.allocation is not None and all(user.uid == info.uid for user in users):
+                if self.claims.pending(claim.metadata.uid) is not None or claim.status.allocation is None:
+                    continue  # another pod was placed with it, or it has lost them already
+                if all(user.uid == info.uid for user in users):
                     self._deallocations.begin(claim)
                     return PostFilterResult(Status.unschedulable("deallocation of ResourceClaim completed"))
         return PostFilterResult(Status.unschedulable())

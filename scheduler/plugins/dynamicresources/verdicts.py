@@ -14,7 +14,7 @@ from seatrial.scheduler.plugins.dynamicresources.wants import AllocationError, W
 
 CANNOT = Status.unresolvable("cannot allocate all claims")
 INVALID = Status.unresolvable("invalid resource pools were encountered")
-KEPT = 256  # kinds of claims whose verdicts are kept
+KEPT = 32  # kinds of claims whose verdicts are kept
 
 FindNode = Callable[[int], Node | None]
 
@@ -45,7 +45,6 @@ class Verdicts:
         self.statuses: list[Status] = [SUCCESS, CANNOT, INVALID]
         self.solutions: dict[int, Solution] = {}
         self._position, self._epoch = -1, -1
-        self.steps = 0  # devices that were tried, of all searches
 
     def refresh(self, count: int, node: FindNode) -> None:
         """Search the nodes again whose devices changed; there are `count` rows."""
@@ -71,11 +70,11 @@ class Verdicts:
         try:
             solution = search.run()
         except AllocationError as error:
-            self.codes[row] = len(self.statuses)
-            self.statuses.append(Status.error(str(error)))
+            status = Status.error(str(error))
+            if status not in self.statuses:
+                self.statuses.append(status)
+            self.codes[row] = self.statuses.index(status)
             return
-        finally:
-            self.steps += search.steps
         if solution is not None:
             self.codes[row] = 0
             self.solutions[row] = solution

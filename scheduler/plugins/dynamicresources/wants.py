@@ -1,6 +1,6 @@
 """What claims ask for, compiled: selectors as expressions, amounts as numbers (DRA-R77 to DRA-R85)."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from seatrial.scheduler.api.core import Toleration
@@ -49,23 +49,11 @@ class Alternative:
         return self.wanted.tolerations
 
     def selects(self, card: Card) -> bool:
-        """Whether all selectors hold for the card; kept with the card.
+        """Whether all selectors hold for the card.
 
         Raises:
             AllocationError: a selector fails for it.
         """
-        found = card.passes.get(self)
-        if found is None:
-            try:
-                found = self._selects(card)
-            except AllocationError as error:
-                found = error
-            card.passes[self] = found
-        if isinstance(found, AllocationError):
-            raise found
-        return bool(found)
-
-    def _selects(self, card: Card) -> bool:
         of_class, of_claim = f"class {self.class_name}", f"claim {self.claim}"
         for where, selectors in ((of_class, self.class_selectors), (of_claim, self.selectors)):
             for number, selector in enumerate(selectors):
@@ -91,11 +79,6 @@ class Want:
     requests: tuple[tuple[Alternative, ...], ...]
     constraints: tuple[Constraint, ...]
     configs: tuple[Config, ...]
-
-    @property
-    def fewest(self) -> int:
-        """The least number of devices that serves it; requests for all devices count none."""
-        return sum(min(0 if way.all else way.wanted.count for way in ways) for ways in self.requests)
 
 
 def compiled(claim: ResourceClaim, find_class: Callable[[str], DeviceClass | None]) -> Want:
@@ -155,6 +138,3 @@ def _way(
         )
     except ExpressionError as error:
         raise AllocationError(f"request {name}: {error}") from error
-
-
-Classes = Mapping[str, DeviceClass]
