@@ -14,8 +14,6 @@ SLICES_PATH = f"{GROUP_PATH}/resourceslices"
 TAINT_RULES_PATH = f"{GROUP_PATH}/devicetaintrules"
 
 DELETE_PROTECTION = "resource.kubernetes.io/delete-protection"  # finalizer of each allocated claim
-POD_CLAIM_NAME = "resource.kubernetes.io/pod-claim-name"  # annotation of a generated claim: the pod's entry
-ADMIN_ACCESS = "resource.kubernetes.io/admin-access"  # label of a namespace
 
 ALL, EXACT_COUNT = "All", "ExactCount"
 MAX_RESULTS = 32  # devices of one claim

@@ -13,7 +13,9 @@ from uuid import NAMESPACE_OID, uuid5
 import msgspec
 import numpy as np
 
+from seatrial.scheduler.api.clock import read_time
 from seatrial.scheduler.api.core import Node, NodeSelector, Pod
+from seatrial.scheduler.api.durations import go_duration, required_duration
 from seatrial.scheduler.api.resourceclaims import DELETE_PROTECTION, MAX_RESERVED, Allocation, ResourceClaim, claim_path
 from seatrial.scheduler.api.transport import STRATEGIC_MERGE_PATCH
 from seatrial.scheduler.cache.columns import Batch, Bools, Ints
@@ -60,11 +62,14 @@ class DynamicResourcesArgs(Args, frozen=True):
     """Upstream's arguments, as durations; a search is limited by its steps, not by `filterTimeout`."""
 
     filter_timeout: str = "10s"
-    binding_timeout_seconds: int = 600
+    binding_timeout: str = "600s"
 
     def check(self) -> None:
-        if self.binding_timeout_seconds < 1:
-            raise ValueError(f"bindingTimeoutSeconds: must be at least 1 second, found {self.binding_timeout_seconds}")
+        found, bound = go_duration(self.filter_timeout), go_duration(self.binding_timeout)
+        if found is None or found < 0:
+            raise ValueError(f"filterTimeout: must be zero or positive, as 10s, found {self.filter_timeout!r}")
+        if bound is None or bound < 1:
+            raise ValueError(f"bindingTimeout: must be at least 1 second, as 600s, found {self.binding_timeout!r}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +93,7 @@ class DynamicResources(PreEnqueue, PreFilter, FilterBatch, PostFilter, ScoreBatc
 
     def __init__(self, handle: Handle, args: DynamicResourcesArgs | None = None) -> None:
         self._handle, self._cache, self._clock = handle, handle.cache, handle.clock
-        self._seconds = (args or DynamicResourcesArgs()).binding_timeout_seconds
+        self._seconds = required_duration((args or DynamicResourcesArgs()).binding_timeout)
         self.claims = handle.shared(Claims, partial(Claims, handle))
         self._kinds = handle.shared(VerdictCache, lambda: VerdictCache(self.claims, handle.columns))
         self._deallocations = handle.shared(Deallocations, lambda: Deallocations(self.claims))
@@ -290,8 +295,8 @@ class DynamicResources(PreEnqueue, PreFilter, FilterBatch, PostFilter, ScoreBatc
             allocation = self.claims.allocation(claim)
             if allocation is not None and any(result.binding_conditions for result in allocation.devices.results):
                 key = (claim.metadata.namespace, claim.metadata.name)
-                late = f"device binding timeout: claim={'/'.join(key)}"
-                awaited.append(Awaited(partial(self._bound, key), float(self._seconds), late))
+                left = max(0.0, self._ends(allocation) - self._clock.now())
+                awaited.append(Awaited(partial(self._bound, key), left, _late(claim)))
         return MetadataChanges({}, {}, {}, Preparation(tuple(patches), tuple(awaited)))
 
     def _patches(self, claim: ResourceClaim, pending: Pending | None, pod: Pod) -> list[ObjectPatch]:
@@ -342,7 +347,7 @@ class DynamicResources(PreEnqueue, PreFilter, FilterBatch, PostFilter, ScoreBatc
         return self._binding(claim, claim.status.allocation)
 
     def _binding(self, claim: ResourceClaim, allocation: Allocation | None) -> Status:
-        """Success, Wait, or an error where a device says that it cannot be attached."""
+        """Success, Wait, or an error where a device says that it cannot be attached, or is not ready in time."""
         if allocation is None:
             return NOT_YET
         said = {(found.driver, found.pool, found.device, found.share_id): found for found in claim.status.devices}
@@ -359,7 +364,18 @@ class DynamicResources(PreEnqueue, PreFilter, FilterBatch, PostFilter, ScoreBatc
                         f' message="{true[kind].message}"'
                     )
             waits = waits or not true.keys() >= set(result.binding_conditions)
+        if waits and self._clock.now() >= self._ends(allocation):
+            return Status.error(_late(claim))
         return NOT_YET if waits else SUCCESS
+
+    def _ends(self, allocation: Allocation) -> float:
+        """When devices of an allocation must be ready, in seconds since 1970 (DRA-R111)."""
+        begun = read_time(allocation.allocation_timestamp)
+        return (self._clock.now() if begun is None else begun) + self._seconds
+
+
+def _late(claim: ResourceClaim) -> str:
+    return f"device binding timeout: claim={claim.metadata.key}"
 
 
 def _ignored(_answer: bytes) -> None:

@@ -43,6 +43,7 @@ class Verdicts:
         self._claims, self._changes = claims, changes
         self.codes: Ints = np.zeros(0, np.int64)
         self.statuses: list[Status] = [SUCCESS, CANNOT, INVALID]
+        self._numbers: dict[Status, int] = {}  # of errors
         self.solutions: dict[int, Solution] = {}
         self._position, self._epoch = -1, -1
 
@@ -55,6 +56,7 @@ class Verdicts:
             self.codes = np.zeros(count, np.int64)
             self.solutions.clear()
             del self.statuses[3:]
+            self._numbers.clear()
         elif len(self.codes) < count:
             rows = sorted({*rows, *range(len(self.codes), count)})
             self.codes = np.concatenate([self.codes, np.zeros(count - len(self.codes), np.int64)])
@@ -70,16 +72,19 @@ class Verdicts:
         try:
             solution = search.run()
         except AllocationError as error:
-            status = Status.error(str(error))
-            if status not in self.statuses:
-                self.statuses.append(status)
-            self.codes[row] = self.statuses.index(status)
+            self.codes[row] = self._number(Status.error(str(error)))
             return
         if solution is not None:
             self.codes[row] = 0
             self.solutions[row] = solution
         else:
             self.codes[row] = 2 if search.invalid else 1
+
+    def _number(self, status: Status) -> int:
+        number = self._numbers.setdefault(status, len(self.statuses))
+        if number == len(self.statuses):
+            self.statuses.append(status)
+        return number
 
     def preference(self, row: int) -> int:
         """8 less the place of the chosen alternative, for each request that has alternatives (DRA-R66)."""
