@@ -22,6 +22,7 @@ JUDGES = ("harness", "fixtures", "suites", "reports")
 API = "seatrial.scheduler.api"
 _NO_RULES = (  # no rule of scheduling is in them
     "builders",
+    "cel",
     "certificates",
     "clock",
     "durations",

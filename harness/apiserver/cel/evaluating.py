@@ -1,25 +1,18 @@
-"""cel-python's interpreter, extended by two-variable macros, optional values and namespaced functions.
+"""cel-python's interpreter, extended by two-variable macros, optional values and namespaced functions."""
 
-cel-python's parser lacks the syntax of optional selection, `a.?b` and `a[?b]`, which is rewritten to calls first.
-"""
-
-import re
-from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-import celpy
 import lark
 from celpy import celtypes
-from celpy.celparser import CELParser
-from celpy.evaluation import CELEvalError, Evaluator
-from lark.lexer import PatternRE, TerminalDef
+from celpy.evaluation import CELEvalError
 
 from seatrial.harness.apiserver.cel.expressions import TooLongError
 from seatrial.harness.apiserver.cel.functions import FUNCTIONS, NAMESPACES
 from seatrial.harness.apiserver.cel.values import NONE, Optional
 from seatrial.harness.apiserver.long_computations import LOOP_STEPS, NeedsThread
 from seatrial.harness.apiserver.patterns import match_cost
+from seatrial.scheduler.api.cel import CountingEvaluator, CountingRunner
 
 MACROS: Final = frozenset({"all", "exists", "exists_one", "existsOne", "filter", "map"})
 TWO_VARIABLE_MACROS: Final = frozenset({"all", "exists", "exists_one", "existsOne", "transformList", "transformMap"})
@@ -28,20 +21,6 @@ _PATTERN_FUNCTIONS: Final = frozenset({"matches", "find", "findAll"})
 OPTIONAL: Final = frozenset({"optMap", "optFlatMap"})
 MAX_STEPS = 100_000  # of all rules of an object; a rule over all pairs of 64 elements takes half
 MATCH_STEPS = 500  # steps of a pattern match that take as long as one step here
-_PASSING: Final = frozenset(
-    {"expr", "conditionalor", "conditionaland", "relation", "addition", "multiplication", "unary", "member"}
-)
-_LINE: Final = r"""(?:[rR]"[^"\n]*+"|[rR]'[^'\n]*+'|"(?:[^"\\\n]++|\\.)*+"|'(?:[^'\\\n]++|\\.)*+')"""
-_LINES: Final = (
-    r'''(?:[rR]"""(?:[^"]++|"(?!""))*+"""|"""(?:[^"\\]++|"(?!"")|\\[\s\S])*+"""'''
-    r"""|[rR]'''(?:[^']++|'(?!''))*+'''|'''(?:[^'\\]++|'(?!'')|\\[\s\S])*+''')"""
-)
-_LITERALS: Final = {"STRING_LIT": _LINE, "MLSTRING_LIT": _LINES, "BYTES_LIT": f"[bB](?:{_LINES}|{_LINE})"}
-_TOKEN: Final = re.compile(
-    r"""[rRbB]{0,2}(?:'''(?:\\.|[^\\])*?'''|\"\"\"(?:\\.|[^\\])*?\"\"\"|'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*")"""
-    r"|//[^\n]*|\.\?\s*[_a-zA-Z]\w*|\[\s*\?|[\[\](){}]|\w+|\s+|.",
-    re.DOTALL,
-)
 
 
 class Budget:
@@ -67,40 +46,6 @@ class Budget:
         return self.used > self._limit
 
 
-def desugared(expression: str) -> str:
-    """`a.?b` → `a.optSelect__("b")`, `a[?b]` → `a.optIndex__(b)`."""
-    if "?" not in expression:
-        return expression
-    parts: list[str] = []
-    opened: list[str] = []  # the closing text of each open bracket
-    before = ""
-    for found in _TOKEN.finditer(expression):
-        piece = found[0]
-        if piece.startswith(".?"):
-            piece = f'.optSelect__("{piece[2:].strip()}")'
-        elif piece[0] == "[" and piece.endswith("?") and (before.isidentifier() or before in {")", "]"}):
-            piece = ".optIndex__("
-            opened.append(")")
-        elif piece in {"[", "(", "{"}:
-            opened.append({"[": "]", "(": ")", "{": "}"}[piece])
-        elif piece in {"]", ")", "}"} and opened:
-            piece = opened.pop()
-        parts.append(piece)
-        if not piece.isspace():
-            before = found[0]
-    return "".join(parts)
-
-
-def simplified(tree: Any) -> Any:
-    """The tree without nodes that only forward to their single child: ten steps to a literal become two."""
-    if not isinstance(tree, lark.Tree):
-        return tree
-    while tree.data in _PASSING and len(tree.children) == 1 and isinstance(tree.children[0], lark.Tree):
-        tree = tree.children[0]
-    tree.children = [simplified(child) for child in tree.children]
-    return tree
-
-
 def ident_of(tree: Any) -> str:
     """The name if the expression is a single identifier, else empty."""
     while isinstance(tree, lark.Tree):
@@ -118,38 +63,8 @@ def parts_of(tree: lark.Tree[Any]) -> tuple[Any, Any, list[Any]]:
     return member, name, list(tree.children[2].children) if len(tree.children) > 2 else []
 
 
-class Interpreter(Evaluator):
-    """Evaluates an expression or a part of it.
-
-    Evaluation blocks the server, so the number of steps is limited; three nested loops over lists can reach the limit.
-    """
-
-    budget: Budget  # shared by all parts of the expression
-    outer: Mapping[str, Any]  # the variables of the enclosing parts
-    scope: Mapping[str, Any]  # `outer` and this part's variables
-
-    def sub_evaluator(self, ast: lark.Tree[Any]) -> "Interpreter":
-        """The evaluator of a macro's body; overrides cel-python's method."""
-        part = Interpreter(ast, activation=self.activation)
-        part.budget, part.outer, part.scope = self.budget, self.scope, self.scope
-        return part
-
-    def evaluate(self, context: Any = None) -> Any:
-        """Evaluate without copying all variables for each list element, as cel-python does."""
-        self.scope = {**self.outer, **context} if context else self.outer
-        value = self.visit(self.ast)
-        if isinstance(value, CELEvalError):
-            raise value
-        return value
-
-    def ident_value(self, name: str, root_scope: bool = False) -> Any:
-        """The value of a variable or type name; overrides cel-python's method."""
-        return self.scope[name] if name in self.scope else super().ident_value(name, root_scope)
-
-    def visit_children(self, tree: lark.Tree[Any]) -> list[Any]:
-        """Count a step; cel-python calls this for every part of an expression."""
-        self.budget.spend()
-        return super().visit_children(tree)
+class Interpreter(CountingEvaluator):
+    """Evaluates an expression or a part of it. Evaluation blocks the server, so the number of steps is limited."""
 
     def member_dot_arg(self, tree: lark.Tree[Any]) -> Any:
         """A call of a method, macro or namespaced function; overrides cel-python's method."""
@@ -259,37 +174,10 @@ def _steps_of_match(pattern: str, text: str) -> int:
         return 1
 
 
-class Runner(celpy.InterpretedRunner):
+class Runner(CountingRunner):
     """A compiled expression."""
 
+    evaluator = Interpreter
+
     def evaluate(self, context: Any, budget: Budget | None = None) -> Any:
-        whole = Interpreter(self.ast, activation=self.new_activation())
-        whole.budget, whole.outer = budget or Budget(), {}
-        return whole.evaluate(context)
-
-
-def _edit(terminal: TerminalDef) -> None:
-    if terminal.name in _LITERALS:
-        terminal.pattern = PatternRE(_LITERALS[terminal.name])
-
-
-def environment() -> celpy.Environment:
-    """The CEL environment in which expressions are compiled.
-
-    The patterns of cel-python for literals of strings read an escape in two ways, so that 40 backslashes in an open
-    literal take half a minute. These read it in one.
-    """
-    if CELParser.CEL_PARSER is None:
-        CELParser.CEL_PARSER = lark.Lark(
-            Path(celpy.__file__).with_name("cel.lark").read_text(encoding="utf-8"),
-            parser="lalr",
-            start="expr",
-            g_regex_flags=re.MULTILINE,
-            propagate_positions=True,
-            maybe_placeholders=False,
-            lexer_callbacks={"IDENT": CELParser.ambiguous_literals},
-            priority="invert",
-            edit_terminals=_edit,
-            tree_class=Runner.tree_node_class,
-        )
-    return celpy.Environment(runner_class=Runner)
+        return self.counted(context, budget or Budget())

@@ -88,10 +88,11 @@ def _compiled(expression: str) -> Any:
         )
     from celpy.celparser import CELParseError
 
-    from seatrial.harness.apiserver.cel.evaluating import desugared, environment, simplified
+    from seatrial.harness.apiserver.cel.evaluating import Runner
     from seatrial.harness.apiserver.cel.functions import FUNCTIONS
+    from seatrial.scheduler.api.cel import desugared, environment, simplified
 
-    place = environment()
+    place = environment(Runner)
     try:
         tree: lark.Tree[Any] = place.compile(desugared(expression))
     except CELParseError as error:

@@ -14,7 +14,10 @@ from typing import Any, Final
 from seatrial.scheduler.api.quantity import QuantityError, exact
 
 MAX_LENGTH: Final = 10 * 1024  # bytes of an expression, as the API server's limit
+MAX_STEPS: Final = 10_000  # of an evaluation, some tens of milliseconds; one with four terms takes 40
 KEPT: Final = 1000  # results of one expression that are kept
+KEPT_OF_DEVICE: Final = 16  # results of one device that are kept
+MAX_VERSION: Final = 64  # characters, as the API server's limit
 _NO_KEY: Final = re.compile(r"no such (?:member in mapping|key)[^']*'?([^']*)'?")
 _HINT: Final = (
     ". consider using CEL optional chaining (.? followed by orValue()) or guarding the check with has() for optional"
@@ -23,7 +26,6 @@ _HINT: Final = (
 _SEMVER: Final = re.compile(
     r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(?:-([0-9a-zA-Z.-]+))?(?:\+[0-9a-zA-Z.-]+)?", re.ASCII
 )
-_TOKEN: Final = re.compile(r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|\.\?\s*[_a-zA-Z]\w*|\[\s*\?|[\[\](){}]|\w+|\s+|.""")
 
 Path = tuple[str, ...]  # ("driver",), ("attributes", domain, identifier)
 
@@ -39,7 +41,7 @@ class Version:
     __slots__ = ("rank",)
 
     def __init__(self, text: str) -> None:
-        found = _SEMVER.fullmatch(text)
+        found = _SEMVER.fullmatch(text) if len(text) <= MAX_VERSION else None
         if found is None:
             raise ValueError(f'invalid version "{text}"')
         before = (found[4] or "").split(".") if found[4] else []
@@ -105,6 +107,8 @@ class Expression:
         whole: list[bool] = []
         found = self._evaluated(device, reads, whole)
         if whole:
+            if len(device.own) >= KEPT_OF_DEVICE:
+                device.own.clear()
             device.own[self.text] = found
         else:
             if self._size >= KEPT:
@@ -127,6 +131,8 @@ class Expression:
                 key = missing[1] or next(iter(error.args[2] or ("",)) if len(error.args) > 2 else iter(("",)))
                 return ExpressionError(f"no such key: {key}{_HINT}")
             return ExpressionError(why.partition(" (in activation")[0])
+        except _TooLongError:
+            return ExpressionError(f"the evaluation takes more than {MAX_STEPS} steps")
         except RecursionError:
             return ExpressionError("expression is nested too deeply")
         except Exception as error:  # noqa: BLE001 cel-python does not convert all errors of operations on values
@@ -155,38 +161,35 @@ def expression(text: str) -> Expression:
 def _compiled(text: str) -> Callable[[Mapping[str, Any]], Any]:
     if len(text.encode()) > MAX_LENGTH:
         raise ExpressionError(f"expected at most {MAX_LENGTH} bytes, found {len(text.encode())}")
-    import celpy
     from celpy.celparser import CELParseError
 
-    place = celpy.Environment()
+    from seatrial.scheduler.api.cel import CountingRunner, desugared, environment, simplified
+
+    place = environment()
     try:
-        runner = place.program(place.compile(_desugared(text)), functions=_functions())
+        runner = place.program(simplified(place.compile(desugared(text))), functions=_functions())
     except CELParseError as error:
         raise ExpressionError(f"compilation failed: {error.args[0] if error.args else error}") from error
     except (ArithmeticError, LookupError, RecursionError, TypeError, ValueError) as error:
         raise ExpressionError(f"compilation failed: {error}") from error
-    return runner.evaluate
+    assert isinstance(runner, CountingRunner)
+    return lambda given: runner.counted(given, _Steps())
 
 
-def _desugared(text: str) -> str:
-    """`a.?b` → `a.optSelect__("b")`, `a[?b]` → `a.optSelect__(b)`: cel-python's parser does not have this syntax."""
-    if "?" not in text:
-        return text
-    parts: list[str] = []
-    opened: list[str] = []  # the closing text of each open bracket
-    for found in _TOKEN.finditer(text):
-        piece = found[0]
-        if piece.startswith(".?"):
-            piece = f'.optSelect__("{piece[2:].strip()}")'
-        elif piece[0] == "[" and piece.endswith("?"):
-            piece = ".optSelect__("
-            opened.append(")")
-        elif piece in {"[", "(", "{"}:
-            opened.append({"[": "]", "(": ")", "{": "}"}[piece])
-        elif piece in {"]", ")", "}"} and opened:
-            piece = opened.pop()
-        parts.append(piece)
-    return "".join(parts)
+class _TooLongError(Exception):
+    """More steps than allowed. Not a CEL error, since loops continue after those."""
+
+
+class _Steps:
+    """The steps of one evaluation."""
+
+    def __init__(self) -> None:
+        self._left = MAX_STEPS
+
+    def spend(self, steps: int = 1) -> None:
+        self._left -= steps
+        if self._left < 0:
+            raise _TooLongError
 
 
 # -- values ------------------------------------------------------------------------------------------------------------
@@ -342,6 +345,7 @@ def _functions() -> dict[str, Callable[..., Any]]:
         "upperAscii": text(str.upper),
         "trim": text(str.strip),
         "optSelect__": _select,
+        "optIndex__": _select,
         "orValue": lambda found, default: default if found.value is None else found.value,
         "hasValue": truth(lambda found: found.value is not None),
         "value": lambda found: found.value,
