@@ -59,6 +59,7 @@ class Publisher:
     ) -> None:
         """`runtime` has the format of `containerRuntimeVersion`; the other arguments are those of `NodeAgent`."""
         self._dra, self._generation = dra, 0
+        self._vendors: tuple[str, ...] = ()  # with slices
         self._name, self._uid, self._hardware = name, uid, hardware
         self._writer, self._clock = writer, clock
         self._host_ip, self._runtime, self._facts = host_ip, runtime, facts
@@ -164,7 +165,10 @@ class Publisher:
 
     def _publish_slices(self, done: Done | None) -> None:
         """Create the slices of each driver and their classes, or write the slices anew under the next generation."""
-        devices, left = device_object.reported(self.devices, daemon=False), 1
+        left, shown = 1, device_object.reported(self.devices, daemon=False)
+        # A vendor whose devices are gone keeps a slice, without any.
+        self._vendors = tuple(dict.fromkeys((*self._vendors, *(device.vendor for device in shown))))
+        devices = {vendor: [device for device in shown if device.vendor == vendor] for vendor in self._vendors}
         self._generation += 1
         manifests = slices.slices(self._name, self._uid, devices, self._hardware.driver, self._generation)
 

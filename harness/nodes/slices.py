@@ -4,7 +4,7 @@ Names of devices and attributes are those of the drivers (specification `dra.md`
 devices so has no Device object and no resources of device plugins: no card is in two inventories.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from seatrial.harness.devices.provider import Device, Driver
@@ -21,14 +21,14 @@ _MIB = 1 << 20
 
 
 def slices(
-    node: str, node_uid: str, devices: Sequence[Device], driver: Callable[[str], Driver], generation: int
+    node: str, node_uid: str, devices: Mapping[str, Sequence[Device]], driver: Callable[[str], Driver], generation: int
 ) -> list[Manifest]:
-    """The slices of a node, owned by it: one pool for each driver, with the node's name."""
+    """The slices of a node, owned by it: one pool for each driver, with the node's name. `devices`: by vendor."""
     found: list[Manifest] = []
-    for vendor in dict.fromkeys(device.vendor for device in devices):
+    for vendor, own in devices.items():
         names, versions = VENDORS[vendor].claim_driver, driver(vendor)
-        entries = [_entry(device, names, versions) for device in devices if device.vendor == vendor]
-        parts = [entries[at : at + MAX_DEVICES] for at in range(0, len(entries), MAX_DEVICES)]
+        entries = [_entry(device, names, versions) for device in own]
+        parts = [entries[at : at + MAX_DEVICES] for at in range(0, len(entries), MAX_DEVICES)] or [[]]
         for number, part in enumerate(parts):
             owner = {"apiVersion": "v1", "kind": "Node", "name": node, "uid": node_uid, "controller": True}
             found.append(
@@ -47,10 +47,10 @@ def slices(
     return found
 
 
-def classes(devices: Sequence[Device]) -> list[Manifest]:
+def classes(vendors: Iterable[str]) -> list[Manifest]:
     """The DeviceClasses that the drivers' charts install, named as the drivers."""
     found = []
-    for vendor in dict.fromkeys(device.vendor for device in devices):
+    for vendor in vendors:
         names = VENDORS[vendor].claim_driver
         spec: Manifest = {"selectors": [{"cel": {"expression": names.expression}}]}
         if names.extended:

@@ -229,6 +229,22 @@ def test_a_container_gets_what_it_names(trial: Trial, expect: Expect) -> None:
     assert not seen("main") & seen("second")
 
 
+@pytest.mark.feature("DRA-3.taints")
+@pytest.mark.case("DR-014", severity="critical", source="kubernetes 1.37 dynamic-resource-allocation/structured")
+@pytest.mark.needs(Capability.DEVICE_FAULTS)
+def test_a_card_that_fails_is_given_to_nobody(trial: Trial, expect: Expect, offers: Offers) -> None:
+    """One of two cards fails; its driver taints it: the next pod gets the other one, and a third waits."""
+    trial.add(node("n1").cards(2).dra())
+    trial.apply(claim_template("one").asks("gpu", NVIDIA))
+    trial.inject({"node": "n1", "verb": "critical", "device": 0, "xid": 79})
+    trial.settle()
+    trial.submit(pod("a").claim("gpu", template="one"))
+    expect.running("a")
+    assert offers.given(offers.claim_of("a")) == ["gpu=gpu-1"]
+    trial.submit(pod("b").claim("gpu", template="one"))
+    expect.pending("b", saying="cannot allocate all claims")
+
+
 @pytest.mark.feature("DRA-1.protected")
 @pytest.mark.case("DR-011", severity="critical", source=PLUGIN)
 def test_a_pod_waits_for_a_claim_that_is_not_there(trial: Trial, expect: Expect) -> None:

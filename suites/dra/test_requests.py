@@ -288,6 +288,25 @@ def test_a_pod_waits_until_its_device_is_attached(trial: Trial, expect: Expect, 
 
 
 @pytest.mark.feature("DRA-3.conditions")
+@pytest.mark.case("DR-037", severity="normal", source=PLUGIN)
+@pytest.mark.long(seconds=700)
+def test_a_device_that_is_not_attached_in_time_is_replaced(trial: Trial, expect: Expect, offers: Offers) -> None:
+    """Nothing is said of the device for ten minutes, the default of `bindingTimeout`: the pod gets another one."""
+    trial.add(node("n1"))
+    offers.publish("n1", device("far", bindingConditions=["Attached"], bindingFailureConditions=["Broken"]))
+    trial.apply(claim("one").asks("d", offers.of_class))
+    trial.submit(pod("a").claim("d", name="one"))
+    assert trial.reaches(lambda: bool(offers.given("one")), within=30)
+    offers.publish("n1", device("near"), part="near", pool={"name": f"{trial.name}-near"})
+    trial.pass_time(540)
+    assert not trial.pod("a").spec.node_name
+
+    expect.bound("a", within=150)
+
+    assert offers.given("one") == ["d=near"]
+
+
+@pytest.mark.feature("DRA-3.conditions")
 @pytest.mark.case("DR-036", severity="critical", source=PLUGIN)
 def test_a_device_that_cannot_be_attached_is_replaced(trial: Trial, expect: Expect, offers: Offers) -> None:
     """The driver says that it failed: the claim loses the device. One that needs no attaching goes before it."""

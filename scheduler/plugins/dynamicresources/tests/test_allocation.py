@@ -12,6 +12,7 @@ from seatrial.scheduler.app import Bind, build_core, default_configuration
 from seatrial.scheduler.core.cycle import Core
 from seatrial.scheduler.framework.decisions import Reject
 from seatrial.scheduler.plugins.dynamicresources.claims import Claims
+from seatrial.scheduler.plugins.dynamicresources.plugin import DynamicResourcesArgs
 
 DRIVER = "gpu.example.com"
 
@@ -245,3 +246,18 @@ def test_a_binding_that_failed_gives_the_device_back(world: World) -> None:
     preparation.patches[-1].refused()
     assert world.has("a") == []
     assert world.pod("pb", "b") == "n1"
+
+
+@pytest.mark.parametrize(
+    ("args", "why"),
+    [
+        ({"bindingTimeout": "500ms"}, "bindingTimeout: must be at least 1 second"),
+        ({"bindingTimeout": "soon"}, "bindingTimeout: must be at least 1 second"),
+        ({"filterTimeout": "-1s"}, "filterTimeout: must be zero or positive"),
+    ],
+)
+def test_arguments_that_are_refused(args: dict[str, str], why: str) -> None:
+    """DRA-M30, DRA-M32; the arguments are spelled as upstream's."""
+    with pytest.raises(ValueError, match=why):
+        msgspec.convert(args, DynamicResourcesArgs).check()
+    msgspec.convert({"bindingTimeout": "10m", "filterTimeout": "0s"}, DynamicResourcesArgs).check()

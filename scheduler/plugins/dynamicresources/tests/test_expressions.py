@@ -7,6 +7,7 @@ import pytest
 from seatrial.scheduler.api.quantity import exact
 from seatrial.scheduler.plugins.dynamicresources.expressions import Expression, ExpressionError, Subject, Version
 
+LOOP = "[1, 2, 3, 4, 5, 6, 7, 8, 9, 10].all(%s, "
 OWN = "device.attributes['d.io']"
 
 
@@ -57,6 +58,7 @@ def test_what_holds(text: str, holds: bool) -> None:
         ("device.driver", "must evaluate to a bool"),
         ("foo(1) == 1", "undeclared reference to 'foo'"),
         (f"{OWN}.model > 3", "no matching overload"),
+        (f"{LOOP % 'a'}{LOOP % 'b'}{LOOP % 'c'}{LOOP % 'd'}a + b + c + d > 0))))", "takes more than 10000 steps"),
     ],
 )
 def test_what_fails(text: str, why: str) -> None:
@@ -66,7 +68,7 @@ def test_what_fails(text: str, why: str) -> None:
             found.holds(CARD)
 
 
-@pytest.mark.parametrize("text", ["1 +", "(" * 5000, "'" + "x" * 11_000 + "' == ''"])
+@pytest.mark.parametrize("text", ["1 +", "'" + "\\\\" * 4000, "(" * 5000, "'" + "x" * 11_000 + "' == ''"])
 def test_what_cannot_be_compiled(text: str) -> None:
     with pytest.raises(ExpressionError):
         Expression(text)

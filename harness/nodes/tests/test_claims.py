@@ -1,0 +1,93 @@
+"""Claims of a pod on its node: read, prepared for the pods that may use them, and released after the last one."""
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+import msgspec
+import pytest
+
+from seatrial.harness.nodes.claims import NodeClaims, PrepareError
+from seatrial.harness.nodes.hardware import NodeHardware, machine_of
+from seatrial.harness.nodes.pods import BoundPod
+from seatrial.harness.nodes.writer import Writer
+from seatrial.scheduler.api.resourceclaims import ResourceClaim
+from seatrial.scheduler.api.transport import Done, Response
+
+DEVICES = NodeHardware("n1", machine_of({"name": "n1", "devices": [{"model": "a10", "count": 2}]}), seed=0).devices()
+
+
+class Stored:
+    """Answers reads with what is stored under a path."""
+
+    def __init__(self, **objects: dict[str, Any]) -> None:
+        self.objects = objects
+
+    def read(self, path: str, done: Done) -> None:
+        found = self.objects.get(path.rsplit("/", 1)[1])
+        done(Response(404) if found is None else Response(200, msgspec.json.encode(found)))
+
+
+def pod(name: str, made: str | None = "c") -> BoundPod:
+    entries = [{"name": "gpu", "resourceClaimTemplateName": "t"}]
+    containers = [{"name": "main", "resources": {"claims": [{"name": "gpu"}]}}, {"name": "other"}]
+    body = {
+        "metadata": {"name": name, "namespace": "default", "uid": name},
+        "spec": {"containers": containers, "resourceClaims": entries},
+        "status": {"resourceClaimStatuses": [{"name": "gpu", "resourceClaimName": made}]},
+    }
+    return msgspec.convert(body, BoundPod)
+
+
+def claim(name: str, *users: str, device: str = "gpu-0", driver: str = "gpu.nvidia.com") -> ResourceClaim:
+    result = {"request": "r", "driver": driver, "pool": "n1", "device": device}
+    reserved = [{"resource": "pods", "name": user, "uid": user} for user in users]
+    status = {"allocation": {"devices": {"results": [result]}}, "reservedFor": reserved}
+    return msgspec.convert(
+        {"metadata": {"name": name, "namespace": "default", "uid": name}, "status": status}, ResourceClaim
+    )
+
+
+@pytest.mark.parametrize(
+    ("made", "objects", "found"),
+    [
+        pytest.param("c", {"c": {"metadata": {"name": "c"}}}, {"gpu": "c"}, id="there"),
+        pytest.param("c", {}, {"gpu": None}, id="not-there"),
+        pytest.param(None, {}, {}, id="none-needed"),
+    ],
+)
+def test_all_claims_are_read(made: str | None, objects: dict[str, Any], found: dict[str, str | None]) -> None:
+    told: list[Mapping[str, ResourceClaim | None]] = []
+    NodeClaims("n1", cast("Writer", Stored(**objects))).read(pod("p", made), told.append)
+    assert [{entry: one and one.metadata.name for entry, one in each.items()} for each in told] == [found]
+
+
+def test_a_container_that_names_no_claim_gets_no_device() -> None:
+    granted = NodeClaims("n1", cast("Writer", Stored())).prepare(pod("p"), {"gpu": claim("c", "p")}, DEVICES)
+    assert {name: [card.minor for card in cards["claim:gpu"]] for name, cards in granted.items()} == {"main": [0]}
+
+
+@pytest.mark.parametrize(
+    ("found", "why"),
+    [
+        (None, "not found"),
+        (claim("c", "other"), r"pod p \(p\) is not allowed to use ResourceClaim c"),
+        (claim("c", "p", device="gpu-7"), "device gpu-7 of driver gpu.nvidia.com is not on this node"),
+    ],
+    ids=["missing", "for-another-pod", "unknown-device"],
+)
+def test_what_cannot_be_prepared(found: ResourceClaim | None, why: str) -> None:
+    with pytest.raises(PrepareError, match=why):
+        NodeClaims("n1", cast("Writer", Stored())).prepare(pod("p"), {"gpu": found}, DEVICES)
+
+
+def test_a_device_is_prepared_for_one_claim() -> None:
+    """Two pods share the first claim; the device is free for another claim after both."""
+    claims = NodeClaims("n1", cast("Writer", Stored()))
+    for user in ("p", "q"):
+        claims.prepare(pod(user), {"gpu": claim("c", "p", "q")}, DEVICES)
+    other = {"gpu": claim("d", "r")}
+    for user in ("p", "q"):
+        with pytest.raises(PrepareError, match="prepared for ResourceClaim default/c"):
+            claims.prepare(pod("r"), other, DEVICES)
+        claims.release(user)
+    claims.prepare(pod("r"), other, DEVICES)
