@@ -87,7 +87,7 @@ class PodGroup(Wire, frozen=True):
 
 
 class GangPolicy(Wire, frozen=True):
-    """At least so many members are placed together."""
+    """The least number of members that are placed together."""
 
     min_count: int = 1
 

@@ -164,7 +164,7 @@ class Consumer(Wire, frozen=True):
 
 
 class DeviceStatus(Wire, frozen=True):
-    """What a driver says of an allocated device."""
+    """The conditions that a driver reports of an allocated device."""
 
     driver: str = ""
     pool: str = ""
