@@ -13,6 +13,7 @@ from seatrial.harness.apiserver.controllers.control import Control
 from seatrial.harness.apiserver.controllers.cronjobs import CronJobs
 from seatrial.harness.apiserver.controllers.daemonsets import DaemonSets
 from seatrial.harness.apiserver.controllers.deployments import Deployments
+from seatrial.harness.apiserver.controllers.device_taints import DeviceTaintEviction
 from seatrial.harness.apiserver.controllers.endpoints import Endpoints
 from seatrial.harness.apiserver.controllers.ephemeral_claims import EphemeralClaims
 from seatrial.harness.apiserver.controllers.event_expiry import EventExpiry
@@ -77,6 +78,7 @@ def build_server(
     EphemeralClaims(control)
     claims = ResourceClaims(control)
     server.admission.plugins.append((claims.admit, lambda resource, _: resource.key in CLAIM_KINDS))
+    DeviceTaintEviction(control)
     PodGroupProtection(control)
     volumes = Volumes(control)
     server.admission.plugins.append((volumes.admit, lambda resource, _: resource.key in {VOLUMES, CLAIMS}))

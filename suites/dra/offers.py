@@ -2,10 +2,11 @@
 
 from typing import Any
 
+import orjson
 import pytest
 
 from seatrial.fixtures.trial import Manifest, Trial
-from seatrial.scheduler.api.resourceclaims import CLASSES_PATH, ResourceClaim
+from seatrial.scheduler.api.resourceclaims import CLASSES_PATH, TAINT_RULES_PATH, ResourceClaim
 from seatrial.scheduler.api.wire import decoder
 
 NVIDIA = "gpu.nvidia.com"  # driver and class of simulated NVIDIA cards
@@ -42,7 +43,25 @@ class Offers:
         spec = {"driver": driver or self.driver, "pool": shown, "nodeName": node, **fields}
         if devices:
             spec["devices"] = list(devices)
-        self._trial.apply(_object("ResourceSlice", self._slice(node, part), spec))
+        name = self._slice(node, part)
+        self._trial.apply(_object("ResourceSlice", name, spec))
+        kept = orjson.loads(self._trial.call("GET", self._trial.path("ResourceSlice", name)).body)["spec"]
+        if dropped := _dropped(spec, kept):
+            pytest.skip(
+                f"the API server dropped {dropped} of a ResourceSlice: its release, or a feature gate, lacks it"
+            )
+
+    def taint(self, effect: str, **selector: str) -> None:
+        """Taint devices of the case's driver by a DeviceTaintRule."""
+        spec = {
+            "deviceSelector": {"driver": self.driver, **selector},
+            "taint": {"key": "example.com/broken", "value": "yes", "effect": effect},
+        }
+        if not self._trial.call("GET", TAINT_RULES_PATH).ok:
+            pytest.skip(
+                "the cluster does not serve DeviceTaintRules of resource.k8s.io/v1, as Kubernetes does since 1.37"
+            )
+        self._trial.apply(_object("DeviceTaintRule", self._trial.name, spec))
 
     def change(self, node: str, spec: Manifest, *, part: str = "") -> None:
         """Change fields of a slice."""
@@ -71,6 +90,16 @@ class Offers:
 
 def _object(kind: str, name: str, spec: Manifest) -> Manifest:
     return {"apiVersion": "resource.k8s.io/v1", "kind": kind, "metadata": {"name": name}, "spec": spec}
+
+
+def _dropped(sent: Any, kept: Any) -> str:
+    """The first field that was sent and not kept, as API servers do with fields behind a closed gate (DRA-R18)."""
+    if isinstance(sent, dict):
+        gone = next((name for name in sent if name not in kept), "")
+        return gone or next((found for name, value in sent.items() if (found := _dropped(value, kept[name]))), "")
+    if isinstance(sent, list):
+        return next((found for pair in zip(sent, kept, strict=True) if (found := _dropped(*pair))), "")
+    return ""
 
 
 def device(name: str, *, attributes: dict[str, Any] | None = None, **fields: Any) -> Manifest:

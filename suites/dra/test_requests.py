@@ -251,6 +251,51 @@ def test_a_tainted_device_is_for_those_who_tolerate_it(trial: Trial, expect: Exp
     assert offers.given("brave") == ["d=d0"]
 
 
+@pytest.mark.feature("DRA-3.taints")
+@pytest.mark.case("DR-038", severity="critical", source=ALLOCATOR)
+def test_a_rule_taints_a_device_for_new_claims(trial: Trial, expect: Expect, offers: Offers) -> None:
+    """A DeviceTaintRule says NoSchedule for d0, which is in use: its user stays, and the next pod gets d1."""
+    trial.add(node("n1"))
+    offers.publish("n1", device("d0"), device("d1"))
+    trial.apply(*[claim(name).asks("d", offers.of_class) for name in ("one", "two", "three")])
+    trial.submit(pod("a").claim("d", name="one"))
+    expect.bound("a")
+    assert offers.given("one") == ["d=d0"]
+    offers.taint("NoSchedule", device="d0")
+    trial.submit(pod("b").claim("d", name="two"))
+    expect.bound("b")
+    assert offers.given("two") == ["d=d1"]
+
+    trial.delete("a")
+    trial.submit(pod("c").claim("d", name="three"))
+
+    expect.pending("c", saying="cannot allocate all claims")
+
+
+@pytest.mark.feature("DRA-3.evicts")
+@pytest.mark.case("DR-039", severity="critical", source="kubernetes 1.37 pkg/controller/devicetainteviction")
+def test_a_device_that_fails_is_left(trial: Trial, expect: Expect, offers: Offers) -> None:
+    """NoExecute for both devices: who tolerates it stays, the other one is evicted, and its device goes to nobody."""
+    trial.add(node("n1"))
+    offers.publish("n1", device("d0"), device("d1"))
+    brave = {"tolerations": [{"operator": "Exists", "effect": "NoExecute"}]}
+    trial.apply(claim("brave").asks("d", offers.of_class, **brave))
+    trial.apply(*[claim(name).asks("d", offers.of_class) for name in ("one", "two")])
+    trial.submit(pod("stays").claim("d", name="brave"))
+    expect.running("stays")
+    trial.submit(pod("goes").claim("d", name="one"))
+    expect.running("goes")
+
+    offers.taint("NoExecute", pool=f"{trial.name}-n1")
+
+    expect.gone("goes")
+    trial.submit(pod("next").claim("d", name="two"))
+    expect.running("stays")
+    assert trial.reaches(lambda: not offers.given("one"), within=30)
+    expect.pending("next", saying="cannot allocate all claims")
+    assert offers.given("brave") == ["d=d0"]
+
+
 def _says(offers: Offers, trial: Trial, name: str, kind: str, reason: str) -> None:
     """The driver of a claim's device says a condition of it."""
     allocation = offers.claim(name).status.allocation

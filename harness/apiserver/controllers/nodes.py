@@ -314,7 +314,7 @@ def _toleration_seconds(pod: Object, taints: list[dict[str, Any]]) -> float | No
     for taint in taints:
         if taint["effect"] != "NoExecute":
             continue
-        matching = [toleration for toleration in pod["spec"].get("tolerations") or () if _tolerates(toleration, taint)]
+        matching = [toleration for toleration in pod["spec"].get("tolerations") or () if tolerates(toleration, taint)]
         if not matching:
             return 0.0
         times = [
@@ -328,7 +328,8 @@ def _toleration_seconds(pod: Object, taints: list[dict[str, Any]]) -> float | No
     return shortest
 
 
-def _tolerates(toleration: dict[str, Any], taint: dict[str, Any]) -> bool:
+def tolerates(toleration: dict[str, Any], taint: dict[str, Any]) -> bool:
+    """Whether a toleration of a pod or of a claim matches the taint of a node or of a device."""
     if toleration.get("effect") and toleration["effect"] != taint["effect"]:
         return False
     if toleration.get("key") and toleration["key"] != taint["key"]:

@@ -105,8 +105,8 @@ class ResourceClaims:
             return
         if change.new is not None:
             self._pod_queue.add(change.key)
-        if change.new is None or _is_done(change.new.obj):
-            for name in _claim_names(pod.obj):
+        if change.new is None or is_done(change.new.obj):
+            for name in claim_names(pod.obj):
                 self._claim_queue.add((change.key[0], name))
 
     def _claim_changed(self, change: Change) -> None:
@@ -125,7 +125,7 @@ class ResourceClaims:
 
     def _sync_pod(self, key: Key) -> None:
         pod = self._control.get(self._pods, key)
-        if pod is None or _is_done(pod.obj) or "deletionTimestamp" in pod.obj["metadata"]:
+        if pod is None or is_done(pod.obj) or "deletionTimestamp" in pod.obj["metadata"]:
             self._pod_queue.forget(key)
             return
         status = pod.obj.get("status") or {}
@@ -237,7 +237,7 @@ class ResourceClaims:
         if user.get("resource") != "pods" or user.get("apiGroup"):
             return False
         pod = self._control.get(self._pods, (namespace, user.get("name") or ""))
-        return pod is None or pod.obj["metadata"]["uid"] != user.get("uid") or _is_done(pod.obj)
+        return pod is None or pod.obj["metadata"]["uid"] != user.get("uid") or is_done(pod.obj)
 
     def _is_left(self, claim: Item) -> bool:
         """Whether it was made for a pod that has ended, or for another one of that name (DRA-R33)."""
@@ -245,7 +245,7 @@ class ResourceClaims:
         if owner is None or owner.get("kind") != self._pods.kind or "deletionTimestamp" in claim.obj["metadata"]:
             return False
         pod = self._control.get(self._pods, (claim.key[0], owner["name"]))
-        return pod is not None and (pod.obj["metadata"]["uid"] != owner.get("uid") or _is_done(pod.obj))
+        return pod is not None and (pod.obj["metadata"]["uid"] != owner.get("uid") or is_done(pod.obj))
 
 
 def generated(pod: str, entry: str) -> str:
@@ -256,7 +256,7 @@ def generated(pod: str, entry: str) -> str:
     return f"{pod[: len(pod) * _MAX_PREFIX // len(whole)]}-{entry[: len(entry) * _MAX_PREFIX // len(whole)]}"
 
 
-def _is_done(pod: Object) -> bool:
+def is_done(pod: Object) -> bool:
     """Whether the pod has ended, or is deleted before it got a node."""
     phase = (pod.get("status") or {}).get("phase")
     return phase in _FINISHED or ("deletionTimestamp" in pod["metadata"] and not pod["spec"].get("nodeName"))
@@ -267,7 +267,8 @@ def _is_owned(claim: Item, pod: Item) -> bool:
     return owner is not None and owner.get("uid") == pod.obj["metadata"]["uid"]
 
 
-def _claim_names(pod: Object) -> list[str]:
+def claim_names(pod: Object) -> list[str]:
+    """Names of the claims that a pod uses, its own and those made for it."""
     named = [entry.get("resourceClaimName") for entry in pod["spec"].get("resourceClaims") or ()]
     made = [entry.get("resourceClaimName") for entry in (pod.get("status") or {}).get("resourceClaimStatuses") or ()]
     return [name for name in (*named, *made) if name]

@@ -27,10 +27,12 @@ def claiming(name: str, **entry: Any) -> dict[str, Any]:
     return body
 
 
-def allocate(api: Api, claim: str, uid: str, name: str = "p") -> None:
+def allocate(api: Api, claim: str, uid: str, name: str = "p", tolerations: Any = None) -> None:
+    (result,) = ALLOCATION["devices"]["results"]
+    allocation = {"devices": {"results": [{**result, **({"tolerations": tolerations} if tolerations else {})}]}}
     users = [{"resource": "pods", "name": name, "uid": uid}]
     api.do("PATCH", f"{CLAIMS}/{claim}", {"metadata": {"finalizers": [FINALIZER]}}, kind=MERGE_PATCH)
-    status = {"status": {"allocation": ALLOCATION, "reservedFor": users}}
+    status = {"status": {"allocation": allocation, "reservedFor": users}}
     api.do("PATCH", f"{CLAIMS}/{claim}/status", status, kind=MERGE_PATCH)
 
 
