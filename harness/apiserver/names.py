@@ -84,9 +84,9 @@ _CONFIG_KEY_RULE = _sentence(
 )
 
 
-def _too_long(text: str, limit: int) -> tuple[str, ...]:
-    """Upstream counts bytes and calls them characters."""
-    return (f"must be no more than {limit} characters",) if len(text.encode()) > limit else ()
+def _too_long(text: str, limit: int, unit: str = "characters") -> tuple[str, ...]:
+    """Upstream counts bytes, and calls them so in keys and values of labels only."""
+    return (f"must be no more than {limit} {unit}",) if len(text.encode()) > limit else ()
 
 
 @cached()
@@ -129,10 +129,12 @@ def qualified(key: str) -> tuple[str, ...]:
         if not prefix:
             wrong.append("prefix part must be non-empty")
         else:
-            wrong += (f"prefix part {problem}" for problem in subdomain(prefix))
+            wrong += (f"prefix part {problem}" for problem in _too_long(prefix, _SUBDOMAIN, "bytes"))
+            if not _is_subdomain(prefix):
+                wrong.append(f"prefix part {_SUBDOMAIN_RULE}")
     if not name:
         wrong.append("name part must be non-empty")
-    wrong += (f"name part {problem}" for problem in _too_long(name, _LABEL))
+    wrong += (f"name part {problem}" for problem in _too_long(name, _LABEL, "bytes"))
     if not _is_qualified(name):
         wrong.append(f"name part {_QUALIFIED_RULE}")
     return tuple(wrong)
@@ -141,7 +143,7 @@ def qualified(key: str) -> tuple[str, ...]:
 @cached()
 def label_value(value: str) -> tuple[str, ...]:
     """The value of a label: messages for what is wrong, none if it is valid."""
-    long = _too_long(value, _LABEL)
+    long = _too_long(value, _LABEL, "bytes")
     return long if _is_value(value) else (*long, _VALUE_RULE)
 
 
@@ -253,15 +255,15 @@ def _check_rest(metadata: Object, causes: Causes) -> None:
 def _check_owners(owners: list[Object], causes: Causes) -> None:
     path = "metadata.ownerReferences"
     controller = ""
-    for owner in owners:
-        version = owner.get("apiVersion") or ""
-        if not version or version.endswith("/"):
-            causes.append(invalid(f"{path}.apiVersion", version, "version must not be empty"))
-        for field in ("kind", "name", "uid"):
+    for index, owner in enumerate(owners):
+        own, version = f"{path}[{index}]", owner.get("apiVersion") or ""
+        if version.endswith("/") or version.count("/") > 1:
+            causes.append(invalid(f"{own}.apiVersion", version, "must be <group>/<version> or <version>"))
+        for field in ("apiVersion", "kind", "name", "uid"):
             if not owner.get(field):
-                causes.append(invalid(f"{path}.{field}", "", "must not be empty"))
+                causes.append(required(f"{own}.{field}", "must not be empty"))
         if version == "v1" and owner.get("kind") == "Event":
-            causes.append(invalid(path, owner, "/v1, Kind=Event is disallowed from being an owner"))
+            causes.append(invalid(own, owner, "/v1, Kind=Event is disallowed from being an owner"))
         if owner.get("controller") is True:
             this = f"{owner.get('kind')}/{owner.get('name')}"
             if controller:

@@ -4,6 +4,7 @@ The programs are found in $KUBEBUILDER_ASSETS, then on PATH. All data is in one 
 """
 
 import os
+import re
 import shutil
 import signal
 import socket
@@ -37,6 +38,9 @@ HOW_TO_GET = (
 LOOPBACK = "127.0.0.1"
 START_WITHIN = 120.0  # seconds: the first start reads the programs from disk
 POLL = 0.05
+_NATIVE_GANGS = "scheduling.k8s.io/v1beta1=true"
+_GANGS_SINCE = 37  # minor version
+_VERSION = re.compile(r"v1\.(\d+)\.", re.ASCII)
 _ALONE = ("--disable-admission-plugins", "ServiceAccount,TaintNodesByCondition")
 
 
@@ -145,7 +149,9 @@ def control_plane(
                 f"default=http://{LOOPBACK}:{peer_port}",
             ],
         )
-        flags = [*_api_server_flags(folder, port, etcd_url), *api_server_flags]
+        gates = _gates(programs.api_server)
+        groups = ["--runtime-config", _NATIVE_GANGS] if gates else []
+        flags = [*_api_server_flags(folder, port, etcd_url), *gates, *groups, *api_server_flags]
         server = start(API_SERVER, [str(programs.api_server), *flags, *(() if controllers else _ALONE)])
         _wait(url, folder / "kubeconfig", "/readyz", (etcd, server))
         _define(url, folder / "kubeconfig", definitions, (etcd, server))
@@ -154,13 +160,19 @@ def control_plane(
             _wait(url, folder / "kubeconfig", "/api/v1/namespaces/default", (etcd, server))
             yield ControlPlane(url, folder / "kubeconfig", (etcd.process, server.process), restartable, server.log)
             return
-        manager = start(
-            CONTROLLER_MANAGER, [str(programs.controller_manager), *_controller_manager_flags(folder, manager_port)]
-        )
+        flags = [*_controller_manager_flags(folder, manager_port), *_gates(programs.controller_manager)]
+        manager = start(CONTROLLER_MANAGER, [str(programs.controller_manager), *flags])
         everything = (etcd, server, manager)
         _wait(url, folder / "kubeconfig", "/api/v1/namespaces/default/serviceaccounts/default", everything)
         processes = tuple(supervised.process for supervised in everything)
         yield ControlPlane(url, folder / "kubeconfig", processes, restartable, server.log)
+
+
+def _gates(program: Path) -> list[str]:
+    """The flags for what is beta and off: native gangs, from Kubernetes 1.37 on. Older programs refuse to start."""
+    said = subprocess.run([program, "--version"], capture_output=True, text=True, check=False).stdout
+    found = _VERSION.search(said)
+    return ["--feature-gates", "GenericWorkload=true"] if found and int(found[1]) >= _GANGS_SINCE else []
 
 
 def free_ports(count: int) -> list[int]:

@@ -12,6 +12,8 @@ from seatrial.scheduler.api.wire import decoder
 NVIDIA = "gpu.nvidia.com"  # driver and class of simulated NVIDIA cards
 ROOT = "resource.kubernetes.io/pcieRoot"
 
+_DRIVER = 40  # of the trial's name; a driver's name has at most 63 characters
+
 _decode = decoder(ResourceClaim)
 
 
@@ -20,7 +22,7 @@ class Offers:
 
     def __init__(self, trial: Trial) -> None:
         self._trial = trial
-        self.driver, self.of_class = f"{trial.name}.example.com", trial.name
+        self.driver, self.of_class = f"{trial.name[-_DRIVER:].strip('-')}.example.com", trial.name
         chosen = {"selectors": [{"cel": {"expression": f"device.driver == '{self.driver}'"}}]}
         trial.apply(_object("DeviceClass", self.of_class, chosen))
 

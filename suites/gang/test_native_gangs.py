@@ -75,7 +75,8 @@ def test_a_native_gang_is_bound_whole_or_not_at_all(trial: Trial, expect: Expect
     assert reaches(trial, "False", "Unschedulable"), condition(trial)
     said = condition(trial)["message"]  # kube-scheduler appends what its preemption found
     assert said.startswith("minCount (4) cannot be satisfied: 3 scheduled, 0 remaining"), said
-    assert condition(trial)["observedGeneration"] == 1
+    group = orjson.loads(trial.call("GET", path(trial, "train")).body)
+    assert condition(trial).get("observedGeneration") == group["metadata"].get("generation")
 
     trial.add(node("n2").cpu(1))
 

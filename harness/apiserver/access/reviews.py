@@ -59,12 +59,9 @@ def _check(kind: str, spec: dict[str, Any], namespace: str | None = None) -> Non
     """Follows `pkg/apis/authorization/validation`."""
     causes: Causes = []
     resource, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
-    if resource is not None and path is not None:
-        problem = "cannot be specified in combination with resourceAttributes"
-        causes.append(invalid("spec.nonResourceAttributes", path, problem))
-    if resource is None and path is None:
+    if (resource is None) == (path is None):
         problem = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
-        causes.append(invalid("spec.resourceAttributes", resource, problem))
+        causes.append(invalid("spec", path, problem))
     if kind != "SelfSubjectAccessReview" and not spec.get("user") and not spec.get("groups"):
         causes.append(invalid("spec.user", spec.get("user") or "", "at least one of user or group must be specified"))
     if namespace is not None and resource is not None and resource.get("namespace") != namespace:

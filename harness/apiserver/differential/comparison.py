@@ -160,12 +160,14 @@ def outcome(code: int, body: bytes, warning: str = "", show: tuple[str, ...] = (
 
 
 def _shown(answer: Object, path: str) -> Any:
-    """The value of a field, without texts of columns and without what depends on the moment in `managedFields`."""
+    """The value of a field, without texts of columns, order of causes, and what depends on the moment in `managedFields`."""
     value: Any = answer
     for name in path.split("."):
         value = value.get(name) if isinstance(value, dict) else None
     if path == "columnDefinitions" and value is not None:
         return [[column[key] for key in ("name", "type", "format", "priority")] for column in value]
+    if path == "details" and isinstance(value, dict) and value.get("causes"):  # of conflicts, in no order
+        return {**value, "causes": sorted(value["causes"], key=lambda cause: str(cause.get("message")))}
     if path != "metadata.managedFields" or value is None:
         return value
     entries = [{key: part for key, part in entry.items() if key != "time"} for entry in value]

@@ -8,6 +8,7 @@ from seatrial.harness.apiserver.printers.columns import (
     NONE,
     UNSET,
     Cells,
+    Column,
     Object,
     Printer,
     age_of,
@@ -18,7 +19,7 @@ from seatrial.harness.apiserver.printers.columns import (
     text,
     wide,
 )
-from seatrial.harness.apiserver.printers.durations import human_duration
+from seatrial.harness.apiserver.printers.durations import created_at, human_duration
 
 
 def _binding(obj: Object, now: float) -> Cells:
@@ -143,6 +144,37 @@ API_SERVICES = Printer(
         AGE,
     ),
     _api_service,
+)
+
+
+def _definition(obj: Object, _now: float) -> Cells:
+    spec, names = part(obj, "spec"), part(obj, "spec", "names")
+    served = [row for row in spec.get("versions") or () if row.get("served")]
+    established = condition(obj, "Established")
+    return [
+        name_of(obj),
+        spec.get("scope", ""),
+        ",".join(sorted(f"{row['name']}{'(storage)' if row.get('storage') else ''}" for row in served)),
+        created_at(obj["metadata"].get("creationTimestamp")),
+        spec.get("group", ""),
+        names.get("kind", ""),
+        ",".join(names.get("shortNames") or ()),
+        established is not None and established.get("status") == "True",
+    ]
+
+
+DEFINITIONS = Printer(
+    (
+        NAME,
+        text("Scope", "Whether its objects have namespaces."),
+        text("Versions", "The versions that are served."),
+        Column("Created At", "When the object was created.", "date"),
+        wide("Group", "The API group."),
+        wide("Kind", "The kind of its objects."),
+        wide("ShortNames", "Short names."),
+        Column("Established", "Whether its objects are served.", "boolean", 1),
+    ),
+    _definition,
 )
 
 

@@ -50,7 +50,7 @@ _PRINTERS: dict[tuple[str, str], Printer] = {
     (_ADMISSION, "validatingadmissionpolicies"): policies.VALIDATING_POLICIES,
     (_ADMISSION, "validatingadmissionpolicybindings"): policies.POLICY_BINDINGS,
     (_ADMISSION, "validatingwebhookconfigurations"): policies.WEBHOOK_CONFIGURATIONS,
-    ("apiextensions.k8s.io", "customresourcedefinitions"): _CREATED_AT,
+    ("apiextensions.k8s.io", "customresourcedefinitions"): policies.DEFINITIONS,
     ("apiregistration.k8s.io", "apiservices"): policies.API_SERVICES,
     ("apps", "controllerrevisions"): workloads.CONTROLLER_REVISIONS,
     ("apps", "daemonsets"): workloads.DAEMON_SETS,

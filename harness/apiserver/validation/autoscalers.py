@@ -22,10 +22,12 @@ def check_autoscaler(obj: Object, causes: Causes) -> None:
     spec = obj.get("spec") or {}
     low, high = spec.get("minReplicas"), spec.get("maxReplicas") or 0
     metrics = spec.get("metrics") or ()
-    if low is not None and low < 1:  # scaling to zero needs a feature gate
-        causes.append(invalid("spec.minReplicas", low, "must be greater than or equal to 1"))
-    if high < 1:
-        causes.append(invalid("spec.maxReplicas", high, "must be greater than 0"))
+    if low is not None and low < 0:
+        causes.append(invalid("spec.minReplicas", low, "must be greater than or equal to 0"))
+    if high == 0:
+        causes.append(required("spec.maxReplicas", "must be set and greater than 0"))
+    elif high < 0:
+        causes.append(invalid("spec.maxReplicas", high, "must be greater than or equal to 1"))
     if low is not None and high < low:
         causes.append(invalid("spec.maxReplicas", high, "must be greater than or equal to `minReplicas`"))
     _check_reference(spec.get("scaleTargetRef") or {}, "spec.scaleTargetRef", causes)

@@ -108,7 +108,7 @@ def _check_devices(devices: Object, path: str, causes: Causes) -> None:
     for index, request in enumerate(_bounded(devices.get("requests"), _MAX_REQUESTS, f"{path}.requests", causes)):
         own, name = f"{path}.requests[{index}]", request.get("name") or ""
         if name in names:
-            causes.append(duplicate(f"{own}.name", name))
+            causes.append(duplicate(own, name))
         names.add(name)
         _check_request(request, name, own, names, causes)
     constraints = _bounded(devices.get("constraints"), _MAX_CONSTRAINTS, f"{path}.constraints", causes)
@@ -118,7 +118,7 @@ def _check_devices(devices: Object, path: str, causes: Causes) -> None:
         field = "matchAttribute" if constraint.get("matchAttribute") is not None else "distinctAttribute"
         attribute = constraint.get(field)
         if attribute is None:
-            causes.append(required(f"{own}.matchAttribute"))
+            causes.append(required(own))
         elif "/" not in attribute:
             problem = "a fully qualified name must be a domain and a name separated by a slash"
             causes.append(invalid(f"{own}.{field}", attribute, problem))

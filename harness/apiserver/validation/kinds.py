@@ -14,7 +14,6 @@ from seatrial.harness.apiserver.names import (
     Rule,
     check_metadata,
     check_metadata_update,
-    dns_1035,
     dns_label,
     path_segment,
     subdomain,
@@ -141,7 +140,7 @@ def _any_name(_name: str) -> tuple[str, ...]:
 
 _NAMES: dict[tuple[str, str], Rule] = {  # rule for names; other kinds: a DNS subdomain
     ("", "Namespace"): dns_label,
-    ("", "Service"): dns_1035,
+    ("", "Service"): dns_label,
     ("apps", "StatefulSet"): dns_label,
     (_RBAC, "Role"): path_segment,
     (_RBAC, "ClusterRole"): path_segment,

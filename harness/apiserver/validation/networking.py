@@ -4,7 +4,7 @@ from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from typing import Any
 
 from seatrial.harness.apiserver.field_errors import Causes, forbidden, invalid, required, unsupported
-from seatrial.harness.apiserver.names import Object, check_prefixed_path, dns_1035, subdomain
+from seatrial.harness.apiserver.names import Object, check_prefixed_path, dns_label, subdomain
 from seatrial.harness.apiserver.validation.containers import PORT_RANGE, PROTOCOLS, check_port
 from seatrial.harness.apiserver.validation.placement import check_label_selector
 
@@ -91,7 +91,7 @@ def _check_backend(backend: Object, path: str, causes: Causes) -> None:
     if not name:
         causes.append(required(f"{path}.service.name"))
     else:
-        causes.extend(invalid(f"{path}.service.name", name, problem) for problem in dns_1035(name))
+        causes.extend(invalid(f"{path}.service.name", name, problem) for problem in dns_label(name))
     if port.get("name") and port.get("number"):
         causes.append(invalid(path, "", "cannot set both port name & port number"))
     elif port.get("name"):

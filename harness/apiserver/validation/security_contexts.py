@@ -43,19 +43,19 @@ _SYSTEMS: Final = ("linux", "windows")
 _NOT_ON_WINDOWS: Final = (
     "securityContext.appArmorProfile",
     "securityContext.seLinuxOptions",
-    "hostUsers",
-    "hostPID",
-    "hostIPC",
     "securityContext.seccompProfile",
     "securityContext.fsGroup",
     "securityContext.fsGroupChangePolicy",
     "securityContext.sysctls",
-    "shareProcessNamespace",
     "securityContext.runAsUser",
     "securityContext.runAsGroup",
     "securityContext.supplementalGroups",
     "securityContext.supplementalGroupsPolicy",
     "securityContext.seLinuxChangePolicy",
+    "hostUsers",
+    "hostPID",
+    "hostIPC",
+    "shareProcessNamespace",
 )
 _NOT_IN_WINDOWS_CONTAINERS: Final = (
     "appArmorProfile",
@@ -92,14 +92,14 @@ def check_security_context(context: Object, path: str, causes: Causes, *, host_u
 
 def check_pod_security_context(spec: Object, path: str, causes: Causes) -> None:
     """Check the context of a pod. `path` is that of the spec."""
+    if spec.get("shareProcessNamespace") and spec.get("hostPID"):
+        problem = "ShareProcessNamespace and HostPID cannot both be enabled"
+        causes.append(invalid(f"{path}.shareProcessNamespace", True, problem))
     context, path = spec.get("securityContext") or {}, f"{path}.securityContext"
     _check_ids(context, ("fsGroup", "runAsUser", "runAsGroup"), path, causes)
     for index, group in enumerate(context.get("supplementalGroups") or ()):
         if not 0 <= group <= _MAX_ID:
             causes.append(invalid(f"{path}.supplementalGroups[{index}]", group, _ID_RANGE))
-    if spec.get("shareProcessNamespace") and spec.get("hostPID"):
-        problem = "ShareProcessNamespace and HostPID cannot both be enabled"
-        causes.append(invalid(f"{path}.shareProcessNamespace", True, problem))
     _check_sysctls(context.get("sysctls") or (), spec, f"{path}.sysctls", causes)
     _check_policy(context, "fsGroupChangePolicy", path, causes)
     _check_seccomp(context.get("seccompProfile"), f"{path}.seccompProfile", causes)

@@ -10,6 +10,7 @@ from seatrial.harness.apiserver.field_errors import (
     immutable,
     invalid,
     required,
+    too_long,
     too_many,
     unsupported,
 )
@@ -22,6 +23,7 @@ _MAX_VALUES, _MAX_TAINTS, _MAX_SETS, _MAX_CONSUMED, _MAX_CONDITIONS = 32, 16, 8,
 _EFFECTS: Final = ("None", "NoExecute", "NoSchedule")
 _PLACES: Final = ("nodeName", "nodeSelector", "allNodes", "perDeviceNodeSelection")
 _KINDS: Final = ("int", "bool", "string", "version")
+_MAX_DRIVER, _MAX_POOL = 63, 253  # bytes
 _LONGEST: Final = 64  # bytes of a value
 _VERSION: Final = re.compile(r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?", re.ASCII)
 
@@ -33,9 +35,10 @@ def check_slice(obj: Object, old: Object | None, causes: Causes) -> None:
     if not driver:
         causes.append(required("spec.driver"))
     else:
+        if len(driver) > _MAX_DRIVER:
+            causes.append(too_long("spec.driver", _MAX_DRIVER))
         causes.extend(invalid("spec.driver", driver, problem) for problem in subdomain(driver.lower()))
-    if not pool.get("name"):
-        causes.append(required("spec.pool.name"))
+    _check_pool(pool.get("name") or "", causes)
     if (pool.get("resourceSliceCount") or 0) <= 0:
         causes.append(invalid("spec.pool.resourceSliceCount", pool.get("resourceSliceCount") or 0, POSITIVE))
     if (pool.get("generation") or 0) < 0:
@@ -60,6 +63,16 @@ def check_slice(obj: Object, old: Object | None, causes: Causes) -> None:
     if len(counters) > _MAX_SETS:
         causes.append(too_many("spec.sharedCounters", len(counters), _MAX_SETS))
     _check_names(counters[:_MAX_SETS], "spec.sharedCounters", causes)
+
+
+def _check_pool(name: str, causes: Causes) -> None:
+    if not name:
+        causes.append(required("spec.pool.name"))
+        return
+    if len(name) > _MAX_POOL:
+        causes.append(too_long("spec.pool.name", _MAX_POOL))
+    for part in name.split("/"):
+        causes.extend(invalid("spec.pool.name", part, problem) for problem in subdomain(part))
 
 
 def _check_place(found: Object, path: str, fields: tuple[str, ...], causes: Causes) -> None:

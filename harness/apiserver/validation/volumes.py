@@ -139,7 +139,8 @@ def _check_source(name: str, spec: Object, causes: Causes) -> None:
         driver = source.get("driver") or ""
         if not driver:
             causes.append(required("spec.csi.driver"))
-        causes.extend(invalid("spec.csi.driver", driver, problem) for problem in subdomain(driver.lower()))
+        else:
+            causes.extend(invalid("spec.csi.driver", driver, problem) for problem in subdomain(driver.lower()))
         if not source.get("volumeHandle"):
             causes.append(required("spec.csi.volumeHandle"))
 

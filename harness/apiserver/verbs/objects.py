@@ -74,6 +74,8 @@ _NO_GENERATION = frozenset(
         "IPAddress",
         "ServiceCIDR",
         "VolumeAttributesClass",
+        "PodGroup",
+        "Workload",
     }
 )
 _BUILT_IN = {row.key: row for row in reversed(BUILT_IN)}  # collection: its first version, which is stored

@@ -28,7 +28,8 @@ def next_conditions(found: NativePodGroup, gang: Gang, timestamp: str) -> dict[s
     condition = {
         "type": INITIALLY_SCHEDULED,
         **state,
-        "observedGeneration": found.metadata.generation,
         "lastTransitionTime": since,
     }
+    if found.metadata.generation:  # API servers leave it out of PodGroups (1.37.2)
+        condition["observedGeneration"] = found.metadata.generation
     return {"conditions": [*(other for other in conditions if other is not before), condition]}

@@ -28,6 +28,8 @@ QUEUES = [
     "DaemonSets._sync",
     "Definitions._establish",
     "Deployments._sync",
+    "DeviceTaintEviction._sync_claim",
+    "DeviceTaintEviction._sync_rule",
     "Endpoints._sync",
     "EphemeralClaims._sync",
     "GarbageCollector._collect",

@@ -139,6 +139,8 @@ def a_slice(**spec: Any) -> dict[str, Any]:
     ("spec", "said"),
     [
         pytest.param({"nodeName": None}, "exactly one of `nodeName`", id="no-place"),
+        pytest.param({"driver": f"{'d' * 60}.io.example"}, "may not be more than 63 bytes", id="long-driver"),
+        pytest.param({"pool": {"name": "a//b", "resourceSliceCount": 1}}, "spec.pool.name", id="pool"),
         pytest.param({"allNodes": True}, "but multiple fields are set", id="two-places"),
         pytest.param({"devices": [{"name": "a"}, {"name": "a"}]}, "Duplicate value", id="one-name-twice"),
         pytest.param({"devices": [{"name": f"d{n}"} for n in range(129)]}, "Too many", id="too-many"),

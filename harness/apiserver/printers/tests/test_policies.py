@@ -26,6 +26,29 @@ BINDING_ROW = [
     ("[ServiceAccounts]", "ns/sa"),
 ]
 CREATED_AT = [("Name", "x"), ("Created At", CREATED)]
+CRD = made(
+    spec={
+        "group": "x.io",
+        "scope": "Namespaced",
+        "names": {"kind": "A", "shortNames": ["a", "b"]},
+        "versions": [
+            {"name": "v2", "served": True},
+            {"name": "v1", "served": True, "storage": True},
+            {"name": "v0", "served": False},
+        ],
+    },
+    status={"conditions": [{"type": "Established", "status": "True"}]},
+)
+CRD_ROW = [
+    ("Name", "x"),
+    ("Scope", "Namespaced"),
+    ("Versions", "v1(storage),v2"),
+    ("Created At", CREATED),
+    ("[Group]", "x.io"),
+    ("[Kind]", "A"),
+    ("[ShortNames]", "a,b"),
+    ("[Established]", True),
+]
 
 
 def api_service(status: str, reason: str = "") -> dict[str, Any]:
@@ -41,7 +64,7 @@ def api_service(status: str, reason: str = "") -> dict[str, Any]:
         pytest.param(RBAC, "clusterrolebindings", BINDING, BINDING_ROW, id="a-cluster-role-binding"),
         pytest.param(RBAC, "roles", made(), CREATED_AT, id="a-role"),
         pytest.param(RBAC, "clusterroles", made(), CREATED_AT, id="a-cluster-role"),
-        pytest.param("apiextensions.k8s.io", "customresourcedefinitions", made(), CREATED_AT, id="a-crd"),
+        pytest.param("apiextensions.k8s.io", "customresourcedefinitions", CRD, CRD_ROW, id="a-crd"),
         pytest.param(
             ADMISSION,
             "mutatingwebhookconfigurations",

@@ -79,7 +79,7 @@ def test_message_of_one_cause_and_of_several() -> None:
         ),
         pytest.param(
             {"name": "a", "ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": "n"}]},
-            ['metadata.ownerReferences.uid: Invalid value: "": must not be empty'],
+            ["metadata.ownerReferences[0].uid: Required value: must not be empty"],
             id="an-owner-without-uid",
         ),
         pytest.param(
