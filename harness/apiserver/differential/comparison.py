@@ -160,7 +160,7 @@ def outcome(code: int, body: bytes, warning: str = "", show: tuple[str, ...] = (
 
 
 def _shown(answer: Object, path: str) -> Any:
-    """The value of a field, without texts of columns, order of causes, and what depends on the moment in `managedFields`."""
+    """The value of a field, but for texts of columns, order of causes, and what depends on the moment."""
     value: Any = answer
     for name in path.split("."):
         value = value.get(name) if isinstance(value, dict) else None
