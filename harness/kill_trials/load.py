@@ -1,4 +1,4 @@
-"""A mixed load by a seed: gangs, quotas, reservations, migrations, preemption, and other pods that come and go."""
+"""A mixed load by a seed: gangs, quotas, reservations, migrations, preemption, claims, and pods that come and go."""
 
 from collections.abc import Callable
 from random import Random
@@ -8,10 +8,22 @@ import orjson
 
 from seatrial.harness.clusters.answers import accepted
 from seatrial.harness.clusters.protocol import Cluster
-from seatrial.scheduler.api.builders import PodBuilder, gang, members, node, pod, priority_class, quota, reservation
+from seatrial.scheduler.api.builders import (
+    PodBuilder,
+    claim,
+    claim_template,
+    gang,
+    members,
+    node,
+    pod,
+    priority_class,
+    quota,
+    reservation,
+)
 from seatrial.scheduler.api.migration import JOBS_PATH
 from seatrial.scheduler.api.quota import QUOTAS_PATH
 from seatrial.scheduler.api.reservation import RESERVATIONS_PATH
+from seatrial.scheduler.api.resourceclaims import CLAIMS_PATH, GROUP_PATH, TAINT_RULES_PATH
 from seatrial.scheduler.api.transport import MERGE_PATCH, Request
 
 Json = dict[str, Any]
@@ -20,6 +32,11 @@ PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
 GROUPS = f"/apis/scheduling.sigs.k8s.io/v1alpha1/namespaces/{NAMESPACE}/podgroups"
 QUOTAS = QUOTAS_PATH.replace("/elasticquotas", f"/namespaces/{NAMESPACE}/elasticquotas")
 DEPLOYMENTS = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments"
+CLAIMS = f"{GROUP_PATH}/namespaces/{NAMESPACE}/resourceclaims"
+TEMPLATES = f"{GROUP_PATH}/namespaces/{NAMESPACE}/resourceclaimtemplates"
+CARDS = "gpu.nvidia.com"  # class and driver of the cards of nodes that offer them to claims
+CLAIMED = "trial.seatrial.dev/claims"  # taint of those nodes: only pods with claims are there
+RULE = "trial"
 KINDS = {
     "Pod": "/api/v1/pods",
     "Node": "/api/v1/nodes",
@@ -28,6 +45,7 @@ KINDS = {
     "Reservation": RESERVATIONS_PATH,
     "ElasticQuota": QUOTAS_PATH,
     "PodMigrationJob": JOBS_PATH,
+    "ResourceClaim": CLAIMS_PATH,
 }
 LOW, MIDDLE, HIGH = "trial-low", "trial-middle", "trial-high"
 PRIORITIES = {LOW: 1000, MIDDLE: 5000, HIGH: 9000}
@@ -47,6 +65,9 @@ class Load:
             (2, self._reserved),
             (2, self._important),
             (2, self._migrate),
+            (3, self._claiming),
+            (1, self._sharing),
+            (1, self._taint_card),
             (3, self._delete_pod),
             (1, self._delete_gang),
             (1, self._delete_reservation),
@@ -55,6 +76,9 @@ class Load:
     def begin(self) -> None:
         """The nodes, priorities, quotas and the Deployment."""
         self._cluster.add_nodes(node(f"n{number}").cpu(12).gpus("a10", 3) for number in range(4))
+        self._cluster.add_nodes(node(f"d{number}").cpu(16).cards(3).dra().taint(CLAIMED) for number in range(2))
+        for count in (1, 2):
+            self._create(TEMPLATES, claim_template(f"t{count}").asks("gpu", CARDS, count=count).manifest)
         for name, value in PRIORITIES.items():
             self._create("/apis/scheduling.k8s.io/v1/priorityclasses", priority_class(name, value))
         for number, cores in enumerate((6, 9)):
@@ -85,6 +109,8 @@ class Load:
     def make_room(self) -> None:
         """Room for all pods, in nodes and in quotas."""
         self._cluster.add_nodes(node(f"more{number}").cpu(64).gpus("a10", 8) for number in range(4))
+        self._cluster.add_nodes(node(f"many{number}").cpu(64).cards(16).dra().taint(CLAIMED) for number in range(4))
+        self._call("DELETE", f"{TAINT_RULES_PATH}/{RULE}")
         for found in self.objects("ElasticQuota"):
             if found["metadata"]["name"] in {"q0", "q1"}:
                 body = {"spec": {"max": {"cpu": "500", "koordinator.sh/gpu": "5000"}}}
@@ -154,9 +180,32 @@ class Load:
                 },
             )
 
+    def _claiming(self) -> None:
+        for _ in range(self._random.randint(1, 3)):
+            self._submit(self._claimer().claim("gpu", template=self._random.choice(("t1", "t1", "t2"))))
+
+    def _sharing(self) -> None:
+        name = self._name("s")
+        self._create(CLAIMS, claim(name).asks("gpu", CARDS).manifest)
+        for _ in range(2):
+            self._submit(self._claimer().claim("gpu", name=name))
+
+    def _claimer(self) -> PodBuilder:
+        return pod(self._name("c")).request(cpu=1).priority_class(MIDDLE).tolerate(CLAIMED)
+
+    def _taint_card(self) -> None:
+        """A card of a node fails, or is well again."""
+        if self._call("DELETE", f"{TAINT_RULES_PATH}/{RULE}").ok:
+            return
+        taint = {"key": CLAIMED, "effect": self._random.choice(("NoSchedule", "NoExecute"))}
+        selector = {"driver": CARDS, "pool": f"d{self._random.randint(0, 1)}", "device": "gpu-0"}
+        spec = {"deviceSelector": selector, "taint": taint}
+        head = {"apiVersion": "resource.k8s.io/v1", "kind": "DeviceTaintRule", "metadata": {"name": RULE}}
+        self._create(TAINT_RULES_PATH, {**head, "spec": spec})
+
     def _delete_pod(self) -> None:
         names = [found["metadata"]["name"] for found in self.objects("Pod")]
-        single = [name for name in names if name[0] in "phoq"]
+        single = [name for name in names if name[0] in "phoqc"]
         for name in self._random.sample(single, min(len(single), 3)):
             self._call("DELETE", f"{PODS}/{name}")
 

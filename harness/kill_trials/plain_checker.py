@@ -34,13 +34,14 @@ _UNITS: Mapping[str, Decimal | int] = {
 
 def wrong_now(objects: Objects) -> list[str]:
     """What is wrong at any moment, one sentence each."""
-    return sorted({*_cards(objects), *_nodes(objects), *_conditions(objects), *_quotas(objects), *_owners(objects)})
+    found = [*_cards(objects), *_claims(objects), *_nodes(objects), *_conditions(objects)]
+    return sorted({*found, *_quotas(objects), *_owners(objects)})
 
 
 def wrong_at_rest(objects: Objects) -> list[str]:
     """What is wrong when all faults ended minutes ago."""
     found = [*_gangs(objects), *_status_of_quotas(objects), *_status_of_reservations(objects), *_jobs(objects)]
-    return sorted({*wrong_now(objects), *found})
+    return sorted({*wrong_now(objects), *found, *_unused_claims(objects)})
 
 
 def unplaced(objects: Objects) -> list[str]:
@@ -81,6 +82,36 @@ def _cards(objects: Objects) -> Iterator[str]:
         if sum(share for _, share in holders) > PERCENT:
             names = ", ".join(f"{name} {share}" for name, share in sorted(holders))
             yield f"card {minor} of node {node} is given out beyond {PERCENT} percent: {names}"
+
+
+def _claims(objects: Objects) -> Iterator[str]:
+    """No device is in two claims, and a pod on a node has the devices of its claims there."""
+    holders: dict[tuple[str, str, str], list[str]] = defaultdict(list)
+    claims = {found["metadata"]["name"]: found for found in objects["ResourceClaim"]}
+    for name, found in claims.items():
+        for result in _results(found):
+            holders[result["driver"], result["pool"], result["device"]].append(name)
+    for device, names in sorted(holders.items()):
+        if len(names) > 1:
+            yield f"device {'/'.join(device)} is in the claims {', '.join(sorted(names))}"
+    for pod in _live(objects):
+        for name in _claims_of(pod) if _node(pod) else ():
+            found = claims.get(name, {})
+            if not any(user["uid"] == pod["metadata"]["uid"] for user in _users(found)):
+                yield f"pod {_name(pod)} on {_node(pod)} uses claim {name}, which is not reserved for it"
+            for result in _results(found):
+                if result["pool"] != _node(pod):
+                    yield f"pod {_name(pod)} on {_node(pod)} has device {result['device']} of {result['pool']}"
+            if not _results(found):
+                yield f"pod {_name(pod)} on {_node(pod)} uses claim {name}, which has no devices"
+
+
+def _unused_claims(objects: Objects) -> Iterator[str]:
+    """A claim that has devices is used by pods that are there."""
+    there = {pod["metadata"]["uid"] for pod in _live(objects)}
+    for found in objects["ResourceClaim"]:
+        if _results(found) and not there & {user["uid"] for user in _users(found)}:
+            yield f"claim {found['metadata']['name']} has devices and no pod"
 
 
 def _nodes(objects: Objects) -> Iterator[str]:
@@ -203,6 +234,25 @@ def _available(objects: Objects) -> Iterator[Json]:
 def _owners_of(objects: Objects, reservation: Json) -> list[Json]:
     uid = reservation["metadata"]["uid"]
     return [pod for pod in _live(objects) if _node(pod) and _reservation_of(pod) == uid]
+
+
+def _results(claim: Json) -> list[Json]:
+    found: list[Json] = ((claim.get("status") or {}).get("allocation") or {}).get("devices", {}).get("results", [])
+    return found
+
+
+def _users(claim: Json) -> list[Json]:
+    found: list[Json] = (claim.get("status") or {}).get("reservedFor") or []
+    return found
+
+
+def _claims_of(pod: Json) -> Iterator[str]:
+    """The names of its claims; "" for one that is not made."""
+    made = {
+        entry["name"]: entry.get("resourceClaimName", "") for entry in pod["status"].get("resourceClaimStatuses", ())
+    }
+    for entry in pod["spec"].get("resourceClaims", ()):
+        yield entry.get("resourceClaimName") or made.get(entry["name"], "")
 
 
 def _use_by_quota(objects: Objects) -> dict[str, Numbers]:

@@ -70,18 +70,26 @@ class Rest:
         self.transport = transport
         self.clock = clock
         self._policy = policy or RetryPolicy()
+        self._stopped = False
+
+    def stop(self) -> None:
+        """Send nothing more, and drop the answers that are still to come: none of them leads to a write."""
+        self._stopped = True
 
     def send(self, request: Request, done: Done, *, attempt: int = 1) -> None:
         """Send `request`; `done` gets the last response."""
 
         def answered(response: Response) -> None:
+            if self._stopped:
+                return
             if response.code in _PASSING and attempt < self._policy.attempts:
                 pause = _asked_pause(response) or self._policy.pause * 2 ** (attempt - 1)
                 self.clock.call_later(pause, lambda: self.send(request, done, attempt=attempt + 1))
             else:
                 done(response)
 
-        self.transport.send(request, answered)
+        if not self._stopped:
+            self.transport.send(request, answered)
 
     def bind(self, pod: Pod, node: str, annotations: Mapping[str, str], done: Done) -> None:
         """Post a Binding; the API server adds `annotations` to the pod in the same step.
@@ -96,7 +104,8 @@ class Rest:
         if annotations:
             metadata["annotations"] = dict(annotations)
         body = {"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": {"kind": "Node", "name": node}}
-        self.transport.send(Request("POST", pod_path(pod, "binding"), to_json(body)), done)
+        request = Request("POST", pod_path(pod, "binding"), to_json(body))
+        self.send(request, done, attempt=self._policy.attempts)
 
     def merge(
         self,

@@ -60,7 +60,7 @@ class Shell:
         intake = core.intake
         self._transport = transport
         self._clock = clock
-        rest = Rest(transport, clock)
+        self._rest = rest = Rest(transport, clock)
         self.events = EventRecorder(rest, clock, name, f"{name}-{socket.gethostname()}")
         monitor = Monitor(clock, period=monitor_period, timeout=scheduling_timeout)
         self.binder = Binder(core, rest, clock, self.events, self._plan, monitor=monitor)
@@ -121,6 +121,7 @@ class Shell:
         """Stop deciding and following. Requests in flight are not waited for."""
         self._running = self.core.handle.wakes.leading = False
         self.binder.stop()
+        self._rest.stop()
         for informer in self._informers:
             informer.stop()
 

@@ -47,6 +47,13 @@ def test_the_descheduler_stays_after_its_first_round() -> None:
     assert DESCHEDULER["deschedulingInterval"] != "0s"
 
 
+def test_a_device_that_is_given_twice_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A scheduler that takes every device for free."""
+    monkeypatch.setattr("seatrial.scheduler.plugins.dynamicresources.ledger.Ledger.has", lambda *_: False)
+    outcome = started_anew(1, kills=5)
+    assert [text for text in outcome.wrong if "is in the claims" in text]
+
+
 def test_a_seed_decides_everything() -> None:
     first, second = (with_a_standby(3, kills=5) for _ in range(2))
     assert first == second

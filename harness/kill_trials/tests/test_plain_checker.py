@@ -24,7 +24,11 @@ class Scene:
 
     def __init__(self) -> None:
         self.objects: dict[str, list[Json]] = {
-            kind: [] for kind in ("Pod", "Node", "PodGroup", "Device", "Reservation", "ElasticQuota", "PodMigrationJob")
+            kind: []
+            for kind in (
+                *("Pod", "Node", "PodGroup", "Device", "Reservation"),
+                *("ElasticQuota", "PodMigrationJob", "ResourceClaim"),
+            )
         }
         amounts = {"cpu": "8", "memory": "16Gi", "pods": "10"}
         self.objects["Node"].append({"metadata": {"name": "n1"}, "status": {"allocatable": amounts}})
@@ -51,6 +55,10 @@ class Scene:
         self.objects["ElasticQuota"].append(self.quota)
         self.job: Json = {"metadata": {"name": "j", "uid": "J"}, "spec": {}, "status": {"phase": "Succeeded"}}
         self.objects["PodMigrationJob"].append(self.job)
+        self.claimer = self.pod("claimer")
+        self.claimer["spec"]["resourceClaims"] = [{"name": "gpu", "resourceClaimTemplateName": "t"}]
+        self.claimer["status"]["resourceClaimStatuses"] = [{"name": "gpu", "resourceClaimName": "c"}]
+        self.claim = self.claimed("c", "gpu-0", "claimer")
 
     def pod(
         self,
@@ -68,11 +76,26 @@ class Scene:
         annotations = {**given(cards), **({RESERVED: json.dumps({"name": "held", "uid": inside})} if inside else {})}
         condition = {"type": "PodScheduled", "status": "True"}
         found: Json = {
-            "metadata": {"name": name, "namespace": "default", "labels": labels or {}, "annotations": annotations},
+            "metadata": {
+                "name": name,
+                "namespace": "default",
+                "uid": name,
+                "labels": labels or {},
+                "annotations": annotations,
+            },
             "spec": {"nodeName": node, "containers": [{"resources": {"requests": requests}}]},
             "status": {"phase": "Running", "conditions": [condition] if node else []},
         }
         self.objects["Pod"].append(found)
+        return found
+
+    def claimed(self, name: str, device: str, *users: str) -> Json:
+        """A claim with a device of the node, for these pods."""
+        results = [{"request": "gpu", "driver": "d.io", "pool": "n1", "device": device}]
+        reserved = [{"resource": "pods", "name": user, "uid": user} for user in users]
+        status = {"allocation": {"devices": {"results": results}}, "reservedFor": reserved}
+        found: Json = {"metadata": {"name": name}, "spec": {}, "status": status}
+        self.objects["ResourceClaim"].append(found)
         return found
 
 
@@ -96,6 +119,27 @@ def lost_grant(scene: Scene) -> None:
 
 def no_such_card(scene: Scene) -> None:
     scene.pod("far", cards={7: 50})
+
+
+def device_twice(scene: Scene) -> None:
+    scene.claimed("thief", "gpu-0", "whole")
+
+
+def not_reserved(scene: Scene) -> None:
+    scene.claim["status"]["reservedFor"] = []
+    scene.claimed("other", "gpu-1", "claimer")
+
+
+def no_devices(scene: Scene) -> None:
+    scene.claim["status"].pop("allocation")
+
+
+def device_elsewhere(scene: Scene) -> None:
+    scene.claim["status"]["allocation"]["devices"]["results"][0]["pool"] = "n2"
+
+
+def claim_without_pod(scene: Scene) -> None:
+    scene.claimed("left", "gpu-1", "gone")
 
 
 def node_full(scene: Scene) -> None:
@@ -163,8 +207,12 @@ def job_holds_room(scene: Scene) -> None:
         (reserved_card, "card 1 of node n1 is given out beyond 100 percent"),
         (lost_grant, "pod default/whole asks for 100 percent of a card and has 0"),
         (no_such_card, "pod default/far has card 7, which node n1 has not"),
+        (device_twice, "device d.io/n1/gpu-0 is in the claims c, thief"),
+        (not_reserved, "pod default/claimer on n1 uses claim c, which is not reserved for it"),
+        (no_devices, "pod default/claimer on n1 uses claim c, which has no devices"),
+        (device_elsewhere, "pod default/claimer on n1 has device gpu-0 of n2"),
         (node_full, "node n1 has 8.500 of 8 cpu"),
-        (too_many_pods, "node n1 has 12 of 10 pods"),
+        (too_many_pods, "node n1 has 13 of 10 pods"),
         (no_node, "node n9 has pods and is not there"),
         (false_condition, "pod default/whole on n1 has PodScheduled=False: 0/1 nodes"),
         (false_reservation, "reservation held on n1 has Scheduled=False"),
@@ -186,6 +234,7 @@ def test_what_is_wrong_at_any_moment(fault: Callable[[Scene], None], says: str) 
         (half_a_gang, "gang g has 1 of 2 members on nodes"),
         (wrong_use, "quota q shows 1 cpu used, its pods use 2"),
         (wrong_owners, "reservation held shows the owners [] and has ['owner']"),
+        (claim_without_pod, "claim left has devices and no pod"),
         (open_job, "migration job j has not ended"),
         (job_holds_room, "migration job j has ended and its reservation holds room"),
     ],

@@ -25,11 +25,7 @@ def next_conditions(found: NativePodGroup, gang: Gang, timestamp: str) -> dict[s
     if state.items() <= {"message": "", **before}.items():
         return None
     since = before.get("lastTransitionTime", timestamp) if before.get("status") == state["status"] else timestamp
-    condition = {
-        "type": INITIALLY_SCHEDULED,
-        **state,
-        "lastTransitionTime": since,
-    }
+    condition = {"type": INITIALLY_SCHEDULED, **state, "lastTransitionTime": since}
     if found.metadata.generation:  # API servers leave it out of PodGroups (1.37.2)
         condition["observedGeneration"] = found.metadata.generation
     return {"conditions": [*(other for other in conditions if other is not before), condition]}

@@ -28,8 +28,11 @@ class Answers:
         done(Response(200, self.shown) if request.method == "GET" else Response(self.code, b"patched"))
 
 
-def carried_out(code: int, shown: bytes = b"", *, gone: bool = False) -> list[str]:
-    """What is told of the first of two patches, of the second, and of the pod."""
+def carried_out(code: int, shown: bytes = b"", *, gone: bool = False, stopped: bool = False) -> list[str]:
+    """What is told of the first of two patches, of the second, and of the pod.
+
+    It may be gone before an answer comes, or the scheduler has stopped.
+    """
     told: list[str] = []
     clock, answers = SimClock(), Answers(code, shown)
     info = SimpleNamespace(uid="u", key="default/p")
@@ -42,6 +45,8 @@ def carried_out(code: int, shown: bytes = b"", *, gone: bool = False) -> list[st
     )
     if gone:
         answers.before = bindings.clear
+    if stopped:
+        answers.before = rest.stop
 
     def patch(name: str) -> ObjectPatch:
         return ObjectPatch(
@@ -74,3 +79,9 @@ def test_each_patch_is_settled(code: int, shown: bytes, told: list[str]) -> None
 
 def test_the_patches_of_a_pod_that_is_gone_are_settled_too() -> None:
     assert carried_out(200, gone=True) == ["a answered patched", "b refused"]
+
+
+@pytest.mark.parametrize("code", [200, 0])
+def test_a_scheduler_that_has_stopped_writes_nothing_more(code: int) -> None:
+    """Another one leads by then, and may have given the devices away."""
+    assert carried_out(code, b"written", stopped=True) == []
