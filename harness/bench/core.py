@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from seatrial.harness.bench.claims import before_nodes, claim_of, slice_of
 from seatrial.harness.bench.mixes import (
     GATHER,
     NODE_CPU,
@@ -109,8 +110,14 @@ def prepared(size: Size, mix: Mix, config: Path | None = None) -> BareCore:
     if mix.name in GATHER:
         core.add_network_topology(topology_manifest())
     for name in names("node", size.nodes):
-        node = node_manifest(name)
-        core.add_node(in_network(node, size.nodes) if mix.name in GATHER else node, device_manifest(name))
+        node = node_manifest(name, claims=mix.claims)
+        if mix.claims:
+            core.add_node(node)
+            core.add_object(*slice_of(name))
+        else:
+            core.add_node(in_network(node, size.nodes) if mix.name in GATHER else node, device_manifest(name))
+    for path, found in before_nodes(len(mix.shapes)) if mix.claims else ():
+        core.add_object(path, found)
     numbers = range(len(mix.shapes))
     if size.waiting:
         too_large = [core.spec(mix.spec(number, core.scheduler_name) | _too_large(mix, number)) for number in numbers]
@@ -122,7 +129,8 @@ def prepared(size: Size, mix: Mix, config: Path | None = None) -> BareCore:
     specs = [core.spec(mix.spec(number, core.scheduler_name)) for number in numbers]
     drawn = mix.draw(size.pods, size.seed, run=size.run)
     for index, (name, shape) in enumerate(zip(names("pod", size.pods), drawn, strict=True)):
-        core.add_pod(name, specs[shape], mix.labels(shape), mix.annotations(index, size.pods))
+        claim = claim_of(name, shape, core.namespace) if mix.claims else None
+        core.add_pod(name, specs[shape], mix.labels(shape), mix.annotations(index, size.pods), claim=claim)
     return core
 
 

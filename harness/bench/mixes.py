@@ -49,6 +49,7 @@ _ALL = [shape for family in (_WHOLE, _SHARED, _BYTES, _NONE) for shape in _with_
 ZONE, HOST, APP = "topology.kubernetes.io/zone", "kubernetes.io/hostname", "app"
 ZONES = 8
 SKEW = 5  # maxSkew over zones
+CLAIM = "gpu"  # the entry of a pod's claims
 
 Rules = Callable[[int], Manifest]  # number of a shape → fields of its pods' specs with rules on other pods' places
 
@@ -100,6 +101,7 @@ MIXES: dict[str, tuple[list[ResourceList], Rules]] = {
     "affinity": (_ALL, _apart),
     "gangs": (_with_sizes(_WHOLE), _no_rules),
     "topology": (_with_sizes(_WHOLE), _no_rules),
+    "dra": (_with_sizes(_NONE), _no_rules),
 }
 GANG_SIZES = {"gangs": 1000, "topology": 1000}  # members of a gang, by mix
 GATHER = {"topology": (("SpineLayer", MUST_GATHER), ("BlockLayer", PREFER_GATHER))}  # rules of gangs, by mix
@@ -116,9 +118,16 @@ class Mix:
     rules: Rules = _no_rules
     gang: int = 0  # consecutive pods that are a gang; 0: pods are in no gangs
 
+    @property
+    def claims(self) -> bool:
+        """Whether pods ask for cards by claims, which nodes offer in ResourceSlices (`bench.claims`)."""
+        return self.name == "dra"
+
     def spec(self, number: int, scheduler: str) -> Manifest:
         """The pod spec of a shape."""
-        return {**pod_spec(self.shapes[number], scheduler), **self.rules(number)}
+        entry = {"name": CLAIM, "resourceClaimTemplateName": template_name(number)}
+        more = {"resourceClaims": [entry]} if self.claims else {}
+        return {**pod_spec(self.shapes[number], scheduler), **self.rules(number), **more}
 
     def labels(self, number: int) -> dict[str, str]:
         """The labels of a shape's pods: an app label for each shape if the mix has rules."""
@@ -155,8 +164,13 @@ def mix(name: str) -> Mix:
     return Mix(name, *MIXES[name], gang=GANG_SIZES.get(name, 0))
 
 
-def node_manifest(name: str) -> Manifest:
-    """The Node object of a name `prefix-NUMBER`; the number decides the zone."""
+def template_name(number: int) -> str:
+    """The name of the template from which the claims of a shape's pods are made."""
+    return f"shape-{number}"
+
+
+def node_manifest(name: str, *, claims: bool = False) -> Manifest:
+    """The Node object of a name `prefix-NUMBER`; the number decides the zone. `claims`: without extended resources."""
     number = int(name.rpartition("-")[2])
     gpus = NODE_GPUS * 100
     resources = {
@@ -170,6 +184,8 @@ def node_manifest(name: str) -> Manifest:
         device.GPU_MEMORY: f"{NODE_GPUS * GPU_GIB}Gi",
         device.GPU_SHARED: str(gpus),
     }
+    if claims:
+        resources = {name: resources[name] for name in ("cpu", "memory", "pods")}
     return {
         "apiVersion": "v1",
         "kind": "Node",

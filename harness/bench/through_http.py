@@ -9,7 +9,7 @@ import asyncio
 import gc
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +21,7 @@ import orjson
 import uvloop
 
 from seatrial.harness.apiserver import shipped
+from seatrial.harness.bench.claims import before_nodes, slice_of
 from seatrial.harness.bench.core import Progress, Size, nothing_placed
 from seatrial.harness.bench.mixes import Mix, device_manifest, names, node_manifest
 from seatrial.harness.bench.raw_http import RawClient
@@ -225,7 +226,9 @@ def _figures(
 def _repeat(size: Size, mix: Mix, rate: float | None, contender: Contender, backend: str) -> Repetition:
     with private_folder() as folder, fresh_server(backend, folder, size.seed) as server:
         access = load_access(server.kubeconfig)
-        uvloop.run(post_nodes(access, size.nodes, statuses_apart=backend == ENVTEST))
+        uvloop.run(
+            post_nodes(access, size.nodes, statuses_apart=backend == ENVTEST, claims_of=mix if mix.claims else None)
+        )
         command = contender.command(server.kubeconfig, size.seed)
         with ProcessSubject(contender.subject, command, log_file=folder / "scheduler.log") as running:
             if not uvloop.run(places_pods(access, mix)):
@@ -261,8 +264,10 @@ def fresh_server(backend: str, folder: Path, seed: int) -> Iterator[FreshServer]
         stop(process)
 
 
-async def post_nodes(access: Access, count: int, *, statuses_apart: bool) -> None:
-    """Create all nodes and their Device objects. `statuses_apart`: kube-apiserver ignores the status of a new node.
+async def post_nodes(access: Access, count: int, *, statuses_apart: bool, claims_of: Mix | None = None) -> None:
+    """Create all nodes and their Device objects, or for `claims_of` what its claims need.
+
+    `statuses_apart`: kube-apiserver ignores the status of a new node.
 
     Raises:
         ClusterError: the server refused one.
@@ -271,17 +276,22 @@ async def post_nodes(access: Access, count: int, *, statuses_apart: bool) -> Non
     await client.connect()
     try:
         everyone = list(names("node", count))
-        nodes = (client.render("/api/v1/nodes", orjson.dumps(_ready_node(name))) for name in everyone)
+        claims = claims_of is not None
+        nodes = (client.render("/api/v1/nodes", orjson.dumps(_ready_node(name, claims=claims))) for name in everyone)
         statuses = (
             client.render(
                 f"/api/v1/nodes/{name}/status",
-                orjson.dumps({"status": _ready_node(name)["status"]}),
+                orjson.dumps({"status": _ready_node(name, claims=claims)["status"]}),
                 method="PATCH",
                 content_type=MERGE_PATCH,
             )
             for name in (everyone if statuses_apart else ())
         )
-        devices = (client.render(DEVICES_PATH, orjson.dumps(device_manifest(name))) for name in everyone)
+        if claims_of is not None:
+            objects: Iterable[tuple[str, Any]] = [*before_nodes(len(claims_of.shapes)), *map(slice_of, everyone)]
+        else:
+            objects = ((DEVICES_PATH, device_manifest(name)) for name in everyone)
+        devices = (client.render(path, orjson.dumps(found)) for path, found in objects)
         for what, requests in (("nodes", nodes), ("statuses of nodes", statuses), ("devices", devices)):
             refused = [code for code in await client.send_all(requests) if code not in {200, 201}]
             if refused:
@@ -290,8 +300,8 @@ async def post_nodes(access: Access, count: int, *, statuses_apart: bool) -> Non
         await client.close()
 
 
-def _ready_node(name: str) -> dict[str, Any]:
-    node = node_manifest(name)
+def _ready_node(name: str, *, claims: bool) -> dict[str, Any]:
+    node = node_manifest(name, claims=claims)
     del node["metadata"]["uid"]  # the server assigns one
     node["status"]["conditions"] = [{"type": "Ready", "status": "True", "reason": "KubeletReady"}]
     return node

@@ -11,7 +11,7 @@ from seatrial.harness.bench.core import Size, bench_core
 from seatrial.harness.bench.mixes import mix as mix_named
 from seatrial.harness.bench.trace import bench_trace
 from seatrial.harness.bench.waiting_gangs import bench_waiting_gangs
-from seatrial.harness.clusters.backends import EMBEDDED, backend_named
+from seatrial.harness.clusters.backends import EMBEDDED, ENVTEST, backend_named
 from seatrial.harness.errors import UsageError
 from seatrial.harness.load.trace import load_trace
 from seatrial.harness.subject.foreign import foreign_command
@@ -48,7 +48,8 @@ def schedule(
         mix: Which shapes: accelerators (32: whole cards, shares by percent and by bytes, none), whole, shared, cpu;
             or accelerators with rules: spread (over zones and nodes), affinity (anti-affinity within an app); or gangs
             (whole cards in gangs of 1,000 pods, each of which is one decision; only through the core); or topology
-            (such gangs, each of which must gather in one of 4 spines, and prefers one block of 50 nodes).
+            (such gangs, each of which must gather in one of 4 spines, and prefers one block of 50 nodes); or dra (each
+            pod has a claim of its own for one or two cards, which nodes offer in ResourceSlices).
         run: Number of consecutive pods that share a shape, as the replicas of a job do; 1 is the hardest case.
         repeat: Number of repetitions; figures are medians with lowest and highest.
         seed: Decides the shape of each pod, and ties between nodes.
@@ -82,6 +83,9 @@ def schedule(
             )
     if through != "core" and mix_named(mix).gang:
         raise UsageError(f"--mix {mix} needs --through core")
+    if mix_named(mix).claims and (unschedulable or backend == ENVTEST):
+        flag = f"--backend {backend}" if backend == ENVTEST else f"--unschedulable {unschedulable}"
+        raise UsageError(f"--mix {mix} cannot be used with {flag}")
     if scheduler_config is not None and not scheduler_config.is_file():
         raise UsageError(f"--scheduler-config {scheduler_config}: expected a file, found none")
     for command in (subject, *(beside or ())):

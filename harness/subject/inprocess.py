@@ -21,10 +21,11 @@ from seatrial.harness.errors import SubjectError, UsageError
 from seatrial.harness.subject.footprint import objects_of
 from seatrial.harness.subject.protocol import IN_PROCESS, Subject
 from seatrial.scheduler.api.clock import SimClock
-from seatrial.scheduler.api.core import DEFAULT_SCHEDULER, Node, Pod, PodSpec
+from seatrial.scheduler.api.core import DEFAULT_SCHEDULER, Node, Pod, PodResourceClaimStatus, PodSpec, PodStatus
 from seatrial.scheduler.api.device import Device
 from seatrial.scheduler.api.networktopology import ClusterNetworkTopology
 from seatrial.scheduler.api.quota import ElasticQuota
+from seatrial.scheduler.api.resourceclaims import CLAIMS_PATH, claim_path
 from seatrial.scheduler.api.slo import NodeMetric
 from seatrial.scheduler.api.transport import Response
 from seatrial.scheduler.api.wire import ObjectMeta, WatchEvent, decoder
@@ -256,6 +257,7 @@ class BareCore:
     """The core of our scheduler without anything around it; bindings succeed at once."""
 
     scheduler_name = DEFAULT_SCHEDULER
+    namespace = "bench"
 
     def __init__(
         self, *, seed: int = 0, preempting_jobs: bool = False, configuration: dict[str, Any] | Path | None = None
@@ -276,17 +278,25 @@ class BareCore:
             self._core = build_core(found, self._clock, seed=seed)
         except ConfigError as error:
             raise UsageError(f"--scheduler-config: {error}") from error
+        self._claims: dict[str, dict[str, Any]] = {}  # those that have no devices, by path of their status
         self.evicted: list[str] = []
         self.bound: list[tuple[str, str]] = []
         """Names and nodes of the pods that `decide` has bound; the caller clears it."""
         self.last: tuple[str, Mapping[str, str]] = ("", {})
         """The node and the annotations of the pod that was bound last."""
 
-    def add_node(self, node: dict[str, Any], device: dict[str, Any]) -> None:
-        """Add a Node and its Device object."""
+    def add_node(self, node: dict[str, Any], device: dict[str, Any] | None = None) -> None:
+        """Add a Node, and its Device object if it has one."""
         found = msgspec.convert(node, Node)
         self._core.intake.set_node(found)
-        self._core.intake.set_device(found.name, msgspec.convert(device, Device))
+        if device is not None:
+            self._core.intake.set_device(found.name, msgspec.convert(device, Device))
+
+    def add_object(self, path: str, found: dict[str, Any]) -> None:
+        """Add an object of a collection that a plugin follows; nothing is done if none does."""
+        for watch in self._core.handle.watches:
+            if watch.path == path:
+                watch.on_set(msgspec.convert(found, watch.kind))
 
     def add_network_topology(self, topology: dict[str, Any]) -> None:
         """Add the ClusterNetworkTopology, or change it."""
@@ -299,7 +309,7 @@ class BareCore:
     def place(self, name: str, spec: PodSpec, node: str) -> None:
         """Add a pod that is on a node already."""
         self._core.intake.set_pod(
-            Pod(ObjectMeta(name=name, namespace="bench", uid=name), replace(spec, node_name=node))
+            Pod(ObjectMeta(name=name, namespace=self.namespace, uid=name), replace(spec, node_name=node))
         )
 
     def add_quota(self, quota: dict[str, Any]) -> None:
@@ -311,12 +321,26 @@ class BareCore:
         return msgspec.convert(spec, PodSpec)
 
     def add_pod(
-        self, name: str, spec: PodSpec, labels: dict[str, str] | None = None, annotations: dict[str, str] | None = None
+        self,
+        name: str,
+        spec: PodSpec,
+        labels: dict[str, str] | None = None,
+        annotations: dict[str, str] | None = None,
+        *,
+        claim: dict[str, Any] | None = None,
     ) -> None:
+        """Add a pod. `claim`: the ResourceClaim of its only entry, which has been made for it."""
         metadata = ObjectMeta(
-            name=name, namespace="bench", uid=name, labels=labels or {}, annotations=annotations or {}
+            name=name, namespace=self.namespace, uid=name, labels=labels or {}, annotations=annotations or {}
         )
-        self._core.intake.set_pod(Pod(metadata, spec))
+        status = PodStatus()
+        if claim is not None:
+            of = claim["metadata"]
+            self._claims[claim_path(of["namespace"], of["name"], "status")] = claim
+            self.add_object(CLAIMS_PATH, claim)
+            entry = PodResourceClaimStatus(spec.resource_claims[0].name, of["name"])
+            status = PodStatus(resource_claim_statuses=(entry,))
+        self._core.intake.set_pod(Pod(metadata, spec, status))
 
     def remove_pod(self, name: str) -> None:
         self._core.intake.remove_pod(name)
@@ -352,6 +376,9 @@ class BareCore:
             if isinstance(decision, Evict):
                 self.evicted.append(decision.victim.uid)
             if isinstance(decision, Bind):
+                for patch in decision.preparation.patches if decision.preparation is not None else ():
+                    claim = self._claims.pop(patch.path, {})
+                    patch.answered(msgspec.json.encode({**claim, "status": patch.body.get("status")}))
                 self._core.bound(decision.info.uid)
                 self.last = decision.node, decision.annotations
                 self.bound.append((decision.info.pod.metadata.name, decision.node))
