@@ -25,7 +25,7 @@ from seatrial.scheduler.api.core import DEFAULT_SCHEDULER, Node, Pod, PodResourc
 from seatrial.scheduler.api.device import Device
 from seatrial.scheduler.api.networktopology import ClusterNetworkTopology
 from seatrial.scheduler.api.quota import ElasticQuota
-from seatrial.scheduler.api.resourceclaims import CLAIMS_PATH, claim_path
+from seatrial.scheduler.api.resourceclaims import CLAIMS_PATH, GROUP_PATH
 from seatrial.scheduler.api.slo import NodeMetric
 from seatrial.scheduler.api.transport import Response
 from seatrial.scheduler.api.wire import ObjectMeta, WatchEvent, decoder
@@ -336,7 +336,8 @@ class BareCore:
         status = PodStatus()
         if claim is not None:
             of = claim["metadata"]
-            self._claims[claim_path(of["namespace"], of["name"], "status")] = claim
+            path = f"{GROUP_PATH}/namespaces/{of['namespace']}/resourceclaims/{of['name']}/status"
+            self._claims[path] = claim
             self.add_object(CLAIMS_PATH, claim)
             entry = PodResourceClaimStatus(spec.resource_claims[0].name, of["name"])
             status = PodStatus(resource_claim_statuses=(entry,))

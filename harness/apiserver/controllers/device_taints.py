@@ -177,7 +177,7 @@ class DeviceTaintEviction:
             return
         metadata, status = rule.obj["metadata"], rule.obj.get("status") or {}
         others = [row for row in status.get("conditions") or () if row["type"] != CONDITION]
-        known = next((row for row in status.get("conditions") or () if row["type"] == CONDITION), {})
+        known: Object = next((row for row in status.get("conditions") or () if row["type"] == CONDITION), {})
         generation = metadata.get("generation", 1)
         if known.get("observedGeneration") == generation:
             wait = seconds_of(known["lastTransitionTime"]) + STATUS_PERIOD - self._control.clock.now()
@@ -284,10 +284,8 @@ def _tolerated(tolerations: Iterable[Object], taint: Object) -> int | None:
     Only the literal effect NoExecute counts here, other than for allocation (DRA-R119).
     """
     matching = [row for row in tolerations if row.get("effect") == _EVICTS and tolerates(row, taint)]
-    limits = [row.get("tolerationSeconds") for row in matching]
-    if None in limits:
-        return None
-    return max(0, min(limits, default=0))
+    limits = [int(row["tolerationSeconds"]) for row in matching if row.get("tolerationSeconds") is not None]
+    return None if len(limits) < len(matching) else max(0, min(limits, default=0))
 
 
 def _count(number: int, one: str, many: str) -> str:
