@@ -31,12 +31,15 @@ class _Field(NamedTuple):
 
 
 def encode(obj: Object) -> bytes:
-    """An object with `apiVersion` and `kind` in Kubernetes' envelope.
+    """An object with `apiVersion` and `kind`, or a list, in Kubernetes' envelope.
 
     Raises:
         Malformed: there is no message for its kind.
     """
     api_version, kind = obj["apiVersion"], obj["kind"]
+    if "items" in obj:
+        of = message_of(api_version, kind.removesuffix("List"))
+        return encode_list(api_version, kind, obj["metadata"], [message(item, of) for item in obj["items"]])
     return envelope(api_version, kind, message(obj, message_of(api_version, kind)))
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from seatrial.harness.apiserver.discovery.resources import BUILT_IN
 from seatrial.harness.apiserver.protobuf.decoding import decode, message_of, table
-from seatrial.harness.apiserver.protobuf.encoding import encode, encode_list, frame, message
+from seatrial.harness.apiserver.protobuf.encoding import encode, frame
 from seatrial.harness.apiserver.protobuf.special import CHOICES, SCHEMA
 from seatrial.harness.apiserver.protobuf.wire import Malformed
 
@@ -77,9 +77,9 @@ def test_bytes_are_those_of_client_go(obj: dict[str, Any], expected: str) -> Non
 
 
 def test_the_bytes_of_a_list() -> None:
-    rows = ({"metadata": {"name": "a"}}, {"metadata": {"name": "b"}, "data": {"k": "v"}})
-    items = [message(row, message_of("v1", "ConfigMap")) for row in rows]
-    found = encode_list("v1", "ConfigMapList", {"resourceVersion": "7", "remainingItemCount": 2}, items)
+    items = [{"metadata": {"name": "a"}}, {"metadata": {"name": "b"}, "data": {"k": "v"}}]
+    metadata = {"resourceVersion": "7", "remainingItemCount": 2}
+    found = encode({"apiVersion": "v1", "kind": "ConfigMapList", "metadata": metadata, "items": items})
     assert found == base64.b64decode(LIST)
 
 
