@@ -36,7 +36,7 @@ def encode(obj: Object) -> bytes:
     Raises:
         Malformed: there is no message for its kind.
     """
-    api_version, kind = obj["apiVersion"], obj["kind"]
+    api_version, kind = obj.get("apiVersion", ""), obj["kind"]  # APIVersions, the document of /api, states none
     if "items" in obj:
         of = message_of(api_version, kind.removesuffix("List"))
         return encode_list(api_version, kind, obj["metadata"], [message(item, of) for item in obj["items"]])

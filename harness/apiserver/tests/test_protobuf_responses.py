@@ -191,6 +191,7 @@ def test_an_event_is_encoded_once_for_all_watches(api: Api, monkeypatch: pytest.
             id="tables-are-json",
         ),
         pytest.param(DEVICES, f"{CONTENT_TYPE},application/json", "application/json", id="custom-resources-are-json"),
+        pytest.param("/api", CONTENT_TYPE, CONTENT_TYPE, id="versions"),
         pytest.param("/apis", CONTENT_TYPE, CONTENT_TYPE, id="groups"),
         pytest.param("/api/v1", CONTENT_TYPE, CONTENT_TYPE, id="resources"),
         pytest.param("/version", CONTENT_TYPE, "application/json", id="the-version-is-json"),
