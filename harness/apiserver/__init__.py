@@ -12,7 +12,7 @@ Packages from the top down; a package imports only packages below it (import con
 - `storage`: objects, revisions, selectors, pages, watches.
 - `discovery`, `patching`: served kinds; patches and `managedFields`.
 - `schemas`: types of fields, built-in and custom.
-- `cel`, `protobuf`: expressions; bodies of Go clients.
+- `cel`, `protobuf`: expressions; bodies and answers of Go clients.
 - `names`, `field_errors`, `errors`: rules of names, causes and `Status` errors.
 
 This package is the door: outside of `harness/apiserver` nothing else of it is imported, but modules of plain values

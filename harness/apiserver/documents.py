@@ -7,7 +7,8 @@ from seatrial.harness.apiserver.access.tokens import Tokens
 from seatrial.harness.apiserver.discovery import openapi_protobuf
 from seatrial.harness.apiserver.discovery.documents import Discovery, version
 from seatrial.harness.apiserver.discovery.openapi import OpenApi
-from seatrial.harness.apiserver.request.negotiation import OPENAPI_PROTOBUF
+from seatrial.harness.apiserver.protobuf.encoding import encode
+from seatrial.harness.apiserver.request.negotiation import DISCOVERY, OPENAPI_PROTOBUF, Format, encoded, first_of
 from seatrial.harness.apiserver.request.request import RequestContext
 from seatrial.harness.apiserver.storage.store import Object, Store
 from seatrial.scheduler.api.faults import Faults
@@ -16,7 +17,7 @@ from seatrial.scheduler.api.transport import Response
 _JSON = {"content-type": "application/json"}
 _TEXT = {"content-type": "text/plain; charset=utf-8"}
 _METRICS = {"content-type": "text/plain; version=0.0.4"}
-_AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+_AGGREGATED = ";g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 _ROOT_PATHS = [
     "/.well-known/openid-configuration",
     "/api",
@@ -53,20 +54,20 @@ class Documents:
             ApiStatusError: 404, there is no such document; 406, it is not served in the format wanted.
         """
         head, rest = parts[0], parts[1:]
-        if context.format.shape == OPENAPI_PROTOBUF and parts != ["openapi", "v2"]:
-            raise errors.not_acceptable()
         if head in {"healthz", "livez", "readyz"} and rest in _CHECKS:
             return Response(200, self._health(head, verbose="verbose" in context.query), _TEXT)
         if head == "metrics" and not rest:
             return Response(200, self._metrics(requests), _METRICS)
-        if head in {"api", "apis"} and not rest and context.format.shape == "APIGroupDiscoveryList":
-            return self._aggregated(context, core=head == "api")
+        if head in {"api", "apis"} and not rest and (wanted := first_of(context.formats, (DISCOVERY,))):
+            return self._aggregated(context, wanted, core=head == "api")
         if head == "openapi":
             return self._schemas(rest, context)
         found = self._object(parts)
         if found is None:
             raise errors.unknown_path()
-        return Response(200, orjson.dumps(found), _JSON)
+        if "kind" not in found:  # not of Kubernetes' types
+            return Response(200, orjson.dumps(found), _JSON)
+        return Response(200, *encoded(found, context.formats))
 
     def _object(self, parts: list[str]) -> Object | None:
         match parts:
@@ -91,16 +92,19 @@ class Documents:
         return None
 
     def _schemas(self, rest: list[str], context: RequestContext) -> Response:
-        if rest == ["v2"] and context.format.shape == OPENAPI_PROTOBUF:
+        wanted = first_of(context.formats, ("", OPENAPI_PROTOBUF))
+        if rest == ["v2"] and wanted is not None and wanted.shape:
             return Response(200, self._openapi.v2_protobuf(), {"content-type": openapi_protobuf.CONTENT_TYPE})
         data = self._openapi.document(rest) if rest != ["v2", "protobuf"] else None
         if data is None:
             raise errors.unknown_path()
         return Response(200, data, _JSON)
 
-    def _aggregated(self, context: RequestContext, *, core: bool) -> Response:
+    def _aggregated(self, context: RequestContext, wanted: Format, *, core: bool) -> Response:
         data, tag = self._discovery.aggregated(core=core)
-        headers = {"content-type": _AGGREGATED, "etag": tag, "vary": "Accept"}
+        if wanted.protobuf:
+            data = encode(orjson.loads(data))
+        headers = {"content-type": f"{wanted.media}{_AGGREGATED}", "etag": tag, "vary": "Accept"}
         if context.request.headers.get("if-none-match") == tag:
             return Response(304, b"", headers)
         return Response(200, data, headers)

@@ -5,6 +5,9 @@ from typing import Any
 
 import orjson
 
+_RESPONSES = "application/json, application/yaml, application/vnd.kubernetes.protobuf"
+_STREAMS = "application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch"
+
 
 class ApiStatusError(Exception):
     """A failed request; the transport sends `status()` as the response."""
@@ -112,9 +115,9 @@ def method_not_allowed() -> ApiStatusError:
     return ApiStatusError(405, "MethodNotAllowed", message)
 
 
-def not_acceptable(why: str = "") -> ApiStatusError:
+def not_acceptable(why: str = "", *, watch: bool = False) -> ApiStatusError:
     """406 NotAcceptable: no media type of the header Accept is supported; `why` is appended to the message."""
-    message = f"only the following media types are accepted: application/json, application/yaml{why}"
+    message = f"only the following media types are accepted: {_STREAMS if watch else _RESPONSES}{why}"
     return ApiStatusError(406, "NotAcceptable", message)
 
 

@@ -7,10 +7,7 @@ the result in the format that the client asked for.
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import lru_cache
 from urllib.parse import parse_qsl, unquote
-
-import orjson
 
 from seatrial.harness.apiserver import errors
 from seatrial.harness.apiserver.access.identity import ADMIN, Identity
@@ -29,7 +26,16 @@ from seatrial.harness.apiserver.documents import Documents
 from seatrial.harness.apiserver.errors import ApiStatusError
 from seatrial.harness.apiserver.field_errors import quoted
 from seatrial.harness.apiserver.request.attributes import act_of
-from seatrial.harness.apiserver.request.negotiation import OPENAPI_PROTOBUF, PLAIN, Format, negotiate
+from seatrial.harness.apiserver.request.negotiation import (
+    HEADERS,
+    JSON,
+    ONLY_PLAIN,
+    PLAIN,
+    Format,
+    encoded,
+    for_resource,
+    negotiate,
+)
 from seatrial.harness.apiserver.request.options import DeleteOptions, write_of
 from seatrial.harness.apiserver.request.request import RequestContext, Target, check_applied, check_patch_options
 from seatrial.harness.apiserver.schemas.shapes import report_problems
@@ -81,7 +87,6 @@ MAX_PARAMETERS = 1000  # of a query
 _DOCUMENTS = frozenset({"api", "apis", "version"})  # paths that take GET only
 REQUEST = "request"  # the work in which faults of requests are counted
 _WITH_SLASH = frozenset({"", ".well-known", "api", "apis", "logs", "openid", "version"})  # may end in a slash
-_PLAIN_HEADERS = {"content-type": "application/json"}
 GRANTED = Response(200, b"", {})
 
 
@@ -137,26 +142,28 @@ class ApiServer:
         """
         self.requests += 1
         warnings: list[str] = []
+        formats: Sequence[Format] = ONLY_PLAIN
         try:
             path, _, query_text = request.path.partition("?")
             query = dict(_parameters(query_text)) if query_text else {}
             accept = request.headers.get("accept", "")
             if impersonates(request.headers):
                 identity = impersonated(request.headers, identity, self.access)
-            context = RequestContext(request, identity, query, negotiate(accept) if accept else PLAIN, attempt=attempt)
+            formats = negotiate(accept) if accept else ONLY_PLAIN
+            context = RequestContext(request, identity, query, formats, attempt=attempt)
             context.only_access = only_access
             warnings = context.warnings
             answer = self._route(path, context)
         except RecursionError:
             refused = errors.bad_request("the request leads too deep into an object")
-            return Response(refused.code, refused.encoded(), _PLAIN_HEADERS)
+            return _refusal(refused, formats)
         except Pending:
             raise
         except ApiStatusError as refused:
-            answer = Response(refused.code, refused.encoded(), {**_PLAIN_HEADERS, **refused.headers})
+            answer = _refusal(refused, formats)
         except Exception as error:  # noqa: BLE001 a fault in the server must not end the connections of other clients
             fault = self.fault(error, request.method, request.path)
-            return Response(fault.code, fault.encoded(), _PLAIN_HEADERS)
+            return _refusal(fault, formats)
         if warnings and isinstance(answer, Response):  # with errors too, as upstream
             texts = ", ".join(f'299 - "{_quoted(text)}"' for text in warnings)
             return Response(answer.code, answer.body, {**answer.headers, "warning": texts})
@@ -240,8 +247,9 @@ class ApiServer:
         if timeout and go_duration(timeout) is None:
             why = f"time: invalid duration {quoted(timeout)}"
             raise errors.bad_request(f"invalid timeout specified in the request URL - {why}")
-        if context.format.shape == OPENAPI_PROTOBUF:
-            raise errors.not_acceptable()
+        if context.formats is not ONLY_PLAIN:
+            custom = target.resource.custom is not None and target.subresource != "scale"
+            context.format = for_resource(context.formats, custom=custom)
         if target.subresource:
             return self._subresource(target, context)
         if target.resource.group == usage.GROUP:
@@ -306,7 +314,7 @@ class ApiServer:
                 return self._bind(key, body, context)
             body = {**body, "apiVersion": resource.api_version, "kind": resource.kind}
             answer = review(resource.kind, body, context.identity, self.access, self.tokens, target.namespace or "")
-            return Response(201, orjson.dumps(answer), _PLAIN_HEADERS)
+            return Response(201, *encoded(answer, context.formats))
         item = self._store_new(resource, target.namespace, body, context)
         return self._written(resource, item, context, code=201)
 
@@ -394,7 +402,7 @@ class ApiServer:
             }
             if resource.group:
                 status["details"]["group"] = resource.group
-            return Response(200, orjson.dumps(status), _PLAIN_HEADERS)
+            return Response(200, *encoded(status, context.formats))
         return self._answer(resource, item, context)
 
     def _delete_collection(self, target: Target, context: RequestContext) -> Response:
@@ -441,7 +449,7 @@ class ApiServer:
                 body = context.body(resource, kind="Eviction", api_version="policy/v1") if given else {}
                 self._admit_subresource(target, body, context, ("policy", "v1", "Eviction"))
                 evict(self.objects, resource, target.key, body, dry_run=context.options().dry_run)
-                return _success(201)
+                return _success(context)
             case "log", "GET":
                 return self._log(target, context)
             case (("exec" | "attach" | "portforward") as verb, ("GET" | "POST")):
@@ -455,10 +463,10 @@ class ApiServer:
                 return found
             case "token", "POST":
                 body = context.body(resource, kind="TokenRequest", api_version="authentication.k8s.io/v1")
-                return Response(201, orjson.dumps(self.tokens.request(target.key, body)), _PLAIN_HEADERS)
+                return Response(201, *encoded(self.tokens.request(target.key, body), context.formats))
             case "scale", _:
                 scale = respond_scale(self.objects, self.admission, target, self._found(target, context), context)
-                return Response(200, scale, _PLAIN_HEADERS)
+                return Response(200, *encoded(scale, context.formats))
             case "finalize", "PUT":
                 return self._finalize(target, context)
             case "status" | "ephemeralcontainers" | "resize" | "approval", "GET":
@@ -476,7 +484,7 @@ class ApiServer:
         if self.admission.webhooks.active:
             self._admit_subresource(Target(pods, key[0], key[1], "binding"), body, context, ("", "v1", "Binding"))
         bind(self.objects, pods, key, body, dry_run="dryRun" in context.query)
-        return _success(201)
+        return _success(context)
 
     def _admit_subresource(
         self,
@@ -528,15 +536,17 @@ class ApiServer:
         self, resource: Resource, item: Item, context: RequestContext, *, code: int = 200, whole: bool = False
     ) -> Response:
         data = self.reads.single(resource, item, context.format, whole=whole)
-        if context.format is PLAIN or not context.format.yaml:
-            return Response(code, data, _PLAIN_HEADERS)
-        return Response(code, data, {"content-type": context.format.content_type})
+        return Response(code, data, HEADERS[context.format.media])
 
 
-@lru_cache(maxsize=8)
-def _success(code: int) -> Response:
-    body = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": code}
-    return Response(code, orjson.dumps(body), _PLAIN_HEADERS)
+def _success(context: RequestContext) -> Response:
+    body = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
+    return Response(201, *encoded(body, context.formats))
+
+
+def _refusal(error: ApiStatusError, formats: Sequence[Format]) -> Response:
+    body, headers = encoded(error.status(), formats)
+    return Response(error.code, body + b"\n" if headers is HEADERS[JSON] else body, {**headers, **error.headers})
 
 
 def _check_format(wanted: Format, resource: Resource, verb: str) -> None:
@@ -545,7 +555,7 @@ def _check_format(wanted: Format, resource: Resource, verb: str) -> None:
         ApiStatusError: 406, one object in the form of a list, a list in that of one object, or a watch in YAML.
     """
     if verb == "watch" and wanted.yaml:
-        raise errors.not_acceptable()
+        raise errors.not_acceptable(watch=True)
     if wanted.shape != "PartialObjectMetadata" or verb not in {"get", "list"} or wanted.many == (verb == "list"):
         return
     kind, which = ("", "a list") if verb == "list" else ("List", "not a list")

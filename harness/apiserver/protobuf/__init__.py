@@ -1,5 +1,5 @@
-"""Decodes request bodies in Kubernetes' protocol buffers into the objects that JSON would give.
+"""Kubernetes' protocol buffers: decodes request bodies into the objects that JSON would give, encodes responses.
 
-Here: the wire format, the table of messages and its generator. Not here: responses, which are JSON for all clients, and
-limits of bodies (`request`).
+Here: the wire format, the table of messages and its generator. Not here: which client gets them, and limits of bodies
+(`request`).
 """

@@ -1,7 +1,4 @@
-"""Decodes the envelope and messages of a Go client into the object that it would send as JSON.
-
-Responses are JSON all the same: clients that send protocol buffers accept it.
-"""
+"""Decodes the envelope and messages of a Go client into the object that it would send as JSON."""
 
 import struct
 from collections.abc import Callable, Mapping
@@ -15,9 +12,9 @@ from seatrial.harness.apiserver.protobuf.special import CHOICES, SCHEMA, SPECIAL
 from seatrial.harness.apiserver.protobuf.wire import BYTES, FIXED64, VARINT, Malformed, fields, signed
 
 CONTENT_TYPE = "application/vnd.kubernetes.protobuf"
-_MAGIC = b"k8s\x00"
+MAGIC = b"k8s\x00"
 _MAX_DEPTH = 64  # levels of nested messages; schemas of CRDs nest without limit
-_META_PACKAGE = "k8s.io.apimachinery.pkg.apis.meta.v1"
+META_PACKAGE = "k8s.io.apimachinery.pkg.apis.meta.v1"
 
 Object = dict[str, Any]
 
@@ -47,11 +44,11 @@ def decode(body: bytes) -> Object:
         Malformed: the bytes are no such envelope, or no such object.
         UnicodeDecodeError: a string in it is not UTF-8.
     """
-    if not body.startswith(_MAGIC):
+    if not body.startswith(MAGIC):
         raise Malformed("expected the four bytes 'k8s' and zero at the beginning of the body, found other bytes")
     api_version = kind = ""
     raw = b""
-    for number, wire, value in fields(body[len(_MAGIC) :]):
+    for number, wire, value in fields(body[len(MAGIC) :]):
         if wire != BYTES or not isinstance(value, bytes):
             raise Malformed(f"field {number} of the envelope: expected bytes")
         if number == 1:
@@ -71,15 +68,15 @@ def message_of(api_version: str, kind: str) -> str:
     Raises:
         Malformed: there is none.
     """
-    table = _table()
-    for package in (table["packages"].get(api_version), _META_PACKAGE):
-        if package is not None and f"{package}.{kind}" in table["messages"]:
+    known = table()
+    for package in (known["packages"].get(api_version), META_PACKAGE):
+        if package is not None and f"{package}.{kind}" in known["messages"]:
             return f"{package}.{kind}"
     raise Malformed(f'no kind "{kind}" is registered for version "{api_version}" in protocol buffers')
 
 
 @cache
-def _table() -> Mapping[str, Any]:
+def table() -> Mapping[str, Any]:
     """The content of messages.json; its format is described in generation.py."""
     found: Mapping[str, Any] = orjson.loads(Path(__file__).with_name("messages.json").read_bytes())
     return found
@@ -87,11 +84,11 @@ def _table() -> Mapping[str, Any]:
 
 @cache
 def _plan(message: str) -> Mapping[int, _Field]:
-    return {int(number): _field(name, word) for number, (name, word) in _table()["messages"][message].items()}
+    return {int(number): _field(name, word) for number, (name, word) in table()["messages"][message].items()}
 
 
 def _field(name: str, word: str) -> _Field:
-    kind = word.lstrip("*%?^")
+    kind = word.lstrip("*%?^&")
     flags = word[: len(word) - len(kind)]
     message = kind.removeprefix(".")
     wire, read = _SCALARS[kind] if kind in _SCALARS else (BYTES, SPECIAL.get(message))

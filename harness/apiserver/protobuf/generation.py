@@ -4,9 +4,9 @@ Run by hand when Kubernetes has a new release:
 
     python -m seatrial.harness.apiserver.protobuf.generation VERSION FOLDER...
 
-where the folders are the sources of k8s.io/api, apimachinery, apiextensions-apiserver and kube-aggregator at VERSION
-(Apache-2.0, The Kubernetes Authors). The `.proto` files have the types on the wire; the Go structs have the names in
-JSON, and which zero values JSON leaves out: Go writes them to the wire all the same.
+where the folders are the sources of k8s.io/api, apimachinery, apiextensions-apiserver, kube-aggregator and metrics at
+VERSION (Apache-2.0, The Kubernetes Authors). The `.proto` files have the types on the wire; the Go structs have the
+names in JSON, and which zero values JSON leaves out: Go writes them to the wire all the same.
 """
 
 import re
@@ -17,10 +17,11 @@ from typing import Any
 import orjson
 
 TABLE = Path(__file__).with_name("messages.json")
-_STABLE = re.compile(
-    r"^k8s\.io\.(api\.\w+\.v\d+|apimachinery\.pkg\..+|apiextensions_apiserver\..+\.v1|kube_aggregator\..+\.v1)$"
+_SERVED = re.compile(
+    r"^k8s\.io\.(api\.\w+\.v\d+|api\.scheduling\.v1(alpha3|beta1)|apimachinery\.pkg\..+|apiextensions_apiserver\..+\.v1"
+    r"|kube_aggregator\..+\.v1|metrics\..+\.metrics\.v1beta1)$"
 )
-_UNUSED = re.compile(r"\.(admission|apidiscovery|imagepolicy|testapigroup|storagemigration|lifecycle)\.|meta\.v1beta1$")
+_UNUSED = re.compile(r"\.(admission|imagepolicy|testapigroup|storagemigration|lifecycle)\.|meta\.v1beta1$")
 _SCALARS = {"string": "s", "bytes": "b", "int32": "i", "int64": "i", "bool": "t", "double": "d"}
 _PACKAGE = re.compile(r"^package ([\w.]+);", re.MULTILINE)
 _MESSAGE = re.compile(r"^message (\w+) \{$(.*?)^\}$", re.MULTILINE | re.DOTALL)
@@ -36,8 +37,9 @@ def table(folders: list[Path], release: str) -> dict[str, Any]:
     """Messages and the packages that hold the kinds of each group version.
 
     A field is written as NUMBER, then its JSON name and a word of TYPE and flags: the type is s(tring), b(ytes),
-    i(nteger), t(ruth), d(ouble) or `.MESSAGE`; the flags before it are `*` (a list), `%` (a map from strings), `?` (a
-    zero value is left out) and `^` (its fields stand in the object around it).
+    i(nteger), t(ruth), d(ouble) or `.MESSAGE`; the flags before it are `*` (a list), `%` (a map from strings), `?`
+    (JSON leaves a zero value out), `&` (a pointer or bytes: the wire has nothing where there is no value; else it has a
+    zero value) and `^` (its fields stand in the object around it).
     """
     messages: dict[str, dict[str, list[str]]] = {}
     packages: dict[str, str] = {}
@@ -45,18 +47,18 @@ def table(folders: list[Path], release: str) -> dict[str, Any]:
         text = path.read_text()
         found = _PACKAGE.search(text)
         package = found[1] if found else ""
-        if not _STABLE.match(package) or _UNUSED.search(package):
+        if not _SERVED.match(package) or _UNUSED.search(package):
             continue
         members = _members(path.parent)
         for name, body in _MESSAGE.findall(text):
-            if not name.endswith("List"):
+            if not (name.endswith("List") and "ListMeta metadata = 1;" in body):  # those are all alike
                 messages[f"{package}.{name}"] = dict(_fields(package, body, members.get(name, {})))
         group = _group(path.parent)
         if group is not None:
             version = path.parent.name
             packages[f"{group}/{version}" if group else version] = package
     return {
-        "source": f"Kubernetes {release}: k8s.io/api, apimachinery, apiextensions-apiserver, kube-aggregator",
+        "source": f"Kubernetes {release}: k8s.io/api, apimachinery, apiextensions-apiserver, kube-aggregator, metrics",
         "license": "Apache-2.0, The Kubernetes Authors",
         "packages": packages,
         "messages": messages,
@@ -76,6 +78,8 @@ def _fields(package: str, body: str, members: dict[str, tuple[str, str]]) -> lis
             flags += "^"
         elif not flags and not pointer and ("omitempty" in options or word.startswith(".")):
             flags += "?"
+        if pointer or word == "b":
+            flags += "&"
         rows.append((number, [name or proto_name, flags + word]))
     return rows
 

@@ -1,14 +1,15 @@
 """Messages that are not objects in JSON: times, quantities, IntOrString, embedded JSON."""
 
 import base64
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, Final
 
 import orjson
 
-from seatrial.harness.apiserver.protobuf.wire import Malformed, fields, signed
-from seatrial.harness.apiserver.times import printed
+from seatrial.harness.apiserver.protobuf.wire import Malformed, bytes_field, fields, number_field, signed
+from seatrial.harness.apiserver.times import printed, seconds_of
+from seatrial.scheduler.api.durations import go_text, required_duration
 
 _META: Final = "k8s.io.apimachinery.pkg.apis.meta.v1"
 _CUSTOM: Final = "k8s.io.apiextensions_apiserver.pkg.apis.apiextensions.v1"
@@ -66,9 +67,7 @@ def _items(data: bytes) -> list[str]:
 
 def _duration(data: bytes) -> str:
     """The duration in the format of Go's time.ParseDuration."""
-    nanos = signed(_number(_members(data), 1))
-    seconds, rest = divmod(nanos, 10**9)
-    return f"{seconds}s" if not rest else f"{nanos}ns"
+    return go_text(signed(_number(_members(data), 1)) / 10**9)
 
 
 SPECIAL: Final[Mapping[str, Callable[[bytes], Any]]] = {
@@ -80,10 +79,56 @@ SPECIAL: Final[Mapping[str, Callable[[bytes], Any]]] = {
     "k8s.io.apimachinery.pkg.api.resource.Quantity": _quantity,
     "k8s.io.apimachinery.pkg.runtime.RawExtension": _json,
     "k8s.io.apimachinery.pkg.util.intstr.IntOrString": _int_or_string,
+    "k8s.io.api.authentication.v1.AttestationValue": _items,
     "k8s.io.api.authentication.v1.ExtraValue": _items,
     "k8s.io.api.authorization.v1.ExtraValue": _items,
     "k8s.io.api.certificates.v1.ExtraValue": _items,
     f"{_CUSTOM}.JSON": _json,
+}
+
+
+# -- written, as the `protobuf.go` files upstream; None: the zero value -----------------------------------------------
+
+
+def _time_bytes(text: str | None, *, micro: bool = False) -> bytes:
+    if text is None:
+        return b""
+    seconds, microseconds = divmod(round(seconds_of(text) * 10**6), 10**6)
+    return number_field(1, seconds) + number_field(2, microseconds * 1000 if micro else 0)
+
+
+def _int_or_string_bytes(value: int | str | None) -> bytes:
+    if isinstance(value, str):
+        return number_field(1, _TEXT) + number_field(2, 0) + bytes_field(3, value.encode())
+    return number_field(1, 0) + number_field(2, value or 0) + bytes_field(3, b"")
+
+
+def _json_bytes(value: Any) -> bytes:
+    return b"" if value is None else bytes_field(1, orjson.dumps(value))
+
+
+def _items_bytes(values: Iterable[str] | None) -> bytes:
+    return b"".join([bytes_field(1, value.encode()) for value in values or ()])
+
+
+def _duration_bytes(text: str | None) -> bytes:
+    return number_field(1, round(required_duration(text or "0") * 10**9))
+
+
+WRITTEN: Final[Mapping[str, Callable[[Any], bytes]]] = {
+    f"{_META}.Time": _time_bytes,
+    f"{_META}.MicroTime": partial(_time_bytes, micro=True),
+    f"{_META}.Duration": _duration_bytes,
+    f"{_META}.FieldsV1": _json_bytes,
+    f"{_META}.Verbs": _items_bytes,
+    "k8s.io.apimachinery.pkg.api.resource.Quantity": lambda value: bytes_field(1, str(value or "0").encode()),
+    "k8s.io.apimachinery.pkg.runtime.RawExtension": _json_bytes,
+    "k8s.io.apimachinery.pkg.util.intstr.IntOrString": _int_or_string_bytes,
+    "k8s.io.api.authentication.v1.AttestationValue": _items_bytes,
+    "k8s.io.api.authentication.v1.ExtraValue": _items_bytes,
+    "k8s.io.api.authorization.v1.ExtraValue": _items_bytes,
+    "k8s.io.api.certificates.v1.ExtraValue": _items_bytes,
+    f"{_CUSTOM}.JSON": _json_bytes,
 }
 
 # Unions: message → number of the schema's field, number of the alternative's field

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 _MASK = (1 << 64) - 1
+_SMALL = [bytes([value]) for value in range(0x80)]  # most tags and lengths
 
 
 class Malformed(ValueError):
@@ -71,7 +72,14 @@ def bytes_field(number: int, content: bytes) -> bytes:
     return _encoded(number << 3 | BYTES) + _encoded(len(content)) + content
 
 
+def fixed64_field(number: int, content: bytes) -> bytes:
+    """A field of wire type FIXED64, of eight bytes."""
+    return _encoded(number << 3 | FIXED64) + content
+
+
 def _encoded(value: int) -> bytes:
+    if value < len(_SMALL):
+        return _SMALL[value]
     found = bytearray()
     while value > 0x7F:
         found.append(value & 0x7F | 0x80)

@@ -1,9 +1,18 @@
-"""Content negotiation: which response format the Accept header of a request asks for."""
+"""Content negotiation: which response format the Accept header of a request asks for.
 
+Source: k8s.io/apiserver/pkg/endpoints/handlers/negotiation/negotiate.go, and AllowsMediaTypeTransform of ../rest.go.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
+
+import orjson
 
 from seatrial.harness.apiserver import errors
 from seatrial.harness.apiserver.discovery.openapi_protobuf import MEDIA_TYPES
+from seatrial.harness.apiserver.protobuf.decoding import CONTENT_TYPE as PROTOBUF
+from seatrial.harness.apiserver.protobuf.encoding import encode
 from seatrial.harness.apiserver.text_cache import cached
 
 JSON, YAML = "application/json", "application/yaml"
@@ -12,6 +21,13 @@ _META_KINDS = frozenset({"Table", "PartialObjectMetadata", "PartialObjectMetadat
 _META_GROUP = "meta.k8s.io"
 _META_VERSIONS = ("v1", "v1beta1")
 _KINDS = _META_KINDS | {"", DISCOVERY}
+_OF_RESOURCES = ("", "Table", "PartialObjectMetadata")
+_MEDIA = {  # in the order in which a wildcard finds them; clients and probes that want text get JSON
+    JSON: {JSON, "*/*", "application/*", "text/*", "text/plain"},
+    YAML: {YAML},
+    PROTOBUF: {PROTOBUF},
+}
+HEADERS = {media: {"content-type": media} for media in _MEDIA}
 _SHAPES = {"PartialObjectMetadataList": "PartialObjectMetadata"}
 
 
@@ -25,42 +41,89 @@ class Format:
 
     shape: str = ""
     version: str = ""
-    yaml: bool = False
+    media: str = JSON
     many: bool = False
 
     @property
-    def content_type(self) -> str:
-        return YAML if self.yaml else JSON
+    def yaml(self) -> bool:
+        return self.media == YAML
+
+    @property
+    def protobuf(self) -> bool:
+        return self.media == PROTOBUF
 
 
 PLAIN = Format()
+ONLY_PLAIN = (PLAIN,)
 OPENAPI_PROTOBUF = "openapi-v2"  # a shape that only /openapi/v2 has
 
 
 @cached()
-def negotiate(accept: str) -> Format:
-    """The first supported format in the header. Responses in protocol buffers are not supported and are skipped.
+def negotiate(accept: str) -> tuple[Format, ...]:
+    """The supported formats in the header, best first: by `q`, then types without a wildcard, then as written.
 
     Raises:
         ApiStatusError: 406, no format in the header is supported.
     """
     if not accept.strip():
-        return PLAIN
-    for entry in accept.split(","):
-        media, *parameters = (part.strip() for part in entry.split(";"))
-        options = dict(part.split("=", 1) for part in parameters if "=" in part)
-        shape = options.get("as", "")
-        if media in MEDIA_TYPES:
-            return Format(OPENAPI_PROTOBUF)
-        if shape not in _KINDS or (shape == DISCOVERY and options.get("v", "v2") != "v2"):
-            continue  # clients before Kubernetes 1.30 ask for discovery v2beta1 first; they read plain lists as well
-        group, version = options.get("g", ""), options.get("v", "")
-        if shape in _META_KINDS and (group != _META_GROUP or version not in _META_VERSIONS):
-            continue
-        if not shape and (group or version):
-            continue
-        if media in {JSON, "*/*", "application/*", "text/*", "text/plain"}:
-            return Format(_SHAPES.get(shape, shape), version, many=shape == "PartialObjectMetadataList")
-        if media == YAML and not shape:
-            return Format(yaml=True)
+        return ONLY_PLAIN
+    clauses = [_clause(entry) for entry in accept.split(",")]
+    clauses.sort(key=lambda clause: (-clause[1], clause[0].startswith("*"), clause[0].endswith("*")))
+    found = tuple(shape for media, _, options in clauses for shape in _formats(media, options))
+    if not found:
+        raise errors.not_acceptable()
+    return found
+
+
+def _clause(entry: str) -> tuple[str, float, Mapping[str, str]]:
+    """Media type, `q` from 0 to 1 and other parameters; a `q` that is no number counts as 0."""
+    media, *parameters = (part.strip() for part in entry.split(";"))
+    options = dict(part.split("=", 1) for part in parameters if "=" in part)
+    try:
+        wanted = float(options.pop("q", "1"))
+    except ValueError:
+        wanted = 0.0
+    return media, wanted if 0 <= wanted <= 1 else 0.0, options
+
+
+def _formats(media: str, options: Mapping[str, str]) -> list[Format]:
+    shape, group, version = options.get("as", ""), options.get("g", ""), options.get("v", "")
+    if media in MEDIA_TYPES:
+        return [Format(OPENAPI_PROTOBUF)]
+    if shape not in _KINDS or (shape == DISCOVERY and options.get("v", "v2") != "v2"):
+        return []  # clients before Kubernetes 1.30 ask for discovery v2beta1 first; they read plain lists as well
+    if shape in _META_KINDS and (group != _META_GROUP or version not in _META_VERSIONS):
+        return []
+    if (not shape and (group or version)) or options.get("stream", "watch") != "watch":
+        return []
+    wanted = (own for own, names in _MEDIA.items() if media in names)
+    return [
+        Format(_SHAPES.get(shape, shape), version, own, shape == "PartialObjectMetadataList")
+        for own in wanted
+        if own == JSON or (own == YAML and not shape) or (own == PROTOBUF and shape != "Table")
+    ]
+
+
+def for_resource(formats: Sequence[Format], *, custom: bool) -> Format:
+    """The best format that a resource has; custom resources have no protocol buffers, only their metadata has.
+
+    Raises:
+        ApiStatusError: 406, there is none.
+    """
+    for wanted in formats:
+        if wanted.shape in _OF_RESOURCES and not (custom and wanted.protobuf and not wanted.shape):
+            return wanted
     raise errors.not_acceptable()
+
+
+def first_of(formats: Sequence[Format], shapes: Collection[str]) -> Format | None:
+    """The best format with one of these shapes."""
+    return next((wanted for wanted in formats if wanted.shape in shapes), None)
+
+
+def encoded(obj: Mapping[str, Any], formats: Sequence[Format]) -> tuple[bytes, dict[str, str]]:
+    """An object that is not stored, such as a Status, with the header of its type: protocol buffers if preferred."""
+    wanted = first_of(formats, ("",))
+    if wanted is not None and wanted.protobuf:
+        return encode(obj), HEADERS[PROTOBUF]
+    return orjson.dumps(obj), HEADERS[JSON]

@@ -1,6 +1,6 @@
 """The context of one request: its target, query, options and body, parsed and checked."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,7 +14,7 @@ from seatrial.harness.apiserver.discovery.resources import Resource
 from seatrial.harness.apiserver.field_errors import shown
 from seatrial.harness.apiserver.protobuf.decoding import CONTENT_TYPE as PROTOBUF
 from seatrial.harness.apiserver.request.bodies import decode, duplicate_fields, values_limit
-from seatrial.harness.apiserver.request.negotiation import Format
+from seatrial.harness.apiserver.request.negotiation import PLAIN, Format
 from seatrial.harness.apiserver.request.options import DeleteOptions, Options
 from seatrial.harness.apiserver.schemas.shapes import conform, report_problems, unknown_fields
 from seatrial.harness.apiserver.storage.paging import flag, number
@@ -54,7 +54,8 @@ class RequestContext:
     request: Request
     identity: Identity
     query: Mapping[str, str]
-    format: Format
+    formats: Sequence[Format]  # that the client accepts, best first
+    format: Format = PLAIN  # the one that the resource has
     warnings: list[str] = field(default_factory=list)
     attempt: Attempt = FIRST
     act: Act = _NOTHING

@@ -13,6 +13,7 @@ import orjson
 
 from seatrial.harness.apiserver import errors
 from seatrial.harness.apiserver.patching.managed_fields import WriteLedger
+from seatrial.harness.apiserver.protobuf.encoding import message as encode_message
 from seatrial.scheduler.api.clock import Clock
 from seatrial.scheduler.api.faults import name_of
 
@@ -30,12 +31,19 @@ _ENCODED = 256  # changes whose lines are kept
 class Item:
     """One object at one revision, with the ledger of its writes (`managedFields`)."""
 
-    __slots__ = ("key", "ledger", "obj", "raw", "version")
+    __slots__ = ("_message", "key", "ledger", "obj", "raw", "version")
 
     def __init__(self, key: Key, obj: Object, version: int, ledger: WriteLedger | None = None) -> None:
         self.key, self.obj, self.version, self.ledger = key, obj, version, ledger
         # orjson returns a buffer of up to four times the length of the text; the copy has the exact size.
         self.raw = bytes(memoryview(orjson.dumps(obj)))
+        self._message: bytes | None = None
+
+    def message(self, name: str) -> bytes:
+        """The object as the message `name` of protocol buffers, encoded once for all lists and watches."""
+        if self._message is None:
+            self._message = encode_message(self.obj, name)
+        return self._message
 
 
 class Change:

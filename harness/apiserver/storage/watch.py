@@ -12,9 +12,10 @@ from typing import Protocol
 import orjson
 
 from seatrial.harness.apiserver.errors import ApiStatusError, expired, too_old
+from seatrial.harness.apiserver.protobuf.encoding import encode, frame
 from seatrial.harness.apiserver.storage.paging import too_large_version
 from seatrial.harness.apiserver.storage.selectors import Test
-from seatrial.harness.apiserver.storage.store import Change, Collection, Item
+from seatrial.harness.apiserver.storage.store import Change, Collection, Item, Object
 from seatrial.scheduler.api.clock import Clock, Timer
 
 BOOKMARK_EVERY = 60.0  # seconds, as upstream
@@ -45,10 +46,13 @@ def plain(kind: str, item: Item, change: Change) -> bytes:
 class View:
     """What the readers of a channel see: namespace, selectors, version and format of objects."""
 
-    __slots__ = ("convert", "encode", "head", "namespace", "tests")
+    __slots__ = ("convert", "encode", "head", "namespace", "protobuf", "tests")
 
-    def __init__(self, namespace: str | None, tests: Iterable[Test], head: Head, encode: Encode = plain) -> None:
+    def __init__(
+        self, namespace: str | None, tests: Iterable[Test], head: Head, encode: Encode = plain, protobuf: bool = False
+    ) -> None:
         self.namespace, self.tests, self.head, self.encode = namespace, tuple(tests), head, encode
+        self.protobuf = protobuf
         self.convert: Convert | None = None  # None: objects are sent in their stored version
 
     def selects(self, item: Item | None) -> bool:
@@ -96,12 +100,12 @@ class View:
         metadata: dict[str, object] = {"resourceVersion": str(version), "creationTimestamp": None}
         if initial_end:
             metadata["annotations"] = {"k8s.io/initial-events-end": "true"}
-        return orjson.dumps({"type": "BOOKMARK", "object": {**self.head, "metadata": metadata}}) + b"\n"
+        return event_line("BOOKMARK", {**self.head, "metadata": metadata}, protobuf=self.protobuf)
 
 
-def error_line(error: ApiStatusError) -> bytes:
-    """An ERROR event."""
-    return orjson.dumps({"type": "ERROR", "object": error.status()}) + b"\n"
+def event_line(kind: str, obj: Object, *, protobuf: bool) -> bytes:
+    """An event with an object that is not stored: a line, or a frame of protocol buffers."""
+    return frame(kind, encode(obj)) if protobuf else orjson.dumps({"type": kind, "object": obj}) + b"\n"
 
 
 class Channel:
@@ -162,7 +166,7 @@ class Channel:
 
         def done(found: Item | ApiStatusError) -> None:
             if isinstance(found, ApiStatusError):
-                line.append(error_line(found))
+                line.append(event_line("ERROR", found.status(), protobuf=self._view.protobuf))
             else:
                 line.append(self._view.encode(kind, found, change))
             while self._converting and self._converting[0]:
@@ -263,6 +267,6 @@ def backlog(view: View, collection: Collection, version: int, newest: int) -> li
     return [(change, *sight) for change, sight in sights if sight is not None]
 
 
-def fell_behind() -> bytes:
+def fell_behind(*, protobuf: bool) -> bytes:
     """The last line for a reader that is too slow."""
-    return error_line(expired("the watch fell too far behind; list again"))
+    return event_line("ERROR", expired("the watch fell too far behind; list again").status(), protobuf=protobuf)

@@ -1,4 +1,4 @@
-"""client-go, unchanged: what Go controllers do, with all bodies in protocol buffers.
+"""client-go, unchanged: what Go controllers do, with all bodies and responses in protocol buffers.
 
 Building the program needs Go and its module proxy, so that is done beforehand:
 

@@ -23,6 +23,7 @@ from seatrial.harness.apiserver.access.impersonation import VALUE_SEPARATOR
 from seatrial.harness.apiserver.attempts import FIRST, Attempt, Pending
 from seatrial.harness.apiserver.errors import ApiStatusError
 from seatrial.harness.apiserver.long_computations import executor
+from seatrial.harness.apiserver.protobuf.decoding import CONTENT_TYPE as PROTOBUF
 from seatrial.harness.apiserver.request.bodies import BODY_LIMIT, as_json, is_slow
 from seatrial.harness.apiserver.server import GRANTED, ApiServer
 from seatrial.harness.apiserver.streams.line import Line, Session
@@ -549,7 +550,9 @@ class Connection(asyncio.Protocol):
             self._set_deadline(IDLE)
             self._loop.call_soon(self._serve)
 
-        watcher = self._watch = WatchWriter(self._loop, transport, ended)
+        watcher = self._watch = WatchWriter(
+            self._loop, transport, ended, protobuf=streaming.content_type.startswith(PROTOBUF)
+        )
         watcher.follow(streaming.start(watcher))
 
 

@@ -23,10 +23,12 @@ class Ended(Protocol):
 class WatchWriter:
     """A `Reader` that writes lines as chunks: the first line after a pause at once, then a batch every `GATHER`."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, transport: asyncio.Transport, on_end: Ended) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, transport: asyncio.Transport, on_end: Ended, *, protobuf: bool = False
+    ) -> None:
         self._loop, self._transport, self._on_end = loop, transport, on_end
         self._source: Closable | None = None
-        self._open = True
+        self._open, self._protobuf = True, protobuf
         self._orderly = True
         self._allowed = SLOW_READER
         self._gathered: list[bytes] = []
@@ -71,7 +73,7 @@ class WatchWriter:
         gathered, self._gathered = self._gathered, []
         if waiting > self._allowed:
             log.warning("watch cut-off why=reader-too-slow bytes=%d", waiting)
-            self._chunk(fell_behind())
+            self._chunk(fell_behind(protobuf=self._protobuf))
             self._orderly = False
             return False
         if waiting < SLOW_READER:

@@ -13,7 +13,10 @@ from seatrial.harness.apiserver.attempts import Attempt
 from seatrial.harness.apiserver.discovery.resources import EVENTS_GROUP, Resource
 from seatrial.harness.apiserver.patching.managed_fields import with_encoded_entries, with_entries
 from seatrial.harness.apiserver.printers.tables import IncludeObject, table
-from seatrial.harness.apiserver.request.negotiation import Format
+from seatrial.harness.apiserver.protobuf.decoding import CONTENT_TYPE as PROTOBUF
+from seatrial.harness.apiserver.protobuf.decoding import message_of
+from seatrial.harness.apiserver.protobuf.encoding import encode, encode_list, envelope, frame, message
+from seatrial.harness.apiserver.request.negotiation import HEADERS, JSON, Format
 from seatrial.harness.apiserver.storage.paging import (
     check_options,
     decode_token,
@@ -35,8 +38,6 @@ from seatrial.harness.apiserver.webhooks.conversions import Conversions
 from seatrial.scheduler.api.clock import Clock
 from seatrial.scheduler.api.integers import integer
 from seatrial.scheduler.api.transport import Response
-
-_JSON = {"content-type": "application/json"}
 
 YAML_ANSWER_LIMIT = 64 * 1024  # bytes of JSON; encoding takes 1 µs each
 
@@ -76,10 +77,12 @@ class Reads:
         if not shape.shape:
             if shape.yaml:
                 return _as_yaml(_as(resource, _shown(resource, item, named=whole)), len(item.raw))
+            if shape.protobuf:
+                return envelope(resource.api_version, resource.kind, _message(resource, item, named=whole))
             return _with_managed_fields(resource, item) if whole else _encoded(resource, item)
         if shape.shape == "Table":
             return orjson.dumps(self._table(resource, [item], {"resourceVersion": str(item.version)}))
-        return orjson.dumps(_partial(_shown(resource, item, named=whole), shape.version))
+        return _encoded_as(shape, _partial(_shown(resource, item, named=whole), shape.version))
 
     def _table(
         self,
@@ -161,7 +164,7 @@ class Reads:
                 metadata["remainingItemCount"] = len(items) - limit
             items = items[:limit]
         items = self._conversions.all_seen(resource, items, attempt)
-        return Response(200, self._list(resource, items, metadata, shape, query, named=named), _headers(shape))
+        return Response(200, self._list(resource, items, metadata, shape, query, named=named), HEADERS[shape.media])
 
     def select(self, resource: Resource, namespace: str | None, query: Mapping[str, str]) -> list[Item]:
         """The objects that the selectors of the query select."""
@@ -171,7 +174,7 @@ class Reads:
     def listing(self, resource: Resource, items: list[Item], shape: Format) -> Response:
         """The items as a list response at the newest revision."""
         data = self._list(resource, items, {"resourceVersion": str(self._store.version)}, shape, {})
-        return Response(200, data, _headers(shape))
+        return Response(200, data, HEADERS[shape.media])
 
     def _list(
         self,
@@ -193,7 +196,10 @@ class Reads:
                 "metadata": metadata,
                 "items": [_partial(_shown(resource, item, named=named), shape.version) for item in items],
             }
-            return orjson.dumps(body)
+            return _encoded_as(shape, body)
+        if shape.protobuf:
+            rows = [_message(resource, item, named=named) for item in items]
+            return encode_list(resource.api_version, f"{resource.kind}List", metadata, rows)
         if shape.yaml:
             body = {
                 "kind": f"{resource.kind}List",
@@ -204,10 +210,10 @@ class Reads:
             return _as_yaml(body, sum(len(item.raw) for item in items))
         head = orjson.dumps({"kind": f"{resource.kind}List", "apiVersion": resource.api_version, "metadata": metadata})
         if named:
-            rows = b",".join([_with_managed_fields(resource, item) for item in items])
+            text = b",".join([_with_managed_fields(resource, item) for item in items])
         else:
-            rows = b",".join([_encoded(resource, item) for item in items])
-        return head[:-1] + b',"items":[' + rows + b"]}"
+            text = b",".join([_encoded(resource, item) for item in items])
+        return head[:-1] + b',"items":[' + text + b"]}"
 
     def _selected(self, collection: Collection, namespace: str | None, tests: Sequence[Test], name: str) -> list[Item]:
         if name:
@@ -286,7 +292,7 @@ class Reads:
         if shape.shape:
             head = {"kind": shape.shape, "apiVersion": "meta.k8s.io/v1"}
         encoder = self._encoder(resource, shape, include, named=named)
-        view = channel.view if channel else View(namespace, tests, head, encoder)
+        view = channel.view if channel else View(namespace, tests, head, encoder, shape.protobuf)
         if resource.conversion is not None:
             view.convert = partial(self._conversions.follow, resource)
             mark = (*mark, view)  # not shared: lines in conversion may repeat what a new reader has got
@@ -322,7 +328,7 @@ class Reads:
             subscription.begin(lines, float(timeout) if timeout else None)
             return subscription
 
-        return Streaming(start)
+        return Streaming(start, f"{PROTOBUF};stream=watch" if shape.protobuf else JSON)
 
     def _forget(self, mark: tuple[object, ...]) -> None:
         self._channels.pop(mark, None)
@@ -334,8 +340,13 @@ class Reads:
                 orjson.dumps(self._table(resource, [item], {"resourceVersion": str(change.version)}, include=include)),
             )
         if shape.shape == "PartialObjectMetadata":
-            return lambda kind, item, _change: _line(
-                kind, orjson.dumps(_partial(_shown(resource, item, named=named), shape.version))
+            send = frame if shape.protobuf else _line
+            return lambda kind, item, _change: send(
+                kind, _encoded_as(shape, _partial(_shown(resource, item, named=named), shape.version))
+            )
+        if shape.protobuf:
+            return lambda kind, item, _change: frame(
+                kind, envelope(resource.api_version, resource.kind, _message(resource, item, named=named))
             )
         if named:
             return lambda kind, item, _change: _line(kind, _with_managed_fields(resource, item))
@@ -351,6 +362,18 @@ def _with_managed_fields(resource: Resource, item: Item) -> bytes:
     return with_encoded_entries(raw, item.obj["metadata"]["uid"], text) or orjson.dumps(
         _as(resource, _shown(resource, item, named=True))
     )
+
+
+def _message(resource: Resource, item: Item, *, named: bool) -> bytes:
+    """The object as a message of protocol buffers; without managedFields and in its stored version encoded once."""
+    name = message_of(resource.api_version, resource.kind)
+    if multi_version.is_second(resource) or (named and entries_text(resource, item)):
+        return message(_as(resource, _shown(resource, item, named=named)), name)
+    return item.message(name)
+
+
+def _encoded_as(shape: Format, obj: Object) -> bytes:
+    return encode(obj) if shape.protobuf else orjson.dumps(obj)
 
 
 def _shown(resource: Resource, item: Item, *, named: bool) -> Object:
@@ -403,10 +426,6 @@ def _partial(obj: Object, version: str) -> Object:
         "apiVersion": f"meta.k8s.io/{version or 'v1'}",
         "metadata": obj["metadata"],
     }
-
-
-def _headers(shape: Format) -> dict[str, str]:
-    return {"content-type": shape.content_type} if shape.yaml else _JSON
 
 
 def _include(query: Mapping[str, str]) -> IncludeObject:

@@ -2,13 +2,11 @@
 
 from dataclasses import replace
 
-import orjson
-
 from seatrial.harness.apiserver import errors
 from seatrial.harness.apiserver.admission.chain import Admission
 from seatrial.harness.apiserver.request.options import write_of
 from seatrial.harness.apiserver.request.request import RequestContext, Target, check_applied, check_patch_options
-from seatrial.harness.apiserver.storage.store import Item
+from seatrial.harness.apiserver.storage.store import Item, Object
 from seatrial.harness.apiserver.verbs.objects import PATCHES, Objects
 from seatrial.harness.apiserver.verbs.subresources import (
     check_put_scale,
@@ -23,8 +21,10 @@ from seatrial.scheduler.api.transport import APPLY_PATCH, JSON_PATCH
 _KIND = ("autoscaling", "v1", "Scale")
 
 
-def respond_scale(objects: Objects, admission: Admission, target: Target, item: Item, context: RequestContext) -> bytes:
-    """Carry out a request for the scale of `item`. Returns the Scale, as JSON, of the object as it is afterwards.
+def respond_scale(
+    objects: Objects, admission: Admission, target: Target, item: Item, context: RequestContext
+) -> Object:
+    """Carry out a request for the scale of `item`. Returns the Scale of the object as it is afterwards.
 
     Raises:
         ApiStatusError: the method or the media type is not supported, or the Scale is refused.
@@ -52,10 +52,10 @@ def respond_scale(objects: Objects, admission: Admission, target: Target, item: 
         scale = admission.scaled(write, scale, scale_of(resource, item))
         body = rescaled(resource, item, scale)
         item = objects.update(resource, target.key, body, options, subresource="scale")
-    return orjson.dumps(scale_of(resource, item))
+    return scale_of(resource, item)
 
 
-def _apply(objects: Objects, admission: Admission, target: Target, item: Item, context: RequestContext) -> bytes:
+def _apply(objects: Objects, admission: Admission, target: Target, item: Item, context: RequestContext) -> Object:
     """Apply a Scale: the manager owns the number of replicas of the object."""
     resource = target.resource
     scale = check_applied(context.decoded(yaml_too=True, any_type=True), "autoscaling/v1", "Scale")
@@ -64,4 +64,4 @@ def _apply(objects: Objects, admission: Admission, target: Target, item: Item, c
     wanted = admission.scaled(write, checked_scale(scale), scale_of(resource, item))
     config = scale_config(resource, item, wanted)
     item, _ = objects.patch(resource, target.key, APPLY_PATCH, config, options, "scale")
-    return orjson.dumps(scale_of(resource, item))
+    return scale_of(resource, item)

@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 import pytest
 
-from seatrial.harness.apiserver.protobuf.decoding import _plan, _table, decode, message_of
+from seatrial.harness.apiserver.protobuf.decoding import _plan, decode, message_of, table
 from seatrial.harness.apiserver.protobuf.special import CHOICES, SPECIAL
 from seatrial.harness.apiserver.protobuf.wire import Malformed
 from seatrial.harness.apiserver.schemas.schema_nodes import _newest_release
@@ -258,12 +258,12 @@ def test_refuses_messages_nested_without_end() -> None:
 
 
 def test_every_message_that_a_field_names_is_in_the_table() -> None:
-    table = _table()["messages"]
-    assert len(table) > 500
-    known = set(SPECIAL) | set(CHOICES) | set(table)
+    messages = table()["messages"]
+    assert len(messages) > 500
+    known = set(SPECIAL) | set(CHOICES) | set(messages)
     missing = {
         (name, field.name)
-        for name in table
+        for name in messages
         for field in _plan(name).values()
         if not field.read and field.message not in known
     }
@@ -272,8 +272,8 @@ def test_every_message_that_a_field_names_is_in_the_table() -> None:
 
 def test_names_are_those_of_openapi() -> None:
     """Where OpenAPI has an object's fields, the table has no other names than those: not the wire's own."""
-    messages = _table()["messages"]
-    minor = re.match(r"Kubernetes (v\d+\.\d+)\.", _table()["source"])
+    messages = table()["messages"]
+    minor = re.match(r"Kubernetes (v\d+\.\d+)\.", table()["source"])
     assert minor is not None
     (folder,) = _newest_release().parent.glob(f"{minor[1]}.*-local")
     definitions = orjson.loads((folder / "_definitions.json").read_bytes())["$defs"]

@@ -1,4 +1,4 @@
-// Goes with client-go through what Go controllers do, with protocol buffers for all bodies, and says how far it came.
+// Goes with client-go through what Go controllers do, with protocol buffers alone for all bodies, and says how far it came.
 // The first step that fails ends it with exit code 1.
 package main
 
@@ -106,7 +106,7 @@ func main() {
 	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
 	step("kubeconfig", err)
 	config.ContentType = "application/vnd.kubernetes.protobuf"
-	config.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
+	config.AcceptContentTypes = "application/vnd.kubernetes.protobuf" // alone, as KAI has it
 	config.QPS, config.Burst = 1000, 1000
 	client, err := kubernetes.NewForConfig(config)
 	step("client", err)
