@@ -13,11 +13,13 @@ Usage = dict[str, int]  # quota resource → thousandths
 
 PODS: CollectionKey = ("", "pods")
 CLAIMS: CollectionKey = ("", "persistentvolumeclaims")
+RESOURCE_CLAIMS: CollectionKey = ("resource.k8s.io", "resourceclaims")
 SERVICES: CollectionKey = ("", "services")
 UNIT = 1000
 _COUNTED_BY_NAME = frozenset(
     {"pods", "services", "configmaps", "secrets", "persistentvolumeclaims", "replicationcontrollers", "resourcequotas"}
 )
+_ALL_DEVICES = 32  # what a request for all devices counts: the most that a claim can have
 _BOTH_WAYS = frozenset({"cpu", "memory", "ephemeral-storage"})  # `cpu` is the same as `requests.cpu`
 _REQUIRED_WHEN_COUNTED = ("cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory")
 _BINARY = ("memory", "storage", "hugepages")
@@ -37,6 +39,8 @@ def usage_of(collection: CollectionKey, obj: Object) -> Usage:
         usage |= _service(obj["spec"])
     elif collection == CLAIMS:
         usage |= _claim(obj)
+    elif collection == RESOURCE_CLAIMS:
+        usage |= _devices(obj)
     return usage
 
 
@@ -111,6 +115,19 @@ def _claim(obj: Object) -> Usage:
     if storage_class:
         stem = f"{storage_class}.storageclass.storage.k8s.io"
         usage |= {f"{stem}/requests.storage": storage, f"{stem}/persistentvolumeclaims": UNIT}
+    return usage
+
+
+def _devices(obj: Object) -> Usage:
+    """The devices that a ResourceClaim may get of each class, before it has any (DRA-R22)."""
+    usage: Usage = {}
+    for request in (obj["spec"].get("devices") or {}).get("requests") or ():
+        most: Usage = {}  # of the alternatives of the request
+        for way in request.get("firstAvailable") or [request.get("exactly") or {}]:
+            name = f"{way.get('deviceClassName', '')}.deviceclass.resource.k8s.io/devices"
+            count = _ALL_DEVICES if way.get("allocationMode") == "All" else way.get("count") or 0
+            most[name] = max(most.get(name, 0), count * UNIT)
+        _add(usage, most)
     return usage
 
 

@@ -12,6 +12,7 @@ from seatrial.scheduler.api.transport import MERGE_PATCH, Request, Response
 
 Object = dict[str, Any]
 _GROUPS = {
+    "resourceclaims": "/apis/resource.k8s.io/v1",
     "deployments": "/apis/apps/v1",
     "replicasets": "/apis/apps/v1",
     "statefulsets": "/apis/apps/v1",

@@ -164,3 +164,34 @@ def test_a_replica_set_reports_quota_errors_and_continues_when_allowed() -> None
         assert failure["message"].endswith("exceeded quota: q, requested: pods=1, used: pods=2, limited: pods=2")
         bench.patch("resourcequotas", "q", {"spec": {"hard": {"pods": "3"}}})
         bench.wait(lambda: bench.status("replicasets", "web").get("readyReplicas") == 3, within=600)
+
+
+def claim(name: str, *requests: dict[str, Any]) -> dict[str, Any]:
+    rows = [{"name": f"r{number}", **request} for number, request in enumerate(requests)]
+    return {"metadata": {"name": name}, "spec": {"devices": {"requests": rows}}}
+
+
+def exactly(count: int = 1, of: str = "gpu", **fields: Any) -> dict[str, Any]:
+    return {"deviceClassName": of, **({} if fields else {"count": count}), **fields}
+
+
+def test_devices_of_claims_count_by_class_before_there_are_any() -> None:
+    """Requests add up, `All` counts 32, and of alternatives the largest of each class counts."""
+    devices = "gpu.deviceclass.resource.k8s.io/devices"
+    with running(nodes=0) as bench:
+        quota(bench, {devices: "8", "count/resourceclaims.resource.k8s.io": "3"})
+        bench.create("resourceclaims", claim("two", {"exactly": exactly(2)}, {"exactly": exactly(5, of="nic")}))
+        ways = [{"name": f"w{number}", **exactly(number)} for number in (1, 4, 3)]
+        bench.create("resourceclaims", claim("first", {"firstAvailable": ways}, {"exactly": exactly()}))
+        assert used(bench) == {devices: "7", "count/resourceclaims.resource.k8s.io": "2"}
+        refused = bench.create("resourceclaims", claim("more", {"exactly": exactly(2)}), code=403)
+        assert refused["message"] == (
+            f'resourceclaims.resource.k8s.io "more" is forbidden: exceeded quota: q, requested: {devices}=2,'
+            f" used: {devices}=7, limited: {devices}=8"
+        )
+        refused = bench.create("resourceclaims", claim("all", {"exactly": exactly(allocationMode="All")}), code=403)
+        assert f"requested: {devices}=32" in refused["message"]
+        bench.delete("resourceclaims", "two")
+        bench.create("resourceclaims", claim("more", {"exactly": exactly(2)}))
+        bench.create("resourceclaims", claim("none", {"exactly": exactly(9, of="nic")}))
+        bench.create("resourceclaims", claim("fourth", {"exactly": exactly(9, of="nic")}), code=403)
