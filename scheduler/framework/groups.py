@@ -40,9 +40,16 @@ class Attempt(ABC):
     def timeout_of(self, uid: str) -> float:
         """Seconds that a placed member may wait for the others."""
 
+    def spares(self, failed: int) -> bool:  # noqa: ARG002
+        """Whether a strict group can still be bound without the `failed` members that could not be placed so far."""
+        return False
+
     @abstractmethod
-    def statuses(self, failed: PodInfo | None, reason: str) -> tuple[str, Status]:
-        """The words for the member that could not be placed, and the status of its peers. None: all were placed."""
+    def statuses(self, failed: PodInfo | None, reason: str, spared: int = 0) -> tuple[str, Status]:
+        """The words for the member that could not be placed, and the status of its peers. None: all were placed.
+
+        `spared`: members that could not be placed before it.
+        """
 
     def ended(self, tried: int, *, bound: bool) -> None:  # noqa: B027
         """The attempt is over: `tried` members were placed or could not be placed."""

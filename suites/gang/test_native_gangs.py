@@ -148,6 +148,20 @@ def test_more_members_than_the_minimum_are_bound_as_room_allows(trial: Trial, ex
     assert condition(trial)["status"] == "True"
 
 
+@pytest.mark.feature("WAS-1.quorum")
+@pytest.mark.case("GA-212", severity="critical", source=UPSTREAM)
+def test_a_member_that_never_fits_does_not_stop_the_minimum(trial: Trial, expect: Expect) -> None:
+    """Three members, a minimum of two: the first asks for more than the node has, the other two are bound."""
+    trial.add(node("n1").cpu(4))
+    create(trial, "train", 2)
+    trial.submit(pod("train-0").request(cpu=8).in_native_gang("train"), *workers("train", 2, first=1))
+
+    expect.bound("train-1", "train-2")
+
+    expect.pending("train-0", saying="Insufficient")
+    assert reaches(trial, "True", "Scheduled"), condition(trial)
+
+
 @pytest.mark.feature("WAS-1.changes")
 @pytest.mark.case("GA-206", severity="critical", source=UPSTREAM)
 def test_a_lower_minimum_wakes_a_native_gang(trial: Trial, expect: Expect) -> None:

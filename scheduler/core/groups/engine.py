@@ -176,9 +176,9 @@ class GroupEngine:
         """Place the members. Returns whether the group can be bound.
 
         A Strict group ends with its first failure, unless it may preempt: then the members that have room take it, so
-        that others need not be evicted for them.
+        that others need not be evicted for them. One that can spare the failed members goes on.
         """
-        preempts = attempt.strict and bool(runner.group_post_filters)
+        preempts, spares = attempt.strict and bool(runner.group_post_filters), True
         hopeless: dict[tuple[str, int], _Failure] = {}
         for uid in self._order(attempt, entry):
             member = self._take(uid, entry, attempt)
@@ -192,19 +192,21 @@ class GroupEngine:
                 plan.placed.append(result)
                 if attempt.placed(uid):
                     plan.enough = True
-                    return not (attempt.strict and plan.failures)
+                    return spares or not attempt.strict
                 continue
-            if not plan.failures and attempt.strict:
-                plan.statuses = attempt.statuses(info, result.reason)
+            if spares and attempt.strict:
+                plan.statuses = attempt.statuses(info, result.reason, len(plan.failures))
             plan.failures.append((member, result))
-            if not attempt.strict:
+            spares = spares and attempt.spares(len(plan.failures))
+            if spares or not attempt.strict:
                 continue
-            if not preempts or result.fit is None or result.fit.pre_filter is not None:
+            if not preempts or any(one.fit is None or one.fit.pre_filter is not None for _, one in plan.failures):
                 break
             if result.state is None and not info.pod.spec.affinity:
                 hopeless[kind] = result
-            if attempt.placed(uid):
-                plan.enough = True
+            for each, _ in plan.failures:
+                plan.enough = attempt.placed(each.info.uid)
+            if plan.enough:
                 break
         return False
 

@@ -551,9 +551,13 @@ class GangAttempt(Attempt):
         gang = self._cache.gang_of(uid)
         return min(gang.wait if gang is not None else 0.0, MAX_WAIT)
 
-    def statuses(self, failed: PodInfo | None, reason: str) -> tuple[str, Status]:
+    def spares(self, failed: int) -> bool:
+        gang = self._gangs[0]
+        return gang.native and len(gang.waiting) + len(gang.bound) + len(gang.pending) - failed >= gang.minimum
+
+    def statuses(self, failed: PodInfo | None, reason: str, spared: int = 0) -> tuple[str, Status]:
         if self._gangs[0].native:
-            return "", self._native_status(self._gangs[0], failed)
+            return "", self._native_status(self._gangs[0], failed, spared)
         waiting = sum(len(gang.waiting) for gang in self._gangs)
         if failed is None:
             short = ", ".join(
@@ -574,10 +578,10 @@ class GangAttempt(Attempt):
         notes = self._cache.notes(failed.pod)
         return "; ".join((own, *notes)), Status.unresolvable("; ".join((text, *notes)))
 
-    def _native_status(self, gang: Gang, failed: PodInfo | None) -> Status:
+    def _native_status(self, gang: Gang, failed: PodInfo | None, spared: int) -> Status:
         """What the group's condition and the members without a reason of their own say (WAS-R24, WAS-R28)."""
         scheduled = len(gang.waiting) + len(gang.bound)
-        remaining = sum(failed is None or uid != failed.uid for uid in gang.pending)
+        remaining = sum(failed is None or uid != failed.uid for uid in gang.pending) - spared
         verb = "cannot be" if scheduled + remaining < gang.minimum else "is not yet"
         text = f"minCount ({gang.minimum}) {verb} satisfied: {scheduled} scheduled, {remaining} remaining"
         self.group.message = text
