@@ -46,7 +46,7 @@ def kept() -> Counter[str]:
     return Counter(
         f"{type(found).__module__}.{type(found).__qualname__}"
         for found in gc.get_objects()
-        if type(found).__module__.startswith("seatrial.") or type(found) in {dict, list, set, deque}
+        if str(type(found).__module__).startswith("seatrial.") or type(found) in {dict, list, set, deque}
     )
 
 
