@@ -7,6 +7,7 @@ the result in the format that the client asked for.
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from urllib.parse import parse_qsl, unquote
 
 from seatrial.harness.apiserver import errors
@@ -142,7 +143,7 @@ class ApiServer:
         """
         self.requests += 1
         warnings: list[str] = []
-        formats: Sequence[Format] = ONLY_PLAIN
+        formats = ONLY_PLAIN
         try:
             path, _, query_text = request.path.partition("?")
             query = dict(_parameters(query_text)) if query_text else {}
@@ -449,7 +450,7 @@ class ApiServer:
                 body = context.body(resource, kind="Eviction", api_version="policy/v1") if given else {}
                 self._admit_subresource(target, body, context, ("policy", "v1", "Eviction"))
                 evict(self.objects, resource, target.key, body, dry_run=context.options().dry_run)
-                return _success(context)
+                return _success(context.formats)
             case "log", "GET":
                 return self._log(target, context)
             case (("exec" | "attach" | "portforward") as verb, ("GET" | "POST")):
@@ -484,7 +485,7 @@ class ApiServer:
         if self.admission.webhooks.active:
             self._admit_subresource(Target(pods, key[0], key[1], "binding"), body, context, ("", "v1", "Binding"))
         bind(self.objects, pods, key, body, dry_run="dryRun" in context.query)
-        return _success(context)
+        return _success(context.formats)
 
     def _admit_subresource(
         self,
@@ -539,9 +540,11 @@ class ApiServer:
         return Response(code, data, HEADERS[context.format.media])
 
 
-def _success(context: RequestContext) -> Response:
+@lru_cache(maxsize=8)
+def _success(formats: tuple[Format, ...]) -> Response:
+    """The Status of a binding or an eviction."""
     body = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
-    return Response(201, *encoded(body, context.formats))
+    return Response(201, *encoded(body, formats))
 
 
 def _refusal(error: ApiStatusError, formats: Sequence[Format]) -> Response:

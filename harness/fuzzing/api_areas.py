@@ -271,7 +271,7 @@ def _run_objects(given: tuple[str, Any, Any]) -> None:
     name = metadata.get("name") if isinstance(metadata, dict) else None
     one = f"{where}/{quote(name if isinstance(name, str) and name else 'x', safe='')}"
     session.send(_as_request("PUT", one, second))
-    for accept in _ACCEPTS[:4] + _ACCEPTS[6:8]:
+    for accept in _ACCEPTS[:4] + _ACCEPTS[5:8]:
         session.send(_as_request("GET", where, None, headers={"accept": accept} if accept else {}))
     session.send(_as_request("GET", f"{where}?watch=1", None))
     session.clock.advance(60)

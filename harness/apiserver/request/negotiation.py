@@ -54,7 +54,7 @@ class Format:
 
 
 PLAIN = Format()
-ONLY_PLAIN = (PLAIN,)
+ONLY_PLAIN: tuple[Format, ...] = (PLAIN,)
 OPENAPI_PROTOBUF = "openapi-v2"  # a shape that only /openapi/v2 has
 
 
@@ -72,7 +72,7 @@ def negotiate(accept: str) -> tuple[Format, ...]:
     found = tuple(shape for media, _, options in clauses for shape in _formats(media, options))
     if not found:
         raise errors.not_acceptable()
-    return found
+    return ONLY_PLAIN if found == ONLY_PLAIN else found
 
 
 def _clause(entry: str) -> tuple[str, float, Mapping[str, str]]:

@@ -1,6 +1,6 @@
 """The context of one request: its target, query, options and body, parsed and checked."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -54,7 +54,7 @@ class RequestContext:
     request: Request
     identity: Identity
     query: Mapping[str, str]
-    formats: Sequence[Format]  # that the client accepts, best first
+    formats: tuple[Format, ...]  # that the client accepts, best first
     format: Format = PLAIN  # the one that the resource has
     warnings: list[str] = field(default_factory=list)
     attempt: Attempt = FIRST

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from seatrial.harness.apiserver.protobuf.decoding import CONTENT_TYPE, META_PACKAGE, _message, decode, message_of
+from seatrial.harness.apiserver.protobuf.encoding import message
 from seatrial.harness.apiserver.protobuf.wire import fields
 from seatrial.harness.apiserver.schemas.shipped import shipped
 from seatrial.harness.apiserver.storage import store
@@ -159,11 +160,10 @@ def test_metadata_alone(api: Api) -> None:
 def test_an_event_is_encoded_once_for_all_watches(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two watches with different selectors see the same change of one object."""
     encoded: list[str] = []
-    real = store.encode_message
 
     def count(obj: Any, name: str) -> bytes:
         encoded.append(name)
-        return real(obj, name)
+        return message(obj, name)
 
     monkeypatch.setattr(store, "encode_message", count)
     since = f"{CONFIGS}?watch=1&resourceVersion={api.version}"
