@@ -78,7 +78,8 @@ class NodeClaims:
                 )
             results = claim.status.allocation.devices.results if claim.status.allocation else ()
             for result in results:
-                if result.pool == self._node and (result.driver, result.device) not in by_name:
+                known = result.driver in _DRIVERS and result.pool == self._node
+                if known and (result.driver, result.device) not in by_name:
                     raise PrepareError(
                         f"NodePrepareResources failed for ResourceClaim {name}: device {result.device} of driver"
                         f" {result.driver} is not on this node"
@@ -110,6 +111,10 @@ class NodeClaims:
             prepared.pods.discard(pod)
             if not prepared.pods:
                 del self._prepared[claim]
+
+
+_DRIVERS = frozenset(vendor.claim_driver.name for vendor in VENDORS.values())
+"""The drivers of simulated nodes; devices of others are prepared by whoever publishes them."""
 
 
 def _name(device: Device) -> DeviceName:
