@@ -41,8 +41,8 @@ class Attempt(ABC):
         """Seconds that a placed member may wait for the others."""
 
     def spares(self, failed: int) -> bool:  # noqa: ARG002
-        """Whether a strict group can still be bound without the `failed` members that could not be placed so far."""
-        return False
+        """Whether the attempt goes on without the `failed` members that could not be placed so far."""
+        return not self.strict
 
     @abstractmethod
     def statuses(self, failed: PodInfo | None, reason: str, spared: int = 0) -> tuple[str, Status]:

@@ -192,13 +192,13 @@ class GroupEngine:
                 plan.placed.append(result)
                 if attempt.placed(uid):
                     plan.enough = True
-                    return spares or not attempt.strict
+                    return spares
                 continue
             if spares and attempt.strict:
                 plan.statuses = attempt.statuses(info, result.reason, len(plan.failures))
             plan.failures.append((member, result))
             spares = spares and attempt.spares(len(plan.failures))
-            if spares or not attempt.strict:
+            if spares:
                 continue
             if not preempts or any(one.fit is None or one.fit.pre_filter is not None for _, one in plan.failures):
                 break

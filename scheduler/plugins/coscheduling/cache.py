@@ -553,7 +553,9 @@ class GangAttempt(Attempt):
 
     def spares(self, failed: int) -> bool:
         gang = self._gangs[0]
-        return gang.native and len(gang.waiting) + len(gang.bound) + len(gang.pending) - failed >= gang.minimum
+        if not gang.native:
+            return not self.strict
+        return len(gang.waiting) + len(gang.bound) + len(gang.pending) - failed >= gang.minimum
 
     def statuses(self, failed: PodInfo | None, reason: str, spared: int = 0) -> tuple[str, Status]:
         if self._gangs[0].native:
