@@ -15,6 +15,7 @@ from seatrial.harness.errors import UsageError
 from seatrial.harness.load.settings import LoadSettings
 from seatrial.harness.load.trace import load_trace
 
+NOT_VALID = 3  # exit status
 PAGE_PORT = 8089
 
 
@@ -43,7 +44,8 @@ def load(
 ) -> int:
     """Submit pods at a given rate and print how fast they were bound.
 
-    Exits with 1 if a pod was lost or bound twice, or an invariant of the auditor was broken meanwhile.
+    Exit status: 0 the figures are valid, 1 a pod was bound twice, none was created, or an invariant of the auditor was
+    broken meanwhile, 2 the harness or its use was at fault, 3 the load was not valid, so that its figures mean nothing.
 
     Without --kubeconfig, an embedded cluster and our scheduler are started, and stopped afterwards. With it, the
     scheduler of that cluster is measured. The pods are created in a new namespace, which is deleted afterwards.
@@ -100,7 +102,14 @@ def load(
         print(json.dumps(result, indent=2))
     else:
         _show(result)
-    return 0 if result["bound_once"] and result["created"] and not result["violations"] else 1
+    return exit_status(result)
+
+
+def exit_status(result: dict[str, Any]) -> int:
+    """The status of `seatrial load` for a result."""
+    if not result["bound_once"] or not result["created"] or result["violations"]:
+        return 1
+    return 0 if result["valid"] else NOT_VALID
 
 
 def _settings(

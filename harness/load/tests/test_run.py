@@ -5,12 +5,14 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import orjson
 import pytest
 
 from seatrial.harness.clusters.embedded import EmbeddedBackend, EmbeddedCluster
+from seatrial.harness.commands.load import exit_status
 from seatrial.harness.load.record import Sample
 from seatrial.harness.load.run import run_load
 from seatrial.harness.load.settings import LoadSettings
@@ -84,6 +86,22 @@ def test_a_load_that_no_node_can_hold_is_not_valid(cluster: EmbeddedCluster, tmp
     settings = LoadSettings(rate=10, seconds=0.3, users=2, mix=str(mix), drain=0.3)
     result = run_load(settings, cluster.endpoint.kubeconfig, samples=tmp_path / "samples.jsonl")
     assert "no node offers example.com/fpga, which the mix requests" in result.invalid_because
+
+
+@pytest.mark.parametrize(
+    ("change", "status"),
+    [
+        ({}, 0),
+        ({"valid": False}, 3),
+        ({"bound_once": False, "valid": False}, 1),
+        ({"created": 0}, 1),
+        ({"violations": ["x"]}, 1),
+    ],
+    ids=["valid", "not-valid", "twice", "none", "violation"],
+)
+def test_a_script_sees_what_came_of_a_load(change: dict[str, Any], status: int) -> None:
+    result = {"valid": True, "bound_once": True, "created": 5, "violations": [], **change}
+    assert exit_status(result) == status
 
 
 def test_an_interrupted_load_leaves_nothing_behind(cluster: EmbeddedCluster) -> None:
