@@ -16,14 +16,15 @@ from seatrial.harness.clusters.lent_nodes import is_lent, restore
 from seatrial.harness.clusters.protocol import Cluster
 from seatrial.harness.clusters.run_scope import CLUSTER_SCOPED, RUN_LABEL
 from seatrial.harness.errors import ClusterError
+from seatrial.harness.nodes.slices import DEFINITIONS_LABEL
 from seatrial.scheduler.api.clock import from_rfc3339
+from seatrial.scheduler.api.resourceclaims import CLASSES_PATH, GROUP_PATH
 from seatrial.scheduler.api.transport import Request
 
 LEASE = "run"
 DURATION = 30.0  # seconds; the renewal period is a third
 RENEW_PERIOD = DURATION / 3
 GONE_WITHIN = 120.0  # seconds that the removal of a run's objects may take
-DEFINITIONS_LABEL = "seatrial.dev/definitions"
 _NAMESPACES = "/api/v1/namespaces"
 _DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _GROUPS = {
@@ -38,6 +39,9 @@ _GROUPS = {
     "storageclasses": "/apis/storage.k8s.io/v1",
     "persistentvolumes": "/api/v1",
     "csinodes": "/apis/storage.k8s.io/v1",
+    "deviceclasses": GROUP_PATH,
+    "resourceslices": GROUP_PATH,
+    "devicetaintrules": GROUP_PATH,
 }
 
 
@@ -145,7 +149,7 @@ def remove_dead_runs(cluster: Cluster) -> list[str]:
 
 
 def remove_run(cluster: Cluster, run: str) -> None:
-    """Remove all objects of a run; definitions too, if no other run is left.
+    """Remove all objects of a run; definitions and the classes of simulated devices too, if no other run is left.
 
     Raises:
         ClusterError: something is still there after GONE_WITHIN seconds.
@@ -169,9 +173,9 @@ def remove_run(cluster: Cluster, run: str) -> None:
         raise ClusterError(f"run {run}: still there after {GONE_WITHIN:.0f} s: {', '.join(left())} ({chosen})")
     cluster.call(Request("DELETE", f"{_NAMESPACES}/{own}"))
     cluster.wait(lambda: cluster.call(Request("GET", f"{_NAMESPACES}/{own}")).code == 404, within=GONE_WITHIN)
-    if not runs_on(cluster):
-        for item in _list(cluster, f"{_DEFINITIONS}?labelSelector={DEFINITIONS_LABEL}"):
-            cluster.call(Request("DELETE", f"{_DEFINITIONS}/{item['metadata']['name']}"))
+    for path in (_DEFINITIONS, CLASSES_PATH) if not runs_on(cluster) else ():
+        for item in _list(cluster, f"{path}?labelSelector={DEFINITIONS_LABEL}"):
+            cluster.call(Request("DELETE", f"{path}/{item['metadata']['name']}"))
 
 
 def _named(cluster: Cluster, resource: str, run: str) -> list[str]:

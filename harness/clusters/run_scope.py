@@ -33,6 +33,9 @@ CLUSTER_SCOPED = {  # resource → kind of what a run may make outside of namesp
     "storageclasses": "StorageClass",
     "persistentvolumes": "PersistentVolume",
     "csinodes": "CSINode",
+    "deviceclasses": "DeviceClass",
+    "resourceslices": "ResourceSlice",
+    "devicetaintrules": "DeviceTaintRule",
 }
 _LISTED_WHOLE = frozenset({"nodes", "namespaces", "priorityclasses", "storageclasses", "persistentvolumes", "csinodes"})
 # Fields, labels, annotations that name an object of the same namespace. A reference with a namespace is known by that.

@@ -16,6 +16,7 @@ Manifest = dict[str, Any]
 SLICES = "/apis/resource.k8s.io/v1/resourceslices"
 CLASSES = "/apis/resource.k8s.io/v1/deviceclasses"
 MAX_DEVICES = 64  # of a slice with taints
+DEFINITIONS_LABEL = "seatrial.dev/definitions"  # of what runs share on a cluster; removed with the last run
 _STANDARD = "resource.kubernetes.io"
 _MIB = 1 << 20
 
@@ -55,7 +56,7 @@ def classes(vendors: Iterable[str]) -> list[Manifest]:
         spec: Manifest = {"selectors": [{"cel": {"expression": names.expression}}]}
         if names.extended:
             spec["extendedResourceName"] = names.extended
-        metadata = {"name": names.name}
+        metadata = {"name": names.name, "labels": {DEFINITIONS_LABEL: "true"}}
         found.append({"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": metadata, "spec": spec})
     return found
 

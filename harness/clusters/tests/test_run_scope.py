@@ -70,6 +70,22 @@ def test_objects_without_a_namespace_get_prefix_and_label() -> None:
     assert using["metadata"]["name"] == "p"
 
 
+def test_slices_and_classes_of_claims_are_the_runs_own(scope: RunScope) -> None:
+    """Two runs of one case name them alike; the claim names the run's class, the slice its node."""
+    group = "/apis/resource.k8s.io/v1"
+    _, made = sent(scope, "POST", f"{group}/deviceclasses", {"kind": "DeviceClass", "metadata": {"name": "c"}})
+    assert made["metadata"]["name"] == "st-1a2b3c-c"
+    spec = {"driver": "d.io", "nodeName": "n1", "pool": {"name": "p"}}
+    body = {"kind": "ResourceSlice", "metadata": {"name": "s"}, "spec": spec}
+    _, offered = sent(scope, "POST", f"{group}/resourceslices", body)
+    assert (offered["metadata"]["name"], offered["spec"]["nodeName"]) == ("st-1a2b3c-s", "st-1a2b3c-n1")
+    asked = {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "c"}}]}}
+    claim = {"kind": "ResourceClaim", "metadata": {"name": "c"}, "spec": asked}
+    _, using = sent(scope, "POST", f"{group}/namespaces/trial-x/resourceclaims", claim)
+    assert using["spec"]["devices"]["requests"][0]["exactly"]["deviceClassName"] == "st-1a2b3c-c"
+    assert using["metadata"]["name"] == "c"
+
+
 def test_pods_go_to_the_scheduler_and_nodes_of_the_run(scope: RunScope) -> None:
     _, found = sent(scope, "POST", PODS, pod("p", nodeSelector={"a": "b"}))
     assert found["spec"]["schedulerName"] == "st-1a2b3c-default-scheduler"

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -117,10 +117,10 @@ def pods_of(cluster: WholeCluster, run_id: str) -> list[dict[str, Any]]:
     return found
 
 
-def until(condition: Any, what: str) -> None:
+def until(condition: Any, what: str | Callable[[], str]) -> None:
     deadline = time.monotonic() + WITHIN
     while not condition():
-        assert time.monotonic() < deadline, what
+        assert time.monotonic() < deadline, what if isinstance(what, str) else what()
         time.sleep(0.2)
 
 
@@ -143,7 +143,7 @@ def test_one_of_two_runs_is_killed_and_nothing_of_either_remains(shared: WholeCl
         assert following.wait() == 0, (tmp_path / "next.log").read_text()
     assert runs_on(shared) == []
     # The garbage collector removes Leases of nodes that are gone.
-    until(lambda: everything(shared) == before, f"left: {set(everything(shared)) ^ set(before)}")
+    until(lambda: everything(shared) == before, lambda: f"left: {set(everything(shared)) ^ set(before)}")
     assert shared.call(Request("GET", f"{OTHERS}/theirs")).body == theirs
 
 
