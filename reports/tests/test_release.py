@@ -151,6 +151,8 @@ def test_the_page_shows_what_changed_and_how_figures_went(tmp_path: Path, capsys
     changes = page[page.index('id="h-changes"') : page.index('id="h-requirements"')]
     assert "regressed" in changes
     assert "preemption evicted 3 pods where 2 would do" in changes
+    assert changes.count('<details class="change" open>') == 1, "what regressed is unfolded"
+    assert '<span class="claim">4 figures within tolerance or noise</span>' in changes
     history = page[page.index('id="h-history"') : page.index('id="h-requirements"')]
     assert history.count('<tr><th scope="row">') == 3
     assert ">run</text>" in history, "the axis of the trends has a name"
