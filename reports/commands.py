@@ -19,6 +19,7 @@ from seatrial.reports.release import release_of
 from seatrial.reports.signoff import headline, stamp_of, write_markdown, write_signoff
 
 PAGE = "signoff.html"
+MAX_NAMED = 3  # cases that are named of a group that is no regression
 
 Json = Annotated[bool, Parameter(name="--json", negative="")]
 Percent = Annotated[float, Parameter(validator=validators.Number(gte=0))]
@@ -121,16 +122,19 @@ def _states(found: Collection) -> str:
 def _print_comparison(outcome: Comparison) -> None:
     for note in outcome.notes:
         print(f"{'differs':<9}  {note}")
-    for case in sorted(outcome.cases, key=lambda case: case.change != "regressed"):
-        reason = f"  {case.reason.splitlines()[0]}" if case.reason else ""
-        print(f"{case.change:<9}  {case.base or 'absent'} -> {case.new or 'absent'}  {case.nodeid}{reason}")
+    for group in outcome.groups:
+        print(f"{group.change:<9}  {group.text}")
+        shown = group.cases if group.change == "regressed" else group.cases[:MAX_NAMED]
+        for case in shown:
+            reason = f"  {case.reason.splitlines()[0]}" if case.reason and group.change != "lost" else ""
+            print(f"{'':<9}  - {case.verdicts}  {case.nodeid}{reason}")
+        if len(shown) < len(group.cases):
+            print(f"{'':<9}  - and {len(group.cases) - len(shown):,} more (--json names them)")
     for figure in outcome.figures:
         change = "not valid" if figure.not_valid else "regressed" if figure.regressed else "figure"
         print(f"{change:<9}  {figure.text}")
     if not outcome.cases and not outcome.figures:
         print("nothing changed")
-    if outcome.lost:
-        print(f"{outcome.lost} cases had a verdict and have none now")
     if outcome.incomplete:
         print("the new results are incomplete: the run was interrupted, or no case passed")
     print("REGRESSED" if outcome.regressed else "no regression")

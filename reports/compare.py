@@ -5,16 +5,25 @@ overlap. The interval is that of the sign test: the order statistics that enclos
 for any distribution. With fewer than six samples their range is used.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass
+from itertools import groupby
 from math import comb
 from typing import Literal
 
 from seatrial.harness.results import Case, RunInfo, Verdict
 from seatrial.reports.collect import Collection
 from seatrial.reports.run_figures import SECONDS, Series, series_of, short
+from seatrial.reports.texts import counted, listed
 
-Change = Literal["regressed", "fixed", "lost", "added", "changed"]
+Change = Literal["regressed", "lost", "changed", "fixed", "added"]
+CHANGES: dict[Change, str] = {  # in the order of a report, each with its text after "1 case" or "2 cases"
+    "regressed": "failed or broke, and did not before,",
+    "lost": "had a verdict and {have} none now",
+    "changed": "changed",
+    "fixed": "failed or broke before, and passed,",
+    "added": "{are} new",
+}
 AGAINST = frozenset({"failed", "broken"})
 
 
@@ -27,6 +36,39 @@ class CaseChange:
     base: Verdict | None
     new: Verdict | None
     reason: str
+    suite: str = ""
+    suite_ran: bool = True  # whether the new results have a case of this suite
+
+    @property
+    def verdicts(self) -> str:
+        """Both verdicts, as in "passed -> absent"."""
+        return f"{self.base or 'absent'} -> {self.new or 'absent'}"
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeGroup:
+    """Cases that changed alike and for one reason. All that regressed are one group, because each is read."""
+
+    change: Change
+    cases: tuple[CaseChange, ...]
+
+    @property
+    def text(self) -> str:
+        """The group as one line: how many cases, what changed, and why or in which suites."""
+        first, one = self.cases[0], len(self.cases) == 1
+        said = CHANGES[self.change].format(have="has" if one else "have", are="is" if one else "are")
+        if self.change in ("changed", "added"):
+            said += f" ({first.verdicts})"
+        suites = sorted({case.suite or "no suite" for case in self.cases})
+        named = f"suite{'s' * (len(suites) > 1)} {listed(suites)}"
+        why = f" in {named}"
+        if self.change == "lost" and first.new is not None:
+            why = f": {first.new}: {first.reason.partition(chr(10))[0]}"
+        elif self.change == "lost" and not first.suite_ran:
+            why = f": {named} {'were' if len(suites) > 1 else 'was'} not run"
+        elif self.change == "lost":
+            why = f": not among the new results of {named}"
+        return f"{counted(len(self.cases), 'case')} {said}{why}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +95,11 @@ class FigureChange:
         return f"{self.name}{of}: {short(self.base)} -> {short(self.new)} {self.unit}{ratio}"
 
     @property
+    def notable(self) -> bool:
+        """Whether it regressed or could not be judged."""
+        return self.regressed or bool(self.not_valid)
+
+    @property
     def result(self) -> str:
         """The result in words."""
         if self.not_valid:
@@ -75,6 +122,14 @@ class Comparison:
         return sum(case.change == "lost" for case in self.cases)
 
     @property
+    def groups(self) -> tuple[ChangeGroup, ...]:
+        """The cases by change, in the order of `CHANGES`, and by reason; of one change the largest group first."""
+        order = list(CHANGES)
+        ordered = sorted(self.cases, key=_alike)
+        made = [ChangeGroup(key[0], tuple(cases)) for key, cases in groupby(ordered, key=_alike)]
+        return tuple(sorted(made, key=lambda group: (order.index(group.change), -len(group.cases))))
+
+    @property
     def worse(self) -> tuple[FigureChange, ...]:
         """The figures that regressed."""
         return tuple(figure for figure in self.figures if figure.regressed)
@@ -88,7 +143,8 @@ def compare(base: Collection, new: Collection, *, tolerance: float = 0.1) -> Com
     """Compare `new` with `base`; `tolerance` is the part by which a median may be worse (0.1: ten percent)."""
     alone = len(_backends(base)) == len(_backends(new)) == 1
     before, after = _cases(base, alone=alone), _cases(new, alone=alone)
-    changes = [_case_change(key, before.get(key), after.get(key)) for key in dict.fromkeys((*after, *before))]
+    ran = {case.suite for case in after.values()}
+    changes = [_case_change(key, before.get(key), after.get(key), ran) for key in dict.fromkeys((*after, *before))]
     old_series, new_series = _series(base, alone=alone), _series(new, alone=alone)
     figures = [_figure(old_series[key], new_series[key], tolerance) for key in new_series if key in old_series]
     incomplete = new.verdict == "incomplete"
@@ -146,14 +202,25 @@ def _on(side: Collection, run: int, *, alone: bool) -> str:
     return "" if alone else f"{side.runs[run].info.backend}: "
 
 
-def _case_change(key: str, base: Case | None, new: Case | None) -> CaseChange | None:
+def _alike(case: CaseChange) -> tuple[Change, str, bool, str]:
+    """What the cases of one group share; reasons only where they say why a case has no verdict."""
+    if case.change == "lost":
+        return case.change, case.new or "", case.suite_ran, case.reason
+    return case.change, "" if case.change in ("regressed", "fixed") else case.verdicts, True, ""
+
+
+def _case_change(key: str, base: Case | None, new: Case | None, ran: Container[str]) -> CaseChange | None:
+    """The change of one case, or None if there is none; `ran`: the suites of the new results."""
     before, after = base.verdict if base else None, new.verdict if new else None
     reason = new.reason if new else "it is not among the new results"
     change: Change
     if after in AGAINST:
         if before in AGAINST:
-            return None if before == after else CaseChange(key, "changed", before, after, reason)
-        change = "regressed"
+            if before == after:
+                return None
+            change = "changed"
+        else:
+            change = "regressed"
     elif before == after:
         return None
     elif before == "passed":
@@ -162,7 +229,8 @@ def _case_change(key: str, base: Case | None, new: Case | None) -> CaseChange | 
         change = "fixed" if after == "passed" else "lost"
     else:
         change = "added" if before is None else "changed"
-    return CaseChange(key, change, before, after, reason)
+    suite = next(case.suite for case in (new, base) if case is not None)
+    return CaseChange(key, change, before, after, reason, suite, suite in ran)
 
 
 def _series(side: Collection, *, alone: bool) -> dict[tuple[str, ...], Series]:

@@ -41,10 +41,10 @@ def markdown(
     if changes is not None:
         lines += [f"Since the base: {len(changes.cases)} changed verdicts, {len(changes.worse)} figures are worse.", ""]
         lines += [f"- regressed: {_cell(figure.text)}" for figure in changes.worse[:MAX_ROWS]]
-        lines += [
-            f"- {case.change}: {_cell(case.nodeid)} ({case.base or 'absent'} → {case.new or 'absent'})"
-            for case in changes.cases[:MAX_ROWS]
-        ]
+        for group in changes.groups[:MAX_ROWS]:
+            lines += [f"- {group.change}: {_cell(group.text)}"]
+            if group.change == "regressed":
+                lines += [f"  - {_cell(case.nodeid)} ({case.verdicts})" for case in group.cases[:MAX_ROWS]]
         lines += [""] if changes.cases or changes.worse else []
     skipped = Counter(entry.case.reason or "no reason" for entry in collection.cases if entry.case.verdict == "skipped")
     lines += [f"- {count} skipped: {_cell(reason)}" for reason, count in skipped.most_common(MAX_ROWS)]

@@ -43,6 +43,16 @@ class FigureRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     at_least: float | None = None
     at_most: float | None = None
 
+    def covers(self, series: Series) -> bool:
+        """Whether the rule is about this series."""
+        return self.name == series.name and self.labels.items() <= dict(series.labels).items()
+
+    @property
+    def bounds(self) -> str:
+        """The bounds in words, without a unit: "at least 38 and at most 50"."""
+        named = (("at least", self.at_least), ("at most", self.at_most))
+        return " and ".join(f"{name} {value:g}" for name, value in named if value is not None)
+
 
 class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What a release needs."""
@@ -132,10 +142,8 @@ def _against(entry: PromiseResult, at: Sequence[str]) -> str:
 
 def _figure(rule: FigureRule, series: Sequence[Series]) -> Outcome:
     labels = "".join(f", {key} {value}" for key, value in rule.labels.items())
-    bounds = [f"at least {rule.at_least:g}"] if rule.at_least is not None else []
-    bounds += [f"at most {rule.at_most:g}"] if rule.at_most is not None else []
-    demand = f"{rule.name}{labels}: p{rule.percentile:g} {' and '.join(bounds)}"
-    own = [entry for entry in series if entry.name == rule.name and rule.labels.items() <= dict(entry.labels).items()]
+    demand = f"{rule.name}{labels}: p{rule.percentile:g} {rule.bounds}"
+    own = [entry for entry in series if rule.covers(entry)]
     if not own:
         return Outcome(demand, "not measured")
     own = [entry for entry in own if entry.valid]

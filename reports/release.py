@@ -3,7 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
+from typing import NamedTuple
 
 from markupsafe import Markup
 
@@ -11,13 +13,21 @@ from seatrial.harness.errors import ResultsError
 from seatrial.harness.results import Run
 from seatrial.reports import svg
 from seatrial.reports.collect import Collection, collect
-from seatrial.reports.compare import Comparison, FigureChange, compare
-from seatrial.reports.policy import Outcome, Policy, outcomes
-from seatrial.reports.run_figures import series_of, short
+from seatrial.reports.compare import Comparison, FigureChange, better, compare
+from seatrial.reports.policy import FigureRule, Outcome, Policy, outcomes
+from seatrial.reports.run_figures import Series, series_of, short
 from seatrial.reports.sections import TEMPLATES, Section, Values
 from seatrial.reports.texts import phrase
 
-MAX_TRENDS = 6
+MAX_TRENDS = 6  # charts; further figures are listed without one
+
+
+class Trend(NamedTuple):
+    """A figure over the runs: its name, a chart, and the first and last figure as text."""
+
+    title: str
+    picture: Markup
+    caption: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +37,7 @@ class Release:
     policy: tuple[Outcome, ...] = ()
     changes: Comparison | None = None
     history: Collection | None = None
+    budgets: tuple[FigureRule, ...] = ()  # the figures of the policy, as lines in the charts of the history
 
     @property
     def unmet(self) -> tuple[Outcome, ...]:
@@ -65,10 +76,12 @@ class Release:
         if self.history is None:
             return {}
         runs = self.history.runs
+        made = trends(runs, self.budgets)
         return {
             "older": [(run, verified_in(self.history, number)) for number, run in enumerate(runs)],
             "total": len(self.history.requirements),
-            "trends": trends(runs),
+            "trends": made[:MAX_TRENDS],
+            "more_trends": made[MAX_TRENDS:],
         }
 
 
@@ -89,6 +102,7 @@ def release_of(
         outcomes(policy, collection) if policy is not None else (),
         compare(_collected("--base", base, features), collection) if base is not None else None,
         _collected("--history", history, features) if history is not None else None,
+        policy.figures if policy is not None else (),
     )
 
 
@@ -104,21 +118,41 @@ def verified_in(collection: Collection, run: int) -> int:
     return sum(requirement.state_in(run) == "verified" for requirement in collection.requirements)
 
 
-def trends(runs: Sequence[Run]) -> list[tuple[str, Markup, str]]:
-    """A chart for each measurement with figures of two runs or more: its name, the median by run, a caption."""
-    found = []
+def trends(runs: Sequence[Run], rules: Sequence[FigureRule] = ()) -> list[Trend]:
+    """A chart for each measurement with figures of two runs or more, the important ones first.
+
+    The figure is the median, and each percentile that a rule bounds. First are those with a rule, then rates, then
+    times, then units without a better direction.
+    """
+    made = []
     ordered = sorted(series_of(runs), key=lambda series: (series.name, series.unit, series.labels, series.run))
-    for (name, unit, _), group in groupby(ordered, key=lambda series: (series.name, series.unit, series.labels)):
+    for (_, unit, _), group in groupby(ordered, key=lambda series: (series.name, series.unit, series.labels)):
         own = list(group)
         if len(own) < 2:
             continue
-        medians = [(series.run + 1, series.at(50), series.valid) for series in own]
-        judged = [value for _, value, valid in medians if valid]
-        said = f"median {short(judged[0])} → {short(judged[-1])} {unit}" if judged else ""
-        if len(judged) < len(medians):
-            said += (
-                f"{'; ' if said else ''}{len(medians) - len(judged)} of {len(medians)} figures are not valid (hollow)"
-            )
-        title = ", ".join(part for part in (phrase(name), own[0].what) if part)
-        found.append((title, svg.trend(medians, unit, title), said))
-    return found[:MAX_TRENDS]
+        about = [rule for rule in rules if rule.covers(own[0])]
+        for percent in sorted({50.0, *(rule.percentile for rule in about)}):
+            judged = [rule for rule in about if rule.percentile == percent]
+            rank = 0 if judged else {"higher": 1, "lower": 2, "": 3}[better(unit)]
+            made.append((rank, _trend(own, percent, judged)))
+    return [trend for _, trend in sorted(made, key=itemgetter(0))]
+
+
+def _trend(series: Sequence[Series], percent: float, rules: Sequence[FigureRule]) -> Trend:
+    """One figure over the runs; `rules` are those that bound this percentile."""
+    unit, of = series[0].unit, "median" if percent == 50 else f"p{percent:g}"
+    points = [(entry.run + 1, entry.at(percent), entry.valid) for entry in series]
+    valid = [value for _, value, valid in points if valid]
+    said = [f"{of} {short(valid[0])} → {short(valid[-1])} {unit}"] if valid else []
+    if len(valid) < len(points):
+        said.append(f"{len(points) - len(valid)} of {len(points)} figures are not valid (hollow)")
+    said += [f"release policy: {rule.bounds} {unit}" for rule in rules]
+    bounds = [
+        (name, bound)
+        for rule in rules
+        for name, bound in (("at least", rule.at_least), ("at most", rule.at_most))
+        if bound is not None
+    ]
+    parts = (phrase(series[0].name), series[0].what, "" if percent == 50 else of)
+    title = ", ".join(part for part in parts if part)
+    return Trend(title, svg.trend(points, unit, title, bounds), "; ".join(said))

@@ -19,7 +19,7 @@ from seatrial.reports.markdown import markdown
 from seatrial.reports.release import Release
 from seatrial.reports.run_figures import short
 from seatrial.reports.sections import SECTIONS, Section, anchor_of
-from seatrial.reports.texts import duration_text, moment_text, name_of, phrase
+from seatrial.reports.texts import counted, duration_text, moment_text, name_of, phrase
 
 TEMPLATES = Path(__file__).parent / "templates"
 VERDICTS = {"passed": "PASS", "failed": "FAIL", "incomplete": "INCOMPLETE"}
@@ -121,7 +121,7 @@ def _environment(sections: Sequence[Section]) -> jinja2.Environment:
         lstrip_blocks=True,
     )
     made.filters |= {"moment": moment_text, "duration": duration_text, "short": short, "case_name": name_of}
-    made.filters["phrase"] = phrase
+    made.filters |= {"phrase": phrase, "counted": counted}
     made.filters["as_typed"] = shlex.join
     made.globals |= {"occupancy": occupancy, "step_of": step_of, "describe": describe}
     made.globals["style"] = Markup((TEMPLATES / "signoff.css").read_text(encoding="utf-8"))  # noqa: S704  # our own file

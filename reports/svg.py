@@ -11,6 +11,7 @@ from seatrial.reports.run_figures import Load, Series, cumulative, decades, nice
 WIDTH, HEIGHT = 520, 270
 LEFT, RIGHT, TOP, BOTTOM = 52, 16, 14, 42
 COLOURS = 5
+BUDGET_WITHIN = 3  # a budget above this multiple of the highest figure would flatten the line of the figures
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,17 +76,31 @@ def throughput(load: Load) -> Markup:
     return _picture(parts, f"{load.pods:,} pods bound in {short(load.seconds)} s, {short(load.rate)} pods/s")
 
 
-def trend(points: Sequence[tuple[int, float, bool]], unit: str, name: str) -> Markup:
-    """A figure over runs: `points` are (number of the run, figure, valid); the line joins those that are valid."""
+def trend(
+    points: Sequence[tuple[int, float, bool]], unit: str, name: str, budgets: Sequence[tuple[str, float]] = ()
+) -> Markup:
+    """A figure over runs: `points` are (number of the run, figure, valid); the line joins those that are valid.
+
+    `budgets` are (name, bound) in the unit of the figure. A bound far above all figures is not drawn.
+    """
     first, last = points[0][0], points[-1][0]
-    step = nice_step(max(1e-9, *(value for _, value, _ in points)) / 4)
-    ceiling = step * max(1, -int(-max(value for _, value, _ in points) // step))
+    highest = max(1e-9, *(value for _, value, _ in points))
+    drawn = [(name, bound) for name, bound in budgets if 0 <= bound <= BUDGET_WITHIN * highest]
+    highest = max(highest, *(bound for _, bound in drawn), 0.0)
+    step = nice_step(highest / 4)
+    ceiling = step * max(1, -int(-highest // step))
     span = max(1, last - first)
     every = max(1, round(nice_step(span / 8)))
     marks = [(f"{number}", _x((number - first) / span)) for number in range(first, last + 1, every)]
     rungs = [(short(step * n), _y(step * n / ceiling)) for n in range(round(ceiling / step) + 1)]
     places = [(_x((number - first) / span), _y(value / ceiling)) for number, value, _ in points]
     parts = [_frame(marks, rungs), _axis_names("run", unit)]
+    for label, bound in drawn:
+        y = _y(bound / ceiling)
+        parts.append(
+            f'<line class="budget" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}">'
+            f"<title>{escape(f'{label} {short(bound)} {unit}')}</title></line>"
+        )
     joined = [place for place, (_, _, valid) in zip(places, points, strict=True) if valid]
     parts.append(f'<polyline class="line c0" points="{_points(joined)}"/>')
     for (number, value, valid), (x, y) in zip(points, places, strict=True):

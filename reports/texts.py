@@ -1,10 +1,12 @@
 """How names, moments and durations are written for people."""
 
+from collections.abc import Sequence
 from datetime import datetime
 
 from seatrial.harness.results import Case
 from seatrial.reports.run_figures import short
 
+MAX_LISTED = 8
 ACRONYMS = frozenset({"api", "cpu", "gpu", "hami", "npu", "numa", "rdma", "http"})
 
 
@@ -24,6 +26,17 @@ def duration_text(seconds: float) -> str:
         return f"{short(seconds)} s"
     minutes, rest = divmod(round(seconds), 60)
     return f"{minutes} min {rest:02d} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02d} min"
+
+
+def counted(number: int, noun: str) -> str:
+    """A number and its noun: 1 case, 1,090 cases."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names as a list; beyond `MAX_LISTED` only their number."""
+    rest = len(names) - MAX_LISTED
+    return ", ".join(names[:MAX_LISTED]) + (f" and {rest} more" if rest > 0 else "")
 
 
 def phrase(name: str) -> str:

@@ -11,7 +11,7 @@ import pytest
 
 from seatrial.harness.cli import app
 from seatrial.harness.errors import UsageError
-from seatrial.harness.results import Case, Run, RunInfo, Subject, Verdict
+from seatrial.harness.results import Case, ResultsWriter, Run, RunInfo, Subject, Verdict, read_run
 from seatrial.reports.matrix import matrix
 from seatrial.reports.tests.sample import FEATURES_YAML, sample_run
 
@@ -71,6 +71,25 @@ def test_compare(tmp_path: Path, capsys: Capture, changed: dict[str, Any], statu
     base = sample_run(tmp_path / "base", failing=False)
     assert seatrial("compare", base, sample_run(tmp_path / "new", seed=9, **changed)) == status
     assert capsys.readouterr().out.splitlines()[-1] == last
+
+
+def test_compare_with_a_run_of_fewer_suites_is_short(tmp_path: Path, capsys: Capture) -> None:
+    """46 cases are gone: one line and three examples of them; what failed is named whole, with its reason."""
+    base = sample_run(tmp_path / "base", failing=False)
+    with ResultsWriter(tmp_path / "new") as writer:
+        writer.run(read_run(base).info)
+        writer.case(Case("suites/own/test_a.py::test_a", "failed", suite="own", reason="no card\nat all"))
+        writer.finish()
+    assert seatrial("compare", base, tmp_path / "new") == 1
+    said = capsys.readouterr().out.splitlines()
+    assert said[:2] == [
+        "regressed  1 case failed or broke, and did not before, in suite own",
+        "           - absent -> failed  suites/own/test_a.py::test_a  no card",
+    ]
+    suites = "allocation, faults, gang, preemption, quota, throughput, topology"
+    assert said[2] == f"lost       46 cases had a verdict and have none now: suites {suites} were not run"
+    assert said[6] == "           - and 43 more (--json names them)"
+    assert said[7] == "changed    4 cases changed (skipped -> absent) in suite isolation"
 
 
 def test_compare_as_json(tmp_path: Path, capsys: Capture) -> None:

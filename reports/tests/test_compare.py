@@ -168,3 +168,32 @@ def test_figures_that_are_not_valid_are_not_judged(tmp_path: Path, base: bool, n
     found = compare(before, side(tmp_path / "n", samples=[2 * x for x in STEADY], valid=new))
     assert [figure.result for figure in found.figures] == [result]
     assert not found.regressed
+
+
+def test_changes_are_grouped_with_counts(tmp_path: Path) -> None:
+    """Two suites that were not run, a case that is gone from one that was, two skips for one reason, two failures."""
+    before = (("gang", 3), ("quota", 2), ("faults", 1), ("core", 3), ("sums", 2))
+    after: dict[tuple[str, int], tuple[Verdict, str]] = {
+        ("core", 0): ("failed", "no card\nat all"),
+        ("core", 1): ("broken", "etcd did not answer"),
+        ("core", 2): ("passed", ""),
+        ("faults", 8): ("passed", ""),
+        ("sums", 0): ("skipped", "needs a GPU"),
+        ("sums", 1): ("skipped", "needs a GPU"),
+    }
+    cases = {(suite, number): ("passed", "") for suite, count in before for number in range(count)}
+    for name, found in (("base", cases), ("new", after)):
+        with ResultsWriter(tmp_path / name) as writer:
+            writer.run(RunInfo(name, moment(SIM_EPOCH), (), "embedded", Subject("ours")))
+            for (suite, number), (verdict, reason) in found.items():
+                writer.case(Case(f"{suite}::{number}", verdict, suite=suite, reason=reason))  # type: ignore[arg-type]
+            writer.finish()
+    changes = compare(collect([tmp_path / "base"]), collect([tmp_path / "new"]))
+    assert [group.text for group in changes.groups] == [
+        "2 cases failed or broke, and did not before, in suite core",
+        "5 cases had a verdict and have none now: suites gang, quota were not run",
+        "2 cases had a verdict and have none now: skipped: needs a GPU",
+        "1 case had a verdict and has none now: not among the new results of suite faults",
+        "1 case is new (absent -> passed) in suite faults",
+    ]
+    assert [case.nodeid for case in changes.groups[0].cases] == ["core::0", "core::1"]

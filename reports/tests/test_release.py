@@ -151,6 +151,8 @@ def test_the_page_shows_what_changed_and_how_figures_went(tmp_path: Path, capsys
     changes = page[page.index('id="h-changes"') : page.index('id="h-requirements"')]
     assert "regressed" in changes
     assert "preemption evicted 3 pods where 2 would do" in changes
+    assert changes.count('<details class="change" open>') == 1, "what regressed is unfolded"
+    assert '<span class="claim">4 figures within tolerance or noise</span>' in changes
     history = page[page.index('id="h-history"') : page.index('id="h-requirements"')]
     assert history.count('<tr><th scope="row">') == 3
     assert ">run</text>" in history, "the axis of the trends has a name"
@@ -199,6 +201,37 @@ def test_figures_that_are_not_valid_are_drawn_as_such(tmp_path: Path) -> None:
     assert "workload steady, not valid: p50 15" in page
     assert 'class="line c0 invalid"' in page
     assert 'workload steady <span class="pill skipped">not valid</span>' in page
+
+
+def test_the_figures_that_matter_are_charted_and_no_other_is_lost(tmp_path: Path) -> None:
+    """Two nights with nine latencies, a rate, and a share: first what the policy bounds, then the rate."""
+    for night in range(2):
+        with ResultsWriter(tmp_path / "old" / str(night)) as writer:
+            writer.run(RunInfo(str(night), moment(SIM_EPOCH + night), (), "embedded", Subject("ours")))
+            writer.case(Case("t::a", "passed"))
+            for number in range(9):
+                writer.measure(f"a{number}", "ms", values=range(1, 101))
+            writer.measure("b share", "%", 80.0)
+            writer.measure("throughput", "pods/s", 40.0 + night, labels={"workload": "steady"})
+            writer.finish()
+    policy = tmp_path / "policy.yaml"
+    policy.write_text(
+        "figures: [{name: a7, percentile: 99, at_most: 120}, {name: throughput, at_least: 30},"
+        " {name: a8, at_most: 900}]"
+    )
+    runs = collect([tmp_path / "old"])
+    found = trends(runs.runs, read_policy(policy).figures)
+    assert [trend.title for trend in found[:4]] == ["A7, p99", "A8", "Throughput, workload steady", "A0"]
+    assert [trend.title for trend in found[-1:]] == ["B share"]
+    assert trends(runs.runs)[0].title == "Throughput, workload steady", "rates are first without a policy"
+    assert found[0].caption == "p99 99 → 99 ms; release policy: at most 120 ms"
+    assert "<title>at most 120 ms</title>" in found[0].picture
+    assert "<title>at least 30 pods/s</title>" in found[2].picture
+    assert "budget" not in found[1].picture, "far above all figures"
+    release = release_of(runs, policy=read_policy(policy), history=tmp_path / "old")
+    page = signoff(runs, release=release)
+    assert '<span class="claim">6 more figures of two runs or more</span>' in page
+    assert "<li>B share: median 80 → 80 %</li>" in page
 
 
 def test_figures_worse_than_the_base_fail_a_report_that_passed(
