@@ -25,6 +25,7 @@ LEASE = "run"
 DURATION = 30.0  # seconds; the renewal period is a third
 RENEW_PERIOD = DURATION / 3
 GONE_WITHIN = 120.0  # seconds that the removal of a run's objects may take
+KOORDINATOR = "koordinator-system"
 _NAMESPACES = "/api/v1/namespaces"
 _DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _GROUPS = {
@@ -95,11 +96,19 @@ class RunRecord:
 
 
 def define_missing(cluster: Cluster) -> None:
-    """Create the custom resource definitions that the cluster does not have.
+    """Create the definitions that the cluster does not have, and the namespace of Koordinator's objects.
+
+    A scheduler makes that namespace too, and would leave it.
 
     Raises:
         ClusterError: one is not served in time.
     """
+    if not cluster.call(Request("GET", f"{_NAMESPACES}/{KOORDINATOR}")).ok:
+        metadata = {"name": KOORDINATOR, "labels": {DEFINITIONS_LABEL: "true"}}
+        namespace = orjson.dumps({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
+        made = cluster.call(Request("POST", _NAMESPACES, namespace))
+        if made.code != 409:  # another run was faster
+            accepted(made, f"create namespace {KOORDINATOR!r}")
     for body in shipped():
         name = body["metadata"]["name"]
         path = f"{_DEFINITIONS}/{name}"
@@ -149,7 +158,7 @@ def remove_dead_runs(cluster: Cluster) -> list[str]:
 
 
 def remove_run(cluster: Cluster, run: str) -> None:
-    """Remove all objects of a run; definitions and the classes of simulated devices too, if no other run is left.
+    """Remove all objects of a run; if no other run is left, also definitions and what else runs share.
 
     Raises:
         ClusterError: something is still there after GONE_WITHIN seconds.
@@ -173,7 +182,7 @@ def remove_run(cluster: Cluster, run: str) -> None:
         raise ClusterError(f"run {run}: still there after {GONE_WITHIN:.0f} s: {', '.join(left())} ({chosen})")
     cluster.call(Request("DELETE", f"{_NAMESPACES}/{own}"))
     cluster.wait(lambda: cluster.call(Request("GET", f"{_NAMESPACES}/{own}")).code == 404, within=GONE_WITHIN)
-    for path in (_DEFINITIONS, CLASSES_PATH) if not runs_on(cluster) else ():
+    for path in (_DEFINITIONS, CLASSES_PATH, _NAMESPACES) if not runs_on(cluster) else ():
         for item in _list(cluster, f"{path}?labelSelector={DEFINITIONS_LABEL}"):
             cluster.call(Request("DELETE", f"{path}/{item['metadata']['name']}"))
 

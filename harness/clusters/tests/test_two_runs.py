@@ -34,6 +34,7 @@ OTHERS = "/api/v1/namespaces/default/configmaps"
 # Controllers of the cluster write Events about nodes into `default`, and keep them for an hour.
 NOT_LISTED = frozenset({"events"})
 WITHIN = 120.0
+NAMESPACES = 4  # of a new cluster
 
 
 @pytest.fixture
@@ -46,10 +47,17 @@ def shared() -> Iterator[WholeCluster]:
             (OTHERS, {"kind": "ConfigMap", "metadata": {"name": "theirs"}, "data": {"a": "b"}}),
         ):
             assert cluster.call(Request("POST", path, orjson.dumps({"apiVersion": "v1", **body}))).code == 201
+        until(lambda: begun(cluster), "each namespace has its service account and the certificate")
         try:
             yield cluster
         finally:
             cluster.close()
+
+
+def begun(cluster: WholeCluster) -> bool:
+    """Whether kube-controller-manager has made what each namespace has from the start."""
+    made = [line.partition("/")[2] for line in everything(cluster)]
+    return made.count("default") > NAMESPACES and made.count("kube-root-ca.crt") == NAMESPACES
 
 
 def everything(cluster: WholeCluster) -> list[str]:
