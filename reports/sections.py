@@ -80,7 +80,8 @@ def _requirements(collection: Collection) -> Values:
         "groups": _groups(collection.requirements),
         "columns": range(len(collection.runs)),
         "links": lambda requirement: _links(requirement, anchor),
-        "grades": GRADES,
+        "unpromised": lambda requirement: _unpromised(requirement, anchor),
+        "grades": [grade for grade in GRADES if any(_passed_at(row, grade) for row in collection.requirements)],
         "passed_at": _passed_at,
     }
 
@@ -108,6 +109,13 @@ def _links(requirement: Requirement | PromiseResult, anchor: Callable[[CaseOfRun
     """The cases of a requirement with their anchors: failed, broken, passed, skipped."""
     ordered = sorted(requirement.cases, key=lambda entry: _WORST_FIRST.index(entry.case.verdict))
     return [(anchor(entry), entry.case) for entry in ordered]
+
+
+def _unpromised(requirement: Requirement, anchor: Callable[[CaseOfRun], str]) -> list[tuple[str, Case]]:
+    """The cases that are not listed with a promise: those that name the row alone."""
+    promised = {place for promise in requirement.promises for place, _ in _links(promise, anchor)}
+    every = _links(requirement, anchor)
+    return [link for link in every if link[0] not in promised] if requirement.feature.promises else every
 
 
 # -- findings ---------------------------------------------------------------------------------------------------------

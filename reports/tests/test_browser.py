@@ -8,10 +8,14 @@ from typing import Any
 
 import pytest
 
+from seatrial.harness.results import Case, ResultsWriter, RunInfo, Subject, Verdict, moment
 from seatrial.reports.browser import Browser, program
-from seatrial.reports.collect import collect
+from seatrial.reports.collect import FEATURES, collect, read_features
+from seatrial.reports.grades import GRADES
+from seatrial.reports.release import release_of
 from seatrial.reports.signoff import write_signoff
 from seatrial.reports.tests.sample import FEATURES_YAML, sample_run
+from seatrial.scheduler.api.clock import SIM_EPOCH
 
 PHONE = 390  # pixels
 PNG, PDF = b"\x89PNG", b"%PDF-"
@@ -51,6 +55,20 @@ UNREADABLE = """
   return found;
 })()
 """
+# Boxes that scroll sideways: what is not seen at first.
+SCROLLED = """
+[...document.querySelectorAll(".scroll")].filter(box => box.scrollWidth > box.clientWidth)
+  .map(box => `${box.ariaLabel}: ${box.scrollWidth} > ${box.clientWidth}`)
+"""
+# Rows of the requirement table of which the ID, the text or the result is outside of the window, or has no width.
+ROWS_OUTSIDE = """
+[...document.querySelectorAll(".matrix tbody tr:not(.group)")].filter(row =>
+  [".id", ".text", ".result"].some(name => {
+    const box = row.querySelector(name).getBoundingClientRect();
+    return box.left < 0 || box.right > innerWidth || box.width < 30;
+  })
+).map(row => row.innerText.slice(0, 80))
+"""
 
 
 @pytest.fixture(scope="module")
@@ -69,6 +87,29 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     features.write_text(FEATURES_YAML)
     runs = [sample_run(home / "a"), sample_run(home / "b", seed=9, backend="kind", failing=False)]
     return write_signoff(collect(runs, features=features), home / "signoff.html")
+
+
+@pytest.fixture(scope="module")
+def long_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The feature list of the suites with long case IDs, at all grades of evidence, from two runs."""
+    home = tmp_path_factory.mktemp("long")
+    ids = [f"{row.id}.{name}" for row in read_features(FEATURES) for name in row.promises]
+    long = "whole-cores-LSR-on-one-NUMA-node-with-a-parameter"
+    for number, backend in enumerate(("virtual", "kubelet")):
+        with ResultsWriter(home / str(number)) as writer:
+            subject = Subject("seatrial-scheduler", "0.2.0")
+            writer.run(RunInfo(f"{backend}-20261127-150000", moment(SIM_EPOCH + number), (), backend, subject))
+            for place, promise in enumerate(ids):
+                case = f"XX-{place:03d}[{long}]"
+                grades = (GRADES[place % len(GRADES)],)
+                node = f"suites/x/test_x.py::test_{long}[{place}]"
+                verdict: Verdict = "failed" if place % 40 == 0 else "passed"
+                writer.case(Case(node, verdict, case=case, features=(promise,), grades=grades, suite="x"))
+            labels = {"workload": "steady", "profile": "most-allocated-with-a-long-name", "mix": "shared-and-whole"}
+            writer.measure("create_to_bound", "ms", values=range(1, 90), labels=labels)
+            writer.finish()
+    found = collect([home / "0", home / "1"])
+    return write_signoff(found, home / "signoff.html", release=release_of(found, base=home / "0", history=home))
 
 
 def shown(browser: Browser, expression: str) -> Any:
@@ -111,6 +152,26 @@ def test_the_page_does_not_scroll_sideways(browser: Browser, page: Path, tmp_pat
     assert shown(browser, OUTSIDE) == []
     assert browser.ask("document.documentElement.scrollWidth") <= width
     assert browser.screenshot(tmp_path / f"at-{width}.png").read_bytes().startswith(PNG)
+
+
+@pytest.mark.parametrize("width", [1200, 1920])
+@pytest.mark.parametrize("which", ["page", "long_page"])
+def test_no_table_scrolls_sideways(browser: Browser, request: pytest.FixtureRequest, which: str, width: int) -> None:
+    browser.open(request.getfixturevalue(which), width=width)
+    browser.ask("document.querySelectorAll('details').forEach(element => element.open = true)")
+    assert shown(browser, SCROLLED) == []
+
+
+@pytest.mark.parametrize("folded", [True, False])
+@pytest.mark.parametrize("width", [PHONE, 768, 1200])
+def test_each_requirement_shows_its_id_its_text_and_its_result(
+    browser: Browser, long_page: Path, width: int, folded: bool
+) -> None:
+    browser.open(long_page, width=width, height=844)
+    if not folded:
+        browser.ask("document.querySelectorAll('details').forEach(element => element.open = true)")
+    assert browser.ask("document.querySelectorAll('.matrix .result').length") > 80
+    assert shown(browser, ROWS_OUTSIDE) == []
 
 
 def test_all_text_is_readable_on_paper(browser: Browser, page: Path, tmp_path: Path) -> None:
