@@ -15,6 +15,7 @@ from seatrial.reports.compare import compare as hold_against
 from seatrial.reports.matrix import filled_in
 from seatrial.reports.matrix import matrix as table_of
 from seatrial.reports.policy import read_policy
+from seatrial.reports.reasons import sentence
 from seatrial.reports.release import release_of
 from seatrial.reports.signoff import headline, stamp_of, write_markdown, write_signoff
 
@@ -126,7 +127,7 @@ def _print_comparison(outcome: Comparison) -> None:
         print(f"{group.change:<9}  {group.text}")
         shown = group.cases if group.change == "regressed" else group.cases[:MAX_NAMED]
         for case in shown:
-            reason = f"  {case.reason.splitlines()[0]}" if case.reason and group.change != "lost" else ""
+            reason = f"  {sentence(case.reason)}" if case.reason and group.change != "lost" else ""
             print(f"{'':<9}  - {case.verdicts}  {case.nodeid}{reason}")
         if len(shown) < len(group.cases):
             print(f"{'':<9}  - and {len(group.cases) - len(shown):,} more (--json names them)")

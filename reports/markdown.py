@@ -3,10 +3,10 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from seatrial.harness.results import Case
 from seatrial.reports.collect import Collection
 from seatrial.reports.compare import Comparison
 from seatrial.reports.policy import Outcome
+from seatrial.reports.reasons import cut, sentence
 from seatrial.reports.texts import name_of
 
 MAX_ROWS = 20
@@ -27,7 +27,7 @@ def markdown(
     against = [entry.case for entry in collection.cases if entry.case.verdict in ("failed", "broken")]
     if against:
         rows = [
-            f"| {case.verdict} | {_cell(name_of(case))} | {_cell(case.title)} | {_cell(_first_line(case))} |"
+            f"| {case.verdict} | {_cell(name_of(case))} | {_cell(case.title)} | {_cell(sentence(case.reason))} |"
             for case in against[:MAX_ROWS]
         ]
         lines += ["| result | case | claim | reason |", "| --- | --- | --- | --- |", *rows, ""]
@@ -51,11 +51,7 @@ def markdown(
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
-def _first_line(case: Case) -> str:
-    return case.reason.partition("\n")[0]
-
-
 def _cell(text: str) -> str:
     """Text without the characters that end a cell or begin HTML."""
     plain = text.replace("&", "&amp;").replace("<", "&lt;").replace("|", "\\|").replace("`", "\\`")
-    return " ".join(plain.split())[:300]
+    return cut(" ".join(plain.split()), 300)

@@ -16,13 +16,13 @@ from pathlib import PurePath
 
 from seatrial.harness.errors import UsageError
 from seatrial.harness.results import Case, Run, RunInfo
+from seatrial.reports.reasons import sentence
 from seatrial.reports.texts import name_of
 
 Column = tuple[str, str]  # subject, backend
 
 _BLOCK = re.compile(r"(<!-- matrix: (table|reasons) -->)\n.*?(<!-- end -->)", re.DOTALL)
 _NAMESPACE = re.compile(r"\btrial-[a-z0-9-]+-[0-9a-f]{6}/")  # of a case: new in each run
-LONGEST = 200  # characters of a reason
 
 _SHOWN = ("passed", "failed", "broken", "skipped")
 
@@ -125,5 +125,5 @@ def _text(lines: Sequence[str]) -> str:
 
 def _line(text: str) -> str:
     """The first line, without the characters that begin HTML or end a table's cell, and without random suffixes."""
-    first = _NAMESPACE.sub("", text.partition("\n")[0])[:LONGEST]
+    first = sentence(_NAMESPACE.sub("", text))
     return first.replace("&", "&amp;").replace("<", "&lt;").replace("|", "\\|")

@@ -19,6 +19,7 @@ from seatrial.reports.collect import CaseOfRun, Collection, PromiseResult, Requi
 from seatrial.reports.evidence import EvidenceBudget, ShownEvidence, show_evidence
 from seatrial.reports.fleet import fleet
 from seatrial.reports.grades import GRADES
+from seatrial.reports.reasons import cause, sentence
 from seatrial.reports.run_figures import Load, Series, loads_of, series_of, short
 from seatrial.reports.texts import duration_text, phrase
 
@@ -47,6 +48,10 @@ class Finding:
     case: Case
     run: Run
     evidence: tuple[ShownEvidence, ...]
+
+    @property
+    def sentence(self) -> str:
+        return sentence(self.case.reason)
 
     @property
     def command(self) -> tuple[str, ...]:
@@ -131,15 +136,22 @@ def _all_findings(collection: Collection) -> Values:
     }
 
 
-def _grouped(findings: Sequence[Finding], collection: Collection) -> list[tuple[str, list[tuple[int, Finding]]]]:
-    """Findings by the first row that they name, with their number on the page; the most severe first, as given."""
+def _grouped(findings: Sequence[Finding], collection: Collection) -> list[tuple[str, list[tuple[int, list[Finding]]]]]:
+    """Findings of one cause together, by the first row that the first of them names, with their number on the page.
+
+    The most severe are first, as given.
+    """
     titles = {requirement.feature.id: requirement.feature.title for requirement in collection.requirements}
-    groups: dict[str, list[Finding]] = {}
+    causes: dict[tuple[str, ...], list[Finding]] = {}
     for finding in findings:
-        row = finding.case.features[0].partition(".")[0] if finding.case.features else ""
-        groups.setdefault(f"{row}: {titles.get(row, '')}".strip(": ") or "No requirement", []).append(finding)
+        causes.setdefault(cause(finding.case), []).append(finding)
+    groups: dict[str, list[list[Finding]]] = {}
+    for members in causes.values():
+        features = members[0].case.features
+        row = features[0].partition(".")[0] if features else ""
+        groups.setdefault(f"{row}: {titles.get(row, '')}".strip(": ") or "No requirement", []).append(members)
     numbers = count(1)
-    return [(name, [(next(numbers), finding) for finding in members]) for name, members in groups.items()]
+    return [(name, [(next(numbers), members) for members in found]) for name, found in groups.items()]
 
 
 # Options of `seatrial run` that change what is judged, and on what, beside those that are fields of RunInfo.
@@ -247,7 +259,7 @@ def _load_plot(load: Load, runs: Sequence[Run]) -> Plot:
     said = f"{load.pods:,} pods bound in {duration_text(load.seconds)}: {short(load.rate)} pods/s{where}"
     for own in runs[load.run].cases:
         if own.nodeid == load.case and own.verdict != "passed":
-            said += f"; {own.verdict}: {own.reason.partition(chr(10))[0]}"
+            said += f"; {own.verdict}: {sentence(own.reason)}"
     lines = (svg.Line("bars", "bound"), *((svg.Line("c1", "created"),) if any(load.created) else ()))
     return Plot(f"Throughput{f', {case}' if case else ''}", svg.throughput(load), lines, said)
 

@@ -16,6 +16,7 @@ from seatrial.harness.errors import ResultsError
 from seatrial.reports.collect import Collection
 from seatrial.reports.fleet import describe, occupancy, step_of
 from seatrial.reports.markdown import markdown
+from seatrial.reports.reasons import sentence
 from seatrial.reports.release import Release
 from seatrial.reports.run_figures import short
 from seatrial.reports.sections import SECTIONS, Section, anchor_of
@@ -121,7 +122,7 @@ def _environment(sections: Sequence[Section]) -> jinja2.Environment:
         lstrip_blocks=True,
     )
     made.filters |= {"moment": moment_text, "duration": duration_text, "short": short, "case_name": name_of}
-    made.filters |= {"phrase": phrase, "counted": counted}
+    made.filters |= {"phrase": phrase, "counted": counted, "sentence": sentence}
     made.filters["as_typed"] = shlex.join
     made.globals |= {"occupancy": occupancy, "step_of": step_of, "describe": describe}
     made.globals["style"] = Markup((TEMPLATES / "signoff.css").read_text(encoding="utf-8"))  # noqa: S704  # our own file

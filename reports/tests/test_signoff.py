@@ -360,3 +360,26 @@ def test_a_row_that_is_not_built_is_told_apart_from_one_without_evidence(tmp_pat
     assert [promise.why for promise in collection.promises] == ["", "not built", "no case"]
     assert headline(collection).endswith("2 of 3 requirements are not verified, 1 of them because they are not built.")
     assert signoff(collection).count('<span class="remark">not built</span>') == 1
+
+
+def test_failures_of_one_cause_are_one_finding(tmp_path: Path) -> None:
+    """Two parameters of one test and another test: the two are one finding, in words, each with its own command."""
+    found = one_run(
+        tmp_path / "run",
+        Case(
+            "a/test_a.py::test_a[1]", "failed", "a (1)", case="A-1[1]", reason="expected f(x) == [], found ['n1'] == []"
+        ),
+        Case(
+            "a/test_a.py::test_a[2]", "failed", "a (2)", case="A-1[2]", reason="expected f(x) == [], found ['n2'] == []"
+        ),
+        Case("a/test_a.py::test_b", "failed", "b", case="A-2", reason="expected f(x) == [], found ['n2'] == []"),
+    )
+    html = signoff(found)
+    findings = html[html.index('id="h-findings"') : html.index('id="h-requirements"')]
+    assert '<span class="claim">f(x): expected none; found n1</span><span class="code">2 cases</span>' in findings
+    assert findings.count('<details class="finding failed" open>') == 1
+    assert findings.count('<details class="finding failed" id=') == 3
+    assert findings.count("Run it again:") == 3
+    assert findings.count('<p class="why">f(x): expected none; found n2</p>') == 2
+    assert findings.count("&#39;n2&#39;] == []</pre>") == 2, "what was recorded is kept"
+    Page(html)
