@@ -46,7 +46,9 @@ def cut(text: str, longest: int = LONGEST) -> str:
     """The text, or its first words and an ellipsis if it is longer than `longest` characters."""
     if len(text) <= longest:
         return text
-    words = text[: longest - 1].rpartition(" ")[0].rstrip(",;: ") or text[: longest - 2]
+    words = text[: longest - 1].rpartition(" ")[0].rstrip(",;: ")
+    if len(words) < longest // 2:  # one long word
+        words = text[: longest - 2]
     return f"{words} …"
 
 
@@ -76,10 +78,11 @@ def _comparison(text: str) -> str:
         return _said(values, *written[0])
     start = text.find(", found ")
     while text.startswith("expected ") and start > 0:
-        source = _parsed(text[len("expected ") : start])
+        whole = text[len("expected ") : start]
+        source = _parsed(whole)
         if isinstance(source, ast.Compare) and len(source.ops) == 1 and type(source.ops[0]) in _OPERATORS:
             said = _said(text[start + len(", found ") :], *_OPERATORS[type(source.ops[0])])
-            return f"{ast.unparse(source.left)}: {said}" if said else ""
+            return f"{ast.get_source_segment(whole, source.left)}: {said}" if said else ""
         start = text.find(", found ", start + 1)
     return ""
 

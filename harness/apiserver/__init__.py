@@ -35,13 +35,13 @@ if TYPE_CHECKING:
     )
     from seatrial.harness.apiserver.access.identity import ADMIN
     from seatrial.harness.apiserver.access.rbac import MASTERS
-    from seatrial.harness.apiserver.assembly import KOORDINATOR, build_server
+    from seatrial.harness.apiserver.assembly import build_server
     from seatrial.harness.apiserver.attempts import Answer, Call
     from seatrial.harness.apiserver.bootstrap.endpoint import publish_endpoint
     from seatrial.harness.apiserver.bootstrap.identity import set_cluster_uid
     from seatrial.harness.apiserver.long_computations import SWITCH_INTERVAL, in_thread
     from seatrial.harness.apiserver.request.bodies import VALUES_LIMIT
-    from seatrial.harness.apiserver.schemas.shipped import shipped
+    from seatrial.harness.apiserver.schemas.shipped import KOORDINATOR, shipped
     from seatrial.harness.apiserver.transport.connection import IDENTITY_KEPT
     from seatrial.harness.apiserver.transport.inprocess import InProcessTransport
     from seatrial.harness.apiserver.transport.listener import HttpServer
@@ -53,13 +53,13 @@ _MODULES: Final = {
     "access.credentials": ("Credentials", "identify", "kubeconfig", "make_credentials", "server_context"),
     "access.identity": ("ADMIN",),
     "access.rbac": ("MASTERS",),
-    "assembly": ("KOORDINATOR", "build_server"),
+    "assembly": ("build_server",),
     "attempts": ("Answer", "Call"),
     "bootstrap.endpoint": ("publish_endpoint",),
     "bootstrap.identity": ("set_cluster_uid",),
     "long_computations": ("SWITCH_INTERVAL", "in_thread"),
     "request.bodies": ("VALUES_LIMIT",),
-    "schemas.shipped": ("shipped",),
+    "schemas.shipped": ("KOORDINATOR", "shipped"),
     "transport.connection": ("IDENTITY_KEPT",),
     "transport.inprocess": ("InProcessTransport",),
     "transport.listener": ("HttpServer",),

@@ -33,11 +33,11 @@ from seatrial.harness.apiserver.controllers.volumes import CLAIMS, VOLUMES, Volu
 from seatrial.harness.apiserver.discovery.resources import Resource
 from seatrial.harness.apiserver.initial_definitions import store_definitions
 from seatrial.harness.apiserver.request.options import Options
+from seatrial.harness.apiserver.schemas.shipped import KOORDINATOR
 from seatrial.harness.apiserver.server import ApiServer
 from seatrial.harness.apiserver.storage.store import Object
 from seatrial.scheduler.api.clock import Clock, rfc3339
 
-KOORDINATOR = "koordinator-system"  # Koordinator's components keep their objects here; its CRDs ship with us
 _LIMITED = frozenset({("", "pods"), ("", "persistentvolumeclaims")})
 
 

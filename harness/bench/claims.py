@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from seatrial.harness.bench.mixes import CLAIM, GPU_GIB, NODE_GPUS, template_name
+from seatrial.scheduler.api.builders import ClaimBuilder, claim, claim_template
 from seatrial.scheduler.api.resourceclaims import CLASSES_PATH, GROUP_PATH, SLICES_PATH
 
 Manifest = dict[str, Any]
@@ -13,19 +14,14 @@ DRIVER = "gpu.bench.seatrial.dev"
 NAMESPACE = "default"
 _MEMORY = f"device.capacity['{DRIVER}'].memory.compareTo(quantity('40Gi')) >= 0"
 _MODEL = f"device.attributes['{DRIVER}'].model == 'H100'"
-_REQUESTS: tuple[Manifest, ...] = (
-    {"count": 1},
-    {"count": 1, "selectors": [{"cel": {"expression": _MEMORY}}]},
-    {"count": 2},
-    {"count": 1, "selectors": [{"cel": {"expression": _MODEL}}]},
-)
-"""What claims ask for: one device, one that a quantity or a text selects, two."""
+_REQUESTS: tuple[tuple[int, tuple[str, ...]], ...] = ((1, ()), (1, (_MEMORY,)), (2, ()), (1, (_MODEL,)))
+"""What claims ask for, with selectors: one device, one that a quantity or a text selects, two."""
 
 
-def claim_spec(number: int) -> Manifest:
-    """The spec of the claims of a shape."""
-    exactly = {"deviceClassName": DRIVER, "allocationMode": "ExactCount", **_REQUESTS[number % len(_REQUESTS)]}
-    return {"devices": {"requests": [{"name": CLAIM, "exactly": exactly}]}}
+def _asks(builder: ClaimBuilder, number: int) -> Manifest:
+    """The claims of a shape."""
+    count, selectors = _REQUESTS[number % len(_REQUESTS)]
+    return builder.asks(CLAIM, DRIVER, *selectors, allocationMode="ExactCount", count=count).manifest
 
 
 def before_nodes(shapes: int) -> Iterator[tuple[str, Manifest]]:
@@ -34,7 +30,7 @@ def before_nodes(shapes: int) -> Iterator[tuple[str, Manifest]]:
     yield CLASSES_PATH, _object("DeviceClass", DRIVER, {"selectors": selectors})
     for number in range(shapes):
         path = f"{GROUP_PATH}/namespaces/{NAMESPACE}/resourceclaimtemplates"
-        yield path, _object("ResourceClaimTemplate", template_name(number), {"spec": claim_spec(number)})
+        yield path, _asks(claim_template(template_name(number)), number)
 
 
 def slice_of(node: str) -> tuple[str, Manifest]:
@@ -56,7 +52,7 @@ def slice_of(node: str) -> tuple[str, Manifest]:
 
 def claim_of(pod: str, number: int, namespace: str) -> Manifest:
     """The claim that the API server makes for a pod of a shape."""
-    found = _object("ResourceClaim", f"{pod}-{CLAIM}", claim_spec(number))
+    found = _asks(claim(f"{pod}-{CLAIM}"), number)
     owner = {"apiVersion": "v1", "kind": "Pod", "name": pod, "uid": pod, "controller": True}
     more = {"namespace": namespace, "uid": f"claim-{pod}", "resourceVersion": "1"}
     found["metadata"] |= {**more, "ownerReferences": [owner]}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import orjson
 
-from seatrial.harness.apiserver import shipped
+from seatrial.harness.apiserver import KOORDINATOR, shipped
 from seatrial.harness.clusters.agents import node_agents
 from seatrial.harness.clusters.answers import accepted
 from seatrial.harness.clusters.control_plane import ControlPlane, control_plane, missing_programs
@@ -24,8 +24,6 @@ from seatrial.harness.clusters.restricted_account import (
 from seatrial.harness.clusters.simulated import SimulatedNodes
 from seatrial.scheduler.api.private_files import private_folder
 from seatrial.scheduler.api.transport import Request
-
-NAMESPACES = ("koordinator-system",)  # Koordinator's components keep their objects here
 
 
 class EnvtestCluster(RemoteCluster, SimulatedNodes):
@@ -85,9 +83,9 @@ class EnvtestBackend(ClusterBackend):
     def _prepared(self, plane: ControlPlane, folder: Path) -> Path:
         """Make what every cluster has; return the kubeconfig of the run."""
         with closing(EnvtestCluster(self.name, load_access(plane.kubeconfig), plane.kubeconfig)) as admin:
-            for name in NAMESPACES:
-                body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
-                accepted(admin.call(Request("POST", "/api/v1/namespaces", orjson.dumps(body))), f"namespace {name!r}")
+            body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": KOORDINATOR}}
+            made = admin.call(Request("POST", "/api/v1/namespaces", orjson.dumps(body)))
+            accepted(made, f"namespace {KOORDINATOR!r}")
             if not self._roles:
                 return plane.kubeconfig
             kubeconfig = folder / "account.kubeconfig"

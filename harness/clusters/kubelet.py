@@ -10,10 +10,9 @@ from typing import Any
 
 import orjson
 
-from seatrial.harness.apiserver import shipped
+from seatrial.harness.apiserver import KOORDINATOR, shipped
 from seatrial.harness.clusters.answers import accepted
 from seatrial.harness.clusters.control_plane import control_plane
-from seatrial.harness.clusters.envtest import NAMESPACES
 from seatrial.harness.clusters.local import LocalBackend, LocalCluster
 from seatrial.harness.clusters.local_node import node_name
 from seatrial.harness.clusters.machine_kubelet import MachineKubelet, machine_kubelet, missing_parts
@@ -112,10 +111,9 @@ class KubeletBackend(LocalBackend):
             ):
                 cluster = KubeletCluster(self.name, plane.kubeconfig, self.capabilities, self._fake, machine)
                 try:
-                    for name in NAMESPACES:
-                        body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
-                        created = cluster.call(Request("POST", "/api/v1/namespaces", orjson.dumps(body)))
-                        accepted(created, f"namespace {name!r}")
+                    body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": KOORDINATOR}}
+                    created = cluster.call(Request("POST", "/api/v1/namespaces", orjson.dumps(body)))
+                    accepted(created, f"namespace {KOORDINATOR!r}")
                     cluster.wait_for_node()
                     yield cluster
                 finally:

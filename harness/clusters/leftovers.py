@@ -10,7 +10,7 @@ from typing import Any, Self
 
 import orjson
 
-from seatrial.harness.apiserver import shipped
+from seatrial.harness.apiserver import KOORDINATOR, shipped
 from seatrial.harness.clusters.answers import accepted
 from seatrial.harness.clusters.lent_nodes import is_lent, restore
 from seatrial.harness.clusters.protocol import Cluster
@@ -25,7 +25,6 @@ LEASE = "run"
 DURATION = 30.0  # seconds; the renewal period is a third
 RENEW_PERIOD = DURATION / 3
 GONE_WITHIN = 120.0  # seconds that the removal of a run's objects may take
-KOORDINATOR = "koordinator-system"
 _NAMESPACES = "/api/v1/namespaces"
 _DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _GROUPS = {
@@ -184,7 +183,9 @@ def remove_run(cluster: Cluster, run: str) -> None:
     cluster.wait(lambda: cluster.call(Request("GET", f"{_NAMESPACES}/{own}")).code == 404, within=GONE_WITHIN)
     for path in (_DEFINITIONS, CLASSES_PATH, _NAMESPACES) if not runs_on(cluster) else ():
         for item in _list(cluster, f"{path}?labelSelector={DEFINITIONS_LABEL}"):
-            cluster.call(Request("DELETE", f"{path}/{item['metadata']['name']}"))
+            made = f"{path}/{item['metadata']['name']}"
+            if path != _NAMESPACES or not _list(cluster, f"{made}/pods?limit=1"):  # with pods it is somebody's by now
+                cluster.call(Request("DELETE", made))
 
 
 def _named(cluster: Cluster, resource: str, run: str) -> list[str]:

@@ -12,6 +12,7 @@ from urllib.parse import parse_qsl, quote, unquote, urlencode
 
 import orjson
 
+from seatrial.harness.apiserver import KOORDINATOR
 from seatrial.harness.errors import ClusterError
 from seatrial.harness.nodes.fleet import SIMULATED_LABEL
 from seatrial.scheduler.api.core import DEFAULT_SCHEDULER
@@ -20,7 +21,7 @@ from seatrial.scheduler.api.transport import Request, Response
 
 RUN_LABEL = "seatrial.dev/run"
 NODES_OF_NO_RUN = f"{SIMULATED_LABEL}=true"  # for agents of a cluster; each run has agents for its own nodes
-KEPT_NAMESPACES = frozenset({"default", "kube-system", "kube-public", "kube-node-lease", "koordinator-system"})
+KEPT_NAMESPACES = frozenset({"default", "kube-system", "kube-public", "kube-node-lease", KOORDINATOR})
 CLUSTER_SCOPED = {  # resource → kind of what a run may make outside of namespaces
     "nodes": "Node",
     "namespaces": "Namespace",

@@ -114,7 +114,7 @@ class NodeClaims:
 
 
 _DRIVERS = frozenset(vendor.claim_driver.name for vendor in VENDORS.values())
-"""The drivers of simulated nodes; devices of others are prepared by whoever publishes them."""
+"""The drivers of simulated nodes; devices of others are prepared by the programs that publish them."""
 
 
 def _name(device: Device) -> DeviceName:

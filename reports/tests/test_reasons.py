@@ -56,6 +56,8 @@ from seatrial.reports.reasons import LONGEST, cause, sentence
         pytest.param("ClusterError: etcd did not answer", "etcd did not answer", id="an-error-of-ours"),
         pytest.param("KeyError: 'x'", "KeyError: 'x'", id="an-error-of-python"),
         pytest.param("(" * 900, "(" * (LONGEST - 2) + " …", id="deep-nesting"),
+        pytest.param(f"expected {'-' * 900}x == 1, found 2 == 1", f"{'-' * (LONGEST - 2)} …", id="a-deep-left-side"),
+        pytest.param(f"found {'x' * 900}", f"found {'x' * (LONGEST - 8)} …", id="one-long-word"),
         pytest.param("these are open [ and ' and (", "these are open [ and ' and (", id="unbalanced"),
     ],
 )

@@ -110,6 +110,7 @@ class Shell:
     def stop(self) -> None:
         self._stopped = True
         self._running = False
+        self._rest.stop()
         if self._timer is not None:
             self._timer.cancel()
         for controller in self.controllers:

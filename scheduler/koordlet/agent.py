@@ -129,6 +129,7 @@ class Agent:
     def stop(self) -> None:
         """Stop, and take suppression back."""
         self._stopped = True
+        self._rest.stop()
         for informer in self._informers:
             informer.stop()
         self._enforcer.end(self._reserved())

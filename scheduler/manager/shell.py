@@ -123,6 +123,7 @@ class Manager:
 
     def stop(self) -> None:
         self._stopped = True
+        self._rest.stop()
         for informer in (*self._informers, self._pods):
             informer.stop()
         for timer in (*self._retries.values(), self._probe, self._scan):

@@ -84,6 +84,7 @@ class Operator:
 
     def stop(self) -> None:
         self._stopped = True
+        self._rest.stop()
         for informer in self._informers:
             informer.stop()
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 from seatrial.harness.apiserver.attempts import Pending
 from seatrial.harness.apiserver.controllers.control import Control
 from seatrial.harness.apiserver.controllers.event_recorder import WARNING
-from seatrial.harness.apiserver.controllers.owners import controller_of
+from seatrial.harness.apiserver.controllers.owners import Dependents, controller_of
 from seatrial.harness.apiserver.controllers.work_queue import WorkQueue
 from seatrial.harness.apiserver.discovery.resources import Resource
 from seatrial.harness.apiserver.errors import ApiStatusError
@@ -49,7 +49,7 @@ class ResourceClaims:
         self._pod_queue: WorkQueue[Key] = WorkQueue(control.clock, self._sync_pod)
         self._claim_queue: WorkQueue[Key] = WorkQueue(control.clock, self._sync_claim)
         self._waiting: dict[Key, set[Key]] = {}  # template → pods that wait for it
-        self._owned_by: dict[str, dict[Key, None]] = {}  # uid of a pod → its claims
+        self._dependents = Dependents(control.objects, CLAIMS)
         control.objects.collection(self._pods).listen(self._pod_changed)
         control.objects.collection(self._claims).listen(self._claim_changed)
         control.objects.collection(self._templates).listen(self._template_changed)
@@ -115,15 +115,8 @@ class ResourceClaims:
             self._claim_queue.add(change.key)
         claim = change.new or change.old
         owner = controller_of(claim.obj) if claim is not None else None
-        if owner is None or owner.get("kind") != self._pods.kind:
-            return
-        self._pod_queue.add((change.key[0], owner["name"]))
-        if change.new is not None:
-            self._owned_by.setdefault(owner["uid"], {})[change.key] = None
-        elif claims := self._owned_by.get(owner["uid"]):
-            claims.pop(change.key, None)
-            if not claims:
-                del self._owned_by[owner["uid"]]
+        if owner is not None and owner.get("kind") == self._pods.kind:
+            self._pod_queue.add((change.key[0], owner["name"]))
 
     def _template_changed(self, change: Change) -> None:
         for pod in self._waiting.pop(change.key, ()):
@@ -168,11 +161,10 @@ class ResourceClaims:
         if recorded:
             claim = self._control.get(self._claims, (pod.key[0], recorded))
             return recorded if claim is not None and _is_owned(claim, pod) else None
-        for key in self._owned_by.get(pod.obj["metadata"]["uid"], ()):
-            claim = self._control.get(self._claims, key)
-            annotations = (claim.obj["metadata"].get("annotations") or {}) if claim is not None else {}
-            if claim is not None and annotations.get(ENTRY) == entry and _is_owned(claim, pod):
-                return key[1]
+        for claim in self._dependents.of(pod.obj["metadata"]["uid"]):
+            annotations = claim.obj["metadata"].get("annotations") or {}
+            if annotations.get(ENTRY) == entry and _is_owned(claim, pod):
+                return claim.key[1]
         return None
 
     def _create(self, pod: Item, entry: str, template: str) -> tuple[str, str]:

@@ -8,6 +8,7 @@ from typing import Any
 import orjson
 import yaml
 
+KOORDINATOR = "koordinator-system"  # the namespace in which Koordinator's components keep their objects
 _FOLDER = Path(__file__).parent / "crds"
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 

@@ -46,9 +46,10 @@ def check_api_service(obj: Object, causes: Causes) -> None:
 def check_runtime_class(obj: Object, old: Object | None, causes: Causes) -> None:
     """Append what is invalid in a RuntimeClass to `causes`; the handler of `old` may not change."""
     handler = obj.get("handler") or ""
-    if not handler:
+    if handler:
+        causes.extend(invalid("handler", handler, problem) for problem in dns_label(handler))
+    else:
         causes.append(required("handler"))
-    causes.extend(invalid("handler", handler, problem) for problem in (dns_label(handler) if handler else ()))
     fixed = (obj.get("overhead") or {}).get("podFixed") or {}
     if fixed:
         check_list(fixed, "overhead.limits", causes)  # upstream reports this path

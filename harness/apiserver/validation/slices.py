@@ -35,7 +35,7 @@ def check_slice(obj: Object, old: Object | None, causes: Causes) -> None:
     if not driver:
         causes.append(required("spec.driver"))
     else:
-        if len(driver) > _MAX_DRIVER:
+        if len(driver.encode()) > _MAX_DRIVER:
             causes.append(too_long("spec.driver", _MAX_DRIVER))
         causes.extend(invalid("spec.driver", driver, problem) for problem in subdomain(driver.lower()))
     _check_pool(pool.get("name") or "", causes)

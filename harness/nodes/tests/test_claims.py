@@ -67,7 +67,7 @@ def test_a_container_that_names_no_claim_gets_no_device() -> None:
 
 
 def test_devices_of_a_driver_that_is_not_the_nodes_are_left_to_it() -> None:
-    """Whoever publishes a slice for a simulated node may name the pool as the node."""
+    """A driver of another project may name the pool of a simulated node as the node."""
     found = {"gpu": claim("c", "p", device="long", driver="oars.example.com")}
     granted = NodeClaims("n1", cast("Writer", Stored())).prepare(pod("p"), found, DEVICES)
     assert all(not any(cards.values()) for cards in granted.values())

@@ -178,8 +178,9 @@ class GroupEngine:
         A Strict group ends with its first failure, unless it may preempt: then the members that have room take it, so
         that others need not be evicted for them. One that can spare the failed members goes on.
         """
-        preempts, spares = attempt.strict and bool(runner.group_post_filters), True
+        preempts, spares, evictable = attempt.strict and bool(runner.group_post_filters), True, True
         hopeless: dict[tuple[str, int], _Failure] = {}
+        need_room: list[str] = []
         for uid in self._order(attempt, entry):
             member = self._take(uid, entry, attempt)
             if member is None:
@@ -194,18 +195,20 @@ class GroupEngine:
                     plan.enough = True
                     return spares
                 continue
-            if spares and attempt.strict:
-                plan.statuses = attempt.statuses(info, result.reason, len(plan.failures))
             plan.failures.append((member, result))
+            need_room.append(uid)
+            evictable = evictable and result.fit is not None and result.fit.pre_filter is None
             spares = spares and attempt.spares(len(plan.failures))
             if spares:
                 continue
-            if not preempts or any(one.fit is None or one.fit.pre_filter is not None for _, one in plan.failures):
+            if attempt.strict and plan.statuses is None:
+                plan.statuses = attempt.statuses(info, result.reason, len(plan.failures) - 1)
+            if not preempts or not evictable:
                 break
             if result.state is None and not info.pod.spec.affinity:
                 hopeless[kind] = result
-            for each, _ in plan.failures:
-                plan.enough = attempt.placed(each.info.uid)
+            while need_room:
+                plan.enough = attempt.placed(need_room.pop())
             if plan.enough:
                 break
         return False
@@ -353,7 +356,8 @@ class GroupEngine:
     def _roll_back(self, attempt: Attempt, plan: _Plan, first: Entry) -> list[Decision]:
         failed, failure = plan.failed, plan.failure
         reason = failure.reason if failure is not None else ""
-        own, peers = plan.statuses or attempt.statuses(None, reason)
+        spared = max(0, len(plan.failures) - 1)
+        own, peers = plan.statuses or attempt.statuses(failed.info if failed else None, reason, spared)
         found = self._preemption(attempt, plan, self._runners.of(first.info))
         groups = self._runners.of(first.info).groups
         assert groups is not None
