@@ -98,6 +98,10 @@ class _Connection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.close()
 
+    def abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
     def abandon(self) -> None:
         """Close without calling back."""
         self._awaited.clear()
@@ -196,6 +200,10 @@ class _StreamConnection(asyncio.Protocol):
             self._end(Response(0, b"connection lost: closed by the other side"))
         else:
             self._transport.write(data)
+
+    def abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
 
     def abandon(self) -> None:
         """Close without calling back."""
@@ -360,11 +368,9 @@ class HttpTransport:
         task.add_done_callback(self._tasks.discard)
 
     async def _connect(self) -> None:
-        server = self._server
+        connection = _Connection(self)
         try:
-            _, connection = await asyncio.get_running_loop().create_connection(
-                lambda: _Connection(self), server.host, server.port, ssl=server.tls
-            )
+            await self._reach(connection)
         except OSError as error:
             self._connecting -= 1
             failed, self._queue = self._queue, deque()
@@ -376,11 +382,9 @@ class HttpTransport:
         self.idle(connection)
 
     async def _open_stream(self, stream: _HttpStream, data: bytes, on_line: OnLine, on_end: Done) -> None:
-        server = self._server
+        connection = _StreamConnection(self._streams.discard, self._faults)
         try:
-            _, connection = await asyncio.get_running_loop().create_connection(
-                lambda: _StreamConnection(self._streams.discard, self._faults), server.host, server.port, ssl=server.tls
-            )
+            await self._reach(connection)
         except OSError as error:
             if not stream.closed:
                 self.answer(on_end, self._unreachable(error))
@@ -391,6 +395,17 @@ class HttpTransport:
         stream.connection = connection
         self._streams.add(connection)
         connection.begin(data, on_line, on_end)
+
+    async def _reach(self, connection: "_Connection | _StreamConnection") -> None:
+        """Connect; a cancellation leaves no TLS shutdown behind, which can outlast the event loop."""
+        server = self._server
+        try:
+            await asyncio.get_running_loop().create_connection(
+                lambda: connection, server.host, server.port, ssl=server.tls
+            )
+        except asyncio.CancelledError:
+            connection.abort()
+            raise
 
     def _unreachable(self, error: OSError) -> Response:
         return Response(0, f"{self._server.host}:{self._server.port}: {error}".encode())

@@ -7,7 +7,7 @@ more than the rest of a call. A call that fails on a kept connection before a re
 import asyncio
 import ssl
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 import httptools
@@ -107,8 +107,14 @@ class HttpsCaller:
             if len(self._contexts) >= _MAX_CONTEXTS:
                 self._contexts.clear()
             context = self._contexts[bundle] = ssl.create_default_context(cadata=bundle or None)
-        reader, writer = await asyncio.open_connection(host, port, ssl=context, server_hostname=name)
-        return _Connection(reader, writer)
+        protocol = _Protocol(reader := asyncio.StreamReader())
+        loop = asyncio.get_running_loop()
+        try:
+            transport, _ = await loop.create_connection(lambda: protocol, host, port, ssl=context, server_hostname=name)
+        except BaseException:
+            protocol.abort()
+            raise
+        return _Connection(reader, asyncio.StreamWriter(transport, protocol, reader, loop))
 
     async def close(self) -> None:
         """Cancel running calls and close all connections."""
@@ -129,6 +135,23 @@ class HttpsCaller:
 def _host_and_port(call: Call) -> tuple[str, int]:
     parts = urlsplit(call.url)
     return (call.host or parts.hostname or "", call.port or parts.port or 443)
+
+
+class _Protocol(asyncio.StreamReaderProtocol):
+    """Knows its transport also when the call is cancelled in the moment in which the handshake ends.
+
+    asyncio begins a TLS shutdown then, which can outlast the event loop.
+    """
+
+    _made: asyncio.WriteTransport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self._made = cast("asyncio.WriteTransport", transport)
+
+    def abort(self) -> None:
+        if self._made is not None:
+            self._made.abort()
 
 
 class _Connection:

@@ -2,11 +2,13 @@
 
 import asyncio
 import base64
+import gc
 import http.server
 import socket
 import ssl
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -340,6 +342,25 @@ def test_a_call_that_waits_for_a_place_times_out_like_the_others(tmp_path: Path)
         silent.set()
         assert {answer.why for answer in found} == {"context deadline exceeded"}
         assert place.requests <= 16
+
+
+def test_a_call_that_ends_within_the_handshake_leaves_no_socket(tmp_path: Path) -> None:
+    """Calls end at each moment of the handshake; a socket that is left warns when it is collected."""
+
+    async def call(place: Door, seconds: float) -> None:
+        caller = HttpsCaller()
+        bundle = base64.b64decode(place.bundle).decode()
+        await caller.send(Call("a", f"https://127.0.0.1:{place.port}/", bundle, b"{}", seconds))
+        await caller.close()
+
+    gc.collect()
+    with door(lambda review: review, tmp_path) as place, warnings.catch_warnings(record=True) as left:
+        warnings.simplefilter("always", ResourceWarning)
+        for number in range(200):
+            asyncio.run(call(place, 0.00005 * number))
+        gc.collect()
+
+    assert [text for text in (str(each.message) for each in left) if "transport" in text] == []
 
 
 def test_endpoints_that_are_called_no_more_are_forgotten() -> None:
