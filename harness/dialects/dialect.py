@@ -1,0 +1,106 @@
+"""The interface of a dialect, and the intents that it says in a scheduler's own objects."""
+
+import importlib
+from abc import ABC
+from collections.abc import Callable, Iterable, Mapping
+from enum import StrEnum
+from typing import Any, ClassVar, NamedTuple
+
+from seatrial.harness.errors import UsageError
+from seatrial.scheduler.api.builders import NodeBuilder, PodBuilder
+from seatrial.scheduler.api.core import Pod
+from seatrial.scheduler.api.quantity import Quantity
+from seatrial.scheduler.api.transport import Request, Response
+
+Manifest = dict[str, Any]
+Amounts = Mapping[str, Quantity]  # by resource
+Caller = Callable[[Request], Response]  # sends a request to the cluster
+BUILT_IN = ("koordinator", "kubernetes", "volcano", "kai")
+
+
+class Intent(StrEnum):
+    """What one asks of a scheduler beside resources, selectors, taints and priorities, which all spell alike."""
+
+    GANGS = "gangs"  # members that start together or not at all
+    CARDS = "cards"  # whole devices
+    SHARES = "shares"  # a part of a device
+    LIMITS = "limits"  # a queue gets no more than this
+    FAIR_SHARES = "fair-shares"  # queues with equal claims get equal parts of what is short
+    RESERVATIONS = "reservations"  # room that only certain pods get
+
+
+class Object(NamedTuple):
+    """An object to create, and the path of its collection."""
+
+    path: str
+    manifest: Manifest
+
+
+class Dialect(ABC):
+    """The words of one project. `scope` is the namespace of the case, and part of the names of cluster-wide objects."""
+
+    name: ClassVar[str]
+    unsaid: ClassVar[Mapping[Intent, str]] = {}
+    """The intents without words, each with its reason."""
+
+    def __init__(self, scope: str) -> None:
+        self.scope = scope
+
+    def node(self, node: NodeBuilder) -> None:  # noqa: B027 most schedulers take nodes as they are
+        """Have the node offer its cards as this scheduler's pods ask for them."""
+
+    def gang(self, name: str, minimum: int) -> Iterable[Object]:
+        """A group of which no pod starts before `minimum` of them have room."""
+        raise NotImplementedError
+
+    def join(self, pod: PodBuilder, gang: str) -> None:
+        """Make the pod a member."""
+        raise NotImplementedError
+
+    def queue(self, name: str, *, share: Amounts, limit: Amounts) -> Iterable[Object]:
+        """A queue or quota: `share` is its part where resources are short, `limit` the most that it gets."""
+        raise NotImplementedError
+
+    def enqueue(self, pod: PodBuilder, queue: str) -> None:  # noqa: ARG002
+        """Count the pod in a queue, or in the one that all clusters have if `queue` is empty."""
+        if queue:
+            raise NotImplementedError
+
+    def cards(self, pod: PodBuilder, count: int) -> Iterable[Object]:
+        """Have the pod ask for whole cards."""
+        raise NotImplementedError
+
+    def share(self, pod: PodBuilder, percent: int) -> Iterable[Object]:
+        """Have the pod ask for a part of one card: `percent` of its cores and of its memory."""
+        raise NotImplementedError
+
+    def reserve(self, name: str, like: PodBuilder, labels: Mapping[str, str]) -> Iterable[Object]:
+        """Keep room for a pod `like` this one with these labels."""
+        raise NotImplementedError
+
+    def held(self, pod: Pod, call: Caller) -> Mapping[str, int] | None:  # noqa: ARG002
+        """The cards that the scheduler gave a bound pod, with percent of each; None if it leaves them to the node."""
+        return None
+
+
+def dialect_named(name: str) -> type[Dialect]:
+    """A dialect that comes with seatrial, or the class `DIALECT` of a module of yours, as in `acme.dialect`.
+
+    Raises:
+        UsageError: there is no such module, or it has no dialect.
+    """
+    path = f"seatrial.harness.dialects.{name}" if name in BUILT_IN else name
+    try:
+        found = getattr(importlib.import_module(path), "DIALECT", None)
+    except ImportError as error:
+        raise UsageError(f"--dialect {name}: expected {', '.join(BUILT_IN)} or a module; {error}") from error
+    if not (isinstance(found, type) and issubclass(found, Dialect)):
+        raise UsageError(f"--dialect {name}: expected the class DIALECT in this module, a Dialect, found {found!r}")
+    return found
+
+
+def dialect_of(subject: str) -> str:
+    """The dialect of a subject, by the name of its program; Koordinator's where it says nothing."""
+    words = {"kube-scheduler": "kubernetes", "vc-scheduler": "volcano", "volcano": "volcano", "kai": "kai"}
+    program = subject.split(maxsplit=1)[0].rpartition("/")[2] if subject.split() else ""
+    return next((dialect for word, dialect in words.items() if word in program), "koordinator")

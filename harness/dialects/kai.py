@@ -1,0 +1,65 @@
+"""KAI 0.12: PodGroup and Queue of scheduling.run.ai; whole cards by NVIDIA's plain resource, shares by gpu-fraction."""
+
+from collections.abc import Iterable
+from typing import Any, ClassVar
+
+from seatrial.harness.dialects.dialect import Amounts, Dialect, Intent, Object
+from seatrial.scheduler.api.builders import PodBuilder
+from seatrial.scheduler.api.device import NVIDIA_GPU
+from seatrial.scheduler.api.quantity import exact
+
+_QUEUE = "kai.scheduler/queue"
+_MEMBER = "pod-group-name"
+_UNLIMITED = -1
+
+
+class Kai(Dialect):
+    """KAI's scheduler with its binder."""
+
+    name = "kai"
+    unsaid: ClassVar = {
+        Intent.SHARES: "a pod of KAI's own holds the shared card, and simulated nodes do not have its image",
+        Intent.RESERVATIONS: "KAI has no object that keeps room for pods that are not there",
+    }
+
+    def gang(self, name: str, minimum: int) -> Iterable[Object]:
+        spec = {"minMember": minimum, "queue": self._queue("")}
+        version = "scheduling.run.ai/v2alpha2"
+        manifest = {"apiVersion": version, "kind": "PodGroup", "metadata": {"name": name}, "spec": spec}
+        return [Object(f"/apis/{version}/namespaces/{self.scope}/podgroups", manifest)]
+
+    def join(self, pod: PodBuilder, gang: str) -> None:
+        pod.annotation(_MEMBER, gang)
+
+    def queue(self, name: str, *, share: Amounts, limit: Amounts) -> Iterable[Object]:
+        spec: dict[str, Any] = {"resources": {kind: _bounds(kind, share, limit) for kind in ("cpu", "memory", "gpu")}}
+        version = "scheduling.run.ai/v2"
+        manifest = {"apiVersion": version, "kind": "Queue", "metadata": {"name": self._queue(name)}, "spec": spec}
+        return [Object(f"/apis/{version}/queues", manifest)]
+
+    def enqueue(self, pod: PodBuilder, queue: str) -> None:
+        pod.label(_QUEUE, self._queue(queue))
+
+    def cards(self, pod: PodBuilder, count: int) -> Iterable[Object]:
+        pod.nvidia(count)
+        return ()
+
+    def _queue(self, name: str) -> str:
+        """Queues are cluster-wide, and each pod is in one."""
+        return f"{self.scope}-{name}" if name else "default"
+
+
+def _bounds(kind: str, share: Amounts, limit: Amounts) -> dict[str, float]:
+    """Quota, limit and weight of a resource: CPUs in thousandths, memory in megabytes, cards."""
+    name = NVIDIA_GPU if kind == "gpu" else kind
+
+    def amount(amounts: Amounts) -> float:
+        if name not in amounts:
+            return _UNLIMITED
+        found = float(exact(amounts[name]))
+        return {"cpu": found * 1000, "memory": found / 1e6}.get(kind, found)
+
+    return {"quota": amount(share), "limit": amount(limit), "overQuotaWeight": 1}
+
+
+DIALECT = Kai

@@ -1,0 +1,51 @@
+"""Koordinator: PodGroup and ElasticQuota of scheduling.sigs.k8s.io, Reservation, koordinator.sh/gpu-core."""
+
+from collections.abc import Iterable, Mapping
+
+from seatrial.harness.allocations import device_allocations
+from seatrial.harness.dialects.dialect import Amounts, Caller, Dialect, Object
+from seatrial.scheduler.api.builders import PodBuilder, gang, quota, reservation
+from seatrial.scheduler.api.core import Pod
+from seatrial.scheduler.api.device import GPU_CORE
+from seatrial.scheduler.api.reservation import RESERVATIONS_PATH
+
+_GROUP = "/apis/scheduling.sigs.k8s.io/v1alpha1/namespaces"
+
+
+class Koordinator(Dialect):
+    """Koordinator 1.7 and 1.8, and seatrial's scheduler."""
+
+    name = "koordinator"
+
+    def gang(self, name: str, minimum: int) -> Iterable[Object]:
+        return [Object(f"{_GROUP}/{self.scope}/podgroups", gang(name, minimum).manifest)]
+
+    def join(self, pod: PodBuilder, gang: str) -> None:
+        pod.in_gang(gang)
+
+    def queue(self, name: str, *, share: Amounts, limit: Amounts) -> Iterable[Object]:
+        made = quota(name).min(**share).max(**limit)
+        return [Object(f"{_GROUP}/{self.scope}/elasticquotas", made.manifest)]
+
+    def enqueue(self, pod: PodBuilder, queue: str) -> None:
+        if queue:
+            pod.quota(queue)
+
+    def cards(self, pod: PodBuilder, count: int) -> Iterable[Object]:
+        pod.gpus(count)
+        return ()
+
+    def share(self, pod: PodBuilder, percent: int) -> Iterable[Object]:
+        pod.gpu_share(percent)
+        return ()
+
+    def reserve(self, name: str, like: PodBuilder, labels: Mapping[str, str]) -> Iterable[Object]:
+        made = reservation(f"{self.scope}-{name}").like(like).for_labels(**labels).within(self.scope)
+        return [Object(RESERVATIONS_PATH, made.manifest)]
+
+    def held(self, pod: Pod, call: Caller) -> Mapping[str, int]:  # noqa: ARG002
+        found = device_allocations(pod).get("gpu", ())
+        return {f"{pod.spec.node_name}/{each.minor}": int(each.resources.get(GPU_CORE, 100)) for each in found}
+
+
+DIALECT = Koordinator

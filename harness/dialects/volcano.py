@@ -1,0 +1,57 @@
+"""Volcano 1.14: PodGroup and Queue of scheduling.volcano.sh; whole cards by NVIDIA's plain resource."""
+
+from collections.abc import Iterable
+from typing import Any, ClassVar
+
+from seatrial.harness.dialects.dialect import Amounts, Dialect, Intent, Object
+from seatrial.scheduler.api.builders import PodBuilder
+
+_GROUP = "/apis/scheduling.volcano.sh/v1beta1"
+_MEMBER = "scheduling.k8s.io/group-name"
+_QUEUE = "scheduling.volcano.sh/queue-name"
+
+
+class Volcano(Dialect):
+    """vc-scheduler with vc-controller-manager, which makes PodGroups for pods without one."""
+
+    name = "volcano"
+    unsaid: ClassVar = {
+        Intent.SHARES: "shares (volcano.sh/vgpu-*) need Volcano's device plugin on the nodes",
+        Intent.RESERVATIONS: "Volcano has no object that keeps room for pods that are not there",
+    }
+
+    def gang(self, name: str, minimum: int) -> Iterable[Object]:
+        path = f"{_GROUP}/namespaces/{self.scope}/podgroups"
+        return [self._object(path, "PodGroup", name, {"minMember": minimum})]
+
+    def join(self, pod: PodBuilder, gang: str) -> None:
+        pod.annotation(_MEMBER, gang)
+
+    def queue(self, name: str, *, share: Amounts, limit: Amounts) -> Iterable[Object]:
+        spec: dict[str, Any] = {"weight": 1, "reclaimable": True}
+        amounts = {"deserved": share, "capability": limit}
+        spec |= {field: _texts(given) for field, given in amounts.items() if given}
+        return [self._object(f"{_GROUP}/queues", "Queue", self._queue(name), spec)]
+
+    def enqueue(self, pod: PodBuilder, queue: str) -> None:
+        if queue:
+            pod.annotation(_QUEUE, self._queue(queue))
+
+    def cards(self, pod: PodBuilder, count: int) -> Iterable[Object]:
+        pod.nvidia(count)
+        return ()
+
+    def _queue(self, name: str) -> str:
+        """Queues are cluster-wide."""
+        return f"{self.scope}-{name}"
+
+    def _object(self, path: str, kind: str, name: str, spec: dict[str, Any]) -> Object:
+        version = "scheduling.volcano.sh/v1beta1"
+        return Object(path, {"apiVersion": version, "kind": kind, "metadata": {"name": name}, "spec": spec})
+
+
+def _texts(amounts: Amounts) -> dict[str, str]:
+    return {name: str(amount) for name, amount in amounts.items()}
+
+
+DIALECT = Volcano
