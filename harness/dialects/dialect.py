@@ -4,9 +4,11 @@ import importlib
 from abc import ABC
 from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
+from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 from seatrial.harness.errors import UsageError
+from seatrial.harness.subject.recipes import is_recipe, read_recipe
 from seatrial.scheduler.api.builders import NodeBuilder, PodBuilder
 from seatrial.scheduler.api.core import Pod
 from seatrial.scheduler.api.quantity import Quantity
@@ -100,7 +102,9 @@ def dialect_named(name: str) -> type[Dialect]:
 
 
 def dialect_of(subject: str) -> str:
-    """The dialect of a subject, by the name of its program; Koordinator's where it says nothing."""
+    """The dialect of a subject: its recipe's, or by the name of its program; Koordinator's where that says nothing."""
+    if is_recipe(subject) and (dialect := read_recipe(Path(subject)).dialect):
+        return dialect
     words = {"kube-scheduler": "kubernetes", "vc-scheduler": "volcano", "volcano": "volcano", "kai": "kai"}
     program = subject.split(maxsplit=1)[0].rpartition("/")[2] if subject.split() else ""
     return next((dialect for word, dialect in words.items() if word in program), "koordinator")

@@ -15,6 +15,7 @@ from seatrial.harness.clusters.fault_injection.transport import Link
 from seatrial.harness.clusters.protocol import Capability, Cluster
 from seatrial.harness.errors import SubjectError, UsageError
 from seatrial.harness.subject.foreign import KIND, completed, foreign_command
+from seatrial.harness.subject.recipes import Recipe, companions, is_recipe, read_recipe
 from seatrial.harness.subject.services import LOOPBACK, PORT, check_services
 from seatrial.scheduler.api.core import DEFAULT_SCHEDULER
 from seatrial.scheduler.api.private_files import private_folder
@@ -106,8 +107,8 @@ def open_subject(
 ) -> Iterator[Subject | None]:
     """Start the scheduler called `name` on `cluster`, and stop it in the end; None where there is nothing to start.
 
-    `name` is `inprocess`, `seatrial`, `deployed`, `none`, `idle`, `random`, or a command line whose first word is a
-    path and in which `{kubeconfig}` stands for the cluster's kubeconfig and `{config}` for `config`; without them
+    `name` is `inprocess`, `seatrial`, `deployed`, `none`, `idle`, `random`, a recipe, or a command line whose first word
+    is a path and in which `{kubeconfig}` stands for the cluster's kubeconfig and `{config}` for `config`; without them
     `--kubeconfig FILE` and, if there is a `config`, `--config FILE` are added. `config` is a KubeSchedulerConfiguration
     file; a binary gets a copy in which the cluster is named. A scheduler that the harness did not start keeps its own.
     `profiles` are the profiles of it that are needed; only `inprocess` leaves out others (`InProcess`).
@@ -118,6 +119,10 @@ def open_subject(
         UsageError: no such subject, or one that cannot work on this cluster.
         SubjectError: it did not start.
     """
+    if is_recipe(name):
+        with _of_recipe(read_recipe(Path(name)), cluster, log_file, config, services) as made:
+            yield made
+        return
     if services:
         check_services(services, name)
     if name in {DEPLOYED, NONE}:
@@ -159,6 +164,26 @@ def open_subject(
                 name, command(kubeconfig), ways=(kubeconfig, command), log_file=log_file, services=where
             ) as process:
                 yield process
+
+
+@contextmanager
+def _of_recipe(
+    recipe: Recipe, cluster: Cluster, log_file: Path | None, config: Path | None, services: str
+) -> Iterator[Subject | None]:
+    if cluster.endpoint is None:
+        raise UsageError(
+            f"subject {recipe.name!r} is a process, and cluster {cluster.name!r} can only be reached from inside this"
+            " one; use --backend embedded"
+        )
+    own = config or (Path(recipe.config) if recipe.config else None)
+    with (
+        private_folder() as folder,
+        companions(recipe, cluster, cluster.endpoint.kubeconfig, folder),
+        open_subject(
+            recipe.scheduler, cluster, log_file=log_file, config=own, services=services or recipe.services
+        ) as subject,
+    ):
+        yield subject
 
 
 def _plain(cluster: Cluster, folder: Path) -> Path | None:

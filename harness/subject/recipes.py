@@ -1,0 +1,142 @@
+"""Recipes: what a scheduler of another project needs beside itself to be judged, as a YAML file.
+
+A subject `FILE.yaml` is a recipe: definitions and objects are created, companions are started, then the scheduler.
+`{programs}` is the folder of the programs and, in `crds`, of their definitions: $SEATRIAL_SCHEDULERS, by default that
+of `.ci/scheduler-programs`.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import orjson
+import yaml
+
+from seatrial.harness.clusters.answers import accepted
+from seatrial.harness.clusters.protocol import Cluster
+from seatrial.harness.errors import SubjectError, UsageError
+from seatrial.harness.processes import start_child, stop
+from seatrial.harness.subject.foreign import foreign_command
+from seatrial.scheduler.api.transport import Request
+from seatrial.scheduler.api.yaml_files import load_yaml
+
+PROGRAMS = "SEATRIAL_SCHEDULERS"
+SERVED_WITHIN = 60.0  # seconds after its creation in which a definition is served
+_CACHE = "~/.cache/seatrial/schedulers"
+_DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+
+
+class Made(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """An object to create in the collection `path`."""
+
+    path: str
+    body: dict[str, Any]
+
+
+class Recipe(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How to start a scheduler. Command lines are as `--subject` takes them."""
+
+    name: str
+    scheduler: str
+    version: str = ""
+    dialect: str = ""
+    config: str = ""  # KubeSchedulerConfiguration, beside the recipe
+    services: str = ""
+    definitions: str = ""  # folder below {programs}/crds with CustomResourceDefinitions
+    objects: tuple[Made, ...] = ()
+    companions: tuple[str, ...] = ()
+
+
+def is_recipe(subject: str) -> bool:
+    """Whether a subject is the path of a recipe."""
+    return subject.endswith((".yaml", ".yml"))
+
+
+def read_recipe(file: Path) -> Recipe:
+    """
+    Raises:
+        UsageError: it cannot be read, or is no recipe.
+    """
+    try:
+        found = msgspec.convert(load_yaml(file.read_bytes()), Recipe)
+    except OSError as error:
+        raise UsageError(f"--subject {file}: cannot be read: {error.strerror}") from error
+    except (yaml.YAMLError, msgspec.ValidationError) as error:
+        raise UsageError(f"--subject {file}: expected a recipe (docs/scoreboard.md): {error}") from error
+    folder = str(programs())
+    named = {
+        "scheduler": found.scheduler.replace("{programs}", folder),
+        "companions": tuple(line.replace("{programs}", folder) for line in found.companions),
+        "config": str((file.parent / found.config).resolve()) if found.config else "",
+    }
+    return msgspec.structs.replace(found, **named)
+
+
+def programs() -> Path:
+    """The folder of other projects' programs."""
+    return Path(os.environ.get(PROGRAMS) or Path(_CACHE).expanduser())
+
+
+def check_subject(subject: str) -> None:
+    """Check a subject that is a command line or a recipe before anything is started.
+
+    Raises:
+        UsageError: a program is missing, or the recipe cannot be read.
+    """
+    if not is_recipe(subject):
+        foreign_command(subject, Path("kubeconfig"))
+        return
+    recipe = read_recipe(Path(subject))
+    try:
+        for line in (*recipe.companions, recipe.scheduler):
+            foreign_command(line, Path("kubeconfig"))
+        _definitions(recipe)
+    except UsageError as error:
+        raise UsageError(f"--subject {subject}: {error}; .ci/scheduler-programs builds it in {programs()}") from error
+
+
+@contextmanager
+def companions(recipe: Recipe, cluster: Cluster, kubeconfig: Path, folder: Path) -> Iterator[None]:
+    """Create what the scheduler needs, and run the programs beside it.
+
+    Raises:
+        SubjectError: a companion ended at once, or a definition is not served.
+    """
+    for body in _definitions(recipe):
+        _define(cluster, body)
+    for made in recipe.objects:
+        accepted(cluster.call(Request("POST", made.path, orjson.dumps(made.body))), f"create {made.path}")
+    with ExitStack() as cleanup:
+        for number, line in enumerate(recipe.companions):
+            log = folder / f"companion-{number}.log"
+            with log.open("wb") as sink:
+                process = start_child(foreign_command(line, kubeconfig), stdout=sink, stderr=sink)
+            cleanup.callback(stop, process)
+            if not cluster.wait(lambda: False, within=1.0) and process.poll() is not None:
+                said = "\n".join(log.read_text(errors="replace").splitlines()[-20:])
+                raise SubjectError(f"{recipe.name}: {line!r} ended with status {process.poll()}; its log:\n{said}")
+        yield
+
+
+def _definitions(recipe: Recipe) -> list[dict[str, Any]]:
+    if not recipe.definitions:
+        return []
+    folder = programs() / "crds" / recipe.definitions
+    if not folder.is_dir():
+        raise UsageError(f"no folder {folder} with CustomResourceDefinitions")
+    found = [body for file in sorted(folder.glob("*.yaml")) for body in yaml.safe_load_all(file.read_bytes()) if body]
+    return [body for body in found if body.get("kind") == "CustomResourceDefinition"]
+
+
+def _define(cluster: Cluster, body: dict[str, Any]) -> None:
+    name, spec = body["metadata"]["name"], body["spec"]
+    response = cluster.call(Request("POST", _DEFINITIONS, orjson.dumps(body)))
+    if response.code != 409:  # of a scheduler that ran before
+        accepted(response, f"create definition {name!r}")
+    version = next(entry["name"] for entry in spec["versions"] if entry["served"])
+    served = Request("GET", f"/apis/{spec['group']}/{version}/{spec['names']['plural']}?limit=1")
+    if not cluster.wait(lambda: cluster.call(served).ok, within=SERVED_WITHIN):
+        raise SubjectError(f"definition {name!r}: not served after {SERVED_WITHIN:.0f} s")
