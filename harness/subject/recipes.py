@@ -1,8 +1,8 @@
 """Recipes: what a scheduler of another project needs beside itself to be judged, as a YAML file.
 
 A subject `FILE.yaml` is a recipe: definitions and objects are created, companions are started, then the scheduler.
-`{programs}` is the folder of the programs and, in `crds`, of their definitions: $SEATRIAL_SCHEDULERS, by default that
-of `.ci/scheduler-programs`.
+In command lines `{recipe}` is the folder of the recipe, and `{programs}` the one of the programs and, in `crds`, of
+their definitions: $SEATRIAL_SCHEDULERS, by default that of `.ci/scheduler-programs`.
 """
 
 import os
@@ -66,13 +66,17 @@ def read_recipe(file: Path) -> Recipe:
         raise UsageError(f"--subject {file}: cannot be read: {error.strerror}") from error
     except (yaml.YAMLError, msgspec.ValidationError) as error:
         raise UsageError(f"--subject {file}: expected a recipe (docs/scoreboard.md): {error}") from error
-    folder = str(programs())
-    named = {
-        "scheduler": found.scheduler.replace("{programs}", folder),
-        "companions": tuple(line.replace("{programs}", folder) for line in found.companions),
-        "config": str((file.parent / found.config).resolve()) if found.config else "",
-    }
-    return msgspec.structs.replace(found, **named)
+    here = file.parent.resolve()
+
+    def named(line: str) -> str:
+        return line.replace("{programs}", str(programs())).replace("{recipe}", str(here))
+
+    return msgspec.structs.replace(
+        found,
+        scheduler=named(found.scheduler),
+        companions=tuple(named(line) for line in found.companions),
+        config=str((here / found.config).resolve()) if found.config else "",
+    )
 
 
 def programs() -> Path:
