@@ -41,6 +41,7 @@ COMMANDS = {  # name → module and function, and the text of `seatrial --help`
     ),
     "report": ("seatrial.reports.commands:report", "The sign-off page, from the files of runs."),
     "compare": ("seatrial.reports.commands:compare", "Changed verdicts and figures between two runs."),
+    "scoreboard": ("seatrial.fixtures.scoreboard:scoreboard", "Several schedulers by the same cases, on one page."),
     "matrix": ("seatrial.reports.commands:matrix", "Suite by backend: passed, failed and skipped cases."),
     "explain": ("seatrial.harness.commands.explain:explain", "Why a pod is on its node, or not placed."),
     "differential": (
@@ -127,7 +128,7 @@ REPLAYS = {
 GROUPS = {  # of `seatrial --help`, in this order; each command is in one
     "Start here": ("run", "up", "down"),
     "A cluster that runs": ("list", "logs", "explain", "audit", "load", "clean"),
-    "Results of runs": ("report", "compare", "matrix"),
+    "Results of runs": ("report", "compare", "scoreboard", "matrix"),
     "Machines and cards": ("lab", "nightly", "devices", "isolation"),
     "Benchmarks": ("bench", "replay"),
     "Programs": (

@@ -7,11 +7,11 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
+from seatrial.harness.apiserver.quantities import Quantity
 from seatrial.harness.errors import UsageError
 from seatrial.harness.subject.recipes import is_recipe, read_recipe
 from seatrial.scheduler.api.builders import NodeBuilder, PodBuilder
 from seatrial.scheduler.api.core import Pod
-from seatrial.scheduler.api.quantity import Quantity
 from seatrial.scheduler.api.transport import Request, Response
 
 Manifest = dict[str, Any]

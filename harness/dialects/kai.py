@@ -3,10 +3,10 @@
 from collections.abc import Iterable
 from typing import Any, ClassVar
 
+from seatrial.harness.apiserver.quantities import exact
 from seatrial.harness.dialects.dialect import Amounts, Dialect, Intent, Object
 from seatrial.scheduler.api.builders import PodBuilder
 from seatrial.scheduler.api.device import NVIDIA_GPU
-from seatrial.scheduler.api.quantity import exact
 
 _QUEUE = "kai.scheduler/queue"
 _MEMBER = "pod-group-name"

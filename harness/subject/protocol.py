@@ -15,7 +15,7 @@ from seatrial.harness.clusters.fault_injection.transport import Link
 from seatrial.harness.clusters.protocol import Capability, Cluster
 from seatrial.harness.errors import SubjectError, UsageError
 from seatrial.harness.subject.foreign import KIND, completed, foreign_command
-from seatrial.harness.subject.recipes import Recipe, companions, is_recipe, read_recipe
+from seatrial.harness.subject.recipes import OURS, Recipe, companions, is_recipe, read_recipe
 from seatrial.harness.subject.services import LOOPBACK, PORT, check_services
 from seatrial.scheduler.api.core import DEFAULT_SCHEDULER
 from seatrial.scheduler.api.private_files import private_folder
@@ -23,7 +23,7 @@ from seatrial.scheduler.api.transport import Response
 from seatrial.scheduler.api.yaml_files import load_yaml
 
 CONFIG_VERSION = "kubescheduler.config.k8s.io/v1"
-IN_PROCESS, OURS, DEPLOYED, NONE = "inprocess", "seatrial", "deployed", "none"
+IN_PROCESS, DEPLOYED, NONE = "inprocess", "deployed", "none"
 IDLE, RANDOM = "idle", "random"  # schedulers that every case about scheduling must fail (reference.py)
 
 
@@ -107,10 +107,11 @@ def open_subject(
 ) -> Iterator[Subject | None]:
     """Start the scheduler called `name` on `cluster`, and stop it in the end; None where there is nothing to start.
 
-    `name` is `inprocess`, `seatrial`, `deployed`, `none`, `idle`, `random`, a recipe, or a command line whose first word
-    is a path and in which `{kubeconfig}` stands for the cluster's kubeconfig and `{config}` for `config`; without them
-    `--kubeconfig FILE` and, if there is a `config`, `--config FILE` are added. `config` is a KubeSchedulerConfiguration
-    file; a binary gets a copy in which the cluster is named. A scheduler that the harness did not start keeps its own.
+    `name` is `inprocess`, `seatrial`, `deployed`, `none`, `idle`, `random`, a recipe, or a command line whose first
+    word is a path and in which `{kubeconfig}` stands for the cluster's kubeconfig and `{config}` for `config`; without
+    them `--kubeconfig FILE` and, if there is a `config`, `--config FILE` are added. `config` is a
+    KubeSchedulerConfiguration file; a binary gets a copy in which the cluster is named. A scheduler that the harness
+    did not start keeps its own.
     `profiles` are the profiles of it that are needed; only `inprocess` leaves out others (`InProcess`).
     `services` is where a binary answers people (`Subject.ask`), as in `http://127.0.0.1:10251`; `{port}` in it and in
     the command line is a free port, so that several can run at once.
