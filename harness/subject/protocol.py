@@ -28,8 +28,10 @@ IDLE, RANDOM = "idle", "random"  # schedulers that every case about scheduling m
 
 
 def is_foreign(subject: str) -> bool:
-    """Whether it is a scheduler of another project: a binary, or one that is deployed."""
-    return subject not in {IN_PROCESS, OURS, NONE, IDLE, RANDOM}
+    """Whether it is a scheduler of another project: a binary, a recipe of one, or one that is deployed."""
+    if subject in {IN_PROCESS, OURS, NONE, IDLE, RANDOM}:
+        return False
+    return not is_recipe(subject) or read_recipe(Path(subject)).scheduler != OURS
 
 
 class Subject(ABC):
