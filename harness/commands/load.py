@@ -58,7 +58,7 @@ def load(
         seconds: Duration of the arrivals, by default 10.
         mix: Mix of pod shapes: mixed (the default), whole, shared, bytes, cpu, or a YAML file of shapes.
         hold: Seconds from a pod's binding to its deletion, by default 1; rate x hold pods must fit into the fleet.
-        trace: CSV file of a recorded trace (docs/performance.md) with the times of pods, what they request and how
+        trace: CSV file of a recorded trace (docs/load.md) with the times of pods, what they request and how
             long they stay, instead of rate, arrivals, seconds, mix and hold.
         speed: With --trace: how many times as fast as recorded; 1 by default.
         pods: With --trace: only the first pods, up to this number.
