@@ -70,7 +70,7 @@ def load(
         subject: Scheduler to start with the cluster: seatrial, none, or a command line.
         scheduler_name: The pods' schedulerName; by default the cluster's own default.
         seed: Decides arrival times and shapes.
-        samples: File for the samples: one line of JSON for each pod.
+        samples: File for the samples: one line of JSON for each pod. Without it they are not kept.
         web: Serve Locust's page until Ctrl-C.
         json_: Print figures as JSON.
     """
@@ -181,4 +181,5 @@ def _show(result: dict[str, Any]) -> None:
     print(f"generator   sent {late:g} ms late at p99, used {busy:.0%} of a core, watch lag {behind:g} ms at p99")
     print("valid       " + ("yes" if result["valid"] else "no: " + "; ".join(result["invalid_because"])))
     print("audit       " + ("; ".join(result["violations"]) or "no violation"))
-    print(f"samples     {result['samples']}")
+    if result["samples"] is not None:
+        print(f"samples     {result['samples']}")
