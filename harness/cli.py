@@ -9,9 +9,10 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import cyclopts
+from cyclopts.completion.detect import ShellDetectionError, detect_shell
 
 from seatrial.harness.errors import HarnessError, UsageError
 from seatrial.harness.interrupts import exit_status, terminate
@@ -151,6 +152,12 @@ LABS = {
     "who": ("seatrial.harness.commands.lab:who", "Who holds devices, and who waits in line."),
     "restore": ("seatrial.harness.commands.lab:restore", "Put a machine back into service."),
 }
+# Files from which the shells load completion by themselves; zsh does if the folder is in its fpath.
+COMPLETIONS: dict[str, str] = {
+    "bash": "~/.local/share/bash-completion/completions/seatrial",
+    "zsh": "~/.zsh/completions/_seatrial",
+    "fish": "~/.config/fish/completions/seatrial.fish",
+}
 
 
 def whole_numbers(type_: Any, tokens: Sequence[cyclopts.Token]) -> Any:
@@ -196,7 +203,28 @@ for place, (title, names) in enumerate(GROUPS.items()):
             for command, (where, text) in table.items():
                 parent.command(where, name=command, help=text)
 _OPTIONS = cyclopts.Group("Options", sort_key=len(GROUPS))
-app.register_install_completion_command(help="Install completion for this shell (bash, zsh or fish), and exit.")
+
+
+@app.command(name="--install-completion")
+def print_completion(*, shell: Literal["bash", "zsh", "fish"] | None = None) -> int:
+    """Print the completion script of this shell, and say where to save it; no file is changed.
+
+    Args:
+        shell: The shell; by default the one that runs this command.
+    """
+    if shell is None:
+        try:
+            found = detect_shell()
+        except ShellDetectionError:
+            found = None
+        if found is None or found == "powershell":
+            raise UsageError(f"--install-completion: the shell is not known; add --shell {'|'.join(COMPLETIONS)}")
+        shell = found
+    print(app.generate_completion(shell=shell))
+    print(f"to install it: seatrial --install-completion --shell {shell} > {COMPLETIONS[shell]}", file=sys.stderr)
+    return 0
+
+
 for flag in ("--help", "--version", "--install-completion"):
     app[flag].group = (_OPTIONS,)
 

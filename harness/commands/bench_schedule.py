@@ -63,7 +63,7 @@ def schedule(
         unschedulable: With --through core: number of further pods that wait and fit on no node.
         waiting_gangs: With --through core: also measure what that many waiting gangs of 8 pods cost other pods: gangs
             without rules, and gangs that have to gather in one spine, each against a scheduler without waiting gangs.
-        trace: With --through core: CSV file of a recorded trace (docs/performance.md), of which the first --pods pods
+        trace: With --through core: CSV file of a recorded trace (docs/load.md), of which the first --pods pods
             come and leave in simulated time, instead of --mix.
         json_: Print figures as JSON.
     """

@@ -22,6 +22,7 @@ from seatrial.harness.processes import start_child, stop, stop_group
 from seatrial.scheduler.api.wrong_values import printable
 
 ANY = "any"
+COLUMNS = ("device", "kind", "model", "state", "tags")
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 MAX_FIXED = 7 * 86_400.0  # seconds
 LabFile = Annotated[Path | None, Parameter(name="--lab", env_var=VARIABLE)]
@@ -44,9 +45,11 @@ def list_(*, lab: LabFile = None, json_: Json = False) -> int:
     if json_:
         print(json.dumps({"lab": opened.inventory.lab, "devices": rows}, indent=2))
         return 0
-    for row in rows:
-        tags = f"  [{', '.join(row['tags'])}]" if row["tags"] else ""
-        print(f"{row['device']:<24} {row['kind']:<4} {row['model']:<20} {row['state']}{tags}")
+    table = [COLUMNS]
+    table += [(row["device"], row["kind"], row["model"], row["state"], ",".join(row["tags"]) or "-") for row in rows]
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    for cells in table:
+        print("  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip())
     return 0
 
 

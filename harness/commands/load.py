@@ -58,7 +58,7 @@ def load(
         seconds: Duration of the arrivals, by default 10.
         mix: Mix of pod shapes: mixed (the default), whole, shared, bytes, cpu, or a YAML file of shapes.
         hold: Seconds from a pod's binding to its deletion, by default 1; rate x hold pods must fit into the fleet.
-        trace: CSV file of a recorded trace (docs/performance.md) with the times of pods, what they request and how
+        trace: CSV file of a recorded trace (docs/load.md) with the times of pods, what they request and how
             long they stay, instead of rate, arrivals, seconds, mix and hold.
         speed: With --trace: how many times as fast as recorded; 1 by default.
         pods: With --trace: only the first pods, up to this number.
@@ -70,7 +70,7 @@ def load(
         subject: Scheduler to start with the cluster: seatrial, none, or a command line.
         scheduler_name: The pods' schedulerName; by default the cluster's own default.
         seed: Decides arrival times and shapes.
-        samples: File for the samples: one line of JSON for each pod.
+        samples: File for the samples: one line of JSON for each pod. Without it they are not kept.
         web: Serve Locust's page until Ctrl-C.
         json_: Print figures as JSON.
     """
@@ -181,4 +181,5 @@ def _show(result: dict[str, Any]) -> None:
     print(f"generator   sent {late:g} ms late at p99, used {busy:.0%} of a core, watch lag {behind:g} ms at p99")
     print("valid       " + ("yes" if result["valid"] else "no: " + "; ".join(result["invalid_because"])))
     print("audit       " + ("; ".join(result["violations"]) or "no violation"))
-    print(f"samples     {result['samples']}")
+    if result["samples"] is not None:
+        print(f"samples     {result['samples']}")

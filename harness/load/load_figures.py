@@ -67,7 +67,7 @@ class LoadResult:
     validity: Validity
     valid: bool
     invalid_because: tuple[str, ...]
-    samples: Path  # JSON Lines, one `seatrial.harness.load.record.Sample` for each pod
+    samples: Path | None  # JSON Lines, one `seatrial.harness.load.record.Sample` for each pod; None: not kept
 
     @property
     def bound_once(self) -> bool:
@@ -76,11 +76,15 @@ class LoadResult:
 
     def as_json(self) -> dict[str, Any]:
         """The same as plain data."""
-        return {**asdict(self), "samples": str(self.samples), "bound_once": self.bound_once}
+        return {
+            **asdict(self),
+            "samples": None if self.samples is None else str(self.samples),
+            "bound_once": self.bound_once,
+        }
 
 
 def summarise(
-    settings: LoadSettings, parts: Sequence[Part], *, crowding: Mapping[str, float], samples: Path
+    settings: LoadSettings, parts: Sequence[Part], *, crowding: Mapping[str, float], samples: Path | None
 ) -> LoadResult:
     """The figures of all load processes together; `crowding`: the part of each resource that the load asks for, as of
     `workload.crowding`."""

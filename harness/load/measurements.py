@@ -14,6 +14,7 @@ def record(
 
     `begun`: when the load began, in seconds since 1970.
     """
+    assert result.samples is not None, "a load whose samples were not kept"
     decoder = msgspec.json.Decoder(Sample)
     latencies = []
     for sample in map(decoder.decode, filter(None, result.samples.read_bytes().splitlines())):

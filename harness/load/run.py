@@ -44,7 +44,7 @@ LAST_LINES = 15
 def run_load(
     settings: LoadSettings, kubeconfig: Path, *, progress: Say = lambda _: None, samples: Path | None = None
 ) -> LoadResult:
-    """Submit the load and measure it; one line for each pod is written to `samples` (JSON Lines).
+    """Submit the load and measure it; one line for each pod is written to `samples` (JSON Lines), if it is given.
 
     Blocks for `settings.seconds` and at most `settings.drain` more. With a web page it runs until it is interrupted.
 
@@ -67,9 +67,8 @@ def run_load(
             parts = _run(workers, Path(folder), progress)
     finally:
         cluster.close()
-    if samples is None:
-        samples = Path(tempfile.mkdtemp(prefix="seatrial-load-")) / "samples.jsonl"
-    _write_samples(samples, parts)
+    if samples is not None:
+        _write_samples(samples, parts)
     return summarise(settings, parts, crowding=fullness, samples=samples)
 
 

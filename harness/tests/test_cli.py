@@ -183,3 +183,15 @@ def test_completion_knows_commands_and_options(shell: Literal["bash", "zsh", "fi
     script = cli.app.generate_completion(shell=shell)
     assert "vgpu-monitor" in script
     assert "scheduler-config" in script
+
+
+def test_completion_is_printed_and_no_file_of_the_user_is_changed(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HOME", str(folder / "home"))
+    (folder / "home").mkdir()
+    assert say(monkeypatch, ["--install-completion", "--shell", "bash"]) == 0
+    script, hint = capsys.readouterr()
+    assert "complete -F" in script
+    assert "seatrial --install-completion --shell bash >" in hint
+    assert list((folder / "home").iterdir()) == []

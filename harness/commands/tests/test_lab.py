@@ -44,6 +44,9 @@ def test_a_lease_from_acquire_to_release(lab_file: Path) -> None:
     rows = json.loads(seatrial(lab_file, "list", "--json").stdout)["devices"]
     assert [row["device"] for row in rows if row["state"] == "held by me"] == lease["devices"]
     assert len([row for row in rows if row["state"] == "free"]) == 5
+    header, first, *_ = (line.split() for line in seatrial(lab_file, "list").stdout.splitlines())
+    assert header == ["device", "kind", "model", "state", "tags"]
+    assert first[0] == "big/0"
     (shown,) = json.loads(seatrial(lab_file, "who", "--json").stdout)["leases"]
     assert shown["holder"] == "me"
     assert "token 1: me holds big/0, big/1, big/mlx5_0" in seatrial(lab_file, "who").stdout

@@ -3,6 +3,7 @@
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -77,6 +78,17 @@ def test_pods_that_no_scheduler_wants_are_counted_as_unbound(cluster: EmbeddedCl
     assert (result.created, result.bound, result.unbound) == (10, 0, 10)
     assert not result.bound_once
     assert _pods_and_namespaces(cluster)[0] == 0
+
+
+def test_without_a_file_for_samples_nothing_is_left(
+    cluster: EmbeddedCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert cluster.endpoint is not None
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    result = run_load(LoadSettings(rate=10, seconds=0.5, hold=0.1, mix="cpu"), cluster.endpoint.kubeconfig)
+    assert result.created > 0
+    assert list(tmp_path.iterdir()) == []
+    assert result.as_json()["samples"] is None
 
 
 def test_a_load_that_no_node_can_hold_is_not_valid(cluster: EmbeddedCluster, tmp_path: Path) -> None:

@@ -420,7 +420,7 @@ def unreachable(url: str = "") -> str | None:
         finally:
             client.close()
     except DockerException as error:
-        return f"no Docker engine answers ({_said(error)}); start container, or set DOCKER_HOST"
+        return f"no Docker engine answers ({_said(error)}); start one, or set DOCKER_HOST"
     return None
 
 

@@ -238,7 +238,9 @@ def test_containers_of_the_dead_are_removed_at_the_start(engine: str) -> None:
 
 
 def test_an_engine_that_is_not_there_is_said() -> None:
-    assert "no Docker engine answers" in (unreachable("unix:///no/such/socket") or "")
+    said = unreachable("unix:///no/such/socket") or ""
+    assert said.startswith("no Docker engine answers")
+    assert said.endswith("; start one, or set DOCKER_HOST")
 
     async def body(runtime: DockerRuntime) -> None:
         raise AssertionError("it must not come to this")
