@@ -1,0 +1,90 @@
+"""How dialects are found, and the words of those whose schedulers do not run in these tests."""
+
+import pytest
+
+from seatrial.harness.dialects.dialect import BUILT_IN, Intent, dialect_named, dialect_of
+from seatrial.harness.errors import UsageError
+from seatrial.scheduler.api.builders import pod
+from seatrial.suites import recipes
+
+
+@pytest.mark.parametrize("name", BUILT_IN)
+def test_a_dialect_says_what_it_does_not_leave_out(name: str) -> None:
+    dialect = dialect_named(name)("trial-a")
+    said = set(Intent) - set(dialect.unsaid)
+
+    if Intent.GANGS in said:
+        assert all(made.manifest["kind"] == "PodGroup" for made in dialect.gang("train", 3))
+        dialect.join(pod("a"), "train")
+    if Intent.LIMITS in said:
+        made = list(dialect.queue("team", share={"cpu": 2}, limit={"cpu": 4, "memory": "1Gi"}))
+        for each in made:
+            assert "/namespaces/trial-a/" in each.path or "trial-a" in each.manifest["metadata"]["name"]
+    if Intent.CARDS in said:
+        list(dialect.cards(pod("a"), 2))
+    if Intent.SHARES in said:
+        list(dialect.share(pod("a"), 50))
+    if Intent.RESERVATIONS in said:
+        list(dialect.reserve("held", pod("a"), {"app": "a"}))
+    dialect.enqueue(pod("a"), "")
+
+
+def test_volcanos_queues() -> None:
+    dialect = dialect_named("volcano")("trial-a")
+    builder = pod("a")
+    dialect.enqueue(builder, "team")
+
+    (made,) = dialect.queue("team", share={"cpu": 2}, limit={"cpu": 4})
+
+    assert made.path == "/apis/scheduling.volcano.sh/v1beta1/queues"
+    assert made.manifest["spec"] == {
+        "weight": 1,
+        "reclaimable": True,
+        "deserved": {"cpu": "2"},
+        "capability": {"cpu": "4"},
+    }
+    assert builder.manifest["metadata"]["annotations"] == {
+        "scheduling.volcano.sh/queue-name": made.manifest["metadata"]["name"]
+    }
+
+
+def test_kais_queues_count_thousandths_and_megabytes() -> None:
+    dialect = dialect_named("kai")("trial-a")
+
+    (made,) = dialect.queue("team", share={"cpu": "1500m"}, limit={"memory": "2G"})
+
+    unlimited = {"quota": -1, "limit": -1, "overQuotaWeight": 1}
+    assert made.manifest["spec"]["resources"] == {
+        "cpu": {**unlimited, "quota": 1500},
+        "memory": {**unlimited, "limit": 2000},
+        "gpu": unlimited,
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("seatrial.harness.no_such", "No module named"),
+        ("seatrial.harness.errors", "expected the class DIALECT in this module, a Dialect, found None"),
+    ],
+)
+def test_no_dialect(name: str, said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        dialect_named(name)
+
+
+@pytest.mark.parametrize(
+    ("subject", "dialect"),
+    [
+        ("seatrial", "koordinator"),
+        ("/opt/bin/kube-scheduler --v 2", "kubernetes"),
+        ("/opt/volcano/vc-scheduler", "volcano"),
+        ("", "koordinator"),
+    ],
+)
+def test_the_dialect_of_a_program(subject: str, dialect: str) -> None:
+    assert dialect_of(subject) == dialect
+
+
+def test_the_dialect_of_a_recipe() -> None:
+    assert recipes is not None
