@@ -32,7 +32,8 @@ class Kai(Dialect):
         pod.annotation(_MEMBER, gang)
 
     def queue(self, name: str, *, share: Amounts, limit: Amounts) -> Iterable[Object]:
-        spec: dict[str, Any] = {"resources": {kind: _bounds(kind, share, limit) for kind in ("cpu", "memory", "gpu")}}
+        bounds = {kind: _bounds(kind, share, limit) for kind in ("cpu", "memory", "gpu")}
+        spec: dict[str, Any] = {"parentQueue": "default-parent-queue", "resources": bounds}
         version = "scheduling.run.ai/v2"
         manifest = {"apiVersion": version, "kind": "Queue", "metadata": {"name": self._queue(name)}, "spec": spec}
         return [Object(f"/apis/{version}/queues", manifest)]
@@ -46,7 +47,7 @@ class Kai(Dialect):
 
     def _queue(self, name: str) -> str:
         """Queues are cluster-wide, and each pod is in one."""
-        return f"{self.scope}-{name}" if name else "default"
+        return f"{self.scope}-{name}" if name else "default-queue"
 
 
 def _bounds(kind: str, share: Amounts, limit: Amounts) -> dict[str, float]:

@@ -1,8 +1,8 @@
 """Recipes: what a scheduler of another project needs beside itself to be judged, as a YAML file.
 
 A subject `FILE.yaml` is a recipe: definitions and objects are created, companions are started, then the scheduler.
-In command lines `{recipe}` is the folder of the recipe, and `{programs}` the one of the programs and, in `crds`, of
-their definitions: $SEATRIAL_SCHEDULERS, by default that of `.ci/scheduler-programs`.
+In paths and command lines `{recipe}` is the folder of the recipe, and `{programs}` that of the programs and their
+sources: $SEATRIAL_SCHEDULERS, by default that of `.ci/scheduler-programs`.
 """
 
 import os
@@ -26,7 +26,7 @@ from seatrial.scheduler.api.yaml_files import load_yaml
 PROGRAMS = "SEATRIAL_SCHEDULERS"
 SERVED_WITHIN = 60.0  # seconds after its creation in which a definition is served
 OURS = "seatrial"  # in place of a command line: our own scheduler
-_CACHE = "~/.cache/seatrial/schedulers"
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
@@ -46,7 +46,7 @@ class Recipe(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     dialect: str = ""
     config: str = ""  # KubeSchedulerConfiguration, beside the recipe
     services: str = ""
-    definitions: str = ""  # folder below {programs}/crds with CustomResourceDefinitions
+    definitions: tuple[str, ...] = ()  # folders with CustomResourceDefinitions
     objects: tuple[Made, ...] = ()
     companions: tuple[str, ...] = ()
 
@@ -76,13 +76,15 @@ def read_recipe(file: Path) -> Recipe:
         found,
         scheduler=named(found.scheduler),
         companions=tuple(named(line) for line in found.companions),
+        definitions=tuple(named(folder) for folder in found.definitions),
         config=str((here / found.config).resolve()) if found.config else "",
     )
 
 
 def programs() -> Path:
     """The folder of other projects' programs."""
-    return Path(os.environ.get(PROGRAMS) or Path(_CACHE).expanduser())
+    cache = os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()
+    return Path(os.environ.get(PROGRAMS) or Path(cache) / "seatrial" / "schedulers")
 
 
 def check_subject(subject: str) -> None:
@@ -95,13 +97,20 @@ def check_subject(subject: str) -> None:
         foreign_command(subject, Path("kubeconfig"))
         return
     recipe = read_recipe(Path(subject))
-    try:
-        for line in (*recipe.companions, recipe.scheduler):
-            if line != OURS:
-                foreign_command(line, Path("kubeconfig"))
-        _definitions(recipe)
-    except UsageError as error:
-        raise UsageError(f"--subject {subject}: {error}; .ci/scheduler-programs builds it in {programs()}") from error
+    lines = [line for line in (*recipe.companions, recipe.scheduler) if line != OURS]
+    missing = {word for line in lines for word in line.split() if _is_missing(word)}
+    if missing:
+        raise UsageError(
+            f"--subject {subject}: expected {', '.join(sorted(missing))}, found no such program;"
+            f" .ci/scheduler-programs builds it, ${PROGRAMS} names another folder"
+        )
+    for line in lines:
+        foreign_command(line, Path("kubeconfig"))
+    _definitions(recipe)
+
+
+def _is_missing(word: str) -> bool:
+    return Path(word).parent == programs() and not Path(word).is_file()
 
 
 @contextmanager
@@ -128,12 +137,12 @@ def companions(recipe: Recipe, cluster: Cluster, kubeconfig: Path, folder: Path)
 
 
 def _definitions(recipe: Recipe) -> list[dict[str, Any]]:
-    if not recipe.definitions:
-        return []
-    folder = programs() / "crds" / recipe.definitions
-    if not folder.is_dir():
-        raise UsageError(f"no folder {folder} with CustomResourceDefinitions")
-    found = [body for file in sorted(folder.glob("*.yaml")) for body in yaml.safe_load_all(file.read_bytes()) if body]
+    found: list[dict[str, Any]] = []
+    for folder in map(Path, recipe.definitions):
+        files = sorted(folder.glob("*.yaml"))
+        if not files:
+            raise UsageError(f"{folder}: expected YAML files of CustomResourceDefinitions, found none")
+        found += [body for file in files for body in yaml.load_all(file.read_bytes(), Loader=_LOADER) if body]
     return [body for body in found if body.get("kind") == "CustomResourceDefinition"]
 
 

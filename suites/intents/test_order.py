@@ -8,6 +8,7 @@ from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import node, pod, priority_class
 
+# Priorities are below 100: KAI evicts no pod from there on.
 pytestmark = [pytest.mark.needs(Capability.NODES)]
 
 PRIORITY = "Kubernetes: Pod Priority and Preemption"
@@ -19,7 +20,7 @@ PLACES = "Kubernetes: Assigning Pods to Nodes; Taints and Tolerations"
 def test_the_most_important_pod_is_first(trial: Trial, expect: Expect, intents: Intents) -> None:
     """Three pods wait for the room of one; when it comes, the one with the highest priority is bound."""
     names = {level: f"{trial.name}-{level}" for level in ("low", "high")}
-    trial.apply(priority_class(names["low"], 100, preempts=False), priority_class(names["high"], 1000, preempts=False))
+    trial.apply(priority_class(names["low"], 10, preempts=False), priority_class(names["high"], 50, preempts=False))
     intents.add(node("none").cpu(0))
     intents.submit(pod("low").request(cpu=2).priority_class(names["low"]))
     intents.submit(pod("plain").request(cpu=2))
@@ -38,7 +39,7 @@ def test_the_most_important_pod_is_first(trial: Trial, expect: Expect, intents: 
 def test_a_more_important_pod_evicts_a_less_important_one(trial: Trial, expect: Expect, intents: Intents) -> None:
     """Two pods of little and of some importance fill a node; one that is more important evicts the least."""
     names = {level: f"{trial.name}-{level}" for level in ("low", "mid", "high")}
-    trial.apply(*[priority_class(name, 100 * (place + 1)) for place, name in enumerate(names.values())])
+    trial.apply(*[priority_class(name, 10 * (place + 1)) for place, name in enumerate(names.values())])
     intents.add(node("n1").cpu(4))
     for level in ("low", "mid"):
         intents.submit(pod(level).request(cpu=2).priority_class(names[level]))
@@ -55,7 +56,7 @@ def test_a_more_important_pod_evicts_a_less_important_one(trial: Trial, expect: 
 @pytest.mark.case("IN-052", severity="critical", source=PRIORITY)
 def test_no_pod_evicts_its_equals(trial: Trial, expect: Expect, intents: Intents) -> None:
     """A node is full with a pod of the same priority: the newer one waits."""
-    trial.apply(priority_class(f"{trial.name}-same", 100))
+    trial.apply(priority_class(f"{trial.name}-same", 10))
     intents.add(node("n1").cpu(2))
     intents.submit(pod("first").request(cpu=2).priority_class(f"{trial.name}-same"))
     expect.bound("first", within=120)
