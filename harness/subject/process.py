@@ -227,6 +227,7 @@ class ProcessSubject(Subject):
 
     def check(self) -> None:
         self._check_runs()
+        self.check_companions()
         faults = fault_lines(self.log())
         told, self._faults = self._faults, len(faults)
         if faults[told:]:

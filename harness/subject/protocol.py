@@ -5,7 +5,7 @@ For each of them, the harness relies only on pods being bound.
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
@@ -39,6 +39,8 @@ class Subject(ABC):
 
     name: str
     version: str
+    check_companions: Callable[[], None] = staticmethod(lambda: None)
+    """Raises SubjectError if a program beside it has ended."""
 
     @abstractmethod
     def log(self) -> str:
@@ -181,11 +183,13 @@ def _of_recipe(
     own = config or (Path(recipe.config) if recipe.config else None)
     with (
         private_folder() as folder,
-        companions(recipe, cluster, cluster.endpoint.kubeconfig, folder),
+        companions(recipe, cluster, cluster.endpoint.kubeconfig, folder) as check,
         open_subject(
             recipe.scheduler, cluster, log_file=log_file, config=own, services=services or recipe.services
         ) as subject,
     ):
+        assert subject is not None
+        subject.check_companions = check
         yield subject
 
 

@@ -6,8 +6,9 @@ sources: $SEATRIAL_SCHEDULERS, by default that of `.ci/scheduler-programs`.
 """
 
 import os
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,8 @@ from seatrial.scheduler.api.transport import Request
 from seatrial.scheduler.api.yaml_files import load_yaml
 
 PROGRAMS = "SEATRIAL_SCHEDULERS"
+LAST_LINES = 20
+STAYS = 1.0  # seconds of real time in which a program with wrong flags ends
 SERVED_WITHIN = 60.0  # seconds after its creation in which a definition is served
 OURS = "seatrial"  # in place of a command line: our own scheduler
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -114,26 +117,35 @@ def _is_missing(word: str) -> bool:
 
 
 @contextmanager
-def companions(recipe: Recipe, cluster: Cluster, kubeconfig: Path, folder: Path) -> Iterator[None]:
-    """Create what the scheduler needs, and run the programs beside it.
+def companions(recipe: Recipe, cluster: Cluster, kubeconfig: Path, folder: Path) -> Iterator[Callable[[], None]]:
+    """Create what the scheduler needs, and run the programs beside it; the value checks that these still run.
 
     Raises:
-        SubjectError: a companion ended at once, or a definition is not served.
+        SubjectError: a companion ended, as the check says later, or a definition is not served.
     """
     for body in _definitions(recipe):
         _define(cluster, body)
     for made in recipe.objects:
         accepted(cluster.call(Request("POST", made.path, orjson.dumps(made.body))), f"create {made.path}")
+    started: list[tuple[str, Path, subprocess.Popen[bytes]]] = []
+
+    def check() -> None:
+        for line, log, process in started:
+            if process.poll() is not None:
+                said = "\n".join(log.read_text(errors="replace").splitlines()[-LAST_LINES:])
+                raise SubjectError(f"{recipe.name}: {line!r} ended with status {process.poll()}; its log:\n{said}")
+
     with ExitStack() as cleanup:
         for number, line in enumerate(recipe.companions):
             log = folder / f"companion-{number}.log"
             with log.open("wb") as sink:
                 process = start_child(foreign_command(line, kubeconfig), stdout=sink, stderr=sink)
             cleanup.callback(stop, process)
-            if not cluster.wait(lambda: False, within=1.0) and process.poll() is not None:
-                said = "\n".join(log.read_text(errors="replace").splitlines()[-20:])
-                raise SubjectError(f"{recipe.name}: {line!r} ended with status {process.poll()}; its log:\n{said}")
-        yield
+            started.append((line, log, process))
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(timeout=STAYS)
+            check()
+        yield check
 
 
 def _definitions(recipe: Recipe) -> list[dict[str, Any]]:
