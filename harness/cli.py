@@ -24,7 +24,7 @@ COMMANDS = {  # name → module and function, and the text of `seatrial --help`
     ),
     "up": ("seatrial.harness.commands.up:up", "Start a local cluster."),
     "down": ("seatrial.harness.commands.up:down", "End a cluster that was started with `up`."),
-    "list": ("seatrial.harness.commands.clusters:list_", "The clusters that `up` started and that run."),
+    "list": ("seatrial.harness.commands.clusters:list_", "The clusters that `up` started, and their state."),
     "logs": ("seatrial.harness.commands.clusters:logs", "Logs of a cluster's components."),
     "load": (
         "seatrial.harness.commands.load:load",

@@ -72,6 +72,7 @@ def test_nodes_and_a_scheduler_until_down(theirs: EmbeddedCluster, shell: Shell)
     again = shell.seatrial("up", "--backend", "existing", "--kubeconfig", "K", "--detach")
     assert again.returncode == 2
     assert "is up already" in again.stderr
+    assert "end it with `seatrial down`, or" in again.stderr
     built = pod("a").gpus(2).scheduler(f"st-{run}-default-scheduler").select({RUN_LABEL: run}).tolerate(RUN_LABEL)
     assert theirs.call(Request("POST", PODS, orjson.dumps(built.manifest))).code == 201
 
