@@ -29,7 +29,8 @@ class Detached:
 
     Without `kubeconfig` it is nodes on an existing cluster, whose kubeconfig stays. `scheduler` is the address of our
     scheduler's services, whose process is the last one; empty if the cluster has none or a foreign one. `uid` is that
-    of the namespace kube-system. `logs` are pairs of a component's name and its file.
+    of the namespace kube-system. `logs` are pairs of a component's name and its file. `fleet` is the file or name
+    of the fleet that it was started with; empty without nodes.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Detached:
     scheduler: str = ""
     since: str = ""
     logs: tuple[tuple[str, str], ...] = ()
+    fleet: str = ""
 
     @property
     def alive(self) -> bool:

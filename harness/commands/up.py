@@ -213,7 +213,10 @@ def _foreground(options: UpOptions, name: str, backend: str, release: Callable[[
         scheduler = _start_programs(options, name, children, logs)
         pids = [os.getpid(), *(child.pid for child in children)]
         # In a thread, because the server that is asked runs in this one.
-        recorded.append(await asyncio.to_thread(record, name, backend, url, options.kubeconfig, pids, scheduler, logs))
+        written = await asyncio.to_thread(
+            record, name, backend, url, options.kubeconfig, pids, scheduler, logs, fleet=options.fleet
+        )
+        recorded.append(written)
         release()
         _tell(options, url)
         print("Ctrl-C ends it.", flush=True)
@@ -249,7 +252,9 @@ def _envtest(options: UpOptions, name: str, release: Callable[[], None]) -> int:
                 scheduler = _start_programs(options, name, children, logs)
                 pids = [os.getpid(), *(child.pid for child in children)]
                 url = cluster.endpoint.url
-                recorded.append(record(name, ENVTEST, url, options.kubeconfig, pids, scheduler, logs))
+                recorded.append(
+                    record(name, ENVTEST, url, options.kubeconfig, pids, scheduler, logs, fleet=options.fleet)
+                )
                 release()
                 _tell(options, url)
                 print("Ctrl-C ends it.", flush=True)
@@ -285,7 +290,8 @@ def _detached(options: UpOptions, name: str, backend: str) -> int:
     processes = [server]
     try:
         scheduler = _start_programs(options, name, processes, logs, stays=True)
-        record(name, backend, url, options.kubeconfig, [process.pid for process in processes], scheduler, logs)
+        pids = [process.pid for process in processes]
+        record(name, backend, url, options.kubeconfig, pids, scheduler, logs, fleet=options.fleet)
     except BaseException:
         for child in reversed(processes):
             stop(child)
