@@ -25,7 +25,7 @@ COMMANDS = {  # name → module and function, and the text of `seatrial --help`
     ),
     "up": ("seatrial.harness.commands.up:up", "Start a local cluster."),
     "down": ("seatrial.harness.commands.up:down", "End a cluster that was started with `up`."),
-    "list": ("seatrial.harness.commands.clusters:list_", "The clusters that `up` started and that run."),
+    "list": ("seatrial.harness.commands.clusters:list_", "The clusters that `up` started, and their state."),
     "logs": ("seatrial.harness.commands.clusters:logs", "Logs of a cluster's components."),
     "load": (
         "seatrial.harness.commands.load:load",
@@ -128,7 +128,7 @@ REPLAYS = {
 
 GROUPS = {  # of `seatrial --help`, in this order; each command is in one
     "Start here": ("run", "up", "down"),
-    "A cluster that runs": ("list", "logs", "explain", "audit", "load", "clean"),
+    "A cluster that runs": ("list", "logs", "scale", "explain", "audit", "load", "clean"),
     "Results of runs": ("report", "compare", "scoreboard", "matrix"),
     "Machines and cards": ("lab", "nightly", "devices", "isolation"),
     "Benchmarks": ("bench", "replay"),
@@ -144,6 +144,8 @@ GROUPS = {  # of `seatrial --help`, in this order; each command is in one
     ),
     "Development": ("build-kernel", "mutate", "fuzz", "differential"),
 }
+
+SCALES = {"nodes": ("seatrial.harness.commands.scale:nodes", "Add or remove simulated nodes of a node shape: h100=20.")}
 
 LABS = {
     "list": ("seatrial.harness.commands.lab:list_", "Machines, cards and NICs of a lab, and which are free."),
@@ -185,6 +187,7 @@ app = cyclopts.App(
     suppress_keyboard_interrupt=False,  # cyclopts would exit without a message; `main` prints one
 )
 _TABLES = {
+    "scale": (SCALES, "Another number of simulated nodes on a cluster that `up` started."),
     "bench": (BENCHMARKS, "Benchmarks; each prints medians with their spread."),
     "replay": (REPLAYS, "Recorded workloads, replayed against placement policies."),
     "lab": (LABS, "Machines and cards of a lab: who holds which, and for how long."),

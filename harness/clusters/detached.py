@@ -1,7 +1,7 @@
 """State of the clusters that `seatrial up` started: list them, find their parts and stop them.
 
-One file of mode 0600 for each, in the user's state folder; a file whose processes are gone is removed
-by the next command that finds it. Logs of the processes are beside it.
+One file of mode 0600 for each, in the user's state folder. The file of a cluster whose processes have ended stays until
+`seatrial down`, or until `seatrial up` starts a cluster of that name. Logs of the processes are beside it.
 """
 
 import json
@@ -12,6 +12,7 @@ import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from seatrial.harness.clusters.kubeconfig import is_ours
 from seatrial.harness.errors import UsageError
 from seatrial.harness.processes import started_at
 from seatrial.scheduler.api.private_files import write_private
@@ -24,11 +25,12 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 
 @dataclass(frozen=True, slots=True)
 class Detached:
-    """A running cluster: its processes (server first), each with its start time, to detect reused ids.
+    """A cluster that was started: its processes (server first), each with its start time, to detect reused ids.
 
     Without `kubeconfig` it is nodes on an existing cluster, whose kubeconfig stays. `scheduler` is the address of our
     scheduler's services, whose process is the last one; empty if the cluster has none or a foreign one. `uid` is that
-    of the namespace kube-system. `logs` are pairs of a component's name and its file.
+    of the namespace kube-system. `logs` are pairs of a component's name and its file. `fleet` is the file or name
+    of the fleet that it was started with; empty without nodes.
     """
 
     name: str
@@ -40,10 +42,30 @@ class Detached:
     scheduler: str = ""
     since: str = ""
     logs: tuple[tuple[str, str], ...] = ()
+    fleet: str = ""
 
     @property
     def alive(self) -> bool:
         return any(started_at(pid) == start for pid, start in self.processes)
+
+    @property
+    def server_alive(self) -> bool:
+        """Whether the API server's process runs; with nodes on an existing cluster, that of their agents."""
+        pid, start = self.processes[0]
+        return started_at(pid) == start
+
+    @property
+    def ended_programs(self) -> list[str]:
+        """The components beside the server whose process has ended.
+
+        Their logs are the last ones of `logs`, in the order of their processes.
+        """
+        programs = [component for component, _ in self.logs][-len(self.processes[1:]) :]
+        return [
+            component
+            for component, (pid, start) in zip(programs, self.processes[1:], strict=False)
+            if started_at(pid) != start
+        ]
 
     @property
     def scheduler_alive(self) -> bool:
@@ -60,7 +82,7 @@ def state_folder() -> Path:
 
 def log_file(name: str, component: str) -> Path:
     """Return the path of a component's log in the state folder."""
-    _check(name)
+    check_name(name)
     return state_folder() / f"{name}.{component}.log"
 
 
@@ -71,17 +93,17 @@ def new_log(name: str, component: str) -> Path:
     return path
 
 
-def find(name: str) -> Detached | None:
-    """Return the cluster of that name, or None if it does not run.
+def recorded(name: str) -> Detached | None:
+    """Return the cluster of that name, or None if it was not started or has been ended by `seatrial down`.
 
     Raises:
         UsageError: the name is not valid for a cluster, or its file was not written by seatrial.
     """
-    _check(name)
+    check_name(name)
     path = state_folder() / f"{name}.json"
     try:
         given = json.loads(path.read_bytes())
-        found = Detached(
+        return Detached(
             **{
                 **given,
                 "processes": tuple((pid, start) for pid, start in given["processes"]),
@@ -92,15 +114,31 @@ def find(name: str) -> Detached | None:
         return None
     except (ValueError, TypeError, KeyError) as error:
         raise UsageError(f"{path}: not a file of ours ({error}); remove it if no cluster {name!r} runs") from error
-    if found.alive:
-        return found
-    path.unlink(missing_ok=True)
-    return None
+
+
+def find(name: str) -> Detached | None:
+    """Return the cluster of that name, or None if all its processes have ended.
+
+    Raises:
+        UsageError: the name is not valid for a cluster, or its file was not written by seatrial.
+    """
+    cluster = recorded(name)
+    return cluster if cluster is not None and cluster.alive else None
+
+
+def recorded_names() -> list[str]:
+    """Return the names of all clusters that have a state file."""
+    return sorted(path.stem for path in state_folder().glob("*.json") if recorded(path.stem) is not None)
 
 
 def names() -> list[str]:
     """Return the names of all running clusters."""
-    return sorted(path.stem for path in state_folder().glob("*.json") if find(path.stem) is not None)
+    return [name for name in recorded_names() if find(name) is not None]
+
+
+def down_command(name: str) -> str:
+    """Return the command that ends a cluster, for messages."""
+    return "`seatrial down`" if name == DEFAULT_NAME else f"`seatrial down {name}`"
 
 
 def remember(cluster: Detached) -> None:
@@ -121,8 +159,10 @@ def end(cluster: Detached) -> None:
             if started_at(pid) == start:
                 os.kill(pid, signal.SIGKILL)
     forget(cluster)
-    if cluster.kubeconfig:
-        Path(cluster.kubeconfig).unlink(missing_ok=True)
+    path = Path(cluster.kubeconfig)
+    used = [other.kubeconfig for name in names() if (other := find(name)) is not None]
+    if cluster.kubeconfig and cluster.kubeconfig not in used and is_ours(path):
+        path.unlink(missing_ok=True)
 
 
 def forget(cluster: Detached) -> None:
@@ -132,7 +172,10 @@ def forget(cluster: Detached) -> None:
         Path(log).unlink(missing_ok=True)
 
 
-def _check(name: str) -> None:
-    """Check that the name can be a file name."""
+def check_name(name: str) -> None:
+    """
+    Raises:
+        UsageError: the name of a cluster cannot be a file name.
+    """
     if not _NAME.fullmatch(name):
         raise UsageError(f"cluster {name!r}: expected a name of letters, digits, dots and dashes, 63 at most")

@@ -38,9 +38,9 @@ from seatrial.harness.apiserver import (
 )
 from seatrial.harness.clusters.local_node import LocalNode, local_agent
 from seatrial.harness.clusters.quota_webhook import GROUP, QuotaWebhook
-from seatrial.harness.clusters.run_scope import NODES_OF_NO_RUN
 from seatrial.harness.errors import ClusterError, HarnessError
 from seatrial.harness.nodes.fleet import load_fleet, node_manifest
+from seatrial.harness.nodes.kwok import is_simulated
 from seatrial.harness.nodes.node_agents import NodeAgents
 from seatrial.scheduler.api.clock import WallClock
 from seatrial.scheduler.api.private_files import private_folder, write_private
@@ -146,7 +146,7 @@ def _nodes(
             agent.start()
             yield agent
         return
-    agents = NodeAgents(transport, clock, seed=serving.seed, selector=NODES_OF_NO_RUN)
+    agents = NodeAgents(transport, clock, seed=serving.seed, selector="", cares_for=is_simulated)
     agents.start()
     for entry in entries:
         transport.call(Request("POST", "/api/v1/nodes", orjson.dumps(node_manifest(entry))))

@@ -8,25 +8,27 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from seatrial.harness.clusters import detached
+from seatrial.harness.clusters.cluster_state import state_of
 from seatrial.harness.commands.up_beside import names_in
 from seatrial.harness.errors import UsageError
 
-COLUMNS = ("name", "backend", "api", "scheduler", "with", "since")
+COLUMNS = ("name", "backend", "state", "api", "scheduler", "with", "since")
 
 
 def list_(*, json_: Annotated[bool, Parameter(name="--json", negative="")] = False) -> None:
-    """Print the clusters that run: name, backend, addresses of the API and of our scheduler's services, programs beside
-    it, start time.
+    """Print the clusters of this machine: name, backend, state, addresses of the API and of our scheduler's services,
+    programs beside it, start time. State is `running`, or what has ended or does not answer.
 
     Args:
         json_: Print them as JSON, with the UID, the kubeconfig and the log files.
     """
-    found = [cluster for name in detached.names() if (cluster := detached.find(name)) is not None]
+    found = [cluster for name in detached.recorded_names() if (cluster := detached.recorded(name)) is not None]
     if json_:
         rows = [
             {
                 "name": each.name,
                 "backend": each.backend,
+                "state": state_of(each),
                 "api": each.url,
                 "scheduler": each.scheduler,
                 "with": names_in(dict(each.logs)),
@@ -45,7 +47,9 @@ def list_(*, json_: Annotated[bool, Parameter(name="--json", negative="")] = Fal
     table = [COLUMNS]
     for each in found:
         programs = ",".join(names_in(dict(each.logs)))
-        table.append((each.name, each.backend, each.url, each.scheduler or "-", programs or "-", each.since))
+        table.append(
+            (each.name, each.backend, state_of(each), each.url, each.scheduler or "-", programs or "-", each.since)
+        )
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     for row in table:
         print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
@@ -58,7 +62,7 @@ def logs(name: str = detached.DEFAULT_NAME, *, component: str = "") -> None:
         name: Name of the cluster.
         component: Print only the log of this component, without such a line.
     """
-    cluster = detached.find(name)
+    cluster = detached.recorded(name)
     if cluster is None:
         raise UsageError(f"no cluster {name!r} is up (up: {', '.join(detached.names()) or 'none'})")
     files = dict(cluster.logs)

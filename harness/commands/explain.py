@@ -15,7 +15,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter, validators
 
-from seatrial.harness.clusters.detached import Detached, find, names
+from seatrial.harness.clusters.detached import Detached, down_command, find, names
 from seatrial.harness.clusters.identity import cluster_uid
 from seatrial.harness.clusters.kubeconfig import load_access
 from seatrial.harness.commands.scheduling_record import lines_of, record_of
@@ -121,7 +121,7 @@ def _check_uid(cluster: Detached, found: str) -> None:
         raise SubjectError(
             f"explain: cluster {cluster.name!r} was recorded with UID {cluster.uid or 'unknown'}, but the cluster that"
             f" answers has UID {found}: another cluster, whose pods the recorded scheduler does not have. Use the"
-            f" kubeconfig of {cluster.name!r}, or end that cluster with `seatrial down {cluster.name}`"
+            f" kubeconfig of {cluster.name!r}, or end that cluster with {down_command(cluster.name)}"
         )
 
 

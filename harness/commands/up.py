@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -13,7 +14,9 @@ from seatrial.harness.clusters import detached
 from seatrial.harness.clusters.backends import EMBEDDED, ENVTEST, EXISTING, LOCAL_DOCKER, backend_named
 from seatrial.harness.clusters.kubeconfig import is_ours
 from seatrial.harness.clusters.local_node import LocalNode
+from seatrial.harness.clusters.start_lock import start_lock
 from seatrial.harness.commands.up_beside import beside
+from seatrial.harness.commands.up_name import free_name
 from seatrial.harness.commands.up_scheduler import SCHEDULER, record, spawn
 from seatrial.harness.errors import UsageError
 from seatrial.harness.processes import stop
@@ -90,21 +93,17 @@ def up(
     )
     if subject in {IN_PROCESS, DEPLOYED}:
         raise UsageError(f"--subject {subject}: expected {OURS}, {NONE} or the path of a binary")
-    running = detached.find(name)
-    if running is not None:
-        raise UsageError(
-            f"cluster {name!r} is up already at {running.url} (kubeconfig {running.kubeconfig});"
-            " end it with `seatrial down`, or give another --name"
-        )
     path = (kubeconfig or Path("seatrial.kubeconfig")).resolve()
-    _check_kubeconfig(path)
-    options = UpOptions(path, "" if fleet == NONE or local else fleet, subject, host, port, seed, local)
-    options.configure(scheduler_config, with_, descheduler_config)
-    if backend == ENVTEST:
-        return _envtest(options, name)
-    if detach:
-        return _detached(options, name, backend)
-    return _foreground(options, name, backend)
+    with start_lock(name, path) as release:
+        free_name(name)
+        _check_kubeconfig(path)
+        options = UpOptions(path, "" if fleet == NONE or local else fleet, subject, host, port, seed, local)
+        options.configure(scheduler_config, with_, descheduler_config)
+        if backend == ENVTEST:
+            return _envtest(options, name, release)
+        if detach:
+            return _detached(options, name, backend)
+        return _foreground(options, name, backend, release)
 
 
 def down(
@@ -116,14 +115,15 @@ def down(
         name: Name of the cluster.
         all_: End all clusters.
     """
-    wanted = detached.names() if all_ else [name]
+    wanted = detached.recorded_names() if all_ else [name]
     for each in wanted:
-        running = detached.find(each)
-        if running is None:
+        cluster = detached.recorded(each)
+        if cluster is None:
             others = ", ".join(detached.names()) or "none"
             raise UsageError(f"no cluster {each!r} is up (up: {others})")
-        detached.end(running)
-        print(f"cluster {each!r} is down")
+        was_up = cluster.alive
+        detached.end(cluster)
+        print(f"cluster {each!r} is down" if was_up else f"cluster {each!r} had ended; its files are removed")
     if not wanted:
         print("no cluster is up")
     return 0
@@ -201,8 +201,8 @@ class UpOptions:
         return foreign_command(self.subject, self.kubeconfig)
 
 
-def _foreground(options: UpOptions, name: str, backend: str) -> int:
-    """Run the server in this process and the scheduler as a child."""
+def _foreground(options: UpOptions, name: str, backend: str, release: Callable[[], None]) -> int:
+    """Run the server in this process and the scheduler as a child; `release` the name once the cluster is recorded."""
     from seatrial.harness.clusters.serve import Serving, serve
 
     children: list[subprocess.Popen[bytes]] = []
@@ -213,7 +213,11 @@ def _foreground(options: UpOptions, name: str, backend: str) -> int:
         scheduler = _start_programs(options, name, children, logs)
         pids = [os.getpid(), *(child.pid for child in children)]
         # In a thread, because the server that is asked runs in this one.
-        recorded.append(await asyncio.to_thread(record, name, backend, url, options.kubeconfig, pids, scheduler, logs))
+        written = await asyncio.to_thread(
+            record, name, backend, url, options.kubeconfig, pids, scheduler, logs, fleet=options.fleet
+        )
+        recorded.append(written)
+        release()
         _tell(options, url)
         print("Ctrl-C ends it.", flush=True)
 
@@ -231,8 +235,8 @@ def _foreground(options: UpOptions, name: str, backend: str) -> int:
     return 0
 
 
-def _envtest(options: UpOptions, name: str) -> int:
-    """Run a real control plane and the scheduler as children until Ctrl-C or SIGTERM."""
+def _envtest(options: UpOptions, name: str, release: Callable[[], None]) -> int:
+    """Run a real control plane and the scheduler as children until Ctrl-C or SIGTERM; `release` as in `_foreground`."""
     from seatrial.harness.nodes.fleet import fleet_path
 
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -248,7 +252,10 @@ def _envtest(options: UpOptions, name: str) -> int:
                 scheduler = _start_programs(options, name, children, logs)
                 pids = [os.getpid(), *(child.pid for child in children)]
                 url = cluster.endpoint.url
-                recorded.append(record(name, ENVTEST, url, options.kubeconfig, pids, scheduler, logs))
+                recorded.append(
+                    record(name, ENVTEST, url, options.kubeconfig, pids, scheduler, logs, fleet=options.fleet)
+                )
+                release()
                 _tell(options, url)
                 print("Ctrl-C ends it.", flush=True)
                 signal.pause()
@@ -283,13 +290,14 @@ def _detached(options: UpOptions, name: str, backend: str) -> int:
     processes = [server]
     try:
         scheduler = _start_programs(options, name, processes, logs, stays=True)
-        record(name, backend, url, options.kubeconfig, [process.pid for process in processes], scheduler, logs)
+        pids = [process.pid for process in processes]
+        record(name, backend, url, options.kubeconfig, pids, scheduler, logs, fleet=options.fleet)
     except BaseException:
         for child in reversed(processes):
             stop(child)
         raise
     _tell(options, url)
-    print("`seatrial down` ends it." if name == detached.DEFAULT_NAME else f"`seatrial down {name}` ends it.")
+    print(f"{detached.down_command(name)} ends it.")
     return 0
 
 

@@ -9,6 +9,7 @@ import select
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +17,8 @@ from seatrial.harness.clusters import detached
 from seatrial.harness.clusters.backends import EXISTING, backend_named
 from seatrial.harness.clusters.existing import ExistingCluster
 from seatrial.harness.clusters.run_scope import RUN_LABEL
+from seatrial.harness.clusters.start_lock import start_lock
+from seatrial.harness.commands.up_name import free_name
 from seatrial.harness.commands.up_scheduler import SCHEDULER, record
 from seatrial.harness.errors import ClusterError, UsageError
 from seatrial.harness.nodes.fleet import fleet_path, load_fleet
@@ -73,13 +76,12 @@ class ExistingOptions:
 def up_existing(options: ExistingOptions, *, name: str, detach: bool) -> int:
     """Add the nodes and start the scheduler; with `detach` in a process of its own."""
     options.check()
-    running = detached.find(name)
-    if running is not None:
-        raise UsageError(f"cluster {name!r} is up already; end it with `seatrial down`, or give another --name")
-    return _detached(options, name) if detach else _foreground(options, name)
+    with start_lock(name, parent=detach) as release:
+        free_name(name)
+        return _detached(options, name) if detach else _foreground(options, name, release)
 
 
-def _foreground(options: ExistingOptions, name: str) -> int:
+def _foreground(options: ExistingOptions, name: str, release: Callable[[], None]) -> int:
     fleet = fleet_path(options.fleet) if options.fleet != NONE else None
     backend = backend_named(
         EXISTING,
@@ -107,6 +109,7 @@ def _foreground(options: ExistingOptions, name: str) -> int:
             recorded.append(
                 record(name, EXISTING, cluster.endpoint.url, where, pids, scheduler, logs, removes_kubeconfig=False)
             )
+            release()
             print("\n".join(description(options, cluster)), flush=True)
             signal.pause()
     except KeyboardInterrupt:
@@ -162,5 +165,5 @@ def _detached(options: ExistingOptions, name: str) -> int:
         stop(process)
         raise
     print("\n".join(said))
-    print("`seatrial down` ends it." if name == detached.DEFAULT_NAME else f"`seatrial down {name}` ends it.")
+    print(f"{detached.down_command(name)} ends it.")
     return 0

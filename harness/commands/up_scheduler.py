@@ -51,6 +51,7 @@ def record(  # noqa: PLR0917
     logs: dict[str, Path],
     *,
     removes_kubeconfig: bool = True,
+    fleet: str = "",
 ) -> detached.Detached:
     """Write the state file of a cluster that answers. `scheduler` is the address of the last process's services."""
     cluster = detached.Detached(
@@ -63,6 +64,7 @@ def record(  # noqa: PLR0917
         scheduler,
         WallClock().timestamp(),
         tuple((component, str(log)) for component, log in logs.items()),
+        fleet,
     )
     detached.remember(cluster)
     return cluster

@@ -1,12 +1,14 @@
 """The agents of all simulated nodes of a cluster, in one process, as one client of its API.
 
 They watch Node objects that carry the label `seatrial.dev/simulated`, build the machine that each asks for in its
-annotation `seatrial.dev/node`, and run the pods that are bound there. They use only a Transport and a Clock, in virtual
+annotation `seatrial.dev/node`, and run the pods that are bound there. With `cares_for` they also take care of Nodes
+without that label, such as KWOK's. They use only a Transport and a Clock, in virtual
 time or on an event loop.
 """
 
 import itertools
 import logging
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -20,6 +22,7 @@ from seatrial.harness.nodes.faults import FAULTS_ANNOTATION, FaultScript
 from seatrial.harness.nodes.fleet import ENTRY_ANNOTATION, SIMULATED_LABEL, checked_entry, kubelet_of, processor_of
 from seatrial.harness.nodes.follow import Follower, HeadMeta
 from seatrial.harness.nodes.hardware import NodeHardware, machine_of
+from seatrial.harness.nodes.kwok import is_fake, size_of
 from seatrial.harness.nodes.leases import Leases
 from seatrial.harness.nodes.node_agent import NodeAgent
 from seatrial.harness.nodes.runtimes.protocol import Runtime
@@ -53,10 +56,12 @@ class Endpoints(Protocol):
 class _NodeMeta(Wire, frozen=True):
     name: str = ""
     uid: str = ""
+    labels: dict[str, str] = msgspec.field(default_factory=dict)
     annotations: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 class _NodeStatus(Wire, frozen=True):
+    capacity: ResourceList = msgspec.field(default_factory=dict)
     allocatable: ResourceList = msgspec.field(default_factory=dict)
     conditions: tuple[Condition, ...] = ()
 
@@ -111,11 +116,15 @@ class NodeAgents:
         seed: int = 0,
         runtime: Runtime | None = None,
         selector: str = SIMULATED_LABEL,
+        cares_for: Callable[[Mapping[str, str], Mapping[str, str]], bool] = lambda _labels, _annotations: True,
     ) -> None:
-        """Pods are simulated unless another runtime is given. `seed` determines identities and delays, `selector`
-        the nodes."""
+        """Pods are simulated unless another runtime is given. `seed` determines identities and delays.
+
+        The nodes are those that the label selector matches (all with an empty one) and for whose labels and annotations
+        `cares_for` is true.
+        """
         self.endpoints: Endpoints | None = None  # set before start
-        self._clock, self._seed = clock, seed
+        self._clock, self._seed, self._cares_for = clock, seed, cares_for
         self._writer = Writer(transport, clock)
         self._runtime = runtime or SimulatedRuntime(clock, seed=seed)
         self._leases = Leases(self._writer, clock)
@@ -133,7 +142,7 @@ class NodeAgents:
             transport,
             clock,
             NODES,
-            {"labelSelector": selector},
+            {"labelSelector": selector} if selector else {},
             on_set=self._node_set,
             on_gone=self._node_gone,
             on_synced=self._follow_pods,  # nodes first, so that pods find their nodes after a restart
@@ -177,14 +186,18 @@ class NodeAgents:
     def _node_set(self, _head: HeadMeta, raw: msgspec.Raw) -> None:
         found = _decode_node(raw)
         seen = found.metadata
+        known = self._nodes.get(seen.name)
+        if not self._cares_for(seen.labels, seen.annotations):
+            if known is not None:
+                self._forget(seen.name)
+            return
         self._nodes_seen = True
         self._follow_pods()
-        known = self._nodes.get(seen.name)
         if known is not None and known.agent.uid != seen.uid:
             self._forget(seen.name)
             known = None
         if known is None:
-            known = self._boot(seen)
+            known = self._boot(seen, found.status)
         if known is not None:
             known.reserved = topology.reservation(known.machine, seen.annotations.get(NODE_RESERVATION, ""))
             if known.booted:
@@ -202,12 +215,13 @@ class NodeAgents:
             for problem in known.faults.follow(seen.annotations.get(FAULTS_ANNOTATION, "")):
                 log.warning("fault refused node=%s why=%s", seen.name, problem)
 
-    def _boot(self, seen: _NodeMeta) -> _Node | None:
+    def _boot(self, seen: _NodeMeta, status: _NodeStatus) -> _Node | None:
         text = seen.annotations.get(ENTRY_ANNOTATION, "")
         if self._refused.get(seen.uid) == text:
             return None  # the event of our own write
         try:
-            entry = checked_entry({**_entry(text), "name": seen.name})
+            size = size_of({**status.allocatable, **status.capacity}) if is_fake(seen.annotations) else {}
+            entry = checked_entry({**size, **_entry(text), "name": seen.name})
             machine = machine_of(entry)
         except UsageError as error:
             self._refused[seen.uid] = text

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import orjson
 import pytest
@@ -18,6 +19,7 @@ import yaml
 from seatrial.harness.clusters.embedded import EmbeddedBackend, start_process
 from seatrial.harness.clusters.kubeconfig import Access
 from seatrial.harness.clusters.remote import PumpedClock, RemoteCluster, RemoteTransport
+from seatrial.harness.clusters.simulated import is_ready
 from seatrial.harness.errors import ClusterError, UsageError
 from seatrial.harness.processes import stop
 from seatrial.scheduler.api.builders import node, pod
@@ -108,3 +110,49 @@ def test_a_server_that_is_told_to_stop_stops_at_once(tmp_path: Path) -> None:
     assert process.wait(60) == 0
     stop(process)
     assert not (tmp_path / "k").exists()
+
+
+@pytest.mark.parametrize(
+    "marks",
+    [
+        pytest.param({"annotations": {"kwok.x-k8s.io/node": "fake"}}, id="kwok"),
+        pytest.param({"labels": {"seatrial.dev/simulated": "true"}}, id="our-label"),
+    ],
+)
+def test_a_node_that_a_client_creates_becomes_ready_and_runs_pods(
+    server: RemoteCluster, request: pytest.FixtureRequest, marks: dict[str, dict[str, str]]
+) -> None:
+    """As `kubectl create -f` of KWOK's example, whose pods ask for a resource that no device of ours provides."""
+    name = request.node.callspec.id
+    amounts = {"cpu": "32", "memory": "256Gi", "pods": "110", "example.com/fpga": "8"}
+    manifest = {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, **marks},
+        "status": {"allocatable": amounts, "capacity": amounts},
+    }
+    assert server.call(Request("POST", "/api/v1/nodes", orjson.dumps(manifest))).code == 201
+
+    def seen() -> dict[str, Any]:
+        found: dict[str, Any] = orjson.loads(server.call(Request("GET", f"/api/v1/nodes/{name}")).body)
+        return found
+
+    assert server.wait(lambda: is_ready(seen()) and not seen()["spec"].get("taints"), within=60)
+    assert seen()["status"]["allocatable"]["example.com/fpga"] == "8"
+    body = pod(name).request(cpu=1, **{"example.com/fpga": 1}).node_name(name).manifest
+    assert server.call(Request("POST", PODS, orjson.dumps(body))).code == 201
+    assert server.wait(lambda: b'"phase":"Running"' in server.call(Request("GET", f"{PODS}/{name}")).body, within=60)
+
+
+def test_a_node_without_a_mark_has_no_agent(server: RemoteCluster) -> None:
+    """A Node made after it is Ready, and this one is not."""
+    for name, marks in (("bare", {}), ("later", {"annotations": {"kwok.x-k8s.io/node": "fake"}})):
+        manifest = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, **marks}}
+        assert server.call(Request("POST", "/api/v1/nodes", orjson.dumps(manifest))).code == 201
+
+    def node_named(name: str) -> dict[str, Any]:
+        found: dict[str, Any] = orjson.loads(server.call(Request("GET", f"/api/v1/nodes/{name}")).body)
+        return found
+
+    assert server.wait(lambda: is_ready(node_named("later")), within=60)
+    assert not is_ready(node_named("bare"))

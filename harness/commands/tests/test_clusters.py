@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -19,7 +20,10 @@ from seatrial.harness.clusters.answers import accepted
 from seatrial.harness.clusters.detached import Detached
 from seatrial.harness.clusters.embedded import EmbeddedCluster
 from seatrial.harness.clusters.kubeconfig import load_access
+from seatrial.harness.clusters.start_lock import start_lock
 from seatrial.harness.commands.tests.test_up import Shell
+from seatrial.harness.nodes.runtimes.tests.rig import WITHIN
+from seatrial.harness.processes import started_at
 from seatrial.scheduler.api.builders import pod
 from seatrial.scheduler.api.transport import Request
 
@@ -68,8 +72,9 @@ def test_each_cluster_has_its_own_scheduler(shell: Shell) -> None:
     }
     assert {path.stat().st_mode & 0o777 for path in state.iterdir()} == {0o600}
     table = shell.seatrial("list").stdout.splitlines()
-    assert table[0].split() == ["name", "backend", "api", "scheduler", "with", "since"]
-    assert table[1].split() == ["a", "embedded", found["a"]["api"], found["a"]["scheduler"], "-", found["a"]["since"]]
+    assert table[0].split() == ["name", "backend", "state", "api", "scheduler", "with", "since"]
+    row = ["a", "embedded", "running", found["a"]["api"], found["a"]["scheduler"], "-", found["a"]["since"]]
+    assert table[1].split() == row
 
     submit(shell, "a", "p")
     submit(shell, "b", "p")
@@ -114,14 +119,95 @@ def test_another_cluster_under_a_recorded_name_is_refused(shell: Shell) -> None:
         assert other.seatrial("down", "--all").returncode == 0
 
 
+def processes(shell: Shell, name: str) -> tuple[tuple[int, int], ...]:
+    state = json.loads((shell.folder / "state" / "seatrial" / "clusters" / f"{name}.json").read_bytes())
+    return Detached(**state).processes
+
+
+def wait_for_end(process: tuple[int, int]) -> None:
+    deadline = time.monotonic() + WITHIN
+    while started_at(process[0]) == process[1]:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
 def test_a_scheduler_that_ended_is_told(shell: Shell) -> None:
     up(shell, "a")
     submit(shell, "a", "p")
-    state = json.loads((shell.folder / "state" / "seatrial" / "clusters" / "a.json").read_bytes())
-    os.kill(Detached(**state).processes[-1][0], signal.SIGKILL)
+    scheduler = processes(shell, "a")[-1]
+    os.kill(scheduler[0], signal.SIGKILL)
+    wait_for_end(scheduler)
+    assert listed(shell)["a"]["state"] == "scheduler ended"
+    again = shell.seatrial("up", "--detach", "--name", "a")
+    assert again.returncode == 2
+    assert "cluster 'a' is up already" in again.stderr
+    assert "scheduler ended" in again.stderr
+    assert "end it with `seatrial down a`" in again.stderr
     done = shell.seatrial("explain", "p", "--kubeconfig", "a")
     assert done.returncode == 0, done.stderr
     assert "the scheduler of cluster 'a' has ended; `seatrial logs a --component scheduler`" in done.stdout
+
+
+def test_a_cluster_whose_server_was_killed_does_not_block_its_name(shell: Shell) -> None:
+    """The scheduler still runs; `up` stops it, and removes the files."""
+    up(shell, "dies")
+    server, scheduler = processes(shell, "dies")
+    os.kill(server[0], signal.SIGKILL)
+    wait_for_end(server)
+    assert listed(shell)["dies"]["state"] == "API server ended"
+    assert "API server ended" in shell.without_process("list").stdout
+    done = shell.seatrial("up", "--detach", "--kubeconfig", "dies", "--name", "dies", "--fleet", "none")
+    assert done.returncode == 0, done.stderr
+    assert "cluster 'dies': API server ended; what was left of it has been removed" in done.stdout
+    assert started_at(scheduler[0]) != scheduler[1]
+    assert listed(shell)["dies"]["state"] == "running"
+
+
+def test_the_logs_of_a_cluster_whose_processes_were_killed_are_there_until_down(shell: Shell) -> None:
+    up(shell, "a", "--subject", "none")
+    ((pid, start),) = processes(shell, "a")
+    os.kill(pid, signal.SIGKILL)
+    wait_for_end((pid, start))
+    assert listed(shell)["a"]["state"] == "API server ended"
+    assert "==> server:" in shell.without_process("logs", "a").stdout
+    down = shell.without_process("down", "a")
+    assert (down.returncode, down.stdout) == (0, "cluster 'a' had ended; its files are removed\n")
+    assert list((shell.folder / "state" / "seatrial" / "clusters").iterdir()) == []
+    assert not (shell.folder / "a").exists()
+
+
+def test_one_of_two_starts_of_a_name_succeeds(shell: Shell) -> None:
+    """Both at once: the state folder has one cluster, and no process of the other one."""
+    command = [sys.executable, "-m", "seatrial", "up", "--detach", "--name", "r", "--fleet", "none"]
+    both = [
+        subprocess.Popen(
+            [*command, "--kubeconfig", kubeconfig],
+            cwd=shell.folder,
+            env=shell.env,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for kubeconfig in ("r1", "r2")
+    ]
+    errors = [each.communicate(timeout=600)[1] for each in both]
+    assert sorted(each.returncode for each in both) == [0, 2], errors
+    (refused,) = [error for error in errors if error]
+    assert "cluster 'r' is being started" in refused or "cluster 'r' is up already" in refused
+    assert len(list(shell.folder.glob("r?"))) == 1
+    assert len(listed(shell)) == 1
+
+
+def test_a_start_beside_one_that_goes_on_says_so(shell: Shell) -> None:
+    """The test holds the lock as a process that starts the cluster does."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", shell.env["XDG_STATE_HOME"])
+        with start_lock("r"):
+            done = shell.without_process("up", "--detach", "--name", "r")
+            down = shell.without_process("down", "r")
+    assert done.returncode == 2
+    assert f"cluster 'r' is being started by process {os.getpid()}; wait" in done.stderr
+    assert "no cluster 'r' is up" in down.stderr
 
 
 def test_a_cluster_in_the_foreground_is_listed_until_down(shell: Shell) -> None:

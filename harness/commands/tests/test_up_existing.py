@@ -13,6 +13,7 @@ from seatrial.harness.clusters.embedded import EmbeddedBackend, EmbeddedCluster
 from seatrial.harness.clusters.kubeconfig import with_context
 from seatrial.harness.clusters.leftovers import LEASE, lease_path, runs_on
 from seatrial.harness.clusters.run_scope import RUN_LABEL
+from seatrial.harness.clusters.start_lock import start_lock
 from seatrial.harness.commands.tests.test_up import Shell
 from seatrial.scheduler.api.builders import node, pod
 from seatrial.scheduler.api.transport import Request
@@ -72,6 +73,7 @@ def test_nodes_and_a_scheduler_until_down(theirs: EmbeddedCluster, shell: Shell)
     again = shell.seatrial("up", "--backend", "existing", "--kubeconfig", "K", "--detach")
     assert again.returncode == 2
     assert "is up already" in again.stderr
+    assert "end it with `seatrial down`, or" in again.stderr
     built = pod("a").gpus(2).scheduler(f"st-{run}-default-scheduler").select({RUN_LABEL: run}).tolerate(RUN_LABEL)
     assert theirs.call(Request("POST", PODS, orjson.dumps(built.manifest))).code == 201
 
@@ -88,6 +90,20 @@ def test_nodes_and_a_scheduler_until_down(theirs: EmbeddedCluster, shell: Shell)
     assert down.returncode == 0, down.stderr
     assert everything(theirs) == before
     assert (shell.folder / "K").exists()
+
+
+@pytest.mark.parametrize("parent", [True, False], ids=["a-detached-start", "a-start-in-the-foreground"])
+def test_a_start_beside_one_that_goes_on_is_refused(theirs: EmbeddedCluster, shell: Shell, *, parent: bool) -> None:
+    """The test holds the lock as the other start does; nothing of the refused one is left."""
+    before = everything(theirs)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", shell.env["XDG_STATE_HOME"])
+        with start_lock("r", parent=parent):
+            words = ("up", "--backend", "existing", "--kubeconfig", "K", "--fleet", "fleet.yaml", "--detach")
+            done = shell.seatrial(*words, "--name", "r")
+    assert done.returncode == 2
+    assert "cluster 'r' is being started by process" in done.stderr
+    assert everything(theirs) == before
 
 
 def test_what_a_killed_one_left_is_cleaned(
