@@ -36,6 +36,8 @@ SEARCH_BOOST = {
     "diagnosis.md": 3,
     "own-suites.md": 2,
     "backends.md": 2,
+    "local-cluster.md": 2,
+    "scoreboard.md": 2,
     "api-conformance.md": 0.2,
     "design/": 0.2,
     "reference/": 0.1,

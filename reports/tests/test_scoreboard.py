@@ -15,8 +15,6 @@ BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
 UNSAID = "dialect acme has no words for shares: Acme has gangs alone"
 PROMISES = {"gangs": Promise("Gangs"), "shares": Promise("Shares")}
 FEATURES = [Feature("INT-1", "What one asks", (), "Kubernetes", promises=PROMISES)]
-    Feature("INT-1", "What one asks", (), "Kubernetes", {"gangs": Promise("Gangs"), "shares": Promise("Shares")})
-]
 
 
 def case(number: int, verdict: str, promise: str = "gangs", reason: str = "") -> Case:
