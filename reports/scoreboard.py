@@ -77,7 +77,7 @@ class Board:
     failures: tuple[Failure, ...]
     suspect: tuple[Failure, ...]
     figures: tuple[Figure, ...]
-    absent: tuple[str, ...] = ()  # schedulers that were not run, each with the reason
+    absent: tuple[str, ...] = ()  # schedulers whose programs were missing
 
     def plain(self) -> dict[str, Any]:
         """As JSON."""
