@@ -62,7 +62,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A measurement of the same load, for each scheduler: median, lowest and highest sample; "" where none is."""
+    """A measurement of the same load, for each scheduler: median and 99th percentile; "" where none is."""
 
     name: str
     values: tuple[str, ...]
@@ -180,8 +180,8 @@ def _figures(runs: Sequence[Run], subjects: Sequence[str]) -> list[Figure]:
     values: dict[str, dict[str, str]] = {}
     for series in series_of(runs):
         named = f"{phrase(series.name)}{f', {series.what}' if series.what else ''} ({series.unit})"
-        low, middle, high = (short(series.at(percent)) for percent in (0, 50, 100))
-        text = middle if low == high else f"{middle} ({low} to {high})"
+        middle = short(series.at(50))
+        text = f"{middle}, p99 {short(series.at(99))}" if len(series.samples) > 1 else middle
         values.setdefault(named, {})[_name(runs[series.run])] = text if series.valid else f"{text}, not valid"
     return [
         Figure(name, tuple(of.get(subject, "") for subject in subjects)) for name, of in values.items() if len(of) > 1
