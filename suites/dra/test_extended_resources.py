@@ -4,19 +4,27 @@ import pytest
 
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
+from seatrial.harness.clusters.fault_injection.transport import Link, bindings
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import node, pod
 from seatrial.scheduler.api.device import NVIDIA_GPU
 from seatrial.scheduler.api.resourceclaims import DELETE_PROTECTION, EXTENDED_CLAIM, ResourceClaim
 from seatrial.suites.dra.offers import NVIDIA, Offers, device, offers, served
+from seatrial.suites.faults.schedulers import link, running, witnessed
 
-__all__ = ["offers", "served"]
+__all__ = ["link", "offers", "running", "served"]
 
 pytestmark = [pytest.mark.needs(Capability.HARDWARE)]
 CONTROLLER = "kubernetes 1.37 pkg/controller/resourceclaim"
 RESOLVER = "kubernetes 1.37 dynamic-resource-allocation/deviceclass/extendedresourcecache"
 IMPLICIT = "deviceclass.resource.kubernetes.io/"
 PLUGIN = "kubernetes 1.37 pkg/scheduler/framework/plugins/dynamicresources/extendeddynamicresources.go"
+
+
+def _only(offers: Offers, pod: str) -> ResourceClaim:
+    found = offers.extended(pod)
+    assert len(found) == 1, f"expected one claim for extended resources of {pod}, found {len(found)}"
+    return found[0]
 
 
 @pytest.mark.feature("DRA-4.claim")
@@ -28,7 +36,7 @@ def test_a_pod_gets_a_card_by_a_resource_name(trial: Trial, expect: Expect, offe
 
     bound = expect.running("a")
 
-    (claim,) = offers.extended("a")
+    claim = _only(offers, "a")
     name = claim.metadata.name
     assert name.startswith("a-extended-resources-"), name
     assert DELETE_PROTECTION in claim.metadata.finalizers
@@ -73,7 +81,7 @@ def test_the_claim_goes_with_its_pod(trial: Trial, expect: Expect, offers: Offer
         first.annotation("seatrial.dev/runs-for", "5").manifest["spec"]["restartPolicy"] = "Never"
     trial.submit(first)
     expect.running("a")
-    (claim,) = offers.extended("a")
+    claim = _only(offers, "a")
     trial.submit(pod("b").resources({resource: 1}))
     expect.pending("b", saying="cannot allocate all claims")
 
@@ -102,7 +110,7 @@ def test_init_containers_use_devices_of_later_containers(trial: Trial, expect: E
 
     bound = expect.bound("a")
 
-    (claim,) = offers.extended("a")
+    claim = _only(offers, "a")
     own, shared = (
         f"container-0-request-{_place(resource, 'cpu')}",
         f"container-1-request-{_place(resource, 'cpu', 'memory')}",
@@ -143,7 +151,7 @@ def test_the_newest_class_of_a_resource_counts(trial: Trial, expect: Expect, off
 
     assert [_given(claim) for claim in offers.extended("a")] == [["new"]]
     assert [_given(claim) for claim in offers.extended("b")] == [["old"]]
-    (claim,) = offers.extended("a")
+    claim = _only(offers, "a")
     assert [request.exactly and request.exactly.device_class_name for request in claim.spec.devices.requests] == [newer]
 
 
@@ -166,7 +174,6 @@ def test_a_claim_of_a_failed_attempt_is_not_used(trial: Trial, expect: Expect, o
     metadata = {
         "name": "a-extended-resources-left",
         "annotations": {EXTENDED_CLAIM: "true"},
-        "finalizers": [DELETE_PROTECTION],
         "ownerReferences": [owner],
     }
     requests = [{"name": "container-0-request-0", "exactly": exactly}]
@@ -176,8 +183,50 @@ def test_a_claim_of_a_failed_attempt_is_not_used(trial: Trial, expect: Expect, o
     offers.publish("n1", device("d0"))
 
     bound = expect.running("a", within=60)
-    status = bound.status.extended_resource_claim_status
-    (claim,) = offers.extended("a")
+    status, claim = bound.status.extended_resource_claim_status, _only(offers, "a")
     assert status is not None
     assert status.resource_claim_name == claim.metadata.name != "a-extended-resources-left"
     assert _given(claim) == ["d0"]
+
+
+@pytest.mark.feature("DRA-4.comes-back")
+@pytest.mark.case("DR-046", severity="critical", source=PLUGIN)
+def test_the_claim_of_a_failed_binding_is_deleted(trial: Trial, expect: Expect, offers: Offers, link: Link) -> None:
+    """Bindings are refused for a while: each attempt makes a claim and deletes it, and the last one has the device."""
+    trial.add(node("n1"))
+    resource = offers.serve()
+    offers.publish("n1", device("d0"))
+    witnessed(trial, expect)
+    link.refuse(500, bindings)
+    trial.submit(pod("a").resources({resource: 1}))
+    assert trial.wait(lambda: link.refused >= 2, within=60), "two bindings were to be tried"
+
+    link.heal()
+
+    bound = expect.running("a", within=60)
+    assert trial.reaches(lambda: len(offers.extended("a")) == 1, within=10)
+    status, claim = bound.status.extended_resource_claim_status, _only(offers, "a")
+    assert status is not None
+    assert status.resource_claim_name == claim.metadata.name
+    assert [user.uid for user in claim.status.reserved_for] == [bound.metadata.uid]
+    assert _given(claim) == ["d0"]
+
+
+@pytest.mark.feature("DRA-4.claim")
+@pytest.mark.case("DR-047", severity="normal", source=PLUGIN)
+def test_a_pod_says_that_its_claim_is_refused(trial: Trial, expect: Expect, offers: Offers) -> None:
+    """A quota allows no claims: the pod says so, takes no device, and goes when the quota is gone."""
+    trial.add(node("n1"))
+    resource = offers.serve()
+    offers.publish("n1", device("d0"))
+    quotas = f"/api/v1/namespaces/{trial.name}/resourcequotas"
+    body = {"metadata": {"name": "none"}, "spec": {"hard": {"count/resourceclaims.resource.k8s.io": "0"}}}
+    assert trial.call("POST", quotas, {"apiVersion": "v1", "kind": "ResourceQuota", **body}).ok
+    trial.submit(pod("a").resources({resource: 1}))
+
+    said = f"create claim for extended resources {trial.name}/a"
+    assert trial.reaches(lambda: any(said in event.message for event in trial.events("a")), within=30)
+    assert not offers.extended("a")
+    assert trial.call("DELETE", f"{quotas}/none").ok
+
+    expect.running("a", within=60)
