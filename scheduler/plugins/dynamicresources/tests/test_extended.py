@@ -7,9 +7,19 @@ import pytest
 
 from seatrial.scheduler.api.core import Node, Pod
 from seatrial.scheduler.api.resourceclaims import DeviceClass, DeviceRequest, ResourceClaim
+from seatrial.scheduler.cache.columns import Batch
 from seatrial.scheduler.framework.preparation import ObjectPatch
+from seatrial.scheduler.framework.state import CycleState
 from seatrial.scheduler.plugins.dynamicresources.extended import class_of_resources, extended_claim, requests_of
 from seatrial.scheduler.plugins.dynamicresources.tests.test_allocation import World, cel, device
+from seatrial.scheduler.plugins.noderesources.fit import (
+    NodeResourcesFit,
+    NodeResourcesFitArgs,
+    ScoringStrategy,
+    WeightedResource,
+)
+from seatrial.scheduler.plugins.noderesources.fitplus import NodeResourcesFitPlus, NodeResourcesFitPlusArgs
+from seatrial.scheduler.plugins.noderesources.scarce import ScarceResourceAvoidance, ScarceResourceAvoidanceArgs
 
 GPU = "example.com/gpu"
 Mapped = list[tuple[str, str]]
@@ -263,3 +273,40 @@ def test_a_claim_that_is_left_keeps_the_pod_waiting_until_it_is_gone(world: Exte
     world.give(ResourceClaim, {"metadata": metadata}, there=False)
     world.clock.advance(10)
     assert [decision.node for decision in world.core.decide() if hasattr(decision, "node")] == ["n1"]
+
+
+@pytest.mark.parametrize("weighed", ["NodeResourcesFit", "NodeResourcesFitPlus", "ScarceResourceAvoidance"])
+def test_what_claims_serve_does_not_count_as_capacity(weighed: str) -> None:
+    """Scores of a node that serves the resource by claims are those of a node that does not have it."""
+    scores = []
+    for of_class in (GPU, "example.com/other"):
+        world = Extended()
+        world.serve(of_class)
+        world.plugin("n1", 4)
+        world.node("n2", device("gpu-0"))
+        scores.append(_scores(world, weighed))
+    assert scores[0] == scores[1]
+
+
+def _scores(world: Extended, weighed: str) -> list[int]:
+    """The scores of the nodes by a plugin that weighs the resource, one by one and for all together."""
+    handle = world.core.handle
+    plugin: Any
+    if weighed == "NodeResourcesFit":
+        strategy = ScoringStrategy(resources=(WeightedResource(GPU),))
+        plugin = NodeResourcesFit(handle, NodeResourcesFitArgs(scoring_strategy=strategy))
+    elif weighed == "NodeResourcesFitPlus":
+        types = {GPU: {"type": "LeastAllocated", "weight": 1}}
+        plugin = NodeResourcesFitPlus(handle, msgspec.convert({"resources": types}, NodeResourcesFitPlusArgs))
+    else:
+        plugin = ScarceResourceAvoidance(handle, ScarceResourceAvoidanceArgs(resources=(GPU,)))
+    asking = pod_of("p", container("c", 0 if weighed == "ScarceResourceAvoidance" else 1, "cpu"))
+    state = CycleState()
+    if isinstance(plugin, NodeResourcesFit):
+        plugin.pre_filter(state, asking)
+    plugin.pre_score(state, asking)
+    columns = handle.columns
+    together = plugin.score_batch(plugin.stack_scores([state]), Batch(columns, None))[0]
+    single = [plugin.score(state, asking, world.core.cache.nodes[name]) for name in columns.names]
+    assert together.tolist() == single
+    return single
