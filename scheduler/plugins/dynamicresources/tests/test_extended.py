@@ -240,6 +240,19 @@ def test_claims_of_the_pod_come_before_its_resources(world: Extended) -> None:
     assert world.devices() == ["gpu-0", "gpu-1"]
 
 
+def test_one_pod_may_use_a_device_plugin_and_a_claim(world: Extended) -> None:
+    """Two resources, of which the node offers one by a device plugin: the claim has the other alone (DRA-R106)."""
+    spec = {"selectors": [cel("device.driver == 'gpu.example.com'")], "extendedResourceName": "example.com/nic"}
+    world.give(DeviceClass, {"metadata": {"name": "nic"}, "spec": spec})
+    world.plugin("n1", 1)
+    world.slice("n1", device("nic-0"))
+    both = {"name": "main", "resources": {"requests": {GPU: "1", "example.com/nic": "1"}}}
+    assert world.decided("p", [both]) == "n1"
+    (request,) = world.patches("p")[0].body["spec"]["devices"]["requests"]
+    assert (request["name"], request["exactly"]["deviceClassName"]) == ("container-0-request-1", "nic")
+    assert "1 Insufficient example.com/gpu" in world.decided("q", [both])
+
+
 def test_pods_with_the_same_request_do_not_share_devices(world: Extended) -> None:
     world.node("n1", device("gpu-0"), device("gpu-1"))
     assert [world.asks(f"p{number}") for number in range(2)] == ["n1", "n1"]
