@@ -9,9 +9,9 @@ from seatrial.fixtures.trial import Manifest, Trial
 from seatrial.scheduler.api.resourceclaims import (
     CLASSES_PATH,
     EXTENDED_CLAIM,
+    GROUP_PATH,
     TAINT_RULES_PATH,
     ResourceClaim,
-    claims_path,
 )
 from seatrial.scheduler.api.wire import Wire, decoder
 
@@ -124,7 +124,9 @@ class Offers:
 
     def extended(self, pod: str) -> list[ResourceClaim]:
         """The claims that a scheduler has made for extended resources of the pod."""
-        found = _decode_list(self._trial.call("GET", claims_path(self._trial.name)).body).items
+        found = _decode_list(
+            self._trial.call("GET", f"{GROUP_PATH}/namespaces/{self._trial.name}/resourceclaims").body
+        ).items
         return [
             claim
             for claim in found
