@@ -342,12 +342,18 @@ CHANGES = (
 
 
 def _claims_of(pod: Pod) -> Iterator[tuple[str, str]]:
-    """The entries of the pod's claims, with the keys of the claims; entries that need none are left out."""
+    """The entries of the pod's claims, with the keys of the claims; entries that need none are left out.
+
+    The claim for its extended resources has an entry, too.
+    """
     made = {status.name: status.resource_claim_name for status in pod.status.resource_claim_statuses}
     for claim in pod.spec.resource_claims:
         name = claim.resource_claim_name or made.get(claim.name, "")
         if name is not None:
             yield claim.name, f"{pod.metadata.namespace}/{name}"
+    extended = pod.status.extended_resource_claim_status
+    if extended is not None:
+        yield "extended resources", f"{pod.metadata.namespace}/{extended.resource_claim_name}"
 
 
 def _resource_claims_reserved(binding: Binding) -> Breach | None:

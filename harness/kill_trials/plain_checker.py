@@ -253,6 +253,9 @@ def _claims_of(pod: Json) -> Iterator[str]:
     }
     for entry in pod["spec"].get("resourceClaims", ()):
         yield entry.get("resourceClaimName") or made.get(entry["name"], "")
+    extended = pod["status"].get("extendedResourceClaimStatus")
+    if extended:
+        yield extended["resourceClaimName"]
 
 
 def _use_by_quota(objects: Objects) -> dict[str, Numbers]:

@@ -108,7 +108,7 @@ class NodeLedger:
             raise AdmissionError(UNEXPECTED, f"annotation device-allocated cannot be read: {error}") from error
         picks = self._recall(before) if before is not None else {}
         if before is None and not any(share.device.kind == "gpu" for share in shares):
-            picks = self._pick(pod)
+            picks = self._pick(pod, prepared or {})
         for container, devices in (prepared or {}).items():
             picks[container] = {**picks.get(container, {}), **devices}
         holding = Holding(requests, shares, picks)
@@ -261,14 +261,14 @@ class NodeLedger:
         number = next(number for number in range(first, first + 4096) if number not in used)
         return (Slice(str(number), slicing, template, wanted.get(GPU_MEMORY, 0)),)
 
-    def _pick(self, pod: BoundPod) -> dict[str, dict[str, tuple[Device, ...]]]:
-        """The device plugins' choice: free healthy cards, lowest number first."""
+    def _pick(self, pod: BoundPod, prepared: Granted) -> dict[str, dict[str, tuple[Device, ...]]]:
+        """The device plugins' choice: free healthy cards, lowest number first; not of what a claim serves."""
         chosen: dict[str, dict[str, tuple[Device, ...]]] = {}
         gone: set[Key] = set()
         for container in pod.spec.containers:
             for vendor, resource in PLUGIN_NAMES.items():
                 count = _requested(container, resource)
-                if not count:
+                if not count or resource in prepared.get(container.name, {}):
                     continue
                 free = [
                     device

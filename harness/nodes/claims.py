@@ -15,6 +15,8 @@ from seatrial.scheduler.api.resourceclaims import GROUP_PATH, ResourceClaim
 from seatrial.scheduler.api.transport import Response
 from seatrial.scheduler.api.wire import decoder
 
+EXTENDED = "<extended-resources>"  # stands for an entry of the pod: no entry can have this name
+
 DeviceName = tuple[str, str]  # driver, device
 Granted = dict[str, dict[str, tuple[Device, ...]]]  # container → resource → devices
 
@@ -70,7 +72,8 @@ class NodeClaims:
         begun: list[tuple[str, _Prepared]] = []
         for entry, claim in claims.items():
             if claim is None:
-                raise PrepareError(f"ResourceClaim of the pod's entry {entry} not found")
+                what = "extended resources" if entry == EXTENDED else f"entry {entry}"
+                raise PrepareError(f"ResourceClaim of the pod's {what} not found")
             name, key = claim.metadata.name, claim.metadata.key
             if all(user.uid != uid for user in claim.status.reserved_for):
                 raise PrepareError(
@@ -102,7 +105,7 @@ class NodeClaims:
         return {
             container.name: granted
             for container in (*pod.spec.init_containers, *pod.spec.containers)
-            if (granted := _of_container(container, allocated))
+            if (granted := _of_container(container, allocated) | _extended(pod, container.name, allocated))
         }
 
     def release(self, pod: str) -> None:
@@ -130,6 +133,21 @@ def claim_names(pod: BoundPod) -> dict[str, str]:
         name = entry.resource_claim_name or made.get(entry.name, "")
         if name is not None:
             found[entry.name] = name
+    extended = pod.status.extended_resource_claim_status
+    if extended is not None:
+        found[EXTENDED] = extended.resource_claim_name
+    return found
+
+
+def _extended(
+    pod: BoundPod, container: str, allocated: Mapping[str, Sequence[tuple[str, Device]]]
+) -> dict[str, tuple[Device, ...]]:
+    """The devices of extended resources of the container that a claim serves, by resource."""
+    status, found = pod.status.extended_resource_claim_status, dict[str, tuple[Device, ...]]()
+    for mapping in status.request_mappings if status is not None else ():
+        if mapping.container_name == container:
+            devices = tuple(device for request, device in allocated[EXTENDED] if request == mapping.request_name)
+            found[mapping.resource_name] = (*found.get(mapping.resource_name, ()), *devices)
     return found
 
 

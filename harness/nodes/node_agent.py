@@ -317,7 +317,7 @@ class NodeAgent:
         elif uid in self._preparing:
             self._preparing[uid] = msgspec.Raw(bytes(raw))
         elif not pod.terminated and uid not in self._refused:
-            if pod.spec.resource_claims:
+            if pod.spec.resource_claims or pod.status.extended_resource_claim_status is not None:
                 self._preparing[uid] = msgspec.Raw(bytes(raw))
                 self._prepare(uid)
             else:

@@ -6,7 +6,13 @@ from msgspec import field
 from seatrial.harness.apiserver.quantities import Amounts
 from seatrial.harness.nodes.pod_parts import EnvFrom, Lifecycle, Port, Probe, Variable, Volume, VolumeMount
 from seatrial.harness.nodes.pod_requests import pod_requests
-from seatrial.scheduler.api.core import PodResourceClaim, PodResourceClaimStatus, PodSpec, ResourceRequirements
+from seatrial.scheduler.api.core import (
+    PodExtendedResourceClaimStatus,
+    PodResourceClaim,
+    PodResourceClaimStatus,
+    PodSpec,
+    ResourceRequirements,
+)
 from seatrial.scheduler.api.wire import Wire, decoder
 
 
@@ -130,6 +136,7 @@ class StatusSeen(Wire, frozen=True):
     container_statuses: tuple[ContainerSeen, ...] = ()
     init_container_statuses: tuple[ContainerSeen, ...] = ()
     resource_claim_statuses: tuple[PodResourceClaimStatus, ...] = ()
+    extended_resource_claim_status: PodExtendedResourceClaimStatus | None = None
 
 
 class BoundPod(Wire, frozen=True):

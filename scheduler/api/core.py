@@ -200,6 +200,21 @@ class PodResourceClaimStatus(Wire, frozen=True):
     resource_claim_name: str | None = None
 
 
+class ContainerExtendedResourceRequest(Wire, frozen=True):
+    """The request of the claim that serves an extended resource of a container."""
+
+    container_name: str = ""
+    resource_name: str = ""
+    request_name: str = ""
+
+
+class PodExtendedResourceClaimStatus(Wire, frozen=True):
+    """The claim that the scheduler made for extended resources of the pod."""
+
+    resource_claim_name: str = ""
+    request_mappings: tuple[ContainerExtendedResourceRequest, ...] = ()
+
+
 class PodSchedulingGroup(Wire, frozen=True):
     """The PodGroup of scheduling.k8s.io that a pod is a member of."""
 
@@ -268,6 +283,7 @@ class PodStatus(Wire, frozen=True):
     container_statuses: tuple[ContainerStatus, ...] = ()
     init_container_statuses: tuple[ContainerStatus, ...] = ()
     resource_claim_statuses: tuple[PodResourceClaimStatus, ...] = ()
+    extended_resource_claim_status: PodExtendedResourceClaimStatus | None = None
 
 
 class Pod(Wire, frozen=True):

@@ -15,14 +15,20 @@ TAINT_RULES_PATH = f"{GROUP_PATH}/devicetaintrules"
 
 DELETE_PROTECTION = "resource.kubernetes.io/delete-protection"  # finalizer of each allocated claim
 
+EXTENDED_CLAIM = "resource.kubernetes.io/extended-resource-claim"  # annotation of claims that schedulers make
 ALL, EXACT_COUNT = "All", "ExactCount"
 MAX_RESULTS = 32  # devices of one claim
 MAX_RESERVED = 256  # pods of one claim
 
 
+def claims_path(namespace: str) -> str:
+    """The URL path of the claims of a namespace."""
+    return f"{GROUP_PATH}/namespaces/{namespace}/resourceclaims"
+
+
 def claim_path(namespace: str, name: str, subresource: str = "") -> str:
     """The URL path of a claim; names of these kinds need no escaping."""
-    path = f"{GROUP_PATH}/namespaces/{namespace}/resourceclaims/{name}"
+    path = f"{claims_path(namespace)}/{name}"
     return f"{path}/{subresource}" if subresource else path
 
 

@@ -21,7 +21,7 @@ from seatrial.scheduler.cache.listener import Listener
 from seatrial.scheduler.cache.node_reservation import kept_back
 from seatrial.scheduler.cache.nodeinfo import NodeInfo, PodInfo
 from seatrial.scheduler.cache.owners import Owners
-from seatrial.scheduler.cache.resources import CPU_COLUMN, MEMORY_COLUMN
+from seatrial.scheduler.cache.resources import BY_CLAIM, CPU_COLUMN, MEMORY_COLUMN, UNOFFERED_COLUMN
 from seatrial.scheduler.cache.volumes import Volumes
 
 MAX_CLASSES = 65536  # whose listeners are known
@@ -121,7 +121,13 @@ class Cache:
                 allocatable += [0] * (column + 1 - len(allocatable))
             allocatable[column] = value
         if len(self.columns.resources) > known:
-            self._recount(self.classes.offered(self.columns.resources.names[known:]))
+            new = self.columns.resources.names[known:]
+            self._serve(new)
+            self._recount(self.classes.offered(new))
+        for name in self.columns.resources.by_claims:
+            column = self.columns.resources.column_of_request(name)
+            if column != UNOFFERED_COLUMN:
+                allocatable[column] = allocatable[column] or BY_CLAIM
         before = info.node
         info.node = node
         if len(self._capacities) >= MAX_CAPACITIES:
@@ -150,6 +156,36 @@ class Cache:
         if before is None:
             _call_all(self._listeners, lambda listener: listener.node_added(node.name))
         return wrong
+
+    def serve_by_claims(self, names: Iterable[str]) -> bool:
+        """ResourceClaims can serve these extended resources, and no others; nodes may offer them, too (DRA-R106).
+
+        Returns whether that changes anything.
+        """
+        resources, names = self.columns.resources, frozenset(names)
+        changed = resources.by_claims ^ names
+        if not changed:
+            return False
+        resources.by_claims = names
+        self._serve(changed)
+        self._recount(self.classes.offered(changed))
+        return True
+
+    def _serve(self, names: Iterable[str]) -> None:
+        """Write what nodes have of these resources where they do not offer them themselves."""
+        resources = self.columns.resources
+        found = {resources.column_of_request(name): name in resources.by_claims for name in names}
+        found.pop(UNOFFERED_COLUMN, None)
+        for info in self if found else ():
+            info.widen(len(resources))
+            allocatable = info.allocatable.copy()
+            for column, served in found.items():
+                if allocatable[column] in {0, BY_CLAIM}:
+                    allocatable[column] = BY_CLAIM if served else 0
+            if allocatable != info.allocatable:
+                info.allocatable = self._capacities.setdefault(tuple(allocatable), allocatable)
+                self.columns.set_sums(info.row, info.allocatable, info.requested, info.nonzero)
+                self.columns.touch_static(info.row)
 
     def _recount(self, changed: set[int]) -> None:
         """The vectors of these classes changed: write the sums of the nodes that have pods of them again."""

@@ -144,11 +144,13 @@ class ClassRegistry:
         return found
 
     def _vector(self, requests: Amounts) -> list[tuple[int, int]]:
-        column = self._resources.column_of_request
-        return [(PODS_COLUMN, 1), *((column(name), value) for name, value in requests.items())]
+        return [(PODS_COLUMN, 1), *(self._resources.part(name, value) for name, value in requests.items())]
 
     def offered(self, names: Iterable[str]) -> set[int]:
-        """Nodes offer these resources from now on. Returns the ids of the classes whose vectors changed."""
+        """Nodes or ResourceClaims offer these resources from now on, or no longer do.
+
+        Returns the ids of the classes whose vectors changed.
+        """
         new = set(names)
         changed: set[int] = set()
         for shape in list(self._by_content.values()):

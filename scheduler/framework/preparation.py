@@ -13,11 +13,13 @@ from seatrial.scheduler.framework.status import Status
 
 @dataclass(frozen=True, slots=True)
 class ObjectPatch:
-    """A patch of one object. A refusal ends the attempt; `metadata.resourceVersion` makes it conditional.
+    """A patch of one object, or its creation. A refusal ends the attempt.
 
+    `metadata.resourceVersion` makes a patch conditional.
     `answered` gets the object as the API server has it now: its event may come later. `refused` is called in its place
     where the patch was refused or not sent. `holds`: where no answer comes the object is read back, and this says
-    whether it was patched; without it no answer counts as a refusal.
+    whether it was patched; without it no answer counts as a refusal. `creates`: the name of the object that is created
+    at `path`. `failure`: the first words of the message about a refusal.
     """
 
     what: str  # kind and name, for messages
@@ -27,6 +29,13 @@ class ObjectPatch:
     kind: str = MERGE_PATCH
     refused: Callable[[], None] = lambda: None
     holds: Callable[[bytes], bool] | None = None
+    creates: str = ""
+    failure: str = ""
+
+    @property
+    def object_path(self) -> str:
+        """Where the object is read."""
+        return f"{self.path}/{self.creates}" if self.creates else self.path.removesuffix("/status")
 
 
 @dataclass(frozen=True, slots=True)

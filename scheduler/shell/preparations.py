@@ -58,8 +58,9 @@ class Preparations:
         patch, rest = patches[0], patches[1:]
 
         def patched(response: Response) -> None:
-            if unclear(response) and patch.holds is not None:
-                read_back(self._rest, patch.path.removesuffix("/status"), shown)
+            sent_before = patch.creates and response.code == 409  # a lost answer: the request was sent again
+            if (unclear(response) or sent_before) and patch.holds is not None:
+                read_back(self._rest, patch.object_path, shown)
             else:
                 settled(response, done=response.ok)
 
@@ -83,9 +84,12 @@ class Preparations:
                 self._patch(decision, rest, awaited)
             elif there:
                 why = "it was not patched" if response.ok else refusal(response)
-                self._failed(decision, f"failed to patch {patch.what}: {why}")
+                self._failed(decision, f"{patch.failure or f'failed to patch {patch.what}'}: {why}")
 
-        self._rest.merge(patch.path, patch.body, patched, kind=patch.kind)
+        if patch.creates:
+            self._rest.post(patch.path, patch.body, patched)
+        else:
+            self._rest.merge(patch.path, patch.body, patched, kind=patch.kind)
 
     def _check(self, waiting: _Waiting) -> None:
         if waiting.decision.info.uid not in self._core.bindings:

@@ -6,15 +6,27 @@ import orjson
 import pytest
 
 from seatrial.fixtures.trial import Manifest, Trial
-from seatrial.scheduler.api.resourceclaims import CLASSES_PATH, TAINT_RULES_PATH, ResourceClaim
-from seatrial.scheduler.api.wire import decoder
+from seatrial.scheduler.api.resourceclaims import (
+    CLASSES_PATH,
+    EXTENDED_CLAIM,
+    GROUP_PATH,
+    TAINT_RULES_PATH,
+    ResourceClaim,
+)
+from seatrial.scheduler.api.wire import Wire, decoder
 
 NVIDIA = "gpu.nvidia.com"  # driver and class of simulated NVIDIA cards
 ROOT = "resource.kubernetes.io/pcieRoot"
 
 _DRIVER = 40  # of the trial's name; a driver's name has at most 63 characters
 
+
+class _Claims(Wire, frozen=True):
+    items: tuple[ResourceClaim, ...] = ()
+
+
 _decode = decoder(ResourceClaim)
+_decode_list = decoder(_Claims)
 
 
 class Offers:
@@ -29,6 +41,30 @@ class Offers:
     def attribute(self, name: str) -> str:
         """An attribute of the driver's own domain, in an expression."""
         return f"device.attributes['{self.driver}'].{name}"
+
+    def serve(self, resource: str = "gpu") -> str:
+        """Have the class serve an extended resource of the driver's domain; returns its full name."""
+        name = f"{self.driver}/{resource}"
+        path = self._trial.path("DeviceClass", self.of_class)
+        response = self._trial.call("PATCH", path, {"spec": {"extendedResourceName": name}})
+        assert response.ok, response.body
+        if "extendedResourceName" not in orjson.loads(response.body)["spec"]:
+            pytest.skip("the API server dropped extendedResourceName: its release, or a feature gate, lacks it")
+        return name
+
+    def select(self, expression: str) -> None:
+        """Have the class choose other devices."""
+        selectors = [{"cel": {"expression": expression}}]
+        path = self._trial.path("DeviceClass", self.of_class)
+        response = self._trial.call("PATCH", path, {"spec": {"selectors": selectors}})
+        assert response.ok, response.body
+
+    def another(self, name: str, expression: str, resource: str) -> str:
+        """Another class that serves the resource; returns its full name."""
+        full = f"{name}-{self.of_class}"
+        spec = {"selectors": [{"cel": {"expression": expression}}], "extendedResourceName": resource}
+        self._trial.apply(_object("DeviceClass", full, spec))
+        return full
 
     def publish(
         self,
@@ -85,6 +121,18 @@ class Offers:
         found = self._trial.find(pod)
         statuses = found.status.resource_claim_statuses if found is not None else ()
         return next((status.resource_claim_name or "" for status in statuses if status.name == entry), "")
+
+    def extended(self, pod: str) -> list[ResourceClaim]:
+        """The claims that a scheduler has made for extended resources of the pod."""
+        found = _decode_list(
+            self._trial.call("GET", f"{GROUP_PATH}/namespaces/{self._trial.name}/resourceclaims").body
+        ).items
+        return [
+            claim
+            for claim in found
+            if claim.metadata.annotations.get(EXTENDED_CLAIM) == "true"
+            and any(owner.controller and owner.name == pod for owner in claim.metadata.owner_references)
+        ]
 
     def _slice(self, node: str, part: str) -> str:
         return f"{self._trial.name}-{node}{part and '-'}{part}"

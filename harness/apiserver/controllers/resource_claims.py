@@ -102,7 +102,7 @@ class ResourceClaims:
 
     def _pod_changed(self, change: Change) -> None:
         pod = change.new or change.old
-        if pod is None or not pod.obj["spec"].get("resourceClaims"):
+        if pod is None or not (pod.obj["spec"].get("resourceClaims") or _extended(pod.obj)):
             return
         if change.new is not None:
             self._pod_queue.add(change.key)
@@ -272,4 +272,10 @@ def claim_names(pod: Object) -> list[str]:
     """Names of the claims that a pod uses, its own and those made for it."""
     named = [entry.get("resourceClaimName") for entry in pod["spec"].get("resourceClaims") or ()]
     made = [entry.get("resourceClaimName") for entry in (pod.get("status") or {}).get("resourceClaimStatuses") or ()]
-    return [name for name in (*named, *made) if name]
+    return [name for name in (*named, *made, _extended(pod)) if name]
+
+
+def _extended(pod: Object) -> str:
+    """The name of the claim that a scheduler made for extended resources of the pod; "" if there is none."""
+    status = pod.get("status") or {}
+    return (status.get("extendedResourceClaimStatus") or {}).get("resourceClaimName") or ""

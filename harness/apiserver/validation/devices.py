@@ -17,7 +17,7 @@ from seatrial.harness.apiserver.field_errors import (
     unsupported,
 )
 from seatrial.harness.apiserver.names import Object, dns_label, qualified, subdomain
-from seatrial.harness.apiserver.validation.resources import POSITIVE
+from seatrial.harness.apiserver.validation.resources import POSITIVE, is_extended
 from seatrial.harness.apiserver.webhooks.policies import check_expression
 
 _ALLOCATION_MODES = ("All", "ExactCount")
@@ -101,6 +101,9 @@ def check_device_class(obj: Object, causes: Causes) -> None:
     _check_selectors(spec.get("selectors") or (), "spec.selectors", causes)
     for index, config in enumerate(_bounded(spec.get("config"), _MAX_CONFIGS, "spec.config", causes)):
         _check_opaque(config, f"spec.config[{index}]", causes)
+    resource = spec.get("extendedResourceName")
+    if resource is not None and (not is_extended(resource) or qualified(f"requests.{resource}")):
+        causes.append(invalid("spec.extendedResourceName", resource, "must be a valid extended resource name"))
 
 
 def _check_devices(devices: Object, path: str, causes: Causes) -> None:

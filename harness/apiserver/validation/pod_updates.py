@@ -17,7 +17,7 @@ from seatrial.harness.apiserver.field_errors import (
     not_found,
     required,
 )
-from seatrial.harness.apiserver.names import Object, qualified, subdomain
+from seatrial.harness.apiserver.names import Object, dns_label, qualified, subdomain
 from seatrial.harness.apiserver.schemas.formats import address
 from seatrial.harness.apiserver.validation.placement import check_tolerations
 from seatrial.harness.apiserver.validation.pods import MAX_SECONDS, check_pod_spec
@@ -33,6 +33,9 @@ _FIELDS = (
 _REFUSED = f"pod updates may not change fields other than {','.join(_FIELDS)}"
 _NODE_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _ADDRESSES = ("podIP", "podIPs", "hostIP", "hostIPs")
+_IN_SPEC = "must match the {} of an entry in spec.initContainers.{} or spec.containers.{}"
+_NO_CONTAINER = _IN_SPEC.format("name", "name", "name")
+_NO_REQUEST = _IN_SPEC.format("extended resource name", "resources.requests", "resources.requests")
 _RESIZABLE = frozenset({"cpu", "memory"})
 
 
@@ -72,6 +75,8 @@ def check_pod_status(pod: Object, old: Object, causes: Causes) -> None:
         _check_ended(status, status_before, policy, causes)
     if status.get("resourceClaimStatuses"):
         _check_claim_statuses(status["resourceClaimStatuses"], spec.get("resourceClaims") or (), causes)
+    if status.get("extendedResourceClaimStatus"):
+        _check_extended(status["extendedResourceClaimStatus"], spec, causes)
     if any(status.get(field) != status_before.get(field) for field in _ADDRESSES):
         _check_all_addresses(status, status_before, causes)
 
@@ -113,6 +118,36 @@ def _check_claim_statuses(statuses: list[Object], claims: Iterable[Object], caus
         seen.add(name)
         claim = entry.get("resourceClaimName")
         causes.extend(invalid(path, claim, problem) for problem in (subdomain(claim) if claim is not None else ()))
+
+
+def _check_extended(status: Object, spec: Object, causes: Causes) -> None:
+    """Check what a scheduler says of the claim for extended resources (`validatePodExtendedResourceClaimStatus`)."""
+    path = "status.extendedResourceClaimStatus"
+    containers = {
+        container.get("name"): (container.get("resources") or {}).get("requests") or {}
+        for container in (*(spec.get("initContainers") or ()), *(spec.get("containers") or ()))
+    }
+    mappings = status.get("requestMappings") or ()
+    if not mappings:
+        causes.append(required(f"{path}.requestMappings", "at least one request mapping is required"))
+    seen: set[tuple[str, ...]] = set()
+    for index, mapping in enumerate(mappings):
+        place = f"{path}.requestMappings[{index}]"
+        fields = {name: mapping.get(name) or "" for name in ("containerName", "resourceName", "requestName")}
+        requests, request = containers.get(fields["containerName"]), fields["requestName"]
+        if requests is None:
+            causes.append(invalid(f"{place}.containerName", fields["containerName"], _NO_CONTAINER))
+        elif fields["resourceName"] not in requests:
+            causes.append(invalid(f"{place}.resourceName", fields["resourceName"], _NO_REQUEST))
+        causes.extend(invalid(f"{path}.requestName", request, problem) for problem in dns_label(request))
+        if tuple(fields.values()) in seen:
+            causes.extend(duplicate(f"{place}.{name}", value) for name, value in fields.items())
+        seen.add(tuple(fields.values()))
+    name = status.get("resourceClaimName") or ""
+    if name:
+        causes.extend(invalid(f"{path}.resourceClaimName", name, problem) for problem in subdomain(name))
+    else:
+        causes.append(required(f"{path}.resourceClaimName"))
 
 
 def _check_addresses(field: str, found: list[str], before: Object, causes: Causes) -> None:

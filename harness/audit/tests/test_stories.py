@@ -123,9 +123,10 @@ def spread(story: Story, broken: bool) -> None:
 
 
 def claimed(story: Story, broken: bool) -> None:
-    """One claim by name, one of a template, and a third that needs none; what is another pod's counts for nothing."""
+    """One claim by name, one of a template, one that needs none, and one for extended resources; what is another
+    pod's counts for nothing."""
     metadata = {"name": "p-b-x", "namespace": "default", "uid": "c2"}
-    for name, users in (("a", ["p"]), ("p-b-x", ["other" if broken else "p"])):
+    for name, users in (("a", ["p"]), ("p-b-x", ["p"]), ("p-ext", ["other" if broken else "p"])):
         status = {"allocation": {"devices": {}}, "reservedFor": [{"resource": "pods", "uid": uid} for uid in users]}
         body = {"metadata": {**metadata, "name": name}, "spec": {}, "status": status}
         story.tell("ResourceClaim", "ADDED", body)
@@ -135,7 +136,9 @@ def claimed(story: Story, broken: bool) -> None:
         {"name": "c", "resourceClaimTemplateName": "u"},
     ]
     made = [{"name": "b", "resourceClaimName": "p-b-x"}, {"name": "c", "resourceClaimName": None}]
-    story.pod("p", resourceClaims=claims, status={"resourceClaimStatuses": made}).bind("p")
+    extended = {"resourceClaimName": "p-ext", "requestMappings": []}
+    named: dict[str, Any] = {"resourceClaimStatuses": made, "extendedResourceClaimStatus": extended}
+    story.pod("p", resourceClaims=claims, status=named).bind("p")
 
 
 def claimed_twice(story: Story, broken: bool) -> None:

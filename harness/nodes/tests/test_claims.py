@@ -6,7 +6,7 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from seatrial.harness.nodes.claims import NodeClaims, PrepareError
+from seatrial.harness.nodes.claims import EXTENDED, NodeClaims, PrepareError
 from seatrial.harness.nodes.hardware import NodeHardware, machine_of
 from seatrial.harness.nodes.pods import BoundPod
 from seatrial.harness.nodes.writer import Writer
@@ -64,6 +64,28 @@ def test_all_claims_are_read(made: str | None, objects: dict[str, Any], found: d
 def test_a_container_that_names_no_claim_gets_no_device() -> None:
     granted = NodeClaims("n1", cast("Writer", Stored())).prepare(pod("p"), {"gpu": claim("c", "p")}, DEVICES)
     assert {name: [card.minor for card in cards["claim:gpu"]] for name, cards in granted.items()} == {"main": [0]}
+
+
+def test_containers_have_the_devices_of_their_extended_resources() -> None:
+    """The scheduler's claim has a request for each container; one container asks for another resource."""
+    mappings = [
+        {"containerName": name, "resourceName": "nvidia.com/gpu", "requestName": request}
+        for name, request in (("main", "r"), ("other", "s"))
+    ]
+    body = {
+        "metadata": {"name": "p", "namespace": "default", "uid": "p"},
+        "spec": {"containers": [{"name": "main"}, {"name": "other"}]},
+        "status": {"extendedResourceClaimStatus": {"resourceClaimName": "c", "requestMappings": mappings}},
+    }
+    asking = msgspec.convert(body, BoundPod)
+    claims, told = NodeClaims("n1", cast("Writer", Stored(c={"metadata": {"name": "c"}}))), list[Any]()
+    claims.read(asking, told.append)
+    assert [list(found) for found in told] == [[EXTENDED]]
+    granted = claims.prepare(asking, {EXTENDED: claim("c", "p")}, DEVICES)
+    assert [card.minor for card in granted["main"]["nvidia.com/gpu"]] == [0]
+    assert not any(granted.get("other", {}).values())
+    with pytest.raises(PrepareError, match="ResourceClaim of the pod's extended resources not found"):
+        claims.prepare(asking, {EXTENDED: None}, DEVICES)
 
 
 def test_devices_of_a_driver_that_is_not_the_nodes_are_left_to_it() -> None:

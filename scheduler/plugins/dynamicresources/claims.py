@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 
 from seatrial.scheduler.api.core import Pod
 from seatrial.scheduler.api.integers import integer
-from seatrial.scheduler.api.resourceclaims import Allocation, DeviceClass, ResourceClaim
+from seatrial.scheduler.api.resourceclaims import EXTENDED_CLAIM, Allocation, DeviceClass, ResourceClaim
 from seatrial.scheduler.api.wire import decoder
 from seatrial.scheduler.framework.handle import Handle
+from seatrial.scheduler.plugins.dynamicresources.extended import class_of_resources
 from seatrial.scheduler.plugins.dynamicresources.inventory import Inventory
 from seatrial.scheduler.plugins.dynamicresources.ledger import Ledger
 
@@ -37,18 +38,25 @@ class Claims:
     def __init__(self, handle: Handle) -> None:
         self._handle = handle
         self.classes: dict[str, DeviceClass] = {}
+        self.extended: dict[str, str] = {}  # the class by the extended resource that it serves
+        self.epoch = 0  # of `extended`
         self.inventory = Inventory(self._place_changed)
         self.ledger = Ledger(self._pool_used)
         self.changed: list[Callable[[str], None]] = []  # called with a node's name, "" for all
         self._objects: dict[ClaimKey, ResourceClaim] = {}
         self._pending: dict[str, Pending] = {}  # by the uid of the claim
         self._of_pod: dict[str, tuple[Pending, ...]] = {}
+        self._extended: dict[str, ResourceClaim] = {}  # claims for extended resources, by the uid of their pod
         handle.on_pod_left(self.release)
 
     # -- objects ------------------------------------------------------------------------------------------------------
 
     def find(self, key: ClaimKey) -> ResourceClaim | None:
         return self._objects.get(key)
+
+    def made_for(self, pod: str) -> ResourceClaim | None:
+        """The claim that a scheduler has made for extended resources of the pod with this uid."""
+        return self._extended.get(pod)
 
     def pending(self, uid: str) -> Pending | None:
         """The allocation of the claim with this uid that is still to be written."""
@@ -70,6 +78,8 @@ class Claims:
         if before is not None and before.metadata.uid != claim.metadata.uid:
             self.ledger.book(before.metadata.uid, ())
         self._objects[key] = claim
+        if claim.metadata.annotations.get(EXTENDED_CLAIM) == "true":
+            self._extended |= {owner.uid: claim for owner in claim.metadata.owner_references if owner.controller}
         self._book(claim.metadata.uid, claim.status.allocation)
         if before is None or before.status != claim.status:
             self._handle.open_gate(wake_key(key))
@@ -80,18 +90,29 @@ class Claims:
         before = self._objects.get(key)
         if before is not None and before.metadata.uid == claim.metadata.uid:
             del self._objects[key]
+            for owner in claim.metadata.owner_references:
+                made = self._extended.get(owner.uid)
+                if made is not None and made.metadata.uid == claim.metadata.uid:
+                    del self._extended[owner.uid]
             self._book(claim.metadata.uid, None)
             self._handle.request_wake()
 
     def set_class(self, found: DeviceClass) -> None:
         """A class was added or changed."""
         self.classes[found.metadata.name] = found
-        self._place_changed("")
+        self._classes_changed()
 
     def remove_class(self, found: DeviceClass) -> None:
         """A class is gone; what was allocated of it stays."""
         if self.classes.pop(found.metadata.name, None) is not None:
-            self._place_changed("")
+            self._classes_changed()
+
+    def _classes_changed(self) -> None:
+        self.extended = class_of_resources(self.classes.values())
+        self.epoch += 1
+        if self._handle.cache.serve_by_claims(self.extended):
+            self._handle.invalidate_class_scores()  # pods may have requested what no node has
+        self._place_changed("")
 
     def _book(self, uid: str, written: Allocation | None) -> None:
         pending = self._pending.get(uid)
@@ -133,6 +154,16 @@ class Claims:
         for pending in self._of_pod.pop(pod, ()):
             pending.pods.discard(pod)
             self._drop_if_settled(pending)
+
+    def created(self, pending: Pending, claim: ResourceClaim) -> None:
+        """A claim that was decided before it existed is there now, with its uid."""
+        uid = claim.metadata.uid
+        if self._pending.get(pending.uid) is pending and uid != pending.uid:
+            del self._pending[pending.uid]
+            self.ledger.book(pending.uid, ())
+            pending.uid = uid
+            self._pending[uid] = pending
+        self.set_claim(claim)
 
     def answered(self, pending: Pending, pod: str, answer: ResourceClaim | None) -> None:
         """A pod's write of the allocation was answered with the claim as it is now, or (None) was refused."""

@@ -1,4 +1,7 @@
-"""Takes devices away from claims whose pod cannot use them where they are (DRA-R65)."""
+"""Takes devices away from claims whose pod cannot use them where they are (DRA-R65).
+
+Claims that were made for extended resources of a pod that was not bound are deleted (DRA-R109).
+"""
 
 from collections.abc import Callable
 
@@ -15,12 +18,22 @@ class Deallocations:
         self.claims = claims
         self.waiting: dict[str, ResourceClaim] = {}  # by uid
         self.sent: set[str] = set()
+        self.left: list[str] = []  # paths of claims to be deleted
+        self.deleted: set[str] = set()  # paths of those whose deletion is not answered
         self.begun: Callable[[], None] = lambda: None  # set by the controller
 
     def begin(self, claim: ResourceClaim) -> None:
         """Clear the claim's allocation, if it is still as given."""
         if claim.metadata.uid not in self.sent:
             self.waiting[claim.metadata.uid] = claim
+            self.begun()
+
+    def delete(self, claim: ResourceClaim) -> None:
+        """Delete a claim that was made for extended resources."""
+        path = claim_path(claim.metadata.namespace, claim.metadata.name)
+        if path not in self.deleted:
+            self.deleted.add(path)
+            self.left.append(path)
             self.begun()
 
 
@@ -36,6 +49,24 @@ class Deallocator(Controller):
         for uid, claim in waiting.items():
             self._work.sent.add(uid)
             self._clear(uid, claim)
+        left, self._work.left = self._work.left, []
+        for path in left:
+            self._delete(path)
+
+    def _delete(self, path: str) -> None:
+        """Take the finalizer away, and delete the claim."""
+        remove = {"metadata": {"$deleteFromPrimitiveList/finalizers": [DELETE_PROTECTION]}}
+
+        def unprotected(response: Response) -> None:
+            if response.ok:
+                self._context.rest.delete(path, uid=decode_claim(response.body).metadata.uid, done=settled)
+            else:
+                settled(response)
+
+        def settled(_: Response) -> None:
+            self._work.deleted.discard(path)
+
+        self._context.rest.merge(path, remove, unprotected, kind=STRATEGIC_MERGE_PATCH)
 
     def _clear(self, uid: str, claim: ResourceClaim) -> None:
         metadata = claim.metadata

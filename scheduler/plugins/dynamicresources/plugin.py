@@ -1,7 +1,7 @@
 """DynamicResources: the extension points (DRA-R36 to DRA-R70, upstream `plugins/dynamicresources/dynamicresources.go`).
 
 A pod's claims that have no devices yet get them on the selected node: chosen at Reserve, written before the pod is
-bound. Claims with devices restrict the nodes.
+bound. Claims with devices restrict the nodes. For extended resources that a node does not offer itself a claim is made.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,10 +16,20 @@ import numpy as np
 from seatrial.scheduler.api.clock import read_time
 from seatrial.scheduler.api.core import Node, NodeSelector, Pod
 from seatrial.scheduler.api.durations import go_duration, required_duration
-from seatrial.scheduler.api.resourceclaims import DELETE_PROTECTION, MAX_RESERVED, Allocation, ResourceClaim, claim_path
+from seatrial.scheduler.api.resourceclaims import (
+    DELETE_PROTECTION,
+    MAX_RESERVED,
+    Allocation,
+    ResourceClaim,
+    claim_path,
+    claims_path,
+)
 from seatrial.scheduler.api.transport import STRATEGIC_MERGE_PATCH
+from seatrial.scheduler.api.wire import decoder
 from seatrial.scheduler.cache.columns import Batch, Bools, Ints
 from seatrial.scheduler.cache.nodeinfo import NodeInfo, PodInfo
+from seatrial.scheduler.cache.resources import BY_CLAIM, UNOFFERED_COLUMN
+from seatrial.scheduler.client.rest import pod_path
 from seatrial.scheduler.framework.accelerations import FilterBatch, ScoreBatch
 from seatrial.scheduler.framework.extension_points import (
     NO_LABELS,
@@ -50,12 +60,16 @@ from seatrial.scheduler.plugins.dynamicresources.claims import (
     wake_key,
 )
 from seatrial.scheduler.plugins.dynamicresources.deallocation import Deallocations
+from seatrial.scheduler.plugins.dynamicresources.extended import ExtendedClaim, extended_claim
 from seatrial.scheduler.plugins.dynamicresources.verdicts import VerdictCache, Verdicts
 from seatrial.scheduler.plugins.dynamicresources.wants import AllocationError, compiled
 from seatrial.scheduler.plugins.node_selection import term_holds
 
+STALE = Status.unresolvable("cannot schedule extended resource claim")
 NOT_HERE = Status.unresolvable("resourceclaim not available on the node")
 NOT_YET = Status(Code.WAIT)
+
+_decode_pod = decoder(Pod)
 
 
 class DynamicResourcesArgs(Args, frozen=True):
@@ -73,15 +87,35 @@ class DynamicResourcesArgs(Args, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
+class _Option:
+    """What is to be allocated on nodes of one kind: `verdicts` None: nothing. `extended`: a claim that is made then."""
+
+    key: bytes
+    verdicts: Verdicts | None = None
+    extended: ExtendedClaim | None = None
+    failure: Status | None = None  # the claims cannot be compiled
+
+
+@dataclass(frozen=True, slots=True)
 class _Needs:
-    """A pod's claims: those with devices, and those that need some, with the verdicts on their specs."""
+    """A pod's claims: those with devices, and those that need some, with one option for each kind of node.
+
+    Nodes differ where they offer some of the pod's extended resources themselves. `option_of`: [row], None where there
+    is one option; `stale`: the claim that an earlier attempt has left.
+    """
 
     placed: tuple[tuple[ResourceClaim, NodeSelector | None], ...]
     open: tuple[ResourceClaim, ...]
-    verdicts: Verdicts | None
+    options: tuple[_Option, ...]
+    option_of: Ints | None = None
+    stale: ResourceClaim | None = None
+
+    def option(self, row: int) -> _Option:
+        return self.options[0 if self.option_of is None else int(self.option_of[row])]
 
 
 NEEDS: StateKey[_Needs] = StateKey("DynamicResources/needs")
+EXTENDED: StateKey[ExtendedClaim] = StateKey("DynamicResources/extended")
 
 
 class DynamicResources(PreEnqueue, PreFilter, FilterBatch, PostFilter, ScoreBatch, Reserve, PreBind):
@@ -99,7 +133,18 @@ class DynamicResources(PreEnqueue, PreFilter, FilterBatch, PostFilter, ScoreBatc
         self._deallocations = handle.shared(Deallocations, lambda: Deallocations(self.claims))
 
     def concerns(self, pod: Pod) -> bool:
-        return bool(pod.spec.resource_claims)
+        return bool(pod.spec.resource_claims) or bool(self.claims.extended and self._extended(pod))
+
+    def _extended(self, pod: Pod) -> tuple[str, ...]:
+        """The extended resources of the pod that a class serves."""
+        pod_class, epoch = self._cache.classes.of(pod), self.claims.epoch
+        known: Any = pod_class.facts.get(self.name)
+        if known is None or known[0] != epoch:
+            served = self.claims.extended
+            known = epoch, tuple(name for name, amount in pod_class.requests.items() if amount and name in served)
+            pod_class.facts[self.name] = known
+        found: tuple[str, ...] = known[1]
+        return found
 
     def label_keys(self, pod: Pod) -> frozenset[str]:
         return NO_LABELS
@@ -145,7 +190,8 @@ class DynamicResources(PreEnqueue, PreFilter, FilterBatch, PostFilter, ScoreBatc
         found = self._found(pod)
         if isinstance(found, Status):
             return found
-        if not found:
+        names = self._extended(pod) if self.claims.extended else ()
+        if not found and not names:
             return Status.skip()
         placed: list[tuple[ResourceClaim, NodeSelector | None]] = []
         unplaced: list[ResourceClaim] = []
@@ -155,17 +201,48 @@ class DynamicResources(PreEnqueue, PreFilter, FilterBatch, PostFilter, ScoreBatc
                 unplaced.append(claim)
             else:
                 placed.append((claim, allocation.node_selector))
-        key = self._key(unplaced)
+        stale = self.claims.made_for(pod.metadata.uid) if names else None
+        if stale is not None and self._cache.placed(pod.metadata.uid) is not None:
+            stale = None  # the pod uses it: only its placement is being explained
+        if stale is not None:
+            self._deallocations.delete(stale)  # here, as a pod that waits is not tried while no node is feasible
+        sets, option_of = self._by_claims(names)
+        options = [self._option(pod, unplaced, own) for own in sets]
+        if options[0].failure is not None and len(options) == 1:
+            return options[0].failure
         # Pods of one class may have claims of their own: those that have devices already are placed apart.
-        state[WAKE_GROUP] = f"claims of {pod.metadata.uid}" if placed else f"claims {key!r}"
-        verdicts = None
-        if unplaced:
-            try:
-                verdicts = self._kinds.of(key, lambda: [compiled(claim, self.claims.classes.get) for claim in unplaced])
-            except AllocationError as error:
-                return Status.unresolvable(str(error))
-        state[NEEDS] = _Needs(tuple(placed), tuple(unplaced), verdicts)
+        apart = placed or stale is not None
+        state[WAKE_GROUP] = f"claims of {pod.metadata.uid}" if apart else f"claims {[one.key for one in options]!r}"
+        state[NEEDS] = _Needs(tuple(placed), tuple(unplaced), tuple(options), option_of, stale)
         return SUCCESS
+
+    def _by_claims(self, names: Sequence[str]) -> tuple[list[tuple[str, ...]], Ints | None]:
+        """The sets of these extended resources that nodes have by claims, and which of them a node has, [row]."""
+        columns = self._handle.columns
+        offered = {name: columns.resources.column_of_request(name) for name in names}
+        mixed = [name for name, column in offered.items() if column != UNOFFERED_COLUMN]
+        if not mixed:
+            return [tuple(names)], None
+        columns.ensure_width()
+        found = columns.allocatable[[offered[name] for name in mixed], : columns.count] == BY_CLAIM
+        codes, option_of = np.unique(np.left_shift(1, np.arange(len(mixed))) @ found, return_inverse=True)
+        sets = [
+            tuple(name for name in names if name not in mixed or code >> mixed.index(name) & 1)
+            for code in codes.tolist()
+        ]
+        return sets or [tuple(names)], option_of
+
+    def _option(self, pod: Pod, unplaced: Sequence[ResourceClaim], names: Sequence[str]) -> _Option:
+        extended = extended_claim(pod, {name: self.claims.extended[name] for name in names}) if names else None
+        claims = [*unplaced, *([extended.claim] if extended is not None else [])]
+        key = self._key(claims)
+        if not claims:
+            return _Option(key)
+        try:
+            verdicts = self._kinds.of(key, lambda: [compiled(claim, self.claims.classes.get) for claim in claims])
+        except AllocationError as error:
+            return _Option(key, failure=Status.unresolvable(str(error)))
+        return _Option(key, verdicts, extended)
 
     def _key(self, claims: Sequence[ResourceClaim]) -> bytes:
         """What decides about the devices of claims: their specs, and the classes that these name."""
@@ -186,9 +263,19 @@ class DynamicResources(PreEnqueue, PreFilter, FilterBatch, PostFilter, ScoreBatc
         count = self._handle.columns.count
         statuses: list[Status] = [SUCCESS]
         codes: Ints = np.zeros(count, np.int64)
-        if needs.verdicts is not None:
-            needs.verdicts.refresh(count, self._node)
-            codes, statuses = needs.verdicts.codes.copy(), list(needs.verdicts.statuses)
+        for number, option in enumerate(needs.options):
+            here = np.ones(count, np.bool_) if needs.option_of is None else needs.option_of == number
+            if option.failure is not None:
+                codes[here] = len(statuses)
+                statuses.append(option.failure)
+            if option.verdicts is not None:
+                option.verdicts.refresh(count, self._node)
+                found = option.verdicts.codes[here]
+                codes[here] = np.where(found, found + len(statuses) - 1, 0)
+                statuses += option.verdicts.statuses[1:]
+        if needs.stale is not None:
+            codes[:] = len(statuses)
+            statuses.append(STALE)
         for claim, selector in needs.placed:
             codes[self._elsewhere(claim, selector, count)] = len(statuses)
         statuses.append(NOT_HERE)
@@ -230,18 +317,23 @@ class DynamicResources(PreEnqueue, PreFilter, FilterBatch, PostFilter, ScoreBatc
         )
 
     def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
-        verdicts = state[NEEDS].verdicts
-        return 0 if verdicts is None else verdicts.preference(self._handle.columns.rows[node.name])
+        return self._preference(state[NEEDS], self._handle.columns.rows[node.name])
 
     def score_batch(self, stacked: Any, batch: Batch) -> Ints | None:
-        verdicts = stacked[0][NEEDS].verdicts
-        return np.array([[verdicts.preference(int(row)) for row in batch.rows]], np.int64)
+        needs = stacked[0][NEEDS]
+        return np.array([[self._preference(needs, int(row)) for row in batch.rows]], np.int64)
+
+    def _preference(self, needs: _Needs, row: int) -> int:
+        verdicts = needs.option(row).verdicts
+        return 0 if verdicts is None else verdicts.preference(row)
 
     # -- no node ------------------------------------------------------------------------------------------------------
 
     def post_filter(self, state: CycleState, info: PodInfo, failure: FitError) -> PostFilterResult:
         """Give back the devices of a claim that keeps the pod from all nodes that are left (DRA-R65)."""
         needs = state.get(NEEDS)
+        if needs is not None and needs.stale is not None:
+            return PostFilterResult(Status.unschedulable("deletion of ResourceClaim completed"))
         if needs is not None and any(status.reasons == NOT_HERE.reasons for status in failure.overrides.values()):
             for claim, _ in needs.placed:
                 users = claim.status.reserved_for
@@ -264,14 +356,20 @@ class DynamicResources(PreEnqueue, PreFilter, FilterBatch, PostFilter, ScoreBatc
             for claim, _ in needs.placed
             if (pending := self.claims.pending(claim.metadata.uid)) is not None
         ]
-        if needs.verdicts is not None:
-            columns = self._handle.columns
-            needs.verdicts.refresh(columns.count, self._node)
-            row = columns.rows[node_name]
-            solution, node = needs.verdicts.solutions.get(row), self._node(row)
+        columns = self._handle.columns
+        row = columns.rows[node_name]
+        option = needs.option(row)
+        state.discard(EXTENDED)
+        if option.verdicts is not None:
+            option.verdicts.refresh(columns.count, self._node)
+            solution, node = option.verdicts.solutions.get(row), self._node(row)
             if solution is None or node is None:
-                return needs.verdicts.statuses[int(needs.verdicts.codes[row])]
-            for claim, picks, want in zip(needs.open, solution, needs.verdicts.wants, strict=True):
+                return option.verdicts.statuses[int(option.verdicts.codes[row])]
+            claims = list(needs.open)
+            if option.extended is not None:
+                extended = state[EXTENDED] = option.extended.named(self._clock.now())
+                claims.append(extended.claim)
+            for claim, picks, want in zip(claims, solution, option.verdicts.wants, strict=True):
                 shares = [str(uuid5(NAMESPACE_OID, f"{claim.metadata.uid} {uid} {at}")) for at in range(len(picks))]
                 allocation = allocation_of(picks, want, node, shares)
                 found.append((claim, msgspec.structs.replace(allocation, allocation_timestamp=self._clock.timestamp())))
@@ -280,6 +378,9 @@ class DynamicResources(PreEnqueue, PreFilter, FilterBatch, PostFilter, ScoreBatc
 
     def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
         self.claims.release(pod.metadata.uid)
+        extended = state.get(EXTENDED)
+        if extended is not None and extended.is_sent:
+            self._deallocations.delete(extended.claim)
 
     # -- write and wait -----------------------------------------------------------------------------------------------
 
@@ -290,8 +391,15 @@ class DynamicResources(PreEnqueue, PreFilter, FilterBatch, PostFilter, ScoreBatc
         pending = {found.uid: found for found in self.claims.of(pod.metadata.uid)}
         patches: list[ObjectPatch] = []
         awaited: list[Awaited] = []
-        for claim in (*(claim for claim, _ in needs.placed), *needs.open):
-            patches += self._patches(claim, pending.get(claim.metadata.uid), pod)
+        claims = [*(claim for claim, _ in needs.placed), *needs.open]
+        extended = state.get(EXTENDED)
+        if extended is not None:
+            claims.append(extended.claim)
+        for claim in claims:
+            changes = self._patches(claim, pending.get(claim.metadata.uid), pod)
+            if extended is not None and claim is extended.claim:
+                changes = self._creation(extended, pending[claim.metadata.uid], pod, changes)
+            patches += changes
             allocation = self.claims.allocation(claim)
             if allocation is not None and any(result.binding_conditions for result in allocation.devices.results):
                 key = (claim.metadata.namespace, claim.metadata.name)
@@ -299,12 +407,43 @@ class DynamicResources(PreEnqueue, PreFilter, FilterBatch, PostFilter, ScoreBatc
                 awaited.append(Awaited(partial(self._bound, key), left, _late(claim)))
         return MetadataChanges({}, {}, {}, Preparation(tuple(patches), tuple(awaited)))
 
+    def _creation(
+        self, extended: ExtendedClaim, pending: Pending, pod: Pod, patches: list[ObjectPatch]
+    ) -> list[ObjectPatch]:
+        """The creation of the claim, its `patches`, and what the pod's status says of it (DRA-R107)."""
+        extended.is_sent = True
+        metadata, what = extended.claim.metadata, f'resourceclaim "{extended.claim.metadata.name}"'
+        create = ObjectPatch(
+            what,
+            claims_path(metadata.namespace),
+            extended.body(),
+            partial(self._created, pending),
+            holds=partial(_is_made_for, pod.metadata.uid),
+            creates=metadata.name,
+            failure=f"create claim for extended resources {pod.key}",
+        )
+        status = {"metadata": {"uid": pod.metadata.uid}, "status": {"extendedResourceClaimStatus": extended.status()}}
+        tell = ObjectPatch(
+            f'pod "{pod.metadata.name}"',
+            pod_path(pod, "status"),
+            status,
+            _ignored,
+            holds=partial(_names, metadata.name),
+            failure=f"update pod {pod.key} ExtendedResourceClaimStatus",
+        )
+        return [create, *patches, tell]
+
+    def _created(self, pending: Pending, body: bytes) -> None:
+        self.claims.created(pending, decode_claim(body))
+
     def _patches(self, claim: ResourceClaim, pending: Pending | None, pod: Pod) -> list[ObjectPatch]:
         """The finalizer, and then allocation and reservation in one write (DRA-R68)."""
         metadata = claim.metadata
         if pending is None and any(user.uid == pod.metadata.uid for user in claim.status.reserved_for):
             return []
         what, precondition = f'resourceclaim "{metadata.name}"', {"uid": metadata.uid}
+        if not metadata.resource_version:
+            precondition = {}  # it is created just before, with a uid that is not known yet
         path = partial(claim_path, metadata.namespace, metadata.name)
         consumer = {"resource": "pods", "name": pod.metadata.name, "uid": pod.metadata.uid}
         status: dict[str, Any] = {"reservedFor": [consumer]}
@@ -385,3 +524,14 @@ def _ignored(_answer: bytes) -> None:
 def _holds(pod: str, body: bytes) -> bool:
     """Whether the claim that was read back is reserved for the pod: then its allocation was written with it."""
     return any(user.uid == pod for user in decode_claim(body).status.reserved_for)
+
+
+def _is_made_for(pod: str, body: bytes) -> bool:
+    """Whether the claim that was read back is the pod's."""
+    return any(owner.uid == pod for owner in decode_claim(body).metadata.owner_references)
+
+
+def _names(claim: str, body: bytes) -> bool:
+    """Whether the status of the pod that was read back names the claim."""
+    found = _decode_pod(body).status.extended_resource_claim_status
+    return found is not None and found.resource_claim_name == claim

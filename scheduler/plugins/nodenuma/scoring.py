@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from seatrial.scheduler.cache.columns import Ints
+from seatrial.scheduler.cache.resources import BY_CLAIM
 from seatrial.scheduler.plugins.noderesources.strategies import LeastAllocated, MostAllocated, Strategy
 
 NATIVE = frozenset({"cpu", "memory", "ephemeral-storage"})
@@ -27,7 +28,7 @@ class Scorer:
         scored = []
         for name, weight in self.weights.items():
             total = capacity.get(name, 0)
-            if total > 0 and self.counts(name, requests):
+            if 0 < total != BY_CLAIM and self.counts(name, requests):
                 left = total - used.get(name, 0) - requests.get(name, 0)
                 scored.append((self._arithmetic.one(total, left), weight))
         return self._arithmetic.mean(scored)
@@ -36,7 +37,7 @@ class Scorer:
         """`score` for many nodes, from capacity and the amount left, by resource; adds to `total`, which is zeros."""
         weights = np.zeros(len(total), np.int64)
         for name, (capacity, left) in resources.items():
-            there = capacity > 0
+            there = (capacity > 0) & (capacity != BY_CLAIM)
             scored = self._arithmetic.many(np.maximum(capacity, 1), left.copy())
             total += np.where(there, scored, 0) * self.weights[name]
             weights += there * self.weights[name]

@@ -10,7 +10,7 @@ from seatrial.scheduler.api.core import Pod
 from seatrial.scheduler.api.quantity import CPU, MEMORY
 from seatrial.scheduler.cache.columns import Batch, Ints
 from seatrial.scheduler.cache.nodeinfo import NodeInfo
-from seatrial.scheduler.cache.resources import CPU_COLUMN, MEMORY_COLUMN
+from seatrial.scheduler.cache.resources import BY_CLAIM, CPU_COLUMN, MEMORY_COLUMN
 from seatrial.scheduler.framework.accelerations import ScoreBatch
 from seatrial.scheduler.framework.extension_points import MAX_NODE_SCORE, Args, Scope
 from seatrial.scheduler.framework.handle import Handle
@@ -54,7 +54,7 @@ class NodeResourcesBalancedAllocation(ScoreBatch):
         fractions = []
         for column, amount in state[BALANCED]:
             capacity = node.allocatable[column] if column < len(node.allocatable) else 0
-            if capacity:
+            if capacity not in {0, BY_CLAIM}:
                 taken = node.requested[column] if column < len(node.requested) else 0
                 fractions.append(min((taken + amount) / capacity, 1.0))
         if len(fractions) == 2:

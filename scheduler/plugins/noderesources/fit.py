@@ -18,7 +18,7 @@ from seatrial.scheduler.api.wire import Wire
 from seatrial.scheduler.cache.classes import EquivalenceClass
 from seatrial.scheduler.cache.columns import Batch, Bools, Ints
 from seatrial.scheduler.cache.nodeinfo import NodeInfo, PodInfo
-from seatrial.scheduler.cache.resources import CPU_COLUMN, MEMORY_COLUMN, PODS_COLUMN, UNOFFERED_COLUMN
+from seatrial.scheduler.cache.resources import BY_CLAIM, CPU_COLUMN, MEMORY_COLUMN, PODS_COLUMN, UNOFFERED_COLUMN
 from seatrial.scheduler.framework.accelerations import DryRunBatch, FilterBatch, ScoreBatch
 from seatrial.scheduler.framework.extension_points import Args, PreFilter, Scope
 from seatrial.scheduler.framework.handle import Handle
@@ -273,7 +273,7 @@ class NodeResourcesFit(PreFilter, FilterBatch, ScoreBatch, DryRunBatch):
         scored = []
         for column, amount, weight in request.scored:
             capacity = node.allocatable[column] if column < len(node.allocatable) else 0
-            if capacity:
+            if capacity not in {0, BY_CLAIM}:
                 scored.append((strategy.one(capacity, capacity - used_amount(node, column) - amount), weight))
         return strategy.mean(scored)
 
@@ -303,7 +303,7 @@ class NodeResourcesFit(PreFilter, FilterBatch, ScoreBatch, DryRunBatch):
         total = weights = 0
         for column, weight in kind:  # type: ignore[attr-defined]
             capacity = allocatable[column] if column < len(allocatable) else 0
-            if not capacity:
+            if capacity in {0, BY_CLAIM}:
                 continue
             weights += weight
             rise = self._strategy.max_score_delta(capacity, self._asked(pod_class, column))
@@ -353,7 +353,8 @@ class NodeResourcesFit(PreFilter, FilterBatch, ScoreBatch, DryRunBatch):
             return np.zeros(batch.size, np.int64)
         capacity = np.stack([batch.allocatable[column] for column, _, _ in request.scored])
         left = np.stack([self._left(batch, column) - amount for column, amount, _ in request.scored])
-        weights = np.where(capacity > 0, np.array([[weight] for _, _, weight in request.scored], np.int64), 0)
+        counts = (capacity > 0) & (capacity != BY_CLAIM)
+        weights = np.where(counts, np.array([[weight] for _, _, weight in request.scored], np.int64), 0)
         return self._strategy.mean_many(self._strategy.many(np.maximum(capacity, 1), left), weights)
 
     def _left(self, batch: Batch, column: int) -> Ints:

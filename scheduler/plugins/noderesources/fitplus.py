@@ -10,7 +10,7 @@ from seatrial.scheduler.api.core import Pod
 from seatrial.scheduler.api.wire import Wire
 from seatrial.scheduler.cache.columns import Batch, Ints
 from seatrial.scheduler.cache.nodeinfo import NodeInfo
-from seatrial.scheduler.cache.resources import CPU_COLUMN, MEMORY_COLUMN
+from seatrial.scheduler.cache.resources import BY_CLAIM, CPU_COLUMN, MEMORY_COLUMN
 from seatrial.scheduler.framework.accelerations import ScoreBatch
 from seatrial.scheduler.framework.extension_points import MAX_NODE_SCORE, Args, Scope
 from seatrial.scheduler.framework.handle import Handle
@@ -86,7 +86,7 @@ def _score(parts: tuple[_Part, ...], node: NodeInfo) -> int:
     total = 0
     for part in parts:
         capacity = node.allocatable[part.column] if part.column < len(node.allocatable) else 0
-        if capacity <= 0:
+        if capacity <= 0 or capacity == BY_CLAIM:
             continue
         used = used_amount(node, part.column) + part.amount
         if part.type == LEAST:
@@ -108,5 +108,6 @@ def _scores(parts: tuple[_Part, ...], batch: Batch) -> Ints:
             points = np.minimum(capacity - left, capacity)
         else:
             continue
-        total += np.where(capacity > 0, points * MAX_NODE_SCORE // np.maximum(capacity, 1), 0) * part.weight
+        counts = (capacity > 0) & (capacity != BY_CLAIM)
+        total += np.where(counts, points * MAX_NODE_SCORE // np.maximum(capacity, 1), 0) * part.weight
     return total // sum(part.weight for part in parts)

@@ -7,7 +7,7 @@ import numpy as np
 from seatrial.scheduler.api.core import Pod
 from seatrial.scheduler.cache.columns import Batch, Bools, Ints
 from seatrial.scheduler.cache.nodeinfo import NodeInfo
-from seatrial.scheduler.cache.resources import PODS_COLUMN
+from seatrial.scheduler.cache.resources import BY_CLAIM, PODS_COLUMN
 from seatrial.scheduler.framework.accelerations import ScoreBatch
 from seatrial.scheduler.framework.extension_points import MAX_NODE_SCORE, Args, Scope
 from seatrial.scheduler.framework.handle import Handle
@@ -43,14 +43,14 @@ class ScarceResourceAvoidance(ScoreBatch):
         unasked = {
             column
             for column, amount in enumerate(node.allocatable)
-            if amount > 0 and column != PODS_COLUMN and column not in state[REQUESTED_COLUMNS]
+            if 0 < amount != BY_CLAIM and column != PODS_COLUMN and column not in state[REQUESTED_COLUMNS]
         }
         scarce = unasked & self._scarce
         return (len(unasked) - len(scarce)) * MAX_NODE_SCORE // len(unasked) if scarce else MAX_NODE_SCORE
 
     def score_batch(self, stacked: Sequence[CycleState], batch: Batch) -> Ints | None:
         batch.columns.ensure_width()
-        has = batch.allocatable > 0
+        has = (batch.allocatable > 0) & (batch.allocatable != BY_CLAIM)
         return np.stack([self._scores(state[REQUESTED_COLUMNS] | {PODS_COLUMN}, has) for state in stacked])
 
     def _scores(self, asked: frozenset[int], has: Bools) -> Ints:

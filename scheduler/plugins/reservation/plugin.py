@@ -333,7 +333,8 @@ class Reservation(PreFilter, FilterBatch, Transformer, PostFilter, ScoreBatch, R
     def _short(self, requests: Amounts, node: NodeInfo, taken: Amounts) -> list[str]:
         """The resources that the node lacks, without those that the configuration excludes from the check."""
         found = short(requests, self._named(node.allocatable, requests), taken)
-        return [name for name in found if not self.args.ignores(name)]
+        counted = self._handle.columns.resources.part
+        return [name for name in found if not self.args.ignores(name) and counted(name, 1)[1]]
 
     def _named(self, amounts: Sequence[int], requests: Amounts) -> Amounts:
         """The amounts of requested resources and the places for pods, from a node's amounts by column."""

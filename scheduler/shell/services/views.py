@@ -14,6 +14,7 @@ import msgspec
 from seatrial.scheduler.api.core import Pod
 from seatrial.scheduler.api.wire import to_plain
 from seatrial.scheduler.cache.nodeinfo import NodeInfo
+from seatrial.scheduler.cache.resources import BY_CLAIM
 from seatrial.scheduler.cache.volumes import claim_keys
 from seatrial.scheduler.core.cycle import Core
 from seatrial.scheduler.engine.explanation import explain
@@ -107,7 +108,7 @@ def node_view(core: Core, node: NodeInfo) -> dict[str, Any]:
 
 
 def _amounts(names: list[str], vector: list[int]) -> dict[str, int]:
-    return {name: amount for name, amount in zip(names, vector, strict=False) if amount}
+    return {name: amount for name, amount in zip(names, vector, strict=False) if amount not in {0, BY_CLAIM}}
 
 
 def _reference(pod: Pod) -> dict[str, str]:

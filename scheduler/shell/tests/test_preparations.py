@@ -17,14 +17,16 @@ from seatrial.scheduler.shell.preparations import Preparations
 
 
 class Answers:
-    """A transport that answers a PATCH with one code, and a GET with the object."""
+    """A transport that answers writes with one code, and a GET with the object."""
 
     def __init__(self, code: int, shown: bytes) -> None:
         self.code, self.shown = code, shown
+        self.asked: list[str] = []
         self.before: Callable[[], None] = lambda: None
 
     def send(self, request: Request, done: Done) -> None:
         self.before()
+        self.asked.append(f"{request.method} {request.path}")
         done(Response(200, self.shown) if request.method == "GET" else Response(self.code, b"patched"))
 
 
@@ -79,6 +81,39 @@ def test_each_patch_is_settled(code: int, shown: bytes, told: list[str]) -> None
 
 def test_the_patches_of_a_pod_that_is_gone_are_settled_too() -> None:
     assert carried_out(200, gone=True) == ["a answered patched", "b refused"]
+
+
+@pytest.mark.parametrize(
+    ("code", "shown", "told"),
+    [
+        pytest.param(201, b"", ["patched", "ready"], id="created"),
+        pytest.param(0, b"written", ["written", "ready"], id="lost-and-created"),
+        pytest.param(409, b"written", ["written", "ready"], id="sent-twice"),
+        pytest.param(409, b"of another", ["refused", "failed: create c for p: it was not patched"], id="name-taken"),
+        pytest.param(403, b"written", ["refused", "failed: create c for p: HTTP 403"], id="refused"),
+    ],
+)
+def test_an_object_is_created(code: int, shown: bytes, told: list[str]) -> None:
+    """Where the answer is lost the object is read by its name; the message has the words of who creates it."""
+    found: list[str] = []
+    clock, answers = SimClock(), Answers(code, shown)
+    decision = cast("Bind", SimpleNamespace(info=SimpleNamespace(uid="u", key="default/p"), pod=Pod()))
+    core, rest = cast("Core", SimpleNamespace(bindings={"u": decision})), Rest(cast("Transport", answers), clock)
+    preparations = Preparations(core, rest, clock, lambda _: found.append("ready"), lambda _, why: found.append(why))
+    create = ObjectPatch(
+        "c",
+        "/claims",
+        {},
+        lambda body: found.append(body.decode()),
+        refused=lambda: found.append("refused"),
+        holds=lambda body: body == b"written",
+        creates="c",
+        failure="failed: create c for p",
+    )
+    preparations.begin(decision, Preparation((create,)))
+    clock.advance(30)
+    assert found == told
+    assert {"POST /claims"} <= set(answers.asked) <= {"POST /claims", "GET /claims/c"}
 
 
 @pytest.mark.parametrize("code", [200, 0])

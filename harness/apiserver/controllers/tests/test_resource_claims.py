@@ -6,6 +6,7 @@ import pytest
 
 from seatrial.harness.apiserver.controllers.resource_claims import FINALIZER, generated
 from seatrial.harness.apiserver.tests.asking import PODS, Api, pod
+from seatrial.scheduler.api.resourceclaims import EXTENDED_CLAIM
 from seatrial.scheduler.api.transport import MERGE_PATCH
 
 GROUP = "/apis/resource.k8s.io/v1"
@@ -103,6 +104,32 @@ def test_one_of_two_users_leaves_the_devices(api: Api) -> None:
     assert found["allocation"] == ALLOCATION
 
 
+@pytest.mark.parametrize("end", ["deleted", "succeeded"])
+def test_a_claim_for_extended_resources_goes_with_its_pod(api: Api, end: str) -> None:
+    """The scheduler has made it; the pod names no claim in its spec."""
+    body = pod("p")
+    container = body["spec"]["containers"][0]
+    container["resources"] = {name: {"example.com/gpu": "1"} for name in ("requests", "limits")}
+    uid = api.do("POST", PODS, body)["metadata"]["uid"]
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": uid, "controller": True}
+    metadata = {"name": "c", "annotations": {EXTENDED_CLAIM: "true"}, "ownerReferences": [owner]}
+    api.do("POST", CLAIMS, {"metadata": metadata, "spec": REQUESTS})
+    allocate(api, "c", uid)
+    mapping = {"containerName": container["name"], "resourceName": "example.com/gpu", "requestName": "gpu"}
+    status = {"extendedResourceClaimStatus": {"resourceClaimName": "c", "requestMappings": [mapping]}}
+    api.do("PATCH", f"{PODS}/p/status", {"status": status}, kind=MERGE_PATCH)
+    api.clock.advance(5)
+    assert api.do("GET", f"{CLAIMS}/c")["status"]["reservedFor"]
+
+    if end == "deleted":
+        api.do("DELETE", f"{PODS}/p?gracePeriodSeconds=0")
+    else:
+        api.do("PATCH", f"{PODS}/p/status", {"status": {"phase": "Succeeded"}}, kind=MERGE_PATCH)
+    api.clock.advance(5)
+
+    assert api.ask("GET", f"{CLAIMS}/c")[0] == 404
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [
@@ -168,6 +195,16 @@ def test_a_slice_that_is_refused(api: Api, spec: dict[str, Any], said: str) -> N
     assert code == 422
     assert said in answer["message"]
     api.do("POST", SLICES, a_slice(devices=[{"name": "a"}]))
+
+
+@pytest.mark.parametrize("name", ["gpu", "kubernetes.io/gpu", "deviceclass.resource.kubernetes.io/gpu", "a.io/b/c"])
+def test_a_class_serves_extended_resources_only(api: Api, name: str) -> None:
+    """The same class with another name is taken."""
+    body = {"metadata": {"name": "gpu"}, "spec": {"extendedResourceName": name}}
+    code, answer = api.ask("POST", f"{GROUP}/deviceclasses", body)
+    assert code == 422
+    assert f'spec.extendedResourceName: Invalid value: "{name}": must be a valid extended' in answer["message"]
+    api.do("POST", f"{GROUP}/deviceclasses", {**body, "spec": {"extendedResourceName": "example.com/gpu"}})
 
 
 def test_access_for_administrators_needs_a_label(api: Api) -> None:

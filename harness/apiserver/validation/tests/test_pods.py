@@ -397,6 +397,60 @@ def test_status_updates_do_not_bind() -> None:
     ]
 
 
+GOOD = {"containerName": "c", "resourceName": "example.com/gpu", "requestName": "container-0-request-0"}
+FIELD = "status.extendedResourceClaimStatus"
+
+
+@pytest.mark.parametrize(
+    ("status", "problems"),
+    [
+        pytest.param({"resourceClaimName": "p-x", "requestMappings": [GOOD]}, [], id="good"),
+        pytest.param(
+            {},
+            [
+                f"{FIELD}.requestMappings: Required value: at least one request mapping is required",
+                f"{FIELD}.resourceClaimName: Required value",
+            ],
+            id="empty",
+        ),
+        pytest.param(
+            {"resourceClaimName": "p-x", "requestMappings": [{**GOOD, "containerName": "d"}]},
+            [
+                (
+                    f'{FIELD}.requestMappings[0].containerName: Invalid value: "d": must match the name of an entry in'
+                    " spec.initContainers.name or spec.containers.name"
+                )
+            ],
+            id="container",
+        ),
+        pytest.param(
+            {"resourceClaimName": "p-x", "requestMappings": [{**GOOD, "resourceName": "example.com/nic"}]},
+            [
+                (
+                    f'{FIELD}.requestMappings[0].resourceName: Invalid value: "example.com/nic": must match the'
+                    " extended resource name of an entry in spec.initContainers.resources.requests or"
+                    " spec.containers.resources.requests"
+                )
+            ],
+            id="resource",
+        ),
+        pytest.param(
+            {"resourceClaimName": "p-x", "requestMappings": [GOOD, GOOD]},
+            [f'{FIELD}.requestMappings[1].{name}: Duplicate value: "{value}"' for name, value in GOOD.items()],
+            id="twice",
+        ),
+    ],
+)
+def test_the_status_of_a_claim_for_extended_resources(status: dict[str, Any], problems: list[str]) -> None:
+    """It may be replaced: a scheduler whose binding failed makes another claim."""
+    old, new = (pod({"resources": {"requests": {"example.com/gpu": "1"}}}) for _ in range(2))
+    old["status"] = {"extendedResourceClaimStatus": {"resourceClaimName": "p-y", "requestMappings": [GOOD]}}
+    new["status"] = {"extendedResourceClaimStatus": {**status, "requestMappings": status.get("requestMappings", [])}}
+    if not status:
+        new["status"]["extendedResourceClaimStatus"]["resourceClaimName"] = ""
+    assert told(validate("", "Pod", new, old, subresource="status")) == problems
+
+
 def test_a_mirror_pod_has_a_node() -> None:
     mirror = pod(nodeName="n1")
     mirror["metadata"]["annotations"] = {"kubernetes.io/config.mirror": "x"}

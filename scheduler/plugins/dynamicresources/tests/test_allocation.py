@@ -21,7 +21,8 @@ class World:
     """A core with nodes, slices and claims."""
 
     def __init__(self) -> None:
-        self.core: Core = build_core(default_configuration("s"), SimClock(), seed=0)
+        self.clock = SimClock()
+        self.core: Core = build_core(default_configuration("s"), self.clock, seed=0)
         self.claims = self.core.handle.shared(Claims)
         spec = {"selectors": [cel(f"device.driver == '{DRIVER}'")]}
         self.give(DeviceClass, {"metadata": {"name": "gpu"}, "spec": spec})
@@ -52,8 +53,12 @@ class World:
 
     def pod(self, name: str, *claims: str) -> str:
         """Create the pod; returns its node, or why it has none."""
+        return self.decided(name, [{"name": "main"}], *claims)
+
+    def decided(self, name: str, containers: list[dict[str, Any]], *claims: str) -> str:
+        """As `pod`, with these containers."""
         entries = [{"name": claim, "resourceClaimName": claim} for claim in claims]
-        spec = {"schedulerName": "s", "containers": [{"name": "main"}], "resourceClaims": entries}
+        spec = {"schedulerName": "s", "containers": containers, "resourceClaims": entries}
         pod = msgspec.convert({"metadata": {"name": name, "namespace": "default", "uid": name}, "spec": spec}, Pod)
         self.core.intake.set_pod(pod)
         for decision in self.core.decide():
