@@ -128,6 +128,7 @@ def test_an_administrator_shares_a_device_in_use(trial: Trial, expect: Expect, o
 
     trial.submit(pod("b").claim("d", name="admin"))
     expect.bound("b")
+    assert offers.given("admin") == offers.given("one") == ["d=d0"]
     trial.delete("a")
     trial.submit(pod("c").claim("d", name="two"))
 

@@ -66,6 +66,7 @@ def test_gangs_that_take_turns_do_not_keep_a_larger_pod_waiting(trial: Trial, ex
         large.gpus(8)
         trial.submit(small, large)
         expect.stable(seconds=20)
+    assert bound(trial) == []
     trial.submit(pod("younger").gpus(gangs))
 
     expect.bound("younger", within=2 * 60 + BACKOFFS)

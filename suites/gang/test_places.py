@@ -61,6 +61,7 @@ def test_a_more_important_pod_takes_the_place_of_a_waiting_member(trial: Trial, 
     trial.apply(gang("train", 2).waiting_time(600).mode("NonStrict"))
     trial.submit(*workers("train", 2))
     expect.stable(seconds=5)
+    assert bound(trial) == []
 
     trial.submit(*ahead(boss, "boss"))
 
