@@ -102,6 +102,7 @@ def test_a_gang_that_is_not_strict_evicts_no_pod(classes: Trial, expect: Expect)
     expect.stable(seconds=20)
     assert left(classes) == ["low"]
     assert nominated(classes, *names("train", 2)) == ["", ""]
+    assert [classes.pod(name).spec.node_name for name in names("train", 2)] == ["", ""]
 
 
 @pytest.mark.feature("PRE-3.holds-capacity")
