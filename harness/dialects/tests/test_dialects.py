@@ -1,11 +1,14 @@
 """How dialects are found, and the words of those whose schedulers do not run in these tests."""
 
+from pathlib import Path
+
 import pytest
 
 from seatrial.harness.dialects.dialect import BUILT_IN, Intent, dialect_named, dialect_of
 from seatrial.harness.errors import UsageError
 from seatrial.scheduler.api.builders import pod
-from seatrial.suites import recipes
+
+RECIPES = Path(__file__).parents[3] / "suites" / "recipes"
 
 
 @pytest.mark.parametrize("name", BUILT_IN)
@@ -80,11 +83,8 @@ def test_no_dialect(name: str, said: str) -> None:
         ("/opt/bin/kube-scheduler --v 2", "kubernetes"),
         ("/opt/volcano/vc-scheduler", "volcano"),
         ("", "koordinator"),
+        (str(RECIPES / "kai.yaml"), "kai"),
     ],
 )
 def test_the_dialect_of_a_program(subject: str, dialect: str) -> None:
     assert dialect_of(subject) == dialect
-
-
-def test_the_dialect_of_a_recipe() -> None:
-    assert recipes is not None

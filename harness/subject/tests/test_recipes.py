@@ -6,14 +6,13 @@ from pathlib import Path
 import orjson
 import pytest
 
-from seatrial.fixtures.features import suites_folder
 from seatrial.harness.clusters.virtual import VirtualBackend
 from seatrial.harness.errors import SubjectError, UsageError
 from seatrial.harness.subject.protocol import is_foreign
 from seatrial.harness.subject.recipes import OURS, PROGRAMS, check_subject, companions, read_recipe
 from seatrial.scheduler.api.transport import Request
 
-SHIPPED = sorted((suites_folder() / "recipes").glob("*.yaml"))
+SHIPPED = sorted((Path(__file__).parents[3] / "suites" / "recipes").glob("*.yaml"))
 DEFINITION = """
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
