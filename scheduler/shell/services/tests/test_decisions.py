@@ -122,6 +122,7 @@ def test_decisions_are_served_as_the_debug_flags_are() -> None:
 def test_an_explanation_of_a_bound_pod_has_its_decision() -> None:
     served = sizes()
     served.rig.submit(pod("p").request(cpu="4"))
+    served.rig.submit(*(pod(f"q{number}").request(cpu="4") for number in range(3)))
     served.rig.run()
     found = served.json("/apis/v1/explain/default/p")
     assert found["decision"] == of_pod(served, "p")[0]
