@@ -11,7 +11,7 @@ from seatrial.scheduler.api.clock import Clock
 from seatrial.scheduler.cache.nodeinfo import PodInfo
 from seatrial.scheduler.framework.state import CycleState, StateKey
 
-KEPT_DECISIONS = 10_000  # by default; 1.5 µs and about 600 bytes each
+KEPT_DECISIONS = 10_000  # by default; 440 bytes each, and 7 to 11 µs of a decision (25 to 28 µs without) on 5,000 nodes
 BEST_NODES = 5
 MAX_MESSAGE = 1000  # characters of a kept message: reasons of plugins may differ from node to node
 
