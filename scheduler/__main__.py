@@ -18,6 +18,7 @@ from seatrial.scheduler.app import build_core, build_routes, default_configurati
 from seatrial.scheduler.client.http import HttpTransport
 from seatrial.scheduler.client.kubeconfig import KubeconfigError, load_server
 from seatrial.scheduler.config import ConfigError, load
+from seatrial.scheduler.framework.kept_decisions import KEPT_DECISIONS
 from seatrial.scheduler.serving.http import serve, serve_on
 from seatrial.scheduler.serving.process import level_of, log_to_stderr, work
 from seatrial.scheduler.serving.routes import Routes
@@ -81,6 +82,7 @@ def run(
     leader_elect: bool | None = None,
     scheduler_monitor_period: str = "10s",
     scheduling_timeout: str = "30s",
+    kept_decisions: Annotated[int, cyclopts.Parameter(validator=cyclopts.validators.Number(gte=0))] = KEPT_DECISIONS,
 ) -> int:
     """Schedule pods until SIGTERM or Ctrl-C.
 
@@ -100,6 +102,7 @@ def run(
             leaderElection of the configuration, which also names the Lease. Exit status 1 when the Lease is lost.
         scheduler_monitor_period: Interval of checks for pods whose scheduling takes too long.
         scheduling_timeout: The limit of that check, from the decision to the end of the binding.
+        kept_decisions: How many of the last decisions are kept for `seatrial explain` and /debug/decisions; 0: none.
     """
     log_to_stderr()
     logging.getLogger("seatrial.scheduler").setLevel(level_of(verbosity))
@@ -107,7 +110,7 @@ def run(
         configuration = load(config) if config else default_configuration(scheduler_name)
         election = configuration.leader_election
         clock = WallClock()
-        core = build_core(configuration, clock, seed=seed)
+        core = build_core(configuration, clock, seed=seed, kept_decisions=kept_decisions)
         debug = core.handle.debug
         debug.top_scores, debug.filter_failures, debug.diagnoses = debug_scores, debug_filters, debug_diagnosis
         server = load_server(kubeconfig)

@@ -47,6 +47,7 @@ from seatrial.scheduler.framework.extension_points import (
     check_plugin,
 )
 from seatrial.scheduler.framework.handle import Handle
+from seatrial.scheduler.framework.kept_decisions import KEPT_DECISIONS
 from seatrial.scheduler.packing.kernel import described as kernel_in_use
 from seatrial.scheduler.plugins import register
 from seatrial.scheduler.plugins.registry import Registry
@@ -129,8 +130,11 @@ def build_core(
     seed: int = 0,
     ties: Ties | None = None,
     registry: Registry | None = None,
+    kept_decisions: int = KEPT_DECISIONS,
 ) -> Core:
     """A core for all profiles of `configuration`; `seed`: for tie-breaks and the start of preemption's search.
+
+    `kept_decisions`: how many of the last decisions are kept for diagnosis.
 
     Raises:
         ConfigError: the configuration cannot be used.
@@ -144,7 +148,7 @@ def build_core(
         {key for plugin in used for key in plugin.reads_labels},
         {key for plugin in used for key in plugin.reads_annotations},
     )
-    handle = Handle(clock, Cache(columns, classes), seed=seed)
+    handle = Handle(clock, Cache(columns, classes), seed=seed, kept_decisions=kept_decisions)
     prepare = functools.cache(_prepare)  # profiles that share a plugin prepare it once
     built = [_build(profile, handle, registry, prepare) for profile in profiles]
     runners = Runners({profile.scheduler_name: Runner(profile, handle) for profile in built})

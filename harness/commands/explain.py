@@ -24,6 +24,9 @@ from seatrial.harness.errors import ApiRefused, SubjectError, UsageError
 ANSWER_WITHIN = 30.0  # seconds; every plugin is evaluated for every node
 MAX_REASONS = 20  # texts of reasons may differ from node to node
 DEFAULT_SERVER = "http://127.0.0.1:10251"
+KINDS = frozenset(
+    {"deploy", "deployment", "rs", "replicaset", "sts", "statefulset", "ds", "daemonset", "job", "cronjob"}
+)
 
 
 def explain(
@@ -35,7 +38,7 @@ def explain(
     top: Annotated[int, Parameter(validator=validators.Number(gte=1))] = 5,
     json_: Annotated[bool, Parameter(name="--json", negative="")] = False,
 ) -> None:
-    """Print why a pod is on its node or not placed: nodes that fit now, and the reasons of all others.
+    """Print why a pod is on its node, from the decision that was made, or why it is not placed: nodes and reasons.
 
     Args:
         pod: The pod's name, or NAMESPACE/NAME.
@@ -51,6 +54,12 @@ def explain(
     before, _, name = pod.rpartition("/")
     if not name or "/" in before:
         raise UsageError(f"explain: expected NAME or NAMESPACE/NAME, found {pod!r}")
+    kind = before.partition(".")[0]  # of deployments.apps/NAME
+    if KINDS & {kind, kind.removesuffix("s")} and not namespace:
+        raise UsageError(
+            f"explain: expected a pod, found {pod!r}; `kubectl get pods` lists its pods, of which one is named NAME,"
+            " NAMESPACE/NAME or NAME --namespace NAMESPACE"
+        )
     if namespace and before not in {"", namespace}:
         raise UsageError(f"explain: pod {pod!r} names another namespace than --namespace {namespace}")
     where = namespace or before or "default"
@@ -210,12 +219,20 @@ def _check_url(server: str) -> None:
 def lines_for(found: dict[str, Any], top: int) -> list[str]:
     """The lines to print for an explanation; `top` is the number of best nodes."""
     key = f"{found['pod']['namespace']}/{found['pod']['name']}"
+    if found["node"] and found.get("decision"):
+        return [
+            f"{key}: on node {found['node']}{_when(found['decision'])}",
+            *_notes(found),
+            *_decision_lines(found, top),
+        ]
     state = f"on node {found['node']}" if found["node"] else f"pending, in queue {found['queue'] or 'none'!r}"
     feasible, rejected = found["feasible"], found["rejected"]
     lines = [f"{key}: {state}; {len(feasible)} of {len(feasible) + len(rejected)} nodes fit now"]
+    if found["node"] and "keptDecisions" in found and not found.get("heldBack"):
+        lines.append(_not_kept(found["keptDecisions"]))
     if found.get("heldBack"):
         lines.append(f"held back: {found['heldBack']}")
-    lines += [f"note: {note}" for note in found.get("notes", ())]
+    lines += [*_notes(found), *map(_lacking, found.get("lacking", ()))]
     if feasible:
         plugins = sorted({plugin for node in feasible for plugin in node["byPlugin"]})
         rows = [["node", "score", *plugins]]
@@ -238,6 +255,45 @@ def lines_for(found: dict[str, Any], top: int) -> list[str]:
         if len(ordered) > MAX_REASONS:
             lines.append(f"and {len(ordered) - MAX_REASONS} more reasons for at most as many nodes each; see --json")
     return lines
+
+
+def _notes(found: dict[str, Any]) -> list[str]:
+    return [f"note: {note}" for note in found.get("notes", ())]
+
+
+def _not_kept(size: int) -> str:
+    if not size:
+        return "the scheduler keeps no decisions (--kept-decisions 0); this is what it finds now:"
+    return f"the decision is not kept: not made by this scheduler, or not one of its last {size:,}; it finds now:"
+
+
+def _lacking(one: dict[str, str]) -> str:
+    most = f"most free is {one['mostFree']} on {one['mostFreeOn']}"
+    nearest = (
+        "" if one["nearest"] == one["mostFreeOn"] else f"; {one['nearest']}, which comes nearest, has {one['free']}"
+    )
+    return f"{one['resource']}: asks {one['asked']}, {most}{nearest}"
+
+
+def _when(decision: dict[str, Any]) -> str:
+    since = decision["secondsSinceCreation"]
+    return f", decided {decision['time']}" + ("" if since is None else f", {since:g} s after the pod's creation")
+
+
+def _decision_lines(found: dict[str, Any], top: int) -> list[str]:
+    """The score table of the decision that put the pod on its node."""
+    decision = found["decision"]
+    rows = [
+        [
+            one["node"],
+            str(one["score"]) if one["exact"] else f"at most {one['score']}",
+            "selected" if one["node"] == found["node"] else "",
+        ]
+        for one in decision["best"][:top]
+    ]
+    lines = ["", *_table([["node", "score", ""], *rows])] if rows else []
+    rejected = [[str(one["nodes"]), one["plugins"]] for one in decision["rejected"]]
+    return lines + (["", *_table([["rejected", "by one of"], *rejected])] if rejected else [])
 
 
 def _table(rows: list[list[str]]) -> list[str]:

@@ -4,14 +4,15 @@ from seatrial.scheduler.core.places import Places
 from seatrial.scheduler.core.queue.active import Entry
 from seatrial.scheduler.engine.runner import Runners
 from seatrial.scheduler.framework.decisions import Bind
+from seatrial.scheduler.framework.kept_decisions import KeptDecisions
 from seatrial.scheduler.framework.state import CycleState
 
 
 class Bindings:
     """Decides bindings, and takes them back."""
 
-    def __init__(self, runners: Runners, places: Places) -> None:
-        self._runners, self._places = runners, places
+    def __init__(self, runners: Runners, places: Places, kept: KeptDecisions) -> None:
+        self._runners, self._places, self._kept = runners, places, kept
         self._decided: dict[str, tuple[Entry, CycleState]] = {}  # by pod uid
 
     def __contains__(self, uid: object) -> bool:
@@ -31,6 +32,8 @@ class Bindings:
         except Exception:
             self.cancel(info.uid)
             raise
+        if self._kept.size:
+            self._kept.place(info, state, node)
         return Bind(info, node, marks.annotations, marks.labels, marks.node_annotations, marks.preparation)
 
     def take(self, uid: str) -> tuple[Entry, CycleState] | None:

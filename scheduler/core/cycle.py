@@ -48,7 +48,7 @@ class Core:
         self.handle, self.cache, self.runners, self.queue = handle, handle.cache, runners, queue
         self.timing = handle.timing
         self.places = Places(handle, runners)
-        self.bindings = Bindings(runners, self.places)
+        self.bindings = Bindings(runners, self.places, handle.kept)
         self.outbox = Outbox(handle)
         self.reports = HeldReports(handle, queue, self.outbox, self.held_back)
         self.waker = Waker(handle, runners, queue, self.outbox, self.reports)
@@ -116,10 +116,15 @@ class Core:
         try:
             if self.handle.debug.on:
                 self._log_cycle(runner, entry.info)
-            decisions = self.groups.schedule(entry, runner) if entry.grouped else None
-            return self._cycle(entry, runner) if decisions is None else decisions
+            found = self.groups.schedule(entry, runner) if entry.grouped else None
+            decisions = self._cycle(entry, runner) if found is None else found
         except Exception as error:  # noqa: BLE001 the pod is tried again, and other pods go on
-            return self.attempt_failed(error, entry)
+            decisions = self.attempt_failed(error, entry)
+        if self.handle.kept.size:
+            for decision in decisions:
+                if type(decision) is Reject:
+                    self.handle.kept.reject(decision.info, decision.message)
+        return decisions
 
     # -- the cycle of one pod -----------------------------------------------------------------------------------------
 

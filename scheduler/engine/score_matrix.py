@@ -387,6 +387,10 @@ class ScoreMatrix(MatrixArrays):
         for row in bounds:
             self._exact_for[row] |= bit
 
+    def is_exact(self, entry: ClassEntry, row: int) -> bool:
+        """Whether the key of a class on a row is exact, and not an upper bound."""
+        return self._is_exact(entry.index, row)
+
     def _is_exact(self, index: int, row: int) -> bool:
         judged = self._exact_for.get(row)
         return judged is None or bool(judged >> index & 1)

@@ -21,6 +21,7 @@ from seatrial.scheduler.engine.restoring import enter, restore
 from seatrial.scheduler.engine.score_matrix import ScoreMatrix
 from seatrial.scheduler.framework.extension_points import Plugin, Transformer, VictimAware
 from seatrial.scheduler.framework.fit_error import FitError
+from seatrial.scheduler.framework.kept_decisions import BEST_NODES, RANKING, Ranking
 from seatrial.scheduler.framework.restored import RESTORED
 from seatrial.scheduler.framework.state import CycleState
 from seatrial.scheduler.framework.status import Status
@@ -42,12 +43,19 @@ class Selector:
         self._runner, self._entry, self._matrix = runner, entry, matrix
         self._normalizer, self._reasons = normalizer, reasons
         self._handle = runner.handle
+        self._kept = runner.handle.kept
         self._columns = runner.handle.columns
-        cluster_plugins = entry.rules.cluster_plugins
+        rules = entry.rules
+        cluster_plugins = rules.cluster_plugins
         self._asked_always = [plugin.concerns for plugin in cluster_plugins if not plugin.only_volumes]
         self._asked_of_volumes = [plugin.concerns for plugin in cluster_plugins if plugin.only_volumes]
         self._seeing = [plugin for plugin in runner.profile.all if isinstance(plugin, (Transformer, VictimAware))]
         self._pinned_by = [plugin.name for plugin in runner.pre_filters if plugin.honours_pins]
+        of_node = dict.fromkeys([*rules.allowed_by, *(plugin.name for plugin in rules.node_filters)])
+        of_pods = [plugin.name for plugin in rules.node_pods_filters]
+        of_cluster = [plugin.name for plugin in rules.cluster_filters]
+        self._filters = ", ".join(of_node), ", ".join(of_pods)
+        self._filters_or_left = self._filters[0], ", ".join([*of_pods, *of_cluster, "nodes not left to the pod"])
 
     @property
     def key(self) -> Ints:
@@ -103,7 +111,11 @@ class Selector:
             matrix.settle(self._entry)
             return self._select_past_nominated(info, state, self.key)
         row = matrix.best(self._entry)
-        return (row, state) if row >= 0 else self._reasons.failure(_NOTHING)
+        if row < 0:
+            return self._reasons.failure(_NOTHING)
+        if self._kept.size:
+            state[RANKING] = self._ranking(self.key, row, self._filters)
+        return row, state
 
     def select_within(self, info: PodInfo, rows: Sequence[int], by: str) -> "tuple[int, CycleState] | FitError":
         """The best of these rows, ascending, that the plugin `by` leaves. The class must be refreshed."""
@@ -114,6 +126,8 @@ class Selector:
             return self._select_cluster_wide(info, state, concerned, pin, by)
         self._matrix.settle(self._entry)
         if len(pin) == 1 and not self._handle.nominator.nominated and self.key[pin[0]] >= 0:
+            if self._kept.size:
+                state[RANKING] = self._ranking(pinned_key(self.key, pin), pin[0], self._filters_or_left)
             return pin[0], state
         found = self._select_past_nominated(info, state, pinned_key(self.key, pin))
         return self._reasons.failure(self._outside(pin, found.overrides, by)) if isinstance(found, FitError) else found
@@ -129,7 +143,7 @@ class Selector:
         columns, nominator = self._columns, self._handle.nominator
         own = columns.rows.get(nominator.node_of(info.uid), -1)
         if own >= 0 and key[own] >= 0 and self._check_row(state, info, own).ok:
-            return own, state
+            return self._selected(own, state, key)
         taken = {columns.rows[node] for node in nominator.nodes() if node in columns.rows}
         overrides: dict[int, Status] = {}
         while True:
@@ -142,14 +156,51 @@ class Selector:
                 }
                 return self._reasons.failure(crowded | overrides)
             if row not in taken:
-                return row, state
+                return self._selected(row, state, key)
             status = self._check_row(state, info, row)
             if status.ok:
-                return row, state
+                return self._selected(row, state, key)
             if not overrides:
                 key = key.copy()
             overrides[row] = status
             key[row] = NOT_FEASIBLE
+
+    def _selected(self, row: int, state: CycleState, key: Ints) -> tuple[int, CycleState]:
+        if self._kept.size:
+            state[RANKING] = self._ranking(key, row, self._filters_or_left)
+        return row, state
+
+    def _ranking(self, key: Ints, row: int, filters: tuple[str, str]) -> Ranking:
+        """The best nodes of `key`, [node], which is the same afterwards; `row`: the selected node.
+
+        Searching the largest key five times takes 3 µs for 5,000 nodes, and `np.argpartition` 7 µs.
+        """
+        names, rows, values, bounds = self._columns.names, [row], [key.item(row)], 0
+        entry, matrix = self._entry, self._matrix
+        try:
+            while len(rows) < BEST_NODES:
+                key[row] = NOT_FEASIBLE
+                row = int(key.argmax())
+                value = key.item(row)
+                if value < 0:
+                    break
+                if not (entry.uses_signatures or matrix.is_exact(entry, row)):
+                    bounds |= 1 << len(rows)
+                rows.append(row)
+                values.append(value)
+        finally:
+            for changed, value in zip(rows, values, strict=True):
+                key[changed] = value
+        passed = int(np.count_nonzero(matrix.node_ok[entry.index, : len(key)]))
+        fitting = int(np.count_nonzero(key >= 0))
+        return (
+            tuple([names[each] for each in rows]),
+            tuple([value >> TIE_BITS for value in values]),
+            bounds,
+            self._handle.cache.known_count - passed,
+            max(passed - fitting, 0),  # a pod that ignores other pods may fit where its class does not
+            filters,
+        )
 
     def _pin(self, info: PodInfo) -> list[int] | None:
         """The rows of the nodes that the pod names, ascending; None if it names none."""
@@ -203,7 +254,10 @@ class Selector:
             cycle.add_scores(key)
         found = self._select_past_nominated(info, state, key)
         if not isinstance(found, FitError):
-            return found[0], enter(self._runner.profile.all, state, info.pod, self._columns.names[found[0]])
+            entered = enter(self._runner.profile.all, state, info.pod, self._columns.names[found[0]])
+            if entered is not state and self._kept.size:
+                entered[RANKING] = state[RANKING]
+            return found[0], entered
         order = {plugin.name: number for number, plugin in enumerate(self._runner.filters)}
         names = self._columns.names
         crowded = {row: status for row, status in found.overrides.items() if cycle.allows(names[row])}

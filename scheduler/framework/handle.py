@@ -19,6 +19,7 @@ from seatrial.scheduler.framework.collaborators import (
 )
 from seatrial.scheduler.framework.controllers import ControllerFactory
 from seatrial.scheduler.framework.groups import PodGroups
+from seatrial.scheduler.framework.kept_decisions import KEPT_DECISIONS, KeptDecisions
 from seatrial.scheduler.framework.nominator import Nominator
 from seatrial.scheduler.framework.plugin_errors import PluginErrors
 from seatrial.scheduler.framework.state import CycleState
@@ -59,12 +60,13 @@ class Handle:
     - `describe_nodes`: an entry of the node view.
     """
 
-    def __init__(self, clock: Clock, cache: Cache, *, seed: int = 0) -> None:
+    def __init__(self, clock: Clock, cache: Cache, *, seed: int = 0, kept_decisions: int = KEPT_DECISIONS) -> None:
         self.clock = clock
         self.cache = cache
         self.seed = seed
         self.nominator = Nominator()
         self.debug = DebugFlags()
+        self.kept = KeptDecisions(clock, kept_decisions)
         self.timing = Timing(clock)
         self.plugin_errors = PluginErrors()
         self.wakes = WakeRequests()

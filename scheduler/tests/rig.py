@@ -23,6 +23,7 @@ from seatrial.scheduler.app import build_core
 from seatrial.scheduler.config import Configuration, ProfileConfig, parse
 from seatrial.scheduler.framework.decisions import Bind, Decision, Evict, Reject
 from seatrial.scheduler.framework.extension_points import Plugin
+from seatrial.scheduler.framework.kept_decisions import KEPT_DECISIONS
 from seatrial.scheduler.plugins.registry import Registry
 
 GIB = 1 << 30
@@ -48,6 +49,7 @@ class Rig:
         *,
         plugins: Sequence[type[Plugin]] = (),
         plugins_may_raise: bool = False,
+        kept_decisions: int = KEPT_DECISIONS,
     ) -> None:
         """`plugins`: classes that profiles can name besides the built-in ones."""
         self._plugins_may_raise = plugins_may_raise
@@ -56,6 +58,7 @@ class Rig:
             configuration or Configuration(profiles=(ProfileConfig("default-scheduler"),)),
             self.clock,
             registry=Registry(plugins),
+            kept_decisions=kept_decisions,
         )
         self.pods: dict[str, Pod] = {}
         self.decisions: list[Decision] = []

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from seatrial.harness import cli
+from seatrial.harness.commands.explain import lines_for
 from seatrial.harness.errors import HarnessError, SubjectError, UsageError
 
 PENDING: dict[str, Any] = {
@@ -141,3 +142,89 @@ def test_servers_that_cannot_be_asked(server: str, kind: type[HarnessError], wor
     with pytest.raises(kind) as refused:
         cli.app(["explain", "p", "--server", server])
     assert words in str(refused.value)
+
+
+DECISION: dict[str, Any] = {
+    "pod": {"namespace": "default", "name": "p", "uid": "u"},
+    "time": "2026-01-01T00:00:07Z",
+    "secondsSinceCreation": 2.5,
+    "node": "b",
+    "message": "",
+    "best": [
+        {"node": "b", "score": 92, "exact": True},
+        {"node": "a", "score": 71, "exact": True},
+        {"node": "c", "score": 70, "exact": False},
+    ],
+    "rejected": [{"plugins": "TaintToleration", "nodes": 3}, {"plugins": "NodeResourcesFit, DeviceShare", "nodes": 12}],
+}
+BOUND: dict[str, Any] = {
+    **PLACED,
+    "notes": [],
+    "decision": DECISION,
+    "keptDecisions": 10_000,
+    "lacking": [],
+    "feasible": [],
+    "rejected": [{"node": "a", "plugin": "NodeName", "reasons": ["other node"], "preemptionMightHelp": False}],
+}
+
+
+def test_a_bound_pod_is_explained_by_the_decision_that_was_made() -> None:
+    """The present state says of all other nodes that they are not the one of spec.nodeName."""
+    assert lines_for(BOUND, 5) == [
+        "default/p: on node b, decided 2026-01-01T00:00:07Z, 2.5 s after the pod's creation",
+        "",
+        "node  score",
+        "b     92          selected",
+        "a     71",
+        "c     at most 70",
+        "",
+        "rejected  by one of",
+        "3         TaintToleration",
+        "12        NodeResourcesFit, DeviceShare",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("size", "words"),
+    [
+        pytest.param(
+            10_000, "the decision is not kept: not made by this scheduler, or not one of its last 10,000", id="too-old"
+        ),
+        pytest.param(0, "the scheduler keeps no decisions (--kept-decisions 0)", id="off"),
+    ],
+)
+def test_a_decision_that_is_not_kept(size: int, words: str) -> None:
+    """It says so, and shows the present state."""
+    lines = lines_for({**BOUND, "decision": None, "keptDecisions": size}, 5)
+    assert lines[0] == "default/p: on node b; 0 of 1 nodes fit now"
+    assert lines[1].startswith(words)
+    assert lines[-1].split() == ["1", "NodeName", "other", "node", "no", "help"]
+
+
+def test_a_member_with_a_place_that_waits_for_its_group_has_no_decision_yet() -> None:
+    lines = lines_for({**BOUND, "decision": None, "heldBack": "has a place on node b and waits"}, 5)
+    assert lines[1] == "held back: has a place on node b and waits"
+
+
+def test_what_a_pending_pod_lacks_is_named() -> None:
+    cards = {"resource": "nvidia.com/gpu", "asked": "12", "mostFree": "8", "mostFreeOn": "h100-0"}
+    lacking = [{**cards, "nearest": "h100-0", "free": "8"}, {**cards, "nearest": "h100-1", "free": "7"}]
+    assert lines_for({**PENDING, "lacking": lacking}, 5)[1:3] == [
+        "nvidia.com/gpu: asks 12, most free is 8 on h100-0",
+        "nvidia.com/gpu: asks 12, most free is 8 on h100-0; h100-1, which comes nearest, has 7",
+    ]
+
+
+@pytest.mark.parametrize("named", ["deploy/nginx", "deployments.apps/nginx", "rs/nginx", "jobs/nginx"])
+def test_what_makes_pods_is_no_pod(named: str) -> None:
+    with pytest.raises(UsageError, match=f"expected a pod, found '{named}'; `kubectl get pods` lists its pods"):
+        cli.app(["explain", named])
+
+
+def test_a_namespace_may_be_named_as_a_kind(
+    explain: Callable[..., None], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With --namespace it is no kind."""
+    monkeypatch.setitem(ANSWERS, "/apis/v1/explain/deploy/p", (200, PLACED))
+    explain("p", "--namespace", "deploy")
+    assert capsys.readouterr().out.startswith("default/p: on node b")

@@ -1,7 +1,7 @@
 """Routes of the scheduler: health, metrics, and its view of nodes and pods (section 6 of the API).
 
-Koordinator's routes for nodes, DeviceShare, NodeNUMAResource and Reservation; of our own is
-`/apis/v1/explain/:namespace/:name`.
+Koordinator's routes for nodes, DeviceShare, NodeNUMAResource and Reservation; of our own are
+`/apis/v1/explain/:namespace/:name` and `/debug/decisions`.
 """
 
 import logging
@@ -20,6 +20,7 @@ from seatrial.scheduler.core.cycle import Core
 from seatrial.scheduler.engine.explanation import explain
 from seatrial.scheduler.serving.exposition import CONTENT_TYPE
 from seatrial.scheduler.serving.routes import Answer, Handler, RequestContext, Routes, json, missing, text
+from seatrial.scheduler.shell.services.decisions import decisions, lacking_room, placement_of
 from seatrial.scheduler.shell.services.flags import Flags
 from seatrial.scheduler.shell.services.metrics import Metrics
 from seatrial.scheduler.shell.services.podresources import pod_resources
@@ -52,7 +53,7 @@ class Configuration(Protocol):
 def routes_of(
     core: Core, metrics: Metrics, standing: Standing, configuration: Configuration, logger: logging.Logger
 ) -> Routes:
-    """All routes; those of debug flags only with `enableProfiling` (FWK-R32)."""
+    """All routes; those below `/debug` only with `enableProfiling` (FWK-R32)."""
     routes = Routes(core.handle.clock.faults)
 
     def service(pattern: str, handler: Handler) -> None:
@@ -73,6 +74,7 @@ def routes_of(
         service(pattern, handler)
     service("explain/:namespace/:name", partial(_explain, core))
     if configuration.enable_profiling:
+        routes.add("GET", "/debug/decisions", partial(decisions, core))
         Flags(core.handle.debug, logger).install(routes)
         for pattern in ("/debug/pprof", "/debug/pprof/", "/debug/pprof/:profile"):
             routes.add("GET", pattern, lambda _: NO_PPROF)
@@ -140,6 +142,9 @@ def _explain(core: Core, request: RequestContext) -> Answer:
             "queue": places.get(info.uid, ""),
             "heldBack": core.held_back(info),
             "notes": core.notes(info),
+            "decision": placement_of(core, info) if info.node_name else None,
+            "keptDecisions": core.handle.kept.size,
+            "lacking": [] if info.node_name or explanation.feasible else lacking_room(core, info, explanation.rejected),
             "feasible": [
                 {"node": scored.node, "score": scored.total, "byPlugin": scored.by_plugin}
                 for scored in explanation.feasible

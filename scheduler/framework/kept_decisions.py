@@ -1,0 +1,68 @@
+"""The last decisions, kept so that a pod that is on a node can be explained later.
+
+One decision is one flat tuple of texts and numbers. It has no reference to a pod or a node.
+"""
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from seatrial.scheduler.api.clock import Clock
+from seatrial.scheduler.cache.nodeinfo import PodInfo
+from seatrial.scheduler.framework.state import CycleState, StateKey
+
+KEPT_DECISIONS = 10_000  # by default; 440 bytes each, and 7 to 11 µs of a decision (25 to 28 µs without) on 5,000 nodes
+BEST_NODES = 5
+MAX_MESSAGE = 1000  # characters of a kept message: reasons of plugins may differ from node to node
+
+Ranking = tuple[tuple[str, ...], tuple[int, ...], int, int, int, tuple[str, str]]
+"""The best nodes of a cycle, the selected one first, with their scores; the bits of scores that are upper bounds;
+the number of nodes rejected by filters of scope NODE, and by all others; the names of these filters."""
+
+RANKING: StateKey[Ranking] = StateKey("framework/ranking")
+
+_Record = tuple[str, str, str, str | None, float, str, Ranking | None, str]
+
+
+@dataclass(frozen=True, slots=True)
+class KeptDecision:
+    """One decision. `node` "": the pod was rejected, and `message` says why."""
+
+    namespace: str
+    name: str
+    uid: str
+    created: str | None  # RFC 3339
+    time: float  # seconds since 1970
+    node: str
+    ranking: Ranking | None  # None: the pod was rejected, or the node was not selected by scores
+    message: str
+
+
+class KeptDecisions:
+    """A ring of the last decisions; `size` 0: none is kept."""
+
+    def __init__(self, clock: Clock, size: int) -> None:
+        self.size = size
+        self._now = clock.now
+        self._ring: deque[_Record] = deque(maxlen=size)
+
+    def __len__(self) -> int:
+        return len(self._ring)
+
+    def __iter__(self) -> Iterator[KeptDecision]:
+        """Newest first."""
+        return (KeptDecision(*record) for record in reversed(self._ring))
+
+    def place(self, info: PodInfo, state: CycleState, node: str) -> None:
+        """Keep the decision to bind a pod."""
+        self._add(info, node, state.get(RANKING), "")
+
+    def reject(self, info: PodInfo, message: str) -> None:
+        """Keep the decision that a pod cannot be placed."""
+        self._add(info, "", None, message[:MAX_MESSAGE])
+
+    def _add(self, info: PodInfo, node: str, ranking: Ranking | None, message: str) -> None:
+        pod = info.pod.metadata
+        self._ring.append(
+            (pod.namespace, pod.name, info.uid, pod.creation_timestamp, self._now(), node, ranking, message)
+        )
