@@ -27,6 +27,8 @@ from seatrial.scheduler.api.private_files import write_private
 LOOPBACK = "127.0.0.1"
 Port = Annotated[int, Parameter(validator=validators.Number(gte=0, lte=65535))]
 
+KEPT_DECISIONS = 10_000  # for `explain`; people look at such a cluster, and it measures nothing
+
 
 def up(
     *,
@@ -197,7 +199,8 @@ class UpOptions:
         if self.subject == NONE:
             return None
         if self.subject == OURS:
-            return our_command(self.kubeconfig, self.seed, self.scheduler_config)
+            command = our_command(self.kubeconfig, self.seed, self.scheduler_config)
+            return [*command, "--kept-decisions", str(KEPT_DECISIONS)]
         return foreign_command(self.subject, self.kubeconfig)
 
 

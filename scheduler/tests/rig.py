@@ -23,7 +23,6 @@ from seatrial.scheduler.app import build_core
 from seatrial.scheduler.config import Configuration, ProfileConfig, parse
 from seatrial.scheduler.framework.decisions import Bind, Decision, Evict, Reject
 from seatrial.scheduler.framework.extension_points import Plugin
-from seatrial.scheduler.framework.kept_decisions import KEPT_DECISIONS
 from seatrial.scheduler.plugins.registry import Registry
 
 GIB = 1 << 30
@@ -49,7 +48,7 @@ class Rig:
         *,
         plugins: Sequence[type[Plugin]] = (),
         plugins_may_raise: bool = False,
-        kept_decisions: int = KEPT_DECISIONS,
+        kept_decisions: int = 1_000,
     ) -> None:
         """`plugins`: classes that profiles can name besides the built-in ones."""
         self._plugins_may_raise = plugins_may_raise
