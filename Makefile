@@ -11,7 +11,7 @@ ARGS   ?=
 export PYTHONPYCACHEPREFIX := $(abspath $(VENV))/bytecode
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run nightly test test-real lint types contract docs own-tests suites suites-real-time fuzz lock clean help
+.PHONY: run nightly test test-real lint types contract docs pictures own-tests suites suites-real-time fuzz lock clean help
 
 help:
 	@echo "make run    suites, load and sign-off report on the embedded cluster (ARGS='...' goes to seatrial run)"
@@ -22,6 +22,7 @@ help:
 	@echo "make fuzz   random inputs for the API server and all readers of files (INPUTS=..., SEED=...)"
 	@echo "make test-interpreters  install and run seatrial with each of python3.12, 3.13 and 3.14 that is on PATH"
 	@echo "make docs   the documentation site in build/site; a warning or a broken link is an error"
+	@echo "make pictures  the picture of the sign-off page in README, from a run of all suites (needs Chromium)"
 	@echo "make lock   resolve the dependencies anew and write the lock files (needs uv)"
 	@echo "make clean  remove what the other commands made"
 
@@ -49,6 +50,11 @@ contract: $(VENV)/.dev
 
 docs: $(VENV)/.dev
 	NO_MKDOCS_2_WARNING=true $(BIN)/mkdocs build --strict --quiet
+
+# The picture of README, from a run of all suites; needs Chromium.
+pictures: $(VENV)/.run
+	$(BIN)/seatrial run --report build/pictures
+	$(BIN)/python docs/pictures.py build/pictures/signoff.html
 
 # One worker more than CI has cores: half of a worker's time is waiting for processes that it started. A worker that has
 # run its share takes tests of the others; the default leaves the long tests at the end to one worker.
