@@ -139,8 +139,17 @@ class Load:
 
     def _event(self, kind: str, pod: dict[str, Any]) -> None:
         bound = self.record.event(kind, pod, self.now())
+        if bound is not None and WORKER.settings.web_port:
+            self._show(bound)
         if bound is not None and kind != "DELETED":
             self.add(Task("delete", bound, self.now() + self.stays.pop(bound, WORKER.settings.hold)))
+
+    def _show(self, pod: str) -> None:
+        """A row and a line in the charts of Locust's page: the time from the create request to the binding."""
+        seconds = self.record.latency_of(pod)
+        assert seconds is not None
+        shown = {"request_type": "POD", "name": "create to bound", "response_time": 1000 * seconds}
+        events.request.fire(**shown, response_length=0, exception=None, context={})
 
 
 _SELECTOR = "labelSelector=" + quote(f"{PART_LABEL}={WORKER.part}")
@@ -245,6 +254,7 @@ def _work(environment: Any) -> None:
     LOAD.watching.wait()
     while LOAD.connected < WORKER.users:
         gevent.sleep(POLL_INTERVAL)
+    environment.stats.clear_all()  # connections that were opened before are no part of the load
     try:
         LOAD.run()
     finally:

@@ -108,6 +108,10 @@ class Record:
         self._bound += 1
         return True
 
+    def latency_of(self, pod: str) -> float | None:
+        """Seconds from the pod's create request to its binding; None as long as it has no node."""
+        return self._samples[pod].latency
+
     @property
     def progress(self) -> Progress:
         return Progress(self._created, self._bound, self._deleted, self._errors.total())

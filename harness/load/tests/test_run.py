@@ -4,7 +4,9 @@ import signal
 import subprocess
 import sys
 import tempfile
+import urllib.request
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from seatrial.harness.load.record import Sample
 from seatrial.harness.load.run import run_load
 from seatrial.harness.load.settings import LoadSettings
 from seatrial.harness.subject.protocol import OURS, open_subject
+from seatrial.harness.subject.services import free_port
 from seatrial.harness.tests.command_line import run_command
 from seatrial.scheduler.api.transport import Request
 
@@ -132,6 +135,35 @@ def test_an_interrupted_load_leaves_nothing_behind(cluster: EmbeddedCluster) -> 
     left, namespaces = _pods_and_namespaces(cluster)
     assert left == 0
     assert not [name for name in namespaces if name.startswith("seatrial-load-")]
+
+
+def test_locusts_page_has_the_time_from_creation_to_binding(cluster: EmbeddedCluster) -> None:
+    """A row of its own beside the requests; the opening of connections, which takes longest, is in none."""
+    assert cluster.endpoint is not None
+    port = free_port()
+    program = (
+        "import sys; from pathlib import Path; from seatrial.harness.load.run import run_load; "
+        "from seatrial.harness.load.settings import LoadSettings; "
+        f"run_load(LoadSettings(rate=20, seconds=1, hold=0.1, mix='cpu', users=5, web_port={port}), Path(sys.argv[1]))"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", program, str(cluster.endpoint.kubeconfig)], stderr=subprocess.DEVNULL
+    )
+    rows: dict[str, int] = {}
+
+    def complete() -> bool:
+        with suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{port}/stats/requests", timeout=10) as page:
+            found = {row["name"]: row["num_requests"] for row in orjson.loads(page.read())["stats"]}
+            rows.clear()
+            rows.update(found)
+        return rows.get("delete pod", 0) > 0 and rows.get("create to bound") == rows["create pod"]
+
+    try:
+        assert cluster.wait(complete, within=60), rows
+        assert rows.keys() == {"create pod", "create to bound", "delete pod", "Aggregated"}
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(timeout=60)
 
 
 NOWHERE = """
