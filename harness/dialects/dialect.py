@@ -17,7 +17,7 @@ from seatrial.scheduler.api.transport import Request, Response
 Manifest = dict[str, Any]
 Amounts = Mapping[str, Quantity]  # by resource
 Caller = Callable[[Request], Response]  # sends a request to the cluster
-BUILT_IN = ("koordinator", "kubernetes", "volcano", "kai")
+BUILT_IN = ("koordinator", "kubernetes", "volcano", "kai", "kueue")
 
 
 class Intent(StrEnum):

@@ -16,11 +16,14 @@ import msgspec
 import orjson
 import yaml
 
+from seatrial.harness.apiserver import make_credentials
 from seatrial.harness.clusters.answers import accepted
 from seatrial.harness.clusters.protocol import Cluster
 from seatrial.harness.errors import SubjectError, UsageError
 from seatrial.harness.processes import start_child, stop
 from seatrial.harness.subject.foreign import foreign_command
+from seatrial.harness.subject.services import PORT, free_port
+from seatrial.scheduler.api.private_files import write_private
 from seatrial.scheduler.api.transport import Request
 from seatrial.scheduler.api.yaml_files import load_yaml
 
@@ -52,6 +55,8 @@ class Recipe(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     definitions: tuple[str, ...] = ()  # folders with CustomResourceDefinitions
     objects: tuple[Made, ...] = ()
     companions: tuple[str, ...] = ()
+    files: dict[str, str] = {}  # name → text, in `{folder}`; a certificate is beside them, tls.crt and tls.key
+    converted_by: str = ""  # NAMESPACE/SERVICE that the definitions name for conversions, of which cases need none
 
 
 def is_recipe(subject: str) -> bool:
@@ -127,6 +132,17 @@ def companions(recipe: Recipe, cluster: Cluster, kubeconfig: Path, folder: Path)
         _define(cluster, body)
     for made in recipe.objects:
         accepted(cluster.call(Request("POST", made.path, orjson.dumps(made.body))), f"create {made.path}")
+    port = str(free_port())
+
+    def filled(text: str) -> str:
+        return text.replace("{folder}", str(folder)).replace(PORT, port)
+
+    for name, text in recipe.files.items():
+        write_private(folder / name, filled(text).encode())
+    if recipe.files:
+        pair = make_credentials((), cluster.clock.now()).server
+        write_private(folder / "tls.crt", pair.certificate)
+        write_private(folder / "tls.key", pair.key)
     started: list[tuple[str, Path, subprocess.Popen[bytes]]] = []
 
     def check() -> None:
@@ -139,7 +155,7 @@ def companions(recipe: Recipe, cluster: Cluster, kubeconfig: Path, folder: Path)
         for number, line in enumerate(recipe.companions):
             log = folder / f"companion-{number}.log"
             with log.open("wb") as sink:
-                process = start_child(foreign_command(line, kubeconfig), stdout=sink, stderr=sink)
+                process = start_child(foreign_command(filled(line), kubeconfig), stdout=sink, stderr=sink)
             cleanup.callback(stop, process)
             started.append((line, log, process))
             with suppress(subprocess.TimeoutExpired):
@@ -155,7 +171,14 @@ def _definitions(recipe: Recipe) -> list[dict[str, Any]]:
         if not files:
             raise UsageError(f"{folder}: expected YAML files of CustomResourceDefinitions, found none")
         found += [body for file in files for body in yaml.load_all(file.read_bytes(), Loader=_LOADER) if body]
-    return [body for body in found if body.get("kind") == "CustomResourceDefinition"]
+    definitions = [body for body in found if body.get("kind") == "CustomResourceDefinition"]
+    if recipe.converted_by:
+        namespace, _, name = recipe.converted_by.partition("/")
+        service = {"namespace": namespace, "name": name, "path": "/convert"}
+        webhook = {"conversionReviewVersions": ["v1"], "clientConfig": {"service": service}}
+        for body in definitions:
+            body["spec"]["conversion"] = {"strategy": "Webhook", "webhook": webhook}
+    return definitions
 
 
 def _define(cluster: Cluster, body: dict[str, Any]) -> None:
