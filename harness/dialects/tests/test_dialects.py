@@ -88,3 +88,20 @@ def test_no_dialect(name: str, said: str) -> None:
 )
 def test_the_dialect_of_a_program(subject: str, dialect: str) -> None:
     assert dialect_of(subject) == dialect
+
+
+def test_kueues_queues_borrow_up_to_their_limit() -> None:
+    dialect = dialect_named("kueue")("trial-a")
+    builder = pod("a")
+    dialect.enqueue(builder, "team")
+
+    whole, local = dialect.queue("team", share={"cpu": 2, "memory": "10Gi"}, limit={"cpu": 3, "memory": "100Gi"})
+
+    (group,) = whole.manifest["spec"]["resourceGroups"]
+    assert group["flavors"][0]["resources"] == [
+        {"name": "cpu", "nominalQuota": "2", "borrowingLimit": "1"},
+        {"name": "memory", "nominalQuota": "10Gi", "borrowingLimit": str(90 * 2**30)},
+    ]
+    assert local.path == "/apis/kueue.x-k8s.io/v1beta2/namespaces/trial-a/localqueues"
+    assert local.manifest["spec"] == {"clusterQueue": whole.manifest["metadata"]["name"]}
+    assert builder.manifest["spec"]["schedulingGates"] == [{"name": "kueue.x-k8s.io/admission"}]

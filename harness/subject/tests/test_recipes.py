@@ -113,6 +113,26 @@ def test_definitions_and_objects_are_made_before_the_companions_start(folder: Pa
         assert orjson.loads(found.body)["kind"] == "Queue"
 
 
+def test_a_companion_finds_its_files_and_a_certificate(folder: Path) -> None:
+    """Files have the port and the folder filled in; the definitions name the service that converts."""
+    program(folder, "controller", 'cat "$1" && test -s "$2/tls.crt" && test -s "$2/tls.key"; exit 3')
+    file = recipe(
+        folder,
+        "scheduler: a\nfiles: {a.conf: 'port {port} in {folder}'}\ndefinitions: ['{programs}/crds']\n"
+        "converted_by: acme/webhook\ncompanions: ['{programs}/controller {folder}/a.conf {folder} {kubeconfig}']",
+    )
+    with VirtualBackend().start() as cluster:
+        with (
+            pytest.raises(SubjectError, match=rf"ended with status 3; its log:\nport \d+ in {folder}"),
+            companions(read_recipe(file), cluster, folder / "kubeconfig", folder),
+        ):
+            pass
+        path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/queues.acme.example.com"
+        found = orjson.loads(cluster.call(Request("GET", path)).body)["spec"]["conversion"]["webhook"]["clientConfig"]
+
+    assert found["service"] == {"namespace": "acme", "name": "webhook", "path": "/convert", "port": 443}
+
+
 def test_a_companion_that_ends_at_once_is_told_with_its_log(folder: Path) -> None:
     program(folder, "controller", "echo no cluster there; exit 3")
     file = recipe(folder, "scheduler: a\ncompanions: ['{programs}/controller']")
