@@ -8,7 +8,7 @@ from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import node, pod, priority_class
 
-# Priorities are below 100: KAI evicts no pod from there on.
+# Priorities are below 100: KAI evicts no pod from there on, and gives 50 to pods without a class.
 pytestmark = [pytest.mark.needs(Capability.NODES)]
 
 PRIORITY = "Kubernetes: Pod Priority and Preemption"
@@ -20,7 +20,7 @@ PLACES = "Kubernetes: Assigning Pods to Nodes; Taints and Tolerations"
 def test_the_most_important_pod_is_first(trial: Trial, expect: Expect, intents: Intents) -> None:
     """Three pods wait for the room of one; when it comes, the one with the highest priority is bound."""
     names = {level: f"{trial.name}-{level}" for level in ("low", "high")}
-    trial.apply(priority_class(names["low"], 10, preempts=False), priority_class(names["high"], 50, preempts=False))
+    trial.apply(priority_class(names["low"], 10, preempts=False), priority_class(names["high"], 90, preempts=False))
     intents.add(node("none").cpu(0))
     intents.submit(pod("low").request(cpu=2).priority_class(names["low"]))
     intents.submit(pod("plain").request(cpu=2))
