@@ -17,6 +17,7 @@ from seatrial.scheduler.api.transport import Request, Response
 Manifest = dict[str, Any]
 Amounts = Mapping[str, Quantity]  # by resource
 Caller = Callable[[Request], Response]  # sends a request to the cluster
+_OF_SCOPE = 40  # characters: they end with the random part
 BUILT_IN = ("koordinator", "kubernetes", "volcano", "kai", "kueue")
 
 
@@ -39,7 +40,7 @@ class Object(NamedTuple):
 
 
 class Dialect(ABC):
-    """The words of one project. `scope` is the namespace of the case, and part of the names of cluster-wide objects."""
+    """The words of one project. `scope` is the namespace of the case."""
 
     name: ClassVar[str]
     unsaid: ClassVar[Mapping[Intent, str]] = {}
@@ -47,6 +48,10 @@ class Dialect(ABC):
 
     def __init__(self, scope: str) -> None:
         self.scope = scope
+
+    def own(self, name: str) -> str:
+        """A name that no other case has, short enough for a label, for what is named across namespaces."""
+        return f"{self.scope[-_OF_SCOPE:].strip('-')}-{name}"
 
     def node(self, node: NodeBuilder) -> None:  # noqa: B027 most schedulers take nodes as they are
         """Have the node offer its cards as this scheduler's pods ask for them."""

@@ -47,7 +47,7 @@ class Kai(Dialect):
 
     def _queue(self, name: str) -> str:
         """Queues are cluster-wide, and each pod is in one."""
-        return f"{self.scope}-{name}" if name else "default-queue"
+        return self.own(name) if name else "default-queue"
 
 
 def _bounds(kind: str, share: Amounts, limit: Amounts) -> dict[str, float]:

@@ -24,12 +24,12 @@ class Koordinator(Dialect):
         pod.in_gang(gang)
 
     def queue(self, name: str, *, share: Amounts, limit: Amounts) -> Iterable[Object]:
-        made = quota(name).min(**share).max(**limit)
+        made = quota(self.own(name)).min(**share).max(**limit)
         return [Object(f"{_GROUP}/{self.scope}/elasticquotas", made.manifest)]
 
     def enqueue(self, pod: PodBuilder, queue: str) -> None:
         if queue:
-            pod.quota(queue)
+            pod.quota(self.own(queue))
 
     def cards(self, pod: PodBuilder, count: int) -> Iterable[Object]:
         pod.gpus(count)
@@ -40,7 +40,7 @@ class Koordinator(Dialect):
         return ()
 
     def reserve(self, name: str, like: PodBuilder, labels: Mapping[str, str]) -> Iterable[Object]:
-        made = reservation(f"{self.scope}-{name}").like(like).for_labels(**labels).within(self.scope)
+        made = reservation(self.own(name)).like(like).for_labels(**labels).within(self.scope)
         return [Object(RESERVATIONS_PATH, made.manifest)]
 
     def held(self, pod: Pod, call: Caller) -> Mapping[str, int]:  # noqa: ARG002

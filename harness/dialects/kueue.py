@@ -38,7 +38,7 @@ class Kueue(Kubernetes):
             "namespaceSelector": {},
             "resourceGroups": [{"coveredResources": names, "flavors": [{"name": _FLAVOR, "resources": resources}]}],
         }
-        whole = f"{self.scope}-{name}"
+        whole = self.own(name)
         return [
             Object(f"/apis/{_VERSION}/clusterqueues", _object("ClusterQueue", whole, spec)),
             Object(

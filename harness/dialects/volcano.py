@@ -31,19 +31,15 @@ class Volcano(Dialect):
         spec: dict[str, Any] = {"weight": 1, "reclaimable": True}
         amounts = {"deserved": share, "capability": limit}
         spec |= {field: _texts(given) for field, given in amounts.items() if given}
-        return [self._object(f"{_GROUP}/queues", "Queue", self._queue(name), spec)]
+        return [self._object(f"{_GROUP}/queues", "Queue", self.own(name), spec)]
 
     def enqueue(self, pod: PodBuilder, queue: str) -> None:
         if queue:
-            pod.annotation(_QUEUE, self._queue(queue))
+            pod.annotation(_QUEUE, self.own(queue))
 
     def cards(self, pod: PodBuilder, count: int) -> Iterable[Object]:
         pod.nvidia(count)
         return ()
-
-    def _queue(self, name: str) -> str:
-        """Queues are cluster-wide."""
-        return f"{self.scope}-{name}"
 
     def _object(self, path: str, kind: str, name: str, spec: dict[str, Any]) -> Object:
         version = "scheduling.volcano.sh/v1beta1"
