@@ -142,9 +142,13 @@ def _cordon(cluster: Cluster, node: str, *, on: bool) -> None:
 
 
 def _entry_of(node: Mapping[str, Any]) -> Entry:
-    """The fleet entry in a Node's annotation; {} for a plain node without one."""
+    """The fleet entry in a Node's annotation, which anybody may have written; {} where it is none."""
     text = (node["metadata"].get("annotations") or {}).get(ENTRY_ANNOTATION) or "{}"
-    return {**orjson.loads(text), "name": node["metadata"]["name"]}
+    try:
+        found = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        found = {}
+    return {**(found if isinstance(found, dict) else {}), "name": node["metadata"]["name"]}
 
 
 def _parts(node: str) -> tuple[str, int | None]:

@@ -26,7 +26,7 @@ from seatrial.harness.clusters.scale import (
 from seatrial.harness.errors import UsageError
 from seatrial.harness.nodes.fleet import MAX_NODES, Entry, load_fleet
 
-_SHAPE = re.compile(r"(?P<shape>[^=]+)=(?P<count>[0-9]+)")
+_SHAPE = re.compile(r"(?P<shape>[^=]+)=(?P<count>[0-9]{1,9})")  # Python refuses thousands of digits
 
 
 def nodes(

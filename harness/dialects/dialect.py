@@ -99,7 +99,7 @@ def dialect_named(name: str) -> type[Dialect]:
     path = f"seatrial.harness.dialects.{name}" if name in BUILT_IN else name
     try:
         found = getattr(importlib.import_module(path), "DIALECT", None)
-    except ImportError as error:
+    except (ImportError, TypeError, ValueError) as error:  # the latter two for names as `.x` and `a..b`
         raise UsageError(f"--dialect {name}: expected {', '.join(BUILT_IN)} or a module; {error}") from error
     if not (isinstance(found, type) and issubclass(found, Dialect)):
         raise UsageError(f"--dialect {name}: expected the class DIALECT in this module, a Dialect, found {found!r}")

@@ -138,7 +138,7 @@ def companions(recipe: Recipe, cluster: Cluster, kubeconfig: Path, folder: Path)
         return text.replace("{folder}", str(folder)).replace(PORT, port)
 
     for name, text in recipe.files.items():
-        write_private(folder / name, filled(text).encode())
+        write_private(folder / Path(name).name, filled(text).encode())
     if recipe.files:
         pair = make_credentials((), cluster.clock.now()).server
         write_private(folder / "tls.crt", pair.certificate)
@@ -165,13 +165,16 @@ def companions(recipe: Recipe, cluster: Cluster, kubeconfig: Path, folder: Path)
 
 
 def _definitions(recipe: Recipe) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = []
+    found: list[Any] = []
     for folder in map(Path, recipe.definitions):
         files = sorted(folder.glob("*.yaml"))
         if not files:
             raise UsageError(f"{folder}: expected YAML files of CustomResourceDefinitions, found none")
-        found += [body for file in files for body in yaml.load_all(file.read_bytes(), Loader=_LOADER) if body]
-    definitions = [body for body in found if body.get("kind") == "CustomResourceDefinition"]
+        try:
+            found += [body for file in files for body in yaml.load_all(file.read_bytes(), Loader=_LOADER)]
+        except (OSError, yaml.YAMLError) as error:
+            raise UsageError(f"{folder}: expected YAML files of CustomResourceDefinitions: {error}") from error
+    definitions = [body for body in found if isinstance(body, dict) and body.get("kind") == "CustomResourceDefinition"]
     if recipe.converted_by:
         namespace, _, name = recipe.converted_by.partition("/")
         service = {"namespace": namespace, "name": name, "path": "/convert"}

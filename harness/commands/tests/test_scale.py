@@ -17,7 +17,7 @@ from seatrial.harness.clusters.scale import NodeShape, added_entries, remove_nod
 from seatrial.harness.clusters.simulated import is_ready
 from seatrial.harness.commands.tests.test_up import Shell
 from seatrial.harness.errors import UsageError
-from seatrial.harness.nodes.fleet import node_manifest
+from seatrial.harness.nodes.fleet import ENTRY_ANNOTATION, node_manifest
 from seatrial.harness.nodes.runtimes.tests.rig import WITHIN
 from seatrial.harness.processes import started_at
 from seatrial.scheduler.api.builders import pod
@@ -56,6 +56,13 @@ def test_a_new_node_is_like_the_last_of_its_shape() -> None:
     """Free numbers are taken first, and zeros in front are kept."""
     found = added_entries(shape("a", "a-00", "a-02", cpu=4, labels={"pool": "train"}), 4)
     assert found == [{"name": name, "cpu": 4, "labels": {"pool": "train"}} for name in ("a-01", "a-03")]
+
+
+@pytest.mark.parametrize("text", ["{", "[1]", "7"], ids=["no-json", "a-list", "a-number"])
+def test_an_annotation_that_anybody_wrote_stops_nobody(text: str) -> None:
+    broken = {"metadata": {"name": "a10-1", "annotations": {ENTRY_ANNOTATION: text}}}
+
+    assert list(shape_of("a10", [*nodes("a10-0"), broken]).members) == ["a10-0", "a10-1"]
 
 
 def test_a_shape_without_nodes_is_a_server_of_the_catalogue() -> None:
@@ -153,6 +160,7 @@ def test_nodes_are_added_and_removed(shell: Shell, cluster: EmbeddedCluster) -> 
     [
         pytest.param(["a10"], "expected SHAPE=N, found 'a10'", id="no-number"),
         pytest.param(["a10=x"], "expected SHAPE=N, found 'a10=x'", id="a-number-that-is-none"),
+        pytest.param([f"a10={'9' * 5000}"], "expected SHAPE=N, found 'a10=999", id="thousands-of-digits"),
         pytest.param(["a10=-1"], "expected SHAPE=N, found 'a10=-1'", id="less-than-none"),
         pytest.param(["a10=100001"], "expected at most 100000 nodes", id="too-many"),
         pytest.param(["a10=1", "a10=2"], "expected each shape once, found 'a10' twice", id="a-shape-twice"),

@@ -68,6 +68,7 @@ def test_kais_queues_count_thousandths_and_megabytes() -> None:
     ("name", "said"),
     [
         ("seatrial.harness.no_such", "No module named"),
+        (".kai", "expected koordinator, kubernetes"),
         ("seatrial.harness.errors", "expected the class DIALECT in this module, a Dialect, found None"),
     ],
 )

@@ -100,6 +100,15 @@ def test_missing_definitions_are_named(folder: Path) -> None:
         check_subject(str(file))
 
 
+def test_definitions_that_are_no_yaml_are_named(folder: Path) -> None:
+    program(folder, "acme", "exit 0")
+    (folder / "crds" / "broken.yaml").write_text("a: [")
+    file = recipe(folder, "scheduler: '{programs}/acme'\ndefinitions: ['{programs}/crds']")
+
+    with pytest.raises(UsageError, match="crds: expected YAML files of CustomResourceDefinitions: "):
+        check_subject(str(file))
+
+
 def test_definitions_and_objects_are_made_before_the_companions_start(folder: Path) -> None:
     program(folder, "controller", "exec sleep 60")
     file = recipe(
