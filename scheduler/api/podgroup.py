@@ -98,10 +98,23 @@ class SchedulingPolicy(Wire, frozen=True):
     gang: GangPolicy | None = None
 
 
+class TopologyConstraint(Wire, frozen=True):
+    """All members are on nodes with one value of the label `key`."""
+
+    key: str = ""
+
+
+class SchedulingConstraints(Wire, frozen=True):
+    """Where the members of a group are placed together; at most one constraint."""
+
+    topology: tuple[TopologyConstraint, ...] | None = ()
+
+
 class NativePodGroupSpec(Wire, frozen=True):
-    """The policy of a group, and the priority that its members must have."""
+    """The policy of a group, its constraints, and the priority that its members must have."""
 
     scheduling_policy: SchedulingPolicy = SchedulingPolicy()
+    scheduling_constraints: SchedulingConstraints | None = None
     priority: int = 0
 
 
@@ -122,6 +135,12 @@ class NativePodGroup(Wire, frozen=True):
     def minimum(self) -> int:
         gang = self.spec.scheduling_policy.gang
         return gang.min_count if gang is not None else 1
+
+    @property
+    def topology_key(self) -> str:
+        """The label that gathers the members; "" if they may be anywhere."""
+        constraints = self.spec.scheduling_constraints
+        return next((each.key for each in (constraints.topology if constraints else None) or ()), "")
 
     @property
     def gang_id(self) -> str:

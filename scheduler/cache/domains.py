@@ -21,6 +21,10 @@ class Domain:
         """The code of each row in use, [node]; undefined for rows without a node."""
         return self._fact.codes()[: self._columns.count]
 
+    def value(self, code: int) -> str | None:
+        """The label's value of a code; None for the code of nodes without the label."""
+        return self._fact.values[code]
+
     @property
     def size(self) -> int:
         """The number of codes."""

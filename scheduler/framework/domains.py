@@ -56,6 +56,14 @@ class Domains(ABC):
     def plan(self, offer: DomainOffer, infos: Sequence[PodInfo]) -> DomainPlan: ...
 
     @abstractmethod
+    def plan_unheard(self, offer: DomainOffer, infos: Sequence[PodInfo]) -> DomainPlan:
+        """The plan for nodes that are not as offered yet: the words of the last attempt stay."""
+
+    @abstractmethod
+    def tell(self, words: str) -> None:
+        """Set the explanation of the last attempt."""
+
+    @abstractmethod
     def shape(self) -> Hashable:
         """Requests of equal shapes have equal `rows`, at all times."""
 

@@ -28,6 +28,10 @@ class Attempt(ABC):
 
     satisfied: bool  # the group can be bound with the members that are placed
 
+    def fewer(self, room: int) -> Sequence[str]:  # noqa: ARG002
+        """The members to place together where not all have room; the best domain seems to have room for `room`."""
+        return self.minimal
+
     @abstractmethod
     def placed(self, uid: str) -> bool:
         """A member is on its node and waits for the others. Returns whether the group can be bound now."""

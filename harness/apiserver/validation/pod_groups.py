@@ -3,7 +3,7 @@
 from typing import Any
 
 from seatrial.harness.apiserver.field_errors import Causes, duplicate, forbidden, immutable, invalid, required, too_many
-from seatrial.harness.apiserver.names import Object, dns_label, subdomain
+from seatrial.harness.apiserver.names import Object, dns_label, qualified, subdomain
 
 _POLICIES = ("basic", "gang")
 _MAX_TEMPLATES = 8
@@ -98,6 +98,13 @@ def _check_group(spec: Object, path: str, causes: Causes) -> None:
             causes.append(required(f"{own}.gang.minCount"))
         elif minimum < 1:
             causes.append(invalid(f"{own}.gang.minCount", minimum, "must be greater than or equal to 1"))
+    topology: list[Object] = (spec.get("schedulingConstraints") or {}).get("topology") or []
+    own = f"{path}.schedulingConstraints.topology"
+    if len(topology) > 1:
+        causes.append(too_many(own, len(topology), 1))
+    for index, constraint in enumerate(topology):
+        key = constraint.get("key") or ""
+        causes.extend(invalid(f"{own}[{index}].key", key, problem) for problem in qualified(key))
     mode: Object = spec.get("disruptionMode") or {}
     if len(mode) > 1:
         causes.append(invalid(f"{path}.disruptionMode", mode, "must specify exactly one of: `all`, `single`"))

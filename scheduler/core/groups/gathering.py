@@ -33,6 +33,7 @@ class Gathered:
     reason: str = ""
     gate: Any = None  # the placement's failure by a gate, as a quota: no other domain can help
     slots: Mapping[Kind, Slots] | None = None  # by kind of `entries`, if slots in the domains are missing
+    room: int = 0  # members that the best domain seems to have room for, if it is not enough
 
 
 class Gathering:
@@ -60,11 +61,11 @@ class Gathering:
         try:
             found = self._try(attempt, entries)
             if found.failed is not None and found.gate is None and not attempt.needs_all:
-                minimal = frozenset(attempt.minimal)
-                needed = [entry for entry in entries if entry.info.uid in minimal]
-                if len(needed) < len(entries):
-                    found = self._try(attempt, needed)
-                    found = replace(found, left=[entry for entry in entries if entry.info.uid not in minimal])
+                needed = frozenset(attempt.fewer(found.room))
+                fewer = [entry for entry in entries if entry.info.uid in needed]
+                if len(fewer) < len(entries):
+                    found = self._try(attempt, fewer)
+                    found = replace(found, left=[entry for entry in entries if entry.info.uid not in needed])
         finally:  # also where a plugin raises
             if found is None or found.failed is not None:
                 for entry in entries:
@@ -116,9 +117,10 @@ class Gathering:
         worst = scarce.index(min(scarce))
         members = list(classes.values())[worst]
         fit_error = self._counter.failure(members[0].info, slots[worst], wanted[worst]).message()
-        failed_at = order[min(plan.best_slots(), len(order) - 1)]
+        room = plan.best_slots()
+        failed_at = order[min(room, len(order) - 1)]
         known = dict(zip(classes, slots, strict=True))
-        return Gathered(order, (), failed_at, plan.failure(fit_error, tried), slots=known)
+        return Gathered(order, (), failed_at, plan.failure(fit_error, tried), slots=known, room=room)
 
     def _place_in(
         self, attempt: Attempt, choice: DomainChoice, entries: Sequence[Entry], *, exactly: bool

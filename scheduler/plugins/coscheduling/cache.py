@@ -34,6 +34,7 @@ from seatrial.scheduler.framework.status import SUCCESS, Status
 from seatrial.scheduler.plugins.coscheduling.args import CoschedulingArgs
 from seatrial.scheduler.plugins.coscheduling.gang import Gang, GangGroup
 from seatrial.scheduler.plugins.coscheduling.measures import FAILED, SUCCEEDED, GangMeasures
+from seatrial.scheduler.plugins.coscheduling.topology.labels import LabelDomains
 from seatrial.scheduler.plugins.coscheduling.topology.request import GatherRequest
 from seatrial.scheduler.plugins.coscheduling.topology.tree import NetworkTopology
 
@@ -151,7 +152,7 @@ class GangCache(PodGroups):
         gang = self._gang_of.pop(uid, None)
         if gang is None:
             return
-        held_others = uid in gang.gated or uid in gang.odd
+        held_others = uid in gang.gated or uid in gang.odd or (uid in gang.bound and bool(gang.topology_key))
         gang.remove_member(uid)
         self.changed.add(gang.id)
         self.give_up_role(gang.group, uid)
@@ -199,7 +200,9 @@ class GangCache(PodGroups):
         before = self._rules_of(gang)
         gang.from_object = gang.initialised = True
         gang.minimum = gang.total = found.minimum
-        gang.mode, gang.policy, gang.wait = Mode.STRICT, MatchPolicy.ONCE_SATISFIED, NATIVE_WAIT
+        gang.topology_key = found.topology_key
+        policy = MatchPolicy.WAITING_AND_RUNNING if gang.topology_key else MatchPolicy.ONCE_SATISFIED
+        gang.mode, gang.policy, gang.wait = Mode.STRICT, policy, NATIVE_WAIT
         gang.created = metadata.creation_timestamp or ""
         gang.priority = found.spec.priority
         for pod in gang.children.values():
@@ -233,7 +236,7 @@ class GangCache(PodGroups):
     @staticmethod
     def _rules_of(gang: Gang) -> tuple[str, object]:
         """The wake key of the gang's group, and by what its attempts place members."""
-        return gang.group.key, (gang.initialised, gang.minimum, gang.mode, gang.policy, gang.gather)
+        return gang.group.key, (gang.initialised, gang.minimum, gang.mode, gang.policy, gang.gather, gang.topology_key)
 
     def _rules_changed(self, key: str) -> None:
         """Members that have places by the rules of before may be enough now, or may hold none (GANG-R5, GANG-R9)."""
@@ -429,11 +432,14 @@ class GangCache(PodGroups):
         group.cycle += 1
         return GangAttempt(self, group, self._domains(group))
 
-    def _domains(self, group: GangGroup) -> GatherRequest | None:
+    def _domains(self, group: GangGroup) -> GatherRequest | LabelDomains | None:
         """The gather rules of a group: those of its first gang with an annotation.
 
         Without a tree only rules that demand something have the group wait (deviates from GANG-R20).
         """
+        first = self.gangs[group.ids[0]]
+        if first.topology_key:
+            return LabelDomains(self._handle, first)
         if self.topology is None:
             return None
         rules = next(
@@ -490,7 +496,7 @@ class GangCache(PodGroups):
 class GangAttempt(Attempt):
     """An attempt for one gang group. Gangs that list another group are waited for, but not placed with it."""
 
-    def __init__(self, cache: GangCache, group: GangGroup, domains: GatherRequest | None = None) -> None:
+    def __init__(self, cache: GangCache, group: GangGroup, domains: GatherRequest | LabelDomains | None = None) -> None:
         self._cache, self.group, self.domains = cache, group, domains
         self._began = cache.clock.monotonic()
         self._gangs = [cache.gangs[gang_id] for gang_id in group.ids]
@@ -500,8 +506,8 @@ class GangAttempt(Attempt):
         pods.sort(key=lambda pod: (_rank(pod), -pod.spec.priority, pod.metadata.name, pod.metadata.namespace))
         self.members = [pod.metadata.uid for pod in pods]
         self.ordered = any(topology_index(pod) >= 0 for pod in pods)
-        self.needs_all = len(pods) <= sum(gang.minimum for gang in own)
         self.strict = all(gang.mode is Mode.STRICT for gang in own)
+        self.needs_all = len(pods) <= (len(self.minimal) if own[0].native else sum(gang.minimum for gang in own))
         self.again()
 
     def again(self) -> None:
@@ -517,7 +523,8 @@ class GangAttempt(Attempt):
         lacking: dict[str, int] = {}
         for gang in self._gangs:
             bound = len(gang.bound) if gang.policy is MatchPolicy.WAITING_AND_RUNNING else 0
-            lacking[gang.id] = gang.minimum - len(gang.waiting) - bound
+            least = 1 if gang.native else 0  # an attempt without any member is none (WAS-R27)
+            lacking[gang.id] = max(gang.minimum - len(gang.waiting) - bound, least)
         found = []
         for uid in self.members:
             own = self._cache.gang_of(uid)
@@ -525,6 +532,10 @@ class GangAttempt(Attempt):
                 lacking[own.id] -= 1
                 found.append(uid)
         return found
+
+    def fewer(self, room: int) -> Sequence[str]:
+        minimal = self.minimal
+        return self.members[:room] if self._gangs[0].native and room > len(minimal) else minimal
 
     @property
     def key(self) -> str:  # type: ignore[override]
@@ -582,10 +593,15 @@ class GangAttempt(Attempt):
 
     def _native_status(self, gang: Gang, failed: PodInfo | None, spared: int) -> Status:
         """What the group's condition and the members without a reason of their own say (WAS-R24, WAS-R28)."""
+        if isinstance(self.domains, LabelDomains):
+            return self._rejected(gang, self.domains.reason)
         scheduled = len(gang.waiting) + len(gang.bound)
         remaining = sum(failed is None or uid != failed.uid for uid in gang.pending) - spared
         verb = "cannot be" if scheduled + remaining < gang.minimum else "is not yet"
         text = f"minCount ({gang.minimum}) {verb} satisfied: {scheduled} scheduled, {remaining} remaining"
+        return self._rejected(gang, text)
+
+    def _rejected(self, gang: Gang, text: str) -> Status:
         self.group.message = text
         self._cache.changed.add(gang.id)
         return Status.unresolvable(text)

@@ -45,6 +45,7 @@ class Gang:
     wait: float = 0.0  # seconds at Permit
     created: str = ""
     gather: tuple[GatherRule, ...] | None = None  # network-topology-spec
+    topology_key: str = ""  # of a native group: the label that all nodes of its members have with one value
     notes: tuple[str, ...] = ()  # what is wrong with its labels, annotations or object
     children: dict[str, Pod] = field(default_factory=dict)
     pending: dict[str, None] = field(default_factory=dict)

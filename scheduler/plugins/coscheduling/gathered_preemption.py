@@ -20,7 +20,6 @@ from seatrial.scheduler.framework.restored import RESTORED
 from seatrial.scheduler.framework.status import Status
 from seatrial.scheduler.plugins.coscheduling.dry_run import left_out
 from seatrial.scheduler.plugins.coscheduling.placement import Placement, RowsOf
-from seatrial.scheduler.plugins.coscheduling.topology.request import GatherRequest
 from seatrial.scheduler.plugins.coscheduling.victims import PossibleVictims
 from seatrial.scheduler.plugins.defaultpreemption.plugin import NOT_HELPFUL
 
@@ -35,9 +34,7 @@ class GatheredPlan:
 
     def __init__(self, handle: Handle, group: GroupFailure, victims: PossibleVictims) -> None:
         assert group.gather is not None
-        request = group.gather.domains
-        assert isinstance(request, GatherRequest)
-        self._handle, self._group, self._request = handle, group, request
+        self._handle, self._group, self._request = handle, group, group.gather.domains
         kinds: dict[tuple[str, int], list[Unplaced]] = {}
         for unplaced in group.unplaced:
             kinds.setdefault(unplaced.kind, []).append(unplaced)

@@ -34,6 +34,13 @@ class Candidate:
     shares: list[tuple[int, int]]  # row, number of members
 
 
+def mixed(slots: Sequence[Ints], members: Sequence[int]) -> Ints:
+    """How many members fit in the proportion of a job's classes: an upper bound. `members`: their number by class."""
+    size = sum(members)
+    bound: Ints = np.min([each * size // count for each, count in zip(slots, members, strict=True)], axis=0)
+    return bound
+
+
 class Planner:
     """The sums of one job's offers over the domains of all levels, and its candidates."""
 
@@ -53,15 +60,10 @@ class Planner:
         if len(by_class) == 1:
             self.slots = self._sum(by_class[0], self._multiples)
         elif self._multiples:
-            self.slots = self._sum(self._mixed(by_class, offers.wanted), self._multiples)
+            self.slots = self._sum(mixed(by_class, offers.wanted), self._multiples)
         else:
             sums = [self._sum(slots) for slots in by_class]
-            self.slots = [self._mixed([each[level] for each in sums], offers.wanted) for level in range(len(sums[0]))]
-
-    def _mixed(self, slots: Sequence[Ints], wanted: Sequence[int]) -> Ints:
-        """How many members fit in the proportion of the job's classes: an upper bound."""
-        found: Ints = np.min([each * self.size // count for each, count in zip(slots, wanted, strict=True)], axis=0)
-        return found
+            self.slots = [mixed([each[level] for each in sums], offers.wanted) for level in range(len(sums[0]))]
 
     def _sum(self, rows: Ints, multiples: Mapping[int, int] | None = None) -> list[Ints]:
         """By level, [domain]: the sum over nodes, rounded down on the way to multiples (GANG-R56, GANG-R60)."""
