@@ -169,10 +169,14 @@ def control_plane(
 
 
 def _gates(program: Path) -> list[str]:
-    """The flags for what is not on by default: native gangs and their topology, from Kubernetes 1.37 on. Older programs refuse to start."""
+    """The flags for native gangs and their topology, from Kubernetes 1.37 on. Older programs refuse to start."""
     said = subprocess.run([program, "--version"], capture_output=True, text=True, check=False).stdout
     found = _VERSION.search(said)
-    return ["--feature-gates", "GenericWorkload=true,TopologyAwareWorkloadScheduling=true"] if found and int(found[1]) >= _GANGS_SINCE else []
+    return (
+        ["--feature-gates", "GenericWorkload=true,TopologyAwareWorkloadScheduling=true"]
+        if found and int(found[1]) >= _GANGS_SINCE
+        else []
+    )
 
 
 def free_ports(count: int) -> list[int]:

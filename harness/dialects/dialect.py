@@ -25,6 +25,7 @@ class Intent(StrEnum):
     """What one asks of a scheduler beside resources, selectors, taints and priorities, which all spell alike."""
 
     GANGS = "gangs"  # members that start together or not at all
+    TOPOLOGY = "topology"  # gangs whose members are all in one domain of the network
     CARDS = "cards"  # whole devices
     SHARES = "shares"  # a part of a device
     LIMITS = "limits"  # a queue gets no more than this
@@ -58,6 +59,18 @@ class Dialect(ABC):
 
     def gang(self, name: str, minimum: int) -> Iterable[Object]:
         """A group of which no pod starts before `minimum` of them have room."""
+        raise NotImplementedError
+
+    def topology(self, label: str, domains: Iterable[str]) -> Iterable[Object]:  # noqa: ARG002 labels are enough for some
+        """Tell the scheduler that nodes with one value of this label are near each other; `domains`: the values."""
+        return ()
+
+    def topology_is_read(self, nodes: int, call: Caller) -> bool:  # noqa: ARG002 most do not say
+        """Whether the scheduler has seen this number of nodes in the topology."""
+        return True
+
+    def gang_within(self, name: str, minimum: int, label: str) -> Iterable[Object]:
+        """A gang whose members are all on nodes with one value of this label."""
         raise NotImplementedError
 
     def join(self, pod: PodBuilder, gang: str) -> None:

@@ -23,10 +23,22 @@ class Kai(Dialect):
     }
 
     def gang(self, name: str, minimum: int) -> Iterable[Object]:
-        spec = {"minMember": minimum, "queue": self._queue("")}
+        return [self._group(name, minimum)]
+
+    def topology(self, label: str, domains: Iterable[str]) -> Iterable[Object]:  # noqa: ARG002
+        version, spec = "kai.scheduler/v1alpha1", {"levels": [{"nodeLabel": label}]}
+        manifest = {"apiVersion": version, "kind": "Topology", "metadata": {"name": self.own("racks")}, "spec": spec}
+        return [Object(f"/apis/{version}/topologies", manifest)]
+
+    def gang_within(self, name: str, minimum: int, label: str) -> Iterable[Object]:
+        constraint = {"topology": self.own("racks"), "requiredTopologyLevel": label}
+        return [self._group(name, minimum, topologyConstraint=constraint)]
+
+    def _group(self, name: str, minimum: int, **more: object) -> Object:
+        spec = {"minMember": minimum, "queue": self._queue(""), **more}
         version = "scheduling.run.ai/v2alpha2"
         manifest = {"apiVersion": version, "kind": "PodGroup", "metadata": {"name": name}, "spec": spec}
-        return [Object(f"/apis/{version}/namespaces/{self.scope}/podgroups", manifest)]
+        return Object(f"/apis/{version}/namespaces/{self.scope}/podgroups", manifest)
 
     def join(self, pod: PodBuilder, gang: str) -> None:
         pod.annotation(_MEMBER, gang)

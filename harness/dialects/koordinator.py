@@ -2,14 +2,19 @@
 
 from collections.abc import Iterable, Mapping
 
+import orjson
+
 from seatrial.harness.allocations import device_allocations
 from seatrial.harness.dialects.dialect import Amounts, Caller, Dialect, Object
-from seatrial.scheduler.api.builders import PodBuilder, gang, quota, reservation
+from seatrial.scheduler.api.builders import PodBuilder, gang, network_topology, quota, reservation
 from seatrial.scheduler.api.core import Pod
 from seatrial.scheduler.api.device import GPU_CORE
+from seatrial.scheduler.api.networktopology import DEFAULT_TOPOLOGY, MUST_GATHER, TOPOLOGIES_PATH
 from seatrial.scheduler.api.reservation import RESERVATIONS_PATH
+from seatrial.scheduler.api.transport import Request
 
 _GROUP = "/apis/scheduling.sigs.k8s.io/v1alpha1/namespaces"
+_LAYER = "RackLayer"
 
 
 class Koordinator(Dialect):
@@ -19,6 +24,17 @@ class Koordinator(Dialect):
 
     def gang(self, name: str, minimum: int) -> Iterable[Object]:
         return [Object(f"{_GROUP}/{self.scope}/podgroups", gang(name, minimum).manifest)]
+
+    def topology(self, label: str, domains: Iterable[str]) -> Iterable[Object]:  # noqa: ARG002
+        return [Object(TOPOLOGIES_PATH, network_topology((_LAYER, label)))]
+
+    def topology_is_read(self, nodes: int, call: Caller) -> bool:
+        status = orjson.loads(call(Request("GET", f"{TOPOLOGIES_PATH}/{DEFAULT_TOPOLOGY}")).body).get("status") or {}
+        return any(each["nodeNum"] == nodes for each in (status.get("detailStatus") or ())[:1])
+
+    def gang_within(self, name: str, minimum: int, label: str) -> Iterable[Object]:  # noqa: ARG002
+        made = gang(name, minimum).gather(_LAYER, MUST_GATHER)
+        return [Object(f"{_GROUP}/{self.scope}/podgroups", made.manifest)]
 
     def join(self, pod: PodBuilder, gang: str) -> None:
         pod.in_gang(gang)

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 import orjson
 
-from seatrial.harness.dialects.dialect import Caller, Dialect, Intent, Object
+from seatrial.harness.dialects.dialect import Caller, Dialect, Intent, Manifest, Object
 from seatrial.scheduler.api.builders import NodeBuilder, PodBuilder, claim_template, native_gang
 from seatrial.scheduler.api.core import Pod
 from seatrial.scheduler.api.resourceclaims import GROUP_PATH
@@ -31,9 +31,14 @@ class Kubernetes(Dialect):
             node.dra()
 
     def gang(self, name: str, minimum: int) -> Iterable[Object]:
-        return [
-            Object(f"/apis/scheduling.k8s.io/v1beta1/namespaces/{self.scope}/podgroups", native_gang(name, minimum))
-        ]
+        return [self._group(native_gang(name, minimum))]
+
+    def gang_within(self, name: str, minimum: int, label: str) -> Iterable[Object]:
+        constraints = {"topology": [{"key": label}]}  # alpha, feature gate TopologyAwareWorkloadScheduling
+        return [self._group(native_gang(name, minimum, schedulingConstraints=constraints))]
+
+    def _group(self, manifest: Manifest) -> Object:
+        return Object(f"/apis/scheduling.k8s.io/v1beta1/namespaces/{self.scope}/podgroups", manifest)
 
     def join(self, pod: PodBuilder, gang: str) -> None:
         pod.in_native_gang(gang)

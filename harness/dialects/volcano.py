@@ -21,8 +21,16 @@ class Volcano(Dialect):
     }
 
     def gang(self, name: str, minimum: int) -> Iterable[Object]:
-        path = f"{_GROUP}/namespaces/{self.scope}/podgroups"
-        return [self._object(path, "PodGroup", name, {"minMember": minimum})]
+        return [self._group(name, {"minMember": minimum})]
+
+    def topology(self, label: str, domains: Iterable[str]) -> Iterable[Object]:
+        for value in domains:
+            member = {"type": "Node", "selector": {"labelMatch": {"matchLabels": {label: value}}}}
+            spec = {"tier": 1, "members": [member]}
+            yield self._object("/apis/topology.volcano.sh/v1alpha1/hypernodes", "HyperNode", self.own(value), spec)
+
+    def gang_within(self, name: str, minimum: int, label: str) -> Iterable[Object]:  # noqa: ARG002
+        return [self._group(name, {"minMember": minimum, "networkTopology": {"mode": "hard", "highestTierAllowed": 1}})]
 
     def join(self, pod: PodBuilder, gang: str) -> None:
         pod.annotation(_MEMBER, gang)
@@ -41,8 +49,11 @@ class Volcano(Dialect):
         pod.nvidia(count)
         return ()
 
+    def _group(self, name: str, spec: dict[str, Any]) -> Object:
+        return self._object(f"{_GROUP}/namespaces/{self.scope}/podgroups", "PodGroup", name, spec)
+
     def _object(self, path: str, kind: str, name: str, spec: dict[str, Any]) -> Object:
-        version = "scheduling.volcano.sh/v1beta1"
+        version = "/".join(path.split("/")[2:4])
         return Object(path, {"apiVersion": version, "kind": kind, "metadata": {"name": name}, "spec": spec})
 
 

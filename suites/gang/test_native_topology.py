@@ -115,8 +115,8 @@ def test_later_members_join_the_rack_of_the_first(
 @pytest.mark.feature("WAS-1.topology")
 @pytest.mark.case("GA-223", severity="normal", source=UPSTREAM)
 def test_members_beyond_the_minimum_are_in_the_same_rack(trial: Trial, expect: Expect) -> None:
-    """Six members come before their gang, whose minimum is four: rack a has five CPUs, rack b three. Five are bound in a. One leaves: the sixth is
-    bound there."""
+    """Six members come before their gang, whose minimum is four: rack a has five CPUs, rack b three. Five are bound in
+    a. One leaves: the sixth is bound there."""
     trial.add(in_rack("a-0", 5), in_rack("b-0", 3))
     trial.submit(*workers("train", 6))
     create(trial, "train", 4)

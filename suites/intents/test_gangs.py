@@ -6,8 +6,8 @@ from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.intents import Intents
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
-from seatrial.scheduler.api.builders import PodBuilder, node, pod
-from seatrial.suites.intents.places import bound
+from seatrial.scheduler.api.builders import node, pod
+from seatrial.suites.intents.places import bound, members
 
 pytestmark = [pytest.mark.needs(Capability.NODES)]
 
@@ -15,10 +15,6 @@ PROMISE = (
     "minMember of PodGroups in Volcano, KAI, Koordinator and scheduler-plugins, minCount of Kubernetes 1.37:"
     " no member is bound before so many have room"
 )
-
-
-def members(group: str, count: int, first: int = 0) -> list[PodBuilder]:
-    return [pod(f"{group}-{number}").request(cpu=1) for number in range(first, first + count)]
 
 
 @pytest.mark.feature("INT-1.gangs")
