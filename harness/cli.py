@@ -12,13 +12,17 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 import cyclopts
+from cyclopts.annotations import resolve_optional
 from cyclopts.completion.detect import ShellDetectionError, detect_shell
 
 from seatrial.harness.errors import HarnessError, UsageError
 from seatrial.harness.interrupts import exit_status, terminate
 
 COMMANDS = {  # name → module and function, and the text of `seatrial --help`
-    "run": ("seatrial.fixtures.run:run", "Run suites and load against a scheduler, and write the sign-off page."),
+    "run": (
+        "seatrial.fixtures.run.command:run",
+        "Run suites and load against a scheduler, and write the sign-off page.",
+    ),
     "nightly": (
         "seatrial.harness.commands.nightly:nightly",
         "Run suites with their long cases; keep and push the results.",
@@ -164,6 +168,7 @@ COMPLETIONS: dict[str, str] = {
 
 def whole_numbers(type_: Any, tokens: Sequence[cyclopts.Token]) -> Any:
     """Cyclopts' conversion without its rounding: `--repeat 1.5` and `--port 80.5` are mistakes, not 2 and 80."""
+    type_ = resolve_optional(type_)  # cyclopts does that for parameters, but not for fields of dataclasses
     for token in tokens:
         if type_ is int and any(sign in token.value.lower() for sign in (".", "e", "_")) and "0x" not in token.value:
             raise ValueError(f"expected a whole number, found {token.value!r}")

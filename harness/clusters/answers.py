@@ -1,9 +1,12 @@
-"""Answers of an API server: refusals as exceptions."""
+"""Answers of an API server: refusals as exceptions, and items of lists."""
+
+from collections.abc import Callable
+from typing import Any
 
 import orjson
 
 from seatrial.harness.errors import ApiRefused
-from seatrial.scheduler.api.transport import Response
+from seatrial.scheduler.api.transport import Request, Response
 
 
 def accepted(response: Response, what: str) -> Response:
@@ -19,3 +22,13 @@ def accepted(response: Response, what: str) -> Response:
     except orjson.JSONDecodeError:
         status = {"message": response.body.decode(errors="replace")}
     raise ApiRefused(what, code=response.code, reason=status.get("reason", ""), message=status.get("message", ""))
+
+
+def listed(call: Callable[[Request], Response], path: str) -> list[dict[str, Any]]:
+    """The items of a collection.
+
+    Raises:
+        ApiRefused: the request is refused, or no answer came.
+    """
+    items: list[dict[str, Any]] = orjson.loads(accepted(call(Request("GET", path)), f"list {path}").body)["items"]
+    return items

@@ -22,6 +22,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from seatrial.harness.apiserver import MASTERS, Credentials, kubeconfig, make_credentials
+from seatrial.harness.clusters.definitions import DEFINITIONS_PATH, served_path
 from seatrial.harness.clusters.kubeconfig import load_access
 from seatrial.harness.errors import ClusterError
 from seatrial.harness.processes import check_running, start_child
@@ -366,9 +367,6 @@ def _wait(url: str, kubeconfig: Path, path: str, processes: Sequence[_Process]) 
         pool.clear()
 
 
-_DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-
-
 def _define(
     url: str, kubeconfig: Path, definitions: Sequence[dict[str, object]], processes: Sequence[_Process]
 ) -> None:
@@ -377,17 +375,14 @@ def _define(
     try:
         for body in definitions:
             answer = pool.request(
-                "POST", url + _DEFINITIONS, body=orjson.dumps(body), headers={"content-type": "application/json"}
+                "POST", url + DEFINITIONS_PATH, body=orjson.dumps(body), headers={"content-type": "application/json"}
             )
             if answer.status not in {201, 409}:
                 raise ClusterError(f"definition {_name(body)}: the API server refused: {answer.data.decode()}")
     finally:
         pool.clear()
     for body in definitions:
-        spec: dict[str, object] = body["spec"]  # type: ignore[assignment]
-        version = next(entry["name"] for entry in spec["versions"] if entry["served"])  # type: ignore[attr-defined]
-        plural = spec["names"]["plural"]  # type: ignore[index]
-        _wait(url, kubeconfig, f"/apis/{spec['group']}/{version}/{plural}", processes)
+        _wait(url, kubeconfig, served_path(body), processes)
 
 
 def _name(body: dict[str, object]) -> object:

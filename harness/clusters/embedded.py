@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
+from seatrial.harness.clusters.answers import listed
 from seatrial.harness.clusters.kubeconfig import load_access
 from seatrial.harness.clusters.local_node import LocalNode
 from seatrial.harness.clusters.protocol import Capability, ClusterBackend
@@ -34,7 +35,7 @@ class EmbeddedCluster(RemoteCluster, SimulatedNodes):
         """
 
         def ready() -> bool:
-            return sum(is_ready(node) for node in self._list(NODES)) >= count
+            return sum(is_ready(node) for node in listed(self.call, NODES)) >= count
 
         if not self.wait(ready, within=READY_WITHIN):
             raise ClusterError(f"fewer than {count} nodes were Ready within {READY_WITHIN:.0f} s")

@@ -12,6 +12,7 @@ import orjson
 
 from seatrial.harness.apiserver import KOORDINATOR, shipped
 from seatrial.harness.clusters.answers import accepted
+from seatrial.harness.clusters.definitions import DEFINITIONS_PATH, create_definition, wait_served
 from seatrial.harness.clusters.lent_nodes import is_lent, restore
 from seatrial.harness.clusters.protocol import Cluster
 from seatrial.harness.clusters.run_scope import CLUSTER_SCOPED, RUN_LABEL
@@ -26,7 +27,6 @@ DURATION = 30.0  # seconds; the renewal period is a third
 RENEW_PERIOD = DURATION / 3
 GONE_WITHIN = 120.0  # seconds that the removal of a run's objects may take
 _NAMESPACES = "/api/v1/namespaces"
-_DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _GROUPS = {
     "nodes": "/api/v1",
     "namespaces": "/api/v1",
@@ -109,8 +109,7 @@ def define_missing(cluster: Cluster) -> None:
         if made.code != 409:  # another run was faster
             accepted(made, f"create namespace {KOORDINATOR!r}")
     for body in shipped():
-        name = body["metadata"]["name"]
-        path = f"{_DEFINITIONS}/{name}"
+        path = f"{DEFINITIONS_PATH}/{body['metadata']['name']}"
 
         def there(path: str = path) -> bool:
             found = cluster.call(Request("GET", path))
@@ -123,14 +122,8 @@ def define_missing(cluster: Cluster) -> None:
         cluster.wait(settled, within=GONE_WITHIN)
         if not there():
             marked = {**body, "metadata": {**body["metadata"], "labels": {DEFINITIONS_LABEL: "true"}}}
-            response = cluster.call(Request("POST", _DEFINITIONS, orjson.dumps(marked)))
-            if response.code != 409:  # another run was faster
-                accepted(response, f"create definition {name!r}")
-        spec = body["spec"]
-        version = next(entry["name"] for entry in spec["versions"] if entry["served"])
-        served = Request("GET", f"/apis/{spec['group']}/{version}/{spec['names']['plural']}?limit=1")
-        if not cluster.wait(lambda served=served: cluster.call(served).ok, within=GONE_WITHIN):  # type: ignore[misc]
-            raise ClusterError(f"definition {name!r}: not served after {GONE_WITHIN:.0f} s")
+            create_definition(cluster, marked)
+        wait_served(cluster, body, within=GONE_WITHIN)
 
 
 def runs_on(cluster: Cluster) -> list[str]:
@@ -181,7 +174,7 @@ def remove_run(cluster: Cluster, run: str) -> None:
         raise ClusterError(f"run {run}: still there after {GONE_WITHIN:.0f} s: {', '.join(left())} ({chosen})")
     cluster.call(Request("DELETE", f"{_NAMESPACES}/{own}"))
     cluster.wait(lambda: cluster.call(Request("GET", f"{_NAMESPACES}/{own}")).code == 404, within=GONE_WITHIN)
-    for path in (_DEFINITIONS, CLASSES_PATH, _NAMESPACES) if not runs_on(cluster) else ():
+    for path in (DEFINITIONS_PATH, CLASSES_PATH, _NAMESPACES) if not runs_on(cluster) else ():
         for item in _list(cluster, f"{path}?labelSelector={DEFINITIONS_LABEL}"):
             made = f"{path}/{item['metadata']['name']}"
             if path != _NAMESPACES or not _list(cluster, f"{made}/pods?limit=1"):  # with pods it is somebody's by now

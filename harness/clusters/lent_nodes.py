@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 
 from seatrial.harness.apiserver.quantities import quantities
-from seatrial.harness.clusters.answers import accepted
+from seatrial.harness.clusters.answers import accepted, listed
 from seatrial.harness.clusters.protocol import Cluster
 from seatrial.harness.clusters.requirements import (
     CARD,
@@ -91,14 +91,14 @@ class LentNodes:
 
     def _offered(self) -> list[OfferedNode]:
         found = []
-        for node in _items(self._cluster, f"{NODES}?labelSelector={TRIALS_LABEL}%3Dtrue"):
+        for node in listed(self._cluster.call, f"{NODES}?labelSelector={TRIALS_LABEL}%3Dtrue"):
             name = node["metadata"]["name"]
             lent = RUN_LABEL in node["metadata"]["labels"]
             if not is_ready(node) or (node["spec"].get("unschedulable") and not lent):
                 continue
             answer = self._cluster.call(Request("GET", f"{DEVICES}/{name}"))
             device = orjson.loads(answer.body) if answer.ok else None
-            rows = _items(self._cluster, f"/api/v1/pods?fieldSelector=spec.nodeName%3D{name}")
+            rows = listed(self._cluster.call, f"/api/v1/pods?fieldSelector=spec.nodeName%3D{name}")
             # What a case has on a lent node ends with it.
             pods = [from_plain(row, Pod) for row in rows if not lent or not _is_of_a_run(row)]
             found.append(offered_node(node, device, pods, lent=lent))
@@ -196,7 +196,7 @@ def end_pods(cluster: Cluster, run: str, node: str) -> None:
     """
 
     def left() -> list[dict[str, Any]]:
-        rows = _items(cluster, f"/api/v1/pods?fieldSelector=spec.nodeName%3D{node}")
+        rows = listed(cluster.call, f"/api/v1/pods?fieldSelector=spec.nodeName%3D{node}")
         return [row for row in rows if _run_of(row) == run]
 
     for row in left():
@@ -255,10 +255,3 @@ def _run_of(row: Mapping[str, Any]) -> str:
 
 def _is_of_a_run(row: Mapping[str, Any]) -> bool:
     return bool(_run_of(row))
-
-
-def _items(cluster: Cluster, path: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = orjson.loads(accepted(cluster.call(Request("GET", path)), f"list {path}").body)[
-        "items"
-    ]
-    return found

@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 
 from seatrial.fake_devices.models import CatalogError, catalog
-from seatrial.harness.clusters.answers import accepted
+from seatrial.harness.clusters.answers import accepted, listed
 from seatrial.harness.clusters.protocol import Cluster
 from seatrial.harness.clusters.run_scope import NODES_OF_NO_RUN
 from seatrial.harness.clusters.simulated import NODES, SimulatedNodes
@@ -42,13 +42,13 @@ class NodeShape:
 
 def simulated_nodes(cluster: Cluster) -> list[dict[str, Any]]:
     """The simulated nodes of a cluster that belong to no run."""
-    return _list(cluster, f"{NODES}?labelSelector={NODES_OF_NO_RUN.replace('=', '%3D')}")
+    return listed(cluster.call, f"{NODES}?labelSelector={NODES_OF_NO_RUN.replace('=', '%3D')}")
 
 
 def pods_by_node(cluster: Cluster) -> dict[str, list[str]]:
     """The pods that are lost with their nodes: not those that ended, are being deleted, or belong to a DaemonSet."""
     found: dict[str, list[str]] = {}
-    for pod in _list(cluster, "/api/v1/pods"):
+    for pod in listed(cluster.call, "/api/v1/pods"):
         meta, node = pod["metadata"], pod["spec"].get("nodeName")
         owned = any(owner["kind"] == "DaemonSet" for owner in meta.get("ownerReferences") or ())
         ended = (pod.get("status") or {}).get("phase") in _ENDED
@@ -164,10 +164,3 @@ def _server(name: str) -> Entry | None:
     except CatalogError:
         return None
     return {"name": f"{name}-0", "server": name}
-
-
-def _list(cluster: Cluster, path: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = orjson.loads(accepted(cluster.call(Request("GET", path)), f"list {path}").body)[
-        "items"
-    ]
-    return found

@@ -5,7 +5,7 @@ from typing import Any
 
 import orjson
 
-from seatrial.harness.clusters.answers import accepted
+from seatrial.harness.clusters.answers import accepted, listed
 from seatrial.harness.clusters.protocol import Cluster
 from seatrial.harness.errors import ClusterError, UsageError
 from seatrial.harness.nodes.faults import FAULTS_ANNOTATION, check_fault
@@ -35,23 +35,25 @@ class SimulatedNodes(Cluster):
         with_devices = {entry["name"] for entry in entries if machine_of(entry).slots and not entry.get("dra")}
 
         def ready() -> bool:
-            here = {node["metadata"]["name"] for node in self._list(NODES) if is_ready(node) and not _is_new(node)}
+            here = {
+                node["metadata"]["name"] for node in listed(self.call, NODES) if is_ready(node) and not _is_new(node)
+            }
             known = (
-                {device["metadata"]["name"] for device in self._list(DEVICES)}
+                {device["metadata"]["name"] for device in listed(self.call, DEVICES)}
                 if with_devices - here == set()
                 else set()
             )
             return waiting <= here and with_devices <= known
 
         if waiting and not self.wait(ready, within=READY_WITHIN):
-            late = sorted(waiting - {node["metadata"]["name"] for node in self._list(NODES) if is_ready(node)})
+            late = sorted(waiting - {node["metadata"]["name"] for node in listed(self.call, NODES) if is_ready(node)})
             raise ClusterError(
                 f"not Ready with their devices within {READY_WITHIN:.0f} s: {', '.join(late) or 'devices'}"
             )
 
     def remove_node(self, name: str) -> None:
         accepted(self.call(Request("DELETE", f"{NODES}/{name}")), f"remove node {name!r}")
-        for pod in self._list(f"/api/v1/pods?fieldSelector=spec.nodeName%3D{name}"):
+        for pod in listed(self.call, f"/api/v1/pods?fieldSelector=spec.nodeName%3D{name}"):
             meta = pod["metadata"]
             path = f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}?gracePeriodSeconds=0"
             self.call(Request("DELETE", path))
@@ -61,7 +63,7 @@ class SimulatedNodes(Cluster):
         name = str(fault.get("node", ""))
         response = self.call(Request("GET", f"{NODES}/{name}"))
         if not name or response.code == 404:
-            there = ", ".join(sorted(node["metadata"]["name"] for node in self._list(NODES))) or "none"
+            there = ", ".join(sorted(node["metadata"]["name"] for node in listed(self.call, NODES))) or "none"
             raise UsageError(f"fault: expected `node` to name a node of this cluster ({there}), found {name!r}")
         node = orjson.loads(accepted(response, f"read node {name!r}").body)
         annotations = node["metadata"].get("annotations") or {}
@@ -80,11 +82,6 @@ class SimulatedNodes(Cluster):
         patch = {"metadata": {"annotations": {FAULTS_ANNOTATION: text}}}
         response = self.call(Request("PATCH", f"{NODES}/{node}", orjson.dumps(patch), MERGE_PATCH))
         accepted(response, f"annotate node {node!r}")
-
-    def _list(self, path: str) -> list[dict[str, Any]]:
-        response = accepted(self.call(Request("GET", path)), f"list {path}")
-        found: list[dict[str, Any]] = orjson.loads(response.body)["items"]
-        return found
 
 
 def _is_new(node: Mapping[str, Any]) -> bool:

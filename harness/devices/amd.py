@@ -6,7 +6,6 @@ stays in it as lost.
 """
 
 from ctypes import byref, c_int, c_int32, c_int64, c_size_t, c_uint32, c_uint64
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal, cast
 
@@ -149,13 +148,7 @@ class AmdProvider(DeviceProvider):
         try:
             device = self._seen[index] = self._read(index)
         except ProviderError as error:
-            health = rsmi.failed_health(error.code)
-            known = self._seen.get(index)
-            return (
-                replace(known, health=health)
-                if known is not None
-                else unread_card(self.vendor, index, health, self._source)
-            )
+            return unread_card(self.vendor, index, rsmi.failed_health(error.code), self._source, self._seen.get(index))
         return device
 
     def _read(self, index: int) -> Device:

@@ -5,7 +5,6 @@ Health is polled and recovers with the card. CNDEV reports memory in MiB, that o
 
 import ctypes
 from ctypes import byref, c_char_p, c_int, c_uint, c_void_p
-from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -190,13 +189,7 @@ class CambriconProvider(DeviceProvider):
         try:
             device = self._seen[index] = self._read(index)
         except ProviderError as error:
-            health = _unanswered(error)
-            known = self._seen.get(index)
-            return (
-                replace(known, health=health)
-                if known is not None
-                else unread_card(self.vendor, index, health, self._source)
-            )
+            return unread_card(self.vendor, index, _unanswered(error), self._source, self._seen.get(index))
         return device
 
     def _read(self, index: int) -> Device:

@@ -6,7 +6,7 @@ None, never 0. A provider uses only its boundary (a library, a tree, a socket) a
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from types import TracebackType
 from typing import ClassVar, Literal, Self
@@ -299,8 +299,11 @@ class DeviceProvider(ABC):
         self.close()
 
 
-def unread_card(vendor: str, index: int, health: Health, source: Source) -> Device:
-    """A card that the library counts and that has never answered: all but its index and health is unknown."""
+def unread_card(vendor: str, index: int, health: Health, source: Source, known: Device | None = None) -> Device:
+    """A card that the library counts and that does not answer. Unless it is `known` from before, all but its index and
+    health is unknown."""
+    if known is not None:
+        return replace(known, health=health)
     return Device(
         vendor=vendor,
         kind="gpu",

@@ -6,30 +6,29 @@ a real cluster. A `Runtime` runs the containers; a `Hardware` provides the devic
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from seatrial.fake_devices.machine import Machine
 from seatrial.harness.apiserver.quantities import CPU, MEMORY, Amounts, QuantityError, amount
 from seatrial.harness.devices.hami_release import SHIPPED, VERSION_LABEL, HamiHost
 from seatrial.harness.devices.provider import Device
 from seatrial.harness.devices.vendors import VENDORS
-from seatrial.harness.errors import UsageError
 from seatrial.harness.nodes import devices as device_object
+from seatrial.harness.nodes.addresses import PodAddresses, host_address
 from seatrial.harness.nodes.admission import DEFERRED, UNEXPECTED, AdmissionError, NodeLedger
 from seatrial.harness.nodes.capacity import capacity_and_allocatable
 from seatrial.harness.nodes.claims import Granted, NodeClaims, PrepareError
-from seatrial.harness.nodes.faults import METRICS_GARBAGE, METRICS_SILENT, METRICS_STALE, REPORT_VERBS
+from seatrial.harness.nodes.faults import REPORT_VERBS
 from seatrial.harness.nodes.leases import Leases
-from seatrial.harness.nodes.numa_usage import NumaUse, divided, zones_of_pod
+from seatrial.harness.nodes.pod_run import PodRun
 from seatrial.harness.nodes.pods import BoundPod, decode_pod, requests_of
 from seatrial.harness.nodes.publisher import KUBELET_PORT, Hardware, Publisher
 from seatrial.harness.nodes.references import Objects, References
 from seatrial.harness.nodes.runtimes.protocol import NO_CONFIG, ContainerState, Runtime, Work
+from seatrial.harness.nodes.scripted_reports import ScriptedReports
 from seatrial.harness.nodes.status import (
     granted_before,
     is_ready,
@@ -38,9 +37,8 @@ from seatrial.harness.nodes.status import (
     running_status,
     seen_states,
 )
-from seatrial.harness.nodes.usage import DEFAULT_POLICY, RESOURCES_ANNOTATION, NodeUse, scripted_use
-from seatrial.harness.nodes.usage_model import Load, UsageModel
-from seatrial.harness.nodes.usage_samples import Samples, longest
+from seatrial.harness.nodes.usage import DEFAULT_POLICY, RESOURCES_ANNOTATION, NodeUse
+from seatrial.harness.nodes.usage_model import UsageModel
 from seatrial.harness.nodes.writer import NODES, Writer, pod_path, then
 from seatrial.scheduler.api import device as words
 from seatrial.scheduler.api.clock import Clock
@@ -56,8 +54,6 @@ _USAGE_KEY = RESOURCES_ANNOTATION.encode()
 Manifest = dict[str, Any]
 
 _SHARED_PLUGINS = tuple(vendor.shared_plugin for vendor in VENDORS.values() if vendor.shared_plugin is not None)
-_HOSTS_PER_NODE = 253
-_LOOPBACKS = 0x3FFFFE
 ASK_AGAIN = 2.0  # seconds until missing objects of a pod are read again
 
 
@@ -70,37 +66,6 @@ class _Generated(Wire, frozen=True):
 
 
 _decode_generation = decoder(_Generated)
-
-
-class _PodRun:
-    """A pod on this node, from admission until its object is gone."""
-
-    __slots__ = (
-        "closed_gates",
-        "explained",
-        "generation",
-        "in_flight",
-        "next_status",
-        "resize_pending",
-        "start",
-        "states",
-        "stopping",
-        "wanted",
-        "work",
-    )
-
-    def __init__(self, work: Work, start: str, closed_gates: tuple[str, ...]) -> None:
-        self.work = work
-        self.start = start
-        self.closed_gates = closed_gates  # why its readiness gates keep the pod from being ready
-        self.states: tuple[ContainerState, ...] = ()
-        self.explained = bool(work.pod.status.container_statuses)  # perhaps, by an earlier agent
-        self.stopping = False
-        self.in_flight = False
-        self.next_status: Manifest | None = None
-        self.generation = work.pod.metadata.generation
-        self.wanted: msgspec.Raw | None = None  # the pod whose resize waits for room
-        self.resize_pending: str | None = None  # why the last resize was not carried out; "": it was
 
 
 class NodeAgent:
@@ -133,11 +98,8 @@ class NodeAgent:
         ResourceSlices, and given to pods by their claims."""
         self.name, self.uid = name, uid
         self.hardware = hardware
-        # 198.18.0.0/15 is for benchmarks (RFC 2544): no container network and no real host has these addresses.
-        self.host_ip = address or (
-            kubelet[0] if kubelet else f"198.{18 + (number >> 16) % 2}.{number >> 8 & 255}.{number & 255}"
-        )
-        self._number, self._address, self._references = number, address, references
+        self.host_ip = address or (kubelet[0] if kubelet else host_address(number))
+        self._references = references
         self._publisher = Publisher(
             name,
             uid,
@@ -157,11 +119,11 @@ class NodeAgent:
         self._ledger = NodeLedger()
         self._claims = NodeClaims(name, writer)
         self._preparing: dict[str, msgspec.Raw] = {}  # pods whose claims are not prepared yet, by uid
-        self._runs: dict[str, _PodRun] = {}
+        self._runs: dict[str, PodRun] = {}
         self._refused: set[str] = set()
         self.usage = UsageModel(clock, name, seed)
-        self._report_faults: dict[str, NodeUse | None] = {}  # verb → for stale reports, the last report
-        self._next_host = 0
+        self._reports = ScriptedReports(name, hardware, self._ledger, self.usage, clock)
+        self._addresses = PodAddresses(number, loopback=bool(address))
         self._missed: dict[str, tuple[bool, msgspec.Raw]] = {}  # pods that changed while frozen, by uid
         self._amplified: Amounts = {}
         self.frozen = False
@@ -221,9 +183,7 @@ class NodeAgent:
         if verb == "not_ready":
             self.set_ready(not on)
         elif verb in REPORT_VERBS:
-            self._report_faults.pop(verb, None)
-            if on:
-                self._report_faults[verb] = None
+            self._reports.apply_fault(verb, on=on)
         elif on:
             self.freeze()
             leases.drop(self.name)
@@ -364,7 +324,7 @@ class NodeAgent:
         }
         self._writer.create(f"/api/v1/namespaces/{meta.namespace}/events", event)
 
-    def _resize(self, run: _PodRun, raw: msgspec.Raw) -> None:
+    def _resize(self, run: PodRun, raw: msgspec.Raw) -> None:
         """Give the pod's containers what its spec requests now, if there is room, as kubelet does (KEP-1287)."""
         pod = decode_pod(raw)
         run.generation = pod.metadata.generation
@@ -388,7 +348,7 @@ class NodeAgent:
         self._ledger.release(uid)
         self._claims.release(uid)
 
-    def _read_gates(self, run: _PodRun, pod: BoundPod) -> None:
+    def _read_gates(self, run: PodRun, pod: BoundPod) -> None:
         closed = pod.closed_gates()
         if closed != run.closed_gates:
             run.closed_gates = closed
@@ -416,38 +376,11 @@ class NodeAgent:
 
     def works(self) -> list[Work]:
         """The running pods."""
-        return [run.work for run in self._runs.values() if any(state.state == "running" for state in run.states)]
+        return [run.work for run in self._runs.values() if run.running]
 
     def device_use(self, policy: CollectPolicy = DEFAULT_POLICY) -> NodeUse | None:
         """The use of cards, CPU and memory by running pods; None while the node is frozen or its reports are off."""
-        if self.frozen or METRICS_SILENT in self._report_faults:
-            return None
-        stale = self._report_faults.get(METRICS_STALE)
-        if stale is not None:
-            return stale
-        samples, load = self.usage.measure(longest(policy))
-        pods = []
-        for uid, run in self._runs.items():
-            if any(state.state == "running" for state in run.states):
-                try:
-                    pods.append(scripted_use(run.work.pod, self._ledger.shares(uid), samples.get(uid)))
-                except UsageError as error:
-                    log.warning("usage refused node=%s why=%s", self.name, error)
-        machine = self.hardware.machine
-        zones = machine.numa if isinstance(machine, Machine) else 0
-        numa = self._numa_use(load, samples, zones) if load is not None and zones > 0 else ()
-        found = NodeUse(self.devices, tuple(pods), load, garbage=METRICS_GARBAGE in self._report_faults, numa=numa)
-        if METRICS_STALE in self._report_faults:
-            found = self._report_faults[METRICS_STALE] = replace(found, taken=self._clock.now())
-        return found
-
-    def _numa_use(self, load: Load, samples: Mapping[str, Samples], zones: int) -> tuple[NumaUse, ...]:
-        measured = [
-            (samples[uid], zones_of_pod(run.work.pod.metadata.annotations, zones))
-            for uid, run in self._runs.items()
-            if uid in samples
-        ]
-        return divided(load.node, load.system, measured, zones)
+        return None if self.frozen else self._reports.report(self._runs, self.devices, policy)
 
     def close(self) -> None:
         """End all pods without writing to the API, because the node was removed."""
@@ -467,7 +400,7 @@ class NodeAgent:
             return
         ip = self.host_ip if pod.spec.host_network else pod.status.pod_ip or self._pod_ip()
         work = Work(pod, self.name, ip, grants, holding.granted_ids(), host_ip=self.host_ip)
-        run = _PodRun(work, pod.status.start_time or self._clock.timestamp(), pod.closed_gates())
+        run = PodRun(work, pod.status.start_time or self._clock.timestamp(), pod.closed_gates())
         self._runs[pod.metadata.uid] = run
         self._answer_plugin_protocol(run)
         if before is not None:
@@ -477,14 +410,14 @@ class NodeAgent:
         else:
             self._start(run, resume=before is not None)
 
-    def _start(self, run: _PodRun, *, resume: bool) -> None:
+    def _start(self, run: PodRun, *, resume: bool) -> None:
         def changed(states: tuple[ContainerState, ...]) -> None:
             self._changed(run, states)
 
         if not resume or not self._runtime.resume(run.work, run.states, changed):
             self._runtime.start(run.work, changed)
 
-    def _with_objects(self, run: _PodRun, *, resume: bool) -> None:
+    def _with_objects(self, run: PodRun, *, resume: bool) -> None:
         """Start the pod once all objects exist that its variables and volumes refer to."""
         assert self._references is not None
 
@@ -515,7 +448,7 @@ class NodeAgent:
         status = refused_status(reason, text, now=self._clock.timestamp())
         self._writer.strategic(f"{pod_path(meta.namespace, meta.name)}/status", {"status": status})
 
-    def _answer_plugin_protocol(self, run: _PodRun) -> None:
+    def _answer_plugin_protocol(self, run: PodRun) -> None:
         """Do what a device plugin that writes to the pod does (dynamic sMLU): set its annotation and unlock the
         node."""
         meta = run.work.pod.metadata
@@ -528,11 +461,11 @@ class NodeAgent:
                     f"{NODES}/{self.name}", {"metadata": {"uid": self.uid, "annotations": {plugin.lock: None}}}
                 )
 
-    def _changed(self, run: _PodRun, states: tuple[ContainerState, ...]) -> None:
+    def _changed(self, run: PodRun, states: tuple[ContainerState, ...]) -> None:
         """Called by the runtime when containers have changed."""
         run.states = states
         work = run.work
-        if any(state.state == "running" for state in states):
+        if run.running:
             self.usage.started(work.uid, work.pod.key, work.pod.metadata.annotations.get(RESOURCES_ANNOTATION, ""))
         else:
             self.usage.ended(work.uid)
@@ -543,7 +476,7 @@ class NodeAgent:
             self._release(work.uid)
         self._write_pod(run)
 
-    def _write_pod(self, run: _PodRun) -> None:
+    def _write_pod(self, run: PodRun) -> None:
         """One write at a time for a pod, so that an older status never lands on a newer one."""
         if self.frozen:
             return
@@ -564,7 +497,7 @@ class NodeAgent:
             return
         self._send_status(run, status)
 
-    def _send_status(self, run: _PodRun, status: Manifest) -> None:
+    def _send_status(self, run: PodRun, status: Manifest) -> None:
         meta = run.work.pod.metadata
         run.in_flight = True
 
@@ -577,7 +510,7 @@ class NodeAgent:
         patch = {"metadata": {"uid": meta.uid}, "status": status}
         self._writer.strategic(f"{pod_path(meta.namespace, meta.name)}/status", patch, written)
 
-    def _stop(self, run: _PodRun, pod: BoundPod) -> None:
+    def _stop(self, run: PodRun, pod: BoundPod) -> None:
         run.stopping = True
         meta = pod.metadata
         grace = meta.deletion_grace_period_seconds
@@ -591,12 +524,4 @@ class NodeAgent:
         self._runtime.stop(run.work, float(grace), stopped)
 
     def _pod_ip(self) -> str:
-        if self._address:  # all of 127/8 is this machine's, so each pod may listen on an address of its own
-            taken = {run.work.ip for run in self._runs.values()}
-            while True:
-                number = self._next_host = self._next_host % _LOOPBACKS + 1
-                ip = f"127.{64 + (number >> 16)}.{number >> 8 & 255}.{number & 255}"
-                if ip not in taken:
-                    return ip
-        self._next_host = self._next_host % _HOSTS_PER_NODE + 1
-        return f"10.{self._number >> 8 & 255}.{self._number & 255}.{self._next_host + 1}"
+        return self._addresses.next(run.work.ip for run in self._runs.values())

@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 
 from seatrial.harness.apiserver.quantities import milli
-from seatrial.harness.clusters.answers import accepted
+from seatrial.harness.clusters.answers import accepted, listed
 from seatrial.harness.clusters.backends import VIRTUAL, backend_named
 from seatrial.harness.clusters.protocol import Cluster
 from seatrial.harness.nodes.usage import RESOURCES_ANNOTATION
@@ -148,19 +148,16 @@ def _post(cluster: Cluster, path: str, body: Row) -> None:
     )
 
 
-def _items(cluster: Cluster, path: str) -> list[Row]:
-    found: list[Row] = orjson.loads(accepted(cluster.call(Request("GET", path)), f"list {path}").body)["items"]
-    return found
-
-
 def _running(cluster: Cluster) -> list[Row]:
-    return [pod for pod in _items(cluster, "/api/v1/namespaces/default/pods") if pod["status"]["phase"] == "Running"]
+    return [
+        pod for pod in listed(cluster.call, "/api/v1/namespaces/default/pods") if pod["status"]["phase"] == "Running"
+    ]
 
 
 def _used(cluster: Cluster) -> dict[str, float]:
     """Percent of CPU by node, as the nodes reported it last."""
     found = {}
-    for metric in _items(cluster, NODE_METRICS_PATH):
+    for metric in listed(cluster.call, NODE_METRICS_PATH):
         report = (metric.get("status") or {}).get("nodeMetric") or {}
         usage = (report.get("nodeUsage") or {}).get("resources") or {}
         found[metric["metadata"]["name"]] = round(milli(usage.get("cpu", "0")) / CORES / 10, 1)
@@ -168,4 +165,4 @@ def _used(cluster: Cluster) -> dict[str, float]:
 
 
 def _jobs(cluster: Cluster) -> int:
-    return len(_items(cluster, JOBS_PATH))
+    return len(listed(cluster.call, JOBS_PATH))

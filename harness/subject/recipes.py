@@ -18,6 +18,7 @@ import yaml
 
 from seatrial.harness.apiserver import make_credentials
 from seatrial.harness.clusters.answers import accepted
+from seatrial.harness.clusters.definitions import create_definition, wait_served
 from seatrial.harness.clusters.protocol import Cluster
 from seatrial.harness.errors import SubjectError, UsageError
 from seatrial.harness.processes import start_child, stop
@@ -33,7 +34,6 @@ STAYS = 1.0  # seconds of real time in which a program with wrong flags ends
 SERVED_WITHIN = 60.0  # seconds after its creation in which a definition is served
 OURS = "seatrial"  # in place of a command line: our own scheduler
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-_DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
 class Made(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -126,10 +126,12 @@ def companions(recipe: Recipe, cluster: Cluster, kubeconfig: Path, folder: Path)
     """Create what the scheduler needs, and run the programs beside it; the value checks that these still run.
 
     Raises:
-        SubjectError: a companion ended, as the check says later, or a definition is not served.
+        ClusterError: a definition is not served.
+        SubjectError: a companion ended, as the check says later.
     """
     for body in _definitions(recipe):
-        _define(cluster, body)
+        create_definition(cluster, body)
+        wait_served(cluster, body, within=SERVED_WITHIN)
     for made in recipe.objects:
         accepted(cluster.call(Request("POST", made.path, orjson.dumps(made.body))), f"create {made.path}")
     port = str(free_port())
@@ -182,14 +184,3 @@ def _definitions(recipe: Recipe) -> list[dict[str, Any]]:
         for body in definitions:
             body["spec"]["conversion"] = {"strategy": "Webhook", "webhook": webhook}
     return definitions
-
-
-def _define(cluster: Cluster, body: dict[str, Any]) -> None:
-    name, spec = body["metadata"]["name"], body["spec"]
-    response = cluster.call(Request("POST", _DEFINITIONS, orjson.dumps(body)))
-    if response.code != 409:  # of a scheduler that ran before
-        accepted(response, f"create definition {name!r}")
-    version = next(entry["name"] for entry in spec["versions"] if entry["served"])
-    served = Request("GET", f"/apis/{spec['group']}/{version}/{spec['names']['plural']}?limit=1")
-    if not cluster.wait(lambda: cluster.call(served).ok, within=SERVED_WITHIN):
-        raise SubjectError(f"definition {name!r}: not served after {SERVED_WITHIN:.0f} s")

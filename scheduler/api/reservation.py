@@ -56,14 +56,9 @@ class ObjectReference(Wire, frozen=True):
     uid: str = ""
 
 
-class ControllerReference(Wire, frozen=True):
+class ControllerReference(ObjectReference, frozen=True):
     """A reference to a controller of pods; an empty field matches any value."""
 
-    api_version: str = ""
-    kind: str = ""
-    namespace: str = ""
-    name: str = ""
-    uid: str = ""
     controller: bool | None = None
 
 

@@ -99,7 +99,7 @@ class Core:
         if self.handle.debug.diagnoses:
             return self._schedule(entry, runner)  # the explanation would be timed too: time the next cycle
         self._untimed = EVERY - 1
-        waiting = len(self.groups)
+        waiting = len(self.groups.members)
         self.timing.start()
         try:
             decisions = self._schedule(entry, runner)
@@ -108,7 +108,7 @@ class Core:
         self.timing.record_cycle(
             runner.scheduler_name,
             placed=any(isinstance(decision, Bind) for decision in decisions),
-            waits=len(self.groups) > waiting,
+            waits=len(self.groups.members) > waiting,
         )
         return decisions
 
@@ -251,8 +251,8 @@ class Core:
                 nominator.nominate(nominated, node)
         evicted = False
         for victim in victims:
-            if victim.uid in self.groups:
-                self.groups.preempt_waiting(victim.uid)
+            if victim.uid in self.groups.members:
+                self.groups.members.preempt(victim.uid)
             else:
                 evicted = True
                 decisions.append(Evict(victim, info, victim.node_name, result.preemptor))
@@ -333,7 +333,7 @@ class Core:
 
     def held_back(self, info: PodInfo) -> str:
         """Why PreEnqueue, a gate or its group keeps a pod of the queue from being placed; "" if none does."""
-        if info.uid in self.groups:
+        if info.uid in self.groups.members:
             return f"has a place on node {info.node_name} and waits for the other members of its group"
         waiter = self.permits.get(info.uid)
         if waiter is not None:

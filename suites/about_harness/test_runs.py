@@ -42,7 +42,7 @@ def test_a_pod_gets_a_card(cluster, expect):
 def test_a_card_is_given_once(cluster, expect):
     cluster.add(node("n1").cards(1))
     cluster.submit(pod("a").gpus(1), pod("b").gpus(1))
-    assert cluster.cluster.wait(lambda: any(cluster.pod(name).spec.node_name for name in "ab"), within=10)
+    assert cluster.wait(lambda: any(cluster.pod(name).spec.node_name for name in "ab"), within=10)
     expect.stable(seconds=5)
     assert sum(bool(cluster.pod(name).spec.node_name) for name in "ab") == 1, "one card, two pods on its node"
 

@@ -1,5 +1,7 @@
 """Which of several migration jobs run first, and which run although a limit is reached."""
 
+from collections import Counter
+
 import pytest
 
 from seatrial.fixtures.descheduler import StartDescheduler
@@ -132,3 +134,62 @@ def test_the_evict_annotation_lifts_the_limits(trial: Trial, start_descheduler: 
     )
 
     assert let_through(trial, 2) == {"first", "asked"}
+
+
+def order_of_ends(trial: Trial, count: int) -> list[str]:
+    """The names of the trial's jobs in the order in which they end."""
+    order: list[str] = []
+
+    def all_done() -> bool:
+        order.extend(one.name for one in jobs(trial) if not one.open and one.name not in order)
+        return len(order) == count
+
+    assert trial.reaches(all_done, within=60), [one.status for one in jobs(trial)]
+    return order
+
+
+@pytest.mark.feature("MIG-2.sort")
+@pytest.mark.case("MG-022", severity="critical")
+@pytest.mark.long(seconds=8)
+def test_cheap_pods_migrate_first(trial: Trial, start_descheduler: StartDescheduler) -> None:
+    """Jobs for pods of four classes wait, the cheapest pod's job first of all; one may run at a time. They run from
+    free to prod, although the jobs for dear pods are the newest."""
+    with_nodes(trial, "n1", "n2")
+    bands = ["free", "batch", "mid", "prod"]
+    for band in bands:
+        like = pod("x").request(cpu=1).label("koordinator.sh/priority-class", f"koord-{band}")
+        deployment(trial, band, 2, like=like)
+    names = {band: wait_running(trial, band, 2)[0].metadata.name for band in bands}
+    for band in bands:
+        migrate(trial, band, names[band], mode="EvictDirectly", ttl="10m")
+        trial.pass_time(1)
+    start_descheduler({}, migration={"maxMigratingGlobally": 1, "skipCheckExpectedReplicas": True})
+
+    assert order_of_ends(trial, 4) == bands
+
+
+@pytest.mark.feature("MIG-2.sort")
+@pytest.mark.case("MG-045", severity="normal")
+@pytest.mark.long(seconds=7)
+def test_of_equal_pods_the_newest_job_runs_first(trial: Trial, start_descheduler: StartDescheduler) -> None:
+    """Jobs wait for four equal pods, the oldest for the pod whose name is first; one may run at a time."""
+    with_nodes(trial, "n1", "n2")
+    deployment(trial, "web", 8, like=pod("x").request(cpu=1))
+    found = wait_running(trial, "web", 8)
+    same = Counter(one.metadata.creation_timestamp for one in found).most_common(1)[0][0]
+    names = sorted(one.metadata.name for one in found if one.metadata.creation_timestamp == same)[:4]
+    assert len(names) > 1, "expected pods of one second"
+    for number, name in enumerate(names):
+        migrate(trial, f"job-{number}", name, mode="EvictDirectly", ttl="10m")
+        trial.pass_time(1)
+    start_descheduler(
+        {},
+        migration={
+            "maxMigratingGlobally": 1,
+            "skipCheckExpectedReplicas": True,
+            "maxUnavailablePerWorkload": 4,
+            "objectLimiters": OFF,
+        },
+    )
+
+    assert order_of_ends(trial, len(names)) == [f"job-{number}" for number in reversed(range(len(names)))]

@@ -1,7 +1,5 @@
 """PodMigrationJob: a place is reserved first, the pod is evicted second, and the workload keeps its budget."""
 
-from collections import Counter
-
 import orjson
 import pytest
 
@@ -23,7 +21,6 @@ from seatrial.suites.descheduling.workloads import (
     deployment,
     ended,
     job,
-    jobs,
     migrate,
     running,
     spread_victim,
@@ -102,70 +99,6 @@ def test_a_pod_without_requests_takes_its_reservation(trial: Trial, start_desche
     assert (done.status.phase, done.status.node_name) == ("Succeeded", "n2"), done.status
     assert done.status.pod_ref is not None
     assert trial.pod(done.status.pod_ref.name).spec.node_name == "n2"
-
-
-@pytest.mark.feature("MIG-3.object-limiter", "MIG-1.reservation-first")
-@pytest.mark.case("MG-077", severity="critical", source="v1.6: ObjectLimiter; spec RSV-R56, RSV-R64")
-@pytest.mark.long(seconds=20)
-def test_a_job_that_a_limiter_holds_makes_no_reservation(trial: Trial, start_descheduler: StartDescheduler) -> None:
-    """Two jobs of one workload that gets one eviction in five minutes: the second would make a reservation which the
-    new pod of the first could take. It makes none, and says which limiter it waits for; the first succeeds."""
-    with_nodes(trial, "n1", "n2")
-    cordon(trial, "n2")
-    deployment(trial, "web", 4, like=pod("x").request(cpu=1))
-    names = sorted(found.metadata.name for found in wait_running(trial, "web", 4))[:2]
-    cordon(trial, "n2", on=False)
-    start_descheduler(
-        {},
-        migration={
-            "objectLimiters": {"workload": {"duration": "5m", "maxMigrating": 1}},
-            "maxMigratingPerWorkload": 2,
-            "maxUnavailablePerWorkload": 3,
-        },
-    )
-
-    for number, name in enumerate(names):
-        migrate(trial, f"move-{number}", name, ttl="4m")
-
-    def phases() -> list[str]:
-        return sorted(one.status.phase for one in jobs(trial))
-
-    assert trial.reaches(lambda: phases() == ["Running", "Succeeded"], within=60), [job.status for job in jobs(trial)]
-    (held,) = (one for one in jobs(trial) if one.running)
-    assert not held.reservation_name
-    assert "objectLimiters.workload: 1 evictions of Deployment web in 5m" in held.status.message
-    said = [event.message for event in trial.events(held.name, namespace="default")]
-    assert held.status.message in said
-
-
-@pytest.mark.feature("MIG-3.object-limiter")
-@pytest.mark.case("MG-078", severity="normal", source="spec RSV-R70")
-@pytest.mark.long(seconds=20)
-def test_a_job_that_evicts_nothing_leaves_its_place_in_the_limiter(
-    trial: Trial, start_descheduler: StartDescheduler
-) -> None:
-    """Of two jobs of one workload the first finds no other node and is deleted: the second evicts at once, though the
-    limiter allows one eviction in five minutes."""
-    with_nodes(trial, "n1", "n2")
-    cordon(trial, "n2")
-    deployment(trial, "web", 4, like=pod("x").request(cpu=1))
-    names = sorted(found.metadata.name for found in wait_running(trial, "web", 4))[:2]
-    start_descheduler(
-        {},
-        migration={
-            "objectLimiters": {"workload": {"duration": "5m", "maxMigrating": 1}},
-            "maxMigratingPerWorkload": 2,
-            "maxUnavailablePerWorkload": 3,
-        },
-    )
-    migrate(trial, "move-0", names[0])
-    job_reservation(trial, "move-0")
-    migrate(trial, "move-1", names[1], mode="EvictDirectly")
-    assert not trial.wait(lambda: not job(trial, "move-1").open, within=10)
-
-    assert trial.call("DELETE", f"{JOBS_PATH}/move-0").ok
-
-    assert ended(trial, "move-1", within=20).status.phase == "Succeeded"
 
 
 @pytest.mark.feature("MIG-2.why")
@@ -364,29 +297,6 @@ def test_a_job_ends_with_its_reservation(trial: Trial, expect: Expect, start_des
     assert not trial.pod(name).deleting
 
 
-@pytest.mark.feature("MIG-1.budgets")
-@pytest.mark.case("MG-006", severity="critical")
-@pytest.mark.long(seconds=5)
-def test_a_budget_holds_an_eviction_back(trial: Trial, start_descheduler: StartDescheduler) -> None:
-    """A PodDisruptionBudget refuses the eviction: the pod stays, the job has the reason; then the budget allows it."""
-    with_nodes(trial, "n1", "n2")
-    name = spread_victim(trial, "web", 3)
-    trial.apply(disruption_budget("keep", {"app": "web"}, min_available=3))
-    start_descheduler({})
-
-    migrate(trial, "move", name, mode="EvictDirectly")
-
-    def refused() -> bool:
-        found = job(trial, "move").status.condition("Eviction")
-        return found is not None and found.reason == "FailedEvict" and "budget" in found.message
-
-    assert trial.reaches(refused, within=30), job(trial, "move").status
-    assert not trial.pod(name).deleting
-    path = f"/apis/policy/v1/namespaces/{trial.name}/poddisruptionbudgets/keep"
-    trial.call("PATCH", path, {"spec": {"minAvailable": 2}})
-    assert ended(trial, "move").status.phase == "Succeeded"
-
-
 @pytest.mark.feature("MIG-1.devices")
 @pytest.mark.case("MG-008", severity="critical")
 @pytest.mark.long(seconds=5)
@@ -410,94 +320,6 @@ def test_a_migrated_pod_gets_devices_of_the_same_kind(
     assert (old.spec.node_name, new.spec.node_name) == ("n1", "n3")
     assert len(device_allocations(new)["gpu"]) == 1
     assert trial.visible_devices(new)
-
-
-@pytest.mark.feature("MIG-2.filter")
-@pytest.mark.case("MG-020", severity="critical")
-@pytest.mark.long(seconds=5)
-def test_one_pod_of_a_workload_at_a_time(trial: Trial, start_descheduler: StartDescheduler) -> None:
-    """Six jobs for a workload that may lose one pod: never more than one pod is missing, and all jobs succeed."""
-    with_nodes(trial, "n1", "n2")
-    cordon(trial, "n2")
-    deployment(trial, "web", 6, like=pod("x").request(cpu=1))
-    names = [found.metadata.name for found in wait_running(trial, "web", 6)]
-    cordon(trial, "n2", on=False)
-    start_descheduler(
-        {}, migration={"maxMigratingPerWorkload": 1, "maxUnavailablePerWorkload": 1, "objectLimiters": OFF}
-    )
-    fewest = 6
-
-    for number, name in enumerate(names):
-        migrate(trial, f"move-{number}", name, mode="EvictDirectly", ttl="10m")
-
-    def all_done() -> bool:
-        nonlocal fewest
-        alive = [pod for pod in trial.pods() if pod.status.phase == "Running" and not pod.deleting]
-        fewest = min(fewest, len(alive))
-        return all(not job.open for job in jobs(trial))
-
-    assert trial.reaches(all_done, within=300), [job.status for job in jobs(trial)]
-    assert {job.status.phase for job in jobs(trial)} == {"Succeeded"}
-    assert fewest == 5
-
-
-def order_of_ends(trial: Trial, count: int) -> list[str]:
-    """The names of the trial's jobs in the order in which they end."""
-    order: list[str] = []
-
-    def all_done() -> bool:
-        order.extend(one.name for one in jobs(trial) if not one.open and one.name not in order)
-        return len(order) == count
-
-    assert trial.reaches(all_done, within=60), [one.status for one in jobs(trial)]
-    return order
-
-
-@pytest.mark.feature("MIG-2.sort")
-@pytest.mark.case("MG-022", severity="critical")
-@pytest.mark.long(seconds=8)
-def test_cheap_pods_migrate_first(trial: Trial, start_descheduler: StartDescheduler) -> None:
-    """Jobs for pods of four classes wait, the cheapest pod's job first of all; one may run at a time. They run from
-    free to prod, although the jobs for dear pods are the newest."""
-    with_nodes(trial, "n1", "n2")
-    bands = ["free", "batch", "mid", "prod"]
-    for band in bands:
-        like = pod("x").request(cpu=1).label("koordinator.sh/priority-class", f"koord-{band}")
-        deployment(trial, band, 2, like=like)
-    names = {band: wait_running(trial, band, 2)[0].metadata.name for band in bands}
-    for band in bands:
-        migrate(trial, band, names[band], mode="EvictDirectly", ttl="10m")
-        trial.pass_time(1)
-    start_descheduler({}, migration={"maxMigratingGlobally": 1, "skipCheckExpectedReplicas": True})
-
-    assert order_of_ends(trial, 4) == bands
-
-
-@pytest.mark.feature("MIG-2.sort")
-@pytest.mark.case("MG-045", severity="normal")
-@pytest.mark.long(seconds=7)
-def test_of_equal_pods_the_newest_job_runs_first(trial: Trial, start_descheduler: StartDescheduler) -> None:
-    """Jobs wait for four equal pods, the oldest for the pod whose name is first; one may run at a time."""
-    with_nodes(trial, "n1", "n2")
-    deployment(trial, "web", 8, like=pod("x").request(cpu=1))
-    found = wait_running(trial, "web", 8)
-    same = Counter(one.metadata.creation_timestamp for one in found).most_common(1)[0][0]
-    names = sorted(one.metadata.name for one in found if one.metadata.creation_timestamp == same)[:4]
-    assert len(names) > 1, "expected pods of one second"
-    for number, name in enumerate(names):
-        migrate(trial, f"job-{number}", name, mode="EvictDirectly", ttl="10m")
-        trial.pass_time(1)
-    start_descheduler(
-        {},
-        migration={
-            "maxMigratingGlobally": 1,
-            "skipCheckExpectedReplicas": True,
-            "maxUnavailablePerWorkload": 4,
-            "objectLimiters": OFF,
-        },
-    )
-
-    assert order_of_ends(trial, len(names)) == [f"job-{number}" for number in reversed(range(len(names)))]
 
 
 @pytest.mark.feature("MIG-2.filter", "MIG-1.reservation-first")
@@ -545,84 +367,6 @@ def test_a_lone_pod_is_not_migrated(trial: Trial, expect: Expect, start_deschedu
         f'Pod "{trial.name}/{name}" is forbidden to migrate because it does not meet the requirements'
     )
     expect.stable(seconds=4)
-
-
-@pytest.mark.feature("MIG-3.global-limit")
-@pytest.mark.case("MG-030", severity="critical")
-@pytest.mark.parametrize(
-    ("limits", "most"),
-    [
-        pytest.param({"maxMigratingGlobally": 1}, 1, id="globally", marks=pytest.mark.long(20)),
-        pytest.param(
-            {"maxMigratingPerNamespace": 2, "maxMigratingPerNode": 3}, 2, id="per-namespace", marks=pytest.mark.long(15)
-        ),
-        pytest.param({"maxMigratingPerNode": 3}, 3, id="per-node"),
-    ],
-)
-def test_only_so_many_pods_migrate(
-    trial: Trial, start_descheduler: StartDescheduler, limits: dict[str, int], most: int
-) -> None:
-    """Four jobs for pods of four workloads on one node, with a limit: never more of them run at once, and all end."""
-    with_nodes(trial, "n1", "n2")
-    cordon(trial, "n2")
-    for number in range(4):
-        deployment(trial, f"web-{number}", 2, like=pod("x").request(cpu=1))
-    names = [wait_running(trial, f"web-{number}", 2)[0].metadata.name for number in range(4)]
-    cordon(trial, "n2", on=False)
-    free = {"skipCheckExpectedReplicas": True, "maxUnavailablePerWorkload": 2, "maxMigratingPerWorkload": 2}
-    start_descheduler({}, migration={**free, **limits})
-    seen = 0
-
-    for number, name in enumerate(names):
-        migrate(trial, f"move-{number}", name, ttl="10m")
-
-    def all_done() -> bool:
-        nonlocal seen
-        here = {(found.metadata.name, found.metadata.uid) for found in trial.pods()}
-        counted = [
-            job
-            for job in jobs(trial)
-            if job.running
-            and (
-                "PerNode" not in str(limits)
-                or "PerNamespace" in str(limits)
-                or (job.spec.pod_ref.name, job.spec.pod_ref.uid) in here
-            )
-        ]
-        seen = max(seen, len(counted))
-        return all(not job.open for job in jobs(trial))
-
-    assert trial.reaches(all_done, within=300), [job.status for job in jobs(trial)]
-    assert {job.status.phase for job in jobs(trial)} == {"Succeeded"}
-    assert seen == most
-
-
-@pytest.mark.feature("MIG-3.object-limiter", "MIG-3.namespace-rate")
-@pytest.mark.case("MG-031", severity="critical")
-@pytest.mark.long(130)
-@pytest.mark.parametrize("limited", ["workload", "namespace"])
-def test_evictions_of_one_object_are_spread_in_time(
-    trial: Trial, start_descheduler: StartDescheduler, limited: str
-) -> None:
-    """ObjectLimiter of one eviction a minute: of two jobs for one workload the second is evicted a minute later."""
-    with_nodes(trial, "n1", "n2")
-    cordon(trial, "n2")
-    deployment(trial, "web", 6, like=pod("x").request(cpu=1))
-    names = [found.metadata.name for found in wait_running(trial, "web", 6)[:4]]
-    cordon(trial, "n2", on=False)
-    limits = {limited: {"duration": "60s", "maxMigrating": 1}}
-    start_descheduler(
-        {}, migration={"objectLimiters": limits, "maxMigratingPerWorkload": 3, "maxUnavailablePerWorkload": 3}
-    )
-    for number, name in enumerate(names):
-        migrate(trial, f"move-{number}", name, mode="EvictDirectly", ttl="10m")
-
-    def gone() -> int:
-        return sum(trial.find(name) is None for name in names)
-
-    assert trial.reaches(lambda: gone() == 1, within=45)
-    assert not trial.wait(lambda: gone() == 2, within=45)
-    assert trial.reaches(lambda: gone() == 2, within=40)
 
 
 @pytest.mark.feature("MIG-3.bare-pods")

@@ -6,7 +6,7 @@ from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.intents import Intents
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
-from seatrial.scheduler.api.builders import node, pod
+from seatrial.scheduler.api.builders import NodeBuilder, node, pod
 from seatrial.suites.intents.places import bound, members
 
 pytestmark = [pytest.mark.needs(Capability.NODES)]
@@ -17,20 +17,27 @@ PROMISE = (
 )
 
 
+def check_waits_for_room(
+    trial: Trial, expect: Expect, intents: Intents, count: int, room: NodeBuilder, *, seconds: float, cards: int = 0
+) -> None:
+    """No member of a gang is bound for some seconds; once the node `room` has come, all are."""
+    intents.gang("train", count)
+    intents.submit(*members("train", count), gang="train", cards=cards)
+    expect.stable(seconds=seconds)
+    assert bound(trial) == []
+
+    intents.add(room)
+
+    expect.bound(*[f"train-{number}" for number in range(count)], within=120)
+
+
 @pytest.mark.feature("INT-1.gangs")
 @pytest.mark.case("IN-001", severity="blocker", source=PROMISE)
 @pytest.mark.long(seconds=10)
 def test_all_or_nothing(trial: Trial, expect: Expect, intents: Intents) -> None:
     """Four members have three CPUs: none is bound. A fourth CPU comes: all are bound."""
     intents.add(node("n1").cpu(3))
-    intents.gang("train", 4)
-    intents.submit(*members("train", 4), gang="train")
-    expect.stable(seconds=10)
-    assert bound(trial) == []
-
-    intents.add(node("n2").cpu(1))
-
-    expect.bound(*[f"train-{number}" for number in range(4)], within=120)
+    check_waits_for_room(trial, expect, intents, 4, node("n2").cpu(1), seconds=10)
 
 
 @pytest.mark.feature("INT-1.gangs")
@@ -103,11 +110,4 @@ def test_members_that_are_not_there_count_for_nothing(trial: Trial, expect: Expe
 def test_members_with_cards_on_several_nodes(trial: Trial, expect: Expect, intents: Intents) -> None:
     """A gang of three with two cards each has five cards on three nodes: none is bound. With two more all are."""
     intents.add(node("n1").cards(2), node("n2").cards(2), node("n3").cards(1))
-    intents.gang("train", 3)
-    intents.submit(*members("train", 3), gang="train", cards=2)
-    expect.stable(seconds=3)
-    assert bound(trial) == []
-
-    intents.add(node("n4").cards(2))
-
-    expect.bound(*[f"train-{number}" for number in range(3)], within=120)
+    check_waits_for_room(trial, expect, intents, 3, node("n4").cards(2), seconds=3, cards=2)

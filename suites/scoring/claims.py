@@ -35,27 +35,27 @@ class StorageOfCase:
     """A storage class that waits for the first consumer, with volumes and claims of it."""
 
     def __init__(self, trial: Trial) -> None:
-        self.cluster = trial
+        self._trial = trial
 
     def of_class(self, provisioner: str = "kubernetes.io/no-provisioner", **more: Any) -> None:
         body = {
             "apiVersion": "storage.k8s.io/v1",
             "kind": "StorageClass",
-            "metadata": {"name": self.cluster.name},
+            "metadata": {"name": self._trial.name},
             "provisioner": provisioner,
             "volumeBindingMode": "WaitForFirstConsumer",
             **more,
         }
-        self.cluster.accept(body, CLASSES)
+        self._trial.accept(body, CLASSES)
 
     def volume(self, name: str, host: str, size: str = "1Gi", *, key: str = HOST, **labels: str) -> str:
         """A volume of the class for nodes whose label `key` is `host`; returns its name in the cluster.
 
         Waits until the controller has said that it is Available: schedulers choose among those alone.
         """
-        full = f"{self.cluster.name}-{name}"
+        full = f"{self._trial.name}-{name}"
         terms = {"nodeSelectorTerms": [{"matchExpressions": [expression(key, "In", host)]}]}
-        self.cluster.apply(
+        self._trial.apply(
             {
                 "apiVersion": "v1",
                 "kind": "PersistentVolume",
@@ -64,7 +64,7 @@ class StorageOfCase:
                     "accessModes": ["ReadWriteOnce"],
                     "capacity": {"storage": size},
                     "local": {"path": "/data"},
-                    "storageClassName": self.cluster.name,
+                    "storageClassName": self._trial.name,
                     "persistentVolumeReclaimPolicy": "Retain",
                     "nodeAffinity": {"required": terms},
                 },
@@ -73,21 +73,21 @@ class StorageOfCase:
         path = f"/api/v1/persistentvolumes/{full}"
 
         def is_available() -> bool:
-            status = orjson.loads(self.cluster.call("GET", path).body).get("status") or {}
+            status = orjson.loads(self._trial.call("GET", path).body).get("status") or {}
             return status.get("phase") in {"Available", "Bound"}
 
-        assert self.cluster.reaches(is_available, within=30), f"expected volume {full} to be Available"
+        assert self._trial.reaches(is_available, within=30), f"expected volume {full} to be Available"
         return full
 
     def claim(self, name: str, size: str = "1Gi", **spec: Any) -> None:
-        self.cluster.apply(
+        self._trial.apply(
             {
                 "apiVersion": "v1",
                 "kind": "PersistentVolumeClaim",
                 "metadata": {"name": name},
                 "spec": {
                     "accessModes": ["ReadWriteOnce"],
-                    "storageClassName": self.cluster.name,
+                    "storageClassName": self._trial.name,
                     "resources": {"requests": {"storage": size}},
                     **spec,
                 },
@@ -98,19 +98,19 @@ class StorageOfCase:
         """A generic ephemeral volume of the class, for a pod's spec."""
         spec = {
             "accessModes": ["ReadWriteOnce"],
-            "storageClassName": self.cluster.name,
+            "storageClassName": self._trial.name,
             "resources": {"requests": {"storage": "1Gi"}},
         }
         return {"name": name, "ephemeral": {"volumeClaimTemplate": {"spec": spec}}}
 
     def submit(self, name: str, *claims: str, **more: Any) -> None:
         volumes = [{"name": claim, "persistentVolumeClaim": {"claimName": claim}} for claim in claims]
-        self.cluster.submit(given(name, volumes=volumes, **more))
+        self._trial.submit(given(name, volumes=volumes, **more))
 
     def seen(self, claim: str) -> Any:
         """The claim as the API server has it."""
-        path = f"/api/v1/namespaces/{self.cluster.name}/persistentvolumeclaims/{claim}"
-        return orjson.loads(self.cluster.call("GET", path).body)
+        path = f"/api/v1/namespaces/{self._trial.name}/persistentvolumeclaims/{claim}"
+        return orjson.loads(self._trial.call("GET", path).body)
 
     def selected_node(self, claim: str) -> str:
         """The node that the provisioner is told; waits until there is one."""
@@ -119,13 +119,13 @@ class StorageOfCase:
             node: str = (self.seen(claim)["metadata"].get("annotations") or {}).get(SELECTED_NODE, "")
             return node
 
-        assert self.cluster.reaches(lambda: bool(found()), within=30), f"expected {SELECTED_NODE} on claim {claim}"
+        assert self._trial.reaches(lambda: bool(found()), within=30), f"expected {SELECTED_NODE} on claim {claim}"
         return found()
 
     def made(self, claim: str) -> str:
         """Do what a provisioner does: make a volume for the claim. Returns the volume's name."""
-        name = f"{self.cluster.name}-made-for-{claim}"
-        self.cluster.apply(
+        name = f"{self._trial.name}-made-for-{claim}"
+        self._trial.apply(
             {
                 "apiVersion": "v1",
                 "kind": "PersistentVolume",
@@ -133,13 +133,13 @@ class StorageOfCase:
                 "spec": {
                     "accessModes": ["ReadWriteOnce"],
                     "capacity": {"storage": "1Gi"},
-                    "storageClassName": self.cluster.name,
+                    "storageClassName": self._trial.name,
                     "csi": {"driver": PROVISIONER, "volumeHandle": name},
                     "claimRef": {
                         "apiVersion": "v1",
                         "kind": "PersistentVolumeClaim",
                         "name": claim,
-                        "namespace": self.cluster.name,
+                        "namespace": self._trial.name,
                         "uid": self.seen(claim)["metadata"]["uid"],
                     },
                 },
@@ -149,7 +149,7 @@ class StorageOfCase:
 
     def volume_of(self, claim: str) -> str:
         """The volume that the claim is bound to; waits for that."""
-        wait_bound(self.cluster, claim)
+        wait_bound(self._trial, claim)
         found: str = self.seen(claim)["spec"]["volumeName"]
         return found
 

@@ -6,7 +6,8 @@ from seatrial.harness.apiserver.discovery.resources import Registry
 from seatrial.harness.apiserver.errors import ApiStatusError
 from seatrial.harness.apiserver.request.options import CONTROLLER_MANAGER, DeleteOptions, Options
 from seatrial.harness.apiserver.storage.store import Change, CollectionKey
-from seatrial.harness.apiserver.verbs.objects import PROTECTED_NAMESPACES, Objects
+from seatrial.harness.apiserver.verbs.deletion import PROTECTED_NAMESPACES
+from seatrial.harness.apiserver.verbs.objects import Objects
 
 NAMESPACES: CollectionKey = ("", "namespaces")
 RETRY = 0.5  # seconds after which objects that a webhook kept are deleted again

@@ -17,8 +17,7 @@ from seatrial.harness.apiserver.attempts import GeneratedIdentity, Pending
 from seatrial.harness.apiserver.defaults.initial_status import set_initial_status
 from seatrial.harness.apiserver.discovery.resources import BUILT_IN, Resource
 from seatrial.harness.apiserver.errors import ApiStatusError
-from seatrial.harness.apiserver.field_errors import details, invalid, message
-from seatrial.harness.apiserver.patching.apply import ApplyConflict, apply, first_undeclared
+from seatrial.harness.apiserver.patching.apply import ApplyConflict, apply
 from seatrial.harness.apiserver.patching.managed_fields import WriteLedger, touches_managed_fields
 from seatrial.harness.apiserver.patching.patch import (
     PatchError,
@@ -27,14 +26,29 @@ from seatrial.harness.apiserver.patching.patch import (
     merge_patch,
     strategic_merge,
 )
-from seatrial.harness.apiserver.request.options import CONTROLLER_MANAGER, DeleteOptions, Options, grace_of, write_of
+from seatrial.harness.apiserver.request.options import CONTROLLER_MANAGER, DeleteOptions, Options, write_of
 from seatrial.harness.apiserver.request.request import check_kind
 from seatrial.harness.apiserver.schemas.shapes import TypeMismatch, conform, report_unknown_fields, unknown_fields
 from seatrial.harness.apiserver.storage.store import Collection, CollectionKey, Item, Key, Object, Store
 from seatrial.harness.apiserver.verbs import field_owners, patch_errors
+from seatrial.harness.apiserver.verbs.apply_configurations import configuration_of
+from seatrial.harness.apiserver.verbs.deletion import (
+    PROTECTED_NAMESPACES,
+    can_be_removed,
+    check_deletion_fields,
+    check_preconditions,
+    deletion_of,
+)
 from seatrial.harness.apiserver.verbs.field_owners import schema_of
 from seatrial.harness.apiserver.verbs.identifiers import IdentifierSource
-from seatrial.harness.apiserver.verbs.update_rules import check_name, check_version_given, narrowed, settable
+from seatrial.harness.apiserver.verbs.update_rules import (
+    check_identity,
+    check_name,
+    check_version_given,
+    keep_fixed,
+    narrowed,
+    settable,
+)
 from seatrial.harness.apiserver.webhooks.conversions import Conversions
 from seatrial.harness.apiserver.webhooks.pending_writes import PendingWrites
 from seatrial.scheduler.api.clock import Clock, rfc3339
@@ -42,8 +56,6 @@ from seatrial.scheduler.api.integers import integer
 from seatrial.scheduler.api.transport import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH
 
 PATCHES = (JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH, APPLY_PATCH)
-_LAST_SECOND = 253_402_300_799.0  # of the year 9999; later times cannot be written
-PROTECTED_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")  # the cluster needs them
 _NO_GENERATION = frozenset(
     {  # built-in kinds whose registries leave metadata.generation out
         "Node",
@@ -79,47 +91,6 @@ _NO_GENERATION = frozenset(
     }
 )
 _BUILT_IN = {row.key: row for row in reversed(BUILT_IN)}  # collection: its first version, which is stored
-
-
-def check_preconditions(resource: Resource, item: Item, options: DeleteOptions) -> None:
-    """Compare UID and resource version with those that a deletion names.
-
-    Raises:
-        ApiStatusError: 409, the object is another one, or it has changed.
-    """
-    metadata = item.obj["metadata"]
-    if options.uid and options.uid != metadata["uid"]:
-        why = (
-            f"the UID in the precondition ({options.uid}) does not match the UID in record ({metadata['uid']})."
-            " The object might have been deleted and then recreated"
-        )
-        raise errors.conflict(resource.kind, resource.group, item.key[1], why)
-    if options.version and options.version != metadata["resourceVersion"]:
-        why = (
-            f"the ResourceVersion in the precondition ({options.version}) does not match the ResourceVersion in"
-            f" record ({metadata['resourceVersion']}). The object might have been modified"
-        )
-        raise errors.conflict(resource.kind, resource.group, item.key[1], why)
-
-
-def _check_deletion_fields(resource: Resource, old: Item, metadata: Object) -> None:
-    """
-    Raises:
-        ApiStatusError: 422, the writer sets what only a deletion sets.
-    """
-    before = old.obj["metadata"]
-    wrong = [
-        field
-        for field in ("deletionTimestamp", "deletionGracePeriodSeconds")
-        if metadata.get(field) is not None
-        and metadata[field] != before.get(field)
-        and (field not in before or field != "deletionTimestamp")
-    ]
-    if wrong:
-        causes = [invalid(f"metadata.{field}", metadata[field], "field is immutable") for field in wrong]
-        kind = errors.qualified(resource.kind, resource.group)
-        text = message(kind, old.key[1], causes)
-        raise errors.invalid(resource.kind, resource.group, old.key[1], text, details(causes))
 
 
 class Objects:
@@ -367,31 +338,11 @@ class Objects:
             report_unknown_fields(resource.kind, resource.version, unknown, options.field_validation, options.warnings)
         return shaped
 
-    def _conform(self, resource: Resource, body: Object, options: Options, old: Object | None = None) -> Object:
-        body, unknown = conform(
-            resource.api_version, resource.kind, body, custom=resource.custom is not None, trusted=old
-        )
-        if unknown:
-            report_unknown_fields(resource.kind, resource.version, unknown, options.field_validation, options.warnings)
-        return body
-
     def _apply(
         self, resource: Resource, key: Key, config: Any, options: Options, subresource: str
     ) -> tuple[Item, bool]:
-        if not isinstance(config, dict):
-            raise errors.bad_request("an apply patch must be an object")
-        check_kind(resource, config)
-        self._check_declared(resource, config)
-        config = self._conform(resource, config, options)
-        config.setdefault("apiVersion", resource.api_version)
-        config.setdefault("kind", resource.kind)
-        metadata = config.setdefault("metadata", {})
-        if metadata.get("managedFields"):
-            raise errors.bad_request("metadata.managedFields must be nil")
-        if metadata.get("name") not in {None, "", key[1]}:
-            raise errors.bad_request(
-                f"the name of the object ({metadata['name']}) does not match the name on the URL ({key[1]})"
-            )
+        config = configuration_of(resource, key, config, options)
+        metadata = config["metadata"]
         found = self.collection(resource).get(key)
         if found is None and subresource:
             raise errors.not_found(resource.plural, resource.group, key[1])
@@ -433,22 +384,6 @@ class Objects:
             return self.create(resource, key[0], body, options, entries=entries), True
         return self._replace(resource, found, body, options, subresource, entries=entries), False
 
-    def _check_declared(self, resource: Resource, config: Object) -> None:
-        """
-        Raises:
-            ApiStatusError: 400, a field that is not in the schema of the kind (the message is upstream's).
-        """
-        schema = schema_of(resource)
-        path = first_undeclared(config, schema) if schema is not None else ""
-        if path:
-            metadata = config.get("metadata")
-            of: Object = metadata if isinstance(metadata, dict) else {}
-            group, _, version = resource.api_version.rpartition("/")
-            raise errors.bad_request(
-                f"failed to create typed patch object ({of.get('namespace') or ''}/{of.get('name') or ''};"
-                f" {group}/{version}, Kind={resource.kind}): {path}: field not declared in schema"
-            )
-
     def _replace(
         self,
         resource: Resource,
@@ -462,45 +397,9 @@ class Objects:
     ) -> Item:
         before, metadata = old.obj["metadata"], dict(body["metadata"])
         brought = metadata.pop("managedFields", None)
-        expected = metadata.get("resourceVersion")
-        if expected and expected not in {"0", before["resourceVersion"]}:
-            raise errors.modified(resource.plural, resource.group, old.key[1])
-        uid = metadata.get("uid")
-        if uid and uid != before["uid"]:
-            if entries is not None or patched:
-                text = f'Invalid value: "{uid}": field is immutable'
-                kind = errors.qualified(resource.kind, resource.group)
-                raise errors.invalid(
-                    resource.kind,
-                    resource.group,
-                    old.key[1],
-                    f'{kind} "{old.key[1]}" is invalid: metadata.uid: {text}',
-                    [{"reason": "FieldValueInvalid", "message": text, "field": "metadata.uid"}],
-                )
-            why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {before['uid']}"
-            raise errors.conflict(resource.plural, resource.group, old.key[1], why)
-        if metadata.get("name", old.key[1]) != old.key[1] or (metadata.get("namespace") or "") != old.key[0]:
-            raise errors.bad_request(
-                f"the name of the object ({metadata['name']}) does not match the name on the URL ({old.key[1]})"
-                if metadata.get("name", old.key[1]) != old.key[1]
-                else "the namespace of the provided object does not match the namespace sent on the request"
-            )
-        _check_deletion_fields(resource, old, metadata)
-        for fixed in (
-            "name",
-            "namespace",
-            "uid",
-            "creationTimestamp",
-            "resourceVersion",
-            "generation",
-            "deletionTimestamp",
-            "deletionGracePeriodSeconds",
-            "generateName",
-        ):
-            if fixed in before:
-                metadata[fixed] = before[fixed]
-            else:
-                metadata.pop(fixed, None)
+        check_identity(resource, old, metadata, by_patch=entries is not None or patched)
+        check_deletion_fields(resource, old, metadata)
+        keep_fixed(before, metadata)
         for name in ("labels", "annotations", "finalizers", "ownerReferences"):
             if name in metadata and not metadata[name]:
                 del metadata[name]
@@ -537,7 +436,7 @@ class Objects:
         if options.dry_run:
             return Item(old.key, body, old.version, ledger or old.ledger)
         item = self._put(resource, old.key, body, kept, ledger)
-        if "deletionTimestamp" in before and self._can_be_removed(resource, body):
+        if "deletionTimestamp" in before and can_be_removed(resource, body):
             last = self.collection(resource).remove(old.key)
             return last if last is not None and kept is body else item
         return item
@@ -568,41 +467,18 @@ class Objects:
                     mark, lambda attempt: self.delete(resource, key, replace(options, attempt=attempt))
                 )
             self.admit_delete(resource, old, options)
-        grace = grace_of(resource, old.obj, options.grace)
-        finalizers = list(metadata.get("finalizers") or ())
-        if options.propagation == "Foreground" and "foregroundDeletion" not in finalizers:
-            finalizers.append("foregroundDeletion")
-        if options.propagation == "Orphan" and "orphan" not in finalizers:
-            finalizers.append("orphan")
-        held = bool(finalizers) or (resource.kind == "Namespace" and bool(old.obj.get("spec", {}).get("finalizers")))
-        gone = not grace and not held
-        if gone and resource.kind != "Pod":
-            return (old if options.dry_run else self.collection(resource).remove(key) or old), True
-        if not gone and "deletionTimestamp" in metadata and grace >= metadata.get("deletionGracePeriodSeconds", 0):
-            if finalizers == list(metadata.get("finalizers") or ()):
-                return old, False
-            grace = metadata.get("deletionGracePeriodSeconds", 0)
-        changed = {**metadata, "deletionTimestamp": metadata.get("deletionTimestamp") or self._in(grace)}
-        if resource.kind not in {"Namespace", "CustomResourceDefinition"}:
-            changed["deletionGracePeriodSeconds"] = grace
-        if resource.kind == "Pod" and "deletionTimestamp" in metadata:
-            changed["deletionTimestamp"] = self._in(grace)
-        if finalizers:
-            changed["finalizers"] = finalizers
-        if "generation" in metadata and "deletionTimestamp" not in metadata:
-            changed["generation"] = metadata["generation"] + 1
-        if gone and not options.dry_run:  # a pod's removal shows it as being deleted
-            return self.collection(resource).remove(key, changed) or old, True
-        body = {**old.obj, "metadata": changed}
-        if resource.kind == "Namespace":
-            body["status"] = {**old.obj.get("status", {}), "phase": "Terminating"}
+        change = deletion_of(resource, old, options, self.clock.now())
+        collection = self.collection(resource)
+        if change is None:
+            return old, False
+        if change.gone and resource.kind != "Pod":
+            return (old if options.dry_run else collection.remove(key) or old), True
+        if change.gone and not options.dry_run:  # a pod's removal shows it as being deleted
+            return collection.remove(key, change.metadata) or old, True
+        body = change.applied_to(resource, old)
         if options.dry_run:
-            return Item(key, body, old.version, old.ledger), gone
-        item = self.collection(resource).put(key, body)
-        return item, False
-
-    def _in(self, seconds: int) -> str:
-        return rfc3339(min(self.clock.now() + seconds, _LAST_SECOND))
+            return Item(key, body, old.version, old.ledger), change.gone
+        return collection.put(key, body), False
 
     def admit_delete(self, resource: Resource, item: Item, options: DeleteOptions) -> None:
         """Call the webhooks for a delete.
@@ -612,9 +488,3 @@ class Objects:
             Pending: webhooks have to be called first.
         """
         self._admission.other(write_of("DELETE", resource, item.key, options), None, item.obj)
-
-    def _can_be_removed(self, resource: Resource, body: Object) -> bool:
-        metadata = body["metadata"]
-        if metadata.get("finalizers") or metadata.get("deletionGracePeriodSeconds", 0):
-            return False
-        return not (resource.kind == "Namespace" and body.get("spec", {}).get("finalizers"))

@@ -13,7 +13,8 @@ from seatrial.harness.apiserver.request.options import DeleteOptions
 from seatrial.harness.apiserver.request.request import check_delete_options
 from seatrial.harness.apiserver.schemas.shapes import TypeMismatch, conform, report_unknown_fields, unknown_fields
 from seatrial.harness.apiserver.storage.store import Item, Key, Object
-from seatrial.harness.apiserver.verbs.objects import Objects, check_preconditions
+from seatrial.harness.apiserver.verbs.deletion import check_preconditions
+from seatrial.harness.apiserver.verbs.objects import Objects
 from seatrial.harness.apiserver.verbs.patch_errors import of_mismatch, of_problems
 from seatrial.scheduler.api.transport import JSON_PATCH, STRATEGIC_MERGE_PATCH
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from seatrial.harness.apiserver import errors
 from seatrial.harness.apiserver.discovery.resources import Resource
-from seatrial.harness.apiserver.storage.store import Object
+from seatrial.harness.apiserver.storage.store import Item, Object
 
 CREATED_BY_UPDATE = frozenset(
     {  # kinds of which an update creates the object that it names, as upstream's strategies
@@ -74,6 +74,56 @@ def check_version_given(resource: Resource, key: tuple[str, str], metadata: Obje
         f'{errors.qualified(resource.plural, resource.group)} "{key[1]}" is invalid: {field}: {text}',
         [{"reason": "FieldValueInvalid", "message": text, "field": field}],
     )
+
+
+def check_identity(resource: Resource, old: Item, metadata: Object, *, by_patch: bool) -> None:
+    """
+    Raises:
+        ApiStatusError: the metadata is that of another object or of an earlier version.
+    """
+    before = old.obj["metadata"]
+    expected = metadata.get("resourceVersion")
+    if expected and expected not in {"0", before["resourceVersion"]}:
+        raise errors.modified(resource.plural, resource.group, old.key[1])
+    uid = metadata.get("uid")
+    if uid and uid != before["uid"]:
+        if by_patch:
+            text = f'Invalid value: "{uid}": field is immutable'
+            kind = errors.qualified(resource.kind, resource.group)
+            raise errors.invalid(
+                resource.kind,
+                resource.group,
+                old.key[1],
+                f'{kind} "{old.key[1]}" is invalid: metadata.uid: {text}',
+                [{"reason": "FieldValueInvalid", "message": text, "field": "metadata.uid"}],
+            )
+        why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {before['uid']}"
+        raise errors.conflict(resource.plural, resource.group, old.key[1], why)
+    if metadata.get("name", old.key[1]) != old.key[1] or (metadata.get("namespace") or "") != old.key[0]:
+        raise errors.bad_request(
+            f"the name of the object ({metadata['name']}) does not match the name on the URL ({old.key[1]})"
+            if metadata.get("name", old.key[1]) != old.key[1]
+            else "the namespace of the provided object does not match the namespace sent on the request"
+        )
+
+
+def keep_fixed(before: Object, metadata: Object) -> None:
+    """Set the fields of the metadata that no update changes to what they were."""
+    for fixed in (
+        "name",
+        "namespace",
+        "uid",
+        "creationTimestamp",
+        "resourceVersion",
+        "generation",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "generateName",
+    ):
+        if fixed in before:
+            metadata[fixed] = before[fixed]
+        else:
+            metadata.pop(fixed, None)
 
 
 def narrowed(resource: Resource, old: Object, body: Object, metadata: dict[str, Any], subresource: str) -> Object:

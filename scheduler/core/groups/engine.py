@@ -5,8 +5,7 @@ is the undo log: a rollback unreserves and forgets them in reverse order. No oth
 decision is returned for a group that is rolled back, so nothing of it is visible outside. Two groups that each fit
 alone therefore never hold parts of each other's room.
 
-Members of groups that are not strict keep their places and wait, each until its own timer. When one of these ends, no
-group takes places without the rest of its members any more until all are given back, and all other pods were tried.
+Members of groups that are not strict keep their places and wait (`placed_members`).
 
 A Strict group that failed may preempt: the members that have places keep them during the search, so that only the
 others need room. Then all are rolled back and nominated (`group_nominations`).
@@ -17,14 +16,13 @@ A group that failed is parked (`parked_groups`) until it may fit.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from seatrial.scheduler.api.clock import Timer
 from seatrial.scheduler.api.core import Pod
-from seatrial.scheduler.api.durations import go_text
 from seatrial.scheduler.cache.nodeinfo import PodInfo
 from seatrial.scheduler.core.bindings import Bindings
 from seatrial.scheduler.core.groups.gathering import Gathered, Gathering
 from seatrial.scheduler.core.groups.nominations import GroupNominations
 from seatrial.scheduler.core.groups.parked import ParkedGroups
+from seatrial.scheduler.core.groups.placed_members import COSCHEDULING, Placed, PlacedMembers
 from seatrial.scheduler.core.held_reports import HeldReports
 from seatrial.scheduler.core.outbox import Outbox
 from seatrial.scheduler.core.permit_waiters import PermitWaiters
@@ -41,22 +39,9 @@ from seatrial.scheduler.framework.handle import Handle
 from seatrial.scheduler.framework.state import CycleState
 from seatrial.scheduler.framework.status import Code, PostFilterResult, Status
 
-COSCHEDULING = "Coscheduling"
 _AWAITS_VICTIMS = PostFilterResult(
     Status.unschedulable("preemption: not eligible due to terminating pod on the nominated node.")
 )
-
-
-@dataclass(slots=True, eq=False)
-class _Placed:
-    """A member that is assumed on its node and waits for its group."""
-
-    entry: Entry
-    state: CycleState
-    node: str
-    key: str  # of the group
-    timer: Timer | None = None
-    waits: tuple[tuple[str, float], ...] = ()  # Permit plugins that have the member wait, with their seconds
 
 
 @dataclass(slots=True, eq=False)
@@ -72,7 +57,7 @@ class _Failure:
 
 @dataclass(slots=True, eq=False)
 class _Plan:
-    placed: list[_Placed] = field(default_factory=list)
+    placed: list[Placed] = field(default_factory=list)
     failures: list[tuple[Entry, _Failure]] = field(default_factory=list)
     statuses: tuple[str, Status] | None = None  # of the first failure
     enough: bool = False  # with the failed members the group could be bound
@@ -108,22 +93,13 @@ class GroupEngine:
         """`preempt` nominates members, and evicts victims, for a pod and the wake key of its group."""
         self._handle, self._cache, self._runners, self._queue = handle, handle.cache, runners, queue
         self._places, self._bindings, self._permits = places, bindings, permits
-        self._waker, self._reports, self._outbox, self._preempt = waker, reports, outbox, preempt
-        self._waiting: dict[str, _Placed] = {}  # by pod uid
-        self._by_group: dict[str, dict[str, _Placed]] = {}
+        self._waker, self._reports, self._preempt = waker, reports, preempt
+        self.members = PlacedMembers(handle, queue, places, waker, outbox)
         self._attempt: Attempt | None = None  # the current one, or the last
         self._in_play: dict[str, Entry] = {}  # members that it took from the queue, or binds
         self.parked = ParkedGroups(handle, runners, queue)
         self.nominations = GroupNominations(handle, outbox)
-        self._gathering = Gathering(handle, runners, self._place, self._release, _Failure)
-        self._pause: Timer | None = None  # while it runs, places are taken for whole groups only
-
-    def __contains__(self, uid: object) -> bool:
-        """Whether this pod is placed and waits for its group."""
-        return uid in self._waiting
-
-    def __len__(self) -> int:
-        return len(self._waiting)
+        self._gathering = Gathering(handle, runners, self._place, self.members.release, _Failure)
 
     # -- one attempt --------------------------------------------------------------------------------------------------
 
@@ -163,11 +139,7 @@ class GroupEngine:
         if attempt.strict:
             return self._roll_back(attempt, plan, entry)
         for placed in plan.placed:
-            if self._pause is None:
-                self._start_timer(placed, attempt.timeout_of(placed.entry.info.uid))
-            else:
-                self._release(placed)
-                self._waker.wait(placed.entry, placed.state)
+            self.members.hold(placed, attempt.timeout_of(placed.entry.info.uid))
         rejected = [self._wait_for_room(member, failure) for member, failure in plan.failures]
         self._requeue(entry)
         return rejected
@@ -189,7 +161,7 @@ class GroupEngine:
             kind = info.pod.spec.scheduler_name, info.pod_class.id
             known = hopeless.get(kind) if preempts and not self._handle.nominator.node_of(uid) else None
             result = known or self._place(member, attempt.key)
-            if isinstance(result, _Placed):
+            if isinstance(result, Placed):
                 plan.placed.append(result)
                 if attempt.placed(uid):
                     plan.enough = True
@@ -303,7 +275,7 @@ class GroupEngine:
         entry.queued_at = first.queued_at
         return entry
 
-    def _place(self, entry: Entry, key: str, within: Sequence[int] | None = None) -> _Placed | _Failure:
+    def _place(self, entry: Entry, key: str, within: Sequence[int] | None = None) -> Placed | _Failure:
         """Place one member, on one of the rows `within` if they are given."""
         info = entry.info
         runner = self._runners.of(info)
@@ -323,14 +295,13 @@ class GroupEngine:
         if not status.ok and not status.waits:
             reason = f"0/1 nodes are available: 1 {status.message}." if status.rejected else status.message
             return _Failure(reason, state=state)
-        placed = _Placed(entry, state, node, key, waits=status.waits)
-        self._waiting[info.uid] = placed
-        self._by_group.setdefault(key, {})[info.uid] = placed
+        placed = Placed(entry, state, node, key, waits=status.waits)
+        self.members.add(placed)
         return placed
 
     def _commit(self, attempt: Attempt, first: Entry) -> list[Decision]:
         """Bind all placed members of the group."""
-        placed = list(self._by_group.pop(attempt.key, {}).values())
+        placed = self.members.of(attempt.key)
         groups = self._runners.of(first.info).groups
         assert groups is not None
         groups.binding([member.entry.info.uid for member in placed])
@@ -339,9 +310,7 @@ class GroupEngine:
         self._in_play.update((member.entry.info.uid, member.entry) for member in placed)
         for member in placed:
             info = member.entry.info
-            del self._waiting[info.uid]
-            if member.timer is not None:
-                member.timer.cancel()
+            self.members.remove(member)
             if nominated.nominated:
                 nominated.forget(info.uid)
             if member.waits:
@@ -363,8 +332,8 @@ class GroupEngine:
         assert groups is not None
         for member, _ in plan.failures:
             groups.released(member.info.uid)
-        for placed in reversed(self._by_group.get(attempt.key, {}).copy().values()):
-            self._release(placed)
+        for placed in reversed(self.members.of(attempt.key)):
+            self.members.release(placed)
         entries = [placed.entry for placed in plan.placed]
         entries += [member for member, _ in plan.failures]
         attempted = len(entries)
@@ -429,21 +398,6 @@ class GroupEngine:
         if self._queue.find(uid) is None and self._cache.placed(uid) is None:
             self._waker.requeue(entry)
 
-    # -- members that wait --------------------------------------------------------------------------------------------
-
-    def _release(self, placed: _Placed) -> None:
-        """Undo the placement of one member."""
-        info = placed.entry.info
-        if placed.timer is not None:
-            placed.timer.cancel()
-        self._waiting.pop(info.uid, None)
-        group = self._by_group.get(placed.key)
-        if group is not None:
-            group.pop(info.uid, None)
-            if not group:
-                del self._by_group[placed.key]
-        self._places.give_back(info, placed.state, placed.node)
-
     def abandon(self, first: Entry) -> list[Entry]:
         """A plugin raised in the attempt of this member's group: all members give their places back.
 
@@ -453,15 +407,15 @@ class GroupEngine:
         entries.setdefault(first.info.uid, first)
         groups = self._runners.of(first.info).groups
         key = "" if groups is None else groups.key_of(first.info.pod)
-        for placed in self._by_group.get(key, {}).values():
+        for placed in self.members.of(key):
             entries.setdefault(placed.entry.info.uid, placed.entry)
         if self._attempt is not None:
             for uid in self._attempt.members:
                 if uid not in entries:
                     self._take(uid, first, self._attempt)
         for uid in reversed(entries):
-            if uid in self._waiting:
-                self._release(self._waiting[uid])
+            if uid in self.members:
+                self.members.release(self.members[uid])
             elif self._permits.get(uid) is not None:
                 self._permits.drop(uid)
             elif uid in self._bindings:
@@ -479,10 +433,10 @@ class GroupEngine:
         uid, groups = pod.metadata.uid, self._handle.groups
         assert groups is not None
         groups.set_pod(pod)
-        if uid in self._waiting and (pod.spec.node_name or pod.deleting):
-            self.drop(uid)
-        elif uid in self._waiting:
-            self._drop_if_moved(pod)
+        if uid in self.members and (pod.spec.node_name or pod.deleting):
+            self.members.drop(uid)
+        elif uid in self.members:
+            self.members.drop_if_moved(pod)
         if pod.spec.node_name:
             self.nominations.bound(uid)
         elif uid in self.nominations and pod.metadata.deletion_timestamp:
@@ -498,7 +452,7 @@ class GroupEngine:
         """A pod is gone or has ended."""
         groups = self._handle.groups
         assert groups is not None
-        self.drop(uid)
+        self.members.drop(uid)
         groups.remove_pod(uid)
         self.nominations.left(uid)
 
@@ -533,73 +487,15 @@ class GroupEngine:
             return
         changed, groups.changed_rules = groups.changed_rules, set()
         for key in sorted(changed):
-            members = list(self._by_group.get(key, {}).values())
+            members = self.members.of(key)
             for placed in reversed(members):
-                self._release(placed)
+                self.members.release(placed)
             for placed in members:
                 self._waker.requeue(placed.entry)
                 self._reports.changed(placed.entry.info.uid)
             self.nominations.rules_changed(key)
             if members:
                 self._handle.request_wake()
-
-    def _drop_if_moved(self, pod: Pod) -> None:
-        """A placed member that belongs to another group now, or to none, gives its place back."""
-        placed, groups = self._waiting.get(pod.metadata.uid), self._handle.groups
-        if placed is not None and groups is not None and groups.key_of(pod) != placed.key:
-            self.drop(pod.metadata.uid)
-
-    def drop(self, uid: str) -> None:
-        """A placed member is deleted, or was bound by another scheduler."""
-        placed = self._waiting.get(uid)
-        if placed is not None:
-            self._release(placed)
-            self._handle.request_wake()
-
-    def preempt_waiting(self, uid: str) -> None:
-        """A more important pod takes the place of a member that waits for its group (GANG-R82)."""
-        placed = self._waiting.get(uid)
-        if placed is not None:
-            self._release(placed)
-            self._waker.wait(placed.entry, placed.state)
-            self._outbox.put(Reject(placed.entry.info, "preempted"))
-
-    def _start_timer(self, placed: _Placed, seconds: float) -> None:
-        entry, now = placed.entry, self._handle.clock.monotonic()
-        if entry.hold_until <= now:  # else it had a place before a change of the rules: its time goes on
-            entry.hold_until = now + seconds
-        left = min(entry.hold_until - now, seconds)
-        placed.timer = self._handle.clock.call_later(left, lambda: self._expire(placed, seconds))
-
-    def _expire(self, placed: _Placed, seconds: float) -> None:
-        """A member waited too long for its group: it gives its place back and is tried again (GANG-R35)."""
-        entry = placed.entry
-        if self._waiting.get(entry.info.uid) is not placed:
-            return
-        placed.timer = None
-        self._release(placed)
-        self._start_pause()
-        self._handle.request_wake()
-        text = f"rejected due to timeout after waiting {go_text(seconds)} at plugin {COSCHEDULING}"
-        self._waker.wait(entry, placed.state)
-        self._outbox.put(Reject(entry.info, text))
-
-    def _start_pause(self) -> None:
-        """Have the other pods tried first: their backoffs end before the pause does."""
-        if self._pause is not None:
-            self._pause.cancel()
-        policy, held = self._queue.policy, bool(self._waiting)
-        self._pause = self._handle.clock.call_later(
-            policy.maximum + policy.initial, lambda: self._end_pause(places_were_held=held)
-        )
-
-    def _end_pause(self, *, places_were_held: bool) -> None:
-        if places_were_held or self._queue.ready:
-            self._start_pause()
-            return
-        self._pause = None
-        self._handle.request_wake()
-        self._handle.request_cycle()
 
 
 def _post_filter(runner: Runner, group: GroupFailure) -> PostFilterResult | None:

@@ -41,7 +41,7 @@ class GangRig(Rig):
         return sorted(name for name in self.pods if self.where(name))
 
     def waiting(self) -> list[str]:
-        return sorted(name for name in self.pods if f"uid-{name}" in self.core.groups)
+        return sorted(name for name in self.pods if f"uid-{name}" in self.core.groups.members)
 
 
 def member(name: str, gang: str, *, cpu: int = 1) -> PodBuilder:

@@ -1,6 +1,6 @@
 """The stories against the reference notice each part of a rollback that is left out.
 
-A rollback unreserves a member, forgets it in the cache, tells its gang, and drops it from the engine's own tables.
+A rollback unreserves a member, forgets it in the cache, tells its gang, and drops it from the table of placed members.
 """
 
 from collections.abc import Callable, Iterator
@@ -36,47 +36,47 @@ def while_releasing(pick: Callable[[Story], tuple[object, str]]) -> Fault:
     """A call that the release of a member makes is left out."""
 
     def fault(story: Story) -> None:
-        engine = story.core.groups
-        release = engine._release
+        members = story.core.groups.members
+        release = members.release
 
         def broken(placed: Any) -> None:
             with silent(*pick(story)):
                 release(placed)
 
-        engine._release = broken  # type: ignore[method-assign]
+        members.release = broken  # type: ignore[method-assign]
 
     return fault
 
 
 def keeps(table: str) -> Fault:
-    """A released member stays in a table of the engine."""
+    """A released member stays in a table of placed members."""
 
     def fault(story: Story) -> None:
-        engine = story.core.groups
-        release = engine._release
+        members = story.core.groups.members
+        release = members.release
 
         def broken(placed: Any) -> None:
-            before = dict(getattr(engine, table))
+            before = dict(getattr(members, table))
             groups = {key: dict(members) for key, members in before.items()} if table == "_by_group" else before
             release(placed)
-            setattr(engine, table, groups)
+            setattr(members, table, groups)
 
-        engine._release = broken  # type: ignore[method-assign]
+        members.release = broken  # type: ignore[method-assign]
 
     return fault
 
 
 def leaves_the_first(story: Story) -> None:
     """A rollback that begins with the second member."""
-    engine = story.core.groups
-    release = engine._release
+    members = story.core.groups.members
+    release = members.release
 
     def broken(placed: Any) -> None:
-        first = next(iter(engine._by_group[placed.key].values()))
+        first = next(iter(members._by_group[placed.key].values()))
         if placed is not first:
             release(placed)
 
-    engine._release = broken  # type: ignore[method-assign]
+    members.release = broken  # type: ignore[method-assign]
 
 
 FAULTS: dict[str, Fault] = {
@@ -84,7 +84,7 @@ FAULTS: dict[str, Fault] = {
     "pods-stay-assumed": while_releasing(lambda story: (story.core.cache, "forget")),
     "gangs-are-not-told": while_releasing(lambda story: (story.cache, "released")),
     "members-stay-in-the-group": keeps("_by_group"),
-    "members-stay-waiting": keeps("_waiting"),
+    "members-stay-waiting": keeps("_by_uid"),
     "the-first-member-stays": leaves_the_first,
 }
 
@@ -113,8 +113,8 @@ class Ledger:
         """One event, after which no attempt is open."""
         story = self.story
         story.act(kind, value)
-        assert not story.core.groups._by_group, "members wait for their group after a rollback"
-        assert len(story.core.groups) == 0, "the engine counts members that are gone"
+        assert not story.core.groups.members._by_group, "members wait for their group after a rollback"
+        assert len(story.core.groups.members) == 0, "the engine counts members that are gone"
         assert all(not gang.waiting for gang in story.cache.gangs.values()), "gangs count places that no member has"
         assert {uid for node in story.core.cache for uid in node.pods} == story.bound.keys(), "pods are still assumed"
         assert self.held == story.bound.keys(), "Reserve plugins hold something for pods without a place"
