@@ -22,7 +22,7 @@ from seatrial.harness.kill_trials.load import (
     Json,
     Load,
 )
-from seatrial.scheduler.api.builders import NodeBuilder, claim_template, native_gang, node, priority_class
+from seatrial.scheduler.api.builders import NodeBuilder, PodBuilder, claim_template, native_gang, node, priority_class
 from seatrial.scheduler.api.resourceclaims import CLASSES_PATH, SLICES_PATH
 
 OWN: Final = "parts.seatrial.dev"  # driver and class of the slices that this load publishes
@@ -138,6 +138,9 @@ class DeviceLoad(Load):
         for number in range(size):
             member = self._claimer(f"{name}-{number}").in_native_gang(name).priority_class(MIDDLE)
             self._submit(member.claim("gpu", template=self._random.choice(("t1", "t1", "part"))))
+
+    def _claimer(self, name: str = "") -> PodBuilder:
+        return super()._claimer(name).priority_class(self._class())
 
     def _class(self) -> str:
         return self._random.choice((LOW, MIDDLE, HIGH))

@@ -5,6 +5,7 @@ And random steps with devices in both vocabularies: SEATRIAL_DEVICE_STEPS of the
 
 import os
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -50,21 +51,29 @@ def test_a_scheduler_is_started_anew(seed: int) -> None:
     assert (outcome.kills, outcome.bound > 10) == (KILLS, True)
 
 
-def with_devices(seed: int, kills: int) -> Outcome:
-    """A trial under a load of devices alone; every other scheduler has a standby."""
+PREEMPTING = """
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles: [{pluginConfig: [{name: DynamicResources, args: {enablePreemption: true}}]}]
+"""
+
+
+def with_devices(seed: int, kills: int, config: Path | None = None) -> Outcome:
+    """A trial under a load of devices alone; every other scheduler has a standby, the others have the configuration."""
     cluster = VirtualCluster(seed=seed)
     if seed % 2:
         return run_trial(cluster, StandbyPair(cluster, seed=seed), None, seed=seed, kills=kills, load_kind=DeviceLoad)
-    with InProcess(cluster, seed=seed) as scheduler:
+    with InProcess(cluster, seed=seed, config=config) as scheduler:
         subject = Restarted(scheduler, lambda: scheduler.link)
         return run_trial(cluster, subject, None, seed=seed, kills=kills, load_kind=DeviceLoad)
 
 
-def test_no_device_is_given_twice_in_random_steps() -> None:
-    """Annotations and claims on one fleet, whose nodes and slices come and go."""
-    steps = 0
+def test_no_device_is_given_twice_in_random_steps(tmp_path: Path) -> None:
+    """Annotations and claims on one fleet, whose nodes and slices come and go; some schedulers preempt for devices."""
+    config, steps = tmp_path / "preempting.yaml", 0
+    config.write_text(PREEMPTING)
     for seed in count(1):
-        outcome = with_devices(seed, 2 * KILLS)
+        outcome = with_devices(seed, 2 * KILLS, config)
         assert outcome.wrong == [], f"seed {seed}"
         steps += outcome.steps
         if steps >= DEVICE_STEPS:

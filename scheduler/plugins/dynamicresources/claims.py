@@ -69,6 +69,22 @@ class Claims:
         pending = self._pending.get(claim.metadata.uid)
         return None if pending is None else pending.allocation
 
+    def users(self, claim: ResourceClaim) -> set[str]:
+        """Uids of those that use the claim, or were placed with it."""
+        pending = self._pending.get(claim.metadata.uid)
+        return {user.uid for user in claim.status.reserved_for} | (pending.pods if pending is not None else set())
+
+    def abandoned(self) -> frozenset[str]:
+        """Uids of claims whose pods are all gone: a controller is about to take their devices away."""
+        placed = self._handle.cache.placed
+        return frozenset(
+            claim.metadata.uid
+            for claim in self._objects.values()
+            if claim.status.reserved_for
+            and all(user.resource == "pods" for user in claim.status.reserved_for)
+            and not any(placed(uid) for uid in self.users(claim))
+        )
+
     def set_claim(self, claim: ResourceClaim) -> None:
         """A claim is as given: an event, or the answer to a write, which may come first."""
         key = (claim.metadata.namespace, claim.metadata.name)

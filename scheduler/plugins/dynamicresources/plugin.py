@@ -43,13 +43,14 @@ from seatrial.scheduler.framework.extension_points import (
     PreFilter,
     Reserve,
     Scope,
+    VictimAware,
 )
 from seatrial.scheduler.framework.fit_error import FitError
 from seatrial.scheduler.framework.handle import Handle
 from seatrial.scheduler.framework.preparation import Awaited, ObjectPatch, Preparation
 from seatrial.scheduler.framework.state import WAKE_GROUP, CycleState, StateKey
 from seatrial.scheduler.framework.status import SUCCESS, Code, PostFilterResult, Status
-from seatrial.scheduler.plugins.dynamicresources.allocator import allocation_of
+from seatrial.scheduler.plugins.dynamicresources.allocator import Search, allocation_of
 from seatrial.scheduler.plugins.dynamicresources.claims import (
     ClaimKey,
     Claims,
@@ -61,22 +62,28 @@ from seatrial.scheduler.plugins.dynamicresources.claims import (
 )
 from seatrial.scheduler.plugins.dynamicresources.deallocation import Deallocations
 from seatrial.scheduler.plugins.dynamicresources.extended import ExtendedClaim, extended_claim
-from seatrial.scheduler.plugins.dynamicresources.verdicts import VerdictCache, Verdicts
-from seatrial.scheduler.plugins.dynamicresources.wants import AllocationError, compiled
+from seatrial.scheduler.plugins.dynamicresources.simulation import SIMULATION, Simulation
+from seatrial.scheduler.plugins.dynamicresources.verdicts import CANNOT, VerdictCache, Verdicts
+from seatrial.scheduler.plugins.dynamicresources.wants import AllocationError, Want, compiled
 from seatrial.scheduler.plugins.node_selection import term_holds
 
 STALE = Status.unresolvable("cannot schedule extended resource claim")
 NOT_HERE = Status.unresolvable("resourceclaim not available on the node")
 NOT_YET = Status(Code.WAIT)
+IN_USE = Status.unschedulable(*CANNOT.reasons)  # with preemption: the devices may come back
 
 _decode_pod = decoder(Pod)
 
 
 class DynamicResourcesArgs(Args, frozen=True):
-    """Upstream's arguments, as durations; a search is limited by its steps, not by `filterTimeout`."""
+    """Upstream's arguments, as durations; a search is limited by its steps, not by `filterTimeout`.
+
+    `enablePreemption` is our own: pods are evicted for the devices of their claims.
+    """
 
     filter_timeout: str = "10s"
     binding_timeout: str = "600s"
+    enable_preemption: bool = False
 
     def check(self) -> None:
         found, bound = go_duration(self.filter_timeout), go_duration(self.binding_timeout)
@@ -94,6 +101,10 @@ class _Option:
     verdicts: Verdicts | None = None
     extended: ExtendedClaim | None = None
     failure: Status | None = None  # the claims cannot be compiled
+
+    @property
+    def wants(self) -> Sequence[Want]:
+        return () if self.verdicts is None else self.verdicts.wants
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,9 +127,10 @@ class _Needs:
 
 NEEDS: StateKey[_Needs] = StateKey("DynamicResources/needs")
 EXTENDED: StateKey[ExtendedClaim] = StateKey("DynamicResources/extended")
+ABANDONED: StateKey[frozenset[str]] = StateKey("DynamicResources/abandoned")  # see `Claims.abandoned`
 
 
-class DynamicResources(PreEnqueue, PreFilter, FilterBatch, PostFilter, ScoreBatch, Reserve, PreBind):
+class DynamicResources(PreEnqueue, PreFilter, FilterBatch, VictimAware, PostFilter, ScoreBatch, Reserve, PreBind):
     """The extension points of DynamicResources."""
 
     name = "DynamicResources"
@@ -127,7 +139,8 @@ class DynamicResources(PreEnqueue, PreFilter, FilterBatch, PostFilter, ScoreBatc
 
     def __init__(self, handle: Handle, args: DynamicResourcesArgs | None = None) -> None:
         self._handle, self._cache, self._clock = handle, handle.cache, handle.clock
-        self._seconds = required_duration((args or DynamicResourcesArgs()).binding_timeout)
+        args = args or DynamicResourcesArgs()
+        self._seconds, self._preempts = required_duration(args.binding_timeout), args.enable_preemption
         self.claims = handle.shared(Claims, partial(Claims, handle))
         self._kinds = handle.shared(VerdictCache, lambda: VerdictCache(self.claims, handle.columns))
         self._deallocations = handle.shared(Deallocations, lambda: Deallocations(self.claims))
@@ -272,7 +285,8 @@ class DynamicResources(PreEnqueue, PreFilter, FilterBatch, PostFilter, ScoreBatc
                 option.verdicts.refresh(count, self._node)
                 found = option.verdicts.codes[here]
                 codes[here] = np.where(found, found + len(statuses) - 1, 0)
-                statuses += option.verdicts.statuses[1:]
+                own = option.verdicts.statuses[1:]
+                statuses += [IN_USE if self._preempts and status is CANNOT else status for status in own]
         if needs.stale is not None:
             codes[:] = len(statuses)
             statuses.append(STALE)
@@ -284,7 +298,39 @@ class DynamicResources(PreEnqueue, PreFilter, FilterBatch, PostFilter, ScoreBatc
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
         row = self._handle.columns.rows[node.name]
         codes, status = self.reasons_batch([state], Batch(self._handle.columns, None))
-        return status(int(codes[row]))
+        found, simulation = status(int(codes[row])), state.get(SIMULATION)
+        if simulation is None or not (found.ok or found is IN_USE):
+            return found
+        return self._simulated(simulation, state, node)
+
+    def victim_removed(self, state: CycleState, victim: PodInfo, node: NodeInfo) -> None:
+        if self._preempts and NEEDS in state and self.concerns(victim.pod):
+            state[SIMULATION] = (state.get(SIMULATION) or Simulation()).left_by(victim.pod)
+
+    def victim_returned(self, state: CycleState, victim: PodInfo, node: NodeInfo) -> None:
+        if self._preempts and NEEDS in state and self.concerns(victim.pod):
+            state[SIMULATION] = (state.get(SIMULATION) or Simulation()).entered_by(victim.pod)
+
+    def _simulated(self, simulation: Simulation, state: CycleState, node: NodeInfo) -> Status:
+        """Whether the node has the devices for nominated pods and this one, when some pods are gone."""
+        row, wants = self._handle.columns.rows[node.name], list[Want]()
+        for pod in simulation.nominated.values():
+            self.pre_filter(theirs := CycleState(), pod)
+            if NEEDS in theirs:
+                wants += theirs[NEEDS].option(row).wants
+        for info in node.pods.values() if wants else ():
+            if info.pod.deleting:  # what nominated pods wait for
+                simulation = simulation.left_by(info.pod)
+        wants += state[NEEDS].option(row).wants
+        if not wants:
+            return SUCCESS
+        abandoned = state.get(ABANDONED) or frozenset()
+        with self.claims.ledger.without(simulation.freed(self.claims) | abandoned):
+            search = Search(wants, self.claims.inventory.view(node.known), self.claims.ledger, node.name)
+            try:
+                return IN_USE if search.run() is None else SUCCESS
+            except AllocationError as error:
+                return Status.unresolvable(str(error))
 
     def _elsewhere(self, claim: ResourceClaim, selector: NodeSelector | None, count: int) -> Bools:
         """Where the claim's devices cannot be used, [row]."""
@@ -332,6 +378,8 @@ class DynamicResources(PreEnqueue, PreFilter, FilterBatch, PostFilter, ScoreBatc
     def post_filter(self, state: CycleState, info: PodInfo, failure: FitError) -> PostFilterResult:
         """Give back the devices of a claim that keeps the pod from all nodes that are left (DRA-R65)."""
         needs = state.get(NEEDS)
+        if needs is not None and self._preempts:
+            state[ABANDONED] = self.claims.abandoned()
         if needs is not None and needs.stale is not None:
             return PostFilterResult(Status.unschedulable("deletion of ResourceClaim completed"))
         if needs is not None and any(status.reasons == NOT_HERE.reasons for status in failure.overrides.values()):
