@@ -133,11 +133,14 @@ class DeviceLoad(Load):
             self._submit(self._claimer().claim("gpu", template=kind))
 
     def _native_gang(self) -> None:
+        """The members share a claim of their group, or have claims of their own."""
         name, size = self._name("w"), self._random.randint(2, 4)
-        self._create(NATIVE, native_gang(name, size, priorityClassName=MIDDLE))
+        entry = {"name": "gpu", "resourceClaimTemplateName": "t1"}
+        shared = {"resourceClaims": [entry]} if self._random.random() < 0.5 else {}
+        self._create(NATIVE, native_gang(name, size, priorityClassName=MIDDLE, **shared))
         for number in range(size):
             member = self._claimer(f"{name}-{number}").in_native_gang(name).priority_class(MIDDLE)
-            self._submit(member.claim("gpu", template=self._random.choice(("t1", "t1", "part"))))
+            self._submit(member.claim("gpu", template="t1" if shared else self._random.choice(("t1", "part"))))
 
     def _claimer(self, name: str = "") -> PodBuilder:
         return super()._claimer(name).priority_class(self._class())

@@ -100,7 +100,8 @@ def _claims(objects: Objects) -> Iterator[str]:
     for pod in _live(objects):
         for name in _claims_of(pod) if _node(pod) else ():
             found = claims.get(name, {})
-            if not any(user["uid"] == pod["metadata"]["uid"] for user in _users(found)):
+            own = (pod["spec"].get("schedulingGroup") or {}).get("podGroupName"), pod["metadata"]["uid"]
+            if not any(user["uid"] == own[1] or _group_of(user) == own[0] for user in _users(found)):
                 yield f"pod {_name(pod)} on {_node(pod)} uses claim {name}, which is not reserved for it"
             for result in _results(found):
                 if result["pool"] != _node(pod):
@@ -141,7 +142,8 @@ def _unused_claims(objects: Objects) -> Iterator[str]:
     """A claim that has devices is used by pods that are there."""
     there = {pod["metadata"]["uid"] for pod in _live(objects)}
     for found in objects["ResourceClaim"]:
-        if _results(found) and not there & {user["uid"] for user in _users(found)}:
+        users = _users(found)  # a group keeps its claims as long as it is there
+        if _results(found) and not there & {user["uid"] for user in users} and not any(map(_group_of, users)):
             yield f"claim {found['metadata']['name']} has devices and no pod"
 
 
@@ -280,6 +282,11 @@ def _results(claim: Json) -> list[Json]:
 def _users(claim: Json) -> list[Json]:
     found: list[Json] = (claim.get("status") or {}).get("reservedFor") or []
     return found
+
+
+def _group_of(user: Json) -> str | None:
+    """The name of the PodGroup that is the user of a claim; None: it is a pod."""
+    return str(user["name"]) if user["resource"] == "podgroups" else None
 
 
 def _claims_of(pod: Json) -> Iterator[str]:

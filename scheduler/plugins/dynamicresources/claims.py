@@ -7,7 +7,7 @@ in use from the decision on. What a write left open stays in use until its answe
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
-from seatrial.scheduler.api.core import Pod
+from seatrial.scheduler.api.core import Pod, PodResourceClaim
 from seatrial.scheduler.api.integers import integer
 from seatrial.scheduler.api.resourceclaims import EXTENDED_CLAIM, Allocation, DeviceClass, ResourceClaim
 from seatrial.scheduler.api.wire import decoder
@@ -210,6 +210,25 @@ def keys_of(pod: Pod) -> Iterator[tuple[str, ClaimKey | None]]:
             yield entry.name, None
         elif made[entry.name]:
             yield entry.name, (namespace, made[entry.name] or "")
+
+
+def entries_of(pod: Pod, claim: ResourceClaim) -> Iterator[PodResourceClaim]:
+    """The pod's entries that mean the claim."""
+    names = {entry for entry, key in keys_of(pod) if key == (claim.metadata.namespace, claim.metadata.name)}
+    return (entry for entry in pod.spec.resource_claims if entry.name in names)
+
+
+def is_made_for(claim: ResourceClaim, pod: Pod) -> bool:
+    """Whether the pod or its PodGroup owns the claim. A pod knows its group by name alone."""
+    group = pod.spec.scheduling_group
+    return any(
+        owner.controller
+        and (
+            owner.uid == pod.metadata.uid
+            or (group is not None and (owner.kind, owner.name) == ("PodGroup", group.pod_group_name))
+        )
+        for owner in claim.metadata.owner_references
+    )
 
 
 def names_key(pod: Pod) -> str:

@@ -16,10 +16,13 @@ import numpy as np
 from seatrial.scheduler.api.clock import read_time
 from seatrial.scheduler.api.core import Node, NodeSelector, Pod
 from seatrial.scheduler.api.durations import go_duration, required_duration
+from seatrial.scheduler.api.podgroup import gang_name
 from seatrial.scheduler.api.resourceclaims import (
     DELETE_PROTECTION,
     MAX_RESERVED,
+    POD_GROUPS,
     Allocation,
+    Consumer,
     ResourceClaim,
     claim_path,
     claims_path,
@@ -50,12 +53,15 @@ from seatrial.scheduler.framework.handle import Handle
 from seatrial.scheduler.framework.preparation import Awaited, ObjectPatch, Preparation
 from seatrial.scheduler.framework.state import WAKE_GROUP, CycleState, StateKey
 from seatrial.scheduler.framework.status import SUCCESS, Code, PostFilterResult, Status
+from seatrial.scheduler.plugins.coscheduling.cache import GangCache
 from seatrial.scheduler.plugins.dynamicresources.allocator import Search, allocation_of
 from seatrial.scheduler.plugins.dynamicresources.claims import (
     ClaimKey,
     Claims,
     Pending,
     decode_claim,
+    entries_of,
+    is_made_for,
     keys_of,
     names_key,
     wake_key,
@@ -191,11 +197,12 @@ class DynamicResources(PreEnqueue, PreFilter, FilterBatch, VictimAware, PostFilt
         if claim.metadata.deletion_timestamp is not None:
             return f'resourceclaim "{key[1]}" is being deleted'
         named = any(found.name == entry and found.resource_claim_name for found in pod.spec.resource_claims)
-        owned = any(owner.controller and owner.uid == pod.metadata.uid for owner in claim.metadata.owner_references)
-        if not named and not owned:
-            return f"ResourceClaim {'/'.join(key)} was not created for Pod {pod.metadata.key} (Pod is not owner)"
+        if not named and not is_made_for(claim, pod):
+            group = pod.spec.scheduling_group
+            why = f"neither Pod nor PodGroup {group.pod_group_name} is the owner" if group else "Pod is not owner"
+            return f"ResourceClaim {'/'.join(key)} was not created for Pod {pod.metadata.key} ({why})"
         users = claim.status.reserved_for
-        if len(users) >= MAX_RESERVED and all(user.uid != pod.metadata.uid for user in users):
+        if len(users) >= MAX_RESERVED and all(user.uid != self._consumer(pod, claim).uid for user in users):
             return f'resourceclaim "{key[1]}" is in use by {MAX_RESERVED} pods, which is the most'
         return ""
 
@@ -487,14 +494,14 @@ class DynamicResources(PreEnqueue, PreFilter, FilterBatch, VictimAware, PostFilt
     def _patches(self, claim: ResourceClaim, pending: Pending | None, pod: Pod) -> list[ObjectPatch]:
         """The finalizer, and then allocation and reservation in one write (DRA-R68)."""
         metadata = claim.metadata
-        if pending is None and any(user.uid == pod.metadata.uid for user in claim.status.reserved_for):
+        consumer = self._consumer(pod, claim)
+        if pending is None and any(user.uid == consumer.uid for user in claim.status.reserved_for):
             return []
         what, precondition = f'resourceclaim "{metadata.name}"', {"uid": metadata.uid}
         if not metadata.resource_version:
             precondition = {}  # it is created just before, with a uid that is not known yet
         path = partial(claim_path, metadata.namespace, metadata.name)
-        consumer = {"resource": "pods", "name": pod.metadata.name, "uid": pod.metadata.uid}
-        status: dict[str, Any] = {"reservedFor": [consumer]}
+        status: dict[str, Any] = {"reservedFor": [msgspec.to_builtins(consumer)]}
         found: list[ObjectPatch] = []
         if pending is not None:
             status["allocation"] = msgspec.to_builtins(pending.allocation)
@@ -510,10 +517,19 @@ class DynamicResources(PreEnqueue, PreFilter, FilterBatch, VictimAware, PostFilt
                 partial(self._answered, pending, pod.metadata.uid),
                 kind=STRATEGIC_MERGE_PATCH,
                 refused=partial(self._refused, pending, pod.metadata.uid),
-                holds=partial(_holds, pod.metadata.uid),
+                holds=partial(_holds, consumer.uid),
             )
         )
         return found
+
+    def _consumer(self, pod: Pod, claim: ResourceClaim) -> Consumer:
+        """The claim's user: the pod, or its PodGroup, where both have the same entry for the claim (DRA-R124)."""
+        group = None
+        if pod.spec.scheduling_group is not None and self._handle.has_shared(GangCache):
+            group = self._handle.shared(GangCache).native.get(f"{pod.metadata.namespace}/{gang_name(pod)}")
+        if group is not None and any(entry in group.spec.resource_claims for entry in entries_of(pod, claim)):
+            return Consumer(*POD_GROUPS, group.metadata.name, group.metadata.uid)
+        return Consumer("", "pods", pod.metadata.name, pod.metadata.uid)
 
     def _answered(self, pending: Pending | None, pod: str, body: bytes) -> None:
         claim = decode_claim(body)
@@ -569,9 +585,9 @@ def _ignored(_answer: bytes) -> None:
     """The answer says nothing that is needed."""
 
 
-def _holds(pod: str, body: bytes) -> bool:
-    """Whether the claim that was read back is reserved for the pod: then its allocation was written with it."""
-    return any(user.uid == pod for user in decode_claim(body).status.reserved_for)
+def _holds(uid: str, body: bytes) -> bool:
+    """Whether the claim that was read back is reserved for this user: then its allocation was written with it."""
+    return any(user.uid == uid for user in decode_claim(body).status.reserved_for)
 
 
 def _is_made_for(pod: str, body: bytes) -> bool:
