@@ -56,6 +56,8 @@ MOST_PODS = 40  # at a time, in addition to the Deployment's
 class Load:
     """Changes the cluster at random. Members of gangs have the highest priority, so that none of them is a victim."""
 
+    not_judged: frozenset[str] = frozenset()  # invariants that hold under this load in a cluster without faults only
+
     def __init__(self, cluster: Cluster, random: Random) -> None:
         self._cluster, self._random = cluster, random
         self._number = 0

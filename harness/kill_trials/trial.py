@@ -164,7 +164,7 @@ def run_trial(
         last = load.all()
         check([*unplaced(last), *wrong_at_rest(last)], "with room for all")
         audit.check_state()
-        found = [violation for violation in audit.violations if violation.invariant not in NOT_JUDGED]
+        found = [violation for violation in audit.violations if violation.invariant not in NOT_JUDGED | load.not_judged]
         outcome.wrong += [f"auditor: {violation}" for violation in found]
         outcome.bound = sum(bool(pod["spec"].get("nodeName")) for pod in last["Pod"])
     return outcome

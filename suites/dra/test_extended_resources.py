@@ -6,7 +6,7 @@ from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.fault_injection.transport import Link, bindings
 from seatrial.harness.clusters.protocol import Capability
-from seatrial.scheduler.api.builders import claim, node, pod
+from seatrial.scheduler.api.builders import node, pod
 from seatrial.scheduler.api.device import NVIDIA_GPU
 from seatrial.scheduler.api.resourceclaims import DELETE_PROTECTION, EXTENDED_CLAIM, ResourceClaim
 from seatrial.suites.dra.offers import NVIDIA, Offers, device, offers, served
@@ -233,27 +233,3 @@ def test_a_pod_says_that_its_claim_is_refused(trial: Trial, expect: Expect, offe
     assert trial.call("DELETE", f"{quotas}/none").ok
 
     expect.running("a", within=60)
-
-
-@pytest.mark.feature("DRA-4.quota")
-@pytest.mark.case("DR-071", severity="normal", source="kubernetes 1.37 pkg/quota/v1/evaluator/core/resource_claims.go")
-def test_a_quota_of_the_resource_counts_pods_and_claims(trial: Trial, expect: Expect, offers: Offers) -> None:
-    """A pod and the claim that serves it count once; a claim of the class counts under the resource's name, too."""
-    trial.add(node("n1"))
-    resource = offers.serve()
-    offers.publish("n1", device("d0"), device("d1"))
-    body = {"metadata": {"name": "two"}, "spec": {"hard": {f"requests.{resource}": "2"}}}
-    quota = {"apiVersion": "v1", "kind": "ResourceQuota", **body}
-    assert trial.call("POST", f"/api/v1/namespaces/{trial.name}/resourcequotas", quota).ok
-    trial.submit(pod("a").resources({resource: 1}))
-    expect.running("a")
-    path = trial.path("ResourceClaim", "").removesuffix("/")
-
-    def ask(name: str, count: int) -> bytes:
-        answer = trial.call("POST", path, claim(name).asks("d", offers.of_class, count=count).manifest)
-        return b"" if answer.ok else answer.body
-
-    assert f"requested: requests.{resource}=2, used: requests.{resource}=1".encode() in ask("two-more", 2)
-    assert ask("one-more", 1) == b""
-    refused = trial.call("POST", f"/api/v1/namespaces/{trial.name}/pods", pod("b").resources({resource: 1}).manifest)
-    assert (refused.code, b"exceeded quota: two" in refused.body) == (403, True), refused.body

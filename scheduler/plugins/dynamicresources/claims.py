@@ -70,20 +70,18 @@ class Claims:
         return None if pending is None else pending.allocation
 
     def users(self, claim: ResourceClaim) -> set[str]:
-        """Uids of those that use the claim, or were placed with it."""
-        pending = self._pending.get(claim.metadata.uid)
-        return {user.uid for user in claim.status.reserved_for} | (pending.pods if pending is not None else set())
+        """Uids of the pods on nodes that use the claim, or were placed with it, and of users of other kinds.
+
+        A pod that is gone is in the claim's status until a controller takes it out.
+        """
+        placed, pending = self._handle.cache.placed, self._pending.get(claim.metadata.uid)
+        reserved = {user.uid for user in claim.status.reserved_for if user.resource != "pods" or placed(user.uid)}
+        return reserved | (pending.pods if pending is not None else set())
 
     def abandoned(self) -> frozenset[str]:
-        """Uids of claims whose pods are all gone: a controller is about to take their devices away."""
-        placed = self._handle.cache.placed
-        return frozenset(
-            claim.metadata.uid
-            for claim in self._objects.values()
-            if claim.status.reserved_for
-            and all(user.resource == "pods" for user in claim.status.reserved_for)
-            and not any(placed(uid) for uid in self.users(claim))
-        )
+        """Uids of claims whose users are all gone: a controller is about to take their devices away."""
+        reserved = (claim for claim in self._objects.values() if claim.status.reserved_for)
+        return frozenset(claim.metadata.uid for claim in reserved if not self.users(claim))
 
     def set_claim(self, claim: ResourceClaim) -> None:
         """A claim is as given: an event, or the answer to a write, which may come first."""

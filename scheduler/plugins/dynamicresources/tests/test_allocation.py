@@ -271,6 +271,14 @@ def test_arguments_that_are_refused(args: dict[str, str], why: str) -> None:
     msgspec.convert({"bindingTimeout": "10m", "filterTimeout": "0s"}, DynamicResourcesArgs).check()
 
 
+def preempting(world: World) -> list[Any]:
+    """The decisions when a more important pod asks for the claim `high`."""
+    spec = {"schedulerName": "s", "priority": 9, "resourceClaims": [{"name": "c", "resourceClaimName": "high"}]}
+    metadata = {"name": "high", "namespace": "default", "uid": "high"}
+    world.core.intake.set_pod(msgspec.convert({"metadata": metadata, "spec": spec}, Pod))
+    return world.core.decide()
+
+
 @pytest.mark.parametrize(("user", "evicted"), [("pods", []), ("podgroups", ["low"])])
 def test_devices_of_a_pod_that_is_gone_are_waited_for(user: str, evicted: list[str]) -> None:
     """Until the controller takes them away nobody else is evicted; others than pods may be there."""
@@ -283,11 +291,23 @@ def test_devices_of_a_pod_that_is_gone_are_waited_for(user: str, evicted: list[s
     metadata = {"name": "gone", "namespace": "default", "uid": "claim-gone", "resourceVersion": "2"}
     world.give(ResourceClaim, {"metadata": metadata, "status": status})
     assert world.pod("low", "low") == "n1"
-    spec = {"schedulerName": "s", "priority": 9, "resourceClaims": [{"name": "c", "resourceClaimName": "high"}]}
-    metadata = {"name": "high", "namespace": "default", "uid": "high"}
-    world.core.intake.set_pod(msgspec.convert({"metadata": metadata, "spec": spec}, Pod))
 
-    decisions = world.core.decide()
+    decisions = preempting(world)
 
     assert [one.victim.uid for one in decisions if isinstance(one, Evict)] == evicted
     assert [one.nominated for one in decisions if isinstance(one, Reject)] == ["n1"]
+
+
+def test_a_user_that_is_gone_does_not_keep_a_claim() -> None:
+    """Of two users of a claim one is gone, which the claim does not say yet: the other one is evicted."""
+    world = World(enablePreemption=True)
+    world.node("n1", device("gpu-0"))
+    for name in ("low", "high"):
+        world.claim(name, exactly())
+    assert world.pod("low", "low") == "n1"
+    result = {"request": "gpu", "driver": DRIVER, "pool": "n1", "device": "gpu-0"}
+    users = [{"resource": "pods", "uid": uid} for uid in ("low", "gone")]
+    metadata = {"name": "low", "namespace": "default", "uid": "claim-low", "resourceVersion": "2"}
+    status = {"allocation": {"devices": {"results": [result]}}, "reservedFor": users}
+    world.give(ResourceClaim, {"metadata": metadata, "status": status})
+    assert [one.victim.uid for one in preempting(world) if isinstance(one, Evict)] == ["low"]
