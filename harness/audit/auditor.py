@@ -22,6 +22,7 @@ from seatrial.scheduler.api.core import Node, Pod
 from seatrial.scheduler.api.device import Device
 from seatrial.scheduler.api.numa import NodeResourceTopology
 from seatrial.scheduler.api.reservation import Reservation
+from seatrial.scheduler.api.resourceclaims import Consumer
 
 BINDINGS: tuple[BindingInvariant, ...] = (
     *placement_rules.BINDINGS,
@@ -217,7 +218,7 @@ class Auditor:
         else:
             results = (status["allocation"].get("devices") or {}).get("results") or ()
             self.state.resource_claims[key] = AllocatedClaim(
-                frozenset(user["uid"] for user in status.get("reservedFor") or ()),
+                msgspec.convert(status.get("reservedFor") or (), tuple[Consumer, ...]),
                 frozenset(
                     (result["driver"], result["pool"], result["device"])
                     for result in results

@@ -223,6 +223,7 @@ def _alike(pod: Pod, other: Pod) -> bool:
         and [c.resources for c in a.containers] == [c.resources for c in b.containers]
         and (a.node_selector, a.affinity, a.tolerations, a.topology_spread_constraints, a.volumes)
         == (b.node_selector, b.affinity, b.tolerations, b.topology_spread_constraints, b.volumes)
+        and a.resource_claims == b.resource_claims
     )
 
 

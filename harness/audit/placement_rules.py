@@ -362,7 +362,8 @@ def _resource_claims_reserved(binding: Binding) -> Breach | None:
         return None
     for entry, key in _claims_of(pod):
         claim = state.resource_claims.get(key)
-        if claim is None or pod.metadata.uid not in claim.users:
+        users = claim.users if claim is not None else ()
+        if not any(user.uid == pod.metadata.uid or user.is_group(pod.spec.scheduling_group) for user in users):
             return Breach(
                 f"was bound to {binding.record.node} although no resource claim is allocated and reserved for it"
                 f" as {entry}"

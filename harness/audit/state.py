@@ -17,6 +17,7 @@ from seatrial.scheduler.api.core import Node, Pod, PodDisruptionBudget
 from seatrial.scheduler.api.device import Device
 from seatrial.scheduler.api.numa import RESOURCE_STATUS, NodeResourceTopology, ResourceStatus, decode_status
 from seatrial.scheduler.api.reservation import Reservation
+from seatrial.scheduler.api.resourceclaims import Consumer
 
 GRACE = 2.0  # seconds of the cluster's clock in which a scheduler may not have seen a change
 MAX_ENTRIES = 40  # of one pod's timeline
@@ -129,9 +130,9 @@ class Quota:
 
 @dataclass(frozen=True, slots=True)
 class AllocatedClaim:
-    """A claim with devices: the uids of the pods that it is for, and the devices that are its alone."""
+    """A claim with devices: the users that it is for, and the devices that are its alone."""
 
-    users: frozenset[str]
+    users: tuple[Consumer, ...]
     devices: frozenset[tuple[str, str, str]]  # driver, pool, device
 
 

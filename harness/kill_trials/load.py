@@ -23,7 +23,7 @@ from seatrial.scheduler.api.builders import (
 from seatrial.scheduler.api.migration import JOBS_PATH
 from seatrial.scheduler.api.quota import QUOTAS_PATH
 from seatrial.scheduler.api.reservation import RESERVATIONS_PATH
-from seatrial.scheduler.api.resourceclaims import CLAIMS_PATH, GROUP_PATH, TAINT_RULES_PATH
+from seatrial.scheduler.api.resourceclaims import CLAIMS_PATH, GROUP_PATH, SLICES_PATH, TAINT_RULES_PATH
 from seatrial.scheduler.api.transport import MERGE_PATCH, Request
 
 Json = dict[str, Any]
@@ -46,6 +46,7 @@ KINDS = {
     "ElasticQuota": QUOTAS_PATH,
     "PodMigrationJob": JOBS_PATH,
     "ResourceClaim": CLAIMS_PATH,
+    "ResourceSlice": SLICES_PATH,
 }
 LOW, MIDDLE, HIGH = "trial-low", "trial-middle", "trial-high"
 PRIORITIES = {LOW: 1000, MIDDLE: 5000, HIGH: 9000}
@@ -54,6 +55,8 @@ MOST_PODS = 40  # at a time, in addition to the Deployment's
 
 class Load:
     """Changes the cluster at random. Members of gangs have the highest priority, so that none of them is a victim."""
+
+    not_judged: frozenset[str] = frozenset()  # invariants that hold under this load in a cluster without faults only
 
     def __init__(self, cluster: Cluster, random: Random) -> None:
         self._cluster, self._random = cluster, random
@@ -110,7 +113,7 @@ class Load:
         """Room for all pods, in nodes and in quotas."""
         self._cluster.add_nodes(node(f"more{number}").cpu(64).gpus("a10", 8) for number in range(4))
         self._cluster.add_nodes(node(f"many{number}").cpu(64).cards(16).dra().taint(CLAIMED) for number in range(4))
-        self._call("DELETE", f"{TAINT_RULES_PATH}/{RULE}")
+        self._untaint()
         for found in self.objects("ElasticQuota"):
             if found["metadata"]["name"] in {"q0", "q1"}:
                 body = {"spec": {"max": {"cpu": "500", "koordinator.sh/gpu": "5000"}}}
@@ -190,18 +193,21 @@ class Load:
         for _ in range(2):
             self._submit(self._claimer().claim("gpu", name=name))
 
-    def _claimer(self) -> PodBuilder:
-        return pod(self._name("c")).request(cpu=1).priority_class(MIDDLE).tolerate(CLAIMED)
+    def _claimer(self, name: str = "") -> PodBuilder:
+        return pod(name or self._name("c")).request(cpu=1).priority_class(MIDDLE).tolerate(CLAIMED)
 
     def _taint_card(self) -> None:
         """A card of a node fails, or is well again."""
-        if self._call("DELETE", f"{TAINT_RULES_PATH}/{RULE}").ok:
+        if self._untaint():
             return
         taint = {"key": CLAIMED, "effect": self._random.choice(("NoSchedule", "NoExecute"))}
         selector = {"driver": CARDS, "pool": f"d{self._random.randint(0, 1)}", "device": "gpu-0"}
         spec = {"deviceSelector": selector, "taint": taint}
         head = {"apiVersion": "resource.k8s.io/v1", "kind": "DeviceTaintRule", "metadata": {"name": RULE}}
         self._create(TAINT_RULES_PATH, {**head, "spec": spec})
+
+    def _untaint(self) -> bool:
+        return bool(self._call("DELETE", f"{TAINT_RULES_PATH}/{RULE}").ok)
 
     def _delete_pod(self) -> None:
         names = [found["metadata"]["name"] for found in self.objects("Pod")]

@@ -19,7 +19,7 @@ RESERVED = "scheduling.koordinator.sh/reservation-allocated"
 GROUP = "pod-group.scheduling.sigs.k8s.io"
 QUOTA = "quota.scheduling.koordinator.sh/name"
 MODE = "gang.scheduling.koordinator.sh/mode"
-CARDS, CORE = "koordinator.sh/gpu", "koordinator.sh/gpu-core"
+CARDS, CORE, NVIDIA = "koordinator.sh/gpu", "koordinator.sh/gpu-core", "nvidia.com/gpu"
 PERCENT = 100  # of a card
 _UNITS: Mapping[str, Decimal | int] = {
     "m": Decimal("0.001"),
@@ -34,14 +34,14 @@ _UNITS: Mapping[str, Decimal | int] = {
 
 def wrong_now(objects: Objects) -> list[str]:
     """What is wrong at any moment, one sentence each."""
-    found = [*_cards(objects), *_claims(objects), *_nodes(objects), *_conditions(objects)]
+    found = [*_cards(objects), *_claims(objects), *_parts(objects), *_nodes(objects), *_conditions(objects)]
     return sorted({*found, *_quotas(objects), *_owners(objects)})
 
 
 def wrong_at_rest(objects: Objects) -> list[str]:
     """What is wrong when all faults ended minutes ago."""
     found = [*_gangs(objects), *_status_of_quotas(objects), *_status_of_reservations(objects), *_jobs(objects)]
-    return sorted({*wrong_now(objects), *found, *_unused_claims(objects)})
+    return sorted({*wrong_now(objects), *found, *_lost(objects), *_unused_claims(objects)})
 
 
 def unplaced(objects: Objects) -> list[str]:
@@ -63,7 +63,9 @@ def _cards(objects: Objects) -> Iterator[str]:
         if not _node(pod):
             continue
         grants = _grants(pod)
-        asked = max(_requests(pod)[key] for key in (CARDS, CORE))
+        requests = _requests(pod)
+        by_name = PERCENT * requests[NVIDIA] if any(node == _node(pod) for node, _ in known) else 0  # else by a claim
+        asked = max(requests[CARDS], requests[CORE], by_name)
         if sum(grants.values()) != asked:
             yield f"pod {_name(pod)} asks for {asked} percent of a card and has {sum(grants.values())}"
         for minor, share in grants.items():
@@ -90,14 +92,16 @@ def _claims(objects: Objects) -> Iterator[str]:
     claims = {found["metadata"]["name"]: found for found in objects["ResourceClaim"]}
     for name, found in claims.items():
         for result in _results(found):
-            holders[result["driver"], result["pool"], result["device"]].append(name)
+            if not result.get("shareID"):
+                holders[result["driver"], result["pool"], result["device"]].append(name)
     for device, names in sorted(holders.items()):
         if len(names) > 1:
             yield f"device {'/'.join(device)} is in the claims {', '.join(sorted(names))}"
     for pod in _live(objects):
         for name in _claims_of(pod) if _node(pod) else ():
             found = claims.get(name, {})
-            if not any(user["uid"] == pod["metadata"]["uid"] for user in _users(found)):
+            own = (pod["spec"].get("schedulingGroup") or {}).get("podGroupName"), pod["metadata"]["uid"]
+            if not any(user["uid"] == own[1] or _group_of(user) == own[0] for user in _users(found)):
                 yield f"pod {_name(pod)} on {_node(pod)} uses claim {name}, which is not reserved for it"
             for result in _results(found):
                 if result["pool"] != _node(pod):
@@ -106,11 +110,40 @@ def _claims(objects: Objects) -> Iterator[str]:
                 yield f"pod {_name(pod)} on {_node(pod)} uses claim {name}, which has no devices"
 
 
+def _parts(objects: Objects) -> Iterator[str]:
+    """Partitions of a card take no more than its counters, and shares of a device no more than its capacity."""
+    have: dict[tuple[str, ...], Decimal] = {}
+    devices: dict[tuple[str, str, str], Json] = {}
+    for published in objects["ResourceSlice"]:
+        spec = published["spec"]
+        pool = spec["driver"], spec["pool"]["name"]
+        for counters in spec.get("sharedCounters", ()):
+            for name, counter in counters["counters"].items():
+                have[*pool, counters["name"], name] = _number(counter["value"])
+        for device in spec.get("devices", ()):
+            devices[*pool, device["name"]] = device
+            for name, capacity in device.get("capacity", {}).items():
+                have[*pool, device["name"], name] = _number(capacity["value"])
+    used: dict[tuple[str, ...], Decimal] = defaultdict(Decimal)
+    for claim in objects["ResourceClaim"]:
+        for result in _results(claim):
+            place = result["driver"], result["pool"], result["device"]
+            for name, amount in result.get("consumedCapacity", {}).items():
+                used[*place, name] += _number(amount)
+            for consumed in devices.get(place, {}).get("consumesCounters", ()):
+                for name, counter in consumed["counters"].items():
+                    used[*place[:2], consumed["counterSet"], name] += _number(counter["value"])
+    for key, amount in sorted(used.items()):
+        if amount > have.get(key, amount):
+            yield f"claims have {amount} of {have[key]} of {'/'.join(key)}"
+
+
 def _unused_claims(objects: Objects) -> Iterator[str]:
     """A claim that has devices is used by pods that are there."""
     there = {pod["metadata"]["uid"] for pod in _live(objects)}
     for found in objects["ResourceClaim"]:
-        if _results(found) and not there & {user["uid"] for user in _users(found)}:
+        users = _users(found)  # a group keeps its claims as long as it is there
+        if _results(found) and not there & {user["uid"] for user in users} and not any(map(_group_of, users)):
             yield f"claim {found['metadata']['name']} has devices and no pod"
 
 
@@ -128,12 +161,17 @@ def _nodes(objects: Objects) -> Iterator[str]:
         _add(used[reservation["status"]["nodeName"]], left)
     known = {node["metadata"]["name"]: _amounts(node["status"]["allocatable"]) for node in objects["Node"]}
     for name, sums in sorted(used.items()):
-        if name not in known:
-            yield f"node {name} has pods and is not there"
-            continue
-        for key in ("cpu", "memory", "pods"):
+        for key in ("cpu", "memory", "pods") if name in known else ():
             if sums[key] > known[name].get(key, Decimal()):
                 yield f"node {name} has {sums[key]} of {known[name].get(key)} {key}"
+
+
+def _lost(objects: Objects) -> Iterator[str]:
+    """No pod is on a node that is gone. A scheduler whose watch is late binds pods there; a controller deletes them."""
+    known = {node["metadata"]["name"] for node in objects["Node"]}
+    for pod in _live(objects):
+        if _node(pod) and _node(pod) not in known:
+            yield f"pod {_name(pod)} is on node {_node(pod)}, which is not there"
 
 
 def _conditions(objects: Objects) -> Iterator[str]:
@@ -244,6 +282,11 @@ def _results(claim: Json) -> list[Json]:
 def _users(claim: Json) -> list[Json]:
     found: list[Json] = (claim.get("status") or {}).get("reservedFor") or []
     return found
+
+
+def _group_of(user: Json) -> str | None:
+    """The name of the PodGroup that is the user of a claim; None: it is a pod."""
+    return str(user["name"]) if user["resource"] == "podgroups" else None
 
 
 def _claims_of(pod: Json) -> Iterator[str]:

@@ -75,7 +75,8 @@ class NodeClaims:
                 what = "extended resources" if entry == EXTENDED else f"entry {entry}"
                 raise PrepareError(f"ResourceClaim of the pod's {what} not found")
             name, key = claim.metadata.name, claim.metadata.key
-            if all(user.uid != uid for user in claim.status.reserved_for):
+            group = pod.spec.scheduling_group
+            if not any(user.uid == uid or user.is_group(group) for user in claim.status.reserved_for):
                 raise PrepareError(
                     f"pod {pod.metadata.name} ({uid}) is not allowed to use ResourceClaim {name} ({claim.metadata.uid})"
                 )

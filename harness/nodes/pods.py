@@ -10,6 +10,7 @@ from seatrial.scheduler.api.core import (
     PodExtendedResourceClaimStatus,
     PodResourceClaim,
     PodResourceClaimStatus,
+    PodSchedulingGroup,
     PodSpec,
     ResourceRequirements,
 )
@@ -72,6 +73,7 @@ class SpecPlan(Wire, frozen=True):
     readiness_gates: tuple[ReadinessGate, ...] = ()
     volumes: tuple[Volume, ...] = ()
     resource_claims: tuple[PodResourceClaim, ...] = ()
+    scheduling_group: PodSchedulingGroup | None = None
 
 
 class ResourceHealth(Wire, frozen=True):

@@ -187,10 +187,11 @@ class Volume(Wire, frozen=True):
 
 
 class PodResourceClaim(Wire, frozen=True):
-    """A claim of dynamic resource allocation; `resource_claim_name` "": one is made from a template."""
+    """A claim of dynamic resource allocation: an existing one, or one that is made from a template."""
 
     name: str = ""
     resource_claim_name: str = ""
+    resource_claim_template_name: str = ""
 
 
 class PodResourceClaimStatus(Wire, frozen=True):

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from seatrial.scheduler.api.core import Pod, PodStatus
+from seatrial.scheduler.api.core import Pod, PodResourceClaim, PodStatus
 from seatrial.scheduler.api.durations import go_duration, go_text
 from seatrial.scheduler.api.integers import MAX_INT32, integer
 from seatrial.scheduler.api.wire import ObjectMeta, ResourceList, Wire, decode_as
@@ -111,11 +111,12 @@ class SchedulingConstraints(Wire, frozen=True):
 
 
 class NativePodGroupSpec(Wire, frozen=True):
-    """The policy of a group, its constraints, and the priority that its members must have."""
+    """The policy of a group, its constraints, the priority of its members, and the claims that they share."""
 
     scheduling_policy: SchedulingPolicy = SchedulingPolicy()
     scheduling_constraints: SchedulingConstraints | None = None
     priority: int = 0
+    resource_claims: tuple[PodResourceClaim, ...] = ()
 
 
 class NativePodGroupStatus(Wire, frozen=True):

@@ -4,7 +4,7 @@ from typing import Any
 
 from msgspec import field
 
-from seatrial.scheduler.api.core import NodeSelector, Toleration
+from seatrial.scheduler.api.core import NodeSelector, PodSchedulingGroup, Toleration
 from seatrial.scheduler.api.wire import Condition, ObjectMeta, ResourceList, Wire
 
 GROUP_PATH = "/apis/resource.k8s.io/v1"
@@ -14,7 +14,7 @@ SLICES_PATH = f"{GROUP_PATH}/resourceslices"
 TAINT_RULES_PATH = f"{GROUP_PATH}/devicetaintrules"
 
 DELETE_PROTECTION = "resource.kubernetes.io/delete-protection"  # finalizer of each allocated claim
-
+POD_GROUPS = ("scheduling.k8s.io", "podgroups")  # API group and resource of PodGroups that use claims
 EXTENDED_CLAIM = "resource.kubernetes.io/extended-resource-claim"  # annotation of claims that schedulers make
 ALL, EXACT_COUNT = "All", "ExactCount"
 MAX_RESULTS = 32  # devices of one claim
@@ -167,6 +167,11 @@ class Consumer(Wire, frozen=True):
     resource: str = ""
     name: str = ""
     uid: str = ""
+
+    def is_group(self, group: PodSchedulingGroup | None) -> bool:
+        """Whether it is the PodGroup that a pod names. A pod does not know its uid."""
+        own = (self.api_group, self.resource) == POD_GROUPS
+        return own and group is not None and group.pod_group_name == self.name
 
 
 class DeviceStatus(Wire, frozen=True):

@@ -35,6 +35,35 @@ def test_all_means_every_device_of_the_node(trial: Trial, expect: Expect, offers
     assert offers.given("all") == ["d=d0", "d=d1", "d=d2"]
 
 
+@pytest.mark.feature("DRA-2.cost")
+@pytest.mark.case("DR-070", severity="normal", source="kubernetes 1.37 pkg/apis/resource/validation")
+def test_a_selector_that_costs_too_much_is_refused(trial: Trial, offers: Offers) -> None:
+    """Loops within loops, in a claim, a template and a class; with one loop less all are stored."""
+
+    def loops(levels: int) -> str:
+        numbers = str(list(range(10)))
+        return "".join(f"{numbers}.all({'x' * level}, " for level in range(1, levels + 1)) + "x >= 0" + ")" * levels
+
+    def written(levels: int) -> dict[str, int]:
+        """The codes of the answers, by kind; each refusal names the cost."""
+        selector = {"selectors": [{"cel": {"expression": loops(levels)}}]}
+        class_spec = {"metadata": {"name": f"{offers.of_class}-{levels}"}, "spec": selector}
+        built = (claim(f"c{levels}"), claim_template(f"t{levels}"))
+        bodies = [one.asks("d", offers.of_class, loops(levels)).manifest for one in built]
+        bodies.append({"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", **class_spec})
+        found: dict[str, int] = {}
+        for body in bodies:
+            answer = trial.call("POST", trial.path(body["kind"], "").removesuffix("/"), body)
+            found[body["kind"]] = answer.code
+            assert answer.ok or b"too complex, exceeds cost limit" in answer.body, answer.body
+        trial.call("DELETE", trial.path("DeviceClass", f"{offers.of_class}-{levels}"))
+        return found
+
+    kinds = ("ResourceClaim", "ResourceClaimTemplate", "DeviceClass")
+    assert written(6) == dict.fromkeys(kinds, 422)
+    assert written(5) == dict.fromkeys(kinds, 201)
+
+
 @pytest.mark.feature("DRA-2.constraints")
 @pytest.mark.case("DR-021", severity="critical", source=ALLOCATOR)
 def test_devices_of_one_root(trial: Trial, expect: Expect, offers: Offers) -> None:

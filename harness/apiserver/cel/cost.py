@@ -34,14 +34,14 @@ _TEXTS: Final = frozenset({"string", "bytes", "dyn"})
 _SUMS: Final = frozenset({"string", "bytes", "list", "dyn"})
 
 
-def estimated_cost(expression: str, root: Declared) -> int:
-    """The greatest cost of evaluating the expression once, with `self` and `oldSelf` of the type `root`.
+def estimated_cost(expression: str, root: Declared, names: Sequence[str] = ("self", "oldSelf")) -> int:
+    """The greatest cost of evaluating the expression once, with variables of these names of the type `root`.
 
     Raises:
         ExpressionError: it cannot be parsed.
     """
     start = at_place(root, root)
-    return _Estimation(root).visit(program(expression).ast, {"self": start, "oldSelf": start}).cost
+    return _Estimation(root).visit(program(expression).ast, dict.fromkeys(names, start)).cost
 
 
 Scope = dict[str, Estimate]
@@ -164,7 +164,7 @@ class _Estimation:
     def _field(self, operand: Estimate, name: str) -> Estimate:
         charged = 1 if operand.type.kind in {"map", "object"} else 0
         found = operand.type.fields.get(name) if operand.type.kind == "object" else operand.type.item
-        place = operand.place.fields.get(name) if operand.place is not None else None
+        place = operand.place.fields.get(name, operand.place.other) if operand.place is not None else None
         return at_place(found or DYNAMIC, place, operand.cost + charged)
 
     def _entry(self, over: Estimate, *, key: bool = False) -> Estimate:
@@ -210,6 +210,10 @@ class _Estimation:
 
         member, name = tree.children[0], str(tree.children[1])
         given, namespace = _given(tree, 2), ident_of(member)
+        if namespace == "cel" and name == "bind" and len(given) == 3:
+            bound = self.visit(given[1], scope)
+            inner = self.visit(given[2], {**scope, ident_of(given[0]): replace(bound, cost=1)})
+            return inner.costing(bound.cost + inner.cost + _NEW_LIST)  # the list is an empty range
         if namespace in NAMESPACES and namespace not in scope:
             found = self._all(given, scope)
             return call_estimate(f"{namespace}.{name}", None, found, sum(part.cost for part in found))
@@ -278,7 +282,7 @@ _LITERALS: Final = {"INT_LIT": "int", "UINT_LIT": "uint", "FLOAT_LIT": "double",
 def _operands(tree: Any) -> list[Any]:
     """Both operands: the first one may be within a node that names the operator."""
     first, second = tree.children
-    return [first.children[0] if str(first.data).partition("_")[0] == tree.data else first, second]
+    return [first.children[0] if str(first.data).startswith(f"{tree.data}_") else first, second]
 
 
 def _given(tree: Any, start: int = 0) -> list[Any]:

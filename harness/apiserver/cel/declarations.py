@@ -25,6 +25,7 @@ class Declared:
     fields: Mapping[str, "Declared"] = field(default_factory=dict)
     key: "Declared | None" = None
     item: "Declared | None" = None  # of a list, or the values of a map
+    other: "Declared | None" = None  # what a name that is not in `fields` selects, for its size alone
 
 
 _STRING: Final = Declared("string", MAX_REQUEST - 2)

@@ -7,10 +7,18 @@ DeviceTaintRule, whose condition `EvictionInProgress` says what it does or would
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
+from seatrial.harness.apiserver.admission.pod_groups import POD_GROUPS
 from seatrial.harness.apiserver.controllers.control import Control
 from seatrial.harness.apiserver.controllers.event_recorder import NORMAL
 from seatrial.harness.apiserver.controllers.nodes import tolerates
-from seatrial.harness.apiserver.controllers.resource_claims import CLAIMS, SLICES, TAINT_RULES, claim_names, is_done
+from seatrial.harness.apiserver.controllers.resource_claims import (
+    CLAIMS,
+    SLICES,
+    TAINT_RULES,
+    claim_names,
+    group_of,
+    is_done,
+)
 from seatrial.harness.apiserver.controllers.work_queue import WorkQueue
 from seatrial.harness.apiserver.storage.store import Change, Item, Key, Object
 from seatrial.harness.apiserver.times import seconds_of
@@ -141,16 +149,22 @@ class DeviceTaintEviction:
         self._control.delete(pods, self._control.objects.store_change(pods.key, pod, body, subresource="status"))
 
     def _pods_of(self, claim: Item) -> Iterator[Item]:
-        """The pods on nodes that use the claim and are not being deleted."""
+        """The pods on nodes that use the claim, alone or with their PodGroup, and are not being deleted."""
         for user in claim.obj["status"].get("reservedFor") or ():
-            pod = (
-                self._control.get(self._control.pods, (claim.key[0], user["name"]))
-                if not user.get("apiGroup")
-                else None
-            )
-            if pod is None or pod.obj["metadata"]["uid"] != user["uid"] or "deletionTimestamp" in pod.obj["metadata"]:
-                continue
-            if pod.obj["spec"].get("nodeName") and claim.key[1] in claim_names(pod.obj) and not is_done(pod.obj):
+            for pod in self._members(claim.key[0], user):
+                if "deletionTimestamp" in pod.obj["metadata"] or is_done(pod.obj):
+                    continue
+                if pod.obj["spec"].get("nodeName") and claim.key[1] in claim_names(pod.obj):
+                    yield pod
+
+    def _members(self, namespace: str, user: Object) -> Iterator[Item]:
+        """The pod that is the user of a claim, or the pods of the group that is."""
+        pods = self._control.objects.collection(self._control.pods)
+        if (user.get("apiGroup"), user["resource"]) == POD_GROUPS:
+            yield from (pod for pod in pods.each(namespace) if group_of(pod.obj) == user["name"])
+        elif not user.get("apiGroup"):
+            pod = pods.get((namespace, user["name"]))
+            if pod is not None and pod.obj["metadata"]["uid"] == user["uid"]:
                 yield pod
 
     def _eviction(self, claim: Item, rules: dict[str, Object]) -> _Eviction | None:

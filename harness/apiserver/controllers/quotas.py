@@ -6,10 +6,13 @@ correction. In a namespace without quotas a change costs one dict lookup. Follow
 """
 
 from seatrial.harness.apiserver import errors
+from seatrial.harness.apiserver.controllers.owners import controller_of
 from seatrial.harness.apiserver.controllers.quotausage import (
     PODS,
+    RESOURCE_CLAIMS,
     Usage,
     as_quantity,
+    extended_usage,
     in_scope,
     missing_resources,
     usage_of,
@@ -21,24 +24,26 @@ from seatrial.harness.apiserver.storage.store import Change, CollectionKey, Item
 from seatrial.harness.apiserver.verbs.objects import Objects
 
 QUOTAS: CollectionKey = ("", "resourcequotas")
+CLASSES: CollectionKey = ("resource.k8s.io", "deviceclasses")
+EXTENDED_CLAIM = "resource.kubernetes.io/extended-resource-claim"
 
 
 class _Account:
     """A quota and its usage."""
 
-    __slots__ = ("item", "limits", "used")
+    __slots__ = ("charged", "item", "limits", "used")
 
     def __init__(self, item: Item) -> None:
         self.item = item
         hard = (item.obj.get("spec") or {}).get("hard") or {}
         self.limits: Usage = {name: milli(value) for name, value in hard.items()}
         self.used: Usage = dict.fromkeys(self.limits, 0)
+        self.charged: dict[Key, Usage] = {}  # for ResourceClaims, whose usage depends on other objects
 
-    def cost(self, collection: CollectionKey, obj: Object | None) -> Usage:
-        """The usage of `obj` that this quota counts."""
-        if obj is None or not in_scope(self.item.obj, collection, obj):
+    def cost(self, collection: CollectionKey, obj: Object, usage: Usage) -> Usage:
+        """The part of the usage of `obj` that this quota counts."""
+        if not in_scope(self.item.obj, collection, obj):
             return {}
-        usage = usage_of(collection, obj)
         return {name: value for name, value in usage.items() if name in self.limits}
 
 
@@ -61,7 +66,7 @@ class Quotas:
         if not accounts or subresource not in {"", "resize"}:
             return
         for name in sorted(accounts):
-            problem = _problem(name, accounts[name], resource.key, body, old)
+            problem = self._problem(name, accounts[name], resource.key, body, old)
             if problem:
                 raise errors.forbidden(resource.plural, resource.group, body["metadata"].get("name", ""), problem)
 
@@ -79,6 +84,10 @@ class Quotas:
             if collection == QUOTAS and name == change.key[1] and change.new is not None:
                 continue  # already counted by the full recount
             before, after = self._cost(account, collection, old), self._cost(account, collection, new)
+            if collection == RESOURCE_CLAIMS:
+                before = account.charged.pop(change.key, {})
+                if new is not None:
+                    account.charged[change.key] = after
             if before == after:
                 continue
             for resource, value in before.items():
@@ -103,7 +112,10 @@ class Quotas:
         self._accounts.setdefault(namespace, {})[name] = account
         for collection, items in self._objects.store:
             for item in items.each(namespace):
-                for resource, value in self._cost(account, collection, item).items():
+                cost = self._cost(account, collection, item)
+                if collection == RESOURCE_CLAIMS:
+                    account.charged[item.key] = cost
+                for resource, value in cost.items():
                     account.used[resource] += value
         self._queue.add(change.key)
 
@@ -112,10 +124,43 @@ class Quotas:
         if item is None:
             return {}
         try:
-            return account.cost(collection, item.obj)
+            return account.cost(collection, item.obj, self._usage(collection, item.obj))
         except Exception as error:  # noqa: BLE001
             self._objects.clock.faults.not_repeated(error, "Quotas._cost", (*collection, *item.key))
             return {}
+
+    def _usage(self, collection: CollectionKey, obj: Object) -> Usage:
+        """The usage of an object; a claim counts under the extended resources of its classes, too (DRA-R22)."""
+        usage = usage_of(collection, obj)
+        if collection != RESOURCE_CLAIMS:
+            return usage
+        classes = self._objects.store.collection(CLASSES).each("")
+        resources = {item.key[1]: (item.obj.get("spec") or {}).get("extendedResourceName") or "" for item in classes}
+        return usage | extended_usage(usage, resources, self._usage_of_pod(obj))
+
+    def _usage_of_pod(self, claim: Object) -> Usage:
+        """What the pod counts whose extended resources the claim serves; nothing for other claims.
+
+        Of several claims for one pod the one that its status names counts with it, or else the first.
+        """
+        metadata = claim["metadata"]
+        owner, namespace = controller_of(claim), metadata.get("namespace", "")
+        if (metadata.get("annotations") or {}).get(EXTENDED_CLAIM) != "true" or owner is None:
+            return {}
+        pod = self._objects.store.collection(PODS).get((namespace, owner["name"])) if owner["kind"] == "Pod" else None
+        if pod is None or pod.obj["metadata"]["uid"] != owner["uid"]:
+            return {}
+        status = (pod.obj.get("status") or {}).get("extendedResourceClaimStatus") or {}
+        if status.get("resourceClaimName", metadata.get("name")) != metadata.get("name"):
+            return {}
+        if not status and any(
+            (controller_of(other.obj) or {}).get("uid") == owner["uid"]
+            and (other.obj["metadata"].get("annotations") or {}).get(EXTENDED_CLAIM) == "true"
+            and _age(other.obj["metadata"]) < _age(metadata)
+            for other in self._objects.store.collection(RESOURCE_CLAIMS).each(namespace)
+        ):
+            return {}
+        return usage_of(PODS, pod.obj)
 
     # -- status --------------------------------------------------------------------------------------------------------
 
@@ -134,27 +179,34 @@ class Quotas:
             body = {**item.obj, "metadata": dict(item.obj["metadata"]), "status": status}
             self._objects.store_change(QUOTAS, item, body, subresource="status")
 
+    def _problem(
+        self, name: str, account: _Account, collection: CollectionKey, body: Object, old: Object | None
+    ) -> str:
+        """Why the quota does not admit `body`; "" if it does."""
+        if not in_scope(account.item.obj, collection, body):
+            return ""
+        if collection == PODS and old is None:
+            missing = missing_resources(body["spec"], account.limits)
+            if missing:
+                return f"failed quota: {name}: {missing}"
+        before = account.cost(collection, old, self._usage(collection, old)) if old is not None else {}
+        after = account.cost(collection, body, self._usage(collection, body))
+        more = {resource: value - before.get(resource, 0) for resource, value in after.items()}
+        over = sorted(
+            resource
+            for resource, value in more.items()
+            if value > 0 and account.used[resource] + value > account.limits[resource]
+        )
+        if not over:
+            return ""
 
-def _problem(name: str, account: _Account, collection: CollectionKey, body: Object, old: Object | None) -> str:
-    if not in_scope(account.item.obj, collection, body):
-        return ""
-    if collection == PODS and old is None:
-        missing = missing_resources(body["spec"], account.limits)
-        if missing:
-            return f"failed quota: {name}: {missing}"
-    before = account.cost(collection, old)
-    more = {resource: value - before.get(resource, 0) for resource, value in account.cost(collection, body).items()}
-    over = sorted(
-        resource
-        for resource, value in more.items()
-        if value > 0 and account.used[resource] + value > account.limits[resource]
-    )
-    if not over:
-        return ""
+        def text(usage: Usage) -> str:
+            return ",".join(f"{resource}={as_quantity(resource, usage[resource])}" for resource in over)
 
-    def text(usage: Usage) -> str:
-        return ",".join(f"{resource}={as_quantity(resource, usage[resource])}" for resource in over)
+        requested, limited = text(more), text(account.limits)
+        return f"exceeded quota: {name}, requested: {requested}, used: {text(account.used)}, limited: {limited}"
 
-    return (
-        f"exceeded quota: {name}, requested: {text(more)}, used: {text(account.used)}, limited: {text(account.limits)}"
-    )
+
+def _age(metadata: Object) -> tuple[str, str]:
+    """Sorts objects by age; one that is being created is the youngest."""
+    return metadata.get("creationTimestamp") or "~", metadata.get("name") or ""

@@ -3,6 +3,7 @@
 Amounts are integers in thousandths of the resource's unit. Follows `pkg/quota/v1/evaluator/core`.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 from seatrial.harness.apiserver.defaults.qos import BEST_EFFORT, qos_class
@@ -22,6 +23,8 @@ _COUNTED_BY_NAME = frozenset(
 _ALL_DEVICES = 32  # what a request for all devices counts: the most that a claim can have
 _BOTH_WAYS = frozenset({"cpu", "memory", "ephemeral-storage"})  # `cpu` is the same as `requests.cpu`
 _REQUIRED_WHEN_COUNTED = ("cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory")
+_OF_CLASS = ".deviceclass.resource.k8s.io/devices"
+IMPLICIT_RESOURCE = "deviceclass.resource.kubernetes.io/"  # begins the extended resource of each class
 _BINARY = ("memory", "storage", "hugepages")
 
 
@@ -118,13 +121,28 @@ def _claim(obj: Object) -> Usage:
     return usage
 
 
+def extended_usage(usage: Usage, resources: Mapping[str, str], pod: Usage) -> Usage:
+    """What a claim with this usage counts under the names of extended resources, beyond what its pod counts already.
+
+    `resources`: the extended resource of each class, "" where it names none; each class has a name of its own, too.
+    """
+    found: Usage = {}
+    for name, value in usage.items():
+        of_class = name.removesuffix(_OF_CLASS)
+        if of_class == name or of_class not in resources:
+            continue
+        for resource in filter(None, (f"{IMPLICIT_RESOURCE}{of_class}", resources[of_class])):
+            found[f"requests.{resource}"] = value
+    return {name: left for name, value in found.items() if (left := value - pod.get(name, 0)) > 0}
+
+
 def _devices(obj: Object) -> Usage:
     """The devices that a ResourceClaim may get of each class, before it has any (DRA-R22)."""
     usage: Usage = {}
     for request in (obj["spec"].get("devices") or {}).get("requests") or ():
         most: Usage = {}  # of the alternatives of the request
         for way in request.get("firstAvailable") or [request.get("exactly") or {}]:
-            name = f"{way.get('deviceClassName', '')}.deviceclass.resource.k8s.io/devices"
+            name = f"{way.get('deviceClassName', '')}{_OF_CLASS}"
             count = _ALL_DEVICES if way.get("allocationMode") == "All" else way.get("count") or 0
             most[name] = max(most.get(name, 0), count * UNIT)
         _add(usage, most)

@@ -1,12 +1,15 @@
-"""ResourceClaims of pods: creation from templates, and what becomes of claims that pods no longer use.
+"""ResourceClaims of pods and PodGroups: creation from templates, and what becomes of claims that are no longer used.
 
 Follows `pkg/controller/resourceclaim/controller.go`. A claim that a pod needs is named in the pod's
-`status.resourceClaimStatuses`. When its last user has ended, the claim loses its devices.
+`status.resourceClaimStatuses`. When its last user has ended, the claim loses its devices. A pod's entry that equals one
+of its PodGroup means the group's claim, which has the group as its user (DRA-R124).
 """
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any, Final
 
+from seatrial.harness.apiserver.admission.pod_groups import POD_GROUPS
 from seatrial.harness.apiserver.attempts import Pending
 from seatrial.harness.apiserver.controllers.control import Control
 from seatrial.harness.apiserver.controllers.event_recorder import WARNING
@@ -37,10 +40,20 @@ WEBHOOK_PERIOD = 1.0  # seconds after which a creation that waits for a webhook 
 _MAX_PREFIX = 57  # characters of a generated name without its random part
 _OF_USERS: Final = frozenset({"allocation", "devices", "reservedFor"})  # fields of a status
 _FINISHED = frozenset({"Succeeded", "Failed"})
+_SOURCES: Final = ("name", "resourceClaimName", "resourceClaimTemplateName")
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """Objects that claims are made for: pods or PodGroups."""
+
+    resource: Resource
+    queue: WorkQueue[Key]
+    waiting: dict[Key, set[Key]]  # template → those that wait for it
 
 
 class ResourceClaims:
-    """Reconciles pods with claims, and claims, in two queues."""
+    """Reconciles pods and PodGroups with claims, and claims."""
 
     def __init__(self, control: Control) -> None:
         self._control = control
@@ -48,8 +61,11 @@ class ResourceClaims:
         self._templates = control.resource(TEMPLATES)
         self._pod_queue: WorkQueue[Key] = WorkQueue(control.clock, self._sync_pod)
         self._claim_queue: WorkQueue[Key] = WorkQueue(control.clock, self._sync_claim)
-        self._waiting: dict[Key, set[Key]] = {}  # template → pods that wait for it
+        self._of_pods = _Kind(self._pods, self._pod_queue, {})
+        self._groups = control.resource(POD_GROUPS)
+        self._of_groups = _Kind(self._groups, WorkQueue(control.clock, self._sync_group), {})
         self._dependents = Dependents(control.objects, CLAIMS)
+        control.objects.collection(self._groups).listen(self._group_changed)
         control.objects.collection(self._pods).listen(self._pod_changed)
         control.objects.collection(self._claims).listen(self._claim_changed)
         control.objects.collection(self._templates).listen(self._template_changed)
@@ -115,12 +131,24 @@ class ResourceClaims:
             self._claim_queue.add(change.key)
         claim = change.new or change.old
         owner = controller_of(claim.obj) if claim is not None else None
-        if owner is not None and owner.get("kind") == self._pods.kind:
-            self._pod_queue.add((change.key[0], owner["name"]))
+        for kind in (self._of_pods, self._of_groups) if owner is not None else ():
+            if owner is not None and owner.get("kind") == kind.resource.kind:
+                kind.queue.add((change.key[0], owner["name"]))
 
     def _template_changed(self, change: Change) -> None:
-        for pod in self._waiting.pop(change.key, ()):
-            self._pod_queue.add(pod)
+        for kind in (self._of_pods, self._of_groups):
+            for key in kind.waiting.pop(change.key, ()):
+                kind.queue.add(key)
+
+    def _group_changed(self, change: Change) -> None:
+        group = change.new or change.old
+        if group is None or not group.obj["spec"].get("resourceClaims"):
+            return
+        if change.new is not None:
+            self._of_groups.queue.add(change.key)
+        else:
+            for name in claim_names(group.obj):
+                self._claim_queue.add((change.key[0], name))
 
     # -- pods ----------------------------------------------------------------------------------------------------------
 
@@ -129,86 +157,129 @@ class ResourceClaims:
         if pod is None or is_done(pod.obj) or "deletionTimestamp" in pod.obj["metadata"]:
             self._pod_queue.forget(key)
             return
-        status = pod.obj.get("status") or {}
+        names = self._names(self._of_pods, pod)
+        if names is None:
+            return
+        self._record(self._of_pods, pod, names)
+        current = self._control.get(self._pods, key)
+        if current is not None and current.obj["spec"].get("nodeName"):
+            self._reserve(current)
+        self._pod_queue.forget(key)
+
+    def _sync_group(self, key: Key) -> None:
+        """The claims that all pods of a group share; the pods name them after that."""
+        group, queue = self._control.get(self._groups, key), self._of_groups.queue
+        if group is None or "deletionTimestamp" in group.obj["metadata"]:
+            queue.forget(key)
+            return
+        names = self._names(self._of_groups, group)
+        if names is None:
+            return
+        self._record(self._of_groups, group, names)
+        for pod in self._control.objects.collection(self._pods).each(key[0]):
+            if group_of(pod.obj) == key[1] and pod.obj["spec"].get("resourceClaims"):
+                self._pod_queue.add(pod.key)
+        queue.forget(key)
+
+    def _names(self, kind: _Kind, owner: Item) -> dict[str, str] | None:
+        """The claims by the entries with a template; None as long as one of them is not there."""
+        status = owner.obj.get("status") or {}
         names = {entry["name"]: entry.get("resourceClaimName") for entry in status.get("resourceClaimStatuses") or ()}
-        for entry in pod.obj["spec"].get("resourceClaims") or ():
+        for entry in owner.obj["spec"].get("resourceClaims") or ():
             template = entry.get("resourceClaimTemplateName")
             if not template:
                 continue
-            name = self._owned(pod, entry["name"], names.get(entry["name"]))
+            group = self._group_with(owner, entry) if kind is self._of_pods else None
+            name = self._owned(group or owner, entry["name"], names.get(entry["name"]))
+            if name is None and group is not None:
+                return None  # asked again when the group's claim is there
             if name is None:
-                name, problem = self._create(pod, entry["name"], template)
+                name, problem = self._create(kind, owner, entry["name"], template)
                 if problem:
-                    message = f"PodResourceClaim {entry['name']}: {problem}"
+                    message = f"{kind.resource.kind}ResourceClaim {entry['name']}: {problem}"
                     self._control.recorder.record(
-                        COMPONENT, self._pods, pod, WARNING, "FailedResourceClaimCreation", message
+                        COMPONENT, kind.resource, owner, WARNING, "FailedResourceClaimCreation", message
                     )
-                    self._pod_queue.add_rate_limited(key)
+                    kind.queue.add_rate_limited(owner.key)
                 if not name:
-                    return
+                    return None
             names[entry["name"]] = name
-        found = [{"name": entry, "resourceClaimName": name} for entry, name in sorted(names.items()) if name]
-        current = self._control.get(self._pods, key)
-        if found and current is not None and current.obj["metadata"]["uid"] == pod.obj["metadata"]["uid"]:
-            now = current.obj.get("status") or {}
-            self._control.put_status(self._pods, current, {**now, "resourceClaimStatuses": found})
-            if current.obj["spec"].get("nodeName"):
-                self._reserve(current, [name for name in names.values() if name])
-        self._pod_queue.forget(key)
+        return {entry: name for entry, name in names.items() if name}
 
-    def _owned(self, pod: Item, entry: str, recorded: str | None) -> str | None:
-        """The name of the claim that was made for the pod's entry; None if there is none (any more)."""
+    def _record(self, kind: _Kind, owner: Item, names: dict[str, str]) -> None:
+        """Write the names of the claims into the status."""
+        found = [{"name": entry, "resourceClaimName": name} for entry, name in sorted(names.items())]
+        current = self._control.get(kind.resource, owner.key)
+        if found and current is not None and current.obj["metadata"]["uid"] == owner.obj["metadata"]["uid"]:
+            status = {**(current.obj.get("status") or {}), "resourceClaimStatuses": found}
+            self._control.put_status(kind.resource, current, status)
+
+    def _group_with(self, pod: Item, entry: Object) -> Item | None:
+        """The pod's group, if it has the same entry (upstream `resourceclaim.BindTo`)."""
+        name = group_of(pod.obj)
+        group = self._control.get(self._groups, (pod.key[0], name)) if name else None
+        own = [entry.get(field) for field in _SOURCES]
+        same = group is not None and any(
+            own == [other.get(field) for field in _SOURCES] for other in group.obj["spec"].get("resourceClaims") or ()
+        )
+        return group if same else None
+
+    def _owned(self, owner: Item, entry: str, recorded: str | None) -> str | None:
+        """The name of the claim that was made for the entry; None if there is none (any more)."""
         if recorded:
-            claim = self._control.get(self._claims, (pod.key[0], recorded))
-            return recorded if claim is not None and _is_owned(claim, pod) else None
-        for claim in self._dependents.of(pod.obj["metadata"]["uid"]):
+            claim = self._control.get(self._claims, (owner.key[0], recorded))
+            return recorded if claim is not None and _is_owned(claim, owner) else None
+        for claim in self._dependents.of(owner.obj["metadata"]["uid"]):
             annotations = claim.obj["metadata"].get("annotations") or {}
-            if annotations.get(ENTRY) == entry and _is_owned(claim, pod):
+            if annotations.get(ENTRY) == entry and _is_owned(claim, owner):
                 return claim.key[1]
         return None
 
-    def _create(self, pod: Item, entry: str, template: str) -> tuple[str, str]:
+    def _create(self, kind: _Kind, item: Item, entry: str, template: str) -> tuple[str, str]:
         """The name of a new claim, and the problem if there is none; neither while a webhook is called."""
-        key = (pod.key[0], template)
+        key = (item.key[0], template)
         found = self._control.get(self._templates, key)
         if found is None:
-            self._waiting.setdefault(key, set()).add(pod.key)
+            kind.waiting.setdefault(key, set()).add(item.key)
             return (
                 "",
                 f'resource claim template "{template}": resourceclaimtemplate.resource.k8s.io "{template}" not found',
             )
         spec = self._control.copied(found.obj["spec"])
         given = spec.get("metadata") or {}
-        owner = pod.obj["metadata"]
+        head = {"apiVersion": kind.resource.api_version, "kind": kind.resource.kind}
+        owner = {**head, "name": item.key[1], "uid": item.obj["metadata"]["uid"], "controller": True}
         metadata: dict[str, Any] = {
-            "generateName": generated(pod.key[1], entry),
+            "generateName": generated(item.key[1], entry),
             "annotations": {**(given.get("annotations") or {}), ENTRY: entry},
-            "ownerReferences": [
-                {"apiVersion": "v1", "kind": "Pod", "name": owner["name"], "uid": owner["uid"], "controller": True}
-            ],
+            "ownerReferences": [owner],
         }
         if given.get("labels"):
             metadata["labels"] = given["labels"]
         body = {"metadata": metadata, "spec": spec.get("spec") or {}}
         try:
-            made = self._control.objects.create(self._claims, pod.key[0], body, Options(manager=CONTROLLER_MANAGER))
+            made = self._control.objects.create(self._claims, item.key[0], body, Options(manager=CONTROLLER_MANAGER))
         except Pending:
-            self._pod_queue.add_after(WEBHOOK_PERIOD, pod.key)  # a refusal is not notified
+            kind.queue.add_after(WEBHOOK_PERIOD, item.key)  # a refusal is not notified
             return "", ""
         except ApiStatusError as refused:
             return "", f"create ResourceClaim : {refused.message}"
         return made.key[1], ""
 
-    def _reserve(self, pod: Item, names: list[str]) -> None:
+    def _reserve(self, pod: Item) -> None:
         """A pod that has its node without a scheduler may use its claims that have devices (DRA-R29)."""
-        metadata = pod.obj["metadata"]
-        for name in names:
+        made = {one["name"]: one for one in (pod.obj.get("status") or {}).get("resourceClaimStatuses") or ()}
+        for entry in pod.obj["spec"].get("resourceClaims") or ():
+            if not entry.get("resourceClaimTemplateName"):
+                continue
+            name = (made.get(entry["name"]) or {}).get("resourceClaimName") or ""
             claim = self._control.get(self._claims, (pod.key[0], name))
             status = (claim.obj.get("status") or {}) if claim is not None else {}
             users = status.get("reservedFor") or []
-            if claim is None or not status.get("allocation") or any(user["uid"] == metadata["uid"] for user in users):
+            group = self._group_with(pod, entry)
+            user = _consumer(self._pods, pod) if group is None else _consumer(self._groups, group)
+            if claim is None or not status.get("allocation") or any(other["uid"] == user["uid"] for other in users):
                 continue
-            user = {"resource": "pods", "name": metadata["name"], "uid": metadata["uid"]}
             self._control.put_status(self._claims, claim, {**status, "reservedFor": [*users, user]})
 
     # -- claims --------------------------------------------------------------------------------------------------------
@@ -234,11 +305,13 @@ class ResourceClaims:
             self._control.delete(self._claims, claim)
 
     def _is_gone(self, namespace: str, user: Object) -> bool:
-        """Whether a pod no longer uses its claims; users of other kinds are kept (DRA-R30)."""
-        if user.get("resource") != "pods" or user.get("apiGroup"):
+        """Whether a pod or a group no longer uses its claims; users of other kinds are kept (DRA-R30)."""
+        kind = user.get("apiGroup") or "", user.get("resource")
+        if kind not in {self._pods.key, POD_GROUPS}:
             return False
-        pod = self._control.get(self._pods, (namespace, user.get("name") or ""))
-        return pod is None or pod.obj["metadata"]["uid"] != user.get("uid") or is_done(pod.obj)
+        is_pod = kind == self._pods.key
+        item = self._control.get(self._pods if is_pod else self._groups, (namespace, user.get("name") or ""))
+        return item is None or item.obj["metadata"]["uid"] != user.get("uid") or (is_pod and is_done(item.obj))
 
     def _is_left(self, claim: Item) -> bool:
         """Whether it was made for a pod that has ended, or for another one of that name (DRA-R33)."""
@@ -263,13 +336,24 @@ def is_done(pod: Object) -> bool:
     return phase in _FINISHED or ("deletionTimestamp" in pod["metadata"] and not pod["spec"].get("nodeName"))
 
 
-def _is_owned(claim: Item, pod: Item) -> bool:
+def group_of(pod: Object) -> str:
+    """The name of the pod's PodGroup of scheduling.k8s.io; "" if it has none."""
+    return str((pod["spec"].get("schedulingGroup") or {}).get("podGroupName") or "")
+
+
+def _is_owned(claim: Item, item: Item) -> bool:
     owner = controller_of(claim.obj)
-    return owner is not None and owner.get("uid") == pod.obj["metadata"]["uid"]
+    return owner is not None and owner.get("uid") == item.obj["metadata"]["uid"]
+
+
+def _consumer(resource: Resource, item: Item) -> Object:
+    """The user of a claim."""
+    group = {"apiGroup": resource.group} if resource.group else {}
+    return {**group, "resource": resource.plural, "name": item.key[1], "uid": item.obj["metadata"]["uid"]}
 
 
 def claim_names(pod: Object) -> list[str]:
-    """Names of the claims that a pod uses, its own and those made for it."""
+    """Names of the claims that a pod or PodGroup uses, its own and those made for it."""
     named = [entry.get("resourceClaimName") for entry in pod["spec"].get("resourceClaims") or ()]
     made = [entry.get("resourceClaimName") for entry in (pod.get("status") or {}).get("resourceClaimStatuses") or ()]
     return [name for name in (*named, *made, _extended(pod)) if name]

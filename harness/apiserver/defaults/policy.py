@@ -174,7 +174,7 @@ def _flow_schema(obj: Object) -> None:
 
 
 # of PodGroups and their templates: fields of feature gates that are off by default, dropped as upstream does
-_GATED_FIELDS = ("resourceClaims", "preemptionPolicy")
+_GATED_FIELDS = ("preemptionPolicy",)
 
 POLICY: dict[tuple[str, str], Callable[[Object], None]] = {
     ("scheduling.k8s.io", "PodGroup"): _pod_group,

@@ -5,9 +5,11 @@ Selectors are compiled, so syntax errors and unknown names are found; types of e
 
 from typing import Any
 
+from seatrial.harness.apiserver.cel.device import MAX_COST, selector_cost
 from seatrial.harness.apiserver.field_errors import (
     Causes,
     duplicate,
+    forbidden,
     immutable,
     invalid,
     not_found,
@@ -31,17 +33,19 @@ _SHOWN_CLAIMS = 16  # names of claims in a message; upstream shows all
 
 def check_resource_claim(obj: Object, old: Object | None, causes: Causes) -> None:
     """Append what is invalid in a ResourceClaim to `causes`; the spec of `old` may not change."""
-    _check_devices((obj.get("spec") or {}).get("devices") or {}, "spec.devices", causes)
-    if old is not None:
+    if old is not None:  # what was valid when it was stored may be stored again
         causes.extend(immutable("spec", obj.get("spec"), old.get("spec")))
+    else:
+        _check_devices((obj.get("spec") or {}).get("devices") or {}, "spec.devices", causes)
 
 
 def check_resource_claim_template(obj: Object, old: Object | None, causes: Causes) -> None:
     """Append what is invalid in a ResourceClaimTemplate to `causes`; the spec of `old` may not change."""
     spec = (obj.get("spec") or {}).get("spec") or {}
-    _check_devices(spec.get("devices") or {}, "spec.spec.devices", causes)
     if old is not None:
         causes.extend(immutable("spec", obj.get("spec"), old.get("spec")))
+    else:
+        _check_devices(spec.get("devices") or {}, "spec.spec.devices", causes)
 
 
 def check_pod_claims(claims: list[Object], path: str, causes: Causes) -> None:
@@ -95,10 +99,11 @@ def check_claim_names(claims: list[Object], spec: Object, path: str, causes: Cau
             causes.append(cause._replace(message=message))
 
 
-def check_device_class(obj: Object, causes: Causes) -> None:
-    """Append what is invalid in a DeviceClass to `causes`."""
+def check_device_class(obj: Object, old: Object | None, causes: Causes) -> None:
+    """Append what is invalid in a DeviceClass to `causes`; selectors that are those of `old` were valid."""
     spec = obj.get("spec") or {}
-    _check_selectors(spec.get("selectors") or (), "spec.selectors", causes)
+    if old is None or spec.get("selectors") != (old.get("spec") or {}).get("selectors"):
+        _check_selectors(spec.get("selectors") or (), "spec.selectors", causes)
     for index, config in enumerate(_bounded(spec.get("config"), _MAX_CONFIGS, "spec.config", causes)):
         _check_opaque(config, f"spec.config[{index}]", causes)
     resource = spec.get("extendedResourceName")
@@ -184,7 +189,10 @@ def _check_selectors(selectors: Any, path: str, causes: Causes) -> None:
         elif not expression.strip():
             causes.append(invalid(f"{own}.expression", expression, "must be a CEL expression that returns a boolean"))
         else:
+            before = len(causes)
             check_expression(expression, f"{own}.expression", _VARIABLES, causes)
+            if len(causes) == before and selector_cost(expression) > MAX_COST:
+                causes.append(forbidden(f"{own}.expression", "too complex, exceeds cost limit"))
 
 
 def _check_references(requests: Any, names: set[str], path: str, causes: Causes) -> None:

@@ -171,7 +171,7 @@ _BY_KIND: dict[tuple[str, str], _Check] = {
     ("autoscaling", "HorizontalPodAutoscaler"): _content(check_autoscaler),
     ("resource.k8s.io", "ResourceClaim"): check_resource_claim,
     ("resource.k8s.io", "ResourceClaimTemplate"): check_resource_claim_template,
-    ("resource.k8s.io", "DeviceClass"): _content(check_device_class),
+    ("resource.k8s.io", "DeviceClass"): check_device_class,
     ("resource.k8s.io", "ResourceSlice"): check_slice,
     ("resource.k8s.io", "DeviceTaintRule"): _content(check_taint_rule),
     ("apiregistration.k8s.io", "APIService"): _content(check_api_service),

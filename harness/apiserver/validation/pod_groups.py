@@ -6,7 +6,8 @@ from seatrial.harness.apiserver.field_errors import Causes, duplicate, forbidden
 from seatrial.harness.apiserver.names import Object, dns_label, qualified, subdomain
 
 _POLICIES = ("basic", "gang")
-_MAX_TEMPLATES = 8
+_MAX_TEMPLATES, _MAX_CLAIMS = 8, 4
+_CLAIM_SOURCES = ("resourceClaimName", "resourceClaimTemplateName")
 _MAX_PRIORITY = 1_000_000_000
 _ONE_PRIORITY = "all priority and priorityClassName values must be identical, detected multiple values"
 
@@ -105,6 +106,7 @@ def _check_group(spec: Object, path: str, causes: Causes) -> None:
     for index, constraint in enumerate(topology):
         key = constraint.get("key") or ""
         causes.extend(invalid(f"{own}[{index}].key", key, problem) for problem in qualified(key))
+    _check_claims(spec.get("resourceClaims") or [], f"{path}.resourceClaims", causes)
     mode: Object = spec.get("disruptionMode") or {}
     if len(mode) > 1:
         causes.append(invalid(f"{path}.disruptionMode", mode, "must specify exactly one of: `all`, `single`"))
@@ -112,6 +114,28 @@ def _check_group(spec: Object, path: str, causes: Causes) -> None:
     if priority is not None and priority > _MAX_PRIORITY:
         problem = f"must be less than or equal to {_MAX_PRIORITY}"
         causes.append(invalid(f"{path}.priority", priority, problem))
+
+
+def _check_claims(claims: list[Object], path: str, causes: Causes) -> None:
+    """Check the claims that all members of a group share."""
+    if len(claims) > _MAX_CLAIMS:
+        causes.append(too_many(path, len(claims), _MAX_CLAIMS))
+    names: set[str] = set()
+    for index, claim in enumerate(claims):
+        own, name = f"{path}[{index}]", claim.get("name") or ""
+        if not name:
+            causes.append(required(f"{own}.name"))
+        elif name in names:
+            causes.append(duplicate(own, name))
+        else:
+            causes.extend(invalid(f"{own}.name", name, problem) for problem in dns_label(name))
+        names.add(name)
+        sources = [field for field in _CLAIM_SOURCES if claim.get(field)]
+        if len(sources) != 1:
+            problem = "must specify exactly one of" if sources else "must specify one of"
+            causes.append(invalid(own, claim, f"{problem}: `resourceClaimName`, `resourceClaimTemplateName`"))
+        for field in sources:
+            _check_name(claim[field], f"{own}.{field}", causes)
 
 
 def _check_unchanged(spec: Object, before: Object, path: str, causes: Causes) -> None:

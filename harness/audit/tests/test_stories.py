@@ -142,3 +142,17 @@ def test_a_nomination_for_a_binding_that_waits_is_no_preemption() -> None:
     story.change("p", status={"nominatedNodeName": "n1"})
     story.pod("low", cpu="3", priority=1).bind("low")
     assert story.auditor.violations == []
+
+
+@pytest.mark.parametrize(("template", "found"), [("large", set()), ("small", {"AUD-505"})])
+def test_pods_with_other_claims_do_not_ask_for_the_same(template: str, found: set[str]) -> None:
+    """A more important pod waits for a large device, while a small one is free."""
+    story = Story()
+    entry = {"name": "gpu", "resourceClaimTemplateName": template}
+    story.pod("high", priority=9, resourceClaims=[entry])
+    entry = {"name": "gpu", "resourceClaimTemplateName": "small"}
+    status = {"resourceClaimStatuses": [{"name": "gpu"}]}  # none is needed
+    story.pod("low", priority=1, resourceClaims=[entry], status=status)
+    story.at += 5
+    story.bind("low")
+    assert story.ids() == found

@@ -1,15 +1,23 @@
-"""500 kills in virtual time, in 20 clusters: of a leader with a standby, and of a scheduler that is started anew."""
+"""500 kills in virtual time, in 20 clusters: of a leader with a standby, and of a scheduler that is started anew.
 
+And random steps with devices in both vocabularies: SEATRIAL_DEVICE_STEPS of them.
+"""
+
+import os
+from itertools import count
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from seatrial.harness.clusters.virtual import VirtualCluster
+from seatrial.harness.kill_trials.device_load import DeviceLoad
 from seatrial.harness.kill_trials.trial import DESCHEDULER, Outcome, Restarted, run_trial
 from seatrial.harness.subject.descheduler import InProcessDescheduler
 from seatrial.harness.subject.inprocess import InProcess, StandbyPair
 
 KILLS = 25  # of the scheduler and, one in five, of the descheduler
+DEVICE_STEPS = int(os.environ.get("SEATRIAL_DEVICE_STEPS", "400"))
 
 
 def with_a_standby(seed: int, kills: int = KILLS) -> Outcome:
@@ -41,6 +49,45 @@ def test_a_scheduler_is_started_anew(seed: int) -> None:
     outcome = started_anew(seed)
     assert outcome.wrong == []
     assert (outcome.kills, outcome.bound > 10) == (KILLS, True)
+
+
+PREEMPTING = """
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles: [{pluginConfig: [{name: DynamicResources, args: {enablePreemption: true}}]}]
+"""
+
+
+def with_devices(seed: int, kills: int, config: Path | None = None) -> Outcome:
+    """A trial under a load of devices alone; every other scheduler has a standby, the others have the configuration."""
+    cluster = VirtualCluster(seed=seed)
+    if seed % 2:
+        return run_trial(cluster, StandbyPair(cluster, seed=seed), None, seed=seed, kills=kills, load_kind=DeviceLoad)
+    with InProcess(cluster, seed=seed, config=config) as scheduler:
+        subject = Restarted(scheduler, lambda: scheduler.link)
+        return run_trial(cluster, subject, None, seed=seed, kills=kills, load_kind=DeviceLoad)
+
+
+def test_no_device_is_given_twice_in_random_steps(tmp_path: Path) -> None:
+    """Annotations and claims on one fleet, whose nodes and slices come and go; some schedulers preempt for devices."""
+    config, steps = tmp_path / "preempting.yaml", 0
+    config.write_text(PREEMPTING)
+    for seed in count(1):
+        outcome = with_devices(seed, 2 * KILLS, config)
+        assert outcome.wrong == [], f"seed {seed}"
+        steps += outcome.steps
+        if steps >= DEVICE_STEPS:
+            break
+
+
+@pytest.mark.parametrize(
+    ("fault", "says"), [("ledger.Ledger.has", "is in the claims"), ("allocator.Search._has_counters", "/card/memory")]
+)
+def test_what_random_steps_find(fault: str, says: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A scheduler that takes every device for free, or that does not count partitions."""
+    takes_all = fault.endswith("_has_counters")
+    monkeypatch.setattr(f"seatrial.scheduler.plugins.dynamicresources.{fault}", lambda *_: takes_all)
+    assert [text for text in with_devices(1, kills=10).wrong if says in text]
 
 
 def test_the_descheduler_stays_after_its_first_round() -> None:

@@ -27,7 +27,7 @@ class Scene:
             kind: []
             for kind in (
                 *("Pod", "Node", "PodGroup", "Device", "Reservation"),
-                *("ElasticQuota", "PodMigrationJob", "ResourceClaim"),
+                *("ElasticQuota", "PodMigrationJob", "ResourceClaim", "ResourceSlice"),
             )
         }
         amounts = {"cpu": "8", "memory": "16Gi", "pods": "10"}
@@ -142,6 +142,35 @@ def claim_without_pod(scene: Scene) -> None:
     scene.claimed("left", "gpu-1", "gone")
 
 
+def published(scene: Scene, *devices: Json) -> None:
+    """A slice of d.io with these devices, and the counters of one card."""
+    spec = {"driver": "d.io", "pool": {"name": "n1"}}
+    counters = {"sharedCounters": [{"name": "card", "counters": {"memory": {"value": "80"}}}]}
+    scene.objects["ResourceSlice"] += [{"spec": {**spec, **counters}}, {"spec": {**spec, "devices": list(devices)}}]
+
+
+def counters_exceeded(scene: Scene) -> None:
+    for name, memory in (("whole", "70"), ("part", "20")):
+        consumed = {"counterSet": "card", "counters": {"memory": {"value": memory}}}
+        published(scene, {"name": name, "consumesCounters": [consumed]})
+        scene.claimed(name, name)
+
+
+def shares_exceeded(scene: Scene) -> None:
+    published(scene, {"name": "nic", "capacity": {"slots": {"value": "2"}}})
+    for number in range(3):
+        claim = scene.claimed(f"share-{number}", "nic")
+        claim["status"]["allocation"]["devices"]["results"][0] |= {
+            "shareID": number,
+            "consumedCapacity": {"slots": "1"},
+        }
+
+
+def no_card_by_name(scene: Scene) -> None:
+    pod = scene.pod("by-name")
+    pod["spec"]["containers"][0]["resources"]["requests"] = {"nvidia.com/gpu": "1"}
+
+
 def node_full(scene: Scene) -> None:
     scene.pod("big", cpu="2500m")  # beside 2, 2 of the reservation and its owner, and 2 of the gang
 
@@ -210,10 +239,12 @@ def job_holds_room(scene: Scene) -> None:
         (device_twice, "device d.io/n1/gpu-0 is in the claims c, thief"),
         (not_reserved, "pod default/claimer on n1 uses claim c, which is not reserved for it"),
         (no_devices, "pod default/claimer on n1 uses claim c, which has no devices"),
+        (counters_exceeded, "claims have 90 of 80 of d.io/n1/card/memory"),
+        (shares_exceeded, "claims have 3 of 2 of d.io/n1/nic/slots"),
+        (no_card_by_name, "pod default/by-name asks for 100 percent of a card and has 0"),
         (device_elsewhere, "pod default/claimer on n1 has device gpu-0 of n2"),
         (node_full, "node n1 has 8.500 of 8 cpu"),
         (too_many_pods, "node n1 has 13 of 10 pods"),
-        (no_node, "node n9 has pods and is not there"),
         (false_condition, "pod default/whole on n1 has PodScheduled=False: 0/1 nodes"),
         (false_reservation, "reservation held on n1 has Scheduled=False"),
         (quota_exceeded, "quota q uses 2.500 of 2 cpu"),

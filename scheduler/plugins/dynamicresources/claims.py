@@ -7,7 +7,7 @@ in use from the decision on. What a write left open stays in use until its answe
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
-from seatrial.scheduler.api.core import Pod
+from seatrial.scheduler.api.core import Pod, PodResourceClaim
 from seatrial.scheduler.api.integers import integer
 from seatrial.scheduler.api.resourceclaims import EXTENDED_CLAIM, Allocation, DeviceClass, ResourceClaim
 from seatrial.scheduler.api.wire import decoder
@@ -68,6 +68,20 @@ class Claims:
             return claim.status.allocation
         pending = self._pending.get(claim.metadata.uid)
         return None if pending is None else pending.allocation
+
+    def users(self, claim: ResourceClaim) -> set[str]:
+        """Uids of the pods on nodes that use the claim, or were placed with it, and of users of other kinds.
+
+        A pod that is gone is in the claim's status until a controller takes it out.
+        """
+        placed, pending = self._handle.cache.placed, self._pending.get(claim.metadata.uid)
+        reserved = {user.uid for user in claim.status.reserved_for if user.resource != "pods" or placed(user.uid)}
+        return reserved | (pending.pods if pending is not None else set())
+
+    def abandoned(self) -> frozenset[str]:
+        """Uids of claims whose users are all gone: a controller is about to take their devices away."""
+        reserved = (claim for claim in self._objects.values() if claim.status.reserved_for)
+        return frozenset(claim.metadata.uid for claim in reserved if not self.users(claim))
 
     def set_claim(self, claim: ResourceClaim) -> None:
         """A claim is as given: an event, or the answer to a write, which may come first."""
@@ -194,6 +208,25 @@ def keys_of(pod: Pod) -> Iterator[tuple[str, ClaimKey | None]]:
             yield entry.name, None
         elif made[entry.name]:
             yield entry.name, (namespace, made[entry.name] or "")
+
+
+def entries_of(pod: Pod, claim: ResourceClaim) -> Iterator[PodResourceClaim]:
+    """The pod's entries that mean the claim."""
+    names = {entry for entry, key in keys_of(pod) if key == (claim.metadata.namespace, claim.metadata.name)}
+    return (entry for entry in pod.spec.resource_claims if entry.name in names)
+
+
+def is_made_for(claim: ResourceClaim, pod: Pod) -> bool:
+    """Whether the pod or its PodGroup owns the claim. A pod knows its group by name alone."""
+    group = pod.spec.scheduling_group
+    return any(
+        owner.controller
+        and (
+            owner.uid == pod.metadata.uid
+            or (group is not None and (owner.kind, owner.name) == ("PodGroup", group.pod_group_name))
+        )
+        for owner in claim.metadata.owner_references
+    )
 
 
 def names_key(pod: Pod) -> str:

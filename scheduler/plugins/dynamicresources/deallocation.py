@@ -18,7 +18,7 @@ class Deallocations:
         self.claims = claims
         self.waiting: dict[str, ResourceClaim] = {}  # by uid
         self.sent: set[str] = set()
-        self.left: list[str] = []  # paths of claims to be deleted
+        self.left: list[ResourceClaim] = []  # to be deleted
         self.deleted: set[str] = set()  # paths of those whose deletion is not answered
         self.begun: Callable[[], None] = lambda: None  # set by the controller
 
@@ -33,7 +33,7 @@ class Deallocations:
         path = claim_path(claim.metadata.namespace, claim.metadata.name)
         if path not in self.deleted:
             self.deleted.add(path)
-            self.left.append(path)
+            self.left.append(claim)
             self.begun()
 
 
@@ -50,12 +50,24 @@ class Deallocator(Controller):
             self._work.sent.add(uid)
             self._clear(uid, claim)
         left, self._work.left = self._work.left, []
-        for path in left:
-            self._delete(path)
+        for claim in left:
+            self._delete(claim)
 
-    def _delete(self, path: str) -> None:
-        """Take the finalizer away, and delete the claim."""
+    def _delete(self, claim: ResourceClaim) -> None:
+        """Have the pod's status name the claim no more, take the finalizer away, and delete the claim.
+
+        In this order: as long as the claim is there the pod is not placed, maybe where it needs no claim.
+        """
+        metadata = claim.metadata
+        path = claim_path(metadata.namespace, metadata.name)
+        (owner,) = (owner for owner in metadata.owner_references if owner.controller)
         remove = {"metadata": {"$deleteFromPrimitiveList/finalizers": [DELETE_PROTECTION]}}
+
+        def unnamed(response: Response) -> None:
+            if response.ok or response.code in {404, 409}:  # the pod is gone, or another one has its name
+                self._context.rest.merge(path, remove, unprotected, kind=STRATEGIC_MERGE_PATCH)
+            else:
+                settled(response)
 
         def unprotected(response: Response) -> None:
             if response.ok:
@@ -66,7 +78,12 @@ class Deallocator(Controller):
         def settled(_: Response) -> None:
             self._work.deleted.discard(path)
 
-        self._context.rest.merge(path, remove, unprotected, kind=STRATEGIC_MERGE_PATCH)
+        self._context.rest.merge(
+            f"/api/v1/namespaces/{metadata.namespace}/pods/{owner.name}/status",
+            {"status": {"extendedResourceClaimStatus": None}},
+            unnamed,
+            uid=owner.uid,
+        )
 
     def _clear(self, uid: str, claim: ResourceClaim) -> None:
         metadata = claim.metadata

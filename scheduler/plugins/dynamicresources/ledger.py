@@ -1,6 +1,7 @@
 """Who has which device: the allocations of all claims, written or still to be written (DRA-R60)."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from fractions import Fraction
 
 from seatrial.scheduler.api.resourceclaims import Result
@@ -48,6 +49,20 @@ class Ledger:
                 touched.add((result.driver, result.pool))
         for pool in touched:
             self._changed(pool)
+
+    @contextmanager
+    def without(self, claims: Iterable[str]) -> Iterator[None]:
+        """The claims with these uids have no devices within the context; nobody is told."""
+        changed, self._changed = self._changed, lambda _: None
+        held = {claim: self.held(claim) for claim in claims}
+        try:
+            for claim in held:
+                self.book(claim, ())
+            yield
+        finally:
+            for claim, results in held.items():
+                self.book(claim, results)
+            self._changed = changed
 
     def _count(self, result: Result, sign: int) -> None:
         device: DeviceId = (result.driver, result.pool, result.device)

@@ -16,10 +16,13 @@ import numpy as np
 from seatrial.scheduler.api.clock import read_time
 from seatrial.scheduler.api.core import Node, NodeSelector, Pod
 from seatrial.scheduler.api.durations import go_duration, required_duration
+from seatrial.scheduler.api.podgroup import gang_name
 from seatrial.scheduler.api.resourceclaims import (
     DELETE_PROTECTION,
     MAX_RESERVED,
+    POD_GROUPS,
     Allocation,
+    Consumer,
     ResourceClaim,
     claim_path,
     claims_path,
@@ -43,40 +46,50 @@ from seatrial.scheduler.framework.extension_points import (
     PreFilter,
     Reserve,
     Scope,
+    VictimAware,
 )
 from seatrial.scheduler.framework.fit_error import FitError
 from seatrial.scheduler.framework.handle import Handle
 from seatrial.scheduler.framework.preparation import Awaited, ObjectPatch, Preparation
 from seatrial.scheduler.framework.state import WAKE_GROUP, CycleState, StateKey
 from seatrial.scheduler.framework.status import SUCCESS, Code, PostFilterResult, Status
-from seatrial.scheduler.plugins.dynamicresources.allocator import allocation_of
+from seatrial.scheduler.plugins.coscheduling.cache import GangCache
+from seatrial.scheduler.plugins.dynamicresources.allocator import Search, allocation_of
 from seatrial.scheduler.plugins.dynamicresources.claims import (
     ClaimKey,
     Claims,
     Pending,
     decode_claim,
+    entries_of,
+    is_made_for,
     keys_of,
     names_key,
     wake_key,
 )
 from seatrial.scheduler.plugins.dynamicresources.deallocation import Deallocations
 from seatrial.scheduler.plugins.dynamicresources.extended import ExtendedClaim, extended_claim
-from seatrial.scheduler.plugins.dynamicresources.verdicts import VerdictCache, Verdicts
-from seatrial.scheduler.plugins.dynamicresources.wants import AllocationError, compiled
+from seatrial.scheduler.plugins.dynamicresources.simulation import SIMULATION, Simulation
+from seatrial.scheduler.plugins.dynamicresources.verdicts import CANNOT, VerdictCache, Verdicts
+from seatrial.scheduler.plugins.dynamicresources.wants import AllocationError, Want, compiled
 from seatrial.scheduler.plugins.node_selection import term_holds
 
 STALE = Status.unresolvable("cannot schedule extended resource claim")
 NOT_HERE = Status.unresolvable("resourceclaim not available on the node")
 NOT_YET = Status(Code.WAIT)
+IN_USE = Status.unschedulable(*CANNOT.reasons)  # with preemption: the devices may come back
 
 _decode_pod = decoder(Pod)
 
 
 class DynamicResourcesArgs(Args, frozen=True):
-    """Upstream's arguments, as durations; a search is limited by its steps, not by `filterTimeout`."""
+    """Upstream's arguments, as durations; a search is limited by its steps, not by `filterTimeout`.
+
+    `enablePreemption` is our own: pods are evicted for the devices of their claims.
+    """
 
     filter_timeout: str = "10s"
     binding_timeout: str = "600s"
+    enable_preemption: bool = False
 
     def check(self) -> None:
         found, bound = go_duration(self.filter_timeout), go_duration(self.binding_timeout)
@@ -94,6 +107,10 @@ class _Option:
     verdicts: Verdicts | None = None
     extended: ExtendedClaim | None = None
     failure: Status | None = None  # the claims cannot be compiled
+
+    @property
+    def wants(self) -> Sequence[Want]:
+        return () if self.verdicts is None else self.verdicts.wants
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,9 +133,10 @@ class _Needs:
 
 NEEDS: StateKey[_Needs] = StateKey("DynamicResources/needs")
 EXTENDED: StateKey[ExtendedClaim] = StateKey("DynamicResources/extended")
+ABANDONED: StateKey[frozenset[str]] = StateKey("DynamicResources/abandoned")  # see `Claims.abandoned`
 
 
-class DynamicResources(PreEnqueue, PreFilter, FilterBatch, PostFilter, ScoreBatch, Reserve, PreBind):
+class DynamicResources(PreEnqueue, PreFilter, FilterBatch, VictimAware, PostFilter, ScoreBatch, Reserve, PreBind):
     """The extension points of DynamicResources."""
 
     name = "DynamicResources"
@@ -127,7 +145,8 @@ class DynamicResources(PreEnqueue, PreFilter, FilterBatch, PostFilter, ScoreBatc
 
     def __init__(self, handle: Handle, args: DynamicResourcesArgs | None = None) -> None:
         self._handle, self._cache, self._clock = handle, handle.cache, handle.clock
-        self._seconds = required_duration((args or DynamicResourcesArgs()).binding_timeout)
+        args = args or DynamicResourcesArgs()
+        self._seconds, self._preempts = required_duration(args.binding_timeout), args.enable_preemption
         self.claims = handle.shared(Claims, partial(Claims, handle))
         self._kinds = handle.shared(VerdictCache, lambda: VerdictCache(self.claims, handle.columns))
         self._deallocations = handle.shared(Deallocations, lambda: Deallocations(self.claims))
@@ -178,11 +197,12 @@ class DynamicResources(PreEnqueue, PreFilter, FilterBatch, PostFilter, ScoreBatc
         if claim.metadata.deletion_timestamp is not None:
             return f'resourceclaim "{key[1]}" is being deleted'
         named = any(found.name == entry and found.resource_claim_name for found in pod.spec.resource_claims)
-        owned = any(owner.controller and owner.uid == pod.metadata.uid for owner in claim.metadata.owner_references)
-        if not named and not owned:
-            return f"ResourceClaim {'/'.join(key)} was not created for Pod {pod.metadata.key} (Pod is not owner)"
+        if not named and not is_made_for(claim, pod):
+            group = pod.spec.scheduling_group
+            why = f"neither Pod nor PodGroup {group.pod_group_name} is the owner" if group else "Pod is not owner"
+            return f"ResourceClaim {'/'.join(key)} was not created for Pod {pod.metadata.key} ({why})"
         users = claim.status.reserved_for
-        if len(users) >= MAX_RESERVED and all(user.uid != pod.metadata.uid for user in users):
+        if len(users) >= MAX_RESERVED and all(user.uid != self._consumer(pod, claim).uid for user in users):
             return f'resourceclaim "{key[1]}" is in use by {MAX_RESERVED} pods, which is the most'
         return ""
 
@@ -272,7 +292,8 @@ class DynamicResources(PreEnqueue, PreFilter, FilterBatch, PostFilter, ScoreBatc
                 option.verdicts.refresh(count, self._node)
                 found = option.verdicts.codes[here]
                 codes[here] = np.where(found, found + len(statuses) - 1, 0)
-                statuses += option.verdicts.statuses[1:]
+                own = option.verdicts.statuses[1:]
+                statuses += [IN_USE if self._preempts and status is CANNOT else status for status in own]
         if needs.stale is not None:
             codes[:] = len(statuses)
             statuses.append(STALE)
@@ -284,7 +305,39 @@ class DynamicResources(PreEnqueue, PreFilter, FilterBatch, PostFilter, ScoreBatc
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
         row = self._handle.columns.rows[node.name]
         codes, status = self.reasons_batch([state], Batch(self._handle.columns, None))
-        return status(int(codes[row]))
+        found, simulation = status(int(codes[row])), state.get(SIMULATION)
+        if simulation is None or not (found.ok or found is IN_USE):
+            return found
+        return self._simulated(simulation, state, node)
+
+    def victim_removed(self, state: CycleState, victim: PodInfo, node: NodeInfo) -> None:
+        if self._preempts and NEEDS in state and self.concerns(victim.pod):
+            state[SIMULATION] = (state.get(SIMULATION) or Simulation()).left_by(victim.pod)
+
+    def victim_returned(self, state: CycleState, victim: PodInfo, node: NodeInfo) -> None:
+        if self._preempts and NEEDS in state and self.concerns(victim.pod):
+            state[SIMULATION] = (state.get(SIMULATION) or Simulation()).entered_by(victim.pod)
+
+    def _simulated(self, simulation: Simulation, state: CycleState, node: NodeInfo) -> Status:
+        """Whether the node has the devices for nominated pods and this one, when some pods are gone."""
+        row, wants = self._handle.columns.rows[node.name], list[Want]()
+        for pod in simulation.nominated.values():
+            self.pre_filter(theirs := CycleState(), pod)
+            if NEEDS in theirs:
+                wants += theirs[NEEDS].option(row).wants
+        for info in node.pods.values() if wants else ():
+            if info.pod.deleting:  # what nominated pods wait for
+                simulation = simulation.left_by(info.pod)
+        wants += state[NEEDS].option(row).wants
+        if not wants:
+            return SUCCESS
+        abandoned = state.get(ABANDONED) or frozenset()
+        with self.claims.ledger.without(simulation.freed(self.claims) | abandoned):
+            search = Search(wants, self.claims.inventory.view(node.known), self.claims.ledger, node.name)
+            try:
+                return IN_USE if search.run() is None else SUCCESS
+            except AllocationError as error:
+                return Status.unresolvable(str(error))
 
     def _elsewhere(self, claim: ResourceClaim, selector: NodeSelector | None, count: int) -> Bools:
         """Where the claim's devices cannot be used, [row]."""
@@ -332,6 +385,8 @@ class DynamicResources(PreEnqueue, PreFilter, FilterBatch, PostFilter, ScoreBatc
     def post_filter(self, state: CycleState, info: PodInfo, failure: FitError) -> PostFilterResult:
         """Give back the devices of a claim that keeps the pod from all nodes that are left (DRA-R65)."""
         needs = state.get(NEEDS)
+        if needs is not None and self._preempts:
+            state[ABANDONED] = self.claims.abandoned()
         if needs is not None and needs.stale is not None:
             return PostFilterResult(Status.unschedulable("deletion of ResourceClaim completed"))
         if needs is not None and any(status.reasons == NOT_HERE.reasons for status in failure.overrides.values()):
@@ -439,14 +494,14 @@ class DynamicResources(PreEnqueue, PreFilter, FilterBatch, PostFilter, ScoreBatc
     def _patches(self, claim: ResourceClaim, pending: Pending | None, pod: Pod) -> list[ObjectPatch]:
         """The finalizer, and then allocation and reservation in one write (DRA-R68)."""
         metadata = claim.metadata
-        if pending is None and any(user.uid == pod.metadata.uid for user in claim.status.reserved_for):
+        consumer = self._consumer(pod, claim)
+        if pending is None and any(user.uid == consumer.uid for user in claim.status.reserved_for):
             return []
         what, precondition = f'resourceclaim "{metadata.name}"', {"uid": metadata.uid}
         if not metadata.resource_version:
             precondition = {}  # it is created just before, with a uid that is not known yet
         path = partial(claim_path, metadata.namespace, metadata.name)
-        consumer = {"resource": "pods", "name": pod.metadata.name, "uid": pod.metadata.uid}
-        status: dict[str, Any] = {"reservedFor": [consumer]}
+        status: dict[str, Any] = {"reservedFor": [msgspec.to_builtins(consumer)]}
         found: list[ObjectPatch] = []
         if pending is not None:
             status["allocation"] = msgspec.to_builtins(pending.allocation)
@@ -462,10 +517,19 @@ class DynamicResources(PreEnqueue, PreFilter, FilterBatch, PostFilter, ScoreBatc
                 partial(self._answered, pending, pod.metadata.uid),
                 kind=STRATEGIC_MERGE_PATCH,
                 refused=partial(self._refused, pending, pod.metadata.uid),
-                holds=partial(_holds, pod.metadata.uid),
+                holds=partial(_holds, consumer.uid),
             )
         )
         return found
+
+    def _consumer(self, pod: Pod, claim: ResourceClaim) -> Consumer:
+        """The claim's user: the pod, or its PodGroup, where both have the same entry for the claim (DRA-R124)."""
+        group = None
+        if pod.spec.scheduling_group is not None and self._handle.has_shared(GangCache):
+            group = self._handle.shared(GangCache).native.get(f"{pod.metadata.namespace}/{gang_name(pod)}")
+        if group is not None and any(entry in group.spec.resource_claims for entry in entries_of(pod, claim)):
+            return Consumer(*POD_GROUPS, group.metadata.name, group.metadata.uid)
+        return Consumer("", "pods", pod.metadata.name, pod.metadata.uid)
 
     def _answered(self, pending: Pending | None, pod: str, body: bytes) -> None:
         claim = decode_claim(body)
@@ -521,9 +585,9 @@ def _ignored(_answer: bytes) -> None:
     """The answer says nothing that is needed."""
 
 
-def _holds(pod: str, body: bytes) -> bool:
-    """Whether the claim that was read back is reserved for the pod: then its allocation was written with it."""
-    return any(user.uid == pod for user in decode_claim(body).status.reserved_for)
+def _holds(uid: str, body: bytes) -> bool:
+    """Whether the claim that was read back is reserved for this user: then its allocation was written with it."""
+    return any(user.uid == uid for user in decode_claim(body).status.reserved_for)
 
 
 def _is_made_for(pod: str, body: bytes) -> bool:

@@ -25,8 +25,9 @@ _GROUPS = {
     "endpointslices": "/apis/discovery.k8s.io/v1",
     "ipaddresses": "/apis/networking.k8s.io/v1",
     "servicecidrs": "/apis/networking.k8s.io/v1",
+    "deviceclasses": "/apis/resource.k8s.io/v1",
 }
-_CLUSTER_WIDE = frozenset({"nodes", "namespaces", "nodemetrics", "ipaddresses", "servicecidrs"})
+_CLUSTER_WIDE = frozenset({"nodes", "namespaces", "nodemetrics", "ipaddresses", "servicecidrs", "deviceclasses"})
 
 
 class Bench:

@@ -48,6 +48,7 @@ QUEUES = [
     "ReplicaSets._sync",
     "ReplicationControllers._sync",
     "ResourceClaims._sync_claim",
+    "ResourceClaims._sync_group",
     "ResourceClaims._sync_pod",
     "ServiceAddresses._sync",
     "ServiceRanges._sync",

@@ -195,3 +195,38 @@ def test_devices_of_claims_count_by_class_before_there_are_any() -> None:
         bench.create("resourceclaims", claim("more", {"exactly": exactly(2)}))
         bench.create("resourceclaims", claim("none", {"exactly": exactly(9, of="nic")}))
         bench.create("resourceclaims", claim("fourth", {"exactly": exactly(9, of="nic")}), code=403)
+
+
+def test_claims_count_under_the_extended_resources_of_their_class() -> None:
+    """What a pod counts already its claim does not count again; a second claim for the pod does (DRA-R22)."""
+    devices, own = "gpu.deviceclass.resource.k8s.io/devices", "requests.deviceclass.resource.kubernetes.io/gpu"
+    named = "requests.example.com/gpu"
+
+    def counts(of_class: int, implicit: int, resource: int) -> dict[str, str]:
+        return {devices: str(of_class), own: str(implicit), named: str(resource)}
+
+    def extended(name: str, pod_uid: str) -> dict[str, Any]:
+        body = claim(name, {"exactly": exactly()})
+        owner = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": pod_uid, "controller": True}
+        marks = {"resource.kubernetes.io/extended-resource-claim": "true"}
+        return {**body, "metadata": {"name": name, "annotations": marks, "ownerReferences": [owner]}}
+
+    with running(nodes=0) as bench:
+        spec = {"extendedResourceName": "example.com/gpu"}
+        bench.create("deviceclasses", {"metadata": {"name": "gpu"}, "spec": spec})
+        quota(bench, {devices: "9", own: "9", named: "2"})
+        bench.create("resourceclaims", claim("two", {"exactly": exactly(2)}))
+        assert used(bench) == counts(2, 2, 2)
+        asks = {"example.com/gpu": "1"}
+        refused = bench.create("pods", pod("p", asks, asks), code=403)
+        assert f"exceeded quota: q, requested: {named}=1, used: {named}=2, limited: {named}=2" in refused["message"]
+        bench.delete("resourceclaims", "two")
+        made = bench.create("pods", pod("p", asks, asks))
+        bench.create("resourceclaims", extended("first", made["metadata"]["uid"]))
+        assert used(bench) == counts(1, 1, 1)
+        bench.create("resourceclaims", extended("second", made["metadata"]["uid"]))
+        assert used(bench) == counts(2, 2, 2)
+        bench.delete("resourceclaims", "second")
+        bench.delete("deviceclasses", "gpu")  # what was counted for a claim is given back as it was counted
+        bench.delete("resourceclaims", "first")
+        assert used(bench) == counts(0, 0, 1)

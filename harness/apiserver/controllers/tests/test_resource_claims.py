@@ -216,3 +216,32 @@ def test_access_for_administrators_needs_a_label(api: Api) -> None:
     label = {"metadata": {"labels": {"resource.kubernetes.io/admin-access": "true"}}}
     api.do("PATCH", "/api/v1/namespaces/default", label, kind=MERGE_PATCH)
     api.do("POST", CLAIMS, {"metadata": {"name": "c"}, "spec": asked})
+
+
+def test_a_group_is_the_user_of_its_claims(api: Api) -> None:
+    """Pods that are bound without a scheduler reserve the claim for their group; it is free when the group is gone."""
+    groups = "/apis/scheduling.k8s.io/v1beta1/namespaces/default/podgroups"
+    api.do("POST", TEMPLATES, {"metadata": {"name": "t"}, "spec": {"spec": REQUESTS}})
+    entry = {"name": "gpu", "resourceClaimTemplateName": "t"}
+    spec = {"schedulingPolicy": {"basic": {}}, "resourceClaims": [entry]}
+    group = api.do("POST", groups, {"metadata": {"name": "g"}, "spec": spec})
+    api.clock.advance(5)
+    (claim,) = api.do("GET", CLAIMS)["items"]
+    name, uid = claim["metadata"]["name"], group["metadata"]["uid"]
+    users = [{"apiGroup": "scheduling.k8s.io", "resource": "podgroups", "name": "g", "uid": uid}]
+    api.do("PATCH", f"{CLAIMS}/{name}", {"metadata": {"finalizers": [FINALIZER]}}, kind=MERGE_PATCH)
+    api.do("PATCH", f"{CLAIMS}/{name}/status", {"status": {"allocation": ALLOCATION}}, kind=MERGE_PATCH)
+
+    body = claiming("p", resourceClaimTemplateName="t")
+    body["spec"] |= {"schedulingGroup": {"podGroupName": "g"}, "nodeName": "n1"}
+    api.do("POST", PODS, body)
+    api.clock.advance(5)
+
+    assert api.do("GET", f"{PODS}/p")["status"]["resourceClaimStatuses"] == [{"name": "gpu", "resourceClaimName": name}]
+    assert api.do("GET", f"{CLAIMS}/{name}")["status"]["reservedFor"] == users
+    api.do("DELETE", f"{PODS}/p?gracePeriodSeconds=0")
+    api.clock.advance(5)
+    assert api.do("GET", f"{CLAIMS}/{name}")["status"]["reservedFor"] == users
+    api.do("DELETE", f"{groups}/g")
+    api.clock.advance(5)
+    assert api.do("GET", CLAIMS)["items"] == []

@@ -8,7 +8,7 @@ import pytest
 from seatrial.scheduler.api.clock import SimClock
 from seatrial.scheduler.api.core import Node, Pod
 from seatrial.scheduler.api.resourceclaims import DeviceClass, ResourceClaim, ResourceSlice
-from seatrial.scheduler.app import Bind, build_core, default_configuration
+from seatrial.scheduler.app import Bind, Evict, build_core, parse
 from seatrial.scheduler.core.cycle import Core
 from seatrial.scheduler.framework.decisions import Reject
 from seatrial.scheduler.plugins.dynamicresources.claims import Claims
@@ -20,9 +20,12 @@ DRIVER = "gpu.example.com"
 class World:
     """A core with nodes, slices and claims."""
 
-    def __init__(self) -> None:
+    def __init__(self, **arguments: Any) -> None:
+        """`arguments`: of the plugin."""
         self.clock = SimClock()
-        self.core: Core = build_core(default_configuration("s"), self.clock, seed=0)
+        own = {"schedulerName": "s", "pluginConfig": [{"name": "DynamicResources", "args": arguments}]}
+        head = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
+        self.core: Core = build_core(parse({**head, "profiles": [own]}), self.clock, seed=0)
         self.claims = self.core.handle.shared(Claims)
         spec = {"selectors": [cel(f"device.driver == '{DRIVER}'")]}
         self.give(DeviceClass, {"metadata": {"name": "gpu"}, "spec": spec})
@@ -266,3 +269,45 @@ def test_arguments_that_are_refused(args: dict[str, str], why: str) -> None:
     with pytest.raises(ValueError, match=why):
         msgspec.convert(args, DynamicResourcesArgs).check()
     msgspec.convert({"bindingTimeout": "10m", "filterTimeout": "0s"}, DynamicResourcesArgs).check()
+
+
+def preempting(world: World) -> list[Any]:
+    """The decisions when a more important pod asks for the claim `high`."""
+    spec = {"schedulerName": "s", "priority": 9, "resourceClaims": [{"name": "c", "resourceClaimName": "high"}]}
+    metadata = {"name": "high", "namespace": "default", "uid": "high"}
+    world.core.intake.set_pod(msgspec.convert({"metadata": metadata, "spec": spec}, Pod))
+    return world.core.decide()
+
+
+@pytest.mark.parametrize(("user", "evicted"), [("pods", []), ("podgroups", ["low"])])
+def test_devices_of_a_pod_that_is_gone_are_waited_for(user: str, evicted: list[str]) -> None:
+    """Until the controller takes them away nobody else is evicted; others than pods may be there."""
+    world = World(enablePreemption=True)
+    world.node("n1", device("gpu-0"), device("gpu-1"))
+    for name in ("gone", "low", "high"):
+        world.claim(name, exactly())
+    result = {"request": "gpu", "driver": DRIVER, "pool": "n1", "device": "gpu-0"}
+    status = {"allocation": {"devices": {"results": [result]}}, "reservedFor": [{"resource": user, "uid": "u"}]}
+    metadata = {"name": "gone", "namespace": "default", "uid": "claim-gone", "resourceVersion": "2"}
+    world.give(ResourceClaim, {"metadata": metadata, "status": status})
+    assert world.pod("low", "low") == "n1"
+
+    decisions = preempting(world)
+
+    assert [one.victim.uid for one in decisions if isinstance(one, Evict)] == evicted
+    assert [one.nominated for one in decisions if isinstance(one, Reject)] == ["n1"]
+
+
+def test_a_user_that_is_gone_does_not_keep_a_claim() -> None:
+    """Of two users of a claim one is gone, which the claim does not say yet: the other one is evicted."""
+    world = World(enablePreemption=True)
+    world.node("n1", device("gpu-0"))
+    for name in ("low", "high"):
+        world.claim(name, exactly())
+    assert world.pod("low", "low") == "n1"
+    result = {"request": "gpu", "driver": DRIVER, "pool": "n1", "device": "gpu-0"}
+    users = [{"resource": "pods", "uid": uid} for uid in ("low", "gone")]
+    metadata = {"name": "low", "namespace": "default", "uid": "claim-low", "resourceVersion": "2"}
+    status = {"allocation": {"devices": {"results": [result]}}, "reservedFor": users}
+    world.give(ResourceClaim, {"metadata": metadata, "status": status})
+    assert [one.victim.uid for one in preempting(world) if isinstance(one, Evict)] == ["low"]

@@ -10,6 +10,7 @@ from seatrial.scheduler.api.resourceclaims import DeviceClass, DeviceRequest, Re
 from seatrial.scheduler.cache.columns import Batch
 from seatrial.scheduler.framework.preparation import ObjectPatch
 from seatrial.scheduler.framework.state import CycleState
+from seatrial.scheduler.plugins.dynamicresources.deallocation import Deallocations, Deallocator
 from seatrial.scheduler.plugins.dynamicresources.extended import class_of_resources, extended_claim, requests_of
 from seatrial.scheduler.plugins.dynamicresources.tests.test_allocation import World, cel, device
 from seatrial.scheduler.plugins.noderesources.fit import (
@@ -20,6 +21,7 @@ from seatrial.scheduler.plugins.noderesources.fit import (
 )
 from seatrial.scheduler.plugins.noderesources.fitplus import NodeResourcesFitPlus, NodeResourcesFitPlusArgs
 from seatrial.scheduler.plugins.noderesources.scarce import ScarceResourceAvoidance, ScarceResourceAvoidanceArgs
+from seatrial.scheduler.tests.scripted import Scripted, context_of, ok
 
 GPU = "example.com/gpu"
 Mapped = list[tuple[str, str]]
@@ -286,6 +288,26 @@ def test_a_claim_that_is_left_keeps_the_pod_waiting_until_it_is_gone(world: Exte
     world.give(ResourceClaim, {"metadata": metadata}, there=False)
     world.clock.advance(10)
     assert [decision.node for decision in world.core.decide() if hasattr(decision, "node")] == ["n1"]
+
+
+@pytest.mark.parametrize(
+    ("code", "methods"), [(200, ["PATCH", "PATCH", "DELETE"]), (404, ["PATCH", "PATCH", "DELETE"]), (403, ["PATCH"])]
+)
+def test_a_claim_is_deleted_when_its_pod_names_it_no_more(world: Extended, code: int, methods: list[str]) -> None:
+    """The pod may go to a node where it needs no claim; it is placed again when the claim is gone."""
+    claim = {"metadata": {"name": "c", "namespace": "default", "uid": "c"}}
+    api = Scripted(world.clock, lambda request: ok(claim, code if "/pods/" in request.path else 200))
+    deallocator = Deallocator(world.core.handle.shared(Deallocations), context_of(api, world.clock))
+    world.node("n1", device("gpu-0"))
+    assert world.asks("p") == "n1"
+    world.core.bind_failed("p", "refused", retry=False)
+
+    deallocator.work()
+    world.clock.advance(1)
+
+    assert [request.method for request in api.sent] == methods
+    assert api.sent[0].path == "/api/v1/namespaces/default/pods/p/status"
+    assert api.bodies("PATCH")[0] == {"status": {"extendedResourceClaimStatus": None}, "metadata": {"uid": "p"}}
 
 
 @pytest.mark.parametrize("weighed", ["NodeResourcesFit", "NodeResourcesFitPlus", "ScarceResourceAvoidance"])

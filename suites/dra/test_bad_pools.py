@@ -1,0 +1,130 @@
+"""Pools and drivers that are at fault: slices that contradict each other, the largest ones, a driver that is gone."""
+
+from typing import Any
+
+import orjson
+import pytest
+
+from seatrial.fixtures.expect import Expect
+from seatrial.fixtures.trial import Trial
+from seatrial.harness.clusters.protocol import Capability
+from seatrial.harness.nodes.faults import FAULTS_ANNOTATION
+from seatrial.scheduler.api.builders import claim, claim_template, node, pod
+from seatrial.suites.dra.offers import NVIDIA, Offers, device, offers, served
+from seatrial.suites.preemption.nominations import freeze, thaw
+
+__all__ = ["offers", "served"]
+
+pytestmark = [pytest.mark.needs(Capability.HARDWARE)]
+ALLOCATOR = "kubernetes 1.37 dynamic-resource-allocation/structured"
+VALIDATION = "kubernetes 1.37 pkg/apis/resource/validation"
+TWO = {"resourceSliceCount": 2}
+
+
+def consuming(counter_set: str, counter: str) -> dict[str, Any]:
+    consumed = {"counterSet": counter_set, "counters": {counter: {"value": "1"}}}
+    return device("d1", consumesCounters=[consumed])
+
+
+@pytest.mark.feature("DRA-3.complete")
+@pytest.mark.case("DR-072", severity="critical", source=ALLOCATOR)
+@pytest.mark.parametrize(
+    ("wrong", "right"),
+    [
+        pytest.param(device("d0"), device("d1"), id="one-name-twice"),
+        pytest.param(consuming("other", "memory"), consuming("card", "memory"), id="no-such-counter-set"),
+        pytest.param(consuming("card", "other"), consuming("card", "memory"), id="no-such-counter"),
+    ],
+)
+def test_slices_that_contradict_each_other_give_nothing(
+    trial: Trial, expect: Expect, offers: Offers, wrong: dict[str, Any], right: dict[str, Any]
+) -> None:
+    """The pod says that the pool is invalid; pools of other nodes serve; corrected, the pool serves as well."""
+    trial.add(node("n1"), node("n2"))
+    three = {"resourceSliceCount": 3}
+    offers.publish("n1", device("d0"), part="a", pool=three)
+    card = {"name": "card", "counters": {"memory": {"value": "2"}}}
+    offers.publish("n1", part="b", pool=three, sharedCounters=[card])
+    offers.publish("n1", wrong, part="c", pool=three)
+    trial.apply(claim_template("one").asks("d", offers.of_class))
+    trial.submit(pod("a").claim("d", template="one"))
+    expect.pending("a", saying="invalid resource pools were encountered")
+
+    offers.publish("n2", device("d0"))
+    assert expect.bound("a").spec.node_name == "n2"
+    trial.submit(pod("b").claim("d", template="one"))
+    expect.pending("b", saying="invalid resource pools were encountered")
+
+    offers.change("n1", {"devices": [right]}, part="c")
+
+    assert expect.bound("b", within=60).spec.node_name == "n1"
+
+
+@pytest.mark.feature("DRA-3.complete")
+@pytest.mark.case("DR-073", severity="critical", source=ALLOCATOR)
+def test_a_slice_that_goes_takes_its_pool_along(trial: Trial, expect: Expect, offers: Offers) -> None:
+    """A pod keeps its device; nobody gets another one of the pool until the slice is back."""
+    trial.add(node("n1"))
+    offers.publish("n1", device("d0"), part="a", pool=TWO)
+    offers.publish("n1", device("d1"), part="b", pool=TWO)
+    trial.apply(claim_template("one").asks("d", offers.of_class))
+    trial.submit(pod("a").claim("d", template="one"))
+    expect.running("a")
+    assert trial.call("DELETE", trial.path("ResourceSlice", f"{trial.name}-n1-b")).ok
+    trial.settle()
+    trial.submit(pod("b").claim("d", template="one"))
+    expect.pending("b", saying="cannot allocate all claims")
+    expect.stable(seconds=5)
+    assert offers.given(offers.claim_of("a", "d")) == ["d=d0"]
+
+    offers.publish("n1", device("d1"), part="b", pool=TWO)
+
+    expect.running("b", within=60)
+    assert offers.given(offers.claim_of("b", "d")) == ["d=d1"]
+
+
+@pytest.mark.feature("DRA-2.limit")
+@pytest.mark.case("DR-074", severity="normal", source=VALIDATION)
+def test_the_largest_slice_and_the_largest_claims(trial: Trial, expect: Expect, offers: Offers) -> None:
+    """128 devices serve four claims for 32, and no fifth; a slice of 129 devices is refused."""
+    trial.add(node("n1"))
+    offers.publish("n1", *[device(f"d{number}") for number in range(128)])
+    names = [f"c{number}" for number in range(5)]
+    trial.apply(*[claim(name).asks("d", offers.of_class, count=32) for name in names])
+    trial.submit(*[pod(name).claim("d", name=name) for name in names[:4]])
+
+    expect.bound(*names[:4])
+
+    assert len({found for name in names[:4] for found in offers.given(name)}) == 128
+    trial.submit(pod("c4").claim("d", name="c4"))
+    expect.pending("c4", saying="cannot allocate all claims")
+    answer = trial.call(
+        "PATCH",
+        trial.path("ResourceSlice", f"{trial.name}-n1"),
+        {"spec": {"devices": [device(f"d{number}") for number in range(129)]}},
+    )
+    assert (answer.code, b"spec.devices: Too many: 129: must have at most 128 items" in answer.body) == (422, True)
+
+
+@pytest.mark.feature("DRA-1.prepared")
+@pytest.mark.case("DR-075", severity="critical", source="kubernetes 1.37 pkg/kubelet/cm/dra/manager.go")
+@pytest.mark.needs(Capability.DEVICE_FAULTS)
+def test_a_device_that_is_gone_when_it_is_prepared(trial: Trial, expect: Expect, offers: Offers) -> None:
+    """The card vanishes from its driver between binding and start: the pod says so, and starts when it is back."""
+    trial.add(node("n1").cards(1).dra())
+    trial.apply(claim_template("one").asks("gpu", NVIDIA))
+    freeze(trial, "n1")
+    trial.submit(pod("a").claim("gpu", template="one"))
+    expect.bound("a")
+    trial.inject({"node": "n1", "verb": "remove", "device": 0})
+    gone = orjson.dumps([{"verb": "remove", "device": 0}]).decode()
+    trial.settle()
+
+    assert trial.call("PATCH", "/api/v1/nodes/n1", {"metadata": {"annotations": {FAULTS_ANNOTATION: gone}}}).ok
+
+    said = "Failed to prepare dynamic resources"
+    assert trial.reaches(lambda: any(said in event.message for event in trial.events("a")), within=30)
+    assert trial.pod("a").status.phase != "Running"
+    assert offers.given(offers.claim_of("a")) == ["gpu=gpu-0"]
+    thaw(trial, "n1")
+    expect.running("a", within=60)

@@ -1,0 +1,142 @@
+"""Claims of PodGroups: the members of a native gang share them, by one reservation (DRA-R124).
+
+The gates GenericWorkload and DRAWorkloadResourceClaims are off by default: where a group's claims are dropped, the
+cases are skipped.
+"""
+
+from typing import Any
+
+import orjson
+import pytest
+
+from seatrial.fixtures.expect import Expect
+from seatrial.fixtures.trial import Trial
+from seatrial.harness.clusters.protocol import Capability
+from seatrial.scheduler.api.builders import PodBuilder, claim, claim_template, native_gang, node, pod
+from seatrial.suites.dra.offers import NVIDIA, Offers, offers, served
+
+__all__ = ["offers", "served"]
+
+pytestmark = [pytest.mark.needs(Capability.HARDWARE)]
+PLUGIN = "kubernetes 1.37 pkg/scheduler/framework/plugins/dynamicresources"
+CONTROLLER = "kubernetes 1.37 pkg/controller/resourceclaim"
+VALIDATION = "kubernetes 1.37 staging/src/k8s.io/api/scheduling/v1beta1/types.go"
+
+
+def path(trial: Trial, name: str = "") -> str:
+    return f"/apis/scheduling.k8s.io/v1beta1/namespaces/{trial.name}/podgroups{name and f'/{name}'}"
+
+
+def group(trial: Trial, size: int, *claims: dict[str, str]) -> str:
+    """Create the group `train` with these claims; returns its uid."""
+    response = trial.call("POST", path(trial), native_gang("train", size, resourceClaims=list(claims)))
+    if response.code == 404:
+        pytest.skip("the cluster does not serve scheduling.k8s.io/v1beta1 podgroups (feature gate GenericWorkload)")
+    assert response.code == 201, response.body
+    created: dict[str, Any] = orjson.loads(response.body)
+    if "resourceClaims" not in created["spec"]:
+        pytest.skip("the API server dropped resourceClaims of a PodGroup (feature gate DRAWorkloadResourceClaims)")
+    return str(created["metadata"]["uid"])
+
+
+def members(count: int, **source: str) -> list[PodBuilder]:
+    return [pod(f"train-{n}").request(cpu=1).in_native_gang("train").claim("gpu", **source) for n in range(count)]
+
+
+@pytest.mark.feature("DRA-6.shared")
+@pytest.mark.case("DR-060", severity="critical", source=PLUGIN)
+def test_members_share_the_claim_of_their_group(trial: Trial, expect: Expect, offers: Offers) -> None:
+    """One claim from the template for three members, with one reservation; all have its device, and a pod with an
+    entry that differs has a claim of its own."""
+    trial.add(node("n1").cards(2).dra(), node("n2").cards(2).dra())
+    trial.apply(claim_template("one").asks("gpu", NVIDIA))
+    uid = group(trial, 3, {"name": "gpu", "resourceClaimTemplateName": "one"})
+    trial.submit(*members(3, template="one"))
+
+    bound = expect.running("train-0", "train-1", "train-2")
+
+    names = {offers.claim_of(one.metadata.name) for one in bound}
+    assert len(names) == 1, names
+    found = offers.claim(names.pop())
+    assert found.metadata.name.startswith("train-gpu-")
+    assert [(owner.kind, owner.uid) for owner in found.metadata.owner_references] == [("PodGroup", uid)]
+    assert [(user.api_group, user.resource, user.uid) for user in found.status.reserved_for] == [
+        ("scheduling.k8s.io", "podgroups", uid)
+    ]
+    assert len({(one.spec.node_name, *trial.visible_devices(one)) for one in bound}) == 1
+    status = orjson.loads(trial.call("GET", path(trial, "train")).body)["status"]
+    assert status["resourceClaimStatuses"] == [{"name": "gpu", "resourceClaimName": found.metadata.name}]
+    trial.submit(pod("alone").in_native_gang("train").claim("other", template="one"))
+    expect.running("alone")
+    assert offers.claim_of("alone", "other").startswith("alone-other-")
+
+
+@pytest.mark.feature("DRA-6.shared")
+@pytest.mark.case("DR-061", severity="normal", source=PLUGIN)
+def test_a_group_shares_a_claim_by_its_name(trial: Trial, expect: Expect, offers: Offers) -> None:
+    """The group and its pods name a claim that is there: the group alone is its user."""
+    trial.add(node("n1").cards(1).dra())
+    trial.apply(claim("shared").asks("gpu", NVIDIA))
+    uid = group(trial, 2, {"name": "gpu", "resourceClaimName": "shared"})
+    trial.submit(*members(2, name="shared"))
+
+    expect.running("train-0", "train-1")
+
+    assert [user.uid for user in offers.claim("shared").status.reserved_for] == [uid]
+
+
+@pytest.mark.feature("DRA-6.lasts")
+@pytest.mark.case("DR-062", severity="critical", source=CONTROLLER)
+def test_the_claim_of_a_group_lives_as_long_as_the_group(trial: Trial, expect: Expect, offers: Offers) -> None:
+    """When the members are gone the device stays the group's; when the group is gone another pod gets it."""
+    trial.add(node("n1").cards(1).dra())
+    trial.apply(claim_template("one").asks("gpu", NVIDIA))
+    group(trial, 2, {"name": "gpu", "resourceClaimTemplateName": "one"})
+    trial.submit(*members(2, template="one"))
+    expect.running("train-0", "train-1")
+    name = offers.claim_of("train-0")
+    trial.delete("train-0", "train-1")
+    trial.submit(pod("next").claim("gpu", template="one"))
+    expect.pending("next", saying="cannot allocate all claims")
+    assert len(offers.given(name)) == 1
+
+    assert trial.call("DELETE", path(trial, "train")).ok
+
+    expect.running("next", within=60)
+    assert trial.call("GET", trial.path("ResourceClaim", name)).code == 404
+
+
+@pytest.mark.feature("DRA-6.waits")
+@pytest.mark.case("DR-063", severity="normal", source=CONTROLLER)
+def test_members_wait_for_the_claim_of_their_group(trial: Trial, expect: Expect, offers: Offers) -> None:
+    """The template comes last: no member gets a claim of its own meanwhile."""
+    trial.add(node("n1").cards(2).dra())
+    group(trial, 2, {"name": "gpu", "resourceClaimTemplateName": "one"})
+    trial.submit(*members(2, template="one"))
+    expect.stable(seconds=5)
+    assert not offers.claim_of("train-0")
+
+    trial.apply(claim_template("one").asks("gpu", NVIDIA))
+
+    expect.running("train-0", "train-1", within=60)
+    assert offers.claim_of("train-0") == offers.claim_of("train-1")
+
+
+@pytest.mark.feature("DRA-6.validated")
+@pytest.mark.case("DR-064", severity="normal", source=VALIDATION)
+def test_bad_claims_of_a_group_are_refused(trial: Trial) -> None:
+    """More than four, two with one name, one without a source and one with two."""
+    entry = {"name": "gpu", "resourceClaimName": "a"}
+    group(trial, 1, entry)
+    wrong = [
+        [{"name": f"c{number}", "resourceClaimName": "a"} for number in range(5)],
+        [entry, entry],
+        [{"name": "gpu"}],
+        [{**entry, "resourceClaimTemplateName": "b"}],
+        [{**entry, "name": "Not A Label"}],
+    ]
+    for claims in wrong:
+        response = trial.call("POST", path(trial), native_gang("wrong", 1, resourceClaims=claims))
+        assert (response.code, "spec.resourceClaims" in str(response.body)) == (422, True), response.body
+    changed = {"spec": {"resourceClaims": [{**entry, "resourceClaimName": "other"}]}}
+    assert trial.call("PATCH", path(trial, "train"), changed).code == 422
