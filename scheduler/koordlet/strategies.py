@@ -34,6 +34,14 @@ class Threshold(msgspec.Struct, frozen=True, rename="camel"):
     cpu_evict_be_usage_threshold_percent: int = msgspec.field(default=90, name="cpuEvictBEUsageThresholdPercent")
     cpu_evict_time_window_seconds: int = 1
     cpu_evict_policy: str = ""
+    cpu_evict_threshold_percent: int | None = None
+    cpu_evict_lower_percent: int | None = None
+    evict_enabled_priority_threshold: int | None = None
+    cpu_allocatable_evict_threshold_percent: int | None = None
+    cpu_allocatable_evict_lower_percent: int | None = None
+    memory_allocatable_evict_threshold_percent: int | None = None
+    memory_allocatable_evict_lower_percent: int | None = None
+    allocatable_evict_priority_threshold: int | None = None
 
 
 class HostApplication(msgspec.Struct, frozen=True, rename="camel"):
