@@ -122,8 +122,10 @@ class Evictor:
 
     def _by_memory_of_best_effort(self, seen: _Round) -> Shortage | None:
         release = self._memory_release(seen, evict.BE_MEMORY)
-        victims = evict.by_memory(self._best_effort(seen, MEMORY, evict.BE_MEMORY)) if release else []
-        return Shortage(evict.BE_MEMORY, USED, {MEMORY: release}, victims) if release else None
+        if release <= 0:
+            return None
+        victims = evict.by_memory(self._best_effort(seen, MEMORY, evict.BE_MEMORY))
+        return Shortage(evict.BE_MEMORY, USED, {MEMORY: release}, victims)
 
     def _by_cpu_usage(self, seen: _Round) -> Shortage | None:
         percent, lower = seen.threshold.cpu_evict_threshold_percent, seen.threshold.cpu_evict_lower_percent
@@ -150,8 +152,11 @@ class Evictor:
         most = seen.threshold.evict_enabled_priority_threshold
         if self._wrong(feature, "EvictEnabledPriorityThreshold not config" if most is None else "") or most is None:
             return None
-        victims = evict.by_priority(self._labelled(seen, kind, feature), most, USED) if release > 0 else []
-        return Shortage(feature, USED, {kind: release}, victims) if release > 0 else None
+        if release <= 0:
+            return None
+        return Shortage(
+            feature, USED, {kind: release}, evict.by_priority(self._labelled(seen, kind, feature), most, USED)
+        )
 
     def _by_cpu_requests(self, seen: _Round) -> Shortage | None:
         threshold = seen.threshold
@@ -187,8 +192,8 @@ class Evictor:
             release = evict.allocatable_release(requested, allocatable, percent, lower)
             if release > 0:
                 amounts[resource] = release
-        victims = evict.by_priority(self._labelled(seen, kind, feature), most, REQUESTED) if amounts else []
-        return Shortage(feature, REQUESTED, amounts, victims) if amounts else None
+        victims = evict.by_priority(self._labelled(seen, kind, feature), most, REQUESTED)
+        return Shortage(feature, REQUESTED, amounts, victims)
 
     def _wrong(self, feature: str, text: str) -> bool:
         """Say once what is wrong with the settings of a feature; whether something is."""

@@ -201,6 +201,92 @@ def test_pods_that_get_too_little(trial: Trial, expect: Expect, start_agent: Sta
         assert trial.reaches(lambda: ended(trial, "second"), within=WITHIN), "expected pod 'second' to be evicted"
 
 
+def evictable(name: str, priority: str) -> PodBuilder:
+    """A batch pod that may be evicted for all features."""
+    return best_effort(name).label("koordinator.sh/eviction-enabled", "true").priority_class(priority)
+
+
+@pytest.mark.feature("QOS-7.eviction")
+@pytest.mark.case("CO-053", severity="critical", source="v1.7 NodeSLO: cpuEvictThresholdPercent; spec EV-5, EV-8")
+@pytest.mark.long(seconds=8)
+def test_a_node_that_uses_too_much_cpu(trial: Trial, expect: Expect, start_agent: StartAgent) -> None:
+    """Of 8 cores 7.2 are used, 80 % may be: of the pods with the label eviction-enabled and a priority of at most the
+    threshold, that of the lowest priority goes, although another uses more; pods without the label stay, and so do
+    those above the threshold, whatever their annotation eviction-priority."""
+    node = start_agent("CPUEvict")
+    lowest, low, high = (priority_class(trial, value) for value in (5000, 5100, 5900))
+    service = prod("service").label("koordinator.sh/eviction-enabled", "true")
+    node.run(service.annotation("koordinator.sh/eviction-priority", "-1"), cores=2.0)
+    node.run(best_effort("plain").priority_class(lowest), cores=2.0)
+    node.run(evictable("larger", high), cores=2.0)
+    node.run(evictable("lower", low), cores=1.2)
+    slo = {"enable": True, "cpuSuppressThresholdPercent": 100, "cpuEvictThresholdPercent": 80}
+    node.slo(resourceUsedThresholdWithBE=slo)
+    node.pass_time(4)
+    assert not ended(trial, "lower"), "without a threshold of priorities nobody is evicted"
+
+    node.slo(resourceUsedThresholdWithBE={**slo, "evictEnabledPriorityThreshold": 5999})
+    node.pass_time(3)
+
+    assert trial.reaches(lambda: ended(trial, "lower"), within=WITHIN), "expected pod 'lower' to be evicted"
+    for name in ("service", "plain", "larger"):
+        expect.running(name)
+    messages = [event.message for event in trial.events("lower")]
+    assert "trigger by koordlet feature CPUEvict, kill pod: lower" in messages
+
+
+@pytest.mark.feature("QOS-7.eviction")
+@pytest.mark.case("CO-054", severity="critical", source="v1.7 NodeSLO: memoryAllocatableEvict…; spec EV-7, EV-10")
+@pytest.mark.long(seconds=10)
+def test_a_node_that_offers_less_than_is_requested(trial: Trial, expect: Expect, start_agent: StartAgent) -> None:
+    """Batch pods request 6 and 2 GiB of 10 GiB; then the node offers 8 GiB, of which 80 % may be requested: the larger
+    pod goes, and no other while it leaves. A threshold that prod pods are below evicts nobody."""
+    node = start_agent("MemoryAllocatableEvict")
+
+    def offer(size: int) -> None:
+        amounts = {"kubernetes.io/batch-memory": str(size * GI), "kubernetes.io/batch-cpu": "8000"}
+        assert trial.call(
+            "PATCH", f"/api/v1/nodes/{node.name}/status", {"status": {"capacity": amounts, "allocatable": amounts}}
+        ).ok
+
+    offer(10)
+    batch_class = priority_class(trial, 5500)
+    for name, size in (("small", 2), ("large", 6)):
+        wanted = evictable(name, batch_class)
+        wanted.resources({"kubernetes.io/batch-cpu": 1000, "kubernetes.io/batch-memory": f"{size}Gi"})
+        node.run(wanted, cores=0.1, memory=GI)
+    metadata = {"metadata": {"finalizers": ["example.com/stays"]}}
+    assert trial.call("PATCH", trial.path("Pod", "large"), metadata).ok
+    lines = {"memoryAllocatableEvictThresholdPercent": 80, "memoryAllocatableEvictLowerPercent": 75}
+    slo = {"enable": True, "allocatableEvictPriorityThreshold": 9000, **lines}
+    node.slo(resourceUsedThresholdWithBE=slo)
+    offer(8)
+    node.pass_time(3)
+    assert not ended(trial, "large"), "prod pods must not be killed"
+    node.slo(resourceUsedThresholdWithBE={**slo, "allocatableEvictPriorityThreshold": 5999})
+    node.pass_time(3)
+    assert trial.reaches(lambda: ended(trial, "large"), within=WITHIN), "expected pod 'large' to be evicted"
+    node.pass_time(6)
+    expect.running("small")
+    assert trial.call("PATCH", trial.path("Pod", "large"), {"metadata": {"finalizers": None}}).ok
+
+
+@pytest.mark.feature("QOS-7.eviction")
+@pytest.mark.case("CO-055", severity="normal", source="spec EV-11: evictions go through the eviction API")
+@pytest.mark.long(seconds=8)
+def test_a_budget_that_refuses(trial: Trial, expect: Expect, start_agent: StartAgent) -> None:
+    """A PodDisruptionBudget refuses the eviction of the pod that has most memory: the next one is evicted."""
+    node = start_agent("BEMemoryEvict")
+    node.run(best_effort("guarded").label("guard", "yes"), memory=8 * GI)
+    node.run(best_effort("other"), memory=5 * GI)
+    budget = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "guard"}}
+    trial.apply({**budget, "spec": {"minAvailable": 1, "selector": {"matchLabels": {"guard": "yes"}}}})
+    node.slo(resourceUsedThresholdWithBE={"enable": True, "memoryEvictThresholdPercent": 80})
+    node.pass_time(5)
+    assert trial.reaches(lambda: ended(trial, "other"), within=WITHIN), "expected pod 'other' to be evicted"
+    expect.running("guarded")
+
+
 def priority_class(trial: Trial, value: int) -> str:
     name = f"{trial.name}-{value}"
     kind = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}}
