@@ -25,7 +25,7 @@ from seatrial.scheduler.api.wire import decode_as, decoder
 from seatrial.scheduler.client.events import EventRecorder
 from seatrial.scheduler.client.informer import Informer
 from seatrial.scheduler.client.rest import Rest, refusal
-from seatrial.scheduler.koordlet import report
+from seatrial.scheduler.koordlet import reconciler, report
 from seatrial.scheduler.koordlet.cgroups import CgroupError, Cgroups
 from seatrial.scheduler.koordlet.collectors import NODE_MEMORY, Collectors
 from seatrial.scheduler.koordlet.enforcer import Enforcer
@@ -43,6 +43,7 @@ from seatrial.scheduler.koordlet.machine import Machine, MachineError
 from seatrial.scheduler.koordlet.objects import AgentPod, LocalPod
 from seatrial.scheduler.koordlet.prediction import CHECKPOINT, TRAINING, Models
 from seatrial.scheduler.koordlet.predictor import Predictor
+from seatrial.scheduler.koordlet.reconciler import Reconciler
 from seatrial.scheduler.koordlet.resctrl_groups import Resctrl
 from seatrial.scheduler.koordlet.samples import Samples
 from seatrial.scheduler.koordlet.strategies import Strategies, strategies
@@ -58,6 +59,7 @@ GATES = {
     "BatchResource": True,
     "RdtResctrl": True,
     **dict.fromkeys((BE_CPU, CPU_ALLOCATABLE, CPU_USAGE, BE_MEMORY, MEMORY_ALLOCATABLE, MEMORY_USAGE), False),
+    **dict.fromkeys(reconciler.GATES, False),
 }
 
 
@@ -100,6 +102,7 @@ class Agent:
         self._predictor = Predictor(models, self.samples, clock)
         self._cpus = machine.cpus()
         self._enforcer = Enforcer(self._executor, self._collectors, self._cpus, dice)
+        self._reconciler = Reconciler(self._executor, machine, config.enabled)
         self._pods: dict[str, LocalPod] = {}
         self._node = Node()
         self._policy: CollectPolicy | None = None  # None: there is no NodeMetric to report to
@@ -201,6 +204,7 @@ class Agent:
     def _pod_gone(self, pod: AgentPod) -> None:
         found = self._pods.pop(pod.metadata.uid, None)
         self._evictor.forget(pod.metadata.uid)
+        self._reconciler.forget(pod.metadata.uid)
         if found is not None:
             self._collectors.forget(found)
             self._enforcer.forget(found)
@@ -219,7 +223,8 @@ class Agent:
             except (CgroupError, CpusetError) as error:
                 self._say("suppress", f"suppress: {error}")
         if self._config.enabled("CPUBurst"):
-            self._enforcer.burst(now, pods, self._strategies)
+            ratio = self._ratio if self._config.enabled(reconciler.NORMALIZATION) else 1.0
+            self._enforcer.burst(now, pods, self._strategies, ratio)
         if self._strategies.threshold.enable:
             try:
                 capacity = {CPU: 1000 * len(self._cpus), MEMORY: self._machine.memory().total}
@@ -229,10 +234,16 @@ class Agent:
 
     def _pod_rules(self) -> None:
         if self._config.enabled("BatchResource"):
-            ratio = finite(self._node.metadata.annotations.get(CPU_NORMALIZATION_RATIO, "")) or 1.0
-            self._enforcer.pods(list(self._pods.values()), self._strategies, ratio, self._reserved())
+            self._enforcer.pods(list(self._pods.values()), self._strategies, self._ratio, self._reserved())
+        if self._strategies.known:
+            self._reconciler.reconcile(self._pods.values(), self._strategies, self._node, self._ratio)
         if self._config.enabled("RdtResctrl") and self._resctrl.mounted:
             self._resctrl.reconcile([pod for pod in self._pods.values() if pod.active], self._strategies.qos)
+
+    @property
+    def _ratio(self) -> float:
+        """CPU normalization of the node."""
+        return finite(self._node.metadata.annotations.get(CPU_NORMALIZATION_RATIO, "")) or 1.0
 
     def _reserved(self) -> frozenset[int]:
         """The CPUs that the node's annotation keeps from pods; an unreadable one keeps none."""

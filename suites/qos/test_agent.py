@@ -484,3 +484,90 @@ def test_the_announced_annotations(start_agent: StartAgent) -> None:
     uid = groups["resctrl"].rpartition("/pod")[2]
     assert (node.root.resctrl / f"koordlet-{uid}/schemata").read_text().split() == ["L3:0=7;", "MB:0=20;"]
     assert node.number(groups["cpu-qos"], "cpu.bvt_warp_ns") == 0
+
+
+@pytest.mark.feature("QOS-7.groups")
+@pytest.mark.case("CO-061", severity="critical", source="koordlet CgroupReconcile; spec CG-2 to CG-5")
+@pytest.mark.long(seconds=24)
+def test_memory_of_groups(start_agent: StartAgent) -> None:
+    """Half of what a pod requests is protected, for its container, its class and all pods together; beyond 80 % between
+    request and limit it is throttled. A pod whose annotation says `none` has neither; and when the class is disabled,
+    all is neutral again."""
+    node = start_agent("CgroupReconcile", anolis=True)
+    pods = [prod(name).resources({"memory": "2Gi"}).limits({"memory": "4Gi"}) for name in ("service", "own")]
+    pods[1].annotation("koordinator.sh/memoryQOS", '{"policy": "none"}')
+    service, own = (node.run(each) for each in pods)
+    enabled = {"enable": True, "minLimitPercent": 50, "throttlingPercent": 80}
+    node.slo(resourceQOSStrategy={"lsClass": {"memoryQOS": enabled}})
+    node.pass_time(12)
+    groups = (service, node.container(service), "kubepods/burstable", "kubepods")
+    assert [node.number(group, "memory.min", "memory") for group in groups] == [GI] * 4
+    assert node.number(node.container(service), "memory.high", "memory") == 3865468928, "2 GiB and 80 % of 2 GiB"
+    assert node.number(service, "memory.wmark_ratio", "memory") == 95
+    assert [node.number(own, f"memory.{name}", "memory") for name in ("min", "wmark_ratio")] == [0, 0]
+
+    node.slo(resourceQOSStrategy={"lsClass": {"memoryQOS": {**enabled, "enable": False}}})
+    node.pass_time(11)
+    assert [node.number(group, "memory.min", "memory") for group in groups] == [0] * 4
+    assert node.number(service, "memory.wmark_ratio", "memory") == 0
+
+
+@pytest.mark.feature("QOS-7.groups")
+@pytest.mark.case("CO-062", severity="normal", source="koordlet SystemConfig; spec SY-1, SY-2")
+@pytest.mark.long(seconds=23)
+def test_settings_of_the_kernel(start_agent: StartAgent) -> None:
+    """Of 16 GiB 1 % are kept free, and the watermarks are apart as the NodeSLO says; values that the kernel would not
+    bear are not written."""
+    node = start_agent("SystemConfig", anolis=True)
+    files = [node.root.proc / "sys/vm" / name for name in ("min_free_kbytes", "watermark_scale_factor")]
+    files.append(node.root.sys / "kernel/mm/memcg_reaper/reap_background")
+    node.slo(systemStrategy={"minFreeKbytesFactor": 100, "watermarkScaleFactor": 150, "memcgReapBackGround": 1})
+    node.pass_time(12)
+    assert [int(file.read_text()) for file in files] == [167772, 150, 1]
+    node.slo(systemStrategy={"minFreeKbytesFactor": 1, "watermarkScaleFactor": 500, "memcgReapBackGround": 0})
+    node.pass_time(11)
+    assert [int(file.read_text()) for file in files] == [167772, 150, 0]
+
+
+@pytest.mark.feature("QOS-7.groups")
+@pytest.mark.case("CO-063", severity="normal", source="koordlet CPUNormalization; spec HK-8")
+@pytest.mark.long(seconds=12)
+def test_quotas_on_cpus_that_do_more(trial: Trial, start_agent: StartAgent) -> None:
+    """On a node whose CPUs do a fifth more, the quota of an LS pod is less by as much; a burst starts from there."""
+    node = start_agent("CPUNormalization")
+    annotation = {"metadata": {"annotations": {"node.koordinator.sh/cpu-normalization-ratio": "1.20"}}}
+    assert trial.call("PATCH", f"/api/v1/nodes/{node.name}", annotation).ok
+    service = node.run(prod("service"))
+    for group in (service, node.container(service)):
+        (node.root.cgroup / "cpu" / group / "cpu.cfs_quota_us").write_text("100000")
+    node.slo(cpuBurstStrategy={"policy": "auto", "cfsQuotaBurstPercent": 150})
+    node.pass_time(12)
+    assert [node.number(group, "cpu.cfs_quota_us") for group in (service, node.container(service))] == [83_334] * 2
+    node.throttles(node.container(service), 10, 5)
+    node.pass_time(5)
+    assert [node.number(group, "cpu.cfs_quota_us") for group in (service, node.container(service))] == [125_001] * 2
+
+
+@pytest.mark.feature("QOS-7.groups")
+@pytest.mark.case("CO-064", severity="normal", source="koordlet BlkIOReconcile, OOMScoreAdj; spec BK-1, HK-12")
+@pytest.mark.long(seconds=23)
+def test_disks_and_oom_scores(start_agent: StartAgent) -> None:
+    """Best-effort pods read a mebibyte a second from a disk, until the NodeSLO names it no more; the processes of a
+    container have the OOM score of the annotation, those of another pod theirs."""
+    node = start_agent("BlkIOReconcile", "OOMScoreAdj")
+    node.root.disk("sdb", "8:16")
+    scores = {"koordinator.sh/oom-score-adj": "-500", "koordinator.sh/oom-score-adj-spec": '{"main": 200}'}
+    own = prod("own")
+    for key, value in scores.items():
+        own.annotation(key, value)
+    processes = [
+        node.root.process(node.container(node.run(each)), number) for number, each in ((101, own), (102, prod("plain")))
+    ]
+    block = {"type": "device", "name": "/dev/sdb", "ioCfg": {"readBPS": 1 << 20}}
+    node.slo(resourceQOSStrategy={"beClass": {"blkioQOS": {"enable": True, "blocks": [block]}}})
+    node.pass_time(12)
+    assert node.root.read(BESTEFFORT, "blkio.throttle.read_bps_device", "blkio") == "8:16 1048576"
+    assert [path.read_text() for path in processes] == ["200", "0"]
+    node.slo(resourceQOSStrategy={"beClass": {"blkioQOS": {"enable": False}}})
+    node.pass_time(11)
+    assert node.root.read(BESTEFFORT, "blkio.throttle.read_bps_device", "blkio") == "8:16 0"
