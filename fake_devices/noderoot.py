@@ -170,6 +170,12 @@ class NodeRoot:
         self._write(score, "0")
         return score
 
+    def press(self, folder: str, kind: str, **avg10: float) -> None:
+        """Pressure of a group: of `cpu`, `memory` or `io`, in percent by degree."""
+        base = self.cgroup / folder if self.v2 else self.cgroup / "cpuacct" / folder
+        lines = (f"{degree} avg10={value:.2f} avg60=0.00 avg300=0.00 total=0\n" for degree, value in avg10.items())
+        self._write(base / f"{kind}.pressure", "".join(lines))
+
     def idle_pages(self, cold: int) -> None:
         """Kidled's statistics of the node: `cold` bytes of inactive files that were not used for 60 scan periods."""
         head = ("version: 1.0", "page_scans: 24", "slab_scans: 0", "scan_period_in_seconds: 5", "use_hierarchy: 1")

@@ -43,6 +43,7 @@ from seatrial.scheduler.koordlet.machine import Machine, MachineError
 from seatrial.scheduler.koordlet.objects import AgentPod, LocalPod
 from seatrial.scheduler.koordlet.prediction import CHECKPOINT, TRAINING, Models
 from seatrial.scheduler.koordlet.predictor import Predictor
+from seatrial.scheduler.koordlet.pressure import Pressures
 from seatrial.scheduler.koordlet.reconciler import Reconciler
 from seatrial.scheduler.koordlet.resctrl_groups import Resctrl
 from seatrial.scheduler.koordlet.samples import Samples
@@ -52,14 +53,15 @@ from seatrial.scheduler.serving.once import Once
 
 log = logging.getLogger(__name__)
 
-POD_RULES = 10.0  # seconds between two writes of what pods get
+POD_RULES = 10.0  # seconds between two writes of what pods get, and between two looks at pressure
+PRESSURE = "PSICollector"
 GATES = {
     "BECPUSuppress": True,
     "CPUBurst": True,
     "BatchResource": True,
     "RdtResctrl": True,
     **dict.fromkeys((BE_CPU, CPU_ALLOCATABLE, CPU_USAGE, BE_MEMORY, MEMORY_ALLOCATABLE, MEMORY_USAGE), False),
-    **dict.fromkeys(reconciler.GATES, False),
+    **dict.fromkeys((*reconciler.GATES, PRESSURE), False),
 }
 
 
@@ -99,6 +101,7 @@ class Agent:
         self._collectors = Collectors(cgroups, machine, self.samples)
         self._executor = Executor(cgroups, clock)
         self._resctrl = resctrl
+        self._pressures = Pressures(cgroups)
         self._predictor = Predictor(models, self.samples, clock)
         self._cpus = machine.cpus()
         self._enforcer = Enforcer(self._executor, self._collectors, self._cpus, dice)
@@ -129,6 +132,8 @@ class Agent:
             informer.start()
         self._every(LOOK, "look", self._look)
         self._every(POD_RULES, "pods", self._pod_rules)
+        if self._config.enabled(PRESSURE):
+            self._every(POD_RULES, "pressure", lambda: self._pressures.look(self._pods.values()))
         self._every(TRAINING, "train", lambda: self._predictor.train(self._pods.values()))
         self._every(CHECKPOINT, "save", self._predictor.models.save)
         self._clock.call_later(report.LEAST_INTERVAL, self._report)
@@ -292,5 +297,6 @@ class Agent:
             value = self.samples.last(metric)
             if value is not None:
                 yield name, kind, text, [sample(name, labels, value)]
+        yield from self._pressures.families(labels)
         name = "koordlet_resource_update_failures_total"
         yield name, "counter", "Values that could not be written.", [sample(name, labels, self._executor.failures)]

@@ -57,6 +57,9 @@ PAGE_CACHE_ENABLE = File("memory.pagecache_limit.enable", "memory", "memory.page
 PAGE_CACHE_SIZE = File("memory.pagecache_limit.size", "memory", "memory.pagecache_limit.size", 0)
 PAGE_CACHE_SYNC = File("memory.pagecache_limit.sync", "memory", "memory.pagecache_limit.sync", 0, 1)
 IDLE_PAGES = File("memory.idle_page_stats", "memory", "")
+CPU_PRESSURE, MEMORY_PRESSURE, IO_PRESSURE = (
+    File(f"{kind}.pressure", "cpuacct", f"{kind}.pressure") for kind in ("cpu", "memory", "io")
+)
 TASKS = File("tasks", "cpu", "cgroup.threads")
 PROCESSES = File("cgroup.procs", "cpu", "cgroup.procs")
 _MAX = frozenset({(QUOTA, NO_LIMIT), (MEMORY_LIMIT, NO_LIMIT), (MEMORY_HIGH, MEMORY_HIGH.high)})  # on v2
