@@ -18,7 +18,7 @@ _V1 = {
 }
 _V2 = {"memory.min": "0", "memory.low": "0", "memory.high": "max", "memory.oom.group": "0"}
 _ANOLIS = {  # beyond those of all kernels, by subsystem
-    "cpu": {"cpu.bvt_warp_ns": "0"},
+    "cpu": {"cpu.bvt_warp_ns": "0", "cpu.idle": "0"},
     "memory": {
         **_V2,
         "memory.high": "9223372036854771712",

@@ -28,6 +28,7 @@ from seatrial.scheduler.client.rest import Rest, refusal
 from seatrial.scheduler.koordlet import reconciler, report
 from seatrial.scheduler.koordlet.cgroups import CgroupError, Cgroups
 from seatrial.scheduler.koordlet.collectors import NODE_MEMORY, Collectors
+from seatrial.scheduler.koordlet.core_sched import Cookies
 from seatrial.scheduler.koordlet.enforcer import Enforcer
 from seatrial.scheduler.koordlet.evict import (
     BE_CPU,
@@ -88,6 +89,7 @@ class Agent:
         machine: Machine,
         resctrl: Resctrl,
         models: Models,
+        cookies: Cookies,
         dice: Random,
     ) -> None:
         """Raises:
@@ -105,7 +107,7 @@ class Agent:
         self._predictor = Predictor(models, self.samples, clock)
         self._cpus = machine.cpus()
         self._enforcer = Enforcer(self._executor, self._collectors, self._cpus, dice)
-        self._reconciler = Reconciler(self._executor, machine, config.enabled)
+        self._reconciler = Reconciler(self._executor, machine, cookies, config.enabled)
         self._pods: dict[str, LocalPod] = {}
         self._node = Node()
         self._policy: CollectPolicy | None = None  # None: there is no NodeMetric to report to

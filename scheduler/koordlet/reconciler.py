@@ -10,7 +10,8 @@ from seatrial.scheduler.api.integers import integer
 from seatrial.scheduler.api.numa import CpusetError
 from seatrial.scheduler.api.quantity import MEMORY, QuantityError, units
 from seatrial.scheduler.koordlet import blkio, memory_qos
-from seatrial.scheduler.koordlet.cgroups import PROCESSES, QUOTA, CgroupError
+from seatrial.scheduler.koordlet.cgroups import CPU_IDLE, PROCESSES, QUOTA, CgroupError
+from seatrial.scheduler.koordlet.core_sched import POLICY, Cookies, CoreScheduling
 from seatrial.scheduler.koordlet.executor import Executor, Update
 from seatrial.scheduler.koordlet.machine import Machine, MachineError
 from seatrial.scheduler.koordlet.objects import LocalPod
@@ -18,23 +19,25 @@ from seatrial.scheduler.koordlet.oom_score import oom_score
 from seatrial.scheduler.koordlet.pod_rules import normalized_quotas
 from seatrial.scheduler.koordlet.strategies import Strategies
 from seatrial.scheduler.koordlet.system_config import SystemConfig
+from seatrial.scheduler.pods.qos import BEST_EFFORT, BURSTABLE
 from seatrial.scheduler.serving.once import Once
 
 log = logging.getLogger(__name__)
 
 CGROUPS, SYSTEM, NORMALIZATION = "CgroupReconcile", "SystemConfig", "CPUNormalization"
-OOM_SCORE, BLKIO = "OOMScoreAdj", "BlkIOReconcile"
-GATES = (CGROUPS, SYSTEM, NORMALIZATION, OOM_SCORE, BLKIO)
+OOM_SCORE, BLKIO, CORE_SCHED = "OOMScoreAdj", "BlkIOReconcile", "CoreSched"
+GATES = (CGROUPS, SYSTEM, NORMALIZATION, OOM_SCORE, BLKIO, CORE_SCHED)
 
 
 class Reconciler:
     """Remembers which quotas it has normalized."""
 
-    def __init__(self, executor: Executor, machine: Machine, enabled: Callable[[str], bool]) -> None:
+    def __init__(self, executor: Executor, machine: Machine, cookies: Cookies, enabled: Callable[[str], bool]) -> None:
         """`enabled`: whether a feature is switched on."""
         self._executor, self._cgroups, self._machine, self._enabled = executor, executor.cgroups, machine, enabled
         self._system = SystemConfig(machine)
         self._blkio = blkio.Blkio(executor.cgroups, machine.sys)
+        self._core = CoreScheduling(executor.cgroups, cookies)
         self._quotas: dict[str, dict[str, int]] = {}  # uid → quotas by group
         self._say = Once(log)
 
@@ -54,6 +57,9 @@ class Reconciler:
             self._scores(pods)
         if self._enabled(BLKIO) and not self._cgroups.v2:
             self._blkio.reconcile(pods, strategies.qos)
+        if self._enabled(CORE_SCHED):
+            self._core.reconcile(pods, strategies.qos)
+            self._idle(strategies)
 
     def forget(self, uid: str) -> None:
         """The pod is gone."""
@@ -76,6 +82,16 @@ class Reconciler:
             if quotas != self._quotas.get(pod.uid, quotas if ratio <= 1 else None):
                 self._executor.leveled(Update(folder, QUOTA, quota) for folder, quota in quotas.items())
             self._quotas[pod.uid] = quotas
+
+    def _idle(self, strategies: Strategies) -> None:
+        """Classes whose tasks run only where a CPU would be idle."""
+        qos = strategies.qos
+        on = qos.policies.get("cpuPolicy") == POLICY
+        for kind, own in ((BURSTABLE, qos.ls), (BEST_EFFORT, qos.be)):
+            folder = self._cgroups.layout.qos(kind)
+            if self._cgroups.path(folder, CPU_IDLE).exists():
+                value = own.cpu.sched_idle or 0 if on and own.cpu.enable else 0
+                self._executor.update(Update(folder, CPU_IDLE, value))
 
     def _scores(self, pods: list[LocalPod]) -> None:
         for pod in pods:

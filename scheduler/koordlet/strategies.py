@@ -81,6 +81,8 @@ class CpuQos(msgspec.Struct, frozen=True, rename="camel"):
 
     enable: bool = False
     group_identity: int | None = None
+    sched_idle: int | None = None
+    core_expeller: bool | None = None
 
 
 class ResctrlQos(msgspec.Struct, frozen=True, rename="camel"):

@@ -571,3 +571,31 @@ def test_disks_and_oom_scores(start_agent: StartAgent) -> None:
     node.slo(resourceQOSStrategy={"beClass": {"blkioQOS": {"enable": False}}})
     node.pass_time(11)
     assert node.root.read(BESTEFFORT, "blkio.throttle.read_bps_device", "blkio") == "8:16 0"
+
+
+@pytest.mark.feature("QOS-7.groups")
+@pytest.mark.case("CO-066", severity="normal", source="koordlet CoreSched; spec HK-9")
+@pytest.mark.long(seconds=23)
+def test_core_scheduling(start_agent: StartAgent) -> None:
+    """Pods with the same group share a core-scheduling cookie, an exclusive pod has one alone, best-effort pods have
+    another; with the policy groupIdentity nobody has one."""
+    node = start_agent("CoreSched")
+    label = "koordinator.sh/core-sched-group-id"
+    pods = [prod(name).label(label, "web") for name in ("a", "b")]
+    pods += [
+        prod("alone").label("koordinator.sh/core-sched-policy", "exclusive"),
+        best_effort("job").label(label, "web"),
+    ]
+    files = [
+        node.root.process(node.container(node.run(each)), 101 + number).with_name("core_sched_cookie")
+        for number, each in enumerate(pods)
+    ]
+    classes = {name: {"cpuQOS": {"enable": True}} for name in ("lsClass", "beClass")}
+    node.slo(resourceQOSStrategy={"policies": {"cpuPolicy": "coreSched"}, **classes})
+    node.pass_time(12)
+    a, b, alone, job = (file.read_text() if file.exists() else "0" for file in files)
+    assert a == b
+    assert len({a, alone, job, "0"}) == 4
+    node.slo(resourceQOSStrategy={"policies": {"cpuPolicy": "groupIdentity"}, **classes})
+    node.pass_time(11)
+    assert [file.read_text() for file in files] == ["0"] * 4

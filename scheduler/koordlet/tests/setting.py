@@ -13,6 +13,7 @@ from seatrial.scheduler.api.slo import NodeMetric, NodeSlo
 from seatrial.scheduler.api.transport import Done, Request, Response
 from seatrial.scheduler.koordlet.agent import Agent, AgentConfig
 from seatrial.scheduler.koordlet.cgroups import Cgroups
+from seatrial.scheduler.koordlet.core_sched import FileCookies
 from seatrial.scheduler.koordlet.machine import Machine
 from seatrial.scheduler.koordlet.objects import AgentPod
 from seatrial.scheduler.koordlet.prediction import Models
@@ -47,7 +48,8 @@ class Setting:
         config = AgentConfig("n1", self.gates)
         cgroups, machine = Cgroups(self.root.cgroup, v2=v2), Machine(self.root.proc, self.root.sys)
         resctrl = Resctrl(self.root.resctrl, self.root.proc, cgroups)
-        self.agent = Agent(self.api, self.clock, config, cgroups, machine, resctrl, Models(None), Random(0))  # type: ignore[arg-type] # noqa: S311
+        parts = (Models(None), FileCookies(self.root.proc), Random(0))  # noqa: S311
+        self.agent = Agent(self.api, self.clock, config, cgroups, machine, resctrl, *parts)  # type: ignore[arg-type]
         self.agent._set_metric(NodeMetric())
         self.load: dict[str, tuple[float, int]] = {}  # group → cores, bytes
         self.system = 0.0

@@ -157,3 +157,40 @@ def test_a_disk_that_is_none(tmp_path: Path, caplog: pytest.LogCaptureFixture) -
     messages = [record.message for record in caplog.records if "expected a disk" in record.message]
     assert len(messages) == 1
     assert "device '/dev/none'" in messages[0]
+
+
+def test_cookies_of_core_scheduling(tmp_path: Path) -> None:
+    """HK-9: pods of a group share a cookie that those of others do not have, a class that expels apart; an exclusive
+    pod has its own; `none` has none, and neither has anybody when the policy is another one."""
+    setting = Setting(tmp_path, gates={"CoreSched": True}, anolis=True)
+    pods = {
+        "a": ("LS", {"koordinator.sh/core-sched-group-id": "g"}),
+        "b": ("LS", {"koordinator.sh/core-sched-group-id": "g"}),
+        "be": ("BE", {"koordinator.sh/core-sched-group-id": "g"}),
+        "alone": ("LS", {"koordinator.sh/core-sched-policy": "exclusive"}),
+        "none": ("LS", {"koordinator.sh/core-sched-policy": "none"}),
+        "unnamed": ("LS", {}),
+    }
+    for number, (name, (qos, labels)) in enumerate(pods.items()):
+        kind = "besteffort" if qos == "BE" else "burstable"
+        setting.root.process(f"{setting.pod(name, kind, qos, labels=labels)}/{name}-c", 100 + number)
+
+    def cookies() -> dict[str, int]:
+        files = {name: setting.root.proc / f"{100 + n}/core_sched_cookie" for n, name in enumerate(pods)}
+        return {name: int(file.read_text()) if file.exists() else 0 for name, file in files.items()}
+
+    enabled = {"cpuQOS": {"enable": True}}
+    block = {"lsClass": enabled, "beClass": {"cpuQOS": {"enable": True, "schedIdle": 1}}}
+    setting.slo(resourceQOSStrategy={"policies": {"cpuPolicy": "coreSched"}, **block})
+    setting.run(11)
+    found = cookies()
+    assert found["a"] == found["b"] != 0
+    assert found["none"] == 0
+    assert len({found[name] for name in ("a", "be", "alone", "none", "unnamed")}) == 5
+    assert setting.file("kubepods/besteffort", "cpu.idle") == "1"
+    setting.run(10)
+    assert cookies() == found, "cookies stay"
+    setting.slo(resourceQOSStrategy={"policies": {"cpuPolicy": "groupIdentity"}, **block})
+    setting.run(10)
+    assert set(cookies().values()) == {0}
+    assert setting.file("kubepods/besteffort", "cpu.idle") == "0"
