@@ -581,11 +581,8 @@ def test_core_scheduling(start_agent: StartAgent) -> None:
     another; with the policy groupIdentity nobody has one."""
     node = start_agent("CoreSched")
     label = "koordinator.sh/core-sched-group-id"
-    pods = [prod(name).label(label, "web") for name in ("a", "b")]
-    pods += [
-        prod("alone").label("koordinator.sh/core-sched-policy", "exclusive"),
-        best_effort("job").label(label, "web"),
-    ]
+    pods = [each.label(label, "web") for each in (prod("a"), prod("b"), prod("alone"), best_effort("job"))]
+    pods[2].label("koordinator.sh/core-sched-policy", "exclusive")
     files = [
         node.root.process(node.container(node.run(each)), 101 + number).with_name("core_sched_cookie")
         for number, each in enumerate(pods)
