@@ -8,12 +8,27 @@ from pathlib import Path
 
 TICKS = 100  # per second, as Linux shows them
 _PERIOD = 100_000
-_SUBSYSTEMS = ("cpu", "cpuacct", "cpuset", "memory")
+_SUBSYSTEMS = ("cpu", "cpuacct", "cpuset", "memory", "blkio")
 _V1 = {
     "cpu": {"cpu.shares": "1024", "cpu.cfs_quota_us": "-1", "cpu.cfs_period_us": str(_PERIOD), "cpu.stat": ""},
     "cpuacct": {"cpuacct.usage": "0"},
     "cpuset": {},
     "memory": {"memory.limit_in_bytes": "9223372036854771712", "memory.stat": ""},
+    "blkio": {f"blkio.throttle.{way}_{unit}_device": "" for way in ("read", "write") for unit in ("iops", "bps")},
+}
+_V2 = {"memory.min": "0", "memory.low": "0", "memory.high": "max", "memory.oom.group": "0"}
+_ANOLIS = {  # beyond those of all kernels, by subsystem
+    "cpu": {"cpu.bvt_warp_ns": "0", "cpu.idle": "0"},
+    "memory": {
+        **_V2,
+        "memory.high": "9223372036854771712",
+        "memory.wmark_ratio": "0",
+        "memory.wmark_scale_factor": "50",
+        "memory.wmark_min_adj": "0",
+        "memory.priority": "0",
+        "memory.use_priority_oom": "0",
+    },
+    "blkio": {"blkio.cost.weight": "", "blkio.cost.qos": "", "blkio.cost.model": ""},
 }
 
 
@@ -30,7 +45,7 @@ class NodeRoot:
         nodes: int = 1,
         anolis: bool = False,
     ) -> None:
-        """`anolis`: the kernel has group identities."""
+        """`anolis`: the kernel has what Anolis adds: group identities, watermarks and priorities of memory."""
         self.path, self.cpus, self.memory_total, self.v2, self._anolis = path, cpus, memory, v2, anolis
         self.proc, self.sys, self.cgroup = path / "proc", path / "sys", path / "sys/fs/cgroup"
         self.busy = 0.0  # seconds of all CPUs
@@ -47,6 +62,12 @@ class NodeRoot:
         for node in range(nodes):
             first, last = node * cpus // nodes, (node + 1) * cpus // nodes - 1
             self._write(system / f"node/node{node}/cpulist", f"{first}-{last}")
+        settings = {self.proc / "sys/vm/min_free_kbytes": "67584", self.proc / "sys/vm/watermark_scale_factor": "10"}
+        if anolis:
+            settings[self.sys / "kernel/mm/memcg_reaper/reap_background"] = "0"
+            settings[self.sys / "kernel/debug/sched_features"] = "NO_ID_ABSOLUTE_EXPEL ID_EXPELLER_SHARE_CORE"
+        for file, text in settings.items():
+            self._write(file, text)
         for folder in ("", "kubepods", "kubepods/burstable", "kubepods/besteffort"):
             self.group(folder)
         self.refresh()
@@ -64,6 +85,7 @@ class NodeRoot:
                 "cpu.max": f"max {_PERIOD}",
                 "cpuset.cpus": every,
                 "memory.max": "max",
+                **_V2,
             }.items():
                 self._write(base / name, text)
             if not (base / "cpuset.cpus.effective").is_symlink():
@@ -73,8 +95,7 @@ class NodeRoot:
         else:
             for subsystem in _SUBSYSTEMS:
                 files = {**_V1[subsystem], **({"cpuset.cpus": every} if subsystem == "cpuset" else {})}
-                if subsystem == "cpu" and self._anolis:
-                    files["cpu.bvt_warp_ns"] = "0"
+                files |= _ANOLIS.get(subsystem, {}) if self._anolis else {}
                 for name, text in files.items():
                     self._write(self.cgroup / subsystem / folder / name, text)
         self._used.setdefault(folder, (0.0, 0))
@@ -136,6 +157,24 @@ class NodeRoot:
         self._write(self.resctrl / "schemata", "".join(f"{kind}:{values}\n" for kind, values in every.items()))
         self._write(self.resctrl / "info/L3/cbm_mask", cbm)
         self._write(self.proc / "cpuinfo", f"vendor_id : {vendor}\nflags : cat_l3 mba\n")
+
+    def disk(self, name: str, numbers: str) -> None:
+        """A disk with its numbers, as in `8:16`."""
+        self._write(self.sys / "class/block" / name / "dev", numbers)
+
+    def process(self, folder: str, number: int) -> Path:
+        """A process in a group; its OOM score is in the file that is returned."""
+        base = self.cgroup / folder if self.v2 else self.cgroup / "cpu" / folder
+        self._write(base / "cgroup.procs", str(number))
+        score = self.proc / str(number) / "oom_score_adj"
+        self._write(score, "0")
+        return score
+
+    def press(self, folder: str, kind: str, **avg10: float) -> None:
+        """Pressure of a group: of `cpu`, `memory` or `io`, in percent by degree."""
+        base = self.cgroup / folder if self.v2 else self.cgroup / "cpuacct" / folder
+        lines = (f"{degree} avg10={value:.2f} avg60=0.00 avg300=0.00 total=0\n" for degree, value in avg10.items())
+        self._write(base / f"{kind}.pressure", "".join(lines))
 
     def idle_pages(self, cold: int) -> None:
         """Kidled's statistics of the node: `cold` bytes of inactive files that were not used for 60 scan periods."""

@@ -7,6 +7,17 @@ from seatrial.scheduler.api.wire import ObjectMeta, ResourceList, Wire
 NODE_METRICS_PATH = "/apis/slo.koordinator.sh/v1alpha1/nodemetrics"
 NODE_SLOS_PATH = "/apis/slo.koordinator.sh/v1alpha1/nodeslos"
 
+# The ConfigMap with the settings of all nodes, and its keys.
+CONFIG_NAMESPACE, CONFIG_NAME = "koordinator-system", "slo-controller-config"
+CONFIG_COLOCATION = "colocation-config"
+CONFIG_THRESHOLD, CONFIG_QOS, CONFIG_BURST, CONFIG_SYSTEM = (
+    "resource-threshold-config",
+    "resource-qos-config",
+    "cpu-burst-config",
+    "system-config",
+)
+CONFIG_STRATEGIES = (CONFIG_THRESHOLD, CONFIG_QOS, CONFIG_BURST, CONFIG_SYSTEM)  # with clusterStrategy, nodeStrategies
+
 # Resources of nodes that pods of the classes batch and mid request: thousandths of a core as a plain number, bytes.
 BATCH_CPU, BATCH_MEMORY = "kubernetes.io/batch-cpu", "kubernetes.io/batch-memory"
 MID_CPU, MID_MEMORY = "kubernetes.io/mid-cpu", "kubernetes.io/mid-memory"

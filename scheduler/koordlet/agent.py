@@ -18,42 +18,51 @@ from seatrial.scheduler.api.numa import (
     NodeReservation,
     parse_cpuset,
 )
-from seatrial.scheduler.api.quantity import QuantityError, amount
-from seatrial.scheduler.api.slo import BATCH_CPU, NODE_METRICS_PATH, NODE_SLOS_PATH, CollectPolicy, NodeMetric, NodeSlo
+from seatrial.scheduler.api.quantity import CPU, MEMORY, QuantityError
+from seatrial.scheduler.api.slo import NODE_METRICS_PATH, NODE_SLOS_PATH, CollectPolicy, NodeMetric, NodeSlo
 from seatrial.scheduler.api.transport import Response, Transport
 from seatrial.scheduler.api.wire import decode_as, decoder
 from seatrial.scheduler.client.events import EventRecorder
 from seatrial.scheduler.client.informer import Informer
 from seatrial.scheduler.client.rest import Rest, refusal
-from seatrial.scheduler.koordlet import evict, report
+from seatrial.scheduler.koordlet import reconciler, report
 from seatrial.scheduler.koordlet.cgroups import CgroupError, Cgroups
-from seatrial.scheduler.koordlet.collectors import BE_LIMIT, BE_REQUEST, BE_USED, FRESH, NODE_MEMORY, Collectors
+from seatrial.scheduler.koordlet.collectors import NODE_MEMORY, Collectors
+from seatrial.scheduler.koordlet.core_sched import Cookies
 from seatrial.scheduler.koordlet.enforcer import Enforcer
-from seatrial.scheduler.koordlet.evict import BE_CPU, BE_MEMORY, Victim, Window
+from seatrial.scheduler.koordlet.evict import (
+    BE_CPU,
+    BE_MEMORY,
+    CPU_ALLOCATABLE,
+    CPU_USAGE,
+    MEMORY_ALLOCATABLE,
+    MEMORY_USAGE,
+)
+from seatrial.scheduler.koordlet.evictor import LOOK, Evictor
 from seatrial.scheduler.koordlet.executor import Executor
-from seatrial.scheduler.koordlet.machine import Machine
+from seatrial.scheduler.koordlet.machine import Machine, MachineError
 from seatrial.scheduler.koordlet.objects import AgentPod, LocalPod
 from seatrial.scheduler.koordlet.prediction import CHECKPOINT, TRAINING, Models
 from seatrial.scheduler.koordlet.predictor import Predictor
+from seatrial.scheduler.koordlet.pressure import Pressures
+from seatrial.scheduler.koordlet.reconciler import Reconciler
 from seatrial.scheduler.koordlet.resctrl_groups import Resctrl
-from seatrial.scheduler.koordlet.samples import Samples, average
-from seatrial.scheduler.koordlet.strategies import BY_ALLOCATABLE, Strategies, strategies
-from seatrial.scheduler.pods.qos import BE
-from seatrial.scheduler.pods.requests import pod_requests
+from seatrial.scheduler.koordlet.samples import Samples
+from seatrial.scheduler.koordlet.strategies import Strategies, strategies
 from seatrial.scheduler.serving.exposition import Family, sample
 from seatrial.scheduler.serving.once import Once
 
 log = logging.getLogger(__name__)
 
-LOOK, POD_RULES = 1.0, 10.0  # seconds between two looks, and between two writes of what pods get
-COOL_DOWN = {BE_CPU: 20.0, BE_MEMORY: 4.0}  # seconds after an eviction
+POD_RULES = 10.0  # seconds between two writes of what pods get, and between two looks at pressure
+PRESSURE = "PSICollector"
 GATES = {
     "BECPUSuppress": True,
     "CPUBurst": True,
     "BatchResource": True,
     "RdtResctrl": True,
-    BE_CPU: False,
-    BE_MEMORY: False,
+    **dict.fromkeys((BE_CPU, CPU_ALLOCATABLE, CPU_USAGE, BE_MEMORY, MEMORY_ALLOCATABLE, MEMORY_USAGE), False),
+    **dict.fromkeys((*reconciler.GATES, PRESSURE), False),
 }
 
 
@@ -80,6 +89,7 @@ class Agent:
         machine: Machine,
         resctrl: Resctrl,
         models: Models,
+        cookies: Cookies,
         dice: Random,
     ) -> None:
         """Raises:
@@ -93,15 +103,17 @@ class Agent:
         self._collectors = Collectors(cgroups, machine, self.samples)
         self._executor = Executor(cgroups, clock)
         self._resctrl = resctrl
+        self._pressures = Pressures(cgroups)
         self._predictor = Predictor(models, self.samples, clock)
-        self._enforcer = Enforcer(self._executor, self._collectors, machine.cpus(), dice)
+        self._cpus = machine.cpus()
+        self._enforcer = Enforcer(self._executor, self._collectors, self._cpus, dice)
+        self._reconciler = Reconciler(self._executor, machine, cookies, config.enabled)
         self._pods: dict[str, LocalPod] = {}
         self._node = Node()
         self._policy: CollectPolicy | None = None  # None: there is no NodeMetric to report to
         self._interval: float = report.LEAST_INTERVAL
         self._strategies = Strategies()
-        self._evicted: dict[str, float] = {}  # feature → moment of its last eviction
-        self._evicting: set[str] = set()  # uids
+        self._evictor = Evictor(transport, self._events, clock, self.samples, config.enabled)
         self._say = Once(log)
         self._stopped = False
         only = {"fieldSelector": f"metadata.name={config.node}"}
@@ -122,6 +134,8 @@ class Agent:
             informer.start()
         self._every(LOOK, "look", self._look)
         self._every(POD_RULES, "pods", self._pod_rules)
+        if self._config.enabled(PRESSURE):
+            self._every(POD_RULES, "pressure", lambda: self._pressures.look(self._pods.values()))
         self._every(TRAINING, "train", lambda: self._predictor.train(self._pods.values()))
         self._every(CHECKPOINT, "save", self._predictor.models.save)
         self._clock.call_later(report.LEAST_INTERVAL, self._report)
@@ -130,6 +144,7 @@ class Agent:
         """Stop, and take suppression back."""
         self._stopped = True
         self._rest.stop()
+        self._evictor.stop()
         for informer in self._informers:
             informer.stop()
         self._enforcer.end(self._reserved())
@@ -195,7 +210,8 @@ class Agent:
 
     def _pod_gone(self, pod: AgentPod) -> None:
         found = self._pods.pop(pod.metadata.uid, None)
-        self._evicting.discard(pod.metadata.uid)
+        self._evictor.forget(pod.metadata.uid)
+        self._reconciler.forget(pod.metadata.uid)
         if found is not None:
             self._collectors.forget(found)
             self._enforcer.forget(found)
@@ -214,19 +230,27 @@ class Agent:
             except (CgroupError, CpusetError) as error:
                 self._say("suppress", f"suppress: {error}")
         if self._config.enabled("CPUBurst"):
-            self._enforcer.burst(now, pods, self._strategies)
+            ratio = self._ratio if self._config.enabled(reconciler.NORMALIZATION) else 1.0
+            self._enforcer.burst(now, pods, self._strategies, ratio)
         if self._strategies.threshold.enable:
-            for feature, due in ((BE_CPU, self._evict_cpu), (BE_MEMORY, self._evict_memory)):
-                cooled = now - self._evicted.get(feature, float("-inf")) >= COOL_DOWN[feature]
-                if self._config.enabled(feature) and cooled:
-                    due(now)
+            try:
+                capacity = {CPU: 1000 * len(self._cpus), MEMORY: self._machine.memory().total}
+            except MachineError:
+                return  # the collectors have said so
+            self._evictor.look(pods, self._strategies.threshold, self._node, capacity)
 
     def _pod_rules(self) -> None:
         if self._config.enabled("BatchResource"):
-            ratio = finite(self._node.metadata.annotations.get(CPU_NORMALIZATION_RATIO, "")) or 1.0
-            self._enforcer.pods(list(self._pods.values()), self._strategies, ratio, self._reserved())
+            self._enforcer.pods(list(self._pods.values()), self._strategies, self._ratio, self._reserved())
+        if self._strategies.known:
+            self._reconciler.reconcile(self._pods.values(), self._strategies, self._node, self._ratio)
         if self._config.enabled("RdtResctrl") and self._resctrl.mounted:
             self._resctrl.reconcile([pod for pod in self._pods.values() if pod.active], self._strategies.qos)
+
+    @property
+    def _ratio(self) -> float:
+        """CPU normalization of the node."""
+        return finite(self._node.metadata.annotations.get(CPU_NORMALIZATION_RATIO, "")) or 1.0
 
     def _reserved(self) -> frozenset[int]:
         """The CPUs that the node's annotation keeps from pods; an unreadable one keeps none."""
@@ -235,102 +259,6 @@ class Agent:
             return parse_cpuset(decode_as(text, NodeReservation).reserved_cpus) if text else frozenset()
         except (msgspec.MsgspecError, CpusetError):
             return frozenset()
-
-    # -- eviction -----------------------------------------------------------------------------------------------------
-
-    def _evict_cpu(self, now: float) -> None:
-        threshold = self._strategies.threshold
-        lower, upper = (
-            threshold.cpu_evict_be_satisfaction_lower_percent,
-            threshold.cpu_evict_be_satisfaction_upper_percent,
-        )
-        if lower is None or upper is None:
-            return
-        wrong = evict.satisfaction_error(lower, upper)
-        self._say(BE_CPU, wrong)
-        if wrong:
-            return
-        seconds = max(LOOK, threshold.cpu_evict_time_window_seconds)
-        found = [self.samples.between(kind, now - seconds, now) for kind in (BE_USED, BE_REQUEST, BE_LIMIT)]
-        if not all(found) or len(found[0]) * LOOK < seconds / 3:
-            return
-        mean = Window(*(average(each) or 0.0 for each in found))
-        current = Window(*(each[-1].value for each in found))
-        if threshold.cpu_evict_policy == BY_ALLOCATABLE:
-            limit = self._allocatable()
-            mean, current = mean._replace(limit=limit), current._replace(limit=limit)
-        release = evict.satisfaction_release(
-            mean, current, lower, upper, threshold.cpu_evict_be_usage_threshold_percent
-        )
-        if release > 0:
-            victims = evict.by_cpu(self._victims(now, "cpu", BE_CPU))
-            self._evict(now, BE_CPU, victims, {victim.uid: victim.request for victim in victims}, release)
-
-    def _allocatable(self) -> float:
-        """Batch CPU that the node offers; 0 counts as one thousandth, and none as no limit (EV-2)."""
-        found = self._node.status.allocatable.get(BATCH_CPU)
-        return -1 if found is None else max(amount(BATCH_CPU, found), 1)
-
-    def _evict_memory(self, now: float) -> None:
-        threshold = self._strategies.threshold
-        used = self.samples.last(NODE_MEMORY, now - FRESH)
-        if used is None:
-            return
-        capacity = self._machine.memory().total
-        percent, lower = threshold.memory_evict_threshold_percent, threshold.memory_evict_lower_percent
-        if lower is not None and lower >= percent:
-            self._say(BE_MEMORY, f"lower percent({lower}) should less than threshold percent({percent})")
-            return
-        release = evict.usage_release(capacity, int(used), percent, lower)
-        if release > 0:
-            victims = evict.by_memory(self._victims(now, "memory", BE_MEMORY))
-            self._evict(now, BE_MEMORY, victims, {victim.uid: victim.used or 0 for victim in victims}, release)
-
-    def _victims(self, now: float, kind: str, feature: str) -> list[Victim]:
-        found = []
-        for pod in self._pods.values():
-            metadata = pod.pod.metadata
-            if pod.raw_qos == BE and pod.active and evict.may_evict(metadata.annotations, feature):
-                try:
-                    request = pod_requests(pod.pod.spec).get(BATCH_CPU, 0)
-                except QuantityError:
-                    request = 0
-                used = self.samples.last((kind, "pod", pod.uid), now - FRESH)
-                scaled = used * 1000 if used is not None and kind == "cpu" else used
-                found.append(Victim(pod.uid, metadata.name, pod.pod.spec.priority, scaled, request))
-        return found
-
-    def _evict(
-        self, now: float, feature: str, victims: list[Victim], amounts: Mapping[str, float], release: float
-    ) -> None:
-        """Evict the first victims whose amounts reach the release; those under way count (EV-10)."""
-        release -= sum(amounts.get(uid, 0) for uid in self._evicting)
-        for victim in evict.enough([each for each in victims if each.uid not in self._evicting], amounts, release):
-            self._evict_one(now, feature, self._pods[victim.uid].pod)
-
-    def _evict_one(self, now: float, feature: str, pod: AgentPod) -> None:
-        metadata = pod.metadata
-        body = {
-            "apiVersion": "policy/v1",
-            "kind": "Eviction",
-            "metadata": {"name": metadata.name, "namespace": metadata.namespace},
-            "deleteOptions": {"preconditions": {"uid": metadata.uid}},
-        }
-        self._evicting.add(metadata.uid)
-
-        def done(response: Response) -> None:
-            if response.ok:
-                self._evicted[feature] = now
-                note = f"trigger by koordlet feature {feature}, kill pod: {metadata.name}"
-                log.info("%s", note)
-                regarding = {"apiVersion": "v1", "kind": "Pod", "namespace": metadata.namespace, "name": metadata.name}
-                self._events.about({**regarding, "uid": metadata.uid}, "Warning", "evictPodSuccess", "Evicting", note)
-            else:
-                self._evicting.discard(metadata.uid)
-                self._say(metadata.uid, f"pod {metadata.namespace}/{metadata.name} not evicted: {refusal(response)}")
-
-        path = f"/api/v1/namespaces/{metadata.namespace}/pods/{metadata.name}/eviction"
-        self._rest.post(path, body, done)
 
     # -- report -------------------------------------------------------------------------------------------------------
 
@@ -371,5 +299,6 @@ class Agent:
             value = self.samples.last(metric)
             if value is not None:
                 yield name, kind, text, [sample(name, labels, value)]
+        yield from self._pressures.families(labels)
         name = "koordlet_resource_update_failures_total"
         yield name, "counter", "Values that could not be written.", [sample(name, labels, self._executor.failures)]

@@ -8,11 +8,14 @@ from seatrial.scheduler.api.clock import Clock
 from seatrial.scheduler.api.transport import Transport
 from seatrial.scheduler.koordlet.agent import Agent, AgentConfig
 from seatrial.scheduler.koordlet.cgroups import Cgroups, Layout
+from seatrial.scheduler.koordlet.core_sched import FileCookies, KernelCookies
 from seatrial.scheduler.koordlet.machine import Machine
 from seatrial.scheduler.koordlet.prediction import Models
 from seatrial.scheduler.koordlet.resctrl_groups import Resctrl
 from seatrial.scheduler.serving.exposition import CONTENT_TYPE, exposed
 from seatrial.scheduler.serving.routes import Answer, Routes, text
+
+_KERNEL = Path("/proc")
 
 
 def build_agent(
@@ -32,7 +35,7 @@ def build_agent(
     """An agent for a node. It does nothing until `start`.
 
     Version and driver of the control groups are seen from what is there. Predictions are kept in the folder
-    `checkpoints`.
+    `checkpoints`. Processes of another root than /proc are none of this kernel: their cookies are files.
 
     Raises:
         MachineError: the node's CPUs cannot be read.
@@ -43,7 +46,9 @@ def build_agent(
     cgroups = Cgroups(cgroup, v2=v2, layout=Layout(systemd, parent.strip("/")))
     config = AgentConfig(node, gates or {})
     resctrl = Resctrl(sys / "fs/resctrl", proc, cgroups)
-    return Agent(transport, clock, config, cgroups, Machine(proc, sys), resctrl, Models(checkpoints), Random(seed))  # noqa: S311 dice, no secret
+    machine, models, dice = Machine(proc, sys), Models(checkpoints), Random(seed)  # noqa: S311 dice, no secret
+    cookies = KernelCookies() if proc == _KERNEL else FileCookies(proc)
+    return Agent(transport, clock, config, cgroups, machine, resctrl, models, cookies, dice)
 
 
 def build_routes(agent: Agent) -> Routes:

@@ -47,9 +47,22 @@ MEMORY_STAT = File("memory.stat", "memory", "memory.stat")
 MEMORY_MIN = File("memory.min", "memory", "memory.min", 0)
 MEMORY_LOW = File("memory.low", "memory", "memory.low", 0)
 MEMORY_HIGH = File("memory.high", "memory", "memory.high", 0)
+WMARK_RATIO = File("memory.wmark_ratio", "memory", "memory.wmark_ratio", 0, 100)
+WMARK_SCALE = File("memory.wmark_scale_factor", "memory", "memory.wmark_scale_factor", 1, 1000)
+WMARK_MIN_ADJ = File("memory.wmark_min_adj", "memory", "memory.wmark_min_adj", -25, 50)
+MEMORY_PRIORITY = File("memory.priority", "memory", "memory.priority", 0, 12)
+PRIORITY_OOM = File("memory.use_priority_oom", "memory", "memory.use_priority_oom", 0, 1)
+OOM_GROUP = File("memory.oom.group", "memory", "memory.oom.group", 0, 1)
+PAGE_CACHE_ENABLE = File("memory.pagecache_limit.enable", "memory", "memory.pagecache_limit.enable", 0, 1)
+PAGE_CACHE_SIZE = File("memory.pagecache_limit.size", "memory", "memory.pagecache_limit.size", 0)
+PAGE_CACHE_SYNC = File("memory.pagecache_limit.sync", "memory", "memory.pagecache_limit.sync", 0, 1)
 IDLE_PAGES = File("memory.idle_page_stats", "memory", "")
+CPU_PRESSURE, MEMORY_PRESSURE, IO_PRESSURE = (
+    File(f"{kind}.pressure", "cpuacct", f"{kind}.pressure") for kind in ("cpu", "memory", "io")
+)
 TASKS = File("tasks", "cpu", "cgroup.threads")
 PROCESSES = File("cgroup.procs", "cpu", "cgroup.procs")
+_MAX = frozenset({(QUOTA, NO_LIMIT), (MEMORY_LIMIT, NO_LIMIT), (MEMORY_HIGH, MEMORY_HIGH.high)})  # on v2
 
 
 def weight_of(shares: int) -> int:
@@ -150,7 +163,9 @@ class Cgroups:
         value = self._number_v2(written, file) if self.v2 else integer(written)
         if value is None:
             raise CgroupError(f"{self.path(folder, file)}: expected a number, found {written[:60]!r}")
-        return NO_LIMIT if file is MEMORY_LIMIT and value >= _UNLIMITED_MEMORY else value
+        if value >= _UNLIMITED_MEMORY:
+            return NO_LIMIT if file is MEMORY_LIMIT else file.high
+        return value
 
     def _number_v2(self, written: str, file: File) -> int | None:
         if file in {QUOTA, QUOTA_PERIOD}:
@@ -162,7 +177,7 @@ class Cgroups:
             micro = _row(written, "usage_usec")
             return None if micro is None else micro * 1000
         if written == "max":
-            return NO_LIMIT
+            return file.high if file in {MEMORY_MIN, MEMORY_LOW, MEMORY_HIGH} else NO_LIMIT
         value = integer(written)
         if file is SHARES:
             return shares_of(value) if value is not None and 1 <= value <= _MOST_WEIGHT else None
@@ -190,7 +205,9 @@ class Cgroups:
             raise CgroupError(f"{file.v1}: expected {file.low} to {file.high}, found {value}")
         if self.v2 and file is SHARES:
             return str(weight_of(value))
-        if self.v2 and value == NO_LIMIT and file in {QUOTA, MEMORY_LIMIT}:
+        if self.v2 and (
+            (value == NO_LIMIT and file in {QUOTA, MEMORY_LIMIT}) or (file is MEMORY_HIGH and value == file.high)
+        ):
             return "max"
         return str(value)
 

@@ -8,17 +8,8 @@ from random import Random
 
 import msgspec
 
-from seatrial.scheduler.api.numa import (
-    LSE,
-    LSR,
-    RESOURCE_STATUS,
-    CpusetError,
-    ResourceStatus,
-    cpuset_text,
-    parse_cpuset,
-)
+from seatrial.scheduler.api.numa import LSE, LSR, RESOURCE_STATUS, CpusetError, cpuset_text, parse_cpuset
 from seatrial.scheduler.api.quantity import CPU, QuantityError, milli
-from seatrial.scheduler.api.wire import decode_as
 from seatrial.scheduler.koordlet import burst, suppress
 from seatrial.scheduler.koordlet.burst import BurstConfig, Limiter
 from seatrial.scheduler.koordlet.cgroups import (
@@ -27,6 +18,7 @@ from seatrial.scheduler.koordlet.cgroups import (
     GROUP_IDENTITY,
     MEMORY_LIMIT,
     NO_LIMIT,
+    PERIOD,
     QUOTA,
     SHARES,
     CgroupError,
@@ -35,7 +27,7 @@ from seatrial.scheduler.koordlet.collectors import FRESH, NODE_CPU, Collectors
 from seatrial.scheduler.koordlet.executor import Executor, Update
 from seatrial.scheduler.koordlet.machine import Cpu
 from seatrial.scheduler.koordlet.objects import LocalPod
-from seatrial.scheduler.koordlet.pod_rules import batch_limits, identities, own_identity
+from seatrial.scheduler.koordlet.pod_rules import batch_limits, bound_cpus, identities, normalized_quotas, own_identity
 from seatrial.scheduler.koordlet.strategies import CFS_QUOTA, CPUSET, Strategies
 from seatrial.scheduler.koordlet.suppress import Usage
 from seatrial.scheduler.pods.qos import BE, BEST_EFFORT, BURSTABLE, GUARANTEED, LS
@@ -123,10 +115,9 @@ class Enforcer:
         """The CPUs that are bound to LSE pods, and to LSR pods."""
         found: dict[str, frozenset[int]] = {LSE: frozenset(), LSR: frozenset()}
         for pod in pods:
-            text = pod.pod.metadata.annotations.get(RESOURCE_STATUS, "")
-            if text and pod.active and pod.raw_qos in found:
+            if pod.active and pod.raw_qos in found:
                 try:
-                    found[pod.raw_qos] |= parse_cpuset(decode_as(text, ResourceStatus).cpuset)
+                    found[pod.raw_qos] |= bound_cpus(pod)
                 except (msgspec.MsgspecError, CpusetError) as error:
                     name = pod.pod.metadata.name
                     self._say((pod.uid, RESOURCE_STATUS), f"pod {name}: annotation {RESOURCE_STATUS}: {error}")
@@ -155,8 +146,11 @@ class Enforcer:
 
     # -- burst --------------------------------------------------------------------------------------------------------
 
-    def burst(self, now: float, pods: Iterable[LocalPod], strategies: Strategies) -> None:
-        """Raise the quotas of throttled containers while the node has CPU to spare (CB-1 to CB-7)."""
+    def burst(self, now: float, pods: Iterable[LocalPod], strategies: Strategies, ratio: float = 1.0) -> None:
+        """Raise the quotas of throttled containers while the node has CPU to spare (CB-1 to CB-7).
+
+        `ratio`: CPU normalization of the node, by which limits count for less.
+        """
         pods = [pod for pod in pods if pod.active]
         request = 0
         for pod in pods:
@@ -175,7 +169,7 @@ class Enforcer:
         )
         for pod in pods:
             if pod.raw_qos not in {LSE, LSR, BE}:
-                self._guarded(pod, partial(self._burst_pod, now, pod, strategies.burst, state))
+                self._guarded(pod, partial(self._burst_pod, now, pod, strategies.burst, state, ratio))
 
     def _config(self, pod: LocalPod, config: BurstConfig) -> BurstConfig:
         """The node's settings with those of the pod's annotation on top."""
@@ -185,8 +179,9 @@ class Enforcer:
         own = msgspec.json.decode(text, type=dict[str, object])
         return msgspec.convert(msgspec.to_builtins(config) | own, BurstConfig)
 
-    def _burst_pod(self, now: float, pod: LocalPod, node_config: BurstConfig, state: str) -> None:
+    def _burst_pod(self, now: float, pod: LocalPod, node_config: BurstConfig, state: str, ratio: float) -> None:
         config, total = self._config(pod, node_config), 0
+        bases = normalized_quotas(pod, ratio)
         for container in pod.pod.spec.containers:
             folder = pod.containers.get(container.name)
             limit = milli(container.resources.limits.get(CPU, 0)) / 1000
@@ -201,9 +196,8 @@ class Enforcer:
                 continue
             throttled = self._samples.last(("throttled", pod.uid, container.name), now - FRESH)
             allowed = self._allowed(now, pod, container.name, config, limit)
-            after = burst.next_quota(
-                config, state, limit_cores=limit, quota=quota, throttled=throttled, allowed=allowed
-            )
+            base = bases.get(folder, limit * PERIOD) / PERIOD
+            after = burst.next_quota(config, state, limit_cores=base, quota=quota, throttled=throttled, allowed=allowed)
             self._move(pod, folder, quota, after)
         if self._cgroups.path(pod.folder, CPU_BURST).exists():
             self._executor.update(Update(pod.folder, CPU_BURST, total))
@@ -284,6 +278,6 @@ class Enforcer:
         """Do something for one pod: what cannot be read of it costs the others nothing."""
         try:
             action()
-        except (CgroupError, QuantityError, msgspec.MsgspecError) as error:
+        except (CgroupError, CpusetError, QuantityError, msgspec.MsgspecError) as error:
             if self._cgroups.exists(pod.folder):
                 self._say(pod.uid, f"pod {pod.pod.metadata.namespace}/{pod.pod.metadata.name}: {error}")

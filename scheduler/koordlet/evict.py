@@ -4,14 +4,21 @@ Follows Koordinator's pkg/koordlet/qosmanager/plugins/cpuevict and memoryevict; 
 CPU are thousandths of a core, of memory bytes.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping
 from typing import NamedTuple
 
 import msgspec
 
+from seatrial.scheduler.api.slo import BATCH_CPU
+
 EVICTION_POLICY = "koordinator.sh/eviction-policy"  # annotation of pods
 EVICTION_ENABLED = "koordinator.sh/eviction-enabled"  # label of pods
-BE_CPU, BE_MEMORY, MEMORY = "BECPUEvict", "BEMemoryEvict", "MemoryEvict"
+EVICTION_PRIORITY = "koordinator.sh/eviction-priority"  # annotation of pods
+SUB_PRIORITY = "koordinator.sh/priority"  # label of pods
+BE_CPU, CPU_ALLOCATABLE, CPU_USAGE = "BECPUEvict", "CPUAllocatableEvict", "CPUEvict"
+BE_MEMORY, MEMORY_ALLOCATABLE, MEMORY_USAGE = "BEMemoryEvict", "MemoryAllocatableEvict", "MemoryEvict"
+USED, REQUESTED = "podUsed", "podResourceRequest"  # accounts: what an eviction is to release
+MOST_ALLOCATABLE_PRIORITY = 7999  # that of koord-mid: requests of prod pods evict nobody
 USAGE_PERCENT = 90  # of the limit, from which best-effort pods are said to want more
 _MOST_LOWER, _MOST_UPPER = 60, 100
 _TINY = 1000  # thousandths: below one core the usage does not matter
@@ -76,13 +83,26 @@ def allocatable_release(requested: int, allocatable: int | None, threshold: int,
 
 
 class Victim(NamedTuple):
-    """A pod that may be evicted. `used`, `request`: of the resource that is short; `used` None: not known."""
+    """A pod that may be evicted, and what its end releases.
+
+    `priority`: where it is 0, that of its class. `used` None: not known. `request`: of `resource`, by which its class
+    requests CPU or memory. `eviction_priority`, `sub_priority`: by annotation and label.
+    """
 
     uid: str
     name: str
     priority: int
     used: float | None
     request: int
+    resource: str = BATCH_CPU
+    eviction_priority: int = 0
+    sub_priority: int = 0
+
+    def released(self, account: str, resource: str) -> float:
+        """What its end releases of a resource, in one of the two accounts (EV-10)."""
+        if account == REQUESTED:
+            return self.request if resource == self.resource else 0
+        return self.used or 0
 
 
 def by_cpu(victims: Iterable[Victim]) -> list[Victim]:
@@ -101,16 +121,57 @@ def by_memory(victims: Iterable[Victim]) -> list[Victim]:
     return sorted(ordered, key=lambda victim: (victim.priority, victim.used is None, -(victim.used or 0)))
 
 
-def enough(victims: Sequence[Victim], amounts: Mapping[str, float], release: float) -> list[Victim]:
-    """The first victims whose amounts, by uid, reach the release."""
-    found: list[Victim] = []
-    left = release
-    for victim in victims:
-        if left <= 0:
-            break
-        found.append(victim)
-        left -= amounts.get(victim.uid, 0)
+def by_priority(victims: Iterable[Victim], threshold: int, account: str) -> list[Victim]:
+    """The order by which pods of all classes are evicted: the priorities, then the largest amount (EV-8).
+
+    `threshold`: pods of higher priority stay, and so do pods without a sample.
+    """
+
+    def key(victim: Victim) -> tuple[object, ...]:
+        priorities = victim.eviction_priority, victim.priority, victim.sub_priority
+        return *priorities, -victim.released(account, victim.resource), victim.name
+
+    return sorted((each for each in victims if each.used is not None and each.priority <= threshold), key=key)
+
+
+class Shortage(NamedTuple):
+    """Amounts that a feature wants released in one account, by resource, and the pods for it in their order."""
+
+    feature: str
+    account: str
+    amounts: Mapping[str, float]
+    victims: list[Victim]
+
+
+def chosen(shortages: Iterable[Shortage], leaving: Iterable[Victim], refused: Container[str]) -> list[tuple[str, str]]:
+    """The feature and the uid for each pod that is to be evicted; pods that are `leaving` count as released (EV-10).
+
+    Koordinator also evicts pods of a class that is not short, if they come before those that are; here they stay.
+    `refused`: uids of pods whose eviction was refused a moment ago: the next ones are taken.
+    """
+    gone = {victim.uid: victim for victim in leaving}
+    found = []
+    for feature, account, amounts, victims in shortages:
+        for victim in victims:
+            short = {
+                resource
+                for resource, amount in amounts.items()
+                if amount > sum(each.released(account, resource) for each in gone.values())
+            }
+            if not short:
+                break
+            if victim.uid in gone or victim.uid in refused or (account == REQUESTED and victim.resource not in short):
+                continue
+            gone[victim.uid] = victim
+            found.append((feature, victim.uid))
     return found
+
+
+def lines_error(threshold: int, lower: int | None) -> str:
+    """The objection to a threshold and its lower line; "" if they are valid (D4-3)."""
+    if lower is not None and lower >= threshold:
+        return f"lower percent({lower}) should less than threshold percent({threshold})"
+    return ""
 
 
 def may_evict(annotations: Mapping[str, str], feature: str) -> bool:

@@ -10,10 +10,12 @@ from dataclasses import dataclass
 import msgspec
 
 from seatrial.scheduler.api.colocation import EXTENDED_RESOURCE_SPEC
-from seatrial.scheduler.api.numa import LSE, LSR
-from seatrial.scheduler.api.quantity import Quantity, amount
+from seatrial.scheduler.api.numa import LSE, LSR, RESOURCE_STATUS, ResourceStatus, parse_cpuset
+from seatrial.scheduler.api.quantity import CPU, Quantity, amount, milli
 from seatrial.scheduler.api.slo import BATCH_CPU, BATCH_MEMORY
+from seatrial.scheduler.api.wire import decode_as
 from seatrial.scheduler.koordlet.cgroups import GROUP_IDENTITY, NO_LIMIT, PERIOD
+from seatrial.scheduler.koordlet.objects import LocalPod
 from seatrial.scheduler.koordlet.strategies import CpuQos, QosClass, QosStrategy
 from seatrial.scheduler.pods.qos import BE, BEST_EFFORT, BURSTABLE, GUARANTEED, LS
 
@@ -75,6 +77,34 @@ def _limits(
 def normalized(quota: int, ratio: float) -> int:
     """The quota on a node whose CPUs do more work (HK-8)."""
     return math.ceil(quota / ratio) if ratio > 1 and quota > 0 else quota
+
+
+def bound_cpus(pod: LocalPod) -> frozenset[int]:
+    """The CPUs that are bound to a pod.
+
+    Raises:
+        CpusetError: its annotation has no list of CPUs.
+        msgspec.MsgspecError: the annotation is not of its form.
+    """
+    text = pod.pod.metadata.annotations.get(RESOURCE_STATUS, "")
+    return parse_cpuset(decode_as(text, ResourceStatus).cpuset) if text else frozenset()
+
+
+def normalized_quotas(pod: LocalPod, ratio: float) -> dict[str, int]:
+    """The quotas of a pod and its containers by group on a node with this ratio (HK-8); those without a limit have
+    none. Of pods to which CPUs are bound, and of other classes than LS, none depends on it.
+
+    Raises:
+        QuantityError: a limit is not a quantity.
+        CpusetError: the annotation of bound CPUs has no list of CPUs.
+        msgspec.MsgspecError: the annotation is not of its form.
+    """
+    if pod.raw_qos not in {LS, ""} or bound_cpus(pod):
+        return {}
+    limits = {each.name: milli(each.resources.limits.get(CPU, 0)) * PERIOD // 1000 for each in pod.pod.spec.containers}
+    found = {pod.folder: normalized(sum(limits.values()), ratio)} if all(limits.values()) else {}
+    folders = {name: folder for name, folder in pod.containers.items() if limits.get(name)}
+    return found | {folder: normalized(limits[name], ratio) for name, folder in folders.items()}
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,25 +6,19 @@ from typing import Any
 
 import msgspec
 
+from seatrial.scheduler.api import slo
 from seatrial.scheduler.api.core import ConfigMap
 from seatrial.scheduler.api.wire import LabelSelector, decode_as
 from seatrial.scheduler.manager.sections import Section, SettingsError
 from seatrial.scheduler.manager.strategy import checked
 
-NAMESPACE, NAME = "koordinator-system", "slo-controller-config"
-COLOCATION, NORMALIZATION, AMPLIFICATION, APPLICATIONS = (
-    "colocation-config",
+NAMESPACE, NAME, COLOCATION = slo.CONFIG_NAMESPACE, slo.CONFIG_NAME, slo.CONFIG_COLOCATION
+NORMALIZATION, AMPLIFICATION, APPLICATIONS = (
     "cpu-normalization-config",
     "resource-amplification-config",
     "host-application-config",
 )
-THRESHOLD, QOS, BURST, SYSTEM = (
-    "resource-threshold-config",
-    "resource-qos-config",
-    "cpu-burst-config",
-    "system-config",
-)
-STRATEGIES = (THRESHOLD, QOS, BURST, SYSTEM)  # keys with clusterStrategy and nodeStrategies
+THRESHOLD, QOS, BURST, SYSTEM = STRATEGIES = slo.CONFIG_STRATEGIES
 KEYS = (COLOCATION, NORMALIZATION, AMPLIFICATION, APPLICATIONS, *STRATEGIES)
 
 

@@ -14,6 +14,7 @@ import msgspec
 
 from seatrial.scheduler.api.clock import Clock, TimeError, Timer
 from seatrial.scheduler.api.core import ConfigMap, Node
+from seatrial.scheduler.api.integers import integer
 from seatrial.scheduler.api.numa import (
     AMPLIFICATION_RATIO,
     CPU_NORMALIZATION_ENABLED,
@@ -79,6 +80,13 @@ class Manager:
         self._again: set[str] = set()
         self._retries: dict[str, Timer] = {}  # by node: one each, or refused writes would multiply
         self._slos: dict[str, NodeSlo] = {}
+        # Of kinds that are patched: the copies, how an object is read, and what is done with a new one.
+        self._copies: dict[str, tuple[dict[str, Any], Callable[[bytes], Any], Callable[[Any], None]]] = {
+            "Node": (self._nodes, decoder(Node), self._set_node),
+            "NodeMetric": (self._metrics, decoder(NodeMetric), self._set_metric),
+            "NodeSLO": (self._slos, decoder(NodeSlo), self._set_slo),
+            "NodeResourceTopology": (self._topologies, decoder(NodeResourceTopology), self._set_topology),
+        }
         self._resources = NodeResources(clock)
         self._unserved: dict[str, dict[str, None]] = {}  # by kind, nodes without an object of a kind that is not served
         self._probe: Timer | None = None
@@ -454,10 +462,26 @@ class Manager:
     ) -> Callable[[Response], None]:
         def counted(response: Response) -> None:
             self.writes[kind, verb] += 1
+            if verb == "patch" and response.ok:
+                self._take(kind, response)
             if then is not None:
                 then(response)
 
         return counted
+
+    def _take(self, kind: str, response: Response) -> None:
+        """Take the answer of a write for the copy of its object: until the watch brings it, the same would be written
+        again. An object that is gone, or newer by now, stays as the watch has it."""
+        copies, decode, take = self._copies[kind]
+        try:
+            found = decode(response.body)
+        except msgspec.MsgspecError:
+            return
+        known = copies.get(found.metadata.name)
+        if known is not None and known.metadata.uid == found.metadata.uid:
+            version, before = (integer(each.metadata.resource_version) for each in (found, known))
+            if version is not None and before is not None and version > before:
+                take(found)
 
     def families(self) -> Iterator[Family]:
         """Metric families for `/metrics`."""

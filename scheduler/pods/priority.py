@@ -9,6 +9,7 @@ from seatrial.scheduler.api.slo import BATCH_CPU, BATCH_MEMORY, MID_CPU, MID_MEM
 from seatrial.scheduler.pods.cpu_binding import priority_class
 
 MID, BATCH, FREE = "koord-mid", "koord-batch", "koord-free"
+DEFAULT_PRIORITY = {PROD: 9500, MID: 7500, BATCH: 5500, FREE: 3500}  # of pods whose `spec.priority` is 0
 
 # What pods of a class request in the place of cpu and memory.
 EXTENDED_RESOURCES = {BATCH: {CPU: BATCH_CPU, MEMORY: BATCH_MEMORY}, MID: {CPU: MID_CPU, MEMORY: MID_MEMORY}}

@@ -25,6 +25,7 @@ from seatrial.scheduler.webhooks.profiles import Profiles
 from seatrial.scheduler.webhooks.quota_topology import QuotaGates, QuotaTopology
 from seatrial.scheduler.webhooks.registration import configurations
 from seatrial.scheduler.webhooks.reviews import Admission, routes
+from seatrial.scheduler.webhooks.slo_config import SloConfigRules
 
 # Seconds between two checks of the certificate; kubelet writes a changed Secret about a minute after the change.
 CHECK_SECONDS = 10.0
@@ -55,6 +56,7 @@ def run(
     colocation: bool = False,
     seed: int | None = None,
     enable_pod_enhanced_validator: bool = False,
+    slo_config: bool = False,
     binding_admission_user_name: str = "",
     binding_admission_namespaces: str = "",
     binding_admission_exclude_namespaces: str = "kube-system",
@@ -94,6 +96,8 @@ def run(
         seed: Of the dice for profiles with a probability; by default they differ in each process.
         enable_pod_enhanced_validator: Refuse pods without the labels that the ConfigMap
             koordinator-system/pod-enhanced-validator-config demands. Needs --kubeconfig.
+        slo_config: Refuse settings in the ConfigMap koordinator-system/slo-controller-config that are not valid, and
+            labels by which a node would have two of them. Needs --kubeconfig.
         binding_admission_user_name: Only users whose name contains one of these, as in koord-scheduler,admin, may bind
             pods. Needs --kubeconfig.
         binding_admission_namespaces: With it, in these namespaces, as in a,b; "*" for all.
@@ -119,6 +123,7 @@ def run(
     asked = {
         "--colocation": colocation,
         "--enable-pod-enhanced-validator": enable_pod_enhanced_validator,
+        "--slo-config": slo_config,
         "--binding-admission-user-name": bool(binding_admission_user_name),
     }
     lacking = [option for option, given in asked.items() if given]
@@ -153,6 +158,7 @@ def run(
                 devices,
                 Profiles(Random(seed)) if colocation else None,  # noqa: S311 dice, no secret
                 LabelRules() if enable_pod_enhanced_validator else None,
+                slo_config=SloConfigRules() if slo_config else None,
             )
             synced = asyncio.Event()
             follower = Follower(HttpTransport(target, clock.faults), clock)
@@ -181,6 +187,7 @@ def run(
             quotas=admission.topology is not None,
             bindings=admission.bindings is not None,
             nodes=nodes,
+            slo_config=slo_config,
             node_labels=dict(part.split("=", 1) for part in node_labels.split(",") if "=" in part),
         )
         yaml.safe_dump_all(manifests, sys.stdout, sort_keys=False)

@@ -6,8 +6,9 @@ from typing import Any, TypeVar
 from seatrial.scheduler.api import colocation
 from seatrial.scheduler.api.clock import Clock
 from seatrial.scheduler.api.colocation import ClusterColocationProfile
-from seatrial.scheduler.api.core import ConfigMap, Pod
+from seatrial.scheduler.api.core import ConfigMap, Node, Pod
 from seatrial.scheduler.api.quota import PROFILES_PATH, QUOTAS_PATH, ElasticQuota, ElasticQuotaProfile
+from seatrial.scheduler.api.slo import CONFIG_NAME, CONFIG_NAMESPACE
 from seatrial.scheduler.api.transport import Transport
 from seatrial.scheduler.api.wire import decoder
 from seatrial.scheduler.api.workloads import Namespace, PriorityClass
@@ -17,6 +18,7 @@ from seatrial.scheduler.webhooks import label_rules
 from seatrial.scheduler.webhooks.profiles import Profiles
 from seatrial.scheduler.webhooks.quota_topology import QuotaTopology
 from seatrial.scheduler.webhooks.reviews import Admission
+from seatrial.scheduler.webhooks.slo_config import SloConfigRules
 
 K = TypeVar("K", bound=Following)
 PODS_PATH = "/api/v1/pods"
@@ -75,6 +77,8 @@ class Follower:
             self.colocation(admission.profiles)
         if admission.labels is not None:
             self.labels(admission.labels)
+        if admission.slo_config is not None:
+            self.slo_config(admission.slo_config)
 
     def quotas(self, topology: QuotaTopology) -> tuple[Informer[ElasticQuota], Informer[Pod]]:
         """Follow quotas and pods, and with trees of quotas their profiles."""
@@ -101,6 +105,22 @@ class Follower:
         path = f"/api/v1/namespaces/{label_rules.NAMESPACE}/configmaps"
         only = {"fieldSelector": f"metadata.name={label_rules.NAME}"}
         self.add(path, decoder(ConfigMap), rules.set_config, rules.remove_config, selector=only)
+
+    def slo_config(self, rules: SloConfigRules) -> None:
+        """Follow labels of nodes, and the ConfigMap with their settings."""
+
+        def set_node(node: Node) -> None:
+            rules.nodes[node.name] = node.metadata.labels
+
+        def set_config(config_map: ConfigMap) -> None:
+            rules.data = config_map.data
+
+        self.add("/api/v1/nodes", decoder(Node), set_node, lambda node: rules.nodes.pop(node.name, None))
+        path, only = (
+            f"/api/v1/namespaces/{CONFIG_NAMESPACE}/configmaps",
+            {"fieldSelector": f"metadata.name={CONFIG_NAME}"},
+        )
+        self.add(path, decoder(ConfigMap), set_config, lambda _: set_config(ConfigMap()), selector=only)
 
     def pods(self) -> Callable[[str, str], Pod | None]:
         """Follow pods. Returns what finds one by namespace and name."""

@@ -3,12 +3,15 @@
 import base64
 from typing import Any
 
+from seatrial.scheduler.api.slo import CONFIG_NAMESPACE
 from seatrial.scheduler.webhooks.reviews import (
     MUTATE,
     MUTATE_NODE,
     MUTATE_QUOTA,
     VALIDATE,
     VALIDATE_BINDING,
+    VALIDATE_CONFIG,
+    VALIDATE_NODE,
     VALIDATE_QUOTA,
 )
 
@@ -51,6 +54,7 @@ def configurations(
     bindings: bool = False,
     nodes: bool = False,
     node_labels: dict[str, str] | None = None,
+    slo_config: bool = False,
 ) -> list[Manifest]:
     """A MutatingWebhookConfiguration (if `mutating`) and a ValidatingWebhookConfiguration.
 
@@ -63,6 +67,7 @@ def configurations(
             NodeMutatingWebhook).
         node_labels: with `nodes`, only for nodes with these labels.
         quotas: register the webhooks for ElasticQuotas too; not limited to `namespace`, because names are global.
+        slo_config: register the webhooks for the ConfigMap with the settings of nodes, and for labels of nodes.
         bindings: register the webhook that decides who may bind pods.
     """
     selector: Manifest = {"matchLabels": {"kubernetes.io/metadata.name": namespace}} if namespace else _NOT_THE_SYSTEM
@@ -89,8 +94,10 @@ def configurations(
 
     found = [configuration("ValidatingWebhookConfiguration", "vpod.koordinator.sh", VALIDATE)]
     if mutating:
-        more = {"reinvocationPolicy": "IfNeeded"}
-        found.insert(0, configuration("MutatingWebhookConfiguration", "mpod.koordinator.sh", MUTATE, **more))
+        found.insert(
+            0,
+            configuration("MutatingWebhookConfiguration", "mpod.koordinator.sh", MUTATE, reinvocationPolicy="IfNeeded"),
+        )
     if quotas:
         changes = [{**_QUOTA_RULE, "operations": ["CREATE", "UPDATE", "DELETE"]}]
         found[-1]["webhooks"].append(
@@ -118,6 +125,15 @@ def configurations(
                 "clientConfig": {"url": f"{url}{VALIDATE_BINDING}", "caBundle": bundle},
             }
         )
+    if slo_config:
+        own: Manifest = {"matchLabels": {"kubernetes.io/metadata.name": CONFIG_NAMESPACE}}
+        every = {**_NODE_RULE, "resources": ["nodes"], "operations": ["CREATE", "UPDATE"]}
+        for webhook, path, rule, policy, namespaces in (
+            ("vconfigmap.koordinator.sh", VALIDATE_CONFIG, {**_RULE, "resources": ["configmaps"]}, "Fail", own),
+            ("vnode.koordinator.sh", VALIDATE_NODE, every, "Ignore", {}),
+        ):
+            more: Manifest = {"rules": [rule], "failurePolicy": policy, "namespaceSelector": namespaces}
+            found[-1]["webhooks"] += configuration("", webhook, path, **more)["webhooks"]
     if nodes:
         added = configuration("MutatingWebhookConfiguration", "mnode.koordinator.sh", MUTATE_NODE)
         added["webhooks"][0] |= {"rules": [_NODE_RULE], "namespaceSelector": {}, "failurePolicy": "Ignore"}

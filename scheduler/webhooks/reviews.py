@@ -22,11 +22,13 @@ from seatrial.scheduler.webhooks.nodes import NodeRefusal, patch_of_node
 from seatrial.scheduler.webhooks.pod_classes import class_problems
 from seatrial.scheduler.webhooks.profiles import ProfileError, Profiles, changes, with_resource_spec
 from seatrial.scheduler.webhooks.quota_topology import QuotaExceeded, QuotaRefusal, QuotaTopology
+from seatrial.scheduler.webhooks.slo_config import ConfigRefusal, SloConfigRules
 
 MUTATE_QUOTA, VALIDATE_QUOTA = "/mutate-elasticquota", "/validate-elasticquota"
 MUTATE, VALIDATE = "/mutate-pod", "/validate-pod"  # paths of Koordinator's manager
 MUTATE_NODE = "/mutate-node-status"
 VALIDATE_BINDING = "/validate-pod-binding"
+VALIDATE_CONFIG, VALIDATE_NODE = "/validate-configmap", "/validate-node"
 Review = dict[str, Any]
 
 _decode = decoder(Review)
@@ -42,6 +44,7 @@ class Admission:
         profiles: ClusterColocationProfiles, with the rules about QoS and priority classes.
         labels: rules about labels.
         bindings: who may bind.
+        slo_config: rules about the settings of nodes.
     """
 
     topology: QuotaTopology | None = None
@@ -49,6 +52,7 @@ class Admission:
     profiles: Profiles | None = None
     labels: LabelRules | None = None
     bindings: Bindings | None = None
+    slo_config: SloConfigRules | None = None
 
 
 def mutate(review: Review, admission: Admission) -> Review:
@@ -140,6 +144,29 @@ def validate_binding(review: Review, bindings: Bindings) -> Review:
     return _answer(request, refused=DENIED, code=403)
 
 
+def validate_config(review: Review, rules: SloConfigRules) -> Review:
+    """The response: denied if a changed key of the ConfigMap with the settings of nodes is not valid."""
+    request = review["request"]
+    new, old = request.get("object") or {}, request.get("oldObject") or {}
+    try:
+        rules.check(_namespace(request), request.get("name", ""), new.get("data") or {}, old.get("data") or {})
+    except ConfigRefusal as refusal:
+        return _answer(request, refused=str(refusal), code=400)
+    return _answer(request)
+
+
+def validate_node(review: Review, rules: SloConfigRules) -> Review:
+    """The response: denied if by its new labels a node would have two settings of one key."""
+    request = review["request"]
+    new, old = ((request.get(part) or {}).get("metadata") or {} for part in ("object", "oldObject"))
+    before = None if request.get("operation") == "CREATE" else old.get("labels") or {}
+    try:
+        rules.check_node(request.get("name", ""), new.get("labels") or {}, before)
+    except ConfigRefusal as refusal:
+        return _answer(request, refused=str(refusal), code=400)
+    return _answer(request)
+
+
 def _namespace(request: Review) -> str:
     """The namespace of the object, which the object itself need not name yet."""
     named: str = ((request.get("object") or {}).get("metadata") or {}).get("namespace") or request.get("namespace", "")
@@ -212,6 +239,10 @@ def routes(faults: Faults, admission: Admission | None = None) -> Routes:
     if bindings is not None:
         found.add("POST", VALIDATE_BINDING, _page(lambda review: validate_binding(review, bindings)))
         found.add("GET", "/metrics", lambda _: Answer(200, exposed(_families(bindings)), CONTENT_TYPE))
+    rules = admission.slo_config
+    if rules is not None:
+        found.add("POST", VALIDATE_CONFIG, _page(lambda review: validate_config(review, rules)))
+        found.add("POST", VALIDATE_NODE, _page(lambda review: validate_node(review, rules)))
     if topology is not None:
         found.add("POST", MUTATE_QUOTA, _page(lambda review: mutate_quota(review, topology)))
         found.add("POST", VALIDATE_QUOTA, _page(lambda review: validate_quota(review, topology)))

@@ -11,11 +11,13 @@ import orjson
 from seatrial.fake_devices.noderoot import NodeRoot
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
+from seatrial.harness.audit.agent_rules import AgentView, agent_breaches
 from seatrial.harness.subject.koordlet import running_koordlet
 from seatrial.scheduler.api.builders import PodBuilder, node
 from seatrial.scheduler.api.core import Pod
 
 CPUS, MEMORY = 8, 16 << 30
+SEEN = 4  # seconds in which an agent has seen all and written what follows
 GI = 1 << 30
 _KINDS = {"Guaranteed": "", "Burstable": "burstable", "BestEffort": "besteffort"}
 
@@ -28,10 +30,14 @@ class AgentNode:
         self._load: dict[str, tuple[float, int]] = {}  # group → cores, bytes
         self._containers: dict[str, str] = {}  # by the group of the pod
         self._throttled: dict[str, tuple[int, int]] = {}
+        self._pods: dict[str, Pod] = {}  # by uid
+        self._suppressing = False
         self.system = 0.0  # cores
 
     def slo(self, **blocks: Any) -> None:
         """Make or replace the NodeSLO of the node."""
+        threshold = blocks.get("resourceUsedThresholdWithBE", {})
+        self._suppressing = bool(threshold.get("enable")) and threshold.get("cpuSuppressPolicy", "cpuset") == "cpuset"
         body = {"apiVersion": "slo.koordinator.sh/v1alpha1", "kind": "NodeSLO", "metadata": {"name": self.name}}
         path = self._trial.path("NodeSLO", self.name)
         if self._trial.call("GET", path).code == 404:
@@ -43,6 +49,7 @@ class AgentNode:
         """Start a pod on the node, which then uses so much. Returns its control group."""
         self._trial.submit(wanted.node_name(self.name))
         found: Pod = self._expect.running(wanted.name)
+        self._pods[found.metadata.uid] = found
         raw = self._raw(wanted.name)
         ids = [each["containerID"].partition("://")[2] for each in raw["status"]["containerStatuses"]]
         folder = self.root.pod(_KINDS[raw["status"]["qosClass"]], found.metadata.uid, *ids)
@@ -73,6 +80,24 @@ class AgentNode:
                 self.root.throttle(folder, *counts)
             self.root.refresh()
             self._trial.pass_time(1.0)
+        if seconds >= SEEN:
+            self.judge()
+
+    def judge(self) -> None:
+        """Check the invariants of a node agent, which has seen everything by now."""
+        below = self.root.cgroup / "cpuset"
+        groups = [str(path.parent.relative_to(below)) for path in below.glob("kubepods/besteffort/**/cpuset.cpus")]
+        view = AgentView(
+            pods=self._pods,
+            best_effort_cpus={group: self.cpus(group) for group in groups},
+            suppressing=self._suppressing,
+            evicted=frozenset(uid for uid, pod in self._pods.items() if self._evicted(pod)),
+        )
+        breaches = agent_breaches(view)
+        assert not breaches, "; ".join(breaches)
+
+    def _evicted(self, pod: Pod) -> bool:
+        return any(event.reason == "evictPodSuccess" for event in self._trial.events(pod.metadata.name))
 
     def cpus(self, folder: str) -> str:
         return self.root.read(folder, "cpuset.cpus", "cpuset")
@@ -92,4 +117,6 @@ def agent_node(trial: Trial, expect: Expect, *gates: str, anolis: bool = False) 
     with TemporaryDirectory(prefix="seatrial-root-") as folder:
         root = NodeRoot(Path(folder), cpus=CPUS, memory=MEMORY, anolis=anolis)
         with running_koordlet(trial.cluster, "n1", Path(folder), *gates):
-            yield AgentNode(trial, expect, root, "n1")
+            found = AgentNode(trial, expect, root, "n1")
+            yield found
+            found.judge()

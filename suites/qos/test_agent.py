@@ -201,6 +201,92 @@ def test_pods_that_get_too_little(trial: Trial, expect: Expect, start_agent: Sta
         assert trial.reaches(lambda: ended(trial, "second"), within=WITHIN), "expected pod 'second' to be evicted"
 
 
+def evictable(name: str, priority: str) -> PodBuilder:
+    """A batch pod that may be evicted for all features."""
+    return best_effort(name).label("koordinator.sh/eviction-enabled", "true").priority_class(priority)
+
+
+@pytest.mark.feature("QOS-7.eviction")
+@pytest.mark.case("CO-053", severity="critical", source="v1.7 NodeSLO: cpuEvictThresholdPercent; spec EV-5, EV-8")
+@pytest.mark.long(seconds=8)
+def test_a_node_that_uses_too_much_cpu(trial: Trial, expect: Expect, start_agent: StartAgent) -> None:
+    """Of 8 cores 7.2 are used, 80 % may be: of the pods with the label eviction-enabled and a priority of at most the
+    threshold, that of the lowest priority goes, although another uses more; pods without the label stay, and so do
+    those above the threshold, whatever their annotation eviction-priority."""
+    node = start_agent("CPUEvict")
+    lowest, low, high = (priority_class(trial, value) for value in (5000, 5100, 5900))
+    service = prod("service").label("koordinator.sh/eviction-enabled", "true")
+    node.run(service.annotation("koordinator.sh/eviction-priority", "-1"), cores=2.0)
+    node.run(best_effort("plain").priority_class(lowest), cores=2.0)
+    node.run(evictable("larger", high), cores=2.0)
+    node.run(evictable("lower", low), cores=1.2)
+    slo = {"enable": True, "cpuSuppressThresholdPercent": 100, "cpuEvictThresholdPercent": 80}
+    node.slo(resourceUsedThresholdWithBE=slo)
+    node.pass_time(4)
+    assert not ended(trial, "lower"), "without a threshold of priorities nobody is evicted"
+
+    node.slo(resourceUsedThresholdWithBE={**slo, "evictEnabledPriorityThreshold": 5999})
+    node.pass_time(3)
+
+    assert trial.reaches(lambda: ended(trial, "lower"), within=WITHIN), "expected pod 'lower' to be evicted"
+    for name in ("service", "plain", "larger"):
+        expect.running(name)
+    messages = [event.message for event in trial.events("lower")]
+    assert "trigger by koordlet feature CPUEvict, kill pod: lower" in messages
+
+
+@pytest.mark.feature("QOS-7.eviction")
+@pytest.mark.case("CO-054", severity="critical", source="v1.7 NodeSLO: memoryAllocatableEvict…; spec EV-7, EV-10")
+@pytest.mark.long(seconds=10)
+def test_a_node_that_offers_less_than_is_requested(trial: Trial, expect: Expect, start_agent: StartAgent) -> None:
+    """Batch pods request 6 and 2 GiB of 10 GiB; then the node offers 8 GiB, of which 80 % may be requested: the larger
+    pod goes, and no other while it leaves. A threshold that prod pods are below evicts nobody."""
+    node = start_agent("MemoryAllocatableEvict")
+
+    def offer(size: int) -> None:
+        amounts = {"kubernetes.io/batch-memory": str(size * GI), "kubernetes.io/batch-cpu": "8000"}
+        assert trial.call(
+            "PATCH", f"/api/v1/nodes/{node.name}/status", {"status": {"capacity": amounts, "allocatable": amounts}}
+        ).ok
+
+    offer(10)
+    batch_class = priority_class(trial, 5500)
+    for name, size in (("small", 2), ("large", 6)):
+        wanted = evictable(name, batch_class)
+        wanted.resources({"kubernetes.io/batch-cpu": 1000, "kubernetes.io/batch-memory": f"{size}Gi"})
+        node.run(wanted, cores=0.1, memory=GI)
+    metadata = {"metadata": {"finalizers": ["example.com/stays"]}}
+    assert trial.call("PATCH", trial.path("Pod", "large"), metadata).ok
+    lines = {"memoryAllocatableEvictThresholdPercent": 80, "memoryAllocatableEvictLowerPercent": 75}
+    slo = {"enable": True, "allocatableEvictPriorityThreshold": 9000, **lines}
+    node.slo(resourceUsedThresholdWithBE=slo)
+    offer(8)
+    node.pass_time(3)
+    assert not ended(trial, "large"), "prod pods must not be killed"
+    node.slo(resourceUsedThresholdWithBE={**slo, "allocatableEvictPriorityThreshold": 5999})
+    node.pass_time(3)
+    assert trial.reaches(lambda: ended(trial, "large"), within=WITHIN), "expected pod 'large' to be evicted"
+    node.pass_time(6)
+    expect.running("small")
+    assert trial.call("PATCH", trial.path("Pod", "large"), {"metadata": {"finalizers": None}}).ok
+
+
+@pytest.mark.feature("QOS-7.eviction")
+@pytest.mark.case("CO-055", severity="normal", source="spec EV-11: evictions go through the eviction API")
+@pytest.mark.long(seconds=8)
+def test_a_budget_that_refuses(trial: Trial, expect: Expect, start_agent: StartAgent) -> None:
+    """A PodDisruptionBudget refuses the eviction of the pod that has most memory: the next one is evicted."""
+    node = start_agent("BEMemoryEvict")
+    node.run(best_effort("guarded").label("guard", "yes"), memory=8 * GI)
+    node.run(best_effort("other"), memory=5 * GI)
+    budget = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "guard"}}
+    trial.apply({**budget, "spec": {"minAvailable": 1, "selector": {"matchLabels": {"guard": "yes"}}}})
+    node.slo(resourceUsedThresholdWithBE={"enable": True, "memoryEvictThresholdPercent": 80})
+    node.pass_time(5)
+    assert trial.reaches(lambda: ended(trial, "other"), within=WITHIN), "expected pod 'other' to be evicted"
+    expect.running("guarded")
+
+
 def priority_class(trial: Trial, value: int) -> str:
     name = f"{trial.name}-{value}"
     kind = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}}
@@ -398,3 +484,115 @@ def test_the_announced_annotations(start_agent: StartAgent) -> None:
     uid = groups["resctrl"].rpartition("/pod")[2]
     assert (node.root.resctrl / f"koordlet-{uid}/schemata").read_text().split() == ["L3:0=7;", "MB:0=20;"]
     assert node.number(groups["cpu-qos"], "cpu.bvt_warp_ns") == 0
+
+
+@pytest.mark.feature("QOS-7.groups")
+@pytest.mark.case("CO-061", severity="critical", source="koordlet CgroupReconcile; spec CG-2 to CG-5")
+@pytest.mark.long(seconds=24)
+def test_memory_of_groups(start_agent: StartAgent) -> None:
+    """Half of what a pod requests is protected, for its container, its class and all pods together; beyond 80 % between
+    request and limit it is throttled. A pod whose annotation says `none` has neither; and when the class is disabled,
+    all is neutral again."""
+    node = start_agent("CgroupReconcile", anolis=True)
+    pods = [prod(name).resources({"memory": "2Gi"}).limits({"memory": "4Gi"}) for name in ("service", "own")]
+    pods[1].annotation("koordinator.sh/memoryQOS", '{"policy": "none"}')
+    service, own = (node.run(each) for each in pods)
+    enabled = {"enable": True, "minLimitPercent": 50, "throttlingPercent": 80}
+    node.slo(resourceQOSStrategy={"lsClass": {"memoryQOS": enabled}})
+    node.pass_time(12)
+    groups = (service, node.container(service), "kubepods/burstable", "kubepods")
+    assert [node.number(group, "memory.min", "memory") for group in groups] == [GI] * 4
+    assert node.number(node.container(service), "memory.high", "memory") == 3865468928, "2 GiB and 80 % of 2 GiB"
+    assert node.number(service, "memory.wmark_ratio", "memory") == 95
+    assert [node.number(own, f"memory.{name}", "memory") for name in ("min", "wmark_ratio")] == [0, 0]
+
+    node.slo(resourceQOSStrategy={"lsClass": {"memoryQOS": {**enabled, "enable": False}}})
+    node.pass_time(11)
+    assert [node.number(group, "memory.min", "memory") for group in groups] == [0] * 4
+    assert node.number(service, "memory.wmark_ratio", "memory") == 0
+
+
+@pytest.mark.feature("QOS-7.groups")
+@pytest.mark.case("CO-062", severity="normal", source="koordlet SystemConfig; spec SY-1, SY-2")
+@pytest.mark.long(seconds=23)
+def test_settings_of_the_kernel(start_agent: StartAgent) -> None:
+    """Of 16 GiB 1 % are kept free, and the watermarks are apart as the NodeSLO says; values that the kernel would not
+    bear are not written."""
+    node = start_agent("SystemConfig", anolis=True)
+    files = [node.root.proc / "sys/vm" / name for name in ("min_free_kbytes", "watermark_scale_factor")]
+    files.append(node.root.sys / "kernel/mm/memcg_reaper/reap_background")
+    node.slo(systemStrategy={"minFreeKbytesFactor": 100, "watermarkScaleFactor": 150, "memcgReapBackGround": 1})
+    node.pass_time(12)
+    assert [int(file.read_text()) for file in files] == [167772, 150, 1]
+    node.slo(systemStrategy={"minFreeKbytesFactor": 1, "watermarkScaleFactor": 500, "memcgReapBackGround": 0})
+    node.pass_time(11)
+    assert [int(file.read_text()) for file in files] == [167772, 150, 0]
+
+
+@pytest.mark.feature("QOS-7.groups")
+@pytest.mark.case("CO-063", severity="normal", source="koordlet CPUNormalization; spec HK-8")
+@pytest.mark.long(seconds=12)
+def test_quotas_on_cpus_that_do_more(trial: Trial, start_agent: StartAgent) -> None:
+    """On a node whose CPUs do a fifth more, the quota of an LS pod is less by as much; a burst starts from there."""
+    node = start_agent("CPUNormalization")
+    annotation = {"metadata": {"annotations": {"node.koordinator.sh/cpu-normalization-ratio": "1.20"}}}
+    assert trial.call("PATCH", f"/api/v1/nodes/{node.name}", annotation).ok
+    service = node.run(prod("service"))
+    for group in (service, node.container(service)):
+        (node.root.cgroup / "cpu" / group / "cpu.cfs_quota_us").write_text("100000")
+    node.slo(cpuBurstStrategy={"policy": "auto", "cfsQuotaBurstPercent": 150})
+    node.pass_time(12)
+    assert [node.number(group, "cpu.cfs_quota_us") for group in (service, node.container(service))] == [83_334] * 2
+    node.throttles(node.container(service), 10, 5)
+    node.pass_time(5)
+    assert [node.number(group, "cpu.cfs_quota_us") for group in (service, node.container(service))] == [125_001] * 2
+
+
+@pytest.mark.feature("QOS-7.groups")
+@pytest.mark.case("CO-064", severity="normal", source="koordlet BlkIOReconcile, OOMScoreAdj; spec BK-1, HK-12")
+@pytest.mark.long(seconds=23)
+def test_disks_and_oom_scores(start_agent: StartAgent) -> None:
+    """Best-effort pods read a mebibyte a second from a disk, until the NodeSLO names it no more; the processes of a
+    container have the OOM score of the annotation, those of another pod theirs."""
+    node = start_agent("BlkIOReconcile", "OOMScoreAdj")
+    node.root.disk("sdb", "8:16")
+    scores = {"koordinator.sh/oom-score-adj": "-500", "koordinator.sh/oom-score-adj-spec": '{"main": 200}'}
+    own = prod("own")
+    for key, value in scores.items():
+        own.annotation(key, value)
+    processes = [
+        node.root.process(node.container(node.run(each)), number) for number, each in ((101, own), (102, prod("plain")))
+    ]
+    block = {"type": "device", "name": "/dev/sdb", "ioCfg": {"readBPS": 1 << 20}}
+    node.slo(resourceQOSStrategy={"beClass": {"blkioQOS": {"enable": True, "blocks": [block]}}})
+    node.pass_time(12)
+    assert node.root.read(BESTEFFORT, "blkio.throttle.read_bps_device", "blkio") == "8:16 1048576"
+    assert [path.read_text() for path in processes] == ["200", "0"]
+    node.slo(resourceQOSStrategy={"beClass": {"blkioQOS": {"enable": False}}})
+    node.pass_time(11)
+    assert node.root.read(BESTEFFORT, "blkio.throttle.read_bps_device", "blkio") == "8:16 0"
+
+
+@pytest.mark.feature("QOS-7.groups")
+@pytest.mark.case("CO-066", severity="normal", source="koordlet CoreSched; spec HK-9")
+@pytest.mark.long(seconds=23)
+def test_core_scheduling(start_agent: StartAgent) -> None:
+    """Pods with the same group share a core-scheduling cookie, an exclusive pod has one alone, best-effort pods have
+    another; with the policy groupIdentity nobody has one."""
+    node = start_agent("CoreSched")
+    label = "koordinator.sh/core-sched-group-id"
+    pods = [each.label(label, "web") for each in (prod("a"), prod("b"), prod("alone"), best_effort("job"))]
+    pods[2].label("koordinator.sh/core-sched-policy", "exclusive")
+    files = [
+        node.root.process(node.container(node.run(each)), 101 + number).with_name("core_sched_cookie")
+        for number, each in enumerate(pods)
+    ]
+    classes = {name: {"cpuQOS": {"enable": True}} for name in ("lsClass", "beClass")}
+    node.slo(resourceQOSStrategy={"policies": {"cpuPolicy": "coreSched"}, **classes})
+    node.pass_time(12)
+    a, b, alone, job = (file.read_text() if file.exists() else "0" for file in files)
+    assert a == b
+    assert len({a, alone, job, "0"}) == 4
+    node.slo(resourceQOSStrategy={"policies": {"cpuPolicy": "groupIdentity"}, **classes})
+    node.pass_time(11)
+    assert [file.read_text() for file in files] == ["0"] * 4

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import Any
 
+import orjson
 import pytest
 import yaml
 
@@ -20,7 +21,7 @@ from seatrial.harness.apiserver.quantities import amount
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.harness.errors import ApiRefused
 from seatrial.harness.subject.foreign_manager import running_foreign_manager
-from seatrial.scheduler.api.builders import PodBuilder, pod
+from seatrial.scheduler.api.builders import PodBuilder, node, pod
 from seatrial.scheduler.api.colocation import EXTENDED_RESOURCE_SPEC, SKIP_RESOURCES
 from seatrial.scheduler.api.core import Pod
 from seatrial.scheduler.api.numa import PRIORITY_CLASS_LABEL, QOS_LABEL
@@ -300,3 +301,54 @@ def test_the_released_quick_start(
     found = expect.running("batch-pod")
     assert amounts(found) == {BATCH_CPU: 1000, BATCH_MEMORY: 1 << 30}
     assert (found.metadata.labels[QOS_LABEL], found.spec.priority) == ("BE", 5999)
+
+
+@pytest.mark.feature("QOS-2.settings")
+@pytest.mark.case("CO-065", severity="normal", source="ConfigMapValidatingWebhook; spec N-3 to N-7")
+def test_settings_that_are_refused(trial: Trial, start_webhook: StartWebhook) -> None:
+    """A percentage above 100, network requests of more than all, and two settings for the nodes of one pool are refused
+    with Koordinator's reasons, and the stored settings stay; so is a label that would give a node two of them."""
+    pool, zone = (f"{trial.name}-{name}" for name in ("pool", "zone"))
+    trial.add(node("n1").label(pool, "a"))
+    start_webhook("--slo-config")
+    trial.call("POST", "/api/v1/namespaces", {"metadata": {"name": "koordinator-system"}})
+    path = "/api/v1/namespaces/koordinator-system/configmaps"
+
+    def override(name: str, **labels: str) -> dict[str, Any]:
+        return {"name": name, "nodeSelector": {"matchLabels": labels}, "enable": True}
+
+    def put(key: str, **settings: Any) -> str:
+        """What the API server says of a change of the stored settings; "" if it takes it."""
+        answer = trial.call("PATCH", f"{path}/slo-controller-config", {"data": {key: json.dumps(settings)}})
+        return "" if answer.ok else answer.body.decode()
+
+    metadata = {"name": "slo-controller-config", "namespace": "koordinator-system"}
+    assert trial.call("POST", path, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}).ok
+    try:
+        key = "resource-threshold-config"
+        assert put(key, clusterStrategy={"cpuSuppressThresholdPercent": 70}) == ""
+        assert "ConfigParamInvalid" in put(key, clusterStrategy={"cpuSuppressThresholdPercent": 101})
+        assert "ParseConfigFail" in put(key, nodeStrategies="all")
+        two = [override("a", **{pool: "a"}), override("b", **{pool: "a", zone: "z"})]
+        assert "NodeStrategiesOverlap" in put(key, nodeStrategies=two)
+        classes = {name: {"networkQOS": {"ingressRequest": 60}} for name in ("lsClass", "beClass")}
+        assert "already over 100" in put("resource-qos-config", clusterStrategy=classes)
+        stored_data = orjson.loads(trial.call("GET", f"{path}/slo-controller-config").body)["data"]
+        assert json.loads(stored_data[key]) == {"clusterStrategy": {"cpuSuppressThresholdPercent": 70}}
+
+        assert put(key, nodeStrategies=[override("a", **{pool: "a"}), override("b", **{zone: "z"})]) == ""
+        second = {"metadata": {"labels": {zone: "z"}}}
+        refusal = ""
+
+        def refused_label() -> bool:
+            """Once the webhooks have seen the settings; until then the label is taken off again."""
+            nonlocal refusal
+            answer = trial.call("PATCH", "/api/v1/nodes/n1", second)
+            refusal = answer.body.decode()
+            if answer.ok:
+                trial.call("PATCH", "/api/v1/nodes/n1", {"metadata": {"labels": {zone: None}}})
+            return "ExistNodeConf" in refusal
+
+        assert trial.reaches(refused_label, within=10), f"expected a refusal of the second label, found {refusal}"
+    finally:
+        trial.call("DELETE", f"{path}/slo-controller-config")

@@ -2,107 +2,14 @@
 
 import json
 from pathlib import Path
-from random import Random
-from typing import Any
 
 import msgspec
-import orjson
 import pytest
 
-from seatrial.fake_devices.noderoot import NodeRoot
-from seatrial.scheduler.api.clock import SimClock, from_rfc3339, rfc3339
+from seatrial.scheduler.api.clock import from_rfc3339, rfc3339
 from seatrial.scheduler.api.core import Node
-from seatrial.scheduler.api.slo import NodeMetric, NodeSlo
-from seatrial.scheduler.api.transport import Done, Request, Response
-from seatrial.scheduler.koordlet.agent import Agent, AgentConfig
-from seatrial.scheduler.koordlet.cgroups import Cgroups
-from seatrial.scheduler.koordlet.machine import Machine
-from seatrial.scheduler.koordlet.objects import AgentPod
-from seatrial.scheduler.koordlet.prediction import Models
-from seatrial.scheduler.koordlet.resctrl_groups import Resctrl
-
-GI = 1 << 30
-
-
-class Api:
-    """A transport that answers writes with success and keeps them; reads are never answered."""
-
-    def __init__(self) -> None:
-        self.writes: list[tuple[str, Any]] = []
-        self.code = 200
-
-    def send(self, request: Request, done: Done) -> None:
-        if request.method != "GET":
-            self.writes.append((request.path, orjson.loads(request.body)))
-            done(Response(self.code, b"{}"))
-
-    def stream(self, *_: object) -> object:
-        raise AssertionError("no watch in this test")
-
-
-class Setting:
-    """A node of 8 CPUs and 16 GiB whose pods use what `load` says."""
-
-    def __init__(self, folder: Path, *, v2: bool = False, gates: dict[str, bool] | None = None, **root: Any) -> None:
-        self.root = NodeRoot(folder, v2=v2, **root)
-        self.api, self.clock = Api(), SimClock()
-        config = AgentConfig("n1", gates or {})
-        cgroups, machine = Cgroups(self.root.cgroup, v2=v2), Machine(self.root.proc, self.root.sys)
-        resctrl = Resctrl(self.root.resctrl, self.root.proc, cgroups)
-        self.agent = Agent(self.api, self.clock, config, cgroups, machine, resctrl, Models(None), Random(0))  # type: ignore[arg-type] # noqa: S311
-        self.agent._set_metric(NodeMetric())
-        self.load: dict[str, tuple[float, int]] = {}  # group → cores, bytes
-        self.system = 0.0
-        for informer in self.agent._informers:
-            informer.start = lambda: None  # type: ignore[method-assign]
-        self.agent.start()
-
-    def slo(self, **blocks: Any) -> None:
-        self.agent._set_slo(NodeSlo(spec=blocks))
-
-    def pod(self, name: str, kind: str = "burstable", qos: str = "LS", **more: Any) -> str:
-        """A running pod with the container `c`."""
-        resources = (
-            {}
-            if kind == "besteffort"
-            else {"requests": {"cpu": "1"}, **({"limits": more.pop("limits")} if "limits" in more else {})}
-        )
-        plain = {
-            "metadata": {
-                "name": name,
-                "namespace": "d",
-                "uid": name,
-                "labels": {"koordinator.sh/qosClass": qos} if qos else {},
-                "annotations": more.get("annotations", {}),
-            },
-            "spec": {
-                "priority": more.get("priority", 0),
-                "containers": [{"name": "c", "resources": more.get("resources", resources)}],
-            },
-            "status": {
-                "phase": "Running",
-                "startTime": more.get("started"),
-                "containerStatuses": [{"name": "c", "containerID": f"containerd://{name}-c"}],
-            },
-        }
-        folder = self.root.pod(kind, name, f"{name}-c")
-        self.agent._set_pod(msgspec.convert(plain, AgentPod))
-        return folder
-
-    def run(self, seconds: int) -> None:
-        for _ in range(seconds):
-            self.root.busy += self.system
-            for folder, (cores, memory) in self.load.items():
-                self.root.use(folder, cores, memory)
-            self.root.refresh()
-            self.clock.advance(1.0)
-
-    def file(self, folder: str, name: str, subsystem: str = "cpu") -> str:
-        return self.root.read(folder, name, subsystem)
-
-    def sent(self, ending: str) -> list[Any]:
-        return [body for path, body in self.api.writes if path.endswith(ending)]
-
+from seatrial.scheduler.api.slo import BATCH_CPU, NodeMetric
+from seatrial.scheduler.koordlet.tests.setting import GI, Setting
 
 SUPPRESS = {"enable": True, "cpuSuppressThresholdPercent": 65}
 
@@ -257,7 +164,7 @@ MEMORY = {"enable": True, "memoryEvictThresholdPercent": 80}
 
 def test_memory_eviction_takes_the_largest_of_the_lowest_priority(setting: Setting) -> None:
     """EV-6, EV-8, EV-9: of best-effort pods only; a pod whose policy forbids it stays."""
-    setting.agent._config = AgentConfig("n1", {"BEMemoryEvict": True})
+    setting.gates.update(BEMemoryEvict=True)
     prod = setting.pod("prod")
     spared = setting.pod("spared", "besteffort", "BE", annotations={"koordinator.sh/eviction-policy": "[]"})
     small, large, later = (
@@ -268,8 +175,7 @@ def test_memory_eviction_takes_the_largest_of_the_lowest_priority(setting: Setti
     setting.slo(resourceUsedThresholdWithBE=MEMORY)
     setting.root.memory_used = 14 * GI
     setting.run(2)
-    evicted = [path.split("/")[-2] for path, _ in setting.api.writes if path.endswith("/eviction")]
-    assert evicted == ["large"]
+    assert setting.evicted() == ["large"]
     assert setting.sent("large/eviction")[0]["deleteOptions"] == {"preconditions": {"uid": "large"}}
     assert setting.sent("/events")[0]["note"] == "trigger by koordlet feature BEMemoryEvict, kill pod: large"
     setting.run(2)
@@ -278,15 +184,107 @@ def test_memory_eviction_takes_the_largest_of_the_lowest_priority(setting: Setti
 
 def test_eviction_by_satisfaction(setting: Setting) -> None:
     """EV-2 to EV-4: the pods want more than they get, so that those which use most of their request go."""
-    setting.agent._config = AgentConfig("n1", {"BECPUEvict": True, "BECPUSuppress": False})
+    setting.gates.update(BECPUEvict=True, BECPUSuppress=False)
     batch = {"requests": {"kubernetes.io/batch-cpu": "10000"}}
     pods = [setting.pod(name, "besteffort", "BE", resources=batch) for name in ("a", "b")]
     setting.load = {pods[0]: (3.8, 0), pods[1]: (3.7, 0)}
     lines = {"cpuEvictBESatisfactionLowerPercent": 50, "cpuEvictBESatisfactionUpperPercent": 60}
     setting.slo(resourceUsedThresholdWithBE={"enable": True, **lines})
     setting.run(4)
-    evicted = [path.split("/")[-2] for path, _ in setting.api.writes if path.endswith("/eviction")]
-    assert evicted == ["a"], "8 of 20 cores are 40 %: 4000 are to be released, one pod is enough"
+    assert setting.evicted() == ["a"], "8 of 20 cores are 40 %: 4000 are to be released, one pod is enough"
+
+
+@pytest.mark.parametrize(
+    ("block", "evicted", "why"),
+    [
+        ({"cpuEvictThresholdPercent": 80}, ["low"], ""),
+        ({"cpuEvictThresholdPercent": 80, "cpuEvictLowerPercent": 40}, ["low", "batch"], ""),
+        ({"cpuEvictThresholdPercent": 95}, [], ""),
+        (
+            {"cpuEvictThresholdPercent": 80, "cpuEvictLowerPercent": 80},
+            [],
+            "lower percent(80) should less than threshold percent(80)",
+        ),
+        (
+            {"cpuEvictThresholdPercent": 80, "evictEnabledPriorityThreshold": None},
+            [],
+            "EvictEnabledPriorityThreshold not config",
+        ),
+    ],
+)
+def test_eviction_by_usage_of_cpu(
+    setting: Setting, caplog: pytest.LogCaptureFixture, block: dict[str, int], evicted: list[str], why: str
+) -> None:
+    """EV-5, EV-8: pods that have the label, up to the priority; 7.2 of 8 cores are 90 %."""
+    setting.gates.update(CPUEvict=True, BECPUSuppress=False)
+    label = {"koordinator.sh/eviction-enabled": "true"}
+    pods = {
+        "prod": (9500, 2.0, label),
+        "plain": (5000, 1.0, {}),
+        "batch": (5500, 3.0, label),
+        "low": (3500, 1.2, label),
+    }
+    for name, (priority, cores, labels) in pods.items():
+        setting.load[setting.pod(name, qos="", priority=priority, labels=labels)] = (cores, 0)
+    setting.slo(resourceUsedThresholdWithBE={"enable": True, "evictEnabledPriorityThreshold": 6000, **block})
+    setting.run(4)
+    assert setting.evicted() == evicted
+    assert why in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("offer", "most", "evicted"),
+    [
+        ("100000", 7999, ["large"]),
+        ("110000", 7999, []),
+        ("0", 7999, ["large", "small"]),
+        (None, 7999, ["large", "small"]),
+        (None, 8000, []),
+    ],
+)
+def test_eviction_by_what_the_node_offers(setting: Setting, offer: str | None, most: int, evicted: list[str]) -> None:
+    """EV-7, row 71: 85000 are requested of 100000, more than 80 %; down to 70 %, the larger one goes. Without batch-cpu
+    all do. Never by a threshold that prod pods would be below."""
+    setting.gates.update(CPUAllocatableEvict=True, BECPUSuppress=False)
+    amounts = {} if offer is None else {BATCH_CPU: offer}
+    setting.agent._set_node(msgspec.convert({"metadata": {"name": "n1"}, "status": {"allocatable": amounts}}, Node))
+    for name, request in (("small", "40000"), ("large", "45000")):
+        resources = {"requests": {BATCH_CPU: request}}
+        labels = {"koordinator.sh/eviction-enabled": "true"}
+        setting.pod(name, "besteffort", "BE", priority=5500, labels=labels, resources=resources)
+    lines = {"cpuAllocatableEvictThresholdPercent": 80, "cpuAllocatableEvictLowerPercent": 70}
+    setting.slo(resourceUsedThresholdWithBE={"enable": True, "allocatableEvictPriorityThreshold": most, **lines})
+    setting.run(4)
+    assert setting.evicted() == evicted
+
+
+def test_an_eviction_that_is_refused(setting: Setting) -> None:
+    """A budget refuses each: the next pod is tried a second later, and the first one again after ten."""
+    setting.gates.update(BEMemoryEvict=True)
+    setting.load = {
+        setting.pod(name, "besteffort", "BE", priority=priority): (0, GI)
+        for name, priority in (("a", 5000), ("b", 5100))
+    }
+    setting.slo(resourceUsedThresholdWithBE=MEMORY)
+    setting.root.memory_used, setting.api.code = 13 * GI, 429
+    setting.run(11)
+    assert setting.evicted() == ["a", "b", "a"]
+
+
+def test_a_pod_that_is_leaving_counts_as_released(setting: Setting) -> None:
+    """EV-10: also one that somebody else has deleted, until it is gone."""
+    setting.gates.update(BEMemoryEvict=True)
+    setting.load = {setting.pod(name, "besteffort", "BE"): (0, GI) for name in ("a", "b")}
+    leaving = setting.agent._pods["a"].pod
+    metadata = msgspec.structs.replace(leaving.metadata, deletion_timestamp=rfc3339(setting.clock.now()))
+    setting.agent._set_pod(msgspec.structs.replace(leaving, metadata=metadata))
+    setting.slo(resourceUsedThresholdWithBE=MEMORY)
+    setting.root.memory_used = 13 * GI
+    setting.run(9)
+    assert setting.evicted() == []
+    setting.agent._pod_gone(leaving)
+    setting.run(2)
+    assert setting.evicted() == ["b"]
 
 
 @pytest.mark.parametrize(
@@ -295,7 +293,7 @@ def test_eviction_by_satisfaction(setting: Setting) -> None:
 def test_lines_that_are_none_evict_nobody(
     setting: Setting, wrong: dict[str, int], caplog: pytest.LogCaptureFixture
 ) -> None:
-    setting.agent._config = AgentConfig("n1", {"BECPUEvict": True, "BECPUSuppress": False})
+    setting.gates.update(BECPUEvict=True, BECPUSuppress=False)
     setting.load = {
         setting.pod("a", "besteffort", "BE", resources={"requests": {"kubernetes.io/batch-cpu": "90000"}}): (8, 0)
     }

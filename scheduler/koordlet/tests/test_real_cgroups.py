@@ -18,7 +18,7 @@ from seatrial.scheduler.api.slo import NodeSlo
 from seatrial.scheduler.koordlet.agent import Agent
 from seatrial.scheduler.koordlet.app import build_agent
 from seatrial.scheduler.koordlet.objects import AgentPod
-from seatrial.scheduler.koordlet.tests.test_agent import Api
+from seatrial.scheduler.koordlet.tests.setting import Api
 
 ROOT = Path("/sys/fs/cgroup")
 SUBSYSTEMS = ("cpu", "cpuacct", "cpuset", "memory")

@@ -6,11 +6,12 @@ from typing import Any
 import msgspec
 import pytest
 
+from seatrial.scheduler.api.slo import BATCH_CPU
 from seatrial.scheduler.koordlet import burst, evict, pod_rules, resctrl
 from seatrial.scheduler.koordlet.burst import BurstConfig, Limiter
 from seatrial.scheduler.koordlet.cgroups import shares_of, weight_of
 from seatrial.scheduler.koordlet.cold_pages import IdleStatsError, cold_bytes
-from seatrial.scheduler.koordlet.evict import Victim, Window
+from seatrial.scheduler.koordlet.evict import Shortage, Victim, Window
 from seatrial.scheduler.koordlet.pod_rules import Limits
 from seatrial.scheduler.koordlet.samples import Sample, Samples, average, percentile
 from seatrial.scheduler.koordlet.strategies import QosStrategy
@@ -154,14 +155,49 @@ def test_victims_of_memory(threshold: int, lower: int | None, evicted: list[str]
     release = evict.usage_release(120 * G, 115 * G, threshold, lower)
     ordered = evict.by_memory([*victims, Victim("none", "none", 120, None, 0)])
     assert [victim.name for victim in ordered] == ["20", "5", "10", "none"]
-    amounts = {victim.uid: victim.used or 0 for victim in victims}
-    assert [victim.name for victim in evict.enough(ordered, amounts, release)] == evicted
+    shortage = Shortage("BEMemoryEvict", evict.USED, {"memory": release}, ordered)
+    assert [uid for _, uid in evict.chosen([shortage], [], ())] == evicted
 
 
 def test_victims_of_cpu() -> None:
     """EV-8: the largest part of its request first; without a sample last."""
     given = [Victim("a", "a", 5500, 500, 1000), Victim("b", "b", 5500, 900, 1000), Victim("c", "c", 5500, None, 1)]
     assert [victim.name for victim in evict.by_cpu([*given, Victim("d", "d", 5400, 1, 9)])] == ["d", "b", "a", "c"]
+
+
+def test_victims_of_all_classes() -> None:
+    """EV-8: the annotation eviction-priority, the priority, the label priority, then the usage; not above the
+    threshold, and none without a sample."""
+    given = [
+        Victim("used-more", "", 5500, 900, 1),
+        Victim("used-less", "", 5500, 100, 1),
+        Victim("sub", "", 5500, 1, 1, sub_priority=-1),
+        Victim("low", "", 5400, 1, 1),
+        Victim("annotated", "", 5900, 1, 1, eviction_priority=-1),
+        Victim("high", "", 6001, 900, 1),
+        Victim("unknown", "", 5000, None, 1),
+    ]
+    ordered = evict.by_priority(given, 6000, evict.USED)
+    assert [each.uid for each in ordered] == ["annotated", "low", "sub", "used-more", "used-less"]
+
+
+BATCH_PODS = [Victim("a", "", 5500, 1, 45_000), Victim("b", "", 5500, 1, 40_000), Victim("c", "", 7500, 1, 9, "mid")]
+
+
+@pytest.mark.parametrize(
+    ("earlier", "leaving", "refused", "expected"),
+    [
+        pytest.param(0, [], (), ["a"], id="the-first-is-enough"),
+        pytest.param(0, BATCH_PODS[1:2], (), [], id="what-leaves-counts"),
+        pytest.param(0, [], ("a",), ["b"], id="after-a-refusal-the-next"),
+        pytest.param(9, [], (), ["c", "a"], id="one-account-for-all-tasks"),
+    ],
+)
+def test_who_is_chosen(earlier: float, leaving: list[Victim], refused: tuple[str, ...], expected: list[str]) -> None:
+    """Row 71: 15000 of batch-cpu are to be released. EV-10."""
+    first = Shortage("CPUEvict", evict.REQUESTED, {"mid": earlier}, BATCH_PODS)
+    second = Shortage("CPUAllocatableEvict", evict.REQUESTED, {BATCH_CPU: 15_000}, BATCH_PODS)
+    assert [uid for _, uid in evict.chosen([first, second], leaving, refused)] == expected
 
 
 @pytest.mark.parametrize(

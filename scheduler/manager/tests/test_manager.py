@@ -10,8 +10,10 @@ import pytest
 from seatrial.scheduler.api.clock import SimClock
 from seatrial.scheduler.api.core import ConfigMap, Node
 from seatrial.scheduler.api.faults import Faults
+from seatrial.scheduler.api.numa import NodeResourceTopology
 from seatrial.scheduler.api.slo import NODE_METRICS_PATH, NODE_SLOS_PATH, NodeMetric
 from seatrial.scheduler.api.transport import Done, Request, Response
+from seatrial.scheduler.api.wire import ObjectMeta
 from seatrial.scheduler.manager.shell import Manager
 from seatrial.scheduler.manager.strategy import ColocationStrategy
 
@@ -23,7 +25,7 @@ class Recorder:
     def __init__(self) -> None:
         self.slos: list[tuple[str, str, Any]] = []
         self.writes: list[tuple[str, str, Any]] = []
-        self.code = 200
+        self.code, self.body = 200, b"{}"
         self.late = False
         self._unanswered: list[Done] = []
 
@@ -34,13 +36,13 @@ class Recorder:
             if self.late:
                 self._unanswered.append(done)
             else:
-                done(Response(self.code, b"{}"))
+                done(Response(self.code, self.body))
 
     def answer(self) -> None:
         """Answer what waits for it."""
         waiting, self._unanswered = self._unanswered, []
         for done in waiting:
-            done(Response(self.code, b"{}"))
+            done(Response(self.code, self.body))
 
     def stream(self, *_: object) -> object:
         raise AssertionError("no watch in this test")
@@ -163,6 +165,28 @@ def test_refused_writes_do_not_multiply(api: Recorder) -> None:
     assert sorted(write[1] for write in api.writes) == ["/api/v1/nodes/n1", f"{NODE_METRICS_PATH}/n1"]
     clock.advance(30.0)
     assert len(api.writes) == 2
+
+
+@pytest.mark.parametrize(
+    ("answer", "again"),
+    [
+        pytest.param({"uid": "u", "resourceVersion": "9"}, False, id="newer"),
+        pytest.param({"uid": "u", "resourceVersion": "4"}, True, id="older-than-the-watch"),
+        pytest.param({"uid": "other", "resourceVersion": "9"}, True, id="another-node"),
+    ],
+)
+def test_the_answer_of_a_write_is_what_the_node_is(api: Recorder, answer: dict[str, str], again: bool) -> None:
+    """Before the watch shows the write, the node's topology changes: the same is not written again."""
+    found = manager(api)
+    found._set_metric(metric("n1"))
+    metadata = {"name": "n1", "uid": "u", "resourceVersion": "5"}
+    found._set_node(msgspec.convert({"metadata": metadata}, Node))
+    ratio = {"node.koordinator.sh/cpu-normalization-ratio": "1.00"}
+    api.body = orjson.dumps({"metadata": {**metadata, **answer, "annotations": ratio}})
+    api.writes.clear()
+    found._set_config(ConfigMap(data={"cpu-normalization-config": '{"enable": false}'}))
+    found._set_topology(NodeResourceTopology(metadata=ObjectMeta(name="n1")))
+    assert len([path for _, path, _ in api.writes if path == "/api/v1/nodes/n1"]) == 1 + again
 
 
 @pytest.mark.parametrize("back", [False, True], ids=["gone", "back-again"])

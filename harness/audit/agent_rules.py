@@ -1,0 +1,80 @@
+"""Invariants of a node agent, judged by the pods of its node, their control groups and its events.
+
+They hold for any agent that enforces a NodeSLO; a case that runs one over a fake root judges them after each step.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+
+from seatrial.harness.cpusets import CpusetError, parse_cpuset
+from seatrial.scheduler.api.core import Pod
+from seatrial.scheduler.api.numa import LSE, PRIORITY_CLASS_LABEL, PROD, QOS_LABEL, RESOURCE_STATUS, decode_status
+
+EVICTION_ENABLED = "koordinator.sh/eviction-enabled"  # label of pods that agree to be evicted
+PROD_PRIORITIES = range(9000, 10_000)
+
+
+@dataclass(frozen=True, slots=True)
+class AgentView:
+    """A node when its agent has seen everything.
+
+    Attributes:
+        pods: those that were started on the node, by uid; evicted ones too.
+        best_effort_cpus: lists of CPUs by group, of the class BestEffort and what is below it.
+        suppressing: whether the settings ask for suppression by CPUs.
+        evicted: uids of pods whose eviction the agent has reported.
+    """
+
+    pods: Mapping[str, Pod] = field(default_factory=dict)
+    best_effort_cpus: Mapping[str, str] = field(default_factory=dict)
+    suppressing: bool = False
+    evicted: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class AgentInvariant:
+    """Holds for a node whose agent has seen everything; `check` yields each breach in words."""
+
+    id: str
+    title: str
+    check: Callable[[AgentView], Iterator[str]]
+
+
+def _exclusive_cpus(view: AgentView) -> Iterator[str]:
+    if not view.suppressing:
+        return
+    for uid, pod in view.pods.items():
+        text = pod.metadata.annotations.get(RESOURCE_STATUS, "")
+        if pod.metadata.labels.get(QOS_LABEL) != LSE or not text or uid in view.evicted:
+            continue
+        try:
+            own = parse_cpuset(decode_status(text).cpuset)
+            for group, cpus in view.best_effort_cpus.items():
+                common = own & parse_cpuset(cpus)
+                if common:
+                    yield f"group {group} has CPUs {sorted(common)}, which are those of pod {pod.metadata.key} alone"
+        except (CpusetError, msgspec.MsgspecError):
+            continue  # AUD-301
+
+
+def _no_prod_victim(view: AgentView) -> Iterator[str]:
+    for uid in sorted(view.evicted):
+        pod = view.pods.get(uid)
+        if pod is None or pod.metadata.labels.get(EVICTION_ENABLED) == "true":
+            continue
+        named = pod.metadata.labels.get(PRIORITY_CLASS_LABEL)
+        if named == PROD or (named is None and pod.spec.priority in PROD_PRIORITIES):
+            yield f"prod pod {pod.metadata.key} is evicted and has no label {EVICTION_ENABLED}"
+
+
+AGENT_INVARIANTS: Sequence[AgentInvariant] = (
+    AgentInvariant("AUD-701", "Best-effort groups have no CPU of an LSE pod", _exclusive_cpus),
+    AgentInvariant("AUD-702", "The node agent evicts no prod pod without the label for it", _no_prod_victim),
+)
+
+
+def agent_breaches(view: AgentView) -> list[str]:
+    """All breaches, each with the ID and the title of its invariant."""
+    return [f"{each.id} {each.title}: {text}" for each in AGENT_INVARIANTS for text in each.check(view)]
