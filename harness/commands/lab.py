@@ -80,7 +80,7 @@ def who(*, lab: LabFile = None, json_: Json = False) -> int:
         ends = f", until {_moment(lease.ends)} at the latest: {lease.why_ends}" if lease.ends else ""
         _tell(
             f"token {lease.token}: {lease.holder} holds {', '.join(lease.devices)} since {_moment(lease.since)}, "
-            f"{max(0, round(lease.expires - now))} s left unless renewed{ends}"
+            f"{max(0, round(lease.expires - now))} s left{' unless renewed' if lease.renewable else ''}{ends}"
         )
     for place, ticket in enumerate(ledger.line, 1):
         _tell(f"{place}. in line: {ticket.holder} wants {ticket.request} since {_moment(ticket.since)}")

@@ -174,6 +174,20 @@ def test_each_requirement_shows_its_id_its_text_and_its_result(
     assert shown(browser, ROWS_OUTSIDE) == []
 
 
+def test_the_verdict_is_on_one_line_and_the_menu_follows_the_header(browser: Browser, page: Path) -> None:
+    """Of all verdicts the longest one is shown."""
+    browser.open(page, width=1200, height=900)
+    found = browser.ask("""(() => {
+        const stamp = document.querySelector(".stamp");
+        stamp.textContent = "PASS of what ran";
+        const range = document.createRange();
+        range.selectNodeContents(stamp);
+        const [header, menu] = ["header", "nav"].map(name => document.querySelector(name).getBoundingClientRect());
+        return [new Set([...range.getClientRects()].map(line => line.top)).size, menu.top - header.bottom];
+    })()""")
+    assert found == [1, 0]
+
+
 def test_all_text_is_readable_on_paper(browser: Browser, page: Path, tmp_path: Path) -> None:
     """What is folded on the screen is unfolded, and no text is cut off. 703 pixels are the text width of A4 here."""
     browser.open(page, width=703, media="print")
