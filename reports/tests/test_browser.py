@@ -1,6 +1,7 @@
 """The sign-off page in a real browser: it loads nothing, and all of it is readable on a phone and on paper."""
 
 import shutil
+import struct
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -142,6 +143,14 @@ def test_nothing_is_loaded_and_nothing_is_wrong(browser: Browser, page: Path, tm
     asked = [url for url in browser.requests[requests:] if not url.startswith("data:")]
     assert asked == [page.resolve().as_uri()]
     assert browser.screenshot(tmp_path / "desktop.png").read_bytes().startswith(PNG)
+
+
+def test_a_picture_ends_where_a_shortened_page_ends(browser: Browser, page: Path, tmp_path: Path) -> None:
+    """As docs/pictures.py takes it; a PNG has its width and height at byte 16."""
+    browser.open(page, width=900, height=200)
+    browser.ask("document.querySelectorAll('main > section').forEach(section => section.remove())")
+    size = struct.unpack(">II", browser.screenshot(tmp_path / "short.png").read_bytes()[16:24])
+    assert list(size) == browser.ask("[innerWidth, document.documentElement.offsetHeight]")
 
 
 @pytest.mark.parametrize("width", [PHONE, 768, 1280])
