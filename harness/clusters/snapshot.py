@@ -123,7 +123,7 @@ def _listed(call: Call, version: str, plural: str, revision: str) -> Iterator[Ob
     page = _get(call, f"{where}&resourceVersion={revision}&resourceVersionMatch=Exact")
     while True:
         kind = page["kind"].removesuffix("List")
-        for item in page["items"]:
+        for item in page["items"] or ():
             yield {"apiVersion": version, "kind": kind, **item}
         token = page["metadata"].get("continue")
         if not token:

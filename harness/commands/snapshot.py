@@ -80,6 +80,9 @@ def restore(
     options: dict[str, Any] = {
         flag: Path(str(value)) if flag.endswith("_config") else value for flag, value in cluster.options.items()
     }
+    missing = [str(value) for value in options.values() if isinstance(value, Path) and not value.is_file()]
+    if missing:
+        raise UsageError(f"snapshot restore: cluster {name!r} was started with {', '.join(missing)}, which is gone")
     detached.end(cluster)
     if present:
         print(f"replaced: {_counted(present)}")

@@ -164,14 +164,24 @@ def test_a_cluster_is_saved_ended_started_and_restored(shell: Shell) -> None:
 
 
 def test_an_empty_cluster_is_restored_with_its_options(shell: Shell) -> None:
-    """No --replace is needed, and the other start has no scheduler either."""
-    succeeds(shell, "up", "--detach", "--kubeconfig", "K", "--fleet", "none", "--subject", "none", "--name", "e")
+    """No --replace is needed. Without a file of its options the cluster is not ended."""
+    config = shell.folder / "scheduler.yaml"
+    config.write_text("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n")
+    started = ("--kubeconfig", "K", "--fleet", "none", "--scheduler-config", "scheduler.yaml", "--name", "e")
+    succeeds(shell, "up", "--detach", *started)
     url = json.loads(succeeds(shell, "list", "--json"))[0]["api"]
     succeeds(shell, "snapshot", "save", "s", "--name", "e")
     check(shell.folder / "s")
     said = succeeds(shell, "snapshot", "restore", "s", "--name", "e")
     assert f"Kubernetes API at {url}, snapshot" in said
-    assert "scheduler none" in said
+    scheduler = json.loads((shell.folder / "state/seatrial/clusters/e.json").read_bytes())["processes"][-1][0]
+    assert str(config).encode() in Path(f"/proc/{scheduler}/cmdline").read_bytes().split(b"\0")
+
+    config.unlink()
+    done = shell.without_process("snapshot", "restore", "s", "--name", "e")
+    assert done.returncode == 2
+    assert f"cluster 'e' was started with {config}, which is gone" in " ".join(done.stderr.split())
+    assert json.loads(succeeds(shell, "list", "--json"))[0]["state"] == "running"
 
 
 def test_a_file_that_cannot_be_used_ends_nothing(shell: Shell) -> None:
