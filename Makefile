@@ -110,9 +110,9 @@ $(VENV)/.dev: $(VENV)/.run requirements-dev.lock
 	@touch $@
 
 lock:
-	uv pip compile --universal --python-version 3.11 --generate-hashes --no-annotate --no-header --extra build \
+	uv pip compile --universal --python-version 3.11 --generate-hashes --no-annotate --no-header --extra build --extra plots \
 		--output-file requirements.lock pyproject.toml
-	uv pip compile --universal --python-version 3.11 --generate-hashes --no-annotate --no-header --extra build \
+	uv pip compile --universal --python-version 3.11 --generate-hashes --no-annotate --no-header --extra build --extra plots \
 		--extra dev --output-file requirements-dev.lock pyproject.toml
 
 clean:

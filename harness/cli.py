@@ -132,7 +132,7 @@ REPLAYS = {
 
 GROUPS = {  # of `seatrial --help`, in this order; each command is in one
     "Start here": ("run", "up", "down"),
-    "A cluster that runs": ("list", "logs", "scale", "explain", "audit", "load", "clean"),
+    "A cluster that runs": ("list", "logs", "scale", "snapshot", "explain", "audit", "load", "clean"),
     "Results of runs": ("report", "compare", "scoreboard", "matrix"),
     "Machines and cards": ("lab", "nightly", "devices", "isolation"),
     "Benchmarks": ("bench", "replay"),
@@ -150,6 +150,14 @@ GROUPS = {  # of `seatrial --help`, in this order; each command is in one
 }
 
 SCALES = {"nodes": ("seatrial.harness.commands.scale:nodes", "Add or remove simulated nodes of a node shape: h100=20.")}
+
+SNAPSHOTS = {
+    "save": ("seatrial.harness.commands.snapshot:save", "Write all objects of a cluster to a file."),
+    "restore": (
+        "seatrial.harness.commands.snapshot:restore",
+        "Start a cluster of `up` anew with a snapshot's objects.",
+    ),
+}
 
 LABS = {
     "list": ("seatrial.harness.commands.lab:list_", "Machines, cards and NICs of a lab, and which are free."),
@@ -193,6 +201,7 @@ app = cyclopts.App(
 )
 _TABLES = {
     "scale": (SCALES, "Another number of simulated nodes on a cluster that `up` started."),
+    "snapshot": (SNAPSHOTS, "The objects of a cluster in a file, and back."),
     "bench": (BENCHMARKS, "Benchmarks; each prints medians with their spread."),
     "replay": (REPLAYS, "Recorded workloads, replayed against placement policies."),
     "lab": (LABS, "Machines and cards of a lab: who holds which, and for how long."),

@@ -13,7 +13,6 @@ there is no locking. A crash can truncate only the last line of a file: the read
 Timestamps are RFC 3339 with an offset, durations are seconds. docs/results.md describes the fields with examples.
 """
 
-import fcntl
 import hashlib
 import math
 import os
@@ -28,6 +27,7 @@ import msgspec
 
 from seatrial.harness.errors import ResultsError
 from seatrial.scheduler.api.clock import Clock, WallClock
+from seatrial.scheduler.api.private_files import take_lock
 
 FORMAT = "seatrial-run/1"
 RUN, FLEET, EVIDENCE, ALLURE = "run.json", "fleet.json", "evidence", "allure-results"
@@ -451,14 +451,12 @@ def _lock(folder: Path) -> int:
     """
     path = folder / LOCK
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
+    if not take_lock(descriptor):
         holder = path.read_text(errors="replace").strip() or "another process"
         os.close(descriptor)
         raise ResultsError(
             f"results folder {folder}: a run that has not ended writes to it ({holder}); name another folder, or wait"
-        ) from error
+        )
     os.truncate(descriptor, 0)
     os.write(descriptor, f"process {os.getpid()}\n".encode())
     return descriptor

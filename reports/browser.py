@@ -134,7 +134,11 @@ class Browser:
 
     def screenshot(self, file: Path, *, whole: bool = True) -> Path:
         """Write a PNG of the page, or of what is in the window."""
-        found = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
+        clip = {}
+        if whole:  # with its present size: a script may have removed parts since it was laid out
+            width, height = self.ask("[innerWidth, document.documentElement.offsetHeight]")
+            clip = {"clip": {"x": 0, "y": 0, "width": width, "height": height, "scale": 1}}
+        found = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=whole, **clip)
         file.write_bytes(base64.b64decode(found["data"]))
         return file
 

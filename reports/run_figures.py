@@ -7,6 +7,7 @@ from math import floor, log10
 
 from seatrial.harness.results import Event, Measurement, Run
 from seatrial.harness.sample_statistics import percentile
+from seatrial.reports.grades import CLUSTERS, grade_of
 
 SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
 DISTRIBUTION_FROM = 20  # number of samples from which percentiles are drawn
@@ -80,12 +81,14 @@ def key_of(measurement: Measurement) -> tuple[str, str, tuple[tuple[str, str], .
 
 
 def loads_of(runs: Sequence[Run], *, most: int = 4) -> list[Load]:
-    """The cases that bound most pods, as rates over time; a case has a timeline of its own, virtual time included."""
+    """The cases that bound most pods, as rates over time, without cases in virtual time: their rates are no speed."""
     found: list[Load] = []
     for number, run in enumerate(runs):
+        cases = {case.nodeid: case for case in run.cases}
+        virtual = {name for name, case in cases.items() if grade_of(run.info, case).cluster == CLUSTERS[0]}
         by_case: dict[str, list[Event]] = defaultdict(list)
         for event in run.timeline:
-            if event.event in ("created", "bound"):
+            if event.event in ("created", "bound") and event.case not in virtual:
                 by_case[event.case].append(event)
         found += [load for case, events in by_case.items() if (load := _load(case, number, events))]
     return sorted(found, key=lambda load: (-load.pods, load.run, load.case))[:most]

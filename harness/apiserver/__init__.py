@@ -2,7 +2,7 @@
 
 Packages from the top down; a package imports only packages below it (import contract in pyproject.toml):
 
-- `assembly`, `transport`: build a server with controllers; carry requests to it.
+- `assembly`, `loading`, `transport`: build a server with controllers; give it a snapshot's objects; carry requests.
 - `server`: routes a request to a verb and encodes the response.
 - `controllers`: what kube-controller-manager does.
 - `verbs`: create, update, patch, delete, get, list, watch, subresources.
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from seatrial.harness.apiserver.attempts import Answer, Call
     from seatrial.harness.apiserver.bootstrap.endpoint import publish_endpoint
     from seatrial.harness.apiserver.bootstrap.identity import set_cluster_uid
+    from seatrial.harness.apiserver.loading import LoadError, load_objects
     from seatrial.harness.apiserver.long_computations import SWITCH_INTERVAL, in_thread
     from seatrial.harness.apiserver.request.bodies import VALUES_LIMIT
     from seatrial.harness.apiserver.schemas.shipped import KOORDINATOR, shipped
@@ -57,6 +58,7 @@ _MODULES: Final = {
     "attempts": ("Answer", "Call"),
     "bootstrap.endpoint": ("publish_endpoint",),
     "bootstrap.identity": ("set_cluster_uid",),
+    "loading": ("LoadError", "load_objects"),
     "long_computations": ("SWITCH_INTERVAL", "in_thread"),
     "request.bodies": ("VALUES_LIMIT",),
     "schemas.shipped": ("KOORDINATOR", "shipped"),
@@ -81,12 +83,14 @@ __all__ = (
     "HttpServer",
     "HttpsCaller",
     "InProcessTransport",
+    "LoadError",
     "authenticate",
     "build_server",
     "call_blocking",
     "identify",
     "in_thread",
     "kubeconfig",
+    "load_objects",
     "make_credentials",
     "publish_endpoint",
     "server_context",

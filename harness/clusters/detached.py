@@ -9,7 +9,7 @@ import os
 import re
 import signal
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from seatrial.harness.clusters.kubeconfig import is_ours
@@ -30,7 +30,8 @@ class Detached:
     Without `kubeconfig` it is nodes on an existing cluster, whose kubeconfig stays. `scheduler` is the address of our
     scheduler's services, whose process is the last one; empty if the cluster has none or a foreign one. `uid` is that
     of the namespace kube-system. `logs` are pairs of a component's name and its file. `fleet` is the file or name
-    of the fleet that it was started with; empty without nodes.
+    of the fleet that it was started with; empty without nodes. `options` are those of `up` by which a
+    detached cluster is started again.
     """
 
     name: str
@@ -43,6 +44,7 @@ class Detached:
     since: str = ""
     logs: tuple[tuple[str, str], ...] = ()
     fleet: str = ""
+    options: dict[str, str | int] = field(default_factory=dict)
 
     @property
     def alive(self) -> bool:

@@ -84,6 +84,7 @@ def start_process(
     host: str = "127.0.0.1",
     detached: bool = False,
     local: LocalNode | None = None,
+    snapshot: Path | None = None,
 ) -> tuple["subprocess.Popen[bytes]", str]:
     """Start the server process and wait until it answers; returns it and its URL.
 
@@ -97,6 +98,7 @@ def start_process(
         "port": port,
         "host": host,
         "local": asdict(local) if local is not None else None,
+        "snapshot": str(snapshot) if snapshot is not None else "",
     }
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as sink:

@@ -28,6 +28,7 @@ log = logging.getLogger(__name__)
 NAME = "seatrial-quota-webhook"
 HOST = "127.0.0.1"
 GROUP = "admissionregistration.k8s.io/v1"
+QUOTAS = ("scheduling.sigs.k8s.io", "elasticquotas")
 _ANSWERS_WITHIN = 30  # seconds; the first call waits until the process has started
 _WAITING = 64  # connections
 _MAX_FAILURES = 3  # then the next call starts the process again
@@ -47,8 +48,10 @@ _NOT_BY_THE_SCHEDULER = (
 class QuotaWebhook:
     """Calls webhooks like `caller`, and starts the process before a call to it."""
 
-    def __init__(self, caller: HttpsCaller, credentials: Credentials, kubeconfig: Path, folder: Path) -> None:
-        """`folder` is private and exists as long as this object is used."""
+    def __init__(
+        self, caller: HttpsCaller, credentials: Credentials, kubeconfig: Path, folder: Path, *, quotas: bool = False
+    ) -> None:
+        """`folder` is private and exists as long as this object is used. `quotas`: users have some already."""
         self._caller, self._kubeconfig, self._folder = caller, kubeconfig, folder
         self._authority = credentials.authority
         write_private(folder / "tls.crt", credentials.server.certificate)
@@ -59,7 +62,7 @@ class QuotaWebhook:
         self._process: subprocess.Popen[bytes] | None = None
         self._pidfd = -1
         self._failures = 0  # ends of the process since the last call
-        self._widened = False
+        self._widened = quotas
         self.on_first_quota: Callable[[], None] = lambda: None  # called before the first quota is stored
 
     def call(self, call: Call, done: Callable[[Answer], None]) -> None:
@@ -119,7 +122,7 @@ class QuotaWebhook:
 
     def manifests(self) -> list[dict[str, Any]]:
         """The configurations that register the webhooks, with Koordinator's names for them."""
-        quotas = {"apiGroups": ["scheduling.sigs.k8s.io"], "apiVersions": ["v1alpha1"], "resources": ["elasticquotas"]}
+        quotas = {"apiGroups": [QUOTAS[0]], "apiVersions": ["v1alpha1"], "resources": [QUOTAS[1]]}
         pods = {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}
         asked = {"matchConditions": [{"name": "not-by-the-scheduler", "expression": _NOT_BY_THE_SCHEDULER}]}
         checked = self._webhook("vquota", "validate-elasticquota", quotas, ["CREATE", "UPDATE", "DELETE"]) | asked

@@ -37,13 +37,15 @@ from seatrial.harness.apiserver import (
     set_cluster_uid,
 )
 from seatrial.harness.clusters.local_node import LocalNode, local_agent
-from seatrial.harness.clusters.quota_webhook import GROUP, QuotaWebhook
+from seatrial.harness.clusters.quota_webhook import GROUP, QUOTAS, QuotaWebhook
+from seatrial.harness.clusters.snapshot import loaded_server
 from seatrial.harness.errors import ClusterError, HarnessError
 from seatrial.harness.nodes.fleet import load_fleet, node_manifest
 from seatrial.harness.nodes.kwok import is_simulated
 from seatrial.harness.nodes.node_agents import NodeAgents
 from seatrial.scheduler.api.clock import WallClock
 from seatrial.scheduler.api.private_files import private_folder, write_private
+from seatrial.scheduler.api.quota import SPECIAL
 from seatrial.scheduler.api.transport import MERGE_PATCH, Request
 
 if TYPE_CHECKING:
@@ -64,13 +66,14 @@ class Serving:
     fleet: str = ""  # empty: no nodes
     seed: int = 0
     local: LocalNode | None = None  # this machine as the only node
+    snapshot: Path | None = None  # the objects to begin with, in place of a fleet
 
 
 def serve(serving: Serving, ready: Callable[[str], Awaitable[None] | None]) -> None:
     """Serve until SIGTERM or SIGINT; `ready` gets the URL once everything answers.
 
     Raises:
-        UsageError: the fleet cannot be used.
+        UsageError: the fleet or the snapshot cannot be used.
         ClusterError: the address cannot be had.
     """
     entries = load_fleet(serving.fleet) if serving.fleet else []
@@ -86,7 +89,10 @@ async def _serve(
         loop.add_signal_handler(number, stopped.set)
     clock = WallClock(loop)
     credentials = make_credentials([serving.host], clock.now())
-    server = build_server(clock, seed=serving.seed, authority=credentials.signer)
+    if serving.snapshot is not None:
+        server, _ = loaded_server(serving.snapshot, clock, seed=serving.seed, authority=credentials.signer)
+    else:
+        server = build_server(clock, seed=serving.seed, authority=credentials.signer)
     server.tokens.accept(credentials.token, ADMIN)
     caller = HttpsCaller()
     transport = InProcessTransport(server, clock)
@@ -106,7 +112,8 @@ async def _serve(
     set_cluster_uid(server.store, credentials.authority)
     publish_endpoint(server.store, serving.host, port)
     write_private(serving.kubeconfig, kubeconfig(credentials, url))
-    webhook = QuotaWebhook(caller, credentials, serving.kubeconfig, folder)
+    quotas = any(item.key[1] not in SPECIAL for item in server.store.collection(QUOTAS).each())
+    webhook = QuotaWebhook(caller, credentials, serving.kubeconfig, folder, quotas=quotas)
     resources.callback(webhook.close)
     server.admission.webhooks.caller = webhook
     for manifest in webhook.manifests():
@@ -172,7 +179,8 @@ def main() -> int:
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname).1s %(name)s %(message)s")
     given = json.loads(sys.argv[1])
     local = LocalNode(**given["local"]) if given.get("local") else None
-    serving = Serving(**{**given, "kubeconfig": Path(given["kubeconfig"]), "local": local})
+    snapshot = Path(given["snapshot"]) if given.get("snapshot") else None
+    serving = Serving(**{**given, "kubeconfig": Path(given["kubeconfig"]), "local": local, "snapshot": snapshot})
 
     def ready(url: str) -> None:
         print(json.dumps({"url": url}), flush=True)  # noqa: T201 the answer to the parent

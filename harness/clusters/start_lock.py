@@ -4,7 +4,6 @@ They are `flock` locks on files in the state folder. The kernel releases them wh
 killed; no process ids are compared.
 """
 
-import fcntl
 import hashlib
 import os
 from collections.abc import Callable, Iterator
@@ -14,6 +13,7 @@ from pathlib import Path
 
 from seatrial.harness.clusters.detached import check_name, state_folder
 from seatrial.harness.errors import UsageError
+from seatrial.scheduler.api.private_files import take_lock
 
 
 @contextmanager
@@ -47,9 +47,7 @@ def _take(path: Path, locks: ExitStack) -> bool:
     path.parent.mkdir(parents=True, exist_ok=True)
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not take_lock(descriptor):
             os.close(descriptor)
             return False
         if _is_at(descriptor, path):

@@ -9,6 +9,7 @@ from cyclopts import Parameter
 
 from seatrial.harness.clusters import detached
 from seatrial.harness.clusters.cluster_state import state_of
+from seatrial.harness.commands.text_table import table_lines
 from seatrial.harness.commands.up_beside import names_in
 from seatrial.harness.errors import UsageError
 
@@ -50,9 +51,7 @@ def list_(*, json_: Annotated[bool, Parameter(name="--json", negative="")] = Fal
         table.append(
             (each.name, each.backend, state_of(each), each.url, each.scheduler or "-", programs or "-", each.since)
         )
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    for row in table:
-        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    print("\n".join(table_lines(table)))
 
 
 def logs(name: str = detached.DEFAULT_NAME, *, component: str = "") -> None:

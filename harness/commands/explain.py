@@ -19,6 +19,7 @@ from seatrial.harness.clusters.detached import Detached, down_command, find, nam
 from seatrial.harness.clusters.identity import cluster_uid
 from seatrial.harness.clusters.kubeconfig import load_access
 from seatrial.harness.commands.scheduling_record import lines_of, record_of
+from seatrial.harness.commands.text_table import table_lines
 from seatrial.harness.errors import ApiRefused, SubjectError, UsageError
 
 ANSWER_WITHIN = 30.0  # seconds; every plugin is evaluated for every node
@@ -240,7 +241,7 @@ def lines_for(found: dict[str, Any], top: int) -> list[str]:
             [node["node"], str(node["score"]), *(str(node["byPlugin"].get(plugin, 0)) for plugin in plugins)]
             for node in feasible[:top]
         ]
-        lines += ["", *_table(rows)]
+        lines += ["", *table_lines(rows)]
     if rejected:
         reasons = Counter(
             (node["plugin"], reason, node["preemptionMightHelp"]) for node in rejected for reason in node["reasons"]
@@ -251,7 +252,7 @@ def lines_for(found: dict[str, Any], top: int) -> list[str]:
             [str(count), plugin, reason, "might help" if helps else "no help"]
             for (plugin, reason, helps), count in ordered[:MAX_REASONS]
         ]
-        lines += ["", *_table(rows)]
+        lines += ["", *table_lines(rows)]
         if len(ordered) > MAX_REASONS:
             lines.append(f"and {len(ordered) - MAX_REASONS} more reasons for at most as many nodes each; see --json")
     return lines
@@ -291,11 +292,6 @@ def _decision_lines(found: dict[str, Any], top: int) -> list[str]:
         ]
         for one in decision["best"][:top]
     ]
-    lines = ["", *_table([["node", "score", ""], *rows])] if rows else []
+    lines = ["", *table_lines([["node", "score", ""], *rows])] if rows else []
     rejected = [[str(one["nodes"]), one["plugins"]] for one in decision["rejected"]]
-    return lines + (["", *_table([["rejected", "by one of"], *rejected])] if rejected else [])
-
-
-def _table(rows: list[list[str]]) -> list[str]:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    return lines + (["", *table_lines([["rejected", "by one of"], *rejected])] if rejected else [])

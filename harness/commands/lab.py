@@ -13,6 +13,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter, validators
 
+from seatrial.harness.commands.text_table import table_lines
 from seatrial.harness.errors import UsageError
 from seatrial.harness.lab.errors import LabError
 from seatrial.harness.lab.lab import VARIABLE, Lab, Place, open_lab
@@ -47,9 +48,7 @@ def list_(*, lab: LabFile = None, json_: Json = False) -> int:
         return 0
     table = [COLUMNS]
     table += [(row["device"], row["kind"], row["model"], row["state"], ",".join(row["tags"]) or "-") for row in rows]
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    for cells in table:
-        print("  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip())
+    print("\n".join(table_lines(table)))
     return 0
 
 
@@ -80,7 +79,7 @@ def who(*, lab: LabFile = None, json_: Json = False) -> int:
         ends = f", until {_moment(lease.ends)} at the latest: {lease.why_ends}" if lease.ends else ""
         _tell(
             f"token {lease.token}: {lease.holder} holds {', '.join(lease.devices)} since {_moment(lease.since)}, "
-            f"{max(0, round(lease.expires - now))} s left unless renewed{ends}"
+            f"{max(0, round(lease.expires - now))} s left{' unless renewed' if lease.renewable else ''}{ends}"
         )
     for place, ticket in enumerate(ledger.line, 1):
         _tell(f"{place}. in line: {ticket.holder} wants {ticket.request} since {_moment(ticket.since)}")

@@ -11,6 +11,7 @@ from seatrial.harness.errors import UsageError
 from seatrial.harness.interrupts import interruptible
 from seatrial.harness.replay.day import HIGH, rows_of_a_day
 from seatrial.harness.replay.day_plot import draw_day
+from seatrial.harness.replay.plot import check_installed
 
 FIGURES, PICTURE = "day.json", "day.png"
 
@@ -32,6 +33,7 @@ def day(
     """
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"{folder}: expected a folder, found a file")
+    check_installed()
     folder.mkdir(parents=True, exist_ok=True)
     found: dict[str, Any] = {"nodes": nodes, "high": HIGH, "seed": seed}
     with interruptible():

@@ -34,6 +34,7 @@ def up(
     *,
     backend: Literal["embedded", "envtest", "existing", "local", "local-docker"] = "embedded",
     fleet: str = "default",
+    snapshot: Path | None = None,
     kubeconfig: Path | None = None,
     context: str = "",
     subject: str = OURS,
@@ -56,6 +57,7 @@ def up(
             embedded server with this machine as the only node, its pods as processes; local-docker: as Docker
             containers.
         fleet: A fleet file, or the name of a shipped one; `none` starts without nodes.
+        snapshot: A file of `seatrial snapshot save`: its objects, nodes too, in place of a fleet. With embedded.
         kubeconfig: File for the kubeconfig (mode 0600), by default ./seatrial.kubeconfig; removed with the cluster.
             An existing file that seatrial did not write is refused. With existing: the kubeconfig of that cluster,
             which is only read.
@@ -72,6 +74,11 @@ def up(
         seed: Decides identities, delays and ties.
         fake: With local: stand-ins for this machine's devices, as in dgx-h100 or a10:2.
     """
+    if snapshot is not None:
+        if backend != EMBEDDED or fleet not in {"default", NONE}:
+            other = f"--backend {backend}" if backend != EMBEDDED else f"--fleet {fleet}"
+            raise UsageError(f"--snapshot {snapshot}: expected --backend {EMBEDDED} without --fleet, found {other}")
+        fleet = NONE
     if fleet not in {"default", NONE} and backend not in {EMBEDDED, ENVTEST, EXISTING}:
         raise UsageError(f"--fleet {fleet}: backend {backend!r} has one node, this machine, and takes no fleet")
     if backend == EXISTING:
@@ -101,10 +108,14 @@ def up(
         _check_kubeconfig(path)
         options = UpOptions(path, "" if fleet == NONE or local else fleet, subject, host, port, seed, local)
         options.configure(scheduler_config, with_, descheduler_config)
+        if snapshot is not None:
+            options.load(snapshot)
         if backend == ENVTEST:
             return _envtest(options, name, release)
         if detach:
-            return _detached(options, name, backend)
+            files = {"scheduler_config": scheduler_config, "descheduler_config": descheduler_config}
+            again = {flag: str(file.resolve()) for flag, file in files.items() if file is not None}
+            return _detached(options, name, backend, {"subject": subject, "with_": with_, "seed": seed, **again})
         return _foreground(options, name, backend, release)
 
 
@@ -171,8 +182,21 @@ class UpOptions:
             self.fleet = fleet if not Path(fleet).is_file() else str(Path(fleet).resolve())
         if subject not in {OURS, NONE}:
             foreign_command(subject, kubeconfig)
+        self.snapshot: Path | None = None
         self.scheduler_config: Path | None = None
         self.beside: dict[str, list[str]] = {}  # command lines of the programs beside the scheduler, by name
+
+    def load(self, snapshot: Path) -> None:
+        """Check the snapshot that the cluster begins with, and tell what it has.
+
+        Raises:
+            UsageError: it cannot be used.
+        """
+        from seatrial.harness.clusters.snapshot import check
+
+        self.snapshot = snapshot.resolve()
+        for kind, count in check(self.snapshot).items():
+            print(f"{snapshot}: left out, because the API server does not serve it: {count} {kind}")
 
     def configure(self, scheduler: Path | None, wanted: str, descheduler: Path | None) -> None:
         """Check the configuration files, and what is to run beside the scheduler.
@@ -226,7 +250,16 @@ def _foreground(options: UpOptions, name: str, backend: str, release: Callable[[
 
     try:
         serve(
-            Serving(options.kubeconfig, options.host, options.port, options.fleet, options.seed, options.local), ready
+            Serving(
+                options.kubeconfig,
+                options.host,
+                options.port,
+                options.fleet,
+                options.seed,
+                options.local,
+                options.snapshot,
+            ),
+            ready,
         )
     finally:
         for child in children:
@@ -276,7 +309,8 @@ def _envtest(options: UpOptions, name: str, release: Callable[[], None]) -> int:
     return 0
 
 
-def _detached(options: UpOptions, name: str, backend: str) -> int:
+def _detached(options: UpOptions, name: str, backend: str, again: dict[str, str | int]) -> int:
+    """Start processes that stay; `again` are the options of `up` for another start."""
     from seatrial.harness.clusters.embedded import start_process
 
     logs = {"server": detached.new_log(name, "server")}
@@ -289,12 +323,13 @@ def _detached(options: UpOptions, name: str, backend: str) -> int:
         log=logs["server"],
         detached=True,
         local=options.local,
+        snapshot=options.snapshot,
     )
     processes = [server]
     try:
         scheduler = _start_programs(options, name, processes, logs, stays=True)
         pids = [process.pid for process in processes]
-        record(name, backend, url, options.kubeconfig, pids, scheduler, logs, fleet=options.fleet)
+        record(name, backend, url, options.kubeconfig, pids, scheduler, logs, fleet=options.fleet, options=again)
     except BaseException:
         for child in reversed(processes):
             stop(child)
@@ -328,6 +363,8 @@ def _start_programs(
 
 def _tell(options: UpOptions, url: str) -> None:
     nodes = "this machine" if options.local else f"fleet {options.fleet or 'none'}"
+    if options.snapshot is not None:
+        nodes = f"snapshot {options.snapshot}"
     programs = "".join(f", {name}" for name in options.beside)
     print(f"Kubernetes API at {url}, {nodes}, scheduler {options.subject}{programs}")
     print(f"  kubectl --kubeconfig {options.kubeconfig} get nodes,devices", flush=True)

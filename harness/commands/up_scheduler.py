@@ -52,6 +52,7 @@ def record(  # noqa: PLR0917
     *,
     removes_kubeconfig: bool = True,
     fleet: str = "",
+    options: dict[str, str | int] | None = None,
 ) -> detached.Detached:
     """Write the state file of a cluster that answers. `scheduler` is the address of the last process's services."""
     cluster = detached.Detached(
@@ -65,6 +66,7 @@ def record(  # noqa: PLR0917
         WallClock().timestamp(),
         tuple((component, str(log)) for component, log in logs.items()),
         fleet,
+        options or {},
     )
     detached.remember(cluster)
     return cluster

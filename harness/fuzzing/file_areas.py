@@ -1,5 +1,7 @@
 """Areas of files that users write: fleets, configurations, traces, HAMi's shared regions, inventories of labs."""
 
+import gzip
+import json
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -9,6 +11,7 @@ import yaml
 from hypothesis import strategies as st
 
 from seatrial.fake_devices.hami.region import RELEASES, CardLimits, ProcessUsage, new_region
+from seatrial.harness.clusters.snapshot import check
 from seatrial.harness.errors import HarnessError
 from seatrial.harness.fuzzing.running import Area
 from seatrial.harness.fuzzing.values import mutated, texts
@@ -206,6 +209,43 @@ def _run_region(given: tuple[str, tuple[tuple[int, bytes], ...], int]) -> None:
     _expecting(HarnessError, "region.cache", read_region)(bytes(data[: max(0, len(data) - cut)]))
 
 
+_SNAPSHOT: Final = (
+    {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "a", "uid": "1"}},
+    {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": "n", "uid": "2", "labels": {"a": "b"}, "managedFields": [{"manager": "m"}]},
+        "spec": {"taints": [{"key": "a", "effect": "NoSchedule"}]},
+        "status": {"capacity": {"cpu": "4"}, "conditions": [{"type": "Ready", "status": "True"}]},
+    },
+    {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "p", "namespace": "a", "uid": "3", "ownerReferences": [{"name": "n", "uid": "2"}]},
+        "spec": {"nodeName": "n", "containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]},
+        "status": {"phase": "Running", "containerStatuses": [{"name": "c", "ready": True}]},
+    },
+    {
+        "apiVersion": "scheduling.koordinator.sh/v1alpha1",
+        "kind": "Device",
+        "metadata": {"name": "n", "uid": "4"},
+        "spec": {"devices": [{"type": "gpu", "minor": 0, "health": True, "resources": {"koordinator.sh/gpu-core": 1}}]},
+    },
+)
+
+
+@st.composite
+def _snapshots(draw: st.DrawFn) -> bytes:
+    """Snapshots with changed objects, at times cut off or with a changed byte."""
+    objects = draw(mutated(([*_SNAPSHOT],)))
+    header = {"snapshot": 1, "objects": len(objects)} if isinstance(objects, list) else {}
+    lines = [header, *(objects if header else [objects])]
+    data = bytearray(gzip.compress("\n".join(json.dumps(line) for line in lines).encode(), mtime=0))
+    if draw(st.integers(0, 3)) == 0:
+        data[draw(st.integers(0, len(data) - 1))] = draw(st.integers(0, 255))
+    return bytes(data[: len(data) - draw(st.sampled_from([0, 0, 0, 9, 50]))])
+
+
 FILE_AREAS: Final = (
     Area("fleets", "fleet files", _yaml_of(_FLEETS), _expecting(HarnessError, "fleet.yaml", _fleet)),
     Area(
@@ -230,4 +270,5 @@ FILE_AREAS: Final = (
         _run_csv,
     ),
     Area("regions", "HAMi's shared regions", _regions(), _run_region),
+    Area("snapshots", "snapshots of clusters", _snapshots(), _expecting(HarnessError, "snapshot", check)),
 )

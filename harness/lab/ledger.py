@@ -53,9 +53,14 @@ class DeviceLease(msgspec.Struct, frozen=True, omit_defaults=True):
     since: float  # seconds since 1970, for people
     ttl: float
     expires: float  # by the store's clock
-    ends: float | None = None  # seconds since 1970: a window of others begins
+    ends: float | None = None  # seconds since 1970: a window of others begins, or it was acquired until then
     whole: bool = False
     why_ends: str = ""
+
+    @property
+    def renewable(self) -> bool:
+        """Whether it is renewed: its first time does not reach to its end."""
+        return self.ends is None or self.since + self.ttl < self.ends
 
 
 class Ticket(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -155,6 +160,9 @@ def grant(
     machine, devices = found
     ttl = fixed or inventory.ttl
     window = next_window(inventory, machine.name, at.wall, ticket.request)
+    ends, why_ends = window or (None, "")
+    if fixed and (ends is None or at.wall + fixed < ends):
+        ends, why_ends = at.wall + fixed, "it was acquired for that time"
     lease = DeviceLease(
         token=ledger.tokens + 1,
         key=key,
@@ -163,10 +171,10 @@ def grant(
         devices=devices,
         since=at.wall,
         ttl=ttl,
-        expires=_expiry(ttl, window[0] if window else None, at),
-        ends=window[0] if window else None,
+        expires=_expiry(ttl, ends, at),
+        ends=ends,
         whole=ticket.request.whole,
-        why_ends=window[1] if window else "",
+        why_ends=why_ends,
     )
     left = leave(ledger, key)
     return msgspec.structs.replace(left, tokens=lease.token, leases=(*left.leases, lease)), lease

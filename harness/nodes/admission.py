@@ -195,6 +195,8 @@ class NodeLedger:
         for kind, entries in allocations.items():
             for entry in entries:
                 device = self._devices.get((kind, entry.minor))
+                if device is None and not fresh and not self._devices:
+                    continue  # a node in KWOK's format, from a snapshot: what runs there has devices of a real node
                 if device is None:
                     raise AdmissionError(
                         UNEXPECTED,

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from seatrial.harness.errors import UsageError
+from seatrial.harness.replay.plot import new_figure
 
 TITLES = {"without": "without a descheduler", "with": "with the descheduler"}
 
@@ -20,11 +21,7 @@ def draw_day(file: Path, picture: Path) -> None:
         parts = {name: told[name] for name in TITLES}
     except (OSError, ValueError, KeyError) as error:
         raise UsageError(f"{file}: expected the figures of seatrial replay day ({error!r})") from error
-    from matplotlib.backends.backend_agg import FigureCanvasAgg  # a second of start-up that only this command pays
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(11, 6.5), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = new_figure(11, 6.5)
     axes = figure.subplots(2, 2, height_ratios=(2, 1), sharex=True, sharey="row")
     for column, (name, rows) in enumerate(parts.items()):
         nodes = sorted(rows[0]["used"], key=lambda node: (node.startswith("new"), int(node.rpartition("-")[2])))

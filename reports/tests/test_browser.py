@@ -1,6 +1,7 @@
 """The sign-off page in a real browser: it loads nothing, and all of it is readable on a phone and on paper."""
 
 import shutil
+import struct
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -144,6 +145,14 @@ def test_nothing_is_loaded_and_nothing_is_wrong(browser: Browser, page: Path, tm
     assert browser.screenshot(tmp_path / "desktop.png").read_bytes().startswith(PNG)
 
 
+def test_a_picture_ends_where_a_shortened_page_ends(browser: Browser, page: Path, tmp_path: Path) -> None:
+    """As docs/pictures.py takes it; a PNG has its width and height at byte 16."""
+    browser.open(page, width=900, height=200)
+    browser.ask("document.querySelectorAll('main > section').forEach(section => section.remove())")
+    size = struct.unpack(">II", browser.screenshot(tmp_path / "short.png").read_bytes()[16:24])
+    assert list(size) == browser.ask("[innerWidth, document.documentElement.offsetHeight]")
+
+
 @pytest.mark.parametrize("width", [PHONE, 768, 1280])
 def test_the_page_does_not_scroll_sideways(browser: Browser, page: Path, tmp_path: Path, width: int) -> None:
     """With all that can be unfolded unfolded."""
@@ -172,6 +181,20 @@ def test_each_requirement_shows_its_id_its_text_and_its_result(
         browser.ask("document.querySelectorAll('details').forEach(element => element.open = true)")
     assert browser.ask("document.querySelectorAll('.matrix .result').length") > 80
     assert shown(browser, ROWS_OUTSIDE) == []
+
+
+def test_the_verdict_is_on_one_line_and_the_menu_follows_the_header(browser: Browser, page: Path) -> None:
+    """Of all verdicts the longest one is shown."""
+    browser.open(page, width=1200, height=900)
+    found = browser.ask("""(() => {
+        const stamp = document.querySelector(".stamp");
+        stamp.textContent = "PASS of what ran";
+        const range = document.createRange();
+        range.selectNodeContents(stamp);
+        const [header, menu] = ["header", "nav"].map(name => document.querySelector(name).getBoundingClientRect());
+        return [new Set([...range.getClientRects()].map(line => line.top)).size, menu.top - header.bottom];
+    })()""")
+    assert found == [1, 0]
 
 
 def test_all_text_is_readable_on_paper(browser: Browser, page: Path, tmp_path: Path) -> None:

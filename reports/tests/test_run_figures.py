@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.harness.results import ResultsWriter, Run, RunInfo, Subject, moment, read_run
+from seatrial.harness.results import Case, ResultsWriter, Run, RunInfo, Subject, moment, read_run
 from seatrial.reports.run_figures import cumulative, decades, loads_of, nice_step, series_of, short
 from seatrial.scheduler.api.clock import SIM_EPOCH
 
@@ -48,6 +48,15 @@ def test_throughput_is_from_the_first_bind_to_the_last(tmp_path: Path) -> None:
 def test_few_pods_or_no_time_are_no_load(tmp_path: Path) -> None:
     assert loads_of([bound_at(tmp_path / "few", [0.1 * n for n in range(19)])]) == []
     assert loads_of([bound_at(tmp_path / "at-once", [1.0] * 50)]) == []
+
+
+def test_a_case_in_virtual_time_has_no_throughput(tmp_path: Path) -> None:
+    """Also in a run on the embedded cluster, whose cases in virtual time have the grade."""
+    bound_at(tmp_path, [0.1 * n for n in range(30)], "t::real")
+    with ResultsWriter(tmp_path) as writer:
+        writer.case(Case("t::fast", "passed", grades=("virtual",)))
+    run = bound_at(tmp_path, [0.1 * n for n in range(60)], "t::fast")
+    assert [load.case for load in loads_of([run])] == ["t::real"]
 
 
 def test_cases_are_not_mixed_on_one_time_axis(tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ def remove_abandoned() -> int:
         except OSError:  # a link, a file, another user's folder, or it has just been removed
             continue
         try:
-            if os.fstat(descriptor).st_uid == os.geteuid() and _lock(descriptor):
+            if os.fstat(descriptor).st_uid == os.geteuid() and take_lock(descriptor):
                 shutil.rmtree(path, ignore_errors=True)
                 removed += 1
         finally:
@@ -82,7 +82,7 @@ def _make() -> tuple[Path, int]:
         # Another process may have taken the new folder for an abandoned one before it was locked here.
         with suppress(FileNotFoundError):
             descriptor = _open_folder(path)
-            if _lock(descriptor) and path.is_dir():
+            if take_lock(descriptor) and path.is_dir():
                 return path, descriptor
             os.close(descriptor)
 
@@ -91,8 +91,8 @@ def _open_folder(path: Path) -> int:
     return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
 
 
-def _lock(descriptor: int) -> bool:
-    """Whether the lock was free and is held now."""
+def take_lock(descriptor: int) -> bool:
+    """Whether the lock (`flock`) of an open file or folder was free and is held now, until it is closed."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

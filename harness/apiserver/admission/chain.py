@@ -114,6 +114,18 @@ class Admission:
             hook(resource, body, None, "")
         return wanted
 
+    def check_loaded(self, resource: Resource, body: Object) -> None:
+        """Complete an object that another server stored, in place, and check it.
+
+        Built-in kinds are checked as an update that changes nothing, definitions and custom kinds as new objects.
+
+        Raises:
+            ApiStatusError: it is invalid.
+        """
+        self._complete(resource, body, [], "Ignore")
+        as_new = resource.custom is not None or resource.kind == "CustomResourceDefinition"
+        self._check(resource, body, None if as_new else body, "")
+
     def update(
         self,
         resource: Resource,

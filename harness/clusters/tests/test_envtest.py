@@ -10,8 +10,10 @@ from seatrial.harness.clusters.backends import EXISTING, backend_named
 from seatrial.harness.clusters.control_plane import missing_programs
 from seatrial.harness.clusters.envtest import EnvtestBackend, EnvtestCluster
 from seatrial.harness.clusters.leftovers import runs_on
+from seatrial.harness.clusters.snapshot import collect, loaded_server, write
 from seatrial.harness.subject.protocol import OURS, open_subject
 from seatrial.scheduler.api.builders import node, pod
+from seatrial.scheduler.api.clock import SimClock
 from seatrial.scheduler.api.transport import Request
 
 PODS = "/api/v1/namespaces/default/pods"
@@ -71,6 +73,18 @@ def test_an_empty_list_that_go_writes_as_null_stops_nothing(cluster: EnvtestClus
     with open_subject(OURS, cluster) as subject:
         assert subject is not None
         assert "object-not-decoded" not in subject.log()
+
+
+def test_a_snapshot_of_it_is_loaded_by_ours(cluster: EnvtestCluster, tmp_path: Path) -> None:
+    """After the cases above: with bound pods, and with a CSINode that has null for a list."""
+    snapshot = collect(cluster.call, foreign=True, secrets=False)
+    write(tmp_path / "s", snapshot, SimClock())
+    server, left_out = loaded_server(tmp_path / "s", SimClock())
+    assert (snapshot.unread, left_out) == ({}, {})
+    there = orjson.loads(cluster.call(Request("GET", f"{PODS}/a")).body)
+    here = server.store.collection(("", "pods")).get(("default", "a")).obj
+    assert (here["spec"], here["status"]) == (there["spec"], there["status"])
+    assert here["metadata"]["uid"] == there["metadata"]["uid"]
 
 
 def test_a_run_on_this_cluster_leaves_nothing(cluster: EnvtestCluster) -> None:

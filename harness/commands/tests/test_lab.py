@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -49,7 +50,10 @@ def test_a_lease_from_acquire_to_release(lab_file: Path) -> None:
     assert first[0] == "big/0"
     (shown,) = json.loads(seatrial(lab_file, "who", "--json").stdout)["leases"]
     assert shown["holder"] == "me"
-    assert "token 1: me holds big/0, big/1, big/mlx5_0" in seatrial(lab_file, "who").stdout
+    assert shown["until"] == f"{datetime.fromisoformat(shown['since']) + timedelta(hours=1):%Y-%m-%d %H:%M:%SZ}"
+    told = seatrial(lab_file, "who").stdout
+    assert "token 1: me holds big/0, big/1, big/mlx5_0" in told
+    assert f"s left, until {shown['until']} at the latest: it was acquired for that time" in told
     theirs = seatrial(lab_file, "release", "1", "--holder", "you")
     assert theirs.returncode == 2
     assert "held by 'me', you are 'you'; add --force" in theirs.stderr

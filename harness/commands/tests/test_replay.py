@@ -6,6 +6,7 @@ import pytest
 
 from seatrial.harness import cli
 from seatrial.harness.errors import UsageError
+from seatrial.harness.replay import plot
 
 Seatrial = Callable[..., int]
 
@@ -202,3 +203,16 @@ def test_compare_has_curves_a_bound_and_unplaced_pods(
     head, _, line = table.read_text().splitlines()
     assert head.endswith("4 gpus unplaced at 100 %: bestfit (fgd) |")
     assert line.startswith("| mixed | ")
+
+
+def test_a_plot_without_matplotlib_says_what_to_install(
+    replay: Seatrial, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is an extra. Both commands say so before they replay anything."""
+    monkeypatch.setattr(plot, "find_spec", lambda _name: None)
+    for run in (lambda: replay("--plot", str(tmp_path / "a.png")), lambda: cli.app(["replay", "day", str(tmp_path)])):
+        with pytest.raises(
+            UsageError, match=r"expected the package matplotlib, found none; `pip install 'seatrial\[plots\]'"
+        ):
+            run()
+    assert not list(tmp_path.glob("*.png"))

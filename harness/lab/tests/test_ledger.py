@@ -124,6 +124,20 @@ def test_in_a_window_its_machines_are_for_requests_that_name_it() -> None:
     assert line.ask("nightly", PlaceRequest("h100", 4, window="nightly"), night) == ("big/0", "big/1", "big/2", "big/3")
 
 
+@pytest.mark.parametrize(
+    ("hours", "ends"), [pytest.param(1, 1, id="before-a-window"), pytest.param(20, 10, id="a-window-comes-first")]
+)
+def test_a_lease_for_a_fixed_time_tells_its_end(hours: int, ends: int) -> None:
+    line = Line(windows=[NIGHTLY])
+    request = PlaceRequest("h100", 1)
+    waiting = rules.enter(line.ledger, line.inventory, request, AT, key="a", holder="a")
+    _, lease = rules.grant(waiting, line.inventory, "a", AT, fixed=hours * HOUR)
+    assert lease is not None
+    assert (lease.ends, lease.renewable) == (AT.wall + ends * HOUR, False)
+    line.ask("b", request)
+    assert line.lease("b").renewable
+
+
 def test_a_lease_ends_when_a_window_of_others_begins() -> None:
     """It begins at 22:00; the lease of 11 minutes before is renewed to that moment, and then no more."""
     line = Line(windows=[NIGHTLY], ttl=600)

@@ -95,3 +95,26 @@ def test_a_size_that_is_no_quantity_is_a_condition_of_the_node(rig: Rig) -> None
     node = rig.add("kwok-0", {"capacity": {"cpu": "many"}})
     assert ready(node) == "False"
     assert "many" in next(each["message"] for each in node["status"]["conditions"] if each["type"] == "Ready")
+
+
+def test_a_pod_that_runs_with_a_real_nodes_card_stays(rig: Rig) -> None:
+    """As in a snapshot of a real cluster. A new pod is refused: there is no card."""
+    rig.add("kwok-0", {})
+    card = '{"gpu": [{"minor": 0, "resources": {"koordinator.sh/gpu-core": "100"}}]}'
+    for name, started in (("old", True), ("new", False)):
+        status = {"phase": "Running", "containerStatuses": [{"name": "c", "state": {"running": {}}}]} if started else {}
+        body = {
+            "metadata": {
+                "name": name,
+                "namespace": "default",
+                "annotations": {"scheduling.koordinator.sh/device-allocated": card},
+            },
+            "spec": {"nodeName": "kwok-0", "containers": [{"name": "c"}]},
+            "status": status,
+        }
+        rig.api.put("/api/v1/namespaces/default/pods", body)
+    rig.clock.advance(5)
+    phases = {
+        name: rig.api.get(f"/api/v1/namespaces/default/pods/{name}")["status"]["phase"] for name in ("old", "new")
+    }
+    assert phases == {"old": "Running", "new": "Failed"}
