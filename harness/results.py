@@ -349,6 +349,15 @@ def read_run(folder: Path | str) -> Run:
     return Run(home, info, tuple(cases), tuple(measurements), tuple(timeline), fleet, tuple(notes))
 
 
+def read_cases(folder: Path) -> list[Case]:
+    """The last result of each case so far, of a run that may still write.
+
+    Raises:
+        ResultsError: a file does not have the format.
+    """
+    return _last_of_each(_lines(folder, CASES, Case, []), [])
+
+
 def _with_validity(found: Measurement) -> Measurement:
     """The measurement; `valid` is a label in files written up to version 0.1.0."""
     if "valid" not in found.labels:

@@ -125,7 +125,8 @@ def _environment(sections: Sequence[Section]) -> jinja2.Environment:
     made.filters |= {"phrase": phrase, "counted": counted, "sentence": sentence}
     made.filters["as_typed"] = shlex.join
     made.globals |= {"occupancy": occupancy, "step_of": step_of, "describe": describe}
-    made.globals["style"] = Markup((TEMPLATES / "signoff.css").read_text(encoding="utf-8"))  # noqa: S704  # our own file
+    style = "".join((TEMPLATES / name).read_text(encoding="utf-8") for name in ("colors.css", "signoff.css"))
+    made.globals["style"] = Markup(style)  # noqa: S704  # our own files
     return made
 
 

@@ -1,0 +1,303 @@
+"""A cluster as the page shows it: nodes with their devices, pending pods, gangs, quotas, decisions, warnings.
+
+Objects come from watches, decisions from our scheduler. Texts of objects are cut to what is readable. Only `start` to
+`stop` costs the cluster something; `refresh` makes the rows of what has changed.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from itertools import count
+from typing import Any
+
+import msgspec
+
+from seatrial.harness.nodes.follow import Follower, HeadMeta, OnGone, OnSet
+from seatrial.harness.occupancy import holders, node_state, shares
+from seatrial.harness.results import DeviceState, Share
+from seatrial.reports.live.tables import Row, Tables
+from seatrial.scheduler.api.clock import Clock
+from seatrial.scheduler.api.core import Node, Pod
+from seatrial.scheduler.api.device import GPU_MODEL_LABEL, GROUP_VERSION, Device
+from seatrial.scheduler.api.podgroup import (
+    NATIVE,
+    NATIVE_PODGROUPS_PATH,
+    PODGROUPS_PATH,
+    NativePodGroup,
+    PodGroup,
+    gang_minimum,
+    gang_name,
+)
+from seatrial.scheduler.api.quota import QUOTA_NAME, QUOTAS_PATH, SPECIAL, ElasticQuota
+from seatrial.scheduler.api.transport import Transport
+from seatrial.scheduler.api.wire import Condition, ObjectMeta, Wire, decoder
+
+NODES, PENDING, GANGS, QUOTAS = "nodes", "pending", "gangs", "quotas"
+DECISIONS, EVENTS, ABOUT = "decisions", "events", "about"
+MAX_TEXT = 600  # characters of a message
+MAX_EVENTS = 300  # the newest ones
+MAX_DECISIONS = 100  # likewise
+
+Shares = dict[str, list[Share]]
+_NUMBER = re.compile(r"[-.]?\d+$")
+
+
+class _Reference(Wire, frozen=True):
+    kind: str = ""
+    namespace: str = ""
+    name: str = ""
+
+
+class _Event(Wire, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    involved_object: _Reference = _Reference()
+    reason: str = ""
+    message: str = ""
+    count: int = 1
+    last_timestamp: str | None = None
+    event_time: str | None = None
+
+
+_decode_node, _decode_device, _decode_pod = decoder(Node), decoder(Device), decoder(Pod)
+_decode_group, _decode_native = decoder(PodGroup), decoder(NativePodGroup)
+_decode_quota, _decode_event = decoder(ElasticQuota), decoder(_Event)
+
+
+class ClusterView:
+    """The rows of a cluster's page."""
+
+    def __init__(self, transport: Transport, clock: Clock, decisions: Callable[[], Iterable[Row]]) -> None:
+        """`decisions` gives the newest decisions of the scheduler, the newest first, in the words of /debug/decisions.
+
+        It is called by each `refresh`.
+        """
+        self.tables = Tables()
+        self._decisions, self._numbers = decisions, count()
+        self._nodes: dict[str, Node] = {}
+        self._devices: dict[str, Device] = {}
+        self._on_node: dict[str, dict[str, Shares]] = defaultdict(dict)
+        self._members: dict[str, dict[str, bool]] = defaultdict(dict)  # of each gang: whether a pod has a node
+        self._minimum: dict[str, int] = {}
+        self._places: dict[str, tuple[str, str]] = {}  # pod → its node and its gang
+        self._changed_nodes: set[str] = set()
+        self._changed_gangs: set[str] = set()
+        kinds: list[tuple[str, OnSet, OnGone]] = [
+            ("/api/v1/nodes", self._node, self._node_gone),
+            (f"/apis/{GROUP_VERSION}/devices", self._device, self._device_gone),
+            ("/api/v1/pods", self._pod, lambda head: self._pod_gone(_key(head))),
+            (PODGROUPS_PATH, self._group, lambda head: self._group_gone(_key(head))),
+            (NATIVE_PODGROUPS_PATH, self._native, lambda head: self._group_gone(f"{_key(head)}{NATIVE}")),
+            (QUOTAS_PATH, self._quota, lambda head: self.tables.drop(QUOTAS, _key(head))),
+            ("/api/v1/events", self._event, lambda head: self.tables.drop(EVENTS, _key(head))),
+        ]
+        self._followers = [
+            Follower(transport, clock, path, selector, on_set=on_set, on_gone=on_gone)
+            for path, on_set, on_gone in kinds
+            for selector in [{"fieldSelector": "type=Warning"} if path.endswith("/events") else {}]
+        ]
+
+    def start(self) -> None:
+        for follower in self._followers:
+            follower.start()
+
+    def stop(self) -> None:
+        for follower in self._followers:
+            follower.stop()
+
+    def refresh(self) -> None:
+        """Make the rows of what has changed."""
+        for name in self._changed_nodes:
+            self._draw_node(name)
+        for gang in self._changed_gangs:
+            self._draw_gang(gang)
+        self._changed_nodes, self._changed_gangs = set(), set()
+        pods = len(self._places)
+        self.tables.set(ABOUT, "pods", {"pods": pods, "pending": len(self.tables.rows(PENDING))})
+        self._draw_decisions()
+        self._drop_old_events()
+
+    # -- nodes and devices --------------------------------------------------------------------------------------------
+
+    def _node(self, head: HeadMeta, raw: msgspec.Raw) -> None:
+        self._nodes[head.name] = _decode_node(raw)
+        self._changed_nodes.add(head.name)
+
+    def _node_gone(self, head: HeadMeta) -> None:
+        del self._nodes[head.name]
+        self.tables.drop(NODES, head.name)
+
+    def _device(self, head: HeadMeta, raw: msgspec.Raw) -> None:
+        device = self._devices[head.name] = _decode_device(raw)
+        self._changed_nodes.add(head.name)
+        for entry in device.spec.devices:
+            if not entry.health:
+                fault = next((each for each in entry.conditions if each.status == "False"), Condition())
+                at = fault.last_transition_time or ""
+                subject = f"{head.name} {entry.type} {entry.minor}"
+                row = _event_row(at, f"Device {subject}", fault.reason or "Unhealthy", fault.message)
+                self.tables.set(EVENTS, f"{subject} {at}", row)
+
+    def _device_gone(self, head: HeadMeta) -> None:
+        del self._devices[head.name]
+        self._changed_nodes.add(head.name)
+
+    def _draw_node(self, name: str) -> None:
+        node = self._nodes.get(name)
+        if node is None:
+            return
+        pods = self._on_node[name]
+        held = holders(pods.items())
+        device = self._devices.get(name)
+        ready = any(condition.type == "Ready" and condition.status == "True" for condition in node.status.conditions)
+        self.tables.set(
+            NODES,
+            name,
+            {
+                "group": _NUMBER.sub("", name),
+                "model": node.metadata.labels.get(GPU_MODEL_LABEL, ""),
+                "state": "not ready" if not ready else "cordoned" if node.spec.unschedulable else "",
+                "pods": len(pods),
+                "cards": [
+                    _card(state, held.get((state.type, state.minor), ()))
+                    for state in node_state(node, device, held).devices
+                ],
+            },
+        )
+
+    # -- pods, gangs and quotas ---------------------------------------------------------------------------------------
+
+    def _pod(self, head: HeadMeta, raw: msgspec.Raw) -> None:
+        pod = _decode_pod(raw)
+        self._pod_gone(pod.key, keep_row=True)
+        if pod.terminated:
+            self.tables.drop(PENDING, pod.key)
+            return
+        node, name = pod.spec.node_name, gang_name(pod)
+        gang = f"{head.namespace}/{name}" if name else ""
+        self._places[pod.key] = node, gang
+        if gang:
+            self._members[gang][pod.key] = bool(node)
+            self._changed_gangs.add(gang)
+            if gang not in self._minimum and (minimum := gang_minimum(pod)[0]) is not None:
+                self._minimum[gang] = minimum
+        if node:
+            self._on_node[node][pod.key] = _shares(pod)
+            self._changed_nodes.add(node)
+            self.tables.drop(PENDING, pod.key)
+        else:
+            self.tables.set(PENDING, pod.key, _pending(pod, gang))
+
+    def _pod_gone(self, key: str, *, keep_row: bool = False) -> None:
+        node, gang = self._places.pop(key, ("", ""))
+        if node:
+            del self._on_node[node][key]
+            self._changed_nodes.add(node)
+        if gang:
+            del self._members[gang][key]
+            self._changed_gangs.add(gang)
+        if not keep_row:
+            self.tables.drop(PENDING, key)
+
+    def _group(self, head: HeadMeta, raw: msgspec.Raw) -> None:
+        self._set_minimum(_key(head), _decode_group(raw).spec.min_member)
+
+    def _native(self, head: HeadMeta, raw: msgspec.Raw) -> None:
+        group = _decode_native(raw)
+        self._set_minimum(f"{_key(head)}{NATIVE}", group.minimum)
+
+    def _set_minimum(self, gang: str, minimum: int) -> None:
+        self._minimum[gang] = minimum
+        self._changed_gangs.add(gang)
+
+    def _group_gone(self, gang: str) -> None:
+        self._minimum.pop(gang, None)
+        self._changed_gangs.add(gang)
+
+    def _draw_gang(self, gang: str) -> None:
+        members = self._members[gang]
+        if not members:
+            del self._members[gang]
+            if gang not in self._minimum:
+                self.tables.drop(GANGS, gang)
+                return
+        row = {"placed": sum(members.values()), "members": len(members), "minimum": self._minimum.get(gang, 0)}
+        self.tables.set(GANGS, gang, row)
+
+    def _quota(self, head: HeadMeta, raw: msgspec.Raw) -> None:
+        quota = _decode_quota(raw)
+        if head.name in SPECIAL:
+            return
+        limits, used = quota.spec, quota.status
+        row = {
+            "used": dict(used.used or {}) if used else {},
+            "min": dict(limits.min or {}) if limits else {},
+            "max": dict(limits.max or {}) if limits else {},
+        }
+        self.tables.set(QUOTAS, _key(head), row)
+
+    # -- decisions and events -----------------------------------------------------------------------------------------
+
+    def _draw_decisions(self) -> None:
+        before, now = self.tables.rows(DECISIONS), {}
+        for decision in reversed([*self._decisions()]):
+            key = f"{decision['pod']['uid']} {decision['time']} {decision['node']}"
+            number = before[key]["number"] if key in before else next(self._numbers)
+            now[key] = {**decision, "message": decision["message"][:MAX_TEXT], "number": number}
+        for key in [*before]:
+            if key not in now:
+                self.tables.drop(DECISIONS, key)
+        for key, row in now.items():
+            self.tables.set(DECISIONS, key, row)
+
+    def _event(self, head: HeadMeta, raw: msgspec.Raw) -> None:
+        event = _decode_event(raw)
+        about = event.involved_object
+        at = event.last_timestamp or event.event_time or event.metadata.creation_timestamp or ""
+        subject = " ".join(filter(None, [about.kind, "/".join(filter(None, [about.namespace, about.name]))]))
+        self.tables.set(EVENTS, _key(head), _event_row(at, subject, event.reason, event.message, event.count))
+
+    def _drop_old_events(self) -> None:
+        events = self.tables.rows(EVENTS)
+        if len(events) > MAX_EVENTS:
+            for key in sorted(events, key=lambda key: str(events[key]["at"]))[:-MAX_EVENTS]:
+                self.tables.drop(EVENTS, key)
+
+
+def _key(head: HeadMeta) -> str:
+    return f"{head.namespace}/{head.name}"
+
+
+def _shares(pod: Pod) -> Shares:
+    try:
+        return shares(pod)
+    except ValueError:  # of msgspec, or of a quantity: what others write may be anything, and the auditor reports it
+        return {}
+
+
+def _card(state: DeviceState, held: Iterable[tuple[str, Share]]) -> Row:
+    return {
+        "type": state.type,
+        "minor": state.minor,
+        "numa": state.numa,
+        "health": state.health,
+        "core": state.used_core_percent,
+        "memory": state.used_memory_percent,
+        "pods": [[key, share.core, share.memory_ratio] for key, share in held],
+    }
+
+
+def _pending(pod: Pod, gang: str) -> Row:
+    condition = next((each for each in pod.status.conditions if each.type == "PodScheduled"), Condition())
+    gates = ", ".join(gate.name for gate in pod.spec.scheduling_gates)
+    return {
+        "since": pod.metadata.creation_timestamp,
+        "gang": gang,
+        "quota": pod.metadata.labels.get(QUOTA_NAME, ""),
+        "scheduler": pod.spec.scheduler_name,
+        "reason": condition.reason,
+        "message": f"scheduling gates: {gates}" if gates else condition.message[:MAX_TEXT],
+    }
+
+
+def _event_row(at: str, subject: str, reason: str, message: str, times: int = 1) -> dict[str, Any]:
+    return {"at": at, "subject": subject, "reason": reason, "message": message[:MAX_TEXT], "count": times}
