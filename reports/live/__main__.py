@@ -119,7 +119,7 @@ def publish(page: ClusterPage | RunPage, streams: Streams) -> None:
         streams.wait()
         try:
             with page.opened() as (view, clock):
-                while streams.anybody():
+                while streams:
                     deadline = time.monotonic() + INTERVAL
                     while time.monotonic() < deadline:
                         clock.pump()

@@ -337,7 +337,13 @@ function state(kind, words) {
   by("state").className = `state ${kind}`;
   by("state").textContent = words;
 }
-const source = new EventSource(`${base}stream`);
-source.onmessage = event => { state("on", "live"); take(JSON.parse(event.data)); };
-source.onerror = () => state("off", "not connected");
+function follow() {
+  const source = new EventSource(`${base}stream`);
+  source.onmessage = event => { state("on", "live"); take(JSON.parse(event.data)); };
+  source.onerror = () => {
+    state("off", "not connected");
+    if (source.readyState === EventSource.CLOSED) setTimeout(follow, 3000); // a refusal ends it; else it tries again itself
+  };
+}
+follow();
 by("filter").addEventListener("input", plan);

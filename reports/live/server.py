@@ -6,9 +6,11 @@ Host is another name is refused (DNS rebinding), and so is one without the token
 
 import hmac
 import secrets
+import select
 import socket
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -24,7 +26,7 @@ from seatrial.reports.signoff import TEMPLATES
 
 MAX_STREAMS = 8
 MAX_WAITING = 30  # messages that a slow browser may lag behind
-HEARTBEAT = 10.0  # seconds without a message after which a comment shows whether the browser is there
+LOOK = 1.0  # seconds between two looks whether a browser that gets no message is still there
 HERE = Path(__file__).parent
 NAMES = ("127.0.0.1", "localhost")
 
@@ -61,8 +63,8 @@ class Streams:
         with self._change:
             self._change.wait_for(lambda: bool(self._open))
 
-    def anybody(self) -> bool:
-        return bool(self._open)
+    def __len__(self) -> int:
+        return len(self._open)
 
     def publish(self, changes: bytes | None, everything: Callable[[], bytes]) -> None:
         """Hand out what has changed, and all rows to who has none yet. Who lags behind is dropped, and asks again."""
@@ -137,16 +139,18 @@ class _Handler(BaseHTTPRequestHandler):
             return
         try:
             self._head(HTTPStatus.OK, "text/event-stream")
-            while streams.is_open(queue):
-                try:
-                    message = b"data: " + queue.get(timeout=HEARTBEAT) + b"\n\n"
-                except Empty:
-                    message = b": still here\n\n"
-                self.wfile.write(message)
-        except OSError:  # the browser has gone
+            while streams.is_open(queue) and not self._has_gone():
+                with suppress(Empty):
+                    self.wfile.write(b"data: " + queue.get(timeout=LOOK) + b"\n\n")
+        except OSError:  # the browser has gone in the middle of a message
             pass
         finally:
             streams.close(queue)
+
+    def _has_gone(self) -> bool:
+        """Whether the browser has closed its end."""
+        readable, _, _ = select.select([self.connection], [], [], 0)
+        return bool(readable) and not self.connection.recv(1, socket.MSG_PEEK)
 
     def _send(self, content_type: str, body: bytes, nonce: str = "") -> None:
         self._head(HTTPStatus.OK, content_type, nonce)
