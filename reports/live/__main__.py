@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -17,6 +18,7 @@ from seatrial.harness.clusters.kubeconfig import load_access
 from seatrial.harness.clusters.remote import PumpedClock, RemoteTransport
 from seatrial.harness.commands.explain import MAX_REASONS, ask, reasons
 from seatrial.harness.errors import ClusterError, HarnessError
+from seatrial.harness.results import read_info
 from seatrial.harness.subject.services import ask as request
 from seatrial.reports.live.cluster_view import MAX_DECISIONS, ClusterView
 from seatrial.reports.live.run_view import RunView
@@ -95,7 +97,8 @@ class RunPage:
 
     def __init__(self, folder: Path) -> None:
         self._view = RunView(folder)
-        self.title = "run"
+        info = read_info(folder)
+        self.title = f"run of {info.subject.name} on {info.backend}"
 
     @contextmanager
     def opened(self) -> Iterator[tuple[View, PumpedClock]]:
@@ -113,6 +116,10 @@ def _decisions(scheduler: str) -> Iterable[Row]:
     return found
 
 
+def _all_rows(tables: Tables) -> bytes:
+    return msgspec.json.encode({"all": tables.all()})
+
+
 def publish(page: ClusterPage | RunPage, streams: Streams) -> None:
     """Follow while somebody looks: once a second what has changed. Nobody looking costs the cluster nothing."""
     while True:
@@ -126,11 +133,8 @@ def publish(page: ClusterPage | RunPage, streams: Streams) -> None:
                         time.sleep(POLL)
                     view.refresh()
                     changes = view.tables.changes()
-                    tables = view.tables
-                    streams.publish(
-                        msgspec.json.encode({"changes": changes}) if changes else None,
-                        lambda tables=tables: msgspec.json.encode({"all": tables.all()}),
-                    )
+                    message = msgspec.json.encode({"changes": changes}) if changes else None
+                    streams.publish(message, partial(_all_rows, view.tables))
         except HarnessError as error:  # not recorded yet, or its API server has ended
             log.warning("live not-followed why=%s", error)
             time.sleep(INTERVAL)

@@ -301,9 +301,9 @@ function drawCluster() {
 }
 function drawRun() {
   const order = {failed: 0, broken: 1};
-  const ended = rows("cases"), found = matching(ended, all).sort((one, other) =>
+  const ended = rows("cases"), shown = matching(ended, all).sort((one, other) =>
     (order[one[1].verdict] ?? 2) - (order[other[1].verdict] ?? 2) || latest("ended")(one, other));
-  view.cases.draw(found, caseRow, "failed and broken ones first, then newest first");
+  view.cases.draw(shown, caseRow, "failed and broken ones first, then newest first");
   totals([[ended.length, "ended"], ...["passed", "failed", "broken", "skipped"].map(verdict =>
     [ended.filter(([, row]) => row.verdict === verdict).length, verdict, verdict === "skipped" ? "" : KINDS[verdict]])]);
 }
@@ -317,6 +317,8 @@ function draw() {
   const found = tables.about ? "cluster" : "run";
   if (layout !== found) {
     layout = found;
+    by("main").className = layout;
+    by("filter").placeholder = layout === "run" ? "Filter: case, suite, reason" : "Filter: node, pod, model, reason";
     by("main").replaceChildren(...LAYOUTS[layout].map(column => element("div", {className: "column"}, ...column.map(name => view[name].box))));
   }
   (layout === "cluster" ? drawCluster : drawRun)();
@@ -341,7 +343,7 @@ function follow() {
   const source = new EventSource(`${base}stream`);
   source.onmessage = event => { state("on", "live"); take(JSON.parse(event.data)); };
   source.onerror = () => {
-    state("off", "not connected");
+    state("off", layout === "run" ? "the run has ended" : "not connected");
     if (source.readyState === EventSource.CLOSED) setTimeout(follow, 3000); // a refusal ends it; else it tries again itself
   };
 }
