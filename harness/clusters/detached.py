@@ -1,7 +1,8 @@
 """State of the clusters that `seatrial up` started: list them, find their parts and stop them.
 
 One file of mode 0600 for each, in the user's state folder. The file of a cluster whose processes have ended stays until
-`seatrial down`, or until `seatrial up` starts a cluster of that name. Logs of the processes are beside it.
+`seatrial down`, or until `seatrial up` starts a cluster of that name. Logs of the processes, and the address of the
+live page if there is one, are beside it.
 """
 
 import json

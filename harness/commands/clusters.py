@@ -14,7 +14,7 @@ from seatrial.harness.commands.live_page import WEB
 from seatrial.harness.commands.up_beside import names_in
 from seatrial.harness.errors import UsageError
 
-COLUMNS = ("name", "backend", "state", "api", "scheduler", "live page", "with", "since")
+COLUMNS = ("name", "backend", "state", "api", "scheduler", "web", "with", "since")
 
 
 def list_(*, json_: Annotated[bool, Parameter(name="--json", negative="")] = False) -> None:

@@ -29,6 +29,7 @@ from seatrial.scheduler.api.faults import Faults
 log = logging.getLogger(__name__)
 
 INTERVAL = 1.0  # seconds between two messages to browsers
+LINGER = 30.0  # seconds for which the cluster is followed after the last page was closed: it may be loaded again
 POLL = 0.05  # seconds between two looks at what watches have delivered
 BEST_NODES = 5
 
@@ -121,13 +122,15 @@ def _all_rows(tables: Tables) -> bytes:
 
 
 def publish(page: ClusterPage | RunPage, streams: Streams) -> None:
-    """Follow while somebody looks: once a second what has changed. Nobody looking costs the cluster nothing."""
+    """Follow while somebody looks: once a second what has changed. Without a page the cluster is not asked."""
     while True:
         streams.wait()
         try:
             with page.opened() as (view, clock):
-                while streams:
+                looked_at = time.monotonic()
+                while streams or time.monotonic() < looked_at + LINGER:
                     deadline = time.monotonic() + INTERVAL
+                    looked_at = time.monotonic() if streams else looked_at
                     while time.monotonic() < deadline:
                         clock.pump()
                         time.sleep(POLL)

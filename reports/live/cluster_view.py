@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from seatrial.harness.nodes.follow import Follower, HeadMeta, OnGone, OnSet
-from seatrial.harness.occupancy import holders, node_state, shares
+from seatrial.harness.nodes.occupancy import holders, node_state, shares
 from seatrial.harness.results import DeviceState, Share
 from seatrial.reports.live.tables import Row, Tables
 from seatrial.scheduler.api.clock import Clock
