@@ -3,7 +3,8 @@
 import http.client
 import socket
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -11,6 +12,7 @@ from seatrial.reports.live import server as module
 from seatrial.reports.live.server import MAX_STREAMS, MAX_WAITING, LiveServer, Streams
 
 TOKEN = "T-o_k3n"
+WITHIN = 20.0  # seconds
 
 
 class Served:
@@ -29,9 +31,17 @@ class Served:
         return ("application/json", b"{}") if parts == ["explain", "default", "a/b"] else None
 
     def get(self, path: str, host: str = "") -> http.client.HTTPResponse:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=WITHIN)
         connection.request("GET", path, headers={"host": host or f"127.0.0.1:{self.port}"})
         return connection.getresponse()
+
+
+def until(condition: Callable[[], bool]) -> None:
+    """Threads of the server are real."""
+    deadline = time.monotonic() + WITHIN
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 @pytest.fixture
@@ -84,8 +94,7 @@ def test_a_stream_begins_with_all_rows_and_goes_on_with_changes(served: Served) 
     served.streams.publish(b"change-1", lambda: b"all-1")
     assert first.readline() + first.readline() == b"data: all-1\n\n"
     second = served.get(f"/{TOKEN}/stream")
-    while len(served.streams) < 2:
-        pass
+    until(lambda: len(served.streams) == 2)
     served.streams.publish(b"change-2", lambda: b"all-2")
     assert first.readline() + first.readline() == b"data: change-2\n\n"
     assert second.readline() + second.readline() == b"data: all-2\n\n"
@@ -101,8 +110,7 @@ def test_who_closes_the_page_is_followed_no_longer(served: Served, monkeypatch: 
     monkeypatch.setattr(module, "LOOK", 0.01)
     served.get(f"/{TOKEN}/stream").close()
     served.streams.wait()
-    while len(served.streams):
-        pass
+    until(lambda: len(served.streams) == 0)
 
 
 def test_who_does_not_read_is_dropped() -> None:
