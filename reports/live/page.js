@@ -188,7 +188,7 @@ const podNamed = subject => subject.startsWith("Pod ") ? button(short(subject.sl
 const eventRow = (key, row) => entry([podNamed(row.subject), tag(row.reason, "warn"), row.count > 1 ? tag(`${row.count} times`) : null],
   clock(row.at), text(row.message));
 const KINDS = {passed: "good", failed: "bad", broken: "warn"};
-const caseRow = (key, row) => entry([tag(row.verdict, KINDS[row.verdict] ?? ""), ` ${row.case ? `${row.case}: ` : ""}${row.title}`],
+const caseRow = (key, row) => entry([tag(row.verdict, `lead ${KINDS[row.verdict] ?? ""}`), ` ${row.case ? `${row.case}: ` : ""}${row.title}`],
   `${row.suite} · ${Math.round(row.seconds * 10) / 10} s`, row.verdict === "passed" ? null : text(row.reason),
   row.verdict === "failed" || row.verdict === "broken" ? element("span", {className: "text"}, ...row.evidence.flatMap(([name, file]) =>
     [element("a", {href: base + file.split("/").map(encodeURIComponent).join("/"), target: "_blank", rel: "noopener"}, name), "  "])) : null);
@@ -218,7 +218,8 @@ function showCard(name, node, card) {
       [button(pod, () => showPod(pod)), percent(core), percent(memory)]), [1, 2]) : paragraph("No pod holds a part of it."));
 }
 function scores(feasible) {
-  const plugins = [...new Set(feasible.flatMap(node => Object.keys(node.byPlugin)))].sort();
+  const plugins = [...new Set(feasible.flatMap(node => Object.keys(node.byPlugin)))].sort()
+    .filter(plugin => feasible.some(node => node.byPlugin[plugin])); // most plugins give all nodes 0
   return grid(["plugin", ...feasible.map(node => node.node)], [["total", ...feasible.map(node => number(node.score))],
     ...plugins.map(plugin => [plugin, ...feasible.map(node => number(node.byPlugin[plugin] ?? 0))])], feasible.map((_, place) => place + 1));
 }
@@ -229,12 +230,12 @@ function decided(decision) {
       each.node === decision.node ? "selected" : ""]), [1]) : null,
     decision.rejected.length ? grid(["rejected nodes", "by one of"], decision.rejected.map(each => [number(each.nodes), each.plugins]), [0]) : null];
 }
-function explained(found) {
+function explained(found, message) {
   if (found.error) return [paragraph(found.error, "muted")];
   if (found.node && found.decision) return [heading(`Placed on ${found.node}`), ...decided(found.decision)];
-  const place = found.node ? `On node ${found.node}.` : `Pending, in queue ${found.queue || "none"}.`;
-  return [paragraph(`${place} ${number(found.fits)} of ${counted(found.nodes, "node")} would take it now.`),
-    paragraph(found.heldBack && `Held back: ${found.heldBack}`), ...found.notes.map(note => paragraph(`Note: ${note}`)),
+  const place = found.node ? `On node ${found.node}` : `Pending, in queue ${found.queue || "none"}`;
+  return [paragraph(`${place}; ${number(found.fits)} of ${counted(found.nodes, "node")} fit now.`),
+    paragraph(found.heldBack && found.heldBack !== message ? `Held back: ${found.heldBack}` : ""), ...found.notes.map(note => paragraph(`Note: ${note}`)),
     found.lacking.length ? grid(["resource", "asked", "most free", "on node"], found.lacking.map(one => [one.resource, one.asked, one.mostFree, one.mostFreeOn])) : null,
     ...(found.reasons.length ? [heading("Why nodes are rejected now"), grid(["nodes", "plugin", "reason", "preemption"], found.reasons, [0])] : []),
     ...(found.feasible.length ? [heading("Scores of the best nodes now, by plugin"), scores(found.feasible)] : [])];
@@ -246,21 +247,21 @@ async function explanation(pod) {
     return {error: "The page's process does not answer."};
   }
 }
-async function detail(pod, parts) {
+async function detail(pod, message, parts) {
   const wait = paragraph("asking the scheduler …", "muted");
   show(pod, ...parts, wait);
-  const more = explained(await explanation(pod)).filter(Boolean);
+  const more = explained(await explanation(pod), message).filter(Boolean);
   if (wait.isConnected) wait.replaceWith(...more);
 }
 function showPod(pod) {
   const row = tables.pending?.get(pod);
-  return detail(pod, row ? [paragraph([`Pending since ${clock(row.since)}`, row.gang && `gang ${row.gang}`, row.quota && `quota ${row.quota}`,
+  return detail(pod, row?.message, row ? [paragraph([`Pending since ${clock(row.since)}`, row.gang && `gang ${row.gang}`, row.quota && `quota ${row.quota}`,
     `scheduler ${row.scheduler}`].filter(Boolean).join(" · "), "muted"), paragraph(row.message)] : []);
 }
 function showDecision(row) {
   const pod = `${row.pod.namespace}/${row.pod.name}`;
   if (row.node) show(pod, heading(`Placed on ${row.node}`), ...decided(row));
-  else detail(pod, [heading("Not placed"), ...decided(row), heading("Now")]);
+  else detail(pod, row.message, [heading("Not placed"), ...decided(row), heading("Now")]);
 }
 
 // --- the page -----------------------------------------------------------------------------------------------------

@@ -20,9 +20,9 @@ from urllib.parse import unquote
 
 import jinja2
 import msgspec
-from markupsafe import Markup
 
 from seatrial.reports.signoff import TEMPLATES
+from seatrial.reports.texts import own_text
 
 MAX_STREAMS = 8
 MAX_WAITING = 30  # messages that a slow browser may lag behind
@@ -98,13 +98,7 @@ def page(title: str, nonce: str) -> bytes:
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader([HERE, TEMPLATES]), autoescape=True, undefined=jinja2.StrictUndefined
     )
-    parts = {
-        name: Markup("".join((folder / file).read_text(encoding="utf-8") for folder, file in files))  # noqa: S704  # ours
-        for name, files in {
-            "style": [(TEMPLATES, "colors.css"), (HERE, "page.css")],
-            "script": [(HERE, "page.js")],
-        }.items()
-    }
+    parts = {"style": own_text(TEMPLATES / "colors.css", HERE / "page.css"), "script": own_text(HERE / "page.js")}
     return environment.get_template("page.html").render(title=title, nonce=nonce, **parts).encode()
 
 
