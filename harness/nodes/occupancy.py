@@ -9,7 +9,7 @@ from seatrial.harness.results import DeviceState, NodeState, Share
 from seatrial.scheduler.api.core import Node, Pod
 from seatrial.scheduler.api.device import GPU_CORE, GPU_MEMORY_RATIO, GPU_MODEL_LABEL, Device
 
-Holders = Mapping[tuple[str, int], list[tuple[str, Share]]]
+Holders = dict[tuple[str, int], list[tuple[str, Share]]]
 """The pods on each device of one node, by type and minor: their keys and shares."""
 
 _SHOWN_LABELS = ("node.kubernetes.io/instance-type", "network.topology.nvidia.com/block")
@@ -36,7 +36,7 @@ def shares(pod: Pod) -> dict[str, list[Share]]:
 
 def holders(pods: Iterable[tuple[str, Mapping[str, Iterable[Share]]]]) -> Holders:
     """The devices that pods of one node hold, from their keys and `shares`."""
-    held: dict[tuple[str, int], list[tuple[str, Share]]] = defaultdict(list)
+    held: Holders = defaultdict(list)
     for key, parts in pods:
         for kind, allocated in parts.items():
             for share in allocated:

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from seatrial.harness.devices.vendors import VENDORS
 from seatrial.harness.nodes.follow import Follower, HeadMeta, OnGone, OnSet
 from seatrial.harness.nodes.occupancy import holders, node_state, shares
 from seatrial.harness.results import DeviceState, Share
@@ -29,6 +30,8 @@ from seatrial.scheduler.api.podgroup import (
     gang_name,
 )
 from seatrial.scheduler.api.quota import QUOTA_NAME, QUOTAS_PATH, SPECIAL, ElasticQuota
+from seatrial.scheduler.api.resourceclaims import CLAIMS_PATH, SLICES_PATH, ResourceClaim, ResourceSlice, SliceSpec
+from seatrial.scheduler.api.resourceclaims import Device as OfferedDevice
 from seatrial.scheduler.api.transport import Transport
 from seatrial.scheduler.api.wire import Condition, ObjectMeta, Wire, decoder
 
@@ -39,6 +42,8 @@ MAX_EVENTS = 300  # the newest ones
 MAX_DECISIONS = 100  # likewise
 
 Shares = dict[str, list[Share]]
+Offer = tuple[str, str, str]  # driver, pool (the node) and name of a device in a slice
+_KINDS = {vendor.claim_driver.name: vendor.kind for vendor in VENDORS.values()}
 _NUMBER = re.compile(r"[-.]?\d+$")
 
 
@@ -60,6 +65,7 @@ class _Event(Wire, frozen=True):
 
 _decode_node, _decode_device, _decode_pod = decoder(Node), decoder(Device), decoder(Pod)
 _decode_group, _decode_native = decoder(PodGroup), decoder(NativePodGroup)
+_decode_claim, _decode_slice = decoder(ResourceClaim), decoder(ResourceSlice)
 _decode_quota, _decode_event = decoder(ElasticQuota), decoder(_Event)
 
 
@@ -76,6 +82,10 @@ class ClusterView:
         self._nodes: dict[str, Node] = {}
         self._devices: dict[str, Device] = {}
         self._on_node: dict[str, dict[str, Shares]] = defaultdict(dict)
+        self._offered: dict[str, dict[str, SliceSpec]] = defaultdict(dict)  # of each node: by name of the slice
+        self._pools: dict[str, str] = {}  # slice → its node
+        self._claimed: dict[str, list[Offer]] = defaultdict(list)  # claim → its devices
+        self._users: dict[Offer, dict[str, list[str]]] = defaultdict(dict)  # by claim
         self._members: dict[str, dict[str, bool]] = defaultdict(dict)  # of each gang: whether a pod has a node
         self._minimum: dict[str, int] = {}
         self._places: dict[str, tuple[str, str]] = {}  # pod → its node and its gang
@@ -84,6 +94,8 @@ class ClusterView:
         kinds: list[tuple[str, OnSet, OnGone]] = [
             ("/api/v1/nodes", self._node, self._node_gone),
             (f"/apis/{GROUP_VERSION}/devices", self._device, self._device_gone),
+            (SLICES_PATH, self._slice, self._slice_gone),
+            (CLAIMS_PATH, self._claim, self._claim_gone),
             ("/api/v1/pods", self._pod, lambda head: self._pod_gone(_key(head))),
             (PODGROUPS_PATH, self._group, lambda head: self._group_gone(_key(head))),
             (NATIVE_PODGROUPS_PATH, self._native, lambda head: self._group_gone(f"{_key(head)}{NATIVE}")),
@@ -141,13 +153,53 @@ class ClusterView:
         del self._devices[head.name]
         self._changed_nodes.add(head.name)
 
+    def _slice(self, head: HeadMeta, raw: msgspec.Raw) -> None:
+        self._slice_gone(head)
+        spec = _decode_slice(raw).spec
+        self._pools[head.name] = spec.pool.name
+        self._offered[spec.pool.name][head.name] = spec
+        self._changed_nodes.add(spec.pool.name)
+
+    def _slice_gone(self, head: HeadMeta) -> None:
+        pool = self._pools.pop(head.name, "")
+        if pool:
+            del self._offered[pool][head.name]
+            self._changed_nodes.add(pool)
+
+    def _claim(self, head: HeadMeta, raw: msgspec.Raw) -> None:
+        self._claim_gone(head)
+        key, status = _key(head), _decode_claim(raw).status
+        users = [f"{head.namespace}/{user.name}" for user in status.reserved_for] or [f"claim {key}"]
+        for result in status.allocation.devices.results if status.allocation else ():
+            if not result.admin_access:
+                offer = (result.driver, result.pool, result.device)
+                self._users[offer][key] = users
+                self._claimed[key].append(offer)
+                self._changed_nodes.add(result.pool)
+
+    def _claim_gone(self, head: HeadMeta) -> None:
+        for offer in self._claimed.pop(_key(head), ()):
+            del self._users[offer][_key(head)]
+            self._changed_nodes.add(offer[1])
+
+    def _offered_cards(self, pool: str) -> list[Row]:
+        """The devices in the slices of a node, in the order of their numbers."""
+        cards = [
+            _offered_card(spec.driver, device, self._users[spec.driver, pool, device.name].values())
+            for spec in self._offered[pool].values()
+            for device in spec.devices
+        ]
+        return sorted(cards, key=lambda card: (card["type"], len(card["minor"]), card["minor"]))
+
     def _draw_node(self, name: str) -> None:
         node = self._nodes.get(name)
         if node is None:
             return
-        pods = self._on_node[name]
-        held = holders(pods.items())
+        held = holders(self._on_node[name].items())
         device = self._devices.get(name)
+        cards = [
+            _card(state, held.get((state.type, state.minor), ())) for state in node_state(node, device, held).devices
+        ]
         ready = any(condition.type == "Ready" and condition.status == "True" for condition in node.status.conditions)
         self.tables.set(
             NODES,
@@ -156,11 +208,8 @@ class ClusterView:
                 "group": _NUMBER.sub("", name),
                 "model": node.metadata.labels.get(GPU_MODEL_LABEL, ""),
                 "state": "not ready" if not ready else "cordoned" if node.spec.unschedulable else "",
-                "pods": len(pods),
-                "cards": [
-                    _card(state, held.get((state.type, state.minor), ()))
-                    for state in node_state(node, device, held).devices
-                ],
+                "pods": len(self._on_node[name]),
+                "cards": self._offered_cards(name) if device is None else cards,
             },
         )
 
@@ -283,6 +332,19 @@ def _card(state: DeviceState, held: Iterable[tuple[str, Share]]) -> Row:
         "core": state.used_core_percent,
         "memory": state.used_memory_percent,
         "pods": [[key, share.core, share.memory_ratio] for key, share in held],
+    }
+
+
+def _offered_card(driver: str, device: OfferedDevice, users: Iterable[list[str]]) -> Row:
+    """A claim says which device its pods use, and not which share of it."""
+    return {
+        "type": _KINDS.get(driver, driver),
+        "minor": device.name,
+        "numa": None,
+        "health": "tainted" if device.taints else "ok",
+        "core": 0.0,
+        "memory": 0.0,
+        "pods": [[key, 0.0, 0.0] for pods in users for key in pods],
     }
 
 

@@ -68,12 +68,14 @@ function matching(entries, text) {
 
 // --- fleet -----------------------------------------------------------------------------------------------------
 
-const given = card => Math.min(PERCENT, Math.max(card.core, card.memory, card.type !== "gpu" && card.pods.length ? PERCENT : 0));
+const given = card => card.pods.some(([, core, memory]) => !core && !memory) ? PERCENT // a claim or a NIC: no share is known
+  : Math.min(PERCENT, Math.max(card.core, card.memory));
 const held = ([pod, core, memory]) => core || memory ? `${pod}: core ${percent(core)}, memory ${percent(memory)}` : pod;
+const titled = (name, card) => `${name} ${typeof card.minor === "number" ? `${card.type} ` : ""}${card.minor}`; // a name of a slice has its type
 function described(name, node, card) {
   const numa = card.numa === null || card.numa < 0 ? "" : `, NUMA ${card.numa}`;
-  return [`${name} ${card.type} ${card.minor}${card.type === "gpu" && node.model ? ` · ${node.model}` : ""}${numa}`,
-    card.health === "ok" ? `${percent(given(card))} given out` : `unhealthy; ${percent(given(card))} given out`,
+  return [`${titled(name, card)}${card.type === "gpu" && node.model ? ` · ${node.model}` : ""}${numa}`,
+    card.health === "ok" ? `${percent(given(card))} given out` : `${card.health}; ${percent(given(card))} given out`,
     ...card.pods.slice(0, 8).map(held), card.pods.length > 8 ? `and ${card.pods.length - 8} more pods` : ""].filter(Boolean);
 }
 function cardButton(name, node, card) {
@@ -213,9 +215,9 @@ const paragraph = (words, kind = "") => words ? element("p", {className: kind}, 
 const heading = words => element("h3", {}, words);
 
 function showCard(name, node, card) {
-  show(`${name} · ${card.type} ${card.minor}`, ...described(name, node, card).slice(0, 2).map(line => paragraph(line, "muted")),
+  show(titled(name, card), ...described(name, node, card).slice(0, 2).map(line => paragraph(line, "muted")),
     card.pods.length ? grid(["pod", "core", "memory"], card.pods.map(([pod, core, memory]) =>
-      [button(pod, () => showPod(pod)), percent(core), percent(memory)]), [1, 2]) : paragraph("No pod holds a part of it."));
+      [button(pod, () => showPod(pod)), ...[core, memory].map(share => core || memory ? percent(share) : "–")]), [1, 2]) : paragraph("No pod holds a part of it."));
 }
 function scores(feasible) {
   const plugins = [...new Set(feasible.flatMap(node => Object.keys(node.byPlugin)))].sort()

@@ -9,10 +9,11 @@ import pytest
 from seatrial.harness.clusters.virtual import VirtualCluster
 from seatrial.reports.live.cluster_view import MAX_EVENTS, MAX_TEXT, ClusterView
 from seatrial.reports.live.tables import Row
-from seatrial.scheduler.api.builders import gang, node, pod, pods, quota
+from seatrial.scheduler.api.builders import claim, gang, node, pod, pods, quota
 from seatrial.scheduler.api.device import DEVICE_ALLOCATED, GPU_CORE, GPU_MEMORY_RATIO
 from seatrial.scheduler.api.podgroup import PODGROUPS_PATH
 from seatrial.scheduler.api.quota import QUOTAS_PATH
+from seatrial.scheduler.api.resourceclaims import CLAIMS_PATH
 from seatrial.scheduler.api.transport import MERGE_PATCH, Request
 
 DEFAULT = "/namespaces/default"
@@ -73,6 +74,25 @@ def test_a_card_shows_its_pods_with_their_shares(followed: Followed) -> None:
     followed.delete(f"/api/v1{DEFAULT}/pods/p")
     assert all(card["pods"] == [] for card in followed.rows("nodes")["h100-0"]["cards"])
     assert followed.rows("about")["pods"]["pods"] == 0
+
+
+def test_a_card_that_a_claim_got_shows_who_uses_it(followed: Followed) -> None:
+    """A node whose drivers publish slices has no Device object."""
+    followed.cluster.add_nodes([node("dra-0").gpus("h100-80g", 2).dra()])
+    followed.post(CLAIMS_PATH, claim("c").asks("card", "gpu.nvidia.com").manifest)
+    result = {"request": "card", "driver": "gpu.nvidia.com", "pool": "dra-0", "device": "gpu-1"}
+    followed.post("/api/v1/pods", pod("p").manifest)
+    uid = orjson.loads(followed.cluster.call(Request("GET", f"/api/v1{DEFAULT}/pods/p")).body)["metadata"]["uid"]
+    used_by = {"resource": "pods", "name": "p", "uid": uid}
+    status = {"allocation": {"devices": {"results": [result]}}, "reservedFor": [used_by]}
+    path = CLAIMS_PATH.replace("/resourceclaims", f"{DEFAULT}/resourceclaims/c")
+    response = followed.cluster.call(Request("PATCH", f"{path}/status", orjson.dumps({"status": status}), MERGE_PATCH))
+    assert response.ok, response.body
+    held = {card["minor"]: card["pods"] for card in followed.rows("nodes")["dra-0"]["cards"] if card["type"] == "gpu"}
+    assert held == {"gpu-0": [], "gpu-1": [["default/p", 0.0, 0.0]]}
+    assert all(card["pods"] == [] for card in followed.rows("nodes")["h100-0"]["cards"])
+    followed.delete(path)
+    assert all(card["pods"] == [] for card in followed.rows("nodes")["dra-0"]["cards"])
 
 
 def test_only_rows_that_changed_are_handed_out(followed: Followed) -> None:
