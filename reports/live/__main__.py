@@ -138,8 +138,8 @@ def publish(page: ClusterPage | RunPage, streams: Streams) -> None:
                     changes = view.tables.changes()
                     message = msgspec.json.encode({"changes": changes}) if changes else None
                     streams.publish(message, partial(_all_rows, view.tables))
-        except HarnessError as error:  # not recorded yet, or its API server has ended
-            log.warning("live not-followed why=%s", error)
+        except Exception as error:  # not recorded yet, or its API server has ended: follow it anew
+            log.warning("live not-followed why=%s", error, exc_info=not isinstance(error, HarnessError))
             time.sleep(INTERVAL)
 
 

@@ -21,13 +21,14 @@ from seatrial.scheduler.api.clock import Clock
 from seatrial.scheduler.api.core import Node, Pod
 from seatrial.scheduler.api.device import GPU_MODEL_LABEL, GROUP_VERSION, Device
 from seatrial.scheduler.api.podgroup import (
+    GANG_MIN,
+    GANG_NAME,
     NATIVE,
     NATIVE_PODGROUPS_PATH,
+    POD_GROUP_LABEL,
     PODGROUPS_PATH,
     NativePodGroup,
     PodGroup,
-    gang_minimum,
-    gang_name,
 )
 from seatrial.scheduler.api.quota import QUOTA_NAME, QUOTAS_PATH, SPECIAL, ElasticQuota
 from seatrial.scheduler.api.resourceclaims import CLAIMS_PATH, SLICES_PATH, ResourceClaim, ResourceSlice, SliceSpec
@@ -87,7 +88,8 @@ class ClusterView:
         self._claimed: dict[str, list[Offer]] = defaultdict(list)  # claim → its devices
         self._users: dict[Offer, dict[str, list[str]]] = defaultdict(dict)  # by claim
         self._members: dict[str, dict[str, bool]] = defaultdict(dict)  # of each gang: whether a pod has a node
-        self._minimum: dict[str, int] = {}
+        self._minimum: dict[str, int] = {}  # of each PodGroup
+        self._annotated: dict[str, int] = {}  # the minimum in annotations of members
         self._places: dict[str, tuple[str, str]] = {}  # pod → its node and its gang
         self._changed_nodes: set[str] = set()
         self._changed_gangs: set[str] = set()
@@ -215,20 +217,20 @@ class ClusterView:
 
     # -- pods, gangs and quotas ---------------------------------------------------------------------------------------
 
-    def _pod(self, head: HeadMeta, raw: msgspec.Raw) -> None:
+    def _pod(self, head: HeadMeta, raw: msgspec.Raw) -> None:  # noqa: ARG002
         pod = _decode_pod(raw)
         self._pod_gone(pod.key, keep_row=True)
         if pod.terminated:
             self.tables.drop(PENDING, pod.key)
             return
-        node, name = pod.spec.node_name, gang_name(pod)
-        gang = f"{head.namespace}/{name}" if name else ""
+        node, gang = pod.spec.node_name, _gang(pod)
         self._places[pod.key] = node, gang
         if gang:
             self._members[gang][pod.key] = bool(node)
             self._changed_gangs.add(gang)
-            if gang not in self._minimum and (minimum := gang_minimum(pod)[0]) is not None:
-                self._minimum[gang] = minimum
+            minimum = pod.metadata.annotations.get(GANG_MIN, "")
+            if minimum.isdecimal():  # a gang by annotations has no PodGroup
+                self._annotated[gang] = int(minimum[:9])
         if node:
             self._on_node[node][pod.key] = _shares(pod)
             self._changed_nodes.add(node)
@@ -266,10 +268,12 @@ class ClusterView:
         members = self._members[gang]
         if not members:
             del self._members[gang]
+            self._annotated.pop(gang, None)
             if gang not in self._minimum:
                 self.tables.drop(GANGS, gang)
                 return
-        row = {"placed": sum(members.values()), "members": len(members), "minimum": self._minimum.get(gang, 0)}
+        minimum = self._minimum.get(gang, self._annotated.get(gang, 0))
+        row = {"placed": sum(members.values()), "members": len(members), "minimum": minimum}
         self.tables.set(GANGS, gang, row)
 
     def _quota(self, head: HeadMeta, raw: msgspec.Raw) -> None:
@@ -314,6 +318,15 @@ class ClusterView:
 
 def _key(head: HeadMeta) -> str:
     return f"{head.namespace}/{head.name}"
+
+
+def _gang(pod: Pod) -> str:
+    """The gang of a pod, as namespace/name; "" if it is in none."""
+    native = pod.spec.scheduling_group
+    name = pod.metadata.labels.get(POD_GROUP_LABEL) or pod.metadata.annotations.get(GANG_NAME, "")
+    if native is not None and native.pod_group_name:
+        name = f"{native.pod_group_name}{NATIVE}"
+    return f"{pod.metadata.namespace}/{name}" if name else ""
 
 
 def _shares(pod: Pod) -> Shares:

@@ -11,7 +11,7 @@ from seatrial.reports.live.cluster_view import MAX_EVENTS, MAX_TEXT, ClusterView
 from seatrial.reports.live.tables import Row
 from seatrial.scheduler.api.builders import claim, gang, node, pod, pods, quota
 from seatrial.scheduler.api.device import DEVICE_ALLOCATED, GPU_CORE, GPU_MEMORY_RATIO
-from seatrial.scheduler.api.podgroup import PODGROUPS_PATH
+from seatrial.scheduler.api.podgroup import GANG_MIN, GANG_NAME, NATIVE, PODGROUPS_PATH
 from seatrial.scheduler.api.quota import QUOTAS_PATH
 from seatrial.scheduler.api.resourceclaims import CLAIMS_PATH
 from seatrial.scheduler.api.transport import MERGE_PATCH, Request
@@ -131,6 +131,12 @@ def test_gangs_and_quotas(followed: Followed) -> None:
     for each in pods("g", 2):
         followed.post("/api/v1/pods", each.in_gang("g").manifest)
     assert followed.rows("gangs") == {"default/g": {"placed": 0, "members": 2, "minimum": 3}}
+    followed.post("/api/v1/pods", pod("a").annotation(GANG_NAME, "by-annotation").annotation(GANG_MIN, "4").manifest)
+    followed.post("/api/v1/pods", pod("n").in_native_gang("native").manifest)
+    assert followed.rows("gangs")["default/by-annotation"] == {"placed": 0, "members": 1, "minimum": 4}
+    assert followed.rows("gangs")[f"default/native{NATIVE}"]["members"] == 1
+    for name in "an":
+        followed.delete(f"/api/v1{DEFAULT}/pods/{name}")
     followed.bind(pods("g", 2)[0].manifest["metadata"]["name"], "h100-0", "{}")
     assert followed.rows("gangs")["default/g"]["placed"] == 1
     assert followed.rows("quotas")["default/q"] == {"used": {}, "min": {"cpu": "1"}, "max": {"cpu": "4"}}
