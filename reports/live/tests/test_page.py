@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from subprocess import CompletedProcess
 from typing import Any
@@ -68,14 +69,20 @@ class Up:
         self.post("/api/v1/events", event | {"involvedObject": {"kind": "Pod", "namespace": "default", "name": "huge"}})
 
 
-@pytest.fixture(scope="module")
-def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
-    up = Up(tmp_path_factory.mktemp("up"))
+@contextmanager
+def running(folder: Path) -> Iterator[Up]:
+    up = Up(folder)
     try:
-        up.submit()
         yield up
     finally:
         up.seatrial("down", "--all")
+
+
+@pytest.fixture(scope="module")
+def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
+    with running(tmp_path_factory.mktemp("up")) as up:
+        up.submit()
+        yield up
 
 
 @pytest.fixture(scope="module")
@@ -183,26 +190,32 @@ def test_the_filter_says_what_is_hidden(browser: Browser, up: Up) -> None:
     assert "2 of 11 nodes, 9 hidden" in text
 
 
-def test_a_dead_page_does_not_harm_the_cluster(up: Up) -> None:
+@pytest.fixture
+def own(tmp_path: Path) -> Iterator[Up]:
+    with running(tmp_path) as own:
+        yield own
+
+
+def test_a_dead_page_does_not_harm_the_cluster(own: Up) -> None:
     """The address is printed once; the file of it is private, and `list` shows it without the token."""
-    file = up.folder / "state/seatrial/clusters/seatrial.web"
-    assert up.output.count(up.address) == 1
+    file = own.folder / "state/seatrial/clusters/seatrial.web"
+    assert own.output.count(own.address) == 1
     assert file.stat().st_mode & 0o777 == 0o600
-    (row,) = json.loads(up.seatrial("list", "--json").stdout)
+    (row,) = json.loads(own.seatrial("list", "--json").stdout)
     assert (row["state"], row["livePageFile"]) == ("running", str(file))
-    assert up.address.startswith(row["livePage"])
-    assert len(up.address) > len(row["livePage"]) + 40
-    assert up.address not in up.seatrial("list").stdout
+    assert own.address.startswith(row["livePage"])
+    assert len(own.address) > len(row["livePage"]) + 40
+    assert own.address not in own.seatrial("list").stdout
     assert ask(row["livePage"], "GET", "/").code == 403
-    assert ask(up.address, "GET", "/").code == 200
+    assert ask(own.address, "GET", "/").code == 200
 
     record = json.loads((file.parent / "seatrial.json").read_text())
     pid = record["processes"][[name for name, _ in record["logs"]].index("web")][0]
     os.kill(pid, signal.SIGKILL)
-    while json.loads(up.seatrial("list", "--json").stdout)[0]["state"] == "running":
+    while json.loads(own.seatrial("list", "--json").stdout)[0]["state"] == "running":
         time.sleep(0.05)
-    assert json.loads(up.seatrial("list", "--json").stdout)[0]["state"] == "web ended"
-    up.post("/api/v1/pods", pod("later").request(cpu=1).manifest)
-    assert up.seatrial("explain", "later", "--kubeconfig", "K").returncode == 0
-    assert up.seatrial("down").returncode == 0
+    assert json.loads(own.seatrial("list", "--json").stdout)[0]["state"] == "web ended"
+    own.post("/api/v1/pods", pod("later").request(cpu=1).manifest)
+    assert own.seatrial("explain", "later", "--kubeconfig", "K").returncode == 0
+    assert own.seatrial("down").returncode == 0
     assert not file.exists()

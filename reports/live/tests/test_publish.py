@@ -1,5 +1,6 @@
 """When a cluster is followed: from the first browser until a while after the last one, whatever fails in between."""
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import cast
@@ -51,8 +52,8 @@ def test_the_cluster_is_followed_while_a_browser_looks(monkeypatch: pytest.Monke
     def sleep(seconds: float) -> None:
         now[0] += seconds
 
-    monkeypatch.setattr(module.time, "sleep", sleep)
-    monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(time, "sleep", sleep)
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
     streams = Streams()
     page = Page(streams)
     with pytest.raises(Ended):
