@@ -242,22 +242,20 @@ def lines_for(found: dict[str, Any], top: int) -> list[str]:
         ]
         lines += ["", *_table(rows)]
     if rejected:
-        rows = reasons(found)
+        rows = reasons(rejected)
         lines += ["", *_table([["nodes", "plugin", "reason", "preemption"], *rows[:MAX_REASONS]])]
         if len(rows) > MAX_REASONS:
             lines.append(f"and {len(rows) - MAX_REASONS} more reasons for at most as many nodes each; see --json")
     return lines
 
 
-def reasons(found: dict[str, Any]) -> list[list[str]]:
-    """Why nodes are rejected in an explanation, the most frequent reason first.
+def reasons(rejected: list[dict[str, Any]]) -> list[list[str]]:
+    """Why nodes are rejected, from the `rejected` of an explanation, the most frequent reason first.
 
     Each row has the number of nodes, the plugin, the reason, and whether preemption might help.
     """
     counts = Counter(
-        (node["plugin"], reason, node["preemptionMightHelp"])
-        for node in found["rejected"]
-        for reason in node["reasons"]
+        (node["plugin"], reason, node["preemptionMightHelp"]) for node in rejected for reason in node["reasons"]
     )
     return [
         [str(count), plugin, reason, "might help" if helps else "no help"]

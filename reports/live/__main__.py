@@ -79,12 +79,13 @@ class ClusterPage:
             scheduler = self._recorded().scheduler
             if not scheduler:
                 raise ClusterError("the cluster has no scheduler of ours, which explains; see the pod's condition")
-            found = ask(scheduler, *parts[1:])
+            explanation = ask(scheduler, *parts[1:])
         except HarnessError as error:
             return json_answer({"error": str(error)})
-        counted = {"fits": len(found["feasible"]), "nodes": len(found["feasible"]) + len(found["rejected"])}
-        rows = {"reasons": reasons(found)[:MAX_REASONS], "feasible": found["feasible"][:BEST_NODES]}
-        return json_answer({key: value for key, value in found.items() if key != "rejected"} | counted | rows)
+        fitting, rejected = explanation["feasible"], explanation.pop("rejected")
+        counts = {"fits": len(fitting), "nodes": len(fitting) + len(rejected)}
+        rows = {"reasons": reasons(rejected)[:MAX_REASONS], "feasible": fitting[:BEST_NODES]}
+        return json_answer({**explanation, **counts, **rows})
 
     def _recorded(self) -> detached.Detached:
         cluster = detached.recorded(self._name)
@@ -113,8 +114,7 @@ class RunPage:
 def _decisions(scheduler: str) -> Iterable[Row]:
     """The newest decisions that the scheduler keeps; none if it does not answer, or keeps none."""
     response = request(scheduler, "GET", f"/debug/decisions?limit={MAX_DECISIONS}") if scheduler else None
-    found: list[Row] = msgspec.json.decode(response.body)["decisions"] if response is not None and response.ok else []
-    return found
+    return msgspec.json.decode(response.body)["decisions"] if response is not None and response.ok else ()
 
 
 def _all_rows(tables: Tables) -> bytes:
@@ -127,10 +127,10 @@ def publish(page: ClusterPage | RunPage, streams: Streams) -> None:
         streams.wait()
         try:
             with page.opened() as (view, clock):
-                looked_at = time.monotonic()
-                while streams or time.monotonic() < looked_at + LINGER:
+                last_look = time.monotonic()
+                while streams or time.monotonic() < last_look + LINGER:
                     deadline = time.monotonic() + INTERVAL
-                    looked_at = time.monotonic() if streams else looked_at
+                    last_look = time.monotonic() if streams else last_look
                     while time.monotonic() < deadline:
                         clock.pump()
                         time.sleep(POLL)

@@ -32,7 +32,7 @@ from seatrial.scheduler.api.podgroup import (
 )
 from seatrial.scheduler.api.quota import QUOTA_NAME, QUOTAS_PATH, SPECIAL, ElasticQuota
 from seatrial.scheduler.api.resourceclaims import CLAIMS_PATH, SLICES_PATH, ResourceClaim, ResourceSlice, SliceSpec
-from seatrial.scheduler.api.resourceclaims import Device as OfferedDevice
+from seatrial.scheduler.api.resourceclaims import Device as SliceDevice
 from seatrial.scheduler.api.transport import Transport
 from seatrial.scheduler.api.wire import Condition, ObjectMeta, Wire, decoder
 
@@ -83,16 +83,16 @@ class ClusterView:
         self._nodes: dict[str, Node] = {}
         self._devices: dict[str, Device] = {}
         self._on_node: dict[str, dict[str, Shares]] = defaultdict(dict)
-        self._offered: dict[str, dict[str, SliceSpec]] = defaultdict(dict)  # of each node: by name of the slice
+        self._slices: dict[str, dict[str, SliceSpec]] = defaultdict(dict)  # of each node: by name of the slice
         self._pools: dict[str, str] = {}  # slice → its node
-        self._claimed: dict[str, list[Offer]] = defaultdict(list)  # claim → its devices
+        self._claim_devices: dict[str, list[Offer]] = defaultdict(list)  # claim → its devices
         self._users: dict[Offer, dict[str, list[str]]] = defaultdict(dict)  # by claim
         self._members: dict[str, dict[str, bool]] = defaultdict(dict)  # of each gang: whether a pod has a node
         self._minimum: dict[str, int] = {}  # of each PodGroup
-        self._annotated: dict[str, int] = {}  # the minimum in annotations of members
+        self._annotation_minimum: dict[str, int] = {}  # the minimum in annotations of members
         self._places: dict[str, tuple[str, str]] = {}  # pod → its node and its gang
-        self._changed_nodes: set[str] = set()
-        self._changed_gangs: set[str] = set()
+        self._stale_nodes: set[str] = set()
+        self._stale_gangs: set[str] = set()
         kinds: list[tuple[str, OnSet, OnGone]] = [
             ("/api/v1/nodes", self._node, self._node_gone),
             (f"/apis/{GROUP_VERSION}/devices", self._device, self._device_gone),
@@ -120,11 +120,11 @@ class ClusterView:
 
     def refresh(self) -> None:
         """Make the rows of what has changed."""
-        for name in self._changed_nodes:
+        for name in self._stale_nodes:
             self._draw_node(name)
-        for gang in self._changed_gangs:
+        for gang in self._stale_gangs:
             self._draw_gang(gang)
-        self._changed_nodes, self._changed_gangs = set(), set()
+        self._stale_nodes, self._stale_gangs = set(), set()
         pods = len(self._places)
         self.tables.set(ABOUT, "pods", {"pods": pods, "pending": len(self.tables.rows(PENDING))})
         self._draw_decisions()
@@ -134,7 +134,7 @@ class ClusterView:
 
     def _node(self, head: HeadMeta, raw: msgspec.Raw) -> None:
         self._nodes[head.name] = _decode_node(raw)
-        self._changed_nodes.add(head.name)
+        self._stale_nodes.add(head.name)
 
     def _node_gone(self, head: HeadMeta) -> None:
         del self._nodes[head.name]
@@ -142,7 +142,7 @@ class ClusterView:
 
     def _device(self, head: HeadMeta, raw: msgspec.Raw) -> None:
         device = self._devices[head.name] = _decode_device(raw)
-        self._changed_nodes.add(head.name)
+        self._stale_nodes.add(head.name)
         for entry in device.spec.devices:
             if not entry.health:
                 fault = next((each for each in entry.conditions if each.status == "False"), Condition())
@@ -153,20 +153,20 @@ class ClusterView:
 
     def _device_gone(self, head: HeadMeta) -> None:
         del self._devices[head.name]
-        self._changed_nodes.add(head.name)
+        self._stale_nodes.add(head.name)
 
     def _slice(self, head: HeadMeta, raw: msgspec.Raw) -> None:
         self._slice_gone(head)
         spec = _decode_slice(raw).spec
         self._pools[head.name] = spec.pool.name
-        self._offered[spec.pool.name][head.name] = spec
-        self._changed_nodes.add(spec.pool.name)
+        self._slices[spec.pool.name][head.name] = spec
+        self._stale_nodes.add(spec.pool.name)
 
     def _slice_gone(self, head: HeadMeta) -> None:
         pool = self._pools.pop(head.name, "")
         if pool:
-            del self._offered[pool][head.name]
-            self._changed_nodes.add(pool)
+            del self._slices[pool][head.name]
+            self._stale_nodes.add(pool)
 
     def _claim(self, head: HeadMeta, raw: msgspec.Raw) -> None:
         self._claim_gone(head)
@@ -176,19 +176,19 @@ class ClusterView:
             if not result.admin_access:
                 offer = (result.driver, result.pool, result.device)
                 self._users[offer][key] = users
-                self._claimed[key].append(offer)
-                self._changed_nodes.add(result.pool)
+                self._claim_devices[key].append(offer)
+                self._stale_nodes.add(result.pool)
 
     def _claim_gone(self, head: HeadMeta) -> None:
-        for offer in self._claimed.pop(_key(head), ()):
+        for offer in self._claim_devices.pop(_key(head), ()):
             del self._users[offer][_key(head)]
-            self._changed_nodes.add(offer[1])
+            self._stale_nodes.add(offer[1])
 
-    def _offered_cards(self, pool: str) -> list[Row]:
+    def _slice_cards(self, pool: str) -> list[Row]:
         """The devices in the slices of a node, in the order of their numbers."""
         cards = [
-            _offered_card(spec.driver, device, self._users[spec.driver, pool, device.name].values())
-            for spec in self._offered[pool].values()
+            _slice_card(spec.driver, device, self._users[spec.driver, pool, device.name].values())
+            for spec in self._slices[pool].values()
             for device in spec.devices
         ]
         return sorted(cards, key=lambda card: (card["type"], len(card["minor"]), card["minor"]))
@@ -197,10 +197,11 @@ class ClusterView:
         node = self._nodes.get(name)
         if node is None:
             return
-        held = holders(self._on_node[name].items())
+        on_cards = holders(self._on_node[name].items())
         device = self._devices.get(name)
         cards = [
-            _card(state, held.get((state.type, state.minor), ())) for state in node_state(node, device, held).devices
+            _card(state, on_cards.get((state.type, state.minor), ()))
+            for state in node_state(node, device, on_cards).devices
         ]
         ready = any(condition.type == "Ready" and condition.status == "True" for condition in node.status.conditions)
         self.tables.set(
@@ -211,7 +212,7 @@ class ClusterView:
                 "model": node.metadata.labels.get(GPU_MODEL_LABEL, ""),
                 "state": "not ready" if not ready else "cordoned" if node.spec.unschedulable else "",
                 "pods": len(self._on_node[name]),
-                "cards": self._offered_cards(name) if device is None else cards,
+                "cards": self._slice_cards(name) if device is None else cards,
             },
         )
 
@@ -227,13 +228,13 @@ class ClusterView:
         self._places[pod.key] = node, gang
         if gang:
             self._members[gang][pod.key] = bool(node)
-            self._changed_gangs.add(gang)
+            self._stale_gangs.add(gang)
             minimum = pod.metadata.annotations.get(GANG_MIN, "")
             if minimum.isdecimal():  # a gang by annotations has no PodGroup
-                self._annotated[gang] = int(minimum[:9])
+                self._annotation_minimum[gang] = int(minimum[:9])
         if node:
             self._on_node[node][pod.key] = _shares(pod)
-            self._changed_nodes.add(node)
+            self._stale_nodes.add(node)
             self.tables.drop(PENDING, pod.key)
         else:
             self.tables.set(PENDING, pod.key, _pending(pod, gang))
@@ -242,10 +243,10 @@ class ClusterView:
         node, gang = self._places.pop(key, ("", ""))
         if node:
             del self._on_node[node][key]
-            self._changed_nodes.add(node)
+            self._stale_nodes.add(node)
         if gang:
             del self._members[gang][key]
-            self._changed_gangs.add(gang)
+            self._stale_gangs.add(gang)
         if not keep_row:
             self.tables.drop(PENDING, key)
 
@@ -258,21 +259,21 @@ class ClusterView:
 
     def _set_minimum(self, gang: str, minimum: int) -> None:
         self._minimum[gang] = minimum
-        self._changed_gangs.add(gang)
+        self._stale_gangs.add(gang)
 
     def _group_gone(self, gang: str) -> None:
         self._minimum.pop(gang, None)
-        self._changed_gangs.add(gang)
+        self._stale_gangs.add(gang)
 
     def _draw_gang(self, gang: str) -> None:
         members = self._members[gang]
         if not members:
             del self._members[gang]
-            self._annotated.pop(gang, None)
+            self._annotation_minimum.pop(gang, None)
             if gang not in self._minimum:
                 self.tables.drop(GANGS, gang)
                 return
-        minimum = self._minimum.get(gang, self._annotated.get(gang, 0))
+        minimum = self._minimum.get(gang, self._annotation_minimum.get(gang, 0))
         row = {"placed": sum(members.values()), "members": len(members), "minimum": minimum}
         self.tables.set(GANGS, gang, row)
 
@@ -336,7 +337,7 @@ def _shares(pod: Pod) -> Shares:
         return {}
 
 
-def _card(state: DeviceState, held: Iterable[tuple[str, Share]]) -> Row:
+def _card(state: DeviceState, pods: Iterable[tuple[str, Share]]) -> Row:
     return {
         "type": state.type,
         "minor": state.minor,
@@ -344,11 +345,11 @@ def _card(state: DeviceState, held: Iterable[tuple[str, Share]]) -> Row:
         "health": state.health,
         "core": state.used_core_percent,
         "memory": state.used_memory_percent,
-        "pods": [[key, share.core, share.memory_ratio] for key, share in held],
+        "pods": [[key, share.core, share.memory_ratio] for key, share in pods],
     }
 
 
-def _offered_card(driver: str, device: OfferedDevice, users: Iterable[list[str]]) -> Row:
+def _slice_card(driver: str, device: SliceDevice, users: Iterable[list[str]]) -> Row:
     """A claim says which device its pods use, and not which share of it."""
     return {
         "type": _KINDS.get(driver, driver),

@@ -8,42 +8,43 @@ const DRAWN = 200; // rows of one list; more make the page slow and are not read
 const PERCENT = 100;
 
 function element(tag, properties = {}, ...children) {
-  const made = document.createElement(tag);
+  const node = document.createElement(tag);
   for (const [name, value] of Object.entries(properties))
-    if (name.includes("-") || name === "role" || name === "scope") made.setAttribute(name, value);
-    else made[name] = value;
-  made.append(...children.filter(child => child !== null && child !== undefined));
-  return made;
+    if (name.includes("-") || name === "role" || name === "scope") node.setAttribute(name, value);
+    else node[name] = value;
+  node.append(...children.filter(child => child !== null && child !== undefined));
+  return node;
 }
 const rows = name => [...(tables[name] ?? new Map())];
 const number = value => value.toLocaleString("en");
 const percent = value => `${Math.round(value * 10) / 10} %`;
-const counted = (count, noun) => `${number(count)} ${noun}${count === 1 ? "" : "s"}`;
+const plural = (count, noun) => `${number(count)} ${noun}${count === 1 ? "" : "s"}`;
 const clock = at => at ? new Date(at).toLocaleTimeString("en-GB") : "";
 const button = (text, action) => element("button", {className: "link", type: "button", onclick: action}, text);
 
 // --- lists: an element stays as long as its row stays, so that focus and scrolling do -----------------------------
 
-function arrange(list, wanted) {
-  wanted.forEach((each, place) => {
+function arrange(list, elements) {
+  const stay = new Set(elements);
+  for (const child of [...list.children]) if (!stay.has(child)) child.remove(); // first: an element that moves loses the focus
+  elements.forEach((each, place) => {
     if (list.children[place] !== each) list.insertBefore(each, list.children[place] ?? null);
   });
-  while (list.children.length > wanted.length) list.lastElementChild.remove();
 }
-function drawn(list, entries, build) {
+function redraw(list, entries, build) {
   const before = new Map([...list.children].map(child => [child.entryKey, child]));
   arrange(list, entries.map(([key, row]) => {
     const old = before.get(key);
     if (old?.entryRow === row) return old;
-    const made = build(key, row);
-    made.entryKey = key;
-    made.entryRow = row;
+    const fresh = build(key, row);
+    fresh.entryKey = key;
+    fresh.entryRow = row;
     if (old?.contains(document.activeElement)) {
       const place = [...old.querySelectorAll("button")].indexOf(document.activeElement);
-      old.replaceWith(made);
-      made.querySelectorAll("button")[place]?.focus();
+      old.replaceWith(fresh);
+      fresh.querySelectorAll("button")[place]?.focus();
     }
-    return made;
+    return fresh;
   }));
 }
 function section(id, title, grows, empty) {
@@ -58,34 +59,34 @@ function section(id, title, grows, empty) {
     const shown = entries.slice(0, DRAWN);
     more.hidden = shown.length === entries.length;
     more.textContent = `${number(entries.length - shown.length)} more are not drawn; use the filter.`;
-    drawn(list, shown, build);
+    redraw(list, shown, build);
   }};
 }
-function matching(entries, text) {
+function matches(entries, text) {
   const words = by("filter").value.toLowerCase().split(/\s+/).filter(Boolean);
   return words.length ? entries.filter(entry => words.every(word => text(entry).toLowerCase().includes(word))) : entries;
 }
 
 // --- fleet -----------------------------------------------------------------------------------------------------
 
-const given = card => card.pods.some(([, core, memory]) => !core && !memory) ? PERCENT // a claim or a NIC: no share is known
+const shareOf = card => card.pods.some(([, core, memory]) => !core && !memory) ? PERCENT // a claim or a NIC: no share is known
   : Math.min(PERCENT, Math.max(card.core, card.memory));
-const held = ([pod, core, memory]) => core || memory ? `${pod}: core ${percent(core)}, memory ${percent(memory)}` : pod;
-const titled = (name, card) => `${name} ${typeof card.minor === "number" ? `${card.type} ` : ""}${card.minor}`; // a name of a slice has its type
-function described(name, node, card) {
+const holder = ([pod, core, memory]) => core || memory ? `${pod}: core ${percent(core)}, memory ${percent(memory)}` : pod;
+const cardName = (name, card) => `${name} ${typeof card.minor === "number" ? `${card.type} ` : ""}${card.minor}`; // a name of a slice has its type
+function description(name, node, card) {
   const numa = card.numa === null || card.numa < 0 ? "" : `, NUMA ${card.numa}`;
-  return [`${titled(name, card)}${card.type === "gpu" && node.model ? ` · ${node.model}` : ""}${numa}`,
-    card.health === "ok" ? `${percent(given(card))} given out` : `${card.health}; ${percent(given(card))} given out`,
-    ...card.pods.slice(0, 8).map(held), card.pods.length > 8 ? `and ${card.pods.length - 8} more pods` : ""].filter(Boolean);
+  return [`${cardName(name, card)}${card.type === "gpu" && node.model ? ` · ${node.model}` : ""}${numa}`,
+    card.health === "ok" ? `${percent(shareOf(card))} given out` : `${card.health}; ${percent(shareOf(card))} given out`,
+    ...card.pods.slice(0, 8).map(holder), card.pods.length > 8 ? `and ${card.pods.length - 8} more pods` : ""].filter(Boolean);
 }
 function cardButton(name, node, card) {
-  const sick = card.health !== "ok", share = given(card);
-  const made = element("button", {type: "button", tabIndex: -1,
-    className: `card${sick ? " sick" : share >= 99.95 ? " full" : ""}`, "aria-label": described(name, node, card).join(", "),
+  const sick = card.health !== "ok", share = shareOf(card);
+  const cell = element("button", {type: "button", tabIndex: -1,
+    className: `card${sick ? " sick" : share >= 99.95 ? " full" : ""}`, "aria-label": description(name, node, card).join(", "),
     onclick: () => showCard(name, node, card)}, sick ? "✕" : "");
-  made.style.setProperty("--given", `${share}%`);
-  made.tip = described(name, node, card).join("\n");
-  return made;
+  cell.style.setProperty("--given", `${share}%`);
+  cell.tip = description(name, node, card).join("\n");
+  return cell;
 }
 function nodeRow(name, node) {
   const cards = element("span", {className: "cards"});
@@ -95,22 +96,22 @@ function nodeRow(name, node) {
     kind = card.type;
     cards.append(cardButton(name, node, card));
   }
-  if (!node.cards.length) cards.append(element("span", {className: "muted"}, `no cards, ${counted(node.pods, "pod")}`));
+  if (!node.cards.length) cards.append(element("span", {className: "muted"}, `no cards, ${plural(node.pods, "pod")}`));
   return element("div", {className: "node"}, element("span", {className: "name mono", title: name}, name), cards,
     node.state ? element("span", {className: "flag warn"}, node.state) : null);
 }
 function groupRow(key, group) {
   const gpus = group.flatMap(([, node]) => node.cards).filter(card => card.type === "gpu");
-  const model = group[0][1].model, share = gpus.reduce((sum, card) => sum + given(card), 0) / (gpus.length || 1);
-  return element("div", {className: "group"}, key, element("small", {}, [counted(group.length, "node"), model,
-    gpus.length ? `${counted(gpus.length, "card")}, ${percent(share)} given out` : ""].filter(Boolean).join(" · ")));
+  const model = group[0][1].model, share = gpus.reduce((sum, card) => sum + shareOf(card), 0) / (gpus.length || 1);
+  return element("div", {className: "group"}, key, element("small", {}, [plural(group.length, "node"), model,
+    gpus.length ? `${plural(gpus.length, "card")}, ${percent(share)} given out` : ""].filter(Boolean).join(" · ")));
 }
 function drawFleet(view) {
-  const all = rows("nodes"), found = matching(all, ([name, node]) =>
+  const all = rows("nodes"), visible = matches(all, ([name, node]) =>
     [name, node.model, node.state, ...node.cards.flatMap(card => [card.health, ...card.pods.map(([pod]) => pod)])].join(" "));
-  found.sort(([a, one], [b, other]) => names.compare(one.group, other.group) || names.compare(a, b));
-  const groups = Map.groupBy ? Map.groupBy(found, ([, node]) => node.group) : new Map();
-  if (!Map.groupBy) for (const entry of found) groups.set(entry[1].group, [...groups.get(entry[1].group) ?? [], entry]);
+  visible.sort(([a, one], [b, other]) => names.compare(one.group, other.group) || names.compare(a, b));
+  const groups = Map.groupBy ? Map.groupBy(visible, ([, node]) => node.group) : new Map();
+  if (!Map.groupBy) for (const entry of visible) groups.set(entry[1].group, [...groups.get(entry[1].group) ?? [], entry]);
   const entries = [];
   let drawnNodes = 0;
   for (const [group, members] of groups) {
@@ -120,9 +121,9 @@ function drawFleet(view) {
     drawnNodes += Math.min(members.length, DRAWN - drawnNodes);
   }
   const hidden = all.length - drawnNodes;
-  drawn(view.list, entries, (key, row) => Array.isArray(row) ? groupRow(key.slice(6), row) : nodeRow(key, row));
+  redraw(view.list, entries, (key, row) => Array.isArray(row) ? groupRow(key.slice(6), row) : nodeRow(key, row));
   view.box.querySelector(".empty").hidden = entries.length > 0;
-  view.box.querySelector("h2 small").textContent = `${number(drawnNodes)} of ${counted(all.length, "node")}${hidden ? `, ${number(hidden)} hidden` : ""}`;
+  view.box.querySelector("h2 small").textContent = `${number(drawnNodes)} of ${plural(all.length, "node")}${hidden ? `, ${number(hidden)} hidden` : ""}`;
   const first = view.list.querySelector(".card");
   if (first && !view.list.querySelector('.card[tabindex="0"]')) first.tabIndex = 0;
 }
@@ -167,16 +168,16 @@ const pendingRow = (pod, row) => entry([button(short(pod), () => showPod(pod)), 
 const gangRow = (gang, row) => entry([short(gang), row.placed >= row.minimum && row.placed ? tag("placed", "good") : tag("waits", "warn")],
   `${row.placed} of ${row.members} placed, needs ${row.minimum}`);
 function quotaRow(quota, row) {
-  const made = entry(short(quota), "");
+  const box = entry(short(quota), "");
   for (const resource of Object.keys({...row.max, ...row.min, ...row.used}).sort()) {
     const used = amount(row.used[resource]), least = amount(row.min[resource]), most = amount(row.max[resource]);
     const whole = Math.max(most, used, least) || 1, bar = element("span", {className: "bar"});
     bar.style.setProperty("--given", `${PERCENT * used / whole}%`);
     bar.style.setProperty("--mark", `${PERCENT * least / whole}%`);
-    made.append(element("span", {className: "meter"}, element("span", {className: "muted"}, resource), bar,
+    box.append(element("span", {className: "meter"}, element("span", {className: "muted"}, resource), bar,
       element("span", {}, `${row.used[resource] ?? 0} used, ${row.min[resource] ?? 0} guaranteed, ${row.max[resource] ?? "no"} limit`)));
   }
-  return made;
+  return box;
 }
 const UNITS = {m: 1e-3, k: 1e3, M: 1e6, G: 1e9, T: 1e12, Ki: 2 ** 10, Mi: 2 ** 20, Gi: 2 ** 30, Ti: 2 ** 40};
 function amount(quantity) { // for the length of a bar only; the text has the quantity itself
@@ -215,7 +216,7 @@ const paragraph = (words, kind = "") => words ? element("p", {className: kind}, 
 const heading = words => element("h3", {}, words);
 
 function showCard(name, node, card) {
-  show(titled(name, card), ...described(name, node, card).slice(0, 2).map(line => paragraph(line, "muted")),
+  show(cardName(name, card), ...description(name, node, card).slice(0, 2).map(line => paragraph(line, "muted")),
     card.pods.length ? grid(["pod", "core", "memory"], card.pods.map(([pod, core, memory]) =>
       [button(pod, () => showPod(pod)), ...[core, memory].map(share => core || memory ? percent(share) : "–")]), [1, 2]) : paragraph("No pod holds a part of it."));
 }
@@ -225,22 +226,22 @@ function scores(feasible) {
   return grid(["plugin", ...feasible.map(node => node.node)], [["total", ...feasible.map(node => number(node.score))],
     ...plugins.map(plugin => [plugin, ...feasible.map(node => number(node.byPlugin[plugin] ?? 0))])], feasible.map((_, place) => place + 1));
 }
-function decided(decision) {
+function decisionParts(decision) {
   return [paragraph(`Decided at ${clock(decision.time)}${decision.secondsSinceCreation === null ? "" : `, ${decision.secondsSinceCreation} s after the pod's creation`}.`),
     paragraph(decision.node ? "" : decision.message),
     decision.best.length ? grid(["node", "score", ""], decision.best.map(each => [each.node, `${each.exact ? "" : "at most "}${number(each.score)}`,
       each.node === decision.node ? "selected" : ""]), [1]) : null,
     decision.rejected.length ? grid(["rejected nodes", "by one of"], decision.rejected.map(each => [number(each.nodes), each.plugins]), [0]) : null];
 }
-function explained(found, message) {
-  if (found.error) return [paragraph(found.error, "muted")];
-  if (found.node && found.decision) return [heading(`Placed on ${found.node}`), ...decided(found.decision)];
-  const place = found.node ? `On node ${found.node}` : `Pending, in queue ${found.queue || "none"}`;
-  return [paragraph(`${place}; ${number(found.fits)} of ${counted(found.nodes, "node")} fit now.`),
-    paragraph(found.heldBack && found.heldBack !== message ? `Held back: ${found.heldBack}` : ""), ...found.notes.map(note => paragraph(`Note: ${note}`)),
-    found.lacking.length ? grid(["resource", "asked", "most free", "on node"], found.lacking.map(one => [one.resource, one.asked, one.mostFree, one.mostFreeOn])) : null,
-    ...(found.reasons.length ? [heading("Why nodes are rejected now"), grid(["nodes", "plugin", "reason", "preemption"], found.reasons, [0])] : []),
-    ...(found.feasible.length ? [heading("Scores of the best nodes now, by plugin"), scores(found.feasible)] : [])];
+function explanationParts(data, message) {
+  if (data.error) return [paragraph(data.error, "muted")];
+  if (data.node && data.decision) return [heading(`Placed on ${data.node}`), ...decisionParts(data.decision)];
+  const place = data.node ? `On node ${data.node}` : `Pending, in queue ${data.queue || "none"}`;
+  return [paragraph(`${place}; ${number(data.fits)} of ${plural(data.nodes, "node")} fit now.`),
+    paragraph(data.heldBack && data.heldBack !== message ? `Held back: ${data.heldBack}` : ""), ...data.notes.map(note => paragraph(`Note: ${note}`)),
+    data.lacking.length ? grid(["resource", "asked", "most free", "on node"], data.lacking.map(one => [one.resource, one.asked, one.mostFree, one.mostFreeOn])) : null,
+    ...(data.reasons.length ? [heading("Why nodes are rejected now"), grid(["nodes", "plugin", "reason", "preemption"], data.reasons, [0])] : []),
+    ...(data.feasible.length ? [heading("Scores of the best nodes now, by plugin"), scores(data.feasible)] : [])];
 }
 async function explanation(pod) {
   try {
@@ -252,7 +253,7 @@ async function explanation(pod) {
 async function detail(pod, message, parts) {
   const wait = paragraph("asking the scheduler …", "muted");
   show(pod, ...parts, wait);
-  const more = explained(await explanation(pod), message).filter(Boolean);
+  const more = explanationParts(await explanation(pod), message).filter(Boolean);
   if (wait.isConnected) wait.replaceWith(...more);
 }
 function showPod(pod) {
@@ -262,8 +263,8 @@ function showPod(pod) {
 }
 function showDecision(row) {
   const pod = `${row.pod.namespace}/${row.pod.name}`;
-  if (row.node) show(pod, heading(`Placed on ${row.node}`), ...decided(row));
-  else detail(pod, row.message, [heading("Not placed"), ...decided(row), heading("Now")]);
+  if (row.node) show(pod, heading(`Placed on ${row.node}`), ...decisionParts(row));
+  else detail(pod, row.message, [heading("Not placed"), ...decisionParts(row), heading("Now")]);
 }
 
 // --- the page -----------------------------------------------------------------------------------------------------
@@ -286,25 +287,25 @@ const all = ([key, row]) => `${key} ${Object.values(row).map(value => typeof val
 
 function drawCluster() {
   drawFleet(view.nodes);
-  const waiting = matching(rows("pending"), all).sort(oldest("since"));
+  const waiting = matches(rows("pending"), all).sort(oldest("since"));
   view.pending.draw(waiting, pendingRow, number(waiting.length));
   for (const [name, build] of [["gangs", gangRow], ["quotas", quotaRow]]) {
-    const found = matching(rows(name), all).sort(([a], [b]) => names.compare(a, b));
+    const visible = matches(rows(name), all).sort(([a], [b]) => names.compare(a, b));
     view[name].box.hidden = !tables[name]?.size;
-    view[name].draw(found, build, number(found.length));
+    view[name].draw(visible, build, number(visible.length));
   }
-  const made = matching(rows("decisions"), all).sort(latest("number"));
-  view.decisions.draw(made, decisionRow, "newest first; click one for its scores");
-  view.events.draw(matching(rows("events"), all).sort(latest("at")), eventRow, "newest first");
+  const decisions = matches(rows("decisions"), all).sort(latest("number"));
+  view.decisions.draw(decisions, decisionRow, "newest first; click one for its scores");
+  view.events.draw(matches(rows("events"), all).sort(latest("at")), eventRow, "newest first");
   const cards = rows("nodes").flatMap(([, node]) => node.cards).filter(card => card.type === "gpu");
-  const share = cards.reduce((sum, card) => sum + given(card), 0) / (cards.length || 1), sick = cards.filter(card => card.health !== "ok").length;
+  const share = cards.reduce((sum, card) => sum + shareOf(card), 0) / (cards.length || 1), sick = cards.filter(card => card.health !== "ok").length;
   const pods = tables.about?.get("pods") ?? {pods: 0, pending: 0};
   totals([[rows("nodes").length, "nodes"], [cards.length, "cards"], [percent(share), "given out"], [pods.pods, "pods"],
     [pods.pending, "pending", pods.pending ? "warn" : ""], ...(sick ? [[sick, "unhealthy", "bad"]] : [])]);
 }
 function drawRun() {
   const order = {failed: 0, broken: 1};
-  const ended = rows("cases"), shown = matching(ended, all).sort((one, other) =>
+  const ended = rows("cases"), shown = matches(ended, all).sort((one, other) =>
     (order[one[1].verdict] ?? 2) - (order[other[1].verdict] ?? 2) || latest("ended")(one, other));
   view.cases.draw(shown, caseRow, "failed and broken ones first, then newest first");
   totals([[ended.length, "ended"], ...["passed", "failed", "broken", "skipped"].map(verdict =>
@@ -314,12 +315,12 @@ function totals(parts) {
   by("totals").replaceChildren(...parts.flatMap(([value, words, kind], place) => [place ? " · " : "",
     element("b", {className: value ? kind ?? "" : ""}, typeof value === "number" ? number(value) : value), ` ${words}`]));
 }
-let planned = false, layout = "";
+let awaitsFrame = false, layout = "";
 function draw() {
-  planned = false;
-  const found = tables.about ? "cluster" : "run";
-  if (layout !== found) {
-    layout = found;
+  awaitsFrame = false;
+  const kind = tables.about ? "cluster" : "run";
+  if (layout !== kind) {
+    layout = kind;
     by("main").className = layout;
     by("filter").placeholder = layout === "run" ? "Filter: case, suite, reason" : "Filter: node, pod, model, reason";
     by("main").replaceChildren(...LAYOUTS[layout].map(column => element("div", {className: "column"}, ...column.map(name => view[name].box))));
@@ -327,8 +328,8 @@ function draw() {
   (layout === "cluster" ? drawCluster : drawRun)();
 }
 function plan() {
-  if (!planned) requestAnimationFrame(draw);
-  planned = true;
+  if (!awaitsFrame) requestAnimationFrame(draw);
+  awaitsFrame = true;
 }
 function take(message) {
   if (message.all) for (const name of Object.keys(tables)) delete tables[name];

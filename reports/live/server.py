@@ -120,8 +120,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._send("text/html; charset=utf-8", page(self.server.title, nonce), nonce)
         elif parts == ["stream"]:
             self._stream()
-        elif (found := self.server.answer(parts)) is not None:
-            self._send(*found)
+        elif (answer := self.server.answer(parts)) is not None:
+            self._send(*answer)
         else:
             self._refuse(HTTPStatus.NOT_FOUND, "there is no such page")
 

@@ -179,6 +179,16 @@ def test_texts_of_objects_are_never_markup(browser: Browser, up: Up) -> None:
     assert all(url.startswith((up.address, "data:")) for url in browser.requests)
 
 
+def test_a_row_that_goes_leaves_the_focus_where_it_is(browser: Browser, up: Up) -> None:
+    opened(browser, up)
+    decisions = "document.querySelectorAll('#decisions button')"
+    browser.ask(f"{decisions}[1].focus()")
+    focus = browser.ask("document.activeElement.textContent")
+    browser.ask("tables.decisions.delete(document.querySelector('#decisions .entry').entryKey), drawCluster()")
+    assert browser.ask(f"{decisions}[0] === document.activeElement")
+    assert browser.ask("document.activeElement.textContent") == focus
+
+
 def test_the_filter_says_what_is_hidden(browser: Browser, up: Up) -> None:
     opened(browser, up)
     browser.ask("document.getElementById('filter').value = 'h100'")
