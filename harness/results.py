@@ -334,11 +334,7 @@ def read_run(folder: Path | str) -> Run:
         ResultsError: the folder is not a run, or a file does not have the format.
     """
     home = Path(folder)
-    if not (home / RUN).is_file():
-        raise ResultsError(f"{home}: expected a run's folder with {RUN} in it, found {_kind_of(home)}")
-    info = _decode((home / RUN).read_bytes(), RunInfo, str(home / RUN))
-    if info.format != FORMAT:
-        raise ResultsError(f"{home / RUN}: expected format {FORMAT!r}, found {info.format!r}")
+    info = read_info(home)
     notes: list[str] = []
     cases = _last_of_each(_lines(home, CASES, Case, notes), notes)
     measurements = map(_with_validity, _lines(home, MEASUREMENTS, Measurement, notes))
@@ -347,6 +343,29 @@ def read_run(folder: Path | str) -> Run:
     if (home / FLEET).is_file():
         fleet = _decode((home / FLEET).read_bytes(), tuple[NodeState, ...], str(home / FLEET))
     return Run(home, info, tuple(cases), tuple(measurements), tuple(timeline), fleet, tuple(notes))
+
+
+def read_info(home: Path) -> RunInfo:
+    """What was run, or is being run.
+
+    Raises:
+        ResultsError: the folder is not a run, or its file does not have the format.
+    """
+    if not (home / RUN).is_file():
+        raise ResultsError(f"{home}: expected a run's folder with {RUN} in it, found {_kind_of(home)}")
+    info = _decode((home / RUN).read_bytes(), RunInfo, str(home / RUN))
+    if info.format != FORMAT:
+        raise ResultsError(f"{home / RUN}: expected format {FORMAT!r}, found {info.format!r}")
+    return info
+
+
+def read_cases(folder: Path) -> list[Case]:
+    """The last result of each case so far, of a run that may still write.
+
+    Raises:
+        ResultsError: a file does not have the format.
+    """
+    return _last_of_each(_lines(folder, CASES, Case, []), [])
 
 
 def _with_validity(found: Measurement) -> Measurement:

@@ -116,12 +116,17 @@ class Browser:
             found: Json = answer["result"]
             return found
 
-    def open(self, page: Path, *, width: int = 1280, height: int = 900, media: str = "") -> None:
-        """Open a file and wait until it is loaded. `width`, `height`: pixels; `media`: as "print"."""
+    def open(
+        self, page: Path | str, *, width: int = 1280, height: int = 900, media: str = "", dark: bool = False
+    ) -> None:
+        """Open a file or a URL and wait until it is loaded. `width`, `height`: pixels; `media`: as "print"."""
+        scheme = "dark" if dark else "light"
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
-        self.call("Emulation.setEmulatedMedia", media=media)
+        self.call(
+            "Emulation.setEmulatedMedia", media=media, features=[{"name": "prefers-color-scheme", "value": scheme}]
+        )
         self._loaded = False
-        self.call("Page.navigate", url=page.resolve().as_uri())
+        self.call("Page.navigate", url=page if isinstance(page, str) else page.resolve().as_uri())
         while not self._loaded:
             self._next()
 

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 import jinja2
-from markupsafe import Markup
 
 from seatrial.harness.errors import ResultsError
 from seatrial.harness.results import Case, Run
@@ -18,7 +17,7 @@ from seatrial.harness.subject.protocol import is_foreign
 from seatrial.reports.collect import Feature
 from seatrial.reports.reasons import sentence
 from seatrial.reports.run_figures import series_of, short
-from seatrial.reports.texts import name_of, phrase
+from seatrial.reports.texts import name_of, own_text, phrase
 
 TEMPLATES: Final = Path(__file__).parent / "templates"
 OURS: Final = "seatrial"  # begins the names of our scheduler's columns
@@ -116,7 +115,7 @@ def write_scoreboard(board: Board, file: Path) -> Path:
     made = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True, trim_blocks=True, lstrip_blocks=True
     )
-    style = Markup((TEMPLATES / "signoff.css").read_text(encoding="utf-8"))  # noqa: S704 our own file
+    style = own_text(TEMPLATES / "colors.css", TEMPLATES / "signoff.css")
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(made.get_template("scoreboard.html").render(board=board, style=style), encoding="utf-8")

@@ -2,6 +2,9 @@
 
 from collections.abc import Sequence
 from datetime import datetime
+from pathlib import Path
+
+from markupsafe import Markup
 
 from seatrial.harness.results import Case
 from seatrial.reports.run_figures import short
@@ -43,3 +46,8 @@ def phrase(name: str) -> str:
     """A measurement's name in words: `gpu_allocated` becomes "GPU allocated"."""
     text = " ".join(word.upper() if word in ACRONYMS else word for word in name.split("_") if word)
     return text[:1].upper() + text[1:]
+
+
+def own_text(*files: Path) -> Markup:
+    """Our own style sheets or scripts, one after the other, as markup. Never for texts from runs."""
+    return Markup("".join(file.read_text(encoding="utf-8") for file in files))  # noqa: S704  # our own files

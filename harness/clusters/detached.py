@@ -1,7 +1,8 @@
 """State of the clusters that `seatrial up` started: list them, find their parts and stop them.
 
 One file of mode 0600 for each, in the user's state folder. The file of a cluster whose processes have ended stays until
-`seatrial down`, or until `seatrial up` starts a cluster of that name. Logs of the processes are beside it.
+`seatrial down`, or until `seatrial up` starts a cluster of that name. Logs of the processes, and the address of the
+live page if there is one, are beside it.
 """
 
 import json
@@ -88,6 +89,12 @@ def log_file(name: str, component: str) -> Path:
     return state_folder() / f"{name}.{component}.log"
 
 
+def web_file(name: str) -> Path:
+    """Return the path of the file with the address of a cluster's live page, whose last part is the token."""
+    check_name(name)
+    return state_folder() / f"{name}.web"
+
+
 def new_log(name: str, component: str) -> Path:
     """Make an empty log file of mode 0600 for a component of a cluster."""
     path = log_file(name, component)
@@ -170,6 +177,7 @@ def end(cluster: Detached) -> None:
 def forget(cluster: Detached) -> None:
     """Remove the state file and the logs of a cluster that has ended."""
     (state_folder() / f"{cluster.name}.json").unlink(missing_ok=True)
+    web_file(cluster.name).unlink(missing_ok=True)
     for _, log in cluster.logs:
         Path(log).unlink(missing_ok=True)
 

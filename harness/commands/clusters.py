@@ -4,24 +4,29 @@ import json
 import sys
 from pathlib import Path
 from typing import Annotated
+from urllib.parse import urlsplit
 
 from cyclopts import Parameter
 
 from seatrial.harness.clusters import detached
 from seatrial.harness.clusters.cluster_state import state_of
+from seatrial.harness.commands.live_page import WEB
 from seatrial.harness.commands.text_table import table_lines
 from seatrial.harness.commands.up_beside import names_in
 from seatrial.harness.errors import UsageError
 
-COLUMNS = ("name", "backend", "state", "api", "scheduler", "with", "since")
+COLUMNS = ("name", "backend", "state", "api", "scheduler", "web", "with", "since")
 
 
 def list_(*, json_: Annotated[bool, Parameter(name="--json", negative="")] = False) -> None:
-    """Print the clusters of this machine: name, backend, state, addresses of the API and of our scheduler's services,
-    programs beside it, start time. State is `running`, or what has ended or does not answer.
+    """Print the clusters of this machine: name, backend, state, addresses, programs beside the scheduler, start time.
+
+    State is `running`, or what has ended or does not answer. Addresses are those of the API, of our scheduler's
+    services, and of the live page without the token that opens it.
 
     Args:
-        json_: Print them as JSON, with the UID, the kubeconfig and the log files.
+        json_: Print them as JSON, with the UID, the kubeconfig, the log files, and the file with the live page's whole
+            address.
     """
     found = [cluster for name in detached.recorded_names() if (cluster := detached.recorded(name)) is not None]
     if json_:
@@ -32,6 +37,8 @@ def list_(*, json_: Annotated[bool, Parameter(name="--json", negative="")] = Fal
                 "state": state_of(each),
                 "api": each.url,
                 "scheduler": each.scheduler,
+                "livePage": _live_page(each),
+                "livePageFile": str(detached.web_file(each.name)) if WEB in dict(each.logs) else "",
                 "with": names_in(dict(each.logs)),
                 "since": each.since,
                 "uid": each.uid,
@@ -48,10 +55,16 @@ def list_(*, json_: Annotated[bool, Parameter(name="--json", negative="")] = Fal
     table = [COLUMNS]
     for each in found:
         programs = ",".join(names_in(dict(each.logs)))
-        table.append(
-            (each.name, each.backend, state_of(each), each.url, each.scheduler or "-", programs or "-", each.since)
-        )
+        addresses = (each.url, each.scheduler or "-", _live_page(each) or "-")
+        table.append((each.name, each.backend, state_of(each), *addresses, programs or "-", each.since))
     print("\n".join(table_lines(table)))
+
+
+def _live_page(cluster: detached.Detached) -> str:
+    """The address of a cluster's live page, without the token that opens it; "" if it has none."""
+    if WEB not in dict(cluster.logs):
+        return ""
+    return "{0.scheme}://{0.netloc}/".format(urlsplit(detached.web_file(cluster.name).read_text()))
 
 
 def logs(name: str = detached.DEFAULT_NAME, *, component: str = "") -> None:

@@ -243,19 +243,25 @@ def lines_for(found: dict[str, Any], top: int) -> list[str]:
         ]
         lines += ["", *table_lines(rows)]
     if rejected:
-        reasons = Counter(
-            (node["plugin"], reason, node["preemptionMightHelp"]) for node in rejected for reason in node["reasons"]
-        )
-        rows = [["nodes", "plugin", "reason", "preemption"]]
-        ordered = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
-        rows += [
-            [str(count), plugin, reason, "might help" if helps else "no help"]
-            for (plugin, reason, helps), count in ordered[:MAX_REASONS]
-        ]
-        lines += ["", *table_lines(rows)]
-        if len(ordered) > MAX_REASONS:
-            lines.append(f"and {len(ordered) - MAX_REASONS} more reasons for at most as many nodes each; see --json")
+        rows = reasons(rejected)
+        lines += ["", *table_lines([["nodes", "plugin", "reason", "preemption"], *rows[:MAX_REASONS]])]
+        if len(rows) > MAX_REASONS:
+            lines.append(f"and {len(rows) - MAX_REASONS} more reasons for at most as many nodes each; see --json")
     return lines
+
+
+def reasons(rejected: list[dict[str, Any]]) -> list[list[str]]:
+    """Why nodes are rejected, from the `rejected` of an explanation, the most frequent reason first.
+
+    Each row has the number of nodes, the plugin, the reason, and whether preemption might help.
+    """
+    counts = Counter(
+        (node["plugin"], reason, node["preemptionMightHelp"]) for node in rejected for reason in node["reasons"]
+    )
+    return [
+        [str(count), plugin, reason, "might help" if helps else "no help"]
+        for (plugin, reason, helps), count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    ]
 
 
 def _notes(found: dict[str, Any]) -> list[str]:

@@ -15,6 +15,7 @@ from seatrial.harness.clusters.backends import EMBEDDED, ENVTEST, EXISTING, LOCA
 from seatrial.harness.clusters.kubeconfig import is_ours
 from seatrial.harness.clusters.local_node import LocalNode
 from seatrial.harness.clusters.start_lock import start_lock
+from seatrial.harness.commands.live_page import WEB, start_page
 from seatrial.harness.commands.up_beside import beside
 from seatrial.harness.commands.up_name import free_name
 from seatrial.harness.commands.up_scheduler import SCHEDULER, record, spawn
@@ -22,6 +23,7 @@ from seatrial.harness.errors import UsageError
 from seatrial.harness.processes import stop
 from seatrial.harness.subject.foreign import foreign_command
 from seatrial.harness.subject.protocol import DEPLOYED, IN_PROCESS, NONE, OURS
+from seatrial.harness.subject.services import listening_socket
 from seatrial.scheduler.api.private_files import write_private
 
 LOOPBACK = "127.0.0.1"
@@ -41,6 +43,7 @@ def up(
     scheduler_config: Path | None = None,
     with_: Annotated[str, Parameter(name="--with")] = "",
     descheduler_config: Path | None = None,
+    web: Annotated[bool, Parameter(negative="")] = False,
     detach: Annotated[bool, Parameter(negative="")] = False,
     name: str = detached.DEFAULT_NAME,
     host: str = "127.0.0.1",
@@ -67,6 +70,8 @@ def up(
         with_: Programs beside the scheduler: `manager` (NodeMetrics), `descheduler`, or both: `manager,descheduler`.
         descheduler_config: A DeschedulerConfiguration file; without it the descheduler only carries out
             PodMigrationJobs.
+        web: Serve a live page of nodes, cards, pending pods and decisions, for a browser on this machine; its address
+            is printed once.
         detach: Return once the cluster answers; `seatrial down` ends it.
         name: Name of the cluster, if there are several.
         host: The address to listen on. Addresses other than loopback can be reached from other machines.
@@ -86,10 +91,10 @@ def up(
 
         if port or host != LOOPBACK:
             raise UsageError(f"--host, --port: not with --backend {EXISTING}, whose API server runs already")
-        if scheduler_config or with_ or descheduler_config:
+        if scheduler_config or with_ or descheduler_config or web:
             raise UsageError(
-                f"--scheduler-config, --with, --descheduler-config: not with --backend {EXISTING}; start `seatrial"
-                " scheduler`, `manager` or `descheduler` with its --kubeconfig, and `up` with --subject none"
+                f"--scheduler-config, --with, --descheduler-config, --web: not with --backend {EXISTING}; start"
+                " `seatrial scheduler`, `manager` or `descheduler` with its --kubeconfig, and `up` with --subject none"
             )
         return up_existing(ExistingOptions(kubeconfig, context, fleet, subject, seed), name=name, detach=detach)
     if context:
@@ -110,6 +115,7 @@ def up(
         options.configure(scheduler_config, with_, descheduler_config)
         if snapshot is not None:
             options.load(snapshot)
+        options.web = web
         if backend == ENVTEST:
             return _envtest(options, name, release)
         if detach:
@@ -184,6 +190,7 @@ class UpOptions:
             foreign_command(subject, kubeconfig)
         self.snapshot: Path | None = None
         self.scheduler_config: Path | None = None
+        self.web = False
         self.beside: dict[str, list[str]] = {}  # command lines of the programs beside the scheduler, by name
 
     def load(self, snapshot: Path) -> None:
@@ -245,7 +252,7 @@ def _foreground(options: UpOptions, name: str, backend: str, release: Callable[[
         )
         recorded.append(written)
         release()
-        _tell(options, url)
+        _tell(options, name, url)
         print("Ctrl-C ends it.", flush=True)
 
     try:
@@ -292,7 +299,7 @@ def _envtest(options: UpOptions, name: str, release: Callable[[], None]) -> int:
                     record(name, ENVTEST, url, options.kubeconfig, pids, scheduler, logs, fleet=options.fleet)
                 )
                 release()
-                _tell(options, url)
+                _tell(options, name, url)
                 print("Ctrl-C ends it.", flush=True)
                 signal.pause()
             except KeyboardInterrupt:
@@ -334,7 +341,7 @@ def _detached(options: UpOptions, name: str, backend: str, again: dict[str, str 
         for child in reversed(processes):
             stop(child)
         raise
-    _tell(options, url)
+    _tell(options, name, url)
     print(f"{detached.down_command(name)} ends it.")
     return 0
 
@@ -352,19 +359,24 @@ def _start_programs(
     Returns the address of the scheduler's services.
     """
     url = ""
+    if options.web:
+        log = logs[WEB] = detached.new_log(name, WEB)
+        processes.append(start_page(["cluster", name], detached.web_file(name), log, stays=stays))
     for component, command in {**options.beside, SCHEDULER: options.scheduler()}.items():
         if command is not None:
             log = logs[component] = detached.new_log(name, component)
             ours = component == SCHEDULER and options.subject == OURS
-            process, url = spawn(command, log, ours=ours, stays=stays)
-            processes.append(process)
+            listening, url = listening_socket() if ours else (None, "")
+            processes.append(spawn(command, log, listening, stays=stays))
     return url
 
 
-def _tell(options: UpOptions, url: str) -> None:
+def _tell(options: UpOptions, name: str, url: str) -> None:
     nodes = "this machine" if options.local else f"fleet {options.fleet or 'none'}"
     if options.snapshot is not None:
         nodes = f"snapshot {options.snapshot}"
     programs = "".join(f", {name}" for name in options.beside)
     print(f"Kubernetes API at {url}, {nodes}, scheduler {options.subject}{programs}")
     print(f"  kubectl --kubeconfig {options.kubeconfig} get nodes,devices", flush=True)
+    if options.web:
+        print(f"  live page: {detached.web_file(name).read_text()}", flush=True)

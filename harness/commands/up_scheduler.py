@@ -1,29 +1,25 @@
 """The scheduler of `seatrial up`: start it on a free port, and record it with its cluster."""
 
 import os
+import socket
 import subprocess
 from pathlib import Path
 
 from seatrial.harness.clusters import detached
 from seatrial.harness.clusters.identity import cluster_uid
 from seatrial.harness.processes import die_with_parent, started_at
-from seatrial.harness.subject.services import listening_socket
 from seatrial.scheduler.api.clock import WallClock
 
 SCHEDULER = "scheduler"  # name of the component
 
 
-def spawn(command: list[str], log: Path, *, ours: bool, stays: bool) -> tuple["subprocess.Popen[bytes]", str]:
-    """Start the scheduler; return its process and the address of its services, which is empty for a foreign binary.
-
-    With `stays` it outlives this process.
-    """
-    listening, url = listening_socket() if ours else (None, "")
+def spawn(command: list[str], log: Path, listening: socket.socket | None, *, stays: bool) -> "subprocess.Popen[bytes]":
+    """Start a program; it inherits the socket, which is closed here. With `stays` it outlives this process."""
     try:
         passed = () if listening is None else (listening.fileno(),)
         descriptor = os.open(log, os.O_WRONLY | os.O_APPEND)
         try:
-            process = subprocess.Popen(
+            return subprocess.Popen(
                 [*command, *(word for number in passed for word in ("--listen-descriptor", str(number)))],
                 stdin=subprocess.DEVNULL,
                 stdout=descriptor,
@@ -38,7 +34,6 @@ def spawn(command: list[str], log: Path, *, ours: bool, stays: bool) -> tuple["s
     finally:
         if listening is not None:
             listening.close()
-    return process, url
 
 
 def record(  # noqa: PLR0917

@@ -15,7 +15,7 @@ from seatrial.reports.evidence import MAX_TEXT, show_evidence
 from seatrial.reports.sections import repeat_command
 from seatrial.reports.signoff import TEMPLATES, headline, signoff, write_signoff
 from seatrial.reports.tests.sample import FEATURES_YAML, sample_run
-from seatrial.reports.texts import duration_text
+from seatrial.reports.texts import duration_text, own_text
 from seatrial.scheduler.api.clock import SIM_EPOCH
 
 VOID = {"meta", "br", "img", "link", "hr", "input"}
@@ -320,7 +320,7 @@ def luminance(colour: str) -> float:
 
 def schemes() -> dict[str, dict[str, str]]:
     """The colours of each scheme by name, out of the style sheet."""
-    css = (TEMPLATES / "signoff.css").read_text()
+    css = own_text(TEMPLATES / "colors.css", TEMPLATES / "signoff.css")
     blocks = re.findall(r":root \{(.*?)\}", css, re.DOTALL)
     pairs = [dict(re.findall(r"--([\w-]+): (#[0-9a-f]+)", block)) for block in blocks]
     whole = [

@@ -72,8 +72,8 @@ def test_each_cluster_has_its_own_scheduler(shell: Shell) -> None:
     }
     assert {path.stat().st_mode & 0o777 for path in state.iterdir()} == {0o600}
     table = shell.seatrial("list").stdout.splitlines()
-    assert table[0].split() == ["name", "backend", "state", "api", "scheduler", "with", "since"]
-    row = ["a", "embedded", "running", found["a"]["api"], found["a"]["scheduler"], "-", found["a"]["since"]]
+    assert table[0].split() == ["name", "backend", "state", "api", "scheduler", "web", "with", "since"]
+    row = ["a", "embedded", "running", found["a"]["api"], found["a"]["scheduler"], "-", "-", found["a"]["since"]]
     assert table[1].split() == row
 
     submit(shell, "a", "p")

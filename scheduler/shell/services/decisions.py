@@ -1,9 +1,11 @@
 """Kept decisions as JSON, and the room that a pod lacks on nodes."""
 
 from collections.abc import Mapping
+from itertools import islice
 from typing import Any
 
 from seatrial.scheduler.api.clock import read_time, rfc3339
+from seatrial.scheduler.api.integers import MAX_INT32, integer
 from seatrial.scheduler.api.quantity import text as quantity
 from seatrial.scheduler.cache.nodeinfo import NodeInfo, PodInfo
 from seatrial.scheduler.cache.resources import BY_CLAIM
@@ -16,10 +18,11 @@ FIT = "NodeResourcesFit"
 
 
 def decisions(core: Core, request: RequestContext) -> Answer:
-    """Kept decisions, newest first; with `pod=NAMESPACE/NAME` those of one pod."""
-    wanted = request.query.get("pod")
+    """Kept decisions, newest first; with `pod=NAMESPACE/NAME` those of one pod, with `limit` no more than so many."""
+    wanted, limit = request.query.get("pod"), integer(request.query.get("limit", ""), 0, MAX_INT32)
     kept = core.handle.kept
-    found = [decision_view(each) for each in kept if wanted is None or f"{each.namespace}/{each.name}" == wanted]
+    matching = (each for each in kept if wanted is None or f"{each.namespace}/{each.name}" == wanted)
+    found = [decision_view(each) for each in islice(matching, limit)]
     return json({"size": kept.size, "kept": len(kept), "decisions": found})
 
 

@@ -95,6 +95,9 @@ def test_the_ring_has_a_size() -> None:
     found = served.json("/debug/decisions")
     assert (found["size"], found["kept"]) == (3, 3)
     assert len({one["pod"]["name"] for one in found["decisions"]}) == 3
+    assert served.json("/debug/decisions?limit=2")["decisions"] == found["decisions"][:2]
+    for limit in ("0", "-1", "two", "9" * 5000):
+        assert len(served.json(f"/debug/decisions?limit={limit}")["decisions"]) == (0 if limit == "0" else 3)
 
 
 def test_none_is_kept_when_it_is_off() -> None:
