@@ -23,6 +23,7 @@ from seatrial.scheduler.api.quota import (
 )
 from seatrial.suites.properties.node_fit import objections
 from seatrial.suites.properties.state import (
+    Change,
     Json,
     State,
     added,
@@ -52,8 +53,7 @@ class _Tree:
         found: dict[str, list[Json]] = {name: [] for name in (*self.quotas, DEFAULT_QUOTA)}
         for pod in self.state.pods.values():
             if not is_over(pod):
-                name = labels(pod).get(QUOTA_NAME, DEFAULT_QUOTA)
-                found[name if name in self.quotas else DEFAULT_QUOTA].append(pod)
+                found[_quota(self, pod)].append(pod)
         return found
 
     def children(self, name: str) -> list[str]:
@@ -144,7 +144,7 @@ def _parts(rest: int, weights: dict[str, int]) -> dict[str, int]:
     return parts
 
 
-def quota_rules(before: State, after: State, *, calm: bool) -> Iterator[str]:
+def quota_rules(before: State, after: State, change: Change) -> Iterator[str]:
     """Shares, use and requests are published as they are; a pod is bound if and only if its quota admits it."""
     tree = _Tree(after)
     for name, quota in sorted(tree.quotas.items()):
@@ -157,35 +157,53 @@ def quota_rules(before: State, after: State, *, calm: bool) -> Iterator[str]:
             if amount != _some(expected):
                 yield f"quota {name}: expected {what} {_some(expected)}, found {amount}"
     for pod in after.waiting():
-        against = list(_refusals(tree, pod, 0))
+        asked = _asked(tree, pod)
+        against = [*_shortages(tree, pod, asked), *_strict_shortages(tree, pod, asked)]
         homes = [name for name, node in after.nodes.items() if not list(objections(after, pod, node))]
         if not against and homes:
             yield f"pod {name_of(pod)} waits although its quota has room, and nodes {homes} too"
-    bound = after.bound_since(before) if calm else []
+    bound = after.bound_since(before) if change is not Change.UNSEEN else []
     apart = [pod for pod in bound if pod in tree.pods[DEFAULT_QUOTA]]
     earlier = _Tree(replace(after, pods={name: one for name, one in after.pods.items() if one not in apart}))
     for pod in bound:
-        for against in _refusals(earlier, pod, 1):
-            yield f"pod {name_of(pod)} was bound, but {against}"
+        shortages = [*_shortages(earlier, pod, {})] if change is Change.ONE else []
+        for why in (*shortages, *_strict_shortages(tree, pod, {})):
+            yield f"pod {name_of(pod)} was bound, but {why}"
 
 
-def _refusals(tree: _Tree, pod: Json, times: int) -> Iterator[str]:
-    """Why the quota does not admit the pod (R42, R43). `times`: how often its request is counted as used already."""
+def _asked(tree: _Tree, pod: Json) -> Amounts:
+    """What counts of the pod's requests (R42)."""
+    name = _quota(tree, pod)
+    return {key: value for key, value in requests(pod).items() if name in tree.quotas and key in tree.most(name)}
+
+
+def _quota(tree: _Tree, pod: Json) -> str:
     name = labels(pod).get(QUOTA_NAME, DEFAULT_QUOTA)
-    if name not in tree.quotas:
+    return name if name in tree.quotas else DEFAULT_QUOTA
+
+
+def _shortages(tree: _Tree, pod: Json, more: Amounts) -> Iterator[str]:
+    """Of which resource the quota has too little for its use and `more` (R42)."""
+    name = _quota(tree, pod)
+    if name == DEFAULT_QUOTA:
         return
-    asked = {key: value for key, value in requests(pod).items() if key in tree.most(name)}
-    used, share = tree.used(name), tree.shares.get(name) or dict.fromkeys(tree.most(name), 0)
-    for key, most in share.items():
-        need = used.get(key, 0) + asked.get(key, 0) * (1 - times)
+    used = tree.used(name)
+    for key, most in (tree.shares.get(name) or dict.fromkeys(tree.most(name), 0)).items():
+        need = used.get(key, 0) + more.get(key, 0)
         if need > most:
             yield f"quota {name} would use {need} of {key}, its share is {most}"
-    if labels(pod).get(PREEMPTIBLE) == "false":
-        strict, least = tree.used(name, non_preemptible=True), tree.least(name)
-        for key, value in asked.items():
-            need = strict.get(key, 0) + value * (1 - times)
-            if need > least.get(key, 0):
-                yield f"non-preemptible pods of quota {name} would use {need} of {key}, its min is {least.get(key, 0)}"
+
+
+def _strict_shortages(tree: _Tree, pod: Json, more: Amounts) -> Iterator[str]:
+    """Of which resource the min is too small for the non-preemptible pods and `more` (R43)."""
+    name = _quota(tree, pod)
+    if name == DEFAULT_QUOTA or labels(pod).get(PREEMPTIBLE) != "false":
+        return
+    used, least = tree.used(name, non_preemptible=True), tree.least(name)
+    for key in _asked(tree, pod):
+        need = used.get(key, 0) + more.get(key, 0)
+        if need > least.get(key, 0):
+            yield f"non-preemptible pods of quota {name} would use {need} of {key}, its min is {least.get(key, 0)}"
 
 
 def _some(found: Amounts) -> Amounts:

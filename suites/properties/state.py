@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import dataclass, field
+from enum import Enum, auto
 from typing import Any, Self
 
 import orjson
@@ -31,6 +32,14 @@ _LISTS = {
     "volumes": "/api/v1/persistentvolumes",
     "classes": "/apis/storage.k8s.io/v1/storageclasses",
 }
+
+
+class Change(Enum):
+    """What a step did. What is bound after ONE fits the state of that moment."""
+
+    ONE = auto()
+    SEVERAL = auto()  # objects, one after the other
+    UNSEEN = auto()  # something kept the scheduler from seeing it at once
 
 
 @dataclass

@@ -53,19 +53,16 @@ def _pods(draw: st.DrawFn, number: int) -> Step:
 
 @st.composite
 def _changes(draw: st.DrawFn) -> Step:
-    """Of a quota: min and max, weight, or parent."""
+    """Of a quota: min and max, weight, or the parent of a leaf."""
     name, least = draw(st.sampled_from(_EACH)), draw(_AMOUNT)
-    patch: dict[str, Any] = draw(
-        st.sampled_from(
-            [
-                {"spec": {"min": {"cpu": str(least)}, "max": {"cpu": str(least + draw(_AMOUNT))}}},
-                {"metadata": {"annotations": {SHARED_WEIGHT: f'{{"cpu": {least + 1}}}'}}},
-                {"metadata": {"labels": {PARENT: draw(st.sampled_from([None, *_PARENTS]))}}},
-            ]
-        )
-    )
+    patches: list[dict[str, Any]] = [
+        {"spec": {"min": {"cpu": str(least)}, "max": {"cpu": str(least + draw(_AMOUNT))}}},
+        {"metadata": {"annotations": {SHARED_WEIGHT: f'{{"cpu": {least + 1}}}'}}},
+    ]
+    if name in _LEAVES:  # no circles
+        patches.append({"metadata": {"labels": {PARENT: draw(st.sampled_from([None, *_PARENTS]))}}})
     path = f"{QUOTAS_PATH.replace('/elasticquotas', '/namespaces/{namespace}/elasticquotas')}/{name}"
-    return {"patch": [path, patch]}
+    return {"patch": [path, draw(st.sampled_from(patches))]}
 
 
 def _node(name: str, cores: int) -> Step:
