@@ -89,7 +89,7 @@ def topology_rules(before: State, after: State, change: Change) -> Iterator[str]
     for name, group in after.groups.items():
         members, size = _members(after, name), group["spec"]["minMember"]
         depth = _depth(after, group)
-        if depth is None or len(members) != size:
+        if depth is None or len(members) != size or any(requests(pod) != requests(members[0]) for pod in members):
             continue
         waiting = [pod for pod in members if not node_of(pod)]
         if len(waiting) == size:
