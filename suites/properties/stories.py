@@ -96,14 +96,20 @@ class _Stage:
         before = State.read(self._trial)
         for number, step in enumerate(story, 1):
             self._act(step)
-            after = State.read(self._trial)
+            after, found = self._judged(before, step, rules)
+            if found:  # an eviction may have come just now: what is wrong stays so
+                self._trial.pass_time(AT_REST)
+                after, found = self._judged(before, step, rules)
             self._places.append(after.places())
-            found = [*rules(before, after, _change_of(step)), *map(str, self._violations)]
             if found:
                 yield f"step {number}: {'; '.join(found)}"
                 return
             before = after
         self._subject.check()
+
+    def _judged(self, before: State, step: Step, rules: Rules) -> tuple[State, list[str]]:
+        after = State.read(self._trial)
+        return after, [*rules(before, after, _change_of(step)), *map(str, self._violations)]
 
     def digest(self) -> str:
         """The same for the same nodes and annotations of all pods after each step."""

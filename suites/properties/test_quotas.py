@@ -60,7 +60,7 @@ def _changes(draw: st.DrawFn) -> Step:
         {"metadata": {"annotations": {SHARED_WEIGHT: f'{{"cpu": {least + 1}}}'}}},
     ]
     if name in _LEAVES:  # no circles
-        patches.append({"metadata": {"labels": {PARENT: draw(st.sampled_from([None, *_PARENTS]))}}})
+        patches += 2 * [{"metadata": {"labels": {PARENT: draw(st.sampled_from([None, *_PARENTS]))}}}]
     path = f"{QUOTAS_PATH.replace('/elasticquotas', '/namespaces/{namespace}/elasticquotas')}/{name}"
     return {"patch": [path, draw(st.sampled_from(patches))]}
 
@@ -84,8 +84,8 @@ _STEPS = st.one_of(
 
 @st.composite
 def _starts(draw: st.DrawFn) -> list[Step]:
-    names = draw(st.lists(st.sampled_from(_EACH), unique=True, min_size=1))
-    numbers = draw(st.lists(_NUMBERS, unique=True, min_size=2))
+    names = draw(st.lists(st.sampled_from(_EACH), unique=True, min_size=3))
+    numbers = draw(st.lists(_NUMBERS, unique=True, min_size=3))
     return [
         {"nodes": [_node("n1", draw(st.integers(4, 16)))]},
         {"create": [draw(_quotas(name)) for name in names]},
