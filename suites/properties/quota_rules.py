@@ -1,6 +1,6 @@
 """The oracle of elastic quotas: requests from the leaves up, shares from the root down, and who is admitted.
 
-Rules R2 to R6, R13 to R20 and R41 to R43 of Koordinator's quotas, by their sentences: everything is computed anew from
+Rules QUOTA-R2 to QUOTA-R6, QUOTA-R13 to QUOTA-R20 and QUOTA-R41 to QUOTA-R43 of Koordinator's quotas, by their sentences: everything is computed anew from
 the objects of one moment, with fractions where the rule divides. One tree, without the gates that are off by default.
 """
 
@@ -73,7 +73,7 @@ class _Tree:
         return labels(self.quotas[name]).get(ALLOW_LENT) != "false"
 
     def request(self, name: str) -> Amounts:
-        """What its pods and children ask for; at least its min if it does not lend (R2, R3, R5)."""
+        """What its pods and children ask for; at least its min if it does not lend (QUOTA-R2, QUOTA-R3, QUOTA-R5)."""
         own = {key: value for key, value in total(self.pods[name]).items() if key in self.most(name)}
         asked = added(own, *map(self.limited, self.children(name)))
         if self.lends(name):
@@ -81,12 +81,12 @@ class _Tree:
         return asked | {key: max(asked.get(key, 0), value) for key, value in self.least(name).items()}
 
     def limited(self, name: str) -> Amounts:
-        """What counts of it above (R4)."""
+        """What counts of it above (QUOTA-R4)."""
         most = self.most(name)
         return {key: min(value, most.get(key, value)) for key, value in self.request(name).items()}
 
     def used(self, name: str, *, non_preemptible: bool = False) -> Amounts:
-        """What its pods and those of its children have (R6)."""
+        """What its pods and those of its children have (QUOTA-R6)."""
         own = [
             pod
             for pod in self.pods[name]
@@ -96,7 +96,7 @@ class _Tree:
 
     @cached_property
     def shares(self) -> dict[str, Amounts]:
-        """The runtime share of each quota below the root (R13, R14)."""
+        """The runtime share of each quota below the root (QUOTA-R13, QUOTA-R14)."""
         cluster = added(*map(allocatable, self.state.nodes.values()))
         apart = total([pod for pod in self.pods[DEFAULT_QUOTA] if node_of(pod)])
         found: dict[str, Amounts] = {}
@@ -116,7 +116,7 @@ class _Tree:
         return found
 
     def _divided(self, rivals: list[str], siblings: list[str], key: str, whole: Amounts) -> dict[str, int]:
-        """The shares of one resource on one level (R15 to R20)."""
+        """The shares of one resource on one level (QUOTA-R15 to QUOTA-R20)."""
         total_, mins = whole.get(key, 0), {name: self.least(name).get(key, 0) for name in siblings}
         if key in whole and total_ < sum(mins.values()):
             mins = {name: max(0, total_ * least // sum(mins.values())) for name, least in mins.items()}
@@ -135,7 +135,7 @@ class _Tree:
 
 
 def _parts(rest: int, weights: dict[str, int]) -> dict[str, int]:
-    """By weight in whole units: what is left over goes to the largest remainders, equal ones by name (R18)."""
+    """By weight in whole units: what is left over goes to the largest remainders, equal ones by name (QUOTA-R18)."""
     whole = sum(weights.values())
     parts = {name: weight * rest // whole for name, weight in weights.items()}
     by_remainder = sorted(weights, key=lambda name: (-(weights[name] * rest % whole), name))
@@ -172,7 +172,7 @@ def quota_rules(before: State, after: State, change: Change) -> Iterator[str]:
 
 
 def _asked(tree: _Tree, pod: Json) -> Amounts:
-    """What counts of the pod's requests (R42)."""
+    """What counts of the pod's requests (QUOTA-R42)."""
     name = _quota(tree, pod)
     return {key: value for key, value in requests(pod).items() if name in tree.quotas and key in tree.most(name)}
 
@@ -183,7 +183,7 @@ def _quota(tree: _Tree, pod: Json) -> str:
 
 
 def _shortages(tree: _Tree, pod: Json, more: Amounts) -> Iterator[str]:
-    """Of which resource the quota has too little for its use and `more` (R42)."""
+    """Of which resource the quota has too little for its use and `more` (QUOTA-R42)."""
     name = _quota(tree, pod)
     if name == DEFAULT_QUOTA:
         return
@@ -195,7 +195,7 @@ def _shortages(tree: _Tree, pod: Json, more: Amounts) -> Iterator[str]:
 
 
 def _strict_shortages(tree: _Tree, pod: Json, more: Amounts) -> Iterator[str]:
-    """Of which resource the min is too small for the non-preemptible pods and `more` (R43)."""
+    """Of which resource the min is too small for the non-preemptible pods and `more` (QUOTA-R43)."""
     name = _quota(tree, pod)
     if name == DEFAULT_QUOTA or labels(pod).get(PREEMPTIBLE) != "false":
         return

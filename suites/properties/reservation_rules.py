@@ -1,6 +1,6 @@
 """The oracle of reservations: who may use one, what is left of it, and what it withholds from other pods.
 
-Rules R1 to R33 of Koordinator's reservations, by their sentences, without preemption, pre-allocation and devices.
+Rules RSV-R1 to RSV-R33 of Koordinator's reservations, by their sentences, without preemption, pre-allocation and devices.
 """
 
 from collections.abc import Iterator
@@ -81,7 +81,7 @@ def _is_owner(owner: Json, pod: Json) -> bool:
 
 
 def _may_use(state: State, reservation: Json, pod: Json, *, inside: bool) -> bool:
-    """Whether the pod matches the reservation (R17 to R20). `inside`: it is in it already."""
+    """Whether the pod matches the reservation (RSV-R17 to RSV-R20). `inside`: it is in it already."""
     spec, affinity = reservation["spec"], noted(pod, RESERVATION_AFFINITY)
     asked = affinity or {}
     if ignores_reservations(from_plain(pod, Pod)) or not any(_is_owner(owner, pod) for owner in spec["owners"]):
@@ -115,7 +115,7 @@ def _is_exact(pod: Json, reservation: Json) -> bool:
 
 
 def _room_inside(state: State, reservation: Json, pod: Json, node: Json) -> bool:
-    """R29 to R31."""
+    """RSV-R29 to RSV-R31."""
     asked = requests(pod)
     if list(lacking(asked, added(_free(state, node), _left(state, reservation)))):
         return False

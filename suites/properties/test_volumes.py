@@ -53,7 +53,7 @@ def _claims(draw: st.DrawFn, number: int) -> Step:
         "storageClassName": draw(_CLASS),
         "resources": {"requests": {"storage": draw(_SIZES)}},
     }
-    if draw(st.sampled_from([False, False, True])):
+    if draw(st.booleans()):
         spec["selector"] = draw(
             st.sampled_from(
                 [

@@ -1,6 +1,6 @@
 """The oracle of network topology: the tree of domains, their room in members, and where a gang gathers.
 
-Rules R47 to R58 of Koordinator's network topology, by their sentences, for gangs whose members are alike and all of
+Rules GANG-R47 to GANG-R58 of Koordinator's network topology, by their sentences, for gangs whose members are alike and all of
 which have to be placed at once.
 """
 
@@ -32,7 +32,7 @@ def _layers(state: State) -> list[Json]:
 
 
 def _paths(state: State) -> dict[str, _Path]:
-    """Each node that is in the tree (R48, R49)."""
+    """Each node that is in the tree (GANG-R48, GANG-R49)."""
     layers, found = _layers(state), {}
     for name, node in state.nodes.items():
         names = [next((value for key in one["labelKey"] if (value := labels(node).get(key))), "") for one in layers]
@@ -44,7 +44,7 @@ def _paths(state: State) -> dict[str, _Path]:
 
 
 def _slots(state: State, member: Json, node: Json, size: int) -> int:
-    """How many members of a gang of `size` fit on the node (R54)."""
+    """How many members of a gang of `size` fit on the node (GANG-R54)."""
     if list(constraints(member, node)):
         return 0
     asked, room = requests(member) | {"pods": 1}, free(state, node, member)
@@ -70,7 +70,7 @@ def _depth(state: State, group: Json) -> int | None:
 
 
 def _best(state: State, member: Json, size: int, depth: int) -> tuple[int, dict[_Path, int]]:
-    """The deepest layer where a domain has room for the whole gang, and the domains there that have (R57)."""
+    """The deepest layer where a domain has room for the whole gang, and the domains there that have (GANG-R57)."""
     best: tuple[int, dict[_Path, int]] = depth, {}
     for deeper in range(depth, len(_layers(state)) + 2):
         kept = {path: slots for path, slots in _domains(state, member, size, deeper).items() if slots >= size}
