@@ -1,7 +1,7 @@
 """The oracle of elastic quotas: requests from the leaves up, shares from the root down, and who is admitted.
 
-Rules QUOTA-R2 to QUOTA-R6, QUOTA-R13 to QUOTA-R20 and QUOTA-R41 to QUOTA-R43 of Koordinator's quotas, by their sentences: everything is computed anew from
-the objects of one moment, with fractions where the rule divides. One tree, without the gates that are off by default.
+Rules QUOTA-R2 to QUOTA-R6, QUOTA-R13 to QUOTA-R20 and QUOTA-R41 to QUOTA-R43, by their sentences: everything is
+computed anew from the objects of one moment. One tree, without the gates that are off by default.
 """
 
 from collections.abc import Iterator

@@ -1,6 +1,7 @@
 """The oracle of reservations: who may use one, what is left of it, and what it withholds from other pods.
 
-Rules RSV-R1 to RSV-R33 of Koordinator's reservations, by their sentences, without preemption, pre-allocation and devices.
+Rules RSV-R1 to RSV-R33 of Koordinator's reservations, by their sentences, without preemption,
+pre-allocation and devices.
 """
 
 from collections.abc import Iterator

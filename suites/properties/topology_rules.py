@@ -1,7 +1,7 @@
 """The oracle of network topology: the tree of domains, their room in members, and where a gang gathers.
 
-Rules GANG-R47 to GANG-R58 of Koordinator's network topology, by their sentences, for gangs whose members are alike and all of
-which have to be placed at once.
+Rules GANG-R47 to GANG-R58 of Koordinator's network topology, by their sentences, for gangs whose members are alike and
+all of which have to be placed at once.
 """
 
 from collections import defaultdict
