@@ -1,0 +1,1 @@
+"""Random stories of small clusters, judged by plain oracles that are written from the specification."""

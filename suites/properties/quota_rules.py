@@ -1,0 +1,210 @@
+"""The oracle of elastic quotas: requests from the leaves up, shares from the root down, and who is admitted.
+
+Rules QUOTA-R2 to QUOTA-R6, QUOTA-R13 to QUOTA-R20 and QUOTA-R41 to QUOTA-R43, by their sentences: everything is
+computed anew from the objects of one moment. One tree, without the gates that are off by default.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from seatrial.harness.apiserver.quantities import Amounts, amounts
+from seatrial.scheduler.api.quota import (
+    ALLOW_LENT,
+    DEFAULT_QUOTA,
+    PARENT,
+    PREEMPTIBLE,
+    QUOTA_NAME,
+    REQUEST,
+    ROOT_QUOTA,
+    RUNTIME,
+    SHARED_WEIGHT,
+    SPECIAL,
+)
+from seatrial.suites.properties.node_fit import objections
+from seatrial.suites.properties.state import (
+    Change,
+    Json,
+    State,
+    added,
+    allocatable,
+    is_over,
+    labels,
+    name_of,
+    node_of,
+    noted,
+    requests,
+    total,
+)
+
+
+@dataclass
+class _Tree:
+    state: State
+
+    @cached_property
+    def quotas(self) -> dict[str, Json]:
+        """Those of users."""
+        return {name: quota for name, quota in self.state.quotas.items() if name not in SPECIAL}
+
+    @cached_property
+    def pods(self) -> dict[str, list[Json]]:
+        """The pods of each quota; the default quota has those that name none that there is."""
+        found: dict[str, list[Json]] = {name: [] for name in (*self.quotas, DEFAULT_QUOTA)}
+        for pod in self.state.pods.values():
+            if not is_over(pod):
+                found[_quota(self, pod)].append(pod)
+        return found
+
+    def children(self, name: str) -> list[str]:
+        return sorted(child for child in self.quotas if labels(self.quotas[child]).get(PARENT, ROOT_QUOTA) == name)
+
+    def least(self, name: str) -> Amounts:
+        return amounts(self.quotas[name]["spec"].get("min") or {})
+
+    def most(self, name: str) -> Amounts:
+        return amounts(self.quotas[name]["spec"].get("max") or {})
+
+    def weight(self, name: str, key: str) -> int:
+        weights = amounts(noted(self.quotas[name], SHARED_WEIGHT) or {})
+        return weights.get(key, 0) if any(weights.values()) else self.most(name).get(key, 0)
+
+    def lends(self, name: str) -> bool:
+        return labels(self.quotas[name]).get(ALLOW_LENT) != "false"
+
+    def request(self, name: str) -> Amounts:
+        """What its pods and children ask for; at least its min if it does not lend (QUOTA-R2, QUOTA-R3, QUOTA-R5)."""
+        own = {key: value for key, value in total(self.pods[name]).items() if key in self.most(name)}
+        asked = added(own, *map(self.limited, self.children(name)))
+        if self.lends(name):
+            return asked
+        return asked | {key: max(asked.get(key, 0), value) for key, value in self.least(name).items()}
+
+    def limited(self, name: str) -> Amounts:
+        """What counts of it above (QUOTA-R4)."""
+        most = self.most(name)
+        return {key: min(value, most.get(key, value)) for key, value in self.request(name).items()}
+
+    def used(self, name: str, *, non_preemptible: bool = False) -> Amounts:
+        """What its pods and those of its children have (QUOTA-R6)."""
+        own = [
+            pod
+            for pod in self.pods[name]
+            if node_of(pod) and (not non_preemptible or labels(pod).get(PREEMPTIBLE) == "false")
+        ]
+        return added(total(own), *(self.used(child, non_preemptible=non_preemptible) for child in self.children(name)))
+
+    @cached_property
+    def shares(self) -> dict[str, Amounts]:
+        """The runtime share of each quota below the root (QUOTA-R13, QUOTA-R14)."""
+        cluster = added(*map(allocatable, self.state.nodes.values()))
+        apart = total([pod for pod in self.pods[DEFAULT_QUOTA] if node_of(pod)])
+        found: dict[str, Amounts] = {}
+
+        def divide(parent: str, whole: Amounts) -> None:
+            children = self.children(parent)
+            for child in children:
+                found[child] = {}
+            for key in {key for child in children for key in self.most(child)}:
+                rivals = [child for child in children if key in self.most(child)]
+                for child, share in self._divided(rivals, children, key, whole).items():
+                    found[child][key] = share
+            for child in children:
+                divide(child, found[child])
+
+        divide(ROOT_QUOTA, {key: value - apart.get(key, 0) for key, value in cluster.items()})
+        return found
+
+    def _divided(self, rivals: list[str], siblings: list[str], key: str, whole: Amounts) -> dict[str, int]:
+        """The shares of one resource on one level (QUOTA-R15 to QUOTA-R20)."""
+        total_, mins = whole.get(key, 0), {name: self.least(name).get(key, 0) for name in siblings}
+        if key in whole and total_ < sum(mins.values()):
+            mins = {name: max(0, total_ * least // sum(mins.values())) for name, least in mins.items()}
+        wants = {name: self.limited(name).get(key, 0) for name in rivals}
+        shares = {name: min(wants[name], mins[name]) if self.lends(name) else mins[name] for name in rivals}
+        hungry = {name for name in rivals if wants[name] > mins[name] and self.weight(name, key) > 0}
+        rest = total_ - sum(shares.values())
+        while rest > 0 and hungry:
+            parts = _parts(rest, {name: self.weight(name, key) for name in sorted(hungry)})
+            for name, part in parts.items():
+                more = min(part, wants[name] - shares[name])
+                shares[name] += more
+                rest -= more
+            hungry = {name for name in hungry if shares[name] < wants[name]}
+        return shares
+
+
+def _parts(rest: int, weights: dict[str, int]) -> dict[str, int]:
+    """By weight in whole units: what is left over goes to the largest remainders, equal ones by name (QUOTA-R18)."""
+    whole = sum(weights.values())
+    parts = {name: weight * rest // whole for name, weight in weights.items()}
+    by_remainder = sorted(weights, key=lambda name: (-(weights[name] * rest % whole), name))
+    for name in by_remainder[: rest - sum(parts.values())]:
+        parts[name] += 1
+    return parts
+
+
+def quota_rules(before: State, after: State, change: Change) -> Iterator[str]:
+    """Shares, use and requests are published as they are; a pod is bound if and only if its quota admits it."""
+    tree = _Tree(after)
+    for name, quota in sorted(tree.quotas.items()):
+        for what, stated, expected in (
+            ("runtime share", noted(quota, RUNTIME), tree.shares.get(name, {})),
+            ("request", noted(quota, REQUEST), tree.request(name)),
+            ("use", (quota.get("status") or {}).get("used"), tree.used(name)),
+        ):
+            amount = _some(amounts(stated or {}))
+            if amount != _some(expected):
+                yield f"quota {name}: expected {what} {_some(expected)}, found {amount}"
+    for pod in after.waiting():
+        asked = _asked(tree, pod)
+        against = [*_shortages(tree, pod, asked), *_strict_shortages(tree, pod, asked)]
+        homes = [name for name, node in after.nodes.items() if not list(objections(after, pod, node))]
+        if not against and homes:
+            yield f"pod {name_of(pod)} waits although its quota has room, and nodes {homes} too"
+    bound = after.bound_since(before) if change is not Change.UNSEEN else []
+    apart = [pod for pod in bound if pod in tree.pods[DEFAULT_QUOTA]]
+    earlier = _Tree(replace(after, pods={name: one for name, one in after.pods.items() if one not in apart}))
+    for pod in bound:
+        shortages = [*_shortages(earlier, pod, {})] if change is Change.ONE else []
+        for why in (*shortages, *_strict_shortages(tree, pod, {})):
+            yield f"pod {name_of(pod)} was bound, but {why}"
+
+
+def _asked(tree: _Tree, pod: Json) -> Amounts:
+    """What counts of the pod's requests (QUOTA-R42)."""
+    name = _quota(tree, pod)
+    return {key: value for key, value in requests(pod).items() if name in tree.quotas and key in tree.most(name)}
+
+
+def _quota(tree: _Tree, pod: Json) -> str:
+    name = labels(pod).get(QUOTA_NAME, DEFAULT_QUOTA)
+    return name if name in tree.quotas else DEFAULT_QUOTA
+
+
+def _shortages(tree: _Tree, pod: Json, more: Amounts) -> Iterator[str]:
+    """Of which resource the quota has too little for its use and `more` (QUOTA-R42)."""
+    name = _quota(tree, pod)
+    if name == DEFAULT_QUOTA:
+        return
+    used = tree.used(name)
+    for key, most in (tree.shares.get(name) or dict.fromkeys(tree.most(name), 0)).items():
+        need = used.get(key, 0) + more.get(key, 0)
+        if need > most:
+            yield f"quota {name} would use {need} of {key}, its share is {most}"
+
+
+def _strict_shortages(tree: _Tree, pod: Json, more: Amounts) -> Iterator[str]:
+    """Of which resource the min is too small for the non-preemptible pods and `more` (QUOTA-R43)."""
+    name = _quota(tree, pod)
+    if name == DEFAULT_QUOTA or labels(pod).get(PREEMPTIBLE) != "false":
+        return
+    used, least = tree.used(name, non_preemptible=True), tree.least(name)
+    for key in _asked(tree, pod):
+        need = used.get(key, 0) + more.get(key, 0)
+        if need > least.get(key, 0):
+            yield f"non-preemptible pods of quota {name} would use {need} of {key}, its min is {least.get(key, 0)}"
+
+
+def _some(found: Amounts) -> Amounts:
+    return {key: value for key, value in sorted(found.items()) if value}
