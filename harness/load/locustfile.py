@@ -1,6 +1,7 @@
 """The Locust file of a load process: users that create and delete pods, and one watch for all of them.
 
-It runs in a separate process (started by `seatrial.harness.load.run`), because Locust's gevent patches sockets and TLS
+It runs in a separate process (started by `seatrial.harness.load.run`, or on another machine by
+`seatrial.harness.load.worker`), because Locust's gevent patches sockets and TLS
 of the whole process before other imports. `python -m locust` does that; no other module imports Locust. Requests use
 Locust's FastHttpUser, one connection for each user. A greenlet reads the watch with http.client.
 """
@@ -18,8 +19,9 @@ import orjson
 from gevent.event import Event
 from gevent.queue import Queue
 from locust import FastHttpUser, events, task
+from locust.runners import LocalRunner
 
-from seatrial.harness.clusters.kubeconfig import load_access
+from seatrial.harness.clusters.access import access
 from seatrial.harness.load.record import Record
 from seatrial.harness.load.settings import PART_LABEL, WORKER_VARIABLE, StartSignal, WorkerSettings
 from seatrial.harness.load.task_queue import PodBodies, Task, TaskQueue, creations
@@ -29,7 +31,7 @@ RETRY_AFTER = 1.0  # seconds, if a 429 has no Retry-After header
 POLL_INTERVAL = 0.02  # seconds between two checks of a file or a flag
 
 WORKER = msgspec.json.decode(Path(os.environ[WORKER_VARIABLE]).read_bytes(), type=WorkerSettings)
-ACCESS = load_access(Path(WORKER.kubeconfig))
+ACCESS = access(Path(WORKER.kubeconfig) if WORKER.kubeconfig else None)
 PODS = f"/api/v1/namespaces/{WORKER.namespace}/pods"
 
 
@@ -46,6 +48,7 @@ class Load:
         self.connected = 0  # users that have a connection
         self.changed = Event()
         self.watching = Event()
+        self.spawned = Event()  # all users of this process
         self.start = 0.0  # on the monotonic clock
         self.cpu = 0.0
         self.written = False
@@ -106,7 +109,7 @@ class Load:
 
     def _list(self) -> str:
         """List the pods; returns the resource version. Used at the start and after a watch has expired."""
-        answer = _open(f"{PODS}?{_SELECTOR}")
+        answer = get(f"{PODS}?{_SELECTOR}")
         found = orjson.loads(answer.read())
         if answer.status != 200:
             raise http.client.HTTPException(found.get("message", answer.status))
@@ -116,7 +119,7 @@ class Load:
 
     def _follow(self, revision: str) -> str:
         """Read one watch to its end; returns the resource version for the next one, empty if a list is needed."""
-        answer = _open(f"{PODS}?watch=1&allowWatchBookmarks=true&{_SELECTOR}&resourceVersion={revision}")
+        answer = get(f"{PODS}?watch=1&allowWatchBookmarks=true&{_SELECTOR}&resourceVersion={revision}")
         if answer.status != 200:
             return self._lost() if answer.status == 410 else revision
         self.watching.set()
@@ -156,7 +159,8 @@ _SELECTOR = "labelSelector=" + quote(f"{PART_LABEL}={WORKER.part}")
 LOAD = Load()
 
 
-def _open(path: str) -> http.client.HTTPResponse:
+def get(path: str) -> http.client.HTTPResponse:
+    """The answer to a GET request, on a connection of its own."""
     where = urlsplit(ACCESS.url)
     assert where.hostname is not None
     line: http.client.HTTPConnection
@@ -252,16 +256,22 @@ def _begin(environment: Any, **_: Any) -> None:
 
 def _work(environment: Any) -> None:
     LOAD.watching.wait()
-    while LOAD.connected < WORKER.users:
+    LOAD.spawned.wait()
+    while LOAD.connected < environment.runner.user_count:
         gevent.sleep(POLL_INTERVAL)
     environment.stats.clear_all()  # connections that were opened before are no part of the load
     try:
         LOAD.run()
     finally:
-        if environment.web_ui is None:
-            environment.runner.quit()
+        if environment.web_ui is None and isinstance(environment.runner, LocalRunner):
+            environment.runner.quit()  # a worker waits for its master, which ends it
         else:
             environment.runner.stop()
+
+
+@events.spawning_complete.add_listener  # type: ignore[untyped-decorator]
+def _spawned(**_: Any) -> None:
+    LOAD.spawned.set()
 
 
 @events.quitting.add_listener  # type: ignore[untyped-decorator]
