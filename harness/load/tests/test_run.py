@@ -5,7 +5,6 @@ import subprocess
 import sys
 import tempfile
 import urllib.request
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -14,24 +13,17 @@ import msgspec
 import orjson
 import pytest
 
-from seatrial.harness.clusters.embedded import EmbeddedBackend, EmbeddedCluster
+from seatrial.harness.clusters.embedded import EmbeddedCluster
 from seatrial.harness.commands.load import exit_status
 from seatrial.harness.load.record import Sample
 from seatrial.harness.load.run import run_load
 from seatrial.harness.load.settings import LoadSettings
-from seatrial.harness.subject.protocol import OURS, open_subject
 from seatrial.harness.subject.services import free_port
 from seatrial.harness.tests.command_line import run_command
 from seatrial.scheduler.api.transport import Request
 
 
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[EmbeddedCluster]:
-    with EmbeddedBackend().start(fleet="default") as cluster, open_subject(OURS, cluster):
-        yield cluster
-
-
-def _pods_and_namespaces(cluster: EmbeddedCluster) -> tuple[int, list[str]]:
+def pods_and_namespaces(cluster: EmbeddedCluster) -> tuple[int, list[str]]:
     pods = orjson.loads(cluster.call(Request("GET", "/api/v1/pods")).body)["items"]
     namespaces = orjson.loads(cluster.call(Request("GET", "/api/v1/namespaces")).body)["items"]
     return len(pods), [namespace["metadata"]["name"] for namespace in namespaces]
@@ -67,7 +59,7 @@ def test_every_pod_is_bound_once_and_gone_afterwards(
     assert sum(second.bound for second in result.per_second) == planned
     assert result.latency_ms["p50"] <= result.latency_ms["p99"] <= result.latency_ms["max"]
     assert result.validity.errors == {}
-    left, namespaces = _pods_and_namespaces(cluster)
+    left, namespaces = pods_and_namespaces(cluster)
     assert left == 0
     assert not [name for name in namespaces if name.startswith("seatrial-load-")]
 
@@ -80,7 +72,7 @@ def test_pods_that_no_scheduler_wants_are_counted_as_unbound(cluster: EmbeddedCl
     result = run_load(settings, cluster.endpoint.kubeconfig, samples=tmp_path / "samples.jsonl")
     assert (result.created, result.bound, result.unbound) == (10, 0, 10)
     assert not result.bound_once
-    assert _pods_and_namespaces(cluster)[0] == 0
+    assert pods_and_namespaces(cluster)[0] == 0
 
 
 def test_without_a_file_for_samples_nothing_is_left(
@@ -127,12 +119,12 @@ def test_an_interrupted_load_leaves_nothing_behind(cluster: EmbeddedCluster) -> 
         stderr=subprocess.PIPE,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # noqa: PLW1509 as in a terminal
     )
-    assert cluster.wait(lambda: _pods_and_namespaces(cluster)[0] > 3, within=60)
+    assert cluster.wait(lambda: pods_and_namespaces(cluster)[0] > 3, within=60)
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=600)
     assert process.returncode == 130
     assert b"Traceback" not in said
-    left, namespaces = _pods_and_namespaces(cluster)
+    left, namespaces = pods_and_namespaces(cluster)
     assert left == 0
     assert not [name for name in namespaces if name.startswith("seatrial-load-")]
 
