@@ -29,6 +29,10 @@ from seatrial.harness.load.task_queue import PodBodies, Task, TaskQueue, creatio
 REPORT_EVERY = 0.25  # seconds between two progress reports
 RETRY_AFTER = 1.0  # seconds, if a 429 has no Retry-After header
 POLL_INTERVAL = 0.02  # seconds between two checks of a file or a flag
+ONE_LOAD = (
+    "This page shows the load that `seatrial load --web` started, and starts no other one. End it with Ctrl-C, and"
+    " start it again with other --rate, --users, --seconds or --mix."
+)
 
 WORKER = msgspec.json.decode(Path(os.environ[WORKER_VARIABLE]).read_bytes(), type=WorkerSettings)
 ACCESS = access(Path(WORKER.kubeconfig) if WORKER.kubeconfig else None)
@@ -245,6 +249,24 @@ def _failure(verb: str, answer: Any) -> str:
     except orjson.JSONDecodeError:
         reason = ""
     return f"{verb}: {answer.status_code} {reason}".strip()
+
+
+@events.init.add_listener  # type: ignore[untyped-decorator]
+def _show_one_load(web_ui: Any, **_: Any) -> None:
+    """Locust's page changes users while they run; of a load, rate and mix count, and what is measured is one plan.
+
+    The button Edit is off, as for Locust's own shapes; the form of the button New answers with what to do instead.
+    """
+    if web_ui is None:
+        return
+    update = web_ui.update_template_args
+
+    def update_without_edit() -> None:
+        update()
+        web_ui.template_args["hide_common_options"] = True
+
+    web_ui.update_template_args = update_without_edit
+    web_ui.app.view_functions["locust.swarm"] = lambda: {"success": False, "message": ONE_LOAD}
 
 
 @events.test_start.add_listener  # type: ignore[untyped-decorator]

@@ -5,7 +5,8 @@ import subprocess
 import sys
 import tempfile
 import urllib.request
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -131,28 +132,66 @@ def test_an_interrupted_load_leaves_nothing_behind(cluster: EmbeddedCluster) -> 
 
 def test_locusts_page_has_the_time_from_creation_to_binding(cluster: EmbeddedCluster) -> None:
     """A row of its own beside the requests; the opening of connections, which takes longest, is in none."""
+    rows: dict[str, int] = {}
+
+    def complete() -> bool:
+        with suppress(OSError):
+            rows.clear()
+            rows.update(_rows(page))
+        return rows.get("delete pod", 0) > 0 and rows.get("create to bound") == rows["create pod"]
+
+    with _page(cluster, "rate=20, seconds=1, hold=0.1") as page:
+        assert cluster.wait(complete, within=60), rows
+        assert rows.keys() == {"create pod", "create to bound", "delete pod", "Aggregated"}
+
+
+@pytest.mark.parametrize("button", ["Edit", "New"])
+def test_locusts_page_starts_no_other_load_and_says_what_to_do(cluster: EmbeddedCluster, button: str) -> None:
+    """Edit while the load runs; New after Stop. The button Edit itself is off."""
+    with _page(cluster, "rate=20, seconds=60, hold=60") as page:
+
+        def running() -> bool:
+            with suppress(OSError):
+                return _rows(page).get("create pod", 0) > 3
+            return False
+
+        assert cluster.wait(running, within=60)
+        assert b'"hide_common_options": true' in _answer(page)
+        if button == "New":
+            _answer(page, "stop", b"")
+        before = _rows(page)["create pod"]
+        answer = orjson.loads(_answer(page, "swarm", b"user_count=5&spawn_rate=2"))
+        assert answer["success"] is False
+        assert "End it with Ctrl-C, and start it again with other --rate" in answer["message"]
+        assert _rows(page)["create pod"] >= before
+
+
+def _answer(port: int, path: str = "", form: bytes | None = None) -> bytes:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/{path}", form, timeout=10) as answer:
+        content: bytes = answer.read()
+        return content
+
+
+def _rows(page: int) -> dict[str, int]:
+    """Numbers of requests on the page, by name."""
+    return {row["name"]: row["num_requests"] for row in orjson.loads(_answer(page, "stats/requests"))["stats"]}
+
+
+@contextmanager
+def _page(cluster: EmbeddedCluster, settings: str) -> Iterator[int]:
+    """The port of a load's page."""
     assert cluster.endpoint is not None
     port = free_port()
     program = (
         "import sys; from pathlib import Path; from seatrial.harness.load.run import run_load; "
         "from seatrial.harness.load.settings import LoadSettings; "
-        f"run_load(LoadSettings(rate=20, seconds=1, hold=0.1, mix='cpu', users=5, web_port={port}), Path(sys.argv[1]))"
+        f"run_load(LoadSettings({settings}, mix='cpu', users=5, web_port={port}), Path(sys.argv[1]))"
     )
     process = subprocess.Popen(
         [sys.executable, "-c", program, str(cluster.endpoint.kubeconfig)], stderr=subprocess.DEVNULL
     )
-    rows: dict[str, int] = {}
-
-    def complete() -> bool:
-        with suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{port}/stats/requests", timeout=10) as page:
-            found = {row["name"]: row["num_requests"] for row in orjson.loads(page.read())["stats"]}
-            rows.clear()
-            rows.update(found)
-        return rows.get("delete pod", 0) > 0 and rows.get("create to bound") == rows["create pod"]
-
     try:
-        assert cluster.wait(complete, within=60), rows
-        assert rows.keys() == {"create pod", "create to bound", "delete pod", "Aggregated"}
+        yield port
     finally:
         process.send_signal(signal.SIGTERM)
         process.wait(timeout=60)
