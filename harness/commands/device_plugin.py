@@ -40,7 +40,7 @@ def device_plugin(
         dev_root: Folder that holds /dev.
         verbose: Log each allocation.
     """
-    from seatrial.harness.deviceplugin.access import access
+    from seatrial.harness.clusters.access import access
     from seatrial.harness.deviceplugin.daemon import Options, serve
 
     if not kubelet_folder.is_dir():

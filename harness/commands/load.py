@@ -12,11 +12,12 @@ from cyclopts import Parameter, validators
 from seatrial.harness.clusters.backends import EMBEDDED, backend_named
 from seatrial.harness.commands.output_paths import check_writable
 from seatrial.harness.errors import UsageError
-from seatrial.harness.load.settings import LoadSettings
+from seatrial.harness.load.settings import Listener, LoadSettings
 from seatrial.harness.load.trace import load_trace
 
 NOT_VALID = 3  # exit status
 PAGE_PORT = 8089
+MASTER_PORT = 5557  # Locust's own default
 
 
 def load(
@@ -40,6 +41,13 @@ def load(
     seed: int = 0,
     samples: Path | None = None,
     web: Annotated[bool, Parameter(negative="")] = False,
+    master: Annotated[bool, Parameter(negative="")] = False,
+    bind: str | None = None,
+    expect_workers: Annotated[int | None, Parameter(validator=validators.Number(gte=1))] = None,
+    workers_within: float | None = None,
+    worker: Annotated[bool, Parameter(negative="")] = False,
+    master_host: str | None = None,
+    master_port: Annotated[int | None, Parameter(validator=validators.Number(gte=1, lte=65535))] = None,
     json_: Annotated[bool, Parameter(name="--json", negative="")] = False,
 ) -> int:
     """Submit pods at a given rate and print how fast they were bound.
@@ -72,12 +80,33 @@ def load(
         seed: Decides arrival times and shapes.
         samples: File for the samples: one line of JSON for each pod. Without it they are not kept.
         web: Serve Locust's page until Ctrl-C.
+        master: Let workers, perhaps of other machines, submit the load (docs/load.md). Needs --kubeconfig and
+            --expect-workers.
+        bind: With --master: HOST:PORT where workers join, by default 127.0.0.1:5557. Locust's protocol has no
+            authentication.
+        expect_workers: With --master: number of workers; the load starts when all are there.
+        workers_within: With --master: seconds to wait for them, by default 300.
+        worker: Submit a part of a master's load, with its settings, to the cluster of --kubeconfig; without that, as
+            the service account of the pod that it runs in.
+        master_host: With --worker: the host of the master.
+        master_port: With --worker: its port, by default 5557.
         json_: Print figures as JSON.
     """
+    if worker:
+        return _work(kubeconfig, master_host, master_port, alone=not master)
+    for flag, value in (("--master-host", master_host), ("--master-port", master_port)):
+        if value is not None:
+            raise UsageError(f"{flag} {value}: expected --worker with it")
+    listener = _listener(bind, expect_workers, workers_within, master=master)
+    if listener is not None:
+        if kubeconfig is None or web or processes != 1:
+            raise UsageError("--master: expected --kubeconfig FILE, without --web and --processes")
+        if not listener.loopback:
+            _say(f"warning: Locust's protocol has no authentication: whoever reaches {listener} can join this load")
     common: dict[str, Any] = {
         "users": users,
         "drain": drain,
-        "processes": processes,
+        "processes": expect_workers or processes,
         "seed": seed,
         "scheduler": scheduler_name,
         "web_port": PAGE_PORT if web else 0,
@@ -94,7 +123,7 @@ def load(
         from seatrial.harness.load.run import run_load
 
         with auditing(where) as (audit, cluster):
-            result = run_load(settings, where, progress=_say, samples=samples).as_json()
+            result = run_load(settings, where, progress=_say, samples=samples, listener=listener).as_json()
             audit.settle(cluster.clock.monotonic())
             audit.check_state()
         result["violations"] = [str(violation) for violation in audit.violations]
@@ -103,6 +132,29 @@ def load(
     else:
         _show(result)
     return exit_status(result)
+
+
+def _work(kubeconfig: Path | None, host: str | None, port: int | None, *, alone: bool) -> int:
+    """Be a worker until the master's load is over."""
+    from seatrial.harness.load.run import run_worker
+
+    if host is None or not alone:
+        raise UsageError("--worker: expected --master-host HOST, without --master")
+    _say(f"worker of the master at {host}:{port or MASTER_PORT}")
+    run_worker(kubeconfig, host, port or MASTER_PORT)
+    return 0
+
+
+def _listener(bind: str | None, workers: int | None, within: float | None, *, master: bool) -> Listener | None:
+    """Where workers join; None: the load is of this machine alone."""
+    for flag, value in (("--bind", bind), ("--expect-workers", workers), ("--workers-within", within)):
+        if value is not None and not master:
+            raise UsageError(f"{flag} {value}: expected --master with it")
+    if not master:
+        return None
+    if workers is None:
+        raise UsageError("--master: expected --expect-workers N")
+    return Listener.at(bind or f"127.0.0.1:{MASTER_PORT}", within=300.0 if within is None else within)
 
 
 def exit_status(result: dict[str, Any]) -> int:

@@ -13,9 +13,9 @@ from urllib.parse import quote
 import msgspec
 
 from seatrial.fake_devices import mailbox
+from seatrial.harness.clusters.access import renew_token
 from seatrial.harness.clusters.agents import ThreadedTransport
 from seatrial.harness.clusters.kubeconfig import Access
-from seatrial.harness.deviceplugin.access import renew_token
 from seatrial.harness.deviceplugin.kubelet import KubeletFolder
 from seatrial.harness.deviceplugin.node_report import NodeReport
 from seatrial.harness.deviceplugin.plugin import DevicePlugin, Pods

@@ -88,12 +88,10 @@ def summarise(
 ) -> LoadResult:
     """The figures of all load processes together; `crowding`: the part of each resource that the load asks for, as of
     `workload.crowding`."""
-    lives = sorted(
-        (sample for part in parts for sample in part.samples if sample.answered is not None), key=lambda s: s.sent
-    )
+    lives = _lives(parts)
     latencies = [sample.latency for sample in lives if sample.latency is not None]
     validity = _validity(parts, lives, crowding)
-    because = tuple(_invalid_reasons(validity))
+    because = (*_generator_reasons(parts, validity), *_crowding_reasons(validity))
     bound = len(latencies)
     return LoadResult(
         settings=msgspec.to_builtins(settings),
@@ -109,6 +107,13 @@ def summarise(
         valid=not because,
         invalid_because=because,
         samples=samples,
+    )
+
+
+def _lives(parts: Sequence[Part]) -> list[Sample]:
+    """The pods that were created, by the time of the request."""
+    return sorted(
+        (sample for part in parts for sample in part.samples if sample.answered is not None), key=lambda s: s.sent
     )
 
 
@@ -159,7 +164,21 @@ def _validity(parts: Sequence[Part], lives: Sequence[Sample], crowding: Mapping[
     )
 
 
-def _invalid_reasons(validity: Validity) -> list[str]:
+def _generator_reasons(parts: Sequence[Part], validity: Validity) -> list[str]:
+    """Of processes of this command together; of workers one by one: among many, one that is late changes no p99."""
+    if not any(part.worker for part in parts):
+        return _process_reasons(validity)
+    found: list[str] = []
+    for part in parts:
+        if part.lost:
+            reasons = ["lost before the end: its pods are not in these figures"]
+        else:
+            reasons = _process_reasons(_validity([part], _lives([part]), {}))
+        found += [f"{part.worker}: {reason}" for reason in reasons]
+    return found
+
+
+def _process_reasons(validity: Validity) -> list[str]:
     found: list[str] = []
     lag, watch_lag = validity.generator_lag_ms.get("p99", 0.0), validity.watch_lag_ms.get("p99", 0.0)
     if lag > MAX_LAG * 1000:
@@ -167,7 +186,7 @@ def _invalid_reasons(validity: Validity) -> list[str]:
     if validity.client_cpu_share > CLIENT_BUSY_THRESHOLD:
         found.append(
             f"the client was the limit: it used {validity.client_cpu_share:.0%} of a core;"
-            f" the limit is {CLIENT_BUSY_THRESHOLD:.0%}; use more --processes"
+            f" the limit is {CLIENT_BUSY_THRESHOLD:.0%}; use more --processes, or workers"
         )
     if validity.throttled:
         found.append(f"throttling: the API server answered {validity.throttled} requests with 429")
@@ -177,6 +196,11 @@ def _invalid_reasons(validity: Validity) -> list[str]:
         found.append(f"the watch expired {validity.watch_gaps} times and was replaced by a new list")
     if validity.errors:
         found.append(f"{sum(validity.errors.values())} requests failed: {'; '.join(validity.errors)}")
+    return found
+
+
+def _crowding_reasons(validity: Validity) -> list[str]:
+    found: list[str] = []
     for name, part in validity.crowding.items():
         if part == float("inf"):
             found.append(f"no node offers {name}, which the mix requests")

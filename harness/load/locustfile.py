@@ -1,6 +1,7 @@
 """The Locust file of a load process: users that create and delete pods, and one watch for all of them.
 
-It runs in a separate process (started by `seatrial.harness.load.run`), because Locust's gevent patches sockets and TLS
+It runs in a separate process (started by `seatrial.harness.load.run`, or on another machine by
+`seatrial.harness.load.worker`), because Locust's gevent patches sockets and TLS
 of the whole process before other imports. `python -m locust` does that; no other module imports Locust. Requests use
 Locust's FastHttpUser, one connection for each user. A greenlet reads the watch with http.client.
 """
@@ -18,8 +19,9 @@ import orjson
 from gevent.event import Event
 from gevent.queue import Queue
 from locust import FastHttpUser, events, task
+from locust.runners import LocalRunner
 
-from seatrial.harness.clusters.kubeconfig import load_access
+from seatrial.harness.clusters.access import access
 from seatrial.harness.load.record import Record
 from seatrial.harness.load.settings import PART_LABEL, WORKER_VARIABLE, StartSignal, WorkerSettings
 from seatrial.harness.load.task_queue import PodBodies, Task, TaskQueue, creations
@@ -27,9 +29,13 @@ from seatrial.harness.load.task_queue import PodBodies, Task, TaskQueue, creatio
 REPORT_EVERY = 0.25  # seconds between two progress reports
 RETRY_AFTER = 1.0  # seconds, if a 429 has no Retry-After header
 POLL_INTERVAL = 0.02  # seconds between two checks of a file or a flag
+ONE_LOAD = (
+    "This page shows the load that `seatrial load --web` started, and starts no other one. End it with Ctrl-C, and"
+    " start it again with other --rate, --users, --seconds or --mix."
+)
 
 WORKER = msgspec.json.decode(Path(os.environ[WORKER_VARIABLE]).read_bytes(), type=WorkerSettings)
-ACCESS = load_access(Path(WORKER.kubeconfig))
+ACCESS = access(Path(WORKER.kubeconfig) if WORKER.kubeconfig else None)
 PODS = f"/api/v1/namespaces/{WORKER.namespace}/pods"
 
 
@@ -46,6 +52,7 @@ class Load:
         self.connected = 0  # users that have a connection
         self.changed = Event()
         self.watching = Event()
+        self.spawned = Event()  # all users of this process
         self.start = 0.0  # on the monotonic clock
         self.cpu = 0.0
         self.written = False
@@ -106,7 +113,7 @@ class Load:
 
     def _list(self) -> str:
         """List the pods; returns the resource version. Used at the start and after a watch has expired."""
-        answer = _open(f"{PODS}?{_SELECTOR}")
+        answer = get(f"{PODS}?{_SELECTOR}")
         found = orjson.loads(answer.read())
         if answer.status != 200:
             raise http.client.HTTPException(found.get("message", answer.status))
@@ -116,7 +123,7 @@ class Load:
 
     def _follow(self, revision: str) -> str:
         """Read one watch to its end; returns the resource version for the next one, empty if a list is needed."""
-        answer = _open(f"{PODS}?watch=1&allowWatchBookmarks=true&{_SELECTOR}&resourceVersion={revision}")
+        answer = get(f"{PODS}?watch=1&allowWatchBookmarks=true&{_SELECTOR}&resourceVersion={revision}")
         if answer.status != 200:
             return self._lost() if answer.status == 410 else revision
         self.watching.set()
@@ -156,7 +163,8 @@ _SELECTOR = "labelSelector=" + quote(f"{PART_LABEL}={WORKER.part}")
 LOAD = Load()
 
 
-def _open(path: str) -> http.client.HTTPResponse:
+def get(path: str) -> http.client.HTTPResponse:
+    """The answer to a GET request, on a connection of its own."""
     where = urlsplit(ACCESS.url)
     assert where.hostname is not None
     line: http.client.HTTPConnection
@@ -243,6 +251,24 @@ def _failure(verb: str, answer: Any) -> str:
     return f"{verb}: {answer.status_code} {reason}".strip()
 
 
+@events.init.add_listener  # type: ignore[untyped-decorator]
+def _show_one_load(web_ui: Any, **_: Any) -> None:
+    """Locust's page changes users while they run; of a load, rate and mix count, and what is measured is one plan.
+
+    The button Edit is off, as for Locust's own shapes; the form of the button New answers with what to do instead.
+    """
+    if web_ui is None:
+        return
+    update = web_ui.update_template_args
+
+    def update_without_edit() -> None:
+        update()
+        web_ui.template_args["hide_common_options"] = True
+
+    web_ui.update_template_args = update_without_edit
+    web_ui.app.view_functions["locust.swarm"] = lambda: {"success": False, "message": ONE_LOAD}
+
+
 @events.test_start.add_listener  # type: ignore[untyped-decorator]
 def _begin(environment: Any, **_: Any) -> None:
     gevent.spawn(LOAD.watch)
@@ -252,16 +278,22 @@ def _begin(environment: Any, **_: Any) -> None:
 
 def _work(environment: Any) -> None:
     LOAD.watching.wait()
-    while LOAD.connected < WORKER.users:
+    LOAD.spawned.wait()
+    while LOAD.connected < environment.runner.user_count:
         gevent.sleep(POLL_INTERVAL)
     environment.stats.clear_all()  # connections that were opened before are no part of the load
     try:
         LOAD.run()
     finally:
-        if environment.web_ui is None:
-            environment.runner.quit()
+        if environment.web_ui is None and isinstance(environment.runner, LocalRunner):
+            environment.runner.quit()  # a worker waits for its master, which ends it
         else:
             environment.runner.stop()
+
+
+@events.spawning_complete.add_listener  # type: ignore[untyped-decorator]
+def _spawned(**_: Any) -> None:
+    LOAD.spawned.set()
 
 
 @events.quitting.add_listener  # type: ignore[untyped-decorator]

@@ -41,6 +41,8 @@ class Part(msgspec.Struct):
     watch_gaps: int = 0  # restarts with a new list; changes in between were not seen
     cpu_seconds: float = 0.0
     wall_seconds: float = 0.0
+    worker: str = ""  # which worker on which machine; empty: a process of this command
+    lost: bool = False  # the worker ended, or its machine was not reached any more, before its result came
 
 
 class Progress(msgspec.Struct, frozen=True):

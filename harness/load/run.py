@@ -1,4 +1,7 @@
-"""Run a load against a cluster: create a namespace, start Locust processes, merge their results, clean up."""
+"""Run a load against a cluster: create a namespace, start Locust processes, merge their results, clean up.
+
+The processes are on this machine, or this one is the master of workers that `run_worker` runs, perhaps elsewhere.
+"""
 
 import contextlib
 import os
@@ -16,13 +19,22 @@ from typing import Any
 import msgspec
 import orjson
 
+from seatrial.harness.clusters.access import access
 from seatrial.harness.clusters.kubeconfig import load_access
 from seatrial.harness.clusters.remote import PumpedClock, RemoteTransport
 from seatrial.harness.errors import ApiRefused, ClusterError, UsageError
 from seatrial.harness.interrupts import shortened
 from seatrial.harness.load.load_figures import LoadResult, summarise
 from seatrial.harness.load.record import Part, Progress
-from seatrial.harness.load.settings import LOAD_LABEL, WORKER_VARIABLE, LoadSettings, StartSignal, WorkerSettings
+from seatrial.harness.load.settings import (
+    LOAD_LABEL,
+    WORKER_VARIABLE,
+    Listener,
+    LoadSettings,
+    MasterSettings,
+    StartSignal,
+    WorkerSettings,
+)
 from seatrial.harness.load.task_queue import PodBodies
 from seatrial.harness.load.workload import crowding
 from seatrial.harness.processes import die_with_parent, stop
@@ -34,6 +46,7 @@ LOCUSTFILE = Path(__file__).with_name("locustfile.py")
 PAGE_HOST = "127.0.0.1"
 READY_WITHIN = 60.0  # seconds for Locust to start and open its watch
 HEAD_START = 0.1  # seconds from the start signal to time 0 of the load
+MASTER_HEAD_START = 1.0  # the same where the signal goes to other machines
 GRACE = 30.0  # seconds after the planned end for the processes to finish
 NAMESPACE_WITHIN = 60.0  # seconds for a namespace to accept pods, and to be deleted
 POLL_INTERVAL = 0.05
@@ -42,15 +55,22 @@ LAST_LINES = 15
 
 
 def run_load(
-    settings: LoadSettings, kubeconfig: Path, *, progress: Say = lambda _: None, samples: Path | None = None
+    settings: LoadSettings,
+    kubeconfig: Path,
+    *,
+    progress: Say = lambda _: None,
+    samples: Path | None = None,
+    listener: Listener | None = None,
 ) -> LoadResult:
     """Submit the load and measure it; one line for each pod is written to `samples` (JSON Lines), if it is given.
 
     Blocks for `settings.seconds` and at most `settings.drain` more. With a web page it runs until it is interrupted.
+    With a `listener`, `settings.processes` workers that join there submit it in place of processes of this machine.
 
     Raises:
         UsageError: the server of the kubeconfig cannot be reached.
-        ClusterError: the API server does not answer, refuses the pods, or a load process ended early.
+        ClusterError: the API server does not answer, refuses the pods, a load process ended early, or there are not
+            enough workers.
     """
     cluster = RemoteTransport(load_access(kubeconfig), PumpedClock())
     try:
@@ -64,7 +84,7 @@ def run_load(
                 WorkerSettings(settings, str(kubeconfig.absolute()), namespace, folder, part)
                 for part in range(settings.processes)
             ]
-            parts = _run(workers, Path(folder), progress)
+            parts = _run(workers, Path(folder), progress, listener)
     finally:
         cluster.close()
     if samples is not None:
@@ -138,10 +158,33 @@ def _write_samples(path: Path, parts: list[Part]) -> None:
 # -- the load's processes ---------------------------------------------------------------------------------------------
 
 
-def _run(workers: list[WorkerSettings], folder: Path, progress: Say) -> list[Part]:
+def run_worker(kubeconfig: Path | None, host: str, port: int) -> None:
+    """Work for the master of a load at that address until the load is over; without a kubeconfig, as the pod's account.
+
+    Raises:
+        UsageError: the kubeconfig or the service account cannot be used.
+        ClusterError: there is no master, it refuses this worker, or it ended before the load was complete.
+    """
+    access(kubeconfig)
+    with tempfile.TemporaryDirectory(prefix="seatrial-load-") as name:
+        file = str(kubeconfig.absolute()) if kubeconfig is not None else ""
+        command = [sys.executable, "-m", "seatrial.harness.load.worker", name, host, str(port), file]
+        with _process(command, Path(name), 0) as process:
+            if process.wait():
+                raise ClusterError(f"load worker: {_last_lines(Path(name), 0)}")
+
+
+def _run(workers: list[WorkerSettings], folder: Path, progress: Say, listener: Listener | None) -> list[Part]:
     settings = workers[0].settings
     with contextlib.ExitStack() as stack:
-        processes = [stack.enter_context(_process(worker, folder)) for worker in workers]
+        commands = [_locust(worker) for worker in workers]
+        values: list[msgspec.Struct] = list(workers)
+        if listener is not None:
+            commands = [[sys.executable, "-m", "seatrial.harness.load.master"]]
+            values = [MasterSettings(listener.host, listener.port, tuple(workers), str(folder))]
+        for number, value in enumerate(values):
+            _settings_file(folder, number).write_bytes(msgspec.json.encode(value))
+        processes = [stack.enter_context(_process(command, folder, n)) for n, command in enumerate(commands)]
 
         def ended(*, what: str) -> bool:
             """Whether every process has written its file `what`.
@@ -151,17 +194,22 @@ def _run(workers: list[WorkerSettings], folder: Path, progress: Say) -> list[Par
             """
             missing = [number for number in range(len(workers)) if not (folder / f"{what}-{number}").exists()]
             for worker in missing:
-                code = processes[worker].poll()
+                number = worker % len(processes)  # the master is the only one
+                code = processes[number].poll()
                 if code is not None and not (folder / f"{what}-{worker}").exists():
-                    last = (folder / f"log-{worker}").read_text(errors="replace").strip().splitlines()[-LAST_LINES:]
-                    raise ClusterError(f"load process {worker} ended with status {code}:\n" + "\n".join(last))
+                    last = _last_lines(folder, number)
+                    raise ClusterError(f"load process {number} ended with status {code}:\n{last}")
             return not missing
 
         if settings.web_port:
             progress(f"Locust's page: http://{PAGE_HOST}:{settings.web_port} (Ctrl-C ends it and prints the result)")
-        _wait(lambda: ended(what="ready"), READY_WITHIN, "start", lambda: None)
+        if listener is None:
+            _wait(lambda: ended(what="ready"), READY_WITHIN, "start", lambda: None)
+        else:
+            _wait_for_workers(lambda: ended(what="ready"), listener, folder, len(workers), progress)
         go = folder / "go.new"
-        go.write_bytes(msgspec.json.encode(StartSignal(time.monotonic() + HEAD_START)))
+        head_start = HEAD_START if listener is None else MASTER_HEAD_START
+        go.write_bytes(msgspec.json.encode(StartSignal(time.monotonic() + head_start)))
         go.rename(folder / "go")
         said = _ProgressReport(folder, len(workers), progress)
         within = settings.seconds + settings.drain + GRACE
@@ -174,7 +222,39 @@ def _run(workers: list[WorkerSettings], folder: Path, progress: Say) -> list[Par
                 raise
             for process in processes:
                 stop(process)
-    return [msgspec.json.decode((folder / f"part-{number}").read_bytes(), type=Part) for number in range(len(workers))]
+        if listener is not None:
+            stop(processes[0])  # it ends its workers
+    return [_part(folder, number) for number in range(len(workers))]
+
+
+def _part(folder: Path, number: int) -> Part:
+    part = msgspec.json.decode((folder / f"part-{number}").read_bytes(), type=Part)
+    name = folder / f"name-{number}"
+    if name.exists():
+        part.worker = f"worker {number} on {name.read_text()}"
+    return part
+
+
+def _wait_for_workers(ready: Callable[[], bool], listener: Listener, folder: Path, count: int, progress: Say) -> None:
+    """
+    Raises:
+        ClusterError: fewer than `count` came in time.
+    """
+    progress(f"waiting for {count} workers at {listener}")
+    names: list[str] = []
+
+    def look() -> None:
+        before = names.copy()
+        names[:] = [file.read_text() for file in sorted(folder.glob("name-*[0-9]"))]
+        if names != before:
+            progress(f"{len(names)} of {count} workers: {', '.join(names) or 'none'}")
+
+    if not _poll(ready, listener.within, look):
+        raise ClusterError(
+            f"{len(names)} of {count} workers came within {listener.within:g} s ({', '.join(names) or 'none'});"
+            " start the others with"
+            f" `seatrial load --worker --kubeconfig FILE --master-host HOST --master-port {listener.port}`"
+        )
 
 
 def _wait(until: Callable[[], bool], within: float, what: str, meanwhile: Callable[[], None]) -> None:
@@ -214,23 +294,34 @@ class _ProgressReport:
         )
 
 
-@contextmanager
-def _process(worker: WorkerSettings, folder: Path) -> Iterator["subprocess.Popen[bytes]"]:
-    """One Locust process; stopped when the context is left. It has its own session, so Ctrl-C does not reach it."""
-    file = folder / f"worker-{worker.part}"
-    file.write_bytes(msgspec.json.encode(worker))
+def _settings_file(folder: Path, number: int) -> Path:
+    return folder / f"settings-{number}"
+
+
+def _last_lines(folder: Path, number: int) -> str:
+    """The end of the log of a load process."""
+    return "\n".join((folder / f"log-{number}").read_text(errors="replace").strip().splitlines()[-LAST_LINES:])
+
+
+def _locust(worker: WorkerSettings) -> list[str]:
+    """The command of a load process of this machine."""
     command = [sys.executable, "-m", "locust", "-f", str(LOCUSTFILE), "--loglevel", "WARNING"]
     command += ["--users", str(worker.users), "--spawn-rate", str(worker.users), "--exit-code-on-error", "0"]
     port = worker.settings.web_port
     command += ["--autostart", "--web-host", PAGE_HOST, "--web-port", str(port)] if port else ["--headless"]
-    command += [] if port else ["--only-summary"]
-    with (folder / f"log-{worker.part}").open("wb") as log:
+    return command if port else [*command, "--only-summary"]
+
+
+@contextmanager
+def _process(command: list[str], folder: Path, number: int) -> Iterator["subprocess.Popen[bytes]"]:
+    """One load process; stopped when the context is left. It has its own session, so Ctrl-C does not reach it."""
+    with (folder / f"log-{number}").open("wb") as log:
         process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=log,
-            env={**os.environ, WORKER_VARIABLE: str(file)},
+            env={**os.environ, WORKER_VARIABLE: str(_settings_file(folder, number))},
             start_new_session=True,
             preexec_fn=die_with_parent,  # noqa: PLW1509 one call into libc, which is loaded
         )

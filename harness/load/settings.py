@@ -1,5 +1,6 @@
-"""Settings of a load (`LoadSettings`), and the file that each load process gets (`WorkerSettings`)."""
+"""Settings of a load (`LoadSettings`), of each of its processes (`WorkerSettings`), and of workers elsewhere."""
 
+from ipaddress import ip_address
 from pathlib import Path
 
 import msgspec
@@ -68,7 +69,7 @@ class WorkerSettings(msgspec.Struct, frozen=True):
     """The work of one load process: every `processes`-th arrival, beginning with number `part`."""
 
     settings: LoadSettings
-    kubeconfig: str
+    kubeconfig: str  # empty: the service account of the pod that it runs in
     namespace: str
     folder: str  # for its files: ready, progress, result
     part: int
@@ -77,6 +78,48 @@ class WorkerSettings(msgspec.Struct, frozen=True):
     def users(self) -> int:
         """The number of users of this process."""
         return len(range(self.part, self.settings.users, self.settings.processes))
+
+
+class Listener(msgspec.Struct, frozen=True):
+    """Where the master of a load waits for its workers, and for how many seconds."""
+
+    host: str
+    port: int
+    within: float
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
+
+    @classmethod
+    def at(cls, address: str, *, within: float) -> "Listener":
+        """A listener at `HOST:PORT`; an IPv6 address is in brackets.
+
+        Raises:
+            UsageError: the address has another form, or `within` is no number of seconds above 0.
+        """
+        host, _, port = address.rpartition(":")
+        if not host or not port.isdigit() or not 0 < int(port) < 65536:
+            raise UsageError(f"--bind {address}: expected HOST:PORT, as in 127.0.0.1:5557")
+        if not 0 < within < float("inf"):
+            raise UsageError(f"--workers-within: expected a number of seconds above 0, found {within:g}")
+        return cls(host, int(port), within)
+
+    @property
+    def loopback(self) -> bool:
+        """Whether only processes of this machine reach it."""
+        try:
+            return ip_address(self.host.strip("[]")).is_loopback
+        except ValueError:
+            return self.host == "localhost"
+
+
+class MasterSettings(msgspec.Struct, frozen=True):
+    """Where the master process of a load listens for workers, and what it hands to them."""
+
+    host: str
+    port: int
+    workers: tuple[WorkerSettings, ...]  # kubeconfig and folder are the worker's own
+    folder: str
 
 
 class StartSignal(msgspec.Struct, frozen=True):

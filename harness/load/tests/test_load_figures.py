@@ -74,3 +74,18 @@ def test_why_figures_do_not_count(part: Part, crowding: dict[str, float], reason
     assert not result.valid
     assert len(result.invalid_because) == 1
     assert re.search(reason, result.invalid_because[0])
+
+
+def test_one_worker_that_is_at_fault_is_named_however_many_there_are() -> None:
+    """Its late pod is 1 of 200, and so no part of the p99 of all."""
+    good = [_part([_life(10 * part + n) for n in range(10)], worker=f"worker {part} on a") for part in range(19)]
+    late = _part([_life(number) for number in range(190, 199)] + [_life(199, sent=20.0)], worker="worker 19 on b")
+    busy = _part([], cpu_seconds=0.9, worker="worker 20 on c")
+    result = _result(*good, late, busy, Part(worker="worker 21 on d", lost=True), crowding={"cards": 1.5})
+    assert [reason.partition(";")[0] for reason in result.invalid_because] == [
+        "worker 19 on b: generator lag: pods were sent 100 ms late at p99",
+        "worker 20 on c: the client was the limit: it used 90% of a core",
+        "worker 21 on d: lost before the end: its pods are not in these figures",
+        "the load requests 150% of the fleet's cards on average: pods wait for room",
+    ]
+    assert result.validity.generator_lag_ms["p99"] == 0

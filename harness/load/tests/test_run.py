@@ -6,7 +6,7 @@ import sys
 import tempfile
 import urllib.request
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,24 +14,17 @@ import msgspec
 import orjson
 import pytest
 
-from seatrial.harness.clusters.embedded import EmbeddedBackend, EmbeddedCluster
+from seatrial.harness.clusters.embedded import EmbeddedCluster
 from seatrial.harness.commands.load import exit_status
 from seatrial.harness.load.record import Sample
 from seatrial.harness.load.run import run_load
 from seatrial.harness.load.settings import LoadSettings
-from seatrial.harness.subject.protocol import OURS, open_subject
 from seatrial.harness.subject.services import free_port
 from seatrial.harness.tests.command_line import run_command
 from seatrial.scheduler.api.transport import Request
 
 
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[EmbeddedCluster]:
-    with EmbeddedBackend().start(fleet="default") as cluster, open_subject(OURS, cluster):
-        yield cluster
-
-
-def _pods_and_namespaces(cluster: EmbeddedCluster) -> tuple[int, list[str]]:
+def pods_and_namespaces(cluster: EmbeddedCluster) -> tuple[int, list[str]]:
     pods = orjson.loads(cluster.call(Request("GET", "/api/v1/pods")).body)["items"]
     namespaces = orjson.loads(cluster.call(Request("GET", "/api/v1/namespaces")).body)["items"]
     return len(pods), [namespace["metadata"]["name"] for namespace in namespaces]
@@ -67,7 +60,7 @@ def test_every_pod_is_bound_once_and_gone_afterwards(
     assert sum(second.bound for second in result.per_second) == planned
     assert result.latency_ms["p50"] <= result.latency_ms["p99"] <= result.latency_ms["max"]
     assert result.validity.errors == {}
-    left, namespaces = _pods_and_namespaces(cluster)
+    left, namespaces = pods_and_namespaces(cluster)
     assert left == 0
     assert not [name for name in namespaces if name.startswith("seatrial-load-")]
 
@@ -80,7 +73,7 @@ def test_pods_that_no_scheduler_wants_are_counted_as_unbound(cluster: EmbeddedCl
     result = run_load(settings, cluster.endpoint.kubeconfig, samples=tmp_path / "samples.jsonl")
     assert (result.created, result.bound, result.unbound) == (10, 0, 10)
     assert not result.bound_once
-    assert _pods_and_namespaces(cluster)[0] == 0
+    assert pods_and_namespaces(cluster)[0] == 0
 
 
 def test_without_a_file_for_samples_nothing_is_left(
@@ -127,40 +120,78 @@ def test_an_interrupted_load_leaves_nothing_behind(cluster: EmbeddedCluster) -> 
         stderr=subprocess.PIPE,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # noqa: PLW1509 as in a terminal
     )
-    assert cluster.wait(lambda: _pods_and_namespaces(cluster)[0] > 3, within=60)
+    assert cluster.wait(lambda: pods_and_namespaces(cluster)[0] > 3, within=60)
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=600)
     assert process.returncode == 130
     assert b"Traceback" not in said
-    left, namespaces = _pods_and_namespaces(cluster)
+    left, namespaces = pods_and_namespaces(cluster)
     assert left == 0
     assert not [name for name in namespaces if name.startswith("seatrial-load-")]
 
 
 def test_locusts_page_has_the_time_from_creation_to_binding(cluster: EmbeddedCluster) -> None:
     """A row of its own beside the requests; the opening of connections, which takes longest, is in none."""
+    rows: dict[str, int] = {}
+
+    def complete() -> bool:
+        with suppress(OSError):
+            rows.clear()
+            rows.update(_rows(page))
+        return rows.get("delete pod", 0) > 0 and rows.get("create to bound") == rows["create pod"]
+
+    with _page(cluster, "rate=20, seconds=1, hold=0.1") as page:
+        assert cluster.wait(complete, within=60), rows
+        assert rows.keys() == {"create pod", "create to bound", "delete pod", "Aggregated"}
+
+
+@pytest.mark.parametrize("button", ["Edit", "New"])
+def test_locusts_page_starts_no_other_load_and_says_what_to_do(cluster: EmbeddedCluster, button: str) -> None:
+    """Edit while the load runs; New after Stop. The button Edit itself is off."""
+    with _page(cluster, "rate=20, seconds=60, hold=60") as page:
+
+        def running() -> bool:
+            with suppress(OSError):
+                return _rows(page).get("create pod", 0) > 3
+            return False
+
+        assert cluster.wait(running, within=60)
+        assert b'"hide_common_options": true' in _answer(page)
+        if button == "New":
+            _answer(page, "stop", b"")
+        before = _rows(page)["create pod"]
+        answer = orjson.loads(_answer(page, "swarm", b"user_count=5&spawn_rate=2"))
+        assert answer["success"] is False
+        assert "End it with Ctrl-C, and start it again with other --rate" in answer["message"]
+        assert _rows(page)["create pod"] >= before
+
+
+def _answer(port: int, path: str = "", form: bytes | None = None) -> bytes:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/{path}", form, timeout=10) as answer:
+        content: bytes = answer.read()
+        return content
+
+
+def _rows(page: int) -> dict[str, int]:
+    """Numbers of requests on the page, by name."""
+    return {row["name"]: row["num_requests"] for row in orjson.loads(_answer(page, "stats/requests"))["stats"]}
+
+
+@contextmanager
+def _page(cluster: EmbeddedCluster, settings: str) -> Iterator[int]:
+    """The port of a load's page."""
     assert cluster.endpoint is not None
     port = free_port()
     program = (
         "import sys; from pathlib import Path; from seatrial.harness.load.run import run_load; "
         "from seatrial.harness.load.settings import LoadSettings; "
-        f"run_load(LoadSettings(rate=20, seconds=1, hold=0.1, mix='cpu', users=5, web_port={port}), Path(sys.argv[1]))"
+        f"run_load(LoadSettings({settings}, mix='cpu', users=5, web_port={port}), Path(sys.argv[1]))"
     )
     process = subprocess.Popen(
         [sys.executable, "-c", program, str(cluster.endpoint.kubeconfig)], stderr=subprocess.DEVNULL
     )
-    rows: dict[str, int] = {}
-
-    def complete() -> bool:
-        with suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{port}/stats/requests", timeout=10) as page:
-            found = {row["name"]: row["num_requests"] for row in orjson.loads(page.read())["stats"]}
-            rows.clear()
-            rows.update(found)
-        return rows.get("delete pod", 0) > 0 and rows.get("create to bound") == rows["create pod"]
-
     try:
-        assert cluster.wait(complete, within=60), rows
-        assert rows.keys() == {"create pod", "create to bound", "delete pod", "Aggregated"}
+        yield port
     finally:
         process.send_signal(signal.SIGTERM)
         process.wait(timeout=60)
