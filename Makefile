@@ -113,7 +113,7 @@ lock:
 	uv pip compile --universal --python-version 3.11 --generate-hashes --no-annotate --no-header --extra build --extra plots \
 		--output-file requirements.lock pyproject.toml
 	uv pip compile --universal --python-version 3.11 --generate-hashes --no-annotate --no-header --extra build --extra plots \
-		--extra dev --output-file requirements-dev.lock pyproject.toml
+		--extra dask --extra dev --output-file requirements-dev.lock pyproject.toml
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache build dist seatrial-report

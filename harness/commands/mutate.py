@@ -6,6 +6,7 @@ import math
 import os
 import sys
 from collections.abc import Mapping
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Annotated
 
@@ -18,14 +19,17 @@ from seatrial.harness.mutation.campaign import (
     TIMEOUT,
     Outcome,
     Progress,
+    RunFiles,
     catch_rate,
     files_of,
     run_baseline,
     run_campaign,
+    run_here,
 )
 from seatrial.harness.mutation.catalogue import INPROCESS, Mutant, drift, load, select
 from seatrial.harness.mutation.child import Result
 from seatrial.harness.mutation.generated import generate
+from seatrial.harness.mutation.on_dask import dask_runs
 from seatrial.harness.mutation.results_file import ResultsFile, remaining
 from seatrial.harness.mutation.table import caught_by, markdown
 
@@ -36,6 +40,7 @@ def mutate(
     *ids: str,
     area: tuple[str, ...] = (),
     jobs: Annotated[int | None, Parameter(name=["--jobs", "-j"], validator=validators.Number(gte=1))] = None,
+    on: str = "",
     timeout: Annotated[float, Parameter(validator=validators.Number(gt=0))] = TIMEOUT,
     quick: Plain = False,
     results: Path | None = None,
@@ -60,7 +65,8 @@ def mutate(
     Args:
         ids: IDs of mutants; by default all.
         area: Only mutants of these areas.
-        jobs: Number of processes side by side; by default the number of cores.
+        jobs: Number of processes side by side; by default the number of cores, or of the threads of all Dask workers.
+        on: Run the suites on a Dask cluster, as in dask:tcp://127.0.0.1:8786; by default as processes of this machine.
         timeout: Seconds of processor time for a group of suites; a mutant with which they do not end counts as caught.
         quick: Run only the suites of each mutant's area.
         results: Write each result to this file as it comes, and take over those that it has already.
@@ -99,7 +105,7 @@ def mutate(
         raise UsageError("--again: expected --results FILE with it, the results of an earlier run")
     file = ResultsFile(results) if results is not None else None
     to_run = remaining(mutants, file, again=again)
-    ran = asyncio.run(_run(to_run, file, jobs=jobs or os.cpu_count() or 1, quick=quick, limit=timeout))
+    ran = asyncio.run(_run(to_run, file, jobs=jobs, on=on, quick=quick, limit=timeout))
     outcomes = [ran.get(mutant.id) or Outcome(mutant, _kept(file, mutant)) for mutant in mutants]
     if table is not None:
         table.write_text(markdown(outcomes))
@@ -118,11 +124,19 @@ def mutate(
 
 
 async def _run(
-    mutants: list[Mutant], file: ResultsFile | None, *, jobs: int, quick: bool, limit: float
+    mutants: list[Mutant], file: ResultsFile | None, *, jobs: int | None, on: str, quick: bool, limit: float
 ) -> dict[str, Outcome]:
     """Outcomes by mutant, after the baseline."""
     if not mutants:
         return {}
+    async with AsyncExitStack() as stack:
+        run, threads = await stack.enter_async_context(dask_runs(on)) if on else (run_here, os.cpu_count() or 1)
+        return await _judge(mutants, file, jobs=jobs or threads, run=run, quick=quick, limit=limit)
+
+
+async def _judge(
+    mutants: list[Mutant], file: ResultsFile | None, *, jobs: int, run: RunFiles, quick: bool, limit: float
+) -> dict[str, Outcome]:
     by_subject: dict[str, dict[Path, None]] = {}
     for mutant in mutants:
         for number, part in enumerate(files_of(mutant, all_suites=not quick)):
@@ -130,7 +144,7 @@ async def _run(
     seconds: dict[str, float] = {}
     for subject, files in by_subject.items():
         print(f"the suites over the original: {len(files)} files, subject {subject}", file=sys.stderr, flush=True)
-        baseline = await run_baseline(list(files), subject=subject, limit=limit)
+        baseline = await run_baseline(list(files), subject=subject, limit=limit, run=run)
         seconds = baseline.files | seconds
     limit = max(limit, MAX_SLOWDOWN * sum(seconds.values()))
 
@@ -140,7 +154,7 @@ async def _run(
         _print_progress(made)
 
     outcomes = await run_campaign(
-        mutants, jobs=jobs, all_suites=not quick, limit=limit, seconds=seconds, progress=progress
+        mutants, jobs=jobs, all_suites=not quick, limit=limit, seconds=seconds, run=run, progress=progress
     )
     return {outcome.mutant.id: outcome for outcome in outcomes}
 

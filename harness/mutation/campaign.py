@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 
@@ -38,6 +39,12 @@ class Outcome(msgspec.Struct, frozen=True):
     def counted(self) -> bool:
         """Whether it counts for the catch rate: equivalent mutants do not."""
         return not self.mutant.equivalent
+
+
+class RunFiles(Protocol):
+    """Runs test files over one mutant, or over the original if `name` is empty."""
+
+    async def __call__(self, name: str, files: Sequence[Path], *, subject: str, limit: float) -> Result: ...
 
 
 class BaselineError(UsageError):
@@ -66,12 +73,12 @@ def files_of(mutant: Mutant, *, all_suites: bool, seconds: Mapping[str, float] |
     return [first, sorted(others, key=lambda path: known.get(path.relative_to(SUITES).as_posix(), 0.0))]
 
 
-async def _run_one(mutant: Mutant, groups: Sequence[Sequence[Path]], *, limit: float) -> Result:
+async def _run_one(mutant: Mutant, groups: Sequence[Sequence[Path]], *, limit: float, run: RunFiles) -> Result:
     result = Result(mutant.id)
     spent, ran = 0.0, 0
     for number, files in enumerate(groups):
         subject = INPROCESS if number else mutant.subject
-        result = await _run_files(mutant.id, files, subject=subject, limit=limit)
+        result = await run(mutant.id, files, subject=subject, limit=limit)
         spent, ran = spent + result.seconds, ran + result.tests
         if result.caught:
             break
@@ -79,7 +86,12 @@ async def _run_one(mutant: Mutant, groups: Sequence[Sequence[Path]], *, limit: f
     return result
 
 
-async def _run_files(name: str, files: Sequence[Path], *, subject: str, limit: float) -> Result:
+async def run_here(name: str, files: Sequence[Path], *, subject: str, limit: float) -> Result:
+    """Run the files in a process of this machine, for at most `limit` seconds of processor time.
+
+    Raises:
+        UsageError: the process was ended from outside, or before it ran a test.
+    """
     with tempfile.TemporaryDirectory(prefix="seatrial-mutant-") as folder:
         out = Path(folder) / "result.json"
         command = [sys.executable, "-m", "seatrial.harness.mutation.child", str(out), name, str(limit)]
@@ -131,13 +143,15 @@ def _hung(name: str, limit: float) -> Result:
     return Result(name, True, "", "", "hung", f"the suites did not end within {limit:g} s", limit)
 
 
-async def run_baseline(files: Sequence[Path], *, subject: str = INPROCESS, limit: float = TIMEOUT) -> Result:
+async def run_baseline(
+    files: Sequence[Path], *, subject: str = INPROCESS, limit: float = TIMEOUT, run: RunFiles = run_here
+) -> Result:
     """Run the suites over the original, for at most `limit` seconds.
 
     Raises:
         BaselineError: a test fails.
     """
-    result = await _run_files("", files, subject=subject, limit=limit)
+    result = await run("", files, subject=subject, limit=limit)
     if result.caught:
         who = result.case or result.by or "the suites"
         raise BaselineError(
@@ -153,6 +167,7 @@ async def run_campaign(
     all_suites: bool = True,
     limit: float = TIMEOUT,
     seconds: Mapping[str, float] | None = None,
+    run: RunFiles = run_here,
     progress: Callable[[Progress], None] = lambda _: None,
     now: Callable[[], float] = time.monotonic,
 ) -> list[Outcome]:
@@ -167,7 +182,7 @@ async def run_campaign(
         nonlocal done
         async with free:
             groups = files_of(mutant, all_suites=all_suites, seconds=seconds)
-            outcome = Outcome(mutant, await _run_one(mutant, groups, limit=limit))
+            outcome = Outcome(mutant, await _run_one(mutant, groups, limit=limit, run=run))
         done += 1
         left = (now() - begun) / done * (len(mutants) - done)
         progress(Progress(outcome, done, len(mutants), left))
