@@ -41,6 +41,7 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/python docs/check_citations.py
+	$(BIN)/python docs/check_words.py
 
 types: $(VENV)/.dev
 	$(BIN)/mypy
