@@ -16,6 +16,8 @@ NOUNS = {  # by word: what to write in its place
     "wanted": "`request`, `target`, or what is to be: `limit`, `labels`",
     "told": "`message`, `event` or `response`",
     "said": "`message`, `output` or `text`",
+    "given": "`value`, `arguments`, or what it holds: `fields`, `shares`",
+    "asked": "`request`, `requests` or `amount`",
 }
 MENTION = re.compile(rf"(?i)\b_*(?:{'|'.join(NOUNS)})_*\b")
 
