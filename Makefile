@@ -42,6 +42,7 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/python docs/check_citations.py
 	$(BIN)/python docs/subject_table.py
+	$(BIN)/python docs/check_words.py
 
 types: $(VENV)/.dev
 	$(BIN)/mypy
