@@ -25,14 +25,14 @@ SUFFIXES = {".py", ".md", ".yaml", ".yml", ".toml", ".c", ".h", ".cc", ".go"}
 
 def defined(pages: Iterable[Path]) -> set[str]:
     """The IDs of all rules, examples, messages and defects on these pages."""
-    found: set[str] = set()
+    matches: set[str] = set()
     for page in pages:
         for leading in filter(None, map(LEADING.match, page.read_text("utf-8").splitlines())):
-            found.update(re.findall(ID, leading[1]))
+            matches.update(re.findall(ID, leading[1]))
             for first, last in RANGE.findall(leading[1]):
                 prefix, number = _split(first)
-                found.update(f"{prefix}{between}" for between in range(number, _split(last)[1]))
-    return found
+                matches.update(f"{prefix}{between}" for between in range(number, _split(last)[1]))
+    return matches
 
 
 def _split(name: str) -> tuple[str, int]:

@@ -83,7 +83,7 @@ def on_page_markdown(markdown: str, page: object, config: MkDocsConfig, **_: obj
 
 def malformed_links(markdown: str) -> list[str]:
     """Links to other sites that no browser can follow. Whether the page exists is not asked: builds work offline."""
-    found = []
+    links = []
     for match in EXTERNAL.finditer(markdown):
         link = match["inline"] or match["bare"]
         try:
@@ -92,8 +92,8 @@ def malformed_links(markdown: str) -> list[str]:
         except ValueError:
             valid = False
         if not valid or re.search(r"[\s<>\"\\^`{|}]", link):
-            found.append(link)
-    return found
+            links.append(link)
+    return links
 
 
 def relink(text: str, source: str, page: str, where: dict[str, str]) -> str:
@@ -170,7 +170,7 @@ def feature_table() -> str:
 
 def api_reference(package: str) -> str:
     """A page with all public modules of a package."""
-    found = import_module(package)
-    names = sorted(module.name for module in pkgutil.iter_modules(found.__path__) if module.name != "tests")
+    result = import_module(package)
+    names = sorted(module.name for module in pkgutil.iter_modules(result.__path__) if module.name != "tests")
     parts = [f"# `{package}`", "", *(f"::: {package}.{name}\n" for name in names if not name.startswith("_"))]
     return "\n".join(parts) + "\n"

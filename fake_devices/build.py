@@ -42,9 +42,9 @@ class StandInLibrary:
 def compiler() -> tuple[str, ...] | None:
     """The command that compiles C; None if there is none."""
     for name in ("cc", "gcc", "clang"):
-        found = shutil.which(name)
-        if found:
-            return (found,)
+        program = shutil.which(name)
+        if program:
+            return (program,)
     return (sys.executable, "-m", "ziglang", "cc") if importlib.util.find_spec("ziglang") else None
 
 

@@ -124,9 +124,9 @@ class Catalog:
         Raises:
             CatalogError: no such model (the message lists near matches), or its file has a mistake.
         """
-        found = self._load(model) if self._has(model) else None
-        if isinstance(found, DeviceModel):
-            return found
+        device = self._load(model) if self._has(model) else None
+        if isinstance(device, DeviceModel):
+            return device
         raise CatalogError(unknown("device model", model, self.device_names()))
 
     def server(self, model: str) -> ServerModel:
@@ -135,9 +135,9 @@ class Catalog:
         Raises:
             CatalogError: no such model (the message lists near matches), or its file has a mistake.
         """
-        found = self._load(model) if self._has(model) else None
-        if isinstance(found, ServerModel):
-            return found
+        server = self._load(model) if self._has(model) else None
+        if isinstance(server, ServerModel):
+            return server
         raise CatalogError(unknown("server model", model, self.server_names()))
 
     def _has(self, name: str) -> bool:

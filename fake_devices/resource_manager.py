@@ -29,9 +29,9 @@ class ResourceManager:
             error = {"exception": "NotFoundException", "message": f"nodeId, {name}, is not found"}
             return 404, {"RemoteException": error}
         if method == "POST" and resource == "resource":
-            given = json.loads(body)["resource"]
-            self.totals[name] = (given["vCores"], given["memory"])
-            return 200, {"resourceInfo": given}
+            value = json.loads(body)["resource"]
+            self.totals[name] = (value["vCores"], value["memory"])
+            return 200, {"resourceInfo": value}
         (cores, memory), (used_cores, used_memory) = self.totals[name], self.used[name]
         node = {
             "id": name,
@@ -53,8 +53,8 @@ class ResourceManager:
 
             def _answer(self) -> None:
                 body = self.rfile.read(int(self.headers.get("content-length", 0)))
-                code, found = manager.answer(self.command, self.path, body)
-                text = json.dumps(found).encode()
+                code, answer = manager.answer(self.command, self.path, body)
+                text = json.dumps(answer).encode()
                 self.send_response(code)
                 self.send_header("Content-Type", "application/json")
                 self.send_header("Content-Length", str(len(text)))

@@ -92,8 +92,8 @@ def cut_mig(table: DeviceTable, at: int, template: str) -> str:
     return uuid
 
 
-def cut_vnpu(table: DeviceTable, at: int, template: str, wanted: int | None = None) -> int:
-    """Create a virtual NPU, with the number `wanted` if given. Returns its number.
+def cut_vnpu(table: DeviceTable, at: int, template: str, amount: int | None = None) -> int:
+    """Create a virtual NPU, with the number `amount` if given. Returns its number.
 
     Raises:
         SliceError: no such template, no room, or the number is taken.
@@ -109,7 +109,7 @@ def cut_vnpu(table: DeviceTable, at: int, template: str, wanted: int | None = No
     ):
         raise SliceError("full", f"device {at}: no room for {template} beside {len(there)} others")
     taken = {part.id for part in there}
-    number = wanted if wanted is not None else _lowest(taken, FIRST_VNPU + device.minor * VNPUS_PER_CARD)
+    number = amount if amount is not None else _lowest(taken, FIRST_VNPU + device.minor * VNPUS_PER_CARD)
     if number in taken or not number:
         raise SliceError("busy", f"device {at}: vNPU {number} is there already")
     _fill(
@@ -162,12 +162,12 @@ def cut_smlu(table: DeviceTable, at: int, profile: int, label: str) -> int:
         SliceError: no such profile, or the card's cores or memory are given away.
     """
     every = list(parts(table, at, SMLU))
-    wanted = next((part for part in every if not part.parent and part.profile == profile), None)
-    if wanted is None:
+    match = next((part for part in every if not part.parent and part.profile == profile), None)
+    if match is None:
         raise SliceError("unknown", f"device {at}: no profile {profile}")
     there = [part for part in every if part.parent]
     cores, memory = sum(part.cores for part in there), sum(part.memory for part in there)
-    if cores + wanted.cores > WHOLE or memory + wanted.memory > table.devices[at].memory_total:
+    if cores + match.cores > WHOLE or memory + match.memory > table.devices[at].memory_total:
         raise SliceError("full", f"device {at}: no room for profile {profile} beside {len(there)} others")
     number = _lowest({part.id for part in there}, 1)
     _fill(
@@ -178,9 +178,9 @@ def cut_smlu(table: DeviceTable, at: int, profile: int, label: str) -> int:
         kind=SMLU,
         parent=1,
         profile=profile,
-        cores=wanted.cores,
-        memory=wanted.memory,
-        name=wanted.name,
+        cores=match.cores,
+        memory=match.memory,
+        name=match.name,
         label=label.encode()[:63],
         uuid=hashlib.sha256(f"{table.devices[at].uuid.decode()}/{number}".encode()).hexdigest()[:36].encode(),
     )

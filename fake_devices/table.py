@@ -96,9 +96,9 @@ class DeviceTable:
 
     def position(self, name: str) -> int | None:
         """Position of the device with that UUID or bus address; None if there is none."""
-        wanted = name.lower()
+        kind = name.lower()
         for position, (slot, record) in enumerate(self):
-            if wanted in {slot.bus, record.uuid.decode().lower()}:
+            if kind in {slot.bus, record.uuid.decode().lower()}:
                 return position
         return None
 

@@ -33,10 +33,10 @@ def parse_allocations(annotations: Mapping[str, str]) -> Allocations:
     content = annotations.get(DEVICE_ALLOCATED)
     if not content:
         return {}
-    found = msgspec.json.decode(content)
-    if not isinstance(found, dict):
+    document = msgspec.json.decode(content)
+    if not isinstance(document, dict):
         raise msgspec.ValidationError(f"annotation {DEVICE_ALLOCATED}: expected an object, found {content!r}")
-    return {kind: [_allocation(item) for item in items or ()] for kind, items in found.items()}
+    return {kind: [_allocation(item) for item in items or ()] for kind, items in document.items()}
 
 
 def _allocation(item: Any) -> DeviceAllocation:

@@ -231,12 +231,12 @@ def print_completion(*, shell: Literal["bash", "zsh", "fish"] | None = None) -> 
     """
     if shell is None:
         try:
-            found = detect_shell()
+            result = detect_shell()
         except ShellDetectionError:
-            found = None
-        if found is None or found == "powershell":
+            result = None
+        if result is None or result == "powershell":
             raise UsageError(f"--install-completion: the shell is not known; add --shell {'|'.join(COMPLETIONS)}")
-        shell = found
+        shell = result
     print(app.generate_completion(shell=shell))
     print(f"to install it: seatrial --install-completion --shell {shell} > {COMPLETIONS[shell]}", file=sys.stderr)
     return 0

@@ -22,7 +22,7 @@ def parse_cpuset(text: str) -> frozenset[int]:
     """
     if not text.strip():
         return frozenset()
-    found: set[int] = set()
+    numbers: set[int] = set()
     left = MAX_CPUS
     for part in text.split(","):
         match = _RANGE.fullmatch(part)
@@ -34,8 +34,8 @@ def parse_cpuset(text: str) -> frozenset[int]:
         left -= high - low + 1
         if left < 0 or high >= MAX_CPUS:
             raise CpusetError(f"expected at most {MAX_CPUS} CPUs, found {shown(text)}")
-        found |= set(range(low, high + 1))
-    return frozenset(found)
+        numbers |= set(range(low, high + 1))
+    return frozenset(numbers)
 
 
 def cpuset_text(cpus: Iterable[int]) -> str:

@@ -21,9 +21,9 @@ class Row:
     line: int
     cells: dict[str, str | None]
 
-    def refusal(self, column: str, expected: str, found: str) -> UsageError:
+    def refusal(self, column: str, expected: str, name: str) -> UsageError:
         """The error that a cell is wrong."""
-        return UsageError(f"{self.path}, line {self.line}, column {column}: expected {expected}, found {found!r}")
+        return UsageError(f"{self.path}, line {self.line}, column {column}: expected {expected}, found {name!r}")
 
     def text(self, column: str, absent: str | None = None) -> str:
         """The cell without spaces around it; `absent` if the file has no such column."""
@@ -59,9 +59,9 @@ def rows(path: Path, columns: tuple[str, ...]) -> Iterator[Row]:
             header = reader.fieldnames or []
             missing = [column for column in columns if column not in header]
             if missing:
-                found = ", ".join(header) or "an empty file"
+                text = ", ".join(header) or "an empty file"
                 raise UsageError(
-                    f"{path}, line 1: expected columns {', '.join(columns)}; {missing[0]} is missing; found {found}"
+                    f"{path}, line 1: expected columns {', '.join(columns)}; {missing[0]} is missing; found {text}"
                 )
             for count, cells in enumerate(reader, 1):
                 if count > MAX_ROWS:

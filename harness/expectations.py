@@ -15,15 +15,15 @@ def expectation_message(excinfo: pytest.ExceptionInfo[BaseException]) -> str:
     `expected expect.bound('a').spec.node_name == 'n2', found 'n1' == 'n2'`, and `assert shows(3), status()` has
     `expected shows(3), found {}`.
     """
-    said = str(excinfo.value)
+    text = str(excinfo.value)
     try:
         statement = ast.parse(textwrap.dedent(str(excinfo.traceback[-1].statement))).body[0]
     except SyntaxError:  # the source is not there, or not the one that ran
-        return said
+        return text
     if not isinstance(statement, ast.Assert):
-        return said
-    if statement.msg is None and not said.startswith(_ASSERT):  # raised below, as by a check of a library
-        return said
+        return text
+    if statement.msg is None and not text.startswith(_ASSERT):  # raised below, as by a check of a library
+        return text
     if isinstance(statement.msg, ast.JoinedStr | ast.Constant):
-        return said
-    return f"expected {ast.unparse(statement.test)}, found {said.removeprefix(_ASSERT)}"
+        return text
+    return f"expected {ast.unparse(statement.test)}, found {text.removeprefix(_ASSERT)}"

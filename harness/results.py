@@ -368,12 +368,14 @@ def read_cases(folder: Path) -> list[Case]:
     return _last_of_each(_lines(folder, CASES, Case, []), [])
 
 
-def _with_validity(found: Measurement) -> Measurement:
+def _with_validity(measurement: Measurement) -> Measurement:
     """The measurement; `valid` is a label in files written up to version 0.1.0."""
-    if "valid" not in found.labels:
-        return found
-    labels = {name: text for name, text in found.labels.items() if name != "valid"}
-    return msgspec.structs.replace(found, labels=labels, valid=found.valid and found.labels["valid"] == "yes")
+    if "valid" not in measurement.labels:
+        return measurement
+    labels = {name: text for name, text in measurement.labels.items() if name != "valid"}
+    return msgspec.structs.replace(
+        measurement, labels=labels, valid=measurement.valid and measurement.labels["valid"] == "yes"
+    )
 
 
 def is_run(folder: Path) -> bool:
@@ -386,19 +388,19 @@ _Any = TypeVar("_Any")
 
 
 def _lines(home: Path, kind: str, of: type[_Line], notes: list[str]) -> list[_Line]:
-    decoder, found = msgspec.json.Decoder(of), list[_Line]()
+    decoder, lines = msgspec.json.Decoder(of), list[_Line]()
     for path in sorted(home.glob(f"{kind}*.jsonl")):
         *whole, torn = path.read_bytes().split(b"\n")
         for number, line in enumerate(whole, 1):
             if not line.strip():
                 continue
             try:
-                found.append(decoder.decode(line))
+                lines.append(decoder.decode(line))
             except (msgspec.DecodeError, UnicodeDecodeError) as error:
-                raise ResultsError(f"{path} line {number}: {_wanted(error)}, found {_excerpt(line)}") from error
+                raise ResultsError(f"{path} line {number}: {_expectation(error)}, found {_excerpt(line)}") from error
         if torn:
             notes.append(f"{path.name} line {len(whole) + 1}: left out, it ends in the middle (the run was cut off)")
-    return found
+    return lines
 
 
 def _last_of_each(cases: list[Case], notes: list[str]) -> list[Case]:
@@ -415,10 +417,10 @@ def _decode(data: bytes, of: type[_Any], where: str) -> _Any:
     try:
         return msgspec.json.decode(data, type=of)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise ResultsError(f"{where}: {_wanted(error)}, found {_excerpt(data)}") from error
+        raise ResultsError(f"{where}: {_expectation(error)}, found {_excerpt(data)}") from error
 
 
-def _wanted(error: Exception) -> str:
+def _expectation(error: Exception) -> str:
     text = str(error)
     for word, plain in _PYTHON_TYPES.items():
         text = text.replace(word, plain)
@@ -446,10 +448,10 @@ def _refuse_strangers(folder: Path) -> None:
     names = [path.name for path in folder.iterdir()]
     if RUN in names:
         try:
-            found = msgspec.json.decode((folder / RUN).read_bytes(), type=dict[str, Any]).get("format")
+            entry = msgspec.json.decode((folder / RUN).read_bytes(), type=dict[str, Any]).get("format")
         except (msgspec.DecodeError, UnicodeDecodeError):
-            found = None
-        if found == FORMAT:
+            entry = None
+        if entry == FORMAT:
             return
     elif all(
         _LINES.fullmatch(name) or name in (FLEET, EVIDENCE, ALLURE, PYTEST_TEMP, LOCK) or name.startswith(f".{RUN}.")

@@ -37,28 +37,28 @@ _ESCAPED = re.compile(r"([\\:=\s#!])")
 
 def labels(case: Case, rows: Mapping[str, Feature] | None = None) -> list[tuple[str, str]]:
     """Allure's labels of a case: groups become epics, rows features, promises stories; IDs are tags as well."""
-    found: dict[tuple[str, str], None] = {}
+    results: dict[tuple[str, str], None] = {}
     for name in case.features:
         row = (rows or {}).get(name.partition(".")[0])
         if row is None:
-            found["feature", name] = None
+            results["feature", name] = None
             continue
-        found["epic", row.group] = None
-        found["feature", f"{row.id}: {row.title}".rstrip(": ")] = None
+        results["epic", row.group] = None
+        results["feature", f"{row.id}: {row.title}".rstrip(": ")] = None
         if name != row.id:
             promise = row.promises.get(name.removeprefix(f"{row.id}."))
-            found["story", f"{name}: {promise.text}" if promise else name] = None
-    return [*found, *_tags(case)]
+            results["story", f"{name}: {promise.text}" if promise else name] = None
+    return [*results, *_tags(case)]
 
 
 def links(case: Case, rows: Mapping[str, Feature] | None = None) -> list[tuple[str, str]]:
     """Links of a case as (URL, text): the sign-off page of its run, and the releases that announce its rows."""
-    found = {f"../{SIGNOFF}": "Sign-off page of the run"}
+    messages = {f"../{SIGNOFF}": "Sign-off page of the run"}
     for name in case.features:
         row = (rows or {}).get(name.partition(".")[0])
         for release in row.release if row is not None else ():
-            found[f"{RELEASES}/{release}.0"] = f"Koordinator {release}"
-    return list(found.items())
+            messages[f"{RELEASES}/{release}.0"] = f"Koordinator {release}"
+    return list(messages.items())
 
 
 def title(case: Case) -> str:
@@ -70,13 +70,13 @@ def title(case: Case) -> str:
 
 
 def _tags(case: Case) -> list[tuple[str, str]]:
-    found = [("tag", feature) for feature in case.features]
+    tags = [("tag", feature) for feature in case.features]
     if case.suite:
-        found += [("parentSuite", "seatrial"), ("suite", case.suite)]
+        tags += [("parentSuite", "seatrial"), ("suite", case.suite)]
     if case.case:
-        found.append(("tag", case.case))
-    found.append(("severity", case.severity if case.severity in SEVERITIES else "normal"))
-    return found
+        tags.append(("tag", case.case))
+    tags.append(("severity", case.severity if case.severity in SEVERITIES else "normal"))
+    return tags
 
 
 def write_context(run: Run) -> Path:
@@ -149,8 +149,8 @@ def build_html(run: Run, *, which: Callable[[str], str | None] = shutil.which) -
         line += ["--config", str((results / CONFIGURATION).resolve())]
     done = subprocess.run(line, capture_output=True, text=True, check=False)  # a list, no shell
     if done.returncode or not page.is_file():
-        said = (done.stderr or done.stdout).strip()[-600:] or "no output"
-        raise HarnessError(f"allure generate: expected {page}, found exit status {done.returncode}: {said}")
+        message = (done.stderr or done.stdout).strip()[-600:] or "no output"
+        raise HarnessError(f"allure generate: expected {page}, found exit status {done.returncode}: {message}")
     return page
 
 
@@ -160,8 +160,8 @@ def _reads_configuration(command: str) -> bool:
     Allure 3 looks for its configuration in the working directory only. Allure 2 has an option of the same name for the
     list of its own plugins, and fails on this file.
     """
-    said = subprocess.run([command, "--version"], capture_output=True, text=True, check=False)  # a list
-    version = _VERSION.search(said.stdout)
+    process = subprocess.run([command, "--version"], capture_output=True, text=True, check=False)  # a list
+    version = _VERSION.search(process.stdout)
     return version is not None and int(version[1]) >= 3
 
 

@@ -28,7 +28,7 @@ Json = dict[str, Any]
 
 def program() -> str | None:
     """The browser that is installed; None if there is none."""
-    return next((found for name in PROGRAMS if (found := shutil.which(name))), None)
+    return next((path for name in PROGRAMS if (path := shutil.which(name))), None)
 
 
 class BrowserError(Exception):
@@ -113,8 +113,8 @@ class Browser:
                 continue
             if "error" in answer:
                 raise BrowserError(f"{method}: {answer['error'].get('message')}")
-            found: Json = answer["result"]
-            return found
+            result: Json = answer["result"]
+            return result
 
     def open(
         self, page: Path | str, *, width: int = 1280, height: int = 900, media: str = "", dark: bool = False
@@ -143,14 +143,14 @@ class Browser:
         if whole:  # with its present size: a script may have removed parts since it was laid out
             width, height = self.ask("[innerWidth, document.documentElement.offsetHeight]")
             clip = {"clip": {"x": 0, "y": 0, "width": width, "height": height, "scale": 1}}
-        found = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=whole, **clip)
-        file.write_bytes(base64.b64decode(found["data"]))
+        response = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=whole, **clip)
+        file.write_bytes(base64.b64decode(response["data"]))
         return file
 
     def pdf(self, file: Path) -> Path:
         """Write the page as it is printed."""
-        found = self.call("Page.printToPDF", preferCSSPageSize=True, printBackground=True)
-        file.write_bytes(base64.b64decode(found["data"]))
+        response = self.call("Page.printToPDF", preferCSSPageSize=True, printBackground=True)
+        file.write_bytes(base64.b64decode(response["data"]))
         return file
 
     def _next(self) -> Json:
@@ -166,17 +166,17 @@ class Browser:
         self._note(message.get("method", ""), message.get("params", {}))
         return message
 
-    def _note(self, method: str, said: Json) -> None:
+    def _note(self, method: str, results: Json) -> None:
         if method == "Page.loadEventFired":
             self._loaded = True
         elif method == "Network.requestWillBeSent":
-            self.requests.append(said["request"]["url"])
+            self.requests.append(results["request"]["url"])
         elif method == "Runtime.exceptionThrown":
-            self.console.append(str(said["exceptionDetails"].get("text")))
+            self.console.append(str(results["exceptionDetails"].get("text")))
         elif method == "Runtime.consoleAPICalled":
-            self.console.append(" ".join(str(value.get("value")) for value in said["args"]))
+            self.console.append(" ".join(str(value.get("value")) for value in results["args"]))
         elif method == "Log.entryAdded":
-            self.console.append(f"{said['entry']['level']}: {said['entry']['text']}")
+            self.console.append(f"{results['entry']['level']}: {results['entry']['text']}")
 
 
 def main(arguments: Sequence[str]) -> int:

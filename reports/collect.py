@@ -233,9 +233,9 @@ def read_features(path: Path) -> list[Feature]:
         UsageError: there is no such file, or it is not a list of {id, title, release, group, promises}.
     """
     try:
-        found = msgspec.convert(_with_whole_promises(load_yaml(path.read_bytes())), list[Feature])
-        _check(found, path)
-        return found
+        features = msgspec.convert(_with_whole_promises(load_yaml(path.read_bytes())), list[Feature])
+        _check(features, path)
+        return features
     except OSError as error:
         raise UsageError(f"feature list {path}: cannot be read: {error.strerror}") from error
     except (yaml.YAMLError, msgspec.ValidationError) as error:
@@ -289,11 +289,11 @@ def fingerprint(run: Run) -> str:
 def _runs_in(folder: Path) -> list[Path]:
     if is_run(folder):
         return [folder]
-    found = sorted(path for path in folder.iterdir() if is_run(path)) if folder.is_dir() else []
-    if not found:
+    runs = sorted(path for path in folder.iterdir() if is_run(path)) if folder.is_dir() else []
+    if not runs:
         read_run(folder)  # raises an error that names what was found
         raise ResultsError(f"{folder}: expected a run's folder, or a folder of them")
-    return found
+    return runs
 
 
 def _why_incomplete(run: Run) -> str:

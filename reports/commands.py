@@ -54,32 +54,32 @@ def report(
         json_: Print the verdict and the counts as JSON.
     """
     policy = read_policy(require) if require is not None else None
-    found = collect(folders or (Path("seatrial-report"),), features=features)
-    release = release_of(found, policy=policy, base=base, history=history, features=features)
+    result = collect(folders or (Path("seatrial-report"),), features=features)
+    release = release_of(result, policy=policy, base=base, history=history, features=features)
     file = output or (folders[0] if folders else Path("seatrial-report")) / PAGE
-    page = write_signoff(found, file, title=title, release=release)
+    page = write_signoff(result, file, title=title, release=release)
     if markdown is not None:
-        write_markdown(found, markdown, release)
-    allure = [build_html(run) for run in found.runs]
+        write_markdown(result, markdown, release)
+    allure = [build_html(run) for run in result.runs]
     if json_:
         unmet = [f"{outcome.demand}: {outcome.why}" for outcome in release.unmet]
-        said = summary(found, page) | {"unmet": unmet, "regressed": [figure.text for figure in release.worse]}
+        results = summary(result, page) | {"unmet": unmet, "regressed": [figure.text for figure in release.worse]}
         if release.fails:
-            said["verdict"] = "failed"
-        print(json.dumps(said | {"allure": [str(line) for line in allure]}, indent=2))
+            results["verdict"] = "failed"
+        print(json.dumps(results | {"allure": [str(line) for line in allure]}, indent=2))
     else:
-        print(f"{stamp_of(found, release)}: {found.coverage}. {headline(found)}")
-        print(f"requirements: {_states(found)}")
+        print(f"{stamp_of(result, release)}: {result.coverage}. {headline(result)}")
+        print(f"requirements: {_states(result)}")
         for outcome in release.unmet:
             print(f"not met: {outcome.demand}: {outcome.why}")
         for figure in release.worse:
             print(f"regressed: {figure.text}")
-        for note in found.notes:
+        for note in result.notes:
             print(f"note: {note}")
         print(f"page: {page}")
         for line in dict.fromkeys(map(str, allure)):
             print(f"allure: {line}" if not line.startswith("no ") else line)
-    return 0 if found.verdict == "passed" and not release.fails else 1
+    return 0 if result.verdict == "passed" and not release.fails else 1
 
 
 def compare(base: Path, new: Path, *, tolerance: Percent = 10.0, json_: Json = False) -> int:
@@ -101,23 +101,23 @@ def compare(base: Path, new: Path, *, tolerance: Percent = 10.0, json_: Json = F
     return 1 if outcome.regressed else 0
 
 
-def summary(found: Collection, page: Path) -> dict[str, Any]:
+def summary(node: Collection, page: Path) -> dict[str, Any]:
     """The verdict and the counts, as `seatrial report --json` prints them."""
     return {
-        "verdict": found.verdict,
-        "cases": {verdict: found.count(verdict) for verdict in ("passed", "failed", "broken", "skipped")},
-        "coverage": found.coverage,
-        "requirements": {requirement.feature.id: requirement.state for requirement in found.requirements},
-        "promises": {promise.id: promise.state for promise in found.promises},
-        "runs": [{"id": run.info.id, "verdict": run.verdict, "sha256": fingerprint(run)} for run in found.runs],
-        "notes": list(found.notes),
+        "verdict": node.verdict,
+        "cases": {verdict: node.count(verdict) for verdict in ("passed", "failed", "broken", "skipped")},
+        "coverage": node.coverage,
+        "requirements": {requirement.feature.id: requirement.state for requirement in node.requirements},
+        "promises": {promise.id: promise.state for promise in node.promises},
+        "runs": [{"id": run.info.id, "verdict": run.verdict, "sha256": fingerprint(run)} for run in node.runs],
+        "notes": list(node.notes),
         "page": str(page),
     }
 
 
-def _states(found: Collection) -> str:
-    states = ", ".join(f"{found.in_state(state)} {state}" for state in ("verified", "failed", "not verified"))
-    return f"{states} ({found.not_built} not built)" if found.not_built else states
+def _states(device: Collection) -> str:
+    states = ", ".join(f"{device.in_state(state)} {state}" for state in ("verified", "failed", "not verified"))
+    return f"{states} ({device.not_built} not built)" if device.not_built else states
 
 
 def _print_comparison(outcome: Comparison) -> None:

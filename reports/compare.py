@@ -56,9 +56,9 @@ class ChangeGroup:
     def text(self) -> str:
         """The group as one line: how many cases, what changed, and why or in which suites."""
         first, one = self.cases[0], len(self.cases) == 1
-        said = CHANGES[self.change].format(have="has" if one else "have", are="is" if one else "are")
+        path = CHANGES[self.change].format(have="has" if one else "have", are="is" if one else "are")
         if self.change in ("changed", "added"):
-            said += f" ({first.verdicts})"
+            path += f" ({first.verdicts})"
         suites = sorted({case.suite or "no suite" for case in self.cases})
         named = f"suite{'s' * (len(suites) > 1)} {listed(suites)}"
         why = f" in {named}"
@@ -68,7 +68,7 @@ class ChangeGroup:
             why = f": {named} {'were' if len(suites) > 1 else 'was'} not run"
         elif self.change == "lost":
             why = f": not among the new results of {named}"
-        return f"{counted(len(self.cases), 'case')} {said}{why}"
+        return f"{counted(len(self.cases), 'case')} {path}{why}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,8 +182,8 @@ def _unlike(base: Collection, new: Collection) -> tuple[str, ...]:
         "machine": lambda info: ", ".join(f"{key} {value}" for key, value in sorted(info.host.items())),
     }
     notes = []
-    for name, told in facts.items():
-        before, after = ("; ".join(sorted({told(run.info) for run in side.runs})) for side in (base, new))
+    for name, fact in facts.items():
+        before, after = ("; ".join(sorted({fact(run.info) for run in side.runs})) for side in (base, new))
         if before != after:
             notes.append(f"{name}: {before or 'none'} -> {after or 'none'}")
     return tuple(notes)

@@ -52,9 +52,9 @@ def summary_of(nodes: Sequence[NodeState]) -> str:
     parts = [f"{len(nodes):,} nodes"]
     for kind in dict.fromkeys(device.type for device in devices):
         own = [device for device in devices if device.type == kind]
-        given = sum(map(occupancy, own)) / len(own)
+        value = sum(map(occupancy, own)) / len(own)
         full, free = sum(occupancy(d) >= 99.95 for d in own), sum(occupancy(d) <= 0 for d in own)
-        parts.append(f"{len(own):,} {kind}: {short(given)} % allocated, {full:,} full, {free:,} free")
+        parts.append(f"{len(own):,} {kind}: {short(value)} % allocated, {full:,} full, {free:,} free")
     sick = sum(device.health != "ok" for device in devices)
     return "; ".join([*parts, f"{sick:,} unhealthy" if sick else "all healthy"])
 

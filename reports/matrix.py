@@ -40,10 +40,10 @@ def filled_in(page: str, runs: Sequence[Run], *, name: str) -> str:
         UsageError: the page has no mark.
     """
     parts = _parts(runs)
-    filled, count = _BLOCK.subn(lambda found: f"{found[1]}\n\n{parts[found[2]]}\n{found[3]}", page)
+    filled, count = _BLOCK.subn(lambda item: f"{item[1]}\n\n{parts[item[2]]}\n{item[3]}", page)
     if not count:
-        wanted = " or ".join(f"<!-- matrix: {part} -->" for part in parts)
-        raise UsageError(f"{name}: expected {wanted}, followed by <!-- end -->; found neither")
+        text = " or ".join(f"<!-- matrix: {part} -->" for part in parts)
+        raise UsageError(f"{name}: expected {text}, followed by <!-- end -->; found neither")
     return filled
 
 
@@ -84,8 +84,8 @@ def _program(command: str) -> str:
 
 
 def _counts(cases: Iterable[Case]) -> str:
-    found: Counter[str] = Counter(case.verdict for case in cases)
-    return ", ".join(f"{found[verdict]} {verdict}" for verdict in _SHOWN if found[verdict]) or "not run"
+    results: Counter[str] = Counter(case.verdict for case in cases)
+    return ", ".join(f"{results[verdict]} {verdict}" for verdict in _SHOWN if results[verdict]) or "not run"
 
 
 def _origin(column: Column, runs: Sequence[Run]) -> str:

@@ -79,25 +79,25 @@ def read_policy(path: Path) -> Policy:
         UsageError: the file cannot be read, or is no policy, or demands nothing.
     """
     try:
-        found = msgspec.convert(load_yaml(path.read_bytes()), Policy)
+        policy = msgspec.convert(load_yaml(path.read_bytes()), Policy)
     except OSError as error:
         raise UsageError(f"--require {path}: cannot be read: {error.strerror}") from error
     except (yaml.YAMLError, msgspec.ValidationError) as error:
         raise UsageError(
             f"--require {path}: expected {{rows: [{{id, at}}], figures: [{{name, …}}]}}: {error}"
         ) from error
-    if not found.rows and not found.figures:
+    if not policy.rows and not policy.figures:
         raise UsageError(f"--require {path}: expected rows or figures, found none; an empty policy is met by anything")
-    for rule in found.rows:
+    for rule in policy.rows:
         for grade in rule.at:
             if grade not in GRADES:
                 raise UsageError(f"--require {path}: {rule.id}: grade {grade!r}: expected one of: {', '.join(GRADES)}")
-    for figure in found.figures:
+    for figure in policy.figures:
         if figure.at_least is None and figure.at_most is None:
             raise UsageError(f"--require {path}: figure {figure.name!r}: expected at_least or at_most")
         if not 0 <= figure.percentile <= 100:
             raise UsageError(f"--require {path}: figure {figure.name!r}: percentile: expected 0 to 100")
-    return found
+    return policy
 
 
 def outcomes(policy: Policy, collection: Collection) -> tuple[Outcome, ...]:
@@ -114,7 +114,7 @@ def outcomes(policy: Policy, collection: Collection) -> tuple[Outcome, ...]:
 
 
 def _rows(rule: RowRule, collection: Collection) -> list[Outcome]:
-    found = []
+    rows = []
     for requirement in collection.requirements:
         whole = fnmatchcase(requirement.feature.id, rule.id)
         promises = [entry for entry in requirement.promises if whole or fnmatchcase(entry.id, rule.id)]
@@ -125,10 +125,10 @@ def _rows(rule: RowRule, collection: Collection) -> list[Outcome]:
         against = [f"{entry.id}: {why}" for entry in promises if (why := _against(entry, rule.at))]
         if whole and not against and requirement.state != "verified":
             against = [f"a case of the row is {requirement.state}"]
-        found.append(Outcome(f"{', '.join(named)} verified{where}", "; ".join(against)))
-    if not found:
+        rows.append(Outcome(f"{', '.join(named)} verified{where}", "; ".join(against)))
+    if not rows:
         raise UsageError(f"--require: {rule.id!r} is no row and no promise of the feature list")
-    return found
+    return rows
 
 
 def _against(entry: PromiseResult, at: Sequence[str]) -> str:

@@ -59,11 +59,11 @@ def cause(case: Case) -> tuple[str, ...]:
     parameters, and the reason. Numbers and UIDs in a reason make no difference. Equal reasons of two tests can have
     different causes: "expected pod a to run within 30 s".
     """
-    said = sentence(case.reason)
-    if rule := _RULE.match(said):
+    text = sentence(case.reason)
+    if rule := _RULE.match(text):
         return case.verdict, rule[0]
-    same = _VARYING.sub("#", said)
-    return (case.verdict, same) if case.verdict == "broken" and said else (case.verdict, _test(case), same)
+    same = _VARYING.sub("#", text)
+    return (case.verdict, same) if case.verdict == "broken" and text else (case.verdict, _test(case), same)
 
 
 def _test(case: Case) -> str:
@@ -75,22 +75,22 @@ def _comparison(text: str) -> str:
     if text.startswith("assert "):
         values = text.removeprefix("assert ")
         written = sorted(_OPERATORS.values(), key=lambda pair: _place(values, pair[0]))
-        return _said(values, *written[0])
+        return _sentence(values, *written[0])
     start = text.find(", found ")
     while text.startswith("expected ") and start > 0:
         whole = text[len("expected ") : start]
         source = _parsed(whole)
         if isinstance(source, ast.Compare) and len(source.ops) == 1 and type(source.ops[0]) in _OPERATORS:
-            said = _said(text[start + len(", found ") :], *_OPERATORS[type(source.ops[0])])
-            return f"{ast.get_source_segment(whole, source.left)}: {said}" if said else ""
+            message = _sentence(text[start + len(", found ") :], *_OPERATORS[type(source.ops[0])])
+            return f"{ast.get_source_segment(whole, source.left)}: {message}" if message else ""
         start = text.find(", found ", start + 1)
     return ""
 
 
-def _said(values: str, operator: str, words: str) -> str:
+def _sentence(values: str, operator: str, words: str) -> str:
     """The values of a comparison as a sentence; empty if the operator is not there, as in a value that was cut."""
-    left, found, right = values.partition(f" {operator} ")
-    return words.format(left=_value(left), right=_value(right)) if found else ""
+    left, result, right = values.partition(f" {operator} ")
+    return words.format(left=_value(left), right=_value(right)) if result else ""
 
 
 def _place(text: str, operator: str) -> int:
@@ -172,8 +172,8 @@ def _words(node: ast.expr) -> str | None:
                 else None
             )
         case ast.Call(func=ast.Name(id=name), args=[], keywords=[_, *_] as fields) if name[:1].isupper():
-            told = [(f"{field.arg} ", field.value) for field in fields if not _is_empty(field.value)]
-            inner = _joined(told)
+            messages = [(f"{field.arg} ", field.value) for field in fields if not _is_empty(field.value)]
+            inner = _joined(messages)
             return None if inner is None else f"{name}: {inner}"
         case _:
             return None
@@ -181,14 +181,14 @@ def _words(node: ast.expr) -> str | None:
 
 def _joined(members: list[tuple[str, ast.expr]]) -> str | None:
     """Members, each after its name; one that has members itself is in parentheses. None if one has no words."""
-    found = []
+    results = []
     for name, member in members:
         words = _words(member)
         if words is None:
             return None
         nested = not isinstance(member, ast.Constant | ast.UnaryOp) and not _is_empty(member)
-        found.append(f"{name}({words})" if nested else f"{name}{words}")
-    return ", ".join(found) or "none"
+        results.append(f"{name}({words})" if nested else f"{name}{words}")
+    return ", ".join(results) or "none"
 
 
 def _is_empty(node: ast.expr) -> bool:

@@ -143,10 +143,10 @@ def _trend(series: Sequence[Series], percent: float, rules: Sequence[FigureRule]
     unit, of = series[0].unit, "median" if percent == 50 else f"p{percent:g}"
     points = [(entry.run + 1, entry.at(percent), entry.valid) for entry in series]
     valid = [value for _, value, valid in points if valid]
-    said = [f"{of} {short(valid[0])} → {short(valid[-1])} {unit}"] if valid else []
+    messages = [f"{of} {short(valid[0])} → {short(valid[-1])} {unit}"] if valid else []
     if len(valid) < len(points):
-        said.append(f"{len(points) - len(valid)} of {len(points)} figures are not valid (hollow)")
-    said += [f"release policy: {rule.bounds} {unit}" for rule in rules]
+        messages.append(f"{len(points) - len(valid)} of {len(points)} figures are not valid (hollow)")
+    messages += [f"release policy: {rule.bounds} {unit}" for rule in rules]
     bounds = [
         (name, bound)
         for rule in rules
@@ -155,4 +155,4 @@ def _trend(series: Sequence[Series], percent: float, rules: Sequence[FigureRule]
     ]
     parts = (phrase(series[0].name), series[0].what, "" if percent == 50 else of)
     title = ", ".join(part for part in parts if part)
-    return Trend(title, svg.trend(points, unit, title, bounds), "; ".join(said))
+    return Trend(title, svg.trend(points, unit, title, bounds), "; ".join(messages))

@@ -66,8 +66,8 @@ def series_of(runs: Sequence[Run]) -> list[Series]:
     """
     merged: dict[tuple[str, str, tuple[tuple[str, str], ...], int, bool], list[float]] = defaultdict(list)
     for number, run in enumerate(runs):
-        for found in run.measurements:
-            merged[(*key_of(found), number, found.valid)].extend(found.samples())
+        for measurement in run.measurements:
+            merged[(*key_of(measurement), number, measurement.valid)].extend(measurement.samples())
     return [
         Series(name, unit, labels, number, tuple(sorted(samples)), valid)
         for (name, unit, labels, number, valid), samples in sorted(merged.items())
@@ -82,7 +82,7 @@ def key_of(measurement: Measurement) -> tuple[str, str, tuple[tuple[str, str], .
 
 def loads_of(runs: Sequence[Run], *, most: int = 4) -> list[Load]:
     """The cases that bound most pods, as rates over time, without cases in virtual time: their rates are no speed."""
-    found: list[Load] = []
+    results: list[Load] = []
     for number, run in enumerate(runs):
         cases = {case.nodeid: case for case in run.cases}
         virtual = {name for name, case in cases.items() if grade_of(run.info, case).cluster == CLUSTERS[0]}
@@ -90,8 +90,8 @@ def loads_of(runs: Sequence[Run], *, most: int = 4) -> list[Load]:
         for event in run.timeline:
             if event.event in ("created", "bound") and event.case not in virtual:
                 by_case[event.case].append(event)
-        found += [load for case, events in by_case.items() if (load := _load(case, number, events))]
-    return sorted(found, key=lambda load: (-load.pods, load.run, load.case))[:most]
+        results += [load for case, events in by_case.items() if (load := _load(case, number, events))]
+    return sorted(results, key=lambda load: (-load.pods, load.run, load.case))[:most]
 
 
 def _load(case: str, run: int, events: Sequence[Event]) -> Load | None:

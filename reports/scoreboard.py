@@ -151,14 +151,14 @@ def _suspect(cases: Mapping[str, Mapping[str, Case]], runs: Sequence[Run]) -> se
 
 def _rows(features: Sequence[Feature], columns: Sequence[Mapping[str, Case]]) -> list[Row]:
     """The promises that a case of a run names."""
-    found = []
+    rows = []
     for feature in features:
         named = {f"{feature.id}.{slug}": promise.text for slug, promise in feature.promises.items()}
         for promise, text in (named or {feature.id: feature.title}).items():
             cells = tuple(_cell([case for case in column.values() if promise in case.features]) for column in columns)
             if any(cell.verdict != "not run" for cell in cells):
-                found.append(Row(promise, text, cells))
-    return found
+                rows.append(Row(promise, text, cells))
+    return rows
 
 
 def _cell(cases: Sequence[Case]) -> Cell:

@@ -151,7 +151,7 @@ def _grouped(findings: Sequence[Finding], collection: Collection) -> list[tuple[
         row = features[0].partition(".")[0] if features else ""
         groups.setdefault(f"{row}: {titles.get(row, '')}".strip(": ") or "No requirement", []).append(members)
     numbers = count(1)
-    return [(name, [(next(numbers), members) for members in found]) for name, found in groups.items()]
+    return [(name, [(next(numbers), members) for members in group]) for name, group in groups.items()]
 
 
 # Options of `seatrial run` that change what is judged, and on what, beside those that are fields of RunInfo.
@@ -175,10 +175,10 @@ _REPEATED = frozenset(
 
 def repeat_command(info: RunInfo, case: Case) -> tuple[str, ...]:
     """The command that runs the test of a case again with the subject, backend, fleet, seed and options of its run."""
-    given = info.command[2:]
+    command = info.command[2:]
     own = [
         word
-        for before, word in zip(("", *given), given, strict=False)
+        for before, word in zip(("", *command), command, strict=False)
         if "/" in word and not word.startswith("-") and not before.startswith("-")
     ]
     name = case.nodeid.rpartition("::")[2].partition("[")[0]
@@ -188,10 +188,10 @@ def repeat_command(info: RunInfo, case: Case) -> tuple[str, ...]:
         words += ["--fake", info.hardware.removeprefix("stand-in ")]
     if info.fleet and info.fleet != "default":
         words += ["--fleet", info.fleet]
-    for number, word in enumerate(given):
+    for number, word in enumerate(command):
         if word.partition("=")[0] in _REPEATED:
-            words += given[number : number + (1 if "=" in word else 2)]
-    words += ["--long"] * ("--long" in given)
+            words += command[number : number + (1 if "=" in word else 2)]
+    words += ["--long"] * ("--long" in command)
     return (*words, "--seed", str(info.seed)) if info.seed is not None else tuple(words)
 
 
@@ -202,12 +202,12 @@ def _findings(
     collection: Collection, verdict: str, anchor: Callable[[CaseOfRun], str], budget: EvidenceBudget
 ) -> list[Finding]:
     """The cases with one verdict and their evidence, the most severe first."""
-    found = []
+    findings = []
     for entry in sorted((entry for entry in collection.cases if entry.case.verdict == verdict), key=_gravity):
         run = collection.runs[entry.run]
         evidence = tuple(show_evidence(run.folder, piece, budget) for piece in entry.case.evidence)
-        found.append(Finding(anchor(entry), entry.case, run, evidence))
-    return found
+        findings.append(Finding(anchor(entry), entry.case, run, evidence))
+    return findings
 
 
 def _gravity(entry: CaseOfRun) -> int:
@@ -244,24 +244,24 @@ def _latency_plots(series: Sequence[Series], runs: Sequence[Run]) -> list[Plot]:
         for first in range(0, len(own), svg.COLOURS):  # as many curves as there are colours
             part = own[first : first + svg.COLOURS]
             names = [_series_name(figure, runs) for figure in part]
-            said = "; ".join(
+            text = "; ".join(
                 f"{label}: p50 {short(figure.at(50))}, p99 {short(figure.at(99))} {unit}"
                 for figure, label in zip(part, names, strict=True)
                 if len(part) <= 2  # more than two are read in the table
             )
-            plots.append(Plot(phrase(name), svg.latency(part, names), tuple(svg.legend(names)), said))
+            plots.append(Plot(phrase(name), svg.latency(part, names), tuple(svg.legend(names)), text))
     return plots
 
 
 def _load_plot(load: Load, runs: Sequence[Run]) -> Plot:
     where = f" on {runs[load.run].info.id}" if len(runs) > 1 else ""
     case = load.case.rpartition("::")[2]
-    said = f"{load.pods:,} pods bound in {duration_text(load.seconds)}: {short(load.rate)} pods/s{where}"
+    messages = f"{load.pods:,} pods bound in {duration_text(load.seconds)}: {short(load.rate)} pods/s{where}"
     for own in runs[load.run].cases:
         if own.nodeid == load.case and own.verdict != "passed":
-            said += f"; {own.verdict}: {sentence(own.reason)}"
+            messages += f"; {own.verdict}: {sentence(own.reason)}"
     lines = (svg.Line("bars", "bound"), *((svg.Line("c1", "created"),) if any(load.created) else ()))
-    return Plot(f"Throughput{f', {case}' if case else ''}", svg.throughput(load), lines, said)
+    return Plot(f"Throughput{f', {case}' if case else ''}", svg.throughput(load), lines, messages)
 
 
 def _series_name(series: Series, runs: Sequence[Run]) -> str:

@@ -105,11 +105,11 @@ def headline(collection: Collection) -> str:
         return f"Not all that was asked for was run: {passed} of {total} cases passed, none failed. See the remarks."
     if against:
         return f"{against} of {total} cases failed or broke; {passed} passed, {skipped} did not run."
-    said = f"All {passed} cases that ran passed; {skipped} did not run." if skipped else f"All {passed} cases passed."
+    text = f"All {passed} cases that ran passed; {skipped} did not run." if skipped else f"All {passed} cases passed."
     unproven = collection.in_state("not verified")
     not_built = f", {collection.not_built} of them because they are not built" if collection.not_built else ""
     listed = len(collection.requirements)
-    return f"{said} {unproven} of {listed} requirements are not verified{not_built}." if unproven else said
+    return f"{text} {unproven} of {listed} requirements are not verified{not_built}." if unproven else text
 
 
 def _environment(sections: Sequence[Section]) -> jinja2.Environment:

@@ -57,12 +57,12 @@ def duration(flag: str, text: str) -> float:
         FlagError: it is not a duration above 0.
     """
     try:
-        found = required_duration(text)
+        value = required_duration(text)
     except ValueError as error:
         raise FlagError(f"{flag}: {error}") from error
-    if found <= 0:
+    if value <= 0:
         raise FlagError(f"{flag}: expected more than 0, found {text!r}")
-    return found
+    return value
 
 
 @app.default

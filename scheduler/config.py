@@ -327,13 +327,13 @@ def _arguments(profile: ProfileConfig, where: str, used: set[str], registry: Reg
                 raise ConfigError(f"{path}.args: plugin {config.name} takes no arguments")
             continue
         try:
-            found = msgspec.convert(config.args or {}, kind)
-            found.check()
+            result = msgspec.convert(config.args or {}, kind)
+            result.check()
         except msgspec.ValidationError as error:
             raise ConfigError(f"{path}.args: {config.name}: {readable(error, config.args)}") from error
         except ValueError as error:
             raise ConfigError(f"{path}.args: {config.name}: {error}") from error
-        if found.kind and found.kind != f"{config.name}Args":
-            raise ConfigError(f"{path}.args.kind: expected {config.name}Args, found {found.kind}")
-        arguments[config.name] = found
-    return {plugin: found for plugin, found in arguments.items() if plugin in used}
+        if result.kind and result.kind != f"{config.name}Args":
+            raise ConfigError(f"{path}.args.kind: expected {config.name}Args, found {result.kind}")
+        arguments[config.name] = result
+    return {plugin: argument for plugin, argument in arguments.items() if plugin in used}

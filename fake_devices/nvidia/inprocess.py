@@ -130,10 +130,10 @@ class InProcessNvml:
         try:
             domain, number, rest = bus.decode().split(":")
             device, function = rest.split(".")
-            wanted = int(domain, 16), int(number, 16), int(device, 16), int(function, 16)
+            targets = int(domain, 16), int(number, 16), int(device, 16), int(function, 16)
         except ValueError:
             raise _Refused(NOT_FOUND) from None
-        self._find(out, lambda item: (item.domain, item.bus, item.device, item.function) == wanted)
+        self._find(out, lambda item: (item.domain, item.bus, item.device, item.function) == targets)
 
     # -- identity -----------------------------------------------------------------------------------------------------
 
@@ -255,12 +255,12 @@ class InProcessNvml:
 
     def nearest(self, handle: Any, level: Any, count: Any, out: Any) -> None:
         record = self._enter(handle)
-        found = [
+        matches = [
             item for item in self._counted() if _address(item) != _address(record) and _level(record, item) == level
         ]
-        count.value = len(found) if out is None else min(count.value, len(found))
+        count.value = len(matches) if out is None else min(count.value, len(matches))
         for place in range(count.value if out is not None else 0):
-            ctypes.c_void_p.from_buffer(out, place * ctypes.sizeof(ctypes.c_void_p)).value = _address(found[place])
+            ctypes.c_void_p.from_buffer(out, place * ctypes.sizeof(ctypes.c_void_p)).value = _address(matches[place])
 
     def p2p_status(self, handle: Any, other: Any, _index: Any, out: Any) -> None:
         both = self._enter(handle).link_count and self._enter(other).link_count
@@ -307,28 +307,28 @@ class InProcessNvml:
 
     def register(self, handle: Any, types: Any, events: Any) -> None:
         position = self._position(handle)
-        found = self._sets.get(_pointer(events))
-        if found is None:
+        event_set = self._sets.get(_pointer(events))
+        if event_set is None:
             raise _Refused(INVALID_ARGUMENT)
         if types & ~SUPPORTED_EVENTS:
             raise _Refused(NOT_SUPPORTED)
-        if not found.masks:
-            found.next = self._table.header.event_head
-        found.masks[position] = found.masks.get(position, 0) | types
+        if not event_set.masks:
+            event_set.next = self._table.header.event_head
+        event_set.masks[position] = event_set.masks.get(position, 0) | types
 
     def wait(self, events: Any, data: Any, _timeout: Any) -> None:
         """Does not wait: the table's writer is this thread, so no event can arrive during the call."""
         self._running()
-        found = self._sets.get(_pointer(events))
-        if found is None:
+        event_set = self._sets.get(_pointer(events))
+        if event_set is None:
             raise _Refused(INVALID_ARGUMENT)
         ring = self._table.events
         head = self._table.header.event_head
-        found.next = max(found.next, head - len(ring))
-        while found.next < head:
-            event = ring[found.next % len(ring)]
-            found.next += 1
-            if found.masks.get(event.device, 0) & event.type:
+        event_set.next = max(event_set.next, head - len(ring))
+        while event_set.next < head:
+            event = ring[event_set.next % len(ring)]
+            event_set.next += 1
+            if event_set.masks.get(event.device, 0) & event.type:
                 ctypes.c_void_p.from_buffer(data).value = _address(self._table.devices[event.device])
                 data.eventType, data.eventData = event.type, event.code
                 data.gpuInstanceId = data.computeInstanceId = NONE
@@ -362,9 +362,9 @@ class InProcessNvml:
 
     def _position(self, handle: Any) -> int:
         self._running()
-        wanted = _pointer(handle)
+        pointer = _pointer(handle)
         for position, record in enumerate(self._table.devices):
-            if _address(record) == wanted:
+            if _address(record) == pointer:
                 if not record.present:
                     raise _Refused(GPU_IS_LOST)
                 if record.code:

@@ -56,18 +56,18 @@ class RdmaPeer:
         """The datagrams of the answer to a request."""
         _, kind, flags, sequence, _ = _HEADER.unpack_from(request)
         command = kind & 0x3FF
-        asked = dict(_attributes(request[_HEADER.size :]))
+        attributes = dict(_attributes(request[_HEADER.size :]))
         if kind >> 10 != RDMA_NL_NLDEV or command not in {GET, PORT_GET, SYS_GET}:
             yield _message(NLMSG_ERROR, 0, sequence, struct.pack("=i", -EOPNOTSUPP) + request[: _HEADER.size])
             return
         if command == SYS_GET:
             yield _message(kind, 0, sequence, _u8(66, NETNS_SHARED))
             return
-        wanted = struct.unpack("=I", asked[1])[0] if 1 in asked else None
+        target = struct.unpack("=I", attributes[1])[0] if 1 in attributes else None
         bodies = [
             body
             for index, body in (self._devices() if command == GET else self._ports())
-            if wanted is None or index == wanted
+            if target is None or index == target
         ]
         if flags & DUMP:
             yield b"".join(_message(kind, MULTI, sequence, body) for body in bodies) + _message(

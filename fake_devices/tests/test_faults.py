@@ -63,8 +63,8 @@ def _content(table: DeviceTable, at: int) -> tuple[bytes, list[int]]:
 def test_a_fault_is_announced_in_the_vendors_codes(vendor: str, verb: str, want: list[tuple[int, int]]) -> None:
     table, at = table_and_device(vendor)
     faults.apply(table, at, verb, {}, now=1.5)
-    told = [(event.type, event.code) for event in table.events if event.sequence]
-    assert told == want
+    types = [(event.type, event.code) for event in table.events if event.sequence]
+    assert types == want
     assert all(event.time_us == 1_500_000 for event in table.events if event.sequence)
 
 

@@ -17,7 +17,7 @@ class ConversationError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class StreamSelection:
     """The streams of a program to connect; with a terminal both outputs are in `stdout`."""
 
     stdin: bool = False
@@ -62,15 +62,15 @@ class Conversation(ABC):
         """Disconnect the client: a command is killed, a container's own program continues. May be called twice."""
 
 
-OUTPUTS: Final = Wanted(stdout=True, stderr=True)
+OUTPUTS: Final = StreamSelection(stdout=True, stderr=True)
 
 
 async def everything(conversation: Conversation, output: int = STDOUT) -> bytes:
     """Read one output to its end."""
-    said = b""
+    message = b""
     while data := await conversation.read(output):
-        said += data
-    return said
+        message += data
+    return message
 
 
 class Pipe(ABC):
@@ -104,9 +104,9 @@ class Containers(Protocol):
     """
 
     async def exec(
-        self, namespace: str, pod: str, container: str, command: list[str], wanted: Wanted
+        self, namespace: str, pod: str, container: str, command: list[str], selection: StreamSelection
     ) -> Conversation: ...
 
-    async def attach(self, namespace: str, pod: str, container: str, wanted: Wanted) -> Conversation: ...
+    async def attach(self, namespace: str, pod: str, container: str, selection: StreamSelection) -> Conversation: ...
 
     async def dial(self, namespace: str, pod: str, port: int) -> Pipe: ...

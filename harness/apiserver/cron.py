@@ -70,9 +70,9 @@ class Schedule:
         last = day + timedelta(days=366 * _YEARS)
         while day <= last:
             if self._is_day(day):
-                for found in self._times_of(day, hour, zone):
-                    if found > moment:
-                        return found
+                for time in self._times_of(day, hour, zone):
+                    if time > moment:
+                        return time
             day, hour = day + timedelta(days=1), 0
         return None
 
@@ -121,7 +121,7 @@ def parse_cron(text: str) -> Schedule:
 
 def _field(text: str, low: int, high: int, names: dict[str, int]) -> tuple[frozenset[int], bool]:
     """The values of a field, and whether it restricts nothing."""
-    found: set[int] = set()
+    numbers: set[int] = set()
     star = False
     for part in text.split(","):
         if not part:
@@ -147,21 +147,21 @@ def _field(text: str, low: int, high: int, names: dict[str, int]) -> tuple[froze
         ):
             if wrong:
                 raise CronError(f"{why}: {part:.{_SHOWN}}")
-        found.update(range(first, last + 1, step))
+        numbers.update(range(first, last + 1, step))
         star = star or (any_value and step == 1)
-    return frozenset(found), star
+    return frozenset(numbers), star
 
 
 def _number(text: str, names: dict[str, int]) -> int:
     if text.lower() in names:
         return names[text.lower()]
-    found = integer(text)
-    if found is None:
+    number = integer(text)
+    if number is None:
         why = "value out of range" if text.isascii() and text.lstrip("+-").isdecimal() else "invalid syntax"
         raise CronError(f'failed to parse int from {text:.{_SHOWN}}: strconv.Atoi: parsing "{text:.{_SHOWN}}": {why}')
-    if found < 0:
-        raise CronError(f"negative number ({found}) not allowed: {text}")
-    return found
+    if number < 0:
+        raise CronError(f"negative number ({number}) not allowed: {text}")
+    return number
 
 
 def time_zone(name: str) -> tzinfo:

@@ -58,16 +58,16 @@ class Documents:
             return Response(200, self._health(head, verbose="verbose" in context.query), _TEXT)
         if head == "metrics" and not rest:
             return Response(200, self._metrics(requests), _METRICS)
-        if head in {"api", "apis"} and not rest and (wanted := first_of(context.formats, (DISCOVERY,))):
-            return self._aggregated(context, wanted, core=head == "api")
+        if head in {"api", "apis"} and not rest and (shape := first_of(context.formats, (DISCOVERY,))):
+            return self._aggregated(context, shape, core=head == "api")
         if head == "openapi":
             return self._schemas(rest, context)
-        found = self._object(parts)
-        if found is None:
+        part_object = self._object(parts)
+        if part_object is None:
             raise errors.unknown_path()
-        if "kind" not in found:  # not of Kubernetes' types
-            return Response(200, orjson.dumps(found), _JSON)
-        return Response(200, *encoded(found, context.formats))
+        if "kind" not in part_object:  # not of Kubernetes' types
+            return Response(200, orjson.dumps(part_object), _JSON)
+        return Response(200, *encoded(part_object, context.formats))
 
     def _object(self, parts: list[str]) -> Object | None:
         match parts:
@@ -92,19 +92,19 @@ class Documents:
         return None
 
     def _schemas(self, rest: list[str], context: RequestContext) -> Response:
-        wanted = first_of(context.formats, ("", OPENAPI_PROTOBUF))
-        if rest == ["v2"] and wanted is not None and wanted.shape:
+        shape = first_of(context.formats, ("", OPENAPI_PROTOBUF))
+        if rest == ["v2"] and shape is not None and shape.shape:
             return Response(200, self._openapi.v2_protobuf(), {"content-type": openapi_protobuf.CONTENT_TYPE})
         data = self._openapi.document(rest) if rest != ["v2", "protobuf"] else None
         if data is None:
             raise errors.unknown_path()
         return Response(200, data, _JSON)
 
-    def _aggregated(self, context: RequestContext, wanted: Format, *, core: bool) -> Response:
+    def _aggregated(self, context: RequestContext, shape: Format, *, core: bool) -> Response:
         data, tag = self._discovery.aggregated(core=core)
-        if wanted.protobuf:
+        if shape.protobuf:
             data = encode(orjson.loads(data))
-        headers = {"content-type": f"{wanted.media}{_AGGREGATED}", "etag": tag, "vary": "Accept"}
+        headers = {"content-type": f"{shape.media}{_AGGREGATED}", "etag": tag, "vary": "Accept"}
         if context.request.headers.get("if-none-match") == tag:
             return Response(304, b"", headers)
         return Response(200, data, headers)

@@ -20,8 +20,8 @@ class LabelSelector(Wire, frozen=True):
 
     def matches(self, labels: Mapping[str, str]) -> bool:
         """Whether all labels and expressions hold; an empty selector matches every object."""
-        for key, wanted in self.match_labels.items():
-            if labels.get(key) != wanted:
+        for key, name in self.match_labels.items():
+            if labels.get(key) != name:
                 return False
         return all(holds(expression, labels) for expression in self.match_expressions)
 

@@ -73,10 +73,10 @@ class LongComputations:
             return compute(on_loop=False)
         digest = hashlib.blake2b(key, digest_size=16).digest()
         if digest in self._results:
-            found = self._results[digest]
-            if isinstance(found, _Failed):
-                raise found.error
-            result: T = found
+            outcome = self._results[digest]
+            if isinstance(outcome, _Failed):
+                raise outcome.error
+            result: T = outcome
             return result
         try:
             return compute(on_loop=True)
@@ -88,11 +88,11 @@ class LongComputations:
 
         def work() -> None:
             try:
-                found: Any = compute(on_loop=False)
+                match: Any = compute(on_loop=False)
             except Exception as error:  # noqa: BLE001 raised again on the event loop
-                found = _Failed(error)
+                match = _Failed(error)
             if len(self._results) >= _MAX_RESULTS:
                 self._results.clear()
-            self._results[digest] = found
+            self._results[digest] = match
 
         raise Pending(own_attempt(attempt), {}, functools.partial(self.start, work))

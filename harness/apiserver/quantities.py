@@ -125,9 +125,9 @@ def text(resource: str, value: int) -> str:
     return str(value)
 
 
-def quantities(found: Mapping[str, int]) -> dict[str, str]:
+def quantities(counts: Mapping[str, int]) -> dict[str, str]:
     """Amounts as a resource list has them, sorted by name."""
-    return {name: text(name, found[name]) for name in sorted(found)}
+    return {name: text(name, counts[name]) for name in sorted(counts)}
 
 
 def binary(value: int) -> str:

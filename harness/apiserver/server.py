@@ -180,12 +180,12 @@ class ApiServer:
 
         def attempt_with(earlier: Attempt) -> None:
             try:
-                found = self.handle(request, identity, earlier)
+                response = self.handle(request, identity, earlier)
             except Pending as pending:
                 answers = pending.attempt
                 self.admission.webhooks.fetch(pending, lambda: attempt_with(answers))
                 return
-            done(found)
+            done(response)
 
         attempt_with(FIRST)
 
@@ -266,7 +266,7 @@ class ApiServer:
             if target.name and not legacy:  # upstream: a watch of one object is one of the collection, with a selector
                 if "resourceVersion" in context.query:
                     self.reads.check_not_newer(context.query["resourceVersion"])
-                item = self._found(target, context)
+                item = self._item_of(target, context)
                 return self._answer(target.resource, item, context, whole=True)
             return self.reads.collection(
                 target.resource,
@@ -287,7 +287,7 @@ class ApiServer:
             return self._delete(target, context) if target.name else self._delete_collection(target, context)
         raise errors.method_not_allowed()
 
-    def _found(self, target: Target, context: RequestContext) -> Item:
+    def _item_of(self, target: Target, context: RequestContext) -> Item:
         """
         Raises:
             ApiStatusError: 404.
@@ -369,8 +369,8 @@ class ApiServer:
         options = context.options()
         check_patch_options(context.query, kind)
         patch = context.decoded(resource, yaml_too=kind == APPLY_PATCH, any_type=kind in {APPLY_PATCH, JSON_PATCH})
-        found = context.duplicate_fields(patch) if kind != JSON_PATCH else []
-        duplicates = [f'duplicate field "{path}"' for path in found]
+        duplicate_fields = context.duplicate_fields(patch) if kind != JSON_PATCH else []
+        duplicates = [f'duplicate field "{path}"' for path in duplicate_fields]
         if duplicates and options.field_validation == "Strict" and kind != APPLY_PATCH:
             raise of_problems(duplicates, patch, patch if kind == STRATEGIC_MERGE_PATCH else None)
         report_problems(resource.kind, resource.version, duplicates, options.field_validation, context.warnings)
@@ -389,7 +389,7 @@ class ApiServer:
     def _delete(self, target: Target, context: RequestContext) -> Response:
         resource = target.resource
         options = context.delete_options(resource)
-        seen = self._found(target, context)  # converted before it is removed
+        seen = self._item_of(target, context)  # converted before it is removed
         item, gone = self.objects.delete(resource, target.key, options)
         if resource.conversion is not None:
             item = Item(item.key, {**seen.obj, "metadata": item.obj["metadata"]}, item.version, item.ledger)
@@ -446,8 +446,8 @@ class ApiServer:
             case "binding", "POST":
                 return self._bind(target.key, context.body(resource, kind="Binding", api_version="v1"), context)
             case "eviction", "POST":
-                given = context.request.body.strip()
-                body = context.body(resource, kind="Eviction", api_version="policy/v1") if given else {}
+                text = context.request.body.strip()
+                body = context.body(resource, kind="Eviction", api_version="policy/v1") if text else {}
                 self._admit_subresource(target, body, context, ("policy", "v1", "Eviction"))
                 evict(self.objects, resource, target.key, body, dry_run=context.options().dry_run)
                 return _success(context.formats)
@@ -457,21 +457,21 @@ class ApiServer:
                 self.access.check(context.identity, replace(context.act, verb="create"))  # WebSocket: GET
                 from seatrial.harness.apiserver.verbs.commands import OPTIONS, begin, options_of  # keeps start-up short
 
-                found = begin(verb, self.objects.find(resource, target.key), context.request, self.containers)
+                subresource = begin(verb, self.objects.find(resource, target.key), context.request, self.containers)
                 self._admit_subresource(
                     target, options_of(verb, context.request), context, ("", "v1", OPTIONS[verb]), "CONNECT"
                 )
-                return found
+                return subresource
             case "token", "POST":
                 body = context.body(resource, kind="TokenRequest", api_version="authentication.k8s.io/v1")
                 return Response(201, *encoded(self.tokens.request(target.key, body), context.formats))
             case "scale", _:
-                scale = respond_scale(self.objects, self.admission, target, self._found(target, context), context)
+                scale = respond_scale(self.objects, self.admission, target, self._item_of(target, context), context)
                 return Response(200, *encoded(scale, context.formats))
             case "finalize", "PUT":
                 return self._finalize(target, context)
             case "status" | "ephemeralcontainers" | "resize" | "approval", "GET":
-                return self._answer(resource, self._found(target, context), context)
+                return self._answer(resource, self._item_of(target, context), context)
             case (("status" | "approval" | "ephemeralcontainers" | "resize"), ("PUT" | "PATCH")):
                 if method == "PATCH":
                     return self._patch(target, context)
@@ -552,14 +552,14 @@ def _refusal(error: ApiStatusError, formats: Sequence[Format]) -> Response:
     return Response(error.code, body + b"\n" if headers is HEADERS[JSON] else body, {**headers, **error.headers})
 
 
-def _check_format(wanted: Format, resource: Resource, verb: str) -> None:
+def _check_format(shape: Format, resource: Resource, verb: str) -> None:
     """
     Raises:
         ApiStatusError: 406, one object in the form of a list, a list in that of one object, or a watch in YAML.
     """
-    if verb == "watch" and wanted.yaml:
+    if verb == "watch" and shape.yaml:
         raise errors.not_acceptable(watch=True)
-    if wanted.shape != "PartialObjectMetadata" or verb not in {"get", "list"} or wanted.many == (verb == "list"):
+    if shape.shape != "PartialObjectMetadata" or verb not in {"get", "list"} or shape.many == (verb == "list"):
         return
     kind, which = ("", "a list") if verb == "list" else ("List", "not a list")
     message = f"you requested PartialObjectMetadata{kind}, but the requested object is {which} ({resource.kind})"

@@ -73,7 +73,7 @@ def parse(text: str, layout: str = RFC3339) -> tuple[int, int]:
     Raises:
         TimeError: the text does not have this layout, or there is no such time.
     """
-    rest, sign, found = text, 1, dict[str, int]()
+    rest, sign, by_name = text, 1, dict[str, int]()
 
     def refuse(why: str) -> TimeError:
         return TimeError(f"parsing time {quoted(text)}{why}")
@@ -81,8 +81,8 @@ def parse(text: str, layout: str = RFC3339) -> tuple[int, int]:
     for part, pattern, names in _PARTS[layout]:
         match = pattern.match(rest)
         for name, digits in zip(names, match.groups("0") if match else (), strict=False):
-            found[name] = int(digits)
-            if found[name] not in _LIMITS.get(name, (found[name],)):
+            by_name[name] = int(digits)
+            if by_name[name] not in _LIMITS.get(name, (by_name[name],)):
                 raise refuse(f": {name} out of range")
         if match is None or (part == "Z07:00" and rest[0] not in "Z+-"):
             raise refuse(f' as "{layout}": cannot parse {quoted(rest)} as "{part}"')
@@ -90,14 +90,14 @@ def parse(text: str, layout: str = RFC3339) -> tuple[int, int]:
         rest = rest[match.end() :]
     if rest:
         raise refuse(f": extra text: {quoted(rest)}")
-    year, month, day = found["year"], found["month"], found["day"]
+    year, month, day = by_name["year"], by_name["month"], by_name["day"]
     if not 1 <= day <= monthrange(year, month)[1]:
         raise refuse(": day out of range")
     cycle, year = divmod(year, _CYCLE)
     days = date(_CYCLE + year, month, day).toordinal() - _EPOCH + (cycle - 1) * _CYCLE_DAYS
-    offset = found.get("time zone offset hour", 0) * 60 + found.get("time zone offset minute", 0)
-    minutes = found.get("hour", 0) * 60 + found.get("minute", 0) - sign * offset
-    return days * _DAY + minutes * 60 + found.get("second", 0), found.get("microsecond", 0)
+    offset = by_name.get("time zone offset hour", 0) * 60 + by_name.get("time zone offset minute", 0)
+    minutes = by_name.get("hour", 0) * 60 + by_name.get("minute", 0) - sign * offset
+    return days * _DAY + minutes * 60 + by_name.get("second", 0), by_name.get("microsecond", 0)
 
 
 def printed(seconds: int, microseconds: int | None = None) -> str | None:

@@ -16,17 +16,17 @@ def reservation_uid(pod: Pod) -> str:
     """The uid of the reservation that a pod was placed in; "" if none, or if the annotation cannot be read."""
     content = pod.metadata.annotations.get(RESERVATION_ALLOCATED)
     try:
-        found = orjson.loads(content) if content else {}
+        document = orjson.loads(content) if content else {}
     except orjson.JSONDecodeError:
         return ""
-    uid = found.get("uid") if isinstance(found, dict) else None
+    uid = document.get("uid") if isinstance(document, dict) else None
     return uid if isinstance(uid, str) else ""
 
 
 def ignores_reservations(pod: Pod) -> bool:
     """Whether the pod may use what reservations hold, by label or by annotation."""
-    given = (pod.metadata.labels.get(RESERVATION_IGNORED), pod.metadata.annotations.get(RESERVATION_IGNORED))
-    return any(value == "true" for value in given)
+    values = (pod.metadata.labels.get(RESERVATION_IGNORED), pod.metadata.annotations.get(RESERVATION_IGNORED))
+    return any(value == "true" for value in values)
 
 
 def holds_resources(reservation: Reservation) -> bool:
@@ -41,10 +41,10 @@ def limited_resources(reservation: Reservation) -> frozenset[str]:
     """
     content = reservation.metadata.annotations.get(RESTRICTED_OPTIONS)
     try:
-        found = orjson.loads(content) if content else {}
+        document = orjson.loads(content) if content else {}
     except orjson.JSONDecodeError:
-        found = {}
-    listed = found.get("resources") if isinstance(found, dict) else None
+        document = {}
+    listed = document.get("resources") if isinstance(document, dict) else None
     named = {name for name in listed if isinstance(name, str)} if isinstance(listed, list) else set()
     have = frozenset(reservation.status.allocatable)
     return have & named or have

@@ -176,14 +176,14 @@ class Auditor:
             self.state.devices.set(device.metadata.name, None if gone else device, at)
 
     def _topology(self, body: Any, gone: bool, at: float) -> None:
-        found = _read(body, NodeResourceTopology)
-        if found is not None:
-            self.state.topologies.set(found.metadata.name, None if gone else found, at)
+        result = _read(body, NodeResourceTopology)
+        if result is not None:
+            self.state.topologies.set(result.metadata.name, None if gone else result, at)
 
     def _reservation(self, body: Any, gone: bool, at: float) -> None:
-        found = _read(body, Reservation)
-        if found is not None:
-            self.state.reservations.set(found.metadata.uid, None if gone else found, at)
+        result = _read(body, Reservation)
+        if result is not None:
+            self.state.reservations.set(result.metadata.uid, None if gone else result, at)
 
     def _namespace(self, body: Any, gone: bool, at: float) -> None:  # noqa: ARG002
         meta = _plain(body)["metadata"]
@@ -193,26 +193,26 @@ class Auditor:
             self.state.namespaces[meta["name"]] = meta.get("labels") or {}
 
     def _group(self, body: Any, gone: bool, at: float) -> None:  # noqa: ARG002
-        found = _plain(body)
-        key = f"{found['metadata']['namespace']}/{found['metadata']['name']}"
+        results = _plain(body)
+        key = f"{results['metadata']['namespace']}/{results['metadata']['name']}"
         if gone:
             self.state.groups.pop(key, None)
         else:
-            self.state.groups[key] = PodGroup(key, int((found.get("spec") or {}).get("minMember") or 0))
+            self.state.groups[key] = PodGroup(key, int((results.get("spec") or {}).get("minMember") or 0))
 
     def _quota(self, body: Any, gone: bool, at: float) -> None:
-        found = _plain(body)
-        name = found["metadata"]["name"]
+        results = _plain(body)
+        name = results["metadata"]["name"]
         try:
-            most = amounts((found.get("spec") or {}).get("max") or {})
+            most = amounts((results.get("spec") or {}).get("max") or {})
         except QuantityError:
             most = {}
         self.state.quotas.set(name, None if gone else Quota(name, most), at)
 
     def _resource_claim(self, body: Any, gone: bool, at: float) -> None:  # noqa: ARG002
-        found = _plain(body)
-        key = f"{found['metadata']['namespace']}/{found['metadata']['name']}"
-        status = found.get("status") or {}
+        content = _plain(body)
+        key = f"{content['metadata']['namespace']}/{content['metadata']['name']}"
+        status = content.get("status") or {}
         if gone or not status.get("allocation"):
             self.state.resource_claims.pop(key, None)
         else:
@@ -293,12 +293,12 @@ def _check(invariant: BindingInvariant, views: list[Binding]) -> Breach | None:
     first: Breach | None = None
     for view in views:
         try:
-            found = invariant.check(view)
+            result = invariant.check(view)
         except QuantityError:
             return None  # the API server or the node agent refuses such an amount
-        if found is None:
+        if result is None:
             return None
-        first = first or found
+        first = first or result
     return first
 
 
@@ -317,5 +317,5 @@ def _read(body: Any, kind: type[Any]) -> Any:
 
 
 def _plain(body: Any) -> dict[str, Any]:
-    found: dict[str, Any] = msgspec.json.decode(body) if isinstance(body, msgspec.Raw | bytes) else dict(body)
-    return found
+    document: dict[str, Any] = msgspec.json.decode(body) if isinstance(body, msgspec.Raw | bytes) else dict(body)
+    return document

@@ -29,23 +29,25 @@ def _owners_of(state: ClusterState, uid: str) -> list[PodRecord]:
 
 
 def _same_node(binding: Binding) -> Breach | None:
-    found = _reservation(binding)
-    if found is None or not found.status.node_name or found.status.node_name == binding.record.node:
+    reservation = _reservation(binding)
+    if reservation is None or not reservation.status.node_name or reservation.status.node_name == binding.record.node:
         return None
-    return Breach(f"is in reservation {found.name} on {found.status.node_name} and was bound to {binding.record.node}")
+    return Breach(
+        f"is in reservation {reservation.name} on {reservation.status.node_name} and was bound to {binding.record.node}"
+    )
 
 
 def _is_owner(binding: Binding) -> Breach | None:
-    found = _reservation(binding)
-    if found is None or any(_owns(owner, binding.pod) for owner in found.spec.owners):
+    reservation = _reservation(binding)
+    if reservation is None or any(_owns(owner, binding.pod) for owner in reservation.spec.owners):
         return None
-    return Breach(f"is in reservation {found.name}, of which it is no owner")
+    return Breach(f"is in reservation {reservation.name}, of which it is no owner")
 
 
 def _owns(owner: ReservationOwner, pod: Pod) -> bool:
-    meta, wanted, controller = pod.metadata, owner.object, owner.controller
-    if wanted is not None and not (
-        wanted.uid in {"", meta.uid} and wanted.name in {"", meta.name} and wanted.namespace in {"", meta.namespace}
+    meta, pod_ref, controller = pod.metadata, owner.object, owner.controller
+    if pod_ref is not None and not (
+        pod_ref.uid in {"", meta.uid} and pod_ref.name in {"", meta.name} and pod_ref.namespace in {"", meta.namespace}
     ):
         return False
     if controller is not None and not any(
@@ -59,25 +61,25 @@ def _owns(owner: ReservationOwner, pod: Pod) -> bool:
 
 
 def _once(binding: Binding) -> Breach | None:
-    found = _reservation(binding)
-    if found is None or not found.spec.allocate_once:
+    reservation = _reservation(binding)
+    if reservation is None or not reservation.spec.allocate_once:
         return None
-    others = [owner for owner in _owners_of(binding.state, found.metadata.uid) if owner.uid != binding.record.uid]
+    others = [owner for owner in _owners_of(binding.state, reservation.metadata.uid) if owner.uid != binding.record.uid]
     if not others:
         return None
-    return Breach(f"is in reservation {found.name}, which {others[0].key} has used up", (others[0],))
+    return Breach(f"is in reservation {reservation.name}, which {others[0].key} has used up", (others[0],))
 
 
 def _restricted_sum(binding: Binding) -> Breach | None:
-    found = _reservation(binding)
-    if found is None or found.spec.allocate_policy != RESTRICTED or not found.status.allocatable:
+    reservation = _reservation(binding)
+    if reservation is None or reservation.spec.allocate_policy != RESTRICTED or not reservation.status.allocatable:
         return None
-    have, used = amounts(found.status.allocatable), used_on(_owners_of(binding.state, found.metadata.uid))
-    limited = limited_resources(found)
+    have, used = amounts(reservation.status.allocatable), used_on(_owners_of(binding.state, reservation.metadata.uid))
+    limited = limited_resources(reservation)
     for name, value in used.items():
         if name in limited and value > have[name]:
             return Breach(
-                f"reservation {found.name} is Restricted to {have[name]} of {name}; its owners request {value}"
+                f"reservation {reservation.name} is Restricted to {have[name]} of {name}; its owners request {value}"
             )
     return None
 
@@ -91,10 +93,10 @@ def _required_reservation(binding: Binding) -> Breach | None:
 
 
 def _open_reservation(binding: Binding) -> Breach | None:
-    found = _reservation(binding)
-    if found is None or found.status.phase != "Failed":
+    reservation = _reservation(binding)
+    if reservation is None or reservation.status.phase != "Failed":
         return None
-    return Breach(f"is in reservation {found.name}, which has failed or expired")
+    return Breach(f"is in reservation {reservation.name}, which has failed or expired")
 
 
 def _reserved_amounts(binding: Binding) -> Breach | None:
@@ -256,8 +258,8 @@ def _gangs_whole(state: ClusterState, at: float) -> Iterator[tuple[PodRecord | N
         placed = [member for member in there if member.node]
         latest = max((member.bound_at or member.seen_at for member in placed), default=at)
         if 0 < len(placed) < group.min_member <= len(there) and at - latest > GANG_WITHIN:
-            said = f"gang {key} needs {group.min_member} members and has {len(placed)} bound for {at - latest:.0f} s"
-            yield placed[0], Breach(said, tuple(placed[1:]))
+            text = f"gang {key} needs {group.min_member} members and has {len(placed)} bound for {at - latest:.0f} s"
+            yield placed[0], Breach(text, tuple(placed[1:]))
 
 
 def _quota_bounds(binding: Binding) -> Breach | None:
@@ -275,8 +277,8 @@ def _quota_bounds(binding: Binding) -> Breach | None:
         over = next((resource for resource in binding.record.requests if _exceeds(quota, used, resource)), None)
         if over is None:
             return None
-        said = f"quota {name} has a max of {quota.most[over]} of {over}; its pods use {used[over]}"
-        first = first or Breach(said)
+        text = f"quota {name} has a max of {quota.most[over]} of {over}; its pods use {used[over]}"
+        first = first or Breach(text)
     return first
 
 

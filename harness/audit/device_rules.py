@@ -74,11 +74,11 @@ def _stable(change: Change) -> Breach | None:
 
 def _requested(requests: Amounts) -> dict[str, Amounts]:
     """Device requests by type."""
-    found: dict[str, Amounts] = {}
+    totals: dict[str, Amounts] = {}
     for name, value in requests.items():
         if name in _TYPE_OF:
-            found.setdefault(_TYPE_OF[name], {})[name] = value
-    return found
+            totals.setdefault(_TYPE_OF[name], {})[name] = value
+    return totals
 
 
 def _granted(binding: Binding) -> Breach | None:
@@ -87,37 +87,37 @@ def _granted(binding: Binding) -> Breach | None:
         return None
     allocating, scheduler = binding.state.allocating, binding.pod.spec.scheduler_name
     there = {kind for kind, _ in _listed(binding)}
-    given = {kind for kind, _ in shares_of(binding.record)}
-    if allocating is not None and given:
+    kinds = {kind for kind, _ in shares_of(binding.record)}
+    if allocating is not None and kinds:
         allocating.add(scheduler)
     ours = allocating is None or scheduler in allocating
     for kind, amounts_of in _requested(binding.record.requests).items():
-        asked = {name: value for name, value in amounts_of.items() if ours or name.startswith(KOORDINATOR)}
-        if asked and kind in there and kind not in given:
+        values = {name: value for name, value in amounts_of.items() if ours or name.startswith(KOORDINATOR)}
+        if values and kind in there and kind not in kinds:
             return Breach(
-                f"requests {_text(asked)} and was bound to {binding.record.node} without devices of type {kind}"
+                f"requests {_text(values)} and was bound to {binding.record.node} without devices of type {kind}"
             )
     return None
 
 
 def _not_granted_unasked(binding: Binding) -> Breach | None:
-    asked = {name.partition("/")[0] for name in binding.record.requests if "/" in name}
-    given = [kind for kind, _ in shares_of(binding.record)]
-    return Breach(f"requests no device and got devices of type {given[0]}") if given and not asked else None
+    parts = {name.partition("/")[0] for name in binding.record.requests if "/" in name}
+    kinds = [kind for kind, _ in shares_of(binding.record)]
+    return Breach(f"requests no device and got devices of type {kinds[0]}") if kinds and not parts else None
 
 
 def _amount(binding: Binding) -> Breach | None:
     """GPU amounts of the annotation equal those of the request, in percent of cards."""
-    asked = _requested(binding.record.requests).get("gpu", {})
-    given = [share for kind, share in shares_of(binding.record) if kind == "gpu"]
-    if not given:
+    gpu = _requested(binding.record.requests).get("gpu", {})
+    shares = [share for kind, share in shares_of(binding.record) if kind == "gpu"]
+    if not shares:
         return None
-    cards = sum(asked.get(name, 0) * 100 for name in (NVIDIA_GPU, "amd.com/gpu", "dcu.com/gpu")) + asked.get(GPU, 0)
+    cards = sum(gpu.get(name, 0) * 100 for name in (NVIDIA_GPU, "amd.com/gpu", "dcu.com/gpu")) + gpu.get(GPU, 0)
     for name in (GPU_CORE, GPU_MEMORY_RATIO, GPU_MEMORY):
-        wanted = asked.get(name, 0) or (cards if name != GPU_MEMORY else 0)
-        total = sum(amounts(share.resources).get(name, 0) for share in given)
-        if wanted and total != wanted:
-            return Breach(f"requests {wanted} of {name} and got {total} on {len(given)} cards")
+        amount = gpu.get(name, 0) or (cards if name != GPU_MEMORY else 0)
+        total = sum(amounts(share.resources).get(name, 0) for share in shares)
+        if amount and total != amount:
+            return Breach(f"requests {amount} of {name} and got {total} on {len(shares)} cards")
     return None
 
 
@@ -127,14 +127,14 @@ def _memory_forms_agree(binding: Binding) -> Breach | None:
         info = listed.get((kind, share.minor))
         if kind != "gpu" or info is None:
             continue
-        given, total = amounts(share.resources), amounts(info.resources).get(GPU_MEMORY, 0)
-        if not total or (GPU_MEMORY not in given and GPU_MEMORY_RATIO not in given):
+        parts, total = amounts(share.resources), amounts(info.resources).get(GPU_MEMORY, 0)
+        if not total or (GPU_MEMORY not in parts and GPU_MEMORY_RATIO not in parts):
             continue
-        if GPU_MEMORY not in given or GPU_MEMORY_RATIO not in given:
-            return Breach(f"its card {share.minor} has only one form of memory in the annotation: {_text(given)}")
-        if abs(given[GPU_MEMORY] * 100 / total - given[GPU_MEMORY_RATIO]) > _ROUNDING:
+        if GPU_MEMORY not in parts or GPU_MEMORY_RATIO not in parts:
+            return Breach(f"its card {share.minor} has only one form of memory in the annotation: {_text(parts)}")
+        if abs(parts[GPU_MEMORY] * 100 / total - parts[GPU_MEMORY_RATIO]) > _ROUNDING:
             return Breach(
-                f"its card {share.minor} has {given[GPU_MEMORY]} bytes, which is not {given[GPU_MEMORY_RATIO]} %"
+                f"its card {share.minor} has {parts[GPU_MEMORY]} bytes, which is not {parts[GPU_MEMORY_RATIO]} %"
             )
     return None
 
@@ -199,8 +199,8 @@ def _sum(binding: Binding, resources: frozenset[str] | None) -> Breach | None:
         have = amounts(info.resources).get(name)
         if have is not None and total > have:
             others = tuple(record for record in holders[where] if record.uid != binding.record.uid)
-            said = f"{where[0]} {where[1]} of {binding.record.node} has {have} of {name}; its pods hold {total}"
-            return Breach(f"{said}: {', '.join(record.key for record in holders[where])}", others)
+            text = f"{where[0]} {where[1]} of {binding.record.node} has {have} of {name}; its pods hold {total}"
+            return Breach(f"{text}: {', '.join(record.key for record in holders[where])}", others)
     return None
 
 
@@ -270,10 +270,10 @@ def _hints(record: PodRecord) -> Mapping[str, DeviceHint]:
 def _places(binding: Binding, kind: str) -> list[tuple[int, str]]:
     """NUMA node and PCIe switch of the pod's devices of one type, where known."""
     listed = _listed(binding)
-    found = (listed.get((of, share.minor)) for of, share in shares_of(binding.record) if of == kind)
+    infos = (listed.get((of, share.minor)) for of, share in shares_of(binding.record) if of == kind)
     return [
         (device.topology.node_id, device.topology.pcie_id)
-        for device in found
+        for device in infos
         if device is not None and device.topology is not None
     ]
 
@@ -355,22 +355,22 @@ def _partition(binding: Binding) -> Breach | None:
 
 
 def _isolation(binding: Binding) -> Breach | None:
-    wanted = binding.pod.metadata.labels.get(GPU_ISOLATION_PROVIDER, "")
+    gpu_isolation_provider = binding.pod.metadata.labels.get(GPU_ISOLATION_PROVIDER, "")
     shared = [
         share
         for kind, share in shares_of(binding.record)
         if kind == "gpu" and amounts(share.resources).get(GPU_MEMORY_RATIO, 100) < 100
     ]
-    if not wanted or not shared or binding.node is None:
+    if not gpu_isolation_provider or not shared or binding.node is None:
         return None
     has = binding.node.metadata.labels.get(GPU_ISOLATION_PROVIDER, "")
-    if has == wanted:
+    if has == gpu_isolation_provider:
         return None
-    return Breach(f"asks for isolation by {wanted}; its node {binding.node.name} has {has or 'none'}")
+    return Breach(f"asks for isolation by {gpu_isolation_provider}; its node {binding.node.name} has {has or 'none'}")
 
 
-def _text(found: Mapping[str, int]) -> str:
-    return ", ".join(f"{name}={value}" for name, value in sorted(found.items()))
+def _text(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in sorted(counts.items()))
 
 
 CHANGES = (ChangeInvariant("AUD-202", "The devices of a bound pod do not change", _stable),)

@@ -108,12 +108,12 @@ class Follower:
             if kind not in self.absent:
                 self.absent.append(kind)
             return
-        found = _decode_list(response.body)
+        page = _decode_list(response.body)
         before, now, seen = self._uids.get(kind, {}), dict[str, bytes](), dict[str, str]()
-        for raw in found.items or ():
+        for raw in page.items or ():
             body, head = bytes(raw), _head(raw)
             now[head.uid], seen[head.uid] = body, head.resource_version
-        version = found.metadata.resource_version
+        version = page.metadata.resource_version
         for uid, body in before.items():
             if uid not in now:
                 self._observe(kind, "DELETED", body, version)

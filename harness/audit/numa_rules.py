@@ -43,8 +43,8 @@ def _cpus(record: PodRecord) -> frozenset[int]:
 def _details(binding: Binding) -> dict[int, CpuDetail]:
     if binding.topology is None:
         return {}
-    found = _read(binding.topology.metadata.annotations, CPU_TOPOLOGY, CpuTopology())
-    return {cpu.id: cpu for cpu in found.detail}
+    result = _read(binding.topology.metadata.annotations, CPU_TOPOLOGY, CpuTopology())
+    return {cpu.id: cpu for cpu in result.detail}
 
 
 def _read(annotations: Mapping[str, str], key: str, default: Any) -> Any:
@@ -82,10 +82,8 @@ def _cpus_once(binding: Binding) -> Breach | None:
 
 
 def _cpu_count(binding: Binding) -> Breach | None:
-    mine, asked = _cpus(binding.record), binding.record.requests.get(CPU, 0)
-    return (
-        Breach(f"requests {asked} milli-CPU and got {len(mine)} CPUs") if mine and len(mine) * 1000 != asked else None
-    )
+    mine, cpu = _cpus(binding.record), binding.record.requests.get(CPU, 0)
+    return Breach(f"requests {cpu} milli-CPU and got {len(mine)} CPUs") if mine and len(mine) * 1000 != cpu else None
 
 
 def _cpus_exist(binding: Binding) -> Breach | None:
@@ -148,10 +146,10 @@ def _has_cpuset(binding: Binding) -> Breach | None:
     pod = binding.pod
     if pod.metadata.labels.get(QOS_LABEL) not in {LSE, LSR} or not _details(binding):
         return None
-    asked = binding.record.requests.get(CPU, 0)
+    cpu = binding.record.requests.get(CPU, 0)
     spec = _read(pod.metadata.annotations, RESOURCE_SPEC, ResourceSpec())
     policies = {spec.required_cpu_bind_policy, spec.preferred_cpu_bind_policy}
-    if not asked or asked % 1000 or not policies & {FULL_PCPUS, SPREAD_BY_PCPUS} or 0 < pod.spec.priority < 9000:
+    if not cpu or cpu % 1000 or not policies & {FULL_PCPUS, SPREAD_BY_PCPUS} or 0 < pod.spec.priority < 9000:
         return None
     if _cpus(binding.record):
         return None

@@ -135,16 +135,16 @@ def _extended_amounts(binding: Binding) -> Breach | None:
     return _overcommitted(binding, lambda name: "/" in name)
 
 
-def _overcommitted(binding: Binding, wanted: Callable[[str], bool]) -> Breach | None:
+def _overcommitted(binding: Binding, target: Callable[[str], bool]) -> Breach | None:
     if binding.node is None:
         return None
     have = amounts(binding.node.status.allocatable)
     used = binding.use.amounts
     for name in binding.record.requests:
-        if wanted(name) and name in have and used.get(name, 0) > have[name]:
+        if target(name) and name in have and used.get(name, 0) > have[name]:
             pods = tuple(other for other in binding.others() if name in other.requests)
-            said = f"node {binding.node.name} has {have[name]} of {name} allocatable, its pods request {used[name]}"
-            return Breach(said, pods)
+            text = f"node {binding.node.name} has {have[name]} of {name} allocatable, its pods request {used[name]}"
+            return Breach(text, pods)
     return None
 
 

@@ -28,23 +28,23 @@ def requests_of(pod: Pod) -> Amounts:
     return {name: value for name, value in current_names(running).items() if value}
 
 
-def current_names(found: Amounts) -> Amounts:
+def current_names(counts: Amounts) -> Amounts:
     """Replace the device resource names of v0.7; where both are given, the new name counts."""
-    return {name: value for name, value in found.items() if name not in RENAMED} | {
-        RENAMED[name]: value for name, value in found.items() if name in RENAMED and RENAMED[name] not in found
+    return {name: value for name, value in counts.items() if name not in RENAMED} | {
+        RENAMED[name]: value for name, value in counts.items() if name in RENAMED and RENAMED[name] not in counts
     }
 
 
 def _requests(container: Container, pod: Pod) -> Amounts:
     """While the container is resized: the largest of what it asks for, was given and has; not what it cannot get."""
-    asked = {**amounts(container.resources.limits), **amounts(container.resources.requests)}
+    requests = {**amounts(container.resources.limits), **amounts(container.resources.requests)}
     for status in (*pod.status.container_statuses, *pod.status.init_container_statuses):
         if status.name == container.name:
             actual = status.resources.requests if status.resources is not None else {}
-            given = [amounts(reported) for reported in (status.allocated_resources, actual) if reported]
-            counted = given if given and _is_infeasible(pod) else [asked, *given]
+            totals = [amounts(reported) for reported in (status.allocated_resources, actual) if reported]
+            counted = totals if totals and _is_infeasible(pod) else [requests, *totals]
             return {name: max(each.get(name, 0) for each in counted) for each in counted for name in each}
-    return asked
+    return requests
 
 
 def _is_infeasible(pod: Pod) -> bool:

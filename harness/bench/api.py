@@ -85,7 +85,7 @@ def bench_api(size: ApiSize, kubeconfig: Path | None, progress: Progress, *, bac
     Raises:
         ClusterError: the server refused a request.
     """
-    found: dict[str, list[Measured]] = {name: [] for name in OPERATIONS}
+    by_name: dict[str, list[Measured]] = {name: [] for name in OPERATIONS}
     ratios: list[float] = []
     bytes_per_pod: list[float] = []
     resident = 0.0
@@ -93,7 +93,7 @@ def bench_api(size: ApiSize, kubeconfig: Path | None, progress: Progress, *, bac
         with _server(kubeconfig, backend) as server:
             rates = uvloop.run(_rates(server, size))
         for name, measured in rates.items():
-            found[name].append(measured)
+            by_name[name].append(measured)
         with _server(kubeconfig, backend) as server:
             ratios.append(uvloop.run(_fanout(server, size)))
         progress(
@@ -106,18 +106,18 @@ def bench_api(size: ApiSize, kubeconfig: Path | None, progress: Progress, *, bac
             uvloop.run(_fill(server, size))
             resident = _resident(server.pid) / 2**20
             bytes_per_pod.append((_resident(server.pid) - before) / size.pods)
-    return _figures(size, found, ratios, bytes_per_pod, resident)
+    return _figures(size, by_name, ratios, bytes_per_pod, resident)
 
 
 def _figures(
-    size: ApiSize, found: dict[str, list[Measured]], ratios: list[float], bytes_per_pod: list[float], resident: float
+    size: ApiSize, mix: dict[str, list[Measured]], ratios: list[float], bytes_per_pod: list[float], resident: float
 ) -> dict[str, Any]:
     figures: dict[str, Any] = {}
-    for name, samples in found.items():
+    for name, samples in mix.items():
         figures[f"{name}_per_second"] = rounded(spread([sample.per_second for sample in samples]))
-    known = {name: [sample.server_us for sample in samples if sample.server_us] for name, samples in found.items()}
+    known = {name: [sample.server_us for sample in samples if sample.server_us] for name, samples in mix.items()}
     figures["server_us"] = {name: rounded(spread(samples), 1) for name, samples in known.items() if samples}
-    kernel = {name: median([sample.kernel_us for sample in samples]) for name, samples in found.items()}
+    kernel = {name: median([sample.kernel_us for sample in samples]) for name, samples in mix.items()}
     figures["server_us_in_kernel"] = rounded({name: us for name, us in kernel.items() if known.get(name)}, 1)
     figures["fanout_cost_ratio"] = rounded(spread(ratios), 2)
     figures["fanout_by"] = "processor time of the server" if known["creates"] else "wall time"
@@ -127,11 +127,9 @@ def _figures(
     figures |= {"pods": size.pods, "nodes": size.nodes, "watchers": size.watchers, "repeat": size.repeat}
     figures["list_of"] = LIST_OF
     limited = [
-        name for name, samples in found.items() if any(sample.client > CLIENT_BUSY_THRESHOLD for sample in samples)
+        name for name, samples in mix.items() if any(sample.client > CLIENT_BUSY_THRESHOLD for sample in samples)
     ]
-    shared = [
-        name for name, samples in found.items() if any(sample.others > OTHERS_BUSY_THRESHOLD for sample in samples)
-    ]
+    shared = [name for name, samples in mix.items() if any(sample.others > OTHERS_BUSY_THRESHOLD for sample in samples)]
     figures["client_was_the_limit_of"] = limited
     figures["machine_was_shared_during"] = shared
     return figures
@@ -290,14 +288,14 @@ async def _rates(server: Server, size: ApiSize) -> dict[str, Measured]:
             )
             for number in range(10_000_000)
         )
-        found = {
+        rates = {
             "gets": await _measure(server, client, _again(gets), size.seconds),
             "lists": await _measure(server, client, _again(lists), size.seconds),
             "patches": await _measure(server, client, patches, size.seconds),
         }
         prepared = iter([next(bodies) for _ in range(len(names) - LIST_OF)])  # rendered before the measurement
-        found["creates"] = await _measure(server, client, prepared, size.seconds)
-        return found
+        rates["creates"] = await _measure(server, client, prepared, size.seconds)
+        return rates
     finally:
         await client.close()
 

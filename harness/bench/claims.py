@@ -52,11 +52,11 @@ def slice_of(node: str) -> tuple[str, Manifest]:
 
 def claim_of(pod: str, number: int, namespace: str) -> Manifest:
     """The claim that the API server makes for a pod of a shape."""
-    found = _asks(claim(f"{pod}-{CLAIM}"), number)
+    manifest = _asks(claim(f"{pod}-{CLAIM}"), number)
     owner = {"apiVersion": "v1", "kind": "Pod", "name": pod, "uid": pod, "controller": True}
     more = {"namespace": namespace, "uid": f"claim-{pod}", "resourceVersion": "1"}
-    found["metadata"] |= {**more, "ownerReferences": [owner]}
-    return found
+    manifest["metadata"] |= {**more, "ownerReferences": [owner]}
+    return manifest
 
 
 def _object(kind: str, name: str, spec: Manifest) -> Manifest:

@@ -116,8 +116,8 @@ def prepared(size: Size, mix: Mix, config: Path | None = None) -> BareCore:
             core.add_object(*slice_of(name))
         else:
             core.add_node(in_network(node, size.nodes) if mix.name in GATHER else node, device_manifest(name))
-    for path, found in before_nodes(len(mix.shapes)) if mix.claims else ():
-        core.add_object(path, found)
+    for path, manifest in before_nodes(len(mix.shapes)) if mix.claims else ():
+        core.add_object(path, manifest)
     numbers = range(len(mix.shapes))
     if size.waiting:
         too_large = [core.spec(mix.spec(number, core.scheduler_name) | _too_large(mix, number)) for number in numbers]

@@ -63,8 +63,8 @@ def gang_day(nodes: int, seed: int, progress: Callable[[str], None], *, hours: f
             for number in range(ended.members):
                 core.remove_pod(f"{ended.name}-{number}")
         if arrival <= now:
-            found = _submit(core, rng, f"gang-{came}", now)
-            gangs[found.name] = found
+            submit = _submit(core, rng, f"gang-{came}", now)
+            gangs[submit.name] = submit
             came += 1
             arrival = now + rng.expovariate(rate)
         for pod, node in core.place_all():

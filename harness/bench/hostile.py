@@ -46,14 +46,14 @@ def percentile(samples: Sequence[float], share: float) -> float:
 
 def with_omitted(samples: Sequence[float], interval: float) -> list[float]:
     """The samples, and those of reads that could not begin: a read of 1 s delays 199 further ones of 5 ms interval."""
-    found: list[float] = []
+    numbers: list[float] = []
     for sample in samples:
-        found.append(sample)
+        numbers.append(sample)
         rest = sample - interval
         while rest > interval:
-            found.append(rest)
+            numbers.append(rest)
             rest -= interval
-    return found
+    return numbers
 
 
 def bench_hostile(attacks: Sequence[Attack], rounds: int, progress: Progress) -> dict[str, Any]:
@@ -64,14 +64,14 @@ def bench_hostile(attacks: Sequence[Attack], rounds: int, progress: Progress) ->
             path = folder / "kubeconfig"
             process, _ = start_process(path, fleet="", seed=0, port=0, log=folder / "log")
             try:
-                codes, found = uvloop.run(_measure(load_access(path), process.pid, attack, rounds))
+                codes, result = uvloop.run(_measure(load_access(path), process.pid, attack, rounds))
             finally:
                 stop(process)
         figures[attack.name] = {
             "codes": sorted(set(codes)),
-            "reads": len(found.loop),
-            **figures_of("loop", found.loop),
-            "wall_p99_ms": round(percentile(with_omitted(found.wall, INTERVAL), 0.99) * 1000, 1),
+            "reads": len(result.loop),
+            **figures_of("loop", result.loop),
+            "wall_p99_ms": round(percentile(with_omitted(result.wall, INTERVAL), 0.99) * 1000, 1),
         }
         progress(f"{attack.name}: {figures[attack.name]}")
     return figures
@@ -79,11 +79,11 @@ def bench_hostile(attacks: Sequence[Attack], rounds: int, progress: Progress) ->
 
 def figures_of(name: str, samples: Sequence[float], limit: float = P99_LIMIT) -> dict[str, Any]:
     """The fields of an attack about latencies: seconds of processor time, `name`: whose."""
-    found = with_omitted(samples, INTERVAL)
-    p99 = percentile(found, 0.99)
+    numbers = with_omitted(samples, INTERVAL)
+    p99 = percentile(numbers, 0.99)
     return {
         f"{name}_p99_ms": round(p99 * 1000, 1),
-        f"{name}_max_ms": round(max(found, default=0.0) * 1000, 1),
+        f"{name}_max_ms": round(max(numbers, default=0.0) * 1000, 1),
         "within_limit": p99 < limit,
     }
 
@@ -115,15 +115,15 @@ async def _measure(access: Access, pid: int, attack: Attack, rounds: int) -> tup
         requests = [_rendered(attacker, attack.request(number)) for number in range(rounds)]
         read = reader.render(f"{CORE}/configmaps/small", b"", method="GET")
         attacking = asyncio.ensure_future(attacker.send_all(requests))
-        found = Latencies()
+        latencies = Latencies()
         end = time.perf_counter() + 1.0  # controllers go on after the last answer
         while not attacking.done() or time.perf_counter() < end:
             begin, before = time.perf_counter(), _loop_time(pid)
             await reader.send_all([read])
-            found.wall.append(time.perf_counter() - begin)
-            found.loop.append(_loop_time(pid) - before)
+            latencies.wall.append(time.perf_counter() - begin)
+            latencies.loop.append(_loop_time(pid) - before)
             await asyncio.sleep(INTERVAL)
-        return attacking.result(), found
+        return attacking.result(), latencies
     finally:
         await attacker.close()
         await reader.close()

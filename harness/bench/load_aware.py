@@ -78,7 +78,7 @@ def bench_load_aware(
     if _decide_all(core):
         raise SubjectError("a pod was placed on a node above its usage thresholds")
     seconds, shares = _measured(core, listed, pods, rounds, chance=chance, progress=progress)
-    percent = [100 * found / MINUTE for found in seconds]
+    percent = [100 * second / MINUTE for second in seconds]
     middle = percentile(sorted(percent), 50)
     return {
         "through": "core",
@@ -162,10 +162,10 @@ def _lines(nodes: list[str], pods: int, now: float, chance: random.Random) -> li
             }
             for number in range(pods)
         ]
-        found = {
+        manifest = {
             "metadata": {"name": name, "uid": name, "resourceVersion": str(int(moment))},
             "spec": {"metricCollectPolicy": {"reportIntervalSeconds": int(MINUTE)}},
             "status": {"updateTime": rfc3339(moment), "nodeMetric": info, "podsMetric": metrics},
         }
-        lines.append(json.dumps({"type": "MODIFIED", "object": found}).encode())
+        lines.append(json.dumps({"type": "MODIFIED", "object": manifest}).encode())
     return lines

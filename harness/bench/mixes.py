@@ -41,7 +41,7 @@ _SIZES = (
 
 
 def _with_sizes(devices: list[Any]) -> list[ResourceList]:
-    return [{"cpu": cpu, "memory": memory, **wanted} for wanted, (cpu, memory) in zip(devices, _SIZES, strict=True)]
+    return [{"cpu": cpu, "memory": memory, **device} for device, (cpu, memory) in zip(devices, _SIZES, strict=True)]
 
 
 _ALL = [shape for family in (_WHOLE, _SHARED, _BYTES, _NONE) for shape in _with_sizes(family)]

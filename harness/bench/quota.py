@@ -43,9 +43,9 @@ def bench_quota(
     rates: dict[int, list[float]] = {0: [], placing: []}
     shares: list[float] = []
     for number in range(repeat):
-        for count, found in rates.items():
+        for count, numbers in rates.items():
             rate, share = _placed_per_second(count, placing, nodes, seed)
-            found.append(rate)
+            numbers.append(rate)
             shares.append(share)
         progress(f"repetition {number + 1} of {repeat}: {rates[placing][-1]:,.0f} pods/s, {rates[0][-1]:,.0f} without")
     with_quotas, without = spread(rates[placing]), spread(rates[0])
@@ -86,12 +86,12 @@ def _tree(core: BareCore, count: int) -> list[str]:
                 if made == count:
                     break
                 name = f"quota-{made:05}"
-                found = quota(name).max(cpu=100000, memory="1Pi").min(cpu=1, memory="1Gi")
+                builder = quota(name).max(cpu=100000, memory="1Pi").min(cpu=1, memory="1Gi")
                 if parent:
-                    found.below(parent)
+                    builder.below(parent)
                 if level < LEVELS:
-                    found.parent()
-                core.add_quota(found.namespace("bench").manifest)
+                    builder.parent()
+                core.add_quota(builder.namespace("bench").manifest)
                 below.append(name)
                 made += 1
         if below:

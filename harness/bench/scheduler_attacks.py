@@ -122,17 +122,17 @@ def bench_scheduler_attacks(
     figures = {}
     for attack in attacks:
         world = World()
-        found = [
+        latencies = [
             _latency(world, f"probe-{number}-{probe}", attack.object(number) if probe == 0 else None)
             for number in range(rounds)
             for probe in range(PROBES)
         ]
         figures[attack.name] = {
-            "bound": sum(bound for bound, _ in found),
-            "pods": len(found),
-            **figures_of("processor", [seconds for _, seconds in found], LIMIT),
+            "bound": sum(bound for bound, _ in latencies),
+            "pods": len(latencies),
+            **figures_of("processor", [seconds for _, seconds in latencies], LIMIT),
         }
-        figures[attack.name]["within_limit"] &= all(bound for bound, _ in found)
+        figures[attack.name]["within_limit"] &= all(bound for bound, _ in latencies)
         progress(f"{attack.name}: {figures[attack.name]}")
     return figures
 

@@ -240,5 +240,5 @@ async def _send(  # noqa: PLR0917
 def _read_memory(pids: dict[str, int], course: Course, progress: Progress) -> None:
     for name, pid in pids.items():
         course.mib[name].append(round(resident(pid) / 2**20, 1))
-    told = ", ".join(f"{name} {readings[-1]:g} MiB" for name, readings in course.mib.items())
-    progress(f"{len(course.sent):,} pods: {told}")
+    text = ", ".join(f"{name} {readings[-1]:g} MiB" for name, readings in course.mib.items())
+    progress(f"{len(course.sent):,} pods: {text}")

@@ -40,12 +40,12 @@ def bench_start(repeat: int, progress: Progress) -> dict[str, Any]:
     answered: list[float] = []
     quotas: list[float] = []
     for number in range(repeat):
-        first, all_ready, told, created = _once(kubectl)
+        first, all_ready, value, created = _once(kubectl)
         served.append(first)
         quotas.append(created)
         ready.append(all_ready)
-        if told:
-            answered.append(told)
+        if value:
+            answered.append(value)
         progress(f"repetition {number + 1} of {repeat}: {NODES} nodes Ready after {ready[-1]:.2f} s")
     figures: dict[str, Any] = {
         "seconds": rounded(spread(answered or ready), 3),
@@ -69,9 +69,9 @@ def _once(kubectl: str | None) -> tuple[float, float, float, float]:
         process, url = start_process(kubeconfig, fleet=str(fleet), seed=0, port=0, log=folder / "log")
         try:
             first = time.perf_counter() - begin
-            told = _by_kubectl(kubectl, kubeconfig, begin) if kubectl else 0.0
-            ready = told or _by_requests(kubeconfig, url, begin)
-            return first, ready, told, _first_quota(kubeconfig, url)
+            kubeconfig_kubectl = _by_kubectl(kubectl, kubeconfig, begin) if kubectl else 0.0
+            ready = kubeconfig_kubectl or _by_requests(kubeconfig, url, begin)
+            return first, ready, kubeconfig_kubectl, _first_quota(kubeconfig, url)
         finally:
             stop(process)
 

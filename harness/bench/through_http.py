@@ -175,12 +175,12 @@ def bench_http(
 
 def _ratio(own: Sequence[Repetition], other: Sequence[Repetition]) -> dict[str, float]:
     """Our throughput divided by the other scheduler's: median, lowest and highest of the repetitions."""
-    found = [
+    numbers = [
         value.pods_per_second / two.pods_per_second
         for value, two in zip(own, other, strict=True)
         if two.pods_per_second
     ]
-    return rounded(spread(found), 3) if found else {}
+    return rounded(spread(numbers), 3) if numbers else {}
 
 
 def _shown(repetition: Repetition) -> str:
@@ -291,7 +291,7 @@ async def post_nodes(access: Access, count: int, *, statuses_apart: bool, claims
             objects: Iterable[tuple[str, Any]] = [*before_nodes(len(claims_of.shapes)), *map(slice_of, everyone)]
         else:
             objects = ((DEVICES_PATH, device_manifest(name)) for name in everyone)
-        devices = (client.render(path, orjson.dumps(found)) for path, found in objects)
+        devices = (client.render(path, orjson.dumps(result)) for path, result in objects)
         for what, requests in (("nodes", nodes), ("statuses of nodes", statuses), ("devices", devices)):
             refused = [code for code in await client.send_all(requests) if code not in {200, 201}]
             if refused:
@@ -442,33 +442,33 @@ def _limit(repetitions: Sequence[Repetition], rate: float | None) -> str:
     """The process with the most processor time in the last repetition."""
     shares = repetitions[-1].usage.shares
     busiest = max(shares, key=lambda name: shares[name])
-    said = f"{busiest} ({shares[busiest]:.0%} of a core)"
+    text = f"{busiest} ({shares[busiest]:.0%} of a core)"
     cores = os.cpu_count() or 1
     used = sum(shares.values()) + repetitions[-1].usage.others
     if rate is not None:
-        return f"the requested rate; the busiest process was the {said}"
-    return f"{said}; all {cores} cores were busy" if used > 0.92 * cores else said
+        return f"the requested rate; the busiest process was the {text}"
+    return f"{text}; all {cores} cores were busy" if used > 0.92 * cores else text
 
 
 def _invalid_reasons(repetition: Repetition, rate: float | None) -> list[str]:
-    found = []
+    messages = []
     if repetition.refused:
         codes = ", ".join(sorted({str(code) if code else "no answer" for code in repetition.refused}))
-        found.append(f"the API server refused pods ({codes})")
-    found += nothing_placed(len(repetition.bound), len(repetition.sent))
+        messages.append(f"the API server refused pods ({codes})")
+    messages += nothing_placed(len(repetition.bound), len(repetition.sent))
     if repetition.twice:
-        found.append("a pod was shown on two nodes")
+        messages.append("a pod was shown on two nodes")
     if repetition.watch_lost:
-        found.append("the watch ended before the pods were bound")
+        messages.append("the watch ended before the pods were bound")
     if repetition.usage.shares.get("client", 0.0) > CLIENT_BUSY_THRESHOLD:
-        found.append(f"the client was the limit: it used more than {CLIENT_BUSY_THRESHOLD:.0%} of a core")
+        messages.append(f"the client was the limit: it used more than {CLIENT_BUSY_THRESHOLD:.0%} of a core")
     if repetition.usage.others > OTHERS_BUSY_THRESHOLD:
-        found.append(f"other programs used more than {OTHERS_BUSY_THRESHOLD:.0%} of a core")
+        messages.append(f"other programs used more than {OTHERS_BUSY_THRESHOLD:.0%} of a core")
     if rate is None and repetition.tail > MAX_TAIL:
-        found.append(
+        messages.append(
             f"slow tail: the last 1% of the bindings took more than {MAX_TAIL:.0%} of the interval; the throughput is"
             " diluted by pods that were tried again"
         )
     if rate is not None and repetition.late and percentile(sorted(repetition.late), 99) * 1000 > MAX_LAG_MS:
-        found.append(f"generator lag: pods were sent more than {MAX_LAG_MS:.0f} ms late at p99")
-    return found
+        messages.append(f"generator lag: pods were sent more than {MAX_LAG_MS:.0f} ms late at p99")
+    return messages

@@ -48,14 +48,14 @@ def bench_trace(
         core = BareCore(seed=seed, configuration=config)
         for name in names("node", nodes):
             core.add_node(node_manifest(name), device_manifest(name))
-        found = replayed(core, trace)
-        every.append(found)
-        rates.append(len(trace.pods) / sum(found.decisions))
-        progress(f"repetition {number + 1} of {repeat}: {rates[-1]:,.0f} pods/s, {found.placed:,} placed")
+        result = replayed(core, trace)
+        every.append(result)
+        rates.append(len(trace.pods) / sum(result.decisions))
+        progress(f"repetition {number + 1} of {repeat}: {rates[-1]:,.0f} pods/s, {result.placed:,} placed")
     last = every[-1]
-    microseconds = percentiles([seconds * 1e6 for found in every for seconds in found.decisions])
+    microseconds = percentiles([seconds * 1e6 for item in every for seconds in item.decisions])
     because = [
-        *starved([found.cpu_seconds / sum(found.decisions) for found in every]),
+        *starved([item.cpu_seconds / sum(item.decisions) for item in every]),
         *nothing_placed(last.placed, len(trace.pods)),
     ]
     return {
@@ -89,7 +89,7 @@ def replayed(core: BareCore, trace: Trace, clock: Callable[[], float] = time.per
         UsageError: no profile of the scheduler takes the pods.
     """
     specs = {name: core.spec(pod_spec(dict(s.requests), core.scheduler_name)) for name, s in trace.shapes.items()}
-    found, now = Replayed(), 0.0
+    result, now = Replayed(), 0.0
     leaving: list[tuple[float, str]] = []  # a heap: when, which pod
     stays: dict[str, float | None] = {}
     placements = hashlib.sha256()
@@ -105,15 +105,15 @@ def replayed(core: BareCore, trace: Trace, clock: Callable[[], float] = time.per
             core.bound.clear()
             before = clock()
             core.decide()
-            found.decisions.append(clock() - before)
+            result.decisions.append(clock() - before)
             for name, node in core.bound:
                 placements.update(f"{name} {node}\n".encode())
-                found.placed += 1
+                result.placed += 1
                 stay = stays.pop(name)
                 if stay is not None:
                     heapq.heappush(leaving, (now + stay, name))
-        found.cpu_seconds += time.process_time() - used
-        found.most = max(found.most, found.placed - found.left)
+        result.cpu_seconds += time.process_time() - used
+        result.most = max(result.most, result.placed - result.left)
 
     gc.collect()
     gc.freeze()
@@ -125,16 +125,16 @@ def replayed(core: BareCore, trace: Trace, clock: Callable[[], float] = time.per
                 when, gone = heapq.heappop(leaving)
                 pass_until(when)
                 core.remove_pod(gone)
-                found.left += 1
+                result.left += 1
                 decide()
             pass_until(pod.at)
             stays[name] = pod.stay
             core.add_pod(name, specs[pod.shape])
             decide()
-            if not found.decisions:
+            if not result.decisions:
                 raise UsageError(f"--scheduler-config: expected a profile for scheduler {core.scheduler_name!r}")
     finally:
         gc.set_threshold(*thresholds)
         gc.unfreeze()
-    found.digest = placements.hexdigest()[:16]
-    return found
+    result.digest = placements.hexdigest()[:16]
+    return result

@@ -92,8 +92,8 @@ def bench_waiting_gangs(
         for kind, contender in contenders.items():
             samples[kind].append(contender.seconds * 1e6 / max(1, contender.placed))
         placed = contenders["none"].placed
-        told = ", ".join(f"{kind} {samples[kind][-1]:.1f}" for kind in KINDS)
-        progress(f"waiting gangs, repetition {number + 1} of {size.repeat}: us for a pod: {told}")
+        text = ", ".join(f"{kind} {samples[kind][-1]:.1f}" for kind in KINDS)
+        progress(f"waiting gangs, repetition {number + 1} of {size.repeat}: us for a pod: {text}")
     return {
         "gangs": gangs,
         "members": MEMBERS,
@@ -172,5 +172,5 @@ def _members(specs: list[Any], gangs: int, *, gathered: bool) -> Iterator[tuple[
 
 def _member(number: int, scheduler: str) -> dict[str, Any]:
     """A pod spec for all cards of a node of the pool; shapes differ in their CPUs."""
-    wanted: ResourceList = {"cpu": str(NODE_CPU - number), device.NVIDIA_GPU: str(NODE_GPUS)}
-    return {**pod_spec(wanted, scheduler), "nodeSelector": {POOL: "gangs"}}
+    allocatable: ResourceList = {"cpu": str(NODE_CPU - number), device.NVIDIA_GPU: str(NODE_GPUS)}
+    return {**pod_spec(allocatable, scheduler), "nodeSelector": {POOL: "gangs"}}

@@ -22,12 +22,12 @@ def access(kubeconfig: Path | None, account: Path = ACCOUNT) -> Access:
     host, port = os.environ.get(HOST), os.environ.get(PORT, "443")
     if not host:
         raise UsageError(f"--kubeconfig: expected a file, or a pod with a service account; ${HOST} is not set")
-    found = Access(f"https://{f'[{host}]' if ':' in host else host}:{port}", _trust(account), {})
-    renew_token(found, account)
-    return found
+    result = Access(f"https://{f'[{host}]' if ':' in host else host}:{port}", _trust(account), {})
+    renew_token(result, account)
+    return result
 
 
-def renew_token(found: Access, account: Path = ACCOUNT) -> None:
+def renew_token(result: Access, account: Path = ACCOUNT) -> None:
     """Read the token again.
 
     Raises:
@@ -37,7 +37,7 @@ def renew_token(found: Access, account: Path = ACCOUNT) -> None:
         token = (account / "token").read_text(encoding="ascii").strip()
     except OSError as error:
         raise UsageError(f"{account / 'token'}: {error.strerror}; is the service account mounted?") from error
-    found.headers["authorization"] = f"Bearer {token}"
+    result.headers["authorization"] = f"Bearer {token}"
 
 
 def _trust(account: Path) -> ssl.SSLContext:

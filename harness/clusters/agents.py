@@ -56,8 +56,8 @@ class ThreadedTransport(RemoteTransport):
         self._queues[zlib.crc32(object_of(request.path).encode()) % WORKERS].put((request, done))
 
     def _work(self, waiting: "queue.SimpleQueue[tuple[Request, Done] | None]") -> None:
-        while (found := waiting.get()) is not None:
-            request, done = found
+        while (entry := waiting.get()) is not None:
+            request, done = entry
             try:
                 response = self.call(request)
             except ClusterError as error:
@@ -142,10 +142,10 @@ def own_address(url: str) -> str:
     try:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
             probe.connect((parts.hostname or "", parts.port or 443))  # UDP: nothing is sent
-            found: str = probe.getsockname()[0]
+            address: str = probe.getsockname()[0]
     except OSError as error:
         raise ClusterError(f"{url}: no route to the API server: {error.strerror or error}") from error
-    return found
+    return address
 
 
 def _tls(now: float, host: str) -> ssl.SSLContext:
@@ -175,10 +175,12 @@ def node_agents(kubeconfig: Path, *, seed: int, log_file: Path, run: str = "", h
             stderr=sink,
         )
     try:
-        said = first_answer(process)
-        if not said.get("ready"):
+        answer = first_answer(process)
+        if not answer.get("ready"):
             why = (
-                said.get("error") or log_file.read_text(errors="replace").strip() or "the process ended without output"
+                answer.get("error")
+                or log_file.read_text(errors="replace").strip()
+                or "the process ended without output"
             )
             raise ClusterError(f"the agents of simulated nodes did not start: {why}")
         yield

@@ -19,9 +19,9 @@ _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 def static_busybox() -> Path | None:
     """A busybox that needs no libraries; None if there is none."""
-    for found in (shutil.which(BUSYBOX), "/bin/busybox", "/usr/bin/busybox"):
-        if found is not None and Path(found).is_file() and b"/ld-linux" not in Path(found).read_bytes():
-            return Path(found)
+    for item in (shutil.which(BUSYBOX), "/bin/busybox", "/usr/bin/busybox"):
+        if item is not None and Path(item).is_file() and b"/ld-linux" not in Path(item).read_bytes():
+            return Path(item)
     return None
 
 

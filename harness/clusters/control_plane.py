@@ -58,9 +58,9 @@ def find_program(name: str) -> Path | None:
     """The program in $KUBEBUILDER_ASSETS or on PATH."""
     folder = os.environ.get(ASSETS)
     if folder:
-        found = Path(folder) / name
-        if found.is_file() and os.access(found, os.X_OK):
-            return found
+        program = Path(folder) / name
+        if program.is_file() and os.access(program, os.X_OK):
+            return program
     on_path = shutil.which(name)
     return Path(on_path) if on_path else None
 
@@ -171,10 +171,10 @@ def control_plane(
 
 def _gates(program: Path) -> list[str]:
     """The flags for native gangs, their claims and their topology. Programs before 1.37 refuse to start."""
-    said = subprocess.run([program, "--version"], capture_output=True, text=True, check=False).stdout
-    found = _VERSION.search(said)
+    stdout = subprocess.run([program, "--version"], capture_output=True, text=True, check=False).stdout
+    match = _VERSION.search(stdout)
     gates = "GenericWorkload=true,DRAWorkloadResourceClaims=true,TopologyAwareWorkloadScheduling=true"
-    return ["--feature-gates", gates] if found and int(found[1]) >= _GANGS_SINCE else []
+    return ["--feature-gates", gates] if match and int(match[1]) >= _GANGS_SINCE else []
 
 
 def free_ports(count: int) -> list[int]:
@@ -310,13 +310,13 @@ class _Process:
 
 @contextmanager
 def _process(name: str, command: list[str], log: Path) -> Iterator[_Process]:
-    found = _Process(name, command, log)
-    found.start()
+    process = _Process(name, command, log)
+    process.start()
     try:
-        yield found
+        yield process
     finally:
-        found.process.kill()
-        found.process.wait()
+        process.process.kill()
+        process.process.wait()
 
 
 @dataclass(frozen=True, slots=True)
@@ -350,13 +350,13 @@ def _wait(url: str, kubeconfig: Path, path: str, processes: Sequence[_Process]) 
             for process in processes:
                 process.check()
             try:
-                found = pool.request("GET", url + path, retries=False, timeout=5.0)
+                response = pool.request("GET", url + path, retries=False, timeout=5.0)
             except urllib3.exceptions.HTTPError as error:
                 answer = str(error)
             else:
-                if found.status == 200:
+                if response.status == 200:
                     return
-                answer = f"HTTP {found.status}"
+                answer = f"HTTP {response.status}"
             if time.monotonic() > deadline:
                 raise ClusterError(f"{url}{path} did not succeed within {START_WITHIN:.0f} s: {answer}")
             time.sleep(POLL)

@@ -111,12 +111,12 @@ def recorded(name: str) -> Detached | None:
     check_name(name)
     path = state_folder() / f"{name}.json"
     try:
-        given = json.loads(path.read_bytes())
+        document = json.loads(path.read_bytes())
         return Detached(
             **{
-                **given,
-                "processes": tuple((pid, start) for pid, start in given["processes"]),
-                "logs": tuple((component, log) for component, log in given.get("logs", ())),
+                **document,
+                "processes": tuple((pid, start) for pid, start in document["processes"]),
+                "logs": tuple((component, log) for component, log in document.get("logs", ())),
             }
         )
     except FileNotFoundError:

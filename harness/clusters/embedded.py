@@ -91,7 +91,7 @@ def start_process(
     Raises:
         ClusterError: it did not start; the message has its reason.
     """
-    asked = {
+    amounts = {
         "kubeconfig": str(kubeconfig),
         "fleet": fleet,
         "seed": seed,
@@ -103,7 +103,7 @@ def start_process(
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as sink:
         process = subprocess.Popen(
-            [sys.executable, "-m", "seatrial.harness.clusters.serve", json.dumps(asked)],
+            [sys.executable, "-m", "seatrial.harness.clusters.serve", json.dumps(amounts)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=sink,
@@ -111,9 +111,9 @@ def start_process(
             process_group=None if detached else 0,  # Ctrl-C is for the parent, which stops this process last
             preexec_fn=None if detached else die_with_parent,  # noqa: PLW1509 one call into libc, which is loaded
         )
-    said = first_answer(process)
-    if "url" not in said:
+    answer = first_answer(process)
+    if "url" not in answer:
         stop(process)
-        why = said.get("error") or log.read_text(errors="replace").strip() or "the process ended without output"
+        why = answer.get("error") or log.read_text(errors="replace").strip() or "the process ended without output"
         raise ClusterError(f"the embedded API server did not start: {why}")
-    return process, str(said["url"])
+    return process, str(answer["url"])

@@ -86,9 +86,9 @@ class ExistingCluster(RemoteCluster, SimulatedNodes):
 
     def add_nodes(self, nodes: Iterable[NodeBuilder | Mapping[str, Any]]) -> None:
         if self._lent is not None:
-            given = [node.manifest if isinstance(node, NodeBuilder) else node for node in nodes]
-            if given:
-                self._lent.lend(given)
+            statuses = [node.manifest if isinstance(node, NodeBuilder) else node for node in nodes]
+            if statuses:
+                self._lent.lend(statuses)
             return
         entries = [checked_entry(node.manifest if isinstance(node, NodeBuilder) else node) for node in nodes]
         super().add_nodes([self.scope.entry(entry) for entry in entries])

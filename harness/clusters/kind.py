@@ -161,14 +161,14 @@ def _host_of_containers() -> str:
         ClusterError: Docker's network has no such address.
     """
     template = "{{range .IPAM.Config}}{{.Gateway}} {{end}}"
-    found = _must([DOCKER, "network", "inspect", NETWORK, "--format", template]).split()
-    for address in found:
+    parts = _must([DOCKER, "network", "inspect", NETWORK, "--format", template]).split()
+    for address in parts:
         try:
             if ipaddress.ip_address(address).version == 4:
                 return address
         except ValueError:
             continue
-    raise ClusterError(f"docker network {NETWORK!r}: expected an IPv4 gateway, found {' '.join(found) or 'none'}")
+    raise ClusterError(f"docker network {NETWORK!r}: expected an IPv4 gateway, found {' '.join(parts) or 'none'}")
 
 
 def _must(command: list[str], *, within: float = COMMAND_WITHIN) -> str:

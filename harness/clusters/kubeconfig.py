@@ -48,29 +48,31 @@ def _load(path: Path, folder: Path) -> Access:
     from kubernetes import config  # a quarter of a second: only who connects pays it
     from kubernetes.client import Configuration
 
-    found = Configuration()
+    configuration = Configuration()
     try:
-        config.load_kube_config(config_file=str(path), client_configuration=found, temp_file_path=str(folder))
+        config.load_kube_config(config_file=str(path), client_configuration=configuration, temp_file_path=str(folder))
     except config.ConfigException as error:
         raise UsageError(f"kubeconfig {path}: {error}") from error
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:  # raised for wrong shapes
         raise UsageError(f"kubeconfig {path}: cannot be read as a kubeconfig: {error}") from error
-    url: str = found.host.rstrip("/")
+    url: str = configuration.host.rstrip("/")
     tls = None
     if url.startswith("https:"):
         try:
-            tls = ssl.create_default_context(cafile=found.ssl_ca_cert)
-            if not found.verify_ssl:
+            tls = ssl.create_default_context(cafile=configuration.ssl_ca_cert)
+            if not configuration.verify_ssl:
                 tls.check_hostname = False
                 tls.verify_mode = ssl.CERT_NONE
-            if found.cert_file:
-                tls.load_cert_chain(found.cert_file, found.key_file)
+            if configuration.cert_file:
+                tls.load_cert_chain(configuration.cert_file, configuration.key_file)
         except (OSError, ValueError) as error:  # an SSLError is an OSError
             raise UsageError(f"kubeconfig {path}: its certificates cannot be used: {error}") from error
     elif not url.startswith("http:"):
         raise UsageError(f"kubeconfig {path}: server: expected http:// or https://, found {url!r}")
     # The official client names the key `BearerToken` since version 36.
-    authorization = found.get_api_key_with_prefix("authorization") or found.get_api_key_with_prefix("BearerToken")
+    authorization = configuration.get_api_key_with_prefix("authorization") or configuration.get_api_key_with_prefix(
+        "BearerToken"
+    )
     return Access(url, tls, {"authorization": authorization} if authorization else {})
 
 
@@ -96,14 +98,14 @@ def content_of(path: Path) -> dict[str, Any]:
     if not path.is_file():
         raise UsageError(f"kubeconfig {path}: expected a file, found {'a folder' if path.is_dir() else 'none'}")
     try:
-        found = load_yaml(path.read_bytes())
+        content = load_yaml(path.read_bytes())
     except OSError as error:
         raise UsageError(f"kubeconfig {path}: cannot be read: {error.strerror}") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise UsageError(f"kubeconfig {path}: expected YAML: {error}") from error
-    if not isinstance(found, dict):
-        raise UsageError(f"kubeconfig {path}: expected a YAML object of kind Config, found {_kind(found)}")
-    return found
+    if not isinstance(content, dict):
+        raise UsageError(f"kubeconfig {path}: expected a YAML object of kind Config, found {_kind(content)}")
+    return content
 
 
 def with_context(kubeconfig: Path, context: str, target: Path) -> Path:
@@ -148,10 +150,10 @@ def _check_current(content: Mapping[str, Any], kubeconfig: Path) -> None:
     def expect(section: str, name: object, where: str) -> dict[str, Any]:
         known = [str(row.get("name")) for row in content.get(section) or () if isinstance(row, dict)]
         if str(name) not in known:
-            found = "none" if name is None else repr(name)
+            text = "none" if name is None else repr(name)
             raise UsageError(
                 f"kubeconfig {kubeconfig}: {where}: expected one of its {section} ({', '.join(known) or 'none'}), found"
-                f" {found}{'; give one with --context' if section == 'contexts' else ''}"
+                f" {text}{'; give one with --context' if section == 'contexts' else ''}"
             )
         return entry_named(content, section, name)
 
@@ -180,16 +182,16 @@ def _check_current(content: Mapping[str, Any], kubeconfig: Path) -> None:
             )
 
 
-def _kind(found: object) -> str:
-    return "nothing" if found is None else f"a {type(found).__name__}"
+def _kind(entry: object) -> str:
+    return "nothing" if entry is None else f"a {type(entry).__name__}"
 
 
 def is_ours(path: Path) -> bool:
     """Whether a cluster of this program wrote the file; only such a file may be written over and removed."""
     try:
-        found = content_of(path)
+        content = content_of(path)
     except UsageError:
         return False
-    users = found.get("users")
+    users = content.get("users")
     names = [user.get("name") for user in users if isinstance(user, dict)] if isinstance(users, list) else []
-    return found.get("current-context") == "seatrial" and names == ["seatrial-admin"]
+    return content.get("current-context") == "seatrial" and names == ["seatrial-admin"]

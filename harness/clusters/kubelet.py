@@ -77,8 +77,8 @@ class KubeletCluster(LocalCluster):
 def _counted(node: Mapping[str, Any], device: Mapping[str, Any]) -> bool:
     """Whether kubelet offers resources of each healthy device's type."""
     allocatable = node["status"].get("allocatable") or {}
-    wanted = {name for entry in device["spec"]["devices"] if entry["health"] for name in entry["resources"]}
-    return all(allocatable.get(name, "0") != "0" for name in wanted)
+    names = {name for entry in device["spec"]["devices"] if entry["health"] for name in entry["resources"]}
+    return all(allocatable.get(name, "0") != "0" for name in names)
 
 
 class KubeletBackend(LocalBackend):

@@ -106,9 +106,9 @@ def cut(output: bytes, query: dict[str, str]) -> bytes:
         ValueError: an option is no number.
     """
     if "tailLines" in query:
-        wanted = _number(query, "tailLines")
+        number = _number(query, "tailLines")
         lines = output.splitlines(keepends=True)
-        output = b"".join(lines[-wanted:]) if wanted else b""
+        output = b"".join(lines[-number:]) if number else b""
     if "limitBytes" in query:
         output = output[: _number(query, "limitBytes")]
     return output

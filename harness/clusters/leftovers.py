@@ -112,12 +112,12 @@ def define_missing(cluster: Cluster) -> None:
         path = f"{DEFINITIONS_PATH}/{body['metadata']['name']}"
 
         def there(path: str = path) -> bool:
-            found = cluster.call(Request("GET", path))
-            return found.ok and not orjson.loads(found.body)["metadata"].get("deletionTimestamp")
+            response = cluster.call(Request("GET", path))
+            return response.ok and not orjson.loads(response.body)["metadata"].get("deletionTimestamp")
 
         def settled(path: str = path) -> bool:
-            found = cluster.call(Request("GET", path))
-            return found.code == 404 or there()
+            response = cluster.call(Request("GET", path))
+            return response.code == 404 or there()
 
         cluster.wait(settled, within=GONE_WITHIN)
         if not there():
@@ -128,12 +128,12 @@ def define_missing(cluster: Cluster) -> None:
 
 def runs_on(cluster: Cluster) -> list[str]:
     """The runs that have objects on the cluster, whether they have ended or not."""
-    found = set()
+    result = set()
     for item in _list(cluster, f"{_NAMESPACES}?labelSelector={RUN_LABEL}"):
-        found.add(str(item["metadata"]["labels"][RUN_LABEL]))
+        result.add(str(item["metadata"]["labels"][RUN_LABEL]))
     for item in _list(cluster, f"/api/v1/nodes?labelSelector={RUN_LABEL}"):
-        found.add(str(item["metadata"]["labels"][RUN_LABEL]))
-    return sorted(found)
+        result.add(str(item["metadata"]["labels"][RUN_LABEL]))
+    return sorted(result)
 
 
 def remove_dead_runs(cluster: Cluster) -> list[str]:
@@ -184,14 +184,14 @@ def remove_run(cluster: Cluster, run: str) -> None:
 def _named(cluster: Cluster, resource: str, run: str) -> list[str]:
     """The objects of a run, found by the label; objects that node agents write for their nodes, by name."""
     assert resource in CLUSTER_SCOPED
-    found = []
+    results = []
     for item in _list(cluster, f"{_GROUPS[resource]}/{resource}"):
         metadata = item["metadata"]
         if resource == "nodes" and not metadata["name"].startswith(f"st-{run}-"):
             continue  # a node of the cluster that was lent; it is given back, never deleted
         if (metadata.get("labels") or {}).get(RUN_LABEL) == run or metadata["name"].startswith(f"st-{run}-"):
-            found.append(str(metadata["name"]))
-    return found
+            results.append(str(metadata["name"]))
+    return results
 
 
 def _renewed(cluster: Cluster, run: str) -> str:
@@ -207,8 +207,8 @@ def _list(cluster: Cluster, path: str) -> list[dict[str, Any]]:
     response = cluster.call(Request("GET", path))
     if response.code == 404:
         return []  # the kind is not defined
-    found: list[dict[str, Any]] = orjson.loads(accepted(response, f"list {path}").body)["items"]
-    return found
+    items: list[dict[str, Any]] = orjson.loads(accepted(response, f"list {path}").body)["items"]
+    return items
 
 
 def _send(cluster: Cluster, method: str, path: str, body: dict[str, Any], what: str) -> None:

@@ -59,21 +59,23 @@ class LentNodes:
             ClusterError: other cases did not give their nodes back in time, or a node could not be made to fit.
         """
         by_name = {str(entry["name"]): entry for entry in entries}
-        wanted = {name: requirement_of(entry) for name, entry in by_name.items()}
-        found: dict[str, OfferedNode] = {}
+        requirements = {name: requirement_of(entry) for name, entry in by_name.items()}
+        offered_nodes: dict[str, OfferedNode] = {}
 
         def taken() -> bool:
-            found.clear()
-            found.update(assign(list(wanted.values()), self._offered()) or {})
-            return bool(found) and self._mark_all({name: (node.name, by_name[name]) for name, node in found.items()})
+            offered_nodes.clear()
+            offered_nodes.update(assign(list(requirements.values()), self._offered()) or {})
+            return bool(offered_nodes) and self._mark_all(
+                {name: (node.name, by_name[name]) for name, node in offered_nodes.items()}
+            )
 
         if not self._cluster.wait(taken, within=FREE_WITHIN):
             raise ClusterError(f"the nodes with label {TRIALS_LABEL} were not free within {FREE_WITHIN:.0f} s")
-        for name, node in found.items():
+        for name, node in offered_nodes.items():
             self._names[name] = node.name
             self._scope.lend(name, node.name, node.taints)
-        for name, node in found.items():
-            self._occupy(wanted[name], node)
+        for name, node in offered_nodes.items():
+            self._occupy(requirements[name], node)
 
     def is_lent(self, name: str) -> bool:
         return name in self._names
@@ -90,7 +92,7 @@ class LentNodes:
             self.give_back(name)
 
     def _offered(self) -> list[OfferedNode]:
-        found = []
+        nodes = []
         for node in listed(self._cluster.call, f"{NODES}?labelSelector={TRIALS_LABEL}%3Dtrue"):
             name = node["metadata"]["name"]
             lent = RUN_LABEL in node["metadata"]["labels"]
@@ -101,8 +103,8 @@ class LentNodes:
             rows = listed(self._cluster.call, f"/api/v1/pods?fieldSelector=spec.nodeName%3D{name}")
             # What a case has on a lent node ends with it.
             pods = [from_plain(row, Pod) for row in rows if not lent or not _is_of_a_run(row)]
-            found.append(offered_node(node, device, pods, lent=lent))
-        return found
+            nodes.append(offered_node(node, device, pods, lent=lent))
+        return nodes
 
     def _mark_all(self, nodes: Mapping[str, tuple[str, Mapping[str, Any]]]) -> bool:
         """Mark each node; if another run was faster with one, none."""
@@ -121,10 +123,10 @@ class LentNodes:
         before = body["metadata"]["labels"]
         if RUN_LABEL in before:
             return False
-        given = self._scope.value(
+        content = self._scope.value(
             {key: value for key, value in (entry.get("labels") or {}).items() if key != _HOSTNAME}
         )
-        labels = {**given, RUN_LABEL: self._scope.run}
+        labels = {**content, RUN_LABEL: self._scope.run}
         there = body["spec"].get("taints") or []
         own = {"key": RUN_LABEL, "value": self._scope.run, "effect": "NoSchedule"}
         known = {(taint["key"], taint["effect"]) for taint in there}
@@ -144,31 +146,33 @@ class LentNodes:
         }
         return self._cluster.call(Request("PATCH", f"{NODES}/{node}", orjson.dumps(patch), MERGE_PATCH)).ok
 
-    def _occupy(self, wanted: Requirement, node: OfferedNode) -> None:
+    def _occupy(self, requirement: Requirement, node: OfferedNode) -> None:
         """A pod that has what the case does not state.
 
         Raises:
             ClusterError: it does not run in time.
         """
-        devices = {CARD: node.cards[wanted.cards :], NIC: node.nics[wanted.nics :]}
+        devices = {CARD: node.cards[requirement.cards :], NIC: node.nics[requirement.nics :]}
         requests: dict[str, int] = {}
-        if wanted.cpu is not None and node.cpu > wanted.cpu:
-            requests["cpu"] = node.cpu - wanted.cpu
-        if wanted.memory is not None and node.memory > wanted.memory:
-            requests["memory"] = node.memory - wanted.memory
+        if requirement.cpu is not None and node.cpu > requirement.cpu:
+            requests["cpu"] = node.cpu - requirement.cpu
+        if requirement.memory is not None and node.memory > requirement.memory:
+            requests["memory"] = node.memory - requirement.memory
         amounts = quantities(requests)
         for group in devices.values():
-            for name in sorted({name for found in group for name in found.resources if name.startswith(_COUNTED)}):
+            for name in sorted(
+                {name for candidate in group for name in candidate.resources if name.startswith(_COUNTED)}
+            ):
                 if name.endswith("-memory"):
                     continue  # follows from the ratio
-                amounts[name] = str(sum(int(found.resources.get(name, "0")) for found in group))
+                amounts[name] = str(sum(int(item.resources.get(name, "0")) for item in group))
         if not amounts:
             return
         name = f"occupied-{node.name}"[:63].rstrip("-.")
         built = pod(name).resources(dict(amounts)).label(RUN_LABEL, self._scope.run).node_name(node.name)
         built.manifest["spec"]["tolerations"] = [{"operator": "Exists"}]
         built.priority_class(CRITICAL)  # a case that preempts does not preempt it
-        shares = {kind: [_whole(found) for found in group] for kind, group in devices.items() if group}
+        shares = {kind: [_whole(item) for item in group] for kind, group in devices.items() if group}
         if shares:
             built.annotation(DEVICE_ALLOCATED, to_json(shares).decode())
         pods = f"/api/v1/namespaces/{self._namespace}/pods"
@@ -219,10 +223,10 @@ def restore(cluster: Cluster, node: str) -> None:
         if answer.code == 404:
             return
         body = orjson.loads(accepted(answer, f"read node {node!r}").body)
-        said = (body["metadata"].get("annotations") or {}).get(LENT_ANNOTATION)
-        if said is None:
+        lent_annotation = (body["metadata"].get("annotations") or {}).get(LENT_ANNOTATION)
+        if lent_annotation is None:
             return
-        back = orjson.loads(said)
+        back = orjson.loads(lent_annotation)
         gone = {(key, effect) for key, effect in back["taints"]}
         taints = [taint for taint in body["spec"].get("taints") or () if (taint["key"], taint["effect"]) not in gone]
         patch = {
@@ -243,8 +247,12 @@ def is_lent(node: Mapping[str, Any]) -> bool:
     return LENT_ANNOTATION in (node["metadata"].get("annotations") or {})
 
 
-def _whole(found: FreeDevice) -> dict[str, Any]:
-    return {"minor": found.minor, "resources": dict(found.resources), **({"id": found.id} if found.id else {})}
+def _whole(free_device: FreeDevice) -> dict[str, Any]:
+    return {
+        "minor": free_device.minor,
+        "resources": dict(free_device.resources),
+        **({"id": free_device.id} if free_device.id else {}),
+    }
 
 
 def _run_of(row: Mapping[str, Any]) -> str:

@@ -57,9 +57,9 @@ class LocalCluster(RemoteCluster):
             raise ClusterError(f"node {self.node!r} (this machine) was not Ready within {READY_WITHIN:.0f} s")
 
     def add_nodes(self, nodes: Iterable[NodeBuilder | Mapping[str, Any]]) -> None:
-        wanted = len(list(nodes))
+        amount = len(list(nodes))
         raise ClusterError(
-            f"{_ONE_NODE}, and adds none (asked for {wanted}); use --backend embedded for simulated ones"
+            f"{_ONE_NODE}, and adds none (asked for {amount}); use --backend embedded for simulated ones"
         )
 
     def remove_node(self, name: str) -> None:
@@ -76,8 +76,8 @@ class LocalCluster(RemoteCluster):
         annotations = orjson.loads(response.body)["metadata"].get("annotations") or {}
         script = [*orjson.loads(annotations.get(FAULTS_ANNOTATION) or "[]"), entry]
         patch = {"metadata": {"annotations": {FAULTS_ANNOTATION: orjson.dumps(script).decode()}}}
-        asked = Request("PATCH", f"{NODES}/{self.node}", orjson.dumps(patch), MERGE_PATCH)
-        accepted(self.call(asked), f"annotate node {self.node!r}")
+        request = Request("PATCH", f"{NODES}/{self.node}", orjson.dumps(patch), MERGE_PATCH)
+        accepted(self.call(request), f"annotate node {self.node!r}")
 
 
 class LocalBackend(ClusterBackend):
@@ -102,12 +102,12 @@ class LocalBackend(ClusterBackend):
         """Looks for devices when first asked."""
         from seatrial.harness.devices.survey import survey
 
-        found = {Capability.REAL_TIME, Capability.CONTAINERS}
+        results = {Capability.REAL_TIME, Capability.CONTAINERS}
         if self._fake:
-            found |= {Capability.DEVICE_FAULTS, *self.more_faults}
+            results |= {Capability.DEVICE_FAULTS, *self.more_faults}
         elif survey()[0]:
-            found.add(Capability.REAL_DEVICES)
-        return frozenset(found)
+            results.add(Capability.REAL_DEVICES)
+        return frozenset(results)
 
     def probe(self) -> str | None:
         return None

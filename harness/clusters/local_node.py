@@ -43,7 +43,7 @@ class LocalNode:
 
 
 @contextmanager
-def local_agent(wanted: LocalNode, transport: Transport, clock: Clock) -> Iterator["LocalAgent"]:
+def local_agent(local_node: LocalNode, transport: Transport, clock: Clock) -> Iterator["LocalAgent"]:
     """The agent of this machine, not yet started; stopped in the end, with everything that it ran.
 
     Raises:
@@ -55,7 +55,7 @@ def local_agent(wanted: LocalNode, transport: Transport, clock: Clock) -> Iterat
     from seatrial.harness.nodes.local_agent import LIMITS_ANNOTATION, LocalAgent, ThreadRunner
 
     with ExitStack() as stack:
-        cards = stack.enter_context(stand_in(wanted.fake)) if wanted.fake else None
+        cards = stack.enter_context(stand_in(local_node.fake)) if local_node.fake else None
         providers = cards.providers() if cards is not None else real_providers()
         hardware = stack.enter_context(LocalHardware(providers))
         for vendor, why in hardware.missing.items():
@@ -64,7 +64,7 @@ def local_agent(wanted: LocalNode, transport: Transport, clock: Clock) -> Iterat
         stack.callback(run_blocking.close)
         root = _pods_folder()
         stack.callback(shutil.rmtree, root, ignore_errors=True)
-        runtime, limits = _runtime(wanted, clock, root, hardware, cards)
+        runtime, limits = _runtime(local_node, clock, root, hardware, cards)
         agent = LocalAgent(
             transport,
             clock,
@@ -86,10 +86,10 @@ def node_name() -> str:
 
 
 def _runtime(
-    wanted: LocalNode, clock: Clock, root: Path, hardware: "LocalHardware", stand_in: "StandIn | None"
+    local_node: LocalNode, clock: Clock, root: Path, hardware: "LocalHardware", stand_in: "StandIn | None"
 ) -> tuple["Runtime", str]:
     """The runtime, and in words how it enforces limits."""
-    if wanted.runtime == "docker":
+    if local_node.runtime == "docker":
         from seatrial.harness.nodes.runtimes.docker import DockerRuntime
 
         libraries = stand_in.libraries if stand_in is not None else None

@@ -251,9 +251,9 @@ class _Namespace:
         with log.open("ab") as sink:
             process = start_child([*self._enter(), *command], stdout=sink, stderr=sink, last_signal=signal.SIGKILL)
         self.processes = [one for one in self.processes if one.name != name]
-        found = _Inside(name, process, log)
-        self.processes.append(found)
-        return found
+        inside = _Inside(name, process, log)
+        self.processes.append(inside)
+        return inside
 
     def run(self, command: Sequence[str]) -> "subprocess.CompletedProcess[str]":
         """Run a command to its end."""
@@ -306,8 +306,8 @@ def _namespace(folder: Path) -> Iterator[_Namespace]:
         while not ready.exists():
             if process.poll() is not None or time.monotonic() > deadline:
                 assert process.stderr is not None
-                said = process.stderr.read().decode(errors="replace").strip() if process.poll() is not None else "late"
-                raise ClusterError(f"namespaces for a kubelet cannot be made: {said}")
+                text = process.stderr.read().decode(errors="replace").strip() if process.poll() is not None else "late"
+                raise ClusterError(f"namespaces for a kubelet cannot be made: {text}")
             time.sleep(POLL)
         children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text(encoding="ascii").split()
         space = _Namespace(folder, int(children[0]))

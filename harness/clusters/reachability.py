@@ -77,8 +77,8 @@ def _refused_credentials(kubeconfig: Path, now: float) -> str:
     if ends is not None and ends.timestamp() < now:
         return f"the client certificate of user {name!r} expired on {ends:%Y-%m-%d}; fetch the kubeconfig again"
     kinds = [kind for kind in ("token", "tokenFile", "exec", "client-certificate-data") if user.get(kind)]
-    found = " and ".join(kinds) or "no credentials"
-    return f"expected credentials that the API server knows, found {found} of user {name!r}; fetch the kubeconfig again"
+    text = " and ".join(kinds) or "no credentials"
+    return f"expected credentials that the API server knows, found {text} of user {name!r}; fetch the kubeconfig again"
 
 
 def _end_of_certificate(user: dict[str, Any]) -> datetime | None:

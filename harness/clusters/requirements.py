@@ -67,12 +67,12 @@ class Requirement:
 
     def __str__(self) -> str:
         which = " or ".join(sorted(self.models)) or self.vendor
-        said = [f"{self.cards} free cards ({which})"] if self.cards else []
-        said += [f"{self.nics} free NICs"] if self.nics else []
-        said += [f"cards by NUMA node {'+'.join(map(str, self.numa))}"] if self.numa else []
-        said += [f"{self.cpu / 1000:g} free cores"] if self.cpu is not None else []
-        said += [f"{binary(self.memory)} free memory"] if self.memory is not None else []
-        return ", ".join(said) or "anything"
+        messages = [f"{self.cards} free cards ({which})"] if self.cards else []
+        messages += [f"{self.nics} free NICs"] if self.nics else []
+        messages += [f"cards by NUMA node {'+'.join(map(str, self.numa))}"] if self.numa else []
+        messages += [f"{self.cpu / 1000:g} free cores"] if self.cpu is not None else []
+        messages += [f"{binary(self.memory)} free memory"] if self.memory is not None else []
+        return ", ".join(messages) or "anything"
 
     def shortage(self, offered: OfferedNode) -> str:
         """What the node lacks, in words; empty if it has all."""
@@ -100,26 +100,26 @@ def requirement_of(entry: Mapping[str, Any]) -> Requirement:
         UsageError: the entry has a mistake.
     """
     machine = machine_of(checked_entry(entry))
-    given = msgspec.convert(dict(entry), NodeEntry)
+    node = msgspec.convert(dict(entry), NodeEntry)
     cards = [slot for slot in machine.slots if not slot.model.is_nic]
     vendors = {slot.model.vendor for slot in cards}
     models = {VENDORS[slot.model.vendor].label(slot.model.facts) for slot in cards}
-    any_model = bool(given.devices) and all(group.vendor for group in given.devices if not _is_nic(group, machine))
+    any_model = bool(node.devices) and all(group.vendor for group in node.devices if not _is_nic(group, machine))
     only_simulated = ""
     if len(models) > 1:
         only_simulated = "cards of several models in one node"
-    elif given.pods is not None:
-        only_simulated = f"a node for {given.pods} pods"
-    elif given.kubelet != PLAIN:
+    elif node.pods is not None:
+        only_simulated = f"a node for {node.pods} pods"
+    elif node.kubelet != PLAIN:
         only_simulated = "settings of the kubelet"
-    stated = amounts({key: value for key, value in ((_CPU, given.cpu), (_MEMORY, given.memory)) if value is not None})
+    stated = amounts({key: value for key, value in ((_CPU, node.cpu), (_MEMORY, node.memory)) if value is not None})
     return Requirement(
-        given.name,
+        node.name,
         cards=len(cards),
         vendor=next(iter(vendors), ""),
         models=frozenset() if any_model else frozenset(models),
         nics=len(machine.slots) - len(cards),
-        numa=_counts(slot.numa for slot in cards) if given.server else (),
+        numa=_counts(slot.numa for slot in cards) if node.server else (),
         cpu=stated.get(_CPU),
         memory=stated.get(_MEMORY),
         only_simulated=only_simulated,
@@ -144,14 +144,14 @@ def offered_node(
     for entry in ((device or {}).get("spec") or {}).get("devices") or ():
         if entry.get("health") and (entry["type"], entry["minor"]) not in taken and entry["type"] in by_kind:
             numa = int((entry.get("topology") or {}).get("nodeID", -1))
-            found = FreeDevice(entry["minor"], entry.get("id", ""), numa, entry.get("resources") or {})
-            by_kind[entry["type"]].append(found)
+            free_device = FreeDevice(entry["minor"], entry.get("id", ""), numa, entry.get("resources") or {})
+            by_kind[entry["type"]].append(free_device)
     return OfferedNode(
         node["metadata"]["name"],
         labels.get(GPU_VENDOR_LABEL, ""),
         labels.get(GPU_MODEL_LABEL, ""),
-        tuple(sorted(by_kind[CARD], key=lambda found: found.minor)),
-        tuple(sorted(by_kind[NIC], key=lambda found: found.minor)),
+        tuple(sorted(by_kind[CARD], key=lambda item: item.minor)),
+        tuple(sorted(by_kind[NIC], key=lambda item: item.minor)),
         free.get(_CPU, 0),
         free.get(_MEMORY, 0),
         lent,
@@ -165,13 +165,15 @@ def assign(requirements: Sequence[Requirement], offered: Sequence[OfferedNode]) 
     Raises:
         HardwareMissingError: the nodes could not meet all requirements even if none of them was lent.
     """
-    for wanted in requirements:
-        if wanted.only_simulated:
-            raise HardwareMissingError(f"needs {wanted.only_simulated}, which only simulated nodes have")
-        lacking = {node.name: wanted.shortage(node) for node in offered}
+    for requirement in requirements:
+        if requirement.only_simulated:
+            raise HardwareMissingError(f"needs {requirement.only_simulated}, which only simulated nodes have")
+        lacking = {node.name: requirement.shortage(node) for node in offered}
         if all(lacking.values()):
-            found = "; ".join(f"{name}: {why}" for name, why in sorted(lacking.items())) or "there are none"
-            raise HardwareMissingError(f"needs a node with {wanted}; of the nodes with label {TRIALS_LABEL}: {found}")
+            text = "; ".join(f"{name}: {why}" for name, why in sorted(lacking.items())) or "there are none"
+            raise HardwareMissingError(
+                f"needs a node with {requirement}; of the nodes with label {TRIALS_LABEL}: {text}"
+            )
     if _assigned(list(requirements), list(offered)) is None:
         wanted_all = "; ".join(map(str, requirements))
         raise HardwareMissingError(
@@ -183,12 +185,12 @@ def assign(requirements: Sequence[Requirement], offered: Sequence[OfferedNode]) 
 def _assigned(requirements: list[Requirement], offered: list[OfferedNode]) -> dict[str, OfferedNode] | None:
     if not requirements:
         return {}
-    wanted, *others = requirements
-    fitting = [node for node in offered if not wanted.shortage(node)]
+    requirement, *others = requirements
+    fitting = [node for node in offered if not requirement.shortage(node)]
     for node in sorted(fitting, key=lambda node: (len(node.cards) + len(node.nics), node.name)):
         rest = _assigned(others, [other for other in offered if other is not node])
         if rest is not None:
-            return {wanted.node: node, **rest}
+            return {requirement.node: node, **rest}
     return None
 
 
@@ -202,7 +204,7 @@ def _by_numa(cards: Sequence[FreeDevice]) -> tuple[int, ...]:
 
 def _counts(numbers: Iterable[int]) -> tuple[int, ...]:
     """How often each number occurs, in the order of the numbers."""
-    found: dict[int, int] = {}
+    by_number: dict[int, int] = {}
     for number in sorted(numbers):
-        found[number] = found.get(number, 0) + 1
-    return tuple(found.values())
+        by_number[number] = by_number.get(number, 0) + 1
+    return tuple(by_number.values())

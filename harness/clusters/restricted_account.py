@@ -38,7 +38,7 @@ def cluster_roles(files: Sequence[Path]) -> list[dict[str, Any]]:
     Raises:
         UsageError: a file cannot be read, or has something else than ClusterRoles.
     """
-    found: list[dict[str, Any]] = []
+    results: list[dict[str, Any]] = []
     for file in files:
         try:
             documents = [load_yaml(part.encode()) for part in re.split(r"(?m)^---\s*$", file.read_text())]
@@ -52,8 +52,8 @@ def cluster_roles(files: Sequence[Path]) -> list[dict[str, Any]]:
                     f"--cluster-role {file}: expected a ClusterRole with metadata.name, found"
                     f" {'one without' if kind == 'ClusterRole' else kind or type(document).__name__}"
                 )
-            found.append(document)
-    return found
+            results.append(document)
+    return results
 
 
 def make_account(admin: Callable[[Request], Response], roles: Sequence[dict[str, Any]]) -> str:
@@ -82,12 +82,12 @@ def make_account(admin: Callable[[Request], Response], roles: Sequence[dict[str,
             "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name},
         }
         post(f"{_RBAC}/clusterrolebindings", binding, f"ClusterRoleBinding {name!r}")
-    wanted = {
+    manifest = {
         "apiVersion": "authentication.k8s.io/v1",
         "kind": "TokenRequest",
         "spec": {"expirationSeconds": TOKEN_SECONDS},
     }
-    answer = post(f"{_IN_NAMESPACE}/serviceaccounts/{ACCOUNT}/token", wanted, f"token of {ACCOUNT!r}")
+    answer = post(f"{_IN_NAMESPACE}/serviceaccounts/{ACCOUNT}/token", manifest, f"token of {ACCOUNT!r}")
     token: str = answer["status"]["token"]
     return token
 
@@ -117,5 +117,5 @@ class RefusedRequests:
 
 def refused_requests(log: bytes) -> list[str]:
     """The requests of the account in a log of kube-apiserver."""
-    found = (match for match in _REFUSED.finditer(log) if match["user"].decode() == USER)
-    return sorted({_NAMES.sub("", match["what"].decode()).replace(" resource ", " ") for match in found})
+    matches = (match for match in _REFUSED.finditer(log) if match["user"].decode() == USER)
+    return sorted({_NAMES.sub("", match["what"].decode()).replace(" resource ", " ") for match in matches})

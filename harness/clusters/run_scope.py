@@ -154,9 +154,7 @@ class RunScope:
             return plain
         pattern = re.compile(rf"(?<![\w.-])(?:{'|'.join(map(re.escape, names))})(?![\w.-])")
         ending = b"\n" if plain.endswith(b"\n") else b""
-        return (
-            orjson.dumps(_in_strings(decoded, lambda text: pattern.sub(lambda found: names[found[0]], text))) + ending
-        )
+        return orjson.dumps(_in_strings(decoded, lambda text: pattern.sub(lambda item: names[item[0]], text))) + ending
 
     def response(self, response: Response) -> Response:
         return Response(response.code, self.incoming(response.body), response.headers)
@@ -199,18 +197,18 @@ class RunScope:
         outside = kind in _KINDS and name not in KEPT_NAMESPACES
         if outside and isinstance(name, str):
             self._names.add(name)
-        found: dict[str, Any] = {key: self.value(value) for key, value in body.items()}
+        values: dict[str, Any] = {key: self.value(value) for key, value in body.items()}
         if name is not None and not outside:
-            found["metadata"]["name"] = name
+            values["metadata"]["name"] = name
         if method == "POST" and kind is not None and metadata is not None:
-            found["metadata"]["labels"] = {**(found["metadata"].get("labels") or {}), RUN_LABEL: self.run}
+            values["metadata"]["labels"] = {**(values["metadata"].get("labels") or {}), RUN_LABEL: self.run}
         if method in {"POST", "PUT"}:
             if kind == "Pod":
-                self._own_pod(found["spec"])
-            template = (found.get("spec") or {}).get("template")
+                self._own_pod(values["spec"])
+            template = (values.get("spec") or {}).get("template")
             if isinstance(template, dict) and isinstance(template.get("spec"), dict):
                 self._own_pod(template["spec"])
-        return found
+        return values
 
     def _own_pod(self, spec: dict[str, Any]) -> None:
         """The run's scheduler, and its nodes alone."""

@@ -47,14 +47,14 @@ def simulated_nodes(cluster: Cluster) -> list[dict[str, Any]]:
 
 def pods_by_node(cluster: Cluster) -> dict[str, list[str]]:
     """The pods that are lost with their nodes: not those that ended, are being deleted, or belong to a DaemonSet."""
-    found: dict[str, list[str]] = {}
+    names: dict[str, list[str]] = {}
     for pod in listed(cluster.call, "/api/v1/pods"):
         meta, node = pod["metadata"], pod["spec"].get("nodeName")
         owned = any(owner["kind"] == "DaemonSet" for owner in meta.get("ownerReferences") or ())
         ended = (pod.get("status") or {}).get("phase") in _ENDED
         if node and not (owned or ended or meta.get("deletionTimestamp")):
-            found.setdefault(node, []).append(f"{meta['namespace']}/{meta['name']}")
-    return found
+            names.setdefault(node, []).append(f"{meta['namespace']}/{meta['name']}")
+    return names
 
 
 def shape_of(name: str, nodes: Iterable[Mapping[str, Any]], fleet: Iterable[Entry] = ()) -> NodeShape:
@@ -90,7 +90,7 @@ def added_entries(shape: NodeShape, count: int) -> list[Entry]:
         )
     last = _NUMBERED.fullmatch(next(reversed(shape.members), "")) or _NUMBERED.fullmatch(shape.like["name"])
     dash = last["dash"] if last is not None and last["shape"] == shape.name else "-"
-    width = max((len(found[0]) for node in shape.members if (found := re.search(r"0[0-9]+$", node))), default=0)
+    width = max((len(match[0]) for node in shape.members if (match := re.search(r"0[0-9]+$", node))), default=0)
     names = (f"{shape.name}{dash}{number:0{width}}" for number in itertools.count())
     free = (name for name in names if name not in shape.members)
     return [{**shape.like, "name": name} for name in itertools.islice(free, max(0, count - len(shape.members)))]
@@ -145,10 +145,10 @@ def _entry_of(node: Mapping[str, Any]) -> Entry:
     """The fleet entry in a Node's annotation, which anybody may have written; {} where it is none."""
     text = (node["metadata"].get("annotations") or {}).get(ENTRY_ANNOTATION) or "{}"
     try:
-        found = orjson.loads(text)
+        document = orjson.loads(text)
     except orjson.JSONDecodeError:
-        found = {}
-    return {**(found if isinstance(found, dict) else {}), "name": node["metadata"]["name"]}
+        document = {}
+    return {**(document if isinstance(document, dict) else {}), "name": node["metadata"]["name"]}
 
 
 def _parts(node: str) -> tuple[str, int | None]:

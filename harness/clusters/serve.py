@@ -133,9 +133,9 @@ async def _serve(
             server.logs = agents.logs
             if not isinstance(agents, NodeAgents):
                 server.containers = agents
-            said = ready(url)
-            if said is not None:
-                await said
+            message = ready(url)
+            if message is not None:
+                await message
             await stopped.wait()
     finally:
         await listener.close()
@@ -177,10 +177,10 @@ def main() -> int:
     users.
     """
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname).1s %(name)s %(message)s")
-    given = json.loads(sys.argv[1])
-    local = LocalNode(**given["local"]) if given.get("local") else None
-    snapshot = Path(given["snapshot"]) if given.get("snapshot") else None
-    serving = Serving(**{**given, "kubeconfig": Path(given["kubeconfig"]), "local": local, "snapshot": snapshot})
+    document = json.loads(sys.argv[1])
+    local = LocalNode(**document["local"]) if document.get("local") else None
+    snapshot = Path(document["snapshot"]) if document.get("snapshot") else None
+    serving = Serving(**{**document, "kubeconfig": Path(document["kubeconfig"]), "local": local, "snapshot": snapshot})
 
     def ready(url: str) -> None:
         print(json.dumps({"url": url}), flush=True)  # noqa: T201 the answer to the parent

@@ -33,9 +33,11 @@ def audit(
         json_: Print violations as JSON.
     """
     if list_:
-        found = [{"id": invariant.id, "title": invariant.title} for invariant in INVARIANTS]
+        results = [{"id": invariant.id, "title": invariant.title} for invariant in INVARIANTS]
         print(
-            json.dumps(found, indent=2) if json_ else "\n".join(f"{entry['id']}  {entry['title']}" for entry in found)
+            json.dumps(results, indent=2)
+            if json_
+            else "\n".join(f"{entry['id']}  {entry['title']}" for entry in results)
         )
         return 0
     if kubeconfig is None:
@@ -50,8 +52,8 @@ def audit(
         violation for violation in auditor.violations if not namespace or violation.pod.startswith(f"{namespace}/")
     ]
     if json_:
-        said = {"pods": len(auditor.state.pods), "nodes": len(auditor.state.nodes), "notServed": follower.absent}
-        print(json.dumps({**said, "violations": msgspec.to_builtins(violations)}, indent=2))
+        messages = {"pods": len(auditor.state.pods), "nodes": len(auditor.state.nodes), "notServed": follower.absent}
+        print(json.dumps({**messages, "violations": msgspec.to_builtins(violations)}, indent=2))
     else:
         for violation in violations:
             print(violation)

@@ -30,9 +30,9 @@ def load_aware(
         seed: Decides the amounts in the reports.
         json_: Print figures as JSON.
     """
-    found = bench_load_aware(nodes, pods, waiting, rounds, lambda text: print(text, file=sys.stderr), seed=seed)
+    aware = bench_load_aware(nodes, pods, waiting, rounds, lambda text: print(text, file=sys.stderr), seed=seed)
     if json_:
-        print(json.dumps(found, indent=2))
+        print(json.dumps(aware, indent=2))
         return
-    print(f"usage reports  {found['core_percent']} % of a core for {nodes:,} a minute (budget {CORE_BUDGET:g} %)")
-    print(f"one report     {found['update_us']} us, {found['report_bytes']:,} bytes with {pods} pods")
+    print(f"usage reports  {aware['core_percent']} % of a core for {nodes:,} a minute (budget {CORE_BUDGET:g} %)")
+    print(f"one report     {aware['update_us']} us, {aware['report_bytes']:,} bytes with {pods} pods")

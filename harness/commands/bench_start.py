@@ -30,6 +30,6 @@ def start(
         ("first answer", "first_answer_seconds"),
         ("first quota", "first_quota_seconds"),
     ):
-        found = figures[key]
-        print(f"{name:13} {found['median']} s (lowest {found['low']}, highest {found['high']})")
+        figure = figures[key]
+        print(f"{name:13} {figure['median']} s (lowest {figure['low']}, highest {figure['high']})")
     print(f"asked by      {figures['asked_by']}, {figures['nodes']} nodes")

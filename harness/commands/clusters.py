@@ -28,7 +28,7 @@ def list_(*, json_: Annotated[bool, Parameter(name="--json", negative="")] = Fal
         json_: Print them as JSON, with the UID, the kubeconfig, the log files, and the file with the live page's whole
             address.
     """
-    found = [cluster for name in detached.recorded_names() if (cluster := detached.recorded(name)) is not None]
+    clusters = [cluster for name in detached.recorded_names() if (cluster := detached.recorded(name)) is not None]
     if json_:
         rows = [
             {
@@ -45,15 +45,15 @@ def list_(*, json_: Annotated[bool, Parameter(name="--json", negative="")] = Fal
                 "kubeconfig": each.kubeconfig,
                 "logs": dict(each.logs),
             }
-            for each in found
+            for each in clusters
         ]
         print(json.dumps(rows, indent=2))
         return
-    if not found:
+    if not clusters:
         print("no cluster is up")
         return
     table = [COLUMNS]
-    for each in found:
+    for each in clusters:
         programs = ",".join(names_in(dict(each.logs)))
         addresses = (each.url, each.scheduler or "-", _live_page(each) or "-")
         table.append((each.name, each.backend, state_of(each), *addresses, programs or "-", each.since))

@@ -44,8 +44,8 @@ def device_plugin(
     from seatrial.harness.deviceplugin.daemon import Options, serve
 
     if not kubelet_folder.is_dir():
-        found = "a file" if kubelet_folder.exists() else "nothing"
-        raise UsageError(f"--kubelet-folder {kubelet_folder}: expected the folder of a kubelet, found {found}")
+        text = "a file" if kubelet_folder.exists() else "nothing"
+        raise UsageError(f"--kubelet-folder {kubelet_folder}: expected the folder of a kubelet, found {text}")
     level = logging.INFO if verbose else logging.WARNING
     logging.basicConfig(level=level, stream=sys.stderr, format="%(levelname).1s %(message)s")
     options = Options(

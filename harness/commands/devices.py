@@ -18,13 +18,13 @@ def devices(*, fake: str | None = None, json_: Annotated[bool, Parameter(name="-
     """
     from seatrial.harness.devices.survey import survey
 
-    found, missing = survey(fake)
-    found = sorted(found, key=lambda device: (device.kind, device.minor))  # each library has its own order
+    result, missing = survey(fake)
+    result = sorted(result, key=lambda device: (device.kind, device.minor))  # each library has its own order
     if json_:
-        rows = [_row(device) for device in found]
+        rows = [_row(device) for device in result]
         print(json.dumps({"devices": rows, "missing": missing}, indent=2))
         return 0
-    for item in found:
+    for item in result:
         row = _row(item)
         place = f"NUMA {row['numa']}" if row["numa"] is not None else "no NUMA node"
         memory = f"{row['memory_mib']:,} MiB" if row["memory_mib"] else ""

@@ -63,15 +63,15 @@ def differential(
         if write:
             print(f"{record(ours, namespace)} answers recorded")
             return 0
-        found = list(compare(ours, theirs, calls(namespace), known_differences()))
+        comparison = list(compare(ours, theirs, calls(namespace), known_differences()))
     finally:
         for send in live:
             send(Call("DELETE", f"/api/v1/namespaces/{namespace}"))
-    differences = [row for row in found if row is not None]
+    differences = [row for row in comparison if row is not None]
     unknown = [row for row in differences if not row.reason]
     for row in differences if every else unknown:
         _show(row)
-    print(f"{len(found)} requests, {len(differences)} differ, {len(unknown)} of them without a reason")
+    print(f"{len(comparison)} requests, {len(differences)} differ, {len(unknown)} of them without a reason")
     return 1 if unknown else 0
 
 
@@ -117,9 +117,9 @@ def _prepare(send: Send, namespace: str) -> None:
     for path, name in (("namespaces", namespace), (f"namespaces/{namespace}/serviceaccounts", "default")):
         body = orjson.dumps({"metadata": {"name": name}})
         for _ in range(_POLLS):
-            found = send(Call("POST", f"/api/v1/{path}", body))
-            if found.code == 201 or (found.code == 409 and name == "default"):
+            result = send(Call("POST", f"/api/v1/{path}", body))
+            if result.code == 201 or (result.code == 409 and name == "default"):
                 break
             time.sleep(_POLL)
         else:
-            raise UsageError(f"create {path}: expected 201, found {found.text}")
+            raise UsageError(f"create {path}: expected 201, found {result.text}")

@@ -65,8 +65,8 @@ def explain(
         raise UsageError(f"explain: pod {pod!r} names another namespace than --namespace {namespace}")
     where = namespace or before or "default"
     if kubeconfig is None:
-        found = ask(server or _only_scheduler(), where, name)
-        print(json.dumps(found, indent=2) if json_ else "\n".join(lines_for(found, top)))
+        answer = ask(server or _only_scheduler(), where, name)
+        print(json.dumps(answer, indent=2) if json_ else "\n".join(lines_for(answer, top)))
         return
     record = record_of(kubeconfig, where, name)
     seen, missing = _asked_as_well(server, kubeconfig, record)
@@ -87,10 +87,8 @@ def _only_scheduler() -> str:
     """
     running = _running()
     if len(running) != 1:
-        found = (
-            "several clusters are up: " + ", ".join(each.name for each in running) if running else "no cluster is up"
-        )
-        raise UsageError(f"explain: expected --kubeconfig FILE or --server URL, because {found}")
+        text = "several clusters are up: " + ", ".join(each.name for each in running) if running else "no cluster is up"
+        raise UsageError(f"explain: expected --kubeconfig FILE or --server URL, because {text}")
     (cluster,) = running
     if cluster.kubeconfig and Path(cluster.kubeconfig).exists():
         _check_uid(cluster, cluster_uid(Path(cluster.kubeconfig)))
@@ -104,14 +102,14 @@ def _recorded_schedulers(kubeconfig: Path) -> list[str]:
         UsageError: there is none, or it has ended.
         SubjectError: the address or file is that of a recorded cluster and the UID is another one.
     """
-    url, found = load_access(kubeconfig).url, cluster_uid(kubeconfig)
+    url, text = load_access(kubeconfig).url, cluster_uid(kubeconfig)
     path = str(kubeconfig.resolve())
-    recorded = [each for each in _running() if url == each.url or found == each.uid or path == each.kubeconfig]
+    recorded = [each for each in _running() if url == each.url or text == each.uid or path == each.kubeconfig]
     for cluster in recorded:
-        _check_uid(cluster, found)
+        _check_uid(cluster, text)
     if not recorded:
         raise UsageError(
-            f"explain: `seatrial up` on this machine started no scheduler for the cluster at {url} (UID {found});"
+            f"explain: `seatrial up` on this machine started no scheduler for the cluster at {url} (UID {text});"
             " if our scheduler runs elsewhere, give its address with --server"
         )
     live = [cluster.scheduler for cluster in recorded if cluster.scheduler_alive]
@@ -122,15 +120,15 @@ def _running() -> list[Detached]:
     return [cluster for name in names() if (cluster := find(name)) is not None]
 
 
-def _check_uid(cluster: Detached, found: str) -> None:
+def _check_uid(cluster: Detached, text: str) -> None:
     """
     Raises:
         SubjectError: the cluster that answers has another UID than the recorded one.
     """
-    if found != cluster.uid:
+    if text != cluster.uid:
         raise SubjectError(
             f"explain: cluster {cluster.name!r} was recorded with UID {cluster.uid or 'unknown'}, but the cluster that"
-            f" answers has UID {found}: another cluster, whose pods the recorded scheduler does not have. Use the"
+            f" answers has UID {text}: another cluster, whose pods the recorded scheduler does not have. Use the"
             f" kubeconfig of {cluster.name!r}, or end that cluster with {down_command(cluster.name)}"
         )
 
@@ -168,14 +166,14 @@ def _asked_as_well(server: str | None, kubeconfig: Path, record: dict[str, Any])
     missing = ""
     for each in servers:
         try:
-            found = ask(each, reference["namespace"], reference["name"])
+            answer = ask(each, reference["namespace"], reference["name"])
         except (SubjectError, UsageError) as error:
             if server is not None:
                 raise
             missing = str(error)
             continue
-        if found["pod"]["uid"] == reference["uid"]:
-            return found, ""
+        if answer["pod"]["uid"] == reference["uid"]:
+            return answer, ""
         missing = f"explain: the scheduler at {each} has a pod of that name with another UID: another cluster"
     return None, missing
 
@@ -192,7 +190,7 @@ def ask(server: str, namespace: str, name: str) -> dict[str, Any]:
     url = f"{server.rstrip('/')}/apis/v1/explain/{path}"
     try:
         with urllib.request.urlopen(url, timeout=ANSWER_WITHIN) as answer:  # noqa: S310 the scheme is checked above
-            found = json.load(answer)
+            document = json.load(answer)
     except urllib.error.HTTPError as error:
         with error:
             words = error.read().decode(errors="replace").strip()
@@ -202,9 +200,9 @@ def ask(server: str, namespace: str, name: str) -> dict[str, Any]:
     except (OSError, ValueError, http.client.HTTPException) as error:
         reason = getattr(error, "reason", error)
         raise SubjectError(f"explain: no scheduler answers at {server}: {reason}; see its flag --port") from None
-    if not isinstance(found, dict) or "rejected" not in found:
+    if not isinstance(document, dict) or "rejected" not in document:
         raise SubjectError(f"explain: {server} answered something else than an explanation; is that our scheduler?")
-    return found
+    return document
 
 
 def _check_url(server: str) -> None:
@@ -217,23 +215,23 @@ def _check_url(server: str) -> None:
         raise UsageError(f"explain --server: expected a URL as {DEFAULT_SERVER}, found {server!r}")
 
 
-def lines_for(found: dict[str, Any], top: int) -> list[str]:
+def lines_for(results: dict[str, Any], top: int) -> list[str]:
     """The lines to print for an explanation; `top` is the number of best nodes."""
-    key = f"{found['pod']['namespace']}/{found['pod']['name']}"
-    if found["node"] and found.get("decision"):
+    key = f"{results['pod']['namespace']}/{results['pod']['name']}"
+    if results["node"] and results.get("decision"):
         return [
-            f"{key}: on node {found['node']}{_when(found['decision'])}",
-            *_notes(found),
-            *_decision_lines(found, top),
+            f"{key}: on node {results['node']}{_when(results['decision'])}",
+            *_notes(results),
+            *_decision_lines(results, top),
         ]
-    state = f"on node {found['node']}" if found["node"] else f"pending, in queue {found['queue'] or 'none'!r}"
-    feasible, rejected = found["feasible"], found["rejected"]
+    state = f"on node {results['node']}" if results["node"] else f"pending, in queue {results['queue'] or 'none'!r}"
+    feasible, rejected = results["feasible"], results["rejected"]
     lines = [f"{key}: {state}; {len(feasible)} of {len(feasible) + len(rejected)} nodes fit now"]
-    if found["node"] and "keptDecisions" in found and not found.get("heldBack"):
-        lines.append(_not_kept(found["keptDecisions"]))
-    if found.get("heldBack"):
-        lines.append(f"held back: {found['heldBack']}")
-    lines += [*_notes(found), *map(_lacking, found.get("lacking", ()))]
+    if results["node"] and "keptDecisions" in results and not results.get("heldBack"):
+        lines.append(_not_kept(results["keptDecisions"]))
+    if results.get("heldBack"):
+        lines.append(f"held back: {results['heldBack']}")
+    lines += [*_notes(results), *map(_lacking, results.get("lacking", ()))]
     if feasible:
         plugins = sorted({plugin for node in feasible for plugin in node["byPlugin"]})
         rows = [["node", "score", *plugins]]
@@ -264,8 +262,8 @@ def reasons(rejected: list[dict[str, Any]]) -> list[list[str]]:
     ]
 
 
-def _notes(found: dict[str, Any]) -> list[str]:
-    return [f"note: {note}" for note in found.get("notes", ())]
+def _notes(results: dict[str, Any]) -> list[str]:
+    return [f"note: {note}" for note in results.get("notes", ())]
 
 
 def _not_kept(size: int) -> str:
@@ -287,14 +285,14 @@ def _when(decision: dict[str, Any]) -> str:
     return f", decided {decision['time']}" + ("" if since is None else f", {since:g} s after the pod's creation")
 
 
-def _decision_lines(found: dict[str, Any], top: int) -> list[str]:
+def _decision_lines(results: dict[str, Any], top: int) -> list[str]:
     """The score table of the decision that put the pod on its node."""
-    decision = found["decision"]
+    decision = results["decision"]
     rows = [
         [
             one["node"],
             str(one["score"]) if one["exact"] else f"at most {one['score']}",
-            "selected" if one["node"] == found["node"] else "",
+            "selected" if one["node"] == results["node"] else "",
         ]
         for one in decision["best"][:top]
     ]

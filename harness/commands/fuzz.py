@@ -40,12 +40,12 @@ def fuzz(
         if name not in known:
             raise UsageError(f"area {name!r}: expected one of {', '.join(known)}")
     chosen = [known[name] for name in area] or list(AREAS)
-    total = found = 0
+    total = value = 0
     for number, one in enumerate(chosen):
         share = inputs // len(chosen) + (number < inputs % len(chosen))
         begin = time.process_time()
         ran, faults = running.fuzz(one, share, seed) if share else (0, [])
-        total, found = total + ran, found + len(faults)
+        total, value = total + ran, value + len(faults)
         print(f"{one.name:28} {ran:>8,} inputs {len(faults):>4} faults {time.process_time() - begin:>8.1f} s")
         for at, fault in enumerate(faults):
             out.mkdir(parents=True, exist_ok=True)
@@ -54,5 +54,5 @@ def fuzz(
                 f"{fault.kind}\n\ninput: {fault.shrunk!r}\n\n{fault.text}", encoding="utf-8", errors="replace"
             )
             print(f"  {fault.kind}: {path}", file=sys.stderr)
-    print(json.dumps({"inputs": total, "faults": found, "seed": seed}))
-    return 1 if found else 0
+    print(json.dumps({"inputs": total, "faults": value, "seed": seed}))
+    return 1 if value else 0

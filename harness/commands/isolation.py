@@ -34,8 +34,8 @@ def isolation(
     from seatrial.harness.hami.isolation.probe import check_readiness
     from seatrial.harness.hami.isolation.tenants import Arrangement
 
-    wanted = list(CHECKS) if "all" in checks else list(checks) or [name for name in CHECKS if name not in LONG]
-    for name in wanted:
+    target = list(CHECKS) if "all" in checks else list(checks) or [name for name in CHECKS if name not in LONG]
+    for name in target:
         if name not in CHECKS:
             raise UsageError(f"no check {name!r}; expected all, or some of: {', '.join(CHECKS)}")
     if out is not None:
@@ -50,7 +50,7 @@ def isolation(
         if isinstance(ready, Missing):
             raise UsageError(f"isolation cannot be measured here ({ready.key}): {ready.why}")
         bench = Bench(Arrangement(hami_library), Arrangement(None), Path(folder), ready=ready, witness=witness)
-        for name in wanted:
+        for name in target:
             finding = CHECKS[name](bench)
             broken |= bool(finding.breaches)
             line = json.dumps(asdict(finding))

@@ -173,11 +173,11 @@ def _settings(
         if value is not None:
             rule = "cannot be used with --trace, whose file has it" if trace is not None else "needs --trace"
             raise UsageError(f"--{name} {value} {rule}")
-    given = {name: value for name, value in (without | of_trace).items() if value is not None}
+    values = {name: value for name, value in (without | of_trace).items() if value is not None}
     if trace is None:
-        return LoadSettings(**common, **given)
-    seconds = load_trace(trace, speed=given.get("speed", 1.0), count=given.get("pods")).seconds
-    return LoadSettings(**common, **given, trace=str(trace.absolute()), seconds=max(seconds, 1.0))
+        return LoadSettings(**common, **values)
+    seconds = load_trace(trace, speed=values.get("speed", 1.0), count=values.get("pods")).seconds
+    return LoadSettings(**common, **values, trace=str(trace.absolute()), seconds=max(seconds, 1.0))
 
 
 def _say(text: str) -> None:

@@ -160,10 +160,10 @@ async def _judge(
 
 
 def _kept(file: ResultsFile | None, mutant: Mutant) -> Result:
-    found = file.result_of(mutant) if file is not None else None
-    if found is None:
+    result = file.result_of(mutant) if file is not None else None
+    if result is None:
         raise RuntimeError(f"mutant {mutant.id} was neither run nor in the results file")
-    return found
+    return result
 
 
 def _list(mutants: list[Mutant], *, as_json: bool) -> None:

@@ -78,8 +78,8 @@ def _check_no_lab(lab: Path | None, cards: int, window: str) -> None:
         UsageError: a flag says how to hold devices, and none says which. $SEATRIAL_LAB alone is no such flag.
     """
     own_lab = lab is not None and str(lab) != os.environ.get(VARIABLE)
-    for flag, given in (("--lab", own_lab), ("--cards", cards != 1), ("--window", bool(window))):
-        if given:
+    for flag, value in (("--lab", own_lab), ("--cards", cards != 1), ("--window", bool(window))):
+        if value:
             raise UsageError(f"{flag}: expected --place MODEL beside it, as in --place h100; found none")
 
 

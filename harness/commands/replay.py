@@ -136,7 +136,7 @@ def compare(
         check_target(plot)
     if table:
         check_writable("--table", table)
-    found: list[Difference] = []
+    differences: list[Difference] = []
     with interruptible():
         for number, path in enumerate(pods, start=1):
             trace, name = load_trace(nodes, path), workload_of(path)
@@ -146,17 +146,17 @@ def compare(
                 if number == 1:
                     _print_header()
                 _print_difference(row)
-            found.append(row)
+            differences.append(row)
     if not json_:
-        _print_unplaced(found, policy, beside)
+        _print_unplaced(differences, policy, beside)
     if plot:
-        draw_comparison(found, policy, beside, plot)
+        draw_comparison(differences, policy, beside, plot)
     if table:
-        table.write_text(markdown(found, policy, beside) + "\n", encoding="utf-8")
+        table.write_text(markdown(differences, policy, beside) + "\n", encoding="utf-8")
     if json_:
-        rows = [row.document() for row in found]
+        rows = [row.document() for row in differences]
         print(json.dumps({"policy": policy, "beside": beside, "seeds": seeds, "workloads": rows}, indent=2))
-    failed = within is not None and any(row.worst < -within or row.earlier for row in found)
+    failed = within is not None and any(row.worst < -within or row.earlier for row in differences)
     return 1 if failed else 0
 
 

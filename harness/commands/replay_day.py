@@ -35,20 +35,20 @@ def day(
         raise UsageError(f"{folder}: expected a folder, found a file")
     check_installed()
     folder.mkdir(parents=True, exist_ok=True)
-    found: dict[str, Any] = {"nodes": nodes, "high": HIGH, "seed": seed}
+    by_name: dict[str, Any] = {"nodes": nodes, "high": HIGH, "seed": seed}
     with interruptible():
         for name, descheduled in (("without", False), ("with", True)):
-            found[name] = rows_of_a_day(
+            by_name[name] = rows_of_a_day(
                 nodes,
                 hours,
                 descheduled=descheduled,
                 seed=seed,
                 tell=lambda text, name=name: print(f"{name} the descheduler: {text}", file=sys.stderr),  # type: ignore[misc]
             )
-    (folder / FIGURES).write_text(json.dumps(found))
+    (folder / FIGURES).write_text(json.dumps(by_name))
     draw_day(folder / FIGURES, folder / PICTURE)
     for name in ("without", "with"):
-        rows = found[name]
+        rows = by_name[name]
         hot = sum(sum(used > HIGH for used in row["used"].values()) for row in rows) / 6  # six rows an hour
         worst = max(max(row["used"].values()) for row in rows)
         print(f"{name:8} the descheduler  {hot:.0f} node-hours above {HIGH} % of CPU, at most {worst:.0f} %")

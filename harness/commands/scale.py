@@ -133,5 +133,5 @@ def _line(row: dict[str, Any]) -> str:
     if not row["added"] and not row["removed"]:
         return f"{row['shape']}: {row['after']} nodes, no change"
     parts = {"added": row["added"], "removed": row["removed"], "pods removed:": row["podsRemoved"]}
-    told = "".join(f", {verb} {', '.join(names)}" for verb, names in parts.items() if names)
-    return f"{row['shape']}: {row['before']} -> {row['after']} nodes{told}"
+    text = "".join(f", {verb} {', '.join(names)}" for verb, names in parts.items() if names)
+    return f"{row['shape']}: {row['before']} -> {row['after']} nodes{text}"

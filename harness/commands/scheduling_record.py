@@ -17,7 +17,7 @@ from seatrial.harness.errors import UsageError
 from seatrial.scheduler.api.transport import Request
 
 EXPLANATIONS = "/apis/scheduling.koordinator.sh/v1alpha1/scheduleexplanations"
-TOLD = frozenset({"Scheduled", "FailedScheduling", "Preempted", "Evicted", "TaintManagerEviction"})
+REASONS = frozenset({"Scheduled", "FailedScheduling", "Preempted", "Evicted", "TaintManagerEviction"})
 
 Record = dict[str, Any]
 
@@ -39,11 +39,11 @@ def record_of(kubeconfig: Path, namespace: str, name: str) -> Record:
         raise UsageError(f"explain: there is no pod {name!r} in namespace {namespace!r}")
     pod = orjson.loads(accepted(response, f"read pod {namespace}/{name}").body)
     uid = pod["metadata"]["uid"]
-    asked = urlencode({"fieldSelector": f"involvedObject.uid={uid}"})
-    events = orjson.loads(accepted(api.call(Request("GET", f"{where}/events?{asked}")), "list events").body)["items"]
+    query = urlencode({"fieldSelector": f"involvedObject.uid={uid}"})
+    events = orjson.loads(accepted(api.call(Request("GET", f"{where}/events?{query}")), "list events").body)["items"]
     events.sort(key=lambda event: int(event["metadata"]["resourceVersion"]))
-    found = api.call(Request("GET", EXPLANATIONS))
-    explanations = orjson.loads(found.body)["items"] if found.ok else []  # the kind does not exist there
+    answer = api.call(Request("GET", EXPLANATIONS))
+    explanations = orjson.loads(answer.body)["items"] if answer.ok else []  # the kind does not exist there
     key = f"{namespace}/{name}"
     status = pod.get("status") or {}
     return {
@@ -60,7 +60,7 @@ def record_of(kubeconfig: Path, namespace: str, name: str) -> Record:
         "events": [
             {"reason": event.get("reason", ""), "message": event.get("message", ""), "count": _count(event)}
             for event in events
-            if event.get("reason") in TOLD
+            if event.get("reason") in REASONS
         ],
         "explanations": [
             explanation["status"]

@@ -134,8 +134,8 @@ def down(
         name: Name of the cluster.
         all_: End all clusters.
     """
-    wanted = detached.recorded_names() if all_ else [name]
-    for each in wanted:
+    names = detached.recorded_names() if all_ else [name]
+    for each in names:
         cluster = detached.recorded(each)
         if cluster is None:
             others = ", ".join(detached.names()) or "none"
@@ -143,7 +143,7 @@ def down(
         was_up = cluster.alive
         detached.end(cluster)
         print(f"cluster {each!r} is down" if was_up else f"cluster {each!r} had ended; its files are removed")
-    if not wanted:
+    if not names:
         print("no cluster is up")
     return 0
 
@@ -205,7 +205,7 @@ class UpOptions:
         for kind, count in check(self.snapshot).items():
             print(f"{snapshot}: left out, because the API server does not serve it: {count} {kind}")
 
-    def configure(self, scheduler: Path | None, wanted: str, descheduler: Path | None) -> None:
+    def configure(self, scheduler: Path | None, name: str, descheduler: Path | None) -> None:
         """Check the configuration files, and what is to run beside the scheduler.
 
         Raises:
@@ -221,7 +221,7 @@ class UpOptions:
 
             check_file(scheduler)
             self.scheduler_config = scheduler.resolve()
-        self.beside = beside(wanted, descheduler, self.kubeconfig)
+        self.beside = beside(name, descheduler, self.kubeconfig)
 
     def scheduler(self) -> list[str] | None:
         """The scheduler's command line."""

@@ -10,13 +10,13 @@ PROGRAMS = {"manager": "seatrial.scheduler.manager", "descheduler": "seatrial.sc
 DEFAULT_CONFIG = Path(__file__).with_name("descheduler.yaml")
 
 
-def beside(wanted: str, config: Path | None, kubeconfig: Path) -> dict[str, list[str]]:
-    """The command lines of the programs in `wanted`, a list with commas; `config`: the descheduler's, None for ours.
+def beside(target: str, config: Path | None, kubeconfig: Path) -> dict[str, list[str]]:
+    """The command lines of the programs in `target`, a list with commas; `config`: the descheduler's, None for ours.
 
     Raises:
         UsageError: a program is not known, or the configuration cannot be used.
     """
-    names = [name.strip() for name in wanted.split(",") if name.strip()]
+    names = [name.strip() for name in target.split(",") if name.strip()]
     unknown = [name for name in names if name not in PROGRAMS]
     if unknown:
         raise UsageError(f"--with {unknown[0]}: expected {' or '.join(PROGRAMS)}, or both with a comma between them")

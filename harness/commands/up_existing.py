@@ -152,18 +152,18 @@ def _detached(options: ExistingOptions, name: str) -> int:
         )
     try:
         assert process.stdout is not None
-        said: list[str] = []
-        while not said or not said[-1].endswith(LAST_LINE):
+        messages: list[str] = []
+        while not messages or not messages[-1].endswith(LAST_LINE):
             readable, _, _ = select.select([process.stdout], [], [], READY_WITHIN)
             line = process.stdout.readline().decode() if readable else ""
             if not line:
                 why = log.read_text(errors="replace").strip() or f"it was not ready within {READY_WITHIN:.0f} s"
                 raise ClusterError(f"the process of the nodes did not start: {why}")
-            said.append(line.rstrip("\n"))
+            messages.append(line.rstrip("\n"))
         process.stdout.close()
     except BaseException:
         stop(process)
         raise
-    print("\n".join(said))
+    print("\n".join(messages))
     print(f"{detached.down_command(name)} ends it.")
     return 0

@@ -38,13 +38,15 @@ class Target:
     def devices(self, kind: str) -> tuple[Device, ...]:
         return tuple(share.device for share in self.shares if share.device.kind == kind)
 
-    def grant(self, kind: str, given: Sequence[Share] | None = None) -> ContainerGrant:
-        """What the devices of a type add to the container; `given`: the shares with their slices.
+    def grant(self, kind: str, inventory: Sequence[Share] | None = None) -> ContainerGrant:
+        """What the devices of a type add to the container; `inventory`: the shares with their slices.
 
         Raises:
             AdmissionError: the vendor's container runtime would not start it.
         """
-        shares = tuple(share for share in (self.shares if given is None else given) if share.device.kind == kind)
+        shares = tuple(
+            share for share in (self.shares if inventory is None else inventory) if share.device.kind == kind
+        )
         return container_grant(self.pod, self.container.name, shares, self.hami)
 
 
@@ -152,5 +154,5 @@ def _waiting_container(
 
 
 def _limit(container: ContainerPlan, resource: str) -> int:
-    wanted = container.resources.limits.get(resource)
-    return amount(resource, wanted) if wanted is not None else 0
+    limit = container.resources.limits.get(resource)
+    return amount(resource, limit) if limit is not None else 0

@@ -119,12 +119,12 @@ class Endpoint:
             await changed.wait()
 
     async def _prefer(self, request: PreferredAllocationRequest, _context: Context) -> PreferredAllocationResponse:
-        found = [await self._allocator.prefer(self.resource, container) for container in request.containers]
-        return PreferredAllocationResponse(tuple(map(ContainerPreferredAllocationResponse, found)))
+        results = [await self._allocator.prefer(self.resource, container) for container in request.containers]
+        return PreferredAllocationResponse(tuple(map(ContainerPreferredAllocationResponse, results)))
 
     async def _allocate(self, request: AllocateRequest, _context: Context) -> AllocateResponse:
-        found = [await self._allocator.allocate(self.resource, container.ids) for container in request.containers]
-        return AllocateResponse(tuple(found))
+        responses = [await self._allocator.allocate(self.resource, container.ids) for container in request.containers]
+        return AllocateResponse(tuple(responses))
 
     async def _pre_start(self, _request: PreStartContainerRequest, _context: Context) -> Empty:
         return Empty()

@@ -114,11 +114,13 @@ class NodeReport:
         if head.uid == self._uid:
             self._uid, self._publisher = "", None
 
-    def _write_bytes(self, found: Mapping[str, str]) -> None:
+    def _write_bytes(self, allocatable: Mapping[str, str]) -> None:
         """Write the resources that are counted in bytes; kubelet sets them to 0 when it registers the node anew."""
         amounts = koordinator_amounts(reported(self._hardware.devices()))
-        own = {name: amounts.get(name, 0) for name in IN_BYTES if name in amounts or name in found}
-        if self._writes and any(name not in found or amount(name, found[name]) != value for name, value in own.items()):
-            wanted = quantities(own)
-            patch = {"status": {"capacity": wanted, "allocatable": wanted}}
+        own = {name: amounts.get(name, 0) for name in IN_BYTES if name in amounts or name in allocatable}
+        if self._writes and any(
+            name not in allocatable or amount(name, allocatable[name]) != value for name, value in own.items()
+        ):
+            targets = quantities(own)
+            patch = {"status": {"capacity": targets, "allocatable": targets}}
             self._writer.strategic(f"{NODES}/{self._node}/status", patch)

@@ -55,7 +55,7 @@ class DevicePlugin:
         self._root, self._simulated, self._slices, self._answer = root, simulated, slices, answer
         self._ticks = 0
         self._endpoints: dict[str, Endpoint] = {}
-        self._told: Sequence[Device] = ()  # the devices that kubelet has received
+        self._kubelet_devices: Sequence[Device] = ()  # the devices that kubelet has received
         self._incarnation: tuple[int, int] | None = None
 
     async def tick(self) -> None:
@@ -69,8 +69,8 @@ class DevicePlugin:
             if resource not in self._endpoints:
                 self._endpoints[resource] = Endpoint(resource, self, self._kubelet.plugins)
                 self._incarnation = None
-        if devices != self._told:
-            self._told = devices
+        if devices != self._kubelet_devices:
+            self._kubelet_devices = devices
             for endpoint in self._endpoints.values():
                 endpoint.changed()
         incarnation = self._kubelet.incarnation()

@@ -16,18 +16,18 @@ _KNOWN: dict[type, tuple[tuple[int, str, Any], ...]] = {}
 
 def encode(message: Any) -> bytes:
     """The bytes of a message; maps are sorted by key."""
-    found = bytearray()
+    result = bytearray()
     for number, name, _ in _fields(type(message)):
         value = getattr(message, name)
         if isinstance(value, Mapping):
             for key, item in sorted(value.items()):
-                found += bytes_field(number, _one(_KEY, key) + _one(_VALUE, item))
+                result += bytes_field(number, _one(_KEY, key) + _one(_VALUE, item))
         elif isinstance(value, tuple):
             for item in value:
-                found += bytes_field(number, item.encode() if isinstance(item, str) else encode(item))
+                result += bytes_field(number, item.encode() if isinstance(item, str) else encode(item))
         else:
-            found += _one(number, value)
-    return bytes(found)
+            result += _one(number, value)
+    return bytes(result)
 
 
 def decode(data: bytes, kind: type[Message]) -> Message:
@@ -37,7 +37,7 @@ def decode(data: bytes, kind: type[Message]) -> Message:
         Malformed: the bytes are no such message.
     """
     known = {number: (name, hint) for number, name, hint in _fields(kind)}
-    found: dict[str, Any] = {}
+    by_name: dict[str, Any] = {}
     for number, wire, value in fields(data):
         if number not in known:
             continue
@@ -47,13 +47,13 @@ def decode(data: bytes, kind: type[Message]) -> Message:
         if wire != expected:
             raise Malformed(f"{kind.__name__}.{name}: expected wire type {expected}, found {wire}")
         if origin is tuple:
-            found.setdefault(name, []).append(_read(value, inner[0]))
+            by_name.setdefault(name, []).append(_read(value, inner[0]))
         elif origin is not None and issubclass(origin, Mapping):
             pair = {entry: part for entry, _, part in fields(bytes(value))}
-            found.setdefault(name, {})[_text(pair.get(_KEY, b""))] = _text(pair.get(_VALUE, b""))
+            by_name.setdefault(name, {})[_text(pair.get(_KEY, b""))] = _text(pair.get(_VALUE, b""))
         else:
-            found[name] = _read(value, _bare(hint))
-    return kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in found.items()})
+            by_name[name] = _read(value, _bare(hint))
+    return kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in by_name.items()})
 
 
 def _read(value: int | bytes, hint: Any) -> Any:

@@ -105,12 +105,12 @@ class PodSlices:
             return share
         known = next((cut for cut in self._cuts if (cut.pod, cut.place) == (pod, place)), None)
         if known is None:
-            (wanted,) = share.slices
+            (part,) = share.slices
             try:
-                made = await self._run(lambda: self._cutter.slice(share.device.uuid, template_of(share, wanted)))
+                made = await self._run(lambda: self._cutter.slice(share.device.uuid, template_of(share, part)))
             except ProviderError as error:
                 raise DeviceError(
-                    f"gpu {share.device.minor}: a slice {wanted.template or template_of(share, wanted)} cannot be made:"
+                    f"gpu {share.device.minor}: a slice {part.template or template_of(share, part)} cannot be made:"
                     f" {error}"
                 ) from error
             assert isinstance(made, Slice)
@@ -120,7 +120,7 @@ class PodSlices:
                 place,
                 made.id,
                 made.kind,
-                made.template or wanted.template,
+                made.template or part.template,
                 made.memory,
                 made.cores,
                 made.nodes,
@@ -146,8 +146,8 @@ class PodSlices:
         write_private(self._file, msgspec.json.encode(self._cuts))
 
 
-def template_of(share: Share, wanted: Slice) -> str:
+def template_of(share: Share, target: Slice) -> str:
     """How a provider names the slice of a share: a vNPU's template, an sMLU's percent and bytes as `10:1073741824`."""
-    if wanted.kind == "smlu":
+    if target.kind == "smlu":
         return f"{share.resources.get(GPU_CORE, 0)}:{share.resources.get(GPU_MEMORY, 0)}"
-    return wanted.template
+    return target.template

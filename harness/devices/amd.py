@@ -103,15 +103,15 @@ class AmdProvider(DeviceProvider):
         )
 
     def processes(self, uuid: str) -> tuple[Process, ...]:
-        index, found = self._index(uuid), []
+        index, processes = self._index(uuid), []
         for pid in dict.fromkeys(self._pids()):
             info = rsmi.ProcessInfo()
             code = self._rsmi.code("rsmi_compute_process_info_by_device_get", c_uint32(pid), index, byref(info))
             if code == 0:
-                found.append(Process(pid, info.vram, float(info.cu_occupancy)))
+                processes.append(Process(pid, info.vram, float(info.cu_occupancy)))
             elif code != rsmi.NOT_FOUND:
                 raise self._rsmi.error(code, "rsmi_compute_process_info_by_device_get")
-        return tuple(found)
+        return tuple(processes)
 
     def health(self, uuid: str) -> Health:
         return self._health(self._index(uuid))
@@ -119,7 +119,7 @@ class AmdProvider(DeviceProvider):
     def links(self) -> tuple[Link, ...]:
         devices = tuple(self._seen.values()) or self.devices()
         failed = {device.index for device in devices if self._xgmi_failed(device.index)}
-        found: list[Link] = []
+        links: list[Link] = []
         for a in devices:
             for b in devices:
                 hops, kind = c_uint64(), c_int()
@@ -128,8 +128,8 @@ class AmdProvider(DeviceProvider):
                 ):
                     continue
                 if kind.value == rsmi.XGMI:
-                    found.append(Link(a.uuid, b.uuid, "xgmi", 1, failed.isdisjoint({a.index, b.index})))
-        return tuple(found)
+                    links.append(Link(a.uuid, b.uuid, "xgmi", 1, failed.isdisjoint({a.index, b.index})))
+        return tuple(links)
 
     def events(self, timeout: float = 0.0) -> tuple[Event, ...]:
         rows, count = (rsmi.EventData * MAX_EVENTS)(), c_uint32(MAX_EVENTS)

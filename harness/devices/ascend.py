@@ -83,11 +83,11 @@ class AscendProvider(DeviceProvider):
         return Driver(driver.value.decode(), library.value.decode())
 
     def devices(self) -> tuple[Device, ...]:
-        found = [self._device(chip) for chip in self._walk()]
-        listed = {(entry.card, entry.index) for entry in found}
+        devices = [self._device(chip) for chip in self._walk()]
+        listed = {(entry.card, entry.index) for entry in devices}
         # The library no longer lists a card that dropped off; it stays among the devices until the node restarts.
         gone = [device for device in self._seen.values() if (device.card, device.index) not in listed]
-        return tuple(sorted((*found, *map(_dropped, gone)), key=lambda entry: entry.index))
+        return tuple(sorted((*devices, *map(_dropped, gone)), key=lambda entry: entry.index))
 
     def usage(self, uuid: str) -> Usage:
         chip = self._chip(uuid)
@@ -113,29 +113,29 @@ class AscendProvider(DeviceProvider):
 
     def links(self) -> tuple[Link, ...]:
         chips = sorted(self._seen.items()) or [((candidate.card, 0), candidate) for candidate in self.devices()]
-        found: list[Link] = []
+        links: list[Link] = []
         topology = c_int()
         for number, (chip, device) in enumerate(chips):
             for other, peer in chips[number + 1 :]:
-                asked = self._dcmi.maybe("dcmi_get_topo_info_by_device_id", *chip, *other, byref(topology))
-                kind = _LINK_KINDS.get(topology.value) if asked else None
+                maybe = self._dcmi.maybe("dcmi_get_topo_info_by_device_id", *chip, *other, byref(topology))
+                kind = _LINK_KINDS.get(topology.value) if maybe else None
                 if kind:
                     first, second = sorted((device.uuid, peer.uuid))
-                    found.append(Link(first, second, kind, 1, up=True))
-        return tuple(found)
+                    links.append(Link(first, second, kind, 1, up=True))
+        return tuple(links)
 
     def events(self, timeout: float = 0.0) -> tuple[Event, ...]:
-        found: list[Event] = []
+        events: list[Event] = []
         by_index = {device.index: device.uuid for device in self._seen.values()}
         wait = int(timeout * 1000)
         while True:
             event = dcmi.Event()
             code = self._dcmi.code("dcmi_get_fault_event", -1, -1, wait, byref(event))
             if code:
-                return tuple(found)
+                return tuple(events)
             wait = 0
             fault = event.fault
-            found.append(
+            events.append(
                 Event(
                     by_index.get(fault.device, ""),
                     "fault",
@@ -147,10 +147,10 @@ class AscendProvider(DeviceProvider):
             )
 
     def slice(self, uuid: str, template: str) -> Slice:
-        wanted = dcmi.CreateRes(vdev_id=dcmi.CHOOSE, vfg_id=dcmi.CHOOSE, template=template.encode())
+        target = dcmi.CreateRes(vdev_id=dcmi.CHOOSE, vfg_id=dcmi.CHOOSE, template=template.encode())
         made = dcmi.CreateOut()
         chip = self._chip(uuid)
-        self._dcmi.call("dcmi_create_vdevice", *chip, byref(wanted), byref(made))
+        self._dcmi.call("dcmi_create_vdevice", *chip, byref(target), byref(made))
         return self._slice(chip, made.vdev_id)
 
     def unslice(self, uuid: str, slice_id: str) -> None:
@@ -255,8 +255,8 @@ class AscendProvider(DeviceProvider):
 
     def _total(self, chip: Chip) -> dcmi.SocTotal | None:
         total, size = dcmi.SocTotal(), c_uint(ctypes.sizeof(dcmi.SocTotal))
-        asked = self._dcmi.maybe("dcmi_get_device_info", *chip, dcmi.VNPU, dcmi.VNPU_TOTAL, byref(total), byref(size))
-        return total if asked else None
+        maybe = self._dcmi.maybe("dcmi_get_device_info", *chip, dcmi.VNPU, dcmi.VNPU_TOTAL, byref(total), byref(size))
+        return total if maybe else None
 
     def _slices(self, chip: Chip) -> tuple[Slice, ...]:
         total = self._total(chip)

@@ -135,7 +135,7 @@ class CambriconProvider(DeviceProvider):
         return tuple(Link(a, b, "mlulink", len(ups), all(ups)) for (a, b), ups in lanes.items())
 
     def events(self, timeout: float = 0.0) -> tuple[Event, ...]:
-        found: list[Event] = []
+        events: list[Event] = []
         wait = int(timeout * 1000)
         while self._events is not None:
             data = versioned(cndev.EventData)
@@ -143,18 +143,18 @@ class CambriconProvider(DeviceProvider):
                 break
             wait = 0
             known = self._seen.get(data.device)
-            found.append(
+            events.append(
                 Event(known.uuid if known else "", "xid", str(data.data), "critical", on=True, at=data.time / 1e6)
             )
-        return tuple(found)
+        return tuple(events)
 
     def slice(self, uuid: str, template: str) -> Slice:
         """Create an sMLU instance; `template` is quota in percent and memory in bytes, as `10:1073741824`."""
         index = self._index(uuid)
         quota, _, memory = template.partition(":")
-        wanted = cndev.SMluSet(version=cndev.VERSION, quota=int(quota), memory=int(memory or 0))
+        target = cndev.SMluSet(version=cndev.VERSION, quota=int(quota), memory=int(memory or 0))
         profile, handle = c_int(), c_int()
-        self._cndev.call("cndevCreateSMluProfileInfo", byref(wanted), byref(profile), index)
+        self._cndev.call("cndevCreateSMluProfileInfo", byref(target), byref(profile), index)
         try:
             name = c_char_p(f"seatrial-{quota}-{memory}".encode())
             self._cndev.call("cndevCreateSMluInstanceByProfileId", byref(handle), c_uint(profile.value), index, name)
@@ -178,12 +178,12 @@ class CambriconProvider(DeviceProvider):
 
     def _cards(self) -> list[int]:
         """The numbers of the present cards. A card keeps its number when another is removed."""
-        found: list[int] = []
+        values: list[int] = []
         handle = c_int()
         for place in range(self._count()):
             self._cndev.call("cndevGetDeviceHandleByIndex", place, byref(handle))
-            found.append(handle.value)
-        return found
+            values.append(handle.value)
+        return values
 
     def _device(self, index: int) -> Device:
         try:

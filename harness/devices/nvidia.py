@@ -177,7 +177,7 @@ class NvidiaProvider(DeviceProvider):
         return WELL
 
     def links(self) -> tuple[Link, ...]:
-        found: dict[tuple[str, str], list[bool]] = {}
+        results: dict[tuple[str, str], list[bool]] = {}
         by_bus = {item.bus_id: item.uuid for item in self._seen.values()} or {
             device.bus_id: device.uuid for device in self.devices()
         }
@@ -194,11 +194,11 @@ class NvidiaProvider(DeviceProvider):
                     peer = self._peer(nvml, handle, port, by_bus)
                     first, second = (uuid, peer) if not peer or uuid < peer else (peer, uuid)
                     if first == uuid:
-                        found.setdefault((first, second), []).append(bool(up))
-        return tuple(Link(a, b, "nvlink", len(ups), all(ups)) for (a, b), ups in found.items())
+                        results.setdefault((first, second), []).append(bool(up))
+        return tuple(Link(a, b, "nvlink", len(ups), all(ups)) for (a, b), ups in results.items())
 
     def events(self, timeout: float = 0.0) -> tuple[Event, ...]:
-        found: list[Event] = []
+        events: list[Event] = []
         with self._nvml as nvml:
             wait = int(timeout * 1000)
             while self._events is not None:
@@ -209,8 +209,8 @@ class NvidiaProvider(DeviceProvider):
                 wait = 0
                 event = self._event(nvml, data)
                 if event is not None:
-                    found.append(event)
-        return tuple(found)
+                    events.append(event)
+        return tuple(events)
 
     def forget(self, uuid: str) -> None:
         self.events()  # events from before the reset must not count afterwards
@@ -262,7 +262,7 @@ class NvidiaProvider(DeviceProvider):
         mode = _maybe(nvml, nvml.nvmlDeviceGetMigMode, handle)
         if not mode or not mode[0]:
             return ()
-        found: list[Slice] = []
+        slices: list[Slice] = []
         for number in range(_maybe(nvml, nvml.nvmlDeviceGetMaxMigDeviceCount, handle) or 0):
             part = _maybe(nvml, nvml.nvmlDeviceGetMigDeviceHandleByIndex, handle, number)
             if part is None:
@@ -270,8 +270,8 @@ class NvidiaProvider(DeviceProvider):
             name = nvml.nvmlDeviceGetName(part)
             template = name.rpartition("MIG ")[2]
             memory = nvml.nvmlDeviceGetMemoryInfo(part).total
-            found.append(Slice(nvml.nvmlDeviceGetUUID(part), "mig", template, memory))
-        return tuple(found)
+            slices.append(Slice(nvml.nvmlDeviceGetUUID(part), "mig", template, memory))
+        return tuple(slices)
 
     def _handle(self, nvml: Any, uuid: str) -> Any:
         handle = self._handles.get(uuid)

@@ -38,13 +38,13 @@ class Nvml:
 
     def __init__(self, library: str | Path | object | None = None) -> None:
         """`library`: None for the system's, a path to load, or an object with the functions as attributes."""
-        self._given = library
+        self._library_or_path = library
         self._state: tuple[Any, dict[str, Any], int] = (None, {}, 0)
         self._module: ModuleType | None = None
         self._depth = 0
 
     def __enter__(self) -> Any:
-        if self._given is None:
+        if self._library_or_path is None:
             import pynvml
 
             return pynvml
@@ -60,7 +60,7 @@ class Nvml:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._given is None:
+        if self._library_or_path is None:
             return
         self._depth -= 1
         module: Any = self._module
@@ -69,14 +69,14 @@ class Nvml:
         _lock.release()
 
     def _load(self) -> object:
-        if not isinstance(self._given, str | Path):
-            return self._given
+        if not isinstance(self._library_or_path, str | Path):
+            return self._library_or_path
         try:
-            return ctypes.CDLL(str(self._given))
+            return ctypes.CDLL(str(self._library_or_path))
         except OSError as error:
             _lock.release()
             raise ProviderError(
-                FailureKind.ABSENT, vendor="nvidia", call=f"load {self._given}", code=12, text=str(error)
+                FailureKind.ABSENT, vendor="nvidia", call=f"load {self._library_or_path}", code=12, text=str(error)
             ) from error
 
 
@@ -93,10 +93,10 @@ _copies: list[ModuleType] = []
 def _private_copy() -> ModuleType:
     """A second instance of the module, so that switching its globals does not affect other users of pynvml."""
     if not _copies:
-        found = importlib.util.find_spec("pynvml")
-        if found is None or found.origin is None:
+        current_spec = importlib.util.find_spec("pynvml")
+        if current_spec is None or current_spec.origin is None:
             raise ProviderError(FailureKind.ABSENT, vendor="nvidia", call="import pynvml", code=12)
-        spec = importlib.util.spec_from_file_location("seatrial.harness.devices._pynvml", found.origin)
+        spec = importlib.util.spec_from_file_location("seatrial.harness.devices._pynvml", current_spec.origin)
         assert spec is not None
         assert spec.loader is not None
         module = importlib.util.module_from_spec(spec)

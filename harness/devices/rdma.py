@@ -49,7 +49,7 @@ class RdmaProvider(DeviceProvider):
     ) -> None:
         self._root = root
         self._pci = Pci(root)
-        self._given = netlink
+        self._socket = netlink
         self._netlink = netlink is not None or root == Path("/")
         self._channel: RdmaNetlink | None = None
         self._source: Source = source
@@ -97,14 +97,14 @@ class RdmaProvider(DeviceProvider):
         return ()
 
     def events(self, timeout: float = 0.0) -> tuple[Event, ...]:  # noqa: ARG002 the tree sends no events, it is polled
-        found: list[Event] = []
+        events: list[Event] = []
         now = {device.uuid: device.health for device in self.devices()}
         for uuid, was in self._last.items():
             health = now.get(uuid, Health(ok=False, code="Gone"))
             if health.ok != was:
-                found.append(Event(uuid, "port", health.code or "PortUp", "warning", on=not health.ok))
+                events.append(Event(uuid, "port", health.code or "PortUp", "warning", on=not health.ok))
         self._last = {**dict.fromkeys(self._last, False), **{uuid: health.ok for uuid, health in now.items()}}
-        return tuple(found)
+        return tuple(events)
 
     # -- one NIC ------------------------------------------------------------------------------------------------------
 
@@ -148,22 +148,22 @@ class RdmaProvider(DeviceProvider):
     def _functions(self, bus: str) -> tuple[Function, ...]:
         home = self._pci.path(bus)
         links = sorted(home.glob("virtfn*"), key=lambda path: int(path.name.removeprefix("virtfn")))
-        found: list[Function] = []
+        functions: list[Function] = []
         for link in links:
             address = link.resolve().name
             numbers = self._verbs(address)
-            found.append(Function(address, numbers[0] if numbers else None))
-        return tuple(found)
+            functions.append(Function(address, numbers[0] if numbers else None))
+        return tuple(functions)
 
     def _verbs(self, bus: str) -> list[int]:
         names = _entries(self._pci.path(bus) / "infiniband_verbs")
         return [int(match[1]) for name in names if (match := _VERBS.fullmatch(name))]
 
     def _health(self, bus: str, states: dict[str, list[int]]) -> Health:
-        found: list[int] = []
+        numbers: list[int] = []
         for name in self._names(bus):
-            found += states.get(name) or self._sysfs_states(bus, name)
-        return port_health(found or [0])
+            numbers += states.get(name) or self._sysfs_states(bus, name)
+        return port_health(numbers or [0])
 
     def _sysfs_states(self, bus: str, name: str) -> list[int]:
         ports = self._pci.path(bus) / "infiniband" / name / "ports"
@@ -173,17 +173,17 @@ class RdmaProvider(DeviceProvider):
     def _netlink_states(self) -> dict[str, list[int]]:
         """Port states by device name; empty where the kernel has no RDMA netlink."""
         channel = self._open_channel()
-        found: dict[str, list[int]] = {}
+        states: dict[str, list[int]] = {}
         for port in channel.ports() if channel is not None else ():
-            found.setdefault(port.device, []).append(port.state)
-        return found
+            states.setdefault(port.device, []).append(port.state)
+        return states
 
     def _open_channel(self) -> "RdmaNetlink | None":
         if self._channel is None and self._netlink:
             from seatrial.harness.devices.rdma_netlink import RdmaNetlink  # pyroute2 is slow to import
 
             try:
-                self._channel = RdmaNetlink(self._given)
+                self._channel = RdmaNetlink(self._socket)
             except ProviderError as error:
                 self._netlink = False
                 log.info("ports from sysfs why=%s", error)

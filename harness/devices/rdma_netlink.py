@@ -57,13 +57,13 @@ class Port:
 class RdmaNetlink:
     """An open channel to the kernel, or to a stand-in over a given socket."""
 
-    def __init__(self, given: socket.socket | None = None) -> None:
+    def __init__(self, client: socket.socket | None = None) -> None:
         """
         Raises:
             ProviderError: this kernel has no RDMA netlink.
         """
         try:
-            self._socket: Any = NetlinkSocket(family=NETLINK_RDMA, **({"use_socket": given} if given else {}))
+            self._socket: Any = NetlinkSocket(family=NETLINK_RDMA, **({"use_socket": client} if client else {}))
         except OSError as error:
             code, text = error.errno or 0, str(error)
             raise ProviderError(

@@ -26,7 +26,7 @@ def real_providers() -> list[DeviceProvider]:
 
 
 def _query(providers: Sequence[DeviceProvider]) -> tuple[list[Device], dict[str, str]]:
-    found: list[Device] = []
+    devices: list[Device] = []
     missing: dict[str, str] = {}
     for provider in providers:
         absent = provider.probe()
@@ -35,7 +35,7 @@ def _query(providers: Sequence[DeviceProvider]) -> tuple[list[Device], dict[str,
             continue
         try:
             with provider:
-                found += provider.devices()
+                devices += provider.devices()
         except DeviceError as error:
             missing[provider.vendor] = str(error)
-    return found, missing
+    return devices, missing

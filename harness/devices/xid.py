@@ -24,5 +24,5 @@ def xid_health(xid: int, action: int = 0) -> Health:
     if xid in APPLICATION_XIDS:
         return WELL
     message = f"Xid error detected on device, error code: {xid}"
-    wanted = RECOVERY_ACTIONS[action] if action < len(RECOVERY_ACTIONS) else str(action)
-    return Health(ok=False, code=f"Xid{xid}", message=message, sticky=True, action=wanted)
+    text = RECOVERY_ACTIONS[action] if action < len(RECOVERY_ACTIONS) else str(action)
+    return Health(ok=False, code=f"Xid{xid}", message=message, sticky=True, action=text)

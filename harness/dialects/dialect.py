@@ -111,12 +111,12 @@ def dialect_named(name: str) -> type[Dialect]:
     """
     path = f"seatrial.harness.dialects.{name}" if name in BUILT_IN else name
     try:
-        found = getattr(importlib.import_module(path), "DIALECT", None)
+        result = getattr(importlib.import_module(path), "DIALECT", None)
     except (ImportError, TypeError, ValueError) as error:  # the latter two for names as `.x` and `a..b`
         raise UsageError(f"--dialect {name}: expected {', '.join(BUILT_IN)} or a module; {error}") from error
-    if not (isinstance(found, type) and issubclass(found, Dialect)):
-        raise UsageError(f"--dialect {name}: expected the class DIALECT in this module, a Dialect, found {found!r}")
-    return found
+    if not (isinstance(result, type) and issubclass(result, Dialect)):
+        raise UsageError(f"--dialect {name}: expected the class DIALECT in this module, a Dialect, found {result!r}")
+    return result
 
 
 def dialect_of(subject: str) -> str:

@@ -69,8 +69,8 @@ def _bounds(kind: str, share: Amounts, limit: Amounts) -> dict[str, float]:
     def amount(amounts: Amounts) -> float:
         if name not in amounts:
             return _UNLIMITED
-        found = float(exact(amounts[name]))
-        return {"cpu": found * 1000, "memory": found / 1e6}.get(kind, found)
+        value = float(exact(amounts[name]))
+        return {"cpu": value * 1000, "memory": value / 1e6}.get(kind, value)
 
     return {"quota": amount(share), "limit": amount(limit), "overQuotaWeight": 1}
 

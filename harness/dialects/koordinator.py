@@ -60,8 +60,8 @@ class Koordinator(Dialect):
         return [Object(RESERVATIONS_PATH, made.manifest)]
 
     def held(self, pod: Pod, call: Caller) -> Mapping[str, int]:  # noqa: ARG002
-        found = device_allocations(pod).get("gpu", ())
-        return {f"{pod.spec.node_name}/{each.minor}": int(each.resources.get(GPU_CORE, 100)) for each in found}
+        gpu = device_allocations(pod).get("gpu", ())
+        return {f"{pod.spec.node_name}/{each.minor}": int(each.resources.get(GPU_CORE, 100)) for each in gpu}
 
 
 DIALECT = Koordinator

@@ -52,13 +52,13 @@ class Kubernetes(Dialect):
     def held(self, pod: Pod, call: Caller) -> Mapping[str, int]:
         path = f"{GROUP_PATH}/namespaces/{self.scope}/resourceclaims"
         claims = orjson.loads(call(Request("GET", path)).body)["items"]
-        found: dict[str, int] = {}
+        amounts: dict[str, int] = {}
         for claim in claims:
             status = claim.get("status") or {}
             if any(user["uid"] == pod.metadata.uid for user in status.get("reservedFor") or ()):
                 results = ((status.get("allocation") or {}).get("devices") or {}).get("results") or ()
-                found |= {f"{each['pool']}/{each['device']}": 100 for each in results}
-        return found
+                amounts |= {f"{each['pool']}/{each['device']}": 100 for each in results}
+        return amounts
 
 
 DIALECT = Kubernetes

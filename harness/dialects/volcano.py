@@ -38,7 +38,7 @@ class Volcano(Dialect):
     def queue(self, name: str, *, share: Amounts, limit: Amounts) -> Iterable[Object]:
         spec: dict[str, Any] = {"weight": 1, "reclaimable": True}
         amounts = {"deserved": share, "capability": limit}
-        spec |= {field: _texts(given) for field, given in amounts.items() if given}
+        spec |= {field: _texts(amount) for field, amount in amounts.items() if amount}
         return [self._object(f"{_GROUP}/queues", "Queue", self.own(name), spec)]
 
     def enqueue(self, pod: PodBuilder, queue: str) -> None:

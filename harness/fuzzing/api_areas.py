@@ -152,14 +152,14 @@ class _Session:
             FaultError: the answer is a 5xx.
             Exception: a fault of the server or of a controller.
         """
-        found = self.server.handle(request)
-        if isinstance(found, Streaming):
-            found.start(_Reader())
+        response = self.server.handle(request)
+        if isinstance(response, Streaming):
+            response.start(_Reader())
             code = 200
         else:
-            code = found.code
-            if code >= 500 and not _is_meant(code, found.body):
-                raise FaultError(f"{request.method} {request.path}: {code} {found.body[:300]!r}")
+            code = response.code
+            if code >= 500 and not _is_meant(code, response.body):
+                raise FaultError(f"{request.method} {request.path}: {code} {response.body[:300]!r}")
         self.clock.settle()
         self.clock.advance(2)
         return code
@@ -192,8 +192,8 @@ def _encodable(value: Any) -> bool:
 @st.composite
 def _queries(draw: st.DrawFn) -> str:
     names = draw(st.lists(st.sampled_from(sorted(_PARAMETERS)), max_size=4, unique=True))
-    found = [(name, draw(st.one_of(st.sampled_from(_PARAMETERS[name]), texts))) for name in names]
-    text = "&".join(f"{name}={quote(value, safe='')}" for name, value in found)
+    results = [(name, draw(st.one_of(st.sampled_from(_PARAMETERS[name]), texts))) for name in names]
+    text = "&".join(f"{name}={quote(value, safe='')}" for name, value in results)
     return f"?{text}" if text else ""
 
 
@@ -232,8 +232,8 @@ def _paths(draw: st.DrawFn) -> str:
     return path
 
 
-def _run_requests(given: tuple[Any, list[tuple[str, str, Any, str, str]]]) -> None:
-    first, requests = given
+def _run_requests(values: tuple[Any, list[tuple[str, str, Any, str, str]]]) -> None:
+    first, requests = values
     session = _Session()
     session.send(_as_request("POST", OBJECTS[-6][0], OBJECTS[-6][1]))
     where, body = first
@@ -258,9 +258,9 @@ def _objects(draw: st.DrawFn) -> tuple[str, Any, Any]:
     return where, draw(mutated([body])), draw(mutated([body]))
 
 
-def _run_objects(given: tuple[str, Any, Any]) -> None:
+def _run_objects(values: tuple[str, Any, Any]) -> None:
     """Create, replace, read in all formats, and delete an object."""
-    where, first, second = given
+    where, first, second = values
     if not (_encodable(first) and _encodable(second)):
         return
     session = _Session()
@@ -325,8 +325,8 @@ def _patches(draw: st.DrawFn) -> tuple[str, Any, list[tuple[str, Any, str]]]:
     return where, body, patches
 
 
-def _run_patches(given: tuple[str, Any, list[tuple[str, Any, str]]]) -> None:
-    where, body, patches = given
+def _run_patches(values: tuple[str, Any, list[tuple[str, Any, str]]]) -> None:
+    where, body, patches = values
     session = _Session()
     if where == CUSTOM[0]:
         session.send(_as_request("POST", *_DEFINITION))
@@ -337,14 +337,14 @@ def _run_patches(given: tuple[str, Any, list[tuple[str, Any, str]]]) -> None:
     session.send(_as_request("GET", f"{where}/x", None, headers={"user-agent": "fuzz"}))
 
 
-def _run_body(given: tuple[bytes, str]) -> None:
+def _run_body(values: tuple[bytes, str]) -> None:
     try:
-        found = bodies.decode(given[0], given[1], yaml_too=True, any_type=True)
+        document = bodies.decode(values[0], values[1], yaml_too=True, any_type=True)
     except ApiStatusError as refused:
         if refused.code >= 500:
             raise
         return
-    orjson.dumps(found)
+    orjson.dumps(document)
 
 
 _yaml_pieces = st.lists(
@@ -403,11 +403,11 @@ def _protobuf(draw: st.DrawFn) -> bytes:
 
 
 def _varint(number: int) -> bytes:
-    found = b""
+    content = b""
     while number >= 128:
-        found += bytes([number & 127 | 128])
+        content += bytes([number & 127 | 128])
         number >>= 7
-    return found + bytes([number])
+    return content + bytes([number])
 
 
 _messages = st.recursive(
@@ -425,20 +425,20 @@ def _cost_of(request: Callable[[str], Request]) -> Callable[[LongText], float]:
     """The processor time of a fresh server that answers a request with a text."""
 
     def cost(run: LongText) -> float:
-        session, asked = _Session(), request(text_of(run))
-        return processor_time(lambda: session.send(asked))
+        session, response = _Session(), request(text_of(run))
+        return processor_time(lambda: session.send(response))
 
     return cost
 
 
-def _run_text(given: tuple[tuple[int, Path], LongText]) -> None:
-    (number, path), run = given
+def _run_text(values: tuple[tuple[int, Path], LongText]) -> None:
+    (number, path), run = values
     where, body = _ALL[number]
     check_cost(run, _cost_of(lambda text: _as_request("POST", where, with_text(body, path, text))))
 
 
-def _run_query(given: tuple[str, LongText]) -> None:
-    name, run = given
+def _run_query(values: tuple[str, LongText]) -> None:
+    name, run = values
     if len(quote(text_of(run), safe="")) > HEADERS_LIMIT:
         return  # the connection refuses it
     check_cost(

@@ -167,8 +167,8 @@ def _csv(columns: tuple[str, ...]) -> st.SearchStrategy[str]:
 _NODES: Final = "sn,cpu_milli,memory_mib,gpu,model\nn1,96000,786432,8,V100M16\n"
 
 
-def _run_csv(given: tuple[str, str]) -> None:
-    nodes, pods = (text.encode("utf-8", "surrogatepass") for text in given)
+def _run_csv(values: tuple[str, str]) -> None:
+    nodes, pods = (text.encode("utf-8", "surrogatepass") for text in values)
     try:
         trace = openb.load(_written("nodes.csv", nodes), _written("pods.csv", pods))
         openb.arrivals(trace, 0.01, 1)
@@ -201,8 +201,8 @@ def _regions(draw: st.DrawFn) -> tuple[str, tuple[tuple[int, bytes], ...], int]:
     return release, tuple(changes), draw(st.sampled_from([0, 0, 0, 0, 1, 1000, 2_000_000]))
 
 
-def _run_region(given: tuple[str, tuple[tuple[int, bytes], ...], int]) -> None:
-    release, changes, cut = given
+def _run_region(values: tuple[str, tuple[tuple[int, bytes], ...], int]) -> None:
+    release, changes, cut = values
     data = bytearray(_REGIONS[release])
     for at, new in changes:
         data[at : at + len(new)] = new

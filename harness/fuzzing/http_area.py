@@ -151,23 +151,23 @@ async def _answers(pieces: Sequence[bytes]) -> bytes:
     return wire.written
 
 
-def _run(given: tuple[list[bytes], list[int]]) -> None:
+def _run(values: tuple[list[bytes], list[int]]) -> None:
     """The answers to requests that arrive one by one, all at once and cut anywhere are the same, and none is a 5xx.
 
     Raises:
         FaultError: they are not.
     """
-    requests, cuts = given
+    requests, cuts = values
     data = b"".join(requests)
     at = sorted({cut % (len(data) + 1) for cut in cuts})
     cut = [data[begin:end] for begin, end in zip([0, *at], [*at, len(data)], strict=True) if begin < end]
-    found = [asyncio.run(_answers(pieces)) for pieces in ([data], requests, cut)]
-    codes = [_STATUS.findall(each) for each in found]
+    results = [asyncio.run(_answers(pieces)) for pieces in ([data], requests, cut)]
+    codes = [_STATUS.findall(each) for each in results]
     if any(code >= b"500" for code in codes[0]):
-        raise FaultError(f"{data!r}: {found[0]!r}")
-    for each, pieces in zip(found[1:], (requests, cut), strict=True):
-        if each != found[0]:
-            raise FaultError(f"all at once: {found[0]!r}; in pieces {pieces!r}: {each!r}")
+        raise FaultError(f"{data!r}: {results[0]!r}")
+    for each, pieces in zip(results[1:], (requests, cut), strict=True):
+        if each != results[0]:
+            raise FaultError(f"all at once: {results[0]!r}; in pieces {pieces!r}: {each!r}")
 
 
 @st.composite

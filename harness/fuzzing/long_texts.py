@@ -127,9 +127,9 @@ def with_text(document: Any, path: Path, text: str) -> Any:
     step, rest = path[0], path[1:]
     if step == IN_TEXT:
         return json.dumps(with_text(json.loads(document), rest, text))
-    found = copy.copy(document)
-    found[step] = with_text(found[step] if isinstance(step, int) else found.get(step, {}), rest, text)
-    return found
+    texts = copy.copy(document)
+    texts[step] = with_text(texts[step] if isinstance(step, int) else texts.get(step, {}), rest, text)
+    return texts
 
 
 def check_cost(run: LongText, cost_of: Callable[[LongText], float], enough: float = ENOUGH) -> None:

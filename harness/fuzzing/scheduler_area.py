@@ -45,14 +45,14 @@ def _in_world(number: int, changed: Any) -> float:
     """
     world = _kept.pop() if _kept else World()
     try:
-        found = processor_time(lambda: _take(world, number, changed))
+        value = processor_time(lambda: _take(world, number, changed))
     except Exception:
         _take(World(), number, changed)
         raise
     world.restore()
     if world.restored < INPUTS:
         _kept.append(world)
-    return found
+    return value
 
 
 def _take(world: World, number: int, changed: Any) -> None:
@@ -77,13 +77,13 @@ def _take(world: World, number: int, changed: Any) -> None:
         raise FaultError(f"plugins raised exceptions: {dict(raised)}")
 
 
-def _run_text(given: tuple[tuple[int, Path], LongText]) -> None:
-    (number, path), run = given
+def _run_text(values: tuple[tuple[int, Path], LongText]) -> None:
+    (number, path), run = values
     check_cost(run, lambda run: _in_world(number, with_text(OBJECTS[number][1], path, text_of(run))), _ENOUGH)
 
 
-def _run_object(given: tuple[int, Any]) -> None:
-    _in_world(*given)
+def _run_object(values: tuple[int, Any]) -> None:
+    _in_world(*values)
 
 
 @st.composite

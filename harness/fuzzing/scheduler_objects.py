@@ -40,7 +40,7 @@ CREATED: Final = "2026-01-01T00:00:00Z"
 def vocabulary() -> tuple[str, ...]:
     """The keys of labels and annotations that are constants of the API vocabulary."""
     folder = str(Path(device.__file__).parent)
-    modules = [import_module(f"{device.__package__}.{found.name}") for found in pkgutil.iter_modules([folder])]
+    modules = [import_module(f"{device.__package__}.{item.name}") for item in pkgutil.iter_modules([folder])]
     return tuple(
         sorted(
             {

@@ -85,10 +85,10 @@ class ObjectServer:
             items = [] if "status.phase" in request.path and path != PODS else list(self._objects[path].values())
             return _json({"metadata": {"resourceVersion": str(self._version)}, "items": items})
         own = path.removesuffix("/binding").removesuffix("/status").removesuffix("/eviction")
-        where, found = self._by_path().get(own, ("", {}))
+        where, results = self._by_path().get(own, ("", {}))
         if not where:
             return _json(json.loads(request.body or b"{}"), 201)
-        changed = copy.deepcopy(found)
+        changed = copy.deepcopy(results)
         if request.method == "DELETE" or path.endswith("/eviction"):
             self.put(where, changed, "DELETED")
         elif path.endswith("/binding"):
@@ -102,14 +102,14 @@ class ObjectServer:
         return _json(changed)
 
     def _by_path(self) -> dict[str, tuple[str, Object]]:
-        found = {}
+        path = {}
         for where, listed in self._objects.items():
             head, _, plural = where.rpartition("/")
             for key, obj in listed.items():
                 namespace, _, name = key.partition("/")
                 own = f"{head}/namespaces/{namespace}/{plural}/{name}" if namespace else f"{where}/{name}"
-                found[own] = (where, obj)
-        return found
+                path[own] = (where, obj)
+        return path
 
 
 def name_of(obj: Object) -> str:
@@ -179,8 +179,8 @@ class World:
         """Create the pods of OBJECTS anew, all but one, so that they are decided beside what has changed."""
         for where, obj in OBJECTS:
             name = name_of(obj)
-            if where == PODS and name != but and (found := self.server.find(where, name)) is not None:
-                self.server.put(where, found, "DELETED")
+            if where == PODS and name != but and (results := self.server.find(where, name)) is not None:
+                self.server.put(where, results, "DELETED")
         self.restore()
 
     def restore(self) -> None:

@@ -56,22 +56,22 @@ json_values = st.recursive(
 
 def paths_of(value: Any, at: tuple[str | int, ...] = ()) -> list[tuple[str | int, ...]]:
     """The paths of all parts of a document, its root first."""
-    found = [at]
+    paths = [at]
     if isinstance(value, dict):
         for name, below in value.items():
-            found += paths_of(below, (*at, name))
+            paths += paths_of(below, (*at, name))
     elif isinstance(value, list):
         for number, below in enumerate(value):
-            found += paths_of(below, (*at, number))
-    return found
+            paths += paths_of(below, (*at, number))
+    return paths
 
 
 def replaced(document: Any, path: tuple[str | int, ...], value: Any, how: str) -> Any:
     """A copy of the document in which the part at `path` is replaced, removed, or gets a further field or item."""
     if not path:
         return value if how == "replace" else document
-    found = copy.deepcopy(document)
-    above = found
+    deepcopy = copy.deepcopy(document)
+    above = deepcopy
     for step in path[:-1]:
         above = above[step]
     if how == "remove":
@@ -86,7 +86,7 @@ def replaced(document: Any, path: tuple[str | int, ...], value: Any, how: str) -
             above[path[-1]] = [part, value]
     else:
         above[path[-1]] = value
-    return found
+    return deepcopy
 
 
 @st.composite

@@ -28,10 +28,10 @@ def manifests(namespace: str, values: Mapping[str, Any] | None = None, chart: Pa
     """
     own = yaml.safe_load((chart / "values.yaml").read_text())
     known = {"Values": _over(own, values or {}, "values"), "Release": {"Namespace": namespace}}
-    found: list[Manifest] = []
+    statuses: list[Manifest] = []
     for path in sorted((chart / "templates").glob("*.yaml")):
-        found += [document for document in yaml.safe_load_all(_rendered(path, known)) if document]
-    return found
+        statuses += [document for document in yaml.safe_load_all(_rendered(path, known)) if document]
+    return statuses
 
 
 def _rendered(path: Path, known: Mapping[str, Any]) -> str:
@@ -57,13 +57,13 @@ def _value(path: Path, name: str, known: Mapping[str, Any]) -> Any:
     return value
 
 
-def _over(own: Mapping[str, Any], given: Mapping[str, Any], where: str) -> dict[str, Any]:
-    for name in given:
+def _over(own: Mapping[str, Any], container: Mapping[str, Any], where: str) -> dict[str, Any]:
+    for name in container:
         if name not in own:
             raise UsageError(f"{where}: expected one of {', '.join(own)}, found {name!r}")
     return {
-        name: _over(value, given.get(name, {}), f"{where}.{name}")
+        name: _over(value, container.get(name, {}), f"{where}.{name}")
         if isinstance(value, dict)
-        else given.get(name, value)
+        else container.get(name, value)
         for name, value in own.items()
     }

@@ -66,12 +66,12 @@ class RegionFile:
 
 def region_files(folder: Path) -> list[RegionFile]:
     """`<folder>/<pod uid>_<container>/*.cache`, sorted; a folder that is not there holds none."""
-    found = []
+    files = []
     for path in sorted(folder.glob("*/*.cache")):
         uid, mark, container = path.parent.name.partition("_")
         if mark and uid and container:
-            found.append(RegionFile(uid, container, path))
-    return found
+            files.append(RegionFile(uid, container, path))
+    return files
 
 
 class Monitor:
@@ -92,13 +92,13 @@ class Monitor:
 
     def samples(self) -> list[Sample]:
         """The cards first, then containers by the names of their folders."""
-        found = [sample for card in self._cards() for sample in self._host(card)]
+        samples = [sample for card in self._cards() for sample in self._host(card)]
         pods = self._pods() if self._pods is not None else None
         for file in region_files(self._folder):
             owner = Owner("", file.pod_uid) if pods is None else pods.get(file.pod_uid)
             if owner is not None:
-                found += self._container(file, owner)
-        return found
+                samples += self._container(file, owner)
+        return samples
 
     def page(self) -> str:
         """The page that is served under /metrics."""

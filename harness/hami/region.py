@@ -159,9 +159,9 @@ def read_region(path: Path) -> Region:
         slots, switch, recent, priority, last = tail
         if not 0 <= slots <= SLOTS:
             raise RegionError(f"region {path}: expected 0 to {SLOTS} processes, found {slots}")
-        found = (_tenant(path, file, layout, number, count) for number in range(slots))
+        results = (_tenant(path, file, layout, number, count) for number in range(slots))
         # From v2.8.1 on a process that ends clears only its pid; its slot keeps the last amounts.
-        tenants = [entry for entry in found if entry.pid]
+        tenants = [entry for entry in results if entry.pid]
     return Region(
         layout=layout,
         cards=_cards(head, layout, count),
@@ -189,12 +189,12 @@ def _opened(path: Path) -> Iterator[int]:
 
 def _bytes(path: Path, file: int, offset: int, length: int) -> bytes:
     try:
-        found = os.pread(file, length, offset)
+        pread = os.pread(file, length, offset)
     except OSError as error:
         raise RegionError(f"region {path}: {error.strerror}") from error
-    if len(found) < length:
-        raise RegionError(f"region {path}: expected {length} bytes at {offset}, found {len(found)}")
-    return found
+    if len(pread) < length:
+        raise RegionError(f"region {path}: expected {length} bytes at {offset}, found {len(pread)}")
+    return pread
 
 
 def _layout(path: Path, size: int, head: bytes) -> Layout:

@@ -45,11 +45,11 @@ def pods_of_node(call: Callable[[Request], Response], node: str) -> Mapping[str,
 
 def nvidia_cards(provider: NvidiaProvider) -> tuple[HostCard, ...]:
     """The cards of an open provider; a card that does not answer is left out."""
-    found = []
+    host_cards = []
     for device in provider.devices():
         try:
             usage = provider.usage(device.uuid)
         except ProviderError:
             continue
-        found.append(HostCard(device.index, device.uuid, usage.memory, usage.core))
-    return tuple(found)
+        host_cards.append(HostCard(device.index, device.uuid, usage.memory, usage.core))
+    return tuple(host_cards)

@@ -155,22 +155,22 @@ class DeviceLoad(Load):
 
     def _delete_claim(self) -> None:
         """A claim that is in use, and its pods: first the one or the others."""
-        shared = [found["metadata"]["name"] for found in self.objects("ResourceClaim")]
+        shared = [item["metadata"]["name"] for item in self.objects("ResourceClaim")]
         shared = [name for name in shared if name[0] == "s"]
         if not shared:
             return
         name = self._random.choice(shared)
         users = [
-            f"{PODS}/{found['metadata']['name']}"
-            for found in self.objects("Pod")
-            if any(entry.get("resourceClaimName") == name for entry in found["spec"].get("resourceClaims", ()))
+            f"{PODS}/{pod['metadata']['name']}"
+            for pod in self.objects("Pod")
+            if any(entry.get("resourceClaimName") == name for entry in pod["spec"].get("resourceClaims", ()))
         ]
         paths = [f"{CLAIMS}/{name}", *users]
         for path in paths if self._random.random() < 0.5 else reversed(paths):
             self._call("DELETE", path)
 
     def _delete_native_gang(self) -> None:
-        pods = [found["metadata"]["name"] for found in self.objects("Pod")]
+        pods = [pod["metadata"]["name"] for pod in self.objects("Pod")]
         groups = sorted({name.partition("-")[0] for name in pods if name[0] == "w"})
         if groups:
             group = self._random.choice(groups)

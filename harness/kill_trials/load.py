@@ -114,10 +114,10 @@ class Load:
         self._cluster.add_nodes(node(f"more{number}").cpu(64).gpus("a10", 8) for number in range(4))
         self._cluster.add_nodes(node(f"many{number}").cpu(64).cards(16).dra().taint(CLAIMED) for number in range(4))
         self._untaint()
-        for found in self.objects("ElasticQuota"):
-            if found["metadata"]["name"] in {"q0", "q1"}:
+        for item in self.objects("ElasticQuota"):
+            if item["metadata"]["name"] in {"q0", "q1"}:
                 body = {"spec": {"max": {"cpu": "500", "koordinator.sh/gpu": "5000"}}}
-                self._call("PATCH", f"{QUOTAS}/{found['metadata']['name']}", body)
+                self._call("PATCH", f"{QUOTAS}/{item['metadata']['name']}", body)
 
     def objects(self, kind: str) -> list[Json]:
         """All objects of a kind of `KINDS`."""
@@ -163,9 +163,9 @@ class Load:
 
     def _migrate(self) -> None:
         running = [
-            found
-            for found in self.objects("Pod")
-            if found["metadata"].get("labels", {}).get("app") == "web" and found["status"].get("phase") == "Running"
+            pod
+            for pod in self.objects("Pod")
+            if pod["metadata"].get("labels", {}).get("app") == "web" and pod["status"].get("phase") == "Running"
         ]
         if running:
             moved = self._random.choice(running)["metadata"]
@@ -210,30 +210,32 @@ class Load:
         return bool(self._call("DELETE", f"{TAINT_RULES_PATH}/{RULE}").ok)
 
     def _delete_pod(self) -> None:
-        names = [found["metadata"]["name"] for found in self.objects("Pod")]
+        names = [pod["metadata"]["name"] for pod in self.objects("Pod")]
         single = [name for name in names if name[0] in "phoqc"]
         for name in self._random.sample(single, min(len(single), 3)):
             self._call("DELETE", f"{PODS}/{name}")
 
     def _delete_gang(self) -> None:
-        groups = [found["metadata"]["name"] for found in self.objects("PodGroup")]
+        groups = [entry["metadata"]["name"] for entry in self.objects("PodGroup")]
         if groups:
             name = self._random.choice(groups)
-            for found in self.objects("Pod"):
-                if found["metadata"]["name"].startswith(f"{name}-"):
-                    self._call("DELETE", f"{PODS}/{found['metadata']['name']}")
+            for item in self.objects("Pod"):
+                if item["metadata"]["name"].startswith(f"{name}-"):
+                    self._call("DELETE", f"{PODS}/{item['metadata']['name']}")
             self._call("DELETE", f"{GROUPS}/{name}")
 
     def _delete_reservation(self) -> None:
-        held = [found["metadata"]["name"] for found in self.objects("Reservation")]
+        held = [reservation["metadata"]["name"] for reservation in self.objects("Reservation")]
         held = [name for name in held if name.startswith("r")]
         if held:
             self._call("DELETE", f"{RESERVATIONS_PATH}/{self._random.choice(held)}")
 
     def _pod(self) -> PodBuilder:
-        found = pod(self._name("p")).request(cpu=self._random.randint(1, 3))
+        builder = pod(self._name("p")).request(cpu=self._random.randint(1, 3))
         kind = self._random.random()
-        return found.gpus(self._random.randint(1, 2)) if kind < 0.3 else found.gpu_share(50) if kind < 0.5 else found
+        return (
+            builder.gpus(self._random.randint(1, 2)) if kind < 0.3 else builder.gpu_share(50) if kind < 0.5 else builder
+        )
 
     def _submit(self, built: PodBuilder) -> None:
         self._create(PODS, built.manifest)

@@ -34,14 +34,14 @@ _UNITS: Mapping[str, Decimal | int] = {
 
 def wrong_now(objects: Objects) -> list[str]:
     """What is wrong at any moment, one sentence each."""
-    found = [*_cards(objects), *_claims(objects), *_parts(objects), *_nodes(objects), *_conditions(objects)]
-    return sorted({*found, *_quotas(objects), *_owners(objects)})
+    cards = [*_cards(objects), *_claims(objects), *_parts(objects), *_nodes(objects), *_conditions(objects)]
+    return sorted({*cards, *_quotas(objects), *_owners(objects)})
 
 
 def wrong_at_rest(objects: Objects) -> list[str]:
     """What is wrong when all faults ended minutes ago."""
-    found = [*_gangs(objects), *_status_of_quotas(objects), *_status_of_reservations(objects), *_jobs(objects)]
-    return sorted({*wrong_now(objects), *found, *_lost(objects), *_unused_claims(objects)})
+    gangs = [*_gangs(objects), *_status_of_quotas(objects), *_status_of_reservations(objects), *_jobs(objects)]
+    return sorted({*wrong_now(objects), *gangs, *_lost(objects), *_unused_claims(objects)})
 
 
 def unplaced(objects: Objects) -> list[str]:
@@ -57,7 +57,7 @@ def _cards(objects: Objects) -> Iterator[str]:
         for each in device["spec"].get("devices", ())
         if each["type"] == "gpu"
     }
-    given: dict[tuple[str, int], list[tuple[str, Decimal]]] = defaultdict(list)
+    values: dict[tuple[str, int], list[tuple[str, Decimal]]] = defaultdict(list)
     inside: dict[tuple[str, int, str], Decimal] = defaultdict(Decimal)  # by card and reservation
     for pod in _live(objects):
         if not _node(pod):
@@ -65,22 +65,22 @@ def _cards(objects: Objects) -> Iterator[str]:
         grants = _grants(pod)
         requests = _requests(pod)
         by_name = PERCENT * requests[NVIDIA] if any(node == _node(pod) for node, _ in known) else 0  # else by a claim
-        asked = max(requests[CARDS], requests[CORE], by_name)
-        if sum(grants.values()) != asked:
-            yield f"pod {_name(pod)} asks for {asked} percent of a card and has {sum(grants.values())}"
+        request = max(requests[CARDS], requests[CORE], by_name)
+        if sum(grants.values()) != request:
+            yield f"pod {_name(pod)} asks for {request} percent of a card and has {sum(grants.values())}"
         for minor, share in grants.items():
             card = (_node(pod), minor)
             if card not in known:
                 yield f"pod {_name(pod)} has card {minor}, which node {_node(pod)} has not"
-            given[card].append((_name(pod), share))
+            values[card].append((_name(pod), share))
             inside[(*card, _reservation_of(pod))] += share
     for reservation in _available(objects):
         for minor, share in _grants(reservation).items():
             card = (reservation["status"]["nodeName"], minor)
             left = share - inside[(*card, reservation["metadata"]["uid"])]
             if left > 0:
-                given[card].append((f"reservation {reservation['metadata']['name']}", left))
-    for (node, minor), holders in sorted(given.items()):
+                values[card].append((f"reservation {reservation['metadata']['name']}", left))
+    for (node, minor), holders in sorted(values.items()):
         if sum(share for _, share in holders) > PERCENT:
             names = ", ".join(f"{name} {share}" for name, share in sorted(holders))
             yield f"card {minor} of node {node} is given out beyond {PERCENT} percent: {names}"
@@ -89,9 +89,9 @@ def _cards(objects: Objects) -> Iterator[str]:
 def _claims(objects: Objects) -> Iterator[str]:
     """No device is in two claims, and a pod on a node has the devices of its claims there."""
     holders: dict[tuple[str, str, str], list[str]] = defaultdict(list)
-    claims = {found["metadata"]["name"]: found for found in objects["ResourceClaim"]}
-    for name, found in claims.items():
-        for result in _results(found):
+    claims = {item["metadata"]["name"]: item for item in objects["ResourceClaim"]}
+    for name, claim in claims.items():
+        for result in _results(claim):
             if not result.get("shareID"):
                 holders[result["driver"], result["pool"], result["device"]].append(name)
     for device, names in sorted(holders.items()):
@@ -99,14 +99,14 @@ def _claims(objects: Objects) -> Iterator[str]:
             yield f"device {'/'.join(device)} is in the claims {', '.join(sorted(names))}"
     for pod in _live(objects):
         for name in _claims_of(pod) if _node(pod) else ():
-            found = claims.get(name, {})
+            claim = claims.get(name, {})
             own = (pod["spec"].get("schedulingGroup") or {}).get("podGroupName"), pod["metadata"]["uid"]
-            if not any(user["uid"] == own[1] or _group_of(user) == own[0] for user in _users(found)):
+            if not any(user["uid"] == own[1] or _group_of(user) == own[0] for user in _users(claim)):
                 yield f"pod {_name(pod)} on {_node(pod)} uses claim {name}, which is not reserved for it"
-            for result in _results(found):
+            for result in _results(claim):
                 if result["pool"] != _node(pod):
                     yield f"pod {_name(pod)} on {_node(pod)} has device {result['device']} of {result['pool']}"
-            if not _results(found):
+            if not _results(claim):
                 yield f"pod {_name(pod)} on {_node(pod)} uses claim {name}, which has no devices"
 
 
@@ -141,10 +141,10 @@ def _parts(objects: Objects) -> Iterator[str]:
 def _unused_claims(objects: Objects) -> Iterator[str]:
     """A claim that has devices is used by pods that are there."""
     there = {pod["metadata"]["uid"] for pod in _live(objects)}
-    for found in objects["ResourceClaim"]:
-        users = _users(found)  # a group keeps its claims as long as it is there
-        if _results(found) and not there & {user["uid"] for user in users} and not any(map(_group_of, users)):
-            yield f"claim {found['metadata']['name']} has devices and no pod"
+    for item in objects["ResourceClaim"]:
+        users = _users(item)  # a group keeps its claims as long as it is there
+        if _results(item) and not there & {user["uid"] for user in users} and not any(map(_group_of, users)):
+            yield f"claim {item['metadata']['name']} has devices and no pod"
 
 
 def _nodes(objects: Objects) -> Iterator[str]:
@@ -200,16 +200,16 @@ def _quotas(objects: Objects) -> Iterator[str]:
 
 def _owners(objects: Objects) -> Iterator[str]:
     """A pod in a reservation is on the reservation's node; a reservation for one pod has one."""
-    of = {found["metadata"]["uid"]: found for found in objects["Reservation"]}
+    of = {item["metadata"]["uid"]: item for item in objects["Reservation"]}
     for pod in _live(objects):
-        found = of.get(_reservation_of(pod))
-        if found is not None and _node(pod) and found["status"].get("nodeName") not in {None, _node(pod)}:
-            where = found["status"]["nodeName"]
-            yield f"pod {_name(pod)} on {_node(pod)} is in reservation {found['metadata']['name']} on {where}"
-    for found in of.values():
-        owners = [_name(pod) for pod in _owners_of(objects, found)]
-        if len(owners) > 1 and found["spec"].get("allocateOnce", True):
-            yield f"reservation {found['metadata']['name']} is for one pod and has {', '.join(owners)}"
+        entry = of.get(_reservation_of(pod))
+        if entry is not None and _node(pod) and entry["status"].get("nodeName") not in {None, _node(pod)}:
+            where = entry["status"]["nodeName"]
+            yield f"pod {_name(pod)} on {_node(pod)} is in reservation {entry['metadata']['name']} on {where}"
+    for entry in of.values():
+        owners = [_name(pod) for pod in _owners_of(objects, entry)]
+        if len(owners) > 1 and entry["spec"].get("allocateOnce", True):
+            yield f"reservation {entry['metadata']['name']} is for one pod and has {', '.join(owners)}"
 
 
 def _gangs(objects: Objects) -> Iterator[str]:
@@ -240,16 +240,16 @@ def _status_of_quotas(objects: Objects) -> Iterator[str]:
 
 
 def _status_of_reservations(objects: Objects) -> Iterator[str]:
-    for found in _available(objects):
-        shown = sorted(owner["name"] for owner in found["status"].get("currentOwners") or ())
-        owners = sorted(pod["metadata"]["name"] for pod in _owners_of(objects, found))
+    for item in _available(objects):
+        shown = sorted(owner["name"] for owner in item["status"].get("currentOwners") or ())
+        owners = sorted(pod["metadata"]["name"] for pod in _owners_of(objects, item))
         if shown != owners:
-            yield f"reservation {found['metadata']['name']} shows the owners {shown} and has {owners}"
+            yield f"reservation {item['metadata']['name']} shows the owners {shown} and has {owners}"
 
 
 def _jobs(objects: Objects) -> Iterator[str]:
     """Migration jobs have ended, and hold no room any more."""
-    available = {found["metadata"]["name"] for found in _available(objects)}
+    available = {item["metadata"]["name"] for item in _available(objects)}
     for job in objects["PodMigrationJob"]:
         name, phase = job["metadata"]["name"], (job.get("status") or {}).get("phase", "")
         if phase not in {"Succeeded", "Failed", "Aborted"}:
@@ -266,7 +266,9 @@ def _live(objects: Objects) -> Iterator[Json]:
 
 
 def _available(objects: Objects) -> Iterator[Json]:
-    return (found for found in objects["Reservation"] if (found.get("status") or {}).get("phase") == "Available")
+    return (
+        candidate for candidate in objects["Reservation"] if (candidate.get("status") or {}).get("phase") == "Available"
+    )
 
 
 def _owners_of(objects: Objects, reservation: Json) -> list[Json]:
@@ -275,13 +277,13 @@ def _owners_of(objects: Objects, reservation: Json) -> list[Json]:
 
 
 def _results(claim: Json) -> list[Json]:
-    found: list[Json] = ((claim.get("status") or {}).get("allocation") or {}).get("devices", {}).get("results", [])
-    return found
+    results: list[Json] = ((claim.get("status") or {}).get("allocation") or {}).get("devices", {}).get("results", [])
+    return results
 
 
 def _users(claim: Json) -> list[Json]:
-    found: list[Json] = (claim.get("status") or {}).get("reservedFor") or []
-    return found
+    users: list[Json] = (claim.get("status") or {}).get("reservedFor") or []
+    return users
 
 
 def _group_of(user: Json) -> str | None:
@@ -323,9 +325,9 @@ def _reservation_of(pod: Json) -> str:
     return str(json.loads(text).get("uid", ""))
 
 
-def _grants(found: Json) -> dict[int, Decimal]:
+def _grants(pod: Json) -> dict[int, Decimal]:
     """Percent of each card by minor."""
-    text = (found["metadata"].get("annotations") or {}).get(ALLOCATED, "{}")
+    text = (pod["metadata"].get("annotations") or {}).get(ALLOCATED, "{}")
     return {each["minor"]: _number(each["resources"][CORE]) for each in json.loads(text).get("gpu", ())}
 
 
@@ -346,6 +348,6 @@ def _amounts(listed: Mapping[str, Any]) -> Numbers:
 
 
 def _number(text: object) -> Decimal:
-    found = str(text)
-    unit = found.lstrip("0123456789.")
-    return Decimal(found.removesuffix(unit)) * _UNITS.get(unit, 1)
+    value = str(text)
+    unit = value.lstrip("0123456789.")
+    return Decimal(value.removesuffix(unit)) * _UNITS.get(unit, 1)

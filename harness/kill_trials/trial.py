@@ -135,8 +135,8 @@ def run_trial(
     def wait(most: float) -> None:
         cluster.pass_time(random.uniform(0, most))
 
-    def check(found: Sequence[str], when: str) -> None:
-        outcome.wrong += [f"{when}: {text}" for text in found]
+    def check(names: Sequence[str], when: str) -> None:
+        outcome.wrong += [f"{when}: {text}" for text in names]
 
     with audited(cluster) as audit:
         load.begin()
@@ -164,8 +164,10 @@ def run_trial(
         last = load.all()
         check([*unplaced(last), *wrong_at_rest(last)], "with room for all")
         audit.check_state()
-        found = [violation for violation in audit.violations if violation.invariant not in NOT_JUDGED | load.not_judged]
-        outcome.wrong += [f"auditor: {violation}" for violation in found]
+        violations = [
+            violation for violation in audit.violations if violation.invariant not in NOT_JUDGED | load.not_judged
+        ]
+        outcome.wrong += [f"auditor: {violation}" for violation in violations]
         outcome.bound = sum(bool(pod["spec"].get("nodeName")) for pod in last["Pod"])
     return outcome
 

@@ -10,10 +10,10 @@ class LabError(HarnessError):
 class PlaceTaken(LabError):
     """The devices that were asked for stayed in use for as long as the caller wanted to wait."""
 
-    def __init__(self, wanted: str, *, waited: float, holders: str) -> None:
-        self.wanted, self.waited, self.holders = wanted, waited, holders
+    def __init__(self, name: str, *, waited: float, holders: str) -> None:
+        self.requirement, self.waited, self.holders = name, waited, holders
         super().__init__(
-            f"no place for {wanted} became free within {waited:g} s; {holders}; wait longer with --wait"
+            f"no place for {name} became free within {waited:g} s; {holders}; wait longer with --wait"
             f" (pytest: --seatrial-lab-wait), or see `seatrial lab who`"
         )
 

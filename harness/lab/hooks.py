@@ -41,19 +41,19 @@ def _try(command: list[str], within: float, environment: dict[str, str]) -> tupl
     except OSError as error:
         return "", f"{command[0]}: cannot be started: {error.strerror}"
     try:
-        said, _ = process.communicate(timeout=within)
+        message, _ = process.communicate(timeout=within)
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
-        said, _ = process.communicate()
-        return "", f"{command[0]} did not end within {within:g} s{_shown(said)}"
+        message, _ = process.communicate()
+        return "", f"{command[0]} did not end within {within:g} s{_shown(message)}"
     finally:
         stop_group(process.pid)
-    output = said.decode(errors="replace")
+    output = message.decode(errors="replace")
     if process.returncode:
-        return output, f"{command[0]} ended with status {process.returncode}{_shown(said)}"
+        return output, f"{command[0]} ended with status {process.returncode}{_shown(message)}"
     return output, ""
 
 
-def _shown(said: bytes) -> str:
-    text = said.decode(errors="replace").strip()[-SHOWN:]
+def _shown(message: bytes) -> str:
+    text = message.decode(errors="replace").strip()[-SHOWN:]
     return f"; its output: {text}" if text else ""

@@ -110,12 +110,12 @@ def parse_inventory(content: Any, *, where: Path) -> Inventory:
         UsageError: it has a mistake.
     """
     try:
-        found = msgspec.convert(content, Inventory)
+        inventory = msgspec.convert(content, Inventory)
     except msgspec.ValidationError as error:
         raise UsageError(f"inventory {where}: {error}") from error
-    for mistake in _mistakes(found):
+    for mistake in _mistakes(inventory):
         raise UsageError(f"inventory {where}: {mistake}")
-    return msgspec.structs.replace(found, leases=_resolved(found.leases, where))
+    return msgspec.structs.replace(inventory, leases=_resolved(inventory.leases, where))
 
 
 def _resolved(leases: Leases, where: Path) -> Leases:
@@ -127,23 +127,23 @@ def _resolved(leases: Leases, where: Path) -> Leases:
     )
 
 
-def _mistakes(found: Inventory) -> list[str]:
+def _mistakes(inventory: Inventory) -> list[str]:
     return [
-        *_bad_name("lab", found.lab),
-        *_leases_mistakes(found.leases),
-        *_range_mistakes(found),
-        *[line for machine in found.machines for line in _machine_mistakes(machine)],
-        *_twice("machine", [machine.name for machine in found.machines]),
-        *_twice("window", [window.name for window in found.windows]),
-        *[line for window in found.windows for line in _window_mistakes(window, found)],
+        *_bad_name("lab", inventory.lab),
+        *_leases_mistakes(inventory.leases),
+        *_range_mistakes(inventory),
+        *[line for machine in inventory.machines for line in _machine_mistakes(machine)],
+        *_twice("machine", [machine.name for machine in inventory.machines]),
+        *_twice("window", [window.name for window in inventory.windows]),
+        *[line for window in inventory.windows for line in _window_mistakes(window, inventory)],
     ]
 
 
-def _range_mistakes(found: Inventory) -> list[str]:
-    devices = sum(len(machine.cards) + len(machine.nics) for machine in found.machines)
+def _range_mistakes(inventory: Inventory) -> list[str]:
+    devices = sum(len(machine.cards) + len(machine.nics) for machine in inventory.machines)
     lines = []
-    if not MIN_TTL <= found.ttl <= MAX_TTL:
-        lines.append(f"ttl: expected {MIN_TTL:g} to {MAX_TTL:g} seconds, found {found.ttl:g}")
+    if not MIN_TTL <= inventory.ttl <= MAX_TTL:
+        lines.append(f"ttl: expected {MIN_TTL:g} to {MAX_TTL:g} seconds, found {inventory.ttl:g}")
     if not devices:
         lines.append("machines: expected at least one card or NIC, found none")
     if devices > MAX_DEVICES:
@@ -153,8 +153,8 @@ def _range_mistakes(found: Inventory) -> list[str]:
 
 def _leases_mistakes(leases: Leases) -> list[str]:
     if bool(leases.file) == bool(leases.kubeconfig):
-        found = "both" if leases.file else "neither"
-        return [f"leases: expected either file or kubeconfig, found {found}"]
+        text = "both" if leases.file else "neither"
+        return [f"leases: expected either file or kubeconfig, found {text}"]
     if leases.file and leases.context:
         return [f"leases: context {leases.context!r} needs a kubeconfig, found a file"]
     return []

@@ -62,7 +62,7 @@ class Claim:
 
     def ask(self, request: PlaceRequest, *, fixed: float = 0.0) -> bool:
         """Enter the line or keep the place in it, and take the devices if it is this request's turn."""
-        asked = self._timing.monotonic()
+        monotonic = self._timing.monotonic()
 
         def change(ledger: Ledger, at: Moment) -> Ledger:
             ledger = rules.without_expired(ledger, at)
@@ -75,7 +75,7 @@ class Claim:
 
         after = self._store.change(change)
         with suppress(LeaseLost):
-            self._take(rules.held(after.ledger, self.key), asked, after)
+            self._take(rules.held(after.ledger, self.key), monotonic, after)
         return self.lease is not None
 
     def renew(self) -> None:
@@ -84,15 +84,15 @@ class Claim:
             LeaseLost: it cannot be renewed; the lease has ended.
             LabError: the store gave no answer; the lease holds until `valid`.
         """
-        asked = self._timing.monotonic()
+        monotonic = self._timing.monotonic()
         try:
             after = self._store.change(
                 lambda ledger, at: rules.renew(rules.without_expired(ledger, at), self.key, at)[0]
             )
         except LeaseLost:
-            self.valid_until = asked
+            self.valid_until = monotonic
             raise
-        self._take(rules.held(after.ledger, self.key), asked, after)
+        self._take(rules.held(after.ledger, self.key), monotonic, after)
 
     def confirm(self) -> DeviceLease:
         """Ask the store whether the lease is there.
@@ -109,9 +109,9 @@ class Claim:
         self._store.change(lambda ledger, _: rules.give_back(rules.leave(ledger, self.key), key=self.key))
         self.lease = None
 
-    def _take(self, lease: DeviceLease, asked: float, after: Snapshot) -> None:
+    def _take(self, lease: DeviceLease, amount: float, after: Snapshot) -> None:
         self.lease = lease
-        self.valid_until = asked + lease.expires - after.at.now
+        self.valid_until = amount + lease.expires - after.at.now
 
 
 class Place:
@@ -326,28 +326,28 @@ class Lab:
         Raises:
             LabError: there is none with this token, or another holder has it.
         """
-        found: list[DeviceLease] = []
+        leases: list[DeviceLease] = []
 
         def change(ledger: Ledger, at: Moment) -> Ledger:
             ledger = rules.without_expired(ledger, at)
-            found[:] = [lease for lease in ledger.leases if lease.token == token]
-            if not found:
+            leases[:] = [lease for lease in ledger.leases if lease.token == token]
+            if not leases:
                 there = ", ".join(str(lease.token) for lease in ledger.leases) or "none"
                 raise LabError(f"token {token}: expected that of a lease ({there}), found no such lease")
-            if found[0].holder != self.holder and not force:
+            if leases[0].holder != self.holder and not force:
                 raise LabError(
-                    f"token {token}: the lease is held by {found[0].holder!r}, you are {self.holder!r};"
+                    f"token {token}: the lease is held by {leases[0].holder!r}, you are {self.holder!r};"
                     " add --force to take it back all the same"
                 )
             return rules.give_back(ledger, token=token)
 
         self.store.change(change)
-        return found[0]
+        return leases[0]
 
     def snapshot(self) -> Snapshot:
         """The ledger without what has ended."""
-        found = self.store.read()
-        return Snapshot(rules.without_expired(found.ledger, found.at), found.at, found.version)
+        snapshot = self.store.read()
+        return Snapshot(rules.without_expired(snapshot.ledger, snapshot.at), snapshot.at, snapshot.version)
 
     def set_service(self, machine: str, why: str) -> None:
         """Take a machine out of service for a reason; an empty one puts it back.
@@ -403,8 +403,8 @@ def open_lab(inventory: Path, *, holder: str = "") -> Lab:
     Raises:
         UsageError: the inventory or its kubeconfig cannot be used.
     """
-    found = load_inventory(inventory)
-    return Lab(found, open_store(found), holder=holder)
+    current_inventory = load_inventory(inventory)
+    return Lab(current_inventory, open_store(current_inventory), holder=holder)
 
 
 def default_holder(environment: Mapping[str, str]) -> str:

@@ -115,7 +115,7 @@ def possible(inventory: Inventory, request: PlaceRequest) -> None:
     if request.cards < 0 or request.nics < 0 or not (request.cards or request.nics or request.whole):
         raise LabError(f"expected at least one card or NIC, found {request.cards} cards and {request.nics} NICs")
     if not any(_fits(machine, request, ()) for machine in inventory.machines):
-        there = "; ".join(_told(machine) for machine in inventory.machines)
+        there = "; ".join(_summary(machine) for machine in inventory.machines)
         raise LabError(f"no machine of lab {inventory.lab!r} has {request}; it has: {there}")
 
 
@@ -154,10 +154,10 @@ def grant(
     for earlier in ledger.line:
         if earlier.number < ticket.number:
             taken |= usable(inventory, earlier.request, ledger.out_of_service, at.wall)
-    found = choose(inventory, ticket.request, taken, ledger.out_of_service, at.wall)
-    if found is None:
+    choice = choose(inventory, ticket.request, taken, ledger.out_of_service, at.wall)
+    if choice is None:
         return ledger, None
-    machine, devices = found
+    machine, devices = choice
     ttl = fixed or inventory.ttl
     window = next_window(inventory, machine.name, at.wall, ticket.request)
     ends, why_ends = window or (None, "")
@@ -245,12 +245,12 @@ def choose(
 
 def usable(inventory: Inventory, request: PlaceRequest, outages: Collection[str], wall: float) -> set[str]:
     """All devices, free or not, that a request may be waiting for; `wall`: as of `choose`."""
-    found = set()
+    results = set()
     for machine in inventory.machines:
         if _open(inventory, machine, request, outages, wall) and _fits(machine, request, ()) is not None:
             cards, nics = _suitable(machine, request)
-            found |= {machine.full_name(device) for device in (*cards, *nics)}
-    return found
+            results |= {machine.full_name(device) for device in (*cards, *nics)}
+    return results
 
 
 def next_window(inventory: Inventory, machine: str, wall: float, request: PlaceRequest) -> tuple[float, str] | None:
@@ -302,7 +302,7 @@ def _suitable(machine: Machine, request: PlaceRequest) -> tuple[list[Device], li
     return cards, nics
 
 
-def _told(machine: Machine) -> str:
+def _summary(machine: Machine) -> str:
     models = [card.model for card in machine.cards]
     kinds = ", ".join(f"{models.count(model)} {model}" for model in sorted(set(models))) or "no cards"
     tags = sorted({*machine.tags, *(tag for card in machine.cards for tag in card.tags)})
@@ -312,6 +312,6 @@ def _told(machine: Machine) -> str:
 
 def holders(leases: Iterable[DeviceLease], line: Iterable[Ticket]) -> str:
     """Who holds and waits, in one line."""
-    told = [f"{lease.holder} holds {', '.join(lease.devices)}" for lease in leases]
+    messages = [f"{lease.holder} holds {', '.join(lease.devices)}" for lease in leases]
     waiting = len(list(line))
-    return "; ".join([*told, f"{waiting} in line"]) if told else f"no lease is held; {waiting} in line"
+    return "; ".join([*messages, f"{waiting} in line"]) if messages else f"no lease is held; {waiting} in line"

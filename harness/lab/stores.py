@@ -258,12 +258,12 @@ class LeaseStore(Store):
     def _accepted(self, answer: urllib3.BaseHTTPResponse, what: str) -> Any:
         if answer.status >= 300:
             try:
-                said = orjson.loads(answer.data).get("message", "")
+                message = orjson.loads(answer.data).get("message", "")
             except (orjson.JSONDecodeError, AttributeError):
-                said = answer.data[:200].decode(errors="replace")
+                message = answer.data[:200].decode(errors="replace")
             raise LabError(
                 f"lab {self._lab!r}: {self._access.url} refused to {what} Lease {self._namespace}/{self._name}: "
-                f"{answer.status} {said}; docs/lab.md has the rights that are needed"
+                f"{answer.status} {message}; docs/lab.md has the rights that are needed"
             )
         return orjson.loads(answer.data)
 

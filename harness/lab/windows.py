@@ -45,14 +45,14 @@ class Window(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         zone = _zone(self.zone)
         today = dt.datetime.fromtimestamp(wall, zone).date()
         start, end = dt.time.fromisoformat(self.start), dt.time.fromisoformat(self.end)
-        found = []
+        occurrences = []
         for offset in range(-1, LOOK_AHEAD):
             day = today + dt.timedelta(days=offset)
             if DAYS[day.weekday()] in self.days:
                 last = day + dt.timedelta(days=1) if end < start else day
                 begins = dt.datetime.combine(day, start, zone).timestamp()
-                found.append((begins, dt.datetime.combine(last, end, zone).timestamp()))
-        return found
+                occurrences.append((begins, dt.datetime.combine(last, end, zone).timestamp()))
+        return occurrences
 
 
 def _zone(name: str) -> dt.tzinfo:

@@ -48,13 +48,13 @@ def _poisson(plan: Arrivals, rng: random.Random) -> Iterator[float]:
 
 def _burst(plan: Arrivals, _: random.Random) -> Iterator[float]:
     """All pods of an interval at its beginning, as when a job's replicas are created; the mean rate is `rate`."""
-    given = number = 0
+    value = number = 0
     while number * plan.burst_every < plan.seconds:
         start = number * plan.burst_every
         until = min(start + plan.burst_every, plan.seconds)
-        wanted = round(plan.rate * until)
-        yield from [start] * (wanted - given)
-        given = wanted
+        amount = round(plan.rate * until)
+        yield from [start] * (amount - value)
+        value = amount
         number += 1
 
 

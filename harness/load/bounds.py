@@ -19,20 +19,20 @@ class Bounds(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     at_most: dict[str, float] = {}
 
     @classmethod
-    def of(cls, given: Mapping[str, Any]) -> "Bounds":
+    def of(cls, values: Mapping[str, Any]) -> "Bounds":
         """The bounds in a row of a workload table.
 
         Raises:
             UsageError: a figure is unknown, or a bound is no number.
         """
         try:
-            found = msgspec.convert(given, cls)
+            bounds = msgspec.convert(values, cls)
         except msgspec.ValidationError as error:
             raise UsageError(f"bounds: expected {{at_least: {{…}}, at_most: {{…}}}}: {error}") from error
-        for name in (*found.at_least, *found.at_most):
+        for name in (*bounds.at_least, *bounds.at_most):
             if name not in UNITS:
                 raise UsageError(f"bounds: no figure {name!r}; expected one of: {', '.join(UNITS)}")
-        return found
+        return bounds
 
 
 def out_of_bounds(bounds: Bounds, result: LoadResult, *, memory_mib: float | None = None) -> list[str]:
@@ -53,14 +53,14 @@ def out_of_bounds(bounds: Bounds, result: LoadResult, *, memory_mib: float | Non
         ceilings.pop(MEMORY, None)
     else:
         figures[MEMORY] = memory_mib
-    found = []
+    messages = []
     for name, bound in bounds.at_least.items():
         if not figures.get(name, float("-inf")) >= bound:
-            found.append(f"{name}: expected at least {bound:g}, measured {_text(figures.get(name))}")
+            messages.append(f"{name}: expected at least {bound:g}, measured {_text(figures.get(name))}")
     for name, bound in ceilings.items():
         if not figures.get(name, float("inf")) <= bound:
-            found.append(f"{name}: expected at most {bound:g} {UNITS[name]}, measured {_text(figures.get(name))}")
-    return found
+            messages.append(f"{name}: expected at most {bound:g} {UNITS[name]}, measured {_text(figures.get(name))}")
+    return messages
 
 
 def _text(figure: float | None) -> str:

@@ -168,42 +168,42 @@ def _generator_reasons(parts: Sequence[Part], validity: Validity) -> list[str]:
     """Of processes of this command together; of workers one by one: among many, one that is late changes no p99."""
     if not any(part.worker for part in parts):
         return _process_reasons(validity)
-    found: list[str] = []
+    messages: list[str] = []
     for part in parts:
         if part.lost:
             reasons = ["lost before the end: its pods are not in these figures"]
         else:
             reasons = _process_reasons(_validity([part], _lives([part]), {}))
-        found += [f"{part.worker}: {reason}" for reason in reasons]
-    return found
+        messages += [f"{part.worker}: {reason}" for reason in reasons]
+    return messages
 
 
 def _process_reasons(validity: Validity) -> list[str]:
-    found: list[str] = []
+    messages: list[str] = []
     lag, watch_lag = validity.generator_lag_ms.get("p99", 0.0), validity.watch_lag_ms.get("p99", 0.0)
     if lag > MAX_LAG * 1000:
-        found.append(f"generator lag: pods were sent {lag:.0f} ms late at p99; the limit is {MAX_LAG * 1000:.0f}")
+        messages.append(f"generator lag: pods were sent {lag:.0f} ms late at p99; the limit is {MAX_LAG * 1000:.0f}")
     if validity.client_cpu_share > CLIENT_BUSY_THRESHOLD:
-        found.append(
+        messages.append(
             f"the client was the limit: it used {validity.client_cpu_share:.0%} of a core;"
             f" the limit is {CLIENT_BUSY_THRESHOLD:.0%}; use more --processes, or workers"
         )
     if validity.throttled:
-        found.append(f"throttling: the API server answered {validity.throttled} requests with 429")
+        messages.append(f"throttling: the API server answered {validity.throttled} requests with 429")
     if watch_lag > MAX_WATCH_LAG * 1000:
-        found.append(f"watch lag: {watch_lag:.0f} ms at p99; the limit is {MAX_WATCH_LAG * 1000:.0f}")
+        messages.append(f"watch lag: {watch_lag:.0f} ms at p99; the limit is {MAX_WATCH_LAG * 1000:.0f}")
     if validity.watch_gaps:
-        found.append(f"the watch expired {validity.watch_gaps} times and was replaced by a new list")
+        messages.append(f"the watch expired {validity.watch_gaps} times and was replaced by a new list")
     if validity.errors:
-        found.append(f"{sum(validity.errors.values())} requests failed: {'; '.join(validity.errors)}")
-    return found
+        messages.append(f"{sum(validity.errors.values())} requests failed: {'; '.join(validity.errors)}")
+    return messages
 
 
 def _crowding_reasons(validity: Validity) -> list[str]:
-    found: list[str] = []
+    messages: list[str] = []
     for name, part in validity.crowding.items():
         if part == float("inf"):
-            found.append(f"no node offers {name}, which the mix requests")
+            messages.append(f"no node offers {name}, which the mix requests")
         elif part > CROWDED_THRESHOLD:
-            found.append(f"the load requests {part:.0%} of the fleet's {name} on average: pods wait for room")
-    return found
+            messages.append(f"the load requests {part:.0%} of the fleet's {name} on average: pods wait for room")
+    return messages

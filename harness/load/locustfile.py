@@ -75,9 +75,9 @@ class Load:
         deadline = WORKER.settings.seconds + WORKER.settings.drain
         while self.now() < deadline and not self._settled:
             self.changed.clear()
-            while (found := self.tasks.take(self.now())) is not None:
+            while (result := self.tasks.take(self.now())) is not None:
                 self.busy += 1
-                self.due.put(found)
+                self.due.put(result)
             self.changed.wait(min(self.tasks.wait(self.now()), POLL_INTERVAL))
         self.write()
 
@@ -114,12 +114,12 @@ class Load:
     def _list(self) -> str:
         """List the pods; returns the resource version. Used at the start and after a watch has expired."""
         answer = get(f"{PODS}?{_SELECTOR}")
-        found = orjson.loads(answer.read())
+        document = orjson.loads(answer.read())
         if answer.status != 200:
-            raise http.client.HTTPException(found.get("message", answer.status))
-        for pod in found["items"]:
+            raise http.client.HTTPException(document.get("message", answer.status))
+        for pod in document["items"]:
             self._event("MODIFIED", pod)
-        return str(found["metadata"]["resourceVersion"])
+        return str(document["metadata"]["resourceVersion"])
 
     def _follow(self, revision: str) -> str:
         """Read one watch to its end; returns the resource version for the next one, empty if a list is needed."""
@@ -200,44 +200,44 @@ class PodUser(FastHttpUser):  # type: ignore[misc]  # Locust has no types for us
 
     @task  # type: ignore[untyped-decorator]
     def carry_out(self) -> None:
-        asked = LOAD.due.get()
+        entry = LOAD.due.get()
         try:
-            if asked.verb == "create":
-                self._create(asked)
+            if entry.verb == "create":
+                self._create(entry)
             else:
-                self._delete(asked)
+                self._delete(entry)
         finally:
             LOAD.busy -= 1
             LOAD.changed.set()
 
-    def _create(self, asked: Task) -> None:
+    def _create(self, request: Task) -> None:
         record = LOAD.record
-        body = LOAD.bodies.body(asked.shape, asked.pod)
-        if asked.stay is not None:
-            LOAD.stays[asked.pod] = asked.stay
-        record.send(asked.pod, asked.shape, due=asked.due, now=LOAD.now())
+        body = LOAD.bodies.body(request.shape, request.pod)
+        if request.stay is not None:
+            LOAD.stays[request.pod] = request.stay
+        record.send(request.pod, request.shape, due=request.due, now=LOAD.now())
         answer = self.client.post(PODS, data=body, name="create pod")
         if answer.status_code == 201:
-            record.created(asked.pod, LOAD.now())
+            record.created(request.pod, LOAD.now())
         elif answer.status_code == 429:
-            self._again(asked, answer)
+            self._again(request, answer)
         else:
             record.failed(_failure("create", answer))
-            record.never_created(asked.pod)
+            record.never_created(request.pod)
 
-    def _delete(self, asked: Task) -> None:
-        LOAD.record.deleting(asked.pod, LOAD.now())
-        answer = self.client.delete(f"{PODS}/{asked.pod}", name="delete pod")
+    def _delete(self, item: Task) -> None:
+        LOAD.record.deleting(item.pod, LOAD.now())
+        answer = self.client.delete(f"{PODS}/{item.pod}", name="delete pod")
         if answer.status_code == 429:
-            self._again(asked, answer)
+            self._again(item, answer)
         elif answer.status_code not in {200, 202, 404}:
             LOAD.record.failed(_failure("delete", answer))
 
-    def _again(self, asked: Task, answer: Any) -> None:
+    def _again(self, request: Task, answer: Any) -> None:
         LOAD.record.throttled += 1
-        said = (answer.headers or {}).get("Retry-After", "")
-        wait = float(said) if said.isdigit() else RETRY_AFTER
-        LOAD.tasks.add(Task(asked.verb, asked.pod, LOAD.now() + wait, asked.shape, asked.stay))
+        header = (answer.headers or {}).get("Retry-After", "")
+        wait = float(header) if header.isdigit() else RETRY_AFTER
+        LOAD.tasks.add(Task(request.verb, request.pod, LOAD.now() + wait, request.shape, request.stay))
 
 
 def _failure(verb: str, answer: Any) -> str:

@@ -143,10 +143,10 @@ def _expect(answer: Response, what: str, code: int) -> Response:
     if answer.code == code:
         return answer
     try:
-        said: dict[str, Any] = orjson.loads(answer.body)
+        body: dict[str, Any] = orjson.loads(answer.body)
     except orjson.JSONDecodeError:
-        said = {"message": answer.body.decode(errors="replace")[:200]}
-    raise ApiRefused(what, code=answer.code, reason=said.get("reason", ""), message=said.get("message", ""))
+        body = {"message": answer.body.decode(errors="replace")[:200]}
+    raise ApiRefused(what, code=answer.code, reason=body.get("reason", ""), message=body.get("message", ""))
 
 
 def _write_samples(path: Path, parts: list[Part]) -> None:
@@ -211,10 +211,10 @@ def _run(workers: list[WorkerSettings], folder: Path, progress: Say, listener: L
         head_start = HEAD_START if listener is None else MASTER_HEAD_START
         go.write_bytes(msgspec.json.encode(StartSignal(time.monotonic() + head_start)))
         go.rename(folder / "go")
-        said = _ProgressReport(folder, len(workers), progress)
+        progress_report = _ProgressReport(folder, len(workers), progress)
         within = settings.seconds + settings.drain + GRACE
         try:
-            _wait(lambda: ended(what="part"), within, "finish", said.look)
+            _wait(lambda: ended(what="part"), within, "finish", progress_report.look)
             while settings.web_port and processes[0].poll() is None:
                 time.sleep(POLL_INTERVAL)  # the page is served until Ctrl-C
         except KeyboardInterrupt:

@@ -66,7 +66,7 @@ def load_trace(path: Path, *, speed: float = 1.0, count: int | None = None) -> T
     """
     if not 0 < speed < float("inf"):
         raise UsageError(f"--speed: expected a number above 0, found {speed:g}")
-    found: list[tuple[int, int, Shape, int | None]] = []
+    cames: list[tuple[int, int, Shape, int | None]] = []
     names: set[str] = set()
     shapes: dict[str, Shape] = {}
     for row in rows(path, COLUMNS):
@@ -76,15 +76,15 @@ def load_trace(path: Path, *, speed: float = 1.0, count: int | None = None) -> T
         names.add(name)
         shape = _shape(row)
         came = row.number("creation_time")
-        found.append((came, len(found), shapes.setdefault(shape.name, shape), _stay(row, came)))
-    if not found:
+        cames.append((came, len(cames), shapes.setdefault(shape.name, shape), _stay(row, came)))
+    if not cames:
         raise UsageError(f"{path}: expected at least one pod, found none")
-    found.sort(key=lambda pod: pod[:2])
-    found = found[:count]
-    first = found[0][0]
+    cames.sort(key=lambda pod: pod[:2])
+    cames = cames[:count]
+    first = cames[0][0]
     pods = [
         TracePod((came - first) / speed, shape.name, None if stay is None else stay / speed)
-        for came, _, shape, stay in found
+        for came, _, shape, stay in cames
     ]
     used = {pod.shape for pod in pods}
     return Trace(path.stem, pods, {name: shape for name, shape in shapes.items() if name in used})

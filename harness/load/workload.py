@@ -136,12 +136,14 @@ def crowding(demand: Mix, alive: float, allocatable: Iterable[ResourceList]) -> 
     offered: dict[str, float] = {}
     for node in allocatable:
         _add(offered, _counted(node), 1.0)
-    asked: dict[str, float] = {}
+    amounts: dict[str, float] = {}
     total = sum(shape.weight for shape in demand.shapes)
     for shape in demand.shapes:
-        _add(asked, {**_counted(shape.requests), PODS: 1}, alive * shape.weight / total)
+        _add(amounts, {**_counted(shape.requests), PODS: 1}, alive * shape.weight / total)
     return {
-        name: wanted / offered[name] if offered.get(name) else float("inf") for name, wanted in asked.items() if wanted
+        name: amount / offered[name] if offered.get(name) else float("inf")
+        for name, amount in amounts.items()
+        if amount
     }
 
 

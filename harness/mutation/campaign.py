@@ -112,7 +112,7 @@ async def run_here(name: str, files: Sequence[Path], *, subject: str, limit: flo
             preexec_fn=partial(die_with_parent, signal.SIGKILL),
         )
         try:
-            said, _ = await asyncio.wait_for(process.communicate(), limit * MAX_WAIT)
+            message, _ = await asyncio.wait_for(process.communicate(), limit * MAX_WAIT)
         except TimeoutError:
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
@@ -129,7 +129,7 @@ async def run_here(name: str, files: Sequence[Path], *, subject: str, limit: flo
         if process.returncode in {-signal.SIGKILL, -signal.SIGTERM}:  # nothing in the suites does that
             number = -process.returncode
             raise UsageError(f"{what}: its process was ended by signal {number} from outside; run the command again")
-        last = said.decode(errors="replace").strip().splitlines()[-1:] or [""]
+        last = message.decode(errors="replace").strip().splitlines()[-1:] or [""]
         ended = f"exit status {process.returncode}: {last[0][:300]}"
         if not begun_file(out).exists():
             raise UsageError(

@@ -67,20 +67,20 @@ def load(folder: Path = FOLDER) -> list[Mutant]:
     Raises:
         UsageError: a file is not a catalogue, or an ID occurs twice.
     """
-    found: list[Mutant] = []
+    mutants: list[Mutant] = []
     for file in sorted(folder.glob("*.yaml")):
         try:
             area = msgspec.yaml.decode(file.read_bytes(), type=_Area)
         except (msgspec.DecodeError, ValueError) as error:
             raise UsageError(f"{file.name}: expected an area of the catalogue of mutants: {error}") from error
         own = {"area": area.area, "suites": area.suites, "subject": area.subject}
-        found += [msgspec.structs.replace(mutant, **own) for mutant in area.mutants]
+        mutants += [msgspec.structs.replace(mutant, **own) for mutant in area.mutants]
     seen: set[str] = set()
-    for mutant in found:
+    for mutant in mutants:
         if mutant.id in seen:
             raise UsageError(f"mutant {mutant.id}: the ID occurs twice in {folder.name}/")
         seen.add(mutant.id)
-    return found
+    return mutants
 
 
 def select(mutants: Sequence[Mutant], areas: Iterable[str] = (), ids: Iterable[str] = ()) -> list[Mutant]:
@@ -139,9 +139,9 @@ def _file_of(name: str, edit: Edit, root: Path) -> Path:
         return path
     others = _files_with(root).get(edit.within, ()) if edit.within else ()
     if len(others) != 1:
-        found = ", ".join(str(other.relative_to(root)) for other in others) or "no file"
+        text = ", ".join(str(other.relative_to(root)) for other in others) or "no file"
         raise DriftError(
-            f"mutant {name}: {edit.file} has no {edit.within or 'content'}; expected one file, found {found}"
+            f"mutant {name}: {edit.file} has no {edit.within or 'content'}; expected one file, found {text}"
         )
     return others[0]
 

@@ -62,8 +62,8 @@ class FirstFailure:
             judged = isinstance(error, AssertionError | pytest.fail.Exception)
             result.caught, result.verdict = True, "failed" if judged else "broken"
             result.by, result.case = item.nodeid, self._cases.get(item.nodeid, "")
-            said = expectation_message(call.excinfo) if judged else f"{type(error).__name__}: {error}"
-            result.message = next(iter(said.strip().splitlines()), "")[:400]
+            text = expectation_message(call.excinfo) if judged else f"{type(error).__name__}: {error}"
+            result.message = next(iter(text.strip().splitlines()), "")[:400]
             result.seconds = round(time.perf_counter() - self._began, 2)
         return report
 

@@ -143,8 +143,8 @@ def find(name: str, root: Path = PACKAGE) -> Mutant | None:
 
 def _files(root: Path, folder: str) -> list[Path]:
     place = root / folder
-    found = [place] if place.is_file() else sorted(place.rglob("*.py"))
-    files = [path for path in found if not set(path.relative_to(root).parts) & set(LEFT_OUT)]
+    places = [place] if place.is_file() else sorted(place.rglob("*.py"))
+    files = [path for path in places if not set(path.relative_to(root).parts) & set(LEFT_OUT)]
     if not files:
         raise UsageError(
             f"--in {folder}: expected a file or folder of the scheduler, as in scheduler/quota, found none"

@@ -94,9 +94,9 @@ def _statements(code: ast.expr | list[ast.stmt]) -> list[ast.stmt]:
 
 
 def _names(nodes: Sequence[ast.AST]) -> frozenset[str]:
-    found = (name for node in nodes for name in ast.walk(node))
+    names = (name for node in nodes for name in ast.walk(node))
     return frozenset(
-        name.id if isinstance(name, ast.Name) else name.arg for name in found if isinstance(name, ast.Name | ast.arg)
+        name.id if isinstance(name, ast.Name) else name.arg for name in names if isinstance(name, ast.Name | ast.arg)
     )
 
 

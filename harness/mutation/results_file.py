@@ -59,5 +59,5 @@ def remaining(mutants: Sequence[Mutant], file: ResultsFile | None, *, again: boo
     """The mutants to run: those without a result. `again`: also those that no case caught."""
     if file is None:
         return list(mutants)
-    found = {mutant.id: file.result_of(mutant) for mutant in mutants}
-    return [mutant for mutant in mutants if (result := found[mutant.id]) is None or (again and not result.caught)]
+    results = {mutant.id: file.result_of(mutant) for mutant in mutants}
+    return [mutant for mutant in mutants if (result := results[mutant.id]) is None or (again and not result.caught)]

@@ -33,12 +33,12 @@ def markdown(outcomes: Sequence[Outcome]) -> str:
         mutant, result = outcome.mutant, outcome.result
         seconds = f"{result.seconds:.1f}" if result.caught else ""
         if mutant.equivalent:
-            by, said = "equivalent", mutant.equivalent
+            by, line = "equivalent", mutant.equivalent
         elif result.caught:
-            by, said = caught_by(outcome), f"{result.verdict}: {result.message}"
+            by, line = caught_by(outcome), f"{result.verdict}: {result.message}"
         else:
-            by, said = "**not caught**", f"all {result.tests} tests passed"
-        cells = (mutant.id, mutant.area, mutant.fault, mutant.fix, by, seconds, _short(said, mutant.equivalent))
+            by, line = "**not caught**", f"all {result.tests} tests passed"
+        cells = (mutant.id, mutant.area, mutant.fault, mutant.fix, by, seconds, _short(line, mutant.equivalent))
         lines.append("| " + " | ".join(_cell(text) for text in cells) + " |")
     return "\n".join(lines) + "\n"
 

@@ -154,12 +154,12 @@ class NodeLedger:
         Raises:
             AdmissionError: the vendor's container runtime would not start it.
         """
-        found: dict[str, ContainerGrant] = {}
+        grants: dict[str, ContainerGrant] = {}
         for container in pod.spec.containers:
             shares = (*holding.shares, *_picked(holding, container))
             if shares:
-                found[container.name] = container_grant(pod, container.name, shares, self.hami)
-        return found
+                grants[container.name] = container_grant(pod, container.name, shares, self.hami)
+        return grants
 
     def shares(self, uid: str) -> tuple[Share, ...]:
         """The device shares of a pod, allocated or chosen by plugins; empty for an unknown pod."""
@@ -221,47 +221,47 @@ class NodeLedger:
                 )
         return tuple(shares)
 
-    def _check_share(self, key: Key, device: Device, wanted: Amounts, so_far: Sequence[Share]) -> None:
+    def _check_share(self, key: Key, device: Device, amounts: Amounts, so_far: Sequence[Share]) -> None:
         taken = dict(self._taken.get(key, {}))
         for share in so_far:
             if share.device is device:
                 for name, value in share.resources.items():
                     taken[name] = taken.get(name, 0) + value
         for name, have in card_resources(device).items():
-            if taken.get(name, 0) + wanted.get(name, 0) > have:
+            if taken.get(name, 0) + amounts.get(name, 0) > have:
                 raise AdmissionError(
                     UNEXPECTED,
                     f"Allocate failed due to {key[0]} {key[1]} has {have - taken.get(name, 0)} of {have} {name} left,"
-                    f" {wanted[name]} promised, which is unexpected",
+                    f" {amounts[name]} promised, which is unexpected",
                 )
 
     def _own_functions(self, device: Device, entry: DeviceAllocation) -> tuple[Function, ...]:
         if entry.extension is None or not entry.extension.vfs:
             return ()
         known = {function.bus_id: function for function in device.functions}
-        wanted = [vf.bus_id for vf in entry.extension.vfs]
-        for bus in wanted:
+        bus_ids = [vf.bus_id for vf in entry.extension.vfs]
+        for bus in bus_ids:
             if bus not in known or bus in self._functions:
                 why = "taken" if bus in known else "not on this node"
                 raise AdmissionError(
                     UNEXPECTED, f"Allocate failed due to virtual function {bus} is {why}, which is unexpected"
                 )
-        return tuple(known[bus] for bus in wanted)
+        return tuple(known[bus] for bus in bus_ids)
 
     def _cut(
-        self, device: Device, entry: DeviceAllocation, wanted: Amounts, so_far: Sequence[Share]
+        self, device: Device, entry: DeviceAllocation, amounts: Amounts, so_far: Sequence[Share]
     ) -> tuple[Slice, ...]:
         """The vNPU or sMLU instance that the vendor's runtime creates for a share."""
         key: Key = (device.kind, device.minor)
         template = entry.extension.gpu_shared_resource_template if entry.extension else ""
-        shared = wanted.get(GPU_MEMORY_RATIO, 100) < 100
+        shared = amounts.get(GPU_MEMORY_RATIO, 100) < 100
         slicing = VENDORS[device.vendor].hardware.slicing
         if not (slicing == "vnpu" and template) and not (slicing == "smlu" and shared):
             return ()
         first = FIRST_VNPU + device.minor * VNPUS_PER_CARD if slicing == "vnpu" else 1
         used = self._slices.get(key, set()) | {int(piece.id) for share in so_far for piece in share.slices}
         number = next(number for number in range(first, first + 4096) if number not in used)
-        return (Slice(str(number), slicing, template, wanted.get(GPU_MEMORY, 0)),)
+        return (Slice(str(number), slicing, template, amounts.get(GPU_MEMORY, 0)),)
 
     def _pick(self, pod: BoundPod, prepared: Granted) -> dict[str, dict[str, tuple[Device, ...]]]:
         """The device plugins' choice: free healthy cards, lowest number first; not of what a claim serves."""
@@ -337,13 +337,13 @@ def container_grant(pod: BoundPod, container: str, shares: Sequence[Share], hami
 
 
 def _device_amounts(holding: Holding) -> list[tuple[Key, Mapping[str, int]]]:
-    found: list[tuple[Key, Mapping[str, int]]] = [
+    kinds: list[tuple[Key, Mapping[str, int]]] = [
         ((share.device.kind, share.device.minor), share.resources) for share in holding.shares
     ]
     for chosen in holding.picks.values():
         for devices in chosen.values():
-            found += [((device.kind, device.minor), card_resources(device)) for device in devices]
-    return found
+            kinds += [((device.kind, device.minor), card_resources(device)) for device in devices]
+    return kinds
 
 
 def _picked(holding: Holding, container: ContainerPlan) -> list[Share]:
@@ -352,5 +352,5 @@ def _picked(holding: Holding, container: ContainerPlan) -> list[Share]:
 
 
 def _requested(container: ContainerPlan, resource: str) -> int:
-    wanted = container.resources.limits.get(resource, container.resources.requests.get(resource))
-    return amount(resource, wanted) if wanted is not None else 0
+    limit = container.resources.limits.get(resource, container.resources.requests.get(resource))
+    return amount(resource, limit) if limit is not None else 0

@@ -55,8 +55,8 @@ def plugin_amounts(devices: Sequence[Device], *, healthy: bool) -> Amounts:
     for device in devices:
         if device.vendor not in PLUGIN_NAMES or (healthy and not device.health.ok):
             continue
-        found = {PLUGIN_NAMES[device.vendor]: 1, **VENDORS[device.vendor].plugin_extra(device)}
-        for name, value in found.items():
+        results = {PLUGIN_NAMES[device.vendor]: 1, **VENDORS[device.vendor].plugin_extra(device)}
+        for name, value in results.items():
             total[name] = total.get(name, 0) + value
     return total
 
@@ -82,8 +82,8 @@ def capacity_and_allocatable(machine: Sized, devices: Sequence[Device]) -> tuple
 
 def quantities(amounts: Amounts) -> dict[str, str]:
     """The amounts as quantities; memory in Ki, as kubelet writes it, if it is a multiple."""
-    found = {name: text(name, value) for name, value in amounts.items()}
+    texts = {name: text(name, value) for name, value in amounts.items()}
     for name in (MEMORY, EPHEMERAL_STORAGE):
         if name in amounts:
-            found[name] = f"{amounts[name] >> 10}Ki" if amounts[name] % 1024 == 0 else binary(amounts[name])
-    return found
+            texts[name] = f"{amounts[name] >> 10}Ki" if amounts[name] % 1024 == 0 else binary(amounts[name])
+    return texts

@@ -46,12 +46,12 @@ class NodeClaims:
         names = claim_names(pod)
         if not names:
             done({})
-        found: dict[str, ResourceClaim | None] = {}
+        claims: dict[str, ResourceClaim | None] = {}
 
         def answered(entry: str, response: Response) -> None:
-            found[entry] = _decode(response.body) if response.ok else None
-            if len(found) == len(names):
-                done(found)
+            claims[entry] = _decode(response.body) if response.ok else None
+            if len(claims) == len(names):
+                done(claims)
 
         for entry, name in names.items():
             if name:
@@ -129,34 +129,34 @@ def _name(device: Device) -> DeviceName:
 def claim_names(pod: BoundPod) -> dict[str, str]:
     """The pod's claims by the names of its entries; "" where none was made yet. Entries without need are left out."""
     made = {status.name: status.resource_claim_name for status in pod.status.resource_claim_statuses}
-    found: dict[str, str] = {}
+    names: dict[str, str] = {}
     for entry in pod.spec.resource_claims:
         name = entry.resource_claim_name or made.get(entry.name, "")
         if name is not None:
-            found[entry.name] = name
+            names[entry.name] = name
     extended = pod.status.extended_resource_claim_status
     if extended is not None:
-        found[EXTENDED] = extended.resource_claim_name
-    return found
+        names[EXTENDED] = extended.resource_claim_name
+    return names
 
 
 def _extended(
     pod: BoundPod, container: str, allocated: Mapping[str, Sequence[tuple[str, Device]]]
 ) -> dict[str, tuple[Device, ...]]:
     """The devices of extended resources of the container that a claim serves, by resource."""
-    status, found = pod.status.extended_resource_claim_status, dict[str, tuple[Device, ...]]()
+    status, cards = pod.status.extended_resource_claim_status, dict[str, tuple[Device, ...]]()
     for mapping in status.request_mappings if status is not None else ():
         if mapping.container_name == container:
             devices = tuple(device for request, device in allocated[EXTENDED] if request == mapping.request_name)
-            found[mapping.resource_name] = (*found.get(mapping.resource_name, ()), *devices)
-    return found
+            cards[mapping.resource_name] = (*cards.get(mapping.resource_name, ()), *devices)
+    return cards
 
 
 def _of_container(
     container: ContainerPlan, allocated: Mapping[str, Sequence[tuple[str, Device]]]
 ) -> dict[str, tuple[Device, ...]]:
     """The devices of the claims, or of single requests of them, that the container names (DRA-R156)."""
-    found: dict[str, tuple[Device, ...]] = {}
+    cards: dict[str, tuple[Device, ...]] = {}
     for claim in container.resources.claims:
         name = f"claim:{claim.name}/{claim.request}" if claim.request else f"claim:{claim.name}"
         devices = tuple(
@@ -165,5 +165,5 @@ def _of_container(
             if not claim.request or claim.request in {request, request.partition("/")[0]}
         )
         if devices:
-            found[name] = devices
-    return found
+            cards[name] = devices
+    return cards

@@ -130,10 +130,10 @@ def _resources(device: Device) -> dict[str, int]:
 
 def _peers(device: Device, devices: Sequence[Device], links: Sequence[Link]) -> list[int]:
     minors = {device.uuid: device.minor for device in devices}
-    found = set()
+    result = set()
     for link in links:
         if link.kind == VENDORS[device.vendor].partition_links and link.up and device.uuid in {link.a, link.b}:
             other = link.b if link.a == device.uuid else link.a
             if other in minors:
-                found.add(minors[other])
-    return sorted(found)
+                result.add(minors[other])
+    return sorted(result)

@@ -53,14 +53,14 @@ def labels(devices: Sequence[Device], driver: Driver | None) -> dict[str, str]:
     if not cards:
         return {}
     first = cards[0]
-    found = {words.GPU_VENDOR_LABEL: first.vendor}
+    drivers = {words.GPU_VENDOR_LABEL: first.vendor}
     if _by_daemon(first):
-        return {**found, words.GPU_MODEL_LABEL: first.label}
+        return {**drivers, words.GPU_MODEL_LABEL: first.label}
     if all(card.label == first.label for card in cards):
-        found[words.GPU_MODEL_LABEL] = first.label
+        drivers[words.GPU_MODEL_LABEL] = first.label
         if driver is not None:
-            found[words.GPU_DRIVER_LABEL] = driver.driver
-    return found
+            drivers[words.GPU_DRIVER_LABEL] = driver.driver
+    return drivers
 
 
 def partitions(devices: Sequence[Device], links: Iterable[Link]) -> str:

@@ -128,15 +128,15 @@ class FaultScript:
             return []
         self._text = text
         problems: list[str] = []
-        wanted: dict[tuple[str, int], Mapping[str, Any]] = {}
+        entries: dict[tuple[str, int], Mapping[str, Any]] = {}
         times: Counter[str] = Counter()
         for entry in _entries(text, problems):
             canonical = json.dumps(entry, sort_keys=True)
-            wanted[canonical, times[canonical]] = entry
+            entries[canonical, times[canonical]] = entry
             times[canonical] += 1
-        for key in [fault for fault in self._running if fault not in wanted]:
+        for key in [fault for fault in self._running if fault not in entries]:
             self._running.pop(key).end()
-        for key, content in wanted.items():
+        for key, content in entries.items():
             if key not in self._running:
                 try:
                     fault = parse_entry(content)
@@ -204,11 +204,11 @@ def _entries(text: str, problems: list[str]) -> list[dict[str, Any]]:
     if not text:
         return []
     try:
-        found = json.loads(text)
+        entries = json.loads(text)
     except json.JSONDecodeError as error:
         problems.append(f"annotation {FAULTS_ANNOTATION}: expected a JSON list, found {text[:40]!r}: {error}")
         return []
-    if not isinstance(found, list) or not all(isinstance(entry, dict) for entry in found):
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         problems.append(f"annotation {FAULTS_ANNOTATION}: expected a JSON list of objects, found {text[:40]!r}")
         return []
-    return found
+    return entries

@@ -174,9 +174,9 @@ def checked_entry(entry: Mapping[str, Any]) -> Entry:
         raise UsageError(f"node {name!r}: {error}") from error
     if not _NAME.fullmatch(name):
         raise UsageError(f"node {name!r}: name: expected lower-case letters, digits, '-' and '.'")
-    found = _entry(node, name)
-    machine_of(found)
-    return found
+    node_entry = _entry(node, name)
+    machine_of(node_entry)
+    return node_entry
 
 
 def kubelet_of(entry: Mapping[str, Any]) -> Kubelet:
@@ -207,19 +207,19 @@ def node_manifest(entry: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _entry(node: NodeEntry, name: str) -> Entry:
-    found = _with_models(node)
-    found.pop("count", None)
-    return {**found, "name": name}
+    models = _with_models(node)
+    models.pop("count", None)
+    return {**models, "name": name}
 
 
 def _with_models(node: NodeEntry) -> Entry:
     """The entry as plain data, with a model for each group of devices."""
-    found: Entry = msgspec.to_builtins(node)
-    if "devices" in found:
-        found["devices"] = [
+    entry: Entry = msgspec.to_builtins(node)
+    if "devices" in entry:
+        entry["devices"] = [
             {"model": group.model or ANY_MODEL[group.vendor], "count": group.count} for group in node.devices
         ]
-    return found
+    return entry
 
 
 def _names(node: NodeEntry, at: str) -> Iterable[str]:

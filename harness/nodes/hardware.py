@@ -66,8 +66,8 @@ class NodeHardware:
     def devices(self) -> tuple[Device, ...]:
         """All devices that the kernel shows, cards first, each kind sorted by minor."""
         table = self._table or self._factory_fresh()
-        found = [_device(slot, record) for slot, record in table if record.present]
-        return tuple(sorted(found, key=lambda device: (device.kind, device.minor)))
+        devices = [_device(slot, record) for slot, record in table if record.present]
+        return tuple(sorted(devices, key=lambda device: (device.kind, device.minor)))
 
     def driver(self, vendor: str) -> Driver:
         """Versions of a vendor's driver and library."""

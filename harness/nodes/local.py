@@ -69,13 +69,13 @@ def facts() -> dict[str, str]:
     except OSError:
         system = "Linux"
     machine = platform.machine()
-    found = {
+    results = {
         "kernelVersion": platform.release(),
         "osImage": system,
         "architecture": _ARCHITECTURES.get(machine, machine),
     }
     boot = Path("/proc/sys/kernel/random/boot_id")
-    return {**found, "bootID": boot.read_text(encoding="ascii").strip()} if boot.exists() else found
+    return {**results, "bootID": boot.read_text(encoding="ascii").strip()} if boot.exists() else results
 
 
 class LocalHardware:
@@ -135,7 +135,7 @@ class LocalHardware:
         if self._looks % _ALL_EVERY == 0:
             self._read_all()
         else:
-            self._devices = tuple(self._asked(device) for device in self._devices)
+            self._devices = tuple(self._with_health(device) for device in self._devices)
         return self._devices != before
 
     def forget(self, uuids: Iterable[str]) -> None:
@@ -154,13 +154,13 @@ class LocalHardware:
 
     def usage(self) -> dict[str, Usage]:
         """The usage of devices by UUID, without those that report none."""
-        found: dict[str, Usage] = {}
+        usages: dict[str, Usage] = {}
         for device in self._devices:
             try:
-                found[device.uuid] = self._owners[device.uuid].usage(device.uuid)
+                usages[device.uuid] = self._owners[device.uuid].usage(device.uuid)
             except DeviceError as error:
                 log.info("usage unknown device=%s why=%s", device.uuid, error)
-        return found
+        return usages
 
     def use(self, pod_of: Callable[[int], tuple[str, str] | None]) -> NodeUse:
         """The use of NVIDIA cards by processes, grouped by pod; `pod_of` as in `measured_use`."""
@@ -170,7 +170,7 @@ class LocalHardware:
             tuple(pod for node in nodes for pod in node.pods),
         )
 
-    def _asked(self, device: Device) -> Device:
+    def _with_health(self, device: Device) -> Device:
         try:
             health = self._owners[device.uuid].health(device.uuid)
         except DeviceError as error:
@@ -179,7 +179,7 @@ class LocalHardware:
         return device if health == device.health else replace(device, health=health)
 
     def _read_all(self) -> None:
-        found: list[Device] = []
+        devices: list[Device] = []
         links: list[Link] = []
         for provider in self._present:
             try:
@@ -189,7 +189,7 @@ class LocalHardware:
             except ProviderError as error:
                 log.warning("devices unread vendor=%s why=%s", provider.vendor, error)
                 own = tuple(device for device in self._devices if device.vendor == provider.vendor)
-            found += own
+            devices += own
             self._owners.update((device.uuid, provider) for device in own)
-        self._devices = tuple(sorted(found, key=lambda device: (device.kind, device.minor)))
+        self._devices = tuple(sorted(devices, key=lambda device: (device.kind, device.minor)))
         self._links = tuple(links)

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from seatrial.fake_devices import mailbox
-from seatrial.harness.apiserver.conversation import Conversation, Pipe, Wanted
+from seatrial.harness.apiserver.conversation import Conversation, Pipe, StreamSelection
 from seatrial.harness.devices.stand_in import StandIn
 from seatrial.harness.nodes import local
 from seatrial.harness.nodes.container_error import ContainerError
@@ -153,21 +153,23 @@ class LocalAgent:
             return None
         return self._runtime.logs(work, container or work.pod.spec.containers[0].name)
 
-    async def exec(self, namespace: str, pod: str, container: str, command: list[str], wanted: Wanted) -> Conversation:
+    async def exec(
+        self, namespace: str, pod: str, container: str, command: list[str], selection: StreamSelection
+    ) -> Conversation:
         """Run a command in a container. With `attach` and `dial` this implements `Containers`.
 
         Raises:
             ContainerError: the container does not run.
         """
-        return await self._runtime.exec(self._work(namespace, pod), container, command, wanted)
+        return await self._runtime.exec(self._work(namespace, pod), container, command, selection)
 
-    async def attach(self, namespace: str, pod: str, container: str, wanted: Wanted) -> Conversation:
+    async def attach(self, namespace: str, pod: str, container: str, selection: StreamSelection) -> Conversation:
         """Attach to a container's program.
 
         Raises:
             ContainerError: the container does not run.
         """
-        return await self._runtime.attach(self._work(namespace, pod), container, wanted)
+        return await self._runtime.attach(self._work(namespace, pod), container, selection)
 
     async def dial(self, namespace: str, pod: str, port: int) -> Pipe:
         """Connect to a pod's port.

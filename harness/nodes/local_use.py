@@ -62,17 +62,17 @@ class LocalUse:
 
     def _sample(self) -> None:
         owners, now = self._owners(), self._clock.now()
-        found: list[NodeUse] = []
+        uses: list[NodeUse] = []
 
         def ask() -> bool:
             self._load.look(now, owners)
-            found.append(self._hardware.use(lambda pid: owner_of(pid, owners)))
+            uses.append(self._hardware.use(lambda pid: owner_of(pid, owners)))
             return True
 
         def answered(_: bool) -> None:
             if not self._stopped:
                 self._timer = self._clock.call_later(SAMPLE_EVERY, self._sample)
-                self._last = self._with_load(found[0]) if found else None  # None if the driver failed
+                self._last = self._with_load(uses[0]) if uses else None  # None if the driver failed
 
         self._run_blocking(ask, answered)
 
@@ -88,7 +88,7 @@ class LocalUse:
             owner = meta.namespace, meta.name
             priority, qos = reported_classes(meta.labels, work.pod.priority) if owner in samples else ("", "")
             pods.append(PodUse(*owner, cards.pop(owner, ()), samples.get(owner), priority, qos))
-        others = [PodUse(*owner, found) for owner, found in cards.items()]
+        others = [PodUse(*owner, card) for owner, card in cards.items()]
         return NodeUse(use.devices, (*pods, *others), load, numa=self._load.measured_numa())
 
     def _owners(self) -> dict[int, Owner]:
@@ -98,12 +98,12 @@ class LocalUse:
         owners: dict[int, Owner] = {}
         rows: list[tuple[int, str, int, float]] = []
         scripted = agent.device_use() if agent is not None and self._stand_in is not None else None
-        said = {(pod.namespace, pod.name): pod.cards for pod in scripted.pods} if scripted is not None else {}
+        message = {(pod.namespace, pod.name): pod.cards for pod in scripted.pods} if scripted is not None else {}
         for work in works:
             owner = work.pod.metadata.namespace, work.pod.metadata.name
             pids = self._runtime.processes(work)
             owners.update(dict.fromkeys(pids, owner))
-            cards = said.get(owner, ()) if pids else ()
+            cards = message.get(owner, ()) if pids else ()
             rows += [(pids[0], card.uuid, card.memory, card.core) for card in cards if card.memory or card.core]
         if self._stand_in is not None:
             self._stand_in.set_processes(rows, now=self._clock.now())

@@ -234,9 +234,9 @@ class NodeAgent:
         Raises:
             QuantityError: an amount is not a quantity.
         """
-        found = {name: amount(name, allocatable[name]) for name in (CPU, MEMORY) if name in allocatable}
-        if found != self._amplified:
-            self._amplified = found
+        amounts = {name: amount(name, allocatable[name]) for name in (CPU, MEMORY) if name in allocatable}
+        if amounts != self._amplified:
+            self._amplified = amounts
             self._read_hardware()
 
     def _hami(self, labels: dict[str, str]) -> HamiHost:
@@ -331,7 +331,7 @@ class NodeAgent:
         if pod.spec == run.work.pod.spec or run.work.uid not in self._ledger.holdings:
             return
         why = self._ledger.resize(run.work.uid, requests_of(raw))
-        run.wanted = raw if why == DEFERRED else None
+        run.waiting_resize = raw if why == DEFERRED else None
         run.resize_pending = why
         if not why:
             run.work.pod = msgspec.structs.replace(run.work.pod, spec=pod.spec)
@@ -341,8 +341,8 @@ class NodeAgent:
         """Return what a pod held, and carry out resizes that waited for room."""
         self._give_back(uid)
         for run in list(self._runs.values()):
-            if run.wanted is not None:
-                self._resize(run, run.wanted)
+            if run.waiting_resize is not None:
+                self._resize(run, run.waiting_resize)
 
     def _give_back(self, uid: str) -> None:
         self._ledger.release(uid)
@@ -425,7 +425,7 @@ class NodeAgent:
             if self._runs.get(run.work.uid) is not run or run.stopping:
                 return
             if not objects.missing:
-                run.work.objects = objects.found
+                run.work.objects = objects.contents
                 self._start(run, resume=resume)
                 return
             why = "; ".join(objects.missing)

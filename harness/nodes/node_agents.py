@@ -68,7 +68,7 @@ class _NodeStatus(Wire, frozen=True):
     @property
     def given_up(self) -> bool:
         """Whether the node lifecycle controller missed the node's Lease and has set Ready to Unknown."""
-        return any(found.type == "Ready" and found.status == "Unknown" for found in self.conditions)
+        return any(condition.type == "Ready" and condition.status == "Unknown" for condition in self.conditions)
 
 
 class _NodeSeen(Wire, frozen=True):
@@ -184,8 +184,8 @@ class NodeAgents:
     # -- nodes --------------------------------------------------------------------------------------------------------
 
     def _node_set(self, _head: HeadMeta, raw: msgspec.Raw) -> None:
-        found = _decode_node(raw)
-        seen = found.metadata
+        node = _decode_node(raw)
+        seen = node.metadata
         known = self._nodes.get(seen.name)
         if not self._cares_for(seen.labels, seen.annotations):
             if known is not None:
@@ -197,7 +197,7 @@ class NodeAgents:
             self._forget(seen.name)
             known = None
         if known is None:
-            known = self._boot(seen, found.status)
+            known = self._boot(seen, node.status)
         if known is not None:
             known.reserved = topology.reservation(known.machine, seen.annotations.get(NODE_RESERVATION, ""))
             if known.booted:
@@ -206,11 +206,11 @@ class NodeAgents:
             if ratios != known.ratios:
                 known.ratios = ratios
                 self._clock.call_later(STATUS_WITHIN, known.agent.report_status)
-            if found.status.given_up and not known.given_up:
+            if node.status.given_up and not known.given_up:
                 # As a kubelet, which compares its status every ten seconds.
                 self._clock.call_later(STATUS_WITHIN, known.agent.report_status)
-            known.given_up = found.status.given_up
-            known.agent.set_amplified(found.status.allocatable if ratios else {})
+            known.given_up = node.status.given_up
+            known.agent.set_amplified(node.status.allocatable if ratios else {})
             known.agent.usage.set_node(seen.annotations.get(RESOURCES_ANNOTATION, ""))
             for problem in known.faults.follow(seen.annotations.get(FAULTS_ANNOTATION, "")):
                 log.warning("fault refused node=%s why=%s", seen.name, problem)
@@ -325,9 +325,9 @@ def _entry(text: str) -> dict[str, object]:
         UsageError: the annotation is not a JSON object.
     """
     try:
-        found = orjson.loads(text) if text else {}
+        entry = orjson.loads(text) if text else {}
     except orjson.JSONDecodeError as error:
         raise UsageError(f"annotation {ENTRY_ANNOTATION}: expected a JSON object: {error}") from error
-    if not isinstance(found, dict):
+    if not isinstance(entry, dict):
         raise UsageError(f"annotation {ENTRY_ANNOTATION}: expected a JSON object, found {text[:40]!r}")
-    return found
+    return entry

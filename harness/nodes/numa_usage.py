@@ -48,13 +48,13 @@ def divided(
 ) -> tuple[NumaUse, ...]:
     """The use of `count` NUMA nodes, from that of the node, of its system, and of pods with their NUMA nodes."""
     everyone = total(node.times, (samples for samples, _ in pods))
-    found = []
+    numa_uses = []
     for number in range(count):
         own = total(node.times, (_part(samples, len(zones)) for samples, zones in pods if number in zones))
         rest_cpu, rest_memory = (node.cpu - everyone.cpu) / count, (node.memory - everyone.memory) / count
         used = Samples(node.times, own.cpu + rest_cpu, own.memory + rest_memory)
-        found.append(NumaUse(number, used, _system(used, own, node, system)))
-    return tuple(found)
+        numa_uses.append(NumaUse(number, used, _system(used, own, node, system)))
+    return tuple(numa_uses)
 
 
 def _part(samples: Samples, parts: int) -> Samples:
@@ -82,15 +82,15 @@ def read_nodes(root: Path, stat: str, ticks: int) -> dict[int, tuple[float, floa
         name, *fields = line.split()
         if name.startswith("cpu") and name[3:].isdigit():
             seconds[int(name[3:])] = sum(int(fields[place]) for place in (0, 1, 2, 5, 6)) / ticks
-    found = {}
+    nodes = {}
     for folder in (root / _NODES).glob("node[0-9]*"):
         try:
             cpus = parse_cpuset((folder / "cpulist").read_text().strip())
             memory = _memory((folder / "meminfo").read_text())
         except (OSError, ValueError, KeyError):
             continue
-        found[int(folder.name.removeprefix("node"))] = sum(seconds.get(cpu, 0.0) for cpu in cpus), memory
-    return found
+        nodes[int(folder.name.removeprefix("node"))] = sum(seconds.get(cpu, 0.0) for cpu in cpus), memory
+    return nodes
 
 
 def _memory(text: str) -> float:
@@ -104,7 +104,7 @@ def _memory(text: str) -> float:
 
 def read_pod(folders: Iterable[Path]) -> dict[int, float] | None:
     """Bytes of a pod on each NUMA node, from `memory.numa_stat` of its control groups; None if one has none."""
-    found: dict[int, float] = {}
+    pod: dict[int, float] = {}
     for folder in folders:
         try:
             lines = (folder / "memory.numa_stat").read_text().splitlines()
@@ -117,5 +117,5 @@ def read_pod(folders: Iterable[Path]) -> dict[int, float] | None:
                 continue
             for field in fields:
                 number, _, amount = field.removeprefix("N").partition("=")
-                found[int(number)] = found.get(int(number), 0.0) + float(amount) * _ROWS[name]
-    return found
+                pod[int(number)] = pod.get(int(number), 0.0) + float(amount) * _ROWS[name]
+    return pod

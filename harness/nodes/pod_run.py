@@ -22,7 +22,7 @@ class PodRun:
         "start",
         "states",
         "stopping",
-        "wanted",
+        "waiting_resize",
         "work",
     )
 
@@ -36,7 +36,7 @@ class PodRun:
         self.in_flight = False
         self.next_status: Manifest | None = None
         self.generation = work.pod.metadata.generation
-        self.wanted: msgspec.Raw | None = None  # the pod whose resize waits for room
+        self.waiting_resize: msgspec.Raw | None = None  # the pod whose resize waits for room
         self.resize_pending: str | None = None  # why the last resize was not carried out; "": it was
 
     @property

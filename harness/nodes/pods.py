@@ -162,14 +162,14 @@ class BoundPod(Wire, frozen=True):
 
     def closed_gates(self) -> tuple[str, ...]:
         """Why the pod's readiness gates keep it from being ready, in kubelet's words (`GeneratePodReadyCondition`)."""
-        found = {condition.type: condition.status for condition in self.status.conditions}
+        statuses = {condition.type: condition.status for condition in self.status.conditions}
         closed = []
         for gate in self.spec.readiness_gates:
             name = gate.condition_type
-            if name not in found:
+            if name not in statuses:
                 closed.append(f'corresponding condition of pod readiness gate "{name}" does not exist.')
-            elif found[name] != "True":
-                closed.append(f'the status of pod readiness gate "{name}" is not "True", but {found[name]}')
+            elif statuses[name] != "True":
+                closed.append(f'the status of pod readiness gate "{name}" is not "True", but {statuses[name]}')
         return tuple(closed)
 
 

@@ -39,7 +39,7 @@ class _TokenRequest(Wire, frozen=True):
 class Objects:
     """The content of objects by kind and name, and kubelet's messages about missing ones that are not optional."""
 
-    found: dict[Name, Data] = field(default_factory=dict)
+    contents: dict[Name, Data] = field(default_factory=dict)
     missing: list[str] = field(default_factory=list)
 
 
@@ -51,33 +51,33 @@ class References:
 
     def gather(self, pod: BoundPod, done: Callable[[Objects], object]) -> None:
         """Read all objects that the pod refers to and pass them to `done`; at once if there are none."""
-        wanted = wanted_of(pod)
+        amounts = wanted_of(pod)
         objects = Objects()
-        if not wanted:
+        if not amounts:
             done(objects)
             return
-        left = set(wanted)
+        left = set(amounts)
 
         def answered(name: Name, response: Response) -> None:
             left.discard(name)
             if response.ok:
-                objects.found[name] = _data(name, response.body)
-            elif not wanted[name]:
+                objects.contents[name] = _data(name, response.body)
+            elif not amounts[name]:
                 why = "not found" if response.code == 404 else f"cannot be read: {response.code}"
                 objects.missing.append(f'{name[0]} "{name[1]}" {why}')
             if not left:
                 done(objects)
 
-        for name in wanted:
+        for name in amounts:
             self._transport.send(_request(pod, name), partial(answered, name))
 
 
 def wanted_of(pod: BoundPod) -> dict[Name, bool]:
     """Kind and name of each object, and whether all references to it are optional."""
-    wanted: dict[Name, bool] = {}
+    optionals: dict[Name, bool] = {}
     for kind, name, optional in _named(pod):
-        wanted[kind, name] = optional and wanted.get((kind, name), True)
-    return wanted
+        optionals[kind, name] = optional and optionals.get((kind, name), True)
+    return optionals
 
 
 def token_name(source: TokenSource) -> str:

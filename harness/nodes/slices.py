@@ -25,14 +25,14 @@ def slices(
     node: str, node_uid: str, devices: Mapping[str, Sequence[Device]], driver: Callable[[str], Driver], generation: int
 ) -> list[Manifest]:
     """The slices of a node, owned by it: one pool for each driver, with the node's name. `devices`: by vendor."""
-    found: list[Manifest] = []
+    statuses: list[Manifest] = []
     for vendor, own in devices.items():
         names, versions = VENDORS[vendor].claim_driver, driver(vendor)
         entries = [_entry(device, names, versions) for device in own]
         parts = [entries[at : at + MAX_DEVICES] for at in range(0, len(entries), MAX_DEVICES)] or [[]]
         for number, part in enumerate(parts):
             owner = {"apiVersion": "v1", "kind": "Node", "name": node, "uid": node_uid, "controller": True}
-            found.append(
+            statuses.append(
                 {
                     "apiVersion": "resource.k8s.io/v1",
                     "kind": "ResourceSlice",
@@ -45,20 +45,20 @@ def slices(
                     },
                 }
             )
-    return found
+    return statuses
 
 
 def classes(vendors: Iterable[str]) -> list[Manifest]:
     """The DeviceClasses that the drivers' charts install, named as the drivers."""
-    found = []
+    statuses = []
     for vendor in vendors:
         names = VENDORS[vendor].claim_driver
         spec: Manifest = {"selectors": [{"cel": {"expression": names.expression}}]}
         if names.extended:
             spec["extendedResourceName"] = names.extended
         metadata = {"name": names.name, "labels": {DEFINITIONS_LABEL: "true"}}
-        found.append({"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": metadata, "spec": spec})
-    return found
+        statuses.append({"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": metadata, "spec": spec})
+    return statuses
 
 
 def _entry(device: Device, names: ClaimDriver, driver: Driver) -> Manifest:

@@ -81,12 +81,12 @@ def cpus_of(machine: Machine) -> list[Manifest]:
     nodes = max(machine.numa, 1)
     cores = machine.cpu // _threads(machine)
     sockets = min(nodes, MAX_SOCKETS)
-    found = []
+    cpus = []
     for number in range(machine.cpu):
         core = number % cores
         node = core * nodes // cores
-        found.append({"id": number, "core": core, "socket": node * sockets // nodes, "node": node})
-    return found
+        cpus.append({"id": number, "core": core, "socket": node * sockets // nodes, "node": node})
+    return cpus
 
 
 @lru_cache(maxsize=256)
@@ -119,9 +119,9 @@ def reservation(machine: Machine, written: str) -> str | None:
     CPUs are chosen as by kubelet: by socket, whole cores, then single CPUs.
     """
     try:
-        found = decode_as(written, numa.NodeReservation) if written else numa.NodeReservation()
-        count = -(-milli(found.resources.get(CPU, 0)) // 1000)
-        chosen = parse_cpuset(found.reserved_cpus)
+        result = decode_as(written, numa.NodeReservation) if written else numa.NodeReservation()
+        count = -(-milli(result.resources.get(CPU, 0)) // 1000)
+        chosen = parse_cpuset(result.reserved_cpus)
     except (msgspec.DecodeError, QuantityError, CpusetError):
         return None  # as koordlet: an invalid annotation reserves nothing
     if not chosen and count > 0:
@@ -129,7 +129,7 @@ def reservation(machine: Machine, written: str) -> str | None:
         chosen = frozenset(cpu["id"] for cpu in order[:count])
     if not chosen:
         return None
-    return to_json(msgspec.structs.replace(found, reserved_cpus=cpuset_text(chosen))).decode()
+    return to_json(msgspec.structs.replace(result, reserved_cpus=cpuset_text(chosen))).decode()
 
 
 def manifest(

@@ -98,9 +98,9 @@ def metric_status(use: NodeUse, *, now: float, policy: CollectPolicy = DEFAULT_P
     node: Manifest = {"nodeUsage": usage}
     status: Manifest = {"updateTime": rfc3339(moment), "nodeMetric": node, "podsMetric": pods}
     load = use.load
-    found = reported(load.node, policy, moment) if load is not None else None
-    if load is not None and found is not None:
-        usage["resources"] = quantities(_spoilt(use, found) or {})
+    counts = reported(load.node, policy, moment) if load is not None else None
+    if load is not None and counts is not None:
+        usage["resources"] = quantities(_spoilt(use, counts) or {})
         node["aggregatedNodeUsages"] = aggregates(load.node, policy, moment)
         system = reported(load.system, policy, moment) if load.system is not None else None
         if load.system is not None and system is not None:
@@ -118,12 +118,12 @@ def metric_status(use: NodeUse, *, now: float, policy: CollectPolicy = DEFAULT_P
 
 
 def _numa_metric(use: NumaUse, policy: CollectPolicy, moment: float) -> Manifest:
-    found: Manifest = {"numaNodeID": use.number}
+    manifest: Manifest = {"numaNodeID": use.number}
     for name, samples in (("nodeUsage", use.node), ("systemUsage", use.system)):
         amounts = reported(samples, policy, moment) if samples is not None else None
         if amounts is not None:
-            found[name] = {"resources": quantities(amounts)}
-    return found
+            manifest[name] = {"resources": quantities(amounts)}
+    return manifest
 
 
 def _spoilt(use: NodeUse, amounts: Amounts | None) -> Amounts | None:
@@ -135,12 +135,12 @@ def _pod_metric(cards: Mapping[str, Device], pod: PodUse, amounts: Amounts | Non
     usage: Manifest = {"devices": _entries(cards, pod.cards)}
     if amounts is not None:
         usage["resources"] = quantities(amounts)
-    found: Manifest = {"namespace": pod.namespace, "name": pod.name, "podUsage": usage}
+    manifest: Manifest = {"namespace": pod.namespace, "name": pod.name, "podUsage": usage}
     if pod.priority:
-        found["priority"] = pod.priority
+        manifest["priority"] = pod.priority
     if pod.qos:
-        found["qos"] = pod.qos
-    return found
+        manifest["qos"] = pod.qos
+    return manifest
 
 
 def scripted_use(pod: BoundPod, shares: Sequence[Share], samples: Samples | None = None) -> PodUse:
@@ -152,10 +152,10 @@ def scripted_use(pod: BoundPod, shares: Sequence[Share], samples: Samples | None
     text = pod.metadata.annotations.get(USAGE_ANNOTATION, "")
     memory, core = _script(pod.key, text) if text else (0, 0.0)
     cards = {share.device.uuid: share.device for share in shares if VENDORS[share.device.vendor].measured}
-    found = tuple(CardUse(card.uuid, min(memory, card.memory), core) for card in cards.values())
+    card_uses = tuple(CardUse(card.uuid, min(memory, card.memory), core) for card in cards.values())
     meta = pod.metadata
     priority, qos = reported_classes(meta.labels, pod.priority) if samples is not None else ("", "")
-    return PodUse(meta.namespace, meta.name, found, samples, priority, qos)
+    return PodUse(meta.namespace, meta.name, card_uses, samples, priority, qos)
 
 
 def reported_classes(labels: Mapping[str, str], priority: int) -> tuple[str, str]:
@@ -179,7 +179,7 @@ def measured_use(provider: DeviceProvider, pod_of: Callable[[int], tuple[str, st
     question is left out of this round.
     """
     devices: list[Device] = []
-    found: dict[tuple[str, str], list[CardUse]] = {}
+    card_uses: dict[tuple[str, str], list[CardUse]] = {}
     for device in provider.devices():
         if device.kind != "gpu" or device.health.code in SILENT:
             continue
@@ -192,8 +192,8 @@ def measured_use(provider: DeviceProvider, pod_of: Callable[[int], tuple[str, st
         for process in processes:
             if process.memory is not None and process.core is not None:
                 use = CardUse(device.uuid, process.memory, process.core)
-                found.setdefault(pod_of(process.pid) or ("", ""), []).append(use)
-    pods = tuple(PodUse(namespace, name, tuple(uses)) for (namespace, name), uses in found.items())
+                card_uses.setdefault(pod_of(process.pid) or ("", ""), []).append(use)
+    pods = tuple(PodUse(namespace, name, tuple(uses)) for (namespace, name), uses in card_uses.items())
     return NodeUse(tuple(devices), pods)
 
 
@@ -260,9 +260,9 @@ class UsageReports:
             self._writer.merge(f"{NODE_METRICS}/{node}/status", {"status": status})
 
 
-def interval_of(asked: int | None) -> float:
+def interval_of(amount: int | None) -> float:
     """Seconds between two reports, for what the spec asks."""
-    return max(MIN_INTERVAL, float(asked)) if asked else INTERVAL
+    return max(MIN_INTERVAL, float(amount)) if amount else INTERVAL
 
 
 def _cancel(report: _Report) -> None:
@@ -302,10 +302,10 @@ def _entries(cards: Mapping[str, Device], uses: Iterable[CardUse]) -> list[Manif
 def _script(key: str, text: str) -> tuple[int, float]:
     where = f"pod {key}: annotation {USAGE_ANNOTATION}"
     try:
-        found = orjson.loads(text)
-        if not isinstance(found, dict) or found.keys() - {"core", "memory"}:
+        document = orjson.loads(text)
+        if not isinstance(document, dict) or document.keys() - {"core", "memory"}:
             raise UsageError(f'{where}: expected {{"core": percent, "memory": quantity}}, found {text[:60]!r}')
-        memory, core = units(found.get("memory", 0)), float(found.get("core", 0))
+        memory, core = units(document.get("memory", 0)), float(document.get("core", 0))
     except (orjson.JSONDecodeError, QuantityError, TypeError, ValueError) as error:
         raise UsageError(f"{where}: {error}") from error
     if memory < 0 or not 0 <= core <= 100:

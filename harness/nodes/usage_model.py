@@ -62,22 +62,22 @@ class NodeScript:
     host_applications: Mapping[str, HostScript] = field(default_factory=dict)
 
 
-def read_script(where: str, given: str | Mapping[str, Any]) -> Script:
+def read_script(where: str, text: str | Mapping[str, Any]) -> Script:
     """The use that an annotation gives; `where`: for messages.
 
     Raises:
         UsageError: the text is not of the expected form.
     """
-    found = _object(where, given) if isinstance(given, str) else dict(given)
-    if found.keys() - _FIELDS:
-        raise UsageError(f"{where}: {_EXPECTED}, found {str(given)[:60]!r}")
-    noise = found.pop("noise", 0)
+    results = _object(where, text) if isinstance(text, str) else dict(text)
+    if results.keys() - _FIELDS:
+        raise UsageError(f"{where}: {_EXPECTED}, found {str(text)[:60]!r}")
+    noise = results.pop("noise", 0)
     try:
-        used = amounts(found)
+        used = amounts(results)
     except (QuantityError, TypeError) as error:
         raise UsageError(f"{where}: {error}") from error
     if any(value < 0 for value in used.values()):
-        raise UsageError(f"{where}: expected amounts of 0 and more, found {str(given)[:60]!r}")
+        raise UsageError(f"{where}: expected amounts of 0 and more, found {str(text)[:60]!r}")
     if isinstance(noise, bool) or not isinstance(noise, int | float) or not 0 <= noise <= 100:
         raise UsageError(f"{where}: expected noise of 0 to 100 percent, found {noise!r}")
     return Script(used.get(CPU), used.get(MEMORY), float(noise), used.get(PAGE_CACHE, 0))
@@ -91,28 +91,28 @@ def read_node_script(where: str, text: str) -> NodeScript:
     """
     if not text:
         return NodeScript()
-    found = _object(where, text)
-    applications = found.pop("hostApplications", {})
+    results = _object(where, text)
+    applications = results.pop("hostApplications", {})
     if not isinstance(applications, dict) or not all(
         isinstance(application, dict) for application in applications.values()
     ):
         raise UsageError(f"{where}: hostApplications: expected an object for each name, found {applications!r:.60}")
     listed = {}
-    for name, given in applications.items():
-        own = dict(given)
+    for name, value in applications.items():
+        own = dict(value)
         priority, qos = str(own.pop("priority", "")), str(own.pop("qos", ""))
         listed[name] = HostScript(read_script(f"{where}: hostApplications[{name}]", own), priority, qos)
-    return NodeScript(read_script(where, found), listed)
+    return NodeScript(read_script(where, results), listed)
 
 
 def _object(where: str, text: str) -> dict[str, Any]:
     try:
-        found = orjson.loads(text)
+        document = orjson.loads(text)
     except orjson.JSONDecodeError as error:
         raise UsageError(f"{where}: {error}") from error
-    if not isinstance(found, dict):
+    if not isinstance(document, dict):
         raise UsageError(f"{where}: {_EXPECTED}, found {text[:60]!r}")
-    return found
+    return document
 
 
 class Use:
@@ -263,7 +263,7 @@ class UsageModel:
 
     def measure(self, seconds: float) -> tuple[dict[str, Samples], Load | None]:
         """The samples of the last `seconds`: of running pods by uid, and of the node; None if nothing is measured."""
-        applications = [found[0] for found in self._applications.values()]
+        applications = [application[0] for application in self._applications.values()]
         host = [use for use in (self._system, *applications) if use is not None]
         everything = [*self._pods.values(), *self._past, *host]
         if not everything:

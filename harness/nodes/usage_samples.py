@@ -72,15 +72,15 @@ def reported(samples: Samples, policy: CollectPolicy, now: float) -> Amounts | N
     Deviation from koordlet, which has a default of 300 s: without `aggregateDurationSeconds` the last sample counts.
     """
     window = window_of(policy)
-    found = samples.by(policy).since(now - window)
-    if not len(found):
+    result = samples.by(policy).since(now - window)
+    if not len(result):
         return None
-    return found.last() if policy.aggregate_duration_seconds is None else found.mean()
+    return result.last() if policy.aggregate_duration_seconds is None else result.mean()
 
 
 def aggregates(samples: Samples, policy: CollectPolicy, now: float) -> list[Manifest]:
     """`aggregatedNodeUsages`: an entry for each duration, without usage where samples cover less than half of it."""
-    found: list[Manifest] = []
+    statuses: list[Manifest] = []
     samples = samples.by(policy)
     for text in durations_of(policy):
         seconds = go_duration(text) or 0.0
@@ -89,14 +89,14 @@ def aggregates(samples: Samples, policy: CollectPolicy, now: float) -> list[Mani
         if len(covered) and covered.times[-1] - covered.times[0] >= 0.5 * seconds:
             amounts = {AVG: covered.mean(), **{name: covered.percentile(part) for name, part in PERCENTILES.items()}}
             entry["usage"] = {name: {"resources": quantities(value)} for name, value in amounts.items()}
-        found.append(entry)
-    return found
+        statuses.append(entry)
+    return statuses
 
 
 def durations_of(policy: CollectPolicy) -> Sequence[str]:
     """The durations of aggregates that the policy asks for."""
-    given = policy.node_aggregate_policy.durations if policy.node_aggregate_policy is not None else ()
-    return [text for text in given if go_duration(text)] or AGGREGATE_DURATIONS
+    durations = policy.node_aggregate_policy.durations if policy.node_aggregate_policy is not None else ()
+    return [text for text in durations if go_duration(text)] or AGGREGATE_DURATIONS
 
 
 def window_of(policy: CollectPolicy) -> float:

@@ -70,9 +70,9 @@ def _value(  # noqa: PLR0917
 
 
 def _key(kind: str, ref: KeyRef, objects: Mapping[Name, Data] | None) -> str | None:
-    found = (objects or {}).get((kind, ref.name), {}).get(ref.key)
-    if found is not None:
-        return found.decode(errors="replace")
+    entry = (objects or {}).get((kind, ref.name), {}).get(ref.key)
+    if entry is not None:
+        return entry.decode(errors="replace")
     if ref.optional or objects is None:
         return None
     raise Unresolved(f"couldn't find key {ref.key} in {kind} {ref.name}")
@@ -116,8 +116,8 @@ def resource_of(pod: BoundPod, ref: ResourceRef, own: ContainerPlan | None) -> s
     table = container.resources.limits if kind == "limits" else container.resources.requests
     scale = 1000 if resource == CPU else 1  # CPU is in thousandths of a core
     try:
-        wanted = Fraction(amount(resource, table[resource]), scale) if resource in table else Fraction(0)
+        fraction = Fraction(amount(resource, table[resource]), scale) if resource in table else Fraction(0)
         divisor = Fraction(amount(resource, str(ref.divisor)), scale) or Fraction(1)
     except QuantityError:
         return "0"
-    return str(-(-wanted // divisor))
+    return str(-(-fraction // divisor))

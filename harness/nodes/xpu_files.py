@@ -65,23 +65,23 @@ _decode = msgspec.json.Decoder(tuple[Xpu, ...]).decode
 
 def read_xpus(folder: Path) -> tuple[Xpu, ...]:
     """The cards of all files, sorted by UUID; empty if the folder does not exist."""
-    found: list[Xpu] = []
+    xpus: list[Xpu] = []
     for path in sorted(folder.iterdir()) if folder.is_dir() else ():
         if path.name.startswith("."):
             continue  # a file that is just being written
         try:
-            found += _decode(path.read_bytes())
+            xpus += _decode(path.read_bytes())
         except (OSError, msgspec.DecodeError) as error:
             log.warning("xpus unread file=%s why=%s", path, error)
-    return tuple(sorted(found, key=lambda card: card.uuid))
+    return tuple(sorted(xpus, key=lambda card: card.uuid))
 
 
 def entries(xpus: Iterable[Xpu], before: Iterable[Manifest] = (), *, now: str) -> list[Manifest]:
     """Entries of `spec.devices`, sorted by minor. `before` is the list published last: the time of a condition changes
     only with its status."""
     known = {entry["minor"]: entry for entry in before if entry["type"] == "gpu"}
-    found = [_entry(xpu, known.get(int(xpu.minor)), now) for xpu in xpus]
-    return sorted(found, key=lambda entry: entry["minor"])
+    statuses = [_entry(xpu, known.get(int(xpu.minor)), now) for xpu in xpus]
+    return sorted(statuses, key=lambda entry: entry["minor"])
 
 
 def labels(xpus: Sequence[Xpu]) -> dict[str, str]:

@@ -24,15 +24,15 @@ def bound(trace: Trace, order: Sequence[Shape], counts: Sequence[int]) -> list[i
     sets = sorted({shape.models for shape in order if shape.models})
     inside = [np.array([bool(s.models) and set(s.models) <= set(each) for s in order], np.bool_) for each in sets]
     rooms = [sum(1000 * node.gpus for node in trace.nodes if node.model in each) for each in sets]
-    found = []
+    mins = []
     for count in counts:
         here = gpu[:count]
         bounds = [trace.gpu_capacity, int(here.sum())]
         bounds += [int(_most(here, amounts[:count], capacity)) for amounts, capacity in every]
         for own, room in zip(inside, rooms, strict=True):
             bounds.append(min(int(here[own[:count]].sum()), room) + int(here[~own[:count]].sum()))
-        found.append(min(bounds))
-    return found
+        mins.append(min(bounds))
+    return mins
 
 
 def _most(gpu: Ints, amounts: Floats, capacity: float) -> float:

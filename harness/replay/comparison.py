@@ -149,8 +149,8 @@ def workload_of(pods: Path) -> str:
 
 
 def _allocated(workload: str, outcome: Outcome) -> dict[int, float]:
-    found = {int(row["arrived_percent"]): float(row["gpu_allocated_percent"]) for row in outcome.curve()}
+    floats = {int(row["arrived_percent"]): float(row["gpu_allocated_percent"]) for row in outcome.curve()}
     for percent in AT:
-        if percent not in found:
+        if percent not in floats:
             raise UsageError(f"workload {workload}: no pod arrives at {percent} %; the trace is too coarse to compare")
-    return found
+    return floats

@@ -156,12 +156,12 @@ def _running(cluster: Cluster) -> list[Row]:
 
 def _used(cluster: Cluster) -> dict[str, float]:
     """Percent of CPU by node, as the nodes reported it last."""
-    found = {}
+    by_name = {}
     for metric in listed(cluster.call, NODE_METRICS_PATH):
         report = (metric.get("status") or {}).get("nodeMetric") or {}
         usage = (report.get("nodeUsage") or {}).get("resources") or {}
-        found[metric["metadata"]["name"]] = round(milli(usage.get("cpu", "0")) / CORES / 10, 1)
-    return found
+        by_name[metric["metadata"]["name"]] = round(milli(usage.get("cpu", "0")) / CORES / 10, 1)
+    return by_name
 
 
 def _jobs(cluster: Cluster) -> int:

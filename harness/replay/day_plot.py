@@ -17,8 +17,8 @@ def draw_day(file: Path, picture: Path) -> None:
         UsageError: the file has no such rows.
     """
     try:
-        told: dict[str, Any] = json.loads(file.read_bytes())
-        parts = {name: told[name] for name in TITLES}
+        document: dict[str, Any] = json.loads(file.read_bytes())
+        parts = {name: document[name] for name in TITLES}
     except (OSError, ValueError, KeyError) as error:
         raise UsageError(f"{file}: expected the figures of seatrial replay day ({error!r})") from error
     figure = new_figure(11, 6.5)
@@ -30,8 +30,8 @@ def draw_day(file: Path, picture: Path) -> None:
         extent = (hours[0], hours[-1], len(nodes) - 0.5, -0.5)
         axes[0][column].imshow(grid, aspect="auto", vmin=0, vmax=100, cmap="viridis", extent=extent)
         axes[0][column].set(title=TITLES[name], ylabel="" if column else "node (upper half: since the beginning)")
-        hot = [sum(used > told["high"] for used in row["used"].values()) for row in rows]
-        axes[1][column].plot(hours, hot, label=f"nodes above {told['high']} %")
+        hot = [sum(used > document["high"] for used in row["used"].values()) for row in rows]
+        axes[1][column].plot(hours, hot, label=f"nodes above {document['high']} %")
         axes[1][column].plot(hours, [row["jobs"] for row in rows], label="migration jobs kept")
         axes[1][column].set(xlabel="hour")
         axes[1][column].grid(visible=True, alpha=0.3)

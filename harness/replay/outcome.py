@@ -42,12 +42,12 @@ class Outcome:
 
     def _refusals(self) -> dict[str, float | int]:
         """Unplaced pods by size, and the percent arrived when one of the largest was refused first, or at the end."""
-        found: dict[str, float | int] = {}
+        percents: dict[str, float | int] = {}
         for size in np.unique(self.gpus).tolist():
-            found[f"unplaced_{SIZES.get(size, f'{size:g}_gpus')}"] = int((~self.placed & (self.gpus == size)).sum())
+            percents[f"unplaced_{SIZES.get(size, f'{size:g}_gpus')}"] = int((~self.placed & (self.gpus == size)).sum())
         large = np.flatnonzero(~self.placed & (self.gpus == self.gpus.max()))
-        found["largest_refused_at_percent"] = self._percent(self.arrived[large[0] if len(large) else -1])
-        return found
+        percents["largest_refused_at_percent"] = self._percent(self.arrived[large[0] if len(large) else -1])
+        return percents
 
     def unplaced(self, percent: int) -> dict[str, int]:
         """Unplaced pods by size among those that arrived until `percent` of the capacity, rounded, had arrived."""

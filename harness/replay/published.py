@@ -44,13 +44,13 @@ class Comparison:
 @cache
 def published() -> Published:
     """Workload → policy → percent arrived → mean and standard deviation of the percent allocated."""
-    found: dict[str, dict[str, dict[int, tuple[float, float]]]] = {}
+    by_workload: dict[str, dict[str, dict[int, tuple[float, float]]]] = {}
     text = files(__package__).joinpath("published.csv").read_text("utf-8")
     for row in csv.DictReader(text.splitlines()):
-        found.setdefault(row["workload"], {})[row["policy"]] = {
+        by_workload.setdefault(row["workload"], {})[row["policy"]] = {
             percent: (float(row[f"mean_{percent}"]), float(row[f"sd_{percent}"])) for percent in (100, 130)
         }
-    return found
+    return by_workload
 
 
 def check_workload(name: str) -> None:

@@ -26,14 +26,14 @@ def replay(trace: Trace, policy: str, *, load: float, seed: int, clock: Clock = 
     Raises:
         UsageError: there is no such policy.
     """
-    wanted = policy_named(policy)
+    target = policy_named(policy)
     order = arrivals(trace, load, seed)
     start = clock()
     cluster = Cluster(preference(trace, seed), order)
     outlook = Outlook.of(Counter(pod.shape for pod in trace.pods), cluster.models, cluster.cards.shape[1])
     empty = outlook.fragments.of(cluster.states())
     rng = random.Random(f"{seed} placements")  # noqa: S311 for a policy that draws
-    run = Run(cluster, wanted(cluster, outlook, rng))
+    run = Run(cluster, target(cluster, outlook, rng))
     steps = [run.arrive(cluster.number[shape]) for shape in order]
     seconds = clock() - start
     placed = np.array(steps, dtype=np.bool_)

@@ -160,7 +160,7 @@ def _spec(shape: Shape, scheduler: str) -> dict[str, Any]:
     container = {"name": "main", "image": "busybox", "resources": {"requests": requests, "limits": requests}}
     spec: dict[str, Any] = {"schedulerName": scheduler, "containers": [container]}
     if shape.models:
-        wanted = {"key": device.GPU_MODEL_LABEL, "operator": "In", "values": list(shape.models)}
-        terms = {"nodeSelectorTerms": [{"matchExpressions": [wanted]}]}
+        amounts = {"key": device.GPU_MODEL_LABEL, "operator": "In", "values": list(shape.models)}
+        terms = {"nodeSelectorTerms": [{"matchExpressions": [amounts]}]}
         spec["affinity"] = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
     return spec

@@ -18,7 +18,7 @@ def objects_of(root: object) -> Counter[str]:
     """The objects that are reachable from a scheduler's `root`, by type; not those of the harness around it."""
     gc.collect()
     seen = {id(sys.modules)}
-    found: Counter[str] = Counter()
+    by_type: Counter[str] = Counter()
     pending = [root]
     while pending:
         one = pending.pop()
@@ -28,9 +28,9 @@ def objects_of(root: object) -> Counter[str]:
         if kind.__module__.startswith("seatrial.harness"):
             continue
         seen.add(id(one))
-        found[type(one).__name__] += 1
+        by_type[type(one).__name__] += 1
         pending += gc.get_referents(one)
-    return found
+    return by_type
 
 
 class Calls:

@@ -41,8 +41,8 @@ def foreign_command(text: str, kubeconfig: Path, config: Path | None = None) -> 
         UsageError: its first word is no executable file, or a quote is left open.
     """
     words = binary_words(text, "subject", "inprocess, seatrial, deployed, none, or the path of a binary")
-    given = {"kubeconfig": kubeconfig} | ({"config": config} if config is not None else {})
-    for flag, path in given.items():
+    value = {"kubeconfig": kubeconfig} | ({"config": config} if config is not None else {})
+    for flag, path in value.items():
         if not any(f"{{{flag}}}" in word for word in words):
             words += [f"--{flag}", f"{{{flag}}}"]
         words = [word.replace(f"{{{flag}}}", str(path)) for word in words]
@@ -59,15 +59,15 @@ def completed(config: Path, kubeconfig: Path) -> dict[str, Any]:
         UsageError: the file is no KubeSchedulerConfiguration.
     """
     try:
-        found = load_yaml(config.read_bytes())
+        current_yaml = load_yaml(config.read_bytes())
     except (OSError, yaml.YAMLError) as error:
         raise UsageError(f"--scheduler-config {config}: expected a {KIND} file ({error})") from error
-    if not isinstance(found, dict) or found.get("kind") != KIND:
-        kind = found.get("kind") if isinstance(found, dict) else type(found).__name__
+    if not isinstance(current_yaml, dict) or current_yaml.get("kind") != KIND:
+        kind = current_yaml.get("kind") if isinstance(current_yaml, dict) else type(current_yaml).__name__
         raise UsageError(f"--scheduler-config {config}: expected a {KIND}, found {kind!r}")
-    connection = {"kubeconfig": str(kubeconfig), **_without_empty(found.get("clientConnection"))}
-    election = {"leaderElect": False, **(found.get("leaderElection") or {})}
-    return {**found, "clientConnection": connection, "leaderElection": election}
+    connection = {"kubeconfig": str(kubeconfig), **_without_empty(current_yaml.get("clientConnection"))}
+    election = {"leaderElect": False, **(current_yaml.get("leaderElection") or {})}
+    return {**current_yaml, "clientConnection": connection, "leaderElection": election}
 
 
 def _without_empty(section: dict[str, Any] | None) -> dict[str, Any]:

@@ -42,9 +42,9 @@ def command_of(text: str, kubeconfig: Path = Path("kubeconfig"), controllers: st
         UsageError: its first word is no executable file, or a quote is left open.
     """
     words = binary_words(text, "manager", "the path of koord-manager, with its flags")
-    given = {word.lstrip("-").partition("=")[0] for word in words[1:]}
+    parts = {word.lstrip("-").partition("=")[0] for word in words[1:]}
     flags = {"kubeconfig": str(kubeconfig), **_DEFAULTS, **({"controllers": controllers} if controllers else {})}
-    return [*words, *(f"--{flag}={value}" for flag, value in flags.items() if flag not in given)]
+    return [*words, *(f"--{flag}={value}" for flag, value in flags.items() if flag not in parts)]
 
 
 @contextmanager
@@ -64,14 +64,17 @@ def running_foreign_manager(cluster: Cluster, text: str, *, controllers: str = "
         folder = cleanup.enter_context(private_folder())
         log = folder / "manager.log"
         _delete(cluster, OURS_BY_DEFAULT)
-        _delete(cluster, *(found["metadata"]["name"] for found in configurations()))  # of a run that was killed
+        _delete(cluster, *(item["metadata"]["name"] for item in configurations()))  # of a run that was killed
         port = free_port()
         sink = cleanup.enter_context(log.open("wb"))
-        for found in configurations():
+        for configuration in configurations():
             # What starts meanwhile, as a scheduler that creates its quotas, is not refused for want of the manager.
-            early = {**found, "webhooks": [{**webhook, "failurePolicy": "Ignore"} for webhook in found["webhooks"]]}
-            answer = cluster.call(Request("POST", f"{PATH}/{found['kind'].lower()}s", orjson.dumps(early)))
-            accepted(answer, f"register {found['metadata']['name']}")
+            early = {
+                **configuration,
+                "webhooks": [{**webhook, "failurePolicy": "Ignore"} for webhook in configuration["webhooks"]],
+            }
+            answer = cluster.call(Request("POST", f"{PATH}/{configuration['kind'].lower()}s", orjson.dumps(early)))
+            accepted(answer, f"register {configuration['metadata']['name']}")
         process = subprocess.Popen(
             command_of(text, cluster.endpoint.kubeconfig, controllers),
             env={
@@ -87,7 +90,7 @@ def running_foreign_manager(cluster: Cluster, text: str, *, controllers: str = "
         )
         cleanup.callback(stop, process)
         # First the registrations: without them no request waits for a manager that is gone.
-        cleanup.callback(_delete, cluster, *(found["metadata"]["name"] for found in configurations()))
+        cleanup.callback(_delete, cluster, *(item["metadata"]["name"] for item in configurations()))
         cluster.wait(lambda: process.poll() is not None or _serves(cluster, port), within=START_WITHIN)
         if process.poll() is not None or not _serves(cluster, port):
             raise SubjectError(
@@ -139,9 +142,12 @@ def _webhook(name: str, path: str, rule: dict[str, Any], *operations: str) -> di
 
 def _require(cluster: Cluster) -> None:
     """Have requests wait for the manager's answer, and fail without one, as Koordinator's chart does."""
-    for found in configurations():
-        name, policies = found["metadata"]["name"], {each["name"]: each["failurePolicy"] for each in found["webhooks"]}
-        path = f"{PATH}/{found['kind'].lower()}s/{name}"
+    for configuration in configurations():
+        name, policies = (
+            configuration["metadata"]["name"],
+            {each["name"]: each["failurePolicy"] for each in configuration["webhooks"]},
+        )
+        path = f"{PATH}/{configuration['kind'].lower()}s/{name}"
         current = orjson.loads(accepted(cluster.call(Request("GET", path)), f"read {name}").body)
         for webhook in current["webhooks"]:
             webhook["failurePolicy"] = policies[webhook["name"]]
@@ -150,8 +156,8 @@ def _require(cluster: Cluster) -> None:
 
 def _serves(cluster: Cluster, port: int) -> bool:
     """Whether each webhook has the manager's address, and the manager listens there."""
-    for found in configurations():
-        path = f"{PATH}/{found['kind'].lower()}s/{found['metadata']['name']}"
+    for configuration in configurations():
+        path = f"{PATH}/{configuration['kind'].lower()}s/{configuration['metadata']['name']}"
         stored = orjson.loads(cluster.call(Request("GET", path)).body)
         for webhook in stored.get("webhooks") or [{}]:
             if not webhook.get("clientConfig", {}).get("url", "").startswith(f"https://{LOOPBACK}:{port}/"):

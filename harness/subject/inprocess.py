@@ -270,12 +270,12 @@ class BareCore:
         self._clock = SimClock()
         try:
             if isinstance(configuration, Path):
-                found = load(configuration)
+                document = load(configuration)
             elif configuration is not None:
-                found = parse(configuration)
+                document = parse(configuration)
             else:
-                found = default_configuration(DEFAULT_SCHEDULER, preempting_jobs=preempting_jobs)
-            self._core = build_core(found, self._clock, seed=seed)
+                document = default_configuration(DEFAULT_SCHEDULER, preempting_jobs=preempting_jobs)
+            self._core = build_core(document, self._clock, seed=seed)
         except ConfigError as error:
             raise UsageError(f"--scheduler-config: {error}") from error
         self._claims: dict[str, dict[str, Any]] = {}  # those that have no devices, by path of their status
@@ -287,16 +287,16 @@ class BareCore:
 
     def add_node(self, node: dict[str, Any], device: dict[str, Any] | None = None) -> None:
         """Add a Node, and its Device object if it has one."""
-        found = msgspec.convert(node, Node)
-        self._core.intake.set_node(found)
+        result = msgspec.convert(node, Node)
+        self._core.intake.set_node(result)
         if device is not None:
-            self._core.intake.set_device(found.name, msgspec.convert(device, Device))
+            self._core.intake.set_device(result.name, msgspec.convert(device, Device))
 
-    def add_object(self, path: str, found: dict[str, Any]) -> None:
+    def add_object(self, path: str, claim: dict[str, Any]) -> None:
         """Add an object of a collection that a plugin follows; nothing is done if none does."""
         for watch in self._core.handle.watches:
             if watch.path == path:
-                watch.on_set(msgspec.convert(found, watch.kind))
+                watch.on_set(msgspec.convert(claim, watch.kind))
 
     def add_network_topology(self, topology: dict[str, Any]) -> None:
         """Add the ClusterNetworkTopology, or change it."""

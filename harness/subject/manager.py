@@ -83,7 +83,11 @@ def running_node_webhook(cluster: Cluster, name: str, labels: str) -> Iterator[N
         assert process.stdout is not None
         text = _read_until_closed(process)
         configuration = next(
-            (found for found in yaml.safe_load_all(text) if found and found["kind"] == "MutatingWebhookConfiguration"),
+            (
+                document
+                for document in yaml.safe_load_all(text)
+                if document and document["kind"] == "MutatingWebhookConfiguration"
+            ),
             None,
         )
         if configuration is None:
@@ -98,12 +102,12 @@ def running_node_webhook(cluster: Cluster, name: str, labels: str) -> Iterator[N
 def _read_until_closed(process: "subprocess.Popen[bytes]") -> str:
     """The output up to its end, which comes when the process is ready or has ended."""
     assert process.stdout is not None
-    found, until = b"", time.monotonic() + START_WITHIN
+    content, until = b"", time.monotonic() + START_WITHIN
     with selectors.DefaultSelector() as selector:
         selector.register(process.stdout, selectors.EVENT_READ)
         while selector.select(max(until - time.monotonic(), 0)):
             part = process.stdout.read1(65536)  # type: ignore[attr-defined]
             if not part:
                 break
-            found += part
-    return found.decode()
+            content += part
+    return content.decode()

@@ -229,10 +229,10 @@ class ProcessSubject(Subject):
         self._check_runs()
         self.check_companions()
         faults = fault_lines(self.log())
-        told, self._faults = self._faults, len(faults)
-        if faults[told:]:
+        message, self._faults = self._faults, len(faults)
+        if faults[message:]:
             raise SubjectError(
-                f"subject {self.name!r} had faults, which its log explains:\n" + "\n".join(faults[told:])
+                f"subject {self.name!r} had faults, which its log explains:\n" + "\n".join(faults[message:])
             )
 
     def _check_runs(self) -> None:
@@ -246,6 +246,6 @@ class ProcessSubject(Subject):
             self._check_runs()
             if time.monotonic() > deadline:
                 self.kill()  # so that the next case starts it again
-                said = self.log()[self._said_before :]
-                raise SubjectError(f"subject {self.name!r} was not ready within {START_WITHIN:.0f} s; its log:\n{said}")
+                log = self.log()[self._said_before :]
+                raise SubjectError(f"subject {self.name!r} was not ready within {START_WITHIN:.0f} s; its log:\n{log}")
             time.sleep(0.02)

@@ -207,11 +207,11 @@ def _renamed(config: Path | None, cluster: Cluster, folder: Path) -> Path | None
     """The configuration with the scheduler names that pods have on this cluster."""
     if config is None or cluster.scheduler_name(DEFAULT_SCHEDULER) == DEFAULT_SCHEDULER:
         return config
-    found = load_yaml(config.read_bytes())
-    for profile in found.get("profiles") or ():
+    current_yaml = load_yaml(config.read_bytes())
+    for profile in current_yaml.get("profiles") or ():
         profile["schedulerName"] = cluster.scheduler_name(profile.get("schedulerName") or DEFAULT_SCHEDULER)
     written = folder / "renamed-config.yaml"
-    written.write_text(yaml.safe_dump(found))
+    written.write_text(yaml.safe_dump(current_yaml))
     return written
 
 

@@ -70,7 +70,7 @@ def read_recipe(file: Path) -> Recipe:
         UsageError: it cannot be read, or is no recipe.
     """
     try:
-        found = msgspec.convert(load_yaml(file.read_bytes()), Recipe)
+        recipe = msgspec.convert(load_yaml(file.read_bytes()), Recipe)
     except OSError as error:
         raise UsageError(f"--subject {file}: cannot be read: {error.strerror}") from error
     except (yaml.YAMLError, msgspec.ValidationError) as error:
@@ -81,11 +81,11 @@ def read_recipe(file: Path) -> Recipe:
         return line.replace("{programs}", str(programs())).replace("{recipe}", str(here))
 
     return msgspec.structs.replace(
-        found,
-        scheduler=named(found.scheduler),
-        companions=tuple(named(line) for line in found.companions),
-        definitions=tuple(named(folder) for folder in found.definitions),
-        config=str((here / found.config).resolve()) if found.config else "",
+        recipe,
+        scheduler=named(recipe.scheduler),
+        companions=tuple(named(line) for line in recipe.companions),
+        definitions=tuple(named(folder) for folder in recipe.definitions),
+        config=str((here / recipe.config).resolve()) if recipe.config else "",
     )
 
 
@@ -150,8 +150,8 @@ def companions(recipe: Recipe, cluster: Cluster, kubeconfig: Path, folder: Path)
     def check() -> None:
         for line, log, process in started:
             if process.poll() is not None:
-                said = "\n".join(log.read_text(errors="replace").splitlines()[-LAST_LINES:])
-                raise SubjectError(f"{recipe.name}: {line!r} ended with status {process.poll()}; its log:\n{said}")
+                message = "\n".join(log.read_text(errors="replace").splitlines()[-LAST_LINES:])
+                raise SubjectError(f"{recipe.name}: {line!r} ended with status {process.poll()}; its log:\n{message}")
 
     with ExitStack() as cleanup:
         for number, line in enumerate(recipe.companions):
@@ -167,16 +167,16 @@ def companions(recipe: Recipe, cluster: Cluster, kubeconfig: Path, folder: Path)
 
 
 def _definitions(recipe: Recipe) -> list[dict[str, Any]]:
-    found: list[Any] = []
+    bodies: list[Any] = []
     for folder in map(Path, recipe.definitions):
         files = sorted(folder.glob("*.yaml"))
         if not files:
             raise UsageError(f"{folder}: expected YAML files of CustomResourceDefinitions, found none")
         try:
-            found += [body for file in files for body in yaml.load_all(file.read_bytes(), Loader=_LOADER)]
+            bodies += [body for file in files for body in yaml.load_all(file.read_bytes(), Loader=_LOADER)]
         except (OSError, yaml.YAMLError) as error:
             raise UsageError(f"{folder}: expected YAML files of CustomResourceDefinitions: {error}") from error
-    definitions = [body for body in found if isinstance(body, dict) and body.get("kind") == "CustomResourceDefinition"]
+    definitions = [body for body in bodies if isinstance(body, dict) and body.get("kind") == "CustomResourceDefinition"]
     if recipe.converted_by:
         namespace, _, name = recipe.converted_by.partition("/")
         service = {"namespace": namespace, "name": name, "path": "/convert"}

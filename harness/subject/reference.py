@@ -85,10 +85,10 @@ class RandomBinder(Idle):
         listed = self._cluster.call(Request("GET", PODS))
         if not listed.ok:
             raise SubjectError(f"the random scheduler cannot list pods: {listed.code}")
-        found = orjson.loads(listed.body)
-        for row in found["items"]:
+        body = orjson.loads(listed.body)
+        for row in body["items"]:
             self._bind(msgspec.convert(row, Pod))
-        query = urlencode({"watch": "1", "resourceVersion": found["metadata"]["resourceVersion"]})
+        query = urlencode({"watch": "1", "resourceVersion": body["metadata"]["resourceVersion"]})
         self._stream = self._cluster.transport.stream(Request("GET", f"{PODS}?{query}"), self._on_line, lambda _: None)
 
     def kill(self) -> None:

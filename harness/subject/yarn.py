@@ -24,8 +24,8 @@ class _Direct:
         self._manager = manager
 
     def send(self, request: Request, done: Done) -> None:
-        code, found = self._manager.answer(request.method, request.path, request.body)
-        done(Response(code, orjson.dumps(found)))
+        code, body = self._manager.answer(request.method, request.path, request.body)
+        done(Response(code, orjson.dumps(body)))
 
     def stream(self, *_: Any) -> Any:
         raise AssertionError("nothing is watched at a ResourceManager")

@@ -37,7 +37,7 @@ def _simple_commands(line: str) -> Iterator[tuple[str, ...]]:
     """The simple commands of a line; comments and redirections are dropped."""
     lexer = shlex.shlex(_OPTIONAL.sub(r"\1", line), posix=True, punctuation_chars="|;&<>")
     lexer.whitespace_split = True
-    found: list[str] = []
+    words: list[str] = []
     skipped = False  # the word is the file of a redirection
     for word in lexer:
         if skipped:
@@ -45,9 +45,9 @@ def _simple_commands(line: str) -> Iterator[tuple[str, ...]]:
         elif word[0] in "<>":
             skipped = True
         elif _ENDS.fullmatch(word):
-            yield tuple(found)
-            found = []
+            yield tuple(words)
+            words = []
         else:
-            found.append(word)
-    if found:
-        yield tuple(found)
+            words.append(word)
+    if words:
+        yield tuple(words)

@@ -76,14 +76,14 @@ def without_implied(edges: Iterable[Edge]) -> list[Edge]:
 
 
 def _reached(start: str, edges: set[Edge]) -> set[str]:
-    found: set[str] = set()
+    names: set[str] = set()
     todo = [start]
     while todo:
         package = todo.pop()
-        following = {imported for importer, imported in edges if importer == package} - found
-        found |= following
+        following = {imported for importer, imported in edges if importer == package} - names
+        names |= following
         todo += following
-    return found
+    return names
 
 
 def mermaid(edges: Iterable[Edge]) -> Iterator[str]:
@@ -101,9 +101,9 @@ def drawn(page: str) -> str:
     """The page with each drawing made anew from the imports of today."""
     imports = imports_of_code()
 
-    def drawing(found: re.Match[str]) -> str:
-        edges = without_implied(edges_between_packages(imports, DRAWINGS[found[2]]))
-        return found[1] + "".join(f"{line}\n" for line in mermaid(edges)) + found[3]
+    def drawing(match: re.Match[str]) -> str:
+        edges = without_implied(edges_between_packages(imports, DRAWINGS[match[2]]))
+        return match[1] + "".join(f"{line}\n" for line in mermaid(edges)) + match[3]
 
     return _PLACE.sub(drawing, page)
 

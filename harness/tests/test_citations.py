@@ -31,5 +31,5 @@ def test_citations_that_do_not_resolve_are_reported(check: ModuleType, tmp_path:
     )
     bare, missing = "R" + "7", "DEV" + "-R2"  # written apart: the repository's own check reads this file too
     (tmp_path / "a.py").write_text(f'"""See DEV-R1 and RSV-E2."""\n# {missing}\n# {bare} has no page\n', "utf-8")
-    found = list(check.problems(tmp_path, ["a.py", "docs/spec/page.md"]))
-    assert [line.split(" ")[:2] for line in found] == [["a.py:2:", missing], ["a.py:3:", bare]]
+    problems = list(check.problems(tmp_path, ["a.py", "docs/spec/page.md"]))
+    assert [line.split(" ")[:2] for line in problems] == [["a.py:2:", missing], ["a.py:3:", bare]]

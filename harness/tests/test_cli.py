@@ -95,9 +95,9 @@ def test_nonsense_is_refused_in_words(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: list[str], saying: str
 ) -> None:
     assert say(monkeypatch, words) == 2
-    said = capsys.readouterr()
-    assert saying in " ".join(said.err.split())
-    assert said.out == ""
+    output = capsys.readouterr()
+    assert saying in " ".join(output.err.split())
+    assert output.out == ""
     assert not (folder / "seatrial-report").exists()
 
 
@@ -143,10 +143,10 @@ def test_ctrl_c_is_answered(folder: Path) -> None:
         assert process.stderr is not None
         assert "allocated" in process.stderr.readline()
         process.send_signal(signal.SIGINT)
-        said = process.stderr.read()
+        message = process.stderr.read()
         assert process.wait(timeout=600) == 130
-    assert said.endswith("seatrial: interrupted; everything that was started has been stopped\n")
-    assert "Traceback" not in said
+    assert message.endswith("seatrial: interrupted; everything that was started has been stopped\n")
+    assert "Traceback" not in message
 
 
 def test_our_scheduler_refuses_what_is_no_kubeconfig(folder: Path) -> None:

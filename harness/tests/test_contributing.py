@@ -39,17 +39,17 @@ class Recipe:
 def recipes() -> dict[str, Recipe]:
     """The recipes by title."""
     _, _, chapter = PAGE.read_text(encoding="utf-8").partition("\n## Recipes\n")
-    found = {}
+    recipes = {}
     for part in chapter.split("\n### ")[1:]:
         title, _, body = part.partition("\n")
         blocks = _BLOCK.findall(body)
         lines = [line for language, _, text in blocks if language == "console" for line in text.splitlines()]
-        found[title] = Recipe(
+        recipes[title] = Recipe(
             files={name: text for _, name, text in blocks if name},
             commands=[line.removeprefix("$ ") for line in lines],
             paths=[path for path in _CODE.findall(_BLOCK.sub("", body)) if path.startswith(_FOLDERS)],
         )
-    return found
+    return recipes
 
 
 def test_the_page_has_all_recipes() -> None:

@@ -38,7 +38,7 @@ def test_malformed_links_to_other_sites_are_found(hooks: ModuleType, link: str, 
 
 def test_links_of_all_pages_are_well_formed(hooks: ModuleType) -> None:
     pages = [*DOCS.rglob("*.md"), *DOCS.parent.glob("*.md")]
-    assert {page.name: found for page in pages if (found := hooks.malformed_links(page.read_text()))} == {}
+    assert {page.name: links for page in pages if (links := hooks.malformed_links(page.read_text()))} == {}
 
 
 def test_the_references_are_made_from_code(hooks: ModuleType) -> None:

@@ -31,8 +31,8 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     config = load_config(str(ROOT / "mkdocs.yml"), site_dir=str(site), plugins=["material/search"])
     config.plugins.run_event("startup", command="build", dirty=False)
     build(config)
-    found: dict[str, Any] = json.loads((site / "search" / "search_index.json").read_bytes())
-    return found
+    document: dict[str, Any] = json.loads((site / "search" / "search_index.json").read_bytes())
+    return document
 
 
 def words(text: str) -> list[str]:
@@ -74,9 +74,9 @@ def ranking(index: dict[str, Any], query: str) -> Iterator[tuple[float, str]]:
     ],
 )
 def test_a_guide_is_found_before_the_specification(index: dict[str, Any], query: str, guide: str) -> None:
-    found = [page for _, page in ranking(index, query)]
-    specification = min(number for number, page in enumerate(found) if page.startswith("spec/"))
-    assert found.index(guide) < min(3, specification), found[:6]
+    pages = [page for _, page in ranking(index, query)]
+    specification = min(number for number, page in enumerate(pages) if page.startswith("spec/"))
+    assert pages.index(guide) < min(3, specification), pages[:6]
 
 
 def test_pages_of_the_specification_have_the_lowest_factor(index: dict[str, Any]) -> None:

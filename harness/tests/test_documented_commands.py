@@ -45,16 +45,16 @@ OTHERS = frozenset(
     }
 )
 TOOLS = frozenset({"ruff", "mypy", "lint-imports", "python"})
-FOUND = [command for page in PAGES for command in commands(page)]
+COMMANDS = [command for page in PAGES for command in commands(page)]
 
 
 def of(program: str) -> list[Command]:
-    return [command for command in FOUND if command.words[:1] == (program,)]
+    return [command for command in COMMANDS if command.words[:1] == (program,)]
 
 
 def test_each_command_is_of_a_known_program() -> None:
     """A misspelt `seatrail` is found here; the number guards the reader of the pages."""
-    names = {command.words[0] for command in FOUND}
+    names = {command.words[0] for command in COMMANDS}
     scripts = {".ci/other-schedulers"}
     assert names - OTHERS - TOOLS - scripts == {"seatrial", "make", "pytest"}
     assert all(os.access(ROOT / name, os.X_OK) for name in scripts)
@@ -94,6 +94,6 @@ def test_targets_of_make_exist(command: Command) -> None:
 
 def test_files_of_the_repository_that_commands_name_exist() -> None:
     folders = ("suites/", "docs/", "harness/")
-    named = {word.partition("::")[0] for command in FOUND for word in command.words if word.startswith(folders)}
+    named = {word.partition("::")[0] for command in COMMANDS for word in command.words if word.startswith(folders)}
     assert len(named) > 5
     assert [path for path in named if not (ROOT / path).exists()] == []

@@ -51,9 +51,9 @@ def test_sigterm_is_an_interrupt_that_leaves_little_time(monkeypatch: pytest.Mon
     now = [100.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     assert shortened(60.0) == 60.0
-    with pytest.raises(KeyboardInterrupt) as found:
+    with pytest.raises(KeyboardInterrupt) as raises:
         terminate(signal.SIGTERM, None)
-    assert (exit_status(found.value), exit_status(KeyboardInterrupt())) == (143, 130)
+    assert (exit_status(raises.value), exit_status(KeyboardInterrupt())) == (143, 130)
     assert (shortened(60.0), shortened(0.3)) == (END_WITHIN, 0.3)
     now[0] += 60
     with pytest.raises(Terminated):  # a second one gives no more time

@@ -61,10 +61,10 @@ def functions_taken(source: str) -> Iterator[str]:
 
 
 def _is_function(module: str, name: str) -> bool:
-    found = getattr(importlib.import_module(module), name, None)
-    if inspect.isclass(found) and issubclass(found, Exception):
+    result = getattr(importlib.import_module(module), name, None)
+    if inspect.isclass(result) and issubclass(result, Exception):
         return True  # only functions that are not used here raise it
-    return callable(found) and not inspect.isclass(found) and inspect.unwrap(found).__module__ == module
+    return callable(result) and not inspect.isclass(result) and inspect.unwrap(result).__module__ == module
 
 
 def test_no_function_of_the_scheduler_is_used_to_judge_it() -> None:
@@ -179,10 +179,10 @@ def test_both_read_allocations_alike() -> None:
         '"rdma":[{"minor":0,"id":"0000:01:00.2","resources":{"koordinator.sh/rdma":100},"future":1}],"fpga":null}'
     )
     annotations = {device.DEVICE_ALLOCATED: content}
-    found = parse_allocations(annotations)
-    assert [(one.minor, one.id, one.resources) for one in found["gpu"] + found["rdma"]] == [
+    allocations = parse_allocations(annotations)
+    assert [(one.minor, one.id, one.resources) for one in allocations["gpu"] + allocations["rdma"]] == [
         (1, "", {"koordinator.sh/gpu-core": "50"}),
         (0, "0000:01:00.2", {"koordinator.sh/rdma": 100}),
     ]
     theirs = device.parse_allocations(annotations)
-    assert {kind: items for kind, items in found.items() if items} == theirs
+    assert {kind: items for kind, items in allocations.items() if items} == theirs

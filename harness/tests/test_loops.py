@@ -85,20 +85,20 @@ def name_called(call: ast.Call) -> str:
 
 
 def calls(node: ast.AST) -> Iterator[ast.Call]:
-    return (found for found in ast.walk(node) if isinstance(found, ast.Call))
+    return (candidate for candidate in ast.walk(node) if isinstance(candidate, ast.Call))
 
 
 def planned(node: ast.AST) -> set[str]:
     """The names in the last arguments of `call_later` and `call_soon`."""
-    found: set[str] = set()
+    ids: set[str] = set()
     for call in calls(node):
         if name_called(call) in PLANS and call.args:
             for part in ast.walk(call.args[-1]):
                 if isinstance(part, ast.Attribute):
-                    found.add(part.attr)
+                    ids.add(part.attr)
                 elif isinstance(part, ast.Name):
-                    found.add(part.id)
-    return found
+                    ids.add(part.id)
+    return ids
 
 
 def functions_in(scope: ast.AST) -> Iterator[Function]:
@@ -119,13 +119,13 @@ class Scope:
 
     def reached(self, name: str) -> set[str]:
         """The functions of the scope that run with `name`: it, and those that it calls."""
-        found, left = {name}, [name]
+        names, left = {name}, [name]
         while left:
             for other in {name_called(call) for call in calls(self.functions[left.pop()])} & set(self.functions):
-                if other not in found:
-                    found.add(other)
+                if other not in names:
+                    names.add(other)
                     left.append(other)
-        return found
+        return names
 
     def loops(self) -> Iterator[str]:
         for name in set[str]().union(*self.plans.values()):
@@ -142,7 +142,7 @@ class Scope:
 
 @cache
 def all_loops() -> dict[str, tuple[Scope, str]]:
-    found = {}
+    scopes = {}
     for folder in ("scheduler", "harness"):
         for path in sorted((ROOT / folder).rglob("*.py")):
             text = path.read_text(encoding="utf-8")
@@ -152,8 +152,8 @@ def all_loops() -> dict[str, tuple[Scope, str]]:
                 if isinstance(node, ast.ClassDef | Function):
                     scope = Scope(node)
                     for name in scope.loops():
-                        found[f"{path.relative_to(ROOT)} {node.name}.{name}"] = scope, name
-    return found
+                        scopes[f"{path.relative_to(ROOT)} {node.name}.{name}"] = scope, name
+    return scopes
 
 
 def test_all_loops_are_listed() -> None:

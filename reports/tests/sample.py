@@ -165,12 +165,12 @@ def _fleet(chance: np.random.Generator) -> list[NodeState]:
 
 
 def _devices(chance: np.random.Generator, node: int, model: str) -> tuple[DeviceState, ...]:
-    found = []
+    states = []
     for minor in range(8):
         used = float(chance.choice([0, 25, 50, 75, 100, 100], p=[0.14, 0.1, 0.2, 0.1, 0.26, 0.2]))
         health = "Xid79: GPU has fallen off the bus" if (node, minor) == (4, 6) else "ok"
         used = 0.0 if health != "ok" else used
         pods = tuple(f"load/n{node:02d}-{minor}-{k}" for k in range(int(np.ceil(used / 50))))
-        found.append(DeviceState("gpu", minor, model, minor // 4, health, used, min(100.0, used), pods))
+        states.append(DeviceState("gpu", minor, model, minor // 4, health, used, min(100.0, used), pods))
     nics = [DeviceState("rdma", minor, "ConnectX-7", minor, "ok", used, 0.0) for minor, used in ((0, 50.0), (1, 0.0))]
-    return (*found, *nics)
+    return (*states, *nics)

@@ -20,21 +20,21 @@ def run(tmp_path: Path) -> Run:
 
 def properties(text: str) -> dict[str, str]:
     """A reader of Java properties, as far as one line a pair goes."""
-    found = {}
+    properties = {}
     for line in text.splitlines():
         raw = line.encode().decode("unicode_escape") if "\\u" in line else line
         key, _, value = raw.replace("\\ ", "\0").partition(" = ")
-        found[key.replace("\0", " ").replace("\\:", ":")] = value.replace("\0", "\\ ").replace("\\\\", "\\")
-    return found
+        properties[key.replace("\0", " ").replace("\\:", ":")] = value.replace("\0", "\\ ").replace("\\\\", "\\")
+    return properties
 
 
 def test_labels_of_a_case() -> None:
     case = Case("t::a", "passed", case="DS-014", features=("DEV-1", "DEV-3"), suite="allocation", severity="critical")
-    found = labels(case)
-    assert [value for name, value in found if name == "feature"] == ["DEV-1", "DEV-3"]
-    assert ("suite", "allocation") in found
-    assert ("tag", "DS-014") in found
-    assert ("severity", "critical") in found
+    case_labels = labels(case)
+    assert [value for name, value in case_labels if name == "feature"] == ["DEV-1", "DEV-3"]
+    assert ("suite", "allocation") in case_labels
+    assert ("tag", "DS-014") in case_labels
+    assert ("severity", "critical") in case_labels
 
 
 def test_a_severity_that_allure_does_not_know_is_normal() -> None:
@@ -89,8 +89,8 @@ def test_without_results_or_command_it_says_so(run: Run) -> None:
 def test_the_command_gets_results_output_and_configuration(
     run: Run, tmp_path: Path, version: str, configured: bool
 ) -> None:
-    told = f'if [ "$1" = --version ]; then echo "{version}"; exit; fi; mkdir -p "$4" && echo "$@" > "$4/index.html"'
-    program = command(tmp_path, told)
+    text = f'if [ "$1" = --version ]; then echo "{version}"; exit; fi; mkdir -p "$4" && echo "$@" > "$4/index.html"'
+    program = command(tmp_path, text)
     results = run.folder / "allure-results"
     for _ in range(2):  # the second time it replaces its own report
         page = build_html(with_results(run), which=lambda _: program)
@@ -119,16 +119,16 @@ def test_rows_and_promises_become_features_and_stories() -> None:
         "A-1": Feature("A-1", "Cards", group="Devices", promises={"one": Promise("First"), "two": Promise("Second")})
     }
     case = Case("t::a", "passed", features=("A-1.one", "A-1.two", "Z-1"), severity="critical")
-    found = labels(case, rows)
-    assert found[:5] == [
+    case_labels = labels(case, rows)
+    assert case_labels[:5] == [
         ("epic", "Devices"),
         ("feature", "A-1: Cards"),
         ("story", "A-1.one: First"),
         ("story", "A-1.two: Second"),
         ("feature", "Z-1"),
     ]
-    assert ("tag", "A-1.one") in found
-    assert ("severity", "critical") in found
+    assert ("tag", "A-1.one") in case_labels
+    assert ("severity", "critical") in case_labels
 
 
 @pytest.mark.parametrize(

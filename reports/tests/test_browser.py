@@ -74,10 +74,10 @@ ROWS_OUTSIDE = """
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    found = program()
-    if found is None:
+    text = program()
+    if text is None:
         pytest.skip("needs a browser; install the Debian package chromium")
-    with Browser(found) as browser:
+    with Browser(text) as browser:
         yield browser
 
 
@@ -109,14 +109,14 @@ def long_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
             labels = {"workload": "steady", "profile": "most-allocated-with-a-long-name", "mix": "shared-and-whole"}
             writer.measure("create_to_bound", "ms", values=range(1, 90), labels=labels)
             writer.finish()
-    found = collect([home / "0", home / "1"])
-    return write_signoff(found, home / "signoff.html", release=release_of(found, base=home / "0", history=home))
+    result = collect([home / "0", home / "1"])
+    return write_signoff(result, home / "signoff.html", release=release_of(result, base=home / "0", history=home))
 
 
 def shown(browser: Browser, expression: str) -> Any:
-    found = browser.ask(expression)
-    assert isinstance(found, list)
-    return found
+    answer = browser.ask(expression)
+    assert isinstance(answer, list)
+    return answer
 
 
 def test_the_checks_find_what_they_look_for(browser: Browser, tmp_path: Path) -> None:
@@ -140,8 +140,8 @@ def test_nothing_is_loaded_and_nothing_is_wrong(browser: Browser, page: Path, tm
     console, requests = len(browser.console), len(browser.requests)
     browser.open(page)
     assert browser.console[console:] == []
-    asked = [url for url in browser.requests[requests:] if not url.startswith("data:")]
-    assert asked == [page.resolve().as_uri()]
+    matches = [url for url in browser.requests[requests:] if not url.startswith("data:")]
+    assert matches == [page.resolve().as_uri()]
     assert browser.screenshot(tmp_path / "desktop.png").read_bytes().startswith(PNG)
 
 
@@ -186,7 +186,7 @@ def test_each_requirement_shows_its_id_its_text_and_its_result(
 def test_the_verdict_is_on_one_line_and_the_menu_follows_the_header(browser: Browser, page: Path) -> None:
     """Of all verdicts the longest one is shown."""
     browser.open(page, width=1200, height=900)
-    found = browser.ask("""(() => {
+    answer = browser.ask("""(() => {
         const stamp = document.querySelector(".stamp");
         stamp.textContent = "PASS of what ran";
         const range = document.createRange();
@@ -194,7 +194,7 @@ def test_the_verdict_is_on_one_line_and_the_menu_follows_the_header(browser: Bro
         const [header, menu] = ["header", "nav"].map(name => document.querySelector(name).getBoundingClientRect());
         return [new Set([...range.getClientRects()].map(line => line.top)).size, menu.top - header.bottom];
     })()""")
-    assert found == [1, 0]
+    assert answer == [1, 0]
 
 
 def test_all_text_is_readable_on_paper(browser: Browser, page: Path, tmp_path: Path) -> None:

@@ -44,20 +44,20 @@ def test_a_run_of_some_cases_alone_says_so(tmp_path: Path) -> None:
         writer.run(made)
         writer.case(Case("t::a", "passed"))
         writer.finish()
-    wanted = "r: only cases that match -k 'a or b' were run; failures of other cases would not show"
-    assert wanted in collect([tmp_path]).notes
+    name = "r: only cases that match -k 'a or b' were run; failures of other cases would not show"
+    assert name in collect([tmp_path]).notes
 
 
 def test_runs_are_put_together_in_the_order_they_started(tmp_path: Path) -> None:
     write(tmp_path, "a", [Case("t::a", "passed", features=("X-1",))], started=60, backend="kind")
     write(tmp_path, "b", [Case("t::a", "failed", features=("X-1", "X-2"))])
-    found = collect([tmp_path])
-    assert [run.info.id for run in found.runs] == ["b", "a"]
-    by_id = {requirement.feature.id: requirement for requirement in found.requirements}
+    result = collect([tmp_path])
+    assert [run.info.id for run in result.runs] == ["b", "a"]
+    by_id = {requirement.feature.id: requirement for requirement in result.requirements}
     assert [by_id["X-1"].state_in(run) for run in (0, 1)] == ["failed", "verified"]
     assert by_id["X-1"].state == "failed"
     assert by_id["X-2"].state_in(1) is None
-    assert found.verdict == "failed"
+    assert result.verdict == "failed"
 
 
 def test_listed_features_come_first_and_unlisted_ones_are_kept(tmp_path: Path) -> None:
@@ -66,27 +66,27 @@ def test_listed_features_come_first_and_unlisted_ones_are_kept(tmp_path: Path) -
     run = write(
         tmp_path, "a", [Case("t::a", "passed", features=("Z-10",)), Case("t::b", "passed", features=("Z-9", "A-1"))]
     )
-    found = collect([run], features=features)
-    assert [requirement.feature.id for requirement in found.requirements] == ["B-1", "A-1", "Z-9", "Z-10"]
-    assert [requirement.state for requirement in found.requirements] == [
+    result = collect([run], features=features)
+    assert [requirement.feature.id for requirement in result.requirements] == ["B-1", "A-1", "Z-9", "Z-10"]
+    assert [requirement.state for requirement in result.requirements] == [
         "not verified",
         "verified",
         "verified",
         "verified",
     ]
-    assert found.requirements[0].feature.title == "Bees"
-    assert found.requirements[3].feature.title == ""
+    assert result.requirements[0].feature.title == "Bees"
+    assert result.requirements[3].feature.title == ""
 
 
 def test_the_suites_own_feature_list_is_read(tmp_path: Path) -> None:
     one, two = "NUMA-3.scores", "NUMA-3.configuration-numa-scoring"
-    found = collect([write(tmp_path, "a", [Case("t::a", "passed", features=(one, two))])])
-    assert {requirement.feature.id for requirement in found.requirements if requirement.state == "verified"} == {
+    result = collect([write(tmp_path, "a", [Case("t::a", "passed", features=(one, two))])])
+    assert {requirement.feature.id for requirement in result.requirements if requirement.state == "verified"} == {
         "NUMA-3"
     }
-    assert {promise.id for promise in found.promises if promise.state == "verified"} == {one, two}
-    assert len(found.requirements) == len(read_features(FEATURES)) > 50
-    assert all(requirement.feature.title for requirement in found.requirements)
+    assert {promise.id for promise in result.promises if promise.state == "verified"} == {one, two}
+    assert len(result.requirements) == len(read_features(FEATURES)) > 50
+    assert all(requirement.feature.title for requirement in result.requirements)
 
 
 PROMISES = """
@@ -134,13 +134,13 @@ def test_a_row_is_verified_when_each_promise_is(
         Case(f"t::{number}", verdict, features=(name,), grades=grades, reason="no card" * (verdict == "skipped"))
         for number, (verdict, name, grades) in enumerate(cases)
     ]
-    found = collect([write(tmp_path, "a", made)], features=features)
-    row = found.requirements[0]
+    result = collect([write(tmp_path, "a", made)], features=features)
+    row = result.requirements[0]
     assert (row.state, row.kept, len(row.promises)) == (state, kept, 2)
     assert row.promises[1].why == why
     assert row.state_in(0) == state
     assert row.kept_in(0) == kept
-    assert len(found.requirements) == 3, "no row is invented for a promise"
+    assert len(result.requirements) == 3, "no row is invented for a promise"
 
 
 def test_evidence_of_one_case_has_to_suffice(tmp_path: Path) -> None:
@@ -175,8 +175,8 @@ def test_the_grade_of_a_run(hardware: str, backend: str, want: str) -> None:
 
 
 def test_a_case_that_names_a_feature_twice_counts_once(tmp_path: Path) -> None:
-    found = collect([write(tmp_path, "a", [Case("t::a", "passed", features=("X-1", "X-1"))])])
-    assert {requirement.feature.id: len(requirement.cases) for requirement in found.requirements}["X-1"] == 1
+    result = collect([write(tmp_path, "a", [Case("t::a", "passed", features=("X-1", "X-1"))])])
+    assert {requirement.feature.id: len(requirement.cases) for requirement in result.requirements}["X-1"] == 1
 
 
 @pytest.mark.parametrize(
@@ -209,27 +209,27 @@ def test_what_a_reader_must_know_is_noted(tmp_path: Path) -> None:
     run = write(tmp_path, "a", [Case("t::a", "skipped")])
     other = ResultsWriter(tmp_path / "b")
     other.run(RunInfo("b", moment(SIM_EPOCH + 5), (), "kind", Subject("theirs", "2")))
-    found = collect([run, tmp_path / "b"])
-    assert found.verdict == "incomplete"
-    assert found.notes[0] == "a: no case passed; nothing is verified"
-    assert "b: the run has no end time" in found.notes[1]
-    assert "different subjects (ours 1, theirs 2)" in found.notes[2]
+    result = collect([run, tmp_path / "b"])
+    assert result.verdict == "incomplete"
+    assert result.notes[0] == "a: no case passed; nothing is verified"
+    assert "b: the run has no end time" in result.notes[1]
+    assert "different subjects (ours 1, theirs 2)" in result.notes[2]
 
 
 def test_the_sample_counts_as_it_was_made(tmp_path: Path) -> None:
     features = tmp_path / "features.yaml"
     features.write_text(FEATURES_YAML)
-    found = collect([sample_run(tmp_path / "run")], features=features)
-    assert [found.count(verdict) for verdict in ("passed", "failed", "broken", "skipped")] == [44, 1, 1, 4]
-    states = {requirement.feature.id: requirement.state for requirement in found.requirements}
+    result = collect([sample_run(tmp_path / "run")], features=features)
+    assert [result.count(verdict) for verdict in ("passed", "failed", "broken", "skipped")] == [44, 1, 1, 4]
+    states = {requirement.feature.id: requirement.state for requirement in result.requirements}
     assert {name for name, state in states.items() if state == "failed"} == {"PRE-1"}
     assert {name for name, state in states.items() if state == "not verified"} == {"DEV-7", "DEV-8", "NUMA-1"}
 
 
 def test_a_fingerprint_changes_with_any_of_the_files(tmp_path: Path) -> None:
-    found = collect([sample_run(tmp_path / "run")]).runs[0]
-    before = fingerprint(found)
-    assert fingerprint(found) == before
+    run = collect([sample_run(tmp_path / "run")]).runs[0]
+    before = fingerprint(run)
+    assert fingerprint(run) == before
     evidence = next((tmp_path / "run" / "evidence").rglob("*.log"))
     evidence.write_text(evidence.read_text().replace("n03", "n04"))
-    assert fingerprint(found) != before
+    assert fingerprint(run) != before

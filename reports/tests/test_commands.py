@@ -34,10 +34,10 @@ def test_report_of_a_failed_run(tmp_path: Path, capsys: Capture) -> None:
     features.write_text(FEATURES_YAML)
     run = sample_run(tmp_path / "run")
     assert seatrial("report", run, "--features", features, "--json") == 1
-    said = json.loads(capsys.readouterr().out)
-    assert said["verdict"] == "failed"
-    assert said["cases"] == {"passed": 44, "failed": 1, "broken": 1, "skipped": 4}
-    assert said["requirements"]["PRE-1"] == "failed"
+    document = json.loads(capsys.readouterr().out)
+    assert document["verdict"] == "failed"
+    assert document["cases"] == {"passed": 44, "failed": 1, "broken": 1, "skipped": 4}
+    assert document["requirements"]["PRE-1"] == "failed"
     assert "FAIL" in (run / "signoff.html").read_text()
 
 
@@ -46,9 +46,9 @@ def test_report_of_good_runs_goes_where_it_is_told(tmp_path: Path, capsys: Captu
     page = tmp_path / "pages" / "page.html"
     assert seatrial("report", run, "--output", page, "--title", "Release 7") == 0
     assert "<h1>Release 7</h1>" in page.read_text()
-    said = capsys.readouterr().out
-    assert said.startswith("PASS of what ran: ")
-    assert " requirements, simulated. All 46 cases that ran passed; 4 did not run." in said
+    message = capsys.readouterr().out
+    assert message.startswith("PASS of what ran: ")
+    assert " requirements, simulated. All 46 cases that ran passed; 4 did not run." in message
 
 
 def test_a_folder_that_is_no_run_is_the_users_mistake(tmp_path: Path) -> None:
@@ -81,26 +81,26 @@ def test_compare_with_a_run_of_fewer_suites_is_short(tmp_path: Path, capsys: Cap
         writer.case(Case("suites/own/test_a.py::test_a", "failed", suite="own", reason="no card\nat all"))
         writer.finish()
     assert seatrial("compare", base, tmp_path / "new") == 1
-    said = capsys.readouterr().out.splitlines()
-    assert said[:2] == [
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:2] == [
         "regressed  1 case failed or broke, and did not before, in suite own",
         "           - absent -> failed  suites/own/test_a.py::test_a  no card",
     ]
     suites = "allocation, faults, gang, preemption, quota, throughput, topology"
-    assert said[2] == f"lost       46 cases had a verdict and have none now: suites {suites} were not run"
-    assert said[6] == "           - and 43 more (--json names them)"
-    assert said[7] == "changed    4 cases changed (skipped -> absent) in suite isolation"
+    assert lines[2] == f"lost       46 cases had a verdict and have none now: suites {suites} were not run"
+    assert lines[6] == "           - and 43 more (--json names them)"
+    assert lines[7] == "changed    4 cases changed (skipped -> absent) in suite isolation"
 
 
 def test_compare_as_json(tmp_path: Path, capsys: Capture) -> None:
     base, new = sample_run(tmp_path / "base", failing=False), sample_run(tmp_path / "new", slower=2)
     assert seatrial("compare", base, new, "--json") == 1
-    said = json.loads(capsys.readouterr().out)
-    assert said["regressed"] is True
-    assert {case["change"] for case in said["cases"]} == {"regressed"}
-    assert {figure["name"] for figure in said["figures"] if figure["regressed"]} == {"create_to_bound", "decisions"}
-    assert said["lost"] == 0
-    assert said["notes"] == []
+    document = json.loads(capsys.readouterr().out)
+    assert document["regressed"] is True
+    assert {case["change"] for case in document["cases"]} == {"regressed"}
+    assert {figure["name"] for figure in document["figures"] if figure["regressed"]} == {"create_to_bound", "decisions"}
+    assert document["lost"] == 0
+    assert document["notes"] == []
 
 
 def test_matrix_of_two_backends(tmp_path: Path, capsys: Capture) -> None:
@@ -109,15 +109,15 @@ def test_matrix_of_two_backends(tmp_path: Path, capsys: Capture) -> None:
     newer = sample_run(tmp_path / "newer", seed=8, failing=False)
     other = sample_run(tmp_path / "other", seed=7, backend="envtest")
     assert seatrial("matrix", newer, older, other) == 0
-    said = capsys.readouterr().out.splitlines()
-    assert said[0] == "| suite | seatrial-scheduler, embedded | seatrial-scheduler, envtest |"
-    cells = {line.split(" | ")[0]: line.split(" | ")[1:] for line in said[2 : said.index("")]}
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "| suite | seatrial-scheduler, embedded | seatrial-scheduler, envtest |"
+    cells = {line.split(" | ")[0]: line.split(" | ")[1:] for line in lines[2 : lines.index("")]}
     assert cells["| isolation"] == ["4 skipped", "4 skipped |"]
     assert cells["| preemption"] == ["4 passed", "3 passed, 1 failed |"]
     assert cells["| topology"] == ["4 passed", "3 passed, 1 broken |"]
-    against = said[said.index("seatrial-scheduler, envtest:") :]
+    against = lines[lines.index("seatrial-scheduler, envtest:") :]
     assert any(line.startswith("- failed: preemption/") and "evicted 3 pods where 2" in line for line in against)
-    assert not any(line.startswith("- failed") for line in said[: said.index("seatrial-scheduler, envtest:")])
+    assert not any(line.startswith("- failed") for line in lines[: lines.index("seatrial-scheduler, envtest:")])
     assert "- 4 skipped: needs a real GPU; the embedded backend has none (--backend local on a GPU machine)" in against
 
 
@@ -131,9 +131,9 @@ def test_matrix_of_a_descheduler_and_of_another_configuration() -> None:
         return Run(Path(), info, (Case("suites/a/test_a.py::test_b", verdict, suite="a"),), (), (), ())
 
     runs = [of(1, "failed"), of(2, "skipped"), of(3, "passed", descheduler="/opt/x/koord-descheduler --secure-port 0")]
-    said = matrix(runs).splitlines()
-    assert said[0] == "| suite | koord-descheduler with koord-scheduler, envtest | koord-scheduler, envtest |"
-    assert said[2] == "| a | 1 passed | 1 failed |"
+    lines = matrix(runs).splitlines()
+    assert lines[0] == "| suite | koord-descheduler with koord-scheduler, envtest | koord-scheduler, envtest |"
+    assert lines[2] == "| a | 1 passed | 1 failed |"
 
 
 def test_matrix_goes_between_the_marks_of_a_page(tmp_path: Path, capsys: Capture) -> None:

@@ -53,9 +53,9 @@ def side(
 def test_verdicts(
     tmp_path: Path, base: Verdict | None, new: Verdict | None, change: str | None, regressed: bool
 ) -> None:
-    found = compare(side(tmp_path / "base", base), side(tmp_path / "new", new))
-    assert [case.change for case in found.cases] == ([change] if change else [])
-    assert found.regressed == regressed
+    comparison = compare(side(tmp_path / "base", base), side(tmp_path / "new", new))
+    assert [case.change for case in comparison.cases] == ([change] if change else [])
+    assert comparison.regressed == regressed
 
 
 STEADY = [10.0, 10.1, 9.9, 10.2, 9.8, 10.0, 10.1, 9.9]
@@ -75,13 +75,13 @@ STEADY = [10.0, 10.1, 9.9, 10.2, 9.8, 10.0, 10.1, 9.9]
     ],
 )
 def test_figures(tmp_path: Path, unit: str, base: list[float], new: list[float], regressed: bool) -> None:
-    found = compare(side(tmp_path / "b", unit=unit, samples=base), side(tmp_path / "n", unit=unit, samples=new))
-    assert found.regressed == regressed
+    comparison = compare(side(tmp_path / "b", unit=unit, samples=base), side(tmp_path / "n", unit=unit, samples=new))
+    assert comparison.regressed == regressed
 
 
 def test_a_figure_is_told_with_its_ratio(tmp_path: Path) -> None:
-    found = compare(side(tmp_path / "b", samples=[10, 20, 30]), side(tmp_path / "n", samples=[15, 30, 45]))
-    assert [(figure.base, figure.new, figure.ratio) for figure in found.figures] == [(20, 30, 1.5)]
+    comparison = compare(side(tmp_path / "b", samples=[10, 20, 30]), side(tmp_path / "n", samples=[15, 30, 45]))
+    assert [(figure.base, figure.new, figure.ratio) for figure in comparison.figures] == [(20, 30, 1.5)]
 
 
 def test_equal_distributions_do_not_cry_wolf(tmp_path: Path) -> None:
@@ -95,8 +95,8 @@ def test_equal_distributions_do_not_cry_wolf(tmp_path: Path) -> None:
 
 
 def test_one_backend_a_side_is_compared_whatever_its_name(tmp_path: Path) -> None:
-    found = compare(side(tmp_path / "b", backend="embedded"), side(tmp_path / "n", "failed", backend="kind"))
-    assert [case.nodeid for case in found.cases] == ["t::a"]
+    comparison = compare(side(tmp_path / "b", backend="embedded"), side(tmp_path / "n", "failed", backend="kind"))
+    assert [case.nodeid for case in comparison.cases] == ["t::a"]
 
 
 def test_several_backends_are_kept_apart(tmp_path: Path) -> None:
@@ -104,8 +104,11 @@ def test_several_backends_are_kept_apart(tmp_path: Path) -> None:
     side(tmp_path / "base" / "2", "failed", backend="kind")
     side(tmp_path / "new" / "1", "failed")
     side(tmp_path / "new" / "2", "passed", backend="kind")
-    found: Comparison = compare(collect([tmp_path / "base"]), collect([tmp_path / "new"]))
-    assert {case.nodeid: case.change for case in found.cases} == {"embedded: t::a": "regressed", "kind: t::a": "fixed"}
+    comparison: Comparison = compare(collect([tmp_path / "base"]), collect([tmp_path / "new"]))
+    assert {case.nodeid: case.change for case in comparison.cases} == {
+        "embedded: t::a": "regressed",
+        "kind: t::a": "fixed",
+    }
 
 
 def test_results_that_prove_nothing_do_not_pass_a_gate(tmp_path: Path) -> None:
@@ -165,9 +168,9 @@ def test_sides_that_are_not_alike_are_said_to_be(tmp_path: Path) -> None:
 def test_figures_that_are_not_valid_are_not_judged(tmp_path: Path, base: bool, new: bool, result: str) -> None:
     """Validity changes from one run to the next; the figure is still the same one."""
     before = side(tmp_path / "b", samples=STEADY, valid=base)
-    found = compare(before, side(tmp_path / "n", samples=[2 * x for x in STEADY], valid=new))
-    assert [figure.result for figure in found.figures] == [result]
-    assert not found.regressed
+    comparison = compare(before, side(tmp_path / "n", samples=[2 * x for x in STEADY], valid=new))
+    assert [figure.result for figure in comparison.figures] == [result]
+    assert not comparison.regressed
 
 
 def test_changes_are_grouped_with_counts(tmp_path: Path) -> None:
@@ -182,10 +185,10 @@ def test_changes_are_grouped_with_counts(tmp_path: Path) -> None:
         ("sums", 1): ("skipped", "needs a GPU"),
     }
     cases = {(suite, number): ("passed", "") for suite, count in before for number in range(count)}
-    for name, found in (("base", cases), ("new", after)):
+    for name, result in (("base", cases), ("new", after)):
         with ResultsWriter(tmp_path / name) as writer:
             writer.run(RunInfo(name, moment(SIM_EPOCH), (), "embedded", Subject("ours")))
-            for (suite, number), (verdict, reason) in found.items():
+            for (suite, number), (verdict, reason) in result.items():
                 writer.case(Case(f"{suite}::{number}", verdict, suite=suite, reason=reason))  # type: ignore[arg-type]
             writer.finish()
     changes = compare(collect([tmp_path / "base"]), collect([tmp_path / "new"]))

@@ -17,11 +17,11 @@ def nodes(count: int, devices: int = 8) -> list[NodeState]:
 
 @pytest.mark.parametrize("count", [0, 1, 32, 33, 200, 201, MAX_NODES, MAX_NODES + 50])
 def test_every_drawn_device_has_its_cell_inside_the_frame(count: int) -> None:
-    found = fleet(nodes(count))
-    picture = ET.fromstring(found.picture)  # noqa: S314  # our own
+    result = fleet(nodes(count))
+    picture = ET.fromstring(result.picture)  # noqa: S314  # our own
     cells = [rect for rect in picture.iter("rect")]  # noqa: C416  # a list is counted and read twice
     assert len(cells) == 8 * min(count, MAX_NODES)
-    assert found.left_out == max(0, count - MAX_NODES)
+    assert result.left_out == max(0, count - MAX_NODES)
     wide, high = map(float, picture.attrib["viewBox"].split()[2:])
     for cell in cells:
         assert 0 <= float(cell.attrib["x"]) <= wide - float(cell.attrib["width"])

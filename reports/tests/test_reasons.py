@@ -66,9 +66,9 @@ def test_sentence(reason: str, want: str) -> None:
 
 
 def test_a_long_reason_is_cut_at_the_end_of_a_word() -> None:
-    said = sentence("word " * 100)
-    assert said.endswith("word …")
-    assert LONGEST - 6 < len(said) <= LONGEST
+    text = sentence("word " * 100)
+    assert text.endswith("word …")
+    assert LONGEST - 6 < len(text) <= LONGEST
 
 
 @pytest.mark.parametrize(

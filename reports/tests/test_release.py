@@ -89,8 +89,8 @@ def runs(tmp_path: Path) -> Collection:
 )
 def test_demands(tmp_path: Path, runs: Collection, policy: str, want: list[tuple[str, str]]) -> None:
     (tmp_path / "policy.yaml").write_text(policy)
-    found = outcomes(read_policy(tmp_path / "policy.yaml"), runs)
-    assert [(outcome.demand, outcome.why) for outcome in found] == want
+    run_outcomes = outcomes(read_policy(tmp_path / "policy.yaml"), runs)
+    assert [(outcome.demand, outcome.why) for outcome in run_outcomes] == want
 
 
 @pytest.mark.parametrize(
@@ -178,10 +178,10 @@ def test_markdown_lets_nothing_out_of_its_cell(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("option", ["base", "history"])
 def test_a_folder_without_runs_is_named_with_its_option(tmp_path: Path, option: str) -> None:
-    found = collect([sample_run(tmp_path / "run")])
+    result = collect([sample_run(tmp_path / "run")])
     (tmp_path / "none").mkdir()
     with pytest.raises(ResultsError) as error:
-        release_of(found, **{option: tmp_path / "none"})  # type: ignore[arg-type]
+        release_of(result, **{option: tmp_path / "none"})  # type: ignore[arg-type]
     assert str(error.value).startswith(f"--{option} {tmp_path / 'none'}: expected a run's folder")
 
 
@@ -193,8 +193,8 @@ def test_figures_that_are_not_valid_are_drawn_as_such(tmp_path: Path) -> None:
             writer.case(Case("t::a", "passed"))
             writer.measure("wait", "ms", values=range(1, 31), labels={"workload": "steady"}, valid=valid)
             writer.finish()
-    ((title, picture, said),) = trends(collect([tmp_path / "old"]).runs)
-    assert (title, said) == ("Wait, workload steady", "median 15 → 15 ms; 1 of 3 figures are not valid (hollow)")
+    ((title, picture, message),) = trends(collect([tmp_path / "old"]).runs)
+    assert (title, message) == ("Wait, workload steady", "median 15 → 15 ms; 1 of 3 figures are not valid (hollow)")
     assert picture.count("c0 invalid") == 1
     assert picture.partition('<polyline class="line c0" points="')[2].partition('"')[0].count(",") == 2
     page = signoff(collect([tmp_path / "old" / "1"]))
@@ -220,14 +220,14 @@ def test_the_figures_that_matter_are_charted_and_no_other_is_lost(tmp_path: Path
         " {name: a8, at_most: 900}]"
     )
     runs = collect([tmp_path / "old"])
-    found = trends(runs.runs, read_policy(policy).figures)
-    assert [trend.title for trend in found[:4]] == ["A7, p99", "A8", "Throughput, workload steady", "A0"]
-    assert [trend.title for trend in found[-1:]] == ["B share"]
+    results = trends(runs.runs, read_policy(policy).figures)
+    assert [trend.title for trend in results[:4]] == ["A7, p99", "A8", "Throughput, workload steady", "A0"]
+    assert [trend.title for trend in results[-1:]] == ["B share"]
     assert trends(runs.runs)[0].title == "Throughput, workload steady", "rates are first without a policy"
-    assert found[0].caption == "p99 99 → 99 ms; release policy: at most 120 ms"
-    assert "<title>at most 120 ms</title>" in found[0].picture
-    assert "<title>at least 30 pods/s</title>" in found[2].picture
-    assert "budget" not in found[1].picture, "far above all figures"
+    assert results[0].caption == "p99 99 → 99 ms; release policy: at most 120 ms"
+    assert "<title>at most 120 ms</title>" in results[0].picture
+    assert "<title>at least 30 pods/s</title>" in results[2].picture
+    assert "budget" not in results[1].picture, "far above all figures"
     release = release_of(runs, policy=read_policy(policy), history=tmp_path / "old")
     page = signoff(runs, release=release)
     assert '<span class="claim">6 more figures of two runs or more</span>' in page
@@ -244,9 +244,9 @@ def test_figures_worse_than_the_base_fail_a_report_that_passed(
     assert app(["report", str(new), "--base", str(tmp_path / "new")]) == 0
     capsys.readouterr()
     assert app([*words, "--json"]) == 1
-    said = json.loads(capsys.readouterr().out)
-    assert said["verdict"] == "failed"
-    assert len(said["regressed"]) == 3
+    document = json.loads(capsys.readouterr().out)
+    assert document["verdict"] == "failed"
+    assert len(document["regressed"]) == 3
     assert app(words) == 1
     out = capsys.readouterr().out
     assert out.startswith("FAIL: ")

@@ -72,8 +72,8 @@ def test_measurements_of_one_thing_are_one_series(tmp_path: Path) -> None:
         writer.measure("wait", "ms", 2, labels={"size": "s", "mix": "a"})
         writer.measure("wait", "ms", 9, labels={"mix": "b"})
         writer.measure("wait", "s", 9, labels={"mix": "b"})
-    found = {(entry.unit, entry.what): entry.samples for entry in series_of([read_run(tmp_path)])}
-    assert found == {("ms", "mix a, size s"): (1, 2, 3), ("ms", "mix b"): (9,), ("s", "mix b"): (9,)}
+    samples = {(entry.unit, entry.what): entry.samples for entry in series_of([read_run(tmp_path)])}
+    assert samples == {("ms", "mix a, size s"): (1, 2, 3), ("ms", "mix b"): (9,), ("s", "mix b"): (9,)}
 
 
 def test_a_distribution_rises_to_all_and_keeps_its_tail() -> None:

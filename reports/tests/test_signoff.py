@@ -110,7 +110,7 @@ def test_every_svg_is_xml(sample: Collection) -> None:
 
 def test_the_page_says_what_the_files_say(sample: Collection) -> None:
     text = Page(signoff(sample)).text
-    for said in (
+    for message in (
         "FAIL",
         "2 of 100 cases failed or broke; 90 passed, 8 did not run.",
         "Requirements verified 9 of 13",
@@ -123,7 +123,7 @@ def test_the_page_says_what_the_files_say(sample: Collection) -> None:
         "HAMi-core 2.6.0",
         "Signature",
     ):
-        assert said in text, said
+        assert message in text, message
 
 
 def test_every_device_of_the_fleet_is_drawn(sample: Collection) -> None:
@@ -166,8 +166,8 @@ def test_the_page_puts_failures_first_each_with_its_command(sample: Collection) 
     html = signoff(sample)
     order = [html.index(f'id="h-{name}"') for name in ("findings", "requirements", "performance", "cases", "decision")]
     assert order == sorted(order)
-    said = "seatrial run preemption -k test_only_as_many_victims_as_the_pod_needs --backend embedded"
-    assert f"Run it again: <code>{said}" in html
+    message = "seatrial run preemption -k test_only_as_many_victims_as_the_pod_needs --backend embedded"
+    assert f"Run it again: <code>{message}" in html
     assert "<h4>PRE-1: Preemption by priority, with minimal victims</h4>" in html
 
 
@@ -263,9 +263,9 @@ def test_rows_show_their_promises_and_the_grades_of_evidence(tmp_path: Path) -> 
 def test_a_pass_does_not_hide_what_was_not_verified(tmp_path: Path) -> None:
     features = tmp_path / "features.yaml"
     features.write_text(FEATURES_YAML)
-    found = collect([sample_run(tmp_path / "run", failing=False)], features=features)
+    result = collect([sample_run(tmp_path / "run", failing=False)], features=features)
     want = "All 46 cases that ran passed; 4 did not run. 2 of 13 requirements are not verified."
-    assert headline(found) == want
+    assert headline(result) == want
 
 
 def test_evidence_outside_of_the_run_is_not_followed(tmp_path: Path) -> None:
@@ -298,10 +298,10 @@ def test_evidence(tmp_path: Path, file: str, content: bytes | None, remark: str)
 
 
 def test_a_page_that_cannot_be_written_is_named(tmp_path: Path) -> None:
-    found = one_run(tmp_path / "run", Case("t::a", "passed"))
+    result = one_run(tmp_path / "run", Case("t::a", "passed"))
     (tmp_path / "file").touch()
     with pytest.raises(ResultsError, match=r"page\.html: cannot be written"):
-        write_signoff(found, tmp_path / "file" / "page.html")
+        write_signoff(result, tmp_path / "file" / "page.html")
 
 
 @pytest.mark.parametrize(
@@ -364,7 +364,7 @@ def test_a_row_that_is_not_built_is_told_apart_from_one_without_evidence(tmp_pat
 
 def test_failures_of_one_cause_are_one_finding(tmp_path: Path) -> None:
     """Two parameters of one test and another test: the two are one finding, in words, each with its own command."""
-    found = one_run(
+    result = one_run(
         tmp_path / "run",
         Case(
             "a/test_a.py::test_a[1]", "failed", "a (1)", case="A-1[1]", reason="expected f(x) == [], found ['n1'] == []"
@@ -374,7 +374,7 @@ def test_failures_of_one_cause_are_one_finding(tmp_path: Path) -> None:
         ),
         Case("a/test_a.py::test_b", "failed", "b", case="A-2", reason="expected f(x) == [], found ['n2'] == []"),
     )
-    html = signoff(found)
+    html = signoff(result)
     findings = html[html.index('id="h-findings"') : html.index('id="h-requirements"')]
     assert '<span class="claim">f(x): expected none; found n1</span><span class="code">2 cases</span>' in findings
     assert findings.count('<details class="finding failed" open>') == 1

@@ -52,10 +52,10 @@ class _Object:
         self.manifest["metadata"].setdefault("annotations", {})[key] = value
         return self
 
-    def _said(self, key: str) -> Manifest:
+    def _json_annotation(self, key: str) -> Manifest:
         """The current value of an annotation that is JSON."""
-        found: Manifest = msgspec.json.decode(self.manifest["metadata"].get("annotations", {}).get(key, "{}"))
-        return found
+        body: Manifest = msgspec.json.decode(self.manifest["metadata"].get("annotations", {}).get(key, "{}"))
+        return body
 
 
 class PodBuilder(_Object):
@@ -112,19 +112,19 @@ class PodBuilder(_Object):
 
     def hint(self, device_type: device.DeviceType, **words: Any) -> Self:
         """One type's part of `device-allocate-hint`, by its own field names: `hint("gpu", requiredTopologyScope=…)`."""
-        said = self._said(device.DEVICE_ALLOCATE_HINT)
-        return self.annotation(device.DEVICE_ALLOCATE_HINT, to_json({**said, device_type: words}).decode())
+        manifest = self._json_annotation(device.DEVICE_ALLOCATE_HINT)
+        return self.annotation(device.DEVICE_ALLOCATE_HINT, to_json({**manifest, device_type: words}).decode())
 
     def jointly(self, *types: device.DeviceType, same_pcie: bool = False) -> Self:
         """Devices of these types close to each other, the first is primary; `same_pcie`: on the same switches."""
-        said = {"deviceTypes": types} | ({"requiredScope": "SamePCIe"} if same_pcie else {})
-        return self.annotation(device.DEVICE_JOINT_ALLOCATE, to_json(said).decode())
+        message = {"deviceTypes": types} | ({"requiredScope": "SamePCIe"} if same_pcie else {})
+        return self.annotation(device.DEVICE_JOINT_ALLOCATE, to_json(message).decode())
 
     def partition(self, policy: str = "", *, bandwidth: str = "") -> Self:
         """Cards from the node's partition table only: `Restricted` or `BestEffort`, with a minimum ring bandwidth."""
-        said = {"allocatePolicy": policy, "ringBusBandwidth": bandwidth}
+        messages = {"allocatePolicy": policy, "ringBusBandwidth": bandwidth}
         return self.annotation(
-            device.GPU_PARTITION_SPEC, to_json({key: value for key, value in said.items() if value}).decode()
+            device.GPU_PARTITION_SPEC, to_json({key: value for key, value in messages.items() if value}).decode()
         )
 
     def isolated(self) -> Self:
@@ -137,20 +137,20 @@ class PodBuilder(_Object):
 
     def bind_cpus(self, preferred: str = "", *, required: str = "", exclusive: str = "") -> Self:
         """CPU bind policy of an LSR or LSE pod: FullPCPUs or SpreadByPCPUs; exclusive: PCPULevel or NUMANodeLevel."""
-        said = {
+        messages = {
             "requiredCPUBindPolicy": required,
             "preferredCPUBindPolicy": preferred,
             "preferredCPUExclusivePolicy": exclusive,
         }
         return self.annotation(
-            numa.RESOURCE_SPEC, to_json({key: value for key, value in said.items() if value}).decode()
+            numa.RESOURCE_SPEC, to_json({key: value for key, value in messages.items() if value}).decode()
         )
 
     def align(self, policy: str, *, exclusive: str = "") -> Self:
         """All resources from the same NUMA nodes: BestEffort, Restricted or SingleNUMANode."""
-        said = {"numaTopologyPolicy": policy, "singleNUMANodeExclusive": exclusive}
+        messages = {"numaTopologyPolicy": policy, "singleNUMANodeExclusive": exclusive}
         return self.annotation(
-            numa.NUMA_TOPOLOGY_SPEC, to_json({key: value for key, value in said.items() if value}).decode()
+            numa.NUMA_TOPOLOGY_SPEC, to_json({key: value for key, value in messages.items() if value}).decode()
         )
 
     def into_reservation(self, **words: Any) -> Self:
@@ -159,8 +159,8 @@ class PodBuilder(_Object):
 
     def exactly(self, *resources: str) -> Self:
         """Only reservations with the same amounts of these resources."""
-        said = to_json({"resourceNames": resources}).decode()
-        return self.annotation(reservation_words.EXACT_MATCH, said)
+        json = to_json({"resourceNames": resources}).decode()
+        return self.annotation(reservation_words.EXACT_MATCH, json)
 
     def ignores_reservations(self) -> Self:
         """Amounts reserved for other pods are free for this pod."""
@@ -215,8 +215,8 @@ class PodBuilder(_Object):
             source = {"resourceClaimName": name} if name else {"resourceClaimTemplateName": template}
             entries.append({"name": entry, **source})
         resources = self._container.setdefault("resources", {})
-        asked = {"name": entry, "request": request} if request else {"name": entry}
-        resources.setdefault("claims", []).append(asked)
+        query = {"name": entry, "request": request} if request else {"name": entry}
+        resources.setdefault("claims", []).append(query)
         return self
 
     def scheduler(self, name: str) -> Self:
@@ -330,8 +330,12 @@ class NodeBuilder:
 
     def kubelet(self, *, topology_policy: str = "", full_pcpus_only: bool = False, reserved_cpus: str = "") -> Self:
         """Kubelet settings; a topology manager policy includes its scope: SingleNUMANodePodLevel."""
-        said = {"topology_policy": topology_policy, "full_pcpus_only": full_pcpus_only, "reserved_cpus": reserved_cpus}
-        self.manifest["kubelet"] = {key: value for key, value in said.items() if value}
+        messages = {
+            "topology_policy": topology_policy,
+            "full_pcpus_only": full_pcpus_only,
+            "reserved_cpus": reserved_cpus,
+        }
+        self.manifest["kubelet"] = {key: value for key, value in messages.items() if value}
         return self
 
     def processor(self, model: str, *, hyper_threading: bool = False, turbo: bool = False) -> Self:
@@ -384,10 +388,10 @@ class ClaimBuilder(_Object):
         """No two devices of the requests, or of all, have one value of the attribute."""
         return self._constraint({"distinctAttribute": attribute}, requests)
 
-    def _constraint(self, said: Manifest, requests: tuple[str, ...]) -> Self:
+    def _constraint(self, manifest: Manifest, requests: tuple[str, ...]) -> Self:
         if requests:
-            said["requests"] = list(requests)
-        self._devices.setdefault("constraints", []).append(said)
+            manifest["requests"] = list(requests)
+        self._devices.setdefault("constraints", []).append(manifest)
         return self
 
 
@@ -422,8 +426,8 @@ class GangBuilder(_Object):
 
     def gather(self, layer: str, strategy: str, *, multiple: int = 0) -> Self:
         """Add a rule for a layer of the network: `MustGather` or `PreferGather`, and podCountMultiple."""
-        found = self.manifest["metadata"].get("annotations", {}).get(GATHER_SPEC, '{"gatherStrategy": []}')
-        spec: Manifest = msgspec.json.decode(found)
+        gather_spec = self.manifest["metadata"].get("annotations", {}).get(GATHER_SPEC, '{"gatherStrategy": []}')
+        spec: Manifest = msgspec.json.decode(gather_spec)
         rule: Manifest = {"layer": layer, "strategy": strategy}
         spec["gatherStrategy"].append({**rule, "podCountMultiple": multiple} if multiple else rule)
         return self.annotation(GATHER_SPEC, to_json(spec).decode())

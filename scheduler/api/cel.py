@@ -44,8 +44,8 @@ def desugared(expression: str) -> str:
     parts: list[str] = []
     opened: list[str] = []  # the closing text of each open bracket
     before = ""
-    for found in _TOKEN.finditer(expression):
-        piece = found[0]
+    for match in _TOKEN.finditer(expression):
+        piece = match[0]
         if piece.startswith(".?"):
             piece = f'.optSelect__("{piece[2:].strip()}")'
         elif piece[0] == "[" and piece.endswith("?") and (before.isidentifier() or before in {")", "]"}):
@@ -57,7 +57,7 @@ def desugared(expression: str) -> str:
             piece = opened.pop()
         parts.append(piece)
         if not piece.isspace():
-            before = found[0]
+            before = match[0]
     return "".join(parts)
 
 

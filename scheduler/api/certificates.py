@@ -107,8 +107,8 @@ class CertificateAuthority:
 
 def key_usage(uses: Iterable[str]) -> x509.KeyUsage:
     """The extension with these members of KEY_USES."""
-    wanted = frozenset(uses)
-    return x509.KeyUsage(**{use: use in wanted for use in KEY_USES}, encipher_only=False, decipher_only=False)
+    targets = frozenset(uses)
+    return x509.KeyUsage(**{use: use in targets for use in KEY_USES}, encipher_only=False, decipher_only=False)
 
 
 def moment_of(seconds: float) -> datetime:

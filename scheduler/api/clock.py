@@ -120,11 +120,11 @@ def from_rfc3339(text: str) -> float:
     Raises:
         TimeError: the text is not a date and time with an offset, or the calendar does not have it.
     """
-    found = _RFC3339.fullmatch(text) if len(text) <= _MAX_LENGTH else None
-    if found is None:
+    match = _RFC3339.fullmatch(text) if len(text) <= _MAX_LENGTH else None
+    if match is None:
         raise TimeError(text)
-    year, month, day, hour, minute, second = map(int, found.group(1, 2, 3, 4, 5, 6))
-    hours, minutes = int(found["hours"] or 0), int(found["minutes"] or 0)
+    year, month, day, hour, minute, second = map(int, match.group(1, 2, 3, 4, 5, 6))
+    hours, minutes = int(match["hours"] or 0), int(match["minutes"] or 0)
     if hour > 23 or minute > 59 or second > 59 or hours > 24 or minutes > 60:  # Go accepts offsets up to +24:60
         raise TimeError(text)
     try:
@@ -132,8 +132,8 @@ def from_rfc3339(text: str) -> float:
     except ValueError:
         raise TimeError(text) from None
     offset = 60 * (60 * hours + minutes)
-    local = 86_400 * days + 3600 * hour + 60 * minute + second + float(f"0.{found['fraction'] or 0}")
-    return local + offset if found["sign"] == "-" else local - offset
+    local = 86_400 * days + 3600 * hour + 60 * minute + second + float(f"0.{match['fraction'] or 0}")
+    return local + offset if match["sign"] == "-" else local - offset
 
 
 def read_time(text: str | None) -> float | None:

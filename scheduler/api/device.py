@@ -168,5 +168,5 @@ def device_allocations(pod: Pod) -> Allocations:
 
 def parse_allocations(annotations: Mapping[str, str]) -> Allocations:
     """`device_allocations`, from the annotations."""
-    found = annotations.get(DEVICE_ALLOCATED)
-    return _decode_allocations(found) if found else {}
+    annotation = annotations.get(DEVICE_ALLOCATED)
+    return _decode_allocations(annotation) if annotation else {}

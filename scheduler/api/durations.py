@@ -43,10 +43,10 @@ def required_duration(text: str) -> float:
     Raises:
         ValueError: `go_duration` reads none.
     """
-    found = go_duration(text)
-    if found is None:
+    duration = go_duration(text)
+    if duration is None:
         raise ValueError(f"expected a duration such as 15s or 1m30s, found {shown(text)}")
-    return found
+    return duration
 
 
 def go_text(seconds: float) -> str:

@@ -9,8 +9,8 @@ def integer(text: str, low: int = -MAX_INT64 - 1, high: int = MAX_INT64) -> int 
     digits = text[1:] if text[:1] in {"+", "-"} else text
     if len(text) > MAX_LENGTH or not (digits.isascii() and digits.isdigit()):
         return None
-    found = int(text)
-    return found if low <= found <= high else None
+    value = int(text)
+    return value if low <= value <= high else None
 
 
 def finite(text: str) -> float | None:
@@ -18,7 +18,7 @@ def finite(text: str) -> float | None:
     if len(text) > MAX_LENGTH or not text.isascii() or not set(text) <= set("0123456789+-.eE"):
         return None
     try:
-        found = float(text)
+        value = float(text)
     except ValueError:
         return None
-    return found if abs(found) < float("inf") else None
+    return value if abs(value) < float("inf") else None

@@ -20,8 +20,8 @@ _is_value = re.compile(rf"(?:{_NAME})?").fullmatch
 class SelectorError(ValueError):
     """The text is not a label selector; the message says what was found and expected there."""
 
-    def __init__(self, found: str, expected: str) -> None:
-        super().__init__(f"found {shown(found)}, expected: {expected}")
+    def __init__(self, value: str, expected: str) -> None:
+        super().__init__(f"found {shown(value)}, expected: {expected}")
 
 
 def parse_selector(text: str) -> tuple[Requirement, ...]:
@@ -32,7 +32,7 @@ def parse_selector(text: str) -> tuple[Requirement, ...]:
     """
     if len(text) > MAX_LENGTH:
         raise SelectorError(text, f"at most {MAX_LENGTH} characters")
-    words = (found[1] for found in _TOKEN.finditer(text))
+    words = (match[1] for match in _TOKEN.finditer(text))
     requirements: list[Requirement] = []
     word = next(words)
     while word or requirements:

@@ -172,7 +172,7 @@ def parse_cpuset(text: str) -> frozenset[int]:
     Raises:
         CpusetError: the text is not such a list.
     """
-    found: set[int] = set()
+    numbers: set[int] = set()
     listed = 0
     for part in text.split(",") if text.strip() else ():
         first, dash, last = part.strip().partition("-")
@@ -185,8 +185,8 @@ def parse_cpuset(text: str) -> frozenset[int]:
         listed += high - low + 1
         if listed > MAX_CPUS:
             raise CpusetError(f"expected at most {MAX_CPUS} CPUs, found more in {shown(text)}")
-        found.update(range(low, high + 1))
-    return frozenset(found)
+        numbers.update(range(low, high + 1))
+    return frozenset(numbers)
 
 
 def cpuset_text(cpus: Iterable[int]) -> str:

@@ -185,18 +185,18 @@ def gang_minimum(pod: Pod) -> tuple[int | None, str]:
     text = pod.metadata.labels.get(POD_GROUP_MIN_LABEL) or pod.metadata.annotations.get(GANG_MIN)
     if text is None:
         return None, f"annotation {GANG_MIN}: expected a whole number, found none"
-    found = _count(text)
-    if found is None:
+    value = _count(text)
+    if value is None:
         return None, f"annotation {GANG_MIN}: expected {_COUNT}, found {shown(text)}"
-    return found, ""
+    return value, ""
 
 
 def gang_total(annotations: Mapping[str, str], minimum: int) -> tuple[int, str]:
     """The expected number of members, at least the minimum, and what is wrong with the annotation."""
     text = annotations.get(GANG_TOTAL, "")
-    found = _count(text)
-    if found is not None:
-        return max(found, minimum), ""
+    value = _count(text)
+    if value is not None:
+        return max(value, minimum), ""
     note = f"annotation {GANG_TOTAL}: expected {_COUNT}, found {shown(text)}; {minimum} is used" if text else ""
     return minimum, note
 
@@ -232,26 +232,26 @@ def gang_groups(annotations: Mapping[str, str], own: str) -> tuple[tuple[str, ..
     if not text:
         return (own,), ""
     try:
-        found = decode_as(text, list[str])
+        result = decode_as(text, list[str])
     except msgspec.DecodeError:
         return (own,), (
             f"annotation {GANG_GROUPS}: expected a JSON list of namespace/name, found {shown(text)};"
             f" {own} is alone in its group"
         )
-    if len(found) > MAX_GROUPS:
+    if len(result) > MAX_GROUPS:
         return (own,), (
-            f"annotation {GANG_GROUPS}: expected at most {MAX_GROUPS} gangs, found {len(found)};"
+            f"annotation {GANG_GROUPS}: expected at most {MAX_GROUPS} gangs, found {len(result)};"
             f" {own} is alone in its group"
         )
-    wrong = [name for name in found if not re.fullmatch(r"[^/\s]+/[^/\s]+", name)]
-    if not found or wrong:
+    wrong = [name for name in result if not re.fullmatch(r"[^/\s]+/[^/\s]+", name)]
+    if not result or wrong:
         return (own,), (
-            f"annotation {GANG_GROUPS}: expected ids namespace/name, found {shown(wrong or found)};"
+            f"annotation {GANG_GROUPS}: expected ids namespace/name, found {shown(wrong or result)};"
             f" {own} is alone in its group"
         )
-    note = f"annotation {GANG_GROUPS}: expected {own} in the list, found {shown(found)}; it is added"
-    note = "" if own in found else note
-    return tuple(sorted({*found, own})), note
+    note = f"annotation {GANG_GROUPS}: expected {own} in the list, found {shown(result)}; it is added"
+    note = "" if own in result else note
+    return tuple(sorted({*result, own})), note
 
 
 def gang_waiting_time(annotations: Mapping[str, str], default: float) -> tuple[float, str]:
@@ -259,13 +259,13 @@ def gang_waiting_time(annotations: Mapping[str, str], default: float) -> tuple[f
     text = annotations.get(GANG_WAITING_TIME, "")
     if not text:
         return default, ""
-    found = go_duration(text)
-    if found is None or found <= 0:
+    value = go_duration(text)
+    if value is None or value <= 0:
         return default, (
             f"annotation {GANG_WAITING_TIME}: expected a duration above 0 as 300s or 10m, found {shown(text)};"
             f" {go_text(default)} is used"
         )
-    return found, ""
+    return value, ""
 
 
 def schedule_timeout(spec: "PodGroupSpec", default: float) -> tuple[float, str]:
@@ -284,8 +284,8 @@ def schedule_timeout(spec: "PodGroupSpec", default: float) -> tuple[float, str]:
 def topology_index(pod: Pod) -> int:
     """The rank of the pod in its job; -1 if it has none."""
     text = pod.metadata.annotations.get(NETWORK_TOPOLOGY_INDEX, "")
-    found = _count(text)
-    return -1 if found is None else found
+    value = _count(text)
+    return -1 if value is None else value
 
 
 def topology_index_note(pod: Pod) -> str:

@@ -38,9 +38,9 @@ class QuantityError(ValueError):
 
     def __init__(self, quantity: object, why: str = "") -> None:
         self.text = str(quantity)
-        found = f": {why}" if why else ""
+        line = f": {why}" if why else ""
         super().__init__(
-            f"{shown(quantity)} is not a quantity{found}; expected a number with a suffix, as in 500m, 2 or 16Gi"
+            f"{shown(quantity)} is not a quantity{line}; expected a number with a suffix, as in 500m, 2 or 16Gi"
         )
 
 
@@ -161,6 +161,6 @@ def amounts(resources: Mapping[str, Quantity]) -> Amounts:
     return {name: amount(name, quantity) for name, quantity in resources.items()}
 
 
-def quantities(found: Mapping[str, int]) -> dict[str, str]:
+def quantities(counts: Mapping[str, int]) -> dict[str, str]:
     """Amounts as a resource list spells them, sorted by name."""
-    return {name: text(name, value) for name, value in sorted(found.items())}
+    return {name: text(name, value) for name, value in sorted(counts.items())}

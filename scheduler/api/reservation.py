@@ -152,8 +152,8 @@ class Reservation(Wire, frozen=True):
     @property
     def order(self) -> int:
         """Smaller is first; 0: none is given, or it is not a 64-bit number."""
-        found = self.metadata.labels.get(RESERVATION_ORDER, "")
-        return integer(found) or 0
+        reservation_order = self.metadata.labels.get(RESERVATION_ORDER, "")
+        return integer(reservation_order) or 0
 
     @property
     def problem(self) -> str:
@@ -230,10 +230,12 @@ def owners_of(pod: Pod) -> tuple[ReservationOwner, ...]:
     Raises:
         AnnotationError: the annotation is invalid.
     """
-    found = pod.metadata.annotations.get(RESERVATION_OWNERS)
+    reservation_owners = pod.metadata.annotations.get(RESERVATION_OWNERS)
     expected = "a list of reservation owners"
     owners: tuple[ReservationOwner, ...] = (
-        _read(RESERVATION_OWNERS, found, tuple[ReservationOwner, ...], expected) if found else ()
+        _read(RESERVATION_OWNERS, reservation_owners, tuple[ReservationOwner, ...], expected)
+        if reservation_owners
+        else ()
     )
     return owners
 
@@ -244,8 +246,8 @@ def current_owner_of(pod: Pod) -> str:
     Raises:
         AnnotationError: the annotation is invalid.
     """
-    found = pod.metadata.annotations.get(CURRENT_OWNER)
-    return str(_read(CURRENT_OWNER, found, ObjectReference, "an object reference").uid) if found else ""
+    current_owner = pod.metadata.annotations.get(CURRENT_OWNER)
+    return str(_read(CURRENT_OWNER, current_owner, ObjectReference, "an object reference").uid) if current_owner else ""
 
 
 def affinity_of(pod: Pod) -> ReservationAffinity | None:
@@ -254,10 +256,10 @@ def affinity_of(pod: Pod) -> ReservationAffinity | None:
     Raises:
         AnnotationError: the annotation is invalid.
     """
-    found = pod.metadata.annotations.get(RESERVATION_AFFINITY)
-    if found is None:
+    reservation_affinity = pod.metadata.annotations.get(RESERVATION_AFFINITY)
+    if reservation_affinity is None:
         return None
-    affinity = _read(RESERVATION_AFFINITY, found or "{}", ReservationAffinity, "a reservation affinity")
+    affinity = _read(RESERVATION_AFFINITY, reservation_affinity or "{}", ReservationAffinity, "a reservation affinity")
     if affinity.required is not None:
         try:
             _ = affinity.required.terms
@@ -272,8 +274,10 @@ def exact_names(pod: Pod) -> tuple[str, ...]:
     Raises:
         AnnotationError: the annotation is invalid.
     """
-    found = pod.metadata.annotations.get(EXACT_MATCH)
-    return _read(EXACT_MATCH, found, _ResourceNames, '{"resourceNames": […]}').resource_names if found else ()
+    exact_match = pod.metadata.annotations.get(EXACT_MATCH)
+    return (
+        _read(EXACT_MATCH, exact_match, _ResourceNames, '{"resourceNames": […]}').resource_names if exact_match else ()
+    )
 
 
 def ignores_reservations(pod: Pod) -> bool:
@@ -288,8 +292,12 @@ def restricted_to(reservation: Reservation) -> tuple[str, ...]:
     Raises:
         AnnotationError: the annotation is invalid.
     """
-    found = reservation.metadata.annotations.get(RESTRICTED_OPTIONS)
-    return _read(RESTRICTED_OPTIONS, found, _Options, '{"resources": […]}').resources if found else ()
+    restricted_options = reservation.metadata.annotations.get(RESTRICTED_OPTIONS)
+    return (
+        _read(RESTRICTED_OPTIONS, restricted_options, _Options, '{"resources": […]}').resources
+        if restricted_options
+        else ()
+    )
 
 
 def withheld(reservation: Reservation) -> Amounts:
@@ -311,22 +319,22 @@ def resized(reservation: Reservation) -> Amounts:
 
 
 def _amounts(key: str, reservation: Reservation) -> Amounts:
-    found = reservation.metadata.annotations.get(key)
-    if not found:
+    annotation = reservation.metadata.annotations.get(key)
+    if not annotation:
         return {}
     try:
-        return amounts(_read(key, found, _Resources, '{"resources": {…}}').resources)
+        return amounts(_read(key, annotation, _Resources, '{"resources": {…}}').resources)
     except QuantityError as error:
         raise AnnotationError(f"annotation {key}: {error}") from None
 
 
 def allocated_to(pod: Pod) -> str:
     """The uid of the reservation that a pod was placed in; "" if none."""
-    found = pod.metadata.annotations.get(RESERVATION_ALLOCATED) if pod.metadata.annotations else None
-    if not found:
+    annotation = pod.metadata.annotations.get(RESERVATION_ALLOCATED) if pod.metadata.annotations else None
+    if not annotation:
         return ""
     try:
-        return decode_as(found, _Allocated).uid
+        return decode_as(annotation, _Allocated).uid
     except msgspec.DecodeError:
         return ""
 
@@ -336,8 +344,8 @@ def allocation(name: str, uid: str) -> str:
     return to_json({"name": name, "uid": uid}).decode()
 
 
-def _read(key: str, found: str, kind: "type[Any]", expected: str) -> Any:
+def _read(key: str, text: str, kind: "type[Any]", expected: str) -> Any:
     try:
-        return decode_as(found, kind)
+        return decode_as(text, kind)
     except msgspec.DecodeError as error:
-        raise AnnotationError(f"annotation {key}: expected {expected}, found {shown(found)} ({error})") from None
+        raise AnnotationError(f"annotation {key}: expected {expected}, found {shown(text)} ({error})") from None

@@ -210,15 +210,15 @@ def without_nulls(data: Encoded) -> bytes:
 def _cut(data: bytes) -> bytes:
     """The document with null in place of each value that is nested deeper than MAX_DEPTH."""
     kept, depth, start = bytearray(), 0, 0
-    for found in _NESTING.finditer(data):
-        count = found.end() - found.start()
-        if found.lastgroup == "opening":
+    for match in _NESTING.finditer(data):
+        count = match.end() - match.start()
+        if match.lastgroup == "opening":
             if depth <= MAX_DEPTH < depth + count:
-                kept += data[start : found.start() + MAX_DEPTH - depth] + b"null"
+                kept += data[start : match.start() + MAX_DEPTH - depth] + b"null"
             depth += count
-        elif found.lastgroup == "closing":
+        elif match.lastgroup == "closing":
             if depth - count <= MAX_DEPTH < depth:
-                start = found.start() + depth - MAX_DEPTH
+                start = match.start() + depth - MAX_DEPTH
             depth -= count
     return bytes(kept + data[start:]) if depth <= MAX_DEPTH else b""
 

@@ -81,9 +81,9 @@ def check_limits(data: bytes, limits: Limits) -> None:
         if isinstance(event, yaml.AliasEvent):
             expanded += sizes.get(event.anchor or "", 0)
         elif isinstance(event, yaml.ScalarEvent):
-            found = len(event.value)
-            if found > limits.digits and event.implicit[0] and not event.value.strip(_OF_NUMBERS):
-                raise LimitError("digits", event, f"a number of at most {limits.digits} characters, found {found}")
+            value = len(event.value)
+            if value > limits.digits and event.implicit[0] and not event.value.strip(_OF_NUMBERS):
+                raise LimitError("digits", event, f"a number of at most {limits.digits} characters, found {value}")
         elif isinstance(event, yaml.CollectionStartEvent):
             opened.append((event.anchor, expanded))
         if len(opened) > limits.depth:

@@ -68,8 +68,11 @@ class Cache:
         if len(self._relevant) >= MAX_CLASSES:
             self._relevant.clear()  # most are of classes that no longer exist
         relevant = [listener for listener in self._listeners if listener.is_relevant(pod_class)]
-        found = self._relevant[pod_class.id] = relevant, [plugin for plugin in relevant if not plugin.only_annotations]
-        return found
+        results = self._relevant[pod_class.id] = (
+            relevant,
+            [plugin for plugin in relevant if not plugin.only_annotations],
+        )
+        return results
 
     def __iter__(self) -> Iterator[NodeInfo]:
         """The nodes that exist."""
@@ -87,12 +90,12 @@ class Cache:
 
     def placed(self, uid: str) -> PodInfo | None:
         """The pod of that uid if it is on a node, or assumed to be."""
-        found = self._placed.get(uid)
-        return found.info if found else None
+        entry = self._placed.get(uid)
+        return entry.info if entry else None
 
     def is_assumed(self, uid: str) -> bool:
-        found = self._placed.get(uid)
-        return found is not None and found.assumed
+        entry = self._placed.get(uid)
+        return entry is not None and entry.assumed
 
     def set_node(self, node: Node) -> list[str]:
         """Add or replace a node.
@@ -174,12 +177,12 @@ class Cache:
     def _serve(self, names: Iterable[str]) -> None:
         """Write what nodes have of these resources where they do not offer them themselves."""
         resources = self.columns.resources
-        found = {resources.column_of_request(name): name in resources.by_claims for name in names}
-        found.pop(UNOFFERED_COLUMN, None)
-        for info in self if found else ():
+        by_column = {resources.column_of_request(name): name in resources.by_claims for name in names}
+        by_column.pop(UNOFFERED_COLUMN, None)
+        for info in self if by_column else ():
             info.widen(len(resources))
             allocatable = info.allocatable.copy()
-            for column, served in found.items():
+            for column, served in by_column.items():
                 if allocatable[column] in {0, BY_CLAIM}:
                     allocatable[column] = BY_CLAIM if served else 0
             if allocatable != info.allocatable:
@@ -229,46 +232,46 @@ class Cache:
 
     def forget(self, uid: str) -> PodInfo | None:
         """Undo `assume`. A confirmed pod stays. Returns the pod if it was assumed."""
-        found = self._placed.get(uid)
-        if found is None or not found.assumed:
+        entry = self._placed.get(uid)
+        if entry is None or not entry.assumed:
             return None
-        self._unplace(found)
-        return found.info
+        self._unplace(entry)
+        return entry.info
 
     def set_pod(self, pod: Pod) -> PodInfo:
         """A pod on a node was added, confirmed or changed, as read from the API server."""
-        found = self._placed.get(pod.metadata.uid)
-        if found is None or not _as_known(found.info, pod):
+        entry = self._placed.get(pod.metadata.uid)
+        if entry is None or not _as_known(entry.info, pod):
             info = PodInfo(pod, self.classes.of(pod), pod.spec.node_name)
-            if found is None:
+            if entry is None:
                 self._place(info, info.node_name, assumed=False)
                 return info
-            if found.info.node_name != info.node_name or not _same_holdings(found.info, info):
-                self._unplace(found)
+            if entry.info.node_name != info.node_name or not _same_holdings(entry.info, info):
+                self._unplace(entry)
                 self._place(info, info.node_name, assumed=False)
                 return info
-        found.assumed = False
+        entry.assumed = False
         # The PodInfo object stays, so sums and listeners need no update.
-        before, found.info.pod = found.info.pod, pod
+        before, entry.info.pod = entry.info.pod, pod
         if (
             before.metadata.annotations != pod.metadata.annotations
             or before.metadata.labels != pod.metadata.labels
             or before.deleting != pod.deleting
         ):
-            _call_all(self._listeners, lambda listener: listener.pod_changed(found.info, before))
+            _call_all(self._listeners, lambda listener: listener.pod_changed(entry.info, before))
         if before.status.start_time != pod.status.start_time:
-            _call_all(self._listeners, lambda listener: listener.pod_started(found.info))
+            _call_all(self._listeners, lambda listener: listener.pod_started(entry.info))
         if self._condition_listeners and before.status.conditions != pod.status.conditions:
-            _call_all(self._condition_listeners, lambda listener: listener.pod_conditions(found.info))
-        return found.info
+            _call_all(self._condition_listeners, lambda listener: listener.pod_conditions(entry.info))
+        return entry.info
 
     def remove_pod(self, uid: str) -> PodInfo | None:
         """Remove a pod that is gone or has ended. Returns it if it was counted."""
-        found = self._placed.get(uid)
-        if found is None:
+        entry = self._placed.get(uid)
+        if entry is None:
             return None
-        self._unplace(found)
-        return found.info
+        self._unplace(entry)
+        return entry.info
 
     def _info(self, name: str) -> NodeInfo:
         info = self.nodes.get(name)

@@ -96,13 +96,13 @@ class ClassRegistry:
         key = (id(pod.spec), values)
         known = self._by_spec.get(key)
         if known is not None:
-            found = known[0]()
-            if found is not None:
-                return found
-        found = self._by_reading(pod, values)
+            reading = known[0]()
+            if reading is not None:
+                return reading
+        reading = self._by_reading(pod, values)
         # Removed with the spec, before another one can have its id. The class is not held: its example has a spec too.
-        self._by_spec[key] = ref(found), ref(pod.spec, lambda _: self._by_spec.pop(key, None))
-        return found
+        self._by_spec[key] = ref(reading), ref(pod.spec, lambda _: self._by_spec.pop(key, None))
+        return reading
 
     def _by_reading(self, pod: Pod, values: tuple[str | None, ...] | None) -> EquivalenceClass:
         spec = pod.spec
@@ -132,16 +132,16 @@ class ClassRegistry:
                 *(by(pod) for by in self._distinctions),
             )
         )
-        found = self._by_content.get(content)
-        if found is None:
+        pod_class = self._by_content.get(content)
+        if pod_class is None:
             # Node names of one pod must not affect the class.
             example = replace(pod, spec=replace(spec, node_name="", affinity=affinity))
-            found = EquivalenceClass(
+            pod_class = EquivalenceClass(
                 self._made, example, requests, self._vector(requests), nonzero, _digest(content), invalid
             )
             self._made += 1
-            self._by_content[content] = found
-        return found
+            self._by_content[content] = pod_class
+        return pod_class
 
     def _vector(self, requests: Amounts) -> list[tuple[int, int]]:
         return [(PODS_COLUMN, 1), *(self._resources.part(name, value) for name, value in requests.items())]

@@ -286,10 +286,10 @@ class Batch:
 
     def own(self, name: str) -> NDArray[Any]:
         """These rows of a plugin's column."""
-        found = self._own.get(name)
-        if found is None:
-            found = self._own[name] = self.pick(self.columns.column(name))
-        return found
+        entry = self._own.get(name)
+        if entry is None:
+            entry = self._own[name] = self.pick(self.columns.column(name))
+        return entry
 
     def pick(self, array: NDArray[Any]) -> NDArray[Any]:
         """These rows of any array over nodes."""

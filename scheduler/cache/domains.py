@@ -67,9 +67,9 @@ class Domains:
         self._by_key: dict[str, Domain] = {}
 
     def of(self, key: str) -> Domain:
-        found = self._by_key.get(key)
-        if found is None:
+        domain = self._by_key.get(key)
+        if domain is None:
             if len(self._by_key) >= MAX_KEYS:
                 self._by_key.clear()
-            found = self._by_key[key] = Domain(self._cache, key)
-        return found
+            domain = self._by_key[key] = Domain(self._cache, key)
+        return domain

@@ -44,8 +44,8 @@ class ImageRegistry:
 
     def sizes(self, image: str) -> tuple[Ints, Ints]:
         """Rows that have the image, and its size on each, bytes."""
-        found = self._sizes.get(image, {})
-        return np.fromiter(found.keys(), np.int64, len(found)), np.fromiter(found.values(), np.int64, len(found))
+        size = self._sizes.get(image, {})
+        return np.fromiter(size.keys(), np.int64, len(size)), np.fromiter(size.values(), np.int64, len(size))
 
     def _reread(self, row: int) -> bool:
         node = self._cache.find(self._cache.columns.names[row])

@@ -30,9 +30,9 @@ class Readings(Generic[V]):
     def of(self, part: object, pod: Pod) -> V:
         """The value for `pod`; `part` is the part of its spec that is read."""
         metadata = pod.metadata
-        found = self._kept.get((id(part), metadata.namespace))
-        if found is not None and found[1] == metadata.labels:
-            return found[2]
+        entry = self._kept.get((id(part), metadata.namespace))
+        if entry is not None and entry[1] == metadata.labels:
+            return entry[2]
         if len(self._kept) >= MAX_READINGS:
             self._kept.clear()
         value = self._read(pod)

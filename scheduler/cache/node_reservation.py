@@ -23,12 +23,12 @@ def kept_back(annotations: Mapping[str, str]) -> Amounts:
     if not written:
         return {}
     try:
-        found = decode_as(written, NodeReservation)
-        kept = amounts(found.resources)
-        if found.reserved_cpus:
-            kept[CPU] = 1000 * len(parse_cpuset(found.reserved_cpus))
+        result = decode_as(written, NodeReservation)
+        kept = amounts(result.resources)
+        if result.reserved_cpus:
+            kept[CPU] = 1000 * len(parse_cpuset(result.reserved_cpus))
     except (msgspec.DecodeError, QuantityError, CpusetError) as error:
         raise ValueError(f"{NODE_RESERVATION}: {error}") from error
-    if found.apply_policy not in {"", "Default"}:
+    if result.apply_policy not in {"", "Default"}:
         return {}
     return {name: value for name, value in kept.items() if value > 0}

@@ -30,8 +30,8 @@ class PodInfo:
     @property
     def started(self) -> float:
         """Start time, seconds since 1970; infinity for a pod that has not started."""
-        found = read_time(self.pod.status.start_time)
-        return float("inf") if found is None else found
+        time = read_time(self.pod.status.start_time)
+        return float("inf") if time is None else time
 
 
 class NodeInfo:

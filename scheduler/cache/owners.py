@@ -42,13 +42,15 @@ class Owners:
             if all(labels.get(key) == value for key, value in selector.items()):
                 exact |= selector
         owner = next((owner for owner in pod.metadata.owner_references if owner.controller), None)
-        found = self._controllers.get((owner.kind, namespace, owner.name)) if owner else None
-        if found is None:
+        controller = self._controllers.get((owner.kind, namespace, owner.name)) if owner else None
+        if controller is None:
             return LabelSelector(exact) if exact else None
-        if found.match_expressions or any(exact.get(key, value) != value for key, value in found.match_labels.items()):
-            more = LabelSelector(exact, (*found.match_expressions, *_as_expressions(found.match_labels)))
+        if controller.match_expressions or any(
+            exact.get(key, value) != value for key, value in controller.match_labels.items()
+        ):
+            more = LabelSelector(exact, (*controller.match_expressions, *_as_expressions(controller.match_labels)))
             return more if more.match_labels or more.match_expressions else None
-        return LabelSelector(exact | found.match_labels) if exact or found.match_labels else None
+        return LabelSelector(exact | controller.match_labels) if exact or controller.match_labels else None
 
 
 def _as_expressions(labels: dict[str, str]) -> tuple[Requirement, ...]:

@@ -39,8 +39,8 @@ class Tally:
         return all(matcher.matches(pod, known) for matcher in self.matchers)
 
     def needs(self) -> list[LabelPair] | None:
-        found = (matcher.needs() for matcher in self.matchers)
-        return next((pairs for pairs in found if pairs is not None), None)
+        label_pairs = (matcher.needs() for matcher in self.matchers)
+        return next((pairs for pairs in label_pairs if pairs is not None), None)
 
     def count(self, row: int, change: int, capacity: int) -> None:
         if len(self.rows) < capacity:
@@ -64,20 +64,20 @@ class Tallies(Listener):
 
     def of(self, *matchers: PodMatcher, staying: bool = False) -> Tally:
         """The tally of the pods that match all of these; counted now if it is new."""
-        asked = Tally(matchers, staying=staying)
-        found = self._known.get(asked)
-        if found is None:
-            found = self._known[asked] = asked
-            self._count_all(found)
-            self._index.add(found)
+        request = Tally(matchers, staying=staying)
+        entry = self._known.get(request)
+        if entry is None:
+            entry = self._known[request] = request
+            self._count_all(entry)
+            self._index.add(entry)
             if len(self._known) > MIN_TALLIES:
                 self._forget_one()
         else:
-            self._known.move_to_end(found)
+            self._known.move_to_end(entry)
         capacity = self._cache.columns.capacity
-        if len(found.rows) < capacity:
-            found.count(0, 0, capacity)
-        return found
+        if len(entry.rows) < capacity:
+            entry.count(0, 0, capacity)
+        return entry
 
     def _count_all(self, tally: Tally) -> None:
         for node in self._cache.nodes.values():
@@ -105,15 +105,15 @@ class Tallies(Listener):
     def pod_placed(self, info: PodInfo) -> None:
         if not self._known:
             return
-        found = list(self._index.find(info.pod, self._cache.namespaces))
-        if found:
-            self._counted[info.uid] = found
-            self._change(info, found, 1)
+        matchers = list(self._index.find(info.pod, self._cache.namespaces))
+        if matchers:
+            self._counted[info.uid] = matchers
+            self._change(info, matchers, 1)
 
     def pod_gone(self, info: PodInfo) -> None:
-        found = self._counted.pop(info.uid, None)
-        if found:
-            self._change(info, found, -1)
+        entry = self._counted.pop(info.uid, None)
+        if entry:
+            self._change(info, entry, -1)
 
     def pod_changed(self, info: PodInfo, before: Pod) -> None:  # noqa: ARG002
         self.pod_gone(info)

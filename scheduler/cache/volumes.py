@@ -37,11 +37,11 @@ class Volumes:
         else:
             self.volumes[volume.metadata.name] = volume
 
-    def set_class(self, found: StorageClass, *, gone: bool = False) -> None:
+    def set_class(self, storage_class: StorageClass, *, gone: bool = False) -> None:
         if gone:
-            self.classes.pop(found.metadata.name, None)
+            self.classes.pop(storage_class.metadata.name, None)
         else:
-            self.classes[found.metadata.name] = found
+            self.classes[storage_class.metadata.name] = storage_class
 
     def set_csi_node(self, node: CsiNode, *, gone: bool = False) -> None:
         if gone:
@@ -53,14 +53,16 @@ class Volumes:
             if driver.allocatable is not None and driver.allocatable.count is not None
         }
 
-    def set_attachment(self, found: VolumeAttachment, *, gone: bool = False) -> None:
-        here = self._attachments.setdefault(found.spec.node_name, {})  # the spec of an attachment never changes
+    def set_attachment(self, volume_attachment: VolumeAttachment, *, gone: bool = False) -> None:
+        here = self._attachments.setdefault(
+            volume_attachment.spec.node_name, {}
+        )  # the spec of an attachment never changes
         if not gone:
-            here[found.metadata.name] = found
+            here[volume_attachment.metadata.name] = volume_attachment
             return
-        here.pop(found.metadata.name, None)
+        here.pop(volume_attachment.metadata.name, None)
         if not here:
-            del self._attachments[found.spec.node_name]
+            del self._attachments[volume_attachment.spec.node_name]
 
     def attachments(self, node: str) -> Iterable[VolumeAttachment]:
         """The volumes that are attached to the node, or are to be, by any pod."""

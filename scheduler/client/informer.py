@@ -241,17 +241,17 @@ class Informer(Generic[K]):
 
     def _set(self, encoded: bytes) -> None:
         try:
-            found = self._decode(encoded)
+            document = self._decode(encoded)
         except Exception as error:  # noqa: BLE001 one object must not stop the others
             self._not_decoded(encoded, error)
             return
-        metadata = found.metadata
+        metadata = document.metadata
         self._version = metadata.resource_version
-        self._known[metadata.uid] = found
+        self._known[metadata.uid] = document
         try:
-            self._on_set(found)
+            self._on_set(document)
         except Exception as error:  # noqa: BLE001 one object must not stop the others
-            self._not_taken(found, error)
+            self._not_taken(document, error)
         else:
             if self._unread:
                 self._decoded(metadata)
@@ -259,16 +259,16 @@ class Informer(Generic[K]):
 
     # -- handlers that fail -------------------------------------------------------------------------------------------
 
-    def _not_taken(self, found: K, error: Exception) -> None:
+    def _not_taken(self, result: K, error: Exception) -> None:
         """`on_set` raised: the object is read again. Its value may be refused only now, or the handler may recover."""
         if isinstance(error, _REFUSED):
-            self._failed(found.metadata, error)
+            self._failed(result.metadata, error)
             return
         if self._on_error is None:
-            self._clock.faults.caught(error, self._work, found.metadata.key)
+            self._clock.faults.caught(error, self._work, result.metadata.key)
         else:
-            self._on_error(error, found)
-        self._read_later(found.metadata)
+            self._on_error(error, result)
+        self._read_later(result.metadata)
 
     def _remove(self, gone: K) -> None:
         try:

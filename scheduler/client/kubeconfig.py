@@ -38,18 +38,18 @@ def load_server(path: Path | None) -> Server:
     from kubernetes.client import Configuration
     from kubernetes.config import incluster_config, kube_config
 
-    found = Configuration()
+    configuration = Configuration()
     try:
         if path is not None and not path.is_file():
             raise KubeconfigError(f"kubeconfig {path}: no such file")
         with _no_files_kept() as folder:
-            given = str(path) if path is not None else kube_config.KUBE_CONFIG_DEFAULT_LOCATION
-            if path is not None or Path(given).expanduser().exists():
-                config.load_kube_config(config_file=given, client_configuration=found, temp_file_path=folder)
+            text = str(path) if path is not None else kube_config.KUBE_CONFIG_DEFAULT_LOCATION
+            if path is not None or Path(text).expanduser().exists():
+                config.load_kube_config(config_file=text, client_configuration=configuration, temp_file_path=folder)
             else:
-                config.load_incluster_config(client_configuration=found)
-                return replace(_server(found), token_file=Path(incluster_config.SERVICE_TOKEN_FILENAME))
-            return _server(found)
+                config.load_incluster_config(client_configuration=configuration)
+                return replace(_server(configuration), token_file=Path(incluster_config.SERVICE_TOKEN_FILENAME))
+            return _server(configuration)
     except KubeconfigError:
         raise
     except (config.ConfigException, YAMLError, OSError, ValueError, TypeError, KeyError, AttributeError) as error:
@@ -78,21 +78,21 @@ def _no_files_kept() -> Iterator[str]:
                 del known[content]
 
 
-def _server(found: "object") -> Server:
-    host: str = found.host  # type: ignore[attr-defined]
+def _server(kubeconfig: "object") -> Server:
+    host: str = kubeconfig.host  # type: ignore[attr-defined]
     url = urlsplit(host)
     if url.scheme not in {"http", "https"} or not url.hostname:
         raise KubeconfigError(f"server {host!r}: expected http:// or https:// with a host")
     tls = None
     if url.scheme == "https":
-        tls = ssl.create_default_context(cafile=found.ssl_ca_cert)  # type: ignore[attr-defined]
-        if not found.verify_ssl:  # type: ignore[attr-defined]
+        tls = ssl.create_default_context(cafile=kubeconfig.ssl_ca_cert)  # type: ignore[attr-defined]
+        if not kubeconfig.verify_ssl:  # type: ignore[attr-defined]
             tls.check_hostname = False
             tls.verify_mode = ssl.CERT_NONE
-        if found.cert_file:  # type: ignore[attr-defined]
-            tls.load_cert_chain(found.cert_file, found.key_file)  # type: ignore[attr-defined]
+        if kubeconfig.cert_file:  # type: ignore[attr-defined]
+            tls.load_cert_chain(kubeconfig.cert_file, kubeconfig.key_file)  # type: ignore[attr-defined]
     # Older versions of the client have the token under the second name.
-    given = found.get_api_key_with_prefix("BearerToken", alias="authorization")  # type: ignore[attr-defined]
-    authorization: str = (given or "").strip()  # files of tokens often end in a newline
+    api_key = kubeconfig.get_api_key_with_prefix("BearerToken", alias="authorization")  # type: ignore[attr-defined]
+    authorization: str = (api_key or "").strip()  # files of tokens often end in a newline
     port = url.port or (443 if tls else 80)
     return Server(url.hostname, port, url.path.rstrip("/"), tls, authorization)

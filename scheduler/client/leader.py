@@ -43,7 +43,7 @@ class LeaderElection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, re
         """
         spans = {}
         for field in ("leaseDuration", "renewDeadline", "retryPeriod"):
-            text = getattr(self, re.sub(r"[A-Z]", lambda found: "_" + found.group().lower(), field))
+            text = getattr(self, re.sub(r"[A-Z]", lambda item: "_" + item.group().lower(), field))
             try:
                 spans[field] = required_duration(text)
             except ValueError as error:
@@ -143,9 +143,9 @@ class Elector:
 
     def _read_and_release(self, done: Callable[[], None]) -> None:
         def read(response: Response) -> None:
-            found = _decode(response.body) if response.ok else None
-            if found is not None and found.spec.holder_identity == self._identity:
-                self._release(found, done)
+            body = _decode(response.body) if response.ok else None
+            if body is not None and body.spec.holder_identity == self._identity:
+                self._release(body, done)
             else:
                 done()
 
@@ -174,14 +174,14 @@ class Elector:
         if not response.ok:
             log.warning("leader lease-unread name=%s why=%s", self._name, refusal(response))
             return
-        found = _decode(response.body)
-        if found.spec != self._seen:
-            self._seen, self._seen_at = found.spec, self._clock.monotonic()
-        holder = found.spec.holder_identity
-        promised = float(found.spec.lease_duration_seconds or 0)
+        body = _decode(response.body)
+        if body.spec != self._seen:
+            self._seen, self._seen_at = body.spec, self._clock.monotonic()
+        holder = body.spec.holder_identity
+        promised = float(body.spec.lease_duration_seconds or 0)
         if holder and holder != self._identity and self._clock.monotonic() < self._seen_at + promised:
             return
-        self._write(found, attempt, began)
+        self._write(body, attempt, began)
 
     def _create(self, attempt: int, began: float) -> None:
         now = self._clock.micro_timestamp()

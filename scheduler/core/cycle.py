@@ -116,8 +116,8 @@ class Core:
         try:
             if self.handle.debug.on:
                 self._log_cycle(runner, entry.info)
-            found = self.groups.schedule(entry, runner) if entry.grouped else None
-            decisions = self._cycle(entry, runner) if found is None else found
+            schedule = self.groups.schedule(entry, runner) if entry.grouped else None
+            decisions = self._cycle(entry, runner) if schedule is None else schedule
         except Exception as error:  # noqa: BLE001 the pod is tried again, and other pods go on
             decisions = self.attempt_failed(error, entry)
         if self.handle.kept.size:
@@ -201,8 +201,8 @@ class Core:
             if result.status.code is not Code.UNSCHEDULABLE:
                 break
         if self.handle.debug.diagnoses:
-            said = ", ".join(words) if runner.profile.post_filter else None
-            self._diagnose(runner, info, failure, nominated or "", said)
+            text = ", ".join(words) if runner.profile.post_filter else None
+            self._diagnose(runner, info, failure, nominated or "", text)
         message = failure.message(", ".join(words))
         entry.reason_of_nodes = not failure.nodes or failure.of_taints()
         if held_under:
@@ -264,9 +264,9 @@ class Core:
 
     def bound(self, uid: str) -> None:
         """The API server accepted the binding. The informer delivers the bound pod separately."""
-        found = self.bindings.take(uid)
-        if found is not None:
-            entry, state = found
+        binding = self.bindings.take(uid)
+        if binding is not None:
+            entry, state = binding
             runner = self.runners.of(entry.info)
             if entry.grouped and runner.groups is not None:
                 runner.groups.bound(uid)
@@ -274,10 +274,10 @@ class Core:
 
     def bind_failed(self, uid: str, message: str, *, retry: bool = True) -> list[Decision]:
         """The binding failed: run Unreserve, forget the pod, and with `retry` put it in backoff."""
-        found = self.bindings.take(uid)
-        if found is None:
+        binding = self.bindings.take(uid)
+        if binding is None:
             return []
-        entry, state = found
+        entry, state = binding
         info = entry.info
         if not self.cache.is_assumed(uid):
             return []  # the pod is confirmed or gone
@@ -302,21 +302,21 @@ class Core:
         for each in entries:
             self.queue.remove(each.info.uid)
             self.queue.put_back(each)
-            each.told = message
+            each.last_message = message
         self.waker.set_alarm(self.queue.next_backoff())
         return [Reject(each.info, message, SCHEDULER_ERROR) for each in entries]
 
-    def event_failed(self, error: Exception, found: object) -> None:
+    def event_failed(self, error: Exception, item: object) -> None:
         """A plugin raised while an object that changed, or is gone, was taken in. A pod that waits is told."""
-        metadata = getattr(found, "metadata", ObjectMeta())
-        message = self.handle.evaluation_failed(error, f"object={type(found).__name__}/{metadata.key}")
+        metadata = getattr(item, "metadata", ObjectMeta())
+        message = self.handle.evaluation_failed(error, f"object={type(item).__name__}/{metadata.key}")
         if (
-            isinstance(found, Pod)
-            and found.spec.scheduler_name in self.runners
-            and not (found.spec.node_name or found.deleting or found.terminated)
+            isinstance(item, Pod)
+            and item.spec.scheduler_name in self.runners
+            and not (item.spec.node_name or item.deleting or item.terminated)
             and self.queue.find(metadata.uid) is None
         ):
-            self.outbox.put(Reject(PodInfo(found, self.cache.classes.of(found)), message, SCHEDULER_ERROR))
+            self.outbox.put(Reject(PodInfo(item, self.cache.classes.of(item)), message, SCHEDULER_ERROR))
 
     # -- for people ---------------------------------------------------------------------------------------------------
 
@@ -346,7 +346,7 @@ class Core:
         lacks = groups.incompleteness(info.pod) if entry.grouped and groups is not None else ""
         if lacks:
             return lacks
-        words = entry.told or entry.held.message
+        words = entry.last_message or entry.held.message
         more = groups.explanation(info.pod) if entry.grouped and groups is not None else ""
         return f"{words}; {more}" if more else words
 
@@ -378,8 +378,8 @@ class Core:
                 score_table(info, feasible, debug.top_scores),
             )
 
-    def _diagnose(self, runner: Runner, info: PodInfo, failure: FitError, nominated: str, said: str | None) -> None:
-        """Log the diagnosis of a failure as JSON (FWK-R35). `said`: message of PostFilter; None if it did not run."""
+    def _diagnose(self, runner: Runner, info: PodInfo, failure: FitError, nominated: str, text: str | None) -> None:
+        """Log the diagnosis of a failure as JSON (FWK-R35). `text`: message of PostFilter; None if it did not run."""
         rejected = {} if failure.pre_filter is not None else explain(runner, info).rejected
         diagnosis = diagnosis_of(
             info,
@@ -387,7 +387,7 @@ class Core:
             now=self.handle.clock.now(),
             pre_filter=failure.pre_filter,
             nominated=nominated,
-            preemption=said,
+            preemption=text,
         )
         self._diagnoses.say(info, diagnosis, at_once=self.handle.debug.diagnoses_at_once)
 

@@ -33,25 +33,25 @@ def diagnosis_of(
     `rejected`: the status of each node, empty if a PreFilter rejected all; `preemption`: the message of PostFilter,
     None if it did not run; `now`: seconds since 1970.
     """
-    found: dict[str, Any] = {
+    messages: dict[str, Any] = {
         "timestamp": datetime.fromtimestamp(int(now), UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         "questionedKey": info.key,
     }
     if nominated:
-        found["nominatedNode"] = nominated
+        messages["nominatedNode"] = nominated
     if pre_filter is not None:
-        found["preFilterMessage"] = pre_filter.message
-    found["isRootCausePod"] = True  # not part of a gang
+        messages["preFilterMessage"] = pre_filter.message
+    messages["isRootCausePod"] = True  # not part of a gang
     schedule: dict[str, Any] = {"alreadyWaitForBound": 0}
     details = failed_details({} if pre_filter is not None else rejected)
     if details:
         schedule["nodeFailedDetails"] = details
-    found["scheduleDiagnosis"] = schedule
-    found["preemptionDiagnosis"] = None
+    messages["scheduleDiagnosis"] = schedule
+    messages["preemptionDiagnosis"] = None
     if preemption is not None:
         failed = {"failedMessage": preemption} if preemption else {}
-        found["preemptionDiagnosis"] = {"dryRunFilterDiagnosis": None, "otherDiagnosis": None, **failed}
-    return found
+        messages["preemptionDiagnosis"] = {"dryRunFilterDiagnosis": None, "otherDiagnosis": None, **failed}
+    return messages
 
 
 def failed_details(rejected: Mapping[str, Status]) -> list[dict[str, Any]]:

@@ -49,8 +49,8 @@ class HeldReports:
             if entry is None or entry.held is None or not entry.attempts:
                 continue
             message = FitError(self._cache.known_count, pre_filter=entry.held).message()
-            if entry.told != message:
-                entry.told = message
+            if entry.last_message != message:
+                entry.last_message = message
                 self._outbox.put(Reject(entry.info, message))
 
     def held(self, uid: str) -> None:

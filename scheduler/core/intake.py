@@ -88,13 +88,13 @@ class Intake:
 
     def set_device(self, name: str, device: Device | None) -> None:
         """The Device object of a node was added or changed, or (None) is gone."""
-        found = device or Device()
-        self._deliver(replace(found, metadata=replace(found.metadata, name=name)), there=device is not None)
+        result = device or Device()
+        self._deliver(replace(result, metadata=replace(result.metadata, name=name)), there=device is not None)
 
     def set_topology(self, name: str, topology: NodeResourceTopology | None) -> None:
         """The NodeResourceTopology of a node was added or changed, or (None) is gone."""
-        found = topology or NodeResourceTopology()
-        self._deliver(replace(found, metadata=replace(found.metadata, name=name)), there=topology is not None)
+        nrt = topology or NodeResourceTopology()
+        self._deliver(replace(nrt, metadata=replace(nrt.metadata, name=name)), there=topology is not None)
 
     def set_reservation(self, reservation: Reservation) -> None:
         """A Reservation was added or changed."""
@@ -123,15 +123,15 @@ class Intake:
     def set_config_map(self, key: str, config_map: ConfigMap | None) -> None:
         """The ConfigMap `namespace/name` was added or changed, or (None) is gone."""
         namespace, name = key.split("/")
-        found = config_map or ConfigMap(ObjectMeta(name=name, namespace=namespace))
-        self._deliver(found, there=config_map is not None, path=f"/namespaces/{namespace}/", selected=name)
+        result = config_map or ConfigMap(ObjectMeta(name=name, namespace=namespace))
+        self._deliver(result, there=config_map is not None, path=f"/namespaces/{namespace}/", selected=name)
 
-    def _deliver(self, found: object, *, there: bool, path: str = "", selected: str = "") -> None:
+    def _deliver(self, result: object, *, there: bool, path: str = "", selected: str = "") -> None:
         """Call the plugins that watch this kind of object, as an informer does."""
         for watch in self._handle.watches:
             selector = watch.selector.get("fieldSelector", "")
-            if isinstance(found, watch.kind) and path in watch.path and selector in {"", f"metadata.name={selected}"}:
-                (watch.on_set if there else watch.on_gone)(found)
+            if isinstance(result, watch.kind) and path in watch.path and selector in {"", f"metadata.name={selected}"}:
+                (watch.on_set if there else watch.on_gone)(result)
 
     def set_namespace(self, name: str, labels: dict[str, str] | None) -> None:
         """Set the labels of a namespace; None: it is gone."""

@@ -153,8 +153,8 @@ class Waker:
         if highest is None or lowest is None or highest <= lowest:
             return None
         nodes = [node for name in names if (node := self._cache.find(name)) is not None]
-        found = min((info.priority for node in nodes for info in node.pods.values()), default=highest)
-        return found if found < highest else None
+        priority = min((info.priority for node in nodes for info in node.pods.values()), default=highest)
+        return priority if priority < highest else None
 
     def wait(self, entry: Entry, state: CycleState | None) -> None:
         """Wait until a node is feasible. `state`: that of the cycle, if there was one."""

@@ -178,23 +178,23 @@ class MigrationControllerArgs(Args, frozen=True):
 A = TypeVar("A", bound=Args)
 
 
-def read_args(kind: type[A], given: Any) -> A:
-    """The arguments in `given` (plain data, None: all defaults).
+def read_args(kind: type[A], document: Any) -> A:
+    """The arguments in `document` (plain data, None: all defaults).
 
     A field that is null has its default, as in Go; so have the fields in `kind.empty_is_default` that are empty.
 
     Raises:
         ArgsError: unknown or wrong fields.
     """
-    fields = without_null_fields(given)
+    fields = without_null_fields(document)
     if isinstance(fields, dict):
         fields = {name: value for name, value in fields.items() if value or name not in kind.empty_is_default}
     try:
-        found = msgspec.convert({} if fields is None else fields, kind)
+        result = msgspec.convert({} if fields is None else fields, kind)
     except msgspec.ValidationError as error:
-        raise ArgsError(readable(error, given)) from error
-    found.check()
-    return found
+        raise ArgsError(readable(error, document)) from error
+    result.check()
+    return result
 
 
 def node_selector(field: str, text: str) -> LabelSelector:
@@ -225,10 +225,10 @@ def check_duration(field: str, text: str) -> float:
     Raises:
         ArgsError: it is not a duration, or negative.
     """
-    found = go_duration(text)
-    if found is None or found < 0:
+    duration = go_duration(text)
+    if duration is None or duration < 0:
         raise ArgsError(f"{field}: expected a duration such as 5m or 500ms, found {shown(text)}")
-    return found
+    return duration
 
 
 def check_int_or_percent(field: str, value: IntOrPercent | None) -> None:
@@ -245,4 +245,4 @@ def check_int_or_percent(field: str, value: IntOrPercent | None) -> None:
 
 def snake(field: str) -> str:
     """A field's name in Python, for example `maxUnavailable` → `max_unavailable`."""
-    return re.sub(r"[A-Z]", lambda found: "_" + found.group().lower(), field)
+    return re.sub(r"[A-Z]", lambda item: "_" + item.group().lower(), field)

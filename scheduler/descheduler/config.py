@@ -133,49 +133,49 @@ def load(path: Path) -> Configuration:
         raise ConfigError(f"{path}: expected a {KIND} file ({error})") from error
 
 
-def parse(given: Any) -> Configuration:
+def parse(text: Any) -> Configuration:
     """A configuration from plain data.
 
     Raises:
         ConfigError: it cannot be used.
     """
-    if not isinstance(given, dict) or given.get("kind") != KIND:
-        found = given.get("kind") if isinstance(given, dict) else type(given).__name__
-        raise ConfigError(f"kind: expected {KIND}, found {found!r}")
-    if not str(given.get("apiVersion", "")).startswith(GROUP):
-        raise ConfigError(f"apiVersion: expected {GROUP}v1alpha2, found {given.get('apiVersion')!r}")
+    if not isinstance(text, dict) or text.get("kind") != KIND:
+        kind = text.get("kind") if isinstance(text, dict) else type(text).__name__
+        raise ConfigError(f"kind: expected {KIND}, found {kind!r}")
+    if not str(text.get("apiVersion", "")).startswith(GROUP):
+        raise ConfigError(f"apiVersion: expected {GROUP}v1alpha2, found {text.get('apiVersion')!r}")
     election = {
         "resourceName": "koord-descheduler",
         "resourceNamespace": "koordinator-system",
-        **(given.get("leaderElection") or {}),
+        **(text.get("leaderElection") or {}),
     }
     try:
-        found = msgspec.convert({**given, "leaderElection": election}, Configuration)
-        found.leader_election.check()
+        kind = msgspec.convert({**text, "leaderElection": election}, Configuration)
+        kind.leader_election.check()
     except msgspec.ValidationError as error:
-        raise ConfigError(readable(error, {**given, "leaderElection": election})) from error
+        raise ConfigError(readable(error, {**text, "leaderElection": election})) from error
     except ValueError as error:
         raise ConfigError(f"leaderElection.{error}") from error
     for scope in ("per_node", "per_namespace", "total"):
-        value = getattr(found, f"max_no_of_pods_to_evict_{scope}")
+        value = getattr(kind, f"max_no_of_pods_to_evict_{scope}")
         if value is not None and value < 0:
             raise ConfigError(f"maxNoOfPodsToEvict ({scope}): expected 0 or more, found {value}")
-    _check_connection(found)
-    expand(found)
-    return found
+    _check_connection(kind)
+    expand(kind)
+    return kind
 
 
-def _check_connection(found: Configuration) -> None:
+def _check_connection(configuration: Configuration) -> None:
     """Refuse what Koordinator refuses, though flags of the process decide here."""
-    connection = found.client_connection
+    connection = configuration.client_connection
     if connection is not None and not isinstance(connection, dict):
         raise ConfigError(f"clientConnection: expected a map, found {connection!r:.80}")
     burst = (connection or {}).get("burst", 0)
     if not isinstance(burst, int) or burst < 0:
         raise ConfigError(f"clientConnection.burst: expected 0 or more, found {burst!r}")
     for field_name, text in (
-        ("healthzBindAddress", found.healthz_bind_address),
-        ("metricsBindAddress", found.metrics_bind_address),
+        ("healthzBindAddress", configuration.healthz_bind_address),
+        ("metricsBindAddress", configuration.metrics_bind_address),
     ):
         if text and not _is_address(text):
             raise ConfigError(f"{field_name}: expected an address with its port such as 0.0.0.0:10251, found {text!r}")
@@ -213,13 +213,13 @@ def expand(configuration: Configuration) -> list[Profile]:
 
 def _expand(profile: ProfileConfig, name: str) -> Profile:
     where = f"profile {name}"
-    given: dict[str, Any] = {}
+    by_entry: dict[str, Any] = {}
     for entry in profile.plugin_config:
-        if entry.name in given:
+        if entry.name in by_entry:
             raise ConfigError(f"{where}: pluginConfig: {entry.name} is given twice")
         if entry.name not in PLUGINS and entry.name not in EVICTORS and entry.name not in installed():
             raise ConfigError(f"{where}: pluginConfig: no plugin {entry.name!r}; there are: {', '.join(_known())}")
-        given[entry.name] = entry.args
+        by_entry[entry.name] = entry.args
     evictors = _names(profile.plugins.evict, (MIGRATION_CONTROLLER,))
     if not evictors:
         raise ConfigError(f"{where}: no evict plugin is enabled")
@@ -227,27 +227,29 @@ def _expand(profile: ProfileConfig, name: str) -> Profile:
         raise ConfigError(f"{where}: only one evict plugin can be enabled")
     filters = _names(profile.plugins.filter, (MIGRATION_CONTROLLER,))
     others = {
-        evictor: _other_evictor(where, evictor, given) for evictor in (*evictors, *filters) if evictor not in EVICTORS
+        evictor: _other_evictor(where, evictor, by_entry)
+        for evictor in (*evictors, *filters)
+        if evictor not in EVICTORS
     }
     return Profile(
         name=name,
         node_selector=profile.node_selector,
-        deschedule=_plugins(where, profile.plugins.deschedule, Deschedule, given),
-        balance=_plugins(where, profile.plugins.balance, Balance, given),
+        deschedule=_plugins(where, profile.plugins.deschedule, Deschedule, by_entry),
+        balance=_plugins(where, profile.plugins.balance, Balance, by_entry),
         evictor=evictors[0],
         filters=filters,
-        migration=_args(where, MIGRATION_CONTROLLER, MigrationControllerArgs, given),
-        default_evictor=_args(where, DEFAULT_EVICTOR, DefaultEvictorArgs, given),
+        migration=_args(where, MIGRATION_CONTROLLER, MigrationControllerArgs, by_entry),
+        default_evictor=_args(where, DEFAULT_EVICTOR, DefaultEvictorArgs, by_entry),
         evictors=others,
     )
 
 
-def _other_evictor(where: str, name: str, given: dict[str, Any]) -> tuple[type[Evictor], Args]:
+def _other_evictor(where: str, name: str, values: dict[str, Any]) -> tuple[type[Evictor], Args]:
     """An evictor of another package, with its arguments."""
     kind = _of_other_package(where, name)
     if kind is None or not issubclass(kind, Evictor):
         raise ConfigError(f"{where}: no evict or filter plugin {name!r}; there are: {', '.join(EVICTORS)}")
-    return kind, _args(where, name, kind.args, given)
+    return kind, _args(where, name, kind.args, values)
 
 
 def _of_other_package(where: str, name: str) -> type[Plugin] | type[Evictor] | None:
@@ -267,21 +269,21 @@ def _names(listed: PluginSet, default: Sequence[str]) -> list[str]:
 
 
 def _plugins(
-    where: str, listed: PluginSet, kind: type[Plugin], given: dict[str, Any]
+    where: str, listed: PluginSet, kind: type[Plugin], values: dict[str, Any]
 ) -> list[tuple[type[Plugin], Args]]:
-    found = []
+    plugins = []
     for name in _names(listed, ()):
         plugin = PLUGINS.get(name) or _of_other_package(where, name)
         if plugin is None or not issubclass(plugin, kind):
             there = ", ".join(known for known in sorted(PLUGINS) if issubclass(PLUGINS[known], kind))
             raise ConfigError(f"{where}: no {kind.__name__.lower()} plugin {name!r}; there are: {there}")
-        found.append((plugin, _args(where, name, plugin.args, given)))
-    return found
+        plugins.append((plugin, _args(where, name, plugin.args, values)))
+    return plugins
 
 
-def _args(where: str, name: str, kind: type[Any], given: dict[str, Any]) -> Any:
+def _args(where: str, name: str, kind: type[Any], values: dict[str, Any]) -> Any:
     try:
-        return read_args(kind, given.get(name))
+        return read_args(kind, values.get(name))
     except ArgsError as error:
         raise ConfigError(f"{where}: arguments of {name}: {error}") from error
 

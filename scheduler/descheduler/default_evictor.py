@@ -84,9 +84,9 @@ class DefaultEvictorArgs(Args, frozen=True):
     @property
     def protections(self) -> frozenset[str]:
         """The kinds of pods that are protected."""
-        given = self.pod_protections
-        if given.extra_enabled or given.default_disabled:
-            return DEFAULT - {*given.default_disabled} | {*given.extra_enabled}
+        pod_protections = self.pod_protections
+        if pod_protections.extra_enabled or pod_protections.default_disabled:
+            return DEFAULT - {*pod_protections.default_disabled} | {*pod_protections.extra_enabled}
         lifted = {
             LOCAL: self.evict_local_storage_pods,
             DAEMONS: self.evict_daemon_set_pods,
@@ -108,7 +108,7 @@ class DefaultEvictorArgs(Args, frozen=True):
         )
 
     def check(self) -> None:
-        threshold, given = self.priority_threshold, self.pod_protections
+        threshold, pod_protections = self.priority_threshold, self.pod_protections
         if threshold is not None and threshold.value is not None and threshold.name:
             raise ArgsError("priorityThreshold: expected value or name, found both")
         check_selector("labelSelector", self.label_selector)
@@ -119,15 +119,15 @@ class DefaultEvictorArgs(Args, frozen=True):
             raise ArgsError(f"minReplicas: expected 0 or more, found {self.min_replicas}")
         if self.no_eviction_policy not in {PREFERRED, MANDATORY}:
             raise ArgsError(f"noEvictionPolicy: expected {PREFERRED} or {MANDATORY}, found {self.no_eviction_policy!r}")
-        if self._has_older_spelling and (given.extra_enabled or given.default_disabled):
+        if self._has_older_spelling and (pod_protections.extra_enabled or pod_protections.default_disabled):
             raise ArgsError("podProtections: expected it or the older fields such as evictLocalStoragePods, found both")
         if self.ignore_pods_without_pdb:
             raise ArgsError("ignorePodsWithoutPDB: disruption budgets are not read")
-        if given.config is not None:
+        if pod_protections.config is not None:
             raise ArgsError("podProtections.config: storage classes of volumes are not read")
         for field, listed, known in (
-            ("extraEnabled", given.extra_enabled, EXTRA),
-            ("defaultDisabled", given.default_disabled, DEFAULT),
+            ("extraEnabled", pod_protections.extra_enabled, EXTRA),
+            ("defaultDisabled", pod_protections.default_disabled, DEFAULT),
         ):
             for kind in listed:
                 if kind not in known or listed.count(kind) > 1:

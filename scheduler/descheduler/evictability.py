@@ -33,48 +33,48 @@ def why_not(state: ClusterState, args: MigrationControllerArgs, pod: Pod, nodes:
     """Reasons why the pod is not evicted; empty if it may be. `nodes`: where it could go instead."""
     if forced(pod):
         return []
-    found = [*never(pod), *(["pod is a DaemonSet pod"] if of_daemon_set(pod) else [])]
+    messages = [*never(pod), *(["pod is a DaemonSet pod"] if of_daemon_set(pod) else [])]
     skipped = args.skip_eviction_gates
     if "BarePods" not in skipped and not pod.metadata.owner_references and not args.evict_all_bare_pods:
         if not args.evict_failed_bare_pods:
-            found.append(NO_OWNER)
+            messages.append(NO_OWNER)
         elif pod.status.phase != "Failed":
-            found.append(NO_OWNER_NOT_FAILED)
+            messages.append(NO_OWNER_NOT_FAILED)
     if not args.evict_system_critical_pods:
         if "SystemCritical" not in skipped and is_critical(pod):
-            found.append(CRITICAL)
+            messages.append(CRITICAL)
         threshold = priority_threshold(state, args.priority_threshold)
         if "PriorityThreshold" not in skipped and threshold is not None and pod.spec.priority >= threshold:
-            found.append(ABOVE_THRESHOLD)
+            messages.append(ABOVE_THRESHOLD)
     local = any(volume.empty_dir is not None or volume.host_path is not None for volume in pod.spec.volumes)
     if "LocalStorage" not in skipped and local and not args.evict_local_storage_pods:
-        found.append(LOCAL_STORAGE)
+        messages.append(LOCAL_STORAGE)
     claims = any(volume.persistent_volume_claim is not None for volume in pod.spec.volumes)
     if "PVC" not in skipped and args.ignore_pvc_pods and claims:
-        found.append(WITH_CLAIM)
+        messages.append(WITH_CLAIM)
     selector = args.label_selector
     if "LabelSelector" not in skipped and selector and not selector_matches(selector, pod.metadata.labels):
-        found.append(OTHER_LABELS)
+        messages.append(OTHER_LABELS)
     if "Namespaces" not in skipped and not args.namespaces.allows(pod.metadata.namespace):
-        found.append(f"pod is in namespace {pod.metadata.namespace}, which the configuration does not allow")
-    if not found and args.node_fit and "NodeFit" not in skipped and not fits_elsewhere(state, pod, list(nodes)):
-        found.append("pod does not fit on any other node")
-    return found
+        messages.append(f"pod is in namespace {pod.metadata.namespace}, which the configuration does not allow")
+    if not messages and args.node_fit and "NodeFit" not in skipped and not fits_elsewhere(state, pod, list(nodes)):
+        messages.append("pod does not fit on any other node")
+    return messages
 
 
 def never(pod: Pod) -> list[str]:
     """Reasons that no configuration lifts."""
     annotations = pod.metadata.annotations
-    found = []
+    results = []
     if MIRROR in annotations:
-        found.append("pod is a mirror pod")
+        results.append("pod is a mirror pod")
     elif annotations.get(CONFIG_SOURCE, "api") != "api":
-        found.append("pod is a static pod")
+        results.append("pod is a static pod")
     if pod.deleting:
-        found.append("pod is terminating")
+        results.append("pod is terminating")
     if annotations and cost(pod, EVICTION_COST) == NEVER:
-        found.append("pod's eviction cost forbids eviction")
-    return found
+        results.append("pod's eviction cost forbids eviction")
+    return results
 
 
 def of_daemon_set(pod: Pod) -> bool:
@@ -88,10 +88,10 @@ def is_critical(pod: Pod) -> bool:
     return pod.spec.priority >= SYSTEM_CRITICAL or pod.spec.priority_class_name in CRITICAL_CLASSES
 
 
-def priority_threshold(state: ClusterState, given: PriorityThreshold | None) -> int | None:
+def priority_threshold(state: ClusterState, threshold: PriorityThreshold | None) -> int | None:
     """Pods of this priority and above stay. A named class that does not exist protects all pods."""
-    if given is None:
+    if threshold is None:
         return None
-    if given.name:
-        return state.priorities.get(given.name, -(1 << 31))
-    return given.value
+    if threshold.name:
+        return state.priorities.get(threshold.name, -(1 << 31))
+    return threshold.value

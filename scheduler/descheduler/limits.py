@@ -12,10 +12,10 @@ def limit_of(replicas: int, value: IntOrPercent | None) -> int:
     None: 10 % of more than 10 replicas, 2 of 4 to 10, otherwise 1.
     """
     if value is None:
-        found = replicas // 10 if replicas > 10 else 2 if replicas >= 4 else 1
+        percent = replicas // 10 if replicas > 10 else 2 if replicas >= 4 else 1
     else:
-        found = percent_of(replicas, value)
-    return min(max(found, 1), replicas)
+        percent = percent_of(replicas, value)
+    return min(max(percent, 1), replicas)
 
 
 def percent_of(replicas: int, value: IntOrPercent) -> int:

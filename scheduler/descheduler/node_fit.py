@@ -14,15 +14,15 @@ NOT_SCHEDULABLE = "node is not schedulable"
 
 def misfits(state: ClusterState, pod: Pod, node: Node, planned: Amounts | None = None) -> list[str]:
     """Reasons why the node cannot take the pod; empty if it can. `planned`: requests that will come to the node."""
-    found = []
+    messages = []
     if not matches_node(pod, node):
-        found.append(NO_SELECTOR_MATCH)
+        messages.append(NO_SELECTOR_MATCH)
     if untolerated(pod, node) is not None:
-        found.append(NOT_TOLERATED)
-    found += [f"insufficient {name}" for name in _lacking(state, pod, node, planned or {})]
+        messages.append(NOT_TOLERATED)
+    messages += [f"insufficient {name}" for name in _lacking(state, pod, node, planned or {})]
     if node.spec.unschedulable:
-        found.append(NOT_SCHEDULABLE)
-    return found
+        messages.append(NOT_SCHEDULABLE)
+    return messages
 
 
 def room_for(state: ClusterState, pod: Pod, node: Node, planned: Amounts | None = None) -> bool:
@@ -33,10 +33,10 @@ def room_for(state: ClusterState, pod: Pod, node: Node, planned: Amounts | None 
 def _lacking(state: ClusterState, pod: Pod, node: Node, planned: Amounts) -> list[str]:
     allocatable = amounts(node.status.allocatable)
     requested = state.requested_on(node.name)
-    wanted = {**state.requests(pod), "pods": 1}
+    targets = {**state.requests(pod), "pods": 1}
     return [
         name
-        for name, value in wanted.items()
+        for name, value in targets.items()
         if value and requested.get(name, 0) + planned.get(name, 0) + value > allocatable.get(name, 0)
     ]
 

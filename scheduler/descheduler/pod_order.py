@@ -31,9 +31,9 @@ def koordinator_class(pod: Pod) -> str:
 
 def class_of(pod: Pod) -> str:
     """Koordinator's priority class; without one the QoS class decides (apis/extension/priority_utils.go)."""
-    found = priority_class(pod.metadata.labels, pod.spec)
-    if found in _CLASSES:
-        return found
+    label_priority_class = priority_class(pod.metadata.labels, pod.spec)
+    if label_priority_class in _CLASSES:
+        return label_priority_class
     return BATCH if koordinator_class(pod) == "BE" else PROD
 
 
@@ -45,8 +45,8 @@ def is_prod(pod: Pod) -> bool:
 def cost(pod: Pod, key: str) -> int:
     """An integer annotation; 0 if it is missing or is not a 32-bit number without sign `+` and leading zeros."""
     text = pod.metadata.annotations.get(key, "")
-    found = integer(text, -NEVER - 1, NEVER)
-    return found if found is not None and str(found) == text else 0
+    value = integer(text, -NEVER - 1, NEVER)
+    return value if value is not None and str(value) == text else 0
 
 
 def eviction_order(usage_score: Callable[[Pod], float] | None = None) -> SortKey:

@@ -94,7 +94,7 @@ class Rounds:
             plugin.run(profile.handle, nodes)
 
     def _nodes(self, selector: LabelSelector | None) -> list[Node]:
-        chosen = [given for given in (self._selector, selector) if given is not None]
+        chosen = [candidate for candidate in (self._selector, selector) if candidate is not None]
         nodes = [
             node
             for _, node in sorted(self._state.nodes.items())

@@ -69,7 +69,7 @@ class Shell:
         self._informers = self._follow_all()
 
     def _with_evictors(self, profiles: Sequence[Profile]) -> list[tuple[Profile, Evictor, list[Evictor]]]:
-        found: list[tuple[Profile, Evictor, list[Evictor]]] = []
+        evictors: list[tuple[Profile, Evictor, list[Evictor]]] = []
         context = EvictorContext(self.state, self._clock, self._rest)
         for profile, controller in zip(profiles, self.controllers, strict=True):
             migration = MigrationEvictor(controller)
@@ -77,8 +77,8 @@ class Shell:
             of: dict[str, Evictor] = {DEFAULT_EVICTOR: direct, MIGRATION_CONTROLLER: migration}
             for name, (kind, args) in profile.evictors.items():
                 of[name] = kind(context, args)  # type: ignore[call-arg]
-            found.append((profile, of[profile.evictor], [of[name] for name in profile.filters]))
-        return found
+            evictors.append((profile, of[profile.evictor], [of[name] for name in profile.filters]))
+        return evictors
 
     def _patch(self, path: str, body: dict[str, Any]) -> None:
         def answered(response: Response) -> None:
@@ -175,17 +175,17 @@ class Shell:
         if known is None or (known.spec, known.metadata.labels) != (node.spec, node.metadata.labels):
             self.trigger()  # taints and labels decide where pods may be
 
-    def _set_namespace(self, found: Namespace) -> None:
-        self.state.namespaces[found.metadata.name] = found.metadata.labels
+    def _set_namespace(self, namespace: Namespace) -> None:
+        self.state.namespaces[namespace.metadata.name] = namespace.metadata.labels
 
-    def _drop_namespace(self, found: Namespace) -> None:
-        self.state.namespaces.pop(found.metadata.name, None)
+    def _drop_namespace(self, namespace: Namespace) -> None:
+        self.state.namespaces.pop(namespace.metadata.name, None)
 
-    def _set_class(self, found: PriorityClass) -> None:
-        self.state.priorities[found.metadata.name] = found.value
+    def _set_class(self, priority_class: PriorityClass) -> None:
+        self.state.priorities[priority_class.metadata.name] = priority_class.value
 
-    def _drop_class(self, found: PriorityClass) -> None:
-        self.state.priorities.pop(found.metadata.name, None)
+    def _drop_class(self, priority_class: PriorityClass) -> None:
+        self.state.priorities.pop(priority_class.metadata.name, None)
 
     def _set_pod(self, pod: Pod) -> None:
         self.state.set_pod(pod)

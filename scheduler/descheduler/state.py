@@ -187,23 +187,23 @@ class ClusterState:
     def requests(self, pod: Pod) -> Amounts:
         """The pod's requests with its init containers and overhead, computed once for each pod."""
         uid = pod.metadata.uid
-        found = self._requests.get(uid)
-        if found is None:
-            found = self._requests[uid] = pod_requests(pod.spec)
-        return found
+        request = self._requests.get(uid)
+        if request is None:
+            request = self._requests[uid] = pod_requests(pod.spec)
+        return request
 
     def requested_on(self, node: str) -> Amounts:
         """The sum of the requests of a node's pods that have not ended, and their number as `pods`."""
-        found = self._requested.get(node)
-        if found is None:
-            found = {"pods": 0}
+        by_name = self._requested.get(node)
+        if by_name is None:
+            by_name = {"pods": 0}
             for pod in self.pods_on(node):
                 if not pod.terminated:
-                    found["pods"] += 1
+                    by_name["pods"] += 1
                     for name, value in self.requests(pod).items():
-                        found[name] = found.get(name, 0) + value
-            self._requested[node] = found
-        return found
+                        by_name[name] = by_name.get(name, 0) + value
+            self._requested[node] = by_name
+        return by_name
 
     def workload_of(self, pod: Pod) -> Workload | None:
         """What controls the pod; a ReplicaSet that a Deployment controls is looked through (RSV-R71).
@@ -213,15 +213,15 @@ class ClusterState:
         owner = controller_of(pod.metadata)
         if owner is None:
             return None
-        found = self._controllers.get(owner.uid)
-        if found is None:
+        controller = self._controllers.get(owner.uid)
+        if controller is None:
             count = len(self._of_controller[owner.uid])
             return Workload(owner.uid, owner.kind, pod.metadata.namespace, owner.name, count)
-        above = controller_of(found.metadata)
+        above = controller_of(controller.metadata)
         if above is not None and above.uid in self._controllers:
-            found = self._controllers[above.uid]
-        metadata = found.metadata
-        return Workload(metadata.uid, found.kind, metadata.namespace, metadata.name, found.replicas)
+            controller = self._controllers[above.uid]
+        metadata = controller.metadata
+        return Workload(metadata.uid, controller.kind, metadata.namespace, metadata.name, controller.replicas)
 
     def pods_of(self, workload: Workload) -> list[Pod]:
         """The pods of a workload that have not ended."""
@@ -246,9 +246,9 @@ def controller_of(metadata: ObjectMeta) -> OwnerReference | None:
     return next((owner for owner in metadata.owner_references if owner.controller), None)
 
 
-def _newer(known: Versioned | None, found: Versioned) -> bool:
-    if known is None or known.metadata.uid != found.metadata.uid:
+def _newer(known: Versioned | None, job: Versioned) -> bool:
+    if known is None or known.metadata.uid != job.metadata.uid:
         return True
     # Resource versions of one kind are comparable integers since Kubernetes 1.35 (KEP-5504).
-    version, than = integer(found.metadata.resource_version), integer(known.metadata.resource_version)
+    version, than = integer(job.metadata.resource_version), integer(known.metadata.resource_version)
     return version is None or than is None or version >= than

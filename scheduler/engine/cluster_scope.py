@@ -50,13 +50,13 @@ class Cycle:
         self._pod = pod
         self._state = state
         self._node = node
-        self._asked = {plugin.name for plugin in concerned}
+        self._plugin_names = {plugin.name for plugin in concerned}
         self._results: list[_FilterResult] = []
         self.rejected: Status | None = None
         self._allowed: frozenset[str] | None = None
         state[CLUSTER_SCOPED] = True
         state[CONCERNED_PLUGINS] = tuple(concerned)
-        state[SKIPPED] = state[SKIPPED] - self._asked
+        state[SKIPPED] = state[SKIPPED] - self._plugin_names
         self._pre_filter()
         if self.rejected is None:
             everything = Batch(columns, None)
@@ -69,7 +69,7 @@ class Cycle:
         allowed: frozenset[str] | None = None
         allowed_by: list[str] = []
         for plugin in self._rules.cluster_pre_filters:
-            if plugin.name not in self._asked:
+            if plugin.name not in self._plugin_names:
                 continue
             status = plugin.pre_filter(self._state, self._pod)
             if status.skipped:
@@ -90,9 +90,9 @@ class Cycle:
 
     def _judged(self, plugin: Filter, batch: Batch) -> _FilterResult:
         if isinstance(plugin, FilterBatch) and plugin.can_batch(self._state):
-            found = plugin.reasons_batch(plugin.stack([self._state]), batch)
-            if found is not None:
-                return _FilterResult(plugin.name, *found)
+            reasons_batch = plugin.reasons_batch(plugin.stack([self._state]), batch)
+            if reasons_batch is not None:
+                return _FilterResult(plugin.name, *reasons_batch)
         statuses = [SUCCESS]
         codes = np.zeros(batch.size, np.int64)
         for row in np.flatnonzero(batch.pick(self._columns.known)).tolist():
@@ -127,7 +127,7 @@ class Cycle:
         """Add weighted scores to the feasible nodes of `key`, [node]."""
         rows = np.flatnonzero(key >= 0)
         for plugin, weight in self._rules.cluster_scores:
-            if plugin.name not in self._asked or not plugin.pre_score(self._state, self._pod):
+            if plugin.name not in self._plugin_names or not plugin.pre_score(self._state, self._pod):
                 continue
             raw = self._raw(plugin, Batch(self._columns, rows))
             if raw is not None and len(rows) == len(key):

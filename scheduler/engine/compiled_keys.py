@@ -80,8 +80,8 @@ class CompiledKeys:
         """
         arguments = self._none.copy()
         for place, argument in self._arguments:
-            found = arguments[place] = argument(node)
-            if found is IN_PYTHON:
+            node_argument = arguments[place] = argument(node)
+            if node_argument is IN_PYTHON:
                 return -1
         flags: int = self._update(row, node, falling, arguments)
         return flags
@@ -92,7 +92,7 @@ def _looked_up(kept: Remembered) -> KernelPart:
 
     def values(node: NodeInfo) -> Ints:
         signature = kept.signature(kept.stacked, node)
-        found = kept.memo.get(signature)
-        return kept.add(signature, node) if found is None else found
+        entry = kept.memo.get(signature)
+        return kept.add(signature, node) if entry is None else entry
 
     return KernelPart(PartKind.ARRAY, argument=values)

@@ -72,7 +72,7 @@ def explain(runner: PluginRunner, info: PodInfo) -> Explanation:
 
 
 def _scored(runner: PluginRunner, info: PodInfo, state: CycleState, nodes: Sequence[NodeInfo]) -> list[Scored]:
-    found = [Scored(node.name) for node in nodes]
+    results = [Scored(node.name) for node in nodes]
     for plugin, weight in runner.scores if nodes else ():
         values = np.zeros(len(nodes), np.int64)
         if plugin.pre_score(state, info.pod):
@@ -83,9 +83,9 @@ def _scored(runner: PluginRunner, info: PodInfo, state: CycleState, nodes: Seque
             values = np.array([plugin.score(there, info.pod, node) for there, node in seen], np.int64)
             if plugin.scope is Scope.CLUSTER or plugin.normalizer is not None:
                 values = plugin.normalize(state, values)
-        for scored, value in zip(found, values.tolist(), strict=True):
+        for scored, value in zip(results, values.tolist(), strict=True):
             scored.by_plugin[plugin.name] = value * weight
-    return sorted(found, key=lambda scored: (-scored.total, scored.node))
+    return sorted(results, key=lambda scored: (-scored.total, scored.node))
 
 
 def score_table(info: PodInfo, feasible: Sequence[Scored], top: int) -> str:

@@ -96,10 +96,10 @@ class PluginRunner:
         """The gates that concern a pod, with their wake keys."""
         if not self.gates:
             return ()
-        found = tuple((gate, key) for gate in self.gates if (key := gate.gate_key(pod)))
+        gates = tuple((gate, key) for gate in self.gates if (key := gate.gate_key(pod)))
         if len(self._gate_lists) >= MAX_GATE_LISTS:
             self._gate_lists.clear()
-        return self._gate_lists.setdefault(found, found)
+        return self._gate_lists.setdefault(gates, gates)
 
     def closed_gate(self, info: PodInfo) -> Status | None:
         """The status of the first gate that holds the pod back, for explanations."""

@@ -96,11 +96,11 @@ class ReasonCollector:
         if plugin not in self._stacks:
             self._stacks[plugin] = self._entry.stack(plugin, [self._entry.state])
         stacked = self._stacks[plugin]
-        found = (
+        reasons_batch = (
             plugin.reasons_batch(stacked, batch) if stacked is not None and isinstance(plugin, FilterBatch) else None
         )
-        if found is not None:
-            codes, statuses = found
+        if reasons_batch is not None:
+            codes, statuses = reasons_batch
             codes = np.where(open_, codes, 0)
             for code in np.flatnonzero(np.bincount(codes)).tolist():
                 if code:

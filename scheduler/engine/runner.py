@@ -26,11 +26,11 @@ class Runner(PluginRunner):
 
     def class_scores(self, pod_class: EquivalenceClass) -> ClassScores:
         """The kept results of this class."""
-        found = self._class_scores.get(pod_class.id)
-        if found is None:
+        class_scores = self._class_scores.get(pod_class.id)
+        if class_scores is None:
             rules = rules_for(pod_class, self.pre_filters, self.filters, self.scores)
             matrix = self._matrix if rules.rejected is None else None
-            found = self._class_scores[pod_class.id] = ClassScores(self, pod_class, rules, matrix)
+            class_scores = self._class_scores[pod_class.id] = ClassScores(self, pod_class, rules, matrix)
             count = len(self._class_scores)
             most = max(MIN_CLASSES, min(MAX_KEPT_RESULTS // self.handle.columns.capacity, MAX_CLASSES))
             if count > most:
@@ -38,7 +38,7 @@ class Runner(PluginRunner):
                 idle.leave()
         else:
             self._class_scores.move_to_end(pod_class.id)
-        return found
+        return class_scores
 
     def invalidate_class_scores(self) -> None:
         """Drop all kept results: something changed that plugins read besides pods, nodes and devices."""

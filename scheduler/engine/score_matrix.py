@@ -89,15 +89,15 @@ class ScoreMatrix(MatrixArrays):
         total = self.base[row]  # a view: must not be written to
         for signature_of, stacked, known, add in plan.signatures.sums:
             signature = signature_of(stacked, node)
-            found = known(signature)
-            total = total + (add(signature, node) if found is None else found)
+            result = known(signature)
+            total = total + (add(signature, node) if result is None else result)
         for number, signature_of, stacked, known, add in plan.signatures.revised:
             signature = signature_of(stacked, node)
-            found = known(signature)
-            if found is None:
-                found = add(signature, node)
-            self.revised[number][:, row] = found
-            total = total + found
+            result = known(signature)
+            if result is None:
+                result = add(signature, node)
+            self.revised[number][:, row] = result
+            total = total + result
         for plugin in plan.signatures.normalized:
             signature = plugin.signature(plugin.stacked, node)
             raw, scaled = plugin.both.get(signature) or plugin.add_both(signature, node)

@@ -129,8 +129,10 @@ class Selector:
             if self._kept.size:
                 state[RANKING] = self._ranking(pinned_key(self.key, pin), pin[0], self._filters_or_left)
             return pin[0], state
-        found = self._select_past_nominated(info, state, pinned_key(self.key, pin))
-        return self._reasons.failure(self._outside(pin, found.overrides, by)) if isinstance(found, FitError) else found
+        result = self._select_past_nominated(info, state, pinned_key(self.key, pin))
+        return (
+            self._reasons.failure(self._outside(pin, result.overrides, by)) if isinstance(result, FitError) else result
+        )
 
     def rejection(self, overrides: Mapping[int, Status]) -> FitError:
         """The failure with the statuses of all infeasible nodes, and of `overrides`."""
@@ -216,8 +218,8 @@ class Selector:
         key = pinned_key(self.key, pin)
         if key.max() >= 0:
             self._normalizer.renormalize(key, info, state)
-        found = self._select_past_nominated(info, state, key)
-        return self._reasons.failure(self._outside(pin, found.overrides)) if isinstance(found, FitError) else found
+        result = self._select_past_nominated(info, state, key)
+        return self._reasons.failure(self._outside(pin, result.overrides)) if isinstance(result, FitError) else result
 
     def _outside(self, pin: list[int], overrides: Mapping[int, Status], *by: str) -> dict[int, Status]:
         """Statuses by row: nodes that the pod does not name are rejected by PreFilter, others keep their status."""
@@ -252,16 +254,16 @@ class Selector:
         if key.max() >= 0:
             self._normalizer.renormalize(key, info, state)
             cycle.add_scores(key)
-        found = self._select_past_nominated(info, state, key)
-        if not isinstance(found, FitError):
-            entered = enter(self._runner.profile.all, state, info.pod, self._columns.names[found[0]])
+        result = self._select_past_nominated(info, state, key)
+        if not isinstance(result, FitError):
+            entered = enter(self._runner.profile.all, state, info.pod, self._columns.names[result[0]])
             if entered is not state and self._kept.size:
                 entered[RANKING] = state[RANKING]
-            return found[0], entered
+            return result[0], entered
         order = {plugin.name: number for number, plugin in enumerate(self._runner.filters)}
         names = self._columns.names
-        crowded = {row: status for row, status in found.overrides.items() if cycle.allows(names[row])}
-        overrides = {**cycle.overrides(order, found.kept, self._columns.known), **rejected, **crowded}
+        crowded = {row: status for row, status in result.overrides.items() if cycle.allows(names[row])}
+        overrides = {**cycle.overrides(order, result.kept, self._columns.known), **rejected, **crowded}
         return self._reasons.failure(overrides if pin is None else self._outside(pin, overrides, *by), state)
 
     def _see(self, info: PodInfo, state: CycleState, cycle: Cycle, key: Ints) -> dict[int, Status]:

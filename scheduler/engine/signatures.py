@@ -43,9 +43,9 @@ class Remembered:
         """Compute and keep the result for a signature that is not in `memo`."""
         if len(self.memo) >= self._most:
             self.memo.clear()
-        found = self.memo[signature] = np.zeros(self._room, np.int64)
-        found[self.classes] = self._judge(self.stacked, node)
-        return found
+        zeros = self.memo[signature] = np.zeros(self._room, np.int64)
+        zeros[self.classes] = self._judge(self.stacked, node)
+        return zeros
 
 
 class Normalized(Remembered):
@@ -95,8 +95,11 @@ class SignatureCache:
             for plugin in entry.rules.node_pods_filters:
                 assert isinstance(plugin, FilterBatch)
                 filters.setdefault(plugin, []).append(entry)
-            for kind, found in ((scores, entry.rules.node_pods_scores), (normalized, entry.rules.node_pods_normalized)):
-                for score, weight in found:
+            for kind, result in (
+                (scores, entry.rules.node_pods_scores),
+                (normalized, entry.rules.node_pods_normalized),
+            ):
+                for score, weight in result:
                     assert isinstance(score, ScoreBatch)
                     kind.setdefault((score, weight), []).append(entry)
         refusals = [
@@ -126,8 +129,10 @@ class SignatureCache:
             )
             for (score, weight), group in scores.items()
         ]
-        kept = [(score.name, found) for score, _, found in by_score if score.name in revised]
-        sums = [found for _, found in refusals] + [found for score, _, found in by_score if score.name not in revised]
+        kept = [(score.name, outcome) for score, _, outcome in by_score if score.name in revised]
+        sums = [outcome for _, outcome in refusals] + [
+            outcome for score, _, outcome in by_score if score.name not in revised
+        ]
         # Tuples, because every decision runs these loops.
         self.sums = [(entry.signature, entry.stacked, entry.memo.get, entry.add) for entry in sums]
         self.revised = [(revised[name], e.signature, e.stacked, e.memo.get, e.add) for name, e in kept]
@@ -136,8 +141,8 @@ class SignatureCache:
         ]
         # For the compiled kernel: plugins with what is kept of them; of a score also its position in `revised`.
         self.filters = refusals
-        self.scores = [(score, weight, found, revised.get(score.name)) for score, weight, found in by_score]
-        self.normalized_scores = [(*key, found) for key, found in zip(normalized, self.normalized, strict=True)]
+        self.scores = [(score, weight, outcome, revised.get(score.name)) for score, weight, outcome in by_score]
+        self.normalized_scores = [(*key, outcome) for key, outcome in zip(normalized, self.normalized, strict=True)]
 
 
 def _refusals(filter_classes_batch: Callable[[Any, NodeInfo], Any]) -> Judge:

@@ -17,7 +17,7 @@ class DomainOffer:
     """
 
     slots: Sequence[Ints]
-    wanted: Sequence[int]
+    counts: Sequence[int]
     scores: Ints
 
 

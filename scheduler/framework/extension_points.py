@@ -351,8 +351,8 @@ def check_plugin(kind: type[Plugin]) -> None:
         raise ValueError(f"scope: expected one of {expected}, found {declared!r}")
     for methods, scope in _METHODS_OF_SCOPE:
         for method, base in methods.items():
-            found = getattr(kind, method, base)
-            if found != base and kind.scope is not scope:
+            result = getattr(kind, method, base)
+            if result != base and kind.scope is not scope:
                 raise ValueError(
                     f"scope: `{method}` needs Scope.{scope.name}, found Scope.{kind.scope.name};"
                     f" change the scope, or remove `{method}`"

@@ -53,12 +53,12 @@ class Reasons:
 
     def number_by(self, status: Status, plugin: str) -> int:
         """The number that stands for a status that this plugin returned."""
-        found = self._known.get((id(status), plugin))
-        if found is None:
+        entry = self._known.get((id(status), plugin))
+        if entry is None:
             if len(self._known) >= MAX_KNOWN:
                 self._known.clear()  # some plugin makes a status each time
-            found = self._known[id(status), plugin] = (self.number(status.by(plugin)), status)
-        return found[0]
+            entry = self._known[id(status), plugin] = (self.number(status.by(plugin)), status)
+        return entry[0]
 
     def number(self, status: Status) -> int:
         """The number that stands for a status."""
@@ -113,9 +113,9 @@ class FitError:
         """The status of one row."""
         if self.pre_filter is not None:
             return self.pre_filter
-        found = self.overrides.get(row)
-        if found is not None:
-            return found
+        status = self.overrides.get(row)
+        if status is not None:
+            return status
         return self.kept(row)
 
     def kept(self, row: int) -> Status:
@@ -163,9 +163,9 @@ class FitError:
         if self.pre_filter is not None:
             text += f" {self.pre_filter.message}."
         else:
-            found = self._histogram()
-            if found:
-                text += f" {found}."
+            current_histogram = self._histogram()
+            if current_histogram:
+                text += f" {current_histogram}."
         return f"{text} {post_filter}" if post_filter else text
 
     def _histogram(self) -> str:

@@ -41,9 +41,9 @@ class ClassAxis:
 
     def spread(self, values: NDArray[Any], fill: int = 0) -> Ints:
         """`values` [..., class] of these classes as an array [..., room], with `fill` for the other places."""
-        found = np.full((*values.shape[:-1], self.room), fill, np.int64)
-        found[..., self.classes] = values
-        return found
+        spread = np.full((*values.shape[:-1], self.room), fill, np.int64)
+        spread[..., self.classes] = values
+        return spread
 
 
 @dataclass(frozen=True, slots=True)

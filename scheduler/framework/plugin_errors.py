@@ -76,19 +76,19 @@ def origin(error: Exception) -> tuple[str, str]:
 
     Without a plugin: a listener's class and method, or the scheduler and its function.
     """
-    found = listener = ("", "")
+    results = listener = ("", "")
     last = ""
     for frame in _frames(error):
         code = frame.f_code
         last = code.co_name
         receiver = frame.f_locals.get(code.co_varnames[0]) if code.co_argcount else None
         if isinstance(receiver, Plugin):
-            if code.co_name in POINTS or found[0] != receiver.name:
-                found = receiver.name, POINTS.get(code.co_name, code.co_name)
+            if code.co_name in POINTS or results[0] != receiver.name:
+                results = receiver.name, POINTS.get(code.co_name, code.co_name)
         elif isinstance(receiver, Listener):
             listener = type(receiver).__name__, code.co_name
-    if found[0]:
-        return found
+    if results[0]:
+        return results
     return listener if listener[0] else (SCHEDULER, last)
 
 

@@ -3,7 +3,7 @@
 import reprlib
 from numbers import Real
 
-WANTED = "return a tuple of numbers that are not NaN, such as (-priority, queued_at)"
+EXPECTATION = "return a tuple of numbers that are not NaN, such as (-priority, queued_at)"
 
 
 def checked(key: object) -> tuple[float, ...]:
@@ -23,8 +23,8 @@ def checked(key: object) -> tuple[float, ...]:
         else:
             return key
     if not isinstance(key, tuple) or not all(isinstance(part, Real) for part in key):
-        raise TypeError(f"sort_key returned {reprlib.repr(key)}; {WANTED}")
+        raise TypeError(f"sort_key returned {reprlib.repr(key)}; {EXPECTATION}")
     numbers = tuple(part if type(part) is int else float(part) for part in key)
     if any(number != number for number in numbers):  # noqa: PLR0124
-        raise ValueError(f"sort_key returned {reprlib.repr(key)}; {WANTED}")
+        raise ValueError(f"sort_key returned {reprlib.repr(key)}; {EXPECTATION}")
     return numbers

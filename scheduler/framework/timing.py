@@ -74,14 +74,14 @@ class Timing:
         self._bindings = 0
         self._calls: Counter[str] = Counter()  # of `of_point`, by point
         self._spent: dict[str, float] = {}  # seconds by point, in this cycle
-        self._said: dict[str, str] = {}  # the last status by point, in this cycle
+        self._statuses: dict[str, str] = {}  # the last status by point, in this cycle
 
     def start(self) -> None:
         """Begin a timed cycle."""
         self.pre_filter = None
         self._cancelled = False
         self._spent.clear()
-        self._said.clear()
+        self._statuses.clear()
         self.paused = False
 
     def stop(self) -> None:
@@ -106,24 +106,24 @@ class Timing:
             if placed or RESERVE in self._spent:
                 self._point(PRE_SCORE, OK, profile)
                 self._point(SCORE, OK, profile)
-                self._point(RESERVE, self._said.get(RESERVE, OK), profile)
-            if placed or waits or PERMIT in self._said:
-                self._point(PERMIT, NAMES[Code.WAIT] if waits else self._said.get(PERMIT, OK), profile)
+                self._point(RESERVE, self._statuses.get(RESERVE, OK), profile)
+            if placed or waits or PERMIT in self._statuses:
+                self._point(PERMIT, NAMES[Code.WAIT] if waits else self._statuses.get(PERMIT, OK), profile)
             if placed:
                 self._point(PRE_BIND, OK, profile)
         for point in (BEFORE_PRE_FILTER, AFTER_PRE_FILTER):
-            if point in self._said:
-                self._point(point, self._said[point], profile)
-        if POST_FILTER in self._said:
-            self._point(POST_FILTER, self._said[POST_FILTER], profile)
+            if point in self._statuses:
+                self._point(point, self._statuses[point], profile)
+        if POST_FILTER in self._statuses:
+            self._point(POST_FILTER, self._statuses[POST_FILTER], profile)
 
-    def of_point(self, point: str, profile: str, run: Callable[..., T], *asked: object) -> T:
+    def of_point(self, point: str, profile: str, run: Callable[..., T], *request: object) -> T:
         """Call what runs the plugins of a point that no cycle records; one call in ten is observed, as for cycles."""
         self._calls[point] += 1
         if self._calls[point] % EVERY != 1:
-            return run(*asked)
+            return run(*request)
         began = self._clock.monotonic()
-        result = run(*asked)
+        result = run(*request)
         seconds = self._clock.monotonic() - began
         _of(self.by_point, (point, _status(result), profile), POINT_SECONDS).observe(seconds)
         return result
@@ -139,16 +139,16 @@ class Timing:
     def _point(self, point: str, status: str, profile: str) -> None:
         _of(self.by_point, (point, status, profile), POINT_SECONDS).observe(self._spent.get(point, 0.0))
 
-    def ask(self, point: str, plugin: Named, method: Method, *asked: object) -> Any:
+    def ask(self, point: str, plugin: Named, method: Method, *request: object) -> Any:
         """Call the plugin's method and time it; call only during a timed cycle, which is while not `paused`."""
         self.paused = True  # calls that the plugin makes meanwhile count as its own
         began = self._clock.monotonic()
         try:
-            result = method(*asked)
+            result = method(*request)
         finally:
             self.paused = False
         seconds = self._clock.monotonic() - began
-        status = self._said[point] = _status(result)
+        status = self._statuses[point] = _status(result)
         self._spent[point] = self._spent.get(point, 0.0) + seconds
         _of(self.by_plugin, (plugin.name, point, status), PLUGIN_SECONDS).observe(seconds)
         return result
@@ -168,7 +168,7 @@ def _status(result: object) -> str:
 def _of(
     histograms: dict[tuple[str, str, str], Histogram], key: tuple[str, str, str], bounds: Sequence[float]
 ) -> Histogram:
-    found = histograms.get(key)
-    if found is None:
-        found = histograms[key] = Histogram(bounds)
-    return found
+    histogram = histograms.get(key)
+    if histogram is None:
+        histogram = histograms[key] = Histogram(bounds)
+    return histogram

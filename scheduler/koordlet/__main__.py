@@ -114,13 +114,13 @@ def _gates(words: str) -> dict[str, bool]:
     Raises:
         ValueError: one of them is not known, or neither true nor false.
     """
-    found = {}
+    by_name = {}
     for word in filter(None, words.split(",")):
         name, _, value = word.partition("=")
         if name not in GATES or value not in {"true", "false"}:
             raise ValueError(f"--feature-gates: expected {', '.join(GATES)} with =true or =false, found {word!r}")
-        found[name] = value == "true"
-    return found
+        by_name[name] = value == "true"
+    return by_name
 
 
 if __name__ == "__main__":

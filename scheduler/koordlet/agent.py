@@ -209,13 +209,13 @@ class Agent:
             self._pod_rules()
 
     def _pod_gone(self, pod: AgentPod) -> None:
-        found = self._pods.pop(pod.metadata.uid, None)
+        local_pod = self._pods.pop(pod.metadata.uid, None)
         self._evictor.forget(pod.metadata.uid)
         self._reconciler.forget(pod.metadata.uid)
-        if found is not None:
-            self._collectors.forget(found)
-            self._enforcer.forget(found)
-            for folder in (found.folder, *found.containers.values()):
+        if local_pod is not None:
+            self._collectors.forget(local_pod)
+            self._enforcer.forget(local_pod)
+            for folder in (local_pod.folder, *local_pod.containers.values()):
                 self._executor.forget(folder)
 
     # -- rounds -------------------------------------------------------------------------------------------------------
@@ -278,16 +278,16 @@ class Agent:
             self._say("prediction", f"prediction: {error}")
             reclaimable = None
         programs = self._strategies.applications
-        found = report.status(self.samples, self._clock.monotonic(), policy, pods, programs, reclaimable)
-        if found is None:
+        status = report.status(self.samples, self._clock.monotonic(), policy, pods, programs, reclaimable)
+        if status is None:
             return
-        found["updateTime"] = self._clock.timestamp()
+        status["updateTime"] = self._clock.timestamp()
 
         def done(response: Response) -> None:
             if not response.ok:
                 self._say("report", f"report: {refusal(response)}")
 
-        self._rest.merge(f"{NODE_METRICS_PATH}/{self._config.node}/status", {"status": found}, done)
+        self._rest.merge(f"{NODE_METRICS_PATH}/{self._config.node}/status", {"status": status}, done)
 
     def families(self) -> Iterator[Family]:
         """Metric families for `/metrics`."""

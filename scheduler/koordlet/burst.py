@@ -67,14 +67,14 @@ def next_quota(
     percent = config.cfs_quota_burst_percent
     ceiling = base if percent <= _FULL else int(base * percent / 100)
     if not config.raises_quota:
-        wanted = base
+        amount = base
     elif not allowed or state == OVERLOAD:
-        wanted = int(quota * _DOWN)
+        amount = int(quota * _DOWN)
     elif throttled is not None and throttled > 0 and state == IDLE:
-        wanted = int(quota * _UP)
+        amount = int(quota * _UP)
     else:
-        wanted = quota
-    return min(max(wanted, base), ceiling)
+        amount = quota
+    return min(max(amount, base), ceiling)
 
 
 class Limiter:

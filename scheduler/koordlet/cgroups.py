@@ -190,8 +190,8 @@ class Cgroups:
             CgroupError: it cannot be read.
         """
         rows = (line.partition(" ") for line in self.read(folder, file).splitlines())
-        found = {name: integer(value.strip()) for name, _, value in rows}
-        return {name: value for name, value in found.items() if value is not None}
+        by_name = {name: integer(value.strip()) for name, _, value in rows}
+        return {name: value for name, value in by_name.items() if value is not None}
 
     def text_of(self, file: File, value: int | str) -> str:
         """What is written for a value.

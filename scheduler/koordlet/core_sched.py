@@ -52,9 +52,9 @@ class KernelCookies:
             raise OSError(code, os.strerror(code))
 
     def get(self, process: int) -> int:
-        found = ctypes.c_ulong()
-        self._call(_GET, process, _THREAD, ctypes.byref(found))
-        return found.value
+        c_ulong = ctypes.c_ulong()
+        self._call(_GET, process, _THREAD, ctypes.byref(c_ulong))
+        return c_ulong.value
 
     def create(self, process: int) -> None:
         self._call(_CREATE, process, _THREAD_GROUP)
@@ -115,7 +115,7 @@ class CoreScheduling:
     def __init__(self, cgroups: Cgroups, cookies: Cookies) -> None:
         self._cgroups, self._cookies = cgroups, cookies
         self._of_group: dict[str, int] = {}
-        self._given: set[int] = set()
+        self._active: set[int] = set()
         self._say = Once(log)
 
     def reconcile(self, pods: Iterable[LocalPod], qos: QosStrategy) -> None:
@@ -138,7 +138,7 @@ class CoreScheduling:
 
     def _clear(self, processes: Iterable[int]) -> None:
         for process in processes:
-            if self._cookies.get(process) in self._given:
+            if self._cookies.get(process) in self._active:
                 self._cookies.share(_WITHOUT_COOKIE, process)
 
     def _share(self, group: str, processes: list[int]) -> None:
@@ -148,17 +148,17 @@ class CoreScheduling:
             source = next(iter(have))
             self._cookies.create(source)
             self._of_group[group] = have[source] = self._cookies.get(source)
-            self._given.add(have[source])
+            self._active.add(have[source])
         for process, cookie in have.items():
             if source is not None and cookie != self._of_group[group]:
                 self._cookies.share(source, process)
 
     def _processes(self, pod: LocalPod) -> list[int]:
-        found: list[int] = []
+        numbers: list[int] = []
         for folder in pod.containers.values():
             try:
                 words = self._cgroups.read(folder, PROCESSES).split()
             except CgroupError:
                 continue
-            found += [number for number in map(integer, words) if number is not None]
-        return found
+            numbers += [number for number in map(integer, words) if number is not None]
+        return numbers

@@ -107,21 +107,21 @@ class Enforcer:
         before = parse_cpuset(self._cgroups.read(folder, CPUS))
         exclusive, lent = self._bound(pods)
         count = suppress.wanted_cpus(cores, len(before), len(self._cpus))
-        found = suppress.chosen(self._cpus, count, exclusive=exclusive, shared_with=lent, reserved=reserved)
-        if found and found != before:
-            self._set_cpus(found)
+        choice = suppress.chosen(self._cpus, count, exclusive=exclusive, shared_with=lent, reserved=reserved)
+        if choice and choice != before:
+            self._set_cpus(choice)
 
     def _bound(self, pods: Iterable[LocalPod]) -> tuple[frozenset[int], frozenset[int]]:
         """The CPUs that are bound to LSE pods, and to LSR pods."""
-        found: dict[str, frozenset[int]] = {LSE: frozenset(), LSR: frozenset()}
+        results: dict[str, frozenset[int]] = {LSE: frozenset(), LSR: frozenset()}
         for pod in pods:
-            if pod.active and pod.raw_qos in found:
+            if pod.active and pod.raw_qos in results:
                 try:
-                    found[pod.raw_qos] |= bound_cpus(pod)
+                    results[pod.raw_qos] |= bound_cpus(pod)
                 except (msgspec.MsgspecError, CpusetError) as error:
                     name = pod.pod.metadata.name
                     self._say((pod.uid, RESOURCE_STATUS), f"pod {name}: annotation {RESOURCE_STATUS}: {error}")
-        return found[LSE], found[LSR]
+        return results[LSE], results[LSR]
 
     def _set_cpus(self, cpus: Iterable[int]) -> None:
         """The CPUs of all best-effort groups: wider from above first, then narrower from below (CS-6)."""
@@ -247,31 +247,31 @@ class Enforcer:
             self._identities(pods, strategies)
 
     def _limits(self, pod: LocalPod, quotas: bool, ratio: float) -> None:
-        found = batch_limits(pod.pod.metadata.annotations, quotas=quotas, ratio=ratio)
+        limits = batch_limits(pod.pod.metadata.annotations, quotas=quotas, ratio=ratio)
         folders = {"": pod.folder, **pod.containers}
         self._executor.leveled(
             Update(folder, file, value)
             for name, folder in folders.items()
-            if name in found
+            if name in limits
             for file, value in (
-                (SHARES, found[name].shares),
-                (QUOTA, found[name].quota),
-                (MEMORY_LIMIT, found[name].memory),
+                (SHARES, limits[name].shares),
+                (QUOTA, limits[name].quota),
+                (MEMORY_LIMIT, limits[name].memory),
             )
         )
 
     def _identities(self, pods: Iterable[LocalPod], strategies: Strategies) -> None:
-        found = identities(strategies.qos)
+        result = identities(strategies.qos)
         own = strategies.qos.policies.get("cpuPolicy") == "groupIdentity"
         for kind in (GUARANTEED, BURSTABLE, BEST_EFFORT):
-            self._executor.update(Update(self._cgroups.layout.qos(kind), GROUP_IDENTITY, found.folders[kind]))
+            self._executor.update(Update(self._cgroups.layout.qos(kind), GROUP_IDENTITY, result.folders[kind]))
         for pod in pods:
-            value = found.by_class.get(pod.raw_qos, found.by_kubernetes[pod.kubernetes])
+            value = result.by_class.get(pod.raw_qos, result.by_kubernetes[pod.kubernetes])
             value = own_identity(pod.pod.metadata.annotations, pod.raw_qos, value) if own else value
             for folder in (pod.folder, *pod.containers.values()):
                 self._executor.update(Update(folder, GROUP_IDENTITY, value))
         for application in strategies.applications:
-            value = found.by_class.get(application.qos, 0)
+            value = result.by_class.get(application.qos, 0)
             self._executor.update(Update(application.folder(self._cgroups.layout), GROUP_IDENTITY, value))
 
     def _guarded(self, pod: LocalPod, action: Callable[[], None]) -> None:

@@ -150,7 +150,7 @@ def chosen(shortages: Iterable[Shortage], leaving: Iterable[Victim], refused: Co
     `refused`: uids of pods whose eviction was refused a moment ago: the next ones are taken.
     """
     gone = {victim.uid: victim for victim in leaving}
-    found = []
+    features = []
     for feature, account, amounts, victims in shortages:
         for victim in victims:
             short = {
@@ -163,8 +163,8 @@ def chosen(shortages: Iterable[Shortage], leaving: Iterable[Victim], refused: Co
             if victim.uid in gone or victim.uid in refused or (account == REQUESTED and victim.resource not in short):
                 continue
             gone[victim.uid] = victim
-            found.append((feature, victim.uid))
-    return found
+            features.append((feature, victim.uid))
+    return features
 
 
 def lines_error(threshold: int, lower: int | None) -> str:

@@ -78,7 +78,7 @@ class Evictor:
         for kind, features in self._features.items():
             if seen.now - self._last.get(kind, float("-inf")) < COOL_DOWN[kind]:
                 continue
-            shortages = [found for name, look in features.items() if self._enabled(name) and (found := look(seen))]
+            shortages = [result for name, look in features.items() if self._enabled(name) and (result := look(seen))]
             leaving = [self._victim(seen, pod, kind) for pod in seen.pods if self._leaves(pod)] if shortages else []
             refused = {uid for uid, until in self._refused.items() if until > seen.now}
             for feature, uid in evict.chosen(shortages, leaving, refused):
@@ -104,11 +104,11 @@ class Evictor:
         if lower is None or upper is None or self._wrong(evict.BE_CPU, evict.satisfaction_error(lower, upper)):
             return None
         seconds = max(LOOK, threshold.cpu_evict_time_window_seconds)
-        found = [self._samples.between(kind, now - seconds, now) for kind in (BE_USED, BE_REQUEST, BE_LIMIT)]
-        if not all(found) or len(found[0]) * LOOK < seconds / 3:
+        samples = [self._samples.between(kind, now - seconds, now) for kind in (BE_USED, BE_REQUEST, BE_LIMIT)]
+        if not all(samples) or len(samples[0]) * LOOK < seconds / 3:
             return None
-        mean = Window(*(average(each) or 0.0 for each in found))
-        current = Window(*(each[-1].value for each in found))
+        mean = Window(*(average(each) or 0.0 for each in samples))
+        current = Window(*(each[-1].value for each in samples))
         if threshold.cpu_evict_policy == BY_ALLOCATABLE:
             limit = _batch_cpu(seen.node)
             mean, current = mean._replace(limit=limit), current._replace(limit=limit)
@@ -271,5 +271,5 @@ class Evictor:
 
 def _batch_cpu(node: Node) -> float:
     """Batch CPU that the node offers; 0 counts as one thousandth, and none as no limit (EV-2)."""
-    found = node.status.allocatable.get(BATCH_CPU)
-    return -1 if found is None else max(amount(BATCH_CPU, found), 1)
+    batch_cpu = node.status.allocatable.get(BATCH_CPU)
+    return -1 if batch_cpu is None else max(amount(BATCH_CPU, batch_cpu), 1)

@@ -39,7 +39,7 @@ class Executor:
     def __init__(self, cgroups: Cgroups, clock: Clock) -> None:
         self.cgroups, self._clock = cgroups, clock
         self._written: dict[tuple[str, File], tuple[int | str, float]] = {}
-        self._said: dict[tuple[str, File], str] = {}
+        self._messages: dict[tuple[str, File], str] = {}
         self.failures = 0
 
     def update(self, *updates: Update) -> None:
@@ -65,7 +65,7 @@ class Executor:
 
     def forget(self, folder: str) -> None:
         """The group is gone."""
-        for known in (self._written, self._said):
+        for known in (self._written, self._messages):
             for key in [key for key in known if key[0] == folder]:
                 del known[key]
 
@@ -91,11 +91,11 @@ class Executor:
                 self.cgroups.write(update.folder, update.file, value)
         except CgroupError as error:
             self.failures += 1
-            if self._said.get(update[:2]) != str(error):
-                self._said[update[:2]] = str(error)
+            if self._messages.get(update[:2]) != str(error):
+                self._messages[update[:2]] = str(error)
                 log.warning("unwritten value=%s why=%s", value, error)
             return False
-        self._said.pop(update[:2], None)
+        self._messages.pop(update[:2], None)
         return True
 
     def _has(self, update: Update, value: int | str) -> bool:

@@ -97,7 +97,7 @@ def restored(buckets: Buckets, saved: Mapping[str, object]) -> Histogram:
     Raises:
         ValueError: it is none.
     """
-    found = Histogram(buckets)
+    histogram = Histogram(buckets)
     weights, total, reference = (saved.get(name) for name in ("bucketWeights", "totalWeight", "referenceTimestamp"))
     if not isinstance(weights, Mapping) or not isinstance(total, int | float) or not isinstance(reference, int | float):
         raise ValueError("expected bucketWeights, totalWeight and referenceTimestamp")
@@ -110,6 +110,6 @@ def restored(buckets: Buckets, saved: Mapping[str, object]) -> Histogram:
     whole = sum(numbers.values())
     if not math.isfinite(total) or not math.isfinite(reference) or total < 0:
         raise ValueError("expected a totalWeight and a referenceTimestamp that are finite")
-    found._weights = {bucket: weight * total / whole for bucket, weight in numbers.items()}  # noqa: SLF001 its own kind
-    found._reference = float(reference) if numbers else None  # noqa: SLF001
-    return found
+    histogram._weights = {bucket: weight * total / whole for bucket, weight in numbers.items()}  # noqa: SLF001 its own kind
+    histogram._reference = float(reference) if numbers else None  # noqa: SLF001
+    return histogram

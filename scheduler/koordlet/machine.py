@@ -86,12 +86,12 @@ class Machine:
         for folder in sorted((base / "node").glob("node[0-9]*")):
             for cpu in parse_cpuset(_read(folder / "cpulist").strip()):
                 nodes[cpu] = integer(folder.name.removeprefix("node")) or 0
-        found = []
+        cpus = []
         for cpu in online:
             topology = base / f"cpu/cpu{cpu}/topology"
             core, socket = (integer(_read(topology / name).strip()) for name in ("core_id", "physical_package_id"))
-            found.append(Cpu(cpu, core or 0, max(socket or 0, 0), nodes.get(cpu, 0)))
-        return found
+            cpus.append(Cpu(cpu, core or 0, max(socket or 0, 0), nodes.get(cpu, 0)))
+        return cpus
 
 
 def _read(path: Path) -> str:

@@ -114,12 +114,12 @@ def page_cache(config: MemoryQos, limit: int | None) -> dict[File, int]:
             size = size if limit is None else min(size, limit)
     elif config.page_cache_limit_percent is not None and limit is not None:
         size = limit * config.page_cache_limit_percent // 100
-    found = {} if size is None else {PAGE_CACHE_ENABLE: int(size > 0), PAGE_CACHE_SIZE: size}
+    by_page_cache_enable = {} if size is None else {PAGE_CACHE_ENABLE: int(size > 0), PAGE_CACHE_SIZE: size}
     if size and config.page_cache_reclaim_sync is not None:
-        found[PAGE_CACHE_SYNC] = int(config.page_cache_reclaim_sync)
+        by_page_cache_enable[PAGE_CACHE_SYNC] = int(config.page_cache_reclaim_sync)
     if config.page_cache_enable is not None:
-        found[PAGE_CACHE_ENABLE] = int(config.page_cache_enable)
-    return found
+        by_page_cache_enable[PAGE_CACHE_ENABLE] = int(config.page_cache_enable)
+    return by_page_cache_enable
 
 
 def updates(pods: Iterable[LocalPod], qos: QosStrategy, layout: Layout, allocatable: int) -> Iterator[Update]:

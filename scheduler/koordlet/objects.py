@@ -80,7 +80,7 @@ class LocalPod:
     def containers(self) -> dict[str, str]:
         """The groups of its containers by name."""
         return {
-            found.name: self.layout.container(self.folder, found.container_id)
-            for found in self.pod.status.container_statuses
-            if found.container_id
+            running_container.name: self.layout.container(self.folder, running_container.container_id)
+            for running_container in self.pod.status.container_statuses
+            if running_container.container_id
         }

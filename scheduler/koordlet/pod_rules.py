@@ -49,12 +49,12 @@ def batch_limits(annotations: Mapping[str, str], *, quotas: bool = True, ratio: 
         return {}
     spec = msgspec.json.decode(text, type=dict[str, dict[str, dict[str, dict[str, Quantity]]]])
     containers = spec.get("containers") or {}
-    requests = {name: _amounts(found.get("requests") or {}) for name, found in containers.items()}
-    limits = {name: _amounts(found.get("limits") or {}) for name, found in containers.items()}
-    found = {name: _limits([requests[name]], [limits[name]], quotas=quotas, ratio=ratio) for name in containers}
+    requests = {name: _amounts(container.get("requests") or {}) for name, container in containers.items()}
+    limits = {name: _amounts(container.get("limits") or {}) for name, container in containers.items()}
+    by_name = {name: _limits([requests[name]], [limits[name]], quotas=quotas, ratio=ratio) for name in containers}
     if containers:
-        found[""] = _limits(list(requests.values()), list(limits.values()), quotas=quotas, ratio=ratio)
-    return found
+        by_name[""] = _limits(list(requests.values()), list(limits.values()), quotas=quotas, ratio=ratio)
+    return by_name
 
 
 def _amounts(resources: Mapping[str, Quantity]) -> dict[str, int]:
@@ -64,13 +64,13 @@ def _amounts(resources: Mapping[str, Quantity]) -> dict[str, int]:
 def _limits(
     requests: Sequence[Mapping[str, int]], limits: Sequence[Mapping[str, int]], *, quotas: bool, ratio: float
 ) -> Limits:
-    shares = sum(found.get(BATCH_CPU, 0) for found in requests) * 1024 // 1000
+    shares = sum(request.get(BATCH_CPU, 0) for request in requests) * 1024 // 1000
     quota = memory = NO_LIMIT
-    if quotas and all(found.get(BATCH_CPU) for found in limits):
-        quota = max(sum(found[BATCH_CPU] for found in limits) * PERIOD // 1000, LEAST_QUOTA)
+    if quotas and all(limit.get(BATCH_CPU) for limit in limits):
+        quota = max(sum(limit[BATCH_CPU] for limit in limits) * PERIOD // 1000, LEAST_QUOTA)
         quota = normalized(quota, ratio)
-    if all(found.get(BATCH_MEMORY) for found in limits):
-        memory = sum(found[BATCH_MEMORY] for found in limits)
+    if all(limit.get(BATCH_MEMORY) for limit in limits):
+        memory = sum(limit[BATCH_MEMORY] for limit in limits)
     return Limits(min(max(shares, LEAST_SHARES), MOST_SHARES), quota, memory)
 
 
@@ -102,9 +102,9 @@ def normalized_quotas(pod: LocalPod, ratio: float) -> dict[str, int]:
     if pod.raw_qos not in {LS, ""} or bound_cpus(pod):
         return {}
     limits = {each.name: milli(each.resources.limits.get(CPU, 0)) * PERIOD // 1000 for each in pod.pod.spec.containers}
-    found = {pod.folder: normalized(sum(limits.values()), ratio)} if all(limits.values()) else {}
+    result = {pod.folder: normalized(sum(limits.values()), ratio)} if all(limits.values()) else {}
     folders = {name: folder for name, folder in pod.containers.items() if limits.get(name)}
-    return found | {folder: normalized(limits[name], ratio) for name, folder in folders.items()}
+    return result | {folder: normalized(limits[name], ratio) for name, folder in folders.items()}
 
 
 @dataclass(frozen=True, slots=True)

@@ -121,8 +121,8 @@ class Models:
 
     def keep(self, names: Iterable[str]) -> None:
         """Forget the models of pods that are gone."""
-        wanted = {*names, SYSTEM, PROD}
-        for name in [name for name in self._models if name not in wanted]:
+        targets = {*names, SYSTEM, PROD}
+        for name in [name for name in self._models if name not in targets]:
             del self._models[name]
             if self._folder is not None:
                 (self._folder / f"{name}.json").unlink(missing_ok=True)

@@ -72,5 +72,5 @@ def _raw_allocatable(node: Node) -> Amounts:
             raw = decode_as(written, dict[str, Quantity])
         except msgspec.MsgspecError:
             raw = {}
-    found = {**node.status.allocatable, **raw}
-    return Amounts(*(amount(name, found.get(name, 0)) for name in (CPU, MEMORY)))
+    results = {**node.status.allocatable, **raw}
+    return Amounts(*(amount(name, results.get(name, 0)) for name in (CPU, MEMORY)))

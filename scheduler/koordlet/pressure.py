@@ -17,8 +17,10 @@ _DEGREES = ("some", "full")
 def averages(text: str) -> dict[str, float]:
     """`avg10` in percent by degree, `some` or `full`; a degree that the kernel does not have is left out."""
     rows = (line.split() for line in text.splitlines())
-    found = {row[0]: finite(dict(word.partition("=")[::2] for word in row[1:]).get("avg10", "")) for row in rows if row}
-    return {degree: value for degree, value in found.items() if degree in _DEGREES and value is not None}
+    by_row = {
+        row[0]: finite(dict(word.partition("=")[::2] for word in row[1:]).get("avg10", "")) for row in rows if row
+    }
+    return {degree: value for degree, value in by_row.items() if degree in _DEGREES and value is not None}
 
 
 class Pressures:
@@ -38,14 +40,14 @@ class Pressures:
         for container, folder in {"": pod.folder, **pod.containers}.items():
             for resource, file in FILES.items():
                 try:
-                    found = averages(self._cgroups.read(folder, file))
+                    amounts = averages(self._cgroups.read(folder, file))
                 except CgroupError:
                     continue
                 more = {"container_name": container} if container else {}
-                more |= {"cpu_full_supported": str("full" in found).lower()} if resource == "cpu" else {}
+                more |= {"cpu_full_supported": str("full" in amounts).lower()} if resource == "cpu" else {}
                 for degree in _DEGREES:
                     psi = {"psi_resource_type": resource, "psi_precision": "avg10", "psi_degree": degree}
-                    yield {**names, **more, **psi}, found.get(degree, 0.0)
+                    yield {**names, **more, **psi}, amounts.get(degree, 0.0)
 
     def families(self, labels: Mapping[str, str]) -> Iterator[Family]:
         """Metric families under Koordinator's names; `labels`: of the node."""

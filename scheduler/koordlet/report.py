@@ -95,16 +95,16 @@ def window(policy: CollectPolicy) -> float:
 
 def _aggregated(samples: Samples, now: float, duration: str, cpu: Hashable, memory: Hashable) -> dict[str, Any]:
     seconds = go_duration(duration) or 0.0
-    found = [samples.between(metric, now - seconds, now) for metric in (cpu, memory)]
-    if any(len(each) < 1 or each[-1].at - each[0].at < seconds * _COVERED for each in found):
+    results = [samples.between(metric, now - seconds, now) for metric in (cpu, memory)]
+    if any(len(each) < 1 or each[-1].at - each[0].at < seconds * _COVERED for each in results):
         return {"duration": duration, "usage": {}}
-    usage = {"avg": _resources(*_both(found, None))}
-    usage |= {name: _resources(*_both(found, part)) for name, part in _PARTS.items()}
+    usage = {"avg": _resources(*_both(results, None))}
+    usage |= {name: _resources(*_both(results, part)) for name, part in _PARTS.items()}
     return {"duration": duration, "usage": usage}
 
 
-def _both(found: Sequence[list[Any]], part: float | None) -> tuple[float, float]:
-    cpu, memory = ((average(each) if part is None else percentile(each, part)) or 0.0 for each in found)
+def _both(results: Sequence[list[Any]], part: float | None) -> tuple[float, float]:
+    cpu, memory = ((average(each) if part is None else percentile(each, part)) or 0.0 for each in results)
     return cpu, memory
 
 

@@ -65,11 +65,11 @@ def pod_lines(annotation: str, caches: Iterable[int], cbm: str, *, amd: bool) ->
     ranges = {cache: document.llc.of(cache).range for cache in ids}
     limits = {cache: bandwidth(document.mb.of(cache).percent, amd=amd) for cache in ids}
     try:
-        masks = {cache: cache_mask(cbm, *given) for cache, given in ranges.items() if given is not None}
+        masks = {cache: cache_mask(cbm, *values) for cache, values in ranges.items() if values is not None}
     except ResctrlError:
         masks = {}
-    found = [line("L3", masks)] if ids and len(masks) == len(ids) else []
-    return [*found, line("MB", limits)] if ids and all(limits.values()) else found
+    lines = [line("L3", masks)] if ids and len(masks) == len(ids) else []
+    return [*lines, line("MB", limits)] if ids and all(limits.values()) else lines
 
 
 class _Schemata(msgspec.Struct, frozen=True):

@@ -77,14 +77,14 @@ class Resctrl:
 
     def _tasks(self, pod: LocalPod) -> set[int]:
         """The tasks of all groups below the pod's: those of the sandbox too, which no status names (RC-5)."""
-        found: set[int] = set()
+        numbers: set[int] = set()
         for folder in self._cgroups.children(pod.folder, "cpu"):
             try:
                 words = self._cgroups.read(folder, TASKS).split()
             except CgroupError:
                 continue  # gone
-            found |= {number for number in map(integer, words) if number is not None}
-        return found
+            numbers |= {number for number in map(integer, words) if number is not None}
+        return numbers
 
     def _write(self, group: str, lines: list[str]) -> None:
         """Write the lines if one of them differs; the kernel keeps what they do not name."""
@@ -121,6 +121,6 @@ def _caches(schemata: str) -> list[int]:
     for each in schemata.splitlines():
         name, _, values = each.strip().partition(":")
         if name == "L3":
-            found = [integer(part.partition("=")[0]) for part in values.split(";")]
-            return sorted(number for number in found if number is not None)
+            results = [integer(part.partition("=")[0]) for part in values.split(";")]
+            return sorted(number for number in results if number is not None)
     return []

@@ -203,7 +203,7 @@ def strategies(spec: Mapping[str, Any], before: Strategies) -> tuple[Strategies,
             wrong.append(f"{block}: {error}")
             return last
 
-    found = Strategies(
+    result = Strategies(
         read("resourceUsedThresholdWithBE", Threshold, before.threshold, spec.get("resourceUsedThresholdWithBE") or {}),
         read("cpuBurstStrategy", BurstConfig, before.burst, spec.get("cpuBurstStrategy") or {}),
         read("resourceQOSStrategy", QosStrategy, before.qos, spec.get("resourceQOSStrategy") or {}),
@@ -211,8 +211,8 @@ def strategies(spec: Mapping[str, Any], before: Strategies) -> tuple[Strategies,
         read("hostApplications", tuple[HostApplication, ...], before.applications, spec.get("hostApplications") or ()),
         known=True,
     )
-    outside = [each.name for each in found.applications if each.leaves_the_root]
+    outside = [each.name for each in result.applications if each.leaves_the_root]
     if outside:
         wrong.append(f"hostApplications: expected groups below the root, found others: {', '.join(outside):.60}")
-        found = replace(found, applications=before.applications)
-    return found, wrong
+        result = replace(result, applications=before.applications)
+    return result, wrong

@@ -44,8 +44,8 @@ def allowed_cores(  # noqa: PLR0917 the terms of the formula
 def wanted_cpus(cores: float, before: int, total: int) -> int:
     """The number of CPUs for these cores: it grows slowly and shrinks at once (CS-3)."""
     # Sums of measured values end in …0001, for which one more CPU would be taken.
-    wanted = max(math.ceil(round(cores, 6)), LEAST_CPUS)
-    return min(wanted, before + math.ceil(total * _GROWTH)) if wanted > before else wanted
+    target = max(math.ceil(round(cores, 6)), LEAST_CPUS)
+    return min(target, before + math.ceil(total * _GROWTH)) if target > before else target
 
 
 def chosen(
@@ -74,20 +74,20 @@ def packed(cpus: Sequence[Cpu], count: int) -> list[int]:
     for cpu in sorted(cpus, key=lambda cpu: (cpu.core, cpu.id)):
         by_place.setdefault((cpu.node, cpu.socket), []).append(cpu)
     buckets = sorted(by_place.values(), key=lambda bucket: (-len(bucket), min(cpu.id for cpu in bucket)))
-    found: list[int] = []
+    ids: list[int] = []
     place = missed = 0
-    while count - len(found) > 1 and missed < len(buckets):
+    while count - len(ids) > 1 and missed < len(buckets):
         pair = _pair(buckets[place])
         missed = 0 if pair else missed + 1
         for cpu in pair:
             buckets[place].remove(cpu)
-            found.append(cpu.id)
+            ids.append(cpu.id)
         place = (place + 1) % len(buckets)
-    while len(found) < count:
+    while len(ids) < count:
         if buckets[place]:
-            found.append(buckets[place].pop(0).id)
+            ids.append(buckets[place].pop(0).id)
         place = (place + 1) % len(buckets)
-    return found
+    return ids
 
 
 def _pair(bucket: Sequence[Cpu]) -> tuple[Cpu, ...]:
@@ -97,9 +97,9 @@ def _pair(bucket: Sequence[Cpu]) -> tuple[Cpu, ...]:
 
 def next_quota(cores: float, before: int, capacity: int) -> int:
     """The quota of all best-effort pods in microseconds; `before` if the change is small (CS-7)."""
-    wanted = max(int(cores * PERIOD), LEAST_QUOTA)
+    quota = max(int(cores * PERIOD), LEAST_QUOTA)
     if before == NO_LIMIT:
-        return wanted
-    if abs(wanted - before) < capacity * PERIOD * _SMALL and wanted != LEAST_QUOTA:
+        return quota
+    if abs(quota - before) < capacity * PERIOD * _SMALL and quota != LEAST_QUOTA:
         return before
-    return min(wanted, before + int(capacity * PERIOD * _GROWTH))
+    return min(quota, before + int(capacity * PERIOD * _GROWTH))

@@ -76,26 +76,26 @@ def calculated(strategy: ColocationStrategy, terms: Terms) -> tuple[Pair, str]:
     of_cpu = MAX_USAGE_REQUEST if strategy.cpu_calculate_policy == MAX_USAGE_REQUEST else "usage"
     of_memory = strategy.memory_calculate_policy if strategy.memory_calculate_policy in by_policy else "usage"
     (cpu, *cpu_terms), (memory, *memory_terms) = by_policy[of_cpu], by_policy[of_memory]
-    found = Pair(cpu.cpu, memory.memory)
+    pair = Pair(cpu.cpu, memory.memory)
     texts = [
         (
-            f"batchAllocatable[CPU(Milli-Core)]:{found.cpu} = nodeCapacity:{cap.cpu} - nodeSafetyMargin:{margin.cpu} - "
+            f"batchAllocatable[CPU(Milli-Core)]:{pair.cpu} = nodeCapacity:{cap.cpu} - nodeSafetyMargin:{margin.cpu} - "
             f"{_CPU_WORDS[of_cpu][0]}:{cpu_terms[0].cpu} - {_CPU_WORDS[of_cpu][1]}:{cpu_terms[1].cpu}"
         ),
         (
-            f"batchAllocatable[Mem(GB)]:{_giga(found.memory)} = nodeCapacity:{_giga(cap.memory)} - "
+            f"batchAllocatable[Mem(GB)]:{_giga(pair.memory)} = nodeCapacity:{_giga(cap.memory)} - "
             f"nodeSafetyMargin:{_giga(margin.memory)} - {_MEMORY_WORDS[of_memory][0]}:{_giga(memory_terms[0].memory)}"
             f" - {_MEMORY_WORDS[of_memory][1]}:{_giga(memory_terms[1].memory)}"
         ),
     ]
     limits = strategy.batch_cpu_threshold_percent, strategy.batch_memory_threshold_percent
     if limits[0] is not None:
-        found = found._replace(cpu=min(found.cpu, cap.percent(limits[0], 0).cpu))
-        texts[0] = _capped(texts[0], found.cpu, cap.cpu, limits[0])
+        pair = pair._replace(cpu=min(pair.cpu, cap.percent(limits[0], 0).cpu))
+        texts[0] = _capped(texts[0], pair.cpu, cap.cpu, limits[0])
     if limits[1] is not None:
-        found = found._replace(memory=min(found.memory, cap.percent(0, limits[1]).memory))
-        texts[1] = _capped(texts[1], _giga(found.memory), _giga(cap.memory), limits[1])
-    return found, "\n".join(texts)
+        pair = pair._replace(memory=min(pair.memory, cap.percent(0, limits[1]).memory))
+        texts[1] = _capped(texts[1], _giga(pair.memory), _giga(cap.memory), limits[1])
+    return pair, "\n".join(texts)
 
 
 _CPU_WORDS = {

@@ -19,21 +19,21 @@ def mid_of_node(
     limit = cap.percent(*limits)
     if strategy.mid_reclaim_mode == STATIC:
         shares = strategy.mid_static_cpu_reserved_percent, strategy.mid_static_memory_reserved_percent
-        found = cap.percent(*shares).smaller(limit)
+        pair = cap.percent(*shares).smaller(limit)
         terms = [
             f"min(nodeCapacity:{{0}} * staticReservedPercent:{share / 100:g}, nodeCapacity:{{0}} * "
             f"thresholdRatio:{percent / 100:g})"
             for share, percent in zip(shares, limits, strict=True)
         ]
-        return found, _text(found, [term.format(value) for term, value in zip(terms, _shown(cap), strict=True)])
+        return pair, _text(pair, [term.format(value) for term, value in zip(terms, _shown(cap), strict=True)])
     reclaimable = (report.reclaimable or ZERO).larger(ZERO)
     unused = cap.minus(report.node).larger(ZERO) if report.node is not None else ZERO
     unallocated = unallocated_of(amounts, pods, report)
     ratio = strategy.mid_unallocated_percent
-    found = reclaimable.smaller(unused).plus(unallocated.percent(ratio, ratio)).smaller(limit)
+    pair = reclaimable.smaller(unused).plus(unallocated.percent(ratio, ratio)).smaller(limit)
     shown = zip(*(_shown(each) for each in (reclaimable, unused, unallocated, cap)), limits, strict=True)
-    return found, _text(
-        found,
+    return pair, _text(
+        pair,
         [
             f"min(min(ProdReclaimable:{a}, NodeUnused:{b}) + Unallocated:{c} * midUnallocatedRatio:{ratio / 100:g}, "
             f"NodeCapacity:{d} * thresholdRatio:{percent / 100:g})"
@@ -56,6 +56,6 @@ def _shown(value: Pair) -> tuple[int, int]:
     return value.cpu, -(-value.memory // 10**9)
 
 
-def _text(found: Pair, formulas: list[str]) -> str:
-    cpu, memory = _shown(found)
+def _text(pair: Pair, formulas: list[str]) -> str:
+    cpu, memory = _shown(pair)
     return f"midAllocatable[CPU(milli-core)]:{cpu} = {formulas[0]}\nmidAllocatable[Memory(GB)]:{memory} = {formulas[1]}"

@@ -151,16 +151,16 @@ class NodeResources:
         self, topology: NodeResourceTopology, strategy: ColocationStrategy, offer: Offer
     ) -> list[dict[str, Any]]:
         """The JSON patch of the node's topology; empty if nothing is to be written."""
-        wanted = offer.zones
-        if wanted is None:  # what was offered is taken back
-            wanted = {place: ZERO for place, zone in enumerate(topology.zones) if BATCH_CPU in _allocatable(zone)}
+        zones = offer.zones
+        if zones is None:  # what was offered is taken back
+            zones = {place: ZERO for place, zone in enumerate(topology.zones) if BATCH_CPU in _allocatable(zone)}
         pairs: list[tuple[Mapping[str, Quantity], Mapping[str, int | None]]] = [
             (_allocatable(topology.zones[place]), {BATCH_CPU: batch.cpu, BATCH_MEMORY: batch.memory})
-            for place, batch in wanted.items()
+            for place, batch in zones.items()
         ]
         if not self._due(topology.metadata.name, "NodeResourceTopology", strategy, pairs):
             return []
-        return [step for place, batch in wanted.items() for step in _steps(topology.zones[place], place, batch)]
+        return [step for place, batch in zones.items() for step in _steps(topology.zones[place], place, batch)]
 
     def _due(
         self,
@@ -220,11 +220,13 @@ def _zones(topology: NodeResourceTopology | None) -> dict[int, Pair]:
     """Allocatable CPU and memory of the NUMA nodes by place; empty unless all of them have both (NR-13)."""
     if topology is None:
         return {}
-    found = {place: _allocatable(zone) for place, zone in enumerate(topology.zones) if zone.name.startswith("node-")}
-    if not all(CPU in resources and MEMORY in resources for resources in found.values()):
+    quantities = {
+        place: _allocatable(zone) for place, zone in enumerate(topology.zones) if zone.name.startswith("node-")
+    }
+    if not all(CPU in resources and MEMORY in resources for resources in quantities.values()):
         return {}
     try:
-        return {place: pair(resources) for place, resources in found.items()}
+        return {place: pair(resources) for place, resources in quantities.items()}
     except QuantityError:
         return {}  # the amounts of the node do not depend on its zones
 

@@ -73,10 +73,10 @@ def _model_ratio(settings: Settings, basic_info: str) -> float:
             raise SettingsError(f"no ratio for CPU {cpu.cpu_model}")
         return float(default)
     field = _FIELDS[cpu.hyper_thread_enabled, cpu.turbo_enabled]
-    found = model.get(field, default)
-    if found is None:
+    entry = model.get(field, default)
+    if entry is None:
         raise SettingsError(f"missing {field[0].upper()}{field[1:]} for CPU {cpu.cpu_model}")
-    return float(found)
+    return float(entry)
 
 
 def amplification_ratios(settings: Settings, annotations: Mapping[str, str]) -> str | None:
@@ -108,8 +108,8 @@ def amplification_ratios(settings: Settings, annotations: Mapping[str, str]) -> 
 
 def close(before: str | None, after: str) -> bool:
     """Whether two normalization ratios are equal up to rounding."""
-    found = finite(before or "")
-    return found is not None and abs(found - float(after)) <= CLOSE
+    value = finite(before or "")
+    return value is not None and abs(value - float(after)) <= CLOSE
 
 
 def changed_annotations(

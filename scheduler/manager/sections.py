@@ -32,8 +32,8 @@ class Section:
 
 def overlaid(lower: Settings, upper: Settings) -> Settings:
     """A JSON overlay: absent fields keep the lower value, maps merge by key, lists are replaced."""
-    found = dict(lower)
+    settings = dict(lower)
     for name, value in upper.items():
-        below = found.get(name)
-        found[name] = overlaid(below, value) if isinstance(below, dict) and isinstance(value, dict) else value
-    return found
+        below = settings.get(name)
+        settings[name] = overlaid(below, value) if isinstance(below, dict) and isinstance(value, dict) else value
+    return settings

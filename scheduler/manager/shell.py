@@ -260,9 +260,9 @@ class Manager:
             ("NodeMetric", NODE_METRICS_PATH, self._metrics),
             ("NodeSLO", NODE_SLOS_PATH, self._slos),
         ):
-            found = objects.get(name)
-            if found is not None:
-                self._rest.delete(f"{path}/{name}", uid=found.metadata.uid, done=self._count(kind, "delete", done))
+            entry = objects.get(name)
+            if entry is not None:
+                self._rest.delete(f"{path}/{name}", uid=entry.metadata.uid, done=self._count(kind, "delete", done))
 
     # -- writes -------------------------------------------------------------------------------------------------------
 
@@ -474,14 +474,14 @@ class Manager:
         again. An object that is gone, or newer by now, stays as the watch has it."""
         copies, decode, take = self._copies[kind]
         try:
-            found = decode(response.body)
+            body = decode(response.body)
         except msgspec.MsgspecError:
             return
-        known = copies.get(found.metadata.name)
-        if known is not None and known.metadata.uid == found.metadata.uid:
-            version, before = (integer(each.metadata.resource_version) for each in (found, known))
+        known = copies.get(body.metadata.name)
+        if known is not None and known.metadata.uid == body.metadata.uid:
+            version, before = (integer(each.metadata.resource_version) for each in (body, known))
             if version is not None and before is not None and version > before:
-                take(found)
+                take(body)
 
     def families(self) -> Iterator[Family]:
         """Metric families for `/metrics`."""
@@ -500,8 +500,8 @@ def _settings_of(node: Node) -> tuple[object, ...]:
 
 
 def _policy_of(metric: NodeMetric) -> Settings:
-    found = metric.spec.metric_collect_policy
-    plain: Settings = to_plain(found) if found is not None else {}
+    metric_collect_policy = metric.spec.metric_collect_policy
+    plain: Settings = to_plain(metric_collect_policy) if metric_collect_policy is not None else {}
     return plain
 
 

@@ -50,7 +50,7 @@ def build(into: Path | None = None) -> Path:
     target = into or library()
     if target.exists():
         return target
-    compiler = next((found for name in ("cc", "gcc", "clang") if (found := shutil.which(name))), None)
+    compiler = next((program for name in ("cc", "gcc", "clang") if (program := shutil.which(name))), None)
     if compiler is None:
         raise KernelError("no C compiler: expected cc, gcc or clang on PATH (Debian: apt-get install gcc)")
     headers = sysconfig.get_path("include")
@@ -78,10 +78,10 @@ def load(path: Path) -> Any:
         KernelError: it cannot be loaded.
     """
     loader = importlib.machinery.ExtensionFileLoader(_NAME, str(path))
-    found = importlib.util.spec_from_file_location(_NAME, path, loader=loader)
-    assert found is not None
+    spec = importlib.util.spec_from_file_location(_NAME, path, loader=loader)
+    assert spec is not None
     try:
-        module = importlib.util.module_from_spec(found)
+        module = importlib.util.module_from_spec(spec)
         loader.exec_module(module)
     except ImportError as error:
         raise KernelError(f"{path}: {error}") from error

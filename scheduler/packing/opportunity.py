@@ -96,8 +96,8 @@ class Demand:
         if len(self._paying) >= MAX_SHAPES:
             self._paying.clear()
         places = [shape.gpus // large.gpus if shape.needs_as_much_as(large) else 0 for large in self.large]
-        found = self._paying[shape] = places, [_within(shape, each) for each in self.sets]
-        return found
+        row = self._paying[shape] = places, [_within(shape, each) for each in self.sets]
+        return row
 
     def cost(self, states: NodeStates, payers: "Payers", prices: "Prices") -> Floats:
         """What placements cost others, in thousandths of a GPU, [node, shape]."""

@@ -129,11 +129,11 @@ def typical_pods(demand: Mapping[Shape, int], covered: float = COVERED) -> list[
         key=lambda item: (item[1], item[0].cpu_milli, item[0].gpu_milli, item[0].gpus, item[0].models),
         reverse=True,
     )
-    wanted = covered * counts.total()
+    amount = covered * counts.total()
     chosen: list[tuple[Shape, int]] = []
     seen = 0
     for shape, count in ranked:
-        if seen >= wanted:
+        if seen >= amount:
             break
         chosen.append((shape, count))
         seen += count

@@ -108,8 +108,8 @@ def scores(strategy: StrategyName, outlook: Outlook, states: NodeStates, request
     """Scores of all shapes on some nodes, [shape, node], by the compiled kernel where it has been built."""
     scorer = requests.compiled(strategy, outlook)
     if scorer is None:
-        found: Ints = STRATEGIES[strategy](outlook, states, requests).T.astype(np.int64)
-        return found
+        outcome: Ints = STRATEGIES[strategy](outlook, states, requests).T.astype(np.int64)
+        return outcome
     result = np.empty((len(requests.shapes), len(states.cpu)), np.int64)
     scorer.score(states.model, states.cpu, states.memory, np.ascontiguousarray(states.cards), result)
     return result
@@ -162,7 +162,7 @@ def graded(gains: Floats) -> Floats:
 @cache
 def grades() -> Floats:
     """The least gain of each grade from 1 to 99, found by bisection."""
-    found = []
+    results = []
     for grade in range(1, 100):
         low, high = WORST / 10, -WORST / 10
         while low < (middle := (low + high) / 2) < high:
@@ -170,8 +170,8 @@ def grades() -> Floats:
                 high = middle
             else:
                 low = middle
-        found.append(high)
-    return np.array(found)
+        results.append(high)
+    return np.array(results)
 
 
 def spread_out(gains: Floats) -> Floats:

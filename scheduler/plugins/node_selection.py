@@ -79,10 +79,10 @@ class LabelFacts:
         if fact is None:
             if len(self._by_keys) >= MAX_KEYS:
                 self._by_keys.clear()
-            wanted = selection.keys
+            target = selection.keys
             fact = self._by_keys[keys] = NodeFact(
                 self._cache,
-                lambda node: (node.name if named else "", tuple(node.metadata.labels.get(key) for key in wanted)),
+                lambda node: (node.name if named else "", tuple(node.metadata.labels.get(key) for key in target)),
             )
         return fact
 

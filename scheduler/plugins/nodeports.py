@@ -102,9 +102,9 @@ class NodePorts(PreFilter, FilterBatch):
         return SUCCESS
 
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
-        wanted = state[PORTS]
+        ports = state[PORTS]
         there = (port for info in node.pods.values() for port in ports_of(info.pod_class))
-        return TAKEN if any(port.conflicts(asked) for port in there for asked in wanted) else SUCCESS
+        return TAKEN if any(port.conflicts(request) for port in there for request in ports) else SUCCESS
 
     def slots_signature(self, state: CycleState, node: NodeInfo) -> str:
         return self.name  # the ports are free on every feasible node, and one pod takes them

@@ -40,9 +40,9 @@ class Registry:
         Raises:
             PluginError: a class of `more` is not usable.
         """
-        self._found = {name: Registered(kind, ARGS.get(name)) for name, (kind, _) in TABLE.items()}
+        self._plugins = {name: Registered(kind, ARGS.get(name)) for name, (kind, _) in TABLE.items()}
         for kind in more:
-            self._found[kind.name] = _checked(kind, kind.name, f"plugin {kind.name}")
+            self._plugins[kind.name] = _checked(kind, kind.name, f"plugin {kind.name}")
 
     @cached_property
     def _entry_points(self) -> dict[str, list[EntryPoint]]:
@@ -51,11 +51,11 @@ class Registry:
 
     def __iter__(self) -> Iterator[str]:
         """All names: those of built-in plugins in default order, then those of entry points."""
-        yield from self._found
-        yield from sorted(self._entry_points.keys() - self._found.keys())
+        yield from self._plugins
+        yield from sorted(self._entry_points.keys() - self._plugins.keys())
 
     def __contains__(self, name: object) -> bool:
-        return name in self._found or name in self._entry_points
+        return name in self._plugins or name in self._entry_points
 
     @property
     def defaults(self) -> list[tuple[str, int]]:
@@ -69,11 +69,11 @@ class Registry:
             PluginError: its entry point is ambiguous, cannot be loaded, or is not a plugin.
             KeyError: there is no such plugin; see `in`.
         """
-        found = self._found.get(name)
-        if found is None:
+        entry = self._plugins.get(name)
+        if entry is None:
             kind, where = load(name, self._entry_points[name])
-            found = self._found[name] = _checked(kind, name, where)
-        return found
+            entry = self._plugins[name] = _checked(kind, name, where)
+        return entry
 
 
 def _checked(kind: Any, name: str, where: str) -> Registered:

@@ -17,9 +17,9 @@ EXTENDED_RESOURCES = {BATCH: {CPU: BATCH_CPU, MEMORY: BATCH_MEMORY}, MID: {CPU: 
 
 def class_with_default(labels: Mapping[str, str], spec: PodSpec) -> str:
     """The label, else the band of `spec.priority`, else by QoS class: batch for BE, prod for others (FWK-R63)."""
-    found = priority_class(labels, spec)
-    if found in {PROD, MID, BATCH, FREE}:
-        return found
+    label_priority_class = priority_class(labels, spec)
+    if label_priority_class in {PROD, MID, BATCH, FREE}:
+        return label_priority_class
     qos = labels.get(QOS_LABEL, "")
     if qos in {"LSE", "LSR", "LS", "SYSTEM"}:
         return PROD

@@ -69,13 +69,13 @@ def _containers_total(spec: PodSpec, measure: Callable[[Container], Amounts]) ->
     sidecars: Amounts = {}
     peak: Amounts = {}
     for container in spec.init_containers:
-        wanted = measure(container)
+        measurement = measure(container)
         if container.restart_policy == "Always":
-            _add(total, wanted)
-            _add(sidecars, wanted)
+            _add(total, measurement)
+            _add(sidecars, measurement)
             _raise_to(peak, sidecars)
         else:
-            _raise_to(peak, _sum((wanted, sidecars)))
+            _raise_to(peak, _sum((measurement, sidecars)))
     _raise_to(total, peak)
     return total
 

@@ -34,16 +34,16 @@ def with_held_requests(pod: Pod) -> Pod:
 def _held(container: Container, status: ContainerStatus | None, infeasible: bool) -> Container:
     if status is None:
         return container
-    asked = container.resources.requests
+    requests = container.resources.requests
     actual = status.resources.requests if status.resources is not None else {}
-    if actual in ({}, asked) and status.allocated_resources in ({}, asked):
+    if actual in ({}, requests) and status.allocated_resources in ({}, requests):
         return container
-    held: ResourceList = {} if infeasible else {**asked}
+    held: ResourceList = {} if infeasible else {**requests}
     for reported in (actual, status.allocated_resources):
         for name, quantity in reported.items():
             if name not in held or _more(name, quantity, held[name]):
                 held[name] = quantity
-    return container if held == asked else replace(container, resources=replace(container.resources, requests=held))
+    return container if held == requests else replace(container, resources=replace(container.resources, requests=held))
 
 
 def _more(name: str, one: str | float, other: str | float) -> bool:

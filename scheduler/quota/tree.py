@@ -118,32 +118,32 @@ class Quota:
     @property
     def self_used(self) -> Counter[str]:
         """The use of its own pods (QUOTA-R7): all but that of its children."""
-        found = Counter(self.used)
+        results = Counter(self.used)
         for child in self.children.values():
-            found.subtract(child.used)
-        return found
+            results.subtract(child.used)
+        return results
 
     @property
     def self_non_preemptible_used(self) -> Counter[str]:
-        found = Counter(self.non_preemptible_used)
+        results = Counter(self.non_preemptible_used)
         for child in self.children.values():
-            found.subtract(child.non_preemptible_used)
-        return found
+            results.subtract(child.non_preemptible_used)
+        return results
 
     def request(self, *, lends: bool) -> dict[str, int]:
         """The requests of its children or pods; at least its min for a quota that does not lend."""
-        found = dict(self.child_request)
+        maxes = dict(self.child_request)
         if not lends:
             for key, value in self.spec.min.items():
-                found[key] = max(found.get(key, 0), value)
-        return found
+                maxes[key] = max(maxes.get(key, 0), value)
+        return maxes
 
     def path(self) -> list["Quota"]:
         """From the quota to the top of its tree."""
-        found = [self]
-        while found[-1].parent is not None:
-            found.append(found[-1].parent)
-        return found
+        parents = [self]
+        while parents[-1].parent is not None:
+            parents.append(parents[-1].parent)
+        return parents
 
 
 class QuotaTree:
@@ -468,11 +468,11 @@ class QuotaTree:
             return 0
         used, credit = quota.used, _MANY
         for key, most in share.items():
-            rest, wanted = most - used[key], amounts.get(key, 0)
+            rest, amount = most - used[key], amounts.get(key, 0)
             if rest < 0:
                 return 0
-            if wanted:
-                credit = min(credit, rest // wanted)
+            if amount:
+                credit = min(credit, rest // amount)
         return credit
 
     def _share(self, quota: Quota) -> dict[str, int] | None:
@@ -514,9 +514,9 @@ class QuotaTree:
             for child in parent.children.values()
             if key in child.spec.max
         ]
-        found = runtime_shares(total or 0, shares)
-        parent.kept[key] = version, total, found
-        return found
+        amounts = runtime_shares(total or 0, shares)
+        parent.kept[key] = version, total, amounts
+        return amounts
 
     def _auto_min(self, parent: Quota, child: Quota, key: str, total: int | None) -> int:
         minimum = child.spec.min.get(key, 0)

@@ -76,22 +76,22 @@ class Routes:
 
     def patterns(self, prefix: str) -> dict[str, list[str]]:
         """Patterns below `prefix` by method, sorted."""
-        found: dict[str, list[str]] = {}
+        patterns: dict[str, list[str]] = {}
         for method, pattern in sorted(self._routes):
             if pattern.startswith(prefix):
-                found.setdefault(method, []).append(pattern)
-        return found
+                patterns.setdefault(method, []).append(pattern)
+        return patterns
 
     def answer(self, method: str, target: str, body: bytes = b"") -> Answer:
         """Call the handler of the route: 404 if there is none, 405 if the route has other methods only."""
         parts = urlsplit(target)
         query = {key: values[0] for key, values in parse_qs(parts.query, keep_blank_values=True).items()}
         other_method = False
-        for (wanted, pattern), handler in self._routes.items():
+        for (requirement, pattern), handler in self._routes.items():
             parameters = _match(pattern, parts.path)
             if parameters is None:
                 continue
-            if wanted in {"*", method}:
+            if requirement in {"*", method}:
                 try:
                     return handler(RequestContext(method, parts.path, parameters, query, body))
                 except Exception as error:  # noqa: BLE001 an error in one handler must not stop the program
@@ -102,11 +102,11 @@ class Routes:
 
 
 def _match(pattern: str, path: str) -> dict[str, str] | None:
-    wanted, found = pattern.split("/"), path.split("/")
-    if len(wanted) != len(found):
+    targets, parts = pattern.split("/"), path.split("/")
+    if len(targets) != len(parts):
         return None
     parameters: dict[str, str] = {}
-    for expected, other in zip(wanted, found, strict=True):
+    for expected, other in zip(targets, parts, strict=True):
         if expected.startswith(":") and other:
             parameters[expected[1:]] = unquote(other)
         elif expected != other:

@@ -217,16 +217,16 @@ class Binder:
             if response.code == 404:
                 self._unbound(decision, why, retry=False)
                 return
-            found = _decode_pod(response.body)
-            if found.metadata.uid != decision.info.uid:
+            pod = _decode_pod(response.body)
+            if pod.metadata.uid != decision.info.uid:
                 self._unbound(decision, why, retry=False)
-            elif not found.spec.node_name:
+            elif not pod.spec.node_name:
                 self._unbound(decision, why, retry=True)
-            elif found.spec.node_name == decision.node:
+            elif pod.spec.node_name == decision.node:
                 self._bound(decision)
             else:
-                self._unbound(decision, f"bound to {found.spec.node_name} by another scheduler", retry=False)
-                self._core.intake.set_pod(found)
+                self._unbound(decision, f"bound to {pod.spec.node_name} by another scheduler", retry=False)
+                self._core.intake.set_pod(pod)
 
         read_back(self._rest, pod_path(decision.info.pod), shown)
 
@@ -316,9 +316,9 @@ class Binder:
                 log.warning("status not written pod=%s why=%s", pod.key, refusal(response))
 
         def read(response: Response) -> None:
-            found = _decode_pod(response.body) if response.ok else None
-            if found is not None and found.metadata.uid == pod.metadata.uid and not found.spec.node_name:
-                self._patch_status(found, status, tries=tries + 1)
+            result = _decode_pod(response.body) if response.ok else None
+            if result is not None and result.metadata.uid == pod.metadata.uid and not result.spec.node_name:
+                self._patch_status(result, status, tries=tries + 1)
 
         self._rest.merge(
             pod_path(pod, "status"),

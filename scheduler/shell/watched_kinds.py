@@ -28,48 +28,48 @@ class Kind:
     note: Callable[..., None]  # core, object, there=
 
 
-def _namespace(core: Core, found: Namespace, *, there: bool) -> None:
-    core.intake.set_namespace(found.metadata.name, found.metadata.labels if there else None)
+def _namespace(core: Core, namespace: Namespace, *, there: bool) -> None:
+    core.intake.set_namespace(namespace.metadata.name, namespace.metadata.labels if there else None)
 
 
-def _service(core: Core, found: Service, *, there: bool) -> None:
-    metadata = found.metadata
-    core.cache.owners.set_service(metadata.namespace, metadata.name, found.spec.selector if there else None)
+def _service(core: Core, service: Service, *, there: bool) -> None:
+    metadata = service.metadata
+    core.cache.owners.set_service(metadata.namespace, metadata.name, service.spec.selector if there else None)
 
 
 def _controller(kind: str) -> Callable[..., None]:
-    def note(core: Core, found: Workload | ReplicationController, *, there: bool) -> None:
-        selector = found.spec.selector
+    def note(core: Core, work: Workload | ReplicationController, *, there: bool) -> None:
+        selector = work.spec.selector
         if not isinstance(selector, LabelSelector | None):
             selector = LabelSelector(selector) if selector else None
-        metadata = found.metadata
+        metadata = work.metadata
         core.cache.owners.set_controller(kind, metadata.namespace, metadata.name, selector if there else None)
 
     return note
 
 
-def _claim(core: Core, found: PersistentVolumeClaim, *, there: bool) -> None:
-    core.cache.volumes.set_claim(found, gone=not there)
+def _claim(core: Core, claim: PersistentVolumeClaim, *, there: bool) -> None:
+    core.cache.volumes.set_claim(claim, gone=not there)
     core.intake.storage_changed()
 
 
-def _volume(core: Core, found: PersistentVolume, *, there: bool) -> None:
-    core.cache.volumes.set_volume(found, gone=not there)
+def _volume(core: Core, volume: PersistentVolume, *, there: bool) -> None:
+    core.cache.volumes.set_volume(volume, gone=not there)
     core.intake.storage_changed()
 
 
-def _class(core: Core, found: StorageClass, *, there: bool) -> None:
-    core.cache.volumes.set_class(found, gone=not there)
+def _class(core: Core, storage_class: StorageClass, *, there: bool) -> None:
+    core.cache.volumes.set_class(storage_class, gone=not there)
     core.intake.storage_changed()
 
 
-def _csi_node(core: Core, found: CsiNode, *, there: bool) -> None:
-    core.cache.volumes.set_csi_node(found, gone=not there)
+def _csi_node(core: Core, csi_node: CsiNode, *, there: bool) -> None:
+    core.cache.volumes.set_csi_node(csi_node, gone=not there)
     core.intake.storage_changed()
 
 
-def _attachment(core: Core, found: VolumeAttachment, *, there: bool) -> None:
-    core.cache.volumes.set_attachment(found, gone=not there)
+def _attachment(core: Core, volume_attachment: VolumeAttachment, *, there: bool) -> None:
+    core.cache.volumes.set_attachment(volume_attachment, gone=not there)
     core.intake.storage_changed()
 
 

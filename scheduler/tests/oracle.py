@@ -41,7 +41,7 @@ def counting_anew(core: Core) -> Iterator[None]:
     """Plugins find nothing counted that they share, and what they count now is forgotten afterwards."""
     handle, cache = core.handle, core.cache
     shared, listeners = handle._shared, cache._listeners
-    handle._shared = {kind: found for kind, found in shared.items() if kind not in COUNTED}
+    handle._shared = {kind: result for kind, result in shared.items() if kind not in COUNTED}
     cache._listeners = []
     try:
         yield
@@ -84,15 +84,15 @@ def statuses(core: Core, runner: Runner, info: PodInfo) -> tuple[CycleState, lis
 
 
 def _judge(core: Core, runner: Runner, info: PodInfo) -> Verdict:
-    state, found = statuses(core, runner, info)
-    if not found:
+    state, results = statuses(core, runner, info)
+    if not results:
         return Verdict(message="no nodes available to schedule pods")
     if SKIPPED not in state:
-        return Verdict(message=f"0/{len(found)} nodes are available: {found[0][1].message}.")
-    feasible = [node for node, status in found if status.ok]
+        return Verdict(message=f"0/{len(results)} nodes are available: {results[0][1].message}.")
+    feasible = [node for node, status in results if status.ok]
     if not feasible:
-        reasons = histogram((status, 1) for _, status in found)
-        return Verdict(message=f"0/{len(found)} nodes are available: {reasons}.")
+        reasons = histogram((status, 1) for _, status in results)
+        return Verdict(message=f"0/{len(results)} nodes are available: {reasons}.")
     own = core.handle.nominator.node_of(info.uid)
     if own in {node.name for node in feasible}:
         return Verdict(node=own)

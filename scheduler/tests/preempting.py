@@ -43,21 +43,21 @@ def make_way(core: Core, runner: Runner, info: PodInfo) -> PreemptionResult:
 
 
 def _make_way(core: Core, runner: Runner, info: PodInfo) -> PreemptionResult:
-    plugin = next(found for found in runner.profile.post_filter if isinstance(found, DefaultPreemption))
-    state, found = statuses(core, runner, info)
-    if not found:
+    plugin = next(candidate for candidate in runner.profile.post_filter if isinstance(candidate, DefaultPreemption))
+    state, results = statuses(core, runner, info)
+    if not results:
         return PreemptionResult()  # there is nothing to say beyond that
     if info.pod.spec.preemption_policy == "Never":
         return PreemptionResult(message="preemption: not eligible due to preemptionPolicy=Never.")
     own = core.handle.nominator.node_of(info.uid)
-    for node, status in found:
+    for node, status in results:
         if node.name == own and status.code is Code.UNSCHEDULABLE and _making_way(info, node):
             return PreemptionResult(message="preemption: not eligible due to a terminating pod on the nominated node.")
-    helpful = [node for node, status in found if status.code is Code.UNSCHEDULABLE]
+    helpful = [node for node, status in results if status.code is Code.UNSCHEDULABLE]
     start = copy.deepcopy(plugin._random).randrange(len(helpful)) if helpful else 0
     args = plugin._args
     enough = max(len(helpful) * args.min_candidate_nodes_percentage // 100, args.min_candidate_nodes_absolute)
-    trials, refused = list[_Trial](), [HOPELESS] * (len(found) - len(helpful))
+    trials, refused = list[_Trial](), [HOPELESS] * (len(results) - len(helpful))
     for node in helpful[start:] + helpful[:start]:
         trial = _try(core, runner, state, info, node)
         if isinstance(trial, Status):
@@ -68,7 +68,7 @@ def _make_way(core: Core, runner: Runner, info: PodInfo) -> PreemptionResult:
             break
     if not trials:
         reasons = histogram((status, 1) for status in refused)
-        return PreemptionResult(message=f"preemption: 0/{len(found)} nodes are available: {reasons}.")
+        return PreemptionResult(message=f"preemption: 0/{len(results)} nodes are available: {reasons}.")
     best = min(trials, key=_rank)
     return PreemptionResult(best.node, tuple(victim.uid for victim in best.victims))
 

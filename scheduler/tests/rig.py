@@ -185,8 +185,8 @@ class Rig:
 
     def message(self, name: str) -> str:
         """What the pod's owner was last told."""
-        found = (d for d in reversed(self.decisions) if isinstance(d, Reject) and d.info.pod.metadata.name == name)
-        return next(found).message
+        decisions = (d for d in reversed(self.decisions) if isinstance(d, Reject) and d.info.pod.metadata.name == name)
+        return next(decisions).message
 
     def rejection(self, name: str) -> Reject:
         return next(d for d in reversed(self.decisions) if isinstance(d, Reject) and d.info.pod.metadata.name == name)

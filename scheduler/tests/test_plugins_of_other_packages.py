@@ -99,8 +99,8 @@ def decisions(site: Path, profiles: Sequence[Profile]) -> list[dict[str, object]
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    found: list[dict[str, object]] = json.loads(done.stdout)
-    return found
+    decisions: list[dict[str, object]] = json.loads(done.stdout)
+    return decisions
 
 
 def test_a_filter_of_another_package_decides_with_the_arguments_of_the_profile(tmp_path: Path) -> None:
@@ -155,5 +155,5 @@ WRONG: list[tuple[str, dict[str, str] | None, str]] = [
 
 def test_entry_points_that_are_wrong_are_refused(tmp_path: Path) -> None:
     install(tmp_path, "colours", PLUGIN, ENTRY_POINTS)
-    found = decisions(tmp_path, [(name, args) for name, args, _ in WRONG])
-    assert found == [{"error": error} for *_, error in WRONG]
+    results = decisions(tmp_path, [(name, args) for name, args, _ in WRONG])
+    assert results == [{"error": error} for *_, error in WRONG]

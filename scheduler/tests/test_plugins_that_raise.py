@@ -129,12 +129,12 @@ class Raising(PreEnqueue, Gate, PreFilter, Filter, PostFilter, Score, Reserve, P
     def post_bind(self, state: CycleState, pod: Pod, node_name: str) -> None:
         _raise_for(pod, "post_bind")
 
-    def _config_set(self, found: ConfigMap) -> None:
-        if self.broken and found.metadata.name == "bad":
+    def _config_set(self, config_map: ConfigMap) -> None:
+        if self.broken and config_map.metadata.name == "bad":
             raise KeyError("rules")
 
-    def _config_gone(self, found: ConfigMap) -> None:
-        raise KeyError(found.metadata.name)
+    def _config_gone(self, config_map: ConfigMap) -> None:
+        raise KeyError(config_map.metadata.name)
 
 
 class RaisingSort(QueueSort):
@@ -228,9 +228,9 @@ def test_the_pod_is_tried_again_and_another_pod_gets_the_card(
     with caplog.at_level(logging.ERROR):
         made.run()
     assert (made.where("bad"), made.where("good")) == ("", "n")
-    told = made.rejection("bad")
-    assert told.reason == SCHEDULER_ERROR
-    assert told.message == f'running {origin[1]} plugin "{origin[0]}": IndexError: no such row'
+    decision = made.rejection("bad")
+    assert decision.reason == SCHEDULER_ERROR
+    assert decision.message == f'running {origin[1]} plugin "{origin[0]}": IndexError: no such row'
 
     made.delete("good")
     made.clock.advance(LONGEST_BACKOFF)

@@ -120,13 +120,13 @@ def run(
     except KubeconfigError as error:
         print(f"webhooks: {error}", file=sys.stderr)  # noqa: T201
         return 2
-    asked = {
+    amounts = {
         "--colocation": colocation,
         "--enable-pod-enhanced-validator": enable_pod_enhanced_validator,
         "--slo-config": slo_config,
         "--binding-admission-user-name": bool(binding_admission_user_name),
     }
-    lacking = [option for option, given in asked.items() if given]
+    lacking = [option for option, value in amounts.items() if value]
     if target is None and lacking:
         print(f"webhooks: {lacking[0]} needs --kubeconfig, to follow what it depends on", file=sys.stderr)  # noqa: T201
         return 2

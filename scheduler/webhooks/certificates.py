@@ -48,10 +48,10 @@ class Renewal:
 
     def check(self) -> bool:
         """Use a changed pair; whether it was changed and can be used. A pair that cannot be used is logged once."""
-        found = self._pair()
-        if found == self._seen:
+        pair = self._pair()
+        if pair == self._seen:
             return False
-        self._seen = found
+        self._seen = pair
         try:
             _context(self._folder)  # tried on another context first: a failure would leave this one without a key
             self._context.load_cert_chain(self._folder / CERTIFICATE, self._folder / KEY)

@@ -26,15 +26,15 @@ def spelled_out(resources: Mapping[str, Quantity]) -> Resources:
     Raises:
         QuantityError: an amount is not a quantity.
     """
-    found = dict(resources)
-    if not _NAMING & found.keys():
-        return found
-    whole = found.pop(GPU, None)
+    result = dict(resources)
+    if not _NAMING & result.keys():
+        return result
+    whole = result.pop(GPU, None)
     if whole is not None:
-        found[GPU_CORE] = found[GPU_MEMORY_RATIO] = whole
-    if GPU_SHARED not in found:
-        found[GPU_SHARED] = str(_cards(found))
-    return found
+        result[GPU_CORE] = result[GPU_MEMORY_RATIO] = whole
+    if GPU_SHARED not in result:
+        result[GPU_SHARED] = str(_cards(result))
+    return result
 
 
 def _cards(resources: Mapping[str, Quantity]) -> int:
@@ -64,14 +64,14 @@ def patch_of(pod: Manifest) -> list[Operation]:
 
 def problems(pod: Manifest) -> list[str]:
     """Why the pod's device requests are refused, with Koordinator's text; empty if they are valid (DEV-R66)."""
-    found: list[str] = []
+    names: list[str] = []
     for container in (pod.get("spec") or {}).get("containers") or ():
         requests = (container.get("resources") or {}).get("requests") or {}
         try:
-            found += _problems(requests)
+            names += _problems(requests)
         except QuantityError as error:
-            found.append(_invalid(error.text, str(error)))
-    return list(dict.fromkeys(found))
+            names.append(_invalid(error.text, str(error)))
+    return list(dict.fromkeys(names))
 
 
 def _problems(requests: Mapping[str, Quantity]) -> list[str]:
@@ -79,12 +79,12 @@ def _problems(requests: Mapping[str, Quantity]) -> list[str]:
     whole = [name for name in (GPU, NVIDIA_GPU) if name in requests]
     if whole and share:
         return [_forbidden("Forbidden declare GPU and GPU share at same time")]
-    found = []
+    results = []
     if GPU in requests:
-        found += _whole_problems(requests[GPU])
+        results += _whole_problems(requests[GPU])
     if share and units(requests.get(NPU_CORE, 0)) <= 0:
-        found += _share_problems(requests)
-    return found
+        results += _share_problems(requests)
+    return results
 
 
 def _whole_problems(quantity: Quantity) -> list[str]:
@@ -105,13 +105,13 @@ def _share_problems(requests: Mapping[str, Quantity]) -> list[str]:
     shared = units(requests.get(GPU_SHARED, 0))
     if shared <= 0:
         return []
-    found = []
+    share_problems = []
     if core % shared:
-        found.append(_invalid(canonical(requests[GPU_CORE]), "the requested gpuCore must multiple of shared"))
+        share_problems.append(_invalid(canonical(requests[GPU_CORE]), "the requested gpuCore must multiple of shared"))
     if ratio % shared:
         quantity = canonical(requests[GPU_MEMORY_RATIO])
-        found.append(_invalid(quantity, "the requested gpuMemoryRatio must multiple of shared"))
-    return found
+        share_problems.append(_invalid(quantity, "the requested gpuMemoryRatio must multiple of shared"))
+    return share_problems
 
 
 def _forbidden(why: str) -> str:

@@ -95,10 +95,10 @@ class Follower:
         self._map("/apis/scheduling.k8s.io/v1/priorityclasses", PriorityClass, known.priority_classes)
 
     def _map(self, path: str, kind: type[K], known: dict[str, K]) -> None:
-        def set_(found: K) -> None:
-            known[found.metadata.name] = found
+        def set_(result: K) -> None:
+            known[result.metadata.name] = result
 
-        self.add(path, decoder(kind), set_, lambda found: known.pop(found.metadata.name, None))
+        self.add(path, decoder(kind), set_, lambda item: known.pop(item.metadata.name, None))
 
     def labels(self, rules: label_rules.LabelRules) -> None:
         """Follow the ConfigMap with the rules about labels."""

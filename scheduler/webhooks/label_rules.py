@@ -44,7 +44,7 @@ class LabelRules:
         """Why a pod with these labels is refused; all rules must hold."""
         if labels.get(SKIP_LABEL) == "true":
             return []
-        found = []
+        messages = []
         for rule in self._rules:
             missing = [name for name in rule.required_labels if name not in labels]
             if missing and namespace not in rule.namespace_whitelist:
@@ -53,5 +53,5 @@ class LabelRules:
                     if len(missing) == 1
                     else f"required labels are missing: [{' '.join(missing)}]"
                 )
-                found.append(f"validation rule '{rule.name}' failed: {what}")
-        return found
+                messages.append(f"validation rule '{rule.name}' failed: {what}")
+        return messages

@@ -24,15 +24,15 @@ def class_problems(pod: Pod, old: Pod | None) -> list[str]:
         QuantityError: an amount is not a quantity.
     """
     qos, priority = raw_qos(pod.metadata.labels), _class(pod)
-    found = []
+    messages = []
     requests = pod_requests(pod.spec)
     if qos != BE and (requests.get(BATCH_CPU) or requests.get(BATCH_MEMORY)):
-        found.append(
+        messages.append(
             f"labels.{QOS_LABEL}: Required value: must specify koordinator QoS BE with koordinator colocation resources"
         )
     if old is not None:
         sub, sub_before = (each.metadata.labels.get(PRIORITY_LABEL, "") for each in (pod, old))
-        found += [
+        messages += [
             f'{field}: Invalid value: "{value}": field is immutable'
             for field, value, before in (
                 (f"labels.{QOS_LABEL}", qos, raw_qos(old.metadata.labels)),
@@ -42,10 +42,10 @@ def class_problems(pod: Pod, old: Pod | None) -> list[str]:
             if value != before
         ]
     if priority in _FORBIDDEN.get(qos, ()):
-        found.append(f"Pod: Forbidden: {QOS_LABEL}={qos} and priorityClass={priority} cannot be used in combination")
+        messages.append(f"Pod: Forbidden: {QOS_LABEL}={qos} and priorityClass={priority} cannot be used in combination")
     if qos in {LSR, LSE}:
-        found += _cpu_problems(requests.get(CPU, 0))
-    return found
+        messages += _cpu_problems(requests.get(CPU, 0))
+    return messages
 
 
 def _cpu_problems(requested: int) -> list[str]:
@@ -61,5 +61,5 @@ def _cpu_problems(requested: int) -> list[str]:
 
 def _class(pod: Pod) -> str:
     """The priority class of label or band alone (Q-1)."""
-    found = priority_class(pod.metadata.labels, pod.spec)
-    return found if found in _CLASSES else ""
+    label_priority_class = priority_class(pod.metadata.labels, pod.spec)
+    return label_priority_class if label_priority_class in _CLASSES else ""

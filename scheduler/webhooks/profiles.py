@@ -62,23 +62,23 @@ class Profiles:
     def _matching(self, pod: Manifest, namespace: str) -> Iterator[ClusterColocationProfile]:
         labels = dict((pod.get("metadata") or {}).get("labels") or {})
         for _, profile in sorted(self.profiles.items()):
-            wanted = profile.spec.namespace_selector
-            if wanted is not None:
+            namespace_selector = profile.spec.namespace_selector
+            if namespace_selector is not None:
                 if namespace not in self.namespaces:
                     raise ProfileError(f'namespaces "{namespace}" not found')
-                if not selector_matches(wanted, self.namespaces[namespace].metadata.labels):
+                if not selector_matches(namespace_selector, self.namespaces[namespace].metadata.labels):
                     continue
             if profile.spec.selector is None or selector_matches(profile.spec.selector, labels):
                 yield profile
 
     def _thrown(self, profile: ClusterColocationProfile) -> bool:
         """Whether the dice let a pod have the profile: with p + 1 in 100, as Koordinator's (W-4)."""
-        given = profile.spec.probability
-        percent = _percent(given)
+        probability = profile.spec.probability
+        percent = _percent(probability)
         if percent is None:
             raise ProfileError(
                 f"ClusterColocationProfile {profile.metadata.name}: probability: expected 0 to 100 or a percentage, "
-                f"found {shown(str(given))}"
+                f"found {shown(str(probability))}"
             )
         if percent in {0, _ALWAYS}:
             return percent == _ALWAYS
@@ -86,37 +86,39 @@ class Profiles:
 
     def _with(self, pod: Manifest, profile: ClusterColocationProfile) -> dict[str, Any]:
         """The pod with one profile, whose parts have the order of W-3."""
-        said = profile.spec
+        profile_spec = profile.spec
         metadata, spec = dict(pod.get("metadata") or {}), dict(pod.get("spec") or {})
-        labels = dict(metadata.get("labels") or {}) | said.labels
-        annotations = dict(metadata.get("annotations") or {}) | said.annotations
-        labels |= {target: labels.get(source, "") for source, target in said.label_keys_mapping.items()}
-        annotations |= {target: annotations.get(source, "") for source, target in said.annotation_keys_mapping.items()}
-        labels |= {key: labels[key] + suffix for key, suffix in said.label_suffixes.items() if key in labels}
-        if said.scheduler_name:
-            spec["schedulerName"] = said.scheduler_name
-        if said.qos_class:
-            labels[QOS_LABEL] = said.qos_class
-        if said.priority_class_name:
-            found = self.priority_classes.get(said.priority_class_name)
-            if found is None:
-                raise ProfileError(f'priorityclasses.scheduling.k8s.io "{said.priority_class_name}" not found')
-            spec["priorityClassName"], spec["priority"] = said.priority_class_name, found.value
-            spec["preemptionPolicy"] = found.preemption_policy
-        if said.koordinator_priority is not None:
-            labels[PRIORITY_LABEL] = str(said.koordinator_priority)
+        labels = dict(metadata.get("labels") or {}) | profile_spec.labels
+        annotations = dict(metadata.get("annotations") or {}) | profile_spec.annotations
+        labels |= {target: labels.get(source, "") for source, target in profile_spec.label_keys_mapping.items()}
+        annotations |= {
+            target: annotations.get(source, "") for source, target in profile_spec.annotation_keys_mapping.items()
+        }
+        labels |= {key: labels[key] + suffix for key, suffix in profile_spec.label_suffixes.items() if key in labels}
+        if profile_spec.scheduler_name:
+            spec["schedulerName"] = profile_spec.scheduler_name
+        if profile_spec.qos_class:
+            labels[QOS_LABEL] = profile_spec.qos_class
+        if profile_spec.priority_class_name:
+            priority_class = self.priority_classes.get(profile_spec.priority_class_name)
+            if priority_class is None:
+                raise ProfileError(f'priorityclasses.scheduling.k8s.io "{profile_spec.priority_class_name}" not found')
+            spec["priorityClassName"], spec["priority"] = profile_spec.priority_class_name, priority_class.value
+            spec["preemptionPolicy"] = priority_class.preemption_policy
+        if profile_spec.koordinator_priority is not None:
+            labels[PRIORITY_LABEL] = str(profile_spec.koordinator_priority)
         metadata |= {name: kept for name, kept in (("labels", labels), ("annotations", annotations)) if kept}
         changed = {**pod, "metadata": metadata, "spec": spec}
-        return merged(changed, said.patch) if said.patch else changed
+        return merged(changed, profile_spec.patch) if profile_spec.patch else changed
 
 
-def _percent(given: int | str | None) -> int | None:
+def _percent(value: int | str | None) -> int | None:
     """A probability in percent; None: it is none."""
-    if isinstance(given, str):
-        given = integer(given[:-1]) if given.endswith("%") else None
-    elif given is None:
-        given = _ALWAYS
-    return given if given is not None and 0 <= given <= _ALWAYS else None
+    if isinstance(value, str):
+        value = integer(value[:-1]) if value.endswith("%") else None
+    elif value is None:
+        value = _ALWAYS
+    return value if value is not None and 0 <= value <= _ALWAYS else None
 
 
 def translated(pod: Manifest) -> dict[str, Any]:
@@ -161,12 +163,12 @@ def with_resource_spec(pod: Manifest) -> dict[str, Any]:
     containers: dict[str, Any] = {}
     for container in (pod.get("spec") or {}).get("containers") or ():
         amounts = {
-            part: {name: found[name] for name in (BATCH_CPU, BATCH_MEMORY) if name in found}
+            part: {name: entry[name] for name in (BATCH_CPU, BATCH_MEMORY) if name in entry}
             for part in ("limits", "requests")
-            if (found := (container.get("resources") or {}).get(part) or {})
+            if (entry := (container.get("resources") or {}).get(part) or {})
         }
         if any(amounts.values()):
-            containers[container.get("name", "")] = {part: found for part, found in amounts.items() if found}
+            containers[container.get("name", "")] = {part: amount for part, amount in amounts.items() if amount}
     metadata = dict(pod.get("metadata") or {})
     annotations = dict(metadata.get("annotations") or {})
     written = {"containers": containers}

@@ -118,19 +118,19 @@ class QuotaAdmission:
         limit = limit_of(quota)
         if not any(key in _COUNTED or key.startswith((*_PREFIXES, *_DEVICES)) for key in limit):
             return ""
-        wanted = {key: value for key, value in request_of(pod).items() if value and key in limit}
+        values = {key: value for key, value in request_of(pod).items() if value and key in limit}
         used = self.requested(quota.name, without=pod.key)
-        over = sorted(key for key, value in wanted.items() if used[key] + value > limit[key])
+        over = sorted(key for key, value in values.items() if used[key] + value > limit[key])
         if over:
 
             def shown(amounts: Mapping[str, int]) -> str:
                 return ",".join(f"{key}={text}" for key, text in quantities({k: amounts[k] for k in over}).items())
 
             return (
-                f"exceeded quota: {quota.metadata.namespace}/{quota.name}, requested: {shown(wanted)}, "
+                f"exceeded quota: {quota.metadata.namespace}/{quota.name}, requested: {shown(values)}, "
                 f"used: {shown(used)}, limited: {shown(limit)}"
             )
-        if wanted and not trial:
+        if values and not trial:
             counted = _Counted(pod, quota.name, request_of(pod))
             self._unseen[pod.key] = _Admitted(counted, before, self._monotonic())
         return ""
@@ -147,9 +147,9 @@ def request_of(pod: Pod) -> Mapping[str, int]:
 def limit_of(quota: ElasticQuota) -> dict[str, int]:
     """The limit at creation: the annotation `admission`, else max."""
     try:
-        found = resource_list(quota, keys.ADMISSION)
-        if found:
-            return found
+        limit = resource_list(quota, keys.ADMISSION)
+        if limit:
+            return limit
         return amounts((quota.spec and quota.spec.max) or {})
     except (AnnotationError, QuantityError):
         return {}
@@ -168,18 +168,18 @@ def tree_affinity(pod: Mapping[str, Any], tree: str, profiles: Iterable[ElasticQ
     if selector is None:
         return []
     labels = sorted((selector.match_labels or {}).items())
-    wanted: list[dict[str, Any]] = [{"key": key, "operator": "In", "values": [value]} for key, value in labels]
+    targets: list[dict[str, Any]] = [{"key": key, "operator": "In", "values": [value]} for key, value in labels]
     for rule in selector.match_expressions or ():
         values = {"values": list(rule.values)} if rule.values else {}
-        wanted.append({"key": rule.key, "operator": rule.operator, **values})
-    if not wanted:
+        targets.append({"key": rule.key, "operator": rule.operator, **values})
+    if not targets:
         return []
     affinity = dict(pod.get("spec", {}).get("affinity") or {})
     node = dict(affinity.get("nodeAffinity") or {})
     required = dict(node.get("requiredDuringSchedulingIgnoredDuringExecution") or {})
     terms = required.get("nodeSelectorTerms") or [{}]
     required["nodeSelectorTerms"] = [
-        {**term, "matchExpressions": [*(term.get("matchExpressions") or ()), *wanted]} for term in terms
+        {**term, "matchExpressions": [*(term.get("matchExpressions") or ()), *targets]} for term in terms
     ]
     node["requiredDuringSchedulingIgnoredDuringExecution"] = required
     return [{"op": "add", "path": "/spec/affinity", "value": {**affinity, "nodeAffinity": node}}]

@@ -414,8 +414,8 @@ class QuotaTopology:
             if self.gates.quota_admission_on_update:
                 self._admit(pod, old.metadata.resource_version, trial=trial)
         name = self.quota_of(pod)
-        found = self.quotas.get(name)
-        if found is not None and found.is_parent and not self.gates.parent_quota_pods:
+        quota = self.quotas.get(name)
+        if quota is not None and quota.is_parent and not self.gates.parent_quota_pods:
             raise QuotaRefusal(f"pod can not be linked to a parentQuotaGroup,quota:{name}, pod:{pod.metadata.name}")
         if old is None:
             self._admit(pod, "", trial=trial)

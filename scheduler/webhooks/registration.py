@@ -92,17 +92,17 @@ def configurations(
             ],
         }
 
-    found = [configuration("ValidatingWebhookConfiguration", "vpod.koordinator.sh", VALIDATE)]
+    statuses = [configuration("ValidatingWebhookConfiguration", "vpod.koordinator.sh", VALIDATE)]
     if mutating:
-        found.insert(
+        statuses.insert(
             0,
             configuration("MutatingWebhookConfiguration", "mpod.koordinator.sh", MUTATE, reinvocationPolicy="IfNeeded"),
         )
     if quotas:
         changes = [{**_QUOTA_RULE, "operations": ["CREATE", "UPDATE", "DELETE"]}]
-        found[-1]["webhooks"].append(
+        statuses[-1]["webhooks"].append(
             {
-                **found[-1]["webhooks"][0],
+                **statuses[-1]["webhooks"][0],
                 "name": "vquota.koordinator.sh",
                 "rules": changes,
                 "namespaceSelector": {},
@@ -112,13 +112,13 @@ def configurations(
         added = configuration("MutatingWebhookConfiguration", "mquota.koordinator.sh", MUTATE_QUOTA)
         added["webhooks"][0] |= {"rules": [{**_QUOTA_RULE, "operations": ["CREATE"]}], "namespaceSelector": {}}
         if mutating:
-            found[0]["webhooks"] += added["webhooks"]
+            statuses[0]["webhooks"] += added["webhooks"]
         else:
-            found.insert(0, added)
+            statuses.insert(0, added)
     if bindings:
-        found[-1]["webhooks"].append(
+        statuses[-1]["webhooks"].append(
             {
-                **found[-1]["webhooks"][0],
+                **statuses[-1]["webhooks"][0],
                 "name": "vbinding.koordinator.sh",
                 "rules": [{**_RULE, "resources": ["pods/binding"], "operations": ["CREATE"]}],
                 "failurePolicy": "Ignore",
@@ -133,14 +133,14 @@ def configurations(
             ("vnode.koordinator.sh", VALIDATE_NODE, every, "Ignore", {}),
         ):
             more: Manifest = {"rules": [rule], "failurePolicy": policy, "namespaceSelector": namespaces}
-            found[-1]["webhooks"] += configuration("", webhook, path, **more)["webhooks"]
+            statuses[-1]["webhooks"] += configuration("", webhook, path, **more)["webhooks"]
     if nodes:
         added = configuration("MutatingWebhookConfiguration", "mnode.koordinator.sh", MUTATE_NODE)
         added["webhooks"][0] |= {"rules": [_NODE_RULE], "namespaceSelector": {}, "failurePolicy": "Ignore"}
         if node_labels:
             added["webhooks"][0]["objectSelector"] = {"matchLabels": node_labels}
-        if found[0]["kind"] == "MutatingWebhookConfiguration":
-            found[0]["webhooks"] += added["webhooks"]
+        if statuses[0]["kind"] == "MutatingWebhookConfiguration":
+            statuses[0]["webhooks"] += added["webhooks"]
         else:
-            found.insert(0, added)
-    return found
+            statuses.insert(0, added)
+    return statuses

@@ -59,16 +59,16 @@ def mutate(review: Review, admission: Admission) -> Review:
     """The response, with a patch if a profile changes the pod, its device requests must be expanded, or it belongs to a
     quota tree (W-1)."""
     request = review["request"]
-    found, created = request.get("object") or {}, request.get("operation") == "CREATE"
+    entry, created = request.get("object") or {}, request.get("operation") == "CREATE"
     patch = []
     try:
         if admission.profiles is not None and created:
-            changed = admission.profiles.applied(found, _namespace(request))
+            changed = admission.profiles.applied(entry, _namespace(request))
             changed = with_resource_spec(changed)
-            patch, found = changes(found, changed), changed
+            patch, entry = changes(entry, changed), changed
         if admission.topology is not None and created:
-            patch += admission.topology.affinity(_pod(request, found), found)
-        patch += patch_of(found) if admission.devices else []
+            patch += admission.topology.affinity(_pod(request, entry), entry)
+        patch += patch_of(entry) if admission.devices else []
     except ProfileError as error:
         return _answer(request, refused=str(error), code=500)
     except (QuantityError, msgspec.ValidationError) as error:
@@ -98,45 +98,45 @@ def validate(review: Review, admission: Admission) -> Review:
     """The response: denied if the pod's classes or device requests are invalid, its quota must not have pods, or it
     lacks labels (V-1)."""
     request = review["request"]
-    given, before = request.get("object") or {}, request.get("oldObject")
+    entry, before = request.get("object") or {}, request.get("oldObject")
     if admission.profiles is not None:
         try:
-            wrong = class_problems(_pod(request, given), msgspec.convert(before, Pod) if before else None)
+            wrong = class_problems(_pod(request, entry), msgspec.convert(before, Pod) if before else None)
         except (QuantityError, msgspec.ValidationError) as error:
             wrong = [str(error)]
         if wrong:
             return _answer(request, refused=_joined(wrong), code=400)
-    found = problems(given)
-    if admission.topology is not None and not found:
+    names = problems(entry)
+    if admission.topology is not None and not names:
         try:
             trial = bool(request.get("dryRun"))
             old = msgspec.convert(before, Pod) if before else None
-            admission.topology.check_pod(_pod(request, given), old, trial=trial)
+            admission.topology.check_pod(_pod(request, entry), old, trial=trial)
         except QuotaExceeded as refusal:
             return _answer(request, refused=str(refusal), code=403)
         except QuotaRefusal as refusal:
             return _answer(request, refused=str(refusal), code=400)
-    if found:
-        return _answer(request, refused=_joined(found), code=403)
+    if names:
+        return _answer(request, refused=_joined(names), code=403)
     if admission.labels is not None:
-        labels = (given.get("metadata") or {}).get("labels") or {}
+        labels = (entry.get("metadata") or {}).get("labels") or {}
         wrong = admission.labels.problems(labels, _namespace(request))
         if wrong:
             return _answer(request, refused=_joined(wrong), code=400)
     return _answer(request)
 
 
-def _joined(found: list[str]) -> str:
+def _joined(names: list[str]) -> str:
     """Several reasons as the API machinery's aggregate of errors."""
-    return found[0] if len(found) == 1 else f"[{', '.join(found)}]"
+    return names[0] if len(names) == 1 else f"[{', '.join(names)}]"
 
 
 def validate_binding(review: Review, bindings: Bindings) -> Review:
     """The response: denied if this user must not bind that pod."""
     request = review["request"]
     resource = (request.get("resource") or {}).get("resource")
-    asked = (resource, request.get("subResource"), request.get("operation"))
-    if asked != ("pods", "binding", "CREATE"):
+    requests = (resource, request.get("subResource"), request.get("operation"))
+    if requests != ("pods", "binding", "CREATE"):
         return _answer(request)
     user = (request.get("userInfo") or {}).get("username", "")
     if bindings.may_bind(user, _namespace(request), request.get("name", "")):
@@ -173,8 +173,8 @@ def _namespace(request: Review) -> str:
     return named
 
 
-def _pod(request: Review, found: dict[str, Any]) -> Pod:
-    pod = msgspec.convert(found, Pod)
+def _pod(request: Review, name: dict[str, Any]) -> Pod:
+    pod = msgspec.convert(name, Pod)
     return replace(pod, metadata=replace(pod.metadata, namespace=_namespace(request)))
 
 
@@ -232,22 +232,22 @@ def routes(faults: Faults, admission: Admission | None = None) -> Routes:
     metrics."""
     admission = admission or Admission()
     topology, bindings = admission.topology, admission.bindings
-    found = Routes(faults)
-    found.add("POST", MUTATE, _page(lambda review: mutate(review, admission)))
-    found.add("POST", MUTATE_NODE, _page(mutate_node))
-    found.add("POST", VALIDATE, _page(lambda review: validate(review, admission)))
+    pages = Routes(faults)
+    pages.add("POST", MUTATE, _page(lambda review: mutate(review, admission)))
+    pages.add("POST", MUTATE_NODE, _page(mutate_node))
+    pages.add("POST", VALIDATE, _page(lambda review: validate(review, admission)))
     if bindings is not None:
-        found.add("POST", VALIDATE_BINDING, _page(lambda review: validate_binding(review, bindings)))
-        found.add("GET", "/metrics", lambda _: Answer(200, exposed(_families(bindings)), CONTENT_TYPE))
+        pages.add("POST", VALIDATE_BINDING, _page(lambda review: validate_binding(review, bindings)))
+        pages.add("GET", "/metrics", lambda _: Answer(200, exposed(_families(bindings)), CONTENT_TYPE))
     rules = admission.slo_config
     if rules is not None:
-        found.add("POST", VALIDATE_CONFIG, _page(lambda review: validate_config(review, rules)))
-        found.add("POST", VALIDATE_NODE, _page(lambda review: validate_node(review, rules)))
+        pages.add("POST", VALIDATE_CONFIG, _page(lambda review: validate_config(review, rules)))
+        pages.add("POST", VALIDATE_NODE, _page(lambda review: validate_node(review, rules)))
     if topology is not None:
-        found.add("POST", MUTATE_QUOTA, _page(lambda review: mutate_quota(review, topology)))
-        found.add("POST", VALIDATE_QUOTA, _page(lambda review: validate_quota(review, topology)))
-    found.add_health(lambda: True, text("ok"))
-    return found
+        pages.add("POST", MUTATE_QUOTA, _page(lambda review: mutate_quota(review, topology)))
+        pages.add("POST", VALIDATE_QUOTA, _page(lambda review: validate_quota(review, topology)))
+    pages.add_health(lambda: True, text("ok"))
+    return pages
 
 
 def _families(bindings: Bindings) -> Iterable[Family]:

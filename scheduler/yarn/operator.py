@@ -199,13 +199,15 @@ class Operator:
             self._say(identity, f"YARN: read {identity}: {refusal(response)}")
             return
         try:
-            found = msgspec.json.decode(response.body, type=_YarnAnswer).node
+            yarn_node = msgspec.json.decode(response.body, type=_YarnAnswer).node
             written = node.metadata.annotations.get(THIRD_PARTY_ALLOCATIONS, "")
             before = decode_as(written, ThirdPartyAllocations) if written else ThirdPartyAllocations()
         except msgspec.MsgspecError as error:
             self._say(identity, f"YARN: {identity}, or annotation {THIRD_PARTY_ALLOCATIONS} of node {name}: {error}")
             return
-        cpu, memory = (max(value, 0) for value in (found.used_virtual_cores * 1000, found.used_memory_mb * _MIB))
+        cpu, memory = (
+            max(value, 0) for value in (yarn_node.used_virtual_cores * 1000, yarn_node.used_memory_mb * _MIB)
+        )
         amounts = {BATCH_CPU: min(cpu, MAX_INT64), BATCH_MEMORY: min(memory, MAX_INT64)}
         own = ThirdPartyAllocation(NAME, BATCH, {key: text(key, value) for key, value in amounts.items()})
         after = ThirdPartyAllocations((*(each for each in before.allocations if each.name != NAME), own))

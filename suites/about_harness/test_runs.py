@@ -104,8 +104,8 @@ class Run:
     def rows(self) -> list[str]:
         """The rows of the page's tables, as text without marks."""
         page = (self.report / "signoff.html").read_text()
-        found = re.findall(r"<tr\b.*?</tr>", page, re.DOTALL)
-        return [" ".join(html.unescape(re.sub(r"<[^>]*>", " ", row)).split()) for row in found]
+        matches = re.findall(r"<tr\b.*?</tr>", page, re.DOTALL)
+        return [" ".join(html.unescape(re.sub(r"<[^>]*>", " ", row)).split()) for row in matches]
 
 
 @pytest.fixture(scope="module")
@@ -119,8 +119,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
 
 def started(request: pytest.FixtureRequest) -> dict[str, Run]:
     """The fixture `runs`, requested late: a fixture of the module would run before what skips a test."""
-    found: dict[str, Run] = request.getfixturevalue("runs")
-    return found
+    runs: dict[str, Run] = request.getfixturevalue("runs")
+    return runs
 
 
 @pytest.fixture
@@ -139,7 +139,7 @@ def at_random(request: pytest.FixtureRequest) -> Run:
 def test_two_schedulers_two_verdicts(ours: Run, at_random: Run) -> None:
     """The same two cases: ours passes both, a scheduler that binds at random gives the card twice and fails there."""
     verdicts = {
-        name: {case: found["verdict"] for case, found in run.cases().items() if case != "X-3"}
+        name: {case: results["verdict"] for case, results in run.cases().items() if case != "X-3"}
         for name, run in (("ours", ours), ("random", at_random))
     }
 
@@ -156,10 +156,10 @@ def test_two_schedulers_two_verdicts(ours: Run, at_random: Run) -> None:
 @pytest.mark.needs(Capability.REAL_TIME)
 def test_a_card_given_twice_fails_the_case(ours: Run) -> None:
     """A client that is no scheduler writes one card into two pods. The case asserts nothing; the auditor fails it."""
-    found = ours.cases()["X-3"]
+    results = ours.cases()["X-3"]
 
-    assert found["verdict"] == "failed"
-    assert re.search(r"A whole card has one pod: .*/d shares card 0 of n1 with .*/c", str(found["reason"]))
+    assert results["verdict"] == "failed"
+    assert re.search(r"A whole card has one pod: .*/d shares card 0 of n1 with .*/c", str(results["reason"]))
     assert ours.done.returncode == 1
 
 
@@ -172,7 +172,7 @@ def test_the_page_shows_each_row_with_its_grade(at_random: Run) -> None:
     page = (at_random.report / "signoff.html").read_text()
 
     def row(name: str) -> str:
-        return next(found for found in rows if found.startswith(name))
+        return next(candidate for candidate in rows if candidate.startswith(name))
 
     assert "SIMULATED" in page
     assert "failed" in row("CARDS").lower()

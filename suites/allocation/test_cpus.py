@@ -52,8 +52,8 @@ def bound(pod: PodBuilder, cpu: int | str, qos: str = "LSR") -> PodBuilder:
 def test_cpus_of_their_own(trial: Trial, expect: Expect, qos: str, policy: str, each: int) -> None:
     """A pod gets as many CPUs as it requests, on one NUMA node, by its preferred policy or the scheduler's default."""
     trial.add(node("n1").server(MACHINE))
-    asked = bound(pod("a"), 4, qos)
-    trial.submit(asked.bind_cpus(policy) if policy else asked)
+    builder = bound(pod("a"), 4, qos)
+    trial.submit(builder.bind_cpus(policy) if policy else builder)
 
     a = expect.running("a")
 
@@ -69,8 +69,8 @@ def test_more_cpus_than_cores_are_still_spread(trial: Trial, expect: Expect) -> 
     trial.add(node("n1").server(MACHINE))
     trial.submit(bound(pod("a"), 40).bind_cpus(SPREAD_BY_PCPUS))
 
-    given = sorted(cores(trial, expect.running("a")).values())
-    assert given == [1] * 24 + [2] * 8
+    values = sorted(cores(trial, expect.running("a")).values())
+    assert values == [1] * 24 + [2] * 8
 
 
 @pytest.mark.feature("CPU-1.default-by-config")
@@ -110,7 +110,7 @@ def test_the_released_configuration(trial: Trial, expect: Expect, qos: str, orde
 @pytest.mark.feature("CPU-1.others-share")
 @pytest.mark.case("CP-002", severity="critical")
 @pytest.mark.parametrize(
-    ("asked", "cpu"),
+    ("builder", "cpu"),
     [
         pytest.param(pod("a").qos("LS"), "4", id="ls"),
         pytest.param(pod("a").qos("BE"), "4", id="be"),
@@ -119,10 +119,10 @@ def test_the_released_configuration(trial: Trial, expect: Expect, qos: str, orde
         pytest.param(pod("a").qos("LSR").label("koordinator.sh/priority-class", "koord-batch"), "4", id="batch"),
     ],
 )
-def test_all_others_share(trial: Trial, expect: Expect, asked: PodBuilder, cpu: str) -> None:
+def test_all_others_share(trial: Trial, expect: Expect, builder: PodBuilder, cpu: str) -> None:
     """Pods of other QoS classes get no exclusive CPUs, whatever policy they name; one of class LSR beside them does."""
     trial.add(node("n1").server(MACHINE))
-    trial.submit(asked.request(cpu=cpu), bound(pod("exclusive"), 4))
+    trial.submit(builder.request(cpu=cpu), bound(pod("exclusive"), 4))
 
     a, exclusive = expect.running("a", "exclusive")
     assert RESOURCE_STATUS not in a.metadata.annotations
@@ -189,7 +189,7 @@ def test_an_exclusive_pod_leaves_shared_cores_alone(trial: Trial, expect: Expect
     first = expect.running("first")
     trial.submit(bound(pod("second"), 2).bind_cpus(SPREAD_BY_PCPUS, exclusive=PCPU_LEVEL))
     second = expect.running("second")
-    assert [sorted(cores(trial, found).values()) for found in (first, second)] == [[1, 1], [1, 1]]
+    assert [sorted(cores(trial, item).values()) for item in (first, second)] == [[1, 1], [1, 1]]
     assert not set(cores(trial, first)) & set(cores(trial, second))
     trial.submit(bound(pod("third"), 2).bind_cpus(SPREAD_BY_PCPUS))
     assert set(cores(trial, expect.running("third"))) == set(cores(trial, first))
@@ -206,7 +206,7 @@ def test_a_large_exclusive_pod_leaves_shared_cores_alone(trial: Trial, expect: E
     first = expect.running("first")
     trial.submit(bound(pod("second"), 46).bind_cpus(SPREAD_BY_PCPUS, exclusive=PCPU_LEVEL))
     second = expect.running("second")
-    assert [sorted(cores(trial, found).values()) for found in (first, second)] == [[1] * 4, [1] * 46]
+    assert [sorted(cores(trial, item).values()) for item in (first, second)] == [[1] * 4, [1] * 46]
     assert not set(cores(trial, first)) & set(cores(trial, second))
     trial.delete("second")
     trial.submit(bound(pod("third"), 46).bind_cpus(SPREAD_BY_PCPUS))
@@ -220,8 +220,8 @@ def test_exclusive_is_a_preference(trial: Trial, expect: Expect) -> None:
     trial.add(node("n1").server(MACHINE))
     trial.submit(*(bound(pod, 2).bind_cpus(exclusive=NUMA_NODE_LEVEL) for pod in pods("a", 3)))
 
-    found = expect.running("a-0", "a-1", "a-2")
-    assert len(frozenset[int]().union(*map(cpus, found))) == 6
+    result = expect.running("a-0", "a-1", "a-2")
+    assert len(frozenset[int]().union(*map(cpus, result))) == 6
 
 
 @pytest.mark.case("CP-007", severity="critical")
@@ -243,8 +243,8 @@ def test_a_node_that_gives_whole_cores_only(trial: Trial, expect: Expect, how: s
     trial.submit(pod("plain").request(cpu=4), bound(pod("odd"), 5), bound(pod("spread"), 4).bind_cpus(SPREAD_BY_PCPUS))
     trial.submit(bound(pod("against"), 4).bind_cpus(required=SPREAD_BY_PCPUS), pod("half").request(cpu="500m"))
 
-    for found in expect.running("plain", "spread"):
-        assert set(cores(trial, found).values()) == {2}
+    for item in expect.running("plain", "spread"):
+        assert set(cores(trial, item).values()) == {2}
     expect.pending("odd", saying="node(s) requested cpus not multiple cpus per core")
     expect.pending("against", saying="node(s) cpu bind policy conflicts with pod's required cpu bind policy")
     expect.pending("half", saying="the requested CPUs must be integer")
@@ -268,7 +268,7 @@ def test_which_numa_node_cpus_come_from(trial: Trial, expect: Expect, strategy: 
         trial.submit(bound(builder, 4))
         expect.running(builder.name)
 
-    assert len({numa for found in trial.pods() for numa in cpu_numa_nodes(trial, found)}) == numa_nodes
+    assert len({numa for pod in trial.pods() for numa in cpu_numa_nodes(trial, pod)}) == numa_nodes
 
 
 @pytest.mark.feature("CPU-3.kubelet-reserved")
@@ -285,7 +285,7 @@ def test_cpus_that_the_kubelet_keeps_are_nobodys(trial: Trial, expect: Expect) -
 @pytest.mark.feature("CPU-3.kubelet-reserved")
 @pytest.mark.case("CP-016", severity="critical")
 @pytest.mark.parametrize(
-    ("key", "told"),
+    ("key", "result"),
     [
         pytest.param(
             POD_CPU_ALLOCS, [{"uid": "u", "cpuset": "0-1,32-33", "managedByKubelet": True}], id="pods-of-the-kubelet"
@@ -293,7 +293,7 @@ def test_cpus_that_the_kubelet_keeps_are_nobodys(trial: Trial, expect: Expect) -
         pytest.param(SYSTEM_QOS, {"cpuset": "0-1,32-33"}, id="system"),
     ],
 )
-def test_cpus_that_others_have_are_not_given(trial: Trial, expect: Expect, key: str, told: object) -> None:
+def test_cpus_that_others_have_are_not_given(trial: Trial, expect: Expect, key: str, result: object) -> None:
     """CPUs that the kubelet gave to pods, and those of the system, are bound to no pod while they are reported."""
     trial.add(node("n1").server(MACHINE))
     path = f"/apis/{GROUP_VERSION}/noderesourcetopologies/n1"
@@ -302,7 +302,7 @@ def test_cpus_that_others_have_are_not_given(trial: Trial, expect: Expect, key: 
         assert trial.call("PATCH", path, {"metadata": {"annotations": {key: text}}}).ok
         trial.settle()
 
-    reports(to_json(told).decode())
+    reports(to_json(result).decode())
     trial.submit(bound(pod("most"), 60), bound(pod("rest"), 4))
     assert not cpus(expect.running("most")) & {0, 1, 32, 33}
     expect.pending("rest", saying="not enough cpus available to satisfy request")
@@ -366,17 +366,17 @@ def test_churn_gives_no_cpu_twice(trial: Trial, seed: int) -> None:
             trial.submit(one)
             alive.append(one.name)
         trial.pass_time(0.1)
-        placed = [found for found in trial.pods() if found.spec.node_name and not found.terminated]
-        owned = [(found.spec.node_name, cpu) for found in placed for cpu in cpus(found)]
+        placed = [pod for pod in trial.pods() if pod.spec.node_name and not pod.terminated]
+        owned = [(pod.spec.node_name, cpu) for pod in placed for cpu in cpus(pod)]
         assert len(set(owned)) == len(owned), f"a CPU has two owners: {sorted(owned)}"
-        for found in placed:
-            held = [where[found.spec.node_name][cpu] for cpu in cpus(found)]
+        for item in placed:
+            held = [where[item.spec.node_name][cpu] for cpu in cpus(item)]
             each = {[seat.core for seat in held].count(seat.core) for seat in held}
-            required = found.metadata.labels.get("required", "")
+            required = item.metadata.labels.get("required", "")
             if required and held:
                 judged += 1
-                assert each == {2 if required == FULL_PCPUS else 1}, f"{found.metadata.name} required {required}"
-            if found.spec.node_name == "n2":
-                assert len(shares(found)) == 1, f"{found.metadata.name} spans NUMA nodes"
-                assert {seat.numa for seat in held} <= shares(found).keys()
+                assert each == {2 if required == FULL_PCPUS else 1}, f"{item.metadata.name} required {required}"
+            if item.spec.node_name == "n2":
+                assert len(shares(item)) == 1, f"{item.metadata.name} spans NUMA nodes"
+                assert {seat.numa for seat in held} <= shares(item).keys()
     assert judged >= 20, "the churn bound too little to prove anything"

@@ -23,7 +23,7 @@ def minors(pod: Pod) -> list[int]:
     return sorted(part.minor for part in devices_of(pod))
 
 
-def given(pod: Pod, resource: str) -> list[int]:
+def amounts_of(pod: Pod, resource: str) -> list[int]:
     return [units(part.resources[resource]) for part in devices_of(pod)]
 
 
@@ -36,9 +36,9 @@ def test_whole_gpu(trial: Trial, expect: Expect) -> None:
 
     a = expect.running("a")
 
-    assert given(a, GPU_CORE) == [100]
-    assert given(a, GPU_MEMORY_RATIO) == [100]
-    assert given(a, GPU_MEMORY) == [card_memory(trial, "n1")]
+    assert amounts_of(a, GPU_CORE) == [100]
+    assert amounts_of(a, GPU_MEMORY_RATIO) == [100]
+    assert amounts_of(a, GPU_MEMORY) == [card_memory(trial, "n1")]
     assert trial.visible_devices(a) == (f"/dev/nvidia{first_of(a)}",)
 
 
@@ -53,7 +53,7 @@ def test_several_whole_gpus(trial: Trial, expect: Expect, cards: int) -> None:
     a = expect.running("a")
 
     assert len(set(minors(a))) == cards
-    assert given(a, GPU_CORE) == [100] * cards
+    assert amounts_of(a, GPU_CORE) == [100] * cards
     assert len(trial.visible_devices(a)) == cards
 
 
@@ -67,7 +67,7 @@ def test_the_spelling_of_nvidia(trial: Trial, expect: Expect) -> None:
     a = expect.running("a")
 
     assert len(set(minors(a))) == 2
-    assert given(a, GPU_CORE) == [100, 100]
+    assert amounts_of(a, GPU_CORE) == [100, 100]
 
 
 @pytest.mark.feature("DEV-1.share-by-percent", "DEV-3.annotation")
@@ -79,9 +79,9 @@ def test_share_by_percent(trial: Trial, expect: Expect) -> None:
 
     a = expect.running("a")
 
-    assert given(a, GPU_CORE) == [50]
-    assert given(a, GPU_MEMORY_RATIO) == [50]
-    assert given(a, GPU_MEMORY) == [card_memory(trial, "n1") // 2]
+    assert amounts_of(a, GPU_CORE) == [50]
+    assert amounts_of(a, GPU_MEMORY_RATIO) == [50]
+    assert amounts_of(a, GPU_MEMORY) == [card_memory(trial, "n1") // 2]
 
 
 @pytest.mark.feature("DEV-1.share-by-bytes", "DEV-3.annotation")
@@ -93,9 +93,9 @@ def test_share_by_bytes(trial: Trial, expect: Expect) -> None:
 
     a = expect.running("a")
 
-    assert given(a, GPU_MEMORY) == [8 << 30]
-    assert given(a, GPU_CORE) == [30]
-    assert given(a, GPU_MEMORY_RATIO) == [(8 << 30) * 100 // card_memory(trial, "n1")]
+    assert amounts_of(a, GPU_MEMORY) == [8 << 30]
+    assert amounts_of(a, GPU_CORE) == [30]
+    assert amounts_of(a, GPU_MEMORY_RATIO) == [(8 << 30) * 100 // card_memory(trial, "n1")]
 
 
 @pytest.mark.feature("DEV-1.share-by-percent")
@@ -143,7 +143,7 @@ def test_percent_is_not_given_out_beyond_the_bytes(trial: Trial, expect: Expect)
     trial.delete("too-large")
     trial.submit(pod("fits").gpu_share(97))
 
-    assert given(expect.bound("fits"), GPU_MEMORY_RATIO) == [97]
+    assert amounts_of(expect.bound("fits"), GPU_MEMORY_RATIO) == [97]
 
 
 @pytest.mark.feature("DEV-1.once")
@@ -247,13 +247,13 @@ def test_invalid_combinations_are_refused(trial: Trial, expect: Expect, resource
     """A combination of resources that the protocol does not define is refused, and nothing is allocated. A webhook for
     pods, as there is one beside quotas, may refuse the pod before the scheduler sees it."""
     trial.add(node("n1").cards(4))
-    told = ""
+    message = ""
     try:
         trial.submit(pod("odd").resources(dict(resources)))
     except ApiRefused as refused:
-        told = refused.message
-    if told:
-        assert saying in told.lower()
+        message = refused.message
+    if message:
+        assert saying in message.lower()
     else:
         expect.pending("odd", saying=saying)
 
@@ -271,5 +271,5 @@ def test_slices_of_several_cards(trial: Trial, expect: Expect) -> None:
     a = expect.running("a")
 
     assert len(set(minors(a))) == 2
-    assert given(a, GPU_CORE) == [50, 50]
+    assert amounts_of(a, GPU_CORE) == [50, 50]
     assert len(trial.visible_devices(a)) == 2

@@ -38,8 +38,8 @@ def test_exclusive_switches_are_not_shared(trial: Trial, expect: Expect) -> None
     trial.add(node("n1").server(PAIRS))
     names = [f"a-{number}" for number in range(5)]
     trial.submit(*(pod(name).gpus(1).hint("gpu", exclusivePolicy="PCIeLevel") for name in names[:4]))
-    found = expect.running(names[0], names[1], *names[2:4])
-    used = {switch for name in found for switch in switches(trial, name)}
+    pods = expect.running(names[0], names[1], *names[2:4])
+    used = {switch for name in pods for switch in switches(trial, name)}
     assert len(used) == 4
     trial.submit(pod(names[4]).gpus(1).hint("gpu", exclusivePolicy="PCIeLevel"))
     expect.pending(names[4])
@@ -66,8 +66,8 @@ def test_resource_names_of_v07(trial: Trial, expect: Expect) -> None:
 def test_gpu_minors_lists_gpus_only(trial: Trial, expect: Expect) -> None:
     """A pod with two cards and two NICs has the minors of its cards in `gpu-minors`."""
     trial.add(node("n1").server("dgx-h100"))
-    asked = pod("a").gpus(2).resources({RDMA: 100}).jointly("gpu", "rdma").scheduler("vendor-plugins")
-    trial.submit(asked)
+    builder = pod("a").gpus(2).resources({RDMA: 100}).jointly("gpu", "rdma").scheduler("vendor-plugins")
+    trial.submit(builder)
     a = expect.bound("a")
     assert minors(a, "rdma")
     assert a.metadata.annotations.get("scheduling.koordinator.sh/gpu-minors") == ",".join(map(str, minors(a)))

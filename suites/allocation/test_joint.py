@@ -50,8 +50,8 @@ def test_a_nic_for_each_gpu(trial: Trial, expect: Expect, cards: int, same: bool
     listed = {(device["type"], device["minor"]): device["id"] for device in trial.device("n1")["spec"]["devices"]}
     kinds: tuple[DeviceType, ...] = ("gpu", "rdma")
     for kind in kinds:
-        said = {(kind, part.minor): part.id for part in parts(a, kind)}
-        assert said == {key: listed[key] for key in said}, "each device is named by the id of the Device object"
+        ids = {(kind, part.minor): part.id for part in parts(a, kind)}
+        assert ids == {key: listed[key] for key in ids}, "each device is named by the id of the Device object"
 
 
 @pytest.mark.feature("DEV-7.nic-per-gpu")
@@ -97,8 +97,8 @@ def test_functions_of_a_nic_one_by_one(trial: Trial, expect: Expect) -> None:
     trial.submit(*tenants[:FUNCTIONS])
     names = [pod.name for pod in tenants]
     bound = expect.running(names[0], names[1], *names[2:FUNCTIONS])
-    given = [function for pod in bound for function in functions(pod)]
-    assert len(set(given)) == FUNCTIONS
+    values = [function for pod in bound for function in functions(pod)]
+    assert len(set(values)) == FUNCTIONS
     nodes = [path for pod in bound for path in check_arrival(trial, pod).devices if "uverbs" in path]
     assert len(set(nodes)) == FUNCTIONS
 
@@ -206,7 +206,7 @@ def test_how_many_nics(trial: Trial, expect: Expect, rdma: int, hint: dict[str, 
 @pytest.mark.feature("DEV-7.refusals")
 @pytest.mark.case("DS-058", severity="normal")
 @pytest.mark.parametrize(
-    ("asked", "saying"),
+    ("pod", "saying"),
     [
         pytest.param(joint("a", 1), "Insufficient", id="a-node-without-nics"),
         pytest.param(
@@ -217,10 +217,10 @@ def test_how_many_nics(trial: Trial, expect: Expect, rdma: int, hint: dict[str, 
         pytest.param(pod("a").rdma(150), "invalid resource unit koordinator.sh/rdma", id="one-nic-and-a-half"),
     ],
 )
-def test_what_cannot_be_had_is_said(trial: Trial, expect: Expect, asked: PodBuilder, saying: str) -> None:
+def test_what_cannot_be_had_is_said(trial: Trial, expect: Expect, pod: PodBuilder, saying: str) -> None:
     """A request that no node can satisfy is refused with the reason."""
     trial.add(node("n1").gpus("a10", 2))
-    trial.submit(asked)
+    trial.submit(pod)
 
     expect.pending("a", saying=saying)
 
@@ -267,8 +267,8 @@ def check_nothing_twice(bound: list[Pod]) -> None:
     """No GPU and no function has two owners; no NIC is allocated beyond its capacity."""
     gpus = [(pod.spec.node_name, minor) for pod in bound for minor in minors(pod)]
     assert len(set(gpus)) == len(gpus), f"a GPU has two owners: {sorted(gpus)}"
-    given = [(pod.spec.node_name, function) for pod in bound for function in functions(pod)]
-    assert len(set(given)) == len(given), f"a function has two owners: {sorted(given)}"
+    node_names = [(pod.spec.node_name, function) for pod in bound for function in functions(pod)]
+    assert len(set(node_names)) == len(node_names), f"a function has two owners: {sorted(node_names)}"
     used: dict[tuple[str, int], int] = {}
     for bound_pod in bound:
         for part in parts(bound_pod, "rdma"):

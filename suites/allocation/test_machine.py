@@ -45,8 +45,8 @@ def cards(trial: Trial, devices: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def test_all_devices_are_discovered(trial: Trial, pytestconfig: pytest.Config, devices: list[dict[str, Any]]) -> None:
     """The Device object has what the vendors' libraries report; vendor and model are labels of the node."""
     there, _ = survey(pytestconfig.getoption("--seatrial-fake") or None)
-    wanted = {(device.kind, device.minor, device_id(device)) for device in there if device.health.ok}
-    assert {(device["type"], device["minor"], device["id"]) for device in devices} == wanted
+    kinds = {(device.kind, device.minor, device_id(device)) for device in there if device.health.ok}
+    assert {(device["type"], device["minor"], device["id"]) for device in devices} == kinds
     (node,) = orjson.loads(trial.call("GET", "/api/v1/nodes").body)["items"]
     cards = [device for device in there if device.kind == "gpu"]
     labels = node["metadata"]["labels"]

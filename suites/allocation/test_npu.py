@@ -163,9 +163,9 @@ def test_virtual_npus(
 ) -> None:
     """A slice has the size of a template, whose name the runtime gets; a card holds as many as fit."""
     templates.add(node("n1").gpus(CARD, 1))
-    asked = [virtual(pod.name, *size) for pod in pods("slice", fit + 1)]
-    templates.submit(*asked[:fit])
-    names = [pod.name for pod in asked]
+    virtuals = [virtual(pod.name, *size) for pod in pods("slice", fit + 1)]
+    templates.submit(*virtuals[:fit])
+    names = [pod.name for pod in virtuals]
 
     bound = expect.running(names[0], names[1], *names[2:fit])
 
@@ -181,7 +181,7 @@ def test_virtual_npus(
         assert inside.env["ASCEND_RUNTIME_OPTIONS"] == "VIRTUAL"
         seen.append(inside.env["ASCEND_VISIBLE_DEVICES"])
     assert len(set(seen)) == fit, f"two pods see one virtual NPU: {seen}"
-    templates.submit(asked[fit])
+    templates.submit(virtuals[fit])
     expect.pending(names[fit], saying="Insufficient")
 
 

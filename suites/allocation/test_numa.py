@@ -176,8 +176,8 @@ def test_scores(trial: Trial, expect: Expect, profile: str, on_nodes: int, on_nu
         expect.running(builder.name)
 
     used: dict[str, set[int]] = {}
-    for found in trial.pods():
-        used.setdefault(found.spec.node_name, set()).update(shares(found))
+    for entry in trial.pods():
+        used.setdefault(entry.spec.node_name, set()).update(shares(entry))
     assert len(used) == on_nodes
     assert {len(item) for item in used.values()} == {on_numa_nodes}
 
@@ -205,8 +205,8 @@ def test_the_released_configuration(trial: Trial, expect: Expect, profile: str, 
 
     trial.submit(plain("a", 4).scheduler(profile))
 
-    given = only(shares(expect.running("a")))
-    assert given == (second if joins else first)
+    value = only(shares(expect.running("a")))
+    assert value == (second if joins else first)
 
 
 @pytest.mark.feature("DEV-5.with-cpus", "NUMA-4.cards-and-cpus")
@@ -216,20 +216,20 @@ def test_the_released_configuration(trial: Trial, expect: Expect, profile: str, 
 def test_cards_cpus_and_memory_together(trial: Trial, expect: Expect, policy: str, qos: str) -> None:
     """The release's example pod: two cards, 64 CPUs and 500Gi from one NUMA node; a second pod gets the other."""
     trial.add(node("n1").server(CARDS))
-    for asked in pods("a", 2):
-        asked.request(cpu=64, memory="500Gi").gpus(2).align(policy, exclusive="Preferred")
-        trial.submit(asked.qos(qos) if qos else asked)
-    found = expect.running("a-0", "a-1")
+    for builder in pods("a", 2):
+        builder.request(cpu=64, memory="500Gi").gpus(2).align(policy, exclusive="Preferred")
+        trial.submit(builder.qos(qos) if qos else builder)
+    result = expect.running("a-0", "a-1")
 
-    for bound_pod in found:
+    for bound_pod in result:
         check_arrival(trial, bound_pod)
         numa = only(numa_nodes(trial, bound_pod))
         assert shares(bound_pod) == {numa: 64_000}
         assert shares(bound_pod, "memory") == {numa: 500 * GIB}
         assert len(cpus(bound_pod)) == (64 if qos else 0)
         assert cpu_numa_nodes(trial, bound_pod) <= {numa}
-    assert {len(numa_nodes(trial, pod)) for pod in found} == {1}
-    assert shares(found[0]).keys() != shares(found[1]).keys()
+    assert {len(numa_nodes(trial, pod)) for pod in result} == {1}
+    assert shares(result[0]).keys() != shares(result[1]).keys()
 
 
 @pytest.mark.feature("DEV-5.with-cpus", "NUMA-4.cards-and-cpus")
@@ -273,10 +273,10 @@ def test_a_nic_as_well(trial: Trial, expect: Expect) -> None:
     for builder in pods("a", 4):
         trial.submit(builder.request(cpu=16, memory="64Gi").gpus(1).rdma(100).jointly("gpu", "rdma"))
 
-    for found in expect.running("a-0", "a-1", "a-2", "a-3"):
-        numa = only(shares(found))
-        assert numa_nodes(trial, found) == {numa}
-        assert numa_nodes(trial, found, "rdma") == {numa}
+    for item in expect.running("a-0", "a-1", "a-2", "a-3"):
+        numa = only(shares(item))
+        assert numa_nodes(trial, item) == {numa}
+        assert numa_nodes(trial, item, "rdma") == {numa}
 
 
 @pytest.mark.feature("NUMA-1.not-overbooked")
@@ -289,7 +289,7 @@ def test_numa_nodes_are_not_overbooked(trial: Trial, expect: Expect) -> None:
     assert trial.wait(lambda: sum(bool(pod.spec.node_name) for pod in trial.pods()) == 10, within=30)
     expect.stable(seconds=2)
     used = {0: 0, 1: 0}
-    for found in trial.pods():
-        for numa, cpu in shares(found).items():
+    for item in trial.pods():
+        for numa, cpu in shares(item).items():
             used[numa] += cpu
     assert used == {0: 30_000, 1: 30_000}

@@ -134,8 +134,8 @@ def test_small_partitions_spare_large_ones(trial: Trial, expect: Expect, cards: 
 
     trial.submit(pod("a").gpus(cards))
 
-    found = minors(expect.running("a"))
-    assert found == ([4] if cards == 1 else [2, 5]), f"{left_whole} should stay whole"
+    numbers = minors(expect.running("a"))
+    assert numbers == ([4] if cards == 1 else [2, 5]), f"{left_whole} should stay whole"
 
 
 @pytest.mark.feature("DEV-6.scores")

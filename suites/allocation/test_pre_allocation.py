@@ -43,7 +43,7 @@ def test_a_running_pod_becomes_the_first_owner(trial: Trial, expect: Expect) -> 
     held = expect.available("held")
     assert held.status.node_name == placed.spec.node_name
     assert trial.wait(lambda: reservation_of(trial.pod("old")) == "held", within=10)
-    held = expect.reservation("held", lambda found: bool(found.status.current_owners), "to name its owner")
+    held = expect.reservation("held", lambda item: bool(item.status.current_owners), "to name its owner")
     assert (held.status.current_owners[0].name, amount("cpu", held.status.allocated["cpu"])) == ("old", 5000)
     trial.delete("old")
     trial.submit(pod("stranger").request(cpu=5), owner("new", 5))
@@ -70,11 +70,11 @@ def test_a_pod_that_is_not_taken_over(trial: Trial, expect: Expect, who: str) ->
 
     trial.reserve(taking_over("held", 5))
 
-    expect.reservation("held", lambda found: found.status.condition("Scheduled") is not None, "to say why it waits")
+    expect.reservation("held", lambda item: item.status.condition("Scheduled") is not None, "to say why it waits")
     expect.stable(seconds=5)
-    found = trial.reservation("held")
-    assert found is not None
-    assert not found.status.node_name
+    reservation = trial.reservation("held")
+    assert reservation is not None
+    assert not reservation.status.node_name
     assert reservation_of(trial.pod("old")) == before
 
 
@@ -89,11 +89,11 @@ def test_without_a_pod_to_take_over(trial: Trial, expect: Expect, *, required: b
 
     if required:
         waiting = expect.reservation(
-            "held", lambda found: found.status.condition("Scheduled") is not None, "to say why it waits"
+            "held", lambda item: item.status.condition("Scheduled") is not None, "to say why it waits"
         )
-        said = waiting.status.condition("Scheduled")
-        assert said is not None
-        assert "node(s) no pod match reservation with pre allocation required" in said.message
+        condition = waiting.status.condition("Scheduled")
+        assert condition is not None
+        assert "node(s) no pod match reservation with pre allocation required" in condition.message
         assert not waiting.status.node_name
     else:
         assert expect.available("held").status.node_name == "n1"
@@ -177,9 +177,9 @@ def test_an_owner_that_ends_is_not_taken_over(trial: Trial, expect: Expect) -> N
 
     trial.reserve(taking_over("held", 5))
 
-    expect.reservation("held", lambda found: found.status.condition("Scheduled") is not None, "to say why it waits")
+    expect.reservation("held", lambda item: item.status.condition("Scheduled") is not None, "to say why it waits")
     expect.stable(seconds=2)
     assert trial.pod("old").deleting
-    found = trial.reservation("held")
-    assert found is not None
-    assert not found.status.node_name
+    reservation = trial.reservation("held")
+    assert reservation is not None
+    assert not reservation.status.node_name

@@ -19,11 +19,11 @@ def listed_by_the_kernel(vendor: str) -> int:
     """Accelerators by their PCI functions; RDMA NICs by their RDMA devices, without virtual functions."""
     if vendor not in ACCELERATORS:
         return sum(not (device / "device" / "physfn").exists() for device in INFINIBAND.iterdir())
-    found = 0
+    value = 0
     for function in PCI.iterdir():
         kind = (function / "class").read_text().strip()
-        found += (function / "vendor").read_text().strip() == ACCELERATORS[vendor] and kind.startswith(("0x03", "0x12"))
-    return found
+        value += (function / "vendor").read_text().strip() == ACCELERATORS[vendor] and kind.startswith(("0x03", "0x12"))
+    return value
 
 
 @pytest.mark.case("DS-115", severity="critical")

@@ -144,7 +144,7 @@ def test_a_time_of_expiry_that_cannot_be_read_stops_nothing_else(trial: Trial, e
     trial.submit(pod("other").request(cpu=1))
 
     expect.bound("other")
-    expect.reservation("held", lambda found: found.expired, "to end", within=45)
+    expect.reservation("held", lambda item: item.expired, "to end", within=45)
 
 
 @pytest.mark.feature("RSV-1.expires")
@@ -158,8 +158,8 @@ def test_a_reservation_ends_with_its_node(trial: Trial, expect: Expect) -> None:
 
     assert trial.call("DELETE", "/api/v1/nodes/n1").ok
 
-    def failed(found: Reservation) -> bool:
-        return found.status.phase == "Failed"
+    def failed(reservation: Reservation) -> bool:
+        return reservation.status.phase == "Failed"
 
     expect.reservation("held", failed, "to be Failed", within=60)
 

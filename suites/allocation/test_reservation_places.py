@@ -94,8 +94,8 @@ def choosing(name: str, **selector: str) -> PodBuilder:
 def index_of(services: Ask) -> dict[str, Any]:
     answer = services("GET", "/apis/v1/plugins/Reservation/reservationSelectorIndex?detail=true")
     assert answer.code == 200, answer.body
-    found: dict[str, Any] = orjson.loads(answer.body)
-    return found
+    body: dict[str, Any] = orjson.loads(answer.body)
+    return body
 
 
 @pytest.mark.feature("RSV-3.selector-index")
@@ -122,13 +122,13 @@ def test_selectors_are_found_by_an_index(trial: Trial, expect: Expect, services:
         choosing("nobody", tier="wood"),
     )
 
-    placed = [reservation_of(found) for found in expect.bound("by-key", "by-prefix", "by-rack")]
+    placed = [reservation_of(pod) for pod in expect.bound("by-key", "by-prefix", "by-rack")]
     assert placed == ["silver", "iron", "gold"]
     expect.pending("wrong-value", "nobody", saying="no reservations match reservation affinity")
-    found = index_of(services)
-    assert (found["enabled"], found["indexedReservations"]) == (True, 3)
-    assert found["byPrefix"]["trial-team-"]["nodes"] == 3
-    assert found["byKeyValue"]["trial-tier"]["gold"]["nodes"] == 1
+    index = index_of(services)
+    assert (index["enabled"], index["indexedReservations"]) == (True, 3)
+    assert index["byPrefix"]["trial-team-"]["nodes"] == 3
+    assert index["byKeyValue"]["trial-tier"]["gold"]["nodes"] == 1
     metrics = services("GET", "/metrics").body.decode()
     assert 'scheduler_reservation_selector_index_query_total{result="miss"} ' in metrics
     trial.call("DELETE", f"{RESERVATIONS_PATH}/silver")
@@ -151,9 +151,9 @@ def test_the_released_configuration_of_preemption(trial: Trial, expect: Expect) 
     )
     expect.bound("spared", "low", "middle")
 
-    wanted = pod("x").request(cpu=3).priority_class("trial-high").scheduler(RESERVING)
-    trial.reserve(reservation("held").like(wanted).for_labels(app="owner"))
+    builder = pod("x").request(cpu=3).priority_class("trial-high").scheduler(RESERVING)
+    trial.reserve(reservation("held").like(builder).for_labels(app="owner"))
 
     expect.gone("low")
     assert expect.available("held").status.node_name == "n1"
-    assert {found.metadata.name for found in trial.pods() if not found.deleting} == {"spared", "middle"}
+    assert {pod.metadata.name for pod in trial.pods() if not pod.deleting} == {"spared", "middle"}

@@ -27,7 +27,7 @@ def cpu(amounts: dict[str, str | int | float]) -> int:
 
 
 def conditions(reservation: Reservation) -> list[tuple[str, str, str]]:
-    return [(found.type, found.status, found.reason) for found in reservation.status.conditions]
+    return [(condition.type, condition.status, condition.reason) for condition in reservation.status.conditions]
 
 
 @pytest.mark.feature("RSV-1.held")
@@ -216,8 +216,10 @@ def test_affinity(trial: Trial, expect: Expect) -> None:
     expect.pending("no-such-name", saying="2 Reservation(s) didn't match the requested reservation name")
     expect.pending("no-such-label", saying="2 Reservation(s) didn't match affinity rules")
     expect.pending("not-an-owner", saying="node(s) no reservations match reservation affinity")
-    said = [event.message for event in trial.events("no-such-name") if event.reason == "FailedScheduling-Reservation"]
-    assert said == ["0/2 reservations are available: 2 Reservation(s) didn't match the requested reservation name."]
+    messages = [
+        event.message for event in trial.events("no-such-name") if event.reason == "FailedScheduling-Reservation"
+    ]
+    assert messages == ["0/2 reservations are available: 2 Reservation(s) didn't match the requested reservation name."]
 
 
 @pytest.mark.feature("RSV-3.taints")
@@ -277,9 +279,9 @@ def test_reservations_ignored(trial: Trial, expect: Expect) -> None:
     trial.submit(owner("ignores", cpu=6).ignores_reservations())
 
     assert not reservation_of(expect.bound("ignores"))
-    found = trial.reservation("held")
-    assert found is not None
-    assert not found.status.current_owners
+    current_reservation = trial.reservation("held")
+    assert current_reservation is not None
+    assert not current_reservation.status.current_owners
 
 
 @pytest.mark.feature("RSV-3.order")
@@ -397,8 +399,8 @@ def function_of(asking: PodBuilder) -> PodBuilder:
 
 
 def virtual_functions(pod: Pod) -> list[str]:
-    found = (nic.extension for nic in device_allocations(pod).get("rdma", ()))
-    return [function.bus_id for extension in found if extension is not None for function in extension.vfs]
+    extensions = (nic.extension for nic in device_allocations(pod).get("rdma", ()))
+    return [function.bus_id for extension in extensions if extension is not None for function in extension.vfs]
 
 
 @pytest.mark.feature("DEV-5.with-cpus", "NUMA-4.cards-and-cpus", "RSV-1.held")
@@ -410,8 +412,8 @@ def test_a_numa_node_is_held(trial: Trial, expect: Expect, policy: str, qos: str
     trial.add(node("n1").server("dgx-h100").numa_policy("SingleNUMANode"))
 
     def asking(name: str) -> PodBuilder:
-        asked = owner(name, cpu=100, memory="500Gi").gpus(3)
-        return asked.qos(qos) if qos else asked
+        builder = owner(name, cpu=100, memory="500Gi").gpus(3)
+        return builder.qos(qos) if qos else builder
 
     held = reservation("held").like(asking("x")).for_labels(app="owner").many()
     trial.reserve(held.policy(policy) if policy else held)

@@ -24,8 +24,8 @@ def test_the_rest_of_a_numa_node_beside_an_owner(trial: Trial, expect: Expect, q
     trial.add(node("n1").server(MACHINE).numa_policy("SingleNUMANode"))
 
     def asking(name: str, cpu: int, app: str = "stranger") -> PodBuilder:
-        asked = pod(name).request(cpu=cpu, memory="1Gi").label("app", app)
-        return asked.qos(qos) if qos else asked
+        builder = pod(name).request(cpu=cpu, memory="1Gi").label("app", app)
+        return builder.qos(qos) if qos else builder
 
     trial.reserve(reservation("held").like(asking("x", 16)).for_labels(app="owner").many())
     expect.available("held")
@@ -45,5 +45,5 @@ def test_the_rest_of_a_numa_node_beside_an_owner(trial: Trial, expect: Expect, q
 
     assert reservation_of(second) == "held"
     assert shares(first).keys() == shares(beside).keys() == shares(second).keys()
-    sets = [cpus(found) for found in (other, first, beside, second)]
+    sets = [cpus(item) for item in (other, first, beside, second)]
     assert len(frozenset[int]().union(*sets)) == sum(map(len, sets)) == (56 if qos else 0)

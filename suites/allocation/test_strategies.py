@@ -13,17 +13,17 @@ PACKING, SPREADING = "packing", "spreading"
 pytestmark = [pytest.mark.needs(Capability.NODES), pytest.mark.profile(PACKING, SPREADING)]
 
 
-def under(profile: str, asked: list[PodBuilder]) -> list[PodBuilder]:
-    return [pod.scheduler(profile) for pod in asked]
+def under(profile: str, pods: list[PodBuilder]) -> list[PodBuilder]:
+    return [pod.scheduler(profile) for pod in pods]
 
 
-def one_by_one(trial: Trial, expect: Expect, asked: list[PodBuilder]) -> list[str]:
+def one_by_one(trial: Trial, expect: Expect, pods: list[PodBuilder]) -> list[str]:
     """The nodes of pods that are submitted one after the other, each after the previous one was placed."""
-    found = []
-    for pod in asked:
+    node_names = []
+    for pod in pods:
         trial.submit(pod)
-        found.append(expect.running(pod.name).spec.node_name)
-    return found
+        node_names.append(expect.running(pod.name).spec.node_name)
+    return node_names
 
 
 @pytest.mark.feature("DEV-4.binpack-nodes", "DEV-4.spread-nodes")
@@ -64,9 +64,9 @@ def test_shares_between_cards(trial: Trial, expect: Expect, profile: str, cards:
 
     one_by_one(trial, expect, under(profile, [pod.gpu_share(25) for pod in pods("a", 2)]))
 
-    found = trial.pods()
-    assert len({minor for pod in found for minor in minors(pod)}) == cards
-    for bound_pod in found:
+    current_pods = trial.pods()
+    assert len({minor for pod in current_pods for minor in minors(pod)}) == cards
+    for bound_pod in current_pods:
         check_arrival(trial, bound_pod)
 
 
@@ -79,7 +79,7 @@ def test_the_fullest_card_that_suffices(trial: Trial, expect: Expect) -> None:
     holders = [builder.gpu_share(size) for builder, size in zip(pods("holder", 3), sizes, strict=True)]
     one_by_one(trial, expect, under(SPREADING, holders))
     cards = {size: minors(trial.pod(builder.name)) for builder, size in zip(holders, sizes, strict=True)}
-    assert [len(found) for found in cards.values()] == [1, 1, 1], cards
+    assert [len(card) for card in cards.values()] == [1, 1, 1], cards
     assert len({card for (card,) in cards.values()}) == 3
 
     for percent, on in ((30, 70), (40, 60), (80, 20)):

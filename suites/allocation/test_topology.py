@@ -31,9 +31,9 @@ def fill(trial: Trial, expect: Expect) -> list[Pod]:
     """Eight pods of one card each, on all cards of the only node."""
     trial.submit(*(pod.gpus(1) for pod in pods("single", 8)))
     names = [f"single-{number}" for number in range(8)]
-    found = expect.running(names[0], names[1], *names[2:])
-    assert sorted(minor for pod in found for minor in minors(pod)) == list(range(8))
-    return list(found)
+    result = expect.running(names[0], names[1], *names[2:])
+    assert sorted(minor for pod in result for minor in minors(pod)) == list(range(8))
+    return list(result)
 
 
 @pytest.mark.feature("DEV-5.nearest")
@@ -176,7 +176,7 @@ def test_churn_never_breaks_a_required_scope(trial: Trial, seed: int) -> None:
     """Pods with and without required scopes come and go: every bound pod has its required scope and its own cards."""
     trial.add(node("pairs").server(PAIRS), node("singles").server(SINGLES))
     draw = random.Random(seed)  # noqa: S311 a churn that can be repeated
-    asked: dict[str, Where] = {"PCIe": switches, "NUMANode": numa_nodes}
+    amounts: dict[str, Where] = {"PCIe": switches, "NUMANode": numa_nodes}
     alive: list[str] = []
     judged = 0
     for step in range(40):
@@ -184,7 +184,7 @@ def test_churn_never_breaks_a_required_scope(trial: Trial, seed: int) -> None:
             trial.delete(alive.pop(draw.randrange(len(alive))))
         else:
             asking = pod(f"p{step}").gpus(draw.choice([1, 2, 2, 3, 4]))
-            scope = draw.choice(["", *asked])
+            scope = draw.choice(["", *amounts])
             trial.submit(scoped(asking, scope).label("scope", scope) if scope else asking)
             alive.append(asking.name)
         trial.pass_time(0.1)
@@ -192,7 +192,7 @@ def test_churn_never_breaks_a_required_scope(trial: Trial, seed: int) -> None:
         held = [(pod.spec.node_name, minor) for pod in bound for minor in minors(pod)]
         assert len(set(held)) == len(held), f"a card has two owners: {sorted(held)}"
         for bound_pod in bound:
-            where = asked.get(bound_pod.metadata.labels.get("scope", ""))
+            where = amounts.get(bound_pod.metadata.labels.get("scope", ""))
             if where is not None:
                 judged += 1
                 assert len(where(trial, bound_pod)) == 1, (

@@ -33,7 +33,7 @@ def webhook(trial: Trial, process: list[dict[str, Any]]) -> Iterator[None]:
         yield
 
 
-def asked(pod: Pod) -> dict[str, int]:
+def device_requests(pod: Pod) -> dict[str, int]:
     """The requests of the stored pod without CPU and memory."""
     requests: dict[str, Any] = dict(pod.spec.containers[0].resources.requests)
     return {name: units(amount) for name, amount in requests.items() if "/" in name}
@@ -48,7 +48,7 @@ def test_gpus_become_cores_and_memory(trial: Trial, expect: Expect) -> None:
 
     a = expect.running("a")
 
-    assert asked(a) == {GPU_CORE: 200, GPU_MEMORY_RATIO: 200, GPU_SHARED: 2}
+    assert device_requests(a) == {GPU_CORE: 200, GPU_MEMORY_RATIO: 200, GPU_SHARED: 2}
     assert len({part.minor for part in devices_of(a)}) == 2
 
 
@@ -61,7 +61,7 @@ def test_a_share_says_that_it_is_one(trial: Trial, expect: Expect) -> None:
 
     a = expect.running("a")
 
-    assert asked(a) == {GPU_CORE: 50, GPU_MEMORY_RATIO: 50, GPU_SHARED: 1}
+    assert device_requests(a) == {GPU_CORE: 50, GPU_MEMORY_RATIO: 50, GPU_SHARED: 1}
     assert [units(part.resources[GPU_CORE]) for part in devices_of(a)] == [50]
 
 
@@ -73,7 +73,7 @@ def test_the_spelling_of_nvidia_stays(trial: Trial, expect: Expect) -> None:
     trial.submit(pod("a").nvidia(1))
 
     a = expect.running("a")
-    assert asked(a) == {NVIDIA_GPU: 1}
+    assert device_requests(a) == {NVIDIA_GPU: 1}
     assert len(parts(a)) == 1
 
 

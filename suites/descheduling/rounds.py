@@ -32,7 +32,7 @@ TWO_AT_ONCE = {"maxUnavailablePerWorkload": 2, "maxMigratingPerWorkload": 2, "ob
 
 
 def on(trial: Trial, app: str, name: str) -> list[Pod]:
-    return [found for found in running(trial, app) if found.spec.node_name == name]
+    return [pod for pod in running(trial, app) if pod.spec.node_name == name]
 
 
 def hot_node(trial: Trial, *, pods: int = 7, like: Any = None, uses: dict[str, str] | None = None) -> None:

@@ -56,12 +56,12 @@ def held(trial: Trial) -> None:
 
 def going(trial: Trial) -> set[str]:
     """The names of the jobs that were let through."""
-    return {found.name for found in jobs(trial) if found.running}
+    return {job.name for job in jobs(trial) if job.running}
 
 
 def let_through(trial: Trial, count: int) -> set[str]:
     """The jobs that run, once there are this many and no more came."""
-    assert trial.reaches(lambda: len(going(trial)) >= count, within=60), [found.status for found in jobs(trial)]
+    assert trial.reaches(lambda: len(going(trial)) >= count, within=60), [job.status for job in jobs(trial)]
     trial.pass_time(5)
     return going(trial)
 
@@ -77,9 +77,9 @@ def test_migrations_of_one_job_are_next_to_each_other(trial: Trial, start_desche
     deployment(trial, "web", 2, like=pod("x").request(cpu=1))
     between = wait_running(trial, "web", 2)[0]
     held(trial)
-    for name, found, cost in (("first", first, "1"), ("between", between, "2"), ("last", last, "3")):
-        annotate(trial, found, **{EVICTION_COST: cost})
-        migrate(trial, name, found.metadata.name, mode="EvictDirectly", ttl="10m")
+    for name, result, cost in (("first", first, "1"), ("between", between, "2"), ("last", last, "3")):
+        annotate(trial, result, **{EVICTION_COST: cost})
+        migrate(trial, name, result.metadata.name, mode="EvictDirectly", ttl="10m")
 
     start_descheduler({}, migration=TWO)
 
@@ -97,8 +97,8 @@ def test_a_job_that_migrates_already_goes_on(trial: Trial, start_descheduler: St
     deployment(trial, "web", 2, like=pod("x").request(cpu=1))
     cheap = wait_running(trial, "web", 2)[0]
     held(trial)
-    for found, cost in ((cheap, "1"), (second, "2")):
-        annotate(trial, found, **{EVICTION_COST: cost})
+    for result, cost in ((cheap, "1"), (second, "2")):
+        annotate(trial, result, **{EVICTION_COST: cost})
     # Both jobs come within one interval of the arbitration: it has just let the first one through.
     start_descheduler({}, migration={**TWO, "arbitrationArgs": {"enabled": True, "interval": "15s"}})
     migrate(trial, "first", first.metadata.name, mode="EvictDirectly", ttl="10m")
@@ -119,18 +119,23 @@ def test_the_evict_annotation_lifts_the_limits(trial: Trial, start_descheduler: 
     the other one waits."""
     with_nodes(trial, "n1", "n2")
     deployment(trial, "web", 4, like=pod("x").request(cpu=1))
-    first, asked, waits, _ = wait_running(trial, "web", 4)
+    first, amounts, waits, _ = wait_running(trial, "web", 4)
     trial.apply(disruption_budget("keep", {"app": "web"}, min_available=4))
     start_descheduler({}, migration={**TWO, "maxMigratingGlobally": 1})
     migrate(trial, "first", first.metadata.name, mode="EvictDirectly", ttl="10m")
     assert trial.reaches(lambda: job(trial, "first").running, within=60), job(trial, "first").status
 
-    said = {EVICT_ANNOTATION: "true"}
+    messages = {EVICT_ANNOTATION: "true"}
     if on == "pod":
-        annotate(trial, asked, **said)
+        annotate(trial, amounts, **messages)
     migrate(trial, "waits", waits.metadata.name, mode="EvictDirectly", ttl="10m")
     migrate(
-        trial, "asked", asked.metadata.name, mode="EvictDirectly", ttl="10m", annotations=said if on == "job" else {}
+        trial,
+        "asked",
+        amounts.metadata.name,
+        mode="EvictDirectly",
+        ttl="10m",
+        annotations=messages if on == "job" else {},
     )
 
     assert let_through(trial, 2) == {"first", "asked"}
@@ -175,9 +180,9 @@ def test_of_equal_pods_the_newest_job_runs_first(trial: Trial, start_descheduler
     """Jobs wait for four equal pods, the oldest for the pod whose name is first; one may run at a time."""
     with_nodes(trial, "n1", "n2")
     deployment(trial, "web", 8, like=pod("x").request(cpu=1))
-    found = wait_running(trial, "web", 8)
-    same = Counter(one.metadata.creation_timestamp for one in found).most_common(1)[0][0]
-    names = sorted(one.metadata.name for one in found if one.metadata.creation_timestamp == same)[:4]
+    pods = wait_running(trial, "web", 8)
+    same = Counter(one.metadata.creation_timestamp for one in pods).most_common(1)[0][0]
+    names = sorted(one.metadata.name for one in pods if one.metadata.creation_timestamp == same)[:4]
     assert len(names) > 1, "expected pods of one second"
     for number, name in enumerate(names):
         migrate(trial, f"job-{number}", name, mode="EvictDirectly", ttl="10m")

@@ -234,8 +234,8 @@ def test_pods_without_a_place_yet_take_the_room(
     def fill() -> None:
         cordon(trial, "n1")
         deployment(trial, "large", 2, like=pod("x").request(cpu=9), uses={"cpu": "9", "memory": "1Gi"})
-        found = wait_running(trial, "large", 2)
-        for number, each in enumerate(found if paused else ()):
+        pods = wait_running(trial, "large", 2)
+        for number, each in enumerate(pods if paused else ()):
             migrate(trial, f"waits-{number}", each.metadata.name, paused=True)
         for name in ("n3", "n4"):
             cordon(trial, name)

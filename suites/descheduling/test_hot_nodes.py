@@ -85,10 +85,10 @@ def test_load_moves_only_the_pods_that_it_may(trial: Trial, start_descheduler: S
 
     start_descheduler({"LowNodeLoad": {**LOAD, **limits[by]}}, migration=TWO_AT_ONCE)
 
-    wanted = 1 if by == "labels" else 4  # of 87.5 %, three pods of 11 % each are above 60 %
-    assert trial.reaches(lambda: len(on(trial, "web", "n1")) == wanted, within=2 * MINUTES), trial.timeline()
+    amount = 1 if by == "labels" else 4  # of 87.5 %, three pods of 11 % each are above 60 %
+    assert trial.reaches(lambda: len(on(trial, "web", "n1")) == amount, within=2 * MINUTES), trial.timeline()
     trial.pass_time(MINUTES)
-    assert (len(on(trial, "web", "n1")), len(on(trial, "also", "n1"))) == (wanted, 4)
+    assert (len(on(trial, "web", "n1")), len(on(trial, "also", "n1"))) == (amount, 4)
 
 
 @pytest.mark.feature("DES-1.dry-run")

@@ -100,7 +100,7 @@ def fill(trial: Trial, owner: dict[str, Any], names: list[str]) -> None:
         trial.submit(built)
 
     def all_run() -> bool:
-        return {*names} <= {found.metadata.name for found in running(trial, owner["name"])}
+        return {*names} <= {pod.metadata.name for pod in running(trial, owner["name"])}
 
     assert trial.reaches(all_run, within=60), trial.timeline()
 
@@ -135,7 +135,7 @@ def test_a_workload_of_kruise_keeps_its_budget(trial: Trial, start_descheduler: 
     fill(trial, owner, [f"new-{number}" for number in range(3)])
     assert trial.reaches(lambda: len(running(trial, "web")) == 7, within=30), trial.timeline()
     trial.pass_time(20)
-    assert sorted(found.metadata.name.split("-")[0] for found in running(trial, "web")) == ["new"] * 3 + ["old"] * 4
+    assert sorted(pod.metadata.name.split("-")[0] for pod in running(trial, "web")) == ["new"] * 3 + ["old"] * 4
     assert len(jobs(trial)) == 10
 
 

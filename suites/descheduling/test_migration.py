@@ -39,7 +39,7 @@ def test_a_pod_moves_into_a_reserved_place(trial: Trial, expect: Expect, start_d
     with_nodes(trial, "n1", "n2")
     cordon(trial, "n2")
     deployment(trial, "web", 3, like=pod("x").request(cpu=2))
-    before = {found.metadata.name for found in wait_running(trial, "web", 3)}
+    before = {pod.metadata.name for pod in wait_running(trial, "web", 3)}
     cordon(trial, "n2", on=False)
     start_descheduler({})
     victim = min(before)
@@ -63,7 +63,7 @@ def test_a_place_on_the_own_node_is_no_place(trial: Trial, expect: Expect, start
     with_nodes(trial, "n1", "n2")
     cordon(trial, "n2")
     deployment(trial, "web", 3, like=pod("x").request(cpu=1))
-    victim = min(found.metadata.name for found in wait_running(trial, "web", 3))
+    victim = min(pod.metadata.name for pod in wait_running(trial, "web", 3))
     trial.reserve(reservation("beside").like(pod("x").request(cpu=1)).for_labels(app="web"))
     assert expect.available("beside").status.node_name == "n1"
     cordon(trial, "n2", on=False)
@@ -88,7 +88,7 @@ def test_a_pod_without_requests_takes_its_reservation(trial: Trial, start_desche
     with_nodes(trial, "n1", "n2")
     cordon(trial, "n2")
     deployment(trial, "web", 4, like=pod("x"))
-    victim = min(found.metadata.name for found in wait_running(trial, "web", 4))
+    victim = min(pod.metadata.name for pod in wait_running(trial, "web", 4))
     cordon(trial, "n2", on=False)
     trial.submit(pod("busy").request(cpu=12, memory="32Gi").select({"kubernetes.io/hostname": "n2"}))
     start_descheduler({})
@@ -121,15 +121,15 @@ def test_a_migration_that_does_not_begin_says_why(
         other = next(one.metadata.name for one in running(trial, "web") if one.metadata.name != name)
         migrate(trial, "second", other)
 
-    told = {
+    output = {
         "scheduler": "does not support reservations",
         "replicas": "Deployment web has 1 replicas",
         "limit": "maxMigratingPerWorkload allows 1 migrating pods of Deployment web",
     }[refused]
-    asked = "second" if refused == "limit" else "move"
-    assert trial.reaches(lambda: told in job(trial, asked).status.message, within=20), job(trial, asked).status
-    said = [event.message for event in trial.events(asked, namespace="default")]
-    assert any(told in message for message in said), said
+    request = "second" if refused == "limit" else "move"
+    assert trial.reaches(lambda: output in job(trial, request).status.message, within=20), job(trial, request).status
+    messages = [event.message for event in trial.events(request, namespace="default")]
+    assert any(output in message for message in messages), messages
 
 
 @pytest.mark.feature("MIG-1.phases", "MIG-1.columns")
@@ -172,13 +172,13 @@ def test_the_steps_are_recorded(trial: Trial, start_descheduler: StartDeschedule
     assert done.status.pod_ref is not None
     held, new = done.reservation_name, done.status.pod_ref.name
     notes = {event.reason: event.message for event in trial.events("recorded", namespace="default")}
-    told = {
+    messages = {
         "ReservationCreated": f'Successfully create Reservation "{held}"',
         "ReservationScheduled": f'Assigned Reservation "{held}" to node "n2"',
         "EvictComplete": f'Pod "{trial.name}/{name}" has been evicted',
         "Complete": f'Bind Pod "{trial.name}/{new}" in Reservation "{held}"',
     }
-    assert {reason: notes[reason] for reason in told} == told
+    assert {reason: notes[reason] for reason in messages} == messages
     assert f'Pod "{trial.name}/{name}"' in notes["Evicting"]
     columns, cells = table(trial, "recorded")
     assert columns == ["Name", "Phase", "Status", "Age", "Node", "Reservation", "PodNamespace", "Pod", "NewPod", "TTL"]
@@ -264,14 +264,14 @@ def test_a_job_can_be_paused_on_its_way(trial: Trial, expect: Expect, start_desc
     start_descheduler({})
     migrate(trial, "move", name, ttl="10m")
     held = job_reservation(trial, "move")
-    expect.reservation(held, lambda found: bool(found.status.conditions), "to be refused", within=40)
+    expect.reservation(held, lambda item: bool(item.status.conditions), "to be refused", within=40)
     assert trial.call("PATCH", f"{JOBS_PATH}/move", {"spec": {"paused": True}}).ok
     cordon(trial, "n2", on=False)
     expect.available(held, within=400)
     trial.pass_time(10)
-    found = trial.find(name)
-    assert found is not None, "expected the pod to stay while its job is paused"
-    assert (found.metadata.uid, found.deleting) == (uid, False)
+    pod = trial.find(name)
+    assert pod is not None, "expected the pod to stay while its job is paused"
+    assert (pod.metadata.uid, pod.deleting) == (uid, False)
     assert trial.call("PATCH", f"{JOBS_PATH}/move", {"spec": {"paused": False}}).ok
     assert ended(trial, "move").status.phase == "Succeeded"
 
@@ -329,7 +329,7 @@ def test_jobs_of_one_workload_fill_their_own_reservations(trial: Trial, start_de
     """Four pods of one workload migrate at once: each new pod is in the reservation of its job."""
     with_nodes(trial, "n1", "n2")
     spread_victim(trial, "web", 6)
-    names = [found.metadata.name for found in wait_running(trial, "web", 6)[:4]]
+    names = [pod.metadata.name for pod in wait_running(trial, "web", 6)[:4]]
     start_descheduler(
         {},
         migration={

@@ -98,14 +98,14 @@ def test_a_pod_stays_when_another_pod_takes_its_place(
     migrate(trial, "move", name, ttl="10m", reservationOptions={"reservationRef": {"name": "beside"}})
 
     def placed() -> bool:
-        found = job(trial, "move").status.condition("ReservationScheduled")
-        return found is not None and found.status == "True"
+        condition = job(trial, "move").status.condition("ReservationScheduled")
+        return condition is not None and condition.status == "True"
 
     assert trial.reaches(placed, within=30), job(trial, "move").status
     trial.pass_time(4)  # an eviction is tried, and refused
     trial.submit(pod("other").request(cpu=1).label("group", "a").into_reservation(name="beside"))
     assert reservation_of(expect.running("other")) == "beside"
-    expect.reservation("beside", lambda found: found.status.phase == "Succeeded", "to be used up", within=30)
+    expect.reservation("beside", lambda item: item.status.phase == "Succeeded", "to be used up", within=30)
 
     path = f"/apis/policy/v1/namespaces/{trial.name}/poddisruptionbudgets/keep"
     assert trial.call("PATCH", path, {"spec": {"minAvailable": 2}}).ok
@@ -116,9 +116,9 @@ def test_a_pod_stays_when_another_pod_takes_its_place(
         "ForbiddenMigratePod",
         "Reservation is already bound by another Pod",
     )
-    found = trial.find(name)
-    assert found is not None, "expected the pod to stay: its place is taken"
-    assert not found.deleting
+    results = trial.find(name)
+    assert results is not None, "expected the pod to stay: its place is taken"
+    assert not results.deleting
 
 
 @pytest.mark.feature("MIG-1.reservation-first")
@@ -142,7 +142,7 @@ def test_jobs_of_one_workload_may_exchange_their_places(
     expect.available(job_reservation(trial, "first"), within=40)
     migrate(trial, "second", second.metadata.name, ttl="10m")
     expect.reservation(
-        job(trial, "first").reservation_name, lambda found: found.status.phase == "Succeeded", "to be used up"
+        job(trial, "first").reservation_name, lambda item: item.status.phase == "Succeeded", "to be used up"
     )
     trial.pass_time(8)
     assert job(trial, "first").open, job(trial, "first").status
@@ -213,7 +213,7 @@ def test_a_reservation_makes_room_for_an_important_pod(
     trial.add(node("n1").cpu(16), node("n2").cpu(4))
     cordon(trial, "n2")
     deployment(trial, "web", 3, like=pod("x").request(cpu=3).priority_class(high).scheduler(RESERVING))
-    victim = min(found.metadata.name for found in wait_running(trial, "web", 3))
+    victim = min(pod.metadata.name for pod in wait_running(trial, "web", 3))
     cordon(trial, "n2", on=False)
     cordon(trial, "n1")
     trial.submit(pod("there").request(cpu=3).priority_class(low))
@@ -230,7 +230,7 @@ def test_a_reservation_makes_room_for_an_important_pod(
         assert expect.running(done.status.pod_ref.name).spec.node_name == "n2"
     else:
         expect.reservation(
-            job_reservation(trial, "move"), lambda found: bool(found.status.conditions), "to be refused", within=40
+            job_reservation(trial, "move"), lambda item: bool(item.status.conditions), "to be refused", within=40
         )
         expect.stable(seconds=10)
         assert trial.pod("there").spec.node_name == "n2"
@@ -248,7 +248,7 @@ def test_a_place_is_reserved_for_a_pod_that_waits(
     with_nodes(trial, "n1")
     deployment(trial, "web", 1, like=pod("x").request(cpu=6).into_reservation())
     assert trial.reaches(lambda: bool(trial.pods()), within=30)
-    (waiting,) = (found.metadata.name for found in trial.pods())
+    (waiting,) = (pod.metadata.name for pod in trial.pods())
     expect.pending(waiting)
     gates = ["MaxUnavailablePerWorkload", "ExpectedReplicas"]
     start_descheduler({}, migration={"skipEvictionGates": gates})

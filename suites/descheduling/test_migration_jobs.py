@@ -50,8 +50,8 @@ def reservation_path(trial: Trial, name: str) -> str:
     """The path of the job's reservation, once it has a place. A budget holds the eviction back."""
 
     def placed() -> bool:
-        found = job(trial, name).status.condition("ReservationScheduled")
-        return found is not None and found.status == "True"
+        condition = job(trial, name).status.condition("ReservationScheduled")
+        return condition is not None and condition.status == "True"
 
     assert trial.reaches(placed, within=60), job(trial, name).status
     return f"{RESERVATIONS_PATH}/{job(trial, name).reservation_name}"
@@ -90,7 +90,7 @@ def test_a_percentage_of_replicas_is_rounded_down(trial: Trial, start_deschedule
     """Three jobs for a workload of five that may lose 30 %, and a budget that holds evictions back: one job runs."""
     with_nodes(trial, "n1", "n2")
     spread_victim(trial, "web", 5)
-    names = [found.metadata.name for found in wait_running(trial, "web", 5)[:3]]
+    names = [pod.metadata.name for pod in wait_running(trial, "web", 5)[:3]]
     trial.apply(disruption_budget("keep", {"app": "web"}, min_available=5))
     limits = {"maxMigratingPerWorkload": "30%", "maxUnavailablePerWorkload": "30%", "maxMigratingPerNode": 10}
     start_descheduler({}, migration={**limits, "objectLimiters": OFF})
@@ -99,7 +99,7 @@ def test_a_percentage_of_replicas_is_rounded_down(trial: Trial, start_deschedule
         migrate(trial, f"move-{number}", name, mode="EvictDirectly", ttl="10m")
 
     def running_jobs() -> list[str]:
-        return [found.name for found in jobs(trial) if found.status.phase == "Running"]
+        return [job.name for job in jobs(trial) if job.status.phase == "Running"]
 
     assert trial.reaches(lambda: bool(running_jobs()), within=60)
     trial.wait(lambda: len(running_jobs()) > 1, within=5)
@@ -169,7 +169,7 @@ def test_a_job_of_another_controller_is_left_alone(trial: Trial, start_deschedul
     """Two jobs, the first with the mark of another controller: the second is carried out, the first is left alone."""
     with_nodes(trial, "n1", "n2")
     spread_victim(trial, "web", 4)
-    first, second = sorted(found.metadata.name for found in wait_running(trial, "web", 4))[:2]
+    first, second = sorted(pod.metadata.name for pod in wait_running(trial, "web", 4))[:2]
     start_descheduler({})
 
     migrate(trial, "theirs", first, mode="EvictDirectly", annotations={CREATED_BY: "another"})
@@ -213,11 +213,11 @@ def test_a_pod_decides_how_it_is_evicted(trial: Trial, start_descheduler: StartD
 
     migrate(trial, "ask", name, mode="EvictDirectly")
 
-    def asked() -> bool:
-        found = trial.find(name)
-        return found is not None and SOFT_EVICTION in found.metadata.annotations
+    def has_annotation() -> bool:
+        pod = trial.find(name)
+        return pod is not None and SOFT_EVICTION in pod.metadata.annotations
 
-    assert trial.reaches(asked, within=30), job(trial, "ask").status
+    assert trial.reaches(has_annotation, within=30), job(trial, "ask").status
     assert not trial.pod(name).deleting
 
 

@@ -33,7 +33,7 @@ def test_a_job_that_a_limiter_holds_makes_no_reservation(trial: Trial, start_des
     with_nodes(trial, "n1", "n2")
     cordon(trial, "n2")
     deployment(trial, "web", 4, like=pod("x").request(cpu=1))
-    names = sorted(found.metadata.name for found in wait_running(trial, "web", 4))[:2]
+    names = sorted(pod.metadata.name for pod in wait_running(trial, "web", 4))[:2]
     cordon(trial, "n2", on=False)
     start_descheduler(
         {},
@@ -54,8 +54,8 @@ def test_a_job_that_a_limiter_holds_makes_no_reservation(trial: Trial, start_des
     (held,) = (one for one in jobs(trial) if one.running)
     assert not held.reservation_name
     assert "objectLimiters.workload: 1 evictions of Deployment web in 5m" in held.status.message
-    said = [event.message for event in trial.events(held.name, namespace="default")]
-    assert held.status.message in said
+    messages = [event.message for event in trial.events(held.name, namespace="default")]
+    assert held.status.message in messages
 
 
 @pytest.mark.feature("MIG-3.object-limiter")
@@ -69,7 +69,7 @@ def test_a_job_that_evicts_nothing_leaves_its_place_in_the_limiter(
     with_nodes(trial, "n1", "n2")
     cordon(trial, "n2")
     deployment(trial, "web", 4, like=pod("x").request(cpu=1))
-    names = sorted(found.metadata.name for found in wait_running(trial, "web", 4))[:2]
+    names = sorted(pod.metadata.name for pod in wait_running(trial, "web", 4))[:2]
     start_descheduler(
         {},
         migration={
@@ -101,8 +101,8 @@ def test_a_budget_holds_an_eviction_back(trial: Trial, start_descheduler: StartD
     migrate(trial, "move", name, mode="EvictDirectly")
 
     def refused() -> bool:
-        found = job(trial, "move").status.condition("Eviction")
-        return found is not None and found.reason == "FailedEvict" and "budget" in found.message
+        condition = job(trial, "move").status.condition("Eviction")
+        return condition is not None and condition.reason == "FailedEvict" and "budget" in condition.message
 
     assert trial.reaches(refused, within=30), job(trial, "move").status
     assert not trial.pod(name).deleting
@@ -119,7 +119,7 @@ def test_one_pod_of_a_workload_at_a_time(trial: Trial, start_descheduler: StartD
     with_nodes(trial, "n1", "n2")
     cordon(trial, "n2")
     deployment(trial, "web", 6, like=pod("x").request(cpu=1))
-    names = [found.metadata.name for found in wait_running(trial, "web", 6)]
+    names = [pod.metadata.name for pod in wait_running(trial, "web", 6)]
     cordon(trial, "n2", on=False)
     start_descheduler(
         {}, migration={"maxMigratingPerWorkload": 1, "maxUnavailablePerWorkload": 1, "objectLimiters": OFF}
@@ -171,7 +171,7 @@ def test_only_so_many_pods_migrate(
 
     def all_done() -> bool:
         nonlocal seen
-        here = {(found.metadata.name, found.metadata.uid) for found in trial.pods()}
+        here = {(pod.metadata.name, pod.metadata.uid) for pod in trial.pods()}
         counted = [
             job
             for job in jobs(trial)
@@ -201,7 +201,7 @@ def test_evictions_of_one_object_are_spread_in_time(
     with_nodes(trial, "n1", "n2")
     cordon(trial, "n2")
     deployment(trial, "web", 6, like=pod("x").request(cpu=1))
-    names = [found.metadata.name for found in wait_running(trial, "web", 6)[:4]]
+    names = [pod.metadata.name for pod in wait_running(trial, "web", 6)[:4]]
     cordon(trial, "n2", on=False)
     limits = {limited: {"duration": "60s", "maxMigrating": 1}}
     start_descheduler(

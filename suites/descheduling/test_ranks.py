@@ -28,8 +28,8 @@ def ranks(trial: Trial, *apps: str) -> list[str]:
     """The workloads in the order in which their pods would go, once all their pods have deletion costs."""
 
     def costs() -> list[tuple[int, str]]:
-        found = [(app, found.metadata.annotations) for app in apps for found in running(trial, app)]
-        return sorted((int(said[DELETION_COST]), app) for app, said in found if DELETION_COST in said)
+        results = [(app, pod.metadata.annotations) for app in apps for pod in running(trial, app)]
+        return sorted((int(message[DELETION_COST]), app) for app, message in results if DELETION_COST in message)
 
     def complete() -> bool:
         return len(costs()) == sum(len(running(trial, app)) for app in apps)
@@ -85,11 +85,11 @@ def test_the_node_that_becomes_empty_first(
     assert [trial.pod(name).metadata.annotations[DELETION_COST] for name in names] == ["2147483647"] * 2
 
 
-def stuck(trial: Trial, found: Pod, status: str) -> None:
+def stuck(trial: Trial, pod: Pod, status: str) -> None:
     """The status of a pod has one more condition."""
-    said = orjson.loads(accepted(trial.call("GET", path_of(found)), "read the pod").body)["status"]
-    rows = [*said.get("conditions", ()), {"type": "trial.example/Stuck", "status": status}]
-    accepted(trial.call("PATCH", f"{path_of(found)}/status", {"status": {"conditions": rows}}), "write the status")
+    message = orjson.loads(accepted(trial.call("GET", path_of(pod)), "read the pod").body)["status"]
+    rows = [*message.get("conditions", ()), {"type": "trial.example/Stuck", "status": status}]
+    accepted(trial.call("PATCH", f"{path_of(pod)}/status", {"status": {"conditions": rows}}), "write the status")
 
 
 @pytest.mark.feature("DES-1.strategies")

@@ -18,12 +18,12 @@ STRATEGY = "RemovePodsViolatingNodeTaints"
 
 def evictions(descheduler: Descheduler) -> dict[tuple[str, str, str], float]:
     """The successful evictions by strategy, namespace and node."""
-    found: dict[tuple[str, str, str], float] = {}
+    evictions: dict[tuple[str, str, str], float] = {}
     for labels, count in re.findall(r"^descheduler_pods_evicted\{(.*)\} (\S+)$", descheduler.metrics(), re.MULTILINE):
         by_name = dict(re.findall(r'(\w+)="([^"]*)"', labels))
         if by_name["result"] == "success":
-            found[by_name["strategy"], by_name["namespace"], by_name["node"]] = float(count)
-    return found
+            evictions[by_name["strategy"], by_name["namespace"], by_name["node"]] = float(count)
+    return evictions
 
 
 @pytest.mark.feature("DES-1.recorded")
@@ -36,7 +36,7 @@ def test_evictions_are_counted_and_told(trial: Trial, start_descheduler: StartDe
     cordon(trial, "n2")
     deployment(trial, "web", 3, like=pod("x").request(cpu=1))
     deployment(trial, "tolerant", 1, like=pod("x").request(cpu=1).tolerate("maintenance", effect="NoSchedule"))
-    leaving = {found.metadata.name for found in wait_running(trial, "web", 3)}
+    leaving = {pod.metadata.name for pod in wait_running(trial, "web", 3)}
     (staying,) = wait_running(trial, "tolerant", 1)
     cordon(trial, "n2", on=False)
     taint = {"key": "maintenance", "value": "soon", "effect": "NoSchedule"}
@@ -44,16 +44,16 @@ def test_evictions_are_counted_and_told(trial: Trial, start_descheduler: StartDe
 
     descheduler = start_descheduler({STRATEGY: {}}, migration=ALL_AT_ONCE)
 
-    ended = trial.reaches(lambda: {found.status.phase for found in jobs(trial)} == {"Succeeded"}, within=90)
-    assert ended, [(found.spec.pod_ref.name, found.status) for found in jobs(trial)]
+    ended = trial.reaches(lambda: {job.status.phase for job in jobs(trial)} == {"Succeeded"}, within=90)
+    assert ended, [(job.spec.pod_ref.name, job.status) for job in jobs(trial)]
     assert len(jobs(trial)) == 3
     assert evictions(descheduler) == {(STRATEGY, trial.name, "n1"): 3}
 
-    def told(name: str) -> list[str]:
+    def event_messages(name: str) -> list[str]:
         return [event.message for event in trial.events(name) if event.reason == "Descheduled"]
 
-    assert trial.reaches(lambda: all(told(name) for name in leaving), within=30), trial.timeline()
+    assert trial.reaches(lambda: all(event_messages(name) for name in leaving), within=30), trial.timeline()
     for name in leaving:
-        (note,) = told(name)
+        (note,) = event_messages(name)
         assert note.startswith('Pod evicted from node "n1" by the reason "')
-    assert told(staying.metadata.name) == []
+    assert event_messages(staying.metadata.name) == []

@@ -178,15 +178,15 @@ def test_a_migration_survives_a_restart_of_the_api_server(
 
     assert job(trial, "move").open
     assert ended(trial, "move").status.phase == "Succeeded"
-    assert sorted(found.spec.node_name for found in wait_running(trial, "web", 3)) == ["n1", "n1", "n2"]
+    assert sorted(pod.spec.node_name for pod in wait_running(trial, "web", 3)) == ["n1", "n1", "n2"]
 
 
 def leader_of(trial: Trial, name: str) -> str:
     """The holder of the Lease of this name; "" as long as there is none."""
     path = f"/apis/coordination.k8s.io/v1/namespaces/{ELECTION['resourceNamespace']}/leases/{name}"
     answer = trial.call("GET", path)
-    found: str = orjson.loads(answer.body)["spec"].get("holderIdentity", "") if answer.ok else ""
-    return found
+    holder_identity: str = orjson.loads(answer.body)["spec"].get("holderIdentity", "") if answer.ok else ""
+    return holder_identity
 
 
 @pytest.mark.feature("DES-1.leader-election")

@@ -77,12 +77,12 @@ def test_nothing_oscillates(trial: Trial, start_descheduler: StartDescheduler) -
     hot_node(trial)
     start_descheduler({"LowNodeLoad": LOAD}, migration=TWO_AT_ONCE)
     trial.pass_time(5 * MINUTES)
-    before = {found.metadata.name: found.spec.node_name for found in running(trial, "web")}
+    before = {pod.metadata.name: pod.spec.node_name for pod in running(trial, "web")}
     assert len(before) == 7
 
     trial.pass_time(500 * 10.0)
 
-    assert {found.metadata.name: found.spec.node_name for found in running(trial, "web")} == before
+    assert {pod.metadata.name: pod.spec.node_name for pod in running(trial, "web")} == before
 
 
 @pytest.mark.feature("DES-3.stale-usage")
@@ -184,8 +184,8 @@ def test_a_node_that_becomes_hot_later_cools(trial: Trial, start_descheduler: St
     trial.pass_time(60)
     assert jobs(trial) == []
 
-    for found in running(trial, "web"):
-        use(trial, found, cpu="2", memory="1Gi")
+    for item in running(trial, "web"):
+        use(trial, item, cpu="2", memory="1Gi")
 
     assert trial.reaches(lambda: bool(jobs(trial)), within=2 * REPORT)
 
@@ -292,8 +292,8 @@ def test_a_workload_loses_no_more_than_it_may(trial: Trial, start_descheduler: S
     def all_done() -> bool:
         nonlocal fewest
         fewest = min(fewest, len(running(trial, "web")))
-        found = jobs(trial)
-        return len(found) == 10 and all(not job.open for job in found)
+        pod_migration_jobs = jobs(trial)
+        return len(pod_migration_jobs) == 10 and all(not job.open for job in pod_migration_jobs)
 
     assert trial.reaches(all_done, within=4 * MINUTES), [job.status for job in jobs(trial)]
     assert fewest == 8
@@ -306,7 +306,7 @@ def test_evictions_are_spread_by_their_rate(trial: Trial, start_descheduler: Sta
     """One eviction in five seconds, without a burst: after 12 seconds three of six pods are gone, not more."""
     with_nodes(trial, "n1", "n2")
     deployment(trial, "web", 6, like=pod("x").request(cpu=1))
-    old = {found.metadata.uid for found in wait_running(trial, "web", 6)}
+    old = {pod.metadata.uid for pod in wait_running(trial, "web", 6)}
     trial.pass_time(2)
     limits = {
         "maxUnavailablePerWorkload": 5,
@@ -371,14 +371,14 @@ def test_another_evictor(trial: Trial, start_descheduler: StartDescheduler) -> N
     """DefaultEvictor instead of MigrationController: pods are evicted without migration jobs."""
     with_nodes(trial, "n1", "n2")
     deployment(trial, "web", 3, like=pod("x").request(cpu=1))
-    old = {found.metadata.uid for found in wait_running(trial, "web", 3)}
+    old = {pod.metadata.uid for pod in wait_running(trial, "web", 3)}
     trial.pass_time(3)
 
     start_descheduler(
         {"PodLifeTime": {"maxPodLifeTimeSeconds": 1}}, evictor="DefaultEvictor", deschedulingInterval="1h"
     )
 
-    assert trial.reaches(lambda: not old & {found.metadata.uid for found in running(trial, "web")}, within=30), (
+    assert trial.reaches(lambda: not old & {pod.metadata.uid for pod in running(trial, "web")}, within=30), (
         trial.timeline()
     )
     assert jobs(trial) == []
@@ -394,7 +394,7 @@ def test_another_evictor_has_arguments_of_its_own(trial: Trial, start_deschedule
     counts = {"few": 3, "many": 5}
     for name, count in counts.items():
         deployment(trial, name, count, like=pod("x").request(cpu=1))
-    old = {name: {found.metadata.uid for found in wait_running(trial, name, counts[name])} for name in counts}
+    old = {name: {pod.metadata.uid for pod in wait_running(trial, name, counts[name])} for name in counts}
     trial.pass_time(3)
 
     start_descheduler(
@@ -405,7 +405,7 @@ def test_another_evictor_has_arguments_of_its_own(trial: Trial, start_deschedule
     )
 
     def left(name: str) -> set[str]:
-        return old[name] & {found.metadata.uid for found in trial.pods() if not found.deleting}
+        return old[name] & {pod.metadata.uid for pod in trial.pods() if not pod.deleting}
 
     assert trial.reaches(lambda: not left("many"), within=30), trial.timeline()
     assert left("few") == old["few"]
@@ -524,7 +524,7 @@ def test_a_dry_run_writes_nothing_on_pods(trial: Trial, start_descheduler: Start
 
     trial.pass_time(15)
     assert "descheduler" in descheduler.metrics(), "expected a descheduler that runs"
-    ranked = [found.metadata.name for found in running(trial, "web") if DELETION_COST in found.metadata.annotations]
+    ranked = [pod.metadata.name for pod in running(trial, "web") if DELETION_COST in pod.metadata.annotations]
     assert ranked == []
 
 

@@ -33,12 +33,12 @@ def label(trial: Trial, path: str, **labels: str) -> None:
     accepted(trial.call("PATCH", path, {"metadata": {"labels": labels}}), f"label {path}")
 
 
-def restarted(trial: Trial, found: Pod, count: int) -> None:
+def restarted(trial: Trial, pod: Pod, count: int) -> None:
     """The status of a pod says that its container was restarted this often."""
-    status = orjson.loads(accepted(trial.call("GET", path_of(found)), "read the pod").body)["status"]
+    status = orjson.loads(accepted(trial.call("GET", path_of(pod)), "read the pod").body)["status"]
     rows = [{**row, "restartCount": count} for row in status["containerStatuses"]]
     patch = {"status": {"containerStatuses": rows}}
-    accepted(trial.call("PATCH", f"{path_of(found)}/status", patch), "write the pod's status")
+    accepted(trial.call("PATCH", f"{path_of(pod)}/status", patch), "write the pod's status")
 
 
 @pytest.mark.feature("DES-1.strategies")
@@ -64,8 +64,8 @@ def test_failed_pods_are_removed(trial: Trial, start_descheduler: StartDeschedul
     """RemoveFailedPods for the reason Evicted: of two pods that failed, the one with that reason is removed."""
     with_nodes(trial, "n1", "n2")
     deployment(trial, "web", 4, like=pod("x").request(cpu=1))
-    found = wait_running(trial, "web", 4)[:2]
-    for each, reason in zip(found, ("Evicted", "NodeShutdown"), strict=True):
+    pods = wait_running(trial, "web", 4)[:2]
+    for each, reason in zip(pods, ("Evicted", "NodeShutdown"), strict=True):
         patch = {"status": {"phase": "Failed", "reason": reason}}
         accepted(trial.call("PATCH", f"{path_of(each)}/status", patch), "write the pod's status")
     trial.pass_time(2)
@@ -73,7 +73,7 @@ def test_failed_pods_are_removed(trial: Trial, start_descheduler: StartDeschedul
     args = {"minPodLifetimeSeconds": 1, "reasons": ["Evicted"]}
     start_descheduler({"RemoveFailedPods": args}, migration=DIRECTLY, **ONE_ROUND)
 
-    first, second = (each.metadata.name for each in found)
+    first, second = (each.metadata.name for each in pods)
     assert moved(trial, 1) == [first]
     assert trial.reaches(lambda: trial.find(first) is None, within=30)
     assert trial.find(second) is not None
@@ -144,7 +144,7 @@ def test_a_node_with_few_requests_is_emptied(trial: Trial, start_descheduler: St
         deployment(trial, f"of-{name}", count, like=pod("x").request(cpu=1))
         wait_running(trial, f"of-{name}", count)
         cordon(trial, other, on=False)
-    few = sorted(found.metadata.name for found in running(trial, "of-n1"))
+    few = sorted(pod.metadata.name for pod in running(trial, "of-n1"))
 
     start_descheduler({"HighNodeUtilization": {"thresholds": {"cpu": 30}}}, migration=ALL_AT_ONCE, **ONE_ROUND)
 

@@ -31,7 +31,7 @@ SEVEN_AT_ONCE = {**ALL_AT_ONCE, "maxMigratingPerWorkload": 7, "maxUnavailablePer
 def moves(trial: Trial) -> list[str]:
     """What was done, for a message: the pods on n1, and the jobs with their reasons."""
     return [
-        *(found.metadata.name for found in on(trial, "web", "n1")),
+        *(pod.metadata.name for pod in on(trial, "web", "n1")),
         *(
             f"{job.status.phase} {job.status.reason}: {job.metadata.annotations.get('koordinator.sh/evict-reason')}"
             for job in jobs(trial)
@@ -71,8 +71,8 @@ def test_spikes_with_a_pause_between_them_are_not_added_up(trial: Trial, start_d
     hot_node(trial, uses={"cpu": "1", "memory": "1Gi"})
 
     def consume(cpu: str) -> None:
-        for found in running(trial, "web"):
-            use(trial, found, cpu=cpu, memory="1Gi")
+        for item in running(trial, "web"):
+            use(trial, item, cpu=cpu, memory="1Gi")
 
     condition = {"timeout": "5m", "consecutiveAbnormalities": 4}
     start_descheduler({"LowNodeLoad": {**LOAD, "anomalyCondition": condition}})
@@ -187,7 +187,7 @@ def test_prod_pods_go_where_prod_pods_use_little(trial: Trial, start_descheduler
         for key, value in prod.items():
             like.label(key, value)
         deployment(trial, app, count, like=like, uses=PER_POD)
-        assert {found.spec.node_name for found in wait_running(trial, app, count)} == {name}
+        assert {pod.spec.node_name for pod in wait_running(trial, app, count)} == {name}
         cordon(trial, other, on=False)
     reports(trial, "n1", "n2")
 
@@ -200,8 +200,8 @@ def test_prod_pods_go_where_prod_pods_use_little(trial: Trial, start_descheduler
     start_descheduler({"LowNodeLoad": {**thresholds, "anomalyCondition": SOON}}, migration=TWO_AT_ONCE)
 
     assert not trial.wait(lambda: bool(jobs(trial)), within=30), jobs(trial)
-    for found in running(trial, "there"):
-        use(trial, found, cpu="1", memory="1Gi")
+    for item in running(trial, "there"):
+        use(trial, item, cpu="1", memory="1Gi")
     assert trial.reaches(lambda: bool(jobs(trial)), within=REPORT + MINUTES), trial.timeline()
     trial.pass_time(MINUTES)
     assert (len(on(trial, "web", "n1")), len(on(trial, "web", "n2"))) == (3, 1)

@@ -116,9 +116,9 @@ def spread_victim(trial: Trial, app: str, replicas: int, *, cpu: int = 1) -> str
     """A workload whose pods are all on n1, while n2 is free; the name of one of its pods."""
     cordon(trial, "n2")
     deployment(trial, app, replicas, like=pod("x").request(cpu=cpu))
-    found = sorted(found.metadata.name for found in wait_running(trial, app, replicas))
+    names = sorted(pod.metadata.name for pod in wait_running(trial, app, replicas))
     cordon(trial, "n2", on=False)
-    return found[0]
+    return names[0]
 
 
 def cordon(trial: Trial, name: str, *, on: bool = True) -> None:
@@ -166,8 +166,8 @@ def job(trial: Trial, name: str) -> PodMigrationJob:
 def jobs(trial: Trial) -> list[PodMigrationJob]:
     """All migration jobs for pods of the trial."""
     rows = orjson.loads(accepted(trial.call("GET", JOBS_PATH), "list jobs").body)["items"]
-    found = [msgspec.convert(row, PodMigrationJob) for row in rows]
-    return [job for job in found if job.spec.pod_ref.namespace == trial.name]
+    jobs = [msgspec.convert(row, PodMigrationJob) for row in rows]
+    return [job for job in jobs if job.spec.pod_ref.namespace == trial.name]
 
 
 def ended(trial: Trial, name: str, *, within: float = 120.0) -> PodMigrationJob:
@@ -180,5 +180,5 @@ def ended(trial: Trial, name: str, *, within: float = 120.0) -> PodMigrationJob:
 
 def report_of(trial: Trial, name: str) -> Manifest:
     """The status of a node's NodeMetric; empty before the first report."""
-    found: Manifest = orjson.loads(accepted(trial.call("GET", f"{NODE_METRICS_PATH}/{name}"), f"read {name}").body)
-    return found.get("status") or {}
+    body: Manifest = orjson.loads(accepted(trial.call("GET", f"{NODE_METRICS_PATH}/{name}"), f"read {name}").body)
+    return body.get("status") or {}

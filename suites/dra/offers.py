@@ -110,7 +110,7 @@ class Offers:
         """A claim as the API server returns it."""
         return _decode(self._trial.call("GET", self._trial.path("ResourceClaim", name)).body)
 
-    def given(self, name: str) -> list[str]:
+    def devices_of(self, name: str) -> list[str]:
         """The devices of a claim, as `request=device`; none if it has no allocation."""
         allocation = self.claim(name).status.allocation
         results = allocation.devices.results if allocation is not None else ()
@@ -118,18 +118,18 @@ class Offers:
 
     def claim_of(self, pod: str, entry: str = "gpu") -> str:
         """The name of the claim that was made for the pod's entry; "" if there is none yet."""
-        found = self._trial.find(pod)
-        statuses = found.status.resource_claim_statuses if found is not None else ()
+        results = self._trial.find(pod)
+        statuses = results.status.resource_claim_statuses if results is not None else ()
         return next((status.resource_claim_name or "" for status in statuses if status.name == entry), "")
 
     def extended(self, pod: str) -> list[ResourceClaim]:
         """The claims that a scheduler has made for extended resources of the pod."""
-        found = _decode_list(
+        items = _decode_list(
             self._trial.call("GET", f"{GROUP_PATH}/namespaces/{self._trial.name}/resourceclaims").body
         ).items
         return [
             claim
-            for claim in found
+            for claim in items
             if claim.metadata.annotations.get(EXTENDED_CLAIM) == "true"
             and any(owner.controller and owner.name == pod for owner in claim.metadata.owner_references)
         ]
@@ -146,9 +146,9 @@ def _dropped(sent: Any, kept: Any) -> str:
     """The first field that was sent and not kept, as API servers do with fields behind a closed gate (DRA-R18)."""
     if isinstance(sent, dict):
         gone = next((name for name in sent if name not in kept), "")
-        return gone or next((found for name, value in sent.items() if (found := _dropped(value, kept[name]))), "")
+        return gone or next((text for name, value in sent.items() if (text := _dropped(value, kept[name]))), "")
     if isinstance(sent, list):
-        return next((found for pair in zip(sent, kept, strict=True) if (found := _dropped(*pair))), "")
+        return next((text for pair in zip(sent, kept, strict=True) if (text := _dropped(*pair))), "")
     return ""
 
 

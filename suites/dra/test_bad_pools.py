@@ -75,12 +75,12 @@ def test_a_slice_that_goes_takes_its_pool_along(trial: Trial, expect: Expect, of
     trial.submit(pod("b").claim("d", template="one"))
     expect.pending("b", saying="cannot allocate all claims")
     expect.stable(seconds=5)
-    assert offers.given(offers.claim_of("a", "d")) == ["d=d0"]
+    assert offers.devices_of(offers.claim_of("a", "d")) == ["d=d0"]
 
     offers.publish("n1", device("d1"), part="b", pool=TWO)
 
     expect.running("b", within=60)
-    assert offers.given(offers.claim_of("b", "d")) == ["d=d1"]
+    assert offers.devices_of(offers.claim_of("b", "d")) == ["d=d1"]
 
 
 @pytest.mark.feature("DRA-2.limit")
@@ -95,7 +95,7 @@ def test_the_largest_slice_and_the_largest_claims(trial: Trial, expect: Expect, 
 
     expect.bound(*names[:4])
 
-    assert len({found for name in names[:4] for found in offers.given(name)}) == 128
+    assert len({item for name in names[:4] for item in offers.devices_of(name)}) == 128
     trial.submit(pod("c4").claim("d", name="c4"))
     expect.pending("c4", saying="cannot allocate all claims")
     answer = trial.call(
@@ -122,9 +122,9 @@ def test_a_device_that_is_gone_when_it_is_prepared(trial: Trial, expect: Expect,
 
     assert trial.call("PATCH", "/api/v1/nodes/n1", {"metadata": {"annotations": {FAULTS_ANNOTATION: gone}}}).ok
 
-    said = "Failed to prepare dynamic resources"
-    assert trial.reaches(lambda: any(said in event.message for event in trial.events("a")), within=30)
+    message = "Failed to prepare dynamic resources"
+    assert trial.reaches(lambda: any(message in event.message for event in trial.events("a")), within=30)
     assert trial.pod("a").status.phase != "Running"
-    assert offers.given(offers.claim_of("a")) == ["gpu=gpu-0"]
+    assert offers.devices_of(offers.claim_of("a")) == ["gpu=gpu-0"]
     thaw(trial, "n1")
     expect.running("a", within=60)

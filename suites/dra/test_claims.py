@@ -31,12 +31,12 @@ def test_a_pod_gets_a_card_by_a_template(trial: Trial, expect: Expect, offers: O
 
     name = offers.claim_of("a")
     assert name.startswith("a-gpu-"), name
-    found = offers.claim(name)
-    assert [owner.uid for owner in found.metadata.owner_references if owner.controller] == [bound.metadata.uid]
-    assert DELETE_PROTECTION in found.metadata.finalizers
-    assert [(user.resource, user.uid) for user in found.status.reserved_for] == [("pods", bound.metadata.uid)]
-    assert found.status.allocation is not None
-    (result,) = found.status.allocation.devices.results
+    claim = offers.claim(name)
+    assert [owner.uid for owner in claim.metadata.owner_references if owner.controller] == [bound.metadata.uid]
+    assert DELETE_PROTECTION in claim.metadata.finalizers
+    assert [(user.resource, user.uid) for user in claim.status.reserved_for] == [("pods", bound.metadata.uid)]
+    assert claim.status.allocation is not None
+    (result,) = claim.status.allocation.devices.results
     assert (result.request, result.driver, result.pool) == ("gpu", NVIDIA, bound.spec.node_name)
     assert len(trial.visible_devices(bound)) == 1
 
@@ -109,9 +109,9 @@ def test_pods_share_a_claim_on_its_node(trial: Trial, expect: Expect, offers: Of
     bound = expect.running("p-0", "p-1", "p-2")
 
     assert len({each.spec.node_name for each in bound}) == 1
-    found = offers.claim("shared").status
-    assert {user.uid for user in found.reserved_for} == {each.metadata.uid for each in bound}
-    assert len(offers.given("shared")) == 1
+    status = offers.claim("shared").status
+    assert {user.uid for user in status.reserved_for} == {each.metadata.uid for each in bound}
+    assert len(offers.devices_of("shared")) == 1
 
 
 @pytest.mark.feature("DRA-1.protected")
@@ -149,7 +149,7 @@ def test_selectors_choose_the_model(trial: Trial, expect: Expect, offers: Offers
     bound = expect.running("a")
 
     assert bound.spec.node_name == "n2"
-    assert offers.given("two") == ["gpu=gpu-0", "gpu=gpu-1"]
+    assert offers.devices_of("two") == ["gpu=gpu-0", "gpu=gpu-1"]
 
 
 @pytest.mark.feature("DRA-1.selected")
@@ -164,7 +164,7 @@ def test_a_class_chooses_its_devices(trial: Trial, expect: Expect, offers: Offer
 
     expect.bound("a")
 
-    assert offers.given("one") == ["d=right"]
+    assert offers.devices_of("one") == ["d=right"]
 
 
 @pytest.mark.feature("DRA-1.selected")
@@ -182,7 +182,7 @@ def test_a_missing_attribute_is_an_error_unless_it_is_guarded(trial: Trial, expe
 
     expect.running("b")
 
-    assert offers.given("guarded") == ["card=named"]
+    assert offers.devices_of("guarded") == ["card=named"]
     expect.pending("a", saying="no such key: model")
 
 
@@ -200,7 +200,9 @@ def test_no_card_is_given_twice(trial: Trial, expect: Expect, offers: Offers) ->
     running = [each for each in trial.pods() if each.spec.node_name]
     assert len(running) == 16
     cards = [
-        (each.spec.node_name, card) for each in running for card in offers.given(offers.claim_of(each.metadata.name))
+        (each.spec.node_name, card)
+        for each in running
+        for card in offers.devices_of(offers.claim_of(each.metadata.name))
     ]
     assert len(cards) == len(set(cards)) == 32
 
@@ -211,12 +213,12 @@ def test_a_container_gets_what_it_names(trial: Trial, expect: Expect) -> None:
     """Two containers name one request each of a claim for three cards: each sees its own; a third sees none."""
     trial.add(node("n1").cards(4).dra())
     trial.apply(claim("three").asks("one", NVIDIA).asks("two", NVIDIA, count=2))
-    asked = pod("a").claim("gpu", name="three", request="one")
-    main = asked.manifest["spec"]["containers"][0]
+    builder = pod("a").claim("gpu", name="three", request="one")
+    main = builder.manifest["spec"]["containers"][0]
     second = {**main, "name": "second", "resources": {"claims": [{"name": "gpu", "request": "two"}]}}
     third = {key: value for key, value in main.items() if key != "resources"} | {"name": "third"}
-    asked.manifest["spec"]["containers"] += [second, third]
-    trial.submit(asked)
+    builder.manifest["spec"]["containers"] += [second, third]
+    trial.submit(builder)
 
     expect.running("a")
 
@@ -240,7 +242,7 @@ def test_a_card_that_fails_is_given_to_nobody(trial: Trial, expect: Expect, offe
     trial.settle()
     trial.submit(pod("a").claim("gpu", template="one"))
     expect.running("a")
-    assert offers.given(offers.claim_of("a")) == ["gpu=gpu-1"]
+    assert offers.devices_of(offers.claim_of("a")) == ["gpu=gpu-1"]
     trial.submit(pod("b").claim("gpu", template="one"))
     expect.pending("b", saying="cannot allocate all claims")
 
@@ -275,5 +277,5 @@ def test_cards_of_before_a_restart_are_known(trial: Trial, expect: Expect, offer
 
     (other,) = [each.metadata.name for each in trial.pods() if each.spec.node_name and each.metadata.name != "a"]
     expect.running(other)
-    assert offers.given(offers.claim_of("a")) != offers.given(offers.claim_of(other))
+    assert offers.devices_of(offers.claim_of("a")) != offers.devices_of(offers.claim_of(other))
     expect.pending(*({"b", "c"} - {other}))

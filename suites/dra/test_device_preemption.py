@@ -45,7 +45,7 @@ def test_the_least_important_holder_is_evicted(classes: Trial, expect: Expect, o
     expect.running("high", within=60)
     expect.gone("low")
     expect.bound("middle", "other", "plain")
-    assert offers.given(offers.claim_of("high", "d")) == ["d=d1"]
+    assert offers.devices_of(offers.claim_of("high", "d")) == ["d=d1"]
 
 
 @pytest.mark.feature("DRA-5.shared")

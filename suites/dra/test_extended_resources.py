@@ -22,9 +22,9 @@ PLUGIN = "kubernetes 1.37 pkg/scheduler/framework/plugins/dynamicresources/exten
 
 
 def _only(offers: Offers, pod: str) -> ResourceClaim:
-    found = offers.extended(pod)
-    assert len(found) == 1, f"expected one claim for extended resources of {pod}, found {len(found)}"
-    return found[0]
+    claims = offers.extended(pod)
+    assert len(claims) == 1, f"expected one claim for extended resources of {pod}, found {len(claims)}"
+    return claims[0]
 
 
 @pytest.mark.feature("DRA-4.claim")
@@ -100,13 +100,13 @@ def test_init_containers_use_devices_of_later_containers(trial: Trial, expect: E
     trial.add(node("n1"))
     resource = offers.serve()
     offers.publish("n1", device("d0"), device("d1"))
-    asked = pod("a").resources({"cpu": "100m", "memory": "64Mi", resource: 1})
-    main = asked.manifest["spec"]["containers"][0]
+    builder = pod("a").resources({"cpu": "100m", "memory": "64Mi", resource: 1})
+    main = builder.manifest["spec"]["containers"][0]
     amounts = {"cpu": "100m", resource: "2"}
     early = {**main, "name": "early", "command": ["true"], "resources": {"requests": amounts, "limits": amounts}}
     early.pop("args", None)
-    asked.manifest["spec"]["initContainers"] = [early]
-    trial.submit(asked)
+    builder.manifest["spec"]["initContainers"] = [early]
+    trial.submit(builder)
 
     bound = expect.bound("a")
 
@@ -149,13 +149,13 @@ def test_the_newest_class_of_a_resource_counts(trial: Trial, expect: Expect, off
     trial.submit(pod("b").resources({f"{IMPLICIT}{offers.of_class}": 1}))
     expect.running("b")
 
-    assert [_given(claim) for claim in offers.extended("a")] == [["new"]]
-    assert [_given(claim) for claim in offers.extended("b")] == [["old"]]
+    assert [_device_names(claim) for claim in offers.extended("a")] == [["new"]]
+    assert [_device_names(claim) for claim in offers.extended("b")] == [["old"]]
     claim = _only(offers, "a")
     assert [request.exactly and request.exactly.device_class_name for request in claim.spec.devices.requests] == [newer]
 
 
-def _given(claim: ResourceClaim) -> list[str]:
+def _device_names(claim: ResourceClaim) -> list[str]:
     allocation = claim.status.allocation
     return [result.device for result in allocation.devices.results] if allocation is not None else []
 
@@ -189,7 +189,7 @@ def test_a_claim_of_a_failed_attempt_is_not_used(trial: Trial, expect: Expect, o
     status, claim = bound.status.extended_resource_claim_status, _only(offers, "a")
     assert status is not None
     assert status.resource_claim_name == claim.metadata.name != "a-extended-resources-left"
-    assert _given(claim) == ["d0"]
+    assert _device_names(claim) == ["d0"]
 
 
 @pytest.mark.feature("DRA-4.comes-back")
@@ -212,7 +212,7 @@ def test_the_claim_of_a_failed_binding_is_deleted(trial: Trial, expect: Expect, 
     assert status is not None
     assert status.resource_claim_name == claim.metadata.name
     assert [user.uid for user in claim.status.reserved_for] == [bound.metadata.uid]
-    assert _given(claim) == ["d0"]
+    assert _device_names(claim) == ["d0"]
 
 
 @pytest.mark.feature("DRA-4.claim")
@@ -227,8 +227,8 @@ def test_a_pod_says_that_its_claim_is_refused(trial: Trial, expect: Expect, offe
     assert trial.call("POST", quotas, {"apiVersion": "v1", "kind": "ResourceQuota", **body}).ok
     trial.submit(pod("a").resources({resource: 1}))
 
-    said = f"create claim for extended resources {trial.name}/"  # upstream's words; its claim has no name yet
-    assert trial.reaches(lambda: any(said in event.message for event in trial.events("a")), within=30)
+    text = f"create claim for extended resources {trial.name}/"  # upstream's words; its claim has no name yet
+    assert trial.reaches(lambda: any(text in event.message for event in trial.events("a")), within=30)
     assert not offers.extended("a")
     assert trial.call("DELETE", f"{quotas}/none").ok
 

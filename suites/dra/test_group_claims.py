@@ -57,15 +57,15 @@ def test_members_share_the_claim_of_their_group(trial: Trial, expect: Expect, of
 
     names = {offers.claim_of(one.metadata.name) for one in bound}
     assert len(names) == 1, names
-    found = offers.claim(names.pop())
-    assert found.metadata.name.startswith("train-gpu-")
-    assert [(owner.kind, owner.uid) for owner in found.metadata.owner_references] == [("PodGroup", uid)]
-    assert [(user.api_group, user.resource, user.uid) for user in found.status.reserved_for] == [
+    claim = offers.claim(names.pop())
+    assert claim.metadata.name.startswith("train-gpu-")
+    assert [(owner.kind, owner.uid) for owner in claim.metadata.owner_references] == [("PodGroup", uid)]
+    assert [(user.api_group, user.resource, user.uid) for user in claim.status.reserved_for] == [
         ("scheduling.k8s.io", "podgroups", uid)
     ]
     assert len({(one.spec.node_name, *trial.visible_devices(one)) for one in bound}) == 1
     status = orjson.loads(trial.call("GET", path(trial, "train")).body)["status"]
-    assert status["resourceClaimStatuses"] == [{"name": "gpu", "resourceClaimName": found.metadata.name}]
+    assert status["resourceClaimStatuses"] == [{"name": "gpu", "resourceClaimName": claim.metadata.name}]
     trial.submit(pod("alone").in_native_gang("train").claim("other", template="one"))
     expect.running("alone")
     assert offers.claim_of("alone", "other").startswith("alone-other-")
@@ -98,7 +98,7 @@ def test_the_claim_of_a_group_lives_as_long_as_the_group(trial: Trial, expect: E
     trial.delete("train-0", "train-1")
     trial.submit(pod("next").claim("gpu", template="one"))
     expect.pending("next", saying="cannot allocate all claims")
-    assert len(offers.given(name)) == 1
+    assert len(offers.devices_of(name)) == 1
 
     assert trial.call("DELETE", path(trial, "train")).ok
 

@@ -32,7 +32,7 @@ def test_all_means_every_device_of_the_node(trial: Trial, expect: Expect, offers
     trial.delete("a")
 
     expect.bound("b")
-    assert offers.given("all") == ["d=d0", "d=d1", "d=d2"]
+    assert offers.devices_of("all") == ["d=d0", "d=d1", "d=d2"]
 
 
 @pytest.mark.feature("DRA-2.cost")
@@ -51,13 +51,13 @@ def test_a_selector_that_costs_too_much_is_refused(trial: Trial, offers: Offers)
         built = (claim(f"c{levels}"), claim_template(f"t{levels}"))
         bodies = [one.asks("d", offers.of_class, loops(levels)).manifest for one in built]
         bodies.append({"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", **class_spec})
-        found: dict[str, int] = {}
+        codes: dict[str, int] = {}
         for body in bodies:
             answer = trial.call("POST", trial.path(body["kind"], "").removesuffix("/"), body)
-            found[body["kind"]] = answer.code
+            codes[body["kind"]] = answer.code
             assert answer.ok or b"too complex, exceeds cost limit" in answer.body, answer.body
         trial.call("DELETE", trial.path("DeviceClass", f"{offers.of_class}-{levels}"))
-        return found
+        return codes
 
     kinds = ("ResourceClaim", "ResourceClaimTemplate", "DeviceClass")
     assert written(6) == dict.fromkeys(kinds, 422)
@@ -78,7 +78,7 @@ def test_devices_of_one_root(trial: Trial, expect: Expect, offers: Offers) -> No
 
     expect.bound("b")
 
-    assert offers.given("pair") == ["x=d4", "y=d5"]
+    assert offers.devices_of("pair") == ["x=d4", "y=d5"]
 
 
 @pytest.mark.feature("DRA-2.constraints")
@@ -96,8 +96,8 @@ def test_distinct_values_of_shared_devices(trial: Trial, expect: Expect, offers:
 
     expect.bound("a", "b")
 
-    assert offers.given("plain") == ["x=d0", "y=d0"]
-    assert offers.given("apart") == ["x=d0", "y=d1"]
+    assert offers.devices_of("plain") == ["x=d0", "y=d0"]
+    assert offers.devices_of("apart") == ["x=d0", "y=d1"]
 
 
 @pytest.mark.feature("DRA-2.alternatives")
@@ -111,13 +111,13 @@ def test_the_first_alternative_that_fits(trial: Trial, expect: Expect, offers: O
     trial.apply(claim("first").asks_first("d", *ways), claim("second").asks_first("d", *ways))
     trial.submit(pod("a").claim("d", name="first"))
     assert expect.bound("a").spec.node_name == "n2"
-    assert offers.given("first") == ["d/two=d0", "d/two=d1"]
+    assert offers.devices_of("first") == ["d/two=d0", "d/two=d1"]
     trial.delete("a")
     offers.publish("n3", *[device(f"d{number}") for number in range(4)])
     trial.submit(pod("b").claim("d", name="second"))
 
     assert expect.bound("b").spec.node_name == "n3"
-    assert offers.given("second") == [f"d/four=d{number}" for number in range(4)]
+    assert offers.devices_of("second") == [f"d/four=d{number}" for number in range(4)]
 
 
 @pytest.mark.feature("DRA-2.limit")
@@ -135,7 +135,7 @@ def test_a_claim_has_at_most_32_devices(trial: Trial, expect: Expect, offers: Of
 
     expect.bound("a")
 
-    assert [found.partition("=")[0] for found in offers.given("fits")] == ["x"] * 20 + ["y/few"] * 8
+    assert [item.partition("=")[0] for item in offers.devices_of("fits")] == ["x"] * 20 + ["y/few"] * 8
     expect.pending("b", saying="exceeds the claim limit of 32")
 
 
@@ -157,7 +157,7 @@ def test_an_administrator_shares_a_device_in_use(trial: Trial, expect: Expect, o
 
     trial.submit(pod("b").claim("d", name="admin"))
     expect.bound("b")
-    assert offers.given("admin") == offers.given("one") == ["d=d0"]
+    assert offers.devices_of("admin") == offers.devices_of("one") == ["d=d0"]
     trial.delete("a")
     trial.submit(pod("c").claim("d", name="two"))
 
@@ -178,7 +178,7 @@ def test_a_pool_that_is_half_there_gives_nothing(trial: Trial, expect: Expect, o
     offers.publish("n1", device("d1"), part="b", pool=two)
 
     expect.bound("a")
-    assert offers.given("one") == ["d=d0"]
+    assert offers.devices_of("one") == ["d=d0"]
 
 
 @pytest.mark.feature("DRA-3.complete")
@@ -195,7 +195,7 @@ def test_devices_of_an_older_generation_are_not_given(trial: Trial, expect: Expe
 
     expect.pending("b", saying="cannot allocate all claims")
 
-    assert offers.given("one") == ["d=new"]
+    assert offers.devices_of("one") == ["d=new"]
 
 
 def _partitions() -> list[Manifest]:
@@ -256,7 +256,7 @@ def test_shares_of_a_device_are_rounded_and_bounded(trial: Trial, expect: Expect
     expect.bound("e")
 
     allocations = [offers.claim(name).status.allocation for name in ("a", "b", "e")]
-    results = [found.devices.results[0] for found in allocations if found is not None]
+    results = [allocation.devices.results[0] for allocation in allocations if allocation is not None]
     assert [result.consumed_capacity for result in results] == [{"memory": f"{amount}Gi"} for amount in (33, 6, 1)]
     assert len({result.share_id for result in results}) == 3
 
@@ -273,12 +273,12 @@ def test_a_tainted_device_is_for_those_who_tolerate_it(trial: Trial, expect: Exp
     trial.apply(claim("brave").asks("d", offers.of_class, **tolerates))
     trial.submit(pod("a").claim("d", name="one"))
     expect.bound("a")
-    assert offers.given("one") == ["d=d1"]
+    assert offers.devices_of("one") == ["d=d1"]
     trial.submit(pod("b").claim("d", name="two"))
     expect.pending("b", saying="cannot allocate all claims")
     trial.submit(pod("c").claim("d", name="brave"))
     expect.bound("c")
-    assert offers.given("brave") == ["d=d0"]
+    assert offers.devices_of("brave") == ["d=d0"]
 
 
 @pytest.mark.feature("DRA-3.taints")
@@ -290,11 +290,11 @@ def test_a_rule_taints_a_device_for_new_claims(trial: Trial, expect: Expect, off
     trial.apply(*[claim(name).asks("d", offers.of_class) for name in ("one", "two", "three")])
     trial.submit(pod("a").claim("d", name="one"))
     expect.bound("a")
-    assert offers.given("one") == ["d=d0"]
+    assert offers.devices_of("one") == ["d=d0"]
     offers.taint("NoSchedule", device="d0")
     trial.submit(pod("b").claim("d", name="two"))
     expect.bound("b")
-    assert offers.given("two") == ["d=d1"]
+    assert offers.devices_of("two") == ["d=d1"]
 
     trial.delete("a")
     trial.submit(pod("c").claim("d", name="three"))
@@ -321,9 +321,9 @@ def test_a_device_that_fails_is_left(trial: Trial, expect: Expect, offers: Offer
     expect.gone("goes")
     trial.submit(pod("next").claim("d", name="two"))
     expect.running("stays")
-    assert trial.reaches(lambda: not offers.given("one"), within=30)
+    assert trial.reaches(lambda: not offers.devices_of("one"), within=30)
     expect.pending("next", saying="cannot allocate all claims")
-    assert offers.given("brave") == ["d=d0"]
+    assert offers.devices_of("brave") == ["d=d0"]
 
 
 def _says(offers: Offers, trial: Trial, name: str, kind: str, reason: str) -> None:
@@ -338,9 +338,9 @@ def _says(offers: Offers, trial: Trial, name: str, kind: str, reason: str) -> No
         "message": "",
         "lastTransitionTime": "2026-01-01T00:00:00Z",
     }
-    said = {"driver": result.driver, "pool": result.pool, "device": result.device, "conditions": [condition]}
+    messages = {"driver": result.driver, "pool": result.pool, "device": result.device, "conditions": [condition]}
     path = f"{trial.path('ResourceClaim', name)}/status"
-    response = trial.call("PATCH", path, {"status": {"devices": [said]}})
+    response = trial.call("PATCH", path, {"status": {"devices": [messages]}})
     assert response.ok, response.body
 
 
@@ -353,7 +353,7 @@ def test_a_pod_waits_until_its_device_is_attached(trial: Trial, expect: Expect, 
     offers.publish("n1", device("far", **fabric))
     trial.apply(claim("one").asks("d", offers.of_class))
     trial.submit(pod("a").claim("d", name="one"))
-    assert trial.reaches(lambda: bool(offers.given("one")), within=30)
+    assert trial.reaches(lambda: bool(offers.devices_of("one")), within=30)
     expect.stable(seconds=10)
     assert not trial.pod("a").spec.node_name
 
@@ -371,14 +371,14 @@ def test_a_device_that_is_not_attached_in_time_is_replaced(trial: Trial, expect:
     offers.publish("n1", device("far", bindingConditions=["Attached"], bindingFailureConditions=["Broken"]))
     trial.apply(claim("one").asks("d", offers.of_class))
     trial.submit(pod("a").claim("d", name="one"))
-    assert trial.reaches(lambda: bool(offers.given("one")), within=30)
+    assert trial.reaches(lambda: bool(offers.devices_of("one")), within=30)
     offers.publish("n1", device("near"), part="near", pool={"name": f"{trial.name}-near"})
     trial.pass_time(540)
     assert not trial.pod("a").spec.node_name
 
     expect.bound("a", within=150)
 
-    assert offers.given("one") == ["d=near"]
+    assert offers.devices_of("one") == ["d=near"]
 
 
 @pytest.mark.feature("DRA-3.conditions")
@@ -390,10 +390,10 @@ def test_a_device_that_cannot_be_attached_is_replaced(trial: Trial, expect: Expe
     offers.publish("n1", device("far", **fabric))
     trial.apply(claim("one").asks("d", offers.of_class))
     trial.submit(pod("a").claim("d", name="one"))
-    assert trial.reaches(lambda: bool(offers.given("one")), within=30)
+    assert trial.reaches(lambda: bool(offers.devices_of("one")), within=30)
     offers.publish("n1", device("near"), part="near", pool={"name": f"{trial.name}-near"})
 
     _says(offers, trial, "one", "Broken", "NoLink")
 
     expect.bound("a", within=120)
-    assert offers.given("one") == ["d=near"]
+    assert offers.devices_of("one") == ["d=near"]

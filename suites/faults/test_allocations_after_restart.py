@@ -51,8 +51,8 @@ def test_members_that_ended_count_after_a_restart(trial: Trial, expect: Expect, 
 
     def becomes(phase: str, succeeded: int) -> None:
         def status() -> tuple[str, int, int]:
-            found = orjson.loads(trial.call("GET", path).body).get("status") or {}
-            return found.get("phase", ""), found.get("scheduled", 0), found.get("succeeded", 0)
+            entry = orjson.loads(trial.call("GET", path).body).get("status") or {}
+            return entry.get("phase", ""), entry.get("scheduled", 0), entry.get("succeeded", 0)
 
         trial.wait(lambda: status() == (phase, 2, succeeded), within=30)
         assert status() == (phase, 2, succeeded), "phase, members that were scheduled, members that succeeded"

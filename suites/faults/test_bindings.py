@@ -49,8 +49,8 @@ def test_a_binding_without_an_answer_keeps_its_card(trial: Trial, expect: Expect
     link.lose_answers(bindings)
     assert trial.wait(lambda: link.lost >= 1, within=60), "a binding was to be carried out"
     pause(trial, 60, real=4)
-    given = sorted(found.metadata.name for found in trial.pods() if found.spec.node_name and parts(found))
-    assert len(given) == 1, f"expected the only card to have one pod, found it given to {given}"
+    names = sorted(pod.metadata.name for pod in trial.pods() if pod.spec.node_name and parts(pod))
+    assert len(names) == 1, f"expected the only card to have one pod, found it given to {names}"
     link.heal()
     expect.stable(seconds=5)
 
@@ -81,15 +81,15 @@ def test_a_reservation_whose_place_has_no_answer_keeps_its_card(trial: Trial, ex
     assert not trial.pod("p").spec.node_name, "the card was given to the pod although it is reserved"
     link.heal()
     expect.pending("p")
-    found = trial.reservation(name)
-    assert found is not None
-    assert found.status.node_name == "n1"
+    current_reservation = trial.reservation(name)
+    assert current_reservation is not None
+    assert current_reservation.status.node_name == "n1"
 
 
 def devices_of(trial: Trial, name: str) -> str:
     """The devices of a reservation, in JSON; "" as long as it has none."""
-    found = trial.reservation(name)
-    return found.metadata.annotations.get(DEVICE_ALLOCATED, "") if found is not None else ""
+    reservation = trial.reservation(name)
+    return reservation.metadata.annotations.get(DEVICE_ALLOCATED, "") if reservation is not None else ""
 
 
 @pytest.mark.feature("HIL-4.api-errors")
@@ -109,12 +109,12 @@ def test_a_pod_of_the_same_name_is_another_pod(trial: Trial, expect: Expect, lin
     link.heal()
     pause(trial, 30, real=8)
     response = trial.call("GET", f"/api/v1/namespaces/{trial.name}/events")
-    said = [
+    messages = [
         row["message"]
         for row in orjson.loads(response.body)["items"]
         if row["involvedObject"].get("uid") == first and row["reason"] == "Scheduled"
     ]
-    assert not said, f"no binding of the first pod was accepted; its events: {said}"
+    assert not messages, f"no binding of the first pod was accepted; its events: {messages}"
 
 
 @pytest.mark.feature("HIL-4.api-errors")
@@ -246,8 +246,8 @@ def test_an_evicted_name_may_belong_to_another_pod(trial: Trial, expect: Expect,
     trial.submit(pod("high").request(cpu=2).select({HOST: "n1"}).priority_class("trial-high"))
 
     def announced() -> bool:
-        found = trial.find("victim")
-        return found is not None and any(each.type == "DisruptionTarget" for each in found.status.conditions)
+        pod = trial.find("victim")
+        return pod is not None and any(each.type == "DisruptionTarget" for each in pod.status.conditions)
 
     assert trial.wait(announced, within=60), "the eviction was to be announced"
     assert trial.call("DELETE", f"/api/v1/namespaces/{trial.name}/pods/victim?gracePeriodSeconds=0").ok
@@ -255,9 +255,9 @@ def test_an_evicted_name_may_belong_to_another_pod(trial: Trial, expect: Expect,
     trial.submit(pod("victim").request(cpu=2).select({HOST: "n2"}).node_name("n2"))
     uid = trial.pod("victim").metadata.uid
     pause(trial, 30, real=12)
-    found = trial.find("victim")
-    assert found is not None, "the pod of the same name was deleted"
-    assert (found.metadata.uid, found.deleting) == (uid, False), "the pod of the same name was evicted"
+    results = trial.find("victim")
+    assert results is not None, "the pod of the same name was deleted"
+    assert (results.metadata.uid, results.deleting) == (uid, False), "the pod of the same name was evicted"
     link.delay = 0.0
     expect.running("high", within=60)
 

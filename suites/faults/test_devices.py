@@ -53,14 +53,14 @@ def becomes(trial: Trial, name: str, minor: int, *, well: bool, kind: str = "gpu
     """Wait until the Device object reports the health of a device; returns its entry."""
 
     def holds() -> bool:
-        found = entry(trial, name, minor, kind)
-        return found is not None and found["health"] is well
+        results = entry(trial, name, minor, kind)
+        return results is not None and results["health"] is well
 
     reached = trial.wait(holds, within=SOON)
-    found = entry(trial, name, minor, kind)
-    assert reached, f"expected {kind} {minor} of {name} to become {'well' if well else 'unhealthy'}, found {found}"
-    assert found is not None
-    return found
+    becomes = entry(trial, name, minor, kind)
+    assert reached, f"expected {kind} {minor} of {name} to become {'well' if well else 'unhealthy'}, found {becomes}"
+    assert becomes is not None
+    return becomes
 
 
 def heal(trial: Trial, name: str) -> None:

@@ -134,15 +134,15 @@ def test_a_card_that_fails_leaves_the_pool_and_comes_back(  # noqa: PLR0917
         return [pod.metadata.name for pod in trial.pods() if pod.spec.node_name]
 
     assert trial.wait(lambda: len(bound()) == len(names) - 1, within=30.0), trial.timeline()
-    given = {part.minor for name in bound() for part in devices_of(trial.pod(name))}
-    assert broken not in given
-    assert len(given) == len(names) - 1
+    minors = {part.minor for name in bound() for part in devices_of(trial.pod(name))}
+    assert broken not in minors
+    assert len(minors) == len(names) - 1
 
     heal(trial, machine)
     becomes(trial, machine, broken, well=True)
     for name in names:
-        given |= {part.minor for part in devices_of(expect.running(name))}
-    assert broken in given
+        minors |= {part.minor for part in devices_of(expect.running(name))}
+    assert broken in minors
 
 
 @pytest.mark.feature("DEV-2.other-events", "HIL-3.nvidia", "HIL-4.device-faults-on-machine")

@@ -26,8 +26,8 @@ def ready(trial: Trial, name: str) -> str:
 
 def taints(trial: Trial, name: str) -> set[tuple[str, str]]:
     """The node's taints, without the one by which a run keeps pods of others away on a shared cluster."""
-    found = trial.node(name)["spec"].get("taints", ())
-    return {(taint["key"], taint["effect"]) for taint in found if taint["key"] != RUN_LABEL}
+    taints = trial.node(name)["spec"].get("taints", ())
+    return {(taint["key"], taint["effect"]) for taint in taints if taint["key"] != RUN_LABEL}
 
 
 def heal(trial: Trial, name: str) -> None:

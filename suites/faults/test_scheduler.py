@@ -51,9 +51,9 @@ def submit(trial: Trial, first: int, end: int) -> list[str]:
 def check(trial: Trial, expect: Expect, names: list[str]) -> None:
     """Every pod is bound, each with its own cards."""
     expect.bound(*names, within=90)
-    given = cards(trial)
-    assert len(given) == len(names)
-    assert len(set(given)) == len(given), f"a card was given twice: {sorted(given)}"
+    values = cards(trial)
+    assert len(values) == len(names)
+    assert len(set(values)) == len(values), f"a card was given twice: {sorted(values)}"
 
 
 def some_bound(trial: Trial) -> bool:
@@ -109,12 +109,12 @@ def test_killed_with_cards_reserved(trial: Trial, expect: Expect, running: Subje
     trial.submit(*(pod(name).gpus(1) for name in ("first", "second")))
     trial.submit(*(pod(name).label("app", "owner").gpus(1) for name in ("a", "b", "c")))
     a, b = expect.bound("a", "b")
-    given = {minor for pod in (before, a, b) for minor in minors(pod)}
-    assert len(given) == 3
+    values = {minor for pod in (before, a, b) for minor in minors(pod)}
+    assert len(values) == 3
     assert [reservation_of(pod) for pod in (before, a, b)] == ["held"] * 3
     placed = [pod for pod in trial.pods() if pod.metadata.name in {"first", "second", "c"} and pod.spec.node_name]
     assert len(placed) == 1
-    assert not given & {*minors(placed[0])}
+    assert not values & {*minors(placed[0])}
 
 
 @pytest.mark.feature("HIL-4.api-errors")
@@ -173,8 +173,8 @@ def test_nothing_is_heard_of_bindings(trial: Trial, expect: Expect, link: Link) 
     link.lose_answers(bindings)
     assert trial.wait(lambda: link.lost >= 8, within=60)
     pause(trial, 60, real=4)
-    given = cards(trial)
-    assert len(given) == len(set(given)) == 8, f"all are bound, unknown to the scheduler, each to its card: {given}"
+    values = cards(trial)
+    assert len(values) == len(set(values)) == 8, f"all are bound, unknown to the scheduler, each to its card: {values}"
     link.heal()
     check(trial, expect, names)
 

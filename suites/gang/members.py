@@ -26,5 +26,5 @@ def bound(trial: Trial, group: str = "") -> list[str]:
 
 def status(trial: Trial, group: str = "train") -> dict[str, Any]:
     """The status of a PodGroup; empty as long as none is written."""
-    found: dict[str, Any] = orjson.loads(trial.call("GET", trial.path("PodGroup", group)).body).get("status") or {}
-    return found
+    status: dict[str, Any] = orjson.loads(trial.call("GET", trial.path("PodGroup", group)).body).get("status") or {}
+    return status

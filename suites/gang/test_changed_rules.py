@@ -28,8 +28,8 @@ def two_hold_cards(trial: Trial, expect: Expect) -> None:
     assert bound(trial) == []
 
 
-def change(trial: Trial, found: dict[str, Any]) -> None:
-    assert trial.call("PATCH", trial.path("PodGroup", "train"), found).ok
+def change(trial: Trial, results: dict[str, Any]) -> None:
+    assert trial.call("PATCH", trial.path("PodGroup", "train"), results).ok
 
 
 @pytest.mark.feature("GANG-2.changed")

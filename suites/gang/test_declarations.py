@@ -86,8 +86,8 @@ def test_gangs_of_one_name_in_two_namespaces_are_two(trial: Trial, expect: Expec
     trial.submit(second)
 
     expect.bound(*names("train", 2))
-    found = orjson.loads(trial.call("GET", f"{pods}/train-9").body)
-    assert "nodeName" not in found["spec"]
+    body = orjson.loads(trial.call("GET", f"{pods}/train-9").body)
+    assert "nodeName" not in body["spec"]
 
 
 @pytest.mark.feature("GANG-1.status")

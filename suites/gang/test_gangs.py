@@ -366,8 +366,8 @@ def test_the_gangs_of_a_group_are_in_two_namespaces(trial: Trial, expect: Expect
     trial.accept(server.select({TRIAL_LABEL: trial.name}).manifest, pods)
 
     expect.bound("worker-0", "worker-1")
-    found = orjson.loads(trial.call("GET", f"{pods}/ps-0").body)
-    assert found["spec"]["nodeName"] == "n1"
+    body = orjson.loads(trial.call("GET", f"{pods}/ps-0").body)
+    assert body["spec"]["nodeName"] == "n1"
 
 
 @pytest.mark.feature("GANG-1.marked")

@@ -35,8 +35,8 @@ def test_a_wait_ends_after_a_quarter_of_an_hour_at_the_latest(trial: Trial, expe
     trial.submit(*built)
     expect.stable(seconds=MAX_WAIT - 30)
     assert bound(trial) == []
-    told = [pod.status.conditions for pod in trial.pods() if "timeout" in str(pod.status.conditions)]
-    assert not told
+    conditions = [pod.status.conditions for pod in trial.pods() if "timeout" in str(pod.status.conditions)]
+    assert not conditions
 
     expect.pending("light-0", "light-1", saying="timeout after waiting 15m0s", within=120)
 
@@ -128,8 +128,8 @@ def test_of_more_members_than_the_minimum_the_more_important_start(trial: Trial,
     independent of the order in which the members were created."""
     classes = {level: f"{trial.name}-{level}" for level in ("low", "top")}
     for level, value in (("low", 10), ("top", 100)):
-        found = priority_class(classes[level], value, preempts=False)  # no member takes the place of another
-        trial.accept(found, "/apis/scheduling.k8s.io/v1/priorityclasses")
+        manifest = priority_class(classes[level], value, preempts=False)  # no member takes the place of another
+        trial.accept(manifest, "/apis/scheduling.k8s.io/v1/priorityclasses")
     trial.add(node("n0").cpu(1))
     trial.apply(gang("train", 2))
     levels = {"train-0": "low", "train-1": "top", "train-2": "low", "train-3": "top"}

@@ -41,23 +41,23 @@ def workers(group: str, count: int, first: int = 0) -> list[PodBuilder]:
 
 def condition(trial: Trial, name: str = "train") -> dict[str, Any]:
     """Status, reason and message of the group's condition; empty as long as none is written."""
-    found = orjson.loads(trial.call("GET", path(trial, name)).body).get("status") or {}
-    conditions: list[dict[str, Any]] = found.get("conditions") or []
+    status = orjson.loads(trial.call("GET", path(trial, name)).body).get("status") or {}
+    conditions: list[dict[str, Any]] = status.get("conditions") or []
     return next((one for one in conditions if one["type"] == "PodGroupInitiallyScheduled"), {})
 
 
 def words(trial: Trial, name: str) -> str:
     """Why the pod is not tried; kube-scheduler says nothing of pods that PreEnqueue holds back."""
-    said = [one.message for one in trial.pod(name).status.conditions if one.type == "PodScheduled"]
-    return said[0].removeprefix("0/1 nodes are available: ").removesuffix(".") if said else ""
+    messages = [one.message for one in trial.pod(name).status.conditions if one.type == "PodScheduled"]
+    return messages[0].removeprefix("0/1 nodes are available: ").removesuffix(".") if messages else ""
 
 
 def reaches(trial: Trial, state: str, reason: str, name: str = "train") -> bool:
     """Wait until the condition of the group has this status and reason."""
 
     def there() -> bool:
-        found = condition(trial, name)
-        return (found.get("status"), found.get("reason")) == (state, reason)
+        results = condition(trial, name)
+        return (results.get("status"), results.get("reason")) == (state, reason)
 
     return trial.wait(there, within=30)
 
@@ -73,8 +73,8 @@ def test_a_native_gang_is_bound_whole_or_not_at_all(trial: Trial, expect: Expect
     expect.stable(seconds=60)
     assert bound(trial) == []
     assert reaches(trial, "False", "Unschedulable"), condition(trial)
-    said = condition(trial)["message"]  # kube-scheduler appends what its preemption found
-    assert said.startswith("minCount (4) cannot be satisfied: 3 scheduled, 0 remaining"), said
+    message = condition(trial)["message"]  # kube-scheduler appends what its preemption found
+    assert message.startswith("minCount (4) cannot be satisfied: 3 scheduled, 0 remaining"), message
     group = orjson.loads(trial.call("GET", path(trial, "train")).body)
     assert condition(trial).get("observedGeneration") == group["metadata"].get("generation")
 

@@ -22,8 +22,8 @@ def first_in_queue(trial: Trial, *, preempts: bool = False) -> str:
     return name
 
 
-def ahead(priority: str, *wanted: str) -> list[PodBuilder]:
-    return [pod(name).gpus(1).priority_class(priority) for name in wanted]
+def ahead(priority: str, *target: str) -> list[PodBuilder]:
+    return [pod(name).gpus(1).priority_class(priority) for name in target]
 
 
 @pytest.mark.feature("GANG-1.timeout", "GANG-2.nonstrict")

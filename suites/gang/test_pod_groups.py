@@ -18,12 +18,12 @@ from seatrial.suites.gang.members import bound, names, status, workers
 pytestmark = [pytest.mark.needs(Capability.HARDWARE)]
 
 
-def shows(trial: Trial, **wanted: object) -> bool:
+def shows(trial: Trial, **target: object) -> bool:
     """Wait until the status of the PodGroup train has these values; a number that is 0 may be left out."""
 
     def there() -> bool:
-        found = status(trial)
-        return all(found.get(key, 0) == value for key, value in wanted.items())
+        results = status(trial)
+        return all(results.get(key, 0) == value for key, value in target.items())
 
     return bool(trial.wait(there, within=30))
 
@@ -133,9 +133,9 @@ def test_each_cycle_of_a_gang_has_a_number(trial: Trial, expect: Expect, service
     def cycle() -> int:
         answer = services("GET", f"/apis/v1/plugins/Coscheduling/gang/{trial.name}/train")
         assert answer.code == 200, answer.body
-        found = orjson.loads(answer.body)
-        assert "scheduleCycle" in found, f"fields: expected scheduleCycle, found {', '.join(sorted(found))}"
-        return int(found["scheduleCycle"])
+        body = orjson.loads(answer.body)
+        assert "scheduleCycle" in body, f"fields: expected scheduleCycle, found {', '.join(sorted(body))}"
+        return int(body["scheduleCycle"])
 
     trial.submit(*workers("train", 2))
     assert trial.reaches(lambda: cycle() >= 1, within=60), cycle()

@@ -16,14 +16,14 @@ from seatrial.suites.quota.quotas import path_of as quota_path
 pytestmark = [pytest.mark.needs(Capability.HARDWARE)]
 
 
-def written(trial: Trial, *wanted: str) -> dict[str, str]:
+def written(trial: Trial, *target: str) -> dict[str, str]:
     """The versions of these pods and of the events about them: what anybody wrote since changes one."""
-    found = {name: trial.pod(name).metadata.resource_version for name in wanted}
+    resource_versions = {name: trial.pod(name).metadata.resource_version for name in target}
     path = f"/apis/events.k8s.io/v1/namespaces/{trial.name}/events"
     for event in orjson.loads(trial.call("GET", path).body)["items"]:
-        if event["regarding"]["name"] in wanted:
-            found[event["metadata"]["name"]] = event["metadata"]["resourceVersion"]
-    return found
+        if event["regarding"]["name"] in target:
+            resource_versions[event["metadata"]["name"]] = event["metadata"]["resourceVersion"]
+    return resource_versions
 
 
 @pytest.mark.feature("GANG-3.cycle-counter", "GANG-6.said")

@@ -17,7 +17,7 @@ WHOLE = "Kubernetes: a device is given to one pod at a time (Device Plugins; Dyn
 SHARE = "Koordinator v0.7, KAI and HAMi: the shares of a card add up to one card"
 
 
-def given(intents: Intents, *pods: Pod) -> Counter[str]:
+def card_shares(intents: Intents, *pods: Pod) -> Counter[str]:
     """Percent of each card that the pods got; empty for a scheduler that leaves the choice to the node."""
     total: Counter[str] = Counter()
     for each in pods:
@@ -32,7 +32,7 @@ def test_cards_are_given_once(trial: Trial, expect: Expect, intents: Intents) ->
     intents.add(node("n1").cards(4))
     intents.submit(pod("a"), pod("b"), cards=2)
     first = expect.bound("a", "b", within=120)
-    assert all(percent == 100 for percent in given(intents, *first).values())
+    assert all(percent == 100 for percent in card_shares(intents, *first).values())
     intents.submit(pod("c"), cards=2)
     expect.stable(seconds=3)
     assert not trial.pod("c").spec.node_name
@@ -40,7 +40,7 @@ def test_cards_are_given_once(trial: Trial, expect: Expect, intents: Intents) ->
     trial.delete("a")
 
     third = expect.bound("c", within=120)
-    assert all(percent == 100 for percent in given(intents, first[1], third).values())
+    assert all(percent == 100 for percent in card_shares(intents, first[1], third).values())
 
 
 @pytest.mark.feature("INT-1.cards")
@@ -51,9 +51,9 @@ def test_a_pod_gets_all_its_cards_on_one_node(trial: Trial, expect: Expect, inte
     intents.submit(pod("three"), cards=3)
     intents.submit(pod("two"), cards=2)
 
-    found = expect.bound("two", within=120)
+    pods = expect.bound("two", within=120)
 
-    assert len(intents.held(found) or (0, 1)) == 2
+    assert len(intents.held(pods) or (0, 1)) == 2
     assert not trial.pod("three").spec.node_name
 
 
@@ -67,7 +67,7 @@ def test_many_pods_fill_the_cards_and_no_more(trial: Trial, expect: Expect, inte
     expect.stable(seconds=3)
 
     assert sorted(Counter(each.spec.node_name for each in _bound(trial)).values()) == [4, 4]
-    assert all(percent == 100 for percent in given(intents, *_bound(trial)).values())
+    assert all(percent == 100 for percent in card_shares(intents, *_bound(trial)).values())
 
 
 @pytest.mark.feature("INT-1.shares")
@@ -81,7 +81,7 @@ def test_two_halves_share_a_card(trial: Trial, expect: Expect, intents: Intents)
     expect.stable(seconds=3)
 
     assert not trial.pod("c").spec.node_name
-    assert list(given(intents, *halves).values()) in ([], [100])
+    assert list(card_shares(intents, *halves).values()) in ([], [100])
 
 
 @pytest.mark.feature("INT-1.shares")

@@ -163,17 +163,17 @@ def test_the_chart_is_taken(trial: Trial) -> None:
             path = _COLLECTIONS[manifest["kind"]].format(ns=trial.name)
             made.append((trial.accept(manifest, path), path))
     finally:
-        for found, path in made:
-            trial.call("DELETE", f"{path}/{found['metadata']['name']}")
-    daemons = [found for found, _ in made if found["kind"] == "DaemonSet"]
+        for result, path in made:
+            trial.call("DELETE", f"{path}/{result['metadata']['name']}")
+    daemons = [outcome for outcome, _ in made if outcome["kind"] == "DaemonSet"]
     assert {daemon["metadata"]["name"] for daemon in daemons} == {"hami-daemon", "hami-vgpu-monitor"}
     assert all(selects(daemon, node("any").isolation().manifest["labels"]) for daemon in daemons)
 
 
 def selects(daemon: Manifest, labels: dict[str, str]) -> bool:
     """Whether the DaemonSet's pods go to a node with these labels."""
-    wanted: dict[str, str] = daemon["spec"]["template"]["spec"]["nodeSelector"]
-    return wanted.items() <= labels.items()
+    node_selector: dict[str, str] = daemon["spec"]["template"]["spec"]["nodeSelector"]
+    return node_selector.items() <= labels.items()
 
 
 @pytest.mark.feature("DEV-8.manifest-hami-core-distribute")
@@ -191,7 +191,7 @@ def test_the_released_daemon_set_reaches_every_gpu_node(trial: Trial, expect: Ex
     name = trial.accept(released, path)["metadata"]["name"]
 
     def reached() -> list[str]:
-        return sorted(found.spec.node_name for found in trial.pods() if found.status.phase == "Running")
+        return sorted(pod.spec.node_name for pod in trial.pods() if pod.status.phase == "Running")
 
     try:
         assert trial.wait(lambda: reached() == ["g1", "g2"], within=30), trial.timeline()
@@ -199,10 +199,10 @@ def test_the_released_daemon_set_reaches_every_gpu_node(trial: Trial, expect: Ex
         trial.add(labelled["g3"])
         assert trial.wait(lambda: reached() == ["g1", "g2", "g3"], within=30), trial.timeline()
         folders = [
-            {volume["name"]: volume["hostPath"]["path"] for volume in found["spec"]["volumes"] if "hostPath" in volume}
-            for found in orjson.loads(trial.call("GET", f"/api/v1/namespaces/{trial.name}/pods").body)["items"]
+            {volume["name"]: volume["hostPath"]["path"] for volume in item["spec"]["volumes"] if "hostPath" in volume}
+            for item in orjson.loads(trial.call("GET", f"/api/v1/namespaces/{trial.name}/pods").body)["items"]
         ]
-        assert [found["vgpu-hook"] for found in folders] == ["/usl/local/vgpu"] * 3, "the announcement's own spelling"
+        assert [folder["vgpu-hook"] for folder in folders] == ["/usl/local/vgpu"] * 3, "the announcement's own spelling"
     finally:
         trial.call("DELETE", f"{path}/{name}?propagationPolicy=Foreground")
         assert trial.wait(lambda: trial.call("GET", f"{path}/{name}").code == 404, within=60)
@@ -241,13 +241,13 @@ def scrape(url: str) -> dict[tuple[str, str], float]:
     """Values by metric and pod."""
     with urllib.request.urlopen(url) as answer:  # noqa: S310 our own address
         lines = answer.read().decode().splitlines()
-    found = {}
+    scrape = {}
     for line in lines:
         match = _SAMPLE.fullmatch(line)
         if match is not None:
             labels = dict(re.findall(r'(\w+)="([^"]*)"', match["labels"]))
-            found[match["name"], labels["podname"]] = float(match["value"])
-    return found
+            scrape[match["name"], labels["podname"]] = float(match["value"])
+    return scrape
 
 
 @pytest.mark.feature("DEV-10.tenants")
@@ -265,15 +265,15 @@ def test_the_monitor_shows_each_tenant_s_part(trial: Trial, expect: Expect, tmp_
     assert len(caches) == 2, "two containers never write into one file"
 
     with metrics_of(trial, tmp_path) as url:
-        found = scrape(url)
+        amounts = scrape(url)
 
     for number, builder in enumerate(pods):
         name = builder.metadata.name
         promised = units(devices_of(builder)[0].resources[GPU_MEMORY])
-        assert found["vGPU_device_memory_limit_in_bytes", name] == promised
-        assert found["vGPU_device_memory_usage_in_bytes", name] == (number + 1) << 30
-        assert found["Device_memory_desc_of_container", name] == (number + 1) << 30
-        assert found["Device_utilization_desc_of_container", name] == 10 * (number + 1)
+        assert amounts["vGPU_device_memory_limit_in_bytes", name] == promised
+        assert amounts["vGPU_device_memory_usage_in_bytes", name] == (number + 1) << 30
+        assert amounts["Device_memory_desc_of_container", name] == (number + 1) << 30
+        assert amounts["Device_utilization_desc_of_container", name] == 10 * (number + 1)
 
 
 @pytest.mark.feature("DEV-10.gone")
@@ -311,9 +311,9 @@ def test_the_released_tenants(trial: Trial, expect: Expect, tmp_path: Path) -> N
         assert (inside.cards(), inside.env["CUDA_DEVICE_SM_LIMIT"]) == (("/dev/nvidia0",), "40")
         books(tmp_path, placed, inside, used=number << 30, core=10 * number)
     with metrics_of(trial, tmp_path) as url:
-        found = scrape(url)
-    assert found["vGPU_device_memory_usage_in_bytes", "tenant-a"] == 1 << 30
-    assert found["vGPU_device_memory_usage_in_bytes", "tenant-b"] == 2 << 30
+        amounts = scrape(url)
+    assert amounts["vGPU_device_memory_usage_in_bytes", "tenant-a"] == 1 << 30
+    assert amounts["vGPU_device_memory_usage_in_bytes", "tenant-b"] == 2 << 30
     third = tenants[0]
     third["metadata"]["name"] = "tenant-c"
     trial.apply(third)

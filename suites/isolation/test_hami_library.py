@@ -40,8 +40,8 @@ def bench(pytestconfig: pytest.Config, tmp_path: Path) -> Iterator[Bench]:
     table = DeviceTable.create(machine, "isolation", room=FULL, path=folder / TABLE_FILE)
     clear_lock()
     environment = {"LD_LIBRARY_PATH": str(folder), "STANDIN_LAX": "1", "LIBCUDA_LOG_LEVEL": "1"}
-    bare, given = Arrangement(None, environment), Arrangement(library.resolve(), environment)
-    yield Bench(given, bare, tmp_path, lengths=QUICK, limit=1024 * MIB)
+    bare, arrangement = Arrangement(None, environment), Arrangement(library.resolve(), environment)
+    yield Bench(arrangement, bare, tmp_path, lengths=QUICK, limit=1024 * MIB)
     table.close()
 
 

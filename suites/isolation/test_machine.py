@@ -27,8 +27,8 @@ def script(name: str, text: str, *, restart: str = "Never") -> PodBuilder:
 
 def status(trial: Trial, name: str) -> dict[str, Any]:
     """The status of the pod's container; empty before there is one."""
-    found = orjson.loads(trial.call("GET", f"/api/v1/namespaces/{trial.name}/pods/{name}").body)
-    statuses = found["status"].get("containerStatuses") or [{}]
+    body = orjson.loads(trial.call("GET", f"/api/v1/namespaces/{trial.name}/pods/{name}").body)
+    statuses = body["status"].get("containerStatuses") or [{}]
     return dict(statuses[0])
 
 
@@ -124,12 +124,12 @@ def test_cards_of_this_machine_are_given_once(trial: Trial, expect: Expect) -> N
         listed = env.get("NVIDIA_VISIBLE_DEVICES", "")
         return uuids[int(listed)] if listed.isdigit() else ""
 
-    found: dict[int, str] = {}
+    by_minor: dict[int, str] = {}
     for name in names:
         (minor,) = promised(expect.running(name))
         trial.wait(lambda name=name: bool(card(name)), within=10.0)  # type: ignore[misc]
-        found[minor] = card(name)
-    assert found == uuids
+        by_minor[minor] = card(name)
+    assert by_minor == uuids
     trial.submit(pod("late").gpus(1))
     expect.pending("late", saying="Insufficient")
 

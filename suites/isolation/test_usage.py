@@ -33,8 +33,8 @@ def ask(trial: Trial, name: str) -> None:
 
 def status(trial: Trial, name: str) -> dict[str, Any]:
     """The status of a node's NodeMetric; empty before the first report."""
-    found: dict[str, Any] = orjson.loads(trial.call("GET", f"{NODE_METRICS}/{name}").body)
-    return found.get("status") or {}
+    body: dict[str, Any] = orjson.loads(trial.call("GET", f"{NODE_METRICS}/{name}").body)
+    return body.get("status") or {}
 
 
 def next_report(trial: Trial, name: str) -> dict[str, Any]:
@@ -85,14 +85,14 @@ def test_use_is_reported_by_node_and_pod(trial: Trial, expect: Expect) -> None:
     assert minor["a"] == minor["b"] != minor["c"]
     card = units(trial.device("n1")["spec"]["devices"][0]["resources"][GPU_MEMORY])
 
-    found = next_report(trial, "n1")
+    report = next_report(trial, "n1")
 
     use = {"a": (20, 2 * GIB), "b": (30, 4 * GIB), "c": (70, 6 * GIB)}
-    ours = {row["name"]: row for row in found["podsMetric"] if row["namespace"] == trial.name}
+    ours = {row["name"]: row for row in report["podsMetric"] if row["namespace"] == trial.name}
     assert set(ours) == {"a", "b", "c"}, "a pod without a card has no use of one"
     for name, (core, memory) in use.items():
         assert rows(ours[name]["podUsage"]) == {minor[name]: (core, memory, memory * 100 // card)}
-    for number, row in rows(found["nodeMetric"]["nodeUsage"]).items():
+    for number, row in rows(report["nodeMetric"]["nodeUsage"]).items():
         held = [use[name] for name in use if minor[name] == number]
         memory = sum(share[1] for share in held)
         assert row == (sum(share[0] for share in held), memory, memory * 100 // card)
@@ -146,10 +146,10 @@ def test_use_of_this_machine_s_stand_in(trial: Trial, expect: Expect) -> None:
     (part,) = devices_of(expect.running("a"))
     ask(trial, name)
 
-    found = next_report(trial, name)
-    if rows(found["nodeMetric"]["nodeUsage"])[part.minor][:2] == (0, 0):
-        found = next_report(trial, name)  # the sample was from before the pod ran
+    report = next_report(trial, name)
+    if rows(report["nodeMetric"]["nodeUsage"])[part.minor][:2] == (0, 0):
+        report = next_report(trial, name)  # the sample was from before the pod ran
 
-    assert rows(found["nodeMetric"]["nodeUsage"])[part.minor][:2] == (70, 6 * GIB)
-    (own,) = (row for row in found["podsMetric"] if row["namespace"] == trial.name)
+    assert rows(report["nodeMetric"]["nodeUsage"])[part.minor][:2] == (70, 6 * GIB)
+    (own,) = (row for row in report["podsMetric"] if row["namespace"] == trial.name)
     assert rows(own["podUsage"])[part.minor][:2] == (70, 6 * GIB)

@@ -97,8 +97,8 @@ def who(inventory: Path) -> dict[str, list[dict[str, object]]]:
     """Who holds devices, and who waits."""
     command = [sys.executable, "-m", "seatrial", "lab", "who", "--json", "--lab", str(inventory)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    found: dict[str, list[dict[str, object]]] = orjson.loads(done.stdout)
-    return found
+    document: dict[str, list[dict[str, object]]] = orjson.loads(done.stdout)
+    return document
 
 
 @pytest.mark.feature("HIL-7.leases")
@@ -120,9 +120,9 @@ def test_jobs_never_share_a_card(inventory: Path, tmp_path: Path) -> None:
                 break
             time.sleep(0.05)
     (marks / "go").touch()
-    said = [each.communicate() for each in jobs]
-    assert [each.returncode for each in jobs] == [0] * 4, "\n".join(errors for _, errors in said)
-    lines = [line.split() for output, _ in said for line in output.splitlines() if line.startswith("held")]
+    messages = [each.communicate() for each in jobs]
+    assert [each.returncode for each in jobs] == [0] * 4, "\n".join(errors for _, errors in messages)
+    lines = [line.split() for output, _ in messages for line in output.splitlines() if line.startswith("held")]
     assert sorted(len(line) - 2 for line in lines) == [1, 1, 2, 3]
     assert len({line[1] for line in lines}) == 4, f"expected a token of its own for each job, found {lines}"
     assert who(inventory) == {"leases": [], "line": [], "out_of_service": {}}
@@ -146,9 +146,9 @@ def test_the_cards_of_a_killed_job_are_given_on(inventory: Path, tmp_path: Path)
         victim.communicate()
         output, errors = patient.communicate()
         assert patient.returncode == 0, errors
-        _, given, *cards = output.split()
+        _, text, *cards = output.split()
         assert cards == ["large-0", "large-1", "large-2"]
-        assert int(given) > token, "expected a token greater than that of the killed job"
+        assert int(text) > token, "expected a token greater than that of the killed job"
     finally:
         victim.kill()
         victim.communicate()

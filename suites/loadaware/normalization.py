@@ -32,5 +32,5 @@ def model(trial: Trial, name: str, cpu: str, *, threads: bool = False, turbo: bo
 
 
 def annotation(trial: Trial, name: str, key: str) -> str:
-    found: str = (trial.node(name)["metadata"].get("annotations") or {}).get(key, "")
-    return found
+    annotation: str = (trial.node(name)["metadata"].get("annotations") or {}).get(key, "")
+    return annotation

@@ -12,8 +12,8 @@ def policy(trial: Trial, name: str) -> Manifest:
     response = trial.call("GET", f"{NODE_METRICS_PATH}/{name}")
     if response.code == 404:
         return {}
-    found: Manifest = orjson.loads(response.body)["spec"]["metricCollectPolicy"]
-    aggregated = found.get("nodeAggregatePolicy") or {}
+    metric_collect_policy: Manifest = orjson.loads(response.body)["spec"]["metricCollectPolicy"]
+    aggregated = metric_collect_policy.get("nodeAggregatePolicy") or {}
     if "durations" in aggregated:  # programs in Go write 1m0s
         aggregated["durations"] = [go_duration(duration) for duration in aggregated["durations"]]
-    return found
+    return metric_collect_policy

@@ -73,8 +73,8 @@ def reported(trial: Trial, node: str) -> Manifest:
     response = trial.call("GET", f"{NODE_METRICS_PATH}/{node}")
     if response.code == 404:
         return {}
-    found: Manifest = orjson.loads(accepted(response, f"read the NodeMetric of {node}").body)
-    return found.get("status") or {}
+    body: Manifest = orjson.loads(accepted(response, f"read the NodeMetric of {node}").body)
+    return body.get("status") or {}
 
 
 def next_report(trial: Trial, node: str) -> Manifest:

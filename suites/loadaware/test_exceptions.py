@@ -68,8 +68,8 @@ def test_a_node_may_have_thresholds_of_its_own_for_prod(trial: Trial, expect: Ex
     annotate(trial, "/api/v1/nodes/n1", USAGE_THRESHOLDS, json.dumps({"prodUsageThresholds": {"cpu": 45}}))
     settle(trial)
     trial.submit(*(small(f"a-{number}", band=PROD) for number in range(4)))
-    found = expect.bound("a-0", "a-1", "a-2", "a-3")
-    assert {placed.spec.node_name for placed in found} == {"n2"}
+    pods = expect.bound("a-0", "a-1", "a-2", "a-3")
+    assert {placed.spec.node_name for placed in pods} == {"n2"}
 
     assert trial.call("PATCH", "/api/v1/nodes/n2", {"spec": {"unschedulable": True}}).ok
     settle(trial)
@@ -91,6 +91,6 @@ def test_use_is_compared_with_the_amounts_before_amplification(trial: Trial, exp
     settle(trial)
     trial.submit(*(small(f"a-{number}") for number in range(4)))
 
-    found = expect.bound("a-0", "a-1", "a-2", "a-3")
+    pods = expect.bound("a-0", "a-1", "a-2", "a-3")
 
-    assert {pod.spec.node_name for pod in found} == {"n2"}
+    assert {pod.spec.node_name for pod in pods} == {"n2"}

@@ -22,8 +22,8 @@ WITHIN = 15.0  # seconds
 
 
 def expect_annotation(trial: Trial, name: str, key: str, value: str) -> None:
-    found = trial.reaches(lambda: annotation(trial, name, key) == value, within=WITHIN)
-    assert found, f"expected {key}={value!r} on {name}, found {annotation(trial, name, key)!r}"
+    answer = trial.reaches(lambda: annotation(trial, name, key) == value, within=WITHIN)
+    assert answer, f"expected {key}={value!r} on {name}, found {annotation(trial, name, key)!r}"
 
 
 def intervals(trial: Trial, *names: str) -> list[object]:
@@ -43,8 +43,8 @@ def test_configured_amplification(trial: Trial, start_manager: StartManager) -> 
         node("n4").label("pool", "off").processor(FAST),
     )
     off = {"name": "off", "nodeSelector": {"matchLabels": {"pool": "off"}}, "enable": False}
-    given: dict[str, Any] = {"enable": True, "resourceAmplificationRatio": {"cpu": 1.4}, "nodeConfigs": [off]}
-    start_manager({**CONFIG, "resource-amplification-config": given})
+    values: dict[str, Any] = {"enable": True, "resourceAmplificationRatio": {"cpu": 1.4}, "nodeConfigs": [off]}
+    start_manager({**CONFIG, "resource-amplification-config": values})
 
     for name, ratio in {"n1": '{"cpu":1.40}', "n2": '{"cpu":2.10}', "n4": '{"cpu":1.50}'}.items():
         expect_annotation(trial, name, AMPLIFICATION_RATIO, ratio)
@@ -110,10 +110,10 @@ def test_nodes_may_have_aggregates_of_their_own(trial: Trial, start_manager: Sta
     entry = {"name": "fast", "nodeSelector": {"matchLabels": {"pool": "fast"}}, **durations}
     start_manager({"colocation-config": {**COLOCATION["colocation-config"], "nodeConfigs": [entry]}})
 
-    def found() -> list[object]:
+    def result() -> list[object]:
         return [(policy(trial, name).get("nodeAggregatePolicy") or {}).get("durations") for name in ("n1", "n2")]
 
-    assert trial.reaches(lambda: found() == [[180.0], [300.0, 600.0, 1800.0]], within=WITHIN), found()
+    assert trial.reaches(lambda: result() == [[180.0], [300.0, 600.0, 1800.0]], within=WITHIN), result()
     assert intervals(trial, "n1", "n2") == [INTERVAL] * 2
 
 

@@ -24,8 +24,8 @@ pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER), pytes
 
 
 def allocatable(trial: Trial, name: str) -> str:
-    found: str = trial.node(name)["status"]["allocatable"]["cpu"]
-    return found
+    cpu: str = trial.node(name)["status"]["allocatable"]["cpu"]
+    return cpu
 
 
 def expect_cpu(trial: Trial, name: str, cpu: str) -> None:
@@ -94,7 +94,7 @@ def test_pods_are_scheduled_by_the_amplified_amount(trial: Trial, expect: Expect
 
 
 def bound(trial: Trial) -> list[str]:
-    return [found.metadata.name for found in trial.pods() if found.spec.node_name]
+    return [pod.metadata.name for pod in trial.pods() if pod.spec.node_name]
 
 
 @pytest.mark.feature("CPU-4.reported")
@@ -126,7 +126,7 @@ def test_the_released_ratios(trial: Trial, start_manager: StartManager) -> None:
     """
     path = suites_folder() / "manifests/v1.4/cpu-normalization.yaml"
     data: dict[str, Any] = next(
-        found["data"] for found in yaml.safe_load_all(path.read_bytes()) if found["kind"] == "ConfigMap"
+        document["data"] for document in yaml.safe_load_all(path.read_bytes()) if document["kind"] == "ConfigMap"
     )
     ice_lake, cascade_lake = "Intel Xeon Platinum 8369B CPU @ 2.90GHz", "Intel(R) Xeon(R) Platinum 8269CY CPU @ 2.50GHz"
     trial.add(*(node(name).cpu(20).memory("64Gi") for name in ("fast", "both", "refused", "none")))

@@ -51,26 +51,26 @@ def test_usage_is_reported_with_aggregates(trial: Trial, expect: Expect, start_m
     trial.submit(busy("a", "2"), batch)
     expect.running("a", "b")
     settle(trial, 130)
-    found = next_report(trial, "n1")
-    assert rows(found) == {"a": ("koord-prod", "2", "1Gi"), "b": ("koord-batch", "3", "4Gi")}
-    info = found["nodeMetric"]
+    report = next_report(trial, "n1")
+    assert rows(report) == {"a": ("koord-prod", "2", "1Gi"), "b": ("koord-batch", "3", "4Gi")}
+    info = report["nodeMetric"]
     assert info["systemUsage"]["resources"] == {"cpu": "1", "memory": "2Gi"}
-    (host,) = found["hostApplicationMetric"]
+    (host,) = report["hostApplicationMetric"]
     assert (host["name"], host["usage"]["resources"]) == ("nginx", {"cpu": "500m", "memory": "1Gi"})
     assert info["nodeUsage"]["resources"] == {"cpu": "6500m", "memory": "8Gi"}
     assert [entry["duration"] for entry in info["aggregatedNodeUsages"]] == ["1m0s", "2m0s"]
     for entry in info["aggregatedNodeUsages"]:
-        assert {kind: found["resources"]["cpu"] for kind, found in entry["usage"].items()} == dict.fromkeys(
+        assert {kind: result["resources"]["cpu"] for kind, result in entry["usage"].items()} == dict.fromkeys(
             ("avg", "p50", "p90", "p95", "p99"), "6500m"
         )
 
     path = f"/api/v1/namespaces/{trial.name}/pods/a"
     trial.call("PATCH", path, {"metadata": {"annotations": {USAGE: '{"cpu":"6","memory":"1Gi"}'}}})
-    found = next_report(trial, "n1")
-    peak = next(entry["usage"] for entry in found["nodeMetric"]["aggregatedNodeUsages"] if entry["duration"] == "1m0s")
+    report = next_report(trial, "n1")
+    peak = next(entry["usage"] for entry in report["nodeMetric"]["aggregatedNodeUsages"] if entry["duration"] == "1m0s")
     assert peak["p99"]["resources"]["cpu"] == "10500m"
     assert peak["avg"]["resources"]["cpu"] not in {"6500m", "10500m"}
-    assert rows(found)["a"][1] not in {"2", "6"}, "the mean of a minute in which the use changed"
+    assert rows(report)["a"][1] not in {"2", "6"}, "the mean of a minute in which the use changed"
 
 
 @pytest.mark.feature("QOS-1.numa")
@@ -84,16 +84,16 @@ def test_use_is_reported_by_numa_node(trial: Trial, expect: Expect, start_manage
     use = orjson.dumps({"cpu": "8", "memory": "8Gi"}).decode()
     trial.submit(pod("one").request(cpu=8, memory="8Gi").annotation(USAGE, use))
     expect.running("one")
-    told = orjson.loads(trial.pod("one").metadata.annotations.get(RESOURCE_STATUS, "{}"))
-    zones = [entry["node"] for entry in told.get("numaNodeResources", [])]
-    assert len(zones) == 1, f"expected one NUMA node in resource-status, found {told}"
+    resource_status = orjson.loads(trial.pod("one").metadata.annotations.get(RESOURCE_STATUS, "{}"))
+    zones = [entry["node"] for entry in resource_status.get("numaNodeResources", [])]
+    assert len(zones) == 1, f"expected one NUMA node in resource-status, found {resource_status}"
     zone = zones[0]
     node_use(trial, "n1", cpu="2", memory="2Gi")
 
     next_report(trial, "n1")
-    found = next_report(trial, "n1")["nodeMetric"]["numaUsages"]
+    numa_usages = next_report(trial, "n1")["nodeMetric"]["numaUsages"]
 
-    used = {entry["numaNodeID"]: milli(entry["nodeUsage"]["resources"]["cpu"]) for entry in found}
+    used = {entry["numaNodeID"]: milli(entry["nodeUsage"]["resources"]["cpu"]) for entry in numa_usages}
     assert set(used) == {0, 1}
     assert (used[zone], used[1 - zone]) == (9000, 1000)
 
@@ -123,9 +123,9 @@ def test_page_cache_counts_by_policy(  # noqa: PLR0917 the fixtures and the row
     trial.submit(pod("a").request(cpu=1, memory="1Gi").annotation(USAGE, use))
     expect.running("a")
     settle(trial, 65)
-    found = next_report(trial, "n1")
-    assert rows(found)["a"][2] == pod_memory
-    assert found["nodeMetric"]["nodeUsage"]["resources"]["memory"] == node_memory
+    report = next_report(trial, "n1")
+    assert rows(report)["a"][2] == pod_memory
+    assert report["nodeMetric"]["nodeUsage"]["resources"]["memory"] == node_memory
 
 
 @pytest.mark.feature("QOS-1.expiry")
@@ -140,9 +140,9 @@ def test_old_samples_of_the_system_expire(trial: Trial, start_manager: StartMana
     assert system(next_report(trial, "n1")) == "20"
     node_use(trial, "n1", cpu="2", memory="4Gi")
     settle(trial, 65)
-    found = next_report(trial, "n1")
-    assert system(found) == "2"
-    assert found["nodeMetric"]["nodeUsage"]["resources"]["cpu"] == "2"
+    report = next_report(trial, "n1")
+    assert system(report) == "2"
+    assert report["nodeMetric"]["nodeUsage"]["resources"]["cpu"] == "2"
 
 
 @pytest.mark.feature("QOS-1.node-metric")

@@ -38,19 +38,19 @@ def test_use_of_this_machine_is_reported(trial: Trial, expect: Expect) -> None:
     trial.submit(busy, idle)
     expect.running("busy", "idle")
     next_report(trial, name)
-    found = next_report(trial, name)
+    report = next_report(trial, name)
 
     used = {
         row["name"]: milli(row["podUsage"]["resources"]["cpu"])
-        for row in found["podsMetric"]
+        for row in report["podsMetric"]
         if row["namespace"] == trial.name
     }
     assert used["busy"] > 50 * max(used["idle"], 1), f"milli-CPU by pod: {used}"
-    node = found["nodeMetric"]["nodeUsage"]["resources"]
+    node = report["nodeMetric"]["nodeUsage"]["resources"]
     assert milli(node["cpu"]) >= used["busy"] * 0.9
-    assert units(node["memory"]) > units(found["podsMetric"][0]["podUsage"]["resources"]["memory"]) > 0
-    assert "systemUsage" in found["nodeMetric"]
-    by_numa = [milli(entry["nodeUsage"]["resources"]["cpu"]) for entry in found["nodeMetric"]["numaUsages"]]
+    assert units(node["memory"]) > units(report["podsMetric"][0]["podUsage"]["resources"]["memory"]) > 0
+    assert "systemUsage" in report["nodeMetric"]
+    by_numa = [milli(entry["nodeUsage"]["resources"]["cpu"]) for entry in report["nodeMetric"]["numaUsages"]]
     assert len(by_numa) == len(list(Path("/sys/devices/system/node").glob("node[0-9]*")))
     assert abs(sum(by_numa) - milli(node["cpu"])) <= 0.05 * milli(node["cpu"]) + 20
 
@@ -71,5 +71,5 @@ def test_the_cpu_model_of_this_machine_is_reported(trial: Trial) -> None:
         pytest.skip("/proc/cpuinfo of this machine names no model")
     (only,) = orjson.loads(trial.call("GET", "/api/v1/nodes").body)["items"]
     path = f"/apis/topology.node.k8s.io/v1alpha1/noderesourcetopologies/{only['metadata']['name']}"
-    found = orjson.loads(trial.call("GET", path).body)["metadata"]["annotations"]
-    assert orjson.loads(found[CPU_BASIC_INFO])["cpuModel"] == model
+    annotations = orjson.loads(trial.call("GET", path).body)["metadata"]["annotations"]
+    assert orjson.loads(annotations[CPU_BASIC_INFO])["cpuModel"] == model

@@ -89,7 +89,7 @@ def test_pods_that_are_not_reported_yet_count_with_estimates(trial: Trial, expec
 
 
 def placed(trial: Trial) -> list[str]:
-    return sorted(found.metadata.name for found in trial.pods() if found.spec.node_name)
+    return sorted(pod.metadata.name for pod in trial.pods() if pod.spec.node_name)
 
 
 @pytest.mark.profile(RELEASED)
@@ -305,5 +305,5 @@ def test_the_released_configuration(trial: Trial, expect: Expect) -> None:
 def arguments(path: Path, profile: str) -> dict[str, Any]:
     """The arguments of LoadAwareScheduling in a configuration file."""
     profiles = yaml.safe_load(path.read_bytes())["profiles"]
-    entries = next(found["pluginConfig"] for found in profiles if found["schedulerName"] == profile)
+    entries = next(item["pluginConfig"] for item in profiles if item["schedulerName"] == profile)
     return next(dict(entry["args"]) for entry in entries if entry["name"] == "LoadAwareScheduling")

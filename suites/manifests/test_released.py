@@ -65,7 +65,7 @@ def test_a_released_manifest(trial: Trial, expect: Expect, kubectl: list[str], r
     trial.add(*(alone or standing()), *map(server, row.get("servers", ())))
     try:
         for name in row.get("before", ()):  # pods that run before the rest of the file is applied
-            first = run([*kubectl, "apply", "-f", "-"], given=only(path, name))
+            first = run([*kubectl, "apply", "-f", "-"], manifest=only(path, name))
             assert first.returncode == 0, first.stderr
             check(trial, name, "running")
         applied = apply(trial, kubectl, path, again=row.get("repeat", False))
@@ -81,12 +81,12 @@ def test_a_released_manifest(trial: Trial, expect: Expect, kubectl: list[str], r
         for name, phase in row["expect"].get("reservations", {}).items():
             expect.reservation(name, partial(in_phase, phase), f"to be {phase}")
         for name, reservation in row["expect"].get("inside", {}).items():
-            placed = found(trial, name)
+            placed = pod_named(trial, name)
             assert placed is not None
             assert reservation_of(placed) == reservation
     finally:
         command = [*kubectl, "delete", "-f", "-", "--ignore-not-found", "--grace-period=0", "--force"]
-        remove(trial, command, given=removable(path))
+        remove(trial, command, manifest=removable(path))
         if "QUOTA-7" in row["features"]:  # the root quota of a tree stays when its profile goes
             remove(trial, [*kubectl, "delete", "elasticquotas", "--all", "-n", "kube-system"])
 
@@ -106,20 +106,20 @@ def apply(trial: Trial, kubectl: list[str], path: Path, *, again: bool) -> "subp
     return applied
 
 
-def remove(trial: Trial, command: list[str], *, given: str | None = None) -> None:
+def remove(trial: Trial, command: list[str], *, manifest: str | None = None) -> None:
     """Run the command until it succeeds: a quota that still has pods or children is not removed."""
 
     def removed() -> bool:
-        return run(command, given=given).returncode == 0
+        return run(command, manifest=manifest).returncode == 0
 
-    assert trial.wait(removed, within=WITHIN), run(command, given=given).stderr
+    assert trial.wait(removed, within=WITHIN), run(command, manifest=manifest).stderr
 
 
 def removable(path: Path) -> str:
     """The objects of a file, without the namespace of the scheduler's own quotas: admission refuses to delete those."""
-    found = [each for each in yaml.safe_load_all(path.read_bytes()) if each]
+    documents = [each for each in yaml.safe_load_all(path.read_bytes()) if each]
     kept = ("Namespace", QUOTA_NAMESPACE)
-    return yaml.safe_dump_all([each for each in found if (each["kind"], each["metadata"]["name"]) != kept])
+    return yaml.safe_dump_all([each for each in documents if (each["kind"], each["metadata"]["name"]) != kept])
 
 
 def standing() -> list[NodeBuilder]:
@@ -127,11 +127,11 @@ def standing() -> list[NodeBuilder]:
     return [node("gpu-0").gpus("h100-80g", 8).nics("connectx-7", 2).isolation(), node("cpu-0").cpu(64)]
 
 
-def server(wanted: str | dict[str, Any]) -> NodeBuilder:
+def server(target: str | dict[str, Any]) -> NodeBuilder:
     """A machine that a row names: by model, or with name and labels."""
-    told: dict[str, Any] = {"server": wanted} if isinstance(wanted, str) else wanted
-    built = node(told.get("name", f"{told['server']}-0")).server(told["server"])
-    for key, value in told.get("labels", {}).items():
+    results: dict[str, Any] = {"server": target} if isinstance(target, str) else target
+    built = node(results.get("name", f"{results['server']}-0")).server(results["server"])
+    for key, value in results.get("labels", {}).items():
         built.label(key, value)
     return built
 
@@ -148,11 +148,11 @@ def test_the_released_device(trial: Trial, expect: Expect, kubectl: list[str]) -
     first, second = (pod(name).resources(dict(old)).scheduler(KOORD_SCHEDULER) for name in ("first", "second"))
 
     trial.submit(first)
-    given = expect.running("first")
+    pods = expect.running("first")
     trial.submit(second)
 
-    assert minors(given) == [0]
-    assert amounts(given, GPU_MEMORY) == [16 << 30]
+    assert minors(pods) == [0]
+    assert amounts(pods, GPU_MEMORY) == [16 << 30]
     expect.pending("second")
 
 
@@ -160,7 +160,7 @@ def check(trial: Trial, name: str, fate: str) -> None:
     """The pod of that name, in any namespace, ends as given."""
 
     def holds() -> bool:
-        pod = found(trial, name)
+        pod = pod_named(trial, name)
         if pod is None:
             return False
         refused = any(
@@ -171,14 +171,14 @@ def check(trial: Trial, name: str, fate: str) -> None:
         return bool(pod.spec.node_name) if fate == "bound" else refused and not pod.spec.node_name
 
     held = trial.wait(holds, within=WITHIN)
-    assert held, f"expected pod {name!r} to be {fate} within {WITHIN:g} s; it is {found(trial, name)}"
+    assert held, f"expected pod {name!r} to be {fate} within {WITHIN:g} s; it is {pod_named(trial, name)}"
 
 
 def in_phase(phase: str, reservation: Reservation) -> bool:
     return reservation.status.phase == phase
 
 
-def found(trial: Trial, name: str) -> Pod | None:
+def pod_named(trial: Trial, name: str) -> Pod | None:
     path = f"/api/v1/pods?fieldSelector=metadata.name%3D{name}"
     rows = orjson.loads(trial.cluster.call(Request("GET", path)).body)["items"]
     return msgspec.convert(rows[0], Pod) if rows else None
@@ -192,6 +192,6 @@ def only(path: Path, name: str) -> str:
     )
 
 
-def run(command: list[str], *, given: str | None = None) -> "subprocess.CompletedProcess[str]":
-    """Run a command; `given`: its standard input."""
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, input=given)
+def run(command: list[str], *, manifest: str | None = None) -> "subprocess.CompletedProcess[str]":
+    """Run a command; `manifest`: its standard input."""
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, input=manifest)

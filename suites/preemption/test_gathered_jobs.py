@@ -75,8 +75,8 @@ def test_no_pod_is_evicted_where_no_domain_would_have_room(classes: Trial, expec
     expect.stable(seconds=12)
     assert left(classes) == ["boss-2", "boss-4", "low-1", "low-3"]
     assert nominated(classes, *names("train", 2)) == ["", ""]
-    said = [c.message for name in names("train", 2) for c in classes.pod(name).status.conditions if c.message]
-    assert any("BlockLayer/b1: 1" in text.partition("preemption: ")[2] for text in said), said
+    messages = [c.message for name in names("train", 2) for c in classes.pod(name).status.conditions if c.message]
+    assert any("BlockLayer/b1: 1" in text.partition("preemption: ")[2] for text in messages), messages
 
 
 @pytest.mark.feature("PRE-2.gather-cost")

@@ -42,8 +42,8 @@ def test_jobs_of_two_namespaces_are_two(classes: Trial, expect: Expect, second_n
     classes.accept(other.manifest, pods)
 
     def theirs() -> dict[str, object]:
-        found: dict[str, object] = orjson.loads(classes.call("GET", f"{pods}/other").body)
-        return found
+        body: dict[str, object] = orjson.loads(classes.call("GET", f"{pods}/other").body)
+        return body
 
     assert classes.reaches(lambda: '"phase":"Running"' in orjson.dumps(theirs()).decode(), within=30)
     classes.submit(filler("mine", "n1").label(JOB, "job-1"))

@@ -35,8 +35,8 @@ def test_each_member_has_its_nominated_node(classes: Trial, expect: Expect) -> N
     classes.submit(*workers("train", 2))
 
     expect.gone("low-1", "low-2")
-    wanted = sorted(pod.spec.node_name for pod in classes.pods() if pod.metadata.name.startswith("low-"))
-    assert classes.reaches(lambda: sorted(nominated(classes, *names("train", 2))) == wanted, within=5)
+    node_names = sorted(pod.spec.node_name for pod in classes.pods() if pod.metadata.name.startswith("low-"))
+    assert classes.reaches(lambda: sorted(nominated(classes, *names("train", 2))) == node_names, within=5)
     expect.running(*names("train", 2), within=60)
 
 

@@ -198,6 +198,6 @@ def test_the_condition_of_a_victim_names_the_gang(classes: Trial, expect: Expect
     classes.submit(*workers("train", 1))
 
     expect.gone("low")
-    said = [c.message for c in classes.pod("low").status.conditions if c.type == "DisruptionTarget"]
-    assert said
-    assert f"preemptor: {classes.name}/train, triggerPod: {classes.name}/train-0" in said[0]
+    messages = [c.message for c in classes.pod("low").status.conditions if c.type == "DisruptionTarget"]
+    assert messages
+    assert f"preemptor: {classes.name}/train, triggerPod: {classes.name}/train-0" in messages[0]

@@ -80,9 +80,9 @@ def test_a_victim_has_an_event(classes: Trial, expect: Expect) -> None:
     classes.submit(of("high", "high", 4))
     uid = expect.running("high").metadata.uid
 
-    def told() -> list[str]:
+    def event_messages() -> list[str]:
         return [event.message for event in classes.events("low") if event.reason == "Preempted"]
 
-    assert classes.reaches(lambda: bool(told()), within=10), classes.events("low")
-    assert uid in told()[0]
-    assert "n1" in told()[0]
+    assert classes.reaches(lambda: bool(event_messages()), within=10), classes.events("low")
+    assert uid in event_messages()[0]
+    assert "n1" in event_messages()[0]

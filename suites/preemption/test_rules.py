@@ -7,7 +7,7 @@ from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import node, pod
 from seatrial.suites.preemption.priorities import classes
-from seatrial.suites.scoring.rules import REQUIRED, given, spread, term
+from seatrial.suites.scoring.rules import REQUIRED, pod_with, spread, term
 
 __all__ = ["classes"]
 
@@ -23,12 +23,12 @@ def test_a_pod_goes_whose_place_makes_the_skew_too_large(classes: Trial, expect:
     classes.submit(pod("full").request(cpu=2).select({"rack": "b"}).priority_class("trial-high"))
     rack_a = {"rack": "a"}
     classes.submit(
-        given("counted").request(cpu=1).select(rack_a).priority_class("trial-low"),
-        given("other", app="b").request(cpu=1).select(rack_a).priority_class("trial-low"),
+        pod_with("counted").request(cpu=1).select(rack_a).priority_class("trial-low"),
+        pod_with("other", app="b").request(cpu=1).select(rack_a).priority_class("trial-low"),
     )
     expect.running("full", "counted", "other")
 
-    new = given("new", topologySpreadConstraints=spread(topologyKey="rack")).request(cpu=1)
+    new = pod_with("new", topologySpreadConstraints=spread(topologyKey="rack")).request(cpu=1)
     classes.submit(new.priority_class("trial-high"))
 
     expect.gone("counted")
@@ -44,13 +44,13 @@ def test_a_pod_preempts_beside_the_pod_that_it_needs(classes: Trial, expect: Exp
     classes.add(node("n1").cpu(4), node("n2").cpu(4))
     on_n1, on_n2 = {"kubernetes.io/hostname": "n1"}, {"kubernetes.io/hostname": "n2"}
     classes.submit(
-        given("partner", "b").request(cpu=1).select(on_n1).priority_class("trial-high"),
-        given("victim", "c").request(cpu=3).select(on_n1).priority_class("trial-middle"),
-        given("elsewhere", "c").request(cpu=4).select(on_n2).priority_class("trial-low"),
+        pod_with("partner", "b").request(cpu=1).select(on_n1).priority_class("trial-high"),
+        pod_with("victim", "c").request(cpu=3).select(on_n1).priority_class("trial-middle"),
+        pod_with("elsewhere", "c").request(cpu=4).select(on_n2).priority_class("trial-low"),
     )
     expect.running("partner", "victim", "elsewhere")
 
-    new = given("new", affinity={"podAffinity": {REQUIRED: [term("b")]}}).request(cpu=3)
+    new = pod_with("new", affinity={"podAffinity": {REQUIRED: [term("b")]}}).request(cpu=3)
     classes.submit(new.priority_class("trial-high"))
 
     expect.gone("victim")

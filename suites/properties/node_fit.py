@@ -13,21 +13,21 @@ CORDON = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
 
 def matches(expression: Json, values: dict[str, str]) -> bool:
     """One expression of a node selector against labels."""
-    key, wanted = expression["key"], expression.get("values") or []
+    key, entry = expression["key"], expression.get("values") or []
     value = values.get(key)
     match expression["operator"]:
         case "In":
-            return value in wanted
+            return value in entry
         case "NotIn":
-            return value not in wanted
+            return value not in entry
         case "Exists":
             return value is not None
         case "DoesNotExist":
             return value is None
         case "Gt":
-            return value is not None and value.lstrip("-").isdecimal() and int(value) > int(wanted[0])
+            return value is not None and value.lstrip("-").isdecimal() and int(value) > int(entry[0])
         case "Lt":
-            return value is not None and value.lstrip("-").isdecimal() and int(value) < int(wanted[0])
+            return value is not None and value.lstrip("-").isdecimal() and int(value) < int(entry[0])
     raise AssertionError(f"no operator of a node selector: {expression}")
 
 
@@ -67,9 +67,9 @@ def constraints(pod: Json, node: Json) -> Iterator[str]:
     for taint in taints:
         if taint["effect"] != "PreferNoSchedule" and not tolerates(spec.get("tolerations") or [], taint):
             yield f"taint {taint['key']}"
-    wanted = spec.get("nodeSelector") or {}
-    if any(labels(node).get(key) != value for key, value in wanted.items()):
-        yield f"nodeSelector {wanted}"
+    node_selector = spec.get("nodeSelector") or {}
+    if any(labels(node).get(key) != value for key, value in node_selector.items()):
+        yield f"nodeSelector {node_selector}"
     affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
     required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
     if required is not None and not selects(required, node):
@@ -84,9 +84,9 @@ def free(state: State, node: Json, pod: Json) -> Amounts:
     return room | {"pods": allocatable(node).get("pods", 0) - len(others)}
 
 
-def lacking(wanted: Amounts, room: Amounts) -> Iterator[str]:
+def lacking(amounts: Amounts, room: Amounts) -> Iterator[str]:
     """The resources of which there is not enough; what is not asked for does not matter."""
-    for key, value in wanted.items():
+    for key, value in amounts.items():
         if value > room.get(key, 0):
             yield f"{key}: {value} asked for, {room.get(key, 0)} free"
 

@@ -50,11 +50,11 @@ class _Tree:
     @cached_property
     def pods(self) -> dict[str, list[Json]]:
         """The pods of each quota; the default quota has those that name none that there is."""
-        found: dict[str, list[Json]] = {name: [] for name in (*self.quotas, DEFAULT_QUOTA)}
+        pods: dict[str, list[Json]] = {name: [] for name in (*self.quotas, DEFAULT_QUOTA)}
         for pod in self.state.pods.values():
             if not is_over(pod):
-                found[_quota(self, pod)].append(pod)
-        return found
+                pods[_quota(self, pod)].append(pod)
+        return pods
 
     def children(self, name: str) -> list[str]:
         return sorted(child for child in self.quotas if labels(self.quotas[child]).get(PARENT, ROOT_QUOTA) == name)
@@ -75,10 +75,10 @@ class _Tree:
     def request(self, name: str) -> Amounts:
         """What its pods and children ask for; at least its min if it does not lend (QUOTA-R2, QUOTA-R3, QUOTA-R5)."""
         own = {key: value for key, value in total(self.pods[name]).items() if key in self.most(name)}
-        asked = added(own, *map(self.limited, self.children(name)))
+        amounts = added(own, *map(self.limited, self.children(name)))
         if self.lends(name):
-            return asked
-        return asked | {key: max(asked.get(key, 0), value) for key, value in self.least(name).items()}
+            return amounts
+        return amounts | {key: max(amounts.get(key, 0), value) for key, value in self.least(name).items()}
 
     def limited(self, name: str) -> Amounts:
         """What counts of it above (QUOTA-R4)."""
@@ -99,21 +99,21 @@ class _Tree:
         """The runtime share of each quota below the root (QUOTA-R13, QUOTA-R14)."""
         cluster = added(*map(allocatable, self.state.nodes.values()))
         apart = total([pod for pod in self.pods[DEFAULT_QUOTA] if node_of(pod)])
-        found: dict[str, Amounts] = {}
+        totals: dict[str, Amounts] = {}
 
         def divide(parent: str, whole: Amounts) -> None:
             children = self.children(parent)
             for child in children:
-                found[child] = {}
+                totals[child] = {}
             for key in {key for child in children for key in self.most(child)}:
                 rivals = [child for child in children if key in self.most(child)]
                 for child, share in self._divided(rivals, children, key, whole).items():
-                    found[child][key] = share
+                    totals[child][key] = share
             for child in children:
-                divide(child, found[child])
+                divide(child, totals[child])
 
         divide(ROOT_QUOTA, {key: value - apart.get(key, 0) for key, value in cluster.items()})
-        return found
+        return totals
 
     def _divided(self, rivals: list[str], siblings: list[str], key: str, whole: Amounts) -> dict[str, int]:
         """The shares of one resource on one level (QUOTA-R15 to QUOTA-R20)."""
@@ -157,8 +157,8 @@ def quota_rules(before: State, after: State, change: Change) -> Iterator[str]:
             if amount != _some(expected):
                 yield f"quota {name}: expected {what} {_some(expected)}, found {amount}"
     for pod in after.waiting():
-        asked = _asked(tree, pod)
-        against = [*_shortages(tree, pod, asked), *_strict_shortages(tree, pod, asked)]
+        targets = _limited_requests(tree, pod)
+        against = [*_shortages(tree, pod, targets), *_strict_shortages(tree, pod, targets)]
         homes = [name for name, node in after.nodes.items() if not list(objections(after, pod, node))]
         if not against and homes:
             yield f"pod {name_of(pod)} waits although its quota has room, and nodes {homes} too"
@@ -171,7 +171,7 @@ def quota_rules(before: State, after: State, change: Change) -> Iterator[str]:
             yield f"pod {name_of(pod)} was bound, but {why}"
 
 
-def _asked(tree: _Tree, pod: Json) -> Amounts:
+def _limited_requests(tree: _Tree, pod: Json) -> Amounts:
     """What counts of the pod's requests (QUOTA-R42)."""
     name = _quota(tree, pod)
     return {key: value for key, value in requests(pod).items() if name in tree.quotas and key in tree.most(name)}
@@ -200,11 +200,11 @@ def _strict_shortages(tree: _Tree, pod: Json, more: Amounts) -> Iterator[str]:
     if name == DEFAULT_QUOTA or labels(pod).get(PREEMPTIBLE) != "false":
         return
     used, least = tree.used(name, non_preemptible=True), tree.least(name)
-    for key in _asked(tree, pod):
+    for key in _limited_requests(tree, pod):
         need = used.get(key, 0) + more.get(key, 0)
         if need > least.get(key, 0):
             yield f"non-preemptible pods of quota {name} would use {need} of {key}, its min is {least.get(key, 0)}"
 
 
-def _some(found: Amounts) -> Amounts:
-    return {key: value for key, value in sorted(found.items()) if value}
+def _some(amounts: Amounts) -> Amounts:
+    return {key: value for key, value in sorted(amounts.items()) if value}

@@ -84,7 +84,7 @@ def _is_owner(owner: Json, pod: Json) -> bool:
 def _may_use(state: State, reservation: Json, pod: Json, *, inside: bool) -> bool:
     """Whether the pod matches the reservation (RSV-R17 to RSV-R20). `inside`: it is in it already."""
     spec, affinity = reservation["spec"], noted(pod, RESERVATION_AFFINITY)
-    asked = affinity or {}
+    request = affinity or {}
     if ignores_reservations(from_plain(pod, Pod)) or not any(_is_owner(owner, pod) for owner in spec["owners"]):
         return False
     others = [owner for owner in _owners(state, reservation) if name_of(owner) != name_of(pod)]
@@ -92,36 +92,36 @@ def _may_use(state: State, reservation: Json, pod: Json, *, inside: bool) -> boo
         return False
     if not _is_exact(pod, reservation):
         return False
-    if asked.get("name"):
-        return bool(asked["name"] == name_of(reservation))
-    tolerations = asked.get("tolerations") or []
+    if request.get("name"):
+        return bool(request["name"] == name_of(reservation))
+    tolerations = request.get("tolerations") or []
     if spec.get("unschedulable") and not tolerates(tolerations, CORDON):
         return False
     if affinity is not None and any(not tolerates(tolerations, taint) for taint in spec.get("taints") or ()):
         return False
     node = state.nodes.get(reservation["status"].get("nodeName", ""), {"metadata": {}})
     values = labels(node) | labels(reservation)
-    return all(values.get(key) == value for key, value in (asked.get("reservationSelector") or {}).items())
+    return all(values.get(key) == value for key, value in (request.get("reservationSelector") or {}).items())
 
 
 def _is_exact(pod: Json, reservation: Json) -> bool:
     names = (noted(pod, EXACT_MATCH) or {}).get("resourceNames") or []
-    asked, capacity = requests(pod), _capacity(reservation)
+    amounts, capacity = requests(pod), _capacity(reservation)
     for name in names:
-        if name not in asked and name not in capacity:
+        if name not in amounts and name not in capacity:
             return True
-        if asked.get(name) != capacity.get(name):
+        if amounts.get(name) != capacity.get(name):
             return False
     return True
 
 
 def _room_inside(state: State, reservation: Json, pod: Json, node: Json) -> bool:
     """RSV-R29 to RSV-R31."""
-    asked = requests(pod)
-    if list(lacking(asked, added(_free(state, node), _left(state, reservation)))):
+    amounts = requests(pod)
+    if list(lacking(amounts, added(_free(state, node), _left(state, reservation)))):
         return False
     bounded = _left(state, reservation) if reservation["spec"].get("allocatePolicy") == RESTRICTED else {}
-    return not list(lacking({key: asked.get(key, 0) for key in bounded}, bounded))
+    return not list(lacking({key: amounts.get(key, 0) for key in bounded}, bounded))
 
 
 def _ways(state: State, pod: Json) -> Iterator[str]:

@@ -61,11 +61,11 @@ class State:
     @classmethod
     def read(cls, trial: Trial) -> Self:
         """The objects of now."""
-        found = {
+        results = {
             name: orjson.loads(accepted(trial.call("GET", path.format(ns=trial.name)), f"list {name}").body)["items"]
             for name, path in _LISTS.items()
         }
-        by_name = {name: {one["metadata"]["name"]: one for one in items} for name, items in found.items()}
+        by_name = {name: {one["metadata"]["name"]: one for one in items} for name, items in results.items()}
         return cls(trial.cluster.clock.now(), **by_name)
 
     def places(self) -> list[tuple[str, str, dict[str, str]]]:

@@ -96,13 +96,13 @@ class _Stage:
         before = State.read(self._trial)
         for number, step in enumerate(story, 1):
             self._act(step)
-            after, found = self._judged(before, step, rules)
-            if found:  # an eviction may have come just now: what is wrong stays so
+            after, names = self._judged(before, step, rules)
+            if names:  # an eviction may have come just now: what is wrong stays so
                 self._trial.pass_time(AT_REST)
-                after, found = self._judged(before, step, rules)
+                after, names = self._judged(before, step, rules)
             self._places.append(after.places())
-            if found:
-                yield f"step {number}: {'; '.join(found)}"
+            if names:
+                yield f"step {number}: {'; '.join(names)}"
                 return
             before = after
         self._subject.check()

@@ -33,30 +33,30 @@ def _layers(state: State) -> list[Json]:
 
 def _paths(state: State) -> dict[str, _Path]:
     """Each node that is in the tree (GANG-R48, GANG-R49)."""
-    layers, found = _layers(state), {}
+    layers, by_name = _layers(state), {}
     for name, node in state.nodes.items():
         names = [next((value for key in one["labelKey"] if (value := labels(node).get(key))), "") for one in layers]
         if names and not names[-1]:
             names[-1] = name
         if names and all(names):
-            found[name] = (*names, name)
-    return found
+            by_name[name] = (*names, name)
+    return by_name
 
 
 def _slots(state: State, member: Json, node: Json, size: int) -> int:
     """How many members of a gang of `size` fit on the node (GANG-R54)."""
     if list(constraints(member, node)):
         return 0
-    asked, room = requests(member) | {"pods": 1}, free(state, node, member)
-    return max(0, min(size, *(room.get(key, 0) // value for key, value in asked.items())))
+    amounts, room = requests(member) | {"pods": 1}, free(state, node, member)
+    return max(0, min(size, *(room.get(key, 0) // value for key, value in amounts.items())))
 
 
 def _domains(state: State, member: Json, size: int, depth: int) -> dict[_Path, int]:
     """The slots of the domains of a layer; `depth` layers from the top, with the nodes as the last."""
-    found: dict[_Path, int] = defaultdict(int)
+    by_path: dict[_Path, int] = defaultdict(int)
     for name, path in _paths(state).items():
-        found[path[:depth]] += _slots(state, member, state.nodes[name], size)
-    return found
+        by_path[path[:depth]] += _slots(state, member, state.nodes[name], size)
+    return by_path
 
 
 def _depth(state: State, group: Json) -> int | None:
@@ -131,7 +131,7 @@ def _of_status(state: State) -> Iterator[str]:
             full = ("", *path)
             expected[layer, full[depth], full[depth - 1] if depth else ""] += 1
     rows = (topology.get("status") or {}).get("detailStatus") or []
-    found = {
+    results = {
         (
             row["topologyInfo"]["topologyLayer"],
             row["topologyInfo"].get("topologyName", ""),
@@ -139,8 +139,8 @@ def _of_status(state: State) -> Iterator[str]:
         ): row.get("nodeNum", 0)
         for row in rows
     }
-    if {key: count for key, count in found.items() if count} != expected:
-        yield f"the status of the topology has {found}, expected {dict(expected)} (layer, name, name above)"
+    if {key: count for key, count in results.items() if count} != expected:
+        yield f"the status of the topology has {results}, expected {dict(expected)} (layer, name, name above)"
 
 
 def _shown(rooms: dict[_Path, int]) -> str:

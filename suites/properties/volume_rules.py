@@ -35,14 +35,14 @@ def _is_near(volume: Json, node: Json) -> bool:
 
 def mismatches(volume: Json, claim: Json) -> Iterator[str]:
     """What of the volume does not suit the claim."""
-    wanted, offered = claim["spec"], volume["spec"]
-    if wanted["storageClassName"] != offered.get("storageClassName"):
+    spec, offered = claim["spec"], volume["spec"]
+    if spec["storageClassName"] != offered.get("storageClassName"):
         yield "another class"
     if _size(volume) < _size(claim):
         yield "too small"
-    if not set(wanted["accessModes"]) <= set(offered["accessModes"]):
+    if not set(spec["accessModes"]) <= set(offered["accessModes"]):
         yield f"access modes {offered['accessModes']}"
-    selector, values = wanted.get("selector") or {}, labels(volume)
+    selector, values = spec.get("selector") or {}, labels(volume)
     if any(values.get(key) != value for key, value in (selector.get("matchLabels") or {}).items()) or any(
         not matches(each, values) for each in selector.get("matchExpressions") or ()
     ):
@@ -59,12 +59,12 @@ def _is_free(volume: Json, claim: Json) -> bool:
 
 def _suiting(state: State, claim: Json, node: Json) -> list[Json]:
     """The volumes that the claim may get on this node, the best first."""
-    found = [
+    volumes = [
         volume
         for volume in state.volumes.values()
         if _is_free(volume, claim) and _is_near(volume, node) and not list(mismatches(volume, claim))
     ]
-    return sorted(found, key=lambda volume: ("claimRef" not in volume["spec"], _size(volume)))
+    return sorted(volumes, key=lambda volume: ("claimRef" not in volume["spec"], _size(volume)))
 
 
 def _obstacles(state: State, pod: Json, node: Json) -> Iterator[str]:
@@ -89,11 +89,11 @@ def _obstacles(state: State, pod: Json, node: Json) -> Iterator[str]:
             open_.append(claim)
     taken: list[str] = []
     for claim in sorted(open_, key=_size):
-        found = next((one for one in _suiting(state, claim, node) if name_of(one) not in taken), None)
-        if found is None:
+        match = next((one for one in _suiting(state, claim, node) if name_of(one) not in taken), None)
+        if match is None:
             yield f"no volume for claim {name_of(claim)}"
         else:
-            taken.append(name_of(found))
+            taken.append(name_of(match))
 
 
 def volume_rules(before: State, after: State, change: Change) -> Iterator[str]:

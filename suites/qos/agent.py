@@ -45,14 +45,14 @@ class AgentNode:
         else:
             self._trial.call("PATCH", path, {"spec": blocks})
 
-    def run(self, wanted: PodBuilder, *, cores: float = 0.0, memory: int = 0) -> str:
+    def run(self, pod: PodBuilder, *, cores: float = 0.0, memory: int = 0) -> str:
         """Start a pod on the node, which then uses so much. Returns its control group."""
-        self._trial.submit(wanted.node_name(self.name))
-        found: Pod = self._expect.running(wanted.name)
-        self._pods[found.metadata.uid] = found
-        raw = self._raw(wanted.name)
+        self._trial.submit(pod.node_name(self.name))
+        pods: Pod = self._expect.running(pod.name)
+        self._pods[pods.metadata.uid] = pods
+        raw = self._raw(pod.name)
         ids = [each["containerID"].partition("://")[2] for each in raw["status"]["containerStatuses"]]
-        folder = self.root.pod(_KINDS[raw["status"]["qosClass"]], found.metadata.uid, *ids)
+        folder = self.root.pod(_KINDS[raw["status"]["qosClass"]], pods.metadata.uid, *ids)
         self._containers[folder] = f"{folder}/{ids[0]}"
         self._load[folder] = (cores, memory)
         return folder
@@ -106,8 +106,8 @@ class AgentNode:
         return int(self.root.read(folder, name, subsystem))
 
     def _raw(self, name: str) -> dict[str, Any]:
-        found: dict[str, Any] = orjson.loads(self._trial.call("GET", self._trial.path("Pod", name)).body)
-        return found
+        pod: dict[str, Any] = orjson.loads(self._trial.call("GET", self._trial.path("Pod", name)).body)
+        return pod
 
 
 @contextmanager
@@ -117,6 +117,6 @@ def agent_node(trial: Trial, expect: Expect, *gates: str, anolis: bool = False) 
     with TemporaryDirectory(prefix="seatrial-root-") as folder:
         root = NodeRoot(Path(folder), cpus=CPUS, memory=MEMORY, anolis=anolis)
         with running_koordlet(trial.cluster, "n1", Path(folder), *gates):
-            found = AgentNode(trial, expect, root, "n1")
-            yield found
-            found.judge()
+            agent_node = AgentNode(trial, expect, root, "n1")
+            yield agent_node
+            agent_node.judge()

@@ -32,19 +32,19 @@ def prod(name: str, on: str, cpu: int, memory: int) -> PodBuilder:
 
 def batch(name: str, cpu: int, memory: int = 1) -> PodBuilder:
     """A batch pod with these requests, in thousandths of a core and G."""
-    wanted: dict[str, str | int | float] = {BATCH_CPU: cpu, BATCH_MEMORY: f"{memory}G"}
-    return pod(name).resources(wanted).qos("BE").label(PRIORITY_CLASS_LABEL, "koord-batch")
+    amounts: dict[str, str | int | float] = {BATCH_CPU: cpu, BATCH_MEMORY: f"{memory}G"}
+    return pod(name).resources(amounts).qos("BE").label(PRIORITY_CLASS_LABEL, "koord-batch")
 
 
 def offered(trial: Trial, name: str, kind: str = "batch") -> tuple[int, int] | None:
     """Thousandths of a core and bytes that a node offers to pods of that class; None: it has no such resources."""
     status = trial.node(name)["status"]
-    found = [status[part] for part in ("capacity", "allocatable")]
-    assert found[0].items() >= {k: v for k, v in found[1].items() if k in NAMES[kind]}.items(), (
-        f"expected equal amounts for {kind} in capacity and allocatable of {name}, found {found}"
+    statuses = [status[part] for part in ("capacity", "allocatable")]
+    assert statuses[0].items() >= {k: v for k, v in statuses[1].items() if k in NAMES[kind]}.items(), (
+        f"expected equal amounts for {kind} in capacity and allocatable of {name}, found {statuses}"
     )
     try:
-        cpu, memory = (amount(each, found[1][each]) if each in found[1] else None for each in NAMES[kind])
+        cpu, memory = (amount(each, statuses[1][each]) if each in statuses[1] else None for each in NAMES[kind])
     except QuantityError as error:
         raise AssertionError(f"expected amounts for {kind} on {name}: {error}") from error
     return None if cpu is None or memory is None else (cpu, memory)

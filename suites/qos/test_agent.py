@@ -43,12 +43,12 @@ def start_agent(request: pytest.FixtureRequest, trial: Trial, expect: Expect) ->
 def announced(file: str, kind: str, name: str = "") -> dict[str, Any]:
     """An object in a manifest of a release post."""
     path = suites_folder() / "manifests" / file
-    found: dict[str, Any] = next(
+    document: dict[str, Any] = next(
         each
         for each in yaml.safe_load_all(path.read_bytes())
         if each["kind"] == kind and name in {"", each["metadata"]["name"]}
     )
-    return found
+    return document
 
 
 def prod(name: str, cpu: int = 1) -> PodBuilder:
@@ -144,7 +144,7 @@ def test_memory_that_runs_short(trial: Trial, expect: Expect, start_agent: Start
     node.run(best_effort("small"), memory=GI)
     large = node.run(best_effort("large"), memory=GI)
     node.pass_time(2)
-    assert {found.metadata.name for found in trial.pods()} == {"service", "spared", "small", "large"}
+    assert {pod.metadata.name for pod in trial.pods()} == {"service", "spared", "small", "large"}
 
     node.uses(large, 0.0, 2 * GI)
     node.pass_time(2)
@@ -171,9 +171,9 @@ def test_pods_that_get_too_little(trial: Trial, expect: Expect, start_agent: Sta
     assert trial.call("PATCH", f"/api/v1/nodes/{node.name}/status", offer).ok
     lines = {"cpuEvictBESatisfactionLowerPercent": 50, "cpuEvictBESatisfactionUpperPercent": 60}
     for name, priority in (("first", 5900), ("second", 5100)):
-        wanted = best_effort(name).resources({"kubernetes.io/batch-cpu": 10000, "kubernetes.io/batch-memory": "1Gi"})
+        builder = best_effort(name).resources({"kubernetes.io/batch-cpu": 10000, "kubernetes.io/batch-memory": "1Gi"})
         value = priority_class(trial, priority)
-        node.run(wanted.priority_class(value), cores=3.9)
+        node.run(builder.priority_class(value), cores=3.9)
     node.slo(
         resourceUsedThresholdWithBE={
             "enable": True,
@@ -252,9 +252,9 @@ def test_a_node_that_offers_less_than_is_requested(trial: Trial, expect: Expect,
     offer(10)
     batch_class = priority_class(trial, 5500)
     for name, size in (("small", 2), ("large", 6)):
-        wanted = evictable(name, batch_class)
-        wanted.resources({"kubernetes.io/batch-cpu": 1000, "kubernetes.io/batch-memory": f"{size}Gi"})
-        node.run(wanted, cores=0.1, memory=GI)
+        builder = evictable(name, batch_class)
+        builder.resources({"kubernetes.io/batch-cpu": 1000, "kubernetes.io/batch-memory": f"{size}Gi"})
+        node.run(builder, cores=0.1, memory=GI)
     metadata = {"metadata": {"finalizers": ["example.com/stays"]}}
     assert trial.call("PATCH", trial.path("Pod", "large"), metadata).ok
     lines = {"memoryAllocatableEvictThresholdPercent": 80, "memoryAllocatableEvictLowerPercent": 75}
@@ -295,8 +295,8 @@ def priority_class(trial: Trial, value: int) -> str:
 
 
 def ended(trial: Trial, name: str) -> bool:
-    found = trial.find(name)
-    return found is None or found.metadata.deletion_timestamp is not None
+    pod = trial.find(name)
+    return pod is None or pod.metadata.deletion_timestamp is not None
 
 
 @pytest.mark.feature("QOS-7.burst")
@@ -365,8 +365,8 @@ def test_the_identity_of_one_pod(start_agent: StartAgent) -> None:
     own = {"plain": "", "own": '{"enable": true, "groupIdentity": 1}', "announced": '{"groupIdentity": 1}'}
     groups = {}
     for name, text in own.items():
-        wanted = prod(name)
-        groups[name] = node.run(wanted.annotation("koordinator.sh/cpuQOS", text) if text else wanted)
+        builder = prod(name)
+        groups[name] = node.run(builder.annotation("koordinator.sh/cpuQOS", text) if text else builder)
     node.pass_time(12)
     assert {name: node.number(group, "cpu.bvt_warp_ns") for name, group in groups.items()} == {
         "plain": 2,
@@ -394,9 +394,9 @@ def test_cache_ways_and_bandwidth(start_agent: StartAgent) -> None:
     node.pass_time(12)
 
     def words(path: str) -> list[str]:
-        found = node.root.resctrl / path
-        assert found.exists(), f"expected a group with the file {path}"
-        return found.read_text().split()
+        resctrl_qos = node.root.resctrl / path
+        assert resctrl_qos.exists(), f"expected a group with the file {path}"
+        return resctrl_qos.read_text().split()
 
     assert words("BE/schemata") == ["L3:0=1f;1=1f;", "MB:0=50;1=50;"]
     assert sorted(words("BE/tasks")) == ["11", "12"]
@@ -420,15 +420,15 @@ def test_three_ways_to_count_memory(trial: Trial, start_agent: StartAgent, polic
     kind = {"apiVersion": "slo.koordinator.sh/v1alpha1", "kind": "NodeMetric", "metadata": {"name": node.name}}
     trial.apply({**kind, "spec": spec})
     node.run(prod("service"), memory=4 * GI)
-    found = 0
+    value = 0
     for _ in range(70):  # the simulated node reports beside the agent, and knows nothing of the fake root
         node.pass_time(1)
         status = orjson.loads(trial.call("GET", f"{NODE_METRICS_PATH}/{node.name}").body).get("status") or {}
         usage = (status.get("nodeMetric") or {}).get("nodeUsage") or {}
-        found = int(usage.get("resources", {}).get("memory", "0").replace("Gi", "") or 0) if usage else 0
-        if found in {size, size * GI}:
+        value = int(usage.get("resources", {}).get("memory", "0").replace("Gi", "") or 0) if usage else 0
+        if value in {size, size * GI}:
             return
-    raise AssertionError(f"expected a report of {size}Gi with {policy}, found {found}")
+    raise AssertionError(f"expected a report of {size}Gi with {policy}, found {value}")
 
 
 @pytest.mark.feature("QOS-7.suppression")
@@ -476,10 +476,10 @@ def test_the_announced_annotations(start_agent: StartAgent) -> None:
     groups = {}
     for name in ("resctrl", "cpu-qos"):
         metadata = announced("v1.6/resctrl-cpuqos.yaml", "Pod", name)["metadata"]
-        wanted = prod(name)
+        builder = prod(name)
         for key, value in metadata["annotations"].items():
-            wanted.annotation(key, value)
-        groups[name] = node.run(wanted)
+            builder.annotation(key, value)
+        groups[name] = node.run(builder)
     node.pass_time(12)
     uid = groups["resctrl"].rpartition("/pod")[2]
     assert (node.root.resctrl / f"koordlet-{uid}/schemata").read_text().split() == ["L3:0=7;", "MB:0=20;"]

@@ -326,7 +326,7 @@ def test_the_released_mid_tier(trial: Trial, start_manager: StartManager) -> Non
 def released(file: str) -> dict[str, str]:
     """The data of the ConfigMap in a manifest of a release post."""
     path = suites_folder() / "manifests" / file
-    found: dict[str, str] = next(
+    match: dict[str, str] = next(
         each["data"] for each in yaml.safe_load_all(path.read_bytes()) if each["kind"] == "ConfigMap"
     )
-    return found
+    return match

@@ -85,22 +85,22 @@ def priority_class(trial: Trial, value: int) -> str:
     return name
 
 
-def stored(trial: Trial, wanted: PodBuilder) -> Pod:
-    trial.submit(wanted)
-    found = trial.find(wanted.name)
-    assert found is not None
-    return found
+def stored(trial: Trial, builder: PodBuilder) -> Pod:
+    trial.submit(builder)
+    pod = trial.find(builder.name)
+    assert pod is not None
+    return pod
 
 
-def amounts(found: Pod, part: str = "requests") -> dict[str, int]:
+def amounts(pod: Pod, part: str = "requests") -> dict[str, int]:
     """Requests or limits, in thousandths of a core for cpu."""
-    resources: dict[str, Any] = getattr(found.spec.containers[0].resources, part)
+    resources: dict[str, Any] = getattr(pod.spec.containers[0].resources, part)
     return {name: amount(name, value) for name, value in resources.items()}
 
 
-def refused(trial: Trial, wanted: PodBuilder) -> str:
+def refused(trial: Trial, pod: PodBuilder) -> str:
     with pytest.raises(ApiRefused) as error:
-        trial.submit(wanted)
+        trial.submit(pod)
     return str(error.value)
 
 
@@ -123,21 +123,21 @@ def test_a_profile_makes_batch_pods(trial: Trial, start_webhook: StartWebhook) -
     )
     start_webhook()
 
-    found = stored(trial, pod("a").request(cpu="1500m", memory="4Gi").label("app", "batch"))
+    results = stored(trial, pod("a").request(cpu="1500m", memory="4Gi").label("app", "batch"))
     burst = stored(trial, pod("c").request(cpu=1).limits({"cpu": 3}).label("app", "batch"))
     other = stored(trial, pod("b").request(cpu="1500m", memory="4Gi").label("app", "web"))
 
     expected = {BATCH_CPU: 1500, BATCH_MEMORY: 4 << 30}
-    assert (amounts(found), amounts(found, "limits")) == (expected, expected)
-    labels = found.metadata.labels
+    assert (amounts(results), amounts(results, "limits")) == (expected, expected)
+    labels = results.metadata.labels
     assert [labels.get(key) for key in (QOS_LABEL, PRIORITY_LABEL, "team")] == ["BE", "1111", "a"]
-    assert found.metadata.annotations.get("note") == "b"
-    assert (found.spec.priority, found.spec.preemption_policy) == (5999, "Never")
-    assert found.spec.scheduler_name == "koord-scheduler"
+    assert results.metadata.annotations.get("note") == "b"
+    assert (results.spec.priority, results.spec.preemption_policy) == (5999, "Never")
+    assert results.spec.scheduler_name == "koord-scheduler"
     raw = json.loads(trial.call("GET", trial.path("Pod", "a")).body)
     assert raw["spec"]["terminationGracePeriodSeconds"] == 7, "the patch of the profile"
-    assert EXTENDED_RESOURCE_SPEC in found.metadata.annotations
-    written = json.loads(found.metadata.annotations[EXTENDED_RESOURCE_SPEC])["containers"]["main"]
+    assert EXTENDED_RESOURCE_SPEC in results.metadata.annotations
+    written = json.loads(results.metadata.annotations[EXTENDED_RESOURCE_SPEC])["containers"]["main"]
     assert {part: {name: amount(name, value) for name, value in each.items()} for part, each in written.items()} == {
         "requests": expected,
         "limits": expected,
@@ -188,9 +188,9 @@ def test_part_of_the_pods(trial: Trial, start_webhook: StartWebhook) -> None:
         profile(trial, name, labels={name: "yes"}, probability=probability)
     start_webhook("--seed", "1")
 
-    found = [stored(trial, pod(f"p-{number}").request(cpu="1m")).metadata.labels for number in range(24)]
+    results = [stored(trial, pod(f"p-{number}").request(cpu="1m")).metadata.labels for number in range(24)]
 
-    counts = {name: sum(name in labels for labels in found) for name in ("none", "half", "all")}
+    counts = {name: sum(name in labels for labels in results) for name in ("none", "half", "all")}
     assert (counts["none"], counts["all"]) == (0, 24)
     assert 0 < counts["half"] < 24
 
@@ -233,11 +233,11 @@ def test_classes_that_do_not_fit(trial: Trial, start_webhook: StartWebhook) -> N
 def test_classes_of_a_pod_do_not_change(trial: Trial, start_webhook: StartWebhook, key: str, value: str) -> None:
     """QoS class, priority class and priority within it are refused to change; other labels change."""
     start_webhook()
-    given = {QOS_LABEL: "LS", PRIORITY_LABEL: "1", PRIORITY_CLASS_LABEL: "koord-prod"}
-    wanted = pod("a").request(cpu=1)
-    for name, word in given.items():
-        wanted.label(name, word)
-    trial.submit(wanted)
+    values = {QOS_LABEL: "LS", PRIORITY_LABEL: "1", PRIORITY_CLASS_LABEL: "koord-prod"}
+    builder = pod("a").request(cpu=1)
+    for name, word in values.items():
+        builder.label(name, word)
+    trial.submit(builder)
 
     answer = trial.call("PATCH", trial.path("Pod", "a"), {"metadata": {"labels": {key: value}}})
     other = trial.call("PATCH", trial.path("Pod", "a"), {"metadata": {"labels": {"team": "b"}}})
@@ -269,7 +269,7 @@ def test_limits_above_requests(trial: Trial, start_manager: StartManager) -> Non
 
 
 def bound(trial: Trial) -> list[str]:
-    return [found.metadata.name for found in trial.pods() if found.spec.node_name]
+    return [pod.metadata.name for pod in trial.pods() if pod.spec.node_name]
 
 
 @pytest.mark.feature("QOS-2.manifest-batch-colocation", "QOS-10.quick-start")
@@ -298,9 +298,9 @@ def test_the_released_quick_start(
 
     trial.apply(kinds["Pod"])
 
-    found = expect.running("batch-pod")
-    assert amounts(found) == {BATCH_CPU: 1000, BATCH_MEMORY: 1 << 30}
-    assert (found.metadata.labels[QOS_LABEL], found.spec.priority) == ("BE", 5999)
+    pods = expect.running("batch-pod")
+    assert amounts(pods) == {BATCH_CPU: 1000, BATCH_MEMORY: 1 << 30}
+    assert (pods.metadata.labels[QOS_LABEL], pods.spec.priority) == ("BE", 5999)
 
 
 @pytest.mark.feature("QOS-2.settings")

@@ -94,5 +94,5 @@ def test_yarn_and_kubernetes_share_batch_resources(
 
 def offer(trial: Trial) -> int:
     """Thousandths of a core that the node offers to batch pods."""
-    found = trial.node("n1")["status"]["allocatable"].get("kubernetes.io/batch-cpu", "0")
-    return int(found[:-1]) * 1000 if found.endswith("k") else int(found)
+    result = trial.node("n1")["status"]["allocatable"].get("kubernetes.io/batch-cpu", "0")
+    return int(result[:-1]) * 1000 if result.endswith("k") else int(result)

@@ -23,8 +23,8 @@ def make(trial: Trial, *quotas: QuotaBuilder) -> None:
 
 
 def counted(trial: Trial, name: str, own: str, *, preemptible: bool = True, **resources: str | int) -> PodBuilder:
-    found = pod(name).request(**resources).quota(named(trial, own), preemptible=preemptible)
-    return found.scheduler(KOORD_SCHEDULER)
+    builder = pod(name).request(**resources).quota(named(trial, own), preemptible=preemptible)
+    return builder.scheduler(KOORD_SCHEDULER)
 
 
 def many(trial: Trial, own: str, count: int) -> Sequence[PodBuilder]:
@@ -46,12 +46,12 @@ def path_of(trial: Trial, name: str, namespace: str = "") -> str:
 
 
 def read(trial: Trial, name: str, namespace: str = "") -> dict[str, Any]:
-    found: dict[str, Any] = orjson.loads(trial.call("GET", path_of(trial, name, namespace)).body)
-    if found.get("kind") == "ElasticQuota":
-        found.setdefault("status", {}).setdefault("used", {})  # before the first word of a scheduler
-    return found
+    body: dict[str, Any] = orjson.loads(trial.call("GET", path_of(trial, name, namespace)).body)
+    if body.get("kind") == "ElasticQuota":
+        body.setdefault("status", {}).setdefault("used", {})  # before the first word of a scheduler
+    return body
 
 
-def annotation(found: dict[str, Any], key: str) -> dict[str, Any]:
-    value: dict[str, Any] = orjson.loads(found["metadata"].get("annotations", {}).get(key, "{}"))
+def annotation(results: dict[str, Any], key: str) -> dict[str, Any]:
+    value: dict[str, Any] = orjson.loads(results["metadata"].get("annotations", {}).get(key, "{}"))
     return value

@@ -111,8 +111,8 @@ def test_a_new_quota_belongs_to_the_tree_of_its_parent(trial: Trial) -> None:
                 pytest.fail(f"expected a quota below {name!r} to be accepted: {error}")
 
         def tree_of(name: str) -> str | None:
-            found = yaml.safe_load(trial.call("GET", path_of(trial, f"{trial.name}-{name}-child")).body)
-            labels: dict[str, str] = found["metadata"]["labels"]
+            body = yaml.safe_load(trial.call("GET", path_of(trial, f"{trial.name}-{name}-child")).body)
+            labels: dict[str, str] = body["metadata"]["labels"]
             return labels.get(TREE_ID)
 
         assert (tree_of("tree"), tree_of("plain")) == (trial.name, None)
@@ -189,6 +189,6 @@ def test_a_dry_run_leaves_no_trace(trial: Trial) -> None:
         other = quota(f"{trial.name}-b").max(cpu=4).namespaces(trial.name).manifest
         assert trial.call("POST", f"{path_of(trial, '').rstrip('/')}?dryRun=All", other).ok
         trial.apply(quota(own).max(cpu=4).namespaces(trial.name).manifest)
-        wanted = pod("one").request(cpu=4).quota(own).manifest
-        assert trial.call("POST", f"/api/v1/namespaces/{trial.name}/pods?dryRun=All", wanted).ok
+        manifest = pod("one").request(cpu=4).quota(own).manifest
+        assert trial.call("POST", f"/api/v1/namespaces/{trial.name}/pods?dryRun=All", manifest).ok
         trial.submit(pod("two").request(cpu=4).quota(own))

@@ -29,17 +29,17 @@ def hook_plugins(config: Path) -> list[dict[str, Any]]:
     """The hook plugins of the first profile."""
     profile = yaml.safe_load(config.read_bytes())["profiles"][0]
     named = {entry["name"]: entry["args"] for entry in profile.get("pluginConfig", ())}
-    found: list[dict[str, Any]] = named.get("ElasticQuota", {}).get("hookPlugins", [])
-    return found
+    hook_plugins: list[dict[str, Any]] = named.get("ElasticQuota", {}).get("hookPlugins", [])
+    return hook_plugins
 
 
 @pytest.fixture(autouse=True)
 def configured(seatrial_scheduler_config: Path | None, subject: Subject | None) -> Iterator[None]:
     """The scheduler under test has the hook plugins of RELEASED: ours is started anew with that file."""
-    given = seatrial_scheduler_config
-    if given is not None and hook_plugins(given) == hook_plugins(RELEASED):
+    path = seatrial_scheduler_config
+    if path is not None and hook_plugins(path) == hook_plugins(RELEASED):
         yield
-    elif subject is None or given != suites_folder() / SHIPPED:
+    elif subject is None or path != suites_folder() / SHIPPED:
         pytest.skip(f"needs a scheduler with the hook plugins of {RELEASED.name}; give --scheduler-config with them")
     else:
         with subject.configured(RELEASED):

@@ -123,5 +123,5 @@ def test_a_profile_may_give_a_part_of_its_nodes(trial: Trial) -> None:
     )
     path = f"{QUOTAS_PATH.replace('/elasticquotas', f'/namespaces/{trial.name}/elasticquotas')}/{root}"
     assert trial.reaches(lambda: trial.call("GET", path).ok, within=30)
-    found = read(trial, root)
-    assert found["spec"]["min"]["cpu"] == "4"
+    results = read(trial, root)
+    assert results["spec"]["min"]["cpu"] == "4"

@@ -220,10 +220,10 @@ def test_the_status_has_request_and_runtime(trial: Trial, expect: Expect) -> Non
     expect.bound("one")
     settle(trial)
 
-    found = read(trial, named(trial, "a"))
+    results = read(trial, named(trial, "a"))
 
-    assert found["status"]["used"] == {"cpu": "3"}
-    assert (annotation(found, CHILD_REQUEST), annotation(found, RUNTIME)) == ({"cpu": "6"}, {"cpu": "4"})
+    assert results["status"]["used"] == {"cpu": "3"}
+    assert (annotation(results, CHILD_REQUEST), annotation(results, RUNTIME)) == ({"cpu": "6"}, {"cpu": "4"})
 
 
 @pytest.mark.feature("QUOTA-8.non-preemptible")

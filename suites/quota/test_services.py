@@ -36,9 +36,9 @@ def test_one_quota_and_all_quotas_are_shown(trial: Trial, expect: Expect, servic
     expect.bound("first")
     expect.pending("second")
 
-    found = answered(services, f"{QUOTAS}/{child}?includePods=true")
+    answer = answered(services, f"{QUOTAS}/{child}?includePods=true")
 
-    shown = {key: found[key] for key in ("parentName", "isParent", "allowLentResource", "tree", "min", "max")}
+    shown = {key: answer[key] for key in ("parentName", "isParent", "allowLentResource", "tree", "min", "max")}
     assert shown == {
         "parentName": parent,
         "isParent": False,
@@ -47,9 +47,9 @@ def test_one_quota_and_all_quotas_are_shown(trial: Trial, expect: Expect, servic
         "min": {"cpu": "1"},
         "max": {"cpu": "4"},
     }
-    assert (found["used"]["cpu"], found["childRequest"]["cpu"], found["runtime"]["cpu"]) == ("3", "5", "4")
-    assert found["nonPreemptibleRequest"]["cpu"] == "2"
-    assert {key.rpartition("/")[2]: entry["isAssigned"] for key, entry in found["podCache"].items()} == {
+    assert (answer["used"]["cpu"], answer["childRequest"]["cpu"], answer["runtime"]["cpu"]) == ("3", "5", "4")
+    assert answer["nonPreemptibleRequest"]["cpu"] == "2"
+    assert {key.rpartition("/")[2]: entry["isAssigned"] for key, entry in answer["podCache"].items()} == {
         "first": True,
         "second": False,
     }

@@ -51,8 +51,8 @@ def trees(trial: Trial, **labels: str) -> None:
 
 
 def counted(trial: Trial, name: str, pool: str, cores: int) -> PodBuilder:
-    found = pod(name).request(cpu=cores).quota(f"{trial.name}-{pool}-team").scheduler(KOORD_SCHEDULER)
-    return found.select({POOL: pool})
+    builder = pod(name).request(cpu=cores).quota(f"{trial.name}-{pool}-team").scheduler(KOORD_SCHEDULER)
+    return builder.select({POOL: pool})
 
 
 @pytest.mark.feature("QUOTA-7.trees")
@@ -94,8 +94,8 @@ def test_trees_do_not_touch(trial: Trial, expect: Expect) -> None:
     root = QUOTAS_PATH.replace("/elasticquotas", f"/namespaces/koordinator-system/elasticquotas/{ROOT_QUOTA}")
 
     def known() -> bool:
-        found = orjson.loads(trial.call("GET", root).body).get("metadata", {}).get("annotations", {})
-        return bool(orjson.loads(found.get(RUNTIME, "{}")).get("cpu") == "2")
+        annotations = orjson.loads(trial.call("GET", root).body).get("metadata", {}).get("annotations", {})
+        return bool(orjson.loads(annotations.get(RUNTIME, "{}")).get("cpu") == "2")
 
     # A refusal keeps its message, so the total of the default tree must be known before the pods come.
     assert trial.reaches(known, within=30)

@@ -34,9 +34,9 @@ def webhook(request: pytest.FixtureRequest, trial: Trial) -> Iterator[None]:
         yield
 
 
-def refused(trial: Trial, wanted: QuotaBuilder) -> str:
+def refused(trial: Trial, builder: QuotaBuilder) -> str:
     with pytest.raises(ApiRefused) as error:
-        trial.apply(wanted.manifest)
+        trial.apply(builder.manifest)
     return str(error.value)
 
 
@@ -100,9 +100,9 @@ def test_a_parent_has_no_pods(trial: Trial) -> None:
 def test_a_new_quota_gets_its_defaults(trial: Trial) -> None:
     """Parent and shared weight are stored where the author gave none."""
     trial.apply(quota(f"{trial.name}-x").max(cpu=2).manifest)
-    found = yaml.safe_load(trial.call("GET", path_of(trial, f"{trial.name}-x")).body)["metadata"]
-    assert found["labels"][PARENT] == "koordinator-root-quota"
-    assert yaml.safe_load(found["annotations"][SHARED_WEIGHT]) == {"cpu": "2"}
+    metadata = yaml.safe_load(trial.call("GET", path_of(trial, f"{trial.name}-x")).body)["metadata"]
+    assert metadata["labels"][PARENT] == "koordinator-root-quota"
+    assert yaml.safe_load(metadata["annotations"][SHARED_WEIGHT]) == {"cpu": "2"}
 
 
 def below(own: str) -> QuotaBuilder:
@@ -170,10 +170,10 @@ def test_contradictions_are_refused_word_for_word(trial: Trial, what: str) -> No
     """A new quota that contradicts itself or its tree is refused in Koordinator's words, and a right one is stored."""
     own = family(trial)
     trial.apply(quota(f"{own}-n").max(cpu=1).namespaces(own).manifest)
-    wanted, message = REFUSED[what]
+    target, message = REFUSED[what]
 
     assert f"{DENIED if 'fill' not in message else DENIED_BEFORE}{message.format(own=own)}" in refused(
-        trial, wanted(own)
+        trial, target(own)
     )
 
     trial.apply(below(own).manifest)
@@ -222,10 +222,10 @@ def test_changes_are_refused_word_for_word(trial: Trial, what: str) -> None:
     change = yaml.safe_load(yaml.safe_dump(change).replace("{own}", own))
 
     # The webhook receives pods from a watch.
-    def said() -> str:
+    def refusal() -> str:
         return str(yaml.safe_load(trial.call("PATCH", path_of(trial, f"{own}-{name}"), change).body).get("message"))
 
-    assert trial.reaches(lambda: said() == f"{DENIED}{message.format(own=own)}", within=5), said()
+    assert trial.reaches(lambda: refusal() == f"{DENIED}{message.format(own=own)}", within=5), refusal()
 
     after = yaml.safe_load(trial.call("GET", path_of(trial, f"{own}-{name}")).body)
     assert (after["spec"], after["metadata"]["labels"]) == (before["spec"], before["metadata"]["labels"])
@@ -277,10 +277,10 @@ def test_a_quota_with_pods_stays(trial: Trial) -> None:
     listed = f"{own}/one, {own}/three, ..."
     message = f"{DENIED}delete quota failed, quota {own}-a has 3 child pods: {listed}"
 
-    def said() -> str:
+    def refusal() -> str:
         return str(yaml.safe_load(trial.call("DELETE", path_of(trial, f"{own}-a")).body).get("message"))
 
-    assert trial.reaches(lambda: said() == message, within=5), said()
+    assert trial.reaches(lambda: refusal() == message, within=5), refusal()
 
 
 @pytest.mark.feature("QUOTA-7.trees")
@@ -329,7 +329,7 @@ def test_admission_bounds_pending_pods_too(trial: Trial) -> None:
 
 
 def raw_pods(trial: Trial) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = yaml.safe_load(trial.call("GET", f"/api/v1/namespaces/{trial.name}/pods").body)[
+    items: list[dict[str, Any]] = yaml.safe_load(trial.call("GET", f"/api/v1/namespaces/{trial.name}/pods").body)[
         "items"
     ]
-    return found
+    return items

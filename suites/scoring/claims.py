@@ -7,7 +7,7 @@ import orjson
 import pytest
 
 from seatrial.fixtures.trial import Trial
-from seatrial.suites.scoring.rules import HOST, expression, given
+from seatrial.suites.scoring.rules import HOST, expression, pod_with
 
 PROVISIONER = "made.example.com"
 SELECTED_NODE = "volume.kubernetes.io/selected-node"
@@ -105,7 +105,7 @@ class StorageOfCase:
 
     def submit(self, name: str, *claims: str, **more: Any) -> None:
         volumes = [{"name": claim, "persistentVolumeClaim": {"claimName": claim}} for claim in claims]
-        self._trial.submit(given(name, volumes=volumes, **more))
+        self._trial.submit(pod_with(name, volumes=volumes, **more))
 
     def seen(self, claim: str) -> Any:
         """The claim as the API server has it."""
@@ -115,12 +115,12 @@ class StorageOfCase:
     def selected_node(self, claim: str) -> str:
         """The node that the provisioner is told; waits until there is one."""
 
-        def found() -> str:
+        def node_name() -> str:
             node: str = (self.seen(claim)["metadata"].get("annotations") or {}).get(SELECTED_NODE, "")
             return node
 
-        assert self._trial.reaches(lambda: bool(found()), within=30), f"expected {SELECTED_NODE} on claim {claim}"
-        return found()
+        assert self._trial.reaches(lambda: bool(node_name()), within=30), f"expected {SELECTED_NODE} on claim {claim}"
+        return node_name()
 
     def made(self, claim: str) -> str:
         """Do what a provisioner does: make a volume for the claim. Returns the volume's name."""
@@ -150,8 +150,8 @@ class StorageOfCase:
     def volume_of(self, claim: str) -> str:
         """The volume that the claim is bound to; waits for that."""
         wait_bound(self._trial, claim)
-        found: str = self.seen(claim)["spec"]["volumeName"]
-        return found
+        volume_name: str = self.seen(claim)["spec"]["volumeName"]
+        return volume_name
 
 
 @pytest.fixture

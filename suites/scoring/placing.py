@@ -5,10 +5,10 @@ from seatrial.fixtures.trial import Trial
 from seatrial.scheduler.api.builders import PodBuilder
 
 
-def one_by_one(trial: Trial, expect: Expect, asked: list[PodBuilder], profile: str) -> list[str]:
+def one_by_one(trial: Trial, expect: Expect, pods: list[PodBuilder], profile: str) -> list[str]:
     """The nodes of pods that are submitted one after the other, each after the previous one was placed."""
-    found = []
-    for builder in asked:
+    node_names = []
+    for builder in pods:
         trial.submit(builder.scheduler(profile))
-        found.append(expect.bound(builder.name).spec.node_name)
-    return found
+        node_names.append(expect.bound(builder.name).spec.node_name)
+    return node_names

@@ -15,11 +15,11 @@ PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 Json = dict[str, Any]
 
 
-def given(name: str, app: str = "a", **spec: Any) -> PodBuilder:
+def pod_with(name: str, app: str = "a", **spec: Any) -> PodBuilder:
     """A pod with the label `app` and further fields of its spec."""
-    found = pod(name).label("app", app)
-    found.manifest["spec"].update(spec)
-    return found
+    builder = pod(name).label("app", app)
+    builder.manifest["spec"].update(spec)
+    return builder
 
 
 def term(app: str, *, key: str = HOST, **more: Any) -> Json:
@@ -36,7 +36,7 @@ def spread(app: str = "a", **more: Any) -> list[Json]:
 
 
 def node_terms(*terms: list[Json]) -> Json:
-    return {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [{"matchExpressions": found} for found in terms]}}}
+    return {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [{"matchExpressions": term} for term in terms]}}}
 
 
 def expression(key: str, operator: str, *values: str) -> Json:

@@ -21,8 +21,8 @@ def test_the_condition_is_kept_up_to_date(trial: Trial, expect: Expect) -> None:
     expect.pending("large", saying="0/1 nodes are available: 1 Insufficient cpu")
 
     def since() -> str | None:
-        (found,) = (c for c in trial.pod("large").status.conditions if c.type == "PodScheduled")
-        return found.last_transition_time
+        (condition,) = (c for c in trial.pod("large").status.conditions if c.type == "PodScheduled")
+        return condition.last_transition_time
 
     first = since()
     trial.pass_time(5)

@@ -27,7 +27,7 @@ POINTS = "scheduler_framework_extension_point_duration_seconds"
 PLUGINS = "scheduler_plugin_execution_duration_seconds"
 MANY = 60  # pods: plugins are timed in one cycle of ten, by lot where upstream does it; 0.9 to the 60th is 0.2 %
 
-Told = Callable[[str], str]
+LogWait = Callable[[str], str]
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def flag(services: Ask) -> Iterator[Callable[[str, str], tuple[int, str]]]:
 
 
 @pytest.fixture
-def told(trial: Trial, subject: Subject | None) -> Told:
+def wait_for_log(trial: Trial, subject: Subject | None) -> LogWait:
     """Wait until the scheduler's log contains a text; returns the log from there on."""
     if subject is None:
         pytest.skip("needs the scheduler's log; the harness did not start this one")
@@ -73,15 +73,19 @@ def test_switches_answer_in_the_words_of_koordinator(
     flag: Callable[[str, str], tuple[int, str]], name: str, value: str, code: int, words: str
 ) -> None:
     """A flag is set by PUT; the answer repeats the value, or names the mistake."""
-    found, said = flag(name, value)
-    assert found == code
-    assert said == words if code == 200 else words in said, said
+    result, message = flag(name, value)
+    assert result == code
+    assert message == words if code == 200 else words in message, message
 
 
 @pytest.mark.feature("SHELL-2.log-level")
 @pytest.mark.case("SH-031", severity="normal")
 def test_the_level_decides_what_is_logged(
-    trial: Trial, expect: Expect, flag: Callable[[str, str], tuple[int, str]], told: Told, subject: Subject | None
+    trial: Trial,
+    expect: Expect,
+    flag: Callable[[str, str], tuple[int, str]],
+    wait_for_log: LogWait,
+    subject: Subject | None,
 ) -> None:
     """At level 0 the table of scores is not logged though it is on; at level 1 it is."""
     trial.add(node("n1").cpu(8), node("n2").cpu(8))
@@ -92,7 +96,7 @@ def test_the_level_decides_what_is_logged(
     flag("v", "1")
     trial.submit(pod("loud"))
     expect.bound("loud")
-    told(f"scores for Pod: {trial.name}/loud")
+    wait_for_log(f"scores for Pod: {trial.name}/loud")
     assert subject is not None
     assert f"scores for Pod: {trial.name}/quiet" not in subject.log()
 
@@ -112,7 +116,7 @@ def test_switches_are_for_put_alone(services: Ask) -> None:
 @pytest.mark.feature("SHELL-2.score-table")
 @pytest.mark.case("SH-012", severity="critical")
 def test_scores_are_logged_as_a_table(
-    trial: Trial, expect: Expect, flag: Callable[[str, str], tuple[int, str]], told: Told
+    trial: Trial, expect: Expect, flag: Callable[[str, str], tuple[int, str]], wait_for_log: LogWait
 ) -> None:
     """With s on, a cycle logs its best nodes by total, a column for each plugin; the pod is on one of the best."""
     trial.add(node("n1").cpu(64), node("n2").cpu(16), node("n3").cpu(8))
@@ -120,7 +124,7 @@ def test_scores_are_logged_as_a_table(
     trial.submit(pod("p").request(cpu=4, memory="1Gi"))
     where = expect.bound("p").spec.node_name
 
-    logged = told(f"Top2 scores for Pod: {trial.name}/p, feasibleNodes: 3, plugins:[")
+    logged = wait_for_log(f"Top2 scores for Pod: {trial.name}/p, feasibleNodes: 3, plugins:[")
 
     title, head, rule, first, second, after = (logged + "\n\n").split("\n", 5)
     plugins = title.partition("]")[0].split()
@@ -143,7 +147,7 @@ def cells(line: str) -> list[str]:
 @pytest.mark.feature("SHELL-2.rejections")
 @pytest.mark.case("SH-013", severity="normal")
 def test_rejected_nodes_are_logged(
-    trial: Trial, expect: Expect, flag: Callable[[str, str], tuple[int, str]], told: Told
+    trial: Trial, expect: Expect, flag: Callable[[str, str], tuple[int, str]], wait_for_log: LogWait
 ) -> None:
     """With f on, each rejected node is logged with plugin and reason; with f off, none is."""
     trial.add(node("small").cpu(2), node("large").cpu(64))
@@ -153,7 +157,7 @@ def test_rejected_nodes_are_logged(
     trial.submit(pod("p").request(cpu=4))
     expect.bound("p")
 
-    logged = told(f'Failed to filter for Pod "{trial.name}/p" on Node "small"').partition("\n")[0]
+    logged = wait_for_log(f'Failed to filter for Pod "{trial.name}/p" on Node "small"').partition("\n")[0]
 
     assert re.fullmatch(r"( \(pass \d+\))?, failedPlugin: NodeResourcesFit,.* reason: .*Insufficient cpu.*", logged)
     flag("f", "false")
@@ -162,8 +166,8 @@ def test_rejected_nodes_are_logged(
     flag("s", "1")
     trial.add(node("third").cpu(64))
     trial.submit(pod("last").request(cpu=4))
-    rest = told(f'"{trial.name}/p" on Node "small"')
-    told(f"scores for Pod: {trial.name}/last")
+    rest = wait_for_log(f'"{trial.name}/p" on Node "small"')
+    wait_for_log(f"scores for Pod: {trial.name}/last")
     assert "Failed to filter" not in rest
 
 
@@ -211,10 +215,10 @@ def test_a_node_shows_what_is_left(trial: Trial, expect: Expect, services: Ask) 
     trial.add(node("n1").cpu(4))
     trial.submit(pod("p").request(cpu=1))
     expect.bound("p")
-    found = orjson.loads(services("GET", "/apis/v1/nodes/n1").body)
-    amounts = [found[key] for key in ("allocatable", "requested", "remaining")]
+    body = orjson.loads(services("GET", "/apis/v1/nodes/n1").body)
+    amounts = [body[key] for key in ("allocatable", "requested", "remaining")]
     assert [shown["MilliCPU"] if "MilliCPU" in shown else shown["cpu"] for shown in amounts] == [4000, 1000, 3000]
-    shown_pods = [shown["Pod"]["metadata"] if "Pod" in shown else shown for shown in found["pods"]]
+    shown_pods = [shown["Pod"]["metadata"] if "Pod" in shown else shown for shown in body["pods"]]
     assert [shown["name"] for shown in shown_pods] == ["p"]
 
 
@@ -230,9 +234,9 @@ def test_an_explanation_names_every_node(trial: Trial, expect: Expect, services:
     answer = services("GET", f"/apis/v1/explain/{trial.name}/p")
     if answer.code == 404:
         pytest.skip("needs a scheduler that explains pods; this one does not")
-    found = orjson.loads(answer.body)
-    assert found["feasible"] == []
-    assert [(shown["node"], shown["plugin"], shown["preemptionMightHelp"]) for shown in found["rejected"]] == [
+    body = orjson.loads(answer.body)
+    assert body["feasible"] == []
+    assert [(shown["node"], shown["plugin"], shown["preemptionMightHelp"]) for shown in body["rejected"]] == [
         ("closed", "TaintToleration", False),
         ("full", "NodeResourcesFit", True),
     ]
@@ -257,10 +261,10 @@ def test_a_plugins_state_shows_what_a_pod_took(trial: Trial, expect: Expect, ser
     trial.submit(pod("half").gpu_share(50))
     expect.bound("half")
     assert used() == 150
-    found = summary()
-    total, free = (amount(GPU_CORE, found[key][GPU_CORE]) for key in ("deviceTotal", "deviceFree"))
+    result = summary()
+    total, free = (amount(GPU_CORE, result[key][GPU_CORE]) for key in ("deviceTotal", "deviceFree"))
     assert (total, free) == (200, 50)
-    assert orjson.loads(services("GET", SUMMARIES).body)["n1"] == found
+    assert orjson.loads(services("GET", SUMMARIES).body)["n1"] == result
     trial.delete("first")
     assert trial.wait(lambda: used() == 50, within=10)
 
@@ -295,9 +299,9 @@ def test_latencies_of_every_extension_point(trial: Trial, expect: Expect, servic
     """Placed and unplaced pods leave values at each extension point that they passed, and at its plugins."""
     trial.add(node("n1").cpu(64).gpus("a10", MANY), node("n2").cpu(64).gpus("a10", MANY))
     before = figures(services)
-    asked = [builder.gpus(1).request(cpu=f"{100 + number}m") for number, builder in enumerate(pods("p", MANY))]
-    trial.submit(*asked)
-    expect.bound(asked[0].name, asked[1].name, *(builder.name for builder in asked[2:]))
+    requests = [builder.gpus(1).request(cpu=f"{100 + number}m") for number, builder in enumerate(pods("p", MANY))]
+    trial.submit(*requests)
+    expect.bound(requests[0].name, requests[1].name, *(builder.name for builder in requests[2:]))
     refused = [builder.request(cpu=f"{100_000 + number}m") for number, builder in enumerate(pods("large", MANY))]
     trial.submit(*refused)
     expect.pending(*(pod.name for pod in refused))
@@ -324,9 +328,9 @@ def test_latencies_of_every_extension_point(trial: Trial, expect: Expect, servic
         ("DefaultPreemption", "PostFilter"),
     ):
         observed(trial, services, before, PLUGINS, plugin=plugin, extension_point=point)
-    found = figures(services)
-    assert found.broken_histograms(POINTS) == found.broken_histograms(PLUGINS) == []
-    assert found.values(f"{POINTS}_count", "status") >= {"Success", "Unschedulable"}
+    service_figures = figures(services)
+    assert service_figures.broken_histograms(POINTS) == service_figures.broken_histograms(PLUGINS) == []
+    assert service_figures.values(f"{POINTS}_count", "status") >= {"Success", "Unschedulable"}
 
 
 @pytest.mark.feature("SHELL-4.transformers")
@@ -337,9 +341,9 @@ def test_latencies_of_transformers(trial: Trial, expect: Expect, services: Ask) 
     trial.reserve(reservation("held").like(pod("x").request(cpu=32, memory="1Gi")).for_labels(app="owner").many())
     expect.available("held")
     before = figures(services)
-    asked = [pod.label("app", "owner").request(cpu="100m") for pod in pods("p", MANY)]
-    trial.submit(*asked)
-    expect.bound(asked[0].name, asked[1].name, *(builder.name for builder in asked[2:]))
+    requests = [pod.label("app", "owner").request(cpu="100m") for pod in pods("p", MANY)]
+    trial.submit(*requests)
+    expect.bound(requests[0].name, requests[1].name, *(builder.name for builder in requests[2:]))
 
     for point in ("BeforePreFilter", "AfterPreFilter"):
         observed(trial, services, before, PLUGINS, plugin="Reservation", extension_point=point)

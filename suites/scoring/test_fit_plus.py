@@ -112,5 +112,5 @@ def test_every_requested_resource_counts_as_requested(trial: Trial, expect: Expe
     offer(trial, plain, {"example.com/card": "8"})
     kinds = {f"example.com/kind-{number}": "8" for number in range(20)}
     offer(trial, other, {"example.com/card": "8", "example.com/scarce": "8", **kinds})
-    asked = [builder.resources({"cpu": 1, "example.com/card": 1}) for builder in pods("a", 4)]
-    assert one_by_one(trial, expect, asked, SCARCE) == [plain] * 4
+    resources = [builder.resources({"cpu": 1, "example.com/card": 1}) for builder in pods("a", 4)]
+    assert one_by_one(trial, expect, resources, SCARCE) == [plain] * 4

@@ -73,12 +73,12 @@ def test_a_mixture_leaves_no_less_than_spreading_does(trial: Trial, expect: Expe
     for profile in (FEWER, DEFAULT_SCHEDULER):
         draw = random.Random(seed)  # noqa: S311 the same mixture for both
         trial.add(*(node(f"{profile}-{number}").gpus("a10", 4).cpu(48).label("for", profile) for number in range(4)))
-        asked = []
+        builders = []
         for number in range(14):
             gpu, cpu = shapes[draw.choice(list(shapes))]
             one = pod(f"{profile}-{number}").request(cpu=cpu).on(**{"for": profile})
-            asked.append(one.gpus(1) if gpu == 100 else one.gpu_share(gpu) if gpu else one)
-        one_by_one(trial, expect, asked, profile)
+            builders.append(one.gpus(1) if gpu == 100 else one.gpu_share(gpu) if gpu else one)
+        one_by_one(trial, expect, builders, profile)
         large = [pod.gpus(4).request(cpu=32).on(**{"for": profile}) for pod in pods(f"large-{profile}", 4)]
         fits[profile] = fitting(trial, large, profile)
     assert fits[FEWER] >= fits[DEFAULT_SCHEDULER], f"whole machines left: {fits}"
@@ -94,9 +94,9 @@ def test_the_only_node_for_a_rare_large_pod_is_kept(trial: Trial, expect: Expect
     The node with three cards has more CPU to spare, so it is the worse fit for small pods.
     """
     trial.add(node("large").gpus("a10", 4).cpu(64), node("small").gpus("a10", 3).cpu(128))
-    found = one_by_one(trial, expect, [pod.gpus(1).request(cpu=8) for pod in pods("one", 3)], RARE)
+    node_names = one_by_one(trial, expect, [pod.gpus(1).request(cpu=8) for pod in pods("one", 3)], RARE)
 
-    assert found == ["small"] * 3
+    assert node_names == ["small"] * 3
     assert fitting(trial, [pod("four").gpus(4).request(cpu=32)], RARE) == 1
 
 
@@ -109,9 +109,9 @@ def test_places_in_plenty_are_used(trial: Trial, expect: Expect) -> None:
     trial.add(*(node(f"large-{number}").gpus("a10", 4).cpu(64) for number in range(10)))
     trial.add(node("small").gpus("a10", 3).cpu(128))
 
-    found = one_by_one(trial, expect, [pod.gpus(1).request(cpu=8) for pod in pods("one", 3)], RARE)
+    node_names = one_by_one(trial, expect, [pod.gpus(1).request(cpu=8) for pod in pods("one", 3)], RARE)
 
-    assert "small" not in found
+    assert "small" not in node_names
     expect.refusal()
 
 
@@ -138,9 +138,9 @@ def test_places_that_become_rare_are_kept(trial: Trial, expect: Expect) -> None:
     trial.submit(*full)
     expect.bound(*(built.name for built in full))
 
-    found = one_by_one(trial, expect, [pod.gpus(1).request(cpu=8) for pod in pods("one", 3)], RARE)
+    node_names = one_by_one(trial, expect, [pod.gpus(1).request(cpu=8) for pod in pods("one", 3)], RARE)
 
-    assert found == ["small"] * 3
+    assert node_names == ["small"] * 3
     assert fitting(trial, [pod("four").gpus(4).request(cpu=32)], RARE) == 1
 
 
@@ -153,9 +153,9 @@ def test_a_model_that_some_pods_require_is_kept_for_them(trial: Trial, expect: E
     for number in range(2):
         trial.add(node(f"a100-{number}").gpus("a100-80g", 2).cpu(64), node(f"plain-{number}").gpus("a10", 2).cpu(16))
 
-    found = one_by_one(trial, expect, [pod.gpus(1).request(cpu=12) for pod in pods("any", 2)], MODELS)
+    node_names = one_by_one(trial, expect, [pod.gpus(1).request(cpu=12) for pod in pods("any", 2)], MODELS)
 
-    assert sorted(found) == ["plain-0", "plain-1"]
+    assert sorted(node_names) == ["plain-0", "plain-1"]
     model = trial.node("a100-0")["metadata"]["labels"][GPU_MODEL_LABEL]
     required = [pod.gpus(1).request(cpu=8).select({GPU_MODEL_LABEL: model}) for pod in pods("required", 4)]
     assert fitting(trial, required, MODELS) == 4
@@ -169,7 +169,7 @@ def test_a_large_pod_goes_where_it_fits_best(trial: Trial, expect: Expect) -> No
     takes there are its own."""
     trial.add(node("twelve").gpus("a10", 12).cpu(96).memory("140Gi"), node("eight").gpus("a10", 8).cpu(64))
 
-    found = one_by_one(trial, expect, [pod("large").gpus(8).request(cpu=32, memory="64Gi")], PLACES)
+    node_names = one_by_one(trial, expect, [pod("large").gpus(8).request(cpu=32, memory="64Gi")], PLACES)
 
-    assert found == ["eight"]
+    assert node_names == ["eight"]
     assert fitting(trial, [pod("four").gpus(4).request(cpu=32, memory="64Gi")], PLACES) == 1

@@ -105,9 +105,9 @@ def test_pods_that_wait_together_do_not_overfill_a_node(trial: Trial, expect: Ex
     trial.submit(*(pod(name).request(cpu=1) for name in names))
     expect.pending(*names)
     patch(trial, "n1", {"spec": {"unschedulable": None}})
-    trial.wait(lambda: sum(bool(found.spec.node_name) for found in trial.pods()) >= 4, within=30)
+    trial.wait(lambda: sum(bool(pod.spec.node_name) for pod in trial.pods()) >= 4, within=30)
     expect.stable(seconds=5)
-    placed = [found.metadata.name for found in trial.pods() if found.spec.node_name]
+    placed = [pod.metadata.name for pod in trial.pods() if pod.spec.node_name]
     assert len(placed) == 4, f"expected room for four pods of one CPU each on four CPUs, found {placed} placed"
 
 

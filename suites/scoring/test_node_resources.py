@@ -13,7 +13,7 @@ from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import PodBuilder, node, pod
 from seatrial.scheduler.api.transport import STRATEGIC_MERGE_PATCH
 from seatrial.suites.scoring.claims import wait_bound
-from seatrial.suites.scoring.rules import HOST, ZONE, Json, expression, given, waits
+from seatrial.suites.scoring.rules import HOST, ZONE, Json, expression, pod_with, waits
 
 pytestmark = [pytest.mark.needs(Capability.NODES)]
 
@@ -22,9 +22,9 @@ pytestmark = [pytest.mark.needs(Capability.NODES)]
 
 
 def with_port(name: str, number: int, **more: Any) -> PodBuilder:
-    found = pod(name)
-    found.manifest["spec"]["containers"][0]["ports"] = [{"containerPort": number, "hostPort": number, **more}]
-    return found
+    builder = pod(name)
+    builder.manifest["spec"]["containers"][0]["ports"] = [{"containerPort": number, "hostPort": number, **more}]
+    return builder
 
 
 @pytest.mark.feature("SCORE-4.ports")
@@ -52,13 +52,13 @@ def test_ports_of_two_protocols_and_addresses(trial: Trial, expect: Expect) -> N
 def test_a_node_is_filled_exactly(trial: Trial, expect: Expect) -> None:
     """The last CPU and the last place of a node are given, and one more is refused with its reason."""
     trial.add(node("n1").cpu(4).pods(3), node("n2").cpu(4))
-    trial.submit(*(given(f"p{number}").select({HOST: "n1"}) for number in range(3)))
+    trial.submit(*(pod_with(f"p{number}").select({HOST: "n1"}) for number in range(3)))
     expect.bound("p0", "p1", "p2")
-    trial.submit(given("p3").select({HOST: "n1"}))
+    trial.submit(pod_with("p3").select({HOST: "n1"}))
     waits(expect, "p3", "Too many pods")
-    trial.submit(given("q0").request(cpu=4).select({HOST: "n2"}))
+    trial.submit(pod_with("q0").request(cpu=4).select({HOST: "n2"}))
     expect.bound("q0")
-    trial.submit(given("q1").request(cpu="1m").select({HOST: "n2"}))
+    trial.submit(pod_with("q1").request(cpu="1m").select({HOST: "n2"}))
     waits(expect, "q1", "Insufficient cpu")
 
 
@@ -68,7 +68,7 @@ def test_a_node_is_filled_exactly(trial: Trial, expect: Expect) -> None:
 def test_every_resource_counts(trial: Trial, expect: Expect) -> None:
     """A pod whose CPU fits and whose memory does not is refused, and the other way round."""
     trial.add(node("n1").cpu(4).memory("4Gi"))
-    trial.submit(given("memory").request(cpu=1, memory="5Gi"), given("cpu").request(cpu=5, memory="1Gi"))
+    trial.submit(pod_with("memory").request(cpu=1, memory="5Gi"), pod_with("cpu").request(cpu=5, memory="1Gi"))
     waits(expect, "memory", "Insufficient memory")
     waits(expect, "cpu", "Insufficient cpu")
 
@@ -82,7 +82,7 @@ def test_init_containers_and_sidecars_count(trial: Trial, expect: Expect) -> Non
 
     def with_init(name: str, cpu: str, **more: Any) -> PodBuilder:
         container = {"name": "init", "image": "i", "resources": {"requests": {"cpu": cpu}}, **more}
-        return given(name, initContainers=[container]).request(cpu=2)
+        return pod_with(name, initContainers=[container]).request(cpu=2)
 
     trial.submit(with_init("init", "5"), with_init("sidecar", "3", restartPolicy="Always"))
     waits(expect, "init", "Insufficient cpu")
@@ -97,9 +97,9 @@ def test_init_containers_and_sidecars_count(trial: Trial, expect: Expect) -> Non
 def test_limits_are_requests_where_none_are_given(trial: Trial, expect: Expect) -> None:
     """A container with a limit and no request requests its limit; requests of the pod replace those of containers."""
     trial.add(node("n1").cpu(4))
-    limited = given("limited")
+    limited = pod_with("limited")
     limited.manifest["spec"]["containers"][0]["resources"] = {"limits": {"cpu": "5"}}
-    level = given("level", resources={"requests": {"cpu": "5"}}).request(cpu=1)
+    level = pod_with("level", resources={"requests": {"cpu": "5"}}).request(cpu=1)
     trial.submit(limited, level)
     waits(expect, "limited", "Insufficient cpu")
     waits(expect, "level", "Insufficient cpu")
@@ -118,11 +118,11 @@ def resize(trial: Trial, name: str, cpu: str) -> None:
 def test_a_resized_pod_counts_with_its_new_amount(trial: Trial, expect: Expect) -> None:
     """A running pod grows in place: what it took is free no more; it shrinks again, and the waiting pod is placed."""
     trial.add(node("n1").cpu(4))
-    trial.submit(given("grows").request(cpu=1))
+    trial.submit(pod_with("grows").request(cpu=1))
     expect.running("grows")
 
     resize(trial, "grows", "3")
-    trial.submit(given("waits").request(cpu=2))
+    trial.submit(pod_with("waits").request(cpu=2))
     waits(expect, "waits", "Insufficient cpu")
     resize(trial, "grows", "1")
     expect.bound("waits")
@@ -138,12 +138,12 @@ def test_room_of_a_pod_that_shrinks_is_free_when_its_node_says_so(trial: Trial, 
     Source: kubernetes KEP-1287: the largest of the spec, allocated and actual resources counts.
     """
     trial.add(node("n1").cpu(4))
-    trial.submit(given("shrinks").request(cpu=3))
+    trial.submit(pod_with("shrinks").request(cpu=3))
     expect.running("shrinks")
     trial.inject({"node": "n1", "verb": "frozen", "for": 10})
     trial.pass_time(1)
     resize(trial, "shrinks", "1")
-    trial.submit(given("waits").request(cpu=2))
+    trial.submit(pod_with("waits").request(cpu=2))
     waits(expect, "waits", "Insufficient cpu")
     expect.bound("waits")
 
@@ -184,7 +184,7 @@ def volume(
 
 
 def using(name: str, claimed: str) -> PodBuilder:
-    return given(name, volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": claimed}}])
+    return pod_with(name, volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": claimed}}])
 
 
 @pytest.mark.feature("SCORE-4.volumes")

@@ -9,7 +9,7 @@ from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import node
-from seatrial.suites.scoring.rules import HOST, PREFERRED, REQUIRED, expression, given, node_terms, patch, waits
+from seatrial.suites.scoring.rules import HOST, PREFERRED, REQUIRED, expression, node_terms, patch, pod_with, waits
 
 pytestmark = [pytest.mark.needs(Capability.NODES)]
 
@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.needs(Capability.NODES)]
 def test_no_execute_keeps_pods_away(trial: Trial, expect: Expect) -> None:
     """A taint with effect NoExecute keeps a pod away that does not tolerate it."""
     trial.add(node("n1").taint("team", effect="NoExecute"))
-    trial.submit(given("p"), given("tolerant", tolerations=[{"key": "team", "operator": "Exists"}]))
+    trial.submit(pod_with("p"), pod_with("tolerant", tolerations=[{"key": "team", "operator": "Exists"}]))
     expect.bound("tolerant")
     waits(expect, "p", "untolerated taint")
 
@@ -31,9 +31,9 @@ def test_a_toleration_names_key_and_value(trial: Trial, expect: Expect) -> None:
     """Tolerations of another key or another value do not help."""
     trial.add(node("n1").taint("team", "red"))
     trial.submit(
-        given("key", tolerations=[{"key": "other", "operator": "Exists"}]),
-        given("value", tolerations=[{"key": "team", "operator": "Equal", "value": "blue"}]),
-        given("right", tolerations=[{"key": "team", "operator": "Equal", "value": "red"}]),
+        pod_with("key", tolerations=[{"key": "other", "operator": "Exists"}]),
+        pod_with("value", tolerations=[{"key": "team", "operator": "Equal", "value": "blue"}]),
+        pod_with("right", tolerations=[{"key": "team", "operator": "Equal", "value": "red"}]),
     )
     expect.bound("right")
     waits(expect, "key", "untolerated taint")
@@ -47,7 +47,7 @@ def test_a_tolerated_taint_costs_nothing(trial: Trial, expect: Expect, tainted: 
     """A pod tolerates the NoSchedule taint of the emptier node, by that effect alone: it goes there."""
     trial.add(node(tainted).cpu(64).memory("256Gi").taint("team"), node(other).cpu(4).memory("16Gi"))
     toleration = {"key": "team", "operator": "Exists", "effect": "NoSchedule"}
-    trial.submit(given("p", tolerations=[toleration]).request(cpu=2, memory="8Gi"), given("q").request(cpu=2))
+    trial.submit(pod_with("p", tolerations=[toleration]).request(cpu=2, memory="8Gi"), pod_with("q").request(cpu=2))
     assert expect.bound("p").spec.node_name == tainted
     assert expect.bound("q").spec.node_name == other
 
@@ -59,9 +59,9 @@ def test_prefer_no_schedule_outweighs_utilisation(trial: Trial, expect: Expect) 
     for tainted, other, prefix in (("n1", "n2", "x"), ("n4", "n3", "y")):
         trial.add(node(other).cpu(16).label("pair", prefix))
         trial.add(node(tainted).cpu(16).label("pair", prefix).taint("slow", effect="PreferNoSchedule"))
-        trial.submit(given(f"{prefix}-filler", "filler").request(cpu=6).select({HOST: other}))
+        trial.submit(pod_with(f"{prefix}-filler", "filler").request(cpu=6).select({HOST: other}))
         expect.bound(f"{prefix}-filler")
-        trial.submit(given(f"{prefix}-p").select({"pair": prefix}))
+        trial.submit(pod_with(f"{prefix}-p").select({"pair": prefix}))
         assert expect.bound(f"{prefix}-p").spec.node_name == other
     expect.refusal()
 
@@ -72,7 +72,9 @@ def test_terms_are_alternatives_and_expressions_are_not(trial: Trial, expect: Ex
     """Of several node selector terms one is enough; of the expressions of a term all must hold."""
     trial.add(node("n1").label("disk", "fast"))
     fast, big = expression("disk", "In", "fast"), expression("size", "In", "big")
-    trial.submit(given("either", affinity=node_terms([fast], [big])), given("both", affinity=node_terms([fast, big])))
+    trial.submit(
+        pod_with("either", affinity=node_terms([fast], [big])), pod_with("both", affinity=node_terms([fast, big]))
+    )
     expect.bound("either")
     waits(expect, "both", "node affinity/selector")
 
@@ -83,9 +85,9 @@ def test_not_in_admits_nodes_without_the_label(trial: Trial, expect: Expect) -> 
     """NotIn and DoesNotExist admit a node without the label, In and Exists do not."""
     trial.add(node("n1"))
     trial.submit(
-        given("not-in", affinity=node_terms([expression("disk", "NotIn", "slow")])),
-        given("absent", affinity=node_terms([expression("disk", "DoesNotExist")])),
-        given("exists", affinity=node_terms([expression("disk", "Exists")])),
+        pod_with("not-in", affinity=node_terms([expression("disk", "NotIn", "slow")])),
+        pod_with("absent", affinity=node_terms([expression("disk", "DoesNotExist")])),
+        pod_with("exists", affinity=node_terms([expression("disk", "Exists")])),
     )
     expect.bound("not-in", "absent")
     waits(expect, "exists", "node affinity/selector")
@@ -98,7 +100,7 @@ def test_gt_and_lt_exclude_the_bound(trial: Trial, expect: Expect) -> None:
     """Gt 5 and Lt 5 exclude a node with 5; Gt 4 and Lt 6 admit it."""
     trial.add(node("n1").label("size", "5"))
     for name, operator, value in (("gt4", "Gt", "4"), ("lt6", "Lt", "6"), ("gt5", "Gt", "5"), ("lt5", "Lt", "5")):
-        trial.submit(given(name, affinity=node_terms([expression("size", operator, value)])))
+        trial.submit(pod_with(name, affinity=node_terms([expression("size", operator, value)])))
     expect.bound("gt4", "lt6")
     waits(expect, "gt5")
     waits(expect, "lt5")
@@ -110,14 +112,14 @@ def test_preferences_have_weights(trial: Trial, expect: Expect) -> None:
     """One preference of weight 50 outweighs two of weight 1; for both names."""
     for heavy, light, prefix in (("n1", "n2", "x"), ("n4", "n3", "y")):
         trial.add(node(heavy).cpu(16).label("pair", prefix), node(light).cpu(16).label("pair", prefix))
-        trial.submit(given(f"{prefix}-filler", "filler").request(cpu=4).select({HOST: heavy}))
+        trial.submit(pod_with(f"{prefix}-filler", "filler").request(cpu=4).select({HOST: heavy}))
         expect.bound(f"{prefix}-filler")
         wishes = [(50, heavy), (1, light), (1, light)]
         preferred = [
             {"weight": weight, "preference": {"matchExpressions": [expression(HOST, "In", name)]}}
             for weight, name in wishes
         ]
-        chooser = given(f"{prefix}-p", affinity={"nodeAffinity": {PREFERRED: preferred}}).select({"pair": prefix})
+        chooser = pod_with(f"{prefix}-p", affinity={"nodeAffinity": {PREFERRED: preferred}}).select({"pair": prefix})
         trial.submit(chooser)
         assert expect.bound(f"{prefix}-p").spec.node_name == heavy
 
@@ -128,7 +130,7 @@ def test_selector_and_affinity_must_both_hold(trial: Trial, expect: Expect) -> N
     """A node that the required affinity admits and the node selector does not is refused."""
     trial.add(node("n1").label("disk", "fast"))
     affinity = node_terms([expression("disk", "In", "fast")])
-    trial.submit(given("p", affinity=affinity).select({"size": "big"}), given("q", affinity=affinity))
+    trial.submit(pod_with("p", affinity=affinity).select({"size": "big"}), pod_with("q", affinity=affinity))
     expect.bound("q")
     waits(expect, "p", "node affinity/selector")
 
@@ -138,11 +140,11 @@ def test_selector_and_affinity_must_both_hold(trial: Trial, expect: Expect) -> N
 def test_match_fields_name_the_node(trial: Trial, expect: Expect) -> None:
     """A term with metadata.name places the pod on that node although the other is empty; an unknown name waits."""
     trial.add(node("n1").cpu(16), node("n2").cpu(16))
-    trial.submit(given("filler", "filler").request(cpu=8).select({HOST: "n2"}))
+    trial.submit(pod_with("filler", "filler").request(cpu=8).select({HOST: "n2"}))
     expect.bound("filler")
-    for name, wanted in (("named", "n2"), ("lost", "n9")):
-        terms = [{"matchFields": [expression("metadata.name", "In", wanted)]}]
-        trial.submit(given(name, affinity={"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": terms}}}))
+    for name, target in (("named", "n2"), ("lost", "n9")):
+        terms = [{"matchFields": [expression("metadata.name", "In", target)]}]
+        trial.submit(pod_with(name, affinity={"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": terms}}}))
     assert expect.bound("named").spec.node_name == "n2"
     waits(expect, "lost")
 
@@ -153,7 +155,7 @@ def test_a_cordoned_node_gets_no_pods_until_it_is_opened(trial: Trial, expect: E
     """A pod waits while its only node is cordoned, and is placed when it is not any more."""
     trial.add(node("n1"))
     patch(trial, "/api/v1/nodes/n1", {"spec": {"unschedulable": True}})
-    trial.submit(given("p"))
+    trial.submit(pod_with("p"))
     waits(expect, "p", "unschedulable")
     patch(trial, "/api/v1/nodes/n1", {"spec": {"unschedulable": None}})
     expect.bound("p")
@@ -165,7 +167,7 @@ def test_a_cordoned_node_gets_no_pods_until_it_is_opened(trial: Trial, expect: E
 def test_a_new_label_opens_a_node(trial: Trial, expect: Expect) -> None:
     """A waiting pod is placed when its node gets the label that it selects, and a taint that goes opens a node."""
     trial.add(node("n1").label("disk", "slow"), node("n2").taint("team"))
-    trial.submit(given("p").select({"disk": "fast"}), given("q").select({HOST: "n2"}))
+    trial.submit(pod_with("p").select({"disk": "fast"}), pod_with("q").select({HOST: "n2"}))
     waits(expect, "p")
     waits(expect, "q")
     patch(trial, "/api/v1/nodes/n1", {"metadata": {"labels": {"disk": "fast"}}})
@@ -185,11 +187,11 @@ def test_every_operator_refuses_what_it_excludes(trial: Trial, expect: Expect) -
         ("not-in", "NotIn", ["fast", "slow"]),
         ("absent", "DoesNotExist", []),
     ):
-        trial.submit(given(name, affinity=node_terms([expression("disk", operator, *values)])))
+        trial.submit(pod_with(name, affinity=node_terms([expression("disk", operator, *values)])))
     trial.submit(
-        given("in-second", affinity=node_terms([expression("disk", "In", "fast", "slow")])),
-        given("not-in-other", affinity=node_terms([expression("disk", "NotIn", "fast")])),
-        given("exists", affinity=node_terms([expression("disk", "Exists")])),
+        pod_with("in-second", affinity=node_terms([expression("disk", "In", "fast", "slow")])),
+        pod_with("not-in-other", affinity=node_terms([expression("disk", "NotIn", "fast")])),
+        pod_with("exists", affinity=node_terms([expression("disk", "Exists")])),
     )
     expect.bound("in-second", "not-in-other", "exists")
     for name in ("in", "not-in", "absent"):

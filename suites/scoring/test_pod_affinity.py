@@ -9,7 +9,7 @@ from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import node
-from seatrial.suites.scoring.rules import HOST, PREFERRED, REQUIRED, apart_from, given, patch, spread, term, waits
+from seatrial.suites.scoring.rules import HOST, PREFERRED, REQUIRED, apart_from, patch, pod_with, spread, term, waits
 
 pytestmark = [pytest.mark.needs(Capability.NODES)]
 
@@ -22,9 +22,9 @@ pytestmark = [pytest.mark.needs(Capability.NODES)]
 def test_anti_affinity_of_a_placed_pod_keeps_others_away(trial: Trial, expect: Expect) -> None:
     """A placed pod with anti-affinity to app b keeps a pod of app b from the only node; a pod of app c is placed."""
     trial.add(node("n1"))
-    trial.submit(given("guard", affinity=apart_from("b")))
+    trial.submit(pod_with("guard", affinity=apart_from("b")))
     expect.bound("guard")
-    trial.submit(given("b", "b"), given("c", "c"))
+    trial.submit(pod_with("b", "b"), pod_with("c", "c"))
     expect.bound("c")
     waits(expect, "b", "existing pods anti-affinity")
 
@@ -34,9 +34,9 @@ def test_anti_affinity_of_a_placed_pod_keeps_others_away(trial: Trial, expect: E
 def test_affinity_to_nobody_waits(trial: Trial, expect: Expect) -> None:
     """A pod with affinity to an app that does not exist waits, and is placed beside the first pod of that app."""
     trial.add(node("n1"), node("n2"))
-    trial.submit(given("follower", affinity={"podAffinity": {REQUIRED: [term("leader")]}}))
+    trial.submit(pod_with("follower", affinity={"podAffinity": {REQUIRED: [term("leader")]}}))
     waits(expect, "follower")
-    trial.submit(given("leader", "leader"))
+    trial.submit(pod_with("leader", "leader"))
     where = expect.bound("leader").spec.node_name
     assert expect.bound("follower").spec.node_name == where
 
@@ -46,10 +46,11 @@ def test_affinity_to_nobody_waits(trial: Trial, expect: Expect) -> None:
 def test_terms_name_namespaces(trial: Trial, expect: Expect) -> None:
     """Anti-affinity to pods of another namespace does not concern pods of this one; without a namespace it does."""
     trial.add(node("n1"))
-    trial.submit(given("first", "b"))
+    trial.submit(pod_with("first", "b"))
     expect.bound("first")
     trial.submit(
-        given("second", affinity=apart_from("b", namespaces=["elsewhere"])), given("third", affinity=apart_from("b"))
+        pod_with("second", affinity=apart_from("b", namespaces=["elsewhere"])),
+        pod_with("third", affinity=apart_from("b")),
     )
     expect.bound("second")
     waits(expect, "third", "anti-affinity")
@@ -60,12 +61,12 @@ def test_terms_name_namespaces(trial: Trial, expect: Expect) -> None:
 def test_terms_select_namespaces(trial: Trial, expect: Expect) -> None:
     """An empty namespace selector is all namespaces; one that no namespace matches is none."""
     trial.add(node("n1"))
-    trial.submit(given("first", "b"))
+    trial.submit(pod_with("first", "b"))
     expect.bound("first")
     nobody = {"matchLabels": {"team": "nobody"}}
     trial.submit(
-        given("refused", affinity=apart_from("b", namespaceSelector={})),
-        given("placed", affinity=apart_from("b", namespaceSelector=nobody)),
+        pod_with("refused", affinity=apart_from("b", namespaceSelector={})),
+        pod_with("placed", affinity=apart_from("b", namespaceSelector=nobody)),
     )
     expect.bound("placed")
     waits(expect, "refused", "anti-affinity")
@@ -77,10 +78,10 @@ def test_terms_select_namespaces(trial: Trial, expect: Expect) -> None:
 def test_labels_of_a_namespace_come_and_go(trial: Trial, expect: Expect) -> None:
     """Anti-affinity to pods in namespaces of a team concerns the pods of this one while it has the team's label."""
     trial.add(node("n1"))
-    trial.submit(given("first", "b"))
+    trial.submit(pod_with("first", "b"))
     expect.bound("first")
     rule = apart_from("b", namespaceSelector={"matchLabels": {"team": trial.name}})
-    trial.submit(given("before", affinity=rule))
+    trial.submit(pod_with("before", affinity=rule))
     expect.bound("before")
 
     def team(label: str | None) -> None:
@@ -88,7 +89,7 @@ def test_labels_of_a_namespace_come_and_go(trial: Trial, expect: Expect) -> None
         trial.settle()
 
     team(trial.name)
-    trial.submit(given("within", affinity=rule))
+    trial.submit(pod_with("within", affinity=rule))
     waits(expect, "within", "anti-affinity")
     team(None)
     expect.bound("within")
@@ -99,7 +100,7 @@ def test_labels_of_a_namespace_come_and_go(trial: Trial, expect: Expect) -> None
 def test_affinity_needs_the_topology_label(trial: Trial, expect: Expect) -> None:
     """The first of a group with affinity to itself is not placed on a node without the topology label."""
     trial.add(node("bare"))
-    trial.submit(given("first", affinity={"podAffinity": {REQUIRED: [term("a", key="rack")]}}))
+    trial.submit(pod_with("first", affinity={"podAffinity": {REQUIRED: [term("a", key="rack")]}}))
     waits(expect, "first", "pod affinity")
     trial.add(node("racked").label("rack", "r1"))
     assert expect.bound("first").spec.node_name == "racked"
@@ -112,12 +113,14 @@ def test_preferred_anti_affinity_outweighs_utilisation(trial: Trial, expect: Exp
     for here, there, prefix in (("n1", "n2", "x"), ("n4", "n3", "y")):
         trial.add(node(here).cpu(16).label("pair", prefix), node(there).cpu(16).label("pair", prefix))
         trial.submit(
-            given(f"{prefix}-avoided", f"{prefix}b").select({HOST: here}),
-            given(f"{prefix}-filler", "filler").request(cpu=6).select({HOST: there}),
+            pod_with(f"{prefix}-avoided", f"{prefix}b").select({HOST: here}),
+            pod_with(f"{prefix}-filler", "filler").request(cpu=6).select({HOST: there}),
         )
         expect.bound(f"{prefix}-avoided", f"{prefix}-filler")
         wish = {"weight": 100, "podAffinityTerm": term(f"{prefix}b")}
-        chooser = given(f"{prefix}-chooser", affinity={"podAntiAffinity": {PREFERRED: [wish]}}).select({"pair": prefix})
+        chooser = pod_with(f"{prefix}-chooser", affinity={"podAntiAffinity": {PREFERRED: [wish]}}).select(
+            {"pair": prefix}
+        )
         trial.submit(chooser)
         assert expect.bound(f"{prefix}-chooser").spec.node_name == there
 
@@ -128,10 +131,10 @@ def test_preferred_affinity_outweighs_utilisation(trial: Trial, expect: Expect) 
     """A pod follows the pod that it prefers to the fuller node; for both names."""
     for here, there, prefix in (("n1", "n2", "x"), ("n4", "n3", "y")):
         trial.add(node(here).cpu(16).label("pair", prefix), node(there).cpu(16).label("pair", prefix))
-        trial.submit(given(f"{prefix}-wanted", f"{prefix}b").request(cpu=6).select({HOST: here}))
+        trial.submit(pod_with(f"{prefix}-wanted", f"{prefix}b").request(cpu=6).select({HOST: here}))
         expect.bound(f"{prefix}-wanted")
         wish = {"weight": 100, "podAffinityTerm": term(f"{prefix}b")}
-        chooser = given(f"{prefix}-chooser", affinity={"podAffinity": {PREFERRED: [wish]}}).select({"pair": prefix})
+        chooser = pod_with(f"{prefix}-chooser", affinity={"podAffinity": {PREFERRED: [wish]}}).select({"pair": prefix})
         trial.submit(chooser)
         assert expect.bound(f"{prefix}-chooser").spec.node_name == here
 
@@ -144,11 +147,11 @@ def test_preferred_affinity_outweighs_utilisation(trial: Trial, expect: Expect) 
 def test_max_skew_refuses_free_room(trial: Trial, expect: Expect) -> None:
     """With the other node full, the second pod waits, although the first node has room: the skew would be two."""
     trial.add(node("n1").cpu(16), node("n2").cpu(2))
-    trial.submit(given("filler", "filler").request(cpu=2).select({HOST: "n2"}))
+    trial.submit(pod_with("filler", "filler").request(cpu=2).select({HOST: "n2"}))
     expect.bound("filler")
-    trial.submit(given("first", topologySpreadConstraints=spread()).request(cpu=1))
+    trial.submit(pod_with("first", topologySpreadConstraints=spread()).request(cpu=1))
     assert expect.bound("first").spec.node_name == "n1"
-    trial.submit(given("second", topologySpreadConstraints=spread()).request(cpu=1))
+    trial.submit(pod_with("second", topologySpreadConstraints=spread()).request(cpu=1))
     waits(expect, "second", "topology spread constraints")
     trial.delete("filler")
     assert expect.bound("second").spec.node_name == "n2"
@@ -159,7 +162,7 @@ def test_max_skew_refuses_free_room(trial: Trial, expect: Expect) -> None:
 def test_spread_needs_the_topology_label(trial: Trial, expect: Expect) -> None:
     """A node without the topology label gets no pod of the constraint."""
     trial.add(node("bare"))
-    trial.submit(given("first", topologySpreadConstraints=spread(topologyKey="rack")))
+    trial.submit(pod_with("first", topologySpreadConstraints=spread(topologyKey="rack")))
     waits(expect, "first", "missing required label")
 
 
@@ -169,9 +172,9 @@ def test_min_domains(trial: Trial, expect: Expect) -> None:
     """With two domains of at least three, each gets one pod and the third pod waits for another domain."""
     trial.add(node("n1"), node("n2"))
     constraint = spread(minDomains=3)
-    trial.submit(*(given(f"p{number}", topologySpreadConstraints=constraint) for number in range(2)))
+    trial.submit(*(pod_with(f"p{number}", topologySpreadConstraints=constraint) for number in range(2)))
     expect.bound("p0", "p1")
-    trial.submit(given("p2", topologySpreadConstraints=constraint))
+    trial.submit(pod_with("p2", topologySpreadConstraints=constraint))
     waits(expect, "p2", "topology spread constraints")
     trial.add(node("n3"))
     assert expect.bound("p2").spec.node_name == "n3"
@@ -182,11 +185,11 @@ def test_min_domains(trial: Trial, expect: Expect) -> None:
 def test_match_label_keys(trial: Trial, expect: Expect) -> None:
     """Pods of another revision are not counted: the new revision starts on the only node with room."""
     trial.add(node("n1").cpu(16), node("n2").cpu(2))
-    trial.submit(given("filler", "filler").request(cpu=2).select({HOST: "n2"}))
+    trial.submit(pod_with("filler", "filler").request(cpu=2).select({HOST: "n2"}))
     expect.bound("filler")
     constraint = spread(matchLabelKeys=["rev"])
     for revision in ("1", "2"):
-        one = given(f"rev{revision}", topologySpreadConstraints=constraint).label("rev", revision).request(cpu=1)
+        one = pod_with(f"rev{revision}", topologySpreadConstraints=constraint).label("rev", revision).request(cpu=1)
         trial.submit(one)
         assert expect.bound(one.name).spec.node_name == "n1"
 
@@ -197,8 +200,8 @@ def test_excluded_nodes_are_no_domains(trial: Trial, expect: Expect) -> None:
     """An empty node that the pods' selector excludes does not hold them back: two pods on each of the others."""
     trial.add(node("n1").label("pool", "a"), node("n2").label("pool", "a"), node("n3"))
     names = [f"p{number}" for number in range(4)]
-    trial.submit(*(given(name, topologySpreadConstraints=spread()).select({"pool": "a"}) for name in names))
-    where = [found.spec.node_name for found in expect.bound(names[0], names[1], *names[2:])]
+    trial.submit(*(pod_with(name, topologySpreadConstraints=spread()).select({"pool": "a"}) for name in names))
+    where = [pod.spec.node_name for pod in expect.bound(names[0], names[1], *names[2:])]
     assert sorted(where) == ["n1", "n1", "n2", "n2"]
 
 
@@ -209,11 +212,11 @@ def test_tainted_nodes_are_no_domains_on_request(trial: Trial, expect: Expect) -
     trial.add(node("n1"), node("n2"), node("n3").taint("team"))
     names = [f"p{number}" for number in range(4)]
     honor = spread(nodeTaintsPolicy="Honor")
-    trial.submit(*(given(name, topologySpreadConstraints=honor) for name in names))
+    trial.submit(*(pod_with(name, topologySpreadConstraints=honor) for name in names))
     expect.bound(names[0], names[1], *names[2:])
-    trial.submit(*(given(f"d{n}", "d", topologySpreadConstraints=spread("d")) for n in range(2)))
+    trial.submit(*(pod_with(f"d{n}", "d", topologySpreadConstraints=spread("d")) for n in range(2)))
     expect.bound("d0", "d1")
-    trial.submit(given("d2", "d", topologySpreadConstraints=spread("d")))
+    trial.submit(pod_with("d2", "d", topologySpreadConstraints=spread("d")))
     waits(expect, "d2", "topology spread constraints")
 
 
@@ -223,11 +226,11 @@ def test_soft_spread_outweighs_utilisation(trial: Trial, expect: Expect) -> None
     """With ScheduleAnyway a pod goes to the fuller node that has no pod of its app; for both names."""
     for here, there, prefix in (("n1", "n2", "x"), ("n4", "n3", "y")):
         trial.add(node(here).cpu(16).label("pair", prefix), node(there).cpu(16).label("pair", prefix))
-        crowd = [given(f"{prefix}-{number}", prefix).select({HOST: here}) for number in range(3)]
-        trial.submit(*crowd, given(f"{prefix}-filler", "filler").request(cpu=6).select({HOST: there}))
+        crowd = [pod_with(f"{prefix}-{number}", prefix).select({HOST: here}) for number in range(3)]
+        trial.submit(*crowd, pod_with(f"{prefix}-filler", "filler").request(cpu=6).select({HOST: there}))
         expect.bound(f"{prefix}-filler", *(member.name for member in crowd))
         soft = spread(prefix, whenUnsatisfiable="ScheduleAnyway")
-        trial.submit(given(f"{prefix}-new", prefix, topologySpreadConstraints=soft).select({"pair": prefix}))
+        trial.submit(pod_with(f"{prefix}-new", prefix, topologySpreadConstraints=soft).select({"pair": prefix}))
         assert expect.bound(f"{prefix}-new").spec.node_name == there
 
 
@@ -243,9 +246,9 @@ def test_pods_of_a_service_spread_by_default(trial: Trial, expect: Expect) -> No
     }
     trial.accept(service, f"/api/v1/namespaces/{trial.name}/services")
     trial.add(node("n1").cpu(16), node("n2").cpu(16))
-    crowd = [given(f"p{number}").select({HOST: "n1"}) for number in range(3)]
-    trial.submit(*crowd, given("filler", "filler").request(cpu=6).select({HOST: "n2"}))
+    crowd = [pod_with(f"p{number}").select({HOST: "n1"}) for number in range(3)]
+    trial.submit(*crowd, pod_with("filler", "filler").request(cpu=6).select({HOST: "n2"}))
     expect.bound("filler", *(member.name for member in crowd))
-    trial.submit(given("new"))
+    trial.submit(pod_with("new"))
     assert expect.bound("new").spec.node_name == "n2"
     expect.refusal()

@@ -65,11 +65,11 @@ def test_why_a_pod_is_where_it_is_or_nowhere(trial: Trial, expect: Expect) -> No
     expect.bound("placed")
     trial.submit(pod("refused").gpus(1))
     expect.pending("refused")
-    said = refusal(trial, "refused")
-    assert "Insufficient" in said
-    assert "1 node(s) had untolerated taint" in said
+    message = refusal(trial, "refused")
+    assert "Insufficient" in message
+    assert "1 node(s) had untolerated taint" in message
     events = {(event.reason, event.message) for event in trial.events("refused")}
-    assert ("FailedScheduling", said) in events
+    assert ("FailedScheduling", message) in events
     (bound,) = [event.message for event in trial.events("placed") if event.reason == "Scheduled"]
     assert bound == f"Successfully assigned {trial.name}/placed to n1"
 
@@ -86,7 +86,7 @@ def test_a_plugin_that_raises_an_exception(trial: Trial, expect: Expect) -> None
         built = pod(name).gpus(1).on(pool=pool).scheduler(PLUGIN_ERRORS)
         return built.annotation(RAISES_IN, where) if where else built
 
-    def told(name: str) -> bool:
+    def has_event(name: str) -> bool:
         return any(
             event.reason == "FailedScheduling" and 'plugin "ErrorInjection"' in event.message
             for event in trial.events(name)
@@ -97,9 +97,11 @@ def test_a_plugin_that_raises_an_exception(trial: Trial, expect: Expect) -> None
         name = f"always-{point.lower()}"
         trial.submit(raising(name, "one", point))
         expect.pending(name, saying=f'running {point} plugin "ErrorInjection"')
-        (condition,) = [found for found in trial.pod(name).status.conditions if found.type == "PodScheduled"]
+        (condition,) = [
+            candidate for candidate in trial.pod(name).status.conditions if candidate.type == "PodScheduled"
+        ]
         assert condition.reason == "SchedulerError", condition
-        assert trial.reaches(partial(told, name), within=60), f"expected an event of {name}: {trial.events(name)}"
+        assert trial.reaches(partial(has_event, name), within=60), f"expected an event of {name}: {trial.events(name)}"
     trial.submit(raising("other", "one", ""))
     expect.bound("other", within=60)
     trial.submit(*(raising(f"twice-{point.lower()}", "six", f"{point}/2") for point in points))

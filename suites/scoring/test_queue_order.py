@@ -9,7 +9,7 @@ from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import node, priority_class
-from seatrial.suites.scoring.rules import HOST, REQUIRED, given, patch, waits
+from seatrial.suites.scoring.rules import HOST, REQUIRED, patch, pod_with, waits
 
 pytestmark = [pytest.mark.needs(Capability.NODES)]
 
@@ -23,13 +23,13 @@ def test_the_more_important_pod_is_first(trial: Trial, expect: Expect) -> None:
     for name, value in (("top", 100), ("middle", 50), ("bottom", 1)):
         trial.apply(priority_class(f"queue-{name}", value, preempts=False))
     trial.add(node("n1").cpu(4))
-    trial.submit(given("holder").request(cpu=3).priority_class("queue-top"))
+    trial.submit(pod_with("holder").request(cpu=3).priority_class("queue-top"))
     expect.bound("holder")
-    trial.submit(given("low").request(cpu=3).priority_class("queue-bottom"))
+    trial.submit(pod_with("low").request(cpu=3).priority_class("queue-bottom"))
     expect.pending("low")
-    trial.submit(given("high").request(cpu=3).priority_class("queue-middle"))
+    trial.submit(pod_with("high").request(cpu=3).priority_class("queue-middle"))
     expect.pending("high")
-    trial.submit(given("late").request(cpu=3).priority_class("queue-middle"))
+    trial.submit(pod_with("late").request(cpu=3).priority_class("queue-middle"))
     expect.pending("late")
     trial.pass_time(15)
     for before, after in (("holder", "high"), ("high", "late"), ("late", "low")):
@@ -42,7 +42,7 @@ def test_the_more_important_pod_is_first(trial: Trial, expect: Expect) -> None:
 def test_gates_hold_a_pod_back(trial: Trial, expect: Expect) -> None:
     """A pod with a scheduling gate is not placed on a free node; it is when the gate is removed."""
     trial.add(node("n1"))
-    trial.submit(given("gated", schedulingGates=[{"name": "example.com/wait"}]), given("free"))
+    trial.submit(pod_with("gated", schedulingGates=[{"name": "example.com/wait"}]), pod_with("free"))
     expect.bound("free")
     expect.stable(seconds=5)
     assert not trial.pod("gated").spec.node_name
@@ -55,7 +55,7 @@ def test_gates_hold_a_pod_back(trial: Trial, expect: Expect) -> None:
 def test_pods_of_another_scheduler_are_left_alone(trial: Trial, expect: Expect) -> None:
     """A pod that names a scheduler that does not run is not placed."""
     trial.add(node("n1"))
-    trial.submit(given("foreign").scheduler("somebody-else"), given("own"))
+    trial.submit(pod_with("foreign").scheduler("somebody-else"), pod_with("own"))
     expect.bound("own")
     expect.stable(seconds=5)
     assert not trial.pod("foreign").spec.node_name
@@ -67,13 +67,13 @@ def test_pods_of_another_scheduler_are_left_alone(trial: Trial, expect: Expect) 
 def test_waiting_pods_are_placed_as_room_comes(trial: Trial, expect: Expect) -> None:
     """Three pods that wait are all placed when a node with room for three is added, long before any retry."""
     trial.add(node("n1").cpu(1))
-    trial.submit(*(given(f"p{number}").request(cpu=2) for number in range(3)))
+    trial.submit(*(pod_with(f"p{number}").request(cpu=2) for number in range(3)))
     for number in range(3):
         expect.pending(f"p{number}", saying="Insufficient cpu")
     trial.pass_time(12)
     trial.add(node("n2").cpu(6))
-    found = expect.bound("p0", "p1", "p2", within=20)
-    assert {placed.spec.node_name for placed in found} == {"n2"}
+    pods = expect.bound("p0", "p1", "p2", within=20)
+    assert {placed.spec.node_name for placed in pods} == {"n2"}
 
 
 @pytest.mark.feature("SCORE-4.queue")
@@ -84,12 +84,12 @@ def test_pods_for_two_nodes_do_not_wait_for_each_other(trial: Trial, expect: Exp
     """Two pods name a full node each, as a DaemonSet's pods do. One node is freed: its pod is placed, long before any
     retry; the other waits."""
     trial.add(node("n1").cpu(2), node("n2").cpu(2))
-    trial.submit(*(given(f"holds-{name}").request(cpu=2).select({HOST: name}) for name in (freed, full)))
+    trial.submit(*(pod_with(f"holds-{name}").request(cpu=2).select({HOST: name}) for name in (freed, full)))
     expect.bound(f"holds-{freed}", f"holds-{full}")
     for name in (full, freed):  # the one that stays is the older one
         field = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [name]}]}
         rule = {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [field]}}}
-        trial.submit(given(f"for-{name}", affinity=rule).request(cpu=2))
+        trial.submit(pod_with(f"for-{name}", affinity=rule).request(cpu=2))
         expect.pending(f"for-{name}")
     trial.pass_time(12)  # the backoff of both is over
     trial.delete(f"holds-{freed}")
@@ -103,7 +103,7 @@ def test_pods_for_two_nodes_do_not_wait_for_each_other(trial: Trial, expect: Exp
 def test_the_event_of_a_binding(trial: Trial, expect: Expect) -> None:
     """A placed pod has an event Scheduled that names its node; a refused one has FailedScheduling with the reason."""
     trial.add(node("n1").cpu(1))
-    trial.submit(given("p"), given("q").request(cpu=2))
+    trial.submit(pod_with("p"), pod_with("q").request(cpu=2))
     expect.bound("p")
     expect.pending("q")
 
@@ -119,9 +119,9 @@ def test_the_event_of_a_binding(trial: Trial, expect: Expect) -> None:
 def test_an_ended_pod_makes_room(trial: Trial, expect: Expect) -> None:
     """A pod that has failed holds no CPU: a pod that waits for it is placed."""
     trial.add(node("n1").cpu(2))
-    trial.submit(given("first", restartPolicy="Never").request(cpu=2))
+    trial.submit(pod_with("first", restartPolicy="Never").request(cpu=2))
     expect.running("first")
-    trial.submit(given("second").request(cpu=2))
+    trial.submit(pod_with("second").request(cpu=2))
     waits(expect, "second", "Insufficient cpu")
     path = f"/api/v1/namespaces/{trial.name}/pods/first/status"
     patch(trial, path, {"status": {"phase": "Failed"}})

@@ -105,10 +105,10 @@ def test_scarce_resources_are_kept(trial: Trial, expect: Expect, cards: str, pro
             trial.accept(manifest, f"/api/v1/namespaces/{trial.name}/pods")
             expect.bound(name)
 
-    where = {found.metadata.name: found.spec.node_name for found in trial.pods()}
+    where = {pod.metadata.name: pod.spec.node_name for pod in trial.pods()}
     assert {where[f"with-gpu-{number}"] for number in range(3)} == {cards}
     assert {where[f"without-gpu-{number}"] for number in range(3)} == {plain if kept else cards}
 
 
 def documents(path: Path) -> list[dict[str, Any]]:
-    return [found for found in yaml.safe_load_all(path.read_bytes()) if found]
+    return [document for document in yaml.safe_load_all(path.read_bytes()) if document]

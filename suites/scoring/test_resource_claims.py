@@ -6,7 +6,7 @@ from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import node, pod, priority_class
-from seatrial.suites.scoring.rules import given
+from seatrial.suites.scoring.rules import pod_with
 
 pytestmark = [pytest.mark.needs(Capability.NODES)]
 
@@ -27,11 +27,11 @@ def test_a_pod_without_its_resource_claim_is_not_bound(trial: Trial, expect: Exp
         ("by-template", {"resourceClaimTemplateName": "no"}),
     ):
         trial.submit(
-            given(name, resourceClaims=[{"name": "gpu", **source}]).request(cpu=5).priority_class("trial-high")
+            pod_with(name, resourceClaims=[{"name": "gpu", **source}]).request(cpu=5).priority_class("trial-high")
         )
-    trial.submit(given("small", resourceClaims=[{"name": "gpu", "resourceClaimName": "no"}]).request(cpu=1))
+    trial.submit(pod_with("small", resourceClaims=[{"name": "gpu", "resourceClaimName": "no"}]).request(cpu=1))
     trial.submit(pod("plain").request(cpu=1))
     expect.bound("plain")
     expect.stable(seconds=5)
-    unbound = [found.metadata.name for found in trial.pods() if not found.spec.node_name]
+    unbound = [pod.metadata.name for pod in trial.pods() if not pod.spec.node_name]
     assert unbound == ["by-name", "by-template", "small"]

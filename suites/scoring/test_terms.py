@@ -13,11 +13,11 @@ HOST = "kubernetes.io/hostname"
 
 
 def requiring(name: str, *terms: object) -> PodBuilder:
-    found = pod(name)
-    found.manifest["spec"]["affinity"] = {
+    builder = pod(name)
+    builder.manifest["spec"]["affinity"] = {
         "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": list(terms)}}
     }
-    return found
+    return builder
 
 
 @pytest.mark.feature("SCORE-4.selectors")
@@ -34,21 +34,21 @@ def test_an_empty_term_selects_no_node(trial: Trial, expect: Expect) -> None:
 
 @pytest.mark.feature("SCORE-4.selectors")
 @pytest.mark.case("SC-171", severity="critical")
-@pytest.mark.parametrize("wanted", ["n1", "n2", "n3"])
-def test_a_field_names_the_node(trial: Trial, expect: Expect, wanted: str) -> None:
+@pytest.mark.parametrize("expected", ["n1", "n2", "n3"])
+def test_a_field_names_the_node(trial: Trial, expect: Expect, expected: str) -> None:
     """matchFields with metadata.name, In and NotIn, choose the named node, though it is the fullest."""
     trial.add(*(node(name).cpu(8) for name in ("n1", "n2", "n3")))
-    trial.submit(pod("crowd").request(cpu=6).select({HOST: wanted}))
+    trial.submit(pod("crowd").request(cpu=6).select({HOST: expected}))
     expect.bound("crowd")
-    fields = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [wanted]}]}
+    fields = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [expected]}]}
     large = requiring("large", fields).request(cpu=4)
     trial.submit(requiring("small", fields).request(cpu=1), large)
-    assert expect.bound("small").spec.node_name == wanted
+    assert expect.bound("small").spec.node_name == expected
     expect.pending("large")
-    others = [name for name in ("n1", "n2", "n3") if name != wanted]
+    others = [name for name in ("n1", "n2", "n3") if name != expected]
     not_in = {"matchFields": [{"key": "metadata.name", "operator": "NotIn", "values": [name]} for name in others]}
     trial.submit(requiring("neither", not_in).request(cpu=1), requiring("too-large", not_in).request(cpu=4))
-    assert expect.bound("neither").spec.node_name == wanted
+    assert expect.bound("neither").spec.node_name == expected
     expect.pending("too-large")
 
 
@@ -62,9 +62,9 @@ def test_an_image_without_a_tag_is_the_latest(trial: Trial, expect: Expect, hold
     expect.bound("crowd")
     image = {"names": ["registry.example:5000/model:latest"], "sizeBytes": 1800 << 20}
     assert trial.call("PATCH", f"/api/v1/nodes/{holder}/status", {"status": {"images": [image]}}).ok
-    asked = pod("a").request(cpu=1, memory="1Gi")
-    asked.manifest["spec"]["containers"][0]["image"] = "registry.example:5000/model"
-    trial.submit(asked)
+    builder = pod("a").request(cpu=1, memory="1Gi")
+    builder.manifest["spec"]["containers"][0]["image"] = "registry.example:5000/model"
+    trial.submit(builder)
     assert expect.bound("a").spec.node_name == holder
     expect.refusal()
 

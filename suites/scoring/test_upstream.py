@@ -62,10 +62,10 @@ def test_pods_that_want_company(trial: Trial, expect: Expect) -> None:
     """Required affinity: the first pod may be placed anywhere, all others follow it."""
     trial.add(node("n1"), node("n2"), node("n3"))
     together = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [OWN]}}
-    asked = [of_app(pod, affinity=together) for pod in pods("a", 5)]
-    trial.submit(*asked)
-    found = expect.bound(asked[0].name, asked[1].name, *(builder.name for builder in asked[2:]))
-    assert len({pod.spec.node_name for pod in found}) == 1
+    builders = [of_app(pod, affinity=together) for pod in pods("a", 5)]
+    trial.submit(*builders)
+    result = expect.bound(builders[0].name, builders[1].name, *(builder.name for builder in builders[2:]))
+    assert len({pod.spec.node_name for pod in result}) == 1
 
 
 @pytest.mark.feature("SCORE-4.spread")
@@ -79,10 +79,10 @@ def test_an_even_spread(trial: Trial, expect: Expect) -> None:
         "whenUnsatisfiable": "DoNotSchedule",
         "labelSelector": {"matchLabels": {"app": "a"}},
     }
-    asked = [of_app(pod, topologySpreadConstraints=[spread]).request(cpu=2) for pod in pods("a", 9)]
-    trial.submit(*asked)
-    found = expect.bound(asked[0].name, asked[1].name, *(builder.name for builder in asked[2:]))
-    where = [pod.spec.node_name for pod in found]
+    requests = [of_app(pod, topologySpreadConstraints=[spread]).request(cpu=2) for pod in pods("a", 9)]
+    trial.submit(*requests)
+    result = expect.bound(requests[0].name, requests[1].name, *(builder.name for builder in requests[2:]))
+    where = [pod.spec.node_name for pod in result]
     assert sorted(where.count(name) for name in ("n1", "n2", "n3")) == [3, 3, 3]
 
 
@@ -91,14 +91,14 @@ def test_an_even_spread(trial: Trial, expect: Expect) -> None:
 def test_a_port_of_the_node_is_given_once(trial: Trial, expect: Expect) -> None:
     """Two pods with the same host port do not share a node."""
     trial.add(node("n1"), node("n2"))
-    asked = pods("a", 3)
-    for builder in asked:
+    builders = pods("a", 3)
+    for builder in builders:
         builder.manifest["spec"]["containers"][0]["ports"] = [{"containerPort": 8080, "hostPort": 8080}]
-    trial.submit(asked[0], asked[1])
-    both = expect.bound(asked[0].name, asked[1].name)
+    trial.submit(builders[0], builders[1])
+    both = expect.bound(builders[0].name, builders[1].name)
     assert {pod.spec.node_name for pod in both} == {"n1", "n2"}
-    trial.submit(asked[2])
-    expect.pending(asked[2].name, saying="2 node(s) didn't have free ports for the requested pod ports")
+    trial.submit(builders[2])
+    expect.pending(builders[2].name, saying="2 node(s) didn't have free ports for the requested pod ports")
 
 
 @pytest.mark.feature("SCORE-4.fit")
@@ -109,8 +109,8 @@ def test_the_emptier_node_is_preferred(trial: Trial, expect: Expect) -> None:
     trial.submit(pod("large").request(cpu=20))
     where = expect.bound("large").spec.node_name
     trial.submit(*(pod.request(cpu=2) for pod in pods("a", 4)))
-    found = expect.bound(*(pod.name for pod in pods("a", 4)))
-    assert all(pod.spec.node_name != where for pod in found)
+    result = expect.bound(*(pod.name for pod in pods("a", 4)))
+    assert all(pod.spec.node_name != where for pod in result)
 
 
 def occupy(trial: Trial, name: str, *, cpu: int, memory: str) -> None:
@@ -194,10 +194,10 @@ def volume(trial: Trial, name: str, claim: str, where: str) -> None:
     wait_bound(trial, claim)
 
 
-def with_claim(asked: PodBuilder, claim: str) -> PodBuilder:
+def with_claim(pod: PodBuilder, claim: str) -> PodBuilder:
     """The pod with a volume from the claim."""
-    asked.manifest["spec"]["volumes"] = [{"name": "data", "persistentVolumeClaim": {"claimName": claim}}]
-    return asked
+    pod.manifest["spec"]["volumes"] = [{"name": "data", "persistentVolumeClaim": {"claimName": claim}}]
+    return pod
 
 
 @pytest.mark.feature("SCORE-4.images")
@@ -228,10 +228,10 @@ def test_all_images_of_a_pod_count(trial: Trial, expect: Expect, order: Sequence
     occupy(trial, both, cpu=3, memory="1Gi")
     images(trial, both, model, proxy, mebibytes=900)
     images(trial, one, model, mebibytes=900)
-    asked = pod("asked").request(cpu=1)
-    (first,) = asked.manifest["spec"]["containers"]
-    asked.manifest["spec"]["containers"] = [{**first, "image": model}, {"name": "proxy", "image": proxy}]
-    trial.submit(asked)
+    builder = pod("asked").request(cpu=1)
+    (first,) = builder.manifest["spec"]["containers"]
+    builder.manifest["spec"]["containers"] = [{**first, "image": model}, {"name": "proxy", "image": proxy}]
+    trial.submit(builder)
     assert expect.bound("asked").spec.node_name == both
     expect.refusal()
 
@@ -266,9 +266,9 @@ def test_default_weights_decide_where_plugins_disagree(trial: Trial, expect: Exp
     affinity = {
         "nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 50, "preference": term}]}
     }
-    asked = pod("a").request(cpu=1, memory="1Gi")
-    asked.manifest["spec"]["affinity"] = affinity
-    asked.manifest["spec"]["containers"][0]["image"] = "registry.example/model:1"
-    trial.submit(asked)
+    builder = pod("a").request(cpu=1, memory="1Gi")
+    builder.manifest["spec"]["affinity"] = affinity
+    builder.manifest["spec"]["containers"][0]["image"] = "registry.example/model:1"
+    trial.submit(builder)
     assert expect.bound("a").spec.node_name == preferred
     expect.refusal()

@@ -7,7 +7,7 @@ from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import node, pod
 from seatrial.suites.scoring.claims import PROVISIONER, StorageOfCase, storage
-from seatrial.suites.scoring.rules import HOST, ZONE, given
+from seatrial.suites.scoring.rules import HOST, ZONE, pod_with
 
 __all__ = ["storage"]
 
@@ -54,9 +54,9 @@ def test_two_pods_do_not_get_one_volume(trial: Trial, expect: Expect, storage: S
         return [name for name in names if trial.pod(name).spec.node_name]
 
     assert trial.reaches(lambda: bool(placed()), within=30), "expected one of both pods to be bound, found none"
-    found = placed()
-    assert len(found) == 1, f"expected one pod to get the volume, found {', '.join(found)}"
-    lucky, (waiting,) = found[0], names.keys() - set(found)
+    lines = placed()
+    assert len(lines) == 1, f"expected one pod to get the volume, found {', '.join(lines)}"
+    lucky, (waiting,) = lines[0], names.keys() - set(lines)
     expect.pending(waiting, saying="available persistent volumes to bind")
     expect.stable(seconds=3)
     assert storage.volume_of(names[lucky]) == first
@@ -73,11 +73,11 @@ def test_the_smallest_volume_that_suffices(trial: Trial, expect: Expect, storage
     trial.add(node("n1"))
     volumes = {size: storage.volume(name, "n1", f"{size}Gi") for name, size in zip("abcd", (8, 1, 3, 5), strict=True)}
     trial.settle()
-    for wanted, size in ((2, 3), (4, 5)):
-        storage.claim(f"c-{wanted}", f"{wanted}Gi")
-        storage.submit(f"p-{wanted}", f"c-{wanted}")
-        expect.bound(f"p-{wanted}")
-        assert storage.volume_of(f"c-{wanted}") == volumes[size]
+    for target, size in ((2, 3), (4, 5)):
+        storage.claim(f"c-{target}", f"{target}Gi")
+        storage.submit(f"p-{target}", f"c-{target}")
+        expect.bound(f"p-{target}")
+        assert storage.volume_of(f"c-{target}") == volumes[size]
     storage.claim("c-9", "9Gi")
     storage.submit("p-9", "c-9")
     expect.pending("p-9", saying="available persistent volumes to bind")
@@ -127,7 +127,7 @@ def test_a_provisioner_that_makes_nothing(trial: Trial, expect: Expect, storage:
     trial.add(node("n1").cpu(8))
     storage.claim("c")
     claim = {"name": "c", "persistentVolumeClaim": {"claimName": "c"}}
-    trial.submit(given("p", volumes=[claim]).request(cpu=6))
+    trial.submit(pod_with("p", volumes=[claim]).request(cpu=6))
     assert storage.selected_node("c") == "n1"
     trial.submit(pod("next").request(cpu=6))
     expect.pending("next")
@@ -148,7 +148,7 @@ def test_a_provisioner_is_told_the_node_of_an_ephemeral_volume(
     """
     storage.of_class(PROVISIONER)
     trial.add(node("n1"), node("n2"))
-    trial.submit(given("p", volumes=[storage.ephemeral("scratch")], nodeSelector={HOST: home}))
+    trial.submit(pod_with("p", volumes=[storage.ephemeral("scratch")], nodeSelector={HOST: home}))
     assert storage.selected_node("p-scratch") == home
     trial.settle(3)
     assert not trial.pod("p").spec.node_name, "bound before its claim"
@@ -173,6 +173,6 @@ def test_a_pod_does_not_use_another_claim_for_its_ephemeral_volume(
         storage.volume(name, "n1")
     storage.claim("p-scratch")
     volumes = [storage.ephemeral("scratch")]
-    trial.submit(given("p", volumes=volumes), given("q", volumes=volumes))
+    trial.submit(pod_with("p", volumes=volumes), pod_with("q", volumes=volumes))
     expect.bound("q")
     expect.pending("p", saying="was not created for pod")

@@ -10,7 +10,7 @@ from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import PodBuilder, node, pod
 from seatrial.suites.scoring.claims import PROVISIONER, StorageOfCase, storage, wait_bound
-from seatrial.suites.scoring.rules import given
+from seatrial.suites.scoring.rules import pod_with
 
 __all__ = ["storage"]
 
@@ -45,9 +45,9 @@ def using_volume(trial: Trial, name: str) -> PodBuilder:
     }
     trial.accept(claim, f"/api/v1/namespaces/{trial.name}/persistentvolumeclaims")
     wait_bound(trial, name)
-    found = pod(name)
-    found.manifest["spec"]["volumes"] = [{"name": "v", "persistentVolumeClaim": {"claimName": name}}]
-    return found
+    builder = pod(name)
+    builder.manifest["spec"]["volumes"] = [{"name": "v", "persistentVolumeClaim": {"claimName": name}}]
+    return builder
 
 
 @contextmanager
@@ -103,7 +103,7 @@ def test_volumes_that_are_not_made_yet_count(
         assert storage.selected_node("a") == "n1"
         storage.submit("second", "b")
         expect.pending("second", saying="max volume count")
-        trial.submit(given("third", volumes=[storage.ephemeral("scratch")]))
+        trial.submit(pod_with("third", volumes=[storage.ephemeral("scratch")]))
         expect.pending("third")  # for its claim or for the limit: the controller may be slower than the scheduler
         expect.stable(seconds=2)
 

@@ -31,12 +31,12 @@ def place(trial: Trial, name: str) -> None:
 
 def lowest(prefix: str, count: int, step: Callable[[str], None]) -> float:
     """The shortest real time of `count` steps."""
-    found = []
+    results = []
     for number in range(count):
         began = time.perf_counter()
         step(f"{prefix}{number}")
-        found.append(time.perf_counter() - began)
-    return min(found)
+        results.append(time.perf_counter() - began)
+    return min(results)
 
 
 @pytest.mark.feature("HIL-8.decision-time")
@@ -69,12 +69,12 @@ def test_a_placement_costs_the_same_among_many_pods(trial: Trial, subject: Subje
     def calls(prefix: str, pods: int) -> int:
         for number in range(pods):
             place(trial, f"{prefix}{number}")
-        found = []
+        counts = []
         for number in range(5):
             with counting() as counted:
                 place(trial, f"{prefix}-counted-{number}")
-            found.append(counted.count)
-        return min(found)
+            counts.append(counted.count)
+        return min(counts)
 
     few = calls("few", 20)
     many = calls("many", 135)
@@ -94,7 +94,7 @@ def refuse(trial: Trial, *names: str) -> None:
     trial.submit(*(pod(name).gpus(1) for name in names))
 
     def rejected() -> bool:
-        return all(found.status.conditions or found.metadata.name not in names for found in trial.pods())
+        return all(pod.status.conditions or pod.metadata.name not in names for pod in trial.pods())
 
     assert trial.wait(rejected, within=30), f"expected {len(names)} pods to be rejected within 30 s"
     trial.pass_time(15)  # the backoff of all is over
@@ -111,7 +111,7 @@ def test_events_cost_the_same_among_many_waiting_pods(trial: Trial, subject: Sub
     trial.add(node("n1").gpus("a10", 8))
     holders = [f"holder-{number}" for number in range(8)]
     trial.submit(*(pod(name).gpus(1) for name in holders))
-    assert trial.wait(lambda: all(found.spec.node_name for found in trial.pods()), within=30)
+    assert trial.wait(lambda: all(pod.spec.node_name for pod in trial.pods()), within=30)
 
     def change(number: int) -> int:
         with counting() as counted:
@@ -165,11 +165,11 @@ def test_what_came_and_went_leaves_nothing(trial: Trial, subject: Subject | None
 
     def gangs(number: int) -> None:
         groups = [gang(f"g{number}-{one}", 2) for one in range(15)]
-        asked = [member for group in groups for member in members(group, 2)]
+        pods = [member for group in groups for member in members(group, 2)]
         trial.apply(*groups)
-        trial.submit(*(member.request(cpu="10m") for member in asked))
-        names = [member.name for member in asked]
-        bound = trial.wait(lambda: all(found.spec.node_name for found in trial.pods()), within=30)
+        trial.submit(*(member.request(cpu="10m") for member in pods))
+        names = [member.name for member in pods]
+        bound = trial.wait(lambda: all(pod.spec.node_name for pod in trial.pods()), within=30)
         assert bound, "expected the gangs to be placed within 30 s"
         for group in groups:
             assert trial.call("DELETE", trial.path("PodGroup", group.name)).ok

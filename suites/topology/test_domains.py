@@ -54,13 +54,13 @@ def test_a_topology_of_another_name_is_told_of(trial: Trial, expect: Expect) -> 
     trial.apply(topology)
     trial.add(placed_in("b1-0", "s1", "b1"), placed_in("b1-1", "s1", "b1"))
 
-    def said() -> bool:
+    def has_event() -> bool:
         return any(
             "expected the name 'default', found 'rack'" in event.message
             for event in trial.events("rack", namespace="default")
         )
 
-    assert trial.reaches(said, within=30), trial.events("rack", namespace="default")
+    assert trial.reaches(has_event, within=30), trial.events("rack", namespace="default")
     trial.apply(gang("train", 4).gather("BlockLayer", MUST))
     trial.submit(*workers("train", 4))
     expect.pending(*names("train", 4), saying="no cluster network topology: expected one named 'default', found 'rack'")
@@ -198,8 +198,8 @@ def test_the_members_that_a_gang_needs_gather_without_the_others(trial: Trial, e
     in_tree(trial, 2)
 
     expect.bound("train-0", "train-1", within=40)
-    found = where(trial, "train")
-    assert (found["train-0"], found["train-1"]) == ("b2-0", "b2-0")
+    values = where(trial, "train")
+    assert (values["train-0"], values["train-1"]) == ("b2-0", "b2-0")
 
 
 @pytest.mark.feature("TOPO-1.left-out")
@@ -209,12 +209,12 @@ def test_an_event_names_the_nodes_that_are_left_out(trial: Trial) -> None:
     trial.apply(network())
     trial.add(placed_in("b1-0", "s1", "b1"), node("odd-0").gpus("a10", 4).label(BLOCK, "odd"))
 
-    def told() -> list[str]:
-        found = trial.events("default", namespace="default")
-        return [event.message for event in found if event.reason == "NodesLeftOut" and "odd-0" in event.message]
+    def event_messages() -> list[str]:
+        events = trial.events("default", namespace="default")
+        return [event.message for event in events if event.reason == "NodesLeftOut" and "odd-0" in event.message]
 
-    assert trial.wait(lambda: bool(told()), within=30), trial.events("default", namespace="default")
-    assert "b1-0" not in told()[0]
+    assert trial.wait(lambda: bool(event_messages()), within=30), trial.events("default", namespace="default")
+    assert "b1-0" not in event_messages()[0]
 
 
 @pytest.mark.feature("TOPO-2.unreadable")

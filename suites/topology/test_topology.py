@@ -106,7 +106,7 @@ def test_the_tree_follows_the_labels(trial: Trial, expect: Expect) -> None:
 @pytest.mark.feature("TOPO-1.invalid")
 @pytest.mark.case("TO-003", severity="normal", source="ours")
 @pytest.mark.parametrize(
-    ("layers", "told"),
+    ("layers", "message"),
     [
         ([("NodeTopologyLayer", "RackLayer")], '"RackLayer" not found in spec'),
         ([("A", "B"), ("B", "A"), ("NodeTopologyLayer", "A")], "cycle"),
@@ -115,21 +115,21 @@ def test_the_tree_follows_the_labels(trial: Trial, expect: Expect) -> None:
     ],
     ids=["unknown-parent", "cycle", "two-roots", "no-nodes"],
 )
-def test_layers_that_are_no_chain(trial: Trial, expect: Expect, layers: list[tuple[str, str]], told: str) -> None:
+def test_layers_that_are_no_chain(trial: Trial, expect: Expect, layers: list[tuple[str, str]], message: str) -> None:
     """The topology is changed to layers that are no chain: an event has the reason; the previous layers stay in use."""
     crowded(trial, expect)
     assert trial.reaches(lambda: bool(domains(trial)), within=30)
     entries = [{"topologyLayer": name, "parentTopologyLayer": parent, "labelKey": [SPINE]} for name, parent in layers]
     assert trial.call("PATCH", PATH, {"spec": {"networkTopologySpec": entries}}).ok
 
-    def said() -> bool:
+    def has_event() -> bool:
         return any(
-            told in event.message
+            message in event.message
             for event in trial.events("default", namespace="default")
             if event.reason == "InvalidTopology"
         )
 
-    assert trial.reaches(said, within=30), trial.events("default", namespace="default")
+    assert trial.reaches(has_event, within=30), trial.events("default", namespace="default")
     trial.apply(gang("train", 4).gather("BlockLayer", MUST))
     trial.submit(*workers("train", 4))
     expect.bound(*names("train", 4))
@@ -489,10 +489,10 @@ def coscheduling_args(configuration: Path) -> dict[str, Any]:
     """The arguments of Coscheduling of the profile koord-scheduler, or of the first profile."""
     profiles = yaml.safe_load(configuration.read_bytes())["profiles"]
     own = next((profile for profile in profiles if profile["schedulerName"] == KOORD_SCHEDULER), profiles[0])
-    found: dict[str, Any] = next(
+    match: dict[str, Any] = next(
         (entry["args"] for entry in own.get("pluginConfig", ()) if entry["name"] == "Coscheduling"), {}
     )
-    return found
+    return match
 
 
 @pytest.mark.feature("TOPO-2.best-domain")

@@ -16,13 +16,13 @@ class Identity:
     @property
     def user_info(self) -> dict[str, Any]:
         """The UserInfo of reviews and of webhooks."""
-        found: dict[str, Any] = {"username": self.name}
+        uids: dict[str, Any] = {"username": self.name}
         if self.uid:
-            found["uid"] = self.uid
-        found["groups"] = list(self.groups)
+            uids["uid"] = self.uid
+        uids["groups"] = list(self.groups)
         if self.extra:
-            found["extra"] = {name: list(values) for name, values in self.extra}
-        return found
+            uids["extra"] = {name: list(values) for name, values in self.extra}
+        return uids
 
 
 ADMIN = Identity("seatrial-admin", ("system:masters", "system:authenticated"))

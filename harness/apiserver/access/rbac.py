@@ -84,14 +84,14 @@ class Access:
         collection = self._store.collection((_GROUP, plural))
         known = self._indexes.get(plural)
         if known is None or known[0] != collection.changed:
-            found: _Bound = {}
+            result: _Bound = {}
             for item in collection.each():
                 for subject in item.obj.get("subjects") or ():
                     kind, name = str(subject.get("kind")), str(subject.get("name", ""))
                     if kind == "ServiceAccount":
                         kind, name = "User", f"system:serviceaccount:{subject.get('namespace') or item.key[0]}:{name}"
-                    found.setdefault((item.key[0], kind, name), []).append(item.obj["roleRef"])
-            known = self._indexes[plural] = (collection.changed, found)
+                    result.setdefault((item.key[0], kind, name), []).append(item.obj["roleRef"])
+            known = self._indexes[plural] = (collection.changed, result)
         return known[1]
 
     def has_role(self, reference: Mapping[str, Any], namespace: str) -> bool:
@@ -106,11 +106,11 @@ class Access:
 
     def rules_of(self, reference: Mapping[str, Any], namespace: str) -> Iterator[Rule]:
         """The rules of the role that a binding in `namespace` references; empty if the role does not exist."""
-        found = self._role(reference, namespace)
-        if found is None:
+        role = self._role(reference, namespace)
+        if role is None:
             return
-        yield from found.obj.get("rules") or ()
-        selectors = (found.obj.get("aggregationRule") or {}).get("clusterRoleSelectors") or ()
+        yield from role.obj.get("rules") or ()
+        selectors = (role.obj.get("aggregationRule") or {}).get("clusterRoleSelectors") or ()
         if selectors:
             for item in self._store.collection((_GROUP, "clusterroles")).each():
                 labels = item.obj["metadata"].get("labels") or {}

@@ -45,14 +45,14 @@ def review(  # noqa: PLR0917
 
 def _token_status(spec: dict[str, Any], tokens: Tokens) -> Object:
     """Follows `pkg/registry/authentication/tokenreview`."""
-    token, wanted = str(spec.get("token") or ""), list(spec.get("audiences") or ())
+    token, entry = str(spec.get("token") or ""), list(spec.get("audiences") or ())
     if not token:
         raise errors.bad_request("token is required for TokenReview in authentication")
-    found = tokens.identify(token, wanted)
-    if found is None:
+    identify = tokens.identify(token, entry)
+    if identify is None:
         return {"user": {}, "error": "invalid bearer token"}
-    audiences = [audience for audience in tokens.audiences(token) if not wanted or audience in wanted]
-    return {"authenticated": True, "user": found.user_info, "audiences": audiences}
+    audiences = [audience for audience in tokens.audiences(token) if not entry or audience in entry]
+    return {"authenticated": True, "user": identify.user_info, "audiences": audiences}
 
 
 def _check(kind: str, spec: dict[str, Any], namespace: str | None = None) -> None:

@@ -202,9 +202,9 @@ def check_signer(signer: str, request: x509.CertificateSigningRequest, usages: f
         raise NotSigned("IP subjectAltNames are not allowed")
     if any(isinstance(name, x509.UniformResourceIdentifier) for name in names):
         raise NotSigned("URI subjectAltNames are not allowed")
-    wanted = _SERVER_USAGES if signer == KUBELET_SERVING else _CLIENT_USAGES
-    if usages not in {wanted, wanted - {_RSA_ONLY}}:
-        raise NotSigned(f"usages did not match [{' '.join(sorted(wanted))}]")
+    target = _SERVER_USAGES if signer == KUBELET_SERVING else _CLIENT_USAGES
+    if usages not in {target, target - {_RSA_ONLY}}:
+        raise NotSigned(f"usages did not match [{' '.join(sorted(target))}]")
     if not common or not str(common[0].value).startswith("system:node:"):
         raise NotSigned("subject common name does not begin with system:node:")
 

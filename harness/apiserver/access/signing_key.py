@@ -57,8 +57,8 @@ class SigningKey:
         text, _, signature = token.rpartition(".")
         try:
             raw = decoded(signature)
-            found = encode_dss_signature(int.from_bytes(raw[:_BYTES]), int.from_bytes(raw[_BYTES:]))
-            self._private.public_key().verify(found, text.encode(), ec.ECDSA(hashes.SHA256()))
+            dss_signature = encode_dss_signature(int.from_bytes(raw[:_BYTES]), int.from_bytes(raw[_BYTES:]))
+            self._private.public_key().verify(dss_signature, text.encode(), ec.ECDSA(hashes.SHA256()))
         except (InvalidSignature, ValueError):
             return None
         claims: dict[str, Any] = orjson.loads(decoded(text.partition(".")[2]))

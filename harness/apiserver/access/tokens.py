@@ -46,8 +46,8 @@ class Tokens:
         self._static.append((token.encode(), identity))
 
     def _identity_of_static(self, token: str) -> Identity | None:
-        given = token.encode()
-        return next((found for known, found in self._static if secrets.compare_digest(given, known)), None)
+        encoding = token.encode()
+        return next((identity for known, identity in self._static if secrets.compare_digest(encoding, known)), None)
 
     def request(self, key: tuple[str, str], body: Object) -> Object:
         """The TokenRequest with its status, for the account `key` (namespace, name).
@@ -108,12 +108,12 @@ class Tokens:
         namespace, name = private["namespace"], private["serviceaccount"]["name"]
         for kind, collection, place in (
             ("serviceaccount", _ACCOUNTS, namespace),
-            *((kind.lower(), found, "" if kind == "Node" else namespace) for (_, kind), found in _BINDABLE.items()),
+            *((kind.lower(), key, "" if kind == "Node" else namespace) for (_, kind), key in _BINDABLE.items()),
         ):
-            wanted = private.get(kind)
-            if wanted is not None:
-                item = self._store.collection(collection).get((place, wanted["name"]))
-                if item is None or item.obj["metadata"]["uid"] != wanted["uid"]:
+            entry = private.get(kind)
+            if entry is not None:
+                item = self._store.collection(collection).get((place, entry["name"]))
+                if item is None or item.obj["metadata"]["uid"] != entry["uid"]:
                     return None
         return Identity(
             f"{ACCOUNT_PREFIX}{namespace}:{name}",
@@ -160,11 +160,11 @@ class Tokens:
         item = self._store.collection(collection).get(("" if kind == "Node" else namespace, name))
         if item is None:
             raise errors.not_found(collection[1], "", name)
-        found = item.obj["metadata"]["uid"]
-        if uid and uid != found:
+        result = item.obj["metadata"]["uid"]
+        if uid and uid != result:
             why = f"the UID in the bound object reference ({uid}) does not match the UID in record."
             raise errors.conflict(collection[1], "", name, why)
-        return {kind.lower(): {"name": name, "uid": found}}
+        return {kind.lower(): {"name": name, "uid": result}}
 
 
 def account_groups(namespace: str) -> tuple[str, ...]:

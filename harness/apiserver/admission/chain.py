@@ -88,15 +88,15 @@ class Admission:
             Pending: webhooks have to be called first.
         """
         if resource.namespaced:
-            found = self._check_namespace(resource, namespace, body)
+            item = self._check_namespace(resource, namespace, body)
             if resource.key == ("", "pods"):
                 if isinstance(body.get("spec"), dict):
-                    self._pods.check_pod(found, body, body["spec"], warnings)
+                    self._pods.check_pod(item, body, body["spec"], warnings)
                 return self._create_pod(resource, namespace, body, warnings, strictness, write)
-            self._pods.warn_of_template(found, resource, body, warnings)
+            self._pods.warn_of_template(item, resource, body, warnings)
         self._complete(resource, body, warnings, strictness)
         hooks = self._applicable_hooks(resource, namespace)
-        wanted = _copy(body) if hooks else _shallow_copy(body) if resource.key in _COMPLETED else body
+        amounts = _copy(body) if hooks else _shallow_copy(body) if resource.key in _COMPLETED else body
         if resource.key == ("", "nodes"):
             _taint_new_node(body)
         elif resource.key == ("", "namespaces"):
@@ -112,7 +112,7 @@ class Admission:
             self.webhooks.validate(write, body, None)
         for hook in self.last:
             hook(resource, body, None, "")
-        return wanted
+        return amounts
 
     def check_loaded(self, resource: Resource, body: Object) -> None:
         """Complete an object that another server stored, in place, and check it.
@@ -176,7 +176,7 @@ class Admission:
             ApiStatusError: a webhook or policy denied it.
             Pending: webhooks have to be called first.
         """
-        self.webhooks.mutate(write, body, old, lambda found: found)
+        self.webhooks.mutate(write, body, old, lambda item: item)
         self.webhooks.validate(write, body, old)
 
     def scaled(self, write: Write, scale: Object, old: Object) -> Object:
@@ -188,24 +188,24 @@ class Admission:
         """
         if not self.webhooks.active:
             return scale
-        found = self.webhooks.mutate(write, scale, old, lambda changed: conform("autoscaling/v1", "Scale", changed)[0])
-        self.webhooks.validate(write, found, old)
-        return found if found is not None else scale
+        mutate = self.webhooks.mutate(write, scale, old, lambda changed: conform("autoscaling/v1", "Scale", changed)[0])
+        self.webhooks.validate(write, mutate, old)
+        return mutate if mutate is not None else scale
 
     def _mutate(self, write: Write, body: Object, old: Object | None) -> None:
         """Apply mutating webhooks to the object, in place."""
         resource = write.resource
 
-        def complete(found: Object) -> Object:
-            whole, _ = conform(resource.api_version, resource.kind, found, custom=resource.custom is not None)
+        def complete(results: Object) -> Object:
+            whole, _ = conform(resource.api_version, resource.kind, results, custom=resource.custom is not None)
             self._complete(resource, whole, [], "Ignore")
             completed: Object = whole
             return completed
 
-        found = self.webhooks.mutate(write, body, old, complete)
-        if found is not body and found is not None:
+        mutate = self.webhooks.mutate(write, body, old, complete)
+        if mutate is not body and mutate is not None:
             body.clear()
-            body.update(found)
+            body.update(mutate)
 
     def _applicable_hooks(self, resource: Resource, namespace: str) -> list[Hook]:
         return [hook for hook, concerns in self.plugins if concerns(resource, namespace)] + self.hooks
@@ -278,10 +278,10 @@ class Admission:
 
     def _check_namespace(self, resource: Resource, namespace: str, body: Object) -> Item:
         """The namespace, which must exist and not be terminating."""
-        found = self._store.collection(("", "namespaces")).get(("", namespace))
-        if found is None:
+        item = self._store.collection(("", "namespaces")).get(("", namespace))
+        if item is None:
             raise errors.not_found("namespaces", "", namespace)
-        if "deletionTimestamp" in found.obj["metadata"]:
+        if "deletionTimestamp" in item.obj["metadata"]:
             name = str(body["metadata"].get("name", ""))
             why = f"unable to create new content in namespace {namespace} because it is being terminated"
             refused = errors.forbidden(resource.plural, resource.group, name, why)
@@ -293,7 +293,7 @@ class Admission:
                 }
             ]
             raise refused
-        return found
+        return item
 
     # -- pods ----------------------------------------------------------------------------------------------------------
 
@@ -317,7 +317,7 @@ class Admission:
         known = self._specs.get(key) if not hooks and write is None else None
         if known is not None:
             body.pop("status", None)
-            wanted = {**body, "spec": known.wanted}
+            pod = {**body, "spec": known.own_spec}
             body["spec"] = known.spec
             self._set_status(body, known.quality)
             causes: list[Cause] = []
@@ -327,7 +327,7 @@ class Admission:
             self.refuse(resource, body, causes)
         else:
             self._complete(resource, body, warnings, strictness)
-            wanted = _copy(body) if hooks or write is not None else _shallow_copy(body)
+            pod = _copy(body) if hooks or write is not None else _shallow_copy(body)
             _set_priority(spec, priority)
             spec.setdefault("serviceAccountName", "default")
             _add_tolerations(spec)
@@ -346,10 +346,10 @@ class Admission:
             if write is not None:
                 self.webhooks.validate(write, body, None)
             elif not hooks and not doubtful:
-                self._specs.keep(key, Completed(spec, wanted["spec"], body["status"]["qosClass"]))
+                self._specs.keep(key, Completed(spec, pod["spec"], body["status"]["qosClass"]))
         for hook in self.last:
             hook(resource, body, None, "")
-        return wanted
+        return pod
 
     def _set_status(self, body: Object, quality: str) -> None:
         body["status"] = {"phase": "Pending", "qosClass": quality}
@@ -371,24 +371,24 @@ class Admission:
         name = spec.get("priorityClassName") or ""
         value, policy = 0, "PreemptLowerPriority"
         if name:
-            found = classes.get(("", name))
-            if found is None:
+            item = classes.get(("", name))
+            if item is None:
                 raise errors.forbidden(
                     "pods", "", str(body["metadata"].get("name", "")), f"no PriorityClass with name {name} was found"
                 )
-            value = int(found.obj.get("value", 0))
-            policy = found.obj.get("preemptionPolicy", policy)
+            value = int(item.obj.get("value", 0))
+            policy = item.obj.get("preemptionPolicy", policy)
         else:
             if self._default_revision != classes.changed:
                 self._default_revision, self._default = classes.changed, _default_priority(classes)
             value, name, policy = self._default
-        for what, given, computed in (
+        for what, content, computed in (
             ("the integer value of priority", spec.get("priority"), value),
             ("the string value of PreemptionPolicy", spec.get("preemptionPolicy"), policy),
         ):
-            if given is not None and given != computed:
+            if content is not None and content != computed:
                 why = (
-                    f"{what} ({given}) must not be provided in pod spec;"
+                    f"{what} ({content}) must not be provided in pod spec;"
                     f" priority admission controller computed {computed} from the given PriorityClass name"
                 )
                 raise errors.forbidden("pods", "", str(body["metadata"].get("name", "")), why)

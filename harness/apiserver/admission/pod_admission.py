@@ -49,10 +49,10 @@ class PodAdmission:
         policy = self._policy(namespace)
         if policy is None:
             return
-        found = violations(policy.enforce, spec)
-        if found:
+        enforce_violations = violations(policy.enforce, spec)
+        if enforce_violations:
             level = f'"{policy.enforce}:{policy.enforce_version}"'
-            raise _forbidden(body, f"violates PodSecurity {level}: {', '.join(found)}")
+            raise _forbidden(body, f"violates PodSecurity {level}: {', '.join(enforce_violations)}")
         _warn(policy, spec, warnings)
 
     def warn_of_template(self, namespace: Item, resource: Resource, body: Object, warnings: list[str]) -> None:
@@ -61,11 +61,11 @@ class PodAdmission:
         policy = self._policy(namespace) if path is not None else None
         if path is None or policy is None:
             return
-        found: Any = body
+        entry: Any = body
         for name in (*path, "spec"):
-            found = found.get(name) if isinstance(found, dict) else None
-        if isinstance(found, dict):
-            _warn(policy, found, warnings)
+            entry = entry.get(name) if isinstance(entry, dict) else None
+        if isinstance(entry, dict):
+            _warn(policy, entry, warnings)
 
     def _namespace_changed(self, change: Change) -> None:
         self._policies.pop(change.key[1], None)
@@ -79,9 +79,11 @@ class PodAdmission:
 
 
 def _warn(policy: Policy, spec: dict[str, Any], warnings: list[str]) -> None:
-    found = violations(policy.warn, spec)
-    if found:
-        warnings.append(f'would violate PodSecurity "{policy.warn}:{policy.warn_version}": {", ".join(found)}')
+    warn_violations = violations(policy.warn, spec)
+    if warn_violations:
+        warnings.append(
+            f'would violate PodSecurity "{policy.warn}:{policy.warn_version}": {", ".join(warn_violations)}'
+        )
 
 
 def _forbidden(body: Object, why: str) -> errors.ApiStatusError:

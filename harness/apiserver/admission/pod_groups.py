@@ -31,18 +31,18 @@ class PodGroupAdmission:
         spec = body["spec"]
         class_name, value = spec.get("priorityClassName") or "", 0
         if class_name:
-            found = self._classes.get(("", class_name))
-            if found is None:
+            entry = self._classes.get(("", class_name))
+            if entry is None:
                 raise _forbidden(body, f"no PriorityClass with name {class_name} was found")
-            value = found.obj.get("value", 0)
+            value = entry.obj.get("value", 0)
         else:
             for item in self._classes.each():
                 if item.obj.get("globalDefault"):
                     value, spec["priorityClassName"] = item.obj.get("value", 0), item.key[1]
-        given = spec.get("priority")
-        if given is not None and given != value:
+        priority = spec.get("priority")
+        if priority is not None and priority != value:
             why = (
-                f"priority set in the pod group ({given}) must match the priority computed ({value}) based on the"
+                f"priority set in the pod group ({priority}) must match the priority computed ({value}) based on the"
                 " priority class set in the spec"
             )
             raise _forbidden(body, why)

@@ -29,7 +29,7 @@ class Completed(NamedTuple):
     """A spec as stored, the spec that its creator owns (with defaults only), and its QoS class."""
 
     spec: Object
-    wanted: Object
+    own_spec: Object
     quality: str
 
 

@@ -38,8 +38,8 @@ _created: dict[tuple[int, str, str, Versions], list[tuple[CollectionKey, Change]
 
 @cache
 def _recorded() -> dict[str, list[Object]]:
-    found: dict[str, list[Object]] = orjson.loads(RECORDED.read_bytes())
-    return found
+    document: dict[str, list[Object]] = orjson.loads(RECORDED.read_bytes())
+    return document
 
 
 def store_bootstrap_objects(store: Store, registry: Registry, now: str, client_ca: str) -> None:

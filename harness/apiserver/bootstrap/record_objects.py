@@ -29,15 +29,15 @@ _KEPT = ("name", "namespace", "labels", "annotations", "generation")  # of metad
 
 def main() -> int:
     """Write the objects of the server at the address that is the first argument."""
-    found: dict[str, list[dict[str, Any]]] = {}
+    results: dict[str, list[dict[str, Any]]] = {}
     for (group, plural), path in _COLLECTIONS.items():
         with urlopen(sys.argv[1] + path) as answer:  # noqa: S310 an address that the caller gives
             listed = orjson.loads(answer.read())
         head = {"apiVersion": listed["apiVersion"], "kind": listed["kind"].removesuffix("List")}
-        found[f"{group}/{plural}"] = [{**head, **_trimmed(item)} for item in listed["items"] if _is_bootstrap(item)]
+        results[f"{group}/{plural}"] = [{**head, **_trimmed(item)} for item in listed["items"] if _is_bootstrap(item)]
     lines = (
         orjson.dumps(name) + b":[\n" + b",\n".join(orjson.dumps(item) for item in items) + b"\n]"
-        for name, items in found.items()
+        for name, items in results.items()
     )
     RECORDED.write_bytes(b"{\n" + b",\n".join(lines) + b"\n}\n")
     return 0

@@ -52,8 +52,8 @@ def escaped(name: str) -> str:
     """A field's name with the escaping that expressions need."""
     if name in RESERVED:
         return f"__{name}__"
-    for found, written in (("__", "__underscores__"), (".", "__dot__"), ("-", "__dash__"), ("/", "__slash__")):
-        name = name.replace(found, written)
+    for result, written in (("__", "__underscores__"), (".", "__dot__"), ("-", "__dash__"), ("/", "__slash__")):
+        name = name.replace(result, written)
     return name
 
 
@@ -85,21 +85,21 @@ class _Checked:
         from seatrial.harness.apiserver.cel.evaluating import MACROS, OPTIONAL, TWO_VARIABLE_MACROS, ident_of, parts_of
         from seatrial.harness.apiserver.cel.functions import NAMESPACES
 
-        member, token, given = parts_of(tree)
+        member, token, value = parts_of(tree)
         name, namespace = str(token), ident_of(member)
         if namespace in NAMESPACES and namespace not in scope:
             self._function(token, f"{namespace}.{name}")
         else:
             self.visit(member, scope)
-            count = 2 if (name in TWO_VARIABLE_MACROS and len(given) >= 3) or name == "transformMapEntry" else 1
-            if count == 2 or (name in MACROS | OPTIONAL and len(given) >= 2):
-                names = [ident_of(argument) for argument in given[:count]]
+            count = 2 if (name in TWO_VARIABLE_MACROS and len(value) >= 3) or name == "transformMapEntry" else 1
+            if count == 2 or (name in MACROS | OPTIONAL and len(value) >= 2):
+                names = [ident_of(argument) for argument in value[:count]]
                 if not all(names):
                     self._reject(token, len(name), "argument must be a simple name")
-                scope, given = scope | set(names), given[count:]
+                scope, value = scope | set(names), value[count:]
             else:
                 self._function(token, name)
-        for argument in given:
+        for argument in value:
             self.visit(argument, scope)
 
     def _function(self, token: Any, name: str) -> None:
@@ -139,10 +139,10 @@ def _closed(schema: Schema) -> bool:
 
 
 def _names(schema: Schema) -> dict[str, Any]:
-    found = {escaped(name): sub for name, sub in (schema.get("properties") or {}).items()}
+    manifest = {escaped(name): sub for name, sub in (schema.get("properties") or {}).items()}
     if schema.get("x-kubernetes-embedded-resource"):
-        found = {"apiVersion": None, "kind": None, "metadata": None, **found}
-    return found
+        manifest = {"apiVersion": None, "kind": None, "metadata": None, **manifest}
+    return manifest
 
 
 def _types() -> frozenset[str]:

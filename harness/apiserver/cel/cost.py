@@ -54,8 +54,8 @@ class _Estimation:
     def visit(self, tree: Any, scope: Scope) -> Estimate:
         handler = getattr(self, f"_{tree.data}", None)
         if handler is not None and (len(tree.children) > 1 or tree.data not in _FORWARDING):
-            found: Estimate = handler(tree, scope)
-            return found
+            target: Estimate = handler(tree, scope)
+            return target
         return self.visit(tree.children[0], scope)
 
     def _all(self, trees: Iterable[Any], scope: Scope) -> list[Estimate]:
@@ -64,14 +64,14 @@ class _Estimation:
     # -- operators
 
     def _expr(self, tree: Any, scope: Scope) -> Estimate:
-        asked, first, second = self._all(tree.children, scope)
+        target, first, second = self._all(tree.children, scope)
         kind = first.type if first.type.kind == second.type.kind else DYNAMIC
         entries = (
             (first.entries[0] | second.entries[0], first.entries[1] | second.entries[1])
             if first.entries and second.entries
             else None
         )
-        return Estimate(capped(asked.cost + max(first.cost, second.cost)), kind, first.size | second.size, entries)
+        return Estimate(capped(target.cost + max(first.cost, second.cost)), kind, first.size | second.size, entries)
 
     def _conditionalor(self, tree: Any, scope: Scope) -> Estimate:
         return of_type(BOOL, sum(part.cost for part in self._all(_operands(tree), scope)))
@@ -130,21 +130,21 @@ class _Estimation:
         return Estimate(0, Declared(_LITERALS.get(token.type, "dyn")), ONE, constant=number)
 
     def _ident(self, tree: Any, scope: Scope) -> Estimate:
-        found = scope.get(str(tree.children[0]))
-        return found.costing(1) if found is not None else at_place(Declared("type"), self._root)
+        target = scope.get(str(tree.children[0]))
+        return target.costing(1) if target is not None else at_place(Declared("type"), self._root)
 
     def _dot_ident(self, tree: Any, scope: Scope) -> Estimate:
         return self._ident(tree, scope)
 
     def _list_lit(self, tree: Any, scope: Scope) -> Estimate:
-        items = self._all(_given(tree), scope)
+        items = self._all(_arguments(tree), scope)
         size = Size(len(items), len(items))
         kinds = {item.type.kind for item in items}
         kind = Declared("list", item=items[0].type if len(kinds) == 1 else None)
         return Estimate(capped(sum(item.cost for item in items) + _NEW_LIST), kind, size, (ONE, _union(items)))
 
     def _map_lit(self, tree: Any, scope: Scope) -> Estimate:
-        parts = self._all(_given(tree), scope)
+        parts = self._all(_arguments(tree), scope)
         keys, values = parts[::2], parts[1::2]
         kinds = {value.type.kind for value in values}
         kind = Declared("map", key=keys[0].type if keys else None, item=values[0].type if len(kinds) == 1 else None)
@@ -152,7 +152,7 @@ class _Estimation:
         return Estimate(capped(cost), kind, Size(len(keys), len(keys)), (_union(keys), _union(values)))
 
     def _member_object(self, tree: Any, scope: Scope) -> Estimate:
-        fields = [child for child in _given(tree) if hasattr(child, "data")]
+        fields = [child for child in _arguments(tree) if hasattr(child, "data")]
         return Estimate(capped(sum(part.cost for part in self._all(fields, scope)) + _NEW_OBJECT))
 
     # -- selection
@@ -163,9 +163,9 @@ class _Estimation:
 
     def _field(self, operand: Estimate, name: str) -> Estimate:
         charged = 1 if operand.type.kind in {"map", "object"} else 0
-        found = operand.type.fields.get(name) if operand.type.kind == "object" else operand.type.item
+        field = operand.type.fields.get(name) if operand.type.kind == "object" else operand.type.item
         place = operand.place.fields.get(name, operand.place.other) if operand.place is not None else None
-        return at_place(found or DYNAMIC, place, operand.cost + charged)
+        return at_place(field or DYNAMIC, place, operand.cost + charged)
 
     def _entry(self, over: Estimate, *, key: bool = False) -> Estimate:
         """A key or value of a list or map, as a variable.
@@ -193,57 +193,57 @@ class _Estimation:
     # -- calls
 
     def _ident_arg(self, tree: Any, scope: Scope) -> Estimate:
-        name, given = str(tree.children[0]), _given(tree, 1)
-        if name == "has" and given:
-            selected = given[0]
+        name, arguments = str(tree.children[0]), _arguments(tree, 1)
+        if name == "has" and arguments:
+            selected = arguments[0]
             while selected.data != "member_dot" and len(selected.children) == 1:
                 selected = selected.children[0]
             return of_type(BOOL, self.visit(selected.children[0], scope).cost)  # the test itself is free
-        found = self._all(given, scope)
-        if name == "dyn" and found:
-            return found[0].costing(found[0].cost + 1)
-        return call_estimate(name, None, found, sum(part.cost for part in found))
+        targets = self._all(arguments, scope)
+        if name == "dyn" and targets:
+            return targets[0].costing(targets[0].cost + 1)
+        return call_estimate(name, None, targets, sum(part.cost for part in targets))
 
     def _member_dot_arg(self, tree: Any, scope: Scope) -> Estimate:
         from seatrial.harness.apiserver.cel.evaluating import ident_of
         from seatrial.harness.apiserver.cel.functions import NAMESPACES
 
         member, name = tree.children[0], str(tree.children[1])
-        given, namespace = _given(tree, 2), ident_of(member)
-        if namespace == "cel" and name == "bind" and len(given) == 3:
-            bound = self.visit(given[1], scope)
-            inner = self.visit(given[2], {**scope, ident_of(given[0]): replace(bound, cost=1)})
+        arguments, namespace = _arguments(tree, 2), ident_of(member)
+        if namespace == "cel" and name == "bind" and len(arguments) == 3:
+            bound = self.visit(arguments[1], scope)
+            inner = self.visit(arguments[2], {**scope, ident_of(arguments[0]): replace(bound, cost=1)})
             return inner.costing(bound.cost + inner.cost + _NEW_LIST)  # the list is an empty range
         if namespace in NAMESPACES and namespace not in scope:
-            found = self._all(given, scope)
-            return call_estimate(f"{namespace}.{name}", None, found, sum(part.cost for part in found))
+            targets = self._all(arguments, scope)
+            return call_estimate(f"{namespace}.{name}", None, targets, sum(part.cost for part in targets))
         target = self.visit(member, scope)
-        if name in _MACROS and len(given) >= 2:
-            return self._macro(name, target, given, scope)
-        if name in {"optMap", "optFlatMap"} and len(given) == 2:
-            inner = self.visit(given[1], {**scope, ident_of(given[0]): replace(target, cost=1)})
+        if name in _MACROS and len(arguments) >= 2:
+            return self._macro(name, target, arguments, scope)
+        if name in {"optMap", "optFlatMap"} and len(arguments) == 2:
+            inner = self.visit(arguments[1], {**scope, ident_of(arguments[0]): replace(target, cost=1)})
             # hasValue(), value(), the binding of the variable, an empty range, and optional.of() or none()
             return inner.costing(2 * target.cost + inner.cost + 3 + _NEW_LIST)
-        found = self._all(given, scope)
+        targets = self._all(arguments, scope)
         if name == "optSelect__":  # `a.?b`
-            inner = self._field(target, _text(given[0]))
+            inner = self._field(target, _text(arguments[0]))
             return inner.costing(target.cost + 1)
         if name == "optIndex__":
-            return self._entry(target).costing(target.cost + sum(part.cost for part in found) + 1)
-        return call_estimate(name, target, found, target.cost + sum(part.cost for part in found))
+            return self._entry(target).costing(target.cost + sum(part.cost for part in targets) + 1)
+        return call_estimate(name, target, targets, target.cost + sum(part.cost for part in targets))
 
-    def _macro(self, name: str, target: Estimate, given: list[Any], scope: Scope) -> Estimate:
+    def _macro(self, name: str, target: Estimate, values: list[Any], scope: Scope) -> Estimate:
         """The cost of a comprehension: its range, the initial value, and condition and step for each entry."""
         from seatrial.harness.apiserver.cel.evaluating import ident_of
 
-        two = (len(given) >= 3 and name != "map") or name == "transformMapEntry"
-        names = [ident_of(argument) for argument in given[: 2 if two else 1]]
+        two = (len(values) >= 3 and name != "map") or name == "transformMapEntry"
+        names = [ident_of(argument) for argument in values[: 2 if two else 1]]
         if two:
             variables = [self._entry(target, key=True), self._entry(target)]
         else:
             variables = [self._entry(target, key=target.type.kind == "map")]
         inside = {**scope, **dict(zip(names, variables, strict=True))}
-        bodies = self._all(given[len(names) :], inside)
+        bodies = self._all(values[len(names) :], inside)
         body, rounds = bodies[-1], target.size.high
         condition = bodies[0].cost if len(bodies) == 2 else 0  # of a map with a filter
 
@@ -285,16 +285,16 @@ def _operands(tree: Any) -> list[Any]:
     return [first.children[0] if str(first.data).startswith(f"{tree.data}_") else first, second]
 
 
-def _given(tree: Any, start: int = 0) -> list[Any]:
+def _arguments(tree: Any, start: int = 0) -> list[Any]:
     """The expressions in a literal or a call's parentheses; none if they are empty."""
     rest = [child for child in tree.children[start:] if child is not None]
     return list(rest[0].children) if rest else []
 
 
-def _union(found: Sequence[Estimate]) -> Size:
-    if not found:
+def _union(targets: Sequence[Estimate]) -> Size:
+    if not targets:
         return Size(0, 0)
-    return Size(min(one.size.low for one in found), max(one.size.high for one in found))
+    return Size(min(one.size.low for one in targets), max(one.size.high for one in targets))
 
 
 def _text(tree: Any) -> str:

@@ -80,12 +80,12 @@ def _map(schema: Mapping[str, Any]) -> Declared | None:
 def _object(schema: Mapping[str, Any], root: bool) -> Declared:
     required, size, fields = frozenset(schema.get("required") or ()), 2, {}
     for name, sub in (schema.get("properties") or {}).items():
-        found = _child(sub)
-        if found is None:
+        child = _child(sub)
+        if child is None:
             continue
-        fields[escaped(name)] = found
+        fields[escaped(name)] = child
         if name in required and sub.get("default") is None:
-            size += len(name) + found.min_bytes + 4
+            size += len(name) + child.min_bytes + 4
     return Declared("object", 0, size, {**fields, **_EMBEDDED} if root else fields)
 
 

@@ -92,9 +92,9 @@ class Interpreter(CountingEvaluator):
 
     def member_dot(self, tree: lark.Tree[Any]) -> Any:
         """`a.b`, also for an optional `a`; overrides cel-python's method."""
-        found = self.visit(tree.children[0])
-        if isinstance(found, Optional):
-            return FUNCTIONS["optSelect__"](found, celtypes.StringType(str(tree.children[1])))
+        visit = self.visit(tree.children[0])
+        if isinstance(visit, Optional):
+            return FUNCTIONS["optSelect__"](visit, celtypes.StringType(str(tree.children[1])))
         return super().member_dot(tree)
 
     def _bodies(self, names: list[str], tree: Any, rows: Iterable[tuple[Any, ...]]) -> Iterator[Any]:
@@ -123,9 +123,9 @@ class Interpreter(CountingEvaluator):
                 if isinstance(element, CELEvalError):
                     return element
             rows = [row for row, keep in zip(rows, kept, strict=True) if keep]
-        found = list(self._bodies(names, arguments[-1], rows))
-        failed = next((result for result in found if isinstance(result, CELEvalError)), None)
-        truths = [bool(result) for result in found if not isinstance(result, CELEvalError)]
+        bodies = list(self._bodies(names, arguments[-1], rows))
+        failed = next((result for result in bodies if isinstance(result, CELEvalError)), None)
+        truths = [bool(result) for result in bodies if not isinstance(result, CELEvalError)]
         if name == "all":
             return celtypes.BoolType(0) if False in truths else failed or celtypes.BoolType(1)
         if name == "exists":
@@ -134,13 +134,13 @@ class Interpreter(CountingEvaluator):
             return failed
         match name:
             case "transformList":
-                return celtypes.ListType(found)
+                return celtypes.ListType(bodies)
             case "transformMap":
-                return celtypes.MapType({row[0]: result for row, result in zip(rows, found, strict=True)})
+                return celtypes.MapType({row[0]: result for row, result in zip(rows, bodies, strict=True)})
             case "transformMapEntry":
-                return celtypes.MapType({key: value for mapping in found for key, value in mapping.items()})
+                return celtypes.MapType({key: value for mapping in bodies for key, value in mapping.items()})
             case _:
-                return celtypes.BoolType(sum(1 for truth in found if truth) == 1)
+                return celtypes.BoolType(sum(1 for truth in bodies if truth) == 1)
 
     def _optional_macro(self, member: Any, name: str, arguments: list[Any]) -> Any:
         over = self.visit(member)
@@ -148,8 +148,8 @@ class Interpreter(CountingEvaluator):
             return over if isinstance(over, CELEvalError) else CELEvalError("no such overload", TypeError, ())
         if not over:
             return NONE
-        (found,) = self._bodies([ident_of(arguments[0])], arguments[1], [over.values])
-        return found if name == "optFlatMap" or isinstance(found, CELEvalError) else Optional((found,))
+        (result,) = self._bodies([ident_of(arguments[0])], arguments[1], [over.values])
+        return result if name == "optFlatMap" or isinstance(result, CELEvalError) else Optional((result,))
 
     def _filtered_map(self, member: Any, arguments: list[Any]) -> Any:
         """`list.map(x, condition, result)`."""
@@ -157,14 +157,14 @@ class Interpreter(CountingEvaluator):
         if isinstance(over, CELEvalError):
             return over
         names = [ident_of(arguments[0])]
-        found: list[Any] = []
+        bodies: list[Any] = []
         for element in over:
             (kept,) = self._bodies(names, arguments[1], [(element,)])
             if isinstance(kept, CELEvalError):
                 return kept
             if kept:
-                found += self._bodies(names, arguments[2], [(element,)])
-        return next((result for result in found if isinstance(result, CELEvalError)), celtypes.ListType(found))
+                bodies += self._bodies(names, arguments[2], [(element,)])
+        return next((result for result in bodies if isinstance(result, CELEvalError)), celtypes.ListType(bodies))
 
 
 def _steps_of_match(pattern: str, text: str) -> int:

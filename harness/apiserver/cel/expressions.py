@@ -38,7 +38,7 @@ def expression_length(value: Any) -> int:
 
     The schemas of one server have ten thousand values: comparing types takes half the time of `isinstance`.
     """
-    found = 0
+    number = 0
     left = [value]
     while left:
         outer = left.pop()
@@ -50,8 +50,8 @@ def expression_length(value: Any) -> int:
                 if kind in _CONTAINERS:
                     left.append(field)
                 elif kind is str and name in _EXPRESSION_FIELDS:
-                    found += len(field)
-    return found
+                    number += len(field)
+    return number
 
 
 class TooLongError(Exception):
@@ -111,8 +111,8 @@ def whole_number(literal: Any) -> int | None:
     digits = literal.rstrip("uU")
     if len(digits) > MAX_LENGTH:
         return None
-    found = int(digits, 16 if "x" in digits.lower() else 10)
-    return found if found <= _LARGEST[literal.type][1] else None
+    value = int(digits, 16 if "x" in digits.lower() else 10)
+    return value if value <= _LARGEST[literal.type][1] else None
 
 
 _programs: TextCache[Any] = TextCache(_compiled, CHARACTERS, MAX_EXPRESSION)
@@ -140,7 +140,7 @@ def value_of(expression: str, objects: Mapping[str, Any], budget: "Budget | None
         if budget is not None and expression not in _programs:
             budget.spend(len(expression) * _STEPS_A_CHARACTER)
         compiled = program(expression)
-        found = compiled.evaluate({name: _given(value) for name, value in objects.items()}, budget)
+        evaluate = compiled.evaluate({name: _cel_value(value) for name, value in objects.items()}, budget)
     except CELEvalError as error:
         why = _NO_KEY.sub(r"no such key: \1", str(error.args[0] if error.args else error))
         raise ExpressionError(f"{why} evaluating rule: {expression}") from error
@@ -149,9 +149,9 @@ def value_of(expression: str, objects: Mapping[str, Any], budget: "Budget | None
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         # cel-python does not convert some errors of value operations.
         raise ExpressionError(f"no such overload evaluating rule: {expression}") from error
-    if isinstance(found, BoolType):
-        return bool(found)
-    return str(found) if isinstance(found, str) else found
+    if isinstance(evaluate, BoolType):
+        return bool(evaluate)
+    return str(evaluate) if isinstance(evaluate, str) else evaluate
 
 
 def too_long(expression: str) -> str:
@@ -167,7 +167,7 @@ class OptionalVariable:
         self.value = value
 
 
-def _given(value: Any) -> Any:
+def _cel_value(value: Any) -> Any:
     from celpy.adapter import json_to_cel
 
     from seatrial.harness.apiserver.cel.values import NONE, Optional
@@ -183,7 +183,7 @@ def holds(expression: str, objects: Mapping[str, Any], budget: "Budget | None" =
     Raises:
         ExpressionError: it cannot be evaluated, or is neither true nor false.
     """
-    found = value_of(expression, objects, budget)
-    if found is True or found is False:
-        return bool(found)
-    raise ExpressionError(f"expected true or false, found {found!r} evaluating rule: {expression}")
+    value = value_of(expression, objects, budget)
+    if value is True or value is False:
+        return bool(value)
+    raise ExpressionError(f"expected true or false, found {value!r} evaluating rule: {expression}")

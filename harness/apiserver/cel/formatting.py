@@ -14,30 +14,30 @@ _DIGITS: Final = 6  # default number of decimal places
 _MAX_DIGITS: Final = 1000  # a text of any length would be made in one step
 
 
-def formatted(pattern: str, given: list[Any]) -> str:
-    """The pattern with its clauses replaced by the values in `given`.
+def formatted(pattern: str, values: list[Any]) -> str:
+    """The pattern with its clauses replaced by the values in `values`.
 
     Raises:
         ValueError: a clause is invalid, lacks a value, or does not fit its value.
     """
-    rows = iter(given)
+    rows = iter(values)
     count = 0
 
-    def clause(found: re.Match[str]) -> str:
+    def clause(match: re.Match[str]) -> str:
         nonlocal count
-        if found[1]:
+        if match[1]:
             return "%"
-        if not found[3]:
-            raise ValueError(f'could not parse formatting clause: unrecognized formatting clause "{found[0]}"')
+        if not match[3]:
+            raise ValueError(f'could not parse formatting clause: unrecognized formatting clause "{match[0]}"')
         try:
             value = next(rows)
         except StopIteration:
             raise ValueError(f"index {count} out of range") from None
         count += 1
-        digits = integer(found[2], 0, _MAX_DIGITS) if found[2] else _DIGITS
+        digits = integer(match[2], 0, _MAX_DIGITS) if match[2] else _DIGITS
         if digits is None:
-            raise ValueError(f"precision {shown(found[2])} is above {_MAX_DIGITS}")
-        return _formatted(found[3], value, digits)
+            raise ValueError(f"precision {shown(match[2])} is above {_MAX_DIGITS}")
+        return _formatted(match[3], value, digits)
 
     return _CLAUSE.sub(clause, pattern)
 

@@ -89,45 +89,45 @@ def _item(read: Estimate) -> Estimate:
 Cost = Callable[[Estimate | None, Sequence[Estimate]], tuple[int, Declared, Size | None]]
 
 
-def call_estimate(name: str, target: Estimate | None, given: Sequence[Estimate], spent: int) -> Estimate:
+def call_estimate(name: str, target: Estimate | None, targets: Sequence[Estimate], spent: int) -> Estimate:
     """The estimate of a call whose target and arguments cost `spent`."""
     rule = _FUNCTIONS.get(name)
     if rule is None:
         return of_type(_RESULTS.get(name, DYNAMIC), spent + 1)
-    cost, kind, size = rule(target, given)
+    cost, kind, size = rule(target, targets)
     return of_type(kind, spent + cost, size=size)
 
 
 def _traversed(times: float, result: Declared, *, sized: bool = False) -> Cost:
     """A function that reads a text: the target, or else the first argument. `sized`: the result is at most as long."""
 
-    def cost(target: Estimate | None, given: Sequence[Estimate]) -> tuple[int, Declared, Size | None]:
-        read = target or given[0]
+    def cost(target: Estimate | None, targets: Sequence[Estimate]) -> tuple[int, Declared, Size | None]:
+        read = target or targets[0]
         return share(read.size.high, times * TRAVERSAL), result, read.size if sized else None
 
     return cost
 
 
 def _matches(result: Declared) -> Cost:
-    def cost(target: Estimate | None, given: Sequence[Estimate]) -> tuple[int, Declared, Size | None]:
-        read, pattern = (target, given[0]) if target is not None else (given[0], given[-1])
+    def cost(target: Estimate | None, targets: Sequence[Estimate]) -> tuple[int, Declared, Size | None]:
+        read, pattern = (target, targets[0]) if target is not None else (targets[0], targets[-1])
         units = capped(share(capped(read.size.high + 1), TRAVERSAL) * share(pattern.size.high, _PATTERN))
         return units, result, Size(0, read.size.high) if result is not BOOL else None
 
     return cost
 
 
-def _first_argument(_: Estimate | None, given: Sequence[Estimate]) -> tuple[int, Declared, Size | None]:
-    return share(given[0].size.high, TRAVERSAL), BOOL, None
+def _first_argument(_: Estimate | None, targets: Sequence[Estimate]) -> tuple[int, Declared, Size | None]:
+    return share(targets[0].size.high, TRAVERSAL), BOOL, None
 
 
-def _contains(target: Estimate | None, given: Sequence[Estimate]) -> tuple[int, Declared, Size | None]:
-    texts = [part for part in (target, *given) if part is not None]
+def _contains(target: Estimate | None, targets: Sequence[Estimate]) -> tuple[int, Declared, Size | None]:
+    texts = [part for part in (target, *targets) if part is not None]
     return capped(math.prod(share(text.size.high, TRAVERSAL) for text in texts)), BOOL, None
 
 
-def _over_items(target: Estimate | None, given: Sequence[Estimate]) -> tuple[int, Declared, Size | None]:
-    read = target or given[0]
+def _over_items(target: Estimate | None, targets: Sequence[Estimate]) -> tuple[int, Declared, Size | None]:
+    read = target or targets[0]
     if read.type.kind != "list":  # indexOf of a text
         return share(read.size.high, TRAVERSAL), INT, None
     item = _item(read)
@@ -135,8 +135,8 @@ def _over_items(target: Estimate | None, given: Sequence[Estimate]) -> tuple[int
     return capped(read.size.high * each), item.type, None
 
 
-def _replaced(target: Estimate | None, given: Sequence[Estimate]) -> tuple[int, Declared, Size | None]:
-    read, old, new = target or given[0], given[0].size, given[1].size
+def _replaced(target: Estimate | None, targets: Sequence[Estimate]) -> tuple[int, Declared, Size | None]:
+    read, old, new = target or targets[0], targets[0].size, targets[1].size
     longest = read.size.high
     if old.low == 0:
         size = capped(capped((longest + 1) * new.high) + longest)
@@ -147,45 +147,45 @@ def _replaced(target: Estimate | None, given: Sequence[Estimate]) -> tuple[int, 
     return share(longest, 2 * TRAVERSAL), _STRING, Size(0, size)
 
 
-def _split(target: Estimate | None, given: Sequence[Estimate]) -> tuple[int, Declared, Size | None]:
-    read = target or given[0]
-    most = given[1].constant if len(given) > 1 and given[1].constant is not None else read.size.high
+def _split(target: Estimate | None, targets: Sequence[Estimate]) -> tuple[int, Declared, Size | None]:
+    read = target or targets[0]
+    most = targets[1].constant if len(targets) > 1 and targets[1].constant is not None else read.size.high
     return share(read.size.high, 2 * TRAVERSAL), _STRINGS, Size(0, most if most >= 0 else UNLIMITED)
 
 
-def _joined(target: Estimate | None, given: Sequence[Estimate]) -> tuple[int, Declared, Size | None]:
-    read = target or given[0]
+def _joined(target: Estimate | None, targets: Sequence[Estimate]) -> tuple[int, Declared, Size | None]:
+    read = target or targets[0]
     item = _item(read)
     size = read.size * item.size
-    if given:
-        size += given[0].size * Size(max(0, read.size.low - 1), max(0, read.size.high - 1))
+    if targets:
+        size += targets[0].size * Size(max(0, read.size.low - 1), max(0, read.size.high - 1))
     return share(size.high, TRAVERSAL), _STRING, size
 
 
 def _sets(times: int) -> Cost:
-    def cost(_: Estimate | None, given: Sequence[Estimate]) -> tuple[int, Declared, Size | None]:
-        return capped(times * capped(math.prod(part.size.high for part in given)) + 1), BOOL, None
+    def cost(_: Estimate | None, targets: Sequence[Estimate]) -> tuple[int, Declared, Size | None]:
+        return capped(times * capped(math.prod(part.size.high for part in targets)) + 1), BOOL, None
 
     return cost
 
 
-def _network(_: Estimate | None, given: Sequence[Estimate]) -> tuple[int, Declared, Size | None]:
-    other = given[0]
+def _network(_: Estimate | None, targets: Sequence[Estimate]) -> tuple[int, Declared, Size | None]:
+    other = targets[0]
     text = share(other.size.high, TRAVERSAL) if other.type.kind in {"string", "dyn"} else 0
     return share(32, TRAVERSAL) + text, BOOL, None
 
 
-def _networks(target: Estimate | None, given: Sequence[Estimate]) -> tuple[int, Declared, Size | None]:
-    cost, kind, size = _network(target, given)
+def _networks(target: Estimate | None, targets: Sequence[Estimate]) -> tuple[int, Declared, Size | None]:
+    cost, kind, size = _network(target, targets)
     return cost + share(16, TRAVERSAL) + 1, kind, size
 
 
-def _validated(_: Estimate | None, given: Sequence[Estimate]) -> tuple[int, Declared, Size | None]:
-    return share(share(given[0].size.high, TRAVERSAL), _FORMAT_PATTERN * _PATTERN), DYNAMIC, None
+def _validated(_: Estimate | None, targets: Sequence[Estimate]) -> tuple[int, Declared, Size | None]:
+    return share(share(targets[0].size.high, TRAVERSAL), _FORMAT_PATTERN * _PATTERN), DYNAMIC, None
 
 
-def _address(target: Estimate | None, given: Sequence[Estimate]) -> tuple[int, Declared, Size | None]:
-    return (1 if target is not None else share(given[0].size.high, TRAVERSAL)), Declared("ip"), None
+def _address(target: Estimate | None, targets: Sequence[Estimate]) -> tuple[int, Declared, Size | None]:
+    return (1 if target is not None else share(targets[0].size.high, TRAVERSAL)), Declared("ip"), None
 
 
 _RESULTS: Final = {

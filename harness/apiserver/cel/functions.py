@@ -55,12 +55,12 @@ def _function(work: Function) -> Function:
     """Adapt a function to cel-python: errors are returned as values, and error arguments are passed through."""
 
     @wraps(work)
-    def call(*given: Any) -> Any:
-        for argument in given:
+    def call(*arguments: Any) -> Any:
+        for argument in arguments:
             if isinstance(argument, CELEvalError):
                 return argument
         try:
-            return cel(work(*given))
+            return cel(work(*arguments))
         except (TypeError, AttributeError) as error:
             return CELEvalError("no such overload", type(error), error.args)
         except (ValueError, IndexError, OverflowError, re.error) as error:
@@ -150,14 +150,14 @@ def _matches(text: str, pattern: str) -> bool:
 
 def _find(text: str, pattern: str) -> str:
     _of(str, text, pattern)
-    found = compiled(pattern).search(text)
-    return str(found[0]) if found else ""
+    match = compiled(pattern).search(text)
+    return str(match[0]) if match else ""
 
 
 def _find_all(text: str, pattern: str, limit: int = -1) -> list[str]:
     _of(str, text, pattern)
-    found = [match[0] for match in compiled(pattern).finditer(text)]
-    return found if limit < 0 else found[: int(limit)]
+    matches = [match[0] for match in compiled(pattern).finditer(text)]
+    return matches if limit < 0 else matches[: int(limit)]
 
 
 # -- lists and sets ----------------------------------------------------------------------------------------------------
@@ -172,13 +172,13 @@ def _sum(rows: list[Any]) -> Any:
 
 
 def _extreme(pick: Callable[[Any], Any], name: str) -> Function:
-    def found(rows: list[Any]) -> Any:
+    def extreme(rows: list[Any]) -> Any:
         _of(list, rows)
         if not rows:
             raise ValueError(f"{name} called on empty list")
         return pick(rows)
 
-    return found
+    return extreme
 
 
 def _is_sorted(rows: list[Any]) -> bool:
@@ -195,27 +195,27 @@ def _slice(rows: list[Any], start: int, end: int) -> list[Any]:
 
 def _flatten(rows: list[Any], depth: int = 1) -> list[Any]:
     _of(list, rows)
-    found: list[Any] = []
+    results: list[Any] = []
     for row in rows:
-        found += _flatten(row, depth - 1) if isinstance(row, list) and depth > 0 else [row]
-    return found
+        results += _flatten(row, depth - 1) if isinstance(row, list) and depth > 0 else [row]
+    return results
 
 
 def _distinct(rows: list[Any]) -> list[Any]:
     _of(list, rows)
-    found: list[Any] = []
-    found.extend(row for row in rows if row not in found)
-    return found
+    results: list[Any] = []
+    results.extend(row for row in rows if row not in results)
+    return results
 
 
 def _contains_all(rows: list[Any], others: list[Any]) -> bool:
     _of(list, rows, others)
-    return all(wanted in list(rows) for wanted in others)
+    return all(target in list(rows) for target in others)
 
 
 def _intersect(rows: list[Any], others: list[Any]) -> bool:
     _of(list, rows, others)
-    return any(wanted in list(rows) for wanted in others)
+    return any(target in list(rows) for target in others)
 
 
 # -- own types ---------------------------------------------------------------------------------------------------------
@@ -249,11 +249,11 @@ def _amount(text: Any) -> Amount:
     return Amount(text)
 
 
-def _ip(given: Any) -> Ip:
-    if isinstance(given, Cidr):
-        return given.address
-    _of(str, given)
-    return Ip.of(str(given))
+def _ip(value: Any) -> Ip:
+    if isinstance(value, Cidr):
+        return value.address
+    _of(str, value)
+    return Ip.of(str(value))
 
 
 def _is_canonical(text: str) -> bool:
@@ -285,30 +285,30 @@ def _as_integer(amount: Amount) -> int:
 # -- optional values ---------------------------------------------------------------------------------------------------
 
 
-def _selected(given: Any, key: Any) -> Optional:
+def _selected(value: Any, key: Any) -> Optional:
     """`given.?key` and `given[?key]`."""
-    if isinstance(given, Optional):
-        return _selected(given.values[0], key) if given else NONE
-    if isinstance(given, list):
-        return Optional((given[key],)) if 0 <= key < len(given) else NONE
-    _of(dict, given)
-    return Optional((given[key],)) if key in given else NONE
+    if isinstance(value, Optional):
+        return _selected(value.values[0], key) if value else NONE
+    if isinstance(value, list):
+        return Optional((value[key],)) if 0 <= key < len(value) else NONE
+    _of(dict, value)
+    return Optional((value[key],)) if key in value else NONE
 
 
-def _value(given: Optional) -> Any:
-    if not given:
+def _value(optional: Optional) -> Any:
+    if not optional:
         raise ValueError("optional.none() dereference")
-    return given.values[0]
+    return optional.values[0]
 
 
-def _or(given: Optional, other: Optional) -> Optional:
-    _of(Optional, given, other)
-    return given or other
+def _or(optional: Optional, other: Optional) -> Optional:
+    _of(Optional, optional, other)
+    return optional or other
 
 
-def _or_value(given: Optional, other: Any) -> Any:
-    _of(Optional, given)
-    return given.values[0] if given else other
+def _or_value(optional: Optional, other: Any) -> Any:
+    _of(Optional, optional)
+    return optional.values[0] if optional else other
 
 
 # -- formats -----------------------------------------------------------------------------------------------------------
@@ -464,7 +464,7 @@ _PLAIN: Final[dict[str, Function]] = {
     "optional.of": lambda value: Optional((value,)),
     "optional.none": lambda: NONE,
     "optional.ofNonZeroValue": lambda value: Optional((value,)) if value else NONE,
-    "hasValue": lambda given: bool(given.values),
+    "hasValue": lambda item: bool(item.values),
     "value": _value,
     "or": _or,
     "orValue": _or_value,

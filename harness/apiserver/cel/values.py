@@ -45,15 +45,15 @@ class Ip:
     @classmethod
     def of(cls, text: str) -> Self:
         try:
-            found = ipaddress.ip_address(text)
+            ip_address = ipaddress.ip_address(text)
         except ValueError as error:
             raise ValueError(f'IP Address "{text}" parse error during conversion from string: {error}') from error
-        if isinstance(found, ipaddress.IPv6Address):
-            if found.scope_id:
+        if isinstance(ip_address, ipaddress.IPv6Address):
+            if ip_address.scope_id:
                 raise ValueError(f'IP address "{text}" with zone value is not allowed')
-            if found.ipv4_mapped is not None:
+            if ip_address.ipv4_mapped is not None:
                 raise ValueError(f'IPv4-mapped IPv6 address "{text}" is not allowed')
-        return cls(found)
+        return cls(ip_address)
 
     def __str__(self) -> str:
         return str(self.address)
@@ -175,9 +175,9 @@ class Amount:
         return self.value.denominator == 1 and -(1 << 63) <= self.value < 1 << 63
 
     def plus(self, other: "Amount | int", sign: int = 1) -> "Amount":
-        found = Amount.__new__(Amount)
-        found.value = self.value + sign * (other.value if isinstance(other, Amount) else int(other))
-        return found
+        amount = Amount.__new__(Amount)
+        amount.value = self.value + sign * (other.value if isinstance(other, Amount) else int(other))
+        return amount
 
 
 @total_ordering
@@ -187,11 +187,11 @@ class Semver:
     __slots__ = ("numbers", "pre")
 
     def __init__(self, text: str, *, normalize: bool = False) -> None:
-        found = _SEMVER.fullmatch(_normalized(text) if normalize else text)
-        if found is None:
+        match = _SEMVER.fullmatch(_normalized(text) if normalize else text)
+        if match is None:
             raise ValueError(f'semver parse error during conversion from string: invalid version "{text}"')
-        self.numbers = tuple(int(found[group]) for group in (1, 2, 3))
-        self.pre = tuple(found[4].split(".")) if found[4] else ()
+        self.numbers = tuple(int(match[group]) for group in (1, 2, 3))
+        self.pre = tuple(match[4].split(".")) if match[4] else ()
 
     def _rank(self) -> tuple[Any, ...]:
         """Sort key: a release sorts after its pre-releases, numeric identifiers before alphanumeric ones."""

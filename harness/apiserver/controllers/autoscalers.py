@@ -94,8 +94,8 @@ class Autoscalers:
         resource = self._registry.by_kind(reference.get("apiVersion", ""), reference.get("kind", ""))
         if resource is None or "scale" not in resource.subresources:
             return None
-        found = self._control.get(resource, (item.key[0], reference.get("name", "")))
-        return (resource, found) if found is not None else None
+        entry = self._control.get(resource, (item.key[0], reference.get("name", "")))
+        return (resource, entry) if entry is not None else None
 
     # -- one evaluation ------------------------------------------------------------------------------------------------
 
@@ -119,19 +119,19 @@ class Autoscalers:
             return
         reason = ""
         if current > high:
-            wanted, reason = high, "Current number of replicas above Spec.MaxReplicas"
+            amount, reason = high, "Current number of replicas above Spec.MaxReplicas"
         elif current < low:
-            wanted, reason = low, "Current number of replicas below Spec.MinReplicas"
+            amount, reason = low, "Current number of replicas below Spec.MinReplicas"
         else:
             measured = self._measured(item, status, target, current)
             if measured is None:
                 return
             proposed, name = measured
-            wanted = self._stabilized(item, status, proposed, current)
-            reason = name + (" above target" if wanted > current else " below target")
-        status["desiredReplicas"] = wanted
-        if wanted != current:
-            self._rescale(item, status, resource, target, current, wanted, reason)
+            amount = self._stabilized(item, status, proposed, current)
+            reason = name + (" above target" if amount > current else " below target")
+        status["desiredReplicas"] = amount
+        if amount != current:
+            self._rescale(item, status, resource, target, current, amount, reason)
 
     def _measured(self, item: Item, status: Object, target: Item, current: int) -> tuple[int, str] | None:
         """Replicas by the metric that proposes most, and the metric's name; None if no usable metric is available."""
@@ -172,8 +172,8 @@ class Autoscalers:
         name, goal = metric["resource"]["name"], metric["resource"].get("target") or {}
         readings = self._readings(target, name, requests_matter=goal.get("type") == "Utilization")
         if goal.get("type") == "Utilization":
-            found = by_utilization(readings, int(goal["averageUtilization"]), current)
-            return found, f"{name} resource utilization (percentage of request)"
+            utilization = by_utilization(readings, int(goal["averageUtilization"]), current)
+            return utilization, f"{name} resource utilization (percentage of request)"
         return by_average(readings, milli(goal["averageValue"]), current), f"{name} resource"
 
     def _readings(self, target: Item, name: str, *, requests_matter: bool) -> list[Reading]:
@@ -215,21 +215,21 @@ class Autoscalers:
         history.changes = [change for change in history.changes if change.at > now - longest]
         least = min([proposed, *(count for at, count in history.recommendations if at > now - windows["up"])])
         greatest = max([proposed, *(count for at, count in history.recommendations if at > now - windows["down"])])
-        wanted = least if current < least else min(current, greatest)
-        if wanted != proposed:
+        amount = least if current < least else min(current, greatest)
+        if amount != proposed:
             why = "recent recommendations were different from the current one, applying the stabilized value"
             self._set_condition(
-                status, "AbleToScale", "True", "ScaleDownStabilized" if proposed < wanted else "ScaleUpStabilized", why
+                status, "AbleToScale", "True", "ScaleDownStabilized" if proposed < amount else "ScaleUpStabilized", why
             )
-        if wanted > current:
-            wanted = min(wanted, max_replicas_now(up, current, history.changes, now))
-        elif wanted < current:
-            wanted = max(wanted, min_replicas_now(down, current, history.changes, now))
+        if amount > current:
+            amount = min(amount, max_replicas_now(up, current, history.changes, now))
+        elif amount < current:
+            amount = max(amount, min_replicas_now(down, current, history.changes, now))
         low, high = int(spec.get("minReplicas", 1)), int(spec["maxReplicas"])
-        bounded = max(low, min(high, wanted))
-        if bounded != wanted:
-            reason, word = ("TooFewReplicas", "less") if wanted < low else ("TooManyReplicas", "more")
-            side = "minimum" if wanted < low else "maximum"
+        bounded = max(low, min(high, amount))
+        if bounded != amount:
+            reason, word = ("TooFewReplicas", "less") if amount < low else ("TooManyReplicas", "more")
+            side = "minimum" if amount < low else "maximum"
             self._set_condition(
                 status,
                 "ScalingLimited",
@@ -248,9 +248,9 @@ class Autoscalers:
         return bounded
 
     def _rescale(  # noqa: PLR0917
-        self, item: Item, status: Object, resource: Resource, target: Item, current: int, wanted: int, reason: str
+        self, item: Item, status: Object, resource: Resource, target: Item, current: int, amount: int, reason: str
     ) -> None:
-        body = rescaled(resource, target, {"spec": {"replicas": wanted}})
+        body = rescaled(resource, target, {"spec": {"replicas": amount}})
         try:
             self._control.objects.update(resource, target.key, body, Options(manager=CONTROLLER_MANAGER))
         except ApiStatusError as refused:
@@ -258,11 +258,11 @@ class Autoscalers:
             self._set_condition(status, "AbleToScale", "False", "FailedUpdateScale", why)
             return
         history = self._histories.setdefault(item.obj["metadata"]["uid"], _History())
-        history.changes.append(ScaleEvent(self._control.clock.monotonic(), wanted - current))
+        history.changes.append(ScaleEvent(self._control.clock.monotonic(), amount - current))
         status["lastScaleTime"] = self._control.clock.timestamp()
-        why = f"the HPA controller was able to update the target scale to {wanted}"
+        why = f"the HPA controller was able to update the target scale to {amount}"
         self._set_condition(status, "AbleToScale", "True", "SucceededRescale", why)
-        message = f"New size: {wanted}; reason: {reason}"
+        message = f"New size: {amount}; reason: {reason}"
         self._control.recorder.record(COMPONENT, self._resource, item, NORMAL, "SuccessfulRescale", message)
 
     def _set_condition(self, status: Object, kind: str, truth: str, reason: str, message: str) -> None:

@@ -75,10 +75,10 @@ def _replicas(ratio: float, rebuilt: float, count: int, current: int) -> int:
     """`current` within the tolerance, or when counting pods without metrics reverses the direction of the change."""
     if abs(1 - rebuilt) <= TOLERANCE or (ratio < 1 < rebuilt) or (rebuilt < 1 < ratio):
         return current
-    wanted = math.ceil(rebuilt * count)
-    if (rebuilt < 1 and wanted > current) or (rebuilt > 1 and wanted < current):
+    replicas = math.ceil(rebuilt * count)
+    if (rebuilt < 1 and replicas > current) or (rebuilt > 1 and replicas < current):
         return current
-    return wanted
+    return replicas
 
 
 # -- scaling rate ------------------------------------------------------------------------------------------------------
@@ -94,9 +94,9 @@ class ScaleEvent:
 
 def rules_of(behavior: dict[str, object] | None, direction: str) -> dict[str, object]:
     """`scaleUp` or `scaleDown` (`direction`) of a spec's behavior, with defaults filled in."""
-    given = (behavior or {}).get(direction) or {}
-    assert isinstance(given, dict)
-    own = {name: value for name, value in given.items() if value is not None}
+    entry = (behavior or {}).get(direction) or {}
+    assert isinstance(entry, dict)
+    own = {name: value for name, value in entry.items() if value is not None}
     return {**(_UP if direction == "scaleUp" else _DOWN), **own}
 
 
@@ -115,15 +115,15 @@ def _limit(rules: dict[str, object], current: int, changes: Sequence[ScaleEvent]
         return current
     policies = rules["policies"]
     assert isinstance(policies, list)
-    found = []
+    results = []
     for policy in policies:
         before = current - sum(change.by for change in changes if change.at > now - policy["periodSeconds"])
         if policy["type"] == "Pods":
-            found.append(before + policy["value"] if up else before - policy["value"])
+            results.append(before + policy["value"] if up else before - policy["value"])
         elif up:
-            found.append(math.ceil(before * (1 + policy["value"] / 100)))
+            results.append(math.ceil(before * (1 + policy["value"] / 100)))
         else:
-            found.append(int(before * (1 - policy["value"] / 100)))
+            results.append(int(before * (1 - policy["value"] / 100)))
     largest_step = (rules["selectPolicy"] == "Max") is up  # scaling down, the largest step is the smallest number
-    chosen = max(found) if largest_step else min(found)
+    chosen = max(results) if largest_step else min(results)
     return max(chosen, current) if up else min(max(chosen, 0), current)

@@ -31,9 +31,9 @@ class Control:
 
     def resource(self, key: CollectionKey) -> Resource:
         """The Resource of a built-in collection, which must exist."""
-        found = self._registry.storage(key)
-        assert found is not None
-        return found
+        storage = self._registry.storage(key)
+        assert storage is not None
+        return storage
 
     def get(self, resource: Resource, key: Key) -> Item | None:
         """The stored object; None if there is none."""
@@ -60,18 +60,18 @@ class Control:
     def pod_from(self, resource: Resource, owner: Item, template: Object) -> Object:
         """A pod body made from `template` and controlled by `owner`; the caller sets its name."""
         copied = self.copied(template)
-        given = copied.get("metadata") or {}
+        entry = copied.get("metadata") or {}
         metadata: Object = {"ownerReferences": [reference_to(resource, owner.obj)]}
         for field in ("labels", "annotations", "finalizers"):
-            if given.get(field):
-                metadata[field] = given[field]
+            if entry.get(field):
+                metadata[field] = entry[field]
         return {"metadata": metadata, "spec": copied.get("spec") or {}}
 
     @staticmethod
     def copied(obj: Object) -> Object:
         """A deep copy. Stored objects are shared and must not change, and admission modifies new objects in place."""
-        found: Object = orjson.loads(orjson.dumps(obj))
-        return found
+        body: Object = orjson.loads(orjson.dumps(obj))
+        return body
 
     def create_pod(self, component: str, resource: Resource, owner: Item, pod: Object) -> Item:
         """Create a pod and record an event on its owner.

@@ -193,8 +193,8 @@ class CronJobs:
 def _result(job: Object) -> str:
     """Complete, Failed, or "" for an unfinished Job."""
     for kind in ("Complete", "Failed"):
-        found = condition(job, kind)
-        if found is not None and found.get("status") == "True":
+        job_condition = condition(job, kind)
+        if job_condition is not None and job_condition.get("status") == "True":
             return kind
     return ""
 

@@ -26,12 +26,12 @@ _NAME_FIELD = "metadata.name"
 
 def tolerations(pod_spec: Object) -> list[Object]:
     """The template's tolerations and those that every DaemonSet pod gets."""
-    found: list[Object] = list(pod_spec.get("tolerations") or ())
+    entry: list[Object] = list(pod_spec.get("tolerations") or ())
     for key, effect in (*_ALWAYS, *((_ON_HOST_NETWORK,) if pod_spec.get("hostNetwork") else ())):
         own = {"key": key, "operator": "Exists", "effect": effect}
-        if own not in found:
-            found.append(own)
-    return found
+        if own not in entry:
+            entry.append(own)
+    return entry
 
 
 def pin(pod_spec: Object, node: str) -> None:

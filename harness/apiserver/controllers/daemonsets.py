@@ -53,7 +53,7 @@ class DaemonSets:
 
     def _forget(self, place: int, gone: str) -> None:
         """Forget the failures of a DaemonSet (place 0 of the key), or on a node (1)."""
-        self._failures = {entry: found for entry, found in self._failures.items() if entry[place] != gone}
+        self._failures = {entry: failure for entry, failure in self._failures.items() if entry[place] != gone}
 
     # -- reconciliation ------------------------------------------------------------------------------------------------
 
@@ -85,10 +85,10 @@ class DaemonSets:
         self._delete_old_revisions(item, update)
 
     def _by_node(self, item: Item) -> dict[str, list[Item]]:
-        found: dict[str, list[Item]] = {}
+        pods: dict[str, list[Item]] = {}
         for pod in self._control.owned_pods.of(item.obj["metadata"]["uid"]):
-            found.setdefault(node_of(pod.obj), []).append(pod)
-        return found
+            pods.setdefault(node_of(pod.obj), []).append(pod)
+        return pods
 
     def _place(self, item: Item, update: Item, pods: list[Item], fits: Fits) -> None:
         """Create missing pods and delete pods from nodes that no longer fit.

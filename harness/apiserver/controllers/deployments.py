@@ -122,8 +122,8 @@ class Deployments:
         keys = [replica_set.key for replica_set in sets]
         if new is not None and new.key not in keys:
             keys.append(new.key)
-        found = (self._control.get(self._sets, key) for key in keys)
-        return [replica_set for replica_set in found if replica_set is not None]
+        controls = (self._control.get(self._sets, key) for key in keys)
+        return [replica_set for replica_set in controls if replica_set is not None]
 
     def _newest(self, item: Item, sets: list[Item]) -> Item | None:
         """The ReplicaSet of the current template; the oldest if there are several, as upstream chooses."""
@@ -132,10 +132,10 @@ class Deployments:
         return min(same, key=_age, default=None)
 
     def _was_scaled(self, item: Item, sets: list[Item]) -> bool:
-        wanted = str(item.obj["spec"].get("replicas", 1))
+        text = str(item.obj["spec"].get("replicas", 1))
         return any(
             replica_set.obj["spec"].get("replicas", 1)
-            and (replica_set.obj["metadata"].get("annotations") or {}).get(DESIRED, wanted) != wanted
+            and (replica_set.obj["metadata"].get("annotations") or {}).get(DESIRED, text) != text
             for replica_set in sets
         )
 
@@ -169,16 +169,16 @@ class Deployments:
             new = self._ensure_new(item, sets, replicas=room)
         else:
             new = self._ensure_new(item, sets, replicas=0)
-            wanted = next_for_new(
+            amount = next_for_new(
                 _set_size(new), [_set_size(replica_set) for replica_set in self._refreshed(sets, new)], bounds
             )
-            if wanted != new.obj["spec"].get("replicas", 1):
-                return self._scale(item, new, wanted)  # old sets are scaled down once the new pods are counted
+            if amount != new.obj["spec"].get("replicas", 1):
+                return self._scale(item, new, amount)  # old sets are scaled down once the new pods are counted
         old = {replica_set.key[1]: replica_set for replica_set in sets if replica_set.key != new.key}
-        for name, wanted in next_for_old(
+        for name, amount in next_for_old(
             _set_size(new), [_set_size(replica_set) for replica_set in old.values()], bounds
         ).items():
-            self._scale(item, old[name], wanted)
+            self._scale(item, old[name], amount)
         return new
 
     def _scale_all(self, item: Item, sets: list[Item], new: Item | None) -> None:

@@ -169,7 +169,7 @@ class DeviceTaintEviction:
 
     def _eviction(self, claim: Item, rules: dict[str, Object]) -> _Eviction | None:
         """When the earliest taint of its devices, in slices and in `rules`, evicts the users of a claim."""
-        found: _Eviction | None = None
+        eviction: _Eviction | None = None
         for result in _results(claim):
             device = _device(result)
             taints = [(taint, "") for taint in self._tainted.get(device[:2], {}).get(device[2], ())]
@@ -180,8 +180,12 @@ class DeviceTaintEviction:
                     continue
                 at = seconds_of(taint["timeAdded"]) + seconds
                 names = frozenset({rule} if rule else ())
-                found = _Eviction(at, names) if found is None else _Eviction(min(at, found.at), names | found.rules)
-        return found
+                eviction = (
+                    _Eviction(at, names)
+                    if eviction is None
+                    else _Eviction(min(at, eviction.at), names | eviction.rules)
+                )
+        return eviction
 
     # -- conditions of rules -------------------------------------------------------------------------------------------
 
@@ -198,12 +202,12 @@ class DeviceTaintEviction:
             if wait > 0:
                 self._rule_queue.add_after(wait, key)
                 return
-        progress, reason, said = self._progress(key[1], rule.obj["spec"], self._evicted.get(metadata["uid"], 0))
+        progress, reason, message = self._progress(key[1], rule.obj["spec"], self._evicted.get(metadata["uid"], 0))
         new = {
             "type": CONDITION,
             "status": progress,
             "reason": reason,
-            "message": said,
+            "message": message,
             "observedGeneration": generation,
         }
         if any(known.get(name) != value for name, value in new.items()):
@@ -277,12 +281,12 @@ def _newest(slices: dict[str, Object]) -> Iterator[Object]:
 
 
 def _tainted(slices: dict[str, Object]) -> dict[str, list[Object]]:
-    found: dict[str, list[Object]] = {}
+    by_name: dict[str, list[Object]] = {}
     for device in _newest(slices):
         taints = [taint for taint in device.get("taints") or () if taint["effect"] == _EVICTS]
         if taints:
-            found[device["name"]] = taints
-    return found
+            by_name[device["name"]] = taints
+    return by_name
 
 
 def _concerns(rule: Object, device: _Device) -> bool:

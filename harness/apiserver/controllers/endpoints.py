@@ -95,36 +95,36 @@ class Endpoints:
 
     def _write_endpoints(self, service: Item, pods: list[Item]) -> None:
         body = _endpoints_of(service, [pod for pod in pods if not is_terminating(pod.obj)])
-        found = self._control.get(self._endpoints, service.key)
-        if found is None:
+        item = self._control.get(self._endpoints, service.key)
+        if item is None:
             self._control.objects.create(self._endpoints, service.key[0], body, Options(manager=CONTROLLER_MANAGER))
         elif (
-            found.obj.get("subsets", []) != body["subsets"]
-            or (found.obj["metadata"].get("labels") or {}) != body["metadata"]["labels"]
+            item.obj.get("subsets", []) != body["subsets"]
+            or (item.obj["metadata"].get("labels") or {}) != body["metadata"]["labels"]
         ):
-            metadata = {**found.obj["metadata"], "labels": body["metadata"]["labels"]}
+            metadata = {**item.obj["metadata"], "labels": body["metadata"]["labels"]}
             metadata["annotations"] = {**(metadata.get("annotations") or {})}
             metadata["annotations"].pop(OVER_CAPACITY, None)
             metadata["annotations"].update(body["metadata"].get("annotations") or {})
             if not metadata["annotations"]:
                 del metadata["annotations"]
-            written = {**found.obj, "metadata": metadata, "subsets": body["subsets"]}
-            self._control.objects.store_change(ENDPOINTS, found, written)
+            written = {**item.obj, "metadata": metadata, "subsets": body["subsets"]}
+            self._control.objects.store_change(ENDPOINTS, item, written)
 
     def _write_slices(self, service: Item, pods: list[Item]) -> None:
-        wanted: list[tuple[list[Object], list[Object]]] = []  # ports, endpoints
+        targets: list[tuple[list[Object], list[Object]]] = []  # ports, endpoints
         for ports, members in _by_ports(service, pods):
             entries = [self._entry(service, pod) for pod in members]
-            wanted.extend(
+            targets.extend(
                 (ports, entries[start : start + MAX_PER_SLICE]) for start in range(0, len(entries), MAX_PER_SLICE)
             )
-        wanted = wanted or [(_service_ports(service, None), [])]
+        targets = targets or [(_service_ports(service, None), [])]
         have = sorted(
             (slice_ for slice_ in self._owned.of(service.obj["metadata"]["uid"]) if not is_terminating(slice_.obj)),
             key=lambda slice_: slice_.key[1],
         )
         labels = _slice_labels(service)
-        for number, (ports, entries) in enumerate(wanted):
+        for number, (ports, entries) in enumerate(targets):
             if number < len(have):
                 old = have[number]
                 same = old.obj.get("ports") == ports and old.obj.get("endpoints") == entries
@@ -150,7 +150,7 @@ class Endpoints:
             self._control.objects.create(
                 self._slices, service.key[0], self._control.copied(body), Options(manager=CONTROLLER_MANAGER)
             )
-        for old in have[len(wanted) :]:
+        for old in have[len(targets) :]:
             self._control.delete(self._slices, old)
 
     def _entry(self, service: Item, pod: Item) -> Object:
@@ -221,7 +221,7 @@ def _slice_labels(service: Item) -> dict[str, str]:
 
 def _service_ports(service: Item, pod: Item | None) -> list[Object]:
     """The Service's ports resolved to numbers of this pod; a named port that the pod lacks is omitted."""
-    found = []
+    entries = []
     for port in service.obj["spec"].get("ports") or ():
         target = port.get("targetPort", port.get("port"))
         number = target if isinstance(target, int) else integer(target)
@@ -232,8 +232,8 @@ def _service_ports(service: Item, pod: Item | None) -> list[Object]:
         entry: Object = {"name": port.get("name", ""), "port": number, "protocol": port.get("protocol", "TCP")}
         if port.get("appProtocol"):
             entry["appProtocol"] = port["appProtocol"]
-        found.append(entry)
-    return found
+        entries.append(entry)
+    return entries
 
 
 def _named_port(pod: Item, name: str, protocol: str) -> int | None:

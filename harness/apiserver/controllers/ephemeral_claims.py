@@ -62,9 +62,9 @@ class EphemeralClaims:
                 return ""
             return f"PVC {namespace}/{name} was not created for pod {'/'.join(pod.key)} (pod is not owner)"
         copied = self._control.copied(template)
-        given = copied.get("metadata") or {}
+        entry = copied.get("metadata") or {}
         metadata = {"name": name, "ownerReferences": [reference_to(self._pods, pod.obj)]}
-        metadata |= {field: given[field] for field in ("annotations", "labels") if given.get(field)}
+        metadata |= {field: entry[field] for field in ("annotations", "labels") if entry.get(field)}
         body = {"metadata": metadata, "spec": copied.get("spec") or {}}
         try:
             self._control.objects.create(self._claims, namespace, body, Options(manager=CONTROLLER_MANAGER))

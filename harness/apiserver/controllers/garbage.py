@@ -100,15 +100,15 @@ class GarbageCollector:
         uid = item.obj["metadata"]["uid"]
         blocking = False
         for dependent in list(self._dependents.get(uid, {})):
-            found = self._item(dependent)
-            if found is None or dependent == place:
+            dependent_item = self._item(dependent)
+            if dependent_item is None or dependent == place:
                 continue
-            dependents = self._dependents.get(found.obj["metadata"]["uid"])
-            if "deletionTimestamp" not in found.obj["metadata"]:
+            dependents = self._dependents.get(dependent_item.obj["metadata"]["uid"])
+            if "deletionTimestamp" not in dependent_item.obj["metadata"]:
                 if dependents and any(self._in_foreground(each) for each in dependents):
-                    found = self._unblocked(dependent, found)
-                self._delete(dependent, found, "Foreground" if dependents else "Background")
-            owners = found.obj["metadata"].get("ownerReferences") or ()
+                    dependent_item = self._unblocked(dependent, dependent_item)
+                self._delete(dependent, dependent_item, "Foreground" if dependents else "Background")
+            owners = dependent_item.obj["metadata"].get("ownerReferences") or ()
             if any(owner.get("uid") == uid and owner.get("blockOwnerDeletion") for owner in owners):
                 blocking = True
         if not blocking:
@@ -130,11 +130,11 @@ class GarbageCollector:
     def _orphan(self, place: Place, item: Item) -> None:
         uid = item.obj["metadata"]["uid"]
         for dependent in list(self._dependents.get(uid, {})):
-            found = self._item(dependent)
-            if found is not None:
-                metadata = found.obj["metadata"]
+            dependent_item = self._item(dependent)
+            if dependent_item is not None:
+                metadata = dependent_item.obj["metadata"]
                 kept = [reference for reference in metadata.get("ownerReferences") or () if reference.get("uid") != uid]
-                self._write(dependent, found, {**metadata, "ownerReferences": kept})
+                self._write(dependent, dependent_item, {**metadata, "ownerReferences": kept})
         self._release(place, item, ORPHAN)
 
     def _release(self, place: Place, item: Item, finalizer: str) -> None:

@@ -81,10 +81,10 @@ def _success(job: Object, tally: Tally) -> Verdict | None:
 
 
 def _satisfied(rule: Object, completed: set[int]) -> bool:
-    wanted, count = rule.get("succeededIndexes"), rule.get("succeededCount")
-    if wanted is None:
+    entry, count = rule.get("succeededIndexes"), rule.get("succeededCount")
+    if entry is None:
         return count is not None and len(completed) >= count
-    indexes = parse_indexes(wanted)
+    indexes = parse_indexes(entry)
     have = len(indexes & completed)
     return have >= (count if count is not None else len(indexes))
 

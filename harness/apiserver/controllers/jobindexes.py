@@ -11,13 +11,13 @@ MAX_INDEX = (
 
 def parse_indexes(text: str | None) -> set[int]:
     """The indexes in `text`. Malformed parts and large indexes are ignored, as other clients may have written them."""
-    found: set[int] = set()
+    indexes: set[int] = set()
     for part in (text or "").split(","):
         begin, _, end = part.strip().partition("-")
         first, last = integer(begin), integer(end or begin)
         if first is not None and last is not None and 0 <= first <= last < MAX_INDEX:
-            found.update(range(first, last + 1))
-    return found
+            indexes.update(range(first, last + 1))
+    return indexes
 
 
 def format_indexes(indexes: Iterable[int]) -> str:

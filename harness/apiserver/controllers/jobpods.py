@@ -83,17 +83,17 @@ def policy_action(job: Object, pod: Item) -> PolicyAction:
     return COUNT
 
 
-def _exit_code(wanted: Object | None, pod: Item) -> str:
-    if not wanted:
+def _exit_code(amounts: Object | None, pod: Item) -> str:
+    if not amounts:
         return ""
     status = pod.obj.get("status") or {}
     for container in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
         ended = (container.get("state") or {}).get("terminated")
         if not ended or not ended.get("exitCode"):
             continue
-        if wanted.get("containerName") and wanted["containerName"] != container.get("name"):
+        if amounts.get("containerName") and amounts["containerName"] != container.get("name"):
             continue
-        if (ended["exitCode"] in (wanted.get("values") or ())) is (wanted.get("operator") == "In"):
+        if (ended["exitCode"] in (amounts.get("values") or ())) is (amounts.get("operator") == "In"):
             name, code = container["name"], ended["exitCode"]
             return f"Container {name} for pod {pod.key[0]}/{pod.key[1]} failed with exit code {code}"
     return ""
@@ -101,7 +101,7 @@ def _exit_code(wanted: Object | None, pod: Item) -> str:
 
 def _pod_condition(patterns: list[Object] | None, pod: Item) -> str:
     for pattern in patterns or ():
-        found = condition(pod.obj, pattern["type"])
-        if found is not None and found.get("status") == pattern.get("status", "True"):
+        results = condition(pod.obj, pattern["type"])
+        if results is not None and results.get("status") == pattern.get("status", "True"):
             return f"Pod {pod.key[0]}/{pod.key[1]} has condition {pattern['type']}"
     return ""

@@ -208,8 +208,8 @@ class Jobs:
             backoff.succeeded(index)
 
     def _count_failure(self, job: Object, pod: Item, tally: Tally) -> Verdict | None:
-        found = policy_action(job, pod)
-        if found.action == "Ignore":
+        action = policy_action(job, pod)
+        if action.action == "Ignore":
             return None
         backoff, now = self._backoffs[job["metadata"]["uid"]], self._control.clock.now()
         tally.failed += 1
@@ -218,11 +218,11 @@ class Jobs:
         if per_index is not None and index is not None and index not in tally.completed:
             backoff.failed(index, now)
             before = (pod.obj["metadata"].get("annotations") or {}).get(INDEX_FAILURES, "0")
-            if found.action == "FailIndex" or (integer(before) or 0) >= per_index:
+            if action.action == "FailIndex" or (integer(before) or 0) >= per_index:
                 tally.failed_indexes.add(index)
         else:
             backoff.failed(_WHOLE_JOB, now)
-        return Verdict(False, "PodFailurePolicy", found.message) if found.action == "FailJob" else None
+        return Verdict(False, "PodFailurePolicy", action.message) if action.action == "FailJob" else None
 
     # -- pods ----------------------------------------------------------------------------------------------------------
 
@@ -233,16 +233,16 @@ class Jobs:
             self._delete_uncounted(item, active)
             self._count_present(item, tally)
             return None
-        wanted = wanted_active(job, tally)
+        job_active = wanted_active(job, tally)
         problem = None
         gone = self._surplus(job, active, tally)
         self._delete_uncounted(item, gone)
         active = [pod for pod in active if pod not in gone]
-        if len(active) > wanted:
-            self._delete_uncounted(item, deletion_order(active, active)[: len(active) - wanted][:BURST])
-        elif len(active) < wanted:
+        if len(active) > job_active:
+            self._delete_uncounted(item, deletion_order(active, active)[: len(active) - job_active][:BURST])
+        elif len(active) < job_active:
             replaced_late = job["spec"].get("podReplacementPolicy") == "Failed"
-            short = wanted - len(active) - (tally.terminating if replaced_late else 0)
+            short = job_active - len(active) - (tally.terminating if replaced_late else 0)
             now = self._control.clock.monotonic()
             pause = self._pacing.wait(item.key, now)
             if pause > 0:
@@ -261,15 +261,15 @@ class Jobs:
         if not is_indexed(job):
             return []
         seen: set[int] = set()
-        found = []
+        pods = []
         for pod in active:
             index = index_of(pod.obj)
             done = index in tally.completed or index in tally.failed_indexes
             if index is None or index >= (job["spec"].get("completions") or 0) or done or index in seen:
-                found.append(pod)
+                pods.append(pod)
             else:
                 seen.add(index)
-        return found
+        return pods
 
     def _create_pods(
         self, item: Item, job: Object, tally: Tally, active: list[Item], count: int
@@ -306,10 +306,10 @@ class Jobs:
             taken |= {
                 index_of(pod.obj) for pod in self._pods(item) if is_terminating(pod.obj) and not is_finished(pod.obj)
             }
-        found: list[int] = []
+        indexes: list[int] = []
         now = self._control.clock.now()
         for index in range(job["spec"].get("completions") or 0):
-            if len(found) == count:
+            if len(indexes) == count:
                 break
             if index in taken or index in tally.completed or index in tally.failed_indexes:
                 continue
@@ -317,8 +317,8 @@ class Jobs:
             if wait > 0:
                 self._queue.add_later(wait, item.key)
                 continue
-            found.append(index)
-        return found
+            indexes.append(index)
+        return indexes
 
     def _delete_uncounted(self, item: Item, pods: list[Item]) -> None:
         """Delete pods and remove their finalizers, so that they are not counted."""
@@ -433,16 +433,16 @@ class Jobs:
 def _ended(job: Object) -> str | None:
     """RFC 3339 time at which the Job became Complete or Failed; None if unfinished."""
     for kind in ("Complete", "Failed"):
-        found = condition(job, kind)
-        if found is not None and found["status"] == "True":
-            return str(found["lastTransitionTime"])
+        job_condition = condition(job, kind)
+        if job_condition is not None and job_condition["status"] == "True":
+            return str(job_condition["lastTransitionTime"])
     return None
 
 
 def _pending_failure(job: Object) -> Verdict | None:
     """The result recorded in FailureTarget or SuccessCriteriaMet while pods were still terminating."""
     for kind, good in (("FailureTarget", False), ("SuccessCriteriaMet", True)):
-        found = condition(job, kind)
-        if found is not None and found["status"] == "True":
-            return Verdict(good, found["reason"], found["message"])
+        job_condition = condition(job, kind)
+        if job_condition is not None and job_condition["status"] == "True":
+            return Verdict(good, job_condition["reason"], job_condition["message"])
     return None

@@ -64,11 +64,11 @@ def _complete(pod: Object, limits: list[Object]) -> None:
     spec = pod["spec"]
     for where, kind in (("containers", "container"), ("initContainers", "init container")):
         for container in spec.get(where) or ():
-            given = container.setdefault("resources", {})
+            by_part = container.setdefault("resources", {})
             for part, defaults, word in (("requests", requests, "request"), ("limits", ceilings, "limit")):
-                missing = {name: value for name, value in defaults.items() if name not in (given.get(part) or {})}
+                missing = {name: value for name, value in defaults.items() if name not in (by_part.get(part) or {})}
                 if missing:
-                    given[part] = {**(given.get(part) or {}), **missing}
+                    by_part[part] = {**(by_part.get(part) or {}), **missing}
                     changes.append(f"{', '.join(sorted(missing))} {word} for {kind} {container.get('name', '')}")
     if changes:
         metadata = pod["metadata"]
@@ -82,8 +82,8 @@ def _pod_problems(spec: Object, limits: list[Object]) -> Iterator[str]:
         kind = limit.get("type", "")
         if kind == "Container":
             for container in _containers(spec):
-                given = container.get("resources") or {}
-                yield from _problems(limit, kind, given.get("requests") or {}, given.get("limits") or {})
+                resources = container.get("resources") or {}
+                yield from _problems(limit, kind, resources.get("requests") or {}, resources.get("limits") or {})
         elif kind == "Pod":
             yield from _problems(limit, kind, _sum(spec, "requests"), _sum(spec, "limits"))
 

@@ -78,15 +78,15 @@ class Nodes:
             return
         spec = item.obj.get("spec") or {}
         have: list[dict[str, Any]] = spec.get("taints") or []
-        wanted = self._taints(item.obj, have)
-        if wanted != have:
-            changed = {**spec, "taints": wanted}
-            if not wanted:
+        taints = self._taints(item.obj, have)
+        if taints != have:
+            changed = {**spec, "taints": taints}
+            if not taints:
                 del changed["taints"]
             body = {**item.obj, "metadata": dict(item.obj["metadata"]), "spec": changed}
             self._objects.store_change(NODES, item, body)
-        if any(taint["effect"] == "NoExecute" for taint in wanted):
-            self._plan_evictions(name, wanted)
+        if any(taint["effect"] == "NoExecute" for taint in taints):
+            self._plan_evictions(name, taints)
 
     def _taints(self, node: Object, have: list[dict[str, Any]]) -> list[dict[str, Any]]:
         kept = [taint for taint in have if taint.get("key") not in _MANAGED_TAINTS]

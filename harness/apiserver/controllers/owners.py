@@ -21,8 +21,8 @@ def controller_of(obj: Object) -> Object | None:
     """The owner reference with `controller: true`; None if there is none."""
     for reference in obj["metadata"].get("ownerReferences") or ():
         if reference.get("controller"):
-            found: Object = reference
-            return found
+            controller: Object = reference
+            return controller
     return None
 
 
@@ -98,12 +98,12 @@ class Dependents:
 
     def of(self, uid: str) -> list[Item]:
         """The objects controlled by the owner with this UID, oldest first."""
-        found = []
+        items = []
         for key in self._by_owner.get(uid, ()):
             item = self._collection.get(key)
             if item is not None:
-                found.append(item)
-        return found
+                items.append(item)
+        return items
 
     def claim(self, resource: Resource, owner: Item) -> list[Item]:
         """The objects that `owner` controls, after adopting matching orphans and releasing others."""

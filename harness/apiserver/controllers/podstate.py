@@ -36,8 +36,8 @@ def condition(obj: Object, kind: str) -> Object | None:
     """The condition of type `kind` in the object's status; None if there is none."""
     for entry in (obj.get("status") or {}).get("conditions") or ():
         if entry.get("type") == kind:
-            found: Object = entry
-            return found
+            results: Object = entry
+            return results
     return None
 
 

@@ -8,12 +8,12 @@ NODE_METRICS: CollectionKey = ("slo.koordinator.sh", "nodemetrics")
 
 def pod_usage(store: Store, namespace: str, resource: str) -> dict[str, int]:
     """Pod name → usage of `resource` in thousandths; pods without a report are absent."""
-    found: dict[str, int] = {}
+    by_metric: dict[str, int] = {}
     for item in store.collection(NODE_METRICS).each():
         for metric in (item.obj.get("status") or {}).get("podsMetric") or ():
             if metric.get("namespace") != namespace:
                 continue
             used = ((metric.get("podUsage") or {}).get("resources") or {}).get(resource)
             if used is not None:
-                found[metric.get("name", "")] = milli(used)
-    return found
+                by_metric[metric.get("name", "")] = milli(used)
+    return by_metric

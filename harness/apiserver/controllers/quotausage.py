@@ -91,8 +91,8 @@ def _whole_pod(spec: Object, part: str) -> Usage:
 
 
 def _amounts(container: Object, part: str) -> Usage:
-    given: dict[str, Any] = (container.get("resources") or {}).get(part) or {}
-    return {name: milli(value) for name, value in given.items()}
+    entry: dict[str, Any] = (container.get("resources") or {}).get(part) or {}
+    return {name: milli(value) for name, value in entry.items()}
 
 
 def _add(total: Usage, more: Usage) -> None:
@@ -126,14 +126,14 @@ def extended_usage(usage: Usage, resources: Mapping[str, str], pod: Usage) -> Us
 
     `resources`: the extended resource of each class, "" where it names none; each class has a name of its own, too.
     """
-    found: Usage = {}
+    values: Usage = {}
     for name, value in usage.items():
         of_class = name.removesuffix(_OF_CLASS)
         if of_class == name or of_class not in resources:
             continue
         for resource in filter(None, (f"{IMPLICIT_RESOURCE}{of_class}", resources[of_class])):
-            found[f"requests.{resource}"] = value
-    return {name: left for name, value in found.items() if (left := value - pod.get(name, 0)) > 0}
+            values[f"requests.{resource}"] = value
+    return {name: left for name, value in values.items() if (left := value - pod.get(name, 0)) > 0}
 
 
 def _devices(obj: Object) -> Usage:
@@ -200,10 +200,10 @@ def missing_resources(spec: Object, hard: dict[str, Any]) -> str:
     """Upstream's message on counted resources that a pod's containers do not specify; "" if none is missing."""
     missing: dict[str, set[str]] = {}
     for container in (*(spec.get("containers") or ()), *(spec.get("initContainers") or ())):
-        given = container.get("resources") or {}
+        resources = container.get("resources") or {}
         for name in _REQUIRED_WHEN_COUNTED:
             part, _, plain = name.rpartition(".")
-            if name in hard and plain not in (given.get(part or "requests") or {}):
+            if name in hard and plain not in (resources.get(part or "requests") or {}):
                 missing.setdefault(name, set()).add(container.get("name", ""))
     if not missing:
         return ""

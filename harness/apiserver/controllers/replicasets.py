@@ -83,22 +83,22 @@ class ReplicaSets:
         owner = controller_of(item.obj)
         if owner is None:
             return pods
-        found = []
+        items = []
         for other in self._control.objects.collection(self._resource).each(item.key[0]):
             reference = controller_of(other.obj)
             if reference is not None and reference["uid"] == owner["uid"]:
-                found.extend(self._control.owned_pods.of(other.obj["metadata"]["uid"]))
-        return found
+                items.extend(self._control.owned_pods.of(other.obj["metadata"]["uid"]))
+        return items
 
     def _write_status(self, item: Item, pods: list[Item], problem: ApiStatusError | None) -> None:
         spec, before = item.obj["spec"], item.obj.get("status") or {}
-        wanted = ((spec.get("template") or {}).get("metadata") or {}).get("labels") or {}
+        entry = ((spec.get("template") or {}).get("metadata") or {}).get("labels") or {}
         min_ready, now = int(spec.get("minReadySeconds") or 0), self._control.clock.now()
         labeled = ready = available = 0
         soonest: float | None = None
         for pod in pods:
             labels = pod.obj["metadata"].get("labels") or {}
-            labeled += all(labels.get(name) == value for name, value in wanted.items())
+            labeled += all(labels.get(name) == value for name, value in entry.items())
             wait = available_in(pod.obj, min_ready, now)
             if wait is None:
                 continue

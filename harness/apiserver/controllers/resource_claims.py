@@ -111,8 +111,8 @@ class ResourceClaims:
         labels = (namespace.obj["metadata"].get("labels") or {}) if namespace is not None else {}
         if labels.get(ADMIN_LABEL) != "true":
             name = metadata.get("name") or ""
-            said = message(f"{resource.kind}.{resource.group}", name, causes)
-            raise invalid_object(resource.kind, resource.group, name, said, details(causes))
+            text = message(f"{resource.kind}.{resource.group}", name, causes)
+            raise invalid_object(resource.kind, resource.group, name, text, details(causes))
 
     # -- events --------------------------------------------------------------------------------------------------------
 
@@ -208,10 +208,10 @@ class ResourceClaims:
 
     def _record(self, kind: _Kind, owner: Item, names: dict[str, str]) -> None:
         """Write the names of the claims into the status."""
-        found = [{"name": entry, "resourceClaimName": name} for entry, name in sorted(names.items())]
+        results = [{"name": entry, "resourceClaimName": name} for entry, name in sorted(names.items())]
         current = self._control.get(kind.resource, owner.key)
-        if found and current is not None and current.obj["metadata"]["uid"] == owner.obj["metadata"]["uid"]:
-            status = {**(current.obj.get("status") or {}), "resourceClaimStatuses": found}
+        if results and current is not None and current.obj["metadata"]["uid"] == owner.obj["metadata"]["uid"]:
+            status = {**(current.obj.get("status") or {}), "resourceClaimStatuses": results}
             self._control.put_status(kind.resource, current, status)
 
     def _group_with(self, pod: Item, entry: Object) -> Item | None:
@@ -238,24 +238,24 @@ class ResourceClaims:
     def _create(self, kind: _Kind, item: Item, entry: str, template: str) -> tuple[str, str]:
         """The name of a new claim, and the problem if there is none; neither while a webhook is called."""
         key = (item.key[0], template)
-        found = self._control.get(self._templates, key)
-        if found is None:
+        record = self._control.get(self._templates, key)
+        if record is None:
             kind.waiting.setdefault(key, set()).add(item.key)
             return (
                 "",
                 f'resource claim template "{template}": resourceclaimtemplate.resource.k8s.io "{template}" not found',
             )
-        spec = self._control.copied(found.obj["spec"])
-        given = spec.get("metadata") or {}
+        spec = self._control.copied(record.obj["spec"])
+        value = spec.get("metadata") or {}
         head = {"apiVersion": kind.resource.api_version, "kind": kind.resource.kind}
         owner = {**head, "name": item.key[1], "uid": item.obj["metadata"]["uid"], "controller": True}
         metadata: dict[str, Any] = {
             "generateName": generated(item.key[1], entry),
-            "annotations": {**(given.get("annotations") or {}), ENTRY: entry},
+            "annotations": {**(value.get("annotations") or {}), ENTRY: entry},
             "ownerReferences": [owner],
         }
-        if given.get("labels"):
-            metadata["labels"] = given["labels"]
+        if value.get("labels"):
+            metadata["labels"] = value["labels"]
         body = {"metadata": metadata, "spec": spec.get("spec") or {}}
         try:
             made = self._control.objects.create(self._claims, item.key[0], body, Options(manager=CONTROLLER_MANAGER))

@@ -40,11 +40,11 @@ class Revisions:
         newest = number_of(known[-1]) if known else 0
         same = [revision for revision in known if revision.obj.get("data") == data]
         if same:
-            found = same[-1]
-            if number_of(found) == newest:
-                return found
-            body = {**found.obj, "metadata": dict(found.obj["metadata"]), "revision": newest + 1}
-            return self._control.objects.store_change(self._resource.key, found, body)
+            item = same[-1]
+            if number_of(item) == newest:
+                return item
+            body = {**item.obj, "metadata": dict(item.obj["metadata"]), "revision": newest + 1}
+            return self._control.objects.store_change(self._resource.key, item, body)
         return self._create(owner, data, newest + 1)
 
     def _create(self, owner: Item, data: Object, number: int) -> Item:

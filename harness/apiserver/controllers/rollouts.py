@@ -48,13 +48,13 @@ def totals(deployment: Object, sets: list[Object], new: Object | None) -> Object
 
     replicas, available = total("replicas", sets), total("availableReplicas", sets)
     status: Object = {"observedGeneration": deployment["metadata"].get("generation", 0)}
-    wanted = sum(replica_set["spec"].get("replicas", 1) for replica_set in sets)
+    amount = sum(replica_set["spec"].get("replicas", 1) for replica_set in sets)
     for name, count in (
         ("replicas", replicas),
         ("updatedReplicas", total("replicas", [new] if new is not None else [])),
         ("readyReplicas", total("readyReplicas", sets)),
         ("availableReplicas", available),
-        ("unavailableReplicas", max(0, wanted - available)),
+        ("unavailableReplicas", max(0, amount - available)),
     ):
         if count:
             status[name] = count
@@ -82,9 +82,9 @@ def conditions_of(
         conditions = _renewed(conditions, progressing, control, moved=_progressed(deployment, status))
     failure = next(
         (
-            found
+            results
             for replica_set in [*([new] if new else []), *old]
-            if (found := condition(replica_set, "ReplicaFailure"))
+            if (results := condition(replica_set, "ReplicaFailure"))
         ),
         None,
     )

@@ -36,16 +36,16 @@ class ServiceAddresses:
 
     def _sync(self, service: Key) -> None:
         item = self._store.collection(SERVICES).get(service)
-        wanted = _address_of(item.obj if item is not None else None)
+        address = _address_of(item.obj if item is not None else None)
         written = self._addresses.pop(service, "")
         collection = self._store.collection(ADDRESSES)
-        if written != wanted and _is_managed(collection.get(("", written))):
+        if written != address and _is_managed(collection.get(("", written))):
             collection.remove(("", written))
-        if not wanted:
+        if not address:
             return
-        self._addresses[service] = wanted
-        if collection.get(("", wanted)) is None:
-            put_object(self._store, ADDRESSES, _object(wanted, service), rfc3339(self._control.clock.now()))
+        self._addresses[service] = address
+        if collection.get(("", address)) is None:
+            put_object(self._store, ADDRESSES, _object(address, service), rfc3339(self._control.clock.now()))
 
 
 def _address_of(service: Object | None) -> str:

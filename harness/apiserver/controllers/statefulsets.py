@@ -131,7 +131,7 @@ class _Sync:
         spec = item.obj["spec"]
         self._start = int((spec.get("ordinals") or {}).get("start", 0))
         self._replicas = int(spec.get("replicas", 1))
-        self._wanted = range(self._start, self._start + self._replicas)
+        self._ordinals = range(self._start, self._start + self._replicas)
         self._in_order = spec.get("podManagementPolicy", "OrderedReady") == "OrderedReady"
         self._strategy: Object = spec.get("updateStrategy") or {}
 
@@ -141,7 +141,7 @@ class _Sync:
         Raises:
             ApiStatusError: a pod could not be created.
         """
-        self._claims.apply_retention_policy(self._item, self._pods, self._wanted)
+        self._claims.apply_retention_policy(self._item, self._pods, self._ordinals)
         if self._fill():
             return
         if self._shrink():
@@ -157,7 +157,7 @@ class _Sync:
         if pause > 0:
             self.requeue_after = pause
             return True
-        for ordinal in self._wanted:
+        for ordinal in self._ordinals:
             if created == burst:
                 self.burst_ended = True
                 self.requeue_after = self._pacing.after_burst(self._item.key, now, len(self._pods))
@@ -181,7 +181,7 @@ class _Sync:
 
     def _shrink(self) -> bool:
         """Delete surplus pods from the highest ordinal down; return whether any is left."""
-        extra = sorted((number for number in self._pods if number not in self._wanted), reverse=True)
+        extra = sorted((number for number in self._pods if number not in self._ordinals), reverse=True)
         for number in extra:
             pod = self._pods[number]
             if not is_terminating(pod.obj):
@@ -194,8 +194,8 @@ class _Sync:
         rolling = self._strategy.get("rollingUpdate") or {}
         first = self._start + int(rolling.get("partition") or 0)
         max_unavailable = max(1, scaled(rolling.get("maxUnavailable", 1), self._replicas, up=True))
-        down = sum(1 for number in self._wanted if (pod := self._pods.get(number)) is None or not self._is_up(pod))
-        for number in reversed(self._wanted):
+        down = sum(1 for number in self._ordinals if (pod := self._pods.get(number)) is None or not self._is_up(pod))
+        for number in reversed(self._ordinals):
             if number < first:
                 return
             pod = self._pods.get(number)

@@ -49,7 +49,7 @@ class Claims:
             if refused.reason != "AlreadyExists":
                 raise
 
-    def apply_retention_policy(self, item: Item, pods: dict[int, Item], wanted: range) -> None:
+    def apply_retention_policy(self, item: Item, pods: dict[int, Item], target: range) -> None:
         """Set owner references by the retention policy: a claim is deleted with the set, or with a surplus pod."""
         templates = item.obj["spec"].get("volumeClaimTemplates") or ()
         policy = item.obj["spec"].get("persistentVolumeClaimRetentionPolicy") or {}
@@ -58,7 +58,7 @@ class Claims:
         with_set, with_pod = policy.get("whenDeleted") == "Delete", policy.get("whenScaled") == "Delete"
         for ordinal, pod in pods.items():
             owners: list[Object] = []
-            if with_pod and ordinal not in wanted:
+            if with_pod and ordinal not in target:
                 owners = [{"apiVersion": "v1", "kind": "Pod", "name": pod.key[1], "uid": pod.obj["metadata"]["uid"]}]
             elif with_set:
                 owners = [reference_to(self._owners, item.obj)]
@@ -72,11 +72,11 @@ class Claims:
             return
         metadata = dict(claim.obj["metadata"])
         have = metadata.get("ownerReferences") or []
-        wanted = [*(owner for owner in have if owner.get("uid") not in managed), *owners]
-        if wanted == have:
+        targets = [*(owner for owner in have if owner.get("uid") not in managed), *owners]
+        if targets == have:
             return
-        metadata["ownerReferences"] = wanted
-        if not wanted:
+        metadata["ownerReferences"] = targets
+        if not targets:
             del metadata["ownerReferences"]
         self._control.objects.store_change(self._resource.key, claim, {**claim.obj, "metadata": metadata})
 

@@ -55,13 +55,13 @@ class Volumes:
 
     def _default_class(self) -> str:
         """The newest default class, by name among classes of one second."""
-        found = [
+        creation_timestamps = [
             (item.obj["metadata"]["creationTimestamp"], item.key[1])
             for item in self._classes.each()
             if (item.obj["metadata"].get("annotations") or {}).get(_DEFAULT_CLASS) == "true"
         ]
-        newest = max((created for created, _ in found), default="")
-        return min((name for created, name in found if created == newest), default="")
+        newest = max((created for created, _ in creation_timestamps), default="")
+        return min((name for created, name in creation_timestamps if created == newest), default="")
 
     # -- events --------------------------------------------------------------------------------------------------------
 
@@ -224,19 +224,19 @@ def _may_be_claimed(volume: Item, claim: Item) -> bool:
 
 def _fits(volume: Item, claim: Item) -> bool:
     """Whether the volume can be claimed and satisfies class, mode, access modes, size and selector of the claim."""
-    offered, wanted = volume.obj["spec"], claim.obj["spec"]
+    offered, spec = volume.obj["spec"], claim.obj["spec"]
     if not _may_be_claimed(volume, claim) or "deletionTimestamp" in volume.obj["metadata"]:
         return False
-    if (offered.get("storageClassName") or "") != (wanted.get("storageClassName") or ""):
+    if (offered.get("storageClassName") or "") != (spec.get("storageClassName") or ""):
         return False
-    if offered.get("volumeMode", "Filesystem") != wanted.get("volumeMode", "Filesystem"):
+    if offered.get("volumeMode", "Filesystem") != spec.get("volumeMode", "Filesystem"):
         return False
-    if not set(wanted.get("accessModes") or ()) <= set(offered.get("accessModes") or ()):
+    if not set(spec.get("accessModes") or ()) <= set(offered.get("accessModes") or ()):
         return False
-    requested = ((wanted.get("resources") or {}).get("requests") or {}).get("storage", 0)
+    requested = ((spec.get("resources") or {}).get("requests") or {}).get("storage", 0)
     if _capacity(volume.obj) < (milli(requested) or 0):
         return False
-    return not wanted.get("selector") or matches(wanted["selector"], volume.obj["metadata"].get("labels") or {})
+    return not spec.get("selector") or matches(spec["selector"], volume.obj["metadata"].get("labels") or {})
 
 
 def _capacity(volume: Object) -> int:

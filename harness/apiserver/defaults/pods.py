@@ -267,14 +267,14 @@ def _container_sums(spec: Object) -> Iterator[tuple[str, Any]]:
 
 
 def _amounts(container: Object) -> dict[str, Decimal]:
-    found = {}
+    by_name = {}
     for name, value in (container["resources"].get("requests") or {}).items():
         if name in _POD_LEVEL:
             try:
-                found[name] = Decimal(quantity.milli(value)) / 1000
+                by_name[name] = Decimal(quantity.milli(value)) / 1000
             except quantity.QuantityError:
                 continue
-    return found
+    return by_name
 
 
 def _add(total: dict[str, Decimal], more: dict[str, Decimal]) -> None:

@@ -122,10 +122,10 @@ def _with_template(obj: Object) -> Object:
 
 
 def _part(obj: Object, name: str) -> Object:
-    found: Object | None = obj.get(name)
-    if found is None:
-        found = obj[name] = {}
-    return found
+    part: Object | None = obj.get(name)
+    if part is None:
+        part = obj[name] = {}
+    return part
 
 
 WORKLOADS: dict[tuple[str, str], Callable[[Object], None]] = {

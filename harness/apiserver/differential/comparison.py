@@ -128,14 +128,14 @@ def known_differences(path: Path = FOLDER / "known.yaml") -> list[Known]:
     return [Known(re.compile(row["pattern"]), row["reason"]) for row in yaml.safe_load(path.read_text())]
 
 
-def compare(ours: Send, theirs: Send, wanted: Iterator[Call], known: list[Known]) -> Iterator[Difference | None]:
+def compare(ours: Send, theirs: Send, schema: Iterator[Call], known: list[Known]) -> Iterator[Difference | None]:
     """One entry for each request: None where the outcomes are equal."""
-    for call in wanted:
-        found, expected = ours(call), theirs(call)
-        if found == expected:
+    for call in schema:
+        result, expected = ours(call), theirs(call)
+        if result == expected:
             yield None
             continue
-        difference = Difference(call, found, expected)
+        difference = Difference(call, result, expected)
         reason = next((entry.reason for entry in known if entry.pattern.search(difference.text)), "")
         yield difference._replace(reason=reason)
 

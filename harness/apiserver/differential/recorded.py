@@ -26,8 +26,8 @@ def record(theirs: Send, namespace: str, path: Path = ANSWERS) -> int:
     """Write the answers of a server. Returns their number."""
     lines = []
     for call, plain in zip(calls(namespace), calls(NAMESPACE), strict=True):
-        found = theirs(call)
-        fields = orjson.dumps([found.code, found.reason, found.causes, found.warned, found.shown]).decode()
+        result = theirs(call)
+        fields = orjson.dumps([result.code, result.reason, result.causes, result.warned, result.shown]).decode()
         lines.append(f"{_digest(plain)} {fields.replace(namespace, NAMESPACE)}\n")
     path.write_text("".join(lines))
     return len(lines)
@@ -38,8 +38,8 @@ def recorded(path: Path = ANSWERS) -> Send:
     answers = _read(path)
 
     def send(call: Call) -> Outcome:
-        digest, found = next(answers, ("", NOT_RECORDED))
-        return found if digest == _digest(call) else NOT_RECORDED
+        digest, outcome = next(answers, ("", NOT_RECORDED))
+        return outcome if digest == _digest(call) else NOT_RECORDED
 
     return send
 

@@ -59,11 +59,11 @@ class Discovery:
 
     def resources(self, group: str, version: str) -> Object | None:
         """APIResourceList of a group version; None if there is none."""
-        found = [row for row in self._registry if row.group == group and row.version == version]
-        if not found:
+        matches = [row for row in self._registry if row.group == group and row.version == version]
+        if not matches:
             return None
         rows: list[Object] = []
-        for row in sorted(found, key=lambda row: row.plural):
+        for row in sorted(matches, key=lambda row: row.plural):
             rows.append(_listed(row))
             rows += [_listed_subresource(row, name) for name in sorted(row.subresources)]
         return {
@@ -153,7 +153,7 @@ def _listed_subresource(row: Resource, name: str) -> Object:
 
 
 def _aggregated(row: Resource) -> Object:
-    found: Object = {
+    short_names: Object = {
         "resource": row.plural,
         "responseKind": {"group": row.group, "version": row.version, "kind": row.kind},
         "scope": "Namespaced" if row.namespaced else "Cluster",
@@ -161,12 +161,12 @@ def _aggregated(row: Resource) -> Object:
         "verbs": list(row.verbs),
     }
     if row.short_names:
-        found["shortNames"] = list(row.short_names)
+        short_names["shortNames"] = list(row.short_names)
     if row.categories:
-        found["categories"] = list(row.categories)
+        short_names["categories"] = list(row.categories)
     if row.subresources:
-        found["subresources"] = [_aggregated_subresource(row, name) for name in sorted(row.subresources)]
-    return found
+        short_names["subresources"] = [_aggregated_subresource(row, name) for name in sorted(row.subresources)]
+    return short_names
 
 
 def _aggregated_subresource(row: Resource, name: str) -> Object:

@@ -14,8 +14,8 @@ Object = dict[str, Any]
 @cache
 def recorded() -> Object:
     """`enums`: definition → field → values and text. `parameters` by name; `actions`: names of their parameters."""
-    found: Object = orjson.loads(RECORDED.read_bytes())
-    return found
+    document: Object = orjson.loads(RECORDED.read_bytes())
+    return document
 
 
 def with_enums(name: str, schema: Object) -> Object:
@@ -24,12 +24,12 @@ def with_enums(name: str, schema: Object) -> Object:
     properties = schema.get("properties")
     if enums is None or not isinstance(properties, dict):
         return schema
-    changed = {field: _with_enum(properties[field], found) for field, found in enums.items() if field in properties}
+    changed = {field: _with_enum(properties[field], result) for field, result in enums.items() if field in properties}
     return {**schema, "properties": {**properties, **changed}}
 
 
-def _with_enum(field: Object, found: Object) -> Object:
-    described = {**field, "description": field.get("description", "") + found["text"]}
+def _with_enum(field: Object, results: Object) -> Object:
+    described = {**field, "description": field.get("description", "") + results["text"]}
     if isinstance(field.get("items"), dict):
-        return {**described, "items": {**field["items"], "enum": found["values"]}}
-    return {**described, "enum": found["values"]}
+        return {**described, "items": {**field["items"], "enum": results["values"]}}
+    return {**described, "enum": results["values"]}

@@ -100,20 +100,20 @@ class OpenApi:
 
     def _v2(self, *, paths: bool) -> bytes:
         """The document; the paths are wanted by clients of JSON only, see `openapi_protobuf`."""
-        found: Object = {}
+        results: Object = {}
         for group, versions in self._registry.groups().items():
             for version in versions:
                 rows = self._components(self._rows(group, version))
-                found.update((name, _to_v2(schema)) for name, schema in rows)
+                results.update((name, _to_v2(schema)) for name, schema in rows)
         document: Object = {"swagger": "2.0", "info": {"title": "Kubernetes", "version": "v1.35.0"}, "paths": {}}
         if paths:
             for name in _OPTIONS:
-                found.update((name, _to_v2(schema)) for name, schema in self._referred([name]))
-            names = {kind: name for name, schema in found.items() if (kind := _kind_of(schema))}
+                results.update((name, _to_v2(schema)) for name, schema in self._referred([name]))
+            names = {kind: name for name, schema in results.items() if (kind := _kind_of(schema))}
             for row in self._registry:
                 document["paths"] |= operations.paths(row, names)
             document["parameters"] = operations.parameters()
-        return orjson.dumps({**document, "definitions": found}).replace(_PACKAGED_REF, _V2_REF)
+        return orjson.dumps({**document, "definitions": results}).replace(_PACKAGED_REF, _V2_REF)
 
     def _components(self, rows: list[Resource]) -> Iterator[tuple[str, Object]]:
         """The schemas of these kinds and their lists, and all schemas that they refer to."""
@@ -172,10 +172,10 @@ def _to_v3(schema: Any) -> Any:
         return [_to_v3(sub) for sub in schema]
     if not isinstance(schema, dict):
         return schema
-    found = {key: _to_v3(value) for key, value in _plain(schema).items()}
-    if isinstance(found.get("$ref"), str) and len(found) > 1:
-        found = {"allOf": [{"$ref": found.pop("$ref")}], **found}
-    return found
+    by_key = {key: _to_v3(value) for key, value in _plain(schema).items()}
+    if isinstance(by_key.get("$ref"), str) and len(by_key) > 1:
+        by_key = {"allOf": [{"$ref": by_key.pop("$ref")}], **by_key}
+    return by_key
 
 
 def _to_v2(schema: Any) -> Any:
@@ -184,19 +184,19 @@ def _to_v2(schema: Any) -> Any:
         return [_to_v2(sub) for sub in schema]
     if not isinstance(schema, dict):
         return schema
-    found = _plain(schema)
-    if found.get(_PRESERVE) is True:
+    values = _plain(schema)
+    if values.get(_PRESERVE) is True:
         # kubectl would refuse fields beside the properties; `apiextensions-apiserver/pkg/controller/openapi/v2`
-        found = {key: value for key, value in found.items() if key not in {"properties", "items", "type"}}
+        values = {key: value for key, value in values.items() if key not in {"properties", "items", "type"}}
         if _GVK in schema:
-            found["type"] = "object"
-    if isinstance(found.get("oneOf"), list) and "properties" not in found:
-        kept = {key: value for key, value in found.items() if key != "oneOf"}
-        found = {**kept, "type": "string"}
-    parts = found.get("allOf")
+            values["type"] = "object"
+    if isinstance(values.get("oneOf"), list) and "properties" not in values:
+        kept = {key: value for key, value in values.items() if key != "oneOf"}
+        values = {**kept, "type": "string"}
+    parts = values.get("allOf")
     if isinstance(parts, list) and len(parts) == 1 and isinstance(parts[0], dict) and "$ref" in parts[0]:
-        found = {**{key: value for key, value in found.items() if key != "allOf"}, **parts[0]}
-    return {key: _to_v2(value) for key, value in found.items()}
+        values = {**{key: value for key, value in values.items() if key != "allOf"}, **parts[0]}
+    return {key: _to_v2(value) for key, value in values.items()}
 
 
 def _plain(schema: Object) -> Object:
@@ -256,14 +256,14 @@ def _paths(row: Resource, schema: str) -> Object:
     content = {"application/json": {"schema": {"$ref": f"#/$defs/{schema}"}}} if schema else {}
 
     def operation(verb: str, action: str) -> Object:
-        found: Object = {
+        results: Object = {
             "responses": {"200": {"description": "OK", "content": content}},
             "x-kubernetes-action": action,
             _GVK: kind,
         }
         if verb in {"post", "put", "patch"}:
-            found["parameters"] = [*_WRITE_PARAMETERS, *([_FORCE] if verb == "patch" else [])]
-        return found
+            results["parameters"] = [*_WRITE_PARAMETERS, *([_FORCE] if verb == "patch" else [])]
+        return results
 
     paths: Object = {base: {"post": operation("post", "post")}}
     if "get" in row.verbs:

@@ -65,16 +65,16 @@ def paths(row: Resource, names: Mapping[tuple[str, str, str], str]) -> Object:
         "type": "string",
         "uniqueItems": True,
     }
-    found: Object = {}
-    for path, methods, given in ((base, _COLLECTION, scope), (base + "/{name}", _OBJECT, [named, *scope])):
+    by_path: Object = {}
+    for path, methods, value in ((base, _COLLECTION, scope), (base + "/{name}", _OBJECT, [named, *scope])):
         served = {
             method: _operation(row, action, names) for method, (action, verb) in methods.items() if verb in row.verbs
         }
         if served:
-            found[path] = {**served, **({"parameters": given} if given else {})}
+            by_path[path] = {**served, **({"parameters": value} if value else {})}
     if row.namespaced and "list" in row.verbs:
-        found[f"{root}/{row.plural}"] = {"get": _operation(row, "list", names, suffix="ForAllNamespaces")}
-    return found
+        by_path[f"{root}/{row.plural}"] = {"get": _operation(row, "list", names, suffix="ForAllNamespaces")}
+    return by_path
 
 
 def _operation(row: Resource, action: str, names: Mapping[tuple[str, str, str], str], suffix: str = "") -> Object:
@@ -83,11 +83,11 @@ def _operation(row: Resource, action: str, names: Mapping[tuple[str, str, str], 
     listed = names.get((row.group, row.version, f"{row.kind}List"))
     deleted = f"{_META}.Status" if action == "deletecollection" else kind
     body = {"put": kind, "post": kind, "patch": f"{_META}.Patch"}.get(action)
-    given: list[Object] = [{"$ref": f"#/parameters/{name}"} for name in recorded()["actions"].get(action, ())]
+    values: list[Object] = [{"$ref": f"#/parameters/{name}"} for name in recorded()["actions"].get(action, ())]
     if body is not None:
-        given.insert(0, {"in": "body", "name": "body", "required": True, "schema": _reference(body)["schema"]})
+        values.insert(0, {"in": "body", "name": "body", "required": True, "schema": _reference(body)["schema"]})
     elif action in {"delete", "deletecollection"}:
-        given.insert(0, {"in": "body", "name": "body", "schema": _reference(f"{_META}.DeleteOptions")["schema"]})
+        values.insert(0, {"in": "body", "name": "body", "schema": _reference(f"{_META}.DeleteOptions")["schema"]})
     success = {"description": "OK", **_reference(listed if action == "list" else deleted)}
     created = {"201": {**success, "description": "Created"}} if action in {"post", "put", "patch"} else {}
     group = "".join(part.capitalize() for part in (row.group.removesuffix(".k8s.io") or "core").split("."))
@@ -97,7 +97,7 @@ def _operation(row: Resource, action: str, names: Mapping[tuple[str, str, str], 
         "consumes": _PATCHES if action == "patch" else ["*/*"],
         "description": description.format(row.kind),
         "operationId": f"{method}{group}{version}{scope}{row.kind}{suffix}",
-        **({"parameters": given} if given else {}),
+        **({"parameters": values} if values else {}),
         "produces": [*_PRODUCES, "application/json;stream=watch"] if action == "list" else _PRODUCES,
         "responses": {"200": success, **created, "401": {"description": "Unauthorized"}},
         "schemes": ["https"],

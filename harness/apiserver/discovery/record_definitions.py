@@ -31,8 +31,8 @@ _OPERATIONS: Final = {  # action: path, method
 def main() -> int:
     """Write the kinds of the server at the address that is the first argument."""
     with urlopen(f"{sys.argv[1]}/openapi/v2") as answer:  # noqa: S310 an address that the caller gives
-        found = extracted(orjson.loads(answer.read()))
-    RECORDED.write_bytes(orjson.dumps(found, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS) + b"\n")
+        results = extracted(orjson.loads(answer.read()))
+    RECORDED.write_bytes(orjson.dumps(results, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS) + b"\n")
     return 0
 
 
@@ -40,18 +40,18 @@ def extracted(document: Object) -> Object:
     """The enumerations of all definitions, and the query parameters of each action, each once by its name."""
     enums: Object = {}
     for name, schema in document["definitions"].items():
-        for field, found in (schema.get("properties") or {}).items():
-            values = found.get("enum") or (found.get("items") or {}).get("enum")
+        for field, result in (schema.get("properties") or {}).items():
+            values = result.get("enum") or (result.get("items") or {}).get("enum")
             if values:
-                text = found.get("description", "").partition(ENUM_TEXT)
+                text = result.get("description", "").partition(ENUM_TEXT)
                 enums.setdefault(name, {})[field] = {"values": values, "text": text[1] + text[2]}
     parameters: Object = {}
     actions: dict[str, list[str]] = {}
     for action, (path, method) in _OPERATIONS.items():
         names = actions[action] = []
-        for given in document["paths"][path][method]["parameters"]:
-            reference = given.get("$ref")
-            parameter = document["parameters"][reference.rpartition("/")[2]] if reference else given
+        for value in document["paths"][path][method]["parameters"]:
+            reference = value.get("$ref")
+            parameter = document["parameters"][reference.rpartition("/")[2]] if reference else value
             if parameter["in"] == "query":
                 name = _free_name(parameters, parameter)
                 parameters[name] = parameter

@@ -164,14 +164,14 @@ class Registry:
 
     def storage(self, key: tuple[str, str]) -> Resource | None:
         """The resource under which a collection stores its objects: the stored version, or the first."""
-        found = self._stored.get(key)
-        if found is None:
+        resource = self._stored.get(key)
+        if resource is None:
             rows = [row for row in self._rows.values() if row.key == key]
             stored = (row for row in rows if row.conversion is None or row.stored_as == row.api_version)
-            found = next(stored, rows[0] if rows else None)
-            if found is not None:
-                self._stored[key] = found
-        return found
+            resource = next(stored, rows[0] if rows else None)
+            if resource is not None:
+                self._stored[key] = resource
+        return resource
 
     def set_custom(self, group: str, plural: str, rows: tuple[Resource, ...]) -> None:
         """Serve these versions of a CRD; without rows, stop serving it."""
@@ -193,9 +193,9 @@ class Registry:
 
     def groups(self) -> dict[str, list[str]]:
         """Group → its versions, in the order of registration; the core group is ''."""
-        found: dict[str, list[str]] = {}
+        by_group: dict[str, list[str]] = {}
         for row in self._rows.values():
-            versions = found.setdefault(row.group, [])
+            versions = by_group.setdefault(row.group, [])
             if row.version not in versions:
                 versions.append(row.version)
-        return found
+        return by_group

@@ -161,8 +161,8 @@ def first_undeclared(value: Any, schema: SchemaNode, path: str = "") -> str:
         elements = item_elements(value, schema) if schema.list_type == "map" else []
         for place, item in enumerate(value):
             printed = next(paths({elements[place]: {}})) if elements else f"[{place}]"
-            if items is not None and (found := first_undeclared(item, items, path + printed)):
-                return found
+            if items is not None and (text := first_undeclared(item, items, path + printed)):
+                return text
     if not isinstance(value, dict) or schema.type != "object" or schema.raw.get(_PRESERVE):
         return ""
     for name, field in value.items():
@@ -170,8 +170,8 @@ def first_undeclared(value: Any, schema: SchemaNode, path: str = "") -> str:
         if child is None:
             if schema.has_fields:
                 return f"{path}.{name}"
-        elif found := first_undeclared(field, child, f"{path}.{name}"):
-            return found
+        elif text := first_undeclared(field, child, f"{path}.{name}"):
+            return text
     return ""
 
 

@@ -26,10 +26,10 @@ _ALWAYS_THERE: Final = frozenset(
 )
 
 
-def is_field_set(found: Any) -> bool:
+def is_field_set(result: Any) -> bool:
     """Whether this is a set in the format of `managedFields`; clients may send anything."""
-    return isinstance(found, dict) and all(
-        _is_element(element) and is_field_set(below) for element, below in found.items()
+    return isinstance(result, dict) and all(
+        _is_element(element) and is_field_set(below) for element, below in result.items()
     )
 
 

@@ -108,8 +108,8 @@ def with_encoded_entries(raw: bytes, uid: str, text: bytes) -> bytes | None:
     Encoding the object again takes three times as long.
     """
     mark = b'"uid":"' + uid.encode() + b'"'
-    before, found, after = raw.partition(mark)
-    if not found or mark in after:
+    before, result, after = raw.partition(mark)
+    if not result or mark in after:
         return None
     return before + mark + b',"managedFields":' + text + after
 

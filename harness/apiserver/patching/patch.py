@@ -109,8 +109,8 @@ def _apply_operation(obj: Any, op: JsonObject) -> Any:
             return _put(obj, path, value, op, insert=True)
         if kind == "replace":
             return _put(obj, path, value, op, insert=False)
-        found = _get(obj, path, op, missing_ok=value is None)
-        if not same_json(None if found is _MISSING else found, value):
+        result = _get(obj, path, op, missing_ok=value is None)
+        if not same_json(None if result is _MISSING else result, value):
             raise PatchError(f"testing value {op['path']} failed: test failed", "Invalid")
         return obj
     if kind == "remove":
@@ -326,16 +326,16 @@ def _merge_ordered_lists(out: JsonObject, patch: JsonObject, schema: SchemaNode 
         key = directive.removeprefix(_SET_ORDER)
         if not isinstance(order, list):
             raise PatchError("invalid patch format of setElementOrder list", "BadRequest")
-        given = key in patch
+        value = key in patch
         old, new = out.get(key), patch.get(key)
-        if given and not isinstance(new, list):
+        if value and not isinstance(new, list):
             continue  # null, or not a list
         child = schema.child(key) if schema is not None else None
         merge_key = child.merge_key if child is not None else ""
-        wanted = _keys(order, merge_key)
+        keys = _keys(order, merge_key)
         before = old if isinstance(old, list) else []
         if isinstance(new, list):
-            _check_order(new, wanted, merge_key)
+            _check_order(new, keys, merge_key)
             done.add(key)
             if isinstance(old, list):
                 merged = _merge_list(old, new, _list_schema(schema, key), sort=False)
@@ -345,14 +345,14 @@ def _merge_ordered_lists(out: JsonObject, patch: JsonObject, schema: SchemaNode 
             merged = old
         else:
             continue
-        out[key] = _in_order(merged, wanted, before, merge_key)
+        out[key] = _in_order(merged, keys, before, merge_key)
     return done
 
 
-def _check_order(items: list[Any], wanted: list[Any], merge_key: str) -> None:
+def _check_order(items: list[Any], kind: list[Any], merge_key: str) -> None:
     """Check that the items of the patch are in the order of its `$setElementOrder`."""
     staying = [item for item in items if not (isinstance(item, dict) and "$patch" in item)]
-    rest = iter(wanted)
+    rest = iter(kind)
     if not all(key in rest for key in _keys(staying, merge_key)):
         raise PatchError("invalid patch format of setElementOrder list", "BadRequest")
 
@@ -434,7 +434,7 @@ def _keys(items: Iterable[Any], merge_key: str) -> list[Any]:
     return keys
 
 
-def _in_order(merged: list[Any], wanted: list[Any], before: list[Any], merge_key: str) -> list[Any]:
+def _in_order(merged: list[Any], keys: list[Any], before: list[Any], merge_key: str) -> list[Any]:
     """Orders a merged list: items of the patch in its order, others in their old order, interleaved as before.
 
     An item that the server did not have yet comes as early as it can, which is upstream's choice.
@@ -442,7 +442,7 @@ def _in_order(merged: list[Any], wanted: list[Any], before: list[Any], merge_key
     if len(merged) < 2:
         return merged
     try:
-        rank = _places(wanted)
+        rank = _places(keys)
         stood = _places([item.get(merge_key) for item in before] if merge_key else before)
         keyed = [(item.get(merge_key) if merge_key else item, item) for item in merged]
         patched = sorted((pair for pair in keyed if pair[0] in rank), key=lambda pair: rank[pair[0]])

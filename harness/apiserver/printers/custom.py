@@ -37,9 +37,9 @@ def custom_printer(printer_columns: Sequence[dict[str, Any]] | None) -> Printer:
 def _cells(finders: tuple[tuple[Any, str], ...], obj: Object, now: float) -> Cells:
     cells: Cells = [name_of(obj)]
     for find, kind in finders:
-        found = find(obj)
+        result = find(obj)
         # A path may match several values; a cell shows the first, as upstream.
-        cells.append(_cell(found[0], kind, now) if found else None)
+        cells.append(_cell(result[0], kind, now) if result else None)
     return cells
 
 

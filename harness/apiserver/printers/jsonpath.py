@@ -60,10 +60,10 @@ def compiled(path: str) -> Callable[[Any], list[Any]]:
     steps = tuple(_steps(inner.removeprefix("$"), path))
 
     def find(document: Any) -> list[Any]:
-        found = [document]
+        documents = [document]
         for step in steps:
-            found = [deeper for here in found for deeper in step(here)]
-        return found
+            documents = [deeper for here in documents for deeper in step(here)]
+        return documents
 
     return find
 
@@ -110,11 +110,11 @@ def _where(left: str, sign: str | None, written: str | None) -> Step:
     right = _literal(written) if written is not None else None
 
     def holds(item: Any) -> bool:
-        found = find(item)
-        if not found or compare is None:
-            return bool(found)
+        result = find(item)
+        if not result or compare is None:
+            return bool(result)
         try:
-            return bool(compare(found[0], right))
+            return bool(compare(result[0], right))
         except TypeError:  # a string and a number cannot be compared
             return False
 

@@ -77,12 +77,12 @@ def _host_port(ip: str, port: int) -> str:
 
 
 def _addresses(subsets: Iterable[Object]) -> list[str]:
-    found: list[str] = []
+    addresses: list[str] = []
     for subset in subsets:
         ips, ports = [address.get("ip") or "" for address in subset.get("addresses") or ()], subset.get("ports")
         # A headless service may have no ports at all.
-        found += [_host_port(ip, port.get("port") or 0) for port in ports for ip in ips] if ports else ips
-    return found
+        addresses += [_host_port(ip, port.get("port") or 0) for port in ports for ip in ips] if ports else ips
+    return addresses
 
 
 def _endpoints(obj: Object, now: float) -> Cells:
@@ -158,10 +158,10 @@ INGRESSES = Printer(
 
 def _ingress_class(obj: Object, now: float) -> Cells:
     spec, shown = part(obj, "spec"), NONE
-    if wanted := spec.get("parameters"):
-        group = wanted.get("apiGroup")
-        kind = wanted.get("kind", "")
-        shown = f"{kind}{'' if group is None else '.' + group}/{wanted.get('name', '')}"
+    if parameters := spec.get("parameters"):
+        group = parameters.get("apiGroup")
+        kind = parameters.get("kind", "")
+        shown = f"{kind}{'' if group is None else '.' + group}/{parameters.get('name', '')}"
     return [name_of(obj), spec.get("controller", ""), shown, age_of(obj, now)]
 
 

@@ -115,8 +115,8 @@ def _gates(pod: Object) -> str:
     return f"{sum(_is_true(pod, gate.get('conditionType', '')) for gate in gates)}/{len(gates)}"
 
 
-def _cells(given: Object, now: float) -> Cells:
-    meta, spec, status = given["metadata"], given.get("spec") or {}, given.get("status") or {}
+def _cells(values: Object, now: float) -> Cells:
+    meta, spec, status = values["metadata"], values.get("spec") or {}, values.get("status") or {}
     pod = {"spec": spec, "status": status}
     phase = status.get("phase") or ""
     reason = status.get("reason") or phase
@@ -147,11 +147,11 @@ def _cells(given: Object, now: float) -> Cells:
 
     ips = status.get("podIPs") or ()
     return [
-        name_of(given),
+        name_of(values),
         f"{ready}/{total}",
         reason,
         tally.text(now),
-        age_of(given, now),
+        age_of(values, now),
         (ips[0].get("ip") if ips else status.get("podIP")) or NONE,
         spec.get("nodeName") or NONE,
         status.get("nominatedNodeName") or NONE,

@@ -26,8 +26,8 @@ _DEFAULT_CLASS = ("storageclass.kubernetes.io/is-default-class", "storageclass.b
 
 def _access(modes: Iterable[str] | None) -> str:
     """Access modes by their short names, in a fixed order."""
-    given = set(modes or ())
-    return ",".join(short for mode, short in _MODES.items() if mode in given)
+    values = set(modes or ())
+    return ",".join(short for mode, short in _MODES.items() if mode in values)
 
 
 def _class(obj: Object) -> str:

@@ -147,8 +147,8 @@ CONTROLLER_REVISIONS = Printer(
 
 
 def _is_true(obj: Object, kind: str) -> bool:
-    found = condition(obj, kind)
-    return found is not None and found.get("status") == "True"
+    kind_condition = condition(obj, kind)
+    return kind_condition is not None and kind_condition.get("status") == "True"
 
 
 def _job_status(job: Object) -> str:
@@ -166,9 +166,9 @@ def _job_status(job: Object) -> str:
 
 def _job(job: Object, now: float) -> Cells:
     spec, status = part(job, "spec"), part(job, "status")
-    succeeded, wanted, parallelism = status.get("succeeded", 0), spec.get("completions"), spec.get("parallelism") or 0
-    completions = f"{succeeded}/{1 if wanted is None else wanted}"
-    if wanted is None and parallelism > 1:
+    succeeded, entry, parallelism = status.get("succeeded", 0), spec.get("completions"), spec.get("parallelism") or 0
+    completions = f"{succeeded}/{1 if entry is None else entry}"
+    if entry is None and parallelism > 1:
         completions += f" of {parallelism}"
     started, ended = status.get("startTime"), status.get("completionTime")
     duration = ""
@@ -257,8 +257,8 @@ def _metric(spec: Object, status: Object) -> str:
     """One metric as current/target; `status` is the same metric's entry under status.currentMetrics."""
     kind = spec.get("type", "")
     field = kind[:1].lower() + kind[1:]
-    wanted, seen = part(spec, field), part(status, field)
-    target, current = part(wanted, "target"), part(seen, "current")
+    spec_part, seen = part(spec, field), part(status, field)
+    target, current = part(spec_part, "target"), part(seen, "current")
     average = target.get("averageValue")
     if kind == "Pods":
         return f"{current.get('averageValue', UNKNOWN)}/{average}"
@@ -268,20 +268,20 @@ def _metric(spec: Object, status: Object) -> str:
         return f"{current.get('value', UNKNOWN)}/{target.get('value')}"
     if kind in {"Resource", "ContainerResource"}:
         if average is not None:
-            return f"{wanted.get('name')}: {current.get('averageValue', UNKNOWN)}/{average}"
+            return f"{spec_part.get('name')}: {current.get('averageValue', UNKNOWN)}/{average}"
         now_used, goal = current.get("averageUtilization"), target.get("averageUtilization")
         shown = UNKNOWN if now_used is None else f"{now_used}%"
-        return f"{wanted.get('name')}: {shown}/{'<auto>' if goal is None else f'{goal}%'}"
+        return f"{spec_part.get('name')}: {shown}/{'<auto>' if goal is None else f'{goal}%'}"
     return "<unknown type>"
 
 
 def _metrics(spec: Object, status: Object) -> str:
-    wanted = list(spec.get("metrics") or ())
+    metrics = list(spec.get("metrics") or ())
     seen = list(status.get("currentMetrics") or ())
-    if not wanted and spec.get("targetCPUUtilizationPercentage") is not None:  # autoscaling/v1
-        wanted = [_cpu("target", spec["targetCPUUtilizationPercentage"])]
+    if not metrics and spec.get("targetCPUUtilizationPercentage") is not None:  # autoscaling/v1
+        metrics = [_cpu("target", spec["targetCPUUtilizationPercentage"])]
         seen = [_cpu("current", status.get("currentCPUUtilizationPercentage"))]
-    lines = [_metric(metric, seen[i] if i < len(seen) else {}) for i, metric in enumerate(wanted)]
+    lines = [_metric(metric, seen[i] if i < len(seen) else {}) for i, metric in enumerate(metrics)]
     return truncated_list(lines, 2, empty=NONE, separator=", ")
 
 

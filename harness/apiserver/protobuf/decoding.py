@@ -78,8 +78,8 @@ def message_of(api_version: str, kind: str) -> str:
 @cache
 def table() -> Mapping[str, Any]:
     """The content of messages.json; its format is described in generation.py."""
-    found: Mapping[str, Any] = orjson.loads(Path(__file__).with_name("messages.json").read_bytes())
-    return found
+    document: Mapping[str, Any] = orjson.loads(Path(__file__).with_name("messages.json").read_bytes())
+    return document
 
 
 @cache
@@ -99,14 +99,14 @@ def _message(data: bytes, message: str, depth: int) -> Object:
     if depth > _MAX_DEPTH:
         raise Malformed(f"expected at most {_MAX_DEPTH} messages within one another, found more")
     plan = _plan(message)
-    found: Object = {}
+    by_field: Object = {}
     for number, wire, value in fields(data):
         field = plan.get(number)
         if field is None:
             continue  # a field of a newer release
         if field.mapped:
             key, inner = _entry(value, field, depth)
-            found.setdefault(field.name, {})[key] = inner
+            by_field.setdefault(field.name, {})[key] = inner
         elif field.repeated and wire == BYTES and field.wire == VARINT and isinstance(value, bytes):
             raise Malformed(f"{message}.{field.name}: expected numbers one by one, found them packed")
         else:
@@ -114,12 +114,12 @@ def _message(data: bytes, message: str, depth: int) -> Object:
                 raise Malformed(f"{message}.{field.name}: expected wire type {field.wire}, found {wire}")
             inner = field.value(value, depth)
             if field.inline:
-                found.update(inner)
+                by_field.update(inner)
             elif field.repeated:
-                found.setdefault(field.name, []).append(inner)
+                by_field.setdefault(field.name, []).append(inner)
             elif inner is not None and (inner or not field.omit_zero):
-                found[field.name] = inner
-    return found
+                by_field[field.name] = inner
+    return by_field
 
 
 def _entry(data: Any, field: _Field, depth: int) -> tuple[str, Any]:
@@ -155,8 +155,8 @@ def _choice(data: bytes, message: str, depth: int) -> Any:
 
 
 def _double(value: bytes) -> float:
-    found: float = struct.unpack("<d", value)[0]
-    return found
+    double: float = struct.unpack("<d", value)[0]
+    return double
 
 
 _SCALARS: Mapping[str, tuple[int, Callable[[Any], Any]]] = {

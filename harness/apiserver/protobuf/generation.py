@@ -45,8 +45,8 @@ def table(folders: list[Path], release: str) -> dict[str, Any]:
     packages: dict[str, str] = {}
     for path in sorted(file for folder in folders for file in folder.rglob("generated.proto")):
         text = path.read_text()
-        found = _PACKAGE.search(text)
-        package = found[1] if found else ""
+        match = _PACKAGE.search(text)
+        package = match[1] if match else ""
         if not _SERVED.match(package) or _UNUSED.search(package):
             continue
         members = _members(path.parent)
@@ -86,19 +86,19 @@ def _fields(package: str, body: str, members: dict[str, tuple[str, str]]) -> lis
 
 def _members(folder: Path) -> dict[str, dict[str, tuple[str, str]]]:
     """Struct → field number → Go type and JSON tag."""
-    found: dict[str, dict[str, tuple[str, str]]] = {}
+    by_name: dict[str, dict[str, tuple[str, str]]] = {}
     for path in sorted(folder.glob("*.go")):
         for name, body in _STRUCT.findall(path.read_text()):
-            found[name] = {number: (go, json) for go, json, number in _MEMBER.findall(body)}
-    return found
+            by_name[name] = {number: (go, json) for go, json, number in _MEMBER.findall(body)}
+    return by_name
 
 
 def _group(folder: Path) -> str | None:
     for place in (folder, folder.parent):
         path = place / "register.go"
-        found = _GROUP.search(path.read_text()) if path.exists() else None
-        if found:
-            return found[1]
+        match = _GROUP.search(path.read_text()) if path.exists() else None
+        if match:
+            return match[1]
     return None
 
 

@@ -21,23 +21,23 @@ def _members(data: bytes) -> dict[int, Any]:
 
 
 def _number(members: dict[int, Any], field: int) -> int:
-    found = members.get(field, 0)
-    if not isinstance(found, int):
+    member = members.get(field, 0)
+    if not isinstance(member, int):
         raise Malformed(f"field {field}: expected a number, found bytes")
-    return found
+    return member
 
 
 def _bytes(members: dict[int, Any], field: int) -> bytes:
-    found = members.get(field, b"")
-    if not isinstance(found, bytes):
+    member = members.get(field, b"")
+    if not isinstance(member, bytes):
         raise Malformed(f"field {field}: expected bytes, found a number")
-    return found
+    return member
 
 
 def _time(data: bytes, *, micro: bool = False) -> str | None:
     """The time as JSON has it; None for the zero time, whose message is empty."""
-    found = _members(data)
-    seconds, nanoseconds = signed(_number(found, 1)), signed(_number(found, 2))
+    members = _members(data)
+    seconds, nanoseconds = signed(_number(members, 1)), signed(_number(members, 2))
     return printed(seconds, nanoseconds // 1000 if micro else None) if data else None
 
 
@@ -46,10 +46,10 @@ def _quantity(data: bytes) -> str:
 
 
 def _int_or_string(data: bytes) -> int | str:
-    found = _members(data)
-    if _number(found, 1) == _TEXT:
-        return str(_bytes(found, 3).decode())
-    return signed(_number(found, 2))
+    members = _members(data)
+    if _number(members, 1) == _TEXT:
+        return str(_bytes(members, 3).decode())
+    return signed(_number(members, 2))
 
 
 def _json(data: bytes) -> Any:

@@ -80,9 +80,9 @@ def fixed64_field(number: int, content: bytes) -> bytes:
 def _encoded(value: int) -> bytes:
     if value < len(_SMALL):
         return _SMALL[value]
-    found = bytearray()
+    values = bytearray()
     while value > 0x7F:
-        found.append(value & 0x7F | 0x80)
+        values.append(value & 0x7F | 0x80)
         value >>= 7
-    found.append(value)
-    return bytes(found)
+    values.append(value)
+    return bytes(values)

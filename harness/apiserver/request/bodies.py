@@ -67,31 +67,31 @@ def decode(
         raise errors.too_large(BODY_LIMIT)
     kind = content_type.partition(";")[0].strip().lower() or "application/json"
     if kind.endswith(("/json", "+json")):
-        found = _json(body, expected)
+        document = _json(body, expected)
     elif kind == "application/yaml" or (yaml_too and kind.endswith("+yaml")):
-        found = orjson.loads(as_json(body))  # refuses text that is not Unicode
+        document = orjson.loads(as_json(body))  # refuses text that is not Unicode
     elif kind == PROTOBUF:
-        found = _protobuf(body)
+        document = _protobuf(body)
     else:
         raise errors.unsupported_media(["application/json", "application/yaml", PROTOBUF])
     if len(body) > max_values:  # each value takes two bytes or more
-        check_values(found, max_values)
-    if not any_type and type(found) is not dict:
-        raise errors.bad_request(f"expected an object in the body of the request, found {_type_name(found)}")
-    return found
+        check_values(document, max_values)
+    if not any_type and type(document) is not dict:
+        raise errors.bad_request(f"expected an object in the body of the request, found {_type_name(document)}")
+    return document
 
 
 def _json(body: bytes, expected: str) -> Any:
     try:
-        found = orjson.loads(body)
+        document = orjson.loads(body)
     except orjson.JSONDecodeError as error:
         try:
-            found = orjson.loads(_as_unicode(body))
+            document = orjson.loads(_as_unicode(body))
         except orjson.JSONDecodeError:
             raise errors.bad_request(_malformed(body, expected, error)) from error
     if body.count(b"{") + body.count(b"[") > DEPTH_LIMIT:  # fewer brackets cannot nest too deep
-        _check_depth(found, 0)
-    return found
+        _check_depth(document, 0)
+    return document
 
 
 def _each_byte(error: UnicodeError) -> tuple[str, int]:
@@ -114,8 +114,8 @@ def _as_unicode(body: bytes) -> str:
 def _malformed(body: bytes, expected: str, error: orjson.JSONDecodeError) -> str:
     """The message for malformed JSON, as in `apiserver/pkg/endpoints/handlers`: scripts look for it."""
     text = body.decode(errors="replace")
-    found = text[error.pos : error.pos + 1]
-    why = f"invalid character {found!r} looking for beginning of value" if found else "unexpected end of JSON input"
+    value = text[error.pos : error.pos + 1]
+    why = f"invalid character {value!r} looking for beginning of value" if value else "unexpected end of JSON input"
     if not expected:
         return f"the body of the request cannot be read: {why}: {error}"
     if not body:
@@ -130,11 +130,11 @@ def _malformed(body: bytes, expected: str, error: orjson.JSONDecodeError) -> str
 
 def _protobuf(body: bytes) -> Any:
     try:
-        found = protobuf.decode(body)
+        document = protobuf.decode(body)
     except (protobuf_wire.Malformed, UnicodeDecodeError, RecursionError) as error:
         raise errors.bad_request(f"the body of the request cannot be read: {error}") from error
-    _check_depth(found, 0)
-    return found
+    _check_depth(document, 0)
+    return document
 
 
 def _check_depth(value: Any, depth: int) -> None:
@@ -197,47 +197,47 @@ def duplicate_fields(body: bytes, content_type: str, decoded: Any) -> list[str]:
     if len(body) > DUPLICATES_LIMIT or is_slow(body, content_type):
         return []
     if is_yaml(content_type) and not body.lstrip().startswith(b"{"):
-        found: list[str] = []
-        _duplicates_in_node(yaml.compose(body, Loader=_loader()), "", found)
-        return found
+        names: list[str] = []
+        _duplicates_in_node(yaml.compose(body, Loader=_loader()), "", names)
+        return names
     if len(orjson.dumps(decoded)) >= len(body):  # as long as without any white space: nothing was left out
         return []
-    found = []
-    _duplicates_in(json.loads(_as_unicode(body), object_pairs_hook=_Pairs), "", found)
-    return found
+    names = []
+    _duplicates_in(json.loads(_as_unicode(body), object_pairs_hook=_Pairs), "", names)
+    return names
 
 
-def _duplicates_in(value: Any, path: str, found: list[str]) -> None:
+def _duplicates_in(value: Any, path: str, names: list[str]) -> None:
     if isinstance(value, _Pairs):
         seen = set()
         for name, below in value:
             where = f"{path}.{name}" if path else name
             if name in seen:
-                found.append(where)
+                names.append(where)
             seen.add(name)
-            _duplicates_in(below, where, found)
+            _duplicates_in(below, where, names)
     elif isinstance(value, list):
         for index, below in enumerate(value):
-            _duplicates_in(below, f"{path}[{index}]", found)
+            _duplicates_in(below, f"{path}[{index}]", names)
 
 
-def _duplicates_in_node(node: Any, path: str, found: list[str]) -> None:
+def _duplicates_in_node(node: Any, path: str, names: list[str]) -> None:
     if isinstance(node, yaml.MappingNode):
-        _duplicates_in_pairs(node, path, found)
+        _duplicates_in_pairs(node, path, names)
     elif isinstance(node, yaml.SequenceNode):
         for index, below in enumerate(node.value):
-            _duplicates_in_node(below, f"{path}[{index}]", found)
+            _duplicates_in_node(below, f"{path}[{index}]", names)
 
 
-def _duplicates_in_pairs(node: yaml.MappingNode, path: str, found: list[str]) -> None:
+def _duplicates_in_pairs(node: yaml.MappingNode, path: str, names: list[str]) -> None:
     seen = set()
     for key, below in node.value:
         name = str(key.value)
         where = f"{path}.{name}" if path else name
         if name in seen:
-            found.append(where)
+            names.append(where)
         seen.add(name)
-        _duplicates_in_node(below, where, found)
+        _duplicates_in_node(below, where, names)
 
 
 def is_yaml(content_type: str) -> bool:
@@ -265,18 +265,18 @@ def as_json(body: bytes) -> bytes:
 def _yaml(body: bytes) -> Any:
     if body.lstrip().startswith(b"{"):  # kubectl sends JSON as application/apply-patch+yaml; YAML includes it
         try:
-            found = orjson.loads(body)
+            document = orjson.loads(body)
         except orjson.JSONDecodeError:
             pass
         else:
-            _check_depth(found, 0)
-            return found
+            _check_depth(document, 0)
+            return document
     _check_yaml_events(body)
     try:
-        found = yaml.load(body, Loader=_loader())  # noqa: S506 a safe loader
+        document = yaml.load(body, Loader=_loader())  # noqa: S506 a safe loader
     except (yaml.YAMLError, UnicodeDecodeError, ValueError, RecursionError) as error:
         raise errors.bad_request(f"the body of the request cannot be read: {error}") from error
-    return _as_json(found, [len(body) + EXPANSION_LIMIT], 0)
+    return _as_json(document, [len(body) + EXPANSION_LIMIT], 0)
 
 
 def _check_yaml_events(body: bytes) -> None:

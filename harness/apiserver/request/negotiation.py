@@ -69,10 +69,10 @@ def negotiate(accept: str) -> tuple[Format, ...]:
         return ONLY_PLAIN
     clauses = [_clause(entry) for entry in accept.split(",")]
     clauses.sort(key=lambda clause: (-clause[1], clause[0].startswith("*"), clause[0].endswith("*")))
-    found = tuple(shape for media, _, options in clauses for shape in _formats(media, options))
-    if not found:
+    shapes = tuple(shape for media, _, options in clauses for shape in _formats(media, options))
+    if not shapes:
         raise errors.not_acceptable()
-    return ONLY_PLAIN if found == ONLY_PLAIN else found
+    return ONLY_PLAIN if shapes == ONLY_PLAIN else shapes
 
 
 def _clause(entry: str) -> tuple[str, float, Mapping[str, str]]:
@@ -80,10 +80,10 @@ def _clause(entry: str) -> tuple[str, float, Mapping[str, str]]:
     media, *parameters = (part.strip() for part in entry.split(";"))
     options = dict(part.split("=", 1) for part in parameters if "=" in part)
     try:
-        wanted = float(options.pop("q", "1"))
+        amount = float(options.pop("q", "1"))
     except ValueError:
-        wanted = 0.0
-    return media, wanted if 0 <= wanted <= 1 else 0.0, options
+        amount = 0.0
+    return media, amount if 0 <= amount <= 1 else 0.0, options
 
 
 def _formats(media: str, options: Mapping[str, str]) -> list[Format]:
@@ -96,10 +96,10 @@ def _formats(media: str, options: Mapping[str, str]) -> list[Format]:
         return []
     if (not shape and (group or version)) or options.get("stream", "watch") != "watch":
         return []
-    wanted = (own for own, names in _MEDIA.items() if media in names)
+    targets = (own for own, names in _MEDIA.items() if media in names)
     return [
         Format(_SHAPES.get(shape, shape), version, own, shape == "PartialObjectMetadataList")
-        for own in wanted
+        for own in targets
         if own == JSON or (own == YAML and not shape) or (own == PROTOBUF and shape != "Table")
     ]
 
@@ -110,20 +110,20 @@ def for_resource(formats: Sequence[Format], *, custom: bool) -> Format:
     Raises:
         ApiStatusError: 406, there is none.
     """
-    for wanted in formats:
-        if wanted.shape in _OF_RESOURCES and not (custom and wanted.protobuf and not wanted.shape):
-            return wanted
+    for shape in formats:
+        if shape.shape in _OF_RESOURCES and not (custom and shape.protobuf and not shape.shape):
+            return shape
     raise errors.not_acceptable()
 
 
 def first_of(formats: Sequence[Format], shapes: Collection[str]) -> Format | None:
     """The best format with one of these shapes."""
-    return next((wanted for wanted in formats if wanted.shape in shapes), None)
+    return next((shape for shape in formats if shape.shape in shapes), None)
 
 
 def encoded(obj: Mapping[str, Any], formats: Sequence[Format]) -> tuple[bytes, dict[str, str]]:
     """An object that is not stored, such as a Status, with the header of its type: protocol buffers if preferred."""
-    wanted = first_of(formats, ("",))
-    if wanted is not None and wanted.protobuf:
+    shape = first_of(formats, ("",))
+    if shape is not None and shape.protobuf:
         return encode(obj), HEADERS[PROTOBUF]
     return orjson.dumps(obj), HEADERS[JSON]

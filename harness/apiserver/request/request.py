@@ -107,27 +107,27 @@ class RequestContext:
         Raises:
             ApiStatusError: an option has an unsupported value.
         """
-        query, given = self.query, self._delete_body()
-        if not given:
-            given = {name: query[name] for name in ("gracePeriodSeconds", "propagationPolicy") if name in query}
-            given |= {"dryRun": [query["dryRun"]]} if "dryRun" in query else {}
-        seconds = given.get("gracePeriodSeconds")
+        query, queries = self.query, self._delete_body()
+        if not queries:
+            queries = {name: query[name] for name in ("gracePeriodSeconds", "propagationPolicy") if name in query}
+            queries |= {"dryRun": [query["dryRun"]]} if "dryRun" in query else {}
+        seconds = queries.get("gracePeriodSeconds")
         if isinstance(seconds, str):
-            seconds = number(given, "gracePeriodSeconds", least=-1, most=MAX_INT64)
-        check_delete_options(given)
-        policy = given.get("propagationPolicy") or ("Orphan" if given.get("orphanDependents") is True else "")
-        if not policy and given.get("orphanDependents") is None and resource.key in _ORPHANING:
+            seconds = number(queries, "gracePeriodSeconds", least=-1, most=MAX_INT64)
+        check_delete_options(queries)
+        policy = queries.get("propagationPolicy") or ("Orphan" if queries.get("orphanDependents") is True else "")
+        if not policy and queries.get("orphanDependents") is None and resource.key in _ORPHANING:
             policy = "Orphan"
             if resource.key == ("batch", "jobs"):
                 self.warnings.append(_ORPHANED)
         policy = policy or "Background"
-        conditions = given.get("preconditions") or {}
+        conditions = queries.get("preconditions") or {}
         return DeleteOptions(
             grace=seconds,
             propagation=policy,
             uid=conditions.get("uid") or "",
             version=conditions.get("resourceVersion") or "",
-            dry_run=bool(given.get("dryRun")),
+            dry_run=bool(queries.get("dryRun")),
             by=self.identity,
             attempt=self.attempt,
             warnings=self.warnings,
@@ -178,8 +178,8 @@ class RequestContext:
         Found for clients that read warnings or name a `fieldValidation`. Looking takes 2 µs for a pod, which our own
         clients need not pay: they encode dictionaries.
         """
-        wanted = self.query.get("fieldValidation") or ("Warn" if self.wants_watched_fields else "Ignore")
-        if wanted == "Ignore" or self.request.content_type == PROTOBUF:
+        field_validation = self.query.get("fieldValidation") or ("Warn" if self.wants_watched_fields else "Ignore")
+        if field_validation == "Ignore" or self.request.content_type == PROTOBUF:
             return []
         return duplicate_fields(self.request.body, self.request.content_type, decoded)
 
@@ -213,19 +213,19 @@ def _option_refused(kind: str, field: str, reason: str, text: str) -> errors.Api
     )
 
 
-def check_delete_options(given: Object) -> None:
+def check_delete_options(values: Object) -> None:
     """
     Raises:
         ApiStatusError: 422, an option of a deletion has an unsupported value, or two exclude each other.
     """
-    policy = given.get("propagationPolicy")
-    if policy is not None and given.get("orphanDependents") is not None:
+    policy = values.get("propagationPolicy")
+    if policy is not None and values.get("orphanDependents") is not None:
         text = f'Invalid value: "{policy}": orphanDependents and deletionPropagation cannot be both set'
         raise _option_refused("DeleteOptions", "propagationPolicy", "FieldValueInvalid", text)
     if policy and policy not in {"Background", "Foreground", "Orphan"}:
         supported = '"Foreground", "Background", "Orphan", "nil"'
         raise _unsupported("DeleteOptions", "propagationPolicy", str(policy), supported)
-    for stage in given.get("dryRun") or ():
+    for stage in values.get("dryRun") or ():
         if stage != "All":
             raise _unsupported("DeleteOptions", "dryRun", str(stage), '"All"')
 
@@ -263,14 +263,14 @@ def check_applied(config: Any, api_version: str, kind: str) -> dict[str, Any]:
     Raises:
         ApiStatusError: 400, it does not state exactly this version and kind.
     """
-    found = {} if config is None else config
-    if not isinstance(found, dict):
+    result = {} if config is None else config
+    if not isinstance(result, dict):
         raise errors.bad_request("an apply patch must be an object")
-    if (found.get("apiVersion"), found.get("kind")) != (api_version, kind):
-        stated = str(found.get("apiVersion") or "")
+    if (result.get("apiVersion"), result.get("kind")) != (api_version, kind):
+        stated = str(result.get("apiVersion") or "")
         stated = stated if "/" in stated else f"/{stated}"
-        raise errors.bad_request(f"invalid object type: {stated}, Kind={found.get('kind') or ''}")
-    return found
+        raise errors.bad_request(f"invalid object type: {stated}, Kind={result.get('kind') or ''}")
+    return result
 
 
 def check_kind(resource: Resource, body: Mapping[str, Any]) -> None:

@@ -136,11 +136,11 @@ def _message(rule: Mapping[str, Any], objects: Mapping[str, Any], run: _Run) -> 
     expression = rule.get("messageExpression")
     if expression:
         try:
-            found = value_of(expression, objects, run.budget)
+            value = value_of(expression, objects, run.budget)
         except ExpressionError:
-            found = ""
-        if isinstance(found, str) and found.strip() and "\n" not in found:
-            return found
+            value = ""
+        if isinstance(value, str) and value.strip() and "\n" not in value:
+            return value
     return str(rule.get("message") or f"failed rule: {rule.get('rule')}")
 
 
@@ -166,12 +166,12 @@ def _typed(schema: Schema, value: Any) -> Any:
         return _formatted(str(schema.get("format") or ""), value)
     if isinstance(value, dict):
         properties, additional = schema.get("properties") or {}, schema.get("additionalProperties")
-        found = {}
+        by_key = {}
         for name, field in value.items():
             sub = properties.get(name, additional)
             key = escaped(name) if name in properties else name
-            found[key] = _typed(sub, field) if isinstance(sub, Mapping) else field
-        return found
+            by_key[key] = _typed(sub, field) if isinstance(sub, Mapping) else field
+        return by_key
     if isinstance(value, list) and isinstance(schema.get("items"), Mapping):
         return [_typed(schema["items"], item) for item in value]
     return value
@@ -181,8 +181,8 @@ def _formatted(form: str, text: str) -> Any:
     """Parses times and durations; returns malformed text as it is, since validation of the format reports it."""
     try:
         if form in {"date-time", "date"}:
-            found = datetime.fromisoformat(text)
-            return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+            fromisoformat = datetime.fromisoformat(text)
+            return fromisoformat if fromisoformat.tzinfo is not None else fromisoformat.replace(tzinfo=UTC)
         if form == "duration" and (seconds := go_duration(text)) is not None:
             return timedelta(seconds=seconds)
     except ValueError:

@@ -51,7 +51,7 @@ class TooCostlyError(Exception):
     cause = _TOO_COSTLY
 
 
-class _Found(list[T]):
+class _Findings(list[T]):
     """Causes, or the paths of pruned fields, and the steps that are left."""
 
     def __init__(self, left: list[int] | None = None) -> None:
@@ -68,7 +68,7 @@ class _Found(list[T]):
             raise TooCostlyError
 
 
-class _Causes(_Found[Cause]):
+class _Causes(_Findings[Cause]):
     """Causes; a class of its own, as calling `_Found[Cause]` takes several microseconds."""
 
 
@@ -119,7 +119,7 @@ class CustomSchema:
         Raises:
             TooCostlyError: there are too many values for the schema's defaults, or fields with too long names.
         """
-        pruned: _Found[str] = _Found()
+        pruned: _Findings[str] = _Findings()
         for name in list(body):
             if name in {"apiVersion", "kind", "metadata"}:
                 continue
@@ -177,15 +177,15 @@ _schemas: dict[int, tuple[Mapping[str, Any], CustomSchema]] = {}  # by identity 
 
 def custom_schema(version: Mapping[str, Any]) -> CustomSchema:
     """The schema of a version, built once: servers of one process share the versions of the shipped kinds."""
-    found = _schemas.get(id(version))
-    if found is None:
+    schema = _schemas.get(id(version))
+    if schema is None:
         if len(_schemas) >= MAX_SCHEMAS:
             _schemas.clear()
-        found = _schemas[id(version)] = version, CustomSchema(version)
-    return found[1]
+        schema = _schemas[id(version)] = version, CustomSchema(version)
+    return schema[1]
 
 
-def _prune(node: _Node, value: Any, path: str, pruned: _Found[str]) -> None:
+def _prune(node: _Node, value: Any, path: str, pruned: _Findings[str]) -> None:
     pruned.spend(1 + len(path) // _COPIED)
     if isinstance(value, list):
         if node.items is not None:
@@ -206,7 +206,7 @@ def _prune(node: _Node, value: Any, path: str, pruned: _Found[str]) -> None:
             pruned.append(f"{path}.{name}")
 
 
-def _default(node: _Node, value: Any, left: _Found[str]) -> None:
+def _default(node: _Node, value: Any, left: _Findings[str]) -> None:
     """Fill in defaults, which are counted before they are copied.
 
     Null in place of a field that cannot be null is no field: Go encodes empty lists so.
@@ -362,9 +362,9 @@ def _check_combined(node: _Node, value: Any, path: str, causes: _Causes) -> None
         _check(sub, value, path, causes)
 
     def holds(sub: _Node) -> bool:
-        found = _Causes(causes.left)
-        _check(sub, value, path, found)
-        return not found
+        result = _Causes(causes.left)
+        _check(sub, value, path, result)
+        return not result
 
     if node.any_of and not node.schema.get(_INT_OR_STRING) and not any(holds(sub) for sub in node.any_of):
         causes.append(_invalid(path, value, f"{path} in body must validate at least one schema (anyOf)"))
@@ -376,11 +376,11 @@ def _check_combined(node: _Node, value: Any, path: str, causes: _Causes) -> None
 
 def _wrong_type(path: str, value: Any, kind: str) -> Cause:
     names = {dict: "object", list: "array", str: "string", bool: "boolean", int: "integer", float: "number"}
-    found = "null" if value is None else names.get(type(value), "object")
-    if found == "integer" and not _INT64[0] <= value <= _INT64[1]:
-        found = "number"
+    name = "null" if value is None else names.get(type(value), "object")
+    if name == "integer" and not _INT64[0] <= value <= _INT64[1]:
+        name = "number"
     return Cause(
-        path, "FieldValueTypeInvalid", f'Invalid value: "{found}": {path} in body must be of type {kind}: "{found}"'
+        path, "FieldValueTypeInvalid", f'Invalid value: "{name}": {path} in body must be of type {kind}: "{name}"'
     )
 
 

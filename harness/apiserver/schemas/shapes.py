@@ -352,9 +352,9 @@ def _conformed(shape: Shape, body: Any, api_version: str, kind: str, unknown: li
 @functools.cache
 def shape_of(group: str, version: str, kind: str) -> Shape | None:
     """The shape of a built-in kind; None if there is no such kind."""
-    wanted = {"group": group, "version": version, "kind": kind}
+    amounts = {"group": group, "version": version, "kind": kind}
     for name, raw in builtin().definitions.items():
-        if wanted in raw.get("x-kubernetes-group-version-kind", ()):
+        if amounts in raw.get("x-kubernetes-group-version-kind", ()):
             return _named(name)
     return None
 

@@ -85,11 +85,11 @@ def _check(schema: Schema, place: str, causes: Causes, *, root: bool = False) ->
 
 def _check_lists_and_maps(schema: Schema, place: str, causes: Causes) -> None:
     """Check how lists and maps are merged: `x-kubernetes-list-type` and the like."""
-    for name, wanted, types in ((_MAP_TYPE, "object", _MAP_TYPES), (_LIST_TYPE, "array", _LIST_TYPES)):
+    for name, target, types in ((_MAP_TYPE, "object", _MAP_TYPES), (_LIST_TYPE, "array", _LIST_TYPES)):
         if schema.get(name) is None:
             continue
-        kind, why = schema.get("type"), f"must be {wanted} if {name} is specified"
-        if kind != wanted:
+        kind, why = schema.get("type"), f"must be {target} if {name} is specified"
+        if kind != target:
             causes.append(invalid(f"{place}.type", kind, why) if kind else required(f"{place}.type", why))
         if schema[name] not in types:
             causes.append(unsupported(f"{place}.{name}", schema[name], types))

@@ -34,11 +34,11 @@ def number(query: Mapping[str, str], name: str, least: int = 0, most: int = _MAX
         ApiStatusError: 400, it is not a whole number of 64 bits.
     """
     text = query.get(name, "0")
-    found = integer(text)
-    if found is None:
+    value = integer(text)
+    if value is None:
         why = "value out of range" if text.lstrip("+-").isdecimal() else "invalid syntax"
         raise errors.bad_request(f"strconv.ParseInt: parsing {quoted(text[:MAX_LENGTH])}: {why}")
-    return min(max(found, least), most)
+    return min(max(value, least), most)
 
 
 def revision(text: str) -> int:
@@ -47,14 +47,14 @@ def revision(text: str) -> int:
     Raises:
         ApiStatusError: 400, it is not a number.
     """
-    found = integer(text) if text[:1].isdecimal() else None
-    if found is None:
+    value = integer(text) if text[:1].isdecimal() else None
+    if value is None:
         shown = f'"{text:.256}"'
         raise errors.bad_request(
             f"invalid resource version: resourceVersion: Invalid value: {shown}: strconv.ParseUint: parsing {shown}:"
             " invalid syntax"
         )
-    return found
+    return value
 
 
 def check_options(query: Mapping[str, str], *, watch: bool) -> None:
@@ -155,8 +155,8 @@ def decode_token(token: str) -> tuple[int, Key]:
         ApiStatusError: 400, the token was not made by this server.
     """
     try:
-        found = orjson.loads(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
-        version, (namespace, name) = found["rv"], found["start"]
+        document = orjson.loads(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
+        version, (namespace, name) = document["rv"], document["start"]
     except (ValueError, KeyError, TypeError) as error:
         raise errors.bad_request("continue key is not valid: the token was not made by this server") from error
     if type(version) is not int or type(namespace) is not str or type(name) is not str:

@@ -65,7 +65,7 @@ FIELDS: dict[tuple[str, str], tuple[str, ...]] = {
 _ALL_KINDS = ("metadata.name", "metadata.namespace")
 
 
-class _Wanted:
+class _ValueRules:
     """What the requirements on one label ask of its value. `absent`: whether objects without the label are selected."""
 
     __slots__ = ("above", "absent", "among", "below", "not_among", "present")
@@ -114,21 +114,21 @@ def label_test(text: str) -> Test | None:
     Raises:
         ApiStatusError: 400, it cannot be parsed.
     """
-    by_key: defaultdict[str, _Wanted] = defaultdict(_Wanted)
+    by_key: defaultdict[str, _ValueRules] = defaultdict(_ValueRules)
     for number, (key, operator, values) in enumerate(_Parser(text).requirements(), 1):
         if number > MAX_REQUIREMENTS:
             raise bad_request(f"the label selector has more than {MAX_REQUIREMENTS} requirements")
         by_key[key].add(operator, values)
     if not by_key:
         return None
-    needed = [key for key, wanted in by_key.items() if not wanted.absent]
+    needed = [key for key, value_rules in by_key.items() if not value_rules.absent]
 
     def test(obj: Object) -> bool:
         labels = obj["metadata"].get("labels") or {}
         if len(needed) > len(labels) or not all(key in labels for key in needed):
             return False
         if len(by_key) < len(labels):
-            return all(wanted.holds(labels[key]) for key, wanted in by_key.items() if key in labels)
+            return all(value_rules.holds(labels[key]) for key, value_rules in by_key.items() if key in labels)
         return all(by_key[key].holds(value) for key, value in labels.items() if key in by_key)
 
     return test
@@ -215,8 +215,8 @@ class _Parser:
                 raise _refused(word, "',' or ')'")
 
 
-def _refused(word: str, wanted: str) -> ApiStatusError:
-    return bad_request(f"unable to parse requirement: found '{word:.256}', expected: {wanted}")
+def _refused(word: str, name: str) -> ApiStatusError:
+    return bad_request(f"unable to parse requirement: found '{word:.256}', expected: {name}")
 
 
 def field_test(text: str, key: tuple[str, str], extra: tuple[str, ...] = ()) -> Test | None:
@@ -243,17 +243,17 @@ def field_test(text: str, key: tuple[str, str], extra: tuple[str, ...] = ()) -> 
     return tests[0] if len(tests) == 1 else lambda obj: all(test(obj) for test in tests)
 
 
-def _unescaped(found: re.Match[str]) -> str:
+def _unescaped(match: re.Match[str]) -> str:
     """The character of a value that a backslash precedes.
 
     Raises:
         ApiStatusError: 400, it needs none, or one that needs it has none.
     """
-    if found[1] is None:
-        raise bad_request(f"invalid field selector: unescaped character in value: {found[0]}")
-    if found[1] not in {"\\", ",", "="}:
-        raise bad_request(f"invalid field selector: invalid escape sequence: {found[0]}")
-    return found[1]
+    if match[1] is None:
+        raise bad_request(f"invalid field selector: unescaped character in value: {match[0]}")
+    if match[1] not in {"\\", ",", "="}:
+        raise bad_request(f"invalid field selector: invalid escape sequence: {match[0]}")
+    return match[1]
 
 
 def _unselectable(name: str, key: tuple[str, str]) -> str:
@@ -264,17 +264,17 @@ def _unselectable(name: str, key: tuple[str, str]) -> str:
     return f'"{name}" is not a known field selector: only "metadata.name", "metadata.namespace"'
 
 
-def _field_part(path: tuple[str, ...], wanted: set[str], unwanted: set[str]) -> Test:
+def _field_part(path: tuple[str, ...], targets: set[str], unwanted: set[str]) -> Test:
     if path == ("reportingController",):
         path = ("reportingComponent",)
     read = _source if path == ("source",) else partial(_at, path=path)
-    if len(wanted) > 1:
+    if len(targets) > 1:
         return lambda _: False
-    only = next(iter(wanted), None)
+    only = next(iter(targets), None)
 
     def test(obj: Object) -> bool:
-        found = read(obj)
-        return (only is None or found == only) and found not in unwanted
+        result = read(obj)
+        return (only is None or result == only) and result not in unwanted
 
     if len(path) != 2 or unwanted:
         return test
@@ -282,8 +282,8 @@ def _field_part(path: tuple[str, ...], wanted: set[str], unwanted: set[str]) -> 
 
     def fast(obj: Object) -> bool:
         inner = obj.get(part)
-        found = inner.get(name) if type(inner) is dict else None
-        return (found if type(found) is str else read(obj)) == only
+        entry = inner.get(name) if type(inner) is dict else None
+        return (entry if type(entry) is str else read(obj)) == only
 
     return fast
 

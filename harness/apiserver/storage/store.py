@@ -167,19 +167,19 @@ class Collection:
 
     def as_of(self, version: int) -> list[Item]:
         """All objects at revision `version`, in the order of their keys. `version` must not be below `forgotten`."""
-        found = {item.key: item for item in self.each()}
+        pods = {item.key: item for item in self.each()}
         for change in reversed(self.history):
             if change.version <= version:
                 break
             if change.old is None:
-                found.pop(change.key, None)
+                pods.pop(change.key, None)
             elif change.new is None:
                 metadata = change.before or change.old.obj["metadata"]
                 before = {**change.old.obj, "metadata": metadata}
-                found[change.key] = Item(change.key, before, int(metadata["resourceVersion"]), change.old.ledger)
+                pods[change.key] = Item(change.key, before, int(metadata["resourceVersion"]), change.old.ledger)
             else:
-                found[change.key] = change.old
-        return [found[key] for key in sorted(found)]
+                pods[change.key] = change.old
+        return [pods[key] for key in sorted(pods)]
 
     def since(self, version: int) -> Iterable[Change]:
         """The changes after revision `version`, which must not be below `forgotten`."""
@@ -266,10 +266,10 @@ class Snapshots:
         """The items behind `key`; None if the snapshot was dropped."""
         self._evict(now)
         mark = (collection, version, selector)
-        found = self._kept.pop(mark, None)
-        if found is None:
+        entry = self._kept.pop(mark, None)
+        if entry is None:
             return None
-        items = found[1]
+        items = entry[1]
         self._kept[mark] = (now, items)
         return items[bisect_right(items, key, key=_key_of) :]
 
@@ -314,10 +314,10 @@ class Store:
 
     def collection(self, key: CollectionKey) -> Collection:
         """The collection of `(group, plural)`; created on first use."""
-        found = self._collections.get(key)
-        if found is None:
-            found = self._collections[key] = Collection(self, key, self._history)
-        return found
+        collection = self._collections.get(key)
+        if collection is None:
+            collection = self._collections[key] = Collection(self, key, self._history)
+        return collection
 
     def forget_history(self) -> None:
         """Forget the changes of all collections, as a server does that is started again."""

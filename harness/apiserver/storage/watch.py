@@ -66,8 +66,8 @@ class View:
 
     def line(self, change: Change) -> bytes | None:
         """The change as a line; None if the readers do not see it."""
-        found = self.sight(change)
-        return self.encode(found[0], found[1], change) if found is not None else None
+        sight = self.sight(change)
+        return self.encode(sight[0], sight[1], change) if sight is not None else None
 
     def sight(self, change: Change) -> tuple[str, Item] | None:
         """The event type (ADDED, MODIFIED, DELETED) and object that the readers see; None if they see nothing.
@@ -164,14 +164,14 @@ class Channel:
         line: list[bytes] = []
         self._converting.append(line)
 
-        def done(found: Item | ApiStatusError) -> None:
-            if isinstance(found, ApiStatusError):
-                line.append(event_line("ERROR", found.status(), protobuf=self._view.protobuf))
+        def done(response: Item | ApiStatusError) -> None:
+            if isinstance(response, ApiStatusError):
+                line.append(event_line("ERROR", response.status(), protobuf=self._view.protobuf))
             else:
-                line.append(self._view.encode(kind, found, change))
+                line.append(self._view.encode(kind, response, change))
             while self._converting and self._converting[0]:
                 self._add(self._converting.popleft()[0])
-            if isinstance(found, ApiStatusError):
+            if isinstance(response, ApiStatusError):
                 self._flush()
                 for reader in list(self._readers):  # clients list again and get the error there
                     reader.finish()

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import orjson
 
-from seatrial.harness.apiserver.conversation import Conversation, ConversationError, Outcome, Wanted
+from seatrial.harness.apiserver.conversation import Conversation, ConversationError, Outcome, StreamSelection
 from seatrial.harness.apiserver.streams.line import Inlet, Line
 from seatrial.harness.apiserver.streams.multiplexing import Streams
 from seatrial.harness.apiserver.streams.sockets import Channels
@@ -27,8 +27,8 @@ Begin = Callable[[], Awaitable[Conversation]]
 class Conversing(ABC):
     """One exec or attach. Subclasses implement the transport."""
 
-    def __init__(self, line: Line, begin: Begin, wanted: Wanted) -> None:
-        self._line, self._begin, self._wanted = line, begin, wanted
+    def __init__(self, line: Line, begin: Begin, selection: StreamSelection) -> None:
+        self._line, self._begin, self._selection = line, begin, selection
         self._inlet = Inlet(line)
         self._conversation: Conversation | None = None
         self._size: tuple[int, int] | None = None
@@ -51,7 +51,7 @@ class Conversing(ABC):
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     def _heard(self, channel: int, data: bytes) -> None:
-        if channel == STDIN and self._wanted.stdin:
+        if channel == STDIN and self._selection.stdin:
             self._inlet.put(data)
         elif channel == RESIZE:
             self._resize(data)
@@ -121,7 +121,7 @@ class Conversing(ABC):
             conversation.close()
 
     async def _feed(self, conversation: Conversation) -> None:
-        if self._wanted.stdin:
+        if self._selection.stdin:
             while data := await self._inlet.take():
                 await conversation.write(data)
         conversation.end_input()
@@ -136,11 +136,11 @@ class Conversing(ABC):
 class ConversingByChannels(Conversing):
     """exec and attach over WebSocket channels."""
 
-    def __init__(self, line: Line, begin: Begin, wanted: Wanted) -> None:
-        super().__init__(line, begin, wanted)
+    def __init__(self, line: Line, begin: Begin, selection: StreamSelection) -> None:
+        super().__init__(line, begin, selection)
         self._channels = Channels(line, self._heard, self._ended, self._gone)
         self.received, self.lost = self._channels.received, self._channels.lost
-        self._send(STDOUT if wanted.stdout else STDERR if wanted.stderr else ERROR, b"")
+        self._send(STDOUT if selection.stdout else STDERR if selection.stderr else ERROR, b"")
         self._start()
 
     def _send(self, channel: int, data: bytes) -> None:
@@ -156,17 +156,17 @@ class ConversingByChannels(Conversing):
 class ConversingByStreams(Conversing):
     """exec and attach over SPDY: the client opens one stream for each of stdin, stdout, stderr, error and resize."""
 
-    def __init__(self, line: Line, begin: Begin, wanted: Wanted) -> None:
-        super().__init__(line, begin, wanted)
+    def __init__(self, line: Line, begin: Begin, selection: StreamSelection) -> None:
+        super().__init__(line, begin, selection)
         self._streams = Streams(self, line.write, line.close)
         self._by_name: dict[int, int] = {}  # channel → stream
         self._missing = {ERROR} | {
             channel
             for channel, is_wanted in (
-                (STDIN, wanted.stdin),
-                (STDOUT, wanted.stdout),
-                (STDERR, wanted.stderr),
-                (RESIZE, wanted.tty),
+                (STDIN, selection.stdin),
+                (STDOUT, selection.stdout),
+                (STDERR, selection.stderr),
+                (RESIZE, selection.tty),
             )
             if is_wanted
         }

@@ -102,9 +102,9 @@ class Reader:
                 return
             body = self._data[self._at + 8 : self._at + 8 + size]
             self._at += 8 + size
-            found = self._control(kind, head[4], body)
-            if found is not None:
-                yield found
+            control = self._control(kind, head[4], body)
+            if control is not None:
+                yield control
 
     def _control(self, kind: int, flags: int, body: bytes) -> Frame | None:
         fin = bool(flags & FIN)

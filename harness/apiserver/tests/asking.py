@@ -95,30 +95,30 @@ class Api:
     ) -> tuple[int, Any]:
         """Code and decoded body of the response, after controllers have run."""
         data = body if isinstance(body, bytes) else b"" if body is None else orjson.dumps(body)
-        found = self.server.handle(Request(method, path, data, kind, headers or {}))
-        assert isinstance(found, Response)
+        response = self.server.handle(Request(method, path, data, kind, headers or {}))
+        assert isinstance(response, Response)
         self.clock.settle()
-        assert not self.server.clock.faults.counts[REQUEST], found.body
-        if not found.body:
-            return found.code, None
-        return found.code, orjson.loads(found.body)
+        assert not self.server.clock.faults.counts[REQUEST], response.body
+        if not response.body:
+            return response.code, None
+        return response.code, orjson.loads(response.body)
 
     def do(self, method: str, path: str, body: Any = None, kind: str = JSON) -> Any:
         """The body of a response that must be a success."""
-        code, found = self.ask(method, path, body, kind)
-        assert code < 300, found
-        return found
+        code, answer = self.ask(method, path, body, kind)
+        assert code < 300, answer
+        return answer
 
     def watch(self, path: str, **query: str) -> Watch:
         """Start a watch; an error response is raised."""
         text = "&".join(f"{name}={quote(value)}" for name, value in {"watch": "1", **query}.items())
-        found = self.server.handle(Request("GET", f"{path}?{text}"))
-        if isinstance(found, Response):
-            status = orjson.loads(found.body)
+        response = self.server.handle(Request("GET", f"{path}?{text}"))
+        if isinstance(response, Response):
+            status = orjson.loads(response.body)
             raise ApiStatusError(status["code"], status["reason"], status["message"])
-        assert isinstance(found, Streaming)
+        assert isinstance(response, Streaming)
         reader = Lines()
-        return Watch(self.clock, reader, found.start(reader))
+        return Watch(self.clock, reader, response.start(reader))
 
     @property
     def version(self) -> int:

@@ -26,10 +26,10 @@ def binary(name: str) -> str:
     named = os.environ.get(variable)
     if named and not Path(named).is_file():
         pytest.fail(f"{variable}: expected the path of {name}, found no file {named!r}")
-    found = named or shutil.which(name)
-    if found is None:
+    result = named or shutil.which(name)
+    if result is None:
         pytest.skip(f"{name}: expected {variable} or the program on PATH, found neither; see docs/subjects.md")
-    return str(Path(found).resolve())
+    return str(Path(result).resolve())
 
 
 def wait_until(done: Callable[[], bool], what: str, evidence: Callable[[], str] = str) -> None:
@@ -44,12 +44,12 @@ def create(cluster: EmbeddedCluster, path: str, body: dict[str, Any]) -> dict[st
     """Create one object; the object as it was stored."""
     answer = cluster.call(Request("POST", path, orjson.dumps(body)))
     assert answer.code == 201, answer.body.decode()
-    found: dict[str, Any] = orjson.loads(answer.body)
-    return found
+    document: dict[str, Any] = orjson.loads(answer.body)
+    return document
 
 
 def read(cluster: EmbeddedCluster, path: str) -> dict[str, Any]:
     """An object or a list; empty if it is not there."""
     answer = cluster.call(Request("GET", path))
-    found: dict[str, Any] = orjson.loads(answer.body)
-    return found if answer.code == 200 else {}
+    body: dict[str, Any] = orjson.loads(answer.body)
+    return body if answer.code == 200 else {}

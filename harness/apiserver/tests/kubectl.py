@@ -95,9 +95,9 @@ class Kubectl:
                 assert old in stdin, f"{item.stdin} has no {old!r} to replace"
                 stdin = stdin.replace(old, new)
             code, output = self.run(["-n", namespace, *shlex.split(text)], stdin=stdin, env=item.env)
-            said = f"$ kubectl {text}\n{output}\n(exit code {code})"
-            assert (code != 0) is item.fails, said
+            line = f"$ kubectl {text}\n{output}\n(exit code {code})"
+            assert (code != 0) is item.fails, line
             for pattern in item.matches:
-                assert re.search(pattern, output, re.MULTILINE), f"expected /{pattern}/ in\n{said}"
+                assert re.search(pattern, output, re.MULTILINE), f"expected /{pattern}/ in\n{line}"
             for pattern in item.lacks:
-                assert not re.search(pattern, output, re.MULTILINE), f"expected no /{pattern}/ in\n{said}"
+                assert not re.search(pattern, output, re.MULTILINE), f"expected no /{pattern}/ in\n{line}"

@@ -89,13 +89,13 @@ class Wire:
         size = self._until(b"\r\n")
         if not size:
             return b""
-        wanted = int(size, 16) + 2
-        while len(self._left) < wanted:
+        amount = int(size, 16) + 2
+        while len(self._left) < amount:
             more = self._receive()
             if not more:
                 return b""
             self._left += more
-        data, self._left = self._left[: wanted - 2], self._left[wanted:]
+        data, self._left = self._left[: amount - 2], self._left[amount:]
         return data
 
     def events(self, count: int) -> list[Any]:
@@ -144,9 +144,9 @@ def served(make: Callable[[Clock], ApiServer] | None = None) -> Iterator[Served]
         http = HttpServer(api, partial(authenticate, credentials, api.tokens))
         with tempfile.TemporaryDirectory() as folder:
             port = await http.listen("127.0.0.1", 0, server_context(credentials, Path(folder)))
-        found = Served(port, credentials, api, http)
-        found.loop = loop
-        box.append(found)
+        place = Served(port, credentials, api, http)
+        place.loop = loop
+        box.append(place)
         ready.set()
         await stopped.wait()
         await http.close()

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from seatrial.harness.apiserver.conversation import Conversation, Pipe, Wanted
+from seatrial.harness.apiserver.conversation import Conversation, Pipe, StreamSelection
 from seatrial.harness.apiserver.tests.asking import PODS, pod
 from seatrial.harness.apiserver.tests.serving import Served, Wire, served
 from seatrial.harness.nodes.runtimes.cgroups import Cgroups
@@ -33,11 +33,13 @@ class OnePod:
     def __init__(self, runtime: ProcessRuntime, it: Work) -> None:
         self.runtime, self.work = runtime, it
 
-    async def exec(self, namespace: str, pod: str, container: str, command: list[str], wanted: Wanted) -> Conversation:
-        return await self.runtime.exec(self.work, container, command, wanted)
+    async def exec(
+        self, namespace: str, pod: str, container: str, command: list[str], selection: StreamSelection
+    ) -> Conversation:
+        return await self.runtime.exec(self.work, container, command, selection)
 
-    async def attach(self, namespace: str, pod: str, container: str, wanted: Wanted) -> Conversation:
-        return await self.runtime.attach(self.work, container, wanted)
+    async def attach(self, namespace: str, pod: str, container: str, selection: StreamSelection) -> Conversation:
+        return await self.runtime.attach(self.work, container, selection)
 
     async def dial(self, namespace: str, pod: str, port: int) -> Pipe:
         return await self.runtime.dial(self.work, port)
@@ -52,20 +54,20 @@ def with_processes(folder: Path, script: str = "exec sleep 600") -> Iterator[Ser
         one, reports = replace(work(script, name="p", stdin=True), ip="127.0.0.1"), Reports()
         runtime.start(one, reports)
         await reports.state("running")
-        found.api.containers = OnePod(runtime, one)
+        api.api.containers = OnePod(runtime, one)
         return runtime
 
     async def stop(runtime: ProcessRuntime) -> None:
         runtime.close()
 
-    with served() as found:
-        runtime = asyncio.run_coroutine_threadsafe(start(), found.loop).result(WITHIN)
+    with served() as api:
+        runtime = asyncio.run_coroutine_threadsafe(start(), api.loop).result(WITHIN)
         try:
-            with found.connect() as wire:
+            with api.connect() as wire:
                 assert wire.ask("POST", PODS, pod("p", nodeName="here"))[0] == 201
-            yield found
+            yield api
         finally:
-            asyncio.run_coroutine_threadsafe(stop(runtime), found.loop).result(WITHIN)
+            asyncio.run_coroutine_threadsafe(stop(runtime), api.loop).result(WITHIN)
 
 
 def masked(data: bytes, opcode: int = 2, *, last: bool = True) -> bytes:
@@ -108,9 +110,9 @@ def frames(wire: Wire) -> Iterator[tuple[int, bytes]]:
             size = int.from_bytes(wire._left[2:at], "big")
         if not has(at + size):
             return
-        found = wire._left[0] & 0x0F, wire._left[at : at + size]
+        results = wire._left[0] & 0x0F, wire._left[at : at + size]
         wire._left = wire._left[at + size :]
-        yield found
+        yield results
 
 
 def pieces(wire: Wire) -> Iterator[bytes]:
@@ -123,14 +125,14 @@ def pieces(wire: Wire) -> Iterator[bytes]:
 
 def channel(wire: Wire, number: int, size: int) -> bytes:
     """At most that many bytes of a channel."""
-    said: list[bytes] = []
+    contents: list[bytes] = []
     for opcode, content in frames(wire) if size else ():
         if opcode == 2 and content[0] == number:
-            said.append(content[1:])
+            contents.append(content[1:])
             size -= len(content) - 1
             if size <= 0:
                 break
-    return b"".join(said)
+    return b"".join(contents)
 
 
 class Ending:

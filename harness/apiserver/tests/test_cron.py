@@ -59,8 +59,8 @@ def test_a_schedule_without_any_start() -> None:
     ],
 )
 def test_time_zones(after: str, want: str) -> None:
-    found = parse_cron("30 2 * * *").next_after(stamp(after), ZoneInfo("Europe/Berlin"))
-    assert found == stamp(want)
+    value = parse_cron("30 2 * * *").next_after(stamp(after), ZoneInfo("Europe/Berlin"))
+    assert value == stamp(want)
 
 
 @pytest.mark.parametrize(
@@ -136,18 +136,18 @@ def test_a_cron_job_that_cannot_be_followed_is_refused(body: object, field: str,
 )  # the first second of the year 1 counts as not set
 def test_missed_start_times_are_not_counted_one_by_one(last: str, jobs: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A client writes the time of the last start; the controller looks for the next one a few times, whatever it is."""
-    api, asked = Api(), []
+    api, moments = Api(), []
     api.do("POST", CRON_JOBS, cron_job("* * * * *", suspend=True))
-    found = api.do("GET", f"{CRON_JOBS}/c")
-    api.do("PUT", f"{CRON_JOBS}/c/status", {**found, "status": {"lastScheduleTime": last}})
+    response = api.do("GET", f"{CRON_JOBS}/c")
+    api.do("PUT", f"{CRON_JOBS}/c/status", {**response, "status": {"lastScheduleTime": last}})
     next_after = Schedule.next_after
 
     def counted(self: Schedule, moment: float, zone: tzinfo = UTC) -> float | None:
-        asked.append(moment)
+        moments.append(moment)
         return next_after(self, moment, zone)
 
     monkeypatch.setattr(Schedule, "next_after", counted)
     api.do("PATCH", f"{CRON_JOBS}/c", {"spec": {"suspend": False}}, MERGE_PATCH)
     api.clock.advance(120)
-    assert len(asked) < 30
+    assert len(moments) < 30
     assert len(api.do("GET", "/apis/batch/v1/namespaces/default/jobs")["items"]) == jobs

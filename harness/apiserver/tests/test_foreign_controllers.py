@@ -68,8 +68,8 @@ def test_koord_manager(tmp_path: Path) -> None:
                 """The manager hears of the profile when it hears of it; until then pods stay as they are."""
                 cluster.call(Request("DELETE", f"{PODS}/a?gracePeriodSeconds=0"))
                 answer = cluster.call(Request("POST", PODS, orjson.dumps(pod("a", app="batch"))))
-                found = orjson.loads(answer.body)["metadata"].get("labels", {}) if answer.code == 201 else {}
-                return {"added": "by-the-profile", "koordinator.sh/qosClass": "BE"}.items() <= found.items()
+                labels = orjson.loads(answer.body)["metadata"].get("labels", {}) if answer.code == 201 else {}
+                return {"added": "by-the-profile", "koordinator.sh/qosClass": "BE"}.items() <= labels.items()
 
             wait_until(changed, "a pod as the profile wants it", log.read_text)
             quota = {"metadata": {"name": "q"}, "spec": {"min": {"cpu": "2"}, "max": {"cpu": "1"}}}

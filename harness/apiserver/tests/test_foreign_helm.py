@@ -31,8 +31,8 @@ class Helm:
 
     def listed(self) -> list[tuple[str, str, str]]:
         """Name, revision and status of the releases."""
-        found: list[dict[str, Any]] = json.loads(self("list", "--output", "json"))
-        return [(release["name"], release["revision"], release["status"]) for release in found]
+        document: list[dict[str, Any]] = json.loads(self("list", "--output", "json"))
+        return [(release["name"], release["revision"], release["status"]) for release in document]
 
 
 @pytest.fixture

@@ -54,9 +54,9 @@ def test_kube_scheduler(tmp_path: Path) -> None:
     command = f"{binary('kube-scheduler')} --secure-port 0"
     config = yaml.safe_load((CONFIGS / "kube-scheduler.yaml").read_text())
     config["leaderElection"] = {"leaderElect": True}
-    given = tmp_path / "config.yaml"
-    given.write_text(yaml.safe_dump(config))
-    with working(command, given) as (cluster, subject):
+    path = tmp_path / "config.yaml"
+    path.write_text(yaml.safe_dump(config))
+    with working(command, path) as (cluster, subject):
         for number in range(5):
             create(cluster, PODS, pod(f"p{number}", cpu="1"))
         wait_until(lambda: all(running(cluster, f"p{number}") for number in range(5)), "five pods", subject.log)

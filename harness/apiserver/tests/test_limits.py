@@ -156,12 +156,12 @@ def test_a_fault_of_the_server_is_a_500_with_an_id_that_the_log_has(
 
     monkeypatch.setattr(api.server.objects, "find", broken)
     with caplog.at_level(logging.ERROR):
-        found = api.server.handle(Request("GET", f"{PODS}/a"))
-    assert isinstance(found, Response)
-    assert found.code == 500
+        response = api.server.handle(Request("GET", f"{PODS}/a"))
+    assert isinstance(response, Response)
+    assert response.code == 500
     (record,) = caplog.records
     fault_id = record.getMessage().split("id=")[1].split()[0]
-    assert f"fault {fault_id} of the server".encode() in found.body
+    assert f"fault {fault_id} of the server".encode() in response.body
     assert record.exc_info is not None
 
 
@@ -227,10 +227,10 @@ def test_a_long_value_is_shortened_in_messages(api: Api) -> None:
 
 def test_large_answers_are_not_encoded_as_yaml(api: Api) -> None:
     api.do("POST", CONFIGS, {"metadata": {"name": "a"}, "data": {"a": "x" * 70_000}})
-    found = api.server.handle(Request("GET", CONFIGS, headers={"accept": "application/yaml"}))
-    assert isinstance(found, Response)
-    assert found.code == 406
-    assert b"as YAML up to 65536 bytes" in found.body
+    response = api.server.handle(Request("GET", CONFIGS, headers={"accept": "application/yaml"}))
+    assert isinstance(response, Response)
+    assert response.code == 406
+    assert b"as YAML up to 65536 bytes" in response.body
 
 
 def test_queries_are_not_kept_if_they_are_long_and_have_a_limit(api: Api) -> None:

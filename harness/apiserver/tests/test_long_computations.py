@@ -44,9 +44,9 @@ def send(api: Api, method: str, path: str, body: Object) -> list[tuple[int, Obje
 
     answers: list[tuple[int, Object]] = []
 
-    def done(found: object) -> None:
-        assert isinstance(found, Response)
-        answers.append((found.code, orjson.loads(found.body)))
+    def done(response: object) -> None:
+        assert isinstance(response, Response)
+        answers.append((response.code, orjson.loads(response.body)))
 
     api.server.carry_out(Request(method, path, orjson.dumps(body), JSON), ADMIN, done)
     return answers
@@ -70,8 +70,8 @@ def test_an_object_waits_for_its_rules(api: Api, thread: Thread, numbers: list[i
     assert answers == []
     assert api.ask("GET", SAMPLES)[1]["items"] == []  # another request is served
     assert thread.run() == 1
-    ((found, body),) = answers
-    assert found == code
+    ((result, body),) = answers
+    assert result == code
     if code == 201:
         assert api.do("GET", f"{SAMPLES}/{body['metadata']['name']}")["spec"] == numbers
     else:
@@ -141,9 +141,9 @@ def test_an_error_of_the_computation_is_a_fault_of_its_request(
     api.do("POST", DEFINITIONS, definition(FIELD))
     right = custom_rules.rule_causes
 
-    def broken(*given: Any, on_loop: bool) -> object:
+    def broken(*value: Any, on_loop: bool) -> object:
         if on_loop:
-            return right(*given, on_loop=on_loop)
+            return right(*value, on_loop=on_loop)
         raise TypeError("a fault")
 
     monkeypatch.setattr(custom_schemas, "rule_causes", broken)

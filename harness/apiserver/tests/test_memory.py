@@ -44,9 +44,9 @@ def turn(bench: Bench, number: int, pods: deque[str]) -> None:
 def kept() -> Counter[str]:
     gc.collect()
     return Counter(
-        f"{type(found).__module__}.{type(found).__qualname__}"
-        for found in gc.get_objects()
-        if str(type(found).__module__).startswith("seatrial.") or type(found) in {dict, list, set, deque}
+        f"{type(item).__module__}.{type(item).__qualname__}"
+        for item in gc.get_objects()
+        if str(type(item).__module__).startswith("seatrial.") or type(item) in {dict, list, set, deque}
     )
 
 

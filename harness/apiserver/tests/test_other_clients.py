@@ -56,9 +56,9 @@ def test_lightkube(embedded: EmbeddedCluster, namespace: str) -> None:
     client.create(codecs.from_dict(pod("a", namespace)))
     client.wait(Pod, "a", for_conditions=["Ready"])
     client.patch(Pod, "a", {"metadata": {"labels": {"x": "y"}}})
-    found = client.get(Pod, "a")
-    found.metadata.labels["z"] = "1"
-    assert client.replace(found).metadata.labels == {"x": "y", "z": "1"}
+    result = client.get(Pod, "a")
+    result.metadata.labels["z"] = "1"
+    assert client.replace(result).metadata.labels == {"x": "y", "z": "1"}
     settings = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c", "namespace": namespace}}
     assert client.apply(codecs.from_dict({**settings, "data": {"a": "b"}})).data == {"a": "b"}
     assert client.apply(codecs.from_dict({**settings, "data": {"c": "d"}})).data == {"c": "d"}
@@ -83,8 +83,8 @@ def test_kopf(embedded: EmbeddedCluster, namespace: str, tmp_path: Path) -> None
         return answer.code, orjson.loads(answer.body)
 
     def status() -> dict[str, Any]:
-        found: dict[str, Any] = call("GET", f"{boats}/dory")[1].get("status") or {}
-        return found
+        entry: dict[str, Any] = call("GET", f"{boats}/dory")[1].get("status") or {}
+        return entry
 
     assert call("POST", definitions, definition)[0] == 201
     log = tmp_path / "log"

@@ -23,10 +23,10 @@ METADATA = "as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 @pytest.fixture
 def api() -> Api:
     """A server without controllers, with one custom resource."""
-    found = Api(bare=True)
+    api = Api(bare=True)
     (definition,) = (each for each in shipped() if each["metadata"]["name"].startswith("devices."))
-    found.do("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)
-    return found
+    api.do("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)
+    return api
 
 
 def members(data: bytes) -> dict[int, Any]:
@@ -36,19 +36,19 @@ def members(data: bytes) -> dict[int, Any]:
 def respond(
     api: Api, method: str, path: str, body: bytes = b"", *, accept: str = CONTENT_TYPE, kind: str = JSON
 ) -> Response:
-    found = api.server.handle(Request(method, path, body, kind, {"accept": accept}))
-    assert isinstance(found, Response)
+    response = api.server.handle(Request(method, path, body, kind, {"accept": accept}))
+    assert isinstance(response, Response)
     api.clock.settle()
-    return found
+    return response
 
 
-def read(found: Response) -> dict[str, Any]:
+def read(response: Response) -> dict[str, Any]:
     """The object in a response, which may be a list."""
-    assert found.headers["content-type"] == CONTENT_TYPE
-    envelope = members(found.body[4:])
+    assert response.headers["content-type"] == CONTENT_TYPE
+    envelope = members(response.body[4:])
     kind = members(envelope[1])[2].decode()
     if not kind.endswith("List"):
-        return decode(found.body)
+        return decode(response.body)
     version = members(envelope[1])[1].decode()
     items = [value for number, _, value in fields(envelope[2]) if number == 2]
     of = message_of(version, kind.removesuffix("List"))
@@ -82,20 +82,20 @@ class Frames:
 
 
 def watch(api: Api, path: str, accept: str = CONTENT_TYPE) -> tuple[str, Frames]:
-    found = api.server.handle(Request("GET", path, headers={"accept": accept}))
-    assert isinstance(found, Streaming)
+    response = api.server.handle(Request("GET", path, headers={"accept": accept}))
+    assert isinstance(response, Streaming)
     frames = Frames()
-    found.start(frames)
+    response.start(frames)
     api.clock.settle()
-    return found.content_type, frames
+    return response.content_type, frames
 
 
 def test_every_verb_answers_what_it_answers_in_json(api: Api) -> None:
     created = read(respond(api, "POST", f"{CONFIGS}?fieldManager=m", b'{"metadata":{"name":"a"},"data":{"k":"v"}}'))
     assert created == api.do("GET", f"{CONFIGS}/a")
     assert created["metadata"]["managedFields"]
-    found = respond(api, "PATCH", f"{CONFIGS}/a?fieldManager=m", b'{"data":{"k":"w"}}', kind=MERGE_PATCH)
-    assert read(found) == api.do("GET", f"{CONFIGS}/a")
+    response = respond(api, "PATCH", f"{CONFIGS}/a?fieldManager=m", b'{"data":{"k":"w"}}', kind=MERGE_PATCH)
+    assert read(response) == api.do("GET", f"{CONFIGS}/a")
     replaced = read(respond(api, "PUT", f"{CONFIGS}/a", b'{"metadata":{"name":"a"},"data":{"l":"x"}}'))
     assert replaced["data"] == {"l": "x"}
     assert read(respond(api, "GET", f"{CONFIGS}/a")) == api.do("GET", f"{CONFIGS}/a")
@@ -120,8 +120,8 @@ def test_refusals_and_scales_and_bindings(api: Api) -> None:
     body = b'{"metadata":{"name":"p"},"target":{"name":"n"}}'
     assert read(respond(api, "POST", "/api/v1/namespaces/default/pods/p/binding", body))["status"] == "Success"
     review = b'{"spec":{"resourceAttributes":{"verb":"get","resource":"pods"}}}'
-    found = read(respond(api, "POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", review))
-    assert found["status"]["allowed"] is True
+    results = read(respond(api, "POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", review))
+    assert results["status"]["allowed"] is True
 
 
 def test_a_watch_sends_frames(api: Api) -> None:
@@ -146,8 +146,8 @@ def test_metadata_alone(api: Api) -> None:
     api.do("POST", DEVICES, {"apiVersion": KOORDINATOR, "kind": "Device", "metadata": {"name": "n"}})
     accept = f"{CONTENT_TYPE};{METADATA}"
     for path in (f"{CONFIGS}/a", f"{DEVICES}/n"):
-        found = read(respond(api, "GET", path, accept=accept))
-        assert (found["kind"], set(found)) == ("PartialObjectMetadata", {"kind", "apiVersion", "metadata"})
+        results = read(respond(api, "GET", path, accept=accept))
+        assert (results["kind"], set(results)) == ("PartialObjectMetadata", {"kind", "apiVersion", "metadata"})
     listed = read(respond(api, "GET", CONFIGS, accept=accept.replace("Metadata;", "MetadataList;")))
     assert (listed["kind"], [row["metadata"]["name"] for row in listed["items"]]) == (
         "PartialObjectMetadataList",
@@ -205,8 +205,8 @@ def test_an_event_is_encoded_once_for_all_watches(api: Api, monkeypatch: pytest.
     ],
 )
 def test_the_media_type_of_a_response(api: Api, path: str, accept: str, expected: str) -> None:
-    found = respond(api, "GET", path, accept=accept)
-    assert (found.code, found.headers["content-type"]) == (200, expected)
+    response = respond(api, "GET", path, accept=accept)
+    assert (response.code, response.headers["content-type"]) == (200, expected)
 
 
 _ALL = "application/json, application/yaml, application/vnd.kubernetes.protobuf"
@@ -229,6 +229,6 @@ _ALL = "application/json, application/yaml, application/vnd.kubernetes.protobuf"
 )
 def test_406(api: Api, path: str, accept: str, types: str, kind: str) -> None:
     """The Status itself is in the type that the client wants, where the server has that type."""
-    found = respond(api, "GET", path, accept=accept)
-    assert (found.code, found.headers["content-type"]) == (406, kind)
-    assert f"only the following media types are accepted: {types}".encode() in found.body
+    response = respond(api, "GET", path, accept=accept)
+    assert (response.code, response.headers["content-type"]) == (406, kind)
+    assert f"only the following media types are accepted: {types}".encode() in response.body

@@ -23,8 +23,8 @@ WITHIN = 60.0  # seconds
 @pytest.fixture(scope="module")
 def api(embedded: EmbeddedCluster) -> Iterator[client.ApiClient]:
     assert embedded.endpoint is not None
-    with config.new_client_from_config(str(embedded.endpoint.kubeconfig)) as found:
-        yield found
+    with config.new_client_from_config(str(embedded.endpoint.kubeconfig)) as client:
+        yield client
 
 
 @pytest.fixture
@@ -63,13 +63,13 @@ def test_typed_life_of_a_pod(core: client.CoreV1Api, namespace: str) -> None:
     made = core.create_namespaced_pod(namespace, pod("a"))
     assert made.status.phase == "Pending"
     assert made.metadata.creation_timestamp <= datetime.now(UTC)
-    found = core.read_namespaced_pod("a", namespace)
-    assert found.metadata.uid == made.metadata.uid
-    assert found.metadata.managed_fields[0].manager == "OpenAPI-Generator"
-    found.metadata.labels["tier"] = "front"
-    changed = core.replace_namespaced_pod("a", namespace, found)
-    assert changed.metadata.resource_version != found.metadata.resource_version
-    error = refused(lambda: core.replace_namespaced_pod("a", namespace, found))
+    namespace_pod = core.read_namespaced_pod("a", namespace)
+    assert namespace_pod.metadata.uid == made.metadata.uid
+    assert namespace_pod.metadata.managed_fields[0].manager == "OpenAPI-Generator"
+    namespace_pod.metadata.labels["tier"] = "front"
+    changed = core.replace_namespaced_pod("a", namespace, namespace_pod)
+    assert changed.metadata.resource_version != namespace_pod.metadata.resource_version
+    error = refused(lambda: core.replace_namespaced_pod("a", namespace, namespace_pod))
     assert (error.status, error.reason) == (409, "Conflict")
     patched = core.patch_namespaced_pod("a", namespace, {"metadata": {"labels": {"tier": None}}})
     assert patched.metadata.labels == {"app": "a"}
@@ -147,14 +147,16 @@ def test_lists_in_pages(core: client.CoreV1Api, namespace: str) -> None:
     ],
 )
 def test_every_group_is_read(api: client.ApiClient, read: Callable[[client.ApiClient], Any]) -> None:
-    found = read(api)
-    assert found.metadata.resource_version.isdigit()
-    assert all(item.metadata.name for item in found.items)
+    result = read(api)
+    assert result.metadata.resource_version.isdigit()
+    assert all(item.metadata.name for item in result.items)
 
 
 def test_metrics(api: client.ApiClient) -> None:
-    found = client.CustomObjectsApi(api).get_cluster_custom_object("metrics.k8s.io", "v1beta1", "nodes", "cpu-0")
-    assert set(found["usage"]) == {"cpu", "memory"}
+    custom_object = client.CustomObjectsApi(api).get_cluster_custom_object(
+        "metrics.k8s.io", "v1beta1", "nodes", "cpu-0"
+    )
+    assert set(custom_object["usage"]) == {"cpu", "memory"}
 
 
 @pytest.mark.parametrize(
@@ -172,8 +174,10 @@ def test_metrics_of_an_annotated_node(api: client.ApiClient, usage: str, more: t
     """What the annotation of a node says is added to what its pods use; what cannot be read counts as nothing."""
 
     def used() -> tuple[int, int]:
-        found = client.CustomObjectsApi(api).get_cluster_custom_object("metrics.k8s.io", "v1beta1", "nodes", "cpu-0")
-        return milli(found["usage"]["cpu"]), units(found["usage"]["memory"])
+        custom_object = client.CustomObjectsApi(api).get_cluster_custom_object(
+            "metrics.k8s.io", "v1beta1", "nodes", "cpu-0"
+        )
+        return milli(custom_object["usage"]["cpu"]), units(custom_object["usage"]["memory"])
 
     nodes, before = client.CoreV1Api(api), used()
     nodes.patch_node("cpu-0", {"metadata": {"annotations": {"seatrial.dev/usage": usage}}})
@@ -186,8 +190,8 @@ def test_metrics_of_an_annotated_node(api: client.ApiClient, usage: str, more: t
 
 
 def test_dynamic(api: client.ApiClient, namespace: str) -> None:
-    found = dynamic.DynamicClient(api)
-    maps = found.resources.get(api_version="v1", kind="ConfigMap")
+    dynamic_client = dynamic.DynamicClient(api)
+    maps = dynamic_client.resources.get(api_version="v1", kind="ConfigMap")
     body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "d"}, "data": {"a": "b"}}
     assert maps.create(body=body, namespace=namespace).data.a == "b"
     body["data"] = {"a": "c"}
@@ -209,8 +213,8 @@ def test_dynamic(api: client.ApiClient, namespace: str) -> None:
 
 
 def test_dynamic_knows_custom_resources(api: client.ApiClient, namespace: str) -> None:
-    found = dynamic.DynamicClient(api)
-    groups = found.resources.get(api_version="scheduling.sigs.k8s.io/v1alpha1", kind="PodGroup")
+    dynamic_client = dynamic.DynamicClient(api)
+    groups = dynamic_client.resources.get(api_version="scheduling.sigs.k8s.io/v1alpha1", kind="PodGroup")
     body = {"metadata": {"name": "gang"}, "spec": {"minMember": 2}}
     body |= {"apiVersion": "scheduling.sigs.k8s.io/v1alpha1", "kind": "PodGroup"}
     assert groups.create(body=body, namespace=namespace).spec.minMember == 2
@@ -239,10 +243,10 @@ def test_watch(core: client.CoreV1Api, namespace: str) -> None:
 def test_watch_from_a_revision(core: client.CoreV1Api, namespace: str) -> None:
     start = core.list_namespaced_pod(namespace).metadata.resource_version
     core.create_namespaced_pod(namespace, pod("later"))
-    found = watch.Watch().stream(
+    stream = watch.Watch().stream(
         core.list_namespaced_pod, namespace, resource_version=start, label_selector="app=later", timeout_seconds=1
     )
-    assert [(event["type"], event["object"].metadata.name) for event in found] == [("ADDED", "later")]
+    assert [(event["type"], event["object"].metadata.name) for event in stream] == [("ADDED", "later")]
 
 
 def test_informer(core: client.CoreV1Api, namespace: str) -> None:
@@ -312,8 +316,8 @@ def test_a_service_account_may_do_what_its_roles_say(
     embedded: EmbeddedCluster, core: client.CoreV1Api, api: client.ApiClient, namespace: str
 ) -> None:
     core.create_namespaced_service_account(namespace, client.V1ServiceAccount(metadata={"name": "robot"}))
-    asked = client.AuthenticationV1TokenRequest(spec=client.V1TokenRequestSpec(audiences=[]))
-    token = core.create_namespaced_service_account_token("robot", namespace, asked).status.token
+    request = client.AuthenticationV1TokenRequest(spec=client.V1TokenRequestSpec(audiences=[]))
+    token = core.create_namespaced_service_account_token("robot", namespace, request).status.token
     admin = api.configuration
     robot = client.Configuration(host=admin.host, api_key={"authorization": token}, api_key_prefix={})
     robot.api_key_prefix["authorization"] = "Bearer"

@@ -47,8 +47,8 @@ def test_sums_of_large_amounts_can_be_read_again(api: Api) -> None:
         assert api.ask("POST", CLAIMS, {"metadata": {"name": f"c{number}"}, "spec": spec})[0] == 201
     assert api.ask("POST", QUOTAS, {"metadata": {"name": "s"}, "spec": {"hard": hard}})[0] == 201
     api.clock.advance(5)
-    found = api.ask("GET", f"{QUOTAS}/s")[1]["status"]
-    assert found["used"]["persistentvolumeclaims"] == "2"
+    status = api.ask("GET", f"{QUOTAS}/s")[1]["status"]
+    assert status["used"]["persistentvolumeclaims"] == "2"
     assert api.ask("PUT", f"{QUOTAS}/s", api.ask("GET", f"{QUOTAS}/s")[1])[0] == 200
 
 
@@ -58,10 +58,10 @@ def test_a_grace_period_longer_than_the_calendar(api: Api, by: str) -> None:
     assert api.ask("POST", PODS, pod("p", nodeName="n1", **more))[0] == 201
     path = f"{PODS}/p?gracePeriodSeconds={HUGE}" if by == "query" else f"{PODS}/p"
     body = {"gracePeriodSeconds": HUGE} if by == "body" else None
-    code, found = api.ask("DELETE", path, body)
+    code, answer = api.ask("DELETE", path, body)
     assert code == 200
-    assert found["metadata"]["deletionTimestamp"] == "9999-12-31T23:59:59Z"
-    assert found["metadata"]["deletionGracePeriodSeconds"] == HUGE
+    assert answer["metadata"]["deletionTimestamp"] == "9999-12-31T23:59:59Z"
+    assert answer["metadata"]["deletionGracePeriodSeconds"] == HUGE
     assert api.ask("DELETE", f"{PODS}/p", {"gracePeriodSeconds": 1})[0] == 200
 
 
@@ -99,9 +99,9 @@ def test_managed_fields_that_cannot_be_read_are_replaced_by_the_stored_ones(api:
     assert api.ask("POST", f"{CONFIGS}?fieldManager=me", sent)[0] == 201
     sent["data"]["b"] = "2"
     assert api.ask("PUT", f"{CONFIGS}/c?fieldManager=other", sent)[0] == 200
-    code, found = api.ask("PATCH", f"{CONFIGS}/c?fieldManager=me", {"data": {"c": "3"}}, MERGE_PATCH)
+    code, body = api.ask("PATCH", f"{CONFIGS}/c?fieldManager=me", {"data": {"c": "3"}}, MERGE_PATCH)
     assert code == 200
-    assert sorted(entry["manager"] for entry in found["metadata"]["managedFields"]) == ["me", "other"]
+    assert sorted(entry["manager"] for entry in body["metadata"]["managedFields"]) == ["me", "other"]
 
 
 @pytest.mark.parametrize("number", [LONG, "-" + LONG, "\u00b2", "1_0", "--5"])

@@ -143,8 +143,8 @@ class Connection(asyncio.Protocol):
     def _take_cached(self, data: bytes) -> bytes:
         """Queue the requests at the start of `data` whose headers are cached. Returns the rest of the data."""
         start, end = 0, len(data)
-        while start < end and (found := self._header_cache.take(data, start)) is not None:
-            parsed, start = found
+        while start < end and (results := self._header_cache.take(data, start)) is not None:
+            parsed, start = results
             self._queue.append(parsed)
         if not start:
             return data
@@ -352,28 +352,28 @@ class Connection(asyncio.Protocol):
         slow = not admitted and is_slow(parsed.body, content_type)
         large = not admitted and len(parsed.body) > LARGE_FROM
         try:
-            found = self._server.handle(request, identity, attempt, only_access=slow or large)
+            response = self._server.handle(request, identity, attempt, only_access=slow or large)
         except Pending as pending:
             self._busy = True  # other connections go on
             self._clear_deadline()
             answers = pending.attempt
             self._server.admission.webhooks.fetch(pending, lambda: self._retry(parsed, answers))
             return
-        if found is GRANTED:
+        if response is GRANTED:
             (self._decode_aside if slow else self._wait_for_turn)(parsed, attempt)
             return
-        if isinstance(found, Upgraded):
-            self._upgrade(found)
+        if isinstance(response, Upgraded):
+            self._upgrade(response)
             return
-        if isinstance(found, Streaming):
-            self._stream(found, close=close)
+        if isinstance(response, Streaming):
+            self._stream(response, close=close)
             return
         if pretty.is_wanted(path, headers):
-            found = pretty.indented(found)
-        if len(found.body) >= GZIP_FROM and "gzip" in headers.get("accept-encoding", "") and method != "HEAD":
-            self._respond_compressed(found, close=close)
+            response = pretty.indented(response)
+        if len(response.body) >= GZIP_FROM and "gzip" in headers.get("accept-encoding", "") and method != "HEAD":
+            self._respond_compressed(response, close=close)
         else:
-            self._respond(found, head=method == "HEAD", close=close)
+            self._respond(response, head=method == "HEAD", close=close)
 
     def _wait_for_turn(self, parsed: ParsedRequest, attempt: Attempt) -> None:
         """Carry out a request with a large body after those that came before; small requests go on meanwhile."""
@@ -519,17 +519,17 @@ class Connection(asyncio.Protocol):
             if self._transport is not None:
                 self._transport.write(batch[0] if len(batch) == 1 else b"".join(batch))
 
-    def _upgrade(self, found: Upgraded) -> None:
+    def _upgrade(self, result: Upgraded) -> None:
         """Send 101 and hand the connection to the session of the new protocol."""
         self._flush_batch()
         transport = self._transport
         assert transport is not None
-        assert found.begin is not None
-        lines = "".join(f"{name}: {value}\r\n" for name, value in found.headers.items())
+        assert result.begin is not None
+        lines = "".join(f"{name}: {value}\r\n" for name, value in result.headers.items())
         transport.write(f"HTTP/1.1 101 Switching Protocols\r\n{lines}\r\n".encode())
         self._input_closed = self._busy = True
         self._upgraded_line = Line(self._loop, transport, self.close)
-        self._session = found.begin(self._upgraded_line)
+        self._session = result.begin(self._upgraded_line)
         if self._upgrade_data:
             self._session.received(self._upgrade_data)
         self._set_reading(on=True)

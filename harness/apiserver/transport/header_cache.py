@@ -84,11 +84,11 @@ def _block(data: bytes, start: int) -> _Block | None:
     if first_line is None:
         return None
     for name in _LENGTHS:
-        found = data.find(name, line_end, end)
-        if found >= 0:
-            number_end = data.find(b"\r\n", found + len(name), end + 2)
-            number = data[found + len(name) : number_end]
+        result = data.find(name, line_end, end)
+        if result >= 0:
+            number_end = data.find(b"\r\n", result + len(name), end + 2)
+            number = data[result + len(name) : number_end]
             if not number.isdigit() or len(number) > _DIGITS:
                 return None
-            return first_line, data[line_end:found] + data[number_end:end], int(number), end + 4
+            return first_line, data[line_end:result] + data[number_end:end], int(number), end + 4
     return first_line, data[line_end:end], 0, end + 4

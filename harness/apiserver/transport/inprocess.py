@@ -34,8 +34,8 @@ class InProcessTransport:
         self._server.store.forget_history()
 
     def send(self, request: Request, done: Done) -> None:
-        def finished(found: Response | Streaming) -> None:
-            done(found if isinstance(found, Response) else Response(200))
+        def finished(result: Response | Streaming) -> None:
+            done(result if isinstance(result, Response) else Response(200))
 
         def arrived() -> None:
             if self._ended:
@@ -61,10 +61,10 @@ class InProcessTransport:
         if self._ended:
             return NO_ANSWER
         try:
-            found = self._server.handle(request, self._identity)
+            response = self._server.handle(request, self._identity)
         except Pending as pending:
             return Response(pending.code, pending.encoded(), {"content-type": "application/json"})
-        return found if isinstance(found, Response) else Response(200)
+        return response if isinstance(response, Response) else Response(200)
 
 
 class _Stream(Stream):
@@ -79,11 +79,11 @@ class _Stream(Stream):
         def begin() -> None:
             if self._closed:
                 return
-            found = server.handle(request, identity)
-            if isinstance(found, Streaming):
-                self._source = found.start(self)
+            response = server.handle(request, identity)
+            if isinstance(response, Streaming):
+                self._source = response.start(self)
             else:
-                self._on_end(found)
+                self._on_end(response)
 
         self._clock.call_soon(begin)
         return self

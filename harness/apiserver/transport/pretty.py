@@ -19,9 +19,9 @@ _TRUE: Final = frozenset({"1", "t", "T", "true", "TRUE", "True"})
 def is_wanted(path: str, headers: Mapping[str, str]) -> bool:
     """Whether the response is to have line breaks. `path` includes the query."""
     if "pretty=" in path:
-        given = parse_qs(urlsplit(path).query).get("pretty")
-        if given:
-            return given[0] in _TRUE
+        entry = parse_qs(urlsplit(path).query).get("pretty")
+        if entry:
+            return entry[0] in _TRUE
     return headers.get("user-agent", "").startswith(_TOOLS)
 
 

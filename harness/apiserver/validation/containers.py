@@ -174,15 +174,15 @@ def _check_env(variables: list[Object], path: str, causes: Causes) -> None:
         if source is None:
             continue
         own = f"{path}[{index}].valueFrom"
-        given = [kind for kind in _SOURCES if source.get(kind) is not None]
-        if not given:
+        sources = [kind for kind in _SOURCES if source.get(kind) is not None]
+        if not sources:
             problem = "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef` or `secretKeyRef`"
             causes.append(invalid(own, "", problem))
         elif variable.get("value"):
             causes.append(invalid(own, "", "may not be specified when `value` is not empty"))
-        elif len(given) > 1:
+        elif len(sources) > 1:
             causes.append(invalid(own, "", "may not have more than one field specified at a time"))
-        for kind in given:
+        for kind in sources:
             _check_source(kind, source[kind], f"{own}.{kind}", causes)
 
 
@@ -229,12 +229,12 @@ def _check_probe(probe: Object, path: str, causes: Causes) -> None:
 
 
 def _check_handler(handler: Object, path: str, causes: Causes, *more: str) -> None:
-    given = [kind for kind in (*_HANDLERS, *more) if handler.get(kind) is not None]
-    if not given:
+    matches = [kind for kind in (*_HANDLERS, *more) if handler.get(kind) is not None]
+    if not matches:
         causes.append(required(path, "must specify a handler type"))
-    for kind in given[1:]:
+    for kind in matches[1:]:
         causes.append(forbidden(f"{path}.{kind}", "may not specify more than 1 handler type"))
-    for kind in given[:1]:
+    for kind in matches[:1]:
         if kind == "exec" and not handler["exec"].get("command"):
             causes.append(required(f"{path}.exec.command"))
         if kind in {"httpGet", "tcpSocket", "grpc"}:

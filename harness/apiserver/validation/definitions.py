@@ -107,9 +107,9 @@ def _check_version(version: Object, causes: Causes) -> None:
     scale = (version.get("subresources") or {}).get("scale")
     if scale is not None:
         for field, below in _SCALE_PATHS.items():
-            path, found = f"spec.subresources.scale.{field}", scale.get(field)
-            if found:
-                _check_simple_path(found, below, path, causes)
+            path, record = f"spec.subresources.scale.{field}", scale.get(field)
+            if record:
+                _check_simple_path(record, below, path, causes)
             elif field != "labelSelectorPath":
                 causes.append(required(path))
     for index, column in enumerate(version.get("additionalPrinterColumns") or ()):
@@ -122,13 +122,13 @@ def _check_version(version: Object, causes: Causes) -> None:
         causes.append(too_many("spec.selectableFields", len(seen), _MAX_SELECTABLE))
 
 
-def _check_simple_path(found: str, below: tuple[str, ...], path: str, causes: Causes) -> None:
+def _check_simple_path(text: str, below: tuple[str, ...], path: str, causes: Causes) -> None:
     """Check that a JSON path begins with a dot, and with one of `below`, if there are any."""
-    if not found.startswith("."):
-        causes.append(invalid(path, found, "must be a simple json path starting with ."))
-    elif below and not found.startswith(tuple(f"{prefix}." for prefix in below)):
+    if not text.startswith("."):
+        causes.append(invalid(path, text, "must be a simple json path starting with ."))
+    elif below and not text.startswith(tuple(f"{prefix}." for prefix in below)):
         which = f"either {' or '.join(below)}" if len(below) > 1 else below[0]
-        causes.append(invalid(path, found, f"should be a json path under {which}"))
+        causes.append(invalid(path, text, f"should be a json path under {which}"))
 
 
 def _check_column(column: Object, path: str, causes: Causes) -> None:
@@ -148,12 +148,12 @@ def _check_column(column: Object, path: str, causes: Causes) -> None:
         _check_simple_path(json_path, (), f"{path}.JSONPath", causes)
 
 
-def _check_selectable(found: str, schema: Object, path: str, seen: set[str], causes: Causes) -> None:
+def _check_selectable(text: str, schema: Object, path: str, seen: set[str], causes: Causes) -> None:
     """Check that a path of field names leads to a text, number or boolean of the schema."""
-    if not found:
+    if not text:
         causes.append(required(path))
         return
-    names = found.split(".")
+    names = text.split(".")
     problem = f"expected [ or . but got: {names[0]}" if names[0] else ""
     of_field: Any = schema
     for name in () if problem else names[1:]:
@@ -164,16 +164,16 @@ def _check_selectable(found: str, schema: Object, path: str, seen: set[str], cau
             problem = problem if name else "unexpected end of JSON path"
             break
     if problem:
-        causes.append(invalid(path, found, f"is an invalid path: {problem}"))
+        causes.append(invalid(path, text, f"is an invalid path: {problem}"))
         return
     if names[1] == "metadata":
-        causes.append(invalid(path, found, "must not point to fields in metadata"))
+        causes.append(invalid(path, text, "must not point to fields in metadata"))
     if of_field.get("type") not in {"string", "boolean", "integer"}:
         types = "must point to a field of type string, boolean or integer."
-        causes.append(invalid(path, found, f"{types} Enum string fields and strings with formats are allowed."))
-    if found in seen:
-        causes.append(duplicate(path, found))
-    seen.add(found)
+        causes.append(invalid(path, text, f"{types} Enum string fields and strings with formats are allowed."))
+    if text in seen:
+        causes.append(duplicate(path, text))
+    seen.add(text)
 
 
 @lru_cache(maxsize=64)

@@ -217,7 +217,7 @@ def _check_opaque(config: Object, path: str, causes: Causes) -> None:
 
 
 def _bounded(entries: Any, limit: int, path: str, causes: Causes) -> list[Object]:
-    found = list(entries or ())
-    if len(found) > limit:
-        causes.append(too_many(path, len(found), limit))
-    return found[:limit]
+    result = list(entries or ())
+    if len(result) > limit:
+        causes.append(too_many(path, len(result), limit))
+    return result[:limit]

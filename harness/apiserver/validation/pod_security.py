@@ -78,13 +78,13 @@ def is_version(text: str) -> bool:
 
 def policy_of(labels: Mapping[str, str]) -> Policy | None:
     """The policy of a namespace with these labels; None if it limits nothing."""
-    found = Policy(
+    policy = Policy(
         labels.get(f"{PREFIX}enforce", "privileged"),
         labels.get(f"{PREFIX}enforce-version", "latest"),
         labels.get(f"{PREFIX}warn", "privileged"),
         labels.get(f"{PREFIX}warn-version", "latest"),
     )
-    return found if found.enforce != "privileged" or found.warn != "privileged" else None
+    return policy if policy.enforce != "privileged" or policy.warn != "privileged" else None
 
 
 def violations(level: str, spec: Object) -> list[str]:
@@ -92,10 +92,10 @@ def violations(level: str, spec: Object) -> list[str]:
     if level not in {"baseline", "restricted"}:
         return []
     containers = _containers(spec)
-    found = list(_baseline(spec, containers))
+    baseline = list(_baseline(spec, containers))
     if level == "restricted":
-        found += _restricted(spec, containers)
-    return found
+        baseline += _restricted(spec, containers)
+    return baseline
 
 
 def _containers(spec: Object) -> list[Object]:
@@ -108,8 +108,8 @@ def _containers(spec: Object) -> list[Object]:
 
 
 def _context(obj: Object) -> Object:
-    found = obj.get("securityContext")
-    return found if isinstance(found, dict) else {}
+    entry = obj.get("securityContext")
+    return entry if isinstance(entry, dict) else {}
 
 
 def _baseline(spec: Object, containers: list[Object]) -> Iterator[str]:

@@ -150,19 +150,19 @@ def _check_extended(status: Object, spec: Object, causes: Causes) -> None:
         causes.append(required(f"{path}.resourceClaimName"))
 
 
-def _check_addresses(field: str, found: list[str], before: Object, causes: Causes) -> None:
+def _check_addresses(field: str, addresses: list[str], before: Object, causes: Causes) -> None:
     """Check the addresses of a pod or its host: at most one of each family. Those of before may stay as they are."""
     path, kept = f"status.{field}", {entry.get("ip") for entry in before.get(field) or ()}
     versions = []
-    for index, text in enumerate(found):
+    for index, text in enumerate(addresses):
         try:
             versions.append(address(text).version)
         except ValueError:
             if text not in kept:
                 problem = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
                 causes.append(invalid(f"{path}[{index}]", text, problem))
-    if len(found) > 1 and sorted(versions) != [4, 6]:
-        shown = [{"ip": text} for text in found]
+    if len(addresses) > 1 and sorted(versions) != [4, 6]:
+        shown = [{"ip": text} for text in addresses]
         causes.append(invalid(path, shown, "may specify no more than one IP for each IP family"))
 
 

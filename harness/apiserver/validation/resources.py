@@ -56,28 +56,28 @@ def milli(value: Any) -> int | None:
 @lru_cache(maxsize=4096, typed=True)
 def _problems(resource: str, value: Any, *, of_container: bool) -> tuple[Cause, ...]:
     """The problems of one entry of a resource list, as causes with an empty field."""
-    found: Causes = []
+    causes: Causes = []
     for problem in qualified(resource):
-        found.append(invalid("", resource, problem))
-    if not found and of_container:
+        causes.append(invalid("", resource, problem))
+    if not causes and of_container:
         if "/" not in resource and resource not in _STANDARD and not resource.startswith(_HUGEPAGES):
-            found.append(invalid("", resource, "must be a standard resource type or fully qualified"))
-            found.append(invalid("", resource, "must be a standard resource for containers"))
+            causes.append(invalid("", resource, "must be a standard resource type or fully qualified"))
+            causes.append(invalid("", resource, "must be a standard resource for containers"))
         elif "/" in resource and not is_extended(resource) and "kubernetes.io/" not in resource:
-            found.append(invalid("", resource, "doesn't follow extended resource name standard"))
+            causes.append(invalid("", resource, "doesn't follow extended resource name standard"))
     amount = milli(value)
     if amount is None:
-        found.append(invalid("", value, _SYNTAX))
-        return tuple(found)
+        causes.append(invalid("", value, _SYNTAX))
+        return tuple(causes)
     if amount < 0:
-        found.append(invalid("", str(value), NOT_NEGATIVE))
+        causes.append(invalid("", str(value), NOT_NEGATIVE))
     if amount % 1000 and (is_extended(resource) or resource in _WHOLE_BY_NAME):
-        found.append(Cause("", "FieldValueInvalid", f'Invalid value: "{value}": must be an integer'))
+        causes.append(Cause("", "FieldValueInvalid", f'Invalid value: "{value}": must be an integer'))
     if resource.startswith(_HUGEPAGES) and of_container:
         page = milli(resource.removeprefix(_HUGEPAGES))
         if page is None or page <= 0 or amount % page:
-            found.append(invalid("", str(value), f"{value} is not positive integer multiple of {resource}"))
-    return tuple(found)
+            causes.append(invalid("", str(value), f"{value} is not positive integer multiple of {resource}"))
+    return tuple(causes)
 
 
 def check_list(resources: Object, path: str, causes: Causes, *, of_container: bool = False) -> None:

@@ -236,8 +236,8 @@ def check_host(spec: Object, path: str, causes: Causes) -> None:
 
 def _host_process(obj: Object) -> bool | None:
     """Whether the windowsOptions of a pod spec or container ask for a process of the host; None: not said."""
-    found: bool | None = ((obj.get("securityContext") or {}).get("windowsOptions") or {}).get("hostProcess")
-    return found
+    host_process: bool | None = ((obj.get("securityContext") or {}).get("windowsOptions") or {}).get("hostProcess")
+    return host_process
 
 
 def _containers(spec: Object, path: str) -> Iterator[tuple[Object, str]]:
@@ -253,18 +253,18 @@ def check_system(spec: Object, path: str, causes: Causes) -> None:
         causes.append(required(f"{path}.os.name"))
     elif name not in _SYSTEMS:
         causes.append(unsupported(f"{path}.os", name, _SYSTEMS))
-    contexts = [(found, own) for found, own in _containers(spec, path) if found.get("securityContext")]
+    contexts = [(candidate, own) for candidate, own in _containers(spec, path) if candidate.get("securityContext")]
     if name == "linux":
-        places = [own for found, own in [(spec, path), *contexts] if _at(found, "securityContext.windowsOptions")]
+        places = [own for outcome, own in [(spec, path), *contexts] if _at(outcome, "securityContext.windowsOptions")]
         problem = "windows options cannot be set for a linux pod"
         causes.extend(forbidden(f"{own}.securityContext.windowsOptions", problem) for own in places)
     if name == "windows":
         fields = [f"{path}.{field}" for field in _NOT_ON_WINDOWS if _at(spec, field)]
-        for found, own in contexts:
+        for result, own in contexts:
             fields += [
                 f"{own}.securityContext.{field}"
                 for field in _NOT_IN_WINDOWS_CONTAINERS
-                if found["securityContext"].get(field) is not None
+                if result["securityContext"].get(field) is not None
             ]
         causes.extend(forbidden(field, "cannot be set for a windows pod") for field in fields)
 

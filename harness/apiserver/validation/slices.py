@@ -75,15 +75,15 @@ def _check_pool(name: str, causes: Causes) -> None:
         causes.extend(invalid("spec.pool.name", part, problem) for problem in subdomain(part))
 
 
-def _check_place(found: Object, path: str, fields: tuple[str, ...], causes: Causes) -> None:
-    given = [field for field in fields if found.get(field)]
+def _check_place(spec: Object, path: str, fields: tuple[str, ...], causes: Causes) -> None:
+    matches = [field for field in fields if spec.get(field)]
     listed = ", ".join(f"`{field}`" for field in fields)
-    if not given:
+    if not matches:
         causes.append(required(path, f"exactly one of {listed} is required"))
-    elif len(given) > 1:
+    elif len(matches) > 1:
         causes.append(invalid(path, None, f"exactly one of {listed} is required, but multiple fields are set"))
-    terms = (found.get("nodeSelector") or {}).get("nodeSelectorTerms") or []
-    if found.get("nodeSelector") and len(terms) != 1:
+    terms = (spec.get("nodeSelector") or {}).get("nodeSelectorTerms") or []
+    if spec.get("nodeSelector") and len(terms) != 1:
         problem = "must have exactly one node selector term"
         causes.append(invalid(f"{path}.nodeSelector.nodeSelectorTerms", terms, problem))
 
@@ -133,14 +133,14 @@ def _check_device(device: Object, path: str, per_device: bool, causes: Causes) -
 
 
 def _check_value(value: Object, path: str, causes: Causes) -> None:
-    given = [kind for kind in _KINDS if value.get(kind) is not None]
-    if len(given) != 1:
+    kinds = [kind for kind in _KINDS if value.get(kind) is not None]
+    if len(kinds) != 1:
         causes.append(invalid(path, value, "exactly one value must be specified"))
         return
-    text = value[given[0]]
+    text = value[kinds[0]]
     if isinstance(text, str) and len(text.encode()) > _LONGEST:
-        causes.append(invalid(f"{path}.{given[0]}", text, f"may not be more than {_LONGEST} bytes"))
-    if given[0] == "version" and _VERSION.fullmatch(text) is None:
+        causes.append(invalid(f"{path}.{kinds[0]}", text, f"may not be more than {_LONGEST} bytes"))
+    if kinds[0] == "version" and _VERSION.fullmatch(text) is None:
         problem = "must be a string compatible with semver.org spec 2.0.0"
         causes.append(invalid(f"{path}.version", text, problem))
 

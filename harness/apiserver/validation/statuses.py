@@ -21,8 +21,8 @@ def _check_counts(names: Iterable[str], obj: Object, causes: Causes) -> None:
         if status.get(name, 0) > status.get("replicas", 0):
             causes.append(invalid(f"status.{name}", status.get(name, 0), "cannot be greater than status.replicas"))
     if status.get("availableReplicas", 0) > status.get("readyReplicas", 0):
-        found = status["availableReplicas"]
-        causes.append(invalid("status.availableReplicas", found, "cannot be greater than readyReplicas"))
+        available_replicas = status["availableReplicas"]
+        causes.append(invalid("status.availableReplicas", available_replicas, "cannot be greater than readyReplicas"))
 
 
 def _check_service(obj: Object, causes: Causes) -> None:

@@ -53,8 +53,8 @@ def _problem(url: str, parts: re.Match[str]) -> str:
     if _PORT.fullmatch(port) is None:
         return f"invalid port {quoted(port)} after host"
     for text, wrong in ((host, _ESCAPE_OF_HOST), (user, _ESCAPE), (rest, _ESCAPE), (fragment, _ESCAPE)):
-        if found := wrong.search(text):
-            return f"invalid URL escape {quoted(found[0])}"
-    if found := _WRONG_IN_HOST.search(host):
-        return f"invalid character {quoted(found[0])} in host name"
+        if match := wrong.search(text):
+            return f"invalid URL escape {quoted(match[0])}"
+    if match := _WRONG_IN_HOST.search(host):
+        return f"invalid character {quoted(match[0])} in host name"
     return ""

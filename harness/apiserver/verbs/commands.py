@@ -8,7 +8,7 @@ from typing import Any, Final
 from urllib.parse import parse_qs
 
 from seatrial.harness.apiserver import errors
-from seatrial.harness.apiserver.conversation import Containers, Conversation, Pipe, Wanted
+from seatrial.harness.apiserver.conversation import Containers, Conversation, Pipe, StreamSelection
 from seatrial.harness.apiserver.storage.store import Item
 from seatrial.harness.apiserver.streams.conversing import Begin, ConversingByChannels, ConversingByStreams
 from seatrial.harness.apiserver.streams.forwarding import (
@@ -56,21 +56,21 @@ def begin(verb: str, pod: Item, request: Request, containers: Containers | None)
 
         return _forwarding(request, query, dial)
 
-    wanted = _wanted(query)
+    streams = _streams(query)
     command = query.get("command", [])
     if verb == "exec" and not command:
         raise errors.bad_request("you must specify at least one command for the container")
     if verb == "attach":
-        found = next(row for part in _PARTS for row in spec.get(part) or () if row["name"] == container)
-        if wanted.tty and not found.get("tty"):
+        match = next(row for part in _PARTS for row in spec.get(part) or () if row["name"] == container)
+        if streams.tty and not match.get("tty"):
             raise errors.bad_request(f"pod {name}: container {container} was not started with a terminal")
 
     async def open_() -> Conversation:
         if verb == "attach":
-            return await containers.attach(namespace, name, container, wanted)
-        return await containers.exec(namespace, name, container, command, wanted)
+            return await containers.attach(namespace, name, container, streams)
+        return await containers.exec(namespace, name, container, command, streams)
 
-    return _conversing(request, open_, wanted)
+    return _conversing(request, open_, streams)
 
 
 def options_of(verb: str, request: Request) -> dict[str, Any]:
@@ -90,7 +90,7 @@ def _query(request: Request) -> dict[str, list[str]]:
     return parse_qs(request.path.partition("?")[2], keep_blank_values=True)  # arguments of a command may be empty
 
 
-def _wanted(query: Mapping[str, list[str]]) -> Wanted:
+def _streams(query: Mapping[str, list[str]]) -> StreamSelection:
     """The streams that the client requests.
 
     Raises:
@@ -101,20 +101,20 @@ def _wanted(query: Mapping[str, list[str]]) -> Wanted:
         raise errors.bad_request("you must specify at least 1 of stdin, stdout, stderr")
     if flags["tty"]:
         flags["stderr"] = False  # a terminal has a single output
-    return Wanted(**flags)
+    return StreamSelection(**flags)
 
 
-def _conversing(request: Request, open_: Begin, wanted: Wanted) -> Upgraded:
+def _conversing(request: Request, open_: Begin, selection: StreamSelection) -> Upgraded:
     if _is_spdy(request):
         headers = _spdy_headers(request, STREAMS)
 
         def by_streams(line: Line) -> Session:
-            return ConversingByStreams(line, open_, wanted)
+            return ConversingByStreams(line, open_, selection)
 
         return Upgraded(101, b"", headers, by_streams)
 
     def by_channels(line: Line) -> Session:
-        return ConversingByChannels(line, open_, wanted)
+        return ConversingByChannels(line, open_, selection)
 
     return Upgraded(101, b"", handshake(request.headers, CHANNELS), by_channels)
 

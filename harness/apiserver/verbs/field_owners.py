@@ -38,16 +38,16 @@ def with_managed_fields(resource: Resource, item: Item) -> Object:
     return with_entries(item.obj, entries_of(resource, item))
 
 
-def created(resource: Resource, wanted: Object, brought: Any, options: Options, now: str) -> WriteLedger | None:
+def created(resource: Resource, amounts: Object, brought: Any, options: Options, now: str) -> WriteLedger | None:
     """The ledger of a new object; None if there is no field manager.
 
-    `wanted` is the object as its creator sent it, `brought` its managedFields, `now` is RFC 3339.
+    `amounts` is the object as its creator sent it, `brought` its managedFields, `now` is RFC 3339.
     """
     if not options.manager:
         return None
     if brought:
-        return WriteLedger(_updated(resource, None, with_entries(wanted, brought), options, now, ""))
-    return WriteLedger.begun(Write(None, wanted, manager=options.manager, now=now, api_version=resource.api_version))
+        return WriteLedger(_updated(resource, None, with_entries(amounts, brought), options, now, ""))
+    return WriteLedger.begun(Write(None, amounts, manager=options.manager, now=now, api_version=resource.api_version))
 
 
 def updated(  # noqa: PLR0917

@@ -52,9 +52,11 @@ def read_log(
         return Response(200, _cut(data, query, started, clock.now()), HEADERS)
 
     def ended() -> bool:
-        found = find()
+        result = find()
         return (
-            found is None or found.obj["metadata"]["uid"] != pod.obj["metadata"]["uid"] or not _runs(found, container)
+            result is None
+            or result.obj["metadata"]["uid"] != pod.obj["metadata"]["uid"]
+            or not _runs(result, container)
         )
 
     def start(reader: Reader) -> _Follower:
@@ -175,7 +177,7 @@ def _check_options(query: Mapping[str, str], pod: str) -> None:
 
 
 def _number(query: Mapping[str, str], name: str) -> int:
-    found = integer(query[name])
-    if found is None:
+    number = integer(query[name])
+    if number is None:
         raise errors.bad_request(f"{name}: expected a whole number of 0 and more, found {query[name]!r:.256}")
-    return found
+    return number

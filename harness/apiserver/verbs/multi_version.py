@@ -39,7 +39,7 @@ def to_second(resource: Resource, obj: Object) -> Object:
     """Convert a stored object to the second version."""
     if resource.group == EVENTS_GROUP:
         return event_versions.to_new(obj)
-    found = {**obj, "apiVersion": resource.api_version}
+    by_part = {**obj, "apiVersion": resource.api_version}
     for part, many, of_what, name in _PARTS:
         if not isinstance(obj.get(part), dict):
             continue
@@ -51,12 +51,12 @@ def to_second(resource: Resource, obj: Object) -> Object:
                 inner[name] = share
         for newer in ("behavior", "conditions"):
             inner.pop(newer, None)
-        found[part] = inner
-    return found
+        by_part[part] = inner
+    return by_part
 
 
 def _autoscaler_to_stored(obj: Object) -> Object:
-    found = dict(obj)
+    by_part = dict(obj)
     for part, many, of_what, name in _PARTS:
         inner = obj.get(part)
         if isinstance(inner, dict) and name in inner:
@@ -65,7 +65,7 @@ def _autoscaler_to_stored(obj: Object) -> Object:
             if part == "spec":
                 figure["type"] = "Utilization"
             metric = {"type": "Resource", "resource": {"name": "cpu", of_what: figure}}
-            found[part] = {key: value for key, value in inner.items() if key != name} | {
+            by_part[part] = {key: value for key, value in inner.items() if key != name} | {
                 many: None if share is None else [metric]
             }
-    return found
+    return by_part

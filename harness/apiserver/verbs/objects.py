@@ -191,7 +191,7 @@ class Objects:
             check_delegation(self._access, options.by, resource, body, None)
         write = write_of("CREATE", resource, key, options, generated=generated) if call_webhooks else None
         try:
-            wanted = self._admission.create(
+            admitted = self._admission.create(
                 resource,
                 namespace,
                 body,
@@ -211,7 +211,7 @@ class Objects:
         if entries is not None:
             ledger: WriteLedger | None = WriteLedger(entries)
         else:
-            ledger = field_owners.created(resource, wanted, brought, options, now)
+            ledger = field_owners.created(resource, admitted, brought, options, now)
         if options.dry_run:
             return Item(key, body, self.store.version, ledger)
         return self._put(resource, key, body, kept, ledger)
@@ -240,14 +240,14 @@ class Objects:
         return self._identifiers.name(stem, lambda name: collection.get((space, name)) is not None)
 
     def _set_namespace(self, resource: Resource, namespace: str, metadata: dict[str, Any]) -> None:
-        given = metadata.get("namespace") or ""
+        own_namespace = metadata.get("namespace") or ""
         if resource.namespaced:
-            if given and given != namespace:
+            if own_namespace and own_namespace != namespace:
                 raise errors.bad_request(
                     "the namespace of the provided object does not match the namespace sent on the request"
                 )
             metadata["namespace"] = namespace
-        elif given:
+        elif own_namespace:
             metadata.pop("namespace")
 
     # -- update and patch ---------------------------------------------------------------------------------------------
@@ -343,21 +343,21 @@ class Objects:
     ) -> tuple[Item, bool]:
         config = configuration_of(resource, key, config, options)
         metadata = config["metadata"]
-        found = self.collection(resource).get(key)
-        if found is None and subresource:
+        item = self.collection(resource).get(key)
+        if item is None and subresource:
             raise errors.not_found(resource.plural, resource.group, key[1])
-        if found is None and not metadata.get("name"):
+        if item is None and not metadata.get("name"):
             raise errors.bad_request(
                 f"the name of the object ({key[1]} based on URL) was undeterminable: name must be provided"
             )
         metadata["name"] = key[1]
         self._set_namespace(resource, key[0], metadata)
-        if found is None and metadata.get("uid"):
+        if item is None and metadata.get("uid"):
             why = f"uid mismatch: the provided object specified uid {metadata['uid']}, and no existing object was found"
             raise errors.conflict(resource.plural, resource.group, key[1], why)
         config = settable(resource, config, subresource)
-        found = self.conversions.seen(resource, found, options.attempt) if found is not None else None
-        live = field_owners.with_managed_fields(resource, found) if found else None
+        item = self.conversions.seen(resource, item, options.attempt) if item is not None else None
+        live = field_owners.with_managed_fields(resource, item) if item else None
         try:
             body = apply(
                 live,
@@ -374,15 +374,15 @@ class Objects:
         except PatchError as error:
             raise errors.bad_request(str(error)) from error
         if body is live:
-            assert found is not None
-            return found, False
+            assert item is not None
+            return item, False
         metadata = dict(body["metadata"])
         entries = metadata.pop("managedFields", [])
         body = {**body, "metadata": metadata}
-        if found is None:
+        if item is None:
             metadata.pop("resourceVersion", None)
             return self.create(resource, key[0], body, options, entries=entries), True
-        return self._replace(resource, found, body, options, subresource, entries=entries), False
+        return self._replace(resource, item, body, options, subresource, entries=entries), False
 
     def _replace(
         self,

@@ -48,13 +48,13 @@ def _restoring(mismatch: TypeMismatch) -> str:
     if not mismatch.go_type:
         return mismatch.text
     word = mismatch.text.removeprefix("json: cannot unmarshal ").partition(" ")[0]
-    found = _KINDS.get(word, word)
+    kind = _KINDS.get(word, word)
     if mismatch.go_type.startswith("map["):
-        return f"cannot restore map from {found}"
+        return f"cannot restore map from {kind}"
     if mismatch.go_type.startswith("[]"):
-        return f"cannot restore slice from {found}"
+        return f"cannot restore slice from {kind}"
     if "." in mismatch.go_type:
-        return f"cannot restore struct from: {found}"
-    if found == "int64" and mismatch.go_type != "bool":  # Go converts integers only, if to another type
-        return f"cannot convert {found} to {mismatch.go_type}"
+        return f"cannot restore struct from: {kind}"
+    if kind == "int64" and mismatch.go_type != "bool":  # Go converts integers only, if to another type
+        return f"cannot convert {kind} to {mismatch.go_type}"
     return f"unrecognized type: {mismatch.go_type}"

@@ -145,10 +145,10 @@ class Reads:
             if query.get("resourceVersion", "") not in {"", "0"}:
                 raise errors.bad_request("specifying resource version is not allowed when using continue")
             version, last = decode_token(token)
-            found = snapshots.after(kept, version, selector, last, now)
-            if found is None:
+            pods = snapshots.after(kept, version, selector, last, now)
+            if pods is None:
                 raise page_expired()
-            items = found
+            items = pods
         else:
             version = self._version(query, collection)
             if collection.changed > version:
@@ -217,8 +217,8 @@ class Reads:
 
     def _selected(self, collection: Collection, namespace: str | None, tests: Sequence[Test], name: str) -> list[Item]:
         if name:
-            found = collection.get((namespace or "", name))
-            items = [found] if found is not None else []
+            entry = collection.get((namespace or "", name))
+            items = [entry] if entry is not None else []
         else:
             items = collection.items(namespace)
         if not tests:

@@ -27,8 +27,8 @@ def bind(objects: Objects, pods: Resource, key: Key, body: Object, *, dry_run: b
     Raises:
         ApiStatusError: the pod does not exist, is being deleted, gated or bound, or the Binding names no node.
     """
-    given = body.get("metadata") or {}
-    _check_name(given, key, "Binding")
+    entry = body.get("metadata") or {}
+    _check_name(entry, key, "Binding")
     target = body.get("target") or {}
     node = target.get("name")
     if not node:
@@ -51,12 +51,12 @@ def bind(objects: Objects, pods: Resource, key: Key, body: Object, *, dry_run: b
     item = objects.find(pods, key)
     pod = item.obj
     metadata, spec = pod["metadata"], pod["spec"]
-    if given.get("uid") and given["uid"] != metadata["uid"]:
-        why = f"Precondition failed: UID in precondition: {given['uid']}, UID in object meta: {metadata['uid']}"
+    if entry.get("uid") and entry["uid"] != metadata["uid"]:
+        why = f"Precondition failed: UID in precondition: {entry['uid']}, UID in object meta: {metadata['uid']}"
         raise errors.conflict("pods/binding", "", key[1], why)
-    if given.get("resourceVersion") and given["resourceVersion"] != metadata["resourceVersion"]:
+    if entry.get("resourceVersion") and entry["resourceVersion"] != metadata["resourceVersion"]:
         why = (
-            f"Precondition failed: ResourceVersion in precondition: {given['resourceVersion']},"
+            f"Precondition failed: ResourceVersion in precondition: {entry['resourceVersion']},"
             f" ResourceVersion in object meta: {metadata['resourceVersion']}"
         )
         raise errors.conflict("pods/binding", "", key[1], why)
@@ -77,8 +77,8 @@ def bind(objects: Objects, pods: Resource, key: Key, body: Object, *, dry_run: b
     conditions.append({"type": "PodScheduled", "status": "True", "lastProbeTime": None, "lastTransitionTime": now})
     changed = dict(metadata)
     for field in ("annotations", "labels"):
-        if given.get(field):
-            changed[field] = {**(metadata.get(field) or {}), **given[field]}
+        if entry.get(field):
+            changed[field] = {**(metadata.get(field) or {}), **entry[field]}
     bound = {  # the generation stays, as upstream
         **pod,
         "metadata": changed,
@@ -224,20 +224,20 @@ def patched_scale(scale: Object, kind: str, patch: Any, strictness: str, warning
         ApiStatusError: the patch does not apply, or the result is not a Scale.
     """
     try:
-        found = json_patch(scale, patch) if kind == JSON_PATCH else merge_patch(scale, patch)
+        body = json_patch(scale, patch) if kind == JSON_PATCH else merge_patch(scale, patch)
     except PatchError as error:
         raise errors.of_patch(error.reason, str(error)) from error
-    if not isinstance(found, dict):
+    if not isinstance(body, dict):
         raise errors.bad_request("the patched Scale: expected an object, found another type")
     strategic = patch if kind == STRATEGIC_MERGE_PATCH else None
     try:
-        shaped, unknown = conform("autoscaling/v1", "Scale", found)
+        shaped, unknown = conform("autoscaling/v1", "Scale", body)
     except ApiStatusError as error:
         if isinstance(error.__cause__, TypeMismatch):
-            raise of_mismatch(error.__cause__, found, strategic) from error
+            raise of_mismatch(error.__cause__, body, strategic) from error
         raise
     if unknown and strictness == "Strict":
-        raise of_problems(unknown_fields(unknown), found, strategic)
+        raise of_problems(unknown_fields(unknown), body, strategic)
     report_unknown_fields("Scale", "v1", unknown, strictness, warnings)
     return dict(shaped)
 
@@ -252,9 +252,9 @@ def check_put_scale(scale: Object, name: str) -> None:
             f"{scale.get('kind')} in version {str(scale.get('apiVersion'))!r} cannot be handled as a Scale:"
             " expected autoscaling/v1, Kind=Scale"
         )
-    given = (scale.get("metadata") or {}).get("name")
-    if given and given != name:
-        raise errors.bad_request(f"the name of the object ({given}) does not match the name on the URL ({name})")
+    entry = (scale.get("metadata") or {}).get("name")
+    if entry and entry != name:
+        raise errors.bad_request(f"the name of the object ({entry}) does not match the name on the URL ({name})")
 
 
 def rescaled(resource: Resource, item: Item, scale: Object) -> Object:

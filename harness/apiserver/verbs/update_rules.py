@@ -193,11 +193,11 @@ def _resized(spec: Object, requested: Object) -> Object:
     """A pod's spec with the resources that `requested` has for containers of the same names."""
     changed = dict(spec)
     for part in ("containers", "initContainers"):
-        wanted = {container.get("name"): container for container in requested.get(part) or ()}
+        containers = {container.get("name"): container for container in requested.get(part) or ()}
         if part in spec:
             changed[part] = [
-                {**container, "resources": wanted[container["name"]].get("resources") or {}}
-                if container["name"] in wanted
+                {**container, "resources": containers[container["name"]].get("resources") or {}}
+                if container["name"] in containers
                 else container
                 for container in spec[part]
             ]

@@ -31,9 +31,9 @@ class Usage:
 
     def list(self, resource: Resource, namespace: str | None, query: Mapping[str, str]) -> list[Item]:
         """The metrics of the nodes or pods that the query selects."""
-        found = self._reads.select(self._source(resource), namespace, query)
+        selection = self._reads.select(self._source(resource), namespace, query)
         loads = {} if resource.namespaced else self._loads()
-        return [self._metrics(resource, item.obj, loads) for item in found if _has_metrics(item.obj)]
+        return [self._metrics(resource, item.obj, loads) for item in selection if _has_metrics(item.obj)]
 
     def find(self, resource: Resource, key: tuple[str, str]) -> Item:
         """The metrics of one node or pod.
@@ -41,10 +41,10 @@ class Usage:
         Raises:
             ApiStatusError: 404, it does not exist or has no metrics.
         """
-        found = self._store.collection(self._source(resource).key).get(key)
-        if found is None or not _has_metrics(found.obj):
+        item = self._store.collection(self._source(resource).key).get(key)
+        if item is None or not _has_metrics(item.obj):
             raise errors.not_found(resource.plural, GROUP, key[1])
-        return self._metrics(resource, found.obj, {} if resource.namespaced else self._loads())
+        return self._metrics(resource, item.obj, {} if resource.namespaced else self._loads())
 
     def _source(self, resource: Resource) -> Resource:
         source = self._registry.find("", "v1", resource.plural)
@@ -52,8 +52,8 @@ class Usage:
         return source
 
     def _metrics(self, resource: Resource, obj: Object, loads: Mapping[str, tuple[int, int]]) -> Item:
-        given = obj["metadata"]
-        metadata = {name: given[name] for name in ("name", "namespace", "labels") if name in given}
+        value = obj["metadata"]
+        metadata = {name: value[name] for name in ("name", "namespace", "labels") if name in value}
         metadata["creationTimestamp"] = now = self._clock.timestamp()
         body: Object = {
             "kind": resource.kind,
@@ -68,7 +68,7 @@ class Usage:
                 for container, use in zip(obj["spec"]["containers"], _used(obj), strict=True)
             ]
         else:
-            body["usage"] = _written(_sum([loads.get(given["name"], (0, 0)), _told(obj) or (0, 0)]))
+            body["usage"] = _written(_sum([loads.get(value["name"], (0, 0)), _annotated_usage(obj) or (0, 0)]))
         return Item((metadata.get("namespace", ""), metadata["name"]), body, self._store.version)
 
     def _loads(self) -> dict[str, tuple[int, int]]:
@@ -91,17 +91,17 @@ def _has_metrics(obj: Object) -> bool:
 
 def _used(pod: Object) -> list[tuple[int, int]]:
     """What each container uses. What an annotation says is of the whole pod, and shown as that of the first one."""
-    told, containers = _told(pod), pod["spec"]["containers"]
-    if told is None:
+    usage, containers = _annotated_usage(pod), pod["spec"]["containers"]
+    if usage is None:
         return [_requested(container) for container in containers]
-    return [told, *((0, 0) for _ in containers[1:])]
+    return [usage, *((0, 0) for _ in containers[1:])]
 
 
-def _told(obj: Object) -> tuple[int, int] | None:
+def _annotated_usage(obj: Object) -> tuple[int, int] | None:
     """What the annotation says, programs beside pods included; None if there is none that can be read."""
     try:
-        found = orjson.loads((obj["metadata"].get("annotations") or {})[_ANNOTATION])
-        parts = [found, *(found.get("hostApplications") or {}).values()]
+        body = orjson.loads((obj["metadata"].get("annotations") or {})[_ANNOTATION])
+        parts = [body, *(body.get("hostApplications") or {}).values()]
         return _sum([(milli(part.get("cpu", 0)), units(part.get("memory", 0))) for part in parts])
     except (KeyError, ValueError, TypeError, AttributeError):
         return None

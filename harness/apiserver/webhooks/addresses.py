@@ -43,19 +43,19 @@ def find_address(client: Mapping[str, Any], store: Store) -> Address:
     service = store.collection(_SERVICES).get(key)
     if service is None:
         raise WebhookFailure(f'failed to call webhook: Post "{url}": service "{key[1]}" not found')
-    spec, wanted = service.obj.get("spec") or {}, named.get("port") or _HTTPS
-    port = next((entry for entry in spec.get("ports") or () if entry.get("port") == wanted), None)
+    spec, record = service.obj.get("spec") or {}, named.get("port") or _HTTPS
+    port = next((entry for entry in spec.get("ports") or () if entry.get("port") == record), None)
     if port is None:
         raise WebhookFailure(
-            f'failed to call webhook: Post "{url}": no service port {wanted} found for service "{key[1]}"'
+            f'failed to call webhook: Post "{url}": no service port {record} found for service "{key[1]}"'
         )
     if spec.get("type") == "ExternalName":
-        return Address(url, str(spec.get("externalName")), wanted)
+        return Address(url, str(spec.get("externalName")), record)
     endpoints = store.collection(_ENDPOINTS).get(key)
-    found = _ready(endpoints.obj, port.get("name") or "") if endpoints is not None else None
-    if found is None:
+    results = _ready(endpoints.obj, port.get("name") or "") if endpoints is not None else None
+    if results is None:
         raise WebhookFailure(f'failed to call webhook: Post "{url}": no endpoints available for service "{key[1]}"')
-    return Address(url, *found)
+    return Address(url, *results)
 
 
 def _ready(endpoints: Object, port_name: str) -> tuple[str, int] | None:

@@ -52,8 +52,8 @@ def read_verdict(answer: Answer, uid: str, url: str, *, mutating: bool) -> Verdi
             f"received invalid webhook response: expected webhook response of {_API_VERSION}, Kind={_KIND}, got {kind}"
         )
     if not isinstance(response, dict) or response.get("uid") != uid:
-        found = response.get("uid", "") if isinstance(response, dict) else ""
-        raise WebhookFailure(f'received invalid webhook response: expected response.uid="{uid}", got "{found}"')
+        text = response.get("uid", "") if isinstance(response, dict) else ""
+        raise WebhookFailure(f'received invalid webhook response: expected response.uid="{uid}", got "{text}"')
     return Verdict(
         allowed=response.get("allowed") is True,
         status=response.get("status") or {},
@@ -92,12 +92,12 @@ def _patch(response: dict[str, Any], *, mutating: bool) -> list[Any]:
     if not patch:
         raise WebhookFailure(f"{prefix} webhook returned response.patchType but not response.patch")
     try:
-        found = orjson.loads(base64.b64decode(patch, validate=True))
+        document = orjson.loads(base64.b64decode(patch, validate=True))
     except (binascii.Error, ValueError, TypeError) as error:
         raise WebhookFailure(f"{prefix} response.patch is not a JSON patch in base64: {error}") from error
-    if not isinstance(found, list):
-        raise WebhookFailure(f"{prefix} response.patch: expected a list of operations, found {type(found).__name__}")
-    return found
+    if not isinstance(document, list):
+        raise WebhookFailure(f"{prefix} response.patch: expected a list of operations, found {type(document).__name__}")
+    return document
 
 
 def denied(name: str, status: dict[str, Any]) -> ApiStatusError:

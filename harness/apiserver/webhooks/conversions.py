@@ -84,13 +84,13 @@ class Conversions:
 
         def attempted(attempt: Attempt | None) -> None:
             try:
-                found = self.seen(resource, item, attempt)
+                results = self.seen(resource, item, attempt)
             except Pending as pending:
                 self._webhooks.fetch(pending, partial(attempted, pending.attempt))
             except ApiStatusError as error:
                 done(error)
             else:
-                done(found)
+                done(results)
 
         attempted(None)
 
@@ -98,7 +98,7 @@ class Conversions:
         self, resource: Resource, objects: Sequence[Object], desired: str, attempt: Attempt | None
     ) -> list[Object]:
         missing: dict[tuple[str, bytes], Call] = {}
-        found: list[Object] = []
+        results: list[Object] = []
         for start in range(0, len(objects), _BATCH):
             batch = objects[start : start + _BATCH]
             try:
@@ -109,18 +109,18 @@ class Conversions:
                 if answer is None:
                     missing[mark] = self._webhooks.addressed(client, call)
                 else:
-                    found += _read(answer, call, batch, desired)
+                    results += _read(answer, call, batch, desired)
             except WebhookFailure as why:
                 raise ApiStatusError(500, "", f"conversion webhook for {_name(batch[0])} failed: {why}") from why
         if missing:
             raise self._webhooks.pending(attempt, missing)
-        return found
+        return results
 
 
 def _client(resource: Resource) -> Object:
     webhook: Object = (resource.conversion or {}).get("webhook") or {}
-    found: Object = webhook.get("clientConfig") or {}
-    return found
+    client_config: Object = webhook.get("clientConfig") or {}
+    return client_config
 
 
 def _question(resource: Resource, objects: Sequence[Object], desired: str) -> tuple[tuple[str, bytes], Call]:
@@ -156,15 +156,15 @@ def _read(answer: Answer, call: Call, objects: Sequence[Object], desired: str) -
     response = review.get("response") if isinstance(review, dict) else None
     if not isinstance(response, dict):
         raise WebhookFailure("no response provided")
-    wanted = orjson.loads(call.body)["request"]["uid"]
+    uid = orjson.loads(call.body)["request"]["uid"]
     if {name: review.get(name) for name in _REVIEW} != _REVIEW:
         group, _, version = str(review.get("apiVersion") or "").rpartition("/")
         raise WebhookFailure(
             "expected webhook response of apiextensions.k8s.io/v1, Kind=ConversionReview, got "
             f"{group}/{version}, Kind={review.get('kind') or ''}"
         )
-    if response.get("uid") != wanted:
-        raise WebhookFailure(f'expected response.uid="{wanted}", got "{response.get("uid", "")}"')
+    if response.get("uid") != uid:
+        raise WebhookFailure(f'expected response.uid="{uid}", got "{response.get("uid", "")}"')
     result = response.get("result")
     result = result if isinstance(result, dict) else {}
     if result.get("status") != "Success":
@@ -183,9 +183,9 @@ def _checked(new: Any, old: Object, desired: str, number: int) -> Object:
     """The converted object with the metadata of the old one, except labels and annotations."""
     prefix = f"conversion webhook for {_name(old)} returned invalid"
     if not isinstance(new, dict) or new.get("apiVersion") != desired or new.get("kind") != old.get("kind"):
-        found = f"{new.get('apiVersion')}, Kind={new.get('kind')}" if isinstance(new, dict) else type(new).__name__
+        text = f"{new.get('apiVersion')}, Kind={new.get('kind')}" if isinstance(new, dict) else type(new).__name__
         where = f"converted object at index {number}"
-        raise ApiStatusError(500, "", f"{prefix} {where}: expected {desired}, Kind={old.get('kind')}, found {found}")
+        raise ApiStatusError(500, "", f"{prefix} {where}: expected {desired}, Kind={old.get('kind')}, found {text}")
     metadata, before = new.get("metadata"), old["metadata"]
     if not isinstance(metadata, dict):
         message = f"{prefix} metadata: invalid metadata of type {type(metadata).__name__} in object"

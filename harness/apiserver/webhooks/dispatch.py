@@ -83,11 +83,11 @@ class Webhooks:
             store.collection(key).listen(self._policies_changed)
 
     def _changed(self, key: tuple[str, str], _: Change) -> None:
-        found = [webhook for item in self._store.collection(key).items() for webhook in read_webhooks(item)]
+        webhooks = [webhook for item in self._store.collection(key).items() for webhook in read_webhooks(item)]
         if key == MUTATING:
-            self._mutating = tuple(found)
+            self._mutating = tuple(webhooks)
         else:
-            self._validating = tuple(found)
+            self._validating = tuple(webhooks)
         self._by_rule.clear()
         self.active = bool(self._mutating or self._validating or self.policies.active)
 
@@ -127,16 +127,16 @@ class Webhooks:
     def _matching(self, operation: str, resource: Resource, subresource: str) -> tuple[Webhook, ...]:
         """The webhooks with a rule for this operation. Kept: most requests ask, and few webhooks match a few kinds."""
         key = (operation, resource.group, resource.version, resource.plural, subresource)
-        found = self._by_rule.get(key)
-        if found is None:
-            found = tuple(
+        webhooks = self._by_rule.get(key)
+        if webhooks is None:
+            webhooks = tuple(
                 webhook
                 for webhook in (*self._mutating, *self._validating)
                 if webhook.matching_version(operation, resource, subresource, self._registry) is not None
             )
             if resource.custom is None:  # versions of custom resources come and go
-                self._by_rule[key] = found
-        return found
+                self._by_rule[key] = webhooks
+        return webhooks
 
     # -- mutating ------------------------------------------------------------------------------------------------------
 
@@ -297,7 +297,7 @@ class Webhooks:
         Raises:
             Pending: responses are missing.
         """
-        found: list[Verdict | WebhookFailure] = []
+        verdicts: list[Verdict | WebhookFailure] = []
         missing: dict[tuple[str, bytes], Call] = {}
         for webhook, version in calls:
             request = self._request(write, version, body, old)
@@ -310,12 +310,12 @@ class Webhooks:
                 if answer is None:
                     missing[key] = self.addressed(webhook.client, call)
                 else:
-                    found.append(read_verdict(answer, _uid(key), call.url, mutating=mutating))
+                    verdicts.append(read_verdict(answer, _uid(key), call.url, mutating=mutating))
             except WebhookFailure as why:
-                found.append(why)
+                verdicts.append(why)
         if missing:
             raise self.pending(write.attempt, missing)
-        return found
+        return verdicts
 
     def answer_now(self, client: Mapping[str, Any], call: Call) -> Answer | None:
         """The response of a webhook that can be called synchronously; None: it has to be fetched."""

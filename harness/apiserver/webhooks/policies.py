@@ -62,17 +62,17 @@ class PolicyRequest(Protocol):
 class _Match:
     """`matchConstraints` of a policy or `matchResources` of a binding; None matches all writes."""
 
-    def __init__(self, given: Mapping[str, Any] | None) -> None:
-        given = given or {}
+    def __init__(self, values: Mapping[str, Any] | None) -> None:
+        values = values or {}
         self._rules = [
-            (read_rule(rule), frozenset(rule.get("resourceNames") or ())) for rule in given.get("resourceRules") or ()
+            (read_rule(rule), frozenset(rule.get("resourceNames") or ())) for rule in values.get("resourceRules") or ()
         ]
         self._except = [
             (read_rule(rule), frozenset(rule.get("resourceNames") or ()))
-            for rule in given.get("excludeResourceRules") or ()
+            for rule in values.get("excludeResourceRules") or ()
         ]
-        self._namespaces = msgspec.convert(given.get("namespaceSelector") or {}, LabelSelector)
-        self._objects = msgspec.convert(given.get("objectSelector") or {}, LabelSelector)
+        self._namespaces = msgspec.convert(values.get("namespaceSelector") or {}, LabelSelector)
+        self._objects = msgspec.convert(values.get("objectSelector") or {}, LabelSelector)
 
     def concerns(self, operation: str, resource: Resource, subresource: str) -> bool:
         return not self._rules or any(rule.matches(operation, resource, subresource) for rule, _ in self._rules)
@@ -176,29 +176,29 @@ class Policies:
         namespace = (ref.get("namespace") or write.namespace) if resource.namespaced else ""
         collection = self._store.collection(resource.key)
         if ref.get("name"):
-            found: list[Item | None] = [collection.get((namespace, ref["name"]))]
+            items: list[Item | None] = [collection.get((namespace, ref["name"]))]
         else:
             selector = msgspec.convert(ref.get("selector") or {}, LabelSelector)
-            found = [
+            items = [
                 item
                 for item in collection.items(namespace if resource.namespaced else None)
                 if selector.matches(item.obj["metadata"].get("labels") or {})
             ]
-        yield from (item.obj for item in found if item is not None)
+        yield from (item.obj for item in items if item is not None)
 
 
 def _without_identity(request: Object) -> Object:
     """The request without what differs between the tries of a create."""
-    found = request["object"]
-    if request["operation"] != "CREATE" or not isinstance(found, dict):
+    result = request["object"]
+    if request["operation"] != "CREATE" or not isinstance(result, dict):
         return request
-    return {**request, "object": {**found, "metadata": {**found["metadata"], "uid": "", "creationTimestamp": ""}}}
+    return {**request, "object": {**result, "metadata": {**result["metadata"], "uid": "", "creationTimestamp": ""}}}
 
 
 def _problems(  # noqa: PLR0917
-    policy: _Policy, binding: _Binding, found: list[Any], request: Object, namespace: Object | None, budget: "Budget"
+    policy: _Policy, binding: _Binding, results: list[Any], request: Object, namespace: Object | None, budget: "Budget"
 ) -> Iterator[tuple[str, str]]:
-    """Messages and reasons of the validations that fail. `found` are the parameters; None if it takes none."""
+    """Messages and reasons of the validations that fail. `results` are the parameters; None if it takes none."""
     spec = policy.spec
     fatal = spec.get("failurePolicy", "Fail") == "Fail"
     objects: Object = {
@@ -221,38 +221,38 @@ def _problems(  # noqa: PLR0917
         if fatal:
             yield f"failed to evaluate match conditions: {error}", "Invalid"
         return
-    if not found and (binding.spec.get("paramRef") or {}).get("parameterNotFoundAction") != "Allow":
+    if not results and (binding.spec.get("paramRef") or {}).get("parameterNotFoundAction") != "Allow":
         if fatal:
             why = "no params found for policy binding with `Deny` parameterNotFoundAction"
             yield f"failed to configure binding: {why}", "Invalid"
         return
-    for params in found:
-        given = {**objects, "params": params}
+    for params in results:
+        fields = {**objects, "params": params}
         variables: Object = {}
         for variable in spec.get("variables") or ():
             try:
-                names = {**given, "variables": variables}
+                names = {**fields, "variables": variables}
                 variables[variable["name"]] = value_of(variable["expression"], names, budget)
             except ExpressionError:
                 continue  # an error is reported by the expression that uses it
-        given["variables"] = variables
+        fields["variables"] = variables
         for rule in spec.get("validations") or ():
             try:
-                if not holds(rule["expression"], given, budget):
-                    yield _message(rule, given, budget), rule.get("reason") or "Invalid"
+                if not holds(rule["expression"], fields, budget):
+                    yield _message(rule, fields, budget), rule.get("reason") or "Invalid"
             except ExpressionError as error:
                 if fatal:
                     yield f"expression '{rule['expression']}' resulted in error: {error}", "Invalid"
 
 
-def _message(rule: Mapping[str, Any], given: Mapping[str, Any], budget: "Budget") -> str:
+def _message(rule: Mapping[str, Any], values: Mapping[str, Any], budget: "Budget") -> str:
     if rule.get("messageExpression"):
         try:
-            found = value_of(rule["messageExpression"], given, budget)
+            value = value_of(rule["messageExpression"], values, budget)
         except ExpressionError:
-            found = ""
-        if isinstance(found, str) and found.strip() and "\n" not in found:
-            return found
+            value = ""
+        if isinstance(value, str) and value.strip() and "\n" not in value:
+            return value
     return str(rule.get("message") or f"failed expression: {rule['expression']}")
 
 

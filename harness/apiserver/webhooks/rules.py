@@ -114,8 +114,8 @@ def selectors_match(  # noqa: PLR0917
         return namespaces.matches(_labels(next(obj for obj in objects if obj)))
     if not resource.namespaced:
         return True
-    found = store.collection(_NAMESPACES).get(("", namespace))
-    return found is not None and namespaces.matches(_labels(found.obj))
+    item = store.collection(_NAMESPACES).get(("", namespace))
+    return item is not None and namespaces.matches(_labels(item.obj))
 
 
 def _labels(obj: Object) -> dict[str, str]:
@@ -128,21 +128,21 @@ def read_webhooks(configuration: Item) -> tuple[Webhook, ...]:
     return tuple(_webhook(configuration.key[1], webhook) for webhook in configuration.obj.get("webhooks") or ())
 
 
-def _webhook(configuration: str, given: Object) -> Webhook:
+def _webhook(configuration: str, webhook: Object) -> Webhook:
     return Webhook(
         configuration=configuration,
-        name=given["name"],
-        rules=tuple(read_rule(rule) for rule in given.get("rules") or ()),
-        equivalent=given.get("matchPolicy", "Equivalent") == "Equivalent",
-        namespaces=msgspec.convert(given.get("namespaceSelector") or {}, LabelSelector),
-        objects=msgspec.convert(given.get("objectSelector") or {}, LabelSelector),
+        name=webhook["name"],
+        rules=tuple(read_rule(rule) for rule in webhook.get("rules") or ()),
+        equivalent=webhook.get("matchPolicy", "Equivalent") == "Equivalent",
+        namespaces=msgspec.convert(webhook.get("namespaceSelector") or {}, LabelSelector),
+        objects=msgspec.convert(webhook.get("objectSelector") or {}, LabelSelector),
         conditions=tuple(
-            (condition["name"], condition["expression"]) for condition in given.get("matchConditions") or ()
+            (condition["name"], condition["expression"]) for condition in webhook.get("matchConditions") or ()
         ),
-        ignore_failure=given.get("failurePolicy") == "Ignore",
-        seconds=float(given.get("timeoutSeconds") or 10),
-        dry_run_safe=given.get("sideEffects") in {"None", "NoneOnDryRun"},
-        reinvoked=given.get("reinvocationPolicy") == "IfNeeded",
-        client=given.get("clientConfig") or {},
-        supports_v1="v1" in (given.get("admissionReviewVersions") or ()),
+        ignore_failure=webhook.get("failurePolicy") == "Ignore",
+        seconds=float(webhook.get("timeoutSeconds") or 10),
+        dry_run_safe=webhook.get("sideEffects") in {"None", "NoneOnDryRun"},
+        reinvoked=webhook.get("reinvocationPolicy") == "IfNeeded",
+        client=webhook.get("clientConfig") or {},
+        supports_v1="v1" in (webhook.get("admissionReviewVersions") or ()),
     )

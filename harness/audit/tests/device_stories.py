@@ -63,23 +63,23 @@ def unhealthy(story: Story, broken: bool) -> None:
 def shares(resource: str) -> Callable[[Story, bool], None]:
     """Two pods whose shares of one resource exceed card 0; of the others they ask for little."""
 
-    def told(story: Story, broken: bool) -> None:
+    def tell(story: Story, broken: bool) -> None:
         for name in ("a", "b"):
             each = 60 if broken else 40
             amounts = {CORE: 10, RATIO: 10, MEMORY: 8 * GIB}
             amounts[resource] = each * 80 * GIB // 100 if resource == MEMORY else each
             story.pod(name, requests={CORE: "10"} if resource != CORE else {CORE: str(each)})
-            given = {key: str(value) for key, value in amounts.items()}
-            story.grant(name, {"gpu": [{"minor": 0, "resources": given}]})
+            by_key = {key: str(value) for key, value in amounts.items()}
+            story.grant(name, {"gpu": [{"minor": 0, "resources": by_key}]})
 
-    return told
+    return tell
 
 
 def nic_sum(story: Story, broken: bool) -> None:
     for name in ("a", "b"):
         story.pod(name, requests={"koordinator.sh/rdma": "60"})
-        given = {"koordinator.sh/rdma": "60" if broken else "40"}
-        story.grant(name, {"rdma": [{"minor": 0, "resources": given}]})
+        values = {"koordinator.sh/rdma": "60" if broken else "40"}
+        story.grant(name, {"rdma": [{"minor": 0, "resources": values}]})
 
 
 def whole(story: Story, broken: bool) -> None:
@@ -97,13 +97,13 @@ def functions(story: Story, broken: bool) -> None:
 
 
 def hinted(hint: Json, broken_cards: list[int], good_cards: list[int]) -> Callable[[Story, bool], None]:
-    def told(story: Story, broken: bool) -> None:
+    def tell(story: Story, broken: bool) -> None:
         cards = broken_cards if broken else good_cards
         text = json.dumps({"gpu": hint})
         gpu_pod(story, "p", 100 * len(cards), annotations={DEVICE_ALLOCATE_HINT: text})
         story.grant("p", {"gpu": [card(number) for number in cards]})
 
-    return told
+    return tell
 
 
 def joint(story: Story, broken: bool) -> None:
@@ -159,11 +159,11 @@ def cpus_twice(story: Story, broken: bool) -> None:
 
 
 def one_cpuset(cpu: str, broken_set: str, good_set: str, spec: Json | None = None) -> Callable[[Story, bool], None]:
-    def told(story: Story, broken: bool) -> None:
+    def tell(story: Story, broken: bool) -> None:
         annotations = {RESOURCE_SPEC: json.dumps(spec)} if spec else None
         story.pod("p", cpu=cpu, annotations=annotations).cpus("p", broken_set if broken else good_set)
 
-    return told
+    return tell
 
 
 def without_cpus(story: Story, broken: bool) -> None:

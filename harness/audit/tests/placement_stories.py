@@ -136,9 +136,9 @@ def claimed(story: Story, broken: bool) -> None:
 
 def claimed_twice(story: Story, broken: bool) -> None:
     """Two claims with a device each, of which administrators and shares do not count."""
-    given = {"request": "r", "driver": "d", "pool": "p", "device": "gpu-0"}
-    others = [{**given, "adminAccess": True}, {**given, "shareID": "s"}, {**given, "device": "gpu-1"}]
-    for name, results in (("a", [given]), ("b", [given] if broken else others)):
+    values = {"request": "r", "driver": "d", "pool": "p", "device": "gpu-0"}
+    others = [{**values, "adminAccess": True}, {**values, "shareID": "s"}, {**values, "device": "gpu-1"}]
+    for name, results in (("a", [values]), ("b", [values] if broken else others)):
         status = {"allocation": {"devices": {"results": results}}, "reservedFor": [{"resource": "pods", "uid": "p"}]}
         metadata = {"name": name, "namespace": "default", "uid": name}
         story.tell("ResourceClaim", "ADDED", {"metadata": metadata, "spec": {}, "status": status})

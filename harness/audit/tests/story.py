@@ -100,7 +100,7 @@ class Story:
         status: Json | None = None,
         **spec: Any,
     ) -> "Story":
-        asked = {**({"cpu": cpu} if cpu else {}), **(requests or {})}
+        amounts = {**({"cpu": cpu} if cpu else {}), **(requests or {})}
         body = {
             "metadata": {
                 "name": name,
@@ -109,7 +109,7 @@ class Story:
                 "labels": labels or {"app": "a"},
                 "annotations": annotations or {},
             },
-            "spec": {"schedulerName": "s", "containers": [{"name": "c", "resources": {"requests": asked}}], **spec},
+            "spec": {"schedulerName": "s", "containers": [{"name": "c", "resources": {"requests": amounts}}], **spec},
             "status": {"phase": "Pending", **(status or {})},
         }
         self._pods[name] = body

@@ -24,7 +24,7 @@ AGREES = {"koordinator.sh/eviction-enabled": "true"}
 
 
 @pytest.mark.parametrize(
-    ("name", "found", "more"),
+    ("name", "pod", "more"),
     [
         pytest.param("AUD-701", EXCLUSIVE, {"suppressing": True}, id="exclusive-cpus"),
         pytest.param("", EXCLUSIVE, {}, id="nothing-is-suppressed"),
@@ -37,8 +37,8 @@ AGREES = {"koordinator.sh/eviction-enabled": "true"}
         pytest.param("", pod(PROD), {}, id="not-evicted"),
     ],
 )
-def test_planted_breaches(name: str, found: Pod, more: dict[str, Any]) -> None:
-    view = AgentView(**{"pods": {"p": found}, "best_effort_cpus": {"kubepods/besteffort": "1-3"}, **more})
+def test_planted_breaches(name: str, pod: Pod, more: dict[str, Any]) -> None:
+    view = AgentView(**{"pods": {"p": pod}, "best_effort_cpus": {"kubepods/besteffort": "1-3"}, **more})
     assert [text.partition(" ")[0] for text in agent_breaches(view)] == ([name] if name else [])
 
 

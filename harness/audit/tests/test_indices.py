@@ -62,8 +62,8 @@ def test_look_ups_agree_with_a_count(seed: int) -> None:
     for name, bodies in there.items():
         use = indices.nodes[name]
         assert use.pods.keys() == {body["metadata"]["uid"] for body in bodies}
-        asked = sum(int(body["spec"]["containers"][0]["resources"]["requests"]["cpu"]) for body in bodies)
-        assert use.amounts["cpu"] == asked * 1000
+        amount = sum(int(body["spec"]["containers"][0]["resources"]["requests"]["cpu"]) for body in bodies)
+        assert use.amounts["cpu"] == amount * 1000
     waiting = [body for body in alive.values() if not body["spec"].get("nodeName")]
     assert sum(indices.pending_priorities.values()) == len(waiting)
 

@@ -50,8 +50,8 @@ def test_order_of_delivery(events: list[tuple[float, str, str]], want: str) -> N
 def test_events_of_another_etcd_are_late_by_the_window_at_most() -> None:
     """A kind with far higher versions, among a stream of pods that never ends."""
     events = [(0.05, "d", "9000"), *((number / 10, "p", str(number)) for number in range(30))]
-    found = delivered(events)
-    assert found.index("d9000") == 4  # after p0 to p3: p3 arrived 0.25 s after it
+    names = delivered(events)
+    assert names.index("d9000") == 4  # after p0 to p3: p3 arrived 0.25 s after it
 
     assert delivered(events, window=0)[:3] == ["p0", "d9000", "p1"]
 

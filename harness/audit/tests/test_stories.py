@@ -31,7 +31,7 @@ def test_a_story_breaks_its_invariant(name: str) -> None:
     STORIES[name](story, True)
     assert story.ids() - ALSO.get(name, set()) | {name} == {name}
     assert name in story.ids()
-    violation = next(found for found in story.auditor.violations if found.invariant == name)
+    violation = next(candidate for candidate in story.auditor.violations if candidate.invariant == name)
     assert violation.text
     assert violation.timeline
     assert violation.pod in violation.timeline[-1] or any(violation.pod in line for line in violation.timeline)
@@ -54,8 +54,8 @@ def test_a_change_within_the_grace_period_excuses_a_binding() -> None:
 
 
 @pytest.mark.parametrize("left", ["deleted", "bound"])
-@pytest.mark.parametrize(("later", "found"), [(0.0, set()), (3.0, {"AUD-501"})], ids=["in-time", "too-late"])
-def test_an_eviction_for_a_pod_that_has_just_left_is_excused(left: str, later: float, found: set[str]) -> None:
+@pytest.mark.parametrize(("later", "names"), [(0.0, set()), (3.0, {"AUD-501"})], ids=["in-time", "too-late"])
+def test_an_eviction_for_a_pod_that_has_just_left_is_excused(left: str, later: float, names: set[str]) -> None:
     """The scheduler's eviction was on its way when the pod with the higher priority went."""
     story = Story()
     story.pod("low", priority=5).bind("low")
@@ -66,11 +66,11 @@ def test_an_eviction_for_a_pod_that_has_just_left_is_excused(left: str, later: f
         story.bind("high")
     story.at += later
     preempted(story, "low")
-    assert story.ids() == found
+    assert story.ids() == names
 
 
-@pytest.mark.parametrize(("later", "found"), [(1.0, set()), (3.0, {"AUD-121"})], ids=["in-time", "too-late"])
-def test_a_binding_that_was_stored_first_is_excused_by_the_one_it_needs(later: float, found: set[str]) -> None:
+@pytest.mark.parametrize(("later", "names"), [(1.0, set()), (3.0, {"AUD-121"})], ids=["in-time", "too-late"])
+def test_a_binding_that_was_stored_first_is_excused_by_the_one_it_needs(later: float, names: set[str]) -> None:
     """The scheduler sends both in parallel: the pod with affinity is stored first, the pod that it needs afterwards."""
     story = Story()
     story.pod("a", labels={"app": "x"}).pod("b", affinity=affinity(anti=False, app="x")).bind("b")
@@ -78,7 +78,7 @@ def test_a_binding_that_was_stored_first_is_excused_by_the_one_it_needs(later: f
     story.at += later
     story.bind("a")
     story.at += 10
-    assert story.ids() == found
+    assert story.ids() == names
 
 
 def test_pods_bound_before_are_judged_by_the_state() -> None:
@@ -106,7 +106,7 @@ def test_a_pod_without_its_resource_claim(state: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "given", "reason", "breach"),
+    ("request", "text", "reason", "breach"),
     [
         pytest.param("1", "6", "", True, id="it-shrinks-and-the-node-has-not-followed"),
         pytest.param("1", "1", "", False, id="it-has-shrunk"),
@@ -114,13 +114,13 @@ def test_a_pod_without_its_resource_claim(state: str) -> None:
         pytest.param("6", "1", "Deferred", True, id="it-is-to-grow"),
     ],
 )
-def test_a_pod_that_is_resized_counts_with_what_it_holds(asked: str, given: str, reason: str, breach: bool) -> None:
+def test_a_pod_that_is_resized_counts_with_what_it_holds(request: str, text: str, reason: str, breach: bool) -> None:
     """Another pod with 4 of 8 CPUs is bound then."""
     story = Story()
     story.pod("p", cpu="6").bind("p")
-    reported = {"name": "c", "allocatedResources": {"cpu": given}, "resources": {"requests": {"cpu": given}}}
+    reported = {"name": "c", "allocatedResources": {"cpu": text}, "resources": {"requests": {"cpu": text}}}
     status = {"containerStatuses": [reported], "conditions": [{"type": "PodResizePending", "reason": reason}]}
-    story.change("p", status=status, containers=[{"name": "c", "resources": {"requests": {"cpu": asked}}}])
+    story.change("p", status=status, containers=[{"name": "c", "resources": {"requests": {"cpu": request}}}])
     story.pod("q", cpu="4").bind("q")
     assert story.ids() == ({"AUD-115"} if breach else set())
 
@@ -144,8 +144,8 @@ def test_a_nomination_for_a_binding_that_waits_is_no_preemption() -> None:
     assert story.auditor.violations == []
 
 
-@pytest.mark.parametrize(("template", "found"), [("large", set()), ("small", {"AUD-505"})])
-def test_pods_with_other_claims_do_not_ask_for_the_same(template: str, found: set[str]) -> None:
+@pytest.mark.parametrize(("template", "names"), [("large", set()), ("small", {"AUD-505"})])
+def test_pods_with_other_claims_do_not_ask_for_the_same(template: str, names: set[str]) -> None:
     """A more important pod waits for a large device, while a small one is free."""
     story = Story()
     entry = {"name": "gpu", "resourceClaimTemplateName": template}
@@ -155,4 +155,4 @@ def test_pods_with_other_claims_do_not_ask_for_the_same(template: str, found: se
     story.pod("low", priority=1, resourceClaims=[entry], status=status)
     story.at += 5
     story.bind("low")
-    assert story.ids() == found
+    assert story.ids() == names

@@ -17,16 +17,16 @@ def test_the_pod_has_about_a_kilobyte() -> None:
 
 
 def test_a_small_run_has_all_figures() -> None:
-    said: list[str] = []
+    messages: list[str] = []
     size = ApiSize(seconds=0.2, pods=300, nodes=20, watchers=3, repeat=1, connections=4)
-    figures = bench_api(size, None, said.append)
+    figures = bench_api(size, None, messages.append)
     for name in OPERATIONS:
         rate = figures[f"{name}_per_second"]
         assert 0 < rate["low"] <= rate["median"] <= rate["high"]
         assert 0 < figures["server_us"][name]["median"] < 1e6
     assert figures["fanout_cost_ratio"]["median"] > 0.3
     assert 500 < figures["bytes_per_pod"] < 200_000
-    assert len(said) == 1
+    assert len(messages) == 1
 
 
 def test_a_start_is_timed() -> None:

@@ -14,29 +14,29 @@ from seatrial.harness.errors import UsageError
 @pytest.mark.parametrize("name", MIXES)
 @pytest.mark.parametrize("waiting", [0, 40])
 def test_every_pod_is_placed_whoever_waits(name: str, waiting: int) -> None:
-    said: list[str] = []
-    figures = bench_core(Size(nodes=100, pods=60, repeat=2, waiting=waiting), mix(name), said.append)
+    messages: list[str] = []
+    figures = bench_core(Size(nodes=100, pods=60, repeat=2, waiting=waiting), mix(name), messages.append)
     assert (figures["placed"], figures["unplaced"], figures["waiting"]) == (60, 0, waiting)
     assert 0 < figures["decision_us"]["p50"] <= figures["decision_us"]["p99"]
-    assert len(said) == 2
+    assert len(messages) == 2
 
 
 def test_pods_of_the_spread_mix_mean_their_own_app() -> None:
-    found = mix("spread")
-    for number in range(len(found.shapes)):
-        rules = found.spec(number, "x")["topologySpreadConstraints"]
+    result = mix("spread")
+    for number in range(len(result.shapes)):
+        rules = result.spec(number, "x")["topologySpreadConstraints"]
         assert [rule["topologyKey"] for rule in rules] == [ZONE, HOST]
-        assert all(rule["labelSelector"]["matchLabels"] == found.labels(number) for rule in rules)
-    assert len({found.labels(number)[APP] for number in range(len(found.shapes))}) == len(found.shapes)
+        assert all(rule["labelSelector"]["matchLabels"] == result.labels(number) for rule in rules)
+    assert len({result.labels(number)[APP] for number in range(len(result.shapes))}) == len(result.shapes)
 
 
 def test_half_of_the_affinity_mix_insists_on_being_apart() -> None:
-    found = mix("affinity")
+    result = mix("affinity")
     insisting = [
-        "requiredDuringSchedulingIgnoredDuringExecution" in found.spec(number, "x")["affinity"]["podAntiAffinity"]
-        for number in range(len(found.shapes))
+        "requiredDuringSchedulingIgnoredDuringExecution" in result.spec(number, "x")["affinity"]["podAntiAffinity"]
+        for number in range(len(result.shapes))
     ]
-    assert sum(insisting) == len(found.shapes) // 2
+    assert sum(insisting) == len(result.shapes) // 2
 
 
 @pytest.mark.parametrize("each", [1, 2, 4, 8])

@@ -5,10 +5,10 @@ from seatrial.harness.bench.load_aware import bench_load_aware
 
 def test_figures() -> None:
     """Twelve nodes are hot for two minutes; pods of two shapes wait through all reports."""
-    said: list[str] = []
-    found = bench_load_aware(12, 3, 2, 2, said.append, seed=1)
-    assert len(said) == 2
-    assert (found["nodes"], found["pods_per_node"], found["waiting_shapes"]) == (12, 3, 2)
-    assert found["core_percent"] >= 0
-    assert found["update_us"] > 0
-    assert found["report_bytes"] > 1000
+    messages: list[str] = []
+    load_aware = bench_load_aware(12, 3, 2, 2, messages.append, seed=1)
+    assert len(messages) == 2
+    assert (load_aware["nodes"], load_aware["pods_per_node"], load_aware["waiting_shapes"]) == (12, 3, 2)
+    assert load_aware["core_percent"] >= 0
+    assert load_aware["update_us"] > 0
+    assert load_aware["report_bytes"] > 1000

@@ -18,10 +18,10 @@ from seatrial.harness.clusters.control_plane import missing_programs
     ("rate", "pods"), [pytest.param(None, 120, id="as-fast-as-it-goes"), pytest.param(100.0, 60, id="paced")]
 )
 def test_every_pod_is_placed_and_accounted_for(rate: float | None, pods: int) -> None:
-    said: list[str] = []
-    figures = bench_http(Size(nodes=20, pods=pods, repeat=1), mix("cpu"), said.append, rate=rate)
+    messages: list[str] = []
+    figures = bench_http(Size(nodes=20, pods=pods, repeat=1), mix("cpu"), messages.append, rate=rate)
     assert (figures["placed"], figures["unplaced"]) == (pods, 0)
-    assert len(said) == 1
+    assert len(messages) == 1
     assert figures["rate"] == rate
     assert figures["pods_per_second"]["median"] > 0
     assert 0 < figures["latency_ms"]["p50"] <= figures["latency_ms"]["p99"]
@@ -67,22 +67,22 @@ def _trial(**changes: object) -> Repetition:
     ],
 )
 def test_why_figures_do_not_count(trial: Repetition, rate: float | None, reason: str | None) -> None:
-    found = _invalid_reasons(trial, rate)
+    invalid_reasons = _invalid_reasons(trial, rate)
     if reason is None:
-        assert found == []
+        assert invalid_reasons == []
     else:
-        assert len(found) == 1
-        assert re.search(reason, found[0])
+        assert len(invalid_reasons) == 1
+        assert re.search(reason, invalid_reasons[0])
 
 
 def test_another_scheduler_runs_beside_ours() -> None:
     """The other one is our scheduler too, given by its command line."""
-    said: list[str] = []
+    messages: list[str] = []
     other = f"{sys.executable} -m seatrial.scheduler"
-    figures = bench_http(Size(nodes=10, pods=40, repeat=2), mix("cpu"), said.append, beside=[other])
+    figures = bench_http(Size(nodes=10, pods=40, repeat=2), mix("cpu"), messages.append, beside=[other])
     (beside,) = figures["beside"]
     assert (figures["placed"], beside["placed"], beside["subject"]) == (40, 40, other)
-    assert [line.split(":")[0] for line in said] == ["seatrial", Path(sys.executable).name] * 2
+    assert [line.split(":")[0] for line in messages] == ["seatrial", Path(sys.executable).name] * 2
     assert beside["ratio"]["low"] <= beside["ratio"]["median"] <= beside["ratio"]["high"]
 
 

@@ -25,9 +25,9 @@ def test_a_pod_that_waits_is_placed_when_another_left(tmp_path: Path) -> None:
     trace = load_trace(file(tmp_path, "a,1,1,8,1000,0,50\nb,1,1,8,1000,10,60\nc,1,1,8,1000,500,600\n"))
     core = BareCore()
     core.add_node(node_manifest("node-0"), device_manifest("node-0"))
-    found = replayed(core, trace)
-    assert (found.placed, found.left, found.most) == (3, 2, 1)
-    assert len(found.decisions) == 4  # the second pod twice
+    result = replayed(core, trace)
+    assert (result.placed, result.left, result.most) == (3, 2, 1)
+    assert len(result.decisions) == 4  # the second pod twice
 
 
 def test_figures_are_of_the_whole_trace_and_repeat(tmp_path: Path) -> None:

@@ -87,17 +87,17 @@ def test_the_programs_know_their_arguments(component: str) -> None:
 
 
 def test_the_schedulers_configuration_names_the_profile() -> None:
-    found = seatrial_manifests("gpu", {"scheduler": {"name": "mine"}})
+    statuses = seatrial_manifests("gpu", {"scheduler": {"name": "mine"}})
     config = next(
-        item for item in found if item["kind"] == "ConfigMap" and item["metadata"]["name"] == "seatrial-scheduler"
+        item for item in statuses if item["kind"] == "ConfigMap" and item["metadata"]["name"] == "seatrial-scheduler"
     )
     assert yaml.safe_load(config["data"]["config.yaml"])["profiles"] == [{"schedulerName": "mine"}]
 
 
 def test_the_plugin_sees_kubelets_sockets() -> None:
     """By the same paths inside as on the node, in a folder given by a value."""
-    found = seatrial_manifests("gpu", {"devicePlugin": {"kubeletFolder": "/srv/kubelet"}})
-    spec = next(item for item in found if item["kind"] == "DaemonSet")["spec"]["template"]["spec"]
+    statuses = seatrial_manifests("gpu", {"devicePlugin": {"kubeletFolder": "/srv/kubelet"}})
+    spec = next(item for item in statuses if item["kind"] == "DaemonSet")["spec"]["template"]["spec"]
     hosts = {volume["name"]: volume["hostPath"]["path"] for volume in spec["volumes"]}
     inside = {mount["name"]: mount["mountPath"] for mount in spec["containers"][0]["volumeMounts"]}
     for name in ("device-plugins", "pod-resources"):
@@ -129,15 +129,15 @@ def applied(cluster: Cluster) -> list[str]:
     Raises:
         ApiRefused: one is refused.
     """
-    found = []
+    uids = []
     for manifest in MANIFESTS:
         meta, version = manifest["metadata"], manifest["apiVersion"]
         root = f"/apis/{version}" if "/" in version else f"/api/{version}"
         scope = f"/namespaces/{meta['namespace']}" if "namespace" in meta else ""
         path = f"{root}{scope}/{plural(manifest['kind'])}/{meta['name']}?fieldManager=test&force=true"
         answer = cluster.call(Request("PATCH", path, to_json(manifest), APPLY_PATCH))
-        found.append(json.loads(accepted(answer, f"{manifest['kind']} {meta['name']}").body)["metadata"]["uid"])
-    return found
+        uids.append(json.loads(accepted(answer, f"{manifest['kind']} {meta['name']}").body)["metadata"]["uid"])
+    return uids
 
 
 def plural(kind: str) -> str:
@@ -178,7 +178,7 @@ def test_a_container_that_kubelet_would_run_without_its_card_is_refused(
             api.do("POST", f"/apis/{manifest['apiVersion']}/{plural(manifest['kind'])}", manifest)
     spec = pod("p", schedulerName=scheduler)["spec"]
     spec.setdefault(part, [{"name": "init", "image": "i"}])[0]["resources"] = {"limits": limits}
-    found, answer = api.ask("POST", PODS, {"metadata": {"name": "p"}, "spec": spec})
-    assert found == code, answer
+    status, answer = api.ask("POST", PODS, {"metadata": {"name": "p"}, "spec": spec})
+    assert status == code, answer
     if code == 422:
         assert "a container asks for koordinator.sh/gpu-memory alone" in answer["message"]

@@ -38,8 +38,8 @@ CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
 
 
 def send(cluster: Cluster, path: str, body: Any) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(accepted(cluster.call(Request("POST", path, to_json(body))), path).body)
-    return found
+    document: dict[str, Any] = json.loads(accepted(cluster.call(Request("POST", path, to_json(body))), path).body)
+    return document
 
 
 def install(cluster: Cluster) -> None:
@@ -56,10 +56,10 @@ def install(cluster: Cluster) -> None:
 def start(cluster: Cluster, program: str, folder: Path, log: Path) -> "subprocess.Popen[bytes]":
     """Start the container's command with a token of its service account and the file of its ConfigMap."""
     assert cluster.endpoint is not None
-    asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600}}
+    document = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600}}
     path = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/seatrial-{program}/token"
     content = yaml.safe_load(cluster.endpoint.kubeconfig.read_text())
-    token = send(cluster, path, asked)["status"]["token"]
+    token = send(cluster, path, document)["status"]["token"]
     content["users"] = [{"name": user["name"], "user": {"token": token}} for user in content["users"]]
     write_private(folder / f"{program}.kubeconfig", yaml.safe_dump(content).encode())
     named = [manifest for manifest in ALL if manifest["metadata"]["name"] == f"seatrial-{program}"]
@@ -81,16 +81,16 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """A cluster on which the three programs run."""
     folder = tmp_path_factory.mktemp("programs")
     with ExitStack() as stack:
-        found = stack.enter_context(EnvtestBackend().start())
-        install(found)
+        clusters = stack.enter_context(EnvtestBackend().start())
+        install(clusters)
         for program in PROGRAMS:
-            stack.callback(stop, start(found, program, folder, folder / f"{program}.log"))
-        yield found
+            stack.callback(stop, start(clusters, program, folder, folder / f"{program}.log"))
+        yield clusters
 
 
 def items(cluster: Cluster, path: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = json.loads(accepted(cluster.call(Request("GET", path)), path).body)["items"]
-    return found
+    items: list[dict[str, Any]] = json.loads(accepted(cluster.call(Request("GET", path)), path).body)["items"]
+    return items
 
 
 def forbidden(cluster: Cluster) -> list[str]:
@@ -120,9 +120,9 @@ def have_volumes_chosen(cluster: Cluster) -> None:
         send(cluster, PODS, user.manifest)
 
     def chosen() -> bool:
-        found = {item["metadata"]["name"]: item for item in items(cluster, CLAIMS)}
-        told = found["made"]["metadata"].get("annotations") or {}
-        return found["there"]["spec"].get("volumeName") == "v" and "volume.kubernetes.io/selected-node" in told
+        by_name = {item["metadata"]["name"]: item for item in items(cluster, CLAIMS)}
+        annotations = by_name["made"]["metadata"].get("annotations") or {}
+        return by_name["there"]["spec"].get("volumeName") == "v" and "volume.kubernetes.io/selected-node" in annotations
 
     assert cluster.wait(chosen, within=60), forbidden(cluster)
 
@@ -155,8 +155,8 @@ def test_nothing_is_forbidden(cluster: Cluster) -> None:
     send(cluster, f"{KOORD}/podmigrationjobs", {**body, "spec": job})
 
     def ended() -> bool:
-        (found,) = items(cluster, f"{KOORD}/podmigrationjobs")
-        return found.get("status", {}).get("phase") in {"Succeeded", "Failed"}
+        (results,) = items(cluster, f"{KOORD}/podmigrationjobs")
+        return results.get("status", {}).get("phase") in {"Succeeded", "Failed"}
 
     assert cluster.wait(ended, within=60), items(cluster, f"{KOORD}/podmigrationjobs")
     path = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"

@@ -62,7 +62,7 @@ class _Arrived(NamedTuple):
     authorization: str
 
 
-class _Asked(_Parsed):
+class _Requests(_Parsed):
     """Requests of one client, whole ones going to `arrived`."""
 
     def __init__(self, arrived: Callable[[_Arrived], None]) -> None:
@@ -174,10 +174,10 @@ class _Client:
                 await listening
 
     async def _listen(self) -> None:
-        asked = _Asked(self._requests.put_nowait)
+        requests = _Requests(self._requests.put_nowait)
         try:
             while data := await self._reader.read(CHUNK):
-                asked.parser.feed_data(data)
+                requests.parser.feed_data(data)
         finally:
             self._requests.put_nowait(None)
             if self.streams:

@@ -37,10 +37,10 @@ class TroubledWay:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
         )
-        said = self._hear()
-        if "kubeconfig" not in said:
+        hear = self._hear()
+        if "kubeconfig" not in hear:
             self.__exit__(None, None, None)
-            raise ClusterError(f"the proxy did not start: {said.get('error', said)}")
+            raise ClusterError(f"the proxy did not start: {hear.get('error', hear)}")
         return self
 
     def __exit__(

@@ -14,8 +14,8 @@ WITHIN = 60.0  # seconds
 
 
 def read(cluster: KubeletCluster, path: str) -> dict[str, Any]:
-    found: dict[str, Any] = orjson.loads(cluster.call(Request("GET", path)).body)
-    return found
+    body: dict[str, Any] = orjson.loads(cluster.call(Request("GET", path)).body)
+    return body
 
 
 def run(cluster: KubeletCluster, *pods: PodBuilder) -> list[dict[str, Any]]:

@@ -109,8 +109,8 @@ def test_cases_pass_under_these_rights(shared: Shared, tmp_path: Path) -> None:
     ]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
-    found = [_case(line) for line in (results / "cases.jsonl").read_bytes().splitlines()]
-    assert {case.suite for case in found if case.verdict == "passed"} == {"allocation", "preemption", "gang", "scoring"}
+    cases = [_case(line) for line in (results / "cases.jsonl").read_bytes().splitlines()]
+    assert {case.suite for case in cases if case.verdict == "passed"} == {"allocation", "preemption", "gang", "scoring"}
     assert shared.refused.new() == []
     assert runs_on(shared.admin) == []
 
@@ -139,8 +139,8 @@ def test_a_case_whose_request_is_refused_is_broken(tmp_path: Path) -> None:
     ]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 2, done.stdout
-    found = [_case(line) for line in (report / "cases.jsonl").read_bytes().splitlines()]
-    [broken] = [case for case in found if case.verdict != "passed"]
-    assert len(found) > 1
+    cases = [_case(line) for line in (report / "cases.jsonl").read_bytes().splitlines()]
+    [broken] = [case for case in cases if case.verdict != "passed"]
+    assert len(cases) > 1
     assert (broken.case, broken.verdict) == ("SC-178", "broken")
     assert "does not allow: patch pods/resize;" in broken.reason

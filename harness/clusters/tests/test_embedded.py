@@ -134,8 +134,8 @@ def test_a_node_that_a_client_creates_becomes_ready_and_runs_pods(
     assert server.call(Request("POST", "/api/v1/nodes", orjson.dumps(manifest))).code == 201
 
     def seen() -> dict[str, Any]:
-        found: dict[str, Any] = orjson.loads(server.call(Request("GET", f"/api/v1/nodes/{name}")).body)
-        return found
+        document: dict[str, Any] = orjson.loads(server.call(Request("GET", f"/api/v1/nodes/{name}")).body)
+        return document
 
     assert server.wait(lambda: is_ready(seen()) and not seen()["spec"].get("taints"), within=60)
     assert seen()["status"]["allocatable"]["example.com/fpga"] == "8"
@@ -151,8 +151,8 @@ def test_a_node_without_a_mark_has_no_agent(server: RemoteCluster) -> None:
         assert server.call(Request("POST", "/api/v1/nodes", orjson.dumps(manifest))).code == 201
 
     def node_named(name: str) -> dict[str, Any]:
-        found: dict[str, Any] = orjson.loads(server.call(Request("GET", f"/api/v1/nodes/{name}")).body)
-        return found
+        body: dict[str, Any] = orjson.loads(server.call(Request("GET", f"/api/v1/nodes/{name}")).body)
+        return body
 
     assert server.wait(lambda: is_ready(node_named("later")), within=60)
     assert not is_ready(node_named("bare"))

@@ -25,14 +25,14 @@ pytestmark = pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[EnvtestCluster]:
     """Two nodes and our scheduler."""
-    with EnvtestBackend().start() as found, open_subject(OURS, found):
-        found.add_nodes([node("n1").gpus("a10", 1), node("n2").gpus("a10", 1)])
-        yield found
+    with EnvtestBackend().start() as cluster, open_subject(OURS, cluster):
+        cluster.add_nodes([node("n1").gpus("a10", 1), node("n2").gpus("a10", 1)])
+        yield cluster
 
 
 def read(cluster: EnvtestCluster, path: str) -> dict[str, object]:
-    found: dict[str, object] = orjson.loads(cluster.call(Request("GET", path)).body)
-    return found
+    body: dict[str, object] = orjson.loads(cluster.call(Request("GET", path)).body)
+    return body
 
 
 def test_it_is_a_real_api_server(cluster: EnvtestCluster) -> None:

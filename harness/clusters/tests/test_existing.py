@@ -49,11 +49,11 @@ def kubeconfig(cluster: EmbeddedCluster) -> Path:
 
 
 def everything(cluster: EmbeddedCluster) -> list[str]:
-    found = []
+    messages = []
     for path in KINDS:
         items = orjson.loads(cluster.call(Request("GET", path)).body)["items"]
-        found += [f"{path} {item['metadata'].get('namespace', '')}/{item['metadata']['name']}" for item in items]
-    return sorted(found)
+        messages += [f"{path} {item['metadata'].get('namespace', '')}/{item['metadata']['name']}" for item in items]
+    return sorted(messages)
 
 
 def create(cluster: EmbeddedCluster, path: str, body: dict[str, object]) -> None:
@@ -127,8 +127,8 @@ def test_agents_of_the_cluster_leave_nodes_of_runs_alone(shared: EmbeddedCluster
     create(shared, KINDS[0], node_manifest(entry))
     shared.add_nodes([node("plain")])
     try:
-        found = orjson.loads(shared.call(Request("GET", f"{KINDS[0]}/st-other1-n1")).body)
-        assert not found.get("status", {}).get("conditions")
+        body = orjson.loads(shared.call(Request("GET", f"{KINDS[0]}/st-other1-n1")).body)
+        assert not body.get("status", {}).get("conditions")
     finally:
         shared.remove_node("plain")
         shared.call(Request("DELETE", f"{KINDS[0]}/st-other1-n1"))
@@ -177,21 +177,21 @@ def test_another_context_of_the_kubeconfig(tmp_path: Path) -> None:
         "current-context": "a",
         "users": [{"name": "u", "user": {"client-key": "keys/u.key"}}],
     }
-    given = tmp_path / "kubeconfig"
-    given.write_text(yaml.safe_dump(content))
-    found = yaml.safe_load(with_context(given, "b", tmp_path / "copy").read_text())
-    assert found["current-context"] == "b"
-    assert found["users"][0]["user"]["client-key"] == str(tmp_path / "keys/u.key")
-    assert yaml.safe_load(given.read_text()) == content
+    path = tmp_path / "kubeconfig"
+    path.write_text(yaml.safe_dump(content))
+    document = yaml.safe_load(with_context(path, "b", tmp_path / "copy").read_text())
+    assert document["current-context"] == "b"
+    assert document["users"][0]["user"]["client-key"] == str(tmp_path / "keys/u.key")
+    assert yaml.safe_load(path.read_text()) == content
     with pytest.raises(UsageError, match="has no such context; it has: a, b"):
-        with_context(given, "c", tmp_path / "copy")
+        with_context(path, "c", tmp_path / "copy")
 
 
 def test_a_dry_run_changes_nothing(shared: EmbeddedCluster) -> None:
     before = everything(shared)
-    said = "\n".join(plan(kubeconfig(shared), ""))
-    assert "Namespace st-RUN" in said
-    assert "taint seatrial.dev/run=RUN" in said
+    text = "\n".join(plan(kubeconfig(shared), ""))
+    assert "Namespace st-RUN" in text
+    assert "taint seatrial.dev/run=RUN" in text
     assert everything(shared) == before
 
 

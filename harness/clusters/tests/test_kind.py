@@ -73,18 +73,18 @@ class Programs:
 
 @pytest.fixture
 def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, api: EmbeddedCluster) -> Programs:
-    found = Programs(tmp_path, monkeypatch)
+    programs = Programs(tmp_path, monkeypatch)
     assert api.endpoint is not None
-    found.write(api.endpoint.kubeconfig)
-    return found
+    programs.write(api.endpoint.kubeconfig)
+    return programs
 
 
 def test_a_cluster_is_made_for_the_run_and_deleted(programs: Programs, api: EmbeddedCluster) -> None:
     name = own_name(os.getpid())
     with backend_named(KIND, kind_image="node:v1").start() as cluster:
         cluster.add_nodes([node("n1").gpus("a10", 2)])
-        found = orjson.loads(cluster.call(Request("GET", "/api/v1/nodes/n1")).body)
-        assert found["status"]["allocatable"]["nvidia.com/gpu"] == "2"
+        body = orjson.loads(cluster.call(Request("GET", "/api/v1/nodes/n1")).body)
+        assert body["status"]["allocatable"]["nvidia.com/gpu"] == "2"
         assert programs.clusters() == [name]
         assert len(runs_on(api)) == 1
     assert programs.clusters() == []

@@ -53,6 +53,6 @@ def test_a_kubeconfig_that_leads_nowhere(tmp_path: Path, change: dict[str, Any],
     """What is wrong is said with the name of the user's file, not of the copy that is read."""
     path = tmp_path / "kubeconfig"
     path.write_text(yaml.safe_dump({**yaml.safe_load(TOKEN), **change}))
-    said = str(ExistingBackend(kubeconfig=path).probe())
-    assert why in said
-    assert str(path) in said or not change
+    text = str(ExistingBackend(kubeconfig=path).probe())
+    assert why in text
+    assert str(path) in text or not change

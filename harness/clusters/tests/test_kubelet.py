@@ -30,28 +30,28 @@ pytestmark = pytest.mark.skipif(MISSING is not None, reason=f"no real kubelet he
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[KubeletCluster]:
     """A node with four A10 of the stand-in, and our scheduler; afterwards nothing of it is left on the machine."""
-    with KubeletBackend(fake="a10:4").start() as found:
-        folder = str(found.machine.folder)
-        with open_subject(OURS, found):
-            yield found
+    with KubeletBackend(fake="a10:4").start() as cluster:
+        folder = str(cluster.machine.folder)
+        with open_subject(OURS, cluster):
+            yield cluster
         assert len(leftovers(folder, os.getpid())) > 3, "the check below would see nothing"
     assert leftovers(folder, os.getpid()) == set()
 
 
 def leftovers(folder: str, pid: int) -> set[str]:
     """What a kubelet and its containers leave on a machine: processes, mounts, control groups."""
-    found = {line.split()[1] for line in Path("/proc/self/mounts").read_text().splitlines() if folder in line}
-    found |= {str(group) for group in CGROUPS.glob(f"**/seatrial-kubelet-{pid}-*")}
+    parts = {line.split()[1] for line in Path("/proc/self/mounts").read_text().splitlines() if folder in line}
+    parts |= {str(group) for group in CGROUPS.glob(f"**/seatrial-kubelet-{pid}-*")}
     for process in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):
             if folder.encode() in process.read_bytes():
-                found.add(str(process))
-    return found
+                parts.add(str(process))
+    return parts
 
 
 def allocatable(cluster: KubeletCluster, resource: str) -> str:
-    found: str = read(cluster, f"/api/v1/nodes/{cluster.node}")["status"]["allocatable"].get(resource, "")
-    return found
+    allocatable: str = read(cluster, f"/api/v1/nodes/{cluster.node}")["status"]["allocatable"].get(resource, "")
+    return allocatable
 
 
 def test_a_killed_run_leaves_no_process() -> None:
@@ -79,17 +79,17 @@ def test_a_killed_run_leaves_no_process() -> None:
 
 def test_the_container_gets_what_the_scheduler_allocated(cluster: KubeletCluster) -> None:
     """Half a card and two whole cards; five pods of equal size at once cannot be mistaken for each other."""
-    found = run(cluster, pod("half").gpu_share(50), pod("two").gpus(2))
+    process = run(cluster, pod("half").gpu_share(50), pod("two").gpus(2))
     halves = [pod(f"part{number}").gpu_share(20) for number in range(5)]
-    found += run(cluster, *halves)
-    for one in found:
+    process += run(cluster, *halves)
+    for one in process:
         name = one["metadata"]["name"]
         lines = inside(cluster, name)
         assert f"NVIDIA_VISIBLE_DEVICES={promised(one)}" in lines, name
         nodes = {line for line in lines if line.startswith("device=/dev/nvidia") and line[-1].isdigit()}
         assert nodes == {f"device=/dev/nvidia{minor}" for minor in promised(one).split(",")}
-    assert len({promised(one) for one in found}) > 2, "all on one card: nothing could be mistaken"
-    remove(cluster, *(one["metadata"]["name"] for one in found))
+    assert len({promised(one) for one in process}) > 2, "all on one card: nothing could be mistaken"
+    remove(cluster, *(one["metadata"]["name"] for one in process))
 
 
 @pytest.mark.skipif(shutil.which("kubectl") is None, reason="no kubectl on PATH")
@@ -113,8 +113,8 @@ def test_a_sick_card_leaves_and_comes_back(cluster: KubeletCluster) -> None:
     device = read(cluster, f"/apis/scheduling.koordinator.sh/v1alpha1/devices/{cluster.node}")
     sick = next(entry for entry in device["spec"]["devices"] if not entry["health"])
     assert (sick["minor"], sick["conditions"][0]["reason"]) == (2, "Xid79")
-    found = run(cluster, pod("rest").gpus(3))
-    assert promised(found[0]) == "0,1,3"
+    process = run(cluster, pod("rest").gpus(3))
+    assert promised(process[0]) == "0,1,3"
     assert "NVIDIA_VISIBLE_DEVICES=0,1,3" in inside(cluster, "rest")
     remove(cluster, "rest")
     patch = orjson.dumps({"metadata": {"annotations": {FAULTS_ANNOTATION: None}}})

@@ -29,30 +29,30 @@ pytestmark = pytest.mark.skipif(MISSING is not None, reason=f"no real kubelet he
 @contextmanager
 def machine(fake: str) -> Iterator[KubeletCluster]:
     """This machine as a node with the devices of a stand-in, and our scheduler."""
-    with KubeletBackend(fake=fake).start() as found, open_subject(OURS, found):
-        yield found
+    with KubeletBackend(fake=fake).start() as cluster, open_subject(OURS, cluster):
+        yield cluster
 
 
 def test_an_smlu_lives_as_long_as_its_pod() -> None:
     """A container asks for 10 % and 1 GiB of an MLU: kubelet mounts the instance's node, and the plugin removes it."""
-    with machine("mlu370-x8:2") as found:
-        asked: dict[str, str | int | float] = {
+    with machine("mlu370-x8:2") as cluster:
+        amounts: dict[str, str | int | float] = {
             "koordinator.sh/gpu.shared": 1,
             "koordinator.sh/gpu-core": 10,
             "koordinator.sh/gpu-memory": 1 << 30,
             "cambricon.com/mlu.smlu.vcore": 10,
             "cambricon.com/mlu.smlu.vmemory": 4,
         }
-        (one,) = run(found, pod("slice").resources(asked))
+        (one,) = run(cluster, pod("slice").resources(amounts))
         (entry,) = parse_allocations(one["metadata"]["annotations"])["gpu"]
-        assert f"mount=/dev/cambricon-caps/cap_dev{entry.minor}_mi1" in inside(found, "slice")
-        assert found.wait(
-            lambda: read(found, f"{PODS}/slice")["metadata"]["annotations"].get("CAMBRICON_DSMLU_ASSIGHED") == "true",
+        assert f"mount=/dev/cambricon-caps/cap_dev{entry.minor}_mi1" in inside(cluster, "slice")
+        assert cluster.wait(
+            lambda: read(cluster, f"{PODS}/slice")["metadata"]["annotations"].get("CAMBRICON_DSMLU_ASSIGHED") == "true",
             within=WITHIN,
         )
-        assert found.machine.log(PLUGIN).count("slice created") == 1
-        remove(found, "slice")
-        assert found.wait(lambda: "slice removed" in found.machine.log(PLUGIN), within=WITHIN)
+        assert cluster.machine.log(PLUGIN).count("slice created") == 1
+        remove(cluster, "slice")
+        assert cluster.wait(lambda: "slice removed" in cluster.machine.log(PLUGIN), within=WITHIN)
 
 
 def vnpu(name: str) -> PodBuilder:
@@ -61,34 +61,34 @@ def vnpu(name: str) -> PodBuilder:
 
 def test_vnpus_live_as_long_as_their_pods() -> None:
     """Five quarters on two chips: each container sees a vNPU of its own, which the plugin made on the promised chip."""
-    with machine("ascend-910b3:2") as found:
+    with machine("ascend-910b3:2") as cluster:
         body = {
             "apiVersion": "v1",
             "kind": "ConfigMap",
             "metadata": {"name": "gpu-shared-resource-templates"},
             "data": {"data.yaml": json.dumps(TEMPLATES)},
         }
-        made = found.call(Request("POST", "/api/v1/namespaces/koordinator-system/configmaps", orjson.dumps(body)))
+        made = cluster.call(Request("POST", "/api/v1/namespaces/koordinator-system/configmaps", orjson.dumps(body)))
         assert made.code == 201
         names = [f"quarter{number}" for number in range(5)]
-        pods = run(found, *map(vnpu, names))
+        pods = run(cluster, *map(vnpu, names))
         chips: dict[str, int] = {}
         for one in pods:
             name = one["metadata"]["name"]
             (entry,) = parse_allocations(one["metadata"]["annotations"])["gpu"]
-            lines = inside(found, name)
+            lines = inside(cluster, name)
             assert "ASCEND_RUNTIME_OPTIONS=VIRTUAL" in lines
             assert not any(line.startswith("ASCEND_VNPU_SPECS=") for line in lines), "the runtime would make another"
             (number,) = (line.partition("=")[2] for line in lines if line.startswith("ASCEND_VISIBLE_DEVICES="))
             assert f"mount=/dev/davinci{number}" in lines
             chips[number] = entry.minor
             created = f"slice created pod={one['metadata']['uid']} device={entry.minor} slice={number} kind="
-            assert created in found.machine.log(PLUGIN)
+            assert created in cluster.machine.log(PLUGIN)
         assert len(chips) == len(names), f"two pods see one vNPU: {chips}"
         assert sorted(chips.values()).count(0) in {1, 2, 3, 4}, "all on one chip, which has room for four"
-        remove(found, *names)
-        log = found.machine.log
-        assert found.wait(lambda: log(PLUGIN).count("slice removed") == len(names), within=WITHIN)
+        remove(cluster, *names)
+        log = cluster.machine.log
+        assert cluster.wait(lambda: log(PLUGIN).count("slice removed") == len(names), within=WITHIN)
         assert log(PLUGIN).count("slice created") == len(names)
 
 
@@ -107,18 +107,18 @@ def verbs_nodes(nics: list[Device], parts: Sequence[DeviceAllocation]) -> set[st
 def test_a_container_gets_the_nics_of_its_annotation() -> None:
     """Cards with NICs of their switches, a NIC, virtual functions, and the rest: own verbs nodes and no others."""
     nics = [device for device in survey("dgx-h100")[0] if device.kind == "rdma"]
-    with machine("dgx-h100") as found:
+    with machine("dgx-h100") as cluster:
         joint = [pod(f"joint{number}").gpus(1).rdma(100).jointly("gpu", "rdma", same_pcie=True) for number in range(2)]
         tenants = [pod(f"tenant{number}").rdma(1).hint("rdma", vfSelector={}) for number in range(2)]
-        pods = run(found, *joint, pod("nic").rdma(100), *tenants)
+        pods = run(cluster, *joint, pod("nic").rdma(100), *tenants)
         parts = {one["metadata"]["name"]: parse_allocations(one["metadata"]["annotations"]) for one in pods}
         used = {part.minor for mine in parts.values() for part in mine["rdma"]}
-        (rest,) = run(found, pod("rest").rdma(100 * (len(nics) - len(used))))
+        (rest,) = run(cluster, pod("rest").rdma(100 * (len(nics) - len(used))))
         parts["rest"] = parse_allocations(rest["metadata"]["annotations"])
         assert used | {part.minor for part in parts["rest"]["rdma"]} == {nic.minor for nic in nics}
         seen: list[str] = []
         for name, mine in parts.items():
-            lines = inside(found, name)
+            lines = inside(cluster, name)
             mounts = {line for line in lines if line.startswith(VERBS)}
             assert mounts == verbs_nodes(nics, mine["rdma"]), name
             seen += mounts
@@ -126,4 +126,4 @@ def test_a_container_gets_the_nics_of_its_annotation() -> None:
             assert not cards or f"NVIDIA_VISIBLE_DEVICES={cards}" in lines
         assert {line for line in seen if seen.count(line) > 1} == {f"{VERBS}rdma_cm"}, "two pods have one function"
         assert any(part.extension is not None and part.extension.vfs for part in parts["tenant0"]["rdma"])
-        remove(found, *parts)
+        remove(cluster, *parts)

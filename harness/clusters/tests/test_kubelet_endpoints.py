@@ -56,8 +56,8 @@ async def _ask(target: str, *, method: str = "GET", node: str = "n1") -> tuple[i
     ],
 )
 def test_answers(target: str, method: str, code: int, words: bytes) -> None:
-    found, body = asyncio.run(_ask(target, method=method))
-    assert found == code
+    result, body = asyncio.run(_ask(target, method=method))
+    assert result == code
     assert words in body
 
 

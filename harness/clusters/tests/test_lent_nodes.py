@@ -64,15 +64,15 @@ def kubeconfig(cluster: Cluster) -> Path:
 
 def marks(cluster: Cluster) -> dict[str, Any]:
     """What lending can change of each node: labels, annotations, taints."""
-    found = {}
+    labels = {}
     for name in NODES:
         body = orjson.loads(cluster.call(Request("GET", f"/api/v1/nodes/{name}")).body)
         meta = body["metadata"]
         # kube-controller-manager writes its own when it gets to it: the annotation ttl, the taint not-ready.
         annotations = {key: value for key, value in meta["annotations"].items() if "kubernetes.io/" not in key}
         taints = [taint for taint in body["spec"].get("taints") or () if "kubernetes.io/" not in taint["key"]]
-        found[name] = (meta["labels"], annotations, taints, meta["uid"])
-    return found
+        labels[name] = (meta["labels"], annotations, taints, meta["uid"])
+    return labels
 
 
 def pods(cluster: Cluster) -> list[str]:
@@ -101,8 +101,8 @@ def test_cases_of_a_suite_on_nodes_of_the_cluster(theirs: Cluster, tmp_path: Pat
     ]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
-    found = {case.case: case for case in map(decode_case, (results / "cases.jsonl").read_bytes().splitlines())}
-    verdicts = {name: case.verdict for name, case in found.items()}
+    cases = {case.case: case for case in map(decode_case, (results / "cases.jsonl").read_bytes().splitlines())}
+    verdicts = {name: case.verdict for name, case in cases.items()}
     assert verdicts == {
         "DS-001": "passed",
         "DS-002[2]": "passed",
@@ -112,9 +112,9 @@ def test_cases_of_a_suite_on_nodes_of_the_cluster(theirs: Cluster, tmp_path: Pat
         "DS-007": "passed",
         "DS-011": "skipped",
     }
-    assert "needs a node with 8 free cards (nvidia)" in found["DS-002[8]"].reason
-    assert "gpu-a: 4 free cards; gpu-b: 2 free cards" in found["DS-002[8]"].reason
-    assert "needs devices that fail on request" in found["DS-011"].reason
+    assert "needs a node with 8 free cards (nvidia)" in cases["DS-002[8]"].reason
+    assert "gpu-a: 4 free cards; gpu-b: 2 free cards" in cases["DS-002[8]"].reason
+    assert "needs devices that fail on request" in cases["DS-011"].reason
     assert marks(theirs) == before
     assert not pods(theirs)
     assert not runs_on(theirs)
@@ -124,8 +124,8 @@ def test_a_lent_node_has_what_was_stated(theirs: Cluster) -> None:
     """One of four cards and two cores are free; label and taint of the case are there; then all is as before."""
     before = marks(theirs)
     with backend_named(EXISTING, kubeconfig=kubeconfig(theirs), nodes=REAL).start() as cluster:
-        wanted = node("n1").cards(3).cpu(2).label("pool", "b").label("zone", "z").taint("case", "one")
-        cluster.add_nodes([wanted])
+        builder = node("n1").cards(3).cpu(2).label("pool", "b").label("zone", "z").taint("case", "one")
+        cluster.add_nodes([builder])
         seen = orjson.loads(cluster.call(Request("GET", "/api/v1/nodes/n1")).body)
         assert seen["metadata"]["name"] == "n1"
         assert {key: seen["metadata"]["labels"][key] for key in ("pool", "zone")} == {"pool": "b", "zone": "z"}

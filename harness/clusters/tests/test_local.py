@@ -60,8 +60,8 @@ def submit(cluster: LocalCluster, builder: PodBuilder) -> None:
 
 
 def status(cluster: LocalCluster, name: str) -> dict[str, Any]:
-    found = orjson.loads(cluster.call(Request("GET", f"{PODS}/{name}")).body)
-    return {**found.get("status", {}), "there": True} if found["kind"] == "Pod" else {"there": False}
+    body = orjson.loads(cluster.call(Request("GET", f"{PODS}/{name}")).body)
+    return {**body.get("status", {}), "there": True} if body["kind"] == "Pod" else {"there": False}
 
 
 def reaches(cluster: LocalCluster, name: str, phase: str) -> dict[str, Any]:
@@ -70,14 +70,14 @@ def reaches(cluster: LocalCluster, name: str, phase: str) -> dict[str, Any]:
 
 
 def test_the_node_is_this_machine(cluster: LocalCluster) -> None:
-    found = orjson.loads(cluster.call(Request("GET", f"/api/v1/nodes/{cluster.node}")).body)
-    capacity, info = found["status"]["capacity"], found["status"]["nodeInfo"]
+    body = orjson.loads(cluster.call(Request("GET", f"/api/v1/nodes/{cluster.node}")).body)
+    capacity, info = body["status"]["capacity"], body["status"]["nodeInfo"]
     assert int(capacity["cpu"]) == len(os.sched_getaffinity(0))
     assert capacity["memory"] in read("/proc/meminfo").split("\n")[0].replace(" kB", "Ki")
     assert capacity["nvidia.com/gpu"] == "8"
     assert info["kernelVersion"] == os.uname().release
     assert info["containerRuntimeVersion"].startswith("process://")
-    assert "seatrial.dev/limits" in found["metadata"]["annotations"]
+    assert "seatrial.dev/limits" in body["metadata"]["annotations"]
 
 
 def test_a_pod_runs_here_with_the_cards_it_was_promised(cluster: LocalCluster) -> None:
@@ -86,8 +86,8 @@ def test_a_pod_runs_here_with_the_cards_it_was_promised(cluster: LocalCluster) -
     reaches(cluster, name, "Running")
     (child, *_) = with_mark(f"HOSTNAME={name}")
     env = dict(line.split("=", 1) for line in read(f"/proc/{child}/environ").split("\0") if line)
-    found = orjson.loads(cluster.call(Request("GET", f"{PODS}/{name}")).body)
-    promised = json.loads(found["metadata"]["annotations"]["scheduling.koordinator.sh/device-allocated"])["gpu"]
+    body = orjson.loads(cluster.call(Request("GET", f"{PODS}/{name}")).body)
+    promised = json.loads(body["metadata"]["annotations"]["scheduling.koordinator.sh/device-allocated"])["gpu"]
     assert env["NVIDIA_VISIBLE_DEVICES"] == ",".join(str(allocation["minor"]) for allocation in promised)
     assert cluster.wait(
         lambda: b"NVIDIA_VISIBLE_DEVICES=" in cluster.call(Request("GET", f"{PODS}/{name}/log")).body, within=WITHIN
@@ -126,9 +126,9 @@ def test_commands_by_kubectl(cluster: LocalCluster, words: str, code: int, outpu
     assert cluster.endpoint is not None
     command = ["kubectl", "--kubeconfig", str(cluster.endpoint.kubeconfig), "exec", "kubectl-exec", "--", "sh", "-c"]
 
-    found = subprocess.run([*command, words], capture_output=True, text=True, timeout=600, check=False)
+    process = subprocess.run([*command, words], capture_output=True, text=True, timeout=600, check=False)
 
-    assert (found.returncode, found.stdout.strip()) == (code, output), found.stderr
+    assert (process.returncode, process.stdout.strip()) == (code, output), process.stderr
 
 
 def test_what_a_pod_is_made_of_is_waited_for(cluster: LocalCluster) -> None:
@@ -150,8 +150,8 @@ def test_what_a_pod_is_made_of_is_waited_for(cluster: LocalCluster) -> None:
     submit(cluster, built)
 
     def waiting() -> dict[str, Any]:
-        found = status(cluster, "made-of-things").get("containerStatuses") or [{"state": {}}]
-        return dict(found[0]["state"].get("waiting", {}))
+        container_statuses = status(cluster, "made-of-things").get("containerStatuses") or [{"state": {}}]
+        return dict(container_statuses[0]["state"].get("waiting", {}))
 
     assert cluster.wait(lambda: waiting().get("reason") == "CreateContainerConfigError", within=WITHIN)
     assert waiting()["message"] == 'configmap "settings" not found'
@@ -170,8 +170,8 @@ def test_what_is_not_on_this_machine_is_pending_with_the_reason(cluster: LocalCl
     submit(cluster, built)
 
     def waiting() -> dict[str, Any]:
-        found = status(cluster, "imageless").get("containerStatuses") or [{"state": {}}]
-        return dict(found[0]["state"].get("waiting", {}))
+        container_statuses = status(cluster, "imageless").get("containerStatuses") or [{"state": {}}]
+        return dict(container_statuses[0]["state"].get("waiting", {}))
 
     assert cluster.wait(lambda: waiting().get("reason") == "ErrImagePull", within=WITHIN)
     assert "no program 'no-such-tool'" in waiting()["message"]
@@ -311,8 +311,8 @@ def test_pods_as_docker_containers(tmp_path_factory: pytest.TempPathFactory, mon
             built.manifest["spec"]["containers"][0]["image"] = IMAGE
             with open_subject(OURS, cluster):
                 submit(cluster, built)
-                found = reaches(cluster, "boxed", "Running")
-            assert found["containerStatuses"][0]["containerID"].startswith("docker://")
+                results = reaches(cluster, "boxed", "Running")
+            assert results["containerStatuses"][0]["containerID"].startswith("docker://")
             log = cluster.call(Request("GET", f"{PODS}/boxed/log")).body.decode().strip()
             assert log.isdigit()  # the minor of the card that it was promised
             assert len(containers(url)) == 1

@@ -84,12 +84,12 @@ def api(cluster: LocalCluster) -> client.CoreV1Api:
 
 def official(cluster: LocalCluster, token: str = "") -> client.CoreV1Api:
     assert cluster.endpoint is not None
-    found = client.Configuration()
-    config.load_kube_config(str(cluster.endpoint.kubeconfig), client_configuration=found)
+    result = client.Configuration()
+    config.load_kube_config(str(cluster.endpoint.kubeconfig), client_configuration=result)
     if token:
-        found.api_key = {"BearerToken": f"Bearer {token}"}
-        found.cert_file = found.key_file = found.refresh_api_key_hook = None
-    return client.CoreV1Api(client.ApiClient(found))
+        result.api_key = {"BearerToken": f"Bearer {token}"}
+        result.cert_file = result.key_file = result.refresh_api_key_hook = None
+    return client.CoreV1Api(client.ApiClient(result))
 
 
 def arguments(cluster: LocalCluster, *words: str) -> list[str]:
@@ -149,8 +149,8 @@ def kubectl(
 def test_exec_by_kubectl(
     cluster: LocalCluster, *, env: dict[str, str], words: list[str], stdin: bytes, code: int, out: bytes, err: bytes
 ) -> None:
-    found = kubectl(cluster, *words, stdin=stdin, env=env)
-    assert (found.returncode, found.stdout, found.stderr) == (code, out, err)
+    process = kubectl(cluster, *words, stdin=stdin, env=env)
+    assert (process.returncode, process.stdout, process.stderr) == (code, out, err)
 
 
 @needs_kubectl
@@ -162,8 +162,8 @@ def test_copying_both_ways(cluster: LocalCluster, tmp_path: Path) -> None:
     (source / "small").write_text("small\n")
 
     for words in ([str(source), f"cat:{there}"], [f"cat:{there}", str(back)]):
-        found = kubectl(cluster, "cp", *words)
-        assert found.returncode == 0, found.stderr
+        process = kubectl(cluster, "cp", *words)
+        assert process.returncode == 0, process.stderr
 
     for name in ("deep/big", "small"):
         assert (back / name).read_bytes() == (source / name).read_bytes()
@@ -176,12 +176,12 @@ def on_terminal(cluster: LocalCluster, *words: str) -> Iterator["Terminal"]:
     if pid == 0:
         command = arguments(cluster, *words)
         os.execvp(command[0], command)  # noqa: S606 the kubectl under test
-    found = Terminal(pid, master)
+    terminal = Terminal(pid, master)
     try:
-        yield found
+        yield terminal
     finally:
         os.close(master)
-        if found.code is None:
+        if terminal.code is None:
             with suppress(ProcessLookupError):
                 os.kill(pid, 9)
             os.waitpid(pid, 0)
@@ -254,11 +254,11 @@ def test_run_and_remove(cluster: LocalCluster, *, terminal: bool) -> None:
     words = ["run", name, "--rm", "--restart=Never", "--image=busybox", f"--overrides={overrides}"]
     script = "read line; echo got $line; exit 5"
     if terminal:
-        with on_terminal(cluster, *words, "-it", "--command", "--", "sh", "-c", script) as found:
-            assert found.shows("try pressing enter"), found.seen
-            found.type("a word\n")
-            assert found.shows("got a word"), found.seen
-            assert found.ends() == 5
+        with on_terminal(cluster, *words, "-it", "--command", "--", "sh", "-c", script) as result:
+            assert result.shows("try pressing enter"), result.seen
+            result.type("a word\n")
+            assert result.shows("got a word"), result.seen
+            assert result.ends() == 5
     else:
         done = kubectl(cluster, *words, "-i", "--command", "--", "sh", "-c", script, stdin=b"a word\n")
         assert (done.returncode, done.stdout.splitlines()[0]) == (5, b"got a word"), done.stderr
@@ -286,7 +286,7 @@ def forwarded(cluster: LocalCluster, env: dict[str, str], *ports: str) -> Iterat
         process.stdout.close()
 
 
-def asked(port: int, path: str) -> bytes:
+def response_body(port: int, path: str) -> bytes:
     with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=WITHIN) as answer:
         return bytes(answer.read())
 
@@ -295,10 +295,10 @@ def asked(port: int, path: str) -> bytes:
 @pytest.mark.parametrize("env", PROTOCOLS)
 def test_http_through_port_forward(cluster: LocalCluster, port: int, env: dict[str, str]) -> None:
     with forwarded(cluster, env, f":{port}") as local:
-        assert asked(local, "/a/1") == b"you asked for /a/1"
-        assert asked(local, "/b/100000") == b"you asked for /b/100000" * 100_000
+        assert response_body(local, "/a/1") == b"you asked for /a/1"
+        assert response_body(local, "/b/100000") == b"you asked for /b/100000" * 100_000
         for _ in range(20):  # a connection each
-            assert asked(local, "/c/1") == b"you asked for /c/1"
+            assert response_body(local, "/c/1") == b"you asked for /c/1"
 
 
 # -- the official Python client ---------------------------------------------------------------------------------------
@@ -315,7 +315,7 @@ def done_with(forward: Any) -> None:
 
 def test_exec_by_the_python_client(api: client.CoreV1Api) -> None:
     script = "read word; echo got $word; echo apart >&2; cat; exit 7"
-    found = stream(
+    result = stream(
         api.connect_get_namespaced_pod_exec,
         "cat",
         "default",
@@ -326,18 +326,18 @@ def test_exec_by_the_python_client(api: client.CoreV1Api) -> None:
         tty=False,
         _preload_content=False,
     )
-    found.write_stdin("hello\n")
-    assert found.readline_stdout(timeout=WITHIN) == "got hello"
-    assert found.readline_stderr(timeout=WITHIN) == "apart"
-    found.write_stdin("the rest")
-    found.close_channel(0)
-    found.run_forever(timeout=WITHIN)
-    assert (found.read_stdout(), found.returncode) == ("the rest", 7)
-    found.sock.shutdown()
+    result.write_stdin("hello\n")
+    assert result.readline_stdout(timeout=WITHIN) == "got hello"
+    assert result.readline_stderr(timeout=WITHIN) == "apart"
+    result.write_stdin("the rest")
+    result.close_channel(0)
+    result.run_forever(timeout=WITHIN)
+    assert (result.read_stdout(), result.returncode) == ("the rest", 7)
+    result.sock.shutdown()
 
 
 def test_attaching_by_the_python_client(api: client.CoreV1Api) -> None:
-    found = stream(
+    result = stream(
         api.connect_get_namespaced_pod_attach,
         "cat",
         "default",
@@ -347,26 +347,26 @@ def test_attaching_by_the_python_client(api: client.CoreV1Api) -> None:
         tty=False,
         _preload_content=False,
     )
-    found.write_stdin("from python\n")
-    assert found.readline_stdout(timeout=WITHIN) == "from python"
-    found.close()
+    result.write_stdin("from python\n")
+    assert result.readline_stdout(timeout=WITHIN) == "from python"
+    result.close()
 
 
 def test_ports_by_the_python_client(api: client.CoreV1Api, port: int) -> None:
     with socket.socket() as unheard:
         unheard.bind(("127.0.0.1", 0))
         closed = unheard.getsockname()[1]
-        found = portforward(api.connect_get_namespaced_pod_portforward, "web", "default", ports=f"{port},{closed}")
-        plug = found.socket(port)
+        result = portforward(api.connect_get_namespaced_pod_portforward, "web", "default", ports=f"{port},{closed}")
+        plug = result.socket(port)
         plug.settimeout(WITHIN)
         plug.sendall(b"GET /python/1 HTTP/1.0\r\n\r\n")
-        said = b""
+        message = b""
         while more := plug.recv(4096):
-            said += more
-        error = found.error(closed)
-        done_with(found)
-    assert said.endswith(b"you asked for /python/1")
-    assert found.error(port) is None
+            message += more
+        error = result.error(closed)
+        done_with(result)
+    assert message.endswith(b"you asked for /python/1")
+    assert result.error(port) is None
     assert f"nothing listens on port {closed}" in error
 
 
@@ -399,7 +399,7 @@ def test_who_may(
     api = official(cluster, orjson.loads(token.body)["status"]["token"])
 
     def execute() -> str:
-        found = stream(
+        result = stream(
             api.connect_get_namespaced_pod_exec,
             "cat",
             "default",
@@ -410,13 +410,13 @@ def test_who_may(
             tty=False,
             _preload_content=False,
         )
-        found.run_forever(timeout=WITHIN)
-        found.sock.shutdown()
-        return str(found.read_stdout())
+        result.run_forever(timeout=WITHIN)
+        result.sock.shutdown()
+        return str(result.read_stdout())
 
     def forward() -> str:
-        found = portforward(api.connect_get_namespaced_pod_portforward, "web", "default", ports=str(port))
-        done_with(found)
+        result = portforward(api.connect_get_namespaced_pod_portforward, "web", "default", ports=str(port))
+        done_with(result)
         return "allowed\n"
 
     for act in (execute, forward):

@@ -17,19 +17,19 @@ def webhooks_of(cluster: EmbeddedCluster) -> list[int]:
     """The process ids of webhook processes that read the kubeconfig of this cluster."""
     assert cluster.endpoint is not None
     kubeconfig = os.fsencode(cluster.endpoint.kubeconfig)
-    found = []
+    webhooks = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
             words = path.read_bytes().split(b"\0")
         except OSError:
             continue
         if b"seatrial.scheduler.webhooks" in words and kubeconfig in words:
-            found.append(int(path.parent.name))
-    return found
+            webhooks.append(int(path.parent.name))
+    return webhooks
 
 
-def message(cluster: EmbeddedCluster, wanted: QuotaBuilder) -> str:
-    response = cluster.call(Request("POST", QUOTAS, orjson.dumps(wanted.manifest)))
+def message(cluster: EmbeddedCluster, builder: QuotaBuilder) -> str:
+    response = cluster.call(Request("POST", QUOTAS, orjson.dumps(builder.manifest)))
     return "" if response.ok else str(orjson.loads(response.body)["message"])
 
 
@@ -97,8 +97,8 @@ def test_a_namespace_with_a_tree_of_quotas_and_pods_goes() -> None:
         account = Request("GET", "/api/v1/namespaces/team/serviceaccounts/default")
         assert cluster.wait(lambda: cluster.call(account).ok, within=10)
         path = QUOTAS.replace("default", "team")
-        for wanted in (quota("p").max(cpu=2).parent(), quota("c").max(cpu=2).below("p")):
-            assert cluster.call(Request("POST", path, orjson.dumps(wanted.manifest))).code == 201
+        for target in (quota("p").max(cpu=2).parent(), quota("c").max(cpu=2).below("p")):
+            assert cluster.call(Request("POST", path, orjson.dumps(target.manifest))).code == 201
         pods = "/api/v1/namespaces/team/pods"
         assert cluster.call(Request("POST", pods, orjson.dumps(pod("a").quota("c").manifest))).code == 201
 

@@ -24,8 +24,8 @@ def offered(
 
 
 def chosen(nodes: list[NodeBuilder], there: list[OfferedNode]) -> dict[str, str] | None:
-    found = assign([requirement_of(each.manifest) for each in nodes], there)
-    return None if found is None else {name: given.name for name, given in found.items()}
+    offered_nodes = assign([requirement_of(each.manifest) for each in nodes], there)
+    return None if offered_nodes is None else {name: offered_node.name for name, offered_node in offered_nodes.items()}
 
 
 @pytest.mark.parametrize(
@@ -130,16 +130,16 @@ def test_what_is_free_on_a_node() -> None:
         built.annotation(DEVICE_ALLOCATED, f'{{"gpu": [{{"minor": {minor}, "resources": {{}}}}]}}')
         return from_plain({**built.manifest, "status": {"phase": phase}}, Pod)
 
-    found = offered_node(
+    node = offered_node(
         {"metadata": {"name": "a"}, "status": {"allocatable": {"cpu": "8", "memory": "4Gi"}}},
         body,
         [holder("runs", 0, "Running"), holder("ended", 1, "Succeeded")],
         lent=False,
     )
-    assert (found.vendor, found.model) == ("nvidia", "A10")
-    assert [(card.minor, card.numa) for card in found.cards] == [(1, 0), (2, 1)]
-    assert [nic.id for nic in found.nics] == ["0000:15:00.0"]
-    assert (found.cpu, found.memory) == (5000, 3 << 30)
+    assert (node.vendor, node.model) == ("nvidia", "A10")
+    assert [(card.minor, card.numa) for card in node.cards] == [(1, 0), (2, 1)]
+    assert [nic.id for nic in node.nics] == ["0000:15:00.0"]
+    assert (node.cpu, node.memory) == (5000, 3 << 30)
 
 
 @pytest.mark.parametrize(

@@ -26,16 +26,16 @@ def role(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("content", "found"),
+    ("content", "text"),
     [
         pytest.param("kind: Role", "found Role", id="role-of-a-namespace"),
         pytest.param("kind: ClusterRole\nmetadata: {}", "found one without", id="no-name"),
         pytest.param("- a", "found list", id="list"),
     ],
 )
-def test_other_files_are_refused(role: Path, content: str, found: str) -> None:
+def test_other_files_are_refused(role: Path, content: str, text: str) -> None:
     role.write_text(content)
-    with pytest.raises(UsageError, match=f"{re.escape(str(role))}: expected a ClusterRole with metadata.name, {found}"):
+    with pytest.raises(UsageError, match=f"{re.escape(str(role))}: expected a ClusterRole with metadata.name, {text}"):
         cluster_roles([role])
 
 

@@ -27,9 +27,9 @@ def pod(name: str, **spec: Any) -> dict[str, Any]:
 
 @pytest.fixture
 def scope() -> RunScope:
-    found = RunScope("1a2b3c")
-    sent(found, "POST", "/api/v1/nodes", {"kind": "Node", "metadata": {"name": "n1"}})
-    return found
+    scope = RunScope("1a2b3c")
+    sent(scope, "POST", "/api/v1/nodes", {"kind": "Node", "metadata": {"name": "n1"}})
+    return scope
 
 
 @pytest.mark.parametrize(
@@ -62,9 +62,9 @@ def test_path_of_a_read(scope: RunScope, path: str, want: str) -> None:
 def test_objects_without_a_namespace_get_prefix_and_label() -> None:
     scope = RunScope("1a2b3c")
     body = {"kind": "PriorityClass", "metadata": {"name": "high"}, "value": 5}
-    path, found = sent(scope, "POST", "/apis/scheduling.k8s.io/v1/priorityclasses", body)
+    path, result = sent(scope, "POST", "/apis/scheduling.k8s.io/v1/priorityclasses", body)
     assert path == "/apis/scheduling.k8s.io/v1/priorityclasses"
-    assert found["metadata"] == {"name": "st-1a2b3c-high", "labels": {RUN_LABEL: "1a2b3c"}}
+    assert result["metadata"] == {"name": "st-1a2b3c-high", "labels": {RUN_LABEL: "1a2b3c"}}
     _, using = sent(scope, "POST", PODS, pod("p", priorityClassName="high"))
     assert using["spec"]["priorityClassName"] == "st-1a2b3c-high"
     assert using["metadata"]["name"] == "p"
@@ -79,18 +79,18 @@ def test_slices_and_classes_of_claims_are_the_runs_own(scope: RunScope) -> None:
     body = {"kind": "ResourceSlice", "metadata": {"name": "s"}, "spec": spec}
     _, offered = sent(scope, "POST", f"{group}/resourceslices", body)
     assert (offered["metadata"]["name"], offered["spec"]["nodeName"]) == ("st-1a2b3c-s", "st-1a2b3c-n1")
-    asked = {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "c"}}]}}
-    claim = {"kind": "ResourceClaim", "metadata": {"name": "c"}, "spec": asked}
+    amounts = {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "c"}}]}}
+    claim = {"kind": "ResourceClaim", "metadata": {"name": "c"}, "spec": amounts}
     _, using = sent(scope, "POST", f"{group}/namespaces/trial-x/resourceclaims", claim)
     assert using["spec"]["devices"]["requests"][0]["exactly"]["deviceClassName"] == "st-1a2b3c-c"
     assert using["metadata"]["name"] == "c"
 
 
 def test_pods_go_to_the_scheduler_and_nodes_of_the_run(scope: RunScope) -> None:
-    _, found = sent(scope, "POST", PODS, pod("p", nodeSelector={"a": "b"}))
-    assert found["spec"]["schedulerName"] == "st-1a2b3c-default-scheduler"
-    assert found["spec"]["nodeSelector"] == {"a": "b", RUN_LABEL: "1a2b3c"}
-    (toleration,) = found["spec"]["tolerations"]
+    _, result = sent(scope, "POST", PODS, pod("p", nodeSelector={"a": "b"}))
+    assert result["spec"]["schedulerName"] == "st-1a2b3c-default-scheduler"
+    assert result["spec"]["nodeSelector"] == {"a": "b", RUN_LABEL: "1a2b3c"}
+    (toleration,) = result["spec"]["tolerations"]
     assert toleration == {"key": RUN_LABEL, "operator": "Equal", "value": "1a2b3c", "effect": "NoSchedule"}
 
 
@@ -100,41 +100,41 @@ def test_a_claim_keeps_its_name_when_a_node_is_called_the_same(scope: RunScope) 
     body = {"kind": "PersistentVolume", "metadata": {"name": "v"}, "spec": {"claimRef": reference}}
     _, volume = sent(scope, "POST", "/api/v1/persistentvolumes", body)
     assert volume["spec"]["claimRef"] == reference
-    _, found = sent(
+    _, result = sent(
         scope, "POST", PODS, pod("p", nodeName="n1", volumes=[{"persistentVolumeClaim": {"claimName": "n1"}}])
     )
-    assert found["spec"]["volumes"] == [{"persistentVolumeClaim": {"claimName": "n1"}}]
-    assert found["spec"]["nodeName"] == "st-1a2b3c-n1"
+    assert result["spec"]["volumes"] == [{"persistentVolumeClaim": {"claimName": "n1"}}]
+    assert result["spec"]["nodeName"] == "st-1a2b3c-n1"
 
 
 @pytest.mark.parametrize("key", [POD_GROUP_LABEL, POD_GROUP_NAME_LABEL, GANG_NAME])
 def test_a_gang_keeps_its_name_when_a_node_is_called_the_same(scope: RunScope, key: str) -> None:
     """It is a PodGroup of the pod's namespace; other labels may name the node."""
     changes = {"labels": {key: "n1", "example.com/node": "n1"}, "annotations": {key: "n1"}}
-    _, found = sent(scope, "PATCH", f"{PODS}/p", {"metadata": changes})
-    assert found["metadata"]["labels"] == {key: "n1", "example.com/node": "st-1a2b3c-n1"}
-    assert found["metadata"]["annotations"] == {key: "n1"}
+    _, result = sent(scope, "PATCH", f"{PODS}/p", {"metadata": changes})
+    assert result["metadata"]["labels"] == {key: "n1", "example.com/node": "st-1a2b3c-n1"}
+    assert result["metadata"]["annotations"] == {key: "n1"}
 
 
 def test_pods_of_a_template_too(scope: RunScope) -> None:
     body = {"kind": "Deployment", "metadata": {"name": "d"}, "spec": {"template": {"spec": {"containers": []}}}}
-    _, found = sent(scope, "POST", "/apis/apps/v1/namespaces/trial-x/deployments", body)
-    assert found["spec"]["template"]["spec"]["schedulerName"] == "st-1a2b3c-default-scheduler"
+    _, result = sent(scope, "POST", "/apis/apps/v1/namespaces/trial-x/deployments", body)
+    assert result["spec"]["template"]["spec"]["schedulerName"] == "st-1a2b3c-default-scheduler"
 
 
 def test_a_deployed_scheduler_keeps_its_name() -> None:
     scope = RunScope("1a2b3c", own_schedulers=False)
-    _, found = sent(scope, "POST", PODS, pod("p", schedulerName="koord-scheduler"))
-    assert found["spec"]["schedulerName"] == "koord-scheduler"
+    _, result = sent(scope, "POST", PODS, pod("p", schedulerName="koord-scheduler"))
+    assert result["spec"]["schedulerName"] == "koord-scheduler"
 
 
 def test_names_inside_of_an_annotation(scope: RunScope) -> None:
     body = pod("p")
     body["metadata"]["annotations"] = {"a": '{"node":"n1","other":"n10"}', "b": "n10", "c": "{not json"}
-    _, found = sent(scope, "POST", PODS, body)
-    assert json.loads(found["metadata"]["annotations"]["a"]) == {"node": "st-1a2b3c-n1", "other": "n10"}
-    assert found["metadata"]["annotations"]["b"] == "n10"
-    assert found["metadata"]["annotations"]["c"] == "{not json"
+    _, result = sent(scope, "POST", PODS, body)
+    assert json.loads(result["metadata"]["annotations"]["a"]) == {"node": "st-1a2b3c-n1", "other": "n10"}
+    assert result["metadata"]["annotations"]["b"] == "n10"
+    assert result["metadata"]["annotations"]["c"] == "{not json"
 
 
 def test_namespace_and_name_in_one_string(scope: RunScope) -> None:
@@ -142,17 +142,17 @@ def test_namespace_and_name_in_one_string(scope: RunScope) -> None:
     sent(scope, "POST", "/api/v1/namespaces", {"kind": "Namespace", "metadata": {"name": "trial-x"}})
     body = {"kind": "PodGroup", "metadata": {"name": "g", "annotations": {"groups": '["trial-x/a","trial-y/b"]'}}}
     path = "/apis/scheduling.sigs.k8s.io/v1alpha1/namespaces/trial-x/podgroups"
-    _, found = sent(scope, "POST", path, body)
-    assert json.loads(found["metadata"]["annotations"]["groups"]) == ["st-1a2b3c-trial-x/a", "trial-y/b"]
+    _, result = sent(scope, "POST", path, body)
+    assert json.loads(result["metadata"]["annotations"]["groups"]) == ["st-1a2b3c-trial-x/a", "trial-y/b"]
 
 
 def test_a_lent_node_has_the_name_that_the_case_gives_it(scope: RunScope) -> None:
     """Its own name may be a part of other names; its owner's taints are tolerated; nothing is written to it."""
     scope.lend("n2", "gpu", [{"key": "dedicated", "effect": "NoSchedule"}])
     assert sent(scope, "GET", "/api/v1/nodes/n2")[0] == "/api/v1/nodes/gpu"
-    _, found = sent(scope, "POST", PODS, pod("p", nodeName="n2"))
-    assert found["spec"]["nodeName"] == "gpu"
-    assert {"key": "dedicated", "operator": "Exists", "effect": "NoSchedule"} in found["spec"]["tolerations"]
+    _, result = sent(scope, "POST", PODS, pod("p", nodeName="n2"))
+    assert result["spec"]["nodeName"] == "gpu"
+    assert {"key": "dedicated", "operator": "Exists", "effect": "NoSchedule"} in result["spec"]["tolerations"]
     body = b'{"gpu":{"nodeName":"gpu","model":"gpu-a10","said":"bound to gpu, not gpu.b"}}'
     assert scope.incoming(body) == b'{"gpu":{"nodeName":"n2","model":"gpu-a10","said":"bound to n2, not gpu.b"}}'
     for method in ("PATCH", "DELETE"):
@@ -174,8 +174,8 @@ def test_objects_of_others_are_not_listed(scope: RunScope) -> None:
     """A list and a watch of all namespaces have the run's objects alone; one of a namespace is not changed."""
     names = ["st-1a2b3c-trial-x", "st-ffffff-trial-x", "kube-system", "st-1a2b3c"]
     items = [{"metadata": {"name": "p", "namespace": name}} for name in names]
-    found = json.loads(scope.own_items(json.dumps({"kind": "PodList", "items": items}).encode()))
-    assert [item["metadata"]["namespace"] for item in found["items"]] == ["st-1a2b3c-trial-x", "st-1a2b3c"]
+    document = json.loads(scope.own_items(json.dumps({"kind": "PodList", "items": items}).encode()))
+    assert [item["metadata"]["namespace"] for item in document["items"]] == ["st-1a2b3c-trial-x", "st-1a2b3c"]
     events = [json.dumps({"type": "ADDED", "object": item}).encode() for item in items]
     assert [scope.is_own_event(event) for event in events] == [True, False, False, True]
     assert scope.is_own_event(b'{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"7"}}}')
@@ -194,14 +194,14 @@ def test_objects_of_others_are_not_listed(scope: RunScope) -> None:
 
 def test_tests_read_their_own_names(scope: RunScope) -> None:
     body = b'{"spec":{"nodeName":"st-1a2b3c-n1"},"status":{"message":"bound to st-1a2b3c-n1"}}'
-    found = scope.response(Response(200, body)).body
-    assert found == b'{"spec":{"nodeName":"n1"},"status":{"message":"bound to n1"}}'
+    content = scope.response(Response(200, body)).body
+    assert content == b'{"spec":{"nodeName":"n1"},"status":{"message":"bound to n1"}}'
 
 
 def test_a_fleets_entry_keeps_its_labels_and_taints(scope: RunScope) -> None:
-    found = scope.entry({"name": "n", "labels": {"a": "b"}, "taints": [{"key": "k", "effect": "NoExecute"}]})
-    assert found["labels"] == {"a": "b", RUN_LABEL: "1a2b3c", SIMULATED_LABEL: "1a2b3c"}
-    assert [taint["key"] for taint in found["taints"]] == ["k", RUN_LABEL]
+    entry = scope.entry({"name": "n", "labels": {"a": "b"}, "taints": [{"key": "k", "effect": "NoExecute"}]})
+    assert entry["labels"] == {"a": "b", RUN_LABEL: "1a2b3c", SIMULATED_LABEL: "1a2b3c"}
+    assert [taint["key"] for taint in entry["taints"]] == ["k", RUN_LABEL]
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ def test_objects_stay_and_watches_begin_anew() -> None:
         cluster.transport.send(Request("GET", CONFIG_MAPS), answers.append)
         cluster.transport.stream(watch, lines.append, ends.append)
         cluster.clock.settle()
-        assert [found.code for found in (*ends, *answers, cluster.call(Request("GET", CONFIG_MAPS)))] == [0, 0, 0, 0]
+        assert [item.code for item in (*ends, *answers, cluster.call(Request("GET", CONFIG_MAPS)))] == [0, 0, 0, 0]
         cluster.start_api_server()
         listed = orjson.loads(cluster.call(Request("GET", CONFIG_MAPS)).body)["items"]
         assert "kept" in [row["metadata"]["name"] for row in listed]

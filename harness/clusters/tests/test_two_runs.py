@@ -66,7 +66,7 @@ def everything(cluster: WholeCluster) -> list[str]:
     A group whose last definition goes is in the list of groups for a moment longer, and has no objects then.
     """
     served = orjson.loads(cluster.call(Request("GET", "/apis")).body)["groups"]
-    found = []
+    messages = []
     for group in ("/api/v1", *(f"/apis/{group['preferredVersion']['groupVersion']}" for group in served)):
         described = cluster.call(Request("GET", group))
         for kind in orjson.loads(described.body)["resources"] if described.code != 404 else ():
@@ -75,8 +75,8 @@ def everything(cluster: WholeCluster) -> list[str]:
             listed = cluster.call(Request("GET", f"{group}/{kind['name']}"))
             items = orjson.loads(listed.body)["items"] if listed.code != 404 else ()
             names = (f"{item['metadata'].get('namespace', '')}/{item['metadata']['name']}" for item in items)
-            found += [f"{kind['name']} {name}" for name in names]
-    return sorted(found)
+            messages += [f"{kind['name']} {name}" for name in names]
+    return sorted(messages)
 
 
 @contextmanager
@@ -121,8 +121,8 @@ def seatrial(cluster: WholeCluster, *words: str) -> str:
 
 def pods_of(cluster: WholeCluster, run_id: str) -> list[dict[str, Any]]:
     answer = cluster.call(Request("GET", f"/api/v1/pods?labelSelector=seatrial.dev/run%3D{run_id}"))
-    found: list[dict[str, Any]] = orjson.loads(answer.body)["items"]
-    return found
+    items: list[dict[str, Any]] = orjson.loads(answer.body)["items"]
+    return items
 
 
 def until(condition: Any, what: str | Callable[[], str]) -> None:
@@ -185,13 +185,13 @@ def test_clean_removes_an_interrupted_and_a_killed_run(shared: WholeCluster, tmp
     assert before_clean
     assert f"run {second}" in seatrial(shared, "clean", "--dry-run").splitlines()
     assert left() == before_clean
-    said: set[str] = set()
+    lines: set[str] = set()
 
     def cleaned() -> bool:
         """A run that was killed less than 30 s ago may live, and is left alone."""
-        said.update(seatrial(shared, "clean").splitlines())
+        lines.update(seatrial(shared, "clean").splitlines())
         return not runs_on(shared)
 
-    until(cleaned, f"clean said {said}")
-    assert f"run {second}: removed" in said
+    until(cleaned, f"clean said {lines}")
+    assert f"run {second}: removed" in lines
     until(lambda: everything(shared) == before, f"left: {set(everything(shared)) ^ set(before)}")

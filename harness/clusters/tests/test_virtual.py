@@ -21,8 +21,8 @@ def cluster() -> Iterator[VirtualCluster]:
 
 
 def get(cluster: VirtualCluster, path: str) -> dict[str, object]:
-    found: dict[str, object] = orjson.loads(cluster.call(Request("GET", path)).body)
-    return found
+    body: dict[str, object] = orjson.loads(cluster.call(Request("GET", path)).body)
+    return body
 
 
 def submit(cluster: VirtualCluster, name: str, on: str) -> None:

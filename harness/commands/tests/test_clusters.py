@@ -61,11 +61,11 @@ def test_each_cluster_has_its_own_scheduler(shell: Shell) -> None:
     """Two clusters with a pod of one name each; a third program may sit on the default port."""
     up(shell, "a")
     up(shell, "b")
-    found = listed(shell)
-    assert set(found) == {"a", "b"}
-    assert found["a"]["scheduler"] != found["b"]["scheduler"]
-    assert found["a"]["uid"] != found["b"]["uid"]
-    assert all(urlsplit(each["scheduler"]).port not in {10251, 10252} for each in found.values())
+    listing = listed(shell)
+    assert set(listing) == {"a", "b"}
+    assert listing["a"]["scheduler"] != listing["b"]["scheduler"]
+    assert listing["a"]["uid"] != listing["b"]["uid"]
+    assert all(urlsplit(each["scheduler"]).port not in {10251, 10252} for each in listing.values())
     state = shell.folder / "state" / "seatrial" / "clusters"
     assert {path.name for path in state.iterdir()} == {
         f"{name}{end}" for name in "ab" for end in (".json", ".server.log", ".scheduler.log")
@@ -73,7 +73,7 @@ def test_each_cluster_has_its_own_scheduler(shell: Shell) -> None:
     assert {path.stat().st_mode & 0o777 for path in state.iterdir()} == {0o600}
     table = shell.seatrial("list").stdout.splitlines()
     assert table[0].split() == ["name", "backend", "state", "api", "scheduler", "web", "with", "since"]
-    row = ["a", "embedded", "running", found["a"]["api"], found["a"]["scheduler"], "-", "-", found["a"]["since"]]
+    row = ["a", "embedded", "running", listing["a"]["api"], listing["a"]["scheduler"], "-", "-", listing["a"]["since"]]
     assert table[1].split() == row
 
     submit(shell, "a", "p")
@@ -85,8 +85,8 @@ def test_each_cluster_has_its_own_scheduler(shell: Shell) -> None:
     assert unclear.returncode == 2
     assert "several clusters are up: a, b" in unclear.stderr
 
-    said = shell.seatrial("logs", "a", "--component", "scheduler")
-    assert "shell synced" in said.stdout, said.stderr
+    process = shell.seatrial("logs", "a", "--component", "scheduler")
+    assert "shell synced" in process.stdout, process.stderr
     assert [line.split()[1] for line in shell.seatrial("logs", "a").stdout.splitlines() if line.startswith("==>")] == [
         "server:",
         "scheduler:",
@@ -108,13 +108,13 @@ def test_another_cluster_under_a_recorded_name_is_refused(shell: Shell) -> None:
         unknown = shell.seatrial("explain", "p", "--kubeconfig", "b")
         assert "started no scheduler for the cluster at" in unknown.stdout
         assert "give its address with --server" in unknown.stdout
-        recorded, found = listed(shell)["a"]["uid"], listed(other)["b"]["uid"]
+        recorded, uid = listed(shell)["a"]["uid"], listed(other)["b"]["uid"]
         shutil.copy(shell.folder / "b", shell.folder / "a")
         for words in ([], ["--kubeconfig", "a"]):
             refused = shell.seatrial("explain", "p", *words)
             assert refused.returncode == 2, refused.stdout
             assert f"recorded with UID {recorded}" in refused.stderr
-            assert f"answers has UID {found}" in refused.stderr
+            assert f"answers has UID {uid}" in refused.stderr
     finally:
         assert other.seatrial("down", "--all").returncode == 0
 
@@ -215,8 +215,8 @@ def test_a_cluster_in_the_foreground_is_listed_until_down(shell: Shell) -> None:
     process = subprocess.Popen(command, cwd=shell.folder, env=shell.env, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     assert "Kubernetes API at" in process.stdout.readline()
-    found = listed(shell)["seatrial"]
-    url = urlsplit(found["scheduler"])
+    values = listed(shell)["seatrial"]
+    url = urlsplit(values["scheduler"])
     with socket.create_connection((url.hostname, url.port), timeout=10):
         pass
     assert "cluster 'seatrial' is up already" in shell.seatrial("up", "--kubeconfig", "L").stderr

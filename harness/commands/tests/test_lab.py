@@ -51,9 +51,9 @@ def test_a_lease_from_acquire_to_release(lab_file: Path) -> None:
     (shown,) = json.loads(seatrial(lab_file, "who", "--json").stdout)["leases"]
     assert shown["holder"] == "me"
     assert shown["until"] == f"{datetime.fromisoformat(shown['since']) + timedelta(hours=1):%Y-%m-%d %H:%M:%SZ}"
-    told = seatrial(lab_file, "who").stdout
-    assert "token 1: me holds big/0, big/1, big/mlx5_0" in told
-    assert f"s left, until {shown['until']} at the latest: it was acquired for that time" in told
+    stdout = seatrial(lab_file, "who").stdout
+    assert "token 1: me holds big/0, big/1, big/mlx5_0" in stdout
+    assert f"s left, until {shown['until']} at the latest: it was acquired for that time" in stdout
     theirs = seatrial(lab_file, "release", "1", "--holder", "you")
     assert theirs.returncode == 2
     assert "held by 'me', you are 'you'; add --force" in theirs.stderr
@@ -90,9 +90,9 @@ def test_a_command_is_ended_when_its_lease_is_lost(lab_file: Path) -> None:
     assert process.stdout is not None
     assert process.stdout.readline() == "runs\n"
     open_lab(lab_file).release(1, force=True)
-    _, said = process.communicate()
+    _, errors = process.communicate()
     assert process.returncode == 2
-    assert "lease 1 of small/0: the lease is not in the lab's ledger any more" in said
+    assert "lease 1 of small/0: the lease is not in the lab's ledger any more" in errors
 
 
 def test_a_command_that_is_interrupted_returns_its_devices(lab_file: Path) -> None:
@@ -119,7 +119,7 @@ def test_a_command_that_is_interrupted_returns_its_devices(lab_file: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["acquire", "h100"], "expected either --for DURATION or a command after `--`, found neither"),
         (["acquire", "h100", "--for", "2 days"], "--for: expected a duration such as 90s, 30m or 2h, found '2 days'"),
@@ -137,11 +137,11 @@ def test_a_command_that_is_interrupted_returns_its_devices(lab_file: Path) -> No
         (["restore", "huge"], "machine: expected one of big, small, found 'huge'"),
     ],
 )
-def test_mistakes_are_refused_in_words(lab_file: Path, words: list[str], said: str) -> None:
+def test_mistakes_are_refused_in_words(lab_file: Path, words: list[str], message: str) -> None:
     open_lab(lab_file, holder="me").acquire_for(PlaceRequest("h100", 4), 3600, wait=0)
     done = seatrial(lab_file, *words)
     assert done.returncode == 2
-    assert said in done.stderr
+    assert message in done.stderr
 
 
 def test_who_escapes_control_characters_of_the_ledger(lab_file: Path) -> None:

@@ -91,7 +91,7 @@ def test_a_night_without_free_cards_runs_nothing(suite: Path, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["--place", "h100"], "--place h100: expected the inventory of a lab"),
         (["--window", "night"], "--window: expected --place MODEL beside it, as in --place h100; found none"),
@@ -99,7 +99,7 @@ def test_a_night_without_free_cards_runs_nothing(suite: Path, tmp_path: Path) ->
         (["--push", "a 'b"], "--push: expected a command, found"),
     ],
 )
-def test_mistakes_are_refused_in_words(tmp_path: Path, words: list[str], said: str) -> None:
+def test_mistakes_are_refused_in_words(tmp_path: Path, words: list[str], message: str) -> None:
     done = run_command("nightly", "--results", str(tmp_path / "results"), *words)
     assert done.returncode == 2
-    assert said in done.stderr
+    assert message in done.stderr

@@ -54,8 +54,8 @@ def test_nodes_of_a_shape(name: str, names: list[str], members: list[str]) -> No
 
 def test_a_new_node_is_like_the_last_of_its_shape() -> None:
     """Free numbers are taken first, and zeros in front are kept."""
-    found = added_entries(shape("a", "a-00", "a-02", cpu=4, labels={"pool": "train"}), 4)
-    assert found == [{"name": name, "cpu": 4, "labels": {"pool": "train"}} for name in ("a-01", "a-03")]
+    entries = added_entries(shape("a", "a-00", "a-02", cpu=4, labels={"pool": "train"}), 4)
+    assert entries == [{"name": name, "cpu": 4, "labels": {"pool": "train"}} for name in ("a-01", "a-03")]
 
 
 @pytest.mark.parametrize("text", ["{", "[1]", "7"], ids=["no-json", "a-list", "a-number"])
@@ -88,9 +88,9 @@ def test_a_shape_that_is_neither_is_refused() -> None:
     ],
 )
 def test_surplus_nodes(pods: dict[str, list[str]], removed: list[str], lost: list[str]) -> None:
-    found = surplus(shape("a", "a-0", "a-1", "a-2", "a-3"), 2, pods)
-    assert found == removed
-    assert [name for name in found if pods.get(name)] == lost
+    names = surplus(shape("a", "a-0", "a-1", "a-2", "a-3"), 2, pods)
+    assert names == removed
+    assert [name for name in names if pods.get(name)] == lost
 
 
 @pytest.fixture(scope="module")
@@ -125,28 +125,28 @@ def scale(shell: Shell, *words: str) -> tuple[int, str, str]:
 
 def test_nodes_are_added_and_removed(shell: Shell, cluster: EmbeddedCluster) -> None:
     """New nodes are Ready with their cards when the command ends; a node with a pod is removed only by --force."""
-    status, said, errors = scale(shell, "a10=4", "cpu=0")
-    assert (status, said) == (0, "a10: 2 -> 4 nodes, added a10-2, a10-3\ncpu: 1 -> 0 nodes, removed cpu-0\n"), errors
-    found = ready_nodes(cluster)
-    assert set(found) == {"a10-0", "a10-1", "a10-2", "a10-3"}
-    assert found["a10-3"]["status"]["allocatable"]["nvidia.com/gpu"] == "2"
-    assert found["a10-3"]["metadata"]["labels"]["pool"] == "train"
+    status, answer, errors = scale(shell, "a10=4", "cpu=0")
+    assert (status, answer) == (0, "a10: 2 -> 4 nodes, added a10-2, a10-3\ncpu: 1 -> 0 nodes, removed cpu-0\n"), errors
+    results = ready_nodes(cluster)
+    assert set(results) == {"a10-0", "a10-1", "a10-2", "a10-3"}
+    assert results["a10-3"]["status"]["allocatable"]["nvidia.com/gpu"] == "2"
+    assert results["a10-3"]["metadata"]["labels"]["pool"] == "train"
 
     for number, name in enumerate(("a10-0", "a10-3")):
         body = pod(f"p{number}").request(cpu=1).node_name(name).namespace("default").manifest
         assert cluster.call(Request("POST", PODS, orjson.dumps(body))).code == 201
-    status, said, _ = scale(shell, "a10=2", "--json")
+    status, answer, _ = scale(shell, "a10=2", "--json")
     assert status == 0
-    assert json.loads(said) == [
+    assert json.loads(answer) == [
         {"shape": "a10", "before": 4, "after": 2, "added": [], "removed": ["a10-2", "a10-1"], "podsRemoved": []}
     ]
-    status, said, errors = scale(shell, "a10=0")
-    assert (status, said) == (2, "")
+    status, answer, errors = scale(shell, "a10=0")
+    assert (status, answer) == (2, "")
     assert "a10=0: pods would be lost: a10-3 (default/p1), a10-0 (default/p0); --force" in errors
     assert set(ready_nodes(cluster)) == {"a10-0", "a10-3"}
-    status, said, errors = scale(shell, "a10=0", "--force")
+    status, answer, errors = scale(shell, "a10=0", "--force")
     assert status == 0, errors
-    assert said == "a10: 2 -> 0 nodes, removed a10-3, a10-0, pods removed: default/p1, default/p0\n"
+    assert answer == "a10: 2 -> 0 nodes, removed a10-3, a10-0, pods removed: default/p1, default/p0\n"
     assert ready_nodes(cluster) == {}
     assert cluster.wait(lambda: not orjson.loads(cluster.call(Request("GET", PODS)).body)["items"], within=WITHIN)
     assert scale(shell, "a10=1")[:2] == (0, "a10: 0 -> 1 nodes, added a10-0\n"), "as the fleet file has it"
@@ -169,8 +169,8 @@ def test_nodes_are_added_and_removed(shell: Shell, cluster: EmbeddedCluster) -> 
     ],
 )
 def test_mistakes_are_told_in_a_sentence(shell: Shell, words: list[str], saying: str) -> None:
-    status, said, errors = scale(shell, *words)
-    assert (status, said) == (2, "")
+    status, body, errors = scale(shell, *words)
+    assert (status, body) == (2, "")
     assert saying in " ".join(errors.split())
 
 
@@ -183,9 +183,9 @@ def test_a_node_that_got_a_pod_after_the_check_stays_and_is_not_cordoned(
     assert cluster.call(Request("POST", PODS, orjson.dumps(body))).code == 201
     with pytest.raises(UsageError, match=r"cpu=0: pods would be lost: cpu-1 \(default/late\)"):
         remove_nodes(cluster, "cpu=0", ["cpu-0", "cpu-1"], force=False)
-    found = ready_nodes(cluster)
-    assert {"cpu-0", "cpu-1"} <= found.keys()
-    assert not any(found[name]["spec"].get("unschedulable") for name in ("cpu-0", "cpu-1"))
+    results = ready_nodes(cluster)
+    assert {"cpu-0", "cpu-1"} <= results.keys()
+    assert not any(results[name]["spec"].get("unschedulable") for name in ("cpu-0", "cpu-1"))
     assert scale(shell, "cpu=0", "--force")[0] == 0
 
 

@@ -49,16 +49,16 @@ def submit(cluster: EmbeddedCluster, pod: PodBuilder, saying: str) -> None:
 def test_a_pod_that_is_somewhere(cluster: EmbeddedCluster, capsys: pytest.CaptureFixture[str]) -> None:
     submit(cluster, pod("here").gpus(1), "Scheduled")
     explain(cluster, "here")
-    said = capsys.readouterr().out
-    assert said.startswith("default/here: on node n1, by the API server\n")
-    assert "event Scheduled: Successfully assigned default/here to n1" in said
+    message = capsys.readouterr().out
+    assert message.startswith("default/here: on node n1, by the API server\n")
+    assert "event Scheduled: Successfully assigned default/here to n1" in message
 
 
 def test_a_pod_that_is_nowhere(cluster: EmbeddedCluster, capsys: pytest.CaptureFixture[str]) -> None:
     submit(cluster, pod("large").gpus(8), "FailedScheduling")
     explain(cluster, "large", "-n", "default", "--json")
-    found = json.loads(capsys.readouterr().out)
-    record = found["record"]
+    document = json.loads(capsys.readouterr().out)
+    record = document["record"]
     assert record["node"] == ""
     (condition,) = record["conditions"]
     assert (condition["type"], condition["status"], condition["reason"]) == ("PodScheduled", "False", "Unschedulable")
@@ -82,18 +82,18 @@ def test_an_explanation_that_somebody_filled_in(cluster: EmbeddedCluster, capsys
         patch = Request("PATCH", path, orjson.dumps({"status": status["status"]}), "application/merge-patch+json")
         accepted(cluster.call(patch), "fill it in")
     explain(cluster, "odd")
-    said = capsys.readouterr().out
-    assert "explanation: no room for mine" in said
-    assert "no room for other" not in said
+    message = capsys.readouterr().out
+    assert "explanation: no room for mine" in message
+    assert "no room for other" not in message
 
 
 def test_a_pod_of_a_scheduler_that_does_not_run(cluster: EmbeddedCluster, capsys: pytest.CaptureFixture[str]) -> None:
     body = orjson.dumps(pod("unheard").scheduler("absent-scheduler").manifest)
     accepted(cluster.call(Request("POST", PODS, body)), "create")
     explain(cluster, "unheard")
-    said = capsys.readouterr().out
-    assert "for scheduler absent-scheduler" in said
-    assert "no conditions and no events about scheduling" in said
+    message = capsys.readouterr().out
+    assert "for scheduler absent-scheduler" in message
+    assert "no conditions and no events about scheduling" in message
 
 
 def test_a_pod_that_is_not_there(cluster: EmbeddedCluster) -> None:

@@ -76,7 +76,7 @@ def wait_for_pods(shell: Shell, **nodes: bool) -> dict[str, dict[str, Any]]:
 
         return cluster.wait(holds, within=WITHIN)
 
-    assert ask(shell, until), {name: found.get("status") for name, found in pods.items()}
+    assert ask(shell, until), {name: pod.get("status") for name, pod in pods.items()}
     return pods
 
 
@@ -119,16 +119,16 @@ def test_a_cluster_is_saved_ended_started_and_restored(shell: Shell) -> None:
         answer = ask(shell, lambda cluster: cluster.call(Request("POST", path, orjson.dumps(body))))  # noqa: B023
         assert answer.code == 201, answer.body
     before = wait_for_pods(shell, g_0=True, g_1=True, counted=True, waiting=False, above=False)
-    said = succeeds(shell, "snapshot", "save", "s")
-    assert "20 Node, 5 Pod" in said
-    assert "1 Reservation" in said
+    text = succeeds(shell, "snapshot", "save", "s")
+    assert "20 Node, 5 Pod" in text
+    assert "1 Reservation" in text
     succeeds(shell, "down")
 
     succeeds(shell, "up", "--detach", "--kubeconfig", "K", "--snapshot", "s")
     after = wait_for_pods(shell, g_0=True, g_1=True, counted=True, waiting=False, above=False)
-    for name, found in after.items():
-        assert found["metadata"]["uid"] == before[name]["metadata"]["uid"]
-        assert found["spec"] == before[name]["spec"]
+    for name, results in after.items():
+        assert results["metadata"]["uid"] == before[name]["metadata"]["uid"]
+        assert results["spec"] == before[name]["spec"]
     held = ask(shell, lambda cluster: orjson.loads(cluster.call(Request("GET", f"{RESERVATION}/held")).body))
     assert held["status"]["phase"] == "Available"
     succeeds(shell, "snapshot", "save", "again")
@@ -160,8 +160,8 @@ def test_a_cluster_is_saved_ended_started_and_restored(shell: Shell) -> None:
         "is not empty: 26 objects: 20 Node, 3 Pod, 1 ElasticQuota, 1 PodGroup, 1 Reservation; --replace"
         in refused.stderr
     )
-    said = succeeds(shell, "snapshot", "restore", "s", "--replace")
-    assert "replaced: 26 objects" in said
+    text = succeeds(shell, "snapshot", "restore", "s", "--replace")
+    assert "replaced: 26 objects" in text
     wait_for_pods(shell, g_0=True, g_1=True, counted=True, waiting=False, above=False)
 
 
@@ -181,8 +181,8 @@ def test_an_empty_cluster_is_restored_with_its_options(shell: Shell) -> None:
     url = json.loads(succeeds(shell, "list", "--json"))[0]["api"]
     succeeds(shell, "snapshot", "save", "s", "--name", "e")
     check(shell.folder / "s")
-    said = succeeds(shell, "snapshot", "restore", "s", "--name", "e")
-    assert f"Kubernetes API at {url}, snapshot" in said
+    text = succeeds(shell, "snapshot", "restore", "s", "--name", "e")
+    assert f"Kubernetes API at {url}, snapshot" in text
     scheduler = json.loads((shell.folder / "state/seatrial/clusters/e.json").read_bytes())["processes"][-1][0]
     assert str(config).encode() in Path(f"/proc/{scheduler}/cmdline").read_bytes().split(b"\0")
 

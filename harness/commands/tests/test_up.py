@@ -55,13 +55,13 @@ def test_the_session_of_the_readme_with_a_second_up_and_a_second_down(shell: She
     (shell.folder / "suites").symlink_to(ROOT / "suites")
     session = [command.words for command in commands("README.md") if {"K", "down"} & set(command.words)][:5]
     assert [words[0] for words in session] == ["seatrial", "kubectl", "kubectl", "kubectl", "seatrial"]
-    up, *asked, down = session
+    up, *request, down = session
 
     started = shell.seatrial(*up[1:])
     assert started.returncode == 0, started.stderr
     assert (shell.folder / "K").stat().st_mode & 0o777 == 0o600
     if shutil.which("kubectl"):
-        answers = [shell.run(*words) for words in asked]
+        answers = [shell.run(*words) for words in request]
         assert all(answer.returncode == 0 for answer in answers), [answer.stderr for answer in answers]
         assert "device.scheduling.koordinator.sh/" in answers[0].stdout
         assert "demo-pod" in answers[2].stdout

@@ -48,11 +48,11 @@ def shell(theirs: EmbeddedCluster, tmp_path: Path) -> Iterator[Shell]:
 
 
 def everything(cluster: EmbeddedCluster) -> list[str]:
-    found = []
+    messages = []
     for path in KINDS:
         items = orjson.loads(cluster.call(Request("GET", path)).body)["items"]
-        found += [f"{path} {item['metadata'].get('namespace', '')}/{item['metadata']['name']}" for item in items]
-    return sorted(found)
+        messages += [f"{path} {item['metadata'].get('namespace', '')}/{item['metadata']['name']}" for item in items]
+    return sorted(messages)
 
 
 def up(shell: Shell) -> str:
@@ -64,9 +64,9 @@ def up(shell: Shell) -> str:
 def test_nodes_and_a_scheduler_until_down(theirs: EmbeddedCluster, shell: Shell) -> None:
     """A pod that selects them runs there with its cards; down removes all, and the kubeconfig stays."""
     before = everything(theirs)
-    said = up(shell)
+    text = up(shell)
     (run,) = runs_on(theirs)
-    assert f"run {run} is up" in said
+    assert f"run {run} is up" in text
     assert [line for line in everything(theirs) if f"st-{run}-gpu-" in line and "/nodes" in line] == [
         f"/api/v1/nodes /st-{run}-gpu-{number}" for number in range(2)
     ]
@@ -81,9 +81,9 @@ def test_nodes_and_a_scheduler_until_down(theirs: EmbeddedCluster, shell: Shell)
         return bool(orjson.loads(theirs.call(Request("GET", f"{PODS}/a")).body)["status"]["phase"] == "Running")
 
     assert theirs.wait(runs, within=30)
-    found = orjson.loads(theirs.call(Request("GET", f"{PODS}/a")).body)
-    assert found["spec"]["nodeName"].startswith(f"st-{run}-gpu-")
-    allocated = orjson.loads(found["metadata"]["annotations"]["scheduling.koordinator.sh/device-allocated"])
+    body = orjson.loads(theirs.call(Request("GET", f"{PODS}/a")).body)
+    assert body["spec"]["nodeName"].startswith(f"st-{run}-gpu-")
+    allocated = orjson.loads(body["metadata"]["annotations"]["scheduling.koordinator.sh/device-allocated"])
     assert len(allocated["gpu"]) == 2
     theirs.call(Request("DELETE", f"{PODS}/a?gracePeriodSeconds=0"))
     down = shell.seatrial("down")

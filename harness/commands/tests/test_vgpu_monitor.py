@@ -27,8 +27,8 @@ def test_it_serves_until_it_is_told_to_stop(folder: Path) -> None:
     process = subprocess.Popen([*COMMAND, "--folder", str(folder), "--port", "0"], stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None
-        said = process.stdout.readline()
-        url = next(word for word in said.split() if word.startswith("http")).rstrip(";")
+        readline = process.stdout.readline()
+        url = next(word for word in readline.split() if word.startswith("http")).rstrip(";")
         assert url.startswith("http://127.0.0.1:")
         page = urllib.request.urlopen(url).read().decode()  # noqa: S310
         assert 'podname="uid"' in page

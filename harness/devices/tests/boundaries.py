@@ -39,11 +39,9 @@ class Boundary:
 
     def position(self, number: int = 0, vendor: str = "") -> int:
         """Where the vendor's device of that index is in the table."""
-        wanted = vendor or self.vendor
+        name = vendor or self.vendor
         return next(
-            at
-            for at, slot in enumerate(self.table.machine.slots)
-            if slot.model.vendor == wanted and slot.index == number
+            at for at, slot in enumerate(self.table.machine.slots) if slot.model.vendor == name and slot.index == number
         )
 
 

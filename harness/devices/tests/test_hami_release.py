@@ -29,8 +29,8 @@ def assignment(host: HamiHost, *, ratio: int = 50, isolation: str = HAMI_CORE) -
     ],
 )
 def test_library_and_driver(driver: str, core: str, says: str | None) -> None:
-    found = incompatible(HamiHost(driver, core))
-    assert found is None if says is None else says in (found or "")
+    text = incompatible(HamiHost(driver, core))
+    assert text is None if says is None else says in (text or "")
 
 
 def test_versions_are_read() -> None:
@@ -44,11 +44,11 @@ def test_a_share_is_refused_where_it_would_hang() -> None:
 
 
 @pytest.mark.parametrize(
-    "given",
+    "assignment",
     [
         pytest.param(assignment(HamiHost("570.1", "v2.5.0"), ratio=100), id="a-whole-card"),
         pytest.param(assignment(HamiHost("570.1", "v2.5.0"), isolation=""), id="a-share-without-isolation"),
     ],
 )
-def test_a_container_without_the_library_is_not_refused(given: Assignment) -> None:
-    assert "LD_PRELOAD" not in nvidia_grant(given).env
+def test_a_container_without_the_library_is_not_refused(assignment: Assignment) -> None:
+    assert "LD_PRELOAD" not in nvidia_grant(assignment).env

@@ -40,8 +40,8 @@ def test_provider_and_table_agree_on_every_field(way: str, server: str, tmp_path
         NVML_WAYS[way](tmp_path, server) as boundary,
         NvidiaProvider(boundary.library, root=boundary.root, source="fake-abi") as provider,
     ):
-        found = sorted(provider.devices(), key=lambda device: device.minor)
-        assert [replace(entry, source="fake-table") for entry in found] == by_table(server)
+        devices = sorted(provider.devices(), key=lambda device: device.minor)
+        assert [replace(entry, source="fake-table") for entry in devices] == by_table(server)
         assert set(provider.links()) == set(NodeHardware(NODE, from_server(server, catalog())).links())
         assert provider.driver().driver == "570.124.06"
 

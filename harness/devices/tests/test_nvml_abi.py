@@ -128,8 +128,8 @@ def test_processes_are_asked_for_twice(nvml: Any, boundary: Boundary) -> None:
     small = (nvml.c_nvmlProcessInfo_v3_t * 1)()
     assert raw(nvml, "nvmlDeviceGetComputeRunningProcesses_v3")(handle, byref(count), small) == INSUFFICIENT_SIZE
     assert (count.value, small[0].pid) == (3, 0)
-    found = nvml.nvmlDeviceGetComputeRunningProcesses(handle)
-    assert [(entry.pid, entry.usedGpuMemory) for entry in found] == [
+    processes = nvml.nvmlDeviceGetComputeRunningProcesses(handle)
+    assert [(entry.pid, entry.usedGpuMemory) for entry in processes] == [
         (100, 100 << 20),
         (200, 200 << 20),
         (300, 300 << 20),

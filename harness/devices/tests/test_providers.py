@@ -50,8 +50,8 @@ def by_table(vendor: str, server: str) -> list[Device]:
 @pytest.mark.parametrize(("way", "server"), CASES)
 def test_provider_and_table_agree_on_every_field(way: str, server: str, tmp_path: Path) -> None:
     with ALL_WAYS[way](tmp_path, server) as boundary, boundary.provider() as provider:
-        found = sorted(provider.devices(), key=lambda device: device.minor)
-        assert [replace(entry, source="fake-table") for entry in found] == by_table(boundary.vendor, server)
+        devices = sorted(provider.devices(), key=lambda device: device.minor)
+        assert [replace(entry, source="fake-table") for entry in devices] == by_table(boundary.vendor, server)
         hardware = NodeHardware(NODE, from_server(server, catalog()))
         assert set(provider.links()) == _links_of(hardware, boundary.vendor)
         assert provider.driver().driver == hardware.driver(boundary.vendor).driver
@@ -122,9 +122,9 @@ def test_events_name_the_device_and_the_fault(provider: DeviceProvider, boundary
     verb = "link" if boundary.vendor == "mellanox" else "critical"
     faults.apply(boundary.table, boundary.position(1), verb, {}, now=1.0)
     boundary.settle()
-    told = [event for event in provider.events() if event.kind in {"xid", "fault", "port"}]
-    assert [event.device for event in told] == [device.uuid]
-    assert told[0].on
+    events = [event for event in provider.events() if event.kind in {"xid", "fault", "port"}]
+    assert [event.device for event in events] == [device.uuid]
+    assert events[0].on
     assert provider.events() == (), "each once"
 
 

@@ -63,8 +63,8 @@ def test_files_are_used_without_netlink(tmp_path: Path) -> None:
             name = device.kernel_name
             home = tmp_path / "sys/bus/pci/devices" / device.bus_id / "infiniband" / name
             (home / "ports/1/state").write_text("2: INIT\n")
-            found = {other.kernel_name: other.health.ok for other in provider.devices()}
-            assert [key for key, ok in found.items() if not ok] == [name]
+            by_kernel_name = {other.kernel_name: other.health.ok for other in provider.devices()}
+            assert [key for key, ok in by_kernel_name.items() if not ok] == [name]
             assert device.source == "real"
 
 

@@ -99,11 +99,11 @@ def test_mig_devices_are_read_as_slices_of_their_card(tmp_path: Path) -> None:
             slices.cut_mig(boundary.table, at, "1g.10gb")
         slices.set_mig_mode(boundary.table, at, on=True)
         uuids = [slices.cut_mig(boundary.table, at, name) for name in ("3g.40gb", "2g.20gb", "1g.10gb", "1g.10gb")]
-        found = provider.devices()[0].slices
-        assert [(entry.id, entry.kind, entry.template) for entry in found] == [
+        result = provider.devices()[0].slices
+        assert [(entry.id, entry.kind, entry.template) for entry in result] == [
             (uuid, "mig", name) for uuid, name in zip(uuids, ("3g.40gb", "2g.20gb", "1g.10gb", "1g.10gb"), strict=True)
         ]
-        assert found[0].memory == 40448 << 20
+        assert result[0].memory == 40448 << 20
         with pytest.raises(SliceError, match="no room"):
             slices.cut_mig(boundary.table, at, "1g.10gb")
         slices.set_mig_mode(boundary.table, at, on=False)

@@ -37,12 +37,12 @@ print(json.dumps([(pynvml.nvmlDeviceGetUUID(card), pynvml.nvmlDeviceGetTemperatu
     ],
 )
 def test_a_name_becomes_devices_behind_the_vendors_boundaries(name: str, kinds: dict[str, int]) -> None:
-    found, missing = survey(name)
-    vendors = [entry.vendor for entry in found]
+    devices, missing = survey(name)
+    vendors = [entry.vendor for entry in devices]
     assert {vendor: vendors.count(vendor) for vendor in vendors} == kinds
     assert missing == {}
-    assert {entry.source for entry in found} == {"fake-abi"}
-    assert all(entry.health.ok for entry in found)
+    assert {entry.source for entry in devices} == {"fake-abi"}
+    assert all(entry.health.ok for entry in devices)
 
 
 @pytest.mark.parametrize(
@@ -67,8 +67,8 @@ def test_another_process_sees_the_same_cards_and_changes() -> None:
 
     def ask() -> dict[str, int]:
         env = {**os.environ, **standing.env()}
-        said = subprocess.run([sys.executable, "-c", ASK_NVML], env=env, capture_output=True, text=True, check=True)
-        return dict(json.loads(said.stdout))
+        process = subprocess.run([sys.executable, "-c", ASK_NVML], env=env, capture_output=True, text=True, check=True)
+        return dict(json.loads(process.stdout))
 
     with stand_in("a10:2") as standing:
         assert list(standing.env()) == [LIBRARY_PATH]

@@ -198,16 +198,16 @@ def test_an_unmodified_c_program_sees_the_health_that_the_provider_sees(boundary
     source.write_text(HEALTH_IN_C[boundary.vendor].replace("CARD", str(boundary.table.devices[first].card)))
     subprocess.run([*command, str(source), "-o", str(program), str(boundary.library)], check=True, capture_output=True)
 
-    def said() -> str:
+    def output() -> str:
         env = {**os.environ, "LD_LIBRARY_PATH": str(folder)}
         return subprocess.run([str(program)], env=env, capture_output=True, text=True, check=True).stdout.strip()
 
     with boundary.provider() as provider:
         device = next(candidate for candidate in provider.devices() if candidate.index == 0)
         well, ill = {"huawei": ("0 0", "0 3"), "cambricon": ("0 1", "0 0"), "amd": ("0 0", "0 1")}[boundary.vendor]
-        assert (said(), provider.health(device.uuid).ok) == (well, True)
+        assert (output(), provider.health(device.uuid).ok) == (well, True)
         faults.apply(boundary.table, first, "critical", {}, now=1.0)
-        assert (said(), provider.health(device.uuid).ok) == (ill, False)
+        assert (output(), provider.health(device.uuid).ok) == (ill, False)
 
 
 def test_an_unmodified_python_process_loads_the_library(boundary: Boundary) -> None:

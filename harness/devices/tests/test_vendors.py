@@ -180,7 +180,7 @@ def test_a_vendor_that_lacks_parts_is_told_which() -> None:
 def test_no_other_module_names_a_vendor() -> None:
     """A vendor's name stands in its own modules, in tests and in suites, and nowhere else in the harness."""
     own = ("harness/devices/", "fake_devices/", "harness/hami/")
-    found = [
+    results = [
         path.relative_to(ROOT).as_posix()
         for folder in ("harness", "fixtures", "fake_devices")
         for path in (ROOT / folder).rglob("*.py")
@@ -188,4 +188,4 @@ def test_no_other_module_names_a_vendor() -> None:
         and ("cambricon" in path.read_text().lower() or '"amd"' in path.read_text())
         and not path.relative_to(ROOT).as_posix().startswith(own)
     ]
-    assert found == []
+    assert results == []

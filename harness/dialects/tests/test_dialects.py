@@ -14,20 +14,20 @@ RECIPES = Path(__file__).parents[3] / "suites" / "recipes"
 @pytest.mark.parametrize("name", BUILT_IN)
 def test_a_dialect_says_what_it_does_not_leave_out(name: str) -> None:
     dialect = dialect_named(name)("trial-a")
-    said = set(Intent) - set(dialect.unsaid)
+    message = set(Intent) - set(dialect.unsaid)
 
-    if Intent.GANGS in said:
+    if Intent.GANGS in message:
         assert all(made.manifest["kind"] == "PodGroup" for made in dialect.gang("train", 3))
         dialect.join(pod("a"), "train")
-    if Intent.LIMITS in said:
+    if Intent.LIMITS in message:
         made = list(dialect.queue("team", share={"cpu": 2}, limit={"cpu": 4, "memory": "1Gi"}))
         for each in made:
             assert "/namespaces/trial-a/" in each.path or "trial-a" in each.manifest["metadata"]["name"]
-    if Intent.CARDS in said:
+    if Intent.CARDS in message:
         list(dialect.cards(pod("a"), 2))
-    if Intent.SHARES in said:
+    if Intent.SHARES in message:
         list(dialect.share(pod("a"), 50))
-    if Intent.RESERVATIONS in said:
+    if Intent.RESERVATIONS in message:
         list(dialect.reserve("held", pod("a"), {"app": "a"}))
     dialect.enqueue(pod("a"), "")
 
@@ -65,15 +65,15 @@ def test_kais_queues_count_thousandths_and_megabytes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "message"),
     [
         ("seatrial.harness.no_such", "No module named"),
         (".kai", "expected koordinator, kubernetes"),
         ("seatrial.harness.errors", "expected the class DIALECT in this module, a Dialect, found None"),
     ],
 )
-def test_no_dialect(name: str, said: str) -> None:
-    with pytest.raises(UsageError, match=said):
+def test_no_dialect(name: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
         dialect_named(name)
 
 

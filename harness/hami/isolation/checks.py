@@ -152,18 +152,18 @@ def filling(bench: Bench) -> Finding:
         if before < bench.limit - context - BLOCK:
             breaches.append(f"free at the start: expected {bench.limit - context - BLOCK} and more, found {before}")
         for number in range(ROUNDS_OF_FILLING):
-            found = tenant.ask("fill", block=BLOCK, within=60)
-            fills.append(found)
-            wanted = before // BLOCK
-            if (found["blocks"], found["code"]) != (wanted, OUT_OF_MEMORY):
+            answer = tenant.ask("fill", block=BLOCK, within=60)
+            fills.append(answer)
+            amount = before // BLOCK
+            if (answer["blocks"], answer["code"]) != (amount, OUT_OF_MEMORY):
                 breaches.append(
-                    f"fill {number + 1}: expected {wanted} blocks and code {OUT_OF_MEMORY},"
-                    f" found {found['blocks']} and code {found['code']}"
+                    f"fill {number + 1}: expected {amount} blocks and code {OUT_OF_MEMORY},"
+                    f" found {answer['blocks']} and code {answer['code']}"
                 )
             outside = bench.outside(tenant)
             if outside is not None and outside > bench.limit + context:
                 breaches.append(f"driver: expected at most {bench.limit + context} bytes, found {outside}")
-            breaches += _check_region_sum(limits.cache, bench.limit - found["free"])
+            breaches += _check_region_sum(limits.cache, bench.limit - answer["free"])
             after = tenant.ask("release")["free"]
             if after != before:
                 breaches.append(f"release {number + 1}: expected {before} free again, found {after}")
@@ -176,9 +176,9 @@ def other_kinds(bench: Bench) -> Finding:
         codes = {
             kind: tenant.ask("allocate", bytes=bench.limit + BLOCK, kind=kind)["code"] for kind in ("managed", "host")
         }
-    wanted = {"managed": OUT_OF_MEMORY, "host": 0}
+    amounts = {"managed": OUT_OF_MEMORY, "host": 0}
     breaches = [
-        f"{kind}: expected code {wanted[kind]}, found {code}" for kind, code in codes.items() if code != wanted[kind]
+        f"{kind}: expected code {amounts[kind]}, found {code}" for kind, code in codes.items() if code != amounts[kind]
     ]
     return Finding("other-kinds", codes, tuple(breaches))
 
@@ -200,9 +200,9 @@ def neighbours_memory(bench: Bench) -> Finding:
         breaches.append(f"the greedy tenant: expected at most {half} bytes, found {filled['blocks'] * BLOCK}")
     if filled["code"] != OUT_OF_MEMORY:
         breaches.append(f"the greedy tenant: expected code {OUT_OF_MEMORY} in the end, found {filled['code']}")
-    wanted = [free - BLOCK * number for number in range(len(steps))]
-    if steps != wanted:
-        breaches.append(f"free memory of the neighbour: expected {wanted}, found {steps}")
+    targets = [free - BLOCK * number for number in range(len(steps))]
+    if steps != targets:
+        breaches.append(f"free memory of the neighbour: expected {targets}, found {steps}")
     return Finding("neighbours-memory", {"half": half, "greedy": filled, "steps": steps}, tuple(breaches))
 
 
@@ -240,9 +240,9 @@ def old_limit(bench: Bench) -> Finding:
     ):
         with tenants(bench.under_test, limits) as (tenant,):
             seen[name] = tenant.ask("totals")["total"]
-    wanted = {"first": bench.limit, "same-region": bench.limit, "new-region": half}
+    amounts = {"first": bench.limit, "same-region": bench.limit, "new-region": half}
     breaches = [
-        f"{name}: expected {wanted[name]}, found {total}" for name, total in seen.items() if total != wanted[name]
+        f"{name}: expected {amounts[name]}, found {total}" for name, total in seen.items() if total != amounts[name]
     ]
     return Finding("old-limit", seen, tuple(breaches))
 
@@ -306,8 +306,8 @@ def hold(region: Path) -> int:
     """
     command = [sys.executable, "-m", "seatrial.harness.hami.isolation.holder", str(region), "die"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    said, errors = process.communicate(timeout=30)
-    if said.strip() != b"held":
+    output, errors = process.communicate(timeout=30)
+    if output.strip() != b"held":
         raise DeviceError(f"region {region}: its lock could not be taken: {errors.decode(errors='replace').strip()}")
     return process.pid
 
@@ -323,22 +323,22 @@ def core_shares(bench: Bench, shares: Sequence[int] = (30, 50, 70)) -> Finding:
         with tenants(bench.under_test, bench.limits(cores=share)) as (tenant,):
             ticks, cores = bench.run(tenant, base.rounds, lengths.warm_up + lengths.measured)
         (kept,) = common([ticks], warm_up=lengths.warm_up)
-        found = mean_interval(rates(kept))
-        part = ratio(found, base.throughput)
+        interval = mean_interval(rates(kept))
+        part = ratio(interval, base.throughput)
         outside = mean_interval(cores[int(lengths.warm_up) :]) if len(cores) > lengths.warm_up + 2 else None
         measured[str(share)] = {"part": asdict(part), "outside": asdict(outside) if outside else None}
-        if found.mean < before * (1 - ORDER_SLACK):
+        if interval.mean < before * (1 - ORDER_SLACK):
             breaches.append(
-                f"{share} %: expected no less than with the lower limit ({before:.1f}/s), found {found.mean:.1f}/s"
+                f"{share} %: expected no less than with the lower limit ({before:.1f}/s), found {interval.mean:.1f}/s"
             )
-        if found.mean > base.throughput.mean * (1 + ORDER_SLACK):
-            breaches.append(f"{share} %: expected at most {base.throughput.mean:.1f}/s, found {found.mean:.1f}/s")
+        if interval.mean > base.throughput.mean * (1 + ORDER_SLACK):
+            breaches.append(f"{share} %: expected at most {base.throughput.mean:.1f}/s, found {interval.mean:.1f}/s")
         use = outside or part.scaled(100)
         if not use.within(share - CORE_SLACK, share + CORE_SLACK):
             where = "seen from outside" if outside else "of the throughput alone"
             text = f"{share} %: expected {share} ± {CORE_SLACK:g} % {where}, found {use.mean:.1f} %"
             (known if _step_is_coarse(bench) else breaches).append(text)
-        before = found.mean
+        before = interval.mean
     return Finding("core-shares", measured, tuple(breaches), tuple(known))
 
 
@@ -429,8 +429,8 @@ def _together(bench: Bench, limits: Sequence[Limits]) -> list[Interval]:
     return [mean_interval(rates(series)) for series in common(ticks, warm_up=lengths.warm_up)]
 
 
-def _check_region_sum(cache: Path, wanted: int) -> list[str]:
-    """Breaches of the region's sum against `wanted` bytes; none without a region."""
+def _check_region_sum(cache: Path, amount: int) -> list[str]:
+    """Breaches of the region's sum against `amount` bytes; none without a region."""
     if not cache.exists():
         return []
     try:
@@ -440,7 +440,7 @@ def _check_region_sum(cache: Path, wanted: int) -> list[str]:
     if not region.cards:
         return [f"region {cache.name}: expected a card, found none: the library did not get to NVML"]
     used = region.used(0)
-    return [f"region: expected {wanted} bytes in use, found {used}"] if used != wanted else []
+    return [f"region: expected {amount} bytes in use, found {used}"] if used != amount else []
 
 
 def _live(cache: Path) -> set[int]:

@@ -84,12 +84,12 @@ class Cuda:
     def allocate(self, size: int, kind: str = "device") -> tuple[int, int]:
         """The call's answer and the address; kinds are device, managed and host (pinned)."""
         place = ctypes.c_void_p()
-        wanted = ctypes.c_size_t(size)
+        target = ctypes.c_size_t(size)
         if kind == "managed":
-            code = self._call("cuMemAllocManaged", ctypes.byref(place), wanted, ctypes.c_uint(_MANAGED_GLOBAL))
+            code = self._call("cuMemAllocManaged", ctypes.byref(place), target, ctypes.c_uint(_MANAGED_GLOBAL))
         else:
             name = "cuMemAllocHost_v2" if kind == "host" else "cuMemAlloc_v2"
-            code = self._call(name, ctypes.byref(place), wanted)
+            code = self._call(name, ctypes.byref(place), target)
         return code, place.value or 0
 
     def free(self, place: int, kind: str = "device") -> int:

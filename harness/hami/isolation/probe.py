@@ -75,8 +75,8 @@ def _nothing_to_measure(witness: Witness, library: Path | None, libcuda: str) ->
     if not witness.devices():
         return Missing("no-gpu", "no NVIDIA GPU here: the driver lists none")
     if library is None or not library.is_file():
-        given = "--hami-library was not given" if library is None else f"{library} is no file"
-        return Missing("no-libvgpu", f"HAMi's libvgpu.so is needed: {given}")
+        text = "--hami-library was not given" if library is None else f"{library} is no file"
+        return Missing("no-libvgpu", f"HAMi's libvgpu.so is needed: {text}")
     try:
         ctypes.CDLL(libcuda)
     except OSError as error:

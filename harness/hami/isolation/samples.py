@@ -89,10 +89,10 @@ def common(tenants: Sequence[Sequence[Tick]], *, warm_up: float = 0.0) -> list[l
         raise ValueError("expected two ticks and more of each tenant")
     start = max(tenant[0].at for tenant in tenants) + warm_up
     end = min(tenant[-1].at for tenant in tenants)
-    found = [between(tenant, start, end) for tenant in tenants]
-    if any(len(entry) < 2 for entry in found):
+    ticks = [between(tenant, start, end) for tenant in tenants]
+    if any(len(entry) < 2 for entry in ticks):
         raise ValueError(f"expected tenants that run together, found {end - start:.1f} s of it after the warm-up")
-    return found
+    return ticks
 
 
 def rates(ticks: Sequence[Tick]) -> list[float]:

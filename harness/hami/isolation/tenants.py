@@ -140,12 +140,12 @@ class TenantProcess:
     def _answer(self, within: float) -> dict[str, Any]:
         line = self._line(time.monotonic() + within, within)
         try:
-            found: dict[str, Any] = json.loads(line)
+            answer: dict[str, Any] = json.loads(line)
         except json.JSONDecodeError as error:
             raise self._ended(f"printed {line[:80]!r}, which is not JSON") from error
-        if "error" in found:
-            raise self._ended(f"failed: {found['error']}")
-        return found
+        if "error" in answer:
+            raise self._ended(f"failed: {answer['error']}")
+        return answer
 
     def _line(self, deadline: float, within: float) -> bytes:
         assert self._process.stdout is not None
@@ -154,11 +154,11 @@ class TenantProcess:
             if not ready:
                 self.kill()
                 raise self._ended(f"did not answer within {within:g} s and was killed")
-            found = os.read(self._process.stdout.fileno(), 1 << 16)
-            if not found:
+            result = os.read(self._process.stdout.fileno(), 1 << 16)
+            if not result:
                 self._process.wait()
                 raise self._ended("died")
-            self._rest += found
+            self._rest += result
         line, _, self._rest = self._rest.partition(b"\n")
         return line
 
@@ -178,12 +178,12 @@ def tenants(arrangement: Arrangement, *limits: Limits | None) -> Iterator[tuple[
         TenantEnded: a tenant did not start.
     """
     with ExitStack() as all_:
-        found = []
+        tenant_processes = []
         for limit in limits:
             running = TenantProcess(arrangement, limit)
             all_.callback(running.end)
-            found.append(running.started())
-        yield tuple(found)
+            tenant_processes.append(running.started())
+        yield tuple(tenant_processes)
 
 
 def clear_lock(folder: Path = VGPU_LOCK) -> bool:

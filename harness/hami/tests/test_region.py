@@ -39,23 +39,28 @@ def test_what_a_release_wrote_is_read(tmp_path: Path, release: str, layout: str)
     region.slots[1].monitor_used[1] = 123
     write_region(tmp_path / "a.cache", region)
 
-    found = read_region(tmp_path / "a.cache")
+    current_region = read_region(tmp_path / "a.cache")
 
-    assert found.layout.name == layout
-    assert [(card.uuid, card.memory_limit, card.core_limit) for card in found.cards] == [
+    assert current_region.layout.name == layout
+    assert [(card.uuid, card.memory_limit, card.core_limit) for card in current_region.cards] == [
         (UUID, 8 << 30, 40),
         (OTHER, 1 << 30, 0),
     ]
-    assert [(tenant.pid, tenant.host_pid, tenant.status) for tenant in found.tenants] == [
+    assert [(tenant.pid, tenant.host_pid, tenant.status) for tenant in current_region.tenants] == [
         (11, 4011, RUNNING),
         (12, 0, RUNNING),
     ]
-    assert found.parts(0) == Use(context=600, module=20, data=1064, offset=7, total=1684)
-    assert (found.used(0), found.used(1)) == (1684, 5)
-    assert (found.cores(0), found.cores(1)) == (39, 2)
-    assert found.tenants[1].seen == (0, 123)
-    assert (found.lock_owner, found.switch, found.recent_kernel, found.priority) == (77, 1, 2, 1)
-    assert found.last_kernel == 1700000000
+    assert current_region.parts(0) == Use(context=600, module=20, data=1064, offset=7, total=1684)
+    assert (current_region.used(0), current_region.used(1)) == (1684, 5)
+    assert (current_region.cores(0), current_region.cores(1)) == (39, 2)
+    assert current_region.tenants[1].seen == (0, 123)
+    assert (
+        current_region.lock_owner,
+        current_region.switch,
+        current_region.recent_kernel,
+        current_region.priority,
+    ) == (77, 1, 2, 1)
+    assert current_region.last_kernel == 1700000000
 
 
 @pytest.mark.parametrize(
@@ -144,8 +149,8 @@ def test_slots_of_ended_processes_are_ignored(tmp_path: Path) -> None:
     left = ProcessUsage(pid=0, used=({"data": 64 << 20},), cores=(50,), status=0)
     here = ProcessUsage(pid=12, used=({"data": 5},), cores=(1,))
     write_region(tmp_path / "a.cache", new_region("v2.9.0", CARDS, [left, here]))
-    found = read_region(tmp_path / "a.cache")
-    assert ([tenant.pid for tenant in found.tenants], found.used(0), found.cores(0)) == ([12], 5, 1)
+    region = read_region(tmp_path / "a.cache")
+    assert ([tenant.pid for tenant in region.tenants], region.used(0), region.cores(0)) == ([12], 5, 1)
 
 
 @pytest.mark.parametrize("release", ["v2.8.1", "v2.9.0"])

@@ -36,7 +36,7 @@ class Scene:
         self.objects["Device"].append({"metadata": {"name": "n1"}, "spec": {"devices": cards}})
         self.whole = self.pod("whole", cards={0: 100}, cpu="2")
         self.held: Json = {
-            "metadata": {"name": "held", "uid": "R", "annotations": given({1: 100})},
+            "metadata": {"name": "held", "uid": "R", "annotations": allocation({1: 100})},
             "spec": {"allocateOnce": False},
             "status": {
                 "phase": "Available",
@@ -73,9 +73,12 @@ class Scene:
         cards = cards or {}
         if cards:
             requests["koordinator.sh/gpu-core"] = str(sum(cards.values()))
-        annotations = {**given(cards), **({RESERVED: json.dumps({"name": "held", "uid": inside})} if inside else {})}
+        annotations = {
+            **allocation(cards),
+            **({RESERVED: json.dumps({"name": "held", "uid": inside})} if inside else {}),
+        }
         condition = {"type": "PodScheduled", "status": "True"}
-        found: Json = {
+        manifest: Json = {
             "metadata": {
                 "name": name,
                 "namespace": "default",
@@ -86,20 +89,20 @@ class Scene:
             "spec": {"nodeName": node, "containers": [{"resources": {"requests": requests}}]},
             "status": {"phase": "Running", "conditions": [condition] if node else []},
         }
-        self.objects["Pod"].append(found)
-        return found
+        self.objects["Pod"].append(manifest)
+        return manifest
 
     def claimed(self, name: str, device: str, *users: str) -> Json:
         """A claim with a device of the node, for these pods."""
         results = [{"request": "gpu", "driver": "d.io", "pool": "n1", "device": device}]
         reserved = [{"resource": "pods", "name": user, "uid": user} for user in users]
         status = {"allocation": {"devices": {"results": results}}, "reservedFor": reserved}
-        found: Json = {"metadata": {"name": name}, "spec": {}, "status": status}
-        self.objects["ResourceClaim"].append(found)
-        return found
+        manifest: Json = {"metadata": {"name": name}, "spec": {}, "status": status}
+        self.objects["ResourceClaim"].append(manifest)
+        return manifest
 
 
-def given(cards: dict[int, int]) -> dict[str, str]:
+def allocation(cards: dict[int, int]) -> dict[str, str]:
     """The annotation with a share of these cards."""
     entries = [{"minor": minor, "resources": {"koordinator.sh/gpu-core": str(share)}} for minor, share in cards.items()]
     return {ALLOCATED: json.dumps({"gpu": entries})} if cards else {}

@@ -10,9 +10,9 @@ PAGE = Path(__file__).resolve().parents[3] / "docs/lab.md"
 
 
 def test_the_documented_inventory_can_be_read(tmp_path: Path) -> None:
-    found = re.search(r"```yaml lab\.yaml\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    assert found is not None
-    (tmp_path / "lab.yaml").write_text(found[1])
+    match = re.search(r"```yaml lab\.yaml\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    assert match is not None
+    (tmp_path / "lab.yaml").write_text(match[1])
     inventory = load_inventory(tmp_path / "lab.yaml")
     assert [machine.name for machine in inventory.machines] == ["dgx-1", "a10-box"]
     assert inventory.machines[0].hooks["power-cycle"].command[2] == "{machine}-bmc"

@@ -25,8 +25,8 @@ def lab(folder: Path, prepare: tuple[str, ...] = (), **hooks: Any) -> Lab:
             "prepare": list(prepare),
         }
     ]
-    found = inventory(folder, machines=machines)
-    return Lab(found, FileStore(folder / "ledger.json", "shelf"), holder="me of a job")
+    result = inventory(folder, machines=machines)
+    return Lab(result, FileStore(folder / "ledger.json", "shelf"), holder="me of a job")
 
 
 def python(code: str, *words: object, **more: object) -> dict[str, object]:
@@ -57,8 +57,8 @@ def test_the_default_holder_is_a_name_that_is_taken(tmp_path: Path, monkeypatch:
     assert Lab(inventory(tmp_path), FileStore(tmp_path / "ledger.json", "shelf")).holder.startswith("me--@")
     monkeypatch.setenv("CI_PROJECT_PATH", "group/sub.group/project")
     monkeypatch.setenv("CI_JOB_ID", "17")
-    found = Lab(inventory(tmp_path), FileStore(tmp_path / "ledger.json", "shelf"))
-    assert found.holder == "gitlab:group/sub.group/project#17"
+    lab = Lab(inventory(tmp_path), FileStore(tmp_path / "ledger.json", "shelf"))
+    assert lab.holder == "gitlab:group/sub.group/project#17"
 
 
 def test_a_machine_is_prepared_before_it_is_handed_out(tmp_path: Path) -> None:

@@ -21,9 +21,9 @@ def machine(**changes: Any) -> list[dict[str, Any]]:
 def test_paths_are_relative_to_the_inventory(tmp_path: Path) -> None:
     path = tmp_path / "lab.yaml"
     path.write_text(yaml.safe_dump(plain(windows=[NIGHTLY])))
-    found = load_inventory(path)
-    assert found.leases.file == str(tmp_path / "ledger.json")
-    assert [len(machine.cards) for machine in found.machines] == [4, 2]
+    inventory = load_inventory(path)
+    assert inventory.leases.file == str(tmp_path / "ledger.json")
+    assert [len(machine.cards) for machine in inventory.machines] == [4, 2]
 
 
 @pytest.mark.parametrize(
@@ -64,8 +64,8 @@ def test_files_that_are_no_inventory_are_refused(tmp_path: Path, content: str | 
 
 
 def window(**changes: Any) -> tuple[Window, ...]:
-    found = parse_inventory(plain(windows=[NIGHTLY | changes]), where=Path("lab.yaml"))
-    return found.windows
+    inventory = parse_inventory(plain(windows=[NIGHTLY | changes]), where=Path("lab.yaml"))
+    return inventory.windows
 
 
 @pytest.mark.parametrize(

@@ -161,9 +161,9 @@ def test_workers_and_jobs_never_share_a_card(lab_file: Path, tmp_path: Path) -> 
     jobs = [
         subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment, cwd=tmp_path) for _ in range(2)
     ]
-    said = [job.communicate()[0] for job in jobs]
-    assert [job.returncode for job in jobs] == [0, 0], said
-    assert all("6 passed" in text for text in said)
+    messages = [job.communicate()[0] for job in jobs]
+    assert [job.returncode for job in jobs] == [0, 0], messages
+    assert all("6 passed" in text for text in messages)
     ledger = open_lab(lab_file).snapshot().ledger
     assert ledger.tokens == 12
     assert (ledger.leases, ledger.line) == ((), ())

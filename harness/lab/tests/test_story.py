@@ -175,7 +175,7 @@ class Story:
         self.problems += [f"{device} has leases {tokens}" for device, tokens in listed.items() if len(tokens) > 1]
 
 
-def told(seed: int, *, compares: bool = True, steps: int = STEPS) -> Story:
+def random_story(seed: int, *, compares: bool = True, steps: int = STEPS) -> Story:
     world = World(seed)
     world.compares = compares
     story = Story(world)
@@ -191,7 +191,7 @@ def told(seed: int, *, compares: bool = True, steps: int = STEPS) -> Story:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_a_device_never_has_two_holders(seed: int) -> None:
-    story = told(seed)
+    story = random_story(seed)
     assert story.problems == []
     assert story.grants > STEPS / 50  # the story is about something
     assert story.steals > STEPS / 50
@@ -199,13 +199,13 @@ def test_a_device_never_has_two_holders(seed: int) -> None:
 
 def test_a_store_that_does_not_compare_is_found_out() -> None:
     """The story can fail: writes that overwrite newer ones give a device two holders."""
-    assert any(told(seed, compares=False).problems for seed in range(3))
+    assert any(random_story(seed, compares=False).problems for seed in range(3))
 
 
 def test_taking_devices_before_the_lease_has_ended_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """The story can fail: others take the devices two seconds early."""
     monkeypatch.setattr(rules, "GRACE", -2.0)
-    assert any(told(seed).problems for seed in range(3))
+    assert any(random_story(seed).problems for seed in range(3))
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -215,12 +215,12 @@ def test_after_a_crash_the_devices_are_free_within_ttl_and_five_seconds(seed: in
     store = SimulatedStore(world, lambda: None)
     lab = inventory(ttl=TTL)
     dead, waiting = (Claim(lab, store, ClientClock(world, 5.0, 1.0), name, name) for name in ("dead", "waiting"))
-    wanted = PlaceRequest("h100", 4)
-    _until(world, lambda: dead.ask(wanted))
+    request = PlaceRequest("h100", 4)
+    _until(world, lambda: dead.ask(request))
     world.time += 7.3
     _until(world, lambda: _renewed(dead))
     crash = world.time
-    _until(world, lambda: waiting.ask(wanted))
+    _until(world, lambda: waiting.ask(request))
     assert TTL <= world.time - crash <= TTL + 5
 
 

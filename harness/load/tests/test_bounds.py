@@ -32,7 +32,7 @@ BOUNDS = {"at_least": {"pods_per_second": 40}, "at_most": {"p99": 20}}
 
 
 @pytest.mark.parametrize(
-    ("found", "want"),
+    ("result", "want"),
     [
         pytest.param(result(), [], id="on-the-bound"),
         pytest.param(result(rate=39.9), ["pods_per_second: expected at least 40, measured 39.9"], id="too-few"),
@@ -47,8 +47,8 @@ BOUNDS = {"at_least": {"pods_per_second": 40}, "at_most": {"p99": 20}}
         ),
     ],
 )
-def test_bounds(found: LoadResult, want: list[str]) -> None:
-    assert out_of_bounds(Bounds.of(BOUNDS), found) == want
+def test_bounds(result: LoadResult, want: list[str]) -> None:
+    assert out_of_bounds(Bounds.of(BOUNDS), result) == want
 
 
 @pytest.mark.parametrize(
@@ -70,13 +70,13 @@ def test_a_load_that_is_not_valid_is_not_judged() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "says"),
+    ("values", "says"),
     [
         pytest.param({"at_least": {"pods": 1}}, "no figure 'pods'", id="unknown-figure"),
         pytest.param({"least": {}}, "at_least", id="unknown-bound"),
         pytest.param({"at_most": {"p99": "fast"}}, "at_most", id="no-number"),
     ],
 )
-def test_bounds_that_cannot_be_read(given: dict[str, Any], says: str) -> None:
+def test_bounds_that_cannot_be_read(values: dict[str, Any], says: str) -> None:
     with pytest.raises(UsageError, match=says):
-        Bounds.of(given)
+        Bounds.of(values)

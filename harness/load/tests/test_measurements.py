@@ -21,14 +21,14 @@ def test_every_figure_is_as_valid_as_the_load(tmp_path: Path, valid: bool) -> No
     with ResultsWriter(tmp_path / "run") as writer:
         writer.run(RunInfo("r", moment(SIM_EPOCH), (), "embedded", Subject("ours")))
         record(load, writer, workload="steady", case="t::a", begun=SIM_EPOCH, memory_mib=90)
-    found = read_run(tmp_path / "run")
-    assert {(each.name, each.values, each.valid) for each in found.measurements} == {
+    run = read_run(tmp_path / "run")
+    assert {(each.name, each.values, each.valid) for each in run.measurements} == {
         ("create to bound", (250.0,), valid),
         ("throughput", (50.0,), valid),
         ("memory of the scheduler", (90.0,), valid),
     }
-    assert all(each.labels == {"workload": "steady"} for each in found.measurements)
-    assert [(each.event, each.pod) for each in found.timeline] == [
+    assert all(each.labels == {"workload": "steady"} for each in run.measurements)
+    assert [(each.event, each.pod) for each in run.timeline] == [
         ("created", "load/a"),
         ("bound", "load/a"),
         ("created", "load/b"),

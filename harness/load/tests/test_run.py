@@ -122,9 +122,9 @@ def test_an_interrupted_load_leaves_nothing_behind(cluster: EmbeddedCluster) -> 
     )
     assert cluster.wait(lambda: pods_and_namespaces(cluster)[0] > 3, within=60)
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=600)
+    _, errors = process.communicate(timeout=600)
     assert process.returncode == 130
-    assert b"Traceback" not in said
+    assert b"Traceback" not in errors
     left, namespaces = pods_and_namespaces(cluster)
     assert left == 0
     assert not [name for name in namespaces if name.startswith("seatrial-load-")]

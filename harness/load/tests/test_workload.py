@@ -41,8 +41,8 @@ shapes:
     built = next(mix(str(file)).draw(seed=0)).pod("p").manifest
     assert built["metadata"] == {"name": "p", "labels": {"team": "a"}}
     assert built["spec"]["priorityClassName"] == "batch"
-    wanted = {"cpu": "1", "koordinator.sh/gpu-core": "50"}
-    assert built["spec"]["containers"][0]["resources"] == {"requests": wanted, "limits": wanted}
+    amounts = {"cpu": "1", "koordinator.sh/gpu-core": "50"}
+    assert built["spec"]["containers"][0]["resources"] == {"requests": amounts, "limits": amounts}
 
 
 @pytest.mark.parametrize(

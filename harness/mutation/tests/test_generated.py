@@ -31,11 +31,11 @@ def root(tmp_path: Path) -> Path:
 
 
 def codes(root: Path, kind: str) -> list[str]:
-    found = []
+    codes = []
     for mutant in generate([], kinds=[kind], root=root):
         (tree,) = mutated(mutant, root).values()
-        found.append(ast.unparse(tree))
-    return found
+        codes.append(ast.unparse(tree))
+    return codes
 
 
 @pytest.mark.parametrize(
@@ -51,9 +51,9 @@ def codes(root: Path, kind: str) -> list[str]:
     ],
 )
 def test_each_kind_finds_its_places(root: Path, kind: str, shown: list[str]) -> None:
-    found = codes(root, kind)
-    assert len(found) == len(shown)
-    assert all(any(text in code for code in found) for text in shown)
+    root_codes = codes(root, kind)
+    assert len(root_codes) == len(shown)
+    assert all(any(text in code for code in root_codes) for text in shown)
 
 
 def test_an_id_makes_its_mutant_again(root: Path) -> None:

@@ -38,11 +38,11 @@ def address(tmp_path: Path) -> Iterator[str]:
         while not file.exists() or not file.read_text().endswith("}"):
             assert time.monotonic() < ends, "the Dask scheduler did not start"
             time.sleep(0.1)
-        found = json.loads(file.read_text())["address"]
+        address = json.loads(file.read_text())["address"]
         for number in range(2):
             local = str(tmp_path / f"worker-{number}")
-            started(stack, "dask_worker", found, "--nworkers", "1", "--nthreads", "1", "--local-directory", local)
-        yield found
+            started(stack, "dask_worker", address, "--nworkers", "1", "--nthreads", "1", "--local-directory", local)
+        yield address
 
 
 def mutate(*words: str) -> "subprocess.CompletedProcess[str]":

@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from seatrial.harness.apiserver.conversation import STDERR, STDOUT, Conversation, Outcome, Wanted
+from seatrial.harness.apiserver.conversation import STDERR, STDOUT, Conversation, Outcome, StreamSelection
 from seatrial.harness.nodes.runtimes.descriptors import PIECE, Descriptor, pause
 from seatrial.harness.nodes.runtimes.simulated import KILLED
 from seatrial.harness.nodes.runtimes.supervised_process import Status, SupervisedProcess
@@ -18,12 +18,12 @@ _SOON, _LATER = 0.01, 0.1  # seconds between reads of a log: while it grows, and
 class Ends:
     """Both sides of a command's input and outputs. The program gets `program`; then `handed_over` closes them here."""
 
-    def __init__(self, wanted: Wanted) -> None:
+    def __init__(self, selection: StreamSelection) -> None:
         self.input: Descriptor | None = None
         self.outputs: dict[int, Descriptor] = {}
         self._theirs: list[int] = []
         try:
-            self.program = self._terminal() if wanted.tty else self._pipes(wanted)
+            self.program = self._terminal() if selection.tty else self._pipes(selection)
         except BaseException:
             self.handed_over()
             self.close()
@@ -35,16 +35,16 @@ class Ends:
         self.outputs[STDOUT] = self.input = Descriptor(own)
         return [theirs, theirs, theirs]
 
-    def _pipes(self, wanted: Wanted) -> list[int]:
+    def _pipes(self, selection: StreamSelection) -> list[int]:
         program = []
-        if wanted.stdin:
+        if selection.stdin:
             theirs, own = os.pipe()
             self.input = Descriptor(own)
         else:
             theirs = os.open(os.devnull, os.O_RDONLY)
         self._theirs.append(theirs)
         program.append(theirs)
-        for output, is_wanted in ((STDOUT, wanted.stdout), (STDERR, wanted.stderr)):
+        for output, is_wanted in ((STDOUT, selection.stdout), (STDERR, selection.stderr)):
             if is_wanted:
                 own, theirs = os.pipe()
                 self.outputs[output] = Descriptor(own)
@@ -70,12 +70,14 @@ class Ends:
 class Command(Conversation):
     """A command with its own supervisor."""
 
-    def __init__(self, ends: Ends, wanted: Wanted, launch: Callable[[Callable[[], None]], SupervisedProcess]) -> None:
+    def __init__(
+        self, ends: Ends, selection: StreamSelection, launch: Callable[[Callable[[], None]], SupervisedProcess]
+    ) -> None:
         """
         Raises:
             OSError: no process can be made.
         """
-        self._ends, self._wanted = ends, wanted
+        self._ends, self._selection = ends, selection
         self._over = asyncio.Event()
         self._status = Status()
         try:
@@ -92,21 +94,21 @@ class Command(Conversation):
             self._over.set()
 
     async def read(self, output: int) -> bytes:
-        found = self._ends.outputs.get(output)
-        return await found.read() if found is not None else b""
+        descriptor = self._ends.outputs.get(output)
+        return await descriptor.read() if descriptor is not None else b""
 
     async def write(self, data: bytes) -> None:
         if self._ends.input is not None:
             await self._ends.input.write(data)
 
     def end_input(self) -> None:
-        if not self._wanted.tty and self._ends.input is not None:
+        if not self._selection.tty and self._ends.input is not None:
             self._ends.input.close()
         elif self._ends.input is not None:
             self._ends.input.type(END_OF_FILE)
 
     def resize(self, columns: int, rows: int) -> None:
-        if self._wanted.tty and self._ends.input is not None:
+        if self._selection.tty and self._ends.input is not None:
             self._ends.input.resize(columns, rows)
 
     async def outcome(self) -> Outcome:
@@ -128,17 +130,29 @@ class Attached(Conversation):
     """
 
     def __init__(
-        self, process: SupervisedProcess, log: Path, wanted: Wanted, clock: Clock, *, stdin: bool, once: bool
+        self,
+        process: SupervisedProcess,
+        log: Path,
+        selection: StreamSelection,
+        clock: Clock,
+        *,
+        stdin: bool,
+        once: bool,
     ) -> None:
         """`stdin`: whether the program has an input; `once`: the input closes after the first client (`stdinOnce`)."""
-        self._process, self._wanted, self._clock, self._once = process, wanted, clock, once and stdin and wanted.stdin
-        self._output = STDOUT if wanted.stdout else STDERR
+        self._process, self._selection, self._clock, self._once = (
+            process,
+            selection,
+            clock,
+            once and stdin and selection.stdin,
+        )
+        self._output = STDOUT if selection.stdout else STDERR
         self._log = log.open("rb")
         self._log.seek(0, os.SEEK_END)
         self._pause = _SOON
         self._open = True
         self._input: Descriptor | None = None
-        if stdin and wanted.stdin:
+        if stdin and selection.stdin:
             try:
                 self._input = Descriptor(os.open(process.folder / "input", os.O_WRONLY | os.O_NONBLOCK))
             except OSError:
@@ -172,7 +186,7 @@ class Attached(Conversation):
                 self._process.end_input()
 
     def resize(self, columns: int, rows: int) -> None:
-        if self._wanted.tty:
+        if self._selection.tty:
             self._process.resize(columns, rows)
 
     async def outcome(self) -> Outcome:

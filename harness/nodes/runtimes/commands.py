@@ -66,15 +66,15 @@ def words(container: ContainerPlan, env: Mapping[str, str]) -> tuple[list[str], 
 
 def limits_of(container: ContainerPlan) -> Limits:
     """The limits of the container. An amount that is no quantity counts as absent; admission refuses such pods."""
-    found: dict[str, int] = {}
+    amounts: dict[str, int] = {}
     for name in (CPU, MEMORY):
-        given = container.resources.limits.get(name)
-        if given is not None:
+        limit = container.resources.limits.get(name)
+        if limit is not None:
             try:
-                found[name] = amount(name, given)
+                amounts[name] = amount(name, limit)
             except QuantityError:
                 continue
-    return Limits(found.get(CPU), found.get(MEMORY))
+    return Limits(amounts.get(CPU), amounts.get(MEMORY))
 
 
 def found_here(program: str, env: Mapping[str, str], folder: str) -> bool:

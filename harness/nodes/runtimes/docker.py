@@ -25,7 +25,7 @@ from typing import Any
 import docker
 from docker.errors import APIError, DockerException, ImageNotFound, NotFound
 
-from seatrial.harness.apiserver.conversation import Conversation, Wanted
+from seatrial.harness.apiserver.conversation import Conversation, StreamSelection
 from seatrial.harness.devices.vendors import VENDORS
 from seatrial.harness.errors import ClusterError
 from seatrial.harness.nodes.container_error import ContainerError
@@ -113,17 +113,17 @@ class DockerRuntime(LifecycleRuntime):
 
     def resume(self, work: Work, states: tuple[ContainerState, ...], report: Report) -> bool:
         try:
-            found = self._client.api.containers(
+            containers = self._client.api.containers(
                 all=True, filters={"label": [f"{OWNER}={self._owner}", f"{UID}={work.uid}"]}
             )
         except DockerException as error:
             log.warning("resume failed pod=%s why=%s", work.pod.key, error)
             return False
-        if not found:
+        if not containers:
             return False
         pod = self._pods[work.uid] = RealPod(work, report)
         known = {state.name: state for state in states}
-        for row in sorted(found, key=lambda each: int(each["Labels"][COUNT])):
+        for row in sorted(containers, key=lambda each: int(each["Labels"][COUNT])):
             container = next((each for each in pod.every if each.plan.name == row["Labels"][CONTAINER]), None)
             if container is not None:
                 container.state = replace(
@@ -137,8 +137,8 @@ class DockerRuntime(LifecycleRuntime):
         return True
 
     def logs(self, work: Work, container: str) -> bytes | None:
-        found = self._found(work, container)
-        run = found[1].run if found else None
+        pod = self._pod_and_container(work, container)
+        run = pod[1].run if pod else None
         if not isinstance(run, DockerRun) or not run.id:
             return None
         try:
@@ -151,27 +151,29 @@ class DockerRuntime(LifecycleRuntime):
         runs = [container.run for container in pod.every] if pod is not None else []
         return tuple(run.status.pid for run in runs if isinstance(run, DockerRun) and run.status.running)
 
-    async def exec(self, work: Work, container: str, command: Sequence[str], wanted: Wanted) -> Conversation:
+    async def exec(
+        self, work: Work, container: str, command: Sequence[str], selection: StreamSelection
+    ) -> Conversation:
         _, run = self._living(work, container)
         with _in_words(work, container):
-            return await HostedCommand.begin(self._engine, run.id, command, wanted)
+            return await HostedCommand.begin(self._engine, run.id, command, selection)
 
-    async def attach(self, work: Work, container: str, wanted: Wanted) -> Conversation:
+    async def attach(self, work: Work, container: str, target: StreamSelection) -> Conversation:
         plan, run = self._living(work, container)
         with _in_words(work, container):
-            asked = replace(wanted, stdin=wanted.stdin and plan.stdin)
-            return await HostedProgram.begin(self._engine, run.id, asked, tty=plan.tty)
+            selection = replace(target, stdin=target.stdin and plan.stdin)
+            return await HostedProgram.begin(self._engine, run.id, selection, tty=plan.tty)
 
     def _living(self, work: Work, container: str) -> tuple[ContainerPlan, DockerRun]:
         """
         Raises:
             ContainerError: it does not run.
         """
-        found = self._found(work, container)
-        run = found[1].run if found else None
-        if found is None or not isinstance(run, DockerRun) or not run.status.running:
+        pod = self._pod_and_container(work, container)
+        run = pod[1].run if pod else None
+        if pod is None or not isinstance(run, DockerRun) or not run.status.running:
             raise ContainerError(f"container {container!r} of pod {work.pod.key} is not running")
-        return found[1].plan, run
+        return pod[1].plan, run
 
     async def _in_pool(self, ask: Callable[[], Any]) -> Any:
         return await self._loop.run_in_executor(self._pool, ask)
@@ -209,14 +211,14 @@ class DockerRuntime(LifecycleRuntime):
         run = DockerRun(self, changed)
         old = container.run.id if isinstance(container.run, DockerRun) else ""
         try:
-            asked = self._asked(pod, container)
+            arguments = self._create_arguments(pod, container)
         except (CannotMount, Unresolved, OSError) as error:
             raise Blocked(NO_CONFIG, str(error)) from error
 
         def ask() -> str | Blocked:
             if old:
                 _remove(self._client, old)
-            return self._create(container.plan.image, asked)
+            return self._create(container.plan.image, arguments)
 
         def answered(done: "asyncio.Future[str | Blocked]") -> None:
             if not done.cancelled():
@@ -226,7 +228,7 @@ class DockerRuntime(LifecycleRuntime):
         self._loop.run_in_executor(self._pool, ask).add_done_callback(answered)
         return run
 
-    def _create(self, image: str, asked: dict[str, Any]) -> str | Blocked:
+    def _create(self, image: str, amounts: dict[str, Any]) -> str | Blocked:
         """Pull the image if it is missing, create the container and start it. Runs in the pool."""
         try:
             try:
@@ -234,20 +236,20 @@ class DockerRuntime(LifecycleRuntime):
             except ImageNotFound:
                 self._client.images.pull(image)
         except DockerException as error:
-            return Blocked(NO_IMAGE, f"image {image!r}: {_said(error)}")
+            return Blocked(NO_IMAGE, f"image {image!r}: {_message(error)}")
         try:
-            _remove(self._client, asked["name"])
-            made = self._client.containers.create(image, **asked)
+            _remove(self._client, amounts["name"])
+            made = self._client.containers.create(image, **amounts)
         except DockerException as error:
-            return Blocked(NOT_CREATED, _said(error))
+            return Blocked(NOT_CREATED, _message(error))
         try:
             made.start()
         except DockerException as error:
             _remove(self._client, str(made.id))
-            return Blocked("RunContainerError", _said(error))
+            return Blocked("RunContainerError", _message(error))
         return str(made.id)
 
-    def _asked(self, pod: RealPod, container: RealContainer) -> dict[str, Any]:
+    def _create_arguments(self, pod: RealPod, container: RealContainer) -> dict[str, Any]:
         """The arguments of the engine's create request."""
         plan = container.plan
         env = environment(pod.work, plan)
@@ -255,7 +257,7 @@ class DockerRuntime(LifecycleRuntime):
         command, args = words(plan, env)
         grant = pod.work.grants.get(plan.name)
         limits = limits_of(plan)
-        asked: dict[str, Any] = {
+        commands: dict[str, Any] = {
             "name": f"seatrial-{pod.work.uid}-{plan.name}-{container.state.restarts}",
             "labels": {
                 OWNER: self._owner,
@@ -268,36 +270,36 @@ class DockerRuntime(LifecycleRuntime):
             "tty": plan.tty,
         }
         if plan.stdin:
-            asked["stdin_open"] = True
-            asked["detach"] = not plan.stdin_once  # the input stays open after its first client
+            commands["stdin_open"] = True
+            commands["detach"] = not plan.stdin_once  # the input stays open after its first client
         if command:
-            asked["entrypoint"] = command
+            commands["entrypoint"] = command
         if args:
-            asked["command"] = args
+            commands["command"] = args
         if plan.working_dir:
-            asked["working_dir"] = plan.working_dir
+            commands["working_dir"] = plan.working_dir
         if limits.memory is not None:
-            asked["mem_limit"] = asked["memswap_limit"] = limits.memory
+            commands["mem_limit"] = commands["memswap_limit"] = limits.memory
         if limits.cpu is not None:
-            asked["nano_cpus"] = limits.cpu * 1_000_000
+            commands["nano_cpus"] = limits.cpu * 1_000_000
         if grant is not None and self._devices:
-            asked["devices"] = [f"{node}:{node}:rwm" for node in grant.nodes if Path(node).exists()]
-            asked["runtime"] = next(
+            commands["devices"] = [f"{node}:{node}:rwm" for node in grant.nodes if Path(node).exists()]
+            commands["runtime"] = next(
                 (name for key, name in _RUNTIMES.items() if key in grant.env and name in self._known_runtimes), None
             )
         if grant is not None:
-            asked["volumes"] = {
+            commands["volumes"] = {
                 mount.host: {"bind": mount.container, "mode": "ro" if mount.read_only else "rw"}
                 for mount in grant.mounts
                 if Path(mount.host).exists()
             }
         for mounted in self._mounts(pod, container):
             mode = "ro" if mounted.read_only else "rw"
-            asked.setdefault("volumes", {})[str(mounted.source)] = {"bind": mounted.target, "mode": mode}
+            commands.setdefault("volumes", {})[str(mounted.source)] = {"bind": mounted.target, "mode": mode}
         if self._libraries is not None:
-            asked.setdefault("volumes", {})[str(self._libraries)] = {"bind": _LIBRARIES, "mode": "ro"}
-            asked["environment"].setdefault(LIBRARY_PATH, _LIBRARIES)
-        return asked
+            commands.setdefault("volumes", {})[str(self._libraries)] = {"bind": _LIBRARIES, "mode": "ro"}
+            commands["environment"].setdefault(LIBRARY_PATH, _LIBRARIES)
+        return commands
 
     def _mounts(self, pod: RealPod, container: RealContainer) -> list[Mounted]:
         """
@@ -335,24 +337,24 @@ class DockerRuntime(LifecycleRuntime):
 
     def _look(self) -> None:
         self._timer = None
-        wanted = [run.id for run in self._runs.values() if not run.gone]
-        if wanted:
-            self._loop.run_in_executor(self._pool, self._states, wanted).add_done_callback(self._looked)
+        ids = [run.id for run in self._runs.values() if not run.gone]
+        if ids:
+            self._loop.run_in_executor(self._pool, self._states, ids).add_done_callback(self._looked)
 
-    def _states(self, wanted: list[str]) -> dict[str, dict[str, Any] | None]:
+    def _states(self, device: list[str]) -> dict[str, dict[str, Any] | None]:
         """The engine's state of these containers; None for an unknown one. Runs in the pool."""
         listed = self._client.api.containers(all=True, filters={"label": f"{OWNER}={self._owner}"})
-        found: dict[str, dict[str, Any] | None] = {}
+        states: dict[str, dict[str, Any] | None] = {}
         there = {row["Id"]: row["State"] for row in listed}
-        for id_ in wanted:
+        for id_ in device:
             run = self._runs.get(id_)
             if run is not None and run.status.running and there.get(id_) == "running":
                 continue  # as before
             try:
-                found[id_] = self._client.api.inspect_container(id_)["State"]
+                states[id_] = self._client.api.inspect_container(id_)["State"]
             except NotFound:
-                found[id_] = None
-        return found
+                states[id_] = None
+        return states
 
     def _looked(self, done: "asyncio.Future[dict[str, dict[str, Any] | None]]") -> None:
         if done.cancelled() or self._loop.is_closed():
@@ -420,7 +422,7 @@ def unreachable(url: str = "") -> str | None:
         finally:
             client.close()
     except DockerException as error:
-        return f"no Docker engine answers ({_said(error)}); start one, or set DOCKER_HOST"
+        return f"no Docker engine answers ({_message(error)}); start one, or set DOCKER_HOST"
     return None
 
 
@@ -446,7 +448,7 @@ def _in_words(work: Work, container: str) -> Iterator[None]:
     try:
         yield
     except DockerException as error:
-        raise ContainerError(f"container {container!r} of pod {work.pod.key}: {_said(error)}") from error
+        raise ContainerError(f"container {container!r} of pod {work.pod.key}: {_message(error)}") from error
 
 
 def _remove(client: docker.DockerClient, id_: str) -> None:
@@ -458,7 +460,7 @@ def _remove(client: docker.DockerClient, id_: str) -> None:
             log.warning("container left id=%s why=%s", id_, error)
 
 
-def _said(error: DockerException) -> str:
+def _message(error: DockerException) -> str:
     return str(getattr(error, "explanation", "") or error)
 
 

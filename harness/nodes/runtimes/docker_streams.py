@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import docker
 from docker.errors import DockerException
 
-from seatrial.harness.apiserver.conversation import STDERR, STDOUT, Conversation, Outcome, Wanted
+from seatrial.harness.apiserver.conversation import STDERR, STDOUT, Conversation, Outcome, StreamSelection
 from seatrial.harness.nodes.runtimes.descriptors import PIECE, pause
 from seatrial.harness.nodes.runtimes.simulated import KILLED
 from seatrial.scheduler.api.clock import Clock
@@ -69,7 +69,7 @@ class Hosted(Conversation):
         self._ended: set[int] = set()
         self._task = self._loop.create_task(self._sort())
         self._open = True
-        self._asked: set[asyncio.Future[Any]] = set()
+        self._futures: set[asyncio.Future[Any]] = set()
 
     async def read(self, output: int) -> bytes:
         if output in self._ended:
@@ -96,8 +96,8 @@ class Hosted(Conversation):
                     self._resize(columns, rows)
 
             future = asyncio.ensure_future(self._engine.run_blocking(ask))
-            self._asked.add(future)
-            future.add_done_callback(self._asked.discard)
+            self._futures.add(future)
+            future.add_done_callback(self._futures.discard)
 
     def close(self) -> None:
         if self._open:
@@ -140,7 +140,9 @@ class HostedCommand(Hosted):
     """A command in a container."""
 
     @classmethod
-    async def begin(cls, engine: Engine, container: str, command: Sequence[str], wanted: Wanted) -> "HostedCommand":
+    async def begin(
+        cls, engine: Engine, container: str, command: Sequence[str], selection: StreamSelection
+    ) -> "HostedCommand":
         """
         Raises:
             DockerException: the engine does not run it.
@@ -148,12 +150,17 @@ class HostedCommand(Hosted):
 
         def ask() -> tuple[str, Hijacked]:
             made = engine.client.api.exec_create(
-                container, list(command), stdin=wanted.stdin, stdout=wanted.stdout, stderr=wanted.stderr, tty=wanted.tty
+                container,
+                list(command),
+                stdin=selection.stdin,
+                stdout=selection.stdout,
+                stderr=selection.stderr,
+                tty=selection.tty,
             )
-            return str(made["Id"]), Hijacked(engine.client.api.exec_start(made["Id"], tty=wanted.tty, socket=True))
+            return str(made["Id"]), Hijacked(engine.client.api.exec_start(made["Id"], tty=selection.tty, socket=True))
 
         id_, hijacked = await engine.run_blocking(ask)
-        return cls(hijacked, engine, id_, tty=wanted.tty)
+        return cls(hijacked, engine, id_, tty=selection.tty)
 
     def _resize(self, columns: int, rows: int) -> None:
         self._engine.client.api.exec_resize(self._id, height=rows, width=columns)
@@ -161,11 +168,11 @@ class HostedCommand(Hosted):
     async def outcome(self) -> Outcome:
         for _ in range(_LOOKS):
             try:
-                said = await self._engine.run_blocking(lambda: self._engine.client.api.exec_inspect(self._id))
+                exec_inspect = await self._engine.run_blocking(lambda: self._engine.client.api.exec_inspect(self._id))
             except DockerException as error:
                 return Outcome(KILLED, str(error))
-            if not said["Running"] and said["ExitCode"] is not None:
-                return Outcome(int(said["ExitCode"]))
+            if not exec_inspect["Running"] and exec_inspect["ExitCode"] is not None:
+                return Outcome(int(exec_inspect["ExitCode"]))
             await pause(self._engine.clock, _SOON)  # outputs end shortly before the engine records the end
         return Outcome(KILLED, "the command closed its outputs and still runs")
 
@@ -173,18 +180,18 @@ class HostedCommand(Hosted):
         if self._open:
             super().close()
             future = asyncio.ensure_future(self._kill())
-            self._asked.add(future)
-            future.add_done_callback(self._asked.discard)
+            self._futures.add(future)
+            future.add_done_callback(self._futures.discard)
 
     async def _kill(self) -> None:
         """Kill the command's process; the engine's API cannot end a command."""
         try:
             for _ in range(_LOOKS):
-                said = await self._engine.run_blocking(lambda: self._engine.client.api.exec_inspect(self._id))
-                if said["Running"] and said["Pid"]:
-                    os.kill(int(said["Pid"]), signal.SIGKILL)
+                exec_inspect = await self._engine.run_blocking(lambda: self._engine.client.api.exec_inspect(self._id))
+                if exec_inspect["Running"] and exec_inspect["Pid"]:
+                    os.kill(int(exec_inspect["Pid"]), signal.SIGKILL)
                     return
-                if said["ExitCode"] is not None:
+                if exec_inspect["ExitCode"] is not None:
                     return  # it has ended
                 await pause(self._engine.clock, _SOON)  # the engine has not recorded the start yet
         except (DockerException, OSError) as error:
@@ -195,13 +202,13 @@ class HostedProgram(Hosted):
     """A client that is attached to a container's program."""
 
     @classmethod
-    async def begin(cls, engine: Engine, container: str, wanted: Wanted, *, tty: bool) -> "HostedProgram":
+    async def begin(cls, engine: Engine, container: str, selection: StreamSelection, *, tty: bool) -> "HostedProgram":
         """`tty`: whether the container has a terminal.
 
         Raises:
             DockerException: the engine refuses.
         """
-        params = {name: int(getattr(wanted, name)) for name in ("stdin", "stdout", "stderr")}
+        params = {name: int(getattr(selection, name)) for name in ("stdin", "stdout", "stderr")}
 
         def ask() -> Hijacked:
             return Hijacked(engine.client.api.attach_socket(container, params={**params, "stream": 1}))

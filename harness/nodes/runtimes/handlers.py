@@ -29,18 +29,18 @@ class Place:
     plan: ContainerPlan
     execute: Execute
 
-    def port(self, wanted: int | str) -> int:
+    def port(self, target: int | str) -> int:
         """
         Raises:
             Unwell: the container has no port of that name.
         """
-        if isinstance(wanted, int) or wanted.isdecimal():
-            return int(wanted)
+        if isinstance(target, int) or target.isdecimal():
+            return int(target)
         for port in self.plan.ports:
-            if port.name == wanted:
+            if port.name == target:
                 return port.container_port
         names = ", ".join(port.name for port in self.plan.ports if port.name) or "none"
-        raise Unwell(f"port {wanted!r}: expected a port of container {self.plan.name!r} ({names})")
+        raise Unwell(f"port {target!r}: expected a port of container {self.plan.name!r} ({names})")
 
 
 async def perform(handler: Handler, place: Place, *, within: float) -> None:
@@ -64,8 +64,8 @@ async def _perform(handler: Handler, place: Place) -> None:
     if handler.exec is not None:
         code, output = await place.execute(handler.exec.command)
         if code:
-            said = output.decode(errors="replace").strip()[:_MAX_OUTPUT]
-            raise Unwell(f"command ended with {code}{f': {said}' if said else ''}")
+            message = output.decode(errors="replace").strip()[:_MAX_OUTPUT]
+            raise Unwell(f"command ended with {code}{f': {message}' if message else ''}")
     elif handler.http_get is not None:
         code = await _http(handler.http_get, place)
         if not 200 <= code < 400:
@@ -89,9 +89,9 @@ async def _http(action: HttpAction, place: Place) -> int:
         context.verify_mode = ssl.CERT_NONE
     reader, writer = await asyncio.open_connection(host, port, ssl=context)
     try:
-        given = {header.name.lower(): header.value for header in action.http_headers}
+        values = {header.name.lower(): header.value for header in action.http_headers}
         headers = {"host": f"{host}:{port}", "user-agent": "kube-probe/1.35", "accept": "*/*", "connection": "close"}
-        lines = [f"{name}: {value}" for name, value in {**headers, **given}.items()]
+        lines = [f"{name}: {value}" for name, value in {**headers, **values}.items()]
         path = action.path if action.path.startswith("/") else f"/{action.path}"
         writer.write("\r\n".join([f"GET {path} HTTP/1.1", *lines, "", ""]).encode())
         await writer.drain()

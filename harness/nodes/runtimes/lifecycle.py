@@ -199,7 +199,7 @@ class LifecycleRuntime(Runtime):
         # Pods share the machine's network: their own address first, then `localhost`, as kubelet does.
         return await dial(dict.fromkeys((work.ip, *LOOPBACKS)), port)
 
-    def _found(self, work: Work, container: str) -> tuple[RealPod, RealContainer] | None:
+    def _pod_and_container(self, work: Work, container: str) -> tuple[RealPod, RealContainer] | None:
         pod = self._pods.get(work.uid)
         real = next((each for each in pod.every if each.plan.name == container), None) if pod else None
         return (pod, real) if pod is not None and real is not None else None
@@ -334,11 +334,11 @@ class LifecycleRuntime(Runtime):
         async def execute(command: Sequence[str]) -> tuple[int, bytes]:
             conversation = await self.exec(pod.work, container.plan.name, list(command), OUTPUTS)
             try:
-                said = b"".join(await asyncio.gather(*(everything(conversation, each) for each in (STDOUT, STDERR))))
+                text = b"".join(await asyncio.gather(*(everything(conversation, each) for each in (STDOUT, STDERR))))
                 ended = await conversation.outcome()
             finally:
                 conversation.close()
-            return (KILLED if ended.code is None else ended.code), said or ended.error.encode()
+            return (KILLED if ended.code is None else ended.code), text or ended.error.encode()
 
         return Place(pod.work.ip, container.plan, execute)
 

@@ -57,9 +57,9 @@ class Probing:
         if plan.liveness_probe is not None:
             self._ask("liveness", plan.liveness_probe, self._liveness)
 
-    def _ask(self, kind: str, probe: Probe, found: "Callable[[Probe, bool, str], object]") -> None:
+    def _ask(self, kind: str, probe: Probe, result: "Callable[[Probe, bool, str], object]") -> None:
         waited = self._clock.monotonic() - self._began
-        asking = _ProbeLoop(kind, probe, self._place, self._clock, found)
+        asking = _ProbeLoop(kind, probe, self._place, self._clock, result)
         self._tasks.append(asking)
         asking.start(max(0.0, probe.initial_delay_seconds - waited))
 
@@ -87,9 +87,9 @@ class _ProbeLoop:
     """One probe, run each period; a result counts after as many equal consecutive results as its threshold."""
 
     def __init__(
-        self, kind: str, probe: Probe, place: Place, clock: Clock, found: Callable[[Probe, bool, str], object]
+        self, kind: str, probe: Probe, place: Place, clock: Clock, result: Callable[[Probe, bool, str], object]
     ) -> None:
-        self._kind, self._probe, self._place, self._clock, self._found = kind, probe, place, clock, found
+        self._kind, self._probe, self._place, self._clock, self._on_result = kind, probe, place, clock, result
         self._row = 0  # consecutive equal results: above 0 successes, below 0 failures
         self._timer: Timer | None = None
         self._task: asyncio.Task[None] | None = None
@@ -102,7 +102,7 @@ class _ProbeLoop:
             self._timer.cancel()
         if self._task is not None and self._task is not _current():
             self._task.cancel()
-        self._found = _ignore
+        self._on_result = _ignore
 
     def _once(self) -> None:
         self._timer = self._clock.call_later(max(1, self._probe.period_seconds), self._once)
@@ -118,9 +118,9 @@ class _ProbeLoop:
             log.info("probe failed kind=%s container=%s why=%s", self._kind, self._place.plan.name, why)
         self._row = (max(self._row, 0) + 1) if not why else (min(self._row, 0) - 1)
         if self._row >= max(1, self._probe.success_threshold):
-            self._found(self._probe, True, "")
+            self._on_result(self._probe, True, "")
         elif -self._row >= max(1, self._probe.failure_threshold):
-            self._found(self._probe, False, why)
+            self._on_result(self._probe, False, why)
 
 
 def _ignore(_probe: Probe, _no_pressure: bool, _why: str) -> None:

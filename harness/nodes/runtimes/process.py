@@ -15,7 +15,7 @@ from functools import partial
 from itertools import count
 from pathlib import Path
 
-from seatrial.harness.apiserver.conversation import Conversation, Wanted
+from seatrial.harness.apiserver.conversation import Conversation, StreamSelection
 from seatrial.harness.devices.provider import Device
 from seatrial.harness.nodes.container_error import ContainerError
 from seatrial.harness.nodes.pods import ContainerPlan
@@ -102,12 +102,12 @@ class ProcessRuntime(LifecycleRuntime):
         return True
 
     def logs(self, work: Work, container: str) -> bytes | None:
-        found = self._found(work, container)
-        runs = self._runs(*found) if found else []
-        if found is None or not runs:
+        pod = self._pod_and_container(work, container)
+        runs = self._runs(*pod) if pod else []
+        if pod is None or not runs:
             return None
         try:
-            with (self._run_folder(*found, runs[-1]) / "log").open("rb") as file:
+            with (self._run_folder(*pod, runs[-1]) / "log").open("rb") as file:
                 file.seek(max(0, file.seek(0, 2) - MAX_LOG))
                 return file.read()
         except OSError:
@@ -121,17 +121,19 @@ class ProcessRuntime(LifecycleRuntime):
         ]
         return (*(status.main[0] for status in states), *(status.supervisor[0] for status in states))
 
-    async def exec(self, work: Work, container: str, command: Sequence[str], wanted: Wanted) -> Conversation:
+    async def exec(
+        self, work: Work, container: str, command: Sequence[str], selection: StreamSelection
+    ) -> Conversation:
         pod, real, _ = self._living(work, container)
         run = self._run_folder(pod, real, real.state.restarts)
         folder = run / f"exec-{next(self._commands)}"
         env = self._environment(pod, real.plan)
-        if wanted.tty:
+        if selection.tty:
             env.setdefault("TERM", TERMINAL)
 
-        def launch(told: Callable[[], None]) -> SupervisedProcess:
+        def launch(rounds: Callable[[], None]) -> SupervisedProcess:
             def changed() -> None:
-                told()
+                rounds()
                 if process.gone:
                     real.side.remove(process)
                     shutil.rmtree(folder, ignore_errors=True)
@@ -146,24 +148,24 @@ class ProcessRuntime(LifecycleRuntime):
                 groups,
                 owner=False,
                 ends=ends.program,
-                tty=wanted.tty,
+                tty=selection.tty,
             )
             process = SupervisedProcess.launch(folder, plan, self._clock, changed)
             real.side.append(process)
             return process
 
         try:
-            ends = Ends(wanted)
-            return Command(ends, wanted, launch)
+            ends = Ends(selection)
+            return Command(ends, selection, launch)
         except OSError as error:
             raise ContainerError(f"container {container!r} of pod {work.pod.key}: {error.strerror}") from error
 
-    async def attach(self, work: Work, container: str, wanted: Wanted) -> Conversation:
+    async def attach(self, work: Work, container: str, selection: StreamSelection) -> Conversation:
         pod, real, process = self._living(work, container)
         log_file = self._run_folder(pod, real, real.state.restarts) / "log"
         plan = real.plan
         try:
-            return Attached(process, log_file, wanted, self._clock, stdin=plan.stdin, once=plan.stdin_once)
+            return Attached(process, log_file, selection, self._clock, stdin=plan.stdin, once=plan.stdin_once)
         except OSError as error:
             raise ContainerError(f"container {container!r} of pod {work.pod.key}: {error.strerror}") from error
 
@@ -172,10 +174,10 @@ class ProcessRuntime(LifecycleRuntime):
         Raises:
             ContainerError: it does not run.
         """
-        found = self._found(work, container)
-        if found is None or not found[1].lives or not isinstance(found[1].run, SupervisedProcess):
+        pod = self._pod_and_container(work, container)
+        if pod is None or not pod[1].lives or not isinstance(pod[1].run, SupervisedProcess):
             raise ContainerError(f"container {container!r} of pod {work.pod.key} is not running")
-        return *found, found[1].run
+        return *pod, pod[1].run
 
     def close(self) -> None:
         super().close()

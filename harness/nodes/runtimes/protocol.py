@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from seatrial.harness.apiserver.conversation import Conversation, Pipe, Wanted
+from seatrial.harness.apiserver.conversation import Conversation, Pipe, StreamSelection
 from seatrial.harness.devices.provider import ContainerGrant
 from seatrial.harness.nodes.container_error import ContainerError
 from seatrial.harness.nodes.pods import BoundPod, ContainerPlan
@@ -92,7 +92,7 @@ class Runtime(ABC):
         work: Work,
         container: str,
         command: Sequence[str],
-        wanted: Wanted,  # noqa: ARG002 for runtimes that can
+        selection: StreamSelection,  # noqa: ARG002 for runtimes that can
     ) -> Conversation:
         """Run a command inside a running container.
 
@@ -113,7 +113,7 @@ class Runtime(ABC):
         self,
         work: Work,
         container: str,
-        wanted: Wanted,  # noqa: ARG002 for runtimes that can
+        selection: StreamSelection,  # noqa: ARG002 for runtimes that can
     ) -> Conversation:
         """Attach to a container's program: its output, and its input if it has one.
 

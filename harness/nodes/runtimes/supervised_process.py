@@ -128,10 +128,10 @@ class SupervisedProcess:
     @property
     def status(self) -> Status:
         """What the supervisor wrote last; the defaults right after the launch."""
-        found = read_status(self.folder / STATUS)
-        if self.gone and found.finished is None and not found.error:
-            return msgspec.structs.replace(found, error=f"its supervisor has ended {self._log_tail()}".rstrip())
-        return found
+        status = read_status(self.folder / STATUS)
+        if self.gone and status.finished is None and not status.error:
+            return msgspec.structs.replace(status, error=f"its supervisor has ended {self._log_tail()}".rstrip())
+        return status
 
     def _log_tail(self) -> str:
         try:

@@ -95,7 +95,7 @@ class Supervisor:
 
     def _start(self) -> None:
         ends, opened = self._ends()
-        said, say = os.pipe2(os.O_CLOEXEC)
+        message, say = os.pipe2(os.O_CLOEXEC)
         own = os.getpid()
         pid = os.fork()
         if pid == 0:
@@ -106,8 +106,8 @@ class Supervisor:
         self.status["main"] = [pid, started_at(pid)]
         self.status["started"] = time.time()
         self._tell()
-        error = os.read(said, 4096)  # empty once the program has taken over
-        os.close(said)
+        error = os.read(message, 4096)  # empty once the program has taken over
+        os.close(message)
         if error:
             self.status["error"] = error.decode(errors="replace")
             self.status["code"] = CANNOT_START
@@ -117,11 +117,11 @@ class Supervisor:
 
     def _ends(self) -> tuple[list[int], list[int]]:
         """The descriptors of the program's input and outputs, and those to close here once the program has them."""
-        given = self.plan["ends"]
-        if given:  # the agent's descriptors, for a command whose input and output it handles itself
-            for descriptor in set(given):
+        value = self.plan["ends"]
+        if value:  # the agent's descriptors, for a command whose input and output it handles itself
+            for descriptor in set(value):
                 os.set_inheritable(descriptor, False)
-            return given, list(set(given))
+            return value, list(set(value))
         out = os.open(self.plan["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         source = f"{self.folder}/input" if self.plan["stdin"] else os.devnull
         if self.plan["tty"]:
@@ -368,7 +368,7 @@ def children(parent: int) -> list[int]:
             return [int(word) for word in file.read().split()]
     except OSError:
         pass  # a kernel without CONFIG_PROC_CHILDREN
-    found = []
+    results = []
     for name in os.listdir("/proc"):
         if name.isdigit():
             try:
@@ -377,8 +377,8 @@ def children(parent: int) -> list[int]:
             except OSError:
                 continue
             if int(fields[1]) == parent:
-                found.append(int(name))
-    return found
+                results.append(int(name))
+    return results
 
 
 def started_at(pid: int) -> int:

@@ -65,11 +65,11 @@ def mounts(work: Work, plan: ContainerPlan, folder: Path) -> list[Mounted]:
         CannotMount: a mount names no volume of the pod, or its path leaves the volume.
     """
     volumes = {volume.name: volume for volume in work.pod.spec.volumes}
-    found = [
+    results = [
         Mounted(_source(plan, mount, volumes.get(mount.name), folder), mount.mount_path, mount.read_only)
         for mount in plan.volume_mounts
     ]
-    return sorted(found, key=lambda mount: mount.target)
+    return sorted(results, key=lambda mount: mount.target)
 
 
 def _source(plan: ContainerPlan, mount: VolumeMount, volume: Volume | None, folder: Path) -> Path:
@@ -86,8 +86,8 @@ def _source(plan: ContainerPlan, mount: VolumeMount, volume: Volume | None, fold
     return source
 
 
-def _host(name: str, wanted: HostPath) -> None:
-    path, kind = Path(wanted.path), wanted.type
+def _host(name: str, host_path: HostPath) -> None:
+    path, kind = Path(host_path.path), host_path.type
     if kind in _CREATED and not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.mkdir() if kind == "DirectoryOrCreate" else path.touch()
@@ -102,8 +102,8 @@ def _host(name: str, wanted: HostPath) -> None:
         "BlockDevice": path.is_block_device(),
     }
     if not fits.get(kind, False):
-        found = "something else" if path.exists() else "nothing"
-        raise CannotMount(f"volume {name!r}: hostPath {wanted.path}: expected a {kind}, found {found}")
+        text = "something else" if path.exists() else "nothing"
+        raise CannotMount(f"volume {name!r}: hostPath {host_path.path}: expected a {kind}, found {text}")
 
 
 def _files(work: Work, part: Projection) -> Iterator[tuple[str, bytes, int | None]]:

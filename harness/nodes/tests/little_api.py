@@ -104,16 +104,16 @@ class LittleApi(Transport):
             return _json(201, self.put(url.path, body))
         path = url.path.removesuffix("/status")
         collection, key = _split(path)
-        found = self.objects.get(collection, {}).get(key)
-        if found is None:
+        entry = self.objects.get(collection, {}).get(key)
+        if entry is None:
             return _json(404, {"reason": "NotFound"})
         if request.method == "DELETE":
-            if body.get("preconditions", {}).get("uid") not in {None, found["metadata"]["uid"]}:
+            if body.get("preconditions", {}).get("uid") not in {None, entry["metadata"]["uid"]}:
                 return _json(409, {"reason": "Conflict"})
             self.drop(path)
-            return _json(200, found)
+            return _json(200, entry)
         strategic = request.content_type.startswith("application/strategic")
-        self._keep(collection, key, _merged(found, body, strategic=strategic), "MODIFIED")
+        self._keep(collection, key, _merged(entry, body, strategic=strategic), "MODIFIED")
         return _json(200, self.get(path))
 
     def _keep(self, collection: str, key: str, body: Object, event: str) -> None:
@@ -152,17 +152,17 @@ def _key(meta: Object) -> str:
 
 
 def _matcher(query: str) -> Callable[[Object], bool]:
-    asked = parse_qs(query)
-    label = asked.get("labelSelector", [""])[0]
-    field = asked.get("fieldSelector", [""])[0]
+    qs = parse_qs(query)
+    label = qs.get("labelSelector", [""])[0]
+    field = qs.get("fieldSelector", [""])[0]
     negated = "!=" in field
-    path, _, wanted = field.replace("!=", "=").partition("=")
+    path, _, target = field.replace("!=", "=").partition("=")
 
     def chosen(item: Object) -> bool:
         if label and label not in item["metadata"].get("labels", {}):
             return False
         part, _, name = path.partition(".")
-        return not field or (item.get(part, {}).get(name, "") == wanted) != negated
+        return not field or (item.get(part, {}).get(name, "") == target) != negated
 
     return chosen
 

@@ -23,8 +23,8 @@ class Stored:
         self.objects = objects
 
     def read(self, path: str, done: Done) -> None:
-        found = self.objects.get(path.rsplit("/", 1)[1])
-        done(Response(404) if found is None else Response(200, msgspec.json.encode(found)))
+        entry = self.objects.get(path.rsplit("/", 1)[1])
+        done(Response(404) if entry is None else Response(200, msgspec.json.encode(entry)))
 
 
 def pod(name: str, made: str | None = "c") -> BoundPod:
@@ -48,17 +48,17 @@ def claim(name: str, *users: str, device: str = "gpu-0", driver: str = "gpu.nvid
 
 
 @pytest.mark.parametrize(
-    ("made", "objects", "found"),
+    ("made", "objects", "results"),
     [
         pytest.param("c", {"c": {"metadata": {"name": "c"}}}, {"gpu": "c"}, id="there"),
         pytest.param("c", {}, {"gpu": None}, id="not-there"),
         pytest.param(None, {}, {}, id="none-needed"),
     ],
 )
-def test_all_claims_are_read(made: str | None, objects: dict[str, Any], found: dict[str, str | None]) -> None:
-    told: list[Mapping[str, ResourceClaim | None]] = []
-    NodeClaims("n1", cast("Writer", Stored(**objects))).read(pod("p", made), told.append)
-    assert [{entry: one and one.metadata.name for entry, one in each.items()} for each in told] == [found]
+def test_all_claims_are_read(made: str | None, objects: dict[str, Any], results: dict[str, str | None]) -> None:
+    claims: list[Mapping[str, ResourceClaim | None]] = []
+    NodeClaims("n1", cast("Writer", Stored(**objects))).read(pod("p", made), claims.append)
+    assert [{entry: one and one.metadata.name for entry, one in each.items()} for each in claims] == [results]
 
 
 def test_a_container_that_names_no_claim_gets_no_device() -> None:
@@ -78,9 +78,9 @@ def test_containers_have_the_devices_of_their_extended_resources() -> None:
         "status": {"extendedResourceClaimStatus": {"resourceClaimName": "c", "requestMappings": mappings}},
     }
     asking = msgspec.convert(body, BoundPod)
-    claims, told = NodeClaims("n1", cast("Writer", Stored(c={"metadata": {"name": "c"}}))), list[Any]()
-    claims.read(asking, told.append)
-    assert [list(found) for found in told] == [[EXTENDED]]
+    claims, messages = NodeClaims("n1", cast("Writer", Stored(c={"metadata": {"name": "c"}}))), list[Any]()
+    claims.read(asking, messages.append)
+    assert [list(item) for item in messages] == [[EXTENDED]]
     granted = claims.prepare(asking, {EXTENDED: claim("c", "p")}, DEVICES)
     assert [card.minor for card in granted["main"]["nvidia.com/gpu"]] == [0]
     assert not any(granted.get("other", {}).values())
@@ -90,13 +90,13 @@ def test_containers_have_the_devices_of_their_extended_resources() -> None:
 
 def test_devices_of_a_driver_that_is_not_the_nodes_are_left_to_it() -> None:
     """A driver of another project may name the pool of a simulated node as the node."""
-    found = {"gpu": claim("c", "p", device="long", driver="oars.example.com")}
-    granted = NodeClaims("n1", cast("Writer", Stored())).prepare(pod("p"), found, DEVICES)
+    results = {"gpu": claim("c", "p", device="long", driver="oars.example.com")}
+    granted = NodeClaims("n1", cast("Writer", Stored())).prepare(pod("p"), results, DEVICES)
     assert all(not any(cards.values()) for cards in granted.values())
 
 
 @pytest.mark.parametrize(
-    ("found", "why"),
+    ("claim", "why"),
     [
         (None, "not found"),
         (claim("c", "other"), r"pod p \(p\) is not allowed to use ResourceClaim c"),
@@ -104,9 +104,9 @@ def test_devices_of_a_driver_that_is_not_the_nodes_are_left_to_it() -> None:
     ],
     ids=["missing", "for-another-pod", "unknown-device"],
 )
-def test_what_cannot_be_prepared(found: ResourceClaim | None, why: str) -> None:
+def test_what_cannot_be_prepared(claim: ResourceClaim | None, why: str) -> None:
     with pytest.raises(PrepareError, match=why):
-        NodeClaims("n1", cast("Writer", Stored())).prepare(pod("p"), {"gpu": found}, DEVICES)
+        NodeClaims("n1", cast("Writer", Stored())).prepare(pod("p"), {"gpu": claim}, DEVICES)
 
 
 def test_a_device_is_prepared_for_one_claim() -> None:

@@ -80,8 +80,8 @@ class Rig:
         clock.advance(60.0 + SAMPLE_EVERY)
 
     def status(self) -> dict[str, Any]:
-        found: dict[str, Any] = self.api.get(f"{NODE_METRICS}/box")["status"]
-        return found
+        status: dict[str, Any] = self.api.get(f"{NODE_METRICS}/box")["status"]
+        return status
 
 
 def rows(usage: dict[str, Any]) -> dict[str, tuple[str, str]]:

@@ -89,8 +89,8 @@ def gpu(minor: int, core: int = 100, ratio: int = 100, memory: str = "80Gi") -> 
 
 
 def condition(thing: dict[str, Any], kind: str) -> dict[str, Any]:
-    found: dict[str, Any] = next(item for item in thing["status"]["conditions"] if item["type"] == kind)
-    return found
+    condition: dict[str, Any] = next(item for item in thing["status"]["conditions"] if item["type"] == kind)
+    return condition
 
 
 def test_a_node_is_ready_with_its_devices_resources_and_labels(rig: Rig) -> None:
@@ -409,10 +409,10 @@ def test_readiness_gates_keep_a_running_pod_from_being_ready(rig: Rig) -> None:
     assert 'corresponding condition of pod readiness gate "example.com/b" does not exist.' in words["message"]
 
     for a, b, ready in (("True", "False", "False"), ("True", "True", "True"), ("Unknown", "True", "False")):
-        given = [{"type": "example.com/a", "status": a}, {"type": "example.com/b", "status": b}]
-        found = rig.pod("web")
-        kept = [each for each in found["status"]["conditions"] if not each["type"].startswith("example.com/")]
-        rig.api.put(PODS, {**found, "status": {**found["status"], "conditions": kept + given}})
+        values = [{"type": "example.com/a", "status": a}, {"type": "example.com/b", "status": b}]
+        current_pod = rig.pod("web")
+        kept = [each for each in current_pod["status"]["conditions"] if not each["type"].startswith("example.com/")]
+        rig.api.put(PODS, {**current_pod, "status": {**current_pod["status"], "conditions": kept + values}})
         rig.clock.advance(1)
         words = condition(rig.pod("web"), "Ready")
         assert (words["status"], "reason" in words, "message" in words) == (ready, ready == "False", ready == "False")

@@ -20,8 +20,8 @@ def test_a_late_status_of_the_old_node_does_not_reach_the_new_one() -> None:
         seen: list[tuple[str, str]] = []  # uid and CPU
 
         def on_line(line: bytes) -> None:
-            found = orjson.loads(line)["object"]
-            seen.append((found["metadata"]["uid"], (found.get("status") or {}).get("allocatable", {}).get("cpu", "")))
+            result = orjson.loads(line)["object"]
+            seen.append((result["metadata"]["uid"], (result.get("status") or {}).get("allocatable", {}).get("cpu", "")))
 
         def ignore(_response: Response) -> None:
             return
@@ -54,8 +54,8 @@ def test_a_node_that_was_given_up_reports_again() -> None:
         assert cluster.call(Request("PATCH", f"{NODES}/n1/status", body, STRATEGIC_MERGE_PATCH)).ok
 
         def ready() -> bool:
-            found = orjson.loads(cluster.call(Request("GET", f"{NODES}/n1")).body)["status"]["conditions"]
-            return [entry["status"] for entry in found if entry["type"] == "Ready"] == ["True"]
+            conditions = orjson.loads(cluster.call(Request("GET", f"{NODES}/n1")).body)["status"]["conditions"]
+            return [entry["status"] for entry in conditions if entry["type"] == "Ready"] == ["True"]
 
         assert not ready()
         assert cluster.wait(ready, within=11)

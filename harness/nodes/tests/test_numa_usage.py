@@ -98,7 +98,7 @@ def test_the_cpu_model_of_a_machine(tmp_path: Path) -> None:
     }.items():
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text(text)
-    found = this_processor(tmp_path)
-    assert found is not None
-    assert (found.cpu_model, found.vendor_id) == ("Fast CPU", "GenuineIntel")
-    assert (found.hyper_thread_enabled, found.turbo_enabled) == (True, False)
+    result = this_processor(tmp_path)
+    assert result is not None
+    assert (result.cpu_model, result.vendor_id) == ("Fast CPU", "GenuineIntel")
+    assert (result.hyper_thread_enabled, result.turbo_enabled) == (True, False)

@@ -26,15 +26,15 @@ def resize(cluster: VirtualCluster, name: str, cpu: str) -> None:
 
 
 def status(cluster: VirtualCluster, name: str) -> dict[str, Any]:
-    found: dict[str, Any] = orjson.loads(cluster.call(Request("GET", f"{PODS}/{name}")).body)["status"]
-    return found
+    status: dict[str, Any] = orjson.loads(cluster.call(Request("GET", f"{PODS}/{name}")).body)["status"]
+    return status
 
 
-def given(cluster: VirtualCluster, name: str) -> tuple[str, str, str]:
+def resize_state(cluster: VirtualCluster, name: str) -> tuple[str, str, str]:
     """The allocated and the actual CPU of the pod's container, and why its resize is pending."""
-    found = status(cluster, name)
-    (container,) = found["containerStatuses"]
-    pending = [each["reason"] for each in found["conditions"] if each["type"] == "PodResizePending"]
+    results = status(cluster, name)
+    (container,) = results["containerStatuses"]
+    pending = [each["reason"] for each in results["conditions"] if each["type"] == "PodResizePending"]
     return container["allocatedResources"]["cpu"], container["resources"]["requests"]["cpu"], "".join(pending)
 
 
@@ -44,16 +44,16 @@ def test_a_node_gives_what_it_has() -> None:
         cluster.add_nodes([node("n1").cpu(8)])
         running(cluster, "a", "4")
         running(cluster, "b", "3")
-        assert given(cluster, "a") == ("4", "4", "")
+        assert resize_state(cluster, "a") == ("4", "4", "")
         resize(cluster, "a", "2")
-        assert given(cluster, "a") == ("2", "2", "")
+        assert resize_state(cluster, "a") == ("2", "2", "")
         resize(cluster, "b", "5")
-        assert given(cluster, "b") == ("5", "5", "")
+        assert resize_state(cluster, "b") == ("5", "5", "")
         resize(cluster, "b", "7")
-        assert given(cluster, "b") == ("5", "5", "Deferred")
+        assert resize_state(cluster, "b") == ("5", "5", "Deferred")
         cluster.call(Request("DELETE", f"{PODS}/a?gracePeriodSeconds=0"))
         cluster.pass_time(1)
-        assert given(cluster, "b") == ("7", "7", "")
+        assert resize_state(cluster, "b") == ("7", "7", "")
         resize(cluster, "b", "80")
-        assert given(cluster, "b") == ("7", "7", "Infeasible")
+        assert resize_state(cluster, "b") == ("7", "7", "Infeasible")
         running(cluster, "c", "1")

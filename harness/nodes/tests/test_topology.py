@@ -30,14 +30,14 @@ TOPOLOGIES = "/apis/topology.node.k8s.io/v1alpha1/noderesourcetopologies"
     ],
 )
 def test_cpus(built: NodeBuilder, cpus: int, cores: int, numa_nodes: int) -> None:
-    found = cpus_of(machine_of(built.manifest))
-    assert [cpu["id"] for cpu in found] == list(range(cpus))
-    assert len({(cpu["socket"], cpu["core"]) for cpu in found}) == cores
-    on = Counter(cpu["node"] for cpu in found)
+    statuses = cpus_of(machine_of(built.manifest))
+    assert [cpu["id"] for cpu in statuses] == list(range(cpus))
+    assert len({(cpu["socket"], cpu["core"]) for cpu in statuses}) == cores
+    on = Counter(cpu["node"] for cpu in statuses)
     assert len(on) == numa_nodes
     assert max(on.values()) - min(on.values()) <= 1
-    for core in {cpu["core"] for cpu in found}:
-        assert len({(cpu["node"], cpu["socket"]) for cpu in found if cpu["core"] == core}) == 1
+    for core in {cpu["core"] for cpu in statuses}:
+        assert len({(cpu["node"], cpu["socket"]) for cpu in statuses if cpu["core"] == core}) == 1
 
 
 def test_zones_add_up_to_the_machine() -> None:
@@ -49,9 +49,9 @@ def test_zones_add_up_to_the_machine() -> None:
 
 def test_what_the_kubelet_was_told() -> None:
     kubelet = Kubelet("SingleNUMANodePodLevel", full_pcpus_only=True, reserved_cpus="0-1")
-    found = manifest("n", "uid", machine_of({"name": "n"}), kubelet)
-    assert found["topologyPolicies"] == ["SingleNUMANodePodLevel"]
-    assert json.loads(found["metadata"]["annotations"][KUBELET_CPU_MANAGER]) == {
+    results = manifest("n", "uid", machine_of({"name": "n"}), kubelet)
+    assert results["topologyPolicies"] == ["SingleNUMANodePodLevel"]
+    assert json.loads(results["metadata"]["annotations"][KUBELET_CPU_MANAGER]) == {
         "policy": "static",
         "options": {"full-pcpus-only": "true"},
         "reservedCPUs": "0-1",
@@ -97,8 +97,8 @@ def api() -> Iterator[LittleApi]:
     ],
 )
 def test_cpus_that_are_kept(written: str, cpus: str | None) -> None:
-    found = reservation(machine_of(node("n").cpu(8).manifest), written)
-    assert (json.loads(found)["reservedCPUs"] if found else None) == cpus
+    text = reservation(machine_of(node("n").cpu(8).manifest), written)
+    assert (json.loads(text)["reservedCPUs"] if text else None) == cpus
 
 
 def test_agents_follow_what_a_node_keeps(api: LittleApi) -> None:
@@ -115,10 +115,10 @@ def test_agents_publish_it_first(api: LittleApi) -> None:
     built = node("n").gpus("a10", 1).kubelet(topology_policy="RestrictedPodLevel")
     api.put("/api/v1/nodes", node_manifest(checked_entry(built.manifest)))
     api.clock.settle()
-    found = api.get(f"{TOPOLOGIES}/n")
-    assert found["topologyPolicies"] == ["RestrictedPodLevel"]
-    assert len(json.loads(found["metadata"]["annotations"][CPU_TOPOLOGY])["detail"]) == 28
-    assert found["metadata"]["ownerReferences"][0]["name"] == "n"
+    entry = api.get(f"{TOPOLOGIES}/n")
+    assert entry["topologyPolicies"] == ["RestrictedPodLevel"]
+    assert len(json.loads(entry["metadata"]["annotations"][CPU_TOPOLOGY])["detail"]) == 28
+    assert entry["metadata"]["ownerReferences"][0]["name"] == "n"
     written = [request.path for request in api.sent if request.method != "GET"]
     assert written.index(TOPOLOGIES) < written.index("/api/v1/nodes/n/status")
 
@@ -128,9 +128,9 @@ def test_what_others_wrote_stays(api: LittleApi) -> None:
     api.put(TOPOLOGIES, theirs)
     api.put("/api/v1/nodes", node_manifest(checked_entry(node("n").cpu(8).manifest)))
     api.clock.settle()
-    found = api.get(f"{TOPOLOGIES}/n")
-    assert found["metadata"]["labels"] == {"theirs": "x", "app.kubernetes.io/managed-by": "Koordinator"}
-    assert len(found["zones"]) == 2
+    entry = api.get(f"{TOPOLOGIES}/n")
+    assert entry["metadata"]["labels"] == {"theirs": "x", "app.kubernetes.io/managed-by": "Koordinator"}
+    assert len(entry["zones"]) == 2
 
 
 @pytest.mark.parametrize(
@@ -143,8 +143,8 @@ def test_what_others_wrote_stays(api: LittleApi) -> None:
 )
 def test_the_cpu_model_is_reported(cpus: int, processor: dict[str, Any], want: tuple[str, bool, bool]) -> None:
     entry = checked_entry({"name": "n", "cpu": cpus, "processor": processor})
-    found = manifest("n", "uid", machine_of(entry), processor=processor_of(entry))
-    info = json.loads(found["metadata"]["annotations"]["node.koordinator.sh/cpu-basic-info"])
+    results = manifest("n", "uid", machine_of(entry), processor=processor_of(entry))
+    info = json.loads(results["metadata"]["annotations"]["node.koordinator.sh/cpu-basic-info"])
     assert (info["cpuModel"], info.get("hyperThreadEnabled", False), info.get("turboEnabled", False)) == want
 
 

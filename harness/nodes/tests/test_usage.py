@@ -126,9 +126,9 @@ def test_what_a_pod_says_wrongly_is_refused(text: str) -> None:
         scripted_use(bound(text), ())
 
 
-@pytest.mark.parametrize(("asked", "seconds"), [(None, 60.0), (0, 60.0), (5, 30.0), (90, 90.0)])
-def test_the_interval_has_a_floor(asked: int | None, seconds: float) -> None:
-    assert interval_of(asked) == seconds
+@pytest.mark.parametrize(("amount", "seconds"), [(None, 60.0), (0, 60.0), (5, 30.0), (90, 90.0)])
+def test_the_interval_has_a_floor(amount: int | None, seconds: float) -> None:
+    assert interval_of(amount) == seconds
 
 
 def test_real_processes_are_found_through_the_provider(tmp_path: Path) -> None:

@@ -56,9 +56,9 @@ def test_percentiles_of_nine_samples(part: float, expected: int) -> None:
     ],
 )
 def test_the_reported_amount(policy: CollectPolicy, expected: int) -> None:
-    found = reported(samples(400), policy, 0.0)
-    assert found is not None
-    assert abs(found["cpu"] - expected) <= 1
+    amounts = reported(samples(400), policy, 0.0)
+    assert amounts is not None
+    assert abs(amounts["cpu"] - expected) <= 1
 
 
 @pytest.mark.parametrize(("covered", "has_usage"), [(149.0, False), (150.0, True)])
@@ -85,8 +85,10 @@ class Rig:
         manifest["metadata"]["annotations"][USAGE] = json.dumps(script)
         self.api.put("/api/v1/nodes", manifest)
         self.clock.settle()
-        found = pod("a").namespace("default").node_name("n1").request(cpu=8).annotation(USAGE, '{"cpu":"4","noise":50}')
-        self.api.put("/api/v1/namespaces/default/pods", found.manifest)
+        builder = (
+            pod("a").namespace("default").node_name("n1").request(cpu=8).annotation(USAGE, '{"cpu":"4","noise":50}')
+        )
+        self.api.put("/api/v1/namespaces/default/pods", builder.manifest)
         spec = {"reportIntervalSeconds": 60, "aggregateDurationSeconds": 300}
         manifest = {"metadata": {"name": "n1", "uid": "m"}, "spec": {"metricCollectPolicy": spec}}
         self.api.put(NODE_METRICS, manifest)
@@ -94,8 +96,8 @@ class Rig:
 
     def after(self, seconds: float) -> dict[str, Any]:
         self.clock.advance(seconds)
-        found: dict[str, Any] = self.api.get(f"{NODE_METRICS}/n1").get("status") or {}
-        return found
+        status: dict[str, Any] = self.api.get(f"{NODE_METRICS}/n1").get("status") or {}
+        return status
 
     def fault(self, *verbs: str) -> None:
         text = json.dumps([{"verb": verb} for verb in verbs])
@@ -165,8 +167,15 @@ def test_the_use_of_the_past_stays_as_it_was() -> None:
     pods, load = model.measure(1800)
     assert load is not None
     assert pods == {}
-    found = dict(zip((load.node.times - SIM_EPOCH).tolist(), load.node.cpu.tolist(), strict=True))
-    assert (found[0], found[285], found[300], found[345], found[360], found[420]) == (4000, 4000, 8000, 8000, 0, 0)
+    result = dict(zip((load.node.times - SIM_EPOCH).tolist(), load.node.cpu.tolist(), strict=True))
+    assert (result[0], result[285], result[300], result[345], result[360], result[420]) == (
+        4000,
+        4000,
+        8000,
+        8000,
+        0,
+        0,
+    )
 
 
 @pytest.mark.parametrize(
@@ -233,12 +242,12 @@ def test_this_machine_is_read_from_its_files(tmp_path: Path) -> None:
     assert load.measured() == ({}, None), "the first look only remembers the counters"
     write_machine(tmp_path, busy=1000 + 20 * ticks, used=400, pod_usec=20_000_000)
     load.look(110.0, owners)
-    pods, found = load.measured()
-    assert found is not None
-    assert found.system is not None
+    pods, value = load.measured()
+    assert value is not None
+    assert value.system is not None
     assert pods["team", "a"].last() == {"cpu": 1500, "memory": 65 << 20}
-    assert found.node.last() == {"cpu": 2000, "memory": 400 << 20}
-    assert found.system.last() == {"cpu": 500, "memory": (400 - 65) << 20}
+    assert value.node.last() == {"cpu": 2000, "memory": 400 << 20}
+    assert value.system.last() == {"cpu": 500, "memory": (400 - 65) << 20}
 
 
 @pytest.mark.parametrize(
@@ -257,11 +266,11 @@ def test_the_policy_decides_whether_page_cache_counts(tmp_path: Path, policy: st
     for moment, busy in ((100.0, 1000), (110.0, 1000 + 20 * ticks)):
         write_machine(tmp_path, busy=busy, used=400, pod_usec=int(moment) * 1_000_000, cache=300, files=100)
         load.look(moment, owners)
-    pods, found = load.measured()
-    assert found is not None
-    assert found.system is not None
-    asked = CollectPolicy(node_memory_collect_policy=policy)
-    measured = [reported(samples, asked, 110.0) for samples in (pods["team", "a"], found.node, found.system)]
+    pods, value = load.measured()
+    assert value is not None
+    assert value.system is not None
+    collect_policy = CollectPolicy(node_memory_collect_policy=policy)
+    measured = [reported(samples, collect_policy, 110.0) for samples in (pods["team", "a"], value.node, value.system)]
     assert [amounts["memory"] >> 20 for amounts in measured if amounts] == [pod, node, node - pod]
 
 
@@ -273,8 +282,8 @@ def test_this_very_machine_has_a_use() -> None:
     total = sum(number * number for number in range(2_000_000))
     assert total
     load.look(1.0, owners)
-    pods, found = load.measured()
-    assert found is not None
-    assert found.node.last()["memory"] > 0
+    pods, value = load.measured()
+    assert value is not None
+    assert value.node.last()["memory"] > 0
     assert pods["team", "self"].last()["cpu"] > 0
     assert pods["team", "self"].last()["memory"] > 1 << 20

@@ -24,7 +24,7 @@ def value(source: dict[str, Any]) -> str | None:
 
 
 @pytest.mark.parametrize(
-    ("source", "found"),
+    ("source", "text"),
     [
         pytest.param({"configMapKeyRef": {"name": "settings", "key": "colour"}}, "blue", id="a-key-of-a-configmap"),
         pytest.param({"secretKeyRef": {"name": "login", "key": "user"}}, "me", id="a-key-of-a-secret"),
@@ -39,8 +39,8 @@ def value(source: dict[str, Any]) -> str | None:
         pytest.param({"resourceFieldRef": {"resource": "requests.cpu"}}, "0", id="what-the-pod-does-not-say"),
     ],
 )
-def test_where_a_variable_comes_from(source: dict[str, Any], found: str | None) -> None:
-    assert value(source) == found
+def test_where_a_variable_comes_from(source: dict[str, Any], text: str | None) -> None:
+    assert value(source) == text
 
 
 def test_a_key_that_must_be_there() -> None:
@@ -86,8 +86,8 @@ def test_objects_are_read_and_what_is_missing_is_named() -> None:
         References(cluster.transport).gather(pod, seen.append)
         assert cluster.wait(lambda: bool(seen), within=5.0)
     (objects,) = seen
-    assert objects.found["configmap", "settings"] == {"colour": b"blue", "raw": b"\x00\x01"}
-    assert objects.found["secret", "login"] == {"user": b"me"}
+    assert objects.contents["configmap", "settings"] == {"colour": b"blue", "raw": b"\x00\x01"}
+    assert objects.contents["secret", "login"] == {"user": b"me"}
     assert [name for name in objects.missing if not name.startswith("token")] == ['configmap "absent" not found']
     assert wanted_of(pod) == {
         ("configmap", "settings"): False,

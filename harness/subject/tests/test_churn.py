@@ -98,7 +98,7 @@ class Sizes:
 
     def __init__(self, *roots: object) -> None:
         gc.collect()
-        self.found: Counter[str] = Counter()
+        self.counts: Counter[str] = Counter()
         self._seen: set[int] = set()
         self._pending: list[tuple[object, str]] = [(root, "root") for root in roots]
         while self._pending:
@@ -113,15 +113,15 @@ class Sizes:
             return
         kind = type(one)
         if isinstance(one, np.ndarray):
-            self.found[label] += one.size
+            self.counts[label] += one.size
         elif isinstance(one, dict):
-            self.found[label] += len(one)
+            self.counts[label] += len(one)
             self._pending += [(part, label) for pair in one.items() for part in pair]
         elif isinstance(one, list | set | frozenset | deque | tuple):
-            self.found[label] += len(one)
+            self.counts[label] += len(one)
             self._pending += [(part, label) for part in one]
         elif isinstance(one, WeakValueDictionary | WeakKeyDictionary):
-            self.found[label] += len(one)
+            self.counts[label] += len(one)
         elif isinstance(one, types.MethodType):
             self._pending.append((one.__self__, label))
         elif isinstance(one, types.FunctionType):
@@ -130,7 +130,7 @@ class Sizes:
         elif isinstance(one, partial):
             self._pending += [(part, label) for part in (one.func, *one.args, *one.keywords.values())]
         elif kind.__module__.startswith("seatrial") and not isinstance(one, ReferenceType):
-            self.found[kind.__qualname__] += 1
+            self.counts[kind.__qualname__] += 1
             self._pending += [(value, f"{kind.__qualname__}.{name}") for name, value in _fields(one)]
 
 
@@ -334,7 +334,7 @@ def test_nothing_grows_with_objects_that_come_and_go(tmp_path: Path, monkeypatch
             churn.round(number)
             if number in {FIRST, SECOND}:
                 cluster.pass_time(7200)  # events and what is left of timers expire
-                looks.append(Sizes(cluster, subject).found)
+                looks.append(Sizes(cluster, subject).counts)
         subject.check()
     before, after = looks
     grown = {key: (before[key], count) for key, count in after.items() if count > before[key] + ALLOWED}

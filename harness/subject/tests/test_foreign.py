@@ -83,25 +83,25 @@ def test_a_configuration_is_completed(
 ) -> None:
     path = tmp_path / "given.yaml"
     path.write_text(HEAD + content + "\nprofiles: [{schedulerName: x}]\n")
-    found = completed(path, Path("k"))
-    assert found["clientConnection"] == connection
-    assert found["leaderElection"] == election
-    assert found["profiles"] == [{"schedulerName": "x"}]
-    assert found["apiVersion"] == yaml.safe_load(HEAD)["apiVersion"]
+    results = completed(path, Path("k"))
+    assert results["clientConnection"] == connection
+    assert results["leaderElection"] == election
+    assert results["profiles"] == [{"schedulerName": "x"}]
+    assert results["apiVersion"] == yaml.safe_load(HEAD)["apiVersion"]
 
 
 @pytest.mark.parametrize(
-    ("content", "found"),
+    ("content", "text"),
     [
         pytest.param("kind: Pod", "found 'Pod'", id="another-kind"),
         pytest.param("- a", "found 'list'", id="a-list"),
         pytest.param("{", "expected a KubeSchedulerConfiguration file", id="no-yaml"),
     ],
 )
-def test_another_file_is_no_configuration(content: str, found: str, tmp_path: Path) -> None:
+def test_another_file_is_no_configuration(content: str, text: str, tmp_path: Path) -> None:
     path = tmp_path / "given.yaml"
     path.write_text(content)
-    with pytest.raises(UsageError, match=found):
+    with pytest.raises(UsageError, match=text):
         completed(path, Path("k"))
 
 
@@ -116,14 +116,14 @@ def test_every_start_names_the_way_to_the_cluster(tmp_path: Path) -> None:
         assert cluster.endpoint is not None
 
         def starts(count: int) -> list[tuple[str, str]]:
-            found: list[tuple[str, str]] = []
+            matches: list[tuple[str, str]] = []
 
-            def said() -> bool:
-                found[:] = re.findall(r"flag: (\S+)\n\s*kubeconfig: (\S+)\n", subject.log())
-                return len(found) == count
+            def is_logged() -> bool:
+                matches[:] = re.findall(r"flag: (\S+)\n\s*kubeconfig: (\S+)\n", subject.log())
+                return len(matches) == count
 
-            assert cluster.wait(said, within=60), subject.log()
-            return found
+            assert cluster.wait(is_logged, within=60), subject.log()
+            return matches
 
         starts(1)
         with subject.troubled():

@@ -38,11 +38,11 @@ time.sleep(600)
 
 
 def policies(cluster: EmbeddedCluster) -> list[str]:
-    found: list[Any] = []
+    webhooks: list[Any] = []
     for each in configurations():
         path = f"{PATH}/{each['kind'].lower()}s/{each['metadata']['name']}"
-        found += orjson.loads(cluster.call(Request("GET", path)).body)["webhooks"]
-    return [webhook["failurePolicy"] for webhook in found]
+        webhooks += orjson.loads(cluster.call(Request("GET", path)).body)["webhooks"]
+    return [webhook["failurePolicy"] for webhook in webhooks]
 
 
 def test_a_quota_made_before_the_manager_serves_is_not_refused(tmp_path: Path) -> None:

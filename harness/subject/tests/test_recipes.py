@@ -65,7 +65,7 @@ def test_places_are_filled_in(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         pytest.param("", "missing required field `scheduler`", id="no-scheduler"),
         pytest.param("scheduler: a\nqueue: b", "unknown field `queue`", id="an-unknown-field"),
@@ -73,8 +73,8 @@ def test_places_are_filled_in(folder: Path) -> None:
         pytest.param("scheduler: 'a", "expected a recipe", id="no-yaml"),
     ],
 )
-def test_what_is_no_recipe(folder: Path, text: str, said: str) -> None:
-    with pytest.raises(UsageError, match=said):
+def test_what_is_no_recipe(folder: Path, text: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
         read_recipe(recipe(folder, text))
 
 
@@ -117,9 +117,9 @@ def test_definitions_and_objects_are_made_before_the_companions_start(folder: Pa
         f"{OBJECT} metadata: {{name: default}}}}}}]",
     )
     with VirtualBackend().start() as cluster, companions(read_recipe(file), cluster, folder / "kubeconfig", folder):
-        found = cluster.call(Request("GET", "/apis/acme.example.com/v1/queues/default"))
+        response = cluster.call(Request("GET", "/apis/acme.example.com/v1/queues/default"))
 
-        assert orjson.loads(found.body)["kind"] == "Queue"
+        assert orjson.loads(response.body)["kind"] == "Queue"
 
 
 def test_a_companion_finds_its_files_and_a_certificate(folder: Path) -> None:
@@ -137,9 +137,11 @@ def test_a_companion_finds_its_files_and_a_certificate(folder: Path) -> None:
         ):
             pass
         path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/queues.acme.example.com"
-        found = orjson.loads(cluster.call(Request("GET", path)).body)["spec"]["conversion"]["webhook"]["clientConfig"]
+        client_config = orjson.loads(cluster.call(Request("GET", path)).body)["spec"]["conversion"]["webhook"][
+            "clientConfig"
+        ]
 
-    assert found["service"] == {"namespace": "acme", "name": "webhook", "path": "/convert", "port": 443}
+    assert client_config["service"] == {"namespace": "acme", "name": "webhook", "path": "/convert", "port": 443}
 
 
 def test_a_companion_that_ends_at_once_is_told_with_its_log(folder: Path) -> None:

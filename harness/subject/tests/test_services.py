@@ -45,18 +45,18 @@ def echo() -> Iterator[str]:
 
 @pytest.mark.parametrize("prefix", ["", "/", "/proxy/"])
 def test_a_request_arrives_as_it_was_meant(echo: str, prefix: str) -> None:
-    found = ask(echo + prefix, "PUT", "/debug/flags/s", b"3")
-    assert (found.code, found.headers["Content-Type"]) == (418, "text/x-echo")
-    assert found.body == prefix.rstrip("/").encode() + b"/debug/flags/s 3"
+    answer = ask(echo + prefix, "PUT", "/debug/flags/s", b"3")
+    assert (answer.code, answer.headers["Content-Type"]) == (418, "text/x-echo")
+    assert answer.body == prefix.rstrip("/").encode() + b"/debug/flags/s 3"
 
 
 def test_nobody_there_is_no_answer() -> None:
     with socket.socket() as unheard:
         unheard.bind(("127.0.0.1", 0))  # bound and not listening: the port stays taken
         url = f"http://127.0.0.1:{unheard.getsockname()[1]}"
-        found = ask(url, "GET", "/healthz")
-    assert found.code == 0
-    assert url.encode() in found.body
+        answer = ask(url, "GET", "/healthz")
+    assert answer.code == 0
+    assert url.encode() in answer.body
 
 
 @pytest.mark.parametrize(
@@ -82,9 +82,9 @@ def test_addresses_that_are_taken(url: str) -> None:
 def test_ours_in_this_process() -> None:
     with VirtualBackend().start() as cluster, open_subject(IN_PROCESS, cluster) as subject:
         assert subject is not None
-        found = subject.ask("PUT", "/debug/flags/s", b"3")
-        assert found is not None
-        assert (found.code, found.body) == (200, SET)
+        answer = subject.ask("PUT", "/debug/flags/s", b"3")
+        assert answer is not None
+        assert (answer.code, answer.body) == (200, SET)
         subject.kill()
         ended = subject.ask("GET", "/healthz")
         assert ended is not None
@@ -104,9 +104,9 @@ def test_ours_as_a_process_answers_on_a_port_of_its_own_also_when_started_again(
         assert subject is not None
         assert other is not None
         for scheduler in (subject, other):
-            found = scheduler.ask("PUT", "/debug/flags/s", b"3")
-            assert found is not None
-            assert found.body == SET
+            answer = scheduler.ask("PUT", "/debug/flags/s", b"3")
+            assert answer is not None
+            assert answer.body == SET
         subject.kill()
         ended = subject.ask("GET", "/healthz")
         assert ended is not None
@@ -121,8 +121,8 @@ def test_ours_is_started_again_where_somebody_was_quicker_at_the_port(
     echo: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     taken = int(echo.rpartition(":")[2])
-    found = chain([taken], iter(free_port, taken))
-    monkeypatch.setattr("seatrial.harness.subject.process.free_port", lambda: next(found))
+    result = chain([taken], iter(free_port, taken))
+    monkeypatch.setattr("seatrial.harness.subject.process.free_port", lambda: next(result))
     with EmbeddedBackend().start() as cluster, open_subject(OURS, cluster) as subject:
         assert subject is not None
         answer = subject.ask("GET", "/healthz")

@@ -53,12 +53,12 @@ def submit(cluster: EmbeddedCluster, *names: str) -> None:
 def granted(cluster: EmbeddedCluster) -> dict[str, tuple[str, int]]:
     """Where each bound pod is: node and number of its card."""
     items = orjson.loads(accepted(cluster.call(Request("GET", PODS)), "list pods").body)["items"]
-    found = {}
+    node_names = {}
     for stored in items:
         if stored["spec"].get("nodeName"):
             devices = orjson.loads(stored["metadata"]["annotations"][DEVICE_ALLOCATED])["gpu"]
-            found[stored["metadata"]["name"]] = (stored["spec"]["nodeName"], devices[0]["minor"])
-    return found
+            node_names[stored["metadata"]["name"]] = (stored["spec"]["nodeName"], devices[0]["minor"])
+    return node_names
 
 
 def test_the_other_takes_over_when_the_leader_is_killed(cluster: EmbeddedCluster, tmp_path: Path) -> None:

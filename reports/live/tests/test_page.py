@@ -87,20 +87,20 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    found = program()
-    if found is None:
+    text = program()
+    if text is None:
         pytest.skip("needs a browser; install the Debian package chromium")
-    with Browser(found) as browser:
+    with Browser(text) as browser:
         yield browser
 
 
 def wait(browser: Browser, expression: str) -> Any:
     """The value of an expression once it is true."""
     deadline = time.monotonic() + WITHIN
-    while not (found := browser.ask(expression)):
+    while not (answer := browser.ask(expression)):
         assert time.monotonic() < deadline, (expression, browser.ask("document.body.innerText"))
         time.sleep(0.05)
-    return found
+    return answer
 
 
 def opened(browser: Browser, up: Up, **options: Any) -> None:

@@ -112,9 +112,9 @@ def decoders(kind: type[Any]) -> tuple[Callable[[bytes], Any], ...]:
 @pytest.mark.parametrize(("kind", "item"), list(recorded()))
 def test_recorded_object_decodes(kind: type[Any], item: dict[str, Any]) -> None:
     for decode in decoders(kind):
-        found = decode(json.dumps(item).encode())
-        assert found.metadata.name == item["metadata"]["name"]
-        assert found.metadata.uid == item["metadata"]["uid"]
+        encoding = decode(json.dumps(item).encode())
+        assert encoding.metadata.name == item["metadata"]["name"]
+        assert encoding.metadata.uid == item["metadata"]["uid"]
 
 
 @pytest.mark.parametrize(("kind", "item"), list(recorded()))
@@ -151,8 +151,8 @@ def test_fields_of_a_later_version_are_ignored(kind: type[Any], item: dict[str, 
 )
 def test_unknown_value_of_an_enumeration_is_kept(kind: str, path: tuple[str, ...], of: str) -> None:
     item = CORPUS[kind]["items"][0]
-    found = decoder(TYPES[kind])(json.dumps(replaced(item, path, f"Tomorrow-{of}")).encode())
-    at: Any = msgspec.to_builtins(found)
+    result = decoder(TYPES[kind])(json.dumps(replaced(item, path, f"Tomorrow-{of}")).encode())
+    at: Any = msgspec.to_builtins(result)
     for key in path:
         at = at[key]
     assert at == f"Tomorrow-{of}"
@@ -202,8 +202,8 @@ def test_template_of_a_reservation_may_have_nulls() -> None:
     (item,) = CORPUS["/apis/scheduling.koordinator.sh/v1alpha1/reservations"]["items"]
     template = item["spec"]["template"]
     template["spec"].update(tolerations=None, nodeSelector=None, volumes=None)
-    found = decoder(Reservation)(json.dumps(item).encode())
-    assert template_requests(found) == {"cpu": 1000}
+    result = decoder(Reservation)(json.dumps(item).encode())
+    assert template_requests(result) == {"cpu": 1000}
 
 
 def test_what_is_nested_too_deeply_is_left_out_of_an_object_and_refused_in_an_annotation() -> None:
@@ -212,8 +212,8 @@ def test_what_is_nested_too_deeply_is_left_out_of_an_object_and_refused_in_an_an
     document = (
         f'{{"metadata": {{"name": "]}}\\""}}, "spec": {{"nodeName": "n"}}, "x": {deep}, "y": {"[" * 5000}{"]" * 5000}}}'
     )
-    found = decoder(Pod)(document.encode())
-    assert (found.metadata.name, found.spec.node_name) == (']}"', "n")
+    result = decoder(Pod)(document.encode())
+    assert (result.metadata.name, result.spec.node_name) == (']}"', "n")
     with pytest.raises(msgspec.DecodeError, match="nested too deeply"):
         decode_as(document, Pod)
     with pytest.raises(msgspec.DecodeError):

@@ -10,7 +10,7 @@ from seatrial.scheduler.descheduler.plugins.low_node_load import LowNodeLoadArgs
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("value", "message"),
     [
         pytest.param(
             {"lowThresholds": {"memory": 20, "cpu": "many"}},
@@ -36,7 +36,7 @@ from seatrial.scheduler.descheduler.plugins.low_node_load import LowNodeLoadArgs
         pytest.param([1], "expected object, found [1]", id="another-kind-of-document"),
     ],
 )
-def test_the_field_is_named(given: Any, message: str) -> None:
+def test_the_field_is_named(value: Any, message: str) -> None:
     with pytest.raises(msgspec.ValidationError) as caught:
-        msgspec.convert(given, LowNodeLoadArgs)
-    assert readable(caught.value, given) == message
+        msgspec.convert(value, LowNodeLoadArgs)
+    assert readable(caught.value, value) == message

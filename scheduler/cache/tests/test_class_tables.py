@@ -23,8 +23,8 @@ def pod(number: int) -> PodBuilder:
     """Each is a class of its own; every fourth asks for bound CPUs."""
     percent = 10 + number
     shared = {"koordinator.sh/gpu-core": percent, "koordinator.sh/gpu-memory-ratio": percent}
-    found = PodBuilder(f"p{number}").resources({"cpu": 2, "memory": f"{1 + number}Gi", **shared})
-    return found.qos("LSR").bind_cpus("FullPCPUs") if number % 4 == 0 else found
+    builder = PodBuilder(f"p{number}").resources({"cpu": 2, "memory": f"{1 + number}Gi", **shared})
+    return builder.qos("LSR").bind_cpus("FullPCPUs") if number % 4 == 0 else builder
 
 
 def played() -> tuple[Rig, list[tuple[str, str, dict[str, str]]]]:

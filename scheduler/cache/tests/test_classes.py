@@ -15,13 +15,13 @@ def test_a_class_and_its_specs_are_forgotten_with_the_last_pod() -> None:
     """Also where plugins asked for the class of its example, which has a spec of its own."""
     classes = ClassRegistry(ResourceIndex())
     first, second = pod("a", "1"), pod("b", "1000m")
-    found = classes.of(first)
-    assert classes.of(second) is found is classes.of(found.example)
+    pod_class = classes.of(first)
+    assert classes.of(second) is pod_class is classes.of(pod_class.example)
     assert (len(classes), classes.specs) == (1, 3)
     del first
     assert (len(classes), classes.specs) == (1, 2)
-    before = found.id
-    del second, found
+    before = pod_class.id
+    del second, pod_class
     assert (len(classes), classes.specs) == (0, 0)
     again = classes.of(pod("c", "1"))
     assert again.id != before

@@ -77,16 +77,16 @@ class Curious(Listener):
     """Relevant only for pods with a request, and with `only_annotations`, as in a subclass, for annotated pods."""
 
     def __init__(self) -> None:
-        self.told: list[str] = []
+        self.calls: list[str] = []
 
     def is_relevant(self, pod_class: EquivalenceClass) -> bool:
         return bool(pod_class.example.spec.node_selector)
 
     def pod_placed(self, info: PodInfo) -> None:
-        self.told.append(f"+{info.uid}")
+        self.calls.append(f"+{info.uid}")
 
     def pod_gone(self, info: PodInfo) -> None:
-        self.told.append(f"-{info.uid}")
+        self.calls.append(f"-{info.uid}")
 
 
 class Reader(Curious):
@@ -102,5 +102,5 @@ def test_a_listener_is_told_of_pods_that_matter_to_it() -> None:
         cache.set_pod(Pod(metadata, PodSpec(node_name="n0", node_selector=selector)))
     for uid in ("plain", "picky", "noted"):
         cache.remove_pod(uid)
-    assert curious.told == ["+picky", "+noted", "-picky", "-noted"]
-    assert reader.told == ["+noted", "-picky", "-noted"]
+    assert curious.calls == ["+picky", "+noted", "-picky", "-noted"]
+    assert reader.calls == ["+noted", "-picky", "-noted"]

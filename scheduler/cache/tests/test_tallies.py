@@ -75,8 +75,8 @@ def act(cache: Cache, kind: str, what: Any) -> None:
             cache.set_pod(pod)
         case int() as number:
             cache.remove_pod(f"u{number}")
-        case (name, found):
-            cache.set_namespace(name, found)
+        case (name, result):
+            cache.set_namespace(name, result)
 
 
 @settings(max_examples=150)
@@ -86,16 +86,16 @@ def test_counts_are_those_of_counting_again(early: list[tuple[str, object]], lat
     for kind, what in early:
         act(cache, kind, what)
     tallies, held = Tallies(cache), HeldTerms(cache)
-    asked: list[tuple[tuple[PodMatcher, ...], bool]] = [
+    requests: list[tuple[tuple[PodMatcher, ...], bool]] = [
         ((matcher,), staying) for matcher in MATCHERS for staying in (False, True)
     ]
-    asked.append(((MATCHERS[0], MATCHERS[6]), False))
-    for matchers, staying in asked:
+    requests.append(((MATCHERS[0], MATCHERS[6]), False))
+    for matchers, staying in requests:
         tallies.of(*matchers, staying=staying)
     for kind, what in late:
         act(cache, kind, what)
     anew, held_anew = Tallies(cache), HeldTerms(cache)
-    for matchers, staying in asked:
+    for matchers, staying in requests:
         kept, fresh = (counter.of(*matchers, staying=staying) for counter in (tallies, anew))
         assert kept.rows.tolist() == fresh.rows.tolist()
         assert kept.total == fresh.total

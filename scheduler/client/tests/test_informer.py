@@ -27,7 +27,7 @@ class Scene:
     def __init__(self, *, optional: bool = False, path: str = "/api/v1/nodes") -> None:
         self.clock = SimClock()
         self.api = Scripted(self.clock)
-        self.said: list[tuple[str, str]] = []
+        self.calls: list[tuple[str, str]] = []
         self.synced = 0
         self.errors: Counter[str] = Counter()
         self.informer: Informer[Node] = Informer(
@@ -35,8 +35,8 @@ class Scene:
             self.clock,
             path,
             msgspec.json.Decoder(Node).decode,
-            on_set=lambda found: self.said.append(("set", found.name)),
-            on_gone=lambda gone: self.said.append(("gone", gone.name)),
+            on_set=lambda item: self.calls.append(("set", item.name)),
+            on_gone=lambda gone: self.calls.append(("gone", gone.name)),
             on_synced=self._count,
             on_batch=lambda: None,
             optional=optional,
@@ -63,19 +63,19 @@ def test_lists_then_watches_from_there() -> None:
     scene = Scene()
     scene.lists(page([node("a", 1)], 5))
     scene.start()
-    assert scene.said == [("set", "a")]
+    assert scene.calls == [("set", "a")]
     assert scene.synced == 1
     assert "resourceVersion=5" in scene.watch.request.path
     scene.watch.event("ADDED", node("b", 6))
     scene.watch.event("DELETED", node("a", 7))
-    assert scene.said[1:] == [("set", "b"), ("gone", "a")]
+    assert scene.calls[1:] == [("set", "b"), ("gone", "a")]
 
 
 def test_a_long_list_comes_in_pages() -> None:
     scene = Scene()
     scene.lists(page([node("a", 1)], 5, "more"), page([node("b", 2)], 5))
     scene.start()
-    assert scene.said == [("set", "a"), ("set", "b")]
+    assert scene.calls == [("set", "a"), ("set", "b")]
     assert "continue=more" in scene.api.sent[1].path
 
 
@@ -119,7 +119,7 @@ def test_after_a_gap_what_is_missing_has_gone() -> None:
     }
     scene.watch.event("ERROR", gone)
     scene.clock.advance(1)
-    assert scene.said[2:] == [("gone", "a"), ("set", "b"), ("set", "c")]
+    assert scene.calls[2:] == [("gone", "a"), ("set", "b"), ("set", "c")]
     assert "resourceVersion=41" in scene.watch.request.path
 
 
@@ -129,7 +129,7 @@ def test_a_refused_watch_that_is_too_old_lists_at_once() -> None:
     scene.start()
     scene.watch.end(refused(410, "Expired", "too old"))
     scene.clock.settle()
-    assert scene.said == [("set", "a"), ("gone", "a")]
+    assert scene.calls == [("set", "a"), ("gone", "a")]
 
 
 def test_a_name_used_again_is_another_object() -> None:
@@ -138,7 +138,7 @@ def test_a_name_used_again_is_another_object() -> None:
     scene.start()
     scene.watch.end(refused(410, "Expired", "too old"))
     scene.clock.settle()
-    assert scene.said == [("set", "a"), ("gone", "a"), ("set", "a")]
+    assert scene.calls == [("set", "a"), ("gone", "a"), ("set", "a")]
 
 
 def test_a_refused_list_is_tried_again() -> None:
@@ -163,7 +163,7 @@ def test_an_optional_kind_does_not_hold_up_the_start_and_is_found_when_it_comes(
     scene.start()
     assert scene.synced == 1
     scene.clock.advance(1)
-    assert scene.said == [("set", "a")]
+    assert scene.calls == [("set", "a")]
     assert scene.synced == 1
 
 
@@ -175,7 +175,7 @@ def test_a_stopped_informer_says_no_more() -> None:
     scene.informer.stop()
     assert watch.closed
     watch.on_line(b'{"type":"ADDED","object":{"metadata":{"name":"late","uid":"u","resourceVersion":"6"}}}')
-    assert scene.said == []
+    assert scene.calls == []
 
 
 def test_requests_ask_for_pages() -> None:
@@ -194,7 +194,7 @@ def test_an_object_that_cannot_be_decoded_costs_only_itself(caplog: pytest.LogCa
     scene = Scene()
     scene.lists(page([node("a", 1), bad("b", 2), node("c", 3)], 5))
     scene.start()
-    assert scene.said == [("set", "a"), ("set", "c")]
+    assert scene.calls == [("set", "a"), ("set", "c")]
     assert scene.synced == 1
     assert scene.errors == {"/api/v1/nodes": 1}
     assert "object=b" in caplog.text
@@ -210,9 +210,9 @@ def test_an_object_that_could_not_be_decoded_is_read_again(caplog: pytest.LogCap
     assert [request.path for request in scene.api.sent[1:]] == ["/api/v1/nodes/b"]
     scene.lists(ok(node("b", 9)))
     scene.clock.advance(1)
-    assert scene.said == []
+    assert scene.calls == []
     scene.clock.advance(1)
-    assert scene.said == [("set", "b")]
+    assert scene.calls == [("set", "b")]
     assert scene.errors == {"/api/v1/nodes": 2}
     scene.clock.advance(1000)
     assert len(scene.api.sent) == 3, "no further attempt"
@@ -230,9 +230,9 @@ def test_a_version_that_cannot_be_decoded_leaves_the_last_good_one() -> None:
     scene.lists(page([bad("a", 6)], 7))
     scene.watch.end(refused(410, "Expired", "too old"))
     scene.clock.settle()
-    assert scene.said == [("set", "a"), ("set", "a")]
+    assert scene.calls == [("set", "a"), ("set", "a")]
     scene.watch.event("DELETED", bad("a", 8))
-    assert scene.said[2:] == [("gone", "a")]
+    assert scene.calls[2:] == [("gone", "a")]
 
 
 def test_a_newer_event_ends_the_attempts() -> None:
@@ -241,7 +241,7 @@ def test_a_newer_event_ends_the_attempts() -> None:
     scene.lists(page([bad("a", 1)], 5))
     scene.start()
     scene.watch.event("MODIFIED", node("a", 6))
-    assert scene.said == [("set", "a")]
+    assert scene.calls == [("set", "a")]
     scene.clock.advance(600)
     assert len(scene.api.sent) == 1
 
@@ -251,12 +251,12 @@ def test_a_list_and_a_line_that_are_no_json_are_asked_for_again() -> None:
     scene = Scene()
     scene.lists(Response(200, b'{"items": ['), page([node("a", 1)], 5))
     scene.start()
-    assert scene.said == []
+    assert scene.calls == []
     scene.clock.advance(0.2)
-    assert scene.said == [("set", "a")]
+    assert scene.calls == [("set", "a")]
     scene.watch.on_line(b'{"type": "ADDED", "obj')
     scene.clock.advance(0.2)
-    assert scene.said == [("set", "a"), ("set", "a")]
+    assert scene.calls == [("set", "a"), ("set", "a")]
 
 
 @pytest.mark.parametrize(

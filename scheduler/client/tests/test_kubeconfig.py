@@ -55,8 +55,8 @@ def test_a_file_that_is_no_kubeconfig_is_refused_with_its_name(tmp_path: Path, c
 
 def test_a_token_in_a_file(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("from-a-file\n")
-    found = load_server(kubeconfig(tmp_path, {"tokenFile": str(tmp_path / "token")}))
-    assert found.authorization == "Bearer from-a-file"
+    server = load_server(kubeconfig(tmp_path, {"tokenFile": str(tmp_path / "token")}))
+    assert server.authorization == "Bearer from-a-file"
 
 
 def test_the_service_account_of_a_pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,10 +69,10 @@ def test_the_service_account_of_a_pod(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(kube_config, "KUBE_CONFIG_DEFAULT_LOCATION", str(tmp_path / "none"))
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "6443")
-    found = load_server(None)
-    assert (found.host, found.port) == ("127.0.0.1", 6443)
-    assert found.authorization.lower() == "bearer of-the-pod"
-    assert found.token_file == tmp_path / "token", "kubelet replaces the token"
+    server = load_server(None)
+    assert (server.host, server.port) == ("127.0.0.1", 6443)
+    assert server.authorization.lower() == "bearer of-the-pod"
+    assert server.token_file == tmp_path / "token", "kubelet replaces the token"
 
 
 def test_certificates_of_a_process_that_was_killed_while_it_read_them_are_removed_by_the_next(tmp_path: Path) -> None:

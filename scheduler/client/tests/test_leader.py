@@ -43,8 +43,8 @@ class LeaseStore:
     @property
     def spec(self) -> dict[str, Any]:
         assert self.lease is not None
-        found: dict[str, Any] = self.lease["spec"]
-        return found
+        spec: dict[str, Any] = self.lease["spec"]
+        return spec
 
 
 @dataclass
@@ -60,8 +60,8 @@ class Line:
             if self.name in self.store.cut:
                 done(Response(0, b"connection lost"))
             else:
-                found = self.store.answer(request)
-                self.store.clock.call_later(self.delay, lambda: done(found))
+                response = self.store.answer(request)
+                self.store.clock.call_later(self.delay, lambda: done(response))
 
         self.store.clock.call_soon(answer)
 
@@ -75,7 +75,7 @@ class Candidates:
     def __init__(self, *names: str) -> None:
         self.clock = SimClock()
         self.store = LeaseStore(self.clock)
-        self.said: list[str] = []
+        self.calls: list[str] = []
         self.lines = {name: Line(self.store, name) for name in names}
         self.electors = {name: self._elector(name) for name in names}
         for elector in self.electors.values():
@@ -88,8 +88,8 @@ class Candidates:
             self.clock,
             LeaderElection(),
             name,
-            on_leading=lambda: self.said.append(f"{name} leads"),
-            on_lost=lambda: self.said.append(f"{name} lost"),
+            on_leading=lambda: self.calls.append(f"{name} leads"),
+            on_lost=lambda: self.calls.append(f"{name} lost"),
         )
 
     @property
@@ -111,7 +111,7 @@ def test_the_first_leads_and_renews() -> None:
     assert first["holderIdentity"] == "a"
     scene.advance(60)
     assert scene.leaders == ["a"]
-    assert scene.said == ["a leads"]
+    assert scene.calls == ["a leads"]
     assert scene.store.spec["acquireTime"] == first["acquireTime"]
     assert scene.store.spec["renewTime"] > first["renewTime"]
     assert scene.store.writes == 31  # one at the beginning, one each two seconds
@@ -134,11 +134,11 @@ def test_a_leader_that_cannot_renew_stops_before_another_begins() -> None:
     scene.advance(30)
     scene.store.cut.add("a")
     scene.advance(40)
-    assert scene.said == ["a leads", "a lost", "b leads"]
+    assert scene.calls == ["a leads", "a lost", "b leads"]
     assert scene.leaders == ["b"]
     scene.store.cut = {"b"}
     scene.advance(40)
-    assert scene.said[3:] == ["b lost"], "a has ended: what it knew of the cluster is old"
+    assert scene.calls[3:] == ["b lost"], "a has ended: what it knew of the cluster is old"
 
 
 def test_a_short_outage_costs_nobody_the_lead() -> None:
@@ -148,7 +148,7 @@ def test_a_short_outage_costs_nobody_the_lead() -> None:
     scene.advance(6)
     scene.store.cut.clear()
     scene.advance(60)
-    assert scene.said == ["a leads"]
+    assert scene.calls == ["a leads"]
 
 
 def test_stopping_hands_the_lease_over_at_once() -> None:
@@ -197,7 +197,7 @@ def test_a_jump_of_the_wall_clock_changes_nothing(jump: float) -> None:
     scene.advance(30)
     scene.clock.jump(jump)
     scene.advance(60)
-    assert scene.said == ["a leads"]
+    assert scene.calls == ["a leads"]
 
 
 def test_two_that_write_at_once_do_not_both_lead() -> None:
@@ -214,7 +214,7 @@ def test_slow_answers_count_from_when_they_were_asked_for() -> None:
     scene.advance(10)
     scene.lines["a"].delay = 11.0  # each renewal arrives, but is confirmed after the deadline
     scene.advance(60)
-    assert scene.said[:2] == ["a leads", "a lost"]
+    assert scene.calls[:2] == ["a leads", "a lost"]
 
 
 def test_what_else_is_written_on_the_lease_stays() -> None:

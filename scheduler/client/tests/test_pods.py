@@ -49,9 +49,9 @@ WITHOUT = SELECTING.replace(b'"nodeName":"n1"', b"")
 def test_a_bound_pod_is_what_a_plain_decoder_makes_of_it(known: bytes, spec: bytes, shared: bool) -> None:
     decode = PodDecoder()
     first = decode(pod(known))
-    found = decode(pod(spec))
-    assert found == plain(pod(spec))
-    assert not shared or found.spec.containers is first.spec.containers
+    document = decode(pod(spec))
+    assert document == plain(pod(spec))
+    assert not shared or document.spec.containers is first.spec.containers
 
 
 def test_a_name_that_is_cut_off_is_an_error() -> None:

@@ -125,7 +125,7 @@ class GroupEngine:
     def _attempt_or_hold(self, attempt: Attempt | Status, entry: Entry, runner: Runner) -> list[Decision]:
         if isinstance(attempt, Status):
             self._waker.hold(entry, attempt.wake_key, attempt)
-            return [self._told(entry, attempt)]
+            return [self._rejection(entry, attempt)]
         self._attempt = attempt
         self.parked.remove(attempt.key)
         plan = _Plan()
@@ -203,31 +203,31 @@ class GroupEngine:
         placed = [one.entry.info for one in plan.placed]
         return _post_filter(runner, GroupFailure(attempt.name, unplaced[0].info, unplaced, placed))
 
-    def _gathered_preemption(self, attempt: Attempt, found: Gathered, runner: Runner) -> PostFilterResult | None:
+    def _gathered_preemption(self, attempt: Attempt, result: Gathered, runner: Runner) -> PostFilterResult | None:
         """The same for a group that no domain has room for; only Strict groups preempt."""
-        if not attempt.strict or found.slots is None or found.failed is None or attempt.domains is None:
+        if not attempt.strict or result.slots is None or result.failed is None or attempt.domains is None:
             return None
         if self.nominations.awaits_victims(attempt.members):
             return _AWAITS_VICTIMS
-        gather = GatherFailure(attempt.domains, {kind: slots.count for kind, slots in found.slots.items()})
-        unplaced = self._gathering.unplaced(found)
-        return _post_filter(runner, GroupFailure(attempt.name, found.failed.info, unplaced, gather=gather))
+        gather = GatherFailure(attempt.domains, {kind: slots.count for kind, slots in result.slots.items()})
+        unplaced = self._gathering.unplaced(result)
+        return _post_filter(runner, GroupFailure(attempt.name, result.failed.info, unplaced, gather=gather))
 
     def _gather(self, attempt: Attempt, plan: _Plan, first: Entry) -> list[Decision]:
         """Place the whole group in one domain of the network, whatever its mode is."""
         entries = [member for uid in attempt.members if (member := self._take(uid, first, attempt)) is not None]
-        found = self._gathering.gather(attempt, entries)
-        attempt.ended(len(entries) - len(found.left), bound=found.failed is None and attempt.satisfied)
-        if found.failed is not None:
-            plan.failures.append((found.failed, found.gate or _Failure(found.reason)))
-            plan.statuses = attempt.statuses(found.failed.info, found.reason)
-            plan.gathered = found
+        result = self._gathering.gather(attempt, entries)
+        attempt.ended(len(entries) - len(result.left), bound=result.failed is None and attempt.satisfied)
+        if result.failed is not None:
+            plan.failures.append((result.failed, result.gate or _Failure(result.reason)))
+            plan.statuses = attempt.statuses(result.failed.info, result.reason)
+            plan.gathered = result
         elif attempt.satisfied:
             decisions = self._commit(attempt, first)
-            for entry in found.left:
+            for entry in result.left:
                 self._requeue(entry)
             return decisions
-        plan.left = [*found.left, *(entry for entry in found.entries if entry is not found.failed)]
+        plan.left = [*result.left, *(entry for entry in result.entries if entry is not result.failed)]
         return self._roll_back(attempt, plan, first)
 
     def _order(self, attempt: Attempt, first: Entry) -> Sequence[str]:
@@ -286,10 +286,12 @@ class GroupEngine:
                 reason = FitError(self._cache.known_count, pre_filter=status).message()
                 return _Failure(reason, status, gate_key)
         class_scores = runner.class_scores(info.pod_class)
-        found = class_scores.select(info) if within is None else class_scores.select_within(info, within, COSCHEDULING)
-        if isinstance(found, FitError):
-            return _Failure(found.message(), found.pre_filter, state=found.state, fit=found)
-        row, state = found
+        selection = (
+            class_scores.select(info) if within is None else class_scores.select_within(info, within, COSCHEDULING)
+        )
+        if isinstance(selection, FitError):
+            return _Failure(selection.message(), selection.pre_filter, state=selection.state, fit=selection)
+        row, state = selection
         node = self._cache.columns.names[row]
         status = self._places.take(info, runner, state, node)
         if not status.ok and not status.waits:
@@ -327,7 +329,7 @@ class GroupEngine:
         reason = failure.reason if failure is not None else ""
         spared = max(0, len(plan.failures) - 1)
         own, peers = plan.statuses or attempt.statuses(failed.info if failed else None, reason, spared)
-        found = self._preemption(attempt, plan, self._runners.of(first.info))
+        preemption = self._preemption(attempt, plan, self._runners.of(first.info))
         groups = self._runners.of(first.info).groups
         assert groups is not None
         for member, _ in plan.failures:
@@ -353,34 +355,36 @@ class GroupEngine:
         gate = failure.gate if failure is not None else ""
         self.parked.add(attempt.key, [entry.info for entry in needed], gate, attempt.domains)
         decisions: list[Decision] = []
-        words = ", ".join(found.status.reasons) if found is not None else ""
-        clears = found is not None and found.clear_nomination
+        words = ", ".join(preemption.status.reasons) if preemption is not None else ""
+        clears = preemption is not None and preemption.clear_nomination
         if clears:
             decisions += self.nominations.give_back_of(taken)
         nominated: dict[str, str] = {}
         evictions: list[Decision] = []
-        if found is not None and found.status.ok and failed is not None:
-            nominated = {info.uid: node for info, node in found.nominations}
-            evictions = self._preempt(failed.info, found, attempt.key)
+        if preemption is not None and preemption.status.ok and failed is not None:
+            nominated = {info.uid: node for info, node in preemption.nominations}
+            evictions = self._preempt(failed.info, preemption, attempt.key)
         for entry in entries:
             if entry is failed:
                 text = " ".join(
                     part for part in (reason if reason[-1:] in {"", "."} else f"{reason}.", own, words) if part
                 )
                 status = Status.unresolvable(text)
-                told = Reject(entry.info, text, nominated=nominated.get(entry.info.uid))
+                rejection = Reject(entry.info, text, nominated=nominated.get(entry.info.uid))
             else:
                 status = peers
-                told = replace(self._told(entry, peers, words), nominated=nominated.get(entry.info.uid))
+                rejection = replace(self._rejection(entry, peers, words), nominated=nominated.get(entry.info.uid))
             self._waker.hold(entry, attempt.key, status)
-            if entry.told != told.message or told.nominated is not None:  # waiting gangs must not write at each attempt
-                entry.told = told.message
-                decisions.append(told)
+            if (
+                entry.last_message != rejection.message or rejection.nominated is not None
+            ):  # waiting gangs must not write at each attempt
+                entry.last_message = rejection.message
+                decisions.append(rejection)
         if nominated and not any(isinstance(decision, Evict) for decision in evictions):
             self._handle.open_gate(attempt.key)  # nothing to wait for
         return [*decisions, *evictions]
 
-    def _told(self, entry: Entry, status: Status, words: str = "") -> Reject:
+    def _rejection(self, entry: Entry, status: Status, words: str = "") -> Reject:
         return Reject(entry.info, FitError(self._cache.known_count, pre_filter=status).message(words))
 
     def _wait_for_room(self, entry: Entry, failure: _Failure) -> Decision:
@@ -499,9 +503,9 @@ class GroupEngine:
 
 
 def _post_filter(runner: Runner, group: GroupFailure) -> PostFilterResult | None:
-    found = None
+    result = None
     for plugin in runner.group_post_filters:
-        found = plugin.post_filter_group(group)
-        if found.status.code is not Code.UNSCHEDULABLE:
+        result = plugin.post_filter_group(group)
+        if result.status.code is not Code.UNSCHEDULABLE:
             break
-    return found
+    return result

@@ -236,13 +236,13 @@ class FitBounds:
 
     def _bounds(self, rows: Rows, classes: slice = _ALL) -> Ints:
         """Places by requests alone, [class, row]."""
-        asked, divisors, unasked = self._divisors(classes)
-        free = self._columns.free[asked[:, None], rows]
-        found: Ints = (free[:, None] // divisors + unasked).min(axis=0, initial=MANY)
-        np.maximum(found, 0, out=found)
-        found *= self._columns.known[rows]
-        found *= self._allowed[classes][: len(found), rows]
-        return found
+        request, divisors, unasked = self._divisors(classes)
+        free = self._columns.free[request[:, None], rows]
+        bounds: Ints = (free[:, None] // divisors + unasked).min(axis=0, initial=MANY)
+        np.maximum(bounds, 0, out=bounds)
+        bounds *= self._columns.known[rows]
+        bounds *= self._allowed[classes][: len(bounds), rows]
+        return bounds
 
     def _divisors(self, classes: slice) -> tuple[Ints, Ints, Ints]:
         """The columns that some class asks for, the amounts, and MANY where a class asks for none; [column, class, 1].
@@ -253,12 +253,12 @@ class FitBounds:
         if whole and self._kept_divisors is not None:
             return self._kept_divisors
         amounts = self._amounts[: len(self._kinds)] if whole else self._amounts[classes]
-        asked = np.flatnonzero(amounts.any(axis=0))
-        own = amounts.T[asked][:, :, None]
-        found = asked, np.maximum(own, 1), np.where(own > 0, 0, MANY)
+        rows = np.flatnonzero(amounts.any(axis=0))
+        own = amounts.T[rows][:, :, None]
+        divisors = rows, np.maximum(own, 1), np.where(own > 0, 0, MANY)
         if whole:
-            self._kept_divisors = found
-        return found
+            self._kept_divisors = divisors
+        return divisors
 
     def _set(self, classes: slice | int, rows: Rows, slots: Ints) -> list[int]:
         """Replace the places of these classes on these nodes. Returns the classes that have more on some node."""
@@ -281,15 +281,15 @@ class FitBounds:
 
     def _layout(self, domains: Domains) -> _Layout:
         shape, version = domains.shape(), domains.version
-        found = self._layouts.get(shape)
-        if found is None or found.version != version:
+        layout = self._layouts.get(shape)
+        if layout is None or layout.version != version:
             rows = domains.rows()
             sums = np.zeros((len(self._slots), 0), np.int64)
             if rows is not None:
                 size = int(rows.max(initial=-1)) + 1
                 sums = np.array([_by_domain(rows, slots, size) for slots in self._slots[: len(self._kinds)]], np.int64)
-            found = self._layouts[shape] = _Layout(domains, version, rows, sums)
-        return found
+            layout = self._layouts[shape] = _Layout(domains, version, rows, sums)
+        return layout
 
 
 def _by_domain(domains: Ints, values: Ints, size: int) -> Ints:

@@ -57,35 +57,35 @@ class Gathering:
         own = {entry.info.uid: node for entry in entries if (node := nominator.node_of(entry.info.uid))}
         for uid in own:
             nominator.forget(uid)  # filters must not count the group's own nominations against it (GANG-R54)
-        found: Gathered | None = None
+        result: Gathered | None = None
         try:
-            found = self._try(attempt, entries)
-            if found.failed is not None and found.gate is None and not attempt.needs_all:
-                needed = frozenset(attempt.fewer(found.room))
+            result = self._try(attempt, entries)
+            if result.failed is not None and result.gate is None and not attempt.needs_all:
+                needed = frozenset(attempt.fewer(result.room))
                 fewer = [entry for entry in entries if entry.info.uid in needed]
                 if len(fewer) < len(entries):
-                    found = self._try(attempt, fewer)
-                    found = replace(found, left=[entry for entry in entries if entry.info.uid not in needed])
+                    result = self._try(attempt, fewer)
+                    result = replace(result, left=[entry for entry in entries if entry.info.uid not in needed])
         finally:  # also where a plugin raises
-            if found is None or found.failed is not None:
+            if result is None or result.failed is not None:
                 for entry in entries:
                     if entry.info.uid in own:
                         nominator.nominate(entry.info, own[entry.info.uid], attempt.key)
-        return found
+        return result
 
-    def unplaced(self, found: Gathered) -> list[Unplaced]:
+    def unplaced(self, objects: Gathered) -> list[Unplaced]:
         """The members that have no place, in the order in which they are placed, with what preemption reads."""
-        assert found.slots is not None
-        numbers = Counter(_kind(entry) for entry in found.entries)
+        assert objects.slots is not None
+        numbers = Counter(_kind(entry) for entry in objects.entries)
         of_kind: dict[Kind, tuple[FitError, CycleState]] = {}
         members: list[Unplaced] = []
-        for entry in found.entries:
+        for entry in objects.entries:
             info, kind = entry.info, _kind(entry)
             if kind not in of_kind:
                 class_scores = self._runners.of(info).class_scores(info.pod_class)
                 nowhere = class_scores.select_within(info, (), COSCHEDULING)
                 state = nowhere.state if isinstance(nowhere, FitError) else None
-                failure = self._counter.failure(info, found.slots[kind], numbers[kind])
+                failure = self._counter.failure(info, objects.slots[kind], numbers[kind])
                 of_kind[kind] = failure, state or class_scores.state
             members.append(Unplaced(info, *of_kind[kind]))
         return members
@@ -97,10 +97,10 @@ class Gathering:
         for entry in entries:
             classes.setdefault(_kind(entry), []).append(entry)
         slots = [self._counter.count([entry.info for entry in members]) for members in classes.values()]
-        wanted = [len(members) for members in classes.values()]
-        offer = DomainOffer([each.count for each in slots], wanted, slots[0].scores)
+        targets = [len(members) for members in classes.values()]
+        offer = DomainOffer([each.count for each in slots], targets, slots[0].scores)
         plan = domains.plan(offer, [entry.info for entry in entries])
-        scarce = [int(each.count.sum()) / count for each, count in zip(slots, wanted, strict=True)]
+        scarce = [int(each.count.sum()) / count for each, count in zip(slots, targets, strict=True)]
         order = list(entries)
         if len(classes) > 1 and not attempt.ordered:
             rank = dict(zip(classes, scarce, strict=True))
@@ -116,7 +116,7 @@ class Gathering:
             tried.append(choice.name)
         worst = scarce.index(min(scarce))
         members = list(classes.values())[worst]
-        fit_error = self._counter.failure(members[0].info, slots[worst], wanted[worst]).message()
+        fit_error = self._counter.failure(members[0].info, slots[worst], targets[worst]).message()
         room = plan.best_slots()
         failed_at = order[min(room, len(order) - 1)]
         known = dict(zip(classes, slots, strict=True))
@@ -129,15 +129,15 @@ class Gathering:
         planned = [row for row, count in choice.shares for _ in range(count)] if exactly else []
         placed: list[Any] = []
         for number, entry in enumerate(entries):
-            found = self._place(entry, attempt.key, (planned[number],)) if exactly else None
-            if found is None or (isinstance(found, self._failure) and not found.gate and len(choice.rows) > 1):
-                found = self._place(entry, attempt.key, choice.rows)
-            if isinstance(found, self._failure):
+            place = self._place(entry, attempt.key, (planned[number],)) if exactly else None
+            if place is None or (isinstance(place, self._failure) and not place.gate and len(choice.rows) > 1):
+                place = self._place(entry, attempt.key, choice.rows)
+            if isinstance(place, self._failure):
                 for member in reversed(placed):
                     self._release(member)
                 attempt.again()
-                return entry, found
-            placed.append(found)
+                return entry, place
+            placed.append(place)
             attempt.placed(entry.info.uid)
         return None
 

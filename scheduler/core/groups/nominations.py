@@ -35,7 +35,7 @@ class GroupNominations:
     def __init__(self, handle: Handle, outbox: Outbox) -> None:
         self._handle, self._nominator, self._outbox = handle, handle.nominator, outbox
         self._holds: dict[str, Hold] = {}  # by member uid
-        self._found: dict[str, PodInfo] = {}  # nominated members from before a restart, by uid
+        self._nominees: dict[str, PodInfo] = {}  # nominated members from before a restart, by uid
 
     def __len__(self) -> int:
         return len({id(hold) for hold in self._holds.values()})
@@ -69,15 +69,15 @@ class GroupNominations:
 
     def adopt(self, info: PodInfo) -> None:
         """A member that comes with a nomination, as after a restart of the scheduler."""
-        if not self._found:
+        if not self._nominees:
             self._handle.clock.call_later(ADOPTION_PAUSE, self._adopt)
-        self._found[info.uid] = info
+        self._nominees[info.uid] = info
 
     def _adopt(self) -> None:
         groups = self._handle.groups
-        found, self._found = self._found, {}
+        victims, self._nominees = self._nominees, {}
         by_key: dict[str, list[PodInfo]] = {}
-        for uid, info in found.items():
+        for uid, info in victims.items():
             if groups is not None and uid not in self._holds and self._nominator.node_of(uid):
                 by_key.setdefault(groups.key_of(info.pod), []).append(info)
         for key, infos in by_key.items():
@@ -140,7 +140,7 @@ class GroupNominations:
         return [cleared for hold in holds.values() for cleared in self.give_back(hold)]
 
     def _leave(self, uid: str) -> Hold | None:
-        self._found.pop(uid, None)
+        self._nominees.pop(uid, None)
         hold = self._holds.pop(uid, None)
         if hold is not None:
             hold.members.pop(uid, None)

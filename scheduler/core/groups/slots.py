@@ -65,21 +65,21 @@ class SlotCounter:
         overrides = dict(slots.stopped)
         columns = self._cache.columns
         rows = np.flatnonzero((slots.count > 0) & (slots.count < limit))
-        wanted = info.pod_class.named
+        targets = info.pod_class.named
         codes = np.zeros(len(rows), np.int64)
-        for bit, (_, column, amount) in enumerate(wanted):
+        for bit, (_, column, amount) in enumerate(targets):
             codes |= (columns.free[column, rows] < (slots.count[rows] + 1) * amount).astype(np.int64) << bit
-        said = {code: self._short(code, wanted) for code in set(codes.tolist())}
+        statuses = {code: self._short(code, targets) for code in set(codes.tolist())}
         for row, code in zip(rows.tolist(), codes.tolist(), strict=True):
             if row not in overrides and code:
-                overrides[row] = said[code]
+                overrides[row] = statuses[code]
         return class_scores.rejection(overrides)
 
-    def _short(self, code: int, wanted: Sequence[tuple[str, int, int]]) -> Status:
+    def _short(self, code: int, node: Sequence[tuple[str, int, int]]) -> Status:
         return Status.unschedulable(
             *(
                 "Too many pods" if column == PODS_COLUMN else f"Insufficient {name}"
-                for bit, (name, column, _) in enumerate(wanted)
+                for bit, (name, column, _) in enumerate(node)
                 if code >> bit & 1
             )
         ).by(FIT)
@@ -111,12 +111,12 @@ class SlotCounter:
                 continue
             limit = int(count[row])
             kept = (kind, signature, limit)
-            found = self._known.get(kept)
-            if found is None:
-                found = self._try(infos[:limit], node.name, class_scores.state)
+            entry = self._known.get(kept)
+            if entry is None:
+                entry = self._try(infos[:limit], node.name, class_scores.state)
                 if not any(one == node.name for one in signature):
-                    self._known[kept] = found
-            count[row], status = found
+                    self._known[kept] = entry
+            count[row], status = entry
             if status is not None:
                 stopped[row] = status
 
@@ -128,11 +128,11 @@ class SlotCounter:
         status: Status | None = None
         for info in infos:
             state = start.fork()
-            found = runner.check(state, info.pod, node)
-            if found.ok:
-                found = runner.reserve(state, info.pod, name)
-            if not found.ok:
-                status = found
+            reserve = runner.check(state, info.pod, node)
+            if reserve.ok:
+                reserve = runner.reserve(state, info.pod, name)
+            if not reserve.ok:
+                status = reserve
                 break
             self._cache.assume(info, name)
             placed.append((info, state))
@@ -161,16 +161,16 @@ class SlotCounter:
             row = rows[name]
             placed: list[tuple[PodInfo, CycleState, str]] = []
             for info in infos:
-                found = class_scores.select_within(info, [row], COSCHEDULING)
-                if isinstance(found, FitError):
-                    stopped[row] = found.status(row)
+                result = class_scores.select_within(info, [row], COSCHEDULING)
+                if isinstance(result, FitError):
+                    stopped[row] = result.status(row)
                     break
-                status = runner.reserve(found[1], info.pod, name)
+                status = runner.reserve(result[1], info.pod, name)
                 if not status.ok:
                     stopped[row] = status
                     break
                 self._cache.assume(info, name)
-                placed.append((info, found[1], name))
+                placed.append((info, result[1], name))
             count[row] = len(placed)
             self._take_back(runner, placed)
 

@@ -40,7 +40,7 @@ class Entry:
     ready_at: float = 0.0  # monotonic second at which its backoff ends
     waiting_since: float = 0.0
     gates: tuple[tuple[Gate, str], ...] = ()  # the gates that concern the pod, with their wake keys
-    told: str = ""  # the last message about the pod as a member of its group
+    last_message: str = ""  # the last message about the pod as a member of its group
     hold_until: float = 0.0  # monotonic second at which it gives back the place that it has or had in its group
     grouped: bool = False  # placed with its pod group, as one decision
     held: Status | None = None  # PreEnqueue or a gate holds the pod back

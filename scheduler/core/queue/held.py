@@ -71,8 +71,8 @@ class HeldPods:
 
     def first_of_classes(self, key: str, now: float) -> list[Entry]:
         """The first entry of each class of a key that is not in backoff, in queue order. They are not removed."""
-        found = [group.first(now) for group in self._keys.get(key, {}).values()]
-        return sorted((entry for entry in found if entry is not None), key=lambda entry: entry.key)
+        entries = [group.first(now) for group in self._keys.get(key, {}).values()]
+        return sorted((entry for entry in entries if entry is not None), key=lambda entry: entry.key)
 
     def next_ready(self, key: str) -> float:
         """Monotonic second at which the first backoff of a key ends; infinity if there is none."""
@@ -85,9 +85,9 @@ class HeldPods:
 
     def overdue(self, moment: float) -> set[str]:
         """Keys with pods that were rejected in a cycle before `moment` and wait since."""
-        found: set[str] = set()
+        names: set[str] = set()
         for uid, entry in self._tried.items():
             if entry.waiting_since > moment:
                 break
-            found.add(self._place_of[uid][0])
-        return found
+            names.add(self._place_of[uid][0])
+        return names

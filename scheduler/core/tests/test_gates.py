@@ -22,7 +22,7 @@ class Licences(Gate, PreEnqueue):
     scope = Scope.NODE
     reads_labels: ClassVar = ["licence"]
     free: ClassVar[dict[str, int]]
-    asked: ClassVar[list[str]]
+    pod_names: ClassVar[list[str]]
     known: ClassVar[set[str]]
 
     def __init__(self, handle: Handle) -> None:
@@ -39,7 +39,7 @@ class Licences(Gate, PreEnqueue):
         return f"licence/{name}" if name else ""
 
     def gate(self, info: PodInfo) -> Status:
-        self.asked.append(info.pod.metadata.name)
+        self.pod_names.append(info.pod.metadata.name)
         name = info.pod.metadata.labels["licence"]
         if self.free[name] * 1000 >= info.pod_class.requests["cpu"]:
             return SUCCESS
@@ -48,7 +48,7 @@ class Licences(Gate, PreEnqueue):
 
 @pytest.fixture
 def rig(monkeypatch: pytest.MonkeyPatch) -> Rig:
-    for name, value in {"free": {"a": 0, "b": 0}, "asked": [], "known": set()}.items():
+    for name, value in {"free": {"a": 0, "b": 0}, "pod_names": [], "known": set()}.items():
         monkeypatch.setattr(Licences, name, value, raising=False)
     rig = Rig(profile(plugins={"multiPoint": {"enabled": [{"name": "Licences"}]}}), plugins=[Licences])
     rig.node("n1")
@@ -72,7 +72,7 @@ def test_a_closed_gate_is_reported_and_only_its_key_wakes_the_pod(rig: Rig) -> N
     rig.node("n2")
     rig.core.handle.open_gate("licence/b")
     rig.run()
-    assert (rig.where("p"), Licences.asked) == ("", ["p"])
+    assert (rig.where("p"), Licences.pod_names) == ("", ["p"])
     rig.core.handle.open_gate("licence/a")
     rig.run()
     assert rig.where("p")
@@ -98,12 +98,12 @@ def test_pods_pass_an_opened_gate_in_queue_order_until_it_closes(rig: Rig) -> No
     )
     rig.run()
     rig.clock.advance(20)
-    Licences.free["a"], Licences.asked[:] = 2, []
+    Licences.free["a"], Licences.pod_names[:] = 2, []
     rig.core.handle.open_gate("licence/a")
     while rig.core.busy:
         take(rig, "a")
     assert [name for name in rig.pods if rig.where(name)] == ["p0", "first"]
-    assert len(Licences.asked) < 12, "each class is asked once for each pod that passes"
+    assert len(Licences.pod_names) < 12, "each class is asked once for each pod that passes"
 
 
 def test_a_smaller_pod_passes_a_gate_that_holds_a_larger_one_back(rig: Rig) -> None:
@@ -172,11 +172,11 @@ def test_pods_behind_closed_gates_are_asked_again_after_five_minutes_each(rig: R
     rig.clock.advance(200)
     rig.submit(pod("q").request(cpu=1).label("licence", "b"))
     rig.run()
-    Licences.asked.clear()
+    Licences.pod_names.clear()
     Licences.free["b"] = 1  # without a word to the scheduler
     rig.clock.advance(100)
     rig.run()
-    assert Licences.asked == ["p"]
+    assert Licences.pod_names == ["p"]
     rig.clock.advance(300)
     rig.run()
     assert rig.where("q")

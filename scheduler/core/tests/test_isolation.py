@@ -155,10 +155,10 @@ def test_a_reservation_whose_expiry_cannot_be_read_does_not_stop_scheduling(expi
 def test_other_reservations_expire_beside_one_that_raises(monkeypatch: pytest.MonkeyPatch) -> None:
     right = lifecycle.is_over
 
-    def is_over(found: Any, now: float) -> bool:
-        if found.name == POISON:
+    def is_over(pod: Any, now: float) -> bool:
+        if pod.name == POISON:
             raise TypeError("a fault")
-        return right(found, now)
+        return right(pod, now)
 
     monkeypatch.setattr(lifecycle, "is_over", is_over)
     good = reservation("2026-01-01T00:00:30Z")

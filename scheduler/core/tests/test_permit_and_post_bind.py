@@ -85,8 +85,8 @@ def test_a_pod_that_permit_does_not_approve_gives_its_reservation_back(
 ) -> None:
     rig = scheduled(monkeypatch, verdict)
     assert Recorder.calls == ["reserve p n", "permit p n", "unreserve p n"]
-    (told,) = (decision for decision in rig.decisions if isinstance(decision, Reject))
-    assert (told.reason, told.message) == (reason, message)
+    (output,) = (decision for decision in rig.decisions if isinstance(decision, Reject))
+    assert (output.reason, output.message) == (reason, message)
     assert not any(isinstance(decision, Bind) for decision in rig.decisions)
     assert rig.where("p") == ""
 

@@ -68,7 +68,7 @@ def test_a_pod_keeps_its_place_while_it_waits() -> None:
     assert bindings(rig) == []
     assert rig.where("p") == "n"
     assert rig.where("other") == ""
-    assert [found.pod.metadata.name for found in Licences.handle.waiting_pods()] == ["p"]
+    assert [pod.pod.metadata.name for pod in Licences.handle.waiting_pods()] == ["p"]
     placed = rig.core.cache.placed("uid-p")
     assert placed is not None
     assert "waits on Permit for Licences" in rig.core.held_back(placed)
@@ -76,9 +76,9 @@ def test_a_pod_keeps_its_place_while_it_waits() -> None:
 
 def test_an_allowed_pod_is_bound() -> None:
     rig = waiting(Licences)
-    found = Licences.handle.waiting_pod("uid-p")
-    assert found is not None
-    found.allow("Licences")
+    pod = Licences.handle.waiting_pod("uid-p")
+    assert pod is not None
+    pod.allow("Licences")
     rig.run()
     assert bindings(rig) == ["p"]
     assert Licences.handle.waiting_pod("uid-p") is None
@@ -89,15 +89,15 @@ def test_an_allowed_pod_is_bound() -> None:
 
 def test_all_plugins_must_allow() -> None:
     rig = waiting(Licences, Budget)
-    found = Licences.handle.waiting_pod("uid-p")
-    assert found is not None
-    assert found.pending_plugins == ["Budget", "Licences"]
-    found.allow("Budget")
-    found.allow("Budget")
+    pod = Licences.handle.waiting_pod("uid-p")
+    assert pod is not None
+    assert pod.pending_plugins == ["Budget", "Licences"]
+    pod.allow("Budget")
+    pod.allow("Budget")
     rig.run()
     assert bindings(rig) == []
-    assert found.pending_plugins == ["Licences"]
-    found.allow("Licences")
+    assert pod.pending_plugins == ["Licences"]
+    pod.allow("Licences")
     rig.run()
     assert bindings(rig) == ["p"]
 
@@ -106,9 +106,9 @@ def test_a_rejected_pod_gives_its_place_back() -> None:
     rig = waiting(Licences)
     rig.submit(pod("other").request(cpu=1))
     rig.run()
-    found = Licences.handle.waiting_pod("uid-p")
-    assert found is not None
-    found.reject("Licences", "no licence left")
+    result = Licences.handle.waiting_pod("uid-p")
+    assert result is not None
+    result.reject("Licences", "no licence left")
     rig.clock.advance(0)
     rig.run()
     assert Licences.returned == ["p"]
@@ -131,8 +131,8 @@ def test_a_pod_that_waits_too_long_gives_its_place_back(plugins: list[type[Licen
     rig.run()
     assert rig.where("p") == "n"
     rig.clock.advance(1)
-    (told,) = [d for d in rig.core.decide() if isinstance(d, Reject)]
-    assert told.message == f"0/1 nodes are available: 1 rejected due to timeout after waiting {text}."
+    (message,) = [d for d in rig.core.decide() if isinstance(d, Reject)]
+    assert message.message == f"0/1 nodes are available: 1 rejected due to timeout after waiting {text}."
     assert "p" in Licences.returned
 
 

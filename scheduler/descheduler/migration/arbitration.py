@@ -23,21 +23,23 @@ def is_forced(job: PodMigrationJob, pod: Pod | None) -> bool:
 
 def sort_jobs(state: ClusterState, jobs: Iterable[PodMigrationJob]) -> list[PodMigrationJob]:
     """The order in which jobs are considered: stable sorts, the last is the most significant (RSV-R68)."""
-    found = sorted(jobs, key=_created, reverse=True)
-    pods = {job.name: state.pod_named(job.pod_key) for job in found}
+    pod_migration_jobs = sorted(jobs, key=_created, reverse=True)
+    pods = {job.name: state.pod_named(job.pod_key) for job in pod_migration_jobs}
     by_pod = eviction_order()
     with_pod = iter(
-        sorted((job for job in found if pods[job.name] is not None), key=lambda job: by_pod(_of(pods, job)))
+        sorted(
+            (job for job in pod_migration_jobs if pods[job.name] is not None), key=lambda job: by_pod(_of(pods, job))
+        )
     )
-    found = [next(with_pod) if pods[job.name] is not None else job for job in found]
-    found = _grouped(found, pods)
+    pod_migration_jobs = [next(with_pod) if pods[job.name] is not None else job for job in pod_migration_jobs]
+    pod_migration_jobs = _grouped(pod_migration_jobs, pods)
     migrating = Counter(
         owner
         for job in state.jobs.values()
         if job.running or (job.pending and job.passed)
         if (owner := _job_owner(state.pod_named(job.pod_key)))
     )
-    return sorted(found, key=lambda job: -migrating[_job_owner(pods[job.name])])
+    return sorted(pod_migration_jobs, key=lambda job: -migrating[_job_owner(pods[job.name])])
 
 
 def _created(job: PodMigrationJob) -> float:
@@ -148,10 +150,10 @@ class Filters:
     def _migrating(self, pod: Pod) -> list[tuple[PodMigrationJob, Pod | None]]:
         """All jobs that run or were let through, with their pods, but for jobs of `pod` itself (RSV-R69)."""
         state = self._state
-        found = []
+        jobs = []
         for job in state.open_jobs():
             if job.running or job.passed:
                 other = state.pod_named(job.pod_key)
                 if other is None or other.metadata.uid != pod.metadata.uid:
-                    found.append((job, other))
-        return found
+                    jobs.append((job, other))
+        return jobs

@@ -354,12 +354,12 @@ class MigrationController:
 
     def _create_reservation(self, job: PodMigrationJob, pod: Pod, then: Then) -> None:
         def read(response: Response) -> None:
-            found = msgspec.json.decode(response.body) if response.ok else None
-            if found is None or found["metadata"]["uid"] != pod.metadata.uid:
+            document = msgspec.json.decode(response.body) if response.ok else None
+            if document is None or document["metadata"]["uid"] != pod.metadata.uid:
                 self._free(job.name)  # if the pod is gone, the informer reports it too
                 return
             self._order = max(int(self._clock.now() * 1000), self._order + 1)  # milliseconds, and never the same twice
-            body = reservation_for(job, found, self._order, self.args.default_job_ttl)
+            body = reservation_for(job, document, self._order, self.args.default_job_ttl)
             self._rest.post(RESERVATIONS_PATH, body, self._answer_for(job, made))
 
         def made(response: Response) -> None:

@@ -67,20 +67,20 @@ class ObjectLimits:
 
     def _limited(self, pod: Pod) -> list[tuple[str, str, int, int, str]]:
         """Name, key, limit and burst of the object limiters that the pod falls under, and what they limit, in words."""
-        found = []
+        results = []
         limits, workload = self._args.object_limiters, self._state.workload_of(pod)
         if "workload" in limits and workload is not None:
-            given = limits["workload"].max_migrating
-            value = given if given is not None else self._args.max_migrating_per_workload
-            limit = 0 if given == 0 else limit_of(workload.replicas, value)
+            percent = limits["workload"].max_migrating
+            value = percent if percent is not None else self._args.max_migrating_per_workload
+            limit = 0 if percent == 0 else limit_of(workload.replicas, value)
             of = f"{workload.kind} {workload.name}"
-            found.append(("workload", workload.uid, limit, limits["workload"].burst, of))
+            results.append(("workload", workload.uid, limit, limits["workload"].burst, of))
         if "namespace" in limits:
-            given = limits["namespace"].max_migrating
-            limit = given if isinstance(given, int) else 0
+            percent = limits["namespace"].max_migrating
+            limit = percent if isinstance(percent, int) else 0
             namespace = pod.metadata.namespace
-            found.append(("namespace", namespace, limit, limits["namespace"].burst, f"namespace {namespace}"))
-        return found
+            results.append(("namespace", namespace, limit, limits["namespace"].burst, f"namespace {namespace}"))
+        return results
 
     def count(self, job: PodMigrationJob, pod: Pod) -> None:
         """Take the tokens of an eviction, for those that the job has. Tokens come again from then on.
@@ -96,7 +96,7 @@ class ObjectLimits:
 def policy_of(pod: Pod, job: PodMigrationJob, default: str) -> str:
     """How the pod is evicted: as its label says, else the job's, else `default` (RSV-R63)."""
     labels = (pod.metadata.labels.get(EVICT_POLICY), job.metadata.labels.get(EVICT_POLICY))
-    return next((found for found in labels if found in POLICIES), default) or EVICTION
+    return next((label for label in labels if label in POLICIES), default) or EVICTION
 
 
 def send_eviction(rest: Rest, pod: Pod, job: PodMigrationJob, policy: str, done: Done) -> None:
@@ -107,13 +107,13 @@ def send_eviction(rest: Rest, pod: Pod, job: PodMigrationJob, policy: str, done:
         if SOFT_EVICTION in pod.metadata.annotations:
             rest.clock.call_soon(lambda: done(Response(200)))
             return
-        told = {
+        messages = {
             "timestamp": rest.clock.timestamp(),
             "initiator": "koord-descheduler",
             "reason": job.metadata.annotations.get(EVICT_REASON, ""),
             "deleteOptions": job.spec.delete_options,
         }
-        patch = {"metadata": {"annotations": {SOFT_EVICTION: to_json(told).decode()}}}
+        patch = {"metadata": {"annotations": {SOFT_EVICTION: to_json(messages).decode()}}}
         rest.merge(pod_path(pod), patch, done, uid=pod.metadata.uid)
     elif policy == DELETE:
         body = to_json({"apiVersion": "v1", "kind": "DeleteOptions", **options})

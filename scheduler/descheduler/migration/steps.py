@@ -220,21 +220,21 @@ class Steps:
         if reservation.expired:
             return self._fail(job, "ReservationExpired", "Reservation expired")
         if reservation.status.phase == RESERVATION_FAILED:
-            said = reservation.status.condition(SCHEDULED)
-            return self._fail(job, UNSCHEDULABLE, said.message if said else "Reservation failed")
+            condition = reservation.status.condition(SCHEDULED)
+            return self._fail(job, UNSCHEDULABLE, condition.message if condition else "Reservation failed")
         return None
 
     def _place(self, job: PodMigrationJob, reservation: Reservation, stamp: str) -> Step:
         """Wait until the reservation has a node, and check that it is another one."""
         node = reservation.status.node_name
         if not node:
-            said = reservation.status.condition(SCHEDULED)
+            condition = reservation.status.condition(SCHEDULED)
             known = job.status.condition(PLACED)
-            if said is None or said.reason != UNSCHEDULABLE or (known and known.message == said.message):
+            if condition is None or condition.reason != UNSCHEDULABLE or (known and known.message == condition.message):
                 return Step(again=POLL)
             return Step(
-                status=with_condition(job.status, PLACED, "False", UNSCHEDULABLE, said.message, stamp),
-                events=(Event(WARNING, UNSCHEDULABLE, said.message),),
+                status=with_condition(job.status, PLACED, "False", UNSCHEDULABLE, condition.message, stamp),
+                events=(Event(WARNING, UNSCHEDULABLE, condition.message),),
                 again=POLL,
             )
         pod = self._pod(job)
@@ -381,8 +381,8 @@ def time_left(job: PodMigrationJob, now: float) -> float | None:
 
 def as_go_prints(duration: str) -> str:
     """A duration in the spelling of Go: `5m0s` for `5m`; unchanged if it is none."""
-    found = go_duration(duration)
-    return duration if found is None else go_text(found)
+    value = go_duration(duration)
+    return duration if value is None else go_text(value)
 
 
 def eviction_reason(job: PodMigrationJob) -> str:

@@ -97,13 +97,13 @@ class CustomPriority(Balance):
 
     def _levels(self, nodes: Iterable[Node]) -> list[tuple[str, list[Node]]]:
         """The levels that have nodes; a node belongs to the first level whose selector matches."""
-        found: dict[str, list[Node]] = {level.name: [] for level in self._args.eviction_order}
+        sources: dict[str, list[Node]] = {level.name: [] for level in self._args.eviction_order}
         for node in nodes:
             for level in self._args.eviction_order:
                 if level.node_selector is not None and selector_matches(level.node_selector, node.metadata.labels):
-                    found[level.name].append(node)
+                    sources[level.name].append(node)
                     break
-        return [(name, members) for name, members in found.items() if members]
+        return [(name, members) for name, members in sources.items() if members]
 
     def _candidates(self, handle: Handle, node: Node) -> list[Pod]:
         """The pods that may go, small ones first."""

@@ -247,7 +247,9 @@ class LowNodeLoad(Balance):
         low, both = by_kind.get(LOW, []), by_kind.get(BOTH_LOW, [])
         prod_low = by_kind.get(PROD_LOW, [])
         count = len(low) + len(both) + len(prod_low)
-        log.debug("low-node-load pool=%s nodes=%s", pool.name, {kind: len(found) for kind, found in by_kind.items()})
+        log.debug(
+            "low-node-load pool=%s nodes=%s", pool.name, {kind: len(results) for kind, results in by_kind.items()}
+        )
         if not sources or not count or count <= self._args.number_of_nodes or count == len(nodes):
             return set()
         weights = pool.resource_weights or {}
@@ -409,7 +411,7 @@ def _room(loads: Sequence[NodeLoad], names: Sequence[str], *, prod: bool) -> Amo
 
 def _in_transit(handle: Handle, names: Sequence[str]) -> Amounts:
     """Usage of pods that are being migrated and have no place yet."""
-    found: Amounts = {}
+    amounts: Amounts = {}
     for job in handle.state.open_jobs():
         pod = handle.state.pod_named(job.pod_key)
         if pod is None or job.status.node_name:
@@ -417,5 +419,5 @@ def _in_transit(handle: Handle, names: Sequence[str]) -> Amounts:
         usage = handle.state.usage.get(pod.spec.node_name)
         used = usage.pods.get(pod.key, {}) if usage else {}
         for name in names:
-            found[name] = found.get(name, 0) + (1 if name == PODS else used.get(name, 0))
-    return found
+            amounts[name] = amounts.get(name, 0) + (1 if name == PODS else used.get(name, 0))
+    return amounts

@@ -111,7 +111,7 @@ def node_loads(
     are not counted, and a pod that came after the report counts with its requests. Without this a round that comes
     before the next report would evict a second time for the same usage.
     """
-    found = []
+    loads = []
     moving = {(job.pod_key, job.spec.pod_ref.uid): job for job in state.open_jobs() if job.running or job.passed}
     names = list(thresholds.low)
     with_prod = any(value < 100 for value in thresholds.prod_low.values()) or thresholds.deviation
@@ -119,19 +119,19 @@ def node_loads(
         usage = state.usage.get(node.name)
         if usage is None or usage.updated is None or now - usage.updated >= expires:
             continue
-        found.append(_load(state, node, usage, names, moving, with_prod=with_prod))
+        loads.append(_load(state, node, usage, names, moving, with_prod=with_prod))
     incoming: dict[str, list[str]] = {}
     for job in moving.values():
         if job.status.node_name:
             incoming.setdefault(job.status.node_name, []).append(job.pod_key)
-    for load in found:
+    for load in loads:
         for key in incoming.get(load.node.name, ()):
             pod = state.pod_named(key)
             if pod is not None and pod.spec.node_name != load.node.name:
                 source = state.usage.get(pod.spec.node_name)
                 _add(load.usage, source.pods.get(key) if source and key in source.pods else state.requests(pod), names)
-    _set_bounds(found, thresholds)
-    return found
+    _set_bounds(loads, thresholds)
+    return loads
 
 
 def _load(
@@ -190,13 +190,13 @@ def _add(total: Amounts, more: Amounts | None, names: Sequence[str]) -> None:
 
 def capacity_of(node: Node, raw: str | None) -> Amounts:
     """What 100 % is: the allocatable before amplification, if the annotation gives it."""
-    found = amounts(node.status.allocatable)
+    capacity = amounts(node.status.allocatable)
     if raw:
         try:
-            found |= amounts(decode_as(raw, dict[str, str | int]))
+            capacity |= amounts(decode_as(raw, dict[str, str | int]))
         except (msgspec.DecodeError, ValueError):
-            return found
-    return found
+            return capacity
+    return capacity
 
 
 def _set_bounds(loads: Sequence[NodeLoad], thresholds: Thresholds) -> None:

@@ -61,8 +61,8 @@ class MetricsUtilization(msgspec.Struct, frozen=True, forbid_unknown_fields=True
     def check(self) -> None:
         if self.source not in {"", KUBERNETES_METRICS}:
             raise ArgsError(f"metricsUtilization.source: expected {KUBERNETES_METRICS}, found {self.source!r}")
-        for other, given in (("metricsServer", self.metrics_server), ("prometheus", self.prometheus)):
-            if self.source and given:
+        for other, value in (("metricsServer", self.metrics_server), ("prometheus", self.prometheus)):
+            if self.source and value:
                 raise ArgsError(f"metricsUtilization: expected source {self.source} or {other}, found both")
         if not self.source and not self.metrics_server:
             raise ArgsError(f"metricsUtilization: expected source {KUBERNETES_METRICS}, found none")
@@ -144,7 +144,7 @@ def _by_requests(handle: Handle, nodes: Sequence[Node]) -> list[_Load]:
 
 def _by_reports(handle: Handle, nodes: Sequence[Node]) -> list[_Load]:
     """Nodes with their real usage; those without a current report are left out."""
-    found, now = [], handle.clock.now()
+    reports, now = [], handle.clock.now()
     for node in nodes:
         report = handle.state.usage.get(node.name)
         if report is None or report.updated is None or now - report.updated >= REPORT_EXPIRES:
@@ -154,23 +154,23 @@ def _by_reports(handle: Handle, nodes: Sequence[Node]) -> list[_Load]:
         for pod in pods:
             for name, value in report.pods.get(pod.key, {}).items():
                 used[name] = used.get(name, 0) + value
-        found.append(_Load(node, amounts(node.status.allocatable), {**used, PODS: len(pods)}))
-    return found
+        reports.append(_Load(node, amounts(node.status.allocatable), {**used, PODS: len(pods)}))
+    return reports
 
 
 def _set_bounds(
-    found: Sequence[_Load], low: Mapping[str, float], high: Mapping[str, float], *, deviation: bool = False
+    results: Sequence[_Load], low: Mapping[str, float], high: Mapping[str, float], *, deviation: bool = False
 ) -> None:
     """Set the bounds of nodes; a basic resource without a threshold limits nothing."""
     for name in sorted({*low, *BASIC}):
         lower, upper = low.get(name), high.get(name)
         if lower is not None and upper is not None and deviation:
             shares = [
-                100.0 * load.usage.get(name, 0) / load.capacity[name] for load in found if load.capacity.get(name)
+                100.0 * load.usage.get(name, 0) / load.capacity[name] for load in results if load.capacity.get(name)
             ]
             mean = sum(shares) / len(shares) if shares else 0.0
             lower, upper = max(0.0, mean - lower), min(100.0, mean + upper)
-        for load in found:
+        for load in results:
             capacity_of = load.capacity.get(name, 0)
             load.low[name] = int((100.0 if lower is None else lower) * 0.01 * capacity_of)
             load.high[name] = int((100.0 if upper is None else upper) * 0.01 * capacity_of)
@@ -188,13 +188,13 @@ class LowNodeUtilization(Balance):
     def run(self, handle: Handle, nodes: Sequence[Node]) -> None:
         args = self._args
         real = args.metrics_utilization is not None
-        found = _by_reports(handle, nodes) if real else _by_requests(handle, nodes)
-        _set_bounds(found, args.thresholds, args.target_thresholds, deviation=args.use_deviation_thresholds)
-        targets = [load for load in found if load.is_low and not load.node.spec.unschedulable]
-        sources = [load for load in found if load.is_high and not load.is_low]
-        if not sources or not targets or len(targets) <= args.number_of_nodes or len(targets) == len(found):
+        reports = _by_reports(handle, nodes) if real else _by_requests(handle, nodes)
+        _set_bounds(reports, args.thresholds, args.target_thresholds, deviation=args.use_deviation_thresholds)
+        targets = [load for load in reports if load.is_low and not load.node.spec.unschedulable]
+        sources = [load for load in reports if load.is_high and not load.is_low]
+        if not sources or not targets or len(targets) <= args.number_of_nodes or len(targets) == len(reports):
             return
-        names = [name for name in found[0].low if name in args.thresholds]
+        names = [name for name in reports[0].low if name in args.thresholds]
         room = {name: sum(load.high[name] - load.usage.get(name, 0) for load in targets) for name in names}
         limit = args.eviction_limits.node if args.eviction_limits is not None else None
         for source in sorted(sources, key=lambda load: (-load.weight, load.node.name)):
@@ -212,13 +212,13 @@ class HighNodeUtilization(Balance):
 
     def run(self, handle: Handle, nodes: Sequence[Node]) -> None:
         args = self._args
-        found = _by_requests(handle, nodes)
-        _set_bounds(found, args.thresholds, {})
-        sources = [load for load in found if load.is_low]
-        targets = [load for load in found if not load.is_low and not load.node.spec.unschedulable]
-        if not sources or not targets or len(sources) <= args.number_of_nodes or len(sources) == len(found):
+        requests = _by_requests(handle, nodes)
+        _set_bounds(requests, args.thresholds, {})
+        sources = [load for load in requests if load.is_low]
+        targets = [load for load in requests if not load.is_low and not load.node.spec.unschedulable]
+        if not sources or not targets or len(sources) <= args.number_of_nodes or len(sources) == len(requests):
             return
-        names = list(found[0].low)
+        names = list(requests[0].low)
         room = {name: sum(load.capacity.get(name, 0) - load.usage.get(name, 0) for load in targets) for name in names}
         only = args.thresholds.keys() if ONLY_THRESHOLDING in args.eviction_modes else None
         for source in sorted(sources, key=lambda load: (load.weight, load.node.name)):
@@ -255,7 +255,7 @@ def _evict(  # noqa: PLR0917 the parts of one pass
             ):
                 return
             requests = {**state.requests(pod), PODS: 1}
-            if only is not None and not any(requests.get(wanted) for wanted in only if wanted != PODS):
+            if only is not None and not any(requests.get(text) for text in only if text != PODS):
                 continue
             counted: Amounts | None = requests
             if real:

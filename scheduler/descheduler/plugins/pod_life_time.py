@@ -93,9 +93,9 @@ class PodLifeTimeArgs(CommonArgs, frozen=True):
         check_states(self.states, POD_STATES)
         if self.owner_kinds.include and self.owner_kinds.exclude:
             raise ArgsError("ownerKinds: expected include or exclude, found both")
-        for index, wanted in enumerate(self.conditions):
-            where, wait = f"conditions[{index}]", wanted.min_time_since_last_transition_seconds
-            if wanted == ConditionFilter():
+        for index, condition in enumerate(self.conditions):
+            where, wait = f"conditions[{index}]", condition.min_time_since_last_transition_seconds
+            if condition == ConditionFilter():
                 raise ArgsError(f"{where}: expected type, status, reason or minTimeSinceLastTransitionSeconds")
             if wait is not None and wait < 0:
                 raise ArgsError(f"{where}.minTimeSinceLastTransitionSeconds: expected 0 or more, found {wait}")
@@ -112,14 +112,14 @@ class PodLifeTime(Deschedule):
 
     def run(self, handle: Handle, nodes: Sequence[Node]) -> None:
         args = self._args
-        found = []
+        results = []
         for pod in args.pods(handle, nodes, ended=True):
             with handle.clock.faults.guard(self.name, pod.key):
                 if args.owner_kinds.allows(pod) and self._matches(handle, pod):
-                    found.append((-age(handle, pod), pod.key, pod))
+                    results.append((-age(handle, pod), pod.key, pod))
         limited = args.max_pod_life_time_seconds is not None
         reason = "pod has been running for too long" if limited else "pod is in a listed state"
-        for _, _, pod in sorted(found, key=lambda entry: entry[:2]):
+        for _, _, pod in sorted(results, key=lambda entry: entry[:2]):
             handle.evict(pod, self.name, reason)
 
     def _matches(self, handle: Handle, pod: Pod) -> bool:
@@ -133,5 +133,5 @@ class PodLifeTime(Deschedule):
             return False
         now = handle.clock.now()
         return not args.conditions or any(
-            wanted.matches(condition, now) for wanted in args.conditions for condition in pod.status.conditions
+            target.matches(condition, now) for target in args.conditions for condition in pod.status.conditions
         )

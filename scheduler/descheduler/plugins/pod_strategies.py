@@ -105,7 +105,7 @@ class RemovePodsHavingTooManyRestarts(Deschedule):
 
     def run(self, handle: Handle, nodes: Sequence[Node]) -> None:
         args = self._args
-        found = []
+        results = []
         for pod in args.pods(handle, nodes):
             with handle.clock.faults.guard(self.name, pod.key):
                 count = sum(
@@ -113,8 +113,8 @@ class RemovePodsHavingTooManyRestarts(Deschedule):
                 )
                 listed = not args.states or set(args.states) & states(pod, init=args.including_init_containers)
                 if count >= args.pod_restart_threshold and listed:
-                    found.append((-count, pod.key, pod))
-        for count, _, pod in sorted(found, key=lambda entry: entry[:2]):
+                    results.append((-count, pod.key, pod))
+        for count, _, pod in sorted(results, key=lambda entry: entry[:2]):
             handle.evict(pod, self.name, f"containers were restarted {-count} times")
 
 
@@ -171,9 +171,9 @@ class NodeAffinityArgs(CommonArgs, frozen=True):
         super().check()
         if not self.node_affinity_type:
             raise ArgsError(f"nodeAffinityType: expected {REQUIRED} or {PREFERRED}, found none")
-        for found in self.node_affinity_type:
-            if found not in {REQUIRED, PREFERRED}:
-                raise ArgsError(f"nodeAffinityType: expected {REQUIRED} or {PREFERRED}, found {found!r}")
+        for item in self.node_affinity_type:
+            if item not in {REQUIRED, PREFERRED}:
+                raise ArgsError(f"nodeAffinityType: expected {REQUIRED} or {PREFERRED}, found {item!r}")
 
 
 class RemovePodsViolatingNodeAffinity(Deschedule):
@@ -223,28 +223,28 @@ def containers(pod: Pod, *, init: bool, ephemeral: bool = False) -> tuple[Contai
     return (*status.container_statuses, *(inits if init else ()), *(ephemerals if ephemeral else ()))
 
 
-def check_states(given: Iterable[str], known: AbstractSet[str]) -> None:
+def check_states(values: Iterable[str], known: AbstractSet[str]) -> None:
     """
     Raises:
         ArgsError: one of `states` is not known.
     """
-    for state in given:
+    for state in values:
         if state not in known:
             raise ArgsError(f"states: expected of {', '.join(sorted(known))}, found {state!r}")
 
 
 def exit_codes(pod: Pod, *, init: bool, ephemeral: bool = False) -> set[int]:
     """The exit codes of containers that have ended."""
-    found = (container.state.terminated for container in containers(pod, init=init, ephemeral=ephemeral))
-    return {terminated.exit_code for terminated in found if terminated is not None}
+    results = (container.state.terminated for container in containers(pod, init=init, ephemeral=ephemeral))
+    return {terminated.exit_code for terminated in results if terminated is not None}
 
 
 def states(pod: Pod, *, init: bool, ephemeral: bool = False) -> set[str]:
     """Phase, reason of the pod, and reasons for which containers wait or have ended."""
-    found = {pod.status.phase, pod.status.reason}
+    phases = {pod.status.phase, pod.status.reason}
     for container in containers(pod, init=init, ephemeral=ephemeral):
         if container.state.waiting is not None:
-            found.add(container.state.waiting.reason)
+            phases.add(container.state.waiting.reason)
         if container.state.terminated is not None:
-            found.add(container.state.terminated.reason)
-    return found - {""}
+            phases.add(container.state.terminated.reason)
+    return phases - {""}

@@ -74,8 +74,8 @@ class ScaleDownBinPack(Balance):
         args = self._args
         if args.paused:
             return
-        found = [self._sorted_out(handle, node) for node in args.nodes(nodes)]
-        candidates = [candidate for candidate in found if candidate.eligible]
+        node_pods = [self._sorted_out(handle, node) for node in args.nodes(nodes)]
+        candidates = [candidate for candidate in node_pods if candidate.eligible]
         ranked = rank(handle.state, candidates, args.weights)
         if args.strategy == EVICT_DIRECTLY:
             left = args.max_pods_to_evict or 0
@@ -91,15 +91,15 @@ class ScaleDownBinPack(Balance):
                 handle.patch(pod_path(pod), {"metadata": metadata})
 
     def _sorted_out(self, handle: Handle, node: Node) -> NodePods:
-        found = NodePods(node)
+        node_pods = NodePods(node)
         for pod in handle.pods_on(node.name):
             if self._args.may_evict(handle, pod):
-                found.eligible.append(pod)
+                node_pods.eligible.append(pod)
             elif self._args.is_target(pod):
-                found.skipped.append(pod)
+                node_pods.skipped.append(pod)
             else:
-                found.others.append(pod)
-        return found
+                node_pods.others.append(pod)
+        return node_pods
 
 
 def rank(state: ClusterState, nodes: Sequence[NodePods], weights: Mapping[str, float]) -> list[Pod]:

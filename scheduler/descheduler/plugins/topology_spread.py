@@ -27,9 +27,9 @@ class TopologySpreadArgs(CommonArgs, frozen=True):
 
     def check(self) -> None:
         super().check()
-        for found in self.constraints:
-            if found not in {DO_NOT_SCHEDULE, SCHEDULE_ANYWAY}:
-                raise ArgsError(f"constraints: expected {DO_NOT_SCHEDULE} or {SCHEDULE_ANYWAY}, found {found!r}")
+        for constraint in self.constraints:
+            if constraint not in {DO_NOT_SCHEDULE, SCHEDULE_ANYWAY}:
+                raise ArgsError(f"constraints: expected {DO_NOT_SCHEDULE} or {SCHEDULE_ANYWAY}, found {constraint!r}")
 
 
 class RemovePodsViolatingTopologySpreadConstraint(Balance):
@@ -63,26 +63,31 @@ class RemovePodsViolatingTopologySpreadConstraint(Balance):
                 handle.evict(pod, self.name, "pod violates a topology spread constraint")
 
     def _too_many(
-        self, handle: Handle, nodes: Sequence[Node], pods: Sequence[Pod], found: TopologySpreadConstraint, example: Pod
+        self,
+        handle: Handle,
+        nodes: Sequence[Node],
+        pods: Sequence[Pod],
+        constraint: TopologySpreadConstraint,
+        example: Pod,
     ) -> dict[str, Pod]:
         """The pods by whose leaving the skew shrinks to what the constraint allows."""
         domains: dict[str, Domain] = {}
         of_node: dict[str, str] = {}
         for node in nodes:
-            value = node.metadata.labels.get(found.topology_key)
-            if value is not None and counts(found, example, node):
+            value = node.metadata.labels.get(constraint.topology_key)
+            if value is not None and counts(constraint, example, node):
                 domains.setdefault(value, [])
                 of_node[node.name] = value
         for pod in pods:
             value = of_node.get(pod.spec.node_name)
             if (
                 value is not None
-                and found.label_selector
-                and selector_matches(found.label_selector, pod.metadata.labels)
+                and constraint.label_selector
+                and selector_matches(constraint.label_selector, pod.metadata.labels)
             ):
                 domains[value].append(pod)
         sizes = [len(members) for members in domains.values()]
-        if len(sizes) < 2 or max(sizes) - min(sizes) <= found.max_skew:
+        if len(sizes) < 2 or max(sizes) - min(sizes) <= constraint.max_skew:
             return {}
         for members in domains.values():
             # those at the end leave: pods that may go, of low priority, without a selector that binds them
@@ -93,7 +98,7 @@ class RemovePodsViolatingTopologySpreadConstraint(Balance):
         below = [node for node in nodes if of_node.get(node.name) in smallest]
         return {
             pod.key: pod
-            for pod in _moved(sorted(domains.items(), key=lambda entry: (len(entry[1]), entry[0])), found.max_skew)
+            for pod in _moved(sorted(domains.items(), key=lambda entry: (len(entry[1]), entry[0])), constraint.max_skew)
             if handle.may_evict(pod)
             and (
                 not self._args.topology_balance_node_fit

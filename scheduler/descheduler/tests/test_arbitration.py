@@ -33,14 +33,14 @@ def job(name: str, of: str, *, phase: str = "", passed: bool = False, age: int =
 def ten_jobs(owners: dict[int, str]) -> tuple[ClusterState, list[PodMigrationJob]]:
     """Jobs 0 to 9 in their order of age; pods of equal rank, some of them owned by a `Job`."""
     state = ClusterState()
-    found = []
+    jobs = []
     for number in range(10):
         owner = owners.get(number, "")
         reference = {"kind": "Job", "name": owner, "uid": owner, "controller": True} if owner else {}
         state.set_pod(pod(f"p{number}", "n1", owner=reference))
-        found.append(job(f"{number}", f"p{number}", age=number))
-        state.set_job(found[-1])
-    return state, found
+        jobs.append(job(f"{number}", f"p{number}", age=number))
+        state.set_job(jobs[-1])
+    return state, jobs
 
 
 @pytest.mark.parametrize(
@@ -51,26 +51,26 @@ def ten_jobs(owners: dict[int, str]) -> tuple[ClusterState, list[PodMigrationJob
     ],
 )
 def test_jobs_of_one_owner_stand_together(owners: dict[int, str], want: str) -> None:
-    state, found = ten_jobs(owners)
-    assert "".join(migration.name for migration in sort_jobs(state, found)) == want
+    state, jobs = ten_jobs(owners)
+    assert "".join(migration.name for migration in sort_jobs(state, jobs)) == want
 
 
 def test_of_equal_pods_the_newest_job_is_first() -> None:
     """RSV-R68: the names of the pods do not count."""
     state = ClusterState()
-    found = [job(str(number), f"p{number}", age=9 - number) for number in range(3)]
-    for number, migration in enumerate(found):
+    jobs = [job(str(number), f"p{number}", age=9 - number) for number in range(3)]
+    for number, migration in enumerate(jobs):
         state.set_pod(pod(f"p{number}", "n1"))
         state.set_job(migration)
-    assert "".join(migration.name for migration in sort_jobs(state, found)) == "210"
+    assert "".join(migration.name for migration in sort_jobs(state, jobs)) == "210"
 
 
 def test_an_owner_that_is_migrating_goes_first() -> None:
     """E8d."""
-    state, found = ten_jobs({4: "a", 8: "a"})
+    state, jobs = ten_jobs({4: "a", 8: "a"})
     state.set_pod(pod("p10", "n1", owner={"kind": "Job", "name": "a", "uid": "a", "controller": True}))
     state.set_job(job("10", "p10", phase="Running"))
-    assert "".join(migration.name for migration in sort_jobs(state, found)) == "4801235679"
+    assert "".join(migration.name for migration in sort_jobs(state, jobs)) == "4801235679"
 
 
 def workload(replicas: int, **args: Any) -> tuple[ClusterState, Filters]:
@@ -141,7 +141,7 @@ def test_a_pod_fits_on_the_nodes_that_are_selected(selector: str, want: str) -> 
 
 def test_empty_fields_have_their_defaults() -> None:
     """As in Koordinator's defaulting: "", [], {} and null."""
-    given: dict[str, Any] = {
+    values: dict[str, Any] = {
         "defaultJobMode": "",
         "evictionPolicy": "",
         "objectLimiters": {},
@@ -149,11 +149,11 @@ def test_empty_fields_have_their_defaults() -> None:
         "namespaces": None,
         "arbitrationArgs": {"enabled": True, "interval": None},
     }
-    assert read_args(MigrationControllerArgs, given) == MigrationControllerArgs()
+    assert read_args(MigrationControllerArgs, values) == MigrationControllerArgs()
 
 
 @pytest.mark.parametrize(
-    ("given", "words"),
+    ("values", "words"),
     [
         ({"maxMigratingGlobally": -1}, "maxMigratingGlobally should be greater or equal 0"),
         ({"maxConcurrentReconciles": 0}, "maxConcurrentReconciles: expected 1 or more, found 0"),
@@ -181,6 +181,6 @@ def test_empty_fields_have_their_defaults() -> None:
         ({"defaultJobTTL": "soon"}, "defaultJobTTL: expected a duration such as 5m or 500ms, found 'soon'"),
     ],
 )
-def test_bad_arguments_are_refused_in_words(given: dict[str, Any], words: str) -> None:
+def test_bad_arguments_are_refused_in_words(values: dict[str, Any], words: str) -> None:
     with pytest.raises(ArgsError, match=words):
-        read_args(MigrationControllerArgs, given)
+        read_args(MigrationControllerArgs, values)

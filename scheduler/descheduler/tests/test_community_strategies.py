@@ -123,9 +123,9 @@ def spread(sizes: dict[str, int], *, skew: int = 1, when: str = "DoNotSchedule",
     ],
 )
 def test_large_domains_give_pods_to_small_ones(sizes: dict[str, int], skew: int, want: int) -> None:
-    found = evicted(SPREAD, spread(sizes, skew=skew), {})
-    assert len(found) == want
-    assert {name[0] for name in found} <= {"a"}
+    evictions = evicted(SPREAD, spread(sizes, skew=skew), {})
+    assert len(evictions) == want
+    assert {name[0] for name in evictions} <= {"a"}
 
 
 @pytest.mark.parametrize(
@@ -202,9 +202,9 @@ LOW = {"thresholds": {"cpu": 30}, "targetThresholds": {"cpu": 50}}
     ],
 )
 def test_requests_are_levelled(counts: dict[str, int], args: dict[str, Any], want: int) -> None:
-    found = evicted("LowNodeUtilization", loaded(counts), args)
-    assert len(found) == want
-    assert {name.split("-")[0] for name in found} <= {"n1"}
+    evictions = evicted("LowNodeUtilization", loaded(counts), args)
+    assert len(evictions) == want
+    assert {name.split("-")[0] for name in evictions} <= {"n1"}
 
 
 BY_USAGE = {**LOW, "metricsUtilization": {"source": "KubernetesMetrics"}}
@@ -226,9 +226,9 @@ def test_usage_is_levelled(used: str, args: dict[str, Any], age: float, want: in
     names = [f"n1-{number}" for number in range(4)]
     state.set_metric(usage("n1", {name: {"cpu": used} for name in names}, at=now - age))
     state.set_metric(usage("n2", {"n2-0": {"cpu": "100m"}}, at=now - age))
-    found = evicted("LowNodeUtilization", state, args)
-    assert len(found) == want
-    assert "n1-4" not in found  # it has no report
+    evictions = evicted("LowNodeUtilization", state, args)
+    assert len(evictions) == want
+    assert "n1-4" not in evictions  # it has no report
 
 
 @pytest.mark.parametrize(
@@ -257,7 +257,7 @@ def test_nodes_are_emptied(counts: dict[str, int], args: dict[str, Any], want: l
 
 
 @pytest.mark.parametrize(
-    ("kind", "given", "words"),
+    ("kind", "values", "words"),
     [
         (LowNodeUtilizationArgs, {"thresholds": {"cpu": 5}}, "expected the resources of thresholds .cpu., found none"),
         (LowNodeUtilizationArgs, {**LOW, "thresholds": {"cpu": 60}}, "expected at most targetThresholds.cpu .50."),
@@ -278,6 +278,6 @@ def test_nodes_are_emptied(counts: dict[str, int], args: dict[str, Any], want: l
         (TopologySpreadArgs, {"constraints": ["Never"]}, "expected DoNotSchedule or ScheduleAnyway"),
     ],
 )
-def test_bad_arguments_are_refused_in_words(kind: Any, given: dict[str, Any], words: str) -> None:
+def test_bad_arguments_are_refused_in_words(kind: Any, values: dict[str, Any], words: str) -> None:
     with pytest.raises(ArgsError, match=words):
-        read_args(kind, given)
+        read_args(kind, values)

@@ -27,15 +27,15 @@ class Unused:
         raise AssertionError(request)
 
 
-def may_evict(args: dict[str, Any], asked: Pod) -> bool:
+def may_evict(args: dict[str, Any], feature: Pod) -> bool:
     clock, state = SimClock(), ClusterState()  # the year 2026 begins
     state.set_node(node("n1", labels={"pool": "a"}))
     state.set_node(node("n2", labels={"pool": "b"}, cpu="1"))
     state.namespaces["default"] = {"team": "red"}
-    for found in (asked, pod("sibling", "n1")):
-        state.set_pod(found)
-    evictor = DefaultEvictor(state, clock, Rest(Unused(), clock), read_args(DefaultEvictorArgs, given=args))
-    return evictor.may_evict(asked)
+    for item in (feature, pod("sibling", "n1")):
+        state.set_pod(item)
+    evictor = DefaultEvictor(state, clock, Rest(Unused(), clock), read_args(DefaultEvictorArgs, document=args))
+    return evictor.may_evict(feature)
 
 
 def disabled(kind: str) -> dict[str, Any]:
@@ -56,7 +56,7 @@ SELECTOR = {"matchLabels": {"team": "blue"}}
 
 
 @pytest.mark.parametrize(
-    ("args", "asked", "want"),
+    ("args", "pod", "want"),
     [
         pytest.param({}, pod("p", "n1"), True, id="a-pod"),
         pytest.param({}, pod("p", "n1", owner=DAEMON), False, id="of-a-daemon-set"),
@@ -117,12 +117,12 @@ SELECTOR = {"matchLabels": {"team": "blue"}}
         ),
     ],
 )
-def test_protected_pods(args: dict[str, Any], asked: Pod, want: bool) -> None:
-    assert may_evict(args, asked) is want
+def test_protected_pods(args: dict[str, Any], pod: Pod, want: bool) -> None:
+    assert may_evict(args, pod) is want
 
 
 @pytest.mark.parametrize(
-    ("given", "words"),
+    ("values", "words"),
     [
         ({"priorityThreshold": {"value": 1, "name": "a"}}, "priorityThreshold: expected value or name, found both"),
         ({"noEvictionPolicy": "Never"}, "noEvictionPolicy: expected Preferred or Mandatory, found 'Never'"),
@@ -141,9 +141,9 @@ def test_protected_pods(args: dict[str, Any], asked: Pod, want: bool) -> None:
         ({"evictAll": True}, "unknown field `evictAll`"),
     ],
 )
-def test_bad_arguments_are_refused_in_words(given: dict[str, Any], words: str) -> None:
+def test_bad_arguments_are_refused_in_words(values: dict[str, Any], words: str) -> None:
     with pytest.raises(ArgsError, match=words):
-        read_args(DefaultEvictorArgs, given)
+        read_args(DefaultEvictorArgs, values)
 
 
 def configuration(**fields: Any) -> dict[str, Any]:
@@ -174,5 +174,5 @@ def test_bad_configurations_are_refused_in_words(fields: dict[str, Any], words: 
 
 def test_a_configuration_without_profiles_has_the_default_one() -> None:
     """So that migration jobs of other programs are worked on, as by Koordinator's."""
-    found = expand(parse(configuration(healthzBindAddress="[::1]:10251", metricsBindAddress="0.0.0.0")))  # noqa: S104
-    assert [(profile.name, profile.evictor) for profile in found] == [("koord-descheduler", "MigrationController")]
+    expansion = expand(parse(configuration(healthzBindAddress="[::1]:10251", metricsBindAddress="0.0.0.0")))  # noqa: S104
+    assert [(profile.name, profile.evictor) for profile in expansion] == [("koord-descheduler", "MigrationController")]

@@ -116,7 +116,7 @@ def ranked_cluster() -> tuple[ClusterState, list[NodePods]]:
     ]
     at = {"p6-newest": "2026-01-01T01:00:00Z", "p6-oldest": "2025-12-31T23:00:00Z"}
     namespaces = {"p6-same1": "a-ns", "p6-same2": "b-ns", "p6-same3": "b-ns"}
-    found = {f"node{number}": NodePods(node(f"node{number}", cpu="4", memory="8Gi")) for number in range(1, 7)}
+    node_pods = {f"node{number}": NodePods(node(f"node{number}", cpu="4", memory="8Gi")) for number in range(1, 7)}
     for name, on in rows:
         size = ("2", "2Gi") if name == "p6-large" else ("1", "1Gi")
         made = pod(
@@ -128,12 +128,12 @@ def ranked_cluster() -> tuple[ClusterState, list[NodePods]]:
             creationTimestamp=at.get(name, "2026-01-01T00:00:00Z"),
         )
         state.set_pod(made)
-        found[on].eligible.append(made)
+        node_pods[on].eligible.append(made)
     for name, on in (("nt2", "node2"), ("nt3", "node3")):
         made = pod(name, on, cpu="1", memory="1Gi")
         state.set_pod(made)
-        found[on].others.append(made)
-    return state, [one for one in found.values() if one.eligible]
+        node_pods[on].others.append(made)
+    return state, [one for one in node_pods.values() if one.eligible]
 
 
 def test_pods_are_ranked_so_that_nodes_become_empty() -> None:
@@ -250,7 +250,7 @@ def test_a_refused_eviction_ends_the_drain_and_uncordons() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "given", "words"),
+    ("kind", "values", "words"),
     [
         (CustomPriorityArgs, {"evictionOrder": LEVELS[:1]}, "requires at least 2 resource priority levels"),
         (CustomPriorityArgs, {"evictionOrder": [LEVELS[0], LEVELS[0]]}, "duplicate priority name: dear"),
@@ -275,6 +275,6 @@ def test_a_refused_eviction_ends_the_drain_and_uncordons() -> None:
         (ScaleDownBinPackArgs, {"strategy": "Evict"}, "expected CalculateOnly or EvictDirectly, found 'Evict'"),
     ],
 )
-def test_bad_arguments_are_refused_in_words(kind: Any, given: dict[str, Any], words: str) -> None:
+def test_bad_arguments_are_refused_in_words(kind: Any, values: dict[str, Any], words: str) -> None:
     with pytest.raises(ArgsError, match=words):
-        read_args(kind, given)
+        read_args(kind, values)

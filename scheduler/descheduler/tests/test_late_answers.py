@@ -46,7 +46,7 @@ class Scripted:
     def stream(self, request: Request, on_line: OnLine, on_end: Done) -> Stream:
         raise NotImplementedError
 
-    def asked(self) -> list[str]:
+    def requests(self) -> list[str]:
         return [f"{request.method} {request.path.rsplit('/', 1)[-1]}" for request, _ in self.waiting]
 
     def answer(self, code: int, body: Any = None) -> None:
@@ -57,11 +57,11 @@ class Scripted:
 
     def shown(self, job: dict[str, Any]) -> PodMigrationJob:
         """The watch delivers a job."""
-        found = msgspec.convert(job, PodMigrationJob)
-        if self.state.set_job(found):
-            self.controller.job_changed(found)
+        pod_migration_job = msgspec.convert(job, PodMigrationJob)
+        if self.state.set_job(pod_migration_job):
+            self.controller.job_changed(pod_migration_job)
         self.clock.advance(0.01)
-        return found
+        return pod_migration_job
 
     def gone(self, job: PodMigrationJob) -> None:
         self.controller.job_gone(job)
@@ -87,7 +87,7 @@ def job(server: Scripted, version: int = 1, *, phase: str = "Running", uid: str 
 def test_an_answer_about_a_job_that_is_gone_evicts_nothing(server: Scripted) -> None:
     """The job is deleted after the API server wrote its status; the watch is faster than the answer."""
     first = server.shown(job(server))
-    assert server.asked() == ["PATCH status"]
+    assert server.requests() == ["PATCH status"]
     server.gone(first)
     server.answer(200, job(server, 2))
     assert server.waiting == []
@@ -100,13 +100,13 @@ def test_a_job_that_is_made_again_while_an_answer_is_late_goes_on(server: Script
         first = server.shown(job(server, 10 * code, uid=f"first-{code}"))
         server.gone(first)
         second = server.shown(job(server, 10 * code + 5, uid=f"second-{code}"))
-        assert server.asked() == ["PATCH status"]
+        assert server.requests() == ["PATCH status"]
         server.answer(code, job(server, 10 * code + 1, uid=f"first-{code}"))
         assert server.state.jobs["job"] == second
         server.clock.advance(5.0)
-        assert server.asked() == ["PATCH status"]
+        assert server.requests() == ["PATCH status"]
         server.answer(200, job(server, 10 * code + 6, uid=f"second-{code}"))
-        assert server.asked() == ["POST eviction"]
+        assert server.requests() == ["POST eviction"]
         server.answer(200)
         server.gone(server.state.jobs["job"])
 
@@ -126,7 +126,7 @@ def test_a_change_that_came_during_a_refused_write_stays(server: Scripted) -> No
     """The job is paused while the annotation of its arbitration is being written, which is refused."""
     server.shown(job(server, phase=""))
     server.clock.advance(1.0)
-    assert server.asked() == ["PATCH job"]
+    assert server.requests() == ["PATCH job"]
     server.shown(job(server, 2, phase="", paused=True))
     server.answer(403)
     assert server.state.jobs["job"].spec.paused
@@ -135,11 +135,11 @@ def test_a_change_that_came_during_a_refused_write_stays(server: Scripted) -> No
 def test_a_pod_that_could_not_be_read_for_seconds_is_read_again(server: Scripted) -> None:
     """No event comes meanwhile, and the timer of the job ended while it waited."""
     server.shown(job(server, mode="ReservationFirst"))
-    assert server.asked() == ["GET old"]
+    assert server.requests() == ["GET old"]
     server.clock.advance(10.0)
     server.answer(403)
     server.clock.advance(5.0)
-    assert server.asked() == ["GET old"]
+    assert server.requests() == ["GET old"]
 
 
 def reserved(server: Scripted) -> dict[str, Any]:
@@ -154,7 +154,7 @@ def test_a_reservation_whose_deletion_was_refused_is_deleted_again(server: Scrip
     server.gone(server.shown(reserved(server)))
     server.waiting.pop(0)  # a status
     for _ in range(3):
-        assert server.asked() == ["DELETE u"]
+        assert server.requests() == ["DELETE u"]
         assert server.waiting[0][0].path == f"{RESERVATIONS_PATH}/u"
         server.answer(403)
         assert server.waiting == []
@@ -171,11 +171,11 @@ def test_a_job_whose_write_raises_an_exception_goes_on(
     """It is not busy for ever; once the cause is gone its pod is evicted."""
     right, broken = getattr(MigrationController, method), [True]
 
-    def failing(*given: Any) -> Any:
+    def failing(*value: Any) -> Any:
         if broken:
             broken.clear()
             raise TypeError("a fault")
-        return right(*given)
+        return right(*value)
 
     monkeypatch.setattr(MigrationController, method, failing)
     server.clock.faults.raises = False
@@ -184,6 +184,6 @@ def test_a_job_whose_write_raises_an_exception_goes_on(
         server.answer(200, job(server, 2))
     assert sum(server.clock.faults.counts.values()) == 1
     server.clock.advance(5.0)
-    assert server.asked() == ["PATCH status"]
+    assert server.requests() == ["PATCH status"]
     server.answer(200, job(server, 3))
-    assert server.asked() == ["POST eviction"]
+    assert server.requests() == ["POST eviction"]

@@ -16,7 +16,7 @@ def test_the_limit_of_a_workload(replicas: int, value: int | str | None, want: i
 
 
 @pytest.mark.parametrize(
-    ("caps", "asked", "want"),
+    ("caps", "requests", "want"),
     [
         pytest.param((1, None, None), ["a/n1", "b/n1"], [True, False], id="per-node"),
         pytest.param((None, 1, None), ["default/n1", "default/n2"], [True, False], id="per-namespace"),
@@ -29,15 +29,17 @@ def test_the_limit_of_a_workload(replicas: int, value: int | str | None, want: i
         ),
     ],
 )
-def test_caps_of_a_round(caps: tuple[int | None, int | None, int | None], asked: list[str], want: list[bool]) -> None:
+def test_caps_of_a_round(
+    caps: tuple[int | None, int | None, int | None], requests: list[str], want: list[bool]
+) -> None:
     limiter = EvictionLimiter(*caps)
-    found = []
-    for entry in asked:
+    allows = []
+    for entry in requests:
         namespace, node = entry.split("/")
-        found.append(limiter.allows(node, namespace))
-        if found[-1]:
+        allows.append(limiter.allows(node, namespace))
+        if allows[-1]:
             limiter.done(node, namespace)
-    assert found == want
+    assert allows == want
     limiter.reset()
     assert limiter.allows("n1", "default")
 
@@ -48,10 +50,12 @@ def test_caps_of_a_round(caps: tuple[int | None, int | None, int | None], asked:
     st.integers(0, 5),
     st.integers(0, 20),
 )
-def test_no_cap_is_ever_exceeded(asked: list[tuple[str, str]], per_node: int, per_namespace: int, total: int) -> None:
+def test_no_cap_is_ever_exceeded(
+    requests: list[tuple[str, str]], per_node: int, per_namespace: int, total: int
+) -> None:
     limiter = EvictionLimiter(per_node, per_namespace, total)
     done = []
-    for node, namespace in asked:
+    for node, namespace in requests:
         if limiter.allows(node, namespace):
             limiter.done(node, namespace)
             done.append((node, namespace))

@@ -103,9 +103,9 @@ def test_a_second_round_on_the_same_report_moves_no_more() -> None:
 def test_the_pod_that_just_covers_the_excess_goes_first() -> None:
     """E9: over by 10000m, pods of 1000, 3000, 2000 and 4000m: the fourth, second, third and first."""
     load = NodeLoad(node("n"), {"cpu": 40000}, {"cpu": 30000}, {}, {}, [], high={"cpu": 20000})
-    found = [pod(f"pod{number}") for number in (1, 2, 3, 4)]
-    load.metrics = {entry.key: {"cpu": used} for entry, used in zip(found, (1000, 3000, 2000, 4000), strict=True)}
-    scores = {entry.metadata.name: usage_score(load, entry, ["cpu"], {"cpu": 1}, prod=False) for entry in found}
+    pods = [pod(f"pod{number}") for number in (1, 2, 3, 4)]
+    load.metrics = {entry.key: {"cpu": used} for entry, used in zip(pods, (1000, 3000, 2000, 4000), strict=True)}
+    scores = {entry.metadata.name: usage_score(load, entry, ["cpu"], {"cpu": 1}, prod=False) for entry in pods}
     assert sorted(scores, key=scores.__getitem__, reverse=True) == ["pod4", "pod2", "pod3", "pod1"]
 
 
@@ -136,8 +136,8 @@ def test_a_node_is_anomalous_after_more_than_so_many_rounds() -> None:
 
 
 def test_a_threshold_without_its_counterpart_limits_nothing() -> None:
-    found = complete({"cpu": 30}, {"memory": 50}, {}, {})
-    assert (found.high, found.low) == ({"cpu": 100, "memory": 100}, {"cpu": 30, "memory": 100})
+    thresholds = complete({"cpu": 30}, {"memory": 50}, {}, {})
+    assert (thresholds.high, thresholds.low) == ({"cpu": 100, "memory": 100}, {"cpu": 30, "memory": 100})
 
 
 def test_thresholds_above_100_are_accepted() -> None:
@@ -146,14 +146,14 @@ def test_thresholds_above_100_are_accepted() -> None:
 
 
 def test_a_pool_inherits_counts_that_it_does_not_set() -> None:
-    given = {
+    values = {
         "anomalyCondition": {"consecutiveAbnormalities": 2},
         "resourceWeights": {"cpu": 4, "memory": 0},
         "nodePools": [{"anomalyCondition": {"consecutiveNormalities": 7}}, {"resourceWeights": {"cpu": 2}}],
     }
-    own, first, second = read_args(LowNodeLoadArgs, given).pools()
+    own, first, second = read_args(LowNodeLoadArgs, values).pools()
     conditions = [pool.anomaly_condition or AnomalyCondition() for pool in (own, first, second)]
-    counts = [(found.consecutive_abnormalities, found.consecutive_normalities) for found in conditions]
+    counts = [(condition.consecutive_abnormalities, condition.consecutive_normalities) for condition in conditions]
     assert counts == [(2, 3), (2, 7), (2, 3)]
     assert (own.resource_weights, second.resource_weights) == ({"cpu": 4, "memory": 1}, {"cpu": 2})
 

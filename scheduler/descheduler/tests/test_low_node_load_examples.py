@@ -68,8 +68,8 @@ def evictions(
     evictor = handle.evictor
     assert isinstance(evictor, RecordingEvictor)
     evictor.protected |= {"p6", "p7", "p8"}
-    given = {**args, "anomalyCondition": {"timeout": "1m", "consecutiveAbnormalities": 1}}
-    LowNodeLoad(read_args(LowNodeLoadArgs, given)).run(handle, list(state.nodes.values()))
+    values = {**args, "anomalyCondition": {"timeout": "1m", "consecutiveAbnormalities": 1}}
+    LowNodeLoad(read_args(LowNodeLoadArgs, values)).run(handle, list(state.nodes.values()))
     return evictor.evicted
 
 

@@ -63,8 +63,8 @@ class Migration(RuleBasedStateMachine):
         elif isinstance(step.action, DeleteReservation):
             self.state.reservations.pop(step.action.name, None)
         elif isinstance(step.action, EvictPod):
-            found = self.state.reservations["job-uid"]
-            self.placed_at_eviction.append(found.status.node_name not in {"", "n1"})
+            job_uid = self.state.reservations["job-uid"]
+            self.placed_at_eviction.append(job_uid.status.node_name not in {"", "n1"})
             self.evictions += 1
             self.state.remove_pod(step.action.pod)
 
@@ -121,17 +121,17 @@ class Migration(RuleBasedStateMachine):
         self._event(self._expired)
 
     def _expired(self) -> None:
-        found = self.state.reservations.get("job-uid")
-        if found is not None:
+        reservation = self.state.reservations.get("job-uid")
+        if reservation is not None:
             ready = {"type": "Ready", "status": "False", "reason": "Expired"}
-            status = msgspec.convert({"phase": "Failed", "conditions": [ready]}, type(found.status))
-            self.state.reservations["job-uid"] = replace(found, status=status)
+            status = msgspec.convert({"phase": "Failed", "conditions": [ready]}, type(reservation.status))
+            self.state.reservations["job-uid"] = replace(reservation, status=status)
 
     def _reservation(self, *, phase: str, node_name: str, only_from: str) -> None:
-        found = self.state.reservations.get("job-uid")
-        if found is not None and found.status.phase == only_from:
-            status = replace(found.status, phase=phase, node_name=node_name)
-            self.state.reservations["job-uid"] = replace(found, status=status)
+        reservation = self.state.reservations.get("job-uid")
+        if reservation is not None and reservation.status.phase == only_from:
+            status = replace(reservation.status, phase=phase, node_name=node_name)
+            self.state.reservations["job-uid"] = replace(reservation, status=status)
 
     @rule()
     def bind(self) -> None:
@@ -139,11 +139,11 @@ class Migration(RuleBasedStateMachine):
         self._event(self._bound)
 
     def _bound(self) -> None:
-        found = self.state.reservations.get("job-uid")
-        if found is not None and found.available and "old" not in self.state.pods:
-            told = '{"name": "job-uid", "uid": "r-uid"}'
+        reservation = self.state.reservations.get("job-uid")
+        if reservation is not None and reservation.available and "old" not in self.state.pods:
+            message = '{"name": "job-uid", "uid": "r-uid"}'
             key = "scheduling.koordinator.sh/reservation-allocated"
-            self.state.set_pod(pod("new", found.status.node_name, annotations={key: told}))
+            self.state.set_pod(pod("new", reservation.status.node_name, annotations={key: message}))
 
     @rule()
     def lose_the_pod(self) -> None:

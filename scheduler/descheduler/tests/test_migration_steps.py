@@ -76,7 +76,7 @@ def test_a_pod_that_is_going_has_lost_no_place() -> None:
 
 
 @pytest.mark.parametrize(
-    ("found", "left", "evicts"),
+    ("results", "left", "evicts"),
     [
         pytest.param({}, "gone", True, id="its-pod-is-gone"),
         pytest.param({}, "deleting", True, id="its-pod-is-going"),
@@ -86,11 +86,11 @@ def test_a_pod_that_is_going_has_lost_no_place() -> None:
         pytest.param({"node": "n1"}, "gone", False, id="on-the-own-node"),
     ],
 )
-def test_a_place_in_exchange_is_a_place(found: dict[str, Any], left: str, *, evicts: bool) -> None:
+def test_a_place_in_exchange_is_a_place(results: dict[str, Any], left: str, *, evicts: bool) -> None:
     """The reservation is used up, and that of another job is left, by whose new pod it may have been taken."""
     state = ClusterState()
     state.set_job(job("other", "Evicting"))
-    state.set_reservation(place("other", **{"phase": "Available", **found}))
+    state.set_reservation(place("other", **{"phase": "Available", **results}))
     if left != "gone":
         state.set_pod(pod("other", "n1", **(GOING if left == "deleting" else {})))
 

@@ -26,25 +26,25 @@ def limits(clock: SimClock, **namespace: Any) -> tuple[ObjectLimits, list[PodMig
 
 def test_the_first_job_has_the_token_before_it_evicts() -> None:
     """A job that is asked about again keeps it, and one that ended before its eviction gives it to the next."""
-    found, (first, second, third) = limits(SimClock())
-    said = "Waiting for objectLimiters.namespace: 1 evictions of namespace default in 100s"
-    assert [found.holds(job) for job in (first, second, first)] == ["", said, ""]
+    object_limits, (first, second, third) = limits(SimClock())
+    message = "Waiting for objectLimiters.namespace: 1 evictions of namespace default in 100s"
+    assert [object_limits.holds(job) for job in (first, second, first)] == ["", message, ""]
 
-    found.give_back(first.name)
+    object_limits.give_back(first.name)
 
-    assert [found.holds(job) for job in (second, third)] == ["", said]
+    assert [object_limits.holds(job) for job in (second, third)] == ["", message]
 
 
 def test_tokens_come_again_from_the_eviction_on() -> None:
     """The reservation has its place after 90 of 100 s: the next token comes 100 s after the eviction."""
     clock = SimClock()
-    found, (first, second, _) = limits(clock)
-    assert found.holds(first) == ""
+    object_limits, (first, second, _) = limits(clock)
+    assert object_limits.holds(first) == ""
     clock.advance(90)
-    found.count(first, pod("a", "n1"))
+    object_limits.count(first, pod("a", "n1"))
     clock.advance(99)
-    assert found.holds(second)
-    found.give_back(first.name)  # it ended, after its eviction
-    assert found.holds(second)
+    assert object_limits.holds(second)
+    object_limits.give_back(first.name)  # it ended, after its eviction
+    assert object_limits.holds(second)
     clock.advance(1.1)
-    assert found.holds(second) == ""
+    assert object_limits.holds(second) == ""

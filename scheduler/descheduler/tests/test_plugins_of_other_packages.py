@@ -100,7 +100,7 @@ def configuration(strategy: str, evictor: str, **args: Any) -> dict[str, Any]:
         "profiles": [
             {
                 "plugins": {"deschedule": {"enabled": [{"name": strategy}]}, "evict": only, "filter": only},
-                "pluginConfig": [{"name": name, "args": given} for name, given in args.items()],
+                "pluginConfig": [{"name": name, "args": value} for name, value in args.items()],
             }
         ],
     }
@@ -109,8 +109,8 @@ def configuration(strategy: str, evictor: str, **args: Any) -> dict[str, Any]:
 def test_a_strategy_and_an_evictor_of_another_package_work_together() -> None:
     """Of three pods one has another colour and one is kept by the evictor's filter."""
     api = Patches()
-    found = parse(configuration("RemoveColour", "Marker", RemoveColour={"colour": "blue"}, Marker={"colour": "grey"}))
-    shell = Shell(found, api, SimClock())
+    results = parse(configuration("RemoveColour", "Marker", RemoveColour={"colour": "blue"}, Marker={"colour": "grey"}))
+    shell = Shell(results, api, SimClock())
     for name in ("n1", "n2"):
         shell.state.set_node(node(name))
     for name, labels in (("a", {"colour": "blue"}), ("b", {"colour": "red"}), ("c", {"colour": "blue", "keep": "1"})):

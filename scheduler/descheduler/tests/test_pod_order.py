@@ -61,10 +61,10 @@ def test_pods_over_all_keys() -> None:
     ]
     reported = {"test-16", "test-17", "test-18", "test-19"}
 
-    found = numbers(sorted(pods, key=eviction_order(lambda pod: 0.0 if pod.metadata.name in reported else -1.0)))
+    values = numbers(sorted(pods, key=eviction_order(lambda pod: 0.0 if pod.metadata.name in reported else -1.0)))
 
-    assert (found[:2], set(found[2:4]), set(found[4:6])) == ([1, 12], {18, 16}, {19, 17})
-    assert found[6:] == [15, 21, 20, 23, 22, 9, 8, 11, 10, 13, 14, 2, 3, 7, 4, 6, 5]
+    assert (values[:2], set(values[2:4]), set(values[4:6])) == ([1, 12], {18, 16}, {19, 17})
+    assert values[6:] == [15, 21, 20, 23, 22, 9, 8, 11, 10, 13, 14, 2, 3, 7, 4, 6, 5]
 
 
 def test_pods_by_what_they_use_of_what_is_over() -> None:

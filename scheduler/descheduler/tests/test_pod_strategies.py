@@ -109,8 +109,8 @@ def test_pod_life_time_by_state(args: dict[str, Any], status: dict[str, Any], wa
 
 def test_pod_life_time_by_age() -> None:
     """Older than the limit, the oldest first; the limit itself is not enough."""
-    found = (aged("young", 59), aged("just", 60), aged("old", 61), aged("older", 90))
-    assert evicted("PodLifeTime", {"maxPodLifeTimeSeconds": 60}, *found) == ["older", "old"]
+    results = (aged("young", 59), aged("just", 60), aged("old", 61), aged("older", 90))
+    assert evicted("PodLifeTime", {"maxPodLifeTimeSeconds": 60}, *results) == ["older", "old"]
 
 
 @pytest.mark.parametrize(
@@ -122,8 +122,8 @@ def test_pod_life_time_by_age() -> None:
     ],
 )
 def test_pod_life_time_by_owner(kinds: dict[str, list[str]], want: list[str]) -> None:
-    found = (aged("r", 90), aged("j", 91, owner=JOB))
-    assert evicted("PodLifeTime", {"maxPodLifeTimeSeconds": 60, "ownerKinds": kinds}, *found) == want
+    results = (aged("r", 90), aged("j", 91, owner=JOB))
+    assert evicted("PodLifeTime", {"maxPodLifeTimeSeconds": 60, "ownerKinds": kinds}, *results) == want
 
 
 @pytest.mark.parametrize(
@@ -139,13 +139,13 @@ def test_pod_life_time_by_owner(kinds: dict[str, list[str]], want: list[str]) ->
 )
 def test_failed_pods(args: dict[str, Any], want: list[str]) -> None:
     """One failed an hour ago with exit code 1, one of a Job was killed for its memory earlier; two others stay."""
-    found = (
+    results = (
         aged("a", 3600, status={"phase": "Failed", "containerStatuses": ended(1)}),
         aged("b", 3700, owner=JOB, status={"phase": "Failed", "containerStatuses": ended(137, "OOMKilled")}),
         aged("new", 3599, status={"phase": "Failed", "containerStatuses": ended(1)}),
         aged("runs", 9999),
     )
-    assert evicted("RemoveFailedPods", args, *found) == want
+    assert evicted("RemoveFailedPods", args, *results) == want
 
 
 @pytest.mark.parametrize(
@@ -165,12 +165,12 @@ def test_pods_that_restart(args: dict[str, Any], want: list[str]) -> None:
 
     init = {"initContainerStatuses": restarts(1)}
     looping = [*restarts(2), {**waiting("CrashLoopBackOff")[0], "restartCount": 3}]
-    found = (
+    pods = (
         pod("a", "n1", status={"containerStatuses": looping, **init}),
         pod("b", "n1", status={"containerStatuses": restarts(9)}),
         pod("c", "n2", status={"containerStatuses": restarts(4)}),
     )
-    assert evicted("RemovePodsHavingTooManyRestarts", args, *found) == want
+    assert evicted("RemovePodsHavingTooManyRestarts", args, *pods) == want
 
 
 @pytest.mark.parametrize(
@@ -189,8 +189,8 @@ def test_taints(args: dict[str, Any], taint: dict[str, str], want: bool) -> None
     """A pod that tolerates the taint stays in any case."""
     nodes = (node("n1", taints=[{"key": "k", **taint}]), node("n2"))
     tolerating = pod("tolerates", "n1", spec={"tolerations": [{"key": "k", "operator": "Exists"}]})
-    found = evicted("RemovePodsViolatingNodeTaints", args, pod("p", "n1"), tolerating, nodes=nodes)
-    assert found == (["p"] if want else [])
+    evictions = evicted("RemovePodsViolatingNodeTaints", args, pod("p", "n1"), tolerating, nodes=nodes)
+    assert evictions == (["p"] if want else [])
 
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -224,7 +224,7 @@ def test_a_pod_stays_where_the_better_node_has_no_room() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "given", "words"),
+    ("name", "values", "words"),
     [
         ("PodLifeTime", {}, "expected maxPodLifeTimeSeconds, states, conditions or exitCodes, found none"),
         (
@@ -260,9 +260,9 @@ def test_a_pod_stays_where_the_better_node_has_no_room() -> None:
         ("RemovePodsViolatingNodeAffinity", {}, "nodeAffinityType: expected required.* found none"),
     ],
 )
-def test_bad_arguments_are_refused_in_words(name: str, given: dict[str, Any], words: str) -> None:
+def test_bad_arguments_are_refused_in_words(name: str, values: dict[str, Any], words: str) -> None:
     with pytest.raises(ArgsError, match=words):
-        read_args(PLUGINS[name].args, given)
+        read_args(PLUGINS[name].args, values)
 
 
 @pytest.mark.parametrize(
@@ -284,10 +284,10 @@ def test_a_pod_at_which_a_strategy_raises_does_not_keep_the_others(
     place = importlib.import_module(f"{PLUGINS_OF}.{module}") if module else RecordingEvictor
     right, clock, state = getattr(place, function), SimClock(faults=Faults()), ClusterState()
 
-    def failing(*given: Any, **more: Any) -> Any:
-        if any(getattr(each, "key", "") in {"default/a", "poison"} for each in given):
+    def failing(*value: Any, **more: Any) -> Any:
+        if any(getattr(each, "key", "") in {"default/a", "poison"} for each in value):
             raise TypeError("a fault")
-        return right(*given, **more)
+        return right(*value, **more)
 
     monkeypatch.setattr(place, function, failing)
     taint = {"key": "k", "effect": "NoSchedule"}

@@ -56,13 +56,13 @@ def test_reasons_of_changed_nodes_equal_those_of_all_nodes(single: int, monkeypa
     explained: list[int] = []
     one, some = ReasonCollector._explain_row, ReasonCollector._explain
 
-    def count_one(self: ReasonCollector, row: int, found: Reasons) -> None:
+    def count_one(self: ReasonCollector, row: int, reasons: Reasons) -> None:
         explained.append(1)
-        one(self, row, found)
+        one(self, row, reasons)
 
-    def count_some(self: ReasonCollector, rows: Rows | None, found: Reasons) -> None:
+    def count_some(self: ReasonCollector, rows: Rows | None, reasons: Reasons) -> None:
         explained.append(0 if rows is None else -1)
-        some(self, rows, found)
+        some(self, rows, reasons)
 
     monkeypatch.setattr(ReasonCollector, "_explain_row", count_one)
     monkeypatch.setattr(ReasonCollector, "_explain", count_some)

@@ -21,11 +21,11 @@ PLACED = {"PreFilter", "Filter", "PreScore", "Score", "Reserve", "Permit", "PreB
 
 def points(rig: Rig) -> dict[tuple[str, str], int]:
     """How often each extension point was observed, by point and status."""
-    return {(point, status): found.count for (point, status, _), found in rig.core.timing.by_point.items()}
+    return {(point, status): key.count for (point, status, _), key in rig.core.timing.by_point.items()}
 
 
 def plugins(rig: Rig) -> dict[tuple[str, str, str], int]:
-    return {key: found.count for key, found in rig.core.timing.by_plugin.items()}
+    return {key: histogram.count for key, histogram in rig.core.timing.by_plugin.items()}
 
 
 @pytest.mark.parametrize(
@@ -98,9 +98,9 @@ def test_where_no_node_need_be_looked_at() -> None:
     rig.node("n")
     rig.submit(pod("p").gpus(1).annotation("scheduling.koordinator.sh/device-joint-allocate", "{"))
     rig.run()
-    found = points(rig)
-    assert found["PreFilter", "UnschedulableAndUnresolvable"] == 1
-    assert not {point for point, _ in found} & {"Filter", "Score", "Reserve"}
+    amounts = points(rig)
+    assert amounts["PreFilter", "UnschedulableAndUnresolvable"] == 1
+    assert not {point for point, _ in amounts} & {"Filter", "Score", "Reserve"}
 
 
 def test_a_binding_that_fails_is_an_unreserve() -> None:
@@ -155,9 +155,9 @@ def test_a_cycle_that_raises_leaves_nothing_behind(monkeypatch: pytest.MonkeyPat
     assert info is not None
     runner = rig.core.runners.of(info)
     monkeypatch.setattr(runner, "reserve", lambda *_: 1 // 0)
-    (told,) = rig.core.decide()
-    assert isinstance(told, Reject)
-    assert "ZeroDivisionError" in told.message
+    (message,) = rig.core.decide()
+    assert isinstance(message, Reject)
+    assert "ZeroDivisionError" in message.message
     before = plugins(rig)
     explain(runner, info)
     assert (points(rig), plugins(rig)) == ({("PreEnqueue", "Success"): 1, ("Unreserve", "Success"): 1}, before)

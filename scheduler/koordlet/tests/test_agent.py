@@ -68,8 +68,8 @@ def test_what_prod_pods_will_not_use(tmp_path: Path, age: int, cores: float) -> 
     setting.run(31)
     assert setting.sent("/n1/status")[-1]["status"]["prodReclaimableMetric"] == {"resource": {}}
     setting.run(200)
-    found = setting.sent("/n1/status")[-1]["status"]["prodReclaimableMetric"]["resource"]["resources"]
-    assert int(found["cpu"].removesuffix("m")) / 1000 == pytest.approx(cores, abs=0.06)
+    resources = setting.sent("/n1/status")[-1]["status"]["prodReclaimableMetric"]["resource"]["resources"]
+    assert int(resources["cpu"].removesuffix("m")) / 1000 == pytest.approx(cores, abs=0.06)
 
 
 def test_nothing_is_reported_without_a_node_metric(setting: Setting) -> None:

@@ -35,8 +35,8 @@ GI, MI = 1 << 30, 1 << 20
 )
 def test_page_cache(config: dict[str, Any], enable: int | None, size: int | None) -> None:
     """CG-6: a pod with a limit of 1 GiB."""
-    found = page_cache(msgspec.convert(config, MemoryQos), GI)
-    assert (found.get(PAGE_CACHE_ENABLE), found.get(PAGE_CACHE_SIZE)) == (enable, size)
+    amounts = page_cache(msgspec.convert(config, MemoryQos), GI)
+    assert (amounts.get(PAGE_CACHE_ENABLE), amounts.get(PAGE_CACHE_SIZE)) == (enable, size)
 
 
 @pytest.mark.parametrize(
@@ -55,8 +55,8 @@ def test_no_throttling() -> None:
 @pytest.mark.parametrize(("least", "low", "values"), [(50, 0, (50, 0)), (50, 20, (50, 50)), (20, 80, (20, 80))])
 def test_protection(least: int, low: int, values: tuple[int, int]) -> None:
     """CG-2: what is low is at least the minimum, if there is any."""
-    found = protection(MemoryQos(min_limit_percent=least, low_limit_percent=low), 100)
-    assert (found[MEMORY_MIN], found[MEMORY_LOW]) == values
+    amounts = protection(MemoryQos(min_limit_percent=least, low_limit_percent=low), 100)
+    assert (amounts[MEMORY_MIN], amounts[MEMORY_LOW]) == values
 
 
 QOS = msgspec.convert(
@@ -79,8 +79,8 @@ QOS = msgspec.convert(
 )
 def test_the_settings_of_a_pod(name: str, annotation: str, ratio: int, adjustment: int) -> None:
     """CG-5."""
-    found = pod_config({memory_qos.ANNOTATION: annotation}, name, class_config(QOS, name))
-    assert (found.wmark_ratio, found.wmark_min_adj) == (ratio, adjustment)
+    config = pod_config({memory_qos.ANNOTATION: annotation}, name, class_config(QOS, name))
+    assert (config.wmark_ratio, config.wmark_min_adj) == (ratio, adjustment)
 
 
 def test_defaults_have_all_values() -> None:

@@ -27,9 +27,9 @@ def test_by_pods(allocatable: Amounts, expected: Amounts) -> None:
 def test_pods_without_a_model_give_nothing() -> None:
     """GetPeak: 550m, a young pod's request of 1000m, and 500m of a pod without a model."""
     young, failed = PodPeak(Amounts(1000, 0), None), PodPeak(Amounts(500, 0), None)
-    found = of_pods([POD, young, failed], Amounts(9000, 9 * GI))
-    assert found.peak.cpu == pytest.approx(2050)
-    assert found.reclaimable.cpu == pytest.approx(1450)
+    prediction = of_pods([POD, young, failed], Amounts(9000, 9 * GI))
+    assert prediction.peak.cpu == pytest.approx(2050)
+    assert prediction.reclaimable.cpu == pytest.approx(1450)
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_by_classes(allocatable: Amounts, expected: Amounts) -> None:
 
 def test_the_more_careful_counts() -> None:
     first, second = (
-        Prediction(Amounts(*found), Amounts(*peak)) for found, peak in (((1, 9), (5, 2)), ((3, 4), (4, 8)))
+        Prediction(Amounts(*result), Amounts(*peak)) for result, peak in (((1, 9), (5, 2)), ((3, 4), (4, 8)))
     )
     assert combined(first, second) == Prediction(Amounts(1, 4), Amounts(5, 8))
 
@@ -62,8 +62,8 @@ def test_a_percentile_is_little_above_the_value(buckets: Buckets) -> None:
     assert histogram.percentile(0.95) == 0
     for value in range(1, 101):
         histogram.add(value * buckets.first, 0.0)
-    found = histogram.percentile(0.95) / buckets.first
-    assert 95 <= found <= 95 * 1.05 + 1
+    number = histogram.percentile(0.95) / buckets.first
+    assert 95 <= number <= 95 * 1.05 + 1
 
 
 def test_old_samples_count_less() -> None:
@@ -116,10 +116,10 @@ def test_models_are_trained_kept_and_forgotten(tmp_path: Path) -> None:
     models.train(samples, 59.0, 1e9, [("pod", "cpu", "memory"), ("other", "cpu", "none")])
     models.save()
     for known in (models, Models(tmp_path)):
-        found = known.peak("pod")
-        assert found is not None
-        assert found.cpu == pytest.approx(1000, rel=0.06)
-        assert found.memory == pytest.approx(GI, rel=0.06)
+        peak = known.peak("pod")
+        assert peak is not None
+        assert peak.cpu == pytest.approx(1000, rel=0.06)
+        assert peak.memory == pytest.approx(GI, rel=0.06)
         assert known.peak("other") is None
     models.keep([])
     assert models.peak("pod") is None

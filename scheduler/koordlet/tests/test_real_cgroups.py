@@ -74,18 +74,18 @@ class Machine:
 
 @pytest.fixture
 def machine() -> Iterator[Machine]:
-    found = Machine(f"seatrial-test-{os.getpid()}")
+    machine = Machine(f"seatrial-test-{os.getpid()}")
     try:
-        groups(found.parent, "kubepods/burstable")
-        groups(found.parent, "kubepods/besteffort")
+        groups(machine.parent, "kubepods/burstable")
+        groups(machine.parent, "kubepods/besteffort")
     except OSError as error:
         with contextlib.suppress(OSError):
-            found.close()
+            machine.close()
         pytest.skip(f"needs control groups of version 1 that this user may make: {error.strerror}: {error.filename}")
     try:
-        yield found
+        yield machine
     finally:
-        found.close()
+        machine.close()
 
 
 def pod(name: str, qos: str, **annotations: str) -> AgentPod:

@@ -68,8 +68,8 @@ def test_settings_of_the_kernel(tmp_path: Path, factor: int, scale: int, expecte
     )
     setting.run(11)
     folder = setting.root.proc / "sys/vm"
-    found = [(folder / name).read_text().strip() for name in ("min_free_kbytes", "watermark_scale_factor")]
-    assert tuple(found) == expected
+    names = [(folder / name).read_text().strip() for name in ("min_free_kbytes", "watermark_scale_factor")]
+    assert tuple(names) == expected
     assert (setting.root.sys / "kernel/mm/memcg_reaper/reap_background").read_text().strip() == "1"
     # The kernel adds each to the others; the file of a fake root has the last one.
     assert (setting.root.sys / "kernel/debug/sched_features").read_text().strip() == "NO_ID_EXPELLER_SHARE_CORE"
@@ -183,13 +183,13 @@ def test_cookies_of_core_scheduling(tmp_path: Path) -> None:
     block = {"lsClass": enabled, "beClass": {"cpuQOS": {"enable": True, "schedIdle": 1}}}
     setting.slo(resourceQOSStrategy={"policies": {"cpuPolicy": "coreSched"}, **block})
     setting.run(11)
-    found = cookies()
-    assert found["a"] == found["b"] != 0
-    assert found["none"] == 0
-    assert len({found[name] for name in ("a", "be", "alone", "none", "unnamed")}) == 5
+    amounts = cookies()
+    assert amounts["a"] == amounts["b"] != 0
+    assert amounts["none"] == 0
+    assert len({amounts[name] for name in ("a", "be", "alone", "none", "unnamed")}) == 5
     assert setting.file("kubepods/besteffort", "cpu.idle") == "1"
     setting.run(10)
-    assert cookies() == found, "cookies stay"
+    assert cookies() == amounts, "cookies stay"
     setting.slo(resourceQOSStrategy={"policies": {"cpuPolicy": "groupIdentity"}, **block})
     setting.run(10)
     assert set(cookies().values()) == {0}

@@ -150,8 +150,8 @@ def test_release_by_allocatable() -> None:
 )
 def test_victims_of_memory(threshold: int, lower: int | None, evicted: list[str]) -> None:
     """Row 73."""
-    given = [("10", 120, 10), ("5", 100, 5), ("20", 100, 20)]
-    victims = [Victim(name, name, priority, used * G, 0) for name, priority, used in given]
+    values = [("10", 120, 10), ("5", 100, 5), ("20", 100, 20)]
+    victims = [Victim(name, name, priority, used * G, 0) for name, priority, used in values]
     release = evict.usage_release(120 * G, 115 * G, threshold, lower)
     ordered = evict.by_memory([*victims, Victim("none", "none", 120, None, 0)])
     assert [victim.name for victim in ordered] == ["20", "5", "10", "none"]
@@ -161,14 +161,14 @@ def test_victims_of_memory(threshold: int, lower: int | None, evicted: list[str]
 
 def test_victims_of_cpu() -> None:
     """EV-8: the largest part of its request first; without a sample last."""
-    given = [Victim("a", "a", 5500, 500, 1000), Victim("b", "b", 5500, 900, 1000), Victim("c", "c", 5500, None, 1)]
-    assert [victim.name for victim in evict.by_cpu([*given, Victim("d", "d", 5400, 1, 9)])] == ["d", "b", "a", "c"]
+    victims = [Victim("a", "a", 5500, 500, 1000), Victim("b", "b", 5500, 900, 1000), Victim("c", "c", 5500, None, 1)]
+    assert [victim.name for victim in evict.by_cpu([*victims, Victim("d", "d", 5400, 1, 9)])] == ["d", "b", "a", "c"]
 
 
 def test_victims_of_all_classes() -> None:
     """EV-8: the annotation eviction-priority, the priority, the label priority, then the usage; not above the
     threshold, and none without a sample."""
-    given = [
+    victims = [
         Victim("used-more", "", 5500, 900, 1),
         Victim("used-less", "", 5500, 100, 1),
         Victim("sub", "", 5500, 1, 1, sub_priority=-1),
@@ -177,7 +177,7 @@ def test_victims_of_all_classes() -> None:
         Victim("high", "", 6001, 900, 1),
         Victim("unknown", "", 5000, None, 1),
     ]
-    ordered = evict.by_priority(given, 6000, evict.USED)
+    ordered = evict.by_priority(victims, 6000, evict.USED)
     assert [each.uid for each in ordered] == ["annotated", "low", "sub", "used-more", "used-less"]
 
 
@@ -275,14 +275,14 @@ def test_groups_of_pods() -> None:
 
 def spec(**containers: tuple[dict[str, Any], dict[str, Any]]) -> dict[str, str]:
     names = {"cpu": "kubernetes.io/batch-cpu", "memory": "kubernetes.io/batch-memory"}
-    found = {
+    by_name = {
         name: {
             part: {names[key]: value for key, value in amounts.items()}
-            for part, amounts in zip(("requests", "limits"), given, strict=True)
+            for part, amounts in zip(("requests", "limits"), container, strict=True)
         }
-        for name, given in containers.items()
+        for name, container in containers.items()
     }
-    return {"node.koordinator.sh/extended-resource-spec": json.dumps({"containers": found})}
+    return {"node.koordinator.sh/extended-resource-spec": json.dumps({"containers": by_name})}
 
 
 def test_batch_pods() -> None:
@@ -309,7 +309,7 @@ def strategy(policy: str = "groupIdentity", **values: int) -> QosStrategy:
 
 
 @pytest.mark.parametrize(
-    ("given", "classes", "folders", "kubernetes"),
+    ("qos", "classes", "folders", "kubernetes"),
     [
         (strategy(lsr=2, ls=2, be=-1), (2, 2, 2, -1), (0, 2, -1), (2, 2, -1)),
         (strategy(ls=2, be=-1), (0, 0, 2, -1), (0, 2, -1), (2, 2, -1)),
@@ -317,13 +317,13 @@ def strategy(policy: str = "groupIdentity", **values: int) -> QosStrategy:
     ],
 )
 def test_group_identities(
-    given: QosStrategy, classes: tuple[int, ...], folders: tuple[int, ...], kubernetes: tuple[int, ...]
+    qos: QosStrategy, classes: tuple[int, ...], folders: tuple[int, ...], kubernetes: tuple[int, ...]
 ) -> None:
     """E17, parseRule."""
-    found = pod_rules.identities(given)
-    assert tuple(found.by_class.values()) == classes
-    assert tuple(found.folders.values()) == folders
-    assert tuple(found.by_kubernetes.values()) == kubernetes
+    identities = pod_rules.identities(qos)
+    assert tuple(identities.by_class.values()) == classes
+    assert tuple(identities.folders.values()) == folders
+    assert tuple(identities.by_kubernetes.values()) == kubernetes
     assert set(pod_rules.identities(strategy("coreSched", ls=2)).by_class.values()) == {0}
 
 

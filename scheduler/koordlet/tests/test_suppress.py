@@ -27,7 +27,7 @@ def test_allowed_cores(
     expected: float,
 ) -> None:
     """Rows 51 to 55."""
-    used, programs = ([Usage(*each) for each in found] for found in (pods, applications))
+    used, programs = ([Usage(*each) for each in pod] for pod in (pods, applications))
     assert allowed_cores(20, 70, least, node, used, programs) == pytest.approx(expected)
 
 
@@ -50,8 +50,8 @@ EIGHT = [Cpu(cpu, cpu // 2, cpu // 4, cpu // 4) for cpu in range(8)]
 @pytest.mark.parametrize(("reserved", "expected"), [("", "2-4"), ("3", "0,4-5"), ("1-6", ""), ("0-1,5-6", "2-4")])
 def test_lent_and_reserved_cpus(reserved: str, expected: str) -> None:
     """Rows 58 and 59; empty: the CPUs stay as they are."""
-    found = chosen(EIGHT, 3, exclusive=frozenset({7}), shared_with=frozenset({0, 6}), reserved=parse_cpuset(reserved))
-    assert cpuset_text(found) == expected
+    choice = chosen(EIGHT, 3, exclusive=frozenset({7}), shared_with=frozenset({0, 6}), reserved=parse_cpuset(reserved))
+    assert cpuset_text(choice) == expected
 
 
 @pytest.mark.parametrize(

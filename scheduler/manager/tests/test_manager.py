@@ -54,9 +54,9 @@ def api() -> Recorder:
 
 
 def manager(api: Recorder, *, selector: str = "", clock: SimClock | None = None) -> Manager:
-    found = Manager(api, clock or SimClock(), selector=selector)  # type: ignore[arg-type]
-    found.ready = True
-    return found
+    manager = Manager(api, clock or SimClock(), selector=selector)  # type: ignore[arg-type]
+    manager.ready = True
+    return manager
 
 
 def node(name: str, **annotations: str) -> Node:
@@ -79,9 +79,12 @@ def test_a_node_metric_is_made_with_the_default_policy(api: Recorder) -> None:
 @pytest.mark.parametrize("first", ["node", "metric"])
 def test_a_node_metric_goes_with_its_node(api: Recorder, first: str) -> None:
     """The NodeMetric may become known after the node has gone."""
-    found = manager(api, selector="pool=a")
-    found._set_node(node("n1"))
-    steps: list[Callable[[], object]] = [lambda: found._set_metric(metric("n1")), lambda: found._node_gone(node("n1"))]
+    result = manager(api, selector="pool=a")
+    result._set_node(node("n1"))
+    steps: list[Callable[[], object]] = [
+        lambda: result._set_metric(metric("n1")),
+        lambda: result._node_gone(node("n1")),
+    ]
     for step in steps if first == "metric" else steps[::-1]:
         step()
     method, path, body = api.writes[-1]
@@ -97,40 +100,40 @@ def test_an_orphan_is_deleted_unless_it_may_be_another_s(api: Recorder, selector
 
 def test_a_changed_configuration_changes_policies(api: Recorder) -> None:
     """A broken one changes none."""
-    found = manager(api)
-    found._set_node(node("n1"))
-    found._set_metric(metric("n1", reportIntervalSeconds=60))
+    result = manager(api)
+    result._set_node(node("n1"))
+    result._set_metric(metric("n1", reportIntervalSeconds=60))
     api.writes.clear()
     data = {"colocation-config": '{"enable": true, "metricReportIntervalSeconds": 30}'}
-    found._set_config(ConfigMap(data=data))
+    result._set_config(ConfigMap(data=data))
     ((method, path, body),) = api.writes
     assert (method, path) == ("PATCH", f"{NODE_METRICS_PATH}/n1")
     assert body["spec"]["metricCollectPolicy"]["reportIntervalSeconds"] == 30
     api.writes.clear()
-    found._set_config(ConfigMap(data={"colocation-config": "{"}))
+    result._set_config(ConfigMap(data={"colocation-config": "{"}))
     assert [path for _, path, _ in api.writes if not path.endswith("/events")] == []
 
 
 def test_nodes_are_not_written_where_nothing_is_configured(api: Recorder) -> None:
-    found = manager(api)
-    found._set_metric(metric("n1"))
-    found._set_node(node("n1"))
+    result = manager(api)
+    result._set_metric(metric("n1"))
+    result._set_node(node("n1"))
     assert not any(path.startswith("/api/v1/nodes") for _, path, _ in api.writes)
-    found._set_config(ConfigMap(data={"cpu-normalization-config": '{"enable": false}'}))
+    result._set_config(ConfigMap(data={"cpu-normalization-config": '{"enable": false}'}))
     assert api.writes[-1][1] == "/api/v1/nodes/n1"
     assert api.writes[-1][2] == {"metadata": {"annotations": {"node.koordinator.sh/cpu-normalization-ratio": "1.00"}}}
 
 
 def test_settings_that_change_while_they_are_written_are_written_after_it(api: Recorder) -> None:
     """The watch shows the first write before its answer comes, and nothing happens after the answer."""
-    found = manager(api)
-    found._set_metric(metric("n1", reportIntervalSeconds=60))
-    found._set_node(node("n1"))
+    result = manager(api)
+    result._set_metric(metric("n1", reportIntervalSeconds=60))
+    result._set_node(node("n1"))
     api.writes.clear()
     api.late = True
     for seconds in (30, 20):
-        found._set_config(ConfigMap(data={"colocation-config": interval(seconds)}))
-    found._set_metric(metric("n1", **api.writes[0][2]["spec"]["metricCollectPolicy"]))
+        result._set_config(ConfigMap(data={"colocation-config": interval(seconds)}))
+    result._set_metric(metric("n1", **api.writes[0][2]["spec"]["metricCollectPolicy"]))
     assert len(api.writes) == 1
     api.answer()
     assert [write[2]["spec"]["metricCollectPolicy"]["reportIntervalSeconds"] for write in api.writes] == [30, 20]
@@ -144,17 +147,17 @@ def test_refused_writes_do_not_multiply(api: Recorder) -> None:
     """Two writes of a node are refused for ten minutes: one round of them in five seconds, however often the node's
     labels change, and the last settings are written in the end."""
     clock = SimClock()
-    found = manager(api, clock=clock)
-    found._set_metric(metric("n1", reportIntervalSeconds=60))
-    found._set_node(node("n1"))
+    result = manager(api, clock=clock)
+    result._set_metric(metric("n1", reportIntervalSeconds=60))
+    result._set_node(node("n1"))
     api.writes.clear()
     api.code = 422
     normalization = '{"enable": false}'
-    found._set_config(ConfigMap(data={"colocation-config": interval(30), "cpu-normalization-config": normalization}))
+    result._set_config(ConfigMap(data={"colocation-config": interval(30), "cpu-normalization-config": normalization}))
     for second in range(60):
         clock.advance(1.0)
         if second % 10 == 0:
-            found._set_node(node("n1", other=str(second)))
+            result._set_node(node("n1", other=str(second)))
     assert len(api.writes) <= 2 * (1 + 12 + 6 + 1)  # the first, retries, labels, the look for stale reports
     api.writes.clear()
     clock.advance(540.0)
@@ -177,15 +180,15 @@ def test_refused_writes_do_not_multiply(api: Recorder) -> None:
 )
 def test_the_answer_of_a_write_is_what_the_node_is(api: Recorder, answer: dict[str, str], again: bool) -> None:
     """Before the watch shows the write, the node's topology changes: the same is not written again."""
-    found = manager(api)
-    found._set_metric(metric("n1"))
+    result = manager(api)
+    result._set_metric(metric("n1"))
     metadata = {"name": "n1", "uid": "u", "resourceVersion": "5"}
-    found._set_node(msgspec.convert({"metadata": metadata}, Node))
+    result._set_node(msgspec.convert({"metadata": metadata}, Node))
     ratio = {"node.koordinator.sh/cpu-normalization-ratio": "1.00"}
     api.body = orjson.dumps({"metadata": {**metadata, **answer, "annotations": ratio}})
     api.writes.clear()
-    found._set_config(ConfigMap(data={"cpu-normalization-config": '{"enable": false}'}))
-    found._set_topology(NodeResourceTopology(metadata=ObjectMeta(name="n1")))
+    result._set_config(ConfigMap(data={"cpu-normalization-config": '{"enable": false}'}))
+    result._set_topology(NodeResourceTopology(metadata=ObjectMeta(name="n1")))
     assert len([path for _, path, _ in api.writes if path == "/api/v1/nodes/n1"]) == 1 + again
 
 
@@ -193,14 +196,14 @@ def test_the_answer_of_a_write_is_what_the_node_is(api: Recorder, answer: dict[s
 def test_a_deletion_that_was_refused_is_tried_again(api: Recorder, back: bool) -> None:
     """Unless the node is there again."""
     clock = SimClock()
-    found = manager(api, clock=clock)
-    found._set_metric(metric("n1"))
-    found._set_node(node("n1"))
+    result = manager(api, clock=clock)
+    result._set_metric(metric("n1"))
+    result._set_node(node("n1"))
     api.code = 422
-    found._node_gone(node("n1"))
+    result._node_gone(node("n1"))
     api.code = 200
     if back:
-        found._set_node(node("n1"))
+        result._set_node(node("n1"))
     api.writes.clear()
     clock.advance(30.0)
     assert [write[0] for write in api.writes if write[0] == "DELETE"] == ([] if back else ["DELETE"])
@@ -209,10 +212,10 @@ def test_a_deletion_that_was_refused_is_tried_again(api: Recorder, back: bool) -
 def test_node_metrics_are_made_when_the_api_server_serves_them(api: Recorder) -> None:
     """Until then one node is tried in half a minute, not each of them."""
     clock = SimClock()
-    found = manager(api, clock=clock)
+    result = manager(api, clock=clock)
     api.code = 404
     for name in ("n1", "n2", "n3"):
-        found._set_node(node(name))
+        result._set_node(node(name))
     api.writes.clear()
     clock.advance(300.0)
     assert len(api.writes) == 10
@@ -238,9 +241,9 @@ def test_a_node_that_the_manager_fails_at_does_not_stop_the_others(
 
     monkeypatch.setattr(Manager, "_metric_writes", failing)
     clock = SimClock(faults=Faults())
-    found = manager(api, clock=clock)
+    result = manager(api, clock=clock)
     for name in ("a", "b"):
-        found._set_node(node(name))
+        result._set_node(node(name))
     assert [body["metadata"]["name"] for _, _, body in api.writes] == ["b"]
     assert [line.split(" failed")[0] for line in clock.faults.report()] == ["[!]Manager._write_changes a"]
     broken = False

@@ -78,9 +78,9 @@ class Setting:
 
     def amounts(self) -> list[Any]:
         """The last amounts that were written to the node, in the order of NAMES; empty: none since the last `show`."""
-        found = [body["status"] for path, body in self.written() if path == STATUS]
-        assert all(status["capacity"] == status["allocatable"] for status in found)
-        return [found[-1]["allocatable"][name] for name in NAMES] if found else []
+        statuses = [body["status"] for path, body in self.written() if path == STATUS]
+        assert all(status["capacity"] == status["allocatable"] for status in statuses)
+        return [statuses[-1]["allocatable"][name] for name in NAMES] if statuses else []
 
 
 def test_nothing_is_offered_until_colocation_is_enabled() -> None:

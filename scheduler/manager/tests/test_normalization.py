@@ -144,7 +144,7 @@ def config_map(**sections: object) -> ConfigMap:
 
 
 def test_the_first_matching_override_goes_before_the_cluster_s() -> None:
-    found, wrong = read_config(
+    slo_config, wrong = read_config(
         config_map(
             cpu_normalization_config={
                 "enable": True,
@@ -162,7 +162,7 @@ def test_the_first_matching_override_goes_before_the_cluster_s() -> None:
         SloConfig(),
     )
     assert not wrong
-    section = found.section("cpu-normalization-config")
+    section = slo_config.section("cpu-normalization-config")
     assert section.on({})["enable"] is True
     assert section.on({"pool": "old"})["enable"] is False
     assert section.on({"pool": "new"})["ratioModel"]["x"] == {**MODEL, "baseRatio": 2.0}
@@ -193,7 +193,7 @@ def test_a_broken_key_keeps_its_last_settings() -> None:
 )
 def test_collect_policies(settings: dict[str, Any], seconds: int) -> None:
     config, _ = read_config(config_map(colocation_config=settings), SloConfig())
-    found = collect_policy(node_strategy(config.section(COLOCATION), {}, {})[0])
-    assert found["reportIntervalSeconds"] == seconds
-    assert found["nodeAggregatePolicy"] == {"durations": ["5m", "10m", "30m"]}
-    assert found["nodeMemoryCollectPolicy"] == "usageWithoutPageCache"
+    policy = collect_policy(node_strategy(config.section(COLOCATION), {}, {})[0])
+    assert policy["reportIntervalSeconds"] == seconds
+    assert policy["nodeAggregatePolicy"] == {"durations": ["5m", "10m", "30m"]}
+    assert policy["nodeMemoryCollectPolicy"] == "usageWithoutPageCache"

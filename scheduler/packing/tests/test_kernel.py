@@ -82,15 +82,15 @@ def test_all_scores_are_those_of_the_python_functions(strategy: StrategyName) ->
         fuller = Market(outlook.demand, replace(states, cpu=states.cpu // 2, cards=states.cards // 2)).prices
         for prices in (outlook.demand.free, fuller, outlook.prices):
             outlook = replace(outlook, prices=prices)
-            found = scores(strategy, outlook, states, requests)
-            assert found.tolist() == STRATEGIES[strategy](outlook, states, requests).T.tolist(), seed
+            strategy_scores = scores(strategy, outlook, states, requests)
+            assert strategy_scores.tolist() == STRATEGIES[strategy](outlook, states, requests).T.tolist(), seed
         assert requests.compiled(strategy, outlook) is scorer
         charged += outlook.prices.any
         columns = (states.model, states.cpu, states.memory, states.cards)
         nodes = zip(*(column.tolist() for column in columns), strict=True)
         for number, (model, cpu, memory, cards) in enumerate(nodes):
             alone = scores_of_one(strategy, outlook, (model, cpu, memory, tuple(cards)), requests)
-            assert alone.tolist() == found[:, number].tolist()
+            assert alone.tolist() == strategy_scores[:, number].tolist()
     assert 0 < charged < 60  # with prices and without
 
 

@@ -33,8 +33,8 @@ def costs(demand: Counter[Shape], nodes: NodeStates, *shapes: Shape, models: tup
     """[shape, node]: what each shape costs others on each node, at the prices of these nodes."""
     scarce = Demand(demand, models)
     every = ordered(shapes)
-    found = scarce.cost(nodes, scarce.payers(Shapes(every, models)), Market(scarce, nodes).prices)
-    return np.array([found[:, every.index(shape)] for shape in shapes])
+    cost = scarce.cost(nodes, scarce.payers(Shapes(every, models)), Market(scarce, nodes).prices)
+    return np.array([cost[:, every.index(shape)] for shape in shapes])
 
 
 def test_a_place_costs_the_gpu_of_the_large_pod_while_there_are_too_few_places() -> None:
@@ -80,8 +80,8 @@ def test_a_model_that_some_pods_require_costs_those_that_could_run_elsewhere() -
     demand = Counter({ONE: 1, p100: 1})
     nodes = states((96_000, 2, []), (96_000, 6, []), models=(0, 1))
     # Half of the eight idle cards will be wanted as P100, and two are left.
-    found = costs(demand, nodes, ONE, HALF, p100, models=("P100", "T4"))
-    assert found.tolist() == [[1000, 0], [500, 0], [0, 0]]
+    demand_costs = costs(demand, nodes, ONE, HALF, p100, models=("P100", "T4"))
+    assert demand_costs.tolist() == [[1000, 0], [500, 0], [0, 0]]
 
 
 def test_without_demand_nothing_has_a_price() -> None:

@@ -161,10 +161,10 @@ class GangCache(PodGroups):
         if not gang.children and not gang.from_object:
             self._drop(gang)
 
-    def set_object(self, found: PodGroup) -> None:
+    def set_object(self, pod_group: PodGroup) -> None:
         """A PodGroup was added or changed: its values replace those of the gang (GANG-R5)."""
-        metadata = found.metadata
-        self.objects[metadata.key] = found
+        metadata = pod_group.metadata
+        self.objects[metadata.key] = pod_group
         gang = self.gangs.get(metadata.key) or self._new(metadata.namespace, metadata.name)
         annotations = metadata.annotations
         mode, mode_note = gang_mode(annotations)
@@ -172,10 +172,10 @@ class GangCache(PodGroups):
         groups, groups_note = gang_groups(annotations, gang.id)
         first, before = not gang.from_object, self._rules_of(gang)
         gang.from_object = True
-        gang.minimum = max(found.spec.min_member, 0)
+        gang.minimum = max(pod_group.spec.min_member, 0)
         gang.total, total_note = gang_total(annotations, gang.minimum)
         gang.mode, gang.policy = mode, policy
-        gang.wait, wait_note = schedule_timeout(found.spec, self._args.timeout)
+        gang.wait, wait_note = schedule_timeout(pod_group.spec, self._args.timeout)
         gang.created = metadata.creation_timestamp or ""
         gang.gather, gather_notes = gather_rules(annotations)
         notes = (total_note, mode_note, policy_note, wait_note, groups_note, *gather_notes)
@@ -189,22 +189,22 @@ class GangCache(PodGroups):
                 self._rules_changed(key)
         self._open(gang)
 
-    def set_native(self, found: NativePodGroup) -> None:
+    def set_native(self, group: NativePodGroup) -> None:
         """A PodGroup of scheduling.k8s.io was added or changed (WAS-R80)."""
-        metadata, gang_id = found.metadata, found.gang_id
+        metadata, gang_id = group.metadata, group.gang_id
         known = self.native.get(gang_id)
         if known is not None and known.metadata.uid != metadata.uid:
             self.remove_object(gang_id)
-        self.native[gang_id] = found
+        self.native[gang_id] = group
         gang = self.gangs.get(gang_id) or self._new(metadata.namespace, f"{metadata.name}{NATIVE}")
         before = self._rules_of(gang)
         gang.from_object = gang.initialised = True
-        gang.minimum = gang.total = found.minimum
-        gang.topology_key = found.topology_key
+        gang.minimum = gang.total = group.minimum
+        gang.topology_key = group.topology_key
         policy = MatchPolicy.WAITING_AND_RUNNING if gang.topology_key else MatchPolicy.ONCE_SATISFIED
         gang.mode, gang.policy, gang.wait = Mode.STRICT, policy, NATIVE_WAIT
         gang.created = metadata.creation_timestamp or ""
-        gang.priority = found.spec.priority
+        gang.priority = group.spec.priority
         for pod in gang.children.values():
             gang.set_member(pod)
         self.changed.add(gang.id)
@@ -525,13 +525,13 @@ class GangAttempt(Attempt):
             bound = len(gang.bound) if gang.policy is MatchPolicy.WAITING_AND_RUNNING else 0
             least = 1 if gang.native else 0  # an attempt without any member is none (WAS-R27)
             lacking[gang.id] = max(gang.minimum - len(gang.waiting) - bound, least)
-        found = []
+        uids = []
         for uid in self.members:
             own = self._cache.gang_of(uid)
             if own is not None and lacking[own.id] > 0:
                 lacking[own.id] -= 1
-                found.append(uid)
-        return found
+                uids.append(uid)
+        return uids
 
     def fewer(self, room: int) -> Sequence[str]:
         minimal = self.minimal

@@ -8,9 +8,9 @@ from seatrial.scheduler.plugins.coscheduling.gang import Gang
 INITIALLY_SCHEDULED = "PodGroupInitiallyScheduled"
 
 
-def next_conditions(found: NativePodGroup, gang: Gang, timestamp: str) -> dict[str, Any] | None:
+def next_conditions(group: NativePodGroup, gang: Gang, timestamp: str) -> dict[str, Any] | None:
     """The status with the condition of the last attempt; None if there is nothing to write. It never leaves True."""
-    conditions = found.status.conditions
+    conditions = group.status.conditions
     before = next((condition for condition in conditions if condition.get("type") == INITIALLY_SCHEDULED), {})
     if before.get("status") == "True":
         return None
@@ -26,6 +26,6 @@ def next_conditions(found: NativePodGroup, gang: Gang, timestamp: str) -> dict[s
         return None
     since = before.get("lastTransitionTime", timestamp) if before.get("status") == state["status"] else timestamp
     condition = {"type": INITIALLY_SCHEDULED, **state, "lastTransitionTime": since}
-    if found.metadata.generation:  # API servers leave it out of PodGroups (1.37.2)
-        condition["observedGeneration"] = found.metadata.generation
+    if group.metadata.generation:  # API servers leave it out of PodGroups (1.37.2)
+        condition["observedGeneration"] = group.metadata.generation
     return {"conditions": [*(other for other in conditions if other is not before), condition]}

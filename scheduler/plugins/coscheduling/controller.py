@@ -38,14 +38,14 @@ class PodGroupController(Controller):
         if key in self._writing:
             cache.changed.add(key)
             return
-        found, native, gang = cache.objects.get(key), cache.native.get(key), cache.gangs.get(key)
+        pod_group, native, gang = cache.objects.get(key), cache.native.get(key), cache.gangs.get(key)
         if gang is None:
             return
         if native is not None:
             metadata, status = native.metadata, next_conditions(native, gang, self._clock.timestamp())
-        elif found is not None:
-            metadata = found.metadata
-            status = next_status(found, gang, cache.ended.get(key, {}), self._clock.timestamp())
+        elif pod_group is not None:
+            metadata = pod_group.metadata
+            status = next_status(pod_group, gang, cache.ended.get(key, {}), self._clock.timestamp())
         else:
             return
         if status is None:

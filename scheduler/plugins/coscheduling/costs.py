@@ -26,15 +26,15 @@ class Costs:
 
     def __init__(self, dry_run: DryRun, unplaced: Unplaced) -> None:
         self._dry_run, self._unplaced = dry_run, unplaced
-        self._wanted = [(column, amount) for column, amount in unplaced.info.pod_class.vector if amount]
+        self._requests = [(column, amount) for column, amount in unplaced.info.pod_class.vector if amount]
 
     def of_all(self, candidates: Sequence[Candidate]) -> list[Cost]:
         """The costs of nodes. Those with equal room and equal victims are computed once."""
-        if RESTORED in self._unplaced.state or not self._wanted:
+        if RESTORED in self._unplaced.state or not self._requests:
             return [self.of(candidate) for candidate in candidates]
-        wanted = [column for column, _ in self._wanted]
+        columns = [column for column, _ in self._requests]
         rows = [candidate.node.row for candidate in candidates]
-        room = zip(*self._dry_run.handle.columns.free[np.ix_(wanted, rows)].tolist(), strict=True)
+        room = zip(*self._dry_run.handle.columns.free[np.ix_(columns, rows)].tolist(), strict=True)
         known: dict[Hashable, Cost] = {}
         costs: list[Cost] = []
         for candidate, free in zip(candidates, room, strict=True):
@@ -42,10 +42,10 @@ class Costs:
                 costs.append(self.of(candidate))
                 continue
             key = free, candidate.marks
-            found = known.get(key)
-            if found is None:
-                found = known[key] = self.of(candidate)
-            costs.append(found)
+            cost = known.get(key)
+            if cost is None:
+                cost = known[key] = self.of(candidate)
+            costs.append(cost)
         return costs
 
     def of(self, candidate: Candidate) -> Cost:
@@ -64,7 +64,7 @@ class Costs:
         real, dry_run = candidate.node, self._dry_run
         node = dry_run.node(real)
         gone = [*candidate.leaving, *dry_run.holders(self._unplaced, real)]
-        freed = self._amounts(gone) if gone else (0,) * len(self._wanted)
+        freed = self._amounts(gone) if gone else (0,) * len(self._requests)
         used, have = node.requested, node.allocatable
         left = tuple(
             [
@@ -72,7 +72,7 @@ class Costs:
                 - (used[column] if column < len(used) else 0)
                 - amount
                 + more
-                for (column, amount), more in zip(self._wanted, freed, strict=True)
+                for (column, amount), more in zip(self._requests, freed, strict=True)
             ]
         )
         return left, node is not real
@@ -85,12 +85,12 @@ class Costs:
         """
         amounts = {job.name: self._amounts(candidate.here[job.name]) for job in candidate.jobs}
         size = {
-            name: sum(own * _UNIT // amount for own, (_, amount) in zip(each, self._wanted, strict=True))
+            name: sum(own * _UNIT // amount for own, (_, amount) in zip(each, self._requests, strict=True))
             for name, each in amounts.items()
         }
         room = [sum(column) for column in zip(left, *amounts.values(), strict=True)]
         decided = min(room, default=0) >= 0 and (fits or min(left, default=0) < 0)
-        found: list[tuple[Cost, list[Victims]]] = []
+        costs: list[tuple[Cost, list[Victims]]] = []
         for sign in (-1, 1):
             jobs = sorted(
                 candidate.jobs,
@@ -105,9 +105,9 @@ class Costs:
                     violations, priority, pods, amount = cost
                     pods, amount = pods + len(job.pods), amount + size[job.name]
                     cost = violations + job.violations, priority + job.cost, pods, amount
-            found.append((cost, jobs))
-        return min(found, key=lambda one: one[0])
+            costs.append((cost, jobs))
+        return min(costs, key=lambda one: one[0])
 
     def _amounts(self, pods: Sequence[PodInfo]) -> Amounts:
         vectors = [dict(pod.pod_class.vector) for pod in pods]
-        return tuple([sum(vector.get(column, 0) for vector in vectors) for column, _ in self._wanted])
+        return tuple([sum(vector.get(column, 0) for vector in vectors) for column, _ in self._requests])

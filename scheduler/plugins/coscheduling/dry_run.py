@@ -58,13 +58,13 @@ class DryRun:
         gone = [*gone, *self.holders(unplaced, node)]
         info, node = unplaced.info, self.node(node)
         requested, allocatable = node.requested, node.allocatable
-        wanted = [part for part in info.pod_class.named if part[2]]
-        freed = {column: 0 for _, column, _ in wanted}
+        matches = [part for part in info.pod_class.named if part[2]]
+        freed = {column: 0 for _, column, _ in matches}
         for pod in gone:
             for column, amount in pod.pod_class.vector:
                 if column in freed:
                     freed[column] += amount
-        for name, column, amount in wanted:
+        for name, column, amount in matches:
             have = allocatable[column] if column < len(allocatable) else 0
             used = requested[column] if column < len(requested) else 0
             if used - freed[column] + amount > have:

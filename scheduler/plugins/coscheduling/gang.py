@@ -69,8 +69,8 @@ class Gang:
         """Why no member of a native group can be scheduled (WAS-R22); "" if nothing is wrong."""
         if not self.odd:
             return ""
-        found = self.children[next(iter(self.odd))].spec.priority
-        return f"{PRIORITY_MISMATCH}, got {found} and {self.priority}"
+        priority = self.children[next(iter(self.odd))].spec.priority
+        return f"{PRIORITY_MISMATCH}, got {priority} and {self.priority}"
 
     def set_member(self, pod: Pod) -> bool:
         """Note a member that was added or changed. Returns whether it lost its last scheduling gate."""

@@ -59,17 +59,17 @@ class GatheredPlan:
             slots[changed] = np.maximum(fit, 0)
             slots[~usable] = 0
         infos = [unplaced.info for unplaced in self._group.unplaced]
-        wanted = [len(members) for members in self._kinds]
+        targets = [len(members) for members in self._kinds]
         for _ in range(MAX_PLANS):
             tried: list[str] = []
             corrected = False
-            plan = request.plan_unheard(DomainOffer(self._slots, wanted, self._costs), infos)
+            plan = request.plan_unheard(DomainOffer(self._slots, targets, self._costs), infos)
             for choice in plan.choices() if len(changed) else ():
-                found = self._place_by_shares(choice) if len(self._kinds) == 1 else self._place_in(choice)
-                if not isinstance(found, bool):
+                place = self._place_by_shares(choice) if len(self._kinds) == 1 else self._place_in(choice)
+                if not isinstance(place, bool):
                     request.tell(f"room in {choice.name} by preemption")
-                    return found
-                corrected |= found
+                    return place
+                corrected |= place
                 tried.append(choice.name)
             if not corrected:
                 break

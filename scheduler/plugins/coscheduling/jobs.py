@@ -52,8 +52,8 @@ class JobIndex(Listener):
         keys: Iterable[str] = (key,)
         if gang is not None and key.startswith("gang "):
             keys = (f"gang {group_id}" for group_id in gang.group.ids)
-        found = [pod for key in keys for pod in self._pods.get(key, {}).values()]
-        return sorted(found, key=lambda pod: pod.key)
+        pods = [pod for key in keys for pod in self._pods.get(key, {}).values()]
+        return sorted(pods, key=lambda pod: pod.key)
 
     def pod_placed(self, info: PodInfo) -> None:
         key = _key(info.pod)

@@ -43,7 +43,7 @@ class GangMeasures:
 
     def families(self) -> Iterator[Family]:
         """The metrics in Prometheus' text format."""
-        for name, words, keys, found in (
+        for name, words, keys, result in (
             (
                 "scheduler_gang_schedule_cycle_duration_seconds",
                 "Duration of an attempt to place a gang group, by how it ended and the number of pods tried.",
@@ -59,7 +59,7 @@ class GangMeasures:
         ):
             lines = [
                 line
-                for labels, histogram in sorted(found.items())
+                for labels, histogram in sorted(result.items())
                 for line in histogram_lines(name, dict(zip(keys, labels, strict=True)), histogram)
             ]
             yield name, "histogram", words, lines
@@ -68,7 +68,7 @@ class GangMeasures:
 def _observe(
     histograms: dict[tuple[str, str], Histogram], labels: tuple[str, str], bounds: tuple[float, ...], seconds: float
 ) -> None:
-    found = histograms.get(labels)
-    if found is None:
-        found = histograms[labels] = Histogram(bounds)
-    found.observe(seconds)
+    histogram = histograms.get(labels)
+    if histogram is None:
+        histogram = histograms[labels] = Histogram(bounds)
+    histogram.observe(seconds)

@@ -13,14 +13,14 @@ SCHEDULED, RUNNING, FINISHED, FAILED = "Scheduled", "Running", "Finished", "Fail
 ABANDONED = 48 * 3600.0  # seconds between creation and the first Scheduling after which a stuck group is left alone
 
 
-def next_status(found: PodGroup, gang: Gang, ended: Mapping[str, str], timestamp: str) -> dict[str, Any] | None:
+def next_status(pod_group: PodGroup, gang: Gang, ended: Mapping[str, str], timestamp: str) -> dict[str, Any] | None:
     """The fields of the status that change, one transition at a time; None if none does.
 
     `ended`: phases of members that succeeded or failed, by uid. Upstream does not count them as scheduled, so that a
     group of which some members succeeded returns to Scheduling; here they count.
     """
-    status, minimum = found.status, found.spec.min_member
-    if status.phase in {FINISHED, FAILED} or _abandoned(found):
+    status, minimum = pod_group.status, pod_group.spec.min_member
+    if status.phase in {FINISHED, FAILED} or _abandoned(pod_group):
         return None
     phases = Counter(pod.status.phase for pod in gang.children.values())
     over = Counter(ended.values())
@@ -31,12 +31,12 @@ def next_status(found: PodGroup, gang: Gang, ended: Mapping[str, str], timestamp
         "failed": over["Failed"],
     }
     members = len(gang.children) + len(ended)
-    wanted: dict[str, Any] = dict(counts)
-    wanted["phase"] = phase = _phase(status.phase, members, minimum, counts)
+    timestamps: dict[str, Any] = dict(counts)
+    timestamps["phase"] = phase = _phase(status.phase, members, minimum, counts)
     if phase == PRE_SCHEDULING:
-        wanted["occupiedBy"] = occupied_by(gang)
+        timestamps["occupiedBy"] = occupied_by(gang)
     if phase == SCHEDULING and not status.schedule_start_time:
-        wanted["scheduleStartTime"] = timestamp
+        timestamps["scheduleStartTime"] = timestamp
     present = {
         "phase": status.phase,
         "occupiedBy": status.occupied_by,
@@ -46,7 +46,7 @@ def next_status(found: PodGroup, gang: Gang, ended: Mapping[str, str], timestamp
         "failed": status.failed,
         "scheduleStartTime": status.schedule_start_time,
     }
-    return {key: value for key, value in wanted.items() if present[key] != value} or None
+    return {key: value for key, value in timestamps.items() if present[key] != value} or None
 
 
 def _phase(phase: str, members: int, minimum: int, counts: Mapping[str, int]) -> str:
@@ -56,14 +56,14 @@ def _phase(phase: str, members: int, minimum: int, counts: Mapping[str, int]) ->
         return PRE_SCHEDULING if members >= max(minimum, 1) else PENDING
     if not members:
         return PENDING
-    found = SCHEDULED if counts["scheduled"] >= minimum else SCHEDULING
-    if found == SCHEDULED and phase != SCHEDULING and counts["succeeded"] + counts["running"] >= minimum:
-        found = RUNNING
+    text = SCHEDULED if counts["scheduled"] >= minimum else SCHEDULING
+    if text == SCHEDULED and phase != SCHEDULING and counts["succeeded"] + counts["running"] >= minimum:
+        text = RUNNING
     if counts["failed"] and counts["failed"] + counts["running"] + counts["succeeded"] >= minimum:
-        found = FAILED
+        text = FAILED
     if counts["succeeded"] >= minimum:
-        found = FINISHED
-    return found
+        text = FINISHED
+    return text
 
 
 def occupied_by(gang: Gang) -> str:
@@ -76,9 +76,9 @@ def occupied_by(gang: Gang) -> str:
     return ",".join(sorted(owners))
 
 
-def _abandoned(found: PodGroup) -> bool:
-    status = found.status
-    if status.scheduled != found.spec.min_member or status.running:
+def _abandoned(pod_group: PodGroup) -> bool:
+    status = pod_group.status
+    if status.scheduled != pod_group.spec.min_member or status.running:
         return False
-    started, created = read_time(status.schedule_start_time), read_time(found.metadata.creation_timestamp)
+    started, created = read_time(status.schedule_start_time), read_time(pod_group.metadata.creation_timestamp)
     return started is not None and created is not None and started - created > ABANDONED

@@ -67,16 +67,16 @@ class Placement:
 
     def _kind(self, unplaced: Unplaced) -> _Kind:
         key = unplaced.kind
-        found = self._kinds.get(key)
-        if found is None:
-            found = self._kinds[key] = _Kind(Costs(self._dry_run, unplaced))
+        kind = self._kinds.get(key)
+        if kind is None:
+            kind = self._kinds[key] = _Kind(Costs(self._dry_run, unplaced))
             usable = [one for row in self._rows_of(unplaced) if (one := self._candidates.get(row)) is not None]
-            found.queue = [
+            kind.queue = [
                 (cost, candidate.node.name, candidate.version, candidate.node.row)
-                for candidate, cost in zip(usable, found.costs.of_all(usable), strict=True)
+                for candidate, cost in zip(usable, kind.costs.of_all(usable), strict=True)
             ]
-            heapq.heapify(found.queue)
-        return found
+            heapq.heapify(kind.queue)
+        return kind
 
     def _try(self, unplaced: Unplaced, candidate: Candidate) -> Status:
         """Plan the member on this node, if it fits there without the possible victims."""

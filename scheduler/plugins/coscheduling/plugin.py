@@ -88,8 +88,8 @@ class Coscheduling(PreEnqueue, PostFilter, ScoreBatch, PreBind, GroupScheduling)
         return self.concerns(pod)
 
     def survey(self, state: CycleState, pod: Pod, nodes: Sequence[NodeInfo]) -> None:
-        found = self._positions(state, np.array([node.row for node in nodes], np.intp))
-        state[POSITIONS] = {node.name: int(position) for node, position in zip(nodes, found, strict=True)}
+        current_positions = self._positions(state, np.array([node.row for node in nodes], np.intp))
+        state[POSITIONS] = {node.name: int(position) for node, position in zip(nodes, current_positions, strict=True)}
 
     def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
         return state[POSITIONS][node.name]
@@ -114,20 +114,20 @@ class Coscheduling(PreEnqueue, PostFilter, ScoreBatch, PreBind, GroupScheduling)
     def post_filter_group(self, group: GroupFailure) -> PostFilterResult:
         assert self._jobs is not None
         began = self._handle.clock.monotonic()
-        found = JobPreemption(self._handle, self._jobs, group).run()
+        process = JobPreemption(self._handle, self._jobs, group).run()
         seconds = self._handle.clock.monotonic() - began
-        self.cache.measures.preemption(group.name, success=found.status.ok, seconds=seconds)
-        return found
+        self.cache.measures.preemption(group.name, success=process.status.ok, seconds=seconds)
+        return process
 
     def post_filter(self, state: CycleState, info: PodInfo, failure: FitError) -> PostFilterResult:
         """A pod without a gang preempts whole jobs too; DefaultPreemption, which may evict parts, does not follow."""
         if self._jobs is None or failure.pre_filter is not None or is_reserve_pod(info.pod):
             return PostFilterResult(Status.unschedulable())
         group = GroupFailure(info.key, info, (Unplaced(info, failure, state),))
-        found = self.post_filter_group(group)
-        if found.status.ok:
-            return found
-        return PostFilterResult(Status.unresolvable(*found.status.reasons), clear_nomination=found.clear_nomination)
+        result = self.post_filter_group(group)
+        if result.status.ok:
+            return result
+        return PostFilterResult(Status.unresolvable(*result.status.reasons), clear_nomination=result.clear_nomination)
 
     def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> MetadataChanges:
         """How many pods are bound together with this one (GANG-R40)."""

@@ -47,10 +47,10 @@ class JobPreemption:
         count = self._handle.cache.known_count
         if not count:
             return PostFilterResult(Status.unschedulable(f"{PREFIX}{NO_NODES}"))
-        found = self._plan(count) if group.gather is None else GatheredPlan(self._handle, group, self._victims).find()
-        if isinstance(found, str):
-            return self._nobody(found)
-        placement, planned = found
+        plan = self._plan(count) if group.gather is None else GatheredPlan(self._handle, group, self._victims).find()
+        if isinstance(plan, str):
+            return self._nobody(plan)
+        placement, planned = plan
         placement.put_back()
         gone = placement.victims()
         refused = self._quota(gone)
@@ -115,8 +115,8 @@ class JobPreemption:
 
 
 def _helpful(unplaced: Unplaced) -> list[int]:
-    found: list[int] = unplaced.failure.resolvable_rows().tolist()
-    return found
+    rows: list[int] = unplaced.failure.resolvable_rows().tolist()
+    return rows
 
 
 def _reasons(unplaced: Unplaced, statuses: dict[int, Status], count: int) -> str:

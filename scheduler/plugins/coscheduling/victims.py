@@ -57,11 +57,11 @@ class PossibleVictims:
 
     def on(self, rows: Iterable[int], *, empty: bool = False) -> dict[int, Candidate]:
         """The nodes of these rows with their possible victims; `empty`: also nodes that have none."""
-        found: dict[int, Candidate] = {}
+        candidates: dict[int, Candidate] = {}
         lowest = self._handle.cache.lowest_priority
         hopeless = lowest is None or lowest >= self._priority
         if hopeless and not empty:
-            return found
+            return candidates
         names, find, priority = self._handle.columns.names, self._handle.cache.find, self._priority
         for row in rows:
             node = find(names[row])
@@ -88,13 +88,13 @@ class PossibleVictims:
                     here[job.name] = [pod]
                     jobs.append(job)
             if jobs or leaving or empty:
-                found[row] = Candidate(node, jobs, here, leaving, tuple(marks))
+                candidates[row] = Candidate(node, jobs, here, leaving, tuple(marks))
         present = {job.priority for job in self._jobs.values() if job is not None}
         position = {value: number for number, value in enumerate(sorted(present))}  # GANG-R76
         for job in self._jobs.values():
             if job is not None:
                 job.cost = position[job.priority]
-        return found
+        return candidates
 
     def _job_of(self, pod: PodInfo) -> Victims | None:
         """The job of a possible victim; None if one of its pods may not be evicted."""
@@ -102,17 +102,17 @@ class PossibleVictims:
         if name in self._jobs:
             return self._jobs[name]
         if name == pod.uid:  # a job of its own: most pods
-            found = None
+            victims = None
             if may_be_evicted(pod.pod):
-                found = Victims(name, [pod], pod.pod.spec.priority, self._violations([pod]))
-            self._jobs[name] = found
-            return found
+                victims = Victims(name, [pod], pod.pod.spec.priority, self._violations([pod]))
+            self._jobs[name] = victims
+            return victims
         pods = [other for other in self._index.pods_of(pod) if not other.pod.deleting]
-        found = None
+        victims = None
         if name not in self._own_jobs and all(self._evictable(other) for other in pods):
-            found = Victims(name, pods, max(other.pod.spec.priority for other in pods), self._violations(pods))
-        self._jobs[name] = found
-        return found
+            victims = Victims(name, pods, max(other.pod.spec.priority for other in pods), self._violations(pods))
+        self._jobs[name] = victims
+        return victims
 
     def _violations(self, pods: list[PodInfo]) -> int:
         """The number of these pods whose eviction violates a disruption budget."""

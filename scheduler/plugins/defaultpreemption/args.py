@@ -11,11 +11,11 @@ class CandidateNodesArgs(Args, frozen=True):
 
     def check(self) -> None:
         if not 0 <= self.min_candidate_nodes_percentage <= 100:
-            found = self.min_candidate_nodes_percentage
-            raise ValueError(f"minCandidateNodesPercentage: expected 0 to 100, found {found}")
+            value = self.min_candidate_nodes_percentage
+            raise ValueError(f"minCandidateNodesPercentage: expected 0 to 100, found {value}")
         if self.min_candidate_nodes_absolute < 0:
-            found = self.min_candidate_nodes_absolute
-            raise ValueError(f"minCandidateNodesAbsolute: expected 0 or more, found {found}")
+            value = self.min_candidate_nodes_absolute
+            raise ValueError(f"minCandidateNodesAbsolute: expected 0 or more, found {value}")
         if not self.min_candidate_nodes_percentage and not self.min_candidate_nodes_absolute:
             raise ValueError("minCandidateNodesPercentage, minCandidateNodesAbsolute: both are 0; one must be more")
 

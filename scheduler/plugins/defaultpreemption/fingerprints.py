@@ -113,9 +113,9 @@ class NodeFingerprints:
 
     def of(self, row: int, node: NodeInfo) -> NodeFingerprint:
         """The fingerprint of `node`, which has this row; `refresh` must have been called."""
-        found = self._rows[row]
-        if found is not None and self.stamp[row] != NEVER:
-            return found
+        node_fingerprint = self._rows[row]
+        if node_fingerprint is not None and self.stamp[row] != NEVER:
+            return node_fingerprint
         highest = self.highest
         lesser = [pod for pod in node.pods.values() if pod.pod.spec.priority <= highest and not self._spares(pod.pod)]
         if len(lesser) > 1:
@@ -126,8 +126,8 @@ class NodeFingerprints:
         accounts = self.ledger.accounts(node, lesser, breaks) if lesser and not apart else None
         self._stamps += 1
         self.stamp[row] = self._stamps
-        found = self._rows[row] = NodeFingerprint(lesser, breaks, accounts, apart=apart)
-        return found
+        node_fingerprint = self._rows[row] = NodeFingerprint(lesser, breaks, accounts, apart=apart)
+        return node_fingerprint
 
     def number(self, fingerprint: NodeFingerprint, node: NodeInfo) -> int:
         """The number of a node's fingerprint: equal numbers give equal results, for every class."""

@@ -82,7 +82,7 @@ class Ledger:
         known = self._numbers.get
         keys = zip(*[plugin.dry_run_keys(node, pods) for plugin in self._filters], strict=True)
         lines = [
-            self._row(key, node, pod) if (found := known(key)) is None else found
+            self._row(key, node, pod) if (result := known(key)) is None else result
             for key, pod in zip(keys, pods, strict=True)
         ]
         return NodeAccounts(

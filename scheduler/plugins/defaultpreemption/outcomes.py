@@ -84,10 +84,10 @@ class Outcomes:
         together: list[int] = []
         accounts: list[NodeAccounts] = []
         for row in rows[(current == NEVER) | (self._stamp[rows] != current)].tolist():
-            found = self._try(row, state, info, nominated.get(row, ()))
-            if found is not None:
+            node_accounts = self._try(row, state, info, nominated.get(row, ()))
+            if node_accounts is not None:
                 together.append(row)
-                accounts.append(found)
+                accounts.append(node_accounts)
         if together:
             self._try_together(np.array(together, np.intp), accounts)
         violations: Ints = self._ranks[_VIOLATIONS][rows]
@@ -167,12 +167,12 @@ class Outcomes:
         return Counter(one.status for row in rows.tolist() if isinstance(one := self._outcomes[row], Outcome))
 
 
-def stop(candidates: Bools, violations: Ints, found: int, enough: int, *, harmless: bool) -> int:
+def stop(candidates: Bools, violations: Ints, value: int, enough: int, *, harmless: bool) -> int:
     """Where the search over some nodes ends: behind the candidate that makes it `enough`, or at their end.
 
-    `found`: number of candidates before; `harmless`: whether one of them violates no budget, which is required.
+    `value`: number of candidates before; `harmless`: whether one of them violates no budget, which is required.
     """
-    counts = np.cumsum(candidates) + found
+    counts = np.cumsum(candidates) + value
     safe = np.logical_or.accumulate(candidates & (violations == 0)) | harmless
     ends = np.flatnonzero(candidates & safe & (counts >= enough))
     return int(ends[0]) + 1 if len(ends) else len(candidates)

@@ -101,20 +101,20 @@ class DefaultPreemption(PostFilter, Listener):
         order = np.concatenate((rows[start:], rows[:start]))
         outcomes, nominated = self._outcomes(state, info), self._nominated_pods(info)
         parts: list[Rows] = []
-        position = found = 0
+        position = value = 0
         harmless = False
         while position < len(order):
-            window = order[position : position + max(enough - found, FEWEST)]
+            window = order[position : position + max(enough - value, FEWEST)]
             violations = outcomes.judge(window, state, info, nominated)
             candidates = violations >= 0
-            end = stop(candidates, violations, found, enough, harmless=harmless)
+            end = stop(candidates, violations, value, enough, harmless=harmless)
             parts.append(window[:end][candidates[:end]])
-            found += len(parts[-1])
+            value += len(parts[-1])
             harmless |= bool((violations[:end] == 0).any())
-            if found >= enough and harmless:
+            if value >= enough and harmless:
                 break
             position += len(window)
-        if not found:
+        if not value:
             return None, outcomes.statuses(order, state, info)
         row = outcomes.best(np.concatenate(parts))
         return (self._handle.columns.names[row], outcomes.victims(row)), Counter()
@@ -142,14 +142,14 @@ class DefaultPreemption(PostFilter, Listener):
     def _fingerprints_for(self, info: PodInfo, runner: ProfileRunner) -> NodeFingerprints:
         """The fingerprints for the highest priority of a possible victim: it determines which pods may be victims."""
         highest = max(value for value in self._handle.cache.priorities if value < info.priority)
-        found = self._fingerprints.get(highest)
-        if found is None:
+        fingerprint = self._fingerprints.get(highest)
+        if fingerprint is None:
             filters = [plugin for plugin in runner.filters if isinstance(plugin, DryRunBatch)]
-            found = self._fingerprints[highest] = NodeFingerprints(self._handle, filters, highest, self.spares)
+            fingerprint = self._fingerprints[highest] = NodeFingerprints(self._handle, filters, highest, self.spares)
             if len(self._fingerprints) > MAX_FINGERPRINTS:
                 self._fingerprints.popitem(last=False)
         self._fingerprints.move_to_end(highest)
-        return found
+        return fingerprint
 
     def _nominated_pods(self, info: PodInfo) -> NominatedPods:
         """Pods nominated to nodes that count for `info` (FWK-R16)."""

@@ -27,11 +27,11 @@ def allocate(
     With `numa`, all of them on these NUMA nodes.
     """
     key = request if numa is None else (request, numa)
-    found = state.choices.get(key)
-    if found is None:
+    choice = state.choices.get(key)
+    if choice is None:
         limited = request if numa is None else request.within(numa)
-        found = state.choices[key] = _allocate(state, limited, limited.types, policy)
-    return found
+        choice = state.choices[key] = _allocate(state, limited, limited.types, policy)
+    return choice
 
 
 def allocate_preferring(
@@ -43,11 +43,11 @@ def allocate_preferring(
 ) -> Choice | Status:
     """`allocate`, but a plain list takes these devices (type and minor) before all others (DEV-R47)."""
     key = (request, preferred, numa)
-    found = state.choices.get(key)
-    if found is None:
+    choice = state.choices.get(key)
+    if choice is None:
         inclined = (request if numa is None else request.within(numa)).preferring(preferred)
-        found = state.choices[key] = _allocate(state, inclined, inclined.types, policy)
-    return found
+        choice = state.choices[key] = _allocate(state, inclined, inclined.types, policy)
+    return choice
 
 
 def allocate_deciding(
@@ -63,15 +63,15 @@ def allocate_deciding(
 
 def verdict(state: DeviceState, request: DeviceRequest, policy: Policy) -> Status:
     """Whether the node passes: whether `allocate` would find devices; NICs that need no check are left out."""
-    found = state.fits.get(request)
-    if found is None:
+    fit = state.fits.get(request)
+    if fit is None:
         if counting_suffices(state.template, request):
-            found = _enough(state, request.types[0])
+            fit = _enough(state, request.types[0])
         else:
             choice = allocate_deciding(state, request, policy)
-            found = choice if isinstance(choice, Status) else SUCCESS
-        state.fits[request] = found
-    return found
+            fit = choice if isinstance(choice, Status) else SUCCESS
+        state.fits[request] = fit
+    return fit
 
 
 def weighed(template: Template, request: DeviceRequest) -> tuple[TypeRequest, ...]:
@@ -124,15 +124,15 @@ def _allocate(
     picks: dict[str, list[Pick]] = {}
     for part in order:
         leading = picks[together[0].type] if part in together[1:] else None
-        found = _of_type(state, request, part, leading, policy)
+        result = _of_type(state, request, part, leading, policy)
         if leading is not None and request.hints.same_pcie:
-            if not isinstance(found, Status) and switches(state, found) != switches(state, leading):
-                found = NOT_TOGETHER
-            if isinstance(found, Status):
+            if not isinstance(result, Status) and switches(state, result) != switches(state, leading):
+                result = NOT_TOGETHER
+            if isinstance(result, Status):
                 state.unsteady = True  # the primary devices decide; after more allocations others may be primary
-        if isinstance(found, Status):
-            return found
-        picks[part.type] = found
+        if isinstance(result, Status):
+            return result
+        picks[part.type] = result
     shares = tuple(_share(state, part, picked) for part in types for picked in picks[part.type])
     return Choice(shares, state.moved(shares, 1))
 
@@ -144,16 +144,16 @@ def _of_type(
     if part.type == "gpu":
         return gpus.find(state, request, part, policy)
     near = switches(state, leading) if leading is not None else frozenset()
-    found = take(state, part, policy.scorer, desired(state, part, near, request.hints), near=near)
-    return found if found is not None else Status.unschedulable(f"Insufficient {part.type} devices")
+    results = take(state, part, policy.scorer, desired(state, part, near, request.hints), near=near)
+    return results if results is not None else Status.unschedulable(f"Insufficient {part.type} devices")
 
 
 def _share(state: DeviceState, request: TypeRequest, picked: Pick) -> Share:
     simple = request.numa is None and not request.preferred and picked.function is None and not picked.template
-    given = state.template.given
-    found = given.get((request, picked.number)) if simple else None
-    if found is not None:
-        return found
+    devices = state.template.shares
+    entry = devices.get((request, picked.number)) if simple else None
+    if entry is not None:
+        return entry
     amounts = request.amounts
     if request.type == "gpu":
         fill_memory(amounts, state.template.totals[picked.number])
@@ -161,9 +161,9 @@ def _share(state: DeviceState, request: TypeRequest, picked: Pick) -> Share:
     minor = state.template.slots[picked.number].minor
     share = Share(request.type, minor, tuple(sorted(amounts.items())), functions, picked.template)
     if simple:
-        if len(given) >= MAX_ALLOCATIONS:
-            given.clear()
-        given[request, picked.number] = share
+        if len(devices) >= MAX_ALLOCATIONS:
+            devices.clear()
+        devices[request, picked.number] = share
     return share
 
 

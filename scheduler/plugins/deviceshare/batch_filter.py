@@ -27,7 +27,7 @@ from seatrial.scheduler.plugins.reservation.cache import ReservationCache
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ClassRequest:
     """The device request of an equivalence class."""
 
     request: DeviceRequest
@@ -36,7 +36,7 @@ class Wanted:
     gpu_shares: tuple[int, ...] | None  # by `SHARES`, if counting cards decides; None: each node is allocated by itself
 
 
-WANTED: StateKey[Wanted] = StateKey("DeviceShare/wanted")
+CLASS_REQUEST: StateKey[ClassRequest] = StateKey("DeviceShare/wanted")
 
 
 # By node, in a dry run: the devices' state, and the uids of the removed pods.
@@ -83,17 +83,17 @@ class BatchFilter(FilterBatch, DryRunBatch, VictimAware):
         return self.devices.dry_run_held(self.devices.find(node.name), pod.uid)
 
     def dry_run_filter(self, state: CycleState, free: Ints) -> Bools:
-        wanted = state[WANTED]
-        assert wanted.gpu_shares is not None
+        target = state[CLASS_REQUEST]
+        assert target.gpu_shares is not None
         cards = free[:, 1:].reshape(len(free), len(SHARES) + 1, -1)
         suffices = np.ones((len(free), cards.shape[2]), np.bool_)
-        percent = wanted.gpu_shares[SHARES.index(GPU_MEMORY_RATIO)]
+        percent = target.gpu_shares[SHARES.index(GPU_MEMORY_RATIO)]
         if percent:  # has to be free in bytes too (`Template.left`)
             suffices &= percent * cards[:, -1] // 100 <= cards[:, SHARES.index(GPU_MEMORY)]
-        for share, need in enumerate(wanted.gpu_shares):
+        for share, need in enumerate(target.gpu_shares):
             if need:  # a card with no free amount fits no request: every request names an amount
                 suffices &= cards[:, share] >= need
-        ok: Bools = np.add.reduce(suffices, axis=1, dtype=np.int16) >= wanted.request.types[0].count
+        ok: Bools = np.add.reduce(suffices, axis=1, dtype=np.int16) >= target.request.types[0].count
         ok |= free[:, 0] > 0
         return ok
 
@@ -108,7 +108,7 @@ class BatchFilter(FilterBatch, DryRunBatch, VictimAware):
 
         A pod that is put there without holding any, as a nominated one, gets those that it would be allocated.
         """
-        devices = self.devices.find(node.name) if WANTED in state else None
+        devices = self.devices.find(node.name) if CLASS_REQUEST in state else None
         holding = devices.held.get(victim.uid) if devices is not None else None
         if devices is not None and holding is None and sign > 0 and devices.listed:
             self._imagine(state, victim, devices)

@@ -65,8 +65,8 @@ class NodeDevices:
 
     def id_of(self, device_type: str, minor: int) -> str:
         """The id of a device in the Device object; "" if it has none."""
-        found = self.ids.get((device_type, minor))
-        return str(msgspec.json.decode(found)) if found else ""
+        identifier = self.ids.get((device_type, minor))
+        return str(msgspec.json.decode(identifier)) if identifier else ""
 
     def take(self, uid: str, holding: Holding, after: DeviceState | None = None) -> bool:
         """Add a pod's allocation; a pod that has one keeps it (DEV-R20). Returns whether it was added."""
@@ -86,10 +86,10 @@ class NodeDevices:
 
     def simulated(self, state: DeviceState, held: dict[str, Holding]) -> "NodeDevices":
         """A copy of the node with another state and other holders."""
-        found = NodeDevices(self.name, state)
-        found.device, found.listed, found.labels = self.device, self.listed, self.labels
-        found.ids, found.held = self.ids, held
-        return found
+        devices = NodeDevices(self.name, state)
+        devices.device, devices.listed, devices.labels = self.device, self.listed, self.labels
+        devices.ids, devices.held = self.ids, held
+        return devices
 
 
 def traits_of(device: Device | None, labels: Mapping[str, str]) -> tuple[Traits, list[str]]:
@@ -329,15 +329,15 @@ class DeviceCache(Listener):
 
     def _places(self, template: Template) -> dict[int, tuple[int, int, int]]:
         """For each number: the slot, the index in its used amounts, and its total."""
-        found = self._trial_places.get(template)
-        if found is None:
-            found = self._trial_places[template] = {
+        numbers = self._trial_places.get(template)
+        if numbers is None:
+            numbers = self._trial_places[template] = {
                 where: (number, place, total)
                 for card, number in enumerate(template.by_type.get("gpu", []))
                 for place, (name, total) in enumerate(template.totals[number].items())
                 if (where := self._place(name, card)) > 0
             }
-        return found
+        return numbers
 
     def _catch_up(self, array: Ints) -> None:
         if self._unwritten:

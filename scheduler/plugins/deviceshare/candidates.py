@@ -39,12 +39,12 @@ def selected(template: Template, request: TypeRequest) -> list[int]:
     selector = request.hint.selector
     if selector is None:
         return slots
-    found = template.narrowed.get(request)
-    if found is None:
-        found = template.narrowed[request] = [
+    entry = template.narrowed.get(request)
+    if entry is None:
+        entry = template.narrowed[request] = [
             number for number in slots if selector_matches(selector, dict(template.slots[number].labels))
         ]
-    return found
+    return entry
 
 
 def candidates(state: DeviceState, request: TypeRequest) -> list[int]:

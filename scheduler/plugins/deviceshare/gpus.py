@@ -36,9 +36,9 @@ def find(state: DeviceState, request: DeviceRequest, gpu: TypeRequest, policy: P
             slice_name = names[0]
     kept = kept_to(state.template, request)
     if not gpu.shared and (kept or state.template.table is not None):
-        found = _by_partition(state, request, gpu, policy)
-        if kept or not isinstance(found, Status):
-            return found
+        partition = _by_partition(state, request, gpu, policy)
+        if kept or not isinstance(partition, Status):
+            return partition
     by_tree = _by_tree(state, gpu, policy.scorer, slice_name)
     if by_tree is not None:
         return by_tree

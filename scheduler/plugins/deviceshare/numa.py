@@ -40,9 +40,9 @@ def hints_by(
     feasible: list[tuple[Mask, int]] = []
     for size in range(1, len(ids) + 1):
         for chosen in combinations(ids, size):
-            found = _try(template, request, frozenset(chosen), choose)
-            if not isinstance(found, Status):
-                feasible.append((frozenset(chosen), SAME_CARDS_SCORE * (_cards(found.holding.shares) == best)))
+            result = _try(template, request, frozenset(chosen), choose)
+            if not isinstance(result, Status):
+                feasible.append((frozenset(chosen), SAME_CARDS_SCORE * (_cards(result.holding.shares) == best)))
     least = len(feasible[0][0])
     listed = [Hint(mask, len(mask) == least, score) for mask, score in feasible]
     return {part.type: listed for part in weighed(template, request)}
@@ -50,8 +50,8 @@ def hints_by(
 
 def numa_nodes(template: Template) -> Mask:
     """The NUMA nodes of the devices, where known; none if they are more than a node can have."""
-    found = frozenset(slot.place.numa for slot in template.slots if slot.place is not None and slot.place.numa >= 0)
-    return found if len(found) <= MAX_NUMA_NODES else frozenset()
+    numas = frozenset(slot.place.numa for slot in template.slots if slot.place is not None and slot.place.numa >= 0)
+    return numas if len(numas) <= MAX_NUMA_NODES else frozenset()
 
 
 def held_to(template: Template, mask: Mask | None) -> Mask | None:

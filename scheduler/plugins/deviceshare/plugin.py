@@ -48,7 +48,7 @@ from seatrial.scheduler.plugins.deviceshare import reservation_view
 from seatrial.scheduler.plugins.deviceshare.adaption import Adaption
 from seatrial.scheduler.plugins.deviceshare.allocator import allocate, allocate_deciding, verdict, weighed
 from seatrial.scheduler.plugins.deviceshare.args import DeviceShareArgs
-from seatrial.scheduler.plugins.deviceshare.batch_filter import WANTED, BatchFilter, Wanted
+from seatrial.scheduler.plugins.deviceshare.batch_filter import CLASS_REQUEST, BatchFilter, ClassRequest
 from seatrial.scheduler.plugins.deviceshare.cache import (
     DIVISOR,
     FLAGS,
@@ -102,14 +102,14 @@ class _Stacked(NamedTuple):
 
     def suits(self, room: Amounts) -> NDArray[np.int8]:
         """For each class, whether a card with this room fits, [class]: 1 or 0."""
-        found = self.enough.get(id(room))
-        if found is None:
+        entry = self.enough.get(id(room))
+        if entry is None:
             if len(self.enough) >= MAX_SUFFICIENT:
                 self.enough.clear()
             have = np.array([[room.get(name, 0)] for name in SHARES], np.int64)
             suits = np.logical_and.reduce(have >= self.shares[:, 0, :, 0]).astype(np.int8)
-            found = self.enough[id(room)] = (room, suits)
-        return found[1]
+            entry = self.enough[id(room)] = (room, suits)
+        return entry[1]
 
 
 class DeviceShare(PreFilter, BatchFilter, ScoreBatch, Reserve, PreBind, ReservationAware):
@@ -167,7 +167,9 @@ class DeviceShare(PreFilter, BatchFilter, ScoreBatch, Reserve, PreBind, Reservat
         state[SETTLING] = self._policy
         if self._aligned:
             state[PROVIDER] = self
-        state[WANTED] = Wanted(self._same(request, pod), isolation, shared and bool(self._unshareable), simple)
+        state[CLASS_REQUEST] = ClassRequest(
+            self._same(request, pod), isolation, shared and bool(self._unshareable), simple
+        )
         return SUCCESS
 
     def _same(self, request: DeviceRequest, pod: Pod) -> DeviceRequest:
@@ -180,11 +182,11 @@ class DeviceShare(PreFilter, BatchFilter, ScoreBatch, Reserve, PreBind, Reservat
         return self._requests.setdefault((amounts, hints, request.templates), request)
 
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
-        wanted = state[WANTED]
+        target = state[CLASS_REQUEST]
         labels = node.known.metadata.labels
-        if wanted.isolation and labels.get(GPU_ISOLATION_PROVIDER, "") != wanted.isolation:
+        if target.isolation and labels.get(GPU_ISOLATION_PROVIDER, "") != target.isolation:
             return WRONG_ISOLATION
-        if wanted.picky:
+        if target.picky:
             model = labels.get(GPU_VENDOR_LABEL, ""), labels.get(GPU_MODEL_LABEL, "")
             if model in self._unshareable:
                 return Status.unresolvable(f'model "{model[1]}" of vendor "{model[0]}" does not support GPU Share')
@@ -196,47 +198,47 @@ class DeviceShare(PreFilter, BatchFilter, ScoreBatch, Reserve, PreBind, Reservat
         there = matched_on(state, node.name)
         if there:
             return reservation_view.judge(
-                self._view(state, devices), there, wanted.request, self._policy, required=REQUIRED in state
+                self._view(state, devices), there, target.request, self._policy, required=REQUIRED in state
             )
-        return verdict(self._state_in_dry_run(state, devices), wanted.request, self._policy)
+        return verdict(self._state_in_dry_run(state, devices), target.request, self._policy)
 
     def fits_in(self, state: CycleState, pod: Pod, reserved: ReservationInfo | None, node_name: str) -> Status:
-        wanted, devices = state.get(WANTED), self.devices.find(node_name)
-        if wanted is None or devices is None or not devices.listed:
+        entry, devices = state.get(CLASS_REQUEST), self.devices.find(node_name)
+        if entry is None or devices is None or not devices.listed:
             return SUCCESS
         if self._mask_of(for_target(state, reserved), node_name) is not None:
             return SUCCESS  # as in `filter`
         return reservation_view.fits(
-            self._view(state, devices), matched_on(state, node_name), reserved, wanted.request, self._policy
+            self._view(state, devices), matched_on(state, node_name), reserved, entry.request, self._policy
         )
 
     def worth_in(self, state: CycleState, pod: Pod, reserved: ReservationInfo, node_name: str) -> int:
-        wanted, devices = state.get(WANTED), self.devices.find(node_name)
-        if wanted is None or devices is None or not devices.listed:
+        entry, devices = state.get(CLASS_REQUEST), self.devices.find(node_name)
+        if entry is None or devices is None or not devices.listed:
             return 0
         return self._score_of(
-            reservation_view.room(self._view(state, devices), matched_on(state, node_name), reserved), wanted.request
+            reservation_view.room(self._view(state, devices), matched_on(state, node_name), reserved), entry.request
         )
 
     def _after(self, state: CycleState, info: PodInfo, devices: NodeDevices) -> DeviceState | None:
         own = CycleState()
         self.pre_filter(own, info.pod)
-        wanted = own.get(WANTED)
-        if wanted is None:
+        entry = own.get(CLASS_REQUEST)
+        if entry is None:
             return None
         mask = (state.get(PLANNED) or {}).get(info.uid) if self._aligned else None
         there = self._state_in_dry_run(state, devices)
-        found = allocate(there, wanted.request, self._policy, held_to(there.template, mask))
-        return None if isinstance(found, Status) else found.after
+        allocation = allocate(there, entry.request, self._policy, held_to(there.template, mask))
+        return None if isinstance(allocation, Status) else allocation.after
 
     def can_batch(self, state: CycleState) -> bool:
-        wanted = state[WANTED]
-        return wanted.gpu_shares is not None and not wanted.isolation and not wanted.picky
+        target = state[CLASS_REQUEST]
+        return target.gpu_shares is not None and not target.isolation and not target.picky
 
     def stack(self, states: Sequence[CycleState]) -> _Stacked:
-        wanted = [state[WANTED] for state in states]
-        shares = np.array([asked.gpu_shares for asked in wanted], np.int64).T
-        requests = [asked.request for asked in wanted]
+        targets = [state[CLASS_REQUEST] for state in states]
+        shares = np.array([request.gpu_shares for request in targets], np.int64).T
+        requests = [request.request for request in targets]
         counts = np.array([[request.types[0].count] for request in requests], np.int64)
         return _Stacked(shares[:, None, :, None], counts, requests, {})
 
@@ -321,7 +323,7 @@ class DeviceShare(PreFilter, BatchFilter, ScoreBatch, Reserve, PreBind, Reservat
         return codes, statuses.__getitem__
 
     def pre_score(self, state: CycleState, pod: Pod) -> bool:
-        return WANTED in state
+        return CLASS_REQUEST in state
 
     def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
         devices = self.devices.find(node.name)
@@ -329,10 +331,10 @@ class DeviceShare(PreFilter, BatchFilter, ScoreBatch, Reserve, PreBind, Reservat
             return 0
         there = matched_on(state, node.name)
         if not there:
-            return self._score_of(self._state_in_dry_run(state, devices), state[WANTED].request)
+            return self._score_of(self._state_in_dry_run(state, devices), state[CLASS_REQUEST].request)
         nominated = state[NOMINATE](state, pod, node)
         return self._score_of(
-            reservation_view.room(self._view(state, devices), there, nominated), state[WANTED].request
+            reservation_view.room(self._view(state, devices), there, nominated), state[CLASS_REQUEST].request
         )
 
     def _score_of(self, devices: DeviceState, request: DeviceRequest) -> int:
@@ -348,11 +350,11 @@ class DeviceShare(PreFilter, BatchFilter, ScoreBatch, Reserve, PreBind, Reservat
         return score
 
     def can_batch_scores(self, state: CycleState) -> bool:
-        return state[WANTED].gpu_shares is not None
+        return state[CLASS_REQUEST].gpu_shares is not None
 
     def stack_scores(self, states: Sequence[CycleState]) -> Ints:
         """The requests to score, [share, class, 1]."""
-        return np.array([state[WANTED].gpu_shares for state in states], np.int64).T[..., None]
+        return np.array([state[CLASS_REQUEST].gpu_shares for state in states], np.int64).T[..., None]
 
     def score_batch(self, stacked: Ints, batch: Batch) -> Ints | None:
         shown = batch.own(SHOWN)
@@ -394,7 +396,7 @@ class DeviceShare(PreFilter, BatchFilter, ScoreBatch, Reserve, PreBind, Reservat
 
     def kind(self, state: CycleState) -> Hashable:
         """Device types for most requests; a request that selects devices is a kind of its own."""
-        request = state[WANTED].request
+        request = state[CLASS_REQUEST].request
         return tuple(part.type for part in request.types) if request.plain else request
 
     @property
@@ -407,38 +409,38 @@ class DeviceShare(PreFilter, BatchFilter, ScoreBatch, Reserve, PreBind, Reservat
         if devices is None or holding is None or not devices.listed:
             return 0
         template = devices.state.template
-        found = holding.rises.get((self._number, template, kind))
-        if found is None:
-            found = 0
+        rise = holding.rises.get((self._number, template, kind))
+        if rise is None:
+            rise = 0
             for total, taken in _moved(devices.state, holding, kind):
-                found += self._policy.scorer.max_score_delta(total, taken)
-            holding.rises[self._number, template, kind] = found
-        return found
+                rise += self._policy.scorer.max_score_delta(total, taken)
+            holding.rises[self._number, template, kind] = rise
+        return rise
 
     def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status:
-        wanted = state.get(WANTED)
+        entry = state.get(CLASS_REQUEST)
         devices = self.devices.find(node_name)
-        if wanted is None or devices is None or not devices.listed:
+        if entry is None or devices is None or not devices.listed:
             return SUCCESS
         mask = held_to(devices.state.template, state.get(AFFINITY) if self._aligned else None)
         there = matched_on(state, node_name)
         if there or IGNORED in state:
             seen = self._view(state, devices)
-            found = reservation_view.choose(seen, there, state.get(NOMINATED), wanted.request, self._policy, mask)
+            choice = reservation_view.choose(seen, there, state.get(NOMINATED), entry.request, self._policy, mask)
         else:
-            found = allocate(devices.state, wanted.request, self._policy, mask)
-        if isinstance(found, Status):
-            return found
+            choice = allocate(devices.state, entry.request, self._policy, mask)
+        if isinstance(choice, Status):
+            return choice
         if self._adaption is not None:
-            marks = self._adaption.marks(wanted.request, found.holding, pod, devices)
+            marks = self._adaption.marks(entry.request, choice.holding, pod, devices)
             if isinstance(marks, Status):
                 return marks
             state[ADAPTED] = marks
-        state[GRANTED] = found.holding
+        state[GRANTED] = choice.holding
         if there or IGNORED in state:  # chosen from a state that the node is not in
-            self.devices.assign(node_name, pod.metadata.uid, found.holding.shares)
+            self.devices.assign(node_name, pod.metadata.uid, choice.holding.shares)
         else:
-            self.devices.settle(devices, pod.metadata.uid, found)
+            self.devices.settle(devices, pod.metadata.uid, choice)
         return SUCCESS
 
     def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
@@ -475,12 +477,12 @@ class DeviceShare(PreFilter, BatchFilter, ScoreBatch, Reserve, PreBind, Reservat
             return None
         there, way = matched_on(state, node), state.get(TARGET)
         if not there or way is None:
-            return self._state_in_dry_run(state, devices), state[WANTED].request
+            return self._state_in_dry_run(state, devices), state[CLASS_REQUEST].request
         seen = self._view(state, devices)
         own = way.reserved and (way.reserved.uid, way.reserved.restricted)
         return (
             seen.state,
-            state[WANTED].request,
+            state[CLASS_REQUEST].request,
             own,
             tuple([reservation_view.left(seen, reservation) for reservation in there]),
         )
@@ -489,18 +491,20 @@ class DeviceShare(PreFilter, BatchFilter, ScoreBatch, Reserve, PreBind, Reservat
         devices = self.devices.find(node)
         if devices is None or not devices.listed:
             return {}
-        return hints_by(devices.state.template, state[WANTED].request, partial(self._allocation_on, state, devices))
+        return hints_by(
+            devices.state.template, state[CLASS_REQUEST].request, partial(self._allocation_on, state, devices)
+        )
 
     def numa_fits(self, state: CycleState, node: str, mask: Mask) -> Status:
         devices = self.devices.find(node)
         if devices is None or not devices.listed:
             return SUCCESS
-        found = self._allocation_on(state, devices, held_to(devices.state.template, mask))
-        return found if isinstance(found, Status) else SUCCESS
+        allocation = self._allocation_on(state, devices, held_to(devices.state.template, mask))
+        return allocation if isinstance(allocation, Status) else SUCCESS
 
     def _allocation_on(self, state: CycleState, devices: NodeDevices, mask: Mask | None) -> Choice | Status:
         """The devices that the pod gets on these NUMA nodes, in its target reservation or none."""
-        there, way, request = matched_on(state, devices.name), state.get(TARGET), state[WANTED].request
+        there, way, request = matched_on(state, devices.name), state.get(TARGET), state[CLASS_REQUEST].request
         if not there or way is None:
             return allocate_deciding(self._state_in_dry_run(state, devices), request, self._policy, mask)
         seen = self._view(state, devices)

@@ -40,8 +40,8 @@ def register(handle: Handle) -> None:
 def _watch_sizes(handle: Handle, slices: SliceRegistry, source: str) -> None:
     namespace, name = source.split("/")
 
-    def replace(found: ConfigMap | None) -> None:
-        changed, wrong = slices.replace(source, found)
+    def replace(config_map: ConfigMap | None) -> None:
+        changed, wrong = slices.replace(source, config_map)
         handle.complain(*wrong)
         if changed:
             handle.invalidate_class_scores()
@@ -60,5 +60,5 @@ def _watch_sizes(handle: Handle, slices: SliceRegistry, source: str) -> None:
 
 def _summary(handle: Handle, devices: DeviceCache, request: RequestContext) -> Answer:
     name = request.parameters["name"]
-    found = summary_of(devices, handle.cache, name)
-    return missing(f"cannot find node {name}") if found is None else json(found)
+    summary = summary_of(devices, handle.cache, name)
+    return missing(f"cannot find node {name}") if summary is None else json(summary)

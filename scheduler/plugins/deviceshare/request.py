@@ -130,8 +130,8 @@ class DeviceRequest:
             and all(part.hint is NO_HINT for part in self.types)
         )
 
-    def get(self, wanted: DeviceType) -> TypeRequest | None:
-        return next((request for request in self.types if request.type == wanted), None)
+    def get(self, kind: DeviceType) -> TypeRequest | None:
+        return next((request for request in self.types if request.type == kind), None)
 
 
 def validate(group: Amounts) -> None:

@@ -23,7 +23,7 @@ class Scorer:
     strategy: StrategyType = "LeastAllocated"
     weights: tuple[tuple[str, int], ...] = tuple(DEFAULT_WEIGHTS.items())
 
-    def score(self, total: Amounts, free: Amounts, wanted: Amounts) -> int:
+    def score(self, total: Amounts, free: Amounts, amounts: Amounts) -> int:
         """Weighted mean over the weighted resources that `total` has, 0 to 100 (DEV-R59)."""
         score = weights = 0
         for name, weight in self.weights:
@@ -31,7 +31,7 @@ class Scorer:
             if capacity <= 0:
                 continue
             left = free.get(name, 0)
-            used = capacity - left + wanted.get(name, 0) if left <= capacity else capacity
+            used = capacity - left + amounts.get(name, 0) if left <= capacity else capacity
             if self.strategy == "LeastAllocated":
                 part = 0 if used > capacity else (capacity - used) * MAX_NODE_SCORE // capacity
             else:
@@ -75,12 +75,12 @@ class ColumnScorer:
         """Sum of the weights of the resources that exist, at least 1; the argument `weights` of `score_batch`."""
         return max(sum(weight for item, weight in zip(total, self._all_weights, strict=True) if item > 0), 1)
 
-    def scores(self, total: Ints, divisor: Ints, free: Ints, weights: Ints, wanted: Ints) -> Ints:
+    def scores(self, total: Ints, divisor: Ints, free: Ints, weights: Ints, target: Ints) -> Ints:
         """Scores of every class on every node, [class, node].
 
-        `divisor` is `total` [resource, node], at least 1; `wanted` is [resource, class, 1].
+        `divisor` is `total` [resource, node], at least 1; `target` is [resource, class, 1].
         """
-        left = free[self._rows, None] - wanted[self._rows]
+        left = free[self._rows, None] - target[self._rows]
         np.maximum(left, 0, out=left)
         if not self._least:
             np.subtract(total[self._rows, None], left, out=left)

@@ -82,8 +82,8 @@ class Holding:
             self._pieces = list(_pieces(self.shares))
         parts = []
         for piece, where, rest in self._pieces:
-            found = ids.get(where, "")
-            parts.append(f'{piece},"id":{found}{rest}' if found else piece + rest)
+            identifier = ids.get(where, "")
+            parts.append(f'{piece},"id":{identifier}{rest}' if identifier else piece + rest)
         return "".join(parts) + "]}"
 
 

@@ -32,23 +32,23 @@ class SliceRegistry:
     def sizes(self, source: str) -> Sizes:
         return self._sizes.get(source, {})
 
-    def replace(self, source: str, found: ConfigMap | None) -> tuple[bool, list[str]]:
+    def replace(self, source: str, config_map: ConfigMap | None) -> tuple[bool, list[str]]:
         """Take in a ConfigMap (None: deleted). Returns whether a size changed, and what is invalid."""
         before = self.sizes(source)
         try:
-            sizes = _parse(found.data.get(_KEY, "")) if found is not None else {}
+            sizes = _parse(config_map.data.get(_KEY, "")) if config_map is not None else {}
         except (msgspec.ValidationError, QuantityError, yaml.YAMLError) as error:
             return False, [f"ConfigMap {source}: {_KEY}: {error}"]
         self._sizes[source] = sizes
         return sizes != before, []
 
-    def named(self, source: str, wanted: Amounts) -> tuple[tuple[str, str], ...]:
-        """Vendor-model and name of every template with exactly the amounts `wanted`."""
+    def named(self, source: str, targets: Amounts) -> tuple[tuple[str, str], ...]:
+        """Vendor-model and name of every template with exactly the amounts `targets`."""
         return tuple(
             (model, name)
             for model, sizes in self.sizes(source).items()
             for name, size in sizes.items()
-            if size == wanted
+            if size == targets
         )
 
 

@@ -83,9 +83,9 @@ class Template:
         "_scores",
         "alike",
         "by_type",
-        "given",
         "index",
         "narrowed",
+        "shares",
         "slots",
         "table",
         "totals",
@@ -106,7 +106,7 @@ class Template:
         self.tree = build({number: slots[number].place for number in self.by_type.get("gpu", [])})
         self.table = parse_table(traits.partitions) if traits.partitions else BUILT_IN if traits.built_in else None
         self.narrowed: dict[object, list[int]] = {}  # by request; filled and read by the allocator
-        self.given: dict[tuple[object, int], Share] = {}  # by request and slot; filled and read by the allocator
+        self.shares: dict[tuple[object, int], Share] = {}  # by request and slot; filled and read by the allocator
         self._scores: dict[object, Scores] = {}
         self._holdings: dict[Shares, Holding] = {}
         self._lefts: dict[tuple[int, tuple[int, ...]], tuple[Amounts, Amounts]] = {}
@@ -118,8 +118,8 @@ class Template:
         bytes are rounded down to percent (DEV-R10).
         """
         total = self.totals[number]
-        found = self._lefts.get((id(total), used))
-        if found is None:
+        entry = self._lefts.get((id(total), used))
+        if entry is None:
             if len(self._lefts) >= MAX_FREE_AMOUNTS:
                 self._lefts.clear()
                 self._scores.clear()
@@ -132,32 +132,32 @@ class Template:
                 percent = percent_within(free[GPU_MEMORY], total[GPU_MEMORY])
                 if percent < free.get(GPU_MEMORY_RATIO, 0):
                     room = free | {GPU_MEMORY_RATIO: percent}
-            found = self._lefts[id(total), used] = (free, room)
-        return found
+            entry = self._lefts[id(total), used] = (free, room)
+        return entry
 
     def forget_requests(self) -> None:
         """Drop what is kept by request."""
         self.narrowed.clear()
-        self.given.clear()
+        self.shares.clear()
         self._scores.clear()
 
     def holding(self, shares: Shares) -> Holding:
         """One object for all pods with equal devices."""
-        found = self._holdings.get(shares)
-        if found is None:
+        entry = self._holdings.get(shares)
+        if entry is None:
             if len(self._holdings) >= MAX_HOLDINGS:
                 self._holdings.clear()
-            found = self._holdings[shares] = Holding(shares)
-        return found
+            entry = self._holdings[shares] = Holding(shares)
+        return entry
 
     def scores(self, request: object) -> Scores:
         """Scores of devices for a request. Filled and read by the allocator."""
-        found = self._scores.get(request)
-        if found is None:
+        score = self._scores.get(request)
+        if score is None:
             if len(self._scores) >= MAX_REQUESTS:
                 self._scores.clear()
-            found = self._scores[request] = {}
-        return found
+            score = self._scores[request] = {}
+        return score
 
 
 Used = tuple[tuple[int, ...], ...]  # for each slot, in the order of its total
@@ -260,16 +260,16 @@ class DeviceState:
 
     def sums(self, device_type: str) -> tuple[Amounts, Amounts]:
         """Total and free amounts of all devices of a type."""
-        found = self._sums.get(device_type)
-        if found is None:
+        sums = self._sums.get(device_type)
+        if sums is None:
             total: Amounts = {}
             free: Amounts = {}
             for number in self.slots(device_type):
                 for name, value in self.template.totals[number].items():
                     total[name] = total.get(name, 0) + value
                     free[name] = free.get(name, 0) + self.frees[number][name]
-            found = self._sums[device_type] = (total, free)
-        return found
+            sums = self._sums[device_type] = (total, free)
+        return sums
 
     def derive_sums(self, near: "DeviceState", changed: Iterable[int]) -> None:
         """Derive the sums from a state that differs only in the slots `changed`."""
@@ -307,10 +307,10 @@ class StateCache:
             slots[info.type, info.minor], bad = _slot(info, info.minor)
             wrong += [f"{info.type} {info.minor}: {text}" for text in bad]
         key = tuple(slots[where] for where in sorted(slots))
-        found = self._templates.get((key, traits))
-        if found is None:
-            found = self._templates[key, traits] = Template(key, traits)
-        return found, wrong
+        template = self._templates.get((key, traits))
+        if template is None:
+            template = self._templates[key, traits] = Template(key, traits)
+        return template, wrong
 
     def state(
         self,
@@ -322,8 +322,8 @@ class StateCache:
     ) -> DeviceState:
         """The state with these used amounts; `near`, if given, differs from it only in the slots `changed`."""
         key = (template, used, functions)
-        found = self._states.get(key)
-        if found is None:
+        state = self._states.get(key)
+        if state is None:
             if len(self._states) >= MAX_STATES:
                 self._drop_states()
             if near is None:
@@ -334,10 +334,10 @@ class StateCache:
                 for number in changed:
                     left[number], fitting[number] = template.left(number, used[number])
                 frees, rooms = tuple(left), tuple(fitting)
-            found = self._states[key] = DeviceState(self, template, used, functions, frees=frees, rooms=rooms)
+            state = self._states[key] = DeviceState(self, template, used, functions, frees=frees, rooms=rooms)
             if near is not None:
-                found.derive_sums(near, changed)
-        return found
+                state.derive_sums(near, changed)
+        return state
 
     def _drop_states(self) -> None:
         """Forget all states. Nodes keep references to theirs, but not to those that allocations would lead to.

@@ -59,28 +59,28 @@ class Search:
 
     def find(self, tree: Scope) -> Sequence[int] | None:
         """The cards of the best scope with enough: the smallest, then one that is partly used."""
-        found = self._in(tree, 0, 0)
-        return found.cards if found is not None else None
+        choice = self._in(tree, 0, 0)
+        return choice.cards if choice is not None else None
 
-    def _in(self, scope: Scope, depth: int, touched: int) -> "_Found | None":
+    def _in(self, scope: Scope, depth: int, touched: int) -> "_Choice | None":
         fitting = [card for card in scope.cards if card in self.fits]
         if len(fitting) < self.count:
             return None
         depth += 1
         touched += not self.used.isdisjoint(scope.cards)
-        best: _Found | None = None
+        best: _Choice | None = None
         for part in scope.parts:
-            found = self._in(part, depth, touched)
-            if found is not None and (best is None or found.worth > best.worth):
-                best = found
+            choice = self._in(part, depth, touched)
+            if choice is not None and (best is None or choice.worth > best.worth):
+                best = choice
         if best is not None or scope.level < self.required:
             return best
         if self.rank is None:
-            return _Found((depth, touched, (0, 0)), fitting[: self.count])
+            return _Choice((depth, touched, (0, 0)), fitting[: self.count])
         card = max(fitting, key=self.rank)
-        return _Found((depth, touched, self.rank(card)), [card])
+        return _Choice((depth, touched, self.rank(card)), [card])
 
 
-class _Found(NamedTuple):
+class _Choice(NamedTuple):
     worth: tuple[int, int, tuple[int, int]]  # depth, number of touched scopes above, rank of the card
     cards: Sequence[int]

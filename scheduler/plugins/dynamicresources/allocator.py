@@ -82,7 +82,7 @@ class Search:
             return self._request(claim + 1, 0)
         have = len(self._picks[claim])
         for way in want.requests[request]:
-            more = len(self._all(way)) if way.all else way.wanted.count
+            more = len(self._all(way)) if way.all else way.request.count
             if have + more > MAX_RESULTS:
                 if way.all:
                     raise AllocationError(too_many(want.key, way.name, more, have))
@@ -114,8 +114,8 @@ class Search:
 
     def _all(self, way: Alternative) -> list[tuple[Pool, Card]]:
         """Every device that the request means (DRA-R82)."""
-        found = self._fixed.get(way)
-        if found is None:
+        cards = self._fixed.get(way)
+        if cards is None:
             for pool, _ in self._view.pools:
                 state = "currently being updated" if pool.updating else "currently invalid" if pool.problem else ""
                 if state:
@@ -123,11 +123,11 @@ class Search:
                         f"claim {way.claim}, request {way.name}: asks for all devices, but resource pool"
                         f" {'/'.join(pool.id)} is {state}"
                     )
-            found = [
+            cards = [
                 (pool, card) for pool, card in self._cards if way.selects(card) and _amounts(way, card) is not None
             ]
-            self._fixed[way] = found
-        return found
+            self._fixed[way] = cards
+        return cards
 
     def _usable_count(self, way: Alternative) -> int:
         """How many devices could serve the request; those count whose selectors fail."""
@@ -272,40 +272,40 @@ def _amounts(way: Alternative, card: Card) -> Counters | None:
 
     What others have taken of it does not matter here.
     """
-    asked = {full_name(card.id[0], name): amount for name, amount in way.capacity.items()}
-    if not asked.keys() <= card.capacity.keys():
+    amounts = {full_name(card.id[0], name): amount for name, amount in way.capacity.items()}
+    if not amounts.keys() <= card.capacity.keys():
         return None
     if not card.shareable:
-        return {} if all(card.capacity[name][0] >= amount for name, amount in asked.items()) else None
-    found: Counters = {}
+        return {} if all(card.capacity[name][0] >= amount for name, amount in amounts.items()) else None
+    counters: Counters = {}
     for name, (value, policy) in card.capacity.items():
-        amount = _rounded(asked.get(name), value, policy)
+        amount = _rounded(amounts.get(name), value, policy)
         if amount is None or amount > value:
             return None
-        found[name] = amount
-    return found
+        counters[name] = amount
+    return counters
 
 
-def _rounded(asked: Fraction | None, value: Fraction, policy: RequestPolicy | None) -> Fraction | None:
+def _rounded(level: Fraction | None, value: Fraction, policy: RequestPolicy | None) -> Fraction | None:
     """The amount that is taken; None: more than the policy allows."""
     try:
-        if asked is None:
+        if level is None:
             return value if policy is None or policy.default is None else exact(policy.default)
         if policy is None:
-            return asked
+            return level
         if policy.valid_values:
-            return min((found for found in map(exact, policy.valid_values) if found >= asked), default=None)
+            return min((candidate for candidate in map(exact, policy.valid_values) if candidate >= level), default=None)
         if policy.valid_range is not None:
             low = exact(policy.valid_range.min)
             high = value if policy.valid_range.max is None else exact(policy.valid_range.max)
-            amount = max(asked, low)
+            amount = max(level, low)
             if policy.valid_range.step is not None:
                 step = exact(policy.valid_range.step)
                 amount = low + -(-(amount - low) // step) * step
             return amount if amount <= high else None
     except (QuantityError, ZeroDivisionError):
         return None
-    return asked
+    return level
 
 
 # -- allocations -------------------------------------------------------------------------------------------------------
@@ -351,24 +351,24 @@ def _selector(picks: Sequence[Pick], node: Node) -> NodeSelector | None:
     terms = [term for pick in picks if pick.card.where is not None for term in pick.card.where.node_selector_terms[:1]]
     if not terms:
         return None
-    labels = dict.fromkeys(_hashed(found) for term in terms for found in term.match_expressions)
-    fields = dict.fromkeys(_hashed(found) for term in terms for found in term.match_fields)
+    labels = dict.fromkeys(_hashed(requirement) for term in terms for requirement in term.match_expressions)
+    fields = dict.fromkeys(_hashed(requirement) for term in terms for requirement in term.match_fields)
     return NodeSelector((NodeSelectorTerm(tuple(labels), tuple(fields)),))
 
 
-def _hashed(found: Requirement) -> Requirement:
-    return Requirement(found.key, found.operator, tuple(found.values))
+def _hashed(requirement: Requirement) -> Requirement:
+    return Requirement(requirement.key, requirement.operator, tuple(requirement.values))
 
 
 def _configs(picks: Sequence[Pick], want: Want) -> tuple[ResultConfig, ...]:
     """The configurations that hold, those of classes first (DRA-R85)."""
     ways = dict.fromkeys(pick.way for pick in picks)
-    found: list[ResultConfig] = []
+    result_configs: list[ResultConfig] = []
     for name in dict.fromkeys(way.class_name for way in ways):
         own = [way for way in ways if way.class_name == name]
         requests = () if len(own) == len(want.requests) else tuple(way.name for way in own)
-        found += [ResultConfig("FromClass", requests, config.opaque) for config in own[0].configs]
+        result_configs += [ResultConfig("FromClass", requests, config.opaque) for config in own[0].configs]
     for config in want.configs:
         if any(way.concerns(config.requests) for way in ways):
-            found.append(ResultConfig("FromClaim", config.requests, config.opaque))
-    return tuple(found)
+            result_configs.append(ResultConfig("FromClaim", config.requests, config.opaque))
+    return tuple(result_configs)

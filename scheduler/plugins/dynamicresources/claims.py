@@ -111,14 +111,14 @@ class Claims:
             self._book(claim.metadata.uid, None)
             self._handle.request_wake()
 
-    def set_class(self, found: DeviceClass) -> None:
+    def set_class(self, device_class: DeviceClass) -> None:
         """A class was added or changed."""
-        self.classes[found.metadata.name] = found
+        self.classes[device_class.metadata.name] = device_class
         self._classes_changed()
 
-    def remove_class(self, found: DeviceClass) -> None:
+    def remove_class(self, device_class: DeviceClass) -> None:
         """A class is gone; what was allocated of it stays."""
-        if self.classes.pop(found.metadata.name, None) is not None:
+        if self.classes.pop(device_class.metadata.name, None) is not None:
             self._classes_changed()
 
     def _classes_changed(self) -> None:
@@ -146,7 +146,7 @@ class Claims:
 
     def decide(self, pod: str, allocations: Iterable[tuple[ResourceClaim, Allocation]]) -> None:
         """The pod with this uid was placed with these allocations."""
-        found = []
+        results = []
         for claim, allocation in allocations:
             metadata = claim.metadata
             pending = self._pending.get(metadata.uid)
@@ -155,9 +155,9 @@ class Claims:
                 self._pending[metadata.uid] = pending
                 self._book(metadata.uid, None)
             pending.pods.add(pod)
-            found.append(pending)
-        if found:
-            self._of_pod[pod] = tuple(found)
+            results.append(pending)
+        if results:
+            self._of_pod[pod] = tuple(results)
 
     def of(self, pod: str) -> Iterator[Pending]:
         """The allocations that the pod with this uid was placed with."""

@@ -41,12 +41,12 @@ class Version:
     __slots__ = ("rank",)
 
     def __init__(self, text: str) -> None:
-        found = _SEMVER.fullmatch(text) if len(text) <= MAX_VERSION else None
-        if found is None:
+        match = _SEMVER.fullmatch(text) if len(text) <= MAX_VERSION else None
+        if match is None:
             raise ValueError(f'invalid version "{text}"')
-        before = (found[4] or "").split(".") if found[4] else []
+        before = (match[4] or "").split(".") if match[4] else []
         parts = tuple((0, int(part), "") if part.isdigit() else (1, 0, part) for part in before)
-        self.rank = (tuple(int(found[number]) for number in (1, 2, 3)), not before, parts)
+        self.rank = (tuple(int(match[number]) for number in (1, 2, 3)), not before, parts)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Version) and self.rank == other.rank
@@ -98,32 +98,32 @@ class Expression:
             ExpressionError: it fails for this device, as when it reads an attribute that the device does not have.
         """
         for paths, results in self._known.items():
-            found = results.get(device.read(paths))
-            if found is not None:
-                return _result(found)
+            result = results.get(device.read(paths))
+            if result is not None:
+                return _result(result)
         if self.text in device.own:
             return _result(device.own[self.text])
         reads: dict[Path, None] = {}
         whole: list[bool] = []
-        found = self._evaluated(device, reads, whole)
+        result = self._evaluated(device, reads, whole)
         if whole:
             if len(device.own) >= KEPT_OF_DEVICE:
                 device.own.clear()
-            device.own[self.text] = found
+            device.own[self.text] = result
         else:
             if self._size >= KEPT:
                 self._known.clear()
                 self._size = 0
             paths = tuple(reads)
-            self._known.setdefault(paths, {})[device.read(paths)] = found
+            self._known.setdefault(paths, {})[device.read(paths)] = result
             self._size += 1
-        return _result(found)
+        return _result(result)
 
     def _evaluated(self, device: Subject, reads: dict[Path, None], whole: list[bool]) -> bool | ExpressionError:
         from celpy.evaluation import CELEvalError
 
         try:
-            found = self._evaluate({"device": _view(device, reads, whole)})
+            evaluate = self._evaluate({"device": _view(device, reads, whole)})
         except CELEvalError as error:
             why = str(error.args[0] if error.args else error)
             missing = _NO_KEY.match(why)
@@ -137,15 +137,15 @@ class Expression:
             return ExpressionError("expression is nested too deeply")
         except Exception as error:  # noqa: BLE001 cel-python does not convert all errors of operations on values
             return ExpressionError(f"no such overload ({type(error).__name__})")
-        if found is True or found is False or type(found).__name__ == "BoolType":
-            return bool(found)
-        return ExpressionError(f"expression must evaluate to a bool, found {type(found).__name__}")
+        if evaluate is True or evaluate is False or type(evaluate).__name__ == "BoolType":
+            return bool(evaluate)
+        return ExpressionError(f"expression must evaluate to a bool, found {type(evaluate).__name__}")
 
 
-def _result(found: "bool | ExpressionError") -> bool:
-    if isinstance(found, ExpressionError):
-        raise found
-    return found
+def _result(result: "bool | ExpressionError") -> bool:
+    if isinstance(result, ExpressionError):
+        raise result
+    return result
 
 
 @lru_cache(maxsize=256)
@@ -173,7 +173,7 @@ def _compiled(text: str) -> Callable[[Mapping[str, Any]], Any]:
     except (ArithmeticError, LookupError, RecursionError, TypeError, ValueError) as error:
         raise ExpressionError(f"compilation failed: {error}") from error
     assert isinstance(runner, CountingRunner)
-    return lambda given: runner.counted(given, _Steps())
+    return lambda item: runner.counted(item, _Steps())
 
 
 class _TooLongError(Exception):
@@ -211,14 +211,14 @@ def _view(device: Subject, reads: dict[Path, None], whole: list[bool]) -> Any:
             if path in {("attributes",), ("capacity",)} or len(path) == 2:
                 return Fields(path)  # an unknown domain is an empty map
             reads[path] = None
-            found = device.values.get(path)
-            return None if found is None else _cel(found)
+            value = device.values.get(path)
+            return None if value is None else _cel(value)
 
         def __getitem__(self, key: Any) -> Any:
-            found = self.find(key)
-            if found is None:
+            getitem = self.find(key)
+            if getitem is None:
                 raise KeyError(str(key))
-            return found
+            return getitem
 
         def __contains__(self, key: object) -> bool:
             if len(self.path) == 1:  # whether there is such a domain
@@ -227,8 +227,8 @@ def _view(device: Subject, reads: dict[Path, None], whole: list[bool]) -> Any:
             return self.find(str(key)) is not None
 
         def get(self, key: Any, default: Any = None) -> Any:
-            found = self.find(key)
-            return default if found is None else found
+            result = self.find(key)
+            return default if result is None else result
 
         def __iter__(self) -> Iterator[Any]:
             whole.append(True)
@@ -308,10 +308,10 @@ def _functions() -> dict[str, Callable[..., Any]]:
     from celpy import celtypes
 
     def number(of: Callable[..., int]) -> Callable[..., Any]:
-        return lambda *given: celtypes.IntType(of(*given))
+        return lambda *item: celtypes.IntType(of(*item))
 
     def truth(of: Callable[..., bool]) -> Callable[..., Any]:
-        return lambda *given: celtypes.BoolType(of(*given))
+        return lambda *item: celtypes.BoolType(of(*item))
 
     def valid(make: Callable[[Any], Any]) -> Callable[..., Any]:
         def check(text: Any) -> bool:
@@ -324,13 +324,13 @@ def _functions() -> dict[str, Callable[..., Any]]:
         return truth(check)
 
     def text(change: Callable[..., str]) -> Callable[..., Any]:
-        return lambda *given: celtypes.StringType(change(*given))
+        return lambda *item: celtypes.StringType(change(*item))
 
     return {
         "quantity": _amount,
         "isQuantity": valid(_amount),
-        "semver": lambda given: Version(str(given)),
-        "isSemver": valid(lambda given: Version(str(given))),
+        "semver": lambda item: Version(str(item)),
+        "isSemver": valid(lambda item: Version(str(item))),
         "compareTo": number(_compare),
         "isGreaterThan": truth(lambda left, right: _compare(left, right) > 0),
         "isLessThan": truth(lambda left, right: _compare(left, right) < 0),
@@ -346,7 +346,7 @@ def _functions() -> dict[str, Callable[..., Any]]:
         "trim": text(str.strip),
         "optSelect__": _select,
         "optIndex__": _select,
-        "orValue": lambda found, default: default if found.value is None else found.value,
-        "hasValue": truth(lambda found: found.value is not None),
-        "value": lambda found: found.value,
+        "orValue": lambda item, default: default if item.value is None else item.value,
+        "hasValue": truth(lambda item: item.value is not None),
+        "value": lambda item: item.value,
     }

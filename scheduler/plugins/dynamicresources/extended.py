@@ -63,10 +63,10 @@ class ExtendedClaim:
 
     def body(self) -> dict[str, Any]:
         """The object to create."""
-        found: dict[str, Any] = msgspec.to_builtins(self.claim)
-        del found["metadata"]["uid"]
-        found["metadata"]["generateName"] = _prefix(self.claim.metadata.owner_references[0].name)
-        return {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", **found}
+        builtins: dict[str, Any] = msgspec.to_builtins(self.claim)
+        del builtins["metadata"]["uid"]
+        builtins["metadata"]["generateName"] = _prefix(self.claim.metadata.owner_references[0].name)
+        return {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", **builtins}
 
     def status(self) -> dict[str, Any]:
         """The pod's `extendedResourceClaimStatus`."""
@@ -83,12 +83,12 @@ def _prefix(pod: str) -> str:
 
 def class_of_resources(classes: Iterable[DeviceClass]) -> dict[str, str]:
     """The name of the class by extended resource: the newest, and of equally old ones the first by name (DRA-R105)."""
-    found: dict[str, DeviceClass] = {}
+    device_classes: dict[str, DeviceClass] = {}
     for one in sorted(classes, key=lambda one: one.metadata.name):
         for resource in (one.spec.extended_resource_name, IMPLICIT + one.metadata.name):
-            if resource and (resource not in found or _created(one) > _created(found[resource])):
-                found[resource] = one
-    return {resource: one.metadata.name for resource, one in found.items()}
+            if resource and (resource not in device_classes or _created(one) > _created(device_classes[resource])):
+                device_classes[resource] = one
+    return {resource: one.metadata.name for resource, one in device_classes.items()}
 
 
 def _created(one: DeviceClass) -> str:
@@ -106,8 +106,8 @@ def extended_claim(pod: Pod, classes: Mapping[str, str]) -> ExtendedClaim:
         owner_references=(owner,),
         finalizers=(DELETE_PROTECTION,),
     )
-    asked = tuple(Request(one.name, msgspec.structs.replace(one, name="")) for one in requests)
-    spec = ClaimSpec(DeviceClaim(asked))
+    queries = tuple(Request(one.name, msgspec.structs.replace(one, name="")) for one in requests)
+    spec = ClaimSpec(DeviceClaim(queries))
     return ExtendedClaim(ResourceClaim(metadata, spec), mapped)
 
 
@@ -153,10 +153,10 @@ def requests_of(pod: Pod, classes: Mapping[str, str]) -> tuple[list[DeviceReques
 def _amount(container: Container, resource: str) -> int:
     """How many devices the container asks for; what is not a whole number counts as 0, as upstream's AsInt64."""
     try:
-        found = exact(container.resources.requests.get(resource, "0"))
+        value = exact(container.resources.requests.get(resource, "0"))
     except QuantityError:
         return 0
-    return int(found) if found.denominator == 1 else 0
+    return int(value) if value.denominator == 1 else 0
 
 
 def _request(at: int, container: Container, resource: str, of_class: str, count: int) -> DeviceRequest:

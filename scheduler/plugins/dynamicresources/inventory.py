@@ -27,31 +27,31 @@ class Card:
 
     __slots__ = ("attributes", "capacity", "consumes", "device", "id", "node", "subject", "taints", "where")
 
-    def __init__(self, pool: PoolId, found: Device, of_slice: ResourceSlice) -> None:
+    def __init__(self, pool: PoolId, device: Device, of_slice: ResourceSlice) -> None:
         """
         Raises:
             ValueError: an amount or a version cannot be read; the message names the device.
         """
         driver = pool[0]
         spec = of_slice.spec
-        self.id: DeviceId = (*pool, found.name)
-        self.device = found
+        self.id: DeviceId = (*pool, device.name)
+        self.device = device
         by_device = spec.per_device_node_selection
-        self.node = found.node_name if by_device else spec.node_name
-        self.where: NodeSelector | None = found.node_selector if by_device else spec.node_selector
-        self.taints: tuple[DeviceTaint, ...] = found.taints
-        self.attributes = {full_name(driver, name): _value(value) for name, value in found.attributes.items()}
+        self.node = device.node_name if by_device else spec.node_name
+        self.where: NodeSelector | None = device.node_selector if by_device else spec.node_selector
+        self.taints: tuple[DeviceTaint, ...] = device.taints
+        self.attributes = {full_name(driver, name): _value(value) for name, value in device.attributes.items()}
         self.capacity: dict[str, tuple[Fraction, RequestPolicy | None]] = {}
-        for name, capacity in found.capacity.items():
+        for name, capacity in device.capacity.items():
             self.capacity[full_name(driver, name)] = (_amount(capacity.value, name), capacity.request_policy)
         self.consumes = tuple(
             (entry.counter_set, {name: _amount(counter.value, name) for name, counter in entry.counters.items()})
-            for entry in found.consumes_counters
+            for entry in device.consumes_counters
         )
         self.subject = Subject(
             {
                 ("driver",): driver,
-                ("allowMultipleAllocations",): found.allow_multiple_allocations,
+                ("allowMultipleAllocations",): device.allow_multiple_allocations,
                 **{("attributes", *name.split("/", 1)): _read(*value) for name, value in self.attributes.items()},
                 **{("capacity", *name.split("/", 1)): value for name, (value, _) in self.capacity.items()},
             }
@@ -85,9 +85,9 @@ class Pool:
 
     def __init__(self, pool: PoolId, slices: Iterable[ResourceSlice]) -> None:
         self.id = pool
-        newest = max(found.spec.pool.generation for found in slices)
+        newest = max(slice_.spec.pool.generation for slice_ in slices)
         current = sorted(
-            (found for found in slices if found.spec.pool.generation == newest), key=lambda found: found.metadata.name
+            (slice_ for slice_ in slices if slice_.spec.pool.generation == newest), key=lambda item: item.metadata.name
         )
         self.updating = len(current) != current[0].spec.pool.resource_slice_count
         self.problem = ""
@@ -102,18 +102,18 @@ class Pool:
 
     def _read(self, current: list[ResourceSlice]) -> None:
         names: set[str] = set()
-        for found in current:
-            for counters in found.spec.shared_counters:
+        for resource_slice in current:
+            for counters in resource_slice.spec.shared_counters:
                 if counters.name in self.counters:
                     raise ValueError(f"counter set {counters.name} is there twice")
                 self.counters[counters.name] = {
                     name: _amount(counter.value, name) for name, counter in counters.counters.items()
                 }
-            for device in found.spec.devices:
+            for device in resource_slice.spec.devices:
                 if device.name in names:
                     raise ValueError(f"device {device.name} is there twice")
                 names.add(device.name)
-                self.cards.append(Card(self.id, device, found))
+                self.cards.append(Card(self.id, device, resource_slice))
         for card in self.cards:
             for counter_set, consumed in card.consumes:
                 missing = consumed.keys() - self.counters.get(counter_set, {}).keys()
@@ -128,8 +128,8 @@ class View:
 
     def __init__(self, pools: Iterable[Pool], node: Node) -> None:
         ordered = sorted(pools, key=lambda pool: (pool.awaits, pool.id))
-        found = [(pool, [card for card in pool.cards if card.reaches(node)]) for pool in ordered]
-        self.pools = [(pool, cards) for pool, cards in found if cards or not pool.cards]
+        results = [(pool, [card for card in pool.cards if card.reaches(node)]) for pool in ordered]
+        self.pools = [(pool, cards) for pool, cards in results if cards or not pool.cards]
 
 
 class Inventory:
@@ -145,27 +145,31 @@ class Inventory:
         self._views: dict[str, View] = {}
         self._rules: dict[str, DeviceTaintRule] = {}
 
-    def set(self, found: ResourceSlice) -> None:
+    def set(self, resource_slice: ResourceSlice) -> None:
         """A slice was added or changed."""
-        name = found.metadata.name
+        name = resource_slice.metadata.name
         before = self._slices.get(name)
         if before is not None:
-            if before.spec == found.spec:
-                self._slices[name] = self._of_pool[_pool_of(found)][name] = found
+            if before.spec == resource_slice.spec:
+                self._slices[name] = self._of_pool[_pool_of(resource_slice)][name] = resource_slice
                 return
             self._drop(before)
-            if _pool_of(before) != _pool_of(found):  # only a slice that was made anew
+            if _pool_of(before) != _pool_of(resource_slice):  # only a slice that was made anew
                 self._pool_changed(_pool_of(before), before.spec.node_name)
-        pool = _pool_of(found)
-        self._slices[name] = found
-        self._of_pool.setdefault(pool, {})[name] = found
-        places = self._of_node.setdefault(found.spec.node_name, {}) if found.spec.node_name else self._wide
+        pool = _pool_of(resource_slice)
+        self._slices[name] = resource_slice
+        self._of_pool.setdefault(pool, {})[name] = resource_slice
+        places = (
+            self._of_node.setdefault(resource_slice.spec.node_name, {}) if resource_slice.spec.node_name else self._wide
+        )
         places[pool] = places.get(pool, 0) + 1
-        self._pool_changed(pool, found.spec.node_name, before.spec.node_name if before else found.spec.node_name)
+        self._pool_changed(
+            pool, resource_slice.spec.node_name, before.spec.node_name if before else resource_slice.spec.node_name
+        )
 
-    def remove(self, found: ResourceSlice) -> None:
+    def remove(self, resource_slice: ResourceSlice) -> None:
         """A slice is gone."""
-        before = self._slices.get(found.metadata.name)
+        before = self._slices.get(resource_slice.metadata.name)
         if before is not None:
             self._drop(before)
             self._pool_changed(_pool_of(before), before.spec.node_name)
@@ -200,27 +204,27 @@ class Inventory:
 
     def pool(self, pool: PoolId) -> Pool | None:
         """The pool as it is now; None if no slice is of it."""
-        found = self._pools.get(pool)
-        if found is None and pool in self._of_pool:
-            found = self._pools[pool] = Pool(pool, list(self._of_pool[pool].values()))
-            for card in found.cards:
+        entry = self._pools.get(pool)
+        if entry is None and pool in self._of_pool:
+            entry = self._pools[pool] = Pool(pool, list(self._of_pool[pool].values()))
+            for card in entry.cards:
                 for rule in self._rules.values():
                     if _concerns(rule, card):
                         card.taints = (*card.taints, rule.spec.taint)
-        return found
+        return entry
 
     def view(self, node: Node) -> View:
         """The devices for a node."""
-        found = self._views.get(node.name)
-        if found is None:
+        view = self._views.get(node.name)
+        if view is None:
             pools = [self.pool(pool) for pool in {**self._of_node.get(node.name, {}), **self._wide}]
-            found = self._views[node.name] = View([pool for pool in pools if pool is not None], node)
-        return found
+            view = self._views[node.name] = View([pool for pool in pools if pool is not None], node)
+        return view
 
     def places(self, pool: PoolId) -> Iterable[str]:
         """The nodes on which the pool's devices can be used; [""]: many."""
-        found = self.pool(pool)
-        return [] if found is None else [""] if found.nodes is None else found.nodes
+        current_pool = self.pool(pool)
+        return [] if current_pool is None else [""] if current_pool.nodes is None else current_pool.nodes
 
     def _pool_changed(self, pool: PoolId, *nodes: str) -> None:
         """`nodes`: where the slice that changed was, and where it is."""
@@ -236,16 +240,16 @@ class Inventory:
             self._changed(node)
 
 
-def _pool_of(found: ResourceSlice) -> PoolId:
-    return found.spec.driver, found.spec.pool.name
+def _pool_of(resource_slice: ResourceSlice) -> PoolId:
+    return resource_slice.spec.driver, resource_slice.spec.pool.name
 
 
 def _concerns(rule: DeviceTaintRule, card: Card) -> bool:
     selector = rule.spec.device_selector
     if selector is None:
         return False
-    wanted = (selector.driver, selector.pool, selector.device)
-    return all(want is None or want == have for want, have in zip(wanted, card.id, strict=True))
+    targets = (selector.driver, selector.pool, selector.device)
+    return all(want is None or want == have for want, have in zip(targets, card.id, strict=True))
 
 
 def full_name(driver: str, name: str) -> str:
@@ -253,9 +257,14 @@ def full_name(driver: str, name: str) -> str:
     return name if "/" in name else f"{driver}/{name}"
 
 
-def _value(found: Attribute) -> tuple[str, Any]:
+def _value(attribute: Attribute) -> tuple[str, Any]:
     """The type and the value of an attribute."""
-    values = (("version", found.version), ("int", found.int_), ("bool", found.bool_), ("string", found.string))
+    values = (
+        ("version", attribute.version),
+        ("int", attribute.int_),
+        ("bool", attribute.bool_),
+        ("string", attribute.string),
+    )
     return next(((kind, value) for kind, value in values if value is not None), ("", None))
 
 
@@ -276,10 +285,10 @@ def _amount(text: Any, name: str) -> Fraction:
 
 def values_of(resources: Mapping[str, Any]) -> Counters:
     """The amounts of a resource list; unreadable ones are left out."""
-    found: Counters = {}
+    counters: Counters = {}
     for name, text in resources.items():
         try:
-            found[name] = exact(text)
+            counters[name] = exact(text)
         except QuantityError:
             continue
-    return found
+    return counters

@@ -41,8 +41,8 @@ class Ledger:
         if new == old:
             return
         touched: set[PoolId] = set()
-        for found, sign in ((old, -1), (new, 1)):
-            for result in found:
+        for outcome, sign in ((old, -1), (new, 1)):
+            for result in outcome:
                 if result.admin_access:
                     continue
                 self._count(result, sign)
@@ -78,8 +78,8 @@ class Ledger:
                 del self.of_pool[device[:2]]
         if result.share_id:
             consumed = self._consumed.setdefault(device, {})
-            for given, amount in values_of(result.consumed_capacity).items():
-                name = full_name(result.driver, given)
+            for text, amount in values_of(result.consumed_capacity).items():
+                name = full_name(result.driver, text)
                 consumed[name] = consumed.get(name, Fraction(0)) + sign * amount
             if not users:
                 self._consumed.pop(device, None)

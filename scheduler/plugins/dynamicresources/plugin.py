@@ -92,8 +92,8 @@ class DynamicResourcesArgs(Args, frozen=True):
     enable_preemption: bool = False
 
     def check(self) -> None:
-        found, bound = go_duration(self.filter_timeout), go_duration(self.binding_timeout)
-        if found is None or found < 0:
+        value, bound = go_duration(self.filter_timeout), go_duration(self.binding_timeout)
+        if value is None or value < 0:
             raise ValueError(f"filterTimeout: must be zero or positive, as 10s, found {self.filter_timeout!r}")
         if bound is None or bound < 1:
             raise ValueError(f"bindingTimeout: must be at least 1 second, as 600s, found {self.binding_timeout!r}")
@@ -162,8 +162,8 @@ class DynamicResources(PreEnqueue, PreFilter, FilterBatch, VictimAware, PostFilt
             served = self.claims.extended
             known = epoch, tuple(name for name, amount in pod_class.requests.items() if amount and name in served)
             pod_class.facts[self.name] = known
-        found: tuple[str, ...] = known[1]
-        return found
+        names: tuple[str, ...] = known[1]
+        return names
 
     def label_keys(self, pod: Pod) -> frozenset[str]:
         return NO_LABELS
@@ -173,10 +173,10 @@ class DynamicResources(PreEnqueue, PreFilter, FilterBatch, VictimAware, PostFilt
     def pre_enqueue(self, pod: Pod) -> Status:
         if not pod.spec.resource_claims:
             return SUCCESS
-        found = self._found(pod)
-        return found if isinstance(found, Status) else SUCCESS
+        claims = self._claims_of(pod)
+        return claims if isinstance(claims, Status) else SUCCESS
 
-    def _found(self, pod: Pod) -> list[ResourceClaim] | Status:
+    def _claims_of(self, pod: Pod) -> list[ResourceClaim] | Status:
         """The pod's claims, or what is wrong with one (DRA-R36)."""
         claims: list[ResourceClaim] = []
         for entry, key in keys_of(pod):
@@ -196,7 +196,10 @@ class DynamicResources(PreEnqueue, PreFilter, FilterBatch, VictimAware, PostFilt
             return f'could not find ResourceClaim "{"/".join(key)}"'
         if claim.metadata.deletion_timestamp is not None:
             return f'resourceclaim "{key[1]}" is being deleted'
-        named = any(found.name == entry and found.resource_claim_name for found in pod.spec.resource_claims)
+        named = any(
+            pod_resource_claim.name == entry and pod_resource_claim.resource_claim_name
+            for pod_resource_claim in pod.spec.resource_claims
+        )
         if not named and not is_made_for(claim, pod):
             group = pod.spec.scheduling_group
             why = f"neither Pod nor PodGroup {group.pod_group_name} is the owner" if group else "Pod is not owner"
@@ -207,15 +210,15 @@ class DynamicResources(PreEnqueue, PreFilter, FilterBatch, VictimAware, PostFilt
         return ""
 
     def pre_filter(self, state: CycleState, pod: Pod) -> Status:
-        found = self._found(pod)
-        if isinstance(found, Status):
-            return found
+        claims = self._claims_of(pod)
+        if isinstance(claims, Status):
+            return claims
         names = self._extended(pod) if self.claims.extended else ()
-        if not found and not names:
+        if not claims and not names:
             return Status.skip()
         placed: list[tuple[ResourceClaim, NodeSelector | None]] = []
         unplaced: list[ResourceClaim] = []
-        for claim in found:
+        for claim in claims:
             allocation = self.claims.allocation(claim)
             if allocation is None:
                 unplaced.append(claim)
@@ -244,8 +247,8 @@ class DynamicResources(PreEnqueue, PreFilter, FilterBatch, VictimAware, PostFilt
         if not mixed:
             return [tuple(names)], None
         columns.ensure_width()
-        found = columns.allocatable[[offered[name] for name in mixed], : columns.count] == BY_CLAIM
-        codes, option_of = np.unique(np.left_shift(1, np.arange(len(mixed))) @ found, return_inverse=True)
+        answer = columns.allocatable[[offered[name] for name in mixed], : columns.count] == BY_CLAIM
+        codes, option_of = np.unique(np.left_shift(1, np.arange(len(mixed))) @ answer, return_inverse=True)
         sets = [
             tuple(name for name in names if name not in mixed or code >> mixed.index(name) & 1)
             for code in codes.tolist()
@@ -269,7 +272,7 @@ class DynamicResources(PreEnqueue, PreFilter, FilterBatch, VictimAware, PostFilt
         requests = [request for claim in claims for request in claim.spec.devices.requests]
         ways = [way for request in requests for way in (request.exactly, *request.first_available) if way is not None]
         classes = [self.claims.classes.get(name) for name in sorted({way.device_class_name for way in ways})]
-        specs = [None if found is None else (found.metadata.name, found.spec) for found in classes]
+        specs = [None if item is None else (item.metadata.name, item.spec) for item in classes]
         return msgspec.json.encode(([claim.spec for claim in claims], specs))
 
     # -- nodes --------------------------------------------------------------------------------------------------------
@@ -290,8 +293,8 @@ class DynamicResources(PreEnqueue, PreFilter, FilterBatch, VictimAware, PostFilt
                 statuses.append(option.failure)
             if option.verdicts is not None:
                 option.verdicts.refresh(count, self._node)
-                found = option.verdicts.codes[here]
-                codes[here] = np.where(found, found + len(statuses) - 1, 0)
+                code = option.verdicts.codes[here]
+                codes[here] = np.where(code, code + len(statuses) - 1, 0)
                 own = option.verdicts.statuses[1:]
                 statuses += [IN_USE if self._preempts and status is CANNOT else status for status in own]
         if needs.stale is not None:
@@ -305,9 +308,9 @@ class DynamicResources(PreEnqueue, PreFilter, FilterBatch, VictimAware, PostFilt
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
         row = self._handle.columns.rows[node.name]
         codes, status = self.reasons_batch([state], Batch(self._handle.columns, None))
-        found, simulation = status(int(codes[row])), state.get(SIMULATION)
-        if simulation is None or not (found.ok or found is IN_USE):
-            return found
+        result, simulation = status(int(codes[row])), state.get(SIMULATION)
+        if simulation is None or not (result.ok or result is IN_USE):
+            return result
         return self._simulated(simulation, state, node)
 
     def victim_removed(self, state: CycleState, victim: PodInfo, node: NodeInfo) -> None:
@@ -346,20 +349,20 @@ class DynamicResources(PreEnqueue, PreFilter, FilterBatch, VictimAware, PostFilt
         if selector is None:
             return np.zeros(count, np.bool_)
         columns, terms = self._handle.columns, selector.node_selector_terms
-        found = np.ones(count, np.bool_)
+        by_row = np.ones(count, np.bool_)
         if all(len(term.match_fields) == 1 and not term.match_expressions for term in terms):  # names, as nearly always
             rows = [columns.rows.get(name) for term in terms for name in term.match_fields[0].values]
-            found[[row for row in rows if row is not None]] = False
-            return found
+            by_row[[row for row in rows if row is not None]] = False
+            return by_row
         for row in range(count):
             node = self._node(row)
             if node is not None:
-                found[row] = not any(term_holds(term, node.name, node.metadata.labels) for term in terms)
-        return found
+                by_row[row] = not any(term_holds(term, node.name, node.metadata.labels) for term in terms)
+        return by_row
 
     def _node(self, row: int) -> Node | None:
-        found = self._cache.find(self._handle.columns.names[row])
-        return found.node if found is not None else None
+        result = self._cache.find(self._handle.columns.names[row])
+        return result.node if result is not None else None
 
     # -- scores -------------------------------------------------------------------------------------------------------
 
@@ -406,7 +409,7 @@ class DynamicResources(PreEnqueue, PreFilter, FilterBatch, VictimAware, PostFilt
         if needs is None:
             return SUCCESS
         uid = pod.metadata.uid
-        found = [
+        results = [
             (claim, pending.allocation)
             for claim, _ in needs.placed
             if (pending := self.claims.pending(claim.metadata.uid)) is not None
@@ -427,8 +430,10 @@ class DynamicResources(PreEnqueue, PreFilter, FilterBatch, VictimAware, PostFilt
             for claim, picks, want in zip(claims, solution, option.verdicts.wants, strict=True):
                 shares = [str(uuid5(NAMESPACE_OID, f"{claim.metadata.uid} {uid} {at}")) for at in range(len(picks))]
                 allocation = allocation_of(picks, want, node, shares)
-                found.append((claim, msgspec.structs.replace(allocation, allocation_timestamp=self._clock.timestamp())))
-        self.claims.decide(uid, found)
+                results.append(
+                    (claim, msgspec.structs.replace(allocation, allocation_timestamp=self._clock.timestamp()))
+                )
+        self.claims.decide(uid, results)
         return SUCCESS
 
     def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
@@ -443,7 +448,7 @@ class DynamicResources(PreEnqueue, PreFilter, FilterBatch, VictimAware, PostFilt
         needs = state.get(NEEDS)
         if needs is None:
             return NO_METADATA_CHANGES
-        pending = {found.uid: found for found in self.claims.of(pod.metadata.uid)}
+        pending = {item.uid: item for item in self.claims.of(pod.metadata.uid)}
         patches: list[ObjectPatch] = []
         awaited: list[Awaited] = []
         claims = [*(claim for claim, _ in needs.placed), *needs.open]
@@ -502,14 +507,14 @@ class DynamicResources(PreEnqueue, PreFilter, FilterBatch, VictimAware, PostFilt
             precondition = {}  # it is created just before, with a uid that is not known yet
         path = partial(claim_path, metadata.namespace, metadata.name)
         status: dict[str, Any] = {"reservedFor": [msgspec.to_builtins(consumer)]}
-        found: list[ObjectPatch] = []
+        patches: list[ObjectPatch] = []
         if pending is not None:
             status["allocation"] = msgspec.to_builtins(pending.allocation)
             pending.writes += 1
             if DELETE_PROTECTION not in metadata.finalizers:
                 body = {"metadata": {**precondition, "finalizers": [DELETE_PROTECTION]}}
-                found.append(ObjectPatch(what, path(), body, _ignored, kind=STRATEGIC_MERGE_PATCH))
-        found.append(
+                patches.append(ObjectPatch(what, path(), body, _ignored, kind=STRATEGIC_MERGE_PATCH))
+        patches.append(
             ObjectPatch(
                 what,
                 path("status"),
@@ -520,7 +525,7 @@ class DynamicResources(PreEnqueue, PreFilter, FilterBatch, VictimAware, PostFilt
                 holds=partial(_holds, consumer.uid),
             )
         )
-        return found
+        return patches
 
     def _consumer(self, pod: Pod, claim: ResourceClaim) -> Consumer:
         """The claim's user: the pod, or its PodGroup, where both have the same entry for the claim (DRA-R124)."""
@@ -553,13 +558,19 @@ class DynamicResources(PreEnqueue, PreFilter, FilterBatch, VictimAware, PostFilt
         """Success, Wait, or an error where a device says that it cannot be attached, or is not ready in time."""
         if allocation is None:
             return NOT_YET
-        said = {(found.driver, found.pool, found.device, found.share_id): found for found in claim.status.devices}
+        device_statuses = {
+            (device.driver, device.pool, device.device, device.share_id): device for device in claim.status.devices
+        }
         waits = False
         for result in allocation.devices.results:
             if not result.binding_conditions:
                 continue
-            status = said.get((result.driver, result.pool, result.device, result.share_id))
-            true = {found.type: found for found in (status.conditions if status else ()) if found.status == "True"}
+            status = device_statuses.get((result.driver, result.pool, result.device, result.share_id))
+            true = {
+                condition.type: condition
+                for condition in (status.conditions if status else ())
+                if condition.status == "True"
+            }
             for kind in result.binding_failure_conditions:
                 if kind in true:
                     return Status.error(
@@ -597,5 +608,5 @@ def _is_made_for(pod: str, body: bytes) -> bool:
 
 def _names(claim: str, body: bytes) -> bool:
     """Whether the status of the pod that was read back names the claim."""
-    found = _decode_pod(body).status.extended_resource_claim_status
-    return found is not None and found.resource_claim_name == claim
+    status = _decode_pod(body).status.extended_resource_claim_status
+    return status is not None and status.resource_claim_name == claim

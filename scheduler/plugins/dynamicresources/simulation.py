@@ -35,8 +35,8 @@ class Simulation:
 
     def freed(self, claims: Claims) -> set[str]:
         """Uids of the claims that all of their users have left."""
-        found = {claim.metadata.uid: claim for pod in self.gone.values() for claim in _claims_of(pod, claims)}
-        return {uid for uid, claim in found.items() if claims.users(claim) <= self.gone.keys()}
+        resource_claims = {claim.metadata.uid: claim for pod in self.gone.values() for claim in _claims_of(pod, claims)}
+        return {uid for uid, claim in resource_claims.items() if claims.users(claim) <= self.gone.keys()}
 
 
 SIMULATION: StateKey[Simulation] = StateKey("DynamicResources/simulation")
@@ -44,5 +44,5 @@ SIMULATION: StateKey[Simulation] = StateKey("DynamicResources/simulation")
 
 def _claims_of(pod: Pod, claims: Claims) -> Iterable[ResourceClaim]:
     """The pod's claims that are there, with the one for its extended resources."""
-    found = [claims.find(key) for _, key in keys_of(pod) if key is not None]
-    return filter(None, [*found, claims.made_for(pod.metadata.uid)])
+    resource_claims = [claims.find(key) for _, key in keys_of(pod) if key is not None]
+    return filter(None, [*resource_claims, claims.made_for(pod.metadata.uid)])

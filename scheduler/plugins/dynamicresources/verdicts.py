@@ -62,9 +62,9 @@ class Verdicts:
             self.codes = np.concatenate([self.codes, np.zeros(count - len(self.codes), np.int64)])
         self._position, self._epoch = log.end, self._changes.epoch
         for row in rows:
-            found = node(row)
-            if found is not None:
-                self._judge(row, found)
+            row_node = node(row)
+            if row_node is not None:
+                self._judge(row, row_node)
 
     def _judge(self, row: int, node: Node) -> None:
         self.solutions.pop(row, None)
@@ -110,10 +110,10 @@ class VerdictCache:
         Raises:
             AllocationError: they cannot be compiled.
         """
-        found = self._kept.pop(key, None)
-        if found is None:
-            found = Verdicts(make(), self._claims, self._changes)
+        verdicts = self._kept.pop(key, None)
+        if verdicts is None:
+            verdicts = Verdicts(make(), self._claims, self._changes)
             if len(self._kept) >= KEPT:
                 del self._kept[next(iter(self._kept))]
-        self._kept[key] = found
-        return found
+        self._kept[key] = verdicts
+        return verdicts

@@ -27,7 +27,7 @@ class Alternative:
     """A way to serve a request. `name`: `request`, or `request/subrequest`."""
 
     name: str
-    wanted: DeviceRequest
+    request: DeviceRequest
     class_name: str
     class_selectors: tuple[Expression, ...]
     selectors: tuple[Expression, ...]
@@ -38,15 +38,15 @@ class Alternative:
 
     @property
     def all(self) -> bool:
-        return self.wanted.allocation_mode == ALL
+        return self.request.allocation_mode == ALL
 
     @property
     def admin(self) -> bool:
-        return self.wanted.admin_access
+        return self.request.admin_access
 
     @property
     def tolerations(self) -> tuple[Toleration, ...]:
-        return self.wanted.tolerations
+        return self.request.tolerations
 
     def selects(self, card: Card) -> bool:
         """Whether all selectors hold for the card.
@@ -93,7 +93,7 @@ def compiled(claim: ResourceClaim, find_class: Callable[[str], DeviceClass | Non
     )
     so_far = 0
     for request, ways in zip(devices.requests, want.requests, strict=True):
-        fewest = min(0 if way.all else way.wanted.count for way in ways)
+        fewest = min(0 if way.all else way.request.count for way in ways)
         if so_far + fewest > MAX_RESULTS:
             raise AllocationError(too_many(key, request.name, fewest, so_far))
         so_far += fewest
@@ -115,23 +115,23 @@ def _ways(key: str, request: Request, find_class: Callable[[str], DeviceClass | 
         named = [(f"{request.name}/{way.name}", way) for way in request.first_available]
     else:
         raise AllocationError(f"resource claim {key}, request {request.name}: unknown request type")
-    return tuple(_way(key, name, wanted, place, find_class) for place, (name, wanted) in enumerate(named))
+    return tuple(_way(key, name, target, place, find_class) for place, (name, target) in enumerate(named))
 
 
 def _way(
-    key: str, name: str, wanted: DeviceRequest, place: int, find_class: Callable[[str], DeviceClass | None]
+    key: str, name: str, request: DeviceRequest, place: int, find_class: Callable[[str], DeviceClass | None]
 ) -> Alternative:
-    of_class = find_class(wanted.device_class_name)
+    of_class = find_class(request.device_class_name)
     if of_class is None:
-        raise AllocationError(f"request {name}: device class {wanted.device_class_name} does not exist")
+        raise AllocationError(f"request {name}: device class {request.device_class_name} does not exist")
     try:
         return Alternative(
             name,
-            wanted,
-            wanted.device_class_name,
+            request,
+            request.device_class_name,
             tuple(expression(selector.cel.expression) for selector in of_class.spec.selectors),
-            tuple(expression(selector.cel.expression) for selector in wanted.selectors),
-            values_of(wanted.capacity.requests if wanted.capacity else {}),
+            tuple(expression(selector.cel.expression) for selector in request.selectors),
+            values_of(request.capacity.requests if request.capacity else {}),
             of_class.spec.config,
             place,
             key,

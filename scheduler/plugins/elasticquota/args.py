@@ -38,10 +38,10 @@ class ElasticQuotaArgs(Args, frozen=True):
         for name in ("delay_evict_time", "revoke_pod_interval"):
             words = {"delay_evict_time": "DelayEvictTime", "revoke_pod_interval": "RevokePodCycle"}[name]
             try:
-                found = required_duration(getattr(self, name))
+                duration = required_duration(getattr(self, name))
             except ValueError as error:
                 raise ValueError(f"elasticQuotaArgs error, {words}: {error}") from None
-            if found <= 0:
+            if duration <= 0:
                 raise ValueError(f"elasticQuotaArgs error, {words} should be a positive value")
         build_hooks(self.hook_plugins)
         for name, listed in (

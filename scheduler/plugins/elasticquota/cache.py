@@ -211,10 +211,10 @@ class QuotaCache(Listener, ObjectListener):
         self._made_room()
 
     def _concerns_hooks(self, quota: ElasticQuota) -> bool:
-        found = self.find(quota.name)
-        if found is None:
+        results = self.find(quota.name)
+        if results is None:
             return False
-        spec = found[1].spec
+        spec = results[1].spec
         return any(hook.is_quota_updated(spec, spec, quota) for hook in self.hooks)
 
     @contextmanager
@@ -235,8 +235,8 @@ class QuotaCache(Listener, ObjectListener):
         self._bind_namespaces(name, known, None)
         self._resolve_again([name], [known.metadata.namespace])
         tree_id = self._tree_of.pop(name, "")
-        found = self.trees[tree_id].find(name)
-        with self._hooked(found.spec if found is not None else None, None, known):
+        tree = self.trees[tree_id].find(name)
+        with self._hooked(tree.spec if tree is not None else None, None, known):
             self.trees[tree_id].remove_quota(name)
         if known.is_tree_root and self._totals.pop(tree_id, None) is not None:
             self._shared_totals.discard(tree_id)
@@ -265,8 +265,8 @@ class QuotaCache(Listener, ObjectListener):
 
     def _set_total(self, tree_id: str) -> None:
         """Take the total of a tree from its oldest root."""
-        found = self.objects.values()
-        roots = [quota for quota in found if quota.is_tree_root and self._tree_of.get(quota.name) == tree_id]
+        values = self.objects.values()
+        roots = [quota for quota in values if quota.is_tree_root and self._tree_of.get(quota.name) == tree_id]
         if not tree_id or not roots:
             return
         quota = min(roots, key=age_of)
@@ -381,13 +381,13 @@ class QuotaCache(Listener, ObjectListener):
             return None
         pod_class = info.pod_class if info is not None else self.handle.cache.classes.of(pod)
         name = self.quota_of(pod)
-        wanted = self._amounts(pod, pod_class)
+        pod_amounts = self._amounts(pod, pod_class)
         known = self.accounts.get(uid)
         strict = is_non_preemptible(pod)
         if known is not None:
             known.info = info or known.info
             before, known.pod = known.pod, pod
-            alike = (known.quota, known.non_preemptible, known.amounts) == (name, strict, wanted)
+            alike = (known.quota, known.non_preemptible, known.amounts) == (name, strict, pod_amounts)
             if alike and before.metadata.labels.get(QUOTA_NAME) == pod.metadata.labels.get(QUOTA_NAME):
                 if self.hooks and known.assigned and before is not pod:
                     self._tell(name, before, pod)
@@ -401,7 +401,7 @@ class QuotaCache(Listener, ObjectListener):
         home = tree.find(name)
         if home is None:
             return None
-        account = Account(pod, name, tree_id, wanted, strict, home, self._charge(wanted), info=info)
+        account = Account(pod, name, tree_id, pod_amounts, strict, home, self._charge(pod_amounts), info=info)
         if known is not None:
             account.assigned, account.info = known.assigned, known.info
         self.accounts[uid] = account
@@ -409,7 +409,7 @@ class QuotaCache(Listener, ObjectListener):
         label = pod.metadata.labels.get(QUOTA_NAME, "")
         index, key = (self._labelled, label) if label else (self._unlabelled, pod.metadata.namespace)
         index.setdefault(key, set()).add(uid)
-        tree.add_request(name, wanted, non_preemptible=strict)
+        tree.add_request(name, pod_amounts, non_preemptible=strict)
         if account.assigned:
             self._use(account, 1)
         return account
@@ -451,10 +451,10 @@ class QuotaCache(Listener, ObjectListener):
             del self.members[account.quota]
         for index in (self._labelled, self._unlabelled):
             for key in (account.pod.metadata.labels.get(QUOTA_NAME, ""), account.pod.metadata.namespace):
-                found = index.get(key)
-                if found is not None:
-                    found.discard(uid)
-                    if not found:
+                entry = index.get(key)
+                if entry is not None:
+                    entry.discard(uid)
+                    if not entry:
                         del index[key]
         tree = self.trees[account.tree]
         tree.add_request(account.quota, account.amounts, non_preemptible=account.non_preemptible, sign=-1)
@@ -472,8 +472,8 @@ class QuotaCache(Listener, ObjectListener):
         for hook in self.hooks:
             hook.on_pod_updated(quota, old, new)
 
-    def _charge(self, wanted: Mapping[str, int]) -> Charge:
-        charge = tuple((key, value) for key, value in wanted.items() if value)
+    def _charge(self, targets: Mapping[str, int]) -> Charge:
+        charge = tuple((key, value) for key, value in targets.items() if value)
         if len(self._charges) >= MAX_CHARGES:
             self._charges.clear()
         return self._charges.setdefault(charge, charge)
@@ -508,13 +508,13 @@ class QuotaCache(Listener, ObjectListener):
             if node is not None:
                 self.node_objects[name] = node
         before = self._nodes.pop(name, {})
-        found: dict[str, int] = {}
+        counts: dict[str, int] = {}
         if node is not None:
-            found = dict(renamed(read_amounts(name, "allocatable", node.status.allocatable, [])))
-            self._nodes[name] = found
-        if found == before:
+            counts = dict(renamed(read_amounts(name, "allocatable", node.status.allocatable, [])))
+            self._nodes[name] = counts
+        if counts == before:
             return
-        self._cluster.update(found)
+        self._cluster.update(counts)
         self._cluster.subtract(before)
         self._spread_totals()
         if self.active:

@@ -106,25 +106,27 @@ class QuotaController(Controller):
             if written == MAX_WRITES:
                 break
             self._due.pop(name, None)
-            found = self._cache.find(name)
-            if found is not None:
+            results = self._cache.find(name)
+            if results is not None:
                 with self._clock.faults.guard("QuotaController._write", name):
-                    written += self._write(*found)
+                    written += self._write(*results)
 
     def _write(self, tree: QuotaTree, quota: Quota) -> bool:
         """Write the status of a quota if it differs from the object's, apart from entries of 0. Whether it does."""
-        found = self._cache.objects.get(quota.name)
-        if found is None:
+        elastic_quota = self._cache.objects.get(quota.name)
+        if elastic_quota is None:
             return False
         if quota.name in self._writing:
             tree.touched.add(quota)
             return False
         annotations, used = status_of(tree, quota)
         for hook in self._cache.hooks:
-            annotations |= hook.update_quota_status(found)
-        before = (found.status.used if found.status else None) or {}
+            annotations |= hook.update_quota_status(elastic_quota)
+        before = (elastic_quota.status.used if elastic_quota.status else None) or {}
         changed: dict[str, Any] = {
-            key: text for key, text in annotations.items() if not _equal(found.metadata.annotations.get(key), text)
+            key: text
+            for key, text in annotations.items()
+            if not _equal(elastic_quota.metadata.annotations.get(key), text)
         }
         if not changed and without_zeros(before) == without_zeros(used):
             return False
@@ -138,7 +140,9 @@ class QuotaController(Controller):
                 tree.touched.add(quota)
                 log.warning("quota status-unwritten name=%s why=%s", quota.name, refusal(response))
 
-        self._rest.merge(_path(found.metadata.namespace, quota.name), patch, written, uid=found.metadata.uid)
+        self._rest.merge(
+            _path(elastic_quota.metadata.namespace, quota.name), patch, written, uid=elastic_quota.metadata.uid
+        )
         return True
 
     def _create_special(self) -> None:

@@ -29,10 +29,10 @@ class MeasuredHook(QuotaHook):
         try:
             return method(*args)
         finally:
-            found = self.latency.get(operation)
-            if found is None:
-                found = self.latency[operation] = Histogram(SECONDS)
-            found.observe(self._monotonic() - start)
+            histogram = self.latency.get(operation)
+            if histogram is None:
+                histogram = self.latency[operation] = Histogram(SECONDS)
+            histogram.observe(self._monotonic() - start)
 
     def is_quota_updated(self, old: QuotaSpec, new: QuotaSpec, quota: ElasticQuota) -> bool:
         return bool(self._measured("IsQuotaUpdated", self.hook.is_quota_updated, old, new, quota))
@@ -51,8 +51,8 @@ class MeasuredHook(QuotaHook):
         self._measured("OnPodUpdated", self.hook.on_pod_updated, quota, old, new)
 
     def update_quota_status(self, quota: ElasticQuota) -> Mapping[str, str]:
-        found: Mapping[str, str] = self._measured("UpdateQuotaStatus", self.hook.update_quota_status, quota)
-        return found
+        status: Mapping[str, str] = self._measured("UpdateQuotaStatus", self.hook.update_quota_status, quota)
+        return status
 
     def check_pod(self, quota: str, pod: Pod) -> str:
         return str(self._measured("CheckPod", self.hook.check_pod, quota, pod))

@@ -78,10 +78,10 @@ class PodCount(QuotaHook):
         super().__init__(key)
         if isinstance(args, str):
             args = msgspec.json.decode(args) if args else {}
-        found = (args or {}).get("maxPods") if isinstance(args, dict | None) else args
-        if found is not None and (not isinstance(found, int) or found < 0):
-            raise ValueError(f"maxPods: expected a number, found {found!r}")
-        self._default: int | None = found
+        entry = (args or {}).get("maxPods") if isinstance(args, dict | None) else args
+        if entry is not None and (not isinstance(entry, int) or entry < 0):
+            raise ValueError(f"maxPods: expected a number, found {entry!r}")
+        self._default: int | None = entry
         self._limits: dict[str, int] = {}
         self._pods: Counter[str] = Counter()
 
@@ -91,11 +91,11 @@ class PodCount(QuotaHook):
     def post_quota_update(
         self, old: QuotaSpec | None, new: QuotaSpec | None, quota: ElasticQuota, state: dict[str, Any]
     ) -> None:
-        found = _limit(quota) if new is not None else None
-        if found is None:
+        limit = _limit(quota) if new is not None else None
+        if limit is None:
             self._limits.pop(quota.name, None)
         else:
-            self._limits[quota.name] = found
+            self._limits[quota.name] = limit
 
     def on_pod_updated(self, quota: str, old: Pod | None, new: Pod | None) -> None:
         self._pods[quota] += (new is not None) - (old is not None)
@@ -123,7 +123,7 @@ def build_hooks(plugins: Iterable[HookPlugin]) -> list[QuotaHook]:
     Raises:
         ValueError: entries cannot be used. The message has the reason of each, in upstream's words.
     """
-    found: list[QuotaHook] = []
+    quota_hooks: list[QuotaHook] = []
     problems: list[str] = []
     for index, plugin in enumerate(plugins):
         key, name = plugin.key, plugin.factory_key
@@ -135,12 +135,12 @@ def build_hooks(plugins: Iterable[HookPlugin]) -> list[QuotaHook]:
             problems.append(f"failed to initialize hook plugin {key}: factory {name} not found")
         else:
             try:
-                found.append(factory(key, plugin.factory_args))
+                quota_hooks.append(factory(key, plugin.factory_args))
             except Exception as error:  # noqa: BLE001 a factory of another package
                 problems.append(f"failed to initialize hook-plugin {key} by factory {name}, err={error}")
     if problems:
         raise ValueError("; ".join(problems))
-    return found
+    return quota_hooks
 
 
 def _factory(name: str) -> Factory | None:
@@ -151,7 +151,7 @@ def _factory(name: str) -> Factory | None:
         return None
 
     def make(key: str, args: Any) -> QuotaHook:
-        found: QuotaHook = points[0].load()(key, args)  # an import that fails is reported as the factory's failure
-        return found
+        quota_hook: QuotaHook = points[0].load()(key, args)  # an import that fails is reported as the factory's failure
+        return quota_hook
 
     return make

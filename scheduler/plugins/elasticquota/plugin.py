@@ -68,12 +68,12 @@ class ElasticQuota(Gate, PreFilter, PostFilter, Reserve):
             name = account.quota
         else:
             name = cache.quota_of(info.pod)
-        found = self._cache.find(name)
-        if found is None:
+        result = self._cache.find(name)
+        if result is None:
             return SUCCESS
         placed = account is not None and account.assigned  # a placed pod that is explained: without its own use
         own = self._cache.amounts_of(info) if placed else {}
-        why = self.shortage(*found, info, own, own if is_non_preemptible(info.pod) else {})
+        why = self.shortage(*result, info, own, own if is_non_preemptible(info.pod) else {})
         if not why:
             return SUCCESS
         cache.refused.setdefault(name, set()).add(cache.wake_key_of(info.pod, name))
@@ -82,8 +82,8 @@ class ElasticQuota(Gate, PreFilter, PostFilter, Reserve):
     def gate_beside(self, info: PodInfo, planned: Sequence[PodInfo], gone: Sequence[PodInfo]) -> Status:
         """The check of a pod when pods of its quota are imagined to be placed, or gone (GANG-R89)."""
         cache, name = self._cache, self._cache.quota_of(info.pod)
-        found = cache.find(name) if self.gate_key(info.pod) else None
-        if found is None:
+        result = cache.find(name) if self.gate_key(info.pod) else None
+        if result is None:
             return SUCCESS
         without: Counter[str] = Counter()
         strict: Counter[str] = Counter()
@@ -94,7 +94,7 @@ class ElasticQuota(Gate, PreFilter, PostFilter, Reserve):
                     without.update(amounts)
                     if is_non_preemptible(pod.pod):
                         strict.update(amounts)
-        why = self.shortage(*found, info, without, strict)
+        why = self.shortage(*result, info, without, strict)
         return Status.unschedulable(why) if why else SUCCESS
 
     def shortage(
@@ -159,10 +159,10 @@ class ElasticQuota(Gate, PreFilter, PostFilter, Reserve):
         if info.pod.spec.preemption_policy == PREEMPT_NEVER:
             return PostFilterResult(Status.unschedulable(f"preemption: {NEVER}"))
         name = self._cache.quota_of(info.pod)
-        found = self._cache.find(name)
-        if found is None or (name == DEFAULT_QUOTA and self._args.disable_default_quota_preemption):
+        result = self._cache.find(name)
+        if result is None or (name == DEFAULT_QUOTA and self._args.disable_default_quota_preemption):
             return PostFilterResult(Status.unschedulable())
-        tree, quota = found
+        tree, quota = result
         preemption = QuotaPreemption(
             self._handle,
             self._handle.runner_of(info),

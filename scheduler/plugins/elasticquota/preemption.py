@@ -36,9 +36,9 @@ class QuotaPreemption:
             node = self._handle.cache.find(name)
             if node is None:
                 continue
-            found = self._victims(state, info, node, lesser)
-            if found is not None:
-                victims, violations = found
+            state_victims = self._victims(state, info, node, lesser)
+            if state_victims is not None:
+                victims, violations = state_victims
                 candidates.append((_rank(victims, violations), name, victims))
         if not candidates:
             return None
@@ -52,7 +52,7 @@ class QuotaPreemption:
 
     def _lesser(self, info: PodInfo, quota: str) -> dict[str, list[PodInfo]]:
         """Possible victims by node, most important first."""
-        found: dict[str, list[PodInfo]] = {}
+        victims: dict[str, list[PodInfo]] = {}
         for account in self._cache.members.get(quota, {}).values():
             other = account.info
             if (
@@ -62,10 +62,10 @@ class QuotaPreemption:
                 or is_non_preemptible(other.pod)
             ):
                 continue
-            found.setdefault(other.node_name, []).append(other)
-        for lesser in found.values():
+            victims.setdefault(other.node_name, []).append(other)
+        for lesser in victims.values():
             lesser.sort(key=importance)
-        return found
+        return victims
 
     def _victims(
         self, state: CycleState, info: PodInfo, node: NodeInfo, lesser: Sequence[PodInfo]

@@ -76,19 +76,19 @@ class ProfileController(Controller):
             path = f"{_collection(PROFILES_PATH, profile.metadata.namespace)}/{profile.metadata.name}"
             labels = {"metadata": {"labels": {keys.TREE_ID: tree}}}
             self._rest.merge(path, labels, self._done(profile), uid=profile.metadata.uid)
-        wanted = root_quota(profile, tree, self._cache.node_objects.values())
+        amounts = root_quota(profile, tree, self._cache.node_objects.values())
         known = self._cache.objects.get(profile.spec.quota_name)
         path = _collection(QUOTAS_PATH, profile.metadata.namespace)
         if known is None:
-            self._rest.post(path, wanted, self._done(profile))
+            self._rest.post(path, amounts, self._done(profile))
             return
         metadata = {
-            "labels": _changed(known.metadata.labels, wanted["metadata"]["labels"]),
-            "annotations": _changed(known.metadata.annotations, wanted["metadata"]["annotations"]),
+            "labels": _changed(known.metadata.labels, amounts["metadata"]["labels"]),
+            "annotations": _changed(known.metadata.annotations, amounts["metadata"]["annotations"]),
         }
         spec = {"min": dict((known.spec and known.spec.min) or {}), "max": dict((known.spec and known.spec.max) or {})}
-        if any(metadata.values()) or spec != wanted["spec"]:
-            patch = {"metadata": {key: value for key, value in metadata.items() if value}, "spec": wanted["spec"]}
+        if any(metadata.values()) or spec != amounts["spec"]:
+            patch = {"metadata": {key: value for key, value in metadata.items() if value}, "spec": amounts["spec"]}
             name = profile.spec.quota_name
             self._rest.merge(f"{path}/{name}", patch, self._done(profile), uid=known.metadata.uid)
 
@@ -108,10 +108,10 @@ def root_quota(profile: ElasticQuotaProfile, tree: str, nodes: Iterable[Node]) -
     selector = profile.spec.node_selector
     for node in nodes:
         if selector is not None and selector_matches(selector, node.metadata.labels):
-            found = read_amounts(node.name, "allocatable", node.status.allocatable, [])
-            total.update(found)
+            amounts = read_amounts(node.name, "allocatable", node.status.allocatable, [])
+            total.update(amounts)
             if node.spec.unschedulable or not _is_ready(node):
-                unschedulable.update(found)
+                unschedulable.update(amounts)
     factor = ratio(profile.spec.resource_ratio)
     whole, closed = _scaled(total, factor), _scaled(unschedulable, factor)
     try:
@@ -149,8 +149,8 @@ def _changed(before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, s
 
 def ratio(text: str | None) -> Fraction:
     """`resourceRatio` if it is in (0, 1], else 1."""
-    found = finite(text or "1")
-    return Fraction(text or "1") if found is not None and 0 < found <= 1 else Fraction(1)
+    value = finite(text or "1")
+    return Fraction(text or "1") if value is not None and 0 < value <= 1 else Fraction(1)
 
 
 def tree_id(key: str) -> str:

@@ -32,17 +32,17 @@ def register(handle: Handle) -> None:
 
 def _one(cache: QuotaCache, request: RequestContext) -> Answer:
     name = request.parameters["name"]
-    found = cache.find(name)
-    if found is None:
+    results = cache.find(name)
+    if results is None:
         return missing(f"cannot find quota {name}")
-    return json(summary(cache, *found, pods=request.query.get("includePods") == "true"))
+    return json(summary(cache, *results, pods=request.query.get("includePods") == "true"))
 
 
 def _all(cache: QuotaCache, request: RequestContext) -> Answer:
-    wanted = request.query.get("tree", "")
+    name = request.query.get("tree", "")
     shown: dict[str, Any] = {}
     for tree_id, tree in cache.trees.items():
-        if wanted and tree_id != wanted:
+        if name and tree_id != name:
             continue
         for quota in tree:
             beside = quota in {tree.system, tree.default} and bool(tree_id)
@@ -58,10 +58,10 @@ def _families(cache: QuotaCache) -> Iterator[Family]:
     ):
         samples: list[str] = []
         for quota_name in sorted(cache.objects):
-            found = cache.find(quota_name)
-            if found is None:
+            results = cache.find(quota_name)
+            if results is None:
                 continue
-            tree, quota = found
+            tree, quota = results
             labels = {
                 "tree": cache.tree_id(quota_name),
                 "is_parent": str(quota.spec.is_parent).lower(),

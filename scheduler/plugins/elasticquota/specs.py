@@ -8,14 +8,14 @@ from seatrial.scheduler.quota.tree import QuotaSpec
 
 def read_amounts(name: str, field: str, listed: ResourceList | None, complaints: list[str]) -> dict[str, int]:
     """The amounts of a resource list. One that cannot be read counts as 0 and is reported."""
-    found: dict[str, int] = {}
+    amounts: dict[str, int] = {}
     for key, quantity in (listed or {}).items():
         try:
-            found[key] = amount(key, quantity)
+            amounts[key] = amount(key, quantity)
         except QuantityError as error:
             complaints.append(f"quota {name}: {field}.{key}: {error}; it counts as 0")
-            found[key] = 0
-    return found
+            amounts[key] = 0
+    return amounts
 
 
 def spec_of(quota: ElasticQuota, complaints: list[str]) -> QuotaSpec:

@@ -21,11 +21,11 @@ def status_fields(tree: QuotaTree, quota: Quota) -> dict[str, Amounts]:
             request[key] = request.get(key, 0) + value
 
     def total(name: str) -> Amounts:
-        found: Amounts = {}
+        amounts: Amounts = {}
         for part in parts:
             for key, value in getattr(part, name).items():
-                found[key] = found.get(key, 0) + value
-        return {key: value for key, value in found.items() if value}
+                amounts[key] = amounts.get(key, 0) + value
+        return {key: value for key, value in amounts.items() if value}
 
     guaranteed = dict(quota.spec.min)
     if tree.guarantee:
@@ -79,7 +79,7 @@ def summary(cache: QuotaCache, tree: QuotaTree, quota: Quota, *, pods: bool = Fa
     """The summary of one quota, with upstream's field names."""
     spec = quota.spec
     fields = status_fields(tree, quota)
-    found: dict[str, Any] = {
+    results: dict[str, Any] = {
         "name": quota.name,
         "parentName": spec.parent,
         "isParent": spec.is_parent,
@@ -104,8 +104,8 @@ def summary(cache: QuotaCache, tree: QuotaTree, quota: Quota, *, pods: bool = Fa
         "selfNonPreemptibleRequest": quantities(quota.self_non_preemptible_request),
     }
     if pods:
-        found["podCache"] = {
+        results["podCache"] = {
             account.pod.key: {"isAssigned": account.assigned, "resource": quantities(account.amounts)}
             for account in cache.members.get(quota.name, {}).values()
         }
-    return found
+    return results

@@ -106,13 +106,13 @@ class Fleet:
 
     def _read(self, rows: Sequence[int]) -> None:
         names, nodes, states = self._cache.columns.names, self._cache.nodes, self._states
-        found = [None if (node := nodes.get(names[row])) is None else self.one(node) for row in rows]
-        if found:
+        results = [None if (node := nodes.get(names[row])) is None else self.one(node) for row in rows]
+        if results:
             where, nothing = np.array(rows), (0, 0, 0, (0,) * self.width)
-            self._has[where] = [left is not None for left in found]
+            self._has[where] = [left is not None for left in results]
             # One assignment for each column: single ones cost as much for each node.
             states.model[where], states.cpu[where], states.memory[where], states.cards[where] = zip(
-                *(left or nothing for left in found), strict=True
+                *(left or nothing for left in results), strict=True
             )
 
     def one(self, node: NodeInfo) -> Left | None:

@@ -107,22 +107,22 @@ class DeviceFragmentation(ScoreBatch):
         return states[0][ALONE] if len(states) == 1 else _Stacked(states)
 
     def score_batch(self, stacked: _Stacked, batch: Batch) -> Ints:
-        found = np.full((len(stacked.states), batch.size), NEUTRAL, np.int64)
+        score_batch = np.full((len(stacked.states), batch.size), NEUTRAL, np.int64)
         self._fleet.catch_up()
         outlook = self._ready()
         has, states = self._fleet.some(batch.rows)
         if len(states.cpu):
             requests, back = self._prepared(outlook, stacked)
-            found[:, has] = scores(self._strategy, outlook, states, requests)[back]
-        return found
+            score_batch[:, has] = scores(self._strategy, outlook, states, requests)[back]
+        return score_batch
 
     def score_classes_batch(self, stacked: _Stacked, node: NodeInfo) -> Ints:
         outlook, left = self._one(node)
         if left is None:
             return np.full(len(stacked.states), NEUTRAL, np.int64)  # no GPU, so nothing to keep usable
         requests, back = self._prepared(outlook, stacked)
-        found = scores_of_one(self._strategy, outlook, left, requests)
-        return found if len(found) == 1 else found[back]
+        strategy_scores = scores_of_one(self._strategy, outlook, left, requests)
+        return strategy_scores if len(strategy_scores) == 1 else strategy_scores[back]
 
     def score_signature(self, stacked: object, node: NodeInfo) -> Hashable:
         self._ready()  # at every change of a node, known score or not, so that it is learnt at the same time

@@ -255,13 +255,13 @@ class InterPodAffinity(PreFilter, FilterBatch, ScoreBatch, VictimAware):
             yield term, weight, self._held.rows(term)
 
     def survey(self, state: CycleState, pod: Pod, nodes: Sequence[NodeInfo]) -> None:
-        found: dict[tuple[str, str], int] = {}
+        amounts: dict[tuple[str, str], int] = {}
         for term, weight, rows in self._weights(state[WEIGHED]):
             for node in self._cache:
                 value = node.known.metadata.labels.get(term.key)
                 if value is not None:
-                    found[term.key, value] = found.get((term.key, value), 0) + int(rows[node.row]) * weight
-        state[SURVEY] = found
+                    amounts[term.key, value] = amounts.get((term.key, value), 0) + int(rows[node.row]) * weight
+        state[SURVEY] = amounts
 
     def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
         survey = state[SURVEY]

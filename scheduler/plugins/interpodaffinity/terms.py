@@ -97,10 +97,10 @@ class HeldTerms(Listener):
 
     def rows(self, term: Term) -> Ints:
         """The number of pods with the term, for each row in use."""
-        found = self._rows[term]
-        if len(found) < self._cache.columns.capacity:
-            found = self._rows[term] = np.pad(found, (0, self._cache.columns.capacity - len(found)))
-        return found[: self._cache.columns.count]
+        row = self._rows[term]
+        if len(row) < self._cache.columns.capacity:
+            row = self._rows[term] = np.pad(row, (0, self._cache.columns.capacity - len(row)))
+        return row[: self._cache.columns.count]
 
     def is_relevant(self, pod_class: EquivalenceClass) -> bool:
         return pod_class.example.spec.affinity is not None

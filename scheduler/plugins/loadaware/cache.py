@@ -96,7 +96,7 @@ class LoadCache(Listener):
             seconds = go_duration(score.score_aggregated_duration or "0") or 0.0
             self._score_aggregation = Aggregation(score.score_aggregation_type, seconds)
         self._kinds = frozenset(
-            found.kind for found in (self._score_aggregation, self.rules.default.aggregation) if found is not None
+            item.kind for item in (self._score_aggregation, self.rules.default.aggregation) if item is not None
         )
         self._unknown = LoadRow(
             (self._zero, self._zero, self._zero), self.rules.default, self._no_raw, verdict=PASS, scored=False
@@ -121,12 +121,12 @@ class LoadCache(Listener):
         """The cache for these arguments; profiles with equal arguments share one."""
         caches = handle.shared(LoadCaches, lambda: LoadCaches(handle))
         key = msgspec.json.encode(args)
-        found = caches.all.get(key)
-        if found is None:
-            found = caches.all[key] = LoadCache(handle, args, len(caches.all))
+        load_cache = caches.all.get(key)
+        if load_cache is None:
+            load_cache = caches.all[key] = LoadCache(handle, args, len(caches.all))
             handle.cache.classes.distinguish(distinctions)
-            handle.cache.listen(found)
-        return found
+            handle.cache.listen(load_cache)
+        return load_cache
 
     def column(self, name: str) -> str:
         """The name of one of this cache's columns."""
@@ -134,27 +134,27 @@ class LoadCache(Listener):
 
     def row(self, name: str) -> LoadRow:
         """The node's row; that of an unknown node if nothing is known."""
-        found = self._nodes.get(name)
-        return found.row if found is not None else self._unknown
+        node = self._nodes.get(name)
+        return node.row if node is not None else self._unknown
 
     def load(self, name: str) -> NodeLoad | None:
         """What is known of the load of a node; None if the node is not known."""
-        found = self._nodes.get(name)
-        return found.load if found is not None else None
+        node = self._nodes.get(name)
+        return node.load if node is not None else None
 
     def counts(self) -> dict[str, int]:
         """Nodes by the state of their NodeMetric: current, expired, empty (no usage in it) or missing."""
-        found = dict.fromkeys(("current", "expired", "empty", "missing"), 0)
+        counts = dict.fromkeys(("current", "expired", "empty", "missing"), 0)
         for name in self._handle.columns.rows:
             node = self._nodes.get(name)
             report = node.load.report if node is not None else None
             if node is None or report is None:
-                found["missing"] += 1
+                counts["missing"] += 1
             elif node.expired:
-                found["expired"] += 1
+                counts["expired"] += 1
             else:
-                found["current" if report.usage is not None else "empty"] += 1
-        return found
+                counts["current" if report.usage is not None else "empty"] += 1
+        return counts
 
     # -- NodeMetrics --------------------------------------------------------------------------------------------------
 
@@ -219,20 +219,20 @@ class LoadCache(Listener):
     # -- events of the cache of pods and nodes ------------------------------------------------------------------------
 
     def node_set(self, node: Node, before: Node | None) -> None:
-        found = self._node(node.name)
+        current_node = self._node(node.name)
         annotations = node.metadata.annotations
-        found.limits, wrong = self.rules.of(annotations.get(USAGE_THRESHOLDS, ""))
-        aggregation = found.limits.aggregation
+        current_node.limits, wrong = self.rules.of(annotations.get(USAGE_THRESHOLDS, ""))
+        aggregation = current_node.limits.aggregation
         if aggregation is not None and aggregation.kind not in self._kinds:
             self._read_more(aggregation.kind)
         if wrong:
             self._handle.complain(f"node {node.name}: annotation {USAGE_THRESHOLDS}: {wrong}")
         try:
-            found.raw = self._raw(annotations.get(RAW_ALLOCATABLE, ""))
+            current_node.raw = self._raw(annotations.get(RAW_ALLOCATABLE, ""))
         except (msgspec.DecodeError, QuantityError) as error:
-            found.raw = self._no_raw
+            current_node.raw = self._no_raw
             self._handle.complain(f"node {node.name}: annotation {RAW_ALLOCATABLE}: {error}")
-        self._write(node.name, found)
+        self._write(node.name, current_node)
 
     def node_gone(self, name: str) -> None:
         """Forget a node that has neither object nor pods nor report."""
@@ -252,9 +252,9 @@ class LoadCache(Listener):
         moment = moment_of(pod, "PodScheduled")
         assigned = self._clock.now() if moment is None else moment
         prod, estimate = self.facts(info.pod_class)
-        found = AssignedPod(pod.metadata.key, prod, estimate, assigned, self._estimator.deadline(pod, assigned))
+        assigned_pod = AssignedPod(pod.metadata.key, prod, estimate, assigned, self._estimator.deadline(pod, assigned))
         node = self._node(info.node_name)
-        node.load.add(info.uid, found)
+        node.load.add(info.uid, assigned_pod)
         if node.load.report is not None:
             self._write(info.node_name, node)
 
@@ -285,25 +285,25 @@ class LoadCache(Listener):
     def facts(self, pod_class: EquivalenceClass) -> tuple[bool, Vector]:
         """Whether pods of the class are prod pods, and their estimate."""
         key = self.column("facts")
-        found: tuple[bool, Vector] | None = pod_class.facts.get(key)  # type: ignore[assignment]
-        if found is None:
+        fact: tuple[bool, Vector] | None = pod_class.facts.get(key)  # type: ignore[assignment]
+        if fact is None:
             pod = pod_class.example
             priority_class = class_with_default(pod.metadata.labels, pod.spec)
             try:
                 estimate = self._estimator.of(pod, priority_class)
             except QuantityError:
                 estimate = self._zero  # such a pod is not scheduled, and counts with nothing
-            found = pod_class.facts[key] = (priority_class == PROD, estimate)
-        return found
+            fact = pod_class.facts[key] = (priority_class == PROD, estimate)
+        return fact
 
     # -- rows ---------------------------------------------------------------------------------------------------------
 
     def _node(self, name: str) -> _Node:
-        found = self._nodes.get(name)
-        if found is None:
+        node = self._nodes.get(name)
+        if node is None:
             load = NodeLoad(self._width, include_system=self._args.prod_usage_include_sys)
-            found = self._nodes[name] = _Node(load, self.rules.default, self._no_raw, self._unknown)
-        return found
+            node = self._nodes[name] = _Node(load, self.rules.default, self._no_raw, self._unknown)
+        return node
 
     def _read_more(self, kind: str) -> None:
         """Read an aggregation type that no node needed before from the present NodeMetrics."""

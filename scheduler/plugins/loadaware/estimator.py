@@ -36,19 +36,19 @@ def estimate(
     the class koord-free have no CPU and memory of their own, so they estimate 0.
     """
     translated = _TRANSLATED.get(priority_class, {CPU: "", MEMORY: ""})
-    found = []
+    results = []
     for name in names:
         own = translated.get(name, name)
         limit = limits.get(own, 0)
-        wanted = max(limit, requests.get(own, 0))
+        amount = max(limit, requests.get(own, 0))
         if name not in factors:
-            found.append(0)
-        elif not wanted:
-            found.append(_WITHOUT_REQUEST.get(own, 0))
+            results.append(0)
+        elif not amount:
+            results.append(_WITHOUT_REQUEST.get(own, 0))
         else:
-            value = (2 * wanted * factors[name] + 100) // 200
-            found.append(min(value, limit) if limit else value)
-    return tuple(found)
+            value = (2 * amount * factors[name] + 100) // 200
+            results.append(min(value, limit) if limit else value)
+    return tuple(results)
 
 
 class Estimator:
@@ -93,9 +93,9 @@ class Estimator:
 
 def moment_of(pod: Pod, condition: str) -> float | None:
     """When the condition became True, seconds since 1970; None if it is not."""
-    for found in pod.status.conditions:
-        if found.type == condition and found.status == "True":
-            return read_time(found.last_transition_time)
+    for item in pod.status.conditions:
+        if item.type == condition and item.status == "True":
+            return read_time(item.last_transition_time)
     return None
 
 
@@ -109,5 +109,5 @@ def _custom_factors(annotations: Mapping[str, str]) -> dict[str, int]:
 
 def _custom_seconds(annotations: Mapping[str, str], key: str, default: int | None) -> int | None:
     """The annotation if it is an integer of 0 or more."""
-    found = integer(annotations.get(key, ""), 0)
-    return default if found is None else found
+    value = integer(annotations.get(key, ""), 0)
+    return default if value is None else value

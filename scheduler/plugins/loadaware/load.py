@@ -30,11 +30,11 @@ class Report:
     aggregates: dict[str, dict[float, Vector]]  # by type and seconds
     pods: dict[str, tuple[Vector, bool]]  # by namespace/name: usage, and whether it is reported as prod
 
-    def aggregate(self, wanted: Aggregation) -> Vector | None:
+    def aggregate(self, aggregation: Aggregation) -> Vector | None:
         """The aggregate; None if it is not in the report. Without any duration recorded, 0 s is the usage itself."""
-        by_duration = self.aggregates.get(wanted.kind, {})
-        if wanted.seconds:
-            return by_duration.get(wanted.seconds)
+        by_duration = self.aggregates.get(aggregation.kind, {})
+        if aggregation.seconds:
+            return by_duration.get(aggregation.seconds)
         return by_duration[max(by_duration)] if by_duration else self.usage
 
 
@@ -73,10 +73,10 @@ def read_report(metric: NodeMetric, names: Sequence[str], kinds: frozenset[str])
 
 
 def _vector(resources: ResourceList, names: Sequence[str]) -> Vector:
-    found = tuple([amount(name, resources[name]) if name in resources else 0 for name in names])
-    if min(found) < 0:
+    vector = tuple([amount(name, resources[name]) if name in resources else 0 for name in names])
+    if min(vector) < 0:
         raise ValueError(f"expected usage of 0 and more, found {dict(resources)}")
-    return found
+    return vector
 
 
 @dataclass(slots=True)
@@ -157,8 +157,8 @@ class NodeLoad:
         report = self.report
         if report is None or report.usage is None:
             return self._zero
-        found = report.usage if aggregation is None else report.aggregate(aggregation)
-        return self.estimated if found is None else _plus(found, self.delta)
+        usage = report.usage if aggregation is None else report.aggregate(aggregation)
+        return self.estimated if usage is None else _plus(usage, self.delta)
 
     def usage_of_prod(self) -> Vector:
         """Usage of prod pods, with the estimates of those that the report does not cover."""
@@ -207,4 +207,4 @@ def _rest(estimate: Vector, reported: Vector | None) -> Vector:
     """What an estimate adds to the usage that is reported."""
     if reported is None:
         return estimate
-    return tuple([max(guess - found, 0) for guess, found in zip(estimate, reported, strict=True)])
+    return tuple([max(guess - value, 0) for guess, value in zip(estimate, reported, strict=True)])

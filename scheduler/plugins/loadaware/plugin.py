@@ -91,11 +91,11 @@ class LoadAwareScheduling(PreFilter, FilterBatch, ScoreBatch, Reserve):
         return SUCCESS
 
     def _incoming(self, state: CycleState, pod: Pod) -> Incoming:
-        found = state.get(INCOMING)
-        if found is None:
+        entry = state.get(INCOMING)
+        if entry is None:
             prod, estimate = self.loads.facts(self._handle.cache.classes.of(pod))
-            found = state[INCOMING] = Incoming(estimate, prod, of_daemon_set(pod))
-        return found
+            entry = state[INCOMING] = Incoming(estimate, prod, of_daemon_set(pod))
+        return entry
 
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
         incoming, row = self._incoming(state, pod), self.loads.row(node.name)

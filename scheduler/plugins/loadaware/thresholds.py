@@ -50,11 +50,11 @@ class ThresholdRules:
 
     def __init__(self, args: LoadAwareSchedulingArgs) -> None:
         self._names = args.names
-        given = args.aggregated
+        value = args.aggregated
         aggregated = None
-        if given is not None:
-            duration = given.usage_aggregated_duration
-            aggregated = _Aggregated(given.usage_thresholds, given.usage_aggregation_type, duration)
+        if value is not None:
+            duration = value.usage_aggregated_duration
+            aggregated = _Aggregated(value.usage_thresholds, value.usage_aggregation_type, duration)
         self._usage = dict(args.thresholds)
         self._prod = dict(args.prod_usage_thresholds)
         self._aggregated = aggregated

@@ -62,10 +62,10 @@ def align(state: NumaState, demand: Demand, rules: Rules, devices: Devices | Non
         return need
     mask: Mask | None = None
     if policy:
-        found = _mask(state, demand, need, policy, rules.numa_scorer, devices)
-        if isinstance(found, Status):
-            return found
-        mask = found[0]
+        state_mask = _mask(state, demand, need, policy, rules.numa_scorer, devices)
+        if isinstance(state_mask, Status):
+            return state_mask
+        mask = state_mask[0]
     allocation = allocate(state, need, mask)
     if isinstance(allocation, Status):
         return allocation

@@ -52,16 +52,16 @@ def divide(state: NumaState, need: Need, mask: Mask) -> dict[int, Amounts] | Sta
     offered = offers(state, need)
     split: dict[int, Amounts] = {node: {} for node in nodes}
     short: list[str] = []
-    for name, wanted in need.requests:
+    for name, amount in need.requests:
         if name not in known:
             continue
         unit = _unit(state, need, name)
-        left = wanted
+        left = amount
         for turn, node in enumerate(sorted(nodes, key=lambda entry: (offered[entry].get(name, 0), entry))):
-            given = min(offered[node].get(name, 0), left // (len(nodes) - turn)) // unit * unit
-            if given:
-                split[node][name] = given
-                left -= given
+            value = min(offered[node].get(name, 0), left // (len(nodes) - turn)) // unit * unit
+            if value:
+                split[node][name] = value
+                left -= value
         if left:
             short.append(f"Insufficient NUMA {name}")
     return Status.unschedulable(*short) if short else split
@@ -103,16 +103,16 @@ def choose(
     assert preference is not None
     free = usable(state.topology, state.free, preference)
     if zones is None:
-        found = take(state.topology, free, state.marks, need.cpus, preference)
-        return found if isinstance(found, Status) else kept(state.topology, found, preference) or found
+        result = take(state.topology, free, state.marks, need.cpus, preference)
+        return result if isinstance(result, Status) else kept(state.topology, result, preference) or result
     taken: list[int] = []
     for node, amounts in sorted(zones.items()):
         here: Cpus = frozenset(number for number in free if state.topology.cpus[number].node == node)
         count = min(len(here), dict(amounts).get(CPU, 0) // WHOLE)
-        found = take(state.topology, here, state.marks, count, preference)
-        if isinstance(found, Status):
-            return found
-        taken += found
+        result = take(state.topology, here, state.marks, count, preference)
+        if isinstance(result, Status):
+            return result
+        taken += result
     if len(taken) != need.cpus:
         return NOT_ENOUGH
     return kept(state.topology, taken, preference) or tuple(sorted(taken))

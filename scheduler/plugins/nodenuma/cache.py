@@ -103,9 +103,9 @@ class NumaCache(Listener):
     # -- events of the cache of pods and nodes ------------------------------------------------------------------------
 
     def node_set(self, node: Node, before: Node | None) -> None:
-        found = self._nodes.get(node.name)
-        if found is not None:
-            self._recompute(found, node)
+        numa = self._nodes.get(node.name)
+        if numa is not None:
+            self._recompute(numa, node)
             return
         options, _ = options_of(node.metadata.labels, node.metadata.annotations, None)
         if options != NO_OPTIONS:

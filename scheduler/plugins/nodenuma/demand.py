@@ -99,13 +99,13 @@ def demand_of(pod: Pod, requests: Amounts, default_policy: str) -> Demand | Stat
         numa = _read(annotations, NUMA_TOPOLOGY_SPEC, NumaTopologySpec)
     except msgspec.DecodeError as error:
         return Status.unresolvable(str(error))
-    for found, expected, key in (
+    for result, expected, key in (
         (numa.policy, NUMA_POLICIES, "numaTopologyPolicy"),
         (numa.exclusive, {PREFERRED, REQUIRED}, "singleNUMANodeExclusive"),
     ):
-        if found and found not in expected:
+        if result and result not in expected:
             return Status.unresolvable(
-                f"{NUMA_TOPOLOGY_SPEC}: {key}: expected one of {', '.join(sorted(expected))}, found {found!r}"
+                f"{NUMA_TOPOLOGY_SPEC}: {key}: expected one of {', '.join(sorted(expected))}, found {result!r}"
             )
     amounts = tuple(sorted(requests.items()))
     bind, required, preferred, exclusive = False, "", "", ""
@@ -133,8 +133,8 @@ def written_back(demand: Demand, preference: CpuPreference) -> str | None:
         preferred = preference.policy
     if (required, preferred) == (spec.required_cpu_bind_policy, spec.preferred_cpu_bind_policy):
         return None
-    found = ResourceSpec(required, preferred, spec.preferred_cpu_exclusive_policy)
-    return msgspec.json.encode(found).decode()
+    resource_spec = ResourceSpec(required, preferred, spec.preferred_cpu_exclusive_policy)
+    return msgspec.json.encode(resource_spec).decode()
 
 
 def _read(annotations: Mapping[str, str], key: str, kind: type[T]) -> T:

@@ -23,15 +23,15 @@ def hints(state: NumaState, need: Need, policy: str, scorer: Scorer) -> Hints:
     """For each requested resource that NUMA nodes have, the sets of NUMA nodes that can serve the whole pod."""
     offered = offers(state, need)
     known = {name for amounts in state.totals.values() for name in amounts}
-    found: dict[str, list[Hint]] = {name: [] for name, _ in need.requests if name in known}
-    for mask in masks(list(state.totals)) if found else ():
+    by_name: dict[str, list[Hint]] = {name: [] for name, _ in need.requests if name in known}
+    for mask in masks(list(state.totals)) if by_name else ():
         if isinstance(allocate(state, need, mask), Status):
             continue
         score = mask_score(state, need, mask, scorer)
-        for name, listed in found.items():
+        for name, listed in by_name.items():
             if all(offered[node].get(name, 0) for node in mask):
                 listed.append(Hint(mask, policy == RESTRICTED or not listed or len(mask) == len(listed[0].mask), score))
-    return found
+    return by_name
 
 
 def mask_score(state: NumaState, need: Need, mask: Mask, scorer: Scorer) -> int:

@@ -174,8 +174,8 @@ def options_of(
     ), reader.wrong
 
 
-def _unknown(key: str, expected: object, found: str) -> str:
-    return f"{key}: expected one of {', '.join(expected)}, found {found!r}"  # type: ignore[arg-type]
+def _unknown(key: str, expected: object, strategy: str) -> str:
+    return f"{key}: expected one of {', '.join(expected)}, found {strategy!r}"  # type: ignore[arg-type]
 
 
 def _clamped(ratio: float | None) -> float | None:
@@ -184,27 +184,27 @@ def _clamped(ratio: float | None) -> float | None:
 
 def _reserved(reader: _Reader, annotations: Mapping[str, str], manager: CpuManagerPolicy) -> frozenset[int]:
     """CPUs that no pod may be bound to (NUMA-R17)."""
-    found = reader.cpus(KUBELET_CPU_MANAGER, manager.reserved_cpus)
+    cpus = reader.cpus(KUBELET_CPU_MANAGER, manager.reserved_cpus)
     for alloc in reader.read(annotations, POD_CPU_ALLOCS, list[PodCpuAlloc] | None) or ():  # type: ignore[arg-type]
         if alloc.managed_by_kubelet and alloc.uid and alloc.cpuset:
-            found |= reader.cpus(POD_CPU_ALLOCS, alloc.cpuset)
+            cpus |= reader.cpus(POD_CPU_ALLOCS, alloc.cpuset)
     reservation = reader.read(annotations, NODE_RESERVATION, NodeReservation)
     if reservation is not None:
-        found |= reader.cpus(NODE_RESERVATION, reservation.reserved_cpus)
+        cpus |= reader.cpus(NODE_RESERVATION, reservation.reserved_cpus)
     system = reader.read(annotations, SYSTEM_QOS, SystemQos)
     if system is not None and system.cpuset_exclusive is not False:
-        found |= reader.cpus(SYSTEM_QOS, system.cpuset)
-    return found
+        cpus |= reader.cpus(SYSTEM_QOS, system.cpuset)
+    return cpus
 
 
 def _zones(reader: _Reader, nrt: NodeResourceTopology, factors: Mapping[str, float]) -> dict[int, Amounts]:
     """The amounts of each NUMA node in the object, amplified unless they are already."""
-    found: dict[int, Amounts] = {}
+    totals: dict[int, Amounts] = {}
     for zone in nrt.zones:
         number = _ZONE_NAME.match(zone.name)
         if zone.type != "Node" or number is None:
             continue
-        amounts = found.setdefault(int(number[1]), {})
+        amounts = totals.setdefault(int(number[1]), {})
         for resource in zone.resources:
             try:
                 value = amount(resource.name, resource.allocatable)
@@ -212,16 +212,16 @@ def _zones(reader: _Reader, nrt: NodeResourceTopology, factors: Mapping[str, flo
                 reader.wrong.append(f"zone {zone.name}: {resource.name}: {error}")
                 continue
             amounts[resource.name] = amplify(value, factors.get(resource.name, 1.0))
-    if len(found) > MAX_NUMA_NODES:
-        reader.wrong.append(f"zones: expected at most {MAX_NUMA_NODES} NUMA nodes, found {len(found)}; none is used")
+    if len(totals) > MAX_NUMA_NODES:
+        reader.wrong.append(f"zones: expected at most {MAX_NUMA_NODES} NUMA nodes, found {len(totals)}; none is used")
         return {}
-    return found
+    return totals
 
 
-def _less(found: dict[int, Amounts], topology: Topology, reserved: frozenset[int], ratio: float) -> ZoneAmounts:
+def _less(totals: dict[int, Amounts], topology: Topology, reserved: frozenset[int], ratio: float) -> ZoneAmounts:
     """The amounts without reserved CPUs."""
-    for node, amounts in found.items():
+    for node, amounts in totals.items():
         if CPU in amounts:
             gone = sum(1 for cpu in reserved if topology.cpus[cpu].node == node)
             amounts[CPU] = max(amounts[CPU] - amplify(gone * 1000, ratio), 0)
-    return tuple((node, tuple(sorted(amounts.items()))) for node, amounts in sorted(found.items()))
+    return tuple((node, tuple(sorted(amounts.items()))) for node, amounts in sorted(totals.items()))

@@ -65,7 +65,7 @@ MAX_OUTCOMES = 4096  # for each state of a node; each keeps its demand, whose id
 MAX_DEMANDS = 4096  # of which equal ones share one object
 
 DEMAND: StateKey[Demand] = StateKey("NodeNUMAResource/demand")
-GIVEN: StateKey[Outcome] = StateKey("NodeNUMAResource/given")
+OUTCOME: StateKey[Outcome] = StateKey("NodeNUMAResource/given")
 DRY_RUN: StateKey[dict[str, NodeNuma]] = StateKey("NodeNUMAResource/dry-run")
 
 
@@ -161,10 +161,10 @@ class NodeNUMAResource(PreFilter, FilterBatch, ScoreBatch, Reserve, PreBind, Vic
         if known is None:
             if len(numa.outcomes) >= MAX_OUTCOMES:
                 numa.outcomes.clear()
-            devices = _asked(provider, state, name) if provider is not None else None
+            devices = _provider_devices(provider, state, name) if provider is not None else None
             known = numa.outcomes[key] = align(numa, demand, self._rules, devices), demand
-        found: Outcome | Status = known[0]
-        return found
+        outcome: Outcome | Status = known[0]
+        return outcome
 
     def _outcome_on(self, state: CycleState, demand: Demand, numa: NumaState, name: str) -> Outcome | Status:
         """The result of `align` for the target of the pod; what its reservation holds is used first (NUMA-R62)."""
@@ -176,9 +176,9 @@ class NodeNUMAResource(PreFilter, FilterBatch, ScoreBatch, Reserve, PreBind, Vic
             return self._outcome(state, demand, numa, name)
         rest = left(known, way.reserved)
         inside = numa.within(rest.cpus if own.cpus else None, rest.zones if own.zones else None)
-        found = self._outcome(state, demand, inside, name)
-        if isinstance(found, Outcome) or way.reserved.restricted:
-            return found
+        outcome = self._outcome(state, demand, inside, name)
+        if isinstance(outcome, Outcome) or way.reserved.restricted:
+            return outcome
         return self._outcome(state, demand, numa, name)
 
     def affinity(self, state: CycleState, node: str) -> Mask | None:
@@ -187,31 +187,31 @@ class NodeNUMAResource(PreFilter, FilterBatch, ScoreBatch, Reserve, PreBind, Vic
             return None
         for way in targets_on(state, node):
             inner = for_target(state, way)
-            found = self._outcome_on(inner, demand, self._state(inner, node), node)
-            if isinstance(found, Outcome):
-                return found.mask
+            demand_outcome = self._outcome_on(inner, demand, self._state(inner, node), node)
+            if isinstance(demand_outcome, Outcome):
+                return demand_outcome.mask
         outcome = self._outcome_on(state, demand, numa, node)
         return None if isinstance(outcome, Status) else outcome.mask
 
     def _known(self, state: CycleState, name: str) -> NodeNuma | None:
         """The node, in the dry run if there is one; what is held for the pod is free."""
         dry_run = state.get(DRY_RUN)
-        found = dry_run.get(name) if dry_run is not None else None
-        return found or self.numa_cache.find(name)
+        entry = dry_run.get(name) if dry_run is not None else None
+        return entry or self.numa_cache.find(name)
 
     def _state(self, state: CycleState, name: str) -> NumaState:
         """The node's state for the pod's target: all other reservations hold what they have."""
-        found, way = self._known(state, name), state.get(TARGET)
-        if found is None or way is None:
-            return found.state if found is not None else self.numa_cache.nothing
+        node, way = self._known(state, name), state.get(TARGET)
+        if node is None or way is None:
+            return node.state if node is not None else self.numa_cache.nothing
         others = [other for other in matched_on(state, name) if other is not way.reserved]
-        held = [(other.uid, rest) for other in others if (rest := left(found, other)) != NOTHING]
+        held = [(other.uid, rest) for other in others if (rest := left(node, other)) != NOTHING]
         if not held:
-            return found.state
-        found = found.copy()
+            return node.state
+        node = node.copy()
         for uid, rest in held:
-            self.numa_cache.simulate(found, uid, rest)
-        return found.state
+            self.numa_cache.simulate(node, uid, rest)
+        return node.state
 
     # -- many at once -------------------------------------------------------------------------------------------------
 
@@ -267,14 +267,14 @@ class NodeNUMAResource(PreFilter, FilterBatch, ScoreBatch, Reserve, PreBind, Vic
 
     def reasons_batch(self, stacked: _Stacked, batch: Batch) -> tuple[Ints, Callable[[int], Status]]:
         codes = np.zeros(batch.size, np.int64)
-        said: list[Status] = [SUCCESS]
+        statuses: list[Status] = [SUCCESS]
         for _, place, node in self._special(stacked, batch):
             status = self._verdict(stacked.states[0], node)
             if not status.ok:
-                if status not in said:
-                    said.append(status)
-                codes[place] = said.index(status)
-        return codes, said.__getitem__
+                if status not in statuses:
+                    statuses.append(status)
+                codes[place] = statuses.index(status)
+        return codes, statuses.__getitem__
 
     # -- scoring ------------------------------------------------------------------------------------------------------
 
@@ -294,10 +294,10 @@ class NodeNUMAResource(PreFilter, FilterBatch, ScoreBatch, Reserve, PreBind, Vic
         return self.stack(states)
 
     def score_batch(self, stacked: _Stacked, batch: Batch) -> Ints | None:
-        found = np.stack([self._scoring.many(state[DEMAND], batch) for state in stacked.states])
+        stack = np.stack([self._scoring.many(state[DEMAND], batch) for state in stacked.states])
         for index, place, node in self._special(stacked, batch):
-            found[index, place] = self.score(stacked.states[index], _NOBODY, node)
-        return found
+            stack[index, place] = self.score(stacked.states[index], _NOBODY, node)
+        return stack
 
     def score_signature(self, stacked: _Stacked, node: NodeInfo) -> Hashable:
         numa = self.numa_cache.find(node.name)
@@ -322,7 +322,7 @@ class NodeNUMAResource(PreFilter, FilterBatch, ScoreBatch, Reserve, PreBind, Vic
         outcome = self._outcome_on(way, demand, numa, node_name)
         if isinstance(outcome, Status):
             return outcome
-        state[GIVEN] = outcome
+        state[OUTCOME] = outcome
         if outcome.mask is not None:
             state[AFFINITY] = outcome.mask
         if outcome.allocation != NOTHING:
@@ -331,18 +331,18 @@ class NodeNUMAResource(PreFilter, FilterBatch, ScoreBatch, Reserve, PreBind, Vic
 
     def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
         if DEMAND in state:
-            state.discard(GIVEN)
+            state.discard(OUTCOME)
             state.discard(AFFINITY)
             self.numa_cache.release(node_name, pod.metadata.uid)
 
     def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> MetadataChanges:
-        given = state.get(GIVEN)
-        if given is None or given.allocation == NOTHING:
+        entry = state.get(OUTCOME)
+        if entry is None or entry.allocation == NOTHING:
             return NO_METADATA_CHANGES
-        annotations = {RESOURCE_STATUS: status_text(given.allocation)}
+        annotations = {RESOURCE_STATUS: status_text(entry.allocation)}
         self.numa_cache.record_pending(pod.metadata.uid, annotations[RESOURCE_STATUS])
-        if given.need.preference is not None:
-            spec = written_back(state[DEMAND], given.need.preference)
+        if entry.need.preference is not None:
+            spec = written_back(state[DEMAND], entry.need.preference)
             if spec is not None:
                 annotations[RESOURCE_SPEC] = spec
         return MetadataChanges(annotations, {})
@@ -399,7 +399,7 @@ class NodeNUMAResource(PreFilter, FilterBatch, ScoreBatch, Reserve, PreBind, Vic
 _NOBODY = Pod()  # the demand in the state has all that is needed of the pod
 
 
-def _asked(provider: HintProvider, state: CycleState, name: str) -> Devices:
+def _provider_devices(provider: HintProvider, state: CycleState, name: str) -> Devices:
     return Devices(partial(provider.numa_hints, state, name), partial(provider.numa_fits, state, name))
 
 
@@ -409,8 +409,8 @@ def _amplified(demand: Demand, numa: NumaState, node: NodeInfo, column: int) -> 
     if ratio is None:
         return BAD_RATIO
     binding = demand.bind or bool(numa.options.bind_policy)
-    wanted = amplify(demand.cpu, ratio) if binding else demand.cpu
+    cpu = amplify(demand.cpu, ratio) if binding else demand.cpu
     used, bound = node.requested[column], numa.bound * 1000
     if bound and used >= bound:
         used += amplify(bound, ratio) - bound
-    return NO_AMPLIFIED if wanted > node.allocatable[column] - used else None
+    return NO_AMPLIFIED if cpu > node.allocatable[column] - used else None

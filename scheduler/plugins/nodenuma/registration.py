@@ -34,9 +34,9 @@ def register(handle: Handle) -> None:
 
 
 def _summary(handle: Handle, numa: NumaCache, request: RequestContext) -> Answer:
-    found = numa.find(request.parameters["nodeName"])
-    if found is None:
+    result = numa.find(request.parameters["nodeName"])
+    if result is None:
         return missing("cannot find target node")
-    if not found.state.topology.valid:
+    if not result.state.topology.valid:
         return json({"message": "invalid topology, please check the NodeResourceTopology object"}, 500)
-    return json(summary_of(found, handle.cache))
+    return json(summary_of(result, handle.cache))

@@ -74,21 +74,21 @@ class NumaState:
 
         None: unchanged. Such a state is for reading only; no allocation is added to it.
         """
-        found = copy(self)
-        found.outcomes = {}
+        state = copy(self)
+        state.outcomes = {}
         if cpus is not None:
-            found.free = self.free & cpus
+            state.free = self.free & cpus
         if zones is not None:
             limits = {node: dict(amounts) for node, amounts in zones}
             named = {name for amounts in limits.values() for name in amounts}
-            found.available = {
+            state.available = {
                 node: {
                     name: min(value, limits.get(node, {}).get(name, 0)) if name in named else value
                     for name, value in amounts.items()
                 }
                 for node, amounts in self.available.items()
             }
-        return found
+        return state
 
     @property
     def bound(self) -> int:
@@ -109,20 +109,20 @@ class StateCache:
         return self._interned(options)[0]
 
     def _interned(self, options: Options) -> tuple[Options, Topology]:
-        found = self._options.get(options)
-        if found is None:
+        option = self._options.get(options)
+        if option is None:
             if len(self._options) >= MAX_STATES:
                 self._options.clear()
-            found = self._options[options] = (options, Topology(options.topology))
-        return found
+            option = self._options[options] = (options, Topology(options.topology))
+        return option
 
     def state(self, options: Options, held: Iterable[NumaAllocation]) -> NumaState:
         allocations = tuple(held)
         key = (id(options), allocations)
-        found = self._states.get(key)
-        if found is None:
+        state = self._states.get(key)
+        if state is None:
             if len(self._states) >= MAX_STATES:
                 self._states.clear()  # nodes keep references to their states
             _, topology = self._interned(options)
-            found = self._states[key] = NumaState(options, topology, allocations)
-        return found
+            state = self._states[key] = NumaState(options, topology, allocations)
+        return state

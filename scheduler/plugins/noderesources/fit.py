@@ -291,12 +291,12 @@ class NodeResourcesFit(PreFilter, FilterBatch, ScoreBatch, DryRunBatch):
             if capacity and capacity - used_amount(node, column) < self._largest.get(column, 0):
                 return self._rise(node.allocatable, placed.pod_class, kind, node)
         key = (id(node.allocatable), placed.pod_class.id, kind)
-        found = self._rises.get(key)
-        if found is None:
+        rise = self._rises.get(key)
+        if rise is None:
             if len(self._rises) >= MAX_DELTAS:
                 self._rises.clear()  # most are of classes that no longer exist
-            found = self._rises[key] = (node.allocatable, self._rise(node.allocatable, placed.pod_class, kind, None))
-        return found[1]
+            rise = self._rises[key] = (node.allocatable, self._rise(node.allocatable, placed.pod_class, kind, None))
+        return rise[1]
 
     def _rise(self, allocatable: list[int], pod_class: EquivalenceClass, kind: Hashable, drawn: NodeInfo | None) -> int:
         """`drawn`: the node is so full that some pod may overdraw it; there a score bound is 0."""
@@ -306,7 +306,7 @@ class NodeResourcesFit(PreFilter, FilterBatch, ScoreBatch, DryRunBatch):
             if capacity in {0, BY_CLAIM}:
                 continue
             weights += weight
-            rise = self._strategy.max_score_delta(capacity, self._asked(pod_class, column))
+            rise = self._strategy.max_score_delta(capacity, self._requested_amount(pod_class, column))
             if rise > 0 or drawn is None or capacity - used_amount(drawn, column) >= self._largest.get(column, 0):
                 total += rise * weight
         return -(-total // weights) if weights else 0
@@ -375,10 +375,10 @@ class NodeResourcesFit(PreFilter, FilterBatch, ScoreBatch, DryRunBatch):
         for name, weight in self._weights.items():
             if name in _NATIVE or pod_class.requests.get(name):
                 column = self._resources.column(name)
-                scored.append((column, self._asked(pod_class, column), weight))
+                scored.append((column, self._requested_amount(pod_class, column), weight))
         return scored
 
-    def _asked(self, pod_class: EquivalenceClass, column: int) -> int:
+    def _requested_amount(self, pod_class: EquivalenceClass, column: int) -> int:
         """The requested amount of a resource for scores."""
         if column in {CPU_COLUMN, MEMORY_COLUMN}:
             return pod_class.nonzero[column - CPU_COLUMN]

@@ -58,13 +58,13 @@ class NodeResourcesFitPlus(ScoreBatch):
         shape = self._handle.cache.classes.of(pod)
         index = self._handle.columns.resources
         parts = []
-        for name, wanted in self._resources.items():
+        for name, resource in self._resources.items():
             if not shape.requests.get(name):
                 continue
             column = index.column(name)
             native = column in {CPU_COLUMN, MEMORY_COLUMN}
             amount = shape.nonzero[column - CPU_COLUMN] if native else shape.requests[name]
-            parts.append(_Part(column, amount, wanted.type, wanted.weight))
+            parts.append(_Part(column, amount, resource.type, resource.weight))
         state[PARTS] = tuple(parts)
         return sum(part.weight for part in parts) > 0  # otherwise all nodes score the same
 

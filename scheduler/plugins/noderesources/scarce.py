@@ -53,8 +53,8 @@ class ScarceResourceAvoidance(ScoreBatch):
         has = (batch.allocatable > 0) & (batch.allocatable != BY_CLAIM)
         return np.stack([self._scores(state[REQUESTED_COLUMNS] | {PODS_COLUMN}, has) for state in stacked])
 
-    def _scores(self, asked: frozenset[int], has: Bools) -> Ints:
-        unasked = np.array([column not in asked for column in range(len(has))])
+    def _scores(self, requests: frozenset[int], has: Bools) -> Ints:
+        unasked = np.array([column not in requests for column in range(len(has))])
         scarce = np.array([column in self._scarce for column in range(len(has))]) & unasked
         kinds, blocked = has[unasked].sum(axis=0), has[scarce].sum(axis=0)
         return np.where(blocked > 0, (kinds - blocked) * MAX_NODE_SCORE // np.maximum(kinds, 1), MAX_NODE_SCORE)

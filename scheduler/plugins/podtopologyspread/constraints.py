@@ -50,11 +50,11 @@ def own(pod: Pod, when: str) -> tuple[Constraint, ...]:
 
 
 def _read(pod: Pod) -> dict[str, tuple[Constraint, ...]]:
-    found: dict[str, tuple[Constraint, ...]] = {}
+    constraints: dict[str, tuple[Constraint, ...]] = {}
     for constraint in pod.spec.topology_spread_constraints:
         when = constraint.when_unsatisfiable
-        found[when] = (*found.get(when, ()), Constraint.read(constraint, pod, constraint.label_selector))
-    return found
+        constraints[when] = (*constraints.get(when, ()), Constraint.read(constraint, pod, constraint.label_selector))
+    return constraints
 
 
 _READ: Readings[dict[str, tuple[Constraint, ...]]] = Readings(_read)
@@ -84,8 +84,8 @@ class Eligibility:
         selection = self._selected(pod) if constraint.honors_affinity else None
         taints = self._untainted(pod) if constraint.honors_taints else None
         if selection is None or taints is None:
-            found = selection if taints is None else taints
-            return np.ones(self._cache.columns.count, np.bool_) if found is None else found
+            result = selection if taints is None else taints
+            return np.ones(self._cache.columns.count, np.bool_) if result is None else result
         return selection & taints
 
     def _selected(self, pod: Pod) -> Bools | None:

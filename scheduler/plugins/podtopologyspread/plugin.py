@@ -125,9 +125,9 @@ class PodTopologySpread(PreFilter, FilterBatch, ScoreBatch, VictimAware):
     def _constraints(self, pod: Pod, when: str) -> tuple[Constraint, ...]:
         if pod.spec.topology_spread_constraints:
             return own(pod, when)
-        wanted = [default for default in self._defaults if default.when_unsatisfiable == when]
-        selector = self._cache.owners.selector_of(pod) if wanted else None
-        return tuple(Constraint.read(default, pod, selector) for default in wanted) if selector is not None else ()
+        defaults = [default for default in self._defaults if default.when_unsatisfiable == when]
+        selector = self._cache.owners.selector_of(pod) if defaults else None
+        return tuple(Constraint.read(default, pod, selector) for default in defaults) if selector is not None else ()
 
     def label_keys(self, pod: Pod) -> frozenset[str] | None:
         if not pod.spec.topology_spread_constraints and not self._system:
@@ -187,10 +187,10 @@ class PodTopologySpread(PreFilter, FilterBatch, ScoreBatch, VictimAware):
     def _carrying(self, constraints: Sequence[Constraint]) -> Bools:
         """Rows of nodes that have the labels of all constraints."""
         domains = self._handle.shared(Domains)
-        found = self._known.copy()
+        result = self._known.copy()
         for constraint in constraints:
-            found &= domains.of(constraint.key).present()
-        return found
+            result &= domains.of(constraint.key).present()
+        return result
 
     def _rows(self, constraint: Constraint) -> Ints:
         """The number of matching pods on each row."""

@@ -108,8 +108,8 @@ class ReservationCache(Listener):
 
     def pods_in(self, uid: str) -> list[PodInfo]:
         """The pods that the API server shows in a reservation, by uid (RSV-R7)."""
-        found = (self._cache.placed(item) for item in sorted(self._in.get(uid, ())) if not self._cache.is_assumed(item))
-        return [info for info in found if info is not None and allocated_to(info.pod) == uid]
+        pods = (self._cache.placed(item) for item in sorted(self._in.get(uid, ())) if not self._cache.is_assumed(item))
+        return [info for info in pods if info is not None and allocated_to(info.pod) == uid]
 
     # -- reservations -------------------------------------------------------------------------------------------------
 
@@ -163,8 +163,8 @@ class ReservationCache(Listener):
 
     def remove_operating(self, uid: str) -> None:
         """A pod is gone. If it offered its place, the place is gone too; the pod in it stays."""
-        found = self._available.get(uid)
-        if found is not None and found.pod is not None:
+        entry = self._available.get(uid)
+        if entry is not None and entry.pod is not None:
             self._withdraw(uid)
             if not self._in[uid]:
                 del self._in[uid]
@@ -206,12 +206,12 @@ class ReservationCache(Listener):
 
     def _parsed(self, reservation: Reservation) -> ReservationInfo:
         status = reservation.status
-        found = amounts(status.allocatable) if status.allocatable else template_requests(reservation)
+        allocatable_amounts = amounts(status.allocatable) if status.allocatable else template_requests(reservation)
         uid = reservation.metadata.uid
         marks = reserve_pod(reservation).metadata.annotations
         return ReservationInfo(
             reservation,
-            renamed(found),
+            renamed(allocatable_amounts),
             renamed(withheld(reservation)),
             restricted_to(reservation),
             "",

@@ -123,36 +123,36 @@ class ReservationController(DecisionWriter):
             if response.code == 404:
                 self._failed(decision, why, settled, retry=False)
                 return
-            found = _decode(response.body)
-            if found.metadata.uid != decision.info.uid:
+            body = _decode(response.body)
+            if body.metadata.uid != decision.info.uid:
                 self._failed(decision, why, settled, retry=False)
-            elif found.ended:
+            elif body.ended:
                 self._failed(decision, NOT_ACTIVE, settled, retry=False)
-            elif not found.status.node_name:
+            elif not body.status.node_name:
                 self._failed(decision, why, settled, retry=True)
-            elif found.status.node_name == decision.node and all(
-                found.metadata.annotations.get(key) == value for key, value in decision.annotations.items()
+            elif body.status.node_name == decision.node and all(
+                body.metadata.annotations.get(key) == value for key, value in decision.annotations.items()
             ):
                 self._placed(decision, reservation, response, settled)
             else:
-                said = f"placed on {found.status.node_name} by another scheduler"
-                self._failed(decision, said, settled, retry=False)
-                self._set(found)
+                text = f"placed on {body.status.node_name} by another scheduler"
+                self._failed(decision, text, settled, retry=False)
+                self._set(body)
 
         read_back(self._rest, f"{RESERVATIONS_PATH}/{reservation.name}", shown)
 
     def _take_in(self, response: Response) -> None:
         """Use the reservation as the API server answers it: its event may be late, and its owners may come before."""
         try:
-            found = _decode(response.body)
+            body = _decode(response.body)
         except msgspec.MsgspecError:
             return
-        if found.available:
-            self._set(found)
+        if body.available:
+            self._set(body)
 
     def _hand_over(self, reservation: Reservation) -> None:
         """Write to the pods that a reservation has taken over that they are in it."""
-        told = {RESERVATION_ALLOCATED: allocation(reservation.name, reservation.metadata.uid)}
+        messages = {RESERVATION_ALLOCATED: allocation(reservation.name, reservation.metadata.uid)}
         for info in self._book.taken_over.pop(reservation.metadata.uid, ()):
 
             def patched(response: Response, info: PodInfo = info) -> None:
@@ -160,7 +160,7 @@ class ReservationController(DecisionWriter):
                     log.warning("not taken over pod=%s why=%s", info.key, refusal(response))
                     self._book.withdraw(info.uid)
 
-            self._rest.merge(pod_path(info.pod), {"metadata": {"annotations": told}}, patched, uid=info.uid)
+            self._rest.merge(pod_path(info.pod), {"metadata": {"annotations": messages}}, patched, uid=info.uid)
 
     def _failed(self, decision: Bind, why: str, settled: Callable[[], None], *, retry: bool) -> None:
         settled()

@@ -34,16 +34,16 @@ class Diagnosis:
     total: int = 0
     matched: Counter[str] = field(default_factory=Counter)  # by node
 
-    def note(self, node: str, found: Match, taint: Taint | None, *, named: bool = False) -> None:
+    def note(self, node: str, match: Match, taint: Taint | None, *, named: bool = False) -> None:
         """Count one reservation; `named`: the pod requires one by name."""
         self.total += 1
-        if found is Match.MATCHED:
+        if match is Match.MATCHED:
             self.matched[node] += 1
             self.named += named
         elif taint is not None:
             self.taints[f"{{{taint.key}: {taint.value}}}"] += 1
         else:
-            self.counts[found] += 1
+            self.counts[match] += 1
 
     def reasons(self, status_of: Callable[[str], Status]) -> list[str]:
         """The reasons that concern reservations, given why each node with a matching one was rejected."""
@@ -51,9 +51,9 @@ class Diagnosis:
             return []
         by_node: Counter[str] = Counter()
         for node, count in sorted(self.matched.items()):
-            said = status_of(node).reasons
-            left = count - sum(reason.startswith(PREFIX) for reason in said)
-            for reason in said if left > 0 else ():
+            reasons = status_of(node).reasons
+            left = count - sum(reason.startswith(PREFIX) for reason in reasons)
+            for reason in reasons if left > 0 else ():
                 if not reason.startswith(PREFIX):
                     by_node[reason] += left
         items = [(self.named, NAMED), *((self.counts[match], words) for match, words in _WORDS)]
@@ -69,11 +69,11 @@ def reservation_note(message: str) -> str:
         return ""
     total, first, middle, last = "", list[str](), list[str](), list[str]()
     for part in re.split(r", |\. ", message[start.end() :].rstrip(".")):
-        found = _ITEM.fullmatch(part)
-        if found is None:
+        match = _ITEM.fullmatch(part)
+        if match is None:
             continue
-        if found[2] == TOTAL:
-            total = found[1]
+        if match[2] == TOTAL:
+            total = match[1]
         else:
-            (first if found[2] == NAMED else last if found[2].startswith(BY_NODE) else middle).append(part)
+            (first if match[2] == NAMED else last if match[2].startswith(BY_NODE) else middle).append(part)
     return f"0/{total} reservations are available: {', '.join([*first, *middle, *last])}." if total else ""

@@ -15,11 +15,11 @@ def short(requests: Mapping[str, int], allocatable: Mapping[str, int], taken: Ma
 
     `taken` are the amounts in use; `pods` in it counts all pods except the requesting one.
     """
-    found = [PODS] if taken.get(PODS, 0) + 1 > allocatable.get(PODS, 0) else []
-    found += [
+    pods = [PODS] if taken.get(PODS, 0) + 1 > allocatable.get(PODS, 0) else []
+    pods += [
         name for name, value in requests.items() if value > allocatable.get(name, 0) - taken.get(name, 0) and value
     ]
-    return found
+    return pods
 
 
 def taken_beside(
@@ -66,10 +66,10 @@ def lacking(
         reasons.append(_reason("Too many pods", 1, inside, most, detailed=detailed))
     used = reserved.allocated_but(gone)
     for name in strict_names(reserved):
-        wanted, taken = requests.get(name, 0), used.get(name, 0)
+        request, taken = requests.get(name, 0), used.get(name, 0)
         capacity = reserved.allocatable[name] - reserved.withheld.get(name, 0)
-        if wanted and wanted > capacity - taken and not ignores(name):
-            reasons.append(_reason(f"Insufficient {name}", wanted, taken, capacity, detailed=detailed))
+        if request and request > capacity - taken and not ignores(name):
+            reasons.append(_reason(f"Insufficient {name}", request, taken, capacity, detailed=detailed))
     return reasons
 
 
@@ -79,8 +79,8 @@ def strict_names(reserved: ReservationInfo) -> Collection[str]:
     return [name for name in named or reserved.allocatable if name != PODS]
 
 
-def _reason(text: str, wanted: int, used: int, capacity: int, *, detailed: bool) -> str:
-    more = f", requested: {wanted}, used: {used}, capacity: {capacity}" if detailed else ""
+def _reason(text: str, amount: int, used: int, capacity: int, *, detailed: bool) -> str:
+    more = f", requested: {amount}, used: {used}, capacity: {capacity}" if detailed else ""
     return f"{PREFIX}{text}{more}"
 
 
@@ -100,6 +100,6 @@ def worth(requests: Mapping[str, int], reserved: ReservationInfo) -> int:
     allocated = reserved.allocated
     total = 0
     for name, capacity in capacities.items():
-        wanted = requests.get(name, 0) + allocated.get(name, 0)
-        total += MAX_NODE_SCORE * wanted // capacity if wanted <= capacity else 0
+        amount = requests.get(name, 0) + allocated.get(name, 0)
+        total += MAX_NODE_SCORE * amount // capacity if amount <= capacity else 0
     return total // len(capacities)

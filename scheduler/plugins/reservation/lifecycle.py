@@ -82,7 +82,7 @@ def run_out(reservation: Reservation, now: float) -> Status:
 def used(reservation: Reservation, owners: Sequence[Pod], allocated: Amounts, now: float) -> Status | None:
     """The owners changed (RSV-R7); `owners` by uid. An allocateOnce reservation succeeds with the first change."""
     status = reservation.status
-    found = [
+    results = [
         {
             "apiVersion": "v1",
             "kind": "Pod",
@@ -94,11 +94,11 @@ def used(reservation: Reservation, owners: Sequence[Pod], allocated: Amounts, no
     ]
     amounts_now = quantities(allocated)
     if [owner.uid for owner in status.current_owners] == [
-        entry["uid"] for entry in found
+        entry["uid"] for entry in results
     ] and amounts_now == status.allocated:
         return None
     gone = dict.fromkeys(status.allocated.keys() - amounts_now.keys())  # null removes a field in a merge patch
-    fields: Status = {"currentOwners": found, "allocated": {**amounts_now, **gone}}
+    fields: Status = {"currentOwners": results, "allocated": {**amounts_now, **gone}}
     if reservation.spec.allocate_once:
         stamp = rfc3339(now)
         before = status.condition(READY)
@@ -155,5 +155,5 @@ def _with(reservation: Reservation, changed: ReservationCondition) -> list[Any]:
 
 
 def _plain(conditions: Iterable[ReservationCondition]) -> list[Any]:
-    found: list[Any] = to_plain(list(conditions))
-    return found
+    results: list[Any] = to_plain(list(conditions))
+    return results

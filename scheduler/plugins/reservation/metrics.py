@@ -28,10 +28,10 @@ def resources(reservation_cache: ReservationCache) -> Iterator[Sample]:
         for name, value in sorted(reserved.allocatable.items()):
             unit, size = _UNITS.get(name, ("raw", 1))
             used = allocated.get(name, 0)
-            found = (
+            results = (
                 ("allocatable", unit, value / size),
                 ("allocated", unit, used / size),
                 ("utilization", "ratio", used / value if value else 0.0),
             )
-            for kind, unit_, amount in found:
+            for kind, unit_, amount in results:
                 yield {"type": kind, "name": reserved.name, "resource": name, "unit": unit_}, amount

@@ -79,34 +79,34 @@ def _owner_matches(owner: ReservationOwner, pod: Pod) -> bool:
     )
 
 
-def _is_object(wanted: ObjectReference, pod: Pod) -> bool:
+def _is_object(pod_ref: ObjectReference, pod: Pod) -> bool:
     metadata = pod.metadata
     return (
-        wanted.uid in {"", metadata.uid}
-        and wanted.name in {"", metadata.name}
-        and wanted.namespace in {"", metadata.namespace}
-        and wanted.api_version in {"", "v1"}
+        pod_ref.uid in {"", metadata.uid}
+        and pod_ref.name in {"", metadata.name}
+        and pod_ref.namespace in {"", metadata.namespace}
+        and pod_ref.api_version in {"", "v1"}
     )
 
 
-def _controls(wanted: ControllerReference, pod: Pod) -> bool:
-    if wanted.namespace not in {"", pod.metadata.namespace}:
+def _controls(controller_reference: ControllerReference, pod: Pod) -> bool:
+    if controller_reference.namespace not in {"", pod.metadata.namespace}:
         return False
     return any(
-        wanted.uid in {"", owner.uid}
-        and wanted.name in {"", owner.name}
-        and wanted.kind in {"", owner.kind}
-        and wanted.api_version in {"", owner.api_version}
-        and (wanted.controller is None or wanted.controller == owner.controller)
+        controller_reference.uid in {"", owner.uid}
+        and controller_reference.name in {"", owner.name}
+        and controller_reference.kind in {"", owner.kind}
+        and controller_reference.api_version in {"", owner.api_version}
+        and (controller_reference.controller is None or controller_reference.controller == owner.controller)
         for owner in pod.metadata.owner_references
     )
 
 
 def _mark(owner: ReservationOwner) -> Mark:
     """One property that every pod of this owner has."""
-    wanted, controller, selector = owner.object, owner.controller, owner.label_selector
-    if wanted is not None and (wanted.uid or wanted.name):
-        return ("uid", wanted.uid) if wanted.uid else ("name", wanted.name)
+    pod_ref, controller, selector = owner.object, owner.controller, owner.label_selector
+    if pod_ref is not None and (pod_ref.uid or pod_ref.name):
+        return ("uid", pod_ref.uid) if pod_ref.uid else ("name", pod_ref.name)
     if controller is not None and (controller.uid or controller.name):
         return ("by-uid", controller.uid) if controller.uid else ("by-name", controller.name)
     if selector is not None and selector.match_labels:

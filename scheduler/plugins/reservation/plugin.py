@@ -180,9 +180,9 @@ class Reservation(PreFilter, FilterBatch, Transformer, PostFilter, ScoreBatch, R
                 node = self._handle.cache.find(reserved.node)
                 if node is None or not reserved.open:
                     continue
-                found, taint = judge(request, requests, reserved, node.known)
-                seen.diagnosis.note(reserved.node, found, taint, named=bool(request.name))
-                if found is Match.MATCHED and (
+                match, taint = judge(request, requests, reserved, node.known)
+                seen.diagnosis.note(reserved.node, match, taint, named=bool(request.name))
+                if match is Match.MATCHED and (
                     request.affinity is not None or shares(requests, reserved.allocatable)  # RSV-R32
                 ):
                     matched.setdefault(reserved.node, []).append(reserved)
@@ -206,7 +206,9 @@ class Reservation(PreFilter, FilterBatch, Transformer, PostFilter, ScoreBatch, R
             yield from self.reservation_cache.of_groups(groups)
             return
         for node in nodes:
-            yield from (found for found in self.reservation_cache.on(node).values() if found.group in groups)
+            yield from (
+                candidate for candidate in self.reservation_cache.on(node).values() if candidate.group in groups
+            )
 
     def _problem(self, pod: Pod) -> str:
         reservation = self.reservation_cache.known.get(pod.metadata.uid)
@@ -226,21 +228,21 @@ class Reservation(PreFilter, FilterBatch, Transformer, PostFilter, ScoreBatch, R
         state[WAKE_GROUP] = f"reservation {pod.metadata.uid}"
         config, cache = self.args.pre_allocation_config, self._handle.cache
         required = reservation.metadata.labels.get(PRE_ALLOCATION_REQUIRED) == "true"
-        found = candidates(reservation, cache, config)
-        if required and not found:
+        victims = candidates(reservation, cache, config)
+        if required and not victims:
             return Status.unresolvable(NO_POD_MATCHES)
-        wanted, selected = self._classes.of(pod).requests, dict[str, list[PodInfo]]()
-        for name, infos in found.items():
+        requests, selected = self._classes.of(pod).requests, dict[str, list[PodInfo]]()
+        for name, infos in victims.items():
             node = cache.find(name)
             if node is None:
                 continue
-            has, used = self._named(node.allocatable, wanted), self._named(node.requested, wanted)
+            has, used = self._named(node.allocatable, requests), self._named(node.requested, requests)
             free = {resource: has[resource] - used[resource] for resource in has}
-            fits = all(value <= free.get(resource, 0) for resource, value in wanted.items())
+            fits = all(value <= free.get(resource, 0) for resource, value in requests.items())
             if fits and not required and config.prefer_no_pre_allocated_pods:
                 continue
             pods = [(info, self._classes.of(info.pod).requests) for info in infos]
-            taken = select(wanted, free, pods, multiple=reservation.spec.pre_allocation_policy.enable_multiple)
+            taken = select(requests, free, pods, multiple=reservation.spec.pre_allocation_policy.enable_multiple)
             if taken:
                 selected[name] = taken
         state[TAKEN_OVER] = TakenOver(required, selected)
@@ -250,14 +252,14 @@ class Reservation(PreFilter, FilterBatch, Transformer, PostFilter, ScoreBatch, R
         taken = state.get(TAKEN_OVER)
         if taken is not None:
             return taken.pods
-        found: dict[str, list[PodInfo]] = {}
+        victims: dict[str, list[PodInfo]] = {}
         for name, there in (state.get(MATCHED) or {}).items():
             node = self._handle.cache.find(name)
             for reserved in there:
                 holder = None if node is None else node.pods.get(reserved.uid)
                 if holder is not None:
-                    found.setdefault(name, []).append(holder)
-        return found
+                    victims.setdefault(name, []).append(holder)
+        return victims
 
     def chosen(self, state: CycleState, pod: Pod, node: NodeInfo) -> None:
         if IGNORED not in state and MATCHED in state:
@@ -297,7 +299,7 @@ class Reservation(PreFilter, FilterBatch, Transformer, PostFilter, ScoreBatch, R
             by_reservation += lacks
             if node_lacks or lacks:
                 continue
-            refused = [status for status in self._asked(state, pod, reserved, node.name) if not status.ok]
+            refused = [status for status in self._fit_statuses(state, pod, reserved, node.name) if not status.ok]
             if not refused:
                 return SUCCESS
             by_reservation += [reason for status in refused for reason in status.reasons]
@@ -332,20 +334,20 @@ class Reservation(PreFilter, FilterBatch, Transformer, PostFilter, ScoreBatch, R
 
     def _short(self, requests: Amounts, node: NodeInfo, taken: Amounts) -> list[str]:
         """The resources that the node lacks, without those that the configuration excludes from the check."""
-        found = short(requests, self._named(node.allocatable, requests), taken)
+        names = short(requests, self._named(node.allocatable, requests), taken)
         counted = self._handle.columns.resources.part
-        return [name for name in found if not self.args.ignores(name) and counted(name, 1)[1]]
+        return [name for name in names if not self.args.ignores(name) and counted(name, 1)[1]]
 
     def _named(self, amounts: Sequence[int], requests: Amounts) -> Amounts:
         """The amounts of requested resources and the places for pods, from a node's amounts by column."""
         column = self._handle.columns.resources.column_of_request
-        found = {PODS: amounts[PODS_COLUMN]}
+        by_name = {PODS: amounts[PODS_COLUMN]}
         for name in requests:
             number = column(name)
-            found[name] = amounts[number] if number < len(amounts) else 0
-        return found
+            by_name[name] = amounts[number] if number < len(amounts) else 0
+        return by_name
 
-    def _asked(self, state: CycleState, pod: Pod, reserved: ReservationInfo, node_name: str) -> list[Status]:
+    def _fit_statuses(self, state: CycleState, pod: Pod, reserved: ReservationInfo, node_name: str) -> list[Status]:
         """Results of the plugins that hold something of their own for reservations."""
         return [plugin.fits_in(state, pod, reserved, node_name) for plugin in self._aware(pod)]
 
@@ -400,7 +402,7 @@ class Reservation(PreFilter, FilterBatch, Transformer, PostFilter, ScoreBatch, R
             reserved
             for reserved in there
             if not any(self._shortfalls(state, reserved, there, node))
-            and all(status.ok for status in self._asked(state, pod, reserved, node.name))
+            and all(status.ok for status in self._fit_statuses(state, pod, reserved, node.name))
         ]
         if len(left) < 2:
             return left[0] if left else None
@@ -449,12 +451,12 @@ class Reservation(PreFilter, FilterBatch, Transformer, PostFilter, ScoreBatch, R
         places = {int(row): place for place, row in enumerate(batch.rows)}
         taken = state.get(TAKEN_OVER)
         if taken is not None:
-            found = np.full((1, batch.size), MAX_NODE_SCORE, np.int64)
+            scores = np.full((1, batch.size), MAX_NODE_SCORE, np.int64)
             for name, pods in taken.pods.items():
                 place = places.get(columns.rows.get(name, -1))
                 if place is not None:
-                    found[0, place] = MAX_NODE_SCORE // (1 + len(pods))
-            return found
+                    scores[0, place] = MAX_NODE_SCORE // (1 + len(pods))
+            return scores
         pod = state[SEEN].pod
         nodes = [
             node
@@ -463,10 +465,10 @@ class Reservation(PreFilter, FilterBatch, Transformer, PostFilter, ScoreBatch, R
             if (node := self._handle.cache.find(name)) is not None
         ]
         self.survey(state, pod, nodes)
-        found = np.zeros((1, batch.size), np.int64)
+        scores = np.zeros((1, batch.size), np.int64)
         for node in nodes:
-            found[0, places[node.row]] = self.score(state, pod, node)
-        return found
+            scores[0, places[node.row]] = self.score(state, pod, node)
+        return scores
 
     # -- going into it ------------------------------------------------------------------------------------------------
 
@@ -515,10 +517,10 @@ class Reservation(PreFilter, FilterBatch, Transformer, PostFilter, ScoreBatch, R
     def post_filter(self, state: CycleState, info: PodInfo, failure: FitError) -> PostFilterResult:
         made, clear = list[str](), False
         if self._preemption is not None:
-            found = self._preemption.post_filter(state, info, failure)
-            if found.status.code is not Code.UNSCHEDULABLE:
-                return found
-            made, clear = [*found.status.reasons], found.clear_nomination
+            result = self._preemption.post_filter(state, info, failure)
+            if result.status.code is not Code.UNSCHEDULABLE:
+                return result
+            made, clear = [*result.status.reasons], result.clear_nomination
         seen = state.get(SEEN)
         if seen is not None and not seen.request.ignored:
             rows = self._handle.columns.rows

@@ -24,7 +24,7 @@ def candidates(
     reservation: Reservation, nodes: Iterable[NodeInfo], config: PreAllocationConfig
 ) -> dict[str, list[PodInfo]]:
     """The pods that the reservation may take over, by node, in the order in which they are tried (RSV-R47)."""
-    found: dict[str, list[PodInfo]] = {}
+    victims: dict[str, list[PodInfo]] = {}
     clusterwide = reservation.spec.pre_allocation_policy.mode == CLUSTER_MODE
     owners = [owner for owner in reservation.spec.owners if owner.label_selector is not None]
     for node in nodes:
@@ -32,14 +32,14 @@ def candidates(
             pod = info.pod
             if pod.deleting or allocated_to(pod):
                 continue
-            wanted = (
+            owner_matches = (
                 pod.metadata.labels.get(config.cluster_label_key) == "true" if clusterwide else matches(owners, pod)
             )
-            if wanted:
-                found.setdefault(node.name, []).append(info)
-    for pods in found.values():
+            if owner_matches:
+                victims.setdefault(node.name, []).append(info)
+    for pods in victims.values():
         pods.sort(key=lambda info: (-priority_of(info, config) if clusterwide else 0, info.uid))
-    return found
+    return victims
 
 
 def priority_of(info: PodInfo, config: PreAllocationConfig) -> int:
@@ -48,21 +48,21 @@ def priority_of(info: PodInfo, config: PreAllocationConfig) -> int:
 
 
 def select(
-    wanted: Mapping[str, int], free: Mapping[str, int], pods: Sequence[tuple[PodInfo, Amounts]], *, multiple: bool
+    amounts: Mapping[str, int], free: Mapping[str, int], pods: Sequence[tuple[PodInfo, Amounts]], *, multiple: bool
 ) -> list[PodInfo]:
     """The pods to take over on one node (RSV-R48); none if that does not help.
 
-    `wanted`: what the reservation requests; `free`: what the node has left; `pods`: candidates with their requests.
+    `amounts`: what the reservation requests; `free`: what the node has left; `pods`: candidates with their requests.
     """
     taken: list[PodInfo] = []
     held: Amounts = {}
     for info, requests in pods:
         after = {name: held.get(name, 0) + requests.get(name, 0) for name in {*held, *requests}}
-        if any(value > wanted.get(name, 0) for name, value in after.items() if name in wanted):
+        if any(value > amounts.get(name, 0) for name, value in after.items() if name in amounts):
             continue
         if multiple:
             taken.append(info)
             held = after
-        elif all(value <= free.get(name, 0) + requests.get(name, 0) for name, value in wanted.items()):
+        elif all(value <= free.get(name, 0) + requests.get(name, 0) for name, value in amounts.items()):
             return [info]
     return taken

@@ -59,10 +59,10 @@ def _set(handle: Handle, book: ReservationCache, reservation: Reservation) -> No
     if placed is not None and placed.priority != pod.spec.priority:
         handle.cache.remove_pod(uid)  # the cache counts priorities by the value that the pod was placed with
     handle.intake.set_pod(pod)
-    found = book.find(uid)
-    if found is not None and (before is None or before.reservation.spec != reservation.spec):
+    result = book.find(uid)
+    if result is not None and (before is None or before.reservation.spec != reservation.spec):
         _regroup(handle, book)
-    if before is not None and found is None:
+    if before is not None and result is None:
         handle.request_wake()
 
 
@@ -72,11 +72,11 @@ def _explained(pod: Pod, message: str) -> tuple[str, str] | None:
     return ("FailedScheduling-Reservation", note) if note else None
 
 
-def _is_older(found: Reservation, known: Reservation | None) -> bool:
+def _is_older(reservation: Reservation, known: Reservation | None) -> bool:
     """Whether a newer version is known, from the answer to a request of this scheduler."""
     if known is None:
         return False
-    version, than = integer(found.metadata.resource_version), integer(known.metadata.resource_version)
+    version, than = integer(reservation.metadata.resource_version), integer(known.metadata.resource_version)
     return version is not None and than is not None and version < than
 
 
@@ -101,8 +101,8 @@ def _as_counted(handle: Handle, book: ReservationCache, pod: Pod) -> Pod:
     except UNREADABLE as error:
         handle.complain(f"pod {pod.metadata.key}: {error}")
         return pod
-    found = book.find(uid)
-    if (before is None) != (found is None):
+    result = book.find(uid)
+    if (before is None) != (result is None):
         _regroup(handle, book)
     return counted
 

@@ -48,8 +48,8 @@ def reserve_pod(reservation: Reservation, holding: Amounts | None = None) -> Pod
     if spec.node_name:
         annotations[RESERVATION_NODE] = spec.node_name
     if holding is None:
-        asked = pod_requests(spec)
-        holding = asked if PODS in asked else None
+        amounts = pod_requests(spec)
+        holding = amounts if PODS in amounts else None
     if holding is not None:
         spec = carrying(spec, {name: value for name, value in holding.items() if name != PODS})
     return Pod(
@@ -99,9 +99,9 @@ def carrying(spec: PodSpec, holding: Amounts) -> PodSpec:
 
 def _priority(reservation: Reservation, template_labels: dict[str, str]) -> int:
     """The priority of the reserve pod; without any, the highest (RSV-R13)."""
-    given = ((reservation.spec.template or {}).get("spec") or {}).get("priority")
-    if isinstance(given, int):
-        return given
+    priority = ((reservation.spec.template or {}).get("spec") or {}).get("priority")
+    if isinstance(priority, int):
+        return priority
     label = {**template_labels, **reservation.metadata.labels}.get(PRIORITY_LABEL, "")
-    found = integer(label, -HIGHEST_PRIORITY - 1, HIGHEST_PRIORITY)
-    return HIGHEST_PRIORITY if found is None else found
+    value = integer(label, -HIGHEST_PRIORITY - 1, HIGHEST_PRIORITY)
+    return HIGHEST_PRIORITY if value is None else value

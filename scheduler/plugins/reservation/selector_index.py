@@ -68,22 +68,22 @@ class SelectorIndex:
         if not filings:
             self._queries["miss"] += 1
             return None
-        found = min((self._buckets.get(filing, {}) for filing in filings), key=len)
+        bucket = min((self._buckets.get(filing, {}) for filing in filings), key=len)
         self._queries["hit"] += 1
-        if found:  # upstream does not observe empty results: the smallest bound is 1
-            self._candidates.observe(len(found))
-        return found.keys()
+        if bucket:  # upstream does not observe empty results: the smallest bound is 1
+            self._candidates.observe(len(bucket))
+        return bucket.keys()
 
     # -- views --------------------------------------------------------------------------------------------------------
 
     def view(self, *, detail: bool) -> dict[str, Any]:
         """The answer of the route `reservationSelectorIndex`; `detail`: with uids by node, and values of keys."""
-        found: dict[str, Any] = {"enabled": self.enabled, "prefixes": list(self.prefixes)}
+        keys: dict[str, Any] = {"enabled": self.enabled, "prefixes": list(self.prefixes)}
         if self.keys:
-            found["keys"] = sorted(self.keys)
-        found["indexedReservations"] = len(self._filed)
+            keys["keys"] = sorted(self.keys)
+        keys["indexedReservations"] = len(self._filed)
         if not self.enabled:
-            return found
+            return keys
         by_prefix = {name: bucket for (kind, name, _), bucket in self._buckets.items() if kind == "prefix"}
         by_value: dict[str, dict[str, Bucket]] = {}
         for (kind, name, value), bucket in sorted(self._buckets.items()):
@@ -98,7 +98,7 @@ class SelectorIndex:
                 key: {value: _counts(bucket, detail=True) for value, bucket in values.items()}
                 for key, values in by_value.items()
             }
-        return found | {name: section for name, section in sections.items() if section}
+        return keys | {name: section for name, section in sections.items() if section}
 
     def families(self) -> Iterator[Family]:
         """Metrics of the queries; none where the index is off."""
@@ -118,13 +118,13 @@ def _distinct(names: Collection[str]) -> tuple[str, ...]:
 
 
 def _merged(buckets: Collection[Bucket]) -> Bucket:
-    found: Bucket = {}
+    by_node: Bucket = {}
     for bucket in buckets:
         for node, uids in bucket.items():
-            found.setdefault(node, set()).update(uids)
-    return found
+            by_node.setdefault(node, set()).update(uids)
+    return by_node
 
 
 def _counts(bucket: Bucket, *, detail: bool) -> dict[str, Any]:
-    found: dict[str, Any] = {"nodes": len(bucket), "reservations": sum(map(len, bucket.values()))}
-    return found | {"byNode": {node: sorted(uids) for node, uids in sorted(bucket.items())}} if detail else found
+    results: dict[str, Any] = {"nodes": len(bucket), "reservations": sum(map(len, bucket.values()))}
+    return results | {"byNode": {node: sorted(uids) for node, uids in sorted(bucket.items())}} if detail else results

@@ -69,11 +69,11 @@ def _assigned(pod: Pod, reserved: ReservationInfo) -> dict[str, Any]:
 
 
 def _ports(ports: Iterable[HostPort]) -> list[dict[str, Any]]:
-    found = sorted((port.address, port.protocol, port.number) for port in ports)
-    return [{"ip": address, "protocol": protocol, "port": number} for address, protocol, number in found]
+    addresses = sorted((port.address, port.protocol, port.number) for port in ports)
+    return [{"ip": address, "protocol": protocol, "port": number} for address, protocol, number in addresses]
 
 
 def _filled(fields: dict[str, Any]) -> dict[str, Any]:
     """Without empty values, at any depth."""
-    found = {name: _filled(value) if isinstance(value, dict) else value for name, value in fields.items()}
-    return {name: value for name, value in found.items() if value not in (None, "", False, [], {}, ())}
+    by_name = {name: _filled(value) if isinstance(value, dict) else value for name, value in fields.items()}
+    return {name: value for name, value in by_name.items() if value not in (None, "", False, [], {}, ())}

@@ -34,8 +34,8 @@ def port(number: int, address: str = "", protocol: str = "TCP") -> ContainerPort
     ],
 )
 def test_host_ports_conflict(first: ContainerPort, second: ContainerPort, conflict: bool) -> None:
-    (held,), (wanted,) = (host_ports(PodSpec(containers=(Container(ports=(port,)),))) for port in (first, second))
-    assert held.conflicts(wanted) is wanted.conflicts(held) is conflict
+    (held,), (target,) = (host_ports(PodSpec(containers=(Container(ports=(port,)),))) for port in (first, second))
+    assert held.conflicts(target) is target.conflicts(held) is conflict
 
 
 def test_only_containers_that_stay_hold_ports() -> None:
@@ -102,8 +102,8 @@ def located(rig: Rig, node: str, images: tuple[str, ...]) -> int:
 )
 def test_what_an_image_is_worth(sizes: dict[str, int], images: tuple[str, ...], score: int) -> None:
     rig = Rig()
-    found: Any = tuple(ContainerImage((name,), size * MIB) for name, size in sizes.items())
-    rig.core.intake.set_node(Node(ObjectMeta(name="with"), status=NodeStatus({}, {"pods": 9}, images=found)))
+    container_images: Any = tuple(ContainerImage((name,), size * MIB) for name, size in sizes.items())
+    rig.core.intake.set_node(Node(ObjectMeta(name="with"), status=NodeStatus({}, {"pods": 9}, images=container_images)))
     rig.core.intake.set_node(Node(ObjectMeta(name="without"), status=NodeStatus({}, {"pods": 9})))
     assert located(rig, "with", images) == score
     assert located(rig, "without", images) == min(0, score)
@@ -113,8 +113,8 @@ def test_images_are_counted_once_for_all_nodes_and_again_when_one_changes(monkey
     """A score that counts holders anew for each node takes minutes on a large cluster."""
 
     def holding(name: str, *images: str) -> Node:
-        found: Any = tuple(ContainerImage((image,), 250 * MIB) for image in images)
-        return Node(ObjectMeta(name=name), status=NodeStatus({}, {"pods": 9}, images=found))
+        container_images: Any = tuple(ContainerImage((image,), 250 * MIB) for image in images)
+        return Node(ObjectMeta(name=name), status=NodeStatus({}, {"pods": 9}, images=container_images))
 
     rig = Rig()
     for number in range(20):

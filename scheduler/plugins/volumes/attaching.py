@@ -82,9 +82,9 @@ class VolumeRestrictions(_OfClaims, VictimAware):
         self._move_in_dry_run(state, victim, 1)
 
     def _move_in_dry_run(self, state: CycleState, victim: PodInfo, change: int) -> None:
-        found = state.get(EXCLUSIVE)
-        if found is not None and _uses(victim.pod, found.claims):
-            state[EXCLUSIVE] = _Exclusive(found.claims, found.users + change)
+        entry = state.get(EXCLUSIVE)
+        if entry is not None and _uses(victim.pod, entry.claims):
+            state[EXCLUSIVE] = _Exclusive(entry.claims, entry.users + change)
 
 
 def _uses(pod: Pod, claims: frozenset[ClaimKey]) -> bool:
@@ -148,10 +148,10 @@ class NodeVolumeLimits(_OfClaims):
         self._volumes = handle.cache.volumes
 
     def pre_filter(self, state: CycleState, pod: Pod) -> Status:
-        wanted = attached(self._volumes, pod)
-        if not wanted:
+        targets = attached(self._volumes, pod)
+        if not targets:
             return Status.skip()
-        state[ATTACHED] = wanted
+        state[ATTACHED] = targets
         return SUCCESS
 
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
@@ -177,13 +177,13 @@ class NodeVolumeLimits(_OfClaims):
 
 def attached(volumes: Volumes, pod: Pod) -> frozenset[Attached]:
     """The CSI volumes that a pod has attached or will have, those that are to be provisioned included."""
-    found = set()
+    result = set()
     made_for_pod = set(ephemeral_claim_keys(pod))
     for key in claim_keys(pod):
         claim = volumes.claims.get(key)
         if claim is not None and (key not in made_for_pod or is_made_for(claim, pod)):
-            found.add(_of_claim(volumes, claim))
-    return frozenset(pair for pair in found if pair is not None)
+            result.add(_of_claim(volumes, claim))
+    return frozenset(pair for pair in result if pair is not None)
 
 
 def _of_claim(volumes: Volumes, claim: PersistentVolumeClaim) -> Attached | None:

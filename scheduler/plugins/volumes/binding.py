@@ -147,24 +147,26 @@ class VolumeBinding(PreFilter, Filter, Reserve, PreBind):
             if is_fully_bound(claim):
                 volumes.append(self._volumes.bound(claim))
                 continue
-            found = self._volumes.classes.get(claim.spec.storage_class_name)
-            if claim.spec.volume_name or found is None or found.volume_binding_mode != WAIT_FOR_FIRST_CONSUMER:
+            entry = self._volumes.classes.get(claim.spec.storage_class_name)
+            if claim.spec.volume_name or entry is None or entry.volume_binding_mode != WAIT_FOR_FIRST_CONSUMER:
                 return UNBOUND_IMMEDIATE
-            waiting.append(self._unbound(key, claim, found))
+            waiting.append(self._unbound(key, claim, entry))
         if not volumes and not waiting:
             return Status.skip()
         waiting.sort(key=lambda unbound: size_of(unbound.claim.spec.resources.requests))
         state[NEEDS] = _Needs(tuple(volumes), tuple(waiting))
         return SUCCESS
 
-    def _unbound(self, key: ClaimKey, claim: PersistentVolumeClaim, found: StorageClass) -> _Unbound:
+    def _unbound(self, key: ClaimKey, claim: PersistentVolumeClaim, storage_class: StorageClass) -> _Unbound:
         selected, choice = claim.metadata.annotations.get(SELECTED_NODE, ""), self.choices.find(key)
         if choice is not None and choice.volume:
             volume = self._volumes.volumes.get(choice.volume)
-            return _Unbound(claim, found, "", candidates(claim, [] if volume is None else [volume]))
+            return _Unbound(claim, storage_class, "", candidates(claim, [] if volume is None else [volume]))
         if choice is not None:
             selected = choice.node
-        return _Unbound(claim, found, selected, candidates(claim, () if selected else self._volumes.volumes.values()))
+        return _Unbound(
+            claim, storage_class, selected, candidates(claim, () if selected else self._volumes.volumes.values())
+        )
 
     def filter(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
         needs = state[NEEDS]
@@ -270,11 +272,11 @@ class VolumeBinding(PreFilter, Filter, Reserve, PreBind):
 
     def _check(self, pod: str, choices: tuple[Choice, ...], node_name: str) -> Status:
         """Whether all claims are bound as chosen; then the choices are no longer needed."""
-        found = [self._standing(choice, node_name) for choice in choices]
-        failed = next((status for status in found if not status.ok and status is not NOT_YET), None)
+        statuses = [self._standing(choice, node_name) for choice in choices]
+        failed = next((status for status in statuses if not status.ok and status is not NOT_YET), None)
         if failed is not None:
             return failed
-        if NOT_YET in found:
+        if NOT_YET in statuses:
             return NOT_YET
         self.choices.release(pod)
         return SUCCESS
@@ -328,8 +330,8 @@ def _new_choices(handle: Handle) -> Choices:
 
 def _precondition(of: ObjectMeta, annotations: dict[str, str]) -> dict[str, Any]:
     """Metadata of a patch that only this state of the object takes."""
-    found: dict[str, Any] = {"annotations": annotations} if annotations else {}
-    return {**found, "uid": of.uid, "resourceVersion": of.resource_version}
+    results: dict[str, Any] = {"annotations": annotations} if annotations else {}
+    return {**results, "uid": of.uid, "resourceVersion": of.resource_version}
 
 
 def _taker(choice: Choice) -> Callable[[bytes], None]:

@@ -57,13 +57,16 @@ def _holds(selector: NodeSelector, node: Node) -> bool:
     return any(term_holds(term, node.name, node.metadata.labels) for term in selector.node_selector_terms)
 
 
-def can_provision(found: StorageClass, node: Node) -> bool:
+def can_provision(storage_class: StorageClass, node: Node) -> bool:
     """Whether the class has a provisioner that may make a volume for the node."""
-    if found.provisioner in {"", NO_PROVISIONER}:
+    if storage_class.provisioner in {"", NO_PROVISIONER}:
         return False
-    return not found.allowed_topologies or any(
-        all(node.metadata.labels.get(wanted.key) in wanted.values for wanted in term.match_label_expressions)
-        for term in found.allowed_topologies
+    return not storage_class.allowed_topologies or any(
+        all(
+            node.metadata.labels.get(topology_requirement.key) in topology_requirement.values
+            for topology_requirement in term.match_label_expressions
+        )
+        for term in storage_class.allowed_topologies
     )
 
 
@@ -82,21 +85,21 @@ class Candidates:
         """The volume to choose on a node; `is_taken` tells names of volumes that are chosen for other claims."""
         if self.own is not None:
             return self.own if reaches(self.own, node) and not is_taken(self.own.metadata.name) else None
-        found: tuple[int, PersistentVolume] | None = None
+        results: tuple[int, PersistentVolume] | None = None
         for listed in (self.of_host.get(node.metadata.labels.get(_HOST, ""), ()), self.others):
             for place, volume in listed:
-                if found is not None and found[0] < place:
+                if results is not None and results[0] < place:
                     break
                 if not is_taken(volume.metadata.name) and reaches(volume, node):
-                    found = place, volume
+                    results = place, volume
                     break
-        return None if found is None else found[1]
+        return None if results is None else results[1]
 
 
 def candidates(claim: PersistentVolumeClaim, volumes: Iterable[PersistentVolume]) -> Candidates:
     """The volumes for a claim that waits for its pod, smallest first, then by name."""
-    wanted = size_of(claim.spec.resources.requests)
-    fitting = [volume for volume in volumes if _may_serve(volume, claim, wanted)]
+    size = size_of(claim.spec.resources.requests)
+    fitting = [volume for volume in volumes if _may_serve(volume, claim, size)]
     own = [volume for volume in fitting if volume.spec.claim_ref is not None]
     if own:
         return Candidates(min(own, key=lambda volume: volume.metadata.name), {}, [])
@@ -112,14 +115,14 @@ def candidates(claim: PersistentVolumeClaim, volumes: Iterable[PersistentVolume]
     return Candidates(None, of_host, others)
 
 
-def _may_serve(volume: PersistentVolume, claim: PersistentVolumeClaim, wanted: int) -> bool:
+def _may_serve(volume: PersistentVolume, claim: PersistentVolumeClaim, amount: int) -> bool:
     """Whether class, mode and size are right and, unless it is reserved for the claim, it is free and selected."""
     spec = volume.spec
     if (
         spec.storage_class_name != claim.spec.storage_class_name
         or spec.volume_mode != claim.spec.volume_mode
         or volume.metadata.deletion_timestamp is not None
-        or size_of(spec.capacity) < wanted
+        or size_of(spec.capacity) < amount
     ):
         return False
     if spec.claim_ref is not None:

@@ -13,7 +13,7 @@ from seatrial.scheduler.tests.rig import Rig
 DECODE = PodDecoder()
 
 
-def resized(asked: str, allocated: str | None, actual: str | None, version: int, pending: str = "") -> Any:
+def resized(reservation: str, allocated: str | None, actual: str | None, version: int, pending: str = "") -> Any:
     """A running pod with one container and a sidecar that changes nothing."""
     status: dict[str, Any] = {"name": "c"}
     if allocated is not None:
@@ -26,7 +26,7 @@ def resized(asked: str, allocated: str | None, actual: str | None, version: int,
         "spec": {
             "schedulerName": "default-scheduler",
             "nodeName": "n",
-            "containers": [{"name": "c", "resources": {"requests": {"cpu": asked}}}],
+            "containers": [{"name": "c", "resources": {"requests": {"cpu": reservation}}}],
         },
         "status": {"phase": "Running", "conditions": conditions, "containerStatuses": [status]},
     }
@@ -34,7 +34,7 @@ def resized(asked: str, allocated: str | None, actual: str | None, version: int,
 
 
 @pytest.mark.parametrize(
-    ("asked", "allocated", "actual", "pending", "held"),
+    ("request", "allocated", "actual", "pending", "held"),
     [
         pytest.param("1", "4", "4", "", 4000, id="it-shrinks-and-kubelet-has-not-begun"),
         pytest.param("1", "1", "4", "", 4000, id="it-shrinks-and-the-container-has-not-followed"),
@@ -47,11 +47,11 @@ def resized(asked: str, allocated: str | None, actual: str | None, version: int,
     ],
 )
 def test_what_a_resized_pod_holds(
-    asked: str, allocated: str | None, actual: str | None, pending: str, held: int
+    request: str, allocated: str | None, actual: str | None, pending: str, held: int
 ) -> None:
     rig = Rig()
     rig.node("n", cpu="64")
-    rig.core.intake.set_pod(resized(asked, allocated, actual, 1, pending))
+    rig.core.intake.set_pod(resized(request, allocated, actual, 1, pending))
     node = rig.core.cache.find("n")
     assert node is not None
     assert node.requested[CPU_COLUMN] == held

@@ -9,9 +9,9 @@ HUGE = {"cpu": 10**9, "memory": 10**9}
 
 
 def tree(total: int | dict[str, int], **options: bool) -> QuotaTree:
-    found = QuotaTree(system_max=HUGE, default_max=HUGE, **options)
-    found.set_cluster({"cpu": total} if isinstance(total, int) else total)
-    return found
+    tree = QuotaTree(system_max=HUGE, default_max=HUGE, **options)
+    tree.set_cluster({"cpu": total} if isinstance(total, int) else total)
+    return tree
 
 
 def add(  # noqa: PLR0917 reads like a row of a table
@@ -42,13 +42,13 @@ def pair(text: str) -> dict[str, int]:
 
 
 def cpus(quotas: QuotaTree, *names: str) -> list[int]:
-    return [quotas.runtime(found)["cpu"] for name in names if (found := quotas.find(name))]
+    return [quotas.runtime(quota)["cpu"] for name in names if (quota := quotas.find(name))]
 
 
 def of(quotas: QuotaTree, name: str) -> dict[str, int]:
-    found = quotas.find(name)
-    assert found is not None
-    return quotas.runtime(found)
+    quota = quotas.find(name)
+    assert quota is not None
+    return quotas.runtime(quota)
 
 
 @pytest.mark.parametrize(
@@ -67,10 +67,10 @@ def test_shares_of_one_level(fourth: tuple[int, int, int], want: list[int]) -> N
 
 def test_e4_left_over_units_go_to_the_first_names() -> None:
     borrowers = [Share(f"b{number}", 8 if number < 8 else 7, 100, 1) for number in range(10)]
-    found = runtime_shares(81, [Share("donor", 3, 0, 1), *borrowers])
-    assert found["donor"] == 0
-    assert sum(found.values()) == 81
-    assert [found[f"b{number}"] for number in range(10)] == [9, 9, 9, 8, 8, 8, 8, 8, 7, 7]
+    amounts = runtime_shares(81, [Share("donor", 3, 0, 1), *borrowers])
+    assert amounts["donor"] == 0
+    assert sum(amounts.values()) == 81
+    assert [amounts[f"b{number}"] for number in range(10)] == [9, 9, 9, 8, 8, 8, 8, 8, 7, 7]
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_e11_max_changes_in_place() -> None:
         for name in ("q1", "q2"):
             add(quotas, name, 10, maximum)
         assert cpus(quotas, "q1", "q2") == [25, 25]
-        assert [found.limited["cpu"] for name in ("q1", "q2") if (found := quotas.find(name))] == [limited] * 2
+        assert [quota.limited["cpu"] for name in ("q1", "q2") if (quota := quotas.find(name))] == [limited] * 2
 
 
 def test_e12_min_equal_to_max() -> None:
@@ -193,9 +193,9 @@ def test_e19_three_levels() -> None:
         quotas.add_request("a-123", pair(added))
         assert of(quotas, "a-123") == pair(want)
     for name in ("test1", "test1-a"):
-        found = quotas.find(name)
-        assert found
-        assert found.child_request == pair("30/60")
+        quota = quotas.find(name)
+        assert quota
+        assert quota.child_request == pair("30/60")
 
 
 @pytest.mark.parametrize(
@@ -251,9 +251,9 @@ def test_e22_a_quota_moves_with_its_request_and_use() -> None:
         quotas.add_used(name, pair(amounts))
     both(quotas, "a-123", "0/0", "96/160", "test2")
     for name, want in (("test1", "0/0"), ("test2", "80/140")):
-        found = quotas.find(name)
-        assert found
-        assert found.child_request == found.used == of(quotas, name) == pair(want)
+        quota = quotas.find(name)
+        assert quota
+        assert quota.child_request == quota.used == of(quotas, name) == pair(want)
 
 
 def test_e23_use_of_system_and_default_is_deducted() -> None:
@@ -274,7 +274,7 @@ def scaled(asks: tuple[int, int, int], total: int, *, scale_min: bool = True) ->
 
 
 def scaled_mins(quotas: QuotaTree) -> list[int]:
-    return [quotas.auto_scale_min(found)["cpu"] for name in ("p", "a", "b", "c") if (found := quotas.find(name))]
+    return [quotas.auto_scale_min(quota)["cpu"] for name in ("p", "a", "b", "c") if (quota := quotas.find(name))]
 
 
 def test_e24_e25_min_scaled_down_and_back() -> None:
@@ -299,8 +299,8 @@ def test_e27_without_scaling_the_mins_hold() -> None:
 
 @pytest.mark.parametrize(("total", "want"), [(200, 50), (100, 25), (50, 0)])
 def test_e28_fixed_mins_come_first(total: int, want: int) -> None:
-    found = 50 if total >= 150 else scaled_min(total, 50, 100, fixed=50)
-    assert found == want
+    total_min = 50 if total >= 150 else scaled_min(total, 50, 100, fixed=50)
+    assert total_min == want
 
 
 def test_e29_guaranteed_follows_use() -> None:
@@ -311,9 +311,9 @@ def test_e29_guaranteed_follows_use() -> None:
     for added, lower, upper in ((5, (5, 10), (15, 20)), (10, (15, 15), (20, 20)), (10, (25, 25), (30, 30))):
         quotas.add_used("q2", {"cpu": added})
         for name, want in (("q2", lower), ("q1", upper)):
-            found = quotas.find(name)
-            assert found
-            assert (found.allocated["cpu"], found.guaranteed["cpu"]) == want
+            quota = quotas.find(name)
+            assert quota
+            assert (quota.allocated["cpu"], quota.guaranteed["cpu"]) == want
 
 
 def test_e45_weights_that_are_missing_equal_max() -> None:

@@ -43,7 +43,7 @@ def limited(quota: Quota) -> int:
     return min(own if quota.spec.lends else max(own, quota.spec.min["cpu"]), quota.spec.max["cpu"])
 
 
-def exact(tree: QuotaTree, parent: Quota, total: Fraction, found: dict[str, tuple[Fraction, int]], slack: int) -> None:
+def exact(tree: QuotaTree, parent: Quota, total: Fraction, shares: dict[str, tuple[Fraction, int]], slack: int) -> None:
     """Exact shares of all quotas below `parent`, each with the number of units that rounding may have moved."""
     children = list(parent.children.values())
     whole = sum(child.spec.min["cpu"] for child in children)
@@ -61,8 +61,8 @@ def exact(tree: QuotaTree, parent: Quota, total: Fraction, found: dict[str, tupl
     slack += len(children) + (slack + 1) * len(children)
     for child in children:
         share = level(rows, total * SCALE)[child.name] / SCALE  # type: ignore[arg-type]
-        found[child.name] = share, slack
-        exact(tree, child, share, found, slack)
+        shares[child.name] = share, slack
+        exact(tree, child, share, shares, slack)
 
 
 SCALE = 10**6  # scaled mins are whole numbers of this part of a unit
@@ -72,11 +72,11 @@ SCALE = 10**6  # scaled mins are whole numbers of this part of a unit
 @given(ROWS, TOTAL, st.booleans())
 def test_shares_of_a_tree_are_those_of_water_filling(rows: list[Any], total: int, scale: bool) -> None:
     tree = built(rows, total, scale=scale)
-    found: dict[str, tuple[Fraction, int]] = {}
-    exact(tree, tree.root, Fraction(total), found, 0)
+    results: dict[str, tuple[Fraction, int]] = {}
+    exact(tree, tree.root, Fraction(total), results, 0)
     for name, share in shares(tree).items():
-        wanted, slack = found[name]
-        assert abs(share - wanted) <= slack, name
+        amount, slack = results[name]
+        assert abs(share - amount) <= slack, name
 
 
 @settings(max_examples=120, deadline=None)
@@ -84,13 +84,17 @@ def test_shares_of_a_tree_are_those_of_water_filling(rows: list[Any], total: int
 def test_sums_and_bounds(rows: list[Any], total: int) -> None:
     """With scaled mins, children never have more than their parent; a share is at most the request, or the kept min."""
     tree = built(rows, total)
-    found = shares(tree)
+    tree_shares = shares(tree)
     for parent in tree:
         if parent is tree.root or parent.parent is not None:
-            above = total if parent is tree.root else found[parent.name]
-            assert sum(found[child.name] for child in parent.children.values()) <= above
+            above = total if parent is tree.root else tree_shares[parent.name]
+            assert sum(tree_shares[child.name] for child in parent.children.values()) <= above
             for child in parent.children.values():
-                assert 0 <= found[child.name] <= max(limited(child), 0 if child.spec.lends else child.spec.min["cpu"])
+                assert (
+                    0
+                    <= tree_shares[child.name]
+                    <= max(limited(child), 0 if child.spec.lends else child.spec.min["cpu"])
+                )
 
 
 @settings(max_examples=120, deadline=None)
@@ -98,12 +102,12 @@ def test_sums_and_bounds(rows: list[Any], total: int) -> None:
 def test_siblings_that_want_more_have_equal_parts_by_weight(rows: list[Any], total: int) -> None:
     """Beyond the floors, no sibling that still wants more has less by weight than another, apart from rounding."""
     tree = built([(-1, *row[1:]) for row in rows], total)
-    found = shares(tree)
+    tree_shares = shares(tree)
     children = list(tree.root.children.values())
-    beyond = {child.name: found[child.name] - tree.auto_scale_min(child)["cpu"] for child in children}
+    beyond = {child.name: tree_shares[child.name] - tree.auto_scale_min(child)["cpu"] for child in children}
     slack = len(children)
     for child in children:
-        if found[child.name] < limited(child):
+        if tree_shares[child.name] < limited(child):
             level_of = Fraction(beyond[child.name] + slack, child.spec.weight_of("cpu"))
             for other in children:
                 assert Fraction(beyond[other.name] - slack, other.spec.weight_of("cpu")) <= level_of

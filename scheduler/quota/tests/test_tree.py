@@ -22,13 +22,13 @@ def level(shares: list[Share], total: int) -> dict[str, Fraction]:
     """
 
     def at(water: Fraction) -> dict[str, Fraction]:
-        found = {}
+        fractions = {}
         for share in shares:
             if share.limited <= share.floor:
-                found[share.name] = Fraction(share.limited if share.lends else share.floor)
+                fractions[share.name] = Fraction(share.limited if share.lends else share.floor)
             else:
-                found[share.name] = min(Fraction(share.limited), share.floor + max(share.weight, 0) * water)
-        return found
+                fractions[share.name] = min(Fraction(share.limited), share.floor + max(share.weight, 0) * water)
+        return fractions
 
     marks = sorted(
         {Fraction(s.limited - s.floor, s.weight) for s in shares if s.weight > 0 and s.limited > s.floor}
@@ -49,21 +49,21 @@ SHARES = st.lists(st.tuples(AMOUNT, AMOUNT, st.integers(-2, 50), st.booleans()),
 @given(SHARES, st.integers(-50, 1500))
 def test_integer_shares_are_within_rounding_of_the_exact_ones(rows: list[Any], total: int) -> None:
     shares = [Share(f"q{number}", *row) for number, row in enumerate(rows)]
-    found, exact = runtime_shares(total, shares), level(shares, total)
+    amounts, exact = runtime_shares(total, shares), level(shares, total)
     for share in shares:
-        assert abs(found[share.name] - exact[share.name]) <= len(shares)  # one unit for each round of rounding
-        assert min(share.limited, share.floor) <= found[share.name] <= max(share.limited, share.floor)
+        assert abs(amounts[share.name] - exact[share.name]) <= len(shares)  # one unit for each round of rounding
+        assert min(share.limited, share.floor) <= amounts[share.name] <= max(share.limited, share.floor)
     if sum(exact.values()) <= total:
         # Nothing is lost by rounding, and nothing is given twice.
-        assert sum(found.values()) == sum(exact.values())
+        assert sum(amounts.values()) == sum(exact.values())
 
 
 @given(st.integers(0, 10**30), st.dictionaries(st.text(max_size=3), st.integers(1, 10**20), min_size=1, max_size=6))
 def test_largest_remainder_divides_everything(total: int, weights: dict[str, int]) -> None:
-    found = largest_remainder(total, weights)
-    assert sum(found.values()) == total
+    amounts = largest_remainder(total, weights)
+    assert sum(amounts.values()) == total
     whole = sum(weights.values())
-    assert all(abs(found[name] * whole - weight * total) < whole for name, weight in weights.items())
+    assert all(abs(amounts[name] * whole - weight * total) < whole for name, weight in weights.items())
 
 
 CHARGES = ((("cpu", 1),), (("cpu", 30),), (("cpu", 70),))  # of one pod
@@ -95,18 +95,18 @@ def spec_of(number: int, row: tuple[int, int, int, int | None, bool]) -> QuotaSp
 class Model:
     """Computes everything again from the specs and the pods' amounts, recursively."""
 
-    def __init__(self, tree: QuotaTree, asked: Counter[str], used: Counter[str]) -> None:
+    def __init__(self, tree: QuotaTree, amounts: Counter[str], used: Counter[str]) -> None:
         self.children: dict[str, list[str]] = {}
         self.specs = {quota.name: quota.spec for quota in tree if quota.parent is not None}
         for name, spec in self.specs.items():
             self.children.setdefault(spec.parent, []).append(name)
-        self.asked, self.spent, self.total, self.scale = asked, used, tree.cluster["cpu"], tree.scale_min
+        self.requests, self.spent, self.total, self.scale = amounts, used, tree.cluster["cpu"], tree.scale_min
         self.runtime: dict[str, int] = {}
         self._divide(ROOT, self.total)
 
     def limited(self, name: str) -> int:
         spec = self.specs[name]
-        request = self.asked[name] + sum(self.limited(child) for child in self.children.get(name, ()))
+        request = self.requests[name] + sum(self.limited(child) for child in self.children.get(name, ()))
         return min(request if spec.lends else max(request, spec.min["cpu"]), spec.max["cpu"])
 
     def used(self, name: str) -> int:
@@ -133,7 +133,7 @@ def test_a_tree_changed_in_place_equals_one_computed_again(steps: list[Any], sca
     """Quotas come, change, move, loop and go in any order; requests and use change in between."""
     tree = QuotaTree(scale_min=scale_min)
     tree.set_cluster({"cpu": 500})
-    asked: Counter[str] = Counter()
+    by_name: Counter[str] = Counter()
     used: Counter[str] = Counter()
     pods: dict[str, int] = {}
     for number, (step, *arguments) in enumerate(steps):
@@ -145,8 +145,8 @@ def test_a_tree_changed_in_place_equals_one_computed_again(steps: list[Any], sca
         elif tree.find(name) is None:
             continue
         elif step == "ask":
-            tree.add_request(name, {"cpu": arguments[1] - asked[name]})
-            asked[name] = arguments[1]
+            tree.add_request(name, {"cpu": arguments[1] - by_name[name]})
+            by_name[name] = arguments[1]
         elif step == "use":
             tree.add_used(name, {"cpu": arguments[1] - used[name]})
             used[name] = arguments[1]
@@ -164,10 +164,10 @@ def test_a_tree_changed_in_place_equals_one_computed_again(steps: list[Any], sca
             continue
         else:
             tree.remove_quota(name)
-            asked.pop(name, None)
+            by_name.pop(name, None)
             used.pop(name, None)
             pods.pop(name, None)
-        model = Model(tree, asked, used)
+        model = Model(tree, by_name, used)
         for quota in tree:
             if quota.parent is not None:
                 assert quota.limited["cpu"] == model.limited(quota.name)
@@ -196,7 +196,7 @@ def test_a_quota_below_itself_gets_no_share_and_the_others_keep_theirs() -> None
         "good": 10,
     }
     assert not tree.set_quota(QuotaSpec("b", ROOT, {}, limits))
-    assert {name: tree.runtime(found)["cpu"] for name in "ab" if (found := tree.find(name))} == {"a": 10, "b": 20}
+    assert {name: tree.runtime(result)["cpu"] for name in "ab" if (result := tree.find(name))} == {"a": 10, "b": 20}
 
 
 def test_children_of_a_deleted_parent_wait_for_it() -> None:
@@ -247,7 +247,7 @@ def test_amounts_of_many_digits_are_exact(digits: int) -> None:
     for name in ("a", "b"):
         tree.set_quota(QuotaSpec(name, ROOT, {"cpu": huge // 2}, {"cpu": 2 * huge}))
         tree.add_request(name, {"cpu": 2 * huge})
-    assert [tree.runtime(found)["cpu"] for name in "ab" if (found := tree.find(name))] == [huge, huge]
+    assert [tree.runtime(quota)["cpu"] for name in "ab" if (quota := tree.find(name))] == [huge, huge]
 
 
 def test_room_is_asked_again_after_use_that_was_above_the_share_went() -> None:

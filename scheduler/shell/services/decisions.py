@@ -19,11 +19,11 @@ FIT = "NodeResourcesFit"
 
 def decisions(core: Core, request: RequestContext) -> Answer:
     """Kept decisions, newest first; with `pod=NAMESPACE/NAME` those of one pod, with `limit` no more than so many."""
-    wanted, limit = request.query.get("pod"), integer(request.query.get("limit", ""), 0, MAX_INT32)
+    pod, limit = request.query.get("pod"), integer(request.query.get("limit", ""), 0, MAX_INT32)
     kept = core.handle.kept
-    matching = (each for each in kept if wanted is None or f"{each.namespace}/{each.name}" == wanted)
-    found = [decision_view(each) for each in islice(matching, limit)]
-    return json({"size": kept.size, "kept": len(kept), "decisions": found})
+    matching = (each for each in kept if pod is None or f"{each.namespace}/{each.name}" == pod)
+    results = [decision_view(each) for each in islice(matching, limit)]
+    return json({"size": kept.size, "kept": len(kept), "decisions": results})
 
 
 def placement_of(core: Core, info: PodInfo) -> dict[str, Any] | None:
@@ -73,16 +73,16 @@ def lacking_room(core: Core, info: PodInfo, rejected: Mapping[str, Status]) -> l
         for name, status in rejected.items()
         if status.plugin == FIT and (node := core.cache.find(name)) is not None
     ]
-    asked = [(name, column, amount) for name, column, amount in info.pod_class.named if amount]
-    if not nodes or not asked:
+    matches = [(name, column, amount) for name, column, amount in info.pod_class.named if amount]
+    if not nodes or not matches:
         return []
 
     def lacks(node: NodeInfo) -> float:
-        return sum(max(0, amount - _free(node, column)) / amount for _, column, amount in asked)
+        return sum(max(0, amount - _free(node, column)) / amount for _, column, amount in matches)
 
     nearest = min(nodes, key=lambda node: (lacks(node), node.name))
     lacking = []
-    for name, column, amount in asked:
+    for name, column, amount in matches:
         if _free(nearest, column) >= amount:
             continue
         most = min(nodes, key=lambda node: (-_free(node, column), node.name))

@@ -77,7 +77,7 @@ class Metrics:
                 for line in histogram_lines(name, {"profile": profile, "result": result}, histogram)
             ],
         )
-        for name, words, keys, found in (
+        for name, words, keys, outcome in (
             (
                 "scheduler_framework_extension_point_duration_seconds",
                 "Time of all plugins of an extension point, in one cycle of ten.",
@@ -97,7 +97,7 @@ class Metrics:
                 words,
                 [
                     line
-                    for values, histogram in sorted(found.items())
+                    for values, histogram in sorted(outcome.items())
                     for line in histogram_lines(name, dict(zip(keys, values, strict=True)), histogram)
                 ],
             )

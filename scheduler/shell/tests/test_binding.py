@@ -307,22 +307,22 @@ def test_the_deletion_for_a_single_pod_is_left_to_its_next_attempt() -> None:
 
 
 @pytest.mark.parametrize(
-    ("found", "written"),
+    ("values", "written"),
     [
         pytest.param({"uid": "uid-p"}, True, id="it-still-waits"),
         pytest.param({"uid": "uid-p", "node": "n"}, False, id="it-is-bound"),
         pytest.param({"uid": "another"}, False, id="another-pod-has-its-name"),
     ],
 )
-def test_a_condition_is_written_to_the_pod_that_was_decided_on(found: dict[str, str], written: bool) -> None:
+def test_a_condition_is_written_to_the_pod_that_was_decided_on(values: dict[str, str], written: bool) -> None:
     """The pod has changed since the decision, which the watch has not shown."""
     scene = Scene()
     scene.rig.node("n", cpu="1")
     big = scene.rig.pod(pod("p").request(cpu="4"))
     scene.rig.core.intake.set_pod(replace(big, metadata=replace(big.metadata, resource_version="5")))
     now = {
-        "metadata": {"name": "p", "namespace": "default", "uid": found["uid"], "resourceVersion": "7"},
-        "spec": {"nodeName": found.get("node", "")},
+        "metadata": {"name": "p", "namespace": "default", "uid": values["uid"], "resourceVersion": "7"},
+        "spec": {"nodeName": values.get("node", "")},
     }
 
     def answer(request: Request) -> Response:
@@ -343,8 +343,8 @@ def test_a_victim_is_marked_and_deleted_by_its_uid() -> None:
     scene = Scene()
     scene.rig.node("n")
     victim, by = (
-        PodInfo(found, scene.rig.core.cache.classes.of(found))
-        for found in (scene.rig.pod(pod(name)) for name in ("v", "b"))
+        PodInfo(item, scene.rig.core.cache.classes.of(item))
+        for item in (scene.rig.pod(pod(name)) for name in ("v", "b"))
     )
     scene.answers("/status", refused(409, "Conflict", "another pod has the name"))
     scene.binder.execute(Evict(victim, by, "n"))

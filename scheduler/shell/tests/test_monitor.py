@@ -68,9 +68,9 @@ def test_how_long_a_binding_took_is_observed(response: object, status: str) -> N
     assert timing.by_plugin["DefaultBinder", "Bind", status].count == 1
 
 
-@pytest.mark.parametrize(("text", "found"), [("10s", 10.0), ("1m30s", 90.0), ("500ms", 0.5)])
-def test_durations_of_flags(text: str, found: float) -> None:
-    assert duration("--scheduling-timeout", text) == found
+@pytest.mark.parametrize(("text", "value"), [("10s", 10.0), ("1m30s", 90.0), ("500ms", 0.5)])
+def test_durations_of_flags(text: str, value: float) -> None:
+    assert duration("--scheduling-timeout", text) == value
 
 
 @pytest.mark.parametrize(

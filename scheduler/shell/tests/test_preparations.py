@@ -21,12 +21,12 @@ class Answers:
 
     def __init__(self, code: int, shown: bytes) -> None:
         self.code, self.shown = code, shown
-        self.asked: list[str] = []
+        self.requests: list[str] = []
         self.before: Callable[[], None] = lambda: None
 
     def send(self, request: Request, done: Done) -> None:
         self.before()
-        self.asked.append(f"{request.method} {request.path}")
+        self.requests.append(f"{request.method} {request.path}")
         done(Response(200, self.shown) if request.method == "GET" else Response(self.code, b"patched"))
 
 
@@ -35,7 +35,7 @@ def carried_out(code: int, shown: bytes = b"", *, gone: bool = False, stopped: b
 
     It may be gone before an answer comes, or the scheduler has stopped.
     """
-    told: list[str] = []
+    messages: list[str] = []
     clock, answers = SimClock(), Answers(code, shown)
     info = SimpleNamespace(uid="u", key="default/p")
     decision = cast("Bind", SimpleNamespace(info=info, pod=Pod()))
@@ -43,7 +43,7 @@ def carried_out(code: int, shown: bytes = b"", *, gone: bool = False, stopped: b
     core = cast("Core", SimpleNamespace(bindings=bindings))
     rest = Rest(cast("Transport", answers), clock, RetryPolicy(1))
     preparations = Preparations(
-        core, rest, clock, lambda _: told.append("ready"), lambda _, why: told.append(f"failed: {why}")
+        core, rest, clock, lambda _: messages.append("ready"), lambda _, why: messages.append(f"failed: {why}")
     )
     if gone:
         answers.before = bindings.clear
@@ -55,18 +55,18 @@ def carried_out(code: int, shown: bytes = b"", *, gone: bool = False, stopped: b
             name,
             f"/{name}/status",
             {},
-            lambda body: told.append(f"{name} answered {body.decode()}"),
-            refused=lambda: told.append(f"{name} refused"),
+            lambda body: messages.append(f"{name} answered {body.decode()}"),
+            refused=lambda: messages.append(f"{name} refused"),
             holds=lambda body: body == b"written",
         )
 
     preparations.begin(decision, Preparation((patch("a"), patch("b"))))
     clock.advance(1)
-    return told
+    return messages
 
 
 @pytest.mark.parametrize(
-    ("code", "shown", "told"),
+    ("code", "shown", "messages"),
     [
         (200, b"", ["a answered patched", "b answered patched", "ready"]),
         (409, b"", ["a refused", "b refused", "failed: failed to patch a: HTTP 409"]),
@@ -75,8 +75,8 @@ def carried_out(code: int, shown: bytes = b"", *, gone: bool = False, stopped: b
     ],
     ids=["patched", "refused", "lost-and-written", "lost-and-not-written"],
 )
-def test_each_patch_is_settled(code: int, shown: bytes, told: list[str]) -> None:
-    assert carried_out(code, shown) == told
+def test_each_patch_is_settled(code: int, shown: bytes, messages: list[str]) -> None:
+    assert carried_out(code, shown) == messages
 
 
 def test_the_patches_of_a_pod_that_is_gone_are_settled_too() -> None:
@@ -84,7 +84,7 @@ def test_the_patches_of_a_pod_that_is_gone_are_settled_too() -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "shown", "told"),
+    ("code", "shown", "messages"),
     [
         pytest.param(201, b"", ["patched", "ready"], id="created"),
         pytest.param(0, b"written", ["written", "ready"], id="lost-and-created"),
@@ -93,27 +93,27 @@ def test_the_patches_of_a_pod_that_is_gone_are_settled_too() -> None:
         pytest.param(403, b"written", ["refused", "failed: create c for p: HTTP 403"], id="refused"),
     ],
 )
-def test_an_object_is_created(code: int, shown: bytes, told: list[str]) -> None:
+def test_an_object_is_created(code: int, shown: bytes, messages: list[str]) -> None:
     """Where the answer is lost the object is read by its name; the message has the words of who creates it."""
-    found: list[str] = []
+    names: list[str] = []
     clock, answers = SimClock(), Answers(code, shown)
     decision = cast("Bind", SimpleNamespace(info=SimpleNamespace(uid="u", key="default/p"), pod=Pod()))
     core, rest = cast("Core", SimpleNamespace(bindings={"u": decision})), Rest(cast("Transport", answers), clock)
-    preparations = Preparations(core, rest, clock, lambda _: found.append("ready"), lambda _, why: found.append(why))
+    preparations = Preparations(core, rest, clock, lambda _: names.append("ready"), lambda _, why: names.append(why))
     create = ObjectPatch(
         "c",
         "/claims",
         {},
-        lambda body: found.append(body.decode()),
-        refused=lambda: found.append("refused"),
+        lambda body: names.append(body.decode()),
+        refused=lambda: names.append("refused"),
         holds=lambda body: body == b"written",
         creates="c",
         failure="failed: create c for p",
     )
     preparations.begin(decision, Preparation((create,)))
     clock.advance(30)
-    assert found == told
-    assert {"POST /claims"} <= set(answers.asked) <= {"POST /claims", "GET /claims/c"}
+    assert names == messages
+    assert {"POST /claims"} <= set(answers.requests) <= {"POST /claims", "GET /claims/c"}
 
 
 @pytest.mark.parametrize("code", [200, 0])

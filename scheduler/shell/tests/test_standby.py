@@ -45,22 +45,22 @@ class World:
         items = [] if of_ended else list(self.objects.get(path, {}).values())
         return ok({"metadata": {"resourceVersion": str(self.version)}, "items": items})
 
-    def set(self, path: str, found: dict[str, Any], *, gone: bool = False) -> None:
+    def set(self, path: str, results: dict[str, Any], *, gone: bool = False) -> None:
         """Add, change or remove an object; the watches show it unless they are late."""
         self.version += 1
-        metadata = found["metadata"]
+        metadata = results["metadata"]
         metadata.setdefault("uid", f"uid-{metadata['name']}")
         metadata.setdefault("namespace", "default")
         kept = self.objects.setdefault(path, {})
         event = "DELETED" if gone else "MODIFIED" if metadata["uid"] in kept else "ADDED"
-        found = {**found, "metadata": {**metadata, "resourceVersion": str(self.version)}}
+        results = {**results, "metadata": {**metadata, "resourceVersion": str(self.version)}}
         if gone:
             del kept[metadata["uid"]]
         else:
-            kept[metadata["uid"]] = found
+            kept[metadata["uid"]] = results
         for stream in self.api.streams if not self.late else ():
             if stream.request.path.partition("?")[0] == path and "phase%3D" not in stream.request.path:
-                stream.event(event, found)
+                stream.event(event, results)
 
     def pod(self, name: str, node: str = "", **labels: str) -> dict[str, Any]:
         spec: dict[str, Any] = {
@@ -68,9 +68,9 @@ class World:
             "nodeName": node,
             "containers": [{"name": "c", "resources": {"requests": {"cpu": "3"}}}],
         }
-        found = {"metadata": {"name": name, "labels": labels}, "spec": spec, "status": {"phase": "Pending"}}
-        self.set(PODS, found)
-        return found
+        manifest = {"metadata": {"name": name, "labels": labels}, "spec": spec, "status": {"phase": "Pending"}}
+        self.set(PODS, manifest)
+        return manifest
 
     def writes(self) -> list[tuple[str, str]]:
         """What was written, but for events."""
@@ -168,7 +168,7 @@ def test_a_standby_gathers_nothing() -> None:
         alone = world.pod(f"a{number}", **{POD_GROUP_LABEL: f"g{number}", QUOTA_NAME: f"q{number}"})
         placed = world.pod(f"b{number}", f"n{number}")
         world.clock.advance(60)
-        for path, found in (
+        for path, result in (
             (PODS, alone),
             (PODS, placed),
             (RESERVATIONS, held),
@@ -176,7 +176,7 @@ def test_a_standby_gathers_nothing() -> None:
             (GROUPS, group),
             ("/api/v1/nodes", node),
         ):
-            world.set(path, found, gone=True)
+            world.set(path, result, gone=True)
         world.clock.advance(60)
 
     one_round(1)
@@ -192,7 +192,7 @@ WITH_CLASSES = {"ClassRegistry", "NodeColumns"}  # they drop in bulk what is out
 
 def gathered(world: World) -> dict[str, int]:
     """The sizes of the collections of core, handle, queue, plugins' caches and controllers, by path."""
-    found: dict[str, int] = {}
+    by_path: dict[str, int] = {}
     seen: set[int] = set()
 
     def visit(value: Any, path: str, depth: int) -> None:
@@ -200,7 +200,7 @@ def gathered(world: World) -> dict[str, int]:
             return
         seen.add(id(value))
         if isinstance(value, dict | set | list) or type(value).__name__ == "deque":
-            found[path] = len(value)
+            by_path[path] = len(value)
             for number, each in enumerate(value.values() if isinstance(value, dict) else []):
                 visit(each, f"{path}[{number}]", depth + 1)
         elif type(value).__module__.startswith("seatrial.scheduler") and type(value).__name__ not in WITH_CLASSES:
@@ -210,8 +210,8 @@ def gathered(world: World) -> dict[str, int]:
                     visit(getattr(value, name), f"{path}.{name}", depth + 1)
 
     visit(world.shell, "shell", 0)
-    del found["shell.core.handle.cache._relevant"]  # emptied when it has MAX_CLASSES
-    return found
+    del by_path["shell.core.handle.cache._relevant"]  # emptied when it has MAX_CLASSES
+    return by_path
 
 
 def test_a_leader_that_lost_its_lease_writes_nothing_more() -> None:

@@ -59,7 +59,7 @@ def synced() -> tuple[Core, Scripted, SimClock]:
     api.answer = lambda request: ok(
         {
             "metadata": {"resourceVersion": "1"},
-            "items": [found] if (found := OBJECTS.get(request.path.partition("?")[0])) else [],
+            "items": [entry] if (entry := OBJECTS.get(request.path.partition("?")[0])) else [],
         }
     )
     core = build_core(default_configuration(), clock)
@@ -89,7 +89,9 @@ def test_objects_reach_the_plugins() -> None:
     assert set(core.cache.volumes.volumes) == {"v"}
     assert set(core.cache.volumes.classes) == {"k"}
     assert core.cache.volumes.limits("m") == {"d": 3}
-    assert [found.spec.source.persistent_volume_name for found in core.cache.volumes.attachments("m")] == ["v"]
+    assert [attachment.spec.source.persistent_volume_name for attachment in core.cache.volumes.attachments("m")] == [
+        "v"
+    ]
     numa = NumaCache.of(core.handle).find("m")
     assert numa is not None
     assert numa.state.options.kubelet_policy == "Restricted"
@@ -115,9 +117,9 @@ def test_whose_replica_a_pod_is(pod: Pod, selector: dict[str, str] | None) -> No
 def test_objects_that_go_are_forgotten() -> None:
     core, api, clock = synced()
     for watch in api.streams:
-        found = OBJECTS.get(watch.request.path.partition("?")[0])
-        if found is not None:
-            gone = json.loads(json.dumps(found))
+        entry = OBJECTS.get(watch.request.path.partition("?")[0])
+        if entry is not None:
+            gone = json.loads(json.dumps(entry))
             gone["metadata"]["resourceVersion"] = "2"
             watch.event("DELETED", gone)
     clock.settle()

@@ -11,7 +11,7 @@ FIELD = "pod.spec.containers[*].resources.requests"
 
 
 @pytest.mark.parametrize(
-    ("asked", "expected"),
+    ("amounts", "expected"),
     [
         pytest.param(
             {GPU_CORE: "100", GPU_MEMORY_RATIO: "50"},
@@ -48,8 +48,8 @@ FIELD = "pod.spec.containers[*].resources.requests"
         pytest.param({"cpu": "2"}, {"cpu": "2"}, id="no-device-at-all"),
     ],
 )
-def test_spelling(asked: dict[str, Any], expected: dict[str, Any]) -> None:
-    assert spelled_out(asked) == expected
+def test_spelling(amounts: dict[str, Any], expected: dict[str, Any]) -> None:
+    assert spelled_out(amounts) == expected
 
 
 def test_only_containers_with_gpus_are_patched() -> None:

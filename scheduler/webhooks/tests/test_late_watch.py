@@ -27,9 +27,9 @@ def asking(name: str, cpu: int, uid: str = "", *, version: int = 1, of: str = "q
     return msgspec.convert({**manifest, "metadata": metadata}, Pod)
 
 
-def refused(topology: QuotaTopology, wanted: Pod, old: Pod | None = None) -> bool:
+def refused(topology: QuotaTopology, pod: Pod, old: Pod | None = None) -> bool:
     try:
-        topology.check_pod(wanted, old)
+        topology.check_pod(pod, old)
     except QuotaExceeded:
         return True
     return False
@@ -43,10 +43,10 @@ def watch() -> Watch:
 @pytest.fixture
 def four(watch: Watch) -> QuotaTopology:
     """Quotas `q` and `other` of four cores each, with admission of pods."""
-    found = QuotaTopology(QuotaGates(quota_admission=True, quota_admission_on_update=True), watch)
+    topology = QuotaTopology(QuotaGates(quota_admission=True, quota_admission_on_update=True), watch)
     for name in ("q", "other"):
-        found.set_quota(stored(quota(name).max(cpu=4), name))
-    return found
+        topology.set_quota(stored(quota(name).max(cpu=4), name))
+    return topology
 
 
 # -- pods --------------------------------------------------------------------------------------------------------------
@@ -88,8 +88,8 @@ def test_a_pod_that_was_not_stored_counts_for_ten_seconds(four: QuotaTopology, w
 def test_pods_that_move_close_together_see_each_other(four: QuotaTopology) -> None:
     """Two pods of three cores move to a quota of four. A late event about the first one does not hide its move."""
     pods = [asking(name, 3, of="absent") for name in ("one", "two")]
-    for found in pods:
-        four.set_pod(found)
+    for item in pods:
+        four.set_pod(item)
     assert not refused(four, asking("one", 3), pods[0])
     assert refused(four, asking("two", 3), pods[1])
 

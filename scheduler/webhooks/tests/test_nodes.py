@@ -96,8 +96,8 @@ def test_only_updates_are_changed() -> None:
 
 
 def test_the_webhook_is_registered_for_nodes_and_their_status() -> None:
-    found = configurations("https://h", b"ca", mutating=False, nodes=True, node_labels={"a": "b"})
-    (webhook,) = found[0]["webhooks"]
+    statuses = configurations("https://h", b"ca", mutating=False, nodes=True, node_labels={"a": "b"})
+    (webhook,) = statuses[0]["webhooks"]
     assert webhook["rules"][0]["resources"] == ["nodes", "nodes/status"]
     assert webhook["objectSelector"] == {"matchLabels": {"a": "b"}}
     assert webhook["clientConfig"]["url"] == "https://h/mutate-node-status"

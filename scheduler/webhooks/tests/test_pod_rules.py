@@ -38,7 +38,7 @@ MUST_BE = (
 
 
 @pytest.mark.parametrize(
-    ("given", "why"),
+    ("values", "why"),
     [
         (pod(BATCH), [MUST_BE]),
         (pod(BATCH, qos="LS", priority=9500), [MUST_BE]),
@@ -72,9 +72,9 @@ MUST_BE = (
         (pod(qos="nobody"), []),
     ],
 )
-def test_classes(given: dict[str, Any], why: list[str]) -> None:
+def test_classes(values: dict[str, Any], why: list[str]) -> None:
     """V-2, V-4, V-5."""
-    assert problems(given) == why
+    assert problems(values) == why
 
 
 @pytest.mark.parametrize(
@@ -89,8 +89,8 @@ def test_classes(given: dict[str, Any], why: list[str]) -> None:
 )
 def test_what_stays(before: dict[str, Any], after: dict[str, Any], why: str) -> None:
     """V-3."""
-    found = [each for each in problems(after, before) if "immutable" in each]
-    assert found == ([why] if why else [])
+    matches = [each for each in problems(after, before) if "immutable" in each]
+    assert matches == ([why] if why else [])
 
 
 def answered(admission: Admission, path: str, **request: Any) -> dict[str, Any]:
@@ -99,8 +99,8 @@ def answered(admission: Admission, path: str, **request: Any) -> dict[str, Any]:
         "request": {"uid": "u", "operation": "CREATE", "namespace": "d", **request},
     }
     answer = routes(Faults(), admission).answer("POST", path, msgspec.json.encode(body))
-    found: dict[str, Any] = msgspec.json.decode(answer.body)["response"]
-    return found
+    response: dict[str, Any] = msgspec.json.decode(answer.body)["response"]
+    return response
 
 
 def test_all_reasons_are_in_one_answer() -> None:
@@ -111,9 +111,11 @@ def test_all_reasons_are_in_one_answer() -> None:
 
 
 def rules(enable: str = "true", **rule: Any) -> LabelRules:
-    found = LabelRules()
-    found.set_config(ConfigMap(data={"enable": enable, "rules": msgspec.json.encode([{"name": "r", **rule}]).decode()}))
-    return found
+    label_rules = LabelRules()
+    label_rules.set_config(
+        ConfigMap(data={"enable": enable, "rules": msgspec.json.encode([{"name": "r", **rule}]).decode()})
+    )
+    return label_rules
 
 
 @pytest.mark.parametrize(
@@ -167,14 +169,14 @@ def test_who_may_bind(user: str, namespace: str, name: str, rule: dict[str, Any]
         "annotated": {"annotations": {"free": ""}},
     }
 
-    def find(_: str, wanted: str) -> Pod | None:
-        return msgspec.convert({"metadata": known[wanted]}, Pod) if wanted in known else None
+    def find(_: str, key: str) -> Pod | None:
+        return msgspec.convert({"metadata": known[key]}, Pod) if key in known else None
 
     bindings = Bindings(BindingRules(**{"users": ("koord-scheduler",), "namespaces": ("d",), **rule}), find)
-    asked = {"resource": {"resource": "pods"}, "subResource": "binding"}
+    amounts = {"resource": {"resource": "pods"}, "subResource": "binding"}
     user_info = {"username": user}
     answer = answered(
-        Admission(bindings=bindings), VALIDATE_BINDING, namespace=namespace, name=name, userInfo=user_info, **asked
+        Admission(bindings=bindings), VALIDATE_BINDING, namespace=namespace, name=name, userInfo=user_info, **amounts
     )
     assert bindings.decisions == {decision: 1}
     assert answer["allowed"] is (decision != "denied")
@@ -186,10 +188,10 @@ def test_who_may_bind(user: str, namespace: str, name: str, rule: dict[str, Any]
 
 
 @pytest.mark.parametrize(
-    "asked", [{"subResource": "status"}, {"operation": "UPDATE"}, {"resource": {"resource": "nodes"}}]
+    "amounts", [{"subResource": "status"}, {"operation": "UPDATE"}, {"resource": {"resource": "nodes"}}]
 )
-def test_other_requests_are_no_bindings(asked: dict[str, Any]) -> None:
+def test_other_requests_are_no_bindings(amounts: dict[str, Any]) -> None:
     bindings = Bindings(BindingRules(("koord",), ("*",)), lambda *_: Pod())
-    request = {"resource": {"resource": "pods"}, "subResource": "binding", "name": "p", **asked}
+    request = {"resource": {"resource": "pods"}, "subResource": "binding", "name": "p", **amounts}
     assert answered(Admission(bindings=bindings), VALIDATE_BINDING, **request)["allowed"]
     assert not bindings.decisions

@@ -31,13 +31,15 @@ class Loaded(Random):
 
 def profiles(*specs: dict[str, Any], dice: Random | None = None, **annotations: str) -> Profiles:
     """Profiles named p0, p1 … in a cluster with the namespace `d` (label pool=x) and the class `batch` (5999)."""
-    found = Profiles(dice or Loaded(0))
+    profiles = Profiles(dice or Loaded(0))
     for number, spec in enumerate(specs):
         metadata = {"name": f"p{number}", "annotations": annotations}
-        found.profiles[f"p{number}"] = msgspec.convert({"metadata": metadata, "spec": spec}, ClusterColocationProfile)
-    found.namespaces["d"] = msgspec.convert({"metadata": {"name": "d", "labels": {"pool": "x"}}}, Namespace)
-    found.priority_classes["batch"] = PriorityClass(value=5999)
-    return found
+        profiles.profiles[f"p{number}"] = msgspec.convert(
+            {"metadata": metadata, "spec": spec}, ClusterColocationProfile
+        )
+    profiles.namespaces["d"] = msgspec.convert({"metadata": {"name": "d", "labels": {"pool": "x"}}}, Namespace)
+    profiles.priority_classes["batch"] = PriorityClass(value=5999)
+    return profiles
 
 
 def pod(*, requests: Any = None, limits: Any = None, **labels: str) -> Pod:
@@ -48,8 +50,8 @@ def pod(*, requests: Any = None, limits: Any = None, **labels: str) -> Pod:
     }
 
 
-def resources(found: Pod) -> dict[str, Any]:
-    got: dict[str, Any] = found["spec"]["containers"][0]["resources"]
+def resources(pod: Pod) -> dict[str, Any]:
+    got: dict[str, Any] = pod["spec"]["containers"][0]["resources"]
     return got
 
 
@@ -58,27 +60,27 @@ BE = {"qosClass": "BE", "priorityClassName": "batch"}
 
 def test_a_pod_becomes_a_batch_pod() -> None:
     """E10, row 46: init containers and overhead too."""
-    given = pod(requests={"cpu": 1, "memory": "4Gi"}, limits={"cpu": 1, "memory": "4Gi"})
-    given["spec"]["initContainers"] = [{"name": "i", "resources": {"requests": {"cpu": "500m", "memory": GI}}}]
-    given["spec"]["overhead"] = {"cpu": "1", "memory": "2Gi"}
+    values = pod(requests={"cpu": 1, "memory": "4Gi"}, limits={"cpu": 1, "memory": "4Gi"})
+    values["spec"]["initContainers"] = [{"name": "i", "resources": {"requests": {"cpu": "500m", "memory": GI}}}]
+    values["spec"]["overhead"] = {"cpu": "1", "memory": "2Gi"}
     spec = {
         **BE,
         "koordinatorPriority": 1111,
         "schedulerName": "koord-scheduler",
         "patch": {"spec": {"dnsPolicy": "Default"}},
     }
-    found = profiles(spec).applied(given, "d")
+    manifest = profiles(spec).applied(values, "d")
     both = {"kubernetes.io/batch-cpu": "1000", "kubernetes.io/batch-memory": "4Gi"}
-    assert resources(found) == {"requests": both, "limits": both}
-    assert found["spec"]["initContainers"][0]["resources"] == {
+    assert resources(manifest) == {"requests": both, "limits": both}
+    assert manifest["spec"]["initContainers"][0]["resources"] == {
         "requests": {"kubernetes.io/batch-cpu": "500", "kubernetes.io/batch-memory": GI}
     }
-    assert found["spec"]["overhead"] == {"kubernetes.io/batch-cpu": "1000", "kubernetes.io/batch-memory": "2Gi"}
-    assert found["metadata"]["labels"] == {"koordinator.sh/qosClass": "BE", "koordinator.sh/priority": "1111"}
+    assert manifest["spec"]["overhead"] == {"kubernetes.io/batch-cpu": "1000", "kubernetes.io/batch-memory": "2Gi"}
+    assert manifest["metadata"]["labels"] == {"koordinator.sh/qosClass": "BE", "koordinator.sh/priority": "1111"}
     expected = ("koord-scheduler", "batch", 5999, "PreemptLowerPriority", "Default")
     names = ("schedulerName", "priorityClassName", "priority", "preemptionPolicy", "dnsPolicy")
-    assert tuple(found["spec"][name] for name in names) == expected
-    assert "koordinator.sh/qosClass" not in given["metadata"]["labels"], "the argument stays"
+    assert tuple(manifest["spec"][name] for name in names) == expected
+    assert "koordinator.sh/qosClass" not in values["metadata"]["labels"], "the argument stays"
 
 
 @pytest.mark.parametrize(
@@ -91,9 +93,9 @@ def test_a_pod_becomes_a_batch_pod() -> None:
 )
 def test_requests_and_limits(requests: Any, limits: Any, expected: tuple[str | None, str | None]) -> None:
     """E10, rows 47 and 48; v0.7: the limit of a batch pod may be above its request."""
-    found = resources(profiles(BE).applied(pod(requests=requests, limits=limits), "d"))
+    results = resources(profiles(BE).applied(pod(requests=requests, limits=limits), "d"))
     name = "kubernetes.io/batch-cpu"
-    assert tuple(found.get(part, {}).get(name) for part in ("requests", "limits")) == expected
+    assert tuple(results.get(part, {}).get(name) for part in ("requests", "limits")) == expected
 
 
 @pytest.mark.parametrize(
@@ -121,14 +123,14 @@ def test_mappings_and_suffixes() -> None:
         "annotationKeysMapping": {"none": "made"},
         "labelSuffixes": {"label-key-1": "suffix", "b": "suffix-0", "absent": "x"},
     }
-    found = profiles(spec).applied(pod(**{"a": "value", "label-key-1": "label-value-1"}), "d")["metadata"]
-    assert found["labels"] == {"a": "value", "b": "valuesuffix-0", "c": "", "label-key-1": "label-value-1suffix"}
-    assert found["annotations"] == {"made": ""}
+    metadata = profiles(spec).applied(pod(**{"a": "value", "label-key-1": "label-value-1"}), "d")["metadata"]
+    assert metadata["labels"] == {"a": "value", "b": "valuesuffix-0", "c": "", "label-key-1": "label-value-1suffix"}
+    assert metadata["annotations"] == {"made": ""}
 
 
 def test_profiles_apply_in_the_order_of_their_names() -> None:
-    found = profiles({"labels": {"a": "first", "b": "first"}}, {"labels": {"a": "second"}}).applied(pod(), "d")
-    assert found["metadata"]["labels"] == {"a": "second", "b": "first"}
+    manifest = profiles({"labels": {"a": "first", "b": "first"}}, {"labels": {"a": "second"}}).applied(pod(), "d")
+    assert manifest["metadata"]["labels"] == {"a": "second", "b": "first"}
 
 
 @pytest.mark.parametrize(
@@ -143,8 +145,8 @@ def test_profiles_apply_in_the_order_of_their_names() -> None:
     ],
 )
 def test_selectors(spec: dict[str, Any], applied: bool) -> None:
-    found = profiles({**spec, "labels": {"hit": ""}}).applied(pod(app="a"), "d")
-    assert ("hit" in found["metadata"]["labels"]) is applied
+    manifest = profiles({**spec, "labels": {"hit": ""}}).applied(pod(app="a"), "d")
+    assert ("hit" in manifest["metadata"]["labels"]) is applied
 
 
 @pytest.mark.parametrize("lost", [False, True])
@@ -195,28 +197,28 @@ def test_what_a_profile_names_must_be_there(spec: dict[str, Any], namespace: str
 def test_the_annotation_for_the_agent() -> None:
     """W-8: batch resources of containers alone; one that says the same already stays as it is written."""
     amounts = {"kubernetes.io/batch-cpu": "500", "kubernetes.io/mid-cpu": "1"}
-    found = with_resource_spec(pod(requests=amounts))
-    text = found["metadata"]["annotations"]["node.koordinator.sh/extended-resource-spec"]
+    resource_spec = with_resource_spec(pod(requests=amounts))
+    text = resource_spec["metadata"]["annotations"]["node.koordinator.sh/extended-resource-spec"]
     assert msgspec.json.decode(text) == {"containers": {"c": {"requests": {"kubernetes.io/batch-cpu": "500"}}}}
     spaced = text.replace(":", ": ")
-    found["metadata"]["annotations"]["node.koordinator.sh/extended-resource-spec"] = spaced
-    assert with_resource_spec(found) == found
+    resource_spec["metadata"]["annotations"]["node.koordinator.sh/extended-resource-spec"] = spaced
+    assert with_resource_spec(resource_spec) == resource_spec
     assert with_resource_spec(pod(requests={"cpu": 1})) == pod(requests={"cpu": 1})
 
 
-def reviewed(admission: Admission, given: Pod, **request: Any) -> dict[str, Any]:
+def reviewed(admission: Admission, pod: Pod, **request: Any) -> dict[str, Any]:
     body = {
         "apiVersion": "admission.k8s.io/v1",
-        "request": {"uid": "u", "operation": "CREATE", "namespace": "d", "object": given, **request},
+        "request": {"uid": "u", "operation": "CREATE", "namespace": "d", "object": pod, **request},
     }
     answer = routes(Faults(), admission).answer("POST", MUTATE, msgspec.json.encode(body))
-    found: dict[str, Any] = msgspec.json.decode(answer.body)["response"]
-    return found
+    response: dict[str, Any] = msgspec.json.decode(answer.body)["response"]
+    return response
 
 
 def test_a_review_answers_with_a_patch() -> None:
-    given = pod(requests={"cpu": 1})
-    answer = reviewed(Admission(profiles=profiles(BE)), given)
+    values = pod(requests={"cpu": 1})
+    answer = reviewed(Admission(profiles=profiles(BE)), values)
     patch = msgspec.json.decode(base64.b64decode(answer["patch"]))
     assert {step["path"] for step in patch} == {
         "/metadata/annotations",

@@ -36,12 +36,12 @@ def watch() -> Watch:
 @pytest.fixture
 def strict(watch: Watch) -> QuotaTopology:
     """E44: max of 20 cores, 60Gi and 2 GPUs; pending pods ask for 19 cores and 50Gi."""
-    found = QuotaTopology(QuotaGates(quota_admission=True, quota_admission_on_update=True), watch)
+    topology = QuotaTopology(QuotaGates(quota_admission=True, quota_admission_on_update=True), watch)
     limits: dict[str, str | int | float] = {"cpu": 20, "memory": "60Gi", CARD: 2}
-    found.set_quota(made(quota("test1").limits({}, limits)))
-    found.set_quota(made(quota("other").limits({}, limits)))
-    found.set_pod(pod_of(asking("first", cpu=19, memory="50Gi")))
-    return found
+    topology.set_quota(made(quota("test1").limits({}, limits)))
+    topology.set_quota(made(quota("other").limits({}, limits)))
+    topology.set_pod(pod_of(asking("first", cpu=19, memory="50Gi")))
+    return topology
 
 
 def test_e44_only_exceeded_resources_are_named(strict: QuotaTopology) -> None:
@@ -110,7 +110,7 @@ ADDED = [in_values("pool", "big"), {"key": "gone", "operator": "DoesNotExist"}]
 
 
 @pytest.mark.parametrize(
-    ("terms", "wanted"),
+    ("terms", "expected"),
     [
         pytest.param(None, [{"matchExpressions": ADDED}], id="no-term"),
         pytest.param(
@@ -123,18 +123,18 @@ ADDED = [in_values("pool", "big"), {"key": "gone", "operator": "DoesNotExist"}]
         ),
     ],
 )
-def test_a_pod_of_a_tree_stays_on_its_nodes(terms: list[Any] | None, wanted: list[Any]) -> None:
+def test_a_pod_of_a_tree_stays_on_its_nodes(terms: list[Any] | None, expected: list[Any]) -> None:
     topology = QuotaTopology(QuotaGates(multi_quota_tree=True))
     topology.set_quota(made(quota("team").max(cpu=1).label(TREE_ID, "t")))
     topology.set_profile(profile("b-later", "t", {"matchLabels": {"pool": "other"}}))
     topology.set_profile(profile("a-first", "t", BIG))
-    asked = pod("one").quota("team").manifest
+    manifest = pod("one").quota("team").manifest
     required = "requiredDuringSchedulingIgnoredDuringExecution"
     if terms is not None:
-        asked["spec"]["affinity"] = {"nodeAffinity": {required: {"nodeSelectorTerms": terms}}, "podAffinity": {}}
-    (operation,) = msgspec.json.decode(base64.b64decode(answer(topology, MUTATE, review("CREATE", asked))["patch"]))
+        manifest["spec"]["affinity"] = {"nodeAffinity": {required: {"nodeSelectorTerms": terms}}, "podAffinity": {}}
+    (operation,) = msgspec.json.decode(base64.b64decode(answer(topology, MUTATE, review("CREATE", manifest))["patch"]))
     assert operation["path"] == "/spec/affinity"
-    assert operation["value"]["nodeAffinity"][required]["nodeSelectorTerms"] == wanted
+    assert operation["value"]["nodeAffinity"][required]["nodeSelectorTerms"] == expected
     assert ("podAffinity" in operation["value"]) == (terms is not None)
 
 
@@ -152,8 +152,8 @@ def test_other_pods_are_left_alone(gate: bool, label: str, selector: dict[str, A
     topology.set_quota(made(quota("team").max(cpu=1).label(TREE_ID, "t")))
     topology.set_quota(made(quota("plain").max(cpu=1)))
     topology.set_profile(profile("a", "t", selector))
-    asked = pod("one").label(QUOTA_NAME, label).manifest
-    assert "patch" not in answer(topology, MUTATE, review("CREATE", asked))
+    manifest = pod("one").label(QUOTA_NAME, label).manifest
+    assert "patch" not in answer(topology, MUTATE, review("CREATE", manifest))
 
 
 @pytest.mark.parametrize(("least", "refused"), [(8, True), (7, False)])

@@ -24,9 +24,9 @@ KEYS = "failed to check sub and parent group quotaKey, err: checkSubAndParentGro
 
 
 def made(builder: QuotaBuilder) -> ElasticQuota:
-    found = msgspec.convert(builder.namespace("ns1").manifest, ElasticQuota)
-    assert found.name
-    return found
+    quota = msgspec.convert(builder.namespace("ns1").manifest, ElasticQuota)
+    assert quota.name
+    return quota
 
 
 def pod_of(builder: PodBuilder) -> Pod:
@@ -38,17 +38,17 @@ def pod_of(builder: PodBuilder) -> Pod:
 @pytest.fixture
 def topology() -> QuotaTopology:
     """A parent `p` with min 10 and two children `a` (min 4) and `b` (min 3), and a quota `lone`."""
-    found = QuotaTopology()
-    found.set_quota(made(quota(ROOT_QUOTA).parent()))
+    topology = QuotaTopology()
+    topology.set_quota(made(quota(ROOT_QUOTA).parent()))
     for builder in (
         quota("p").min(cpu=10).max(cpu=20).parent(),
         quota("a").min(cpu=4).max(cpu=20).below("p").namespaces("team-a"),
         quota("b").min(cpu=3).max(cpu=20).below("p"),
         quota("lone").min(cpu=1).max(cpu=2),
     ):
-        found.create(made(builder))
-        found.set_quota(made(builder))
-    return found
+        topology.create(made(builder))
+        topology.set_quota(made(builder))
+    return topology
 
 
 def spoiled(builder: QuotaBuilder, field: str, value: Any) -> QuotaBuilder:
@@ -62,7 +62,7 @@ def used(builder: QuotaBuilder, **amounts: str) -> QuotaBuilder:
 
 
 @pytest.mark.parametrize(
-    ("wanted", "message"),
+    ("builder", "message"),
     [
         pytest.param(quota("lone").max(cpu=1), "AddQuota quota already exist:lone", id="M24"),
         pytest.param(
@@ -123,9 +123,9 @@ def used(builder: QuotaBuilder, **amounts: str) -> QuotaBuilder:
         ),
     ],
 )
-def test_a_new_quota_is_refused(topology: QuotaTopology, wanted: QuotaBuilder, message: str) -> None:
+def test_a_new_quota_is_refused(topology: QuotaTopology, builder: QuotaBuilder, message: str) -> None:
     with pytest.raises(QuotaRefusal) as refused:
-        topology.create(made(wanted))
+        topology.create(made(builder))
     assert str(refused.value) == message
 
 
@@ -233,11 +233,11 @@ def test_what_is_no_quantity_is_refused(topology: QuotaTopology, text: str) -> N
         topology.create(made(spoiled(quota("x"), "max", {"cpu": text})))
 
 
-def review(operation: str, wanted: Any = None, old: Any = None, *, dry_run: bool = False) -> bytes:
+def review(operation: str, manifest: Any = None, old: Any = None, *, dry_run: bool = False) -> bytes:
     request = {
         "uid": "u",
         "operation": operation,
-        "object": wanted,
+        "object": manifest,
         "oldObject": old,
         "namespace": "team",
         "dryRun": dry_run,
@@ -246,10 +246,10 @@ def review(operation: str, wanted: Any = None, old: Any = None, *, dry_run: bool
 
 
 def answer(topology: QuotaTopology, path: str, body: bytes) -> dict[str, Any]:
-    found: dict[str, Any] = msgspec.json.decode(routes(Faults(), Admission(topology)).answer("POST", path, body).body)[
-        "response"
-    ]
-    return found
+    response: dict[str, Any] = msgspec.json.decode(
+        routes(Faults(), Admission(topology)).answer("POST", path, body).body
+    )["response"]
+    return response
 
 
 def test_a_new_quota_gets_parent_tree_and_weight(topology: QuotaTopology) -> None:
@@ -285,10 +285,10 @@ def test_the_label_preemptible_stays(topology: QuotaTopology) -> None:
 
 def gated(**gates: bool) -> QuotaTopology:
     """A parent `p` with the keys cpu and memory."""
-    found = QuotaTopology(QuotaGates(**gates))
-    found.set_quota(made(quota(ROOT_QUOTA).parent()))
-    found.create(made(quota("p").min(cpu=10).max(cpu=20, memory=40).parent()))
-    return found
+    topology = QuotaTopology(QuotaGates(**gates))
+    topology.set_quota(made(quota(ROOT_QUOTA).parent()))
+    topology.create(made(quota("p").min(cpu=10).max(cpu=20, memory=40).parent()))
+    return topology
 
 
 def test_keys_of_a_child_may_be_fewer_with_the_gate() -> None:

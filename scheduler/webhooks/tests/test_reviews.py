@@ -38,9 +38,9 @@ def ask(path: str, body: Any) -> tuple[int, Any]:
 
 
 def test_mutating() -> None:
-    _, found = ask(MUTATE, review({GPU: "200"}))
+    _, body = ask(MUTATE, review({GPU: "200"}))
 
-    response = found["response"]
+    response = body["response"]
     assert (response["uid"], response["allowed"], response["patchType"]) == ("u1", True, "JSONPatch")
     assert json.loads(base64.b64decode(response["patch"])) == [
         {
@@ -53,16 +53,16 @@ def test_mutating() -> None:
 
 @pytest.mark.parametrize("path", [MUTATE, VALIDATE])
 def test_pods_without_devices_pass(path: str) -> None:
-    _, found = ask(path, review({"cpu": "1"}))
+    _, body = ask(path, review({"cpu": "1"}))
 
-    assert found["response"] == {"uid": "u1", "allowed": True}
+    assert body["response"] == {"uid": "u1", "allowed": True}
 
 
 def test_validating() -> None:
-    _, found = ask(VALIDATE, review({GPU: "150"}))
+    _, body = ask(VALIDATE, review({GPU: "150"}))
 
-    assert found["response"]["allowed"] is False
-    assert found["response"]["status"] == {
+    assert body["response"]["allowed"] is False
+    assert body["response"]["status"] == {
         "code": 403,
         "reason": "Forbidden",
         "message": 'pod.spec.containers[*].resources.requests: Invalid value: "150":'
@@ -71,17 +71,17 @@ def test_validating() -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "said"),
+    ("body", "message"),
     [
         pytest.param(b"no", "found no JSON object", id="no-json"),
         pytest.param({"kind": "Pod"}, "expected an AdmissionReview of admission.k8s.io/v1", id="another-kind"),
     ],
 )
-def test_invalid_reviews(body: Any, said: str) -> None:
-    code, found = ask(MUTATE, body)
+def test_invalid_reviews(body: Any, message: str) -> None:
+    code, answer = ask(MUTATE, body)
 
     assert code == 400
-    assert said in found
+    assert message in answer
 
 
 def test_a_review_that_raises_an_exception_is_an_error_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,19 +105,19 @@ def test_a_review_that_raises_an_exception_is_an_error_of_its_own(monkeypatch: p
 
 
 def test_registration_for_one_namespace() -> None:
-    found = configurations("https://h:1", b"pem", namespace="team")
+    statuses = configurations("https://h:1", b"pem", namespace="team")
 
-    assert [entry["kind"] for entry in found] == ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"]
-    for entry in found:
+    assert [entry["kind"] for entry in statuses] == ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"]
+    for entry in statuses:
         webhook = entry["webhooks"][0]
         assert webhook["namespaceSelector"] == {"matchLabels": {"kubernetes.io/metadata.name": "team"}}
         assert base64.b64decode(webhook["clientConfig"]["caBundle"]) == b"pem"
 
 
 def test_without_mutation_only_validation_is_registered() -> None:
-    found = configurations("https://h:1", b"pem", mutating=False)
+    statuses = configurations("https://h:1", b"pem", mutating=False)
 
-    assert [entry["kind"] for entry in found] == ["ValidatingWebhookConfiguration"]
+    assert [entry["kind"] for entry in statuses] == ["ValidatingWebhookConfiguration"]
 
 
 def closes(line: http.client.HTTPConnection, path: str, body: bytes) -> bool:
@@ -141,8 +141,8 @@ def test_the_process_answers_over_https(tmp_path: Path) -> None:
             client = mutating["webhooks"][0]["clientConfig"]
             context = ssl.create_default_context(cadata=base64.b64decode(client["caBundle"]).decode())
             body = json.dumps(review({GPU: "100"})).encode()
-            asked = urllib.request.Request(client["url"], body)  # noqa: S310 it is ours
-            with urllib.request.urlopen(asked, timeout=PATIENCE, context=context) as answer:  # noqa: S310
+            request = urllib.request.Request(client["url"], body)  # noqa: S310 it is ours
+            with urllib.request.urlopen(request, timeout=PATIENCE, context=context) as answer:  # noqa: S310
                 assert json.load(answer)["response"]["patchType"] == "JSONPatch"
             where = urllib.parse.urlsplit(client["url"])
             line = http.client.HTTPSConnection(where.hostname or "", where.port, timeout=PATIENCE, context=context)

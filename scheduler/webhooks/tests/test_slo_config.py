@@ -89,9 +89,9 @@ THRESHOLD, QOS, INVALID = "resource-threshold-config", "resource-qos-config", "C
 )
 def test_settings(data: dict[str, Any], reason: str, message: str) -> None:
     """N-5: node n1 has both labels."""
-    found = refusal(SloConfigRules(nodes={"n1": {"pool": "a", "zone": "z"}, "n2": {"pool": "b"}}), data)
-    assert found[0] == reason
-    assert message in found[1]
+    datum_refusal = refusal(SloConfigRules(nodes={"n1": {"pool": "a", "zone": "z"}, "n2": {"pool": "b"}}), data)
+    assert datum_refusal[0] == reason
+    assert message in datum_refusal[1]
 
 
 def network(ingress: list[Any], limit: Any = None) -> dict[str, Any]:

@@ -68,17 +68,17 @@ class Setting:
             "spec": {"nodeName": "n1", "containers": [container]},
             "status": {"phase": phase},
         }
-        found = msgspec.convert(plain, Pod)
-        self.operator._set_pod(found)
-        return found
+        pod = msgspec.convert(plain, Pod)
+        self.operator._set_pod(pod)
+        return pod
 
     def sizes(self) -> list[tuple[int, int]]:
         return [(body["resource"]["vCores"], body["resource"]["memory"]) for _, body in self.yarn.writes]
 
     def allocations(self) -> list[Any]:
         text = self.cluster.writes[-1][1]["metadata"]["annotations"][ALLOCATIONS]
-        found: list[Any] = json.loads(text)["allocations"]
-        return found
+        allocations: list[Any] = json.loads(text)["allocations"]
+        return allocations
 
 
 def test_yarn_gets_what_pods_leave() -> None:

@@ -32,9 +32,9 @@ def test_tokens(header: str, known: bool) -> None:
 
 def test_identity_from_a_certificate() -> None:
     subject = ((("organizationName", "system:masters"),), (("commonName", "kubernetes-admin"),))
-    found = identify(CREDENTIALS, "", {"subject": subject})
-    assert found is not None
-    assert (found.name, found.groups) == ("kubernetes-admin", ("system:masters", "system:authenticated"))
+    identity = identify(CREDENTIALS, "", {"subject": subject})
+    assert identity is not None
+    assert (identity.name, identity.groups) == ("kubernetes-admin", ("system:masters", "system:authenticated"))
 
 
 def test_no_two_servers_share_anything() -> None:
@@ -44,10 +44,10 @@ def test_no_two_servers_share_anything() -> None:
 
 
 def test_the_kubeconfig_is_complete() -> None:
-    found = yaml.safe_load(kubeconfig(CREDENTIALS, "https://127.0.0.1:1"))
-    assert found["current-context"] == found["contexts"][0]["name"]
-    assert found["clusters"][0]["cluster"]["server"] == "https://127.0.0.1:1"
-    assert found["users"][0]["user"]["token"] == CREDENTIALS.token
+    document = yaml.safe_load(kubeconfig(CREDENTIALS, "https://127.0.0.1:1"))
+    assert document["current-context"] == document["contexts"][0]["name"]
+    assert document["clusters"][0]["cluster"]["server"] == "https://127.0.0.1:1"
+    assert document["users"][0]["user"]["token"] == CREDENTIALS.token
 
 
 def test_keys_do_not_stay_on_disk(tmp_path: Path) -> None:

@@ -28,9 +28,9 @@ def ask(
     server: ApiServer, method: str, path: str, body: Any, by: Identity = ADMIN, **headers: str
 ) -> tuple[int, dict[str, Any]]:
     sent = {name.replace("_", "-"): value for name, value in headers.items()}
-    found = server.handle(Request(method, path, orjson.dumps(body), "application/json", sent), by)
-    assert isinstance(found, Response)
-    return found.code, orjson.loads(found.body)
+    response = server.handle(Request(method, path, orjson.dumps(body), "application/json", sent), by)
+    assert isinstance(response, Response)
+    return response.code, orjson.loads(response.body)
 
 
 @pytest.mark.parametrize(
@@ -53,13 +53,13 @@ def ask(
     ],
 )
 def test_who_one_becomes(server: ApiServer, headers: dict[str, Any], user: dict[str, Any]) -> None:
-    code, found = ask(server, "POST", f"{_REVIEWS}/selfsubjectreviews", {}, **headers)
-    assert (code, found["status"]["userInfo"]) == (201, user)
+    code, body = ask(server, "POST", f"{_REVIEWS}/selfsubjectreviews", {}, **headers)
+    assert (code, body["status"]["userInfo"]) == (201, user)
 
 
 def test_groups_without_a_user_are_refused(server: ApiServer) -> None:
-    code, found = ask(server, "POST", f"{_REVIEWS}/selfsubjectreviews", {}, impersonate_group="system:masters")
-    assert (code, found["reason"]) == (400, "BadRequest")
+    code, body = ask(server, "POST", f"{_REVIEWS}/selfsubjectreviews", {}, impersonate_group="system:masters")
+    assert (code, body["reason"]) == (400, "BadRequest")
 
 
 def test_an_account_is_impersonated_by_a_right_on_that_account(server: ApiServer) -> None:
@@ -76,8 +76,8 @@ def test_an_account_is_impersonated_by_a_right_on_that_account(server: ApiServer
     assert ask(server, "POST", f"{_ROLES}/clusterrolebindings", binding)[0] == 201
     path = f"{_REVIEWS}/selfsubjectreviews"
     assert ask(server, "POST", path, {}, someone, impersonate_user="u")[0] == 201
-    code, found = ask(server, "POST", path, {}, someone, impersonate_user=ACCOUNT)
-    assert (code, found["details"]["kind"]) == (403, "serviceaccounts")
+    code, body = ask(server, "POST", path, {}, someone, impersonate_user=ACCOUNT)
+    assert (code, body["details"]["kind"]) == (403, "serviceaccounts")
     binding["roleRef"]["name"] = "accounts"  # type: ignore[index]
     assert ask(server, "POST", f"{_ROLES}/namespaces/default/rolebindings", binding)[0] == 201
     assert ask(server, "POST", path, {}, someone, impersonate_user=ACCOUNT)[0] == 201
@@ -92,8 +92,8 @@ def test_tokens_and_anonymous_clients(server: ApiServer) -> None:
 
     def who(header: str, name: str = "") -> str:
         certificate: dict[str, object] | None = {"subject": ((("commonName", name),),)} if name else None
-        found = authenticate(credentials, server.tokens, header, certificate)
-        return found.name if found is not None else "nobody"
+        identity = authenticate(credentials, server.tokens, header, certificate)
+        return identity.name if identity is not None else "nobody"
 
     assert who("") == who("Basic YTpi") == who("Bearer ") == ANONYMOUS.name
     assert who("Bearer wrong") == who(f"Bearer {token}x") == "nobody"
@@ -131,9 +131,9 @@ def test_a_review_of_a_token(server: ApiServer) -> None:
         status: dict[str, Any] = ask(server, "POST", f"{_REVIEWS}/tokenreviews", body)[1]["status"]
         return status
 
-    found = reviewed(["b", "c"])
-    assert (found["authenticated"], found["audiences"]) == (True, ["b"])
-    assert found["user"]["extra"]["authentication.kubernetes.io/pod-name"] == ["p"]
+    results = reviewed(["b", "c"])
+    assert (results["authenticated"], results["audiences"]) == (True, ["b"])
+    assert results["user"]["extra"]["authentication.kubernetes.io/pod-name"] == ["p"]
     assert reviewed(["c"]) == {"user": {}, "error": "invalid bearer token"}
     ask(server, "DELETE", f"{pods}/p", {})
     assert "authenticated" not in reviewed(["b"])
@@ -154,5 +154,5 @@ def test_the_key_set_verifies_tokens(server: ApiServer) -> None:
         int.from_bytes(decoded(key["x"])), int.from_bytes(decoded(key["y"])), ec.SECP256R1()
     ).public_key()
     raw = decoded(signature)
-    found = utils.encode_dss_signature(int.from_bytes(raw[:32]), int.from_bytes(raw[32:]))
-    public.verify(found, text.encode(), ec.ECDSA(hashes.SHA256()))
+    dss_signature = utils.encode_dss_signature(int.from_bytes(raw[:32]), int.from_bytes(raw[32:]))
+    public.verify(dss_signature, text.encode(), ec.ECDSA(hashes.SHA256()))

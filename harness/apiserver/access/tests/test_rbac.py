@@ -144,13 +144,13 @@ def token_of(server: ApiServer, seconds: int) -> str:
 
 def test_a_token_is_valid_until_it_expires(server: ApiServer, clock: SimClock) -> None:
     token = token_of(server, 600)
-    found = server.tokens.identify(token)
-    assert found is not None
-    assert (found.name, found.groups) == (
+    identify = server.tokens.identify(token)
+    assert identify is not None
+    assert (identify.name, identify.groups) == (
         ROBOT.name,
         ("system:serviceaccounts", "system:serviceaccounts:default", "system:authenticated"),
     )
-    assert found.uid == ask(server, "GET", "/api/v1/namespaces/default/serviceaccounts/robot")[1]["metadata"]["uid"]
+    assert identify.uid == ask(server, "GET", "/api/v1/namespaces/default/serviceaccounts/robot")[1]["metadata"]["uid"]
     clock.advance(599)
     assert server.tokens.identify(token) is not None
     clock.advance(2)
@@ -178,9 +178,9 @@ def test_a_short_expiration_is_rejected(server: ApiServer) -> None:
 
 def test_reviews_of_others(server: ApiServer) -> None:
     bind(server, PODS, USER, "default")
-    asked = {"verb": "get", "resource": "pods", "namespace": "default"}
+    amounts = {"verb": "get", "resource": "pods", "namespace": "default"}
     for user, expected in (("someone", True), ("stranger", False)):
-        body = {"spec": {"user": user, "resourceAttributes": asked}}
+        body = {"spec": {"user": user, "resourceAttributes": amounts}}
         _, answer = ask(server, "POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", body)
         assert answer["status"]["allowed"] is expected
     token = token_of(server, 600)
@@ -209,7 +209,7 @@ MAKER: dict[str, Any] = {
 
 
 @pytest.mark.parametrize(
-    ("wanted", "expected"),
+    ("expectation", "expected"),
     [
         pytest.param(READER, 201, id="what-he-has"),
         pytest.param({**READER, "resources": ["pods"], "verbs": ["get"]}, 201, id="less-than-he-has"),
@@ -219,7 +219,7 @@ MAKER: dict[str, Any] = {
     ],
 )
 def test_roles_cannot_grant_permissions_the_writer_lacks(
-    server: ApiServer, wanted: dict[str, Any], expected: int
+    server: ApiServer, expectation: dict[str, Any], expected: int
 ) -> None:
     bind(server, READER, USER, "default")
     grants = {"apiGroups": MAKER["apiGroups"], "resources": MAKER["resources"], "verbs": MAKER["verbs"]}
@@ -228,14 +228,14 @@ def test_roles_cannot_grant_permissions_the_writer_lacks(
     reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "maker"}
     binding = {"metadata": {"name": "maker"}, "roleRef": reference, "subjects": [USER]}
     assert ask(server, "POST", f"{RBAC}/namespaces/default/rolebindings", binding)[0] == 201
-    new = {"metadata": {"name": "new"}, "rules": [wanted]}
+    new = {"metadata": {"name": "new"}, "rules": [expectation]}
 
     code, answer = ask(server, "POST", f"{RBAC}/namespaces/default/roles", new, identity=SOMEONE)
 
     assert code == expected
     if expected == 403:
-        said = 'roles.rbac.authorization.k8s.io "new" is forbidden: user "someone" (groups=["crew"'
-        assert answer["message"].startswith(said)
+        message = 'roles.rbac.authorization.k8s.io "new" is forbidden: user "someone" (groups=["crew"'
+        assert answer["message"].startswith(message)
         assert "is attempting to grant RBAC permissions not currently held:\n{APIGroups:" in answer["message"]
 
 

@@ -32,7 +32,7 @@ HOST = x509.DNSName("n1.example.com")
 YEAR, BACKDATED = 365 * 86_400, 300  # seconds
 
 
-def wanted(common: str = "ann", groups: tuple[str, ...] = ("sailors",), *names: x509.GeneralName) -> str:
+def signing_request(common: str = "ann", groups: tuple[str, ...] = ("sailors",), *names: x509.GeneralName) -> str:
     """`spec.request`: a PKCS #10 request for the tests' key."""
     subject = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, group) for group in groups]
     builder = x509.CertificateSigningRequestBuilder().subject_name(
@@ -58,10 +58,10 @@ class Signing:
 
     def ask(self, method: str, path: str, body: Any = None, by: Identity = ADMIN) -> tuple[int, Any]:
         sent = Request(method, f"{REQUESTS}{path}", orjson.dumps(body) if body else b"", JSON)
-        found = self.server.handle(sent, by)
-        assert isinstance(found, Response)
+        response = self.server.handle(sent, by)
+        assert isinstance(response, Response)
         self.clock.settle()
-        return found.code, orjson.loads(found.body)
+        return response.code, orjson.loads(response.body)
 
     def approve(self, kind: str = "Approved", by: Identity = ADMIN) -> tuple[int, Any]:
         body = self.ask("GET", "/r")[1]
@@ -83,7 +83,7 @@ def signing() -> Signing:
     [
         pytest.param({"request": "bm8="}, "spec.request", id="not-pem"),
         pytest.param({"request": "%"}, "spec.request", id="not-base64"),
-        pytest.param({"request": wanted()[:-16] + "A" * 16}, "spec.request", id="cut-off"),
+        pytest.param({"request": signing_request()[:-16] + "A" * 16}, "spec.request", id="cut-off"),
         pytest.param({"usages": []}, "spec.usages", id="no-usage"),
         pytest.param({"usages": ["sailing"]}, "spec.usages[0]", id="unknown-usage"),
         pytest.param({"usages": ["client auth", "client auth"]}, "spec.usages[1]", id="the-same-usage-twice"),
@@ -93,25 +93,25 @@ def signing() -> Signing:
     ],
 )
 def test_an_invalid_request_is_rejected(signing: Signing, spec: Object, field: str) -> None:
-    body = request(wanted())
+    body = request(signing_request())
     body["spec"].update(spec)
-    code, found = signing.ask("POST", "", body)
+    code, answer = signing.ask("POST", "", body)
     assert code in {400, 422}
     if code == 422:
-        assert [cause["field"] for cause in found["details"]["causes"]] == [field]
+        assert [cause["field"] for cause in answer["details"]["causes"]] == [field]
     assert signing.ask("GET", "/r")[0] == 404
 
 
 def test_the_requester_is_recorded_and_the_spec_immutable(signing: Signing) -> None:
     sailor = Identity("bob", ("system:authenticated", "system:masters"), "u-7", (("crew", ("a", "b")),))
-    code, found = signing.ask("POST", "", request(wanted(), username="eve", groups=["system:nodes"]), sailor)
+    code, body = signing.ask("POST", "", request(signing_request(), username="eve", groups=["system:nodes"]), sailor)
     assert code == 201
-    assert (found["spec"]["username"], found["spec"]["groups"]) == ("bob", list(sailor.groups))
-    assert (found["spec"]["uid"], found["spec"]["extra"]) == ("u-7", {"crew": ["a", "b"]})
-    found["spec"]["username"] = "eve"
-    found["spec"]["expirationSeconds"] = 700
-    found["metadata"]["labels"] = {"seen": "yes"}
-    code, changed = signing.ask("PUT", "/r", found)
+    assert (body["spec"]["username"], body["spec"]["groups"]) == ("bob", list(sailor.groups))
+    assert (body["spec"]["uid"], body["spec"]["extra"]) == ("u-7", {"crew": ["a", "b"]})
+    body["spec"]["username"] = "eve"
+    body["spec"]["expirationSeconds"] = 700
+    body["metadata"]["labels"] = {"seen": "yes"}
+    code, changed = signing.ask("PUT", "/r", body)
     assert (code, changed["spec"]["username"], changed["metadata"]["labels"]) == (200, "bob", {"seen": "yes"})
     assert "expirationSeconds" not in changed["spec"]
 
@@ -119,51 +119,53 @@ def test_the_requester_is_recorded_and_the_spec_immutable(signing: Signing) -> N
 @pytest.mark.parametrize(
     ("signer", "usages", "text", "why"),
     [
-        pytest.param(API_CLIENT, CLIENT, wanted(), "", id="client"),
-        pytest.param(API_CLIENT, ["client auth"], wanted(), "", id="client-with-the-least-usages"),
-        pytest.param(API_CLIENT, SERVER, wanted(), "usages did not match", id="client-as-server"),
-        pytest.param(API_CLIENT, CLIENT[:2], wanted(), "usages did not match", id="client-without-client-auth"),
-        pytest.param(KUBELET_SERVING, SERVER, wanted(NODE, NODES, HOST), "", id="kubelet-serving"),
+        pytest.param(API_CLIENT, CLIENT, signing_request(), "", id="client"),
+        pytest.param(API_CLIENT, ["client auth"], signing_request(), "", id="client-with-the-least-usages"),
+        pytest.param(API_CLIENT, SERVER, signing_request(), "usages did not match", id="client-as-server"),
+        pytest.param(
+            API_CLIENT, CLIENT[:2], signing_request(), "usages did not match", id="client-without-client-auth"
+        ),
+        pytest.param(KUBELET_SERVING, SERVER, signing_request(NODE, NODES, HOST), "", id="kubelet-serving"),
         pytest.param(
             KUBELET_SERVING,
             ["server auth", "digital signature"],
-            wanted(NODE, NODES, HOST),
+            signing_request(NODE, NODES, HOST),
             "",
             id="kubelet-serving-without-rsa",
         ),
         pytest.param(
             KUBELET_SERVING,
             SERVER,
-            wanted(NODE, NODES),
+            signing_request(NODE, NODES),
             "DNS or IP subjectAltName is required",
             id="kubelet-serving-nowhere",
         ),
         pytest.param(
             KUBELET_SERVING,
             SERVER,
-            wanted("n1", NODES, HOST),
+            signing_request("n1", NODES, HOST),
             "subject common name does not begin with system:node:",
             id="kubelet-serving-under-another-name",
         ),
         pytest.param(
             KUBELET_SERVING,
             CLIENT,
-            wanted(NODE, NODES, HOST),
+            signing_request(NODE, NODES, HOST),
             "usages did not match [digital signature key encipherment server auth]",
             id="kubelet-serving-as-client",
         ),
-        pytest.param(KUBELET_CLIENT, CLIENT, wanted(NODE, NODES), "", id="kubelet-client"),
+        pytest.param(KUBELET_CLIENT, CLIENT, signing_request(NODE, NODES), "", id="kubelet-client"),
         pytest.param(
             KUBELET_CLIENT,
             CLIENT,
-            wanted(NODE, NODES, HOST),
+            signing_request(NODE, NODES, HOST),
             "DNS subjectAltNames are not allowed",
             id="kubelet-client-with-a-host",
         ),
         pytest.param(
             KUBELET_CLIENT,
             CLIENT,
-            wanted("system:node:n1", ()),
+            signing_request("system:node:n1", ()),
             "subject organization is not system:nodes",
             id="kubelet-client-outside-the-group",
         ),
@@ -173,30 +175,30 @@ def test_rules_of_each_signer(signing: Signing, signer: str, usages: list[str], 
     assert signing.ask("POST", "", request(text, signer, usages))[0] == 201
     assert signing.certificate() is None
     assert signing.approve()[0] == 200
-    found = signing.certificate()
+    certificate = signing.certificate()
     failed = [
         condition for condition in signing.ask("GET", "/r")[1]["status"]["conditions"] if condition["type"] == "Failed"
     ]
     if why:
-        assert found is None
+        assert certificate is None
         assert [(condition["reason"], condition["message"]) for condition in failed] == [
             ("SignerValidationFailure", why)
         ]
         return
-    assert found is not None
+    assert certificate is not None
     assert not failed
     purpose = ExtendedKeyUsageOID.SERVER_AUTH if signer == KUBELET_SERVING else ExtendedKeyUsageOID.CLIENT_AUTH
-    assert list(found.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value) == [purpose]
-    assert found.extensions.get_extension_for_class(x509.BasicConstraints).value.ca is False
-    asked = x509.load_pem_x509_csr(base64.b64decode(text))
-    assert (found.subject, found.public_key()) == (asked.subject, KEY.public_key())
+    assert list(certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value) == [purpose]
+    assert certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca is False
+    query = x509.load_pem_x509_csr(base64.b64decode(text))
+    assert (certificate.subject, certificate.public_key()) == (query.subject, KEY.public_key())
     if signer == KUBELET_SERVING:
-        names = found.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
         assert list(names) == [HOST]
 
 
 @pytest.mark.parametrize(
-    ("asked", "want"),
+    ("amount", "want"),
     [
         pytest.param(None, YEAR - BACKDATED, id="a-year-unless-asked"),
         pytest.param(600, 600, id="ten-minutes-from-now"),
@@ -204,40 +206,40 @@ def test_rules_of_each_signer(signing: Signing, signer: str, usages: list[str], 
         pytest.param(10 * YEAR, YEAR - BACKDATED, id="no-more-than-a-year"),
     ],
 )
-def test_validity(signing: Signing, asked: int | None, want: float) -> None:
-    body = request(wanted())
-    body["spec"]["expirationSeconds"] = asked
+def test_validity(signing: Signing, amount: int | None, want: float) -> None:
+    body = request(signing_request())
+    body["spec"]["expirationSeconds"] = amount
     signing.ask("POST", "", body)
     signing.approve()
-    found = signing.certificate()
-    assert found is not None
+    certificate = signing.certificate()
+    assert certificate is not None
     now = datetime.fromtimestamp(signing.clock.now(), UTC)
-    assert (now - found.not_valid_before_utc).total_seconds() == BACKDATED
-    assert (found.not_valid_after_utc - now).total_seconds() == want
+    assert (now - certificate.not_valid_before_utc).total_seconds() == BACKDATED
+    assert (certificate.not_valid_after_utc - now).total_seconds() == want
 
 
 def test_foreign_signers_and_denied_requests_are_not_signed(signing: Signing) -> None:
-    signing.ask("POST", "", request(wanted(), "sea.example.com/harbour"))
+    signing.ask("POST", "", request(signing_request(), "sea.example.com/harbour"))
     signing.approve()
     assert signing.certificate() is None
     signing.ask("DELETE", "/r")
-    signing.ask("POST", "", request(wanted()))
+    signing.ask("POST", "", request(signing_request()))
     signing.approve("Denied")
     assert signing.certificate() is None
-    code, found = signing.approve("Approved")
-    assert (code, found["reason"]) == (422, "Invalid")
-    assert 'updates may not remove a condition of type "Denied"' in found["message"]
+    code, body = signing.approve("Approved")
+    assert (code, body["reason"]) == (422, "Invalid")
+    assert 'updates may not remove a condition of type "Denied"' in body["message"]
 
 
 def test_certificates_for_system_masters_are_forbidden(signing: Signing) -> None:
-    code, found = signing.ask("POST", "", request(wanted("ann", ("system:masters",))))
+    code, body = signing.ask("POST", "", request(signing_request("ann", ("system:masters",))))
     assert code == 403
-    assert f"use of {API_CLIENT} signer with system:masters group is not allowed" in found["message"]
+    assert f"use of {API_CLIENT} signer with system:masters group is not allowed" in body["message"]
 
 
 def test_approval_needs_a_permission(signing: Signing) -> None:
     bob = Identity("bob", ("system:authenticated",))
-    signing.ask("POST", "", request(wanted()))
+    signing.ask("POST", "", request(signing_request()))
     rules = [{"apiGroups": ["certificates.k8s.io"], "resources": ["*"], "verbs": ["get", "update"]}]
     grant = "/apis/rbac.authorization.k8s.io/v1"
     for path, body in (
@@ -252,9 +254,9 @@ def test_approval_needs_a_permission(signing: Signing) -> None:
         ),
     ):
         signing.server.handle(Request("POST", f"{grant}/{path}", orjson.dumps(body), JSON))
-    code, found = signing.approve(by=bob)
+    code, answer = signing.approve(by=bob)
     assert code == 403
-    assert f'user not permitted to approve requests with signerName "{API_CLIENT}"' in found["message"]
+    assert f'user not permitted to approve requests with signerName "{API_CLIENT}"' in answer["message"]
     more = [
         *rules,
         {
@@ -279,7 +281,7 @@ def test_approval_needs_a_permission(signing: Signing) -> None:
     ],
 )
 def test_old_requests_are_deleted(signing: Signing, decision: str, hours: int) -> None:
-    signing.ask("POST", "", request(wanted()))
+    signing.ask("POST", "", request(signing_request()))
     if decision:
         signing.approve(decision)
     signing.clock.advance(hours * 3600 - 60)
@@ -291,7 +293,7 @@ def test_old_requests_are_deleted(signing: Signing, decision: str, hours: int) -
 def test_a_signed_certificate_authenticates(tmp_path: Path) -> None:
     with served() as place:
         with place.connect() as wire:
-            assert wire.ask("POST", REQUESTS, request(wanted("ann", ("sailors",))))[0] == 201
+            assert wire.ask("POST", REQUESTS, request(signing_request("ann", ("sailors",))))[0] == 201
             body = wire.ask("GET", f"{REQUESTS}/r")[1]
             body["status"] = {"conditions": [{"type": "Approved", "status": "True", "reason": "Test"}]}
             assert wire.ask("PUT", f"{REQUESTS}/r/approval", body)[0] == 200
@@ -309,9 +311,9 @@ def _asked_with(place: Served, certificate: bytes, folder: Path) -> Object:
     with place.connect() as wire:
         body = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
         path = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
-        code, found = wire.ask("POST", path, body, authorization="")
-    assert code == 201, found
-    user: Object = found["status"]["userInfo"]
+        code, answer = wire.ask("POST", path, body, authorization="")
+    assert code == 201, answer
+    user: Object = answer["status"]["userInfo"]
     return {name: user[name] for name in ("username", "groups")}
 
 
@@ -324,7 +326,11 @@ def _private_key() -> bytes:
 def test_kubectl_approves_and_the_certificate_authenticates(
     kubectl: Kubectl, embedded: EmbeddedCluster, tmp_path: Path
 ) -> None:
-    spec = {"apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest", **request(wanted("kim", ()))}
+    spec = {
+        "apiVersion": "certificates.k8s.io/v1",
+        "kind": "CertificateSigningRequest",
+        **request(signing_request("kim", ())),
+    }
     spec["metadata"] = {"name": "kim"}
     assert kubectl.run(["create", "-f", "-"], stdin=orjson.dumps(spec).decode())[0] == 0
     code, output = kubectl.run(["certificate", "approve", "kim"])

@@ -26,10 +26,10 @@ from seatrial.scheduler.api.transport import Request
     ],
 )
 def test_anonymous_users_get_403(method: str, path: str, words: str) -> None:
-    found = Api().server.handle(Request(method, path, b"", ""), ANONYMOUS)
-    assert not isinstance(found, Streaming)
-    assert found.code == 403
-    assert words in orjson.loads(found.body)["message"]
+    response = Api().server.handle(Request(method, path, b"", ""), ANONYMOUS)
+    assert not isinstance(response, Streaming)
+    assert response.code == 403
+    assert words in orjson.loads(response.body)["message"]
 
 
 @pytest.mark.parametrize("path", ["/healthz/", "/metrics/", "/openapi/v3/", "/healthz/none"])

@@ -18,8 +18,8 @@ def service(name: str, port: int = 80, **spec: Any) -> dict[str, Any]:
 
 
 def make(bench: Bench, name: str, **spec: Any) -> dict[str, Any]:
-    found: dict[str, Any] = bench.create("services", service(name, **spec))["spec"]
-    return found
+    results: dict[str, Any] = bench.create("services", service(name, **spec))["spec"]
+    return results
 
 
 def test_addresses_are_unique_and_reproducible() -> None:
@@ -58,8 +58,8 @@ def test_unavailable_addresses(address: str, problem: str) -> None:
     with running(nodes=0) as bench:
         assert make(bench, "a", clusterIP="10.96.0.10")["clusterIP"] == "10.96.0.10"
         refused = bench.create("services", service("b", clusterIP=address), code=422)
-        asked = f'spec.clusterIPs: Invalid value: ["{address}"]'
-        assert refused["message"] == f'Service "b" is invalid: {asked}: failed to allocate IP {address}: {problem}'
+        text = f'spec.clusterIPs: Invalid value: ["{address}"]'
+        assert refused["message"] == f'Service "b" is invalid: {text}: failed to allocate IP {address}: {problem}'
 
 
 def test_an_update_without_the_address_keeps_it() -> None:
@@ -127,10 +127,10 @@ def test_a_full_range_is_followed_by_the_next() -> None:
     more = {"metadata": {"name": "more"}, "spec": {"cidrs": ["fd00::/112", "10.1.0.0/24"]}}
     ready = {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}
     store.collection(CIDRS).put(("", "more"), {**more, **ready})
-    services, found = next(each for each in BUILT_IN if each.key == SERVICES), []
+    services, result = next(each for each in BUILT_IN if each.key == SERVICES), []
     for number in range(8):
         body = service(f"s{number}")
         ips(services, body, None, "")
         store.collection(SERVICES).put(("x", f"s{number}"), body)
-        found.append(body["spec"]["clusterIP"])
-    assert found == [*(f"10.0.0.{last}" for last in range(1, 7)), "10.1.0.16", "10.1.0.17"]
+        result.append(body["spec"]["clusterIP"])
+    assert result == [*(f"10.0.0.{last}" for last in range(1, 7)), "10.1.0.16", "10.1.0.17"]

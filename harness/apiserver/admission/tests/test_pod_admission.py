@@ -33,10 +33,10 @@ def contained(**context: Any) -> dict[str, Any]:
 
 
 def warned(api: Api, path: str, body: dict[str, Any]) -> str:
-    found = api.server.handle(Request("POST", path, orjson.dumps(body), JSON))
-    assert isinstance(found, Response)
-    assert found.code == 201, found.body
-    return found.headers.get("warning", "")
+    response = api.server.handle(Request("POST", path, orjson.dumps(body), JSON))
+    assert isinstance(response, Response)
+    assert response.code == 201, response.body
+    return response.headers.get("warning", "")
 
 
 @pytest.mark.parametrize(
@@ -81,11 +81,11 @@ def warned(api: Api, path: str, body: dict[str, Any]) -> str:
 )
 def test_enforced_levels(level: str, spec: dict[str, Any], expected: str) -> None:
     api = labelled("enforce", level)
-    code, found = api.ask("POST", PODS, pod("p", **spec))
-    assert code == (403 if expected else 201), found
+    code, body = api.ask("POST", PODS, pod("p", **spec))
+    assert code == (403 if expected else 201), body
     if expected:
-        assert found["message"].startswith(f'pods "p" is forbidden: violates PodSecurity "{level}:latest": ')
-        assert expected in found["message"]
+        assert body["message"].startswith(f'pods "p" is forbidden: violates PodSecurity "{level}:latest": ')
+        assert expected in body["message"]
 
 
 def test_a_level_to_warn_of_warns_of_pods_and_workloads() -> None:
@@ -109,9 +109,9 @@ def test_a_label_that_changes_counts_for_the_next_pod() -> None:
 
 def test_account_and_runtime_class_must_exist() -> None:
     api = Api()
-    code, found = api.ask("POST", PODS, pod("p", serviceAccountName="none"))
-    assert (code, found["reason"]) == (403, "Forbidden")
-    assert 'error looking up service account default/none: serviceaccount "none" not found' in found["message"]
+    code, body = api.ask("POST", PODS, pod("p", serviceAccountName="none"))
+    assert (code, body["reason"]) == (403, "Forbidden")
+    assert 'error looking up service account default/none: serviceaccount "none" not found' in body["message"]
     api.do("POST", f"{NAMESPACE}/serviceaccounts", {"metadata": {"name": "none"}})
     assert api.ask("POST", PODS, pod("p", serviceAccountName="none"))[0] == 201
     api.do("DELETE", f"{NAMESPACE}/serviceaccounts/none")
@@ -139,9 +139,9 @@ def test_account_and_runtime_class_must_exist() -> None:
 def test_warnings_of_pods(spec: dict[str, Any], expected: str) -> None:
     api = Api()
     for name in ("first", "second"):  # specs are cached, warnings are not
-        found = warned(api, PODS, pod(name, **spec))
-        assert expected in found
-        assert bool(found) == bool(expected)
+        text = warned(api, PODS, pod(name, **spec))
+        assert expected in text
+        assert bool(text) == bool(expected)
 
 
 def test_deprecated_kinds_and_jobs_that_leave_their_pods_are_warned_of() -> None:
@@ -152,8 +152,8 @@ def test_deprecated_kinds_and_jobs_that_leave_their_pods_are_warned_of() -> None
     api.do("POST", path, job)
     api.clock.advance(1)
     assert len(api.do("GET", PODS)["items"]) == 1
-    found = api.server.handle(Request("DELETE", f"{path}/j"))
-    assert isinstance(found, Response)
-    assert "child pods are preserved by default" in found.headers["warning"]
+    response = api.server.handle(Request("DELETE", f"{path}/j"))
+    assert isinstance(response, Response)
+    assert "child pods are preserved by default" in response.headers["warning"]
     api.clock.advance(1)
     assert len(api.do("GET", PODS)["items"]) == 1

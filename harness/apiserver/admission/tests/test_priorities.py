@@ -14,8 +14,8 @@ COMPUTED = "must not be provided in pod spec; priority admission controller comp
 
 def create(bench: Bench, **spec: Any) -> dict[str, Any]:
     body = {"metadata": {"name": "a"}, "spec": {"containers": [{"name": "c", "image": "b"}], **spec}}
-    found: dict[str, Any] = orjson.loads(bench.call("POST", PODS, body).body)
-    return found
+    document: dict[str, Any] = orjson.loads(bench.call("POST", PODS, body).body)
+    return document
 
 
 @pytest.mark.parametrize(

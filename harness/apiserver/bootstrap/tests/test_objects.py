@@ -37,10 +37,10 @@ def api() -> Api:
     ],
 )
 def test_they_are_there(api: Api, path: str) -> None:
-    code, found = api.ask("GET", path)
+    code, body = api.ask("GET", path)
     assert code == 200
-    assert found["metadata"]["uid"]
-    assert found["metadata"]["creationTimestamp"]
+    assert body["metadata"]["uid"]
+    assert body["metadata"]["creationTimestamp"]
 
 
 def test_a_role_that_is_labelled_for_it_extends_view(api: Api) -> None:
@@ -92,6 +92,6 @@ def test_extension_servers_find_the_authority_of_client_certificates() -> None:
     clock = SimClock()
     authority = Authority.fresh(clock.now())
     path = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication"
-    found = build_server(clock, authority=authority).handle(Request("GET", path))
-    assert isinstance(found, Response)
-    assert orjson.loads(found.body)["data"]["client-ca-file"] == authority.pem.decode()
+    response = build_server(clock, authority=authority).handle(Request("GET", path))
+    assert isinstance(response, Response)
+    assert orjson.loads(response.body)["data"]["client-ca-file"] == authority.pem.decode()

@@ -158,8 +158,8 @@ def test_evaluation_errors(expression: str, why: str) -> None:
     ],
 )
 def test_plain_values_come_back(expression: str, value: Any) -> None:
-    found = value_of(expression, OBJECTS)
-    assert found == value
+    expression_value = value_of(expression, OBJECTS)
+    assert expression_value == value
 
 
 def test_evaluation_stops_at_the_step_limit(monkeypatch: pytest.MonkeyPatch) -> None:

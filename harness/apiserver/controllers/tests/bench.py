@@ -123,5 +123,5 @@ def condition(obj: Object, kind: str) -> Object:
 
 def owner(obj: Object) -> Object:
     """The single owner reference."""
-    (found,) = obj["metadata"]["ownerReferences"]
-    return found
+    (owner,) = obj["metadata"]["ownerReferences"]
+    return owner

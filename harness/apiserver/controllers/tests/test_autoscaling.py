@@ -91,8 +91,8 @@ def deploy(bench: Bench, replicas: int) -> None:
 
 
 def replicas(bench: Bench) -> int:
-    found: int = bench.get("deployments", "web")["spec"]["replicas"]
-    return found
+    replicas: int = bench.get("deployments", "web")["spec"]["replicas"]
+    return replicas
 
 
 def test_scales_up_with_usage_and_down_after_five_minutes() -> None:

@@ -181,8 +181,8 @@ def test_failures_of_daemon_sets_and_on_nodes_that_are_gone_are_forgotten() -> N
         )
         for name in bench.names("pods"):
             bench.patch("pods", name, {"status": {"phase": "Failed"}}, "status")
-        sets = (found for found in gc.get_objects() if isinstance(found, DaemonSets))
-        kept = next(found for found in sets if found._control.clock is bench.clock)
+        sets = (candidate for candidate in gc.get_objects() if isinstance(candidate, DaemonSets))
+        kept = next(candidate for candidate in sets if candidate._control.clock is bench.clock)
         bench.wait(lambda: len(kept._failures) == 4, within=5)  # memory, which no answer shows
         bench.delete("daemonsets", "agent")
         assert len(kept._failures) == 2

@@ -11,9 +11,9 @@ REVISION = "deployment.kubernetes.io/revision"
 
 def rolled_out(bench: Bench, name: str, replicas: int) -> bool:
     """As `kubectl rollout status` sees it."""
-    found = bench.get("deployments", name)
-    status = found.get("status") or {}
-    return status.get("observedGeneration", 0) >= found["metadata"]["generation"] and all(
+    deployment = bench.get("deployments", name)
+    status = deployment.get("status") or {}
+    return status.get("observedGeneration", 0) >= deployment["metadata"]["generation"] and all(
         status.get(field, 0) == replicas for field in ("updatedReplicas", "replicas", "availableReplicas")
     )
 
@@ -49,10 +49,10 @@ def test_the_replica_set_is_named_after_its_template() -> None:
         assert owner(replica_set)["uid"] == made["metadata"]["uid"]
         assert owner(replica_set)["blockOwnerDeletion"] is True
         assert {pod["metadata"]["labels"]["pod-template-hash"] for pod in bench.all("pods")} == {mark}
-        found = bench.get("deployments", "web")
-        assert found["metadata"]["annotations"][REVISION] == "1"
-        assert condition(found, "Available")["reason"] == "MinimumReplicasAvailable"
-        assert condition(found, "Progressing")["reason"] == "NewReplicaSetAvailable"
+        deployment = bench.get("deployments", "web")
+        assert deployment["metadata"]["annotations"][REVISION] == "1"
+        assert condition(deployment, "Available")["reason"] == "MinimumReplicasAvailable"
+        assert condition(deployment, "Progressing")["reason"] == "NewReplicaSetAvailable"
         assert bench.events("ScalingReplicaSet") == [f"Scaled up replica set web-{mark} from 0 to 3"]
 
 
@@ -166,9 +166,9 @@ def test_a_stuck_rollout_exceeds_its_deadline_and_recovers() -> None:
         bench.settle(50)
         assert condition(bench.get("deployments", "web"), "Progressing")["reason"] == "ReplicaSetUpdated"
         bench.settle(20)
-        found = condition(bench.get("deployments", "web"), "Progressing")
-        assert (found["status"], found["reason"]) == ("False", "ProgressDeadlineExceeded")
-        assert found["message"].endswith("has timed out progressing.")
+        results = condition(bench.get("deployments", "web"), "Progressing")
+        assert (results["status"], results["reason"]) == ("False", "ProgressDeadlineExceeded")
+        assert results["message"].endswith("has timed out progressing.")
         assert condition(bench.get("deployments", "web"), "Available")["status"] == "True"
 
         misfit["spec"]["template"]["spec"]["nodeSelector"] = {"no": None}  # type: ignore[dict-item]

@@ -51,9 +51,9 @@ def rule(api: Api, effect: str = "NoExecute", **selector: str) -> None:
 
 
 def condition(api: Api) -> tuple[str, str, str]:
-    (found,) = api.do("GET", f"{RULES}/r")["status"]["conditions"]
-    assert found["type"] == "EvictionInProgress"
-    return found["status"], found["reason"], found["message"]
+    (result,) = api.do("GET", f"{RULES}/r")["status"]["conditions"]
+    assert result["type"] == "EvictionInProgress"
+    return result["status"], result["reason"], result["message"]
 
 
 def is_evicted(api: Api, pod: str = "p") -> bool:
@@ -62,13 +62,13 @@ def is_evicted(api: Api, pod: str = "p") -> bool:
     conditions = (body.get("status") or {}).get("conditions") or ()
     marks = [row["message"] for row in conditions if row.get("reason") == "DeletionByDeviceTaintManager"]
     events = api.do("GET", "/api/v1/namespaces/default/events")["items"]
-    said = [
+    messages = [
         row["message"]
         for row in events
         if row["reason"] == "DeviceTaintManagerEviction" and row["involvedObject"]["name"] == pod
     ]
     evicted = "deletionTimestamp" in body["metadata"]
-    assert (marks, said) == (([MARKED], ["Marking for deletion"]) if evicted else ([], []))
+    assert (marks, messages) == (([MARKED], ["Marking for deletion"]) if evicted else ([], []))
     return evicted
 
 

@@ -26,10 +26,10 @@ def test_a_rollout() -> None:
         path = bench.path("deployments") + "?fieldManager=me"
         bench.call("POST", path, workload("web", 1))
         bench.settle()
-        found = owners(bench, "deployments", "web")
-        assert found.keys() == {("me", ""), (CONTROLLERS, ""), (CONTROLLERS, "status")}
-        assert "deployment.kubernetes.io/revision" in orjson.dumps(found[CONTROLLERS, ""]).decode()
-        assert "f:replicas" in found[CONTROLLERS, "status"]["f:status"]
+        results = owners(bench, "deployments", "web")
+        assert results.keys() == {("me", ""), (CONTROLLERS, ""), (CONTROLLERS, "status")}
+        assert "deployment.kubernetes.io/revision" in orjson.dumps(results[CONTROLLERS, ""]).decode()
+        assert "f:replicas" in results[CONTROLLERS, "status"]["f:status"]
         (set_,) = bench.names("replicasets")
         assert "f:replicas" in owners(bench, "replicasets", set_)[CONTROLLERS, ""]["f:spec"]
         (pod,) = bench.names("pods")
@@ -48,10 +48,10 @@ def test_watches_have_them_for_clients_that_name_themselves() -> None:
     api = Api()
     readers = []
     for headers in (NAMED, {}, {"user-agent": "seatrial"}, {"user-agent": "kube-scheduler/v1.34.2 (linux/amd64)"}):
-        found = api.server.handle(Request("GET", f"{PODS}?watch=1&labelSelector=app", headers=headers))
-        assert isinstance(found, Streaming)
+        response = api.server.handle(Request("GET", f"{PODS}?watch=1&labelSelector=app", headers=headers))
+        assert isinstance(response, Streaming)
         readers.append(Lines())
-        found.start(readers[-1])
+        response.start(readers[-1])
     api.do("POST", "/apis/apps/v1/namespaces/default/replicasets", workload("web", 1))
     (pod,) = api.do("GET", PODS)["items"]
     patch = {"metadata": {"labels": {"app": None}}}

@@ -206,8 +206,8 @@ def other_job(bench: Bench) -> bool:
 def other_quota(bench: Bench) -> bool:
     post(bench, "resourcequotas", {"metadata": {"name": "other"}, "spec": {"hard": {"pods": "5"}}})
     bench.settle(10)
-    found = orjson.loads(bench.call("GET", bench.path("resourcequotas", "other", namespace="other")).body)
-    return bool(found.get("status", {}).get("used"))
+    body = orjson.loads(bench.call("GET", bench.path("resourcequotas", "other", namespace="other")).body)
+    return bool(body.get("status", {}).get("used"))
 
 
 def other_eviction(bench: Bench) -> bool:

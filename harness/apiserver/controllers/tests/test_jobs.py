@@ -19,8 +19,8 @@ def job(script: str, policy: str = "Never", **spec: Any) -> dict[str, Any]:
 
 def ended(bench: Bench) -> str:
     """Complete, Failed, or None while unfinished."""
-    found = bench.get("jobs", "j")
-    return next((kind for kind in ("Complete", "Failed") if condition(found, kind).get("status") == "True"), "")
+    job = bench.get("jobs", "j")
+    return next((kind for kind in ("Complete", "Failed") if condition(job, kind).get("status") == "True"), "")
 
 
 def indexes(bench: Bench) -> list[str]:
@@ -145,12 +145,12 @@ def test_a_failure_policy_by_exit_code(rules: list[Any], script: str, reason: st
     with running() as bench:
         bench.create("jobs", job(script, backoffLimit=1, podFailurePolicy={"rules": rules}))
         bench.wait(lambda: ended(bench) == "Failed", within=120)
-        found = condition(bench.get("jobs", "j"), "Failed")
-        assert found["reason"] == reason
+        results = condition(bench.get("jobs", "j"), "Failed")
+        assert results["reason"] == reason
         assert bench.status("jobs", "j")["failed"] == failed
         if reason == "PodFailurePolicy":
             name = bench.names("pods")[0]
-            assert found["message"] == (
+            assert results["message"] == (
                 f"Container c for pod default/{name} failed with exit code 42 matching FailJob rule at index 0"
             )
 
@@ -281,8 +281,8 @@ def test_a_policy_can_ignore_the_disruption_of_an_evicted_pod() -> None:
         eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}}
         response = bench.call("POST", bench.path("pods", name, "eviction"), eviction)
         assert response.code == 201, response.body
-        found = condition(bench.get("pods", name), "DisruptionTarget")
-        assert found["reason"] == "EvictionByEvictionAPI"
+        results = condition(bench.get("pods", name), "DisruptionTarget")
+        assert results["reason"] == "EvictionByEvictionAPI"
         bench.wait(lambda: ended(bench) == "Complete", within=300)
         assert bench.status("jobs", "j").get("failed", 0) == 0
 

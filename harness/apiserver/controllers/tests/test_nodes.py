@@ -8,8 +8,8 @@ from seatrial.harness.apiserver.controllers.tests.bench import Bench, running
 
 
 def taints(bench: Bench) -> set[tuple[str, str]]:
-    found: list[dict[str, Any]] = bench.get("nodes", "n0")["spec"].get("taints") or []
-    return {(taint["key"].removeprefix("node.kubernetes.io/"), taint["effect"]) for taint in found}
+    taints: list[dict[str, Any]] = bench.get("nodes", "n0")["spec"].get("taints") or []
+    return {(taint["key"].removeprefix("node.kubernetes.io/"), taint["effect"]) for taint in taints}
 
 
 @pytest.mark.parametrize(
@@ -66,12 +66,12 @@ def set_ready(bench: Bench, name: str, status: str) -> None:
 
 def evicting(bench: Bench, count: int) -> list[str]:
     """The nodes that have a NoExecute taint."""
-    found = []
+    names = []
     for name in (f"n{number}" for number in range(count)):
         have = bench.get("nodes", name)["spec"].get("taints") or []
         if any(taint["effect"] == "NoExecute" for taint in have):
-            found.append(name)
-    return found
+            names.append(name)
+    return names
 
 
 @pytest.mark.parametrize("status", ["False", "Unknown"])

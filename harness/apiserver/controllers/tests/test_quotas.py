@@ -20,8 +20,8 @@ def pod(
 
 
 def used(bench: Bench) -> dict[str, str]:
-    found: dict[str, str] = bench.status("resourcequotas", "q")["used"]
-    return found
+    status: dict[str, str] = bench.status("resourcequotas", "q")["used"]
+    return status
 
 
 def test_one_pod_too_many() -> None:

@@ -84,9 +84,9 @@ def test_the_last_user_gives_the_devices_back(api: Api, end: str) -> None:
         api.do("PATCH", f"{PODS}/p/status", {"status": {"phase": "Succeeded"}}, kind=MERGE_PATCH)
     api.clock.advance(5)
 
-    found = api.do("GET", f"{CLAIMS}/c")
-    assert found["status"] == {}
-    assert "finalizers" not in found["metadata"]
+    response = api.do("GET", f"{CLAIMS}/c")
+    assert response["status"] == {}
+    assert "finalizers" not in response["metadata"]
 
 
 def test_one_of_two_users_leaves_the_devices(api: Api) -> None:
@@ -99,9 +99,9 @@ def test_one_of_two_users_leaves_the_devices(api: Api) -> None:
     api.do("PATCH", f"{CLAIMS}/c/status", status, kind=MERGE_PATCH)
     api.do("DELETE", f"{PODS}/p?gracePeriodSeconds=0")
     api.clock.advance(5)
-    found = api.do("GET", f"{CLAIMS}/c")["status"]
-    assert found["reservedFor"] == users[1:]
-    assert found["allocation"] == ALLOCATION
+    result = api.do("GET", f"{CLAIMS}/c")["status"]
+    assert result["reservedFor"] == users[1:]
+    assert result["allocation"] == ALLOCATION
 
 
 @pytest.mark.parametrize("end", ["deleted", "succeeded"])
@@ -131,7 +131,7 @@ def test_a_claim_for_extended_resources_goes_with_its_pod(api: Api, end: str) ->
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         pytest.param(
             {"allocation": {"devices": {"results": [{**ALLOCATION["devices"]["results"][0], "device": "gpu-1"}]}}},
@@ -144,17 +144,17 @@ def test_a_claim_for_extended_resources_goes_with_its_pod(api: Api, end: str) ->
         ),
     ],
 )
-def test_a_status_that_contradicts_itself(api: Api, change: dict[str, Any], said: str) -> None:
+def test_a_status_that_contradicts_itself(api: Api, change: dict[str, Any], message: str) -> None:
     """DRA-R16, DRA-R17: what is said of a device that the claim does not have is dropped."""
     api.do("POST", CLAIMS, {"metadata": {"name": "c"}, "spec": REQUESTS})
     uid = api.do("POST", PODS, claiming("p", resourceClaimName="c"))["metadata"]["uid"]
     allocate(api, "c", uid)
     code, answer = api.ask("PATCH", f"{CLAIMS}/c/status", {"status": change}, kind=MERGE_PATCH)
-    if said == "devices":
-        assert said not in api.do("GET", f"{CLAIMS}/c")["status"]
+    if message == "devices":
+        assert message not in api.do("GET", f"{CLAIMS}/c")["status"]
     else:
         assert code == 422
-        assert said in answer["message"]
+        assert message in answer["message"]
 
 
 def a_slice(**spec: Any) -> dict[str, Any]:
@@ -163,7 +163,7 @@ def a_slice(**spec: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("spec", "said"),
+    ("spec", "message"),
     [
         pytest.param({"nodeName": None}, "exactly one of `nodeName`", id="no-place"),
         pytest.param({"driver": f"{'d' * 60}.io.example"}, "may not be more than 63 bytes", id="long-driver"),
@@ -189,11 +189,11 @@ def a_slice(**spec: Any) -> dict[str, Any]:
         ),
     ],
 )
-def test_a_slice_that_is_refused(api: Api, spec: dict[str, Any], said: str) -> None:
+def test_a_slice_that_is_refused(api: Api, spec: dict[str, Any], message: str) -> None:
     """DRA-R10 to DRA-R14; the same slice without the mistake is taken."""
     code, answer = api.ask("POST", SLICES, a_slice(**spec))
     assert code == 422
-    assert said in answer["message"]
+    assert message in answer["message"]
     api.do("POST", SLICES, a_slice(devices=[{"name": "a"}]))
 
 
@@ -209,13 +209,13 @@ def test_a_class_serves_extended_resources_only(api: Api, name: str) -> None:
 
 def test_access_for_administrators_needs_a_label(api: Api) -> None:
     """DRA-M9; the path has no `exactly` in it."""
-    asked = {"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpu", "adminAccess": True}}]}}
-    code, answer = api.ask("POST", CLAIMS, {"metadata": {"name": "c"}, "spec": asked})
+    amounts = {"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpu", "adminAccess": True}}]}}
+    code, answer = api.ask("POST", CLAIMS, {"metadata": {"name": "c"}, "spec": amounts})
     assert code == 422
     assert "spec.devices.requests[0].adminAccess: Forbidden: admin access to devices requires" in answer["message"]
     label = {"metadata": {"labels": {"resource.kubernetes.io/admin-access": "true"}}}
     api.do("PATCH", "/api/v1/namespaces/default", label, kind=MERGE_PATCH)
-    api.do("POST", CLAIMS, {"metadata": {"name": "c"}, "spec": asked})
+    api.do("POST", CLAIMS, {"metadata": {"name": "c"}, "spec": amounts})
 
 
 def test_a_group_is_the_user_of_its_claims(api: Api) -> None:

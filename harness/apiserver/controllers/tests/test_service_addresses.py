@@ -17,9 +17,9 @@ def test_an_address_lives_as_long_as_its_service() -> None:
         assert bench.get("servicecidrs", "kubernetes")["spec"] == {"cidrs": ["10.96.0.0/12"]}
         address = bench.create("services", SERVICE)["spec"]["clusterIP"]
         bench.settle()
-        found = bench.get("ipaddresses", address)
-        assert found["spec"]["parentRef"] == PARENT
-        assert found["metadata"]["labels"]["ipaddress.kubernetes.io/managed-by"] == "ipallocator.k8s.io"
+        ip_address = bench.get("ipaddresses", address)
+        assert ip_address["spec"]["parentRef"] == PARENT
+        assert ip_address["metadata"]["labels"]["ipaddress.kubernetes.io/managed-by"] == "ipallocator.k8s.io"
         bench.delete("services", "a")
         bench.settle()
         assert bench.names("ipaddresses") == ["10.96.0.1"]
@@ -34,13 +34,13 @@ def test_an_address_that_a_user_reserved_is_not_allocated() -> None:
 
 
 def test_a_further_range_serves_services_and_stays_while_it_is_needed() -> None:
-    asked = {**SERVICE, "spec": {**SERVICE["spec"], "clusterIP": "10.200.0.7"}}
+    amounts = {**SERVICE, "spec": {**SERVICE["spec"], "clusterIP": "10.200.0.7"}}
     with running(nodes=0) as bench:
-        assert "The range of valid IPs is 10.96.0.0/12" in bench.create("services", asked, code=422)["message"]
+        assert "The range of valid IPs is 10.96.0.0/12" in bench.create("services", amounts, code=422)["message"]
         bench.create("servicecidrs", {"metadata": {"name": "more"}, "spec": {"cidrs": ["10.200.0.0/28"]}})
         bench.settle()
         assert condition(bench.get("servicecidrs", "more"), "Ready")["status"] == "True"
-        assert bench.create("services", asked)["spec"]["clusterIP"] == "10.200.0.7"
+        assert bench.create("services", amounts)["spec"]["clusterIP"] == "10.200.0.7"
         bench.settle()
 
         bench.delete("servicecidrs", "more")

@@ -23,13 +23,13 @@ def set_image(bench: Bench, image: str) -> None:
 
 def updated(bench: Bench) -> bool:
     """As `kubectl rollout status` sees it."""
-    found = bench.get("statefulsets", "db")
-    status = found.get("status") or {}
+    stateful_set = bench.get("statefulsets", "db")
+    status = stateful_set.get("status") or {}
     return (
-        status.get("observedGeneration", 0) >= found["metadata"]["generation"]
-        and status.get("readyReplicas", 0) == found["spec"]["replicas"]
+        status.get("observedGeneration", 0) >= stateful_set["metadata"]["generation"]
+        and status.get("readyReplicas", 0) == stateful_set["spec"]["replicas"]
         and status.get("currentRevision") == status.get("updateRevision")
-        and status.get("updatedReplicas", 0) == found["spec"]["replicas"]
+        and status.get("updatedReplicas", 0) == stateful_set["spec"]["replicas"]
     )
 
 

@@ -22,7 +22,7 @@ def claim(name: str = "c", size: str = "5Gi", **spec: Any) -> dict[str, Any]:
     return {"metadata": {"name": name}, "spec": whole}
 
 
-def found(api: Api, name: str = "c") -> tuple[str, str]:
+def phase_and_volume(api: Api, name: str = "c") -> tuple[str, str]:
     """Phase and volume of a claim."""
     api.clock.advance(1)
     item = api.do("GET", f"{CLAIMS}/{name}")
@@ -30,7 +30,7 @@ def found(api: Api, name: str = "c") -> tuple[str, str]:
 
 
 @pytest.mark.parametrize(
-    ("volumes", "asked", "expected"),
+    ("volumes", "amounts", "expected"),
     [
         pytest.param(
             [volume("big", "20Gi"), volume("small", "5Gi"), volume("tiny", "1Gi")],
@@ -56,15 +56,17 @@ def found(api: Api, name: str = "c") -> tuple[str, str]:
 )
 @pytest.mark.parametrize("first", ["volumes", "claim"])
 def test_which_volume_a_claim_gets(
-    volumes: list[dict[str, Any]], asked: dict[str, Any], expected: str, first: str
+    volumes: list[dict[str, Any]], amounts: dict[str, Any], expected: str, first: str
 ) -> None:
     """Volumes exist before the claim; or one fitting volume comes later, which must be found too."""
     api = Api()
     fitting = [each for each in volumes if first == "volumes" or each["metadata"]["name"] == (expected or "none")]
     for order in ("volumes", "claim") if first == "volumes" else ("claim", "volumes"):
-        for body in fitting if order == "volumes" else [asked]:
+        for body in fitting if order == "volumes" else [amounts]:
             api.do("POST", VOLUMES if order == "volumes" else CLAIMS, body)
-    assert found(api) == (("Bound", expected) if expected else ("Pending", asked["spec"].get("volumeName", "")))
+    assert phase_and_volume(api) == (
+        ("Bound", expected) if expected else ("Pending", amounts["spec"].get("volumeName", ""))
+    )
     if expected:
         item = api.do("GET", f"{VOLUMES}/{expected}")
         uid = api.do("GET", f"{CLAIMS}/c")["metadata"]["uid"]
@@ -78,7 +80,7 @@ def test_a_claim_that_waits_for_its_consumer_is_bound_when_the_scheduler_has_cho
     for name in ("a", "b"):
         api.do("POST", VOLUMES, volume(name, storageClassName="local"))
     api.do("POST", CLAIMS, claim(storageClassName="local"))
-    assert found(api) == ("Pending", "")
+    assert phase_and_volume(api) == ("Pending", "")
     reference = {
         "kind": "PersistentVolumeClaim",
         "apiVersion": "v1",
@@ -87,7 +89,7 @@ def test_a_claim_that_waits_for_its_consumer_is_bound_when_the_scheduler_has_cho
         "uid": api.do("GET", f"{CLAIMS}/c")["metadata"]["uid"],
     }
     api.do("PATCH", f"{VOLUMES}/b", {"spec": {"claimRef": reference}}, MERGE_PATCH)
-    assert found(api) == ("Bound", "b")
+    assert phase_and_volume(api) == ("Bound", "b")
 
 
 def test_a_claim_gets_the_default_class() -> None:
@@ -106,7 +108,7 @@ def test_a_claim_in_use_stays_until_its_pod_is_gone() -> None:
     using = [{"name": "d", "persistentVolumeClaim": {"claimName": "c"}}]
     api.do("POST", PODS, pod("p", volumes=using, nodeName="n"))
     api.do("DELETE", f"{CLAIMS}/c")
-    assert found(api)[0] == "Bound"
+    assert phase_and_volume(api)[0] == "Bound"
     assert api.do("GET", f"{CLAIMS}/c")["metadata"]["finalizers"] == ["kubernetes.io/pvc-protection"]
     api.do("DELETE", f"{VOLUMES}/v")
     assert api.do("GET", f"{VOLUMES}/v")["status"]["phase"] == "Bound"
@@ -174,7 +176,7 @@ def test_what_becomes_of_a_volume_whose_claim_is_gone(policy: str, expected: str
     api = Api()
     api.do("POST", VOLUMES, volume("v", persistentVolumeReclaimPolicy=policy))
     api.do("POST", CLAIMS, claim())
-    assert found(api) == ("Bound", "v")
+    assert phase_and_volume(api) == ("Bound", "v")
     api.do("DELETE", f"{CLAIMS}/c")
     api.clock.advance(1)
     code, item = api.ask("GET", f"{VOLUMES}/v")

@@ -39,26 +39,26 @@ class InProcess:
             headers["impersonate-user"] = call.sender
         request = Request(call.method, call.path, call.body, call.content_type, headers)
         server = self.api.server
-        found = server.handle(request, NOBODY) if call.sender == ANONYMOUS else server.handle(request)
+        response = server.handle(request, NOBODY) if call.sender == ANONYMOUS else server.handle(request)
         self.api.clock.settle()
-        if isinstance(found, Streaming):
+        if isinstance(response, Streaming):
             return Outcome(200)
-        return outcome(found.code, found.body, found.headers.get("warning", ""), call.show)
+        return outcome(response.code, response.body, response.headers.get("warning", ""), call.show)
 
 
 def test_no_answer_differs_from_kube_apiserver_without_a_reason() -> None:
     ours = InProcess()
-    found = list(compare(ours, recorded(), calls(NAMESPACE), known_differences()))
-    assert len(found) > 1900
-    assert [row.text for row in found if row is not None and not row.reason] == []
+    comparison = list(compare(ours, recorded(), calls(NAMESPACE), known_differences()))
+    assert len(comparison) > 1900
+    assert [row.text for row in comparison if row is not None and not row.reason] == []
     assert not ours.api.server.clock.faults.counts
 
 
 def test_every_known_difference_is_one() -> None:
     """A reason for a difference that is gone hides the next one."""
     known = known_differences()
-    found = [row for row in compare(InProcess(), recorded(), calls(NAMESPACE), known) if row is not None]
-    unused = [entry.pattern.pattern for entry in known if not any(entry.pattern.search(row.text) for row in found)]
+    rows = [row for row in compare(InProcess(), recorded(), calls(NAMESPACE), known) if row is not None]
+    unused = [entry.pattern.pattern for entry in known if not any(entry.pattern.search(row.text) for row in rows)]
     assert unused == []
 
 
@@ -69,8 +69,8 @@ def test_the_page_lists_the_known_differences() -> None:
 
 
 def test_a_difference_is_told_with_its_reason_if_it_is_known() -> None:
-    wanted = [call for call in calls("n") if "kube-node-lease" in call.path or call.path == "/none"][:2]
-    rows = list(compare(lambda _: _REFUSED, lambda _: Outcome(200), iter(wanted), known_differences()))
+    targets = [call for call in calls("n") if "kube-node-lease" in call.path or call.path == "/none"][:2]
+    rows = list(compare(lambda _: _REFUSED, lambda _: Outcome(200), iter(targets), known_differences()))
     assert [bool(row and row.reason) for row in rows] == [False, True]
     assert rows[0] is not None
     assert rows[0].text == "GET /none  application/json: 403 Forbidden [a b] | 200"

@@ -31,8 +31,8 @@ def get(server: ApiServer, path: str, **headers: str) -> Response:
 def document(server: ApiServer, path: str, **headers: str) -> dict[str, Any]:
     answer = get(server, path, **headers)
     assert answer.code == 200, answer.body
-    found: dict[str, Any] = orjson.loads(answer.body)
-    return found
+    body: dict[str, Any] = orjson.loads(answer.body)
+    return body
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/livez", "/readyz"])
@@ -67,9 +67,9 @@ def test_both_forms_of_discovery_agree(server: ApiServer) -> None:
         f"/apis/{row['groupVersion']}" for group in document(server, "/apis")["groups"] for row in group["versions"]
     ]
     for path in groups:
-        found = document(server, path)
-        for row in found["resources"]:
-            lists[found["groupVersion"], row["name"]] = tuple(row["verbs"])
+        results = document(server, path)
+        for row in results["resources"]:
+            lists[results["groupVersion"], row["name"]] = tuple(row["verbs"])
     aggregated: dict[tuple[str, str], tuple[str, ...]] = {}
     for path in ("/api", "/apis"):
         for group in document(server, path, accept=AGGREGATED)["items"]:
@@ -111,8 +111,8 @@ def test_a_definition_changes_the_documents() -> None:
     assert made.code == 201, made.body
     assert get(server, "/apis", accept=AGGREGATED).headers["etag"] != before
     assert document(server, "/openapi/v3")["paths"].keys() - index.keys() == {"apis/sea.example.com/v1"}
-    found = document(server, "/openapi/v3/apis/sea.example.com/v1")["components"]["schemas"]
-    assert found["com.example.sea.v1.Boat"]["properties"]["spec"]["description"] == "What it is."
+    schemas = document(server, "/openapi/v3/apis/sea.example.com/v1")["components"]["schemas"]
+    assert schemas["com.example.sea.v1.Boat"]["properties"]["spec"]["description"] == "What it is."
 
 
 # -- OpenAPI -----------------------------------------------------------------------------------------------------------
@@ -130,50 +130,50 @@ def schemas(value: Any, path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
 
 def problems(components: dict[str, Any], prefix: str) -> list[str]:
     """What a client of OpenAPI cannot read."""
-    found = []
+    messages = []
     for name, component in components.items():
         for path, schema in schemas(component, name):
             if not isinstance(schema.get("type", ""), str):
-                found.append(f"{path}: type {schema['type']}")
+                messages.append(f"{path}: type {schema['type']}")
             for part in (schema, *schema.get("allOf", ())):
                 reference = part.get("$ref")
                 if reference and reference.removeprefix(prefix) not in components:
-                    found.append(f"{path}: {reference}")
-    return found
+                    messages.append(f"{path}: {reference}")
+    return messages
 
 
 def test_documents_of_version_three_hold_what_they_refer_to(server: ApiServer) -> None:
     for path, place in document(server, "/openapi/v3")["paths"].items():
-        found = document(server, place["serverRelativeURL"])
-        assert problems(found["components"]["schemas"], "#/components/schemas/") == [], path
-        assert found["paths"], path
+        results = document(server, place["serverRelativeURL"])
+        assert problems(results["components"]["schemas"], "#/components/schemas/") == [], path
+        assert results["paths"], path
 
 
 def test_the_document_of_version_two_holds_what_it_refers_to(server: ApiServer) -> None:
-    found = document(server, "/openapi/v2")
-    assert problems(found["definitions"], "#/definitions/") == []
-    quantity = found["definitions"]["io.k8s.apimachinery.pkg.api.resource.Quantity"]
+    results = document(server, "/openapi/v2")
+    assert problems(results["definitions"], "#/definitions/") == []
+    quantity = results["definitions"]["io.k8s.apimachinery.pkg.api.resource.Quantity"]
     assert quantity["type"] == "string"
 
 
 def test_paths_of_version_two(server: ApiServer) -> None:
     """Every resource has its operations, described as upstream does; all references exist."""
-    found = document(server, "/openapi/v2")
-    paths = found["paths"]
+    results = document(server, "/openapi/v2")
+    paths = results["paths"]
     services = paths["/api/v1/namespaces/{namespace}/services"]
     assert services["get"]["description"] == "list or watch objects of kind Service"
     assert services["get"]["operationId"] == "listCoreV1NamespacedService"
     listed = services["get"]["responses"]["200"]["schema"]["$ref"].removeprefix("#/definitions/")
-    assert found["definitions"][listed]["properties"]["items"]["description"] == "List of services"
+    assert results["definitions"][listed]["properties"]["items"]["description"] == "List of services"
     assert "delete" not in paths["/api/v1/namespaces"]  # namespaces are deleted singly
     assert set(paths["/api/v1/namespaces/{namespace}/bindings"]) == {"post", "parameters"}
     for row in BUILT_IN:
         operations = [path for path in paths if f"/{row.version}/" in path and path.endswith(f"/{row.plural}")]
         assert operations, row
-    known = {f"#/definitions/{name}" for name in found["definitions"]}
-    known |= {f"#/parameters/{name}" for name in found["parameters"]}
+    known = {f"#/definitions/{name}" for name in results["definitions"]}
+    known |= {f"#/parameters/{name}" for name in results["parameters"]}
     assert references(paths) <= known
-    assert "Watch for changes to the described resources" in found["parameters"]["watch"]["description"]
+    assert "Watch for changes to the described resources" in results["parameters"]["watch"]["description"]
 
 
 def references(value: Any) -> set[str]:
@@ -186,14 +186,14 @@ def references(value: Any) -> set[str]:
 
 def test_enumerations_are_listed_with_their_texts(server: ApiServer) -> None:
     """As kube-apiserver does, in both versions; a list has them in its items."""
-    for found in (
+    for definition in (
         document(server, "/openapi/v2")["definitions"],
         document(server, "/openapi/v3/api/v1")["components"]["schemas"],
     ):
-        policy = found["io.k8s.api.core.v1.Container"]["properties"]["imagePullPolicy"]
+        policy = definition["io.k8s.api.core.v1.Container"]["properties"]["imagePullPolicy"]
         assert policy["enum"] == ["Always", "IfNotPresent", "Never"]
         assert 'Possible enum values:\n - `"Always"` means that kubelet always attempts' in policy["description"]
-        modes = found["io.k8s.api.core.v1.PersistentVolumeClaimSpec"]["properties"]["accessModes"]
+        modes = definition["io.k8s.api.core.v1.PersistentVolumeClaimSpec"]["properties"]["accessModes"]
         assert modes["items"]["enum"] == ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"]
 
 
@@ -213,9 +213,9 @@ def test_fields_of_a_kind_that_keeps_unknown_ones_are_not_listed_in_version_two(
     answer = server.handle(Request("POST", path, orjson.dumps(definition)))
     assert isinstance(answer, Response)
     assert answer.code == 201, answer.body
-    found = document(server, "/openapi/v2")["definitions"]["io.x.v1.Boat"]
-    assert found["type"] == "object"
-    assert "properties" not in found
+    result = document(server, "/openapi/v2")["definitions"]["io.x.v1.Boat"]
+    assert result["type"] == "object"
+    assert "properties" not in result
     listed = document(server, "/openapi/v3/apis/x.io/v1")["components"]["schemas"]["io.x.v1.Boat"]
     assert set(listed["properties"]) == {"a", "apiVersion", "kind", "metadata"}
 

@@ -41,8 +41,8 @@ def test_clients_of_a_deprecated_version_are_warned(version: str, warning: str |
     spec = {"group": "x.io", "scope": "Cluster", "names": names, "versions": versions}
     api = Api(bare=True)
     definition = {"metadata": {"name": "boats.x.io"}, "spec": spec}
-    code, found = api.ask("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)
-    assert code == 201, found
+    code, body = api.ask("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)
+    assert code == 201, body
     answer = api.server.handle(Request("GET", f"/apis/x.io/{version}/boats"))
     assert isinstance(answer, Response)
     assert answer.headers.get("warning") == (f'299 - "{warning}"' if warning else None)

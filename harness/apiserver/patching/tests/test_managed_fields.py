@@ -25,9 +25,9 @@ def ask(server: ApiServer, method: str, path: str, body: Any = None, kind: str =
     data = b"" if body is None else orjson.dumps(body)
     answer = server.handle(Request(method, path, data, kind, {"user-agent": "tester/v1 (linux)", "content-type": kind}))
     assert isinstance(answer, Response)
-    found: dict[str, Any] = orjson.loads(answer.body)
-    assert answer.code < 300, found
-    return found
+    document: dict[str, Any] = orjson.loads(answer.body)
+    assert answer.code < 300, document
+    return document
 
 
 def create(server: ApiServer, *, manager: str = "") -> dict[str, Any]:
@@ -44,40 +44,40 @@ def owners(server: ApiServer, path: str = f"{PODS}/p") -> dict[tuple[str, str, s
 
 
 @pytest.mark.parametrize(
-    ("given", "expected"),
+    ("text", "expected"),
     [
         pytest.param("", "tester", id="the-user-agent-where-no-manager-is-named"),
         pytest.param("me", "me", id="the-field-manager-that-is-named"),
     ],
 )
-def test_a_creator_owns_what_it_sent(server: ApiServer, given: str, expected: str) -> None:
-    create(server, manager=given)
-    found = owners(server)
-    assert list(found) == [(expected, "Update", "")]
-    spec = found[expected, "Update", ""]["f:spec"]
+def test_a_creator_owns_what_it_sent(server: ApiServer, text: str, expected: str) -> None:
+    create(server, manager=text)
+    results = owners(server)
+    assert list(results) == [(expected, "Update", "")]
+    spec = results[expected, "Update", ""]["f:spec"]
     assert spec["f:containers"]['k:{"name":"c"}']["f:image"] == {}
     assert "f:restartPolicy" in spec, "defaults are the creator's, as upstream"
     assert "f:tolerations" not in spec, "no manager owns what admission adds"
-    assert "f:status" not in found[expected, "Update", ""]
+    assert "f:status" not in results[expected, "Update", ""]
 
 
 def test_an_updater_takes_over_what_it_changes(server: ApiServer) -> None:
     create(server, manager="one")
     change = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "other"}]}}
     ask(server, "PATCH", f"{PODS}/p?fieldManager=two", change, "application/strategic-merge-patch+json")
-    found = owners(server)
-    assert "f:image" not in found["one", "Update", ""]["f:spec"]["f:containers"]['k:{"name":"c"}']
-    assert found["two", "Update", ""]["f:spec"]["f:containers"]['k:{"name":"c"}'] == {"f:image": {}}
-    assert found["two", "Update", ""]["f:metadata"]["f:labels"] == {".": {}, "f:a": {}}
+    results = owners(server)
+    assert "f:image" not in results["one", "Update", ""]["f:spec"]["f:containers"]['k:{"name":"c"}']
+    assert results["two", "Update", ""]["f:spec"]["f:containers"]['k:{"name":"c"}'] == {"f:image": {}}
+    assert results["two", "Update", ""]["f:metadata"]["f:labels"] == {".": {}, "f:a": {}}
 
 
 def test_a_status_has_an_owner_of_its_own(server: ApiServer) -> None:
     create(server, manager="one")
     for phase in ("Running", "Succeeded"):
         ask(server, "PATCH", f"{PODS}/p/status?fieldManager=kubelet", {"status": {"phase": phase}}, MERGE_PATCH)
-    found = owners(server)
-    assert found["kubelet", "Update", "status"] == {"f:status": {"f:phase": {}}}
-    assert "f:status" not in found["one", "Update", ""]
+    results = owners(server)
+    assert results["kubelet", "Update", "status"] == {"f:status": {"f:phase": {}}}
+    assert "f:status" not in results["one", "Update", ""]
 
 
 def test_many_writers_are_all_remembered(server: ApiServer) -> None:
@@ -85,9 +85,9 @@ def test_many_writers_are_all_remembered(server: ApiServer) -> None:
     for number in range(8):  # more than a ledger keeps unsettled
         change = {"metadata": {"labels": {f"l{number}": "x"}}}
         ask(server, "PATCH", f"{PODS}/p?fieldManager=m{number}", change, MERGE_PATCH)
-    found = owners(server)
+    results = owners(server)
     for number in range(8):
-        assert f"f:l{number}" in found[f"m{number}", "Update", ""]["f:metadata"]["f:labels"]
+        assert f"f:l{number}" in results[f"m{number}", "Update", ""]["f:metadata"]["f:labels"]
 
 
 def test_a_write_that_changes_nothing_leaves_the_owners(server: ApiServer) -> None:
@@ -153,9 +153,9 @@ def test_lists_have_managed_fields(server: ApiServer, shape: dict[str, str]) -> 
     ask(server, "PATCH", f"{PODS}/p?fieldManager=two", {"metadata": {"labels": {"a": "b"}}}, MERGE_PATCH)
     alone = ask(server, "GET", f"{PODS}/p")
     for _ in range(2):  # worked out, then remembered
-        found = listed(server, PODS, {"user-agent": "kubectl/v1", **shape})
-        assert [item["metadata"]["managedFields"] for item in found] == [alone["metadata"]["managedFields"]]
-        assert found[0].get("spec", alone["spec"]) == alone["spec"]
+        listing = listed(server, PODS, {"user-agent": "kubectl/v1", **shape})
+        assert [item["metadata"]["managedFields"] for item in listing] == [alone["metadata"]["managedFields"]]
+        assert listing[0].get("spec", alone["spec"]) == alone["spec"]
 
 
 def test_clients_without_a_name_get_no_managed_fields(server: ApiServer) -> None:
@@ -176,9 +176,9 @@ def test_lists_of_an_old_revision_have_the_owners_of_then(server: ApiServer) -> 
     first = ask(server, "GET", f"{PODS}/p")
     token = listed_page(server)
     ask(server, "PATCH", f"{PODS}/p?fieldManager=two", {"metadata": {"labels": {"a": "b"}}}, MERGE_PATCH)
-    found = listed(server, f"{PODS}?limit=1&continue={token}", {"user-agent": "kubectl/v1"})
-    assert found[0]["metadata"]["name"] == "p"
-    assert found[0]["metadata"]["managedFields"] == first["metadata"]["managedFields"]
+    listing = listed(server, f"{PODS}?limit=1&continue={token}", {"user-agent": "kubectl/v1"})
+    assert listing[0]["metadata"]["name"] == "p"
+    assert listing[0]["metadata"]["managedFields"] == first["metadata"]["managedFields"]
 
 
 def listed_page(server: ApiServer) -> str:

@@ -378,8 +378,8 @@ def _as_upstream(doc: Json, op: Json) -> Json:
     """The operation; kube-apiserver also replaces a member that is not there, as if it were added."""
     parent, _, member = op["path"].rpartition("/")
     name = member.replace("~1", "/").replace("~0", "~")
-    found = jsonpointer.resolve_pointer(doc, parent, None)
-    return {**op, "op": "add"} if op["op"] == "replace" and isinstance(found, dict) and name not in found else op
+    pointer = jsonpointer.resolve_pointer(doc, parent, None)
+    return {**op, "op": "add"} if op["op"] == "replace" and isinstance(pointer, dict) and name not in pointer else op
 
 
 @settings(max_examples=300)

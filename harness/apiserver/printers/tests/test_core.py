@@ -18,7 +18,7 @@ def node(*, ready: str | None = "True", labels: dict[str, str] | None = None, **
 
 
 @pytest.mark.parametrize(
-    ("given", "status", "roles"),
+    ("values", "status", "roles"),
     [
         pytest.param(node(), "Ready", "<none>", id="ready"),
         pytest.param(node(ready="False"), "NotReady", "<none>", id="not-ready"),
@@ -33,8 +33,8 @@ def node(*, ready: str | None = "True", labels: dict[str, str] | None = None, **
         ),
     ],
 )
-def test_status_and_roles_of_a_node(given: dict[str, Any], status: str, roles: str) -> None:
-    assert printed("", "nodes", given) == [
+def test_status_and_roles_of_a_node(values: dict[str, Any], status: str, roles: str) -> None:
+    assert printed("", "nodes", values) == [
         ("Name", "n1"),
         ("Status", status),
         ("Roles", roles),
@@ -49,18 +49,18 @@ def test_status_and_roles_of_a_node(given: dict[str, Any], status: str, roles: s
 
 
 def test_a_node_shows_its_addresses_and_software() -> None:
-    given = node()
-    given["status"]["addresses"] = [
+    values = node()
+    values["status"]["addresses"] = [
         {"type": "Hostname", "address": "n1"},
         {"type": "InternalIP", "address": "10.0.0.1"},
         {"type": "ExternalIP", "address": "192.0.2.1"},
     ]
-    given["status"]["nodeInfo"] |= {
+    values["status"]["nodeInfo"] |= {
         "osImage": "Debian 13",
         "kernelVersion": "6.12.1",
         "containerRuntimeVersion": "containerd://2.1.0",
     }
-    assert [cell for _, cell in printed("", "nodes", given)[5:]] == [
+    assert [cell for _, cell in printed("", "nodes", values)[5:]] == [
         "10.0.0.1",
         "192.0.2.1",
         "Debian 13",
@@ -93,7 +93,7 @@ SERIES = {**NEW_EVENT, "series": {"count": 7, "lastObservedTime": "2026-01-01T00
 
 
 @pytest.mark.parametrize(
-    ("group", "given", "want"),
+    ("group", "values", "want"),
     [
         pytest.param(
             "",
@@ -148,12 +148,12 @@ SERIES = {**NEW_EVENT, "series": {"count": 7, "lastObservedTime": "2026-01-01T00
         ),
     ],
 )
-def test_an_event(group: str, given: dict[str, Any], want: list[tuple[str, Any]]) -> None:
-    assert printed(group, "events", given) == want
+def test_an_event(group: str, values: dict[str, Any], want: list[tuple[str, Any]]) -> None:
+    assert printed(group, "events", values) == want
 
 
 @pytest.mark.parametrize(
-    ("plural", "given", "want"),
+    ("plural", "values", "want"),
     [
         pytest.param(
             "namespaces",
@@ -225,5 +225,5 @@ def test_an_event(group: str, given: dict[str, Any], want: list[tuple[str, Any]]
         ),
     ],
 )
-def test_a_smaller_kind(plural: str, given: dict[str, Any], want: list[tuple[str, Any]]) -> None:
-    assert printed("", plural, given) == want
+def test_a_smaller_kind(plural: str, values: dict[str, Any], want: list[tuple[str, Any]]) -> None:
+    assert printed("", plural, values) == want

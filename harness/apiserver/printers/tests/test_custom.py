@@ -61,9 +61,9 @@ def test_columns_keep_their_priority_format_and_description() -> None:
     ]
 
 
-@pytest.mark.parametrize("given", [None, []])
-def test_without_columns_there_is_the_age(given: list[dict[str, Any]] | None) -> None:
-    how = custom_printer(given)
+@pytest.mark.parametrize("values", [None, []])
+def test_without_columns_there_is_the_age(values: list[dict[str, Any]] | None) -> None:
+    how = custom_printer(values)
     assert [column.name for column in how.columns] == ["Name", "Age"]
     assert how.cells(OBJ, NOW) == ["x", "60s"]
 

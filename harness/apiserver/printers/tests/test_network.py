@@ -46,8 +46,8 @@ BALANCED = {"loadBalancer": {"ingress": [{"hostname": "lb.example"}, {"ip": "192
 )
 def test_a_service(spec: dict[str, Any], status: dict[str, Any], want: list[str]) -> None:
     heads = ["Name", "Type", "Cluster-IP", "External-IP", "Port(s)", "Age", "[Selector]"]
-    given = made(spec={**spec, "selector": {"app": "x"}}, status=status)
-    assert printed("", "services", given) == list(zip(heads, ["x", *want, "60s", "app=x"], strict=True))
+    values = made(spec={**spec, "selector": {"app": "x"}}, status=status)
+    assert printed("", "services", values) == list(zip(heads, ["x", *want, "60s", "app=x"], strict=True))
 
 
 def ips(count: int) -> list[dict[str, str]]:
@@ -85,9 +85,9 @@ def test_endpoints(subsets: list[dict[str, Any]], want: str) -> None:
     ],
 )
 def test_an_endpoint_slice(ports: Any, endpoints: Any, want: list[str]) -> None:
-    given = made(addressType="IPv4", ports=ports, endpoints=endpoints)
+    values = made(addressType="IPv4", ports=ports, endpoints=endpoints)
     heads = ["Name", "AddressType", "Ports", "Endpoints", "Age"]
-    assert printed("discovery.k8s.io", "endpointslices", given) == list(
+    assert printed("discovery.k8s.io", "endpointslices", values) == list(
         zip(heads, ["x", "IPv4", *want, "60s"], strict=True)
     )
 

@@ -43,7 +43,7 @@ MAIN_WAITS = box("a", waiting("PodInitializing"))
 
 
 @pytest.mark.parametrize(
-    ("given", "want"),
+    ("values", "want"),
     [
         pytest.param(
             {
@@ -150,8 +150,8 @@ MAIN_WAITS = box("a", waiting("PodInitializing"))
         ),
     ],
 )
-def test_a_pod_in_one_word(given: dict[str, Any], want: list[str]) -> None:
-    assert PODS.cells(given, NOW) == ["p", *want, "60s", "<none>", "<none>", "<none>", "<none>"]
+def test_a_pod_in_one_word(values: dict[str, Any], want: list[str]) -> None:
+    assert PODS.cells(values, NOW) == ["p", *want, "60s", "<none>", "<none>", "<none>", "<none>"]
 
 
 @pytest.mark.parametrize(
@@ -163,18 +163,18 @@ def test_a_pod_in_one_word(given: dict[str, Any], want: list[str]) -> None:
     ],
 )
 def test_a_pod_that_is_being_deleted(phase: str, reason: str | None, want: str) -> None:
-    given = pod(phase, [], reason=reason)
-    given["metadata"]["deletionTimestamp"] = CREATED
-    assert PODS.cells(given, NOW)[2] == want
+    phase_pod = pod(phase, [], reason=reason)
+    phase_pod["metadata"]["deletionTimestamp"] = CREATED
+    assert PODS.cells(phase_pod, NOW)[2] == want
 
 
 def test_wide_columns_show_where_the_pod_is() -> None:
-    given = pod(
+    values = pod(
         "Running",
         [box("a", RUNNING, ready=True)],
         podIPs=[{"ip": "10.0.0.7"}, {"ip": "fd00::7"}],
         nominatedNodeName="n2",
         conditions=[*READY, {"type": "gate/a", "status": "True"}, {"type": "gate/b", "status": "False"}],
     )
-    given["spec"] |= {"nodeName": "n1", "readinessGates": [{"conditionType": f"gate/{x}"} for x in "abc"]}
-    assert PODS.cells(given, NOW)[5:] == ["10.0.0.7", "n1", "n2", "1/3"]
+    values["spec"] |= {"nodeName": "n1", "readinessGates": [{"conditionType": f"gate/{x}"} for x in "abc"]}
+    assert PODS.cells(values, NOW)[5:] == ["10.0.0.7", "n1", "n2", "1/3"]

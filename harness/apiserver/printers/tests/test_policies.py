@@ -58,7 +58,7 @@ def api_service(status: str, reason: str = "") -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("group", "plural", "given", "want"),
+    ("group", "plural", "values", "want"),
     [
         pytest.param(RBAC, "rolebindings", BINDING, BINDING_ROW, id="a-role-binding"),
         pytest.param(RBAC, "clusterrolebindings", BINDING, BINDING_ROW, id="a-cluster-role-binding"),
@@ -143,8 +143,8 @@ def api_service(status: str, reason: str = "") -> dict[str, Any]:
         ),
     ],
 )
-def test_a_rule(group: str, plural: str, given: dict[str, Any], want: list[tuple[str, Any]]) -> None:
-    assert printed(group, plural, given) == want
+def test_a_rule(group: str, plural: str, values: dict[str, Any], want: list[tuple[str, Any]]) -> None:
+    assert printed(group, plural, values) == want
 
 
 @pytest.mark.parametrize(
@@ -158,11 +158,11 @@ def test_a_rule(group: str, plural: str, given: dict[str, Any], want: list[tuple
     ],
 )
 def test_a_signing_request(conditions: list[str], certificate: str, want: str) -> None:
-    given = made(
+    values = made(
         spec={"signerName": "kubernetes.io/kubelet-serving", "username": "ann", "expirationSeconds": 3600},
         status={"conditions": [{"type": kind} for kind in conditions], "certificate": certificate},
     )
-    assert printed("certificates.k8s.io", "certificatesigningrequests", given) == [
+    assert printed("certificates.k8s.io", "certificatesigningrequests", values) == [
         ("Name", "x"),
         ("Age", "60s"),
         ("SignerName", "kubernetes.io/kubelet-serving"),

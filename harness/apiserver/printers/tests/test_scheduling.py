@@ -11,7 +11,7 @@ GONE = {"deletionTimestamp": CREATED}
 
 
 @pytest.mark.parametrize(
-    ("group", "plural", "given", "want"),
+    ("group", "plural", "values", "want"),
     [
         pytest.param(
             "scheduling.k8s.io",
@@ -41,8 +41,8 @@ GONE = {"deletionTimestamp": CREATED}
         pytest.param(RESOURCE, "resourceclaimtemplates", made(), [("Age", "60s")], id="a-claim-template"),
     ],
 )
-def test_a_row(group: str, plural: str, given: dict[str, Any], want: list[tuple[str, Any]]) -> None:
-    assert printed(group, plural, given) == [("Name", "x"), *want]
+def test_a_row(group: str, plural: str, values: dict[str, Any], want: list[tuple[str, Any]]) -> None:
+    assert printed(group, plural, values) == [("Name", "x"), *want]
 
 
 @pytest.mark.parametrize(

@@ -42,8 +42,8 @@ def test_a_volume() -> None:
 
 
 def test_a_volume_that_is_being_deleted_and_has_its_class_in_the_old_place() -> None:
-    given = volume(deletionTimestamp=CREATED, annotations={"volume.beta.kubernetes.io/storage-class": "old"})
-    shown = dict(printed("", "persistentvolumes", given))
+    values = volume(deletionTimestamp=CREATED, annotations={"volume.beta.kubernetes.io/storage-class": "old"})
+    shown = dict(printed("", "persistentvolumes", values))
     assert (shown["Status"], shown["StorageClass"]) == ("Terminating", "old")
 
 
@@ -75,7 +75,7 @@ DEFAULT = {"annotations": {"storageclass.kubernetes.io/is-default-class": "true"
 
 
 @pytest.mark.parametrize(
-    ("plural", "given", "want"),
+    ("plural", "values", "want"),
     [
         pytest.param(
             "storageclasses",
@@ -137,5 +137,5 @@ DEFAULT = {"annotations": {"storageclass.kubernetes.io/is-default-class": "true"
         pytest.param("csistoragecapacities", made(), [("Name", "x"), ("Created At", CREATED)], id="a-capacity"),
     ],
 )
-def test_a_kind_of_the_storage_group(plural: str, given: dict[str, Any], want: list[tuple[str, Any]]) -> None:
-    assert printed(STORAGE, plural, given) == want
+def test_a_kind_of_the_storage_group(plural: str, values: dict[str, Any], want: list[tuple[str, Any]]) -> None:
+    assert printed(STORAGE, plural, values) == want

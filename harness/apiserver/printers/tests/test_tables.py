@@ -98,8 +98,8 @@ def test_a_row_of_an_ended_pod_has_a_condition(phase: str, want: str | None) -> 
 
 
 def test_a_custom_resource_uses_its_own_columns() -> None:
-    given = [{"name": "Holder", "type": "string", "jsonPath": ".spec.holderIdentity", "priority": 1}]
-    answer = table("example.com", "things", [lease()], now=NOW, list_meta={}, printer_columns=given)
+    values = [{"name": "Holder", "type": "string", "jsonPath": ".spec.holderIdentity", "priority": 1}]
+    answer = table("example.com", "things", [lease()], now=NOW, list_meta={}, printer_columns=values)
     assert [c["name"] for c in answer["columnDefinitions"]] == ["Name", "Holder"]
     assert answer["rows"][0]["cells"] == ["l", "h"]
 

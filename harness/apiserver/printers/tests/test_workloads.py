@@ -23,7 +23,7 @@ PODS = [("[Containers]", "a,b"), ("[Images]", "img:1,img:2")]
 
 
 @pytest.mark.parametrize(
-    ("group", "plural", "given", "want"),
+    ("group", "plural", "values", "want"),
     [
         pytest.param(
             "apps",
@@ -145,8 +145,8 @@ PODS = [("[Containers]", "a,b"), ("[Images]", "img:1,img:2")]
         ),
     ],
 )
-def test_a_workload(group: str, plural: str, given: dict[str, Any], want: list[tuple[str, Any]]) -> None:
-    assert printed(group, plural, given) == want
+def test_a_workload(group: str, plural: str, values: dict[str, Any], want: list[tuple[str, Any]]) -> None:
+    assert printed(group, plural, values) == want
 
 
 @pytest.mark.parametrize(
@@ -195,8 +195,8 @@ def test_a_job(spec: dict[str, Any], status: dict[str, Any], want: list[str]) ->
 
 
 def test_a_job_that_is_being_deleted() -> None:
-    given = made(metadata={"deletionTimestamp": CREATED}, status={"conditions": true("Suspended")})
-    assert printed("batch", "jobs", given)[1] == ("Status", "Terminating")
+    values = made(metadata={"deletionTimestamp": CREATED}, status={"conditions": true("Suspended")})
+    assert printed("batch", "jobs", values)[1] == ("Status", "Terminating")
 
 
 def resource(target: dict[str, Any], current: dict[str, Any] | None) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -238,7 +238,7 @@ def metric(kind: str, spec: dict[str, Any], current: dict[str, Any] | None) -> t
     ],
 )
 def test_an_autoscaler(metrics: list[tuple[dict[str, Any], dict[str, Any]]], want: str) -> None:
-    given = made(
+    values = made(
         spec={
             "scaleTargetRef": {"kind": "Deployment", "name": "d"},
             "maxReplicas": 9,
@@ -246,7 +246,7 @@ def test_an_autoscaler(metrics: list[tuple[dict[str, Any], dict[str, Any]]], wan
         },
         status={"currentReplicas": 2, "currentMetrics": [status for _, status in metrics]},
     )
-    assert printed("autoscaling", "horizontalpodautoscalers", given) == [
+    assert printed("autoscaling", "horizontalpodautoscalers", values) == [
         ("Name", "x"),
         ("Reference", "Deployment/d"),
         ("Targets", want),
@@ -258,8 +258,8 @@ def test_an_autoscaler(metrics: list[tuple[dict[str, Any], dict[str, Any]]], wan
 
 
 def test_an_autoscaler_of_the_first_version() -> None:
-    given = made(
+    values = made(
         spec={"minReplicas": 1, "targetCPUUtilizationPercentage": 80}, status={"currentCPUUtilizationPercentage": 12}
     )
-    shown = dict(printed("autoscaling", "horizontalpodautoscalers", given))
+    shown = dict(printed("autoscaling", "horizontalpodautoscalers", values))
     assert (shown["Targets"], shown["MinPods"]) == ("cpu: 12%/80%", "1")

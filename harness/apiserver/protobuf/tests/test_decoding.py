@@ -279,10 +279,10 @@ def test_names_are_those_of_openapi() -> None:
     definitions = orjson.loads((folder / "_definitions.json").read_bytes())["$defs"]
 
     def names(message: str) -> set[str]:
-        found: set[str] = set()
+        lines: set[str] = set()
         for name, word in messages[message].values():
-            found |= names(word.partition(".")[2]) if "^" in word else {name}
-        return found
+            lines |= names(word.partition(".")[2]) if "^" in word else {name}
+        return lines
 
     compared = 0
     for message in messages:

@@ -79,8 +79,8 @@ def test_bytes_are_those_of_client_go(obj: dict[str, Any], expected: str) -> Non
 def test_the_bytes_of_a_list() -> None:
     items = [{"metadata": {"name": "a"}}, {"metadata": {"name": "b"}, "data": {"k": "v"}}]
     metadata = {"resourceVersion": "7", "remainingItemCount": 2}
-    found = encode({"apiVersion": "v1", "kind": "ConfigMapList", "metadata": metadata, "items": items})
-    assert found == base64.b64decode(LIST)
+    encoding = encode({"apiVersion": "v1", "kind": "ConfigMapList", "metadata": metadata, "items": items})
+    assert encoding == base64.b64decode(LIST)
 
 
 def test_the_bytes_of_an_event() -> None:
@@ -138,13 +138,13 @@ def _value(word: str, random: Random, depth: int) -> Any:
 
 def _object(name: str, random: Random, depth: int = 0) -> dict[str, Any]:
     """Some fields of a message, and values that JSON does not leave out."""
-    found: dict[str, Any] = {}
+    by_field: dict[str, Any] = {}
     for field, word in table()["messages"][name].values():
         kind = word.lstrip("*%?^&")
         flags = word[: -len(kind)]
         of_struct = kind not in _SAMPLES and kind[1:] not in CHOICES
         if "^" in flags:
-            found |= _object(kind[1:], random, depth)
+            by_field |= _object(kind[1:], random, depth)
         elif (
             flags == ""  # a Go object has a value here
             or (flags == "?" and of_struct)
@@ -152,8 +152,10 @@ def _object(name: str, random: Random, depth: int = 0) -> dict[str, Any]:
         ):
             value = _value(kind, random, depth + 1)
             if value != {}:
-                found[field] = [value, value] if "*" in flags else {"k": value, "j": value} if "%" in flags else value
-    return found
+                by_field[field] = (
+                    [value, value] if "*" in flags else {"k": value, "j": value} if "%" in flags else value
+                )
+    return by_field
 
 
 @pytest.mark.parametrize("row", BUILT_IN, ids=lambda row: f"{row.api_version}/{row.kind}")

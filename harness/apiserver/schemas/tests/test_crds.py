@@ -56,36 +56,36 @@ def schemas(crd: Object) -> Iterator[Object]:
 
 def violations(schema: Object, path: str = "") -> list[str]:
     """Where a schema is not structural, by the rules of apiextensions.k8s.io/v1."""
-    found = [f"{path}: {word} is forbidden" for word in FORBIDDEN & schema.keys()]
+    messages = [f"{path}: {word} is forbidden" for word in FORBIDDEN & schema.keys()]
     untyped = schema.get("x-kubernetes-int-or-string") or schema.get("x-kubernetes-preserve-unknown-fields")
     if "type" not in schema and not untyped:
-        found.append(f"{path}: no type")
+        messages.append(f"{path}: no type")
     if schema.get("x-kubernetes-int-or-string"):
         if "type" in schema or schema.get("anyOf") != INT_OR_STRING:
-            found.append(f"{path}: int-or-string wants no type, and anyOf integer, string")
+            messages.append(f"{path}: int-or-string wants no type, and anyOf integer, string")
     elif any(word in schema for word in JUNCTORS):
-        found.append(f"{path}: junctors are only for int-or-string here")
+        messages.append(f"{path}: junctors are only for int-or-string here")
     if schema.get("uniqueItems"):
-        found.append(f"{path}: uniqueItems is forbidden")
+        messages.append(f"{path}: uniqueItems is forbidden")
     if "properties" in schema and "additionalProperties" in schema:
-        found.append(f"{path}: properties and additionalProperties exclude each other")
+        messages.append(f"{path}: properties and additionalProperties exclude each other")
     if schema.get("type") == "array" and "items" not in schema:
-        found.append(f"{path}: an array without items")
+        messages.append(f"{path}: an array without items")
     properties: Object = schema.get("properties", {})
-    found += [
+    messages += [
         f"{path}: requires {name}, which it lacks" for name in schema.get("required", ()) if name not in properties
     ]
     if "default" in schema and not jsonschema.Draft7Validator(translated(schema)).is_valid(schema["default"]):
-        found.append(f"{path}: the default does not pass")
+        messages.append(f"{path}: the default does not pass")
     for name, below in properties.items():
-        found += violations(below, f"{path}.{name}")
+        messages += violations(below, f"{path}.{name}")
     for word in ("items", "additionalProperties"):
         if word in schema:
             below = schema[word]
-            found += (
+            messages += (
                 violations(below, f"{path}.{word}") if isinstance(below, dict) else [f"{path}: {word} is no schema"]
             )
-    return found
+    return messages
 
 
 def translated(schema: Object) -> Object:
@@ -159,13 +159,13 @@ def test_names_agree(path: Path) -> None:
 
 
 def test_short_names_are_unique() -> None:
-    said = [
+    names = [
         name
         for crd in loaded().values()
         for name in (crd["spec"]["names"]["plural"], *crd["spec"]["names"].get("shortNames", ()))
     ]
-    assert len(said) == len(set(said))
-    assert {"pg", "eq", "eqp", "pmj", "sched-exp"} <= set(said)
+    assert len(names) == len(set(names))
+    assert {"pg", "eq", "eqp", "pmj", "sched-exp"} <= set(names)
 
 
 @pytest.mark.parametrize("path", [pytest.param(path, id=path.stem) for path in FILES])

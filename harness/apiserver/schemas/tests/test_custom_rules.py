@@ -112,16 +112,16 @@ WORDS = {"type": "array", "items": TEXT}
 def test_rules(schema: Object, value: Any, old: Any, expected: list[str]) -> None:
     before = {"spec": old} if old is not None else None
 
-    found = rule_causes(schema, {"metadata": {"name": "x"}, "spec": value}, before)
+    causes = rule_causes(schema, {"metadata": {"name": "x"}, "spec": value}, before)
 
-    assert [f"{cause.field}: {cause.message}" for cause in found] == expected
+    assert [f"{cause.field}: {cause.message}" for cause in causes] == expected
 
 
 def test_a_rule_that_cannot_be_evaluated_says_why() -> None:
-    (found,) = rule_causes(spec("self.b > 1", a=INTEGER), {"spec": {"a": 1}}, None)
+    (cause,) = rule_causes(spec("self.b > 1", a=INTEGER), {"spec": {"a": 1}}, None)
 
-    assert found.field == "spec"
-    assert found.message.endswith("evaluating rule: self.b > 1")
+    assert cause.field == "spec"
+    assert cause.message.endswith("evaluating rule: self.b > 1")
 
 
 def test_items_of_a_map_list_have_an_old_value() -> None:
@@ -133,11 +133,11 @@ def test_items_of_a_map_list_have_an_old_value() -> None:
     rows = {"type": "array", "items": row, "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]}
     schema = {"type": "object", "properties": {"rows": rows}}
 
-    found = rule_causes(
+    causes = rule_causes(
         schema, {"rows": [{"name": "b", "v": 1}, {"name": "a", "v": 1}]}, {"rows": [{"name": "a", "v": 2}]}
     )
 
-    assert [(cause.field, cause.message) for cause in found] == [("rows[1]", 'Invalid value: "object": never less')]
+    assert [(cause.field, cause.message) for cause in causes] == [("rows[1]", 'Invalid value: "object": never less')]
 
 
 def test_the_server_evaluates_rules() -> None:
@@ -158,10 +158,10 @@ def test_the_server_evaluates_rules() -> None:
     body = {"apiVersion": "sea.dev/v1", "kind": "Boat", "metadata": {"name": "x"}, "spec": {"a": "1"}}
     api.do("POST", boats, body)
 
-    code, found = api.ask("PATCH", f"{boats}/x", {"spec": {"a": "2"}}, MERGE_PATCH)
+    code, answer = api.ask("PATCH", f"{boats}/x", {"spec": {"a": "2"}}, MERGE_PATCH)
 
     assert code == 422
-    assert found["message"] == 'Boat.sea.dev "x" is invalid: spec: Invalid value: "object": a is immutable'
+    assert answer["message"] == 'Boat.sea.dev "x" is invalid: spec: Invalid value: "object": a is immutable'
     api.do("PATCH", f"{boats}/x", {"spec": {"b": "2"}}, MERGE_PATCH)
 
 
@@ -230,9 +230,9 @@ SHARED = f"{PLACE}.{RULES}[0]"
 )
 def test_a_rule_that_cannot_be_compiled_is_refused_with_its_definition(body: Object, field: str, why: str) -> None:
     api = Api(bare=True)
-    code, found = api.ask("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", body)
-    assert code == 422, found
-    (cause,) = found["details"]["causes"]
+    code, answer = api.ask("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", body)
+    assert code == 422, answer
+    (cause,) = answer["details"]["causes"]
     assert cause["field"] == field
     assert why in cause["message"]
 
@@ -269,12 +269,12 @@ def strings(most: int | None = None, length: int = 100, rules: tuple[str, ...] =
 )
 def test_the_cost_of_a_rule_is_estimated_when_it_is_stored(schema: Object, expected: list[str]) -> None:
     api = Api(bare=True)
-    code, found = api.ask("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition(schema))
+    code, body = api.ask("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition(schema))
     if not expected:
-        assert code == 201, found
+        assert code == 201, body
         return
     field, why = expected
-    (cause,) = [cause for cause in found["details"]["causes"] if why in cause["message"]]
+    (cause,) = [cause for cause in body["details"]["causes"] if why in cause["message"]]
     assert (cause["field"], cause["reason"]) == (field, "FieldValueForbidden")
 
 
@@ -283,9 +283,9 @@ def test_the_costs_of_all_rules_are_limited_together() -> None:
     rows = strings(4000, rules=(COSTLY,) * 4)
     api = Api(bare=True)
     body = definition(spec("true", **dict.fromkeys("abcdefghijklmnopqrstuvwxyz", rows)))
-    code, found = api.ask("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", body)
+    code, answer = api.ask("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", body)
     assert code == 422
-    causes = found["details"]["causes"]
+    causes = answer["details"]["causes"]
     assert [cause["message"] for cause in causes[:-1]] == [
         "Forbidden: contributed to estimated rule cost total exceeding cost limit for entire OpenAPIv3 schema"
     ] * 4
@@ -293,7 +293,7 @@ def test_the_costs_of_all_rules_are_limited_together() -> None:
 
 
 @pytest.mark.parametrize(
-    ("expressions", "code", "asked"),
+    ("expressions", "code", "request"),
     [
         pytest.param(["object.metadata.name == 'p'"], 201, True, id="it-holds"),
         pytest.param(["object.metadata.name == 'p'", "request.operation == 'DELETE'"], 201, False, id="one-does-not"),
@@ -301,7 +301,7 @@ def test_the_costs_of_all_rules_are_limited_together() -> None:
         pytest.param(["object.nothing == 'p'", "false"], 201, False, id="no-matter-if-another-does-not-hold"),
     ],
 )
-def test_conditions_of_a_webhook(expressions: list[str], code: int, asked: bool) -> None:
+def test_conditions_of_a_webhook(expressions: list[str], code: int, request: bool) -> None:
     api, seen = Api(bare=True), Witness()
     conditions = [
         {"name": f"c{number}.test", "expression": expression} for number, expression in enumerate(expressions)
@@ -309,4 +309,4 @@ def test_conditions_of_a_webhook(expressions: list[str], code: int, asked: bool)
     register(api, "a", seen, validating=True, matchConditions=conditions)
 
     assert api.ask("POST", PODS, pod("p"))[0] == code
-    assert bool(seen.requests) is asked
+    assert bool(seen.requests) is request

@@ -143,10 +143,10 @@ def at(obj: Object, path: str, value: Any) -> Object:
     return changed
 
 
-def go(struct_field: str, found: str, go_type: str) -> str:
+def go(struct_field: str, text: str, go_type: str) -> str:
     return (
         'Pod in version "v1" cannot be handled as a Pod:'
-        f" json: cannot unmarshal {found} into Go struct field {struct_field} of type {go_type}"
+        f" json: cannot unmarshal {text} into Go struct field {struct_field} of type {go_type}"
     )
 
 
@@ -201,7 +201,7 @@ def test_a_conforming_object_is_returned_unchanged() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given_", "wanted"),
+    ("document", "expected"),
     [
         pytest.param({"spec": None}, {}, id="a-null-object-was-not-given"),
         pytest.param({"metadata": {"labels": {"a": None}}}, {"metadata": {"labels": {"a": ""}}}, id="a-null-in-a-map"),
@@ -211,8 +211,8 @@ def test_a_conforming_object_is_returned_unchanged() -> None:
         ),
     ],
 )
-def test_null_means_unset(given_: Object, wanted: Object) -> None:
-    assert conform("v1", "Pod", given_)[0] == wanted
+def test_null_means_unset(document: Object, expected: Object) -> None:
+    assert conform("v1", "Pod", document)[0] == expected
 
 
 TIME = "2026-02-30T00:00:00Z"
@@ -220,15 +220,15 @@ TIME = "2026-02-30T00:00:00Z"
 
 def in_times(definition: str, value: str, above: tuple[str, ...] = ()) -> dict[str, Any]:
     """An object of this definition in which every time is `value`; empty if it has none."""
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for name, field in (builtin().definitions[definition].get("properties") or {}).items():
         several = "items" in field
         below = (field["items"] if several else field).get("$ref", "").removeprefix("#/$defs/")
         if below.endswith((".meta.v1.Time", ".meta.v1.MicroTime")):
-            found[name] = value
+            values[name] = value
         elif below and below not in above and (inner := in_times(below, value, (*above, definition))):
-            found[name] = [inner] if several else inner
-    return found
+            values[name] = [inner] if several else inner
+    return values
 
 
 TIMED = [
@@ -254,14 +254,14 @@ def test_a_time_is_stored_as_the_real_server_prints_it() -> None:
 
 def places(obj: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     """The paths to everything in an object."""
-    found = [path] if path else []
+    paths = [path] if path else []
     if isinstance(obj, dict):
         for name, value in obj.items():
-            found += places(value, (*path, name))
+            paths += places(value, (*path, name))
     elif isinstance(obj, list):
         for number, value in enumerate(obj):
-            found += places(value, (*path, number))
-    return found
+            paths += places(value, (*path, number))
+    return paths
 
 
 JSON_VALUES: Any = st.recursive(
@@ -427,6 +427,6 @@ def test_no_body_breaks_the_server(body: bytes, media: str) -> None:
     ],
 )
 def test_null_in_a_map_becomes_the_zero_value_of_its_type(kind: str, body: Object, want: Object) -> None:
-    found, unknown = conform("v1", kind, body)
-    assert found == want
+    result, unknown = conform("v1", kind, body)
+    assert result == want
     assert unknown == []

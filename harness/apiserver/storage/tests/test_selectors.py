@@ -209,7 +209,7 @@ def test_set_forms_agree_with_equality(labels: dict[str, str], key: str, values:
 
 @given(st.text(max_size=20))
 def test_any_text_is_parsed_or_refused(text: str) -> None:
-    for parse in (label_test, lambda found: field_test(found, PODS)):
+    for parse in (label_test, lambda item: field_test(item, PODS)):
         with contextlib.suppress(ApiStatusError):  # any other exception is a fault
             test = parse(text)
             assert test is None or test(POD) in {True, False}

@@ -226,10 +226,10 @@ def test_a_reader_that_joins_between_turns_gets_each_change_once(api: Api) -> No
 
 def test_watches_of_tables_and_partial_metadata(api: Api) -> None:
     headers = {"accept": "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"}
-    found = api.server.handle(Request("GET", f"{CONFIGS}?watch=1", headers=headers))
-    assert isinstance(found, Streaming)
+    response = api.server.handle(Request("GET", f"{CONFIGS}?watch=1", headers=headers))
+    assert isinstance(response, Streaming)
     reader = Lines()
-    found.start(reader)
+    response.start(reader)
     api.do("POST", CONFIGS, config("a", x="y"))
     (event,) = reader.events()
     assert event["object"]["kind"] == "PartialObjectMetadata"

@@ -32,12 +32,12 @@ def test_parsing_does_not_depend_on_how_frames_are_split(size: int) -> None:
         )
     )
 
-    found = [frame for at in range(0, len(stream), size) for frame in reader.feed(stream[at : at + size])]
+    frames = [frame for at in range(0, len(stream), size) for frame in reader.feed(stream[at : at + size])]
 
-    data = [frame for frame in found if frame.kind == spdy.DATA]
+    data = [frame for frame in frames if frame.kind == spdy.DATA]
     assert b"".join(frame.data for frame in data) == b"hello"
     assert [frame.fin for frame in data][-1:] == [True]
-    assert [frame for frame in found if frame.kind != spdy.DATA] == [
+    assert [frame for frame in frames if frame.kind != spdy.DATA] == [
         Frame(spdy.SYN_STREAM, 1, headers=headers),
         Frame(spdy.SYN_STREAM, 3, fin=True, headers={**headers, "requestid": "1"}),
         Frame(spdy.PING, number=7),

@@ -22,8 +22,8 @@ VERSION = "/version"
 
 @pytest.fixture(scope="module")
 def place() -> Iterator[Served]:
-    with served() as found:
-        yield found
+    with served() as api:
+        yield api
 
 
 @pytest.fixture(autouse=True)
@@ -33,8 +33,8 @@ def short_farewells(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def wire(place: Served) -> Iterator[Wire]:
-    with place.connect() as found:
-        yield found
+    with place.connect() as wire:
+        yield wire
 
 
 def soon(holds: Callable[[], bool]) -> bool:
@@ -56,8 +56,8 @@ def settled(place: Served, connections: int, watches: int | None = None) -> bool
 
 def test_an_object_is_created_and_read(wire: Wire) -> None:
     assert wire.ask("POST", CONFIGS, config("in-and-out", a="b"))[0] == 201
-    code, found = wire.ask("GET", f"{CONFIGS}/in-and-out")
-    assert (code, found["data"]) == (200, {"a": "b"})
+    code, body = wire.ask("GET", f"{CONFIGS}/in-and-out")
+    assert (code, body["data"]) == (200, {"a": "b"})
 
 
 @pytest.mark.parametrize(
@@ -112,8 +112,8 @@ def test_an_object_is_created_and_read(wire: Wire) -> None:
 def test_a_bad_request_gets_a_status_and_the_connection_stays_open(  # noqa: PLR0917
     wire: Wire, method: str, path: str, body: bytes, headers: dict[str, str], code: int, words: str
 ) -> None:
-    found, status = wire.ask(method, path, body, **headers)
-    assert (found, status["kind"], status["code"]) == (code, "Status", code)
+    value, status = wire.ask(method, path, body, **headers)
+    assert (value, status["kind"], status["code"]) == (code, "Status", code)
     assert words in status["message"]
     assert wire.ask("GET", VERSION)[0] == 200
 
@@ -161,8 +161,8 @@ def test_malformed_http_gets_a_status_and_the_connection_is_closed(
     if large:
         monkeypatch.setattr(connection, "LINGER", PATIENCE)
     wire.send(data)
-    found, status = wire.answer()
-    assert (found, status["kind"]) == (code, "Status")
+    value, status = wire.answer()
+    assert (value, status["kind"]) == (code, "Status")
     assert large or wire.closed()
 
 
@@ -351,8 +351,8 @@ def test_a_large_response_is_compressed_if_the_client_accepts_gzip(place: Served
 
 
 def test_curl_gets_line_breaks(wire: Wire) -> None:
-    code, found = wire.ask("GET", "/api", user_agent="curl/8.5")
-    assert (code, found["kind"]) == (200, "APIVersions")
+    code, body = wire.ask("GET", "/api", user_agent="curl/8.5")
+    assert (code, body["kind"]) == (200, "APIVersions")
     indented_size = int(wire.fields["content-length"])
     wire.ask("GET", "/api")
     assert indented_size > int(wire.fields["content-length"])
@@ -364,10 +364,10 @@ def test_a_client_that_may_impersonate_may_name_many_groups(place: Served) -> No
     with place.connect() as wire:
         request = wire.request("POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", review)
         wire.send(request.replace(b"host: x\r\n", b"host: x\r\n" + lines))
-        code, found = wire.answer()
+        code, body = wire.answer()
 
     assert code == 201
-    assert found["status"]["userInfo"] == {"username": "jane", "groups": ["crew", ",,cooks", "system:authenticated"]}
+    assert body["status"]["userInfo"] == {"username": "jane", "groups": ["crew", ",,cooks", "system:authenticated"]}
 
 
 def test_a_revoked_token_ends_on_an_open_connection(place: Served, wire: Wire, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -402,8 +402,8 @@ def test_large_bodies_do_not_wait_in_memory(place: Served, wire: Wire) -> None:
         wire.plug.settimeout(1.0)
         for _ in range(64):
             wire.send(wire.request("POST", f"{CONFIGS}?dryRun=All", body))
-    for found in list(place.http._connections):
-        bodies = [queued.body for queued in found._queue if isinstance(queued, ParsedRequest)]
+    for item in list(place.http._connections):
+        bodies = [queued.body for queued in item._queue if isinstance(queued, ParsedRequest)]
         assert sum(map(len, bodies)) <= 2 * len(body)
 
 

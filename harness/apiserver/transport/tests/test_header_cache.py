@@ -68,13 +68,13 @@ def knowing(data: bytes) -> HeaderCache:
     ],
 )
 def test_cached_headers_give_the_same_request_as_httptools(data: bytes) -> None:
-    found = knowing(post(b"[1]")).take(b"..." + data + b"GET", 3)
-    assert found is not None
-    arrived, end = found
+    results = knowing(post(b"[1]")).take(b"..." + data + b"GET", 3)
+    assert results is not None
+    arrived, end = results
     assert end == 3 + len(data)
-    wanted = Reading(data).arrived[0]
-    del wanted.headers["content-length"]
-    assert arrived == wanted
+    parsed_request = Reading(data).arrived[0]
+    del parsed_request.headers["content-length"]
+    assert arrived == parsed_request
 
 
 @pytest.mark.parametrize(
@@ -133,21 +133,21 @@ def test_the_cache_is_bounded() -> None:
 
 @pytest.fixture(scope="module")
 def place() -> Iterator[Served]:
-    with served() as found:
-        yield found
+    with served() as api:
+        yield api
 
 
 def test_responses_do_not_depend_on_how_requests_are_split(place: Served) -> None:
     with place.connect() as wire:
         requests = [wire.request("GET", f"{PODS}/p-{number}") for number in range(40)]
         requests[7:7] = [wire.request("POST", PODS, b'{"metadata": 1}'), wire.request("POST", PODS, b"")]
-        wanted = [_asked_alone(place, data) for data in requests]
+        targets = [_asked_alone(place, data) for data in requests]
         data, random = b"".join(requests), Random(3)  # noqa: S311
         while data:
             size = random.randrange(1, 900)
             wire.send(data[:size])
             data = data[size:]
-        assert [wire.answer() for _ in requests] == wanted
+        assert [wire.answer() for _ in requests] == targets
 
 
 def _asked_alone(place: Served, data: bytes) -> tuple[int, object]:

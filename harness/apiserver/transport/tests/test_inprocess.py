@@ -83,13 +83,13 @@ STEPS = st.one_of(
 
 @pytest.fixture(scope="module")
 def place() -> Iterator[Served]:
-    with served(bare_server) as found:
-        yield found
+    with served(bare_server) as api:
+        yield api
 
 
 def plain(code: int, body: bytes, base: int) -> tuple[int, bytes]:
     """An answer without what two servers cannot have alike; revisions count from where the steps began."""
-    body = VERSIONS.sub(lambda found: b'"resourceVersion":"+%d"' % (int(found[1]) - base), body)
+    body = VERSIONS.sub(lambda item: b'"resourceVersion":"+%d"' % (int(item[1]) - base), body)
     body = re.sub(rb'"continue":"[^"]*"', b'"continue":""', body)
     return code, UIDS.sub(b"UID", TIMES.sub(b'"TIME"', body))
 
@@ -114,9 +114,9 @@ def test_both_transports_give_the_same_responses(place: Served, steps: list[Step
             clock.settle()
             (answer,) = answers
             wire.send(wire.request(method, path, body, content_type=kind))
-            code, found = wire.answer()
-            data = found if isinstance(found, bytes) else orjson.dumps(found)
-            expected = answer.body if isinstance(found, bytes) else orjson.dumps(orjson.loads(answer.body))
+            code, result = wire.answer()
+            data = result if isinstance(result, bytes) else orjson.dumps(result)
+            expected = answer.body if isinstance(result, bytes) else orjson.dumps(orjson.loads(answer.body))
             assert plain(code, data, there) == plain(answer.code, expected, here)
 
 

@@ -8,7 +8,7 @@ from seatrial.scheduler.api.transport import Response
 
 
 @pytest.mark.parametrize(
-    ("path", "agent", "wanted"),
+    ("path", "agent", "expected"),
     [
         pytest.param("/api/v1/pods", "kubectl/v1.34", False, id="kubectl"),
         pytest.param("/api/v1/pods", "", False, id="no-agent"),
@@ -19,13 +19,13 @@ from seatrial.scheduler.api.transport import Response
         pytest.param("/api/v1/pods?labelSelector=pretty=1", "kubectl/v1.34", False, id="a-label"),
     ],
 )
-def test_who_gets_line_breaks(path: str, agent: str, wanted: bool) -> None:
-    assert is_wanted(path, {"user-agent": agent} if agent else {}) is wanted
+def test_who_gets_line_breaks(path: str, agent: str, expected: bool) -> None:
+    assert is_wanted(path, {"user-agent": agent} if agent else {}) is expected
 
 
 def test_json_of_a_moderate_size_is_indented() -> None:
-    found = indented(Response(200, b'{"allowed":true,"rows":[]}', {"content-type": "application/json"}))
-    assert found.body == b'{\n  "allowed": true,\n  "rows": []\n}'
+    response = indented(Response(200, b'{"allowed":true,"rows":[]}', {"content-type": "application/json"}))
+    assert response.body == b'{\n  "allowed": true,\n  "rows": []\n}'
 
 
 @pytest.mark.parametrize(

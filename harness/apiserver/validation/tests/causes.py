@@ -16,6 +16,6 @@ LABEL = (
 )
 
 
-def told(causes: list[Cause]) -> list[str]:
+def cause_lines(causes: list[Cause]) -> list[str]:
     """Field and message of each cause."""
     return [f"{cause.field}: {cause.message}" for cause in causes]

@@ -6,7 +6,7 @@ import pytest
 from seatrial.harness.apiserver.defaults.kinds import default
 from seatrial.harness.apiserver.field_errors import Cause
 from seatrial.harness.apiserver.validation.kinds import message, validate
-from seatrial.harness.apiserver.validation.tests.causes import LABEL, SUBDOMAIN, told
+from seatrial.harness.apiserver.validation.tests.causes import LABEL, SUBDOMAIN, cause_lines
 
 Object = dict[str, Any]
 
@@ -19,7 +19,7 @@ def refused(group: str, kind: str, obj: Object, old: Object | None = None, **mor
         if part is not None:
             part.setdefault("metadata", {}).setdefault("name", "a")
             default(group, kind, part)
-    return told(validate(group, kind, obj, old, **more))
+    return cause_lines(validate(group, kind, obj, old, **more))
 
 
 def test_message_of_one_cause_and_of_several() -> None:
@@ -95,7 +95,7 @@ def test_message_of_one_cause_and_of_several() -> None:
     ],
 )
 def test_metadata(metadata: Object, want: list[str]) -> None:
-    assert told(validate("example.com", "Widget", {"metadata": metadata})) == want
+    assert cause_lines(validate("example.com", "Widget", {"metadata": metadata})) == want
 
 
 def test_two_controllers() -> None:
@@ -110,7 +110,7 @@ def test_metadata_updates() -> None:
     old = {"metadata": {"name": "a", "uid": "u", "finalizers": ["x.y/z"], "deletionTimestamp": "2030-01-01T00:00:00Z"}}
     new = copy.deepcopy(old)
     new["metadata"] |= {"uid": "v", "finalizers": ["x.y/z", "x.y/new"]}
-    assert told(validate("example.com", "Widget", new, old)) == [
+    assert cause_lines(validate("example.com", "Widget", new, old)) == [
         (
             "metadata.finalizers: Forbidden: no new finalizers can be added if the object is being deleted,"
             ' found new finalizers []string{"x.y/new"}'
@@ -352,5 +352,5 @@ def test_a_match_condition_without_a_name_is_refused() -> None:
         "clientConfig": {"url": "https://127.0.0.1:9/x"},
         "matchConditions": [{"name": None, "expression": "true"}],
     }
-    found = refused("admissionregistration.k8s.io", "MutatingWebhookConfiguration", {"webhooks": [webhook]})
-    assert found == ["webhooks[0].matchConditions[0].name: Required value"]
+    names = refused("admissionregistration.k8s.io", "MutatingWebhookConfiguration", {"webhooks": [webhook]})
+    assert names == ["webhooks[0].matchConditions[0].name: Required value"]

@@ -4,7 +4,7 @@ import pytest
 
 from seatrial.harness.apiserver.defaults.kinds import default
 from seatrial.harness.apiserver.validation.kinds import validate
-from seatrial.harness.apiserver.validation.tests.causes import LABEL, SUBDOMAIN, told
+from seatrial.harness.apiserver.validation.tests.causes import LABEL, SUBDOMAIN, cause_lines
 
 Object = dict[str, Any]
 
@@ -161,7 +161,7 @@ def gpu(request: Any, limit: Any) -> Object:
     ],
 )
 def test_containers(container: Object, want: list[str]) -> None:
-    assert told(validate("", "Pod", pod(container))) == [f"spec.containers[0].{problem}" for problem in want]
+    assert cause_lines(validate("", "Pod", pod(container))) == [f"spec.containers[0].{problem}" for problem in want]
 
 
 def term(**fields: Any) -> Object:
@@ -299,7 +299,7 @@ NODE_TERM = (
     ],
 )
 def test_pod_specs(spec: Object, want: list[str]) -> None:
-    assert told(validate("", "Pod", pod(**spec))) == [f"spec.{problem}" for problem in want]
+    assert cause_lines(validate("", "Pod", pod(**spec))) == [f"spec.{problem}" for problem in want]
 
 
 GATED = {"schedulingGates": [{"name": "queue"}]}
@@ -377,7 +377,7 @@ TOLERATION = {"key": "k", "operator": "Exists", "effect": "NoExecute"}
 def test_pod_updates(before: Object, after: Object, want: list[str]) -> None:
     if "containers" in after and want == [REFUSED]:
         after["containers"][0]["imagePullPolicy"] = "Always"
-    assert told(validate("", "Pod", pod(**after), pod(**before))) == want
+    assert cause_lines(validate("", "Pod", pod(**after), pod(**before))) == want
 
 
 def test_an_image_may_change() -> None:
@@ -387,12 +387,12 @@ def test_an_image_may_change() -> None:
 def test_a_negative_grace_period_may_become_one() -> None:
     old = pod(terminationGracePeriodSeconds=-1)
     assert validate("", "Pod", pod(terminationGracePeriodSeconds=1), old) == []
-    assert told(validate("", "Pod", pod(terminationGracePeriodSeconds=2), old)) == [REFUSED]
+    assert cause_lines(validate("", "Pod", pod(terminationGracePeriodSeconds=2), old)) == [REFUSED]
 
 
 def test_status_updates_do_not_bind() -> None:
     assert validate("", "Pod", pod(), pod(), subresource="status") == []
-    assert told(validate("", "Pod", pod(nodeName="n"), pod(), subresource="status")) == [
+    assert cause_lines(validate("", "Pod", pod(nodeName="n"), pod(), subresource="status")) == [
         "status.nodeName: Forbidden: may not be changed directly"
     ]
 
@@ -448,7 +448,7 @@ def test_the_status_of_a_claim_for_extended_resources(status: dict[str, Any], pr
     new["status"] = {"extendedResourceClaimStatus": {**status, "requestMappings": status.get("requestMappings", [])}}
     if not status:
         new["status"]["extendedResourceClaimStatus"]["resourceClaimName"] = ""
-    assert told(validate("", "Pod", new, old, subresource="status")) == problems
+    assert cause_lines(validate("", "Pod", new, old, subresource="status")) == problems
 
 
 def test_a_mirror_pod_has_a_node() -> None:
@@ -469,13 +469,13 @@ def test_a_pod_is_resized_only_if_its_node_reports_resources() -> None:
         ({}, ["spec: Forbidden: Pod running on node without support for resize"]),
     ):
         old["status"] = new["status"] = {"containerStatuses": [{**status, **reported}]}
-        assert told(validate("", "Pod", new, old, subresource="resize")) == problems
+        assert cause_lines(validate("", "Pod", new, old, subresource="resize")) == problems
 
 
 def test_resize_changes_cpu_and_memory_only() -> None:
     old = pod({"resources": {"requests": {"cpu": "1"}}})
     assert validate("", "Pod", pod({"resources": {"requests": {"cpu": "2"}}}), old, subresource="resize") == []
     more_disk = pod({"resources": {"requests": {"cpu": "1", "ephemeral-storage": "1Gi"}}})
-    assert told(validate("", "Pod", more_disk, old, subresource="resize")) == [
+    assert cause_lines(validate("", "Pod", more_disk, old, subresource="resize")) == [
         "spec.containers[0].resources: Forbidden: only cpu and memory resources are mutable"
     ]

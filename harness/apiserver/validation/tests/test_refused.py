@@ -109,9 +109,9 @@ def definition(schema: Object | None = None, **version: Any) -> Object:
     ],
 )
 def test_refused(path: str, body: Object, message: str) -> None:
-    code, found = Api().ask("POST", path, body)
+    code, answer = Api().ask("POST", path, body)
     assert code in {400, 422}
-    assert message in found["message"]
+    assert message in answer["message"]
 
 
 def test_a_deployment_may_double_its_pods() -> None:
@@ -138,6 +138,6 @@ def test_a_deployment_may_double_its_pods() -> None:
 def test_status_of_a_pod_that_is_refused(status: Object, message: str) -> None:
     api = Api()
     api.do("POST", PODS, pod("p"))
-    code, found = api.ask("PATCH", f"{PODS}/p/status", {"status": status}, MERGE_PATCH)
+    code, body = api.ask("PATCH", f"{PODS}/p/status", {"status": status}, MERGE_PATCH)
     assert code == 422
-    assert message in found["message"]
+    assert message in body["message"]

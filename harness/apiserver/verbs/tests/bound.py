@@ -12,5 +12,5 @@ def bound(api: Api, name: str, **spec: Any) -> Object:
     api.do("POST", PODS, pod(name, labels=labels, **spec))
     api.do("POST", f"{PODS}/{name}/binding", {"metadata": {"name": name}, "target": {"name": "node-1"}})
     status = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
-    found: Object = api.do("PATCH", f"{PODS}/{name}/status", {"status": status}, MERGE_PATCH)
-    return found
+    response: Object = api.do("PATCH", f"{PODS}/{name}/status", {"status": status}, MERGE_PATCH)
+    return response

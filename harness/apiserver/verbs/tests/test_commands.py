@@ -36,8 +36,8 @@ BOTH = "stdout=true&stderr=true"
 
 @pytest.fixture(scope="module")
 def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with with_processes(tmp_path_factory.mktemp("pods"), "echo early; exec cat") as found:
-        yield found
+    with with_processes(tmp_path_factory.mktemp("pods"), "echo early; exec cat") as api:
+        yield api
 
 
 def soon(holds: Any, within: float = WITHIN) -> bool:
@@ -117,21 +117,21 @@ def test_output_and_exit_code_of_a_command(
 ) -> None:
     with api.connect() as wire:
         head = upgraded(wire, "exec", f"{shell(script)}&{query}", sent, sec_websocket_protocol=protocol)
-        found = Ending(wire)
+        ending = Ending(wire)
 
     assert b"sec-websocket-accept: BACScCJPNqyz+UBoqMH89VmURoA=" in head  # by RFC 6455 from the key
     assert f"sec-websocket-protocol: {protocol}".encode() in head
-    assert (found.channels.get(1, b""), found.channels.get(2, b"")) == (out, err)
-    assert orjson.loads(found.channels[3]) == status
-    assert found.close == 1000
+    assert (ending.channels.get(1, b""), ending.channels.get(2, b"")) == (out, err)
+    assert orjson.loads(ending.channels[3]) == status
+    assert ending.close == 1000
 
 
 def test_version_5_can_end_the_input(api: Served) -> None:
     with api.connect() as wire:
         upgraded(wire, "exec", f"command=wc&command=-c&{BOTH}&stdin=true", masked(bytes(100_001)) + END_OF_INPUT)
-        found = Ending(wire)
+        ending = Ending(wire)
 
-    assert (found.channels[1].split(), orjson.loads(found.channels[3])) == ([b"100000"], SUCCESS)
+    assert (ending.channels[1].split(), orjson.loads(ending.channels[3])) == ([b"100000"], SUCCESS)
 
 
 def test_a_terminal_gets_its_size(api: Served) -> None:
@@ -139,9 +139,9 @@ def test_a_terminal_gets_its_size(api: Served) -> None:
     with api.connect() as wire:
         upgraded(wire, "exec", f"{shell('read x; stty size')}&stdout=true&stdin=true&tty=true", size)
         wire.send(masked(b'\x04{"Width":133,"Hei') + masked(b'\x04ght":44}\n{"Width":-1}') + masked(b"\0\n"))
-        found = Ending(wire)
+        ending = Ending(wire)
 
-    assert found.channels[1].split(b"\r\n")[-2] == b"44 133"
+    assert ending.channels[1].split(b"\r\n")[-2] == b"44 133"
 
 
 def test_attach_carries_input_and_output(api: Served) -> None:
@@ -160,17 +160,17 @@ def test_exec_over_spdy(api: Served) -> None:
         upgraded(wire, "exec", f"{shell('cat; echo b >&2; exit 4')}&{BOTH}&stdin=true", b"", **SPDY)
         wire.send(b"".join(writer.stream(at, {"streamType": name}) for at, name in names.items()) + spdy.ping(1))
         wire.send(spdy.data(3, b"a") + spdy.data(3, b"a", fin=True))
-        told = [frame for piece in pieces(wire) for frame in reader.feed(piece)]
+        frames = [frame for piece in pieces(wire) for frame in reader.feed(piece)]
 
-    assert [frame.stream for frame in told if frame.kind == spdy.SYN_REPLY] == [1, 3, 5, 7]
-    assert [frame.number for frame in told if frame.kind == spdy.PING] == [1]
-    said = {
-        name: b"".join(frame.data for frame in told if frame.kind == spdy.DATA and frame.stream == at)
+    assert [frame.stream for frame in frames if frame.kind == spdy.SYN_REPLY] == [1, 3, 5, 7]
+    assert [frame.number for frame in frames if frame.kind == spdy.PING] == [1]
+    by_name = {
+        name: b"".join(frame.data for frame in frames if frame.kind == spdy.DATA and frame.stream == at)
         for at, name in names.items()
     }
-    assert (said["stdout"], said["stderr"]) == (b"aa", b"b\n")
-    assert orjson.loads(said["error"]) == failure(4)
-    assert {frame.stream for frame in told if frame.fin} == {1, 5, 7}
+    assert (by_name["stdout"], by_name["stderr"]) == (b"aa", b"b\n")
+    assert orjson.loads(by_name["error"]) == failure(4)
+    assert {frame.stream for frame in frames if frame.fin} == {1, 5, 7}
 
 
 @pytest.fixture
@@ -210,40 +210,40 @@ def test_portforward_over_channels(api: Served, echo: int) -> None:
             masked(b"\0there and back") + END_OF_INPUT,
             sec_websocket_protocol="v4.channel.k8s.io",
         )
-        found = Ending(wire)
+        ending = Ending(wire)
 
-    assert found.channels[0] == echo.to_bytes(2, "little") + b"there and back"
-    assert found.channels[1] == echo.to_bytes(2, "little")
-    assert found.channels[2] == closed.to_bytes(2, "little")
-    assert f"nothing listens on port {closed}".encode() in found.channels[3]
+    assert ending.channels[0] == echo.to_bytes(2, "little") + b"there and back"
+    assert ending.channels[1] == echo.to_bytes(2, "little")
+    assert ending.channels[2] == closed.to_bytes(2, "little")
+    assert f"nothing listens on port {closed}".encode() in ending.channels[3]
 
 
 @pytest.mark.parametrize("tunnelled", [pytest.param(True, id="within-a-websocket"), pytest.param(False, id="bare")])
 def test_portforward_over_spdy(api: Served, echo: int, *, tunnelled: bool) -> None:
     writer, reader = spdy.Writer(), spdy.Reader()
-    asked = b""
+    query = b""
     for at, request in enumerate(("0", "1", "2")):
         for number, kind in enumerate(("error", "data")):
             headers = {"streamType": kind, "port": str(echo), "requestID": request}
-            asked += writer.stream(4 * at + 2 * number + 1, headers)
-        asked += spdy.data(4 * at + 3, f"hello {request}".encode(), fin=True)
-    told: list[spdy.Frame] = []
+            query += writer.stream(4 * at + 2 * number + 1, headers)
+        query += spdy.data(4 * at + 3, f"hello {request}".encode(), fin=True)
+    messages: list[spdy.Frame] = []
     with api.connect() as wire:
         if tunnelled:
             headers = {"sec_websocket_protocol": "SPDY/3.1+portforward.k8s.io"}
-            half = len(asked) // 2
-            asked = masked(asked[:half]) + masked(asked[half:])
+            half = len(query) // 2
+            query = masked(query[:half]) + masked(query[half:])
         else:
             headers = {**SPDY, "x_stream_protocol_version": "portforward.k8s.io"}
-        upgraded(wire, "portforward", "", asked, **headers)
+        upgraded(wire, "portforward", "", query, **headers)
         received = (content for _, content in frames(wire)) if tunnelled else pieces(wire)
-        while len([frame for frame in told if frame.fin]) < 6:
-            told += reader.feed(next(received))
+        while len([frame for frame in messages if frame.fin]) < 6:
+            messages += reader.feed(next(received))
 
     for at in range(3):
-        said = b"".join(frame.data for frame in told if frame.kind == spdy.DATA and frame.stream == 4 * at + 3)
-        assert said == f"hello {at}".encode()
-        assert not any(frame.data for frame in told if frame.kind == spdy.DATA and frame.stream == 4 * at + 1)
+        text = b"".join(frame.data for frame in messages if frame.kind == spdy.DATA and frame.stream == 4 * at + 3)
+        assert text == f"hello {at}".encode()
+        assert not any(frame.data for frame in messages if frame.kind == spdy.DATA and frame.stream == 4 * at + 1)
 
 
 GARBAGE = b"".join(masked(bytes((5 + at % 249, at % 251))) for at in range(10_000))
@@ -271,11 +271,11 @@ def test_a_protocol_violation_ends_only_its_own_command(api: Served, sent: bytes
     mark = f"nonsense-{uuid.uuid4().hex}"
     with api.connect() as wire:
         upgraded(wire, "exec", f"{shell(f'MARK={mark} exec cat')}&stdout=true&stdin=true", sent)
-        found = Ending(wire)
+        ending = Ending(wire)
 
-    assert found.close == close
+    assert ending.close == close
     if close == 1000 and sent.endswith(END_OF_INPUT):
-        assert (found.channels[1], orjson.loads(found.channels[3])) == (b"a", SUCCESS)
+        assert (ending.channels[1], orjson.loads(ending.channels[3])) == (b"a", SUCCESS)
     assert soon(lambda: not with_mark(mark))
     with api.connect() as wire:
         assert wire.ask("GET", f"{PODS}/p")[0] == 200
@@ -305,16 +305,16 @@ def test_broken_spdy_ends_its_connection(api: Served, sent: bytes) -> None:
 
 def test_the_number_of_streams_is_bounded(api: Served) -> None:
     writer, reader = spdy.Writer(), spdy.Reader()
-    asked = b"".join(writer.stream(at, {"streamtype": "data", "port": "9"}) for at in range(1, 20_001, 2))
+    text = b"".join(writer.stream(at, {"streamtype": "data", "port": "9"}) for at in range(1, 20_001, 2))
     with api.connect() as wire:
-        upgraded(wire, "portforward", "", asked, **{**SPDY, "x_stream_protocol_version": "portforward.k8s.io"})
-        told: list[spdy.Frame] = []
+        upgraded(wire, "portforward", "", text, **{**SPDY, "x_stream_protocol_version": "portforward.k8s.io"})
+        frames: list[spdy.Frame] = []
         received = pieces(wire)
-        while len(told) < 10_000:
-            told += reader.feed(next(received))
+        while len(frames) < 10_000:
+            frames += reader.feed(next(received))
 
-    assert len([frame for frame in told if frame.kind == spdy.SYN_REPLY]) == 1024
-    assert {frame.number for frame in told if frame.kind == spdy.RST_STREAM} == {spdy.REFUSED_STREAM}
+    assert len([frame for frame in frames if frame.kind == spdy.SYN_REPLY]) == 1024
+    assert {frame.number for frame in frames if frame.kind == spdy.RST_STREAM} == {spdy.REFUSED_STREAM}
 
 
 def written(pid: int) -> int:
@@ -340,8 +340,8 @@ def test_a_client_that_does_not_read_blocks_only_its_own_program(api: Served) ->
         upgraded(other, "exec", "command=echo&command=mine&stdout=true")
         assert Ending(other).channels[1] == b"mine\n"
         before = written(pid)
-        said = channel(wire, 1, before + 1)  # and it goes on when it is read
-        assert said == (b"y\n" * (len(said) // 2 + 1))[: len(said)]
+        message = channel(wire, 1, before + 1)  # and it goes on when it is read
+        assert message == (b"y\n" * (len(message) // 2 + 1))[: len(message)]
         assert written(pid) > before
     assert soon(lambda: not with_mark(mark))
 
@@ -361,7 +361,7 @@ def test_a_lost_client_ends_its_command(api: Served, *, held: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("verb", "query", "more", "code", "said"),
+    ("verb", "query", "more", "code", "message"),
     [
         pytest.param(
             "exec",
@@ -427,15 +427,15 @@ def test_a_lost_client_ends_its_command(api: Served, *, held: bool) -> None:
     ],
 )
 def test_invalid_options_are_refused(
-    api: Served, *, verb: str, query: str, more: dict[str, str], code: int, said: str
+    api: Served, *, verb: str, query: str, more: dict[str, str], code: int, message: str
 ) -> None:
     with api.connect() as wire:
         wire.send(wire.request("GET", f"{PODS}/p/{verb}?{query}", b"", **{**UPGRADE, **more}))
-        found, answer = wire.answer()
+        value, answer = wire.answer()
         assert wire.closed()
 
-    assert found == code
-    assert said in answer["message"]
+    assert value == code
+    assert message in answer["message"]
 
 
 def test_a_pod_without_a_node_runs_nothing(api: Served) -> None:
@@ -463,8 +463,8 @@ def test_webhooks_admit_exec_and_attach(api: Served) -> None:
         assert wire.ask("DELETE", f"{CONFIGURATIONS}/validatingwebhookconfigurations/a")[0] == 200
 
     command, ports = seen.requests
-    found = [command[name] for name in ("operation", "subResource", "name", "options")]
-    assert found == ["CONNECT", "exec", "p", None]
+    commands = [command[name] for name in ("operation", "subResource", "name", "options")]
+    assert commands == ["CONNECT", "exec", "p", None]
     assert (command["object"]["kind"], command["object"]["command"]) == ("PodExecOptions", ["echo", "hello"])
     assert (ports["object"]["kind"], ports["object"]["ports"]) == ("PodPortForwardOptions", [9, 10])
 

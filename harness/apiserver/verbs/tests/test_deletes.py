@@ -32,12 +32,12 @@ def test_an_object_without_finalizers_is_removed_at_once(api: Api) -> None:
 )
 def test_a_running_pod_is_deleted_with_a_grace_period(api: Api, options: Object, gone: bool) -> None:
     bound(api, "p", terminationGracePeriodSeconds=20)
-    found = api.do("DELETE", f"{PODS}/p", options)
+    response = api.do("DELETE", f"{PODS}/p", options)
     assert (api.ask("GET", f"{PODS}/p")[0] == 404) is gone
     if gone:
         return
     grace = options.get("gracePeriodSeconds", 20)
-    assert found["metadata"]["deletionGracePeriodSeconds"] == grace
+    assert response["metadata"]["deletionGracePeriodSeconds"] == grace
     shorter = api.do("DELETE", f"{PODS}/p", {"gracePeriodSeconds": 2})
     assert shorter["metadata"]["deletionGracePeriodSeconds"] == 2
     longer = api.do("DELETE", f"{PODS}/p", {"gracePeriodSeconds": 100})
@@ -60,8 +60,8 @@ def test_the_removal_of_a_pod_shows_it_as_being_deleted(api: Api) -> None:
     answer = api.do("DELETE", f"{PODS}/p")
     (event,) = watch.events()
     assert event["type"] == "DELETED"
-    for found in (tried, answer, event["object"]):
-        metadata = found["metadata"]
+    for item in (tried, answer, event["object"]):
+        metadata = item["metadata"]
         assert (metadata["deletionGracePeriodSeconds"], metadata["generation"]) == (0, 2)
         assert metadata["deletionTimestamp"] == api.clock.timestamp()
     (old,) = api.do("GET", f"{PODS}?resourceVersion={version}&resourceVersionMatch=Exact")["items"]
@@ -71,8 +71,8 @@ def test_the_removal_of_a_pod_shows_it_as_being_deleted(api: Api) -> None:
 
 def test_a_negative_grace_period_is_a_second(api: Api) -> None:
     bound(api, "p")
-    found = api.do("DELETE", f"{PODS}/p", {"gracePeriodSeconds": -1})
-    assert found["metadata"]["deletionGracePeriodSeconds"] == 1
+    response = api.do("DELETE", f"{PODS}/p", {"gracePeriodSeconds": -1})
+    assert response["metadata"]["deletionGracePeriodSeconds"] == 1
 
 
 def test_a_deletion_that_is_tried_shows_its_result(api: Api) -> None:

@@ -93,8 +93,8 @@ def test_invalid_creates_are_refused(  # noqa: PLR0917
 ) -> None:
     api.do("POST", PODS, pod("taken"))
     before = api.version
-    found, status = api.ask("POST", path, body)
-    assert (found, status["reason"], status["kind"]) == (code, reason, "Status")
+    value, status = api.ask("POST", path, body)
+    assert (value, status["reason"], status["kind"]) == (code, reason, "Status")
     assert message in status["message"]
     assert api.version == before
 
@@ -190,8 +190,8 @@ def test_generation_counts_changes_of_the_spec_alone(api: Api) -> None:
     api.do("POST", path, deployment)
 
     def generation(patch: Object, suffix: str = "") -> int:
-        found: int = api.do("PATCH", f"{path}/d{suffix}", patch, MERGE_PATCH)["metadata"]["generation"]
-        return found
+        value: int = api.do("PATCH", f"{path}/d{suffix}", patch, MERGE_PATCH)["metadata"]["generation"]
+        return value
 
     assert generation({"metadata": {"labels": {"x": "y"}}}) == 1
     assert generation({"status": {"replicas": 1}}, "/status") == 1
@@ -215,8 +215,8 @@ def test_generation_counts_changes_of_the_spec_alone(api: Api) -> None:
 def test_immutable_metadata_cannot_change(api: Api, change: Object, code: int, message: str) -> None:
     api.do("POST", PODS, pod("p"))
     before = api.version
-    found, status = api.ask("PATCH", f"{PODS}/p", change, MERGE_PATCH)
-    assert found == code, status
+    value, status = api.ask("PATCH", f"{PODS}/p", change, MERGE_PATCH)
+    assert value == code, status
     assert message in status["message"]
     assert api.version == before
 
@@ -352,8 +352,8 @@ def test_patches_that_are_refused(  # noqa: PLR0917
 ) -> None:
     api.do("POST", PODS, pod("p"))
     before = api.version
-    found, status = api.ask("PATCH", f"{PODS}/p{query}", patch, kind)
-    assert (found, api.version) == (code, before), status
+    value, status = api.ask("PATCH", f"{PODS}/p{query}", patch, kind)
+    assert (value, api.version) == (code, before), status
     assert message in status["message"]
 
 
@@ -440,14 +440,14 @@ def test_fields_named_twice(api: Api, body: bytes, kind: str, problem: str) -> N
     ],
 )
 def test_text_that_is_not_unicode_is_replaced_as_in_go(api: Api, body: bytes, stored: str) -> None:
-    found = api.do("POST", CONFIGS, b'{"metadata": {"name": "a"}, "data": {"a": ' + body + b"}}")
-    assert found["data"]["a"] == stored
+    response = api.do("POST", CONFIGS, b'{"metadata": {"name": "a"}, "data": {"a": ' + body + b"}}")
+    assert response["data"]["a"] == stored
 
 
 def test_a_new_object_with_a_resource_version_is_refused(api: Api) -> None:
     """Unless nothing is stored; kube-apiserver notices it in its storage."""
     body = {"metadata": {"name": "a", "resourceVersion": "5"}}
     assert api.do("POST", f"{CONFIGS}?dryRun=All", body)["metadata"]["name"] == "a"
-    code, found = api.ask("POST", CONFIGS, body)
-    assert (code, found["message"]) == (500, "resourceVersion should not be set on objects to be created")
+    code, answer = api.ask("POST", CONFIGS, body)
+    assert (code, answer["message"]) == (500, "resourceVersion should not be set on objects to be created")
     assert api.ask("GET", f"{CONFIGS}/a")[0] == 404

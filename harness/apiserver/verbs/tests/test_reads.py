@@ -16,8 +16,8 @@ def api() -> Api:
     return Api(bare=True)
 
 
-def names(found: Any) -> list[str]:
-    return [item["metadata"]["name"] for item in found["items"]]
+def names(name: Any) -> list[str]:
+    return [item["metadata"]["name"] for item in name["items"]]
 
 
 def ten(api: Api) -> None:
@@ -28,10 +28,10 @@ def ten(api: Api) -> None:
 def test_a_list_is_sorted_and_carries_the_newest_revision(api: Api) -> None:
     for name in ("b", "c", "a"):
         api.do("POST", CONFIGS, config(name))
-    found = api.do("GET", CONFIGS)
-    assert names(found) == ["a", "b", "c"]
-    assert (found["kind"], found["apiVersion"]) == ("ConfigMapList", "v1")
-    assert found["metadata"] == {"resourceVersion": str(api.version)}
+    response = api.do("GET", CONFIGS)
+    assert names(response) == ["a", "b", "c"]
+    assert (response["kind"], response["apiVersion"]) == ("ConfigMapList", "v1")
+    assert response["metadata"] == {"resourceVersion": str(api.version)}
 
 
 def test_pages_show_one_snapshot(api: Api) -> None:
@@ -77,8 +77,8 @@ def test_pages_go_on_across_namespaces(api: Api) -> None:
         api.do("POST", f"/api/v1/namespaces/{namespace}/secrets", {"metadata": {"name": "s"}})
     first = api.do("GET", "/api/v1/secrets?limit=1")
     second = api.do("GET", f"/api/v1/secrets?limit=1&continue={first['metadata']['continue']}")
-    found = [page["items"][0]["metadata"]["namespace"] for page in (first, second)]
-    assert found == ["alpha", "beta"]
+    namespaces = [page["items"][0]["metadata"]["namespace"] for page in (first, second)]
+    assert namespaces == ["alpha", "beta"]
 
 
 def test_an_unused_continue_token_expires(api: Api) -> None:
@@ -127,8 +127,8 @@ def test_snapshots_are_bounded(api: Api) -> None:
 )
 def test_parameters(api: Api, query: str, code: int, words: str) -> None:
     api.do("POST", CONFIGS, config("a"))
-    found, answer = api.ask("GET", f"{CONFIGS}?{query.format(now=api.version)}")
-    assert found == code, answer
+    status, answer = api.ask("GET", f"{CONFIGS}?{query.format(now=api.version)}")
+    assert status == code, answer
     if words:
         assert words in answer["message"]
 
@@ -136,8 +136,8 @@ def test_parameters(api: Api, query: str, code: int, words: str) -> None:
 def test_an_exact_list_without_later_changes_has_its_revision(api: Api) -> None:
     then = api.do("POST", CONFIGS, config("a"))["metadata"]["resourceVersion"]
     api.do("POST", PODS, pod("p"))
-    found = api.do("GET", f"{CONFIGS}?resourceVersion={then}&resourceVersionMatch=Exact")
-    assert found["metadata"]["resourceVersion"] == then
+    response = api.do("GET", f"{CONFIGS}?resourceVersion={then}&resourceVersionMatch=Exact")
+    assert response["metadata"]["resourceVersion"] == then
 
 
 def test_an_exact_list_shows_the_objects_of_its_revision(api: Api) -> None:
@@ -165,9 +165,9 @@ def test_an_exact_list_from_before_the_history_is_refused() -> None:
     api = Api(history=2, bare=True)
     for name in ("a", "b", "c", "d"):
         api.do("POST", CONFIGS, config(name))
-    code, found = api.ask("GET", f"{CONFIGS}?resourceVersion=1&resourceVersionMatch=Exact")
-    assert (code, found["reason"]) == (410, "Expired")
-    assert "too old resource version: 1" in found["message"]
+    code, body = api.ask("GET", f"{CONFIGS}?resourceVersion=1&resourceVersionMatch=Exact")
+    assert (code, body["reason"]) == (410, "Expired")
+    assert "too old resource version: 1" in body["message"]
 
 
 def test_field_and_label_selectors_both_hold(api: Api) -> None:
@@ -194,21 +194,21 @@ def test_field_and_label_selectors_both_hold(api: Api) -> None:
 )
 def test_response_formats(api: Api, accept: str, kind: str, item: str) -> None:
     api.do("POST", CONFIGS, config("a"))
-    _, found = api.ask("GET", CONFIGS, headers={"accept": accept})
-    assert found["kind"] == kind
+    _, body = api.ask("GET", CONFIGS, headers={"accept": accept})
+    assert body["kind"] == kind
     if item:
-        assert {listed["kind"] for listed in found["items"]} == {item}
-        assert "data" not in found["items"][0]
+        assert {listed["kind"] for listed in body["items"]} == {item}
+        assert "data" not in body["items"][0]
 
 
 def test_the_old_paths_of_watches(api: Api) -> None:
     """`/api/v1/watch/…` is a watch whatever the query says; other methods are not allowed."""
     api.do("POST", CONFIGS, config("a"))
     for path in ("/api/v1/watch/configmaps", "/api/v1/watch/namespaces/default/configmaps/a"):
-        found = api.server.handle(Request("GET", path))
-        assert isinstance(found, Streaming)
+        response = api.server.handle(Request("GET", path))
+        assert isinstance(response, Streaming)
         reader = Lines()
-        found.start(reader)
+        response.start(reader)
         api.clock.settle()
         assert reader.short() == ["ADDED a"]
     assert api.ask("POST", "/api/v1/watch/configmaps", config("b"))[0] == 405
@@ -217,8 +217,8 @@ def test_the_old_paths_of_watches(api: Api) -> None:
 
 def test_an_object_at_a_revision_that_does_not_exist_yet(api: Api) -> None:
     api.do("POST", CONFIGS, config("a"))
-    code, found = api.ask("GET", f"{CONFIGS}/a?resourceVersion={api.version + 1}")
-    assert (code, found["details"]["causes"][0]["reason"]) == (504, "ResourceVersionTooLarge")
+    code, body = api.ask("GET", f"{CONFIGS}/a?resourceVersion={api.version + 1}")
+    assert (code, body["details"]["causes"][0]["reason"]) == (504, "ResourceVersionTooLarge")
     assert api.ask("GET", f"{CONFIGS}/a?resourceVersion={api.version}")[0] == 200
 
 
@@ -227,5 +227,5 @@ def test_services_are_selected_by_type_and_address(api: Api) -> None:
     for name, spec in (("a", {"clusterIP": "None"}), ("b", {"type": "ExternalName", "externalName": "x.y"})):
         api.do("POST", path, {"metadata": {"name": name}, "spec": {"ports": [{"port": 1}], **spec}})
     for selector, expected in (("spec.clusterIP%3DNone", "a"), ("spec.type%3DExternalName", "b")):
-        found = api.do("GET", f"{path}?fieldSelector={selector}")
-        assert [item["metadata"]["name"] for item in found["items"]] == [expected]
+        response = api.do("GET", f"{path}?fieldSelector={selector}")
+        assert [item["metadata"]["name"] for item in response["items"]] == [expected]

@@ -24,10 +24,10 @@ def test_a_binding_sets_node_annotations_and_condition(api: Api) -> None:
         "target": {"kind": "Node", "name": "n"},
     }
     assert api.ask("POST", f"{PODS}/p/binding", body)[0] == 201
-    found = api.do("GET", f"{PODS}/p")
-    assert (found["spec"]["nodeName"], found["metadata"]["generation"]) == ("n", 1)
-    assert (found["metadata"]["annotations"], found["metadata"]["labels"]) == ({"x": "y"}, {"a": "b", "c": "d"})
-    (condition,) = [condition for condition in found["status"]["conditions"] if condition["type"] == "PodScheduled"]
+    response = api.do("GET", f"{PODS}/p")
+    assert (response["spec"]["nodeName"], response["metadata"]["generation"]) == ("n", 1)
+    assert (response["metadata"]["annotations"], response["metadata"]["labels"]) == ({"x": "y"}, {"a": "b", "c": "d"})
+    (condition,) = [condition for condition in response["status"]["conditions"] if condition["type"] == "PodScheduled"]
     assert condition["status"] == "True"
 
 
@@ -63,8 +63,8 @@ def test_invalid_bindings_are_refused(api: Api, made: str, binding: Object, code
         api.do("POST", PODS, pod("p"))
     before = api.version
     body = {"metadata": {"name": "p"}, "target": {"name": "n"}, **binding}
-    found, status = api.ask("POST", f"{PODS}/p/binding", body)
-    assert (found, api.version) == (code, before), status
+    value, status = api.ask("POST", f"{PODS}/p/binding", body)
+    assert (value, api.version) == (code, before), status
     assert message in status["message"]
 
 
@@ -159,8 +159,8 @@ def test_patches_of_a_scale(patch: Any, kind: str, code: int, replicas: int) -> 
     spec = {"replicas": 1, "selector": {"matchLabels": labels}, "template": template}
     api.do("POST", SETS, {"metadata": {"name": "s"}, "spec": spec})
     assert api.ask("PATCH", f"{SETS}/s/scale?fieldManager=me", patch, kind)[0] == code
-    found = api.do("GET", f"{SETS}/s")
-    assert found["spec"]["replicas"] == replicas
-    mine = [entry for entry in found["metadata"]["managedFields"] if entry["manager"] == "me"]
+    response = api.do("GET", f"{SETS}/s")
+    assert response["spec"]["replicas"] == replicas
+    mine = [entry for entry in response["metadata"]["managedFields"] if entry["manager"] == "me"]
     want: list[tuple[str, Object]] = [("scale", {"f:spec": {"f:replicas": {}}})] if code == 200 else []
     assert [(entry["subresource"], entry["fieldsV1"]) for entry in mine] == want

@@ -51,8 +51,8 @@ def test_an_update_of_another_kind_creates_nothing(api: Api) -> None:
     ],
 )
 def test_an_update_that_creates_names_the_object(api: Api, body: Object, code: int, message: str) -> None:
-    found, status = api.ask("PUT", f"{LEASES}/x", body)
-    assert found == code
+    value, status = api.ask("PUT", f"{LEASES}/x", body)
+    assert value == code
     assert message in status["message"]
     assert api.ask("GET", f"{LEASES}/x")[0] == 404
 
@@ -107,8 +107,8 @@ def test_the_field_selectors_of_new_events(api: Api) -> None:
     }
     api.do("POST", EVENTS, event)
     for name, count in (("p", 1), ("q", 0)):
-        found = api.do("GET", f"{EVENTS}?fieldSelector=type%3DNormal,regarding.name%3D{name}")
-        assert len(found["items"]) == count
+        response = api.do("GET", f"{EVENTS}?fieldSelector=type%3DNormal,regarding.name%3D{name}")
+        assert len(response["items"]) == count
     assert api.ask("GET", f"{EVENTS}?fieldSelector=involvedObject.name%3Dp")[0] == 400
     assert api.ask("GET", "/api/v1/events?fieldSelector=regarding.name%3Dp")[0] == 400
 
@@ -131,9 +131,9 @@ def test_a_write_of_a_custom_objects_status_keeps_its_metadata(api: Api) -> None
         "status": {"size": 1},
         "spec": {"size": 4},
     }
-    found = api.do("PATCH", f"{THINGS}/t/status", changed, MERGE_PATCH)
-    assert (found["status"], found["spec"]) == ({"size": 1}, {"size": 3})
-    assert {**found["metadata"], "resourceVersion": ""} == {**before["metadata"], "resourceVersion": ""}
+    response = api.do("PATCH", f"{THINGS}/t/status", changed, MERGE_PATCH)
+    assert (response["status"], response["spec"]) == ({"size": 1}, {"size": 3})
+    assert {**response["metadata"], "resourceVersion": ""} == {**before["metadata"], "resourceVersion": ""}
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_a_write_of_a_custom_objects_status_keeps_its_metadata(api: Api) -> None
 def test_an_apply_of_a_custom_object_has_known_fields_only(api: Api, fields: Object, unknown: str) -> None:
     api.do("POST", CRDS, CRD)
     api.do("POST", THINGS, thing(spec={"size": 3}))
-    code, found = api.ask("PATCH", f"{THINGS}/t?fieldManager=m", thing(**fields), APPLY_PATCH)
+    code, body = api.ask("PATCH", f"{THINGS}/t?fieldManager=m", thing(**fields), APPLY_PATCH)
     assert code == (400 if unknown else 200)
-    assert found.get("message", "").endswith(f"{unknown}: field not declared in schema" if unknown else "")
+    assert body.get("message", "").endswith(f"{unknown}: field not declared in schema" if unknown else "")
     assert api.do("GET", f"{THINGS}/t")["spec"]["size"] == 3

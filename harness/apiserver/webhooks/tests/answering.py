@@ -14,10 +14,10 @@ PODS_CREATED = {"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1
 
 def reviewed(review: Object, *patch: Object, allowed: bool = True, **response: Any) -> Object:
     """The response to a review."""
-    said: Object = {"uid": review["request"]["uid"], "allowed": allowed, **response}
+    results: Object = {"uid": review["request"]["uid"], "allowed": allowed, **response}
     if patch:
-        said |= {"patchType": "JSONPatch", "patch": base64.b64encode(orjson.dumps(patch)).decode()}
-    return {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": said}
+        results |= {"patchType": "JSONPatch", "patch": base64.b64encode(orjson.dumps(patch)).decode()}
+    return {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": results}
 
 
 def labelled(name: str, value: str) -> Handler:

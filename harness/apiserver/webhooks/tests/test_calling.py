@@ -46,10 +46,10 @@ def door(answer: Callable[[Object], Object], folder: Path) -> Iterator[Door]:
 
         def setup(self) -> None:
             super().setup()
-            found.connections += 1
+            place.connections += 1
 
         def do_POST(self) -> None:
-            found.requests += 1
+            place.requests += 1
             review = orjson.loads(self.rfile.read(int(self.headers["content-length"])))
             body = orjson.dumps(answer(review))
             self.send_response(200)
@@ -73,11 +73,11 @@ def door(answer: Callable[[Object], Object], folder: Path) -> Iterator[Door]:
     context = server_context(credentials, folder)
     context.verify_mode = ssl.CERT_NONE
     server.socket = context.wrap_socket(server.socket, server_side=True)
-    found = Door(server.server_address[1], base64.b64encode(credentials.authority).decode())
+    place = Door(server.server_address[1], base64.b64encode(credentials.authority).decode())
     thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
     thread.start()
     try:
-        yield found
+        yield place
     finally:
         server.shutdown()
         server.server_close()
@@ -87,55 +87,55 @@ def door(answer: Callable[[Object], Object], folder: Path) -> Iterator[Door]:
 @contextmanager
 def calling() -> Iterator[Served]:
     """An API server that calls webhooks over the network."""
-    with served() as found:
-        found.api.admission.webhooks.caller = caller = HttpsCaller()
-        yield found
-        asyncio.run_coroutine_threadsafe(caller.close(), found.loop).result(PATIENCE)
+    with served() as api:
+        api.api.admission.webhooks.caller = caller = HttpsCaller()
+        yield api
+        asyncio.run_coroutine_threadsafe(caller.close(), api.loop).result(PATIENCE)
 
 
 @pytest.fixture
 def api() -> Iterator[Served]:
-    with calling() as found:
-        yield found
+    with calling() as api:
+        yield api
 
 
 def register(wire: Wire, name: str, client: Object, **more: object) -> None:
     body = {"metadata": {"name": name}, "webhooks": [webhook(name, **{"clientConfig": client, **more})]}
-    code, found = wire.ask("POST", MUTATING, body)
-    assert code == 201, found
+    code, answer = wire.ask("POST", MUTATING, body)
+    assert code == 201, answer
 
 
 def test_a_webhooks_patch_is_applied(api: Served, tmp_path: Path) -> None:
-    with door(labelled("by", "a"), tmp_path) as found, api.connect() as wire:
-        register(wire, "a", found.client)
+    with door(labelled("by", "a"), tmp_path) as place, api.connect() as wire:
+        register(wire, "a", place.client)
 
         code, made = wire.ask("POST", PODS, {**pod("p"), "metadata": {"generateName": "p-"}})
 
         assert (code, made["metadata"]["labels"]) == (201, {"by": "a"})
-        assert found.requests == 1
+        assert place.requests == 1
 
 
 def test_connections_are_reused(api: Served, tmp_path: Path) -> None:
-    with door(labelled("by", "a"), tmp_path) as found, api.connect() as wire:
-        register(wire, "a", found.client)
+    with door(labelled("by", "a"), tmp_path) as place, api.connect() as wire:
+        register(wire, "a", place.client)
 
         for number in range(5):
             assert wire.ask("POST", PODS, pod(f"p{number}"))[0] == 201
 
-        assert (found.connections, found.requests) == (1, 5)
+        assert (place.connections, place.requests) == (1, 5)
 
 
 def test_a_foreign_certificate_is_not_trusted(api: Served, tmp_path: Path) -> None:
-    with door(labelled("by", "a"), tmp_path) as found, api.connect() as wire:
+    with door(labelled("by", "a"), tmp_path) as place, api.connect() as wire:
         stranger = base64.b64encode(make_credentials(["x"], WallClock().now()).authority).decode()
-        register(wire, "a", {**found.client, "caBundle": stranger})
+        register(wire, "a", {**place.client, "caBundle": stranger})
 
         code, refused = wire.ask("POST", PODS, pod("p"))
 
         assert code == 500
         assert 'failed calling webhook "a.seatrial.dev": failed to call webhook: Post "https://' in refused["message"]
         assert "tls: failed to verify certificate" in refused["message"]
-        assert found.requests == 0
+        assert place.requests == 0
 
 
 @pytest.mark.parametrize(("policy", "expected"), [("Fail", 500), ("Ignore", 201)])
@@ -145,29 +145,29 @@ def test_connection_refused(api: Served, policy: str, expected: int) -> None:
         port = unheard.getsockname()[1]
         register(wire, "a", {"url": f"https://127.0.0.1:{port}/"}, failurePolicy=policy)
 
-        code, found = wire.ask("POST", PODS, pod("p"))
+        code, body = wire.ask("POST", PODS, pod("p"))
 
         assert code == expected
         if expected == 500:
             where = f"127.0.0.1:{port}"
-            assert found["message"] == (
+            assert body["message"] == (
                 'Internal error occurred: failed calling webhook "a.seatrial.dev": failed to call webhook: '
                 f'Post "https://{where}/?timeout=10s": dial tcp {where}: connect: connection refused'
             )
 
 
 def test_other_requests_are_answered_while_a_webhook_is_slow(api: Served, tmp_path: Path) -> None:
-    asked, enough = threading.Event(), threading.Event()
+    request, enough = threading.Event(), threading.Event()
 
     def slow(review: Object) -> Object:
-        asked.set()
+        request.set()
         enough.wait(PATIENCE)
         return reviewed(review)
 
-    with door(slow, tmp_path) as found, api.connect() as wire, api.connect() as other:
-        register(wire, "a", found.client, timeoutSeconds=30, objectSelector={"matchLabels": {"slow": "yes"}})
+    with door(slow, tmp_path) as place, api.connect() as wire, api.connect() as other:
+        register(wire, "a", place.client, timeoutSeconds=30, objectSelector={"matchLabels": {"slow": "yes"}})
         wire.send(wire.request("POST", PODS, orjson.dumps(pod("p", labels={"slow": "yes"}))))
-        assert asked.wait(PATIENCE)
+        assert request.wait(PATIENCE)
         assert other.ask("POST", PODS, pod("q"))[0] == 201
         assert not enough.is_set(), "the webhook has not answered yet"
         enough.set()
@@ -181,8 +181,8 @@ def test_a_webhook_that_takes_longer_than_its_timeout_refuses_the_request(api: S
         enough.wait(PATIENCE)
         return reviewed(review)
 
-    with door(slow, tmp_path) as found, api.connect() as wire:
-        register(wire, "a", found.client, timeoutSeconds=1)
+    with door(slow, tmp_path) as place, api.connect() as wire:
+        register(wire, "a", place.client, timeoutSeconds=1)
         code, refused = wire.ask("POST", PODS, pod("p"))
         enough.set()
         assert code == 500
@@ -190,14 +190,14 @@ def test_a_webhook_that_takes_longer_than_its_timeout_refuses_the_request(api: S
 
 
 def test_a_service_with_an_endpoint_on_this_machine(api: Served, tmp_path: Path) -> None:
-    with door(labelled("by", "a"), tmp_path) as found, api.connect() as wire:
+    with door(labelled("by", "a"), tmp_path) as place, api.connect() as wire:
         service = {"metadata": {"name": "door"}, "spec": {"ports": [{"port": 443}]}}
         assert wire.ask("POST", "/api/v1/namespaces/default/services", service)[0] == 201
-        named = {"service": {"name": "door", "namespace": "default", "path": "/x"}, "caBundle": found.bundle}
+        named = {"service": {"name": "door", "namespace": "default", "path": "/x"}, "caBundle": place.bundle}
         register(wire, "a", named)
         _, refused = wire.ask("POST", PODS, pod("p"))
         assert 'no endpoints available for service "door"' in refused["message"]
-        subset = {"addresses": [{"ip": "127.0.0.1"}], "ports": [{"port": found.port}]}
+        subset = {"addresses": [{"ip": "127.0.0.1"}], "ports": [{"port": place.port}]}
         endpoints = {"metadata": {"name": "door"}, "subsets": [subset]}
         assert wire.ask("POST", "/api/v1/namespaces/default/endpoints", endpoints)[0] == 201
 
@@ -219,8 +219,8 @@ def test_a_service_with_an_endpoint_on_this_machine(api: Served, tmp_path: Path)
 )
 def test_webhooks_are_called_for_pods_of_a_workload(api: Served, tmp_path: Path, path: str, spec: Object) -> None:
     """Controllers cannot wait: their creates continue in the background, and nothing is created twice."""
-    with door(labelled("by", "a"), tmp_path) as found, api.connect() as wire:
-        register(wire, "a", found.client)
+    with door(labelled("by", "a"), tmp_path) as place, api.connect() as wire:
+        register(wire, "a", place.client)
         template = {"metadata": {"labels": {"app": "w"}}, "spec": {**pod("x")["spec"]}}
         whole = {**spec, "template": template}
         if "jobs" in path:
@@ -244,20 +244,20 @@ def test_a_denied_pod_is_recorded_on_its_owner(api: Served, tmp_path: Path) -> N
     def no(review: Object) -> Object:
         return reviewed(review, allowed=False, status={"message": "not here"})
 
-    with door(no, tmp_path) as found, api.connect() as wire:
-        register(wire, "a", found.client)
+    with door(no, tmp_path) as place, api.connect() as wire:
+        register(wire, "a", place.client)
         template = {"metadata": {"labels": {"app": "w"}}, "spec": pod("x")["spec"]}
         spec = {"replicas": 1, "selector": {"matchLabels": {"app": "w"}}, "template": template}
         path = "/apis/apps/v1/namespaces/default/replicasets"
         assert wire.ask("POST", path, {"metadata": {"name": "w"}, "spec": spec})[0] == 201
 
         deadline = time.monotonic() + PATIENCE
-        said: list[str] = []
-        while not said and time.monotonic() < deadline:
+        messages: list[str] = []
+        while not messages and time.monotonic() < deadline:
             events = wire.ask("GET", "/api/v1/namespaces/default/events")[1]["items"]
-            said = [event["message"] for event in events if event["reason"] == "FailedCreate"]
+            messages = [event["message"] for event in events if event["reason"] == "FailedCreate"]
 
-        assert said == ['Error creating: admission webhook "a.seatrial.dev" denied the request: not here']
+        assert messages == ['Error creating: admission webhook "a.seatrial.dev" denied the request: not here']
 
 
 def test_delete_collection_calls_webhooks_for_all_objects_first(api: Served, tmp_path: Path) -> None:
@@ -268,8 +268,8 @@ def test_delete_collection_calls_webhooks_for_all_objects_first(api: Served, tmp
 
     path = "/api/v1/namespaces/default/configmaps"
     rules = [{**webhook("x")["rules"][0], "operations": ["DELETE"], "resources": ["configmaps"]}]
-    with door(keeps, tmp_path) as found, api.connect() as wire:
-        register(wire, "a", found.client, rules=rules)
+    with door(keeps, tmp_path) as place, api.connect() as wire:
+        register(wire, "a", place.client, rules=rules)
         for number in range(80):
             body = {"metadata": {"name": f"c{number}", "labels": {"mine": "yes"}}}
             assert wire.ask("POST", path, body)[0] == 201
@@ -282,19 +282,19 @@ def test_delete_collection_calls_webhooks_for_all_objects_first(api: Served, tmp
 
 
 def test_nothing_is_stored_for_a_disconnected_client(api: Served, tmp_path: Path) -> None:
-    asked, enough, answered = threading.Event(), threading.Event(), threading.Event()
+    request, enough, answered = threading.Event(), threading.Event(), threading.Event()
 
     def slow(review: Object) -> Object:
-        asked.set()
+        request.set()
         enough.wait(PATIENCE)
         answered.set()
         return reviewed(review)
 
-    with door(slow, tmp_path) as found, api.connect() as other:
+    with door(slow, tmp_path) as place, api.connect() as other:
         with api.connect() as wire:
-            register(wire, "a", found.client, objectSelector={"matchLabels": {"slow": "yes"}})
+            register(wire, "a", place.client, objectSelector={"matchLabels": {"slow": "yes"}})
             wire.send(wire.request("POST", PODS, orjson.dumps(pod("p", labels={"slow": "yes"}))))
-            assert asked.wait(PATIENCE)
+            assert request.wait(PATIENCE)
         deadline = time.monotonic() + PATIENCE
         while api.http.connections > 1 and time.monotonic() < deadline:
             other.ask("GET", "/healthz")
@@ -306,8 +306,8 @@ def test_nothing_is_stored_for_a_disconnected_client(api: Served, tmp_path: Path
 
 
 def test_requests_of_one_connection_keep_their_order(api: Served, tmp_path: Path) -> None:
-    with door(labelled("by", "a"), tmp_path) as found, api.connect() as wire:
-        register(wire, "a", found.client)
+    with door(labelled("by", "a"), tmp_path) as place, api.connect() as wire:
+        register(wire, "a", place.client)
         wire.send(
             wire.request("POST", PODS, orjson.dumps(pod("p")))
             + wire.request("GET", f"{PODS}/p")
@@ -339,9 +339,9 @@ def test_a_call_that_waits_for_a_place_times_out_like_the_others(tmp_path: Path)
         return review
 
     with door(answer, tmp_path) as place:
-        found = asyncio.run(call_all(place))
+        process = asyncio.run(call_all(place))
         silent.set()
-        assert {answer.why for answer in found} == {"context deadline exceeded"}
+        assert {answer.why for answer in process} == {"context deadline exceeded"}
         assert place.requests <= 16
 
 

@@ -78,12 +78,12 @@ class Yard:
     """The webhook."""
 
     def __init__(self) -> None:
-        self.asked: list[int] = []  # how many objects in each review
+        self.review_sizes: list[int] = []  # how many objects in each review
         self.spoil: Answering | None = None
 
     def __call__(self, review: Object) -> Object:
         request = review["request"]
-        self.asked.append(len(request["objects"]))
+        self.review_sizes.append(len(request["objects"]))
         response: Object = {
             "uid": request["uid"],
             "result": {"status": "Success"},
@@ -108,11 +108,11 @@ def api(yard: Yard) -> Api:
 
 def test_each_version_is_read_as_itself(api: Api, yard: Yard) -> None:
     made = api.do("POST", OLD, BOAT)
-    assert yard.asked == []  # it is stored as it was written
-    found = api.do("GET", f"{NEW}/b")
-    assert (found["apiVersion"], found["spec"]) == ("sea.example.com/v2", {"rig": {"sails": 3}})
+    assert yard.review_sizes == []  # it is stored as it was written
+    response = api.do("GET", f"{NEW}/b")
+    assert (response["apiVersion"], response["spec"]) == ("sea.example.com/v2", {"rig": {"sails": 3}})
     kept = ("uid", "resourceVersion", "creationTimestamp", "generation")
-    assert {name: found["metadata"][name] for name in kept} == {name: made["metadata"][name] for name in kept}
+    assert {name: response["metadata"][name] for name in kept} == {name: made["metadata"][name] for name in kept}
     assert api.do("GET", f"{OLD}/b")["spec"] == {"sails": "3"}
 
 
@@ -146,14 +146,14 @@ def test_what_is_written_in_another_version_is_stored_in_one(api: Api) -> None:
 def test_patches_are_of_the_version_in_their_path(api: Api, patch: Any, kind: str) -> None:
     api.do("POST", OLD, BOAT)
     force = "&force=true" if kind == APPLY_PATCH else ""
-    found = api.do("PATCH", f"{NEW}/b?fieldManager=me{force}", patch, kind)
-    assert found["spec"] == {"rig": {"sails": 7}}
+    response = api.do("PATCH", f"{NEW}/b?fieldManager=me{force}", patch, kind)
+    assert response["spec"] == {"rig": {"sails": 7}}
     assert api.do("GET", f"{OLD}/b")["spec"] == {"sails": "7"}
 
 
 def test_the_schema_is_that_of_the_version_in_the_path(api: Api) -> None:
-    code, found = api.ask("POST", NEW, {**NEW_TYPE, "metadata": {"name": "b"}, "spec": {"rig": {"sails": 10}}})
-    assert (code, found["details"]["causes"][0]["field"]) == (422, "spec.rig.sails")
+    code, body = api.ask("POST", NEW, {**NEW_TYPE, "metadata": {"name": "b"}, "spec": {"rig": {"sails": 10}}})
+    assert (code, body["details"]["causes"][0]["field"]) == (422, "spec.rig.sails")
 
 
 def test_subresources(api: Api) -> None:
@@ -169,13 +169,13 @@ def test_subresources(api: Api) -> None:
 def test_a_list_is_converted_in_few_reviews(api: Api, yard: Yard) -> None:
     for number in range(300):
         api.do("POST", OLD, {**OLD_TYPE, "metadata": {"name": f"b{number}"}, "spec": {"sails": str(number)}})
-    found = api.do("GET", NEW)
-    assert {item["metadata"]["name"]: item["spec"]["rig"]["sails"] for item in found["items"]} == {
+    response = api.do("GET", NEW)
+    assert {item["metadata"]["name"]: item["spec"]["rig"]["sails"] for item in response["items"]} == {
         f"b{number}": number for number in range(300)
     }
-    assert yard.asked == [250, 50]
+    assert yard.review_sizes == [250, 50]
     assert len(api.do("GET", f"{NEW}?limit=10")["items"]) == 10
-    assert yard.asked[2:] == [10]
+    assert yard.review_sizes[2:] == [10]
 
 
 def test_deletes(api: Api) -> None:
@@ -281,10 +281,10 @@ def test_a_conversion_that_fails(api: Api, yard: Yard, spoil: Answering, words: 
         ("GET", NEW, None),
         ("PUT", f"{NEW}/b", {**BOAT, **NEW_TYPE}),
     ):
-        code, found = api.ask(method, path, body)
-        assert (code, found["kind"]) == (500, "Status")
-        assert found["message"].startswith("conversion webhook for sea.example.com/v1, Kind=Boat ")
-        assert words in found["message"]
+        code, answer = api.ask(method, path, body)
+        assert (code, answer["kind"]) == (500, "Status")
+        assert answer["message"].startswith("conversion webhook for sea.example.com/v1, Kind=Boat ")
+        assert words in answer["message"]
     assert api.ask("GET", f"{OLD}/b")[0] == 200
     api.do("PATCH", f"{OLD}/b", {"spec": {"crew": 1}}, MERGE_PATCH)
     assert watch.short() == ["ADDED b", "ERROR 500"]
@@ -316,13 +316,13 @@ def test_a_conversion_that_fails(api: Api, yard: Yard, spoil: Answering, words: 
 def test_a_bad_conversion_is_refused(conversion: Object, field: str) -> None:
     body = definition()
     body["spec"]["conversion"] = conversion
-    code, found = Api().ask("POST", CRDS, body)
-    assert (code, [cause["field"] for cause in found["details"]["causes"]]) == (422, [field])
+    code, answer = Api().ask("POST", CRDS, body)
+    assert (code, [cause["field"] for cause in answer["details"]["causes"]]) == (422, [field])
 
 
 def test_over_https(tmp_path: Path, yard: Yard) -> None:
-    with calling() as place, door(yard, tmp_path) as found, place.connect() as wire, place.connect() as other:
-        assert wire.ask("POST", CRDS, definition(found.client))[0] == 201
+    with calling() as place, door(yard, tmp_path) as result, place.connect() as wire, place.connect() as other:
+        assert wire.ask("POST", CRDS, definition(result.client))[0] == 201
         other.send(other.request("GET", f"{NEW}?watch=1"))
         assert other.answer()[0] == 200
         code, made = wire.ask(
@@ -345,8 +345,8 @@ def test_over_https(tmp_path: Path, yard: Yard) -> None:
 
 def test_connection_refused(tmp_path: Path, yard: Yard) -> None:
     with calling() as place, place.connect() as wire:
-        with door(yard, tmp_path) as found:
-            client = found.client
+        with door(yard, tmp_path) as result:
+            client = result.client
         assert wire.ask("POST", CRDS, definition(client))[0] == 201
         assert wire.ask("POST", OLD, BOAT)[0] == 201
         code, status = wire.ask("GET", f"{NEW}/b")

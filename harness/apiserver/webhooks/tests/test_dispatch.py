@@ -128,9 +128,9 @@ def test_fields_of_a_review_request(api: Api) -> None:
 def test_a_denied_request(api: Api, status: Object, expected: tuple[int, str], validating: bool) -> None:
     register(api, "a", lambda review: reviewed(review, allowed=False, status=status), validating=validating)
 
-    code, found = api.ask("POST", PODS, pod("p"))
+    code, body = api.ask("POST", PODS, pod("p"))
 
-    assert (code, found["message"]) == (expected[0], f'admission webhook "a.seatrial.dev" {expected[1]}')
+    assert (code, body["message"]) == (expected[0], f'admission webhook "a.seatrial.dev" {expected[1]}')
     assert api.ask("GET", f"{PODS}/p")[0] == 404
 
 
@@ -139,7 +139,7 @@ def rule(**more: Any) -> Object:
 
 
 @pytest.mark.parametrize(
-    ("more", "asked"),
+    ("more", "request"),
     [
         pytest.param({}, True, id="the-very-resource"),
         pytest.param(rule(operations=["*"]), True, id="every-operation"),
@@ -161,13 +161,13 @@ def rule(**more: Any) -> Object:
         pytest.param({"objectSelector": {"matchLabels": {"app": "y"}}}, False, id="pods-with-another-label"),
     ],
 )
-def test_which_webhooks_are_called(api: Api, more: Object, asked: bool) -> None:
+def test_which_webhooks_are_called(api: Api, more: Object, request: bool) -> None:
     seen = Witness()
     register(api, "a", seen, validating=True, **more)
 
     api.do("POST", PODS, pod("p", labels={"app": "x"}))
 
-    assert bool(seen.requests) is asked
+    assert bool(seen.requests) is request
 
 
 def test_specs_are_shared_where_a_webhook_selects_other_pods(api: Api) -> None:
@@ -211,21 +211,21 @@ def test_specs_are_shared_where_a_webhook_selects_other_pods(api: Api) -> None:
 def test_invalid_responses(api: Api, answer: Any, why: str, policy: str, code: int) -> None:
     register(api, "a", answer, failurePolicy=policy)
 
-    found_code, found = api.ask("POST", PODS, pod("p"))
+    found_code, body = api.ask("POST", PODS, pod("p"))
 
     assert found_code == code
     if code == 500:
         prefix = 'Internal error occurred: failed calling webhook "a.seatrial.dev": received invalid webhook response: '
-        assert found["message"] == prefix + why
+        assert body["message"] == prefix + why
 
 
 def test_a_cluster_without_network_makes_no_calls(api: Api) -> None:
     register(api, "a", None)
 
-    code, found = api.ask("POST", PODS, pod("p"))
+    code, body = api.ask("POST", PODS, pod("p"))
 
     assert code == 500
-    assert found["message"] == (
+    assert body["message"] == (
         'Internal error occurred: failed calling webhook "a.seatrial.dev": failed to call webhook:'
         ' Post "https://a.test/?timeout=10s": this cluster makes no calls over the network'
     )
@@ -376,9 +376,9 @@ def test_a_webhook_with_side_effects_rejects_dry_runs(api: Api) -> None:
     stored.put(("", "a"), old)  # as an older version of the API may have left it
     api.server.admission.webhooks.local["https://a.test/"] = seen
 
-    code, found = api.ask("POST", f"{PODS}?dryRun=All", pod("p"))
+    code, answer = api.ask("POST", f"{PODS}?dryRun=All", pod("p"))
 
-    assert (code, found["message"]) == (400, 'admission webhook "a.seatrial.dev" does not support dry run')
+    assert (code, answer["message"]) == (400, 'admission webhook "a.seatrial.dev" does not support dry run')
     assert seen.requests == []
 
 

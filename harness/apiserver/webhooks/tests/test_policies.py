@@ -50,10 +50,10 @@ def test_a_failed_validation_denies_the_write(api: Api) -> None:
         ("POST", CONFIGS, config("y", a="1", b="2", c="3")),
         ("PUT", f"{CONFIGS}/x", config("x", a="1", b="2", c="3")),
     ):
-        code, found = api.ask(method, path, body)
-        assert (code, found["reason"]) == (422, "Invalid")
+        code, answer = api.ask(method, path, body)
+        assert (code, answer["reason"]) == (422, "Invalid")
         name = body["metadata"]["name"]
-        assert found["message"] == (
+        assert answer["message"] == (
             f'configmaps "{name}" is forbidden: {DENIED}failed expression: {SMALL["expression"]}'
         )
     api.do("DELETE", f"{GROUP}/validatingadmissionpolicybindings/everywhere")
@@ -85,11 +85,11 @@ def test_validations(api: Api, validation: Object, code: int, words: str) -> Non
         {"name": "broken", "expression": "object.nothing"},
     ]
     bound(api, policy(validation, variables=variables))
-    found_code, found = api.ask("POST", CONFIGS, config("x", a="1"))
-    assert found_code == code, found
+    found_code, body = api.ask("POST", CONFIGS, config("x", a="1"))
+    assert found_code == code, body
     if words:
-        assert words in found["message"]
-        assert words in found["details"]["causes"][0]["message"]
+        assert words in body["message"]
+        assert words in body["details"]["causes"][0]["message"]
 
 
 @pytest.mark.parametrize(
@@ -128,11 +128,12 @@ def test_match_constraints(api: Api, made: Object, spec: Object, denied: bool) -
 
 def test_a_warning_does_not_deny(api: Api) -> None:
     bound(api, policy(NEVER), validationActions=["Warn"])
-    found = api.server.handle(Request("POST", CONFIGS, orjson.dumps(config("x")), JSON))
-    assert isinstance(found, Response)
-    assert found.code == 201
+    response = api.server.handle(Request("POST", CONFIGS, orjson.dumps(config("x")), JSON))
+    assert isinstance(response, Response)
+    assert response.code == 201
     assert (
-        "Validation failed for ValidatingAdmissionPolicy 'small' with binding 'everywhere'" in found.headers["warning"]
+        "Validation failed for ValidatingAdmissionPolicy 'small' with binding 'everywhere'"
+        in response.headers["warning"]
     )
 
 
@@ -159,8 +160,8 @@ def test_parameters(api: Api) -> None:
         paramKind={"apiVersion": "v1", "kind": "ConfigMap"},
     )
     bound(api, made, paramRef={"name": "limits", "parameterNotFoundAction": "Deny"})
-    code, found = api.ask("POST", CONFIGS, config("x"))
-    assert (code, "no params found" in found["message"]) == (422, True)
+    code, body = api.ask("POST", CONFIGS, config("x"))
+    assert (code, "no params found" in body["message"]) == (422, True)
     api.do("DELETE", f"{GROUP}/validatingadmissionpolicybindings/everywhere")
     api.do("POST", CONFIGS, config("limits", most="1"))
     spec = binding(paramRef={"name": "limits", "parameterNotFoundAction": "Deny"})
@@ -192,8 +193,8 @@ def test_parameters(api: Api) -> None:
     ],
 )
 def test_invalid_policies_are_rejected(api: Api, path: str, body: Object, field: str) -> None:
-    code, found = api.ask("POST", f"{GROUP}/validatingadmission{path}", body)
-    assert (code, [cause["field"] for cause in found["details"]["causes"]]) == (422, [field])
+    code, answer = api.ask("POST", f"{GROUP}/validatingadmission{path}", body)
+    assert (code, [cause["field"] for cause in answer["details"]["causes"]]) == (422, [field])
 
 
 def test_kubectl_lists_policies_and_is_denied_by_them(kubectl: Kubectl, namespace: str) -> None:

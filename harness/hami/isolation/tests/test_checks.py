@@ -16,8 +16,8 @@ CARD = Device("nvidia", "gpu", "H200", "H200", 0, 0, "GPU-1", "0000:01:00.0", 0,
 def bench(libcuda: Path, folder: Path, *, lax: bool = False, ready: Ready | None = None) -> Bench:
     """The stand-in keeps limits by itself, so that no library has to be loaded."""
     bare = Arrangement(None, {"LD_LIBRARY_PATH": str(libcuda)})
-    given = Arrangement(None, {**bare.environment, **({"STANDIN_LAX": "1"} if lax else {})})
-    return Bench(given, bare, folder, lengths=SHORT, limit=1000 * MIB, ready=ready)
+    arrangement = Arrangement(None, {**bare.environment, **({"STANDIN_LAX": "1"} if lax else {})})
+    return Bench(arrangement, bare, folder, lengths=SHORT, limit=1000 * MIB, ready=ready)
 
 
 @pytest.mark.parametrize("name", [check for check in CHECKS if check != "old-limit"])
@@ -37,13 +37,13 @@ def test_a_library_that_keeps_limits_passes(libcuda: Path, tmp_path: Path, name:
     ],
 )
 def test_a_library_without_limits_fails(libcuda: Path, tmp_path: Path, name: str, says: str) -> None:
-    found = CHECKS[name](bench(libcuda, tmp_path, lax=True))
-    assert any(says in breache for breache in found.breaches), found
+    checks = CHECKS[name](bench(libcuda, tmp_path, lax=True))
+    assert any(says in breache for breache in checks.breaches), checks
 
 
 def test_the_wrong_tenant_in_front_is_found(libcuda: Path, tmp_path: Path) -> None:
-    found = fairness(bench(libcuda, tmp_path), (70, 30))
-    assert any("expected the tenant with 30 % to get more" in breache for breache in found.breaches)
+    finding = fairness(bench(libcuda, tmp_path), (70, 30))
+    assert any("expected the tenant with 30 % to get more" in breache for breache in finding.breaches)
 
 
 def test_a_region_that_does_not_remember_is_found(libcuda: Path, tmp_path: Path) -> None:
@@ -61,6 +61,6 @@ def test_what_a_release_is_known_for_is_no_verdict(libcuda: Path, tmp_path: Path
 
 
 def test_a_pair_s_figures(libcuda: Path, tmp_path: Path) -> None:
-    found = fairness(bench(libcuda, tmp_path))
-    assert found.measured["ratio"]["mean"] > 1
-    assert 0 < found.measured["jain"] <= 1
+    finding = fairness(bench(libcuda, tmp_path))
+    assert finding.measured["ratio"]["mean"] > 1
+    assert 0 < finding.measured["jain"] <= 1

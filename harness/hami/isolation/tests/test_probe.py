@@ -74,28 +74,30 @@ def test_what_is_missing(  # noqa: PLR0917
     libcuda: Path, library: Path, seen: Seen, release: str, key: str, says: str
 ) -> None:
     bare = Arrangement(None, {"LD_LIBRARY_PATH": str(libcuda)})
-    found = check_readiness(seen, library, release, libcuda=str(libcuda / "libcuda.so.1"), bare=bare, sampled=0.2)
-    assert isinstance(found, Missing)
-    assert found.key == key
-    assert says in found.why
+    readiness = check_readiness(seen, library, release, libcuda=str(libcuda / "libcuda.so.1"), bare=bare, sampled=0.2)
+    assert isinstance(readiness, Missing)
+    assert readiness.key == key
+    assert says in readiness.why
 
 
 def test_the_library_s_file_is_named(tmp_path: Path) -> None:
-    given = check_readiness(Seen(), None, "v2.6.0")
+    readiness = check_readiness(Seen(), None, "v2.6.0")
     named = check_readiness(Seen(), tmp_path / "none.so", "v2.6.0")
-    assert isinstance(given, Missing)
+    assert isinstance(readiness, Missing)
     assert isinstance(named, Missing)
-    assert (given.key, given.why) == ("no-libvgpu", "HAMi's libvgpu.so is needed: --hami-library was not given")
+    assert (readiness.key, readiness.why) == ("no-libvgpu", "HAMi's libvgpu.so is needed: --hami-library was not given")
     assert named.why == f"HAMi's libvgpu.so is needed: {tmp_path}/none.so is no file"
 
 
 def test_a_driver_without_cuda(library: Path) -> None:
-    found = check_readiness(Seen(), library, "v2.6.0", libcuda="libcuda-that-is-not-there.so.1")
-    assert isinstance(found, Missing)
-    assert found.key == "no-libcuda"
+    readiness = check_readiness(Seen(), library, "v2.6.0", libcuda="libcuda-that-is-not-there.so.1")
+    assert isinstance(readiness, Missing)
+    assert readiness.key == "no-libcuda"
 
 
 def test_a_card_that_can_be_measured(libcuda: Path, library: Path) -> None:
     bare = Arrangement(None, {"LD_LIBRARY_PATH": str(libcuda)})
-    found = check_readiness(Seen(), library, "v2.6.0", libcuda=str(libcuda / "libcuda.so.1"), bare=bare, sampled=0.2)
-    assert found == Ready(CARD, "570.124.06", "v2.6.0")
+    readiness = check_readiness(
+        Seen(), library, "v2.6.0", libcuda=str(libcuda / "libcuda.so.1"), bare=bare, sampled=0.2
+    )
+    assert readiness == Ready(CARD, "570.124.06", "v2.6.0")

@@ -51,12 +51,12 @@ def test_tenants_that_never_ran_together(tenants: list[list[Tick]]) -> None:
 
 def test_an_interval_by_hand() -> None:
     """Five values: mean 3, standard deviation sqrt(2.5), t of four degrees 2.776."""
-    found = mean_interval([1, 2, 3, 4, 5])
+    interval = mean_interval([1, 2, 3, 4, 5])
     half = 2.776 * math.sqrt(2.5) / math.sqrt(5)
-    assert (found.mean, found.low, found.high) == pytest.approx((3, 3 - half, 3 + half))
-    assert found.spread == pytest.approx(math.sqrt(2.5))
-    assert found.within(3, 3)
-    assert not found.within(3.1, 4)
+    assert (interval.mean, interval.low, interval.high) == pytest.approx((3, 3 - half, 3 + half))
+    assert interval.spread == pytest.approx(math.sqrt(2.5))
+    assert interval.within(3, 3)
+    assert not interval.within(3.1, 4)
 
 
 def test_batches_drop_the_beginning() -> None:
@@ -66,24 +66,24 @@ def test_batches_drop_the_beginning() -> None:
 
 def test_batches_of_swings_are_narrower_than_the_swings() -> None:
     """A limiter that swings between 0 and 90 each second: its mean is known far better than one second's value."""
-    found = mean_interval([0.0, 90.0] * 60)
-    assert found.mean == pytest.approx(45)
-    assert found.high - found.low == pytest.approx(0, abs=1e-9)
-    assert found.spread > 45
+    interval = mean_interval([0.0, 90.0] * 60)
+    assert interval.mean == pytest.approx(45)
+    assert interval.high - interval.low == pytest.approx(0, abs=1e-9)
+    assert interval.spread > 45
 
 
 def test_intervals_have_the_stated_coverage() -> None:
     """Of many samples from one distribution about one in twenty misses its mean: not none, not a tenth."""
     draw = random.Random(7)  # noqa: S311 the same samples each time
-    found = [mean_interval([draw.gauss(10, 3) for _ in range(40)]) for _ in range(1000)]
-    missed = sum(not entry.low <= 10 <= entry.high for entry in found)
+    intervals = [mean_interval([draw.gauss(10, 3) for _ in range(40)]) for _ in range(1000)]
+    missed = sum(not entry.low <= 10 <= entry.high for entry in intervals)
     assert 20 <= missed <= 90
 
 
 def test_a_ratio_carries_both_errors() -> None:
-    found = ratio(Interval(30, 27, 33, 5, 10), Interval(100, 90, 110, 9, 10))
-    assert found.mean == pytest.approx(0.3)
-    assert found.high - found.mean == pytest.approx(0.3 * math.hypot(0.1, 0.1))
+    interval = ratio(Interval(30, 27, 33, 5, 10), Interval(100, 90, 110, 9, 10))
+    assert interval.mean == pytest.approx(0.3)
+    assert interval.high - interval.mean == pytest.approx(0.3 * math.hypot(0.1, 0.1))
     assert ratio(exact(0), exact(5)).mean == 0
     with pytest.raises(ValueError, match="whole above 0"):
         ratio(exact(1), exact(0))

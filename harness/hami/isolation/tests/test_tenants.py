@@ -52,8 +52,8 @@ def test_finished_kernels_are_counted(libcuda: Path, tmp_path: Path) -> None:
 
 def test_a_launch_is_made_as_long_as_wanted(libcuda: Path) -> None:
     with tenants(arrangement(libcuda), None) as (one,):
-        found = one.ask("calibrate", seconds=0.005)
-        assert found["rounds"] > 0
+        answer = one.ask("calibrate", seconds=0.005)
+        assert answer["rounds"] > 0
         assert one.ask("launches", count=20)["seconds"] > 0
 
 
@@ -80,8 +80,8 @@ def test_a_tenant_that_cannot_start_says_why() -> None:
 def test_environment_of_a_tenant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_DEVICE_SM_LIMIT", "5")
     monkeypatch.setenv("LD_PRELOAD", "/left/over.so")
-    given = Arrangement(Path("/opt/libvgpu.so"), {"X": "1"})
-    env = given.environment_of(Limits(tmp_path / "a.cache", memory=7))
+    bare = Arrangement(Path("/opt/libvgpu.so"), {"X": "1"})
+    env = bare.environment_of(Limits(tmp_path / "a.cache", memory=7))
     assert {name: env[name] for name in env if name.startswith(("CUDA_", "LD_P", "GPU_", "X"))} == {
         "CUDA_DEVICE_MEMORY_LIMIT": "7",
         "CUDA_DEVICE_MEMORY_SHARED_CACHE": str(tmp_path / "a.cache"),
@@ -90,7 +90,7 @@ def test_environment_of_a_tenant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         "LD_PRELOAD": "/opt/libvgpu.so",
         "X": "1",
     }
-    assert not {name for name in given.environment_of(None) if name.startswith(("CUDA_", "LD_P"))}
+    assert not {name for name in bare.environment_of(None) if name.startswith(("CUDA_", "LD_P"))}
 
 
 def test_the_lock_of_a_dead_tenant_is_removed(tmp_path: Path) -> None:

@@ -107,12 +107,12 @@ def folder_of(pid: int) -> Path:
 
 def with_mark(mark: str) -> list[int]:
     """The processes that have `mark` in their environment."""
-    found = []
+    results = []
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit():
             try:
                 if mark.encode() in (folder / "environ").read_bytes():
-                    found.append(int(folder.name))
+                    results.append(int(folder.name))
             except OSError:
                 continue
-    return found
+    return results

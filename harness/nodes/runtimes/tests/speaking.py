@@ -10,7 +10,7 @@ async def executed(runtime: Runtime, work: Work, container: str, command: Sequen
     """How a short command ended, and what it said on both outputs."""
     conversation = await runtime.exec(work, container, command, OUTPUTS)
     try:
-        said = await everything(conversation) + await everything(conversation, STDERR)
-        return await conversation.outcome(), said
+        message = await everything(conversation) + await everything(conversation, STDERR)
+        return await conversation.outcome(), message
     finally:
         conversation.close()

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from seatrial.harness.apiserver.conversation import OUTPUTS, STDERR, STDOUT, Conversation, Wanted, everything
+from seatrial.harness.apiserver.conversation import OUTPUTS, STDERR, STDOUT, Conversation, StreamSelection, everything
 from seatrial.harness.errors import ClusterError
 from seatrial.harness.nodes.runtimes.cgroups import Cgroups
 from seatrial.harness.nodes.runtimes.process import ProcessRuntime
@@ -21,8 +21,8 @@ from seatrial.harness.nodes.runtimes.tests.rig import WITHIN, Reports, eventuall
 from seatrial.scheduler.api.clock import SimClock, WallClock
 
 Body = Callable[[ProcessRuntime, Work, Reports], Awaitable[None]]
-ALL = Wanted(stdin=True, stdout=True, stderr=True)
-TERMINAL = Wanted(stdin=True, stdout=True, tty=True)
+ALL = StreamSelection(stdin=True, stdout=True, stderr=True)
+TERMINAL = StreamSelection(stdin=True, stdout=True, tty=True)
 
 
 def with_pod(root: Path, body: Body, command: list[str] | str = "sleep 600", **container: Any) -> None:
@@ -49,12 +49,12 @@ def folder_names(folder: Path) -> list[str]:
 
 async def until(conversation: Conversation, text: bytes, output: int = STDOUT) -> bytes:
     """What is said until `text` is."""
-    said = b""
-    while text not in said:
+    message = b""
+    while text not in message:
         data = await conversation.read(output)
-        assert data, said
-        said += data
-    return said
+        assert data, message
+        message += data
+    return message
 
 
 def test_a_command_reads_its_input_to_the_end(tmp_path: Path) -> None:
@@ -155,17 +155,17 @@ def test_who_goes_away_takes_the_command_and_all_of_it_along(tmp_path: Path) -> 
 def test_attaching_to_a_program(tmp_path: Path, *, tty: bool) -> None:
     async def body(runtime: ProcessRuntime, one: Work, reports: Reports) -> None:
         await eventually(lambda: b"early" in (runtime.logs(one, "main") or b""))
-        first = await runtime.attach(one, "main", Wanted(stdin=True, stdout=True, tty=tty))
+        first = await runtime.attach(one, "main", StreamSelection(stdin=True, stdout=True, tty=tty))
         second = await runtime.attach(one, "main", OUTPUTS)
         first.resize(120, 40)
         await first.write(b"from outside\n")
-        said = await until(first, b"over")
-        assert b"[from outside]" in said
-        assert b"early" not in said  # from now on, says the specification
+        message = await until(first, b"over")
+        assert b"[from outside]" in message
+        assert b"early" not in message  # from now on, says the specification
         assert b"[from outside]" in await until(second, b"[from outside]")
-        assert (b"40 120" in said) == tty
+        assert (b"40 120" in message) == tty
         first.close()  # not its only client: the program goes on
-        again = await runtime.attach(one, "main", Wanted(stdin=True, stdout=True, tty=tty))
+        again = await runtime.attach(one, "main", StreamSelection(stdin=True, stdout=True, tty=tty))
         await again.write(b"quit\n")
         assert b"bye" in await everything(again)
         assert b"bye" in await everything(second)
@@ -186,7 +186,7 @@ def test_attaching_to_a_program(tmp_path: Path, *, tty: bool) -> None:
 @pytest.mark.parametrize("tty", [pytest.param(False, id="by-pipe"), pytest.param(True, id="on-a-terminal")])
 def test_an_input_for_one_client_ends_with_it(tmp_path: Path, *, tty: bool) -> None:
     async def body(runtime: ProcessRuntime, one: Work, reports: Reports) -> None:
-        spoken = await runtime.attach(one, "main", Wanted(stdin=True, stdout=True, tty=tty))
+        spoken = await runtime.attach(one, "main", StreamSelection(stdin=True, stdout=True, tty=tty))
         await spoken.write(b"only\n")
         spoken.close()
         assert (await reports.state("terminated")).exit_code == 0
@@ -267,12 +267,12 @@ def test_simulated_containers_have_no_streams() -> None:
     runtime, one = SimulatedRuntime(SimClock()), work("sleep 600")
 
     async def body() -> None:
-        for asked in (
+        for request in (
             lambda: runtime.exec(one, "main", ["ls"], OUTPUTS),
             lambda: runtime.attach(one, "main", OUTPUTS),
             lambda: runtime.dial(one, 80),
         ):
             with pytest.raises(ClusterError, match="runtime 'simulated' runs no"):
-                await asked()
+                await request()
 
     asyncio.run(body())

@@ -11,7 +11,7 @@ from typing import Any
 import docker
 import pytest
 
-from seatrial.harness.apiserver.conversation import STDERR, STDOUT, Wanted, everything
+from seatrial.harness.apiserver.conversation import STDERR, STDOUT, StreamSelection, everything
 from seatrial.harness.devices.provider import ContainerGrant, Mount
 from seatrial.harness.errors import ClusterError
 from seatrial.harness.nodes.runtimes.docker import OWNER, UID, DockerRuntime, unreachable
@@ -47,9 +47,9 @@ def on_loop(url: str, body: Body, **options: Any) -> None:
 def test_a_container_runs_to_its_end(  # noqa: PLR0917
     engine: str, tmp_path: Path, script: str, limits: dict[str, str], code: int, reason: str, printed: bytes | None
 ) -> None:
-    given = tmp_path / "given"
-    given.write_text("mounted\n")
-    mounts = (Mount(str(given), "/given"), Mount("/no/such/file", "/else"))
+    path = tmp_path / "given"
+    path.write_text("mounted\n")
+    mounts = (Mount(str(path), "/given"), Mount("/no/such/file", "/else"))
     grant = ContainerGrant({"GRANTED": "yes"}, ("/dev/null", "/dev/no-such-card"), mounts)
     env = [{"name": "NODE", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}]
 
@@ -81,7 +81,7 @@ def test_speaking_with_a_command(engine: str) -> None:
         pod, reports = work("sleep 600", name=f"speaks-{uuid.uuid4().hex[:8]}", image=IMAGE), Reports()
         runtime.start(pod, reports)
         await reports.state("running")
-        both = Wanted(stdin=True, stdout=True, stderr=True)
+        both = StreamSelection(stdin=True, stdout=True, stderr=True)
         spoken = await runtime.exec(pod, "main", ["sh", "-c", "cat; echo apart >&2; exit 3"], both)
         await spoken.write(b"there and back" * 10_000)
         spoken.end_input()
@@ -90,7 +90,10 @@ def test_speaking_with_a_command(engine: str) -> None:
         assert (await spoken.outcome()).code == 3
         spoken.close()
         terminal = await runtime.exec(
-            pod, "main", ["sh", "-c", "read x; test -t 1 && echo got $x"], Wanted(stdin=True, stdout=True, tty=True)
+            pod,
+            "main",
+            ["sh", "-c", "read x; test -t 1 && echo got $x"],
+            StreamSelection(stdin=True, stdout=True, tty=True),
         )
         terminal.resize(100, 30)
         await terminal.write(b"word\n")
@@ -118,7 +121,7 @@ def test_attaching_to_a_container(engine: str) -> None:
         await reports.state("running")
         await eventually(lambda: runtime.logs(pod, "main"))
         for word in (b"once", b"quit"):  # the first client's going does not end the input
-            spoken = await runtime.attach(pod, "main", Wanted(stdin=True, stdout=True, stderr=True))
+            spoken = await runtime.attach(pod, "main", StreamSelection(stdin=True, stdout=True, stderr=True))
             await spoken.write(word + b"\n")
             assert await spoken.read(STDOUT) == b"[" + word + b"]\n"
             spoken.close()
@@ -238,9 +241,9 @@ def test_containers_of_the_dead_are_removed_at_the_start(engine: str) -> None:
 
 
 def test_an_engine_that_is_not_there_is_said() -> None:
-    said = unreachable("unix:///no/such/socket") or ""
-    assert said.startswith("no Docker engine answers")
-    assert said.endswith("; start one, or set DOCKER_HOST")
+    text = unreachable("unix:///no/such/socket") or ""
+    assert text.startswith("no Docker engine answers")
+    assert text.endswith("; start one, or set DOCKER_HOST")
 
     async def body(runtime: DockerRuntime) -> None:
         raise AssertionError("it must not come to this")
@@ -302,8 +305,8 @@ def test_volumes_are_mounted_where_the_pod_wants_them(engine: str, tmp_path: Pat
         reports = Reports()
         runtime.start(pod, reports)
         await reports.state("terminated")
-        said = (runtime.logs(pod, "main") or b"").decode()
-        assert {"9", "refused", "first", "of the host"} <= set(said.splitlines()), said
+        logs = (runtime.logs(pod, "main") or b"").decode()
+        assert {"9", "refused", "first", "of the host"} <= set(logs.splitlines()), logs
         await stopped(runtime, pod)
         assert not (tmp_path / "pods" / pod.uid).exists()
 

@@ -78,19 +78,19 @@ def test_liveness_ends_what_no_longer_answers_and_it_is_started_again(tmp_path: 
 
 def test_the_other_probes_wait_for_startup(tmp_path: Path) -> None:
     """A liveness probe that would fail at once does no harm before startup has succeeded."""
-    flag, asked = tmp_path / "flag", tmp_path / "asked"
+    flag, path = tmp_path / "flag", tmp_path / "asked"
 
     async def body(runtime: ProcessRuntime) -> None:
         reports = Reports()
         startup = probing(f"test -e {flag}", failures=300)
-        runtime.start(work(STAY, startupProbe=startup, livenessProbe=probing(f"touch {asked}")), reports)
+        runtime.start(work(STAY, startupProbe=startup, livenessProbe=probing(f"touch {path}")), reports)
         first = await reports.until(lambda container: container.state == "running")
         assert (first.up, first.ready) == (False, False)
         await asyncio.sleep(0.3)
-        assert not asked.exists()
+        assert not path.exists()
         flag.touch()
         await reports.until(lambda container: container.up and container.ready)
-        await eventually(asked.exists)
+        await eventually(path.exists)
 
     on_loop(tmp_path / "pods", body)
 
@@ -211,8 +211,8 @@ def test_volumes_are_shared_by_containers_and_runs_and_go_with_the_pod(tmp_path:
         one = work(f"cat {at}/data/in/note note; pwd", pod=pod, volumeMounts=mount, workingDir="/data/in")
         runtime.start(one, reports)
         await reports.state("terminated")
-        said = (runtime.logs(one, "main") or b"").decode().splitlines()
-        assert said[:2] == ["of the first", "of the first"]
+        lines = (runtime.logs(one, "main") or b"").decode().splitlines()
+        assert lines[:2] == ["of the first", "of the first"]
         await stopped(runtime, one)
         assert not (tmp_path / one.uid).exists()
 

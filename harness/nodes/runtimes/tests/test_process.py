@@ -106,11 +106,11 @@ def test_environment_and_grant_arrive(tmp_path: Path) -> None:
         runtime.start(pod, reports)
         await reports.state("running")
         (child,) = with_mark(f"HOSTNAME={name}\0")
-        found = dict(line.split("=", 1) for line in read(f"/proc/{child}/environ").split("\0") if line)
-        assert found["NVIDIA_VISIBLE_DEVICES"] == "1"
-        assert found["CUDA_VISIBLE_DEVICES"] == "GPU-1"
-        assert found["URL"] == "http://10.0.0.7/$(NOBODY)"
-        assert "PYTHONPATH" not in found  # nothing of the agent's own
+        parts = dict(line.split("=", 1) for line in read(f"/proc/{child}/environ").split("\0") if line)
+        assert parts["NVIDIA_VISIBLE_DEVICES"] == "1"
+        assert parts["CUDA_VISIBLE_DEVICES"] == "GPU-1"
+        assert parts["URL"] == "http://10.0.0.7/$(NOBODY)"
+        assert "PYTHONPATH" not in parts  # nothing of the agent's own
         assert folder_of(child).is_relative_to(tmp_path)
         await stopped(runtime, pod)
         bare, reports = work(["sleep", "60"], name=f"bare-{name}"), Reports()
@@ -123,20 +123,20 @@ def test_environment_and_grant_arrive(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("container", "wanted"),
+    ("container", "expected"),
     [
         pytest.param({"command": ["no-such-program-here"]}, "no program 'no-such-program-here'", id="unknown-program"),
         pytest.param({"command": []}, "needs a `command`", id="only-an-image"),
         pytest.param({"command": ["sh"], "workingDir": "/no/such/folder"}, "/no/such/folder", id="unknown-folder"),
     ],
 )
-def test_what_is_not_here_is_no_image(tmp_path: Path, container: dict[str, Any], wanted: str) -> None:
+def test_what_is_not_here_is_no_image(tmp_path: Path, container: dict[str, Any], expected: str) -> None:
     async def body(runtime: ProcessRuntime) -> None:
         pod, reports = work(**{"command": None, "image": "registry.example/tool:1", **container}), Reports()
         runtime.start(pod, reports)
         state = await reports.until(lambda container: container.reason == "ErrImagePull")
         assert state.state == "waiting"
-        assert wanted in state.message
+        assert expected in state.message
         assert "registry.example/tool:1" in state.message
         await stopped(runtime, pod)
 
@@ -284,20 +284,20 @@ def test_the_children_of_a_container_that_ends_end_with_it(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("command", "code", "said"),
+    ("command", "code", "message"),
     [
         pytest.param(["sh", "-c", "echo $MARK; pwd; exit 4"], 4, b"inside", id="output-and-code"),
         pytest.param(["no-such-program-here"], 128, b"No such file", id="an-unknown-program"),
     ],
 )
-def test_exec_runs_inside_the_container(tmp_path: Path, command: list[str], code: int, said: bytes) -> None:
+def test_exec_runs_inside_the_container(tmp_path: Path, command: list[str], code: int, message: bytes) -> None:
     async def body(runtime: ProcessRuntime) -> None:
         pod, reports = work(["sleep", "60"], env=[{"name": "MARK", "value": "inside"}]), Reports()
         runtime.start(pod, reports)
         await reports.state("running")
         outcome, output = await executed(runtime, pod, "main", command)
         assert outcome.code == code
-        assert said in output + outcome.error.encode()
+        assert message in output + outcome.error.encode()
         with pytest.raises(ClusterError, match="'other' of pod default/one is not running"):
             await executed(runtime, pod, "other", command)
 
@@ -442,7 +442,7 @@ def test_what_ended_with_its_agent_is_not_run_again_under_never(tmp_path: Path) 
 
 
 def _supervisors(root: Path) -> list[int]:
-    found = []
+    supervisors = []
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit():
             try:
@@ -450,5 +450,5 @@ def _supervisors(root: Path) -> list[int]:
             except OSError:
                 continue
             if b"supervisor.py" in words and str(root).encode() in words:
-                found.append(int(folder.name))
-    return found
+                supervisors.append(int(folder.name))
+    return supervisors

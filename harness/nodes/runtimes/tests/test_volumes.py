@@ -21,16 +21,16 @@ OBJECTS = {
 def with_volume(volume: dict[str, Any], *mounted: dict[str, Any]) -> Work:
     """A pod with a volume `v` and its mounts."""
     labels = {"team": "a", "tier": "b"}
-    found = work(
+    result = work(
         "true",
         pod={"volumes": [{"name": "v", **volume}]},
         volumeMounts=list(mounted),
         resources={"limits": {"cpu": "1500m", "memory": "64Mi"}},
     )
-    found.objects = OBJECTS
+    result.objects = OBJECTS
     replace = msgspec.structs.replace
-    found.pod = replace(found.pod, metadata=replace(found.pod.metadata, labels=labels))
-    return found
+    result.pod = replace(result.pod, metadata=replace(result.pod.metadata, labels=labels))
+    return result
 
 
 def files(folder: Path) -> dict[str, bytes]:
@@ -38,7 +38,7 @@ def files(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize(
-    ("volume", "found"),
+    ("volume", "results"),
     [
         pytest.param({"emptyDir": {}}, {}, id="empty"),
         pytest.param({"configMap": {"name": "settings"}}, {"colour": b"blue", "size": b"9"}, id="a-whole-configmap"),
@@ -77,9 +77,9 @@ def files(folder: Path) -> dict[str, bytes]:
         ),
     ],
 )
-def test_what_is_in_a_volume(tmp_path: Path, volume: dict[str, Any], found: dict[str, bytes]) -> None:
+def test_what_is_in_a_volume(tmp_path: Path, volume: dict[str, Any], results: dict[str, bytes]) -> None:
     prepare(with_volume(volume), tmp_path)
-    assert files(tmp_path / "v") == found
+    assert files(tmp_path / "v") == results
 
 
 def test_modes(tmp_path: Path) -> None:
@@ -140,8 +140,8 @@ def test_where_mounts_come_from(tmp_path: Path) -> None:
         {"name": "v", "mountPath": "/a", "subPath": "in"},
     )
     prepare(one, tmp_path / "pod")
-    found = mounts(one, one.pod.spec.containers[0], tmp_path / "pod")
-    assert [(each.target, each.source, each.read_only) for each in found] == [
+    results = mounts(one, one.pod.spec.containers[0], tmp_path / "pod")
+    assert [(each.target, each.source, each.read_only) for each in results] == [
         ("/a", tmp_path / "host" / "in", False),
         ("/z", tmp_path / "host", True),
     ]

@@ -96,7 +96,7 @@ def test_a_pod_without_a_usable_key_is_told_and_others_go_on(
             for name in (["bad", *others] if first else [*others, "bad"])
         ],
     }
-    objects = {f"/api/v1/namespaces/d/pods/{found['metadata']['name']}": found for found in listed["/api/v1/pods"]}
+    objects = {f"/api/v1/namespaces/d/pods/{pod['metadata']['name']}": pod for pod in listed["/api/v1/pods"]}
     clock = SimClock()
     api = Scripted(clock)
     api.answer = lambda request: ok(

@@ -16,9 +16,9 @@ class GangRig(Rig):
 
     @property
     def cache(self) -> GangCache:
-        found = self.core.handle.groups
-        assert isinstance(found, GangCache)
-        return found
+        groups = self.core.handle.groups
+        assert isinstance(groups, GangCache)
+        return groups
 
     def gang(self, gang_id: str) -> Gang:
         return self.cache.gangs[gang_id]

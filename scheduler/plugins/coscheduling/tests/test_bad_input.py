@@ -95,10 +95,10 @@ def test_what_is_not_understood_is_told_while_the_gang_waits_for_room_and_when_i
     rig.clock.advance(30)
     rig.run()
     assert rig.placed() == ["a", "b"]
-    for name, told in (("a", [*notes, rank]), ("b", notes)):
-        found = rig.core.find(f"default/{name}")
-        assert found is not None
-        assert rig.core.notes(found) == told
+    for name, message in (("a", [*notes, rank]), ("b", notes)):
+        result = rig.core.find(f"default/{name}")
+        assert result is not None
+        assert rig.core.notes(result) == message
 
 
 def test_numbers_that_koordinator_cannot_hold_are_told() -> None:

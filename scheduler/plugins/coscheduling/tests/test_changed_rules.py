@@ -244,7 +244,7 @@ class ChangedGroups(RuleBasedStateMachine):
         for _ in range(300):
             if not self.rig.core.busy:
                 return
-            before = {gang_id: found.once_satisfied for gang_id, found in self.rig.cache.gangs.items()}
+            before = {gang_id: gang.once_satisfied for gang_id, gang in self.rig.cache.gangs.items()}
             for decision in self.rig.core.decide():
                 if isinstance(decision, Bind):
                     self.bound[decision.info.pod.metadata.name] = decision.node

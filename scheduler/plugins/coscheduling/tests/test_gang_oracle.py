@@ -69,14 +69,14 @@ class Story(GangRig):
             if not self.core.busy:
                 return
             entry = first_ready(self.core)
-            wanted = self.expected(entry) if entry is not None and not self.core.outbox else None
+            amounts = self.expected(entry) if entry is not None and not self.core.outbox else None
             given_nodes = {}
             for decision in self.core.decide():
                 if isinstance(decision, Bind):
                     given_nodes[decision.info.uid] = decision.node
                     self.confirm(decision)
-            if wanted is not None:
-                assert given_nodes == wanted
+            if amounts is not None:
+                assert given_nodes == amounts
         raise AssertionError("the queue does not come to rest")
 
     def confirm(self, decision: Bind) -> None:
@@ -90,15 +90,15 @@ class Story(GangRig):
     def expected(self, entry: Entry) -> dict[str, str]:
         """What the reference does with the first pod of the queue and its group."""
         fresh = self.fresh()
-        found = self.cache.gang_of(entry.info.uid)
-        if found is None or found.once_satisfied:
+        gang = self.cache.gang_of(entry.info.uid)
+        if gang is None or gang.once_satisfied:
             info = entry.info
             node = judge(fresh, fresh.runners.of(info), info).node
             return {info.uid: node} if node else {}
-        attempt = GangAttempt(self.cache, found.group)
+        attempt = GangAttempt(self.cache, gang.group)
         pods = {uid: one.children[uid] for one in self.cache.gangs.values() for uid in one.children}
         order = [pods[uid] for uid in self.core.groups._order(attempt, entry)]
-        minima = {name.removeprefix("default/"): self.cache.gangs[name].minimum for name in found.group.ids}
+        minima = {name.removeprefix("default/"): self.cache.gangs[name].minimum for name in gang.group.ids}
 
         def satisfied(placed: Sequence[Pod]) -> bool:
             counts = Counter(one.metadata.labels["pod-group.scheduling.sigs.k8s.io"] for one in placed)
@@ -120,12 +120,12 @@ class Story(GangRig):
 
 
 def built(name: str, group: str, shape: dict[str, Any]) -> PodBuilder:
-    found = pod(name).request(cpu=shape["cpu"])
+    builder = pod(name).request(cpu=shape["cpu"])
     if "gpus" in shape:
-        found = found.gpus(shape["gpus"])
+        builder = builder.gpus(shape["gpus"])
     if "share" in shape:
-        found = found.gpu_share(shape["share"])
-    return found.in_gang(group) if group else found
+        builder = builder.gpu_share(shape["share"])
+    return builder.in_gang(group) if group else builder
 
 
 NODES = st.tuples(st.just("node"), st.tuples(st.sampled_from(["n0", "n1", "n2"]), st.integers(2, 6), st.integers(0, 2)))

@@ -91,8 +91,8 @@ class GangMachine(RuleBasedStateMachine):
         """A running pod ends: it gives its place back, and is no member any more."""
         name = data.draw(st.sampled_from(sorted(self.confirmed)))
         del self.confirmed[name], self.live[name]
-        found = self.rig.pods[name]
-        self.rig.core.intake.set_pod(replace(found, status=replace(found.status, phase=phase)))
+        pod = self.rig.pods[name]
+        self.rig.core.intake.set_pod(replace(pod, status=replace(pod.status, phase=phase)))
         self.decide()
 
     @precondition(lambda self: self.in_flight or self.confirmed)
@@ -181,10 +181,10 @@ class GangMachine(RuleBasedStateMachine):
 
     @invariant()
     def members_are_in_one_set(self) -> None:
-        for found in self.rig.cache.gangs.values():
-            sets = [set(found.pending), set(found.waiting), set(found.bound)]
-            assert sum(map(len, sets)) == len(set().union(*sets)) == len(found.children)
-            assert set().union(*sets) == set(found.children)
+        for item in self.rig.cache.gangs.values():
+            sets = [set(item.pending), set(item.waiting), set(item.bound)]
+            assert sum(map(len, sets)) == len(set().union(*sets)) == len(item.children)
+            assert set().union(*sets) == set(item.children)
 
     def teardown(self) -> None:
         """With an empty cluster of twice the size every complete gang is bound."""

@@ -176,8 +176,8 @@ def test_members_that_are_not_strict_wait_with_their_places_and_give_them_back()
     assert made.waiting() == ["p0", "p1"]
     made.clock.advance(1.5)
     assert (made.waiting(), free(made)) == ([], [2000])
-    told = [getattr(decision, "message", "") for decision in made.run()]
-    assert told.count("rejected due to timeout after waiting 1m0s at plugin Coscheduling") == 2
+    messages = [getattr(decision, "message", "") for decision in made.run()]
+    assert messages.count("rejected due to timeout after waiting 1m0s at plugin Coscheduling") == 2
 
 
 def test_a_gang_takes_its_places_again_when_all_other_pods_were_tried() -> None:
@@ -197,8 +197,8 @@ def test_a_gang_takes_its_places_again_when_all_other_pods_were_tried() -> None:
             made.group(gang("late", 2).waiting_time(60), mode="NonStrict")
             made.submit(member("late0", "late"), member("late1", "late", cpu=9))
         made.clock.advance(1)
-    assert [second for second, found in held if found == ["b0"]] == list(range(60, 90))
-    first = next(second for second, found in held[31:] if found)
+    assert [second for second, result in held if result == ["b0"]] == list(range(60, 90))
+    first = next(second for second, result in held[31:] if result)
     assert 101 <= first <= 112
     assert held[first - 60][1] == ["a0", "b0"]
 

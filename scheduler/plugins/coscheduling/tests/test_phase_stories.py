@@ -33,7 +33,7 @@ class PhaseMachine(RuleBasedStateMachine):
         self.write({})
 
     @property
-    def found(self) -> PodGroup:
+    def pod_group(self) -> PodGroup:
         return self.rig.cache.objects["default/g"]
 
     def write(self, status: dict[str, object]) -> None:
@@ -52,13 +52,13 @@ class PhaseMachine(RuleBasedStateMachine):
         self.time += 1
         gang = self.rig.gang("default/g")
         ended = self.rig.cache.ended.get("default/g", {})
-        status = next_status(self.found, gang, ended, f"2026-01-01T00:00:{self.time % 60:02}Z")
+        status = next_status(self.pod_group, gang, ended, f"2026-01-01T00:00:{self.time % 60:02}Z")
         if status is None:
             return False
         self.write(status)
-        if self.found.status.phase != self.phases[-1]:
-            self.phases.append(self.found.status.phase)
-        self.started = self.started or self.found.status.schedule_start_time
+        if self.pod_group.status.phase != self.phases[-1]:
+            self.phases.append(self.pod_group.status.phase)
+        self.started = self.started or self.pod_group.status.schedule_start_time
         return True
 
     def deliver(self, name: str, phase: str, *, bound: bool) -> None:
@@ -112,7 +112,7 @@ class PhaseMachine(RuleBasedStateMachine):
                 break
         else:
             raise AssertionError(f"the status does not come to rest: {self.phases}")
-        status = self.found.status
+        status = self.pod_group.status
         if status.phase in FINAL:
             return
         members = sum(self.over.values()) + len(self.members)
@@ -148,7 +148,7 @@ class PhaseMachine(RuleBasedStateMachine):
 
     @invariant()
     def the_start_is_written_once(self) -> None:
-        assert self.found.status.schedule_start_time == self.started
+        assert self.pod_group.status.schedule_start_time == self.started
         assert ("Scheduling" in self.phases) is (self.started is not None)
 
 

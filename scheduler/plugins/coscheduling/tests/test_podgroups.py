@@ -86,8 +86,8 @@ def gang(children: int, *, bound: int = 0, running: int = 0) -> Gang:
     ],
 )
 def test_phases(phase: str, made: Gang, ended: list[str], want: str | None) -> None:
-    found = PodGroup(ObjectMeta(name="g"), PodGroupSpec(2), PodGroupStatus(phase=phase))
-    status = next_status(found, made, {f"e{number}": phase for number, phase in enumerate(ended)}, NOW) or {}
+    pod_group = PodGroup(ObjectMeta(name="g"), PodGroupSpec(2), PodGroupStatus(phase=phase))
+    status = next_status(pod_group, made, {f"e{number}": phase for number, phase in enumerate(ended)}, NOW) or {}
     assert status.get("phase") == want
     if want == "Scheduling":
         assert status["scheduleStartTime"] == NOW
@@ -100,22 +100,22 @@ def test_owners_are_listed_in_order() -> None:
 
 def test_a_status_that_is_up_to_date_is_not_written() -> None:
     status = PodGroupStatus("Scheduled", "", 2, 0, 0, 0, NOW)
-    found = msgspec.structs.replace(PodGroup(ObjectMeta(name="g"), PodGroupSpec(2)), status=status)
-    assert next_status(found, gang(2, bound=2), {}, NOW) is None
+    pod_group = msgspec.structs.replace(PodGroup(ObjectMeta(name="g"), PodGroupSpec(2)), status=status)
+    assert next_status(pod_group, gang(2, bound=2), {}, NOW) is None
 
 
 def test_a_group_has_at_most_a_thousand_gangs() -> None:
     """With one more the gang is alone in its group, and the note has the number only."""
     ids = [f"default/g{number}" for number in range(1000)]
     assert len(gang_groups({GANG_GROUPS: json.dumps(ids)}, ids[0])[0]) == 1000
-    found, note = gang_groups({GANG_GROUPS: json.dumps([*ids, "default/x"])}, ids[0])
-    assert found == (ids[0],)
+    names, note = gang_groups({GANG_GROUPS: json.dumps([*ids, "default/x"])}, ids[0])
+    assert names == (ids[0],)
     assert note.endswith("expected at most 1000 gangs, found 1001; default/g0 is alone in its group")
 
 
 @pytest.mark.parametrize("text", ["[" * 200_000, '["a/b",' * 30_000], ids=["nested", "unfinished"])
 def test_a_list_of_groups_that_cannot_be_read_is_quoted_in_short(text: str) -> None:
-    found, note = gang_groups({GANG_GROUPS: text}, "default/g")
-    assert found == ("default/g",)
+    names, note = gang_groups({GANG_GROUPS: text}, "default/g")
+    assert names == ("default/g",)
     assert "expected a JSON list of namespace/name" in note
     assert len(note) < 400

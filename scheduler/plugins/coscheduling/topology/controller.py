@@ -22,13 +22,13 @@ class NetworkTopologyController(Controller):
         self._topology, self._rest, self._clock, self._events = topology, context.rest, context.clock, context.events
         self._seen: tuple[int, ClusterNetworkTopology | None] = (-1, None)
         self._timed = False
-        self._told: tuple[str, str] = ("", "")  # problem and nodes of the last events
+        self._last_event: tuple[str, str] = ("", "")  # problem and nodes of the last events
         self._told_others: set[str] = set()  # uids of objects of other names with an event
 
     def work(self) -> None:
         """Evaluate the tree after PAUSE, if it or its object changed."""
         topology = self._topology
-        if self._timed or self._seen == (topology.changes, topology.found):
+        if self._timed or self._seen == (topology.changes, topology.cluster_topology):
             return
         self._timed = True
         self._clock.call_later(
@@ -38,14 +38,14 @@ class NetworkTopologyController(Controller):
     def _reconcile(self) -> None:
         self._timed = False
         topology = self._topology
-        found = topology.found
-        self._seen = topology.changes, found
+        cluster_network_topology = topology.cluster_topology
+        self._seen = topology.changes, cluster_network_topology
         self._tell_others(topology)
-        if found is None:
+        if cluster_network_topology is None:
             return
-        self._tell(topology, found)
+        self._tell(topology, cluster_network_topology)
         status = {"detailStatus": topology.detail()}
-        if not topology.ready or found.status == status:
+        if not topology.ready or cluster_network_topology.status == status:
             return
 
         def written(response: Response) -> None:
@@ -54,21 +54,21 @@ class NetworkTopologyController(Controller):
                 self._seen = (-1, None)
 
         path = f"{TOPOLOGIES_PATH}/{DEFAULT_TOPOLOGY}/status"
-        self._rest.merge(path, {"status": status}, written, uid=found.metadata.uid)
+        self._rest.merge(path, {"status": status}, written, uid=cluster_network_topology.metadata.uid)
 
-    def _tell(self, topology: NetworkTopology, found: ClusterNetworkTopology) -> None:
+    def _tell(self, topology: NetworkTopology, cluster_network_topology: ClusterNetworkTopology) -> None:
         """Write an event for each new problem."""
         missing = topology.missing
         names = sorted(missing)
         listed = ", ".join(f"{name} ({missing[name]})" for name in names[:SHOWN])
         more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
         nodes = f"nodes without a label for a layer can hold no gang with a network-topology-spec: {listed}{more}"
-        told, self._told = self._told, (topology.problem, nodes if names else "")
-        regarding = _reference(found.metadata)
-        if topology.problem and told[0] != topology.problem:
+        messages, self._last_event = self._last_event, (topology.problem, nodes if names else "")
+        regarding = _reference(cluster_network_topology.metadata)
+        if topology.problem and messages[0] != topology.problem:
             note = f"{topology.problem}; the layers of before stay in use, if there are any"
             self._events.about(regarding, "Warning", "InvalidTopology", "Reconcile", note)
-        if names and told[1] != nodes:
+        if names and messages[1] != nodes:
             self._events.about(regarding, "Warning", "NodesLeftOut", "Reconcile", nodes)
 
     def _tell_others(self, topology: NetworkTopology) -> None:

@@ -86,11 +86,11 @@ class LabelPlan(DomainPlan):
         self._domains, self._size, self._tell = domains, size, tell
         self._rows = domains.rows()
         inside = self._rows >= 0
-        self._by_row = mixed([np.where(inside, slots, 0) for slots in offer.slots], offer.wanted)
+        self._by_row = mixed([np.where(inside, slots, 0) for slots in offer.slots], offer.counts)
         self._scores = offer.scores
         codes = self._rows[inside]
         by_class = [np.bincount(codes, weights=slots[inside]).astype(np.int64) for slots in offer.slots]
-        self._sums = mixed(by_class, offer.wanted)
+        self._sums = mixed(by_class, offer.counts)
         self._present = np.flatnonzero(np.bincount(codes))
 
     def choices(self) -> Iterator[DomainChoice]:

@@ -35,7 +35,7 @@ def chain(entries: Sequence[TopologyLayer]) -> tuple[Layer, ...]:
         raise LayersError(
             f"topologyLayer: expected a name other than {CLUSTER_LAYER!r} and '', found {sorted(by_name)}"
         )
-    found: list[Layer] = []
+    layers: list[Layer] = []
     used = [NODE_LAYER]
     name = by_name[NODE_LAYER].parent_topology_layer
     while name and name != CLUSTER_LAYER:
@@ -48,7 +48,7 @@ def chain(entries: Sequence[TopologyLayer]) -> tuple[Layer, ...]:
         keys = tuple(key for key in entry.label_key or () if key)
         if not keys:
             raise LayersError(f'topology layer "{name}": expected a node label in labelKey, found none')
-        found.append(Layer(name, keys))
+        layers.append(Layer(name, keys))
         name = entry.parent_topology_layer
     left = sorted(set(by_name) - set(used))
     if left:
@@ -56,4 +56,4 @@ def chain(entries: Sequence[TopologyLayer]) -> tuple[Layer, ...]:
             f"topology layers {', '.join(left)}: expected every layer above {NODE_LAYER} in one chain;"
             f" the chain is {' → '.join(used)}"
         )
-    return tuple(reversed(found))
+    return tuple(reversed(layers))

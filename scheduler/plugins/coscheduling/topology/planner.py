@@ -20,7 +20,7 @@ class Offers:
     """
 
     slots: Sequence[Ints]
-    wanted: Sequence[int]
+    counts: Sequence[int]
     scores: Ints
     peers: Ints  # existing pods with the job's selector value
 
@@ -49,7 +49,7 @@ class Planner:
     ) -> None:
         """`gather`: the level of the gathering set (GANG-R55); `multiples`: podCountMultiple by level."""
         self.view = view
-        self.size = sum(offers.wanted)
+        self.size = sum(offers.counts)
         self.gather = gather
         self._multiples = {level: k for level, k in (multiples or {}).items() if k > 1}
         inside = view.domains[-1] >= 0
@@ -60,10 +60,10 @@ class Planner:
         if len(by_class) == 1:
             self.slots = self._sum(by_class[0], self._multiples)
         elif self._multiples:
-            self.slots = self._sum(mixed(by_class, offers.wanted), self._multiples)
+            self.slots = self._sum(mixed(by_class, offers.counts), self._multiples)
         else:
             sums = [self._sum(slots) for slots in by_class]
-            self.slots = [mixed([each[level] for each in sums], offers.wanted) for level in range(len(sums[0]))]
+            self.slots = [mixed([each[level] for each in sums], offers.counts) for level in range(len(sums[0]))]
 
     def _sum(self, rows: Ints, multiples: Mapping[int, int] | None = None) -> list[Ints]:
         """By level, [domain]: the sum over nodes, rounded down on the way to multiples (GANG-R56, GANG-R60)."""
@@ -76,8 +76,8 @@ class Planner:
                 parents = view.parents[level]
                 inside = parents >= 0
                 size = len(view.paths[level - 1])
-                found = np.bincount(parents[inside], weights=sums[0][inside], minlength=size)
-                sums.insert(0, found.astype(np.int64))
+                bincount = np.bincount(parents[inside], weights=sums[0][inside], minlength=size)
+                sums.insert(0, bincount.astype(np.int64))
         return sums
 
     # -- candidates ---------------------------------------------------------------------------------------------------
@@ -110,8 +110,8 @@ class Planner:
         keys = [-self.peers[level - depth][domains] for depth, domains in enumerate(chains)]
         keys += [self.slots[level - depth][domains] for depth, domains in enumerate(chains)]
         keys += [-self.scores[level], self.view.ranks[level]]
-        found: Ints = np.lexsort(keys[::-1])
-        return found
+        order: Ints = np.lexsort(keys[::-1])
+        return order
 
     def best(self) -> tuple[int, int] | None:
         """The domain of the gathering set with the most slots, and its slots."""
@@ -150,25 +150,25 @@ class Planner:
         position[order] = np.arange(len(order))
         return position
 
-    def _rounded(self, level: int, rows: Ints, wanted: int) -> list[tuple[int, int]]:
+    def _rounded(self, level: int, rows: Ints, size: int) -> list[tuple[int, int]]:
         """The same with podCountMultiple above the nodes. `rows` are in order, so domains are consecutive."""
         view, bottom = self.view, self.view.bottom
 
-        def share(level: int, rows: Ints, wanted: int) -> list[tuple[int, int]]:
+        def share(level: int, rows: Ints, amount: int) -> list[tuple[int, int]]:
             domain = int(view.domains[level][rows[0]])
             k = self._multiples.get(level, 1)
-            wanted = min(wanted, int(self.slots[level][domain])) // k * k
+            amount = min(amount, int(self.slots[level][domain])) // k * k
             if level == bottom:
-                return [(int(rows[0]), wanted)] if wanted else []
+                return [(int(rows[0]), amount)] if amount else []
             shares: list[tuple[int, int]] = []
             children = view.domains[level + 1][rows]
             starts = np.flatnonzero(np.r_[True, children[1:] != children[:-1]]).tolist()
             for start, end in zip(starts, [*starts[1:], len(rows)], strict=True):
-                if wanted <= 0:
+                if amount <= 0:
                     break
-                found = share(level + 1, rows[start:end], wanted)
-                shares += found
-                wanted -= sum(count for _, count in found)
+                results = share(level + 1, rows[start:end], amount)
+                shares += results
+                amount -= sum(count for _, count in results)
             return shares
 
-        return share(level, rows, wanted) if len(rows) else []
+        return share(level, rows, size) if len(rows) else []

@@ -81,7 +81,7 @@ class GatherRequest(Domains):
         if not topology.ready:
             return GatherPlan(None, group, infos, topology.absence, multiples={}, notes=[])
         level = self.gather_level()
-        offers = Offers(offer.slots, offer.wanted, offer.scores, self._peers(infos[0], len(offer.scores)))
+        offers = Offers(offer.slots, offer.counts, offer.scores, self._peers(infos[0], len(offer.scores)))
         multiples = self.multiples()
         planner = Planner(topology.view(), offers, gather=level or 0, multiples=multiples)
         notes = self.unknown()
@@ -134,10 +134,10 @@ class GatherPlan(DomainPlan):
             return
         view = planner.view
         for _, candidates in groupby(planner.candidates(), key=lambda one: one.level):
-            for found in islice(candidates, TRIES):
-                name = view.name(found.level, found.domain)
+            for item in islice(candidates, TRIES):
+                name = view.name(item.level, item.domain)
                 self._group.gathering = f"placed in {name}"
-                yield DomainChoice(name, view.rows(found.level, found.domain).tolist(), found.shares)
+                yield DomainChoice(name, view.rows(item.level, item.domain).tolist(), item.shares)
 
     def best_slots(self) -> int:
         best = self._planner.best() if self._planner is not None and not self._empty else None

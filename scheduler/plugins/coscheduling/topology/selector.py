@@ -34,12 +34,12 @@ class SelectorPeers(Listener):
     def rows(self, value: str) -> Ints:
         """The number of pods with this value on each node, [node]."""
         columns = self._cache.columns
-        found = np.zeros(columns.count, np.int64)
+        counts = np.zeros(columns.count, np.int64)
         for name, count in self._counts.get(value, {}).items():
             row = columns.rows.get(name)
             if row is not None:
-                found[row] = count
-        return found
+                counts[row] = count
+        return counts
 
     def pod_placed(self, info: PodInfo) -> None:
         value = info.pod.metadata.annotations.get(TOPOLOGY_SELECTOR)
@@ -87,6 +87,6 @@ def positions(view: TreeView, rows: Rows, peers: Ints) -> Ints:
     ranks = view.ranks[view.bottom][rows]
     keys = [outside, *(np.where(outside, 0, key) for key in (*crowds, *candidates)), ranks]
     order = np.lexsort(keys[::-1])
-    found = np.empty(len(rows), np.int64)
-    found[order] = np.arange(len(rows))
-    return found
+    by_order = np.empty(len(rows), np.int64)
+    by_order[order] = np.arange(len(rows))
+    return by_order

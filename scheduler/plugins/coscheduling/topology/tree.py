@@ -62,8 +62,8 @@ class TreeView:
 
     def rows(self, level: int, domain: int) -> Ints:
         """The rows of all nodes in a domain."""
-        found: Ints = np.flatnonzero(self.domains[level] == domain)
-        return found
+        rows: Ints = np.flatnonzero(self.domains[level] == domain)
+        return rows
 
 
 def not_read(name: str) -> str:
@@ -75,7 +75,7 @@ class NetworkTopology(ObjectListener):
     """Keeps the tree. One object for all profiles."""
 
     def __init__(self, handle: Handle) -> None:
-        self.found: ClusterNetworkTopology | None = None  # the object `default`, as last read
+        self.cluster_topology: ClusterNetworkTopology | None = None  # the object `default`, as last read
         self.problem = NONE_THERE  # why there is no tree, or why the last change of the object is not used
         self.layers: tuple[Layer, ...] | None = None  # None: there is no tree
         self.missing: dict[str, str] = {}  # nodes that are left out → the layer that they name no domain of
@@ -90,18 +90,18 @@ class NetworkTopology(ObjectListener):
 
     # -- objects ------------------------------------------------------------------------------------------------------
 
-    def set_object(self, found: ClusterNetworkTopology) -> None:
+    def set_object(self, topology: ClusterNetworkTopology) -> None:
         """A ClusterNetworkTopology was added or changed. One that cannot be used leaves the tree as it was."""
-        name = found.metadata.name
+        name = topology.metadata.name
         if name != DEFAULT_TOPOLOGY:
             if name not in self.others:
-                self.others[name] = found.metadata
+                self.others[name] = topology.metadata
                 self._handle.complain(f"ClusterNetworkTopology {name}: {not_read(name)}")
                 self._changed()
             return
-        self.found = found
+        self.cluster_topology = topology
         try:
-            layers = chain(found.spec.network_topology_spec or ())
+            layers = chain(topology.spec.network_topology_spec or ())
         except LayersError as error:
             problem = str(error)
             if self.problem != problem:
@@ -113,12 +113,12 @@ class NetworkTopology(ObjectListener):
         if layers != self.layers:
             self._rebuild(layers)
 
-    def remove_object(self, found: ClusterNetworkTopology) -> None:
+    def remove_object(self, topology: ClusterNetworkTopology) -> None:
         """The object is gone, and the tree with it. Upstream keeps the old tree until it is restarted."""
-        if found.metadata.name == DEFAULT_TOPOLOGY:
-            self.found, self.problem = None, NONE_THERE
+        if topology.metadata.name == DEFAULT_TOPOLOGY:
+            self.cluster_topology, self.problem = None, NONE_THERE
             self._rebuild(None)
-        elif self.others.pop(found.metadata.name, None) is not None:
+        elif self.others.pop(topology.metadata.name, None) is not None:
             self._changed()
 
     @property

@@ -258,9 +258,12 @@ class Struggle(Play):
                         self.bound[bound.uid] = (bound.pod, node)
                     case Reject():
                         assert not want.node, f"{info.key} should go to {want.node}, was refused: {decision.message}"
-                        found = PreemptionResult(decision.nominated or "", victims, decision.message)
+                        preemption_result = PreemptionResult(decision.nominated or "", victims, decision.message)
                         self._compare(
-                            found, PreemptionResult(way.node, self._told(way), f"{want.message} {way.message}".strip())
+                            preemption_result,
+                            PreemptionResult(
+                                way.node, self._staying_victims(way), f"{want.message} {way.message}".strip()
+                            ),
                         )
                     case _:
                         pass
@@ -273,12 +276,12 @@ class Struggle(Play):
             self.victims += victims
         raise AssertionError("the queue does not come to rest")
 
-    def _told(self, way: PreemptionResult) -> tuple[str, ...]:
+    def _staying_victims(self, way: PreemptionResult) -> tuple[str, ...]:
         """Those of the victims who are not on their way out already."""
         return tuple(uid for uid in way.victims if uid in self.bound and not self.bound[uid][0].deleting)
 
-    def _compare(self, found: PreemptionResult, want: PreemptionResult) -> None:
-        assert found == want, f"expected {want}, found {found}"
+    def _compare(self, preemption_result: PreemptionResult, want: PreemptionResult) -> None:
+        assert preemption_result == want, f"expected {want}, found {preemption_result}"
 
 
 def play_through(name: str, start: list[tuple[Node, Device | None]], story: list[tuple[str, Any]]) -> int:

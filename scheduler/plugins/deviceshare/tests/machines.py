@@ -123,8 +123,8 @@ HALF: Amounts = {GPU_CORE: 50, GPU_MEMORY_RATIO: 50}
 
 def ask(amounts: Amounts, *, hint: Any = None, joint: Any = None, partition: Any = None) -> DeviceRequest:
     """A request with annotations, given as plain data."""
-    said = {DEVICE_ALLOCATE_HINT: hint, DEVICE_JOINT_ALLOCATE: joint, GPU_PARTITION_SPEC: partition}
-    annotations = {name: msgspec.json.encode(value).decode() for name, value in said.items() if value is not None}
+    messages = {DEVICE_ALLOCATE_HINT: hint, DEVICE_JOINT_ALLOCATE: joint, GPU_PARTITION_SPEC: partition}
+    annotations = {name: msgspec.json.encode(value).decode() for name, value in messages.items() if value is not None}
     request = DeviceRequest.of(amounts, read(annotations))
     assert request is not None
     return request
@@ -136,17 +136,17 @@ FUNCTIONS = {"rdma": {"selector": {"matchLabels": NIC_LABELS}, "vfSelector": {"m
 
 def chosen(have: DeviceState, request: DeviceRequest, policy: Policy | None = None) -> dict[str, list[int]] | str:
     """Minors by type, or the reasons of the refusal."""
-    found = allocate(have, request, policy or Policy())
-    if not isinstance(found, Choice):
-        return found.message
+    allocation = allocate(have, request, policy or Policy())
+    if not isinstance(allocation, Choice):
+        return allocation.message
     minors: dict[str, list[int]] = {}
-    for share in found.holding.shares:
+    for share in allocation.holding.shares:
         minors.setdefault(share.type, []).append(share.minor)
     return minors
 
 
 def functions_chosen(have: DeviceState, request: DeviceRequest) -> list[str]:
     """Bus addresses of the virtual functions, device by device."""
-    found = allocate(have, request, Policy())
-    assert isinstance(found, Choice), found
-    return [function.bus for share in found.holding.shares for function in share.functions]
+    allocation = allocate(have, request, Policy())
+    assert isinstance(allocation, Choice), allocation
+    return [function.bus for share in allocation.holding.shares for function in share.functions]

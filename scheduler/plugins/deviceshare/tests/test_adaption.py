@@ -44,9 +44,9 @@ def locked(there: Rig, value: str) -> None:
 
 
 def node(there: Rig, annotations: dict[str, str]) -> Node:
-    found = there.core.cache.find("n")
-    assert found is not None
-    return replace(found.known, metadata=replace(found.known.metadata, annotations=annotations))
+    result = there.core.cache.find("n")
+    assert result is not None
+    return replace(result.known, metadata=replace(result.known.metadata, annotations=annotations))
 
 
 def test_a_slice_locks_its_node_until_the_plugin_has_read_it() -> None:

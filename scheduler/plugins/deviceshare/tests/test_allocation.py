@@ -45,9 +45,9 @@ def state(
     return states.untouched(template).moved(shares, 1)
 
 
-def minors(found: object) -> list[int]:
-    assert isinstance(found, Choice), found
-    return [share.minor for share in found.holding.shares]
+def minors(result: object) -> list[int]:
+    assert isinstance(result, Choice), result
+    return [share.minor for share in result.holding.shares]
 
 
 HALF: Amounts = {GPU_CORE: 50, GPU_MEMORY_RATIO: 50}
@@ -81,10 +81,10 @@ def test_cards_chosen(have: DeviceState, ask: Amounts, scorer: Scorer, want: lis
 def test_two_halves_are_not_a_whole() -> None:
     request = DeviceRequest.of({GPU_CORE: 100, GPU_MEMORY_RATIO: 100})
     assert request is not None
-    found = allocate(state(2, used={1: 50, 2: 50}), request, Policy())
-    assert not isinstance(found, Choice)
-    assert found.message == "Insufficient gpu devices"
-    assert found.rejected
+    allocation = allocate(state(2, used={1: 50, 2: 50}), request, Policy())
+    assert not isinstance(allocation, Choice)
+    assert allocation.message == "Insufficient gpu devices"
+    assert allocation.rejected
 
 
 def after(have: DeviceState, *requests: Amounts) -> DeviceState:
@@ -92,9 +92,9 @@ def after(have: DeviceState, *requests: Amounts) -> DeviceState:
     for amounts in requests:
         request = DeviceRequest.of(amounts)
         assert request is not None
-        found = allocate(have, request, Policy())
-        assert isinstance(found, Choice), amounts
-        have = found.after
+        allocation = allocate(have, request, Policy())
+        assert isinstance(allocation, Choice), amounts
+        have = allocation.after
     return have
 
 
@@ -115,8 +115,8 @@ def test_percent_that_is_free_is_free_in_bytes_too(before: list[Amounts], percen
         request = DeviceRequest.of({GPU_MEMORY_RATIO: ask})
         assert request is not None
         assert verdict(there, request, Policy()).ok is fits, ask
-        found = allocate(there, request, Policy())
-        assert isinstance(found, Choice) is fits, ask
+        allocation = allocate(there, request, Policy())
+        assert isinstance(allocation, Choice) is fits, ask
     used = dict(zip(there.template.totals[0], after(there, {GPU_MEMORY_RATIO: percent}).used[0], strict=True))
     assert used[GPU_MEMORY] <= 48 * GIB
 
@@ -181,8 +181,8 @@ def test_two_cards_are_in_one_list() -> None:
     rig.node("n", gpus=2)
     rig.submit(pod("p").gpus(2))
     rig.run()
-    found = parse_allocations(rig.binding("p").annotations)
-    assert [(item.minor, item.id) for item in found["gpu"]] == [(0, "GPU-n-0"), (1, "GPU-n-1")]
+    allocations = parse_allocations(rig.binding("p").annotations)
+    assert [(item.minor, item.id) for item in allocations["gpu"]] == [(0, "GPU-n-0"), (1, "GPU-n-1")]
 
 
 def test_two_shares_pack_on_one_card_when_the_profile_packs() -> None:

@@ -95,19 +95,19 @@ def test_removing_and_adding_a_pod_in_a_dry_run_changes_nothing() -> None:
     victim = rig.running(pod("a").gpu_share(60).annotation(DEVICE_ALLOCATED, allocation(0, 60)), "n")
     plugin = DeviceShare(rig.core.handle)
     cycle, node = CycleState(), rig.core.cache.find("n")
-    wanted = rig.pod(pod("b").gpu_share(50))
+    current_pod = rig.pod(pod("b").gpu_share(50))
     assert node is not None
-    assert plugin.pre_filter(cycle, wanted).ok
-    assert not plugin.filter(cycle, wanted, node).ok
+    assert plugin.pre_filter(cycle, current_pod).ok
+    assert not plugin.filter(cycle, current_pod, node).ok
     info = node.pods[victim.metadata.uid]
     plugin.victim_removed(cycle, info, node)
-    assert plugin.filter(cycle, wanted, node).ok
+    assert plugin.filter(cycle, current_pod, node).ok
     plugin.victim_returned(cycle, info, node)
     plugin.victim_returned(cycle, info, node)
-    assert not plugin.filter(cycle, wanted, node).ok
+    assert not plugin.filter(cycle, current_pod, node).ok
     plugin.victim_removed(cycle, info, node)
     plugin.victim_removed(cycle, info, node)
-    assert plugin.filter(cycle, wanted, node).ok
+    assert plugin.filter(cycle, current_pod, node).ok
     assert percent_taken(rig, 0) == 60, "all that was simulated"
 
 
@@ -138,11 +138,11 @@ def test_a_card_allocated_twice_needs_several_victims() -> None:
             rig.running(pod(name).gpus(1).annotation(DEVICE_ALLOCATED, allocation(minor, 100)), "n")
     plugin = DeviceShare(rig.core.handle)
     cycle, node = CycleState(), rig.core.cache.find("n")
-    wanted = rig.pod(pod("p").gpus(1))
+    current_pod = rig.pod(pod("p").gpus(1))
     assert node is not None
-    assert plugin.pre_filter(cycle, wanted).ok
+    assert plugin.pre_filter(cycle, current_pod).ok
     for minor in (0, 1):
         plugin.victim_removed(cycle, node.pods[f"uid-one-{minor}"], node)
-    assert plugin.filter(cycle, wanted, node).message == "Insufficient gpu devices"
+    assert plugin.filter(cycle, current_pod, node).message == "Insufficient gpu devices"
     plugin.victim_removed(cycle, node.pods["uid-two-1"], node)
-    assert plugin.filter(cycle, wanted, node).ok
+    assert plugin.filter(cycle, current_pod, node).ok

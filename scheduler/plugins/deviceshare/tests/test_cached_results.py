@@ -123,9 +123,9 @@ class AnnotatedPlay(Play):
                 self.core.intake.set_pod(Pod(metadata, spec))
                 self.decide()
             case "relabel":
-                found = self.core.cache.find(f"n{what}")
-                if found is not None:
-                    node = found.known
+                result = self.core.cache.find(f"n{what}")
+                if result is not None:
+                    node = result.known
                     other = {GPU_MODEL_LABEL: "H20"} if node.metadata.labels else {GPU_PARTITION_POLICY_LABEL: "Honor"}
                     self.core.intake.set_node(replace(node, metadata=replace(node.metadata, labels=other)))
                 self.decide()

@@ -23,9 +23,9 @@ from seatrial.scheduler.tests.rig import Rig
 
 
 def devices_of(rig: Rig, name: str = "n") -> NodeDevices:
-    found = DeviceCache.of(rig.core.handle).find(name)
-    assert found is not None
-    return found
+    devices = DeviceCache.of(rig.core.handle).find(name)
+    assert devices is not None
+    return devices
 
 
 def elsewhere(minor: int, percent: int) -> str:
@@ -59,26 +59,26 @@ def test_adding_and_removing_a_placed_pod_in_a_dry_run_counts_it_once() -> None:
     rig.running(pod("there").gpu_share(60).annotation(DEVICE_ALLOCATED, elsewhere(0, 60)), "n")
     rig.running(pod("bare").request(cpu=1), "n")
     plugin, cycle, node = DeviceShare(rig.core.handle), CycleState(), rig.core.cache.find("n")
-    wanted = rig.pod(pod("wants").gpu_share(50))
+    current_pod = rig.pod(pod("wants").gpu_share(50))
     assert node is not None
-    assert plugin.pre_filter(cycle, wanted).ok
+    assert plugin.pre_filter(cycle, current_pod).ok
     for name in ("there", "bare"):
         plugin.victim_returned(cycle, node.pods[f"uid-{name}"], node)
-    assert not plugin.filter(cycle, wanted, node).ok
+    assert not plugin.filter(cycle, current_pod, node).ok
     plugin.victim_removed(cycle, node.pods["uid-bare"], node)
-    assert not plugin.filter(cycle, wanted, node).ok
+    assert not plugin.filter(cycle, current_pod, node).ok
     plugin.victim_removed(cycle, node.pods["uid-there"], node)
-    assert plugin.filter(cycle, wanted, node).ok
+    assert plugin.filter(cycle, current_pod, node).ok
     plugin.victim_returned(cycle, node.pods["uid-there"], node)
-    assert not plugin.filter(cycle, wanted, node).ok
+    assert not plugin.filter(cycle, current_pod, node).ok
 
 
-@pytest.mark.parametrize("said", [elsewhere(1, 100), elsewhere(7, 100), "no JSON"])
-def test_an_allocation_on_an_unscheduled_pod_is_overwritten(said: str) -> None:
+@pytest.mark.parametrize("message", [elsewhere(1, 100), elsewhere(7, 100), "no JSON"])
+def test_an_allocation_on_an_unscheduled_pod_is_overwritten(message: str) -> None:
     """DEV-R18: the scheduler decides, whatever is in the annotation of a pod without node."""
     rig = Rig()
     rig.node("n", gpus=3)
-    rig.submit(pod("a").gpu_share(50).annotation(DEVICE_ALLOCATED, said))
+    rig.submit(pod("a").gpu_share(50).annotation(DEVICE_ALLOCATED, message))
     rig.run()
     text = rig.binding("a").annotations[DEVICE_ALLOCATED]
     assert [card.minor for card in parse_allocations({DEVICE_ALLOCATED: text})["gpu"]] == [0]

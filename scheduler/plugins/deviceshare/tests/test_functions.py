@@ -39,9 +39,9 @@ def wants(name: str) -> PodBuilder:
 
 
 def got(rig: Rig, name: str) -> tuple[int, list[str]]:
-    (found,) = parse_allocations(rig.binding(name).annotations)["rdma"]
-    assert found.extension is not None
-    return found.minor, [item.bus_id for item in found.extension.vfs]
+    (entry,) = parse_allocations(rig.binding(name).annotations)["rdma"]
+    assert entry.extension is not None
+    return entry.minor, [item.bus_id for item in entry.extension.vfs]
 
 
 @pytest.mark.parametrize("policy", ["", "Aligned", "Restricted"])

@@ -160,15 +160,15 @@ def test_a_full_physical_function_has_no_virtual_ones() -> None:
 
 def test_the_annotation_lists_the_virtual_functions() -> None:
     request = ask(whole(1, rdma=1), hint=FUNCTIONS, joint=JOINT)
-    found = allocate(state(paired()), request, Policy())
-    assert isinstance(found, Choice)
-    text = found.holding.annotation({("rdma", 1): '"0000:1f:00.0"'})
+    allocation = allocate(state(paired()), request, Policy())
+    assert isinstance(allocation, Choice)
+    text = allocation.holding.annotation({("rdma", 1): '"0000:1f:00.0"'})
     assert text.endswith(
         '"rdma":[{"minor":1,"resources":{"koordinator.sh/rdma":"1"},"id":"0000:1f:00.0",'
         '"extension":{"vfs":[{"minor":2,"busID":"0000:1f:00.2"}]}}]}'
     )
     back = shares_of(parse_allocations({"scheduling.koordinator.sh/device-allocated": text}))
-    assert back == found.holding.shares
+    assert back == allocation.holding.shares
 
 
 def test_a_virtual_function_of_minor_0_is_written_without_minor() -> None:
@@ -183,7 +183,7 @@ def test_a_virtual_function_of_minor_0_is_written_without_minor() -> None:
 
 def test_released_devices_and_virtual_functions_are_free_again() -> None:
     have = state(paired())
-    found = allocate(have, ask(whole(3, rdma=1), hint=FUNCTIONS, joint=JOINT), Policy())
-    assert isinstance(found, Choice)
-    assert found.after is not have
-    assert found.after.moved(found.holding.shares, -1) is have
+    allocation = allocate(have, ask(whole(3, rdma=1), hint=FUNCTIONS, joint=JOINT), Policy())
+    assert isinstance(allocation, Choice)
+    assert allocation.after is not have
+    assert allocation.after.moved(allocation.holding.shares, -1) is have

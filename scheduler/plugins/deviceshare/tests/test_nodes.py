@@ -40,8 +40,8 @@ def wishing(builder: PodBuilder, **hints: Any) -> PodBuilder:
 
 
 def minors(rig: Rig, name: str) -> dict[str, list[int]]:
-    found = parse_allocations(rig.binding(name).annotations)
-    return {kind: [entry.minor for entry in entries] for kind, entries in found.items()}
+    allocations = parse_allocations(rig.binding(name).annotations)
+    return {kind: [entry.minor for entry in entries] for kind, entries in allocations.items()}
 
 
 def test_a_pod_that_fits_only_after_another_allocation() -> None:
@@ -146,9 +146,9 @@ def test_virtual_functions_come_back_with_a_failed_binding() -> None:
     for _ in range(2):
         rig.submit(wishing(pod("a").gpus(1).resources({RDMA: 1}), joint=JOINT, hint=FUNCTIONS))
         rig.run(bind=False)
-        found = parse_allocations(rig.binding("a").annotations)["rdma"][0]
-        assert found.extension is not None
-        assert [item.bus_id for item in found.extension.vfs] == ["0000:1f:00.2"]
+        entry = parse_allocations(rig.binding("a").annotations)["rdma"][0]
+        assert entry.extension is not None
+        assert [item.bus_id for item in entry.extension.vfs] == ["0000:1f:00.2"]
         rig.core.bind_failed("uid-a", "the network is down", retry=False)
 
 

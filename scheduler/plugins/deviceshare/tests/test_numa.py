@@ -63,12 +63,12 @@ def test_no_numa_nodes_will_do(amounts: dict[str, int], want: Status) -> None:
 
 def test_a_card_of_no_known_numa_node_goes_with_any_and_keeps_its_switch() -> None:
     cards = [card(0, numa=0, switch="a"), card(1, numa=-1, switch="b"), card(2, numa=1, switch="b")]
-    found = allocate(state(cards), ask(whole(2)), Policy(), SECOND)
-    assert isinstance(found, Choice)
-    assert [share.minor for share in found.holding.shares] == [1, 2]
+    allocation = allocate(state(cards), ask(whole(2)), Policy(), SECOND)
+    assert isinstance(allocation, Choice)
+    assert [share.minor for share in allocation.holding.shares] == [1, 2]
 
 
 def test_nics_stay_on_the_numa_nodes_too() -> None:
-    found = allocate(state(paired()), ask(whole(2, rdma=100), joint=JOINT), Policy(), SECOND)
-    assert isinstance(found, Choice)
-    assert [(share.type, share.minor) for share in found.holding.shares] == [("gpu", 4), ("gpu", 5), ("rdma", 3)]
+    allocation = allocate(state(paired()), ask(whole(2, rdma=100), joint=JOINT), Policy(), SECOND)
+    assert isinstance(allocation, Choice)
+    assert [(share.type, share.minor) for share in allocation.holding.shares] == [("gpu", 4), ("gpu", 5), ("rdma", 3)]

@@ -74,9 +74,9 @@ def device_cache() -> DeviceCache:
 
 
 def state(devices: DeviceCache, name: str) -> DeviceState:
-    found = devices.find(name)
-    assert found is not None
-    return found.state
+    device = devices.find(name)
+    assert device is not None
+    return device.state
 
 
 moves = st.tuples(
@@ -97,14 +97,16 @@ def test_no_device_is_allocated_twice(story: list[tuple[str, int, int, int]]) ->
             node = devices.find(name)
             assert node is not None
             request = REQUESTS[which]
-            found = allocate(node.state, request, POLICIES[policy])
-            assert verdict(node.state, request, POLICIES[policy]).ok == isinstance(found, Choice)
-            if isinstance(found, Choice):
+            allocation = allocate(node.state, request, POLICIES[policy])
+            assert verdict(node.state, request, POLICIES[policy]).ok == isinstance(allocation, Choice)
+            if isinstance(allocation, Choice):
                 before = node.state
-                assert found.after.moved(found.holding.shares, -1) is before, "what is freed is what was taken"
-                check_exclusive(before, found, request)
-                devices.settle(node, f"u{number:03}", found)
-                annotations[f"u{number:03}"] = (name, found.holding.annotation(node.ids))
+                assert allocation.after.moved(allocation.holding.shares, -1) is before, (
+                    "what is freed is what was taken"
+                )
+                check_exclusive(before, allocation, request)
+                devices.settle(node, f"u{number:03}", allocation)
+                annotations[f"u{number:03}"] = (name, allocation.holding.annotation(node.ids))
         for node in devices:
             check_limits(node.state)
     again = device_cache()
@@ -128,9 +130,9 @@ def check_limits(state: DeviceState) -> None:
     assert len(set(state.functions)) == len(state.functions), "a virtual function has one owner"
 
 
-def check_exclusive(before: DeviceState, found: Choice, request: DeviceRequest) -> None:
+def check_exclusive(before: DeviceState, choice: Choice, request: DeviceRequest) -> None:
     gpu = request.get("gpu")
-    for share in found.holding.shares:
+    for share in choice.holding.shares:
         number = before.template.index[share.type, share.minor]
         assert before.frees[number], "unhealthy devices are not allocated"
         if share.type == "gpu" and gpu is not None and not gpu.shared:
@@ -149,8 +151,8 @@ def test_one_card_is_full_of_bytes_and_percent_but_not_too_full(requests: list[t
     template, _ = states.template([card(0)])
     there = states.untouched(template)
     for name, amount in requests:
-        found = allocate(there, ask({name: amount}), POLICIES[0])
-        there = found.after if isinstance(found, Choice) else there
+        allocation = allocate(there, ask({name: amount}), POLICIES[0])
+        there = allocation.after if isinstance(allocation, Choice) else there
         check_limits(there)
     free = there.frees[0]
     for percent in range(1, 101):
@@ -162,9 +164,9 @@ def test_a_changed_device_object_keeps_the_allocations() -> None:
     devices = device_cache()
     node = devices.find("paired")
     assert node is not None
-    found = allocate(node.state, REQUESTS[7], POLICIES[0])
-    assert isinstance(found, Choice)
-    devices.settle(node, "u", found)
+    allocation = allocate(node.state, REQUESTS[7], POLICIES[0])
+    assert isinstance(allocation, Choice)
+    devices.settle(node, "u", allocation)
     taken = node.state
     devices.set_device("paired", None)
     devices.set_device("paired", MACHINES["paired"])

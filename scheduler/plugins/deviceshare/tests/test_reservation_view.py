@@ -49,8 +49,8 @@ def owner(name: str, percent: int) -> PodBuilder:
 
 def taken(rig: Rig, name: str) -> Cards:
     """The percent of each card that a pod got."""
-    found = parse_allocations(rig.binding(name).annotations)["gpu"]
-    return {entry.minor: int(str(entry.resources[GPU_CORE])) for entry in found}
+    gpu = parse_allocations(rig.binding(name).annotations)["gpu"]
+    return {entry.minor: int(str(entry.resources[GPU_CORE])) for entry in gpu}
 
 
 def confirmed(rig: Rig) -> None:
@@ -65,7 +65,7 @@ def confirmed(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize(
-    ("policy", "asked", "expected"),
+    ("policy", "amount", "expected"),
     [
         pytest.param("", 100, {3: 100}, id="its-own-card-first"),
         pytest.param("", 50, {3: 50}, id="a-part-of-its-own-card"),
@@ -74,11 +74,11 @@ def confirmed(rig: Rig) -> None:
         pytest.param("Restricted", 200, {}, id="restricted-and-no-more"),
     ],
 )
-def test_a_card_reserved_out_of_four(policy: str, asked: int, expected: Cards) -> None:
+def test_a_card_reserved_out_of_four(policy: str, amount: int, expected: Cards) -> None:
     rig = Rig()
     rig.node("n", gpus=4)
     hold(rig, "r", {3: 100}, policy=policy)
-    rig.submit(owner("a", asked).into_reservation())
+    rig.submit(owner("a", amount).into_reservation())
     rig.run()
     if expected:
         assert taken(rig, "a") == expected

@@ -95,11 +95,11 @@ def test_a_nodes_score_is_the_sum_over_types() -> None:
     taken = ((GPU_CORE, 25), (GPU_MEMORY, 4 << 30), (GPU_MEMORY_RATIO, 25))
     plugin.devices.assign("n", "u", (Share("gpu", 0, taken), Share("rdma", 0, ((RDMA, 50),))))
     cycle = CycleState()
-    wanted = rig.pod(pod("p").resources({GPU_CORE: 50, GPU_MEMORY_RATIO: 50, RDMA: 25}))
-    assert plugin.pre_filter(cycle, wanted).ok
+    current_pod = rig.pod(pod("p").resources({GPU_CORE: 50, GPU_MEMORY_RATIO: 50, RDMA: 25}))
+    assert plugin.pre_filter(cycle, current_pod).ok
     info = rig.core.cache.find("n")
     assert info is not None
-    assert plugin.score(cycle, wanted, info) == 94 + 92
+    assert plugin.score(cycle, current_pod, info) == 94 + 92
 
 
 @pytest.mark.parametrize(

@@ -32,8 +32,8 @@ HUAWEI = {GPU_VENDOR_LABEL: "huawei", GPU_MODEL_LABEL: "Ascend-310P"}
 
 
 def size(memory: int, core: int, cpu: int, dvpp: int | None) -> ResourceList:
-    found: ResourceList = {GPU_MEMORY: f"{memory}Gi", NPU_CORE: core, NPU_CPU: cpu}
-    return found if dvpp is None else found | {NPU_DVPP: dvpp}
+    allocatable: ResourceList = {GPU_MEMORY: f"{memory}Gi", NPU_CORE: core, NPU_CPU: cpu}
+    return allocatable if dvpp is None else allocatable | {NPU_DVPP: dvpp}
 
 
 SIZES = {
@@ -74,8 +74,8 @@ def ascend(rig: Rig, *, labels: dict[str, str] | None = None, cards: int = 8) ->
     rig.core.intake.set_device("n", Device(ObjectMeta(name="n"), DeviceSpec(tuple(npus(cards)))))
 
 
-def ask(rig: Rig, name: str, wanted: ResourceList) -> None:
-    rig.submit(pod(name).resources({GPU_SHARED: 1, **wanted}))
+def ask(rig: Rig, name: str, allocatable: ResourceList) -> None:
+    rig.submit(pod(name).resources({GPU_SHARED: 1, **allocatable}))
     rig.run()
 
 
@@ -86,39 +86,39 @@ def got(rig: Rig, name: str) -> tuple[int, str, object]:
 
 
 @pytest.mark.parametrize(
-    ("used", "wanted", "want"),
+    ("used", "allocatable", "want"),
     [
         pytest.param(1, size(3, 1, 1, 12), (0, "vir01", "12"), id="beside-another-slice"),
         pytest.param(1, size(12, 4, 4, 100), (1, "vir04_4c_dvpp", "50"), id="not-beside-one-that-has-half-the-dvpp"),
         pytest.param(0, size(12, 4, 3, None), (0, "vir04_3c_ndvpp", "50"), id="without-dvpp"),
     ],
 )
-def test_slices_are_named(used: int, wanted: ResourceList, want: tuple[int, str, str]) -> None:
+def test_slices_are_named(used: int, allocatable: ResourceList, want: tuple[int, str, str]) -> None:
     rig = Rig()
     rig.core.intake.set_config_map(SOURCE, config_map())
     ascend(rig, labels=HUAWEI)
     for number in range(used):
         ask(rig, f"there-{number}", SIZES["vir04"])
-    ask(rig, "p", wanted)
+    ask(rig, "p", allocatable)
     assert got(rig, "p") == want
 
 
 @pytest.mark.parametrize(
-    ("used", "labels", "wanted", "message"),
+    ("used", "labels", "allocatable", "message"),
     [
         pytest.param(2, HUAWEI, size(12, 4, 4, 100), "Insufficient GPU Devices", id="no-card-has-all-its-dvpp"),
         pytest.param(0, {}, size(12, 4, 4, 100), "no matched GPU shared resource template", id="a-node-of-no-model"),
         pytest.param(0, HUAWEI, size(6, 2, 3, 25), "no matched GPU shared resource template", id="no-such-size"),
     ],
 )
-def test_no_slice(used: int, labels: dict[str, str], wanted: ResourceList, message: str) -> None:
+def test_no_slice(used: int, labels: dict[str, str], allocatable: ResourceList, message: str) -> None:
     rig = Rig()
     rig.core.intake.set_config_map(SOURCE, config_map())
     ascend(rig, labels=labels, cards=2)
     for number in range(used):
         ask(rig, f"there-{number}", size(12, 4, 4, 50))
         ask(rig, f"more-{number}", size(3, 1, 1, 12))
-    ask(rig, "p", wanted)
+    ask(rig, "p", allocatable)
     assert message in rig.message("p")
 
 
@@ -128,8 +128,8 @@ def test_whole_cards_and_slices_of_other_things_have_no_sizes() -> None:
     rig.submit(pod("whole").resources({NPU_CORE: 16, GPU_MEMORY_RATIO: 200}))
     rig.submit(pod("memory").resources({GPU_MEMORY: "5Gi"}))
     rig.run()
-    found = parse_allocations(rig.binding("whole").annotations)["gpu"]
-    assert [(entry.minor, entry.resources[NPU_CORE], entry.extension) for entry in found] == [
+    gpu = parse_allocations(rig.binding("whole").annotations)["gpu"]
+    assert [(entry.minor, entry.resources[NPU_CORE], entry.extension) for entry in gpu] == [
         (0, "8", None),
         (1, "8", None),
     ]
@@ -158,7 +158,7 @@ def test_pods_wait_for_their_size_to_be_named() -> None:
     assert rig.where("q") == ""
 
 
-WANTED: Amounts = {GPU_MEMORY: 3 << 30, NPU_CORE: 1, NPU_CPU: 1, NPU_DVPP: 12}
+REQUEST: Amounts = {GPU_MEMORY: 3 << 30, NPU_CORE: 1, NPU_CPU: 1, NPU_DVPP: 12}
 
 
 @pytest.mark.parametrize("text", ["]", "huawei-Ascend-310P: [vir01]", "a-b: {x: {koordinator.sh/gpu-memory: lots}}"])
@@ -168,7 +168,7 @@ def test_an_invalid_config_map_changes_nothing(text: str) -> None:
     changed, (complaint,) = registry.replace(SOURCE, ConfigMap(data={"data.yaml": text}))
     assert not changed
     assert complaint.startswith(f"ConfigMap {SOURCE}: data.yaml: ")
-    assert registry.named(SOURCE, WANTED) == (("huawei-Ascend-310P", "vir01"),)
+    assert registry.named(SOURCE, REQUEST) == (("huawei-Ascend-310P", "vir01"),)
     assert registry.replace(SOURCE, config_map()) == (False, [])
     assert registry.replace(SOURCE, None) == (True, [])
-    assert registry.named(SOURCE, WANTED) == ()
+    assert registry.named(SOURCE, REQUEST) == ()

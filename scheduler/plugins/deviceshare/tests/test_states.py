@@ -56,15 +56,15 @@ def placements() -> list[tuple[str, str]]:
     rig = Rig()
     for number in range(4):
         rig.node(f"n{number}", gpus=8)
-    found = []
+    placements = []
     for number in range(120):
         shape = SHAPES[number * 7 % 11 % len(SHAPES)]
         rig.submit(PodBuilder(f"p{number}").resources({"cpu": "1", "memory": "1Gi", **shape}))
         rig.run()
-        found.append((rig.where(f"p{number}"), rig.binding(f"p{number}").annotations[DEVICE_ALLOCATED]))
+        placements.append((rig.where(f"p{number}"), rig.binding(f"p{number}").annotations[DEVICE_ALLOCATED]))
         if number >= 24:
             rig.delete(f"p{number - 24}")
-    return found
+    return placements
 
 
 def test_kept_objects_do_not_become_more(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,15 +18,15 @@ HALF = {CORE: "50", MEMORY: "40Gi", RATIO: "50"}
 NOTHING = {CORE: "0", MEMORY: "0", RATIO: "0"}
 
 
-def told(rig: Rig, name: str = "n") -> dict[str, Any]:
-    found = summary_of(DeviceCache.of(rig.core.handle), rig.core.cache, name)
-    assert found is not None
-    plain: dict[str, Any] = to_plain(found)
+def node_summary(rig: Rig, name: str = "n") -> dict[str, Any]:
+    summary = summary_of(DeviceCache.of(rig.core.handle), rig.core.cache, name)
+    assert summary is not None
+    plain: dict[str, Any] = to_plain(summary)
     return plain
 
 
-def placed(rig: Rig, *asked: PodBuilder) -> None:
-    for item in asked:
+def placed(rig: Rig, *pod: PodBuilder) -> None:
+    for item in pod:
         rig.submit(item)
         rig.run()
 
@@ -34,7 +34,7 @@ def placed(rig: Rig, *asked: PodBuilder) -> None:
 def test_an_unused_node() -> None:
     rig = Rig()
     rig.node("n", gpus=2)
-    assert told(rig) == {
+    assert node_summary(rig) == {
         "deviceTotal": {CORE: "200", MEMORY: "160Gi", RATIO: "200"},
         "deviceFree": {CORE: "200", MEMORY: "160Gi", RATIO: "200"},
         "deviceUsed": {},
@@ -49,25 +49,25 @@ def test_holders_of_devices() -> None:
     rig = Rig()
     rig.node("n", gpus=2)
     placed(rig, pod("whole").gpus(1), pod("half").gpu_share(50))
-    found = told(rig)
-    assert found["allocateSet"] == {"gpu": {"default/whole": {"0": CARD}, "default/half": {"1": HALF}}}
-    assert found["deviceUsed"] == {CORE: "150", MEMORY: "120Gi", RATIO: "150"}
-    assert found["deviceFree"] == HALF
-    assert found["deviceUsedDetail"] == {"gpu": {"0": CARD, "1": HALF}}
-    assert found["deviceFreeDetail"] == {"gpu": {"0": NOTHING, "1": HALF}}
+    results = node_summary(rig)
+    assert results["allocateSet"] == {"gpu": {"default/whole": {"0": CARD}, "default/half": {"1": HALF}}}
+    assert results["deviceUsed"] == {CORE: "150", MEMORY: "120Gi", RATIO: "150"}
+    assert results["deviceFree"] == HALF
+    assert results["deviceUsedDetail"] == {"gpu": {"0": CARD, "1": HALF}}
+    assert results["deviceFreeDetail"] == {"gpu": {"0": NOTHING, "1": HALF}}
 
 
 def test_two_pods_on_one_card_add_up() -> None:
     rig = Rig()
     rig.node("n", gpus=1)
     placed(rig, pod("a").gpu_share(50), pod("b").gpu_share(50))
-    found = told(rig)
-    assert found["allocateSet"]["gpu"] == {"default/a": {"0": HALF}, "default/b": {"0": HALF}}
-    assert found["deviceUsedDetail"] == {"gpu": {"0": CARD}}
+    results = node_summary(rig)
+    assert results["allocateSet"]["gpu"] == {"default/a": {"0": HALF}, "default/b": {"0": HALF}}
+    assert results["deviceUsedDetail"] == {"gpu": {"0": CARD}}
     rig.delete("a")
-    assert told(rig)["deviceUsedDetail"] == {"gpu": {"0": HALF}}
+    assert node_summary(rig)["deviceUsedDetail"] == {"gpu": {"0": HALF}}
     rig.delete("b")
-    assert told(rig)["allocateSet"] == {}
+    assert node_summary(rig)["allocateSet"] == {}
 
 
 def test_types_are_kept_apart_and_summed_together() -> None:
@@ -75,11 +75,11 @@ def test_types_are_kept_apart_and_summed_together() -> None:
     rig.node("n", gpus=8, more={"koordinator.sh/rdma": 400})
     rig.core.intake.set_device("n", Device(ObjectMeta(name="n"), DeviceSpec(tuple(paired()))))
     placed(rig, pod("a").gpus(2).rdma(100).jointly("gpu", "rdma"))
-    found = told(rig)
-    assert found["deviceTotal"]["koordinator.sh/rdma"] == "400"
-    assert found["deviceUsed"] == {CORE: "200", MEMORY: "160Gi", RATIO: "200", "koordinator.sh/rdma": "100"}
-    assert list(found["deviceTotalDetail"]["rdma"]) == ["1", "2", "3", "4"]
-    assert found["allocateSet"]["rdma"] == {"default/a": {"1": {"koordinator.sh/rdma": "100"}}}
+    results = node_summary(rig)
+    assert results["deviceTotal"]["koordinator.sh/rdma"] == "400"
+    assert results["deviceUsed"] == {CORE: "200", MEMORY: "160Gi", RATIO: "200", "koordinator.sh/rdma": "100"}
+    assert list(results["deviceTotalDetail"]["rdma"]) == ["1", "2", "3", "4"]
+    assert results["allocateSet"]["rdma"] == {"default/a": {"1": {"koordinator.sh/rdma": "100"}}}
 
 
 def test_an_unhealthy_card_is_listed_without_amounts() -> None:
@@ -87,10 +87,10 @@ def test_an_unhealthy_card_is_listed_without_amounts() -> None:
     rig.node("n", gpus=2)
     placed(rig, pod("a").gpus(1))
     rig.device("n", 2, sick=(0,))
-    found = told(rig)
-    assert found["deviceTotalDetail"] == {"gpu": {"0": {}, "1": CARD}}
-    assert found["deviceFreeDetail"] == {"gpu": {"0": {}, "1": CARD}}
-    assert found["deviceUsedDetail"] == {"gpu": {"0": CARD}}, "its pod still has it"
+    results = node_summary(rig)
+    assert results["deviceTotalDetail"] == {"gpu": {"0": {}, "1": CARD}}
+    assert results["deviceFreeDetail"] == {"gpu": {"0": {}, "1": CARD}}
+    assert results["deviceUsedDetail"] == {"gpu": {"0": CARD}}, "its pod still has it"
 
 
 @pytest.mark.parametrize(
@@ -104,17 +104,17 @@ def test_used_amounts_outlive_the_object(cards: int | None) -> None:
         rig.core.intake.set_device("n", None)
     else:
         rig.device("n", cards)
-    found = told(rig)
-    assert found["deviceUsedDetail"] == {"gpu": {"0": CARD, "1": CARD}}
-    assert found["deviceTotalDetail"]["gpu"]["1"] == {}
-    assert found["deviceFreeDetail"]["gpu"]["1"] == {}
-    assert found["allocateSet"]["gpu"]["default/a"].keys() == {"0", "1"}
+    results = node_summary(rig)
+    assert results["deviceUsedDetail"] == {"gpu": {"0": CARD, "1": CARD}}
+    assert results["deviceTotalDetail"]["gpu"]["1"] == {}
+    assert results["deviceFreeDetail"]["gpu"]["1"] == {}
+    assert results["allocateSet"]["gpu"]["default/a"].keys() == {"0", "1"}
 
 
 def test_minors_in_order_of_their_numbers() -> None:
     rig = Rig()
     rig.node("n", gpus=12)
-    assert list(told(rig)["deviceTotalDetail"]["gpu"]) == [str(number) for number in range(12)]
+    assert list(node_summary(rig)["deviceTotalDetail"]["gpu"]) == [str(number) for number in range(12)]
 
 
 def test_all_nodes_by_name_and_no_missing_node() -> None:
@@ -125,7 +125,7 @@ def test_all_nodes_by_name_and_no_missing_node() -> None:
     share = '{"gpu":[{"minor":3,"resources":{"koordinator.sh/gpu-core":"50","koordinator.sh/gpu-memory-ratio":"50"}}]}'
     rig.running(pod("a").gpu_share(50).annotation(DEVICE_ALLOCATED, share), "early")
     devices = DeviceCache.of(rig.core.handle)
-    found = summaries(devices, rig.core.cache)
-    assert list(found) == ["early", "n1", "n2"]
-    assert found["early"].allocate_set == {"gpu": {"default/a": {"3": {CORE: "50", RATIO: "50"}}}}
+    results = summaries(devices, rig.core.cache)
+    assert list(results) == ["early", "n1", "n2"]
+    assert results["early"].allocate_set == {"gpu": {"default/a": {"3": {CORE: "50", RATIO: "50"}}}}
     assert summary_of(devices, rig.core.cache, "plain") is None

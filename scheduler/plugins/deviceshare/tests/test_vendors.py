@@ -23,7 +23,7 @@ def test_minors_in_the_order_of_choice() -> None:
 
 
 @pytest.mark.parametrize(
-    ("vendor", "given", "want"),
+    ("vendor", "grant", "want"),
     [
         pytest.param(
             "huawei",
@@ -70,12 +70,12 @@ def test_minors_in_the_order_of_choice() -> None:
         pytest.param("", grant(card(0)), Adapted(), id="nobodys-cards"),
     ],
 )
-def test_annotations_of_each_vendor(vendor: str, given: Grant, want: Adapted) -> None:
-    assert adapt(vendor, given) == want
+def test_annotations_of_each_vendor(vendor: str, grant: Grant, want: Adapted) -> None:
+    assert adapt(vendor, grant) == want
 
 
 @pytest.mark.parametrize(
-    ("vendor", "given", "want"),
+    ("vendor", "grant", "want"),
     [
         ("cambricon", grant(card(0, 5), card(1, 5)), "multiple gpu share is not supported on device side"),
         ("cambricon", grant(card(0, 0)), "gpu core resource is required"),
@@ -84,7 +84,7 @@ def test_annotations_of_each_vendor(vendor: str, given: Grant, want: Adapted) ->
         ("metax", grant(card(0, 5, 0)), "gpu memory must not be less than 1048576 bytes"),
     ],
 )
-def test_requests_a_vendor_refuses(vendor: str, given: Grant, want: str) -> None:
+def test_requests_a_vendor_refuses(vendor: str, grant: Grant, want: str) -> None:
     with pytest.raises(RefusedError) as caught:
-        adapt(vendor, given)
+        adapt(vendor, grant)
     assert str(caught.value) == want

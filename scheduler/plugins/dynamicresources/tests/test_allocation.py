@@ -47,8 +47,8 @@ class World:
     def slice(self, name: str, *devices: dict[str, Any], pool: dict[str, Any] | None = None, **spec: Any) -> None:
         place = spec or {"nodeName": name}
         shown = {"driver": DRIVER, "pool": {"name": name, "generation": 1, "resourceSliceCount": 1, **(pool or {})}}
-        found = {"metadata": {"name": f"{name}-slice"}, "spec": {**shown, "devices": list(devices), **place}}
-        self.give(ResourceSlice, found)
+        manifest = {"metadata": {"name": f"{name}-slice"}, "spec": {**shown, "devices": list(devices), **place}}
+        self.give(ResourceSlice, manifest)
 
     def claim(self, name: str, *requests: dict[str, Any], **devices: Any) -> None:
         metadata = {"name": name, "namespace": "default", "uid": f"claim-{name}", "resourceVersion": "1"}
@@ -116,8 +116,8 @@ def test_a_missing_attribute_ends_the_attempt_and_names_the_device(world: World)
     """DRA-R88, E8."""
     world.node("n1", device("gpu-0"))
     world.claim("a", exactly(selectors=[cel(f"device.attributes['{DRIVER}'].model == 'large'")]))
-    said = world.pod("pa", "a")
-    assert "claim default/a: selector #0 on device gpu.example.com/n1/gpu-0: CEL runtime error: no such key" in said
+    pod = world.pod("pa", "a")
+    assert "claim default/a: selector #0 on device gpu.example.com/n1/gpu-0: CEL runtime error: no such key" in pod
 
 
 def test_devices_of_one_root_are_found_by_going_back(world: World) -> None:

@@ -46,8 +46,8 @@ CARD = card(model="H100", flag=True, n=3, version=Version("1.10.0-rc.2"))
     ],
 )
 def test_what_holds(text: str, holds: bool) -> None:
-    found = Expression(text)
-    assert [found.holds(CARD), found.holds(CARD)] == [holds, holds], "evaluated, and from what is known"
+    expression = Expression(text)
+    assert [expression.holds(CARD), expression.holds(CARD)] == [holds, holds], "evaluated, and from what is known"
 
 
 @pytest.mark.parametrize(
@@ -62,10 +62,10 @@ def test_what_holds(text: str, holds: bool) -> None:
     ],
 )
 def test_what_fails(text: str, why: str) -> None:
-    found = Expression(text)
+    expression = Expression(text)
     for _ in range(2):
         with pytest.raises(ExpressionError, match=why):
-            found.holds(CARD)
+            expression.holds(CARD)
 
 
 @pytest.mark.parametrize("text", ["1 +", "'" + "\\\\" * 4000, "(" * 5000, "'" + "x" * 11_000 + "' == ''"])
@@ -87,14 +87,14 @@ def test_what_cannot_be_compiled(text: str) -> None:
     ids=["by-model", "1-and-true-are-two-values"],
 )
 def test_one_evaluation_for_all_devices_that_it_cannot_tell_apart(text: str, cards: list[Subject], count: int) -> None:
-    found = Expression(text)
+    expression = Expression(text)
     evaluated: list[object] = []
-    inner = found._evaluate
+    inner = expression._evaluate
 
-    def counted(given: Any) -> Any:
-        evaluated.append(given)
-        return inner(given)
+    def counted(value: Any) -> Any:
+        evaluated.append(value)
+        return inner(value)
 
-    found._evaluate = counted
-    assert [found.holds(each) for each in cards] == [Expression(text).holds(each) for each in cards]
+    expression._evaluate = counted
+    assert [expression.holds(each) for each in cards] == [Expression(text).holds(each) for each in cards]
     assert len(evaluated) == count

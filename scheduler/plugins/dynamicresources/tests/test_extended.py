@@ -38,7 +38,7 @@ def pod_of(name: str, *containers: dict[str, Any], early: tuple[dict[str, Any], 
 
 
 @pytest.mark.parametrize(
-    ("early", "main", "wanted", "mapped"),
+    ("early", "main", "expected", "mapped"),
     [
         pytest.param(
             (container("i0", 2, "cpu"),),
@@ -71,12 +71,12 @@ def pod_of(name: str, *containers: dict[str, Any], early: tuple[dict[str, Any], 
     ],
 )
 def test_requests_of_containers(
-    early: tuple[dict[str, Any], ...], main: tuple[dict[str, Any], ...], wanted: dict[str, int], mapped: Mapped
+    early: tuple[dict[str, Any], ...], main: tuple[dict[str, Any], ...], expected: dict[str, int], mapped: Mapped
 ) -> None:
     """DRA-E5: init containers run before the others, and use their devices."""
-    requests, found = requests_of(pod_of("p", *main, early=early), {GPU: "gpu"})
-    assert {one.name: one.count for one in requests} == wanted
-    assert [(one, request) for one, _, request in found] == mapped
+    requests, results = requests_of(pod_of("p", *main, early=early), {GPU: "gpu"})
+    assert {one.name: one.count for one in requests} == expected
+    assert [(one, request) for one, _, request in results] == mapped
 
 
 def test_the_place_in_a_name_is_that_among_sorted_resources() -> None:
@@ -92,7 +92,7 @@ def a_class(name: str, created: str, resource: str = "") -> DeviceClass:
 
 
 @pytest.mark.parametrize(
-    ("classes", "wanted"),
+    ("classes", "expected"),
     [
         pytest.param((a_class("a", "2026-01-01T00:00:00Z", GPU),), "a", id="one"),
         pytest.param(
@@ -106,11 +106,11 @@ def a_class(name: str, created: str, resource: str = "") -> DeviceClass:
         pytest.param((a_class("a", "2026-01-01T00:00:00Z"),), None, id="none-names-it"),
     ],
 )
-def test_the_class_of_a_resource(classes: tuple[DeviceClass, ...], wanted: str | None) -> None:
+def test_the_class_of_a_resource(classes: tuple[DeviceClass, ...], expected: str | None) -> None:
     """DRA-R105."""
-    found = class_of_resources(classes)
-    assert found.get(GPU) == wanted
-    assert found["deviceclass.resource.kubernetes.io/a"] == "a"
+    values = class_of_resources(classes)
+    assert values.get(GPU) == expected
+    assert values["deviceclass.resource.kubernetes.io/a"] == "a"
 
 
 def test_names_of_claims_are_cut_and_differ_by_attempt() -> None:
@@ -149,15 +149,15 @@ class Extended(World):
 
     def devices(self) -> list[str]:
         """All devices in use."""
-        return sorted(found[2] for pool in self.claims.ledger.of_pool.values() for found in pool)
+        return sorted(device[2] for pool in self.claims.ledger.of_pool.values() for device in pool)
 
     def created(self, name: str, **more: Any) -> dict[str, Any]:
         """The API server creates the claim of the pod; returns it."""
         body = {**self.patches(name)[0].body, **more}
         metadata = {**body["metadata"], "uid": f"made-for-{name}", "resourceVersion": "7"}
-        found = {**body, "metadata": metadata}
-        self.patches(name)[0].answered(msgspec.json.encode(found))
-        return found
+        results = {**body, "metadata": metadata}
+        self.patches(name)[0].answered(msgspec.json.encode(results))
+        return results
 
 
 @pytest.fixture
@@ -203,9 +203,9 @@ def test_a_node_that_offers_the_resource_needs_no_claim(world: Extended) -> None
     world.node("n2", device("gpu-0"))
     assert {world.asks("p0"), world.asks("p1")} == {"n1", "n2"}
     assert {world.binds[name].node: len(world.patches(name)) for name in ("p0", "p1")} == {"n1": 0, "n2": 3}
-    said = world.asks("p2")
-    assert "1 Insufficient example.com/gpu" in said
-    assert "1 cannot allocate all claims" in said
+    text = world.asks("p2")
+    assert "1 Insufficient example.com/gpu" in text
+    assert "1 cannot allocate all claims" in text
 
 
 @pytest.mark.parametrize("first", ["class", "node"])
@@ -282,9 +282,9 @@ def test_a_claim_that_is_left_keeps_the_pod_waiting_until_it_is_gone(world: Exte
         "ownerReferences": [owner],
     }
     world.give(ResourceClaim, {"metadata": metadata})
-    said = world.asks("p")
-    assert "1 cannot schedule extended resource claim" in said
-    assert "deletion of ResourceClaim completed" in said
+    text = world.asks("p")
+    assert "1 cannot schedule extended resource claim" in text
+    assert "deletion of ResourceClaim completed" in text
     world.give(ResourceClaim, {"metadata": metadata}, there=False)
     world.clock.advance(10)
     assert [decision.node for decision in world.core.decide() if hasattr(decision, "node")] == ["n1"]

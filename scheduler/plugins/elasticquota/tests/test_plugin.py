@@ -22,8 +22,8 @@ def put(rig: Rig, *quotas: QuotaBuilder, gone: bool = False) -> None:
 
 
 def read(builder: QuotaBuilder, created: str | None = None, namespace: str = "quotas") -> ElasticQuota:
-    found = msgspec.convert(builder.namespace(namespace).manifest, ElasticQuota)
-    return replace(found, metadata=replace(found.metadata, creation_timestamp=created))
+    quota = msgspec.convert(builder.namespace(namespace).manifest, ElasticQuota)
+    return replace(quota, metadata=replace(quota.metadata, creation_timestamp=created))
 
 
 def rig_with(**args: Any) -> Rig:
@@ -143,12 +143,12 @@ def test_pods_to_revoke_are_the_least_important_that_suffice() -> None:
     cache = QuotaCache.of(rig.core.handle)
     put(rig, quota("q").max(cpu=50, memory=0))
     tree = cache.trees[""]
-    found = tree.find("q")
-    assert found
-    assert overuse(tree, found) == ["cpu", "memory"]
-    assert sorted(info.pod.metadata.name for info in pods_to_revoke(cache, tree, found)) == ["p2", "p4"]
+    result = tree.find("q")
+    assert result
+    assert overuse(tree, result) == ["cpu", "memory"]
+    assert sorted(info.pod.metadata.name for info in pods_to_revoke(cache, tree, result)) == ["p2", "p4"]
     put(rig, quota("q").max(cpu=0, memory=0))
-    assert len(pods_to_revoke(cache, tree, found)) == 4
+    assert len(pods_to_revoke(cache, tree, result)) == 4
 
 
 def test_pods_move_with_their_quota() -> None:
@@ -162,9 +162,9 @@ def test_pods_move_with_their_quota() -> None:
     rig.run()
     assert tree.default.used["cpu"] == 5000
     put(rig, quota("q").max(cpu=10))
-    found = tree.find("q")
-    assert found
-    assert (tree.default.used["cpu"], found.used["cpu"], found.child_request["cpu"]) == (0, 5000, 5000)
+    result = tree.find("q")
+    assert result
+    assert (tree.default.used["cpu"], result.used["cpu"], result.child_request["cpu"]) == (0, 5000, 5000)
     put(rig, quota("q"), gone=True)
     assert (tree.default.used["cpu"], tree.find("q"), tree.root.used["cpu"]) == (5000, None, 0)
 
@@ -209,14 +209,14 @@ def test_of_quotas_with_one_name_the_oldest_counts(order: tuple[int, int]) -> No
     ]
     for which in order:
         rig.core.intake._deliver(both[which], there=True)
-    found = cache.trees[""].find("q")
-    assert found
-    assert found.spec.max == {"cpu": 4000}
+    result = cache.trees[""].find("q")
+    assert result
+    assert result.spec.max == {"cpu": 4000}
     assert rig.complaints() == ["quota here/q: quota there/q has the same name; it is ignored"]
     rig.core.intake._deliver(both[0], there=False)
-    found = cache.trees[""].find("q")
-    assert found
-    assert found.spec.max == {"cpu": 6000}
+    result = cache.trees[""].find("q")
+    assert result
+    assert result.spec.max == {"cpu": 6000}
 
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)], ids=["older-first", "newer-first"])

@@ -14,9 +14,9 @@ AFTER_GRACE = {"ignoreTerminatingPodAfterGracePeriod": True}
 
 def deleted(rig: Rig, name: str, *, grace: int | None) -> None:
     """The pod gets its deletion mark now."""
-    found = rig.pods[name]
-    metadata = replace(found.metadata, deletion_timestamp=rfc3339(rig.clock.now()), deletion_grace_period_seconds=grace)
-    rig.pods[name] = replace(found, metadata=metadata)
+    pod = rig.pods[name]
+    metadata = replace(pod.metadata, deletion_timestamp=rfc3339(rig.clock.now()), deletion_grace_period_seconds=grace)
+    rig.pods[name] = replace(pod, metadata=metadata)
     rig.core.intake.set_pod(rig.pods[name])
     rig.run()
 
@@ -109,9 +109,9 @@ def test_new_figures_are_told_after_a_pause() -> None:
     assert not rig.decisions
     rig.clock.advance(10)
     rig.run()
-    told = [one for one in rig.decisions if isinstance(one, Reject)]
-    assert [one.info.pod.metadata.name for one in told] == ["waits"]
-    assert "used: cpu:1" in told[0].message
+    decisions = [one for one in rig.decisions if isinstance(one, Reject)]
+    assert [one.info.pod.metadata.name for one in decisions] == ["waits"]
+    assert "used: cpu:1" in decisions[0].message
     rig.clock.advance(30)
     rig.run()
     assert len([one for one in rig.decisions if isinstance(one, Reject)]) == 1

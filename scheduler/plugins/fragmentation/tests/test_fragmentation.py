@@ -28,14 +28,14 @@ def fragmentation(**args: Any) -> Any:
     )
 
 
-def where(rig: Rig, *asked: PodBuilder) -> list[str]:
+def where(rig: Rig, *pod: PodBuilder) -> list[str]:
     """Their nodes; each pod is placed before the next one comes."""
-    found = []
-    for builder in asked:
+    results = []
+    for builder in pod:
         rig.submit(builder)
         rig.run()
-        found.append(rig.where(builder.name))
-    return found
+        results.append(rig.where(builder.name))
+    return results
 
 
 def scores(rig: Rig, builder: PodBuilder) -> dict[str, int]:
@@ -96,8 +96,8 @@ def test_a_model_that_others_require_is_left_to_them() -> None:
     rig = Rig(fragmentation(typicalPods=typical))
     rig.node("common", cpu="64", gpus=8, labels={GPU_MODEL_LABEL: "T4"})
     rig.node("scarce", cpu="16", gpus=2, labels={GPU_MODEL_LABEL: "P100"})
-    found = where(rig, *(builder.gpus(1).request(cpu=8) for builder in pods("any", 4)))
-    assert found == ["common"] * 4
+    names = where(rig, *(builder.gpus(1).request(cpu=8) for builder in pods("any", 4)))
+    assert names == ["common"] * 4
     own = [builder.gpus(1).request(cpu=8).select({GPU_MODEL_LABEL: "P100"}) for builder in pods("own", 2)]
     assert where(rig, *own) == ["scarce"] * 2
 
@@ -208,8 +208,8 @@ def test_classes_share_one_order_of_equal_nodes() -> None:
         rig = Rig(fragmentation(strategy="FGD", typicalPods=[{"gpu": 100}], commonTies=common))
         for number in range(12):
             rig.node(f"n{number}", gpus=8)
-        asked = [builder.gpus(1).request(cpu=number + 1) for number, builder in enumerate(pods("p", 6))]
-        used[common] = len(set(where(rig, *asked)))
+        requests = [builder.gpus(1).request(cpu=number + 1) for number, builder in enumerate(pods("p", 6))]
+        used[common] = len(set(where(rig, *requests)))
     assert used[True] == 1
     assert used[False] > 2
 
@@ -256,10 +256,10 @@ def test_kept_scores_follow_expectations_and_prices(strategy: str, requiring: in
         one = rig.pod(builder)
         info = PodInfo(one, rig.core.cache.classes.of(one))
         expected = judge(rig.core, rig.core.runners.of(info), info).node
-        (found,) = where(rig, builder)
-        assert found == expected, number
-        placed += bool(found)
-        if found and not draw.randrange(8):
+        (text,) = where(rig, builder)
+        assert text == expected, number
+        placed += bool(text)
+        if text and not draw.randrange(8):
             rig.delete(f"p{number}")
     score = next(score for score, _ in rig.core.runners.of(info).scores if isinstance(score, DeviceFragmentation))
     assert placed > 100
@@ -272,8 +272,8 @@ def test_prices_follow_nodes_that_come_and_go() -> None:
     rig = Rig(fragmentation(strategy="OpportunityCost", typicalPods=expected))
     rig.node("large", cpu="64", gpus=4)
     rig.node("small", cpu="128", gpus=3)
-    asked = pods("one", 3)
-    first, second, third = (builder.gpus(1).request(cpu=8) for builder in asked)
+    builders = pods("one", 3)
+    first, second, third = (builder.gpus(1).request(cpu=8) for builder in builders)
     assert where(rig, first) == ["small"]
 
     for number in range(9):

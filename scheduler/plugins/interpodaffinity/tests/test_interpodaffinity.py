@@ -38,7 +38,7 @@ def wishing(
     builder.manifest["spec"]["affinity"] = {
         kind: {
             REQUIRED: list(required),
-            PREFERRED: [{"weight": weight, "podAffinityTerm": wanted} for weight, wanted in preferred],
+            PREFERRED: [{"weight": weight, "podAffinityTerm": target} for weight, target in preferred],
         }
         for kind, required, preferred in (("podAffinity", near, likes), ("podAntiAffinity", far, dislikes))
     }
@@ -91,11 +91,11 @@ ZONES: dict[str, str | None] = {"a1": "a", "b1": "b", "x1": None}
 )
 def test_required_terms(running: dict[str, str], wish: dict[str, Any], where: str) -> None:
     """`where`: nodes that will do, or the message."""
-    found = outcome(cluster(ZONES, running), wishing("p", "web", **wish))
-    if found.startswith("0/"):
-        assert found.startswith(f"0/3 nodes are available: {where}")
+    text = outcome(cluster(ZONES, running), wishing("p", "web", **wish))
+    if text.startswith("0/"):
+        assert text.startswith(f"0/3 nodes are available: {where}")
     else:
-        assert found in where.split("|")
+        assert text in where.split("|")
 
 
 @pytest.mark.parametrize(
@@ -117,8 +117,8 @@ def test_namespaces_that_a_term_means(scope: dict[str, Any], meant: set[str]) ->
         rig = cluster({"a1": "a"}, {})
         rig.core.intake.set_namespace("third", {"team": "x"})
         rig.running(pod("db").label("app", "db").namespace(namespace), "a1")
-        found = outcome(rig, wishing("p", "web", near=(term("db", **scope),)))
-        assert (found == "a1") is (namespace in meant), namespace
+        text = outcome(rig, wishing("p", "web", near=(term("db", **scope),)))
+        assert (text == "a1") is (namespace in meant), namespace
 
 
 def test_a_placed_pods_word_counts_against_newcomers() -> None:

@@ -33,7 +33,7 @@ class LoadRig(Rig):
         )
         (runner,) = self.core.runners.values()
         self.plugin: LoadAwareScheduling = next(
-            found for found in runner.profile.all if isinstance(found, LoadAwareScheduling)
+            candidate for candidate in runner.profile.all if isinstance(candidate, LoadAwareScheduling)
         )
 
     def machine(self, name: str = "n1", **annotations: str) -> None:
@@ -66,7 +66,7 @@ class LoadRig(Rig):
         """A NodeMetric. `pods`: name → cpu, memory, priority class; `aggregates`: duration → type → usage."""
         info: dict[str, Any] = {"nodeUsage": node or usage(), "systemUsage": system or usage()}
         info["aggregatedNodeUsages"] = [
-            {"duration": duration, "usage": found} for duration, found in (aggregates or {}).items()
+            {"duration": duration, "usage": results} for duration, results in (aggregates or {}).items()
         ]
         status: dict[str, Any] = {
             "updateTime": rfc3339(self.clock.now() - age),
@@ -80,19 +80,19 @@ class LoadRig(Rig):
         manifest = {"metadata": {"name": name}, "spec": spec, "status": status}
         self.core.intake.set_node_metric(msgspec.convert(manifest, NodeMetric))
 
-    def info(self, found: PodBuilder | Pod) -> PodInfo:
-        made = found if isinstance(found, Pod) else self.pod(found)
+    def info(self, result: PodBuilder | Pod) -> PodInfo:
+        made = result if isinstance(result, Pod) else self.pod(result)
         return PodInfo(made, self.core.cache.classes.of(made))
 
-    def score(self, found: PodBuilder | Pod, name: str = "n1") -> int:
+    def score(self, result: PodBuilder | Pod, name: str = "n1") -> int:
         """The plugin's score for a pod."""
-        info, state = self.info(found), CycleState()
+        info, state = self.info(result), CycleState()
         self.plugin.pre_filter(state, info.pod)
         return self.plugin.score(state, info.pod, self.core.cache.nodes[name])
 
-    def rejection(self, found: PodBuilder | Pod, name: str = "n1") -> str:  # type: ignore[override]
+    def rejection(self, overrides: PodBuilder | Pod, name: str = "n1") -> str:  # type: ignore[override]
         """What the plugin's filter says; "" if the pod fits."""
-        info, state = self.info(found), CycleState()
+        info, state = self.info(overrides), CycleState()
         self.plugin.pre_filter(state, info.pod)
         return self.plugin.filter(state, info.pod, self.core.cache.nodes[name]).message
 

@@ -82,9 +82,9 @@ class Story:
 
     def pod(self) -> PodBuilder:
         self.made += 1
-        found = asking(f"p{self.made}", self.chance.choice((1, 4, 12)), self.chance.choice(("4Gi", "64Gi")))
+        builder = asking(f"p{self.made}", self.chance.choice((1, 4, 12)), self.chance.choice(("4Gi", "64Gi")))
         named = self.chance.choice(CLASSES)
-        return found.label("koordinator.sh/priority-class", named) if named else found
+        return builder.label("koordinator.sh/priority-class", named) if named else builder
 
     def usage(self) -> dict[str, Any]:
         return usage(f"{self.chance.randrange(20_000, 96_000)}m", f"{self.chance.randrange(480)}Gi")
@@ -132,18 +132,18 @@ def test_decisions_equal_those_of_the_plain_methods(seed: int, configuration: st
     for _ in range(120):
         for _ in range(story.chance.randrange(3)):
             story.step()
-        found = story.rig.pod(story.pod())
-        expected = judge(core, runner, PodInfo(found, core.cache.classes.of(found)))
-        core.intake.set_pod(found)
-        entry = next(decision for decision in _decided(story.rig, found.metadata.uid))
+        pod = story.rig.pod(story.pod())
+        expected = judge(core, runner, PodInfo(pod, core.cache.classes.of(pod)))
+        core.intake.set_pod(pod)
+        entry = next(decision for decision in _decided(story.rig, pod.metadata.uid))
         assert (entry.node if isinstance(entry, Bind) else "") == expected.node
         if isinstance(entry, Bind):
             bound += 1
-            core.bound(found.metadata.uid)
+            core.bound(pod.metadata.uid)
         else:
             assert expected.message
             assert entry.message.startswith(expected.message.rstrip("."))
-            core.intake.remove_pod(found.metadata.uid)
+            core.intake.remove_pod(pod.metadata.uid)
     assert 10 < bound < 120, "the story must have both placements and rejections"
 
 
@@ -263,9 +263,9 @@ def test_a_report_that_cannot_be_read_is_ignored(report: dict[str, Any], why: st
 def test_an_annotation_that_cannot_be_read_is_said_and_ignored() -> None:
     rig = LoadRig(usageThresholds={"cpu": 65})
     rig.machine(thresholds="{", raw='{"cpu":"much"}')
-    said = "\n".join(rig.complaints())
-    assert "annotation scheduling.koordinator.sh/usage-thresholds: expected thresholds as JSON" in said
-    assert "annotation node.koordinator.sh/raw-allocatable: 'much' is not a quantity" in said
+    text = "\n".join(rig.complaints())
+    assert "annotation scheduling.koordinator.sh/usage-thresholds: expected thresholds as JSON" in text
+    assert "annotation node.koordinator.sh/raw-allocatable: 'much' is not a quantity" in text
     rig.report(node=usage("70"))
     assert rig.rejection(asking(cpu=1)) == "node(s) cpu usage exceed threshold"
 
@@ -278,12 +278,12 @@ def test_an_explanation_has_the_rejection_and_the_score() -> None:
     rig.report("n1", usage("80"))
     rig.report("n2", usage())
     (runner,) = rig.core.runners.values()
-    found = explain(runner, rig.info(asking()))
-    assert {name: status.message for name, status in found.rejected.items()} == {
+    explanation = explain(runner, rig.info(asking()))
+    assert {name: status.message for name, status in explanation.rejected.items()} == {
         "n1": "node(s) cpu usage exceed threshold"
     }
-    assert found.rejected["n1"].plugin == "LoadAwareScheduling"
-    assert [(row.node, row.by_plugin["LoadAwareScheduling"]) for row in found.feasible] == [("n2", 90)]
+    assert explanation.rejected["n1"].plugin == "LoadAwareScheduling"
+    assert [(row.node, row.by_plugin["LoadAwareScheduling"]) for row in explanation.feasible] == [("n2", 90)]
 
 
 def test_the_service_and_metrics() -> None:
@@ -296,11 +296,11 @@ def test_the_service_and_metrics() -> None:
     rig.report("n2", age=500)
     handle = rig.core.handle
     pattern = "plugins/LoadAwareScheduling/nodes/:nodeName"
-    (answer,) = (handler for found, handler in handle.routes if found == pattern)
-    found = json.loads(answer(RequestContext("GET", "", {"nodeName": "n1"}, {})).body)
-    assert found["nodeUsage"] == {"cpu": "2", "memory": "1Gi"}
-    assert found["nodeDelta"] == found["nodeEstimated"] == {"cpu": "4", "memory": "8Gi"}
-    assert found["nodeDeltaPods"] == ["default/there"]
+    (answer,) = (handler for text, handler in handle.routes if text == pattern)
+    body = json.loads(answer(RequestContext("GET", "", {"nodeName": "n1"}, {})).body)
+    assert body["nodeUsage"] == {"cpu": "2", "memory": "1Gi"}
+    assert body["nodeDelta"] == body["nodeEstimated"] == {"cpu": "4", "memory": "8Gi"}
+    assert body["nodeDeltaPods"] == ["default/there"]
     assert answer(RequestContext("GET", "", {"nodeName": "absent"}, {})).code == 404
     lines = [line for families in handle.exports for *_, samples in families() for line in samples]
     assert 'scheduler_node_metric_updates_total{result="used"} 2' in lines

@@ -24,8 +24,8 @@ def prod(name: str = "p", cpu: int = 16, memory: str = "32Gi") -> PodBuilder:
 
 
 def batch(cpu: int, memory: str) -> PodBuilder:
-    wanted: dict[str, str | int | float] = {"kubernetes.io/batch-cpu": str(cpu), "kubernetes.io/batch-memory": memory}
-    return pod("p").resources(wanted).label("koordinator.sh/priority-class", BATCH)
+    amounts: dict[str, str | int | float] = {"kubernetes.io/batch-cpu": str(cpu), "kubernetes.io/batch-memory": memory}
+    return pod("p").resources(amounts).label("koordinator.sh/priority-class", BATCH)
 
 
 def with_limits(cpu: str, memory: str, *, limit_cpu: str = "", limit_memory: str = "", **annotations: str) -> Pod:
@@ -187,8 +187,8 @@ def test_prod_thresholds(thresholds: dict[str, int], others: tuple[str, str], in
     rig.clock.advance(120)
     pods = {f"there-{number}": (cpu, "1Gi", PROD) for number, cpu in enumerate(others)}
     rig.report(node=usage("50"), pods=pods)
-    found = prod(cpu=incoming, memory="1Mi") if incoming else prod(cpu=0, memory="1Mi").resources({"cpu": "1m"})
-    assert rig.rejection(found) == message
+    builder = prod(cpu=incoming, memory="1Mi") if incoming else prod(cpu=0, memory="1Mi").resources({"cpu": "1m"})
+    assert rig.rejection(builder) == message
 
 
 def test_pods_of_daemon_sets_pass() -> None:
@@ -203,7 +203,7 @@ def test_pods_of_daemon_sets_pass() -> None:
 
 
 @pytest.mark.parametrize(
-    ("args", "found", "cpu", "memory"),
+    ("args", "result", "cpu", "memory"),
     [
         pytest.param({}, asking(cpu=4, memory="8Gi"), 3400, 6012954214, id="request-is-limit"),
         pytest.param({}, with_limits("4", "8Gi", limit_cpu="8"), 6800, 6012954214, id="limit-above-request"),
@@ -241,10 +241,10 @@ def test_pods_of_daemon_sets_pass() -> None:
         pytest.param({}, asking().label("koordinator.sh/priority-class", "koord-mid"), 0, 0, id="mid-without-mid-cpu"),
     ],
 )
-def test_estimates(args: dict[str, Any], found: PodBuilder | Pod, cpu: int, memory: int) -> None:
+def test_estimates(args: dict[str, Any], result: PodBuilder | Pod, cpu: int, memory: int) -> None:
     """E3. Pods without requests are BestEffort and so batch pods, which count the same."""
     arguments = msgspec.convert(args, LoadAwareSchedulingArgs)
-    made = found if isinstance(found, Pod) else LoadRig().pod(found)
+    made = result if isinstance(result, Pod) else LoadRig().pod(result)
     priority_class = class_with_default(made.metadata.labels, made.spec)
     assert Estimator(arguments).of(made, priority_class) == (cpu, memory)
 
@@ -268,8 +268,8 @@ def test_deadlines(args: dict[str, Any], initialized: tuple[str, float], expecte
     status, ago = initialized
     conditions = (Condition("Initialized", status, last_transition_time=rfc3339(now - ago)),)
     plain = LoadRig().pod(pod("p"))
-    found = msgspec.structs.replace(plain, status=msgspec.structs.replace(plain.status, conditions=conditions))
-    deadline = Estimator(msgspec.convert(args, LoadAwareSchedulingArgs)).deadline(found, now - 60)
+    results = msgspec.structs.replace(plain, status=msgspec.structs.replace(plain.status, conditions=conditions))
+    deadline = Estimator(msgspec.convert(args, LoadAwareSchedulingArgs)).deadline(results, now - 60)
     assert deadline == (0 if expected is None else now + expected)
 
 

@@ -40,11 +40,11 @@ class Machines(Rig):
         """Place a pod on a node with an earlier allocation of the scheduler."""
         self.running(builder.annotation(RESOURCE_STATUS, status), node)
 
-    def told(self, name: str) -> str:
+    def filter_message(self, name: str) -> str:
         """The filter reasons for a pod, without those of preemption."""
         return self.message(name).partition(" preemption:")[0].removeprefix("0/1 nodes are available: ")
 
-    def given(self, name: str) -> ResourceStatus:
+    def resource_status(self, name: str) -> ResourceStatus:
         return decode_status(self.binding(name).annotations[RESOURCE_STATUS])
 
 

@@ -20,8 +20,8 @@ Shape = tuple[int, int, int, int]
 def taken(shape: Shape, used: str, needed: int, preference: CpuPreference, exclusive: str = "") -> str:
     topology = uniform(*shape)
     marks = {cpu: Mark(1, exclusive) for cpu in parse_cpuset(used)}
-    found = take(topology, topology.ids - marks.keys(), marks, needed, preference)
-    return found.message if isinstance(found, Status) else cpuset_text(found)
+    result = take(topology, topology.ids - marks.keys(), marks, needed, preference)
+    return result.message if isinstance(result, Status) else cpuset_text(result)
 
 
 @pytest.mark.parametrize(
@@ -106,9 +106,9 @@ def test_two_pods_may_share_a_cpu(cores: int, steps: list[tuple[str, int, str]])
     marks: dict[int, Mark] = {}
     for policy, needed, want in steps:
         free = {cpu for cpu in topology.ids if cpu not in marks or marks[cpu].pods < 2}
-        found = take(topology, free, marks, needed, CpuPreference(policy, max_count=2))
-        assert (found.message if isinstance(found, Status) else cpuset_text(found)) == want
-        for cpu in () if isinstance(found, Status) else found:
+        result = take(topology, free, marks, needed, CpuPreference(policy, max_count=2))
+        assert (result.message if isinstance(result, Status) else cpuset_text(result)) == want
+        for cpu in () if isinstance(result, Status) else result:
             marks[cpu] = Mark(marks[cpu].pods + 1 if cpu in marks else 1, "")
 
 
@@ -126,9 +126,9 @@ def test_preferred_cpus_first(used: str, preferred: str, want: str) -> None:
     topology = uniform(2, 1, 16, 2)
     marks = {cpu: Mark(1, "") for cpu in parse_cpuset(used)}
     preference = CpuPreference(SPREAD_BY_PCPUS, most=True, first=parse_cpuset(preferred))
-    found = take(topology, topology.ids - marks.keys(), marks, 2, preference)
-    assert not isinstance(found, Status)
-    assert cpuset_text(found) == want
+    result = take(topology, topology.ids - marks.keys(), marks, 2, preference)
+    assert not isinstance(result, Status)
+    assert cpuset_text(result) == want
 
 
 def test_no_pod_gets_more_than_there_is() -> None:

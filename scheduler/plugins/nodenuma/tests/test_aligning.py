@@ -16,12 +16,12 @@ def test_thirty_three_cpus_of_two_times_thirty_two() -> None:
     rig.machine("n", (2, 1, 16, 2), labels={POLICY: "Restricted"})
     rig.submit(share("shared", "33"))
     rig.run()
-    shares = [(item.node, item.resources["cpu"]) for item in rig.given("shared").numa_node_resources]
+    shares = [(item.node, item.resources["cpu"]) for item in rig.resource_status("shared").numa_node_resources]
     assert shares == [(0, "16500m"), (1, "16500m")]
-    assert not rig.given("shared").cpuset
+    assert not rig.resource_status("shared").cpuset
     rig.submit(share("more", "31"))
     rig.run()
-    assert [item.resources["cpu"] for item in rig.given("more").numa_node_resources] == ["15500m", "15500m"]
+    assert [item.resources["cpu"] for item in rig.resource_status("more").numa_node_resources] == ["15500m", "15500m"]
 
 
 def test_bound_pods_get_whole_cpus_of_each() -> None:
@@ -29,9 +29,12 @@ def test_bound_pods_get_whole_cpus_of_each() -> None:
     rig.machine("n", (2, 1, 16, 2), labels={POLICY: "Restricted"})
     rig.submit(lsr("bound", "33"))
     rig.run()
-    given = rig.given("bound")
-    assert [(zone.node, zone.resources["cpu"]) for zone in given.numa_node_resources] == [(0, "16"), (1, "17")]
-    assert given.cpuset == "0-15,32-48"
+    resource_status = rig.resource_status("bound")
+    assert [(zone.node, zone.resources["cpu"]) for zone in resource_status.numa_node_resources] == [
+        (0, "16"),
+        (1, "17"),
+    ]
+    assert resource_status.cpuset == "0-15,32-48"
 
 
 @pytest.mark.parametrize(
@@ -52,7 +55,7 @@ def test_which_numa_node(policy: str, shape: Shape, used: tuple[int, ...], strat
         rig.holds(share(f"there-{node}", str(cpus), "8Gi"), "n", status)
     rig.submit(share("p", "4", "40Gi"))
     rig.run()
-    assert [item.node for item in rig.given("p").numa_node_resources] == [want]
+    assert [item.node for item in rig.resource_status("p").numa_node_resources] == [want]
 
 
 def test_a_machine_of_one_numa_node_gives_no_amounts() -> None:
@@ -60,7 +63,7 @@ def test_a_machine_of_one_numa_node_gives_no_amounts() -> None:
     rig.machine("n", (1, 1, 8, 2), labels={POLICY: "SingleNUMANode"})
     rig.submit(lsr("bound"), share("shared"))
     rig.run()
-    assert rig.given("bound") == ResourceStatus("0-3")
+    assert rig.resource_status("bound") == ResourceStatus("0-3")
     assert RESOURCE_STATUS not in rig.binding("shared").annotations
 
 
@@ -82,7 +85,7 @@ def test_single_numa_node_exclusive(exclusive: str, *, fits: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("labels", "asked", "fits"),
+    ("labels", "pod", "fits"),
     [
         pytest.param({POLICY: "SingleNUMANode"}, share("p"), True, id="only-the-node-named-one"),
         pytest.param({POLICY: "SingleNUMANode"}, share("p").align("SingleNUMANode"), False, id="both-named-one"),
@@ -90,11 +93,11 @@ def test_single_numa_node_exclusive(exclusive: str, *, fits: bool) -> None:
         pytest.param({}, share("p").align("BestEffort"), True, id="best-effort-refuses-no-pod"),
     ],
 )
-def test_whether_a_pod_is_exclusive_at_all(labels: dict[str, str], asked: PodBuilder, *, fits: bool) -> None:
+def test_whether_a_pod_is_exclusive_at_all(labels: dict[str, str], pod: PodBuilder, *, fits: bool) -> None:
     rig = Machines()
     rig.machine("n", labels=labels)
     rig.holds(lsr("spanning", "2"), "n", '{"cpuset":"0,8"}')
-    rig.submit(asked)
+    rig.submit(pod)
     rig.run()
     assert bool(rig.where("p")) is fits
 
@@ -119,7 +122,7 @@ def test_best_effort_spreads_pods_that_cannot_be_aligned() -> None:
     rig.holds(share("b", "1", "120Gi"), "n", '{"numaNodeResources":[{"node":1,"resources":{"memory":"120Gi"}}]}')
     rig.submit(share("p", "6", "40Gi"))
     rig.run()
-    amounts = [(item.node, item.resources) for item in rig.given("p").numa_node_resources]
+    amounts = [(item.node, item.resources) for item in rig.resource_status("p").numa_node_resources]
     assert amounts == [(0, {"cpu": "3", "memory": "32Gi"}), (1, {"cpu": "3", "memory": "8Gi"})]
 
 
@@ -136,7 +139,7 @@ def test_best_effort_avoids_nodes_where_reserve_would_refuse() -> None:
 
 
 @pytest.mark.parametrize(
-    ("ratio", "there", "asked", "message"),
+    ("ratio", "there", "pod", "message"),
     [
         pytest.param(2, share("there", "32"), share("p", "32"), "", id="share-beside-share"),
         pytest.param(2, share("there", "64"), share("p", "32"), "Insufficient cpu", id="share-beside-too-much"),
@@ -146,7 +149,7 @@ def test_best_effort_avoids_nodes_where_reserve_would_refuse() -> None:
         pytest.param(1, lsr("there", "32"), share("p", "32"), "", id="ratio-1"),
     ],
 )
-def test_amplified_nodes(ratio: int, there: PodBuilder, asked: PodBuilder, message: str) -> None:
+def test_amplified_nodes(ratio: int, there: PodBuilder, pod: PodBuilder, message: str) -> None:
     """NUMA-E13: 32 real CPUs, allocatable 64. With ratio 1 bound CPUs do not count twice."""
     rig = Machines()
     rig.machine("n", (2, 1, 8, 2))
@@ -157,11 +160,11 @@ def test_amplified_nodes(ratio: int, there: PodBuilder, asked: PodBuilder, messa
     if "qosClass" in str(there.manifest):
         there.annotation(RESOURCE_STATUS, '{"cpuset":"0-31"}')
     rig.running(there, "n")
-    rig.submit(asked)
+    rig.submit(pod)
     rig.run()
     assert rig.where("p") == ("" if message else "n")
     if message:
-        assert rig.told("p") == f"1 {message}."
+        assert rig.filter_message("p") == f"1 {message}."
 
 
 def test_an_invalid_ratio() -> None:
@@ -171,7 +174,7 @@ def test_an_invalid_ratio() -> None:
     rig.core.intake.set_node(replace(node, metadata=replace(node.metadata, annotations={AMPLIFICATION_RATIO: "much"})))
     rig.submit(share("p"))
     rig.run()
-    assert rig.told("p") == "1 node(s) invalid CPU amplification ratio."
+    assert rig.filter_message("p") == "1 node(s) invalid CPU amplification ratio."
 
 
 def test_victims_free_their_numa_node() -> None:
@@ -185,4 +188,4 @@ def test_victims_free_their_numa_node() -> None:
     rig.delete("a")
     rig.clock.advance(20)
     rig.run()
-    assert rig.given("p").cpuset == "4-7"
+    assert rig.resource_status("p").cpuset == "4-7"

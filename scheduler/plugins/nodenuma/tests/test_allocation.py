@@ -23,19 +23,19 @@ def cpus_of(**amounts: int) -> ZoneAmounts:
     return tuple((int(key[1:]), (("cpu", value * 1000),)) for key, value in amounts.items())
 
 
-def given(have: NumaState, want: Need, mask: str) -> str:
-    found = allocate(have, want, frozenset(map(int, mask)))
-    if isinstance(found, Status):
-        return found.message
-    amounts = " ".join(f"{node}:{dict(parts)['cpu'] / 1000:g}" for node, parts in found.zones)
-    return f"{amounts} {cpuset_text(found.cpus)}".rstrip()
+def allocation_text(have: NumaState, want: Need, mask: str) -> str:
+    allocation = allocate(have, want, frozenset(map(int, mask)))
+    if isinstance(allocation, Status):
+        return allocation.message
+    amounts = " ".join(f"{node}:{dict(parts)['cpu'] / 1000:g}" for node, parts in allocation.zones)
+    return f"{amounts} {cpuset_text(allocation.cpus)}".rstrip()
 
 
 AMPLIFIED = state("0-49,52-101", amounts=cpus_of(n0=50, n1=50), ratio=1.5)
 
 
 @pytest.mark.parametrize(
-    ("have", "want", "mask", "said"),
+    ("have", "want", "mask", "message"),
     [
         pytest.param(
             state(), need(more={"koordinator.sh/gpu-memory": 10 * GIB}, cpu=4000), "0", "0:4", id="what-no-zone-knows"
@@ -77,13 +77,13 @@ AMPLIFIED = state("0-49,52-101", amounts=cpus_of(n0=50, n1=50), ratio=1.5)
         ),
     ],
 )
-def test_split(have: NumaState, want: Need, mask: str, said: str) -> None:
-    assert given(have, want, mask) == said
+def test_split(have: NumaState, want: Need, mask: str, message: str) -> None:
+    assert allocation_text(have, want, mask) == message
 
 
 def test_without_a_mask_all_cpus_count() -> None:
-    found = allocate(state(), need(FULL, cpu=4000), None)
-    assert found == NumaAllocation(frozenset(range(4)))
+    allocation = allocate(state(), need(FULL, cpu=4000), None)
+    assert allocation == NumaAllocation(frozenset(range(4)))
 
 
 HUGE: dict[str, Any] = {"more": {"hugepages-1Gi": 4 * GIB}}
@@ -91,7 +91,7 @@ FILLED = tuple((node, (("hugepages-1Gi", 4 * GIB), ("memory", 120 * GIB))) for n
 
 
 @pytest.mark.parametrize(
-    ("have", "want", "said"),
+    ("have", "want", "messages"),
     [
         pytest.param(state(), need(FULL, cpu=4000), {"cpu": "01p 10p 11"}, id="full"),
         pytest.param(state(), need(SPREAD, cpu=4000), {"cpu": "01p 10p 11"}, id="spread"),
@@ -109,12 +109,12 @@ FILLED = tuple((node, (("hugepages-1Gi", 4 * GIB), ("memory", 120 * GIB))) for n
         pytest.param(state(), need(more={"nvidia.com/gpu": 1}), {}, id="what-no-zone-knows"),
     ],
 )
-def test_hints(have: NumaState, want: Need, said: dict[str, str]) -> None:
-    found = hints(have, want, BEST_EFFORT, LEAST)
+def test_hints(have: NumaState, want: Need, messages: dict[str, str]) -> None:
+    results = hints(have, want, BEST_EFFORT, LEAST)
     assert {
         name: " ".join(binary(hint.mask) + ("p" if hint.preferred else "") for hint in listed)
-        for name, listed in found.items()
-    } == said
+        for name, listed in results.items()
+    } == messages
 
 
 def test_restricted_prefers_every_sufficient_set() -> None:

@@ -37,7 +37,7 @@ SPANS = "Unaligned NUMA Hint cause cpu prefer [11] among [11],memory prefer [11]
 
 
 @pytest.mark.parametrize(
-    ("args", "asked", "cpuset", "spec"),
+    ("args", "pod", "cpuset", "spec"),
     [
         pytest.param({}, lsr("p").bind_cpus(FULL_PCPUS), "0-3", None, id="preferred"),
         pytest.param({}, lsr("p").qos("LSE").bind_cpus(SPREAD_BY_PCPUS), "0,2,4,6", None, id="preferred-spread"),
@@ -77,13 +77,13 @@ SPANS = "Unaligned NUMA Hint cause cpu prefer [11] among [11],memory prefer [11]
         pytest.param({}, pod("p").qos("LSE"), None, None, id="asks-for-nothing"),
     ],
 )
-def test_who_is_bound(args: dict[str, Any], asked: PodBuilder, cpuset: str | None, spec: str | None) -> None:
+def test_who_is_bound(args: dict[str, Any], pod: PodBuilder, cpuset: str | None, spec: str | None) -> None:
     rig = Machines(scored(**args))
     rig.machine("n")
-    rig.submit(asked)
+    rig.submit(pod)
     rig.run()
     marks = rig.binding("p").annotations
-    assert (rig.given("p").cpuset if RESOURCE_STATUS in marks else None) == cpuset
+    assert (rig.resource_status("p").cpuset if RESOURCE_STATUS in marks else None) == cpuset
     assert marks.get(RESOURCE_SPEC) == spec
 
 
@@ -100,7 +100,7 @@ def test_priority_distinguishes_otherwise_equal_pods() -> None:
 
 
 @pytest.mark.parametrize(
-    ("labels", "report", "asked", "message"),
+    ("labels", "report", "pod", "message"),
     [
         pytest.param({}, {}, lsr("p", "3500m"), INTEGER, id="half-a-cpu"),
         pytest.param({}, {"cpus": False}, lsr("p"), "node(s) invalid CPU Topology", id="no-cpus-are-known"),
@@ -142,20 +142,18 @@ def test_priority_distinguishes_otherwise_equal_pods() -> None:
         pytest.param({}, {}, share("p", "9").align("Restricted"), "", id="the-pods-policy"),
     ],
 )
-def test_requests_a_node_refuses(
-    labels: dict[str, str], report: dict[str, Any], asked: PodBuilder, message: str
-) -> None:
+def test_requests_a_node_refuses(labels: dict[str, str], report: dict[str, Any], pod: PodBuilder, message: str) -> None:
     rig = Machines()
     rig.machine("n", labels=labels, **report)
-    rig.submit(asked)
+    rig.submit(pod)
     rig.run()
     if message:
-        assert rig.told("p") in {f"1 {message}.", f"{message}."}
+        assert rig.filter_message("p") in {f"1 {message}.", f"{message}."}
     assert rig.where("p") == ("" if message else "n")
 
 
 @pytest.mark.parametrize(
-    ("asked", "message"),
+    ("pod", "message"),
     [
         pytest.param(
             share("p").annotation(NUMA_TOPOLOGY_SPEC, "{"), f"{NUMA_TOPOLOGY_SPEC}: Input data was truncated", id="json"
@@ -173,12 +171,12 @@ def test_requests_a_node_refuses(
         ),
     ],
 )
-def test_invalid_labels_and_annotations(asked: PodBuilder, message: str) -> None:
+def test_invalid_labels_and_annotations(pod: PodBuilder, message: str) -> None:
     rig = Machines()
     rig.machine("n")
-    rig.submit(asked)
+    rig.submit(pod)
     rig.run()
-    assert rig.told("p") == f"{message}."
+    assert rig.filter_message("p") == f"{message}."
 
 
 def test_the_label_may_override_the_kubelet() -> None:
@@ -237,7 +235,7 @@ def test_exclusive_pods_avoid_each_other() -> None:
     rig.submit(lsr("d", "2").bind_cpus(exclusive=NUMA_NODE_LEVEL))
     rig.submit(lsr("e", "2").bind_cpus(exclusive=NUMA_NODE_LEVEL))
     rig.run()
-    cpusets = {name: rig.given(name).cpuset for name in "abcde"}
+    cpusets = {name: rig.resource_status(name).cpuset for name in "abcde"}
     assert cpusets == {"a": "0,2", "b": "4,6", "c": "1,3", "d": "8-9", "e": "10-11"}
 
 
@@ -252,7 +250,7 @@ def test_cpus_of_a_deleted_pod_are_free() -> None:
     rig.delete("a")
     rig.clock.advance(20)
     rig.run()
-    assert rig.given("b").cpuset == "0-1"
+    assert rig.resource_status("b").cpuset == "0-1"
 
 
 def test_allocations_outlive_the_topology_object() -> None:
@@ -262,11 +260,11 @@ def test_allocations_outlive_the_topology_object() -> None:
     rig.core.intake.set_topology("n", None)
     rig.submit(lsr("early"))
     rig.run()
-    assert rig.told("early") == "1 node(s) invalid CPU Topology."
+    assert rig.filter_message("early") == "1 node(s) invalid CPU Topology."
     rig.core.intake.set_topology("n", topology_of("n", (1, 1, 4, 2)))
     rig.clock.advance(20)
     rig.run()
-    assert rig.given("early").cpuset == "0-1,6-7"
+    assert rig.resource_status("early").cpuset == "0-1,6-7"
 
 
 def test_a_failed_binding_releases_its_cpus() -> None:
@@ -274,11 +272,11 @@ def test_a_failed_binding_releases_its_cpus() -> None:
     rig.machine("n", (1, 1, 2, 2))
     rig.submit(lsr("a", "4"))
     rig.run(bind=False)
-    assert rig.given("a").cpuset == "0-3"
+    assert rig.resource_status("a").cpuset == "0-3"
     rig.core.bind_failed("uid-a", "no", retry=False)
     rig.submit(lsr("b", "4"))
     rig.run()
-    assert rig.given("b").cpuset == "0-3"
+    assert rig.resource_status("b").cpuset == "0-3"
 
 
 def test_a_pod_without_a_report_is_refused_only_if_it_needs_one() -> None:
@@ -287,8 +285,8 @@ def test_a_pod_without_a_report_is_refused_only_if_it_needs_one() -> None:
     rig.submit(share("plain"), lsr("bound"), share("aligned").align("Restricted"))
     rig.run()
     assert rig.where("plain") == "n"
-    assert rig.told("bound") == "1 node(s) invalid CPU Topology."
-    assert rig.told("aligned") == f"1 {MISSING}."
+    assert rig.filter_message("bound") == "1 node(s) invalid CPU Topology."
+    assert rig.filter_message("aligned") == f"1 {MISSING}."
 
 
 def test_core_ids_repeat_across_sockets() -> None:
@@ -297,18 +295,18 @@ def test_core_ids_repeat_across_sockets() -> None:
     rig.machine("n", (2, 1, 2, 2), annotations={CPU_TOPOLOGY: {"detail": detail}})
     rig.submit(lsr("p", "6").bind_cpus(required=FULL_PCPUS))
     rig.run()
-    assert rig.given("p").cpuset == "0-5"
+    assert rig.resource_status("p").cpuset == "0-5"
 
 
-@pytest.mark.parametrize("said", ['{"cpuset":"6-7"}', '{"cpuset":"0-63"}', "no JSON"])
-def test_an_allocation_on_an_unscheduled_pod_is_overwritten(said: str) -> None:
+@pytest.mark.parametrize("message", ['{"cpuset":"6-7"}', '{"cpuset":"0-63"}', "no JSON"])
+def test_an_allocation_on_an_unscheduled_pod_is_overwritten(message: str) -> None:
     """NUMA-R6: CPUs are settled here, whatever stands in the annotation of a pod that has no node yet."""
     rig = Machines()
     rig.machine("n")
-    rig.submit(lsr("p").annotation(RESOURCE_STATUS, said))
+    rig.submit(lsr("p").annotation(RESOURCE_STATUS, message))
     rig.run()
-    assert rig.given("p").cpuset == "0-3"
+    assert rig.resource_status("p").cpuset == "0-3"
     rig.running(lsr("p").annotation(RESOURCE_STATUS, rig.binding("p").annotations[RESOURCE_STATUS]), "n")
     rig.submit(lsr("q"), lsr("r"), lsr("s"))
     rig.run()
-    assert sorted(rig.given(name).cpuset for name in "qrs") == ["12-15", "4-7", "8-11"]
+    assert sorted(rig.resource_status(name).cpuset for name in "qrs") == ["12-15", "4-7", "8-11"]

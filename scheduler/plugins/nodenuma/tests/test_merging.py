@@ -13,20 +13,20 @@ REFUSED = "Unaligned NUMA Hint cause "
 
 def hints(text: str) -> list[Hint]:
     """`0p 01` as hints: {0} preferred, {0,1} not; `0p=7` with a score."""
-    found = []
+    hints = []
     for word in text.split():
         word, _, score = word.partition("=")  # noqa: PLW2901
         mask = frozenset(int(digit) for digit in word.removesuffix("p"))
-        found.append(Hint(mask, word.endswith("p"), int(score or 0)))
-    return found
+        hints.append(Hint(mask, word.endswith("p"), int(score or 0)))
+    return hints
 
 
 def merged(policy: str, lists: Lists, *, ids: str = ALL, barred: str = "") -> str:
-    found = merge(policy, [int(number) for number in ids], lists, lambda mask: mask == frozenset(map(int, barred)))
-    if isinstance(found, Status):
-        return found.message
-    text = "".join(map(str, sorted(found.mask))) if found.mask is not None else "none"
-    return text + ("p" if found.preferred else "")
+    union = merge(policy, [int(number) for number in ids], lists, lambda mask: mask == frozenset(map(int, barred)))
+    if isinstance(union, Status):
+        return union.message
+    text = "".join(map(str, sorted(union.mask))) if union.mask is not None else "none"
+    return text + ("p" if union.preferred else "")
 
 
 @pytest.mark.parametrize(

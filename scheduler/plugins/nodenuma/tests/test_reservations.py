@@ -58,8 +58,10 @@ def hold(
     if cards:
         built.annotation(DEVICE_ALLOCATED, allocated(cards))
     built.manifest["metadata"]["uid"] = name
-    found = ReservationStatus("Available", node_name="n", allocatable=allocatable)
-    rig.core.intake.set_reservation(msgspec.structs.replace(msgspec.convert(built.manifest, Reservation), status=found))
+    reservation_status = ReservationStatus("Available", node_name="n", allocatable=allocatable)
+    rig.core.intake.set_reservation(
+        msgspec.structs.replace(msgspec.convert(built.manifest, Reservation), status=reservation_status)
+    )
 
 
 def owned(builder: PodBuilder, *, into: bool = True) -> PodBuilder:
@@ -67,13 +69,13 @@ def owned(builder: PodBuilder, *, into: bool = True) -> PodBuilder:
 
 
 def numa_of(rig: Machines, name: str) -> list[int]:
-    return [item.node for item in rig.given(name).numa_node_resources]
+    return [item.node for item in rig.resource_status(name).numa_node_resources]
 
 
 def booked(rig: Machines) -> NumaState:
-    found = NumaCache.of(rig.core.handle).find("n")
-    assert found is not None
-    return found.state
+    result = NumaCache.of(rig.core.handle).find("n")
+    assert result is not None
+    return result.state
 
 
 def cpus_left(rig: Machines) -> list[int]:
@@ -98,9 +100,9 @@ def test_an_owner_gets_the_reserved_cpus(policy: str) -> None:
     hold(rig, "r", {1: 4}, policy=policy, cpuset="10-13")
     rig.submit(owned(lsr("a", "2", "2Gi")), lsr("stranger", "2").align(SINGLE))
     confirmed(rig)
-    a = parse_cpuset(rig.given("a").cpuset)
+    a = parse_cpuset(rig.resource_status("a").cpuset)
     assert a <= parse_cpuset("10-13")
-    assert parse_cpuset(rig.given("stranger").cpuset).isdisjoint(parse_cpuset("10-13"))
+    assert parse_cpuset(rig.resource_status("stranger").cpuset).isdisjoint(parse_cpuset("10-13"))
     assert booked(rig).marks.keys() >= parse_cpuset("10-13")
     assert all(mark.pods == 1 for mark in booked(rig).marks.values()), "no CPU is booked twice"
 
@@ -118,7 +120,7 @@ def test_devices_of_a_deleted_owner_are_reserved_again() -> None:
 
 
 @pytest.mark.parametrize(
-    ("policy", "cpus", "numa", "said"),
+    ("policy", "cpus", "numa", "message"),
     [
         pytest.param(RESTRICTED, "4", [1], "", id="as-much-as-is-held"),
         pytest.param(RESTRICTED, "5", None, "Reservation(s) ", id="restricted-and-no-more"),
@@ -126,14 +128,14 @@ def test_devices_of_a_deleted_owner_are_reserved_again() -> None:
         pytest.param("Aligned", "5", [0], "", id="aligned-and-more-goes-where-it-would"),
     ],
 )
-def test_requests_larger_than_the_reservation(policy: str, cpus: str, numa: list[int] | None, said: str) -> None:
+def test_requests_larger_than_the_reservation(policy: str, cpus: str, numa: list[int] | None, message: str) -> None:
     rig = aligned()
     rig.holds(share("there", "3", "2Gi"), "n", status({1: 3}))
     hold(rig, "r", {1: 4}, policy=policy)
     rig.submit(owned(share("a", cpus, "2Gi")))
     rig.run()
     if numa is None:
-        assert said in rig.told("a")
+        assert message in rig.filter_message("a")
     else:
         assert numa_of(rig, "a") == numa
 
@@ -155,7 +157,9 @@ def test_outside_reservations_only_unreserved_cpus_are_free() -> None:
     hold(rig, "r", {0: 4, 1: 4}, policy=RESTRICTED)
     rig.submit(owned(share("a", "6", "2Gi"), into=False))
     rig.run()
-    assert "Unaligned NUMA Hint" in rig.told("a"), "neither 4 of each NUMA node nor the 4 beside them are 6 of one"
+    assert "Unaligned NUMA Hint" in rig.filter_message("a"), (
+        "neither 4 of each NUMA node nor the 4 beside them are 6 of one"
+    )
 
 
 def test_a_pod_that_ignores_reservations_may_use_reserved_cpus() -> None:
@@ -175,8 +179,8 @@ def test_an_aligned_owner_gets_the_reserved_card(policy: str, minor: int) -> Non
     hold(rig, "r", {minor // 2: 4}, policy=policy, cards={minor: 100})
     rig.submit(owned(share("a", "4", "8Gi").resources(shares(100))))
     confirmed(rig)
-    found = parse_allocations(rig.binding("a").annotations)["gpu"]
-    assert [entry.minor for entry in found] == [minor]
+    gpu = parse_allocations(rig.binding("a").annotations)["gpu"]
+    assert [entry.minor for entry in gpu] == [minor]
     assert numa_of(rig, "a") == [minor // 2]
     assert cpus_left(rig) == ([4, 8] if minor == 0 else [8, 4])
 
@@ -186,7 +190,7 @@ def test_an_aligned_owner_needs_card_and_cpus_on_one_numa_node() -> None:
     hold(rig, "r", {0: 4}, policy=RESTRICTED, cards={3: 100})
     rig.submit(owned(share("a", "4", "8Gi").resources(shares(100))))
     rig.run()
-    assert "Reservation(s) " in rig.told("a")
+    assert "Reservation(s) " in rig.filter_message("a")
     rig.submit(owned(share("b", "4", "8Gi").resources(shares(100)), into=False))
     rig.run()
     assert [card.minor for card in parse_allocations(rig.binding("b").annotations)["gpu"]] == [2]
@@ -200,8 +204,8 @@ def test_a_reservation_is_aligned_and_annotated() -> None:
     rig.core.intake.set_reservation(msgspec.convert(built.manifest, Reservation))
     rig.run()
     binding = rig.binding("r")
-    found = parse_allocations(binding.annotations)["gpu"]
-    assert [entry.minor for entry in found] == [0, 1]
+    gpu = parse_allocations(binding.annotations)["gpu"]
+    assert [entry.minor for entry in gpu] == [0, 1]
     assert '"node":0' in binding.annotations[RESOURCE_STATUS]
 
 
@@ -247,8 +251,10 @@ def test_allocations_copied_into_a_template_are_ignored() -> None:
     template = share("x", "4", "8Gi").annotation(RESOURCE_STATUS, status({1: 8}))
     built = reservation("r").like(template.annotation(DEVICE_ALLOCATED, allocated({3: 100}))).for_labels(app="a").many()
     built.manifest["metadata"]["uid"] = "r"
-    found = ReservationStatus("Available", node_name="n", allocatable={"cpu": "4", "memory": "8Gi"})
-    rig.core.intake.set_reservation(msgspec.structs.replace(msgspec.convert(built.manifest, Reservation), status=found))
+    reservation_status = ReservationStatus("Available", node_name="n", allocatable={"cpu": "4", "memory": "8Gi"})
+    rig.core.intake.set_reservation(
+        msgspec.structs.replace(msgspec.convert(built.manifest, Reservation), status=reservation_status)
+    )
     devices = DeviceCache.of(rig.core.handle).find("n")
     assert devices is not None
     assert cpus_left(rig) == [8, 8]

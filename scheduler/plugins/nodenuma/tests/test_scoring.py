@@ -18,12 +18,12 @@ MOST, LEAST = {"scoringStrategy": {"type": "MostAllocated"}}, {"scoringStrategy"
 CPU_ONLY = {"scoringStrategy": {"type": "MostAllocated", "resources": [{"name": "cpu", "weight": 1}]}}
 
 
-def scores(rig: Machines, asked: PodBuilder) -> dict[str, int]:
+def scores(rig: Machines, builder: PodBuilder) -> dict[str, int]:
     """The plugin's score of each feasible node."""
-    pod = rig.pod(asked)
+    pod = rig.pod(builder)
     info = PodInfo(pod, rig.core.cache.classes.of(pod))
-    found = explain(rig.core.runners.of(info), info).feasible
-    return {entry.node: entry.by_plugin["NodeNUMAResource"] for entry in sorted(found, key=lambda entry: entry.node)}
+    feasible = explain(rig.core.runners.of(info), info).feasible
+    return {entry.node: entry.by_plugin["NodeNUMAResource"] for entry in sorted(feasible, key=lambda entry: entry.node)}
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_without_a_policy_the_whole_node_is_scored(shape: Shape, cpu: str, want:
 
 
 @pytest.mark.parametrize(
-    ("strategy", "there", "asked", "want"),
+    ("strategy", "there", "pod", "want"),
     [
         pytest.param(MOST, None, share("p", "8", "16Gi"), [32, 16, 26], id="most-share"),
         pytest.param(MOST, None, lsr("p", "8", "16Gi"), [32, 19, 32], id="most-bound"),
@@ -90,7 +90,7 @@ def test_without_a_policy_the_whole_node_is_scored(shape: Shape, cpu: str, want:
         pytest.param(LEAST, lsr, lsr("p", "8", "16Gi"), [31, 61, 67], id="least-bound-beside-bound"),
     ],
 )
-def test_amplified_nodes(strategy: dict[str, Any], there: Any, asked: PodBuilder, want: list[int]) -> None:
+def test_amplified_nodes(strategy: dict[str, Any], there: Any, pod: PodBuilder, want: list[int]) -> None:
     rig = Machines(scored(**strategy))
     for name, cores, memory, ratio in (("a", 16, 40, 1), ("b", 32, 60, 2), ("c", 16, 40, 2)):
         rig.machine(name, (1, 1, cores, 2), memory=memory)
@@ -107,7 +107,7 @@ def test_amplified_nodes(strategy: dict[str, Any], there: Any, asked: PodBuilder
         if there is not None and name != "c":
             held = there(f"on-{name}", "20", "4Gi")
             rig.running(held.annotation(RESOURCE_STATUS, '{"cpuset":"0-19"}') if there is lsr else held, name)
-    assert list(scores(rig, asked).values()) == want
+    assert list(scores(rig, pod).values()) == want
 
 
 def test_plain_pods_are_scored_once_a_node_affects_them() -> None:

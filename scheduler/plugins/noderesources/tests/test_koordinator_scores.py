@@ -43,7 +43,7 @@ def score(rig: Rig, builder: PodBuilder, node: str) -> int:
 
 
 @pytest.mark.parametrize(
-    ("resources", "held", "asked", "expected"),
+    ("resources", "held", "requests", "expected"),
     [
         pytest.param(GPU_FIRST, ("16", "32Gi", 4), ("16", "32Gi", 2), 75, id="part-used"),
         pytest.param(GPU_FIRST, None, ("16", "32Gi", 2), 56, id="empty"),
@@ -66,13 +66,13 @@ def score(rig: Rig, builder: PodBuilder, node: str) -> int:
     ],
 )
 def test_fit_plus(
-    resources: dict[str, Any], held: tuple[str, str, int] | None, asked: tuple[str, str, int], expected: int
+    resources: dict[str, Any], held: tuple[str, str, int] | None, requests: tuple[str, str, int], expected: int
 ) -> None:
     rig = Rig(profile(**scoring("NodeResourcesFitPlus", resources=resources)))
     rig.node("n", cpu="96", memory="512Gi", more={NVIDIA_GPU: 8})
     if held is not None:
         rig.running(asking("old", *held), "n")
-    assert score(rig, asking("p", *asked), "n") == expected
+    assert score(rig, asking("p", *requests), "n") == expected
 
 
 def asking(name: str, cpu: str, memory: str, gpus: int) -> PodBuilder:
@@ -102,7 +102,7 @@ def test_what_a_pod_counts_as_asking(containers: list[Container], init: list[Con
 
 
 @pytest.mark.parametrize(
-    ("scarce", "has", "asked", "expected"),
+    ("scarce", "has", "allocatable", "expected"),
     [
         pytest.param([NVIDIA_GPU], {NVIDIA_GPU: 8, "xx.xx/xx": 1}, {}, 50, id="one-of-two-unasked-is-scarce"),
         pytest.param([NVIDIA_GPU], {}, {}, 100, id="nothing-unasked"),
@@ -119,10 +119,10 @@ def test_what_a_pod_counts_as_asking(containers: list[Container], init: list[Con
         pytest.param([], {NVIDIA_GPU: 8}, {}, 100, id="nothing-is-scarce"),
     ],
 )
-def test_scarce(scarce: list[str], has: ResourceList, asked: ResourceList, expected: int) -> None:
+def test_scarce(scarce: list[str], has: ResourceList, allocatable: ResourceList, expected: int) -> None:
     rig = Rig(profile(**scoring("ScarceResourceAvoidance", resources=scarce)))
     rig.node("n", more=has)
-    assert score(rig, pod("p").request(cpu="1", memory="1Gi").resources(dict(asked)), "n") == expected
+    assert score(rig, pod("p").request(cpu="1", memory="1Gi").resources(dict(allocatable)), "n") == expected
 
 
 def test_plain_pods_leave_the_cards_to_others() -> None:

@@ -72,11 +72,11 @@ TWO_ZONES: dict[str, tuple[str | None, int]] = {"a1": ("a", 1), "a2": ("a", 1), 
 )
 def test_hard_constraints(nodes: dict[str, tuple[str | None, int]], constraint: dict[str, Any], where: str) -> None:
     """`where`: the node, "" if any will do, or a part of the message."""
-    found = outcome(cluster(nodes), spread("p", constraint, rev="2"))
+    text = outcome(cluster(nodes), spread("p", constraint, rev="2"))
     if where == SKEWED:
-        assert found.startswith(f"0/{len(nodes)} nodes are available: {len(nodes)} {SKEWED}.")
+        assert text.startswith(f"0/{len(nodes)} nodes are available: {len(nodes)} {SKEWED}.")
     else:
-        assert found in ({where} if where else nodes.keys())
+        assert text in ({where} if where else nodes.keys())
 
 
 def test_labels_of_all_hard_constraints_make_a_place() -> None:
@@ -96,8 +96,8 @@ def test_labels_of_all_hard_constraints_make_a_place() -> None:
 def test_node_affinity_policy(policy: dict[str, Any], where: str) -> None:
     rig = cluster({"a1": ("a", 0), "b1": ("b", 1)})
     builder = spread("p", policy).select({ZONE: "b"})
-    found = outcome(rig, builder)
-    assert found == where or where in found
+    builder_outcome = outcome(rig, builder)
+    assert builder_outcome == where or where in builder_outcome
 
 
 @pytest.mark.parametrize(
@@ -110,8 +110,8 @@ def test_node_affinity_policy(policy: dict[str, Any], where: str) -> None:
 def test_node_taints_policy(policy: dict[str, Any], where: str) -> None:
     rig = cluster({"b1": ("b", 1)})
     rig.node("a1", labels={ZONE: "a"}, taints=(Taint("k", "", "NoSchedule"),))
-    found = outcome(rig, spread("p", policy))
-    assert found == where or where in found
+    text = outcome(rig, spread("p", policy))
+    assert text == where or where in text
 
 
 def test_messages_tell_a_missing_label_from_too_many_pods() -> None:

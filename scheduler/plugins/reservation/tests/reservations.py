@@ -20,8 +20,8 @@ from seatrial.scheduler.tests.rig import Rig
 def reserved(allocatable: Amounts, owners: dict[str, Amounts] | None = None, **more: Any) -> ReservationInfo:
     """A reservation without a cluster."""
     policy, withheld = more.get("policy", ""), more.get("withheld", {})
-    told = {"metadata": {"name": "r", "uid": "r"}, "spec": {"allocatePolicy": policy}}
-    made = msgspec.convert(told, Reservation)
+    manifest = {"metadata": {"name": "r", "uid": "r"}, "spec": {"allocatePolicy": policy}}
+    made = msgspec.convert(manifest, Reservation)
     return ReservationInfo(made, allocatable, withheld, more.get("strict", ()), "", "", {}, owners or {})
 
 

@@ -161,7 +161,7 @@ def test_nobody_gets_its_card_while_nobody_knows_whether_it_was_placed(answer: R
 
 
 @pytest.mark.parametrize(
-    ("found", "again"),
+    ("response", "again"),
     [
         pytest.param(shown(""), True, id="changed-meanwhile"),
         pytest.param(refused(404, "NotFound", "it is not there"), False, id="gone-meanwhile"),
@@ -171,9 +171,9 @@ def test_nobody_gets_its_card_while_nobody_knows_whether_it_was_placed(answer: R
         pytest.param(shown("n", "Failed"), False, id="expired-meanwhile"),
     ],
 )
-def test_what_the_reservation_itself_shows_is_believed(found: Response, again: bool) -> None:
+def test_what_the_reservation_itself_shows_is_believed(response: Response, again: bool) -> None:
     """Only one that has no node yet is placed again."""
-    scene = Unheard(CONFLICT, shown=found)
+    scene = Unheard(CONFLICT, shown=response)
     assert (scene.binder.in_flight, scene.notes_of_placing()) == (0, 0)
     before, scene.answer = len(scene.written()), ok()
     scene.wait(60.0)
@@ -201,7 +201,7 @@ def test_one_that_fits_nowhere_says_why() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changed", "said"),
+    ("changed", "message"),
     [
         pytest.param({"owners": []}, "the reservation misses the owner spec", id="no-owners"),
         pytest.param({"template": None}, "the reservation misses the template spec", id="no-template"),
@@ -209,24 +209,24 @@ def test_one_that_fits_nowhere_says_why() -> None:
         pytest.param({"ttl": "soon"}, "the reservation's ttl: expected a duration", id="no-duration"),
     ],
 )
-def test_one_that_makes_no_sense_says_what_is_missing(changed: dict[str, Any], said: str) -> None:
+def test_one_that_makes_no_sense_says_what_is_missing(changed: dict[str, Any], message: str) -> None:
     scene = Held()
     built = of(2)
     built.manifest["spec"] |= changed
     scene.show(built)
     scene.work()
-    assert said in scene.written()[0]["conditions"][0]["message"]
+    assert message in scene.written()[0]["conditions"][0]["message"]
 
 
 @pytest.mark.parametrize(
-    ("policy", "required", "said"),
+    ("policy", "required", "message"),
     [
         pytest.param("Restricted", False, "", id="wherever-there-is-room"),
         pytest.param("Aligned", False, "pre allocation is unsupported with current attributes", id="of-no-such-policy"),
         pytest.param("Restricted", True, "no pod match reservation with pre allocation required", id="no-pod-matches"),
     ],
 )
-def test_one_that_would_take_from_running_pods(policy: str, required: bool, said: str) -> None:
+def test_one_that_would_take_from_running_pods(policy: str, required: bool, message: str) -> None:
     scene = Held()
     built = of(2).policy(policy)
     built.manifest["spec"]["preAllocation"] = True
@@ -235,8 +235,8 @@ def test_one_that_would_take_from_running_pods(policy: str, required: bool, said
     scene.show(built)
     scene.work()
     (status,) = scene.written()
-    assert status.get("phase") == (None if said else "Available")
-    assert said in status["conditions"][0].get("message", "")
+    assert status.get("phase") == (None if message else "Available")
+    assert message in status["conditions"][0].get("message", "")
 
 
 def test_a_template_that_is_none_is_complained_of() -> None:
@@ -347,10 +347,10 @@ def test_how_large_one_with_devices_is(resizes: bool, want: dict[str, str]) -> N
     scene.work()
     first = json.loads(next(request for request in scene.api.sent if request.method == "PATCH").body)
     (status,) = scene.written()
-    said = first["metadata"]["annotations"].get(RESIZE_ALLOCATABLE)
+    resize_allocatable = first["metadata"]["annotations"].get(RESIZE_ALLOCATABLE)
     assert status["allocatable"] == want
     own = {name: value for name, value in want.items() if name != "koordinator.sh/gpu"}
-    assert (json.loads(said)["resources"] if said else {}) == own
+    assert (json.loads(resize_allocatable)["resources"] if resize_allocatable else {}) == own
 
 
 @pytest.mark.parametrize(

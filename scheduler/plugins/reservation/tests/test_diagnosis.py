@@ -9,11 +9,11 @@ from seatrial.scheduler.plugins.reservation.matching import Match
 
 UNREACHABLE = Taint("node.kubernetes.io/unreachable", effect="NoSchedule")
 TOTAL = "Reservation(s) matched owner total"
-Found = tuple[str, Match, int]  # node, what they are to the pod, how many
+Finding = tuple[str, Match, int]  # node, what they are to the pod, how many
 
 
 @pytest.mark.parametrize(
-    ("found", "said", "expected"),
+    ("findings", "statuses", "expected"),
     [
         pytest.param([], {}, [f"0 {TOTAL}"], id="no-owner"),
         pytest.param(
@@ -59,12 +59,12 @@ Found = tuple[str, Match, int]  # node, what they are to the pod, how many
         ),
     ],
 )
-def test_reasons(found: list[Found], said: dict[str, Status], expected: list[str]) -> None:
+def test_reasons(findings: list[Finding], statuses: dict[str, Status], expected: list[str]) -> None:
     diagnosis = Diagnosis(required=True)
-    for node, match, count in found:
+    for node, match, count in findings:
         for _ in range(count):
             diagnosis.note(node, match, UNREACHABLE if match is Match.TAINT else None)
-    assert diagnosis.reasons(lambda node: said.get(node, SUCCESS)) == expected
+    assert diagnosis.reasons(lambda node: statuses.get(node, SUCCESS)) == expected
 
 
 def test_a_pod_without_affinity_gets_no_second_event() -> None:

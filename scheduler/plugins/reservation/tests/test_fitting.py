@@ -182,9 +182,9 @@ def test_extended_resources_count(amount: int, expected: tuple[str, ...]) -> Non
 
 def test_only_the_named_resources_are_limited() -> None:
     amounts = {"cpu": 2000, "memory": 2 * GIB}
-    asked = {"cpu": 4000, "memory": 4 * GIB}
-    assert lacking(asked, reserved(amounts, strict=("memory",))) == ["Reservation(s) Insufficient memory"]
-    assert lacking(asked, reserved(amounts, strict=("nvidia.com/gpu",))) == [
+    targets = {"cpu": 4000, "memory": 4 * GIB}
+    assert lacking(targets, reserved(amounts, strict=("memory",))) == ["Reservation(s) Insufficient memory"]
+    assert lacking(targets, reserved(amounts, strict=("nvidia.com/gpu",))) == [
         IN_IT,
         "Reservation(s) Insufficient memory",
     ]
@@ -192,7 +192,7 @@ def test_only_the_named_resources_are_limited() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "allocatable", "used", "expected"),
+    ("requests", "allocatable", "used", "expected"),
     [
         pytest.param((2, 4), (4, 8), None, 50, id="half-of-it"),
         pytest.param((2, 4), (2, 4), None, 100, id="all-of-it"),
@@ -201,13 +201,13 @@ def test_only_the_named_resources_are_limited() -> None:
     ],
 )
 def test_the_score_of_a_reservation(
-    asked: tuple[int, ...], allocatable: tuple[int, int], used: tuple[int, int] | None, expected: int
+    requests: tuple[int, ...], allocatable: tuple[int, int], used: tuple[int, int] | None, expected: int
 ) -> None:
     def amounts(cpu: int, memory: int) -> dict[str, int]:
         return {"cpu": cpu * 1000, "memory": memory * GIB}
 
     one = reserved(amounts(*allocatable), {"there": amounts(*used)} if used else {})
-    assert worth(amounts(*asked) if asked else {}, one) == expected
+    assert worth(amounts(*requests) if requests else {}, one) == expected
 
 
 def test_the_reservation_that_fits_best_is_nominated() -> None:

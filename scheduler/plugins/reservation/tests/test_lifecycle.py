@@ -188,18 +188,18 @@ def test_one_check_and_one_collection() -> None:
 
 @pytest.mark.parametrize("text", ["2026-01-01T00:00:00+99:99", "9999-99-99T99:99:99Z", "soon"])
 def test_an_end_that_cannot_be_read_counts_as_absent_and_is_told(text: str) -> None:
-    found = msgspec.convert(
+    reservation = msgspec.convert(
         {
             "metadata": {"creationTimestamp": "2026-01-01T00:00:00Z"},
             "spec": {"template": {}, "owners": [{}], "expires": text},
         },
         Reservation,
     )
-    assert lifecycle.end_of(found) == SIM_EPOCH + DAY
-    assert found.problem.startswith("the reservation's expires: expected a time such as")
+    assert lifecycle.end_of(reservation) == SIM_EPOCH + DAY
+    assert reservation.problem.startswith("the reservation's expires: expected a time such as")
 
 
 def test_a_reservation_that_ends_in_the_year_0_is_over() -> None:
     spec = {"template": {}, "owners": [{}], "expires": "0000-01-01T00:00:00Z"}
-    found = msgspec.convert({"spec": spec}, Reservation)
-    assert (found.problem, lifecycle.is_over(found, SIM_EPOCH)) == ("", True)
+    reservation = msgspec.convert({"spec": spec}, Reservation)
+    assert (reservation.problem, lifecycle.is_over(reservation, SIM_EPOCH)) == ("", True)

@@ -141,11 +141,11 @@ BY_NAME = {
     ],
 )
 def test_match_of_a_reservation_and_a_pod(wants: PodBuilder, spec: dict[str, Any], expected: Match) -> None:
-    told = {"metadata": {"name": "r", "uid": "r", "labels": {"tier": "gold"}}, "spec": spec}
-    one = ReservationInfo(msgspec.convert(told, Reservation), {"cpu": 2000}, {}, (), "")
-    asked = made(wants)
-    requests = {"cpu": 1000 * int(str(asked.spec.containers[0].resources.requests.get("cpu", 0)))}
-    assert judge(ReservationRequest.of(asked), requests, one, NODE)[0] is expected
+    manifest = {"metadata": {"name": "r", "uid": "r", "labels": {"tier": "gold"}}, "spec": spec}
+    one = ReservationInfo(msgspec.convert(manifest, Reservation), {"cpu": 2000}, {}, (), "")
+    pod = made(wants)
+    requests = {"cpu": 1000 * int(str(pod.spec.containers[0].resources.requests.get("cpu", 0)))}
+    assert judge(ReservationRequest.of(pod), requests, one, NODE)[0] is expected
 
 
 @pytest.mark.parametrize(
@@ -159,8 +159,8 @@ def test_match_of_a_reservation_and_a_pod(wants: PodBuilder, spec: dict[str, Any
     ],
 )
 def test_exact_match(names: list[str], expected: bool) -> None:
-    asked, there = {"cpu": 2000, "memory": 1, "nvidia.com/gpu": 1}, {"cpu": 2000, "memory": 2}
-    assert exactly(tuple(names), asked, there) is expected
+    request, there = {"cpu": 2000, "memory": 1, "nvidia.com/gpu": 1}, {"cpu": 2000, "memory": 2}
+    assert exactly(tuple(names), request, there) is expected
 
 
 @pytest.mark.parametrize(

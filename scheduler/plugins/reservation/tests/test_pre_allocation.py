@@ -10,7 +10,7 @@ from seatrial.scheduler.plugins.reservation.args import PreAllocationConfig
 from seatrial.scheduler.plugins.reservation.pre_allocation import NO_POD_FITS, NO_POD_MATCHES, candidates, select
 from seatrial.scheduler.tests.rig import GIB, Rig
 
-WANTED = {"cpu": 4000, "memory": 16 * GIB}
+REQUEST = {"cpu": 4000, "memory": 16 * GIB}
 
 
 def chosen(free: Amounts, sizes: list[tuple[int, int]], *, multiple: bool = False) -> list[str]:
@@ -23,7 +23,7 @@ def chosen(free: Amounts, sizes: list[tuple[int, int]], *, multiple: bool = Fals
         info = rig.core.cache.placed(f"uid-p{number}")
         assert info is not None
         pods.append((info, {"cpu": cores * 1000, "memory": gib * GIB}))
-    return [info.pod.metadata.name for info in select(WANTED, free, pods, multiple=multiple)]
+    return [info.pod.metadata.name for info in select(REQUEST, free, pods, multiple=multiple)]
 
 
 @pytest.mark.parametrize(
@@ -77,13 +77,13 @@ def test_candidates(mode: str, want: dict[str, list[str]]) -> None:
     rig.running(marked("low", "-1"), "n")
     rig.running(marked("high", "7"), "n")
     rig.running(marked("none", "much"), "n")
-    found = candidates(of_mode(mode), rig.core.cache, PreAllocationConfig())
-    names = {node: [info.pod.metadata.name for info in infos] for node, infos in found.items()}
+    victims = candidates(of_mode(mode), rig.core.cache, PreAllocationConfig())
+    names = {node: [info.pod.metadata.name for info in infos] for node, infos in victims.items()}
     assert names == want
 
 
 @pytest.mark.parametrize(
-    ("requested", "others", "required", "told"),
+    ("requested", "others", "required", "message"),
     [
         pytest.param((12, 16), [], False, "", id="room-without-a-pod"),
         pytest.param((12, 16), [], True, NO_POD_MATCHES, id="required-and-no-candidate"),
@@ -93,7 +93,7 @@ def test_candidates(mode: str, want: dict[str, list[str]]) -> None:
     ],
 )
 def test_a_reservation_of_four_cores_on_a_node_of_32(
-    requested: tuple[int, int], others: list[tuple[int, int]], required: bool, told: str
+    requested: tuple[int, int], others: list[tuple[int, int]], required: bool, message: str
 ) -> None:
     """RSV-E5, Test_filterWithPreAllocatablePods: 4/16Gi on 32/32Gi. `requested`: cores and GiB of a pod that is no
     candidate, `others`: those of candidates."""
@@ -109,7 +109,7 @@ def test_a_reservation_of_four_cores_on_a_node_of_32(
         built.label(PRE_ALLOCATION_REQUIRED, "true")
     rig.core.intake.set_reservation(from_plain({**built.manifest, "status": {}}, Reservation))
     rig.run()
-    if told:
-        assert rig.message("uid-r") == f"0/1 nodes are available: {told}."
+    if message:
+        assert rig.message("uid-r") == f"0/1 nodes are available: {message}."
     else:
         assert rig.binding("uid-r").node == "n"

@@ -84,7 +84,7 @@ def test_pods_marked_as_not_preemptible_are_spared() -> None:
     assert rig.victims() == ["plain"]
 
 
-def wanted(parts: dict[str, Any]) -> Rig:
+def full_node_rig(parts: dict[str, Any]) -> Rig:
     """A full node, and a reservation that needs room there."""
     rig = Rig(profile(**parts))
     rig.node("n", cpu="8")
@@ -97,11 +97,11 @@ def wanted(parts: dict[str, Any]) -> Rig:
 
 
 def test_reservations_do_not_preempt_by_default() -> None:
-    assert wanted({}).victims() == []
+    assert full_node_rig({}).victims() == []
 
 
 def test_a_reservation_may_preempt() -> None:
-    rig = wanted(BY_RESERVATION)
+    rig = full_node_rig(BY_RESERVATION)
     assert rig.victims() == ["plain"]
     rig.delete("plain")
     rig.clock.advance(2.0)

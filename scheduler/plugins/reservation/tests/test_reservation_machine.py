@@ -53,28 +53,28 @@ class Reservations(RuleBasedStateMachine):
 
     # -- what the scheduler sees --------------------------------------------------------------------------------------
 
-    def _write(self, uid: str, found: Pod | Reservation | None) -> None:
+    def _write(self, uid: str, result: Pod | Reservation | None) -> None:
         """Change the API server's objects; a scheduler that watches sees it."""
-        if found is None:
+        if result is None:
             self.objects.pop(uid, None)
         else:
-            self.objects[uid] = found
+            self.objects[uid] = result
         if self.watching:
             self._see(uid)
 
     def _see(self, uid: str) -> None:
-        before, found = self.seen.pop(uid, None), self.objects.get(uid)
-        if found is None:
+        before, entry = self.seen.pop(uid, None), self.objects.get(uid)
+        if entry is None:
             if isinstance(before, Reservation):
                 self.rig.core.intake.remove_reservation(uid)
             elif before is not None:
                 self.rig.core.intake.remove_pod(uid)
             return
-        self.seen[uid] = found
-        if isinstance(found, Reservation):
-            self.rig.core.intake.set_reservation(found)
+        self.seen[uid] = entry
+        if isinstance(entry, Reservation):
+            self.rig.core.intake.set_reservation(entry)
         else:
-            self.rig.core.intake.set_pod(found)
+            self.rig.core.intake.set_pod(entry)
 
     @rule()
     def lose_the_watch(self) -> None:
@@ -112,9 +112,9 @@ class Reservations(RuleBasedStateMachine):
         """Time passes; reservations whose ttl is over expire. Their pods keep their annotation."""
         self.now += seconds
         for name in NAMES:
-            found = self.objects.get(name)
-            if isinstance(found, Reservation) and not found.ended and lifecycle.is_over(found, self.now):
-                self._write(name, replace(found, status=replace(found.status, phase="Failed")))
+            entry = self.objects.get(name)
+            if isinstance(entry, Reservation) and not entry.ended and lifecycle.is_over(entry, self.now):
+                self._write(name, replace(entry, status=replace(entry.status, phase="Failed")))
 
     @rule(name=st.sampled_from(NAMES))
     def delete(self, name: str) -> None:
@@ -131,10 +131,10 @@ class Reservations(RuleBasedStateMachine):
 
     @rule(name=st.sampled_from(OFFERS), ready=st.booleans())
     def change_readiness(self, name: str, ready: bool) -> None:
-        found = self.objects.get(f"uid-{name}")
-        if isinstance(found, Pod):
+        entry = self.objects.get(f"uid-{name}")
+        if isinstance(entry, Pod):
             conditions = (Condition("Ready", "True" if ready else "False"),)
-            self._write(f"uid-{name}", replace(found, status=replace(found.status, conditions=conditions)))
+            self._write(f"uid-{name}", replace(entry, status=replace(entry.status, conditions=conditions)))
 
     @rule(name=st.sampled_from(PODS), cores=CORES, where=st.sampled_from([*NAMES, *OFFERS, ""]))
     def place(self, name: str, cores: int, where: str) -> None:
@@ -151,42 +151,42 @@ class Reservations(RuleBasedStateMachine):
         self._write(made.metadata.uid, replace(made, spec=replace(made.spec, node_name="n"), status=status))
 
     def _pods(self) -> list[Pod]:
-        return [found for found in self.objects.values() if isinstance(found, Pod)]
+        return [candidate for candidate in self.objects.values() if isinstance(candidate, Pod)]
 
-    @precondition(lambda self: any(not offers(found) for found in self._pods()))
+    @precondition(lambda self: any(not offers(pod) for pod in self._pods()))
     @rule(data=st.data())
     def leave_the_reservation(self, data: st.DataObject) -> None:
         """The annotation is removed, as for pods of a reservation that was deleted."""
-        uids = sorted(found.metadata.uid for found in self._pods() if not offers(found))
-        found = self.objects[data.draw(st.sampled_from(uids))]
-        left = {key: value for key, value in found.metadata.annotations.items() if key != RESERVATION_ALLOCATED}
-        self._write(found.metadata.uid, replace(found, metadata=replace(found.metadata, annotations=left)))
+        uids = sorted(pod.metadata.uid for pod in self._pods() if not offers(pod))
+        result = self.objects[data.draw(st.sampled_from(uids))]
+        left = {key: value for key, value in result.metadata.annotations.items() if key != RESERVATION_ALLOCATED}
+        self._write(result.metadata.uid, replace(result, metadata=replace(result.metadata, annotations=left)))
 
     @precondition(lambda self: self._pods())
     @rule(data=st.data())
     def finish(self, data: st.DataObject) -> None:
-        self._write(data.draw(st.sampled_from(sorted(found.metadata.uid for found in self._pods()))), None)
+        self._write(data.draw(st.sampled_from(sorted(pod.metadata.uid for pod in self._pods()))), None)
 
     # -- what must hold -----------------------------------------------------------------------------------------------
 
     def _inside(self, uid: str) -> dict[str, int]:
         """The cores of the pods that name this reservation or pod as the place where they are."""
-        told = f'"{uid}"'
+        text = f'"{uid}"'
         return {
-            found.metadata.uid: cores_of(found)
-            for found in self._pods()
-            if told in found.metadata.annotations.get(RESERVATION_ALLOCATED, "")
+            pod.metadata.uid: cores_of(pod)
+            for pod in self._pods()
+            if text in pod.metadata.annotations.get(RESERVATION_ALLOCATED, "")
         }
 
     def _places(self) -> dict[str, int]:
         """The cores of what is open for owners, by uid."""
-        found = {}
+        by_uid = {}
         for uid, each in self.objects.items():
             if isinstance(each, Reservation) and each.available:
-                found[uid] = int(each.status.allocatable["cpu"])
+                by_uid[uid] = int(each.status.allocatable["cpu"])
             elif isinstance(each, Pod) and offers(each) and is_ready(each):
-                found[uid] = cores_of(each)
-        return found
+                by_uid[uid] = cores_of(each)
+        return by_uid
 
     @invariant()
     def sums_are_right(self) -> None:
@@ -197,7 +197,7 @@ class Reservations(RuleBasedStateMachine):
         column = self.rig.core.handle.columns.resources.column("cpu")
         places = self._places()
         expected = sum(max(0, cores - sum(self._inside(uid).values())) for uid, cores in places.items())
-        expected += sum(cores_of(found) for found in self._pods() if found.metadata.uid not in places)
+        expected += sum(cores_of(pod) for pod in self._pods() if pod.metadata.uid not in places)
         assert node.requested[column] == 1000 * expected
 
     @invariant()
@@ -215,16 +215,16 @@ def uid_of(place: str) -> str:
     return place if place in NAMES else f"uid-{place}"
 
 
-def offers(found: Pod) -> bool:
-    return OPERATING_MODE in found.metadata.labels
+def offers(pod: Pod) -> bool:
+    return OPERATING_MODE in pod.metadata.labels
 
 
-def is_ready(found: Pod) -> bool:
-    return any(condition.type == "Ready" and condition.status == "True" for condition in found.status.conditions)
+def is_ready(pod: Pod) -> bool:
+    return any(condition.type == "Ready" and condition.status == "True" for condition in pod.status.conditions)
 
 
-def cores_of(found: Pod) -> int:
-    return int(found.spec.containers[0].resources.requests["cpu"])
+def cores_of(pod: Pod) -> int:
+    return int(pod.spec.containers[0].resources.requests["cpu"])
 
 
 TestReservations = Reservations.TestCase

@@ -72,7 +72,7 @@ class Aligning(Story):
 def aligned(core: Core) -> dict[str, Any]:
     """By node: how often each CPU is bound, and what is taken of each NUMA node, and what it has."""
     numa_cache = NumaCache.of(core.handle)
-    found = {}
+    by_node = {}
     for node in core.cache:
         there = numa_cache.find(node.name)
         assert there is not None
@@ -82,8 +82,8 @@ def aligned(core: Core) -> dict[str, Any]:
             number: {name: value for name, value in sorted(amounts.items()) if value}
             for number, amounts in sorted(state.allocated.items())
         }
-        found[node.name] = (marks, {number: cpus for number, cpus in allocated.items() if cpus}, state.totals)
-    return found
+        by_node[node.name] = (marks, {number: cpus for number, cpus in allocated.items() if cpus}, state.totals)
+    return by_node
 
 
 def a_machine(rng: random.Random, number: int) -> tuple[Node, Device | None, NodeResourceTopology]:
@@ -101,8 +101,8 @@ def a_machine(rng: random.Random, number: int) -> tuple[Node, Device | None, Nod
 def words(rng: random.Random) -> tuple[dict[str, str], dict[str, str]]:
     """Labels and annotations that say how a pod is bound and aligned."""
     labels = {QOS_LABEL: "LSR"} if not rng.randrange(3) else {}
-    said = {NUMA_TOPOLOGY_SPEC: '{"numaTopologyPolicy":"SingleNUMANode"}'} if not rng.randrange(4) else {}
-    return labels, said
+    message = {NUMA_TOPOLOGY_SPEC: '{"numaTopologyPolicy":"SingleNUMANode"}'} if not rng.randrange(4) else {}
+    return labels, message
 
 
 def a_spec(rng: random.Random) -> PodSpec:
@@ -115,8 +115,11 @@ def an_event(rng: random.Random, marks: list[tuple[dict[str, str], dict[str, str
     labels, annotations = words(rng)
     match kind:
         case "pod":
-            more, said = rng.choice(marks)
-            return kind, (a_spec(rng), ObjectMeta(namespace="d", labels=labels | more, annotations=annotations | said))
+            more, message = rng.choice(marks)
+            return kind, (
+                a_spec(rng),
+                ObjectMeta(namespace="d", labels=labels | more, annotations=annotations | message),
+            )
         case "reserve":
             template = {"spec": to_plain(a_spec(rng)), "metadata": {"labels": labels, "annotations": annotations}}
             spec = {

@@ -251,13 +251,13 @@ def summed(core: Core) -> dict[str, Any]:
     """By node: what is requested of each resource, and how much of each device is used."""
     devices = DeviceCache.of(core.handle)
     names = core.cache.columns.resources.names
-    found = {}
+    by_node = {}
     for node in core.cache:
         there = devices.find(node.name)
         used = None if there is None else there.state.used
         amounts = {name: value for name, value in zip(names, node.requested, strict=False) if value}
-        found[node.name] = (amounts, used, sorted(node.pods))
-    return found
+        by_node[node.name] = (amounts, used, sorted(node.pods))
+    return by_node
 
 
 @pytest.mark.parametrize("profile", ["spread", "pack"])

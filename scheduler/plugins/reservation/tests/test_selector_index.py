@@ -39,8 +39,8 @@ def filled(args: SelectorIndexArgs = BOTH) -> SelectorIndex:
     ],
 )
 def test_nodes(selector: dict[str, str], want: set[str] | None) -> None:
-    found = filled().nodes(selector)
-    assert (None if found is None else set(found)) == want
+    nodes = filled().nodes(selector)
+    assert (None if nodes is None else set(nodes)) == want
 
 
 def test_removed_reservations_are_not_found() -> None:
@@ -91,7 +91,7 @@ def choosy(name: str, **selector: str) -> PodBuilder:
 
 def test_decisions_are_the_same_with_and_without_the_index() -> None:
     """Pods with selectors on indexed and other keys; with the index, only nodes of a bucket are looked at."""
-    found = []
+    results = []
     for index in ({}, {"enabled": True, "keys": ["tier"], "keyPrefixes": ["team-"]}):
         args: dict[str, Any] = {"reservationSelectorIndex": index}
         rig = Rig(profile(pluginConfig=[{"name": "Reservation", "args": args}]))
@@ -99,7 +99,7 @@ def test_decisions_are_the_same_with_and_without_the_index() -> None:
             rig.node(f"n{number}", cpu="8")
             labels = {"tier": "gold" if number % 2 else "silver", f"team-{number}": "1", "zone": str(number)}
             hold(rig, f"r{number}", f"n{number}", {"cpu": 2000}, labels=labels)
-        asked = {
+        amounts = {
             "gold": {"tier": "gold"},
             "bronze": {"tier": "bronze"},
             "team": {"team-2": "1"},
@@ -107,17 +107,17 @@ def test_decisions_are_the_same_with_and_without_the_index() -> None:
             "both": {"tier": "silver", "zone": "0"},
             "neither": {"tier": "gold", "team-0": "1"},
         }
-        rig.submit(*(choosy(name, **selector) for name, selector in asked.items()))
+        rig.submit(*(choosy(name, **selector) for name, selector in amounts.items()))
         rig.run()
-        found.append({name: rig.where(name) for name in asked})
+        results.append({name: rig.where(name) for name in amounts})
         if index:
             seen = ReservationCache.of(rig.core.handle).index(
                 SelectorIndexArgs(enabled=True, key_prefixes=("team-",), keys=("tier",))
             )
             assert seen.view(detail=False)["indexedReservations"] == 4
             assert 'result="hit"} 0' not in next(iter(seen.families()))[3][0]
-    assert found[0] == found[1]
-    assert found[0] | {"gold": ""} == {
+    assert results[0] == results[1]
+    assert results[0] | {"gold": ""} == {
         "gold": "",
         "bronze": "",
         "team": "n2",
@@ -125,7 +125,7 @@ def test_decisions_are_the_same_with_and_without_the_index() -> None:
         "both": "n0",
         "neither": "",
     }
-    assert found[0]["gold"] in {"n1", "n3"}
+    assert results[0]["gold"] in {"n1", "n3"}
 
 
 def test_the_index_limits_what_is_looked_at() -> None:
@@ -141,7 +141,7 @@ def test_the_index_limits_what_is_looked_at() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "words"),
+    ("values", "words"),
     [
         pytest.param({"ignored_resources": ("cpu",)}, "expected names such as example.com/gpu", id="native"),
         pytest.param(
@@ -151,6 +151,6 @@ def test_the_index_limits_what_is_looked_at() -> None:
         pytest.param({"ignored_resource_groups": ("kubernetes.io",)}, "found 'kubernetes.io'", id="native-group"),
     ],
 )
-def test_resources_that_cannot_be_ignored(given: dict[str, Any], words: str) -> None:
+def test_resources_that_cannot_be_ignored(values: dict[str, Any], words: str) -> None:
     with pytest.raises(ValueError, match=words):
-        ReservationArgs(**given).check()
+        ReservationArgs(**values).check()

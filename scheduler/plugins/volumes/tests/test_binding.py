@@ -37,7 +37,7 @@ class Scene:
         """What the controller makes of a claim."""
         self.claim(name, volume=volume, phase="Bound", version=WRITTEN + 1, annotations={SELECTED_NODE: "b"})
 
-    def given(self, name: str, host: str, claim: str, *, version: int = WRITTEN, **more: Any) -> None:
+    def claimed_volume(self, name: str, host: str, claim: str, *, version: int = WRITTEN, **more: Any) -> None:
         """A volume with a claimRef, as the watch shows it."""
         reference = {"namespace": "default", "name": claim, "uid": f"uid-{claim}", **more}
         self.rig.volume(name, host=host, version=version, phase="Bound", claimRef=reference, **OF)
@@ -58,10 +58,10 @@ class Scene:
     def bindings(self) -> list[str]:
         return [body["metadata"]["name"] for body in self.api.bodies("POST", "/binding")]
 
-    def said(self, name: str) -> str:
+    def condition_message(self, name: str) -> str:
         """The last message of the pod's condition."""
-        found = [body for body in self.patched(f"/pods/{name}/status") if "conditions" in body["status"]]
-        return str(found[-1]["status"]["conditions"][0]["message"])
+        matches = [body for body in self.patched(f"/pods/{name}/status") if "conditions" in body["status"]]
+        return str(matches[-1]["status"]["conditions"][0]["message"])
 
 
 def test_a_volume_is_claimed_and_the_pod_waits_until_its_claim_is_bound() -> None:
@@ -85,7 +85,7 @@ def test_a_volume_is_claimed_and_the_pod_waits_until_its_claim_is_bound() -> Non
         }
     ]
     assert scene.rig.where("p") == "b", "it keeps its place"
-    scene.given("v", "b", "c")
+    scene.claimed_volume("v", "b", "c")
     scene.work()
     assert scene.bindings() == []
     scene.bound_claim("c", "v")
@@ -143,7 +143,7 @@ def test_a_chosen_volume_is_free_again_after_a_refusal() -> None:
         scene.claim(name)
     scene.api.answer = lambda request: _refuse_first(scene, request)
     scene.work(using("p", "c"), using("q", "d"))
-    assert NONE in scene.said("q")
+    assert NONE in scene.condition_message("q")
     scene.rig.delete("p")
     scene.rig.clock.advance(30)
     scene.work()
@@ -162,7 +162,7 @@ def test_a_conflict_is_told_and_tried_again() -> None:
     scene.claim("c")
     scene.api.answer = lambda request: _refuse_first(scene, request)
     scene.work(using("p", "c"))
-    assert scene.said("p") == 'failed to patch persistentvolume "v": the object has been modified'
+    assert scene.condition_message("p") == 'failed to patch persistentvolume "v": the object has been modified'
     assert scene.rig.where("p") == ""
     scene.rig.clock.advance(30)
     scene.work()
@@ -175,13 +175,13 @@ def test_the_wait_has_an_end() -> None:
     scene.rig.volume("v", host="b", **OF)
     scene.claim("c")
     scene.work(using("p", "c"))
-    scene.given("v", "b", "c")
+    scene.claimed_volume("v", "b", "c")
     scene.rig.clock.advance(599)
     scene.work()
     assert scene.rig.where("p") == "b"
     scene.rig.clock.advance(1)
     scene.rig.clock.settle()
-    assert scene.said("p") == "binding volumes: claims are not bound after 600 s: default/c"
+    assert scene.condition_message("p") == "binding volumes: claims are not bound after 600 s: default/c"
     scene.rig.clock.advance(30)
     scene.work()
     assert scene.rig.where("p") == "b", "it is tried anew"
@@ -205,7 +205,7 @@ def test_what_ends_the_wait_for_a_volume(event: str, message: str) -> None:
     scene.claim("c")
     scene.work(using("p", "c"))
     volumes = scene.rig.core.cache.volumes
-    scene.given("v", "a" if event == "moved" else "b", "d" if event == "stolen" else "c")
+    scene.claimed_volume("v", "a" if event == "moved" else "b", "d" if event == "stolen" else "c")
     if event == "gone":
         volumes.set_volume(volumes.volumes["v"], gone=True)
     elif event == "free":
@@ -215,7 +215,7 @@ def test_what_ends_the_wait_for_a_volume(event: str, message: str) -> None:
     elif event == "no-claim":
         volumes.set_claim(volumes.claims["default", "c"], gone=True)
     scene.work()
-    assert scene.said("p") == f"binding volumes: {message}"
+    assert scene.condition_message("p") == f"binding volumes: {message}"
     assert scene.bindings() == []
 
 
@@ -226,7 +226,7 @@ def test_a_provisioner_that_gives_up_ends_the_wait() -> None:
     scene.work(using("p", "c"))
     scene.claim("c", version=WRITTEN + 1)
     scene.work()
-    assert scene.said("p") == 'binding volumes: provisioning failed for PVC "c"'
+    assert scene.condition_message("p") == 'binding volumes: provisioning failed for PVC "c"'
     scene.rig.clock.advance(30)
     scene.work()
     assert [body["metadata"]["resourceVersion"] for body in scene.patched("claims/c")] == ["1", str(WRITTEN + 1)]
@@ -238,7 +238,7 @@ def test_what_an_earlier_scheduler_wrote_is_understood(kind: str) -> None:
     scene = Scene("disks.example.com")
     if kind == "volume":
         scene.rig.volume("a-free-one", host="a", **OF)
-        scene.given("v", "b", "c")
+        scene.claimed_volume("v", "b", "c")
     scene.claim("c", annotations={SELECTED_NODE: "b"} if kind == "node" else {})
     builder = using("p", "c")
     if kind == "volume":
@@ -255,7 +255,7 @@ def test_a_node_that_was_told_to_the_provisioner_is_kept() -> None:
     scene = Scene("disks.example.com")
     scene.claim("c", annotations={SELECTED_NODE: "b"})
     scene.work(using("p", "c").select({ZONE: "a"}))
-    assert "1 node(s) didn't find available persistent volumes to bind" in scene.said("p")
+    assert "1 node(s) didn't find available persistent volumes to bind" in scene.condition_message("p")
 
 
 def test_two_pods_of_one_claim_write_it_once() -> None:
@@ -264,7 +264,7 @@ def test_two_pods_of_one_claim_write_it_once() -> None:
     scene.claim("c")
     scene.work(using("p", "c"), using("q", "c"))
     assert len(scene.patched("persistentvolumes/v")) == 1
-    scene.given("v", "b", "c")
+    scene.claimed_volume("v", "b", "c")
     scene.bound_claim("c", "v")
     scene.work()
     assert sorted(scene.bindings()) == ["p", "q"]
@@ -276,7 +276,7 @@ def test_two_claims_of_a_pod_do_not_get_one_volume() -> None:
     scene.claim("large", size="2Gi")
     scene.claim("small", size="1Gi")
     scene.work(using("p", "large", "small"))
-    assert NONE in scene.said("p")
+    assert NONE in scene.condition_message("p")
     scene.rig.volume("v-1", host="b", size="1Gi", **OF)
     scene.rig.clock.advance(30)
     scene.work()
@@ -317,7 +317,7 @@ def test_volumes_that_do_not_serve(volume: dict[str, Any], claim: dict[str, Any]
     scene.rig.volume("v", host="b", **{**OF, **volume})
     scene.claim("c", **claim)
     scene.work(using("p", "c"))
-    assert NONE in scene.said("p")
+    assert NONE in scene.condition_message("p")
 
 
 def test_a_volume_that_a_user_reserved_for_the_claim_goes_first() -> None:

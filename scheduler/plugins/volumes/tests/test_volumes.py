@@ -60,8 +60,8 @@ class Storage(Rig):
             "resourceVersion": str(version),
             **meta,
         }
-        found = {"metadata": metadata, "spec": spec, "status": {"phase": phase}}
-        self.core.cache.volumes.set_claim(msgspec.convert(found, PersistentVolumeClaim))
+        manifest = {"metadata": metadata, "spec": spec, "status": {"phase": phase}}
+        self.core.cache.volumes.set_claim(msgspec.convert(manifest, PersistentVolumeClaim))
         self.core.intake.storage_changed()
 
     def volume(
@@ -83,27 +83,27 @@ class Storage(Rig):
         if csi:
             spec["csi"] = {"driver": csi, "volumeHandle": name}
         metadata = {"name": name, "uid": f"uid-{name}", "labels": labels or {}, "resourceVersion": str(version)}
-        found = {"metadata": metadata, "spec": spec, "status": {"phase": phase}}
-        self.core.cache.volumes.set_volume(msgspec.convert(found, PersistentVolume))
+        manifest = {"metadata": metadata, "spec": spec, "status": {"phase": phase}}
+        self.core.cache.volumes.set_volume(msgspec.convert(manifest, PersistentVolume))
         self.core.intake.storage_changed()
 
     def storage_class(self, name: str, mode: str, provisioner: str = "example.com/disks", zone: str = "") -> None:
-        found: dict[str, Any] = {"metadata": {"name": name}, "provisioner": provisioner, "volumeBindingMode": mode}
+        results: dict[str, Any] = {"metadata": {"name": name}, "provisioner": provisioner, "volumeBindingMode": mode}
         if zone:
-            found["allowedTopologies"] = [{"matchLabelExpressions": [{"key": ZONE, "values": [zone]}]}]
-        self.core.cache.volumes.set_class(msgspec.convert(found, StorageClass))
+            results["allowedTopologies"] = [{"matchLabelExpressions": [{"key": ZONE, "values": [zone]}]}]
+        self.core.cache.volumes.set_class(msgspec.convert(results, StorageClass))
         self.core.intake.storage_changed()
 
     def attachment(self, name: str, node: str, volume: str, driver: str, *, gone: bool = False) -> None:
         source = {"persistentVolumeName": volume}
-        found = {"metadata": {"name": name}, "spec": {"attacher": driver, "nodeName": node, "source": source}}
-        self.core.cache.volumes.set_attachment(msgspec.convert(found, VolumeAttachment), gone=gone)
+        manifest = {"metadata": {"name": name}, "spec": {"attacher": driver, "nodeName": node, "source": source}}
+        self.core.cache.volumes.set_attachment(msgspec.convert(manifest, VolumeAttachment), gone=gone)
         self.core.intake.storage_changed()
 
     def limit(self, node: str, driver: str, count: int) -> None:
         drivers = [{"name": driver, "nodeID": node, "allocatable": {"count": count}}]
-        found = {"metadata": {"name": node}, "spec": {"drivers": drivers}}
-        self.core.cache.volumes.set_csi_node(msgspec.convert(found, CsiNode))
+        manifest = {"metadata": {"name": node}, "spec": {"drivers": drivers}}
+        self.core.cache.volumes.set_csi_node(msgspec.convert(manifest, CsiNode))
 
     def outcome(self, builder: PodBuilder) -> str:
         self.submit(builder)
@@ -161,11 +161,11 @@ def test_claims_that_keep_a_pod_waiting(claim: dict[str, Any] | None, message: s
     rig.storage_class("now", "Immediate")
     if claim is not None:
         rig.claim("c", **{"deletionTimestamp" if key.startswith("del") else key: value for key, value in claim.items()})
-    found = rig.outcome(using("p", "c"))
+    outcome = rig.outcome(using("p", "c"))
     if message:
-        assert found.startswith(f"0/3 nodes are available: {message}."), found
+        assert outcome.startswith(f"0/3 nodes are available: {message}."), outcome
     else:
-        assert found in {"a", "b", "x"}
+        assert outcome in {"a", "b", "x"}
 
 
 @pytest.mark.parametrize(
@@ -283,9 +283,9 @@ def test_a_pod_waits_for_the_claim_of_its_ephemeral_volume(owners: Any, message:
     rig.volume("v", host="b")
     if owners is not None:
         rig.claim("p-scratch", "v", ownerReferences=owners)
-    found = rig.outcome(with_scratch("p"))
+    outcome = rig.outcome(with_scratch("p"))
     if message:
-        assert found.startswith(f"0/3 nodes are available: {message}."), found
+        assert outcome.startswith(f"0/3 nodes are available: {message}."), outcome
         rig.claim("p-scratch", "v", ownerReferences=owned_by("p"), version=2)
         rig.clock.advance(30)
         rig.run()

@@ -32,23 +32,23 @@ def info_of(rig: Rig, name: str) -> PodInfo:
 
 
 def of_pod(served: Served, name: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = served.json(f"/debug/decisions?pod=default/{name}")["decisions"]
-    return found
+    decisions: list[dict[str, Any]] = served.json(f"/debug/decisions?pod=default/{name}")["decisions"]
+    return decisions
 
 
 def test_a_placement_is_kept_with_its_best_nodes_and_how_many_were_rejected() -> None:
     served = sizes()
     served.rig.submit(pod("p").request(cpu="4", memory="1Gi"), pod("q").request(cpu="1"))
     served.rig.run()
-    (found,) = of_pod(served, "p")
-    assert found["pod"] == {"namespace": "default", "name": "p", "uid": "uid-p"}
-    assert (found["node"], found["message"], found["time"]) == ("n5", "", "2026-01-01T00:00:00Z")
-    assert [one["node"] for one in found["best"]] == ["n5", "n4", "n3", "n2", "n1"]
-    scores = [one["score"] for one in found["best"]]
+    (results,) = of_pod(served, "p")
+    assert results["pod"] == {"namespace": "default", "name": "p", "uid": "uid-p"}
+    assert (results["node"], results["message"], results["time"]) == ("n5", "", "2026-01-01T00:00:00Z")
+    assert [one["node"] for one in results["best"]] == ["n5", "n4", "n3", "n2", "n1"]
+    scores = [one["score"] for one in results["best"]]
     assert scores == sorted(scores, reverse=True)
     assert scores[0] > scores[-1] > 0
-    assert all(one["exact"] for one in found["best"])
-    of_node, of_pods = found["rejected"]
+    assert all(one["exact"] for one in results["best"])
+    of_node, of_pods = results["rejected"]
     assert "NodeUnschedulable" in of_node["plugins"]
     assert "NodeResourcesFit" in of_pods["plugins"]
     assert (of_node["nodes"], of_pods["nodes"]) == (1, 1)
@@ -58,9 +58,9 @@ def test_a_rejection_is_kept_with_the_number_of_nodes_by_reason() -> None:
     served = sizes()
     served.rig.submit(pod("big").request(cpu="40"))
     served.rig.run()
-    (found,) = of_pod(served, "big")
-    assert (found["node"], found["best"], found["rejected"]) == ("", [], [])
-    assert found["message"].startswith("0/8 nodes are available: 1 node(s) were unschedulable, 7 Insufficient cpu.")
+    (results,) = of_pod(served, "big")
+    assert (results["node"], results["best"], results["rejected"]) == ("", [], [])
+    assert results["message"].startswith("0/8 nodes are available: 1 node(s) were unschedulable, 7 Insufficient cpu.")
 
 
 def test_seconds_since_creation() -> None:
@@ -92,10 +92,10 @@ def test_the_ring_has_a_size() -> None:
     served = sizes(kept=3)
     served.rig.submit(*(pod(f"p{number}").request(cpu="1") for number in range(5)))
     served.rig.run()
-    found = served.json("/debug/decisions")
-    assert (found["size"], found["kept"]) == (3, 3)
-    assert len({one["pod"]["name"] for one in found["decisions"]}) == 3
-    assert served.json("/debug/decisions?limit=2")["decisions"] == found["decisions"][:2]
+    document = served.json("/debug/decisions")
+    assert (document["size"], document["kept"]) == (3, 3)
+    assert len({one["pod"]["name"] for one in document["decisions"]}) == 3
+    assert served.json("/debug/decisions?limit=2")["decisions"] == document["decisions"][:2]
     for limit in ("0", "-1", "two", "9" * 5000):
         assert len(served.json(f"/debug/decisions?limit={limit}")["decisions"]) == (0 if limit == "0" else 3)
 
@@ -127,10 +127,10 @@ def test_an_explanation_of_a_bound_pod_has_its_decision() -> None:
     served.rig.submit(pod("p").request(cpu="4"))
     served.rig.submit(*(pod(f"q{number}").request(cpu="4") for number in range(3)))
     served.rig.run()
-    found = served.json("/apis/v1/explain/default/p")
-    assert found["decision"] == of_pod(served, "p")[0]
-    assert found["keptDecisions"] == 100
-    assert found["lacking"] == []
+    document = served.json("/apis/v1/explain/default/p")
+    assert document["decision"] == of_pod(served, "p")[0]
+    assert document["keptDecisions"] == 100
+    assert document["lacking"] == []
 
 
 def test_a_pod_that_another_put_on_its_node_has_no_decision() -> None:
@@ -147,9 +147,9 @@ def test_a_pod_that_names_its_nodes_has_a_decision_among_these() -> None:
     named.manifest["spec"]["affinity"] = {"nodeAffinity": required}
     served.rig.submit(named)
     served.rig.run()
-    (found,) = of_pod(served, "p")
-    assert [one["node"] for one in found["best"]] == ["n1", "n0"]
-    assert found["rejected"][-1]["plugins"].endswith("nodes not left to the pod")
+    (results,) = of_pod(served, "p")
+    assert [one["node"] for one in results["best"]] == ["n1", "n0"]
+    assert results["rejected"][-1]["plugins"].endswith("nodes not left to the pod")
 
 
 def test_members_of_a_gang_are_kept_when_it_is_placed() -> None:

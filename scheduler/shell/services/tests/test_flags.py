@@ -136,7 +136,7 @@ def test_failures_are_logged_node_by_node(caplog: pytest.LogCaptureFixture) -> N
     )
 
 
-def told(rig: Rig, caplog: pytest.LogCaptureFixture) -> list[tuple[str, dict[str, object]]]:
+def diagnoses(rig: Rig, caplog: pytest.LogCaptureFixture) -> list[tuple[str, dict[str, object]]]:
     """What was said before the JSON, and the JSON, of each diagnosis that was logged."""
     rig.clock.advance(0)
     lines = [record.getMessage() for record in caplog.records if record.getMessage().startswith("dump diagnosis")]
@@ -155,10 +155,10 @@ def test_an_account_of_a_failed_cycle(caplog: pytest.LogCaptureFixture, at_once:
     rig.node("other", cpu="2")
     rig.submit(pod("p").request(cpu="4"))
     rig.run()
-    ((head, found),) = told(rig, caplog)
+    ((head, result),) = diagnoses(rig, caplog)
     assert head == "dump diagnosis for default/p, targetPod: default/p/uid-p: "
-    assert str(found.pop("timestamp")).endswith("Z")
-    assert found == {
+    assert str(result.pop("timestamp")).endswith("Z")
+    assert result == {
         "questionedKey": "default/p",
         "isRootCausePod": True,
         "scheduleDiagnosis": {
@@ -190,4 +190,4 @@ def test_nothing_is_told_of_pods_that_found_a_node_or_with_the_flag_off(caplog: 
     routes.answer("PUT", "/debug/flags/d", b"true")
     rig.submit(pod("small").request(cpu="1"))
     rig.run()
-    assert told(rig, caplog) == []
+    assert diagnoses(rig, caplog) == []

@@ -158,11 +158,11 @@ def test_why_a_pod_waits() -> None:
     served.rig.node("cordoned", unschedulable=True)
     served.rig.submit(pod("p").request(cpu="4"))
     served.rig.run()
-    found = served.json("/apis/v1/explain/default/p")
-    assert found["queue"] == "unschedulable"
-    assert found["feasible"] == []
+    document = served.json("/apis/v1/explain/default/p")
+    assert document["queue"] == "unschedulable"
+    assert document["feasible"] == []
     assert {
-        item["node"]: (item["plugin"], item["reasons"], item["preemptionMightHelp"]) for item in found["rejected"]
+        item["node"]: (item["plugin"], item["reasons"], item["preemptionMightHelp"]) for item in document["rejected"]
     } == {
         "full": ("NodeResourcesFit", ["Insufficient cpu"], False),
         "cordoned": ("NodeUnschedulable", ["node(s) were unschedulable"], False),
@@ -188,11 +188,11 @@ def test_metrics_of_reservations() -> None:
     served.rig.node("n", cpu="8")
     hold(served.rig, "r", "n", {"cpu": 4000, "memory": 2 << 30})
     inside(served.rig, "p", "n", "r", cpu=1)
-    found = served.figures()
-    assert found['scheduler_reservation_status_phase{name="r",phase="Available"}'] == 1
-    assert found['scheduler_reservation_status_phase{name="r",phase="Failed"}'] == 0
+    figures = served.figures()
+    assert figures['scheduler_reservation_status_phase{name="r",phase="Available"}'] == 1
+    assert figures['scheduler_reservation_status_phase{name="r",phase="Failed"}'] == 0
     of_cpu = {
-        kind: found[f'scheduler_reservation_resource{{type="{kind}",name="r",resource="cpu",unit="{unit}"}}']
+        kind: figures[f'scheduler_reservation_resource{{type="{kind}",name="r",resource="cpu",unit="{unit}"}}']
         for kind, unit in (("allocatable", "core"), ("allocated", "core"), ("utilization", "ratio"))
     }
     assert of_cpu == {"allocatable": 4, "allocated": 1, "utilization": 0.25}
@@ -247,13 +247,13 @@ def test_latencies_are_shown_by_point_and_by_plugin() -> None:
     served.rig.node("n")
     served.rig.submit(pod("p").request(cpu="1"))
     served.rig.run()
-    found = served.figures()
+    figures = served.figures()
     name = "scheduler_framework_extension_point_duration_seconds"
     labels = 'extension_point="Filter",status="Success",profile="default-scheduler"'
-    assert found[f"{name}_count{{{labels}}}"] == found[f'{name}_bucket{{{labels},le="0.0001"}}'] == 1
+    assert figures[f"{name}_count{{{labels}}}"] == figures[f'{name}_bucket{{{labels},le="0.0001"}}'] == 1
     name = "scheduler_plugin_execution_duration_seconds"
     labels = 'plugin="NodeResourcesFit",extension_point="Filter",status="Success"'
-    assert found[f"{name}_count{{{labels}}}"] == found[f'{name}_bucket{{{labels},le="+Inf"}}'] > 0
+    assert figures[f"{name}_count{{{labels}}}"] == figures[f'{name}_bucket{{{labels},le="+Inf"}}'] > 0
 
 
 def test_there_is_no_pprof() -> None:
@@ -284,7 +284,7 @@ def test_over_a_connection(run: Callable[[Coroutine[Any, Any, Any]], Any]) -> No
     async def converse() -> list[tuple[int, bytes]]:
         server = await serve(served.routes, "127.0.0.1", 0)
         base = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        asked = [
+        requests = [
             await asyncio.to_thread(ask, *words)
             for words in (
                 ("GET", f"{base}/healthz"),
@@ -295,7 +295,7 @@ def test_over_a_connection(run: Callable[[Coroutine[Any, Any, Any]], Any]) -> No
         ]
         server.close()
         await server.wait_closed()
-        return asked
+        return requests
 
     assert run(converse()) == [
         (200, b"ok"),
@@ -359,10 +359,10 @@ def test_cpus_and_numa_nodes_of_a_node() -> None:
     rig.submit(lsr("bound", "2").align("Restricted"))
     rig.run()
     served = Served(rig)
-    found = served.json("/apis/v1/plugins/NodeNUMAResource/nodes/n")
-    assert found["cpuTopology"]["numCores"] == 2
-    assert list(found["availableCPUs"]) == ["2", "3"]
-    assert found["allocatedCPUs"]["1"] == {
+    document = served.json("/apis/v1/plugins/NodeNUMAResource/nodes/n")
+    assert document["cpuTopology"]["numCores"] == 2
+    assert list(document["availableCPUs"]) == ["2", "3"]
+    assert document["allocatedCPUs"]["1"] == {
         "cpuID": 1,
         "coreID": 0,
         "nodeID": 0,
@@ -370,14 +370,14 @@ def test_cpus_and_numa_nodes_of_a_node() -> None:
         "refCount": 1,
         "exclusivePolicy": "",
     }
-    assert found["remainingNUMANodeResources"] == [{"node": 0, "resources": {"cpu": "2", "memory": "127Gi"}}]
-    assert found["allocatedPods"][0]["name"] == "bound"
-    assert found["allocatedPods"][0]["cpuset"] == "0-1"
-    assert served.json("/apis/v1/plugins/NodeNUMAResources/cpuTopologyOptions/n") == found
-    said = served.json("/apis/v1/plugins/NodeNUMAResource/nodes/plain", 404)
-    assert said == {"message": "cannot find target node"}
-    said = served.json("/apis/v1/plugins/NodeNUMAResource/nodes/blind", 500)
-    assert said == {"message": "invalid topology, please check the NodeResourceTopology object"}
+    assert document["remainingNUMANodeResources"] == [{"node": 0, "resources": {"cpu": "2", "memory": "127Gi"}}]
+    assert document["allocatedPods"][0]["name"] == "bound"
+    assert document["allocatedPods"][0]["cpuset"] == "0-1"
+    assert served.json("/apis/v1/plugins/NodeNUMAResources/cpuTopologyOptions/n") == document
+    body = served.json("/apis/v1/plugins/NodeNUMAResource/nodes/plain", 404)
+    assert body == {"message": "cannot find target node"}
+    body = served.json("/apis/v1/plugins/NodeNUMAResource/nodes/blind", 500)
+    assert body == {"message": "invalid topology, please check the NodeResourceTopology object"}
 
 
 def test_reservations_of_a_node() -> None:
@@ -386,8 +386,8 @@ def test_reservations_of_a_node() -> None:
     hold(rig, "r", "n", {"cpu": 4000, "memory": 8 << 30}, policy="Restricted")
     inside(rig, "p", "n", "r", cpu=1)
     served = Served(rig)
-    (found,) = served.json("/apis/v1/plugins/Reservation/nodeReservations/n")["items"]
-    assert found == {
+    (result,) = served.json("/apis/v1/plugins/Reservation/nodeReservations/n")["items"]
+    assert result == {
         "name": "r",
         "uid": "r",
         "kind": "Reservation",
@@ -424,7 +424,7 @@ def test_a_pod_whose_place_others_may_take_is_listed() -> None:
     status = replace(placed.status, phase="Running", conditions=(Condition("Ready", "True"),))
     rig.core.intake.set_pod(replace(placed, status=status))
     inside(rig, "p", "n", "uid-offer", cpu=1)
-    (found,) = Served(rig).json("/apis/v1/plugins/Reservation/nodeReservations/n")["items"]
-    assert (found["name"], found["namespace"], found["kind"]) == ("offer", "default", "Pod")
-    assert (found["allocateOnce"], found["allocatePolicy"]) == (True, "Aligned")
-    assert (found["allocatable"], found["allocated"]) == ({"cpu": "4"}, {"cpu": "1"})
+    (result,) = Served(rig).json("/apis/v1/plugins/Reservation/nodeReservations/n")["items"]
+    assert (result["name"], result["namespace"], result["kind"]) == ("offer", "default", "Pod")
+    assert (result["allocateOnce"], result["allocatePolicy"]) == (True, "Aligned")
+    assert (result["allocatable"], result["allocated"]) == ({"cpu": "4"}, {"cpu": "1"})

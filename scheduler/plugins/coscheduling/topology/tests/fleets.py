@@ -26,10 +26,10 @@ def topology(layers: Sequence[tuple[str, str, str]] = LAYERS, name: str = "defau
         {"topologyLayer": layer, "parentTopologyLayer": parent, "labelKey": [key] if key else []}
         for layer, parent, key in layers
     ]
-    found: ClusterNetworkTopology = msgspec.convert(
+    topology: ClusterNetworkTopology = msgspec.convert(
         {"metadata": {"name": name, "uid": name}, "spec": {"networkTopologySpec": entries}}, ClusterNetworkTopology
     )
-    return found
+    return topology
 
 
 def gathered(built: GangBuilder, *rules: tuple[str, str] | tuple[str, str, int]) -> GangBuilder:
@@ -46,9 +46,9 @@ class TopologyRig(GangRig):
 
     @property
     def tree(self) -> NetworkTopology:
-        found = self.cache.topology
-        assert found is not None
-        return found
+        topology = self.cache.topology
+        assert topology is not None
+        return topology
 
     def fleet(self, spines: Mapping[str, Mapping[str, Sequence[str]]], **resources: Any) -> None:
         """The topology and its nodes, each with 16 CPUs unless `resources` says otherwise."""
@@ -73,8 +73,10 @@ class TopologyRig(GangRig):
                     bound[decision.info.pod.metadata.name] = decision.node
         return bound
 
-    def said(self, name: str) -> str:
+    def last_message(self, name: str) -> str:
         """The last message about a pod."""
-        told = [one.message for one in self.decisions if isinstance(one, Reject) and one.info.pod.metadata.name == name]
-        assert told, f"nothing was said about {name}"
-        return told[-1]
+        messages = [
+            one.message for one in self.decisions if isinstance(one, Reject) and one.info.pod.metadata.name == name
+        ]
+        assert messages, f"nothing was said about {name}"
+        return messages[-1]

@@ -41,11 +41,11 @@ def grow(nodes: Mapping[tuple[str, ...], NodeOffer], multiples: Mapping[int, int
     for path, offer in nodes.items():
         here = root
         for length in range(1, len(path) + 1):
-            found = next((child for child in here.children if child.path == path[:length]), None)
-            if found is None:
-                found = Domain(path[:length], here)
-                here.children.append(found)
-            here = found
+            match = next((child for child in here.children if child.path == path[:length]), None)
+            if match is None:
+                match = Domain(path[:length], here)
+                here.children.append(match)
+            here = match
         here.slots, here.score, here.peers = offer.slots, offer.score, offer.peers
     _total(root, multiples)
     return root
@@ -69,7 +69,7 @@ def rounded(count: int, domain: Domain, multiples: Mapping[int, int]) -> int:
 def at_level(domain: Domain, level: int) -> list[Domain]:
     if domain.level == level:
         return [domain]
-    return [found for child in domain.children for found in at_level(child, level)]
+    return [item for child in domain.children for item in at_level(child, level)]
 
 
 def compare(one: Domain, other: Domain, *, more_slots_first: bool = False) -> int:
@@ -93,9 +93,9 @@ def siblings(domain: Domain) -> list[Domain]:
     return sorted(domain.children, key=cmp_to_key(as_sibling))
 
 
-def distribute(domain: Domain, wanted: int, multiples: Mapping[int, int], into: list[tuple[str, int]]) -> int:
+def distribute(domain: Domain, size: int, multiples: Mapping[int, int], into: list[tuple[str, int]]) -> int:
     """Members on the nodes of a domain. Returns how many found a place."""
-    take = rounded(min(wanted, domain.slots), domain, multiples)
+    take = rounded(min(size, domain.slots), domain, multiples)
     if not domain.children:
         if take:
             into.append((domain.path[-1], take))

@@ -53,8 +53,8 @@ def test_e26_the_words_of_a_failed_plan(rig: TopologyRig) -> None:
         " topology topologyNode SpineLayer/s1: 3;topology topologyNode SpineLayer/s2: 3,"
         " 0/8 nodes are available: 8 Insufficient cpu."
     )
-    assert rig.said("pod-4").startswith(expected)
-    assert expected in rig.said("pod-1")
+    assert rig.last_message("pod-4").startswith(expected)
+    assert expected in rig.last_message("pod-1")
     assert rig.held("pod-1").endswith(
         "best domain SpineLayer/s1 has room for 3 of 4 members; the first without a place is default/pod-4"
     )
@@ -77,7 +77,7 @@ def test_e35_the_status(rig: TopologyRig) -> None:
     }
 
 
-def planned(slots: dict[str, int], wanted: int, multiples: dict[int, int]) -> tuple[Planner, dict[str, int]]:
+def planned(slots: dict[str, int], amount: int, multiples: dict[int, int]) -> tuple[Planner, dict[str, int]]:
     """The plan of E29 to E33 on the nodes n1 and n2 in b1, n3 and n4 in b2, and the shares of the root."""
     rig = TopologyRig()
     rig.fleet({"s1": {"b1": ("n1", "n2"), "b2": ("n3", "n4")}})
@@ -86,7 +86,7 @@ def planned(slots: dict[str, int], wanted: int, multiples: dict[int, int]) -> tu
     for name, count in slots.items():
         offered[rows[name]] = count
     nothing: Ints = np.zeros(4, np.int64)
-    planner = Planner(rig.tree.view(), Offers([offered], [wanted], nothing, nothing), gather=1, multiples=multiples)
+    planner = Planner(rig.tree.view(), Offers([offered], [amount], nothing, nothing), gather=1, multiples=multiples)
     names = rig.core.cache.columns.names
     return planner, {names[row]: count for row, count in planner.shares(1, 0)}
 
@@ -96,7 +96,7 @@ NODE, BLOCKS = 3, 2
 
 
 @pytest.mark.parametrize(
-    ("slots", "wanted", "multiples", "nodes", "blocks", "spine", "shares"),
+    ("slots", "expected", "multiples", "nodes", "blocks", "spine", "shares"),
     [
         pytest.param(FOUR, 15, {}, [5, 7, 6, 4], [12, 10], 22, {"n2": 7, "n1": 5, "n3": 3}, id="E29"),
         pytest.param(FOUR, 20, {NODE: 4}, [4, 4, 4, 4], [8, 8], 16, {"n1": 4, "n2": 4, "n3": 4, "n4": 4}, id="E30"),
@@ -119,17 +119,17 @@ NODE, BLOCKS = 3, 2
 )
 def test_pod_count_multiples(  # noqa: PLR0917
     slots: dict[str, int],
-    wanted: int,
+    expected: int,
     multiples: dict[int, int],
     nodes: list[int],
     blocks: list[int],
     spine: int,
     shares: dict[str, int],
 ) -> None:
-    planner, found = planned(slots, wanted, multiples)
+    planner, amounts = planned(slots, expected, multiples)
     assert [planner.slots[3].tolist(), planner.slots[2].tolist(), planner.slots[1].tolist()] == [nodes, blocks, [spine]]
-    assert found == shares
-    assert bool(list(planner.candidates())) is (sum(shares.values()) == wanted)
+    assert amounts == shares
+    assert bool(list(planner.candidates())) is (sum(shares.values()) == expected)
 
 
 @pytest.mark.parametrize("broken", [False, True])

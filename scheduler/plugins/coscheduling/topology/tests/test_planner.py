@@ -64,7 +64,7 @@ def test_the_planner_equals_the_oracle(
             array[columns.rows[path[-1]]] = value
     view = rig.tree.view()
     planner = Planner(view, Offers([arrays[0]], [size], *arrays[1:]), gather=gather, multiples=multiples)
-    found = [
+    levels = [
         (one.level, view.paths[one.level][one.domain], [(columns.names[row], count) for row, count in one.shares])
         for one in planner.candidates()
     ]
@@ -72,7 +72,7 @@ def test_the_planner_equals_the_oracle(
         (level, path[-1:] if level == bottom else path, shares)
         for level, path, shares in oracle.candidates(oracle.grow(nodes, multiples), bottom, size, gather, multiples)
     ]
-    assert found == expected
+    assert levels == expected
 
 
 def test_two_classes_need_slots_for_each() -> None:

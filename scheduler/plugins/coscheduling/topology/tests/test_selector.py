@@ -36,8 +36,8 @@ def fleet() -> TopologyRig:
 
 def order(rig: TopologyRig, *nodes: str) -> dict[str, int]:
     rows = np.array([rig.core.cache.columns.rows[name] for name in nodes], np.intp)
-    found = positions(rig.tree.view(), rows, SelectorPeers.of(rig.core.handle).rows("ring"))
-    return dict(zip(nodes, found.tolist(), strict=True))
+    result = positions(rig.tree.view(), rows, SelectorPeers.of(rig.core.handle).rows("ring"))
+    return dict(zip(nodes, result.tolist(), strict=True))
 
 
 def test_e28_raw_scores() -> None:

@@ -37,7 +37,7 @@ def counted(rig: TopologyRig, built: Sequence[PodBuilder]) -> dict[str, int]:
     st.sampled_from([30, 40, 50, 80, 100, 200]),
 )
 @example([[60, 60], [100]], 80)
-def test_slots_equal_what_can_be_placed(used: list[list[int]], wanted: int) -> None:
+def test_slots_equal_what_can_be_placed(used: list[list[int]], expected: int) -> None:
     """Nodes of two cards with some shares in use: as many pods are bound on each one by one."""
     rig = TopologyRig()
     for number, shares in enumerate(used):
@@ -49,11 +49,11 @@ def test_slots_equal_what_can_be_placed(used: list[list[int]], wanted: int) -> N
         )
     rig.decide_all()
 
-    found = counted(rig, [pod(f"p{number}").gpu_share(wanted) for number in range(6)])
+    counts = counted(rig, [pod(f"p{number}").gpu_share(expected) for number in range(6)])
 
-    for name, slots in found.items():
+    for name, slots in counts.items():
         own = [f"{name}-{number}" for number in range(6)]
-        rig.submit(*(pod(one).gpu_share(wanted).select({HOST: name}) for one in own))
+        rig.submit(*(pod(one).gpu_share(expected).select({HOST: name}) for one in own))
         assert slots == len(rig.decide_all()), name
         for one in own:
             rig.delete(one)
@@ -77,7 +77,7 @@ def test_a_quota_is_no_matter_of_domains() -> None:
     rig.group(gathered(gang("job", 2), ("BlockLayer", "MustGather")))
     rig.submit(*(member(f"p{number}", "job", cpu=16).quota("q") for number in range(2)))
     assert rig.decide_all() == {}
-    assert "Insufficient quotas, quotaName: q" in rig.said("p0")
+    assert "Insufficient quotas, quotaName: q" in rig.last_message("p0")
     assert all(not node.pods for node in rig.core.cache)
 
     rig.core.intake.set_quota(msgspec.convert(quota("q").max(cpu=32).namespace("quotas").manifest, ElasticQuota))

@@ -17,12 +17,12 @@ def layer(name: str, parent: str = "", key: str = "key") -> TopologyLayer:
 
 
 def test_the_order_of_entries_does_not_matter() -> None:
-    found = chain([layer("NodeTopologyLayer", "B"), layer("A"), layer("B", "A")])
-    assert [one.name for one in found] == ["A", "B"]
+    layers = chain([layer("NodeTopologyLayer", "B"), layer("A"), layer("B", "A")])
+    assert [one.name for one in layers] == ["A", "B"]
 
 
 @pytest.mark.parametrize(
-    ("entries", "said"),
+    ("entries", "message"),
     [
         pytest.param([layer("A")], 'topology layer "NodeTopologyLayer" not found in spec', id="no-nodes"),
         pytest.param([layer("NodeTopologyLayer", "B")], 'topology layer "B" not found in spec', id="unknown-parent"),
@@ -36,8 +36,8 @@ def test_the_order_of_entries_does_not_matter() -> None:
         pytest.param([], "not found in spec", id="empty"),
     ],
 )
-def test_layers_that_are_no_chain(entries: list[TopologyLayer], said: str) -> None:
-    with pytest.raises(LayersError, match=said):
+def test_layers_that_are_no_chain(entries: list[TopologyLayer], message: str) -> None:
+    with pytest.raises(LayersError, match=message):
         chain(entries)
 
 
@@ -171,8 +171,8 @@ def test_the_services_route_tells_the_tree() -> None:
     rig.node("odd", labels={BLOCK: "b1"})
     rig.tree.set_object(topology([("A", "", "a")]))
     handler = dict(rig.core.handle.routes)["plugins/Coscheduling/networktopology"]
-    found = msgspec.json.decode(handler(RequestContext("GET", "", {}, {})).body)
-    assert found["layers"] == ["SpineLayer", "BlockLayer"]
-    assert [entry["nodeNum"] for entry in found["detailStatus"]] == [1, 1, 1]
-    assert found["nodesWithoutLayer"] == {"odd": "SpineLayer"}
-    assert found["problem"] == 'topology layer "NodeTopologyLayer" not found in spec'
+    body = msgspec.json.decode(handler(RequestContext("GET", "", {}, {})).body)
+    assert body["layers"] == ["SpineLayer", "BlockLayer"]
+    assert [entry["nodeNum"] for entry in body["detailStatus"]] == [1, 1, 1]
+    assert body["nodesWithoutLayer"] == {"odd": "SpineLayer"}
+    assert body["problem"] == 'topology layer "NodeTopologyLayer" not found in spec'
