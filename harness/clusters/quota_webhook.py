@@ -124,9 +124,9 @@ class QuotaWebhook:
         """The configurations that register the webhooks, with Koordinator's names for them."""
         quotas = {"apiGroups": [QUOTAS[0]], "apiVersions": ["v1alpha1"], "resources": [QUOTAS[1]]}
         pods = {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}
-        amounts = {"matchConditions": [{"name": "not-by-the-scheduler", "expression": _NOT_BY_THE_SCHEDULER}]}
-        checked = self._webhook("vquota", "validate-elasticquota", quotas, ["CREATE", "UPDATE", "DELETE"]) | amounts
-        completed = self._webhook("mquota", "mutate-elasticquota", quotas, ["CREATE"]) | amounts
+        conditions = {"matchConditions": [{"name": "not-by-the-scheduler", "expression": _NOT_BY_THE_SCHEDULER}]}
+        checked = self._webhook("vquota", "validate-elasticquota", quotas, ["CREATE", "UPDATE", "DELETE"]) | conditions
+        completed = self._webhook("mquota", "mutate-elasticquota", quotas, ["CREATE"]) | conditions
         some: dict[str, Any] = {"objectSelector": {"matchExpressions": [{"key": QUOTA_NAME, "operator": "Exists"}]}}
         if self._widened:
             system = {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["kube-system"]}

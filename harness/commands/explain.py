@@ -102,9 +102,9 @@ def _recorded_schedulers(kubeconfig: Path) -> list[str]:
         UsageError: there is none, or it has ended.
         SubjectError: the address or file is that of a recorded cluster and the UID is another one.
     """
-    url, text = load_access(kubeconfig).url, cluster_uid(kubeconfig)
+    url, uid = load_access(kubeconfig).url, cluster_uid(kubeconfig)
     path = str(kubeconfig.resolve())
-    recorded = [each for each in _running() if url == each.url or text == each.uid or path == each.kubeconfig]
+    recorded = [each for each in _running() if url == each.url or uid == each.uid or path == each.kubeconfig]
     for cluster in recorded:
         _check_uid(cluster, text)
     if not recorded:

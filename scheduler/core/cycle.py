@@ -116,8 +116,8 @@ class Core:
         try:
             if self.handle.debug.on:
                 self._log_cycle(runner, entry.info)
-            schedule = self.groups.schedule(entry, runner) if entry.grouped else None
-            decisions = self._cycle(entry, runner) if schedule is None else schedule
+            placed = self.groups.schedule(entry, runner) if entry.grouped else None
+            decisions = self._cycle(entry, runner) if placed is None else placed
         except Exception as error:  # noqa: BLE001 the pod is tried again, and other pods go on
             decisions = self.attempt_failed(error, entry)
         if self.handle.kept.size:

@@ -73,19 +73,19 @@ class Gathering:
                         nominator.nominate(entry.info, own[entry.info.uid], attempt.key)
         return result
 
-    def unplaced(self, objects: Gathered) -> list[Unplaced]:
+    def unplaced(self, gathered: Gathered) -> list[Unplaced]:
         """The members that have no place, in the order in which they are placed, with what preemption reads."""
-        assert objects.slots is not None
-        numbers = Counter(_kind(entry) for entry in objects.entries)
+        assert gathered.slots is not None
+        numbers = Counter(_kind(entry) for entry in gathered.entries)
         of_kind: dict[Kind, tuple[FitError, CycleState]] = {}
         members: list[Unplaced] = []
-        for entry in objects.entries:
+        for entry in gathered.entries:
             info, kind = entry.info, _kind(entry)
             if kind not in of_kind:
                 class_scores = self._runners.of(info).class_scores(info.pod_class)
                 nowhere = class_scores.select_within(info, (), COSCHEDULING)
                 state = nowhere.state if isinstance(nowhere, FitError) else None
-                failure = self._counter.failure(info, objects.slots[kind], numbers[kind])
+                failure = self._counter.failure(info, gathered.slots[kind], numbers[kind])
                 of_kind[kind] = failure, state or class_scores.state
             members.append(Unplaced(info, *of_kind[kind]))
         return members
@@ -97,10 +97,10 @@ class Gathering:
         for entry in entries:
             classes.setdefault(_kind(entry), []).append(entry)
         slots = [self._counter.count([entry.info for entry in members]) for members in classes.values()]
-        targets = [len(members) for members in classes.values()]
-        offer = DomainOffer([each.count for each in slots], targets, slots[0].scores)
+        numbers = [len(members) for members in classes.values()]
+        offer = DomainOffer([each.count for each in slots], numbers, slots[0].scores)
         plan = domains.plan(offer, [entry.info for entry in entries])
-        scarce = [int(each.count.sum()) / count for each, count in zip(slots, targets, strict=True)]
+        scarce = [int(each.count.sum()) / count for each, count in zip(slots, numbers, strict=True)]
         order = list(entries)
         if len(classes) > 1 and not attempt.ordered:
             rank = dict(zip(classes, scarce, strict=True))
@@ -116,7 +116,7 @@ class Gathering:
             tried.append(choice.name)
         worst = scarce.index(min(scarce))
         members = list(classes.values())[worst]
-        fit_error = self._counter.failure(members[0].info, slots[worst], targets[worst]).message()
+        fit_error = self._counter.failure(members[0].info, slots[worst], numbers[worst]).message()
         room = plan.best_slots()
         failed_at = order[min(room, len(order) - 1)]
         known = dict(zip(classes, slots, strict=True))

@@ -65,11 +65,11 @@ class SlotCounter:
         overrides = dict(slots.stopped)
         columns = self._cache.columns
         rows = np.flatnonzero((slots.count > 0) & (slots.count < limit))
-        targets = info.pod_class.named
+        requests = info.pod_class.named
         codes = np.zeros(len(rows), np.int64)
-        for bit, (_, column, amount) in enumerate(targets):
+        for bit, (_, column, amount) in enumerate(requests):
             codes |= (columns.free[column, rows] < (slots.count[rows] + 1) * amount).astype(np.int64) << bit
-        statuses = {code: self._short(code, targets) for code in set(codes.tolist())}
+        statuses = {code: self._short(code, requests) for code in set(codes.tolist())}
         for row, code in zip(rows.tolist(), codes.tolist(), strict=True):
             if row not in overrides and code:
                 overrides[row] = statuses[code]
@@ -128,11 +128,11 @@ class SlotCounter:
         status: Status | None = None
         for info in infos:
             state = start.fork()
-            reserve = runner.check(state, info.pod, node)
-            if reserve.ok:
-                reserve = runner.reserve(state, info.pod, name)
-            if not reserve.ok:
-                status = reserve
+            fits = runner.check(state, info.pod, node)
+            if fits.ok:
+                fits = runner.reserve(state, info.pod, name)
+            if not fits.ok:
+                status = fits
                 break
             self._cache.assume(info, name)
             placed.append((info, state))
