@@ -106,10 +106,10 @@ def _recorded_schedulers(kubeconfig: Path) -> list[str]:
     path = str(kubeconfig.resolve())
     recorded = [each for each in _running() if url == each.url or uid == each.uid or path == each.kubeconfig]
     for cluster in recorded:
-        _check_uid(cluster, text)
+        _check_uid(cluster, uid)
     if not recorded:
         raise UsageError(
-            f"explain: `seatrial up` on this machine started no scheduler for the cluster at {url} (UID {text});"
+            f"explain: `seatrial up` on this machine started no scheduler for the cluster at {url} (UID {uid});"
             " if our scheduler runs elsewhere, give its address with --server"
         )
     live = [cluster.scheduler for cluster in recorded if cluster.scheduler_alive]
