@@ -1,18 +1,16 @@
 """Runs mutants on the workers of a Dask cluster. Dask gives the mutants of a lost worker to another one."""
 
 import asyncio
-import hashlib
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from functools import cache
 from pathlib import Path
 
 import msgspec
 
 from seatrial.harness.errors import UsageError
 from seatrial.harness.mutation.campaign import SUITES, RunFiles, run_here
-from seatrial.harness.mutation.catalogue import PACKAGE
 from seatrial.harness.mutation.child import Result
+from seatrial.harness.source import source_digest
 
 CONNECTING = 10  # seconds
 PREFIX = "dask:"
@@ -43,7 +41,7 @@ async def dask_runs(on: str) -> AsyncIterator[tuple[RunFiles, int]]:
 
         async def run(name: str, files: Sequence[Path], *, subject: str, limit: float) -> Result:
             names = [path.relative_to(SUITES).as_posix() for path in files]
-            answer = await client.submit(run_there, sources(), name, names, subject, limit, pure=False)
+            answer = await client.submit(run_there, source_digest(), name, names, subject, limit, pure=False)
             return msgspec.json.decode(answer, type=Result)
 
         yield run, threads
@@ -51,19 +49,7 @@ async def dask_runs(on: str) -> AsyncIterator[tuple[RunFiles, int]]:
 
 def run_there(digest: str, name: str, files: Sequence[str], subject: str, limit: float) -> bytes:
     """In a worker: the result of `run_here` as JSON."""
-    if digest != sources():
+    if digest != source_digest():
         raise UsageError("a Dask worker has another version of seatrial; install this one on all of them")
     paths = [SUITES / file for file in files]
     return msgspec.json.encode(asyncio.run(run_here(name, paths, subject=subject, limit=limit)))
-
-
-@cache
-def sources() -> str:
-    """Identifies the code and the suites: SHA-256 over all files of Python and YAML."""
-    digest = hashlib.sha256()
-    for folder in ("fake_devices", "fixtures", "harness", "reports", "scheduler", "suites"):
-        root = (PACKAGE / folder).resolve()
-        for path in sorted(path for path in root.rglob("*") if path.suffix in {".py", ".yaml"}):
-            digest.update(f"{folder}/{path.relative_to(root).as_posix()}\0".encode())
-            digest.update(hashlib.sha256(path.read_bytes()).digest())
-    return digest.hexdigest()

@@ -63,9 +63,9 @@ class ClusterPage:
         clock = PumpedClock()
         clock.faults = Faults()  # one object that cannot be read does not end the page
         transport = RemoteTransport(load_access(Path(cluster.kubeconfig)), clock)
-        view = ClusterView(transport, clock, lambda: _decisions(cluster.scheduler))
+        view = ClusterView(lambda: _decisions(cluster.scheduler))
         try:
-            view.start()
+            view.start(transport, clock)
             yield view, clock
         finally:
             view.stop()

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from seatrial.harness.devices.vendors import VENDORS
-from seatrial.harness.nodes.follow import Follower, HeadMeta, OnGone, OnSet
+from seatrial.harness.nodes.follow import Follower, Head, HeadMeta, OnGone, OnSet
 from seatrial.harness.nodes.occupancy import holders, node_state, shares
 from seatrial.harness.results import DeviceState, Share
 from seatrial.reports.live.tables import Row, Tables
@@ -38,6 +38,8 @@ from seatrial.scheduler.api.wire import Condition, ObjectMeta, Wire, decoder
 
 NODES, PENDING, GANGS, QUOTAS = "nodes", "pending", "gangs", "quotas"
 DECISIONS, EVENTS, ABOUT = "decisions", "events", "about"
+NODES_PATH, PODS_PATH, EVENTS_PATH = "/api/v1/nodes", "/api/v1/pods", "/api/v1/events"
+DEVICES_PATH = f"/apis/{GROUP_VERSION}/devices"
 MAX_TEXT = 600  # characters of a message
 MAX_EVENTS = 300  # the newest ones
 MAX_DECISIONS = 100  # likewise
@@ -73,7 +75,7 @@ _decode_quota, _decode_event = decoder(ElasticQuota), decoder(_Event)
 class ClusterView:
     """The rows of a cluster's page."""
 
-    def __init__(self, transport: Transport, clock: Clock, decisions: Callable[[], Iterable[Row]]) -> None:
+    def __init__(self, decisions: Callable[[], Iterable[Row]] = tuple) -> None:
         """`decisions` gives the newest decisions of the scheduler, the newest first, in the words of /debug/decisions.
 
         It is called by each `refresh`.
@@ -93,24 +95,30 @@ class ClusterView:
         self._places: dict[str, tuple[str, str]] = {}  # pod → its node and its gang
         self._stale_nodes: set[str] = set()
         self._stale_gangs: set[str] = set()
-        kinds: list[tuple[str, OnSet, OnGone]] = [
-            ("/api/v1/nodes", self._node, self._node_gone),
-            (f"/apis/{GROUP_VERSION}/devices", self._device, self._device_gone),
-            (SLICES_PATH, self._slice, self._slice_gone),
-            (CLAIMS_PATH, self._claim, self._claim_gone),
-            ("/api/v1/pods", self._pod, lambda head: self._pod_gone(_key(head))),
-            (PODGROUPS_PATH, self._group, lambda head: self._group_gone(_key(head))),
-            (NATIVE_PODGROUPS_PATH, self._native, lambda head: self._group_gone(f"{_key(head)}{NATIVE}")),
-            (QUOTAS_PATH, self._quota, lambda head: self.tables.drop(QUOTAS, _key(head))),
-            ("/api/v1/events", self._event, lambda head: self.tables.drop(EVENTS, _key(head))),
-        ]
+        self._kinds: dict[str, tuple[OnSet, OnGone]] = {
+            NODES_PATH: (self._node, self._node_gone),
+            DEVICES_PATH: (self._device, self._device_gone),
+            SLICES_PATH: (self._slice, self._slice_gone),
+            CLAIMS_PATH: (self._claim, self._claim_gone),
+            PODS_PATH: (self._pod, lambda head: self._pod_gone(_key(head))),
+            PODGROUPS_PATH: (self._group, lambda head: self._group_gone(_key(head))),
+            NATIVE_PODGROUPS_PATH: (self._native, lambda head: self._group_gone(f"{_key(head)}{NATIVE}")),
+            QUOTAS_PATH: (self._quota, lambda head: self.tables.drop(QUOTAS, _key(head))),
+            EVENTS_PATH: (self._event, lambda head: self.tables.drop(EVENTS, _key(head))),
+        }
+        self._followers: list[Follower] = []
+
+    def put(self, path: str, body: bytes) -> None:
+        """Show an object of the list at this path, as JSON."""
+        self._kinds[path][0](msgspec.json.decode(body, type=Head).metadata, msgspec.Raw(body))
+
+    def start(self, transport: Transport, clock: Clock) -> None:
+        """Follow the objects of a cluster."""
         self._followers = [
             Follower(transport, clock, path, selector, on_set=on_set, on_gone=on_gone)
-            for path, on_set, on_gone in kinds
-            for selector in [{"fieldSelector": "type=Warning"} if path.endswith("/events") else {}]
+            for path, (on_set, on_gone) in self._kinds.items()
+            for selector in [{"fieldSelector": "type=Warning"} if path == EVENTS_PATH else {}]
         ]
-
-    def start(self) -> None:
         for follower in self._followers:
             follower.start()
 

@@ -244,6 +244,7 @@ function explanationParts(data, message) {
     ...(data.feasible.length ? [heading("Scores of the best nodes now, by plugin"), scores(data.feasible)] : [])];
 }
 async function explanation(pod) {
+  if (frozen) return {error: "The page shows what was there; the scheduler is not asked."};
   try {
     return await (await fetch(`${base}explain/${pod.split("/").map(encodeURIComponent).join("/")}`)).json();
   } catch {
@@ -295,6 +296,7 @@ function drawCluster() {
     view[name].draw(visible, build, number(visible.length));
   }
   const decisions = matches(rows("decisions"), all).sort(latest("number"));
+  view.decisions.box.hidden = frozen !== null;
   view.decisions.draw(decisions, decisionRow, "newest first; click one for its scores");
   view.events.draw(matches(rows("events"), all).sort(latest("at")), eventRow, "newest first");
   const cards = rows("nodes").flatMap(([, node]) => node.cards).filter(card => card.type === "gpu");
@@ -351,5 +353,9 @@ function follow() {
     if (source.readyState === EventSource.CLOSED) setTimeout(follow, 3000); // a refusal ends it; else it tries again itself
   };
 }
-follow();
+const frozen = by("rows");
+if (frozen) {
+  state("", "as it was");
+  take({all: JSON.parse(frozen.textContent)});
+} else follow();
 by("filter").addEventListener("input", plan);

@@ -93,13 +93,16 @@ class LiveServer(ThreadingHTTPServer):
         self.hosts = frozenset(f"{name}:{listening.getsockname()[1]}" for name in NAMES)
 
 
-def page(title: str, nonce: str) -> bytes:
-    """The page, without rows; only its own style and script, which have the nonce, are run."""
+def page(title: str, nonce: str, rows: str = "") -> bytes:
+    """The page; only its own style and script, which have the nonce, are run.
+
+    `rows`: all tables as JSON, which stay as they are; without them the page asks for a stream.
+    """
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader([HERE, TEMPLATES]), autoescape=True, undefined=jinja2.StrictUndefined
     )
     parts = {"style": own_text(TEMPLATES / "colors.css", HERE / "page.css"), "script": own_text(HERE / "page.js")}
-    return environment.get_template("page.html").render(title=title, nonce=nonce, **parts).encode()
+    return environment.get_template("page.html").render(title=title, nonce=nonce, rows=rows, **parts).encode()
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -106,7 +106,7 @@ def test_a_pod_without_its_resource_claim(state: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("request", "text", "reason", "breach"),
+    ("cpu", "text", "reason", "breach"),
     [
         pytest.param("1", "6", "", True, id="it-shrinks-and-the-node-has-not-followed"),
         pytest.param("1", "1", "", False, id="it-has-shrunk"),
@@ -114,13 +114,13 @@ def test_a_pod_without_its_resource_claim(state: str) -> None:
         pytest.param("6", "1", "Deferred", True, id="it-is-to-grow"),
     ],
 )
-def test_a_pod_that_is_resized_counts_with_what_it_holds(request: str, text: str, reason: str, breach: bool) -> None:
+def test_a_pod_that_is_resized_counts_with_what_it_holds(cpu: str, text: str, reason: str, breach: bool) -> None:
     """Another pod with 4 of 8 CPUs is bound then."""
     story = Story()
     story.pod("p", cpu="6").bind("p")
     reported = {"name": "c", "allocatedResources": {"cpu": text}, "resources": {"requests": {"cpu": text}}}
     status = {"containerStatuses": [reported], "conditions": [{"type": "PodResizePending", "reason": reason}]}
-    story.change("p", status=status, containers=[{"name": "c", "resources": {"requests": {"cpu": request}}}])
+    story.change("p", status=status, containers=[{"name": "c", "resources": {"requests": {"cpu": cpu}}}])
     story.pod("q", cpu="4").bind("q")
     assert story.ids() == ({"AUD-115"} if breach else set())
 

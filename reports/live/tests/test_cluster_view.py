@@ -27,8 +27,8 @@ class Followed:
         self.cluster = VirtualCluster()
         self.cluster.add_nodes([node("h100-0").gpus("h100-80g", 2), node("h100-1").gpus("h100-80g", 2)])
         self.decisions: list[Row] = []
-        self.view = ClusterView(self.cluster.transport, self.cluster.clock, lambda: self.decisions)
-        self.view.start()
+        self.view = ClusterView(lambda: self.decisions)
+        self.view.start(self.cluster.transport, self.cluster.clock)
 
     def post(self, path: str, manifest: Any) -> None:
         where, _, plural = path.rpartition("/")

@@ -34,7 +34,7 @@ def resized(reservation: str, allocated: str | None, actual: str | None, version
 
 
 @pytest.mark.parametrize(
-    ("request", "allocated", "actual", "pending", "held"),
+    ("cpu", "allocated", "actual", "pending", "held"),
     [
         pytest.param("1", "4", "4", "", 4000, id="it-shrinks-and-kubelet-has-not-begun"),
         pytest.param("1", "1", "4", "", 4000, id="it-shrinks-and-the-container-has-not-followed"),
@@ -46,12 +46,10 @@ def resized(reservation: str, allocated: str | None, actual: str | None, version
         pytest.param("1", "much", "1", "", 1000, id="a-report-that-cannot-be-read"),
     ],
 )
-def test_what_a_resized_pod_holds(
-    request: str, allocated: str | None, actual: str | None, pending: str, held: int
-) -> None:
+def test_what_a_resized_pod_holds(cpu: str, allocated: str | None, actual: str | None, pending: str, held: int) -> None:
     rig = Rig()
     rig.node("n", cpu="64")
-    rig.core.intake.set_pod(resized(request, allocated, actual, 1, pending))
+    rig.core.intake.set_pod(resized(cpu, allocated, actual, 1, pending))
     node = rig.core.cache.find("n")
     assert node is not None
     assert node.requested[CPU_COLUMN] == held

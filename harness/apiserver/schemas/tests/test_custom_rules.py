@@ -293,7 +293,7 @@ def test_the_costs_of_all_rules_are_limited_together() -> None:
 
 
 @pytest.mark.parametrize(
-    ("expressions", "code", "request"),
+    ("expressions", "code", "called"),
     [
         pytest.param(["object.metadata.name == 'p'"], 201, True, id="it-holds"),
         pytest.param(["object.metadata.name == 'p'", "request.operation == 'DELETE'"], 201, False, id="one-does-not"),
@@ -301,7 +301,7 @@ def test_the_costs_of_all_rules_are_limited_together() -> None:
         pytest.param(["object.nothing == 'p'", "false"], 201, False, id="no-matter-if-another-does-not-hold"),
     ],
 )
-def test_conditions_of_a_webhook(expressions: list[str], code: int, request: bool) -> None:
+def test_conditions_of_a_webhook(expressions: list[str], code: int, called: bool) -> None:
     api, seen = Api(bare=True), Witness()
     conditions = [
         {"name": f"c{number}.test", "expression": expression} for number, expression in enumerate(expressions)
@@ -309,4 +309,4 @@ def test_conditions_of_a_webhook(expressions: list[str], code: int, request: boo
     register(api, "a", seen, validating=True, matchConditions=conditions)
 
     assert api.ask("POST", PODS, pod("p"))[0] == code
-    assert bool(seen.requests) is request
+    assert bool(seen.requests) is called

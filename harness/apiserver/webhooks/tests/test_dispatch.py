@@ -139,7 +139,7 @@ def rule(**more: Any) -> Object:
 
 
 @pytest.mark.parametrize(
-    ("more", "request"),
+    ("more", "called"),
     [
         pytest.param({}, True, id="the-very-resource"),
         pytest.param(rule(operations=["*"]), True, id="every-operation"),
@@ -161,13 +161,13 @@ def rule(**more: Any) -> Object:
         pytest.param({"objectSelector": {"matchLabels": {"app": "y"}}}, False, id="pods-with-another-label"),
     ],
 )
-def test_which_webhooks_are_called(api: Api, more: Object, request: bool) -> None:
+def test_which_webhooks_are_called(api: Api, more: Object, called: bool) -> None:
     seen = Witness()
     register(api, "a", seen, validating=True, **more)
 
     api.do("POST", PODS, pod("p", labels={"app": "x"}))
 
-    assert bool(seen.requests) is request
+    assert bool(seen.requests) is called
 
 
 def test_specs_are_shared_where_a_webhook_selects_other_pods(api: Api) -> None:
