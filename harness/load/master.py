@@ -17,7 +17,7 @@ import msgspec
 from locust.env import Environment
 from locust.runners import STATE_MISSING, MasterRunner
 
-from seatrial.harness.load.messages import FILE, GO, HELLO, PLAN, POLL_INTERVAL, READY, REFUSAL
+from seatrial.harness.load.messages import FILE, FORWARDED, GO, HELLO, PLAN, POLL_INTERVAL, READY, REFUSAL
 from seatrial.harness.load.record import Part
 from seatrial.harness.load.settings import WORKER_VARIABLE, MasterSettings, StartSignal
 from seatrial.harness.source import source_digest
@@ -65,9 +65,12 @@ class Master:
         self._ready.add(msg.node_id)
 
     def file(self, msg: Any, **_: Any) -> None:
-        """Keep what a worker sends; a result that comes after its worker was lost is too late."""
+        """Keep what a worker sends; a result that comes after its worker was lost is too late.
+
+        Only files of the known kinds are written: whoever reaches the port can send a name.
+        """
         part = self._parts.get(msg.node_id)
-        if part is not None and not (self._folder / f"part-{part}").exists():
+        if part is not None and msg.data["kind"] in FORWARDED and not (self._folder / f"part-{part}").exists():
             self._write(f"{msg.data['kind']}-{part}", msg.data["content"])
 
     def run(self) -> None:
