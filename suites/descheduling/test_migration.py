@@ -128,8 +128,9 @@ def test_a_migration_that_does_not_begin_says_why(
     }[refused]
     request = "second" if refused == "limit" else "move"
     assert trial.reaches(lambda: output in job(trial, request).status.message, within=20), job(trial, request).status
-    messages = [event.message for event in trial.events(request, namespace="default")]
-    assert any(output in message for message in messages), messages
+    assert trial.reaches(
+        lambda: any(output in event.message for event in trial.events(request, namespace="default")), within=20
+    ), trial.events(request, namespace="default")
 
 
 @pytest.mark.feature("MIG-1.phases", "MIG-1.columns")
