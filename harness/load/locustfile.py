@@ -25,6 +25,7 @@ from seatrial.harness.clusters.access import access
 from seatrial.harness.load.record import Record
 from seatrial.harness.load.settings import PART_LABEL, WORKER_VARIABLE, StartSignal, WorkerSettings
 from seatrial.harness.load.task_queue import PodBodies, Task, TaskQueue, creations
+from seatrial.scheduler.api.integers import integer
 
 REPORT_EVERY = 0.25  # seconds between two progress reports
 RETRY_AFTER = 1.0  # seconds, if a 429 has no Retry-After header
@@ -235,8 +236,8 @@ class PodUser(FastHttpUser):  # type: ignore[misc]  # Locust has no types for us
 
     def _again(self, request: Task, answer: Any) -> None:
         LOAD.record.throttled += 1
-        header = (answer.headers or {}).get("Retry-After", "")
-        wait = float(header) if header.isdigit() else RETRY_AFTER
+        seconds = integer((answer.headers or {}).get("Retry-After", ""), 0)
+        wait = RETRY_AFTER if seconds is None else float(seconds)
         LOAD.tasks.add(Task(request.verb, request.pod, LOAD.now() + wait, request.shape, request.stay))
 
 

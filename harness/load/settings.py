@@ -9,6 +9,7 @@ from seatrial.harness.errors import UsageError
 from seatrial.harness.load.arrival import Arrivals
 from seatrial.harness.load.trace import Trace, load_trace
 from seatrial.harness.load.workload import Mix, mix
+from seatrial.scheduler.api.integers import integer
 
 WORKER_VARIABLE = "SEATRIAL_LOAD"  # in the environment of a load process: the path of its settings
 PART_LABEL = "seatrial.dev/load-part"  # on each pod: which process made it, and watches it
@@ -98,11 +99,12 @@ class Listener(msgspec.Struct, frozen=True):
             UsageError: the address has another form, or `within` is no number of seconds above 0.
         """
         host, _, port = address.rpartition(":")
-        if not host or not port.isdigit() or not 0 < int(port) < 65536:
+        number = integer(port, 1, 65535)
+        if not host or number is None:
             raise UsageError(f"--bind {address}: expected HOST:PORT, as in 127.0.0.1:5557")
         if not 0 < within < float("inf"):
             raise UsageError(f"--workers-within: expected a number of seconds above 0, found {within:g}")
-        return cls(host, int(port), within)
+        return cls(host, number, within)
 
     @property
     def loopback(self) -> bool:

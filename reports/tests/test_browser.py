@@ -3,14 +3,13 @@
 import shutil
 import struct
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from seatrial.harness.results import Case, ResultsWriter, RunInfo, Subject, Verdict, moment
-from seatrial.reports.browser import Browser, program
+from seatrial.reports.browser import Browser
 from seatrial.reports.collect import FEATURES, collect, read_features
 from seatrial.reports.grades import GRADES
 from seatrial.reports.release import release_of
@@ -70,15 +69,6 @@ ROWS_OUTSIDE = """
   })
 ).map(row => row.innerText.slice(0, 80))
 """
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    text = program()
-    if text is None:
-        pytest.skip("needs a browser; install the Debian package chromium")
-    with Browser(text) as browser:
-        yield browser
 
 
 @pytest.fixture(scope="module")

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 
+from seatrial.scheduler.api.wire import decode_as
 from seatrial.scheduler.koordlet.cgroups import Cgroups
 from seatrial.scheduler.koordlet.objects import LocalPod
 from seatrial.scheduler.koordlet.strategies import BlkioQos, Block, IoConfig, QosStrategy
@@ -75,7 +76,7 @@ class Blkio:
             if not text or not pod.raw_qos:
                 continue
             try:
-                own = msgspec.json.decode(text, type=BlkioQos)
+                own = decode_as(text, BlkioQos)
             except msgspec.MsgspecError as error:
                 self._say(pod.uid, f"pod {pod.pod.metadata.namespace}/{pod.pod.metadata.name}: {ANNOTATION}: {error}")
                 continue
@@ -111,21 +112,28 @@ class Blkio:
             BlkioError: there is none of that name.
         """
         devices = self._sys / "class/block"
-        if block.type == "device":
-            path = devices / block.name.rpartition("/")[2]
-            path = path.resolve().parent if (path / "partition").exists() else path
-        elif block.type == "volumegroup":
-            prefix = f"{block.name.replace('-', '--')}-"
-            names = (each for each in devices.glob("dm-*/dm/name") if each.read_text().startswith(prefix))
-            volume = next(names, None)
-            slaves = sorted(each.name for each in (volume.parents[1] / "slaves").iterdir()) if volume else []
-            path = devices / (slaves[0] if slaves else "none")
-        else:
-            raise BlkioError(f"expected a block of the type device or volumegroup, found {block.type!r}")
+        find = {"device": _device, "volumegroup": _disk_of_group}.get(block.type)
+        if find is None:
+            raise BlkioError(f"expected a block of the type device or volumegroup, found {block.type!r:.60}")
         try:
-            return (path / "dev").read_text(encoding="ascii").strip()
-        except OSError as error:
-            raise BlkioError(f"expected a disk of {block.type} {block.name!r}, found none in {devices}") from error
+            return (find(devices, block.name) / "dev").read_text(encoding="ascii").strip()
+        except (OSError, ValueError) as error:  # names are users': too long for a file, or with a null character
+            what = f"expected a disk of {block.type} {block.name!r:.60}, found none in {devices}"
+            raise BlkioError(what) from error
+
+
+def _device(devices: Path, name: str) -> Path:
+    """The folder of a device, or of the disk that it is a partition of."""
+    path = devices / name.rpartition("/")[2]
+    return path.resolve().parent if (path / "partition").exists() else path
+
+
+def _disk_of_group(devices: Path, name: str) -> Path:
+    """The folder of the first disk of a volume group."""
+    prefix = f"{name.replace('-', '--')}-"
+    volume = next((each for each in devices.glob("dm-*/dm/name") if each.read_text().startswith(prefix)), None)
+    slaves = sorted(each.name for each in (volume.parents[1] / "slaves").iterdir()) if volume else []
+    return devices / (slaves[0] if slaves else "none")
 
 
 def _blocks(qos: BlkioQos) -> tuple[Block, ...]:

@@ -10,6 +10,7 @@ import msgspec
 
 from seatrial.scheduler.api.numa import LSE, LSR, RESOURCE_STATUS, CpusetError, cpuset_text, parse_cpuset
 from seatrial.scheduler.api.quantity import CPU, QuantityError, milli
+from seatrial.scheduler.api.wire import decode_as
 from seatrial.scheduler.koordlet import burst, suppress
 from seatrial.scheduler.koordlet.burst import BurstConfig, Limiter
 from seatrial.scheduler.koordlet.cgroups import (
@@ -176,7 +177,7 @@ class Enforcer:
         text = pod.pod.metadata.annotations.get("koordinator.sh/cpuBurst", "")
         if not text:
             return config
-        own = msgspec.json.decode(text, type=dict[str, object])
+        own = decode_as(text, dict[str, object])
         return msgspec.convert(msgspec.to_builtins(config) | own, BurstConfig)
 
     def _burst_pod(self, now: float, pod: LocalPod, node_config: BurstConfig, state: str, ratio: float) -> None:

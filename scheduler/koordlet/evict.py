@@ -10,6 +10,7 @@ from typing import NamedTuple
 import msgspec
 
 from seatrial.scheduler.api.slo import BATCH_CPU
+from seatrial.scheduler.api.wire import decode_as
 
 EVICTION_POLICY = "koordinator.sh/eviction-policy"  # annotation of pods
 EVICTION_ENABLED = "koordinator.sh/eviction-enabled"  # label of pods
@@ -180,6 +181,6 @@ def may_evict(annotations: Mapping[str, str], feature: str) -> bool:
     if text is None:
         return True
     try:
-        return feature in msgspec.json.decode(text, type=list[str])
+        return feature in decode_as(text, list[str])
     except msgspec.MsgspecError:
         return False

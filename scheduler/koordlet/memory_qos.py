@@ -5,7 +5,7 @@ those of cgroup v2 and of Anolis, the others of Anolis alone.
 """
 
 import contextlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import msgspec
 
@@ -13,6 +13,7 @@ from seatrial.scheduler.api.core import Container
 from seatrial.scheduler.api.numa import LSE, LSR
 from seatrial.scheduler.api.quantity import MEMORY, QuantityError, units
 from seatrial.scheduler.api.slo import BATCH_MEMORY
+from seatrial.scheduler.api.wire import decode_as
 from seatrial.scheduler.koordlet.cgroups import (
     MEMORY_HIGH,
     MEMORY_LOW,
@@ -77,7 +78,7 @@ def class_config(qos: QosStrategy, name: str) -> MemoryQos:
 def pod_config(annotations: Mapping[str, str], name: str, config: MemoryQos) -> MemoryQos:
     """The settings of a pod of a class (CG-5); `config`: those of the class. An unreadable annotation is none."""
     try:
-        own = msgspec.json.decode(annotations.get(ANNOTATION) or "{}", type=PodMemoryQos)
+        own = decode_as(annotations.get(ANNOTATION) or "{}", PodMemoryQos)
     except msgspec.MsgspecError:
         return config
     if own.policy == "none":
@@ -122,37 +123,55 @@ def page_cache(config: MemoryQos, limit: int | None) -> dict[File, int]:
     return by_page_cache_enable
 
 
-def updates(pods: Iterable[LocalPod], qos: QosStrategy, layout: Layout, allocatable: int) -> Iterator[Update]:
+def updates(
+    pods: Iterable[LocalPod],
+    qos: QosStrategy,
+    layout: Layout,
+    allocatable: int,
+    say: Callable[[LocalPod, Exception], None],
+) -> Iterator[Update]:
     """The values of all groups, ordered from above: of classes, then of pods, then of containers (CG-1, CG-4).
 
-    `allocatable`: bytes that the node offers to pods.
-
-    Raises:
-        QuantityError: an amount of a pod is not a quantity.
+    `allocatable`: bytes that the node offers to pods. `say` hears of a pod without values: its amounts are none.
     """
     sums = {kind: {MEMORY_MIN: 0, MEMORY_LOW: 0} for kind in _BY_KUBERNETES}
     below: list[list[Update]] = [[], []]
     for pod in pods:
-        resource = BATCH_MEMORY if pod.raw_qos == BE else MEMORY
-        config = pod_config(pod.pod.metadata.annotations, pod.qos, class_config(qos, pod.qos))
-        fixed = _fixed(config, _FIXED)
-        own = protection(config, pod_requests(pod.pod.spec).get(resource, 0))
+        try:
+            own, groups = _of_pod(pod, qos, allocatable)
+        except QuantityError as error:
+            say(pod, error)
+            continue
         for file, value in own.items():
             for kind in {GUARANTEED, pod.kubernetes}:  # that of Guaranteed is above the two others
                 sums[kind][file] += value
-        limits = [_amount(each.resources.limits, resource) for each in pod.pod.spec.containers]
-        limit = sum(limits) if all(limits) else None
-        values = {**own, **fixed, **page_cache(config, limit)}
-        below[0] += [Update(pod.folder, file, value) for file, value in values.items()]
-        for container in pod.pod.spec.containers:
-            if folder := pod.containers.get(container.name):
-                values = {**_container(container, resource, config, allocatable), **fixed}
-                below[1] += [Update(folder, file, value) for file, value in values.items()]
+        for level, new in zip(below, groups, strict=True):
+            level.extend(new)
     for kind, name in _BY_KUBERNETES.items():
         values = {**sums[kind], **_fixed(class_config(qos, name), _OF_CLASSES)}
         yield from (Update(layout.qos(kind), file, value) for file, value in values.items())
     yield from below[0]
     yield from below[1]
+
+
+def _of_pod(pod: LocalPod, qos: QosStrategy, allocatable: int) -> tuple[dict[File, int], tuple[list[Update], ...]]:
+    """The protection of a pod, and the values of its group and of its containers'.
+
+    Raises:
+        QuantityError: an amount is not a quantity.
+    """
+    resource = BATCH_MEMORY if pod.raw_qos == BE else MEMORY
+    config = pod_config(pod.pod.metadata.annotations, pod.qos, class_config(qos, pod.qos))
+    fixed = _fixed(config, _FIXED)
+    own = protection(config, pod_requests(pod.pod.spec).get(resource, 0))
+    limits = [_amount(each.resources.limits, resource) for each in pod.pod.spec.containers]
+    values = {**own, **fixed, **page_cache(config, sum(limits) if all(limits) else None)}
+    inside: list[Update] = []
+    for container in pod.pod.spec.containers:
+        if folder := pod.containers.get(container.name):
+            of_container = {**_container(container, resource, config, allocatable), **fixed}
+            inside += [Update(folder, file, value) for file, value in of_container.items()]
+    return own, ([Update(pod.folder, file, value) for file, value in values.items()], inside)
 
 
 def _fixed(config: MemoryQos, files: Iterable[File]) -> dict[File, int]:

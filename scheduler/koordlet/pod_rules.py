@@ -47,7 +47,7 @@ def batch_limits(annotations: Mapping[str, str], *, quotas: bool = True, ratio: 
     text = annotations.get(EXTENDED_RESOURCE_SPEC, "")
     if not text:
         return {}
-    spec = msgspec.json.decode(text, type=dict[str, dict[str, dict[str, dict[str, Quantity]]]])
+    spec = decode_as(text, dict[str, dict[str, dict[str, dict[str, Quantity]]]])
     containers = spec.get("containers") or {}
     requests = {name: _amounts(container.get("requests") or {}) for name, container in containers.items()}
     limits = {name: _amounts(container.get("limits") or {}) for name, container in containers.items()}
@@ -138,7 +138,7 @@ def own_identity(annotations: Mapping[str, str], qos: str, value: int) -> int:
     if not text or qos != LS:
         return value
     try:
-        own = msgspec.json.decode(text, type=CpuQos)
+        own = decode_as(text, CpuQos)
     except msgspec.MsgspecError:
         return value
     return _identity(own.group_identity) if own.enable else 0

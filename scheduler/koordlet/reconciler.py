@@ -68,7 +68,7 @@ class Reconciler:
     def _memory(self, pods: list[LocalPod], strategies: Strategies, node: Node) -> None:
         offer = node.status.allocatable.get(MEMORY)
         allocatable = self._machine.memory().total if offer is None else units(offer)
-        updates = memory_qos.updates(pods, strategies.qos, self._cgroups.layout, allocatable)
+        updates = memory_qos.updates(pods, strategies.qos, self._cgroups.layout, allocatable, self._say_of)
         self._executor.leveled(each for each in updates if self._cgroups.path(each.folder, each.file).exists())
 
     def _normalize(self, pods: list[LocalPod], ratio: float) -> None:
@@ -77,11 +77,14 @@ class Reconciler:
             try:
                 quotas = normalized_quotas(pod, ratio)
             except (QuantityError, CpusetError, msgspec.MsgspecError) as error:
-                self._say(pod.uid, f"pod {pod.pod.metadata.namespace}/{pod.pod.metadata.name}: {error}")
+                self._say_of(pod, error)
                 continue
             if quotas != self._quotas.get(pod.uid, quotas if ratio <= 1 else None):
                 self._executor.leveled(Update(folder, QUOTA, quota) for folder, quota in quotas.items())
             self._quotas[pod.uid] = quotas
+
+    def _say_of(self, pod: LocalPod, error: Exception) -> None:
+        self._say(pod.uid, f"pod {pod.pod.metadata.namespace}/{pod.pod.metadata.name}: {error}")
 
     def _idle(self, strategies: Strategies) -> None:
         """Classes whose tasks run only where a CPU would be idle."""

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
+from seatrial.scheduler.api.wire import decode_as
+
 ANNOTATION = "node.koordinator.sh/resctrl"
 GROUPS = {"LSE": "LSR", "LSR": "LSR", "LS": "LS", "BE": "BE"}  # QoS class → group
 _INTEL_STEP = 10
@@ -58,7 +60,7 @@ def pod_lines(annotation: str, caches: Iterable[int], cbm: str, *, amd: bool) ->
         ResctrlError: the annotation is not of its form.
     """
     try:
-        document = msgspec.json.decode(annotation, type=_Annotation)
+        document = decode_as(annotation, _Annotation)
     except msgspec.MsgspecError as error:
         raise ResctrlError(f'annotation {ANNOTATION}: expected {{"llc": …, "mb": …}}: {error}') from error
     ids = list(caches)

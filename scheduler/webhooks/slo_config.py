@@ -5,8 +5,10 @@ without `system-config` are valid: their bandwidth is compared with none.
 """
 
 import logging
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any
 
 import msgspec
@@ -150,22 +152,22 @@ class SloConfigRules:
                 raise ConfigRefusal(INVALID, f"{key}: {wrong}")
         if key == CONFIG_QOS:
             _check_network(cluster, overrides, data.get(CONFIG_SYSTEM, ""))
-        names = [each.name for each in overrides]
         if self.check_names:
-            for name in names:
+            for name, number in Counter(each.name for each in overrides).items():
                 if not name:
                     raise ConfigRefusal(INVALID, f"nodeConfig Name need! configType:{key}")
-                if names.count(name) > 1:
+                if number > 1:
                     raise ConfigRefusal(
                         INVALID, f"nodeConfig Name confilict, configType:{key},nodeConfig Name:{name}! "
                     )
+        index = _Index(overrides)
         for labels in (each.example() for each in overrides):
-            both = _matching(overrides, labels)
+            both = index.matching(labels)
             if len(both) > 1:
                 raise ConfigRefusal(OVERLAP, f"{key}: the selectors of {' and '.join(both[:2])} match the same nodes")
-        conflicts = [node for node, labels in self.nodes.items() if len(_matching(overrides, labels)) > 1]
+        conflicts = [node for node, labels in self.nodes.items() if len(index.matching(labels)) > 1]
         if conflicts:
-            both = _matching(overrides, self.nodes[conflicts[0]])
+            both = index.matching(self.nodes[conflicts[0]])
             raise ConfigRefusal(CONFLICT, f"{key}: {' and '.join(both[:2])} match the same nodes", sorted(conflicts))
 
     def check_node(self, name: str, labels: Mapping[str, str], before: Mapping[str, str] | None) -> None:
@@ -181,7 +183,7 @@ class SloConfigRules:
                 _, overrides = _parsed(key, self.data.get(key) or "{}")
             except ConfigRefusal:
                 continue  # it was stored before it was checked
-            both = _matching([each for each in overrides if each.name], labels)
+            both = _Index([each for each in overrides if each.name]).matching(labels)
             if len(both) > 1:
                 message = f"{key}: {' and '.join(both[:2])} match node {name}"
                 if before is not None:
@@ -189,8 +191,25 @@ class SloConfigRules:
                 log.warning("node settings conflict: %s", message)
 
 
-def _matching(overrides: Sequence[_Override], labels: Mapping[str, str]) -> list[str]:
-    return [each.name or "(no name)" for each in overrides if selector_matches(each.selector, dict(labels))]
+class _Index:
+    """Overrides by a label that their nodes have, the one that the fewest of them ask for: a node looks at few."""
+
+    def __init__(self, overrides: Sequence[_Override]) -> None:
+        uses = Counter(pair for each in overrides for pair in each.selector.match_labels.items())
+        self._by_label: dict[tuple[str, str] | None, list[tuple[int, _Override]]] = defaultdict(list)
+        for place, each in enumerate(overrides):
+            rarest = min(each.selector.match_labels.items(), key=uses.__getitem__, default=None)
+            self._by_label[rarest].append((place, each))  # None: it has expressions alone
+
+    def matching(self, labels: Mapping[str, str]) -> list[str]:
+        """The names of the overrides that would be a node's, in their order."""
+        own = dict(labels)
+        near = [pair for key in (None, *own.items()) for pair in self._by_label.get(key, ())]
+        return [
+            each.name or "(no name)"
+            for _, each in sorted(near, key=itemgetter(0))
+            if selector_matches(each.selector, own)
+        ]
 
 
 def _parsed(key: str, text: str) -> tuple[Mapping[str, Any], list[_Override]]:

@@ -213,6 +213,7 @@ def test_who_cannot_take_part_hears_why_and_the_load_waits_for_others(cluster: E
         pytest.param("--master --expect-workers 2", "--master: expected --kubeconfig FILE", id="no-kubeconfig"),
         pytest.param("--master --expect-workers 2 --kubeconfig K --web", "without --web", id="page"),
         pytest.param("--master --expect-workers 2 --bind 5557", "--bind 5557: expected HOST:PORT", id="address"),
+        pytest.param("--master --expect-workers 2 --bind h:\u00b2", "--bind h:\u00b2: expected HOST:PORT", id="port"),
         pytest.param("--master --expect-workers 2 --workers-within 0", "--workers-within: expected a", id="no-time"),
         pytest.param("--master --expect-workers 30 --kubeconfig K", "at most as many as users (20)", id="users"),
         pytest.param("--expect-workers 2", "--expect-workers 2: expected --master with it", id="no-master"),

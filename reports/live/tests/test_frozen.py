@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 import pytest
 
-from seatrial.reports.browser import Browser, program
+from seatrial.reports.browser import Browser
 from seatrial.reports.live.cluster_view import NODES_PATH, PODS_PATH
 from seatrial.reports.live.frozen import frozen_page
 from seatrial.reports.live.tests.test_page import wait
@@ -42,15 +42,13 @@ def test_what_it_shows() -> None:
     assert MARKUP not in text
 
 
-@pytest.mark.skipif(program() is None, reason="no Chromium on this machine")
 @pytest.mark.parametrize("width", [390, 1200])
-def test_in_a_browser(tmp_path: Path, width: int) -> None:
+def test_in_a_browser(browser: Browser, tmp_path: Path, width: int) -> None:
     """Without a server: the rows are drawn, no text is run, and no box is wider than its room."""
     file = tmp_path / "page.html"
     file.write_text(page())
-    with Browser(program() or "") as browser:
-        browser.open(file.as_uri(), width=width)
-        wait(browser, "document.querySelectorAll('#pending .list > *').length === 1")
-        assert browser.ask("document.title") == "seatrial: trial-x"
-        assert browser.ask("document.getElementById('state').innerText") == "as it was"
-        assert browser.ask(OUTSIDE) == []
+    browser.open(file.as_uri(), width=width)
+    wait(browser, "document.querySelectorAll('#pending .list > *').length === 1")
+    assert browser.ask("document.title") == "seatrial: trial-x"
+    assert browser.ask("document.getElementById('state').innerText") == "as it was"
+    assert browser.ask(OUTSIDE) == []

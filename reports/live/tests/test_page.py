@@ -19,7 +19,7 @@ from seatrial.harness.clusters.kubeconfig import load_access
 from seatrial.harness.clusters.remote import PumpedClock, RemoteTransport
 from seatrial.harness.subject.services import ask
 from seatrial.harness.tests.command_line import run_command
-from seatrial.reports.browser import Browser, program
+from seatrial.reports.browser import Browser
 from seatrial.reports.tests.test_browser import OUTSIDE
 from seatrial.scheduler.api.builders import gang, pod, quota
 from seatrial.scheduler.api.podgroup import PODGROUPS_PATH
@@ -83,15 +83,6 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
     with running(tmp_path_factory.mktemp("up")) as up:
         up.submit()
         yield up
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    text = program()
-    if text is None:
-        pytest.skip("needs a browser; install the Debian package chromium")
-    with Browser(text) as browser:
-        yield browser
 
 
 def wait(browser: Browser, expression: str) -> Any:

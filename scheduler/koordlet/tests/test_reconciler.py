@@ -194,3 +194,42 @@ def test_cookies_of_core_scheduling(tmp_path: Path) -> None:
     setting.run(10)
     assert set(cookies().values()) == {0}
     assert setting.file("kubepods/besteffort", "cpu.idle") == "0"
+
+
+DEEP = '{"x": ' + "[" * 5000 + "]" * 5000 + "}"
+
+
+@pytest.mark.parametrize(
+    ("annotation", "text"),
+    [
+        pytest.param("koordinator.sh/memoryQOS", DEEP, id="memory-nested"),
+        pytest.param("koordinator.sh/oom-score-adj-spec", DEEP, id="score-nested"),
+        pytest.param("koordinator.sh/cpuBurst", DEEP, id="burst-nested"),
+        pytest.param("koordinator.sh/blkioQOS", DEEP, id="disk-nested"),
+        *(
+            pytest.param("koordinator.sh/blkioQOS", json.dumps({"blocks": [block]}), id=what)
+            for what, block in {
+                "device-null": {"type": "device", "name": "\0"},
+                "device-long": {"type": "device", "name": "n" * 5000},
+                "device-dots": {"type": "device", "name": ".."},
+                "group-null": {"type": "volumegroup", "name": "\0"},
+            }.items()
+        ),
+    ],
+)
+def test_an_annotation_of_one_pod_stops_nothing(tmp_path: Path, annotation: str, text: str) -> None:
+    """The pod after it gets its memory protection, its disk limit and its score."""
+    gates = {"CgroupReconcile": True, "BlkIOReconcile": True, "OOMScoreAdj": True}
+    setting = Setting(tmp_path, gates=gates, anolis=True)
+    setting.root.disk("sdb", "8:16")
+    setting.pod("a", annotations={annotation: text}, resources={"requests": {"memory": "2Gi"}})
+    own = {"enable": True, "blocks": [{"type": "device", "name": "/dev/sdb", "ioCfg": {"writeIOPS": 50}}]}
+    annotations = {"koordinator.sh/blkioQOS": json.dumps(own), "koordinator.sh/oom-score-adj": "-500"}
+    good = setting.pod("b", annotations=annotations, resources={"requests": {"memory": "2Gi"}})
+    score = setting.root.process(f"{good}/b-c", 100)
+    setting.slo(resourceQOSStrategy={"lsClass": {"memoryQOS": {"enable": True, "minLimitPercent": 50}}})
+    setting.run(11)
+    assert setting.file(good, "memory.min", "memory") == str(GI)
+    assert setting.file(good, "blkio.throttle.write_iops_device", "blkio") == "8:16 50"
+    assert score.read_text() == "-500"
+    assert not setting.clock.faults.report()

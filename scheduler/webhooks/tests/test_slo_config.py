@@ -5,6 +5,9 @@ from typing import Any
 
 import pytest
 
+from seatrial.scheduler.api.wire import LabelSelector
+from seatrial.scheduler.pods.selectors import selector_matches
+from seatrial.scheduler.webhooks import slo_config
 from seatrial.scheduler.webhooks.reviews import validate_config, validate_node
 from seatrial.scheduler.webhooks.slo_config import SloConfigRules
 
@@ -154,3 +157,20 @@ def test_labels_of_a_node(
     response = validate_node({"request": request}, rules)["response"]
     assert response["allowed"] is allowed
     assert ("match node n1" in caplog.text) is (operation == "CREATE")
+
+
+def test_many_node_settings_are_compared_with_few_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two thousand node settings for a pool each, and two thousand nodes: each meets the settings of its own pool."""
+    compared = 0
+
+    def counted(selector: LabelSelector, labels: dict[str, str]) -> bool:
+        nonlocal compared
+        compared += 1
+        return selector_matches(selector, labels)
+
+    monkeypatch.setattr(slo_config, "selector_matches", counted)
+    pools = [str(number) for number in range(2000)]
+    labels = {pool: {"tier": "a", "pool": pool} for pool in pools}
+    data = {THRESHOLD: strategies(*labels.items())}
+    assert refusal(SloConfigRules(nodes={**labels}), data) == ("", "")
+    assert compared == 4000

@@ -15,6 +15,7 @@ from seatrial.scheduler.framework.handle import Handle
 from seatrial.scheduler.plugins.coscheduling.gang import Gang
 from seatrial.scheduler.plugins.coscheduling.topology.planner import mixed
 
+TRIES = 64  # domains in which an attempt places members; upstream tries all
 NO_PLACEMENTS = "no feasible placements found"
 
 
@@ -96,7 +97,7 @@ class LabelPlan(DomainPlan):
     def choices(self) -> Iterator[DomainChoice]:
         """The tightest domain first, so that room for larger groups stays; upstream takes any."""
         names = {int(code): self._domains.value(int(code)) for code in self._present if self._sums[code] >= self._size}
-        for code in sorted(names, key=lambda code: (int(self._sums[code]), names[code])):
+        for code in sorted(names, key=lambda code: (int(self._sums[code]), names[code]))[:TRIES]:
             name = f"{self._domains.key}={names[code]}"
             self._tell(f"placed in {name}")
             rows = np.flatnonzero(self._rows == code)
