@@ -35,7 +35,7 @@ WAKES: Final = frozenset(
 UNDOES: Final = frozenset(
     {"unreserve", "forget", "release", "released", "give_back", "cancel", "discard", "withdraw", "drop", "remove"}
 )
-SUBSCRIBES: Final = frozenset({"watch", "listen", "on_pod_left", "control"})
+SUBSCRIBES: Final = frozenset({"watch", "listen", "on_node_changed", "on_pod_pending", "on_pod_left", "control"})
 PRECONDITIONS: Final = frozenset({"uid", "version"})
 _BOUNDARIES: Final[dict[type[ast.cmpop], type[ast.cmpop]]] = {
     ast.Lt: ast.LtE,

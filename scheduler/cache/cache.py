@@ -51,6 +51,7 @@ class Cache:
         self.volumes = Volumes()
         self.budgets: dict[str, PodDisruptionBudget] = {}  # by namespace/name
         self.priorities: Counter[int] = Counter()  # of pods on nodes: whether preemption can find victims
+        self.pending: dict[str, Pod] = {}  # by uid: pods of any scheduler that were read without a node
         self._placed: dict[str, _Placed] = {}  # by pod uid
         self._listeners: list[Listener] = []
         self._condition_listeners: list[Listener] = []

@@ -68,9 +68,9 @@ class Core:
         self.intake = Intake(handle, runners, queue, self.waker, self.bindings, self.reports, self.outbox)
         if handle.groups is not None:
             self.waker.groups = self.intake.groups = self.groups
-            self.intake.listeners.append(self.groups)
+            self.intake.follow(self.groups, handle.groups.name_of)
         if any(runner.profile.permit for runner in runners.values()):
-            self.intake.listeners.append(self.permits)
+            self.intake.follow(self.permits, lambda _: False)
         handle.connect(self.intake, self.permits)
         self._diagnoses = DiagnosisLog(handle.clock)
         self._untimed = 0  # cycles left before the next one that is timed
@@ -81,12 +81,12 @@ class Core:
     def busy(self) -> bool:
         """Whether `decide` would schedule a pod."""
         self.waker.wake_due()
-        return self.queue.ready > 0 or bool(self.outbox)
+        return self.queue.ready > 0 or bool(self.outbox.decisions)
 
     def decide(self) -> list[Decision]:
         """Run one scheduling cycle for the next pod. An empty list also means that no pod is ready."""
         self.waker.wake_due()
-        if self.outbox:
+        if self.outbox.decisions:
             return self.outbox.take()
         entry = self.queue.pop()
         if entry is None:

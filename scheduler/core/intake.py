@@ -3,7 +3,7 @@
 Each event updates the cache, the queue and the plugins that watch the kind. No decision is made here.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import Protocol
 
 from msgspec.structs import replace
@@ -26,18 +26,22 @@ from seatrial.scheduler.core.waking import Waker, class_key
 from seatrial.scheduler.engine.runner import Runners
 from seatrial.scheduler.framework.handle import Handle
 from seatrial.scheduler.framework.state import CLUSTER_SCOPED, WAKE_GROUP, CycleState
-from seatrial.scheduler.framework.status import Code
+from seatrial.scheduler.framework.status import SUCCESS, Code
 from seatrial.scheduler.pods.resizes import with_held_requests
 
 
 class PodListener(Protocol):
-    """A part of the core that follows pods: pod groups, and pods that wait on Permit. A plain pod concerns none."""
+    """A part of the core that follows some pods: members of groups, and pods that wait on Permit."""
+
+    @property
+    def followed(self) -> Container[str]:
+        """The uids of the pods that it follows."""
 
     def pod_changed(self, pod: Pod) -> None:
-        """A pod was added or changed, in any phase."""
+        """A pod that it follows changed in any phase, or it is to follow this one from now on."""
 
     def pod_left(self, uid: str) -> None:
-        """A pod is gone or has ended."""
+        """A pod that it follows is gone or has ended."""
 
 
 class Intake:
@@ -55,8 +59,12 @@ class Intake:
     ) -> None:
         self._handle, self._cache, self._runners, self._queue = handle, handle.cache, runners, queue
         self._waker, self._bindings, self._reports, self._outbox = waker, bindings, reports, outbox
-        self.listeners: list[PodListener] = []
+        self._listeners: list[tuple[PodListener, Callable[[Pod], object]]] = []
         self.groups: GroupEngine | None = None  # also one of the listeners, if a profile places groups
+
+    def follow(self, listener: PodListener, concerns: Callable[[Pod], object]) -> None:
+        """Have the listener called for the pods that it follows, and for those that concern it."""
+        self._listeners.append((listener, concerns))
 
     def set_node(self, node: Node) -> None:
         changes, names = self._cache.columns.changes, len(self._cache.columns.resources)
@@ -68,8 +76,8 @@ class Intake:
             self._handle.invalidate_class_scores()  # pods may have requested what no node had before
         if self._cache.columns.changes != changes:
             self._handle.request_wake()
-        for listener in self._handle.listeners:
-            listener.node_changed(node.name, node)
+        for changed in self._handle.node_listeners:
+            changed(node.name, node)
 
     def _taints_change(self, node: Node) -> bool:
         """Whether a known node's taints or cordon differ from `node`'s."""
@@ -83,8 +91,8 @@ class Intake:
         self._cache.remove_node(name)
         if self.groups is not None:
             self.groups.node_gone(name)
-        for listener in self._handle.listeners:
-            listener.node_changed(name, None)
+        for changed in self._handle.node_listeners:
+            changed(name, None)
 
     def set_device(self, name: str, device: Device | None) -> None:
         """The Device object of a node was added or changed, or (None) is gone."""
@@ -161,21 +169,28 @@ class Intake:
     def set_pod(self, pod: Pod) -> None:
         """A pod was added or changed, as read from the API server, in any phase."""
         uid = pod.metadata.uid
-        for listener in self.listeners:
-            listener.pod_changed(pod)
+        for listener, concerns in self._listeners:
+            if uid in listener.followed or concerns(pod):
+                listener.pod_changed(pod)
         if pod.terminated:
             self.remove_pod(uid)
         elif pod.spec.node_name:
             self._leave_queue(uid)
+            self._cache.pending.pop(uid, None)
             known = self._cache.placed(uid)
             pod = with_held_requests(pod)
             info = self._cache.set_pod(self._handle.as_counted(pod) if OPERATING_MODE in pod.metadata.labels else pod)
             if known is not None and info is not known:  # it was resized: it may take less than before
                 self._handle.request_wake()
         else:
-            for plugin in self._handle.listeners:
-                plugin.pod_pending(pod)
-            if not self._handle.leading or pod.spec.scheduler_name not in self._runners or self._cache.is_assumed(uid):
+            self._cache.pending[uid] = pod
+            for pending in self._handle.pending_listeners:
+                pending(pod)
+            if (
+                not self._handle.wakes.leading
+                or pod.spec.scheduler_name not in self._runners
+                or self._cache.is_assumed(uid)
+            ):
                 return
             if pod.deleting:
                 self._leave_queue(uid)
@@ -184,16 +199,18 @@ class Intake:
 
     def remove_pod(self, uid: str) -> None:
         """A pod is gone or has ended."""
-        for listener in self.listeners:
-            listener.pod_left(uid)
+        for listener, _ in self._listeners:
+            if uid in listener.followed:
+                listener.pod_left(uid)
         self._leave_queue(uid)
         self._bindings.take(uid)
         gone = self._cache.remove_pod(uid)
         if gone is not None:
             self._handle.request_wake()
             self._waker.pod_left(gone.node_name)
-        for plugin in self._handle.listeners:
-            plugin.pod_left(uid)
+        for left in self._handle.left_listeners:
+            left(uid)
+        self._cache.pending.pop(uid, None)
 
     def pod_deleted(self, pod: Pod) -> None:
         """A pod is gone, or left the watch because it ended; `pod` is its last state."""
@@ -204,16 +221,14 @@ class Intake:
     def _enqueue(self, pod: Pod) -> None:
         uid = pod.metadata.uid
         entry = self._queue.find(uid)
-        if (
-            entry is not None
-            and entry.info.pod.spec == pod.spec
-            and entry.info.pod.metadata.labels == pod.metadata.labels
-        ):
-            same_marks = entry.info.pod.metadata.annotations == pod.metadata.annotations
-            if same_marks or self._cache.classes.of(pod) is entry.info.pod_class:
-                entry.info.pod = pod  # only its status changed, or metadata that no plugin reads
-                return
-        self._queue.remove(uid)
+        if entry is not None:
+            before = entry.info.pod
+            if before.spec == pod.spec and before.metadata.labels == pod.metadata.labels:
+                same_marks = before.metadata.annotations == pod.metadata.annotations
+                if same_marks or self._cache.classes.of(pod) is entry.info.pod_class:
+                    entry.info.pod = pod  # only its status changed, or metadata that no plugin reads
+                    return
+            self._queue.remove(uid)
         info = PodInfo(pod, self._cache.classes.of(pod))
         runner = self._runners.of(info)
         self._adopt_nomination(info)
@@ -221,13 +236,13 @@ class Intake:
         entry = self._queue.add(
             info,
             gates=runner.gates_of(pod),
-            held=None if status.ok else status,
-            grouped=runner.groups is not None and runner.groups.is_member(pod),
+            held=None if status is SUCCESS else status,
+            grouped=self.groups is not None and uid in self.groups.followed and self.groups.places(pod),
         )
         if status.code is Code.ERROR:
             self._queue.remove(uid)
             self._waker.hold_after_error(entry, status)
-        elif not status.ok and status.wake_key:
+        elif status is not SUCCESS and status.wake_key:
             self._reports.held(info.uid)
 
     def _adopt_nomination(self, info: PodInfo) -> None:
@@ -239,7 +254,8 @@ class Intake:
 
     def _leave_queue(self, uid: str) -> None:
         self._queue.remove(uid)
-        self._outbox.forget(uid)
-        if self._handle.nominator.node_of(uid):
+        if self._outbox.decisions:
+            self._outbox.forget(uid)
+        if uid in self._handle.nominator.nominated:
             self._handle.nominator.forget(uid)
             self._handle.request_wake()

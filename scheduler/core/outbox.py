@@ -9,23 +9,19 @@ class Outbox:
 
     def __init__(self, handle: Handle) -> None:
         self._handle = handle
-        self._decisions: list[Decision] = []
-
-    def __bool__(self) -> bool:
-        return bool(self._decisions)
+        self.decisions: list[Decision] = []  # read-only
 
     def put(self, decision: Decision) -> None:
         """Have the next `decide` return this decision, unless the pod leaves the queue before."""
         if self._handle.leading:
-            self._decisions.append(decision)
+            self.decisions.append(decision)
             self._handle.request_cycle()
 
     def take(self) -> list[Decision]:
         """All decisions, once."""
-        decisions, self._decisions = self._decisions, []
+        decisions, self.decisions = self.decisions, []
         return decisions
 
     def forget(self, uid: str) -> None:
         """The pod has left the queue: nothing is said of it any more."""
-        if self._decisions:
-            self._decisions = [each for each in self._decisions if isinstance(each, Evict) or each.info.uid != uid]
+        self.decisions = [each for each in self.decisions if isinstance(each, Evict) or each.info.uid != uid]

@@ -72,6 +72,7 @@ class PermitWaiters:
         self._handle, self._places, self._bindings = handle, places, bindings
         self._waker, self._outbox, self._attempt_failed = waker, outbox, attempt_failed
         self._waiting: dict[str, PermitWaiter] = {}  # by pod uid
+        self.followed = self._waiting.keys()
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -108,8 +109,8 @@ class PermitWaiters:
             self._outbox.put(Reject(waiter.entry.info, f"0/1 nodes are available: 1 {message}."))
 
     def pod_changed(self, pod: Pod) -> None:
-        """A pod was added or changed: one that is deleted, or was bound by another scheduler, waits no more."""
-        if self._waiting and (pod.spec.node_name or pod.metadata.deletion_timestamp):
+        """A pod was changed: one that is deleted, or was bound by another scheduler, waits no more."""
+        if pod.spec.node_name or pod.metadata.deletion_timestamp:
             self.drop(pod.metadata.uid)
 
     def pod_left(self, uid: str) -> None:

@@ -88,7 +88,7 @@ class PluginRunner:
                 status = plugin.pre_enqueue(pod)
             except Exception as error:  # noqa: BLE001 the pod is asked again after a pause
                 return Status.error(self._record(error, pod)).by(plugin.name)
-            if not status.ok:
+            if status is not SUCCESS and not status.ok:
                 return status.by(plugin.name)
         return SUCCESS
 

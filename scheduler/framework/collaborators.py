@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from seatrial.scheduler.api.core import Node, Pod
+from seatrial.scheduler.api.core import Pod
 from seatrial.scheduler.cache.classes import EquivalenceClass
 from seatrial.scheduler.cache.nodeinfo import NodeInfo, PodInfo
 from seatrial.scheduler.framework.extension_points import Filter, Gate, Plugin
@@ -117,16 +117,3 @@ class WaitingPods(Protocol):
     def get(self, uid: str) -> WaitingPod | None: ...
 
     def __iter__(self) -> Iterator[WaitingPod]: ...
-
-
-class ObjectListener:
-    """Called for nodes, and for pods without a node: these are not in the cache. Override what is of interest."""
-
-    def pod_pending(self, pod: Pod) -> None:
-        """A pod without a node was added or changed, of any scheduler."""
-
-    def pod_left(self, uid: str) -> None:
-        """A pod is gone or has ended."""
-
-    def node_changed(self, name: str, node: Node | None) -> None:
-        """A node was added or changed, or (None) is gone."""

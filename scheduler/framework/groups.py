@@ -68,14 +68,15 @@ class PodGroups(ABC):
 
     @abstractmethod
     def set_pod(self, pod: Pod) -> None:
-        """A pod was added or changed, in any phase. Called for every pod."""
+        """A member was added or changed, in any phase, or was one once."""
 
     @abstractmethod
     def remove_pod(self, uid: str) -> None:
-        """A pod is gone or has ended. Called for every pod."""
+        """A pod that was a member is gone or has ended."""
 
     @abstractmethod
-    def is_member(self, pod: Pod) -> bool: ...
+    def name_of(self, pod: Pod) -> str:
+        """The name of the pod's group; "" if it is in none. Called for every pod."""
 
     @abstractmethod
     def key_of(self, pod: Pod) -> str:

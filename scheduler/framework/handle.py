@@ -5,18 +5,11 @@ from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
 from seatrial.scheduler.api.clock import Clock
-from seatrial.scheduler.api.core import Pod
+from seatrial.scheduler.api.core import Node, Pod
 from seatrial.scheduler.cache.cache import Cache
 from seatrial.scheduler.cache.columns import NodeColumns
 from seatrial.scheduler.cache.nodeinfo import NodeInfo, PodInfo
-from seatrial.scheduler.framework.collaborators import (
-    ObjectListener,
-    PodIntake,
-    ProfileRunner,
-    WaitingPod,
-    WaitingPods,
-    Watch,
-)
+from seatrial.scheduler.framework.collaborators import PodIntake, ProfileRunner, WaitingPod, WaitingPods, Watch
 from seatrial.scheduler.framework.controllers import ControllerFactory
 from seatrial.scheduler.framework.groups import PodGroups
 from seatrial.scheduler.framework.kept_decisions import KEPT_DECISIONS, KeptDecisions
@@ -53,7 +46,7 @@ class Handle:
 
     A plugin registers in its constructor or in `make` of `shared`, which runs once for all profiles:
     - `watch`: kinds of object that it follows;
-    - `listen`: nodes, and pods that are not on nodes;
+    - `on_node_changed`, `on_pod_pending`, `on_pod_left`: nodes, and pods that are not on nodes;
     - `control`: a controller, which writes objects while this scheduler leads;
     - `serve`: routes of the services API;
     - `export`: metric families;
@@ -72,7 +65,9 @@ class Handle:
         self.wakes = WakeRequests()
         self.runners: dict[str, ProfileRunner] = {}  # by scheduler name
         self.invalidations = 0  # how often all kept results were dropped
-        self.listeners: list[ObjectListener] = []
+        self.node_listeners: list[Callable[[str, Node | None], None]] = []
+        self.pending_listeners: list[Callable[[Pod], None]] = []
+        self.left_listeners: list[Callable[[str], None]] = []
         self.watches: list[Watch] = []
         self.controllers: list[ControllerFactory] = []
         self.rejection_events: list[RejectionEvent] = []
@@ -176,13 +171,20 @@ class Handle:
         """Follow a kind of object. Call before the scheduler starts."""
         self.watches.append(watch)
 
-    def listen(self, listener: ObjectListener) -> None:
-        """Be called for nodes, and for pods that are not on nodes."""
-        self.listeners.append(listener)
+    def on_node_changed(self, call: Callable[[str, Node | None], None]) -> None:
+        """Have `call` called with the name of each node that was added or changed, and the node, or (None) is gone."""
+        self.node_listeners.append(call)
+
+    def on_pod_pending(self, call: Callable[[Pod], None]) -> None:
+        """Have `call` called with each pod without a node, of any scheduler, that was added or changed.
+
+        The cache does not count such pods. `Cache.pending` has those that came before.
+        """
+        self.pending_listeners.append(call)
 
     def on_pod_left(self, call: Callable[[str], None]) -> None:
         """Have `call` called with the uid of each pod that is gone or has ended."""
-        self.listeners.append(_PodLeft(call))
+        self.left_listeners.append(call)
 
     def control(self, controller: ControllerFactory) -> None:
         """Run a controller; the factory is called once, with what writes to the API server."""
@@ -234,8 +236,3 @@ class Handle:
         """What is wrong with objects, since the last call."""
         complaints, self._complaints = self._complaints, []
         return complaints
-
-
-class _PodLeft(ObjectListener):
-    def __init__(self, call: Callable[[str], None]) -> None:
-        self.pod_left = call  # type: ignore[assignment,method-assign]

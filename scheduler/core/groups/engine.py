@@ -95,6 +95,7 @@ class GroupEngine:
         self._places, self._bindings, self._permits = places, bindings, permits
         self._waker, self._reports, self._preempt = waker, reports, preempt
         self.members = PlacedMembers(handle, queue, places, waker, outbox)
+        self.followed: set[str] = set()  # uids of members, and of pods that were
         self._attempt: Attempt | None = None  # the current one, or the last
         self._in_play: dict[str, Entry] = {}  # members that it took from the queue, or binds
         self.parked = ParkedGroups(handle, runners, queue)
@@ -436,6 +437,7 @@ class GroupEngine:
         """A pod was added or changed."""
         uid, groups = pod.metadata.uid, self._handle.groups
         assert groups is not None
+        self.followed.add(uid)
         groups.set_pod(pod)
         if uid in self.members and (pod.spec.node_name or pod.deleting):
             self.members.drop(uid)
@@ -456,14 +458,19 @@ class GroupEngine:
         """A pod is gone or has ended."""
         groups = self._handle.groups
         assert groups is not None
+        self.followed.discard(uid)
         self.members.drop(uid)
         groups.remove_pod(uid)
         self.nominations.left(uid)
 
+    def places(self, pod: Pod) -> bool:
+        """Whether the pod is placed with its group: it is a member, and its profile places groups."""
+        groups = self._runners[pod.spec.scheduler_name].groups
+        return groups is not None and bool(groups.name_of(pod))
+
     def pod_nominated(self, info: PodInfo) -> None:
         """A pod comes with a nomination, as after a restart of the scheduler."""
-        groups = self._runners.of(info).groups
-        if groups is not None and groups.is_member(info.pod):
+        if self.places(info.pod):
             self.nominations.adopt(info)
 
     def node_gone(self, name: str) -> None:

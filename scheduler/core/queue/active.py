@@ -58,19 +58,19 @@ class ActiveQueue:
         self._line: deque[Entry] = deque()  # sorted by key; equal ones in order of arrival
         self._heap: list[tuple[Any, ...]] = []  # (*key, END, order of arrival, entry): flat tuples compare faster
         self._order = 0
-        self.members: dict[str, Entry] = {}  # by pod uid; read-only
+        self.by_uid: dict[str, Entry] = {}  # read-only
 
     def __len__(self) -> int:
-        return len(self.members)
+        return len(self.by_uid)
 
     def __iter__(self) -> Iterator[Entry]:
-        return iter(list(self.members.values()))
+        return iter(list(self.by_uid.values()))
 
     def get(self, uid: str) -> Entry | None:
-        return self.members.get(uid)
+        return self.by_uid.get(uid)
 
     def push(self, entry: Entry) -> None:
-        self.members[entry.info.uid] = entry
+        self.by_uid[entry.info.uid] = entry
         if not self._line or entry.key >= self._line[-1].key:
             self._line.append(entry)
             return
@@ -84,14 +84,14 @@ class ActiveQueue:
             in_line = not heap or (line and line[0].key <= heap[0][:-3])
             entry: Entry = line.popleft() if in_line else heapq.heappop(heap)[-1]
             uid = entry.info.uid
-            if self.members.get(uid) is entry:
-                del self.members[uid]
+            if self.by_uid.get(uid) is entry:
+                del self.by_uid[uid]
                 return entry
         return None
 
     def remove(self, uid: str) -> Entry | None:
-        removed = self.members.pop(uid, None)
-        if len(self._line) + len(self._heap) > 2 * len(self.members) + SLACK:
+        removed = self.by_uid.pop(uid, None)
+        if len(self._line) + len(self._heap) > 2 * len(self.by_uid) + SLACK:
             kept: set[int] = set()  # once each: an entry may have been taken out and added again
             self._line = deque(entry for entry in self._line if self._counts(entry, kept))
             self._heap = [item for item in self._heap if self._counts(item[-1], kept)]
@@ -99,7 +99,7 @@ class ActiveQueue:
         return removed
 
     def _counts(self, entry: Entry, kept: set[int]) -> bool:
-        if self.members.get(entry.info.uid) is not entry or id(entry) in kept:
+        if self.by_uid.get(entry.info.uid) is not entry or id(entry) in kept:
             return False
         kept.add(id(entry))
         return True

@@ -18,34 +18,34 @@ class EntryHeap:
 
     def __init__(self) -> None:
         self._heap: list[Item] = []
-        self._items: dict[str, Item] = {}  # by pod uid: those that count
+        self.by_uid: dict[str, Item] = {}  # those that count; read-only
         self._order = 0
 
     def __len__(self) -> int:
-        return len(self._items)
+        return len(self.by_uid)
 
     def __iter__(self) -> Iterator[Entry]:
-        return (item[2] for item in self._items.values())
+        return (item[2] for item in self.by_uid.values())
 
     def get(self, uid: str) -> Entry | None:
-        item = self._items.get(uid)
+        item = self.by_uid.get(uid)
         return None if item is None else item[2]
 
     def push(self, key: Any, entry: Entry) -> None:
         self._order += 1
-        item = self._items[entry.info.uid] = (key, self._order, entry)
+        item = self.by_uid[entry.info.uid] = (key, self._order, entry)
         heapq.heappush(self._heap, item)
-        if len(self._heap) > 2 * len(self._items) + SLACK:
-            self._heap = sorted(self._items.values())
+        if len(self._heap) > 2 * len(self.by_uid) + SLACK:
+            self._heap = sorted(self.by_uid.values())
 
     def remove(self, uid: str) -> Entry | None:
-        item = self._items.pop(uid, None)
+        item = self.by_uid.pop(uid, None)
         return None if item is None else item[2]
 
     def first(self) -> Item | None:
         """The first item. It is not removed."""
         heap = self._heap
-        while heap and self._items.get(heap[0][2].info.uid) is not heap[0]:
+        while heap and self.by_uid.get(heap[0][2].info.uid) is not heap[0]:
             heapq.heappop(heap)
         return heap[0] if heap else None
 
@@ -53,5 +53,5 @@ class EntryHeap:
         """Remove and return the entries up to this key."""
         while (item := self.first()) is not None and item[0] <= key:
             heapq.heappop(self._heap)
-            del self._items[item[2].info.uid]
+            del self.by_uid[item[2].info.uid]
             yield item[2]

@@ -16,11 +16,11 @@ class HeldPods:
 
     def __init__(self) -> None:
         self._keys: dict[str, dict[int, ClassGroup]] = {}
-        self._place_of: dict[str, tuple[str, int]] = {}  # by pod uid: key and class
+        self.by_uid: dict[str, tuple[str, int]] = {}  # key and class; read-only
         self._tried: dict[str, Entry] = {}  # by pod uid: rejected in a cycle, the one that waits longest first
 
     def __len__(self) -> int:
-        return len(self._place_of)
+        return len(self.by_uid)
 
     def __iter__(self) -> Iterator[Entry]:
         return iter([entry for groups in self._keys.values() for group in groups.values() for entry in group])
@@ -34,19 +34,19 @@ class HeldPods:
 
     def key_of(self, uid: str) -> str:
         """The key under which a pod is held."""
-        return self._place_of[uid][0]
+        return self.by_uid[uid][0]
 
     def under(self, key: str) -> list[Entry]:
         """All entries of a key."""
         return [entry for group in self._keys.get(key, {}).values() for entry in group]
 
     def get(self, uid: str) -> Entry | None:
-        place = self._place_of.get(uid)
+        place = self.by_uid.get(uid)
         return None if place is None else self._keys[place[0]][place[1]].get(uid)
 
     def add(self, key: str, entry: Entry) -> None:
         shape = entry.info.pod_class.id
-        self._place_of[entry.info.uid] = (key, shape)
+        self.by_uid[entry.info.uid] = (key, shape)
         groups = self._keys.setdefault(key, {})
         group = groups.get(shape)
         if group is None:
@@ -56,7 +56,7 @@ class HeldPods:
             self._tried[entry.info.uid] = entry
 
     def remove(self, uid: str) -> Entry | None:
-        place = self._place_of.pop(uid, None)
+        place = self.by_uid.pop(uid, None)
         if place is None:
             return None
         self._tried.pop(uid, None)
@@ -89,5 +89,5 @@ class HeldPods:
         for uid, entry in self._tried.items():
             if entry.waiting_since > moment:
                 break
-            names.add(self._place_of[uid][0])
+            names.add(self.by_uid[uid][0])
         return names

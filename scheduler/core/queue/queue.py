@@ -28,6 +28,7 @@ class SchedulingQueue:
         self.pop = self._active.pop  # the next pod to try
         self._backoff = BackoffQueue()
         self.waiting = UnschedulablePods()
+        self._parts = (self._active, self._backoff, self.waiting, self.held)
 
     def __len__(self) -> int:
         return len(self.held) + len(self._active) + len(self._backoff) + len(self.waiting)
@@ -35,7 +36,7 @@ class SchedulingQueue:
     @property
     def ready(self) -> int:
         """The number of pods that are ready."""
-        return len(self._active.members)
+        return len(self._active.by_uid)
 
     def counts(self) -> dict[str, int]:
         """The number of pods in each part, by upstream's names of the parts."""
@@ -54,7 +55,10 @@ class SchedulingQueue:
         yield from (("unschedulable" if entry.attempts else "gated", entry) for entry in self.held)
 
     def find(self, uid: str) -> Entry | None:
-        return self._active.get(uid) or self._backoff.get(uid) or self.waiting.get(uid) or self.held.get(uid)
+        for part in self._parts:
+            if uid in part.by_uid:
+                return part.get(uid)
+        return None
 
     def add(
         self,
@@ -80,9 +84,10 @@ class SchedulingQueue:
 
     def remove(self, uid: str) -> Entry | None:
         """Remove a pod from its part."""
-        return (
-            self._active.remove(uid) or self._backoff.remove(uid) or self.waiting.remove(uid) or self.held.remove(uid)
-        )
+        for part in self._parts:
+            if uid in part.by_uid:
+                return part.remove(uid)
+        return None
 
     def put_back(self, entry: Entry) -> None:
         """Put an entry in backoff. It is tried again at the end, whatever happens to nodes."""

@@ -58,12 +58,12 @@ class UnschedulablePods:
 
     def __init__(self) -> None:
         self._groups: dict[ClassKey, ClassGroup] = {}
-        self._class_of: dict[str, ClassKey] = {}
+        self.by_uid: dict[str, ClassKey] = {}  # read-only
         self._wide = 0  # number of groups with a mark
         self._priorities: Counter[int] = Counter()
 
     def __len__(self) -> int:
-        return len(self._class_of)
+        return len(self.by_uid)
 
     def __iter__(self) -> Iterator[Entry]:
         return iter([entry for group in self._groups.values() for entry in group])
@@ -77,7 +77,7 @@ class UnschedulablePods:
 
     @property
     def empty(self) -> bool:
-        return not self._class_of
+        return not self.by_uid
 
     @property
     def highest_priority(self) -> int | None:
@@ -89,14 +89,14 @@ class UnschedulablePods:
 
     def class_of(self, uid: str) -> ClassKey | None:
         """The key of the group of a pod; None if it does not wait here."""
-        return self._class_of.get(uid)
+        return self.by_uid.get(uid)
 
     def get(self, uid: str) -> Entry | None:
-        key = self._class_of.get(uid)
+        key = self.by_uid.get(uid)
         return None if key is None else self._groups[key].get(uid)
 
     def add(self, key: ClassKey, entry: Entry) -> None:
-        self._class_of[entry.info.uid] = key
+        self.by_uid[entry.info.uid] = key
         self._priorities[entry.info.priority] += 1
         group = self._groups.get(key)
         if group is None:
@@ -105,7 +105,7 @@ class UnschedulablePods:
         group.add(entry)
 
     def remove(self, uid: str) -> Entry | None:
-        key = self._class_of.pop(uid, None)
+        key = self.by_uid.pop(uid, None)
         if key is None:
             return None
         group = self._groups[key]

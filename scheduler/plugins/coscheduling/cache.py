@@ -68,12 +68,12 @@ class GangCache(PodGroups):
         self._handle = handle
         self._args = args
         self._gang_of: dict[str, Gang] = {}  # by pod uid
+        self.gang_of = self._gang_of.get
         self._users: dict[str, set[str]] = {}  # by gang id: ids of the groups that list it
 
     # -- what is there ------------------------------------------------------------------------------------------------
 
-    def is_member(self, pod: Pod) -> bool:
-        return bool(gang_name(pod))
+    name_of = staticmethod(gang_name)
 
     def key_of(self, pod: Pod) -> str:
         gang = self._gang_of.get(pod.metadata.uid)
@@ -82,9 +82,6 @@ class GangCache(PodGroups):
     def hold_time_of(self, pod: Pod) -> float:
         gang = self._gang_of.get(pod.metadata.uid)
         return min(gang.wait if gang is not None and gang.initialised else self._args.timeout, MAX_WAIT)
-
-    def gang_of(self, uid: str) -> Gang | None:
-        return self._gang_of.get(uid)
 
     def gathers(self, uid: str) -> bool:
         """Whether the pod is placed with its group in one domain; a pod that comes later is placed alone."""

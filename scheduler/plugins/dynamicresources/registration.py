@@ -13,13 +13,13 @@ from seatrial.scheduler.api.resourceclaims import (
     ResourceClaim,
     ResourceSlice,
 )
-from seatrial.scheduler.framework.collaborators import ObjectListener, Watch
+from seatrial.scheduler.framework.collaborators import Watch
 from seatrial.scheduler.framework.handle import Handle
 from seatrial.scheduler.plugins.dynamicresources.claims import Claims, names_key
 from seatrial.scheduler.plugins.dynamicresources.deallocation import Deallocations, Deallocator
 
 
-class _Listener(ObjectListener):
+class _Listener:
     def __init__(self, claims: Claims, handle: Handle) -> None:
         self._claims, self._handle = claims, handle
         self._labels: dict[str, dict[str, str]] = {}
@@ -46,7 +46,9 @@ def register(handle: Handle) -> None:
         return  # no profile runs the plugin
     claims = handle.shared(Claims)
     inventory = claims.inventory
-    handle.listen(_Listener(claims, handle))
+    listener = _Listener(claims, handle)
+    handle.on_pod_pending(listener.pod_pending)
+    handle.on_node_changed(listener.node_changed)
     handle.watch(Watch(CLASSES_PATH, DeviceClass, claims.set_class, claims.remove_class))
     handle.watch(Watch(SLICES_PATH, ResourceSlice, inventory.set, inventory.remove))
     handle.watch(Watch(TAINT_RULES_PATH, DeviceTaintRule, inventory.set_rule, partial(inventory.set_rule, gone=True)))

@@ -35,7 +35,6 @@ from seatrial.scheduler.api.quota import (
 from seatrial.scheduler.cache.classes import EquivalenceClass, renamed
 from seatrial.scheduler.cache.listener import Listener
 from seatrial.scheduler.cache.nodeinfo import PodInfo
-from seatrial.scheduler.framework.collaborators import ObjectListener
 from seatrial.scheduler.framework.handle import Handle
 from seatrial.scheduler.plugins.elasticquota.args import ElasticQuotaArgs
 from seatrial.scheduler.plugins.elasticquota.hook_latency import MeasuredHook
@@ -66,8 +65,8 @@ def is_non_preemptible(pod: Pod) -> bool:
     return pod.metadata.labels.get(PREEMPTIBLE) == "false"
 
 
-class QuotaCache(Listener, ObjectListener):
-    """All trees of quotas, and the pods counted in them."""
+class QuotaCache(Listener):
+    """All trees of quotas, and the pods counted in them. Without an ElasticQuota it follows no pod."""
 
     def __init__(self, handle: Handle, args: ElasticQuotaArgs) -> None:
         self.handle, self.args = handle, args
@@ -89,15 +88,13 @@ class QuotaCache(Listener, ObjectListener):
         self._cluster: Counter[str] = Counter()
         self._named: dict[str, dict[str, ElasticQuota]] = {}  # by name and namespace/name; `objects` has the oldest
         self._bound_namespaces: dict[str, list[str]] = {}  # namespace → quotas that list it, oldest first
-        self._pending: dict[str, Pod] = {}  # pods that were seen without a node
         self._labelled: dict[str, set[str]] = {}  # uids by the quota that their label names
         self._unlabelled: dict[str, set[str]] = {}  # uids by namespace
         self._ends: dict[str, float] = {}  # by uid: when the grace period of a terminating pod ends, seconds since 1970
         self.hooks = [MeasuredHook(hook, handle.clock.monotonic) for hook in build_hooks(self.args.hook_plugins)]
         self._charges: dict[Charge, Charge] = {}
         self.trees: dict[str, QuotaTree] = {"": self._new_tree()}
-        handle.cache.listen(self)
-        handle.listen(self)
+        handle.on_node_changed(self.node_changed)
 
     @staticmethod
     def of(handle: Handle, args: ElasticQuotaArgs | None = None) -> "QuotaCache":
@@ -321,24 +318,17 @@ class QuotaCache(Listener, ObjectListener):
 
     def pod_pending(self, pod: Pod) -> None:
         """A pod without a node was added or changed, of any scheduler."""
-        uid = pod.metadata.uid
-        self._pending[uid] = pod
-        if self.active:
-            self._count(pod)
+        self._count(pod)
 
     def pod_left(self, uid: str) -> None:
         """A pod is gone or has ended."""
-        pod = self._pending.pop(uid, None)
         self._ends.pop(uid, None)
-        if self.hooks and pod is not None:
+        if self.hooks:
             for name, keys in self.refused.items():
-                keys.discard(self.wake_key_of(pod, name))
-        if self.active:
-            self._forget(uid)
+                keys.discard(self.wake_key_of(uid, name))
+        self._forget(uid)
 
     def pod_placed(self, info: PodInfo) -> None:
-        if not self.active:
-            return
         account = self.accounts.get(info.uid)
         if account is None or account.pod is not info.pod:
             account = self._count(info.pod, info)
@@ -351,23 +341,25 @@ class QuotaCache(Listener, ObjectListener):
                 self._tell(account.quota, None, account.pod)
 
     def pod_gone(self, info: PodInfo) -> None:
-        if self.active:
-            account = self.accounts.get(info.uid)
-            if account is not None and account.assigned:
-                account.assigned = False
-                self._use(account, -1)
-                self._made_room(account.quota)
+        account = self.accounts.get(info.uid)
+        if account is not None and account.assigned:
+            account.assigned = False
+            self._use(account, -1)
+            self._made_room(account.quota)
 
     def pod_changed(self, info: PodInfo, before: Pod) -> None:
-        if self.active:
-            self._count(info.pod, info)
+        self._count(info.pod, info)
 
     def _activate(self) -> None:
         self.active = True
-        for node in self.handle.cache.nodes.values():
+        cache = self.handle.cache
+        cache.listen(self)
+        self.handle.on_pod_pending(self.pod_pending)
+        self.handle.on_pod_left(self.pod_left)
+        for node in cache.nodes.values():
             for info in node.pods.values():
                 self.pod_placed(info)
-        for uid, pod in self._pending.items():
+        for uid, pod in cache.pending.items():
             if uid not in self.accounts:
                 self._count(pod)
         self.handle.request_regate()
@@ -534,9 +526,9 @@ class QuotaCache(Listener, ObjectListener):
             for key in keys:
                 self.handle.open_gate(key)
 
-    def wake_key_of(self, pod: Pod, quota: str) -> str:
+    def wake_key_of(self, uid: str, quota: str) -> str:
         """The key under which a pod waits for its quota. A hook may judge pods of one class differently."""
-        return f"quota/{quota}/{pod.metadata.uid}" if self.hooks else f"quota/{quota}"
+        return f"quota/{quota}/{uid}" if self.hooks else f"quota/{quota}"
 
 
 def _decisive(quota: ElasticQuota) -> dict[str, str]:

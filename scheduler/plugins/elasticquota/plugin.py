@@ -52,7 +52,7 @@ class ElasticQuota(Gate, PreFilter, PostFilter, Reserve):
         name = cache.quota_of(pod)
         if not name or (self._args.enable_runtime_quota and name in {DEFAULT_QUOTA, SYSTEM_QUOTA}):
             return ""  # no limit (QUOTA-R40)
-        return cache.wake_key_of(pod, name)
+        return cache.wake_key_of(pod.metadata.uid, name)
 
     def gate(self, info: PodInfo) -> Status:
         cache = self._cache
@@ -76,7 +76,7 @@ class ElasticQuota(Gate, PreFilter, PostFilter, Reserve):
         why = self.shortage(*result, info, own, own if is_non_preemptible(info.pod) else {})
         if not why:
             return SUCCESS
-        cache.refused.setdefault(name, set()).add(cache.wake_key_of(info.pod, name))
+        cache.refused.setdefault(name, set()).add(cache.wake_key_of(info.uid, name))
         return Status.unschedulable(why)
 
     def gate_beside(self, info: PodInfo, planned: Sequence[PodInfo], gone: Sequence[PodInfo]) -> Status:

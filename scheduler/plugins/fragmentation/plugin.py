@@ -19,7 +19,6 @@ from seatrial.scheduler.cache.columns import Batch, Ints, Rows
 from seatrial.scheduler.cache.listener import Listener
 from seatrial.scheduler.cache.nodeinfo import NodeInfo, PodInfo
 from seatrial.scheduler.framework.accelerations import ScoreBatch
-from seatrial.scheduler.framework.collaborators import ObjectListener
 from seatrial.scheduler.framework.extension_points import MAX_NODE_SCORE, Scope
 from seatrial.scheduler.framework.handle import Handle
 from seatrial.scheduler.framework.kernel_parts import IN_PYTHON, ClassAxis, KernelPart, PartKind
@@ -79,7 +78,8 @@ class DeviceFragmentation(ScoreBatch):
         self._changes = 0  # placements since prices were last computed
         observer = _Observer(self)
         handle.cache.listen(observer)
-        handle.listen(observer)
+        handle.on_pod_pending(observer.pod_pending)
+        handle.on_node_changed(observer.node_changed)
 
     @property
     def revision(self) -> int:
@@ -256,7 +256,7 @@ class DeviceFragmentation(ScoreBatch):
                 self._repriced[self._market.having(differing)] = self._version
 
 
-class _Observer(Listener, ObjectListener):
+class _Observer(Listener):
     """Passes events of pods and nodes to the plugin."""
 
     def __init__(self, plugin: DeviceFragmentation) -> None:

@@ -69,7 +69,7 @@ class Story(GangRig):
             if not self.core.busy:
                 return
             entry = first_ready(self.core)
-            amounts = self.expected(entry) if entry is not None and not self.core.outbox else None
+            amounts = self.expected(entry) if entry is not None and not self.core.outbox.decisions else None
             given_nodes = {}
             for decision in self.core.decide():
                 if isinstance(decision, Bind):

@@ -16,7 +16,6 @@ from seatrial.scheduler.api.core import Node
 from seatrial.scheduler.api.networktopology import CLUSTER_LAYER, DEFAULT_TOPOLOGY, NODE_LAYER, ClusterNetworkTopology
 from seatrial.scheduler.api.wire import ObjectMeta
 from seatrial.scheduler.cache.columns import Ints, NodeColumns
-from seatrial.scheduler.framework.collaborators import ObjectListener
 from seatrial.scheduler.framework.handle import Handle
 from seatrial.scheduler.plugins.coscheduling.topology.layers import Layer, LayersError, chain
 
@@ -71,7 +70,7 @@ def not_read(name: str) -> str:
     return f"expected the name {DEFAULT_TOPOLOGY!r}, found {name!r}; it is not read"
 
 
-class NetworkTopology(ObjectListener):
+class NetworkTopology:
     """Keeps the tree. One object for all profiles."""
 
     def __init__(self, handle: Handle) -> None:
@@ -86,7 +85,7 @@ class NetworkTopology(ObjectListener):
         self._levels: list[_Level] = []
         self._paths: dict[str, Path] = {}
         self._view: tuple[int, int, TreeView] | None = None  # of these `changes` and rows
-        handle.listen(self)
+        handle.on_node_changed(self.node_changed)
 
     # -- objects ------------------------------------------------------------------------------------------------------
 
