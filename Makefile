@@ -40,9 +40,8 @@ test: lint types contract docs own-tests suites
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/python docs/check_citations.py
-	$(BIN)/python docs/subject_table.py
-	$(BIN)/python docs/check_words.py
+	$(BIN)/python docs/checks.py
+	$(BIN)/python docs/tables.py
 
 types: $(VENV)/.dev
 	$(BIN)/mypy

@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.fixture(scope="module")
 def check() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("check_citations", ROOT / "docs" / "check_citations.py")
+    spec = importlib.util.spec_from_file_location("checks", ROOT / "docs" / "checks.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -31,5 +31,5 @@ def test_citations_that_do_not_resolve_are_reported(check: ModuleType, tmp_path:
     )
     bare, missing = "R" + "7", "DEV" + "-R2"  # written apart: the repository's own check reads this file too
     (tmp_path / "a.py").write_text(f'"""See DEV-R1 and RSV-E2."""\n# {missing}\n# {bare} has no page\n', "utf-8")
-    problems = list(check.problems(tmp_path, ["a.py", "docs/spec/page.md"]))
+    problems = list(check.wrong_citations(tmp_path, ["a.py", "docs/spec/page.md"]))
     assert [line.split(" ")[:2] for line in problems] == [["a.py:2:", missing], ["a.py:3:", bare]]

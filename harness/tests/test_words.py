@@ -5,9 +5,7 @@ from pathlib import Path
 
 import pytest
 
-SPEC = importlib.util.spec_from_file_location(
-    "check_words", Path(__file__).resolve().parents[2] / "docs" / "check_words.py"
-)
+SPEC = importlib.util.spec_from_file_location("checks", Path(__file__).resolve().parents[2] / "docs" / "checks.py")
 assert SPEC is not None
 assert SPEC.loader is not None
 check = importlib.util.module_from_spec(SPEC)
@@ -31,11 +29,11 @@ SPEC.loader.exec_module(check)
 )
 def test_a_participle_is_reported(source: str, tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text(source)
-    (problem,) = check.problems(tmp_path, ["a.py"])
+    (problem,) = check.participles(tmp_path, ["a.py"])
     assert problem.startswith("a.py:")
     assert "is a participle; name it with a noun" in problem
 
 
 def test_words_within_names_in_strings_and_in_comments_are_not(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text("not_found = 'found'  # found\nprint(answer.found)\n")
-    assert list(check.problems(tmp_path, ["a.py"])) == []
+    assert list(check.participles(tmp_path, ["a.py"])) == []
