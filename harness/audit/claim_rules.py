@@ -166,7 +166,11 @@ def _for_one_that_preempts(change: Change) -> Breach | None:
 
 
 def _nominated_room(binding: Binding) -> Breach | None:
-    """A less important pod does not take what a nominated pod waits for."""
+    """A less important pod does not take what a nominated pod waits for.
+
+    A scheduler that binds in the background nominates for a preemption while the binding of another pod is under way,
+    which it has counted, and before the victims are deleted.
+    """
     if binding.node is None or reservation_uid(binding.pod):
         return None
     priority = binding.pod.spec.priority
@@ -174,7 +178,10 @@ def _nominated_room(binding: Binding) -> Breach | None:
         entry
         for entry in binding.state.indices.nominated.get(binding.record.node, NOBODY).values()
         # One that was never refused waits for no room: its binding is on the way (NominatedNodeNameForExpectation).
-        if entry.pod.spec.priority > priority and not entry.pod.deleting and entry.attempted
+        if entry.pod.spec.priority > priority
+        and not entry.pod.deleting
+        and entry.attempted
+        and binding.at - entry.nominated_at >= binding.state.in_flight
     ]
     if not nominated:
         return None

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from seatrial.harness.audit.auditor import Auditor, Violation
 from seatrial.harness.audit.follower import Follower
 from seatrial.harness.audit.ordering import WINDOW
+from seatrial.harness.audit.state import GRACE
 from seatrial.harness.clusters.protocol import Capability, Cluster
 
 
@@ -47,6 +48,7 @@ def audited(cluster: Cluster, *, allocates: bool = True) -> Iterator[RunningAudi
     auditor.state.allocating = None if allocates else set()
     in_order = Capability.VIRTUAL_TIME in cluster.capabilities  # the watches of one process deliver as the changes come
     window = 0.0 if in_order else WINDOW
+    auditor.state.in_flight = 0.0 if in_order else GRACE
     follower = Follower(auditor, cluster.transport, cluster.call, cluster.clock, window=window)
     try:
         follower.start()

@@ -34,6 +34,7 @@ class PodRecord:
     bound_by_scheduler: bool = False  # it was seen without a node before
     bound_at: float | None = None
     deleting_since: float | None = None
+    nominated_at: float = 0.0  # when its present nomination was seen
     attempted: bool = False  # the scheduler has written PodScheduled=False at some time
     timeline: list[str] = field(default_factory=list)
     _requests: Amounts | None = None
@@ -154,6 +155,7 @@ class ClusterState:
         self.quotas: Versions[Quota] = Versions()  # by name
         self.resource_claims: dict[str, AllocatedClaim] = {}  # by key
         self.allocating: set[str] | None = None  # schedulers that allocate the cards of vendors' resources; None: all
+        self.in_flight = 0.0  # seconds that a binding may be under way when the pods around it change
         self.absent: list[str] = []  # kinds that the server does not serve or that may not be read
         self.ended: list[str] = []  # keys of pods that are gone, for timelines
 

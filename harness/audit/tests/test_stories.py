@@ -5,7 +5,9 @@ import json
 import pytest
 
 from seatrial.harness.audit.auditor import INVARIANTS
+from seatrial.harness.audit.state import GRACE
 from seatrial.harness.audit.tests import device_stories, ordering_stories, placement_stories
+from seatrial.harness.audit.tests.ordering_stories import REFUSED
 from seatrial.harness.audit.tests.story import CORE, RATIO, Story, affinity, card, gpu_pod, preempted
 from seatrial.scheduler.api.device import DEVICE_ALLOCATED
 
@@ -51,6 +53,19 @@ def test_a_change_within_the_grace_period_excuses_a_binding() -> None:
     story.node("n1", spec={"unschedulable": True})
     story.bind("p")
     assert story.ids() == set()
+
+
+@pytest.mark.parametrize(("later", "names"), [(0.0, set()), (3.0, {"AUD-504"})], ids=["under-way", "decided-after-it"])
+def test_a_binding_under_way_takes_no_nominated_room(later: float, names: set[str]) -> None:
+    """kube-scheduler 1.37 binds a pod that it has placed before it nominated another one to the node."""
+    story = Story()
+    story.auditor.state.in_flight = GRACE
+    story.pod("low", cpu="3", priority=1)
+    story.pod("high", cpu="6", priority=9)
+    story.change("high", status={"nominatedNodeName": "n1", "conditions": REFUSED})
+    story.at += later
+    story.bind("low")
+    assert story.ids() == names
 
 
 @pytest.mark.parametrize("left", ["deleted", "bound"])
