@@ -171,7 +171,7 @@ def _nominated_room(binding: Binding) -> Breach | None:
     A scheduler that binds in the background nominates for a preemption while the binding of another pod is under way,
     which it has counted, and before the victims are deleted.
     """
-    if binding.node is None or reservation_uid(binding.pod):
+    if binding.node is None or reservation_uid(binding.pod) or not binding.state.holds_nominated:
         return None
     priority = binding.pod.spec.priority
     nominated = [
@@ -227,9 +227,9 @@ def _alike(pod: Pod, other: Pod) -> bool:
     return (
         pod.metadata.namespace == other.metadata.namespace
         and pod.metadata.labels == other.metadata.labels
-        and pod.metadata.annotations.keys() <= other.metadata.annotations.keys() | {"x"}
+        and pod.metadata.annotations == other.metadata.annotations
         and a.scheduler_name == b.scheduler_name
-        and [c.resources for c in a.containers] == [c.resources for c in b.containers]
+        and [(c.resources, c.ports) for c in a.containers] == [(c.resources, c.ports) for c in b.containers]
         and (a.node_selector, a.affinity, a.tolerations, a.topology_spread_constraints, a.volumes)
         == (b.node_selector, b.affinity, b.tolerations, b.topology_spread_constraints, b.volumes)
         and a.resource_claims == b.resource_claims

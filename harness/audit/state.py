@@ -155,6 +155,7 @@ class ClusterState:
         self.quotas: Versions[Quota] = Versions()  # by name
         self.resource_claims: dict[str, AllocatedClaim] = {}  # by key
         self.allocating: set[str] | None = None  # schedulers that allocate the cards of vendors' resources; None: all
+        self.holds_nominated = True  # schedulers keep the room of nominated pods for them, as kube-scheduler does
         self.in_flight = 0.0  # seconds that a binding may be under way when the pods around it change
         self.absent: list[str] = []  # kinds that the server does not serve or that may not be read
         self.ended: list[str] = []  # keys of pods that are gone, for timelines

@@ -1,13 +1,14 @@
 """Each invariant is broken by a story, and the same story without the break is silent."""
 
 import json
+from typing import Any
 
 import pytest
 
 from seatrial.harness.audit.auditor import INVARIANTS
 from seatrial.harness.audit.state import GRACE
 from seatrial.harness.audit.tests import device_stories, ordering_stories, placement_stories
-from seatrial.harness.audit.tests.ordering_stories import REFUSED
+from seatrial.harness.audit.tests.ordering_stories import REFUSED, takes_nominated
 from seatrial.harness.audit.tests.story import CORE, RATIO, Story, affinity, card, gpu_pod, preempted
 from seatrial.scheduler.api.device import DEVICE_ALLOCATED
 
@@ -66,6 +67,30 @@ def test_a_binding_under_way_takes_no_nominated_room(later: float, names: set[st
     story.at += later
     story.bind("low")
     assert story.ids() == names
+
+
+def test_a_nomination_that_holds_no_room_accuses_nobody() -> None:
+    """Volcano tries the nominated node first, and gives its room to any pod."""
+    story = Story()
+    story.auditor.state.holds_nominated = False
+    takes_nominated(story, True)
+    assert story.ids() == set()
+
+
+@pytest.mark.parametrize(
+    "apart",
+    [
+        pytest.param({"annotations": {"queue": "small"}}, id="in-another-queue"),
+        pytest.param({"containers": [{"name": "c", "ports": [{"hostPort": 80}]}]}, id="with-a-port"),
+    ],
+)
+def test_pods_that_ask_for_different_things_are_bound_in_any_order(apart: dict[str, Any]) -> None:
+    story = Story()
+    story.pod("high", cpu="" if "containers" in apart else "1", priority=9, **apart)
+    story.pod("low", cpu="" if "containers" in apart else "1", priority=1)
+    story.at += 5
+    story.bind("low")
+    assert story.ids() == set()
 
 
 @pytest.mark.parametrize("left", ["deleted", "bound"])
