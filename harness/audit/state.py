@@ -145,6 +145,7 @@ class ClusterState:
         self.indices = Indices()
         self.pending: dict[str, PodRecord] = {}
         self._left: deque[tuple[float, PodRecord]] = deque()  # pods that wait no more, since when
+        self._gone: deque[tuple[float, PodRecord]] = deque()  # deleted pods that had a node, since when
         self.nodes: Versions[Node] = Versions()
         self.devices: Versions[Device] = Versions()
         self.topologies: Versions[NodeResourceTopology] = Versions()
@@ -174,6 +175,10 @@ class ClusterState:
         yield from self.pending.values()
         yield from (record for moment, record in self._left if moment >= at - GRACE)
 
+    def recently_gone(self, at: float) -> Iterator[PodRecord]:
+        """The pods with a node that were removed within the grace period before `at`."""
+        return (record for moment, record in self._gone if moment >= at - GRACE)
+
     def _waits_no_more(self, uid: str, at: float) -> None:
         while self._left and self._left[0][0] < at - GRACE:
             self._left.popleft()
@@ -195,4 +200,8 @@ class ClusterState:
         if record is not None:
             self._waits_no_more(uid, at)
             self.indices.remove(uid)
+            while self._gone and self._gone[0][0] < at - 2 * GRACE:  # a binding in doubt is judged up to GRACE later
+                self._gone.popleft()
+            if record.node:
+                self._gone.append((at, record))
         return record

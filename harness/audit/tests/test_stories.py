@@ -93,6 +93,34 @@ def test_pods_that_ask_for_different_things_are_bound_in_any_order(apart: dict[s
     assert story.ids() == set()
 
 
+@pytest.mark.parametrize("gone", [False, True], ids=["ends", "is-gone"])
+@pytest.mark.parametrize("invariant", ["AUD-121", "AUD-122"])
+@pytest.mark.parametrize("later", [0.0, 3.0], ids=["in-time", "too-late"])
+def test_a_pod_that_is_being_deleted_counts_for_a_while(invariant: str, later: float, gone: bool) -> None:
+    """A scheduler that does not know of a deletion yet counts the pod, for affinity and for spread."""
+    story = Story()
+    story.node("n2")
+    story.pod("there", labels={"app": "x"}).bind("there", "n2")
+    story.pod("here", labels={"app": "x"}).bind("here", "n1")
+    if invariant == "AUD-122":
+        selector = {"labelSelector": {"matchLabels": {"app": "x"}}, "topologyKey": "kubernetes.io/hostname"}
+        constraint = {"maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule", **selector}
+        story.pod("p", labels={"app": "x"}, topologySpreadConstraints=[constraint])
+    else:
+        story.pod("p", affinity=affinity(anti=False, app="x"))
+    story.at += 10
+    node = "n1" if invariant == "AUD-122" else "n2"
+    if gone:
+        story.tell("Pod", "DELETED", {"metadata": {"name": "there", "namespace": "default", "uid": "there"}})
+    else:
+        story.change("there", metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"})
+    story.at += later
+    story.bind("p", node)
+    story.at += 10
+    broken = later and (gone or invariant == "AUD-122")  # a pod that ends counts for affinity until it is gone
+    assert story.ids() == ({invariant} if broken else set())
+
+
 @pytest.mark.parametrize("left", ["deleted", "bound"])
 @pytest.mark.parametrize(("later", "names"), [(0.0, set()), (3.0, {"AUD-501"})], ids=["in-time", "too-late"])
 def test_an_eviction_for_a_pod_that_has_just_left_is_excused(left: str, later: float, names: set[str]) -> None:
