@@ -251,13 +251,20 @@ def _affinity(binding: Binding) -> Breach | None:
     terms = _required(binding.pod, anti=False)
     if not terms or binding.node is None:
         return None
-    state, pod = binding.state, binding.pod
     for term in terms:
         if term.topology_key not in binding.node.metadata.labels:
             return Breach(f"requires affinity over {term.topology_key}; its node {binding.node.name} has no such label")
+    breach = _alone(binding, binding.node, terms, late=False)
+    return breach and _alone(binding, binding.node, terms, late=True)
+
+
+def _alone(binding: Binding, node: Node, terms: tuple[PodAffinityTerm, ...], *, late: bool) -> Breach | None:
+    """`late`: as for a scheduler that has not seen the deletions of the last seconds."""
+    state, pod = binding.state, binding.pod
+    gone = list(state.recently_gone(binding.at)) if late else []
     alike = [
         other
-        for other in (*state.pods.values(), *state.recently_gone(binding.at))
+        for other in (*state.pods.values(), *gone)
         if other.node
         and other.uid != binding.record.uid
         and all(_matches(term, pod, other.pod, state) for term in terms)
@@ -265,8 +272,8 @@ def _affinity(binding: Binding) -> Breach | None:
     if not alike and all(_matches(term, pod, pod, state) for term in terms):
         return None  # the first of its kind
     for term in terms:
-        near = {other.uid for other in _in_domain(state, binding.node, term.topology_key)}
-        near |= {other.uid for other in state.recently_gone(binding.at) if _shares(state, binding.node, other, term)}
+        near = {other.uid for other in _in_domain(state, node, term.topology_key)}
+        near |= {other.uid for other in gone if _shares(state, node, other, term)}
         if not any(other.uid in near for other in alike):
             return Breach(f"requires affinity over {term.topology_key}; no pod that it asks for is in its domain")
     return None

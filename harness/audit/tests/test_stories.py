@@ -93,6 +93,18 @@ def test_pods_that_ask_for_different_things_are_bound_in_any_order(apart: dict[s
     assert story.ids() == set()
 
 
+def test_the_first_of_its_kind_may_go_anywhere_although_the_last_one_has_just_gone() -> None:
+    story = Story()
+    story.node("n2")
+    story.pod("last", labels={"app": "x"}).bind("last", "n2")
+    story.pod("first", labels={"app": "x"}, affinity=affinity(anti=False, app="x"))
+    story.at += 10
+    story.tell("Pod", "DELETED", {"metadata": {"name": "last", "namespace": "default", "uid": "last"}})
+    story.bind("first", "n1")
+    story.at += 10
+    assert story.ids() == set()
+
+
 @pytest.mark.parametrize("gone", [False, True], ids=["ends", "is-gone"])
 @pytest.mark.parametrize("invariant", ["AUD-121", "AUD-122"])
 @pytest.mark.parametrize("later", [0.0, 3.0], ids=["in-time", "too-late"])
