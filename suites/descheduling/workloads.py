@@ -173,7 +173,7 @@ def jobs(trial: Trial) -> list[PodMigrationJob]:
 def shown(trial: Trial) -> str:
     """The migration jobs by pod, for the message of a failed case."""
     lines = [f"{job.spec.pod_ref.name} {job.status.phase} {job.status.reason}".rstrip() for job in jobs(trial)]
-    return f"expected other migration jobs, found {len(lines)}: {'; '.join(sorted(lines)) or 'none'}"
+    return f"{len(lines)} migration jobs: {'; '.join(sorted(lines)) or 'none'}"
 
 
 def ended(trial: Trial, name: str, *, within: float = 120.0) -> PodMigrationJob:

@@ -43,7 +43,7 @@ def test_a_watch_is_told_inside_that_it_is_too_old(trial: Trial, expect: Expect,
         pod("for-the-node").request(cpu=1).select({HOST: "tainted"}),
     )
     expect.pending("for-the-room", "for-the-node")
-    told = link.answers[410]
+    before = link.answers[410]
 
     link.cut()
     link.expire_watches()
@@ -57,7 +57,7 @@ def test_a_watch_is_told_inside_that_it_is_too_old(trial: Trial, expect: Expect,
     link.heal()
 
     expect.bound("new", within=90)
-    assert link.answers[410] > told, "the watches must have been told that they are too old"
+    assert link.answers[410] > before, "the watches must have been told that they are too old"
     expect.bound("gated", "for-the-room", "for-the-node", within=90)
     expect.pending("stays")
 
