@@ -84,6 +84,10 @@ class Evidence(msgspec.Struct, frozen=True):
     file: str
 
 
+INVALID_LOAD = "the load is not valid"
+"""How the reason of a case begins that was skipped because it did not get the load that its promise requires."""
+
+
 class Case(msgspec.Struct, frozen=True):
     """One test. `failed` is a verdict on the subject; `broken` is the harness's fault; `skipped` verified nothing."""
 

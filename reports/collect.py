@@ -19,7 +19,7 @@ import msgspec
 import yaml
 
 from seatrial.harness.errors import ResultsError, UsageError
-from seatrial.harness.results import Case, Run, RunVerdict, is_run, read_run
+from seatrial.harness.results import INVALID_LOAD, Case, Run, RunVerdict, is_run, read_run
 from seatrial.reports.grades import CLUSTERS, DEVICES, GRADES, Grade, grade_of, strength
 from seatrial.scheduler.api.yaml_files import load_yaml
 
@@ -96,6 +96,9 @@ class PromiseResult:
             return "no case"
         if "broken" in verdicts:
             return "a case broke"
+        lacking = without_load(entry.case for entry in self.cases)
+        if lacking:
+            return lacking[0].reason
         if "passed" in verdicts:
             seen = "; ".join(map(str, self.passed_at))
             return f"needs {' and '.join(self.promise.needs)}, passed at {seen}"
@@ -188,23 +191,36 @@ class Collection:
 
     @property
     def coverage(self) -> str:
-        """How much is verified, as in "61 of 92 requirements, simulated, 12 of 300 cases in virtual time"."""
+        """How much is verified, as in "61 of 92 requirements, simulated, 12 of 300 cases in virtual time, 1 of the
+        loads not valid"."""
         devices = {"hardware": "on hardware", "stand-in": "on stand-ins"}.get(self.grade.devices, "simulated")
         passed = [entry for entry in self.cases if entry.case.verdict == "passed"]
         virtual = sum(grade_of(self.runs[entry.run].info, entry.case).cluster == CLUSTERS[0] for entry in passed)
         some = f", {virtual} of {len(passed)} cases in virtual time" if 0 < virtual < len(passed) else ""
-        return f"{self.in_state('verified')} of {len(self.requirements)} requirements, {devices}{some}"
+        lacking = len(without_load(entry.case for entry in self.cases))
+        loads = f", {lacking} of the loads not valid" if lacking else ""
+        return f"{self.in_state('verified')} of {len(self.requirements)} requirements, {devices}{some}{loads}"
 
 
 def state_of(cases: Iterable[Case]) -> State:
     """The state of a requirement with these cases.
 
-    Failed if a case failed; verified if a case passed and none broke; else not verified. Skipped cases do not count.
+    Failed if a case failed; verified if a case passed, none broke and none lacked its load; else not verified. Other
+    skipped cases do not count.
     """
+    cases = tuple(cases)
     verdicts = {case.verdict for case in cases}
     if "failed" in verdicts:
         return "failed"
-    return "verified" if "passed" in verdicts and "broken" not in verdicts else "not verified"
+    kept = "passed" in verdicts and "broken" not in verdicts and not without_load(cases)
+    return "verified" if kept else "not verified"
+
+
+def without_load(cases: Iterable[Case]) -> list[Case]:
+    """The cases that got no valid load in any run: speed was not judged there."""
+    cases = tuple(cases)
+    passed = {case.nodeid for case in cases if case.verdict == "passed"}
+    return [case for case in cases if case.reason.startswith(INVALID_LOAD) and case.nodeid not in passed]
 
 
 def collect(folders: Sequence[Path], *, features: Path | None = None) -> Collection:

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from seatrial.harness.apiserver.long_computations import SWITCH_INTERVAL, in_thread
     from seatrial.harness.apiserver.request.bodies import VALUES_LIMIT
     from seatrial.harness.apiserver.schemas.shipped import KOORDINATOR, shipped
+    from seatrial.harness.apiserver.storage.watch import event_line
     from seatrial.harness.apiserver.transport.connection import IDENTITY_KEPT
     from seatrial.harness.apiserver.transport.inprocess import InProcessTransport
     from seatrial.harness.apiserver.transport.listener import HttpServer
@@ -62,6 +63,7 @@ _MODULES: Final = {
     "long_computations": ("SWITCH_INTERVAL", "in_thread"),
     "request.bodies": ("VALUES_LIMIT",),
     "schemas.shipped": ("KOORDINATOR", "shipped"),
+    "storage.watch": ("event_line",),
     "transport.connection": ("IDENTITY_KEPT",),
     "transport.inprocess": ("InProcessTransport",),
     "transport.listener": ("HttpServer",),
@@ -87,6 +89,7 @@ __all__ = (
     "authenticate",
     "build_server",
     "call_blocking",
+    "event_line",
     "identify",
     "in_thread",
     "kubeconfig",

@@ -132,6 +132,7 @@ class Auditor:
         if before.status.phase != pod.status.phase and pod.status.phase:
             record.note(at, pod.status.phase)
         if before.status.nominated_node_name != pod.status.nominated_node_name:
+            record.nominated_at = at
             record.note(at, f"nominated to {pod.status.nominated_node_name or 'no node'}")
         self.state.place(record, at)
         change = Change(self.state, record, before, pod, at)

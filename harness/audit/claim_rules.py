@@ -166,15 +166,22 @@ def _for_one_that_preempts(change: Change) -> Breach | None:
 
 
 def _nominated_room(binding: Binding) -> Breach | None:
-    """A less important pod does not take what a nominated pod waits for."""
-    if binding.node is None or reservation_uid(binding.pod):
+    """A less important pod does not take what a nominated pod waits for.
+
+    A scheduler that binds in the background nominates for a preemption while the binding of another pod is under way,
+    which it has counted, and before the victims are deleted.
+    """
+    if binding.node is None or reservation_uid(binding.pod) or not binding.state.holds_nominated:
         return None
     priority = binding.pod.spec.priority
     nominated = [
         entry
         for entry in binding.state.indices.nominated.get(binding.record.node, NOBODY).values()
         # One that was never refused waits for no room: its binding is on the way (NominatedNodeNameForExpectation).
-        if entry.pod.spec.priority > priority and not entry.pod.deleting and entry.attempted
+        if entry.pod.spec.priority > priority
+        and not entry.pod.deleting
+        and entry.attempted
+        and binding.at - entry.nominated_at >= binding.state.in_flight
     ]
     if not nominated:
         return None
@@ -220,9 +227,9 @@ def _alike(pod: Pod, other: Pod) -> bool:
     return (
         pod.metadata.namespace == other.metadata.namespace
         and pod.metadata.labels == other.metadata.labels
-        and pod.metadata.annotations.keys() <= other.metadata.annotations.keys() | {"x"}
+        and pod.metadata.annotations == other.metadata.annotations
         and a.scheduler_name == b.scheduler_name
-        and [c.resources for c in a.containers] == [c.resources for c in b.containers]
+        and [(c.resources, c.ports) for c in a.containers] == [(c.resources, c.ports) for c in b.containers]
         and (a.node_selector, a.affinity, a.tolerations, a.topology_spread_constraints, a.volumes)
         == (b.node_selector, b.affinity, b.tolerations, b.topology_spread_constraints, b.volumes)
         and a.resource_claims == b.resource_claims

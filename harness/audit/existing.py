@@ -37,7 +37,7 @@ def auditing(kubeconfig: Path) -> Iterator[tuple[RunningAudit, AuditedCluster]]:
     """
     cluster = AuditedCluster("audited", load_access(kubeconfig), kubeconfig)
     try:
-        with audited(cluster, allocates=False) as audit:
+        with audited(cluster, allocates=False, holds_nominated=False) as audit:
             absent = audit.follower.absent
             if "Pod" in absent or "Node" in absent:
                 raise ClusterError(f"{kubeconfig}: pods and nodes must be readable for an audit, and were refused")

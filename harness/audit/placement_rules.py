@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from seatrial.harness.apiserver.label_selectors import holds, term_matches, tolerates
 from seatrial.harness.apiserver.quantities import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, Amounts, amounts
 from seatrial.harness.audit.invariants import Binding, BindingInvariant, Breach, Change, ChangeInvariant
-from seatrial.harness.audit.state import ClusterState, PodRecord
+from seatrial.harness.audit.state import GRACE, ClusterState, PodRecord
 from seatrial.scheduler.api.core import (
     NO_EXECUTE,
     NO_SCHEDULE,
@@ -251,13 +251,20 @@ def _affinity(binding: Binding) -> Breach | None:
     terms = _required(binding.pod, anti=False)
     if not terms or binding.node is None:
         return None
-    state, pod = binding.state, binding.pod
     for term in terms:
         if term.topology_key not in binding.node.metadata.labels:
             return Breach(f"requires affinity over {term.topology_key}; its node {binding.node.name} has no such label")
+    breach = _alone(binding, binding.node, terms, late=False)
+    return breach and _alone(binding, binding.node, terms, late=True)
+
+
+def _alone(binding: Binding, node: Node, terms: tuple[PodAffinityTerm, ...], *, late: bool) -> Breach | None:
+    """`late`: as for a scheduler that has not seen the deletions of the last seconds."""
+    state, pod = binding.state, binding.pod
+    gone = list(state.recently_gone(binding.at)) if late else []
     alike = [
         other
-        for other in state.pods.values()
+        for other in (*state.pods.values(), *gone)
         if other.node
         and other.uid != binding.record.uid
         and all(_matches(term, pod, other.pod, state) for term in terms)
@@ -265,10 +272,18 @@ def _affinity(binding: Binding) -> Breach | None:
     if not alike and all(_matches(term, pod, pod, state) for term in terms):
         return None  # the first of its kind
     for term in terms:
-        near = {other.uid for other in _in_domain(state, binding.node, term.topology_key)}
+        near = {other.uid for other in _in_domain(state, node, term.topology_key)}
+        near |= {other.uid for other in gone if _shares(state, node, other, term)}
         if not any(other.uid in near for other in alike):
             return Breach(f"requires affinity over {term.topology_key}; no pod that it asks for is in its domain")
     return None
+
+
+def _shares(state: ClusterState, node: Node, other: PodRecord, term: PodAffinityTerm) -> bool:
+    """Whether a pod that is gone was in the node's domain."""
+    place = state.nodes.get(other.node)
+    key = term.topology_key
+    return place is not None and place.metadata.labels.get(key) == node.metadata.labels.get(key)
 
 
 # -- spread -----------------------------------------------------------------------------------------------------------
@@ -283,6 +298,13 @@ def _spread(binding: Binding) -> Breach | None:
     ]
     if not hard or node is None:
         return None
+    breach = _skewed(binding, node, hard, late=False)
+    return breach and _skewed(binding, node, hard, late=True) and breach
+
+
+def _skewed(binding: Binding, node: Node, hard: list[TopologySpreadConstraint], *, late: bool) -> Breach | None:
+    """`late`: as a scheduler counts that has not seen the deletions of the last seconds."""
+    pod = binding.pod
     keys = [constraint.topology_key for constraint in hard]
     for constraint in hard:
         key = constraint.topology_key
@@ -292,7 +314,7 @@ def _spread(binding: Binding) -> Breach | None:
         for other in binding.state.nodes:
             if all(name in other.metadata.labels for name in keys) and _counts(constraint, pod, other):
                 domain = other.metadata.labels[key]
-                counts[domain] = counts.get(domain, 0) + _alike(constraint, binding, other.name)
+                counts[domain] = counts.get(domain, 0) + _alike(constraint, binding, other.name, late=late)
         here = counts.get(node.metadata.labels[key], 0)
         few = len(counts) < (constraint.min_domains or 1)
         least = 0 if few or not counts else min(counts.values())
@@ -316,14 +338,16 @@ def _counts(constraint: TopologySpreadConstraint, pod: Pod, node: Node) -> bool:
     )
 
 
-def _alike(constraint: TopologySpreadConstraint, binding: Binding, node: str) -> int:
-    return sum(
-        1
-        for other in binding.state.on_node(node)
-        if other.pod.metadata.namespace == binding.pod.metadata.namespace
-        and not (other.pod.deleting and other.uid != binding.record.uid)
-        and _selected(constraint, binding.pod, other.pod)
-    )
+def _alike(constraint: TopologySpreadConstraint, binding: Binding, node: str, *, late: bool) -> int:
+    def counts(other: PodRecord) -> bool:
+        ended = other.deleting_since is not None and other.uid != binding.record.uid
+        if ended and not (late and (other.deleting_since or 0.0) >= binding.at - GRACE):
+            return False
+        same = other.pod.metadata.namespace == binding.pod.metadata.namespace
+        return same and _selected(constraint, binding.pod, other.pod)
+
+    gone = [each for each in binding.state.recently_gone(binding.at) if each.node == node] if late else []
+    return sum(map(counts, (*binding.state.on_node(node), *gone)))
 
 
 def _selected(constraint: TopologySpreadConstraint, owner: Pod, pod: Pod) -> bool:

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from seatrial.harness.audit.auditor import Auditor, Violation
 from seatrial.harness.audit.follower import Follower
 from seatrial.harness.audit.ordering import WINDOW
+from seatrial.harness.audit.state import GRACE
 from seatrial.harness.clusters.protocol import Capability, Cluster
 
 
@@ -37,16 +38,19 @@ class RunningAudit:
 
 
 @contextmanager
-def audited(cluster: Cluster, *, allocates: bool = True) -> Iterator[RunningAudit]:
+def audited(cluster: Cluster, *, allocates: bool = True, holds_nominated: bool = True) -> Iterator[RunningAudit]:
     """Follow the cluster while entered.
 
     `allocates`: its schedulers choose the cards of vendors' plain resources, as ours does. Otherwise that is demanded
-    only of a scheduler that has done so before.
+    only of a scheduler that has done so before. `holds_nominated`: they keep the room of nominated pods for them, as
+    kube-scheduler does; for others, as Volcano's, a nomination says only which node is tried first.
     """
     auditor = Auditor()
     auditor.state.allocating = None if allocates else set()
     in_order = Capability.VIRTUAL_TIME in cluster.capabilities  # the watches of one process deliver as the changes come
     window = 0.0 if in_order else WINDOW
+    auditor.state.holds_nominated = holds_nominated
+    auditor.state.in_flight = 0.0 if in_order else GRACE
     follower = Follower(auditor, cluster.transport, cluster.call, cluster.clock, window=window)
     try:
         follower.start()

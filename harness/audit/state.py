@@ -34,6 +34,7 @@ class PodRecord:
     bound_by_scheduler: bool = False  # it was seen without a node before
     bound_at: float | None = None
     deleting_since: float | None = None
+    nominated_at: float = 0.0  # when its present nomination was seen
     attempted: bool = False  # the scheduler has written PodScheduled=False at some time
     timeline: list[str] = field(default_factory=list)
     _requests: Amounts | None = None
@@ -144,6 +145,7 @@ class ClusterState:
         self.indices = Indices()
         self.pending: dict[str, PodRecord] = {}
         self._left: deque[tuple[float, PodRecord]] = deque()  # pods that wait no more, since when
+        self._gone: deque[tuple[float, PodRecord]] = deque()  # deleted pods that had a node, since when
         self.nodes: Versions[Node] = Versions()
         self.devices: Versions[Device] = Versions()
         self.topologies: Versions[NodeResourceTopology] = Versions()
@@ -154,6 +156,8 @@ class ClusterState:
         self.quotas: Versions[Quota] = Versions()  # by name
         self.resource_claims: dict[str, AllocatedClaim] = {}  # by key
         self.allocating: set[str] | None = None  # schedulers that allocate the cards of vendors' resources; None: all
+        self.holds_nominated = True  # schedulers keep the room of nominated pods for them, as kube-scheduler does
+        self.in_flight = 0.0  # seconds that a binding may be under way when the pods around it change
         self.absent: list[str] = []  # kinds that the server does not serve or that may not be read
         self.ended: list[str] = []  # keys of pods that are gone, for timelines
 
@@ -170,6 +174,10 @@ class ClusterState:
         """The pods that wait, and those that did within the grace period before `at`."""
         yield from self.pending.values()
         yield from (record for moment, record in self._left if moment >= at - GRACE)
+
+    def recently_gone(self, at: float) -> Iterator[PodRecord]:
+        """The pods with a node that were removed within the grace period before `at`."""
+        return (record for moment, record in self._gone if moment >= at - GRACE)
 
     def _waits_no_more(self, uid: str, at: float) -> None:
         while self._left and self._left[0][0] < at - GRACE:
@@ -192,4 +200,8 @@ class ClusterState:
         if record is not None:
             self._waits_no_more(uid, at)
             self.indices.remove(uid)
+            while self._gone and self._gone[0][0] < at - 2 * GRACE:  # a binding in doubt is judged up to GRACE later
+                self._gone.popleft()
+            if record.node:
+                self._gone.append((at, record))
         return record

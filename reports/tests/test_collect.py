@@ -2,10 +2,11 @@
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from seatrial.harness.errors import ResultsError, UsageError
-from seatrial.harness.results import Case, ResultsWriter, RunInfo, Subject, Verdict, moment
+from seatrial.harness.results import INVALID_LOAD, Case, ResultsWriter, RunInfo, Subject, Verdict, moment
 from seatrial.reports.collect import FEATURES, collect, fingerprint, read_features, state_of
 from seatrial.reports.grades import grade_of
 from seatrial.reports.tests.sample import FEATURES_YAML, sample_run
@@ -36,6 +37,18 @@ def write(folder: Path, name: str, cases: list[Case], *, started: float = 0, bac
 )
 def test_state_of_a_requirement(verdicts: list[Verdict], want: str) -> None:
     assert state_of(Case(f"t::{n}", verdict, features=("X-1",)) for n, verdict in enumerate(verdicts)) == want
+
+
+def test_a_load_that_is_not_valid_leaves_its_promise_open(tmp_path: Path) -> None:
+    """Unless the same case had a valid load in another run; the coverage says how many loads were not valid."""
+    steady = Case("t::load[steady]", "passed", features=("X-1",))
+    bursts = Case("t::load[bursts]", "skipped", features=("X-1",), reason=f"{INVALID_LOAD}: generator lag 87 ms")
+    assert state_of([steady, bursts]) == "not verified"
+    assert state_of([steady, bursts, msgspec.structs.replace(bursts, verdict="passed", reason="")]) == "verified"
+    collection = collect([write(tmp_path, "run", [steady, bursts])])
+    assert collection.coverage.endswith(", 1 of the loads not valid")
+    (row,) = [entry for entry in collection.requirements if entry.feature.id == "X-1"]
+    assert row.promises[0].why == bursts.reason
 
 
 def test_a_run_of_some_cases_alone_says_so(tmp_path: Path) -> None:

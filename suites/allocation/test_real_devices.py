@@ -31,8 +31,8 @@ def listed_by_the_kernel(vendor: str) -> int:
     "vendor",
     [
         pytest.param("nvidia", marks=pytest.mark.feature("HIL-5.nvidia")),
-        pytest.param("huawei", marks=pytest.mark.feature("HIL-5.ascend")),
-        pytest.param("cambricon", marks=pytest.mark.feature("HIL-5.cambricon")),
+        pytest.param("huawei", marks=pytest.mark.feature("HIL-5.ascend", "DEV-11.driver")),
+        pytest.param("cambricon", marks=pytest.mark.feature("HIL-5.cambricon", "DEV-12.driver")),
         pytest.param("mellanox", marks=pytest.mark.feature("HIL-5.rdma")),
     ],
 )

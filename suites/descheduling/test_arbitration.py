@@ -17,6 +17,7 @@ from seatrial.suites.descheduling.workloads import (
     job,
     jobs,
     migrate,
+    shown,
     wait_running,
     with_nodes,
 )
@@ -61,7 +62,7 @@ def going(trial: Trial) -> set[str]:
 
 def let_through(trial: Trial, count: int) -> set[str]:
     """The jobs that run, once there are this many and no more came."""
-    assert trial.reaches(lambda: len(going(trial)) >= count, within=60), [job.status for job in jobs(trial)]
+    assert trial.reaches(lambda: len(going(trial)) >= count, within=60), shown(trial)
     trial.pass_time(5)
     return going(trial)
 

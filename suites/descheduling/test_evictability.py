@@ -19,6 +19,7 @@ from seatrial.suites.descheduling.workloads import (
     jobs,
     migrate,
     running,
+    shown,
     wait_running,
     with_nodes,
 )
@@ -57,7 +58,7 @@ def with_local_storage() -> PodBuilder:
 
 def evicted(trial: Trial, *, at_least: int) -> set[str]:
     """The apps of which pods are migrated."""
-    assert trial.reaches(lambda: len(jobs(trial)) >= at_least, within=20), jobs(trial)
+    assert trial.reaches(lambda: len(jobs(trial)) >= at_least, within=20), shown(trial)
     trial.pass_time(2)
     return {job.spec.pod_ref.name.rsplit("-", 2)[0] for job in jobs(trial)}
 
@@ -174,7 +175,7 @@ def test_each_round_has_its_caps_anew(trial: Trial, start_descheduler: StartDesc
 
     assert trial.reaches(lambda: bool(jobs(trial)), within=10)
     assert len(jobs(trial)) == 1
-    assert trial.reaches(lambda: len(jobs(trial)) >= 3, within=30), jobs(trial)
+    assert trial.reaches(lambda: len(jobs(trial)) >= 3, within=30), shown(trial)
 
 
 def hot_node(trial: Trial, fill: Callable[[], None], *cold: str) -> None:

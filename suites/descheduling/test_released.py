@@ -19,6 +19,7 @@ from seatrial.suites.descheduling.workloads import (
     jobs,
     migrate,
     running,
+    shown,
     spread_victim,
     wait_running,
     with_nodes,
@@ -63,7 +64,7 @@ def test_the_caps_and_namespaces_of_v0_7(trial: Trial, start_descheduler: StartD
         migration={"namespaces": {"include": [trial.name]}},
     )
 
-    assert trial.reaches(lambda: len(jobs(trial)) == 10, within=15), jobs(trial)
+    assert trial.reaches(lambda: len(jobs(trial)) == 10, within=15), shown(trial)
     most = 0
 
     def one_moved() -> bool:

@@ -20,6 +20,7 @@ from seatrial.suites.descheduling.workloads import (
     deployment,
     jobs,
     running,
+    shown,
     use,
     wait_running,
     with_nodes,
@@ -213,7 +214,7 @@ def test_caps_of_a_round_hold(
         {"PodLifeTime": {"maxPodLifeTimeSeconds": 1}}, migration=limits, deschedulingInterval="1h", **caps
     )
 
-    assert trial.reaches(lambda: len(jobs(trial)) >= most, within=15), jobs(trial)
+    assert trial.reaches(lambda: len(jobs(trial)) >= most, within=15), shown(trial)
     trial.pass_time(2)
     assert len(jobs(trial)) == most
 
@@ -361,7 +362,7 @@ def test_a_taint_starts_a_round(trial: Trial, start_descheduler: StartDeschedule
     taint = {"key": "maintenance", "value": "soon", "effect": "NoSchedule"}
     trial.call("PATCH", "/api/v1/nodes/n1", {"spec": {"taints": [taint]}})
 
-    assert trial.reaches(lambda: len(jobs(trial)) == 3, within=15), jobs(trial)
+    assert trial.reaches(lambda: len(jobs(trial)) == 3, within=15), shown(trial)
 
 
 @pytest.mark.feature("DES-1.evictor")
@@ -544,7 +545,7 @@ def test_protected_pods_stay(trial: Trial, start_descheduler: StartDescheduler) 
     trial.pass_time(3)
 
     start_descheduler({"PodLifeTime": {"maxPodLifeTimeSeconds": 1}}, migration=ALL_AT_ONCE, deschedulingInterval="1h")
-    assert trial.reaches(lambda: len(jobs(trial)) >= 3, within=15), jobs(trial)
+    assert trial.reaches(lambda: len(jobs(trial)) >= 3, within=15), shown(trial)
     trial.pass_time(2)
 
     assert {job.spec.pod_ref.name.split("-")[0] for job in jobs(trial)} == {"web"}

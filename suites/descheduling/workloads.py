@@ -170,6 +170,12 @@ def jobs(trial: Trial) -> list[PodMigrationJob]:
     return [job for job in jobs if job.spec.pod_ref.namespace == trial.name]
 
 
+def shown(trial: Trial) -> str:
+    """The migration jobs by pod, for the message of a failed case."""
+    lines = [f"{job.spec.pod_ref.name} {job.status.phase} {job.status.reason}".rstrip() for job in jobs(trial)]
+    return f"{len(lines)} migration jobs: {'; '.join(sorted(lines)) or 'none'}"
+
+
 def ended(trial: Trial, name: str, *, within: float = 120.0) -> PodMigrationJob:
     """The job once it has ended."""
     assert trial.reaches(lambda: not job(trial, name).open, within=within), (

@@ -5,7 +5,7 @@ import pytest
 from seatrial.fixtures.allocated_devices import devices_of, minors
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
-from seatrial.harness.clusters.fault_injection.transport import Link, devices
+from seatrial.harness.clusters.fault_injection.transport import Link, OfKind
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.harness.nodes.faults import FAULTS_ANNOTATION
 from seatrial.harness.subject.protocol import Subject
@@ -67,7 +67,7 @@ def test_nothing_is_decided_before_all_is_known(trial: Trial, expect: Expect, ru
     before = expect.bound("before")
     running.kill()
     trial.submit(pod("after").gpus(1))
-    link.refuse(503, devices)
+    link.refuse(503, OfKind("devices"))
     trial.cluster.clock.call_later(5.0, link.heal)
     running.start_again()
     after = expect.bound("after")

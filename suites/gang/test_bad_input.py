@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.needs(Capability.HARDWARE)]
 
 
 @pytest.mark.feature("GANG-4.contradiction")
-@pytest.mark.case("GA-060", severity="critical")
+@pytest.mark.case("GA-060", severity="critical", source="ours")
 def test_gangs_that_list_each_other_in_a_circle_wait_and_say_for_whom(trial: Trial, expect: Expect) -> None:
     """a lists b, b lists c, c lists a, so no two lists are equal. There is room for all three. Each pod names the gang
     that it waits for, and a pod without a gang is bound. With equal lists the gangs start."""
@@ -25,7 +25,7 @@ def test_gangs_that_list_each_other_in_a_circle_wait_and_say_for_whom(trial: Tri
         trial.apply(gang(own, 1).together_with(f"{trial.name}/{own}", f"{trial.name}/{listed}"))
     trial.submit(*(pod(f"{own}-0").gpus(1).in_gang(own) for own in "abc"))
     for own, listed in ("ab", "bc", "ca"):
-        expect.pending(f"{own}-0", saying=f"{trial.name}/{listed}")
+        expect.held(f"{own}-0", saying=f"{trial.name}/{listed}")
     trial.submit(pod("other").gpus(1))
     expect.bound("other")
     assert bound(trial) == ["other"]
@@ -81,23 +81,33 @@ def test_a_malformed_annotation_counts_as_its_default(trial: Trial, expect: Expe
     expect.bound(*names("light", 3))
 
 
-@pytest.mark.feature("GANG-5.unreadable")
-@pytest.mark.case("GA-063", severity="normal")
-@pytest.mark.parametrize(
-    "text",
-    ["-1", "1.5", "1e3", "9" * 400, "3000000000"],
-    ids=["negative", "fraction", "exponent", "huge", "above-32-bits"],
-)
-def test_a_minimum_that_is_no_whole_number_holds_the_pod_alone(trial: Trial, expect: Expect, text: str) -> None:
-    """The pod names the annotation, another pod is bound, and a pod with a good minimum makes the gang start."""
+def check_holds_the_pod_alone(trial: Trial, expect: Expect, text: str) -> None:
+    """A pod with this minimum names the annotation, another one is bound, and a good minimum makes the gang start."""
     trial.add(node("n1").cards(3))
     trial.submit(pod("odd").gpus(1).in_light_gang("light", text), pod("other").gpus(1))
     expect.bound("other")
-    expect.pending("odd", saying="min-available")
+    expect.held("odd", saying="min-available")
 
     trial.submit(pod("good").gpus(1).in_light_gang("light", 2))
 
     expect.bound("odd", "good")
+
+
+@pytest.mark.feature("GANG-5.unreadable")
+@pytest.mark.case("GA-063", severity="normal")
+@pytest.mark.parametrize(
+    "text", ["1.5", "1e3", "9" * 400, "3000000000"], ids=["fraction", "exponent", "huge", "above-32-bits"]
+)
+def test_a_minimum_that_is_no_whole_number_holds_the_pod_alone(trial: Trial, expect: Expect, text: str) -> None:
+    """The pod names the annotation, another pod is bound, and a pod with a good minimum makes the gang start."""
+    check_holds_the_pod_alone(trial, expect, text)
+
+
+@pytest.mark.feature("GANG-5.unreadable")
+@pytest.mark.case("GA-069", severity="normal", source="ours")  # Koordinator takes it as a minimum that is reached
+def test_a_minimum_below_zero_holds_the_pod_alone(trial: Trial, expect: Expect) -> None:
+    """As one that is no whole number."""
+    check_holds_the_pod_alone(trial, expect, "-1")
 
 
 @pytest.mark.feature("GANG-1.quorum")

@@ -111,7 +111,7 @@ def test_a_pod_group_that_failed_stays_failed(trial: Trial, expect: Expect) -> N
 
 
 @pytest.mark.feature("GANG-5.unreadable")
-@pytest.mark.case("GA-124", severity="normal")
+@pytest.mark.case("GA-124", severity="normal", source="ours")
 @pytest.mark.parametrize("light", [False, True], ids=["pod-group", "annotations"])
 def test_members_that_wait_name_what_is_not_understood(trial: Trial, expect: Expect, *, light: bool) -> None:
     """A gang of two with an unknown mode has room for one: the conditions of both members name the annotation."""

@@ -93,7 +93,7 @@ def test_a_member_that_ended_is_no_member(trial: Trial, expect: Expect) -> None:
 
     trial.submit(*workers("train", 1, first=2))
 
-    expect.pending("train-2", saying="child pod not collect enough")
+    expect.held("train-2", saying="child pod not collect enough")
 
     assert trial.reaches(lambda: status(trial).get("phase") == "Finished", within=30), status(trial)
 

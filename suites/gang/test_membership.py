@@ -62,7 +62,7 @@ def test_the_label_of_a_pod_group_wants_the_pod_group(trial: Trial, expect: Expe
     trial.add(node("n1").cards(4))
     built = [worker.annotation(GANG_NAME, "train").annotation(GANG_MIN, "2") for worker in workers("train", 2)]
     trial.submit(*built)
-    expect.pending(*names("train", 2), saying="has not init")
+    expect.held(*names("train", 2), saying="has not init")
 
     trial.apply(gang("train", 2))
 

@@ -233,6 +233,34 @@ def test_of_two_native_gangs_with_room_for_one_exactly_one_is_bound(trial: Trial
     assert sorted((len(bound(trial, "a")), len(bound(trial, "b")))) == [0, 4]
 
 
+@pytest.mark.feature("WAS-1.order")
+@pytest.mark.case("GA-225", severity="normal", source="kubernetes 1.37 pkg/scheduler: by priority, then by age")
+@pytest.mark.long(seconds=20)
+@pytest.mark.parametrize(
+    "gets_it",
+    [
+        pytest.param("late", id="the-more-important"),
+        # kube-scheduler moves the pods that an event wakes one by one, and may try any of them meanwhile.
+        pytest.param("early", id="the-older", marks=pytest.mark.needs(Capability.VIRTUAL_TIME)),
+    ],
+)
+def test_the_more_important_or_the_older_native_gang_gets_the_room(trial: Trial, expect: Expect, gets_it: str) -> None:
+    """Two gangs of two wait for two CPUs. When they come, the later gang gets them if it is more important, and the
+    older one if both are alike."""
+    trial.apply(priority_class("trial-low", 10), priority_class("trial-high", 9000))
+    trial.add(node("none").cpu(0))
+    for group, level in (("early", "trial-low"), ("late", "trial-high" if gets_it == "late" else "trial-low")):
+        create(trial, group, 2, priorityClassName=level)
+        trial.submit(*[one.priority_class(level) for one in workers(group, 2)])
+        trial.pass_time(1)
+    trial.pass_time(12)  # the backoff of all is over
+
+    trial.add(node("n1").cpu(2))
+
+    expect.bound(*names(gets_it, 2), within=60)
+    assert len(bound(trial)) == 2
+
+
 @pytest.mark.feature("WAS-1.protection")
 @pytest.mark.case("GA-210", severity="normal", source=UPSTREAM)
 def test_a_deleted_native_gang_stays_until_its_last_pod_ends(trial: Trial, expect: Expect) -> None:

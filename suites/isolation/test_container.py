@@ -26,7 +26,7 @@ def promised(pod: Pod) -> set[str]:
     return {f"/dev/nvidia{part.minor}" for part in device_allocations(pod).get("gpu", [])}
 
 
-@pytest.mark.feature("DEV-1.whole-cards", "DEV-3.reaches-container")
+@pytest.mark.feature("DEV-1.whole-cards", "DEV-3.reaches-container", "HIL-9.container")
 @pytest.mark.case("IS-001", severity="blocker")
 def test_whole_cards_arrive_as_promised(trial: Trial, expect: Expect) -> None:
     """NVIDIA's environment variable and the device files agree with the annotation."""

@@ -176,7 +176,7 @@ def selects(daemon: Manifest, labels: dict[str, str]) -> bool:
     return node_selector.items() <= labels.items()
 
 
-@pytest.mark.feature("DEV-8.manifest-hami-core-distribute")
+@pytest.mark.feature("DEV-8.manifest-hami-core-distribute", "DEV-8.distribution")
 @pytest.mark.case("IS-019", severity="critical")
 @pytest.mark.needs(Capability.OWN_CLUSTER)  # its pods tolerate everything and would go to nodes of others
 def test_the_released_daemon_set_reaches_every_gpu_node(trial: Trial, expect: Expect) -> None:

@@ -17,6 +17,7 @@ from seatrial.harness.hami.isolation.tenants import Arrangement
 from seatrial.harness.results import ResultsWriter
 from seatrial.suites.isolation.findings import finding_of
 
+NEW_DRIVER = 570
 PROMISES = {  # check → the promises that it verifies
     "totals": ("DEV-8.memory-isolation", "HIL-6.memory-limit"),
     "filling": ("DEV-8.memory-isolation", "HIL-6.memory-limit"),
@@ -60,3 +61,16 @@ def test_a_promise_holds_on_the_card(
     finding = finding_of(name, bench, results, request)
     if finding.known:
         pytest.xfail("; ".join(finding.known))
+
+
+@pytest.mark.feature("DEV-9.driver-570")
+@pytest.mark.case("IS-043", severity="critical", source="Koordinator 1.7: HAMi 2.6 under drivers of 570 and later")
+def test_the_library_limits_under_a_new_driver(
+    bench: Bench, results: ResultsWriter | None, request: pytest.FixtureRequest
+) -> None:
+    """Under a driver of 570 or later a tenant sees its limit as the card's memory, and gets no more."""
+    assert bench.ready is not None
+    if int(bench.ready.driver.partition(".")[0]) < NEW_DRIVER:
+        pytest.skip(f"needs a driver of {NEW_DRIVER} or later, found {bench.ready.driver}")
+    for name in ("totals", "filling"):
+        finding_of(name, bench, results, request)

@@ -16,7 +16,7 @@ from seatrial.harness.load.bounds import Bounds, out_of_bounds
 from seatrial.harness.load.measurements import record
 from seatrial.harness.load.run import run_load
 from seatrial.harness.load.settings import LoadSettings
-from seatrial.harness.results import ResultsWriter
+from seatrial.harness.results import INVALID_LOAD, ResultsWriter
 from seatrial.harness.subject.protocol import Subject
 from seatrial.scheduler.api.builders import pod
 from seatrial.scheduler.api.device import NVIDIA_GPU
@@ -65,7 +65,7 @@ def test_every_pod_is_bound_once(  # noqa: PLR0917
     violations = seatrial_audit.violations[violations_before:]
     assert not violations, "\n".join(map(str, violations))
     if not result.valid:
-        pytest.skip(f"the load is not valid: {'; '.join(result.invalid_because)}")
+        pytest.skip(f"{INVALID_LOAD}: {'; '.join(result.invalid_because)}")
     breaches = out_of_bounds(bounds, result, memory_mib=memory)
     assert not breaches, "\n".join(breaches)
 

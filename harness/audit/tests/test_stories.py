@@ -1,11 +1,14 @@
 """Each invariant is broken by a story, and the same story without the break is silent."""
 
 import json
+from typing import Any
 
 import pytest
 
 from seatrial.harness.audit.auditor import INVARIANTS
+from seatrial.harness.audit.state import GRACE
 from seatrial.harness.audit.tests import device_stories, ordering_stories, placement_stories
+from seatrial.harness.audit.tests.ordering_stories import REFUSED, takes_nominated
 from seatrial.harness.audit.tests.story import CORE, RATIO, Story, affinity, card, gpu_pod, preempted
 from seatrial.scheduler.api.device import DEVICE_ALLOCATED
 
@@ -51,6 +54,83 @@ def test_a_change_within_the_grace_period_excuses_a_binding() -> None:
     story.node("n1", spec={"unschedulable": True})
     story.bind("p")
     assert story.ids() == set()
+
+
+@pytest.mark.parametrize(("later", "names"), [(0.0, set()), (3.0, {"AUD-504"})], ids=["under-way", "decided-after-it"])
+def test_a_binding_under_way_takes_no_nominated_room(later: float, names: set[str]) -> None:
+    """kube-scheduler 1.37 binds a pod that it has placed before it nominated another one to the node."""
+    story = Story()
+    story.auditor.state.in_flight = GRACE
+    story.pod("low", cpu="3", priority=1)
+    story.pod("high", cpu="6", priority=9)
+    story.change("high", status={"nominatedNodeName": "n1", "conditions": REFUSED})
+    story.at += later
+    story.bind("low")
+    assert story.ids() == names
+
+
+def test_a_nomination_that_holds_no_room_accuses_nobody() -> None:
+    """Volcano tries the nominated node first, and gives its room to any pod."""
+    story = Story()
+    story.auditor.state.holds_nominated = False
+    takes_nominated(story, True)
+    assert story.ids() == set()
+
+
+@pytest.mark.parametrize(
+    "apart",
+    [
+        pytest.param({"annotations": {"queue": "small"}}, id="in-another-queue"),
+        pytest.param({"containers": [{"name": "c", "ports": [{"hostPort": 80}]}]}, id="with-a-port"),
+    ],
+)
+def test_pods_that_ask_for_different_things_are_bound_in_any_order(apart: dict[str, Any]) -> None:
+    story = Story()
+    story.pod("high", cpu="" if "containers" in apart else "1", priority=9, **apart)
+    story.pod("low", cpu="" if "containers" in apart else "1", priority=1)
+    story.at += 5
+    story.bind("low")
+    assert story.ids() == set()
+
+
+def test_the_first_of_its_kind_may_go_anywhere_although_the_last_one_has_just_gone() -> None:
+    story = Story()
+    story.node("n2")
+    story.pod("last", labels={"app": "x"}).bind("last", "n2")
+    story.pod("first", labels={"app": "x"}, affinity=affinity(anti=False, app="x"))
+    story.at += 10
+    story.tell("Pod", "DELETED", {"metadata": {"name": "last", "namespace": "default", "uid": "last"}})
+    story.bind("first", "n1")
+    story.at += 10
+    assert story.ids() == set()
+
+
+@pytest.mark.parametrize("gone", [False, True], ids=["ends", "is-gone"])
+@pytest.mark.parametrize("invariant", ["AUD-121", "AUD-122"])
+@pytest.mark.parametrize("later", [0.0, 3.0], ids=["in-time", "too-late"])
+def test_a_pod_that_is_being_deleted_counts_for_a_while(invariant: str, later: float, gone: bool) -> None:
+    """A scheduler that does not know of a deletion yet counts the pod, for affinity and for spread."""
+    story = Story()
+    story.node("n2")
+    story.pod("there", labels={"app": "x"}).bind("there", "n2")
+    story.pod("here", labels={"app": "x"}).bind("here", "n1")
+    if invariant == "AUD-122":
+        selector = {"labelSelector": {"matchLabels": {"app": "x"}}, "topologyKey": "kubernetes.io/hostname"}
+        constraint = {"maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule", **selector}
+        story.pod("p", labels={"app": "x"}, topologySpreadConstraints=[constraint])
+    else:
+        story.pod("p", affinity=affinity(anti=False, app="x"))
+    story.at += 10
+    node = "n1" if invariant == "AUD-122" else "n2"
+    if gone:
+        story.tell("Pod", "DELETED", {"metadata": {"name": "there", "namespace": "default", "uid": "there"}})
+    else:
+        story.change("there", metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"})
+    story.at += later
+    story.bind("p", node)
+    story.at += 10
+    broken = later and (gone or invariant == "AUD-122")  # a pod that ends counts for affinity until it is gone
+    assert story.ids() == ({invariant} if broken else set())
 
 
 @pytest.mark.parametrize("left", ["deleted", "bound"])

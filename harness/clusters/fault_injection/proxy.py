@@ -21,7 +21,7 @@ from urllib.parse import parse_qs, urlsplit
 import httptools
 
 from seatrial.harness.apiserver import identify, kubeconfig, make_credentials, server_context
-from seatrial.harness.clusters.fault_injection.transport import Picks, decode_picks, refusal
+from seatrial.harness.clusters.fault_injection.transport import Expiry, Picks, decode_picks, expired_watch, refusal
 from seatrial.harness.clusters.kubeconfig import Access, load_access
 from seatrial.harness.errors import HarnessError
 from seatrial.scheduler.api.clock import WallClock
@@ -88,6 +88,7 @@ class Proxy:
         self.tls: ssl.SSLContext | None = access.tls
         self.refusing: tuple[int, Picks] | None = None
         self.losing: Picks | None = None
+        self.expiry = Expiry()
         self.is_cut = self.holding = False
         self.delay = 0.0
         self.answers: Counter[int] = Counter()
@@ -105,6 +106,9 @@ class Proxy:
                 self.is_cut = True
                 self._break()
             case "break":
+                self._break()
+            case "expire":
+                self.expiry.begin()
                 self._break()
             case "hold":
                 self.holding = True
@@ -194,6 +198,11 @@ class _Client:
             proxy.refused += 1
             await asyncio.sleep(proxy.delay)
             self._answer(refusal(proxy.refusing[0]))
+            return
+        if proxy.expiry.concerns(request):
+            proxy.answers[410] += 1
+            await asyncio.sleep(proxy.delay)
+            self._answer(expired_watch(request))
             return
         lose = proxy.losing is not None and proxy.losing(request)
         query = parse_qs(urlsplit(request.path).query)

@@ -74,6 +74,10 @@ class TroubledWay:
         """Keep back what streams send, until `heal`."""
         self._tell(do="hold")
 
+    def expire_watches(self) -> None:
+        """Break the streams that run now, and tell watches that they are too old until their collections are listed."""
+        self._tell(do="expire")
+
     def heal(self) -> None:
         """End all trouble but the delay; what was kept back is sent."""
         self._tell(do="heal")

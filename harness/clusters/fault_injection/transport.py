@@ -9,15 +9,17 @@ import re
 from collections import Counter
 from collections.abc import Callable
 from typing import Any, Protocol
+from urllib.parse import parse_qs
 
 import msgspec
 import orjson
 
+from seatrial.harness import apiserver
 from seatrial.scheduler.api.clock import Clock
 from seatrial.scheduler.api.transport import Done, OnLine, Request, Response, Stream, Transport
 
 LOST = Response(0, b"connection lost")
-_REASONS = {429: "TooManyRequests", 500: "InternalError", 503: "ServiceUnavailable"}
+_REASONS = {403: "Forbidden", 410: "Expired", 429: "TooManyRequests", 500: "InternalError", 503: "ServiceUnavailable"}
 
 _POD_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
 
@@ -54,11 +56,6 @@ def nothing(request: Request) -> bool:  # noqa: ARG001
     return False
 
 
-def devices(request: Request) -> bool:
-    """Match requests about Device objects."""
-    return "/devices" in request.path
-
-
 def volume_writes(request: Request) -> bool:
     """Match requests that change a PersistentVolume."""
     return request.method != "GET" and "/persistentvolumes/" in request.path
@@ -83,7 +80,6 @@ PICKS: dict[str, Picks] = {
         reservation_placements,
         deletions,
         nothing,
-        devices,
         pod_group_writes,
         volume_writes,
         announced_evictions,
@@ -91,7 +87,7 @@ PICKS: dict[str, Picks] = {
 }
 
 
-_EXPECTED = f"one of {', '.join(PICKS)}, or bindings_of with a pod"
+_EXPECTED = f"one of {', '.join(PICKS)}, bindings_of with a pod, or of_kind with a plural"
 
 
 class BindingsOf(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="picks", tag="bindings_of"):
@@ -111,13 +107,22 @@ class BindingsOf(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_fi
         return bindings(request) and request.path.rsplit("/", 2)[1] == self.pod
 
 
+class OfKind(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="picks", tag="of_kind"):
+    """Matches requests about objects of one kind, which `plural` names as in a path."""
+
+    plural: str
+
+    def __call__(self, request: Request) -> bool:
+        return self.plural in request.path.partition("?")[0].split("/")
+
+
 def encode_picks(picks: Picks) -> Any:
     """What another process makes the same of by `decode_picks`: a name, or an object with the name and parameters.
 
     Raises:
         ValueError: a function that is none of `PICKS` cannot be sent.
     """
-    if isinstance(picks, BindingsOf):
+    if isinstance(picks, BindingsOf | OfKind):
         return msgspec.to_builtins(picks)
     name = getattr(picks, "__name__", repr(picks))
     if PICKS.get(name) is not picks:
@@ -135,7 +140,7 @@ def decode_picks(encoded: Any) -> Picks:
         return PICKS[encoded]
     if isinstance(encoded, dict):
         try:
-            return msgspec.convert(encoded, BindingsOf)
+            return msgspec.convert(encoded, BindingsOf | OfKind)
         except msgspec.ValidationError as error:
             raise ValueError(f"picks: expected {_EXPECTED}, found {encoded!r}: {error}") from error
     raise ValueError(f"picks: expected {_EXPECTED}, found {encoded!r}")
@@ -154,6 +159,45 @@ def refusal(code: int) -> Response:
     return Response(code, orjson.dumps(body), {"retry-after": "1"} if code == 429 else {})
 
 
+class Expiry:
+    """Collections whose history has begun anew: a watch that does not begin with a list is too old."""
+
+    def __init__(self) -> None:
+        self._listed: set[tuple[str, ...]] | None = None  # what was listed since; None: nothing has expired
+
+    def begin(self) -> None:
+        """All resource versions that the client knows are too old from now on."""
+        self._listed = set()
+
+    def concerns(self, request: Request) -> bool:
+        """Whether it is a watch of what was not listed since. A list is noted."""
+        if self._listed is None or request.method != "GET":
+            return False
+        path, _, text = request.path.partition("?")
+        query = parse_qs(text)
+        first = {
+            name: query.get(name, [""])[0] for name in ("watch", "sendInitialEvents", "labelSelector", "fieldSelector")
+        }
+        collection = (path, first["labelSelector"], first["fieldSelector"])
+        if first["watch"] in {"1", "true"} and first["sendInitialEvents"] not in {"1", "true"}:
+            return collection not in self._listed
+        self._listed.add(collection)
+        return False
+
+
+def expired_watch(request: Request) -> Response:
+    """The whole answer to a watch that is too old: an event with a Status, as kube-apiserver sends it.
+
+    Source: k8s.io/apiserver pkg/storage/cacher/cacher.go@v0.37.2, Cacher.Watch: once a request is admitted, errors
+    are events and no refusals.
+    """
+    accepted = request.headers.get("accept", "")
+    binary = "protobuf" in accepted and "json" not in accepted
+    status = orjson.loads(refusal(410).body)
+    kind = "application/vnd.kubernetes.protobuf;stream=watch" if binary else "application/json"
+    return Response(200, apiserver.event_line("ERROR", status, protobuf=binary), {"content-type": kind})
+
+
 class Link(Protocol):
     """Fault injection between client and API server: `FaultyTransport` in this process, `TroubledWay` in another.
 
@@ -165,7 +209,8 @@ class Link(Protocol):
 
     @property
     def answers(self) -> Counter[int]:
-        """Number of answers that the client received, by status code; 0: the connection was lost without an answer."""
+        """Number of answers that the client received, by status code, those of `expire_watches` as 410; 0: the
+        connection was lost without an answer."""
 
     @property
     def refused(self) -> int: ...
@@ -188,6 +233,10 @@ class Link(Protocol):
     def hold_streams(self) -> None:
         """Buffer the lines of streams until `heal`; the streams stay open."""
 
+    def expire_watches(self) -> None:
+        """Break every stream, and tell watches inside of their streams that they are too old, until the client has
+        listed their collections again; `heal` does not end it."""
+
     def heal(self) -> None:
         """End all faults and deliver buffered lines."""
 
@@ -200,6 +249,7 @@ class FaultyTransport:
         self._streams: set[_Stream] = set()
         self._refusal: tuple[int, Picks] | None = None
         self._lossy: Picks | None = None
+        self._expiry = Expiry()
         self._cut = False
         self._dead = False
         self._lives = 0  # an answer to a client that has died since does not reach its successor
@@ -227,6 +277,10 @@ class FaultyTransport:
     def hold_streams(self) -> None:
         self.holding = True
 
+    def expire_watches(self) -> None:
+        self._expiry.begin()
+        self.break_streams()
+
     def heal(self) -> None:
         self._refusal = self._lossy = None
         self._cut = self.holding = False
@@ -250,6 +304,8 @@ class FaultyTransport:
         if self._dead:
             return
         refused, life = self._refused(request), self._lives
+        if refused is None:
+            self._expiry.concerns(request)  # notes a list
         if refused is not None:
             self._clock.call_later(self.delay, lambda: self._answer(refused, done, life))
             return
@@ -269,9 +325,18 @@ class FaultyTransport:
         if refused is not None:
             self._clock.call_later(self.delay, lambda: stream.ended(refused))
             return stream
+        if self._expiry.concerns(request):
+            self._clock.call_later(self.delay, lambda: self._expire(stream, request))
+            return stream
         self._streams.add(stream)
         stream.source = self._inner.stream(request, stream.line, stream.ended)
         return stream
+
+    def _expire(self, stream: "_Stream", request: Request) -> None:
+        answer = expired_watch(request)
+        stream.line(answer.body)
+        stream.ended(Response(200))
+        self.answers[410] += 1
 
     def _refused(self, request: Request) -> Response | None:
         if self._cut:

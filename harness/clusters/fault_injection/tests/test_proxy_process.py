@@ -118,6 +118,19 @@ def test_what_streams_have_to_say_is_kept_back(scene: Scene) -> None:
     assert scene.far.wait(lambda: len(scene.lines) == 2, within=60)
 
 
+def test_a_watch_is_told_that_it_is_too_old_until_its_collection_is_listed(scene: Scene) -> None:
+    scene.way.expire_watches()
+    scene.watch()
+    assert scene.far.wait(lambda: len(scene.ended) == 1, within=60)
+    (event,) = map(orjson.loads, scene.lines)
+    assert (event["type"], event["object"]["code"]) == ("ERROR", 410)
+    assert scene.way.answers[410] == 1
+    assert scene.far.call(Request("GET", PODS)).ok
+    scene.watch()
+    assert scene.create("p").ok
+    assert scene.far.wait(lambda: len(scene.lines) == 2, within=60)
+
+
 def test_strangers_are_not_let_through(scene: Scene, tmp_path: Path) -> None:
     access = load_access(scene.way.offered)
     assert access.tls is not None

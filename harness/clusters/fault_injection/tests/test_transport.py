@@ -9,6 +9,7 @@ from seatrial.harness.clusters.fault_injection.transport import (
     PICKS,
     BindingsOf,
     FaultyTransport,
+    OfKind,
     Picks,
     bindings,
     decode_picks,
@@ -94,6 +95,26 @@ def test_streams_break_and_are_held_back() -> None:
     assert [response.code for response in scene.ended] == [0]
 
 
+def test_a_watch_is_told_that_it_is_too_old_until_its_collection_is_listed() -> None:
+    scene = Scene()
+    scene.watch()
+    scene.link.cut()
+    scene.link.expire_watches()
+    scene.link.heal()
+    scene.watch()
+    scene.watch()
+    events = [orjson.loads(line) for line in scene.lines]
+    assert [(event["type"], event["object"]["code"], event["object"]["reason"]) for event in events] == [
+        ("ERROR", 410, "Expired")
+    ] * 2
+    assert [response.code for response in scene.ended] == [0, 200, 200]
+    assert scene.link.answers[410] == 2
+    scene.send(Request("GET", PODS))
+    scene.watch()
+    scene.send(CREATE)
+    assert orjson.loads(scene.lines[-1])["type"] == "ADDED"
+
+
 def test_too_many_requests_say_when_to_come_back() -> None:
     scene = Scene()
     scene.link.refuse(429)
@@ -126,7 +147,20 @@ def test_the_bindings_of_one_pod(method: str, path: str, picked: bool) -> None:
     assert BindingsOf("first")(Request(method, path)) is picked
 
 
-@pytest.mark.parametrize("picks", [*PICKS.values(), BindingsOf("p-1")])
+@pytest.mark.parametrize(
+    ("path", "picked"),
+    [
+        pytest.param("/api/v1/nodes?watch=1", True, id="all"),
+        pytest.param("/api/v1/nodes/n1/status", True, id="one"),
+        pytest.param("/api/v1/pods?fieldSelector=nodes", False, id="a-selector"),
+        pytest.param("/apis/metrics/v1/nodesets", False, id="another-kind"),
+    ],
+)
+def test_the_requests_about_one_kind(path: str, picked: bool) -> None:
+    assert OfKind("nodes")(Request("GET", path)) is picked
+
+
+@pytest.mark.parametrize("picks", [*PICKS.values(), BindingsOf("p-1"), OfKind("nodes")])
 def test_another_process_makes_the_same_of_what_it_is_sent(picks: Picks) -> None:
     assert decode_picks(orjson.loads(orjson.dumps(encode_picks(picks)))) == picks
 
@@ -144,7 +178,7 @@ def test_another_process_makes_the_same_of_what_it_is_sent(picks: Picks) -> None
     ],
 )
 def test_requests_that_cannot_be_understood_are_refused(encoded: object, complaint: str) -> None:
-    with pytest.raises(ValueError, match=r"expected one of every, .*, or bindings_of with a pod") as caught:
+    with pytest.raises(ValueError, match=r"expected one of every, .*, or of_kind with a plural") as caught:
         decode_picks(encoded)
     assert complaint in str(caught.value)
 
