@@ -138,13 +138,14 @@ class DeviceLoad(Load):
             self._submit(self._claimer().claim("gpu", template=kind))
 
     def _native_gang(self) -> None:
-        """The members share a claim of their group, or have claims of their own."""
+        """The members share a claim of their group, or have claims of their own; some groups are preempted whole."""
         name, size = self._name("w"), self._random.randint(2, 4)
         entry = {"name": "gpu", "resourceClaimTemplateName": "t1"}
         shared = {"resourceClaims": [entry]} if self._random.random() < 0.5 else {}
-        self._create(NATIVE, native_gang(name, size, priorityClassName=MIDDLE, **shared))
+        level, mode = self._class(), self._random.choice(("all", "single"))
+        self._create(NATIVE, native_gang(name, size, priorityClassName=level, disruptionMode={mode: {}}, **shared))
         for number in range(size):
-            member = self._claimer(f"{name}-{number}").in_native_gang(name).priority_class(MIDDLE)
+            member = self._claimer(f"{name}-{number}").in_native_gang(name).priority_class(level)
             self._submit(member.claim("gpu", template="t1" if shared else self._random.choice(("t1", "part"))))
 
     def _claimer(self, name: str = "") -> PodBuilder:

@@ -110,11 +110,18 @@ class SchedulingConstraints(Wire, frozen=True):
     topology: tuple[TopologyConstraint, ...] | None = ()
 
 
+class DisruptionMode(Wire, frozen=True):
+    """Whether a group is preempted whole; otherwise its members one by one."""
+
+    all: dict[str, Any] | None = None
+
+
 class NativePodGroupSpec(Wire, frozen=True):
-    """The policy of a group, its constraints, the priority of its members, and the claims that they share."""
+    """The policy of a group, its constraints, how it ends, the priority of its members, and the claims they share."""
 
     scheduling_policy: SchedulingPolicy = SchedulingPolicy()
     scheduling_constraints: SchedulingConstraints | None = None
+    disruption_mode: DisruptionMode | None = None
     priority: int = 0
     resource_claims: tuple[PodResourceClaim, ...] = ()
 
@@ -142,6 +149,12 @@ class NativePodGroup(Wire, frozen=True):
         """The label that gathers the members; "" if they may be anywhere."""
         constraints = self.spec.scheduling_constraints
         return next((each.key for each in (constraints.topology if constraints else None) or ()), "")
+
+    @property
+    def whole(self) -> bool:
+        """Whether all members are preempted together."""
+        mode = self.spec.disruption_mode
+        return mode is not None and mode.all is not None
 
     @property
     def gang_id(self) -> str:

@@ -12,7 +12,7 @@
 """
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from seatrial.scheduler.api.core import Pod
 from seatrial.scheduler.api.wire import ObjectMeta
@@ -241,7 +241,7 @@ class Core:
             *cleared,
             *(ClearNomination(other) for other in lesser if other.uid not in given_back),
         ]
-        victims = [victim for victim in result.victims if not victim.pod.deleting]
+        victims = self._units(victim for victim in result.victims if not victim.pod.deleting)
         if group:
             assert self.handle.groups is not None
             seconds = self.handle.groups.hold_time_of(info.pod)
@@ -259,6 +259,15 @@ class Core:
         if not evicted:  # nothing to wait for: the nodes are free, or victims are terminating
             self.handle.request_wake()
         return decisions
+
+    def _units(self, victims: Iterable[PodInfo]) -> list[PodInfo]:
+        """The victims with all pods that are preempted with them (WAS-R48)."""
+        groups = self.handle.groups
+        every: dict[str, PodInfo] = {}
+        for victim in victims:
+            unit = groups.unit_of(victim) if groups is not None and victim.uid not in every else ()
+            every.update((pod.uid, pod) for pod in (victim, *unit) if not pod.pod.deleting)
+        return list(every.values())
 
     # -- results of bindings ------------------------------------------------------------------------------------------
 

@@ -63,7 +63,6 @@ class PluginRunner:
         self.pre_filters = profile.pre_filter
         self.filters = profile.filter
         self.scores = profile.score
-        self.group_post_filters = [plugin for plugin in profile.post_filter if plugin.serves_groups]
         self.gates = [plugin for plugin in profile.all if isinstance(plugin, Gate)]
         self.groups = next((plugin.groups for plugin in profile.all if isinstance(plugin, GroupScheduling)), None)
         # A node takes no more pods than its free resources allow.

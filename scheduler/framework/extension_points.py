@@ -216,9 +216,8 @@ class PostFilter(Plugin):
     def post_filter(self, state: CycleState, info: PodInfo, failure: FitError) -> PostFilterResult:
         """No node fits: find a remedy, as preemption does."""
 
-    @property
-    def serves_groups(self) -> bool:
-        """Whether `post_filter_group` is called for groups that cannot be placed."""
+    def serves_group(self, pod: Pod) -> bool:  # noqa: ARG002
+        """Whether `post_filter_group` is called if the group of this pod cannot be placed."""
         return False
 
     def post_filter_group(self, group: GroupFailure) -> PostFilterResult:  # noqa: ARG002

@@ -24,12 +24,14 @@ class Attempt(ABC):
     needs_all: bool  # the group needs every one of `members`
     minimal: Sequence[str]  # the first of `members` that the group needs
     domains: Domains | None = None  # all members are placed in one of these domains; None: on any nodes
+    picks: bool = False  # any of `members` that are as many as `minimal` are enough
     strict: bool  # a member that cannot be placed ends the attempt, and nothing of it stays
 
     satisfied: bool  # the group can be bound with the members that are placed
 
-    def fewer(self, room: int) -> Sequence[str]:  # noqa: ARG002
-        """The members to place together where not all have room; the best domain seems to have room for `room`."""
+    def fewer(self, room: int, among: Sequence[str]) -> Sequence[str]:  # noqa: ARG002
+        """The members to place together where those of `among` do not all have room; the best domain seems to have room
+        for `room` of them."""
         return self.minimal
 
     @abstractmethod
@@ -96,6 +98,10 @@ class PodGroups(ABC):
 
     def notes(self, pod: Pod) -> Sequence[str]:  # noqa: ARG002
         """What is wrong with the rules of the pod's group, where defaults are used instead."""
+        return ()
+
+    def unit_of(self, info: PodInfo) -> Sequence[PodInfo]:  # noqa: ARG002
+        """All placed pods of the group of a placed pod, if they are preempted together; otherwise none."""
         return ()
 
     @abstractmethod

@@ -331,9 +331,11 @@ class Binder:
 
 
 def _purpose(decision: Evict) -> str:
-    """Why a victim ends (GANG-M28)."""
+    """Why a victim ends (GANG-M28, WAS-R45)."""
     if not decision.preemptor:
         return "preempting to accommodate a higher priority pod"
+    if decision.by.pod.spec.scheduling_group is not None:
+        return "preempting to accommodate a higher priority podgroup"
     return (
         f"preempting to accommodate higher priority pods, preemptor: {decision.preemptor},"
         f" triggerPod: {decision.by.key}"

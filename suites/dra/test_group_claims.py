@@ -12,6 +12,7 @@ import pytest
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
+from seatrial.harness.subject.protocol import Subject
 from seatrial.scheduler.api.builders import PodBuilder, claim, claim_template, native_gang, node, pod
 from seatrial.suites.dra.offers import NVIDIA, Offers, offers, served
 
@@ -140,3 +141,53 @@ def test_bad_claims_of_a_group_are_refused(trial: Trial) -> None:
         assert (response.code, "spec.resourceClaims" in str(response.body)) == (422, True), response.body
     changed = {"spec": {"resourceClaims": [{**entry, "resourceClaimName": "other"}]}}
     assert trial.call("PATCH", path(trial, "train"), changed).code == 422
+
+
+@pytest.mark.feature("DRA-6.lasts")
+@pytest.mark.case("DR-065", severity="normal", source=PLUGIN)
+@pytest.mark.parametrize("restarted", [False, True], ids=["running", "restarted"])
+def test_a_group_gives_devices_back_where_its_members_have_no_room(
+    trial: Trial, expect: Expect, offers: Offers, subject: Subject | None, *, restarted: bool
+) -> None:
+    """The members of a group are gone, and their place is taken; their claim still has a device there. New members
+    run on the other node, with a device there; so too after a restart of the scheduler."""
+    trial.add(*[node(name).cpu(2).cards(1).dra().label("host", name) for name in ("n1", "n2")])
+    trial.apply(claim_template("one").asks("gpu", NVIDIA))
+    group(trial, 2, {"name": "gpu", "resourceClaimTemplateName": "one"})
+    trial.submit(*members(2, template="one"))
+    before, _ = expect.running("train-0", "train-1")
+    trial.delete("train-0", "train-1")
+    expect.gone("train-0", "train-1")
+    trial.submit(pod("other").request(cpu=2).on(host=before.spec.node_name))
+    expect.running("other")
+
+    if restarted:
+        if subject is None:
+            pytest.skip("needs a scheduler that the harness started; this one runs elsewhere")
+        subject.kill()
+        subject.start_again()
+
+    trial.submit(*members(2, template="one"))
+
+    after, _ = expect.running("train-0", "train-1", within=60)
+    assert after.spec.node_name != before.spec.node_name
+    assert len(offers.devices_of(offers.claim_of("train-0"))) == 1
+
+
+@pytest.mark.feature("DRA-6.lasts")
+@pytest.mark.case("DR-066", severity="critical", source=PLUGIN)
+def test_a_group_keeps_devices_that_a_member_uses(trial: Trial, expect: Expect, offers: Offers) -> None:
+    """Two members run with the claim of their group. A third one, for which there is room on another node only, waits,
+    and the claim keeps its device."""
+    trial.add(*[node(name).cpu(2).cards(1).dra() for name in ("n1", "n2")])
+    trial.apply(claim_template("one").asks("gpu", NVIDIA))
+    group(trial, 2, {"name": "gpu", "resourceClaimTemplateName": "one"})
+    trial.submit(*members(2, template="one"))
+    expect.running("train-0", "train-1")
+    devices = offers.devices_of(offers.claim_of("train-0"))
+
+    trial.submit(members(3, template="one")[2])
+
+    expect.pending("train-2")
+    expect.stable(seconds=5)
+    assert offers.devices_of(offers.claim_of("train-0")) == devices

@@ -162,6 +162,21 @@ def test_a_member_that_never_fits_does_not_stop_the_minimum(trial: Trial, expect
     assert reaches(trial, "True", "Scheduled"), condition(trial)
 
 
+@pytest.mark.feature("WAS-1.quorum")
+@pytest.mark.case("GA-213", severity="critical", source=UPSTREAM)
+def test_a_member_that_never_fits_does_not_keep_the_others_from_new_room(trial: Trial, expect: Expect) -> None:
+    """Three members, a minimum of two: the first asks for more than any node has, and there is room for one more. A
+    second CPU comes: the other two are bound."""
+    trial.add(node("n1").cpu(1))
+    create(trial, "train", 2)
+    trial.submit(pod("train-0").request(cpu=8).in_native_gang("train"), *workers("train", 2, first=1))
+    assert reaches(trial, "False", "Unschedulable"), condition(trial)
+
+    trial.add(node("n2").cpu(1))
+
+    expect.bound("train-1", "train-2", within=60)
+
+
 @pytest.mark.feature("WAS-1.changes")
 @pytest.mark.case("GA-206", severity="critical", source=UPSTREAM)
 def test_a_lower_minimum_wakes_a_native_gang(trial: Trial, expect: Expect) -> None:

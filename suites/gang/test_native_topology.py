@@ -146,3 +146,27 @@ def test_a_native_gang_without_any_rack_waits(trial: Trial, expect: Expect) -> N
 
     expect.bound(*names("train", 2), within=60)
     assert racks(trial, "train") == {"a"}
+
+
+@pytest.mark.feature("WAS-1.topology")
+@pytest.mark.case("GA-244", severity="normal", source="kubernetes pkg/scheduler/schedule_one_podgroup.go@v1.37.2")
+def test_a_large_member_does_not_hold_smaller_ones_back(trial: Trial, expect: Expect) -> None:
+    """The first member of a gang is bound in rack a. Of two later ones the first asks for more than the rack has, the
+    second is bound. A third one waits for the rack, and is bound when it has room, while the first still waits."""
+    trial.add(in_rack("a-0", 2), in_rack("b-0", 4))
+    create(trial, "train", 1)
+    trial.submit(*workers("train", 1))
+    expect.bound("train-0")
+    rack = next(iter(racks(trial, "train")))
+    room = {"a": 1, "b": 3}[rack]
+
+    trial.submit(pod("train-1").request(cpu=8).in_native_gang("train"), *workers("train", room + 1, first=2))
+    assert trial.wait(lambda: len(bound(trial)) == 1 + room, within=60), bound(trial)
+    expect.stable(seconds=5)
+    assert len(bound(trial)) == 1 + room
+
+    trial.add(in_rack(f"{rack}-1", 1))
+
+    expect.bound(*names("train", room + 1, first=2), within=20)
+    assert bound(trial, "train-1") == []
+    assert racks(trial, "train") == {rack}

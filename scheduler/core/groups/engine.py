@@ -151,7 +151,7 @@ class GroupEngine:
         A Strict group ends with its first failure, unless it may preempt: then the members that have room take it, so
         that others need not be evicted for them. One that can spare the failed members goes on.
         """
-        preempts, spares, evictable = attempt.strict and bool(runner.group_post_filters), True, True
+        preempts, spares, evictable = attempt.strict and _preempts(runner, entry.info.pod), True, True
         hopeless: dict[tuple[str, int], _Failure] = {}
         need_room: list[str] = []
         for uid in self._order(attempt, entry):
@@ -186,9 +186,10 @@ class GroupEngine:
                 break
         return False
 
-    def _preemption(self, attempt: Attempt, plan: _Plan, runner: Runner) -> PostFilterResult | None:
+    def _preemption(self, attempt: Attempt, plan: _Plan, first: Entry) -> PostFilterResult | None:
         """Ask PostFilter for room for all members that failed; None if it was not asked."""
-        if not runner.group_post_filters:
+        runner = self._runners.of(first.info)
+        if not _preempts(runner, first.info.pod):
             return None
         if plan.gathered is not None:
             return self._gathered_preemption(attempt, plan.gathered, runner)
@@ -330,7 +331,7 @@ class GroupEngine:
         reason = failure.reason if failure is not None else ""
         spared = max(0, len(plan.failures) - 1)
         own, peers = plan.statuses or attempt.statuses(failed.info if failed else None, reason, spared)
-        preemption = self._preemption(attempt, plan, self._runners.of(first.info))
+        preemption = self._preemption(attempt, plan, first)
         groups = self._runners.of(first.info).groups
         assert groups is not None
         for member, _ in plan.failures:
@@ -349,12 +350,14 @@ class GroupEngine:
                 taken.add(uid)
         if first.info.uid not in taken:
             entries.append(first)
-        needed = entries if attempt.needs_all else entries[:attempted]
-        if attempt.domains is not None:
+        needed, enough = entries if attempt.needs_all else entries[:attempted], 0
+        if attempt.picks and not attempt.needs_all and len({entry.info.pod_class for entry in entries}) > 1:
+            needed, enough = entries, max(1, len(attempt.minimal))
+        elif attempt.domains is not None:
             minimal = frozenset(attempt.minimal)
             needed = [entry for entry in entries if entry.info.uid in minimal]
         gate = failure.gate if failure is not None else ""
-        self.parked.add(attempt.key, [entry.info for entry in needed], gate, attempt.domains)
+        self.parked.add(attempt.key, [entry.info for entry in needed], gate, attempt.domains, enough=enough)
         decisions: list[Decision] = []
         words = ", ".join(preemption.status.reasons) if preemption is not None else ""
         clears = preemption is not None and preemption.clear_nomination
@@ -509,10 +512,16 @@ class GroupEngine:
                 self._handle.request_wake()
 
 
+def _preempts(runner: Runner, member: Pod) -> bool:
+    """Whether a plugin may make room for the group of this member."""
+    return any(plugin.serves_group(member) for plugin in runner.profile.post_filter)
+
+
 def _post_filter(runner: Runner, group: GroupFailure) -> PostFilterResult | None:
     result = None
-    for plugin in runner.group_post_filters:
-        result = plugin.post_filter_group(group)
-        if result.status.code is not Code.UNSCHEDULABLE:
-            break
+    for plugin in runner.profile.post_filter:
+        if plugin.serves_group(group.trigger.pod):
+            result = plugin.post_filter_group(group)
+            if result.status.code is not Code.UNSCHEDULABLE:
+                break
     return result

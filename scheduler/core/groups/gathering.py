@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from seatrial.scheduler.core.groups.slots import COSCHEDULING, SlotCounter, Slots
 from seatrial.scheduler.core.queue.active import Entry
 from seatrial.scheduler.engine.runner import Runners
@@ -52,7 +54,7 @@ class Gathering:
         self._counter = SlotCounter(handle, runners)
 
     def gather(self, attempt: Attempt, entries: Sequence[Entry]) -> Gathered:
-        """Place all of `entries`; where that fails and the group needs fewer, the members that it needs."""
+        """Place all of `entries`; where that fails and the group needs fewer, so many as it needs."""
         nominator = self._nominator
         own = {entry.info.uid: node for entry in entries if (node := nominator.node_of(entry.info.uid))}
         for uid in own:
@@ -61,17 +63,34 @@ class Gathering:
         try:
             result = self._try(attempt, entries)
             if result.failed is not None and result.gate is None and not attempt.needs_all:
-                needed = frozenset(attempt.fewer(result.room))
-                fewer = [entry for entry in entries if entry.info.uid in needed]
-                if len(fewer) < len(entries):
-                    result = self._try(attempt, fewer)
-                    result = replace(result, left=[entry for entry in entries if entry.info.uid not in needed])
+                result = self._try_fewer(attempt, entries, result)
         finally:  # also where a plugin raises
             if result is None or result.failed is not None:
                 for entry in entries:
                     if entry.info.uid in own:
                         nominator.nominate(entry.info, own[entry.info.uid], attempt.key)
         return result
+
+    def _try_fewer(self, attempt: Attempt, entries: Sequence[Entry], whole: Gathered) -> Gathered:
+        """Place as many members as the group needs; if they may be any, first without none of the classes, then without
+        the one that has the fewest places, and so on (WAS-R25)."""
+        result, rest = whole, entries
+        while result.failed is not None and result.gate is None:
+            needed = frozenset(attempt.fewer(result.room, [entry.info.uid for entry in rest]))
+            part = [entry for entry in rest if entry.info.uid in needed]
+            if len(part) < len(rest):
+                result = self._try_part(attempt, part, entries)
+            if result.failed is None or result.slots is None or not attempt.picks:
+                break
+            rest = _without_scarcest(attempt, result.slots, rest)
+            if len(rest) < max(1, len(attempt.minimal)):
+                break
+            result = self._try_part(attempt, rest, entries)
+        return result
+
+    def _try_part(self, attempt: Attempt, part: Sequence[Entry], entries: Sequence[Entry]) -> Gathered:
+        uids = {entry.info.uid for entry in part}
+        return replace(self._try(attempt, part), left=[entry for entry in entries if entry.info.uid not in uids])
 
     def unplaced(self, gathered: Gathered) -> list[Unplaced]:
         """The members that have no place, in the order in which they are placed, with what preemption reads."""
@@ -144,3 +163,18 @@ class Gathering:
 
 def _kind(entry: Entry) -> Kind:
     return entry.info.pod.spec.scheduler_name, entry.info.pod_class.id
+
+
+def _without_scarcest(attempt: Attempt, slots: Mapping[Kind, Slots], entries: Sequence[Entry]) -> list[Entry]:
+    """The entries but those of the class of which a domain has room for the smallest part."""
+    rows = attempt.domains.rows() if attempt.domains is not None else None
+    if rows is None:
+        return []
+    numbers, inside = Counter(map(_kind, entries)), rows >= 0
+
+    def part(kind: Kind) -> float:
+        most = np.bincount(rows[inside], weights=slots[kind].count[inside]).max(initial=0)
+        return float(most) / numbers[kind]
+
+    scarcest = min((kind for kind in numbers if kind in slots), key=part)
+    return [entry for entry in entries if _kind(entry) != scarcest]

@@ -32,6 +32,7 @@ class _Shape:
     needs: Counter[Kind]  # number of places
     examples: dict[Kind, PodInfo]
     domains: Domains | None
+    enough: int = 0  # any members that are so many are enough; 0: all are needed
     keys: dict[str, None] = field(default_factory=dict)
     lacks: Kind | None = None  # none of the groups fits before the bound of this class grows; None: not known
 
@@ -60,8 +61,11 @@ class ParkedGroups:
     def __len__(self) -> int:
         return len(self._gates)
 
-    def add(self, key: str, members: Iterable[PodInfo], gate: str, domains: Domains | None) -> None:
-        """Park a group that needs places for these members. `gate`: wake key of the gate that held one back, or ""."""
+    def add(self, key: str, members: Iterable[PodInfo], gate: str, domains: Domains | None, *, enough: int = 0) -> None:
+        """Park a group that needs places for these members, or for any `enough` of them.
+
+        `gate`: wake key of the gate that held one back, or "".
+        """
         self.remove(key)
         if len(self._gates) >= self._sweep_at:
             self._sweep()
@@ -75,9 +79,9 @@ class ParkedGroups:
             kind = info.pod.spec.scheduler_name, info.pod_class.id
             needs[kind] += 1
             examples[kind] = info
-        name = frozenset(needs.items()), None if domains is None else domains.shape()
+        name = frozenset(needs.items()), None if domains is None else domains.shape(), enough
         self._shape_of[key] = name
-        shape = self._shapes.setdefault(name, _Shape(needs, examples, domains))
+        shape = self._shapes.setdefault(name, _Shape(needs, examples, domains, enough))
         shape.keys[key] = None
         self._unsettle(name, shape)
         if len(self._bounds) > MAX_CLASSES:
@@ -176,6 +180,9 @@ class ParkedGroups:
     def _may_fit(self, shape: _Shape) -> bool:
         """Whether there may be as many places for each class as a group needs. If not, `lacks` is set where it is known
         that this class needs more places first."""
+        if shape.enough:
+            placeable = [count for kind, count in shape.needs.items() if self._may_place(shape, kind, 1)]
+            return sum(placeable) >= shape.enough
         for kind, count in shape.needs.items():
             if not self._may_place(shape, kind, count):
                 if self._runners[kind[0]].requests_bound:

@@ -83,6 +83,13 @@ class GangCache(PodGroups):
         gang = self._gang_of.get(pod.metadata.uid)
         return min(gang.wait if gang is not None and gang.initialised else self._args.timeout, MAX_WAIT)
 
+    def unit_of(self, info: PodInfo) -> Sequence[PodInfo]:
+        gang = self._gang_of.get(info.uid)
+        if gang is None or not gang.whole:
+            return ()
+        placed = self._handle.cache.placed
+        return [pod for uid in (*gang.bound, *gang.waiting) if (pod := placed(uid)) is not None]
+
     def gathers(self, uid: str) -> bool:
         """Whether the pod is placed with its group in one domain; a pod that comes later is placed alone."""
         gang = self._gang_of.get(uid)
@@ -201,7 +208,7 @@ class GangCache(PodGroups):
         policy = MatchPolicy.WAITING_AND_RUNNING if gang.topology_key else MatchPolicy.ONCE_SATISFIED
         gang.mode, gang.policy, gang.wait = Mode.STRICT, policy, NATIVE_WAIT
         gang.created = metadata.creation_timestamp or ""
-        gang.priority = group.spec.priority
+        gang.priority, gang.whole = group.spec.priority, group.whole
         for pod in gang.children.values():
             gang.set_member(pod)
         self.changed.add(gang.id)
@@ -504,7 +511,8 @@ class GangAttempt(Attempt):
         self.members = [pod.metadata.uid for pod in pods]
         self.ordered = any(topology_index(pod) >= 0 for pod in pods)
         self.strict = all(gang.mode is Mode.STRICT for gang in own)
-        self.needs_all = len(pods) <= (len(self.minimal) if own[0].native else sum(gang.minimum for gang in own))
+        self.picks = own[0].native
+        self.needs_all = len(pods) <= (len(self.minimal) if self.picks else sum(gang.minimum for gang in own))
         self.again()
 
     def again(self) -> None:
@@ -530,9 +538,8 @@ class GangAttempt(Attempt):
                 uids.append(uid)
         return uids
 
-    def fewer(self, room: int) -> Sequence[str]:
-        minimal = self.minimal
-        return self.members[:room] if self._gangs[0].native and room > len(minimal) else minimal
+    def fewer(self, room: int, among: Sequence[str]) -> Sequence[str]:
+        return among[: max(room, len(self.minimal))] if self.picks else self.minimal
 
     @property
     def key(self) -> str:  # type: ignore[override]

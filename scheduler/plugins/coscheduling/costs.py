@@ -92,10 +92,7 @@ class Costs:
         decided = min(room, default=0) >= 0 and (fits or min(left, default=0) < 0)
         costs: list[tuple[Cost, list[Victims]]] = []
         for sign in (-1, 1):
-            jobs = sorted(
-                candidate.jobs,
-                key=lambda job: (-job.priority, -job.violations, -len(job.pods), sign * size[job.name], job.name),
-            )
+            jobs = sorted(candidate.jobs, key=lambda job: (*job.rank, sign * size[job.name], job.started, job.name))
             rest, cost = list(room), (0, 0, 0, 0)
             for job in jobs:
                 after = [have - own for have, own in zip(rest, amounts[job.name], strict=True)]

@@ -52,6 +52,7 @@ class Gang:
     waiting: dict[str, None] = field(default_factory=dict)
     bound: dict[str, None] = field(default_factory=dict)
     priority: int = 0  # of a native group
+    whole: bool = False  # a native group: all its members are preempted together
     gated: dict[str, None] = field(default_factory=dict)  # members of a native group with scheduling gates
     odd: dict[str, None] = field(default_factory=dict)  # members of a native group with another priority than its own
 

@@ -1,7 +1,9 @@
 """Jobs: pods that end together. Preemption evicts a whole job or nothing of it.
 
 A pod's job is its label `scheduling.koordinator.sh/questioned-object-key` (with its namespace), else its gang group,
-else the pod itself (GANG-D9; upstream counts all pods without the label as one job).
+else the pod itself (GANG-D9; upstream counts all pods without the label as one job). Members of a group of
+scheduling.k8s.io are one job if its disruptionMode is `all` (WAS-R48). Without job-level preemption they are the only
+jobs of several pods.
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,11 +18,36 @@ from seatrial.scheduler.plugins.coscheduling.cache import GangCache
 JOB_LABEL = "scheduling.koordinator.sh/questioned-object-key"
 
 
-class JobIndex(Listener):
+class Units:
+    """The jobs of Kubernetes' own API."""
+
+    def __init__(self, gangs: GangCache) -> None:
+        self._gangs = gangs
+
+    def key_of(self, info: PodInfo) -> str:
+        """The job's name, equal for all its pods."""
+        gang = self._gangs.gang_of(info.uid)
+        return f"gang {gang.id}" if gang is not None and gang.whole else info.uid
+
+    def key_of_pending(self, info: PodInfo) -> str:
+        """The same for a pod that has no place."""
+        return Units.key_of(self, info)
+
+    def pods_of(self, info: PodInfo) -> Sequence[PodInfo]:
+        """All placed pods of the pod's job."""
+        return self._gangs.unit_of(info) or (info,)
+
+    def rank(self, pods: Sequence[PodInfo], priority: int, violations: int) -> tuple[int, ...]:
+        """The lower, the sooner the job stays: the job of these pods violates so many disruption budgets (WAS-R43)."""
+        grouped = bool(self._gangs.unit_of(pods[0]))
+        return not violations, -priority, not grouped, -len(pods)
+
+
+class JobIndex(Units, Listener):
     """The placed pods of each job of more than one pod."""
 
     def __init__(self, cache: Cache, gangs: GangCache) -> None:
-        self._gangs = gangs
+        super().__init__(gangs)
         self._pods: dict[str, dict[str, PodInfo]] = {}  # by label or gang id, then by uid
         self._key_of: dict[str, str] = {}  # by uid
         for node in cache.nodes.values():
@@ -29,12 +56,10 @@ class JobIndex(Listener):
         cache.listen(self)
 
     def key_of(self, info: PodInfo) -> str:
-        """The job's name, equal for all its pods."""
-        return self._name(self._key_of.get(info.uid)) or info.uid
+        return self._name(self._key_of.get(info.uid)) or super().key_of(info)
 
     def key_of_pending(self, info: PodInfo) -> str:
-        """The same for a pod that has no place."""
-        return self._name(_key(info.pod)) or info.uid
+        return self._name(_key(info.pod)) or super().key_of_pending(info)
 
     def _name(self, key: str | None) -> str:
         """The job's name for the key of one of its pods; "" without one."""
@@ -44,16 +69,18 @@ class JobIndex(Listener):
         return key if gang is None else f"gang {gang.group.id}"
 
     def pods_of(self, info: PodInfo) -> Sequence[PodInfo]:
-        """All placed pods of the pod's job, sorted by name."""
         key = self._key_of.get(info.uid)
         if key is None:
-            return (info,)
+            return super().pods_of(info)
         gang = self._gangs.gangs.get(key.removeprefix("gang "))
         keys: Iterable[str] = (key,)
         if gang is not None and key.startswith("gang "):
             keys = (f"gang {group_id}" for group_id in gang.group.ids)
         pods = [pod for key in keys for pod in self._pods.get(key, {}).values()]
         return sorted(pods, key=lambda pod: pod.key)
+
+    def rank(self, pods: Sequence[PodInfo], priority: int, violations: int) -> tuple[int, ...]:
+        return -priority, -violations, -len(pods)
 
     def pod_placed(self, info: PodInfo) -> None:
         key = _key(info.pod)
@@ -81,4 +108,4 @@ def _key(pod: Pod) -> str:
     if label:
         return f"job {metadata.namespace}/{label}"
     name = gang_name(pod)
-    return f"gang {metadata.namespace}/{name}" if name else ""
+    return f"gang {metadata.namespace}/{name}" if name and pod.spec.scheduling_group is None else ""

@@ -54,7 +54,7 @@ class Placement:
 
     def put_back(self) -> None:
         """Keep the jobs that are not needed for any member, the most important first, and of equal ones the largest."""
-        for job in sorted(self._chosen, key=lambda job: (-job.priority, -job.violations, -len(job.pods), job.name)):
+        for job in sorted(self._chosen, key=lambda job: (*job.rank, job.started, job.name)):
             if self._dry_run.fits_with(job.pods):
                 self._chosen.remove(job)
 

@@ -40,7 +40,7 @@ from seatrial.scheduler.framework.state import CycleState, StateKey
 from seatrial.scheduler.framework.status import SUCCESS, PostFilterResult, Status
 from seatrial.scheduler.plugins.coscheduling.args import CoschedulingArgs
 from seatrial.scheduler.plugins.coscheduling.cache import GangCache
-from seatrial.scheduler.plugins.coscheduling.jobs import JobIndex
+from seatrial.scheduler.plugins.coscheduling.jobs import JobIndex, Units
 from seatrial.scheduler.plugins.coscheduling.preemption import JobPreemption
 from seatrial.scheduler.plugins.coscheduling.topology.selector import SelectorPeers, positions
 
@@ -107,14 +107,13 @@ class Coscheduling(PreEnqueue, PostFilter, ScoreBatch, PreBind, GroupScheduling)
     def pre_enqueue(self, pod: Pod) -> Status:
         return self.cache.pre_enqueue(pod) if gang_name(pod) else SUCCESS
 
-    @property
-    def serves_groups(self) -> bool:
-        return self._jobs is not None
+    def serves_group(self, pod: Pod) -> bool:
+        """Native groups preempt as in kube-scheduler, others with `enablePreemption`."""
+        return self._jobs is not None or pod.spec.scheduling_group is not None
 
     def post_filter_group(self, group: GroupFailure) -> PostFilterResult:
-        assert self._jobs is not None
         began = self._handle.clock.monotonic()
-        process = JobPreemption(self._handle, self._jobs, group).run()
+        process = JobPreemption(self._handle, self._jobs or Units(self.cache), group).run()
         seconds = self._handle.clock.monotonic() - began
         self.cache.measures.preemption(group.name, success=process.status.ok, seconds=seconds)
         return process

@@ -17,7 +17,7 @@ from seatrial.scheduler.framework.group_failure import GroupFailure, Unplaced
 from seatrial.scheduler.framework.handle import Handle
 from seatrial.scheduler.framework.status import SUCCESS, Code, PostFilterResult, Status
 from seatrial.scheduler.plugins.coscheduling.gathered_preemption import GatheredPlan
-from seatrial.scheduler.plugins.coscheduling.jobs import JobIndex
+from seatrial.scheduler.plugins.coscheduling.jobs import Units
 from seatrial.scheduler.plugins.coscheduling.placement import Placement
 from seatrial.scheduler.plugins.coscheduling.victims import PossibleVictims
 from seatrial.scheduler.plugins.defaultpreemption.plugin import NEVER, NOT_HELPFUL
@@ -31,7 +31,7 @@ PREFIX = "preemption: "
 class JobPreemption:
     """The search for one group."""
 
-    def __init__(self, handle: Handle, jobs: JobIndex, group: GroupFailure) -> None:
+    def __init__(self, handle: Handle, jobs: Units, group: GroupFailure) -> None:
         self._handle, self._group = handle, group
         self._victims = PossibleVictims(handle, jobs, group)
 

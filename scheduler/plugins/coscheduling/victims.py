@@ -10,7 +10,7 @@ from seatrial.scheduler.api.reservation import is_reserve_pod
 from seatrial.scheduler.cache.nodeinfo import NodeInfo, PodInfo
 from seatrial.scheduler.framework.group_failure import GroupFailure
 from seatrial.scheduler.framework.handle import Handle
-from seatrial.scheduler.plugins.coscheduling.jobs import JobIndex
+from seatrial.scheduler.plugins.coscheduling.jobs import Units
 from seatrial.scheduler.plugins.defaultpreemption.dry_run import broken
 
 
@@ -22,6 +22,8 @@ class Victims:
     pods: list[PodInfo]
     priority: int  # the highest of its pods
     violations: int  # of disruption budgets, if it is evicted
+    rank: tuple[int, ...]  # the lower, the sooner it stays
+    started: float  # of those with equal ranks and sizes the oldest stays
     cost: int = 0
 
 
@@ -47,7 +49,7 @@ class Candidate:
 class PossibleVictims:
     """The search for victims of one group."""
 
-    def __init__(self, handle: Handle, index: JobIndex, group: GroupFailure) -> None:
+    def __init__(self, handle: Handle, index: Units, group: GroupFailure) -> None:
         self._handle, self._index = handle, index
         self._priority = group.trigger.priority
         self._own = {unplaced.info.uid for unplaced in group.unplaced} | {info.uid for info in group.placed}
@@ -104,15 +106,20 @@ class PossibleVictims:
         if name == pod.uid:  # a job of its own: most pods
             victims = None
             if may_be_evicted(pod.pod):
-                victims = Victims(name, [pod], pod.pod.spec.priority, self._violations([pod]))
+                victims = self._victims(name, [pod])
             self._jobs[name] = victims
             return victims
         pods = [other for other in self._index.pods_of(pod) if not other.pod.deleting]
         victims = None
         if name not in self._own_jobs and all(self._evictable(other) for other in pods):
-            victims = Victims(name, pods, max(other.pod.spec.priority for other in pods), self._violations(pods))
+            victims = self._victims(name, pods)
         self._jobs[name] = victims
         return victims
+
+    def _victims(self, name: str, pods: list[PodInfo]) -> Victims:
+        priority, violations = max(pod.pod.spec.priority for pod in pods), self._violations(pods)
+        rank, started = self._index.rank(pods, priority, violations), min(pod.started for pod in pods)
+        return Victims(name, pods, priority, violations, rank, started)
 
     def _violations(self, pods: list[PodInfo]) -> int:
         """The number of these pods whose eviction violates a disruption budget."""

@@ -3,7 +3,7 @@
 Rules FWK-R77 and FWK-R81; kubernetes pkg/scheduler/framework/plugins/defaultpreemption, `SelectVictimsOnNode`.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from seatrial.scheduler.api.core import PodDisruptionBudget
@@ -24,6 +24,10 @@ class Outcome:
     violations: int = 0  # number of victims that a budget protects
 
 
+# By place among the possible victims of a node: the pods that are evicted with this one, and their nodes (WAS-R49).
+Beside = Mapping[int, Sequence[tuple[PodInfo, NodeInfo]]]
+
+NO_UNITS: Beside = {}
 NO_VICTIMS = Outcome(Status.unresolvable("No preemption victims found for incoming pod"))
 
 
@@ -34,31 +38,45 @@ def attempt(
     node: NodeInfo,
     *,
     lesser: Sequence[PodInfo],
-    breaks: Sequence[bool],
+    breaks: Sequence[int],
+    beside: Beside = NO_UNITS,
 ) -> Outcome:
     """Dry run on `node` for `info`; `lesser` are its less important pods, most important first.
 
-    `breaks`: for each of these pods whether its removal violates a budget; such pods are put back before the others.
+    `breaks`: for each of these pods how many budgets its removal violates; such pods are put back before the others.
+    `beside`: those that go and stay with these.
     """
     if not lesser:
         return NO_VICTIMS
     state, node = as_seen(state, node)
     simulated, emptied = state.fork(), node.copy()
-    for pod in lesser:
-        emptied.remove(pod)
-        runner.removed(simulated, pod, emptied)
+    copies = {node.name: emptied}  # those of other nodes are for counts over the cluster
+
+    def remove(place: int) -> None:
+        for pod, real in ((lesser[place], node), *beside.get(place, ())):
+            if real.name not in copies:
+                copies[real.name] = real.copy()
+            seen = copies[real.name]
+            seen.remove(pod)
+            runner.removed(simulated, pod, seen)
+
+    def put_back(place: int) -> None:
+        for pod, real in ((lesser[place], node), *beside.get(place, ())):
+            seen = copies[real.name]
+            seen.add(pod)
+            runner.returned(simulated, pod, seen)
+
+    for place in range(len(lesser)):
+        remove(place)
     status = runner.check_with_nominated(simulated, info, emptied)
     if not status.ok:
         return Outcome(status)
     victims: list[int] = []
     violations = 0
     for place in sorted(range(len(lesser)), key=lambda place: not breaks[place]):
-        pod = lesser[place]
-        emptied.add(pod)
-        runner.returned(simulated, pod, emptied)
+        put_back(place)
         if not runner.check_with_nominated(simulated, info, emptied).ok:
-            emptied.remove(pod)
-            runner.removed(simulated, pod, emptied)
+            remove(place)
             victims.append(place)
             violations += breaks[place]
     return Outcome(SUCCESS, tuple(victims), violations)

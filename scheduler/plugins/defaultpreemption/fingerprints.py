@@ -4,7 +4,7 @@ Dry runs on nodes with the same fingerprint have the same result: filters read t
 the possible victims in their order. Fingerprints have numbers, so that one dry run serves all nodes that share one.
 """
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from seatrial.scheduler.cache.columns import Bools, Ints
 from seatrial.scheduler.cache.nodeinfo import NodeInfo, PodInfo
 from seatrial.scheduler.framework.accelerations import DryRunBatch
 from seatrial.scheduler.framework.handle import Handle
-from seatrial.scheduler.plugins.defaultpreemption.dry_run import broken, importance
+from seatrial.scheduler.plugins.defaultpreemption.dry_run import NO_UNITS, Beside, broken, importance
 from seatrial.scheduler.plugins.defaultpreemption.ledger import Ledger, NodeAccounts
 from seatrial.scheduler.plugins.reservation.cache import ReservationCache
 from seatrial.scheduler.pods.selectors import budget_covers
@@ -26,16 +26,29 @@ UNNUMBERED = -1
 class NodeFingerprint:
     """The fingerprint of one node, valid until something changes there."""
 
-    __slots__ = ("accounts", "apart", "breaks", "lesser", "number")
+    __slots__ = ("accounts", "apart", "beside", "breaks", "lesser", "number")
 
     def __init__(
-        self, lesser: Sequence[PodInfo], breaks: tuple[bool, ...], accounts: NodeAccounts | None, *, apart: bool = False
+        self,
+        lesser: Sequence[PodInfo],
+        breaks: tuple[int, ...],
+        accounts: NodeAccounts | None,
+        beside: Beside = NO_UNITS,
+        *,
+        apart: bool = False,
     ) -> None:
         self.apart = apart  # no other node has it
+        self.beside = beside
         self.lesser = lesser  # possible victims, most important first
-        self.breaks = breaks  # whether the removal of each violates a budget
+        self.breaks = breaks  # how many violations the removal of each is
         self.accounts = accounts  # amounts of these pods; None if the node needs a dry run of its own
         self.number = UNNUMBERED
+
+    def pods(self, places: Iterable[int]) -> list[PodInfo]:
+        """All pods that go with those of these places."""
+        return [
+            pod for place in places for pod in (self.lesser[place], *(other for other, _ in self.beside.get(place, ())))
+        ]
 
     def gone(self, victims: Bools) -> list[int]:
         """Indices in `lesser` of the pods that a dry run by amounts could not put back."""
@@ -70,6 +83,7 @@ class NodeFingerprints:
         self._next = 0
         self._budgets: dict[str, PodDisruptionBudget] = {}
         self._by_namespace: dict[str, list[PodDisruptionBudget]] = {}
+        self._united: list[int] = []  # rows with a part of a unit: what happens on other nodes matters there
         self._covered: dict[str, set[int]] = {}  # budget → rows where it covers a pod, or did
         self._rows: list[NodeFingerprint | None] = []
         self.stamp: Ints = np.zeros(0, np.int64)
@@ -91,6 +105,9 @@ class NodeFingerprints:
         if self.ledger.refresh():
             changed = None
         self.stamp[slice(None) if changed is None else changed] = NEVER
+        if self._united:
+            self.stamp[self._united] = NEVER
+            self._united.clear()
         if self._handle.cache.budgets or self._budgets:
             self._take_in_budgets()
 
@@ -118,6 +135,10 @@ class NodeFingerprints:
             return node_fingerprint
         highest = self.highest
         lesser = [pod for pod in node.pods.values() if pod.pod.spec.priority <= highest and not self._spares(pod.pod)]
+        if any(pod.pod.spec.scheduling_group is not None for pod in lesser):
+            units = self._unite(lesser)
+            if units is not None:
+                return self._of_units(row, node, units)
         if len(lesser) > 1:
             lesser.sort(key=importance)
         breaks = self._breaks(lesser, row) if self._budgets else (False,) * len(lesser)
@@ -128,6 +149,48 @@ class NodeFingerprints:
         self.stamp[row] = self._stamps
         node_fingerprint = self._rows[row] = NodeFingerprint(lesser, breaks, accounts, apart=apart)
         return node_fingerprint
+
+    def _unite(self, lesser: Sequence[PodInfo]) -> list[Sequence[PodInfo]] | None:
+        """What can go from a node, unit by unit, first a pod that is on the node; None if each pod goes alone."""
+        groups = self._handle.groups
+        units: dict[str, Sequence[PodInfo]] = {}  # by uid of a pod of the node
+        whole: set[str] = set()
+        for pod in lesser:
+            if pod.uid in whole:
+                continue
+            unit = groups.unit_of(pod) if groups is not None else ()
+            whole.update(other.uid for other in unit)
+            if all(other.priority <= self.highest and not self._spares(other.pod) for other in unit):
+                units[pod.uid] = [pod, *(other for other in unit if other is not pod)]
+        if not whole:
+            return None
+        return sorted(  # MoreImportantVictim
+            units.values(),
+            key=lambda unit: (
+                -unit[0].priority,
+                unit[0].uid not in whole,
+                -len(unit),
+                min(pod.started for pod in unit),
+            ),
+        )
+
+    def _of_units(self, row: int, node: NodeInfo, units: Sequence[Sequence[PodInfo]]) -> NodeFingerprint:
+        """The fingerprint of a node where pods go together; of no other node, and until the next `refresh`."""
+        nodes = self._handle.cache.nodes
+        every = [pod for unit in units for pod in unit]
+        each = iter(self._breaks(every, row) if self._budgets else (False,) * len(every))
+        breaks = tuple(sum(next(each) for _ in unit) for unit in units)
+        beside = {
+            place: [(pod, node if pod.node_name == node.name else nodes[pod.node_name]) for pod in unit[1:]]
+            for place, unit in enumerate(units)
+            if len(unit) > 1
+        }
+        self._united.append(row)
+        self._stamps += 1
+        self.stamp[row] = self._stamps
+        fingerprint = NodeFingerprint([unit[0] for unit in units], breaks, None, beside, apart=True)
+        self._rows[row] = fingerprint
+        return fingerprint
 
     def number(self, fingerprint: NodeFingerprint, node: NodeInfo) -> int:
         """The number of a node's fingerprint: equal numbers give equal results, for every class."""

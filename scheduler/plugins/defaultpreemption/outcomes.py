@@ -104,7 +104,7 @@ class Outcomes:
         if not outcome.status.ok:
             self._ranks[_VIOLATIONS, row] = NO_CANDIDATE
             return None
-        victims = [fingerprint.lesser[place] for place in outcome.victims]
+        victims = fingerprint.pods(outcome.victims)
         priorities = [victim.priority for victim in victims]
         highest = max(priorities, default=-PRIORITY_OFFSET)
         total = sum(priorities) + PRIORITY_OFFSET * len(victims)
@@ -124,7 +124,8 @@ class Outcomes:
             known = self._known.get(key)
             if known is not None:
                 return known
-        outcome = attempt(self._runner, state, info, node, lesser=fingerprint.lesser, breaks=fingerprint.breaks)
+        lesser, breaks = fingerprint.lesser, fingerprint.breaks
+        outcome = attempt(self._runner, state, info, node, lesser=lesser, breaks=breaks, beside=fingerprint.beside)
         if key:
             if len(self._known) >= MAX_OUTCOMES:
                 self._known.clear()
@@ -152,7 +153,7 @@ class Outcomes:
         return int(rows[0])
 
     def victims(self, row: int) -> tuple[PodInfo, ...]:
-        """The victims there, most important first."""
+        """The victims there, most important first; one pod of each unit, the core takes the others."""
         fingerprint = self.fingerprints.of(row, self.results.node(row))
         outcome = self._outcomes[row]
         assert outcome is not None

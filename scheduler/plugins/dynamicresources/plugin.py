@@ -49,6 +49,7 @@ from seatrial.scheduler.framework.extension_points import (
     VictimAware,
 )
 from seatrial.scheduler.framework.fit_error import FitError
+from seatrial.scheduler.framework.group_failure import GroupFailure
 from seatrial.scheduler.framework.handle import Handle
 from seatrial.scheduler.framework.preparation import Awaited, ObjectPatch, Preparation
 from seatrial.scheduler.framework.state import WAKE_GROUP, CycleState, StateKey
@@ -397,10 +398,27 @@ class DynamicResources(PreEnqueue, PreFilter, FilterBatch, VictimAware, PostFilt
                 users = claim.status.reserved_for
                 if self.claims.pending(claim.metadata.uid) is not None or claim.status.allocation is None:
                     continue  # another pod was placed with it, or it has lost them already
-                if all(user.uid == info.uid for user in users):
+                own = self._consumer(info.pod, claim).uid
+                if all(user.uid == own for user in users) and (own == info.uid or self._all_wait(info.uid)):
                     self._deallocations.begin(claim)
                     return PostFilterResult(Status.unschedulable("deallocation of ResourceClaim completed"))
         return PostFilterResult(Status.unschedulable())
+
+    def serves_group(self, pod: Pod) -> bool:
+        return pod.spec.scheduling_group is not None
+
+    def post_filter_group(self, group: GroupFailure) -> PostFilterResult:
+        """The same for the members of a native group without a topology constraint (DRA-R126)."""
+        for unplaced in group.unplaced if group.gather is None else ():
+            result = self.post_filter(unplaced.state, unplaced.info, unplaced.failure)
+            if result.status.reasons:
+                return result
+        return PostFilterResult(Status.unschedulable())
+
+    def _all_wait(self, uid: str) -> bool:
+        """Whether no member of the pod's native group is on a node, where it would use the group's claim."""
+        gang, placed = self._handle.shared(GangCache).gang_of(uid), self._handle.cache.placed
+        return gang is not None and all(placed(member) is None for member in gang.children)
 
     # -- reserve ------------------------------------------------------------------------------------------------------
 
