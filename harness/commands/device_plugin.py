@@ -21,6 +21,8 @@ def device_plugin(
     report: bool = True,
     xpu_file: Path | None = None,
     dev_root: Path = Path("/"),
+    dra: Annotated[bool, Parameter(negative="")] = False,
+    cdi_folder: Path = Path("/var/run/cdi"),
     verbose: Annotated[bool, Parameter(negative="")] = False,
 ) -> int:
     """Register this machine's devices with its kubelet until Ctrl-C; run it as root on each node with devices.
@@ -38,6 +40,9 @@ def device_plugin(
             Use --no-report beside them.
         xpu_file: Also keep koord-device-daemon's file for koordlet, as in /var/run/koordlet/xpu-device-infos/ic-device.
         dev_root: Folder that holds /dev.
+        dra: Offer the devices in ResourceSlices and prepare ResourceClaims, in place of the device plugin and the
+            Device object.
+        cdi_folder: With --dra, where the container runtime looks for files of the Container Device Interface.
         verbose: Log each allocation.
     """
     from seatrial.harness.clusters.access import access
@@ -56,6 +61,8 @@ def device_plugin(
         xpu_file=xpu_file,
         dev_root=dev_root,
         in_cluster=kubeconfig is None,
+        dra=dra,
+        cdi=cdi_folder,
     )
     asyncio.run(serve(options, access(kubeconfig), lambda: print(f"device plugin of {options.node}", flush=True)))
     return 0

@@ -60,6 +60,7 @@ class Publisher:
         """`runtime` has the format of `containerRuntimeVersion`; the other arguments are those of `NodeAgent`."""
         self._dra, self._generation = dra, 0
         self._vendors: tuple[str, ...] = ()  # with slices
+        self._slice_names: frozenset[str] = frozenset()
         self._name, self._uid, self._hardware = name, uid, hardware
         self._writer, self._clock = writer, clock
         self._host_ip, self._runtime, self._facts = host_ip, runtime, facts
@@ -163,6 +164,10 @@ class Publisher:
 
         self._writer.create(DEVICES, manifest, created)
 
+    def has_slice(self, name: str) -> bool:
+        """Whether a ResourceSlice of that name was written here."""
+        return name in self._slice_names
+
     def _publish_slices(self, done: Done | None) -> None:
         """Create the slices of each driver and their classes, or write the slices anew under the next generation."""
         left, shown = 1, device_object.reported(self.devices, daemon=False)
@@ -171,6 +176,7 @@ class Publisher:
         devices = {vendor: [device for device in shown if device.vendor == vendor] for vendor in self._vendors}
         self._generation += 1
         manifests = slices.slices(self._name, self._uid, devices, self._hardware.driver, self._generation)
+        self._slice_names = frozenset(manifest["metadata"]["name"] for manifest in manifests)
 
         def written(response: Response) -> None:
             nonlocal left

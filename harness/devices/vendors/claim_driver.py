@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from seatrial.harness.devices.provider import Device, Driver
@@ -19,6 +19,7 @@ class ClaimDriver:
     device: Callable[[Device], str]
     attributes: Callable[[Device, Driver], Attributes]
     extended: str = ""  # the extended resource that its class serves
+    env: Mapping[str, str] = field(default_factory=dict)  # of a container with any of its devices
 
     @property
     def expression(self) -> str:

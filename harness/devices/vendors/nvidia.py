@@ -76,7 +76,14 @@ VENDOR = Vendor(
     grant=nvidia_grant,
     nodes=gpu_nodes,
     health=_health,
-    dra=ClaimDriver("gpu.nvidia.com", "gpu", lambda device: f"gpu-{device.minor}", _attributes, words.NVIDIA_GPU),
+    dra=ClaimDriver(
+        "gpu.nvidia.com",
+        "gpu",
+        lambda device: f"gpu-{device.minor}",
+        _attributes,
+        words.NVIDIA_GPU,
+        {VARIABLE: "void"},  # NVIDIA's container runtime then adds no cards of its own
+    ),
     names=CardNames(VARIABLE, NODE),
     probe_globs=("/dev/nvidia*",),
     label=lambda facts: gpu_label(facts.name),
