@@ -4,6 +4,7 @@ One file for each claim. Its kind is `k8s.DRIVER/claim`, as the drivers of vendo
 `CLAIM_UID-DEVICE`. kubelet passes their qualified names to the runtime, which reads the file (CDI 0.5.0).
 """
 
+import contextlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -53,7 +54,8 @@ class CdiFolder:
             DeviceError: it cannot be removed.
         """
         try:
-            self._file(claim).unlink(missing_ok=True)
+            with contextlib.suppress(NotADirectoryError):  # without a folder there is no file
+                self._file(claim).unlink(missing_ok=True)
         except OSError as error:
             raise DeviceError(f"{self._file(claim)}: cannot be removed: {error}") from error
 
