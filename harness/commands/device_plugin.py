@@ -5,7 +5,7 @@ import logging
 import platform
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
@@ -22,6 +22,7 @@ def device_plugin(
     xpu_file: Path | None = None,
     dev_root: Path = Path("/"),
     dra: Annotated[bool, Parameter(negative="")] = False,
+    dra_offer: Literal["whole", "partitions", "shares"] = "whole",
     cdi_folder: Path = Path("/var/run/cdi"),
     verbose: Annotated[bool, Parameter(negative="")] = False,
 ) -> int:
@@ -42,6 +43,8 @@ def device_plugin(
         dev_root: Folder that holds /dev.
         dra: Offer the devices in ResourceSlices and prepare ResourceClaims, in place of the device plugin and the
             Device object.
+        dra_offer: With --dra, how cards are offered: as a whole; also the partitions that they can be cut into
+            (vNPUs); or in shares of cores and memory, each an sMLU on MLUs.
         cdi_folder: With --dra, where the container runtime looks for files of the Container Device Interface.
         verbose: Log each allocation.
     """
@@ -61,7 +64,7 @@ def device_plugin(
         xpu_file=xpu_file,
         dev_root=dev_root,
         in_cluster=kubeconfig is None,
-        dra=dra,
+        dra=dra_offer if dra else None,
         cdi=cdi_folder,
     )
     asyncio.run(serve(options, access(kubeconfig), lambda: print(f"device plugin of {options.node}", flush=True)))

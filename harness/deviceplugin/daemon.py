@@ -32,6 +32,7 @@ from seatrial.harness.nodes.devices import reported
 from seatrial.harness.nodes.local import LOOK_EVERY, LocalHardware
 from seatrial.harness.nodes.local_agent import ThreadRunner
 from seatrial.harness.nodes.pods import BoundPod
+from seatrial.harness.nodes.slices import Way
 from seatrial.harness.nodes.stand_in_faults import StandInFaults
 from seatrial.harness.nodes.writer import NODES, Writer, pod_path
 from seatrial.scheduler.api.clock import WallClock
@@ -55,7 +56,7 @@ class Options:
     xpu_file: Path | None = None  # koord-device-daemon's file, for koordlet
     dev_root: Path = Path("/")  # has the machine's /dev, where a container has it mounted elsewhere
     in_cluster: bool = False
-    dra: bool = False  # devices are for ResourceClaims
+    dra: Way | None = None  # how devices are offered to ResourceClaims
     cdi: Path = FOLDER_OF_CDI
 
 
@@ -100,7 +101,7 @@ async def serve(options: Options, access: Access, ready: Callable[[], object] = 
             options.node,
             hardware,
             on_annotations=faults.follow if faults is not None else lambda _: None,
-            writes=options.report or options.dra,
+            writes=options.report or options.dra is not None,
             dra=options.dra,
         )
         daemon: DeviceDaemon | None = None
@@ -115,7 +116,16 @@ async def serve(options: Options, access: Access, ready: Callable[[], object] = 
         if options.dra:
             plugin = DraPlugin(
                 lambda: reported(hardware.devices(), daemon=False),
-                Place(options.node, kubelet, options.cdi, root, simulated=cards is not None),
+                Place(
+                    options.node,
+                    kubelet,
+                    options.cdi,
+                    hardware,
+                    run_blocking.run,
+                    root,
+                    simulated=cards is not None,
+                    way=options.dra,
+                ),
                 _claims(transport, loop),
                 report.refresh,
             )

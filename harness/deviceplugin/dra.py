@@ -12,6 +12,7 @@ from pathlib import Path
 
 import msgspec
 
+from seatrial.harness.apiserver.quantities import units
 from seatrial.harness.deviceplugin.allocation import response_of
 from seatrial.harness.deviceplugin.cdi import CdiFolder
 from seatrial.harness.deviceplugin.claim_endpoint import ClaimEndpoint
@@ -27,10 +28,14 @@ from seatrial.harness.deviceplugin.claim_messages import (
 )
 from seatrial.harness.deviceplugin.kubelet import KubeletFolder
 from seatrial.harness.deviceplugin.messages import ContainerAllocateResponse
-from seatrial.harness.devices.provider import Assignment, Device, Share
+from seatrial.harness.deviceplugin.plugin import for_static_slices
+from seatrial.harness.deviceplugin.slices import Cutter, PodSlices, Run
+from seatrial.harness.devices.provider import Assignment, Device, Share, Slice
 from seatrial.harness.devices.vendors import VENDORS
 from seatrial.harness.devices.vendors.descriptor import Vendor
 from seatrial.harness.errors import DeviceError, HarnessError
+from seatrial.harness.nodes.slices import CORES, MEMORY, Offer, Way, offers
+from seatrial.scheduler.api.device import GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO
 from seatrial.scheduler.api.private_files import write_private
 from seatrial.scheduler.api.resourceclaims import ResourceClaim
 
@@ -50,13 +55,18 @@ class Claims:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a driver works. `root`: has the machine's /dev. `simulated`: see `response_of`."""
+    """Where a driver works. `root`: has the machine's /dev. `simulated`: see `response_of`. `way`: how cards are
+    offered. `cutter` makes slices of cards, and `run` calls it beside the loop.
+    """
 
     node: str
     kubelet: KubeletFolder
     cdi: Path
+    cutter: Cutter
+    run: Run
     root: Path = Path("/")
     simulated: bool = False
+    way: Way = "whole"
 
 
 class _Given(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -66,6 +76,7 @@ class _Given(msgspec.Struct, frozen=True, omit_defaults=True):
     device: str
     share: str = ""
     shared: bool = False
+    consumed: dict[str, str] = {}
 
 
 class _Prepared(msgspec.Struct, frozen=True):
@@ -92,6 +103,7 @@ class DraDriver:
         self.name = vendor.claim_driver.name
         self._cdi = CdiFolder(place.cdi, self.name)
         self._file = place.kubelet.drivers / self.name / CHECKPOINT
+        self._slices = PodSlices(self._file.parent, place.cutter, place.run)  # of claims, by their uids
         self._prepared: dict[str, _Prepared] = {}  # by uid
         self._lock = asyncio.Lock()
 
@@ -125,7 +137,10 @@ class DraDriver:
             try:
                 prepared = self._prepared.get(ref.uid) or self._given(await self._read(ref))
                 self._check(prepared)
-                self._cdi.write(ref.uid, {prepared.name_of(each): self._edits(each, ref) for each in prepared.devices})
+                await self._slices.remove_unused({*self._prepared, ref.uid})
+                shares = await self._slices.of(ref.uid, [self._share(each) for each in prepared.devices])
+                pairs = zip(prepared.devices, shares, strict=True)
+                self._cdi.write(ref.uid, {prepared.name_of(each): self._edits(share, ref) for each, share in pairs})
                 if ref.uid not in self._prepared:
                     self._prepared[ref.uid] = prepared
                     self._save()
@@ -157,6 +172,7 @@ class DraDriver:
                 self._cdi.remove(ref.uid)
                 if self._prepared.pop(ref.uid, None) is not None:
                     self._save()
+                await self._slices.remove_unused(self._prepared)
             except HarnessError as error:
                 log.warning("not released driver=%s claim=%s/%s why=%s", self.name, ref.namespace, ref.name, error)
                 return ReleasedClaim(str(error))
@@ -167,10 +183,10 @@ class DraDriver:
         return tuple(
             DeviceHealth(
                 DeviceIdentifier(self._place.node, name),
-                HEALTHY if device.health.ok else UNHEALTHY,
-                device.health.message or device.health.code,
+                HEALTHY if offer.device.health.ok else UNHEALTHY,
+                offer.device.health.message or offer.device.health.code,
             )
-            for name, device in self._by_name().items()
+            for name, offer in self._by_name().items()
         )
 
     # -- one claim ----------------------------------------------------------------------------------------------------
@@ -195,7 +211,13 @@ class DraDriver:
         """The devices of the claim that are of this driver and this node."""
         results = claim.status.allocation.devices.results if claim.status.allocation else ()
         return [
-            _Given(result.request, result.device, result.share_id, bool(result.admin_access or result.share_id))
+            _Given(
+                result.request,
+                result.device,
+                result.share_id,
+                bool(result.admin_access or result.share_id),
+                {name: str(value) for name, value in result.consumed_capacity.items()},
+            )
             for result in results
             if (result.driver, result.pool) == (self.name, self._place.node)
         ]
@@ -220,11 +242,24 @@ class DraDriver:
                     f"device {min(both)} of driver {self.name} is prepared for ResourceClaim {other.claim}"
                 )
 
-    def _edits(self, given: _Given, ref: ClaimRef) -> ContainerAllocateResponse:
+    def _share(self, given: _Given) -> Share:
+        """The part of a card that a claim has; a slice is still to be made."""
+        offer = self._by_name()[given.device]
+        if offer.part is not None:
+            kind = self._vendor.claim_driver.part_kind
+            cut = Slice("", kind, offer.part.template, offer.part.capacity[MEMORY])
+            return Share(offer.device, {}, slices=(cut,))
+        if not given.consumed:
+            return Share(offer.device, {})
+        cores, memory = units(given.consumed.get(CORES, 0)), units(given.consumed.get(MEMORY, 0))
+        resources = {GPU_CORE: cores, GPU_MEMORY: memory, GPU_MEMORY_RATIO: memory * 100 // offer.device.memory}
+        kind = self._vendor.claim_driver.part_kind
+        return Share(offer.device, resources, slices=(Slice("", kind, "", memory),) if kind == "smlu" else ())
+
+    def _edits(self, share: Share, ref: ClaimRef) -> ContainerAllocateResponse:
         """What a device adds to a container. The vendor's variable that lists all cards of a container is left out: a
         container may have devices of several claims, and none knows the others."""
-        share = Share(self._by_name()[given.device], {})
-        grant = self._vendor.grant(Assignment((share,), pod_uid=ref.uid))
+        grant = for_static_slices(self._vendor.grant(Assignment((share,), pod_uid=ref.uid)))
         env = {name: value for name, value in grant.env.items() if name != self._vendor.names.variable}
         return response_of(
             replace(grant, env={**env, **self._vendor.claim_driver.env}),
@@ -232,8 +267,8 @@ class DraDriver:
             simulated=self._place.simulated,
         )
 
-    def _by_name(self) -> dict[str, Device]:
-        return {self._vendor.claim_driver.device(device): device for device in self._devices()}
+    def _by_name(self) -> dict[str, Offer]:
+        return {offer.name: offer for offer in offers(self._vendor.claim_driver, self._devices(), self._place.way)}
 
     def _save(self) -> None:
         """

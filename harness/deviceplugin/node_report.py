@@ -14,7 +14,7 @@ from seatrial.harness.nodes.capacity import koordinator_amounts
 from seatrial.harness.nodes.devices import reported
 from seatrial.harness.nodes.follow import Follower, HeadMeta
 from seatrial.harness.nodes.publisher import Hardware, Publisher
-from seatrial.harness.nodes.slices import SLICES
+from seatrial.harness.nodes.slices import SLICES, Way
 from seatrial.harness.nodes.writer import NODES, Writer
 from seatrial.scheduler.api.clock import Clock
 from seatrial.scheduler.api.transport import Transport
@@ -55,7 +55,7 @@ class NodeReport:
         *,
         on_annotations: OnAnnotations = lambda _: None,
         writes: bool = True,
-        dra: bool = False,
+        dra: Way | None = None,
     ) -> None:
         """`on_annotations` gets the Node's annotations whenever it has changed. Without `writes` that is all.
         With `dra` the devices are in ResourceSlices, which are written again when someone has deleted them: kubelet

@@ -3,7 +3,8 @@
 import asyncio
 import json
 import shutil
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -11,6 +12,7 @@ import grpc
 import msgspec
 import pytest
 
+from seatrial.fake_devices import mailbox
 from seatrial.fake_devices.faults import apply
 from seatrial.harness.deviceplugin.claim_messages import (
     CLAIMS,
@@ -34,6 +36,7 @@ from seatrial.harness.deviceplugin.protobuf import decode, encode
 from seatrial.harness.devices.stand_in import StandIn, stand_in
 from seatrial.harness.errors import ApiRefused
 from seatrial.harness.nodes.local import LocalHardware
+from seatrial.harness.nodes.slices import Way
 from seatrial.scheduler.api.private_files import private_folder
 from seatrial.scheduler.api.resourceclaims import ResourceClaim
 
@@ -44,19 +47,24 @@ Answer = TypeVar("Answer")
 class Rig:
     """The drivers of a stand-in's devices, and the claims that the API server has."""
 
-    def __init__(self, folder: Path, cards: StandIn, hardware: LocalHardware) -> None:
+    def __init__(self, folder: Path, cards: StandIn, hardware: LocalHardware, way: Way) -> None:
+        self.way = way
         self.folder, self.cdi, self.cards, self.hardware = folder, folder / "cdi", cards, hardware
         self.claims: dict[str, ResourceClaim] = {}
         self.registered = 0
         self.plugin = self.new()
 
     def new(self) -> DraPlugin:
-        place = Place("n1", KubeletFolder(self.folder), self.cdi, self.folder / "root", simulated=True)
+        place = Place(
+            "n1", KubeletFolder(self.folder), self.cdi, self.hardware, beside, self.folder / "root", True, self.way
+        )
         return DraPlugin(self.hardware.devices, place, Claims(self._read, self._every), self._count)
 
-    def put(self, name: str, *devices: str, uid: str = "", users: Sequence[str] = ("p",), **result: Any) -> ClaimRef:
+    def put(
+        self, name: str, *devices: str, driver: str = GPU, uid: str = "", users: Sequence[str] = ("p",), **result: Any
+    ) -> ClaimRef:
         """A claim with these devices of the node n1, reserved for pods."""
-        results = [{"request": "r", "driver": GPU, "pool": "n1", "device": device, **result} for device in devices]
+        results = [{"request": "r", "driver": driver, "pool": "n1", "device": device, **result} for device in devices]
         status = {"allocation": {"devices": {"results": results}}, "reservedFor": [{"uid": user} for user in users]}
         metadata = {"name": name, "namespace": "default", "uid": uid or name}
         self.claims[name] = msgspec.convert({"metadata": metadata, "status": status}, ResourceClaim)
@@ -89,16 +97,16 @@ class Rig:
         answer = await self.call(self._socket(driver), CLAIMS, "NodePrepareResources", request, PrepareResponse)
         return dict(answer.claims)
 
-    async def refused(self, ref: ClaimRef) -> str:
+    async def refused(self, ref: ClaimRef, driver: str = GPU) -> str:
         """Why a claim is not prepared."""
-        answer = (await self.prepare(ref))[ref.uid]
+        answer = (await self.prepare(ref, driver=driver))[ref.uid]
         assert answer.devices == ()
         return answer.error
 
-    async def release(self, ref: ClaimRef) -> str:
+    async def release(self, ref: ClaimRef, driver: str = GPU) -> str:
         """The error of NodeUnprepareResources."""
         request = ClaimsRequest((ref,))
-        answer = await self.call(self._socket(GPU), CLAIMS, "NodeUnprepareResources", request, UnprepareResponse)
+        answer = await self.call(self._socket(driver), CLAIMS, "NodeUnprepareResources", request, UnprepareResponse)
         return answer.claims[ref.uid].error
 
     async def call(
@@ -127,7 +135,12 @@ class Rig:
         return list(self.claims.values())
 
 
-def on_rig(scenario: Callable[[Rig], Awaitable[None]], fake: str = "a10:2") -> None:
+async def beside(call: Callable[[], object]) -> object:
+    """Run a blocking call as the daemon does."""
+    return await asyncio.to_thread(call)
+
+
+def on_rig(scenario: Callable[[Rig], Awaitable[None]], fake: str = "a10:2", way: Way = "whole") -> None:
     """Run a scenario; sockets need a short path."""
 
     async def run(rig: Rig) -> None:
@@ -137,7 +150,7 @@ def on_rig(scenario: Callable[[Rig], Awaitable[None]], fake: str = "a10:2") -> N
             await rig.plugin.stop()
 
     with private_folder() as folder, stand_in(fake) as cards, LocalHardware(cards.providers()) as hardware:
-        asyncio.run(run(Rig(folder, cards, hardware)))
+        asyncio.run(run(Rig(folder, cards, hardware, way)))
 
 
 def test_each_vendor_has_a_driver_that_kubelet_finds() -> None:
@@ -319,3 +332,73 @@ def test_health_is_reported_when_it_changes() -> None:
             assert sick.message
 
     on_rig(scenario)
+
+
+@asynccontextmanager
+async def attended(rig: Rig) -> AsyncIterator[None]:
+    """The stand-in answers calls that change its cards."""
+
+    async def attend() -> None:
+        while True:
+            rig.cards.attend()
+            await asyncio.sleep(mailbox.POLL_INTERVAL)
+
+    task = asyncio.create_task(attend())
+    try:
+        yield
+    finally:
+        task.cancel()
+
+
+def slices_of(rig: Rig) -> list[str]:
+    """The templates of the slices that the vendor's library has."""
+    rig.hardware._read_all()
+    return [f"{part.template or part.cores}" for device in rig.hardware.devices() for part in device.slices]
+
+
+def test_a_part_is_cut_when_it_is_prepared_and_removed_with_the_claim() -> None:
+    """It is not cut again by a driver that starts anew. What the card has no room for is refused in words."""
+    driver = "npu.huawei.com"
+
+    async def scenario(rig: Rig) -> None:
+        await rig.up()
+        async with attended(rig):
+            quarter = rig.put("c", "npu-0-vir05-1c-16g-0", driver=driver)
+            (first,) = (await rig.prepare(quarter, driver=driver))["c"].devices
+            assert first.device_name == "npu-0-vir05-1c-16g-0"
+            assert slices_of(rig) == ["vir05_1c_16g"]
+            (content,) = rig.files().values()
+            edits = content["devices"][0]["containerEdits"]
+            assert edits["env"] == ["ASCEND_RUNTIME_OPTIONS=VIRTUAL"], "the runtime would cut another one"
+            assert "/dev/davinci100" in {mount["containerPath"] for mount in edits["mounts"]}
+            await rig.restart()
+            assert (await rig.prepare(quarter, driver=driver))["c"].devices == (first,)
+            assert slices_of(rig) == ["vir05_1c_16g"]
+            halves = [rig.put(f"h{number}", f"npu-0-vir10-3c-32g-{number}", driver=driver) for number in range(2)]
+            assert (await rig.prepare(halves[0], driver=driver))["h0"].error == ""
+            assert (await rig.refused(halves[1], driver)).startswith("gpu 0: a slice vir10_3c_32g cannot be made: ")
+            for ref in (quarter, *halves):
+                assert await rig.release(ref, driver) == ""
+            assert slices_of(rig) == []
+
+    on_rig(scenario, "ascend-910b3:1", "partitions")
+
+
+def test_a_share_of_an_mlu_is_an_instance_of_its_size() -> None:
+    driver = "mlu.cambricon.com"
+
+    async def scenario(rig: Rig) -> None:
+        await rig.up()
+        async with attended(rig):
+            amounts = {"cores": "30", "memory": "8Gi"}
+            more = {"driver": driver, "consumedCapacity": amounts}
+            refs = [rig.put(name, "mlu-0", shareID=name, **more) for name in ("c", "d")]
+            answers = await rig.prepare(*refs, driver=driver)
+            ids = [one.cdi_device_ids for answer in answers.values() for one in answer.devices]
+            assert ids == [(f"k8s.mlu.cambricon.com/claim={name}-mlu-0-{name}",) for name in ("c", "d")]
+            assert {part.cores for part in rig.hardware.devices()[0].slices} in (set(), {30})
+            assert len(slices_of(rig)) == 2
+            assert await rig.release(refs[0], driver) == ""
+            assert len(slices_of(rig)) == 1
+
+    on_rig(scenario, "mlu370-x8:1", "shares")

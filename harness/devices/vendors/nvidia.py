@@ -10,12 +10,13 @@ from seatrial.fake_devices.nvidia.hardware import GPU_IS_LOST, NVIDIA
 from seatrial.harness.devices.hami_core import hami_grant
 from seatrial.harness.devices.nvml import gpu_label, gpu_nodes
 from seatrial.harness.devices.provider import WELL, Assignment, ContainerGrant, Device, DeviceProvider, Driver, Health
-from seatrial.harness.devices.vendors.claim_driver import Attributes, ClaimDriver, version
+from seatrial.harness.devices.vendors.claim_driver import Attributes, ClaimDriver, Cut, Part, sliced_facts, version
 from seatrial.harness.devices.vendors.descriptor import CardNames, Vendor
 from seatrial.harness.devices.xid import xid_health
 from seatrial.scheduler.api import device as words
 
 CONTROL_NODES = ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools")
+_MEMORY_SLICES, _COMPUTE_SLICES = 8, 7  # of a card that has MIG
 NODE, VARIABLE = "/dev/nvidia", "NVIDIA_VISIBLE_DEVICES"
 
 
@@ -68,6 +69,26 @@ def _attributes(device: Device, driver: Driver) -> Attributes:
     }
 
 
+def _cut(device: Device) -> Cut | None:
+    """MIG devices of each profile and place, as NVIDIA's driver offers them with its gate DynamicMIG."""
+    facts = sliced_facts(device.vendor, device.model)
+    if facts is None:
+        return None
+    eighth = device.memory // _MEMORY_SLICES
+    parts: list[Part] = []
+    for name, profile in facts.slices.items():
+        size = round(profile.memory / eighth)
+        cores = facts.cores * profile.cores // _COMPUTE_SLICES
+        amounts = {"memory": int(profile.memory), "multiprocessors": cores}
+        attributes = {"type": {"string": "mig"}, "parentUUID": {"string": device.uuid}, "profile": {"string": name}}
+        for start in range(0, profile.count * size, size):
+            places = {f"memory-slice-{place}": 1 for place in range(start, start + size)}
+            own = f"mig-{name.replace('.', '')}-{profile.profile}-{start}"
+            parts.append(Part(own, name, {**amounts, **places}, amounts, attributes))
+    places = {f"memory-slice-{place}": 1 for place in range(_MEMORY_SLICES)}
+    return Cut({"memory": device.memory, "multiprocessors": facts.cores, **places}, tuple(parts))
+
+
 VENDOR = Vendor(
     title="NVIDIA",
     any_model="a10",
@@ -83,6 +104,9 @@ VENDOR = Vendor(
         _attributes,
         words.NVIDIA_GPU,
         {VARIABLE: "void"},  # NVIDIA's container runtime then adds no cards of its own
+        cut=_cut,
+        part_kind="mig",
+        part_class="mig.nvidia.com",
     ),
     names=CardNames(VARIABLE, NODE),
     probe_globs=("/dev/nvidia*",),
