@@ -69,7 +69,7 @@ class Place:
     way: Way = "whole"
 
 
-class _Given(msgspec.Struct, frozen=True, omit_defaults=True):
+class _Item(msgspec.Struct, frozen=True, omit_defaults=True):
     """A device of a prepared claim. `shared`: other claims may have it, too."""
 
     request: str
@@ -84,11 +84,11 @@ class _Prepared(msgspec.Struct, frozen=True):
 
     uid: str
     claim: str  # namespace/name
-    devices: tuple[_Given, ...]
+    devices: tuple[_Item, ...]
 
-    def name_of(self, given: _Given) -> str:
+    def name_of(self, item: _Item) -> str:
         """The name of a device in the claim's CDI file."""
-        return "-".join(part for part in (self.uid, given.device, given.share) if part)
+        return "-".join(part for part in (self.uid, item.device, item.share) if part)
 
 
 _decode = msgspec.json.Decoder(list[_Prepared]).decode
@@ -121,7 +121,7 @@ class DraDriver:
                 "%s: expected the prepared claims, found: %s; they are read from the API server", self._file, error
             )
             every = await self._claims.every()
-            claims = [self._given(claim) for claim in every if claim.status.reserved_for and self._results(claim)]
+            claims = [self._record(claim) for claim in every if claim.status.reserved_for and self._results(claim)]
             try:
                 self._file.replace(self._file.with_suffix(".damaged"))
             except OSError as problem:
@@ -135,7 +135,7 @@ class DraDriver:
     async def prepare(self, ref: ClaimRef) -> PreparedClaim:
         async with self._lock:
             try:
-                prepared = self._prepared.get(ref.uid) or self._given(await self._read(ref))
+                prepared = self._prepared.get(ref.uid) or self._record(await self._read(ref))
                 self._check(prepared)
                 await self._slices.remove_unused({*self._prepared, ref.uid})
                 shares = await self._slices.of(ref.uid, [self._share(each) for each in prepared.devices])
@@ -207,11 +207,11 @@ class DraDriver:
             raise DeviceError(f"ResourceClaim {ref.namespace}/{ref.name} has no device of {self.name} on this node")
         return claim
 
-    def _results(self, claim: ResourceClaim) -> list[_Given]:
+    def _results(self, claim: ResourceClaim) -> list[_Item]:
         """The devices of the claim that are of this driver and this node."""
         results = claim.status.allocation.devices.results if claim.status.allocation else ()
         return [
-            _Given(
+            _Item(
                 result.request,
                 result.device,
                 result.share_id,
@@ -222,7 +222,7 @@ class DraDriver:
             if (result.driver, result.pool) == (self.name, self._place.node)
         ]
 
-    def _given(self, claim: ResourceClaim) -> _Prepared:
+    def _record(self, claim: ResourceClaim) -> _Prepared:
         return _Prepared(claim.metadata.uid, claim.metadata.key, tuple(self._results(claim)))
 
     def _check(self, prepared: _Prepared) -> None:
@@ -242,16 +242,16 @@ class DraDriver:
                     f"device {min(both)} of driver {self.name} is prepared for ResourceClaim {other.claim}"
                 )
 
-    def _share(self, given: _Given) -> Share:
+    def _share(self, item: _Item) -> Share:
         """The part of a card that a claim has; a slice is still to be made."""
-        offer = self._by_name()[given.device]
+        offer = self._by_name()[item.device]
         if offer.part is not None:
             kind = self._vendor.claim_driver.part_kind
             cut = Slice("", kind, offer.part.template, offer.part.capacity[MEMORY])
             return Share(offer.device, {}, slices=(cut,))
-        if not given.consumed:
+        if not item.consumed:
             return Share(offer.device, {})
-        cores, memory = units(given.consumed.get(CORES, 0)), units(given.consumed.get(MEMORY, 0))
+        cores, memory = units(item.consumed.get(CORES, 0)), units(item.consumed.get(MEMORY, 0))
         resources = {GPU_CORE: cores, GPU_MEMORY: memory, GPU_MEMORY_RATIO: memory * 100 // offer.device.memory}
         kind = self._vendor.claim_driver.part_kind
         return Share(offer.device, resources, slices=(Slice("", kind, "", memory),) if kind == "smlu" else ())

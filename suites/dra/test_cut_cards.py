@@ -90,5 +90,7 @@ def test_shares_of_a_card_stay_within_it(trial: Trial, expect: Expect, offers: O
     trial.delete("b", "cores")
 
     expect.running("whole")
-    (result,) = offers.claim(offers.claim_of("whole")).status.allocation.devices.results
+    allocation = offers.claim(offers.claim_of("whole")).status.allocation
+    assert allocation is not None
+    (result,) = allocation.devices.results
     assert result.consumed_capacity["cores"] == "100"

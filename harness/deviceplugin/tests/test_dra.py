@@ -391,7 +391,7 @@ def test_a_share_of_an_mlu_is_an_instance_of_its_size() -> None:
         await rig.up()
         async with attended(rig):
             amounts = {"cores": "30", "memory": "8Gi"}
-            more = {"driver": driver, "consumedCapacity": amounts}
+            more: dict[str, Any] = {"driver": driver, "consumedCapacity": amounts}
             refs = [rig.put(name, "mlu-0", shareID=name, **more) for name in ("c", "d")]
             answers = await rig.prepare(*refs, driver=driver)
             ids = [one.cdi_device_ids for answer in answers.values() for one in answer.devices]
