@@ -36,7 +36,7 @@ from seatrial.harness.nodes.slices import Way
 from seatrial.harness.nodes.stand_in_faults import StandInFaults
 from seatrial.harness.nodes.writer import NODES, Writer, pod_path
 from seatrial.scheduler.api.clock import WallClock
-from seatrial.scheduler.api.resourceclaims import CLAIMS_PATH, ResourceClaim, claim_path
+from seatrial.scheduler.api.resourceclaims import CLAIMS_PATH, GROUP_PATH, ResourceClaim
 from seatrial.scheduler.api.transport import Request, Response
 from seatrial.scheduler.api.wire import Wire, decoder
 
@@ -192,7 +192,12 @@ def _pods_of(transport: ThreadedTransport, node: str, loop: asyncio.AbstractEven
 
 def _claims(transport: ThreadedTransport, loop: asyncio.AbstractEventLoop) -> Claims:
     async def read(namespace: str, name: str) -> ResourceClaim | None:
-        body = await _read(transport, loop, claim_path(namespace, name), f"read ResourceClaim {namespace}/{name}")
+        body = await _read(
+            transport,
+            loop,
+            f"{GROUP_PATH}/namespaces/{namespace}/resourceclaims/{name}",
+            f"read ResourceClaim {namespace}/{name}",
+        )
         return _decode_claim(body) if body is not None else None
 
     async def every() -> Sequence[ResourceClaim]:
