@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, Self
 
 from seatrial.fake_devices.layout import KIND_ACCELERATOR, DeviceRecord
-from seatrial.fake_devices.nvidia.hardware import NVIDIA
+from seatrial.fake_devices.nvidia.hardware import BRAND_NVIDIA, NVIDIA
 from seatrial.fake_devices.table import DeviceTable
 
 OK, UNINITIALIZED, INVALID_ARGUMENT, NOT_SUPPORTED, NOT_FOUND = 0, 1, 2, 3, 6
@@ -394,6 +394,11 @@ def _number(field: str) -> Callable[..., None]:
     return call
 
 
+def _brand(self: InProcessNvml, handle: Any, out: Any) -> None:
+    self._enter(handle)
+    out.value = BRAND_NVIDIA
+
+
 def _board_id(self: InProcessNvml, handle: Any, out: Any) -> None:
     record = self._enter(handle)
     out.value = record.domain << 16 | record.bus << 8 | record.device << 3
@@ -425,6 +430,7 @@ _SYMBOLS: dict[str, Callable[..., Any]] = {
     "nvmlDeviceGetIndex": _number("index"),
     "nvmlDeviceGetMinorNumber": _number("minor"),
     "nvmlDeviceGetBoardId": _board_id,
+    "nvmlDeviceGetBrand": _brand,
     "nvmlDeviceGetPciInfo_v3": _N.pci_info,
     "nvmlDeviceGetPciInfo_v2": _N.pci_info,
     "nvmlDeviceGetCudaComputeCapability": _N.compute_capability,

@@ -19,6 +19,7 @@ from seatrial.harness.clusters.machine_kubelet import MachineKubelet, machine_ku
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.harness.clusters.simulated import DEVICES, NODES, NOT_READY_TAINT, READY_WITHIN, is_ready
 from seatrial.harness.errors import ClusterError, UsageError
+from seatrial.harness.nodes.slices import SLICES
 from seatrial.scheduler.api.builders import NodeBuilder
 from seatrial.scheduler.api.private_files import private_folder
 from seatrial.scheduler.api.transport import Request
@@ -31,10 +32,17 @@ class KubeletCluster(LocalCluster):
     """A control plane of child processes, and this machine's kubelet."""
 
     def __init__(
-        self, name: str, kubeconfig: Path, capabilities: frozenset[Capability], fake: str, machine: MachineKubelet
+        self,
+        name: str,
+        kubeconfig: Path,
+        capabilities: frozenset[Capability],
+        fake: str,
+        machine: MachineKubelet,
+        *,
+        dra: bool,
     ) -> None:
         super().__init__(name, kubeconfig, capabilities, fake)
-        self.machine = machine
+        self.machine, self._dra = machine, dra
 
     @property
     def node(self) -> str:
@@ -58,6 +66,9 @@ class KubeletCluster(LocalCluster):
                 return False
             if not self.capabilities & WITH_DEVICES:
                 return True
+            if self._dra:
+                slices = self.call(Request("GET", f"{SLICES}?fieldSelector=spec.nodeName={self.node}"))
+                return slices.ok and bool(orjson.loads(slices.body)["items"])
             device = self.call(Request("GET", f"{DEVICES}/{self.node}"))
             return device.ok and _counted(node, orjson.loads(device.body))
 
@@ -85,6 +96,7 @@ class KubeletBackend(LocalBackend):
     """Starts and stops the processes."""
 
     name = "kubelet"
+    dra = False  # its devices are in ResourceSlices, and our driver prepares claims
     more_faults: frozenset[Capability] = frozenset()  # nothing here makes a real kubelet fail
 
     def probe(self) -> str | None:
@@ -107,9 +119,12 @@ class KubeletBackend(LocalBackend):
                     node_name(),
                     self._fake,
                     devices=bool(self.capabilities & WITH_DEVICES),
+                    dra=self.dra,
                 ) as machine,
             ):
-                cluster = KubeletCluster(self.name, plane.kubeconfig, self.capabilities, self._fake, machine)
+                cluster = KubeletCluster(
+                    self.name, plane.kubeconfig, self.capabilities, self._fake, machine, dra=self.dra
+                )
                 try:
                     body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": KOORDINATOR}}
                     created = cluster.call(Request("POST", "/api/v1/namespaces", orjson.dumps(body)))

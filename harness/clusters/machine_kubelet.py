@@ -81,6 +81,18 @@ class MachineKubelet:
     kubeconfig: Path
     _space: "_Namespace"
     _kubelet: "_Inside"
+    _plugin_command: list[str]
+    _plugin: "_Inside | None" = None
+
+    def start_plugin(self) -> None:
+        """Start our device plugin, or our driver of claims."""
+        self._plugin = self._space.start(PLUGIN, self._plugin_command)
+
+    def kill_plugin(self) -> None:
+        """End it with SIGKILL; its sockets stay behind."""
+        assert self._plugin is not None
+        self._plugin.signal(signal.SIGKILL)
+        self._plugin.stop()
 
     def restart_kubelet(self) -> None:
         """Stop kubelet with SIGTERM and start it; containers and the device plugin keep running."""
@@ -102,12 +114,12 @@ class MachineKubelet:
 
 @contextmanager
 def machine_kubelet(
-    folder: Path, kubeconfig: Path, authority: Path, name: str, fake: str, *, devices: bool
+    folder: Path, kubeconfig: Path, authority: Path, name: str, fake: str, *, devices: bool, dra: bool = False
 ) -> Iterator[MachineKubelet]:
     """Start containerd, kubelet and the device plugin; everything is ended and removed on exit.
 
     `folder` is empty and private. `authority`: the certificate of the API server's clients. `fake`: what stands in for
-    the machine's devices. Without `devices` no device plugin runs.
+    the machine's devices. Without `devices` no device plugin runs; with `dra` it is a driver of claims.
 
     Raises:
         ClusterError: a program did not start; the message has its last log lines.
@@ -134,10 +146,12 @@ def machine_kubelet(
         kubelet = space.start(KUBELET, _kubelet_command(folder, name, kubeconfig))
         registration = folder / "lib" / KUBELET / "device-plugins" / "kubelet.sock"
         _wait(registration.exists, kubelet, f"{registration.name}")
+        plugin = ["-m", "seatrial", "device-plugin", "--kubeconfig", str(kubeconfig), "--node", name, "--verbose"]
+        more = [*(["--fake", fake] if fake else []), *(["--dra"] if dra else [])]
+        machine = MachineKubelet(name, folder, kubeconfig, space, kubelet, [sys.executable, *plugin, *more])
         if devices:
-            plugin = ["-m", "seatrial", "device-plugin", "--kubeconfig", str(kubeconfig), "--node", name, "--verbose"]
-            space.start(PLUGIN, [sys.executable, *plugin, *(["--fake", fake] if fake else [])])
-        yield MachineKubelet(name, folder, kubeconfig, space, kubelet)
+            machine.start_plugin()
+        yield machine
 
 
 def _kubelet_command(folder: Path, name: str, kubeconfig: Path) -> list[str]:
@@ -169,6 +183,8 @@ root = "{folder}/containerd"
 state = "/run/containerd"
 [plugins."io.containerd.grpc.v1.cri"]
   sandbox_image = "{PAUSE_IMAGE}"
+  enable_cdi = true
+  cdi_spec_dirs = ["/var/run/cdi"]
   restrict_oom_score_adj = true
   [plugins."io.containerd.grpc.v1.cri".cni]
     bin_dir = "{plugins}"
@@ -226,13 +242,17 @@ class _Inside:
         """
         check_running(self.name, self.process, self.log)
 
-    def stop(self) -> None:
-        """Send SIGTERM to the program itself, then wait for it."""
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal to the program itself."""
         children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
         with contextlib.suppress(OSError):
             for child in children.read_text(encoding="ascii").split():
                 with contextlib.suppress(ProcessLookupError):
-                    os.kill(int(child), signal.SIGTERM)
+                    os.kill(int(child), number)
+
+    def stop(self) -> None:
+        """Send SIGTERM to the program, then wait for it."""
+        self.signal(signal.SIGTERM)
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(10.0)
         stop(self.process)

@@ -5,7 +5,7 @@ import logging
 import platform
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
@@ -21,6 +21,9 @@ def device_plugin(
     report: bool = True,
     xpu_file: Path | None = None,
     dev_root: Path = Path("/"),
+    dra: Annotated[bool, Parameter(negative="")] = False,
+    dra_offer: Literal["whole", "partitions", "shares"] = "whole",
+    cdi_folder: Path = Path("/var/run/cdi"),
     verbose: Annotated[bool, Parameter(negative="")] = False,
 ) -> int:
     """Register this machine's devices with its kubelet until Ctrl-C; run it as root on each node with devices.
@@ -38,6 +41,11 @@ def device_plugin(
             Use --no-report beside them.
         xpu_file: Also keep koord-device-daemon's file for koordlet, as in /var/run/koordlet/xpu-device-infos/ic-device.
         dev_root: Folder that holds /dev.
+        dra: Offer the devices in ResourceSlices and prepare ResourceClaims, in place of the device plugin and the
+            Device object.
+        dra_offer: With --dra, how cards are offered: as a whole; also the partitions that they can be cut into
+            (vNPUs); or in shares of cores and memory, each an sMLU on MLUs.
+        cdi_folder: With --dra, where the container runtime looks for files of the Container Device Interface.
         verbose: Log each allocation.
     """
     from seatrial.harness.clusters.access import access
@@ -56,6 +64,8 @@ def device_plugin(
         xpu_file=xpu_file,
         dev_root=dev_root,
         in_cluster=kubeconfig is None,
+        dra=dra_offer if dra else None,
+        cdi=cdi_folder,
     )
     asyncio.run(serve(options, access(kubeconfig), lambda: print(f"device plugin of {options.node}", flush=True)))
     return 0

@@ -16,6 +16,8 @@ from seatrial.fake_devices import mailbox
 from seatrial.harness.clusters.access import renew_token
 from seatrial.harness.clusters.agents import ThreadedTransport
 from seatrial.harness.clusters.kubeconfig import Access
+from seatrial.harness.deviceplugin.cdi import FOLDER as FOLDER_OF_CDI
+from seatrial.harness.deviceplugin.dra import Claims, DraPlugin, Place
 from seatrial.harness.deviceplugin.kubelet import KubeletFolder
 from seatrial.harness.deviceplugin.node_report import NodeReport
 from seatrial.harness.deviceplugin.plugin import DevicePlugin, Pods
@@ -26,12 +28,15 @@ from seatrial.harness.devices.survey import real_providers
 from seatrial.harness.devices.vendors import VENDORS
 from seatrial.harness.errors import ApiRefused, DeviceError
 from seatrial.harness.nodes.device_daemon import DeviceDaemon
+from seatrial.harness.nodes.devices import reported
 from seatrial.harness.nodes.local import LOOK_EVERY, LocalHardware
 from seatrial.harness.nodes.local_agent import ThreadRunner
 from seatrial.harness.nodes.pods import BoundPod
+from seatrial.harness.nodes.slices import Way
 from seatrial.harness.nodes.stand_in_faults import StandInFaults
 from seatrial.harness.nodes.writer import NODES, Writer, pod_path
 from seatrial.scheduler.api.clock import WallClock
+from seatrial.scheduler.api.resourceclaims import CLAIMS_PATH, GROUP_PATH, ResourceClaim
 from seatrial.scheduler.api.transport import Request, Response
 from seatrial.scheduler.api.wire import Wire, decoder
 
@@ -51,14 +56,17 @@ class Options:
     xpu_file: Path | None = None  # koord-device-daemon's file, for koordlet
     dev_root: Path = Path("/")  # has the machine's /dev, where a container has it mounted elsewhere
     in_cluster: bool = False
+    dra: Way | None = None  # how devices are offered to ResourceClaims
+    cdi: Path = FOLDER_OF_CDI
 
 
-class _Pods(Wire, frozen=True):
+class _List(Wire, frozen=True):
     items: tuple[msgspec.Raw, ...] = ()
 
 
-_decode_list = decoder(_Pods)
+_decode_list = decoder(_List)
 _decode_pod = decoder(BoundPod)
+_decode_claim = decoder(ResourceClaim)
 
 
 async def serve(options: Options, access: Access, ready: Callable[[], object] = lambda: None) -> None:
@@ -93,7 +101,8 @@ async def serve(options: Options, access: Access, ready: Callable[[], object] = 
             options.node,
             hardware,
             on_annotations=faults.follow if faults is not None else lambda _: None,
-            writes=options.report,
+            writes=options.report or options.dra is not None,
+            dra=options.dra,
         )
         daemon: DeviceDaemon | None = None
         if options.xpu_file is not None:
@@ -102,16 +111,35 @@ async def serve(options: Options, access: Access, ready: Callable[[], object] = 
             stack.callback(daemon.stop)
         writer = Writer(transport, clock)
         stack.callback(writer.close)
-        plugin = DevicePlugin(
-            hardware.devices,
-            kubelet,
-            _pods_of(transport, options.node, loop),
-            root=cards.root if cards is not None else options.dev_root,
-            simulated=cards is not None,
-            hami=lambda: HamiHost(hardware.driver("nvidia").driver, SHIPPED),
-            slices=PodSlices(kubelet.plugins / FOLDER, hardware, run_blocking.run),
-            answer=lambda pod, annotations: answer_on_pod(writer, options.node, pod, annotations),
-        )
+        root = cards.root if cards is not None else options.dev_root
+        plugin: DevicePlugin | DraPlugin
+        if options.dra:
+            plugin = DraPlugin(
+                lambda: reported(hardware.devices(), daemon=False),
+                Place(
+                    options.node,
+                    kubelet,
+                    options.cdi,
+                    hardware,
+                    run_blocking.run,
+                    root,
+                    simulated=cards is not None,
+                    way=options.dra,
+                ),
+                _claims(transport, loop),
+                report.refresh,
+            )
+        else:
+            plugin = DevicePlugin(
+                hardware.devices,
+                kubelet,
+                _pods_of(transport, options.node, loop),
+                root=root,
+                simulated=cards is not None,
+                hami=lambda: HamiHost(hardware.driver("nvidia").driver, SHIPPED),
+                slices=PodSlices(kubelet.plugins / FOLDER, hardware, run_blocking.run),
+                answer=lambda pod, annotations: answer_on_pod(writer, options.node, pod, annotations),
+            )
         report.start()
         ready()
 
@@ -153,18 +181,46 @@ async def serve(options: Options, access: Access, ready: Callable[[], object] = 
 
 def _pods_of(transport: ThreadedTransport, node: str, loop: asyncio.AbstractEventLoop) -> Pods:
     """Reads the node's pods from the API server anew: the allocation is written before kubelet sees the pod."""
-    request = Request("GET", f"/api/v1/pods?fieldSelector={quote(f'spec.nodeName={node}', safe='')}")
+    path = f"/api/v1/pods?fieldSelector={quote(f'spec.nodeName={node}', safe='')}"
 
     async def read() -> Sequence[BoundPod]:
-        answered: asyncio.Future[Response] = loop.create_future()
-        transport.send(request, lambda response: None if answered.done() else answered.set_result(response))
-        response = await answered
-        if not response.ok:
-            text = response.body.decode(errors="replace")[:200]
-            raise ApiRefused(f"list pods of node {node!r}", code=response.code, reason="", message=text)
-        return [_decode_pod(item) for item in _decode_list(response.body).items]
+        body = await _read(transport, loop, path, f"list pods of node {node!r}")
+        return [_decode_pod(item) for item in _decode_list(body or b"{}").items]
 
     return read
+
+
+def _claims(transport: ThreadedTransport, loop: asyncio.AbstractEventLoop) -> Claims:
+    async def read(namespace: str, name: str) -> ResourceClaim | None:
+        body = await _read(
+            transport,
+            loop,
+            f"{GROUP_PATH}/namespaces/{namespace}/resourceclaims/{name}",
+            f"read ResourceClaim {namespace}/{name}",
+        )
+        return _decode_claim(body) if body is not None else None
+
+    async def every() -> Sequence[ResourceClaim]:
+        body = await _read(transport, loop, CLAIMS_PATH, "list ResourceClaims")
+        return [_decode_claim(item) for item in _decode_list(body or b"{}").items]
+
+    return Claims(read, every)
+
+
+async def _read(transport: ThreadedTransport, loop: asyncio.AbstractEventLoop, path: str, what: str) -> bytes | None:
+    """The answer to a GET; None if there is no such object.
+
+    Raises:
+        ApiRefused: the API server refuses or does not answer.
+    """
+    answered: asyncio.Future[Response] = loop.create_future()
+    transport.send(Request("GET", path), lambda response: None if answered.done() else answered.set_result(response))
+    response = await answered
+    if response.code == 404:
+        return None
+    if not response.ok:
+        raise ApiRefused(what, code=response.code, reason="", message=response.body.decode(errors="replace")[:200])
+    return response.body
 
 
 def answer_on_pod(writer: Writer, node: str, pod: BoundPod, annotations: Mapping[str, str]) -> None:

@@ -43,6 +43,27 @@ class Allocator(Protocol):
         """What the container gets."""
 
 
+async def listen(socket: Path, *services: Any) -> Any:
+    """A server of gRPC services on a Unix socket; a socket that is in the way is replaced.
+
+    Raises:
+        KubeletError: the socket cannot be made.
+    """
+    server = grpc.aio.server()
+    server.add_generic_rpc_handlers(services)
+    try:
+        _remove(socket)
+        server.add_insecure_port(f"unix:{socket}")
+    except (OSError, RuntimeError) as error:
+        raise KubeletError(f"socket {socket}: cannot listen: {error}") from error
+    await server.start()
+    return server
+
+
+def _remove(socket: Path) -> None:
+    socket.unlink(missing_ok=True)
+
+
 class Endpoint:
     """Serves one resource."""
 
@@ -58,15 +79,7 @@ class Endpoint:
         Raises:
             KubeletError: the socket cannot be made.
         """
-        self.socket.unlink(missing_ok=True)
-        server = grpc.aio.server()
-        server.add_generic_rpc_handlers((self._service(),))
-        try:
-            server.add_insecure_port(f"unix:{self.socket}")
-        except RuntimeError as error:
-            raise KubeletError(f"socket {self.socket}: cannot listen: {error}") from error
-        await server.start()
-        self._server = server
+        self._server = await listen(self.socket, self._service())
 
     async def stop(self) -> None:
         """Stop listening. A second call has no effect."""

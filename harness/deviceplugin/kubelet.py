@@ -39,6 +39,7 @@ class KubeletFolder:
         """
         self.plugins = path / "device-plugins"
         self.registration = self.plugins / "kubelet.sock"
+        self.drivers, self.registry = path / "plugins", path / "plugins_registry"  # of drivers of claims
         self.pod_resources = path / "pod-resources" / "kubelet.sock"
         longest = self.plugins / socket_name("x" * 40)
         if len(str(longest)) > MAX_SOCKET_PATH:

@@ -14,12 +14,15 @@ from seatrial.harness.nodes.capacity import koordinator_amounts
 from seatrial.harness.nodes.devices import reported
 from seatrial.harness.nodes.follow import Follower, HeadMeta
 from seatrial.harness.nodes.publisher import Hardware, Publisher
+from seatrial.harness.nodes.slices import SLICES, Way
 from seatrial.harness.nodes.writer import NODES, Writer
 from seatrial.scheduler.api.clock import Clock
 from seatrial.scheduler.api.transport import Transport
 from seatrial.scheduler.api.wire import Wire, decoder
 
 log = logging.getLogger(__name__)
+
+_SLICES_AGAIN_AFTER = 0.5  # seconds: kubelet deletes all slices of the node one after the other
 
 OnAnnotations = Callable[[Mapping[str, str]], None]
 
@@ -52,9 +55,13 @@ class NodeReport:
         *,
         on_annotations: OnAnnotations = lambda _: None,
         writes: bool = True,
+        dra: Way | None = None,
     ) -> None:
-        """`on_annotations` gets the Node's annotations whenever it has changed. Without `writes` that is all."""
-        self._writes = writes
+        """`on_annotations` gets the Node's annotations whenever it has changed. Without `writes` that is all.
+        With `dra` the devices are in ResourceSlices, which are written again when someone has deleted them: kubelet
+        does so when it starts, and 30 s after a driver has gone (DRA-R151).
+        """
+        self._writes, self._dra, self._again = writes, dra, False
         self._node, self._hardware, self._clock = node, hardware, clock
         self._writer = Writer(transport, clock)
         self._on_annotations = on_annotations
@@ -69,13 +76,25 @@ class NodeReport:
             on_gone=self._node_gone,
         )
 
+        self._slices = Follower(
+            transport,
+            clock,
+            SLICES,
+            {"fieldSelector": f"spec.nodeName={node}"},
+            on_set=lambda _head, _raw: None,
+            on_gone=self._slice_gone,
+        )
+
     def start(self) -> None:
         """Begin; nothing is written before the Node exists."""
         self._follower.start()
+        if self._dra:
+            self._slices.start()
 
     def stop(self) -> None:
         """End; the objects stay as they are."""
         self._follower.stop()
+        self._slices.stop()
         self._writer.close()
 
     def refresh(self) -> None:
@@ -84,8 +103,9 @@ class NodeReport:
             return
         self._publisher.look()
         self._publisher.publish()
-        self._publisher.mark(self._publisher.device_labels())
-        self._write_bytes({})
+        if not self._dra:
+            self._publisher.mark(self._publisher.device_labels())
+            self._write_bytes({})
 
     def _node_set(self, head: HeadMeta, raw: msgspec.Raw) -> None:
         node = _decode(raw)
@@ -103,16 +123,28 @@ class NodeReport:
                 xpu_folder=None,
                 topology=None,
                 port=0,
+                dra=self._dra,
             )
             log.info("node found node=%s", self._node)
             self.refresh()
-        else:
+        elif not self._dra:
             self._write_bytes(node.status.allocatable)
         self._on_annotations(node.metadata.annotations)
 
     def _node_gone(self, head: HeadMeta) -> None:
         if head.uid == self._uid:
             self._uid, self._publisher = "", None
+
+    def _slice_gone(self, head: HeadMeta) -> None:
+        if self._publisher is None or not self._publisher.has_slice(head.name) or self._again:
+            return
+
+        def again() -> None:
+            self._again = False
+            self.refresh()
+
+        self._again = True
+        self._clock.call_later(_SLICES_AGAIN_AFTER, again)
 
     def _write_bytes(self, allocatable: Mapping[str, str]) -> None:
         """Write the resources that are counted in bytes; kubelet sets them to 0 when it registers the node anew."""

@@ -129,7 +129,7 @@ class DevicePlugin:
         )
         if grant.annotations:
             self._answer(target.pod, grant.annotations)
-        return response_of(_for_static_slices(grant), self._root, simulated=self._simulated)
+        return response_of(for_static_slices(grant), self._root, simulated=self._simulated)
 
     async def _with_slices(self, target: Target) -> Sequence[Share]:
         """
@@ -169,7 +169,7 @@ class DevicePlugin:
             raise DeviceError(error.message.removeprefix(_WRAPPED[0]).removesuffix(_WRAPPED[1])) from error
 
 
-def _for_static_slices(grant: ContainerGrant) -> ContainerGrant:
+def for_static_slices(grant: ContainerGrant) -> ContainerGrant:
     """Without the variable that makes ascend-docker-runtime create a vNPU: the one that is named exists already."""
     if CREATES_VNPU not in grant.env:
         return grant

@@ -1,7 +1,8 @@
 """Protocol buffers (proto3) for dataclasses: the part of the format that kubelet's gRPC interfaces need.
 
 A field's number is in its type: `name: Annotated[str, 1]`. Types: str, bool, int, nested messages, tuples of strings
-and messages, maps of strings. As proto3 demands, zero values are not written and unknown fields are skipped.
+and messages, maps from strings to strings or messages. As proto3 demands, zero values are not written and unknown
+fields are skipped.
 """
 
 from collections.abc import Mapping
@@ -50,7 +51,7 @@ def decode(data: bytes, kind: type[Message]) -> Message:
             by_name.setdefault(name, []).append(_read(value, inner[0]))
         elif origin is not None and issubclass(origin, Mapping):
             pair = {entry: part for entry, _, part in fields(bytes(value))}
-            by_name.setdefault(name, {})[_text(pair.get(_KEY, b""))] = _text(pair.get(_VALUE, b""))
+            by_name.setdefault(name, {})[_text(pair.get(_KEY, b""))] = _read(pair.get(_VALUE, b""), inner[1])
         else:
             by_name[name] = _read(value, _bare(hint))
     return kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in by_name.items()})

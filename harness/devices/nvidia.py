@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
-from seatrial.harness.devices.nvml import Nvml, gpu_label, gpu_nodes, provider_error
+from seatrial.harness.devices.nvml import BRANDS, Nvml, gpu_label, gpu_nodes, provider_error
 from seatrial.harness.devices.provider import (
     WELL,
     Device,
@@ -238,6 +238,7 @@ class NvidiaProvider(DeviceProvider):
         name = nvml.nvmlDeviceGetName(handle)
         minor = nvml.nvmlDeviceGetMinorNumber(handle)
         board = _maybe(nvml, nvml.nvmlDeviceGetBoardId, handle)
+        capability = _maybe(nvml, nvml.nvmlDeviceGetCudaComputeCapability, handle) or ()
         return Device(
             vendor=self.vendor,
             kind="gpu",
@@ -251,6 +252,8 @@ class NvidiaProvider(DeviceProvider):
             pcie_root=self._pci.pcie_root(bus),
             memory=nvml.nvmlDeviceGetMemoryInfo(handle).total,
             card=index,
+            capability=".".join(map(str, capability)),
+            brand=BRANDS.get(_maybe(nvml, nvml.nvmlDeviceGetBrand, handle) or 0, ""),
             board=f"{board:x}" if board is not None else "",
             serial=_maybe(nvml, nvml.nvmlDeviceGetSerial, handle) or "",
             nodes=gpu_nodes(minor),

@@ -33,6 +33,26 @@ _KINDS = {
 }
 
 
+BRANDS = {  # by NVML's number, as NVIDIA's driver for claims spells them (go-nvlib)
+    1: "Quadro",
+    2: "Tesla",
+    3: "NVS",
+    4: "Grid",
+    5: "GeForce",
+    6: "Titan",
+    7: "NvidiaVApps",
+    8: "NvidiaVPC",
+    9: "NvidiaVCS",
+    10: "NvidiaVWS",
+    11: "NvidiaCloudGaming",
+    12: "QuadroRTX",
+    13: "NvidiaRTX",
+    14: "Nvidia",
+    15: "GeForceRTX",
+    16: "TitanRTX",
+}
+
+
 class Nvml:
     """`with nvml as pynvml:` gives pynvml on this library. One thread at a time, but for the system's."""
 

@@ -101,6 +101,8 @@ class Device:
     card: int = -1
     ai_cores: int = 0
     ai_cpus: int = 0
+    capability: str = ""  # compute capability, as in 9.0; empty: not reported
+    brand: str = ""  # product line, as the vendor's driver for claims spells it; empty: not reported
     board: str = ""
     serial: str = ""
     kernel_name: str = ""  # of a NIC: mlx5_0

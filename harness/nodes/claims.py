@@ -60,14 +60,15 @@ class NodeClaims:
             else:
                 answered(entry, Response(404))
 
-    def prepare(self, pod: BoundPod, claims: Mapping[str, ResourceClaim | None], devices: Sequence[Device]) -> Granted:
-        """Prepare the pod's claims: the devices of each container that names them.
+    def prepare(
+        self, pod: BoundPod, claims: Mapping[str, ResourceClaim | None], by_name: Mapping[DeviceName, Device]
+    ) -> Granted:
+        """Prepare the pod's claims: the devices of each container that names them. `by_name`: see `offered`.
 
         Raises:
             PrepareError: a claim is missing, not for this pod, or has a device that another claim has here.
         """
         uid = pod.metadata.uid
-        by_name = {_name(device): device for device in devices}
         allocated: dict[str, list[tuple[str, Device]]] = {}
         begun: list[tuple[str, _Prepared]] = []
         for entry, claim in claims.items():
@@ -119,11 +120,6 @@ class NodeClaims:
 
 _DRIVERS = frozenset(vendor.claim_driver.name for vendor in VENDORS.values())
 """The drivers of simulated nodes; devices of others are prepared by the programs that publish them."""
-
-
-def _name(device: Device) -> DeviceName:
-    names = VENDORS[device.vendor].claim_driver
-    return names.name, names.device(device)
 
 
 def claim_names(pod: BoundPod) -> dict[str, str]:

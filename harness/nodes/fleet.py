@@ -12,7 +12,8 @@
         taints: [{key: dedicated, value: train, effect: NoSchedule}]
         kubelet: {topology_policy: SingleNUMANodePodLevel, full_pcpus_only: true, reserved_cpus: 0-1}
         processor: {model: "XEON PLATINUM 8269CY", hyper_threading: true, turbo: true}
-        dra: true                   # offer its devices in ResourceSlices, for claims, in place of a Device object
+        dra: true                   # offer its devices in ResourceSlices, for claims, in place of a Device object;
+                                    # `partitions`: also the parts that cards can be cut into; `shares`: parts of cards
 
 An entry without its range has the format of `seatrial.scheduler.api.builders.NodeBuilder.manifest`.
 """
@@ -28,6 +29,7 @@ import yaml
 from seatrial.harness.devices.vendors import VENDORS
 from seatrial.harness.errors import UsageError
 from seatrial.harness.nodes.hardware import machine_of
+from seatrial.harness.nodes.slices import Way
 from seatrial.harness.nodes.topology import ANY_PROCESSOR, PLAIN, Kubelet, Processor
 from seatrial.scheduler.api.core import HOSTNAME_LABEL
 from seatrial.scheduler.api.extension import BLOCK_LABEL, SPINE_LABEL
@@ -85,7 +87,7 @@ class NodeEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
     taints: tuple[NodeTaint, ...] = ()
     kubelet: Kubelet = PLAIN
     processor: Processor = ANY_PROCESSOR
-    dra: bool = False  # its devices are offered in ResourceSlices, not in a Device object
+    dra: bool | Way = False  # its devices are offered in ResourceSlices, not in a Device object
 
     def __post_init__(self) -> None:
         self.kubelet.check()  # msgspec turns the ValueError into a ValidationError

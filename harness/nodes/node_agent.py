@@ -20,7 +20,7 @@ from seatrial.harness.nodes import devices as device_object
 from seatrial.harness.nodes.addresses import PodAddresses, host_address
 from seatrial.harness.nodes.admission import DEFERRED, UNEXPECTED, AdmissionError, NodeLedger
 from seatrial.harness.nodes.capacity import capacity_and_allocatable
-from seatrial.harness.nodes.claims import Granted, NodeClaims, PrepareError
+from seatrial.harness.nodes.claims import DeviceName, Granted, NodeClaims, PrepareError
 from seatrial.harness.nodes.faults import REPORT_VERBS
 from seatrial.harness.nodes.leases import Leases
 from seatrial.harness.nodes.pod_run import PodRun
@@ -29,6 +29,7 @@ from seatrial.harness.nodes.publisher import KUBELET_PORT, Hardware, Publisher
 from seatrial.harness.nodes.references import Objects, References
 from seatrial.harness.nodes.runtimes.protocol import NO_CONFIG, ContainerState, Runtime, Work
 from seatrial.harness.nodes.scripted_reports import ScriptedReports
+from seatrial.harness.nodes.slices import Way, offered
 from seatrial.harness.nodes.status import (
     granted_before,
     is_ready,
@@ -88,7 +89,7 @@ class NodeAgent:
         topology: Manifest | None = None,
         kubelet: tuple[str, int] | None = None,
         seed: int = 0,
-        dra: bool = False,
+        dra: Way | None = None,
     ) -> None:
         """`number` makes the node's addresses unique. A real machine has an `address`, which its pods share, and
         `facts`, which replace those of simulated nodes in `nodeInfo`. With `xpu_folder`, NPUs and MLUs are published
@@ -283,6 +284,10 @@ class NodeAgent:
             else:
                 self._admit(pod, raw)
 
+    def _offered(self) -> dict[DeviceName, Device]:
+        """The entries of the node's slices."""
+        return offered(self.devices, self._dra or "whole")
+
     def _prepare(self, uid: str) -> None:
         """Read and prepare the pod's claims, and start it; try again until that succeeds or the pod is gone."""
         if uid not in self._preparing:
@@ -296,7 +301,7 @@ class NodeAgent:
                 self._clock.call_later(ASK_AGAIN, lambda: self._prepare(uid))
                 return
             try:
-                granted = self._claims.prepare(pod, claims, self.devices)
+                granted = self._claims.prepare(pod, claims, self._offered())
             except PrepareError as error:
                 self._tell(pod, "FailedPrepareDynamicResources", f"Failed to prepare dynamic resources: {error}")
                 self._clock.call_later(ASK_AGAIN, lambda: self._prepare(uid))

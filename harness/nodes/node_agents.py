@@ -241,7 +241,7 @@ class NodeAgents:
             topology=topology.manifest(seen.name, seen.uid, machine, kubelet_of(entry), processor_of(entry)),
             kubelet=(kubelet.host, kubelet.port) if kubelet is not None else None,
             seed=self._seed,
-            dra=bool(entry.get("dra")),
+            dra="whole" if entry.get("dra") is True else entry.get("dra") or None,
         )
         faults = FaultScript(
             hardware,

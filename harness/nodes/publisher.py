@@ -55,11 +55,12 @@ class Publisher:
         xpu_folder: Path | None,
         topology: Manifest | None,
         port: int,
-        dra: bool = False,
+        dra: slices.Way | None = None,
     ) -> None:
         """`runtime` has the format of `containerRuntimeVersion`; the other arguments are those of `NodeAgent`."""
         self._dra, self._generation = dra, 0
         self._vendors: tuple[str, ...] = ()  # with slices
+        self._slice_names: frozenset[str] = frozenset()
         self._name, self._uid, self._hardware = name, uid, hardware
         self._writer, self._clock = writer, clock
         self._host_ip, self._runtime, self._facts = host_ip, runtime, facts
@@ -163,6 +164,10 @@ class Publisher:
 
         self._writer.create(DEVICES, manifest, created)
 
+    def has_slice(self, name: str) -> bool:
+        """Whether a ResourceSlice of that name was written here."""
+        return name in self._slice_names
+
     def _publish_slices(self, done: Done | None) -> None:
         """Create the slices of each driver and their classes, or write the slices anew under the next generation."""
         left, shown = 1, device_object.reported(self.devices, daemon=False)
@@ -170,12 +175,20 @@ class Publisher:
         self._vendors = tuple(dict.fromkeys((*self._vendors, *(device.vendor for device in shown))))
         devices = {vendor: [device for device in shown if device.vendor == vendor] for vendor in self._vendors}
         self._generation += 1
-        manifests = slices.slices(self._name, self._uid, devices, self._hardware.driver, self._generation)
+        manifests = slices.slices(
+            self._name, self._uid, devices, self._hardware.driver, self._generation, way=self._dra or "whole"
+        )
+        self._slice_names = frozenset(manifest["metadata"]["name"] for manifest in manifests)
+
+        generation = self._generation
 
         def written(response: Response) -> None:
             nonlocal left
             left -= 1
-            if not left and done is not None:
+            if not left and self._generation != generation:
+                # Some were there with a later generation, and those that are new came with an earlier one.
+                self._publish_slices(done)
+            elif not left and done is not None:
                 done(response)
 
         def created(manifest: Manifest, response: Response) -> None:
@@ -187,7 +200,10 @@ class Publisher:
         def again(manifest: Manifest, response: Response) -> None:
             before = orjson.loads(response.body)["spec"]["pool"]["generation"] if response.ok else 0
             self._generation = max(self._generation, before + 1)
-            spec = {**manifest["spec"], "pool": {**manifest["spec"]["pool"], "generation": self._generation}}
+            # null: the slice of that name may have been of the other kind
+            kinds = {"sharedCounters": None, "devices": None}
+            pool = {**manifest["spec"]["pool"], "generation": self._generation}
+            spec = {**kinds, **manifest["spec"], "pool": pool}
             self._writer.merge(f"{slices.SLICES}/{manifest['metadata']['name']}", {"spec": spec}, written)
 
         for each in slices.classes(devices):

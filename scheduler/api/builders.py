@@ -343,9 +343,10 @@ class NodeBuilder:
         self.manifest["processor"] = {"model": model, "hyper_threading": hyper_threading, "turbo": turbo}
         return self
 
-    def dra(self) -> Self:
-        """Its devices are offered in ResourceSlices, for claims, and not in a Device object."""
-        self.manifest["dra"] = True
+    def dra(self, way: str = "whole") -> Self:
+        """Its devices are offered in ResourceSlices, for claims, and not in a Device object: whole cards, `partitions`
+        of them, or `shares`."""
+        self.manifest["dra"] = way
         return self
 
     def numa_policy(self, policy: str) -> Self:

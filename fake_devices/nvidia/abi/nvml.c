@@ -202,6 +202,7 @@ EXPORT nvmlReturn_t nvmlDeviceGetSerial(nvmlDevice_t handle, char *text, uint ro
 
 NUMBER_CALL(nvmlDeviceGetIndex, record.index)
 NUMBER_CALL(nvmlDeviceGetMinorNumber, record.minor)
+NUMBER_CALL(nvmlDeviceGetBrand, 14) /* NVML_BRAND_NVIDIA */
 NUMBER_CALL(nvmlDeviceGetBoardId, record.domain << 16 | record.bus << 8 | record.device << 3)
 NUMBER_CALL(nvmlDeviceGetPowerUsage, record.power_mw)
 NUMBER_CALL(nvmlDeviceGetEnforcedPowerLimit, record.power_limit_mw)

@@ -50,11 +50,11 @@ def promised(one: dict[str, Any]) -> str:
     return ",".join(str(entry.minor) for entry in entries)
 
 
-def inside(cluster: KubeletCluster, name: str) -> list[str]:
-    """What the container printed: its environment, device nodes and mounts."""
+def inside(cluster: KubeletCluster, name: str, container: str = "main") -> list[str]:
+    """What a container printed: its environment, device nodes and mounts."""
 
     def log() -> bytes:
-        return cluster.call(Request("GET", f"{PODS}/{name}/log")).body
+        return cluster.call(Request("GET", f"{PODS}/{name}/log?container={container}")).body
 
     assert cluster.wait(lambda: b"mount=/sys" in log(), within=WITHIN)
     return log().decode().splitlines()

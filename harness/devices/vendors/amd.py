@@ -64,7 +64,7 @@ VENDOR = Vendor(
     grant=amd_grant,
     nodes=render_nodes,
     health=_health,
-    dra=ClaimDriver("gpu.amd.com", "amdgpu", _claim_name, _attributes),
+    dra=ClaimDriver("gpu.amd.com", "amdgpu", _claim_name, _attributes, shared=False),
     names=CardNames(VARIABLE, NODE, FIRST_RENDER_MINOR, by_uuid=True),
     probe_globs=("/dev/kfd", "/dev/dri/*"),
     details=lambda record: {"serial": record.serial.decode()},

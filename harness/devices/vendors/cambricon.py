@@ -65,7 +65,7 @@ VENDOR = Vendor(
     grant=cambricon_grant,
     nodes=cambricon_nodes,
     health=_health,
-    dra=plain_driver("mlu.cambricon.com", "mlu"),
+    dra=plain_driver("mlu.cambricon.com", "mlu", part_kind="smlu"),
     names=CardNames(VARIABLE, NODE),
     probe_globs=("/dev/cambricon*",),
     details=lambda record: {"serial": record.serial.decode()},

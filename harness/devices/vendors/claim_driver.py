@@ -2,12 +2,34 @@
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
+from seatrial.fake_devices.facts import SlicedFacts
+from seatrial.fake_devices.models import catalog
 from seatrial.harness.devices.provider import Device, Driver
 
 Attributes = Mapping[str, Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A device that is cut from a card when it is prepared. `counters`: what it takes of the card."""
+
+    name: str  # after the card's name
+    template: str  # as the provider of the vendor names it
+    counters: Mapping[str, int]
+    capacity: Mapping[str, int]
+    attributes: Attributes
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """How a card can be cut: what it has in all, and its parts, more of them than fit at once."""
+
+    counters: Mapping[str, int]
+    parts: tuple[Part, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,15 +41,32 @@ class ClaimDriver:
     device: Callable[[Device], str]
     attributes: Callable[[Device, Driver], Attributes]
     extended: str = ""  # the extended resource that its class serves
+    env: Mapping[str, str] = field(default_factory=dict)  # of a container with any of its devices
+    cut: Callable[[Device], Cut | None] = field(default=lambda _: None)
+    part_kind: str = ""  # the value of the attribute `type` of parts; they have the class `part_class`
+    part_class: str = ""
+    shared: bool = True  # cards may be offered in shares of cores and memory
 
     @property
-    def expression(self) -> str:
-        """Which devices are of its class."""
+    def classes(self) -> dict[str, str]:
+        """Its DeviceClasses: which devices are of each."""
         own = f"device.driver == '{self.name}'"
-        return f"{own} && device.attributes['{self.name}'].type == '{self.kind}'" if self.kind else own
+        kinds = {self.name: self.kind, **({self.part_class: self.part_kind} if self.part_class else {})}
+        return {
+            name: f"{own} && device.attributes['{self.name}'].type == '{kind}'" if kind else own
+            for name, kind in kinds.items()
+        }
 
 
-def plain_driver(name: str, kind: str) -> ClaimDriver:
+@cache
+def sliced_facts(vendor: str, model: str) -> SlicedFacts | None:
+    """The facts of a model that can be cut, by the name that its vendor's library prints; None if none is known."""
+    models = map(catalog().device, catalog().device_names())
+    facts = next((each.facts for each in models if (each.vendor, each.facts.name) == (vendor, model)), None)
+    return facts if isinstance(facts, SlicedFacts) and facts.slices else None
+
+
+def plain_driver(name: str, kind: str, **more: Any) -> ClaimDriver:
     """The driver of a vendor that publishes none: with the attributes that the others have in common."""
 
     def attributes(device: Device, driver: Driver) -> Attributes:
@@ -38,7 +77,7 @@ def plain_driver(name: str, kind: str) -> ClaimDriver:
             "driverVersion": version(driver.driver),
         }
 
-    return ClaimDriver(name, kind, lambda device: f"{kind}-{device.minor}", attributes)
+    return ClaimDriver(name, kind, lambda device: f"{kind}-{device.minor}", attributes, **more)
 
 
 def version(text: str) -> dict[str, str]:

@@ -5,7 +5,7 @@ from typing import Any
 from seatrial.fake_devices.ascend.hardware import HUAWEI
 from seatrial.harness.devices.dcmi import davinci_nodes, dcmi_health
 from seatrial.harness.devices.provider import Assignment, ContainerGrant, Device, DeviceProvider, Health
-from seatrial.harness.devices.vendors.claim_driver import plain_driver
+from seatrial.harness.devices.vendors.claim_driver import Cut, Part, plain_driver, sliced_facts
 from seatrial.harness.devices.vendors.descriptor import UNIT, CardNames, Vendor
 from seatrial.scheduler.api import device as words
 
@@ -46,6 +46,31 @@ def _amounts(device: Device) -> dict[str, int]:
     }
 
 
+def _cut(device: Device) -> Cut | None:
+    """vNPUs of each template, as often as it fits on a chip."""
+    facts = sliced_facts(device.vendor, device.model)
+    if facts is None:
+        return None
+    parts = [
+        Part(
+            f"{name.replace('_', '-')}-{number}",
+            name,
+            amounts := {
+                "memory": int(profile.memory),
+                "ai-cores": profile.cores,
+                "ai-cpus": profile.cpus,
+                "dvpp": profile.dvpp,
+            },
+            {"memory": amounts["memory"], "aiCores": profile.cores, "aiCpus": profile.cpus, "dvpp": profile.dvpp},
+            {"type": {"string": "vnpu"}, "parentUUID": {"string": device.uuid}, "template": {"string": name}},
+        )
+        for name, profile in facts.slices.items()
+        for number in range(profile.count)
+    ]
+    whole = {"memory": device.memory, "ai-cores": device.ai_cores, "ai-cpus": device.ai_cpus, "dvpp": UNIT}
+    return Cut(whole, tuple(parts))
+
+
 VENDOR = Vendor(
     title="Ascend",
     any_model="ascend-910b3",
@@ -54,7 +79,7 @@ VENDOR = Vendor(
     grant=ascend_grant,
     nodes=davinci_nodes,
     health=_health,
-    dra=plain_driver("npu.huawei.com", "npu"),
+    dra=plain_driver("npu.huawei.com", "npu", cut=_cut, part_kind="vnpu", part_class="vnpu.huawei.com", shared=False),
     names=CardNames(VARIABLE, NODE),
     probe_globs=("/dev/davinci*", "/dev/vdavinci*"),
     label=lambda facts: str(facts.label),

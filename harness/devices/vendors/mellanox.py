@@ -44,7 +44,7 @@ VENDOR = Vendor(
     grant=rdma_grant,
     nodes=lambda number: (f"{NODE}{number}",),
     health=lambda record: port_health([record.port_state]),
-    dra=ClaimDriver("dra.net", "", lambda device: f"rdma-{device.minor}", _attributes),
+    dra=ClaimDriver("dra.net", "", lambda device: f"rdma-{device.minor}", _attributes, shared=False),
     names=CardNames("", NODE),
     probe_globs=("/dev/infiniband/*",),
     kind="rdma",

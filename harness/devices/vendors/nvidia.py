@@ -6,16 +6,28 @@ hook.
 
 from typing import Any
 
-from seatrial.fake_devices.nvidia.hardware import GPU_IS_LOST, NVIDIA
+from seatrial.fake_devices.nvidia.hardware import BRAND_NVIDIA, GPU_IS_LOST, NVIDIA
 from seatrial.harness.devices.hami_core import hami_grant
-from seatrial.harness.devices.nvml import gpu_label, gpu_nodes
+from seatrial.harness.devices.nvml import BRANDS, gpu_label, gpu_nodes
 from seatrial.harness.devices.provider import WELL, Assignment, ContainerGrant, Device, DeviceProvider, Driver, Health
-from seatrial.harness.devices.vendors.claim_driver import Attributes, ClaimDriver, version
+from seatrial.harness.devices.vendors.claim_driver import Attributes, ClaimDriver, Cut, Part, sliced_facts, version
 from seatrial.harness.devices.vendors.descriptor import CardNames, Vendor
 from seatrial.harness.devices.xid import xid_health
 from seatrial.scheduler.api import device as words
 
 CONTROL_NODES = ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools")
+_ARCHITECTURES = (  # first compute capability, and the name that NVIDIA's driver gives it (go-nvlib)
+    ((10, 0), "Blackwell"),
+    ((9, 0), "Hopper"),
+    ((8, 9), "Ada Lovelace"),
+    ((8, 0), "Ampere"),
+    ((7, 5), "Turing"),
+    ((7, 0), "Volta"),
+    ((6, 0), "Pascal"),
+    ((5, 0), "Maxwell"),
+    ((3, 0), "Kepler"),
+)
+_MEMORY_SLICES, _COMPUTE_SLICES = 8, 7  # of a card that has MIG
 NODE, VARIABLE = "/dev/nvidia", "NVIDIA_VISIBLE_DEVICES"
 
 
@@ -52,20 +64,57 @@ def _health(record: Any) -> Health:
 
 def _details(record: Any) -> dict[str, Any]:
     board = (record.domain << 16 | record.bus << 8 | record.device << 3) & 0xFFFFFFFF
-    return {"board": f"{board:x}", "serial": record.serial.decode()}
+    return {
+        "board": f"{board:x}",
+        "serial": record.serial.decode(),
+        "capability": f"{record.capability_major}.{record.capability_minor}",
+        "brand": BRANDS[BRAND_NVIDIA],
+    }
+
+
+def _architecture(capability: str) -> str:
+    number = tuple(int(part) for part in capability.split("."))
+    return next((name for first, name in _ARCHITECTURES if number >= first), "Unknown")
 
 
 def _attributes(device: Device, driver: Driver) -> Attributes:
     runtime = driver.runtime
     if "." not in runtime:  # as NVML counts: 12080 is 12.8
         runtime = f"{int(runtime or 0) // 1000}.{int(runtime or 0) % 1000 // 10}"
+    reported: dict[str, dict[str, Any]] = {}
+    if device.brand:
+        reported["brand"] = {"string": device.brand}
+    if device.capability:
+        reported["architecture"] = {"string": _architecture(device.capability)}
+        reported["cudaComputeCapability"] = version(device.capability)
     return {
         "type": {"string": "gpu"},
         "uuid": {"string": device.uuid},
         "productName": {"string": device.model},
+        **reported,
         "driverVersion": version(driver.driver),
         "cudaDriverVersion": version(runtime),
     }
+
+
+def _cut(device: Device) -> Cut | None:
+    """MIG devices of each profile and place, as NVIDIA's driver offers them with its gate DynamicMIG."""
+    facts = sliced_facts(device.vendor, device.model)
+    if facts is None:
+        return None
+    eighth = device.memory // _MEMORY_SLICES
+    parts: list[Part] = []
+    for name, profile in facts.slices.items():
+        size = round(profile.memory / eighth)
+        cores = facts.cores * profile.cores // _COMPUTE_SLICES
+        amounts = {"memory": int(profile.memory), "multiprocessors": cores}
+        attributes = {"type": {"string": "mig"}, "parentUUID": {"string": device.uuid}, "profile": {"string": name}}
+        for start in range(0, profile.count * size, size):
+            places = {f"memory-slice-{place}": 1 for place in range(start, start + size)}
+            own = f"mig-{name.replace('.', '')}-{profile.profile}-{start}"
+            parts.append(Part(own, name, {**amounts, **places}, amounts, attributes))
+    places = {f"memory-slice-{place}": 1 for place in range(_MEMORY_SLICES)}
+    return Cut({"memory": device.memory, "multiprocessors": facts.cores, **places}, tuple(parts))
 
 
 VENDOR = Vendor(
@@ -76,7 +125,17 @@ VENDOR = Vendor(
     grant=nvidia_grant,
     nodes=gpu_nodes,
     health=_health,
-    dra=ClaimDriver("gpu.nvidia.com", "gpu", lambda device: f"gpu-{device.minor}", _attributes, words.NVIDIA_GPU),
+    dra=ClaimDriver(
+        "gpu.nvidia.com",
+        "gpu",
+        lambda device: f"gpu-{device.minor}",
+        _attributes,
+        words.NVIDIA_GPU,
+        {VARIABLE: "void"},  # NVIDIA's container runtime then adds no cards of its own
+        cut=_cut,
+        part_kind="mig",
+        part_class="mig.nvidia.com",
+    ),
     names=CardNames(VARIABLE, NODE),
     probe_globs=("/dev/nvidia*",),
     label=lambda facts: gpu_label(facts.name),

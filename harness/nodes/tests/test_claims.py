@@ -9,11 +9,13 @@ import pytest
 from seatrial.harness.nodes.claims import EXTENDED, NodeClaims, PrepareError
 from seatrial.harness.nodes.hardware import NodeHardware, machine_of
 from seatrial.harness.nodes.pods import BoundPod
+from seatrial.harness.nodes.slices import offered
 from seatrial.harness.nodes.writer import Writer
 from seatrial.scheduler.api.resourceclaims import ResourceClaim
 from seatrial.scheduler.api.transport import Done, Response
 
 DEVICES = NodeHardware("n1", machine_of({"name": "n1", "devices": [{"model": "a10", "count": 2}]}), seed=0).devices()
+HERE = offered(DEVICES, "whole")
 
 
 class Stored:
@@ -62,7 +64,7 @@ def test_all_claims_are_read(made: str | None, objects: dict[str, Any], results:
 
 
 def test_a_container_that_names_no_claim_gets_no_device() -> None:
-    granted = NodeClaims("n1", cast("Writer", Stored())).prepare(pod("p"), {"gpu": claim("c", "p")}, DEVICES)
+    granted = NodeClaims("n1", cast("Writer", Stored())).prepare(pod("p"), {"gpu": claim("c", "p")}, HERE)
     assert {name: [card.minor for card in cards["claim:gpu"]] for name, cards in granted.items()} == {"main": [0]}
 
 
@@ -81,17 +83,17 @@ def test_containers_have_the_devices_of_their_extended_resources() -> None:
     claims, messages = NodeClaims("n1", cast("Writer", Stored(c={"metadata": {"name": "c"}}))), list[Any]()
     claims.read(asking, messages.append)
     assert [list(item) for item in messages] == [[EXTENDED]]
-    granted = claims.prepare(asking, {EXTENDED: claim("c", "p")}, DEVICES)
+    granted = claims.prepare(asking, {EXTENDED: claim("c", "p")}, HERE)
     assert [card.minor for card in granted["main"]["nvidia.com/gpu"]] == [0]
     assert not any(granted.get("other", {}).values())
     with pytest.raises(PrepareError, match="ResourceClaim of the pod's extended resources not found"):
-        claims.prepare(asking, {EXTENDED: None}, DEVICES)
+        claims.prepare(asking, {EXTENDED: None}, HERE)
 
 
 def test_devices_of_a_driver_that_is_not_the_nodes_are_left_to_it() -> None:
     """A driver of another project may name the pool of a simulated node as the node."""
     results = {"gpu": claim("c", "p", device="long", driver="oars.example.com")}
-    granted = NodeClaims("n1", cast("Writer", Stored())).prepare(pod("p"), results, DEVICES)
+    granted = NodeClaims("n1", cast("Writer", Stored())).prepare(pod("p"), results, HERE)
     assert all(not any(cards.values()) for cards in granted.values())
 
 
@@ -106,17 +108,17 @@ def test_devices_of_a_driver_that_is_not_the_nodes_are_left_to_it() -> None:
 )
 def test_what_cannot_be_prepared(claim: ResourceClaim | None, why: str) -> None:
     with pytest.raises(PrepareError, match=why):
-        NodeClaims("n1", cast("Writer", Stored())).prepare(pod("p"), {"gpu": claim}, DEVICES)
+        NodeClaims("n1", cast("Writer", Stored())).prepare(pod("p"), {"gpu": claim}, HERE)
 
 
 def test_a_device_is_prepared_for_one_claim() -> None:
     """Two pods share the first claim; the device is free for another claim after both."""
     claims = NodeClaims("n1", cast("Writer", Stored()))
     for user in ("p", "q"):
-        claims.prepare(pod(user), {"gpu": claim("c", "p", "q")}, DEVICES)
+        claims.prepare(pod(user), {"gpu": claim("c", "p", "q")}, HERE)
     other = {"gpu": claim("d", "r")}
     for user in ("p", "q"):
         with pytest.raises(PrepareError, match="prepared for ResourceClaim default/c"):
-            claims.prepare(pod("r"), other, DEVICES)
+            claims.prepare(pod("r"), other, HERE)
         claims.release(user)
-    claims.prepare(pod("r"), other, DEVICES)
+    claims.prepare(pod("r"), other, HERE)

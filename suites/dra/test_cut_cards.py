@@ -1,0 +1,96 @@
+"""Cards cut into partitions or given in shares, as drivers of simulated nodes and `device-plugin --dra` offer them."""
+
+import pytest
+
+from seatrial.fixtures.expect import Expect
+from seatrial.fixtures.trial import Trial
+from seatrial.harness.clusters.protocol import Capability
+from seatrial.scheduler.api.builders import claim_template, node, pod
+from seatrial.suites.dra.offers import NVIDIA, Offers, offers, served
+
+__all__ = ["offers", "served"]
+
+pytestmark = [pytest.mark.needs(Capability.HARDWARE)]
+MIG, VNPU = "mig.nvidia.com", "vnpu.huawei.com"
+PARTITIONS = "NVIDIA/k8s-dra-driver-gpu 2026-05 cmd/gpu-kubelet-plugin/partitions.go"
+SHARES = "Project-HAMi/HAMi-DRA 2025-12 pkg/webhook/dra/mutating.go"
+HALF = f"device.attributes['{NVIDIA}'].profile == '3g.40gb'"
+
+
+@pytest.mark.feature("DRA-3.partitions")
+@pytest.mark.case("DR-080", severity="critical", source=PARTITIONS)
+def test_mig_devices_of_a_card_do_not_overlap(trial: Trial, expect: Expect, offers: Offers) -> None:
+    """Two halves fill the memory of a card; the whole card is free again when both are gone."""
+    trial.add(node("n1").devices("h100-80g", 1).dra("partitions"))
+    trial.apply(claim_template("half").asks("gpu", MIG, HALF), claim_template("whole").asks("gpu", NVIDIA))
+    for name in ("a", "b", "late"):
+        trial.submit(pod(name).claim("gpu", template="half"))
+        if name != "late":
+            expect.running(name)
+    expect.pending("late", saying="cannot allocate all claims")
+    trial.delete("late")
+    assert sorted(offers.devices_of(offers.claim_of(name))[0] for name in ("a", "b")) == [
+        "gpu=gpu-0-mig-3g40gb-9-0",
+        "gpu=gpu-0-mig-3g40gb-9-4",
+    ]
+    trial.submit(pod("whole").claim("gpu", template="whole"))
+    trial.delete("a")
+    expect.pending("whole", saying="cannot allocate all claims")
+
+    trial.delete("b")
+
+    expect.running("whole")
+    assert offers.devices_of(offers.claim_of("whole")) == ["gpu=gpu-0"]
+
+
+@pytest.mark.feature("DRA-3.partitions")
+@pytest.mark.case("DR-081", severity="critical", source="DRA-R84; ours: no driver of the vendor is published")
+def test_vnpus_are_cut_as_far_as_cores_and_memory_go(trial: Trial, expect: Expect) -> None:
+    """A half and two quarters of a chip; the next quarter goes to the second chip."""
+    trial.add(node("n1").devices("ascend-910b3", 1).dra("partitions"))
+    template = "device.attributes['npu.huawei.com'].template == '{}'"
+    trial.apply(
+        claim_template("half").asks("npu", VNPU, template.format("vir10_3c_32g")),
+        claim_template("quarter").asks("npu", VNPU, template.format("vir05_1c_16g")),
+    )
+    trial.submit(pod("half").claim("npu", template="half"))
+    expect.running("half")
+    for name in ("a", "b"):
+        trial.submit(pod(name).claim("npu", template="quarter"))
+        expect.running(name)
+    trial.submit(pod("late").claim("npu", template="quarter"))
+    expect.pending("late", saying="cannot allocate all claims")
+
+    trial.delete("half")
+
+    expect.running("late")
+
+
+@pytest.mark.feature("DRA-3.shares")
+@pytest.mark.case("DR-082", severity="critical", source=SHARES)
+def test_shares_of_a_card_stay_within_it(trial: Trial, expect: Expect, offers: Offers) -> None:
+    """Cores and memory are both counted; a claim that names no amount takes the whole card."""
+    trial.add(node("n1").devices("a10", 1).dra("shares"))
+
+    def share(name: str, **amounts: str) -> None:
+        trial.apply(claim_template(name).asks("gpu", NVIDIA, capacity={"requests": amounts}))
+        trial.submit(pod(name).claim("gpu", template=name))
+
+    share("a", cores="40", memory="8Gi")
+    share("b", cores="60", memory="8Gi")
+    expect.running("a", "b")
+    share("cores", cores="1", memory="1Gi")
+    expect.pending("cores", saying="cannot allocate all claims")
+    trial.delete("a")
+    expect.running("cores")
+    trial.apply(claim_template("whole").asks("gpu", NVIDIA))
+    trial.submit(pod("whole").claim("gpu", template="whole"))
+    expect.pending("whole", saying="cannot allocate all claims")
+
+    trial.delete("b", "cores")
+
+    expect.running("whole")
+    allocation = offers.claim(offers.claim_of("whole")).status.allocation
+    assert allocation is not None
+    (result,) = allocation.devices.results
+    assert result.consumed_capacity["cores"] == "100"
