@@ -102,6 +102,10 @@ BENCHMARKS = {
         "Latency of a client while another one orders costly computations.",
     ),
     "preempt": ("seatrial.harness.commands.bench_preempt:preempt", "Time of a preemption decision on a full cluster."),
+    "colocation": (
+        "seatrial.harness.commands.bench_colocation:colocation",
+        "What best-effort load costs a latency-sensitive pod of this machine.",
+    ),
     "load-aware": ("seatrial.harness.commands.bench_load_aware:load_aware", "What usage reports cost the scheduler."),
     "quota": ("seatrial.harness.commands.bench_quota:quota", "What elastic quotas cost the scheduler."),
     "soak": (
