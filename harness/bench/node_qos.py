@@ -40,7 +40,7 @@ CPU, MEMORY = 64, 256 << 30  # of a node
 REPORTS_BUDGET, ROUND_BUDGET = 50.0, 1.0  # percent of a core, seconds
 AGENT_BUDGET, AGENT_MEMORY = 2.0, 100.0  # percent of a core, MiB
 WITHIN = 60.0  # seconds in which the pods of the agent's node run
-_METRICS, _NODES, _PODS, _CONFIGS = "/nodemetrics", "/nodes", "/pods", "/configmaps"
+METRICS, NODES, PODS, CONFIGS = "nodemetrics", "nodes", "pods", "configmaps"
 _TICKS = os.sysconf("SC_CLK_TCK")
 _SETTINGS = {
     "apiVersion": "v1",
@@ -61,41 +61,51 @@ class _Api:
         self._version = 1
 
     def send(self, request: Request, done: Done) -> None:
+        words = request.path.partition("?")[0].split("/")
         if request.method == "GET":
-            kind = "/" + request.path.partition("?")[0].rpartition("/")[2]
-            items = list(self.objects.get(kind, {}).values())
+            items = list(self.objects.get(words[-1], {}).values())
             done(Response(200, orjson.dumps({"metadata": {"resourceVersion": "1"}, "items": items})))
             return
-        self.writes += 1
-        *_, kind, name, below = (
-            f"{request.path}/".split("/") if "/status" not in request.path else ["", *request.path.split("/")[-3:]]
-        )
-        if request.method == "PATCH" and kind == "nodemetrics" and below == "status":
-            self.reports[name] = request.body
-            done(Response(200, b"{}"))
-            return
-        known = self.objects.get(f"/{kind}", {}).get(name)
-        if request.method == "PATCH" and known is not None and kind == "nodes":
-            self._version += 1
-            patch = orjson.loads(request.body)
-            for part, values in (patch.get("status") or {}).items():
-                known["status"][part] = {k: v for k, v in {**known["status"][part], **values}.items() if v is not None}
-            annotations = (patch.get("metadata") or {}).get("annotations") or {}
-            known["metadata"]["annotations"].update({k: v for k, v in annotations.items() if v is not None})
-            known["metadata"]["resourceVersion"] = str(self._version)
-            done(Response(200, orjson.dumps(known)))
-            return
-        done(Response(201 if request.method == "POST" else 200, b"{}"))
+        self._version += 1
+        if request.method == "POST":
+            known = orjson.loads(request.body)
+            known["metadata"] |= {"uid": f"uid-{words[-1]}-{known['metadata']['name']}"}
+            self.objects.setdefault(words[-1], {})[known["metadata"]["name"]] = known
+        elif words[-1] == "status" and words[-3] == METRICS:
+            self.reports[words[-2]] = request.body
+            known = {"metadata": {}}
+        else:
+            self.writes += 1
+            kind, name = words[-3:-1] if words[-1] == "status" else words[-2:]
+            known = self.objects[kind][name]
+            _merge(known, orjson.loads(request.body))
+        known["metadata"]["resourceVersion"] = str(self._version)
+        body = orjson.dumps(known)
+        if request.method == "POST":
+            self.show(words[-1], body, b"ADDED")
+        done(Response(200, body))
 
     def stream(self, request: Request, on_line: OnLine, on_end: Done) -> "_Api":  # noqa: ARG002 it never ends
-        self._watches["/" + request.path.partition("?")[0].rpartition("/")[2]] = on_line
+        self._watches[request.path.partition("?")[0].rpartition("/")[2]] = on_line
         return self
 
     def close(self) -> None:
         """A watch that is closed: this one shows what it is given."""
 
     def show(self, kind: str, manifest: bytes, event: bytes = b"MODIFIED") -> None:
-        self._watches[kind](b'{"type":"%s","object":%s}' % (event, manifest))
+        if kind in self._watches:
+            self._watches[kind](b'{"type":"%s","object":%s}' % (event, manifest))
+
+
+def _merge(known: dict[str, Any], patch: dict[str, Any]) -> None:
+    """RFC 7386."""
+    for name, value in patch.items():
+        if value is None:
+            known.pop(name, None)
+        elif isinstance(value, dict):
+            _merge(known.setdefault(name, {}), value)
+        else:
+            known[name] = value
 
 
 def bench_node_qos(  # noqa: PLR0917
@@ -147,7 +157,7 @@ def _reports_and_manager(nodes: int, pods: int, rounds: int, progress: Progress,
         for name in names
     }
     look = _simulated(names, pods, clock, seed)
-    api.objects = {_METRICS: metrics, _NODES: {name: _node(name) for name in names}, _CONFIGS: {CONFIG_NAME: _SETTINGS}}
+    api.objects = {METRICS: metrics, NODES: {name: _node(name) for name in names}, CONFIGS: {CONFIG_NAME: _SETTINGS}}
     reports = UsageReports(api, clock, Writer(api, clock), look)
     reports.start()
     clock.advance(2000.0)  # so that the longest durations are full
@@ -156,7 +166,7 @@ def _reports_and_manager(nodes: int, pods: int, rounds: int, progress: Progress,
     manager.start()
     for name in names:
         for number in range(pods):
-            api.show(_PODS, orjson.dumps(_pod(f"{name}-{number}", name)), b"ADDED")
+            api.show(PODS, orjson.dumps(_pod(f"{name}-{number}", name)), b"ADDED")
     _deliver(api, names)
     if not api.writes:
         raise SubjectError("no node was offered anything")
@@ -203,13 +213,13 @@ def _simulated(names: list[str], pods: int, clock: SimClock, seed: int) -> Calla
 
 def _lines(api: _Api, names: list[str]) -> list[bytes]:
     """The last reports as objects: what a watch would show."""
-    metrics = api.objects[_METRICS]
+    metrics = api.objects[METRICS]
     return [orjson.dumps(metrics[name] | orjson.loads(api.reports[name])) for name in names if name in api.reports]
 
 
 def _deliver(api: _Api, names: list[str], lines: list[bytes] | None = None) -> None:
     for line in _lines(api, names) if lines is None else lines:
-        api.show(_METRICS, line)
+        api.show(METRICS, line)
 
 
 def _node(name: str) -> dict[str, Any]:
