@@ -66,9 +66,9 @@ class Machine:
         builder.manifest["spec"]["terminationGracePeriodSeconds"] = 1
         self._trial.submit(builder.node_name(self.name))
         uid = self._expect.running(builder.name).metadata.uid
-        found = list(self._file("cpu", "kubepods").rglob(f"pod{uid}"))
-        assert len(found) == 1, f"expected one control group of pod {builder.name!r}, found {found}"
-        return str(found[0].relative_to(self._file("cpu", "")))
+        groups = list(self._file("cpu", "kubepods").rglob(f"pod{uid}"))
+        assert len(groups) == 1, f"expected one control group of pod {builder.name!r}, found {groups}"
+        return str(groups[0].relative_to(self._file("cpu", "")))
 
     def _file(self, subsystem: str, path: str) -> Path:
         return self._root / subsystem / self.parent / path
