@@ -161,7 +161,7 @@ def _machine() -> Any:
         cpus = int(only["status"]["capacity"]["cpu"])
         machine = _Machine(cluster, only["metadata"]["name"], parent, cpus, folder / "latencies")
         slo = {"apiVersion": "slo.koordinator.sh/v1alpha1", "kind": "NodeSLO", "metadata": {"name": machine.node}}
-        slo["spec"] = {"resourceUsedThresholdWithBE": STRATEGY}  # type: ignore[assignment]
+        slo["spec"] = {"resourceUsedThresholdWithBE": STRATEGY}
         accepted(cluster.call(Request("POST", NODE_SLOS_PATH, orjson.dumps(slo))), "create the NodeSLO")
         yield machine
 

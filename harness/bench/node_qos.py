@@ -272,8 +272,8 @@ def _agent(pods: int, seconds: float) -> dict[str, float]:
             for _ in range(max(1, round(seconds / 10))):
                 before, begin = _seconds_of(process.pid), time.monotonic()
                 for _ in range(10):
-                    for each in folders:
-                        root.use(each, 0.1, 64 << 20)
+                    for group in folders:
+                        root.use(group, 0.1, 64 << 20)
                     root.refresh()
                     cluster.pass_time(1.0)
                 samples.append(100 * (_seconds_of(process.pid) - before) / (time.monotonic() - begin))

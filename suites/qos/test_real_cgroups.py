@@ -160,7 +160,7 @@ def test_the_quota_of_best_effort_processes(idle: Machine, trial: Trial) -> None
     assert idle.number(service) == -1
 
     trial.delete("service")
-    steps = []
+    steps: list[int] = []
     while len(steps) < 12 and (not steps or steps[-1] < before * 0.9):
         steps.append(idle.number(BESTEFFORT))
         trial.pass_time(0.5)
