@@ -102,7 +102,15 @@ BENCHMARKS = {
         "Latency of a client while another one orders costly computations.",
     ),
     "preempt": ("seatrial.harness.commands.bench_preempt:preempt", "Time of a preemption decision on a full cluster."),
+    "colocation": (
+        "seatrial.harness.commands.bench_colocation:colocation",
+        "What best-effort load costs a latency-sensitive pod of this machine.",
+    ),
     "load-aware": ("seatrial.harness.commands.bench_load_aware:load_aware", "What usage reports cost the scheduler."),
+    "node-qos": (
+        "seatrial.harness.commands.bench_node_qos:node_qos",
+        "What usage reports, the manager and one node agent cost.",
+    ),
     "quota": ("seatrial.harness.commands.bench_quota:quota", "What elastic quotas cost the scheduler."),
     "soak": (
         "seatrial.harness.commands.bench_soak:soak",

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from random import Random
 from statistics import median
 from typing import Any
 
@@ -25,3 +26,10 @@ def percentiles(samples: Sequence[float], *, digits: int = 1) -> dict[str, float
 def rounded(figures: dict[str, Any], digits: int = 0) -> dict[str, Any]:
     """The same figures with floats rounded to `digits`."""
     return {key: round(value, digits) if isinstance(value, float) else value for key, value in figures.items()}
+
+
+def median_interval(samples: Sequence[float], *, seed: int, draws: int = 2000) -> tuple[float, float, float]:
+    """Low end, median and high end of the 95 % bootstrap interval of the median; `samples` must not be empty."""
+    dice = Random(seed)  # noqa: S311 no secret
+    medians = sorted(median(dice.choices(samples, k=len(samples))) for _ in range(draws))
+    return percentile(medians, 2.5), median(samples), percentile(medians, 97.5)

@@ -52,7 +52,7 @@ def local_agent(local_node: LocalNode, transport: Transport, clock: Clock) -> It
     from seatrial.harness.devices.stand_in import stand_in
     from seatrial.harness.devices.survey import real_providers
     from seatrial.harness.nodes.local import LocalHardware
-    from seatrial.harness.nodes.local_agent import LIMITS_ANNOTATION, LocalAgent, ThreadRunner
+    from seatrial.harness.nodes.local_agent import LocalAgent, ThreadRunner
 
     with ExitStack() as stack:
         cards = stack.enter_context(stand_in(local_node.fake)) if local_node.fake else None
@@ -64,7 +64,7 @@ def local_agent(local_node: LocalNode, transport: Transport, clock: Clock) -> It
         stack.callback(run_blocking.close)
         root = _pods_folder()
         stack.callback(shutil.rmtree, root, ignore_errors=True)
-        runtime, limits = _runtime(local_node, clock, root, hardware, cards)
+        runtime, annotations = _runtime(local_node, clock, root, hardware, cards)
         agent = LocalAgent(
             transport,
             clock,
@@ -72,7 +72,7 @@ def local_agent(local_node: LocalNode, transport: Transport, clock: Clock) -> It
             hardware,
             runtime,
             run_blocking=run_blocking,
-            annotations={LIMITS_ANNOTATION: limits},
+            annotations=annotations,
             stand_in=cards,
             xpu_folder=root / XPU_FOLDER,
         )
@@ -87,18 +87,24 @@ def node_name() -> str:
 
 def _runtime(
     local_node: LocalNode, clock: Clock, root: Path, hardware: "LocalHardware", stand_in: "StandIn | None"
-) -> tuple["Runtime", str]:
-    """The runtime, and in words how it enforces limits."""
+) -> tuple["Runtime", dict[str, str]]:
+    """The runtime, and annotations of the node: how it enforces limits, and below which control group."""
+    from seatrial.harness.nodes.local_agent import CGROUP_ANNOTATION, LIMITS_ANNOTATION
+    from seatrial.harness.nodes.runtimes import cgroups
+
+    groups = cgroups.find(cgroups.name_for(root))
     if local_node.runtime == "docker":
         from seatrial.harness.nodes.runtimes.docker import DockerRuntime
 
         libraries = stand_in.libraries if stand_in is not None else None
-        return DockerRuntime(clock, devices=stand_in is None, libraries=libraries, folder=root), "docker"
+        engine = DockerRuntime(clock, devices=stand_in is None, libraries=libraries, folder=root, groups=groups)
+        return engine, {LIMITS_ANNOTATION: "docker", CGROUP_ANNOTATION: engine.cgroup_parent}
     from seatrial.harness.nodes.runtimes.process import ProcessRuntime
 
     # A stand-in's cards are in its libraries alone: a pod finds them where the agent itself does.
-    runtime = ProcessRuntime(clock, root, cards=hardware.devices, env=stand_in.env() if stand_in is not None else None)
-    return runtime, runtime.limits
+    env = stand_in.env() if stand_in is not None else None
+    runtime = ProcessRuntime(clock, root, groups=groups, cards=hardware.devices, env=env)
+    return runtime, {LIMITS_ANNOTATION: runtime.limits, CGROUP_ANNOTATION: groups.path}
 
 
 def _pods_folder() -> Path:

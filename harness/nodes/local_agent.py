@@ -40,6 +40,7 @@ log = logging.getLogger(__name__)
 
 LOCAL_LABEL = "seatrial.dev/local"
 LIMITS_ANNOTATION = "seatrial.dev/limits"
+CGROUP_ANNOTATION = "seatrial.dev/cgroup-parent"  # for a node agent's --cgroup-parent
 STAND_IN_ANNOTATION = "seatrial.dev/stand-in"  # the name of the stand-in for the machine's devices
 
 

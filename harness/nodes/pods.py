@@ -132,6 +132,7 @@ class StatusSeen(Wire, frozen=True):
     """The pod's status that was written earlier, perhaps by a predecessor of this agent."""
 
     phase: str = ""
+    qos_class: str = ""
     pod_ip: str = field(default="", name="podIP")
     start_time: str | None = None
     conditions: tuple[ConditionSeen, ...] = ()

@@ -1,5 +1,6 @@
 """Our node agent over a fake root: in this process if the cluster is there too, otherwise as a process."""
 
+import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -14,8 +15,12 @@ READY_LINE = "koordlet synced"
 
 
 @contextmanager
-def running_koordlet(cluster: Cluster, node: str, root: Path, *gates: str) -> Iterator[None]:
-    """The agent of a node whose control groups, /proc and /sys are below `root`; `gates`: features to be switched on.
+def running_koordlet(
+    cluster: Cluster, node: str, root: Path, *gates: str, parent: str = ""
+) -> Iterator["subprocess.Popen[bytes] | None"]:
+    """The agent of a node whose control groups, /proc and /sys are below `root`; its process, if it is one.
+
+    `gates`: features to be switched on; `parent`: the control group in which those of pods are.
 
     Raises:
         UsageError: the cluster has no address for processes.
@@ -25,13 +30,21 @@ def running_koordlet(cluster: Cluster, node: str, root: Path, *gates: str) -> It
     if Capability.VIRTUAL_TIME in cluster.capabilities:
         switched = dict.fromkeys(gates, True)
         agent = build_agent(
-            cluster.transport, cluster.clock, node, cgroup=cgroup, proc=proc, sys=sys, gates=switched, seed=0
+            cluster.transport,
+            cluster.clock,
+            node,
+            cgroup=cgroup,
+            proc=proc,
+            sys=sys,
+            parent=parent,
+            gates=switched,
+            seed=0,
         )
         agent.start()
         try:
             if not cluster.wait(lambda: agent.ready, within=START_WITHIN):
                 raise SubjectError(f"the node agent did not see its objects within {START_WITHIN:.0f} s")
-            yield
+            yield None
         finally:
             agent.stop()
         return
@@ -40,6 +53,7 @@ def running_koordlet(cluster: Cluster, node: str, root: Path, *gates: str) -> It
     with ExitStack() as cleanup:
         log = cleanup.enter_context(private_folder()) / "koordlet.log"
         options = {"--node-name": node, "--cgroup-root-dir": cgroup, "--proc-root-dir": proc, "--sys-root-dir": sys}
+        options |= {"--cgroup-parent": parent} if parent else {}
         command = [
             *program("seatrial.scheduler.koordlet"),
             "--kubeconfig",
@@ -51,4 +65,4 @@ def running_koordlet(cluster: Cluster, node: str, root: Path, *gates: str) -> It
         cluster.wait(lambda: READY_LINE in log.read_text() or process.poll() is not None, within=START_WITHIN)
         if READY_LINE not in log.read_text():
             raise SubjectError("the node agent did not start\n" + log.read_text()[-4000:])
-        yield
+        yield process

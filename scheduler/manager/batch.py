@@ -15,7 +15,6 @@ from seatrial.scheduler.manager.loads import (
     NodeReport,
     Pair,
     PodLoad,
-    high_priority,
     high_priority_of_zones,
     system_usage,
 )
@@ -34,10 +33,10 @@ class Terms:
 
 
 def batch_of_node(
-    strategy: ColocationStrategy, amounts: NodeAmounts, pods: Sequence[PodLoad], report: NodeReport
+    strategy: ColocationStrategy, amounts: NodeAmounts, sums: HighPriority, report: NodeReport
 ) -> tuple[Pair, str]:
-    """What batch pods may have, and how it was calculated."""
-    terms = Terms(amounts.capacity, amounts.reserved, system_usage(report, above=BATCH), high_priority(pods, report))
+    """What batch pods may have, and how it was calculated; `sums` are those of the node's pods."""
+    terms = Terms(amounts.capacity, amounts.reserved, system_usage(report, above=BATCH), sums)
     return calculated(strategy, terms)
 
 

@@ -3,7 +3,7 @@
 Amounts are pairs: thousandths of a core, bytes.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -199,31 +199,44 @@ class HighPriority:
     request: Pair = ZERO
     used: Pair = ZERO
     larger: Pair = ZERO  # Σ max(request, usage)
+    prod_request: Pair = ZERO  # of those that are not mid either
 
 
 def high_priority(pods: Iterable[PodLoad], report: NodeReport) -> HighPriority:
     """The sums for the node. A pod without a report counts with its request, and not at all in `larger` (quirk)."""
     known: set[str] = set()
-    requests: list[Pair] = []
-    used: list[Pair] = []
-    larger: list[Pair] = []
+    # In plain integers: this is most of the work for a report.
+    request_cpu = request_memory = used_cpu = used_memory = larger_cpu = larger_memory = prod_cpu = prod_memory = 0
+    reports = report.pods
     for pod in pods:
         known.add(pod.key)
         if pod.priority_class in {BATCH, FREE}:
             continue
-        requests.append(pod.request)
-        reported = report.pods.get(pod.key)
+        cpu, memory = pod.request
+        request_cpu += cpu
+        request_memory += memory
+        if pod.priority_class != MID:
+            prod_cpu += cpu
+            prod_memory += memory
+        reported = reports.get(pod.key)
         if reported is None:
-            used.append(pod.request)
-        else:
-            used.append(_counted(pod, reported))
-            larger.append(pod.request.larger(reported.usage))
-    outside = dangling(report, known)
-    return HighPriority(_sum(requests), _sum([*used, *outside]), _sum([*larger, *outside]))
-
-
-def _sum(pairs: Sequence[Pair]) -> Pair:
-    return Pair(sum(each.cpu for each in pairs), sum(each.memory for each in pairs))
+            used_cpu += cpu
+            used_memory += memory
+            continue
+        own_cpu, own_memory = reported.usage
+        used_cpu += cpu if pod.exclusive else own_cpu
+        used_memory += own_memory
+        larger_cpu += max(cpu, own_cpu)
+        larger_memory += max(memory, own_memory)
+    outside = ZERO
+    for usage in dangling(report, known):
+        outside = outside.plus(usage)
+    return HighPriority(
+        Pair(request_cpu, request_memory),
+        Pair(used_cpu, used_memory).plus(outside),
+        Pair(larger_cpu, larger_memory).plus(outside),
+        Pair(prod_cpu, prod_memory),
+    )
 
 
 def _counted(pod: PodLoad, reported: PodReport) -> Pair:

@@ -3,17 +3,15 @@
 Follows Koordinator's pkg/slo-controller/noderesource/plugins/midresource. Messages are Koordinator's.
 """
 
-from collections.abc import Sequence
-
-from seatrial.scheduler.manager.loads import ZERO, NodeAmounts, NodeReport, Pair, PodLoad, system_usage
+from seatrial.scheduler.manager.loads import ZERO, HighPriority, NodeAmounts, NodeReport, Pair, system_usage
 from seatrial.scheduler.manager.strategy import STATIC, ColocationStrategy
-from seatrial.scheduler.pods.priority import BATCH, FREE, MID
+from seatrial.scheduler.pods.priority import MID
 
 
 def mid_of_node(
-    strategy: ColocationStrategy, amounts: NodeAmounts, pods: Sequence[PodLoad], report: NodeReport
+    strategy: ColocationStrategy, amounts: NodeAmounts, sums: HighPriority, report: NodeReport
 ) -> tuple[Pair, str]:
-    """What mid pods may have, and how it was calculated (D3-3)."""
+    """What mid pods may have, and how it was calculated (D3-3); `sums` are those of the node's pods."""
     cap = amounts.capacity
     limits = strategy.mid_cpu_threshold_percent, strategy.mid_memory_threshold_percent
     limit = cap.percent(*limits)
@@ -28,7 +26,7 @@ def mid_of_node(
         return pair, _text(pair, [term.format(value) for term, value in zip(terms, _shown(cap), strict=True)])
     reclaimable = (report.reclaimable or ZERO).larger(ZERO)
     unused = cap.minus(report.node).larger(ZERO) if report.node is not None else ZERO
-    unallocated = unallocated_of(amounts, pods, report)
+    unallocated = unallocated_of(amounts, sums, report)
     ratio = strategy.mid_unallocated_percent
     pair = reclaimable.smaller(unused).plus(unallocated.percent(ratio, ratio)).smaller(limit)
     shown = zip(*(_shown(each) for each in (reclaimable, unused, unallocated, cap)), limits, strict=True)
@@ -42,14 +40,10 @@ def mid_of_node(
     )
 
 
-def unallocated_of(amounts: NodeAmounts, pods: Sequence[PodLoad], report: NodeReport) -> Pair:
+def unallocated_of(amounts: NodeAmounts, sums: HighPriority, report: NodeReport) -> Pair:
     """Capacity that is neither used by the system, nor reserved, nor requested by prod pods."""
-    requested = ZERO
-    for pod in pods:
-        if pod.priority_class not in {MID, BATCH, FREE}:
-            requested = requested.plus(pod.request)
     taken = system_usage(report, above=MID).larger(amounts.reserved)
-    return amounts.capacity.minus(taken).minus(requested).larger(ZERO)
+    return amounts.capacity.minus(taken).minus(sums.prod_request).larger(ZERO)
 
 
 def _shown(value: Pair) -> tuple[int, int]:

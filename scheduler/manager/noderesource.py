@@ -25,7 +25,18 @@ from seatrial.scheduler.api.slo import (
 )
 from seatrial.scheduler.api.wire import decode_as, to_json
 from seatrial.scheduler.manager.batch import amplified, batch_of_node, batch_of_zones, remainder
-from seatrial.scheduler.manager.loads import ZERO, Pair, PodLoad, node_amounts, node_report, pair, pod_load
+from seatrial.scheduler.manager.loads import (
+    ZERO,
+    HighPriority,
+    NodeReport,
+    Pair,
+    PodLoad,
+    high_priority,
+    node_amounts,
+    node_report,
+    pair,
+    pod_load,
+)
 from seatrial.scheduler.manager.mid import mid_of_node
 from seatrial.scheduler.manager.sections import Settings
 from seatrial.scheduler.manager.strategy import ColocationStrategy
@@ -68,6 +79,9 @@ class NodeResources:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._pods: dict[str, dict[str, PodLoad]] = {}  # by node and uid
+        # By node, of the NodeMetric: a report is looked at again and again until the next one comes.
+        self._read: dict[str, tuple[NodeMetric, NodeReport]] = {}
+        self._sums: dict[str, HighPriority] = {}  # by node, of that report and the pods
         self._written: dict[tuple[str, str], float] = {}  # by node and kind
 
     def set_pod(self, pod: Pod) -> None:
@@ -78,6 +92,7 @@ class NodeResources:
         """
         load = pod_load(pod)
         pods = self._pods.setdefault(pod.spec.node_name, {})
+        self._sums.pop(pod.spec.node_name, None)
         if load is None:
             pods.pop(pod.metadata.uid, None)
         else:
@@ -85,6 +100,7 @@ class NodeResources:
 
     def pod_gone(self, pod: Pod) -> None:
         pods = self._pods.get(pod.spec.node_name, {})
+        self._sums.pop(pod.spec.node_name, None)
         pods.pop(pod.metadata.uid, None)
         if not pods:
             self._pods.pop(pod.spec.node_name, None)
@@ -92,6 +108,8 @@ class NodeResources:
     def node_gone(self, name: str) -> None:
         for kind in ("Node", "NodeResourceTopology"):
             self._written.pop((name, kind), None)
+        self._read.pop(name, None)
+        self._sums.pop(name, None)
 
     def written(self, name: str, kind: str) -> None:
         """A write of the node's status or topology has succeeded."""
@@ -116,10 +134,10 @@ class NodeResources:
         late = 60 * strategy.degrade_time_minutes
         if metric is None or updated is None or self._clock.now() > from_rfc3339(updated) + late:
             return Offer("\n".join(DEGRADED))
-        amounts, report = node_amounts(node), node_report(metric)
         pods = list(self._pods.get(node.name, {}).values())
-        batch, batch_text = batch_of_node(strategy, amounts, pods, report)
-        mid, mid_text = mid_of_node(strategy, amounts, pods, report)
+        amounts, (report, sums) = node_amounts(node), self._summed(node.name, metric, pods)
+        batch, batch_text = batch_of_node(strategy, amounts, sums, report)
+        mid, mid_text = mid_of_node(strategy, amounts, sums, report)
         zones = _zones(topology)
         of_zones = batch_of_zones(strategy, amounts, list(zones.values()), pods, report) if zones else ()
         by_zone = zip(zones, of_zones, strict=True)
@@ -129,6 +147,16 @@ class NodeResources:
             mid,
             {place: each._replace(cpu=amplified(each.cpu, ratio)) for place, each in by_zone},
         )
+
+    def _summed(self, name: str, metric: NodeMetric, pods: list[PodLoad]) -> tuple[NodeReport, HighPriority]:
+        known = self._read.get(name)
+        if known is None or known[0] is not metric:
+            known = self._read[name] = (metric, node_report(metric))
+            self._sums.pop(name, None)
+        sums = self._sums.get(name)
+        if sums is None:
+            sums = self._sums[name] = high_priority(pods, known[1])
+        return known[1], sums
 
     def status_change(self, node: Node, strategy: ColocationStrategy, amounts: Mapping[str, int | None]) -> Settings:
         """The patch of the node's status; empty if nothing is to be written."""

@@ -26,6 +26,7 @@ from seatrial.scheduler.api.quantity import QuantityError
 from seatrial.scheduler.api.slo import (
     NODE_METRICS_PATH,
     NODE_SLOS_PATH,
+    ORIGIN_ALLOCATABLE,
     THIRD_PARTY_ALLOCATIONS,
     NodeMetric,
     NodeSlo,
@@ -80,6 +81,10 @@ class Manager:
         self._again: set[str] = set()
         self._retries: dict[str, Timer] = {}  # by node: one each, or refused writes would multiply
         self._slos: dict[str, NodeSlo] = {}
+        # By node: what follows from settings and node alone; settings, node and NodeSLO that agree. Reports come
+        # far more often than these change.
+        self._strategies: dict[str, tuple[SloConfig, Node, ColocationStrategy]] = {}
+        self._agreed: dict[str, tuple[SloConfig, Node, NodeSlo]] = {}
         # Of kinds that are patched: the copies, how an object is read, and what is done with a new one.
         self._copies: dict[str, tuple[dict[str, Any], Callable[[bytes], Any], Callable[[Any], None]]] = {
             "Node": (self._nodes, decoder(Node), self._set_node),
@@ -243,6 +248,8 @@ class Manager:
         self._nodes.pop(node.name, None)
         self._gone.add(node.name)
         self._resources.node_gone(node.name)
+        self._strategies.pop(node.name, None)
+        self._agreed.pop(node.name, None)
         self._remove_orphans(node.name)
 
     def _remove_orphans(self, name: str) -> None:
@@ -315,9 +322,7 @@ class Manager:
             self._retries[name] = self._clock.call_later(RETRY, due)
 
     def _writes(self, node: Node) -> Iterator[Write]:
-        section = self._config.section(COLOCATION)
-        strategy, wrong = node_strategy(section, node.metadata.labels, node.metadata.annotations)
-        self._say(node.name, "colocation strategy", wrong)
+        strategy = self._strategy(node)
         yield from self._metric_writes(node, strategy)
         yield from self._slo_writes(node)
         annotations = self._ratio_changes(node)
@@ -329,6 +334,15 @@ class Manager:
         if annotations:
             patch: Settings = {"metadata": {"annotations": annotations}}
             yield partial(self._patch, "Node", node_path(node.name), node.metadata.uid, patch)
+
+    def _strategy(self, node: Node) -> ColocationStrategy:
+        known = self._strategies.get(node.name)
+        if known is None or known[0] is not self._config or known[1] is not node:
+            section = self._config.section(COLOCATION)
+            strategy, wrong = node_strategy(section, node.metadata.labels, node.metadata.annotations)
+            self._say(node.name, "colocation strategy", wrong)
+            known = self._strategies[node.name] = (self._config, node, strategy)
+        return known[2]
 
     def _metric_writes(self, node: Node, strategy: ColocationStrategy) -> Iterator[Write]:
         """Create the node's NodeMetric, or change its policy; a broken configuration changes no existing one."""
@@ -344,6 +358,9 @@ class Manager:
     def _slo_writes(self, node: Node) -> Iterator[Write]:
         """Create the node's NodeSLO, or replace its blocks (NS-1)."""
         slo = self._slos.get(node.name)
+        known = self._agreed.get(node.name)
+        if known is not None and known[0] is self._config and known[1] is node and known[2] is slo:
+            return
         before = slo.spec if slo is not None else {}
         spec = node_slo_spec(self._config, node.metadata.labels, node.metadata.annotations, before)
         if slo is None:
@@ -354,6 +371,8 @@ class Manager:
                 {"op": "add", "path": "/spec", "value": spec},
             ]
             yield partial(self._change, "NodeSLO", f"{NODE_SLOS_PATH}/{node.name}", steps)
+        else:
+            self._agreed[node.name] = (self._config, node, slo)
 
     def _resource_writes(
         self, node: Node, strategy: ColocationStrategy, annotations: dict[str, str | None]
@@ -374,8 +393,9 @@ class Manager:
             wrong.append(f"annotation {THIRD_PARTY_ALLOCATIONS}: {error}")
             amounts = offer.amounts(ThirdPartyAllocations())
         self._say(node.name, "batch and mid resources", wrong)
-        annotations.update(self._resources.annotation_change(node, offer))
         status = self._resources.status_change(node, strategy, amounts)
+        if status or ORIGIN_ALLOCATABLE not in node.metadata.annotations:  # with the status, as by Koordinator
+            annotations.update(self._resources.annotation_change(node, offer))
         if status:
             log.debug("noderesource node=%s %s", node.name, offer.why)
             path = f"{node_path(node.name)}/status"

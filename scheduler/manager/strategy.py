@@ -83,7 +83,7 @@ def collect_policy(strategy: ColocationStrategy) -> Settings:
     return {
         "aggregateDurationSeconds": used.metric_aggregate_duration_seconds,
         "reportIntervalSeconds": used.metric_report_interval_seconds,
-        "nodeAggregatePolicy": {"durations": list(used.metric_aggregate_policy.durations or AGGREGATE_DURATIONS)},
+        "nodeAggregatePolicy": {"durations": used.metric_aggregate_policy.durations or AGGREGATE_DURATIONS},
         "nodeMemoryCollectPolicy": used.metric_memory_collect_policy or WITHOUT_PAGE_CACHE,
     }
 

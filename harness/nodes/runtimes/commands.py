@@ -5,7 +5,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from seatrial.harness.apiserver.quantities import CPU, MEMORY, QuantityError, amount
+from seatrial.harness.apiserver.quantities import CPU, MEMORY, Quantity, QuantityError, amount
 from seatrial.harness.devices.provider import Device
 from seatrial.harness.devices.vendors import VENDORS
 from seatrial.harness.nodes.pods import ContainerPlan
@@ -19,10 +19,11 @@ _CUDA = "CUDA_VISIBLE_DEVICES"
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """None: no limit. CPU in thousandths of a core, memory in bytes."""
+    """None: no limit. CPU in thousandths of a core, memory in bytes; `request` is of CPU."""
 
     cpu: int | None = None
     memory: int | None = None
+    request: int = 0
 
     def __bool__(self) -> bool:
         return self.cpu is not None or self.memory is not None
@@ -66,15 +67,16 @@ def words(container: ContainerPlan, env: Mapping[str, str]) -> tuple[list[str], 
 
 def limits_of(container: ContainerPlan) -> Limits:
     """The limits of the container. An amount that is no quantity counts as absent; admission refuses such pods."""
-    amounts: dict[str, int] = {}
-    for name in (CPU, MEMORY):
-        limit = container.resources.limits.get(name)
-        if limit is not None:
-            try:
-                amounts[name] = amount(name, limit)
-            except QuantityError:
-                continue
-    return Limits(amounts.get(CPU), amounts.get(MEMORY))
+    limits, requests = container.resources.limits, container.resources.requests
+    request = _amount(requests, CPU)
+    return Limits(_amount(limits, CPU), _amount(limits, MEMORY), request if request is not None else 0)
+
+
+def _amount(resources: Mapping[str, Quantity], name: str) -> int | None:
+    try:
+        return amount(name, resources[name]) if name in resources else None
+    except QuantityError:
+        return None
 
 
 def found_here(program: str, env: Mapping[str, str], folder: str) -> bool:

@@ -30,6 +30,7 @@ from seatrial.harness.devices.vendors import VENDORS
 from seatrial.harness.errors import ClusterError
 from seatrial.harness.nodes.container_error import ContainerError
 from seatrial.harness.nodes.pods import ContainerPlan
+from seatrial.harness.nodes.runtimes.cgroups import Cgroups
 from seatrial.harness.nodes.runtimes.commands import environment, limits_of, words
 from seatrial.harness.nodes.runtimes.docker_run import DockerRun
 from seatrial.harness.nodes.runtimes.docker_streams import Engine, HostedCommand, HostedProgram
@@ -76,6 +77,7 @@ class DockerRuntime(LifecycleRuntime):
         libraries: Path | None = None,
         folder: Path | None = None,
         stages: Stages | None = None,
+        groups: Cgroups | None = None,
     ) -> None:
         """
         Args:
@@ -87,6 +89,8 @@ class DockerRuntime(LifecycleRuntime):
             libraries: A folder with stand-ins of the vendors' libraries, mounted into every container.
             folder: The folder for pods' volumes; without one, pods with volumes do not start.
             stages: The pauses between restarts.
+            groups: Where the control groups of pods are; without them, or if the engine leaves groups to systemd, where
+                the engine makes those of containers.
 
         Raises:
             ClusterError: no engine answers.
@@ -102,12 +106,20 @@ class DockerRuntime(LifecycleRuntime):
         try:
             self._client = _client(url)
             self.version = str(self._client.version()["Version"])
-            self._known_runtimes = set(self._client.info().get("Runtimes") or ())
+            info = self._client.info()
+            self._known_runtimes = set(info.get("Runtimes") or ())
+            by_path = info.get("CgroupDriver") == "cgroupfs"  # systemd has another tree of names
+            self._groups = groups if groups is not None and by_path else Cgroups(0, {}, "the engine makes them")
             self._clear_leftovers()
             self._engine = Engine(self._client, self._in_pool, clock)
             self._sweeper = _sweeper(url, self._owner) if not owner else None
         except DockerException as error:
             raise ClusterError(f"no Docker engine answers: {error}") from error
+
+    @property
+    def cgroup_parent(self) -> str:
+        """The control group in which those of pods are, for a node agent; "" if there is none."""
+        return self._groups.path
 
     # -- Runtime ------------------------------------------------------------------------------------------------------
 
@@ -186,6 +198,7 @@ class DockerRuntime(LifecycleRuntime):
         self._pool.shutdown(wait=True, cancel_futures=True)
         remove_all(self._client, self._owner)
         self._client.close()
+        self._groups.clear()
         if self._sweeper is not None:
             self._sweeper.communicate()  # it ends when its input closes and no container is left
 
@@ -269,6 +282,9 @@ class DockerRuntime(LifecycleRuntime):
             "network_mode": "host",
             "tty": plan.tty,
         }
+        if self._groups:
+            above = self._groups.open_pod(pod.qos, pod.work.uid, [limits_of(each.plan) for each in pod.containers])
+            commands["cgroup_parent"] = f"/{self._groups.path}/{above}"
         if plan.stdin:
             commands["stdin_open"] = True
             commands["detach"] = not plan.stdin_once  # the input stays open after its first client
@@ -316,6 +332,7 @@ class DockerRuntime(LifecycleRuntime):
         return mounts(pod.work, container.plan, self._folder / pod.work.uid)
 
     def _cleared(self, pod: RealPod) -> None:
+        self._groups.close_pod(pod.qos, pod.work.uid)
         if self._folder is not None:
             shutil.rmtree(self._folder / pod.work.uid, ignore_errors=True)
 

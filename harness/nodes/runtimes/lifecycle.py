@@ -106,6 +106,11 @@ class RealPod:
         self.stopping = False
 
     @property
+    def qos(self) -> str:
+        """The class as the API server has computed it."""
+        return self.work.pod.status.qos_class or "BestEffort"
+
+    @property
     def every(self) -> list[RealContainer]:
         return [*self.inits, *self.containers]
 
@@ -154,7 +159,7 @@ class LifecycleRuntime(Runtime):
         """All runs of a pod have ended, and no further one starts."""
 
     def _id(self, pod: RealPod, container: RealContainer) -> str:
-        return f"{self.name}://{pod.work.uid}/{container.plan.name}/{container.state.restarts}"
+        return f"{self.name}://{pod.work.uid}-{container.plan.name}-{container.state.restarts}"
 
     # -- Runtime ------------------------------------------------------------------------------------------------------
 

@@ -199,7 +199,9 @@ class ProcessRuntime(LifecycleRuntime):
         shutil.rmtree(folder, ignore_errors=True)
         shutil.rmtree(self._run_folder(pod, container, number - 2), ignore_errors=True)  # the last two are kept
         try:
-            container.groups = self._groups.make(f"{pod.work.uid}-{container.plan.name}-{number}", limits)
+            above = self._groups.open_pod(pod.qos, pod.work.uid, [limits_of(each.plan) for each in pod.containers])
+            name = self._id(pod, container).rpartition("/")[2]
+            container.groups = self._groups.make(self._groups.container(above, name), limits)
             groups = [str(group) for group in container.groups]
             alone = limits if not self._groups else Limits()
             plan = Plan(
@@ -236,6 +238,7 @@ class ProcessRuntime(LifecycleRuntime):
             log.info("group busy pod=%s container=%s", pod.work.pod.key, container.plan.name)
 
     def _cleared(self, pod: RealPod) -> None:
+        self._groups.close_pod(pod.qos, pod.work.uid)
         shutil.rmtree(self._folder(pod), ignore_errors=True)
 
     # -- names --------------------------------------------------------------------------------------------------------

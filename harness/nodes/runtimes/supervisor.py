@@ -11,7 +11,7 @@ terminal.
     supervisor.py FOLDER        FOLDER/plan.json describes the program; see `Plan` in supervised_process.py
 """
 # `os` and `try` instead of pathlib and contextlib, whose import takes longer than everything else here.
-# ruff: noqa: PTH105, PTH108, PTH123, PTH208, SIM105
+# ruff: noqa: PTH105, PTH106, PTH108, PTH119, PTH120, PTH123, PTH208, SIM105
 
 import ctypes
 import json
@@ -78,6 +78,8 @@ class Supervisor:
         if self.terminal is not None:
             self.terminal.drain()
         self.status["oom"] = self._out_of_memory()
+        if self.alone_since is not None and self.plan["owner"]:
+            self._remove_groups()
         self.status["finished"] = time.time()
         self._tell()
 
@@ -275,6 +277,18 @@ class Supervisor:
                 if int(rows.get("oom_kill", "0")):
                     return True
         return False
+
+    def _remove_groups(self) -> None:
+        """Remove the groups that the agent would have removed, up to its own: nobody else does until the next one."""
+        for group in self.plan["cgroups"]:
+            path = group
+            try:
+                os.rmdir(path)
+                while not os.path.basename(path).startswith("seatrial-"):
+                    path = os.path.dirname(path)
+                    os.rmdir(path)
+            except OSError:
+                continue  # another pod is in it
 
     def _tell(self) -> None:
         path = f"{self.folder}/status.json"

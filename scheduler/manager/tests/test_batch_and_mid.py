@@ -1,7 +1,7 @@
 """Batch and mid resources: worked examples of Koordinator's tests (plugin_test.go of batchresource, midresource)."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +11,16 @@ import pytest
 from seatrial.scheduler.api.core import Node, Pod
 from seatrial.scheduler.api.slo import NodeMetric
 from seatrial.scheduler.manager.batch import amplified, batch_of_node, batch_of_zones, remainder
-from seatrial.scheduler.manager.loads import Pair, PodLoad, node_amounts, node_report, pod_load
+from seatrial.scheduler.manager.loads import (
+    HighPriority,
+    NodeReport,
+    Pair,
+    PodLoad,
+    high_priority,
+    node_amounts,
+    node_report,
+    pod_load,
+)
 from seatrial.scheduler.manager.mid import mid_of_node, unallocated_of
 from seatrial.scheduler.manager.strategy import checked
 
@@ -53,6 +62,12 @@ def pod(name: str, request: tuple[int, int], *, qos: str = "", phase: str = "Run
 
 def loads(*pods: Pod) -> list[PodLoad]:
     return [load for each in pods if (load := pod_load(each)) is not None]
+
+
+def read(pods: Sequence[PodLoad], reported: NodeMetric) -> tuple[HighPriority, NodeReport]:
+    """The sums of the pods, and the report."""
+    report = node_report(reported)
+    return high_priority(pods, report), report
 
 
 def amounts(used: tuple[float, float]) -> dict[str, Any]:
@@ -133,7 +148,7 @@ KUBELET = node((100, 120), (90, 100))
 )
 def test_batch_formulas(settings: dict[str, Any], on: Node, reported: NodeMetric, cpu: int, memory: int) -> None:
     """E1: `TestPluginCalculate`."""
-    batch, _ = batch_of_node(checked(settings), node_amounts(on), loads(A, B, C, D), node_report(reported))
+    batch, _ = batch_of_node(checked(settings), node_amounts(on), *read(loads(A, B, C, D), reported))
     assert batch == Pair(cpu, memory * G)
 
 
@@ -152,7 +167,7 @@ def test_who_counts() -> None:
     strategy, on = checked(RECLAIM), node_amounts(node())
 
     def batch(*pods: Pod, reported: NodeMetric) -> Pair:
-        return batch_of_node(strategy, on, loads(*pods), node_report(reported))[0]
+        return batch_of_node(strategy, on, *read(loads(*pods), reported))[0]
 
     be = pod("be", (0, 0), qos="BE")
     assert batch(PROD, PROD1, be, MID, reported=metric(MIXED)) == Pair(25000, 33 * G)
@@ -205,13 +220,13 @@ def test_numa_nodes(
     used = {name: use for name, use in {**MIXED, **more}.items() if use is not None}
     report, on = node_report(metric(used)), node_amounts(node())
     strategy = checked(settings)
-    assert batch_of_node(strategy, on, pods, report)[0] == Pair(batch[0], batch[1] * G)
+    assert batch_of_node(strategy, on, high_priority(pods, report), report)[0] == Pair(batch[0], batch[1] * G)
     assert batch_of_zones(strategy, on, ZONES, pods, report) == [Pair(cpu, round(memory * G)) for cpu, memory in zones]
 
 
 def test_texts_of_the_formulas() -> None:
     """D3-2."""
-    args = node_amounts(node()), loads(A, B, C, D), node_report(metric(USED))
+    args = node_amounts(node()), *read(loads(A, B, C, D), metric(USED))
     assert batch_of_node(checked(RECLAIM), *args)[1].splitlines() == [
         (
             "batchAllocatable[CPU(Milli-Core)]:25000 = nodeCapacity:100000 - nodeSafetyMargin:35000 - "
@@ -274,16 +289,17 @@ def test_mid_formulas(settings: dict[str, Any], reported: NodeMetric, cpu: int, 
     """E4: `TestPluginCalculate` of midresource."""
     on = node_amounts(node((100, 210), (100, 200)))
     pods = loads(pod("prod", (20, 40), qos="LS"), pod("batch", (0, 0), qos="BE"))
-    assert mid_of_node(checked(settings), on, pods, node_report(reported))[0] == Pair(cpu, memory * G)
+    assert mid_of_node(checked(settings), on, *read(pods, reported))[0] == Pair(cpu, memory * G)
 
 
 def test_a_host_application_leaves_less_unallocated() -> None:
     """E4, row 32, and D3-3."""
     on = node_amounts(node((100, 210), (100, 200)))
     pods = loads(pod("prod", (20, 40), qos="LS"))
-    report = node_report(metric({}, (0, 0), {"koord-prod": (5, 15)}, used=(20, 45), reclaimable=(10, 15)))
-    assert unallocated_of(on, pods, report) == Pair(75000, 155 * G)
-    assert mid_of_node(checked({}), on, pods, report)[1].splitlines()[0] == (
+    reported = metric({}, (0, 0), {"koord-prod": (5, 15)}, used=(20, 45), reclaimable=(10, 15))
+    sums, report = read(pods, reported)
+    assert unallocated_of(on, sums, report) == Pair(75000, 155 * G)
+    assert mid_of_node(checked({}), on, sums, report)[1].splitlines()[0] == (
         "midAllocatable[CPU(milli-core)]:10000 = min(min(ProdReclaimable:10000, NodeUnused:80000) + Unallocated:75000 "
         "* midUnallocatedRatio:0, NodeCapacity:100000 * thresholdRatio:1)"
     )

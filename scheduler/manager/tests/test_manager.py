@@ -98,6 +98,15 @@ def test_an_orphan_is_deleted_unless_it_may_be_another_s(api: Recorder, selector
     assert [write[0] for write in api.writes] == ["DELETE"] * deleted
 
 
+def test_a_node_metric_with_its_policy_is_not_written_again(api: Recorder) -> None:
+    result = manager(api)
+    result._set_node(node("n1"))
+    written = api.writes[0][2]["spec"]["metricCollectPolicy"]
+    api.writes.clear()
+    result._set_metric(metric("n1", **written))
+    assert api.writes == []
+
+
 def test_a_changed_configuration_changes_policies(api: Recorder) -> None:
     """A broken one changes none."""
     result = manager(api)

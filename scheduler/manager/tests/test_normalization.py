@@ -195,5 +195,5 @@ def test_collect_policies(settings: dict[str, Any], seconds: int) -> None:
     config, _ = read_config(config_map(colocation_config=settings), SloConfig())
     policy = collect_policy(node_strategy(config.section(COLOCATION), {}, {})[0])
     assert policy["reportIntervalSeconds"] == seconds
-    assert policy["nodeAggregatePolicy"] == {"durations": ["5m", "10m", "30m"]}
+    assert policy["nodeAggregatePolicy"] == {"durations": ("5m", "10m", "30m")}
     assert policy["nodeMemoryCollectPolicy"] == "usageWithoutPageCache"

@@ -23,23 +23,89 @@ LIMITED = {"limits": {"cpu": "250m", "memory": "32Mi"}}
         pytest.param(
             2,
             Limits(250, 1 << 25),
-            {"cpu.max": "25000 100000", "memory.max": "33554432", "memory.oom.group": "1"},
+            {"cpu.weight": "1", "cpu.max": "25000 100000", "memory.max": "33554432", "memory.oom.group": "1"},
             id="version-2",
         ),
         pytest.param(
             1,
-            Limits(1500, 4096),
-            {"cpu.cfs_period_us": "100000", "cpu.cfs_quota_us": "150000", "memory.limit_in_bytes": "4096"},
+            Limits(1500, 4096, 500),
+            {
+                "cpu.shares": "512",
+                "cpu.cfs_period_us": "100000",
+                "cpu.cfs_quota_us": "150000",
+                "memory.limit_in_bytes": "4096",
+            },
             id="version-1",
         ),
-        pytest.param(2, Limits(1, None), {"cpu.max": "1000 100000"}, id="the-least-quota-that-kernels-take"),
-        pytest.param(2, Limits(), {}, id="no-limits-no-settings"),
+        pytest.param(
+            2, Limits(1, None), {"cpu.weight": "1", "cpu.max": "1000 100000"}, id="the-least-quota-that-kernels-take"
+        ),
+        pytest.param(1, Limits(), {"cpu.shares": "2"}, id="no-limits-no-settings"),
     ],
 )
 def test_limits_become_settings(tmp_path: Path, version: int, limits: Limits, files: dict[str, str]) -> None:
     groups = Cgroups(version, {"cpu": tmp_path, "memory": tmp_path})
     (folder,) = groups.make("one", limits)
     assert {each.name: each.read_text() for each in folder.iterdir()} == files
+
+
+@pytest.mark.parametrize(
+    ("systemd", "qos", "path"),
+    [
+        pytest.param(False, "Guaranteed", "kubepods/poda-b/c0", id="guaranteed"),
+        pytest.param(False, "BestEffort", "kubepods/besteffort/poda-b/c0", id="best-effort"),
+        pytest.param(
+            True, "Guaranteed", "kubepods.slice/kubepods-poda_b.slice/cri-containerd-c0.scope", id="systemd-guaranteed"
+        ),
+        pytest.param(
+            True,
+            "Burstable",
+            "kubepods.slice/kubepods-burstable.slice/kubepods-burstable-poda_b.slice/cri-containerd-c0.scope",
+            id="systemd-burstable",
+        ),
+    ],
+)
+def test_groups_have_the_names_of_kubelet(systemd: bool, qos: str, path: str) -> None:
+    groups = Cgroups(2, {}, systemd=systemd)
+    assert groups.container(groups.pod(qos, "a-b"), "c0") == path
+
+
+def test_classes_and_pods_get_what_is_in_them(tmp_path: Path) -> None:
+    """As by kubelet: a pod has a limit if all its containers have one, the burstable class weighs what is requested."""
+    groups = Cgroups(1, {"cpu": tmp_path / "cpu", "memory": tmp_path / "memory"})
+    for folder in groups.parents.values():
+        folder.mkdir()
+    one, two = Limits(500, 4096, 250), Limits(None, 4096, 750)
+    first, second = groups.open_pod("Burstable", "a", [one, two]), groups.open_pod("Burstable", "b", [one])
+    groups.open_pod("BestEffort", "c", [Limits()])
+
+    def number(folder: str, name: str, controller: str = "cpu") -> int:
+        return int((groups.parents[controller] / folder / name).read_text())
+
+    assert not (groups.parents["cpu"] / first / "cpu.cfs_quota_us").exists()
+    assert [number(first, "cpu.shares"), number(second, "cpu.cfs_quota_us")] == [1024, 50_000]
+    assert number(first, "memory.limit_in_bytes", "memory") == 8192
+    assert [number(f"kubepods/{kind}", "cpu.shares") for kind in ("burstable", "besteffort")] == [1280, 2]
+    groups.close_pod("Burstable", "a")
+    assert number("kubepods/burstable", "cpu.shares") == 256
+
+
+def test_a_group_is_under_one_path_in_all_hierarchies(tmp_path: Path) -> None:
+    """Version 1, a process in /box of one hierarchy and /box/deep of another."""
+    rows, own = [], []
+    for number, (name, at) in enumerate((("cpu,cpuacct", "/box"), ("memory", "/box/deep"), ("cpuset", "/box"))):
+        (tmp_path / name / at.lstrip("/")).mkdir(parents=True)
+        rows.append(f"cgroup {tmp_path / name} cgroup rw,{name} 0 0")
+        own.append(f"{number}:{name}:{at}")
+    for name, value in (("cpus", "0-3"), ("mems", "0")):
+        (tmp_path / f"cpuset/box/cpuset.{name}").write_text(value)
+    (tmp_path / "mounts").write_text("\n".join(rows))
+    (tmp_path / "own").write_text("\n".join(own))
+    groups = cgroups.find("seatrial-test", mounts=tmp_path / "mounts", own=tmp_path / "own")
+    assert (groups.version, groups.path) == (1, "box/seatrial-test")
+    assert {str(path.relative_to(tmp_path)) for path in groups.parents.values()} == {
+        f"{name}/box/seatrial-test" for name in ("cpu,cpuacct", "memory", "cpuset")
+    }
 
 
 @pytest.mark.parametrize(
@@ -86,7 +152,7 @@ def test_groups_come_and_go_with_the_container(tmp_path: Path, real: Cgroups) ->
         pod, reports = work("cat /proc/self/cgroup; exec sleep 60", resources=LIMITED), Reports()
         runtime.start(pod, reports)
         await reports.state("running")
-        folder = real.parents["cpu"] / "uid-one-main-0"
+        folder = real.parents["cpu"] / real.pod("BestEffort", pod.uid) / "uid-one-main-0"
         quota = "cpu.max" if real.version == 2 else "cpu.cfs_quota_us"
         assert (folder / quota).read_text().split()[0] == "25000"
         assert (folder / "cgroup.procs").read_text().split()
@@ -95,7 +161,8 @@ def test_groups_come_and_go_with_the_container(tmp_path: Path, real: Cgroups) ->
         assert outcome.code == 0
         assert output.count(b"uid-one-main-0") == len(set(real.parents.values()))
         await stopped(runtime, pod)
-        assert not folder.exists()
+        assert not folder.parent.exists()
+        assert folder.parent.parent.is_dir()
 
     on_loop(tmp_path, body, groups=real)
     assert not any(parent.exists() for parent in real.parents.values())

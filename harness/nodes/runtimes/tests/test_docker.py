@@ -14,6 +14,7 @@ import pytest
 from seatrial.harness.apiserver.conversation import STDERR, STDOUT, StreamSelection, everything
 from seatrial.harness.devices.provider import ContainerGrant, Mount
 from seatrial.harness.errors import ClusterError
+from seatrial.harness.nodes.runtimes.cgroups import find
 from seatrial.harness.nodes.runtimes.docker import OWNER, UID, DockerRuntime, unreachable
 from seatrial.harness.nodes.runtimes.simulated import Stages
 from seatrial.harness.nodes.runtimes.tests.engine import IMAGE, containers, engine_at
@@ -74,6 +75,27 @@ def test_a_container_runs_to_its_end(  # noqa: PLR0917
 
     on_loop(engine, body)
     assert not containers(engine)
+
+
+def test_a_container_is_in_the_group_of_its_pod(engine: str) -> None:
+    groups = find(f"seatrial-test-{uuid.uuid4().hex[:8]}")
+    if not groups or groups.version == 2:
+        pytest.skip(f"needs control groups of version 1, as the engine of these tests has: {groups}")
+
+    async def body(runtime: DockerRuntime) -> None:
+        assert runtime.cgroup_parent == groups.path
+        limits = {"limits": {"cpu": "500m"}, "requests": {"cpu": "500m"}}
+        pod = work("sleep 600", name=f"group-{uuid.uuid4().hex[:8]}", image=IMAGE, resources=limits)
+        reports = Reports()
+        runtime.start(pod, reports)
+        container = (await reports.state("running")).id.removeprefix("docker://")
+        own = groups.parents["cpu"] / groups.pod("BestEffort", pod.uid)
+        assert (own / "cpu.cfs_quota_us").read_text() == "50000\n"
+        assert (own / container / "cgroup.procs").read_text().split() == [str(pid) for pid in runtime.processes(pod)]
+        await stopped(runtime, pod)
+
+    on_loop(engine, body, groups=groups)
+    assert not list(Path("/sys/fs/cgroup").glob(f"*/{groups.path}"))
 
 
 def test_speaking_with_a_command(engine: str) -> None:
@@ -200,6 +222,7 @@ def test_a_successor_of_the_same_name_takes_containers_up(engine: str) -> None:
 
 AGENT = """
 import asyncio, sys
+from seatrial.harness.nodes.runtimes.cgroups import find
 from seatrial.harness.nodes.runtimes.docker import DockerRuntime
 from seatrial.harness.nodes.runtimes.tests.engine import IMAGE
 from seatrial.harness.nodes.runtimes.tests.rig import Reports, work

@@ -16,7 +16,7 @@ import pytest
 
 from seatrial.harness.devices.provider import ContainerGrant, Device
 from seatrial.harness.errors import ClusterError
-from seatrial.harness.nodes.runtimes.cgroups import Cgroups
+from seatrial.harness.nodes.runtimes.cgroups import Cgroups, find
 from seatrial.harness.nodes.runtimes.process import ProcessRuntime
 from seatrial.harness.nodes.runtimes.simulated import Stages
 from seatrial.harness.nodes.runtimes.tests.rig import (
@@ -161,7 +161,7 @@ def test_restart_policy(tmp_path: Path, policy: str, code: int, again: bool) -> 
                 lambda container: container.reason == "CrashLoopBackOff"
             )  # the second end has a pause after it
             state = await reports.until(lambda container: container.restarts >= 2)
-            assert state.id.endswith("/2") or state.state != "running"
+            assert state.id.endswith("-2") or state.state != "running"
         else:
             await reports.state("terminated")
             await asyncio.sleep(0.3)
@@ -312,7 +312,7 @@ def test_exec_never_kills_the_group_that_it_shares(tmp_path: Path) -> None:
         pod, reports = work(["sleep", "60"]), Reports()
         runtime.start(pod, reports)
         await reports.state("running")
-        own = groups / "uid-one-main-0"
+        own = groups / "kubepods/besteffort/poduid-one/uid-one-main-0"
         first = (own / "cgroup.procs").read_text()
         assert (await executed(runtime, pod, "main", ["sh", "-c", "sleep 61 & exit 0"]))[0].code == 0
         assert (own / "cgroup.procs").read_text() != first
@@ -343,13 +343,14 @@ def test_exec_ends_with_its_pod(tmp_path: Path) -> None:
 AGENT = """
 import asyncio, sys
 from pathlib import Path
-from seatrial.harness.nodes.runtimes.cgroups import Cgroups
+from seatrial.harness.nodes.runtimes.cgroups import Cgroups, find
 from seatrial.harness.nodes.runtimes.process import ProcessRuntime
 from seatrial.harness.nodes.runtimes.tests.rig import Reports, work
 from seatrial.scheduler.api.clock import WallClock
 
 async def main():
-    runtime = ProcessRuntime(WallClock(), Path(sys.argv[1]), linger=float(sys.argv[3]), groups=Cgroups(0, {}))
+    groups = find(sys.argv[5]) if sys.argv[5] else Cgroups(0, {})
+    runtime = ProcessRuntime(WallClock(), Path(sys.argv[1]), linger=float(sys.argv[3]), groups=groups)
     reports = Reports()
     runtime.start(work(sys.argv[4], name=sys.argv[2], pod={"restartPolicy": "Never"}), reports)
     await reports.state("running")
@@ -363,9 +364,10 @@ asyncio.run(main())
 class Agent:
     """A process with a runtime that runs one pod, and that is killed like a crashed agent."""
 
-    def __init__(self, root: Path, name: str, script: str, *, linger: float = 0.0) -> None:
+    def __init__(self, root: Path, name: str, script: str, *, linger: float = 0.0, groups: str = "") -> None:
+        """`groups`: the name of its control groups."""
         self.process = subprocess.Popen(
-            [sys.executable, "-c", AGENT, str(root), name, str(linger), script], stdout=subprocess.PIPE
+            [sys.executable, "-c", AGENT, str(root), name, str(linger), script, groups], stdout=subprocess.PIPE
         )
         assert self.process.stdout is not None
         assert self.process.stdout.readline() == b"running\n"
@@ -385,6 +387,16 @@ def test_nothing_outlives_an_agent_that_was_killed(tmp_path: Path) -> None:
     agent.crash()
     asyncio.run(eventually(lambda: not with_mark(name) and not _supervisors(tmp_path)))
     assert len(supervisors) == 1
+
+
+def test_the_groups_of_an_agent_that_was_killed_go_with_its_last_pod(tmp_path: Path) -> None:
+    groups = find(f"seatrial-{uuid.uuid4().hex}")
+    if not groups:
+        pytest.skip(f"no control groups can be made here: {groups.why}")
+    agent = Agent(tmp_path, f"orphan-{uuid.uuid4().hex}", STUBBORN, groups=groups.path.rpartition("/")[2])
+    assert all((parent / "kubepods/besteffort").is_dir() for parent in groups.parents.values())
+    agent.crash()
+    asyncio.run(eventually(lambda: not any(parent.exists() for parent in groups.parents.values())))
 
 
 def test_nothing_outlives_a_supervisor_that_was_killed(tmp_path: Path) -> None:
