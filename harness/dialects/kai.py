@@ -13,6 +13,7 @@ _QUEUE = "kai.scheduler/queue"
 _MEMBER = "pod-group-name"
 _UNLIMITED = -1
 _FRACTION = "gpu-fraction"
+_CARDS = "NVIDIA_VISIBLE_DEVICES"
 _GROUP = "runai-gpu-group"  # of the pods on one card, written by the binder
 
 
@@ -58,8 +59,10 @@ class Kai(Dialect):
         return ()
 
     def share(self, pod: PodBuilder, percent: int) -> Iterable[Object]:
-        """The second annotation is KAI's webhook's: where the binder writes the card for the container."""
+        """The second annotation and the variable are from KAI's webhook: the binder writes the card there."""
         pod.annotation(_FRACTION, f"{percent / 100}").annotation("runai/shared-gpu-configmap", f"{pod.name}-card")
+        key = {"name": f"{pod.name}-card-0", "key": _CARDS}
+        pod.manifest["spec"]["containers"][0]["env"] = [{"name": _CARDS, "valueFrom": {"configMapKeyRef": key}}]
         return ()
 
     def held(self, pod: Pod, call: Caller) -> Mapping[str, int]:  # noqa: ARG002
