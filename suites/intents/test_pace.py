@@ -9,7 +9,6 @@ from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.harness.results import ResultsWriter
 from seatrial.scheduler.api.builders import node, pod, priority_class
-from seatrial.suites.intents.places import bound
 
 pytestmark = [pytest.mark.needs(Capability.NODES, Capability.REAL_TIME), pytest.mark.alone]
 
@@ -58,7 +57,6 @@ def test_a_burst_of_important_pods(trial: Trial, intents: Intents, results: Resu
 
     def fill(turn: int) -> None:
         intents.submit(*[pod(f"low{turn}-{number}").request(cpu=1).priority_class(low) for number in range(NODES)])
-        assert trial.reaches(lambda: len(bound(trial)) == NODES, within=120), f"{len(bound(trial))} are bound"
 
     def burst(turn: int) -> None:
         intents.submit(*[pod(f"high{turn}-{number}").request(cpu=1).priority_class(high) for number in range(NODES)])
@@ -73,20 +71,20 @@ def _measure(
     count: int,
     burst: Callable[[int], None],
     *,
-    prepare: Callable[[int], None] = lambda _: None,
+    prepare: Callable[[int], None] | None = None,
 ) -> None:
-    """Run the rounds; each begins without pods, and ends when `count` pods that `burst` created are bound."""
+    """Run the rounds: `count` pods of `prepare` are bound, then as many of `burst`, and all are deleted."""
     recorder = trial.recorder
     assert recorder is not None
     waits: list[float] = []
     rates: list[float] = []
     for turn in range(ROUNDS):
-        prepare(turn)
-        recorder.bound.clear()
-        burst(turn)
-        assert trial.reaches(lambda: len(recorder.bound) == count, within=120), (
-            f"{len(recorder.bound)} of {count} pods are bound"
-        )
+        for submit in filter(None, (prepare, burst)):
+            recorder.bound.clear()
+            submit(turn)
+            assert trial.reaches(lambda: len(recorder.bound) == count, within=120), (
+                f"{len(recorder.bound)} of {count} pods are bound"
+            )
         waits += [1000 * (end - begin) for begin, end in recorder.bound]
         rates.append(count / (max(end for _, end in recorder.bound) - min(begin for begin, _ in recorder.bound)))
         trial.delete(*[each.metadata.name for each in trial.pods()])
