@@ -7,8 +7,9 @@ import pytest
 from seatrial.harness.dialects.dialect import BUILT_IN, Intent, dialect_named, dialect_of
 from seatrial.harness.errors import UsageError
 from seatrial.scheduler.api.builders import node, pod
-from seatrial.scheduler.api.core import ObjectMeta, Pod
+from seatrial.scheduler.api.core import Pod
 from seatrial.scheduler.api.transport import Request, Response
+from seatrial.scheduler.api.wire import ObjectMeta
 
 RECIPES = Path(__file__).parents[3] / "suites" / "recipes"
 
