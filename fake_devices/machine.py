@@ -55,6 +55,7 @@ class Machine:
     pods: int
     slots: tuple[Slot, ...]
     links: tuple[Link, ...]
+    extended: tuple[tuple[str, int], ...] = ()  # resources that device plugins of other projects offer, with amounts
 
     @property
     def vendors(self) -> tuple[str, ...]:

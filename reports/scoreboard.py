@@ -61,7 +61,8 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A measurement of the same load, for each scheduler: median and 99th percentile; "" where none is."""
+    """A measurement of the same load, for each scheduler: the median, with the 99th percentile of times and the lowest
+    and highest of other figures; "" where none is."""
 
     name: str
     values: tuple[str, ...]
@@ -180,7 +181,11 @@ def _figures(runs: Sequence[Run], subjects: Sequence[str]) -> list[Figure]:
     for series in series_of(runs):
         named = f"{phrase(series.name)}{f', {series.what}' if series.what else ''} ({series.unit})"
         middle = short(series.at(50))
-        text = f"{middle}, p99 {short(series.at(99))}" if len(series.samples) > 1 else middle
+        if series.is_latency:
+            text = f"{middle}, p99 {short(series.at(99))}"
+        else:
+            low, high = short(series.samples[0]), short(series.samples[-1])
+            text = middle if low == high else f"{middle} ({low} to {high})"
         values.setdefault(named, {})[_name(runs[series.run])] = text if series.valid else f"{text}, not valid"
     return [
         Figure(name, tuple(of.get(subject, "") for subject in subjects)) for name, of in values.items() if len(of) > 1

@@ -18,7 +18,7 @@ Manifest = dict[str, Any]
 Amounts = Mapping[str, Quantity]  # by resource
 Caller = Callable[[Request], Response]  # sends a request to the cluster
 _OF_SCOPE = 40  # characters: they end with the random part
-BUILT_IN = ("koordinator", "kubernetes", "volcano", "kai", "kueue")
+BUILT_IN = ("koordinator", "kubernetes", "volcano", "kai", "kueue", "hami")
 
 
 class Intent(StrEnum):
@@ -55,7 +55,7 @@ class Dialect(ABC):
         return f"{self.scope[-_OF_SCOPE:].strip('-')}-{name}"
 
     def node(self, node: NodeBuilder) -> None:  # noqa: B027 most schedulers take nodes as they are
-        """Have the node offer its cards as this scheduler's pods ask for them."""
+        """Have the node offer its cards as this scheduler's pods ask for them, as its device plugin would."""
 
     def gang(self, name: str, minimum: int) -> Iterable[Object]:
         """A group of which no pod starts before `minimum` of them have room."""

@@ -1,26 +1,27 @@
 """KAI 0.12: PodGroup and Queue of scheduling.run.ai; whole cards by NVIDIA's plain resource, shares by gpu-fraction."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
 from seatrial.harness.apiserver.quantities import exact
-from seatrial.harness.dialects.dialect import Amounts, Dialect, Intent, Object
+from seatrial.harness.dialects.dialect import Amounts, Caller, Dialect, Intent, Object
 from seatrial.scheduler.api.builders import PodBuilder
+from seatrial.scheduler.api.core import Pod
 from seatrial.scheduler.api.device import NVIDIA_GPU
 
 _QUEUE = "kai.scheduler/queue"
 _MEMBER = "pod-group-name"
 _UNLIMITED = -1
+_FRACTION = "gpu-fraction"
+_CARDS = "NVIDIA_VISIBLE_DEVICES"
+_GROUP = "runai-gpu-group"  # of the pods on one card, written by the binder
 
 
 class Kai(Dialect):
     """KAI's scheduler with its binder."""
 
     name = "kai"
-    unsaid: ClassVar = {
-        Intent.SHARES: "a pod of KAI's own holds the shared card, and simulated nodes do not have its image",
-        Intent.RESERVATIONS: "KAI has no object that keeps room for pods that are not there",
-    }
+    unsaid: ClassVar = {Intent.RESERVATIONS: "KAI has no object that keeps room for pods that are not there"}
 
     def gang(self, name: str, minimum: int) -> Iterable[Object]:
         return [self._group(name, minimum)]
@@ -56,6 +57,18 @@ class Kai(Dialect):
     def cards(self, pod: PodBuilder, count: int) -> Iterable[Object]:
         pod.nvidia(count)
         return ()
+
+    def share(self, pod: PodBuilder, percent: int) -> Iterable[Object]:
+        """The second annotation and the variable are from KAI's webhook: the binder writes the card there."""
+        pod.annotation(_FRACTION, f"{percent / 100}").annotation("runai/shared-gpu-configmap", f"{pod.name}-card")
+        key = {"name": f"{pod.name}-card-0", "key": _CARDS}
+        pod.manifest["spec"]["containers"][0]["env"] = [{"name": _CARDS, "valueFrom": {"configMapKeyRef": key}}]
+        return ()
+
+    def held(self, pod: Pod, call: Caller) -> Mapping[str, int]:  # noqa: ARG002
+        """The card of a share; the node chooses whole ones."""
+        group = pod.metadata.labels.get(_GROUP)
+        return {group: round(100 * float(pod.metadata.annotations[_FRACTION]))} if group else {}
 
     def _queue(self, name: str) -> str:
         """Queues are cluster-wide, and each pod is in one."""

@@ -1,13 +1,16 @@
-"""Volcano 1.14: PodGroup and Queue of scheduling.volcano.sh; whole cards by NVIDIA's plain resource."""
+"""Volcano 1.14: PodGroup and Queue of scheduling.volcano.sh; cards and shares by volcano.sh/vgpu-number."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
-from seatrial.harness.dialects.dialect import Amounts, Dialect, Intent, Object
-from seatrial.scheduler.api.builders import PodBuilder
+from seatrial.harness.dialects.dialect import Amounts, Caller, Dialect, Intent, Object
+from seatrial.harness.dialects.vgpu import MEMORY, SLOTS, TYPE, card_names, percent_held
+from seatrial.scheduler.api.builders import NodeBuilder, PodBuilder
+from seatrial.scheduler.api.core import Pod
 
 _GROUP = "/apis/scheduling.volcano.sh/v1beta1"
 _MEMBER = "scheduling.k8s.io/group-name"
+_COUNT, _CORES, _MEMORY = (f"volcano.sh/vgpu-{kind}" for kind in ("number", "cores", "memory"))
 _QUEUE = "scheduling.volcano.sh/queue-name"
 
 
@@ -15,10 +18,16 @@ class Volcano(Dialect):
     """vc-scheduler with vc-controller-manager, which makes PodGroups for pods without one."""
 
     name = "volcano"
-    unsaid: ClassVar = {
-        Intent.SHARES: "shares (volcano.sh/vgpu-*) need Volcano's device plugin on the nodes",
-        Intent.RESERVATIONS: "Volcano has no object that keeps room for pods that are not there",
-    }
+    unsaid: ClassVar = {Intent.RESERVATIONS: "Volcano has no object that keeps room for pods that are not there"}
+
+    def node(self, node: NodeBuilder) -> None:
+        """Offer what Volcano's device plugin would, which writes the annotation."""
+        cards = card_names(node)
+        for name, each in ((_COUNT, SLOTS), (_CORES, 100), (_MEMORY, MEMORY)) if cards else ():
+            node.extended(name, each * len(cards))
+        if cards:
+            register = "".join(f"{card},{SLOTS},{MEMORY},{TYPE},true,hami-core:" for card in cards)
+            node.annotation("volcano.sh/node-vgpu-register", register)
 
     def gang(self, name: str, minimum: int) -> Iterable[Object]:
         return [self._group(name, {"minMember": minimum})]
@@ -46,8 +55,15 @@ class Volcano(Dialect):
             pod.annotation(_QUEUE, self.own(queue))
 
     def cards(self, pod: PodBuilder, count: int) -> Iterable[Object]:
-        pod.nvidia(count)
+        pod.resources({_COUNT: count, _CORES: 100})
         return ()
+
+    def share(self, pod: PodBuilder, percent: int) -> Iterable[Object]:
+        pod.resources({_COUNT: 1, _CORES: percent, _MEMORY: MEMORY * percent // 100})
+        return ()
+
+    def held(self, pod: Pod, call: Caller) -> Mapping[str, int]:  # noqa: ARG002
+        return percent_held(pod, "volcano.sh/vgpu-ids-new")
 
     def _group(self, name: str, spec: dict[str, Any]) -> Object:
         return self._object(f"{_GROUP}/namespaces/{self.scope}/podgroups", "PodGroup", name, spec)

@@ -22,7 +22,7 @@ Amounts = dict[str, int]  # whole units, cpu in milli
 
 
 class Sized(Protocol):
-    """The size of a machine: threads, bytes, pods; `server` is its model, or empty."""
+    """The size of a machine: threads, bytes, pods, extended resources; `server` is its model, or empty."""
 
     @property
     def cpu(self) -> int: ...
@@ -32,6 +32,8 @@ class Sized(Protocol):
     def pods(self) -> int: ...
     @property
     def server(self) -> str: ...
+    @property
+    def extended(self) -> Sequence[tuple[str, int]]: ...
 
 
 def koordinator_amounts(devices: Sequence[Device]) -> Amounts:
@@ -62,8 +64,9 @@ def plugin_amounts(devices: Sequence[Device], *, healthy: bool) -> Amounts:
 
 
 def kubelet_amounts(machine: Sized) -> Amounts:
-    """Kubelet's own resources. Nothing is reserved for the system."""
-    return {CPU: machine.cpu * 1000, MEMORY: machine.memory, EPHEMERAL_STORAGE: DISK, PODS: machine.pods}
+    """Kubelet's own resources, and the extended ones. Nothing is reserved for the system."""
+    own = {CPU: machine.cpu * 1000, MEMORY: machine.memory, EPHEMERAL_STORAGE: DISK, PODS: machine.pods}
+    return {**dict(machine.extended), **own}
 
 
 def capacity_and_allocatable(machine: Sized, devices: Sequence[Device]) -> tuple[Amounts, Amounts]:

@@ -9,6 +9,8 @@
         memory: 512Gi
         pods: 110
         labels: {pool: train}
+        annotations: {example.com/rack: "7"}
+        extended: {example.com/fpga: 2}         # what a device plugin of another project offers
         taints: [{key: dedicated, value: train, effect: NoSchedule}]
         kubelet: {topology_policy: SingleNUMANodePodLevel, full_pcpus_only: true, reserved_cpus: 0-1}
         processor: {model: "XEON PLATINUM 8269CY", hyper_threading: true, turbo: true}
@@ -84,6 +86,8 @@ class NodeEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
     memory: str | int | None = None
     pods: int | None = None
     labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    extended: dict[str, int] = {}
     taints: tuple[NodeTaint, ...] = ()
     kubelet: Kubelet = PLAIN
     processor: Processor = ANY_PROCESSOR
@@ -91,6 +95,9 @@ class NodeEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
 
     def __post_init__(self) -> None:
         self.kubelet.check()  # msgspec turns the ValueError into a ValidationError
+        for name, amount in self.extended.items():
+            if "/" not in name or amount < 0:
+                raise ValueError(f"extended: expected DOMAIN/NAME and an amount from 0 on, found {name}: {amount}")
 
 
 class Network(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -192,7 +199,7 @@ def processor_of(entry: Mapping[str, Any]) -> Processor:
 
 
 def node_manifest(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """The Node object by which node agents create the node: label, annotation, and the entry's labels and taints."""
+    """The Node object by which node agents create the node: label, annotation, and what the entry adds to them."""
     name = str(entry["name"])
     manifest: dict[str, Any] = {
         "apiVersion": "v1",
@@ -200,7 +207,7 @@ def node_manifest(entry: Mapping[str, Any]) -> dict[str, Any]:
         "metadata": {
             "name": name,
             "labels": {HOSTNAME_LABEL: name, SIMULATED_LABEL: "true", **(entry.get("labels") or {})},
-            "annotations": {ENTRY_ANNOTATION: to_json(entry).decode()},
+            "annotations": {**(entry.get("annotations") or {}), ENTRY_ANNOTATION: to_json(entry).decode()},
         },
     }
     if entry.get("taints"):

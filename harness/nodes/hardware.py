@@ -41,9 +41,10 @@ def machine_of(entry: Mapping[str, Any], models: Catalog | None = None) -> Machi
         pods = units(entry.get("pods", machine.pods))
     except (CatalogError, QuantityError) as error:
         raise UsageError(f"{where}: {error}") from error
-    if (cpu, memory, pods) == (machine.cpu, machine.memory, machine.pods):
+    extended = tuple((entry.get("extended") or {}).items())
+    if (cpu, memory, pods, extended) == (machine.cpu, machine.memory, machine.pods, ()):
         return machine
-    return replace(machine, cpu=cpu, memory=memory, pods=pods)
+    return replace(machine, cpu=cpu, memory=memory, pods=pods, extended=extended)
 
 
 class NodeHardware:

@@ -36,6 +36,7 @@ class LocalMachine:
     memory: int
     pods: int = MAX_PODS
     server: str = ""
+    extended: tuple[tuple[str, int], ...] = ()
 
 
 def this_machine(proc: Path = Path("/proc")) -> LocalMachine:

@@ -185,7 +185,11 @@ def _of_recipe(
         private_folder() as folder,
         companions(recipe, cluster, cluster.endpoint.kubeconfig, folder) as check,
         open_subject(
-            recipe.scheduler, cluster, log_file=log_file, config=own, services=services or recipe.services
+            recipe.scheduler.replace("{folder}", str(folder)),
+            cluster,
+            log_file=log_file,
+            config=own,
+            services=services or recipe.services,
         ) as subject,
     ):
         assert subject is not None

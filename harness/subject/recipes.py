@@ -2,11 +2,12 @@
 
 A subject `FILE.yaml` is a recipe: definitions and objects are created, companions are started, then the scheduler.
 In paths and command lines `{recipe}` is the folder of the recipe, and `{programs}` that of the programs and their
-sources: $SEATRIAL_SCHEDULERS, by default that of `.ci/scheduler-programs`.
+sources: $SEATRIAL_SCHEDULERS, by default that of `.ci/scheduler-programs`; `{python}` is this Python, for modules.
 """
 
 import os
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -78,7 +79,10 @@ def read_recipe(file: Path) -> Recipe:
     here = file.parent.resolve()
 
     def named(line: str) -> str:
-        return line.replace("{programs}", str(programs())).replace("{recipe}", str(here))
+        marks = {"{programs}": str(programs()), "{recipe}": str(here), "{python}": sys.executable}
+        for mark, value in marks.items():
+            line = line.replace(mark, value)
+        return line
 
     return msgspec.structs.replace(
         recipe,
@@ -140,7 +144,7 @@ def companions(recipe: Recipe, cluster: Cluster, kubeconfig: Path, folder: Path)
         return text.replace("{folder}", str(folder)).replace(PORT, port)
 
     for name, text in recipe.files.items():
-        write_private(folder / Path(name).name, filled(text).encode())
+        write_private(folder / Path(name).name, filled(text).replace("{kubeconfig}", str(kubeconfig)).encode())
     if recipe.files:
         pair = make_credentials((), cluster.clock.now()).server
         write_private(folder / "tls.crt", pair.certificate)

@@ -98,7 +98,7 @@ def test_figures_that_two_schedulers_have(run: Callable[..., Run]) -> None:
     )
 
     assert [(each.name, each.values) for each in board.figures] == [
-        ("Throughput, mix plain (pods/s)", ("100, not valid", "20, p99 30"))
+        ("Throughput, mix plain (pods/s)", ("100, not valid", "20 (10 to 30)"))
     ]
 
 

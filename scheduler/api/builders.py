@@ -357,6 +357,15 @@ class NodeBuilder:
         self.manifest.setdefault("labels", {})[key] = value
         return self
 
+    def annotation(self, key: str, value: str) -> Self:
+        self.manifest.setdefault("annotations", {})[key] = value
+        return self
+
+    def extended(self, name: str, amount: int) -> Self:
+        """A resource that a device plugin of another project offers."""
+        self.manifest.setdefault("extended", {})[name] = amount
+        return self
+
     def taint(self, key: str, value: str = "", effect: str = "NoSchedule") -> Self:
         self.manifest.setdefault("taints", []).append({"key": key, "value": value, "effect": effect})
         return self

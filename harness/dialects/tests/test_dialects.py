@@ -6,7 +6,10 @@ import pytest
 
 from seatrial.harness.dialects.dialect import BUILT_IN, Intent, dialect_named, dialect_of
 from seatrial.harness.errors import UsageError
-from seatrial.scheduler.api.builders import pod
+from seatrial.scheduler.api.builders import node, pod
+from seatrial.scheduler.api.core import Pod
+from seatrial.scheduler.api.transport import Request, Response
+from seatrial.scheduler.api.wire import ObjectMeta
 
 RECIPES = Path(__file__).parents[3] / "suites" / "recipes"
 
@@ -106,3 +109,40 @@ def test_kueues_queues_borrow_up_to_their_limit() -> None:
     assert local.path == "/apis/kueue.x-k8s.io/v1beta2/namespaces/trial-a/localqueues"
     assert local.manifest["spec"] == {"clusterQueue": whole.manifest["metadata"]["name"]}
     assert builder.manifest["spec"]["schedulingGates"] == [{"name": "kueue.x-k8s.io/admission"}]
+
+
+def nothing_called(_: Request) -> Response:
+    raise AssertionError("no request is needed")
+
+
+@pytest.mark.parametrize(
+    ("name", "offered", "annotation"),
+    [
+        ("volcano", "volcano.sh/vgpu-number", "volcano.sh/vgpu-ids-new"),
+        ("hami", "nvidia.com/vgpu", "hami.io/vgpu-devices-allocated"),
+    ],
+)
+def test_nodes_offer_ten_places_on_each_card_and_pods_tell_theirs(name: str, offered: str, annotation: str) -> None:
+    dialect, builder = dialect_named(name)("trial-a"), node("n1").cpu(4).cards(2)
+    dialect.node(builder)
+    plain = node("n2").cpu(4)
+    dialect.node(plain)
+    bound = Pod(
+        metadata=ObjectMeta(name="a", annotations={annotation: "n1-1,NVIDIA,40000,50:;n1-0,NVIDIA,80000,100:;"})
+    )
+
+    assert builder.manifest["extended"][offered] == 20
+    assert any("n1-1" in text for text in builder.manifest["annotations"].values())
+    assert "extended" not in plain.manifest
+    assert dialect.held(bound, nothing_called) == {"n1-1": 50, "n1-0": 100}
+
+
+def test_kais_pods_on_one_card_have_one_group() -> None:
+    dialect, builder = dialect_named("kai")("trial-a"), pod("a")
+    dialect.share(builder, 40)
+    metadata = ObjectMeta(
+        name="a", annotations=builder.manifest["metadata"]["annotations"], labels={"runai-gpu-group": "g"}
+    )
+
+    assert dialect.held(Pod(metadata=metadata), nothing_called) == {"g": 40}
+    assert dialect.held(Pod(metadata=ObjectMeta(name="b")), nothing_called) == {}

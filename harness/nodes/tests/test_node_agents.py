@@ -107,6 +107,14 @@ def test_a_node_is_ready_with_its_devices_resources_and_labels(rig: Rig) -> None
     assert rig.api.has("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/n1")
 
 
+def test_a_node_offers_what_device_plugins_of_others_would(rig: Rig) -> None:
+    rig.add(node("n1").cpu(4).extended("example.com/fpga", 2).annotation("example.com/rack", "7"))
+
+    n1 = rig.node("n1")
+    assert n1["status"]["allocatable"]["example.com/fpga"] == "2"
+    assert n1["metadata"]["annotations"]["example.com/rack"] == "7"
+
+
 def test_ready_is_said_last(rig: Rig) -> None:
     rig.add(node("n1").gpus("a10", 1))
     order = [request.path for request in rig.api.sent if request.method != "GET"]

@@ -127,12 +127,14 @@ def test_a_companion_finds_its_files_and_a_certificate(folder: Path) -> None:
     program(folder, "controller", 'cat "$1" && test -s "$2/tls.crt" && test -s "$2/tls.key"; exit 3')
     file = recipe(
         folder,
-        "scheduler: a\nfiles: {a.conf: 'port {port} in {folder}'}\ndefinitions: ['{programs}/crds']\n"
+        "scheduler: a\nfiles: {a.conf: 'port {port} in {folder} for {kubeconfig}'}\ndefinitions: ['{programs}/crds']\n"
         "converted_by: acme/webhook\ncompanions: ['{programs}/controller {folder}/a.conf {folder} {kubeconfig}']",
     )
     with VirtualBackend().start() as cluster:
         with (
-            pytest.raises(SubjectError, match=rf"ended with status 3; its log:\nport \d+ in {folder}"),
+            pytest.raises(
+                SubjectError, match=rf"ended with status 3; its log:\nport \d+ in {folder} for {folder}/kubeconfig"
+            ),
             companions(read_recipe(file), cluster, folder / "kubeconfig", folder),
         ):
             pass
