@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from seatrial.harness.results import Case, ResultsWriter, RunInfo, Subject, Verdict, moment
@@ -36,7 +37,7 @@ UNREADABLE = """
   const found = [], walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
   while (walker.nextNode()) {
     const text = walker.currentNode, own = text.parentElement;
-    if (!text.data.trim() || own.closest("script, style, title, desc, nav, .unseen")) continue;
+    if (!text.data.trim() || own.closest("script, style, title, desc, nav, .unseen, details.screen")) continue;
     const range = document.createRange();
     range.selectNodeContents(text);
     const box = range.getBoundingClientRect();
@@ -187,8 +188,25 @@ def test_the_verdict_is_on_one_line_and_the_menu_follows_the_header(browser: Bro
     assert answer == [1, 0]
 
 
+def test_a_release_that_passed_is_less_than_twenty_pages_of_paper(browser: Browser, tmp_path: Path) -> None:
+    """Sixteen cases for each requirement; verified promises, passed cases and files stay folded."""
+    rows = read_features(FEATURES)
+    with ResultsWriter(tmp_path / "run") as writer:
+        writer.run(RunInfo("day", moment(SIM_EPOCH), (), "virtual", Subject("seatrial-scheduler", "0.2.0")))
+        for row in rows:
+            ids = [f"{row.id}.{name}" for name in row.promises] or [row.id]
+            for place in range(16):
+                promise = ids[place % len(ids)]
+                case = Case(f"suites/x/{row.id}.py::test_{place}", "passed", case=f"{row.id}-{place:03d}")
+                writer.case(msgspec.structs.replace(case, features=(promise,), grades=GRADES, suite=row.group))
+        writer.attach("", "scheduler configuration", "plugins: {}\n" * 500)
+        writer.finish()
+    browser.open(write_signoff(collect([tmp_path / "run"]), tmp_path / "signoff.html"), width=703, media="print")
+    assert 3 < browser.pdf(tmp_path / "signoff.pdf").read_bytes().count(b"/Type /Page\n") < 20
+
+
 def test_all_text_is_readable_on_paper(browser: Browser, page: Path, tmp_path: Path) -> None:
-    """What is folded on the screen is unfolded, and no text is cut off. 703 pixels are the text width of A4 here."""
+    """Evidence that is folded on the screen is unfolded, and no text is cut off. 703 pixels are the width of A4."""
     browser.open(page, width=703, media="print")
     assert browser.ask("document.querySelectorAll('details:not([open])').length") > 0
     assert shown(browser, UNREADABLE) == []

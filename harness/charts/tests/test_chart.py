@@ -20,7 +20,12 @@ from seatrial.harness.errors import UsageError
 from seatrial.scheduler.api.transport import APPLY_PATCH, Request
 from seatrial.scheduler.api.wire import to_json
 
-EVERYTHING = {"descheduler": {"enabled": True}, "webhooks": {"enabled": True, "caBundle": "QQ=="}}
+EVERYTHING = {
+    "descheduler": {"enabled": True},
+    "koordlet": {"enabled": True},
+    "load": {"enabled": True, "masterHost": "load.example"},
+    "webhooks": {"enabled": True, "caBundle": "QQ=="},
+}
 MANIFESTS = seatrial_manifests("gpu", EVERYTHING)
 OWN = [manifest for manifest in MANIFESTS if manifest["kind"] != "CustomResourceDefinition"]
 
@@ -40,13 +45,14 @@ def test_it_is_valid(manifest: dict[str, Any]) -> None:
 
 
 def test_it_has_all_parts_and_all_definitions() -> None:
-    assert pods().keys() == {"scheduler", "manager", "descheduler", "webhooks", "device-plugin"}
+    assert pods().keys() == {"scheduler", "manager", "descheduler", "webhooks", "koordlet", "device-plugin", "load"}
     assert definitions() == list(shipped())
 
 
 def test_what_is_off_is_left_out() -> None:
     names = {manifest["metadata"]["name"] for manifest in seatrial_manifests("gpu") if manifest in OWN}
-    assert not names & {"seatrial-descheduler", "seatrial-webhooks", "seatrial-pod-webhook"}
+    off = {"seatrial-descheduler", "seatrial-webhooks", "seatrial-pod-webhook", "seatrial-koordlet", "seatrial-load"}
+    assert not names & off
     assert seatrial_manifests("gpu", {"scheduler": {"enabled": False}, "manager": {"enabled": False}}) != MANIFESTS
 
 

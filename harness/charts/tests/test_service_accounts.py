@@ -18,6 +18,7 @@ from seatrial.harness.charts import seatrial_manifests
 from seatrial.harness.clusters.answers import accepted
 from seatrial.harness.clusters.envtest import EnvtestBackend
 from seatrial.harness.clusters.protocol import Cluster
+from seatrial.harness.load.tests.test_workers import Load
 from seatrial.harness.processes import start_child, stop
 from seatrial.scheduler.api.builders import gang, members, node, pod, quota, reservation
 from seatrial.scheduler.api.extension import KOORD_SCHEDULER
@@ -29,7 +30,7 @@ MISSING = EnvtestBackend().probe()
 pytestmark = pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
 
 NAMESPACE = "gpu"
-ALL = seatrial_manifests(NAMESPACE, {"descheduler": {"enabled": True}})
+ALL = seatrial_manifests(NAMESPACE, {"descheduler": {"enabled": True}, "load": {"enabled": True}})
 PROGRAMS = ("scheduler", "manager", "descheduler")
 KINDS = {"ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "ConfigMap"}
 KOORD = "/apis/scheduling.koordinator.sh/v1alpha1"
@@ -53,15 +54,21 @@ def install(cluster: Cluster) -> None:
             accepted(cluster.call(Request("PATCH", path, to_json(manifest), APPLY_PATCH)), path)
 
 
-def start(cluster: Cluster, program: str, folder: Path, log: Path) -> "subprocess.Popen[bytes]":
-    """Start the container's command with a token of its service account and the file of its ConfigMap."""
+def kubeconfig_of(cluster: Cluster, program: str, folder: Path) -> Path:
+    """A kubeconfig with a token of the program's service account."""
     assert cluster.endpoint is not None
     document = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600}}
     path = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/seatrial-{program}/token"
     content = yaml.safe_load(cluster.endpoint.kubeconfig.read_text())
     token = send(cluster, path, document)["status"]["token"]
     content["users"] = [{"name": user["name"], "user": {"token": token}} for user in content["users"]]
-    write_private(folder / f"{program}.kubeconfig", yaml.safe_dump(content).encode())
+    kubeconfig = folder / f"{program}.kubeconfig"
+    write_private(kubeconfig, yaml.safe_dump(content).encode())
+    return kubeconfig
+
+
+def start(cluster: Cluster, program: str, folder: Path, log: Path) -> "subprocess.Popen[bytes]":
+    """Start the container's command with a token of its service account and the file of its ConfigMap."""
     named = [manifest for manifest in ALL if manifest["metadata"]["name"] == f"seatrial-{program}"]
     (deployment,) = (manifest for manifest in named if manifest["kind"] == "Deployment")
     words = deployment["spec"]["template"]["spec"]["containers"][0]["args"]
@@ -71,7 +78,7 @@ def start(cluster: Cluster, program: str, folder: Path, log: Path) -> "subproces
     words = [word.replace("/etc/seatrial/config.yaml", str(folder / f"{program}.yaml")) for word in words]
     words[words.index("--port") + 1] = "0"
     words[words.index("--address") + 1] = "127.0.0.1"
-    command = [sys.executable, "-m", "seatrial", *words, "--kubeconfig", str(folder / f"{program}.kubeconfig")]
+    command = [sys.executable, "-m", "seatrial", *words, "--kubeconfig", str(kubeconfig_of(cluster, program, folder))]
     with log.open("wb") as sink:
         return start_child(command, stdout=sink, stderr=sink)
 
@@ -162,4 +169,19 @@ def test_nothing_is_forbidden(cluster: Cluster) -> None:
     path = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
     leases = {item["metadata"]["name"] for item in items(cluster, path)}
     assert leases == {"seatrial-scheduler"}
+    assert forbidden(cluster) == before
+
+
+def test_a_worker_of_a_load_may_do_its_part(cluster: Cluster, tmp_path: Path) -> None:
+    """The master has the administrator's rights, the worker those of the chart."""
+    assert cluster.endpoint is not None
+    cluster.add_nodes([node("for-load").cpu(8)])
+    before = forbidden(cluster)
+    flags = ["--rate", "10", "--seconds", "2", "--hold", "0.2", "--mix", "cpu", "--scheduler-name", KOORD_SCHEDULER]
+    load = Load(cluster.endpoint.kubeconfig, *flags, workers=1)
+    load.work(kubeconfig=kubeconfig_of(cluster, "load", tmp_path))
+    _, (status, messages) = load.end()
+    assert status == 0, messages
+    assert load.figures["created"] == load.figures["bound"] == load.figures["deleted"] > 0
+    assert load.figures["validity"]["errors"] == {}
     assert forbidden(cluster) == before
