@@ -36,7 +36,7 @@ def running_manager(cluster: Cluster, selector: str, *, troubled: bool = False) 
     """
     if Capability.VIRTUAL_TIME in cluster.capabilities:
         link = FaultyTransport(cluster.transport, cluster.clock)
-        manager = build_manager(link, cluster.clock, selector=selector)
+        manager = build_manager(link, cluster.clock, selector=selector, profiles=True, seed=0)
         manager.start()
         try:
             if not cluster.wait(lambda: manager.ready, within=START_WITHIN):
@@ -52,6 +52,7 @@ def running_manager(cluster: Cluster, selector: str, *, troubled: bool = False) 
         way = cleanup.enter_context(TroubledWay(cluster.endpoint.kubeconfig)) if troubled else None
         kubeconfig = way.offered if way is not None else cluster.endpoint.kubeconfig
         command = [*program("seatrial.scheduler.manager"), "--kubeconfig", str(kubeconfig), "--selector", selector]
+        command += ["--colocation-profile-controller", "--seed", "0"]
         process = start_logged(command, log, cleanup)
         cluster.wait(lambda: READY_LINE in log.read_text() or process.poll() is not None, within=START_WITHIN)
         if READY_LINE not in log.read_text():

@@ -6,6 +6,7 @@ from seatrial.scheduler.api.wire import LabelSelector, ObjectMeta, Wire
 
 PROFILES_PATH = "/apis/config.koordinator.sh/v1alpha1/clustercolocationprofiles"
 SKIP_RESOURCES = "config.koordinator.sh/skip-update-resources"  # annotation of a profile
+CONTROLLER_MANAGED = "config.koordinator.sh/controller-managed"  # label of a profile
 EXTENDED_RESOURCE_SPEC = "node.koordinator.sh/extended-resource-spec"  # annotation of pods
 
 

@@ -19,7 +19,16 @@ app = cyclopts.App(name="seatrial manager", result_action="return_value")
 
 
 @app.default
-def run(*, kubeconfig: Path | None = None, selector: str = "", address: str = "127.0.0.1", port: int = 0) -> int:
+def run(
+    *,
+    kubeconfig: Path | None = None,
+    selector: str = "",
+    address: str = "127.0.0.1",
+    port: int = 0,
+    colocation_profile_controller: bool = False,
+    colocation_profile_reconcile_by_default: bool = False,
+    seed: int | None = None,
+) -> int:
     """Keep a NodeMetric and a NodeSLO for each node, write batch and mid resources, normalization and amplification.
 
     Until SIGTERM or Ctrl-C. Settings are in the ConfigMap koordinator-system/slo-controller-config.
@@ -29,6 +38,11 @@ def run(*, kubeconfig: Path | None = None, selector: str = "", address: str = "1
         selector: A label selector: serve nodes with these labels only.
         address: Where health and metrics are served.
         port: At which port; 0 for none.
+        colocation_profile_controller: Give labels, annotations and patches of ClusterColocationProfiles to pods that
+            wait for a node already (Koordinator's gate ColocationProfileController): of profiles with the label
+            config.koordinator.sh/controller-managed: "true" and a selector.
+        colocation_profile_reconcile_by_default: With it, of profiles without the label too.
+        seed: Of the dice for profiles with a probability; by default they differ in each process.
     """
     log_to_stderr(logging.INFO)
     try:
@@ -40,7 +54,14 @@ def run(*, kubeconfig: Path | None = None, selector: str = "", address: str = "1
     async def manage() -> int:
         clock = WallClock()
         transport = HttpTransport(server, clock.faults)
-        manager = build_manager(transport, clock, selector=selector)
+        manager = build_manager(
+            transport,
+            clock,
+            selector=selector,
+            profiles=colocation_profile_controller,
+            all_profiles=colocation_profile_reconcile_by_default,
+            seed=seed,
+        )
         try:
             listening = [await serve(build_routes(manager), address, port)] if port else []
         except OSError as error:

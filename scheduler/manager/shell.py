@@ -50,6 +50,7 @@ from seatrial.scheduler.manager.config import (
 from seatrial.scheduler.manager.noderesource import NodeResources, allocations_of, normalization, offers_something
 from seatrial.scheduler.manager.nodeslo import node_slo_spec
 from seatrial.scheduler.manager.normalization import changed_annotations
+from seatrial.scheduler.manager.profile_controller import ProfileController
 from seatrial.scheduler.manager.sections import Settings
 from seatrial.scheduler.manager.strategy import ColocationStrategy, collect_policy, node_strategy
 from seatrial.scheduler.serving.exposition import Family, sample
@@ -68,8 +69,10 @@ K = TypeVar("K", bound=Following)
 class Manager:
     """Runs the controllers against one API server."""
 
-    def __init__(self, transport: Transport, clock: Clock, *, selector: str = "") -> None:
-        """`selector`: a label selector; only nodes with these labels are served."""
+    def __init__(
+        self, transport: Transport, clock: Clock, *, selector: str = "", profiles: ProfileController | None = None
+    ) -> None:
+        """`selector`: a label selector; only nodes with these labels are served. `profiles` is started with it."""
         self._transport, self._clock = transport, clock
         self.faults = clock.faults
         self._rest = Rest(transport, clock)
@@ -100,6 +103,7 @@ class Manager:
         self._events = EventRecorder(self._rest, clock, "seatrial-manager", "seatrial-manager")
         self._gone: set[str] = set()  # nodes that were here; their NodeMetrics may become known later than their end
         self._selective = bool(selector)
+        self._profiles = profiles
         self.writes: Counter[tuple[str, str]] = Counter()
         self.ready = self._stopped = False
         only = {"labelSelector": selector} if selector else {}
@@ -133,6 +137,8 @@ class Manager:
     def start(self) -> None:
         for informer in self._informers:
             informer.start()
+        if self._profiles is not None:
+            self._profiles.start()
 
     def stop(self) -> None:
         self._stopped = True
@@ -142,6 +148,8 @@ class Manager:
         for timer in (*self._retries.values(), self._probe, self._scan):
             if timer is not None:
                 timer.cancel()
+        if self._profiles is not None:
+            self._profiles.stop()
 
     def _follow(
         self,

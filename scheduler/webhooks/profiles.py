@@ -10,27 +10,20 @@ from typing import Any
 
 import msgspec
 
-from seatrial.scheduler.api.colocation import EXTENDED_RESOURCE_SPEC, SKIP_RESOURCES, ClusterColocationProfile
+from seatrial.scheduler.api.colocation import (
+    EXTENDED_RESOURCE_SPEC,
+    SKIP_RESOURCES,
+    ClusterColocationProfile,
+    ProfileSpec,
+)
 from seatrial.scheduler.api.core import Pod
-from seatrial.scheduler.api.integers import integer
-from seatrial.scheduler.api.numa import QOS_LABEL
 from seatrial.scheduler.api.quantity import CPU, milli
-from seatrial.scheduler.api.reservation import PRIORITY_LABEL
 from seatrial.scheduler.api.slo import BATCH_CPU, BATCH_MEMORY
 from seatrial.scheduler.api.wire import to_json
 from seatrial.scheduler.api.workloads import Namespace, PriorityClass
-from seatrial.scheduler.api.wrong_values import shown
 from seatrial.scheduler.pods.priority import EXTENDED_RESOURCES, class_with_default
+from seatrial.scheduler.pods.profiles import Manifest, ProfileError, patched, thrown, with_words
 from seatrial.scheduler.pods.selectors import selector_matches
-from seatrial.scheduler.webhooks.merging import merged
-
-_ALWAYS = 100  # percent
-
-Manifest = Mapping[str, Any]
-
-
-class ProfileError(Exception):
-    """A profile that matches the pod cannot be applied; the text names it, and what was expected and found."""
 
 
 class Profiles:
@@ -53,8 +46,8 @@ class Profiles:
         changed = dict(pod)
         matching = list(self._matching(pod, namespace))
         for profile in matching:
-            if self._thrown(profile):
-                changed = self._with(changed, profile)
+            if thrown(profile, self._dice):
+                changed = self._with(changed, profile.spec)
         if matching and not any(SKIP_RESOURCES in profile.metadata.annotations for profile in matching):
             changed = translated(changed)
         return changed
@@ -71,54 +64,19 @@ class Profiles:
             if profile.spec.selector is None or selector_matches(profile.spec.selector, labels):
                 yield profile
 
-    def _thrown(self, profile: ClusterColocationProfile) -> bool:
-        """Whether the dice let a pod have the profile: with p + 1 in 100, as Koordinator's (W-4)."""
-        probability = profile.spec.probability
-        percent = _percent(probability)
-        if percent is None:
-            raise ProfileError(
-                f"ClusterColocationProfile {profile.metadata.name}: probability: expected 0 to 100 or a percentage, "
-                f"found {shown(str(probability))}"
-            )
-        if percent in {0, _ALWAYS}:
-            return percent == _ALWAYS
-        return self._dice.randrange(_ALWAYS) <= percent
-
-    def _with(self, pod: Manifest, profile: ClusterColocationProfile) -> dict[str, Any]:
-        """The pod with one profile, whose parts have the order of W-3."""
-        profile_spec = profile.spec
-        metadata, spec = dict(pod.get("metadata") or {}), dict(pod.get("spec") or {})
-        labels = dict(metadata.get("labels") or {}) | profile_spec.labels
-        annotations = dict(metadata.get("annotations") or {}) | profile_spec.annotations
-        labels |= {target: labels.get(source, "") for source, target in profile_spec.label_keys_mapping.items()}
-        annotations |= {
-            target: annotations.get(source, "") for source, target in profile_spec.annotation_keys_mapping.items()
-        }
-        labels |= {key: labels[key] + suffix for key, suffix in profile_spec.label_suffixes.items() if key in labels}
+    def _with(self, pod: Manifest, profile_spec: ProfileSpec) -> dict[str, Any]:
+        """The pod with one profile."""
+        changed = with_words(pod, profile_spec)
+        spec = dict(pod.get("spec") or {})
         if profile_spec.scheduler_name:
             spec["schedulerName"] = profile_spec.scheduler_name
-        if profile_spec.qos_class:
-            labels[QOS_LABEL] = profile_spec.qos_class
         if profile_spec.priority_class_name:
             priority_class = self.priority_classes.get(profile_spec.priority_class_name)
             if priority_class is None:
                 raise ProfileError(f'priorityclasses.scheduling.k8s.io "{profile_spec.priority_class_name}" not found')
             spec["priorityClassName"], spec["priority"] = profile_spec.priority_class_name, priority_class.value
             spec["preemptionPolicy"] = priority_class.preemption_policy
-        if profile_spec.koordinator_priority is not None:
-            labels[PRIORITY_LABEL] = str(profile_spec.koordinator_priority)
-        metadata |= {name: kept for name, kept in (("labels", labels), ("annotations", annotations)) if kept}
-        changed = {**pod, "metadata": metadata, "spec": spec}
-        return merged(changed, profile_spec.patch) if profile_spec.patch else changed
-
-
-def _percent(value: int | str | None) -> int | None:
-    """A probability in percent; None: it is none."""
-    if isinstance(value, str):
-        value = integer(value[:-1]) if value.endswith("%") else None
-    elif value is None:
-        value = _ALWAYS
-    return value if value is not None and 0 <= value <= _ALWAYS else None
+        return patched({**changed, "spec": spec}, profile_spec)
 
 
 def translated(pod: Manifest) -> dict[str, Any]:
@@ -183,17 +141,3 @@ def _read(text: str) -> object:
         return msgspec.json.decode(text) if text else None
     except msgspec.DecodeError:
         return None
-
-
-def changes(before: Manifest, after: Manifest) -> list[dict[str, Any]]:
-    """The JSON patch of a pod's metadata and spec, field by field."""
-    patch: list[dict[str, Any]] = []
-    for part in ("metadata", "spec"):
-        old, new = before.get(part) or {}, after.get(part) or {}
-        for name in sorted(old.keys() | new.keys()):
-            path = f"/{part}/{name.replace('~', '~0').replace('/', '~1')}"
-            if name not in new:
-                patch.append({"op": "remove", "path": path})
-            elif name not in old or old[name] != new[name]:
-                patch.append({"op": "add", "path": path, "value": new[name]})
-    return patch

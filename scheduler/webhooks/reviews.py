@@ -13,6 +13,7 @@ from seatrial.scheduler.api.faults import Faults
 from seatrial.scheduler.api.quantity import QuantityError
 from seatrial.scheduler.api.quota import ElasticQuota
 from seatrial.scheduler.api.wire import decoder
+from seatrial.scheduler.pods.profiles import ProfileError, changes
 from seatrial.scheduler.serving.exposition import CONTENT_TYPE, Family, exposed, sample
 from seatrial.scheduler.serving.routes import Answer, RequestContext, Routes, json, text
 from seatrial.scheduler.webhooks.bindings import DENIED, Bindings
@@ -20,7 +21,7 @@ from seatrial.scheduler.webhooks.devices import patch_of, problems
 from seatrial.scheduler.webhooks.label_rules import LabelRules
 from seatrial.scheduler.webhooks.nodes import NodeRefusal, patch_of_node
 from seatrial.scheduler.webhooks.pod_classes import class_problems
-from seatrial.scheduler.webhooks.profiles import ProfileError, Profiles, changes, with_resource_spec
+from seatrial.scheduler.webhooks.profiles import Profiles, with_resource_spec
 from seatrial.scheduler.webhooks.quota_topology import QuotaExceeded, QuotaRefusal, QuotaTopology
 from seatrial.scheduler.webhooks.slo_config import ConfigRefusal, SloConfigRules
 

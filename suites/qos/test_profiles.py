@@ -60,6 +60,8 @@ def profile(trial: Trial, name: str = "a", **spec: Any) -> None:
     metadata: dict[str, Any] = {"name": f"{trial.name}-{name}"}
     if "annotations_of_profile" in spec:
         metadata["annotations"] = spec.pop("annotations_of_profile")
+    if "labels_of_profile" in spec:
+        metadata["labels"] = spec.pop("labels_of_profile")
     here = {"matchLabels": {"kubernetes.io/metadata.name": trial.name}}
     trial.apply(
         {
@@ -352,3 +354,39 @@ def test_settings_that_are_refused(trial: Trial, start_webhook: StartWebhook) ->
         assert trial.reaches(refused_label, within=10), f"expected a refusal of the second label, found {refusal}"
     finally:
         trial.call("DELETE", f"{path}/slo-controller-config")
+
+
+@pytest.mark.feature("QOS-3.profile")
+@pytest.mark.case("CO-067", severity="normal", source="Koordinator pkg/controller/colocationprofile; spec W-10")
+@pytest.mark.long(seconds=90)
+def test_pods_that_wait_already(trial: Trial, start_manager: StartManager) -> None:
+    """A profile that comes after its pods gives labels, annotations and its patch to those that wait for a node: not to
+    one that has a node, nor by a profile without the label for it or without a selector of pods, and amounts stay. A
+    profile that changes is followed."""
+    trial.add(node("n1").cpu(8).memory("16Gi"))
+    trial.submit(pod("runs").request(cpu=1).label("app", "x").node_name("n1"))
+    waiting = [pod(name).request(cpu=100).label("app", name) for name in ("x", "y")]
+    trial.submit(*waiting)
+    start_manager({})
+    words: dict[str, Any] = {"labels": {"team": "a"}, "annotations": {"note": "b"}, "labelSuffixes": {"team": "-1"}}
+    label = {"config.koordinator.sh/controller-managed": "true"}
+    patch = {"metadata": {"labels": {"patched": "yes"}}}
+    selector = {"matchLabels": {"app": "x"}}
+    profile(trial, "a", labels_of_profile=label, selector=selector, patch=patch, **words)
+    profile(trial, "b", labels={"unmanaged": "yes"}, selector=selector)
+    profile(trial, "c", labels_of_profile=label, labels={"all": "yes"})
+
+    def changed(name: str, **expected: str) -> bool:
+        return expected.items() <= trial.pod(name).metadata.labels.items()
+
+    assert trial.reaches(lambda: changed("x", team="a-1", patched="yes"), within=40), (
+        f"expected the labels of the profile, found {trial.pod('x').metadata.labels}"
+    )
+    change = {"spec": {"labels": {"team": "a", "more": "yes"}}}
+    path = f"/apis/config.koordinator.sh/v1alpha1/clustercolocationprofiles/{trial.name}-a"
+    assert trial.call("PATCH", path, change).ok
+    assert trial.reaches(lambda: changed("x", more="yes"), within=40)
+    x = trial.pod("x")
+    assert (x.metadata.labels["team"], x.metadata.annotations["note"], amounts(x)) == ("a-1", "b", {"cpu": 100_000})
+    for name, keys in (("x", {"unmanaged", "all"}), ("y", {"team", "all"}), ("runs", {"team", "patched"})):
+        assert not keys & trial.pod(name).metadata.labels.keys(), f"{name} has {trial.pod(name).metadata.labels}"

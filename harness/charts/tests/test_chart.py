@@ -1,6 +1,7 @@
 """The chart's manifests are valid for Kubernetes, complete, and their containers' arguments are understood."""
 
 import json
+import os
 import subprocess
 import sys
 from typing import Any
@@ -85,7 +86,11 @@ def test_the_programs_know_their_arguments(component: str) -> None:
     """Each argument that begins with dashes is in the program's help."""
     args = pods()[component]["containers"][0]["args"]
     shown = subprocess.run(
-        [sys.executable, "-m", "seatrial", args[0], "--help"], capture_output=True, text=True, check=True
+        [sys.executable, "-m", "seatrial", args[0], "--help"],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "COLUMNS": "200"},  # no name is wrapped
     ).stdout
     flags = [word.partition("=")[0] for word in args if word.startswith("--")]
     assert flags

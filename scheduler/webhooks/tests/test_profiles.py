@@ -10,8 +10,9 @@ import pytest
 from seatrial.scheduler.api.colocation import ClusterColocationProfile
 from seatrial.scheduler.api.faults import Faults
 from seatrial.scheduler.api.workloads import Namespace, PriorityClass
-from seatrial.scheduler.webhooks.merging import merged
-from seatrial.scheduler.webhooks.profiles import ProfileError, Profiles, changes, translated, with_resource_spec
+from seatrial.scheduler.pods.merging import merged
+from seatrial.scheduler.pods.profiles import ProfileError, changes
+from seatrial.scheduler.webhooks.profiles import Profiles, translated, with_resource_spec
 from seatrial.scheduler.webhooks.reviews import MUTATE, Admission, routes
 
 Pod = dict[str, Any]
