@@ -5,6 +5,7 @@ pre-allocation and devices.
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from seatrial.harness.apiserver.quantities import Amounts, amounts
 from seatrial.harness.audit.annotations import holds_resources, ignores_reservations, reservation_uid
@@ -161,7 +162,8 @@ def reservation_rules(before: State, after: State, change: Change) -> Iterator[s
         if not reservation_uid(from_plain(pod, Pod)) and not list(constraints(pod, node)):
             if noted(pod, RESERVATION_AFFINITY) is not None and not ignores_reservations(from_plain(pod, Pod)):
                 yield f"pod {name_of(pod)} has to be in a reservation, and was bound without one"
-            for way in _reserved_ways(after, pod, node):
+            held = {name: one for name, one in after.reservations.items() if _is_held(before.reservations.get(name, one))}
+            for way in _reserved_ways(replace(after, reservations=held), pod, node):
                 yield f"pod {name_of(pod)} was bound beside its {way}"
 
 
