@@ -10,8 +10,14 @@ from functools import cached_property
 
 from seatrial.harness.apiserver.quantities import Amounts, amounts
 from seatrial.scheduler.api.quota import (
+    ALLOCATED,
     ALLOW_LENT,
+    CHILD_REQUEST,
     DEFAULT_QUOTA,
+    GUARANTEED,
+    NAMESPACES,
+    NON_PREEMPTIBLE_REQUEST,
+    NON_PREEMPTIBLE_USED,
     PARENT,
     PREEMPTIBLE,
     QUOTA_NAME,
@@ -20,6 +26,7 @@ from seatrial.scheduler.api.quota import (
     RUNTIME,
     SHARED_WEIGHT,
     SPECIAL,
+    SYSTEM_QUOTA,
 )
 from seatrial.suites.properties.node_fit import objections
 from seatrial.suites.properties.state import (
@@ -38,6 +45,9 @@ from seatrial.suites.properties.state import (
 )
 
 
+_APART = (DEFAULT_QUOTA, SYSTEM_QUOTA)  # without a share: what their pods use is not divided
+
+
 @dataclass
 class _Tree:
     state: State
@@ -50,7 +60,7 @@ class _Tree:
     @cached_property
     def pods(self) -> dict[str, list[Json]]:
         """The pods of each quota; the default quota has those that name none that there is."""
-        pods: dict[str, list[Json]] = {name: [] for name in (*self.quotas, DEFAULT_QUOTA)}
+        pods: dict[str, list[Json]] = {name: [] for name in (*self.quotas, *_APART)}
         for pod in self.state.pods.values():
             if not is_over(pod):
                 pods[_quota(self, pod)].append(pod)
@@ -72,13 +82,26 @@ class _Tree:
     def lends(self, name: str) -> bool:
         return labels(self.quotas[name]).get(ALLOW_LENT) != "false"
 
-    def request(self, name: str) -> Amounts:
-        """What its pods and children ask for; at least its min if it does not lend (QUOTA-R2, QUOTA-R3, QUOTA-R5)."""
+    def child_request(self, name: str) -> Amounts:
+        """What its pods and children ask for (QUOTA-R2, QUOTA-R3)."""
         own = {key: value for key, value in total(self.pods[name]).items() if key in self.most(name)}
-        amounts = added(own, *map(self.limited, self.children(name)))
+        return added(own, *map(self.limited, self.children(name)))
+
+    def request(self, name: str) -> Amounts:
+        """The same; at least its min if it does not lend (QUOTA-R5)."""
+        amounts = self.child_request(name)
         if self.lends(name):
             return amounts
         return amounts | {key: max(amounts.get(key, 0), value) for key, value in self.least(name).items()}
+
+    def strict_request(self, name: str) -> Amounts:
+        """What its non-preemptible pods and those of its children ask for."""
+        own = {
+            key: value
+            for key, value in total([pod for pod in self.pods[name] if _is_strict(pod)]).items()
+            if key in self.most(name)
+        }
+        return added(own, *map(self.strict_request, self.children(name)))
 
     def limited(self, name: str) -> Amounts:
         """What counts of it above (QUOTA-R4)."""
@@ -90,7 +113,7 @@ class _Tree:
         own = [
             pod
             for pod in self.pods[name]
-            if node_of(pod) and (not non_preemptible or labels(pod).get(PREEMPTIBLE) == "false")
+            if node_of(pod) and (not non_preemptible or _is_strict(pod))
         ]
         return added(total(own), *(self.used(child, non_preemptible=non_preemptible) for child in self.children(name)))
 
@@ -98,7 +121,7 @@ class _Tree:
     def shares(self) -> dict[str, Amounts]:
         """The runtime share of each quota below the root (QUOTA-R13, QUOTA-R14)."""
         cluster = added(*map(allocatable, self.state.nodes.values()))
-        apart = total([pod for pod in self.pods[DEFAULT_QUOTA] if node_of(pod)])
+        apart = total([pod for name in _APART for pod in self.pods[name] if node_of(pod)])
         totals: dict[str, Amounts] = {}
 
         def divide(parent: str, whole: Amounts) -> None:
@@ -151,6 +174,11 @@ def quota_rules(before: State, after: State, change: Change) -> Iterator[str]:
         for what, stated, expected in (
             ("runtime share", noted(quota, RUNTIME), tree.shares.get(name, {})),
             ("request", noted(quota, REQUEST), tree.request(name)),
+            ("child request", noted(quota, CHILD_REQUEST), tree.child_request(name)),
+            ("guarantee", noted(quota, GUARANTEED), tree.least(name)),
+            ("allocation", noted(quota, ALLOCATED), tree.used(name)),
+            ("non-preemptible request", noted(quota, NON_PREEMPTIBLE_REQUEST), tree.strict_request(name)),
+            ("non-preemptible use", noted(quota, NON_PREEMPTIBLE_USED), tree.used(name, non_preemptible=True)),
             ("use", (quota.get("status") or {}).get("used"), tree.used(name)),
         ):
             amount = _some(amounts(stated or {}))
@@ -163,7 +191,7 @@ def quota_rules(before: State, after: State, change: Change) -> Iterator[str]:
         if not against and homes:
             yield f"pod {name_of(pod)} waits although its quota has room, and nodes {homes} too"
     bound = after.bound_since(before) if change is not Change.UNSEEN else []
-    apart = [pod for pod in bound if pod in tree.pods[DEFAULT_QUOTA]]
+    apart = [pod for pod in bound if any(pod in tree.pods[name] for name in _APART)]
     earlier = _Tree(replace(after, pods={name: one for name, one in after.pods.items() if one not in apart}))
     for pod in bound:
         shortages = [*_shortages(earlier, pod, {})] if change is Change.ONE else []
@@ -177,15 +205,27 @@ def _limited_requests(tree: _Tree, pod: Json) -> Amounts:
     return {key: value for key, value in requests(pod).items() if name in tree.quotas and key in tree.most(name)}
 
 
+def _is_strict(pod: Json) -> bool:
+    return labels(pod).get(PREEMPTIBLE) == "false"
+
+
 def _quota(tree: _Tree, pod: Json) -> str:
-    name = labels(pod).get(QUOTA_NAME, DEFAULT_QUOTA)
-    return name if name in tree.quotas else DEFAULT_QUOTA
+    """The quota that its label names, that of its namespace's name, or the oldest that lists the namespace (QUOTA-R30)."""
+    name, home = labels(pod).get(QUOTA_NAME, ""), pod["metadata"]["namespace"]
+    if name:
+        return name if name in tree.quotas or name == SYSTEM_QUOTA else DEFAULT_QUOTA
+    listing = [
+        (quota["metadata"]["creationTimestamp"], name)
+        for name, quota in tree.quotas.items()
+        if home in (noted(quota, NAMESPACES) or ())
+    ]
+    return home if home in tree.quotas else min(listing, default=("", DEFAULT_QUOTA))[1]
 
 
 def _shortages(tree: _Tree, pod: Json, more: Amounts) -> Iterator[str]:
     """Of which resource the quota has too little for its use and `more` (QUOTA-R42)."""
     name = _quota(tree, pod)
-    if name == DEFAULT_QUOTA:
+    if name in _APART:
         return
     used = tree.used(name)
     for key, most in (tree.shares.get(name) or dict.fromkeys(tree.most(name), 0)).items():
@@ -197,7 +237,7 @@ def _shortages(tree: _Tree, pod: Json, more: Amounts) -> Iterator[str]:
 def _strict_shortages(tree: _Tree, pod: Json, more: Amounts) -> Iterator[str]:
     """Of which resource the min is too small for the non-preemptible pods and `more` (QUOTA-R43)."""
     name = _quota(tree, pod)
-    if name == DEFAULT_QUOTA or labels(pod).get(PREEMPTIBLE) != "false":
+    if name in _APART or not _is_strict(pod):
         return
     used, least = tree.used(name, non_preemptible=True), tree.least(name)
     for key in _limited_requests(tree, pod):
