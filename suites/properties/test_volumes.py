@@ -35,7 +35,7 @@ def _made(draw: st.DrawFn) -> Step:
     pairs = st.lists(st.sampled_from([(_ZONE, "a"), (_ZONE, "b"), (_RACK, "r"), (_RACK, "s")]), min_size=1, max_size=2)
     terms = [
         {"matchLabelExpressions": [{"key": key, "values": [value]} for key, value in dict(draw(pairs)).items()]}
-        for _ in range(draw(st.integers(0, 2)))
+        for _ in range(draw(st.sampled_from([0, 1, 2, 2])))
     ]
     return _class("made", "WaitForFirstConsumer", "made.example.com") | ({"allowedTopologies": terms} if terms else {})
 
@@ -47,34 +47,47 @@ def _expressions(draw: st.DrawFn) -> Step:
     return {"key": key, "operator": operator, "values": draw(st.lists(values, unique=True, min_size=1, max_size=2))}
 
 
+_MODES = st.sampled_from(
+    [["ReadWriteOnce", "ReadWriteMany"], ["ReadWriteOncePod"], ["ReadWriteMany"], ["ReadOnlyMany"], ["ReadWriteOnce"]]
+)
+_BLOCK = st.just({"volumeMode": "Block"})
+_SUITS: Step = {"accessModes": ["ReadWriteOnce"], "storageClassName": "late"}  # others differ from it in little
+
+
+def _terms(number: int) -> st.SearchStrategy[Step]:
+    """Node affinity with so many terms."""
+    term = st.lists(_expressions(), min_size=1, max_size=2).map(lambda each: {"matchExpressions": each})
+    terms = st.lists(term, min_size=number, max_size=number)
+    return terms.map(lambda each: {"nodeAffinity": {"required": {"nodeSelectorTerms": each}}} if each else {})
+
+
+_REFERENCES = st.tuples(
+    _CLAIMS, st.sampled_from([{"namespace": "story"}, {"namespace": "other"}, {"namespace": "story", "uid": "gone"}])
+).map(lambda drawn: {"claimRef": {"kind": "PersistentVolumeClaim", "name": f"c{drawn[0]}", **drawn[1]}})
+
+
 @st.composite
 def _volumes(draw: st.DrawFn, number: int) -> Step:
-    terms = [
-        {"matchExpressions": draw(st.lists(_expressions(), min_size=1, max_size=2))}
-        for _ in range(draw(st.sampled_from([0, 1, 1, 1, 1, 2])))
-    ]
-    modes = [["ReadWriteOnce"], ["ReadWriteOnce", "ReadWriteMany"], ["ReadWriteOncePod"], ["ReadOnlyMany"]]
-    spec: dict[str, Any] = {
-        "accessModes": draw(st.sampled_from([*modes[:2], *modes])),
+    spec = _SUITS | {
         "capacity": {"storage": draw(_SIZES)},
         "hostPath": {"path": "/data"},
-        "storageClassName": draw(_CLASS),
         "persistentVolumeReclaimPolicy": "Retain",
     }
-    if terms:
-        spec["nodeAffinity"] = {"required": {"nodeSelectorTerms": terms}}
-    metadata: dict[str, Any] = {"name": f"v{number}", "labels": {"speed": draw(st.sampled_from(["fast", "slow"]))}}
-    match draw(st.integers(0, 11)):
-        case 0:
-            spec["volumeMode"] = "Block"
-        case 1:
-            reference = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "name": f"c{draw(_CLAIMS)}"}
-            spec["claimRef"] = reference | draw(
-                st.sampled_from([{"namespace": "story"}, {"namespace": "other"}, {"namespace": "story", "uid": "gone"}])
+    spec |= draw(st.sampled_from([0, 1, 1, 2]).flatmap(_terms))
+    if draw(st.booleans()):
+        spec |= draw(
+            st.one_of(
+                _MODES.map(lambda modes: {"accessModes": modes}),
+                _CLASS.map(lambda name: {"storageClassName": name}),
+                _BLOCK,
+                _REFERENCES,
             )
-        case 2:
+        )
+    metadata: dict[str, Any] = {"name": f"v{number}", "labels": {"speed": draw(st.sampled_from(["fast", "slow"]))}}
+    match draw(st.integers(0, 5)):
+        case 0:
             metadata["finalizers"] = ["example.com/kept"]
-        case 3 | 4:
+        case 1:
             key = draw(st.sampled_from([_ZONE, "failure-domain.beta.kubernetes.io/zone"]))
             metadata["labels"][key] = draw(st.sampled_from(["a", "b", "b__a"]))
     return {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": metadata, "spec": spec}
@@ -88,17 +101,17 @@ _SELECTORS: list[Step] = [
 
 @st.composite
 def _claim_specs(draw: st.DrawFn) -> Step:
-    modes = [["ReadWriteOnce"], ["ReadWriteOnce", "ReadWriteMany"], ["ReadWriteMany"], ["ReadWriteOncePod"]]
-    spec: dict[str, Any] = {
-        "accessModes": draw(st.sampled_from([*2 * modes[:1], *modes])),
-        "storageClassName": draw(_CLASS),
-        "resources": {"requests": {"storage": draw(_SIZES)}},
-    }
-    match draw(st.integers(0, 7)):
-        case 0:
-            spec["volumeMode"] = "Block"
-        case 1 | 2 | 3:
-            spec["selector"] = draw(st.sampled_from(_SELECTORS))
+    spec = _SUITS | {"resources": {"requests": {"storage": draw(_SIZES)}}}
+    if draw(st.booleans()):
+        spec |= draw(
+            st.one_of(
+                _MODES.map(lambda modes: {"accessModes": modes}),
+                _CLASS.map(lambda name: {"storageClassName": name}),
+                st.just({"storageClassName": "made"}),
+                _BLOCK,
+                st.sampled_from(_SELECTORS).map(lambda selector: {"selector": selector}),
+            )
+        )
     return spec
 
 
