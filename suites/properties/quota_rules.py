@@ -1,7 +1,7 @@
 """The oracle of elastic quotas: requests from the leaves up, shares from the root down, and who is admitted.
 
 Rules QUOTA-R2 to QUOTA-R6, QUOTA-R13 to QUOTA-R20 and QUOTA-R41 to QUOTA-R43, by their sentences: everything is
-computed anew from the objects of one moment. One tree, without the gates that are off by default.
+computed anew from the objects of one moment, without the gates that are off by default.
 """
 
 from collections.abc import Iterator
@@ -15,6 +15,8 @@ from seatrial.scheduler.api.quota import (
     CHILD_REQUEST,
     DEFAULT_QUOTA,
     GUARANTEED,
+    IGNORE_DEFAULT_TREE,
+    IS_ROOT,
     NAMESPACES,
     NON_PREEMPTIBLE_REQUEST,
     NON_PREEMPTIBLE_USED,
@@ -27,6 +29,8 @@ from seatrial.scheduler.api.quota import (
     SHARED_WEIGHT,
     SPECIAL,
     SYSTEM_QUOTA,
+    TOTAL_RESOURCE,
+    TREE_ID,
 )
 from seatrial.suites.properties.node_fit import objections
 from seatrial.suites.properties.state import (
@@ -66,8 +70,36 @@ class _Tree:
                 pods[_quota(self, pod)].append(pod)
         return pods
 
-    def children(self, name: str) -> list[str]:
-        return sorted(child for child in self.quotas if labels(self.quotas[child]).get(PARENT, ROOT_QUOTA) == name)
+    def tree_of(self, name: str) -> str:
+        return labels(self.quotas[name]).get(TREE_ID, "")
+
+    def children(self, name: str, tree: str | None = None) -> list[str]:
+        """Those of its tree; of the root quota those of `tree`."""
+        tree = self.tree_of(name) if tree is None else tree
+        return sorted(
+            child
+            for child, quota in self.quotas.items()
+            if labels(quota).get(PARENT, ROOT_QUOTA) == name and self.tree_of(child) == tree
+        )
+
+    def wholes(self) -> dict[str, Amounts]:
+        """What each tree divides: the total of its oldest root; the default tree the rest of the nodes (QUOTA-R13)."""
+        rest = added(*map(allocatable, self.state.nodes.values()))
+        apart = total([pod for name in _APART for pod in self.pods[name] if node_of(pod)])
+        wholes: dict[str, Amounts] = {}
+        for tree in {self.tree_of(name) for name in self.quotas} - {""}:
+            roots = [
+                (quota["metadata"]["creationTimestamp"], name)
+                for name, quota in self.quotas.items()
+                if self.tree_of(name) == tree and labels(quota).get(IS_ROOT) == "true"
+            ]
+            if not roots:
+                continue
+            root = self.quotas[min(roots)[1]]
+            wholes[tree] = amounts(noted(root, TOTAL_RESOURCE) or {})
+            if labels(root).get(IGNORE_DEFAULT_TREE) != "true":
+                rest = added(rest, {key: -value for key, value in wholes[tree].items()})
+        return wholes | {"": {key: value - apart.get(key, 0) for key, value in rest.items()}}
 
     def least(self, name: str) -> Amounts:
         return amounts(self.quotas[name]["spec"].get("min") or {})
@@ -120,12 +152,10 @@ class _Tree:
     @cached_property
     def shares(self) -> dict[str, Amounts]:
         """The runtime share of each quota below the root (QUOTA-R13, QUOTA-R14)."""
-        cluster = added(*map(allocatable, self.state.nodes.values()))
-        apart = total([pod for name in _APART for pod in self.pods[name] if node_of(pod)])
         totals: dict[str, Amounts] = {}
 
-        def divide(parent: str, whole: Amounts) -> None:
-            children = self.children(parent)
+        def divide(parent: str, whole: Amounts, tree: str | None = None) -> None:
+            children = self.children(parent, tree)
             for child in children:
                 totals[child] = {}
             for key in {key for child in children for key in self.most(child)}:
@@ -135,14 +165,16 @@ class _Tree:
             for child in children:
                 divide(child, totals[child])
 
-        divide(ROOT_QUOTA, {key: value - apart.get(key, 0) for key, value in cluster.items()})
+        wholes = self.wholes()
+        for tree in {"", *map(self.tree_of, self.quotas)}:
+            divide(ROOT_QUOTA, wholes.get(tree, {}), tree)
         return totals
 
     def _divided(self, rivals: list[str], siblings: list[str], key: str, whole: Amounts) -> dict[str, int]:
         """The shares of one resource on one level (QUOTA-R15 to QUOTA-R20)."""
         total_, mins = whole.get(key, 0), {name: self.least(name).get(key, 0) for name in siblings}
         if key in whole and total_ < sum(mins.values()):
-            mins = {name: max(0, total_ * least // sum(mins.values())) for name, least in mins.items()}
+            mins = {name: max(0, total_ * least // (sum(mins.values()) or 1)) for name, least in mins.items()}
         wants = {name: self.limited(name).get(key, 0) for name in rivals}
         shares = {name: min(wants[name], mins[name]) if self.lends(name) else mins[name] for name in rivals}
         hungry = {name for name in rivals if wants[name] > mins[name] and self.weight(name, key) > 0}
@@ -219,7 +251,10 @@ def _quota(tree: _Tree, pod: Json) -> str:
         for name, quota in tree.quotas.items()
         if home in (noted(quota, NAMESPACES) or ())
     ]
-    return home if home in tree.quotas else min(listing, default=("", DEFAULT_QUOTA))[1]
+    own = tree.quotas.get(home)
+    if own is not None and own["metadata"]["namespace"] == home:
+        return home
+    return min(listing, default=("", DEFAULT_QUOTA))[1]
 
 
 def _shortages(tree: _Tree, pod: Json, more: Amounts) -> Iterator[str]:

@@ -144,8 +144,8 @@ class _Stage:
             case {"create": [*manifests]}:
                 for manifest in manifests:
                     self._create(json.loads(json.dumps(manifest)))
-            case {"delete": [kind, name]}:
-                path = trial.path(kind, name)
+            case {"delete": [kind, name, *namespace]}:
+                path = self._path(kind, name, *namespace)
                 if trial.call("DELETE", path).ok:
                     trial.wait(lambda: trial.call("GET", path).code == 404, within=AFTER_TROUBLE)
             case {"provision": claim}:
@@ -161,9 +161,16 @@ class _Stage:
             one.manifest = entry
             self._trial.add(one)
 
+    def _path(self, kind: str, name: str, namespace: str = "") -> str:
+        own = f"/namespaces/{self._trial.name}/"
+        return self._trial.path(kind, name).replace(own, f"/namespaces/{namespace}/" if namespace else own)
+
     def _create(self, manifest: Step) -> None:
+        path, _, _ = self._path(
+            manifest["kind"], manifest["metadata"]["name"], manifest["metadata"].get("namespace", "")
+        ).rpartition("/")
         try:
-            self._trial.apply(manifest)
+            self._trial.create(manifest, path)
         except ApiRefused as error:
             if error.code != 409:  # an object of that name is there
                 raise

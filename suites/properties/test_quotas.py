@@ -9,6 +9,8 @@ from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import QuotaBuilder, quota
 from seatrial.scheduler.api.extension import KOORD_SCHEDULER
 from seatrial.scheduler.api.quota import (
+    IGNORE_DEFAULT_TREE,
+    IS_ROOT,
     NAMESPACES,
     PARENT,
     PREEMPTIBLE,
@@ -16,6 +18,8 @@ from seatrial.scheduler.api.quota import (
     QUOTAS_PATH,
     SHARED_WEIGHT,
     SYSTEM_QUOTA,
+    TOTAL_RESOURCE,
+    TREE_ID,
 )
 from seatrial.suites.properties.quota_rules import quota_rules
 from seatrial.suites.properties.stories import Setting, Step, again, bare, eventful, judge, setting
@@ -23,10 +27,13 @@ from seatrial.suites.properties.stories import Setting, Step, again, bare, event
 __all__ = ["setting"]
 
 _LEAVES, _PARENTS = ("a", "b", "c", "story"), ("p", "q")  # one has the name of the namespace
-_EACH = [*_LEAVES, *_PARENTS]
+_ROOTS = ("t", "u")  # of one other tree: the older one has its total
+_EACH = [*_LEAVES, *_PARENTS, *_ROOTS]
 _AMOUNT = st.integers(0, 8)
 _NUMBERS = st.integers(0, 5)  # of pods
 _LISTS = st.sampled_from(['["story"]', '["other", "story"]', '["other"]'])
+_SHARED = st.sampled_from([{IGNORE_DEFAULT_TREE: "true"}, {}])
+_TOTALS = st.integers(0, 8).map(lambda cores: f'{{"cpu": {cores}, "memory": "{cores}Gi"}}')
 _NAMES = st.sampled_from([*_LEAVES, *_LEAVES, "nobody", SYSTEM_QUOTA, None])
 
 
@@ -46,11 +53,18 @@ def _quotas(draw: st.DrawFn, name: str) -> Step:
         one.manifest["metadata"].setdefault("annotations", {})[NAMESPACES] = draw(_LISTS)
     if draw(st.sampled_from([False, False, False, True])):
         one.keeps()
-    if name in _PARENTS:
+    if name not in _LEAVES:
         one.parent()
-    above = draw(st.sampled_from(["", *_PARENTS]))
-    if above > name or (above and name in _LEAVES):
-        one.below(above)
+    above = draw(st.sampled_from(["", *_PARENTS, *_ROOTS]))
+    if name in _LEAVES or (name in _PARENTS and name < above < "t"):
+        one.below(above) if above else None
+        if draw(st.booleans() if above in _ROOTS else st.sampled_from([False] * 5 + [True])):
+            one.manifest["metadata"].setdefault("labels", {})[TREE_ID] = "tree"
+    elif name in _ROOTS:
+        one.manifest["metadata"]["labels"] |= {TREE_ID: "tree", IS_ROOT: "true"} | draw(_SHARED)
+        one.manifest["metadata"].setdefault("annotations", {})[TOTAL_RESOURCE] = draw(_TOTALS)
+    if draw(st.sampled_from([False] * 9 + [True])):
+        one.manifest["metadata"]["namespace"] = "other"
     return one.manifest
 
 
@@ -76,7 +90,12 @@ def _changes(draw: st.DrawFn) -> Step:
         {"metadata": {"annotations": {NAMESPACES: draw(_LISTS) if name in _LEAVES else None}}},
     ]
     if name in _LEAVES:  # no circles
-        patches += 2 * [{"metadata": {"labels": {PARENT: draw(st.sampled_from([None, *_PARENTS]))}}}]
+        patches += 2 * [{"metadata": {"labels": {PARENT: draw(st.sampled_from([None, *_PARENTS, *_ROOTS]))}}}]
+    if name in _ROOTS:
+        patches = [
+            {"metadata": {"labels": {IGNORE_DEFAULT_TREE: draw(st.sampled_from(["true", "false", None]))}}},
+            {"metadata": {"annotations": {TOTAL_RESOURCE: draw(_TOTALS)}}},
+        ]
     path = f"{QUOTAS_PATH.replace('/elasticquotas', '/namespaces/{namespace}/elasticquotas')}/{name}"
     return {"patch": [path, draw(st.sampled_from(patches))]}
 
@@ -100,6 +119,7 @@ _STEPS = st.one_of(
     _NUMBERS.flatmap(_pods).map(again),
     _NUMBERS.map(lambda number: {"delete": ["Pod", f"p{number}"]}),
     st.sampled_from(_EACH).map(lambda name: {"delete": ["ElasticQuota", name]}),
+    st.sampled_from(_EACH).map(lambda name: {"delete": ["ElasticQuota", name, "other"]}),
     st.sampled_from(_EACH).flatmap(_quotas).map(lambda one: {"create": [one]}),
     st.sampled_from(_EACH).flatmap(_quotas).map(again),
     st.integers(2, 8).map(lambda cores: {"nodes": [_node("n2", cores)]}),
@@ -113,6 +133,7 @@ def _starts(draw: st.DrawFn) -> list[Step]:
     numbers = draw(st.lists(_NUMBERS, unique=True, min_size=3))
     return [
         {"nodes": [_node("n1", draw(st.integers(4, 16)))]},
+        {"create": [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "other"}}]},
         {"create": [draw(_quotas(name)) for name in names]},
         {"create": [draw(_pods(number)) for number in numbers]},
     ]
