@@ -48,7 +48,6 @@ from seatrial.suites.properties.state import (
     total,
 )
 
-
 _APART = (DEFAULT_QUOTA, SYSTEM_QUOTA)  # without a share: what their pods use is not divided
 
 
@@ -142,11 +141,7 @@ class _Tree:
 
     def used(self, name: str, *, non_preemptible: bool = False) -> Amounts:
         """What its pods and those of its children have (QUOTA-R6)."""
-        own = [
-            pod
-            for pod in self.pods[name]
-            if node_of(pod) and (not non_preemptible or _is_strict(pod))
-        ]
+        own = [pod for pod in self.pods[name] if node_of(pod) and (not non_preemptible or _is_strict(pod))]
         return added(total(own), *(self.used(child, non_preemptible=non_preemptible) for child in self.children(name)))
 
     @cached_property
@@ -242,7 +237,7 @@ def _is_strict(pod: Json) -> bool:
 
 
 def _quota(tree: _Tree, pod: Json) -> str:
-    """The quota that its label names, that of its namespace's name, or the oldest that lists the namespace (QUOTA-R30)."""
+    """The quota of its label, of its namespace's name, or the oldest that lists the namespace (QUOTA-R30)."""
     name, home = labels(pod).get(QUOTA_NAME, ""), pod["metadata"]["namespace"]
     if name:
         return name if name in tree.quotas or name == SYSTEM_QUOTA else DEFAULT_QUOTA

@@ -175,7 +175,6 @@ class _Stage:
             if error.code != 409:  # an object of that name is there
                 raise
 
-
     def _provision(self, name: str, zone: str | None) -> None:
         """What a provisioner does for a claim with a node: a volume for its node, or for another zone."""
         trial = self._trial

@@ -1,7 +1,7 @@
 """The oracle of volumes: on which nodes the claims of a pod are, or can be, bound to a volume that suits them.
 
-From kubernetes' documentation of PersistentVolumes and StorageClasses, and the comments of its plugins VolumeBinding and
-VolumeZone: of the volumes that suit, the smallest; small claims choose before large ones; a volume is made, where a
+From kubernetes' documentation of PersistentVolumes and StorageClasses, and the comments of its plugins VolumeBinding
+and VolumeZone: of the volumes that suit, the smallest; small claims choose before large ones; a volume is made, where a
 class has a provisioner, on a node in its allowed topologies if none suits.
 """
 
@@ -154,19 +154,19 @@ def volume_rules(before: State, after: State, change: Change) -> Iterator[str]:
     for name, claim in after.claims.items():
         volume = after.volumes.get(claim["spec"].get("volumeName", ""))
         earlier = before.claims.get(name, claim)
-        if volume is None or earlier["spec"].get("volumeName") or earlier["metadata"]["uid"] != claim["metadata"]["uid"]:
+        again = earlier["metadata"]["uid"] != claim["metadata"]["uid"]
+        if volume is None or earlier["spec"].get("volumeName") or again:
             continue
-        for why in () if _is_reserved(before.volumes.get(name_of(volume), volume), claim) else mismatches(volume, claim):
+        offered = before.volumes.get(name_of(volume), volume)
+        for why in () if _is_reserved(offered, claim) else mismatches(volume, claim):
             yield f"claim {name} has volume {name_of(volume)}: {why}"
-        if not _is_free(before.volumes.get(name_of(volume), volume), claim):
+        if not _is_free(offered, claim):
             yield f"claim {name} has volume {name_of(volume)}, which was not free"
-        if change is Change.ONE and _is_late(after, claim) and not _is_reserved(volume | {"spec": {**volume["spec"]}}, claim):
-            yield f"claim {name} has volume {name_of(volume)}, which does not name it"
     for name, claim in after.claims.items():
         home = after.nodes.get(_home(claim))
         if home is not None and not _home(before.claims.get(name, {"spec": {}, "metadata": {}})):
             if change is Change.ONE and not _is_allowed(after.classes[claim["spec"]["storageClassName"]], home):
-                yield f"the volume of claim {name} is to be made for node {name_of(home)}, which the class does not allow"
+                yield f"a volume is to be made for claim {name} on node {name_of(home)}, which its class does not allow"
             for one in _suiting(after, claim, home) if change is Change.ONE else ():
                 yield f"a volume is to be made for claim {name}, and {name_of(one)} suits"
     for pod in after.bound_since(before):
