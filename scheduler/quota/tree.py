@@ -229,8 +229,10 @@ class QuotaTree:
             return reason
         parent = quota.parent
         self._leave_level(quota, parent)
-        self._respec(quota, spec)
+        strict = self._respec(quota, spec)
         self._join_level(quota, parent)
+        for above in parent.path():
+            above.non_preemptible_request.update(strict)
         return ""
 
     def remove_quota(self, name: str) -> None:
@@ -279,19 +281,21 @@ class QuotaTree:
             above.non_preemptible_used.subtract(quota.non_preemptible_used)
             above.non_preemptible_request.subtract(quota.non_preemptible_request)
 
-    def _respec(self, quota: Quota, spec: QuotaSpec) -> None:
-        """Change the spec of a quota that is in no level."""
+    def _respec(self, quota: Quota, spec: QuotaSpec) -> dict[str, int]:
+        """Change the spec of a quota that is in no level. Returns the change of its non-preemptible request."""
         before, quota.spec = quota.spec, spec
-        if before.max.keys() != spec.max.keys():
-            # The request of its own pods counts for resources of its max only (QUOTA-R2).
-            own = quota.self_request
-            for key in before.max.keys() ^ spec.max.keys():
-                quota.child_request[key] = quota.limited_sum.get(key, 0) + (own.get(key, 0) if key in spec.max else 0)
+        # The request of its own pods counts for resources of its max only (QUOTA-R2).
+        own, strict = quota.self_request, dict[str, int]()
+        for key in before.max.keys() ^ spec.max.keys():
+            quota.child_request[key] = quota.limited_sum.get(key, 0) + (own.get(key, 0) if key in spec.max else 0)
+            strict[key] = quota.self_non_preemptible_request.get(key, 0) * (1 if key in spec.max else -1)
+        quota.non_preemptible_request.update(strict)
         for key in {*before.max, *before.min, *spec.max, *spec.min, *quota.child_request}:
             quota.limited[key] = self._limited(quota, key)
         if self.guarantee:
             for key in {*before.min, *spec.min}:
                 quota.guaranteed[key] = max(quota.allocated.get(key, 0), spec.min.get(key, 0))
+        return strict
 
     def _join_level(self, quota: Quota, parent: Quota) -> None:
         self._moves += 1

@@ -5,13 +5,20 @@ pre-allocation and devices.
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from seatrial.harness.apiserver.quantities import Amounts, amounts
 from seatrial.harness.audit.annotations import holds_resources, ignores_reservations, reservation_uid
 from seatrial.scheduler.api.clock import read_time
 from seatrial.scheduler.api.core import Pod
 from seatrial.scheduler.api.durations import go_duration
-from seatrial.scheduler.api.reservation import EXACT_MATCH, RESERVATION_AFFINITY, RESTRICTED, Reservation
+from seatrial.scheduler.api.reservation import (
+    EXACT_MATCH,
+    RESERVATION_AFFINITY,
+    RESTRICTED,
+    RESTRICTED_OPTIONS,
+    Reservation,
+)
 from seatrial.scheduler.api.wire import from_plain
 from seatrial.suites.properties.node_fit import CORDON, constraints, lacking, matches, tolerates
 from seatrial.suites.properties.state import (
@@ -97,11 +104,15 @@ def _may_use(state: State, reservation: Json, pod: Json, *, inside: bool) -> boo
     tolerations = request.get("tolerations") or []
     if spec.get("unschedulable") and not tolerates(tolerations, CORDON):
         return False
-    if affinity is not None and any(not tolerates(tolerations, taint) for taint in spec.get("taints") or ()):
+    taints = [taint for taint in spec.get("taints") or () if taint["effect"] != "PreferNoSchedule"]
+    if affinity is not None and any(not tolerates(tolerations, taint) for taint in taints):
         return False
     node = state.nodes.get(reservation["status"].get("nodeName", ""), {"metadata": {}})
     values = labels(node) | labels(reservation)
-    return all(values.get(key) == value for key, value in (request.get("reservationSelector") or {}).items())
+    terms = (request.get("requiredDuringSchedulingIgnoredDuringExecution") or {}).get("reservationSelectorTerms")
+    return all(values.get(key) == value for key, value in (request.get("reservationSelector") or {}).items()) and (
+        terms is None or any(all(matches(each, values) for each in term["matchExpressions"]) for term in terms)
+    )
 
 
 def _is_exact(pod: Json, reservation: Json) -> bool:
@@ -120,8 +131,16 @@ def _room_inside(state: State, reservation: Json, pod: Json, node: Json) -> bool
     amounts = requests(pod)
     if list(lacking(amounts, added(_free(state, node), _left(state, reservation)))):
         return False
-    bounded = _left(state, reservation) if reservation["spec"].get("allocatePolicy") == RESTRICTED else {}
+    bounded = {key: value for key, value in _left(state, reservation).items() if key in _strict_keys(reservation)}
     return not list(lacking({key: amounts.get(key, 0) for key in bounded}, bounded))
+
+
+def _strict_keys(reservation: Json) -> set[str]:
+    """The resources that a Restricted reservation limits: those of its options, or all that it has."""
+    if reservation["spec"].get("allocatePolicy") != RESTRICTED:
+        return set()
+    capacity = set(_capacity(reservation))
+    return capacity & {*(noted(reservation, RESTRICTED_OPTIONS) or {}).get("resources", ())} or capacity
 
 
 def _ways(state: State, pod: Json) -> Iterator[str]:
@@ -161,7 +180,10 @@ def reservation_rules(before: State, after: State, change: Change) -> Iterator[s
         if not reservation_uid(from_plain(pod, Pod)) and not list(constraints(pod, node)):
             if noted(pod, RESERVATION_AFFINITY) is not None and not ignores_reservations(from_plain(pod, Pod)):
                 yield f"pod {name_of(pod)} has to be in a reservation, and was bound without one"
-            for way in _reserved_ways(after, pod, node):
+            held = {
+                name: one for name, one in after.reservations.items() if _is_held(before.reservations.get(name, one))
+            }
+            for way in _reserved_ways(replace(after, reservations=held), pod, node):
                 yield f"pod {name_of(pod)} was bound beside its {way}"
 
 
@@ -172,14 +194,28 @@ def _of_reservation(before: State, after: State, one: Json) -> Iterator[str]:
     for pod in owners:
         if name_of(pod) not in known and not _may_use(before, one, pod, inside=True):
             yield f"pod {name_of(pod)} was placed in reservation {name}, which it may not use"
-    if spec.get("allocatePolicy") == RESTRICTED:
-        for why in lacking(total(owners), total(owners) | _capacity(one)) if _capacity(one) else ():
+    if strict := _strict_keys(one):
+        bounds = {key: value for key, value in _capacity(one).items() if key in strict}
+        for why in lacking(total(owners), total(owners) | bounds):
             yield f"owners of the restricted reservation {name} have more than it has: {why}"
     age = after.now - (read_time(one["metadata"]["creationTimestamp"]) or after.now)
     limit = go_duration(spec.get("ttl", "24h"))
+    if limit and "expires" in spec:
+        limit = min(limit, (read_time(spec["expires"]) or after.now) - after.now + age)
+    home, before_it = spec["template"]["spec"].get("nodeName", ""), before.reservations.get(name, one)
+    if _is_held(one) and home not in {"", status["nodeName"]}:
+        yield f"reservation {name} is on node {status['nodeName']}, its template names {home}"
+    if _is_held(one) and before_it["metadata"]["uid"] == one["metadata"]["uid"] and not _is_held(before_it):
+        policies = {
+            name_of(other): bool(other["spec"].get("allocatePolicy")) for other in _on(after, status["nodeName"])
+        }
+        for other_name, policy in policies.items():
+            was_there = other_name in before.reservations and _is_held(before.reservations[other_name])
+            if was_there and policy != bool(spec.get("allocatePolicy")):
+                yield f"reservation {name} is on node {status['nodeName']} beside {other_name} of another policy"
     phase = status.get("phase", "Pending")
     if _is_held(one):
-        if limit and age > limit + LATEST_LOOK:
+        if limit and age > max(limit, 0) + LATEST_LOOK:
             yield f"reservation {name} is {age:.0f} s old and Available, its ttl is {limit:.0f} s"
         if spec.get("allocateOnce", True) and owners:
             yield f"reservation {name} is for one pod, has {name_of(owners[0])}, and is still Available"
@@ -190,12 +226,13 @@ def _of_reservation(before: State, after: State, one: Json) -> Iterator[str]:
         listed = sorted(owner["name"] for owner in status.get("currentOwners") or ())
         if listed != sorted(map(name_of, owners)):
             yield f"reservation {name}: expected owners {sorted(map(name_of, owners))}, found {listed}"
-    elif phase == "Failed" and not (limit and age >= limit):
+    elif phase == "Failed" and not (limit is not None and limit != 0 and age >= limit):
         yield f"reservation {name} is {age:.0f} s old and Failed, its ttl is {limit:.0f} s"
     elif phase == "Pending" and "deletionTimestamp" not in one["metadata"]:
         pod = {"metadata": {"name": ""}, "spec": spec["template"]["spec"], "status": {}}
         policy = bool(spec.get("allocatePolicy"))
         for node_name, node in after.nodes.items():
             mixed = any(bool(other["spec"].get("allocatePolicy")) != policy for other in _on(after, node_name))
-            if not mixed and not list(constraints(pod, node)) and not list(lacking(requests(pod), _free(after, node))):
+            closed = mixed or home not in {"", node_name}
+            if not closed and not list(constraints(pod, node)) and not list(lacking(requests(pod), _free(after, node))):
                 yield f"reservation {name} waits although node {node_name} has room"

@@ -65,7 +65,9 @@ class State:
             name: orjson.loads(accepted(trial.call("GET", path.format(ns=trial.name)), f"list {name}").body)["items"]
             for name, path in _LISTS.items()
         }
-        by_name = {name: {one["metadata"]["name"]: one for one in items} for name, items in results.items()}
+        for items in results.values():  # of several of one name, in several namespaces, the oldest
+            items.sort(key=lambda one: (one["metadata"]["creationTimestamp"], one["metadata"].get("namespace", "")))
+        by_name = {name: {one["metadata"]["name"]: one for one in items[::-1]} for name, items in results.items()}
         return cls(trial.cluster.clock.now(), **by_name)
 
     def places(self) -> list[tuple[str, str, dict[str, str]]]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+import orjson
 import pytest
 import yaml
 from hypothesis import HealthCheck, Phase, given, settings
@@ -29,6 +30,7 @@ from seatrial.harness.errors import ApiRefused, UsageError
 from seatrial.harness.results import ResultsWriter
 from seatrial.harness.subject.protocol import Subject, open_subject
 from seatrial.scheduler.api.builders import PodBuilder, node, pod
+from seatrial.scheduler.api.storage import SELECTED_NODE
 from seatrial.scheduler.api.yaml_files import load_yaml
 from seatrial.suites.properties.state import Change, State
 
@@ -142,10 +144,12 @@ class _Stage:
             case {"create": [*manifests]}:
                 for manifest in manifests:
                     self._create(json.loads(json.dumps(manifest)))
-            case {"delete": [kind, name]}:
-                path = trial.path(kind, name)
+            case {"delete": [kind, name, *namespace]}:
+                path = self._path(kind, name, *namespace)
                 if trial.call("DELETE", path).ok:
                     trial.wait(lambda: trial.call("GET", path).code == 404, within=AFTER_TROUBLE)
+            case {"provision": claim}:
+                self._provision(claim, step.get("zone"))
             case {"patch": [path, patch]}:
                 trial.call("PATCH", path.replace("{namespace}", trial.name), patch)
             case {"pass": seconds}:
@@ -157,12 +161,38 @@ class _Stage:
             one.manifest = entry
             self._trial.add(one)
 
+    def _path(self, kind: str, name: str, namespace: str = "") -> str:
+        own = f"/namespaces/{self._trial.name}/"
+        return self._trial.path(kind, name).replace(own, f"/namespaces/{namespace}/" if namespace else own)
+
     def _create(self, manifest: Step) -> None:
+        path, _, _ = self._path(
+            manifest["kind"], manifest["metadata"]["name"], manifest["metadata"].get("namespace", "")
+        ).rpartition("/")
         try:
-            self._trial.apply(manifest)
+            self._trial.create(manifest, path)
         except ApiRefused as error:
             if error.code != 409:  # an object of that name is there
                 raise
+
+    def _provision(self, name: str, zone: str | None) -> None:
+        """What a provisioner does for a claim with a node: a volume for its node, or for another zone."""
+        trial = self._trial
+        claim = orjson.loads(trial.call("GET", trial.path("PersistentVolumeClaim", name)).body)
+        home = (claim["metadata"].get("annotations") or {}).get(SELECTED_NODE)
+        if not home or claim["spec"].get("volumeName"):
+            return
+        key, value = ("topology.kubernetes.io/zone", zone) if zone else ("kubernetes.io/hostname", home)
+        terms = [{"matchExpressions": [{"key": key, "operator": "In", "values": [value]}]}]
+        reference = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": trial.name, "name": name}
+        spec = {key: claim["spec"][key] for key in ("accessModes", "storageClassName", "volumeMode")} | {
+            "capacity": claim["spec"]["resources"]["requests"],
+            "claimRef": {**reference, "uid": claim["metadata"]["uid"]},
+            "hostPath": {"path": "/made"},
+            "nodeAffinity": {"required": {"nodeSelectorTerms": terms}},
+        }
+        metadata = {"name": f"made-{claim['metadata']['uid']}", "labels": {"speed": "fast"}}
+        trial.apply({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": metadata, "spec": spec})
 
 
 def _begin(trouble: str, link: Link) -> None:
@@ -210,10 +240,16 @@ def bare(name: str) -> PodBuilder:
     return one
 
 
+def again(manifest: Step) -> Story:
+    """The object goes, and another one of its name comes."""
+    return [{"delete": [manifest["kind"], manifest["metadata"]["name"]]}, {"create": [manifest]}]
+
+
 @st.composite
-def eventful(draw: st.DrawFn, start: st.SearchStrategy[Story], steps: st.SearchStrategy[Step]) -> Story:
+def eventful(draw: st.DrawFn, start: st.SearchStrategy[Story], steps: st.SearchStrategy[Step | Story]) -> Story:
     """First steps, then changes; during one of them the scheduler may be in trouble."""
-    changes = draw(st.lists(steps, min_size=1, max_size=LONGEST))
+    listed = draw(st.lists(steps, min_size=1, max_size=LONGEST))
+    changes = [step for one in listed for step in (one if isinstance(one, list) else [one])]
     trouble = draw(st.sampled_from(["", "", "restart", "restart", "cut", "lost", "refused", "held"]))
     if trouble:
         number = draw(st.integers(0, len(changes) - 1))

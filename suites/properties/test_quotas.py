@@ -8,16 +8,33 @@ from hypothesis import strategies as st
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import QuotaBuilder, quota
 from seatrial.scheduler.api.extension import KOORD_SCHEDULER
-from seatrial.scheduler.api.quota import PARENT, QUOTAS_PATH, SHARED_WEIGHT
+from seatrial.scheduler.api.quota import (
+    IGNORE_DEFAULT_TREE,
+    IS_ROOT,
+    NAMESPACES,
+    PARENT,
+    PREEMPTIBLE,
+    QUOTA_NAME,
+    QUOTAS_PATH,
+    SHARED_WEIGHT,
+    SYSTEM_QUOTA,
+    TOTAL_RESOURCE,
+    TREE_ID,
+)
 from seatrial.suites.properties.quota_rules import quota_rules
-from seatrial.suites.properties.stories import Setting, Step, bare, eventful, judge, setting
+from seatrial.suites.properties.stories import Setting, Step, again, bare, eventful, judge, setting
 
 __all__ = ["setting"]
 
-_LEAVES, _PARENTS = "abc", ("p", "q")
-_EACH = [*_LEAVES, *_PARENTS]
+_LEAVES, _PARENTS = ("a", "b", "c", "story"), ("p", "q")  # one has the name of the namespace
+_ROOTS = ("t", "u")  # of one other tree: the older one has its total
+_EACH = [*_LEAVES, *_PARENTS, *_ROOTS]
 _AMOUNT = st.integers(0, 8)
 _NUMBERS = st.integers(0, 5)  # of pods
+_LISTS = st.sampled_from(['["story"]', '["other", "story"]', '["other"]'])
+_SHARED = st.sampled_from([{IGNORE_DEFAULT_TREE: "true"}, {}])
+_TOTALS = st.integers(0, 8).map(lambda cores: f'{{"cpu": {cores}, "memory": "{cores}Gi"}}')
+_NAMES = st.sampled_from([*_LEAVES, *_LEAVES, "nobody", SYSTEM_QUOTA, None])
 
 
 @st.composite
@@ -27,16 +44,27 @@ def _quotas(draw: st.DrawFn, name: str) -> Step:
     least, more = draw(_AMOUNT), draw(_AMOUNT)
     one.min(cpu=least).max(cpu=least + more)
     if draw(st.booleans()):
-        one.min(memory=f"{least}Gi").max(memory=f"{least + draw(_AMOUNT)}Gi")
+        one.min(memory=f"{least}Gi")
     if draw(st.booleans()):
-        one.weight(cpu=draw(st.integers(1, 4)), memory=f"{draw(st.integers(1, 4))}Gi")
+        one.max(memory=f"{least + draw(_AMOUNT)}Gi")
+    if draw(st.booleans()):
+        one.weight(cpu=draw(st.integers(0, 4)), memory=f"{draw(st.integers(0, 4))}Gi")
+    if name in _LEAVES and draw(st.sampled_from([False, False, False, True])):
+        one.manifest["metadata"].setdefault("annotations", {})[NAMESPACES] = draw(_LISTS)
     if draw(st.sampled_from([False, False, False, True])):
         one.keeps()
-    if name in _PARENTS:
+    if name not in _LEAVES:
         one.parent()
-    above = draw(st.sampled_from(["", *_PARENTS]))
-    if above > name or (above and name in _LEAVES):
-        one.below(above)
+    above = draw(st.sampled_from(["", *_PARENTS, *_ROOTS]))
+    if name in _LEAVES or (name in _PARENTS and name < above < "t"):
+        one.below(above) if above else None
+        if draw(st.booleans() if above in _ROOTS else st.sampled_from([False] * 5 + [True])):
+            one.manifest["metadata"].setdefault("labels", {})[TREE_ID] = "tree"
+    elif name in _ROOTS:
+        one.manifest["metadata"]["labels"] |= {TREE_ID: "tree", IS_ROOT: "true"} | draw(_SHARED)
+        one.manifest["metadata"].setdefault("annotations", {})[TOTAL_RESOURCE] = draw(_TOTALS)
+    if draw(st.sampled_from([False] * 9 + [True])):
+        one.manifest["metadata"]["namespace"] = "other"
     return one.manifest
 
 
@@ -45,7 +73,7 @@ def _pods(draw: st.DrawFn, number: int) -> Step:
     one = bare(f"p{number}").request(cpu=draw(st.integers(1, 4)))
     if draw(st.booleans()):
         one.request(memory=f"{draw(st.integers(1, 4))}Gi")
-    name = draw(st.sampled_from([*_LEAVES, *_LEAVES, "", "nobody"]))
+    name = draw(_NAMES)
     if name:
         one.quota(name, preemptible=draw(st.sampled_from([True, True, False])))
     return one.scheduler(KOORD_SCHEDULER).manifest
@@ -57,12 +85,26 @@ def _changes(draw: st.DrawFn) -> Step:
     name, least = draw(st.sampled_from(_EACH)), draw(_AMOUNT)
     patches: list[dict[str, Any]] = [
         {"spec": {"min": {"cpu": str(least)}, "max": {"cpu": str(least + draw(_AMOUNT))}}},
-        {"metadata": {"annotations": {SHARED_WEIGHT: f'{{"cpu": {least + 1}}}'}}},
+        {"spec": {"min": {"memory": None}, "max": {"memory": draw(st.sampled_from([None, "1Gi", f"{least}Gi"]))}}},
+        {"metadata": {"annotations": {SHARED_WEIGHT: f'{{"cpu": {least}}}'}}},
+        {"metadata": {"annotations": {NAMESPACES: draw(_LISTS) if name in _LEAVES else None}}},
     ]
     if name in _LEAVES:  # no circles
-        patches += 2 * [{"metadata": {"labels": {PARENT: draw(st.sampled_from([None, *_PARENTS]))}}}]
+        patches += 2 * [{"metadata": {"labels": {PARENT: draw(st.sampled_from([None, *_PARENTS, *_ROOTS]))}}}]
+    if name in _ROOTS:
+        patches = [
+            {"metadata": {"labels": {IGNORE_DEFAULT_TREE: draw(st.sampled_from(["true", "false", None]))}}},
+            {"metadata": {"annotations": {TOTAL_RESOURCE: draw(_TOTALS)}}},
+        ]
     path = f"{QUOTAS_PATH.replace('/elasticquotas', '/namespaces/{namespace}/elasticquotas')}/{name}"
     return {"patch": [path, draw(st.sampled_from(patches))]}
+
+
+@st.composite
+def _relabelled(draw: st.DrawFn, number: int) -> Step:
+    values = {QUOTA_NAME: draw(_NAMES), PREEMPTIBLE: draw(st.sampled_from(["false", "true", None]))}
+    key = draw(st.sampled_from(sorted(values)))
+    return {"patch": [f"/api/v1/namespaces/{{namespace}}/pods/p{number}", {"metadata": {"labels": {key: values[key]}}}]}
 
 
 def _node(name: str, cores: int) -> Step:
@@ -73,10 +115,13 @@ _STEPS = st.one_of(
     _NUMBERS.flatmap(_pods).map(lambda one: {"create": [one]}),
     _changes(),
     _changes(),
-    _NUMBERS.map(lambda number: {"delete": ["Pod", f"p{number}"]}),
+    _NUMBERS.flatmap(_relabelled),
+    _NUMBERS.flatmap(_pods).map(again),
     _NUMBERS.map(lambda number: {"delete": ["Pod", f"p{number}"]}),
     st.sampled_from(_EACH).map(lambda name: {"delete": ["ElasticQuota", name]}),
+    st.sampled_from(_EACH).map(lambda name: {"delete": ["ElasticQuota", name, "other"]}),
     st.sampled_from(_EACH).flatmap(_quotas).map(lambda one: {"create": [one]}),
+    st.sampled_from(_EACH).flatmap(_quotas).map(again),
     st.integers(2, 8).map(lambda cores: {"nodes": [_node("n2", cores)]}),
     st.booleans().map(lambda closed: {"patch": ["/api/v1/nodes/n1", {"spec": {"unschedulable": closed}}]}),
 )
@@ -88,6 +133,7 @@ def _starts(draw: st.DrawFn) -> list[Step]:
     numbers = draw(st.lists(_NUMBERS, unique=True, min_size=3))
     return [
         {"nodes": [_node("n1", draw(st.integers(4, 16)))]},
+        {"create": [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "other"}}]},
         {"create": [draw(_quotas(name)) for name in names]},
         {"create": [draw(_pods(number)) for number in numbers]},
     ]

@@ -7,14 +7,25 @@ from hypothesis import strategies as st
 
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import reservation
-from seatrial.scheduler.api.reservation import RESERVATIONS_PATH
+from seatrial.scheduler.api.reservation import RESERVATIONS_PATH, RESTRICTED_OPTIONS
 from seatrial.suites.properties.reservation_rules import reservation_rules
-from seatrial.suites.properties.stories import Setting, Step, bare, eventful, judge, setting
+from seatrial.suites.properties.stories import Setting, Step, again, bare, eventful, judge, setting
 
 __all__ = ["setting"]
 
 _PODS, _NAMES = st.integers(0, 5), ("r", "s", "t")
 _VALUES = st.sampled_from(["x", "y"])
+_NODES = st.sampled_from(["n1", "n2"])
+_EXPRESSIONS = st.lists(
+    st.builds(
+        lambda key, operator, value: {"key": key, "operator": operator, "values": [value]},
+        st.sampled_from(["kind", "zone"]),
+        st.sampled_from(["In", "In", "NotIn"]),
+        _VALUES,
+    ),
+    min_size=1,
+    max_size=2,
+)
 _DEDICATED = {"key": "for", "operator": "Exists"}
 
 
@@ -41,15 +52,21 @@ def _reservations(draw: st.DrawFn, name: str) -> Step:
         one.many()
     if policy := draw(st.sampled_from(["", "", "Aligned", "Restricted", "Restricted"])):
         one.policy(policy)
-    match draw(st.integers(0, 7)):
+    match draw(st.integers(0, 9)):
         case 0:
             one.closed()
         case 1:
-            one.taint("for", "x")
+            one.taint("for", "x", draw(st.sampled_from(["NoSchedule", "NoExecute", "PreferNoSchedule"])))
         case 2 | 3:
             one.ttl("50s")
         case 4:
             one.ttl("0s")
+        case 5:
+            one.manifest["spec"]["expires"] = "2001-01-01T00:00:00Z"
+        case 6:
+            one.manifest["spec"]["template"]["spec"]["nodeName"] = draw(_NODES)
+        case 7:
+            one.manifest["metadata"]["annotations"] = {RESTRICTED_OPTIONS: '{"resources": ["cpu"]}'}
     return one.manifest
 
 
@@ -70,22 +87,33 @@ def _pods(draw: st.DrawFn, number: int) -> Step:
         case 3:
             one.into_reservation(tolerations=[_DEDICATED])
         case 4:
-            one.into_reservation(reservationSelector={"kind": draw(_VALUES)})
+            one.into_reservation(reservationSelector={"kind": draw(_VALUES), "zone": draw(_VALUES)})
         case 5:
             one.exactly("cpu", "memory")
+        case 6:
+            terms = draw(st.lists(_EXPRESSIONS, min_size=1, max_size=2))
+            required = {"reservationSelectorTerms": [{"matchExpressions": each} for each in terms]}
+            one.into_reservation(requiredDuringSchedulingIgnoredDuringExecution=required)
     return one.manifest
 
 
 def _node(name: str, cores: int) -> Step:
-    return {"name": name, "cpu": cores, "memory": "8Gi"}
+    return {"name": name, "cpu": cores, "memory": "8Gi", "labels": {"zone": "x" if name == "n1" else "y"}}
 
 
 _STEPS = st.one_of(
     _PODS.flatmap(_pods).map(lambda one: {"create": [one]}),
     _PODS.flatmap(_pods).map(lambda one: {"create": [one]}),
     st.sampled_from(_NAMES).flatmap(_reservations).map(lambda one: {"create": [one]}),
+    _PODS.flatmap(_pods).map(again),
     _PODS.map(lambda number: {"delete": ["Pod", f"p{number}"]}),
-    _PODS.map(lambda number: {"delete": ["Pod", f"p{number}"]}),
+    st.sampled_from(_NAMES).flatmap(_reservations).map(again),
+    st.tuples(_NODES, _VALUES).map(
+        lambda drawn: {"patch": [f"/api/v1/nodes/{drawn[0]}", {"metadata": {"labels": {"zone": drawn[1]}}}]}
+    ),
+    st.tuples(st.sampled_from(_NAMES), _VALUES).map(
+        lambda drawn: {"patch": [f"{RESERVATIONS_PATH}/{drawn[0]}", {"metadata": {"labels": {"kind": drawn[1]}}}]}
+    ),
     st.sampled_from(_NAMES).map(lambda name: {"delete": ["Reservation", name]}),
     st.tuples(st.sampled_from(_NAMES), st.booleans()).map(
         lambda drawn: {"patch": [f"{RESERVATIONS_PATH}/{drawn[0]}", {"spec": {"unschedulable": drawn[1]}}]}

@@ -514,6 +514,10 @@ class QuotaCache(Listener):
 
     # -- waking -------------------------------------------------------------------------------------------------------
 
+    def share_changed(self, name: str) -> None:
+        """Have the pods of a quota asked again that were refused."""
+        self._made_room(name)
+
     def _made_room(self, name: str = "") -> None:
         """Have pods asked again that were refused: those of one quota, or all, because shares may have grown."""
         if not self.refused:

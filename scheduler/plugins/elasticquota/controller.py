@@ -130,6 +130,8 @@ class QuotaController(Controller):
         }
         if not changed and without_zeros(before) == without_zeros(used):
             return False
+        if keys.RUNTIME in changed:  # what others ask for may raise a share: that of the parent grows
+            self._cache.share_changed(quota.name)
         listed = {**dict.fromkeys(before), **used}  # a key that is null goes
         patch = {"metadata": {"annotations": changed}, "status": {"used": listed}}
         self._writing.add(quota.name)

@@ -12,6 +12,7 @@ from seatrial.scheduler.plugins.coscheduling.topology.tree import NetworkTopolog
 log = logging.getLogger(__name__)
 
 PAUSE = 1.0  # seconds between a change of the tree and the writing of the status: nodes come in numbers
+RETRY = 5.0  # seconds before a status that was refused is written again
 SHOWN = 5  # nodes that an event names
 
 
@@ -52,6 +53,7 @@ class NetworkTopologyController(Controller):
             if not response.ok and response.code != 404:
                 log.info("status not written clusternetworktopology=%s why=%s", DEFAULT_TOPOLOGY, refusal(response))
                 self._seen = (-1, None)
+                self._clock.call_later(RETRY, self.work)
 
         path = f"{TOPOLOGIES_PATH}/{DEFAULT_TOPOLOGY}/status"
         self._rest.merge(path, {"status": status}, written, uid=cluster_network_topology.metadata.uid)
