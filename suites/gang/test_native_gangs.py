@@ -249,7 +249,7 @@ def test_of_two_native_gangs_with_room_for_one_exactly_one_is_bound(trial: Trial
 
 
 @pytest.mark.feature("WAS-1.order")
-@pytest.mark.case("GA-225", severity="normal", source="kubernetes 1.37 pkg/scheduler: by priority, then by age")
+@pytest.mark.case("GA-246", severity="normal", source="kubernetes 1.37 pkg/scheduler: by priority, then by age")
 @pytest.mark.long(seconds=20)
 @pytest.mark.parametrize(
     "gets_it",
