@@ -14,9 +14,12 @@ from seatrial.fixtures.trial import Trial
 from seatrial.harness.audit.agent_rules import AgentView, agent_breaches
 from seatrial.harness.subject.koordlet import running_koordlet
 from seatrial.scheduler.api.builders import PodBuilder, node
+from seatrial.scheduler.api.colocation import EXTENDED_RESOURCE_SPEC
 from seatrial.scheduler.api.core import Pod
+from seatrial.scheduler.api.numa import QOS_LABEL
 
 CPUS, MEMORY = 8, 16 << 30
+ROUND = 12  # seconds in which an agent has written what pods have by their annotations
 SEEN = 4  # seconds in which an agent has seen all and written what follows
 GI = 1 << 30
 _KINDS = {"Guaranteed": "", "Burstable": "burstable", "BestEffort": "besteffort"}
@@ -31,13 +34,17 @@ class AgentNode:
         self._containers: dict[str, str] = {}  # by the group of the pod
         self._throttled: dict[str, tuple[int, int]] = {}
         self._pods: dict[str, Pod] = {}  # by uid
-        self._suppressing = False
+        self._suppressing = self._lifted = False
+        self._ages: dict[str, int] = {}  # seconds that a group is there with these settings, by uid
         self.system = 0.0  # cores
 
     def slo(self, **blocks: Any) -> None:
         """Make or replace the NodeSLO of the node."""
         threshold = blocks.get("resourceUsedThresholdWithBE", {})
-        self._suppressing = bool(threshold.get("enable")) and threshold.get("cpuSuppressPolicy", "cpuset") == "cpuset"
+        by_quota = threshold.get("cpuSuppressPolicy", "cpuset") != "cpuset"
+        self._suppressing = bool(threshold.get("enable")) and not by_quota
+        self._lifted = bool(threshold.get("enable")) and by_quota
+        self._ages.clear()
         body = {"apiVersion": "slo.koordinator.sh/v1alpha1", "kind": "NodeSLO", "metadata": {"name": self.name}}
         path = self._trial.path("NodeSLO", self.name)
         if self._trial.call("GET", path).code == 404:
@@ -80,6 +87,8 @@ class AgentNode:
                 self.root.throttle(folder, *counts)
             self.root.refresh()
             self._trial.pass_time(1.0)
+        for uid in self._pods:
+            self._ages[uid] = self._ages.get(uid, 0) + seconds
         if seconds >= SEEN:
             self.judge()
 
@@ -92,6 +101,18 @@ class AgentNode:
             best_effort_cpus={group: self.cpus(group) for group in groups},
             suppressing=self._suppressing,
             evicted=frozenset(uid for uid, pod in self._pods.items() if self._evicted(pod)),
+            quotas={
+                uid: (
+                    self.number(folder, "cpu.shares"),
+                    self.number(folder, "cpu.cfs_quota_us"),
+                    self.number(folder, "memory.limit_in_bytes", "memory"),
+                )
+                for folder in self._load
+                if self._ages.get(uid := folder.rpartition("/pod")[2], 0) >= ROUND
+                and EXTENDED_RESOURCE_SPEC in self._pods[uid].metadata.annotations
+                and self._pods[uid].metadata.labels.get(QOS_LABEL) == "BE"
+            },
+            lifted=self._lifted,
         )
         breaches = agent_breaches(view)
         assert not breaches, "; ".join(breaches)

@@ -12,14 +12,19 @@ from seatrial.scheduler.api.core import Pod
 PROD = {"koordinator.sh/priority-class": "koord-prod"}
 
 
-def pod(labels: dict[str, str] | None = None, *, cpuset: str = "", priority: int = 0) -> Pod:
+def pod(labels: dict[str, str] | None = None, *, cpuset: str = "", extended: str = "", priority: int = 0) -> Pod:
     annotations = {"scheduling.koordinator.sh/resource-status": json.dumps({"cpuset": cpuset})} if cpuset else {}
+    annotations |= {"node.koordinator.sh/extended-resource-spec": extended} if extended else {}
     metadata = {"name": "p", "namespace": "d", "uid": "p", "labels": labels or {}, "annotations": annotations}
     return msgspec.convert({"metadata": metadata, "spec": {"priority": priority}}, Pod)
 
 
 EXCLUSIVE = pod({"koordinator.sh/qosClass": "LSE"}, cpuset="0-1")
 LENT = pod({"koordinator.sh/qosClass": "LSR"}, cpuset="0-1")
+BATCH_LIMITS = {"kubernetes.io/batch-cpu": "2k", "kubernetes.io/batch-memory": "1Gi"}
+SPEC = {"containers": {"a": {"requests": BATCH_LIMITS, "limits": BATCH_LIMITS}}}
+LIMITED = pod({"koordinator.sh/qosClass": "BE"}, extended=json.dumps(SPEC))
+WRITTEN = (2048, 200_000, 1 << 30)
 AGREES = {"koordinator.sh/eviction-enabled": "true"}
 
 
@@ -35,6 +40,12 @@ AGREES = {"koordinator.sh/eviction-enabled": "true"}
         pytest.param("", pod(AGREES, priority=9500), {"evicted": frozenset({"p"})}, id="prod-that-agrees"),
         pytest.param("", pod(priority=5500), {"evicted": frozenset({"p"})}, id="batch"),
         pytest.param("", pod(PROD), {}, id="not-evicted"),
+        pytest.param("", LIMITED, {"quotas": {"p": WRITTEN}}, id="as-its-annotation"),
+        pytest.param("", LIMITED, {"quotas": {"p": (2048, -1, 1 << 30)}, "lifted": True}, id="suppressed-by-quota"),
+        pytest.param("AUD-704", LIMITED, {"quotas": {"p": (2, 200_000, 1 << 30)}}, id="other-shares"),
+        pytest.param("AUD-704", LIMITED, {"quotas": {"p": (2048, -1, 1 << 30)}}, id="no-quota"),
+        pytest.param("AUD-704", LIMITED, {"quotas": {"p": (2048, 200_000, -1)}}, id="no-limit-of-memory"),
+        pytest.param("", pod(extended='{"containers":' * 9999), {"quotas": {"p": WRITTEN}}, id="unreadable-annotation"),
     ],
 )
 def test_planted_breaches(name: str, pod: Pod, more: dict[str, Any]) -> None:
@@ -43,4 +54,4 @@ def test_planted_breaches(name: str, pod: Pod, more: dict[str, Any]) -> None:
 
 
 def test_ids() -> None:
-    assert [each.id for each in AGENT_INVARIANTS] == ["AUD-701", "AUD-702"]
+    assert [each.id for each in AGENT_INVARIANTS] == ["AUD-701", "AUD-702", "AUD-704"]
