@@ -9,6 +9,7 @@ from seatrial.scheduler.cache.columns import Ints
 from seatrial.scheduler.cache.nodeinfo import PodInfo
 from seatrial.scheduler.cache.resources import CPU_COLUMN
 from seatrial.scheduler.core.groups.fit_bounds import FitBounds, Kind, bound
+from seatrial.scheduler.core.groups.parked import ParkedGroups
 from seatrial.scheduler.plugins.coscheduling.tests.gangs import member
 from seatrial.scheduler.plugins.coscheduling.topology.request import GatherRequest
 from seatrial.scheduler.plugins.coscheduling.topology.tests.fleets import TopologyRig, gathered
@@ -145,3 +146,29 @@ def test_a_node_with_room_for_exactly_the_smallest_pod_counts() -> None:
 
     assert bounds.update() == frozenset({kind})
     assert bounds.may_fit(kind, None, 1)
+
+
+def test_a_parked_group_of_which_any_members_are_enough_waits_for_no_large_one() -> None:
+    """Room for the small member wakes a group that may start with either; one that needs both stays parked."""
+    rig = TopologyRig()
+    rig.fleet({"s0": {"b00": ("n0",)}})
+    free = next(iter(rig.core.cache)).allocatable[CPU_COLUMN] // 1000
+    rig.running(pod("tenant").request(cpu=free), "n0")
+    rig.submit(pod("small").request(cpu=1), pod("large").request(cpu=99))
+    members = []
+    for name in ("small", "large"):
+        entry = rig.core.queue.find(f"uid-{name}")
+        assert entry is not None
+        members.append(entry.info)
+    groups = {name: ParkedGroups(rig.core.handle, rig.core.runners, rig.core.queue) for name in ("any", "both")}
+    groups["any"].add("any", members, "", None, enough=1)
+    groups["both"].add("both", members, "", None)
+    for parked in groups.values():
+        parked.wake()
+    assert {name: len(parked) for name, parked in groups.items()} == {"any": 1, "both": 1}
+
+    rig.delete("tenant")
+    for parked in groups.values():
+        parked.wake()
+
+    assert {name: len(parked) for name, parked in groups.items()} == {"any": 0, "both": 1}
