@@ -7,6 +7,8 @@ import orjson
 from seatrial.fixtures.trial import Trial
 from seatrial.scheduler.api.builders import PodBuilder, pod
 
+RACK = "example.com/rack"  # label of nodes
+
 
 def workers(group: str, count: int, *, cards: int = 1, first: int = 0) -> list[PodBuilder]:
     """Members of a PodGroup, `GROUP-0`, `GROUP-1` and so on."""

@@ -11,8 +11,7 @@ from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import PodBuilder, disruption_budget, gang, native_gang, node, pod
-from seatrial.suites.gang.members import bound, names
-from seatrial.suites.gang.test_native_topology import RACK
+from seatrial.suites.gang.members import RACK, bound, names
 from seatrial.suites.preemption.jobs import PREEMPTING
 from seatrial.suites.preemption.priorities import classes
 

@@ -12,13 +12,12 @@ from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.harness.subject.protocol import Subject
 from seatrial.scheduler.api.builders import NodeBuilder, PodBuilder, native_gang, node, pod
-from seatrial.suites.gang.members import bound, names
+from seatrial.suites.gang.members import RACK, bound, names
 
 pytestmark = [pytest.mark.needs(Capability.NODES)]
 
 UPSTREAM = "kubernetes 1.37 pkg/scheduler/framework/plugins/topologyaware and schedule_one_podgroup.go"
 API = "/apis/scheduling.k8s.io/v1beta1"
-RACK = "example.com/rack"
 
 
 def create(trial: Trial, name: str, minimum: int) -> None:
