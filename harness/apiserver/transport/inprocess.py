@@ -2,7 +2,7 @@
 
 from functools import partial
 from typing import Self
-from weakref import WeakSet
+from weakref import WeakValueDictionary
 
 from seatrial.harness.apiserver.access.identity import ADMIN, Identity
 from seatrial.harness.apiserver.attempts import Pending
@@ -19,13 +19,14 @@ class InProcessTransport:
 
     def __init__(self, server: ApiServer, clock: Clock, identity: Identity = ADMIN) -> None:
         self._server, self._clock, self._identity = server, clock, identity
-        self._streams: WeakSet[_Stream] = WeakSet()
+        self._streams: WeakValueDictionary[int, _Stream] = WeakValueDictionary()  # in the order of their beginning
+        self._opened = 0
         self._ended = False
 
     def end_server(self) -> None:
         """The server is gone: streams break, and requests on their way and new ones get no answer."""
         self._ended = True
-        for stream in list(self._streams):
+        for stream in list(self._streams.values()):
             stream.broken()
 
     def start_server(self) -> None:
@@ -47,7 +48,8 @@ class InProcessTransport:
 
     def stream(self, request: Request, on_line: OnLine, on_end: Done) -> Stream:
         stream = _Stream(self._clock, on_line, on_end)
-        self._streams.add(stream)
+        self._opened += 1
+        self._streams[self._opened] = stream
         if self._ended:
             self._clock.call_soon(stream.broken)
             return stream

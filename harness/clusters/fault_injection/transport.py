@@ -246,7 +246,7 @@ class FaultyTransport:
 
     def __init__(self, inner: Transport, clock: Clock) -> None:
         self._inner, self._clock = inner, clock
-        self._streams: set[_Stream] = set()
+        self._streams: dict[_Stream, None] = {}  # in the order of their beginning
         self._refusal: tuple[int, Picks] | None = None
         self._lossy: Picks | None = None
         self._expiry = Expiry()
@@ -328,7 +328,7 @@ class FaultyTransport:
         if self._expiry.concerns(request):
             self._clock.call_later(self.delay, lambda: self._expire(stream, request))
             return stream
-        self._streams.add(stream)
+        self._streams[stream] = None
         stream.source = self._inner.stream(request, stream.line, stream.ended)
         return stream
 
@@ -353,7 +353,7 @@ class FaultyTransport:
 
     def forget(self, stream: "_Stream") -> None:
         """The stream is over."""
-        self._streams.discard(stream)
+        self._streams.pop(stream, None)
 
 
 class _Stream(Stream):
