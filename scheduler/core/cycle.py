@@ -282,7 +282,8 @@ class Core:
             runner.post_bind(state, entry.info.pod, entry.info.node_name)
 
     def bind_failed(self, uid: str, message: str, *, retry: bool = True) -> list[Decision]:
-        """The binding failed: run Unreserve, forget the pod, and with `retry` put it in backoff."""
+        """The binding failed: run Unreserve, forget the pod, and with `retry` put it in backoff. Its nomination, which
+        holds no room since the pod was placed, is cleared."""
         binding = self.bindings.take(uid)
         if binding is None:
             return []
@@ -296,7 +297,7 @@ class Core:
             return []
         self.queue.put_back(entry)
         self.waker.set_alarm(self.queue.next_backoff())
-        return [Reject(info, message, SCHEDULER_ERROR)]
+        return [Reject(info, message, SCHEDULER_ERROR, nominated="" if _nominated(info.pod) else None)]
 
     # -- exceptions of plugins ----------------------------------------------------------------------------------------
 

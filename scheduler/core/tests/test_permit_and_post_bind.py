@@ -3,6 +3,7 @@
 from typing import ClassVar
 
 import pytest
+from msgspec.structs import replace
 
 from seatrial.scheduler.api.builders import pod
 from seatrial.scheduler.api.core import Pod
@@ -66,6 +67,20 @@ def test_post_bind_waits_for_the_answer_and_does_not_follow_a_failed_binding(mon
     rig.core.bind_failed("uid-p", "refused", retry=False)
     rig.core.bound("uid-p")
     assert Recorder.calls == ["reserve p n", "permit p n", "unreserve p n"]
+
+
+@pytest.mark.parametrize("nominated", ["n", ""])
+def test_a_failed_binding_clears_the_nomination(nominated: str) -> None:
+    """The room is free for others again, and the pod's status says so (kubernetes `handleBindingCycleError`)."""
+    rig = Rig(profile())
+    rig.node("n")
+    waiting = rig.pod(pod("p").request(cpu=1))
+    rig.core.intake.set_pod(replace(waiting, status=replace(waiting.status, nominated_node_name=nominated)))
+    rig.run(bind=False)
+    (rejection,) = rig.core.bind_failed("uid-p", "refused")
+    assert isinstance(rejection, Reject)
+    assert rejection.nominated == ("" if nominated else None)
+    assert not rig.core.handle.nominator.nominated
 
 
 @pytest.mark.parametrize(
