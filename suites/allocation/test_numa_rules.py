@@ -12,6 +12,7 @@ import pytest
 from seatrial.fixtures.cpus import cores, cpu_numa_nodes, cpus, shares
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
+from seatrial.harness.audit.running import RunningAudit
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import PodBuilder, node, pod
 from seatrial.scheduler.api.numa import (
@@ -47,7 +48,7 @@ def bound(name: str, cpu: int) -> PodBuilder:
 
 
 @pytest.mark.feature("NUMA-1.node-policy")
-@pytest.mark.case("NU-020", severity="critical", source="spec NUMA-R34, R36, R38, R42 to R44")
+@pytest.mark.case("NU-020", severity="critical", source="spec NUMA-R34, NUMA-R36, NUMA-R38, NUMA-R42 to NUMA-R44")
 @pytest.mark.parametrize(
     ("server", "policy", "builder", "expected"),
     [
@@ -73,7 +74,7 @@ def test_how_a_pod_is_divided(
 
 
 @pytest.mark.feature("NUMA-2.exclusive")
-@pytest.mark.case("NU-022", severity="critical", source="spec NUMA-R15, R46")
+@pytest.mark.case("NU-022", severity="critical", source="spec NUMA-R15, NUMA-R46")
 @pytest.mark.parametrize(("exclusive", "fits"), [("Required", False), ("", False), ("Preferred", True)])
 def test_a_pod_of_two_numa_nodes_avoids_one_that_a_pod_has_alone(
     trial: Trial, expect: Expect, exclusive: str, fits: bool
@@ -90,7 +91,7 @@ def test_a_pod_of_two_numa_nodes_avoids_one_that_a_pod_has_alone(
 
 
 @pytest.mark.feature("NUMA-1.not-overbooked")
-@pytest.mark.case("NU-023", severity="critical", source="spec NUMA-R21, R48")
+@pytest.mark.case("NU-023", severity="critical", source="spec NUMA-R21, NUMA-R48")
 def test_cpus_of_pods_without_a_policy_count_for_their_numa_node(trial: Trial, expect: Expect) -> None:
     """A pod without policy is bound to 20 CPUs of one NUMA node, and an aligned one has 28 of the other. 16 CPUs are
     left, twelve and four: a pod of 14 does not fit, and one of 12 does."""
@@ -107,7 +108,7 @@ def test_cpus_of_pods_without_a_policy_count_for_their_numa_node(trial: Trial, e
 
 
 @pytest.mark.feature("CPU-3.kubelet-reserved", "NUMA-1.not-overbooked")
-@pytest.mark.case("NU-024", severity="critical", source="spec NUMA-R17, R47")
+@pytest.mark.case("NU-024", severity="critical", source="spec NUMA-R17, NUMA-R47")
 @pytest.mark.parametrize(("ratio", "cpu", "count"), [("", 12, 2), ("1.5", 16, 3)], ids=["plain", "amplified"])
 def test_reserved_cpus_are_taken_off_their_numa_node(
     trial: Trial, expect: Expect, ratio: str, cpu: int, count: int
@@ -125,7 +126,7 @@ def test_reserved_cpus_are_taken_off_their_numa_node(
 
 
 @pytest.mark.feature("CPU-4.scheduled-by-ratio")
-@pytest.mark.case("NU-025", severity="critical", source="spec NUMA-R48, R49; nodenumaresource/plugin.go")
+@pytest.mark.case("NU-025", severity="critical", source="spec NUMA-R48, NUMA-R49; nodenumaresource/plugin.go")
 @pytest.mark.parametrize(
     ("ratio", "first", "builder", "saying"),
     [
@@ -156,7 +157,7 @@ def test_bound_cpus_count_with_the_ratio(
 
 @pytest.mark.feature("CPU-4.scheduled-by-ratio")
 @pytest.mark.profile("packing-numa")
-@pytest.mark.case("NU-026", severity="critical", source="spec NUMA-R47, R48")
+@pytest.mark.case("NU-026", severity="critical", source="spec NUMA-R47, NUMA-R48")
 @pytest.mark.parametrize("qos", ["LSR", ""], ids=["bound", "shared"])
 def test_bound_cpus_count_with_the_ratio_on_their_numa_node(trial: Trial, expect: Expect, qos: str) -> None:
     """Each NUMA node offers 48 CPUs. A pod has 28 of one, which count as 42 if they are bound to it: packing puts a pod
@@ -191,8 +192,24 @@ def test_each_numa_node_of_a_pod_counts(trial: Trial, expect: Expect) -> None:
     expect.running("b")
 
 
+@pytest.mark.feature("CPU-1.policies")
+@pytest.mark.case("NU-031", severity="normal", source="spec NUMA-R20: booked under its UID (replace)")
+def test_cpus_that_another_component_moves(trial: Trial, expect: Expect, seatrial_audit: RunningAudit) -> None:
+    """Another component moves a running pod to four other CPUs: a pod of the 60 that remain gets them."""
+    trial.add(node("n1").server(MACHINE))
+    trial.submit(bound("first", 4))
+    first = expect.running("first")
+    seatrial_audit.auditor.excuse("AUD-302", first.metadata.uid)
+    assert not cpus(first) & {12, 13, 14, 15}
+    moved = {"metadata": {"annotations": {RESOURCE_STATUS: '{"cpuset":"12-15"}'}}}
+    assert trial.call("PATCH", f"/api/v1/namespaces/{trial.name}/pods/first", moved).ok
+    trial.settle()
+    trial.submit(bound("rest", 60))
+    assert cpus(expect.bound("rest")) == set(range(64)) - {12, 13, 14, 15}
+
+
 @pytest.mark.feature("CPU-2.pcpu-level")
-@pytest.mark.case("NU-028", severity="normal", source="spec NUMA-R20, R30")
+@pytest.mark.case("NU-028", severity="normal", source="spec NUMA-R20, NUMA-R30")
 def test_a_pod_that_was_there_keeps_its_exclusivity(trial: Trial, expect: Expect) -> None:
     """A pod with exclusive cores has one thread of two cores. The NUMA node that packing prefers has no others left:
     the next exclusive pod goes to the other one, and one that is not exclusive takes the other threads."""
@@ -229,7 +246,7 @@ def another_kind_of_zone(trial: Trial) -> None:
 
 @pytest.mark.feature("CPU-1.policies", "NUMA-1.not-overbooked")
 @pytest.mark.profile("packing-numa", "spreading-numa")
-@pytest.mark.case("NU-029", severity="critical", source="spec NUMA-R20, R22; koordinator topology_eventhandler.go")
+@pytest.mark.case("NU-029", severity="critical", source="spec NUMA-R20, NUMA-R22; koordinator topology_eventhandler.go")
 @pytest.mark.parametrize("event", [changed, made_anew, another_kind_of_zone])
 def test_pods_keep_what_they_have_when_the_topology_changes(
     trial: Trial, expect: Expect, event: Callable[[Trial], None]

@@ -80,7 +80,7 @@ def test_a_node_may_have_thresholds_of_its_own_for_prod(trial: Trial, expect: Ex
 
 
 @pytest.mark.feature("SCORE-3.filter")
-@pytest.mark.case("LA-014", severity="critical", source="spec FWK-R51 to R53")
+@pytest.mark.case("LA-014", severity="critical", source="spec FWK-R51 to FWK-R53")
 @pytest.mark.parametrize("raw", [{"cpu": "10", "memory": "64Gi"}, {"memory": "8Gi"}], ids=["cpu", "memory"])
 def test_use_is_compared_with_the_amounts_before_amplification(
     trial: Trial, expect: Expect, raw: dict[str, str]

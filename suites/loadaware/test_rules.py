@@ -47,7 +47,7 @@ def of(profile: str, *values: Any, id: str) -> Any:  # noqa: A002 - as pytest.pa
 
 
 @pytest.mark.feature("SCORE-3.filter", "SCORE-3.prod-usage")
-@pytest.mark.case("LA-070", severity="critical", source="spec FWK-R51, R53; loadaware/helper.go")
+@pytest.mark.case("LA-070", severity="critical", source="spec FWK-R51, FWK-R53; loadaware/helper.go")
 @pytest.mark.parametrize(
     ("profile", "own", "cpu", "memory", "system", "band", "saying"),
     [
@@ -111,7 +111,7 @@ def estimated(name: str, profile: str, requests: dict[str, str], factors: dict[s
 
 
 @pytest.mark.feature("SCORE-3.filter")
-@pytest.mark.case("LA-072", severity="critical", source="spec FWK-R57, R58; estimator/default_estimator.go")
+@pytest.mark.case("LA-072", severity="critical", source="spec FWK-R57, FWK-R58; estimator/default_estimator.go")
 @pytest.mark.parametrize(
     ("profile", "cpu", "memory", "requests", "factors", "saying"),
     [
@@ -152,7 +152,7 @@ def test_what_a_pod_is_estimated_at(
 
 @pytest.mark.profile(RELEASED)
 @pytest.mark.feature("SCORE-3.prod-usage")
-@pytest.mark.case("LA-073", severity="critical", source="spec FWK-R55, R60")
+@pytest.mark.case("LA-073", severity="critical", source="spec FWK-R55, FWK-R60")
 @pytest.mark.parametrize("used", ["", "9"], ids=["estimated", "reported"])
 @pytest.mark.long(seconds=4)
 def test_a_prod_pod_that_is_gone_does_not_count(trial: Trial, expect: Expect, used: str) -> None:
@@ -174,7 +174,7 @@ def test_a_prod_pod_that_is_gone_does_not_count(trial: Trial, expect: Expect, us
 
 @pytest.mark.profile(ESTIMATES)
 @pytest.mark.feature("SCORE-3.filter")
-@pytest.mark.case("LA-074", severity="critical", source="spec FWK-R55, R58, R59; loadaware/pod_assign_cache.go")
+@pytest.mark.case("LA-074", severity="critical", source="spec FWK-R55, FWK-R58, FWK-R59; loadaware/pod_assign_cache.go")
 @pytest.mark.long(seconds=70)
 @pytest.mark.parametrize(
     ("interval", "scheduled", "saying"),
@@ -228,7 +228,7 @@ def test_each_report_gets_old(trial: Trial, expect: Expect, profile: str, saying
 
 @pytest.mark.profile(MEAN)
 @pytest.mark.feature("SCORE-3.filter")
-@pytest.mark.case("LA-076", severity="normal", source="spec FWK-R52, R60")
+@pytest.mark.case("LA-076", severity="normal", source="spec FWK-R52, FWK-R60")
 def test_a_report_that_is_deleted_does_not_count(trial: Trial, expect: Expect) -> None:
     """The only node is hot until its NodeMetric is deleted."""
     machines(trial, "n1")
