@@ -9,7 +9,7 @@ from collections.abc import Callable
 import orjson
 import pytest
 
-from seatrial.fixtures.cpus import cores, cpu_numa_nodes, cpus, shares
+from seatrial.fixtures.cpus import cores, cpu_numa_nodes, cpus, seats, shares
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.audit.running import RunningAudit
@@ -290,3 +290,16 @@ def test_the_policy_in_force_is_written(
     trial.submit(builder)
     written = orjson.loads(expect.running("a").metadata.annotations.get(RESOURCE_SPEC) or "{}")
     assert expected.items() <= written.items(), to_json(written)
+
+
+@pytest.mark.feature("CPU-1.policies", "CPU-3.numa-strategy")
+@pytest.mark.case("NU-032", severity="normal", source="spec NUMA-R24")
+@pytest.mark.parametrize("strategy", ["MostAllocated", "LeastAllocated"])
+def test_more_whole_cores_than_a_socket_has(trial: Trial, expect: Expect, strategy: str) -> None:
+    """Four CPUs of one socket are taken. A pod of 40 gets all 32 of the other one, and eight of the first."""
+    trial.add(node("n1").server(MACHINE).label(NUMA_ALLOCATE_STRATEGY_LABEL, strategy))
+    trial.submit(bound("first", 4))
+    (taken,) = cpu_numa_nodes(trial, expect.running("first"))
+    trial.submit(bound("a", 40))
+    on = [seats(trial, "n1")[number].numa for number in cpus(expect.running("a"))]
+    assert (on.count(taken), on.count(1 - taken)) == (8, 32)
