@@ -11,7 +11,7 @@ from seatrial.fixtures.allocated_devices import first_of, minors, switches
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
-from seatrial.scheduler.api.builders import PodBuilder, node, pod, pods
+from seatrial.scheduler.api.builders import PodBuilder, node, pod, pods, reservation
 from seatrial.scheduler.api.device import DEVICE_ALLOCATED, GPU_CORE, GPU_MEMORY_RATIO, RDMA
 
 ONE_EACH, PAIRS = "dgx-h100", "hgx-a100"  # a card and a NIC on each switch; two cards on a switch
@@ -124,3 +124,32 @@ def test_each_amount_is_a_share_or_whole_devices(
         assert len(minors(expect.bound("a"))) == cards
     else:
         expect.pending("a", saying="invalid")
+
+
+@pytest.mark.feature("RSV-1.held", "DEV-1.share-by-percent")
+@pytest.mark.case("DS-125", severity="critical", source="spec DEV-R62")
+def test_what_an_owner_uses_of_a_reserved_share_counts_once(trial: Trial, expect: Expect) -> None:
+    """Half a card is reserved, and its owner has a fifth of the card: the other half is free, and no more than that."""
+    trial.add(node("n1").gpus("a10", 1))
+    trial.reserve(reservation("held").like(pod("x").gpu_share(50)).for_labels(app="owner").many())
+    expect.available("held")
+    trial.submit(pod("owner").gpu_share(20).label("app", "owner"))
+    expect.bound("owner")
+    trial.submit(pod("large").gpu_share(60))
+    expect.pending("large")
+    trial.submit(pod("half").gpu_share(50))
+    expect.bound("half")
+    trial.submit(pod("again").gpu_share(30).label("app", "owner"))
+    expect.bound("again")
+
+
+@pytest.mark.feature("DEV-1.share-by-percent")
+@pytest.mark.case("DS-126", severity="normal", source="spec DEV-R47, DEV-R59")
+def test_shares_of_nics_go_to_the_emptier_one(trial: Trial, expect: Expect) -> None:
+    """By default the less used NIC is preferred: two shares are on two NICs, and the third joins the smaller one."""
+    trial.add(node("n1").nics("connectx-7", 2))
+    chosen = []
+    for name, share in (("a", 40), ("b", 20), ("c", 10)):
+        trial.submit(pod(name).rdma(share))
+        chosen.append(first_of(expect.running(name), "rdma"))
+    assert chosen[0] != chosen[1] == chosen[2]

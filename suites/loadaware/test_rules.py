@@ -286,7 +286,7 @@ def test_a_reservation_uses_nothing(trial: Trial, expect: Expect, reserved: bool
     settle(trial)
     holder = pod("holder").request(cpu=10, memory="1Gi").scheduler(RELEASED)
     if reserved:
-        trial.submit(reservation("r").like(holder).for_labels(app="owner"))
+        trial.reserve(reservation("r").like(holder).for_labels(app="owner"))
         expect.available("r")
     else:
         trial.submit(holder)
