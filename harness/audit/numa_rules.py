@@ -1,5 +1,6 @@
 """Invariants of bound CPUs and NUMA nodes, by the pod's annotation resource-status and the NodeResourceTopology."""
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,6 +12,7 @@ from seatrial.harness.audit.invariants import Binding, BindingInvariant, Breach,
 from seatrial.harness.audit.state import PodRecord
 from seatrial.harness.cpusets import CpusetError, parse_cpuset
 from seatrial.scheduler.api.numa import (
+    AMPLIFICATION_RATIO,
     CPU_TOPOLOGY,
     FULL_PCPUS,
     KUBELET_CPU_MANAGER,
@@ -183,14 +185,26 @@ def _single_numa(binding: Binding) -> Breach | None:
     return Breach(f"must be on one NUMA node and is on {sorted(zones)}") if len(zones) > 1 else None
 
 
+def _ratios(binding: Binding) -> dict[str, float]:
+    """The node's ratios above 1; none where the amounts of the NUMA nodes have them already (NUMA-R47)."""
+    if binding.node is None or binding.topology is None:
+        return {}
+    if AMPLIFICATION_RATIO in binding.topology.metadata.annotations:
+        return {}
+    written = _read(binding.node.metadata.annotations, AMPLIFICATION_RATIO, {})
+    return {name: ratio for name, ratio in written.items() if isinstance(ratio, int | float) and ratio > 1}
+
+
 def _zone_sums(binding: Binding) -> Breach | None:
     if binding.topology is None:
         return None
+    ratios = _ratios(binding)
     have: dict[int, Amounts] = {}
     for zone in binding.topology.zones:
         digits = zone.name.rpartition("-")[2]
         if zone.type == "Node" and digits.isdigit():
-            have[int(digits)] = amounts({resource.name: resource.allocatable for resource in zone.resources})
+            real = amounts({resource.name: resource.allocatable for resource in zone.resources})
+            have[int(digits)] = {name: math.ceil(value * ratios.get(name, 1.0)) for name, value in real.items()}
     used: dict[tuple[int, str], int] = {}
     for record in binding.use.with_numa.values():
         try:

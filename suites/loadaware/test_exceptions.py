@@ -80,12 +80,15 @@ def test_a_node_may_have_thresholds_of_its_own_for_prod(trial: Trial, expect: Ex
 
 
 @pytest.mark.feature("SCORE-3.filter")
-@pytest.mark.case("LA-014", severity="critical")
-def test_use_is_compared_with_the_amounts_before_amplification(trial: Trial, expect: Expect) -> None:
-    """Two nodes show 20 cores and use 8, which is 40 percent. One of them has 10 real cores: only the other one takes
-    the pod."""
+@pytest.mark.case("LA-014", severity="critical", source="spec FWK-R51 to FWK-R53")
+@pytest.mark.parametrize("raw", [{"cpu": "10", "memory": "64Gi"}, {"memory": "8Gi"}], ids=["cpu", "memory"])
+def test_use_is_compared_with_the_amounts_before_amplification(
+    trial: Trial, expect: Expect, raw: dict[str, str]
+) -> None:
+    """Two nodes show 20 cores and 64 Gi and use 8 of each, which is 40 percent and less. One of them has 10 real cores,
+    or 8 Gi: only the other one takes the pod."""
     machines(trial, "n1", "n2")
-    annotate(trial, "/api/v1/nodes/n1", RAW_ALLOCATABLE, json.dumps({"cpu": "10", "memory": "64Gi"}))
+    annotate(trial, "/api/v1/nodes/n1", RAW_ALLOCATABLE, json.dumps(raw))
     for name in ("n1", "n2"):
         report(trial, name, "8", "8Gi")
     settle(trial)
