@@ -13,8 +13,10 @@ from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import gang, pod, reservation
 from seatrial.scheduler.api.networktopology import NODE_LAYER, TOPOLOGY_SELECTOR
 from seatrial.suites.topology.topologies import (
+    BLOCK,
     MUST,
     PREFER,
+    SPINE,
     blocks,
     domains,
     in_tree,
@@ -182,3 +184,48 @@ def test_one_gang_of_a_group_may_have_the_rules(trial: Trial, expect: Expect, ru
 
     expect.bound(*names("a", 2), *names("b", 2), within=40)
     assert blocks(trial, "a") + blocks(trial, "b") == {"b3": 4}
+
+
+@pytest.mark.feature("TOPO-1.follows", "TOPO-2.must-gather")
+@pytest.mark.case("TO-049", severity="critical", source="spec GANG-R48, GANG-R49")
+@pytest.mark.long(seconds=4)
+@pytest.mark.parametrize(
+    "labels",
+    [{SPINE: None}, {BLOCK: None}, {BLOCK: "b2"}, {SPINE: "s2"}],
+    ids=["no-spine", "no-block", "block", "spine"],
+)
+def test_a_node_with_other_labels_leaves_its_block(trial: Trial, expect: Expect, labels: dict[str, str | None]) -> None:
+    """Both nodes of a block have two cards. One gets other labels: a gang of four that must gather in a block waits,
+    until the node has its labels again."""
+    trial.apply(network())
+    trial.add(placed_in("b1-0", "s1", "b1"), placed_in("b1-1", "s1", "b1"))
+    in_tree(trial, 2)
+    path = "/api/v1/nodes/b1-1"
+    assert trial.call("PATCH", path, {"metadata": {"labels": labels}}).ok
+    assert trial.reaches(lambda: domains(trial).get("BlockLayer/b1") == 1, within=30), domains(trial)
+    trial.apply(gang("train", 4).gather("BlockLayer", MUST))
+    trial.submit(*workers("train", 4))
+    expect.stable(seconds=12)
+    assert not where(trial, "train")
+
+    assert trial.call("PATCH", path, {"metadata": {"labels": {SPINE: "s1", BLOCK: "b1"}}}).ok
+
+    expect.bound(*names("train", 4), within=40)
+
+
+@pytest.mark.feature("TOPO-2.multiples", "TOPO-2.best-domain")
+@pytest.mark.case("TO-054", severity="normal", source="spec GANG-R58, GANG-R60")
+@pytest.mark.parametrize(("odd", "even"), [("s1", "s2"), ("s2", "s1")], ids=["first", "last"])
+def test_room_above_is_the_sum_of_multiples(trial: Trial, expect: Expect, odd: str, even: str) -> None:
+    """Members in a block are a multiple of two. One spine has blocks of three, three and one card, which is room for
+    four; the other one three blocks of two. A gang of four takes the spine with less room, though it has more cards."""
+    trial.apply(network())
+    for spine, prefix, room in ((odd, "odd", (3, 3, 1)), (even, "even", (2, 2, 2))):
+        trial.add(*(placed_in(f"{prefix}{n}-0", spine, f"{prefix}{n}", cards=cards) for n, cards in enumerate(room)))
+    in_tree(trial, 6)
+    trial.apply(gang("train", 4).gather("SpineLayer", MUST).gather("BlockLayer", PREFER, multiple=2))
+
+    trial.submit(*workers("train", 4))
+
+    expect.bound(*names("train", 4))
+    assert blocks(trial, "train") == {"odd0": 2, "odd1": 2}
