@@ -151,16 +151,16 @@ def test_a_pod_that_grew_in_place_counts_with_its_new_size(trial: Trial, expect:
 @pytest.mark.long(seconds=20)
 @pytest.mark.parametrize("by", ["max", "sibling"])
 def test_a_share_that_shrinks_while_pods_wait_for_a_node_holds(trial: Trial, expect: Expect, by: str) -> None:
-    """A quota has room for six pods, the open node for two. The quota's share falls to three, by its max or because a
-    sibling asks: when the other node is open, one more pod is admitted."""
+    """A quota has room for six pods, the open node for two. The quota's share falls to two, by its max or because a
+    sibling asks: when the other node is open, no pod is admitted, until the share is as before."""
     trial.add(node("n1").cpu(2), node("n2").cpu(4).taint("closed"))
-    make(trial, *(quota(named(trial, name)).max(cpu=6) for name in "ab"))
+    make(trial, *(quota(named(trial, name)).max(cpu=6).weight(cpu=weight) for name, weight in (("a", 1), ("b", 2))))
     trial.submit(*many(trial, "a", 6))
     settle(trial)
     assert placed(trial, "a-") == 2
 
     if by == "max":
-        assert trial.call("PATCH", path_of(trial, named(trial, "a")), {"spec": {"max": {"cpu": "3"}}}).ok
+        assert trial.call("PATCH", path_of(trial, named(trial, "a")), {"spec": {"max": {"cpu": "2"}}}).ok
     else:
         trial.submit(counted(trial, "b-0", "b", cpu=6))
         expect.pending("b-0")
@@ -168,7 +168,12 @@ def test_a_share_that_shrinks_while_pods_wait_for_a_node_holds(trial: Trial, exp
     assert trial.call("PATCH", "/api/v1/nodes/n2", {"spec": {"taints": None}}).ok
 
     settle(trial)
-    assert placed(trial, "a-") == 3
+    assert placed(trial, "a-") == 2
+    if by == "max":
+        assert trial.call("PATCH", path_of(trial, named(trial, "a")), {"spec": {"max": {"cpu": "6"}}}).ok
+    else:
+        trial.delete("b-0")
+    expect.bound("a-0", "a-1", *(f"a-{number}" for number in range(2, 6)))
 
 
 @pytest.mark.feature("QUOTA-1.max-bound")

@@ -8,7 +8,7 @@ from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import disruption_budget, node, priority_class, quota
 from seatrial.scheduler.api.extension import KOORD_SCHEDULER
 from seatrial.suites.preemption.nominations import freeze, thaw
-from seatrial.suites.quota.quotas import counted, make, named, path_of, settle
+from seatrial.suites.quota.quotas import counted, make, named, settle
 
 pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER), pytest.mark.profile(KOORD_SCHEDULER)]
 
@@ -68,8 +68,8 @@ def test_a_budget_protects_from_preemption_in_a_quota(trial: Trial, expect: Expe
 @pytest.mark.case("QU-156", severity="critical", source="spec QUOTA-R50")
 @pytest.mark.long(seconds=25)
 def test_a_preemptor_awaits_its_victim(trial: Trial, expect: Expect) -> None:
-    """The victim of a full quota does not end, since its node is frozen, and gets a budget. The preemptor is asked
-    again because its quota changes: it leaves the second pod alone, and starts when its victim is gone."""
+    """The victim of a full quota does not end, since its node is frozen, and gets a budget. The preemptor is tried
+    again because its labels change: it leaves the second pod alone, and starts when its victim is gone."""
     prepare(trial, "n1", "n2", cores=4)
     names = {"n1": "p1", "n2": "p2"}
     for home, name in names.items():
@@ -88,7 +88,8 @@ def test_a_preemptor_awaits_its_victim(trial: Trial, expect: Expect) -> None:
     (victim,) = victims()
     guard(trial, victim)
 
-    assert trial.call("PATCH", path_of(trial, named(trial, "a")), {"spec": {"min": {"cpu": "1"}}}).ok
+    change = {"metadata": {"labels": {"changed": "yes"}}}
+    assert trial.call("PATCH", f"/api/v1/namespaces/{trial.name}/pods/high", change).ok
 
     settle(trial)
     assert victims() == [victim]
