@@ -61,7 +61,7 @@ def test_a_budget_protects_from_preemption_in_a_quota(trial: Trial, expect: Expe
 
     expect.bound("high")
     expect.gone(other)
-    assert not trial.pod(guarded).deleting
+    expect.running(guarded)
 
 
 @pytest.mark.feature("QUOTA-12.inside")
@@ -98,3 +98,59 @@ def test_a_preemptor_awaits_its_victim(trial: Trial, expect: Expect) -> None:
     expect.bound("high")
     assert not victims()
     assert len(trial.pods()) == 2
+
+
+@pytest.mark.feature("QUOTA-12.inside")
+@pytest.mark.case("QU-158", severity="critical", source="spec QUOTA-R52")
+@pytest.mark.parametrize("order", [("large", "small"), ("small", "large")], ids=["large-first", "small-first"])
+def test_a_victim_makes_room_in_the_quota_and_on_the_node(trial: Trial, expect: Expect, order: tuple[str, ...]) -> None:
+    """Either of two less important pods has the core that the quota lacks, one has the memory that the node lacks too:
+    that one makes room, and the other one stays."""
+    trial.apply(priority_class(LOW, 1000), priority_class(HIGH, 9000))
+    trial.add(node("n1").cpu(16).memory("10Gi"))
+    make(trial, quota(named(trial, "a")).max(cpu=2))
+    memory = {"large": "6Gi", "small": "1Gi"}
+    for name in order:
+        trial.submit(counted(trial, name, "a", cpu=1, memory=memory[name]).priority_class(LOW))
+        expect.running(name)
+        trial.pass_time(2)  # start times are whole seconds
+
+    trial.submit(counted(trial, "high", "a", cpu=1, memory="5Gi").priority_class(HIGH))
+
+    expect.bound("high")
+    expect.gone("large")
+    expect.running("small")
+
+
+@pytest.mark.feature("QUOTA-12.inside")
+@pytest.mark.case("QU-159", severity="critical", source="spec QUOTA-R53")
+@pytest.mark.parametrize(
+    ("costs", "guarded"),
+    [
+        pytest.param({"n1": [("low", 2)], "n2": [("middle", 1), ("middle", 1)]}, "n1-0", id="fewest-violations"),
+        pytest.param({"n1": [("middle", 2)], "n2": [("low", 1), ("low", 1)]}, "", id="lowest-top-victim"),
+        pytest.param({"n1": [("low", 1), ("low", 1)], "n2": [("low", 2)]}, "", id="fewest-victims"),
+        pytest.param({"n1": [("low", 2)], "n2": [("low", 2)]}, "", id="latest-start"),
+    ],
+)
+def test_the_node_with_the_cheapest_victims_of_the_quota_is_chosen(
+    trial: Trial, expect: Expect, costs: dict[str, list[tuple[str, int]]], guarded: str
+) -> None:
+    """Both nodes are full of less important pods of the quota. Those of n2 cost less: they make room."""
+    trial.apply(priority_class(LOW, 1000), priority_class("quota-middle", 2000), priority_class(HIGH, 9000))
+    trial.add(*(node(name).cpu(3) for name in costs))  # one core more than the quota's pods have
+    make(trial, quota(named(trial, "a")).max(cpu=4))
+    for home, victims in costs.items():
+        for number, (level, cores) in enumerate(victims):
+            one = counted(trial, f"{home}-{number}", "a", cpu=cores).priority_class(f"quota-{level}")
+            trial.submit(one.select({"kubernetes.io/hostname": home}).label("pod", one.name))
+            expect.running(one.name)
+        trial.pass_time(2)  # start times are whole seconds
+    if guarded:
+        guard(trial, guarded)
+
+    trial.submit(counted(trial, "high", "a", cpu=2).priority_class(HIGH))
+
+    assert expect.bound("high").spec.node_name == "n2"
+    expect.running(*(f"n1-{number}" for number, _ in enumerate(costs["n1"])))
+    expect.gone(*(f"n2-{number}" for number, _ in enumerate(costs["n2"])))

@@ -138,3 +138,24 @@ def test_pods_that_leave_already_count_as_taken_back(trial: Trial, expect: Expec
     for _ in range(2):
         pause(trial, DELAY + 10)
         assert sum(pod.deleting for pod in trial.pods()) == 4
+
+
+@pytest.mark.feature("QUOTA-12.overuse")
+@pytest.mark.case("QU-169", severity="normal", source="spec QUOTA-R69")
+@pytest.mark.long(75)
+@pytest.mark.parametrize("order", [("large", "small"), ("small", "large")], ids=["large-first", "small-first"])
+def test_no_more_is_taken_back_than_is_too_much(trial: Trial, expect: Expect, order: tuple[str, ...]) -> None:
+    """A quota uses three cores more than its new max, by a pod of four and a pod of one. The one of four is evicted;
+    the other one stays, also if it is the less important one."""
+    trial.add(node("n1").cpu(8))
+    make(trial, quota(named(trial, "a")).max(cpu=5))
+    for name in order:
+        trial.submit(counted(trial, name, "a", cpu=4 if name == "large" else 1))
+        expect.running(name)
+        trial.pass_time(2)  # start times are whole seconds
+
+    assert trial.call("PATCH", path_of(trial, named(trial, "a")), {"spec": {"max": {"cpu": "2"}}}).ok
+
+    expect.gone("large", within=DELAY + 20)
+    pause(trial, 5)
+    assert placed(trial, "small") == 1
