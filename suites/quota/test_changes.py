@@ -1,5 +1,7 @@
 """Quotas that change while pods come, and a scheduler that is started again."""
 
+from typing import Any
+
 import pytest
 
 from seatrial.fixtures.expect import Expect
@@ -180,7 +182,7 @@ def test_a_share_that_shrinks_while_pods_wait_for_a_node_holds(trial: Trial, exp
 @pytest.mark.case("QU-162", severity="critical", source="spec QUOTA-R42")
 @pytest.mark.parametrize(("over", "asked"), [("memory", {"cpu": 1}), ("cpu", {"memory": "1Gi"})], ids=["memory", "cpu"])
 def test_overuse_of_one_resource_holds_back_all_pods(
-    trial: Trial, expect: Expect, over: str, asked: dict[str, str | int]
+    trial: Trial, expect: Expect, over: str, asked: dict[str, Any]
 ) -> None:
     """A quota uses two cores and two GiB of four, and then more of one than its new max: a pod that asks for the other
     one waits until that max is as before."""

@@ -8,7 +8,7 @@ import pytest
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
-from seatrial.scheduler.api.builders import node
+from seatrial.scheduler.api.builders import PodBuilder, node
 from seatrial.suites.scoring.rules import HOST, PREFERRED, REQUIRED, apart_from, patch, pod_with, spread, term, waits
 
 pytestmark = [pytest.mark.needs(Capability.NODES)]
@@ -138,6 +138,45 @@ def test_label_keys_say_of_whom_a_term_is(trial: Trial, expect: Expect, keys: st
     trial.submit(*(pod_with(one, "b", affinity=rule).label("tenant", one) for one in (refused, placed)))
     expect.bound(placed)
     waits(expect, refused, "anti-affinity")
+
+
+@pytest.mark.feature("SCORE-4.anti-affinity")
+@pytest.mark.case("SC-182", severity="critical", source="kubernetes v1.34: interpodaffinity/filtering.go")
+@pytest.mark.parametrize("holder", ["new", "placed"])
+def test_each_of_two_terms_keeps_away(trial: Trial, expect: Expect, holder: str) -> None:
+    """One term closes a node, another one the two nodes of a rack; terms of the new pod, or of two that are placed. The
+    new pod waits for a fourth node."""
+    trial.add(node("n1"), node("n2").label("rack", "1"), node("n3").label("rack", "1"))
+    if holder == "new":
+        trial.submit(pod_with("host", "b").select({HOST: "n1"}), pod_with("rack", "c").select({HOST: "n2"}))
+        new = pod_with("new", affinity={"podAntiAffinity": {REQUIRED: [term("b"), term("c", key="rack")]}})
+    else:
+        for name, home, rule in (("host", "n1", apart_from("a")), ("rack", "n2", apart_from("a", key="rack"))):
+            trial.submit(pod_with(name, "b", affinity=rule).select({HOST: home}))
+        new = pod_with("new")
+    expect.bound("host", "rack")
+    trial.submit(new)
+    waits(expect, "new", "anti-affinity")
+    trial.add(node("n4"))
+    assert expect.bound("new").spec.node_name == "n4"
+
+
+@pytest.mark.feature("SCORE-4.preferred-affinity")
+@pytest.mark.case("SC-183", severity="critical", source="kubernetes: preferredDuringSchedulingIgnoredDuringExecution")
+@pytest.mark.parametrize("kind", ["podAffinity", "podAntiAffinity"])
+def test_a_wish_refuses_nobody(trial: Trial, expect: Expect, kind: str) -> None:
+    """There is one node. A placed pod would rather be beside, or without, pods like the next one, and that one would
+    rather be beside, or without, others: all are bound."""
+    trial.add(node("n1"))
+
+    def wishing(name: str, app: str, other: str) -> PodBuilder:
+        wish = {"weight": 100, "podAffinityTerm": term(other)}
+        return pod_with(name, app, affinity={kind: {PREFERRED: [wish]}})
+
+    trial.submit(wishing("first", "a", "b"))
+    expect.bound("first")
+    trial.submit(wishing("second", "b", "a"), wishing("third", "b", "nobody"))
+    expect.bound("second", "third")
 
 
 @pytest.mark.feature("SCORE-4.preferred-affinity")

@@ -229,3 +229,39 @@ def test_room_above_is_the_sum_of_multiples(trial: Trial, expect: Expect, odd: s
 
     expect.bound(*names("train", 4))
     assert blocks(trial, "train") == {"odd0": 2, "odd1": 2}
+
+
+@pytest.mark.feature("TOPO-2.selector", "TOPO-2.best-domain")
+@pytest.mark.case("TO-056", severity="normal", source="spec GANG-R58")
+@pytest.mark.parametrize(("here", "there"), [("s1", "s2"), ("s2", "s1")], ids=["first", "last"])
+def test_a_peer_in_the_spine_attracts(trial: Trial, expect: Expect, here: str, there: str) -> None:
+    """Two blocks have room for the gang. Beside one there is a block with a peer, so that its spine has more room: the
+    gang goes to the block in the spine of its peer."""
+    trial.apply(network())
+    trial.add(placed_in("near-0", here, "near"), placed_in("peer-0", here, "peer"), placed_in("far-0", there, "far"))
+    in_tree(trial, 3)
+    trial.submit(on("peer", "peer-0", 1).annotation(TOPOLOGY_SELECTOR, "ring"))
+    expect.bound("peer")
+    trial.apply(gang("train", 2).gather("BlockLayer", MUST))
+
+    trial.submit(*(built.annotation(TOPOLOGY_SELECTOR, "ring") for built in workers("train", 2)))
+
+    expect.bound(*names("train", 2))
+    assert blocks(trial, "train") == {"near": 2}
+
+
+@pytest.mark.feature("TOPO-2.multiples")
+@pytest.mark.case("TO-057", severity="normal", source="spec GANG-R60")
+@pytest.mark.long(seconds=4)
+@pytest.mark.parametrize("layer", ["BlockLayer", NODE_LAYER])
+def test_a_gang_that_is_no_multiple_waits(trial: Trial, expect: Expect, layer: str) -> None:
+    """Two blocks with a node of two cards each. Members of a block, or of a node, are a multiple of two: a gang of four
+    starts; a gang of three, for which there is room too, waits."""
+    trial.apply(network())
+    trial.add(placed_in("b1-0", "s1", "b1"), placed_in("b2-0", "s1", "b2"))
+    in_tree(trial, 2)
+    for name, count in (("odd", 3), ("even", 4)):
+        trial.apply(gang(name, count).gather("SpineLayer", MUST).gather(layer, PREFER, multiple=2))
+        trial.submit(*workers(name, count))
+        expect.stable(seconds=5) if name == "odd" else expect.bound(*names(name, count))
+        assert not where(trial, "odd")
