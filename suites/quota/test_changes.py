@@ -180,9 +180,11 @@ def test_a_share_that_shrinks_while_pods_wait_for_a_node_holds(trial: Trial, exp
 
 @pytest.mark.feature("QUOTA-1.max-bound")
 @pytest.mark.case("QU-162", severity="critical", source="spec QUOTA-R42")
-@pytest.mark.parametrize(("over", "asked"), [("memory", {"cpu": 1}), ("cpu", {"memory": "1Gi"})], ids=["memory", "cpu"])
+@pytest.mark.parametrize(
+    ("over", "amounts"), [("memory", {"cpu": 1}), ("cpu", {"memory": "1Gi"})], ids=["memory", "cpu"]
+)
 def test_overuse_of_one_resource_holds_back_all_pods(
-    trial: Trial, expect: Expect, over: str, asked: dict[str, Any]
+    trial: Trial, expect: Expect, over: str, amounts: dict[str, Any]
 ) -> None:
     """A quota uses two cores and two GiB of four, and then more of one than its new max: a pod that asks for the other
     one waits until that max is as before."""
@@ -195,7 +197,7 @@ def test_overuse_of_one_resource_holds_back_all_pods(
     assert trial.call("PATCH", path, {"spec": {"max": {over: less[over]}}}).ok
     trial.pass_time(2)
 
-    trial.submit(counted(trial, "second", "a", **asked))
+    trial.submit(counted(trial, "second", "a", **amounts))
 
     expect.pending("second", saying=f"exceedDimensions: [{over}]")
     expect.stable(seconds=3)
@@ -211,7 +213,7 @@ def test_a_resource_that_max_gets_later_counts_pods_that_are_there(trial: Trial,
     """A quota bounds CPUs only. A pod of three GiB runs or waits; then max gets four GiB of memory: three are asked
     for, and after a second pod, of one GiB, which is bound, all four. When memory goes from max, none."""
     trial.add(node("n1").cpu(16).memory("64Gi"))
-    make(trial, quota(named(trial, "a")).max(cpu=4))
+    make(trial, quota(named(trial, "a")).max(cpu=4).weight(cpu=4, memory="4Gi"))
     trial.submit(counted(trial, "first", "a", cpu=1, memory="3Gi").select({"kubernetes.io/hostname": where}))
     expect.bound("first") if where == "n1" else expect.pending("first")
     path = path_of(trial, named(trial, "a"))
