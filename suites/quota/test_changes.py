@@ -10,7 +10,7 @@ from seatrial.harness.clusters.protocol import Capability
 from seatrial.harness.subject.protocol import Subject
 from seatrial.scheduler.api.builders import node, pod, quota
 from seatrial.scheduler.api.extension import KOORD_SCHEDULER
-from seatrial.scheduler.api.quota import CHILD_REQUEST, SYSTEM_QUOTA
+from seatrial.scheduler.api.quota import CHILD_REQUEST, SHARED_WEIGHT, SYSTEM_QUOTA
 from seatrial.scheduler.api.transport import STRATEGIC_MERGE_PATCH
 from seatrial.suites.quota.quotas import annotation, counted, make, many, named, path_of, placed, read, settle
 
@@ -213,7 +213,7 @@ def test_a_resource_that_max_gets_later_counts_pods_that_are_there(trial: Trial,
     """A quota bounds CPUs only. A pod of three GiB runs or waits; then max gets four GiB of memory: three are asked
     for, and after a second pod, of one GiB, which is bound, all four. When memory goes from max, none."""
     trial.add(node("n1").cpu(16).memory("64Gi"))
-    make(trial, quota(named(trial, "a")).max(cpu=4).weight(cpu=4, memory="4Gi"))
+    make(trial, quota(named(trial, "a")).max(cpu=4))
     trial.submit(counted(trial, "first", "a", cpu=1, memory="3Gi").select({"kubernetes.io/hostname": where}))
     expect.bound("first") if where == "n1" else expect.pending("first")
     path = path_of(trial, named(trial, "a"))
@@ -222,7 +222,8 @@ def test_a_resource_that_max_gets_later_counts_pods_that_are_there(trial: Trial,
         settle(trial)
         return {key: value for key, value in annotation(read(trial, named(trial, "a")), CHILD_REQUEST).items() if value}
 
-    assert trial.call("PATCH", path, {"spec": {"max": {"memory": "4Gi"}}}).ok
+    weight = {"annotations": {SHARED_WEIGHT: '{"cpu": 4, "memory": "4Gi"}'}}  # the webhook wrote one for CPUs
+    assert trial.call("PATCH", path, {"metadata": weight, "spec": {"max": {"memory": "4Gi"}}}).ok
     assert requests() == {"cpu": "1", "memory": "3Gi"}
     trial.submit(counted(trial, "second", "a", cpu=1, memory="1Gi"))
     expect.bound("second")

@@ -147,6 +147,22 @@ def test_a_min_without_a_max_is_scaled_with_the_others(trial: Trial, *, bounded:
     assert (placed(trial, "b-"), placed(trial, "c-")) == (3, 1)
 
 
+@pytest.mark.feature("QUOTA-3.shared-weight")
+@pytest.mark.case("QU-170", severity="normal", source="spec QUOTA-R18")
+@pytest.mark.parametrize("least", [0, 1])
+def test_a_weight_that_does_not_name_a_resource_has_none_of_it(trial: Trial, least: int) -> None:
+    """Of two quotas that ask for all of four GiB, one has a weight for CPUs only: it gets its min of memory.
+    Koordinator's webhook would complete the weight."""
+    trial.add(node("n1").cpu(32).memory("4Gi"))
+    make(trial, quota(named(trial, "a")).min(memory=f"{least}Gi").max(cpu=8, memory="8Gi").weight(cpu=1))
+    make(trial, quota(named(trial, "b")).max(cpu=8, memory="8Gi").weight(cpu=1, memory="1Gi"))
+
+    trial.submit(*(counted(trial, f"{own}-{number}", own, memory="1Gi") for own in "ab" for number in range(4)))
+
+    settle(trial)
+    assert (placed(trial, "a-"), placed(trial, "b-")) == (least, 4 - least)
+
+
 @pytest.mark.feature("QUOTA-8.non-preemptible")
 @pytest.mark.case("QU-166", severity="normal", source="spec QUOTA-R6, QUOTA-R43; gate SupportParentQuotaSubmitPod")
 @pytest.mark.parametrize("how", ["moved", "deleted"])
