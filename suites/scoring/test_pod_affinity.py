@@ -177,6 +177,7 @@ def test_a_wish_refuses_nobody(trial: Trial, expect: Expect, kind: str) -> None:
     expect.bound("first")
     trial.submit(wishing("second", "b", "a"), wishing("third", "b", "nobody"))
     expect.bound("second", "third")
+    expect.refusal()
 
 
 @pytest.mark.feature("SCORE-4.preferred-affinity")
