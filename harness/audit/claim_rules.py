@@ -274,9 +274,10 @@ def _quota_bounds(binding: Binding) -> Breach | None:
     name = binding.pod.metadata.labels.get(QUOTA_LABEL)
     if not name or binding.state.quotas.get(name) is None:
         return None
-    members = list(binding.state.indices.by_quota.get(name, NOBODY).values())
+    # With gates of Koordinator neither overhead nor pods that are being deleted count; the rule fits all of them.
+    members = [one for one in binding.state.indices.by_quota.get(name, NOBODY).values() if not one.pod.deleting]
     used = dict(used_on(members))
-    for record in members:  # with the gate ElasticQuotaIgnorePodOverhead overhead does not count; the rule fits both
+    for record in members:
         for resource, amount in amounts(record.pod.spec.overhead).items():
             used[resource] = used.get(resource, 0) - amount
     first: Breach | None = None

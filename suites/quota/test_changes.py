@@ -1,5 +1,7 @@
 """Quotas that change while pods come, and a scheduler that is started again."""
 
+from typing import Any
+
 import pytest
 
 from seatrial.fixtures.expect import Expect
@@ -8,9 +10,9 @@ from seatrial.harness.clusters.protocol import Capability
 from seatrial.harness.subject.protocol import Subject
 from seatrial.scheduler.api.builders import node, pod, quota
 from seatrial.scheduler.api.extension import KOORD_SCHEDULER
-from seatrial.scheduler.api.quota import SYSTEM_QUOTA
+from seatrial.scheduler.api.quota import CHILD_REQUEST, SHARED_WEIGHT, SYSTEM_QUOTA
 from seatrial.scheduler.api.transport import STRATEGIC_MERGE_PATCH
-from seatrial.suites.quota.quotas import counted, make, many, named, path_of, placed, read, settle
+from seatrial.suites.quota.quotas import annotation, counted, make, many, named, path_of, placed, read, settle
 
 CHECKING_PARENTS = "checking-parent-quotas"
 pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER), pytest.mark.profile(KOORD_SCHEDULER)]
@@ -62,19 +64,29 @@ def test_use_is_known_after_a_restart(trial: Trial, expect: Expect, subject: Sub
 
 
 @pytest.mark.feature("QUOTA-5.default-and-system")
-@pytest.mark.case("QU-092", severity="normal")
-def test_what_the_system_uses_is_not_shared(trial: Trial, expect: Expect) -> None:
-    """Pods of the system quota are admitted without a limit, and the others divide what they leave."""
+@pytest.mark.case("QU-092", severity="normal", source="spec QUOTA-R13, QUOTA-R30, QUOTA-R38")
+@pytest.mark.long(seconds=20)
+@pytest.mark.parametrize("first", ["quota", "pod"])
+def test_what_the_system_uses_is_not_shared(trial: Trial, expect: Expect, first: str) -> None:
+    """Pods of the system quota are admitted without a limit, and the others divide what they leave. Its object shows
+    their use, also if they were there before any quota."""
     trial.add(node("n1").cpu(8))
-    make(trial, quota(named(trial, "a")).max(cpu=100))
     system = pod("agent").request(cpu=5).scheduler(KOORD_SCHEDULER)
-    trial.submit(system.label("quota.scheduling.koordinator.sh/name", SYSTEM_QUOTA))
-    expect.bound("agent")
+    system.label("quota.scheduling.koordinator.sh/name", SYSTEM_QUOTA)
+    if first == "pod":
+        trial.submit(system)
+        expect.bound("agent")
+    make(trial, quota(named(trial, "a")).max(cpu=100))
+    if first == "quota":
+        trial.submit(system)
+        expect.bound("agent")
 
     trial.submit(*many(trial, "a", 4))
 
     expect.bound("a-0", "a-1", "a-2")
     expect.pending("a-3", saying=f"quotaName: {named(trial, 'a')}, runtime: cpu:3, used: cpu:3")
+    settle(trial)
+    assert read(trial, SYSTEM_QUOTA, "koordinator-system")["status"]["used"] == {"cpu": "5"}
 
 
 @pytest.mark.feature("QUOTA-1.max-bound")
@@ -134,3 +146,87 @@ def test_a_pod_that_grew_in_place_counts_with_its_new_size(trial: Trial, expect:
     expect.bound("one")
     settle(trial)
     assert read(trial, named(trial, "a"))["status"]["used"] == {"cpu": "4"}
+
+
+@pytest.mark.feature("QUOTA-1.max-bound", "QUOTA-10.in-place")
+@pytest.mark.case("QU-161", severity="blocker", source="spec QUOTA-R14, QUOTA-R42")
+@pytest.mark.long(seconds=20)
+@pytest.mark.parametrize("by", ["max", "sibling"])
+def test_a_share_that_shrinks_while_pods_wait_for_a_node_holds(trial: Trial, expect: Expect, by: str) -> None:
+    """A quota has room for six pods, the open node for two. The quota's share falls to two, by its max or because a
+    sibling asks: when the other node is open, no pod is admitted, until the share is as before."""
+    trial.add(node("n1").cpu(2), node("n2").cpu(4).taint("closed"))
+    make(trial, *(quota(named(trial, name)).max(cpu=6).weight(cpu=weight) for name, weight in (("a", 1), ("b", 2))))
+    trial.submit(*many(trial, "a", 6))
+    settle(trial)
+    assert placed(trial, "a-") == 2
+
+    if by == "max":
+        assert trial.call("PATCH", path_of(trial, named(trial, "a")), {"spec": {"max": {"cpu": "2"}}}).ok
+    else:
+        trial.submit(counted(trial, "b-0", "b", cpu=6))
+        expect.pending("b-0")
+    trial.pass_time(2)
+    assert trial.call("PATCH", "/api/v1/nodes/n2", {"spec": {"taints": None}}).ok
+
+    settle(trial)
+    assert placed(trial, "a-") == 2
+    if by == "max":
+        assert trial.call("PATCH", path_of(trial, named(trial, "a")), {"spec": {"max": {"cpu": "6"}}}).ok
+    else:
+        trial.delete("b-0")
+    expect.bound("a-0", "a-1", *(f"a-{number}" for number in range(2, 6)))
+
+
+@pytest.mark.feature("QUOTA-1.max-bound")
+@pytest.mark.case("QU-162", severity="critical", source="spec QUOTA-R42")
+@pytest.mark.parametrize(
+    ("over", "amounts"), [("memory", {"cpu": 1}), ("cpu", {"memory": "1Gi"})], ids=["memory", "cpu"]
+)
+def test_overuse_of_one_resource_holds_back_all_pods(
+    trial: Trial, expect: Expect, over: str, amounts: dict[str, Any]
+) -> None:
+    """A quota uses two cores and two GiB of four, and then more of one than its new max: a pod that asks for the other
+    one waits until that max is as before."""
+    trial.add(node("n1").cpu(16).memory("64Gi"))
+    make(trial, quota(named(trial, "a")).max(cpu=4, memory="4Gi"))
+    trial.submit(counted(trial, "first", "a", cpu=2, memory="2Gi"))
+    expect.bound("first")
+    path, full = path_of(trial, named(trial, "a")), {"cpu": "4", "memory": "4Gi"}
+    less = {"cpu": "1", "memory": "1Gi"}
+    assert trial.call("PATCH", path, {"spec": {"max": {over: less[over]}}}).ok
+    trial.pass_time(2)
+
+    trial.submit(counted(trial, "second", "a", **amounts))
+
+    expect.pending("second", saying=f"exceedDimensions: [{over}]")
+    expect.stable(seconds=3)
+    assert trial.call("PATCH", path, {"spec": {"max": full}}).ok
+    expect.bound("second")
+
+
+@pytest.mark.feature("QUOTA-10.in-place", "QUOTA-1.status")
+@pytest.mark.case("QU-163", severity="critical", source="spec QUOTA-R2, QUOTA-R10")
+@pytest.mark.long(seconds=40)
+@pytest.mark.parametrize("where", ["n1", "nowhere"], ids=["running", "waiting"])
+def test_a_resource_that_max_gets_later_counts_pods_that_are_there(trial: Trial, expect: Expect, where: str) -> None:
+    """A quota bounds CPUs only. A pod of three GiB runs or waits; then max gets four GiB of memory: three are asked
+    for, and after a second pod, of one GiB, which is bound, all four. When memory goes from max, none."""
+    trial.add(node("n1").cpu(16).memory("64Gi"))
+    make(trial, quota(named(trial, "a")).max(cpu=4))
+    trial.submit(counted(trial, "first", "a", cpu=1, memory="3Gi").select({"kubernetes.io/hostname": where}))
+    expect.bound("first") if where == "n1" else expect.pending("first")
+    path = path_of(trial, named(trial, "a"))
+
+    def requests() -> dict[str, object]:
+        settle(trial)
+        return {key: value for key, value in annotation(read(trial, named(trial, "a")), CHILD_REQUEST).items() if value}
+
+    weight = {"annotations": {SHARED_WEIGHT: '{"cpu": 4, "memory": "4Gi"}'}}  # the webhook wrote one for CPUs
+    assert trial.call("PATCH", path, {"metadata": weight, "spec": {"max": {"memory": "4Gi"}}}).ok
+    assert requests() == {"cpu": "1", "memory": "3Gi"}
+    trial.submit(counted(trial, "second", "a", cpu=1, memory="1Gi"))
+    expect.bound("second")
+    assert requests() == {"cpu": "2", "memory": "4Gi"}
+    assert trial.call("PATCH", path, {"spec": {"max": {"memory": None}}}).ok
+    assert requests().get("memory", "0") == "0"

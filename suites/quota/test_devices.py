@@ -11,8 +11,8 @@ from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import PodBuilder, node, pod, quota
 from seatrial.scheduler.api.device import GPU_CORE, GPU_MEMORY_RATIO, GPU_MODEL_LABEL, NPU_CORE
 from seatrial.scheduler.api.extension import KOORD_SCHEDULER
-from seatrial.scheduler.api.quota import IS_PARENT, QUOTAS_PATH, RESOURCE_KEYS, TOTAL_RESOURCE, TREE_ID
-from seatrial.suites.quota.quotas import make, named, read
+from seatrial.scheduler.api.quota import IS_PARENT, QUOTAS_PATH, RESOURCE_KEYS, RUNTIME, TOTAL_RESOURCE, TREE_ID
+from seatrial.suites.quota.quotas import annotation, make, named, read
 
 pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER), pytest.mark.profile(KOORD_SCHEDULER)]
 
@@ -99,3 +99,21 @@ def test_gpus_by_model(trial: Trial, expect: Expect) -> None:
 
     expect.bound("h100-80g-0", "h100-80g-1", "h100-80g-2", "h100-80g-3", "h100-80g-4", "h100-80g-5", "a10-0", "a10-1")
     expect.pending("a10-2", "a10-5", saying=f"runtime: {CARD}:2, used: {CARD}:2")
+
+
+@pytest.mark.feature("QUOTA-1.devices")
+@pytest.mark.case("QU-168", severity="normal", source="koordinator: pkg/util/transformer/node_transformer.go")
+@pytest.mark.long(seconds=20)
+@pytest.mark.parametrize("name", [GPU_CORE, "kubernetes.io/gpu-core"], ids=["new", "old"])
+def test_a_node_may_offer_devices_under_their_old_names(trial: Trial, expect: Expect, name: str) -> None:
+    """A node offers 200 of gpu-core by the name of today or of v0.7: a quota that asks for more gets those."""
+    trial.add(node("n1").extended(name, 200))
+    make(trial, quota(named(trial, "a")).limits({}, {GPU_CORE: 1000}))
+    greedy = pod("greedy").resources({GPU_CORE: 1000, GPU_MEMORY_RATIO: 1000}).quota(named(trial, "a"))
+    trial.submit(greedy.scheduler(KOORD_SCHEDULER))
+    expect.pending("greedy")
+
+    def share() -> object:
+        return annotation(read(trial, named(trial, "a")), RUNTIME).get(GPU_CORE)
+
+    assert trial.reaches(lambda: share() == "200", within=30), share()

@@ -53,23 +53,6 @@ def test_what_a_node_had_is_no_longer_divided(trial: Trial, expect: Expect) -> N
     assert (placed(trial, "a-"), placed(trial, "b-")) == (2, 2)
 
 
-@pytest.mark.feature("QUOTA-10.in-place")
-@pytest.mark.case("QU-064", severity="normal")
-@pytest.mark.needs(Capability.VIRTUAL_TIME)  # without admission, which refuses the deletion
-def test_pods_of_a_deleted_quota_belong_to_the_default_quota(trial: Trial, expect: Expect) -> None:
-    """A quota of one core has a pod, and another waits. The quota is deleted: the pod is bound, since the default quota
-    has no limit."""
-    trial.add(node("n1").cpu(10).memory("64Gi"))
-    make(trial, quota(named(trial, "a")).max(cpu=1))
-    trial.submit(*many(trial, "a", 2))
-    expect.bound("a-0")
-    expect.pending("a-1", saying="Insufficient quotas")
-
-    assert trial.call("DELETE", path_of(trial, named(trial, "a"))).ok
-
-    expect.bound("a-1")
-
-
 @pytest.mark.feature("QUOTA-1.max-bound")
 @pytest.mark.case("QU-065", severity="critical")
 @pytest.mark.long(seconds=20)

@@ -5,10 +5,11 @@ import pytest
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
-from seatrial.scheduler.api.builders import node, pod, quota
+from seatrial.scheduler.api.builders import gang, node, pod, quota
 from seatrial.scheduler.api.extension import KOORD_SCHEDULER
 from seatrial.scheduler.api.quota import IS_PARENT, QUOTAS_PATH, RUNTIME, TREE_ID
 from seatrial.scheduler.api.transport import STRATEGIC_MERGE_PATCH
+from seatrial.suites.preemption.nominations import freeze
 from seatrial.suites.quota.quotas import annotation, counted, make, many, named, placed, read, settle
 
 pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER), pytest.mark.profile(KOORD_SCHEDULER)]
@@ -125,3 +126,54 @@ def test_a_profile_may_give_a_part_of_its_nodes(trial: Trial) -> None:
     assert trial.reaches(lambda: trial.call("GET", path).ok, within=30)
     results = read(trial, root)
     assert results["spec"]["min"]["cpu"] == "4"
+
+
+def leaving(trial: Trial, expect: Expect) -> float:
+    """A pod with three of a quota's four cores is deleted on a node that does not confirm it. The time is that of its
+    deletionTimestamp, and its grace period is 20 s. Returns the seconds after which it counts no more."""
+    trial.add(node("n1").cpu(8), node("n2").cpu(8))
+    make(trial, quota(named(trial, "a")).min(cpu=4).max(cpu=4))
+    old = counted(trial, "old", "a", cpu=3).select({"kubernetes.io/hostname": "n1"})
+    old.manifest["spec"]["terminationGracePeriodSeconds"] = 20
+    trial.submit(old)
+    expect.running("old")
+    freeze(trial, "n1")
+    assert trial.call("DELETE", f"/api/v1/namespaces/{trial.name}/pods/old").ok
+    return 2 * 20.0
+
+
+@pytest.mark.feature("QUOTA-1.max-bound")
+@pytest.mark.case(
+    "QU-164", severity="normal", source="spec QUOTA-R34; koordinator: gate ElasticQuotaIgnoreTerminatingPod"
+)
+@pytest.mark.long(seconds=50)
+def test_a_terminating_pod_counts_until_its_grace_period_ends(trial: Trial, expect: Expect) -> None:
+    """A pod waits until the grace period after the deletionTimestamp of another pod ends. Koordinator reads the clock
+    when that pod changes."""
+    seconds = leaving(trial, expect)
+    trial.submit(*many(trial, "a", 2))
+
+    def touch(value: str) -> None:
+        body = {"metadata": {"labels": {"touched": value}}}
+        assert trial.call("PATCH", f"/api/v1/namespaces/{trial.name}/pods/old", body).ok
+
+    trial.pass_time(0.75 * seconds)
+    touch("early")
+    trial.pass_time(2)
+    assert placed(trial, "a-") == 1
+    trial.pass_time(0.25 * seconds)
+    touch("late")
+    expect.bound("a-0", "a-1")
+
+
+@pytest.mark.feature("QUOTA-1.max-bound")
+@pytest.mark.case("QU-167", severity="normal", source="ours")
+@pytest.mark.long(seconds=50)
+def test_the_end_of_a_grace_period_wakes_those_that_wait(trial: Trial, expect: Expect) -> None:
+    """A gang of two waits for what a terminating pod has: when the pod counts no more, the gang is bound at once."""
+    seconds = leaving(trial, expect)
+    trial.apply(gang("train", 2))
+    trial.submit(*(counted(trial, f"train-{number}", "a", cpu=2).in_gang("train") for number in range(2)))
+    trial.pass_time(seconds - 5)
+    assert placed(trial, "train-") == 0
+    expect.bound("train-0", "train-1", within=10)

@@ -297,19 +297,19 @@ def test_overhead_is_not_counted(trial: Trial, expect: Expect) -> None:
         "kind": "RuntimeClass",
         "metadata": {"name": name},
         "handler": "kata",
-        "overhead": {"podFixed": {"cpu": "1"}},
+        "overhead": {"podFixed": {"cpu": "1", "memory": "1Gi"}},
     }
     trial.accept(body, "/apis/node.k8s.io/v1/runtimeclasses")
-    make(trial, quota(named(trial, "a")).max(cpu=4))
-    secure = counted(trial, "secure", "a", cpu=4)
-    secure.manifest["spec"] |= {"runtimeClassName": name, "overhead": {"cpu": "1"}}
+    make(trial, quota(named(trial, "a")).max(cpu=4, memory="4Gi"))
+    secure = counted(trial, "secure", "a", cpu=4, memory="4Gi")
+    secure.manifest["spec"] |= {"runtimeClassName": name, "overhead": {"cpu": "1", "memory": "1Gi"}}
     trial.submit(secure)
 
-    assert expect.bound("secure").spec.overhead == {"cpu": "1"}
+    assert expect.bound("secure").spec.overhead == {"cpu": "1", "memory": "1Gi"}
 
     trial.call("DELETE", f"/apis/node.k8s.io/v1/runtimeclasses/{name}")
     settle(trial)
-    assert read(trial, named(trial, "a"))["status"]["used"] == {"cpu": "4"}
+    assert read(trial, named(trial, "a"))["status"]["used"] == {"cpu": "4", "memory": "4Gi"}
 
 
 @pytest.mark.feature("QUOTA-12.inside")

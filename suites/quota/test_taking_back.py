@@ -7,6 +7,7 @@ from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import disruption_budget, node, priority_class, quota
 from seatrial.scheduler.api.extension import KOORD_SCHEDULER
+from seatrial.suites.preemption.nominations import freeze
 from seatrial.suites.quota.quotas import counted, make, many, named, path_of, placed
 
 pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER), pytest.mark.profile(KOORD_SCHEDULER)]
@@ -113,3 +114,48 @@ def test_a_disruption_budget_protects_what_was_borrowed(trial: Trial, expect: Ex
     assert trial.call("DELETE", path).ok
     expect.bound("b-0", within=DELAY + 60)
     assert placed(trial, "a-") == 4
+
+
+@pytest.mark.feature("QUOTA-12.overuse")
+@pytest.mark.case("QU-157", severity="critical", source="koordinator: elasticquota/quota_overuse_revoke.go")
+@pytest.mark.long(150)
+def test_pods_that_leave_already_count_as_taken_back(trial: Trial, expect: Expect) -> None:
+    """Four of eight cores are used beyond the share. The node is frozen and two of its pods are being deleted: two more
+    are evicted, and none after a second delay."""
+    trial.add(node("n1").cpu(8))
+    make(trial, *(quota(named(trial, name)).min(cpu=4).max(cpu=8) for name in "ab"))
+    pods = many(trial, "a", 8)
+    for one in pods:
+        one.manifest["spec"]["terminationGracePeriodSeconds"] = 600
+    trial.submit(*pods)
+    expect.running("a-0", "a-1", *(f"a-{number}" for number in range(2, 8)))
+    freeze(trial, "n1")
+    trial.submit(counted(trial, "b-0", "b", cpu=4))
+    expect.pending("b-0")
+    for name in ("a-0", "a-1"):
+        assert trial.call("DELETE", f"/api/v1/namespaces/{trial.name}/pods/{name}").ok
+
+    for _ in range(2):
+        pause(trial, DELAY + 10)
+        assert sum(pod.deleting for pod in trial.pods()) == 4
+
+
+@pytest.mark.feature("QUOTA-12.overuse")
+@pytest.mark.case("QU-169", severity="normal", source="spec QUOTA-R69")
+@pytest.mark.long(75)
+@pytest.mark.parametrize("order", [("large", "small"), ("small", "large")], ids=["large-first", "small-first"])
+def test_no_more_is_taken_back_than_is_too_much(trial: Trial, expect: Expect, order: tuple[str, ...]) -> None:
+    """A quota uses three cores more than its new max, by a pod of four and a pod of one. The one of four is evicted;
+    the other one stays, also if it is the less important one."""
+    trial.add(node("n1").cpu(8))
+    make(trial, quota(named(trial, "a")).max(cpu=5))
+    for name in order:
+        trial.submit(counted(trial, name, "a", cpu=4 if name == "large" else 1))
+        expect.running(name)
+        trial.pass_time(2)  # start times are whole seconds
+
+    assert trial.call("PATCH", path_of(trial, named(trial, "a")), {"spec": {"max": {"cpu": "2"}}}).ok
+
+    expect.gone("large", within=DELAY + 20)
+    pause(trial, 5)
+    assert placed(trial, "small") == 1

@@ -14,9 +14,9 @@ from seatrial.harness.clusters.protocol import Capability
 from seatrial.harness.subject.protocol import Subject
 from seatrial.scheduler.api.builders import QuotaBuilder, node, pod, priority_class, quota
 from seatrial.scheduler.api.extension import KOORD_SCHEDULER
-from seatrial.scheduler.api.quota import NAMESPACES, PARENT, QUOTAS_PATH
+from seatrial.scheduler.api.quota import DEFAULT_QUOTA, NAMESPACES, PARENT, QUOTAS_PATH
 from seatrial.suites.faults.schedulers import running
-from seatrial.suites.quota.quotas import counted, make, many, named, path_of, placed, settle
+from seatrial.suites.quota.quotas import counted, make, many, named, path_of, placed, read, settle
 
 __all__ = ["running"]
 
@@ -105,18 +105,85 @@ def test_huge_amounts_delay_nobody(trial: Trial, expect: Expect, digits: int) ->
 
 
 @pytest.mark.feature("QUOTA-5.default-and-system", "QUOTA-10.in-place")
-@pytest.mark.case("QU-127", severity="critical")
-def test_pods_of_a_deleted_quota_belong_to_the_default_quota(trial: Trial, expect: Expect) -> None:
-    """The quota for which a pod waits is deleted: the pod belongs to the default quota, which has room.
-    Koordinator's webhook does not delete a quota that has pods."""
+@pytest.mark.case("QU-127", severity="critical", source="spec QUOTA-R30, QUOTA-R36")
+@pytest.mark.parametrize("by", ["label", "name-of-the-namespace", "list-of-namespaces"])
+def test_pods_of_a_deleted_quota_belong_to_the_default_quota(trial: Trial, expect: Expect, by: str) -> None:
+    """A quota of one core has a pod, and a larger one waits for it. The quota is deleted: both belong to the default
+    quota, which has room, and counts them. Koordinator's webhook does not delete a quota that has pods."""
     trial.add(node("n1").cpu(32))
-    make(trial, quota(named(trial, "a")).min(cpu=1).max(cpu=1), quota(named(trial, "b")).max(cpu=1))
-    trial.submit(counted(trial, "large", "a", cpu=4))
-    expect.pending("large")
+    own = quota(trial.name if by == "name-of-the-namespace" else named(trial, "a")).max(cpu=1)
+    make(trial, own.namespaces(trial.name) if by == "list-of-namespaces" else own, quota(named(trial, "b")).max(cpu=1))
+    for name, cores in (("first", 1), ("large", 4)):
+        one = pod(name).request(cpu=cores).scheduler(KOORD_SCHEDULER)
+        trial.submit(one.quota(own.name) if by == "label" else one)
+    expect.bound("first")
+    expect.pending("large", saying=f"quotaName: {own.name}")
 
-    assert trial.call("DELETE", path_of(trial, named(trial, "a"))).ok
+    assert trial.call("DELETE", path_of(trial, own.name)).ok
 
     expect.bound("large")
+    settle(trial)
+    assert read(trial, DEFAULT_QUOTA, "koordinator-system")["status"]["used"] == {"cpu": "5"}
+
+
+@pytest.mark.feature("QUOTA-4.scaled-min", "QUOTA-2.survived")
+@pytest.mark.case(
+    "QU-165", severity="normal", source="koordinator: elasticquota/core, scale_minquota_when_over_root_res.go"
+)
+@pytest.mark.parametrize("bounded", [False, True], ids=["no-max", "max"])
+def test_a_min_without_a_max_is_scaled_with_the_others(trial: Trial, *, bounded: bool) -> None:
+    """Mins of four GiB each in a cluster with four, of which one quota has no max for memory and no pods: the other one
+    keeps two, and divides the rest with a quota that has no min."""
+    make(trial, *(quota(named(trial, own)).max(cpu=8, memory="8Gi").weight(cpu=1, memory="1Gi") for own in "c"))
+    make(trial, quota(named(trial, "b")).min(memory="4Gi").max(cpu=8, memory="8Gi").weight(cpu=1, memory="1Gi"))
+    idle = quota(named(trial, "a")).min(memory="4Gi").max(cpu=8)
+    make(trial, idle.max(memory="8Gi") if bounded else idle)
+    trial.submit(*(counted(trial, f"{own}-{n}", own, memory="1Gi") for own in "bc" for n in range(4)))
+    settle(trial)  # all requests are known before there is anything to divide
+
+    trial.add(node("n1").cpu(8).memory("4Gi"))
+
+    settle(trial)
+    assert (placed(trial, "b-"), placed(trial, "c-")) == (3, 1)
+
+
+@pytest.mark.feature("QUOTA-3.shared-weight")
+@pytest.mark.case("QU-170", severity="normal", source="spec QUOTA-R18")
+@pytest.mark.parametrize("least", [0, 1])
+def test_a_weight_that_does_not_name_a_resource_has_none_of_it(trial: Trial, least: int) -> None:
+    """Of two quotas that ask for all of four GiB, one has a weight for CPUs only: it gets its min of memory.
+    Koordinator's webhook would complete the weight."""
+    trial.add(node("n1").cpu(32).memory("4Gi"))
+    make(trial, quota(named(trial, "a")).min(memory=f"{least}Gi").max(cpu=8, memory="8Gi").weight(cpu=1))
+    make(trial, quota(named(trial, "b")).max(cpu=8, memory="8Gi").weight(cpu=1, memory="1Gi"))
+
+    trial.submit(*(counted(trial, f"{own}-{number}", own, memory="1Gi") for own in "ab" for number in range(4)))
+
+    settle(trial)
+    assert (placed(trial, "a-"), placed(trial, "b-")) == (least, 4 - least)
+
+
+@pytest.mark.feature("QUOTA-8.non-preemptible")
+@pytest.mark.case("QU-166", severity="normal", source="spec QUOTA-R6, QUOTA-R43; gate SupportParentQuotaSubmitPod")
+@pytest.mark.parametrize("how", ["moved", "deleted"])
+def test_what_a_child_used_of_its_parents_min_is_free_when_it_leaves(trial: Trial, expect: Expect, how: str) -> None:
+    """A non-preemptible pod of a child fills the min of its parent, so one of the parent waits, until the child gets
+    another parent or is deleted."""
+    p, r, a = named(trial, "p"), named(trial, "r"), named(trial, "a")
+    trial.add(node("n1").cpu(32))
+    make(trial, *(quota(name).min(cpu=2).max(cpu=8).parent() for name in (p, r)))
+    make(trial, quota(a).min(cpu=2).max(cpu=8).below(p))
+    trial.submit(counted(trial, "first", "a", cpu=2, preemptible=False))
+    expect.bound("first")
+    trial.submit(counted(trial, "own", "p", cpu=2, preemptible=False))
+    expect.pending("own", saying="Insufficient non-preemptible quotas")
+
+    change = {"metadata": {"labels": {PARENT: r}}}
+    assert (
+        trial.call("PATCH", path_of(trial, a), change) if how == "moved" else trial.call("DELETE", path_of(trial, a))
+    ).ok
+
+    expect.bound("own")
 
 
 @pytest.mark.feature("QUOTA-1.max-bound", "QUOTA-2.parent-and-child")

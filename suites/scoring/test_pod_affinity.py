@@ -8,7 +8,7 @@ import pytest
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
-from seatrial.scheduler.api.builders import node
+from seatrial.scheduler.api.builders import PodBuilder, node
 from seatrial.suites.scoring.rules import HOST, PREFERRED, REQUIRED, apart_from, patch, pod_with, spread, term, waits
 
 pytestmark = [pytest.mark.needs(Capability.NODES)]
@@ -104,6 +104,80 @@ def test_affinity_needs_the_topology_label(trial: Trial, expect: Expect) -> None
     waits(expect, "first", "pod affinity")
     trial.add(node("racked").label("rack", "r1"))
     assert expect.bound("first").spec.node_name == "racked"
+
+
+@pytest.mark.feature("SCORE-4.affinity")
+@pytest.mark.case(
+    "SC-108", severity="critical", source="kubernetes v1.34: interpodaffinity, podMatchesAllAffinityTerms"
+)
+@pytest.mark.parametrize("order", [("app", "tier"), ("tier", "app")], ids=["own-first", "own-last"])
+def test_the_first_of_a_group_matches_all_of_its_terms(trial: Trial, expect: Expect, order: tuple[str, ...]) -> None:
+    """A pod with affinity to its own app and to a tier that it is not of waits, though it is the first of its app. A
+    pod that is of both comes to one of two nodes: there it is placed."""
+    trial.add(node("n1"), node("n2"))
+    terms = [{"labelSelector": {"matchLabels": {key: "a"}}, "topologyKey": HOST} for key in order]
+    trial.submit(pod_with("first", affinity={"podAffinity": {REQUIRED: terms}}))
+    waits(expect, "first", "pod affinity")
+    trial.submit(pod_with("both").label("tier", "a"))
+    assert expect.bound("first").spec.node_name == expect.bound("both").spec.node_name
+
+
+@pytest.mark.feature("SCORE-4.anti-affinity")
+@pytest.mark.case("SC-109", severity="critical", source="KEP-3633: matchLabelKeys and mismatchLabelKeys")
+@pytest.mark.parametrize(
+    ("keys", "placed", "refused"),
+    [("matchLabelKeys", "other", "same"), ("mismatchLabelKeys", "same", "other")],
+    ids=["match", "mismatch"],
+)
+def test_label_keys_say_of_whom_a_term_is(trial: Trial, expect: Expect, keys: str, placed: str, refused: str) -> None:
+    """Anti-affinity to an app by the key of a tenant: to pods of the same tenant, or to those of the others only."""
+    trial.add(node("n1"))
+    trial.submit(pod_with("first").label("tenant", "same"))
+    expect.bound("first")
+    rule = apart_from("a", **{keys: ["tenant"]})
+    trial.submit(*(pod_with(one, "b", affinity=rule).label("tenant", one) for one in (refused, placed)))
+    expect.bound(placed)
+    waits(expect, refused, "anti-affinity")
+
+
+@pytest.mark.feature("SCORE-4.anti-affinity")
+@pytest.mark.case("SC-182", severity="critical", source="kubernetes v1.34: interpodaffinity/filtering.go")
+@pytest.mark.parametrize("holder", ["new", "placed"])
+def test_each_of_two_terms_keeps_away(trial: Trial, expect: Expect, holder: str) -> None:
+    """One term closes a node, another one the two nodes of a rack; terms of the new pod, or of two that are placed. The
+    new pod waits for a fourth node."""
+    trial.add(node("n1"), node("n2").label("rack", "1"), node("n3").label("rack", "1"))
+    if holder == "new":
+        trial.submit(pod_with("host", "b").select({HOST: "n1"}), pod_with("rack", "c").select({HOST: "n2"}))
+        new = pod_with("new", affinity={"podAntiAffinity": {REQUIRED: [term("b"), term("c", key="rack")]}})
+    else:
+        for name, home, rule in (("host", "n1", apart_from("a")), ("rack", "n2", apart_from("a", key="rack"))):
+            trial.submit(pod_with(name, "b", affinity=rule).select({HOST: home}))
+        new = pod_with("new")
+    expect.bound("host", "rack")
+    trial.submit(new)
+    waits(expect, "new", "anti-affinity")
+    trial.add(node("n4"))
+    assert expect.bound("new").spec.node_name == "n4"
+
+
+@pytest.mark.feature("SCORE-4.preferred-affinity")
+@pytest.mark.case("SC-183", severity="critical", source="kubernetes: preferredDuringSchedulingIgnoredDuringExecution")
+@pytest.mark.parametrize("kind", ["podAffinity", "podAntiAffinity"])
+def test_a_wish_refuses_nobody(trial: Trial, expect: Expect, kind: str) -> None:
+    """There is one node. A placed pod would rather be beside, or without, pods like the next one, and that one would
+    rather be beside, or without, others: all are bound."""
+    trial.add(node("n1"))
+
+    def wishing(name: str, app: str, other: str) -> PodBuilder:
+        wish = {"weight": 100, "podAffinityTerm": term(other)}
+        return pod_with(name, app, affinity={kind: {PREFERRED: [wish]}})
+
+    trial.submit(wishing("first", "a", "b"))
+    expect.bound("first")
+    trial.submit(wishing("second", "b", "a"), wishing("third", "b", "nobody"))
+    expect.bound("second", "third")
+    expect.refusal()
 
 
 @pytest.mark.feature("SCORE-4.preferred-affinity")
@@ -218,6 +292,43 @@ def test_tainted_nodes_are_no_domains_on_request(trial: Trial, expect: Expect) -
     expect.bound("d0", "d1")
     trial.submit(pod_with("d2", "d", topologySpreadConstraints=spread("d")))
     waits(expect, "d2", "topology spread constraints")
+
+
+@pytest.mark.feature("SCORE-4.spread")
+@pytest.mark.case("SC-118", severity="critical", source="kubernetes v1.34: podtopologyspread/filtering.go, Filter")
+@pytest.mark.parametrize("order", [("zone", "rack"), ("rack", "zone")], ids=["zone-first", "rack-first"])
+def test_each_of_two_constraints_holds(trial: Trial, expect: Expect, order: tuple[str, ...]) -> None:
+    """The first pod is in zone 1, rack 1. One free node is in the other zone, one in the other rack; the only one in
+    both is full: the second pod waits for it."""
+    places = {"n1": ("1", "1"), "n2": ("2", "1"), "n3": ("1", "2"), "n4": ("2", "2")}
+    trial.add(*(node(name).cpu(2).label("zone", zone).label("rack", rack) for name, (zone, rack) in places.items()))
+    both = [constraint for key in order for constraint in spread(topologyKey=key)]
+    trial.submit(
+        pod_with("first", topologySpreadConstraints=both).request(cpu=1).select({HOST: "n1"}),
+        pod_with("filler", "filler").request(cpu=2).select({HOST: "n4"}),
+    )
+    expect.bound("first", "filler")
+    trial.submit(pod_with("second", topologySpreadConstraints=both).request(cpu=1))
+    waits(expect, "second", "topology spread constraints")
+    trial.delete("filler")
+    assert expect.bound("second").spec.node_name == "n4"
+
+
+@pytest.mark.feature("SCORE-4.spread")
+@pytest.mark.case(
+    "SC-119", severity="critical", source="kubernetes v1.34: podtopologyspread/filtering.go, requireAllTopologies"
+)
+@pytest.mark.parametrize("order", [(HOST, "rack"), ("rack", HOST)], ids=["rack-last", "rack-first"])
+def test_a_node_without_a_label_of_another_constraint_is_no_domain(
+    trial: Trial, expect: Expect, order: tuple[str, ...]
+) -> None:
+    """Two nodes of one rack, and an empty one without: it does not hold back the third and fourth pod by its host."""
+    trial.add(node("n1").label("rack", "1"), node("n2").label("rack", "1"), node("bare"))
+    both = [constraint for key in order for constraint in spread(topologyKey=key)]
+    names = [f"p{number}" for number in range(4)]
+    trial.submit(*(pod_with(name, topologySpreadConstraints=both) for name in names))
+    where = [pod.spec.node_name for pod in expect.bound(names[0], names[1], *names[2:])]
+    assert sorted(where) == ["n1", "n1", "n2", "n2"]
 
 
 @pytest.mark.feature("SCORE-4.spread")

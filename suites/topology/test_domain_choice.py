@@ -13,8 +13,10 @@ from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import gang, pod, reservation
 from seatrial.scheduler.api.networktopology import NODE_LAYER, TOPOLOGY_SELECTOR
 from seatrial.suites.topology.topologies import (
+    BLOCK,
     MUST,
     PREFER,
+    SPINE,
     blocks,
     domains,
     in_tree,
@@ -182,3 +184,84 @@ def test_one_gang_of_a_group_may_have_the_rules(trial: Trial, expect: Expect, ru
 
     expect.bound(*names("a", 2), *names("b", 2), within=40)
     assert blocks(trial, "a") + blocks(trial, "b") == {"b3": 4}
+
+
+@pytest.mark.feature("TOPO-1.follows", "TOPO-2.must-gather")
+@pytest.mark.case("TO-049", severity="critical", source="spec GANG-R48, GANG-R49")
+@pytest.mark.long(seconds=4)
+@pytest.mark.parametrize(
+    "labels",
+    [{SPINE: None}, {BLOCK: None}, {BLOCK: "b2"}, {SPINE: "s2"}],
+    ids=["no-spine", "no-block", "block", "spine"],
+)
+def test_a_node_with_other_labels_leaves_its_block(trial: Trial, expect: Expect, labels: dict[str, str | None]) -> None:
+    """Both nodes of a block have two cards. One gets other labels: a gang of four that must gather in a block waits,
+    until the node has its labels again."""
+    trial.apply(network())
+    trial.add(placed_in("b1-0", "s1", "b1"), placed_in("b1-1", "s1", "b1"))
+    in_tree(trial, 2)
+    path = "/api/v1/nodes/b1-1"
+    assert trial.call("PATCH", path, {"metadata": {"labels": labels}}).ok
+    assert trial.reaches(lambda: domains(trial).get("BlockLayer/b1") == 1, within=30), domains(trial)
+    trial.apply(gang("train", 4).gather("BlockLayer", MUST))
+    trial.submit(*workers("train", 4))
+    expect.stable(seconds=12)
+    assert not where(trial, "train")
+
+    assert trial.call("PATCH", path, {"metadata": {"labels": {SPINE: "s1", BLOCK: "b1"}}}).ok
+
+    expect.bound(*names("train", 4), within=40)
+
+
+@pytest.mark.feature("TOPO-2.multiples", "TOPO-2.best-domain")
+@pytest.mark.case("TO-054", severity="normal", source="spec GANG-R58, GANG-R60")
+@pytest.mark.parametrize(("odd", "even"), [("s1", "s2"), ("s2", "s1")], ids=["first", "last"])
+def test_room_above_is_the_sum_of_multiples(trial: Trial, expect: Expect, odd: str, even: str) -> None:
+    """Members in a block are a multiple of two. One spine has blocks of three, three and one card, which is room for
+    four; the other one three blocks of two. A gang of four takes the spine with less room, though it has more cards."""
+    trial.apply(network())
+    for spine, prefix, room in ((odd, "odd", (3, 3, 1)), (even, "even", (2, 2, 2))):
+        trial.add(*(placed_in(f"{prefix}{n}-0", spine, f"{prefix}{n}", cards=cards) for n, cards in enumerate(room)))
+    in_tree(trial, 6)
+    trial.apply(gang("train", 4).gather("SpineLayer", MUST).gather("BlockLayer", PREFER, multiple=2))
+
+    trial.submit(*workers("train", 4))
+
+    expect.bound(*names("train", 4))
+    assert blocks(trial, "train") == {"odd0": 2, "odd1": 2}
+
+
+@pytest.mark.feature("TOPO-2.selector", "TOPO-2.best-domain")
+@pytest.mark.case("TO-056", severity="normal", source="spec GANG-R58")
+@pytest.mark.parametrize(("here", "there"), [("s1", "s2"), ("s2", "s1")], ids=["first", "last"])
+def test_a_peer_in_the_spine_attracts(trial: Trial, expect: Expect, here: str, there: str) -> None:
+    """Two blocks have room for the gang. Beside one there is a block with a peer, so that its spine has more room: the
+    gang goes to the block in the spine of its peer."""
+    trial.apply(network())
+    trial.add(placed_in("near-0", here, "near"), placed_in("peer-0", here, "peer"), placed_in("far-0", there, "far"))
+    in_tree(trial, 3)
+    trial.submit(on("peer", "peer-0", 1).annotation(TOPOLOGY_SELECTOR, "ring"))
+    expect.bound("peer")
+    trial.apply(gang("train", 2).gather("BlockLayer", MUST))
+
+    trial.submit(*(built.annotation(TOPOLOGY_SELECTOR, "ring") for built in workers("train", 2)))
+
+    expect.bound(*names("train", 2))
+    assert blocks(trial, "train") == {"near": 2}
+
+
+@pytest.mark.feature("TOPO-2.multiples")
+@pytest.mark.case("TO-057", severity="normal", source="spec GANG-R60")
+@pytest.mark.long(seconds=4)
+@pytest.mark.parametrize("layer", ["BlockLayer", NODE_LAYER])
+def test_a_gang_that_is_no_multiple_waits(trial: Trial, expect: Expect, layer: str) -> None:
+    """Two blocks with a node of two cards each. Members of a block, or of a node, are a multiple of two: a gang of four
+    starts; a gang of three, for which there is room too, waits."""
+    trial.apply(network())
+    trial.add(placed_in("b1-0", "s1", "b1"), placed_in("b2-0", "s1", "b2"))
+    in_tree(trial, 2)
+    for name, count in (("odd", 3), ("even", 4)):
+        trial.apply(gang(name, count).gather("SpineLayer", MUST).gather(layer, PREFER, multiple=2))
+        trial.submit(*workers(name, count))
+        expect.stable(seconds=5) if name == "odd" else expect.bound(*names(name, count))
+        assert not where(trial, "odd")
