@@ -80,7 +80,7 @@ def _no_prod_victim(view: AgentView) -> Iterator[str]:
 
 
 def _other_quotas(view: AgentView) -> Iterator[str]:
-    for uid, found in view.quotas.items():
+    for uid, written in view.quotas.items():
         pod = view.pods[uid]
         try:
             spec = decode_as(pod.metadata.annotations[EXTENDED_RESOURCE_SPEC], dict[str, Any])
@@ -93,8 +93,8 @@ def _other_quotas(view: AgentView) -> Iterator[str]:
         shares = min(max(request * 1024 // 1000, 2), 262_144)
         quota = -1 if view.lifted or -1 in cores else max(sum(cores) * 100, 1000)
         expected = (shares, quota, -1 if -1 in sizes else sum(sizes))
-        if found != expected:
-            yield f"pod {pod.metadata.key} has shares, quota and memory {found}, and its annotation says {expected}"
+        if written != expected:
+            yield f"pod {pod.metadata.key} has shares, quota and memory {written}, and its annotation says {expected}"
 
 
 class _Limits(NamedTuple):

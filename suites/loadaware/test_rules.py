@@ -47,7 +47,7 @@ def of(profile: str, *values: Any, id: str) -> Any:  # noqa: A002 - as pytest.pa
 
 
 @pytest.mark.feature("SCORE-3.filter", "SCORE-3.prod-usage")
-@pytest.mark.case("LA-070", severity="critical", source="spec FWK-R51, FWK-R53; loadaware/helper.go")
+@pytest.mark.case("LA-080", severity="critical", source="spec FWK-R51, FWK-R53; loadaware/helper.go")
 @pytest.mark.parametrize(
     ("profile", "own", "cpu", "memory", "system", "band", "saying"),
     [
