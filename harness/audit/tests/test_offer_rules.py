@@ -14,9 +14,9 @@ REPORT = {"nodeMetric": {"systemUsage": {"resources": {"cpu": "7", "memory": "12
 ON = {"enable": True, "cpuReclaimThresholdPercent": 65}
 
 
-def pod(name: str, cpu: str, *, age: float = 600, **labels: str) -> dict[str, Any]:
+def pod(name: str, cpu: str, labels: dict[str, str] | None = None, *, age: float = 600) -> dict[str, Any]:
     """A running pod that came `age` seconds before now."""
-    metadata = {"name": name, "namespace": "d", "labels": labels}
+    metadata = {"name": name, "namespace": "d", "labels": labels or {}}
     spec = {"containers": [{"name": "a", "resources": {"requests": {"cpu": cpu}}}]}
     return {
         "metadata": {**metadata, "creationTimestamp": rfc3339(SIM_EPOCH - age)},
@@ -30,8 +30,8 @@ def breaches(
 ) -> list[str]:
     """What is reported of a node of 100 cores and 120 GiB whose metric is `age` seconds old."""
     usage = {"resources": {"cpu": "10", "memory": "20Gi"}}
-    metric = {"status": {**REPORT, "updateTime": rfc3339(SIM_EPOCH - age)}}
-    metric["status"]["podsMetric"] = [{"namespace": "d", "name": "reported", "podUsage": usage}]
+    reported = [{"namespace": "d", "name": "reported", "podUsage": usage}]
+    metric = {"status": {**REPORT, "updateTime": rfc3339(SIM_EPOCH - age), "podsMetric": reported}}
     metadata = {"name": "n1", "annotations": annotations or {}}
     node = {"metadata": metadata, "status": {"capacity": NODE, "allocatable": {**NODE, **offer}}}
     return offer_breaches(OfferView(node, pods, metric, settings, SIM_EPOCH))
@@ -63,7 +63,7 @@ def test_an_offer_above_the_formulas(offer: str, more: dict[str, Any]) -> None:
     [
         pytest.param(PODS, {}, id="as-the-formula"),
         pytest.param((*PODS, pod("new", "20", age=5)), {}, id="a-pod-since-the-report"),
-        pytest.param((*PODS, pod("low", "20", **{"koordinator.sh/qosClass": "BE"})), {}, id="a-batch-pod"),
+        pytest.param((*PODS, pod("low", "20", {"koordinator.sh/qosClass": "BE"})), {}, id="a-batch-pod"),
         pytest.param(PODS, {"settings": {**ON, "cpuReclaimThresholdPercent": "all"}}, id="settings-are-not-read"),
     ],
 )
