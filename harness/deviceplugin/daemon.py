@@ -26,7 +26,7 @@ from seatrial.harness.devices.hami_release import SHIPPED, HamiHost
 from seatrial.harness.devices.stand_in import stand_in
 from seatrial.harness.devices.survey import real_providers
 from seatrial.harness.devices.vendors import VENDORS
-from seatrial.harness.errors import ApiRefused, DeviceError
+from seatrial.harness.errors import ApiRefused, DeviceError, UsageError
 from seatrial.harness.nodes.device_daemon import DeviceDaemon
 from seatrial.harness.nodes.devices import reported
 from seatrial.harness.nodes.local import LOOK_EVERY, LocalHardware
@@ -74,7 +74,7 @@ async def serve(options: Options, access: Access, ready: Callable[[], object] = 
 
     Raises:
         DeviceError: no devices, or kubelet's folder cannot be used.
-        UsageError: the stand-in's name is unknown.
+        UsageError: the stand-in's name is unknown, or the cards cannot be offered in that way.
     """
     loop = asyncio.get_running_loop()
     stopped = asyncio.Event()
@@ -88,6 +88,13 @@ async def serve(options: Options, access: Access, ready: Callable[[], object] = 
         if not hardware.devices():
             why = "; ".join(f"{vendor}: {reason}" for vendor, reason in hardware.missing.items())
             raise DeviceError(f"this machine has no devices for a plugin: {why}; --fake MODEL:COUNT simulates some")
+        if options.dra == "partitions":
+            sliced = {each.vendor for each in hardware.devices() if VENDORS[each.vendor].claim_driver.cut(each)}
+            if whole := sorted(sliced - hardware.cutters()):
+                raise UsageError(
+                    f"--dra-offer partitions: expected cards that this program cuts, found those of {', '.join(whole)};"
+                    " use --dra-offer whole or shares"
+                )
         run_blocking = ThreadRunner()
         stack.callback(run_blocking.close)
         transport = ThreadedTransport(access, loop)

@@ -123,6 +123,10 @@ class LocalHardware:
         """Versions of a vendor's driver and library; empty if unknown."""
         return self._drivers.get(vendor, Driver("", ""))
 
+    def cutters(self) -> frozenset[str]:
+        """The vendors whose cards can be cut here."""
+        return frozenset(one.vendor for one in self._present if type(one).slice is not DeviceProvider.slice)
+
     def links(self) -> tuple[Link, ...]:
         """The links between cards."""
         return self._links

@@ -14,6 +14,7 @@ import pytest
 
 from seatrial.fake_devices import mailbox
 from seatrial.fake_devices.faults import apply
+from seatrial.harness.clusters.kubeconfig import Access
 from seatrial.harness.deviceplugin.claim_messages import (
     CLAIMS,
     HEALTH,
@@ -29,12 +30,13 @@ from seatrial.harness.deviceplugin.claim_messages import (
     RegistrationStatus,
     UnprepareResponse,
 )
+from seatrial.harness.deviceplugin.daemon import Options, serve
 from seatrial.harness.deviceplugin.dra import Claims, DraPlugin, Place
 from seatrial.harness.deviceplugin.kubelet import KubeletFolder
 from seatrial.harness.deviceplugin.messages import Empty
 from seatrial.harness.deviceplugin.protobuf import decode, encode
 from seatrial.harness.devices.stand_in import StandIn, stand_in
-from seatrial.harness.errors import ApiRefused
+from seatrial.harness.errors import ApiRefused, UsageError
 from seatrial.harness.nodes.local import LocalHardware
 from seatrial.harness.nodes.slices import Way
 from seatrial.scheduler.api.private_files import private_folder
@@ -402,3 +404,10 @@ def test_a_share_of_an_mlu_is_an_instance_of_its_size() -> None:
             assert len(slices_of(rig)) == 1
 
     on_rig(scenario, "mlu370-x8:1", "shares")
+
+
+def test_cards_that_are_not_cut_here_are_not_offered_in_parts() -> None:
+    """MIG devices that nobody makes: a pod would wait for them for ever."""
+    reason = r"--dra-offer partitions: expected cards .* found those of nvidia; use"
+    with private_folder() as folder, pytest.raises(UsageError, match=reason):
+        asyncio.run(serve(Options("n1", folder, fake="h100-80g:1", dra="partitions"), Access("http://127.0.0.1:9")))
