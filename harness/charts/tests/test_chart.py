@@ -23,6 +23,7 @@ from seatrial.scheduler.api.wire import to_json
 
 EVERYTHING = {
     "descheduler": {"enabled": True},
+    "draDriver": {"enabled": True},
     "koordlet": {"enabled": True},
     "load": {"enabled": True, "masterHost": "load.example"},
     "webhooks": {"enabled": True, "caBundle": "QQ=="},
@@ -46,13 +47,29 @@ def test_it_is_valid(manifest: dict[str, Any]) -> None:
 
 
 def test_it_has_all_parts_and_all_definitions() -> None:
-    assert pods().keys() == {"scheduler", "manager", "descheduler", "webhooks", "koordlet", "device-plugin", "load"}
+    assert pods().keys() == {
+        "scheduler",
+        "manager",
+        "descheduler",
+        "webhooks",
+        "koordlet",
+        "device-plugin",
+        "dra-driver",
+        "load",
+    }
     assert definitions() == list(shipped())
 
 
 def test_what_is_off_is_left_out() -> None:
     names = {manifest["metadata"]["name"] for manifest in seatrial_manifests("gpu") if manifest in OWN}
-    off = {"seatrial-descheduler", "seatrial-webhooks", "seatrial-pod-webhook", "seatrial-koordlet", "seatrial-load"}
+    off = {
+        "seatrial-descheduler",
+        "seatrial-webhooks",
+        "seatrial-pod-webhook",
+        "seatrial-koordlet",
+        "seatrial-load",
+        "seatrial-dra-driver",
+    }
     assert not names & off
     assert seatrial_manifests("gpu", {"scheduler": {"enabled": False}, "manager": {"enabled": False}}) != MANIFESTS
 
@@ -107,12 +124,19 @@ def test_the_schedulers_configuration_names_the_profile() -> None:
 
 def test_the_plugin_sees_kubelets_sockets() -> None:
     """By the same paths inside as on the node, in a folder given by a value."""
-    statuses = seatrial_manifests("gpu", {"devicePlugin": {"kubeletFolder": "/srv/kubelet"}})
-    spec = next(item for item in statuses if item["kind"] == "DaemonSet")["spec"]["template"]["spec"]
-    hosts = {volume["name"]: volume["hostPath"]["path"] for volume in spec["volumes"]}
-    inside = {mount["name"]: mount["mountPath"] for mount in spec["containers"][0]["volumeMounts"]}
-    for name in ("device-plugins", "pod-resources"):
-        assert hosts[name] == inside[name] == f"/srv/kubelet/{name}"
+    statuses = seatrial_manifests(
+        "gpu", {"devicePlugin": {"kubeletFolder": "/srv/kubelet"}, "draDriver": {"enabled": True}}
+    )
+    for item, names in (
+        ("seatrial-device-plugin", {"device-plugins", "pod-resources"}),
+        ("seatrial-dra-driver", {"plugins", "plugins_registry"}),
+    ):
+        daemon = next(each for each in statuses if each["kind"] == "DaemonSet" and each["metadata"]["name"] == item)
+        spec = daemon["spec"]["template"]["spec"]
+        hosts = {volume["name"]: volume["hostPath"]["path"] for volume in spec["volumes"]}
+        inside = {mount["name"]: mount["mountPath"] for mount in spec["containers"][0]["volumeMounts"]}
+        assert {f"/srv/kubelet/{name}" for name in names} == {path for path in hosts.values() if "kubelet" in path}
+        assert all(inside[name] == path for name, path in hosts.items() if path.startswith("/srv/"))
 
 
 def test_unknown_values_are_refused() -> None:
