@@ -1,11 +1,12 @@
 """Which volume a claim gets, and where one may be made: of two nodes the fuller one alone is right."""
 
+import orjson
 import pytest
 
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
-from seatrial.scheduler.api.builders import node, pod
+from seatrial.scheduler.api.builders import node, pod, priority_class
 from seatrial.suites.scoring.claims import PROVISIONER, SELECTED_NODE, StorageOfCase, storage
 from seatrial.suites.scoring.rules import HOST, ZONE, Json, expression, patch
 
@@ -15,6 +16,7 @@ pytestmark = [pytest.mark.needs(Capability.NODES), pytest.mark.feature("SCORE-4.
 
 BINDER = "kubernetes pkg/scheduler/framework/plugins/volumebinding/binder.go@v1.34"
 MATCHING = "kubernetes staging/src/k8s.io/component-helpers/storage/volume/pv_helpers.go@v1.34"
+REGION = "topology.kubernetes.io/region"
 BOTH_MODES = ["ReadWriteOnce", "ReadOnlyMany"]
 
 
@@ -202,3 +204,168 @@ def test_pods_of_one_claim_go_to_its_volume(expect: Expect, storage: StorageOfCa
     assert [each.spec.node_name for each in (expect.bound("p"), expect.bound("q"))] == [fuller, fuller]
     assert storage.volume_of("c") == volume
     assert SELECTED_NODE not in (storage.seen("c")["metadata"].get("annotations") or {})
+
+
+@pytest.mark.case("SC-411", severity="critical", source=f"{BINDER}: AssumePodVolumes, GetBindVolumeToClaim")
+def test_what_is_written_to_a_chosen_volume(trial: Trial, expect: Expect, storage: StorageOfCase) -> None:
+    """The claimRef names this claim by its uid, and the volume is marked as chosen by a controller, not by a user."""
+    storage.of_class()
+    trial.add(node("n1"))
+    volume = storage.volume("v", "n1")
+    storage.claim("c")
+    storage.submit("p", "c")
+    expect.bound("p")
+    seen = orjson.loads(trial.call("GET", f"/api/v1/persistentvolumes/{volume}").body)
+    assert seen["spec"]["claimRef"]["uid"] == storage.seen("c")["metadata"]["uid"]
+    assert seen["metadata"]["annotations"]["pv.kubernetes.io/bound-by-controller"] == "yes"
+
+
+@pytest.mark.case("SC-412", severity="critical", source=f"{BINDER}: checkBindings, CheckNodeAffinity")
+def test_a_volume_that_is_made_elsewhere(expect: Expect, storage: StorageOfCase, fuller: str) -> None:
+    """The provisioner is told n1 and makes a volume for n2: the pod is bound to n2, which reaches it."""
+    storage.of_class(PROVISIONER)
+    storage.claim("c")
+    storage.submit("p", "c")
+    assert storage.selected_node("c") == "n1"
+    storage.made("c", **near(expression(HOST, "In", fuller)))
+    assert expect.bound("p", within=120).spec.node_name == fuller
+
+
+@pytest.mark.case("SC-413", severity="critical", source=f"{BINDER}: checkBindings, provisioning failed for PVC")
+def test_a_provisioner_that_gives_the_node_back(
+    trial: Trial, expect: Expect, storage: StorageOfCase, fuller: str
+) -> None:
+    """The provisioner takes its node off the claim, and n1 is closed: the pod is given n2 without the ten minutes."""
+    storage.of_class(PROVISIONER)
+    storage.claim("c")
+    storage.submit("p", "c")
+    assert storage.selected_node("c") == "n1"
+    patch(trial, "/api/v1/nodes/n1", {"spec": {"unschedulable": True}})
+    trial.settle()
+    path = f"/api/v1/namespaces/{trial.name}/persistentvolumeclaims/c"
+    patch(trial, path, {"metadata": {"annotations": {SELECTED_NODE: None}}})
+    assert storage.selected_node("c") == fuller
+    storage.made("c")
+    assert expect.bound("p").spec.node_name == fuller
+
+
+@pytest.mark.case(
+    "SC-414", severity="critical", source="kubernetes plugins/volumebinding/volume_binding.go@v1.34: PreFilter"
+)
+@pytest.mark.parametrize(
+    ("claim", "reason"),
+    [
+        ("leaving", 'persistentvolumeclaim "leaving" is being deleted'),
+        ("wish", "pod has unbound immediate PersistentVolumeClaims"),
+        ("gone", 'persistentvolumeclaim "gone" not found'),
+    ],
+)
+def test_a_claim_that_cannot_be_used(
+    trial: Trial, expect: Expect, storage: StorageOfCase, claim: str, reason: str
+) -> None:
+    """Being deleted, of a volume that is another's, or gone: the pod waits and is told which."""
+    storage.of_class()
+    trial.add(node("n1"))
+    path = f"/api/v1/namespaces/{trial.name}/persistentvolumeclaims/{claim}"
+    taken = storage.volume("v", "n1", spec=reserved("elsewhere"))
+    storage.volume("w", "n1")
+    storage.claim(claim, **({"volumeName": taken} if claim == "wish" else {}))
+    if claim == "leaving":
+        patch(trial, path, {"metadata": {"finalizers": ["example.com/kept"]}})
+    if claim in {"leaving", "gone"}:
+        trial.settle()  # the scheduler knows the claim
+        assert trial.call("DELETE", path).ok
+    try:
+        trial.settle()
+        storage.submit("p", claim)
+        expect.pending("p", saying=reason)
+    finally:
+        if claim == "leaving":
+            patch(trial, path, {"metadata": {"finalizers": None}})
+
+
+@pytest.mark.case("SC-415", severity="critical", source=f"{BINDER}: findMatchingVolumes of the volumes there are")
+def test_a_volume_that_is_gone(trial: Trial, expect: Expect, storage: StorageOfCase, fuller: str) -> None:
+    """The smaller volume, on the emptier node, is deleted before the pod comes: the claim gets the one on n2."""
+    storage.of_class()
+    gone = storage.volume("gone", "n1")
+    volume = storage.volume("there", fuller, "2Gi")
+    trial.settle()
+    path = f"/api/v1/persistentvolumes/{gone}"
+    assert trial.call("DELETE", path).ok
+    assert trial.reaches(lambda: trial.call("GET", path).code == 404, within=30)
+    storage.claim("c")
+    storage.submit("p", "c")
+    assert expect.bound("p").spec.node_name == fuller
+    assert storage.volume_of("c") == volume
+
+
+@pytest.mark.case("SC-416", severity="critical", source=f"{BINDER}: BindPodVolumes of pods that share a claim")
+def test_a_pod_is_bound_though_the_other_of_its_claim_is_gone(
+    trial: Trial, expect: Expect, storage: StorageOfCase
+) -> None:
+    """Two pods wait for one claim to be provisioned, and the first is deleted: the second is bound, and a third."""
+    storage.of_class(PROVISIONER)
+    trial.add(node("n1"))
+    storage.claim("c")
+    storage.submit("first", "c")
+    assert storage.selected_node("c") == "n1"
+    storage.submit("second", "c")
+    trial.settle(3)
+    trial.delete("first")
+    storage.made("c")
+    expect.bound("second")
+    storage.submit("third", "c")
+    expect.bound("third")
+
+
+@pytest.mark.case("SC-417", severity="critical", source="kubernetes plugins/volumezone/volume_zone.go@v1.34: Filter")
+@pytest.mark.parametrize(
+    ("of_volume", "of_nodes"),
+    [
+        ({ZONE: "a__b"}, ({ZONE: "c"}, {ZONE: "b"})),
+        ({REGION: "b"}, ({REGION: "a"}, {REGION: "b"})),
+        ({ZONE: "b"}, ({ZONE: "a"}, {})),
+        ({"failure-domain.beta.kubernetes.io/zone": "b"}, ({ZONE: "a"}, {ZONE: "b"})),
+    ],
+    ids=["second-zone", "region", "node-without", "deprecated"],
+)
+def test_zones_of_a_bound_volume(
+    trial: Trial,
+    expect: Expect,
+    storage: StorageOfCase,
+    of_volume: dict[str, str],
+    of_nodes: tuple[dict[str, str], ...],
+) -> None:
+    """Labels of a bound volume keep its pod off n1, the emptier node, and let it go to n2."""
+    storage.of_class()
+    for name, labels in zip(("n1", "n2"), of_nodes, strict=True):
+        builder = node(name).cpu(32)
+        for key, value in labels.items():
+            builder.label(key, value)
+        trial.add(builder)
+    trial.submit(pod("crowd").request(cpu=16, memory="1Gi").select({HOST: "n2"}))
+    expect.bound("crowd")
+    storage.claim("c")
+    source = {"local": None, "nodeAffinity": None, "csi": {"driver": PROVISIONER, "volumeHandle": trial.name}}
+    storage.volume("v", "", spec={**source, **reserved(trial.name)}, **of_volume)
+    storage.volume_of("c")
+    storage.submit("p", "c")
+    assert expect.bound("p").spec.node_name == "n2"
+
+
+@pytest.mark.case("SC-418", severity="critical", source="kubernetes plugins/volumerestrictions@v1.34: RemovePod")
+def test_preemption_frees_a_claim_of_one_pod(trial: Trial, expect: Expect, storage: StorageOfCase) -> None:
+    """A pod of higher priority preempts the one that has its ReadWriteOncePod claim; one of the same waits."""
+    storage.of_class()
+    trial.apply(priority_class("trial-high", 9000))
+    trial.add(node("n1"))
+    storage.volume("v", "n1", spec={"accessModes": ["ReadWriteOncePod"]})
+    storage.claim("c", accessModes=["ReadWriteOncePod"])
+    storage.submit("low", "c")
+    expect.bound("low")
+    storage.submit("equal", "c")
+    expect.pending("equal", saying="ReadWriteOncePod")
+    storage.submit("high", "c", priorityClassName="trial-high")
+    expect.bound("high", within=120)
+    assert trial.find("low") is None
