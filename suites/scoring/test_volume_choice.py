@@ -217,7 +217,7 @@ def test_what_is_written_to_a_chosen_volume(trial: Trial, expect: Expect, storag
     expect.bound("p")
     seen = orjson.loads(trial.call("GET", f"/api/v1/persistentvolumes/{volume}").body)
     assert seen["spec"]["claimRef"]["uid"] == storage.seen("c")["metadata"]["uid"]
-    assert seen["metadata"]["annotations"]["pv.kubernetes.io/bound-by-controller"] == "yes"
+    assert (seen["metadata"].get("annotations") or {}).get("pv.kubernetes.io/bound-by-controller") == "yes"
 
 
 @pytest.mark.case("SC-412", severity="critical", source=f"{BINDER}: checkBindings, CheckNodeAffinity")
@@ -369,3 +369,19 @@ def test_preemption_frees_a_claim_of_one_pod(trial: Trial, expect: Expect, stora
     storage.submit("high", "c", priorityClassName="trial-high")
     expect.bound("high", within=120)
     assert trial.find("low") is None
+
+
+@pytest.mark.case("SC-421", severity="critical", source=f"{BINDER}: checkBoundClaims, the volume of a bound claim")
+def test_a_bound_claim_whose_volume_is_gone(trial: Trial, expect: Expect, storage: StorageOfCase) -> None:
+    """The volume is deleted and its finalizer taken off by hand: no node can have the claim's pod."""
+    storage.of_class()
+    trial.add(node("n1"))
+    storage.claim("c")
+    path = f"/api/v1/persistentvolumes/{storage.volume('v', 'n1', spec=reserved(trial.name))}"
+    storage.volume_of("c")
+    assert trial.call("DELETE", path).ok
+    patch(trial, path, {"metadata": {"finalizers": None}})
+    assert trial.reaches(lambda: trial.call("GET", path).code == 404, within=30)
+    trial.settle()
+    storage.submit("p", "c")
+    expect.pending("p", saying="bound to non-existent p")
