@@ -7,7 +7,7 @@ import orjson
 import pytest
 
 from seatrial.fixtures.trial import Trial
-from seatrial.suites.scoring.rules import HOST, expression, pod_with
+from seatrial.suites.scoring.rules import HOST, Json, expression, pod_with
 
 PROVISIONER = "made.example.com"
 SELECTED_NODE = "volume.kubernetes.io/selected-node"
@@ -48,8 +48,10 @@ class StorageOfCase:
         }
         self._trial.accept(body, CLASSES)
 
-    def volume(self, name: str, host: str, size: str = "1Gi", *, key: str = HOST, **labels: str) -> str:
-        """A volume of the class for nodes whose label `key` is `host`; returns its name in the cluster.
+    def volume(
+        self, name: str, host: str, size: str = "1Gi", *, key: str = HOST, spec: Json | None = None, **labels: str
+    ) -> str:
+        """A volume of the class for nodes whose label `key` is `host`, or as `spec` says; returns its cluster name.
 
         Waits until the controller has said that it is Available: schedulers choose among those alone.
         """
@@ -67,6 +69,7 @@ class StorageOfCase:
                     "storageClassName": self._trial.name,
                     "persistentVolumeReclaimPolicy": "Retain",
                     "nodeAffinity": {"required": terms},
+                    **(spec or {}),
                 },
             }
         )
@@ -74,7 +77,7 @@ class StorageOfCase:
 
         def is_available() -> bool:
             status = orjson.loads(self._trial.call("GET", path).body).get("status") or {}
-            return status.get("phase") in {"Available", "Bound"}
+            return status.get("phase") in {"Available", "Bound", "Released"}
 
         assert self._trial.reaches(is_available, within=30), f"expected volume {full} to be Available"
         return full
@@ -122,7 +125,7 @@ class StorageOfCase:
         assert self._trial.reaches(lambda: bool(node_name()), within=30), f"expected {SELECTED_NODE} on claim {claim}"
         return node_name()
 
-    def made(self, claim: str) -> str:
+    def made(self, claim: str, **spec: Any) -> str:
         """Do what a provisioner does: make a volume for the claim. Returns the volume's name."""
         name = f"{self._trial.name}-made-for-{claim}"
         self._trial.apply(
@@ -142,6 +145,7 @@ class StorageOfCase:
                         "namespace": self._trial.name,
                         "uid": self.seen(claim)["metadata"]["uid"],
                     },
+                    **spec,
                 },
             }
         )

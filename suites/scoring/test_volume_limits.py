@@ -10,7 +10,7 @@ from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import PodBuilder, node, pod
 from seatrial.suites.scoring.claims import PROVISIONER, StorageOfCase, storage, wait_bound
-from seatrial.suites.scoring.rules import pod_with
+from seatrial.suites.scoring.rules import patch, pod_with
 
 __all__ = ["storage"]
 
@@ -133,3 +133,38 @@ def test_a_volume_that_is_still_attached_counts(trial: Trial, expect: Expect) ->
         finally:
             trial.call("DELETE", f"{path}/{trial.name}")
         expect.bound("p")
+
+
+@pytest.mark.feature("SCORE-4.volumes")
+@pytest.mark.case("SC-419", severity="critical", source="kubernetes plugins/nodevolumelimits/csi.go@v1.34: Filter")
+def test_a_volume_that_pods_share_counts_once(trial: Trial, expect: Expect) -> None:
+    """A node that attaches one volume gets two pods that share it; a pod with another volume waits."""
+    with limited(trial, 1):
+        first = using_volume(trial, "a")
+        shared = pod("shared")
+        shared.manifest["spec"]["volumes"] = first.manifest["spec"]["volumes"]
+        trial.submit(first)
+        expect.bound("a")
+        trial.submit(shared)
+        expect.bound("shared")
+        trial.submit(using_volume(trial, "b"))
+        expect.pending("b", saying="max volume count")
+
+
+@pytest.mark.feature("SCORE-4.volumes")
+@pytest.mark.case(
+    "SC-420", severity="normal", source="kubernetes plugins/nodevolumelimits/csi.go@v1.34: CSINode update"
+)
+def test_a_node_attaches_more_than_before(trial: Trial, expect: Expect) -> None:
+    """The CSINode's limit goes from one to two: the pod that waited for it is bound, and the next one waits."""
+    with limited(trial, 1):
+        trial.submit(using_volume(trial, "a"))
+        expect.bound("a")
+        trial.submit(using_volume(trial, "b"))
+        expect.pending("b", saying="max volume count")
+        drivers = [{"name": DRIVER, "nodeID": "n1", "allocatable": {"count": 2}}]
+        for each in ([], drivers):  # an entry may be removed and added, not changed
+            patch(trial, "/apis/storage.k8s.io/v1/csinodes/n1", {"spec": {"drivers": each}})
+        expect.bound("b")
+        trial.submit(using_volume(trial, "c"))
+        expect.pending("c", saying="max volume count")

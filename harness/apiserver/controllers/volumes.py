@@ -194,7 +194,7 @@ class Volumes:
                 self._control.delete(self._volume_kind, volume)
         elif "deletionTimestamp" in metadata:
             self._release(volume)
-        elif not phase:
+        elif not uid and phase != "Available":
             self._control.put_status(self._volume_kind, volume, {"phase": "Available"})
 
     def _release(self, volume: Item) -> None:
