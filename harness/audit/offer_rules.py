@@ -185,10 +185,10 @@ def _loads(view: OfferView, plain: str) -> Iterator[Load]:
         yield Load(report.get("priority") or "koord-prod", 0, used, used)
 
 
-def _system(view: OfferView, plain: str, *, below: frozenset[str]) -> int:
-    """Usage of the system and of programs, but for those of the classes `below`."""
+def _system(view: OfferView, plain: str, *classes: str) -> int:
+    """Usage of the system, and of programs outside of pods that are of these classes (NR-6, NR-16)."""
     status = (view.metric or {})["status"]
-    applications = (each for each in status.get("hostApplicationMetric") or () if each.get("priority") not in below)
+    applications = (each for each in status.get("hostApplicationMetric") or () if each.get("priority") in classes)
     own = _usage((status.get("nodeMetric") or {}).get("systemUsage"), plain)
     return own + sum(_usage(each.get("usage"), plain) for each in applications)
 
@@ -208,7 +208,7 @@ def _batch(view: OfferView, strategy: Manifest) -> dict[str, int]:
         if policy == "request" and plain == "memory":
             taken = reserved + sum(each.request for each in loads)
         else:
-            taken = max(_system(view, plain, below=_LOW), reserved)
+            taken = max(_system(view, plain, "koord-prod", "koord-mid"), reserved)
             taken += sum(each.larger if policy == "maxUsageRequest" else each.used for each in loads)
         bound = max(capacity - kept - taken, 0)
         if (percent := strategy.get(f"batch{word}ThresholdPercent")) is not None:
@@ -235,7 +235,7 @@ def _mid(view: OfferView, strategy: Manifest) -> dict[str, int]:
             continue
         reclaimable = _usage((status.get("prodReclaimableMetric") or {}).get("resource"), plain)
         unused = capacity - _usage((status.get("nodeMetric") or {}).get("nodeUsage"), plain)
-        taken = max(_system(view, plain, below=_LOW | {"koord-mid"}), _reserved(view.node, plain))
+        taken = max(_system(view, plain, "koord-prod"), _reserved(view.node, plain))
         requested = sum(each.request for each in _loads(view, plain) if each.priority_class not in _LOW | {"koord-mid"})
         unallocated = max(capacity - taken - requested, 0) * strategy.get("midUnallocatedPercent", 0) // 100
         bounds[plain] = min(max(min(reclaimable, unused), 0) + unallocated, limit)

@@ -10,7 +10,7 @@ from seatrial.scheduler.api.clock import SIM_EPOCH, rfc3339
 
 GI = 1 << 30
 NODE = {"cpu": "100", "memory": "120Gi"}
-REPORT = {"nodeMetric": {"systemUsage": {"resources": {"cpu": "7", "memory": "12Gi"}}}}
+REPORT: dict[str, Any] = {"nodeMetric": {"systemUsage": {"resources": {"cpu": "7", "memory": "12Gi"}}}}
 ON = {"enable": True, "cpuReclaimThresholdPercent": 65}
 
 
@@ -69,6 +69,15 @@ def test_an_offer_above_the_formulas(offer: str, more: dict[str, Any]) -> None:
 )
 def test_what_is_no_breach(pods: tuple[dict[str, Any], ...], more: dict[str, Any]) -> None:
     assert breaches({"kubernetes.io/batch-cpu": "40k"}, *pods, **more) == []
+
+
+@pytest.mark.parametrize(("priority", "count"), [("koord-prod", 1), ("koord-mid", 1), ("koord-batch", 0), ("", 0)])
+def test_programs_outside_of_pods_count_by_their_class(
+    monkeypatch: pytest.MonkeyPatch, priority: str, count: int
+) -> None:
+    usage = {"resources": {"cpu": "8", "memory": "1Gi"}}
+    monkeypatch.setitem(REPORT, "hostApplicationMetric", [{"name": "nginx", "priority": priority, "usage": usage}])
+    assert len(breaches({"kubernetes.io/batch-cpu": "40k"}, *PODS)) == count
 
 
 def test_mid_resources_and_third_parties() -> None:
