@@ -61,6 +61,7 @@ FIELDS: dict[tuple[str, str], tuple[str, ...]] = {
     ("", "services"): ("spec.clusterIP", "spec.type"),
     ("batch", "jobs"): ("status.successful",),
     ("certificates.k8s.io", "certificatesigningrequests"): ("spec.signerName",),
+    ("resource.k8s.io", "resourceslices"): ("spec.driver", "spec.nodeName"),
 }
 _ALL_KINDS = ("metadata.name", "metadata.namespace")
 
