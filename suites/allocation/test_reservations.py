@@ -279,6 +279,24 @@ def test_reservations_ignored(trial: Trial, expect: Expect) -> None:
     trial.submit(owner("ignores", cpu=6).ignores_reservations())
 
     assert not reservation_of(expect.bound("ignores"))
+
+
+@pytest.mark.feature("RSV-3.ignored")
+@pytest.mark.case("RV-123", severity="normal", source="koordinator: pkg/scheduler/plugins/reservation")
+def test_a_pod_that_ignores_reservations_waits_for_no_new_one(trial: Trial, expect: Expect) -> None:
+    """A pod that ignores reservations waits for a full node, a more important reservation too. The node becomes free:
+    the reservation gets it, and the pod runs in what is reserved."""
+    trial.add(node("n1").cpu(6))
+    trial.submit(pod("full").request(cpu=6))
+    expect.bound("full")
+    trial.reserve(reservation("held").like(pod("x").request(cpu=4).priority(9500)).for_labels(app="owner"))
+    trial.submit(pod("ignores").request(cpu=3).ignores_reservations())
+    expect.pending("ignores")
+
+    trial.delete("full")
+
+    expect.available("held")
+    assert not reservation_of(expect.bound("ignores"))
     current_reservation = trial.reservation("held")
     assert current_reservation is not None
     assert not current_reservation.status.current_owners

@@ -6,7 +6,12 @@ from typing import Any
 
 from seatrial.scheduler.api.core import Pod
 from seatrial.scheduler.api.integers import integer
-from seatrial.scheduler.api.reservation import RESERVATION_AFFINITY, RESERVATIONS_PATH, Reservation
+from seatrial.scheduler.api.reservation import (
+    RESERVATION_AFFINITY,
+    RESERVATIONS_PATH,
+    Reservation,
+    ignores_reservations,
+)
 from seatrial.scheduler.framework.collaborators import Watch
 from seatrial.scheduler.framework.handle import Handle
 from seatrial.scheduler.plugins.reservation.args import SelectorIndexArgs
@@ -81,9 +86,15 @@ def _is_older(reservation: Reservation, known: Reservation | None) -> bool:
 
 
 def _regroup(handle: Handle, book: ReservationCache) -> None:
-    """Pods that wait may match a reservation that was added, and match other ones than the rest of their class."""
+    """Pods that wait may match a reservation that was added, or ignore it, and match other ones than the rest of their
+    class."""
     owners = book.owners
-    handle.intake.regroup_waiting(lambda pod: str(owners.groups(pod)) if owners.knows(pod) else None)
+
+    def mark_of(pod: Pod) -> str | None:
+        ignores = ignores_reservations(pod)  # what is reserved is room for it
+        return str(owners.groups(pod)) if ignores or owners.knows(pod) else None
+
+    handle.intake.regroup_waiting(mark_of)
 
 
 def _remove(handle: Handle, book: ReservationCache, uid: str) -> None:
