@@ -275,7 +275,9 @@ def _quota_bounds(binding: Binding) -> Breach | None:
     if not name or binding.state.quotas.get(name) is None:
         return None
     # With gates of Koordinator neither overhead nor pods that are being deleted count; the rule fits all of them.
-    members = [one for one in binding.state.indices.by_quota.get(name, NOBODY).values() if not one.pod.deleting]
+    members = [
+        record for record in binding.state.indices.by_quota.get(name, NOBODY).values() if not record.pod.deleting
+    ]
     used = dict(used_on(members))
     for record in members:
         for resource, amount in amounts(record.pod.spec.overhead).items():

@@ -11,6 +11,7 @@ from seatrial.harness.audit.device_rules import shares_of
 from seatrial.harness.audit.invariants import Binding, BindingInvariant, Breach, Change, ChangeInvariant
 from seatrial.harness.audit.state import PodRecord
 from seatrial.harness.cpusets import CpusetError, parse_cpuset
+from seatrial.scheduler.api.integers import integer
 from seatrial.scheduler.api.numa import (
     AMPLIFICATION_RATIO,
     CPU_TOPOLOGY,
@@ -201,10 +202,10 @@ def _zone_sums(binding: Binding) -> Breach | None:
     ratios = _ratios(binding)
     have: dict[int, Amounts] = {}
     for zone in binding.topology.zones:
-        digits = zone.name.rpartition("-")[2]
-        if zone.type == "Node" and digits.isdigit():
+        number = integer(zone.name.rpartition("-")[2], 0)
+        if zone.type == "Node" and number is not None:
             real = amounts({resource.name: resource.allocatable for resource in zone.resources})
-            have[int(digits)] = {name: math.ceil(value * ratios.get(name, 1.0)) for name, value in real.items()}
+            have[number] = {name: math.ceil(value * ratios.get(name, 1.0)) for name, value in real.items()}
     used: dict[tuple[int, str], int] = {}
     for record in binding.use.with_numa.values():
         try:

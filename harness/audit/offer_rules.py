@@ -1,7 +1,7 @@
 """The invariant of a manager: a node offers no more batch and mid resources than the formulas allow (AUD-703).
 
 The auditor's own arithmetic over the objects' JSON, by Koordinator's formulas for a whole node (docs/colocation.md): an
-upper bound, whoever computed the offer. A smaller difference than `resourceDiffThreshold` may stay unwritten. Settings
+upper bound, for every manager. A smaller difference than `resourceDiffThreshold` may stay unwritten. Settings
 and amounts that cannot be read judge nothing: a manager keeps its last ones then.
 """
 
@@ -42,6 +42,8 @@ _LABELS = {
     "mid-static-memory-reserved-ratio": "midStaticMemoryReservedPercent",
 }
 _OWN = "node.koordinator.sh/"
+_WRONG_TYPES = (ArithmeticError, AttributeError, KeyError, TypeError, ValueError)
+_UNREADABLE = (QuantityError, CpusetError, msgspec.MsgspecError, *_WRONG_TYPES)
 STALE_SCAN = 60.0  # seconds until a manager has seen that no report comes: it is no event
 
 Manifest = Mapping[str, Any]
@@ -63,7 +65,7 @@ def offer_breaches(view: OfferView) -> list[str]:
     name = view.node["metadata"]["name"]
     try:
         return [f"{ID} {TITLE}: node {name} {text}" for text in _excess(view)]
-    except (QuantityError, CpusetError, msgspec.MsgspecError, ValueError, TypeError, KeyError, AttributeError):
+    except _UNREADABLE:
         return []
 
 

@@ -5,6 +5,7 @@ all CPUs, and the node agent is a process that measures and writes as on any nod
 its groups when this process ends, however it ends.
 """
 
+import os
 import statistics
 import sys
 import time
@@ -43,7 +44,7 @@ PODS = "/api/v1/namespaces/default/pods"
 STRATEGY = {"enable": True, "cpuSuppressThresholdPercent": 65, "cpuSuppressPolicy": "cfsQuota"}
 _CPU_ROOTS = ("cpuacct/{}/cpuacct.usage", "{}/cpu.stat")  # by version of the control groups
 _BUSY = (1, 2, 3, 6, 7)  # fields of a line of /proc/stat
-_TICKS = 100
+_TICKS = os.sysconf("SC_CLK_TCK")
 
 
 @dataclass

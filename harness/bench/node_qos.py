@@ -239,7 +239,7 @@ def _bound(name: str, where: str) -> BoundPod:
 
 
 def _agent(pods: int, seconds: float) -> dict[str, float]:
-    """Percent of a core and MiB of an agent whose node has so many pods, each with one container."""
+    """Percent of a core and MiB of an agent; `pods`: of its node, each with one container."""
     with tempfile.TemporaryDirectory(prefix="seatrial-root-") as folder, backend_named(EMBEDDED).start() as cluster:
         cluster.add_nodes([node("n1").cpu(CPU).memory(str(MEMORY)).pods(2 * pods)])
         path = "/api/v1/namespaces/default/pods"

@@ -126,9 +126,7 @@ class DraDriver:
                 self._file.replace(self._file.with_suffix(".damaged"))
             except OSError as problem:
                 raise DeviceError(f"{self._file}: cannot be set aside: {problem}") from problem
-        self._prepared = {claim.uid: claim for claim in claims}
-        if claims:
-            self._save()
+        self._keep({claim.uid: claim for claim in claims})
 
     # -- kubelet's calls ----------------------------------------------------------------------------------------------
 
@@ -142,8 +140,7 @@ class DraDriver:
                 pairs = zip(prepared.devices, shares, strict=True)
                 self._cdi.write(ref.uid, {prepared.name_of(each): self._edits(share, ref) for each, share in pairs})
                 if ref.uid not in self._prepared:
-                    self._prepared[ref.uid] = prepared
-                    self._save()
+                    self._keep({**self._prepared, ref.uid: prepared})
             except HarnessError as error:
                 log.warning("not prepared driver=%s claim=%s/%s why=%s", self.name, ref.namespace, ref.name, error)
                 return PreparedClaim(error=str(error))
@@ -170,8 +167,8 @@ class DraDriver:
         async with self._lock:
             try:
                 self._cdi.remove(ref.uid)
-                if self._prepared.pop(ref.uid, None) is not None:
-                    self._save()
+                if ref.uid in self._prepared:
+                    self._keep({uid: claim for uid, claim in self._prepared.items() if uid != ref.uid})
                 await self._slices.remove_unused(self._prepared)
             except HarnessError as error:
                 log.warning("not released driver=%s claim=%s/%s why=%s", self.name, ref.namespace, ref.name, error)
@@ -270,15 +267,19 @@ class DraDriver:
     def _by_name(self) -> dict[str, Offer]:
         return {offer.name: offer for offer in offers(self._vendor.claim_driver, self._devices(), self._place.way)}
 
-    def _save(self) -> None:
-        """
+    def _keep(self, prepared: dict[str, _Prepared]) -> None:
+        """Note which claims are prepared, in the file first: kubelet calls again after an error.
+
         Raises:
-            DeviceError: the file cannot be written.
+            DeviceError: the file cannot be written; nothing has changed.
         """
+        if prepared == self._prepared:
+            return
         try:
-            write_private(self._file, msgspec.json.encode(list(self._prepared.values())))
+            write_private(self._file, msgspec.json.encode(list(prepared.values())))
         except OSError as error:
             raise DeviceError(f"{self._file}: cannot be written: {error}") from error
+        self._prepared = prepared
 
 
 class DraPlugin:

@@ -26,7 +26,7 @@ class Writer:
         self._pool = self._access.pool(connections=1)
 
     def handshake(self, annotation: str, value: str) -> None:
-        """Set the annotation of each node that offers something to this scheduler."""
+        """Set the annotation of each node."""
         for node in self._listed("/api/v1/nodes"):
             self._annotate(f"/api/v1/nodes/{node['metadata']['name']}", annotation, value)
 

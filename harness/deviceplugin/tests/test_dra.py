@@ -313,6 +313,34 @@ def test_a_folder_that_cannot_be_written_is_named_and_nothing_stays_taken() -> N
     on_rig(scenario)
 
 
+def test_a_checkpoint_that_cannot_be_written_changes_nothing() -> None:
+    """A claim whose preparation or release is not noted is prepared or released by kubelet's next call, and a driver
+    that starts then knows it."""
+
+    async def scenario(rig: Rig) -> None:
+        await rig.up()
+        file = rig.folder / "plugins" / GPU / "prepared.json"
+        ref = rig.put("c", "gpu-0")
+
+        def block() -> None:
+            file.unlink(missing_ok=True)
+            (file / "in-the-way").mkdir(parents=True)
+
+        block()
+        assert "prepared.json: cannot be written" in await rig.refused(ref)
+        shutil.rmtree(file)
+        assert (await rig.prepare(ref))["c"].error == ""
+        assert b'"c"' in file.read_bytes()
+
+        block()
+        assert "prepared.json: cannot be written" in await rig.release(ref)
+        shutil.rmtree(file)
+        assert await rig.release(ref) == ""
+        assert b'"c"' not in file.read_bytes()
+
+    on_rig(scenario)
+
+
 def test_health_is_reported_when_it_changes() -> None:
     async def scenario(rig: Rig) -> None:
         await rig.up()

@@ -61,7 +61,7 @@ class Cgroups:
 
     def pod(self, qos: str, uid: str) -> str:
         """The folder of a pod of a Kubernetes QoS class, relative to the group."""
-        kind = _CLASSES[qos]
+        kind = _CLASSES.get(qos, _CLASSES[_BEST_EFFORT])  # a status may say anything
         if not self._systemd:
             return "/".join(filter(None, ("kubepods", kind, f"pod{uid}")))
         names = ["kubepods", *([f"kubepods-{kind}"] if kind else ())]

@@ -72,8 +72,8 @@ class Gathering:
         return result
 
     def _try_fewer(self, attempt: Attempt, entries: Sequence[Entry], whole: Gathered) -> Gathered:
-        """Place as many members as the group needs; if they may be any, first without none of the classes, then without
-        the one that has the fewest places, and so on (WAS-R25)."""
+        """Place as many members as the group needs. If they may be any: of all classes, then without the class that has
+        the fewest places for its members, and so on (WAS-R25)."""
         result, rest = whole, entries
         while result.failed is not None and result.gate is None:
             needed = frozenset(attempt.fewer(result.room, [entry.info.uid for entry in rest]))
@@ -176,5 +176,7 @@ def _without_scarcest(attempt: Attempt, slots: Mapping[Kind, Slots], entries: Se
         most = np.bincount(rows[inside], weights=slots[kind].count[inside]).max(initial=0)
         return float(most) / numbers[kind]
 
-    scarcest = min((kind for kind in numbers if kind in slots), key=part)
+    scarcest = min((kind for kind in numbers if kind in slots), key=part, default=None)
+    if scarcest is None:
+        return []
     return [entry for entry in entries if _kind(entry) != scarcest]
