@@ -23,6 +23,7 @@ from seatrial.scheduler.framework.handle import Handle
 from seatrial.scheduler.framework.state import CycleState
 
 Kind = tuple[str, int]  # scheduler name, class
+AT_ONCE = 4  # of up to so many classes, one is left out after the other, of more a part
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +167,8 @@ def _kind(entry: Entry) -> Kind:
 
 
 def _without_scarcest(attempt: Attempt, slots: Mapping[Kind, Slots], entries: Sequence[Entry]) -> list[Entry]:
-    """The entries but those of the class of which a domain has room for the smallest part."""
+    """The entries but those of classes without a place in any domain; if there is none, but those of the class of which
+    a domain has room for the smallest part. Of many classes several go at once, so that the attempts stay few."""
     rows = attempt.domains.rows() if attempt.domains is not None else None
     if rows is None:
         return []
@@ -176,7 +178,7 @@ def _without_scarcest(attempt: Attempt, slots: Mapping[Kind, Slots], entries: Se
         most = np.bincount(rows[inside], weights=slots[kind].count[inside]).max(initial=0)
         return float(most) / numbers[kind]
 
-    scarcest = min((kind for kind in numbers if kind in slots), key=part, default=None)
-    if scarcest is None:
-        return []
-    return [entry for entry in entries if _kind(entry) != scarcest]
+    parts = {kind: part(kind) for kind in numbers if kind in slots}
+    scarcest = sorted(parts, key=parts.__getitem__)[: max(1, len(numbers) // AT_ONCE)]
+    out = {kind for kind in parts if not parts[kind]} or {*scarcest}
+    return [entry for entry in entries if _kind(entry) not in out] if out else []
