@@ -70,6 +70,8 @@ class PluginRunner:
         self.transformers = [plugin for plugin in profile.all if isinstance(plugin, Transformer)]
         self._gate_lists: dict[tuple[tuple[Gate, str], ...], tuple[tuple[Gate, str], ...]] = {}  # each kept once
         self._reserving = [plugin for plugin in profile.reserve if plugin.reserves]
+        self._reserve_on = [(plugin.acts_on, plugin) for plugin in self._reserving]
+        self._pre_bind_on = [(plugin.acts_on, plugin) for plugin in profile.pre_bind]
         self._victim_aware = [plugin for plugin in profile.all if isinstance(plugin, VictimAware)]
 
     @property
@@ -154,8 +156,11 @@ class PluginRunner:
     def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status:
         """Run the Reserve plugins. A rejection runs Unreserve of all."""
         timing = self.handle.timing
-        for plugin in self._reserving:
-            if timing.paused:
+        paused = timing.paused
+        for key, plugin in self._reserve_on:
+            if key is not None and key not in state:
+                continue
+            if paused:
                 status = plugin.reserve(state, pod, node_name)
             else:
                 status = timing.ask(RESERVE, plugin, plugin.reserve, state, pod, node_name)
@@ -186,8 +191,11 @@ class PluginRunner:
     def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> MetadataChanges:
         """What the PreBind plugins want written with the binding."""
         timing, changes = self.handle.timing, NO_METADATA_CHANGES
-        for plugin in self.profile.pre_bind:
-            if timing.paused:
+        paused = timing.paused
+        for key, plugin in self._pre_bind_on:
+            if key is not None and key not in state:
+                continue
+            if paused:
                 more = plugin.pre_bind(state, pod, node_name)
             else:
                 more = timing.ask(PRE_BIND, plugin, plugin.pre_bind, state, pod, node_name)

@@ -12,7 +12,7 @@ from a class of `accelerations`.
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Mapping, Sequence
 from enum import IntEnum
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import msgspec
 import numpy as np
@@ -24,7 +24,7 @@ from seatrial.scheduler.framework.fit_error import FitError
 from seatrial.scheduler.framework.group_failure import GroupFailure
 from seatrial.scheduler.framework.preparation import Preparation
 from seatrial.scheduler.framework.sort_keys import checked
-from seatrial.scheduler.framework.state import CycleState
+from seatrial.scheduler.framework.state import CycleState, StateKey
 from seatrial.scheduler.framework.status import PostFilterResult, Status
 from seatrial.scheduler.framework.timing import Timing
 
@@ -253,6 +253,7 @@ class Reserve(Plugin):
     """Books resources on the selected node before the binding, and returns them if the binding fails."""
 
     reserves: ClassVar[bool] = True  # False: both methods do nothing and are not called
+    acts_on: ClassVar[StateKey[Any] | None] = None  # `reserve` does nothing without this entry, and is not called
 
     @abstractmethod
     def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status:
@@ -304,6 +305,8 @@ NO_METADATA_CHANGES = MetadataChanges({}, {})
 
 class PreBind(Plugin):
     """Contributes labels and annotations to the binding, and what has to be done before it."""
+
+    acts_on: ClassVar[StateKey[Any] | None] = None  # `pre_bind` does nothing without this entry, and is not called
 
     @abstractmethod
     def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> MetadataChanges:

@@ -121,6 +121,7 @@ class DeviceShare(PreFilter, BatchFilter, ScoreBatch, Reserve, PreBind, Reservat
     reads_annotations = ANNOTATIONS
     normalizer = ByMaximum()
     has_signature = True
+    acts_on = CLASS_REQUEST
 
     def __init__(self, handle: Handle, args: DeviceShareArgs | None = None) -> None:
         args = args or DeviceShareArgs()
@@ -418,9 +419,9 @@ class DeviceShare(PreFilter, BatchFilter, ScoreBatch, Reserve, PreBind, Reservat
         return rise
 
     def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status:
-        entry = state.get(CLASS_REQUEST)
+        entry = state[CLASS_REQUEST]
         devices = self.devices.find(node_name)
-        if entry is None or devices is None or not devices.listed:
+        if devices is None or not devices.listed:
             return SUCCESS
         mask = held_to(devices.state.template, state.get(AFFINITY) if self._aligned else None)
         there = matched_on(state, node_name)

@@ -36,7 +36,6 @@ from seatrial.scheduler.client.rest import pod_path
 from seatrial.scheduler.framework.accelerations import FilterBatch, ScoreBatch
 from seatrial.scheduler.framework.extension_points import (
     NO_LABELS,
-    NO_METADATA_CHANGES,
     Args,
     ByMaximum,
     MetadataChanges,
@@ -143,6 +142,7 @@ class DynamicResources(PreEnqueue, PreFilter, FilterBatch, VictimAware, PostFilt
     name = "DynamicResources"
     scope = Scope.CLUSTER
     normalizer = ByMaximum()
+    acts_on = NEEDS
 
     def __init__(self, handle: Handle, args: DynamicResourcesArgs | None = None) -> None:
         self._handle, self._cache, self._clock = handle, handle.cache, handle.clock
@@ -423,10 +423,7 @@ class DynamicResources(PreEnqueue, PreFilter, FilterBatch, VictimAware, PostFilt
     # -- reserve ------------------------------------------------------------------------------------------------------
 
     def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status:
-        needs = state.get(NEEDS)
-        if needs is None:
-            return SUCCESS
-        uid = pod.metadata.uid
+        needs, uid = state[NEEDS], pod.metadata.uid
         results = [
             (claim, pending.allocation)
             for claim, _ in needs.placed
@@ -463,9 +460,7 @@ class DynamicResources(PreEnqueue, PreFilter, FilterBatch, VictimAware, PostFilt
     # -- write and wait -----------------------------------------------------------------------------------------------
 
     def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> MetadataChanges:
-        needs = state.get(NEEDS)
-        if needs is None:
-            return NO_METADATA_CHANGES
+        needs = state[NEEDS]
         pending = {item.uid: item for item in self.claims.of(pod.metadata.uid)}
         patches: list[ObjectPatch] = []
         awaited: list[Awaited] = []

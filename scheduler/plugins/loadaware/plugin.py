@@ -64,6 +64,7 @@ class LoadAwareScheduling(PreFilter, FilterBatch, ScoreBatch, Reserve):
     reads_labels = (QOS_LABEL, PRIORITY_CLASS_LABEL)
     reads_annotations = (ESTIMATED_FACTORS, ESTIMATED_AFTER_SCHEDULED, ESTIMATED_AFTER_INITIALIZED)
     has_signature = True
+    reserves = False
 
     def __init__(self, handle: Handle, args: LoadAwareSchedulingArgs | None = None) -> None:
         args = args or LoadAwareSchedulingArgs()

@@ -85,6 +85,7 @@ class NodeNUMAResource(PreFilter, FilterBatch, ScoreBatch, Reserve, PreBind, Vic
     reads_labels = (QOS_LABEL, PRIORITY_CLASS_LABEL)
     reads_annotations = (RESOURCE_SPEC, NUMA_TOPOLOGY_SPEC)
     has_signature = True
+    acts_on = DEMAND
 
     def __init__(self, handle: Handle, args: NodeNUMAResourceArgs | None = None) -> None:
         args = args or NodeNUMAResourceArgs()
@@ -312,9 +313,7 @@ class NodeNUMAResource(PreFilter, FilterBatch, ScoreBatch, Reserve, PreBind, Vic
     # -- settling -----------------------------------------------------------------------------------------------------
 
     def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status:
-        demand = state.get(DEMAND)
-        if demand is None:
-            return SUCCESS
+        demand = state[DEMAND]
         way = for_target(state, state.get(NOMINATED)) if matched_on(state, node_name) else state
         numa = self._state(way, node_name)
         if demand.plain and not numa.options.affects_plain_pods:

@@ -106,6 +106,7 @@ class VolumeBinding(PreFilter, Filter, Reserve, PreBind):
     name = "VolumeBinding"
     scope = Scope.CLUSTER
     only_volumes = True
+    acts_on = NEEDS
 
     def __init__(self, handle: Handle, args: VolumeBindingArgs | None = None) -> None:
         self._cache = handle.cache
@@ -204,8 +205,8 @@ class VolumeBinding(PreFilter, Filter, Reserve, PreBind):
     # -- reserve ------------------------------------------------------------------------------------------------------
 
     def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status:
-        needs = state.get(NEEDS)
-        if needs is None or not needs.waiting:
+        needs = state[NEEDS]
+        if not needs.waiting:
             return SUCCESS
         node = self._cache.find(node_name)
         chosen = None if node is None else self._choose(needs, node.known)
