@@ -1,0 +1,335 @@
+"""What a reservation holds and gives to its owners, where it goes, and what becomes of it."""
+
+import pytest
+
+from seatrial.fixtures.allocated_devices import minors, reservation_of
+from seatrial.fixtures.expect import Expect
+from seatrial.fixtures.trial import Trial
+from seatrial.harness.apiserver.quantities import amount
+from seatrial.harness.clusters.protocol import Capability
+from seatrial.scheduler.api.builders import PodBuilder, ReservationBuilder, node, pod, priority_class, reservation
+from seatrial.scheduler.api.device import DEVICE_ALLOCATED
+from seatrial.scheduler.api.reservation import (
+    INNER_RESERVATION,
+    RESERVATION_ALLOCATED,
+    RESERVATIONS_PATH,
+    RESIZE_ALLOCATABLE,
+    allocation,
+)
+from seatrial.suites.allocation.reserving import RESERVING, SMALL, owner
+from seatrial.suites.allocation.test_pre_allocation import taking_over
+
+pytestmark = [pytest.mark.needs(Capability.HARDWARE)]
+
+_PLUGIN = "koordinator: pkg/scheduler/plugins/reservation/plugin.go@v1.7.0"
+_CONTROLLER = "koordinator: pkg/scheduler/plugins/reservation/controller@v1.7.0"
+_UTIL = "koordinator: pkg/util/reservation/reservation.go@v1.7.0"
+
+
+def cores(name: str, count: int) -> ReservationBuilder:
+    """A reservation of cores for many owners."""
+    return reservation(name).like(pod("x").request(cpu=count)).for_labels(app="owner").many()
+
+
+def inside(name: str, count: int) -> PodBuilder:
+    """An owner that requires a reservation."""
+    return owner(name, cpu=count).into_reservation()
+
+
+def is_in(trial: Trial, expect: Expect, one: PodBuilder, place: str) -> None:
+    trial.submit(one)
+    assert reservation_of(expect.bound(one.name)) == place
+
+
+@pytest.mark.feature("RSV-2.policies")
+@pytest.mark.case("RV-150", severity="critical", source=f"{_PLUGIN} (fitsNode)")
+def test_what_the_other_reservations_of_an_owner_hold(trial: Trial, expect: Expect) -> None:
+    """Two reservations of three cores are for the same owners, two cores are free: an owner gets five, and not six."""
+    trial.add(node("n1").cpu(SMALL))
+    for name in ("one", "two"):
+        trial.reserve(cores(name, 3))
+        expect.available(name)
+    trial.submit(inside("six", 6))
+    expect.pending("six")
+
+    trial.submit(inside("five", 5))
+
+    assert reservation_of(expect.bound("five")) in {"one", "two"}
+    expect.pending("six")
+
+
+@pytest.mark.feature("RSV-2.policies")
+@pytest.mark.case("RV-151", severity="normal", source=f"{_PLUGIN} (fitsNode, fitsReservation)")
+@pytest.mark.parametrize(("policy", "most"), [("", 4), ("Restricted", 1)])
+def test_what_is_withheld_from_owners(trial: Trial, expect: Expect, policy: str, most: int) -> None:
+    """A reservation withholds two of its four cores. An owner has one. The next gets from a Restricted one what is left
+    of the other two; else also the node's free cores, and nothing of what is withheld."""
+    trial.add(node("n1").cpu(SMALL))
+    held = cores("held", 4).annotation(INNER_RESERVATION, '{"resources": {"cpu": "2"}}')
+    trial.reserve(held.policy(policy) if policy else held)
+    expect.available("held")
+    is_in(trial, expect, inside("first", 1 if policy else 3), "held")
+    trial.submit(inside("too-large", most + 1))
+    expect.pending("too-large")
+
+    is_in(trial, expect, inside("next", most), "held")
+
+    expect.pending("too-large")
+
+
+@pytest.mark.feature("RSV-2.policies")
+@pytest.mark.case("RV-152", severity="normal", source=f"{_PLUGIN} (fitsReservation)")
+def test_a_restricted_reservation_has_places_for_pods(trial: Trial, expect: Expect) -> None:
+    """It has two places, and cores for eight: the third owner waits until one ends."""
+    trial.add(node("n1").cpu(16))
+    trial.reserve(cores("held", 8).policy("Restricted").annotation(RESIZE_ALLOCATABLE, '{"resources": {"pods": "2"}}'))
+    expect.available("held")
+    for name in ("a", "b"):
+        is_in(trial, expect, inside(name, 1), "held")
+    trial.submit(inside("c", 1))
+    expect.pending("c")
+
+    trial.delete("a")
+
+    assert reservation_of(expect.bound("c")) == "held"
+
+
+@pytest.mark.feature("RSV-1.held")
+@pytest.mark.case("RV-153", severity="critical", source=f"{_PLUGIN} (fitsNode)")
+def test_an_owner_needs_a_place_on_the_node(trial: Trial, expect: Expect) -> None:
+    """The node takes two pods: one runs, a reservation holds the other place. One owner gets it, the second waits."""
+    trial.add(node("n1").cpu(SMALL).pods(2))
+    trial.submit(pod("there").request(cpu=1))
+    expect.bound("there")
+    trial.reserve(cores("held", 4))
+    expect.available("held")
+    is_in(trial, expect, inside("a", 1), "held")
+
+    trial.submit(inside("b", 1))
+
+    expect.pending("b")
+    expect.stable(seconds=2)
+    trial.delete("there")
+    assert reservation_of(expect.bound("b")) == "held"
+
+
+@pytest.mark.feature("RSV-2.policies")
+@pytest.mark.case("RV-154", severity="critical", source=f"{_CONTROLLER} (syncStatus)")
+def test_an_owner_counts_with_all_that_it_asks_for(trial: Trial, expect: Expect) -> None:
+    """An owner has more than was reserved, and a resource that was not: the status shows all of the first, and nothing
+    of the second; when the owner ends, only what was reserved is held."""
+    trial.add(node("n1").cpu(SMALL).memory("16Gi"))
+    trial.reserve(cores("held", 4))
+    expect.available("held")
+    is_in(trial, expect, owner("a", cpu=6, memory="1Gi").into_reservation(), "held")
+    held = expect.reservation("held", lambda one: bool(one.status.current_owners), "to name its owner")
+    assert {name: amount(name, value) for name, value in held.status.allocated.items()} == {"cpu": 6000}
+
+    trial.delete("a")
+
+    trial.submit(pod("too-large").request(cpu=5), pod("fits").request(cpu=4))
+    expect.bound("fits")
+    expect.pending("too-large")
+
+
+@pytest.mark.feature("RSV-1.held")
+@pytest.mark.case("RV-155", severity="normal", source=f"{_UTIL} (ReservationRequests)")
+def test_a_size_beside_that_of_the_template(trial: Trial, expect: Expect) -> None:
+    """A reservation of two cores is annotated with a size of five: it holds five."""
+    trial.add(node("n1").cpu(SMALL))
+    trial.reserve(cores("held", 2).annotation(RESIZE_ALLOCATABLE, '{"resources": {"cpu": "5"}}'))
+    assert amount("cpu", expect.available("held").status.allocatable["cpu"]) == 5000
+    trial.submit(pod("stranger").request(cpu=4))
+    expect.pending("stranger")
+
+    is_in(trial, expect, inside("a", 5), "held")
+
+    expect.pending("stranger")
+
+
+@pytest.mark.feature("RSV-1.held")
+@pytest.mark.case("RV-156", severity="critical", source=f"{_UTIL} (NewReservePod)")
+def test_the_node_that_a_template_names(trial: Trial, expect: Expect) -> None:
+    """A template names the fuller of two nodes: its reservation goes there, and a larger one waits for it."""
+    trial.add(node("n1").cpu(SMALL), node("n2").cpu(SMALL))
+    trial.submit(pod("there").request(cpu=4).select({"kubernetes.io/hostname": "n2"}))
+    expect.bound("there")
+    for name, count in (("fits", 3), ("waits", 5)):
+        held = cores(name, count)
+        held.manifest["spec"]["template"]["spec"]["nodeName"] = "n2"
+        trial.reserve(held)
+
+    assert expect.available("fits").status.node_name == "n2"
+    expect.reservation("waits", lambda one: bool(one.status.conditions), "to be refused")
+    trial.delete("there")
+    assert expect.available("waits").status.node_name == "n2"
+
+
+@pytest.mark.feature("RSV-2.policies")
+@pytest.mark.case("RV-157", severity="normal", source=f"{_PLUGIN} (filterWithReservations)")
+@pytest.mark.parametrize("policy", ["Aligned", "Restricted", "pre-allocation"])
+def test_policies_that_contradict_each_other(trial: Trial, expect: Expect, policy: str) -> None:
+    """A reservation without allocate policy shares no node with one of a policy, which may take over a running pod;
+    Aligned and Restricted share one."""
+    trial.add(node("n1").cpu(2 * SMALL))
+    trial.submit(owner("old", cpu=2))
+    expect.running("old")
+    trial.reserve(cores("default", 2))
+    expect.available("default")
+
+    trial.reserve(taking_over("held", 2) if policy == "pre-allocation" else cores("held", 2).policy(policy))
+
+    expect.reservation("held", lambda one: bool(one.status.conditions), "to be refused")
+    assert trial.call("DELETE", f"{RESERVATIONS_PATH}/default").ok
+    expect.available("held")
+    trial.reserve(cores("aligned", 2).policy("Aligned"))
+    expect.available("aligned")
+
+
+@pytest.mark.feature("RSV-1.held")
+@pytest.mark.case("RV-158", severity="normal", source="ours")
+def test_a_template_from_a_pod_that_has_a_card(trial: Trial, expect: Expect) -> None:
+    """The template of a reservation of cores is copied from a bound pod, with the annotation about its card: the
+    reservation holds no card."""
+    trial.add(node("n1").cpu(SMALL).cards(1))
+    trial.submit(pod("first").gpus(1))
+    marks = expect.bound("first").metadata.annotations
+    template = pod("x").request(cpu=2).annotation(DEVICE_ALLOCATED, marks[DEVICE_ALLOCATED])
+    trial.delete("first")
+    trial.reserve(reservation("held").like(template).for_labels(app="owner"))
+    expect.available("held")
+
+    trial.submit(pod("second").gpus(1))
+
+    assert minors(expect.bound("second")) == [0]
+
+
+@pytest.mark.feature("RSV-1.reused")
+@pytest.mark.case("RV-159", severity="normal", source=f"{_CONTROLLER} (syncStatus)")
+@pytest.mark.parametrize("moved", [True, False], ids=["to-another", "to-none"])
+def test_the_reservation_of_a_running_owner_changes(trial: Trial, expect: Expect, *, moved: bool) -> None:
+    """Somebody writes another reservation to a bound owner, or none: the first one is free again."""
+    trial.add(node("n1").cpu(12))
+    for name in ("one", "two"):
+        trial.reserve(cores(name, 4).policy("Restricted"))
+        expect.available(name)
+    is_in(trial, expect, owner("a", cpu=4).into_reservation(name="one"), "one")
+    two = trial.reservation("two")
+    assert two is not None
+
+    written = allocation("two", two.metadata.uid) if moved else None
+    patch = {"metadata": {"annotations": {RESERVATION_ALLOCATED: written}}}
+    assert trial.call("PATCH", trial.path("Pod", "a"), patch).ok
+
+    expect.reservation("one", lambda one: not one.status.current_owners, "to have no owner")
+    if moved:
+        expect.reservation("two", lambda one: bool(one.status.current_owners), "to have an owner")
+    is_in(trial, expect, owner("b", cpu=4).into_reservation(name="one"), "one")
+
+
+@pytest.mark.feature("RSV-1.expires")
+@pytest.mark.case("RV-160", severity="normal", source=f"{_CONTROLLER} (expireReservations)")
+@pytest.mark.long(60)
+def test_a_reservation_that_waits_does_not_expire(trial: Trial, expect: Expect) -> None:
+    """A reservation with a ttl of five seconds fits nowhere: it stays Pending."""
+    trial.add(node("n1").cpu(SMALL))
+    trial.reserve(cores("held", 2 * SMALL).ttl("5s"))
+    expect.reservation("held", lambda one: bool(one.status.conditions), "to be refused")
+
+    ended = trial.wait(lambda: (one := trial.reservation("held")) is not None and one.ended, within=45)
+
+    assert not ended, trial.reservation("held")
+
+
+@pytest.mark.feature("RSV-1.expires")
+@pytest.mark.case("RV-161", severity="normal", source=f"{_CONTROLLER} (garbage collection)")
+@pytest.mark.needs(Capability.VIRTUAL_TIME)  # days
+def test_ended_reservations_are_deleted(trial: Trial, expect: Expect) -> None:
+    """One that succeeded, and one that expires twenty hours later, are deleted a day after their end; one whose node is
+    gone is deleted at once."""
+    hour = 3600.0
+    trial.add(node("n1").cpu(2 * SMALL), node("n2").cpu(SMALL))
+    trial.reserve(
+        reservation("used").like(pod("x").request(cpu=2)).for_pod("a", trial.name),
+        cores("late", 2).ttl("20h").select({"kubernetes.io/hostname": "n1"}),
+        cores("homeless", 2).select({"kubernetes.io/hostname": "n2"}),
+    )
+    for name in ("used", "late", "homeless"):
+        expect.available(name)
+    trial.submit(pod("a").request(cpu=1))
+    expect.reservation("used", lambda one: one.status.phase == "Succeeded", "to have succeeded")
+    for name in ("n1", "n2"):
+        trial.inject({"node": name, "verb": "frozen"})  # it reports nothing for days, which is cheaper
+
+    def is_there(name: str) -> bool:
+        return trial.reservation(name) is not None
+
+    assert trial.call("DELETE", "/api/v1/nodes/n2").ok
+    assert trial.wait(lambda: not is_there("homeless"), within=300)
+    trial.pass_time(23.5 * hour)
+    assert is_there("used")
+    assert trial.wait(lambda: not is_there("used"), within=hour)
+    trial.pass_time(19 * hour)
+    assert is_there("late")
+    assert trial.wait(lambda: not is_there("late"), within=2 * hour)
+
+
+@pytest.mark.feature("RSV-1.held")
+@pytest.mark.case("RV-162", severity="normal", source=f"{_UTIL} (NewReservePod)")
+def test_a_reservation_on_a_closed_node(trial: Trial, expect: Expect) -> None:
+    """A reservation waits for a node that is closed, if its template does not tolerate that; its owner has to tolerate
+    it too."""
+    trial.add(node("n1").cpu(SMALL))
+    assert trial.call("PATCH", "/api/v1/nodes/n1", {"spec": {"unschedulable": True}}).ok
+    key = "node.kubernetes.io/unschedulable"
+    trial.reserve(
+        cores("waits", 2),
+        reservation("held").like(pod("x").request(cpu=2).tolerate(key)).for_labels(app="owner").many(),
+    )
+    expect.available("held")
+    expect.reservation("waits", lambda one: bool(one.status.conditions), "to be refused")
+    trial.submit(inside("a", 1))
+    expect.pending("a")
+
+    is_in(trial, expect, inside("b", 1).tolerate(key), "held")
+
+    expect.pending("a")
+    assert trial.call("PATCH", "/api/v1/nodes/n1", {"spec": {"unschedulable": False}}).ok
+    assert reservation_of(expect.bound("a")) == "held"
+    expect.available("waits")
+
+
+@pytest.mark.feature("RSV-4.configuration-reservation-preemption")
+@pytest.mark.case("RV-163", severity="critical", source=f"{_PLUGIN} (filterWithReservations)")
+@pytest.mark.profile(RESERVING)
+@pytest.mark.parametrize("why", ["policy", "node"])
+def test_no_pod_is_evicted_for_a_reservation_that_may_not_go_there(trial: Trial, expect: Expect, why: str) -> None:
+    """A reservation is more important than a pod, but may not go to its node: there is one of another allocate policy,
+    or the template names another node, which is full of important pods. The pod stays."""
+    trial.apply(priority_class("trial-high", 2000))
+    trial.add(node("n1").cpu(SMALL), node("n2").cpu(SMALL))
+
+    def on(name: str, one: PodBuilder) -> PodBuilder:
+        return one.select({"kubernetes.io/hostname": name})
+
+    trial.submit(on("n1", pod("low").request(cpu=6)), on("n2", pod("full").request(cpu=8).priority_class("trial-high")))
+    expect.bound("low", "full")
+    if why == "policy":
+        trial.reserve(cores("default", 2).select({"kubernetes.io/hostname": "n1"}))
+        expect.available("default")
+    template = pod("x").request(cpu=6).priority(2000).scheduler(RESERVING)
+    held = reservation("held").like(template).for_labels(app="owner")
+    if why == "policy":
+        held.policy("Aligned")
+    else:
+        held.manifest["spec"]["template"]["spec"]["nodeName"] = "n2"
+
+    trial.reserve(held)
+
+    expect.reservation("held", lambda one: bool(one.status.conditions), "to be refused")
+    expect.stable(seconds=5)
+    assert not trial.pod("low").deleting
+    if why == "policy":
+        assert trial.call("DELETE", f"{RESERVATIONS_PATH}/default").ok
+        expect.gone("low")
+        expect.available("held")
