@@ -54,7 +54,7 @@ def _is_held(reservation: Json) -> bool:
 
 
 def _capacity(reservation: Json) -> Amounts:
-    return amounts(reservation["status"].get("allocatable") or {})
+    return amounts((reservation.get("status") or {}).get("allocatable") or {})
 
 
 def _allocated(state: State, reservation: Json) -> Amounts:

@@ -228,7 +228,7 @@ class Reservation(PreFilter, FilterBatch, Transformer, PostFilter, ScoreBatch, R
         state[WAKE_GROUP] = f"reservation {pod.metadata.uid}"
         config, cache = self.args.pre_allocation_config, self._handle.cache
         required = reservation.metadata.labels.get(PRE_ALLOCATION_REQUIRED) == "true"
-        victims = candidates(reservation, cache, config)
+        victims = candidates(reservation, cache, config, self.reservation_cache.contains)
         if required and not victims:
             return Status.unresolvable(NO_POD_MATCHES)
         requests, selected = self._classes.of(pod).requests, dict[str, list[PodInfo]]()
