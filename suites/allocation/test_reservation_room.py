@@ -1,14 +1,19 @@
 """What a reservation holds and gives to its owners, where it goes, and what becomes of it."""
 
+from pathlib import Path
+
 import pytest
+import yaml
 
 from seatrial.fixtures.allocated_devices import minors, reservation_of
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.apiserver.quantities import amount
-from seatrial.harness.clusters.protocol import Capability
+from seatrial.harness.clusters.protocol import Capability, ClusterBackend
+from seatrial.harness.subject.protocol import open_subject
 from seatrial.scheduler.api.builders import PodBuilder, ReservationBuilder, node, pod, priority_class, reservation
 from seatrial.scheduler.api.device import DEVICE_ALLOCATED
+from seatrial.scheduler.api.extension import RAISES_IN
 from seatrial.scheduler.api.reservation import (
     INNER_RESERVATION,
     RESERVATION_ALLOCATED,
@@ -21,6 +26,7 @@ from seatrial.suites.allocation.test_pre_allocation import taking_over
 
 pytestmark = [pytest.mark.needs(Capability.HARDWARE)]
 
+_CONFIGURATION = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
 _PLUGIN = "koordinator: pkg/scheduler/plugins/reservation/plugin.go@v1.7.0"
 _CONTROLLER = "koordinator: pkg/scheduler/plugins/reservation/controller@v1.7.0"
 _UTIL = "koordinator: pkg/util/reservation/reservation.go@v1.7.0"
@@ -245,13 +251,13 @@ def test_a_reservation_that_waits_does_not_expire(trial: Trial, expect: Expect) 
 @pytest.mark.case("RV-161", severity="normal", source=f"{_CONTROLLER} (garbage collection)")
 @pytest.mark.needs(Capability.VIRTUAL_TIME)  # days
 def test_ended_reservations_are_deleted(trial: Trial, expect: Expect) -> None:
-    """One that succeeded, and one that expires twenty hours later, are deleted a day after their end; one whose node is
+    """One that succeeded, and one that expires two hours later, are deleted a day after their end; one whose node is
     gone is deleted at once."""
     hour = 3600.0
     trial.add(node("n1").cpu(2 * SMALL), node("n2").cpu(SMALL))
     trial.reserve(
         reservation("used").like(pod("x").request(cpu=2)).for_pod("a", trial.name),
-        cores("late", 2).ttl("20h").select({"kubernetes.io/hostname": "n1"}),
+        cores("late", 2).ttl("2h").select({"kubernetes.io/hostname": "n1"}),
         cores("homeless", 2).select({"kubernetes.io/hostname": "n2"}),
     )
     for name in ("used", "late", "homeless"):
@@ -269,7 +275,8 @@ def test_ended_reservations_are_deleted(trial: Trial, expect: Expect) -> None:
     trial.pass_time(23.5 * hour)
     assert is_there("used")
     assert trial.wait(lambda: not is_there("used"), within=hour)
-    trial.pass_time(19 * hour)
+    assert reservation_of(trial.pod("a")) == "used"
+    trial.pass_time(hour)
     assert is_there("late")
     assert trial.wait(lambda: not is_there("late"), within=2 * hour)
 
@@ -333,3 +340,50 @@ def test_no_pod_is_evicted_for_a_reservation_that_may_not_go_there(trial: Trial,
         assert trial.call("DELETE", f"{RESERVATIONS_PATH}/default").ok
         expect.gone("low")
         expect.available("held")
+
+
+@pytest.mark.feature("RSV-1.reused", "SHELL-5.plugin-error")
+@pytest.mark.case("RV-164", severity="critical", source="ours")
+@pytest.mark.profile("plugin-errors")
+@pytest.mark.parametrize("where", ["Reserve", "Permit", "PreBind"])
+def test_an_owner_that_a_plugin_turns_away_later(trial: Trial, expect: Expect, where: str) -> None:
+    """A plugin raises after an owner has got all of a reservation: another owner gets it, and the status names that."""
+    trial.add(node("n1").cpu(SMALL))
+    trial.reserve(cores("held", 4).policy("Restricted"))
+    expect.available("held")
+    trial.submit(inside("a", 4).annotation(RAISES_IN, where).scheduler("plugin-errors"))
+    expect.pending("a")
+
+    is_in(trial, expect, inside("b", 4), "held")
+
+    held = expect.reservation("held", lambda one: bool(one.status.current_owners), "to name its owner")
+    assert [owner.name for owner in held.status.current_owners] == ["b"]
+
+
+@pytest.mark.feature("RSV-1.expires")
+@pytest.mark.case("RV-165", severity="normal", source=f"{_CONTROLLER} (garbage collection)")
+@pytest.mark.needs(Capability.VIRTUAL_TIME)  # a scheduler of its own
+def test_arguments_about_ended_reservations(
+    seatrial_backend: ClusterBackend, pytestconfig: pytest.Config, tmp_path: Path
+) -> None:
+    """With disableGarbageCollection a reservation that succeeded is kept beyond gcDurationSeconds. When somebody deletes
+    it, its owner loses the annotation, as CleanExpiredReservationAllocated wants it."""
+    args = {"disableGarbageCollection": True, "gcDurationSeconds": 30, "cleanExpiredReservationAllocated": True}
+    config, subject = tmp_path / "config.yaml", pytestconfig.getoption("--seatrial-subject")
+    profiles = [{"schedulerName": "default-scheduler", "pluginConfig": [{"name": "Reservation", "args": args}]}]
+    config.write_text(yaml.safe_dump({**_CONFIGURATION, "profiles": profiles}))
+    with seatrial_backend.start() as cluster, open_subject(subject, cluster, seed=0, config=config):
+        trial = Trial(cluster, "case")
+        expect = Expect(trial)
+        trial.add(node("n1").cpu(SMALL))
+        trial.reserve(reservation("used").like(pod("x").request(cpu=2)).for_labels(app="owner"))
+        expect.available("used")
+        is_in(trial, expect, owner("a", cpu=1), "used")
+        expect.reservation("used", lambda one: one.status.phase == "Succeeded", "to have succeeded")
+
+        trial.pass_time(300)
+
+        assert trial.reservation("used") is not None
+        assert reservation_of(trial.pod("a")) == "used"
+        assert trial.call("DELETE", f"{RESERVATIONS_PATH}/used").ok
+        assert trial.wait(lambda: not reservation_of(trial.pod("a")), within=60)

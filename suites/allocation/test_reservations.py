@@ -96,21 +96,6 @@ def test_time_runs_out(trial: Trial, expect: Expect) -> None:
     expect.bound("stranger")
 
 
-@pytest.mark.feature("RSV-1.expires")
-@pytest.mark.case("RV-097", severity="normal")
-@pytest.mark.needs(Capability.VIRTUAL_TIME)  # a day
-def test_an_ended_reservation_is_deleted_after_a_day(trial: Trial, expect: Expect) -> None:
-    """A reservation that expired is kept for 24 hours, and is gone soon afterwards."""
-    trial.add(node("n1").cpu(SMALL))
-    trial.reserve(reservation("held").like(pod("x").request(cpu=6)).for_labels(app="owner").many().ttl("8s"))
-    expect.reservation("held", lambda reservation: reservation.expired, "to expire")
-    trial.inject({"node": "n1", "verb": "frozen"})  # it reports nothing for a day, which is cheaper
-    trial.pass_time(86_000)
-    assert trial.reservation("held") is not None
-    trial.wait(lambda: trial.reservation("held") is None, within=600)
-    assert trial.reservation("held") is None
-
-
 @pytest.mark.feature("RSV-1.failure-said")
 @pytest.mark.case("RV-004", severity="critical")
 def test_no_room_for_a_reservation(trial: Trial, expect: Expect) -> None:
