@@ -165,6 +165,24 @@ def test_a_pod_that_holds_too_little_is_passed_over(trial: Trial, expect: Expect
 
 
 @pytest.mark.feature("RSV-2.pre-allocation")
+@pytest.mark.case("RV-176", severity="normal", source="koordinator: pkg/scheduler/plugins/reservation/plugin.go@v1.8.0")
+@pytest.mark.profile(TAKING_OVER)
+@pytest.mark.parametrize("preferred", [True, False])
+def test_room_without_taking_over(trial: Trial, expect: Expect, *, preferred: bool) -> None:
+    """The node has room beside an owner. With preferNoPreAllocatedPods a reservation takes the room, else the owner."""
+    trial.add(node("n1").cpu(2 * SMALL))
+    trial.submit(owner("old", 5))
+    expect.running("old")
+    built = taking_over("held", 5, required=False)
+    if preferred:
+        built.manifest["spec"]["template"]["spec"]["schedulerName"] = TAKING_OVER
+
+    trial.reserve(built)
+
+    assert taken_over(trial, expect, "old") == ([] if preferred else ["old"])
+
+
+@pytest.mark.feature("RSV-2.pre-allocation")
 @pytest.mark.case("RV-076", severity="normal")
 @pytest.mark.needs(Capability.NODES)
 def test_an_owner_that_ends_is_not_taken_over(trial: Trial, expect: Expect) -> None:

@@ -260,3 +260,33 @@ def test_an_owner_that_shares_no_resource_with_it(trial: Trial, expect: Expect) 
     assert expect.available("held").status.current_owners == ()
     trial.submit(owner("b", cpu=1, memory="1Gi"))
     assert reservation_of(expect.bound("b")) == "held"
+
+
+@pytest.mark.feature("RSV-3.affinity")
+@pytest.mark.case("RV-171", severity="critical", source=f"{_MATCHING} (checkReservationMatchedOrIgnored)")
+@pytest.mark.parametrize("event", ["one-comes", "one-is-left"])
+def test_pods_of_one_owner_wait_for_different_reservations(trial: Trial, expect: Expect, event: str) -> None:
+    """Three owners of one shape require reservations by different names. A place in one of these becomes free: its pod
+    gets it, whichever of them is tried first."""
+    trial.add(node("n1").cpu(16))
+    names = ["a", "b", "c"]
+
+    def reserve(name: str) -> None:
+        held = reservation(f"for-{name}").like(pod("x").request(cpu=1)).for_labels(app="owner").many()
+        trial.reserve(held.policy("Restricted"))
+        expect.available(f"for-{name}")
+        if event == "one-is-left":
+            trial.submit(owner(f"in-{name}", cpu=1).into_reservation(name=f"for-{name}"))
+            expect.bound(f"in-{name}")
+
+    for name in names if event == "one-is-left" else ():
+        reserve(name)
+    trial.submit(*(owner(name, cpu=1).into_reservation(name=f"for-{name}") for name in names))
+    expect.pending(*names)
+
+    for name in ("b", "c", "a"):
+        if event == "one-is-left":
+            trial.delete(f"in-{name}")
+        else:
+            reserve(name)
+        assert reservation_of(expect.bound(name)) == f"for-{name}"

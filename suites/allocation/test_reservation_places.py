@@ -59,6 +59,31 @@ def test_the_place_of_a_running_pod_serves_one_owner(trial: Trial, expect: Expec
     assert trial.pod("b").spec.node_name == offer.spec.node_name
 
 
+@pytest.mark.feature("RSV-2.operating-mode")
+@pytest.mark.case(
+    "RV-173", severity="normal", source="koordinator: pkg/scheduler/frameworkext/reservation_info.go@v1.7.0"
+)
+def test_the_place_of_a_pod_that_is_not_ready(trial: Trial, expect: Expect) -> None:
+    """A running pod in operating mode Reservation is not Ready any more: nobody takes its place before it is again."""
+    trial.add(node("n1").cpu(SMALL))
+    trial.submit(offering("offer", 3))
+    expect.running("offer")
+    trial.inject({"node": "n1", "verb": "frozen"})  # the kubelet leaves the status alone
+    path = f"{trial.path('Pod', 'offer')}/status"
+
+    def become(status: str) -> None:
+        assert trial.call("PATCH", path, {"status": {"conditions": [{"type": "Ready", "status": status}]}}).ok
+
+    become("False")
+    trial.submit(owner("a", cpu=2).into_reservation())
+    expect.pending("a")
+    expect.stable(seconds=2)
+
+    become("True")
+
+    assert reservation_of(expect.bound("a")) == "offer"
+
+
 @pytest.mark.feature("RSV-1.held")
 @pytest.mark.case("RV-096", severity="critical")
 @pytest.mark.parametrize(("tight", "loose"), [("n1", "n2"), ("n2", "n1")])
@@ -120,11 +145,12 @@ def test_selectors_are_found_by_an_index(trial: Trial, expect: Expect, services:
         choosing("by-rack", rack="r0"),
         choosing("wrong-value", **{"team-db": "no"}),
         choosing("nobody", tier="wood"),
+        choosing("no-owner", tier="gold").label("app", "another"),
     )
 
     placed = [reservation_of(pod) for pod in expect.bound("by-key", "by-prefix", "by-rack")]
     assert placed == ["silver", "iron", "gold"]
-    expect.pending("wrong-value", "nobody", saying="no reservations match reservation affinity")
+    expect.pending("wrong-value", "nobody", "no-owner", saying="no reservations match reservation affinity")
     index = index_of(services)
     assert (index["enabled"], index["indexedReservations"]) == (True, 3)
     assert index["byPrefix"]["trial-team-"]["nodes"] == 3

@@ -16,9 +16,11 @@ from seatrial.scheduler.api.device import DEVICE_ALLOCATED
 from seatrial.scheduler.api.extension import RAISES_IN
 from seatrial.scheduler.api.reservation import (
     INNER_RESERVATION,
+    PRIORITY_LABEL,
     RESERVATION_ALLOCATED,
     RESERVATIONS_PATH,
     RESIZE_ALLOCATABLE,
+    RESTRICTED_OPTIONS,
     allocation,
 )
 from seatrial.suites.allocation.reserving import RESERVING, SMALL, owner
@@ -141,12 +143,16 @@ def test_an_owner_counts_with_all_that_it_asks_for(trial: Trial, expect: Expect)
 @pytest.mark.feature("RSV-1.held")
 @pytest.mark.case("RV-155", severity="normal", source=f"{_UTIL} (ReservationRequests)")
 def test_a_size_beside_that_of_the_template(trial: Trial, expect: Expect) -> None:
-    """A reservation of two cores is annotated with a size of five: it holds five."""
+    """A reservation of two cores is annotated with a size of five: it holds five, also when that changes later."""
     trial.add(node("n1").cpu(SMALL))
     trial.reserve(cores("held", 2).annotation(RESIZE_ALLOCATABLE, '{"resources": {"cpu": "5"}}'))
     assert amount("cpu", expect.available("held").status.allocatable["cpu"]) == 5000
     trial.submit(pod("stranger").request(cpu=4))
     expect.pending("stranger")
+    later = {"metadata": {"annotations": {RESIZE_ALLOCATABLE: '{"resources": {"cpu": "7"}}'}}}
+    assert trial.call("PATCH", f"{RESERVATIONS_PATH}/held", later).ok
+    trial.submit(pod("three").request(cpu=3))
+    expect.bound("three")
 
     is_in(trial, expect, inside("a", 5), "held")
 
@@ -366,8 +372,8 @@ def test_an_owner_that_a_plugin_turns_away_later(trial: Trial, expect: Expect, w
 def test_arguments_about_ended_reservations(
     seatrial_backend: ClusterBackend, pytestconfig: pytest.Config, tmp_path: Path
 ) -> None:
-    """With disableGarbageCollection a reservation that succeeded is kept beyond gcDurationSeconds. When somebody deletes
-    it, its owner loses the annotation, as CleanExpiredReservationAllocated wants it."""
+    """With disableGarbageCollection a reservation that succeeded is kept beyond gcDurationSeconds. When somebody
+    deletes it, its owner loses the annotation, as CleanExpiredReservationAllocated wants it."""
     args = {"disableGarbageCollection": True, "gcDurationSeconds": 30, "cleanExpiredReservationAllocated": True}
     config, subject = tmp_path / "config.yaml", pytestconfig.getoption("--seatrial-subject")
     profiles = [{"schedulerName": "default-scheduler", "pluginConfig": [{"name": "Reservation", "args": args}]}]
@@ -387,3 +393,145 @@ def test_arguments_about_ended_reservations(
         assert reservation_of(trial.pod("a")) == "used"
         assert trial.call("DELETE", f"{RESERVATIONS_PATH}/used").ok
         assert trial.wait(lambda: not reservation_of(trial.pod("a")), within=60)
+
+
+@pytest.mark.feature("RSV-2.policies")
+@pytest.mark.case("RV-166", severity="critical", source=f"{_PLUGIN} (filterWithReservations)")
+def test_an_owner_outside_of_its_reservation(trial: Trial, expect: Expect) -> None:
+    """A Restricted reservation is too small for an owner that does not require it: outside of it the owner gets what is
+    free on the node, and nothing of what is reserved."""
+    trial.add(node("n1").cpu(SMALL))
+    trial.reserve(cores("held", 3).policy("Restricted"))
+    expect.available("held")
+    trial.submit(owner("six", cpu=6))
+    expect.pending("six")
+
+    trial.submit(owner("five", cpu=5))
+
+    assert not reservation_of(expect.bound("five"))
+    is_in(trial, expect, owner("three", cpu=3), "held")
+    expect.pending("six")
+
+
+@pytest.mark.feature("RSV-3.order")
+@pytest.mark.case(
+    "RV-167", severity="critical", source="koordinator: pkg/scheduler/plugins/reservation/nominator.go@v1.7.0"
+)
+def test_the_first_on_a_node_that_fits(trial: Trial, expect: Expect) -> None:
+    """Of four reservations on a node the first in order is too small: the second is taken, before one that fits
+    better."""
+    trial.add(node("n1").cpu(32))
+    sizes = {"small": (2, 1), "second": (8, 3), "third": (8, 7), "tight": (3, 0)}
+    for name, (count, order) in sizes.items():
+        held = cores(name, count).policy("Restricted")
+        trial.reserve(held.order(order) if order else held)
+        expect.available(name)
+
+    is_in(trial, expect, owner("a", cpu=3), "second")
+
+
+@pytest.mark.feature("RSV-2.policies")
+@pytest.mark.case("RV-168", severity="normal", source=f"{_PLUGIN} (fitsNode)")
+def test_places_of_another_reservation_for_pods(trial: Trial, expect: Expect) -> None:
+    """Each of two reservations has places for three pods on a node for three: each takes one place of the node."""
+    trial.add(node("n1").cpu(SMALL).pods(3))
+    for name in ("one", "two"):
+        held = cores(name, 3).policy("Restricted").annotation(RESIZE_ALLOCATABLE, '{"resources": {"pods": "3"}}')
+        trial.reserve(held)
+        expect.available(name)
+
+    for name in ("a", "b", "c"):
+        trial.submit(inside(name, 1))
+        expect.bound(name)
+
+
+@pytest.mark.feature("RSV-2.policies")
+@pytest.mark.case("RV-169", severity="normal", source=f"{_UTIL} (GetReservationRestrictedResources)")
+def test_restricted_options_that_name_nothing_of_it(trial: Trial, expect: Expect) -> None:
+    """A Restricted reservation of cores is annotated to limit memory alone: it limits cores."""
+    trial.add(node("n1").cpu(SMALL))
+    options = '{"resources": ["memory", "example.com/seats"]}'
+    trial.reserve(cores("held", 2).policy("Restricted").annotation(RESTRICTED_OPTIONS, options))
+    expect.available("held")
+    trial.submit(inside("three", 3))
+    expect.pending("three")
+
+    is_in(trial, expect, inside("two", 2), "held")
+
+    expect.pending("three")
+
+
+@pytest.mark.feature("RSV-1.held")
+@pytest.mark.case("RV-170", severity="normal", source=f"{_UTIL} (NewReservePod)")
+@pytest.mark.parametrize("label", ["100", ""])
+def test_the_priority_of_a_reservation(trial: Trial, expect: Expect, label: str) -> None:
+    """A pod and a reservation wait for one place. The reservation is more important than any pod, unless its label
+    says otherwise."""
+    trial.apply(priority_class("trial-high", 9000))
+    trial.add(node("n1").cpu(SMALL))
+    trial.submit(pod("there").request(cpu=SMALL).priority_class("trial-high"))
+    expect.bound("there")
+    trial.submit(pod("a").request(cpu=5).priority_class("trial-high"))
+    expect.pending("a")
+    trial.reserve(cores("held", 5).label(PRIORITY_LABEL, label) if label else cores("held", 5))
+    expect.reservation("held", lambda one: bool(one.status.conditions), "to be refused")
+
+    trial.delete("there")
+
+    if label:
+        expect.bound("a")
+        expect.reservation("held", lambda one: not one.status.node_name, "to wait")
+    else:
+        expect.available("held")
+        expect.pending("a")
+
+
+@pytest.mark.feature("RSV-1.held")
+@pytest.mark.case("RV-174", severity="normal", source=f"{_UTIL} (UpdateReservePodWithAllocatable)")
+def test_what_is_left_of_a_template_with_an_init_container(trial: Trial, expect: Expect) -> None:
+    """A template asks for four cores in an init container and for two afterwards: four are held, and three beside an
+    owner of one."""
+    trial.add(node("n1").cpu(SMALL))
+    template = pod("x").request(cpu=2)
+    requests = {"requests": {"cpu": "4"}, "limits": {"cpu": "4"}}
+    template.manifest["spec"]["initContainers"] = [{"name": "first", "image": "busybox:stable", "resources": requests}]
+    trial.reserve(reservation("held").like(template).for_labels(app="owner").many())
+    assert amount("cpu", expect.available("held").status.allocatable["cpu"]) == 4000
+    is_in(trial, expect, inside("a", 1), "held")
+    trial.submit(pod("five").request(cpu=5))
+    expect.pending("five")
+
+    trial.submit(pod("four").request(cpu=4))
+
+    expect.bound("four")
+
+
+@pytest.mark.feature("RSV-1.failure-said")
+@pytest.mark.case("RV-172", severity="normal", source="ours")
+def test_a_ttl_that_is_no_duration(trial: Trial, expect: Expect) -> None:
+    """A reservation with such a ttl is placed nowhere, and its status names the field."""
+    trial.add(node("n1").cpu(SMALL))
+
+    trial.reserve(cores("held", 2).ttl("soon"))
+
+    refused = expect.reservation("held", lambda one: bool(one.status.conditions), "to be refused")
+    assert (refused.status.node_name, "ttl" in refused.status.conditions[0].message) == ("", True)
+
+
+@pytest.mark.feature("RSV-1.held")
+@pytest.mark.case("RV-175", severity="critical", source=f"{_UTIL} (NewReservePod: priority)")
+def test_a_reservation_is_no_victim(trial: Trial, expect: Expect) -> None:
+    """The label of a reservation says that it is unimportant. It has its place, and an owner of normal priority: an
+    important pod preempts neither what is left of it, nor the owner if that makes no room."""
+    trial.apply(priority_class("trial-high", 9000))
+    trial.add(node("n1").cpu(SMALL))
+    trial.reserve(cores("held", 6).label(PRIORITY_LABEL, "5"))
+    expect.available("held")
+    is_in(trial, expect, inside("a", 1), "held")
+
+    trial.submit(pod("important").request(cpu=3).priority_class("trial-high"))
+
+    expect.pending("important")
+    expect.stable(seconds=5)
+    assert not trial.pod("a").deleting
+    expect.available("held")
