@@ -1,5 +1,6 @@
 """What a reservation holds and gives to its owners, where it goes, and what becomes of it."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,6 @@ from seatrial.scheduler.api.reservation import (
     RESERVATIONS_PATH,
     RESIZE_ALLOCATABLE,
     RESTRICTED_OPTIONS,
-    allocation,
 )
 from seatrial.suites.allocation.reserving import RESERVING, SMALL, owner
 from seatrial.suites.allocation.test_pre_allocation import taking_over
@@ -229,7 +229,7 @@ def test_the_reservation_of_a_running_owner_changes(trial: Trial, expect: Expect
     two = trial.reservation("two")
     assert two is not None
 
-    written = allocation("two", two.metadata.uid) if moved else None
+    written = json.dumps({"name": "two", "uid": two.metadata.uid}) if moved else None
     patch = {"metadata": {"annotations": {RESERVATION_ALLOCATED: written}}}
     assert trial.call("PATCH", trial.path("Pod", "a"), patch).ok
 
@@ -475,6 +475,7 @@ def test_the_priority_of_a_reservation(trial: Trial, expect: Expect, label: str)
     expect.pending("a")
     trial.reserve(cores("held", 5).label(PRIORITY_LABEL, label) if label else cores("held", 5))
     expect.reservation("held", lambda one: bool(one.status.conditions), "to be refused")
+    trial.pass_time(3.0)  # the backoff of both
 
     trial.delete("there")
 
