@@ -16,6 +16,7 @@ from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import PodBuilder, node, pod, priority_class, reservation
 from seatrial.scheduler.api.reservation import (
+    CURRENT_OWNER,
     OPERATING_MODE,
     RESERVATION_AFFINITY,
     RESERVATION_OWNERS,
@@ -57,6 +58,11 @@ def test_the_place_of_a_running_pod_serves_one_owner(trial: Trial, expect: Expec
     assert reservation_of(expect.running("b")) == "offer"
     trial.delete("offer")
     assert trial.pod("b").spec.node_name == offer.spec.node_name
+    trial.delete("b")
+    trial.submit(owner("c", cpu=2).into_reservation())
+    expect.pending("c")
+    expect.stable(seconds=2)
+    expect.pending("c")
 
 
 @pytest.mark.feature("RSV-2.operating-mode")
@@ -81,6 +87,27 @@ def test_the_place_of_a_pod_that_is_not_ready(trial: Trial, expect: Expect) -> N
 
     become("True")
 
+    assert reservation_of(expect.bound("a")) == "offer"
+
+
+@pytest.mark.feature("RSV-2.operating-mode")
+@pytest.mark.case("RV-178", severity="normal", source="spec reservation-descheduling R23")
+def test_the_current_owner_of_a_place(trial: Trial, expect: Expect) -> None:
+    """A running pod in operating mode Reservation names a pod as its current owner: nobody else takes its place, until
+    it names none any more."""
+    trial.add(node("n1").cpu(SMALL))
+    trial.submit(pod("there").request(cpu=1))
+    uid = expect.bound("there").metadata.uid
+    trial.submit(offering("offer", 3).annotation(CURRENT_OWNER, orjson.dumps({"uid": uid}).decode()))
+    expect.running("offer")
+
+    trial.submit(owner("a", cpu=2).into_reservation())
+
+    expect.pending("a")
+    expect.stable(seconds=2)
+    expect.pending("a")
+    patch = {"metadata": {"annotations": {CURRENT_OWNER: None}}}
+    assert trial.call("PATCH", trial.path("Pod", "offer"), patch).ok
     assert reservation_of(expect.bound("a")) == "offer"
 
 

@@ -125,13 +125,18 @@ def test_an_owner_needs_a_place_on_the_node(trial: Trial, expect: Expect) -> Non
 @pytest.mark.case("RV-154", severity="critical", source=f"{_CONTROLLER} (syncStatus)")
 def test_an_owner_counts_with_all_that_it_asks_for(trial: Trial, expect: Expect) -> None:
     """An owner has more than was reserved, and a resource that was not: the status shows all of the first, and nothing
-    of the second; when the owner ends, only what was reserved is held."""
+    of the second; the node has no more than the rest. When the owner ends, only what was reserved is held."""
     trial.add(node("n1").cpu(SMALL).memory("16Gi"))
     trial.reserve(cores("held", 4))
     expect.available("held")
     is_in(trial, expect, owner("a", cpu=6, memory="1Gi").into_reservation(), "held")
     held = expect.reservation("held", lambda one: bool(one.status.current_owners), "to name its owner")
     assert {name: amount(name, value) for name, value in held.status.allocated.items()} == {"cpu": 6000}
+    (listed,) = held.status.current_owners
+    assert (listed.namespace, listed.name, listed.uid) == (trial.name, "a", trial.pod("a").metadata.uid)
+    trial.submit(pod("three").request(cpu=3))
+    expect.pending("three")
+    trial.delete("three")
 
     trial.delete("a")
 
@@ -373,7 +378,8 @@ def test_arguments_about_ended_reservations(
     seatrial_backend: ClusterBackend, pytestconfig: pytest.Config, tmp_path: Path
 ) -> None:
     """With disableGarbageCollection a reservation that succeeded is kept beyond gcDurationSeconds. When somebody
-    deletes it, its owner loses the annotation, as CleanExpiredReservationAllocated wants it."""
+    deletes it, its owner loses the annotation, as CleanExpiredReservationAllocated wants it; that of one which had not
+    ended keeps it."""
     args = {"disableGarbageCollection": True, "gcDurationSeconds": 30, "cleanExpiredReservationAllocated": True}
     config, subject = tmp_path / "config.yaml", pytestconfig.getoption("--seatrial-subject")
     profiles = [{"schedulerName": "default-scheduler", "pluginConfig": [{"name": "Reservation", "args": args}]}]
@@ -382,17 +388,22 @@ def test_arguments_about_ended_reservations(
         trial = Trial(cluster, "case")
         expect = Expect(trial)
         trial.add(node("n1").cpu(SMALL))
-        trial.reserve(reservation("used").like(pod("x").request(cpu=2)).for_labels(app="owner"))
-        expect.available("used")
-        is_in(trial, expect, owner("a", cpu=1), "used")
+        trial.reserve(reservation("used").like(pod("x").request(cpu=2)).for_labels(app="owner"), cores("open", 2))
+        for name in ("used", "open"):
+            expect.available(name)
+        is_in(trial, expect, owner("a", cpu=1).into_reservation(name="used"), "used")
+        is_in(trial, expect, owner("b", cpu=1).into_reservation(name="open"), "open")
         expect.reservation("used", lambda one: one.status.phase == "Succeeded", "to have succeeded")
 
         trial.pass_time(300)
 
         assert trial.reservation("used") is not None
         assert reservation_of(trial.pod("a")) == "used"
-        assert trial.call("DELETE", f"{RESERVATIONS_PATH}/used").ok
+        for name in ("used", "open"):
+            assert trial.call("DELETE", f"{RESERVATIONS_PATH}/{name}").ok
         assert trial.wait(lambda: not reservation_of(trial.pod("a")), within=60)
+        trial.pass_time(60)
+        assert reservation_of(trial.pod("b")) == "open"
 
 
 @pytest.mark.feature("RSV-2.policies")
@@ -463,23 +474,26 @@ def test_restricted_options_that_name_nothing_of_it(trial: Trial, expect: Expect
 
 @pytest.mark.feature("RSV-1.held")
 @pytest.mark.case("RV-170", severity="normal", source=f"{_UTIL} (NewReservePod)")
-@pytest.mark.parametrize("label", ["100", ""])
-def test_the_priority_of_a_reservation(trial: Trial, expect: Expect, label: str) -> None:
-    """A pod and a reservation wait for one place. The reservation is more important than any pod, unless its label
-    says otherwise."""
+@pytest.mark.parametrize("by", ["label", "template", ""])
+def test_the_priority_of_a_reservation(trial: Trial, expect: Expect, by: str) -> None:
+    """A pod and a reservation wait for one place. The reservation is more important than any pod, unless its label or
+    its template says otherwise."""
     trial.apply(priority_class("trial-high", 9000))
     trial.add(node("n1").cpu(SMALL))
     trial.submit(pod("there").request(cpu=SMALL).priority_class("trial-high"))
     expect.bound("there")
     trial.submit(pod("a").request(cpu=5).priority_class("trial-high"))
     expect.pending("a")
-    trial.reserve(cores("held", 5).label(PRIORITY_LABEL, label) if label else cores("held", 5))
+    held = cores("held", 5).label(PRIORITY_LABEL, "100") if by == "label" else cores("held", 5)
+    if by == "template":
+        held.manifest["spec"]["template"]["spec"]["priority"] = 100
+    trial.reserve(held)
     expect.reservation("held", lambda one: bool(one.status.conditions), "to be refused")
     trial.pass_time(3.0)  # the backoff of both
 
     trial.delete("there")
 
-    if label:
+    if by:
         expect.bound("a")
         expect.reservation("held", lambda one: not one.status.node_name, "to wait")
     else:
@@ -536,3 +550,26 @@ def test_a_reservation_is_no_victim(trial: Trial, expect: Expect) -> None:
     expect.stable(seconds=5)
     assert not trial.pod("a").deleting
     expect.available("held")
+
+
+@pytest.mark.feature("RSV-1.held")
+@pytest.mark.case("RV-177", severity="normal", source=f"{_UTIL} (NewReservePod: labels)")
+def test_labels_of_a_reservation_and_of_its_template(trial: Trial, expect: Expect) -> None:
+    """Pods keep away from labels. Those of a reservation count, and those of its template with other keys."""
+    trial.add(node("n1").cpu(SMALL))
+    template = pod("x").request(cpu=2).label("app", "template").label("team", "template")
+    trial.reserve(reservation("held").like(template).for_labels(app="owner").label("app", "own"))
+    expect.available("held")
+
+    def away_from(name: str, **labels: str) -> PodBuilder:
+        one = pod(name).request(cpu=1)
+        term = {"labelSelector": {"matchLabels": labels}, "topologyKey": "kubernetes.io/hostname"}
+        one.manifest["spec"]["affinity"] = {
+            "podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+        }
+        return one
+
+    trial.submit(away_from("own", app="own"), away_from("team", team="template"), away_from("hidden", app="template"))
+
+    expect.bound("hidden")
+    expect.pending("own", "team")
