@@ -69,6 +69,7 @@ LOOPS: Final = {
     "scheduler/plugins/elasticquota/controller.py QuotaController._tick": FIRST,
     "scheduler/plugins/elasticquota/profile_controller.py ProfileController._pass": FIRST,
     "scheduler/plugins/loadaware/cache.py LoadCache._ring": EACH,
+    "scheduler/plugins/reservation/controller.py ReservationController._mark": ONE,
     "scheduler/shell/binding.py _evict.delete": ONE,
     "scheduler/shell/loop.py Shell._work": TESTED,
     "scheduler/shell/monitor.py Monitor._look": FIRST,

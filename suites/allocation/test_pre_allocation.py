@@ -165,6 +165,67 @@ def test_a_pod_that_holds_too_little_is_passed_over(trial: Trial, expect: Expect
 
 
 @pytest.mark.feature("RSV-2.pre-allocation")
+@pytest.mark.case("RV-176", severity="normal", source="koordinator: pkg/scheduler/plugins/reservation/plugin.go@v1.8.0")
+@pytest.mark.profile(TAKING_OVER)
+@pytest.mark.parametrize("preferred", [True, False])
+def test_room_without_taking_over(trial: Trial, expect: Expect, *, preferred: bool) -> None:
+    """The node has room beside an owner. With preferNoPreAllocatedPods a reservation takes the room, else the owner."""
+    trial.add(node("n1").cpu(2 * SMALL))
+    trial.submit(owner("old", 5))
+    expect.running("old")
+    built = taking_over("held", 5, required=False)
+    if preferred:
+        built.manifest["spec"]["template"]["spec"]["schedulerName"] = TAKING_OVER
+
+    trial.reserve(built)
+
+    assert taken_over(trial, expect, "old") == ([] if preferred else ["old"])
+
+
+@pytest.mark.feature("RSV-2.pre-allocation")
+@pytest.mark.case(
+    "RV-179", severity="normal", source="koordinator: pkg/scheduler/plugins/reservation/transformer.go@v1.8.0"
+)
+@pytest.mark.parametrize("why", ["policy", "mode"])
+def test_a_reservation_that_may_not_take_over(trial: Trial, expect: Expect, why: str) -> None:
+    """It has another allocate policy than Restricted, or would take over marked pods, and the profile does not allow
+    that: it waits, although there is a pod for it."""
+    trial.add(node("n1").cpu(SMALL))
+    trial.submit(marked("old", 1, 5).label("app", "owner"))
+    expect.running("old")
+    built = taking_over("held", 5)
+    if why == "policy":
+        built.policy("Aligned")
+    else:
+        built.manifest["spec"]["preAllocationPolicy"] = {"mode": CLUSTER_MODE}
+
+    trial.reserve(built)
+
+    expect.reservation("held", lambda item: item.status.condition("Scheduled") is not None, "to say why it waits")
+    expect.stable(seconds=3)
+    assert not reservation_of(trial.pod("old"))
+
+
+@pytest.mark.feature("RSV-2.pre-allocation")
+@pytest.mark.case(
+    "RV-180", severity="normal", source="koordinator: pkg/scheduler/plugins/reservation/scoring.go@v1.8.0"
+)
+@pytest.mark.profile(TAKING_OVER)
+@pytest.mark.parametrize("few", ["n1", "n2"])
+def test_the_node_where_the_fewest_pods_are_taken_over(trial: Trial, expect: Expect, few: str) -> None:
+    """One pod of the reservation's size fills a node, two of half its size fill another: the first is taken over."""
+    (many,) = {"n1", "n2"} - {few}
+    trial.add(node("n1").cpu(SMALL), node("n2").cpu(SMALL))
+    for name, count, where in (("large", 8, few), ("half", 4, many), ("other", 4, many)):
+        trial.submit(marked(name, 1, count).select({"kubernetes.io/hostname": where}))
+    expect.running("large", "half", "other")
+
+    trial.reserve(of_marked("held", 8, several=True))
+
+    assert taken_over(trial, expect, "large", "half", "other") == ["large"]
+
+
+@pytest.mark.feature("RSV-2.pre-allocation")
 @pytest.mark.case("RV-076", severity="normal")
 @pytest.mark.needs(Capability.NODES)
 def test_an_owner_that_ends_is_not_taken_over(trial: Trial, expect: Expect) -> None:

@@ -16,6 +16,7 @@ from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import PodBuilder, node, pod, priority_class, reservation
 from seatrial.scheduler.api.reservation import (
+    CURRENT_OWNER,
     OPERATING_MODE,
     RESERVATION_AFFINITY,
     RESERVATION_OWNERS,
@@ -55,8 +56,60 @@ def test_the_place_of_a_running_pod_serves_one_owner(trial: Trial, expect: Expec
     expect.stable(seconds=20)
     trial.delete("a")
     assert reservation_of(expect.running("b")) == "offer"
-    trial.delete("offer")
+    assert trial.call("DELETE", f"{trial.path('Pod', 'offer')}?gracePeriodSeconds=0").ok  # nobody sees it end
+    trial.wait(lambda: trial.find("offer") is None, within=30)
     assert trial.pod("b").spec.node_name == offer.spec.node_name
+    trial.delete("b")
+    trial.submit(owner("c", cpu=2).into_reservation())
+    expect.pending("c")
+    expect.stable(seconds=2)
+    expect.pending("c")
+
+
+@pytest.mark.feature("RSV-2.operating-mode")
+@pytest.mark.case(
+    "RV-173", severity="normal", source="koordinator: pkg/scheduler/frameworkext/reservation_info.go@v1.7.0"
+)
+def test_the_place_of_a_pod_that_is_not_ready(trial: Trial, expect: Expect) -> None:
+    """A running pod in operating mode Reservation is not Ready any more: nobody takes its place before it is again."""
+    trial.add(node("n1").cpu(SMALL))
+    trial.submit(offering("offer", 3))
+    expect.running("offer")
+    trial.inject({"node": "n1", "verb": "frozen"})  # the kubelet leaves the status alone
+    path = f"{trial.path('Pod', 'offer')}/status"
+
+    def become(status: str) -> None:
+        assert trial.call("PATCH", path, {"status": {"conditions": [{"type": "Ready", "status": status}]}}).ok
+
+    become("False")
+    trial.submit(owner("a", cpu=2).into_reservation())
+    expect.pending("a")
+    expect.stable(seconds=2)
+
+    become("True")
+
+    assert reservation_of(expect.bound("a")) == "offer"
+
+
+@pytest.mark.feature("RSV-2.operating-mode")
+@pytest.mark.case("RV-178", severity="normal", source="spec reservation-descheduling R23")
+def test_the_current_owner_of_a_place(trial: Trial, expect: Expect) -> None:
+    """A running pod in operating mode Reservation names a pod as its current owner: nobody else takes its place, until
+    it names none any more."""
+    trial.add(node("n1").cpu(SMALL))
+    trial.submit(pod("there").request(cpu=1))
+    uid = expect.bound("there").metadata.uid
+    trial.submit(offering("offer", 3).annotation(CURRENT_OWNER, orjson.dumps({"uid": uid}).decode()))
+    expect.running("offer")
+
+    trial.submit(owner("a", cpu=2).into_reservation())
+
+    expect.pending("a")
+    expect.stable(seconds=2)
+    expect.pending("a")
+    patch = {"metadata": {"annotations": {CURRENT_OWNER: None}}}
+    assert trial.call("PATCH", trial.path("Pod", "offer"), patch).ok
+    assert reservation_of(expect.bound("a")) == "offer"
 
 
 @pytest.mark.feature("RSV-1.held")
@@ -120,11 +173,12 @@ def test_selectors_are_found_by_an_index(trial: Trial, expect: Expect, services:
         choosing("by-rack", rack="r0"),
         choosing("wrong-value", **{"team-db": "no"}),
         choosing("nobody", tier="wood"),
+        choosing("no-owner", tier="gold").label("app", "another"),
     )
 
     placed = [reservation_of(pod) for pod in expect.bound("by-key", "by-prefix", "by-rack")]
     assert placed == ["silver", "iron", "gold"]
-    expect.pending("wrong-value", "nobody", saying="no reservations match reservation affinity")
+    expect.pending("wrong-value", "nobody", "no-owner", saying="no reservations match reservation affinity")
     index = index_of(services)
     assert (index["enabled"], index["indexedReservations"]) == (True, 3)
     assert index["byPrefix"]["trial-team-"]["nodes"] == 3

@@ -14,7 +14,7 @@ from seatrial.harness.apiserver.quantities import amount
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import PodBuilder, node, pod, pods, priority_class, reservation
 from seatrial.scheduler.api.core import Pod
-from seatrial.scheduler.api.reservation import RESERVATIONS_PATH, Reservation
+from seatrial.scheduler.api.reservation import RESERVATION_AFFINITY, RESERVATION_IGNORED, RESERVATIONS_PATH, Reservation
 from seatrial.suites.allocation.reserving import RESERVING, SMALL, owner
 
 pytestmark = [pytest.mark.needs(Capability.HARDWARE)]
@@ -94,21 +94,6 @@ def test_time_runs_out(trial: Trial, expect: Expect) -> None:
 
     assert conditions(ended) == [("Scheduled", "True", "Scheduled"), ("Ready", "False", "Expired")]
     expect.bound("stranger")
-
-
-@pytest.mark.feature("RSV-1.expires")
-@pytest.mark.case("RV-097", severity="normal")
-@pytest.mark.needs(Capability.VIRTUAL_TIME)  # a day
-def test_an_ended_reservation_is_deleted_after_a_day(trial: Trial, expect: Expect) -> None:
-    """A reservation that expired is kept for 24 hours, and is gone soon afterwards."""
-    trial.add(node("n1").cpu(SMALL))
-    trial.reserve(reservation("held").like(pod("x").request(cpu=6)).for_labels(app="owner").many().ttl("8s"))
-    expect.reservation("held", lambda reservation: reservation.expired, "to expire")
-    trial.inject({"node": "n1", "verb": "frozen"})  # it reports nothing for a day, which is cheaper
-    trial.pass_time(86_000)
-    assert trial.reservation("held") is not None
-    trial.wait(lambda: trial.reservation("held") is None, within=600)
-    assert trial.reservation("held") is None
 
 
 @pytest.mark.feature("RSV-1.failure-said")
@@ -209,13 +194,14 @@ def test_affinity(trial: Trial, expect: Expect) -> None:
         owner("no-such-name", cpu=1).into_reservation(name="lead"),
         owner("no-such-label", cpu=1).into_reservation(reservationSelector={"tier": "lead"}),
         pod("not-an-owner").request(cpu=1).into_reservation(),
+        pod("empty").request(cpu=1).annotation(RESERVATION_AFFINITY, ""),
     )
 
     by_name, by_label = expect.bound("by-name", "by-label")
     assert (reservation_of(by_name), reservation_of(by_label)) == ("tin", "gold")
     expect.pending("no-such-name", saying="2 Reservation(s) didn't match the requested reservation name")
     expect.pending("no-such-label", saying="2 Reservation(s) didn't match affinity rules")
-    expect.pending("not-an-owner", saying="node(s) no reservations match reservation affinity")
+    expect.pending("not-an-owner", "empty", saying="node(s) no reservations match reservation affinity")
     messages = [
         event.message for event in trial.events("no-such-name") if event.reason == "FailedScheduling-Reservation"
     ]
@@ -270,13 +256,15 @@ def test_exactly_this_size(trial: Trial, expect: Expect) -> None:
 
 @pytest.mark.feature("RSV-3.ignored")
 @pytest.mark.case("RV-023", severity="critical")
-def test_reservations_ignored(trial: Trial, expect: Expect) -> None:
+@pytest.mark.parametrize("annotated", [False, True], ids=["label", "annotation"])  # upstream's, the release post's
+def test_reservations_ignored(trial: Trial, expect: Expect, *, annotated: bool) -> None:
     """For a pod that ignores reservations, reserved resources are free, and it becomes no owner."""
     trial.add(node("n1").cpu(SMALL))
     trial.reserve(reservation("held").like(pod("x").request(cpu=6)).for_labels(app="owner").many())
     expect.available("held")
 
-    trial.submit(owner("ignores", cpu=6).ignores_reservations())
+    ignores = owner("ignores", cpu=6)
+    trial.submit(ignores.annotation(RESERVATION_IGNORED, "true") if annotated else ignores.ignores_reservations())
 
     assert not reservation_of(expect.bound("ignores"))
 

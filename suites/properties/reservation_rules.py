@@ -54,7 +54,7 @@ def _is_held(reservation: Json) -> bool:
 
 
 def _capacity(reservation: Json) -> Amounts:
-    return amounts(reservation["status"].get("allocatable") or {})
+    return amounts((reservation.get("status") or {}).get("allocatable") or {})
 
 
 def _allocated(state: State, reservation: Json) -> Amounts:
@@ -192,7 +192,8 @@ def _of_reservation(before: State, after: State, one: Json) -> Iterator[str]:
     owners = _owners(after, one)
     known = {name_of(pod) for pod in _owners(before, one)}
     for pod in owners:
-        if name_of(pod) not in known and not _may_use(before, one, pod, inside=True):
+        # The step may have brought or labelled the node; the owners are those that it had before the step.
+        if name_of(pod) not in known and not _may_use(replace(before, nodes=after.nodes), one, pod, inside=True):
             yield f"pod {name_of(pod)} was placed in reservation {name}, which it may not use"
     if strict := _strict_keys(one):
         bounds = {key: value for key, value in _capacity(one).items() if key in strict}

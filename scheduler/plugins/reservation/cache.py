@@ -89,6 +89,10 @@ class ReservationCache(Listener):
         """The available reservation that contains a pod."""
         return self._available.get(self._of.get(pod_uid, ""))
 
+    def contains(self, pod_uid: str) -> bool:
+        """Whether the pod is in a reservation, which may have ended, and may not be written to the pod yet."""
+        return pod_uid in self._of
+
     def on(self, node: str) -> Mapping[str, ReservationInfo]:
         """The available reservations on a node, by uid."""
         return self._by_node.get(node, {})

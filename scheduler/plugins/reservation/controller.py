@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 _decode = decoder(Reservation)
 
 NOT_ACTIVE = "reservation is not active"
-RETRY_PAUSE = 1.0  # seconds before a status that was refused is written again
+RETRY_PAUSE = 1.0  # seconds before a status or an annotation that was refused is written again
 
 
 class ReservationController(DecisionWriter):
@@ -75,7 +75,7 @@ class ReservationController(DecisionWriter):
 
         def annotated(response: Response) -> None:
             if response.ok:
-                self._place(decision, reservation, settled)
+                self._place(decision, reservation, settled, version=_decode(response.body).metadata.resource_version)
             else:
                 self._failed(decision, refusal(response), settled, retry=response.code != 404)
 
@@ -85,9 +85,7 @@ class ReservationController(DecisionWriter):
         else:
             self._place(decision, reservation, settled, version=version)
 
-    def _place(
-        self, decision: Bind, reservation: Reservation, settled: Callable[[], None], *, version: str = ""
-    ) -> None:
+    def _place(self, decision: Bind, reservation: Reservation, settled: Callable[[], None], *, version: str) -> None:
         def written(response: Response) -> None:
             if response.ok:
                 self._placed(decision, reservation, response, settled)
@@ -152,15 +150,22 @@ class ReservationController(DecisionWriter):
 
     def _hand_over(self, reservation: Reservation) -> None:
         """Write to the pods that a reservation has taken over that they are in it."""
-        messages = {RESERVATION_ALLOCATED: allocation(reservation.name, reservation.metadata.uid)}
         for info in self._book.taken_over.pop(reservation.metadata.uid, ()):
+            self._mark(info, reservation)
 
-            def patched(response: Response, info: PodInfo = info) -> None:
-                if not response.ok:
-                    log.warning("not taken over pod=%s why=%s", info.key, refusal(response))
-                    self._book.withdraw(info.uid)
+    def _mark(self, info: PodInfo, reservation: Reservation) -> None:
+        """Write to a pod that it is in the reservation, until that is accepted or refused for good."""
+        uid = reservation.metadata.uid
 
-            self._rest.merge(pod_path(info.pod), {"metadata": {"annotations": messages}}, patched, uid=info.uid)
+        def patched(response: Response) -> None:
+            if unclear(response) and self._book.find(uid) is not None and not self._stopped:
+                self._clock.call_later(RETRY_PAUSE, partial(self._mark, info, reservation))
+            elif not response.ok:
+                log.warning("not taken over pod=%s why=%s", info.key, refusal(response))
+                self._book.withdraw(info.uid)
+
+        messages = {RESERVATION_ALLOCATED: allocation(reservation.name, uid)}
+        self._rest.merge(pod_path(info.pod), {"metadata": {"annotations": messages}}, patched, uid=info.uid)
 
     def _failed(self, decision: Bind, why: str, settled: Callable[[], None], *, retry: bool) -> None:
         settled()

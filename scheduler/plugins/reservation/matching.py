@@ -1,13 +1,20 @@
 """Whether a reservation matches a pod, and the reason if not (RSV-R17 to RSV-R21)."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 
 from seatrial.scheduler.api.core import NO_EXECUTE, NO_SCHEDULE, UNSCHEDULABLE_TAINT, Node, NodeSelectorTerm, Pod, Taint
 from seatrial.scheduler.api.device import RENAMED
 from seatrial.scheduler.api.quantity import Amounts
-from seatrial.scheduler.api.reservation import ReservationAffinity, affinity_of, exact_names, ignores_reservations
+from seatrial.scheduler.api.reservation import (
+    EXACT_MATCH,
+    RESERVATION_AFFINITY,
+    ReservationAffinity,
+    affinity_of,
+    exact_names,
+    ignores_reservations,
+)
 from seatrial.scheduler.framework.reservation_info import ReservationInfo
 from seatrial.scheduler.plugins.node_selection import term_holds, tolerated
 
@@ -47,6 +54,12 @@ class ReservationRequest:
     @property
     def name(self) -> str:
         return self.affinity.name if self.affinity is not None else ""
+
+
+def wait_group(pod: Pod, groups: Sequence[str]) -> str:
+    """The pods of one class that the same reservations suit: owners of these groups with the same requirements."""
+    marks = pod.metadata.annotations
+    return f"for {groups} {marks.get(RESERVATION_AFFINITY)} {marks.get(EXACT_MATCH)} {ignores_reservations(pod)}"
 
 
 def judge(

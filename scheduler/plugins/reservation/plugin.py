@@ -63,7 +63,7 @@ from seatrial.scheduler.plugins.reservation.args import ReservationArgs
 from seatrial.scheduler.plugins.reservation.cache import ReservationCache
 from seatrial.scheduler.plugins.reservation.diagnosis import Diagnosis
 from seatrial.scheduler.plugins.reservation.fitting import PODS, lacking, shares, short, take_left, taken_beside, worth
-from seatrial.scheduler.plugins.reservation.matching import Match, ReservationRequest, judge
+from seatrial.scheduler.plugins.reservation.matching import Match, ReservationRequest, judge, wait_group
 from seatrial.scheduler.plugins.reservation.pre_allocation import (
     DISABLED,
     NO_POD_FITS,
@@ -166,9 +166,7 @@ class Reservation(PreFilter, FilterBatch, Transformer, PostFilter, ScoreBatch, R
         requests = self._classes.of(pod).requests
         seen = state[SEEN] = Seen(pod, request, requests, Diagnosis(request.affinity is not None))
         groups = self._owners.groups(pod)
-        state[WAKE_GROUP] = (
-            f"for {groups} {pod.metadata.annotations.get(RESERVATION_AFFINITY)} {request.exact} {request.ignored}"
-        )
+        state[WAKE_GROUP] = wait_group(pod, groups)
         matched: dict[str, list[ReservationInfo]] = {}
         if request.ignored:
             state[IGNORED] = True
@@ -228,7 +226,7 @@ class Reservation(PreFilter, FilterBatch, Transformer, PostFilter, ScoreBatch, R
         state[WAKE_GROUP] = f"reservation {pod.metadata.uid}"
         config, cache = self.args.pre_allocation_config, self._handle.cache
         required = reservation.metadata.labels.get(PRE_ALLOCATION_REQUIRED) == "true"
-        victims = candidates(reservation, cache, config)
+        victims = candidates(reservation, cache, config, self.reservation_cache.contains)
         if required and not victims:
             return Status.unresolvable(NO_POD_MATCHES)
         requests, selected = self._classes.of(pod).requests, dict[str, list[PodInfo]]()

@@ -5,11 +5,11 @@ pkg/scheduler/plugins/reservation; a deviation: without `enableMultiple` the che
 once the pod leaves is about amounts only, other plugins see the node without the pod.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from seatrial.scheduler.api.integers import integer
 from seatrial.scheduler.api.quantity import Amounts
-from seatrial.scheduler.api.reservation import CLUSTER_MODE, Reservation, allocated_to
+from seatrial.scheduler.api.reservation import CLUSTER_MODE, Reservation
 from seatrial.scheduler.cache.nodeinfo import NodeInfo, PodInfo
 from seatrial.scheduler.plugins.reservation.args import PreAllocationConfig
 from seatrial.scheduler.plugins.reservation.owners import matches
@@ -21,16 +21,19 @@ NO_POD_FITS = "node(s) no pod(s) to meet the pre-allocation requirements"
 
 
 def candidates(
-    reservation: Reservation, nodes: Iterable[NodeInfo], config: PreAllocationConfig
+    reservation: Reservation, nodes: Iterable[NodeInfo], config: PreAllocationConfig, reserved: Callable[[str], bool]
 ) -> dict[str, list[PodInfo]]:
-    """The pods that the reservation may take over, by node, in the order in which they are tried (RSV-R47)."""
+    """The pods that the reservation may take over, by node, in the order in which they are tried (RSV-R47).
+
+    `reserved`: whether the pod of a uid is in a reservation, which may not be written to it yet.
+    """
     victims: dict[str, list[PodInfo]] = {}
     clusterwide = reservation.spec.pre_allocation_policy.mode == CLUSTER_MODE
     owners = [owner for owner in reservation.spec.owners if owner.label_selector is not None]
     for node in nodes:
         for info in node.pods.values():
             pod = info.pod
-            if pod.deleting or allocated_to(pod):
+            if pod.deleting or reserved(info.uid):
                 continue
             owner_matches = (
                 pod.metadata.labels.get(config.cluster_label_key) == "true" if clusterwide else matches(owners, pod)

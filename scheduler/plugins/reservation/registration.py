@@ -18,6 +18,7 @@ from seatrial.scheduler.plugins.reservation.args import SelectorIndexArgs
 from seatrial.scheduler.plugins.reservation.cache import UNREADABLE, ReservationCache
 from seatrial.scheduler.plugins.reservation.controller import ReservationController
 from seatrial.scheduler.plugins.reservation.diagnosis import reservation_note
+from seatrial.scheduler.plugins.reservation.matching import wait_group
 from seatrial.scheduler.plugins.reservation.metrics import phases, resources
 from seatrial.scheduler.plugins.reservation.selector_index import SelectorIndex
 from seatrial.scheduler.plugins.reservation.summary import summary_of
@@ -92,7 +93,7 @@ def _regroup(handle: Handle, book: ReservationCache) -> None:
 
     def mark_of(pod: Pod) -> str | None:
         ignores = ignores_reservations(pod)  # what is reserved is room for it
-        return str(owners.groups(pod)) if ignores or owners.knows(pod) else None
+        return wait_group(pod, owners.groups(pod)) if ignores or owners.knows(pod) else None
 
     handle.intake.regroup_waiting(mark_of)
 

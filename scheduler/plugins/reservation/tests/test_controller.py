@@ -87,12 +87,36 @@ def available(reservation: Reservation) -> bytes:
 def test_its_devices_are_written_before_it_counts() -> None:
     scene = Held(gpus=2)
     scene.show(reservation("r").like(pod("x").gpus(1)).for_labels(app="a"))
+    scene.answers(f"{RESERVATIONS_PATH}/r", ok({"metadata": {"name": "r", "resourceVersion": "9"}}))
     scene.work()
     first, second = (request for request in scene.api.sent if request.method == "PATCH")
     assert (first.path, second.path) == (f"{RESERVATIONS_PATH}/r", f"{RESERVATIONS_PATH}/r/status")
     metadata = json.loads(first.body)["metadata"]
     assert metadata["resourceVersion"] == "7", "no other scheduler may have placed it meanwhile"
     assert '"minor":0' in metadata["annotations"]["scheduling.koordinator.sh/device-allocated"]
+    assert json.loads(second.body)["metadata"]["resourceVersion"] == "9", "nor since then"
+
+
+@pytest.mark.parametrize(("code", "again"), [(500, True), (404, False)])
+def test_the_annotation_of_a_pod_that_is_taken_over_is_written_again(code: int, again: bool) -> None:
+    """A server in trouble may take it later; a pod that is gone stays gone."""
+    scene = Held(cpu="4")
+    scene.rig.running(pod("old").label("app", "a").request(cpu=3), "n")
+    built = of(3).policy("Restricted").label("scheduling.koordinator.sh/pre-allocation-required", "true")
+    built.manifest["spec"]["preAllocation"] = True
+    scene.show(built)
+    (before,) = ReservationCache.of(scene.rig.core.handle).known.values()
+    placed, gone = Response(200, available(before)), refused(code, "", "")
+    scene.api.answer = lambda request: placed if "/reservations/" in request.path else gone
+
+    def written() -> int:
+        return sum(RESERVATION_ALLOCATED.encode() in request.body for request in scene.api.sent)
+
+    scene.work()
+    scene.rig.clock.advance(5.0)  # in which each request of its own is repeated
+    first = written()
+    scene.rig.clock.advance(30.0)
+    assert (first > 0, written() > first) == (True, again)
 
 
 class Unheard(Held):

@@ -77,7 +77,8 @@ def test_candidates(mode: str, want: dict[str, list[str]]) -> None:
     rig.running(marked("low", "-1"), "n")
     rig.running(marked("high", "7"), "n")
     rig.running(marked("none", "much"), "n")
-    victims = candidates(of_mode(mode), rig.core.cache, PreAllocationConfig())
+    taken = rig.running(marked("taken", "9").label("app", "a"), "n")
+    victims = candidates(of_mode(mode), rig.core.cache, PreAllocationConfig(), {taken.metadata.uid}.__contains__)
     names = {node: [info.pod.metadata.name for info in infos] for node, infos in victims.items()}
     assert names == want
 

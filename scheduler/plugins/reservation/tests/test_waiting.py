@@ -25,6 +25,16 @@ def test_owners_are_woken_by_an_available_reservation() -> None:
     assert RESERVATION_ALLOCATED in rig.binding("mine").annotations
 
 
+def test_owners_that_require_different_reservations_are_woken_apart() -> None:
+    rig = Rig()
+    rig.node("n", cpu="8")
+    rig.submit(*(owner(name, cpu=1).into_reservation(name=f"for-{name}") for name in ("first", "second")))
+    rig.run()
+    hold(rig, "for-second", "n", {"cpu": 1000})
+    later(rig)
+    assert (rig.where("first"), rig.where("second")) == ("", "n")
+
+
 def test_an_owner_is_woken_by_a_leaving_owner() -> None:
     rig = Rig()
     rig.node("n", cpu="8")
