@@ -1,0 +1,163 @@
+"""What a Device object lists decides: functions, switches, amounts, ids, labels and NUMA nodes of odd machines."""
+
+import pytest
+
+from seatrial.fixtures.allocated_devices import functions, minors, parts
+from seatrial.fixtures.expect import Expect
+from seatrial.fixtures.trial import Trial
+from seatrial.harness.clusters.protocol import Capability
+from seatrial.scheduler.api.builders import PodBuilder, node, pod
+from seatrial.scheduler.api.device import (
+    GPU_MEMORY_RATIO,
+    GPU_MODEL_LABEL,
+    GPU_VENDOR_LABEL,
+    NPU_CORE,
+    SECONDARY_PLANNED_LABEL,
+)
+from seatrial.scheduler.api.numa import SINGLE_NUMA_NODE
+from seatrial.suites.allocation.listed import Json, place, relist
+
+DEVICE_SHARE = "koordinator pkg/scheduler/plugins/deviceshare"
+CARD, NIC = "a10", "connectx-7"
+
+pytestmark = [pytest.mark.needs(Capability.NODES)]
+
+
+def speed(word: str) -> Json:
+    return {"matchLabels": {"speed": word} if word else {}}
+
+
+def virtual(name: str, word: str) -> PodBuilder:
+    return pod(name).rdma(1).hint("rdma", vfSelector=speed(word))
+
+
+@pytest.mark.feature("DEV-7.vf")
+@pytest.mark.case("DS-127", severity="critical", source=f"spec DEV-R48; {DEVICE_SHARE}/device_allocator.go")
+def test_functions_of_the_groups_that_match(trial: Trial, expect: Expect) -> None:
+    """A NIC has two groups of functions: a pod gets the smallest address of those that its selector matches, and
+    waits where only others are left; one that comes back is given again."""
+    trial.add(node("n1").nics(NIC, 1))
+    (nic,) = trial.device("n1")["spec"]["devices"]
+    vfs = sorted((vf for group in nic["vfGroups"] for vf in group["vfs"]), key=lambda vf: vf["busID"])
+    buses = [vf["busID"] for vf in vfs]
+    groups = [
+        {"labels": {"speed": word}, "vfs": [vfs[at] for at in places]}
+        for word, places in (("slow", (3, 2)), ("fast", (4, 1, 0)))
+    ]
+    relist(trial, "n1", lambda _: {"vfGroups": groups})
+    for name, word, place_ in (("any", "", 0), ("first", "fast", 1), ("second", "fast", 4), ("slow", "slow", 2)):
+        trial.submit(virtual(name, word))
+        assert list(functions(expect.bound(name))) == [buses[place_]], name
+    trial.submit(virtual("third", "fast"))
+    expect.pending("third")
+    trial.delete("first")
+    assert list(functions(expect.bound("third"))) == [buses[1]]
+
+
+@pytest.mark.feature("DEV-7.nic-per-gpu")
+@pytest.mark.case("DS-128", severity="normal", source=f"spec DEV-R47; {DEVICE_SHARE}/device_allocator.go")
+@pytest.mark.parametrize(("rdma", "nics"), [(200, [0, 3]), (300, [0, 1, 3])])
+def test_nics_of_all_switches_by_turns(trial: Trial, expect: Expect, rdma: int, nics: list[int]) -> None:
+    """Three NICs are on the switch of a card, and one on that of the other card: each switch gives one NIC before one
+    gives its second."""
+    trial.add(node("n1").gpus(CARD, 2).nics(NIC, 4))
+
+    def switch(one: Json) -> Json:
+        last = {"gpu": 1, "rdma": 3}[one["type"]]
+        return place(0, "b" if one["minor"] == last else "a")
+
+    relist(trial, "n1", switch)
+    trial.submit(pod("a").gpus(2).rdma(rdma).jointly("gpu", "rdma"))
+    assert minors(expect.bound("a"), "rdma") == nics
+
+
+@pytest.mark.feature("DEV-1.once")
+@pytest.mark.case("DS-129", severity="critical", source="spec DEV-R48")
+def test_an_amount_that_a_card_does_not_list(trial: Trial, expect: Expect) -> None:
+    """Of two cards the second alone lists NPU cores: a pod that asks for some gets that one, and the next one waits."""
+    trial.add(node("n1").gpus(CARD, 2).extended(NPU_CORE, 40))
+    relist(trial, "n1", lambda one: {"resources": {**one["resources"], NPU_CORE: 20}} if one["minor"] else None)
+    for name in ("a", "b"):
+        trial.submit(pod(name).resources({NPU_CORE: 20, GPU_MEMORY_RATIO: 100}))
+        if name == "a":
+            assert minors(expect.bound("a")) == [1]
+    expect.pending("b")
+    expect.stable(seconds=2)
+
+
+@pytest.mark.feature("DEV-3.annotation")
+@pytest.mark.case(
+    "DS-130", severity="critical", source=f"spec device-share 10, PreBind fills id; {DEVICE_SHARE}/plugin.go"
+)
+def test_a_card_is_exchanged(trial: Trial, expect: Expect) -> None:
+    """The Device object names another id for the free card: the next pod's annotation has what it lists now."""
+    trial.add(node("n1").gpus(CARD, 2))
+    trial.submit(pod("first").gpus(1))
+    held = minors(expect.bound("first"))
+    relist(trial, "n1", lambda one: None if one["minor"] in held else {"id": "GPU-exchanged"})
+    trial.submit(pod("second").gpus(1))
+    assert [part.id for part in parts(expect.bound("second"))] == ["GPU-exchanged"]
+
+
+@pytest.mark.feature("DEV-5.with-cpus")
+@pytest.mark.case("DS-131", severity="normal", source=f"spec DEV-R23; {DEVICE_SHARE}/device_allocator.go")
+def test_a_nic_of_no_numa_node(trial: Trial, expect: Expect) -> None:
+    """On a node that aligns all to one NUMA node a NIC whose NUMA node is not known goes with each of them."""
+    trial.add(node("n1").server("dgx-h100").numa_policy(SINGLE_NUMA_NODE))
+    relist(trial, "n1", lambda one: place(-1, "z") if one["type"] == "rdma" else None)
+    trial.submit(*(pod(name).request(cpu=4).gpus(4).rdma(100) for name in ("a", "b")))
+    a, b = expect.bound("a", "b")
+    assert sorted(minors(a) + minors(b)) == list(range(8))
+    assert minors(a, "rdma") != minors(b, "rdma")
+
+
+@pytest.mark.profile("plugin-args")
+@pytest.mark.feature("DEV-1.refusals")
+@pytest.mark.case("DS-132", severity="normal", source=f"spec DEV-R27; {DEVICE_SHARE}/plugin.go")
+@pytest.mark.parametrize(("vendor", "fits"), [("nvidia", False), ("other", True)])
+def test_a_model_of_another_vendor_is_shared(trial: Trial, expect: Expect, vendor: str, fits: bool) -> None:
+    """The profile excludes the model A10 of nvidia; the name alone excludes none."""
+    machine = node("n1").gpus(CARD, 1).label("disk", "fast")
+    trial.add(machine.label(GPU_VENDOR_LABEL, vendor).label(GPU_MODEL_LABEL, "A10"))
+    trial.submit(pod("share").gpu_share(50).scheduler("plugin-args"))
+    if fits:
+        expect.bound("share")
+    else:
+        expect.pending("share")
+
+
+@pytest.mark.profile("spreading")
+@pytest.mark.feature("DEV-4.spread-nodes")
+@pytest.mark.case("DS-133", severity="normal", source=f"spec DEV-R60; {DEVICE_SHARE}/scoring.go")
+def test_the_score_counts_the_devices_that_are_asked_for(trial: Trial, expect: Expect) -> None:
+    """Each node has two slow and two fast cards. A pod for a fast one goes where both of them are free, though more
+    cards in all are free on the other node."""
+    trial.add(*(node(name).gpus(CARD, 4).label("name", name) for name in ("n1", "n2")))
+    for name, busy, count in (("n1", "fast", 1), ("n2", "slow", 2)):
+        relist(trial, name, lambda one: {"labels": {"speed": "slow" if one["minor"] < 2 else "fast"}})
+        for number in range(count):
+            holder = f"{name}-{number}"
+            trial.submit(pod(holder).gpus(1).on(name=name).hint("gpu", selector=speed(busy)))
+            expect.bound(holder)
+    trial.submit(pod("a").gpus(1).hint("gpu", selector=speed("fast")).scheduler("spreading"))
+    assert expect.bound("a").spec.node_name == "n2"
+
+
+@pytest.mark.feature("DEV-7.nic-per-gpu")
+@pytest.mark.case("DS-134", severity="normal", source=f"spec DEV-R58; {DEVICE_SHARE}/plugin.go")
+@pytest.mark.parametrize("planned", ["true", "false"])
+def test_nics_that_follow_the_cards(trial: Trial, expect: Expect, planned: str) -> None:
+    """Of two nodes the one with more free cards has two NICs, of which each has too little left. NICs are looked for
+    with the cards, unless the Device object says "true": then the cards alone decide, and the pod waits for that
+    node."""
+    sizes = {"n1": 4, "n2": 1}
+    trial.add(*(node(name).gpus(CARD, cards).nics(NIC, 2).label("name", name) for name, cards in sizes.items()))
+    for name in sizes:
+        relist(trial, name, lambda _: None, **{SECONDARY_PLANNED_LABEL: planned})
+    trial.submit(*(pod(name).rdma(60).on(name="n1") for name in ("first", "second")))
+    expect.bound("first", "second")
+    trial.submit(pod("a").gpus(1).rdma(50).jointly("gpu", "rdma"))
+    if planned == "true":
+        expect.pending("a")
+    else:
+        assert expect.bound("a").spec.node_name == "n2"
