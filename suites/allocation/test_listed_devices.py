@@ -1,13 +1,16 @@
 """What a Device object lists decides: functions, switches, amounts, ids, labels and NUMA nodes of odd machines."""
 
+import json
+
 import pytest
 
-from seatrial.fixtures.allocated_devices import functions, minors, parts
+from seatrial.fixtures.allocated_devices import functions, minors, parts, reservation_of
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
-from seatrial.scheduler.api.builders import PodBuilder, node, pod
+from seatrial.scheduler.api.builders import PodBuilder, node, pod, reservation
 from seatrial.scheduler.api.device import (
+    DEVICE_ALLOCATED,
     GPU_MEMORY_RATIO,
     GPU_MODEL_LABEL,
     GPU_VENDOR_LABEL,
@@ -15,7 +18,7 @@ from seatrial.scheduler.api.device import (
     SECONDARY_PLANNED_LABEL,
 )
 from seatrial.scheduler.api.numa import SINGLE_NUMA_NODE
-from seatrial.suites.allocation.listed import Json, place, relist
+from seatrial.suites.allocation.listed import DEVICES, Json, place, relist
 
 DEVICE_SHARE = "koordinator pkg/scheduler/plugins/deviceshare"
 CARD, NIC = "a10", "connectx-7"
@@ -161,3 +164,95 @@ def test_nics_that_follow_the_cards(trial: Trial, expect: Expect, planned: str) 
         expect.pending("a")
     else:
         assert expect.bound("a").spec.node_name == "n2"
+
+
+@pytest.mark.feature("DEV-7.waits")
+@pytest.mark.case("DS-140", severity="normal", source="ours: a pod that fits now is tried now")
+def test_a_card_is_taken_from_a_switch_without_nic(trial: Trial, expect: Expect) -> None:
+    """The first card's NIC is taken, so that a pod that requires card and NIC on one switch waits; another pod takes
+    that card, and the pod gets the second one with its NIC."""
+    trial.add(node("n1").gpus(CARD, 2).nics(NIC, 2))
+    relist(trial, "n1", lambda one: place(0, "ab"[one["minor"]]))
+    trial.submit(pod("taker").rdma(100))
+    assert minors(expect.bound("taker"), "rdma") == [0]
+    trial.submit(pod("strict").gpus(1).rdma(100).jointly("gpu", "rdma", same_pcie=True))
+    expect.pending("strict")
+    trial.submit(pod("plain").gpus(1))
+    assert minors(expect.bound("plain")) == [0]
+    strict = expect.bound("strict")
+    assert minors(strict) == minors(strict, "rdma") == [1]
+
+
+@pytest.mark.feature("DEV-1.once")
+@pytest.mark.case("DS-141", severity="blocker", source="spec DEV-R20, DEV-R21")
+@pytest.mark.needs(Capability.VIRTUAL_TIME)  # in real time the node's end waits for the object that the case wrote
+def test_a_pod_is_there_before_the_device_object(trial: Trial, expect: Expect) -> None:
+    """A pod with devices runs on a node whose Device object comes later: the next pod gets the other card."""
+    trial.add(node("n1").gpus(CARD, 2))
+    path = f"{DEVICES}/n1"
+    body = trial.device("n1")
+    body["metadata"] = {key: body["metadata"].get(key) for key in ("name", "labels", "annotations")}
+    assert trial.call("DELETE", path).ok
+    trial.settle()
+    card = body["spec"]["devices"][0]
+    held = {"gpu": [{"minor": card["minor"], "id": card["id"], "resources": card["resources"]}]}
+    trial.submit(pod("there").gpus(1).annotation(DEVICE_ALLOCATED, json.dumps(held)).node_name("n1"))
+    trial.settle()
+    trial.call("POST", DEVICES, body)
+    assert trial.reaches(lambda: trial.call("GET", path).ok, within=30)
+    trial.settle()
+    trial.submit(pod("next").gpus(1), pod("last").gpus(1))
+    assert trial.reaches(lambda: any(trial.pod(name).spec.node_name for name in ("next", "last")), within=30)
+    expect.stable(seconds=2)
+    placed = [one for one in (trial.pod("next"), trial.pod("last")) if one.spec.node_name]
+    assert [minors(one) for one in placed] == [[1]]
+
+
+@pytest.mark.feature("RSV-1.held", "DEV-7.held-and-returned")
+@pytest.mark.case("DS-142", severity="critical", source="spec DEV-R62")
+def test_owners_of_two_reservations(trial: Trial, expect: Expect) -> None:
+    """Two reservations of the same owners hold a card each, and that is all: a pod of two cards is in neither, and two
+    pods of one card have one each."""
+    trial.add(node("n1").gpus(CARD, 2))
+    for name in ("r1", "r2"):
+        trial.reserve(reservation(name).like(pod("x").gpus(1)).for_labels(app="owner"))
+        expect.available(name)
+    trial.submit(pod("two").gpus(2).label("app", "owner"))
+    expect.pending("two")
+    expect.stable(seconds=2)
+    trial.submit(*(pod(name).gpus(1).label("app", "owner") for name in ("a", "b")))
+    a, b = expect.bound("a", "b")
+    assert minors(a) + minors(b) in ([0, 1], [1, 0])
+    assert {reservation_of(a), reservation_of(b)} == {"r1", "r2"}
+
+
+@pytest.mark.feature("DEV-7.held-and-returned")
+@pytest.mark.case("DS-143", severity="critical", source="spec DEV-R48, DEV-R62")
+def test_owners_of_a_function(trial: Trial, expect: Expect) -> None:
+    """A reservation holds one function of a NIC for many owners: the second owner gets another one, or none."""
+    trial.add(node("n1").nics(NIC, 1))
+    trial.reserve(reservation("held").like(virtual("x", "").rdma(2)).for_labels(app="owner").many())
+    expect.available("held")
+    trial.submit(virtual("a", "").label("app", "owner"))
+    first = functions(expect.bound("a"))
+    trial.submit(virtual("b", "").label("app", "owner"))
+    trial.reaches(lambda: bool(trial.pod("b").spec.node_name), within=5)
+    assert set(first).isdisjoint(functions(trial.pod("b")))
+    trial.delete("a")
+    trial.submit(virtual("c", "").label("app", "owner"))
+    assert functions(expect.bound("c")) == first
+
+
+@pytest.mark.feature("DEV-7.held-and-returned")
+@pytest.mark.case("DS-144", severity="minor", source="spec DEV-R47, DEV-R62")
+def test_an_owner_asks_for_more_than_is_held(trial: Trial, expect: Expect) -> None:
+    """Card 3 and NIC 1 are held for a pod that asks for two NICs: it gets NIC 1 and the first of the others, whatever
+    the number of its card is."""
+    trial.add(node("n1").gpus(CARD, 4).nics(NIC, 4))
+    relist(trial, "n1", lambda one: {"labels": {"held": str((one["type"], one["minor"]) in {("gpu", 3), ("rdma", 1)})}})
+    held = {"matchLabels": {"held": "True"}}
+    like = pod("x").gpus(1).rdma(100).hint("gpu", selector=held).hint("rdma", selector=held)
+    trial.reserve(reservation("held").like(like).for_labels(app="owner"))
+    expect.available("held")
+    trial.submit(pod("a").gpus(1).rdma(200).label("app", "owner"))
+    assert minors(expect.bound("a"), "rdma") == [0, 1]
