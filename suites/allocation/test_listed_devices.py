@@ -4,17 +4,22 @@ import json
 
 import pytest
 
-from seatrial.fixtures.allocated_devices import functions, minors, parts, reservation_of
+from seatrial.fixtures.allocated_devices import card_memory, functions, minors, parts, reservation_of
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
+from seatrial.harness.apiserver.quantities import units
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import PodBuilder, node, pod, reservation
 from seatrial.scheduler.api.device import (
     DEVICE_ALLOCATED,
+    GPU_CORE,
+    GPU_MEMORY,
     GPU_MEMORY_RATIO,
     GPU_MODEL_LABEL,
+    GPU_SHARED,
     GPU_VENDOR_LABEL,
     NPU_CORE,
+    RDMA,
     SECONDARY_PLANNED_LABEL,
 )
 from seatrial.scheduler.api.numa import SINGLE_NUMA_NODE
@@ -211,19 +216,22 @@ def test_a_pod_is_there_before_the_device_object(trial: Trial, expect: Expect) -
 @pytest.mark.feature("RSV-1.held", "DEV-7.held-and-returned")
 @pytest.mark.case("DS-142", severity="critical", source="spec DEV-R62")
 def test_owners_of_two_reservations(trial: Trial, expect: Expect) -> None:
-    """Two reservations of the same owners hold a card each, and that is all: a pod of two cards is in neither, and two
-    pods of one card have one each."""
+    """Two reservations of the same owners hold 60 % of a card each. A pod of twice 70 % would need both: it waits, and
+    two pods of 60 % have one each."""
     trial.add(node("n1").gpus(CARD, 2))
-    for name in ("r1", "r2"):
-        trial.reserve(reservation(name).like(pod("x").gpus(1)).for_labels(app="owner"))
-        expect.available(name)
-    trial.submit(pod("two").gpus(2).label("app", "owner"))
+    relist(trial, "n1", lambda one: {"labels": {"speed": str(one["minor"])}})
+    for card in ("0", "1"):
+        like = pod("x").gpu_share(60).hint("gpu", selector=speed(card))
+        trial.reserve(reservation(f"r{card}").like(like).for_labels(app="owner"))
+        expect.available(f"r{card}")
+    twice = {GPU_SHARED: 2, GPU_CORE: 140, GPU_MEMORY_RATIO: 140}
+    trial.submit(pod("two").resources(dict(twice)).label("app", "owner"))
     expect.pending("two")
     expect.stable(seconds=2)
-    trial.submit(*(pod(name).gpus(1).label("app", "owner") for name in ("a", "b")))
+    trial.submit(*(pod(name).gpu_share(60).label("app", "owner") for name in ("a", "b")))
     a, b = expect.bound("a", "b")
-    assert minors(a) + minors(b) in ([0, 1], [1, 0])
-    assert {reservation_of(a), reservation_of(b)} == {"r1", "r2"}
+    assert sorted(minors(a) + minors(b)) == [0, 1]
+    assert {reservation_of(a), reservation_of(b)} == {"r0", "r1"}
 
 
 @pytest.mark.feature("DEV-7.held-and-returned")
@@ -256,3 +264,17 @@ def test_an_owner_asks_for_more_than_is_held(trial: Trial, expect: Expect) -> No
     expect.available("held")
     trial.submit(pod("a").gpus(1).rdma(200).label("app", "owner"))
     assert minors(expect.bound("a"), "rdma") == [0, 1]
+
+
+@pytest.mark.profile("resizing")
+@pytest.mark.feature("RSV-1.held")
+@pytest.mark.case("DS-145", severity="normal", source="spec device-share 10, ResizePod")
+def test_a_reservation_lists_the_amounts_of_its_cards(trial: Trial, expect: Expect) -> None:
+    """Two cards and a NIC are reserved by their number: what is allocatable is their bytes and percent, summed up."""
+    trial.add(node("n1").gpus(CARD, 2).nics(NIC, 1))
+    like = pod("x").gpus(2).rdma(100).scheduler("resizing")
+    trial.reserve(reservation("held").like(like).for_labels(app="owner"))
+    expect.available("held")
+    held = expect.reservation("held", lambda one: GPU_MEMORY in one.status.allocatable, "to list bytes")
+    amounts = {name: units(held.status.allocatable[name]) for name in (GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO, RDMA)}
+    assert amounts == {GPU_CORE: 200, GPU_MEMORY: 2 * card_memory(trial, "n1"), GPU_MEMORY_RATIO: 200, RDMA: 100}
