@@ -238,17 +238,21 @@ def test_a_volume_that_could_not_be_given_is_free(
 def test_a_pod_whose_claim_another_one_was_to_write(
     trial: Trial, expect: Expect, link: Link, storage: StorageOfCase
 ) -> None:
-    """Two pods share a claim to be provisioned. The API server refuses what the first writes to it, and the first is
-    deleted: the second writes it."""
+    """Two pods share a claim to be provisioned. The API server refuses, late, what the first writes to it, and the
+    first is deleted: the second writes it."""
     storage.of_class(PROVISIONER)
     trial.add(node("n1"))
     witnessed(trial, expect)
     storage.claim("c")
     link.refuse(500, volume_writes)
+    link.delay = 3.0
     storage.submit("first", "c")
+    assert trial.wait(lambda: link.refused >= 1, within=60), "expected a try to select the node"
     storage.submit("second", "c")
-    assert trial.wait(lambda: link.refused >= 2, within=60), "expected two tries to select the node"
+    pause(trial, 1, real=1)
     trial.delete("first")
+    pause(trial, 3, real=3)
+    link.delay = 0.0
     link.heal()
     assert storage.selected_node("c") == "n1"
     storage.made("c")

@@ -438,30 +438,6 @@ def test_a_class_goes_and_comes_back(trial: Trial, expect: Expect, storage: Stor
     expect.bound("p")
 
 
-@pytest.mark.case("SC-426", severity="critical", source=f"{BINDER}: AssumePodVolumes, the claim's node is assumed")
-@pytest.mark.parametrize("made", [True, False], ids=["made", "found"])
-def test_pods_of_one_claim_that_come_at_once(trial: Trial, expect: Expect, storage: StorageOfCase, made: bool) -> None:
-    """Pods that share a claim come before anything is written for it: all go to one node, though each alone is as good
-    and has a volume, too."""
-    storage.of_class(PROVISIONER if made else "kubernetes.io/no-provisioner")
-    names = [f"n{number}" for number in range(4)]
-    trial.add(*(node(name) for name in names))
-    if not made:
-        for name in names:
-            storage.volume(name, name)
-    storage.claim("c")
-    trial.settle()
-    for name in ("p", "q", "r"):
-        storage.submit(name, "c")
-    if made:
-        home = storage.selected_node("c")
-        trial.settle()
-        storage.made("c", **near(expression(HOST, "In", home)))
-    placed = expect.bound("p", "q", "r", within=60)
-    assert len({one.spec.node_name for one in placed}) == 1
-    assert storage.selected_node("c") == home if made else storage.volume_of("c")
-
-
 @pytest.mark.case("SC-427", severity="critical", source=f"{BINDER}: checkBindings")
 @pytest.mark.parametrize("event", ["volume-gone", "claim-gone", "node-elsewhere"])
 def test_what_was_chosen_goes_while_the_pod_waits(
