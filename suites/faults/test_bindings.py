@@ -244,7 +244,7 @@ def test_a_pod_whose_claim_another_one_was_to_write(
     trial.add(node("n1"))
     witnessed(trial, expect)
     storage.claim("c")
-    link.refuse(500, volume_writes)
+    link.refuse(403, volume_writes)
     link.delay = 3.0
     storage.submit("first", "c")
     assert trial.wait(lambda: link.refused >= 1, within=60), "expected a try to select the node"
