@@ -146,6 +146,18 @@ def test_percent_is_not_given_out_beyond_the_bytes(trial: Trial, expect: Expect)
     assert amounts_of(expect.bound("fits"), GPU_MEMORY_RATIO) == [97]
 
 
+@pytest.mark.feature("DEV-1.share-by-percent")
+@pytest.mark.case("DS-137", severity="normal", source="spec DEV-R10")
+def test_a_percentage_takes_whole_bytes(trial: Trial, expect: Expect) -> None:
+    """A pod has 3 % of a card in bytes, rounded up to a byte: a pod of 97 %, which is rounded down, takes the rest."""
+    trial.add(node("n1").cards(1))
+    memory = str(-(-card_memory(trial, "n1") * 3 // 100))
+    trial.submit(pod("a").gpu_memory(memory, core=1))
+    expect.bound("a")
+    trial.submit(pod("rest").gpu_share(97))
+    assert amounts_of(expect.bound("rest"), GPU_MEMORY_RATIO) == [97]
+
+
 @pytest.mark.feature("DEV-1.once")
 @pytest.mark.case("DS-008", severity="critical")
 def test_two_halves_are_not_a_whole(trial: Trial, expect: Expect) -> None:

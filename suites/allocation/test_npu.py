@@ -38,12 +38,16 @@ SERVER, CARD = "atlas-800t-a2", "ascend-910b3"
 CORES = 20  # AI cores of a 910B3
 RINGS = [[0, 1, 2, 3], [4, 5, 6, 7]]
 SYSTEM = "koordinator-system"
+MODEL = "huawei-Ascend-910B3"
 TEMPLATES = {
-    "huawei-Ascend-910B3": {
+    # another model's name of the same size, which no card here is called by
+    "huawei-Ascend-310P3": {"vir05_of_another": {GPU_MEMORY: "16Gi", NPU_CORE: 5, NPU_CPU: 1, NPU_DVPP: 25}},
+    MODEL: {
         "vir05_1c_16g": {GPU_MEMORY: "16Gi", NPU_CORE: 5, NPU_CPU: 1, NPU_DVPP: 25},
         "vir10_3c_32g": {GPU_MEMORY: "32Gi", NPU_CORE: 10, NPU_CPU: 3, NPU_DVPP: 50},
-    }
+    },
 }
+TEMPLATES_MAP = "gpu-shared-resource-templates"
 
 pytestmark = [pytest.mark.needs(Capability.HARDWARE)]
 
@@ -61,16 +65,15 @@ def templates(trial: Trial) -> Iterator[Trial]:
     """The ConfigMap with the templates of virtual NPUs, and a scheduler that has read it."""
     trial.call("POST", "/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SYSTEM}})
     path = f"/api/v1/namespaces/{SYSTEM}/configmaps"
-    name = "gpu-shared-resource-templates"
     body = {
         "apiVersion": "v1",
         "kind": "ConfigMap",
-        "metadata": {"name": name},
+        "metadata": {"name": TEMPLATES_MAP},
         "data": {"data.yaml": json.dumps(TEMPLATES)},
     }
     trial.accept(body, path)
     yield trial
-    trial.call("DELETE", f"{path}/{name}")
+    trial.call("DELETE", f"{path}/{TEMPLATES_MAP}")
 
 
 @pytest.mark.feature("DEV-11.whole")
@@ -194,6 +197,28 @@ def test_a_slice_of_no_known_size_is_refused(templates: Trial, expect: Expect) -
     templates.submit(virtual("odd", cores=7))
 
     expect.pending("odd", saying="no matched GPU shared resource template")
+
+
+@pytest.mark.feature("DEV-11.virtual")
+@pytest.mark.case("DS-139", severity="critical", source="spec DEV-R12, DEV-R45; ours: changes wake pods")
+@pytest.mark.needs(Capability.OWN_CLUSTER)
+def test_the_templates_change(templates: Trial, expect: Expect) -> None:
+    """A pod waits for a size that the changed ConfigMap has, with all of DVPP, instead of another one, which is
+    refused from then on; when the ConfigMap is gone there is no size."""
+    path = f"/api/v1/namespaces/{SYSTEM}/configmaps/{TEMPLATES_MAP}"
+    templates.add(node("n1").gpus(CARD, 2))
+    templates.submit(virtual("new", 10, 3, 100, "32Gi"))
+    expect.pending("new", saying="no matched GPU shared resource template")
+    size = {GPU_MEMORY: "32Gi", NPU_CORE: 10, NPU_CPU: 3, NPU_DVPP: 100}
+    changed = json.dumps({MODEL: {"vir10_3c_32g": size}})
+    assert templates.call("PATCH", path, {"data": {"data.yaml": changed}}).ok
+    expect.bound("new")
+    templates.submit(virtual("old"))
+    expect.pending("old", saying="no matched GPU shared resource template")
+    assert templates.call("DELETE", path).ok
+    templates.settle()
+    templates.submit(virtual("late", 10, 3, 100, "32Gi"))
+    expect.pending("late", saying="no matched GPU shared resource template")
 
 
 @pytest.mark.feature("DEV-11.virtual")

@@ -90,6 +90,21 @@ def test_a_pod_of_two_numa_nodes_avoids_one_that_a_pod_has_alone(
     assert len(shares(expect.running("wide"))) == 2
 
 
+@pytest.mark.feature("NUMA-2.exclusive")
+@pytest.mark.case("NU-040", severity="normal", source="ours: a pod that fits now is tried now; spec NUMA-R15")
+def test_a_numa_node_that_a_pod_no_longer_has_alone(trial: Trial, expect: Expect) -> None:
+    """An exclusive pod of 40 avoids the NUMA node that a pod has alone. A pod that spans both NUMA nodes comes: none is
+    one pod's alone any more, and the waiting pod is bound."""
+    trial.add(node("n1").server(MACHINE))
+    trial.submit(bound("narrow", 4).align(SINGLE_NUMA_NODE, exclusive="Preferred"))
+    expect.running("narrow")
+    trial.submit(plain("wide", 40).align(RESTRICTED, exclusive="Required"))
+    expect.pending("wide", saying=UNALIGNED)
+    trial.submit(bound("other", 16).request(memory="160Gi").align(RESTRICTED, exclusive="Preferred"))
+    assert len(shares(expect.running("other"), "memory")) == 2
+    assert len(shares(expect.running("wide"))) == 2
+
+
 @pytest.mark.feature("NUMA-1.not-overbooked")
 @pytest.mark.case("NU-023", severity="critical", source="spec NUMA-R21, NUMA-R48")
 def test_cpus_of_pods_without_a_policy_count_for_their_numa_node(trial: Trial, expect: Expect) -> None:

@@ -144,7 +144,7 @@ def test_small_partitions_spare_large_ones(trial: Trial, expect: Expect, cards: 
 def test_the_highest_score_first(trial: Trial, expect: Expect, text: bool) -> None:
     """Of two partitions the one with the higher score is used first, with scores as numbers or strings."""
     low, high = FOURS
-    scores = ("1", "10") if text else (1, 10)
+    scores = ("9", "10") if text else (9, 10)
     partitioned(trial, {"4": [linked(low, score=scores[0]), linked(high, score=scores[1])]}, HONOR)
     trial.submit(pod("first").gpus(4))
     assert minors(expect.running("first")) == high
@@ -152,6 +152,28 @@ def test_the_highest_score_first(trial: Trial, expect: Expect, text: bool) -> No
     trial.submit(pod("second").gpus(4))
 
     assert minors(expect.running("second")) == low
+
+
+@pytest.mark.feature("DEV-6.scores")
+@pytest.mark.case("DS-135", severity="normal", source="spec DEV-R39")
+def test_a_partition_spares_those_of_its_size(trial: Trial, expect: Expect) -> None:
+    """Two pairs have a card in common: a pod of two cards gets the pair that overlaps none, though it is the last."""
+    partitioned(trial, {"2": [linked(pair) for pair in ([0, 1], [1, 2], [5, 6])]}, HONOR)
+    trial.submit(pod("a").gpus(2))
+    assert minors(expect.running("a")) == [5, 6]
+
+
+@pytest.mark.feature("DEV-6.no-table")
+@pytest.mark.case("DS-136", severity="critical", source="spec DEV-R33")
+def test_a_table_that_cannot_be_read(trial: Trial, expect: Expect) -> None:
+    """The node has no table then: its cards are given out, and a pod that requires a table waits."""
+    trial.add(node("n1").server("dgx-h100"))
+    patch = {"metadata": {"annotations": {GPU_PARTITIONS: "{4: "}, "labels": {GPU_PARTITION_POLICY_LABEL: HONOR}}}
+    assert trial.call("PATCH", "/apis/scheduling.koordinator.sh/v1alpha1/devices/n1", patch).ok
+    trial.settle()
+    trial.submit(pod("a").gpus(3), pod("insists").gpus(4).partition())
+    assert len(minors(expect.running("a"))) == 3
+    expect.pending("insists", saying="missing GPU Partition Table")
 
 
 @pytest.mark.feature("DEV-6.pod-requirement")

@@ -74,6 +74,20 @@ def test_small_pods_share_a_switch(trial: Trial, expect: Expect) -> None:
     assert len({at for pod in trial.pods() for at in numa_nodes(trial, pod)}) == 1
 
 
+@pytest.mark.feature("DEV-5.nearest")
+@pytest.mark.case("DS-138", severity="critical", source="spec DEV-R41")
+@pytest.mark.parametrize("left", [0, 3, 5, 7])
+def test_a_card_beside_the_one_in_use(trial: Trial, expect: Expect, left: int) -> None:
+    """One card of the machine is in use, wherever it is: the next pod gets the other one of its switch."""
+    trial.add(node("n1").server(PAIRS))
+    by_minor = {minors(one)[0]: one for one in fill(trial, expect)}
+    holder = by_minor.pop(left)
+    trial.delete(*(one.metadata.name for one in by_minor.values()))
+    trial.submit(pod("beside").gpus(1))
+    beside = expect.running("beside")
+    assert switches(trial, beside) == switches(trial, holder)
+
+
 @pytest.mark.feature("DEV-5.required-scope")
 @pytest.mark.case("DS-032", severity="blocker")
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from seatrial.scheduler.api.device import DEVICE_ALLOCATED
 from seatrial.scheduler.api.extension import KOORD_SCHEDULER
 from seatrial.suites.faults.schedulers import link, pause, running, witnessed
 from seatrial.suites.quota.quotas import counted, make, named
-from seatrial.suites.scoring.claims import StorageOfCase, storage
+from seatrial.suites.scoring.claims import PROVISIONER, SELECTED_NODE, StorageOfCase, storage
 from seatrial.suites.scoring.rules import HOST
 
 __all__ = ["link", "running", "storage"]
@@ -230,6 +230,66 @@ def test_a_volume_that_could_not_be_given_is_free(
 
     expect.bound("q", within=60)
     assert storage.volume_of("d") == volume
+
+
+@pytest.mark.feature("HIL-4.api-errors", "SCORE-4.volumes")
+@pytest.mark.case("FT-113", severity="critical", source="ours: a pod does not wait for a write that nobody does")
+@pytest.mark.long(seconds=20)
+def test_a_pod_whose_claim_another_one_was_to_write(
+    trial: Trial, expect: Expect, link: Link, storage: StorageOfCase
+) -> None:
+    """Two pods share a claim to be provisioned. The API server refuses, late, what the first writes to it, and the
+    first is deleted: the second writes it."""
+    storage.of_class(PROVISIONER)
+    trial.add(node("n1"))
+    witnessed(trial, expect)
+    storage.claim("c")
+    link.refuse(403, volume_writes)
+    link.delay = 3.0
+    storage.submit("first", "c")
+    assert trial.wait(lambda: link.refused >= 1, within=60), "expected a try to select the node"
+    storage.submit("second", "c")
+    pause(trial, 1, real=1)
+    trial.delete("first")
+    pause(trial, 3, real=3)
+    link.delay = 0.0
+    link.heal()
+    assert storage.selected_node("c") == "n1"
+    storage.made("c")
+    expect.bound("second", within=60)
+
+
+@pytest.mark.feature("HIL-4.api-errors", "SCORE-4.volumes")
+@pytest.mark.case(
+    "FT-114",
+    severity="critical",
+    source="kubernetes pkg/scheduler/framework/plugins/volumebinding/binder.go@v1.34: bindAPIUpdate, Update",
+)
+@pytest.mark.long(seconds=20)
+def test_a_node_that_another_selected_stays_selected(
+    trial: Trial, expect: Expect, link: Link, storage: StorageOfCase
+) -> None:
+    """The API server refuses the write that selects the claim's node. Meanwhile another scheduler selects n2, and the
+    watch is silent: no later try changes it."""
+    storage.of_class(PROVISIONER)
+    trial.add(node("n1").cpu(32), node("n2").cpu(4))
+    witnessed(trial, expect)
+    storage.claim("c")
+    link.refuse(500, volume_writes)
+    storage.submit("p", "c")
+    assert trial.wait(lambda: link.refused >= 2, within=60), "expected two tries to select the node"
+    pause(trial, 0.5, real=0.5)
+    link.hold_streams()
+    selected = {"metadata": {"annotations": {SELECTED_NODE: "n2"}}}
+    assert trial.call("PATCH", trial.path("PersistentVolumeClaim", "c"), selected).ok
+    link.refuse(500, nothing)  # nothing more; the streams stay silent
+    pause(trial, 20, real=8)
+    assert storage.selected_node("c") == "n2"
+    link.heal()
+    pause(trial, 20, real=8)
+    assert storage.selected_node("c") == "n2"
+    storage.made("c")
+    expect.bound("p", within=90)
 
 
 @pytest.mark.feature("HIL-4.api-errors")

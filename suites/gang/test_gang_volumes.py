@@ -7,7 +7,7 @@ from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import gang, node
 from seatrial.suites.gang.members import names, workers
-from seatrial.suites.scoring.claims import StorageOfCase, storage
+from seatrial.suites.scoring.claims import PROVISIONER, StorageOfCase, storage
 
 __all__ = ["storage"]
 
@@ -35,3 +35,35 @@ def test_a_gang_gets_all_its_volumes_or_none(trial: Trial, expect: Expect, stora
 
     expect.bound(*names("train", 2), within=60)
     assert {storage.volume_of(claim) for claim in claims} == {first, second}
+
+
+@pytest.mark.feature("GANG-1.all-or-nothing", "SCORE-4.volumes")
+@pytest.mark.case(
+    "GA-132",
+    severity="critical",
+    source="kubernetes pkg/scheduler/framework/plugins/volumebinding/binder.go@v1.34: AssumePodVolumes",
+)
+@pytest.mark.parametrize("made", [True, False], ids=["made", "found"])
+def test_members_of_a_gang_share_a_claim(trial: Trial, expect: Expect, storage: StorageOfCase, made: bool) -> None:
+    """What was chosen for the claim with the first member holds for the others before it is written: all members are
+    on one node, though others are emptier and have a volume, too."""
+    storage.of_class(PROVISIONER if made else "kubernetes.io/no-provisioner")
+    homes = [f"n{number}" for number in range(3)]
+    trial.add(*(node(name).cards(2).cpu(32) for name in homes))
+    if not made:
+        for home in homes:
+            storage.volume(home, home)
+    trial.apply(gang("train", 2))
+    storage.claim("c")
+    trial.settle()
+    pods = workers("train", 2)
+    for member in pods:
+        member.manifest["spec"]["volumes"] = [{"name": "data", "persistentVolumeClaim": {"claimName": "c"}}]
+    trial.submit(*pods)
+    if made:
+        storage.selected_node("c")
+        storage.made("c")
+    first, second = expect.bound(*names("train", 2), within=60)
+    assert first.spec.node_name == second.spec.node_name
+    if not made:
+        assert storage.volume_of("c") == f"{trial.name}-{first.spec.node_name}"

@@ -6,6 +6,10 @@ from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import PodBuilder, node, pod
+from seatrial.suites.scoring.claims import PROVISIONER, StorageOfCase, storage
+from seatrial.suites.scoring.rules import pod_with
+
+__all__ = ["storage"]
 
 pytestmark = [pytest.mark.needs(Capability.NODES), pytest.mark.feature("SHELL-1.plugin-args")]
 
@@ -92,6 +96,25 @@ def test_models_that_are_not_shared(trial: Trial, expect: Expect) -> None:
     expect.pending("share", saying="does not support GPU Share")
     trial.submit(pod("usual").gpu_share(50))
     expect.bound("usual")
+
+
+@pytest.mark.profile(ARGS)
+@pytest.mark.case("SH-034", severity="normal", source="kubernetes kube-scheduler config VolumeBindingArgs@v1.34")
+@pytest.mark.long(seconds=12)
+def test_volumes_are_waited_for_as_long_as_the_profile_says(
+    trial: Trial, expect: Expect, storage: StorageOfCase
+) -> None:
+    """A claim is not provisioned: after the ten seconds of the profile its pod gives the room on the node back."""
+    storage.of_class(PROVISIONER)
+    trial.add(node("n1").cpu(8).label("disk", "fast"))
+    storage.claim("c")
+    volumes = [{"name": "c", "persistentVolumeClaim": {"claimName": "c"}}]
+    trial.submit(pod_with("p", volumes=volumes).request(cpu=6).scheduler(ARGS))
+    assert storage.selected_node("c") == "n1"
+    trial.submit(pod("next").request(cpu=6))
+    expect.pending("next")
+    expect.bound("next", within=60)
+    expect.pending("p")
 
 
 @pytest.mark.profile(PACKING)

@@ -7,7 +7,7 @@ from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import node, pod
 from seatrial.suites.scoring.claims import PROVISIONER, StorageOfCase, storage
-from seatrial.suites.scoring.rules import HOST, ZONE, pod_with
+from seatrial.suites.scoring.rules import HOST, ZONE, patch, pod_with
 
 __all__ = ["storage"]
 
@@ -175,4 +175,33 @@ def test_a_pod_does_not_use_another_claim_for_its_ephemeral_volume(
     volumes = [storage.ephemeral("scratch")]
     trial.submit(pod_with("p", volumes=volumes), pod_with("q", volumes=volumes))
     expect.bound("q")
+    expect.pending("p", saying="was not created for pod")
+
+
+@pytest.mark.feature("SCORE-4.volumes")
+@pytest.mark.case(
+    "SC-429",
+    severity="critical",
+    source="kubernetes staging/src/k8s.io/component-helpers/storage/ephemeral/ephemeral.go@v1.34: VolumeIsForPod",
+)
+@pytest.mark.parametrize("owner", ["another-pod", "no-controller"])
+def test_who_controls_the_claim_of_an_ephemeral_volume(
+    trial: Trial, expect: Expect, storage: StorageOfCase, owner: str
+) -> None:
+    """Another pod controls the claim of the pod's ephemeral volume, or the pod owns it without controlling it."""
+    storage.of_class()
+    trial.add(node("n1"))
+    storage.volume("v", "n1")
+    gate = {"schedulingGates": [{"name": "example.com/later"}]}
+    trial.submit(pod_with("p", volumes=[storage.ephemeral("scratch")], **gate))
+    path = trial.path("PersistentVolumeClaim", "p-scratch")
+    assert trial.reaches(lambda: trial.call("GET", path).ok, within=30)
+    (reference,) = storage.seen("p-scratch")["metadata"]["ownerReferences"]
+    trial.submit(pod("other"))
+    changed = (
+        {"name": "other", "uid": trial.pod("other").metadata.uid} if owner == "another-pod" else {"controller": False}
+    )
+    patch(trial, path, {"metadata": {"ownerReferences": [{**reference, **changed}]}})
+    trial.settle()
+    patch(trial, trial.path("Pod", "p"), {"spec": {"schedulingGates": []}})
     expect.pending("p", saying="was not created for pod")

@@ -7,14 +7,15 @@ from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import node, pod, priority_class
-from seatrial.suites.scoring.claims import PROVISIONER, SELECTED_NODE, StorageOfCase, storage
+from seatrial.suites.scoring.claims import CLASSES, PROVISIONER, SELECTED_NODE, StorageOfCase, storage
 from seatrial.suites.scoring.rules import HOST, ZONE, Json, expression, patch
 
 __all__ = ["storage"]
 
 pytestmark = [pytest.mark.needs(Capability.NODES), pytest.mark.feature("SCORE-4.volumes")]
 
-BINDER = "kubernetes pkg/scheduler/framework/plugins/volumebinding/binder.go@v1.34"
+PLUGINS = "kubernetes pkg/scheduler/framework/plugins"
+BINDER = f"{PLUGINS}/volumebinding/binder.go@v1.34"
 MATCHING = "kubernetes staging/src/k8s.io/component-helpers/storage/volume/pv_helpers.go@v1.34"
 REGION = "topology.kubernetes.io/region"
 BOTH_MODES = ["ReadWriteOnce", "ReadOnlyMany"]
@@ -107,15 +108,16 @@ def test_a_claim_selects_its_volume_by_expression(expect: Expect, storage: Stora
     assert storage.volume_of("c") == volume
 
 
-@pytest.mark.case("SC-405", severity="critical", source="kubernetes API PersistentVolume spec.nodeAffinity@v1.34")
+@pytest.mark.case("SC-405", severity="critical", source=f"{MATCHING}: FindMatchingVolume, CheckNodeAffinity")
 @pytest.mark.parametrize(
     "affinity",
     [
         near(expression(ZONE, "In", "zone-n9"), expression(ZONE, "In", "zone-n2")),
         near(expression(HOST, "In", "n9", "n2")),
+        near(expression(HOST, "In", "n9"), expression(HOST, "In", "n2")),
         near(expression(HOST, "NotIn", "n1")),
     ],
-    ids=["second-term", "second-value", "not-in"],
+    ids=["second-term", "second-value", "second-host", "not-in"],
 )
 def test_a_volume_reaches_its_nodes(expect: Expect, storage: StorageOfCase, fuller: str, affinity: Json) -> None:
     """Terms are alternatives, as the values of a requirement are, and a requirement may exclude: n2 has the volume."""
@@ -250,7 +252,7 @@ def test_a_provisioner_that_gives_the_node_back(
 
 
 @pytest.mark.case(
-    "SC-414", severity="critical", source="kubernetes plugins/volumebinding/volume_binding.go@v1.34: PreFilter"
+    "SC-414", severity="critical", source=f"{PLUGINS}/volumebinding/volume_binding.go@v1.34: podHasPVCs, PreFilter"
 )
 @pytest.mark.parametrize(
     ("claim", "reason"),
@@ -319,7 +321,7 @@ def test_a_pod_is_bound_though_the_other_of_its_claim_is_gone(
     expect.bound("third")
 
 
-@pytest.mark.case("SC-417", severity="critical", source="kubernetes plugins/volumezone/volume_zone.go@v1.34: Filter")
+@pytest.mark.case("SC-417", severity="critical", source=f"{PLUGINS}/volumezone/volume_zone.go@v1.34: Filter")
 @pytest.mark.parametrize(
     ("of_volume", "of_nodes"),
     [
@@ -356,7 +358,9 @@ def test_zones_of_a_bound_volume(
     expect.pending("q", saying="no available volume zone")
 
 
-@pytest.mark.case("SC-418", severity="critical", source="kubernetes plugins/volumerestrictions@v1.34: RemovePod")
+@pytest.mark.case(
+    "SC-418", severity="critical", source=f"{PLUGINS}/volumerestrictions/volume_restrictions.go@v1.34: RemovePod"
+)
 def test_preemption_frees_a_claim_of_one_pod(trial: Trial, expect: Expect, storage: StorageOfCase) -> None:
     """A pod of higher priority preempts the one that has its ReadWriteOncePod claim; one of the same waits."""
     storage.of_class()
@@ -373,7 +377,7 @@ def test_preemption_frees_a_claim_of_one_pod(trial: Trial, expect: Expect, stora
     assert trial.find("low") is None
 
 
-@pytest.mark.case("SC-421", severity="critical", source=f"{BINDER}: checkBoundClaims, the volume of a bound claim")
+@pytest.mark.case("SC-421", severity="critical", source=f"{PLUGINS}/volumebinding/volume_binding.go@v1.34: podHasPVCs")
 def test_a_bound_claim_whose_volume_is_gone(trial: Trial, expect: Expect, storage: StorageOfCase) -> None:
     """The volume is deleted and its finalizer taken off by hand: no node can have the claim's pod."""
     storage.of_class()
@@ -383,7 +387,94 @@ def test_a_bound_claim_whose_volume_is_gone(trial: Trial, expect: Expect, storag
     storage.volume_of("c")
     assert trial.call("DELETE", path).ok
     patch(trial, path, {"metadata": {"finalizers": None}})
-    assert trial.reaches(lambda: trial.call("GET", path).code == 404, within=30)
+    assert trial.reaches(lambda: storage.seen("c")["status"]["phase"] == "Lost", within=30)
     trial.settle()
     storage.submit("p", "c")
-    expect.pending("p", saying="bound to non-existent p")
+    expect.pending("p", saying='persistentvolumeclaim "c" bound to non-existent persistentvolume')
+
+
+@pytest.mark.case("SC-424", severity="critical", source=f"{BINDER}: checkBoundClaims; {PLUGINS}/volumezone@v1.34")
+@pytest.mark.parametrize("way", ["affinity", "zone"])
+@pytest.mark.parametrize("limiting", ["first", "last"])
+def test_all_volumes_of_a_pod_count(  # noqa: PLR0917
+    expect: Expect, storage: StorageOfCase, trial: Trial, fuller: str, way: str, limiting: str
+) -> None:
+    """Of two bound volumes one can be used from n2 alone, by its affinity or by the zone in its labels; the other one
+    everywhere. The pod goes to n2."""
+    storage.of_class()
+    source = {"local": None, "nodeAffinity": None, "csi": {"driver": PROVISIONER, "volumeHandle": trial.name}}
+    for name in ("first", "last"):
+        reference = reserved(trial.name)
+        reference["claimRef"]["name"] = name
+        limits = way == "affinity" and name == limiting
+        labels = {ZONE: f"zone-{fuller}"} if way == "zone" and name == limiting else {REGION: "r"}
+        affinity = near(expression(HOST, "In", fuller)) if limits else {}
+        storage.claim(name)
+        storage.volume(name, "", spec={**source, **affinity, **reference}, **labels)
+        storage.volume_of(name)
+    for name in ("n1", "n2"):
+        patch(trial, f"/api/v1/nodes/{name}", {"metadata": {"labels": {REGION: "r"}}})
+    trial.settle()
+    storage.submit("p", "first", "last")
+    assert expect.bound("p").spec.node_name == fuller
+
+
+@pytest.mark.case(
+    "SC-425", severity="critical", source=f"{PLUGINS}/volumebinding/volume_binding.go@v1.34: StorageClass"
+)
+def test_a_class_goes_and_comes_back(trial: Trial, expect: Expect, storage: StorageOfCase) -> None:
+    """The class of a claim is deleted: its pod waits, until there is a class of that name again."""
+    storage.of_class(PROVISIONER)
+    trial.add(node("n1"))
+    trial.settle()
+    assert trial.call("DELETE", f"{CLASSES}/{trial.name}").ok
+    trial.settle()
+    storage.claim("c")
+    storage.submit("p", "c")
+    expect.pending("p", saying="unbound immediate")
+    storage.of_class(PROVISIONER)
+    assert storage.selected_node("c") == "n1"
+    storage.made("c")
+    expect.bound("p")
+
+
+@pytest.mark.case("SC-427", severity="critical", source=f"{BINDER}: checkBindings")
+@pytest.mark.parametrize("event", ["volume-gone", "claim-gone", "node-elsewhere"])
+def test_what_was_chosen_goes_while_the_pod_waits(
+    trial: Trial, expect: Expect, storage: StorageOfCase, event: str
+) -> None:
+    """A pod waits for one of its claims to be provisioned. The volume of its other claim goes meanwhile, or that claim,
+    or the node is no longer in reach of the volume: the pod is refused without the ten minutes."""
+    trial.add(node("n1").label(ZONE, "a"))
+    half_bound(trial, storage)
+    if event == "node-elsewhere":
+        patch(trial, "/api/v1/nodes/n1", {"metadata": {"labels": {ZONE: "b"}}})
+    else:
+        kind = ("PersistentVolume", f"{trial.name}-v") if event == "volume-gone" else ("PersistentVolumeClaim", "found")
+        path = trial.path(*kind)
+        assert trial.call("DELETE", path).ok
+        trial.call("PATCH", path, {"metadata": {"finalizers": None}})  # it may be gone already
+    expect.pending("p")
+
+
+@pytest.mark.case("SC-428", severity="normal", source="ours: a volume that is another claim's is not the pod's")
+def test_a_chosen_volume_is_given_to_another_claim(trial: Trial, expect: Expect, storage: StorageOfCase) -> None:
+    """The same with a volume whose claimRef comes to name another claim."""
+    trial.add(node("n1").label(ZONE, "a"))
+    half_bound(trial, storage)
+    reference = {"name": "another", "uid": "11111111-1111-1111-1111-111111111111"}
+    patch(trial, f"/api/v1/persistentvolumes/{trial.name}-v", {"spec": {"claimRef": reference}})
+    expect.pending("p")
+
+
+def half_bound(trial: Trial, storage: StorageOfCase) -> None:
+    """Pod p has a volume of zone a for its claim `found`; its claim `made` is still to be provisioned."""
+    storage.of_class(PROVISIONER)
+    storage.volume("v", "a", key=ZONE, spec={"storageClassName": trial.name}, kind="found")
+    storage.claim("found", selector={"matchLabels": {"kind": "found"}})
+    storage.claim("made", selector={"matchLabels": {"kind": "made"}})
+    storage.submit("p", "found", "made")
+    storage.volume_of("found")
+    assert storage.selected_node("made") == "n1"
+    trial.settle()
+    assert not trial.pod("p").spec.node_name

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
@@ -19,8 +20,12 @@ pytestmark = [pytest.mark.needs(Capability.NODES)]
 DRIVER = "limited.example.com"
 
 
-def using_volume(trial: Trial, name: str) -> PodBuilder:
-    """A pod with a volume of its own, which is bound to its claim."""
+MIGRATED = {"storage.alpha.kubernetes.io/migrated-plugins": "kubernetes.io/aws-ebs,kubernetes.io/gce-pd"}
+LIMITS = "kubernetes pkg/scheduler/framework/plugins/nodevolumelimits/csi.go@v1.34"
+
+
+def using_volume(trial: Trial, name: str, **source: Any) -> PodBuilder:
+    """A pod with a volume of its own, which is bound to its claim; `source` is where its data are, if not a driver."""
     volume = f"{trial.name}-{name}"
     spec = {"accessModes": ["ReadWriteOnce"], "storageClassName": ""}
     trial.accept(
@@ -31,7 +36,7 @@ def using_volume(trial: Trial, name: str) -> PodBuilder:
             "spec": {
                 **spec,
                 "capacity": {"storage": "1Gi"},
-                "csi": {"driver": DRIVER, "volumeHandle": volume},
+                **(source or {"csi": {"driver": DRIVER, "volumeHandle": volume}}),
                 "claimRef": {"namespace": trial.name, "name": name},
             },
         },
@@ -51,14 +56,22 @@ def using_volume(trial: Trial, name: str) -> PodBuilder:
 
 
 @contextmanager
-def limited(trial: Trial, count: int, driver: str = DRIVER) -> Iterator[None]:
-    """Node n1 attaches so many volumes of the driver."""
+def limited(trial: Trial, count: int, driver: str = DRIVER, **others: int) -> Iterator[None]:
+    """Node n1 attaches so many volumes of the driver, which is listed after others.
+
+    As kubelet writes it, the CSINode also names the in-tree plugins that are migrated.
+    """
     trial.add(node("n1"))
     body = {
         "apiVersion": "storage.k8s.io/v1",
         "kind": "CSINode",
-        "metadata": {"name": "n1"},
-        "spec": {"drivers": [{"name": driver, "nodeID": "n1", "allocatable": {"count": count}}]},
+        "metadata": {"name": "n1", "annotations": MIGRATED},
+        "spec": {
+            "drivers": [
+                {"name": name, "nodeID": "n1", "allocatable": {"count": most}}
+                for name, most in {**others, driver: count}.items()
+            ]
+        },
     }
     trial.accept(body, "/apis/storage.k8s.io/v1/csinodes")
     try:
@@ -69,7 +82,7 @@ def limited(trial: Trial, count: int, driver: str = DRIVER) -> Iterator[None]:
 
 
 @pytest.mark.feature("SCORE-4.volumes")
-@pytest.mark.case("SC-174", severity="normal")
+@pytest.mark.case("SC-174", severity="normal", source=f"{LIMITS}: Filter")
 def test_a_node_attaches_so_many_volumes(trial: Trial, expect: Expect) -> None:
     """A node that attaches two volumes gets two pods with one each; a third waits until one is gone."""
     with limited(trial, 2):
@@ -82,7 +95,7 @@ def test_a_node_attaches_so_many_volumes(trial: Trial, expect: Expect) -> None:
 
 
 @pytest.mark.feature("SCORE-4.volumes")
-@pytest.mark.case("SC-292", severity="critical")
+@pytest.mark.case("SC-292", severity="critical", source=f"{LIMITS}: getCSIDriverInfoFromSC")
 @pytest.mark.parametrize(
     ("provisioner", "driver"),
     [(PROVISIONER, PROVISIONER), ("kubernetes.io/aws-ebs", "ebs.csi.aws.com")],
@@ -91,10 +104,8 @@ def test_a_node_attaches_so_many_volumes(trial: Trial, expect: Expect) -> None:
 def test_volumes_that_are_not_made_yet_count(
     trial: Trial, expect: Expect, storage: StorageOfCase, provisioner: str, driver: str
 ) -> None:
-    """A node that attaches one volume is chosen for one claim only while no volume is made; its class names the driver.
-
-    Source: kubernetes NodeVolumeLimits, getCSIDriverInfoFromSC.
-    """
+    """A node that attaches one volume is chosen for one claim only while no volume is made; its class names the
+    driver."""
     storage.of_class(provisioner)
     with limited(trial, 1, driver):
         for name in ("a", "b"):
@@ -109,13 +120,10 @@ def test_volumes_that_are_not_made_yet_count(
 
 
 @pytest.mark.feature("SCORE-4.volumes")
-@pytest.mark.case("SC-293", severity="normal")
+@pytest.mark.case("SC-293", severity="normal", source=f"{LIMITS}: Filter, getNodeVolumeAttachmentInfo")
 @pytest.mark.needs(Capability.OWN_CLUSTER)
 def test_a_volume_that_is_still_attached_counts(trial: Trial, expect: Expect) -> None:
-    """A VolumeAttachment without a pod takes the only place of a node; when it is gone, the waiting pod is bound.
-
-    Source: kubernetes NodeVolumeLimits, VolumeAttachments.
-    """
+    """A VolumeAttachment without a pod takes the only place of a node; when it is gone, the waiting pod is bound."""
     path = "/apis/storage.k8s.io/v1/volumeattachments"
     with limited(trial, 1):
         using_volume(trial, "left")
@@ -136,7 +144,7 @@ def test_a_volume_that_is_still_attached_counts(trial: Trial, expect: Expect) ->
 
 
 @pytest.mark.feature("SCORE-4.volumes")
-@pytest.mark.case("SC-419", severity="critical", source="kubernetes plugins/nodevolumelimits/csi.go@v1.34: Filter")
+@pytest.mark.case("SC-419", severity="critical", source=f"{LIMITS}: Filter")
 def test_a_volume_that_pods_share_counts_once(trial: Trial, expect: Expect) -> None:
     """A node that attaches one volume gets two pods that share it; a pod with another volume waits."""
     with limited(trial, 1):
@@ -152,9 +160,7 @@ def test_a_volume_that_pods_share_counts_once(trial: Trial, expect: Expect) -> N
 
 
 @pytest.mark.feature("SCORE-4.volumes")
-@pytest.mark.case(
-    "SC-420", severity="normal", source="kubernetes plugins/nodevolumelimits/csi.go@v1.34: CSINode update"
-)
+@pytest.mark.case("SC-420", severity="normal", source=f"{LIMITS}: EventsToRegister, CSINode update")
 def test_a_node_attaches_more_than_before(trial: Trial, expect: Expect) -> None:
     """The CSINode's limit goes from one to two: the pod that waited for it is bound, and the next one waits."""
     with limited(trial, 1):
@@ -167,4 +173,35 @@ def test_a_node_attaches_more_than_before(trial: Trial, expect: Expect) -> None:
             patch(trial, "/apis/storage.k8s.io/v1/csinodes/n1", {"spec": {"drivers": each}})
         expect.bound("b")
         trial.submit(using_volume(trial, "c"))
+        expect.pending("c", saying="max volume count")
+
+
+@pytest.mark.feature("SCORE-4.volumes")
+@pytest.mark.case("SC-422", severity="critical", source=f"{LIMITS}: Filter, the limit of each driver")
+@pytest.mark.parametrize(("count", "fits"), [(1, True), (0, False)])
+def test_each_driver_has_its_own_limit(trial: Trial, expect: Expect, count: int, fits: bool) -> None:
+    """A driver that is listed before attaches many volumes, and two of its volumes are there: the second driver's limit
+    is for its own volumes alone, and 0 is a limit."""
+    other = "another.example.com"
+    with limited(trial, count, **{other: 8}):
+        for name in ("x", "y"):
+            trial.submit(using_volume(trial, name, csi={"driver": other, "volumeHandle": f"{trial.name}-{name}"}))
+            expect.bound(name)
+        if fits:
+            trial.submit(using_volume(trial, "a"))
+            expect.bound("a")
+        trial.submit(using_volume(trial, "b"))
+        expect.pending("b", saying="max volume count")
+
+
+@pytest.mark.feature("SCORE-4.volumes")
+@pytest.mark.case("SC-423", severity="normal", source=f"{LIMITS}: checkAttachableInlineVolume, TranslateInTreePVToCSI")
+def test_disks_of_a_migrated_plugin_count_each(trial: Trial, expect: Expect) -> None:
+    """A node attaches two disks of the driver that in-tree GCE disks are migrated to: the third disk waits."""
+    with limited(trial, 2, "pd.csi.storage.gke.io"):
+        names = ("a", "b", "c")
+        for name in names:
+            trial.submit(using_volume(trial, name, gcePersistentDisk={"pdName": f"disk-{name}"}))
+            if name != "c":
+                expect.bound(name)
         expect.pending("c", saying="max volume count")

@@ -67,6 +67,9 @@ class Volumes:
 
     def _volume_changed(self, change: Change) -> None:
         self._queue.add((VOLUMES, change.key))
+        reference = (change.old.obj["spec"].get("claimRef") if change.old is not None else None) or {}
+        if reference.get("uid") and (change.new is None or change.new.obj["spec"].get("claimRef") != reference):
+            self._queue.add((CLAIMS, (reference.get("namespace", ""), reference.get("name", ""))))
 
     def _claim_changed(self, change: Change) -> None:
         self._queue.add((CLAIMS, change.key))
@@ -119,6 +122,7 @@ class Volumes:
                     self._control.drop_finalizer(self._claim_kind, claim, _FINALIZERS[CLAIMS])
             return
         if _is_bound(claim):
+            self._keep(claim)
             return
         name = claim.obj["spec"].get("volumeName")
         volume = self._volumes.get(("", name)) if name else self._choice(claim)
@@ -126,6 +130,15 @@ class Volumes:
             self._bind(volume, claim, by_controller=not name)
         elif not (claim.obj.get("status") or {}).get("phase"):
             self._control.put_status(self._claim_kind, claim, {"phase": "Pending"})
+
+    def _keep(self, claim: Item) -> None:
+        """A bound claim is Lost when its volume is gone or another claim's; one that came unbound is bound again."""
+        volume = self._volumes.get(("", claim.obj["spec"].get("volumeName") or ""))
+        reference = (volume.obj["spec"].get("claimRef") if volume is not None else None) or {}
+        if volume is None or (reference and not _may_be_claimed(volume, claim)):
+            self._control.put_status(self._claim_kind, claim, {"phase": "Lost"})
+        elif not reference.get("uid"):
+            self._bind(volume, claim, by_controller=False)
 
     def _is_used(self, key: Key) -> bool:
         """Whether a pod that has a node and has not ended uses the claim."""

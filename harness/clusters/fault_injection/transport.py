@@ -57,8 +57,10 @@ def nothing(request: Request) -> bool:  # noqa: ARG001
 
 
 def volume_writes(request: Request) -> bool:
-    """Match requests that change a PersistentVolume."""
-    return request.method != "GET" and "/persistentvolumes/" in request.path
+    """Match requests that change a PersistentVolume or a claim of one."""
+    return request.method != "GET" and (
+        "/persistentvolumes/" in request.path or "/persistentvolumeclaims/" in request.path
+    )
 
 
 def pod_group_writes(request: Request) -> bool:

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import msgspec
 
 from seatrial.scheduler.api.device import DEVICE_ALLOCATED, parse_allocations
-from seatrial.scheduler.api.quantity import Amounts, QuantityError, quantities
+from seatrial.scheduler.api.quantity import QuantityError, quantities
 from seatrial.scheduler.api.wire import to_json
 from seatrial.scheduler.plugins.deviceshare.shares import Holding, Share, Shares, shares_of
 
@@ -48,8 +48,7 @@ def still_held(annotation: str, taken: Iterable[Holding | None]) -> str:
 
 def size_of(holding: Holding) -> str:
     """The annotation `reservation-resize-allocatable` for a reservation with these devices: their sums."""
-    total: Amounts = {}
-    for sums in holding.amounts.values():
-        for name, value in sums.items():
-            total[name] = total.get(name, 0) + value
+    total = {
+        name: value for sums in holding.amounts.values() for name, value in sums.items()
+    }  # no name is in two types
     return to_json({"resources": quantities(total)}).decode()

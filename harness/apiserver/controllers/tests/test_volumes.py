@@ -181,3 +181,29 @@ def test_what_becomes_of_a_volume_whose_claim_is_gone(policy: str, expected: str
     api.clock.advance(1)
     code, item = api.ask("GET", f"{VOLUMES}/v")
     assert (item["status"]["phase"] if expected else code) == (expected or 404)
+
+
+@pytest.mark.parametrize(
+    ("reference", "expected"),
+    [
+        pytest.param(None, "Bound", id="unbound-again"),
+        pytest.param({"name": "d", "uid": "another"}, "Lost", id="another-claim-s"),
+        pytest.param("gone", "Lost", id="gone"),
+    ],
+)
+def test_what_becomes_of_a_claim_whose_volume_changes(reference: Any, expected: str) -> None:
+    """A claim is bound to its volume again, or is Lost where that is gone or another claim's (syncBoundClaim)."""
+    api = Api()
+    api.do("POST", VOLUMES, volume("v"))
+    api.do("POST", CLAIMS, claim())
+    assert phase_and_volume(api) == ("Bound", "v")
+    if reference == "gone":
+        api.do("DELETE", f"{VOLUMES}/v")
+        api.do("PATCH", f"{VOLUMES}/v", {"metadata": {"finalizers": None}}, kind=MERGE_PATCH)
+    else:
+        api.do("PATCH", f"{VOLUMES}/v", {"spec": {"claimRef": reference}}, kind=MERGE_PATCH)
+    assert phase_and_volume(api) == (expected, "v")
+    if reference is None:
+        assert (
+            api.do("GET", f"{VOLUMES}/v")["spec"]["claimRef"]["uid"] == api.do("GET", f"{CLAIMS}/c")["metadata"]["uid"]
+        )
