@@ -78,8 +78,10 @@ def test_memory_is_touched_and_the_file_is_written(load: Load, tmp_path: Path) -
 
 
 def test_there_is_no_load_before_its_time(load: Load) -> None:
-    process, idle = load("--cores", "1"), load("--cores", "1", "--memory", str(64 << 20), "--after", "3600")
+    idle, process = load("--cores", "1", "--memory", str(64 << 20), "--after", "3600"), load("--cores", "1")
     assert reaches(lambda: len(children(process)) == 1)
+    (child,) = children(process)
+    assert reaches(lambda: used(child) >= 50)
     assert children(idle) == []
     assert resident(idle) < 64 << 10
 
