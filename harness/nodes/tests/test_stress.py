@@ -87,8 +87,8 @@ def test_there_is_no_load_before_its_time(load: Load) -> None:
 
 
 def test_a_burst_ends(load: Load) -> None:
-    """A tenth of a second of load, and then none for an hour."""
-    process = load("--cores", "1", "--burst", "0.1", "3600")
+    """Two seconds of load, and then none for an hour."""
+    process = load("--cores", "1", "--burst", "2", "3600")
     assert reaches(lambda: len(children(process)) == 1)
     (child,) = children(process)
     assert reaches(lambda: used(child) >= 5 and stat(child)[0] == "S")
