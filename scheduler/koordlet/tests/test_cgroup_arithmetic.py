@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.fake_devices.noderoot import NodeRoot
 from seatrial.scheduler.api.clock import SimClock
 from seatrial.scheduler.koordlet.cgroups import CPUS, MEMORY_MIN, QUOTA, SHARES, CgroupError, Cgroups, shares_of
 from seatrial.scheduler.koordlet.collectors import Collectors, real_limit
 from seatrial.scheduler.koordlet.executor import Executor, Update
 from seatrial.scheduler.koordlet.machine import Machine
 from seatrial.scheduler.koordlet.samples import Samples
+from seatrial.scheduler.koordlet.tests.setting import Setting
 
 Files = Callable[..., Cgroups]
 MI = 1 << 20
@@ -22,7 +22,7 @@ def files(tmp_path: Path) -> Files:
     """The groups of a node, with these files in the group `g`."""
 
     def build(*, v2: bool = False, **texts: str) -> Cgroups:
-        root = NodeRoot(tmp_path, cpus=16, v2=v2)
+        root = Setting(tmp_path, v2=v2, cpus=16).root
         root.group("g")
         cgroups = Cgroups(root.cgroup, v2=v2)
         for name, text in texts.items():
@@ -97,8 +97,9 @@ def test_values_in_two_passes(  # noqa: PLR0917
 
 def test_throttled_periods(tmp_path: Path) -> None:
     """TestCalcCPUThrottledRatio: of 100 new periods 20 were throttled; then there is no new one."""
-    root, samples = NodeRoot(tmp_path), Samples()
-    collectors = Collectors(Cgroups(root.group("g") and root.cgroup), Machine(root.proc, root.sys), samples)
+    root, samples = Setting(tmp_path).root, Samples()
+    collectors = Collectors(Cgroups(root.cgroup), Machine(root.proc, root.sys), samples)
+    root.group("g")
     ratios = []
     for moment, counts in enumerate(((100, 20), (100, 20), (0, 0))):
         root.throttle("g", *counts)
