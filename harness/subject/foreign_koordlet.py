@@ -66,8 +66,8 @@ def running_foreign_koordlet(
     """
     if cluster.endpoint is None:
         raise UsageError(f"--agent is a process, and cluster {cluster.name!r} has no address for processes")
-    status = orjson.loads(cluster.call(Request("GET", f"/api/v1/nodes/{node}")).body)["status"]
-    if not status.get("daemonEndpoints", {}).get("kubeletEndpoint", {}).get("Port"):
+    addresses = orjson.loads(cluster.call(Request("GET", f"/api/v1/nodes/{node}")).body)["status"]["addresses"]
+    if not any(each["address"].startswith("127.") for each in addresses):
         raise UsageError(f"--agent asks the kubelet for pods; nodes of {cluster.name!r} have none, those of envtest do")
     with ExitStack() as cleanup:
         folder = cleanup.enter_context(private_folder())
