@@ -54,14 +54,31 @@ class NodeRoot:
         self.memory_used = self.page_cache = 0
         self.resctrl = self.sys / "fs/resctrl"
         system = self.sys / "devices/system"
-        self._write(system / "cpu/online", f"0-{cpus - 1}")
-        for cpu in range(cpus):
-            topology = system / f"cpu/cpu{cpu}/topology"
-            self._write(topology / "core_id", str(cpu // 2))
-            self._write(topology / "physical_package_id", str(cpu * nodes // cpus))
+        for name in ("online", "possible", "present"):
+            self._write(system / f"cpu/{name}", f"0-{cpus - 1}")
+        masks = {}
         for node in range(nodes):
             first, last = node * cpus // nodes, (node + 1) * cpus // nodes - 1
             self._write(system / f"node/node{node}/cpulist", f"{first}-{last}")
+            masks[node] = f"{(2 << last) - (1 << first):x}"
+            self._write(system / f"node/node{node}/cpumap", masks[node])
+        for cpu in range(cpus):
+            package, core = cpu * nodes // cpus, cpu // 2
+            threads = f"{3 << core * 2:x}"
+            folder = system / f"cpu/cpu{cpu}"
+            for name, text in {
+                "core_id": str(core),
+                "physical_package_id": str(package),
+                "thread_siblings": threads,
+                "core_siblings": masks[package],
+            }.items():
+                self._write(folder / "topology" / name, text)
+            for index, (level, kind) in enumerate(((1, "Data"), (1, "Instruction"), (2, "Unified"), (3, "Unified"))):
+                cache = {"level": str(level), "type": f"{kind}\n", "id": str(package if level == 3 else core)}
+                cache["shared_cpu_map"] = masks[package] if level == 3 else threads
+                for name, text in cache.items():
+                    self._write(folder / f"cache/index{index}" / name, text)
+        self._write(self.proc / "cpuinfo", "vendor_id : GenuineIntel\nmodel name : fake\nflags :\n")
         settings = {self.proc / "sys/vm/min_free_kbytes": "67584", self.proc / "sys/vm/watermark_scale_factor": "10"}
         if anolis:
             settings[self.sys / "kernel/mm/memcg_reaper/reap_background"] = "0"

@@ -63,11 +63,16 @@ def start_child(
 
 
 def start_logged(
-    command: Sequence[str], log: Path, cleanup: ExitStack, *, output: int | None = None
+    command: Sequence[str],
+    log: Path,
+    cleanup: ExitStack,
+    *,
+    output: int | None = None,
+    env: Mapping[str, str] | None = None,
 ) -> "subprocess.Popen[bytes]":
     """Start a program whose output goes to a file, and its standard output to `output` if given; `cleanup` stops it."""
     sink = cleanup.enter_context(log.open("ab"))
-    process = start_child(command, stdout=sink if output is None else output, stderr=sink)
+    process = start_child(command, stdout=sink if output is None else output, stderr=sink, env=env)
     cleanup.callback(lambda: stop(process))
     return process
 

@@ -6,6 +6,7 @@ process over a fake root, which measures every second; the pods of its node are 
 """
 
 import gc
+import math
 import os
 import statistics
 import tempfile
@@ -271,7 +272,7 @@ def _agent(pods: int, seconds: float) -> dict[str, float]:
             samples = []
             for _ in range(max(1, round(seconds / 10))):
                 before, begin = _seconds_of(process.pid), time.monotonic()
-                for _ in range(10):
+                for _ in range(math.ceil(min(seconds, 10))):
                     for group in folders:
                         root.use(group, 0.1, 64 << 20)
                     root.refresh()

@@ -31,6 +31,7 @@ from seatrial.harness.clusters.run_scope import NODES_OF_NO_RUN
 from seatrial.harness.errors import ClusterError, HarnessError
 from seatrial.harness.nodes.fleet import SIMULATED_LABEL
 from seatrial.harness.nodes.node_agents import NodeAgents
+from seatrial.harness.nodes.writer import PODS
 from seatrial.harness.processes import first_answer, start_child, stop
 from seatrial.scheduler.api.clock import Action, WallClock
 from seatrial.scheduler.api.private_files import private_folder, write_private
@@ -120,7 +121,14 @@ async def _serve(kubeconfig: Path, seed: int, run: str, host: str, ready: Callab
     host = host or own_address(access.url)
     selector = f"{SIMULATED_LABEL}={run}" if run else NODES_OF_NO_RUN
     agents = NodeAgents(transport, clock, seed=seed, selector=selector)
-    agents.endpoints = KubeletEndpoints(agents.logs, _tls(clock.now(), host), "" if host.startswith(LOOPBACK) else host)
+
+    async def pods_of(node: str) -> bytes:
+        answered: asyncio.Future[Response] = loop.create_future()
+        transport.send(Request("GET", f"{PODS}?fieldSelector=spec.nodeName%3D{node}"), answered.set_result)
+        return (await answered).body
+
+    tls, shared = _tls(clock.now(), host), "" if host.startswith(LOOPBACK) else host
+    agents.endpoints = KubeletEndpoints(agents.logs, pods_of, tls, shared)
     agents.start()
     if run:
         RunLease(transport, clock, run).renew()

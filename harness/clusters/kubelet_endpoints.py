@@ -1,4 +1,4 @@
-"""HTTPS servers that stand for the kubelets of simulated nodes: health, pods' logs.
+"""HTTPS servers that stand for the kubelets of simulated nodes: health, the node's pods, and their logs.
 
 kube-apiserver reads logs from the address and port in the status of a pod's node. Each node has an address and port of
 its own. On loopback the address is one of 127.0.0.0/8; elsewhere all nodes share an address of this machine.
@@ -9,7 +9,8 @@ import asyncio
 import logging
 import socket
 import ssl
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from functools import partial
 from urllib.parse import parse_qs, urlsplit
 
 from seatrial.harness.nodes.node_agents import KubeletAddress
@@ -17,6 +18,7 @@ from seatrial.harness.nodes.node_agents import KubeletAddress
 log = logging.getLogger(__name__)
 
 Logs = Callable[[str, str, str], bytes | None]  # namespace, pod, container → output
+Pods = Callable[[str], Awaitable[bytes]]  # node → a PodList
 
 HEAD_LIMIT = 16_384  # bytes of a request's head
 READ_WITHIN = 10.0  # seconds
@@ -30,9 +32,9 @@ _REFUSED = frozenset({"exec", "attach", "portForward", "run", "cri"})
 class KubeletEndpoints:
     """Opens and closes one server for each node; in the running event loop."""
 
-    def __init__(self, logs: Logs, tls: ssl.SSLContext, host: str = "") -> None:
+    def __init__(self, logs: Logs, pods: Pods, tls: ssl.SSLContext, host: str = "") -> None:
         """`host`: the address that all nodes share; empty: each has an address in 127.0.0.0/8."""
-        self._logs, self._tls, self._host = logs, tls, host
+        self._logs, self._pods, self._tls, self._host = logs, pods, tls, host
         self._servers: dict[str, asyncio.Task[asyncio.Server]] = {}
 
     def open(self, node: str, number: int) -> KubeletAddress:
@@ -41,7 +43,7 @@ class KubeletEndpoints:
         listening = socket.create_server((host, 0), backlog=_BACKLOG)
         listening.setblocking(False)
         self._servers[node] = asyncio.get_running_loop().create_task(
-            asyncio.start_server(self._answer, sock=listening, ssl=self._tls, limit=HEAD_LIMIT)
+            asyncio.start_server(partial(self._answer, node), sock=listening, ssl=self._tls, limit=HEAD_LIMIT)
         )
         return KubeletAddress(host, listening.getsockname()[1])
 
@@ -51,17 +53,17 @@ class KubeletEndpoints:
         if task is not None:
             task.add_done_callback(_close)
 
-    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _answer(self, node: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), READ_WITHIN)
             method, target, *_ = head.split(b"\r\n", 1)[0].decode("latin-1").split(" ")
-            await self._respond(writer, method, target)
+            await self._respond(node, writer, method, target)
         except (TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, OSError, ValueError) as error:
             log.debug("kubelet-endpoint request-failed why=%s", error)
         finally:
             writer.close()
 
-    async def _respond(self, writer: asyncio.StreamWriter, method: str, target: str) -> None:
+    async def _respond(self, node: str, writer: asyncio.StreamWriter, method: str, target: str) -> None:
         url = urlsplit(target)
         parts = url.path.strip("/").split("/")
         if parts[0] in _REFUSED:
@@ -70,6 +72,8 @@ class KubeletEndpoints:
             return _send(writer, 405, b"only GET is supported\n")
         if parts == ["healthz"]:
             return _send(writer, 200, b"ok")
+        if parts == ["pods"]:
+            return _send(writer, 200, await self._pods(node))
         if parts[0] != "containerLogs" or len(parts) != 4:
             return _send(writer, 404, b"404 page not found\n")
         namespace, pod, container = parts[1:]

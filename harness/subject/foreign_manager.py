@@ -102,21 +102,27 @@ def running_foreign_manager(cluster: Cluster, text: str, *, controllers: str = "
 
 
 def configurations() -> list[dict[str, Any]]:
-    """The webhook configurations that the manager completes, with services that do not exist."""
+    """The webhook configurations that the manager completes, with services that do not exist. It removes those of
+    webhooks that its feature gates switch off."""
     quotas = {"apiGroups": ["scheduling.sigs.k8s.io"], "apiVersions": ["v1alpha1"], "resources": ["elasticquotas"]}
     pods = {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}
-    nodes = {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["nodes/status"]}
+    statuses, nodes, settings = (
+        {"apiGroups": [""], "apiVersions": ["v1"], "resources": [name]}
+        for name in ("nodes/status", "nodes", "configmaps")
+    )
     outside = {
         "matchExpressions": [{"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["kube-system"]}]
     }
     mutating = [
         _webhook("mquota", f"mutate-{QUOTA_PATH}", quotas, "CREATE"),
         _webhook("mpod", "mutate-pod", pods, "CREATE") | {"namespaceSelector": outside},
-        _webhook("mnode-status", "mutate-node-status", nodes, "UPDATE") | {"failurePolicy": "Ignore"},
+        _webhook("mnode-status", "mutate-node-status", statuses, "UPDATE") | {"failurePolicy": "Ignore"},
     ]
     validating = [
         _webhook("vquota", f"validate-{QUOTA_PATH}", quotas, "CREATE", "UPDATE", "DELETE"),
         _webhook("vpod", "validate-pod", pods, "CREATE", "UPDATE") | {"namespaceSelector": outside},
+        _webhook("vnode", "validate-node", nodes, "CREATE", "UPDATE"),
+        _webhook("vconfigmap", "validate-configmap", settings, "CREATE", "UPDATE", "DELETE"),
     ]
     return [
         {

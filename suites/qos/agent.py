@@ -12,6 +12,7 @@ from seatrial.fake_devices.noderoot import NodeRoot
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.audit.agent_rules import AgentView, agent_breaches
+from seatrial.harness.subject.foreign_koordlet import running_foreign_koordlet
 from seatrial.harness.subject.koordlet import running_koordlet
 from seatrial.scheduler.api.builders import PodBuilder, node
 from seatrial.scheduler.api.colocation import EXTENDED_RESOURCE_SPEC
@@ -132,12 +133,20 @@ class AgentNode:
 
 
 @contextmanager
-def agent_node(trial: Trial, expect: Expect, *gates: str, anolis: bool = False) -> Iterator[AgentNode]:
-    """A node with its agent, for which these features are switched on; `anolis`: its kernel has group identities."""
+def agent_node(
+    trial: Trial, expect: Expect, *gates: str, anolis: bool = False, foreign: str = ""
+) -> Iterator[AgentNode]:
+    """A node with its agent, for which these features are switched on; `anolis`: its kernel has group identities;
+    `foreign`: the command line of another agent than ours."""
     trial.add(node("n1").cpu(CPUS).memory(str(MEMORY)))
     with TemporaryDirectory(prefix="seatrial-root-") as folder:
         root = NodeRoot(Path(folder), cpus=CPUS, memory=MEMORY, anolis=anolis)
-        with running_koordlet(trial.cluster, "n1", Path(folder), *gates):
+        arguments = ("n1", Path(folder), *gates)
+        with (
+            running_foreign_koordlet(trial.cluster, foreign, *arguments)
+            if foreign
+            else running_koordlet(trial.cluster, *arguments)
+        ):
             agent_node = AgentNode(trial, expect, root, "n1")
             yield agent_node
             agent_node.judge()

@@ -34,10 +34,11 @@ SUPPRESS = {"enable": True, "cpuSuppressThresholdPercent": 65}
 @pytest.fixture
 def start_agent(request: pytest.FixtureRequest, trial: Trial, expect: Expect) -> Iterator[StartAgent]:
     """Starts a node with its agent; the names of features switch them on."""
-    if request.config.getoption("--seatrial-manager"):
-        pytest.skip("judges our node agent: no other one runs over a fake root")
+    foreign = request.config.getoption("--seatrial-agent")
+    if request.config.getoption("--seatrial-manager") and not foreign:
+        pytest.skip("judges the node agent")
     with ExitStack() as running:
-        yield lambda *gates, **more: running.enter_context(agent_node(trial, expect, *gates, **more))
+        yield lambda *gates, **more: running.enter_context(agent_node(trial, expect, *gates, foreign=foreign, **more))
 
 
 def announced(file: str, kind: str, name: str = "") -> dict[str, Any]:

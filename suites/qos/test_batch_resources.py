@@ -239,6 +239,7 @@ def test_numa_nodes_offer_their_part(trial: Trial, start_manager: StartManager) 
         ]
 
     assert trial.reaches(lambda: all(zones()), within=WITHIN), f"expected batch-cpu in each zone, found {zones()}"
+    assert trial.reaches(lambda: offered(trial, "n1") is not None, within=WITHIN)  # koord-manager writes zones first
     whole = offered(trial, "n1")
     assert whole is not None
     count = len(zones())

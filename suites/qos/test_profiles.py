@@ -43,6 +43,8 @@ def start_webhook(request: pytest.FixtureRequest, trial: Trial) -> Iterator[Star
 
         def start(*options: str) -> None:
             if foreign := request.config.getoption("--seatrial-manager"):
+                if "start_manager" in request.fixturenames:
+                    return  # it runs already, with its webhooks
                 running.enter_context(running_foreign_manager(trial.cluster, foreign, controllers="quotaprofile"))
                 return
             if trial.cluster.endpoint is None:
@@ -325,7 +327,9 @@ def test_settings_that_are_refused(trial: Trial, start_webhook: StartWebhook) ->
         return "" if answer.ok else answer.body.decode()
 
     metadata = {"name": "slo-controller-config", "namespace": "koordinator-system"}
-    assert trial.call("POST", path, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}).ok
+    # koord-manager checks network requests together with this key, and refuses them without it.
+    data = {"system-config": json.dumps({"clusterStrategy": {"totalNetworkBandwidth": "100M"}})}
+    assert trial.call("POST", path, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}).ok
     try:
         key = "resource-threshold-config"
         assert put(key, clusterStrategy={"cpuSuppressThresholdPercent": 70}) == ""

@@ -26,7 +26,11 @@ def test_part_of_a_log(query: dict[str, str], want: bytes) -> None:
 async def _ask(target: str, *, method: str = "GET", node: str = "n1") -> tuple[int, bytes]:
     """The status and body of one request to the endpoint of n1; n2 has another one."""
     logs = {("ns", "p", "c"): b"one\ntwo\n"}
-    endpoints = KubeletEndpoints(lambda *of: logs.get(of), _tls(1_700_000_000.0, "127.0.0.1"))
+
+    async def pods_of(node: str) -> bytes:
+        return f"the pods of {node}".encode()
+
+    endpoints = KubeletEndpoints(lambda *of: logs.get(of), pods_of, _tls(1_700_000_000.0, "127.0.0.1"))
     addresses = {"n1": endpoints.open("n1", 1), "n2": endpoints.open("n2", 2)}
     assert addresses["n1"] != addresses["n2"]
     context = ssl.create_default_context()
@@ -46,6 +50,7 @@ async def _ask(target: str, *, method: str = "GET", node: str = "n1") -> tuple[i
     ("target", "method", "code", "words"),
     [
         pytest.param("/healthz", "GET", 200, b"ok", id="health"),
+        pytest.param("/pods/", "GET", 200, b"the pods of n1", id="pods"),
         pytest.param("/containerLogs/ns/p/c", "GET", 200, b"one\ntwo\n", id="log"),
         pytest.param("/containerLogs/ns/p/c?tailLines=1", "GET", 200, b"two\n", id="tail"),
         pytest.param("/containerLogs/ns/p/c?tailLines=x", "GET", 400, b"expected a whole number", id="no-number"),

@@ -240,6 +240,11 @@ def test_texts_of_the_formulas() -> None:
         "nodeSafetyMargin:-50000 - systemUsageOrNodeReserved:7000 - podHPMaxUsedRequest:42000)"
     )
 
+    _, text = batch_of_node(checked(SEVENTY), *args)
+    assert text.splitlines()[1] == (
+        "batchAllocatable[Mem(GB)]:36 = nodeCapacity:120 - nodeSafetyMargin:24 - nodeReserved:0 - podHPRequest:60"
+    )
+
 
 def test_what_others_have_is_subtracted() -> None:
     """E3, rows 21, 22 and 24."""
@@ -303,6 +308,22 @@ def test_a_host_application_leaves_less_unallocated() -> None:
         "midAllocatable[CPU(milli-core)]:10000 = min(min(ProdReclaimable:10000, NodeUnused:80000) + Unallocated:75000 "
         "* midUnallocatedRatio:0, NodeCapacity:100000 * thresholdRatio:1)"
     )
+
+
+def test_the_texts_of_a_fixed_part() -> None:
+    """D3-3."""
+    settings = {**STATIC, "midStaticCPUReservedPercent": 10, "midStaticMemoryReservedPercent": 10}
+    pods, on = loads(pod("prod", (20, 40), qos="LS")), node_amounts(node((100, 210), (100, 200)))
+    assert mid_of_node(checked(settings), on, *read(pods, metric({}, (0, 0))))[1].splitlines() == [
+        (
+            "midAllocatable[CPU(milli-core)]:10000 = min(nodeCapacity:100000 * staticReservedPercent:0.1, "
+            "nodeCapacity:100000 * thresholdRatio:0.1)"
+        ),
+        (
+            "midAllocatable[Memory(GB)]:21 = min(nodeCapacity:210 * staticReservedPercent:0.1, "
+            "nodeCapacity:210 * thresholdRatio:0.2)"
+        ),
+    ]
 
 
 def test_parts_are_rounded_up() -> None:

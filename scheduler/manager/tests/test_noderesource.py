@@ -91,8 +91,8 @@ def test_nothing_is_offered_until_colocation_is_enabled() -> None:
     assert setting.amounts()[0] == "60000"  # 100 - 35 - 5
 
 
-def test_a_report_changes_the_offer_and_disabling_removes_it() -> None:
-    """NR-1, NR-9: pods count with what they use, those without a report with their request."""
+def test_a_report_changes_the_offer_and_disabling_removes_it(caplog: pytest.LogCaptureFixture) -> None:
+    """NR-1, NR-9, D3-1: pods count with what they use, those without a report with their request."""
     setting = Setting(colocation_config=ENABLED)
     setting.manager._resources.set_pod(setting.pod("a", 20))
     setting.manager._resources.set_pod(setting.pod("b", 4))
@@ -103,8 +103,10 @@ def test_a_report_changes_the_offer_and_disabling_removes_it() -> None:
     assert json.loads(setting.annotations["node.koordinator.sh/originExtendedAllocatable"]) == {
         "resources": {"kubernetes.io/batch-cpu": "46k", "kubernetes.io/batch-memory": "55Gi"}
     }
+    caplog.set_level("DEBUG", logger="seatrial.scheduler.manager")
     setting.configure(colocation_config={**ENABLED, "enable": False})
     assert setting.amounts() == [None] * 4
+    assert "node colocation is disabled in Config, reason: DisableInConfig" in caplog.text
     setting.show()
     assert setting.written() == []
 
@@ -133,8 +135,9 @@ def test_a_node_can_be_excluded_but_not_included_alone() -> None:
 
 
 @pytest.mark.parametrize("how", ["no-report", "old", "late"])
-def test_without_reports_nothing_is_offered(how: str) -> None:
-    """NR-2: after degradeTimeMinutes; a report that stays away causes no event."""
+def test_without_reports_nothing_is_offered(how: str, caplog: pytest.LogCaptureFixture) -> None:
+    """NR-2, D3-1: after degradeTimeMinutes; a report that stays away causes no event."""
+    caplog.set_level("DEBUG", logger="seatrial.scheduler.manager")
     setting = Setting(colocation_config={**ENABLED, "degradeTimeMinutes": 2})
     if how == "no-report":
         setting.extra = dict.fromkeys(NAMES, "1000")
@@ -149,6 +152,9 @@ def test_without_reports_nothing_is_offered(how: str) -> None:
             assert setting.amounts() == []
             setting.clock.advance(75)
     assert setting.amounts() == [None] * 4
+    because = "because of abnormal nodeMetric, reason: degradedBy"
+    assert f"degrade node resource {because}BatchResource" in caplog.text
+    assert f"degrade node Mid resource {because}MidResource" in caplog.text
 
 
 def test_small_changes_wait() -> None:

@@ -197,3 +197,29 @@ def test_collect_policies(settings: dict[str, Any], seconds: int) -> None:
     assert policy["reportIntervalSeconds"] == seconds
     assert policy["nodeAggregatePolicy"] == {"durations": ("5m", "10m", "30m")}
     assert policy["nodeMemoryCollectPolicy"] == "usageWithoutPageCache"
+
+
+@pytest.mark.parametrize(
+    ("reclaim", "static", "expected"),
+    [(("0.7", "0.75"), ("0.1", "0.12"), (70, 75, 10, 12)), (("-1", "invalidField"), ("", ""), (65, 65, 0, 0))],
+)
+def test_labels_of_a_node(
+    reclaim: tuple[str, str], static: tuple[str, str], expected: tuple[int, int, int, int]
+) -> None:
+    """QOS-E9: `Test_GetNodeColocationStrategy`; labels that are no ratios leave the cluster's settings."""
+    settings = {"enable": True, "cpuReclaimThresholdPercent": 65, "memoryReclaimThresholdPercent": 65}
+    config, _ = read_config(config_map(colocation_config=settings), SloConfig())
+    section = config.section(COLOCATION)
+    names = [f"{kind}-reclaim-ratio" for kind in ("cpu", "memory")]
+    names += [f"mid-static-{kind}-reserved-ratio" for kind in ("cpu", "memory")]
+    labels = {f"node.koordinator.sh/{name}": value for name, value in zip(names, reclaim + static, strict=True)}
+    strategy, wrong = node_strategy(section, labels, {})
+    assert wrong == []
+    assert (
+        strategy.cpu_reclaim_threshold_percent,
+        strategy.memory_reclaim_threshold_percent,
+        strategy.mid_static_cpu_reserved_percent,
+        strategy.mid_static_memory_reserved_percent,
+    ) == expected
+    disabled, _ = node_strategy(section, labels, {"node.koordinator.sh/colocation-strategy": '{"enable": false}'})
+    assert not disabled.enable
