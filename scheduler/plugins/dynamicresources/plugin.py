@@ -438,7 +438,8 @@ class DynamicResources(PreEnqueue, PreFilter, FilterBatch, VictimAware, PostFilt
         state.discard(EXTENDED)
         if option.verdicts is not None:
             option.verdicts.refresh(columns.count, self._node)
-            solution, node = option.verdicts.solutions.get(row), self._node(row)
+            node = self._node(row)
+            solution = None if node is None else option.verdicts.solution(row, node)
             if solution is None or node is None:
                 return option.verdicts.statuses[int(option.verdicts.codes[row])]
             claims = list(needs.open)
