@@ -124,8 +124,8 @@ class Pool:
 class View:
     """The pools of one node in the order of the search, each with its cards for that node (DRA-R45).
 
-    `places`: where in `cards`, all of them, a device is. `plain`: nothing but which devices are in use decides whether one
-    is free, and all belong to this node alone.
+    `places`: where in `cards`, all of them, a device is. `plain`: all belong to this node alone, and only which are
+    in use decides whether one is free.
     """
 
     __slots__ = ("cards", "places", "plain", "pools")

@@ -1,6 +1,6 @@
 """For claims that ask for the same: the nodes that have it. A node is searched again only after its devices changed.
 
-Nodes whose devices are alike, as far as the claims can see, and of whose devices the same are in use, are searched once.
+Nodes whose devices are alike, as far as the claims can see, with the same ones in use, are searched once.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,7 +22,9 @@ KEPT = 32  # kinds of claims whose verdicts are kept
 KEPT_SEARCHES = 8192  # results of searches for a kind
 
 FindNode = Callable[[int], Node | None]
-_Chosen = tuple[tuple[tuple[int, Alternative, Counters | None], ...], ...]  # by claim: places of devices in `View.cards`
+_Chosen = tuple[
+    tuple[tuple[int, Alternative, Counters | None], ...], ...
+]  # by claim: places of devices in `View.cards`
 
 
 class Changes:
