@@ -222,7 +222,7 @@ class PodSchedulingGroup(Wire, frozen=True):
     pod_group_name: str = ""
 
 
-class PodSpec(Wire, frozen=True, weakref=True):
+class PodSpec(Wire, frozen=True, weakref=True, gc=True):
     """A pod's spec, with the fields that scheduling reads."""
 
     containers: tuple[Container, ...] = ()

@@ -20,8 +20,8 @@ MAX_DEPTH = 100  # levels of a document that the decoder cannot follow; Kubernet
 _NESTING = re.compile(rb""""[^"\\]*+(?:\\.[^"\\]*+)*+"|(?P<opening>[\[{]++)|(?P<closing>[\]}]++)""", re.DOTALL)
 
 
-class Wire(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """Base of every API type."""
+class Wire(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel", gc=False):
+    """Base of every API type. Not tracked by the garbage collector: there are many, in no reference cycle."""
 
 
 class OwnerReference(Wire, frozen=True):

@@ -109,6 +109,8 @@ class Cycle:
     def error(self, key: Ints) -> Status | None:
         """The first error of a filter for a node that is feasible otherwise: it ends the pod's attempt, as upstream."""
         for result in self._results:
+            if not result.codes.any():
+                continue
             failed = np.flatnonzero((result.codes != 0) & (key >= 0))
             for code in np.unique(result.codes[failed]).tolist():
                 status = result.status(code)

@@ -46,6 +46,7 @@ _FREE_FINALIZERS = frozenset(
 )
 # Kinds with CEL expressions that are compiled when the object is stored.
 _EXPRESSION_GROUPS = frozenset({"apiextensions.k8s.io", "admissionregistration.k8s.io", "resource.k8s.io"})
+_CLAIMS = ("resource.k8s.io", "resourceclaims")  # their expressions do not change
 
 Hook = Callable[[Resource, Object, Object | None, str], None]
 Concerns = Callable[[Resource, str], bool]  # (resource, namespace) → whether the hook applies
@@ -233,7 +234,8 @@ class Admission:
         self, resource: Resource, body: Object, old: Object | None, subresource: str, attempt: Attempt | None = None
     ) -> None:
         causes: list[Cause]
-        if resource.group in _EXPRESSION_GROUPS and expression_length(body):
+        compiles = resource.group in _EXPRESSION_GROUPS and (old is None or resource.key != _CLAIMS)
+        if compiles and expression_length(body):
             causes = self._check_expressions(resource, body, old, subresource, attempt)
         else:
             causes = validate(resource.group, resource.kind, body, old, subresource=subresource)

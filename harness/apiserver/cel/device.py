@@ -1,5 +1,6 @@
 """The variable `device` of selectors of devices, with the greatest sizes of its parts (`dra: cel/compile.go`)."""
 
+from functools import lru_cache
 from typing import Final
 
 from seatrial.harness.apiserver.cel.cost import estimated_cost
@@ -27,6 +28,7 @@ _DEVICE: Final = Declared(
 )
 
 
+@lru_cache(maxsize=256)
 def selector_cost(expression: str) -> int:
     """The greatest cost of evaluating a selector for one device.
 

@@ -133,7 +133,14 @@ class ResourceClaims:
         owner = controller_of(claim.obj) if claim is not None else None
         for kind in (self._of_pods, self._of_groups) if owner is not None else ():
             if owner is not None and owner.get("kind") == kind.resource.kind:
-                kind.queue.add((change.key[0], owner["name"]))
+                key = (change.key[0], owner["name"])
+                if change.new is None or change.old is None or kind is self._of_groups or self._has_node(key):
+                    kind.queue.add(key)
+
+    def _has_node(self, key: Key) -> bool:
+        """Whether the pod is on a node: a change of its claim concerns no other pod."""
+        pod = self._control.get(self._pods, key)
+        return pod is not None and bool(pod.obj["spec"].get("nodeName"))
 
     def _template_changed(self, change: Change) -> None:
         for kind in (self._of_pods, self._of_groups):
@@ -211,8 +218,9 @@ class ResourceClaims:
         results = [{"name": entry, "resourceClaimName": name} for entry, name in sorted(names.items())]
         current = self._control.get(kind.resource, owner.key)
         if results and current is not None and current.obj["metadata"]["uid"] == owner.obj["metadata"]["uid"]:
-            status = {**(current.obj.get("status") or {}), "resourceClaimStatuses": results}
-            self._control.put_status(kind.resource, current, status)
+            status = current.obj.get("status") or {}
+            if status.get("resourceClaimStatuses") != results:
+                self._control.put_status(kind.resource, current, {**status, "resourceClaimStatuses": results})
 
     def _group_with(self, pod: Item, entry: Object) -> Item | None:
         """The pod's group, if it has the same entry (upstream `resourceclaim.BindTo`)."""

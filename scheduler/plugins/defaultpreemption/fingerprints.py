@@ -4,7 +4,7 @@ Dry runs on nodes with the same fingerprint have the same result: filters read t
 the possible victims in their order. Fingerprints have numbers, so that one dry run serves all nodes that share one.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 
 import numpy as np
 
@@ -13,8 +13,9 @@ from seatrial.scheduler.cache.columns import Bools, Ints
 from seatrial.scheduler.cache.nodeinfo import NodeInfo, PodInfo
 from seatrial.scheduler.framework.accelerations import DryRunBatch
 from seatrial.scheduler.framework.handle import Handle
-from seatrial.scheduler.plugins.defaultpreemption.dry_run import NO_UNITS, Beside, broken, importance
+from seatrial.scheduler.plugins.defaultpreemption.dry_run import Beside, broken, importance
 from seatrial.scheduler.plugins.defaultpreemption.ledger import Ledger, NodeAccounts
+from seatrial.scheduler.plugins.defaultpreemption.units import Breaks, Cost, Unit, cost_of, sum_of, unit_of
 from seatrial.scheduler.plugins.reservation.cache import ReservationCache
 from seatrial.scheduler.pods.selectors import budget_covers
 
@@ -26,29 +27,41 @@ UNNUMBERED = -1
 class NodeFingerprint:
     """The fingerprint of one node, valid until something changes there."""
 
-    __slots__ = ("accounts", "apart", "beside", "breaks", "lesser", "number")
+    __slots__ = ("accounts", "apart", "breaks", "lesser", "number", "units")
 
     def __init__(
         self,
         lesser: Sequence[PodInfo],
         breaks: tuple[int, ...],
         accounts: NodeAccounts | None,
-        beside: Beside = NO_UNITS,
+        units: Sequence[Unit] = (),
         *,
         apart: bool = False,
     ) -> None:
         self.apart = apart  # no other node has it
-        self.beside = beside
+        self.units = units  # of these pods, where some go with others
         self.lesser = lesser  # possible victims, most important first
         self.breaks = breaks  # how many violations the removal of each is
         self.accounts = accounts  # amounts of these pods; None if the node needs a dry run of its own
         self.number = UNNUMBERED
 
-    def pods(self, places: Iterable[int]) -> list[PodInfo]:
-        """All pods that go with those of these places."""
-        return [
-            pod for place in places for pod in (self.lesser[place], *(other for other, _ in self.beside.get(place, ())))
-        ]
+    def beside(self, node: NodeInfo, nodes: Mapping[str, NodeInfo] | None) -> Beside:
+        """The pods that go with each, and their nodes: those on `node`, or, with all `nodes`, on any."""
+        return {
+            place: [
+                (other, node if other.node_name == node.name or nodes is None else nodes[other.node_name])
+                for other in (unit.here[node.name] if nodes is None else unit.pods)
+                if other is not self.lesser[place]
+            ]
+            for place, unit in enumerate(self.units)
+            if unit.is_group
+        }
+
+    def cost(self, places: Sequence[int]) -> Cost:
+        """The cost of the pods of these places, at least one, and of all that go with them."""
+        if self.units:
+            return sum_of([self.units[place].cost for place in places])
+        return cost_of(self.lesser[place] for place in places)
 
     def gone(self, victims: Bools) -> list[int]:
         """Indices in `lesser` of the pods that a dry run by amounts could not put back."""
@@ -83,10 +96,16 @@ class NodeFingerprints:
         self._next = 0
         self._budgets: dict[str, PodDisruptionBudget] = {}
         self._by_namespace: dict[str, list[PodDisruptionBudget]] = {}
+        self._units: dict[str, Unit] = {}  # native groups that go as a whole, by uid of each member; until `refresh`
         self._united: list[int] = []  # rows with a part of a unit: what happens on other nodes matters there
         self._covered: dict[str, set[int]] = {}  # budget → rows where it covers a pod, or did
         self._rows: list[NodeFingerprint | None] = []
         self.stamp: Ints = np.zeros(0, np.int64)
+
+    @property
+    def nodes(self) -> Mapping[str, NodeInfo]:
+        """All nodes by name."""
+        return self._handle.cache.nodes
 
     def forget(self, row: int) -> None:
         """Drop everything: something changed that the columns' log does not contain."""
@@ -105,6 +124,7 @@ class NodeFingerprints:
         if self.ledger.refresh():
             changed = None
         self.stamp[slice(None) if changed is None else changed] = NEVER
+        self._units.clear()
         if self._united:
             self.stamp[self._united] = NEVER
             self._united.clear()
@@ -150,45 +170,47 @@ class NodeFingerprints:
         node_fingerprint = self._rows[row] = NodeFingerprint(lesser, breaks, accounts, apart=apart)
         return node_fingerprint
 
-    def _unite(self, lesser: Sequence[PodInfo]) -> list[Sequence[PodInfo]] | None:
-        """What can go from a node, unit by unit, first a pod that is on the node; None if each pod goes alone."""
-        groups = self._handle.groups
-        units: dict[str, Sequence[PodInfo]] = {}  # by uid of a pod of the node
-        whole: set[str] = set()
+    def _unite(self, lesser: Sequence[PodInfo]) -> list[tuple[PodInfo, Unit]] | None:
+        """What can go from a node, unit by unit with a pod that is on the node; None if each pod goes alone."""
+        units: dict[int, tuple[PodInfo, Unit]] = {}
+        grouped = False
         for pod in lesser:
-            if pod.uid in whole:
-                continue
-            unit = groups.unit_of(pod) if groups is not None else ()
-            whole.update(other.uid for other in unit)
-            if all(other.priority <= self.highest and not self._spares(other.pod) for other in unit):
-                units[pod.uid] = [pod, *(other for other in unit if other is not pod)]
-        if not whole:
+            unit = self._unit(pod)
+            grouped |= unit.is_group
+            if unit.can_go:
+                units.setdefault(id(unit), (pod, unit))
+        if not grouped:
             return None
         return sorted(  # MoreImportantVictim
-            units.values(),
-            key=lambda unit: (
-                -unit[0].priority,
-                unit[0].uid not in whole,
-                -len(unit),
-                min(pod.started for pod in unit),
-            ),
+            units.values(), key=lambda one: (-one[0].priority, not one[1].is_group, -len(one[1].pods), one[1].started)
         )
 
-    def _of_units(self, row: int, node: NodeInfo, units: Sequence[Sequence[PodInfo]]) -> NodeFingerprint:
+    def _unit(self, pod: PodInfo) -> Unit:
+        unit = self._units.get(pod.uid)
+        if unit is None:
+            groups = self._handle.groups
+            members = list(groups.unit_of(pod)) if groups is not None else []
+            unit = unit_of(
+                members if pod in members else [*members, pod],
+                lambda one: one.priority <= self.highest and not self._spares(one.pod),
+                is_group=bool(members),
+            )
+            if members:
+                self._units.update((member.uid, unit) for member in members)
+        return unit
+
+    def _of_units(self, row: int, node: NodeInfo, units: Sequence[tuple[PodInfo, Unit]]) -> NodeFingerprint:
         """The fingerprint of a node where pods go together; of no other node, and until the next `refresh`."""
-        nodes = self._handle.cache.nodes
-        every = [pod for unit in units for pod in unit]
-        each = iter(self._breaks(every, row) if self._budgets else (False,) * len(every))
-        breaks = tuple(sum(next(each) for _ in unit) for unit in units)
-        beside = {
-            place: [(pod, node if pod.node_name == node.name else nodes[pod.node_name]) for pod in unit[1:]]
-            for place, unit in enumerate(units)
-            if len(unit) > 1
-        }
+        breaks = Breaks(self._by_namespace)
+        violations = tuple(breaks.of(unit, pod) for pod, unit in units)
+        for key in breaks.allowed:
+            self._covered.setdefault(key, set()).add(row)
         self._united.append(row)
         self._stamps += 1
         self.stamp[row] = self._stamps
-        fingerprint = NodeFingerprint([unit[0] for unit in units], breaks, None, beside, apart=True)
+        fingerprint = NodeFingerprint(
+            [pod for pod, _ in units], violations, None, [unit for _, unit in units], apart=True
+        )
         self._rows[row] = fingerprint
         return fingerprint
 

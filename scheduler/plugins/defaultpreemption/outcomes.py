@@ -15,9 +15,11 @@ from seatrial.scheduler.framework.status import Status
 from seatrial.scheduler.plugins.defaultpreemption.dry_run import NO_VICTIMS, Outcome, attempt, importance
 from seatrial.scheduler.plugins.defaultpreemption.fingerprints import NEVER, NodeFingerprints
 from seatrial.scheduler.plugins.defaultpreemption.ledger import PRIORITY_OFFSET, NodeAccounts
+from seatrial.scheduler.plugins.defaultpreemption.units import Cost
 
 MAX_OUTCOMES = 65536
 NO_CANDIDATE = -1
+NO_COST = Cost(-PRIORITY_OFFSET, 0, 0, 0.0)
 _VIOLATIONS = 0  # first row of `_ranks`
 
 NominatedPods = Mapping[int, Sequence[PodInfo]]  # row → pods nominated there that a dry run must count
@@ -42,6 +44,7 @@ class Outcomes:
         # Whether nodes with one fingerprint may share a result, and whether many can be tried at once.
         self._shared = alone and len(self._filters) == len(filters)
         self._columnar = self._shared and all(plugin.can_batch_dry_run(results.state) for plugin in self._filters)
+        self._alone = alone
         self._versioned = results.versioned
         self._versions: list[int] = []
         self._known: dict[tuple[int, ...], Outcome] = {}  # by fingerprint and the classes of nominated pods
@@ -104,12 +107,10 @@ class Outcomes:
         if not outcome.status.ok:
             self._ranks[_VIOLATIONS, row] = NO_CANDIDATE
             return None
-        victims = fingerprint.pods(outcome.victims)
-        priorities = [victim.priority for victim in victims]
-        highest = max(priorities, default=-PRIORITY_OFFSET)
-        total = sum(priorities) + PRIORITY_OFFSET * len(victims)
-        self._ranks[:, row] = outcome.violations, highest, total, len(victims)
-        self._latest[row] = -min((v.started for v in victims if v.priority == highest), default=0.0)
+        cost = fingerprint.cost(outcome.victims) if outcome.victims else NO_COST
+        total = cost.total + PRIORITY_OFFSET * cost.count
+        self._ranks[:, row] = outcome.violations, cost.highest, total, cost.count
+        self._latest[row] = -cost.earliest
         return None
 
     def _outcome(self, row: int, state: CycleState, info: PodInfo, others: Sequence[PodInfo] = ()) -> Outcome:
@@ -125,7 +126,10 @@ class Outcomes:
             if known is not None:
                 return known
         lesser, breaks = fingerprint.lesser, fingerprint.breaks
-        outcome = attempt(self._runner, state, info, node, lesser=lesser, breaks=breaks, beside=fingerprint.beside)
+        # Members of a unit on other nodes are taken off only where what is on other nodes can decide.
+        nodes = None if self._alone else self.fingerprints.nodes
+        beside = fingerprint.beside(node, nodes)
+        outcome = attempt(self._runner, state, info, node, lesser=lesser, breaks=breaks, beside=beside)
         if key:
             if len(self._known) >= MAX_OUTCOMES:
                 self._known.clear()

@@ -123,9 +123,7 @@ class Search:
                         f"claim {way.claim}, request {way.name}: asks for all devices, but resource pool"
                         f" {'/'.join(pool.id)} is {state}"
                     )
-            cards = [
-                (pool, card) for pool, card in self._cards if way.selects(card) and _amounts(way, card) is not None
-            ]
+            cards = [(pool, card) for pool, card in self._cards if serves(way, card)]
             self._fixed[way] = cards
         return cards
 
@@ -267,11 +265,22 @@ def _tolerated(way: Alternative, taints: Iterable[DeviceTaint]) -> bool:
     )
 
 
+def serves(way: Alternative, card: Card) -> bool:
+    """Whether the request means the device, in use or not.
+
+    Raises:
+        AllocationError: a selector fails for it.
+    """
+    return way.selects(card) and _amounts(way, card) is not None
+
+
 def _amounts(way: Alternative, card: Card) -> Counters | None:
     """What the request takes of each capacity of a device that is shared; None: the device does not fit (DRA-R100).
 
     What others have taken of it does not matter here.
     """
+    if not (way.capacity or card.shareable):
+        return {}
     amounts = {full_name(card.id[0], name): amount for name, amount in way.capacity.items()}
     if not amounts.keys() <= card.capacity.keys():
         return None

@@ -75,7 +75,7 @@ class Subject:
         self.own: dict[str, bool | ExpressionError] = {}  # results that hold for this device alone, by expression
 
     def read(self, paths: Iterable[Path]) -> tuple[Any, ...]:
-        return tuple(self.values.get(path) for path in paths)
+        return tuple(map(self.values.get, paths))
 
 
 class Expression:

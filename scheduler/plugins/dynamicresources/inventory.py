@@ -122,14 +122,32 @@ class Pool:
 
 
 class View:
-    """The pools of one node in the order of the search, each with its cards for that node (DRA-R45)."""
+    """The pools of one node in the order of the search, each with its cards for that node (DRA-R45).
 
-    __slots__ = ("pools",)
+    `places`: where in `cards`, all of them, a device is. `plain`: all belong to this node alone, and only which are
+    in use decides whether one is free.
+    """
+
+    __slots__ = ("cards", "places", "plain", "pools")
 
     def __init__(self, pools: Iterable[Pool], node: Node) -> None:
         ordered = sorted(pools, key=lambda pool: (pool.awaits, pool.id))
         results = [(pool, [card for card in pool.cards if card.reaches(node)]) for pool in ordered]
         self.pools = [(pool, cards) for pool, cards in results if cards or not pool.cards]
+        self.cards = [card for _, cards in self.pools for card in cards]
+        self.places = {card.id: place for place, card in enumerate(self.cards)}
+        self.plain = all(
+            pool.nodes is not None and len(pool.nodes) <= 1 and not (pool.updating or pool.problem)
+            for pool, _ in self.pools
+        ) and not any(card.shareable or card.consumes or card.taints for card in self.cards)
+
+    def in_use(self, of_pool: Mapping[PoolId, Iterable[DeviceId]]) -> int:
+        """The places of the devices in use, of those by pool, as bits."""
+        bits = 0
+        for pool, _ in self.pools:
+            for device in of_pool.get(pool.id, ()):
+                bits |= 1 << self.places[device] if device in self.places else 0
+        return bits
 
 
 class Inventory:

@@ -286,6 +286,11 @@ class DynamicResources(PreEnqueue, PreFilter, FilterBatch, VictimAware, PostFilt
         needs = stacked[0][NEEDS]
         count = self._handle.columns.count
         statuses: list[Status] = [SUCCESS]
+        first = needs.options[0].verdicts
+        if first is not None and needs.option_of is None and needs.stale is None and not needs.placed:
+            first.refresh(count, self._node)  # as nearly always: the pod's own claims, without devices
+            own = [IN_USE if self._preempts and status is CANNOT else status for status in first.statuses]
+            return batch.pick(first.codes), own.__getitem__
         codes: Ints = np.zeros(count, np.int64)
         for number, option in enumerate(needs.options):
             here = np.ones(count, np.bool_) if needs.option_of is None else needs.option_of == number
@@ -435,7 +440,8 @@ class DynamicResources(PreEnqueue, PreFilter, FilterBatch, VictimAware, PostFilt
         state.discard(EXTENDED)
         if option.verdicts is not None:
             option.verdicts.refresh(columns.count, self._node)
-            solution, node = option.verdicts.solutions.get(row), self._node(row)
+            node = self._node(row)
+            solution = None if node is None else option.verdicts.solution(row, node)
             if solution is None or node is None:
                 return option.verdicts.statuses[int(option.verdicts.codes[row])]
             claims = list(needs.open)
@@ -443,7 +449,10 @@ class DynamicResources(PreEnqueue, PreFilter, FilterBatch, VictimAware, PostFilt
                 extended = state[EXTENDED] = option.extended.named(self._clock.now())
                 claims.append(extended.claim)
             for claim, picks, want in zip(claims, solution, option.verdicts.wants, strict=True):
-                shares = [str(uuid5(NAMESPACE_OID, f"{claim.metadata.uid} {uid} {at}")) for at in range(len(picks))]
+                shares = [
+                    str(uuid5(NAMESPACE_OID, f"{claim.metadata.uid} {uid} {at}")) if pick.consumed is not None else ""
+                    for at, pick in enumerate(picks)
+                ]
                 allocation = allocation_of(picks, want, node, shares)
                 results.append(
                     (claim, msgspec.structs.replace(allocation, allocation_timestamp=self._clock.timestamp()))

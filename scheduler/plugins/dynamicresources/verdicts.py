@@ -1,4 +1,7 @@
-"""For claims that ask for the same: the nodes that have it. A node is searched again only after its devices changed."""
+"""For claims that ask for the same: the nodes that have it. A node is searched again only after its devices changed.
+
+Nodes whose devices are alike, as far as the claims can see, with the same ones in use, are searched once.
+"""
 
 from collections.abc import Callable, Sequence
 
@@ -8,15 +11,20 @@ from seatrial.scheduler.api.core import Node
 from seatrial.scheduler.cache.columns import Ints, NodeColumns
 from seatrial.scheduler.cache.row_log import RowLog
 from seatrial.scheduler.framework.status import SUCCESS, Status
-from seatrial.scheduler.plugins.dynamicresources.allocator import Search, Solution
+from seatrial.scheduler.plugins.dynamicresources.allocator import Pick, Search, Solution, serves
 from seatrial.scheduler.plugins.dynamicresources.claims import Claims
-from seatrial.scheduler.plugins.dynamicresources.wants import AllocationError, Want
+from seatrial.scheduler.plugins.dynamicresources.inventory import Counters, View
+from seatrial.scheduler.plugins.dynamicresources.wants import AllocationError, Alternative, Want
 
 CANNOT = Status.unresolvable("cannot allocate all claims")
 INVALID = Status.unresolvable("invalid resource pools were encountered")
 KEPT = 32  # kinds of claims whose verdicts are kept
+KEPT_SEARCHES = 8192  # results of searches for a kind
 
 FindNode = Callable[[int], Node | None]
+_Chosen = tuple[
+    tuple[tuple[int, Alternative, Counters | None], ...], ...
+]  # by claim: places of devices in `View.cards`
 
 
 class Changes:
@@ -44,7 +52,10 @@ class Verdicts:
         self.codes: Ints = np.zeros(0, np.int64)
         self.statuses: list[Status] = [SUCCESS, CANNOT, INVALID]
         self._numbers: dict[Status, int] = {}  # of errors
-        self.solutions: dict[int, Solution] = {}
+        self._chosen: dict[int, _Chosen] = {}  # by row
+        self._layouts: dict[int, tuple[View, int | None]] = {}  # by row: the number of what the claims see there
+        self._layout_numbers: dict[tuple[object, ...], int] = {}
+        self._searched: dict[tuple[int, int], _Chosen | None] = {}  # by layout and devices in use
         self._position, self._epoch = -1, -1
 
     def refresh(self, count: int, node: FindNode) -> None:
@@ -54,7 +65,8 @@ class Verdicts:
         if rows is None:
             rows = list(range(count))
             self.codes = np.zeros(count, np.int64)
-            self.solutions.clear()
+            self._chosen.clear()
+            self._layouts.clear()
             del self.statuses[3:]
             self._numbers.clear()
         elif len(self.codes) < count:
@@ -67,18 +79,60 @@ class Verdicts:
                 self._judge(row, row_node)
 
     def _judge(self, row: int, node: Node) -> None:
-        self.solutions.pop(row, None)
-        search = Search(self.wants, self._claims.inventory.view(node), self._claims.ledger, node.name)
+        self._chosen.pop(row, None)
+        view, ledger = self._claims.inventory.view(node), self._claims.ledger
+        before = self._layouts.get(row)
+        if before is None or before[0] is not view:
+            before = self._layouts[row] = view, self._layout(view)
+        key = None if before[1] is None else (before[1], view.in_use(ledger.of_pool))
+        if key is not None and key in self._searched:
+            self._note(row, self._searched[key])
+            return
+        search = Search(self.wants, view, ledger, node.name)
         try:
             solution = search.run()
         except AllocationError as error:
             self.codes[row] = self._number(Status.error(str(error)))
             return
+        chosen = None
         if solution is not None:
-            self.codes[row] = 0
-            self.solutions[row] = solution
-        else:
-            self.codes[row] = 2 if search.invalid else 1
+            chosen = tuple(tuple((view.places[one.card.id], one.way, one.consumed) for one in own) for own in solution)
+        if key is not None:
+            if len(self._searched) >= KEPT_SEARCHES:
+                self._searched.clear()
+            self._searched[key] = chosen
+        self._note(row, chosen, none=2 if search.invalid else 1)
+
+    def _note(self, row: int, chosen: "_Chosen | None", none: int = 1) -> None:
+        self.codes[row] = none if chosen is None else 0
+        if chosen is not None:
+            self._chosen[row] = chosen
+
+    def _layout(self, view: View) -> int | None:
+        """A number that is equal for nodes of which a search sees the same; None: it may see more than devices in use.
+
+        Names of devices and attributes that nothing reads may differ.
+        """
+        if not view.plain:
+            return None
+        ways = [way for want in self.wants for request in want.requests for way in request]
+        constraints = [constraint for want in self.wants for constraint in want.constraints]
+        names = {constraint.match_attribute or constraint.distinct_attribute for constraint in constraints}
+        try:
+            seen = tuple(
+                (*(serves(way, card) for way in ways), *(card.attributes.get(name) for name in sorted(names)))
+                for card in view.cards
+            )
+        except AllocationError:
+            return None  # the message names the device
+        return self._layout_numbers.setdefault(seen, len(self._layout_numbers))
+
+    def solution(self, row: int, node: Node) -> Solution | None:
+        """The devices on the node of a row, of the last `refresh`; None: it does not have them."""
+        chosen, cards = self._chosen.get(row), self._claims.inventory.view(node).cards
+        if chosen is None:
+            return None
+        return tuple(tuple(Pick(cards[place], way, consumed) for place, way, consumed in own) for own in chosen)
 
     def _number(self, status: Status) -> int:
         number = self._numbers.setdefault(status, len(self.statuses))
@@ -89,8 +143,8 @@ class Verdicts:
     def preference(self, row: int) -> int:
         """8 less the place of the chosen alternative, for each request that has alternatives (DRA-R66)."""
         total = 0
-        for picks in self.solutions.get(row, ()):
-            ways = {pick.way.name: pick.way for pick in picks if "/" in pick.way.name}
+        for own in self._chosen.get(row, ()):
+            ways = {way.name: way for _, way, _ in own if "/" in way.name}
             total += sum(8 - way.place for way in ways.values())
         return total
 
