@@ -152,12 +152,13 @@ def test_every_verdict_is_readable(browser: Browser, run: Callable[..., Run], tm
     figure = Measurement(
         "burst_create_to_bound", "ms", BEGAN, values=tuple(range(1000, 3000)), labels={"load": "preemption"}
     )
-    cases = [case(number, "failed", reason="x" * 300) for number in range(3)] + [case(9, "skipped", "shares", UNSAID)]
-    page = write_scoreboard(
-        board_of([run(name, *cases, measurements=(figure,)) for name in names], FEATURES), tmp_path / "board.html"
-    )
+    known = structs.replace(case(0, "failed", reason="x" * 300), case="IN-008", evidence=(Evidence("log", "none.txt"),))
+    cases = [known, case(1, "failed"), case(9, "skipped", "shares", UNSAID)]
+    runs = [run(name, *cases, measurements=(figure,), version="1.7.0") for name in names]
+    page = write_scoreboard(board_of(runs, FEATURES), tmp_path / "board.html")
 
     browser.open(page, width=width)
+    browser.ask("document.querySelectorAll('details').forEach(each => { each.open = true })")
     assert browser.ask("document.documentElement.scrollWidth") <= width
     assert browser.ask(OUTSIDE) == []
     assert browser.ask(OVERFULL) == []
