@@ -29,6 +29,7 @@ from seatrial.reports.texts import moment_text, name_of, phrase
 OURS: Final = "seatrial"  # begins the names of our scheduler's columns
 
 Verdict = Literal["passed", "failed", "broken", "cannot say", "not run", "not asked"]
+VERDICTS: Final[tuple[Verdict, ...]] = ("passed", "failed", "broken", "cannot say", "not run")  # of cases
 _NO_WORDS: Final = "has no words for"  # in the reason of a skip: the dialect cannot say it
 
 
@@ -200,11 +201,12 @@ def _suspect(foreign: Mapping[str, Sequence[Case]]) -> set[str]:
 
 def _suites(columns: Sequence[Sequence[Case]]) -> list[SuiteRow]:
     names = dict.fromkeys(case.suite for column in columns for case in column)
-    counts = [
-        {name: dict(Counter(_verdict(case) for case in column if case.suite == name)) for name in names}
-        for column in columns
-    ]
-    return [SuiteRow(name, tuple(each[name] for each in counts)) for name in names]
+    return [SuiteRow(name, tuple(_counts(column, name) for column in columns)) for name in names]
+
+
+def _counts(cases: Sequence[Case], suite: str) -> dict[Verdict, int]:
+    counts = Counter(_verdict(case) for case in cases if case.suite == suite)
+    return {verdict: counts[verdict] for verdict in VERDICTS if counts[verdict]}
 
 
 def _rows(features: Sequence[Feature], columns: Sequence[Sequence[Case]]) -> list[Row]:
