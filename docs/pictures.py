@@ -1,6 +1,7 @@
-"""Draws the picture of the sign-off page that README shows: `python docs/pictures.py build/pictures/signoff.html`.
+"""Draws the pictures of pages that README and docs/scoreboard.md show: `python docs/pictures.py PAGE.html`.
 
-`make pictures` makes that page by a run of all suites. The picture has the verdict, latency, throughput and the fleet.
+`make pictures` makes the sign-off page by a run of all suites. Its picture has the verdict, latency, throughput and the
+fleet; that of a scoreboard has its cases and promises.
 """
 
 import json
@@ -9,12 +10,12 @@ from pathlib import Path
 
 from seatrial.reports.browser import PROGRAMS, Browser, program
 
-PICTURE = Path(__file__).parent / "signoff.png"
-WIDTH = 900
+WIDTHS = {"signoff": 900, "scoreboard": 1200}
 CHARTS = ("Create to bound", "Throughput")  # beginnings of titles; the first chart of each
 _KEEP = """
+const kept = ['h-performance', 'h-fleet', 'h-suites', 'h-promises'];
 for (const section of document.querySelectorAll('main > section'))
-  if (!['h-performance', 'h-fleet'].includes(section.getAttribute('aria-labelledby'))) section.remove();
+  if (!kept.includes(section.getAttribute('aria-labelledby'))) section.remove();
 const rests = 'main > nav, main > footer, [aria-labelledby=h-performance] .scroll';
 for (const rest of document.querySelectorAll(rests)) rest.remove();
 const charts = [...document.querySelectorAll('[aria-labelledby=h-performance] figure')];
@@ -30,9 +31,9 @@ def main(page: Path) -> None:
     if executable is None:
         sys.exit(f"pictures: expected one of {', '.join(PROGRAMS)} on PATH, found none")
     with Browser(executable) as browser:
-        browser.open(page, width=WIDTH, height=200)
+        browser.open(page, width=WIDTHS[page.stem], height=200)
         browser.ask(_KEEP % json.dumps(CHARTS))
-        browser.screenshot(PICTURE)
+        browser.screenshot(Path(__file__).parent / f"{page.stem}.png")
 
 
 if __name__ == "__main__":

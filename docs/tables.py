@@ -18,13 +18,13 @@ from pathlib import Path
 from typing import Any
 
 from seatrial.harness.results import Run, read_run
+from seatrial.reports.known import cases_of
 
 Rows = list[dict[str, Any]]
 DOCS = Path(__file__).parent
 SUBJECTS = DOCS / "subjects.json"
 TABLE = re.compile(r"(?<=<!-- table )(.+?)( -->\n\n).*?(?=\n\n<!-- end -->)", re.DOTALL)
 NO_COLUMNS = ("command", "figures")
-_ID = re.compile(r"([A-Z]+)-(\d+)(?: to (?:[A-Z]+-)?(\d+))?")
 
 
 def table(rows: Rows) -> str:
@@ -57,15 +57,6 @@ def with_tables(page: str, tables: dict[str, Rows]) -> str:
     return TABLE.sub(lambda match: f"{match[1]}{match[2]}{table(tables[match[1]])}", page)
 
 
-def cases_of(text: str) -> list[str]:
-    """The IDs in a list of cases and ranges, as in `TO-002, TO-020 to TO-022`."""
-    return [
-        f"{area}-{number:0{len(first)}}"
-        for area, first, last in _ID.findall(text)
-        for number in range(int(first), int(last or first) + 1)
-    ]
-
-
 def cases_of_suites() -> set[str]:
     """The IDs that suites name."""
     return {
@@ -93,7 +84,7 @@ def differences(runs: Sequence[Run], rows: Rows) -> Iterator[str]:
 def mistakes(file: Path, tables: dict[str, Rows]) -> Iterator[str]:
     """What is wrong with the tables of a file: cases that no suite has, and a page that has not all of them."""
     known = cases_of_suites() if file == SUBJECTS else set()
-    for row in tables["subjects"] if file == SUBJECTS else ():
+    for row in (row for rows in tables.values() for row in rows) if file == SUBJECTS else ():
         for case in cases_of(row["cases"]):
             if case not in known:
                 yield f"{file.name}: {case} of {row['subject']}: no suite has this case"
@@ -131,7 +122,7 @@ def main(words: list[str]) -> str | None:
             return __doc__
         case _:
             runs = [read_run(Path(folder)) for folder in words]
-            return "\n".join(differences(runs, files[SUBJECTS]["subjects"])) or None
+            return "\n".join(differences(runs, [row for rows in files[SUBJECTS].values() for row in rows])) or None
     for file, tables in files.items() if words else ():
         file.write_text(text(tables))
         page = file.with_suffix(".md")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from seatrial.harness.results import Evidence
 
-TEXTS = frozenset({".txt", ".log", ".json", ".jsonl", ".yaml", ".yml", ".csv", ".md", ".html", ".xml", ".py", ".prom"})
+TEXTS = frozenset({".txt", ".log", ".json", ".jsonl", ".yaml", ".yml", ".csv", ".md", ".xml", ".py", ".prom"})
 PICTURES = {".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".svg": "image/svg+xml"}
 MAX_TEXT = 64 * 1024  # bytes of one text file on the page
 MAX_PICTURE = 512 * 1024

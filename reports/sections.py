@@ -5,7 +5,7 @@ A section is left out of the page and of its table of contents where its functio
 `many` (more than one run), and `anchor` (the id of a case on the page).
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count, groupby
 from pathlib import Path
@@ -14,6 +14,7 @@ from typing import Any
 from markupsafe import Markup
 
 from seatrial.harness.results import Case, Evidence, Run, RunInfo
+from seatrial.harness.subject.recipes import is_recipe
 from seatrial.reports import svg
 from seatrial.reports.collect import CaseOfRun, Collection, PromiseResult, Requirement, fingerprint
 from seatrial.reports.evidence import EvidenceBudget, ShownEvidence, show_evidence
@@ -183,7 +184,7 @@ def repeat_command(info: RunInfo, case: Case) -> tuple[str, ...]:
     ]
     name = case.nodeid.rpartition("::")[2].partition("[")[0]
     words = ["seatrial", "run", *(own or [case.suite] * bool(case.suite)), "-k", name, "--backend", info.backend]
-    words += ["--subject", info.subject.name]
+    words += ["--subject", next(_recipes_in(command), info.subject.name)]
     if info.hardware.startswith("stand-in "):
         words += ["--fake", info.hardware.removeprefix("stand-in ")]
     if info.fleet and info.fleet != "default":
@@ -193,6 +194,14 @@ def repeat_command(info: RunInfo, case: Case) -> tuple[str, ...]:
             words += command[number : number + (1 if "=" in word else 2)]
     words += ["--long"] * ("--long" in command)
     return (*words, "--seed", str(info.seed)) if info.seed is not None else tuple(words)
+
+
+def _recipes_in(command: Sequence[str]) -> Iterator[str]:
+    """The recipe of a run, whose subject has another name; one that comes with seatrial as it stands in the sources."""
+    for before, word in zip(("", *command), command, strict=False):
+        if before == "--subject" and is_recipe(word):
+            shipped = Path(word).parts[-3:]
+            yield "/".join(shipped) if shipped[:2] == ("suites", "recipes") else word
 
 
 _SEVERITIES = ("blocker", "critical", "normal", "minor", "trivial")

@@ -39,14 +39,14 @@ def signoff(
     release = release or Release()
     sections = (*sections[:1], *release.sections, *sections[1:])
     common = _common(collection, title, release)
-    environment = _environment(sections)
+    made = environment(sections)
     bodies: list[tuple[Section, Markup]] = []
     for section in sections:
         values = section.values(collection)
         if values is not None:
-            html = environment.get_template(section.template.name).render({**common, **values})
+            html = made.get_template(section.template.name).render({**common, **values})
             bodies.append((section, Markup(html)))  # noqa: S704  # rendered with autoescape
-    return environment.get_template("signoff.html").render({**common, "sections": bodies})
+    return made.get_template("signoff.html").render({**common, "sections": bodies})
 
 
 def write_signoff(
@@ -112,7 +112,8 @@ def headline(collection: Collection) -> str:
     return f"{text} {unproven} of {listed} requirements are not verified{not_built}." if unproven else text
 
 
-def _environment(sections: Sequence[Section]) -> jinja2.Environment:
+def environment(sections: Sequence[Section] = ()) -> jinja2.Environment:
+    """What renders the templates of pages."""
     folders = [TEMPLATES, *dict.fromkeys(section.template.parent for section in sections)]
     made = jinja2.Environment(
         loader=jinja2.FileSystemLoader(folders),

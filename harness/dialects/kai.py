@@ -36,13 +36,14 @@ class Kai(Dialect):
         return [self._group(name, minimum, topologyConstraint=constraint)]
 
     def _group(self, name: str, minimum: int, **more: object) -> Object:
+        """KAI finds the pods of a group by its name alone, in all namespaces, and its podgrouper makes unique names."""
         spec = {"minMember": minimum, "queue": self._queue(""), **more}
         version = "scheduling.run.ai/v2alpha2"
-        manifest = {"apiVersion": version, "kind": "PodGroup", "metadata": {"name": name}, "spec": spec}
+        manifest = {"apiVersion": version, "kind": "PodGroup", "metadata": {"name": self.own(name)}, "spec": spec}
         return Object(f"/apis/{version}/namespaces/{self.scope}/podgroups", manifest)
 
     def join(self, pod: PodBuilder, gang: str) -> None:
-        pod.annotation(_MEMBER, gang)
+        pod.annotation(_MEMBER, self.own(gang))
 
     def queue(self, name: str, *, share: Amounts, limit: Amounts) -> Iterable[Object]:
         bounds = {kind: _bounds(kind, share, limit) for kind in ("cpu", "memory", "gpu")}

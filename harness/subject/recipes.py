@@ -57,6 +57,9 @@ class Recipe(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     objects: tuple[Made, ...] = ()
     companions: tuple[str, ...] = ()
     files: dict[str, str] = {}  # name → text, in `{folder}`; a certificate is beside them, tls.crt and tls.key
+    # The suites that speak its words, and which of their tests, as -k takes it; "": all.
+    suites: dict[str, str] = msgspec.field(default_factory=lambda: {"intents": ""})
+    manager: str = ""  # beside it in the cases about quotas and usage reports, as --manager takes it
     converted_by: str = ""  # NAMESPACE/SERVICE that the definitions name for conversions, of which cases need none
 
 
@@ -87,6 +90,7 @@ def read_recipe(file: Path) -> Recipe:
     return msgspec.structs.replace(
         recipe,
         scheduler=named(recipe.scheduler),
+        manager=named(recipe.manager),
         companions=tuple(named(line) for line in recipe.companions),
         definitions=tuple(named(folder) for folder in recipe.definitions),
         config=str((here / recipe.config).resolve()) if recipe.config else "",
@@ -110,7 +114,7 @@ def check_subject(subject: str) -> None:
         return
     recipe = read_recipe(Path(subject))
     lines = [line for line in (*recipe.companions, recipe.scheduler) if line != OURS]
-    missing = {word for line in lines for word in line.split() if _is_missing(word)}
+    missing = {word for line in (*lines, recipe.manager) for word in line.split() if _is_missing(word)}
     if missing:
         raise UsageError(
             f"--subject {subject}: expected {', '.join(sorted(missing))}, found no such program;"

@@ -224,6 +224,17 @@ def test_the_page_puts_failures_first_each_with_its_command(sample: Collection) 
             "seatrial run ./own -k test_a --backend embedded --subject './kube-scheduler --v 2' --fleet lab.yaml",
             id="own-suites-and-a-binary",
         ),
+        pytest.param(
+            RunInfo(
+                "r",
+                moment(SIM_EPOCH),
+                ("seatrial", "run", "gang", "--subject", "/a/suites/recipes/acme.yaml", "--report", "out/x"),
+                "embedded",
+                Subject("Acme", "1.2.0"),
+            ),
+            "seatrial run gang -k test_a --backend embedded --subject suites/recipes/acme.yaml",
+            id="a-recipe",
+        ),
     ],
 )
 def test_the_command_that_repeats_a_case(info: RunInfo, want: str) -> None:

@@ -64,6 +64,7 @@ class Offers:
         full = f"{name}-{self.of_class}"
         spec = {"selectors": [{"cel": {"expression": expression}}], "extendedResourceName": resource}
         self._trial.apply(_object("DeviceClass", full, spec))
+        self._trial.settle()
         return full
 
     def publish(
