@@ -285,8 +285,13 @@ def _when(decision: dict[str, Any]) -> str:
     return f", decided {decision['time']}" + ("" if since is None else f", {since:g} s after the pod's creation")
 
 
+def _score(scores: list[int]) -> str:
+    raw, normalized = scores
+    return str(raw) if raw == normalized else f"{raw} → {normalized}"
+
+
 def _decision_lines(results: dict[str, Any], top: int) -> list[str]:
-    """The score table of the decision that put the pod on its node."""
+    """What is kept of the decision that put the pod on its node: scores, and who rejected the other nodes."""
     decision = results["decision"]
     rows = [
         [
@@ -297,5 +302,15 @@ def _decision_lines(results: dict[str, Any], top: int) -> list[str]:
         for one in decision["best"][:top]
     ]
     lines = ["", *table_lines([["node", "score", ""], *rows])] if rows else []
+    best = decision["best"][:top]
+    plugins = [
+        [plugin["plugin"], str(plugin["weight"]), *map(_score, scores)]
+        for plugin, *scores in zip(decision["plugins"] or (), *(one["scores"] for one in best), strict=True)
+        if any(map(any, scores))  # most plugins give all nodes 0
+    ]
+    if plugins:
+        lines += ["", *table_lines([["plugin", "weight", *(one["node"] for one in best)], *plugins])]
+    elif rows and decision["plugins"] is None:
+        lines += ["", "the scores by plugin are not kept: too many pods were placed at once"]
     rejected = [[str(one["nodes"]), one["plugins"]] for one in decision["rejected"]]
     return lines + (["", *table_lines([["rejected", "by one of"], *rejected])] if rejected else [])

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -11,6 +11,7 @@ from cyclopts import Parameter, validators
 
 from seatrial.harness.clusters.backends import EMBEDDED, backend_named
 from seatrial.harness.commands.output_paths import check_writable
+from seatrial.harness.commands.text_table import table_lines
 from seatrial.harness.errors import UsageError
 from seatrial.harness.load.settings import Listener, LoadSettings
 from seatrial.harness.load.trace import load_trace
@@ -214,6 +215,24 @@ def _target(
         yield cluster.endpoint.kubeconfig
 
 
+WORKER_COLUMNS = ["worker", "created", "bound", "p50 ms", "p99 ms", "sent late ms", "core", "watch lag ms", "valid"]
+
+
+def worker_lines(workers: Iterable[dict[str, Any]]) -> list[str]:
+    """The figures of workers beside each other."""
+    return table_lines([WORKER_COLUMNS, *map(_worker_row, workers)])
+
+
+def _worker_row(one: dict[str, Any]) -> list[str]:
+    validity = one["validity"]
+    figures = [one["latency_ms"].get(name) for name in ("p50", "p99")]
+    figures += [validity[name].get("p99") for name in ("generator_lag_ms", "watch_lag_ms")]
+    p50, p99, late, behind = ("-" if figure is None else f"{figure:g}" for figure in figures)
+    core = "-" if late == "-" else f"{validity['client_cpu_share']:.0%}"
+    valid = "yes" if one["valid"] else "no"
+    return [one["worker"], f"{one['created']:,}", f"{one['bound']:,}", p50, p99, late, core, behind, valid]
+
+
 def _show(result: dict[str, Any]) -> None:
     latency, throughput, validity = result["latency_ms"], result["throughput"], result["validity"]
     print(
@@ -231,6 +250,8 @@ def _show(result: dict[str, Any]) -> None:
     late, behind = validity["generator_lag_ms"].get("p99", 0), validity["watch_lag_ms"].get("p99", 0)
     busy = validity["client_cpu_share"]
     print(f"generator   sent {late:g} ms late at p99, used {busy:.0%} of a core, watch lag {behind:g} ms at p99")
+    if result["workers"]:
+        print("\n".join(["", *worker_lines(result["workers"]), ""]))
     print("valid       " + ("yes" if result["valid"] else "no: " + "; ".join(result["invalid_because"])))
     print("audit       " + ("; ".join(result["violations"]) or "no violation"))
     if result["samples"] is not None:

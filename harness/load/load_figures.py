@@ -52,6 +52,19 @@ class Validity:
 
 
 @dataclass(frozen=True, slots=True)
+class WorkerFigures:
+    """The part of one worker of a load over several machines, judged by itself; latencies as in `LoadResult`."""
+
+    worker: str  # which one, on which machine
+    created: int
+    bound: int
+    latency_ms: dict[str, float]
+    validity: Validity  # without `crowding`, which is the whole load's
+    valid: bool
+    invalid_because: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class LoadResult:
     """The result of a load. Latencies are from the create request to the watch event with the node, in milliseconds."""
 
@@ -67,6 +80,7 @@ class LoadResult:
     validity: Validity
     valid: bool
     invalid_because: tuple[str, ...]
+    workers: tuple[WorkerFigures, ...]  # none: processes of this command alone
     samples: Path | None  # JSON Lines, one `seatrial.harness.load.record.Sample` for each pod; None: not kept
 
     @property
@@ -91,7 +105,9 @@ def summarise(
     lives = _lives(parts)
     latencies = [sample.latency for sample in lives if sample.latency is not None]
     validity = _validity(parts, lives, crowding)
-    because = (*_generator_reasons(parts, validity), *_crowding_reasons(validity))
+    workers = tuple(_worker(part) for part in parts if part.worker)
+    generator = [f"{each.worker}: {reason}" for each in workers for reason in each.invalid_because]
+    because = (*(generator if workers else _process_reasons(validity)), *_crowding_reasons(validity))
     bound = len(latencies)
     return LoadResult(
         settings=msgspec.to_builtins(settings),
@@ -106,7 +122,27 @@ def summarise(
         validity=validity,
         valid=not because,
         invalid_because=because,
+        workers=workers,
         samples=samples,
+    )
+
+
+def _worker(part: Part) -> WorkerFigures:
+    """Workers are judged one by one: among many, one that is late changes no p99."""
+    lives = _lives([part])
+    latencies, validity = (
+        [sample.latency for sample in lives if sample.latency is not None],
+        _validity([part], lives, {}),
+    )
+    because = ["lost before the end: its pods are not in these figures"] if part.lost else _process_reasons(validity)
+    return WorkerFigures(
+        worker=part.worker,
+        created=len(lives),
+        bound=len(latencies),
+        latency_ms=_milliseconds(latencies),
+        validity=validity,
+        valid=not because,
+        invalid_because=tuple(because),
     )
 
 
@@ -162,20 +198,6 @@ def _validity(parts: Sequence[Part], lives: Sequence[Sample], crowding: Mapping[
         errors=dict(errors),
         crowding={name: round(part, 3) for name, part in crowding.items()},
     )
-
-
-def _generator_reasons(parts: Sequence[Part], validity: Validity) -> list[str]:
-    """Of processes of this command together; of workers one by one: among many, one that is late changes no p99."""
-    if not any(part.worker for part in parts):
-        return _process_reasons(validity)
-    messages: list[str] = []
-    for part in parts:
-        if part.lost:
-            reasons = ["lost before the end: its pods are not in these figures"]
-        else:
-            reasons = _process_reasons(_validity([part], _lives([part]), {}))
-        messages += [f"{part.worker}: {reason}" for reason in reasons]
-    return messages
 
 
 def _process_reasons(validity: Validity) -> list[str]:

@@ -226,11 +226,21 @@ function scores(feasible) {
   return grid(["plugin", ...feasible.map(node => node.node)], [["total", ...feasible.map(node => number(node.score))],
     ...plugins.map(plugin => [plugin, ...feasible.map(node => number(node.byPlugin[plugin] ?? 0))])], feasible.map((_, place) => place + 1));
 }
+function kept(decision) { // what each plugin scored then
+  if (!decision.plugins) return [paragraph("The scores by plugin are not kept: too many pods were placed at once.", "muted")];
+  const all = decision.plugins.map(({plugin, weight}, place) => [plugin, weight, ...decision.best.map(node => node.scores[place])])
+    .filter(([, , ...scores]) => scores.some(([raw, normal]) => raw || normal));
+  if (!all.length) return [];
+  const cell = ([raw, normal]) => raw === normal ? number(raw) : `${number(raw)} → ${number(normal)}`;
+  return [heading("Scores by plugin"), grid(["plugin", "weight", ...decision.best.map(node => node.node)],
+    all.map(([plugin, weight, ...scores]) => [plugin, number(weight), ...scores.map(cell)]), [1, ...decision.best.map((_, place) => place + 2)])];
+}
 function decisionParts(decision) {
   return [paragraph(`Decided at ${clock(decision.time)}${decision.secondsSinceCreation === null ? "" : `, ${decision.secondsSinceCreation} s after the pod's creation`}.`),
     paragraph(decision.node ? "" : decision.message),
     decision.best.length ? grid(["node", "score", ""], decision.best.map(each => [each.node, `${each.exact ? "" : "at most "}${number(each.score)}`,
       each.node === decision.node ? "selected" : ""]), [1]) : null,
+    ...(decision.best.length ? kept(decision) : []),
     decision.rejected.length ? grid(["rejected nodes", "by one of"], decision.rejected.map(each => [number(each.nodes), each.plugins]), [0]) : null];
 }
 function explanationParts(data, message) {

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 import numpy as np
 
 from seatrial.scheduler.api.core import Pod
-from seatrial.scheduler.cache.columns import TIE_BITS, Batch, Bools, Ints, NodeColumns
+from seatrial.scheduler.cache.columns import TIE_BITS, Batch, Bools, Ints, NodeColumns, Rows
 from seatrial.scheduler.cache.nodeinfo import NodeInfo
 from seatrial.scheduler.engine.rules import ClassRules
 from seatrial.scheduler.framework.accelerations import FilterBatch, ScoreBatch
@@ -125,17 +125,25 @@ class Cycle:
             key[result.codes != 0] = _INFEASIBLE
         return key
 
-    def add_scores(self, key: Ints) -> None:
-        """Add weighted scores to the feasible nodes of `key`, [node]."""
-        rows = np.flatnonzero(key >= 0)
+    def add_scores(self, key: Ints) -> tuple[Rows, list[tuple[str, int, Ints, Ints]]]:
+        """Add weighted scores to the feasible nodes of `key`, [node].
+
+        Returns their rows, and by plugin weight, raw and normalized scores.
+        """
+        rows, added = np.flatnonzero(key >= 0), list[tuple[str, int, Ints, Ints]]()
         for plugin, weight in self._rules.cluster_scores:
             if plugin.name not in self._plugin_names or not plugin.pre_score(self._state, self._pod):
                 continue
             raw = self._raw(plugin, Batch(self._columns, rows))
-            if raw is not None and len(rows) == len(key):
-                key += plugin.normalize(self._state, raw) * weight << TIE_BITS
-            elif raw is not None:
-                key[rows] += plugin.normalize(self._state, raw) * weight << TIE_BITS
+            if raw is None:
+                continue
+            normal = plugin.normalize(self._state, raw)
+            added.append((plugin.name, weight, raw, normal))
+            if len(rows) == len(key):
+                key += normal * weight << TIE_BITS
+            else:
+                key[rows] += normal * weight << TIE_BITS
+        return rows, added
 
     def _raw(self, plugin: Score, batch: Batch) -> Ints | None:
         if isinstance(plugin, ScoreBatch) and plugin.can_batch_scores(self._state):

@@ -86,9 +86,12 @@ class ClassNormalizer:
         matrix.node_total[self._entry.index, : self._columns.count] += (kept.normal(raw) - before)[0] * kept.weight
         return True
 
-    def renormalize(self, key: Ints, info: PodInfo, state: CycleState) -> None:
-        """Normalise `key` [node] over its feasible nodes, after nodes of the class were excluded for this pod."""
-        matrix = self._matrix
+    def renormalize(self, key: Ints, info: PodInfo, state: CycleState) -> dict[str, int]:
+        """Normalise `key` [node] over its feasible nodes, after nodes of the class were excluded for this pod.
+
+        Returns the largest raw scores among them, by plugin, where they were searched.
+        """
+        matrix, tops = self._matrix, dict[str, int]()
         rows: Rows | None = None
         restored = state.get(RESTORED)
         moving = len(self.node_scores)
@@ -109,12 +112,13 @@ class ClassNormalizer:
                 names = [self._columns.names[row] for row in rows]
                 anew = [place for place, name in enumerate(names) if name in restored.nodes]
                 raw[anew] = [score.score(restored.state, info.pod, restored.nodes[names[place]]) for place in anew]
-            highest = int(raw.max())
+            highest = tops[score.name] = int(raw.max())
             if anew or highest != before:
                 assert score.normalizer is not None
                 now, then = (score.normalizer.apply(raw[None], np.full((1, 1), top))[0] for top in (highest, before))
                 then[anew] = 0
                 key[rows] += (now - then) * weight << TIE_BITS
+        return tops
 
     def _keeps_top(self, order: int, key: Ints) -> bool:
         """Whether the node with the largest raw score of that order is still feasible."""

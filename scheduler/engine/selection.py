@@ -13,6 +13,7 @@ from seatrial.scheduler.cache.nodeinfo import PodInfo
 from seatrial.scheduler.cache.pins import pin_of
 from seatrial.scheduler.engine.class_entry import ClassEntry
 from seatrial.scheduler.engine.cluster_scope import Cycle, outside
+from seatrial.scheduler.engine.decision_scores import OF_CLASS, OwnScores, score_table
 from seatrial.scheduler.engine.matrix_arrays import NOT_FEASIBLE
 from seatrial.scheduler.engine.normalization import ClassNormalizer
 from seatrial.scheduler.engine.plugin_runner import PluginRunner
@@ -21,7 +22,7 @@ from seatrial.scheduler.engine.restoring import enter, restore
 from seatrial.scheduler.engine.score_matrix import ScoreMatrix
 from seatrial.scheduler.framework.extension_points import Plugin, Transformer, VictimAware
 from seatrial.scheduler.framework.fit_error import FitError
-from seatrial.scheduler.framework.kept_decisions import BEST_NODES, RANKING, Ranking
+from seatrial.scheduler.framework.kept_decisions import BEST_NODES, RANKING, Ranking, ScoreTable
 from seatrial.scheduler.framework.restored import RESTORED
 from seatrial.scheduler.framework.state import CycleState
 from seatrial.scheduler.framework.status import Status
@@ -114,7 +115,7 @@ class Selector:
         if row < 0:
             return self._reasons.failure(_NOTHING)
         if self._kept.size:
-            state[RANKING] = self._ranking(self.key, row, self._filters)
+            state[RANKING] = self._ranking(info, state, self.key, row, self._filters)
         return row, state
 
     def select_within(self, info: PodInfo, rows: Sequence[int], by: str) -> "tuple[int, CycleState] | FitError":
@@ -127,7 +128,8 @@ class Selector:
         self._matrix.settle(self._entry)
         if len(pin) == 1 and not self._handle.nominator.nominated and self.key[pin[0]] >= 0:
             if self._kept.size:
-                state[RANKING] = self._ranking(pinned_key(self.key, pin), pin[0], self._filters_or_left)
+                key = pinned_key(self.key, pin)
+                state[RANKING] = self._ranking(info, state, key, pin[0], self._filters_or_left)
             return pin[0], state
         result = self._select_past_nominated(info, state, pinned_key(self.key, pin))
         return (
@@ -139,13 +141,13 @@ class Selector:
         return self._reasons.failure(dict(overrides))
 
     def _select_past_nominated(
-        self, info: PodInfo, state: CycleState, key: Ints
+        self, info: PodInfo, state: CycleState, key: Ints, own: OwnScores = OF_CLASS
     ) -> "tuple[int, CycleState] | FitError":
         """The best row where the pod fits beside nominated pods. The pod's own nominated node has precedence."""
         columns, nominator = self._columns, self._handle.nominator
-        own = columns.rows.get(nominator.node_of(info.uid), -1)
-        if own >= 0 and key[own] >= 0 and self._check_row(state, info, own).ok:
-            return self._selected(own, state, key)
+        row = columns.rows.get(nominator.node_of(info.uid), -1)
+        if row >= 0 and key[row] >= 0 and self._check_row(state, info, row).ok:
+            return self._selected(info, row, state, key, own)
         taken = {columns.rows[node] for node in nominator.nodes() if node in columns.rows}
         overrides: dict[int, Status] = {}
         while True:
@@ -158,21 +160,32 @@ class Selector:
                 }
                 return self._reasons.failure(crowded | overrides)
             if row not in taken:
-                return self._selected(row, state, key)
+                return self._selected(info, row, state, key, own)
             status = self._check_row(state, info, row)
             if status.ok:
-                return self._selected(row, state, key)
+                return self._selected(info, row, state, key, own)
             if not overrides:
                 key = key.copy()
             overrides[row] = status
             key[row] = NOT_FEASIBLE
 
-    def _selected(self, row: int, state: CycleState, key: Ints) -> tuple[int, CycleState]:
+    def _selected(
+        self, info: PodInfo, row: int, state: CycleState, key: Ints, own: OwnScores
+    ) -> tuple[int, CycleState]:
         if self._kept.size:
-            state[RANKING] = self._ranking(key, row, self._filters_or_left)
+            state[RANKING] = self._ranking(info, state, key, row, self._filters_or_left, own=own)
         return row, state
 
-    def _ranking(self, key: Ints, row: int, filters: tuple[str, str]) -> Ranking:
+    def _ranking(
+        self,
+        info: PodInfo,
+        state: CycleState,
+        key: Ints,
+        row: int,
+        filters: tuple[str, str],
+        *,
+        own: OwnScores = OF_CLASS,
+    ) -> Ranking:
         """The best nodes of `key`, [node], which is the same afterwards; `row`: the selected node.
 
         Searching the largest key five times takes 3 µs for 5,000 nodes, and `np.argpartition` 7 µs.
@@ -202,7 +215,17 @@ class Selector:
             self._handle.cache.known_count - passed,
             max(passed - fitting, 0),  # a pod that ignores other pods may fit where its class does not
             filters,
+            self._score_table(info, state, own, rows) if self._kept.wants_scores() else None,
         )
+
+    def _score_table(self, info: PodInfo, state: CycleState, own: OwnScores, rows: Sequence[int]) -> ScoreTable:
+        """What plugins scored; it is diagnosis, and no part of the cycle's duration."""
+        timing = self._handle.timing
+        before, timing.paused = timing.paused, True
+        try:
+            return score_table(self._entry, self._normalizer, info, state, rows, own=own)
+        finally:
+            timing.paused = before
 
     def _pin(self, info: PodInfo) -> list[int] | None:
         """The rows of the nodes that the pod names, ascending; None if it names none."""
@@ -215,10 +238,10 @@ class Selector:
     def _select_pinned(self, info: PodInfo, state: CycleState, pin: list[int]) -> "tuple[int, CycleState] | FitError":
         """The best of the nodes that the pod names."""
         self._matrix.settle(self._entry)
-        key = pinned_key(self.key, pin)
+        key, own = pinned_key(self.key, pin), OwnScores()
         if key.max() >= 0:
-            self._normalizer.renormalize(key, info, state)
-        result = self._select_past_nominated(info, state, key)
+            own.highest = self._normalizer.renormalize(key, info, state)
+        result = self._select_past_nominated(info, state, key, own)
         return self._reasons.failure(self._outside(pin, result.overrides)) if isinstance(result, FitError) else result
 
     def _outside(self, pin: list[int], overrides: Mapping[int, Status], *by: str) -> dict[int, Status]:
@@ -251,10 +274,11 @@ class Selector:
         if pin is not None:
             key = pinned_key(key, pin)
         rejected |= self._crowded(info, state, key)
+        own = OwnScores()
         if key.max() >= 0:
-            self._normalizer.renormalize(key, info, state)
-            cycle.add_scores(key)
-        result = self._select_past_nominated(info, state, key)
+            own.highest = self._normalizer.renormalize(key, info, state)
+            own.rows, own.of_cluster = cycle.add_scores(key)
+        result = self._select_past_nominated(info, state, key, own)
         if not isinstance(result, FitError):
             entered = enter(self._runner.profile.all, state, info.pod, self._columns.names[result[0]])
             if entered is not state and self._kept.size:

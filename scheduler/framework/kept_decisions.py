@@ -14,10 +14,17 @@ from seatrial.scheduler.framework.state import CycleState, StateKey
 KEPT_DECISIONS = 0  # by default: keeping costs 440 bytes and, on 5,000 nodes, 7 to 11 µs of a decision of 25 to 28 µs
 BEST_NODES = 5
 MAX_MESSAGE = 1000  # characters of a kept message: reasons of plugins may differ from node to node
+SCORE_TABLES = 250  # made at once; a table costs about five times as much as the decision
+SCORE_TABLES_PER_SECOND = 50  # from then on
 
-Ranking = tuple[tuple[str, ...], tuple[int, ...], int, int, int, tuple[str, str]]
+ScoreTable = tuple[tuple[str, ...], tuple[int, ...], tuple[int, ...]]
+"""The plugins that scored nodes for a pod; their weights; and for each of the best nodes, one after the other, the raw
+and the normalized score by each plugin."""
+
+Ranking = tuple[tuple[str, ...], tuple[int, ...], int, int, int, tuple[str, str], ScoreTable | None]
 """The best nodes of a cycle, the selected one first, with their scores; the bits of scores that are upper bounds;
-the number of nodes rejected by filters of scope NODE, and by all others; the names of these filters."""
+the number of nodes rejected by filters of scope NODE, and by all others; the names of these filters; what plugins
+scored, if that is kept."""
 
 RANKING: StateKey[Ranking] = StateKey("framework/ranking")
 
@@ -45,6 +52,7 @@ class KeptDecisions:
         self.size = size
         self._now = clock.now
         self._ring: deque[_Record] = deque(maxlen=size)
+        self._tables, self._tables_at = float(SCORE_TABLES), clock.now()
 
     def __len__(self) -> int:
         return len(self._ring)
@@ -52,6 +60,16 @@ class KeptDecisions:
     def __iter__(self) -> Iterator[KeptDecision]:
         """Newest first."""
         return (KeptDecision(*record) for record in reversed(self._ring))
+
+    def wants_scores(self) -> bool:
+        """Whether the score table of the next decision is kept: of all, but in a burst of many only of the first."""
+        now = self._now()
+        gained = max(now - self._tables_at, 0.0) * SCORE_TABLES_PER_SECOND
+        self._tables, self._tables_at = min(self._tables + gained, SCORE_TABLES), now
+        if self._tables < 1:
+            return False
+        self._tables -= 1
+        return True
 
     def place(self, info: PodInfo, state: CycleState, node: str) -> None:
         """Keep the decision to bind a pod."""

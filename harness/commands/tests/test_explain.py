@@ -150,10 +150,14 @@ DECISION: dict[str, Any] = {
     "secondsSinceCreation": 2.5,
     "node": "b",
     "message": "",
+    "plugins": [
+        {"plugin": "NodeResourcesFit", "weight": 1},
+        {"plugin": "ImageLocality", "weight": 1},
+        {"plugin": "TaintToleration", "weight": 3},
+    ],
     "best": [
-        {"node": "b", "score": 92, "exact": True},
-        {"node": "a", "score": 71, "exact": True},
-        {"node": "c", "score": 70, "exact": False},
+        {"node": "b", "score": 92, "exact": True, "scores": [[62, 62], [0, 0], [4, 10]]},
+        {"node": "a", "score": 71, "exact": True, "scores": [[71, 71], [0, 0], [0, 0]]},
     ],
     "rejected": [{"plugins": "TaintToleration", "nodes": 3}, {"plugins": "NodeResourcesFit, DeviceShare", "nodes": 12}],
 }
@@ -174,13 +178,31 @@ def test_a_bound_pod_is_explained_by_the_decision_that_was_made() -> None:
         "default/p: on node b, decided 2026-01-01T00:00:07Z, 2.5 s after the pod's creation",
         "",
         "node  score",
-        "b     92          selected",
+        "b     92     selected",
         "a     71",
-        "c     at most 70",
+        "",
+        "plugin            weight  b       a",
+        "NodeResourcesFit  1       62      71",
+        "TaintToleration   3       4 → 10  0",
         "",
         "rejected  by one of",
         "3         TaintToleration",
         "12        NodeResourcesFit, DeviceShare",
+    ]
+
+
+def test_a_decision_in_a_burst_has_only_its_totals() -> None:
+    best = [
+        {"node": "b", "score": 92, "exact": True, "scores": []},
+        {"node": "c", "score": 70, "exact": False, "scores": []},
+    ]
+    lines = lines_for({**BOUND, "decision": {**DECISION, "plugins": None, "best": best}}, 5)
+    assert lines[2:7] == [
+        "node  score",
+        "b     92          selected",
+        "c     at most 70",
+        "",
+        "the scores by plugin are not kept: too many pods were placed at once",
     ]
 
 

@@ -24,6 +24,7 @@ def result(*, rate: float | None = 50.0, p99: float | None = 20.0, valid: bool =
         validity=Validity({}, 0.1, 0, {}, 0, 0, {}, {}),
         valid=valid,
         invalid_because=() if valid else ("the client was the limit",),
+        workers=(),
         samples=Path("samples.jsonl"),
     )
 

@@ -2,10 +2,12 @@
 
 import re
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
+from seatrial.harness.commands.load import worker_lines
 from seatrial.harness.load.load_figures import LoadResult, Second, Throughput, summarise
 from seatrial.harness.load.record import Part, Sample
 from seatrial.harness.load.settings import LoadSettings
@@ -40,6 +42,7 @@ def test_two_processes_make_one_result() -> None:
     assert result.per_second == (Second(0, 10, 10, 0), Second(1, 10, 10, 9), Second(2, 0, 0, 10), Second(3, 0, 0, 1))
     assert result.valid
     assert result.bound_once
+    assert result.workers == ()
 
 
 def test_lost_and_doubly_bound_pods_are_told() -> None:
@@ -89,3 +92,14 @@ def test_one_worker_that_is_at_fault_is_named_however_many_there_are() -> None:
         "the load requests 150% of the fleet's cards on average: pods wait for room",
     ]
     assert result.validity.generator_lag_ms["p99"] == 0
+    first, *_, of_late, of_busy, of_lost = result.workers
+    assert (len(result.workers), sum(each.created for each in result.workers)) == (22, result.created)
+    assert (first.worker, first.created, first.bound, first.latency_ms["p99"]) == ("worker 0 on a", 10, 10, 10.0)
+    assert (first.valid, of_late.valid, of_late.validity.generator_lag_ms["p99"]) == (True, False, 100.0)
+    lines = worker_lines(map(asdict, (first, of_late, of_lost)))
+    assert [line.split()[3:] for line in lines[1:]] == [
+        ["a", "10", "10", "10", "10", "0", "20%", "1", "yes"],
+        ["b", "10", "10", "10", "10", "100", "20%", "1", "no"],
+        ["d", "0", "0", "-", "-", "-", "-", "-", "no"],
+    ]
+    assert (of_busy.validity.client_cpu_share, of_lost.created, of_lost.valid) == (0.9, 0, False)

@@ -135,6 +135,9 @@ def test_a_lost_worker_makes_the_load_invalid_by_name(cluster: EmbeddedCluster) 
     assert lost[0].startswith(("worker 0 on ", "worker 1 on "))
     assert 0 < load.figures["created"] < 120
     assert (status, of_lost, of_other) == (3, 2, 0)
+    figures = sorted(load.figures["workers"], key=lambda each: each["created"])
+    assert [each["created"] for each in figures] == [0, load.figures["created"]]
+    assert lost[0].startswith(figures[0]["worker"])
     assert _clean(cluster)
 
 
@@ -283,4 +286,10 @@ def test_two_machines_drive_one_cluster(tmp_path: Path) -> None:
         assert _pods(samples) == planned, messages
         assert status == (0 if load.figures["valid"] else 3)
         assert [code for code, _ in others] == [0, 0]
+        one, other = load.figures["workers"]
+        assert [one["worker"].partition(" on ")[0], other["worker"].partition(" on ")[0]] == ["worker 0", "worker 1"]
+        assert one["created"] > 0 < other["created"]
+        assert one["created"] + other["created"] == load.figures["created"] == len(planned)
+        assert load.figures["valid"] == (one["valid"] and other["valid"])
+        assert max(one["latency_ms"]["max"], other["latency_ms"]["max"]) == load.figures["latency_ms"]["max"]
         assert _clean(cluster)

@@ -140,6 +140,17 @@ def test_the_decision_of_a_placed_pod_shows_its_scores(browser: Browser, up: Up)
     )
     text = wait(browser, f"{DIALOG}.includes('selected') && {DIALOG}")
     assert "Placed on " in text
+    rows = (
+        "[...document.querySelectorAll('#dialog-body table')]"
+        ".map(each => [...each.rows].map(row => [...row.cells].map(cell => cell.innerText)))"
+    )
+    totals, by_plugin = browser.ask(rows)[:2]
+    assert by_plugin[0][:2] == ["plugin", "weight"]
+    assert "DeviceShare" in [line[0] for line in by_plugin]
+    for place, (node, total, _) in enumerate(totals[1:]):
+        assert by_plugin[0][2 + place] == node
+        scored = [(int(line[1]), int(line[2 + place].split(" → ")[-1].replace(",", ""))) for line in by_plugin[1:]]
+        assert sum(weight * score for weight, score in scored) == int(total.replace(",", ""))
 
 
 def test_a_card_shows_its_pod_and_keys_go_from_card_to_card(browser: Browser, up: Up) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from itertools import islice
+from operator import mul
 from typing import Any
 
 from seatrial.scheduler.api.clock import read_time, rfc3339
@@ -35,7 +36,11 @@ def placement_of(core: Core, info: PodInfo) -> dict[str, Any] | None:
 
 
 def decision_view(kept: KeptDecision) -> dict[str, Any]:
-    """One decision; `exact` false: the node's score is at most this number."""
+    """One decision; `exact` false: the node's score is at most this number.
+
+    `plugins` has name and weight of each plugin, and `scores` of a node their raw and normalized scores, in the same
+    order; None and empty if they are not kept.
+    """
     created = read_time(kept.created)
     return {
         "pod": {"namespace": kept.namespace, "name": kept.name, "uid": kept.uid},
@@ -43,16 +48,23 @@ def decision_view(kept: KeptDecision) -> dict[str, Any]:
         "secondsSinceCreation": None if created is None else round(kept.time - created, 3),
         "node": kept.node,
         "message": kept.message,
-        **({"best": [], "rejected": []} if kept.ranking is None else _ranking_view(kept.ranking)),
+        **({"plugins": None, "best": [], "rejected": []} if kept.ranking is None else _ranking_view(kept.ranking)),
     }
 
 
 def _ranking_view(ranking: Ranking) -> dict[str, Any]:
-    names, scores, bounds, by_node, by_others, filters = ranking
+    names, totals, bounds, by_node, by_others, filters, table = ranking
+    plugins, weights, numbers = table or ((), (), ())
+    pairs = iter(zip(numbers[::2], numbers[1::2], strict=True))
+    scores = [list(islice(pairs, len(plugins))) for _ in names]
+    if table is not None:  # they are exact, also where the key was a bound
+        totals, bounds = tuple(sum(map(mul, weights, [one for _, one in each])) for each in scores), 0
     return {
+        "plugins": table
+        and [{"plugin": plugin, "weight": weight} for plugin, weight in zip(plugins, weights, strict=True)],
         "best": [
-            {"node": name, "score": score, "exact": not bounds >> place & 1}
-            for place, (name, score) in enumerate(zip(names, scores, strict=True))
+            {"node": name, "score": total, "exact": not bounds >> place & 1, "scores": of_node}
+            for place, (name, total, of_node) in enumerate(zip(names, totals, scores, strict=True))
         ],
         "rejected": [
             {"plugins": plugins, "nodes": count}

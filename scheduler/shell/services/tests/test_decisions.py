@@ -48,10 +48,24 @@ def test_a_placement_is_kept_with_its_best_nodes_and_how_many_were_rejected() ->
     assert scores == sorted(scores, reverse=True)
     assert scores[0] > scores[-1] > 0
     assert all(one["exact"] for one in results["best"])
+    weights = [plugin["weight"] for plugin in results["plugins"]]
+    assert "NodeResourcesFit" in [plugin["plugin"] for plugin in results["plugins"]]
+    for one in results["best"]:
+        assert sum(score * weight for (_, score), weight in zip(one["scores"], weights, strict=True)) == one["score"]
     of_node, of_pods = results["rejected"]
     assert "NodeUnschedulable" in of_node["plugins"]
     assert "NodeResourcesFit" in of_pods["plugins"]
     assert (of_node["nodes"], of_pods["nodes"]) == (1, 1)
+
+
+def test_a_decision_without_a_score_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    served = sizes()
+    monkeypatch.setattr(KeptDecisions, "wants_scores", lambda _: False)
+    served.rig.submit(pod("p").request(cpu="1"))
+    served.rig.run()
+    (results,) = of_pod(served, "p")
+    assert results["plugins"] is None
+    assert [(one["node"], one["scores"]) for one in results["best"][:2]] == [("n5", []), ("n4", [])]
 
 
 def test_a_rejection_is_kept_with_the_number_of_nodes_by_reason() -> None:
