@@ -235,8 +235,8 @@ def _verdict(case: Case) -> Verdict:
 
 def _cell(cases: Sequence[Case]) -> Cell:
     counts = Counter(map(_verdict, cases))
-    verdicts: tuple[Verdict, ...] = ("failed", "broken", "passed", "cannot say", "not run")
-    verdict = next((each for each in verdicts if counts[each]), "not asked")
+    worst: tuple[Verdict, ...] = ("failed", "broken", *VERDICTS)
+    verdict: Verdict = next((each for each in worst if counts[each]), "not asked")
     why = next((case.reason for case in cases if _verdict(case) == verdict), "")
     ran = counts["passed"] + counts["failed"] + counts["broken"]
     if ran:
