@@ -99,6 +99,7 @@ class Board:
     suspect: tuple[Failure, ...]
     figures: tuple[Figure, ...]
     absent: tuple[str, ...] = ()  # schedulers whose programs were missing
+    unfinished: tuple[str, ...] = ()  # runs that did not come to their end, as `Acme 1.2.0, gang`
 
     @property
     def notes(self) -> list[str]:
@@ -149,6 +150,7 @@ def board_of(runs: Sequence[Run], features: Sequence[Feature], absent: Sequence[
         tuple(each for each in failures if each.nodeid in suspect),
         tuple(_figures(ordered, subjects)),
         tuple(absent),
+        tuple(f"{_name(run)}, {' '.join(run.info.suites)}" for run in ordered if _is_cut(run)),
     )
 
 
@@ -173,6 +175,10 @@ def _name(run: Run) -> str:
 
 def _is_foreign(name: str, runs: Sequence[Run]) -> bool:
     return not name.startswith(OURS) and any(_name(run) == name and is_foreign(run.info.subject.name) for run in runs)
+
+
+def _is_cut(run: Run) -> bool:
+    return run.info.interrupted or run.info.finished is None
 
 
 def _period(runs: Sequence[Run]) -> str:
@@ -229,8 +235,8 @@ def _verdict(case: Case) -> Verdict:
 
 def _cell(cases: Sequence[Case]) -> Cell:
     counts = Counter(map(_verdict, cases))
-    verdicts: tuple[Verdict, ...] = ("failed", "broken", "passed", "cannot say", "not run")
-    verdict = next((each for each in verdicts if counts[each]), "not asked")
+    worst: tuple[Verdict, ...] = ("failed", "broken", *VERDICTS)
+    verdict: Verdict = next((each for each in worst if counts[each]), "not asked")
     why = next((case.reason for case in cases if _verdict(case) == verdict), "")
     ran = counts["passed"] + counts["failed"] + counts["broken"]
     if ran:

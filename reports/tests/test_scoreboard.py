@@ -87,6 +87,14 @@ def test_a_case_that_fails_for_every_other_scheduler_is_suspect(run: Callable[..
     assert [(each.subject, each.case) for each in board.failures] == [("Acme 1.0", "IN-2")]
 
 
+def test_a_run_that_was_cut_short_is_named(run: Callable[..., Run]) -> None:
+    whole, cut = run("KAI", case(1, "passed")), run("Acme", case(1, "passed"))
+    whole = structs.replace(whole, info=structs.replace(whole.info, finished=BEGAN))
+    cut = structs.replace(cut, info=structs.replace(cut.info, suites=("gang",)))
+
+    assert board_of([whole, cut], FEATURES).unfinished == ("Acme 1.0, gang",)
+
+
 def test_one_other_scheduler_makes_no_case_suspect(run: Callable[..., Run]) -> None:
     board = board_of([run("Acme", case(1, "failed")), run("seatrial", case(1, "passed"))], FEATURES)
 

@@ -54,6 +54,19 @@ def test_volcanos_queues() -> None:
     }
 
 
+def test_kais_groups_have_names_of_their_own_in_the_whole_cluster() -> None:
+    """KAI finds the pods of a group by its name alone, in all namespaces."""
+    names = set()
+    for scope in ("trial-a", "trial-b"):
+        dialect, member = dialect_named("kai")(scope), pod("p")
+        dialect.join(member, "train")
+        (group,) = dialect.gang("train", 2)
+        assert member.manifest["metadata"]["annotations"]["pod-group-name"] == group.manifest["metadata"]["name"]
+        names.add(group.manifest["metadata"]["name"])
+
+    assert len(names) == 2
+
+
 def test_kais_queues_count_thousandths_and_megabytes() -> None:
     dialect = dialect_named("kai")("trial-a")
 
