@@ -213,6 +213,23 @@ def test_a_pod_is_there_before_the_device_object(trial: Trial, expect: Expect) -
     assert [minors(one) for one in placed] == [[1]]
 
 
+@pytest.mark.feature("DEV-1.once", "DEV-2.unhealthy-leaves")
+@pytest.mark.case("DS-146", severity="critical", source=f"spec DEV-R21; {DEVICE_SHARE}/device_cache.go@v1.7.0")
+@pytest.mark.needs(Capability.VIRTUAL_TIME)  # in real time the node's end waits for the object that the case wrote
+def test_the_device_object_is_away_for_a_while(trial: Trial, expect: Expect) -> None:
+    """The Device object is deleted: a pod waits beside the idle cards, and gets one when the object is there again."""
+    trial.add(node("n1").gpus(CARD, 2))
+    body = trial.device("n1")
+    body["metadata"] = {key: body["metadata"].get(key) for key in ("name", "labels", "annotations")}
+    assert trial.call("DELETE", f"{DEVICES}/n1").ok
+    trial.settle()
+    trial.submit(pod("a").gpus(1))
+    expect.pending("a")
+    expect.stable(seconds=2)
+    trial.call("POST", DEVICES, body)
+    assert len(minors(expect.bound("a"))) == 1
+
+
 @pytest.mark.feature("RSV-1.held", "DEV-7.held-and-returned")
 @pytest.mark.case("DS-142", severity="critical", source="spec DEV-R62")
 def test_owners_of_two_reservations(trial: Trial, expect: Expect) -> None:

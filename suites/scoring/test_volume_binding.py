@@ -192,8 +192,7 @@ def test_who_controls_the_claim_of_an_ephemeral_volume(
     storage.of_class()
     trial.add(node("n1"))
     storage.volume("v", "n1")
-    gate = {"schedulingGates": [{"name": "example.com/later"}]}
-    trial.submit(pod_with("p", volumes=[storage.ephemeral("scratch")], **gate))
+    trial.submit(pod_with("p", volumes=[storage.ephemeral("scratch")], schedulingGates=[{"name": "example.com/later"}]))
     path = trial.path("PersistentVolumeClaim", "p-scratch")
     assert trial.reaches(lambda: trial.call("GET", path).ok, within=30)
     (reference,) = storage.seen("p-scratch")["metadata"]["ownerReferences"]

@@ -1,6 +1,6 @@
 """Limits of attached volumes, as a node's CSINode states them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -56,8 +56,8 @@ def using_volume(trial: Trial, name: str, **source: Any) -> PodBuilder:
 
 
 @contextmanager
-def limited(trial: Trial, count: int, driver: str = DRIVER, **others: int) -> Iterator[None]:
-    """Node n1 attaches so many volumes of the driver, which is listed after others.
+def limited(trial: Trial, count: int, driver: str = DRIVER, before: Mapping[str, int] | None = None) -> Iterator[None]:
+    """Node n1 attaches so many volumes of the driver, which is listed after those in `before`.
 
     As kubelet writes it, the CSINode also names the in-tree plugins that are migrated.
     """
@@ -69,7 +69,7 @@ def limited(trial: Trial, count: int, driver: str = DRIVER, **others: int) -> It
         "spec": {
             "drivers": [
                 {"name": name, "nodeID": "n1", "allocatable": {"count": most}}
-                for name, most in {**others, driver: count}.items()
+                for name, most in {**(before or {}), driver: count}.items()
             ]
         },
     }
@@ -183,7 +183,7 @@ def test_each_driver_has_its_own_limit(trial: Trial, expect: Expect, count: int,
     """A driver that is listed before attaches many volumes, and two of its volumes are there: the second driver's limit
     is for its own volumes alone, and 0 is a limit."""
     other = "another.example.com"
-    with limited(trial, count, **{other: 8}):
+    with limited(trial, count, before={other: 8}):
         for name in ("x", "y"):
             trial.submit(using_volume(trial, name, csi={"driver": other, "volumeHandle": f"{trial.name}-{name}"}))
             expect.bound(name)

@@ -52,13 +52,14 @@ MAX_UNWRITTEN = 256  # bounds the time of a flush
 class NodeDevices:
     """The devices of one node: their state, the holders, and the id of each device."""
 
-    __slots__ = ("device", "held", "ids", "labels", "listed", "name", "state")
+    __slots__ = ("deleted", "device", "held", "ids", "labels", "listed", "name", "state")
 
     def __init__(self, name: str, state: DeviceState) -> None:
         self.name = name
         self.state = state
         self.device: Device | None = None
-        self.listed = False  # whether a Device object exists
+        self.listed = False  # whether there is a Device object, or was one and the node is still there
+        self.deleted = False  # whether it was
         self.labels: Mapping[str, str] = {}  # of the Node object
         self.ids: dict[tuple[str, int], str] = {}  # as JSON strings
         self.held: dict[str, Holding] = {}  # by pod uid
@@ -109,6 +110,11 @@ def traits_of(device: Device | None, labels: Mapping[str, str]) -> tuple[Traits,
     return Traits(
         text, not text and known_machine(vendor, model), policy == "Honor", planned, f"{vendor}-{model}"
     ), wrong
+
+
+def _all_unhealthy(device: Device) -> Device:
+    devices = tuple(msgspec.structs.replace(info, health=False) for info in device.spec.devices)
+    return msgspec.structs.replace(device, spec=msgspec.structs.replace(device.spec, devices=devices))
 
 
 class DeviceCache(Listener):
@@ -164,12 +170,19 @@ class DeviceCache(Listener):
         return iter(self._nodes.values())
 
     def set_device(self, name: str, device: Device | None) -> list[str]:
-        """Take in a Device object that was added, changed or (None) deleted. Returns what in it is invalid."""
+        """Take in a Device object that was added, changed or (None) deleted. Returns what in it is invalid.
+
+        As long as its node is there, the devices of a deleted object are unhealthy ones (DEV-R21): without them pods
+        would pass as on a node that never had an object.
+        """
         node = self._nodes.get(name)
         if node is None:
             if device is None:
                 return []
             node = self._nodes[sys.intern(name)] = NodeDevices(name, self._nothing)
+        node.deleted = device is None and node.device is not None and self._cache.find(name) is not None
+        if node.deleted and node.device is not None:
+            device = _all_unhealthy(node.device)
         node.device, node.listed = device, device is not None
         infos = device.spec.devices if device is not None else ()
         node.ids = {(info.type, info.minor): quoted(info.id) for info in infos if info.minor is not None and info.id}
@@ -205,6 +218,12 @@ class DeviceCache(Listener):
     def node_added(self, name: str) -> None:
         """Fill the new row of a node whose devices were known before it."""
         self.show(name)  # the log of columns has the new node already
+
+    def node_gone(self, name: str) -> None:
+        """Forget the devices of an object that was deleted before its node; one that is there is deleted with it."""
+        node = self._nodes.get(name)
+        if node is not None and node.deleted:
+            self.set_device(name, None)
 
     def pod_placed(self, info: PodInfo) -> None:
         if DEVICE_ALLOCATED not in info.pod.metadata.annotations:

@@ -5,7 +5,15 @@ from typing import Any
 import pytest
 
 from seatrial.scheduler.api.builders import pod
-from seatrial.scheduler.api.device import GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO, RDMA, DeviceInfo, parse_allocations
+from seatrial.scheduler.api.device import (
+    GPU,
+    GPU_CORE,
+    GPU_MEMORY,
+    GPU_MEMORY_RATIO,
+    RDMA,
+    DeviceInfo,
+    parse_allocations,
+)
 from seatrial.scheduler.api.quantity import Amounts
 from seatrial.scheduler.plugins.deviceshare.allocator import allocate, fill_memory, verdict
 from seatrial.scheduler.plugins.deviceshare.gpus import Policy
@@ -239,6 +247,27 @@ def test_allocations_outlive_the_device_object() -> None:
     rig.submit(pod("c").gpu_share(40))
     rig.run()
     assert "Insufficient gpu devices" in rig.message("c")
+
+
+def test_a_node_whose_device_object_was_deleted_has_no_cards_left() -> None:
+    """Until the object comes back, or the node goes and one of its name comes without an object."""
+    rig = Rig()
+    rig.node("n", gpus=1)
+    rig.core.intake.set_device("n", None)
+    rig.submit(pod("a").gpus(1))
+    rig.run()
+    assert "Insufficient gpu devices" in rig.message("a")
+    rig.device("n", 1)
+    rig.clock.advance(1)
+    rig.run()
+    assert rig.where("a") == "n"
+    rig.core.intake.set_device("n", None)
+    rig.delete("a")
+    rig.core.intake.remove_node("n")
+    rig.node("n", more={GPU: 100})
+    rig.submit(pod("b").gpus(1))
+    rig.run()
+    assert rig.where("b") == "n", "the kubelet's device plugin decides (DEV-R22)"
 
 
 def test_an_unhealthy_card_leaves_the_pool_and_comes_back() -> None:
