@@ -62,7 +62,7 @@ def test_verdicts_are_those_of_a_search_on_each_node(seed: int) -> None:
         world.claim(f"c{number}", *requests, **devices)
         world.pod(f"p{number}", f"c{number}")
         for kind, wants in enumerate(kinds):
-            verdicts = cache.of(str(kind).encode(), lambda wants=wants: wants)
+            verdicts = cache.of(str(kind).encode(), wants.copy)
             verdicts.refresh(columns.count, lambda row: world.core.cache.nodes[columns.names[row]].known)
             for name, row in columns.rows.items():
                 solution, error = on_node(world, wants, name)
