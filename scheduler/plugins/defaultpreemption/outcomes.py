@@ -108,8 +108,8 @@ class Outcomes:
             self._ranks[_VIOLATIONS, row] = NO_CANDIDATE
             return None
         cost = fingerprint.cost(outcome.victims) if outcome.victims else NO_COST
-        total = cost.total + PRIORITY_OFFSET * cost.count
-        self._ranks[:, row] = outcome.violations, cost.highest, total, cost.count
+        total = cost.total + PRIORITY_OFFSET * cost.pods
+        self._ranks[:, row] = outcome.violations, cost.highest, total, cost.pods
         self._latest[row] = -cost.earliest
         return None
 

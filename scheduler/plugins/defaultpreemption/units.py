@@ -15,7 +15,7 @@ class Cost(NamedTuple):
 
     highest: int
     total: int
-    count: int
+    pods: int
     earliest: float
 
 
@@ -27,8 +27,8 @@ def cost_of(pods: Iterable[PodInfo]) -> Cost:
 def sum_of(costs: Sequence[Cost]) -> Cost:
     """The cost of all of them, at least one."""
     highest = max(cost.highest for cost in costs)
-    total, count = sum(cost.total for cost in costs), sum(cost.count for cost in costs)
-    return Cost(highest, total, count, min(cost.earliest for cost in costs if cost.highest == highest))
+    total, pods = sum(cost.total for cost in costs), sum(cost.pods for cost in costs)
+    return Cost(highest, total, pods, min(cost.earliest for cost in costs if cost.highest == highest))
 
 
 @dataclass(slots=True, eq=False)

@@ -91,6 +91,11 @@ class Expression:
         self._known: dict[tuple[Path, ...], dict[tuple[Any, ...], bool | ExpressionError]] = {}
         self._size = 0
 
+    @property
+    def reads(self) -> Iterator[Path]:
+        """What was read for the results that are known, but for those of a device alone."""
+        return (path for paths in self._known for path in paths)
+
     def holds(self, device: Subject) -> bool:
         """Whether it is true of the device.
 

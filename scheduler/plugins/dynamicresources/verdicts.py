@@ -13,7 +13,8 @@ from seatrial.scheduler.cache.row_log import RowLog
 from seatrial.scheduler.framework.status import SUCCESS, Status
 from seatrial.scheduler.plugins.dynamicresources.allocator import Pick, Search, Solution, serves
 from seatrial.scheduler.plugins.dynamicresources.claims import Claims
-from seatrial.scheduler.plugins.dynamicresources.inventory import Counters, View
+from seatrial.scheduler.plugins.dynamicresources.expressions import Path
+from seatrial.scheduler.plugins.dynamicresources.inventory import Card, Counters, View
 from seatrial.scheduler.plugins.dynamicresources.wants import AllocationError, Alternative, Want
 
 CANNOT = Status.unresolvable("cannot allocate all claims")
@@ -54,6 +55,9 @@ class Verdicts:
         self._numbers: dict[Status, int] = {}  # of errors
         self._chosen: dict[int, _Chosen] = {}  # by row
         self._layouts: dict[int, tuple[View, int | None]] = {}  # by row: the number of what the claims see there
+        self._ways = [way for want in wants for request in want.requests for way in request]
+        self._paths: tuple[Path, ...] = ()  # that the selectors have read
+        self._by_values: dict[tuple[object, ...], tuple[bool, ...]] = {}
         self._layout_numbers: dict[tuple[object, ...], int] = {}
         self._searched: dict[tuple[int, int], _Chosen | None] = {}  # by layout and devices in use
         self._position, self._epoch = -1, -1
@@ -115,17 +119,30 @@ class Verdicts:
         """
         if not view.plain:
             return None
-        ways = [way for want in self.wants for request in want.requests for way in request]
         constraints = [constraint for want in self.wants for constraint in want.constraints]
         names = {constraint.match_attribute or constraint.distinct_attribute for constraint in constraints}
         try:
             seen = tuple(
-                (*(serves(way, card) for way in ways), *(card.attributes.get(name) for name in sorted(names)))
-                for card in view.cards
+                (*self._served(card), *(card.attributes.get(name) for name in sorted(names))) for card in view.cards
             )
         except AllocationError:
             return None  # the message names the device
         return self._layout_numbers.setdefault(seen, len(self._layout_numbers))
+
+    def _served(self, card: Card) -> tuple[bool, ...]:
+        """Which requests mean the card. Cards that are equal in all that the selectors read share the answer."""
+        values = card.subject.read(self._paths)
+        served = self._by_values.get(values)
+        if served is None:
+            served = tuple(serves(way, card) for way in self._ways)
+            selectors = [selector for way in self._ways for selector in (*way.class_selectors, *way.selectors)]
+            paths = tuple(dict.fromkeys(path for selector in selectors for path in selector.reads))
+            if paths != self._paths or len(self._by_values) >= KEPT_SEARCHES:
+                self._paths = paths
+                self._by_values.clear()
+            if not any(way.capacity for way in self._ways) and not card.subject.own:
+                self._by_values[card.subject.read(paths)] = served
+        return served
 
     def solution(self, row: int, node: Node) -> Solution | None:
         """The devices on the node of a row, of the last `refresh`; None: it does not have them."""

@@ -15,7 +15,7 @@ from seatrial.scheduler.plugins.dynamicresources.wants import AllocationError, W
 
 ROOT, MODEL = f"{DRIVER}/root", f"device.attributes['{DRIVER}'].model"
 SAME_ROOT = {"requests": ["gpu"], "matchAttribute": ROOT}
-REQUESTS: tuple[tuple[tuple[dict[str, Any], ...], dict[str, Any]], ...] = (
+SPECS: tuple[tuple[tuple[dict[str, Any], ...], dict[str, Any]], ...] = (
     ((exactly(),), {}),
     ((exactly(count=2),), {"constraints": [SAME_ROOT]}),
     ((exactly(selectors=[cel(f"{MODEL} == 'big'")]), exactly("other")), {}),
@@ -52,17 +52,17 @@ def test_verdicts_are_those_of_a_search_on_each_node(seed: int) -> None:
         world.node(f"n{number}", *(card(each, chance) for each in range(4)))
     cache, columns = VerdictCache(world.claims, world.core.handle.columns), world.core.handle.columns
     kinds = []
-    for number, (requests, devices) in enumerate(REQUESTS):
+    for number, (requests, devices) in enumerate(SPECS):
         world.claim(f"kind-{number}", *requests, **devices)
         claim = world.claims.find(("default", f"kind-{number}"))
         assert isinstance(claim, ResourceClaim)
         kinds.append([compiled(claim, world.claims.classes.get)])
     for number in range(16):
-        requests, devices = chance.choice(REQUESTS[:3])
+        requests, devices = chance.choice(SPECS[:3])
         world.claim(f"c{number}", *requests, **devices)
         world.pod(f"p{number}", f"c{number}")
         for kind, wants in enumerate(kinds):
-            verdicts = cache.of(str(kind).encode(), lambda wants=wants: wants)
+            verdicts = cache.of(str(kind).encode(), wants.copy)
             verdicts.refresh(columns.count, lambda row: world.core.cache.nodes[columns.names[row]].known)
             for name, row in columns.rows.items():
                 solution, error = on_node(world, wants, name)
