@@ -16,7 +16,7 @@ Packages from the top down; a package imports only packages below it (import con
 - `names`, `field_errors`, `errors`: rules of names, causes and `Status` errors.
 
 This package is the door: outside of `harness/apiserver` nothing else of it is imported, but modules of plain values
-(`conversation`, `label_selectors`, `quantities`, `protobuf.wire`). What it does and does not do is in
+(`conversation`, `label_selectors`, `quantities`). What it does and does not do is in
 docs/embedded-api.md. Names are loaded when they are used, so that a client of one does not load the server.
 """
 

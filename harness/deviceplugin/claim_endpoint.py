@@ -28,7 +28,7 @@ from seatrial.harness.deviceplugin.claim_messages import (
 from seatrial.harness.deviceplugin.endpoint import Context, listen
 from seatrial.harness.deviceplugin.kubelet import KubeletFolder
 from seatrial.harness.deviceplugin.messages import Empty
-from seatrial.harness.deviceplugin.protobuf import decode, encode
+from seatrial.scheduler.api.protobuf import decode, encode
 
 log = logging.getLogger(__name__)
 

@@ -24,8 +24,8 @@ from seatrial.harness.deviceplugin.messages import (
     PreferredAllocationResponse,
     PreStartContainerRequest,
 )
-from seatrial.harness.deviceplugin.protobuf import decode, encode
 from seatrial.harness.errors import HarnessError
+from seatrial.scheduler.api.protobuf import decode, encode
 
 Context = Any  # grpc.aio.ServicerContext; grpcio has no types
 

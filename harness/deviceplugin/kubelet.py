@@ -15,8 +15,8 @@ from seatrial.harness.deviceplugin.messages import (
     PodResources,
     RegisterRequest,
 )
-from seatrial.harness.deviceplugin.protobuf import decode, encode
 from seatrial.harness.errors import DeviceError
+from seatrial.scheduler.api.protobuf import decode, encode
 
 ANSWER_WITHIN = 10.0  # seconds
 MAX_SOCKET_PATH = 107  # bytes, a limit of Linux

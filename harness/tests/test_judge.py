@@ -30,6 +30,8 @@ _NO_RULES = (  # no rule of scheduling is in them
     "integers",
     "label_selectors",
     "private_files",
+    "protobuf",
+    "protobuf_wire",
     "transport",
     "wire",
     "wrong_values",

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import os
+import re
 import socket
 import sys
 from pathlib import Path
@@ -16,6 +17,7 @@ from seatrial.scheduler.client.kubeconfig import KubeconfigError, load_server
 from seatrial.scheduler.koordlet.agent import GATES
 from seatrial.scheduler.koordlet.app import build_agent, build_routes
 from seatrial.scheduler.koordlet.machine import MachineError
+from seatrial.scheduler.koordlet.nri import NriConfig, Plugin
 from seatrial.scheduler.serving.http import serve
 from seatrial.scheduler.serving.process import log_to_stderr, on_end_signal
 
@@ -37,6 +39,14 @@ def run(
     seed: int | None = None,
     address: str = "127.0.0.1",
     port: int = 0,
+    enable_nri_runtime_hook: bool = False,
+    runtime_hooks_nri_socket_path: Path = Path("/var/run/nri/nri.sock"),
+    runtime_hooks_nri_plugin_name: str = "koordlet_nri",
+    runtime_hooks_nri_plugin_index: str = "00",
+    runtime_hooks_nri_connect_timeout: float = 6.0,
+    runtime_hooks_nri_backoff_duration: float = 1.0,
+    runtime_hooks_nri_backoff_cap: float = 60.0,
+    runtime_hooks_plugin_failure_policy: str = "Ignore",
 ) -> int:
     """Measure the pods of this node, report them, and keep best-effort pods from disturbing the others.
 
@@ -55,6 +65,16 @@ def run(
         seed: Of the dice for burst limiters; by default they differ in each process.
         address: Where health and metrics are served.
         port: At which port; 0 for none.
+        enable_nri_runtime_hook: Change containers before the runtime makes them, as its NRI plugin. Koordinator's is on
+            by default; this one also runs over roots that are not the machine's.
+        runtime_hooks_nri_socket_path: The runtime's socket for NRI; containerd 2 has it without further settings.
+        runtime_hooks_nri_plugin_name: The plugin's name.
+        runtime_hooks_nri_plugin_index: Two digits; plugins are called in this order.
+        runtime_hooks_nri_connect_timeout: Seconds for registration, after which it connects anew.
+        runtime_hooks_nri_backoff_duration: Seconds before it connects again; doubled each time.
+        runtime_hooks_nri_backoff_cap: The longest such time.
+        runtime_hooks_plugin_failure_policy: Fail: a container of which a hook cannot read an annotation is not made.
+            Ignore: it is made without what this hook gives.
     """
     log_to_stderr(logging.INFO)
     try:
@@ -65,6 +85,15 @@ def run(
         kept = prediction_checkpoint_filepath
         if kept is not None and not kept.is_dir():
             raise ValueError(f"--prediction-checkpoint-filepath: expected a folder, found {str(kept)!r}")
+        nri = _nri(
+            runtime_hooks_nri_socket_path,
+            runtime_hooks_nri_plugin_name,
+            runtime_hooks_nri_plugin_index,
+            runtime_hooks_nri_connect_timeout,
+            runtime_hooks_nri_backoff_duration,
+            runtime_hooks_nri_backoff_cap,
+            runtime_hooks_plugin_failure_policy,
+        )
     except (KubeconfigError, ValueError) as error:
         print(f"koordlet: {error}", file=sys.stderr)  # noqa: T201
         return 2
@@ -98,7 +127,12 @@ def run(
         ended = asyncio.Event()
         on_end_signal(ended.set)
         agent.start()
+        plugin = Plugin(nri, agent, clock) if enable_nri_runtime_hook else None
+        if plugin is not None:
+            plugin.start()
         await ended.wait()
+        if plugin is not None:
+            plugin.stop()
         agent.stop()
         for listener in listening:
             listener.close()
@@ -106,6 +140,25 @@ def run(
         return 0
 
     return uvloop.run(watch())
+
+
+def _nri(  # noqa: PLR0917
+    path: Path, name: str, index: str, connect_timeout: float, backoff: float, backoff_cap: float, policy: str
+) -> NriConfig:
+    """The settings of the plugin.
+
+    Raises:
+        ValueError: one of them has no meaning.
+    """
+    if not re.fullmatch("[0-9]{2}", index, re.ASCII):
+        raise ValueError(f"--runtime-hooks-nri-plugin-index: expected two digits, found {index!r}")
+    if policy not in {"Ignore", "Fail"}:
+        raise ValueError(f"--runtime-hooks-plugin-failure-policy: expected Ignore or Fail, found {policy!r}")
+    times = {"connect-timeout": connect_timeout, "backoff-duration": backoff, "backoff-cap": backoff_cap}
+    for option, seconds in times.items():
+        if not 0 < seconds < 86400:
+            raise ValueError(f"--runtime-hooks-nri-{option}: expected seconds, more than 0, found {seconds:g}")
+    return NriConfig(path, name, index, connect_timeout, backoff, backoff_cap, policy == "Fail")
 
 
 def _gates(words: str) -> dict[str, bool]:

@@ -25,8 +25,8 @@ from seatrial.scheduler.api.wire import decode_as, decoder
 from seatrial.scheduler.client.events import EventRecorder
 from seatrial.scheduler.client.informer import Informer
 from seatrial.scheduler.client.rest import Rest, refusal
-from seatrial.scheduler.koordlet import reconciler, report
-from seatrial.scheduler.koordlet.cgroups import CgroupError, Cgroups
+from seatrial.scheduler.koordlet import hooks, reconciler, report
+from seatrial.scheduler.koordlet.cgroups import CgroupError, Cgroups, Layout
 from seatrial.scheduler.koordlet.collectors import NODE_MEMORY, Collectors
 from seatrial.scheduler.koordlet.core_sched import Cookies
 from seatrial.scheduler.koordlet.enforcer import Enforcer
@@ -59,7 +59,8 @@ PRESSURE = "PSICollector"
 GATES = {
     "BECPUSuppress": True,
     "CPUBurst": True,
-    "BatchResource": True,
+    hooks.BATCH: True,
+    hooks.CPUSET: True,
     "RdtResctrl": True,
     **dict.fromkeys((BE_CPU, CPU_ALLOCATABLE, CPU_USAGE, BE_MEMORY, MEMORY_ALLOCATABLE, MEMORY_USAGE), False),
     **dict.fromkeys((*reconciler.GATES, PRESSURE), False),
@@ -230,7 +231,7 @@ class Agent:
             except (CgroupError, CpusetError) as error:
                 self._say("suppress", f"suppress: {error}")
         if self._config.enabled("CPUBurst"):
-            ratio = self._ratio if self._config.enabled(reconciler.NORMALIZATION) else 1.0
+            ratio = self._ratio if self._config.enabled(hooks.NORMALIZATION) else 1.0
             self._enforcer.burst(now, pods, self._strategies, ratio)
         if self._strategies.threshold.enable:
             try:
@@ -240,7 +241,7 @@ class Agent:
             self._evictor.look(pods, self._strategies.threshold, self._node, capacity)
 
     def _pod_rules(self) -> None:
-        if self._config.enabled("BatchResource"):
+        if self._config.enabled(hooks.BATCH):
             self._enforcer.pods(list(self._pods.values()), self._strategies, self._ratio, self._reserved())
         if self._strategies.known:
             self._reconciler.reconcile(self._pods.values(), self._strategies, self._node, self._ratio)
@@ -259,6 +260,23 @@ class Agent:
             return parse_cpuset(decode_as(text, NodeReservation).reserved_cpus) if text else frozenset()
         except (msgspec.MsgspecError, CpusetError):
             return frozenset()
+
+    # -- pods and containers that the runtime is about to make -------------------------------------------------------
+
+    @property
+    def layout(self) -> Layout:
+        """How kubelet names control groups here."""
+        return self._cgroups.layout
+
+    def prepare_pod(self, pod: LocalPod) -> None:
+        """Write what the group of a pod gets, which kubelet has made."""
+        if self._config.enabled(hooks.BATCH):
+            self._enforcer.pod(pod, self._strategies, self._ratio)
+
+    def container_changes(self, pod: LocalPod, container: str, quota: int) -> Iterator[hooks.Changes | Exception]:
+        """What one of its containers gets, as `hooks.changes_by_hook`; `quota`: that of kubelet, 0: not known."""
+        setting = hooks.Setting(pod, container, quota, self._strategies.own_quotas, self._ratio)
+        return hooks.changes_by_hook(setting, self._config.enabled)
 
     # -- report -------------------------------------------------------------------------------------------------------
 

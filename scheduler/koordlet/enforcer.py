@@ -240,12 +240,17 @@ class Enforcer:
         for application in strategies.applications:
             if application.qos == LS and shared:
                 self._executor.update(Update(application.folder(self._cgroups.layout), CPUS, cpuset_text(shared)))
-        quotas = not (strategies.threshold.enable and strategies.threshold.cpu_suppress_policy == CFS_QUOTA)
         for pod in pods:
-            if pod.raw_qos == BE:
-                self._guarded(pod, partial(self._limits, pod, quotas, ratio))
+            self.pod(pod, strategies, ratio)
         if self._cgroups.path("", GROUP_IDENTITY).exists():
-            self._identities(pods, strategies)
+            self._identities(strategies)
+
+    def pod(self, pod: LocalPod, strategies: Strategies, ratio: float) -> None:
+        """The limits and the identity of one pod."""
+        if pod.raw_qos == BE:
+            self._guarded(pod, partial(self._limits, pod, strategies.own_quotas, ratio))
+        if self._cgroups.path("", GROUP_IDENTITY).exists():
+            self._identity(pod, strategies)
 
     def _limits(self, pod: LocalPod, quotas: bool, ratio: float) -> None:
         limits = batch_limits(pod.pod.metadata.annotations, quotas=quotas, ratio=ratio)
@@ -261,16 +266,18 @@ class Enforcer:
             )
         )
 
-    def _identities(self, pods: Iterable[LocalPod], strategies: Strategies) -> None:
+    def _identity(self, pod: LocalPod, strategies: Strategies) -> None:
         result = identities(strategies.qos)
-        own = strategies.qos.policies.get("cpuPolicy") == "groupIdentity"
+        value = result.by_class.get(pod.raw_qos, result.by_kubernetes[pod.kubernetes])
+        if strategies.qos.policies.get("cpuPolicy") == "groupIdentity":
+            value = own_identity(pod.pod.metadata.annotations, pod.raw_qos, value)
+        for folder in (pod.folder, *pod.containers.values()):
+            self._executor.update(Update(folder, GROUP_IDENTITY, value))
+
+    def _identities(self, strategies: Strategies) -> None:
+        result = identities(strategies.qos)
         for kind in (GUARANTEED, BURSTABLE, BEST_EFFORT):
             self._executor.update(Update(self._cgroups.layout.qos(kind), GROUP_IDENTITY, result.folders[kind]))
-        for pod in pods:
-            value = result.by_class.get(pod.raw_qos, result.by_kubernetes[pod.kubernetes])
-            value = own_identity(pod.pod.metadata.annotations, pod.raw_qos, value) if own else value
-            for folder in (pod.folder, *pod.containers.values()):
-                self._executor.update(Update(folder, GROUP_IDENTITY, value))
         for application in strategies.applications:
             value = result.by_class.get(application.qos, 0)
             self._executor.update(Update(application.folder(self._cgroups.layout), GROUP_IDENTITY, value))

@@ -90,16 +90,26 @@ def bound_cpus(pod: LocalPod) -> frozenset[int]:
     return parse_cpuset(decode_as(text, ResourceStatus).cpuset) if text else frozenset()
 
 
+def shares_cpus(pod: LocalPod) -> bool:
+    """Whether its quota depends on the ratio: it is LS or of no class, and no CPUs are bound to it (HK-8).
+
+    Raises:
+        CpusetError: the annotation of bound CPUs has no list of CPUs.
+        msgspec.MsgspecError: the annotation is not of its form.
+    """
+    return pod.raw_qos in {LS, ""} and not bound_cpus(pod)
+
+
 def normalized_quotas(pod: LocalPod, ratio: float) -> dict[str, int]:
     """The quotas of a pod and its containers by group on a node with this ratio (HK-8); those without a limit have
-    none. Of pods to which CPUs are bound, and of other classes than LS, none depends on it.
+    none, and neither have pods whose quota does not depend on it.
 
     Raises:
         QuantityError: a limit is not a quantity.
         CpusetError: the annotation of bound CPUs has no list of CPUs.
         msgspec.MsgspecError: the annotation is not of its form.
     """
-    if pod.raw_qos not in {LS, ""} or bound_cpus(pod):
+    if not shares_cpus(pod):
         return {}
     limits = {each.name: milli(each.resources.limits.get(CPU, 0)) * PERIOD // 1000 for each in pod.pod.spec.containers}
     result = {pod.folder: normalized(sum(limits.values()), ratio)} if all(limits.values()) else {}

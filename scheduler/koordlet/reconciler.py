@@ -13,6 +13,7 @@ from seatrial.scheduler.koordlet import blkio, memory_qos
 from seatrial.scheduler.koordlet.cgroups import CPU_IDLE, PROCESSES, QUOTA, CgroupError
 from seatrial.scheduler.koordlet.core_sched import POLICY, Cookies, CoreScheduling
 from seatrial.scheduler.koordlet.executor import Executor, Update
+from seatrial.scheduler.koordlet.hooks import NORMALIZATION, OOM_SCORE
 from seatrial.scheduler.koordlet.machine import Machine, MachineError
 from seatrial.scheduler.koordlet.objects import LocalPod
 from seatrial.scheduler.koordlet.oom_score import oom_score
@@ -24,8 +25,7 @@ from seatrial.scheduler.serving.once import Once
 
 log = logging.getLogger(__name__)
 
-CGROUPS, SYSTEM, NORMALIZATION = "CgroupReconcile", "SystemConfig", "CPUNormalization"
-OOM_SCORE, BLKIO, CORE_SCHED = "OOMScoreAdj", "BlkIOReconcile", "CoreSched"
+CGROUPS, SYSTEM, BLKIO, CORE_SCHED = "CgroupReconcile", "SystemConfig", "BlkIOReconcile", "CoreSched"
 GATES = (CGROUPS, SYSTEM, NORMALIZATION, OOM_SCORE, BLKIO, CORE_SCHED)
 
 

@@ -191,6 +191,11 @@ class Strategies:
     applications: tuple[HostApplication, ...] = ()
     known: bool = False
 
+    @property
+    def own_quotas(self) -> bool:
+        """Whether best-effort pods have quotas of their own: not where suppression is by quota."""
+        return not (self.threshold.enable and self.threshold.cpu_suppress_policy == CFS_QUOTA)
+
 
 def strategies(spec: Mapping[str, Any], before: Strategies) -> tuple[Strategies, list[str]]:
     """The blocks of a NodeSLO's spec, and what is wrong: a block that cannot be read keeps what it was."""

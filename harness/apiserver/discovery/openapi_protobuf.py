@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 
-from seatrial.harness.apiserver.protobuf.wire import bytes_field, number_field
+from seatrial.scheduler.api.protobuf_wire import bytes_field, number_field
 
 CONTENT_TYPE = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 MEDIA_TYPES = (CONTENT_TYPE, "application/com.github.proto-openapi.spec.v2@v1.0+protobuf")

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from seatrial.harness.apiserver.protobuf.special import CHOICES, SCHEMA, SPECIAL, as_base64
-from seatrial.harness.apiserver.protobuf.wire import BYTES, FIXED64, VARINT, Malformed, fields, signed
+from seatrial.scheduler.api.protobuf_wire import BYTES, FIXED64, VARINT, Malformed, fields, signed
 
 CONTENT_TYPE = "application/vnd.kubernetes.protobuf"
 MAGIC = b"k8s\x00"

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from seatrial.harness.apiserver.protobuf.decoding import MAGIC, META_PACKAGE, message_of, table
 from seatrial.harness.apiserver.protobuf.special import CHOICES, SCHEMA, WRITTEN
-from seatrial.harness.apiserver.protobuf.wire import bytes_field, fixed64_field, number_field
+from seatrial.scheduler.api.protobuf_wire import bytes_field, fixed64_field, number_field
 
 Object = Mapping[str, Any]
 _UNSET: Final = object()  # the value that writes a field's zero value

@@ -7,9 +7,9 @@ from typing import Any, Final
 
 import orjson
 
-from seatrial.harness.apiserver.protobuf.wire import Malformed, bytes_field, fields, number_field, signed
 from seatrial.harness.apiserver.times import printed, seconds_of
 from seatrial.scheduler.api.durations import go_text, required_duration
+from seatrial.scheduler.api.protobuf_wire import Malformed, bytes_field, fields, number_field, signed
 
 _META: Final = "k8s.io.apimachinery.pkg.apis.meta.v1"
 _CUSTOM: Final = "k8s.io.apiextensions_apiserver.pkg.apis.apiextensions.v1"

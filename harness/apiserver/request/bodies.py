@@ -16,8 +16,8 @@ import yaml
 
 from seatrial.harness.apiserver import errors
 from seatrial.harness.apiserver.protobuf import decoding as protobuf
-from seatrial.harness.apiserver.protobuf import wire as protobuf_wire
 from seatrial.harness.apiserver.protobuf.decoding import CONTENT_TYPE as PROTOBUF
+from seatrial.scheduler.api import protobuf_wire
 from seatrial.scheduler.api.yaml_files import MAX_DIGITS, LimitError, Limits, check_limits
 
 BODY_LIMIT = 3 * 1024 * 1024  # bytes, as upstream

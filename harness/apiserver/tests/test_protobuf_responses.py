@@ -8,11 +8,11 @@ import pytest
 
 from seatrial.harness.apiserver.protobuf.decoding import CONTENT_TYPE, META_PACKAGE, _message, decode, message_of
 from seatrial.harness.apiserver.protobuf.encoding import message
-from seatrial.harness.apiserver.protobuf.wire import fields
 from seatrial.harness.apiserver.schemas.shipped import shipped
 from seatrial.harness.apiserver.storage import store
 from seatrial.harness.apiserver.streams.responses import Streaming
 from seatrial.harness.apiserver.tests.asking import CONFIGS, Api, config
+from seatrial.scheduler.api.protobuf_wire import fields
 from seatrial.scheduler.api.transport import JSON, MERGE_PATCH, Request, Response
 
 KOORDINATOR = "scheduling.koordinator.sh/v1alpha1"

@@ -31,7 +31,7 @@ from seatrial.harness.deviceplugin.messages import (
     PreferredAllocationResponse,
     RegisterRequest,
 )
-from seatrial.harness.deviceplugin.protobuf import decode, encode
+from seatrial.scheduler.api.protobuf import decode, encode
 
 Answer = TypeVar("Answer")
 WITHIN = 60.0  # seconds

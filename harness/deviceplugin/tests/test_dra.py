@@ -34,12 +34,12 @@ from seatrial.harness.deviceplugin.daemon import Options, serve
 from seatrial.harness.deviceplugin.dra import Claims, DraPlugin, Place
 from seatrial.harness.deviceplugin.kubelet import KubeletFolder
 from seatrial.harness.deviceplugin.messages import Empty
-from seatrial.harness.deviceplugin.protobuf import decode, encode
 from seatrial.harness.devices.stand_in import StandIn, stand_in
 from seatrial.harness.errors import ApiRefused, UsageError
 from seatrial.harness.nodes.local import LocalHardware
 from seatrial.harness.nodes.slices import Way
 from seatrial.scheduler.api.private_files import private_folder
+from seatrial.scheduler.api.protobuf import decode, encode
 from seatrial.scheduler.api.resourceclaims import ResourceClaim
 
 GPU = "gpu.nvidia.com"

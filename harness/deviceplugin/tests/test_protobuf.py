@@ -2,7 +2,6 @@
 
 import pytest
 
-from seatrial.harness.apiserver.protobuf.wire import Malformed
 from seatrial.harness.deviceplugin.messages import (
     AllocateResponse,
     ContainerAllocateResponse,
@@ -15,7 +14,8 @@ from seatrial.harness.deviceplugin.messages import (
     PluginMount,
     RegisterRequest,
 )
-from seatrial.harness.deviceplugin.protobuf import decode, encode
+from seatrial.scheduler.api.protobuf import decode, encode
+from seatrial.scheduler.api.protobuf_wire import Malformed
 
 ROWS = [
     pytest.param(Empty(), b"", id="nothing"),

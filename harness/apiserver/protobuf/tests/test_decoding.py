@@ -9,8 +9,8 @@ import pytest
 
 from seatrial.harness.apiserver.protobuf.decoding import _plan, decode, message_of, table
 from seatrial.harness.apiserver.protobuf.special import CHOICES, SPECIAL
-from seatrial.harness.apiserver.protobuf.wire import Malformed
 from seatrial.harness.apiserver.schemas.schema_nodes import _newest_release
+from seatrial.scheduler.api.protobuf_wire import Malformed
 
 Value = int | float | str | bytes
 

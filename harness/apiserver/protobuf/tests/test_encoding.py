@@ -10,7 +10,7 @@ from seatrial.harness.apiserver.discovery.resources import BUILT_IN
 from seatrial.harness.apiserver.protobuf.decoding import decode, message_of, table
 from seatrial.harness.apiserver.protobuf.encoding import encode, frame
 from seatrial.harness.apiserver.protobuf.special import CHOICES, SCHEMA
-from seatrial.harness.apiserver.protobuf.wire import Malformed
+from seatrial.scheduler.api.protobuf_wire import Malformed
 
 RECORDED = [  # objects, and what the serializer of apimachinery 0.35 makes of them
     pytest.param(

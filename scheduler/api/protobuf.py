@@ -1,14 +1,14 @@
-"""Protocol buffers (proto3) for dataclasses: the part of the format that kubelet's gRPC interfaces need.
+"""Protocol buffers (proto3) for dataclasses: the part of the format that interfaces of kubelet and containerd need.
 
-A field's number is in its type: `name: Annotated[str, 1]`. Types: str, bool, int, nested messages, tuples of strings
-and messages, maps from strings to strings or messages. As proto3 demands, zero values are not written and unknown
-fields are skipped.
+A field's number is in its type: `name: Annotated[str, 1]`. Types: str, bytes, bool, int, nested messages, tuples of
+strings and messages, maps from strings to strings or messages. As proto3 demands, zero values are not written and
+unknown fields are skipped.
 """
 
 from collections.abc import Mapping
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
-from seatrial.harness.apiserver.protobuf.wire import BYTES, VARINT, Malformed, bytes_field, fields, number_field, signed
+from seatrial.scheduler.api.protobuf_wire import BYTES, VARINT, Malformed, bytes_field, fields, number_field, signed
 
 Message = TypeVar("Message")
 _KEY, _VALUE = 1, 2  # fields of a map's entry
@@ -60,6 +60,8 @@ def decode(data: bytes, kind: type[Message]) -> Message:
 def _read(value: int | bytes, hint: Any) -> Any:
     if isinstance(value, int):
         return bool(value) if hint is bool else signed(value)
+    if hint is bytes:
+        return bytes(value)
     return _text(value) if hint is str else decode(value, hint)
 
 
@@ -73,10 +75,12 @@ def _text(value: int | bytes) -> str:
 
 
 def _one(number: int, value: Any) -> bytes:
-    if value is None or value == "" or value is False or (value == 0 and isinstance(value, int)):
+    if value is None or value in ("", b"") or value is False or (value == 0 and isinstance(value, int)):
         return b""
     if isinstance(value, int):
         return number_field(number, int(value))
+    if isinstance(value, bytes):
+        return bytes_field(number, value)
     return bytes_field(number, value.encode() if isinstance(value, str) else encode(value))
 
 

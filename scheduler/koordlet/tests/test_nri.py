@@ -1,0 +1,279 @@
+"""The agent as an NRI plugin, over a real socket: the test plays the runtime, with framing of its own."""
+
+import asyncio
+import contextlib
+import struct
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from seatrial.scheduler.api.clock import WallClock
+from seatrial.scheduler.api.core import Node
+from seatrial.scheduler.api.protobuf import decode, encode
+from seatrial.scheduler.api.wire import ObjectMeta
+from seatrial.scheduler.koordlet.nri import EVENTS, NriConfig, Plugin
+from seatrial.scheduler.koordlet.nri_messages import (
+    PLUGIN_SERVICE,
+    RUNNING,
+    ConfigureRequest,
+    ConfigureResponse,
+    Container,
+    ContainerRequest,
+    CreateContainerResponse,
+    LinuxContainer,
+    LinuxCpu,
+    LinuxMemory,
+    LinuxPod,
+    LinuxResources,
+    Number,
+    PodSandbox,
+    RegisterPluginRequest,
+    Request,
+    Response,
+    SynchronizeRequest,
+    UpdatesResponse,
+)
+from seatrial.scheduler.koordlet.tests.setting import GI, Setting
+
+SPEC = "node.koordinator.sh/extended-resource-spec"
+BATCH = (
+    '{"containers":{"c":{"limits":{"kubernetes.io/batch-cpu":"1000","kubernetes.io/batch-memory":"1Gi"},'
+    '"requests":{"kubernetes.io/batch-cpu":"500","kubernetes.io/batch-memory":"1Gi"}}}}'
+)
+BOUND = {"scheduling.koordinator.sh/resource-status": '{"cpuset":"2-3,6"}'}
+
+
+class Runtime:
+    """The runtime's side of one connection."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader, self._writer, self._stream, self._bytes = reader, writer, 1, b""
+
+    async def message(self, connection: int) -> tuple[int, int, bytes]:
+        """Stream, type and payload of the next message."""
+        while True:
+            if len(self._bytes) >= 10:
+                size, stream, kind, _ = struct.unpack(">IIBB", self._bytes[:10])
+                if len(self._bytes) >= 10 + size:
+                    payload, self._bytes = self._bytes[10 : 10 + size], self._bytes[10 + size :]
+                    return stream, kind, payload
+            number, size = struct.unpack(">II", await self._reader.readexactly(8))
+            assert number == connection
+            assert size <= 4096, "containerd reads a frame into a buffer of this size"
+            self._bytes += await self._reader.readexactly(size)
+
+    def send(self, connection: int, stream: int, kind: int, payload: bytes) -> None:
+        """In two frames, the first of which ends within the header."""
+        data = struct.pack(">IIBB", len(payload), stream, kind, 0) + payload
+        for piece in (data[:7], data[7:]):
+            self._writer.write(struct.pack(">II", connection, len(piece)) + piece)
+
+    async def register(self) -> RegisterPluginRequest:
+        stream, kind, payload = await self.message(2)
+        call = decode(payload, Request)
+        assert (stream, kind, call.method) == (1, 1, "RegisterPlugin")
+        self.send(2, 1, 2, encode(Response()))
+        return decode(call.payload, RegisterPluginRequest)
+
+    async def call(self, method: str, request: Any, kind: type = UpdatesResponse, service: str = PLUGIN_SERVICE) -> Any:
+        """The plugin's answer; if it failed, the status."""
+        self._stream += 2
+        self.send(1, self._stream, 1, encode(Request(service, method, encode(request))))
+        stream, type_, payload = await self.message(1)
+        assert (stream, type_) == (self._stream, 2)
+        response = decode(payload, Response)
+        return response.status or decode(response.payload, kind)
+
+    async def close(self) -> None:
+        self._writer.close()
+        with contextlib.suppress(OSError):
+            await self._writer.wait_closed()
+
+
+def pod(kind: str = "besteffort", qos: str = "BE", **annotations: str) -> PodSandbox:
+    """The sandbox of the pod p, whose ID is p1."""
+    labels = {"koordinator.sh/qosClass": qos} if qos else {}
+    folder = f"/kubepods/{kind}/podp".replace("//", "/")
+    return PodSandbox("p1", "p", "p", "d", labels, annotations, LinuxPod(folder))
+
+
+def container(quota: int | None = None, **more: Any) -> Container:
+    cpu = None if quota is None else LinuxCpu(quota=Number(quota))
+    return Container("c1", "p1", "c", linux=LinuxContainer(LinuxResources(cpu=cpu)), **more)
+
+
+def with_runtime(
+    tmp_path: Path, setting: Setting, act: Callable[["asyncio.Queue[Runtime]"], Awaitable[None]], **config: Any
+) -> None:
+    """Run the plugin of an agent; `act` gets a runtime for each connection."""
+
+    async def main() -> None:
+        runtimes: asyncio.Queue[Runtime] = asyncio.Queue()
+        every: list[Runtime] = []
+
+        def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            every.append(Runtime(reader, writer))
+            runtimes.put_nowait(every[-1])
+
+        server = await asyncio.start_unix_server(accept, str(tmp_path / "nri.sock"))
+        for informer in setting.agent._informers:
+            informer.synced = True
+        plugin = Plugin(NriConfig(tmp_path / "nri.sock", backoff=0.01, **config), setting.agent, WallClock())
+        plugin.start()
+        try:
+            await asyncio.wait_for(act(runtimes), 30)
+        finally:
+            plugin.stop()
+            server.close()
+            for runtime in every:
+                await runtime.close()
+
+    asyncio.run(main())
+
+
+def test_registration_names_the_plugin_and_its_events(tmp_path: Path) -> None:
+    async def act(runtimes: "asyncio.Queue[Runtime]") -> None:
+        runtime = await runtimes.get()
+        assert await runtime.register() == RegisterPluginRequest("koordlet_nri", "00")
+        answer = await runtime.call("Configure", ConfigureRequest("containerd", "v2"), ConfigureResponse)
+        assert answer == ConfigureResponse(EVENTS) == ConfigureResponse(0b1000_1001)
+        assert (await runtime.call("StateChange", ConfigureRequest())).code == 12
+        assert (await runtime.call("Configure", ConfigureRequest(), service="other")).code == 12
+
+    with_runtime(tmp_path, Setting(tmp_path / "root"), act)
+
+
+@pytest.mark.parametrize(
+    ("sandbox", "gates", "ratio", "resources", "score"),
+    [
+        (
+            pod(**{SPEC: BATCH}),
+            {},
+            "",
+            LinuxResources(LinuxMemory(Number(GI)), LinuxCpu(Number(512), Number(100_000))),
+            None,
+        ),
+        (pod("", "LSR", **BOUND), {}, "", LinuxResources(None, LinuxCpu(None, Number(-1), "2-3,6")), None),
+        (
+            pod("burstable", "LS"),
+            {"CPUNormalization": True},
+            "1.5",
+            LinuxResources(None, LinuxCpu(None, Number(133_334))),
+            None,
+        ),
+        (pod("burstable", "LS"), {}, "1.5", None, None),
+        (pod("", "LSR", **BOUND), {"CPUSetAllocator": False}, "", None, None),
+        (pod(**{"koordinator.sh/oom-score-adj": "0"}), {"OOMScoreAdj": True}, "", None, Number(0)),
+    ],
+    ids=["batch", "bound-cpus", "normalized", "normalization-off", "cpuset-off", "oom-score"],
+)
+def test_a_container_is_made_with_what_the_rounds_would_write(  # noqa: PLR0917
+    tmp_path: Path,
+    sandbox: PodSandbox,
+    gates: dict[str, bool],
+    ratio: str,
+    resources: LinuxResources | None,
+    score: Number | None,
+) -> None:
+    """HK-5, HK-7, HK-8, HK-12."""
+    setting = Setting(tmp_path / "root", gates=gates)
+    if ratio:
+        annotations = {"node.koordinator.sh/cpu-normalization-ratio": ratio}
+        setting.agent._set_node(Node(metadata=ObjectMeta(annotations=annotations)))
+
+    async def act(runtimes: "asyncio.Queue[Runtime]") -> None:
+        runtime = await runtimes.get()
+        await runtime.register()
+        request = ContainerRequest(sandbox, container(200_000))
+        answer = await runtime.call("CreateContainer", request, CreateContainerResponse)
+        linux = answer.adjust and answer.adjust.linux
+        assert (linux and linux.resources, linux and linux.oom_score_adj) == (resources, score)
+
+    with_runtime(tmp_path, setting, act)
+
+
+def test_updates_of_kubelet_keep_what_the_pod_has(tmp_path: Path) -> None:
+    """UpdateContainer has kubelet's new resources; Synchronize has what ran before the agent."""
+
+    async def act(runtimes: "asyncio.Queue[Runtime]") -> None:
+        runtime = await runtimes.get()
+        await runtime.register()
+        request = ContainerRequest(pod(**{SPEC: BATCH}), container(), LinuxResources(cpu=LinuxCpu(Number(2))))
+        (update,) = (await runtime.call("UpdateContainer", request)).update
+        assert (update.container_id, update.ignore_failure) == ("c1", False)
+        assert update.linux.resources.cpu == LinuxCpu(Number(512), Number(100_000))
+        more = SynchronizeRequest((pod("", "LSR", **BOUND),), (), True)
+        assert await runtime.call("Synchronize", more) == UpdatesResponse((), True)
+        rest = SynchronizeRequest((), (container(state=RUNNING), Container("c2", "p1", "c", 4)))
+        (update,) = (await runtime.call("Synchronize", rest)).update
+        assert (update.container_id, update.ignore_failure) == ("c1", True)
+        assert update.linux.resources.cpu.cpus == "2-3,6"
+
+    with_runtime(tmp_path, Setting(tmp_path / "root"), act)
+
+
+def test_the_group_of_a_pod_is_written_before_its_containers(tmp_path: Path) -> None:
+    setting = Setting(tmp_path / "root")
+    folder = setting.root.pod("besteffort", "p", "other")
+
+    async def act(runtimes: "asyncio.Queue[Runtime]") -> None:
+        runtime = await runtimes.get()
+        await runtime.register()
+        assert await runtime.call("RunPodSandbox", ContainerRequest(pod(**{SPEC: BATCH}))) == UpdatesResponse()
+        assert setting.file("kubepods/besteffort/podp", "cpu.shares") == "512"
+        assert setting.file("kubepods/besteffort/podp", "memory.limit_in_bytes", "memory") == str(GI)
+
+    assert folder
+    with_runtime(tmp_path, setting, act)
+
+
+@pytest.mark.parametrize("fail", [False, True], ids=["Ignore", "Fail"])
+def test_an_unreadable_annotation_costs_one_hook_or_the_container(tmp_path: Path, fail: bool) -> None:
+    annotations = {"scheduling.koordinator.sh/resource-status": '{"cpuset":"x"}', SPEC: BATCH}
+
+    async def act(runtimes: "asyncio.Queue[Runtime]") -> None:
+        runtime = await runtimes.get()
+        await runtime.register()
+        request = ContainerRequest(pod(**annotations), container())
+        answer = await runtime.call("CreateContainer", request, CreateContainerResponse)
+        if fail:
+            assert answer.message.startswith("pod d/p: ")
+        else:
+            assert answer.adjust.linux.resources.cpu == LinuxCpu(Number(512), Number(100_000))
+
+    with_runtime(tmp_path, Setting(tmp_path / "root"), act, fail=fail)
+
+
+def test_it_connects_again_to_a_runtime_that_was_restarted_or_is_silent(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def act(runtimes: "asyncio.Queue[Runtime]") -> None:
+        first = await runtimes.get()
+        await first.register()
+        await first.call("Configure", ConfigureRequest(), ConfigureResponse)
+        await first.close()
+        second = await runtimes.get()
+        await second.register()  # and no word of it any more
+        third = await runtimes.get()
+        assert await third.register() == RegisterPluginRequest("koordlet_nri", "00")
+        third.send(1, 3, 1, b"\xff")  # no message
+        await (await runtimes.get()).register()
+
+    with_runtime(tmp_path, Setting(tmp_path / "root"), act, connect_timeout=0.05)
+    assert "closed by the runtime" in caplog.text
+    assert "no registration within 0.05 s" in caplog.text
+
+
+def test_a_long_answer_is_cut_into_frames_that_containerd_reads(tmp_path: Path) -> None:
+    """More than 4,096 bytes."""
+    many = tuple(container(state=RUNNING) for _ in range(300))
+
+    async def act(runtimes: "asyncio.Queue[Runtime]") -> None:
+        runtime = await runtimes.get()
+        await runtime.register()
+        answer = await runtime.call("Synchronize", SynchronizeRequest((pod("", "LSR", **BOUND),), many))
+        assert len(answer.update) == 300
+
+    with_runtime(tmp_path, Setting(tmp_path / "root"), act)
