@@ -94,6 +94,10 @@ class MachineKubelet:
         self._plugin.signal(signal.SIGKILL)
         self._plugin.stop()
 
+    def start_program(self, name: str, command: Sequence[str]) -> None:
+        """Start another program of the node, for example a driver; it ends with the node. See `log`."""
+        self._space.start(name, command)
+
     def restart_kubelet(self) -> None:
         """Stop kubelet with SIGTERM and start it; containers and the device plugin keep running."""
         self._kubelet.stop()
@@ -220,6 +224,7 @@ state = "/run/containerd"
                 "resolvConf": "",
                 "makeIPTablesUtilChains": False,
                 "shutdownGracePeriod": "0s",
+                "syncFrequency": "5s",  # 1 min by default: a pod whose claim was not prepared would wait that long
                 "serializeImagePulls": False,
             }
         )

@@ -239,6 +239,7 @@ class NvidiaProvider(DeviceProvider):
         minor = nvml.nvmlDeviceGetMinorNumber(handle)
         board = _maybe(nvml, nvml.nvmlDeviceGetBoardId, handle)
         capability = _maybe(nvml, nvml.nvmlDeviceGetCudaComputeCapability, handle) or ()
+        divided = bool((_maybe(nvml, nvml.nvmlDeviceGetMigMode, handle) or (0,))[0])
         return Device(
             vendor=self.vendor,
             kind="gpu",
@@ -257,14 +258,12 @@ class NvidiaProvider(DeviceProvider):
             board=f"{board:x}" if board is not None else "",
             serial=_maybe(nvml, nvml.nvmlDeviceGetSerial, handle) or "",
             nodes=gpu_nodes(minor),
-            slices=self._slices(nvml, handle),
+            slices=self._slices(nvml, handle) if divided else (),
+            divided=divided,
             source=self._source,
         )
 
     def _slices(self, nvml: Any, handle: Any) -> tuple[Slice, ...]:
-        mode = _maybe(nvml, nvml.nvmlDeviceGetMigMode, handle)
-        if not mode or not mode[0]:
-            return ()
         slices: list[Slice] = []
         for number in range(_maybe(nvml, nvml.nvmlDeviceGetMaxMigDeviceCount, handle) or 0):
             part = _maybe(nvml, nvml.nvmlDeviceGetMigDeviceHandleByIndex, handle, number)

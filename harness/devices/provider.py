@@ -109,6 +109,7 @@ class Device:
     nodes: tuple[str, ...] = ()  # device nodes of this device alone
     functions: tuple[Function, ...] = ()
     slices: tuple[Slice, ...] = ()
+    divided: bool = False  # its mode gives work to slices alone, as MIG does: the whole card runs nothing
     source: Source = "real"
 
 

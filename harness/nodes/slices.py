@@ -35,9 +35,11 @@ class Offer:
 
 
 def offers(names: ClaimDriver, devices: Iterable[Device], way: Way) -> list[Offer]:
-    """The entries of a driver's slices; a card comes before its parts."""
+    """The entries of a driver's slices; a card comes before its parts. A card in a mode for slices alone has none."""
     entries: list[Offer] = []
     for device in devices:
+        if device.divided:
+            continue
         name = names.device(device)
         entries.append(Offer(name, device))
         cut = names.cut(device) if way == "partitions" else None

@@ -10,8 +10,10 @@ import pytest
 from seatrial.fake_devices import mailbox, slices
 from seatrial.fake_devices.slices import SliceError
 from seatrial.fake_devices.table import DeviceTable
-from seatrial.harness.devices.provider import DeviceProvider, FailureKind, ProviderError
+from seatrial.harness.devices.provider import Device, DeviceProvider, FailureKind, ProviderError
 from seatrial.harness.devices.tests.boundaries import Way, cndev_library, dcmi_library, nvml_library
+from seatrial.harness.devices.vendors import VENDORS
+from seatrial.harness.nodes.slices import offers
 
 GIB = 1 << 30
 CUTTABLE = [
@@ -63,6 +65,11 @@ def _seen(provider: DeviceProvider, uuid: str) -> set[str]:
     return {part.id for part in device.slices}
 
 
+def _offered(device: Device) -> list[str]:
+    """The names under which claims may ask for a card."""
+    return [offer.name for offer in offers(VENDORS[device.vendor].claim_driver, [device], "whole")]
+
+
 def test_a_slice_in_use_cannot_be_removed(tmp_path: Path) -> None:
     with dcmi_library(tmp_path) as boundary, attended(boundary.table), boundary.provider() as provider:
         uuid = provider.devices()[0].uuid
@@ -95,9 +102,11 @@ def test_mig_devices_are_read_as_slices_of_their_card(tmp_path: Path) -> None:
         at = boundary.position(0)
         before = provider.devices()[0]
         assert before.slices == ()
+        assert _offered(before) == [f"gpu-{before.minor}"]
         with pytest.raises(SliceError, match="expected MIG mode on, found off"):
             slices.cut_mig(boundary.table, at, "1g.10gb")
         slices.set_mig_mode(boundary.table, at, on=True)
+        assert _offered(provider.devices()[0]) == []  # the mode counts, not whether there are MIG devices already
         uuids = [slices.cut_mig(boundary.table, at, name) for name in ("3g.40gb", "2g.20gb", "1g.10gb", "1g.10gb")]
         result = provider.devices()[0].slices
         assert [(entry.id, entry.kind, entry.template) for entry in result] == [
