@@ -65,19 +65,19 @@ class NodeRoot:
         for cpu in range(cpus):
             package, core = cpu * nodes // cpus, cpu // 2
             threads = f"{3 << core * 2:x}"
-            folder = system / f"cpu/cpu{cpu}"
+            processor = system / f"cpu/cpu{cpu}"
             for name, text in {
                 "core_id": str(core),
                 "physical_package_id": str(package),
                 "thread_siblings": threads,
                 "core_siblings": masks[package],
             }.items():
-                self._write(folder / "topology" / name, text)
+                self._write(processor / "topology" / name, text)
             for index, (level, kind) in enumerate(((1, "Data"), (1, "Instruction"), (2, "Unified"), (3, "Unified"))):
                 cache = {"level": str(level), "type": f"{kind}\n", "id": str(package if level == 3 else core)}
                 cache["shared_cpu_map"] = masks[package] if level == 3 else threads
                 for name, text in cache.items():
-                    self._write(folder / f"cache/index{index}" / name, text)
+                    self._write(processor / f"cache/index{index}" / name, text)
         self._write(self.proc / "cpuinfo", "vendor_id : GenuineIntel\nmodel name : fake\nflags :\n")
         settings = {self.proc / "sys/vm/min_free_kbytes": "67584", self.proc / "sys/vm/watermark_scale_factor": "10"}
         if anolis:

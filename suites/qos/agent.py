@@ -141,12 +141,12 @@ def agent_node(
     trial.add(node("n1").cpu(CPUS).memory(str(MEMORY)))
     with TemporaryDirectory(prefix="seatrial-root-") as folder:
         root = NodeRoot(Path(folder), cpus=CPUS, memory=MEMORY, anolis=anolis)
-        arguments = ("n1", Path(folder), *gates)
-        with (
-            running_foreign_koordlet(trial.cluster, foreign, *arguments)
+        running = (
+            running_foreign_koordlet(trial.cluster, foreign, "n1", Path(folder), *gates)
             if foreign
-            else running_koordlet(trial.cluster, *arguments)
-        ):
+            else running_koordlet(trial.cluster, "n1", Path(folder), *gates)
+        )
+        with running:
             agent_node = AgentNode(trial, expect, root, "n1")
             yield agent_node
             agent_node.judge()
