@@ -11,10 +11,11 @@ ARGS   ?=
 export PYTHONPYCACHEPREFIX := $(abspath $(VENV))/bytecode
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run nightly test test-real lint types contract docs pictures own-tests suites suites-real-time fuzz lock clean help
+.PHONY: run setup nightly test test-real lint types contract docs pictures own-tests suites suites-real-time fuzz lock clean help
 
 help:
 	@echo "make run    suites, load and sign-off report on the embedded cluster (ARGS='...' goes to seatrial run)"
+	@echo "make setup  only the virtual environment, with the command seatrial"
 	@echo "make nightly  the suites with their long cases; results are kept and pushed (docs/lab.md)"
 	@echo "make test   lint, types, import contracts, documentation, own tests, the suites in virtual time and on embedded clusters"
 	@echo "make suites-real-time  the slow cases, which make test judges in virtual time only, on embedded clusters"
@@ -28,6 +29,8 @@ help:
 
 run: $(VENV)/.run
 	$(BIN)/seatrial run $(ARGS)
+
+setup: $(VENV)/.run
 
 # RESULTS, PUSH, LAB, PLACE, CARDS, WINDOW: flags of `seatrial nightly`; ARGS: arguments of `seatrial run`.
 RESULTS ?= nightly

@@ -53,8 +53,8 @@ def shell(tmp_path: Path) -> Iterator[Shell]:
 def test_the_session_of_the_readme_with_a_second_up_and_a_second_down(shell: Shell) -> None:
     """README.md, "A local cluster": its commands are run as they stand there, in a folder with a link to the suites."""
     (shell.folder / "suites").symlink_to(ROOT / "suites")
-    session = [command.words for command in commands("README.md") if {"K", "down"} & set(command.words)][:5]
-    assert [words[0] for words in session] == ["seatrial", "kubectl", "kubectl", "kubectl", "seatrial"]
+    session = [command.words for command in commands("README.md") if {"K", "down"} & set(command.words)][:6]
+    assert [words[0] for words in session] == ["seatrial", "kubectl", "kubectl", "kubectl", "kubectl", "seatrial"]
     up, *request, down = session
 
     started = shell.seatrial(*up[1:])
