@@ -63,6 +63,7 @@ LOOPS: Final = {
     "scheduler/descheduler/shell.py Shell._round": FIRST,
     "scheduler/koordlet/agent.py Agent._report": FIRST,
     "scheduler/koordlet/agent.py _every.due": FIRST,
+    "scheduler/koordlet/nri.py Plugin._connect": FIRST,
     "scheduler/manager/profile_controller.py ProfileController._round": FIRST,
     "scheduler/manager/shell.py Manager._look_for_stale": FIRST,
     "scheduler/plugins/elasticquota/cache.py QuotaCache._grace_ended": ONE,

@@ -7,8 +7,9 @@ from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.apiserver.quantities import amount
 from seatrial.harness.clusters.protocol import Capability
-from seatrial.scheduler.api.builders import PodBuilder, ReservationBuilder, node, pod, reservation
-from seatrial.scheduler.api.reservation import CLUSTER_MODE, PRE_ALLOCATION_REQUIRED
+from seatrial.scheduler.api.builders import PodBuilder, ReservationBuilder, node, pod
+from seatrial.scheduler.api.reservation import CLUSTER_MODE
+from seatrial.suites.allocation.reserving import taking_over
 
 pytestmark = [pytest.mark.needs(Capability.HARDWARE)]
 
@@ -19,13 +20,6 @@ SMALL = 8  # cores of a node
 def owner(name: str, cores: int) -> PodBuilder:
     """A pod that owns the reservations of these cases."""
     return pod(name).label("app", "owner").request(cpu=cores)
-
-
-def taking_over(name: str, cores: int, *, required: bool = True) -> ReservationBuilder:
-    """A reservation that takes over what a running owner holds; `required`: only so."""
-    built = reservation(name).like(pod("x").request(cpu=cores)).for_labels(app="owner").many().policy("Restricted")
-    built.manifest["spec"]["preAllocation"] = True
-    return built.label(PRE_ALLOCATION_REQUIRED, "true") if required else built
 
 
 @pytest.mark.feature("RSV-2.pre-allocation")

@@ -23,8 +23,7 @@ from seatrial.scheduler.api.reservation import (
     RESIZE_ALLOCATABLE,
     RESTRICTED_OPTIONS,
 )
-from seatrial.suites.allocation.reserving import RESERVING, SMALL, owner
-from seatrial.suites.allocation.test_pre_allocation import taking_over
+from seatrial.suites.allocation.reserving import RESERVING, SMALL, owner, taking_over
 
 pytestmark = [pytest.mark.needs(Capability.HARDWARE)]
 

@@ -16,8 +16,8 @@ from seatrial.harness.clusters.fault_injection.transport import (
 )
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import node, pod, priority_class, quota, reservation
-from seatrial.scheduler.api.device import DEVICE_ALLOCATED
 from seatrial.scheduler.api.extension import KOORD_SCHEDULER
+from seatrial.suites.allocation.reserving import reserved_devices
 from seatrial.suites.faults.schedulers import link, pause, running, witnessed
 from seatrial.suites.quota.quotas import counted, make, named
 from seatrial.suites.scoring.claims import PROVISIONER, SELECTED_NODE, StorageOfCase, storage
@@ -71,7 +71,7 @@ def test_a_reservation_whose_place_has_no_answer_keeps_its_card(trial: Trial, ex
     assert trial.wait(lambda: link.refused >= 3, within=60), "three bindings of the pod were to be tried"
     link.delay = 2.0  # between the devices of the reservation, which are written first, and its place
     trial.apply(reservation(name).like(pod("x").gpus(1)).for_labels(app="a").manifest)
-    assert trial.wait(lambda: devices_of(trial, name) != "", within=60), "devices were to be written"
+    assert trial.wait(lambda: reserved_devices(trial, name) != "", within=60), "devices were to be written"
     link.hold_streams()
     link.lose_answers(reservation_placements)
     assert trial.wait(lambda: link.lost >= 1, within=60), "the reservation was to be placed"
@@ -84,12 +84,6 @@ def test_a_reservation_whose_place_has_no_answer_keeps_its_card(trial: Trial, ex
     current_reservation = trial.reservation(name)
     assert current_reservation is not None
     assert current_reservation.status.node_name == "n1"
-
-
-def devices_of(trial: Trial, name: str) -> str:
-    """The devices of a reservation, in JSON; "" as long as it has none."""
-    reservation = trial.reservation(name)
-    return reservation.metadata.annotations.get(DEVICE_ALLOCATED, "") if reservation is not None else ""
 
 
 @pytest.mark.feature("HIL-4.api-errors")

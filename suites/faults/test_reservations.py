@@ -11,10 +11,8 @@ from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import node, pod, reservation
 from seatrial.scheduler.api.device import DEVICE_ALLOCATED
 from seatrial.scheduler.api.reservation import RESERVATIONS_PATH, Reservation
-from seatrial.suites.allocation.reserving import SMALL, owner
-from seatrial.suites.allocation.test_pre_allocation import taking_over
+from seatrial.suites.allocation.reserving import SMALL, owner, reserved_devices, taking_over
 from seatrial.suites.faults.schedulers import link, pause, running, witnessed
-from seatrial.suites.faults.test_bindings import devices_of
 
 __all__ = ["link", "running"]
 
@@ -175,7 +173,7 @@ def test_a_place_that_somebody_else_wrote(trial: Trial, expect: Expect, link: Li
     if who == "another-scheduler":
         link.delay = 5.0  # between the card, which is written first, and the place
         trial.reserve(held)
-        assert trial.wait(lambda: devices_of(trial, "held") != "", within=60), "a card was to be written"
+        assert trial.wait(lambda: reserved_devices(trial, "held") != "", within=60), "a card was to be written"
         link.refuse(500, OfKind("reservations"))
     else:
         link.refuse(500, OfKind("reservations"))
@@ -183,7 +181,7 @@ def test_a_place_that_somebody_else_wrote(trial: Trial, expect: Expect, link: Li
     assert trial.wait(lambda: link.refused >= 2, within=60), "expected a try and a read of the reservation"
     current = trial.reservation("held")
     assert current is not None
-    first, written = current.metadata.uid, devices_of(trial, "held")
+    first, written = current.metadata.uid, reserved_devices(trial, "held")
     if who == "another-scheduler":
         other = written.replace('"minor":0', '"minor":1')
         assert other != written, written
