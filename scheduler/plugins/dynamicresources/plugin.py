@@ -17,22 +17,10 @@ from seatrial.scheduler.api.clock import read_time
 from seatrial.scheduler.api.core import Node, NodeSelector, Pod
 from seatrial.scheduler.api.durations import go_duration, required_duration
 from seatrial.scheduler.api.podgroup import gang_name
-from seatrial.scheduler.api.resourceclaims import (
-    DELETE_PROTECTION,
-    MAX_RESERVED,
-    POD_GROUPS,
-    Allocation,
-    Consumer,
-    ResourceClaim,
-    claim_path,
-    claims_path,
-)
-from seatrial.scheduler.api.transport import STRATEGIC_MERGE_PATCH
-from seatrial.scheduler.api.wire import decoder
+from seatrial.scheduler.api.resourceclaims import MAX_RESERVED, POD_GROUPS, Allocation, Consumer, ResourceClaim
 from seatrial.scheduler.cache.columns import Batch, Bools, Ints
 from seatrial.scheduler.cache.nodeinfo import NodeInfo, PodInfo
 from seatrial.scheduler.cache.resources import BY_CLAIM, UNOFFERED_COLUMN
-from seatrial.scheduler.client.rest import pod_path
 from seatrial.scheduler.framework.accelerations import FilterBatch, ScoreBatch
 from seatrial.scheduler.framework.extension_points import (
     NO_LABELS,
@@ -58,8 +46,6 @@ from seatrial.scheduler.plugins.dynamicresources.allocator import Search, alloca
 from seatrial.scheduler.plugins.dynamicresources.claims import (
     ClaimKey,
     Claims,
-    Pending,
-    decode_claim,
     entries_of,
     is_made_for,
     keys_of,
@@ -71,14 +57,13 @@ from seatrial.scheduler.plugins.dynamicresources.extended import ExtendedClaim, 
 from seatrial.scheduler.plugins.dynamicresources.simulation import SIMULATION, Simulation
 from seatrial.scheduler.plugins.dynamicresources.verdicts import CANNOT, VerdictCache, Verdicts
 from seatrial.scheduler.plugins.dynamicresources.wants import AllocationError, Want, compiled
+from seatrial.scheduler.plugins.dynamicresources.writes import ClaimWriter
 from seatrial.scheduler.plugins.node_selection import term_holds
 
 STALE = Status.unresolvable("cannot schedule extended resource claim")
 NOT_HERE = Status.unresolvable("resourceclaim not available on the node")
 NOT_YET = Status(Code.WAIT)
 IN_USE = Status.unschedulable(*CANNOT.reasons)  # with preemption: the devices may come back
-
-_decode_pod = decoder(Pod)
 
 
 class DynamicResourcesArgs(Args, frozen=True):
@@ -149,6 +134,7 @@ class DynamicResources(PreEnqueue, PreFilter, FilterBatch, VictimAware, PostFilt
         args = args or DynamicResourcesArgs()
         self._seconds, self._preempts = required_duration(args.binding_timeout), args.enable_preemption
         self.claims = handle.shared(Claims, partial(Claims, handle))
+        self._writer = ClaimWriter(self.claims)
         self._kinds = handle.shared(VerdictCache, lambda: VerdictCache(self.claims, handle.columns))
         self._deallocations = handle.shared(Deallocations, lambda: Deallocations(self.claims))
 
@@ -478,9 +464,9 @@ class DynamicResources(PreEnqueue, PreFilter, FilterBatch, VictimAware, PostFilt
         if extended is not None:
             claims.append(extended.claim)
         for claim in claims:
-            changes = self._patches(claim, pending.get(claim.metadata.uid), pod)
+            changes = self._writer.patches(claim, pending.get(claim.metadata.uid), pod, self._consumer(pod, claim))
             if extended is not None and claim is extended.claim:
-                changes = self._creation(extended, pending[claim.metadata.uid], pod, changes)
+                changes = self._writer.creation(extended, pending[claim.metadata.uid], pod, changes)
             patches += changes
             allocation = self.claims.allocation(claim)
             if allocation is not None and any(result.binding_conditions for result in allocation.devices.results):
@@ -488,66 +474,6 @@ class DynamicResources(PreEnqueue, PreFilter, FilterBatch, VictimAware, PostFilt
                 left = max(0.0, self._ends(allocation) - self._clock.now())
                 awaited.append(Awaited(partial(self._bound, key), left, _late(claim)))
         return MetadataChanges({}, {}, {}, Preparation(tuple(patches), tuple(awaited)))
-
-    def _creation(
-        self, extended: ExtendedClaim, pending: Pending, pod: Pod, patches: list[ObjectPatch]
-    ) -> list[ObjectPatch]:
-        """The creation of the claim, its `patches`, and what the pod's status says of it (DRA-R107)."""
-        extended.is_sent = True
-        metadata, what = extended.claim.metadata, f'resourceclaim "{extended.claim.metadata.name}"'
-        create = ObjectPatch(
-            what,
-            claims_path(metadata.namespace),
-            extended.body(),
-            partial(self._created, pending),
-            holds=partial(_is_made_for, pod.metadata.uid),
-            creates=metadata.name,
-            failure=f"create claim for extended resources {pod.key}",
-        )
-        status = {"metadata": {"uid": pod.metadata.uid}, "status": {"extendedResourceClaimStatus": extended.status()}}
-        tell = ObjectPatch(
-            f'pod "{pod.metadata.name}"',
-            pod_path(pod, "status"),
-            status,
-            _ignored,
-            holds=partial(_names, metadata.name),
-            failure=f"update pod {pod.key} ExtendedResourceClaimStatus",
-        )
-        return [create, *patches, tell]
-
-    def _created(self, pending: Pending, body: bytes) -> None:
-        self.claims.created(pending, decode_claim(body))
-
-    def _patches(self, claim: ResourceClaim, pending: Pending | None, pod: Pod) -> list[ObjectPatch]:
-        """The finalizer, and then allocation and reservation in one write (DRA-R68)."""
-        metadata = claim.metadata
-        consumer = self._consumer(pod, claim)
-        if pending is None and any(user.uid == consumer.uid for user in claim.status.reserved_for):
-            return []
-        what, precondition = f'resourceclaim "{metadata.name}"', {"uid": metadata.uid}
-        if not metadata.resource_version:
-            precondition = {}  # it is created just before, with a uid that is not known yet
-        path = partial(claim_path, metadata.namespace, metadata.name)
-        status: dict[str, Any] = {"reservedFor": [msgspec.to_builtins(consumer)]}
-        patches: list[ObjectPatch] = []
-        if pending is not None:
-            status["allocation"] = msgspec.to_builtins(pending.allocation)
-            pending.writes += 1
-            if DELETE_PROTECTION not in metadata.finalizers:
-                body = {"metadata": {**precondition, "finalizers": [DELETE_PROTECTION]}}
-                patches.append(ObjectPatch(what, path(), body, _ignored, kind=STRATEGIC_MERGE_PATCH))
-        patches.append(
-            ObjectPatch(
-                what,
-                path("status"),
-                {"metadata": precondition, "status": status},
-                partial(self._answered, pending, pod.metadata.uid),
-                kind=STRATEGIC_MERGE_PATCH,
-                refused=partial(self._refused, pending, pod.metadata.uid),
-                holds=partial(_holds, consumer.uid),
-            )
-        )
-        return patches
 
     def _consumer(self, pod: Pod, claim: ResourceClaim) -> Consumer:
         """The claim's user: the pod, or its PodGroup, where both have the same entry for the claim (DRA-R124)."""
@@ -557,17 +483,6 @@ class DynamicResources(PreEnqueue, PreFilter, FilterBatch, VictimAware, PostFilt
         if group is not None and any(entry in group.spec.resource_claims for entry in entries_of(pod, claim)):
             return Consumer(*POD_GROUPS, group.metadata.name, group.metadata.uid)
         return Consumer("", "pods", pod.metadata.name, pod.metadata.uid)
-
-    def _answered(self, pending: Pending | None, pod: str, body: bytes) -> None:
-        claim = decode_claim(body)
-        if pending is None:
-            self.claims.set_claim(claim)
-        else:
-            self.claims.answered(pending, pod, claim)
-
-    def _refused(self, pending: Pending | None, pod: str) -> None:
-        if pending is not None:
-            self.claims.answered(pending, pod, None)
 
     def _bound(self, key: ClaimKey) -> Status:
         """Whether the devices of a claim are ready for the pod (DRA-R110)."""
@@ -612,23 +527,3 @@ class DynamicResources(PreEnqueue, PreFilter, FilterBatch, VictimAware, PostFilt
 
 def _late(claim: ResourceClaim) -> str:
     return f"device binding timeout: claim={claim.metadata.key}"
-
-
-def _ignored(_answer: bytes) -> None:
-    """The answer says nothing that is needed."""
-
-
-def _holds(uid: str, body: bytes) -> bool:
-    """Whether the claim that was read back is reserved for this user: then its allocation was written with it."""
-    return any(user.uid == uid for user in decode_claim(body).status.reserved_for)
-
-
-def _is_made_for(pod: str, body: bytes) -> bool:
-    """Whether the claim that was read back is the pod's."""
-    return any(owner.uid == pod for owner in decode_claim(body).metadata.owner_references)
-
-
-def _names(claim: str, body: bytes) -> bool:
-    """Whether the status of the pod that was read back names the claim."""
-    status = _decode_pod(body).status.extended_resource_claim_status
-    return status is not None and status.resource_claim_name == claim
