@@ -240,6 +240,20 @@ EXPORT nvmlReturn_t nvmlDeviceGetCudaComputeCapability(nvmlDevice_t handle, int 
     return OK;
 }
 
+EXPORT nvmlReturn_t nvmlDeviceGetArchitecture(nvmlDevice_t handle, uint *architecture)
+{
+    DEVICE_CALL;
+    if (!architecture)
+        return INVALID_ARGUMENT;
+    int major = record.capability_major, minor = record.capability_minor;
+    *architecture = major >= 10 ? 10                 /* NVML_DEVICE_ARCH_BLACKWELL */
+                    : major == 9 ? 9                 /* HOPPER */
+                    : major == 8 ? (minor == 9 ? 8 : 7) /* ADA, AMPERE */
+                    : major == 7 ? (minor == 5 ? 6 : 5) /* TURING, VOLTA */
+                                 : major > 3 ? (uint)major - 2 : 2; /* PASCAL, MAXWELL, KEPLER */
+    return OK;
+}
+
 /* -- what it does -------------------------------------------------------------------------------------------------- */
 
 EXPORT nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t handle, Memory *memory)

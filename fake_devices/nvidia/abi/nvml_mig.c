@@ -70,6 +70,14 @@ EXPORT nvmlReturn_t nvmlDeviceGetMigMode(nvmlDevice_t handle, uint *now, uint *p
     return OK;
 }
 
+/* Profiles cannot be asked for here: a card is divided as the fleet says. */
+EXPORT nvmlReturn_t nvmlDeviceGetGpuInstanceProfileInfo(nvmlDevice_t handle, uint profile, void *out)
+{
+    DEVICE_CALL;
+    (void)profile;
+    return out ? NOT_SUPPORTED : INVALID_ARGUMENT;
+}
+
 EXPORT nvmlReturn_t nvmlDeviceGetMaxMigDeviceCount(nvmlDevice_t handle, uint *count)
 {
     DEVICE_CALL;
