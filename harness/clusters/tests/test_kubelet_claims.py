@@ -1,7 +1,9 @@
 """Our driver of claims with a real kubelet: what reaches the containers is what the claim has. Skipped in words."""
 
+import os
 import re
 import shutil
+import stat
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,8 +15,10 @@ import pytest
 from seatrial.harness.clusters.kubelet import KubeletBackend, KubeletCluster
 from seatrial.harness.clusters.machine_kubelet import PLUGIN, missing_parts
 from seatrial.harness.clusters.tests.on_kubelet import PODS, WITHIN, inside, read, remove
+from seatrial.harness.devices.stand_in import stand_in
 from seatrial.harness.nodes.faults import FAULTS_ANNOTATION
-from seatrial.harness.nodes.slices import CLASSES, SLICES
+from seatrial.harness.nodes.slices import CLASSES, SLICES, classes
+from seatrial.harness.nodes.slices import slices as node_slices
 from seatrial.harness.subject.protocol import OURS, open_subject
 from seatrial.scheduler.api.builders import PROBE_COMMAND, PROBE_IMAGE
 from seatrial.scheduler.api.transport import MERGE_PATCH, Request
@@ -32,6 +36,7 @@ def containerd_without_cdi() -> str | None:
 
 CLAIMS = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
 EXAMPLE = "dra-example-kubeletplugin"
+NVIDIAS = "gpu-kubelet-plugin"
 MISSING = missing_parts() or containerd_without_cdi()
 
 pytestmark = pytest.mark.skipif(MISSING is not None, reason=f"no real kubelet here: {MISSING}")
@@ -281,3 +286,63 @@ def test_a_driver_of_another_project_prepares_claims_beside_ours(cluster: Kubele
     }
     assert not any(line.startswith("GPU_DEVICE_") for line in inside(cluster, "example", "other"))
     drop(cluster, "example")
+
+
+def write_driver_root(root: Path, libraries: Path, version: str) -> None:
+    """What NVIDIA's driver looks for: the library, a program nvidia-smi that it only has to find, and device nodes."""
+    for folder in ("usr/bin", "usr/lib64", "dev", "cdi", "plugins", "registry"):
+        (root / folder).mkdir(parents=True)
+    (root / "usr/lib64/libnvidia-ml.so.1").symlink_to(libraries / "libnvidia-ml.so.1")
+    (root / f"usr/lib64/libcuda.so.{version}").touch()
+    (root / "usr/bin/nvidia-smi").symlink_to("/bin/true")
+    for name in ("nvidia0", "nvidia1", "nvidiactl", "nvidia-uvm", "nvidia-uvm-tools"):
+        os.mknod(root / "dev" / name, stat.S_IFCHR | 0o666, os.makedev(1, 3))  # of /dev/null
+
+
+def by_name(entries: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """The devices of slices."""
+    devices = {device["name"]: device for each in entries for device in each["spec"]["devices"]}
+    for device in devices.values():
+        for name in ("pcieRoot", "numaNode"):  # of the machine's /sys, which the program reads where the kernel has it
+            device["attributes"].pop(f"resource.kubernetes.io/{name}", None)
+    return devices
+
+
+def test_nvidias_driver_publishes_and_prepares_the_cards_of_the_stand_in(tmp_path: Path) -> None:
+    """The unmodified kubelet plugin of NVIDIA/k8s-dra-driver-gpu, whose devices are those that our driver publishes."""
+    program = shutil.which(NVIDIAS)
+    if program is None:
+        pytest.skip(f"{NVIDIAS}: not found on PATH; docs/claims.md says how it is built")
+    with stand_in("a10:2") as cards, KubeletBackend(fake="").start() as cluster, open_subject(OURS, cluster):
+        assert cards.libraries is not None
+        with cards.providers()[0] as provider:
+            devices, driver = provider.devices(), provider.driver()
+        write_driver_root(tmp_path, cards.libraries, driver.driver)
+        folders = {
+            "cdi-root": "/var/run/cdi",
+            "nvidia-driver-root": tmp_path,
+            "container-driver-root": tmp_path,
+            "nvidia-cdi-hook-path": "/bin/true",
+            "kubeconfig": cluster.machine.kubeconfig,
+            "node-name": cluster.node,
+            "namespace": "default",
+            "image-name": "none",
+            "healthcheck-port": -1,
+        }
+        cluster.machine.start_program(NVIDIAS, [program, *(f"--{name}={value}" for name, value in folders.items())])
+        assert cluster.wait(lambda: bool(slices(cluster)), within=WITHIN), cluster.machine.log(NVIDIAS)
+        (ours,) = node_slices(cluster.node, "", {"nvidia": devices}, lambda _: driver, 1, way="whole")
+        assert by_name(slices(cluster)) == by_name([ours])
+        for body in classes(["nvidia"]):
+            assert cluster.call(Request("POST", CLASSES, orjson.dumps(body))).code == 201
+        claim(cluster, "one")
+        start(cluster, "one", "one")
+        assert cluster.wait(lambda: read(cluster, f"{PODS}/one")["status"].get("phase") == "Running", within=WITHIN), (
+            events(cluster, "one"),
+            cluster.machine.log(NVIDIAS),
+        )
+        (result,) = read(cluster, f"{CLAIMS}/one")["status"]["allocation"]["devices"]["results"]
+        card = f"device=/dev/nvidia{result['device'].removeprefix('gpu-')}"
+        assert [line for line in inside(cluster, "one") if re.fullmatch(r"device=/dev/nvidia\d+", line)] == [card]
+        assert not any("nvidia" in line for line in inside(cluster, "one", "other"))
+        drop(cluster, "one")
