@@ -83,6 +83,17 @@ def test_bus_addresses_have_both_widths_and_the_board_id_follows(nvml: Any) -> N
     assert nvml.nvmlDeviceGetBoardId(handle) == bus.domain << 16 | bus.bus << 8 | bus.device << 3
 
 
+def test_the_architecture_follows_from_the_capability(nvml: Any) -> None:
+    handle = nvml.nvmlDeviceGetHandleByIndex(0)
+    architecture = c_uint()
+    assert nvml.nvmlDeviceGetCudaComputeCapability(handle) == (9, 0)
+    assert raw(nvml, "nvmlDeviceGetArchitecture")(handle, ctypes.byref(architecture)) == nvml.NVML_SUCCESS
+    assert architecture.value == nvml.NVML_DEVICE_ARCH_HOPPER
+    assert raw(nvml, "nvmlDeviceGetGpuInstanceProfileInfo")(handle, c_uint(0), ctypes.byref(architecture)) == (
+        nvml.NVML_ERROR_NOT_SUPPORTED
+    )
+
+
 def test_an_unknown_name_finds_no_card(nvml: Any) -> None:
     for look_up, name in (
         (nvml.nvmlDeviceGetHandleByUUID, "GPU-0"),
