@@ -83,7 +83,9 @@ def test_bus_addresses_have_both_widths_and_the_board_id_follows(nvml: Any) -> N
     assert nvml.nvmlDeviceGetBoardId(handle) == bus.domain << 16 | bus.bus << 8 | bus.device << 3
 
 
+@pytest.mark.parametrize("boundary", ["library"], indirect=True)
 def test_the_architecture_follows_from_the_capability(nvml: Any) -> None:
+    """Only other programs read it, and so only the library has it."""
     handle = nvml.nvmlDeviceGetHandleByIndex(0)
     architecture = c_uint()
     assert nvml.nvmlDeviceGetCudaComputeCapability(handle) == (9, 0)
