@@ -248,13 +248,16 @@ class Story(Play):
 
 
 def summed(core: Core) -> dict[str, Any]:
-    """By node: what is requested of each resource, and how much of each device is used."""
+    """By node: what is requested of each resource, and how much of each device is used.
+
+    Devices of an object that was deleted are left out: a scheduler that starts after that does not know of them.
+    """
     devices = DeviceCache.of(core.handle)
     names = core.cache.columns.resources.names
     by_node = {}
     for node in core.cache:
         there = devices.find(node.name)
-        used = None if there is None else there.state.used
+        used = there.state.used if there is not None and there.listed and not there.deleted else None
         amounts = {name: value for name, value in zip(names, node.requested, strict=False) if value}
         by_node[node.name] = (amounts, used, sorted(node.pods))
     return by_node
