@@ -221,7 +221,11 @@ def test_a_template_from_a_pod_that_has_a_card(trial: Trial, expect: Expect) -> 
 
 
 @pytest.mark.feature("RSV-1.reused")
-@pytest.mark.case("RV-159", severity="normal", source=f"{_CONTROLLER} (syncStatus)")
+@pytest.mark.case(
+    "RV-159",
+    severity="normal",
+    source="koordinator: pkg/scheduler/plugins/reservation/pod_eventhandler.go@v1.8.0 (updatePod)",
+)
 @pytest.mark.parametrize("moved", [True, False], ids=["to-another", "to-none"])
 def test_the_reservation_of_a_running_owner_changes(trial: Trial, expect: Expect, *, moved: bool) -> None:
     """Somebody writes another reservation to a bound owner, or none: the first one is free again."""
