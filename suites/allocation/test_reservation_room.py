@@ -410,7 +410,11 @@ def test_arguments_about_ended_reservations(
 
 
 @pytest.mark.feature("RSV-2.policies")
-@pytest.mark.case("RV-166", severity="critical", source=f"{_PLUGIN} (filterWithReservations)")
+@pytest.mark.case(
+    "RV-166",
+    severity="critical",
+    source="koordinator: pkg/scheduler/plugins/reservation/plugin.go@v1.8.0 (filterWithReservations)",
+)
 def test_an_owner_outside_of_its_reservation(trial: Trial, expect: Expect) -> None:
     """A Restricted reservation is too small for an owner that does not require it: outside of it the owner gets what is
     free on the node, and nothing of what is reserved."""
