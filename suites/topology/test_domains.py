@@ -254,7 +254,7 @@ def test_members_without_an_index_come_last(trial: Trial, expect: Expect) -> Non
 
 
 @pytest.mark.feature("TOPO-2.waking")
-@pytest.mark.case("TO-060", severity="critical")
+@pytest.mark.case("TO-060", severity="critical", source="ours: within 40 s, not five minutes")
 def test_a_topology_that_changes_counts_as_it_is_then(trial: Trial, expect: Expect) -> None:
     """Blocks by one label hold two members each, by another four. A gang of four that must gather in a block waits, and
     starts when the object names the other label."""

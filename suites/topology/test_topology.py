@@ -88,7 +88,7 @@ def test_the_status_lists_the_domains(trial: Trial) -> None:
 
 
 @pytest.mark.feature("TOPO-2.waking")
-@pytest.mark.case("TO-002", severity="critical")
+@pytest.mark.case("TO-002", severity="critical", source="ours: within 40 s, not five minutes")
 @pytest.mark.long(seconds=4)
 def test_the_tree_follows_the_labels(trial: Trial, expect: Expect) -> None:
     """Neither block has room for a gang of four. A node of the other block is labelled anew, which completes b1; its
@@ -327,7 +327,7 @@ def test_a_gang_group_gathers_as_one(trial: Trial, expect: Expect) -> None:
 
 
 @pytest.mark.feature("TOPO-2.waking")
-@pytest.mark.case("TO-020", severity="critical")
+@pytest.mark.case("TO-020", severity="critical", source="ours: within 40 s, not five minutes")
 def test_a_topology_that_comes_later_wakes_the_gang(trial: Trial, expect: Expect) -> None:
     """Without a ClusterNetworkTopology the gang waits; it is bound in one block when there is one. No other case has
     nodes of these names, so Koordinator, which keeps the tree of a topology that is gone, knows none of them."""
@@ -344,7 +344,7 @@ def test_a_topology_that_comes_later_wakes_the_gang(trial: Trial, expect: Expect
 
 
 @pytest.mark.feature("TOPO-2.waking")
-@pytest.mark.case("TO-021", severity="critical")
+@pytest.mark.case("TO-021", severity="critical", source="ours: within 40 s, not five minutes")
 @pytest.mark.long(seconds=11)
 def test_a_node_that_comes_later_wakes_the_gang(trial: Trial, expect: Expect) -> None:
     """A gang of six waits. Three nodes come, each in another block; only the last one completes a block of six."""
