@@ -66,6 +66,15 @@ def cases_of_suites() -> set[str]:
     }
 
 
+def own_rules() -> set[str]:
+    """The IDs of cases that judge by a rule of ours."""
+    return {
+        case
+        for file in (DOCS.parent / "suites").rglob("*.py")
+        for case in re.findall(r'mark\.case\(\s*"([A-Z]+-[0-9]+)"[^)]*source="ours[":]', file.read_text())
+    }
+
+
 def differences(runs: Sequence[Run], rows: Rows) -> Iterator[str]:
     """What runs of one program show and the rows do not say."""
     program = Path(runs[0].info.subject.name.split()[0]).name
@@ -90,6 +99,10 @@ def mistakes(file: Path, tables: dict[str, Rows]) -> Iterator[str]:
                 yield f"{file.name}: {case} of {row['subject']}: no suite has this case"
     page = file.with_suffix(".md")
     text = page.read_text()
+    if file == SUBJECTS:
+        rules = text.partition("| rules of ours |")[2].partition("\n\n")[0]
+        for case in sorted(own_rules() ^ set(cases_of(rules))):
+            yield f"{page.name}: {case}: either its source is a rule of ours, or the table of these has it, not both"
     if sorted(match[1] for match in TABLE.finditer(text)) != sorted(tables) or with_tables(text, tables) != text:
         yield f"{page.name}: the tables are not those of {file.name}; run `python docs/tables.py --write`"
 

@@ -231,15 +231,17 @@ def test_the_device_object_is_away_for_a_while(trial: Trial, expect: Expect) -> 
 
 
 @pytest.mark.feature("RSV-1.held", "DEV-7.held-and-returned")
-@pytest.mark.case("DS-142", severity="critical", source="spec DEV-R62")
+@pytest.mark.case(
+    "DS-142", severity="critical", source="koordinator: apis/scheduling/v1alpha1/reservation_types.go@v1.7.0 (Aligned)"
+)
 def test_owners_of_two_reservations(trial: Trial, expect: Expect) -> None:
-    """Two reservations of the same owners hold 60 % of a card each. A pod of twice 70 % would need both: it waits, and
-    two pods of 60 % have one each."""
+    """Two Aligned reservations of the same owners hold 60 % of a card each. A pod of twice 70 % would need both: it
+    waits, and two pods of 60 % have one each."""
     trial.add(node("n1").gpus(CARD, 2))
     relist(trial, "n1", lambda one: {"labels": {"speed": str(one["minor"])}})
     for card in ("0", "1"):
         like = pod("x").gpu_share(60).hint("gpu", selector=speed(card))
-        trial.reserve(reservation(f"r{card}").like(like).for_labels(app="owner"))
+        trial.reserve(reservation(f"r{card}").like(like).for_labels(app="owner").policy("Aligned"))
         expect.available(f"r{card}")
     twice = {GPU_SHARED: 2, GPU_CORE: 140, GPU_MEMORY_RATIO: 140}
     trial.submit(pod("two").resources(dict(twice)).label("app", "owner"))

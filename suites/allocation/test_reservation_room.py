@@ -221,7 +221,11 @@ def test_a_template_from_a_pod_that_has_a_card(trial: Trial, expect: Expect) -> 
 
 
 @pytest.mark.feature("RSV-1.reused")
-@pytest.mark.case("RV-159", severity="normal", source=f"{_CONTROLLER} (syncStatus)")
+@pytest.mark.case(
+    "RV-159",
+    severity="normal",
+    source="koordinator: pkg/scheduler/plugins/reservation/pod_eventhandler.go@v1.8.0 (updatePod)",
+)
 @pytest.mark.parametrize("moved", [True, False], ids=["to-another", "to-none"])
 def test_the_reservation_of_a_running_owner_changes(trial: Trial, expect: Expect, *, moved: bool) -> None:
     """Somebody writes another reservation to a bound owner, or none: the first one is free again."""
@@ -406,7 +410,11 @@ def test_arguments_about_ended_reservations(
 
 
 @pytest.mark.feature("RSV-2.policies")
-@pytest.mark.case("RV-166", severity="critical", source=f"{_PLUGIN} (filterWithReservations)")
+@pytest.mark.case(
+    "RV-166",
+    severity="critical",
+    source="koordinator: pkg/scheduler/plugins/reservation/plugin.go@v1.8.0 (filterWithReservations)",
+)
 def test_an_owner_outside_of_its_reservation(trial: Trial, expect: Expect) -> None:
     """A Restricted reservation is too small for an owner that does not require it: outside of it the owner gets what is
     free on the node, and nothing of what is reserved."""

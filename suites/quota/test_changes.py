@@ -206,7 +206,7 @@ def test_overuse_of_one_resource_holds_back_all_pods(
 
 
 @pytest.mark.feature("QUOTA-10.in-place", "QUOTA-1.status")
-@pytest.mark.case("QU-163", severity="critical", source="spec QUOTA-R2, QUOTA-R10")
+@pytest.mark.case("QU-163", severity="critical", source="ours: spec QUOTA-R2, QUOTA-R10")
 @pytest.mark.long(seconds=40)
 @pytest.mark.parametrize("where", ["n1", "nowhere"], ids=["running", "waiting"])
 def test_a_resource_that_max_gets_later_counts_pods_that_are_there(trial: Trial, expect: Expect, where: str) -> None:

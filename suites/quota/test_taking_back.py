@@ -117,7 +117,7 @@ def test_a_disruption_budget_protects_what_was_borrowed(trial: Trial, expect: Ex
 
 
 @pytest.mark.feature("QUOTA-12.overuse")
-@pytest.mark.case("QU-157", severity="critical", source="koordinator: elasticquota/quota_overuse_revoke.go")
+@pytest.mark.case("QU-157", severity="critical", source="ours: a pod that leaves is taken back already")
 @pytest.mark.long(150)
 def test_pods_that_leave_already_count_as_taken_back(trial: Trial, expect: Expect) -> None:
     """Four of eight cores are used beyond the share. The node is frozen and two of its pods are being deleted: two more

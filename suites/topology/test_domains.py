@@ -9,9 +9,11 @@ from seatrial.scheduler.api.builders import gang, network_topology, node
 from seatrial.scheduler.api.podgroup import NETWORK_TOPOLOGY_INDEX
 from seatrial.suites.topology.topologies import (
     BLOCK,
+    INDEX,
     MUST,
     PATH,
     PREFER,
+    SOLVER,
     SPINE,
     domains,
     in_tree,
@@ -71,11 +73,11 @@ def test_a_topology_of_another_name_is_told_of(trial: Trial, expect: Expect) -> 
 
 
 @pytest.mark.feature("TOPO-2.prefer-gather")
-@pytest.mark.case("TO-055", severity="critical")
+@pytest.mark.case("TO-055", severity="critical", source="ours")
 @pytest.mark.parametrize("broken", [False, True], ids=["none", "no-chain"])
 def test_prefer_gather_does_not_wait_for_a_topology(trial: Trial, expect: Expect, *, broken: bool) -> None:
     """There is no ClusterNetworkTopology, or none that can be used: a gang with PreferGather starts, one with
-    MustGather waits. Source: the v1.7 post, where a gang prefers what PreferGather says; koordinator lets both wait."""
+    MustGather waits. Koordinator lets both wait, or gathers by the last tree that could be used."""
     if broken:
         topology = network()
         topology["spec"]["networkTopologySpec"].pop()
@@ -106,7 +108,7 @@ def test_a_node_without_a_block_is_a_block_of_its_own(trial: Trial, expect: Expe
 
 
 @pytest.mark.feature("TOPO-1.layers")
-@pytest.mark.case("TO-033", severity="critical")
+@pytest.mark.case("TO-033", severity="critical", source="ours")
 @pytest.mark.long(seconds=4)
 def test_blocks_of_one_name_below_two_spines_are_two_blocks(trial: Trial, expect: Expect) -> None:
     """Both spines have a block `b`, with two cards each. A gang of four that must gather in a block waits, until one
@@ -162,7 +164,7 @@ def test_of_equal_domains_the_name_decides(trial: Trial, expect: Expect) -> None
 
 
 @pytest.mark.feature("TOPO-2.best-domain")
-@pytest.mark.case("TO-036", severity="critical")
+@pytest.mark.case("TO-036", severity="critical", source=SOLVER)
 def test_of_equal_blocks_the_one_in_the_tightest_spine_is_best(trial: Trial, expect: Expect) -> None:
     """Blocks b1, b2 and b3 have room for two each. Spine s1 has b1 and b2, spine s2 has b3 alone: a gang of two takes
     b3, and leaves s1 to a gang of four."""
@@ -181,7 +183,7 @@ def test_of_equal_blocks_the_one_in_the_tightest_spine_is_best(trial: Trial, exp
 
 
 @pytest.mark.feature("TOPO-2.must-gather", "GANG-1.all-or-nothing")
-@pytest.mark.case("TO-048", severity="critical")
+@pytest.mark.case("TO-048", severity="critical", source="ours")
 @pytest.mark.long(seconds=5)
 def test_the_members_that_a_gang_needs_gather_without_the_others(trial: Trial, expect: Expect) -> None:
     """A gang of three needs two of them, and all three wait. A block with two cards comes: the first two start
@@ -233,7 +235,7 @@ def test_a_strategy_that_does_not_exist_demands_nothing(trial: Trial, expect: Ex
 
 
 @pytest.mark.feature("TOPO-2.index")
-@pytest.mark.case("TO-052", severity="normal")
+@pytest.mark.case("TO-052", severity="normal", source=INDEX)
 def test_members_without_an_index_come_last(trial: Trial, expect: Expect) -> None:
     """A spine of two blocks with two cards each. The last two members by name have the indices 0 and 1: they get the
     first block, and the members without an index the second one."""
@@ -251,8 +253,8 @@ def test_members_without_an_index_come_last(trial: Trial, expect: Expect) -> Non
     assert where(trial, "train") == {"train-0": "b2-0", "train-1": "b2-0", "train-2": "b1-0", "train-3": "b1-0"}
 
 
-@pytest.mark.feature("TOPO-2.must-gather")
-@pytest.mark.case("TO-060", severity="critical")
+@pytest.mark.feature("TOPO-2.waking")
+@pytest.mark.case("TO-060", severity="critical", source="ours: within 40 s, not five minutes")
 def test_a_topology_that_changes_counts_as_it_is_then(trial: Trial, expect: Expect) -> None:
     """Blocks by one label hold two members each, by another four. A gang of four that must gather in a block waits, and
     starts when the object names the other label."""

@@ -1,4 +1,8 @@
-"""Spines and blocks, gangs on them, and where members are."""
+"""Spines and blocks, gangs on them, and where members are.
+
+Koordinator tries a gang that waits again within five minutes, whatever happens meanwhile. Only cases of TOPO-2.waking
+judge when; in the others the members go before there is room, and come again afterwards.
+"""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -9,6 +13,12 @@ import orjson
 from seatrial.fixtures.trial import Trial
 from seatrial.scheduler.api.builders import NodeBuilder, PodBuilder, network_topology, node, pod
 from seatrial.scheduler.api.networktopology import TOPOLOGIES_PATH
+
+_CORE = "koordinator: pkg/scheduler/plugins/coscheduling/core"
+SOLVER = f"{_CORE}/network_topology_solver.go@v1.8.0"  # podCountMultiple, peers, and domains above are not in 1.7
+SELECTOR = f"{_CORE}/network_topology_workflow.go@v1.8.0"
+PROPOSAL = "koordinator: docs/proposals/scheduling/20250611-networktopology-aware-scheduling.md@v1.7.0"
+INDEX = f"{PROPOSAL}; apis/extension/coscheduling.go@v1.7.0"
 
 SPINE, BLOCK = "network.topology.nvidia.com/spine", "network.topology.nvidia.com/block"
 

@@ -18,8 +18,8 @@ import orjson
 
 TABLE = Path(__file__).with_name("messages.json")
 _SERVED = re.compile(
-    r"^k8s\.io\.(api\.\w+\.v\d+|api\.scheduling\.v1(alpha3|beta1)|apimachinery\.pkg\..+|apiextensions_apiserver\..+\.v1"
-    r"|kube_aggregator\..+\.v1|metrics\..+\.metrics\.v1beta1)$"
+    r"^k8s\.io\.(api\.\w+\.v\d+|api\.scheduling\.v1(alpha3|beta1)|api\.policy\.v1beta1|apimachinery\.pkg\..+"
+    r"|apiextensions_apiserver\..+\.v1|kube_aggregator\..+\.v1|metrics\..+\.metrics\.v1beta1)$"
 )
 _UNUSED = re.compile(r"\.(admission|imagepolicy|testapigroup|storagemigration|lifecycle)\.|meta\.v1beta1$")
 _SCALARS = {"string": "s", "bytes": "b", "int32": "i", "int64": "i", "bool": "t", "double": "d"}

@@ -222,6 +222,13 @@ _SCHEMA = definition(
             {"metadata": {"name": "a"}, "webhooks": [{"name": "w"}]},
             id="a-name-with-a-capital-on-the-wire",
         ),
+        pytest.param(
+            "policy/v1beta1",
+            "Eviction",
+            message((1, meta("a")), (2, message((1, 5)))),
+            {"metadata": {"name": "a"}, "deleteOptions": {"gracePeriodSeconds": 5}},
+            id="the-older-version-that-evictions-may-have",
+        ),
     ],
 )
 def test_decodes(api_version: str, kind: str, raw: bytes, expected: dict[str, Any]) -> None:
