@@ -68,7 +68,7 @@ def marks(cluster: Cluster) -> dict[str, Any]:
     for name in NODES:
         body = orjson.loads(cluster.call(Request("GET", f"/api/v1/nodes/{name}")).body)
         meta = body["metadata"]
-        # kube-controller-manager writes its own when it gets to it: the annotation ttl, the taint not-ready, old labels.
+        # kube-controller-manager writes its own when it gets to it: the annotation ttl, a taint, old labels.
         annotations = {key: value for key, value in meta["annotations"].items() if "kubernetes.io/" not in key}
         taints = [taint for taint in body["spec"].get("taints") or () if "kubernetes.io/" not in taint["key"]]
         own = {key: value for key, value in meta["labels"].items() if not key.startswith("beta.kubernetes.io/")}
