@@ -127,12 +127,8 @@ def up(
         if detach:
             files = {"scheduler_config": scheduler_config, "descheduler_config": descheduler_config}
             again = {flag: str(file.resolve()) for flag, file in files.items() if file is not None}
-            return _detached(
-                options,
-                name,
-                backend,
-                {"subject": subject, "with_": with_, "seed": seed, "feature_gates": feature_gates, **again},
-            )
+            again |= {"subject": subject, "with_": with_, "feature_gates": feature_gates}
+            return _detached(options, name, backend, {"seed": seed, **again})
         return _foreground(options, name, backend, release)
 
 
@@ -297,9 +293,8 @@ def _envtest(options: UpOptions, name: str, release: Callable[[], None]) -> int:
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     fleet = fleet_path(options.fleet) if options.fleet else None
     try:
-        with backend_named(ENVTEST, seed=options.seed, feature_gates=options.feature_gates).start(
-            fleet=fleet
-        ) as cluster:
+        backend = backend_named(ENVTEST, seed=options.seed, feature_gates=options.feature_gates)
+        with backend.start(fleet=fleet) as cluster:
             assert cluster.endpoint is not None
             write_private(options.kubeconfig, cluster.endpoint.kubeconfig.read_bytes())
             logs = {log.stem: log for log in sorted(cluster.endpoint.kubeconfig.parent.glob("*.log"))}

@@ -72,7 +72,7 @@ class JobGangs:
         minimum = _min_count(template)
         if minimum is not None and _min_count(templates[0]) not in {None, minimum}:
             changed = {**templates[0], "schedulingPolicy": {"gang": {"minCount": minimum}}}
-            self._control.change(self._workloads, workload, spec={"podGroupTemplates": [changed]})
+            self._store(self._workloads, workload, {"podGroupTemplates": [changed]})
         return self._follow(groups[0] if len(groups) == 1 else None, minimum)
 
     def _delegated_group(self, job: Item, parent: Object, name: str, *, is_new: bool) -> Item | None:
@@ -104,7 +104,12 @@ class JobGangs:
         """Give the PodGroup of a gang the minimum that its Job or template has now."""
         if group is None or minimum is None or _min_count(group.obj["spec"]) in {None, minimum}:
             return group
-        return self._control.change(self._groups, group, spec={"schedulingPolicy": {"gang": {"minCount": minimum}}})
+        return self._store(self._groups, group, {"schedulingPolicy": {"gang": {"minCount": minimum}}})
+
+    def _store(self, resource: Resource, item: Item, fields: Object) -> Item:
+        """Store fields of the spec; these kinds have no generation."""
+        body = {**item.obj, "metadata": {**item.obj["metadata"]}, "spec": {**item.obj["spec"], **fields}}
+        return self._control.objects.store_change(resource.key, item, body)
 
     def _create_workload(self, job: Item, spec: Object) -> Item:
         uid, namespace = job.obj["metadata"]["uid"], job.key[0]
@@ -138,13 +143,6 @@ class JobGangs:
         kind = made.obj["kind"]
         message = f"Created {kind} {made.key[1]} for Job {job.key[1]}"
         self._control.recorder.record(_COMPONENT, self._jobs, job, NORMAL, f"{kind}Created", message)
-
-
-def join_group(pod: Object, group: Item) -> None:
-    """Make a new pod a member of the PodGroup, and the PodGroup a further owner of it."""
-    pod["spec"]["schedulingGroup"] = {"podGroupName": group.key[1]}
-    owner = {"apiVersion": group.obj["apiVersion"], "kind": "PodGroup", "name": group.key[1]}
-    pod["metadata"]["ownerReferences"].append(owner | {"uid": group.obj["metadata"]["uid"]})
 
 
 def group_name(workload: str, template: str) -> str:

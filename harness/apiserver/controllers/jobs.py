@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from seatrial.harness.apiserver.controllers.control import BATCH_PERIOD, Control, is_new_spec, with_condition
 from seatrial.harness.apiserver.controllers.event_recorder import NORMAL, WARNING
-from seatrial.harness.apiserver.controllers.job_gangs import JobGangs, join_group
+from seatrial.harness.apiserver.controllers.job_gangs import JobGangs
 from seatrial.harness.apiserver.controllers.job_results import (
     Tally,
     Verdict,
@@ -299,7 +299,7 @@ class Jobs:
             pod["metadata"]["generateName"] = f"{item.key[1]}-"
             pod["metadata"]["finalizers"] = [*(pod["metadata"].get("finalizers") or ()), TRACKING]
             if group is not None:
-                join_group(pod, group)
+                pod["spec"]["schedulingGroup"] = {"podGroupName": group.key[1]}
             if index is not None:
                 set_index(item, pod, index, backoff.count(index) if per_index else None)
             try:

@@ -158,7 +158,7 @@ def _check_group(spec: Object, path: str, causes: Causes) -> None:
     mode: Object | None = spec.get("disruptionMode")
     if mode is not None and len(mode) != 1:
         problem = "must specify exactly one of" if mode else "must specify one of"
-        causes.append(invalid(f"{path}.disruptionMode", mode, f"{problem}: `all`, `single`"))
+        causes.append(invalid(f"{path}.disruptionMode", mode, f"{problem}: `single`, `all`"))
     priority = spec.get("priority")
     if priority is not None and priority > _MAX_PRIORITY:
         problem = f"must be less than or equal to {_MAX_PRIORITY}"

@@ -5,7 +5,7 @@ from typing import Any
 
 from seatrial.harness.apiserver.cron import CronError, parse_cron, time_zone
 from seatrial.harness.apiserver.field_errors import Causes, forbidden, immutable, invalid, required, unsupported
-from seatrial.harness.apiserver.names import Object, check_annotations, check_labels
+from seatrial.harness.apiserver.names import Object, check_annotations, check_labels, dns_label
 from seatrial.harness.apiserver.validation.job_policies import check_job_policies
 from seatrial.harness.apiserver.validation.placement import check_label_selector
 from seatrial.harness.apiserver.validation.pod_groups import check_job_scheduling, check_same_policy
@@ -106,6 +106,7 @@ def check_job(obj: Object, old: Object | None, causes: Causes) -> None:
             problem = "`selector` does not match template `labels`"
             causes.append(invalid("spec.template.metadata.labels", labels, problem))
     if old is None or before is None:
+        _check_index_names(obj, spec, causes)
         return
     check_same_policy(spec, before, causes)
     together = spec.get("completions") == spec.get("parallelism") and spec.get("completionMode") == "Indexed"
@@ -120,6 +121,14 @@ def check_job(obj: Object, old: Object | None, causes: Causes) -> None:
         causes.append(invalid("spec.template", spec.get("template"), "field is immutable"))
     for field in _JOB_FIXED:
         causes.extend(immutable(f"spec.{field}", spec.get(field), before.get(field)))
+
+
+def _check_index_names(obj: Object, spec: Object, causes: Causes) -> None:
+    """The pod of the last index needs a valid host name."""
+    name, count = str(obj["metadata"].get("name") or ""), spec.get("completions") or 0
+    if spec.get("completionMode") == "Indexed" and count > 0 and dns_label(f"{name}-{count - 1}"):
+        problem = f"will not able to create pod with invalid DNS label: {name}-{count - 1}"
+        causes.append(invalid("metadata.name", name, problem))
 
 
 def check_cron_job(obj: Object, old: Object | None, causes: Causes) -> None:
