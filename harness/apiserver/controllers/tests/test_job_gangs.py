@@ -5,10 +5,14 @@ from typing import Any
 
 import pytest
 
-from seatrial.harness.apiserver.controllers.job_gangs import DELEGATED, group_name
+from seatrial.harness.apiserver.admission.pod_groups import drop_job_scheduling
+from seatrial.harness.apiserver.controllers.control import Control
+from seatrial.harness.apiserver.controllers.job_gangs import DELEGATED, JobGangs, group_name
+from seatrial.harness.apiserver.controllers.jobs import JOBS
 from seatrial.harness.apiserver.controllers.templates import name_hash
 from seatrial.harness.apiserver.controllers.tests.bench import Bench, Object, owner, running
 from seatrial.harness.apiserver.controllers.tests.test_jobs import job
+from seatrial.harness.apiserver.storage.store import Item
 from seatrial.scheduler.api.transport import MERGE_PATCH
 
 GANG = {"schedulingPolicy": {"gang": {}}}
@@ -46,7 +50,9 @@ def test_a_gang_is_made_of_a_job(bench: Bench) -> None:
             {"name": "j-pgt-0", "schedulingPolicy": {"gang": {"minCount": 2}}, "disruptionMode": {"all": {}}}
         ],
     }
-    assert owner(workload)["uid"] == made["metadata"]["uid"]
+    uid = made["metadata"]["uid"]
+    assert workload["metadata"]["name"] == f"j-{name_hash(f'(types.UID){uid}'.encode())}"
+    assert owner(workload)["uid"] == uid
     assert group["spec"] == {
         "workloadRef": {"workloadName": workload["metadata"]["name"], "templateName": "j-pgt-0"},
         "schedulingPolicy": {"gang": {"minCount": 2}},
@@ -70,13 +76,17 @@ def test_names_are_those_of_kube_controller_manager() -> None:
     assert group_name("j-6cfc467d75", "j-pgt-0") == "j-6cfc467d75-j-pgt-0-d5cdc456b"
     for workload, template in (("w" * 253, "t" * 63), ("w" * 253, "t" * 200), ("w" * 63, "t" * 200)):
         assert len(group_name(workload, template)) == 253
-    assert group_name("w" * 253, "t" * 63).startswith("w" * 178 + "-" + "t" * 63)
+    assert group_name("w" * 253, "t" * 63).startswith("w" * 178 + "-" + "t" * 63 + "-")
+    assert group_name("w" * 253, "t" * 200).startswith("w" * 121 + "-" + "t" * 120 + "-")
 
 
 def test_a_job_without_scheduling_has_the_policy_basic(bench: Bench) -> None:
     bench.create("jobs", named("j"))
     bench.wait(lambda: bench.all("podgroups"))
-    assert bench.all("podgroups")[0]["spec"]["schedulingPolicy"] == {"basic": {}}
+    [workload], policy = bench.all("workloads"), {"schedulingPolicy": {"basic": {}}}
+    assert workload["spec"]["podGroupTemplates"] == [{"name": "j-pgt-0", **policy}]
+    group = bench.all("podgroups")[0]["spec"]
+    assert group | policy | {"disruptionMode": {"single": {}}} == group
 
 
 def test_a_template_with_a_group_is_left_alone(bench: Bench) -> None:
@@ -143,12 +153,32 @@ def test_a_workload_of_a_user_is_ignored_and_a_second_one_of_the_job_ends_it(ben
     bench.create("workloads", {"metadata": {"name": "mine"}, "spec": spec})
     made = bench.create("jobs", named("j", suspend=True))
     bench.wait(lambda: bench.all("podgroups"))
+    assert bench.all("podgroups")[0]["spec"]["schedulingPolicy"] == {"basic": {}}
+    assert len(bench.all("workloads")) == 2
     owners = [
         {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": made["metadata"]["uid"], "controller": True}
     ]
     bench.create("workloads", {"metadata": {"name": "second", "ownerReferences": owners}, "spec": spec})
     bench.patch("jobs", "j", {"spec": {"suspend": False}})
     assert groups_of_pods(bench, 2) == {""}
+
+
+def test_a_new_job_with_two_workloads_gets_no_third() -> None:
+    with running() as bench:
+        uid = bench.create("jobs", named("j", suspend=True))["metadata"]["uid"]
+        owners = [{"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": uid, "controller": True}]
+        templates = [{"name": "mine", "schedulingPolicy": {"basic": {}}}]
+        spec = {"controllerRef": {"apiGroup": "batch", "kind": "Job", "name": "j"}, "podGroupTemplates": templates}
+        server = bench.cluster.server
+        control = Control(server.objects, server.registry)
+        gangs = JobGangs(control, control.resource(JOBS))
+        for name in ("a", "b"):
+            bench.create("workloads", {"metadata": {"name": name, "ownerReferences": owners}, "spec": spec})
+        item = control.get(control.resource(JOBS), ("default", "j"))
+        assert item is not None
+        new = Item(item.key, {**item.obj, "status": {}}, item.version)
+        assert gangs.group_of(new, []) is None
+        assert bench.names("workloads") == ["a", "b"]
 
 
 def test_a_workload_that_is_refused_holds_its_job_only(bench: Bench) -> None:
@@ -206,3 +236,9 @@ def test_without_the_gate_the_field_is_dropped() -> None:
         assert not update(bench, "j", {"scheduling": GANG})
         assert "scheduling" not in bench.get("jobs", "j")["spec"]
         assert bench.all("workloads") == bench.all("podgroups") == []
+        resource = bench.cluster.server.registry.storage(JOBS)
+        assert resource is not None
+        stored = named("j", scheduling=GANG)  # since the gate was on
+        kept = named("j", scheduling=GANG)
+        drop_job_scheduling(resource, kept, stored, "")
+        assert kept == stored
