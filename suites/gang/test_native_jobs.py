@@ -17,7 +17,7 @@ from seatrial.suites.gang.test_native_gangs import API, condition, reaches
 pytestmark = [pytest.mark.needs(Capability.NODES)]
 
 UPSTREAM = "kubernetes pkg/controller/job/job_scheduling_manager.go@v1.37.2"
-GANG = {"schedulingPolicy": {"gang": {}}}
+GANG: Manifest = {"schedulingPolicy": {"gang": {}}}
 
 
 @pytest.fixture(autouse=True)

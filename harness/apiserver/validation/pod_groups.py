@@ -99,8 +99,8 @@ def check_job_scheduling(spec: Object, before: Object | None, path: str, causes:
 
 def check_same_policy(spec: Object, before: Object, causes: Causes) -> None:
     """A Job's policy stays basic or gang."""
-    policies = [(each.get("scheduling") or {}).get("schedulingPolicy") for each in (spec, before)]
-    if None not in policies and len({policy.get("basic") is None for policy in policies}) > 1:
+    policy, earlier = ((each.get("scheduling") or {}).get("schedulingPolicy") for each in (spec, before))
+    if policy is not None and earlier is not None and (policy.get("basic") is None) != (earlier.get("basic") is None):
         problem = "the basic/gang policy variant is immutable after creation"
         why = f"{problem}; only schedulingPolicy.gang.minCount may be updated"
         causes.append(invalid("spec.scheduling.schedulingPolicy", None, why))

@@ -15,7 +15,7 @@ from seatrial.harness.apiserver.controllers.tests.test_jobs import job
 from seatrial.harness.apiserver.storage.store import Item
 from seatrial.scheduler.api.transport import MERGE_PATCH
 
-GANG = {"schedulingPolicy": {"gang": {}}}
+GANG: Object = {"schedulingPolicy": {"gang": {}}}
 
 
 @pytest.fixture
@@ -83,7 +83,8 @@ def test_names_are_those_of_kube_controller_manager() -> None:
 def test_a_job_without_scheduling_has_the_policy_basic(bench: Bench) -> None:
     bench.create("jobs", named("j"))
     bench.wait(lambda: bench.all("podgroups"))
-    [workload], policy = bench.all("workloads"), {"schedulingPolicy": {"basic": {}}}
+    [workload] = bench.all("workloads")
+    policy: Object = {"schedulingPolicy": {"basic": {}}}
     assert workload["spec"]["podGroupTemplates"] == [{"name": "j-pgt-0", **policy}]
     group = bench.all("podgroups")[0]["spec"]
     assert group | policy | {"disruptionMode": {"single": {}}} == group
