@@ -67,6 +67,7 @@ own-tests: $(VENV)/.dev
 
 suites: $(VENV)/.dev
 	$(BIN)/pytest suites --seatrial-subject=inprocess -q
+	$(BIN)/pytest suites/gang/test_native_jobs.py --seatrial-subject=inprocess --seatrial-feature-gates=WorkloadWithJob=true -q
 	$(BIN)/pytest suites --seatrial-subject=seatrial --seatrial-part=real -n 8 --dist=worksteal
 
 # Slow cases, which `make suites` judges in virtual time only.

@@ -3,7 +3,12 @@
 from seatrial.harness.apiserver.access.authority import Authority
 from seatrial.harness.apiserver.admission.chain import SYSTEM_CLASSES
 from seatrial.harness.apiserver.admission.cluster_ips import SERVICES, ClusterIps
-from seatrial.harness.apiserver.admission.pod_groups import POD_GROUPS, PodGroupAdmission
+from seatrial.harness.apiserver.admission.pod_groups import (
+    JOB_KINDS,
+    POD_GROUPS,
+    PodGroupAdmission,
+    drop_job_scheduling,
+)
 from seatrial.harness.apiserver.bootstrap.endpoint import store_service
 from seatrial.harness.apiserver.bootstrap.objects import store_bootstrap_objects
 from seatrial.harness.apiserver.controllers.autoscalers import Autoscalers
@@ -42,10 +47,16 @@ _LIMITED = frozenset({("", "pods"), ("", "persistentvolumeclaims")})
 
 
 def build_server(
-    clock: Clock, *, seed: int = 0, history: int | None = None, authority: Authority | None = None
+    clock: Clock,
+    *,
+    seed: int = 0,
+    history: int | None = None,
+    authority: Authority | None = None,
+    workload_with_job: bool = False,
 ) -> ApiServer:
     """An API server with controllers, initial namespaces, system priority classes, shipped CRDs and default roles.
 
+    `workload_with_job`: the feature gate WorkloadWithJob (alpha) is on: Jobs get PodGroups.
     Without an authority CertificateSigningRequests are not signed: no TLS server would trust the certificates.
     """
     server = ApiServer(clock, seed=seed, history=history)
@@ -59,6 +70,8 @@ def build_server(
         (ClusterIps(server.store), lambda resource, _: resource.key == SERVICES),
         (PodGroupAdmission(server.store), lambda resource, _: resource.key == POD_GROUPS),
     ]
+    if not workload_with_job:
+        server.admission.plugins.append((drop_job_scheduling, lambda resource, _: resource.key in JOB_KINDS))
     server.admission.last.append(Quotas(server.objects))
     GarbageCollector(server.objects, server.registry)
     Budgets(server.objects)
@@ -71,7 +84,7 @@ def build_server(
     Deployments(control)
     StatefulSets(control)
     DaemonSets(control)
-    Jobs(control)
+    Jobs(control, gangs=workload_with_job)
     CronJobs(control)
     Endpoints(control)
     Autoscalers(control, server.registry)

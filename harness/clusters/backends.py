@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from seatrial.harness.clusters.feature_gates import workload_with_job
 from seatrial.harness.clusters.protocol import ClusterBackend
 from seatrial.harness.errors import UsageError
 
@@ -43,6 +44,8 @@ BACKENDS = {  # name → where it is, and its description in the help
 
 THIS_MACHINE = frozenset({LOCAL, LOCAL_DOCKER, KUBELET})  # the only node is this machine
 
+_WITH_GATES = frozenset({EMBEDDED, VIRTUAL, ENVTEST})
+
 SIDE_BY_SIDE = frozenset(
     {EMBEDDED, VIRTUAL, ENVTEST, EXISTING}
 )  # several clusters of these share nothing but the processor
@@ -62,11 +65,12 @@ def backend_named(
     kind_keep: str = "",
     nodes: str = "",
     roles: Sequence[Path] = (),
+    feature_gates: str = "",
 ) -> ClusterBackend:
     """`fake`: what stands in for this machine's devices, where this machine is the node. `kubeconfig`, `context`: where
     the cluster is that runs already. `kind_image`, `kind_config`, `kind_keep`: see kind.py. `own_schedulers`: the run
     starts the scheduler, so it gets names of its own. `nodes`: simulated (default), or real nodes of the cluster, which
-    are lent. `roles`: files of ClusterRoles, the only rights of the run.
+    are lent. `roles`: files of ClusterRoles, the only rights of the run. `feature_gates`: see feature_gates.py.
 
     Raises:
         UsageError: no such backend, or one that cannot be used here.
@@ -94,6 +98,11 @@ def backend_named(
         if name != ENVTEST:
             raise UsageError(f"--cluster-role {roles[0]}: expected --backend {ENVTEST}, found {name}")
         more["roles"] = roles
+    if feature_gates:
+        if name not in _WITH_GATES:
+            choices = ", ".join(sorted(_WITH_GATES))
+            raise UsageError(f"--feature-gates {feature_gates}: expected --backend {choices}, found {name}")
+        more["workload_with_job"] = workload_with_job(feature_gates)
     if nodes not in {"", SIMULATED, REAL}:
         raise UsageError(f"--nodes {nodes}: expected {SIMULATED} or {REAL}")
     if nodes == REAL and name != EXISTING:

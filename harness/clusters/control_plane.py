@@ -23,6 +23,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from seatrial.harness.apiserver import MASTERS, Credentials, kubeconfig, make_credentials
 from seatrial.harness.clusters.definitions import DEFINITIONS_PATH, served_path
+from seatrial.harness.clusters.feature_gates import WORKLOAD_WITH_JOB
 from seatrial.harness.clusters.kubeconfig import load_access
 from seatrial.harness.errors import ClusterError
 from seatrial.harness.processes import check_running, start_child
@@ -106,6 +107,7 @@ def control_plane(
     *,
     controllers: bool = True,
     api_server_flags: Sequence[str] = (),
+    workload_with_job: bool = False,
 ) -> Iterator[ControlPlane]:
     """Start it in `folder` with custom resource definitions; killed on exit. Files of secrets have mode 0600.
 
@@ -114,7 +116,7 @@ def control_plane(
 
     Without `controllers` no kube-controller-manager runs, and what would wait for it is switched off: service accounts
     of pods, and the taint of new nodes. Nodes whose Lease is not renewed stay as written; benchmarks need that.
-    `api_server_flags` are added to those of kube-apiserver.
+    `api_server_flags` are added to those of kube-apiserver. `workload_with_job`: that feature gate is on.
 
     Raises:
         ClusterError: a program is missing or ended; the message has its last log lines.
@@ -150,7 +152,7 @@ def control_plane(
                 f"default=http://{LOOPBACK}:{peer_port}",
             ],
         )
-        gates = _gates(programs.api_server)
+        gates = _gates(programs.api_server, workload_with_job=workload_with_job)
         groups = ["--runtime-config", _NATIVE_GANGS] if gates else []
         flags = [*_api_server_flags(folder, port, etcd_url), *gates, *groups, *api_server_flags]
         server = start(API_SERVER, [str(programs.api_server), *flags, *(() if controllers else _ALONE)])
@@ -161,7 +163,8 @@ def control_plane(
             _wait(url, folder / "kubeconfig", "/api/v1/namespaces/default", (etcd, server))
             yield ControlPlane(url, folder / "kubeconfig", (etcd.process, server.process), restartable, server.log)
             return
-        flags = [*_controller_manager_flags(folder, manager_port), *_gates(programs.controller_manager)]
+        gates = _gates(programs.controller_manager, workload_with_job=workload_with_job)
+        flags = [*_controller_manager_flags(folder, manager_port), *gates]
         manager = start(CONTROLLER_MANAGER, [str(programs.controller_manager), *flags])
         everything = (etcd, server, manager)
         _wait(url, folder / "kubeconfig", "/api/v1/namespaces/default/serviceaccounts/default", everything)
@@ -169,11 +172,12 @@ def control_plane(
         yield ControlPlane(url, folder / "kubeconfig", processes, restartable, server.log)
 
 
-def _gates(program: Path) -> list[str]:
-    """The flags for native gangs, their claims and their topology. Programs before 1.37 refuse to start."""
+def _gates(program: Path, *, workload_with_job: bool) -> list[str]:
+    """The flags for native gangs, their claims, topology and Jobs. Programs before 1.37 refuse to start."""
     stdout = subprocess.run([program, "--version"], capture_output=True, text=True, check=False).stdout
     match = _VERSION.search(stdout)
     gates = "GenericWorkload=true,DRAWorkloadResourceClaims=true,TopologyAwareWorkloadScheduling=true"
+    gates += f",{WORKLOAD_WITH_JOB}=true" if workload_with_job else ""
     return ["--feature-gates", gates] if match and int(match[1]) >= _GANGS_SINCE else []
 
 

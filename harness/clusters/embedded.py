@@ -47,8 +47,8 @@ class EmbeddedBackend(ClusterBackend):
     name = "embedded"
     capabilities = CAPABILITIES
 
-    def __init__(self, *, seed: int = 0, port: int = 0) -> None:
-        self._seed, self._port = seed, port
+    def __init__(self, *, seed: int = 0, port: int = 0, workload_with_job: bool = False) -> None:
+        self._seed, self._port, self._workload_with_job = seed, port, workload_with_job
 
     def probe(self) -> str | None:
         return None
@@ -61,7 +61,12 @@ class EmbeddedBackend(ClusterBackend):
         with private_folder() as folder:
             kubeconfig = folder / "kubeconfig"
             process, _ = start_process(
-                kubeconfig, fleet=str(fleet or ""), seed=self._seed, port=self._port, log=folder / "log"
+                kubeconfig,
+                fleet=str(fleet or ""),
+                seed=self._seed,
+                port=self._port,
+                log=folder / "log",
+                workload_with_job=self._workload_with_job,
             )
             try:
                 cluster = EmbeddedCluster(self.name, load_access(kubeconfig), kubeconfig)
@@ -85,6 +90,7 @@ def start_process(
     detached: bool = False,
     local: LocalNode | None = None,
     snapshot: Path | None = None,
+    workload_with_job: bool = False,
 ) -> tuple["subprocess.Popen[bytes]", str]:
     """Start the server process and wait until it answers; returns it and its URL.
 
@@ -99,6 +105,7 @@ def start_process(
         "host": host,
         "local": asdict(local) if local is not None else None,
         "snapshot": str(snapshot) if snapshot is not None else "",
+        "workload_with_job": workload_with_job,
     }
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as sink:

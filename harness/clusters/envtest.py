@@ -49,13 +49,14 @@ class EnvtestBackend(ClusterBackend):
     name = "envtest"
     capabilities = EnvtestCluster.capabilities
 
-    def __init__(self, *, seed: int = 0, roles: Sequence[Path] = ()) -> None:
+    def __init__(self, *, seed: int = 0, roles: Sequence[Path] = (), workload_with_job: bool = False) -> None:
         """`roles`: files of ClusterRoles; cases, nodes and what is judged have these rights alone.
 
         Raises:
             UsageError: a file has something else.
         """
         self._seed, self._roles = seed, cluster_roles(roles)
+        self._workload_with_job = workload_with_job
 
     def probe(self) -> str | None:
         return missing_programs()
@@ -67,7 +68,12 @@ class EnvtestBackend(ClusterBackend):
         entries = load_fleet(fleet) if fleet is not None else []
         with (
             private_folder() as folder,
-            control_plane(folder, list(shipped()), api_server_flags=[LOG_FLAG] if self._roles else ()) as plane,
+            control_plane(
+                folder,
+                list(shipped()),
+                api_server_flags=[LOG_FLAG] if self._roles else (),
+                workload_with_job=self._workload_with_job,
+            ) as plane,
         ):
             kubeconfig = self._prepared(plane, folder)
             with (

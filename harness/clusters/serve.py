@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import orjson
 import uvloop
@@ -67,6 +67,7 @@ class Serving:
     seed: int = 0
     local: LocalNode | None = None  # this machine as the only node
     snapshot: Path | None = None  # the objects to begin with, in place of a fleet
+    workload_with_job: bool = False  # a feature gate
 
 
 def serve(serving: Serving, ready: Callable[[str], Awaitable[None] | None]) -> None:
@@ -89,10 +90,11 @@ async def _serve(
         loop.add_signal_handler(number, stopped.set)
     clock = WallClock(loop)
     credentials = make_credentials([serving.host], clock.now())
+    options: dict[str, Any] = {"authority": credentials.signer, "workload_with_job": serving.workload_with_job}
     if serving.snapshot is not None:
-        server, _ = loaded_server(serving.snapshot, clock, seed=serving.seed, authority=credentials.signer)
+        server, _ = loaded_server(serving.snapshot, clock, seed=serving.seed, **options)
     else:
-        server = build_server(clock, seed=serving.seed, authority=credentials.signer)
+        server = build_server(clock, seed=serving.seed, **options)
     server.tokens.accept(credentials.token, ADMIN)
     caller = HttpsCaller()
     transport = InProcessTransport(server, clock)

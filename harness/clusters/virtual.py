@@ -31,9 +31,9 @@ class VirtualCluster(SimulatedNodes):
     capabilities = CAPABILITIES
     endpoint = None
 
-    def __init__(self, *, seed: int = 0) -> None:
+    def __init__(self, *, seed: int = 0, workload_with_job: bool = False) -> None:
         self.clock: SimClock = SimClock()
-        self.server = build_server(self.clock, seed=seed)
+        self.server = build_server(self.clock, seed=seed, workload_with_job=workload_with_job)
         self.server.admission.webhooks.blocking_caller = call_blocking
         self._transport = InProcessTransport(self.server, self.clock)
         self._agents = NodeAgents(self._transport, self.clock, seed=seed)
@@ -81,15 +81,15 @@ class VirtualBackend(ClusterBackend):
     name = "virtual"
     capabilities = CAPABILITIES
 
-    def __init__(self, *, seed: int = 0) -> None:
-        self._seed = seed
+    def __init__(self, *, seed: int = 0, workload_with_job: bool = False) -> None:
+        self._seed, self._workload_with_job = seed, workload_with_job
 
     def probe(self) -> str | None:
         return None
 
     @contextmanager
     def start(self, *, fleet: Path | str | None = None) -> Iterator[VirtualCluster]:
-        cluster = VirtualCluster(seed=self._seed)
+        cluster = VirtualCluster(seed=self._seed, workload_with_job=self._workload_with_job)
         try:
             if fleet is not None:
                 cluster.add_nodes(load_fleet(fleet))

@@ -12,6 +12,7 @@ from cyclopts import Parameter, validators
 
 from seatrial.harness.clusters import detached
 from seatrial.harness.clusters.backends import EMBEDDED, ENVTEST, EXISTING, LOCAL_DOCKER, backend_named
+from seatrial.harness.clusters.feature_gates import workload_with_job
 from seatrial.harness.clusters.kubeconfig import is_ours
 from seatrial.harness.clusters.local_node import LocalNode
 from seatrial.harness.clusters.start_lock import start_lock
@@ -50,6 +51,7 @@ def up(
     port: Port = 0,
     seed: int = 0,
     fake: str = "",
+    feature_gates: str = "",
 ) -> int:
     """Start a cluster with simulated nodes and a scheduler; it runs until Ctrl-C (or `seatrial down`).
 
@@ -78,6 +80,8 @@ def up(
         port: The port to listen on; 0 takes a free one.
         seed: Decides identities, delays and ties.
         fake: With local: stand-ins for this machine's devices, as in dgx-h100 or a10:2.
+        feature_gates: With embedded and envtest: `WorkloadWithJob=true` gives Jobs native gangs (alpha in Kubernetes
+            1.37, off by default).
     """
     if snapshot is not None:
         if backend != EMBEDDED or fleet not in {"default", NONE}:
@@ -87,6 +91,8 @@ def up(
     if fleet not in {"default", NONE} and backend not in {EMBEDDED, ENVTEST, EXISTING}:
         raise UsageError(f"--fleet {fleet}: backend {backend!r} has one node, this machine, and takes no fleet")
     if backend == EXISTING:
+        if feature_gates:
+            raise UsageError(f"--feature-gates {feature_gates}: not with --backend {EXISTING}, which runs already")
         from seatrial.harness.commands.up_existing import ExistingOptions, up_existing
 
         if port or host != LOOPBACK:
@@ -99,7 +105,7 @@ def up(
         return up_existing(ExistingOptions(kubeconfig, context, fleet, subject, seed), name=name, detach=detach)
     if context:
         raise UsageError(f"--context {context}: expected --backend {EXISTING}, found {backend}")
-    backend_named(backend, fake=fake)
+    backend_named(backend, fake=fake, feature_gates=feature_gates)
     if backend == ENVTEST and (detach or port or host != LOOPBACK):
         raise UsageError(f"--detach, --host, --port: not with --backend {ENVTEST}, which listens on {LOOPBACK} only")
     local = (
@@ -115,13 +121,14 @@ def up(
         options.configure(scheduler_config, with_, descheduler_config)
         if snapshot is not None:
             options.load(snapshot)
-        options.web = web
+        options.web, options.feature_gates = web, feature_gates
         if backend == ENVTEST:
             return _envtest(options, name, release)
         if detach:
             files = {"scheduler_config": scheduler_config, "descheduler_config": descheduler_config}
             again = {flag: str(file.resolve()) for flag, file in files.items() if file is not None}
-            return _detached(options, name, backend, {"subject": subject, "with_": with_, "seed": seed, **again})
+            again |= {"subject": subject, "with_": with_, "feature_gates": feature_gates}
+            return _detached(options, name, backend, {"seed": seed, **again})
         return _foreground(options, name, backend, release)
 
 
@@ -190,7 +197,7 @@ class UpOptions:
             foreign_command(subject, kubeconfig)
         self.snapshot: Path | None = None
         self.scheduler_config: Path | None = None
-        self.web = False
+        self.web, self.feature_gates = False, ""
         self.beside: dict[str, list[str]] = {}  # command lines of the programs beside the scheduler, by name
 
     def load(self, snapshot: Path) -> None:
@@ -265,6 +272,7 @@ def _foreground(options: UpOptions, name: str, backend: str, release: Callable[[
                 options.seed,
                 options.local,
                 options.snapshot,
+                workload_with_job(options.feature_gates),
             ),
             ready,
         )
@@ -285,7 +293,8 @@ def _envtest(options: UpOptions, name: str, release: Callable[[], None]) -> int:
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     fleet = fleet_path(options.fleet) if options.fleet else None
     try:
-        with backend_named(ENVTEST, seed=options.seed).start(fleet=fleet) as cluster:
+        backend = backend_named(ENVTEST, seed=options.seed, feature_gates=options.feature_gates)
+        with backend.start(fleet=fleet) as cluster:
             assert cluster.endpoint is not None
             write_private(options.kubeconfig, cluster.endpoint.kubeconfig.read_bytes())
             logs = {log.stem: log for log in sorted(cluster.endpoint.kubeconfig.parent.glob("*.log"))}
@@ -331,6 +340,7 @@ def _detached(options: UpOptions, name: str, backend: str, again: dict[str, str 
         detached=True,
         local=options.local,
         snapshot=options.snapshot,
+        workload_with_job=workload_with_job(options.feature_gates),
     )
     processes = [server]
     try:

@@ -6,6 +6,21 @@ from seatrial.harness.apiserver.storage.store import CollectionKey, Object, Stor
 
 POD_GROUPS: CollectionKey = ("scheduling.k8s.io", "podgroups")
 PROTECTION = "scheduling.k8s.io/podgroup-protection"
+JOB_KINDS: frozenset[CollectionKey] = frozenset({("batch", "jobs"), ("batch", "cronjobs")})
+
+
+def drop_job_scheduling(resource: Resource, body: Object, old: Object | None, subresource: str) -> None:
+    """Drop `spec.scheduling` of Jobs, unless the stored object has it: the feature gate WorkloadWithJob is off."""
+    del subresource
+    spec, before = (_job_spec(resource, each) if each is not None else {} for each in (body, old))
+    if before.get("scheduling") is None:
+        spec.pop("scheduling", None)
+
+
+def _job_spec(resource: Resource, obj: Object) -> Object:
+    """The spec of a Job, or of the Jobs of a CronJob."""
+    spec: Object = obj.get("spec") or {}
+    return spec if resource.kind == "Job" else (spec.get("jobTemplate") or {}).get("spec") or {}
 
 
 class PodGroupAdmission:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from seatrial.harness.apiserver.controllers.control import BATCH_PERIOD, Control, is_new_spec, with_condition
 from seatrial.harness.apiserver.controllers.event_recorder import NORMAL, WARNING
+from seatrial.harness.apiserver.controllers.job_gangs import JobGangs
 from seatrial.harness.apiserver.controllers.job_results import (
     Tally,
     Verdict,
@@ -76,9 +77,11 @@ class _Backoff:
 class Jobs:
     """Reconciles Jobs and their pods."""
 
-    def __init__(self, control: Control) -> None:
+    def __init__(self, control: Control, *, gangs: bool = False) -> None:
+        """`gangs`: Jobs get PodGroups."""
         self._control = control
         self._resource = control.resource(JOBS)
+        self._gangs = JobGangs(control, self._resource) if gangs else None
         self._queue: WorkQueue[Key] = WorkQueue(control.clock, self._sync)
         self._stray: WorkQueue[Key] = WorkQueue(control.clock, self._release_stray)
         self._expired: WorkQueue[tuple[Key, str]] = WorkQueue(control.clock, self._remove)
@@ -127,6 +130,11 @@ class Jobs:
         if _ended(item.obj) is not None:
             self._release_pods(item, pods)
             return
+        try:
+            group = self._gangs.group_of(item, pods) if self._gangs is not None else None
+        except ApiStatusError:
+            self._queue.add_rate_limited(key)
+            return
         now = self._control.clock.now()
         status: Object = {**(item.obj.get("status") or {})}
         suspended = bool(item.obj["spec"].get("suspend"))
@@ -141,7 +149,7 @@ class Jobs:
         if target is not None:
             self._stop_active(item, tally)
         elif "deletionTimestamp" not in item.obj["metadata"]:
-            problem = self._scale(item, viewed, tally)
+            problem = self._scale(item, viewed, tally, group)
         self._write(item, status, tally, target)
         for pod in counted:  # after the count is stored
             current = self._control.get(self._control.pods, pod.key)
@@ -226,8 +234,8 @@ class Jobs:
 
     # -- pods ----------------------------------------------------------------------------------------------------------
 
-    def _scale(self, item: Item, job: Object, tally: Tally) -> ApiStatusError | None:
-        """Create or delete pods and update the tally."""
+    def _scale(self, item: Item, job: Object, tally: Tally, group: Item | None) -> ApiStatusError | None:
+        """Create or delete pods and update the tally; new pods are members of `group`."""
         active = [pod for pod in self._pods(item) if is_active(pod.obj)]
         if job["spec"].get("suspend"):
             self._delete_uncounted(item, active)
@@ -249,7 +257,7 @@ class Jobs:
                 self._queue.add_after(pause, item.key)
                 short = 0
             burst = self._pacing.burst(len(active))
-            problem = self._create_pods(item, job, tally, active, min(max(short, 0), burst))
+            problem = self._create_pods(item, job, tally, active, min(max(short, 0), burst), group)
             if short > burst:
                 self._queue.end_iteration()
                 self._queue.add_after(self._pacing.after_burst(item.key, now, len(active)), item.key)
@@ -271,8 +279,8 @@ class Jobs:
                 seen.add(index)
         return pods
 
-    def _create_pods(
-        self, item: Item, job: Object, tally: Tally, active: list[Item], count: int
+    def _create_pods(  # noqa: PLR0917
+        self, item: Item, job: Object, tally: Tally, active: list[Item], count: int, group: Item | None
     ) -> ApiStatusError | None:
         now = self._control.clock.now()
         backoff = self._backoffs[item.obj["metadata"]["uid"]]
@@ -290,6 +298,8 @@ class Jobs:
             pod = self._control.pod_from(self._resource, item, job["spec"]["template"])
             pod["metadata"]["generateName"] = f"{item.key[1]}-"
             pod["metadata"]["finalizers"] = [*(pod["metadata"].get("finalizers") or ()), TRACKING]
+            if group is not None:
+                pod["spec"]["schedulingGroup"] = {"podGroupName": group.key[1]}
             if index is not None:
                 set_index(item, pod, index, backoff.count(index) if per_index else None)
             try:

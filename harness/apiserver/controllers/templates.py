@@ -16,6 +16,11 @@ def template_hash(template: Object, collisions: int | None = None) -> str:
     text = orjson.dumps(template, option=orjson.OPT_SORT_KEYS)
     if collisions is not None:
         text += collisions.to_bytes(8, "little")
+    return name_hash(text)
+
+
+def name_hash(text: bytes) -> str:
+    """FNV-1a (32 bit) of the text, encoded in upstream's alphabet for names."""
     value = 0x811C9DC5
     for byte in text:
         value = ((value ^ byte) * 0x01000193) & 0xFFFFFFFF

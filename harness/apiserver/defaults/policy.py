@@ -154,8 +154,6 @@ def _group_workload(obj: Object) -> None:
     for template in spec.get("podGroupTemplates") or ():
         for field in _GATED_FIELDS:
             template.pop(field, None)
-        if template.get("disruptionMode") is None:
-            template["disruptionMode"] = {"single": {}}
 
 
 def _priority_level(obj: Object) -> None:

@@ -186,7 +186,7 @@ _BY_KIND: dict[tuple[str, str], _Check] = {
     ("apps", "StatefulSet"): partial(check_workload, "StatefulSet"),
     ("apps", "DaemonSet"): partial(check_workload, "DaemonSet"),
     ("batch", "Job"): check_job,
-    ("batch", "CronJob"): _content(check_cron_job),
+    ("batch", "CronJob"): check_cron_job,
     ("scheduling.k8s.io", "PodGroup"): check_pod_group,
     ("scheduling.k8s.io", "PriorityClass"): check_priority_class,
     ("scheduling.k8s.io", "Workload"): check_group_workload,

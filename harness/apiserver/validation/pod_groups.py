@@ -1,4 +1,4 @@
-"""Validation of Workloads and PodGroups; follows the markers of `api/scheduling/v1beta1/types.go`."""
+"""Validation of Workloads, PodGroups and `scheduling` of Jobs; follows the markers in `api/scheduling/v1beta1`."""
 
 from typing import Any
 
@@ -67,6 +67,54 @@ def check_group_workload(obj: Object, old: Object | None, causes: Causes) -> Non
         _check_unchanged(template, known[template["name"]], f"spec.podGroupTemplates[{index}]", causes)
 
 
+def check_job_scheduling(spec: Object, before: Object | None, path: str, causes: Causes) -> None:
+    """Check `scheduling` of a Job's spec; against that in `before`, the stored spec, only `minCount` may change.
+
+    Follows `validateJobScheduling` and the markers of `api/batch/v1/types.go`.
+    """
+    own, scheduling = f"{path}.scheduling", spec.get("scheduling")
+    earlier = before.get("scheduling") if before is not None else None
+    if before is not None and _is_set_or_cleared(scheduling, earlier, own, causes):
+        return
+    if scheduling is None:
+        return
+    policy, gang = scheduling.get("schedulingPolicy"), (scheduling.get("schedulingPolicy") or {}).get("gang")
+    if earlier is not None:
+        _is_set_or_cleared(policy, earlier.get("schedulingPolicy"), f"{own}.schedulingPolicy", causes)
+        for field in ("schedulingConstraints", "disruptionMode", "resourceClaims"):
+            causes.extend(immutable(f"{own}.{field}", scheduling.get(field), earlier.get(field)))
+    if policy is None:
+        policy = {"basic": {}}
+    elif gang is not None and gang.get("minCount") is None:
+        policy = {**policy, "gang": {"minCount": 1}}  # the parallelism
+    _check_group({**scheduling, "schedulingPolicy": policy}, own, causes)
+    minimum, parallelism = (policy.get("gang") or {}).get("minCount", 0), spec.get("parallelism", 1)
+    if gang is not None and gang.get("minCount") is not None and minimum > parallelism:
+        problem = f"must not be greater than parallelism ({parallelism})"
+        causes.append(invalid(f"{own}.schedulingPolicy.gang.minCount", minimum, problem))
+    if policy.get("basic") is not None and (scheduling.get("disruptionMode") or {}).get("all") is not None:
+        problem = "the disruptionMode `all` is not supported with the Basic scheduling policy"
+        causes.append(invalid(f"{own}.disruptionMode", "", problem))
+
+
+def check_same_policy(spec: Object, before: Object, causes: Causes) -> None:
+    """A Job's policy stays basic or gang."""
+    policy, earlier = ((each.get("scheduling") or {}).get("schedulingPolicy") for each in (spec, before))
+    if policy is not None and earlier is not None and (policy.get("basic") is None) != (earlier.get("basic") is None):
+        problem = "the basic/gang policy variant is immutable after creation"
+        why = f"{problem}; only schedulingPolicy.gang.minCount may be updated"
+        causes.append(invalid("spec.scheduling.schedulingPolicy", None, why))
+
+
+def _is_set_or_cleared(new: Object | None, old: Object | None, path: str, causes: Causes) -> bool:
+    """Whether an update sets or clears a field, which it may not."""
+    if (new is None) == (old is None):
+        return False
+    problem = "field cannot be set once created" if old is None else "field cannot be cleared once set"
+    causes.append(invalid(path, None, problem))
+    return True
+
+
 def check_scheduling_group(spec: Object, path: str, causes: Causes) -> None:
     """Check the `schedulingGroup` of a pod with this spec."""
     own, name = f"{path}.schedulingGroup", (spec["schedulingGroup"] or {}).get("podGroupName")
@@ -107,9 +155,10 @@ def _check_group(spec: Object, path: str, causes: Causes) -> None:
         key = constraint.get("key") or ""
         causes.extend(invalid(f"{own}[{index}].key", key, problem) for problem in qualified(key))
     _check_claims(spec.get("resourceClaims") or [], f"{path}.resourceClaims", causes)
-    mode: Object = spec.get("disruptionMode") or {}
-    if len(mode) > 1:
-        causes.append(invalid(f"{path}.disruptionMode", mode, "must specify exactly one of: `all`, `single`"))
+    mode: Object | None = spec.get("disruptionMode")
+    if mode is not None and len(mode) != 1:
+        problem = "must specify exactly one of" if mode else "must specify one of"
+        causes.append(invalid(f"{path}.disruptionMode", mode, f"{problem}: `single`, `all`"))
     priority = spec.get("priority")
     if priority is not None and priority > _MAX_PRIORITY:
         problem = f"must be less than or equal to {_MAX_PRIORITY}"

@@ -5,9 +5,10 @@ from typing import Any
 
 from seatrial.harness.apiserver.cron import CronError, parse_cron, time_zone
 from seatrial.harness.apiserver.field_errors import Causes, forbidden, immutable, invalid, required, unsupported
-from seatrial.harness.apiserver.names import Object, check_annotations, check_labels
+from seatrial.harness.apiserver.names import Object, check_annotations, check_labels, dns_label
 from seatrial.harness.apiserver.validation.job_policies import check_job_policies
 from seatrial.harness.apiserver.validation.placement import check_label_selector
+from seatrial.harness.apiserver.validation.pod_groups import check_job_scheduling, check_same_policy
 from seatrial.harness.apiserver.validation.pods import check_pod_spec
 from seatrial.harness.apiserver.validation.resources import NOT_NEGATIVE
 
@@ -93,7 +94,8 @@ def check_template(template: Object, path: str, causes: Causes) -> None:
 def check_job(obj: Object, old: Object | None, causes: Causes) -> None:
     """Append what is invalid in a Job to `causes`; `old` is the stored object of an update."""
     spec = obj.get("spec") or {}
-    _check_job_spec(spec, "spec", causes)
+    before = (old.get("spec") or {}) if old is not None else None
+    _check_job_spec(spec, before, "spec", causes)
     selector = spec.get("selector")
     if selector is None and (obj.get("metadata") or {}).get("uid"):
         causes.append(required("spec.selector"))
@@ -103,9 +105,10 @@ def check_job(obj: Object, old: Object | None, causes: Causes) -> None:
         if not matches(selector, labels):
             problem = "`selector` does not match template `labels`"
             causes.append(invalid("spec.template.metadata.labels", labels, problem))
-    if old is None:
+    if old is None or before is None:
+        _check_index_names(obj, spec, causes)
         return
-    before = old.get("spec") or {}
+    check_same_policy(spec, before, causes)
     together = spec.get("completions") == spec.get("parallelism") and spec.get("completionMode") == "Indexed"
     if not together:  # an elastic indexed Job may be scaled
         causes.extend(immutable("spec.completions", spec.get("completions"), before.get("completions")))
@@ -120,8 +123,16 @@ def check_job(obj: Object, old: Object | None, causes: Causes) -> None:
         causes.extend(immutable(f"spec.{field}", spec.get(field), before.get(field)))
 
 
-def check_cron_job(obj: Object, causes: Causes) -> None:
-    """Append what is invalid in a CronJob to `causes`."""
+def _check_index_names(obj: Object, spec: Object, causes: Causes) -> None:
+    """The pod of the last index needs a valid host name."""
+    name, count = str(obj["metadata"].get("name") or ""), spec.get("completions") or 0
+    if spec.get("completionMode") == "Indexed" and count > 0 and dns_label(f"{name}-{count - 1}"):
+        problem = f"will not able to create pod with invalid DNS label: {name}-{count - 1}"
+        causes.append(invalid("metadata.name", name, problem))
+
+
+def check_cron_job(obj: Object, old: Object | None, causes: Causes) -> None:
+    """Append what is invalid in a CronJob to `causes`; `old` is the stored object of an update."""
     name = (obj.get("metadata") or {}).get("name") or ""
     if len(name) > _MAX_CRON_JOB_NAME:
         causes.append(invalid("metadata.name", name, f"must be no more than {_MAX_CRON_JOB_NAME} characters"))
@@ -138,7 +149,13 @@ def check_cron_job(obj: Object, causes: Causes) -> None:
         causes.append(unsupported(field, policy, _CONCURRENCY) if policy else required(field))
     for field in ("startingDeadlineSeconds", "successfulJobsHistoryLimit", "failedJobsHistoryLimit"):
         _not_negative(spec, field, "spec", causes)
-    _check_job_spec((spec.get("jobTemplate") or {}).get("spec") or {}, "spec.jobTemplate.spec", causes)
+    before = _job_template(old) if old is not None else None
+    _check_job_spec(_job_template(obj), before, "spec.jobTemplate.spec", causes)
+
+
+def _job_template(cron_job: Object) -> Object:
+    spec: Object = ((cron_job.get("spec") or {}).get("jobTemplate") or {}).get("spec") or {}
+    return spec
 
 
 def matches(selector: Object, labels: Object) -> bool:
@@ -248,9 +265,10 @@ def check_count_or_percent(value: Any, path: str, causes: Causes, *, unlimited: 
         causes.append(invalid(path, value, NOT_NEGATIVE))
 
 
-def _check_job_spec(spec: Object, path: str, causes: Causes) -> None:
+def _check_job_spec(spec: Object, before: Object | None, path: str, causes: Causes) -> None:
     for field in _JOB_COUNTS:
         _not_negative(spec, field, path, causes)
+    check_job_scheduling(spec, before, path, causes)
     check_job_policies(spec, path, causes)
     template = spec.get("template") or {}
     check_template(template, f"{path}.template", causes)

@@ -114,6 +114,10 @@ def test_ctrl_c_leaves_nothing_behind(shell: Shell) -> None:
         pytest.param(["--scheduler-config", "bad.yaml"], "unknown field `profile`", id="a-bad-configuration"),
         pytest.param(["--scheduler-config", "bad.yaml", "--subject", "none"], "--subject seatrial", id="no-scheduler"),
         pytest.param(["--backend", "existing", "--web"], "--web: not with --backend existing", id="not-our-cluster"),
+        pytest.param(["--feature-gates", "X=true"], "expected WorkloadWithJob=true or", id="an-unknown-gate"),
+        pytest.param(
+            ["--backend", "existing", "--feature-gates", "WorkloadWithJob=true"], "runs already", id="gates-elsewhere"
+        ),
         pytest.param(["--with", "manger"], "--with manger: expected manager or descheduler", id="an-unknown-program"),
         pytest.param(["--descheduler-config", "bad.yaml"], "add --with descheduler", id="no-descheduler"),
         pytest.param(

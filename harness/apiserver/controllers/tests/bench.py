@@ -26,6 +26,8 @@ _GROUPS = {
     "ipaddresses": "/apis/networking.k8s.io/v1",
     "servicecidrs": "/apis/networking.k8s.io/v1",
     "deviceclasses": "/apis/resource.k8s.io/v1",
+    "workloads": "/apis/scheduling.k8s.io/v1beta1",
+    "podgroups": "/apis/scheduling.k8s.io/v1beta1",
 }
 _CLUSTER_WIDE = frozenset({"nodes", "namespaces", "nodemetrics", "ipaddresses", "servicecidrs", "deviceclasses"})
 
@@ -91,9 +93,9 @@ class Bench:
 
 
 @contextmanager
-def running(nodes: int = 2, *, scheduler: bool = True) -> Iterator[Bench]:
+def running(nodes: int = 2, *, scheduler: bool = True, workload_with_job: bool = False) -> Iterator[Bench]:
     """A cluster with `nodes` plain nodes `n0`, `n1`, …; pods are bound if there is a scheduler."""
-    cluster = VirtualCluster()
+    cluster = VirtualCluster(workload_with_job=workload_with_job)
     try:
         cluster.add_nodes([{"name": f"n{number}", "server": "cpu-64"} for number in range(nodes)])
         with open_subject("inprocess" if scheduler else "none", cluster):

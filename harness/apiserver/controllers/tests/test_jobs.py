@@ -70,6 +70,14 @@ def test_a_work_queue_completes_after_the_first_success_when_all_pods_ended() ->
         assert bench.status("jobs", "j")["succeeded"] == 3
 
 
+def test_an_indexed_job_needs_a_name_for_the_host_of_its_last_pod() -> None:
+    with running(scheduler=False) as bench:
+        body = job("sleep 10", completions=11, parallelism=1, completionMode="Indexed")
+        for name, code in (("a.b", 422), ("j" * 61, 422), ("j" * 60, 201)):
+            made = bench.create("jobs", body | {"metadata": {"name": name}}, code=code)
+            assert code == 201 or f"will not able to create pod with invalid DNS label: {name}-10" in made["message"]
+
+
 def test_indexed_pods_get_their_index() -> None:
     with running() as bench:
         bench.create("jobs", job("sleep 10", completions=4, parallelism=4, completionMode="Indexed"))
