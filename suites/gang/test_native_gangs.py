@@ -4,8 +4,6 @@ The API and the scheduling of these gangs are beta in 1.37 and off by default: o
 cases are skipped. A member asks for one CPU, so the room is a number of CPUs.
 """
 
-from typing import Any
-
 import orjson
 import pytest
 
@@ -14,21 +12,17 @@ from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import PodBuilder, gang, native_gang, node, pod, priority_class
 from seatrial.suites.gang.members import bound, names
+from seatrial.suites.gang.native import API, condition, path, reaches
 
 pytestmark = [pytest.mark.needs(Capability.NODES)]
 
 UPSTREAM = "kubernetes 1.37 pkg/scheduler/schedule_one_podgroup.go and plugins/gangscheduling"
-API = "/apis/scheduling.k8s.io/v1beta1"
 
 
 @pytest.fixture(autouse=True)
 def _served(trial: Trial) -> None:
     if not trial.call("GET", f"{API}/podgroups").ok:
         pytest.skip("the cluster does not serve scheduling.k8s.io/v1beta1 podgroups (feature gate GenericWorkload)")
-
-
-def path(trial: Trial, name: str = "") -> str:
-    return f"{API}/namespaces/{trial.name}/podgroups{name and f'/{name}'}"
 
 
 def create(trial: Trial, name: str, min_count: int | None, **spec: object) -> None:
@@ -39,27 +33,10 @@ def workers(group: str, count: int, first: int = 0) -> list[PodBuilder]:
     return [pod(name).request(cpu=1).in_native_gang(group) for name in names(group, count, first)]
 
 
-def condition(trial: Trial, name: str = "train") -> dict[str, Any]:
-    """Status, reason and message of the group's condition; empty as long as none is written."""
-    status = orjson.loads(trial.call("GET", path(trial, name)).body).get("status") or {}
-    conditions: list[dict[str, Any]] = status.get("conditions") or []
-    return next((one for one in conditions if one["type"] == "PodGroupInitiallyScheduled"), {})
-
-
 def words(trial: Trial, name: str) -> str:
     """Why the pod is not tried; kube-scheduler says nothing of pods that PreEnqueue holds back."""
     messages = [one.message for one in trial.pod(name).status.conditions if one.type == "PodScheduled"]
     return messages[0].removeprefix("0/1 nodes are available: ").removesuffix(".") if messages else ""
-
-
-def reaches(trial: Trial, state: str, reason: str, name: str = "train") -> bool:
-    """Wait until the condition of the group has this status and reason."""
-
-    def there() -> bool:
-        results = condition(trial, name)
-        return (results.get("status"), results.get("reason")) == (state, reason)
-
-    return trial.wait(there, within=30)
 
 
 @pytest.mark.feature("WAS-1.quorum")

@@ -12,7 +12,7 @@ from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import Manifest, node, pod
 from seatrial.suites.gang.members import bound
-from seatrial.suites.gang.test_native_gangs import API, condition, reaches
+from seatrial.suites.gang.native import API, condition, reaches
 
 pytestmark = [pytest.mark.needs(Capability.NODES)]
 
