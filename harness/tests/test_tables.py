@@ -44,13 +44,17 @@ def test_a_row_of_no_case_and_an_old_page_are_reported(
 ) -> None:
     file = tmp_path / "subjects.json"
     monkeypatch.setattr(check, "SUBJECTS", file)
+    monkeypatch.setattr(check, "own_rules", lambda: {"GA-011"})
     page = f"<!-- table subjects -->\n\n{check.table(ROWS)}\n\n<!-- end -->"
-    file.with_suffix(".md").write_text(page)
+    file.with_suffix(".md").write_text("| rules of ours |\n| GA-011 |\n\n" + page)
     assert list(check.mistakes(file, {"subjects": ROWS})) == []
     unknown = {"subject": "another 1.0", "cases": "GA-9" + "99", "what it does": "it differs"}
     wrong = [line.partition(":")[0] for line in check.mistakes(file, {"subjects": [*ROWS, unknown]})]
     assert wrong == ["subjects.json", "subjects.md"]
     assert list(check.mistakes(tmp_path / "subjects.json", {"subjects": ROWS, "a-table-of-no-page": ROWS}))
+    monkeypatch.setattr(check, "own_rules", lambda: {"GA-041"})
+    wrong = [line.split(":")[1] for line in check.mistakes(file, {"subjects": ROWS})]
+    assert wrong == [" GA-011", " GA-041"]
 
 
 def test_a_row_has_the_figures_of_its_command(check: ModuleType) -> None:
