@@ -2,6 +2,8 @@
 
 Its roots are options, and it finds the CPUs by `lscpu`, which reads the fake /sys too. It asks the kubelet at the
 address in the Node's status for pods, so that the cluster must be one whose simulated nodes have an endpoint (envtest).
+It does not start on a node without pods, as it takes an empty list for that of a kubelet which is still starting, nor
+without a NodeSLO, which koord-manager makes: until there is one it has no usage of the system.
 """
 
 import os
@@ -14,15 +16,19 @@ from pathlib import Path
 
 import orjson
 
+from seatrial.harness.clusters.answers import accepted
 from seatrial.harness.clusters.protocol import Cluster
 from seatrial.harness.errors import SubjectError, UsageError
 from seatrial.harness.processes import START_WITHIN, start_logged
 from seatrial.harness.subject.foreign import binary_words
 from seatrial.harness.subject.services import LOOPBACK, free_port
+from seatrial.scheduler.api.builders import pod
 from seatrial.scheduler.api.private_files import private_folder
+from seatrial.scheduler.api.slo import NODE_SLOS_PATH
 from seatrial.scheduler.api.transport import Request
 
 READY_LINE = "Start daemon successfully"
+_PODS = "/api/v1/namespaces/kube-system/pods"
 
 
 def agent_command(text: str, kubeconfig: Path, root: Path, folder: Path, *gates: str) -> list[str]:
@@ -70,6 +76,13 @@ def running_foreign_koordlet(
     if not any(each["address"].startswith("127.") for each in addresses):
         raise UsageError(f"--agent asks the kubelet for pods; nodes of {cluster.name!r} have none, those of envtest do")
     with ExitStack() as cleanup:
+        slo = {"apiVersion": "slo.koordinator.sh/v1alpha1", "kind": "NodeSLO", "metadata": {"name": node}, "spec": {}}
+        bystander = pod("bystander").node_name(node).qos("SYSTEM").manifest
+        for path, body in ((NODE_SLOS_PATH, slo), (_PODS, bystander)):
+            made = cluster.call(Request("POST", path, orjson.dumps(body)))
+            accepted(made, f"create {body['kind']} {body['metadata']['name']!r}")
+            remove = Request("DELETE", f"{path}/{body['metadata']['name']}?gracePeriodSeconds=0")
+            cleanup.callback(cluster.call, remove)
         folder = cleanup.enter_context(private_folder())
         lscpu = folder / "lscpu"
         lscpu.write_text(f'#!/bin/sh\nexec {shutil.which("lscpu")} --sysroot {shlex.quote(str(root))} "$@"\n')
