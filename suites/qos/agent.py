@@ -22,6 +22,7 @@ from seatrial.scheduler.api.numa import QOS_LABEL
 CPUS, MEMORY = 8, 16 << 30
 ROUND = 12  # seconds in which an agent has written what pods have by their annotations
 SEEN = 4  # seconds in which an agent has seen all and written what follows
+LAG = 6  # seconds more in which Koordinator's agent has measured a new pod: it asks the kubelet each second
 GI = 1 << 30
 _KINDS = {"Guaranteed": "", "Burstable": "burstable", "BestEffort": "besteffort"}
 
@@ -29,8 +30,10 @@ _KINDS = {"Guaranteed": "", "Burstable": "burstable", "BestEffort": "besteffort"
 class AgentNode:
     """A node of 8 CPUs and 16 GiB, with cgroup v1."""
 
-    def __init__(self, trial: Trial, expect: Expect, root: NodeRoot, name: str) -> None:
+    def __init__(self, trial: Trial, expect: Expect, root: NodeRoot, name: str, lag: int = 0) -> None:
+        """`lag`: seconds more that pass after pods were started."""
         self._trial, self._expect, self.root, self.name = trial, expect, root, name
+        self._lag, self._late = lag, 0
         self._load: dict[str, tuple[float, int]] = {}  # group → cores, bytes
         self._containers: dict[str, str] = {}  # by the group of the pod
         self._throttled: dict[str, tuple[int, int]] = {}
@@ -63,6 +66,7 @@ class AgentNode:
         folder = self.root.pod(_KINDS[raw["status"]["qosClass"]], pods.metadata.uid, *ids)
         self._containers[folder] = f"{folder}/{ids[0]}"
         self._load[folder] = (cores, memory)
+        self._late = self._lag
         return folder
 
     def container(self, folder: str) -> str:
@@ -79,6 +83,7 @@ class AgentNode:
 
     def pass_time(self, seconds: int) -> None:
         """Let the pods use what they do for some seconds."""
+        seconds, self._late = seconds + self._late, 0
         for _ in range(seconds):
             self.root.busy += self.system
             self.root.memory_used = sum(memory for _, memory in self._load.values())
@@ -147,6 +152,6 @@ def agent_node(
             else running_koordlet(trial.cluster, "n1", Path(folder), *gates)
         )
         with running:
-            agent_node = AgentNode(trial, expect, root, "n1")
+            agent_node = AgentNode(trial, expect, root, "n1", LAG if foreign else 0)
             yield agent_node
             agent_node.judge()
