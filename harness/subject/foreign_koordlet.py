@@ -76,13 +76,13 @@ def running_foreign_koordlet(
     if not any(each["address"].startswith("127.") for each in addresses):
         raise UsageError(f"--agent asks the kubelet for pods; nodes of {cluster.name!r} have none, those of envtest do")
     with ExitStack() as cleanup:
-        slo = {"apiVersion": "slo.koordinator.sh/v1alpha1", "kind": "NodeSLO", "metadata": {"name": node}, "spec": {}}
+        group = "slo.koordinator.sh/v1alpha1"
+        slo = {"apiVersion": group, "kind": "NodeSLO", "metadata": {"name": node}, "spec": {}}
         bystander = pod("bystander").node_name(node).qos("SYSTEM").manifest
-        for path, body in ((NODE_SLOS_PATH, slo), (_PODS, bystander)):
+        for path, name, body in ((NODE_SLOS_PATH, node, slo), (_PODS, "bystander", bystander)):
             made = cluster.call(Request("POST", path, orjson.dumps(body)))
-            accepted(made, f"create {body['kind']} {body['metadata']['name']!r}")
-            remove = Request("DELETE", f"{path}/{body['metadata']['name']}?gracePeriodSeconds=0")
-            cleanup.callback(cluster.call, remove)
+            accepted(made, f"create {body['kind']} {name!r}")
+            cleanup.callback(cluster.call, Request("DELETE", f"{path}/{name}?gracePeriodSeconds=0"))
         folder = cleanup.enter_context(private_folder())
         lscpu = folder / "lscpu"
         lscpu.write_text(f'#!/bin/sh\nexec {shutil.which("lscpu")} --sysroot {shlex.quote(str(root))} "$@"\n')

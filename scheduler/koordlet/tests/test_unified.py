@@ -79,11 +79,10 @@ def test_pressure_of_containers(unified: Unified) -> None:
     while time.monotonic() < deadline:
         pressures.look(unified.pods.values())
         values = {
-            (row[0], row[1]): value
+            (name, labels.get("container_name", "")): value
             for name in unified.pods
             for labels, value in pressures._last[name]
-            if (row := (name, labels.get("container_name", ""))) and labels["psi_resource_type"] == "cpu"
-            if labels["psi_degree"] == "some"
+            if labels["psi_resource_type"] == "cpu" and labels["psi_degree"] == "some"
         }
         if min(values["busy", ""], values["busy", "c"]) > 5:
             break
