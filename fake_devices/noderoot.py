@@ -216,7 +216,8 @@ class NodeRoot:
     def _account(self, folder: str) -> None:
         seconds, memory = self._used.get(folder, (0.0, 0))
         periods, throttled = self._throttled.get(folder, (0, 0))
-        stat = f"nr_periods {periods}\nnr_throttled {throttled}\n"
+        waited = "throttled_usec" if self.v2 else "throttled_time"
+        stat = f"nr_periods {periods}\nnr_throttled {throttled}\n{waited} 0\n"
         rows = {"active_anon": memory, **dict.fromkeys(("inactive_anon", "unevictable", *_FILES), 0)}
         if self.v2:
             base = self.cgroup / folder

@@ -54,6 +54,7 @@ def agent_command(text: str, kubeconfig: Path, root: Path, folder: Path, *gates:
         "enable-nri-runtime-hook": "false",
         "disable-query-kubelet-config": "true",  # a simulated node has no configuration of a kubelet
         "kubelet-sync-interval": "1s",  # 10 s by default: cases change what runs within seconds
+        "enable-pagecache-collector": "true",  # a NodeMetric may ask for memory with the page cache
         "only-evict-by-api": "true",  # there is no container runtime
         **({"feature-gates": ",".join(f"{gate}=true" for gate in gates)} if gates else {}),
     }

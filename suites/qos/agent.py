@@ -7,6 +7,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import orjson
+import pytest
 
 from seatrial.fake_devices.noderoot import NodeRoot
 from seatrial.fixtures.expect import Expect
@@ -139,10 +140,12 @@ class AgentNode:
 
 @contextmanager
 def agent_node(
-    trial: Trial, expect: Expect, *gates: str, anolis: bool = False, foreign: str = ""
+    trial: Trial, expect: Expect, *gates: str, anolis: bool = False, kernel: str = "", foreign: str = ""
 ) -> Iterator[AgentNode]:
     """A node with its agent, for which these features are switched on; `anolis`: its kernel has group identities;
-    `foreign`: the command line of another agent than ours."""
+    `kernel`: what other agents than ours do on a kernel alone; `foreign`: the command line of such an agent."""
+    if foreign and kernel:
+        pytest.skip(f"needs a kernel with {kernel}: this agent does it by system calls, or expects files of the kernel")
     trial.add(node("n1").cpu(CPUS).memory(str(MEMORY)))
     with TemporaryDirectory(prefix="seatrial-root-") as folder:
         root = NodeRoot(Path(folder), cpus=CPUS, memory=MEMORY, anolis=anolis)
