@@ -16,6 +16,7 @@ _V1 = {
     "memory": {"memory.limit_in_bytes": "9223372036854771712", "memory.stat": ""},
     "blkio": {f"blkio.throttle.{way}_{unit}_device": "" for way in ("read", "write") for unit in ("iops", "bps")},
 }
+_FILES = ("active_file", "inactive_file")
 _V2 = {"memory.min": "0", "memory.low": "0", "memory.high": "max", "memory.oom.group": "0"}
 _ANOLIS = {  # beyond those of all kernels, by subsystem
     "cpu": {"cpu.bvt_warp_ns": "0", "cpu.idle": "0"},
@@ -47,6 +48,7 @@ class NodeRoot:
     ) -> None:
         """`anolis`: the kernel has what Anolis adds: group identities, watermarks and priorities of memory."""
         self.path, self.cpus, self.memory_total, self.v2, self._anolis = path, cpus, memory, v2, anolis
+        self._nodes = nodes
         self.proc, self.sys, self.cgroup = path / "proc", path / "sys", path / "sys/fs/cgroup"
         self.busy = 0.0  # seconds of all CPUs
         self._used: dict[str, tuple[float, int]] = {}
@@ -54,6 +56,8 @@ class NodeRoot:
         self.memory_used = self.page_cache = 0
         self.resctrl = self.sys / "fs/resctrl"
         system = self.sys / "devices/system"
+        (self.sys / "bus/node").mkdir(parents=True)
+        (self.sys / "bus/node/devices").symlink_to("../../devices/system/node")
         for name in ("online", "possible", "present"):
             self._write(system / f"cpu/{name}", f"0-{cpus - 1}")
         masks = {}
@@ -79,6 +83,7 @@ class NodeRoot:
                 for name, text in cache.items():
                     self._write(processor / f"cache/index{index}" / name, text)
         self._write(self.proc / "cpuinfo", "vendor_id : GenuineIntel\nmodel name : fake\nflags :\n")
+        self._write(self.proc / "cmdline", "")
         settings = {self.proc / "sys/vm/min_free_kbytes": "67584", self.proc / "sys/vm/watermark_scale_factor": "10"}
         if anolis:
             settings[self.sys / "kernel/mm/memcg_reaper/reap_background"] = "0"
@@ -159,11 +164,17 @@ class NodeRoot:
     def refresh(self) -> None:
         """Write what /proc shows by now."""
         ticks = int(self.busy * TICKS)
-        self._write(self.proc / "stat", f"cpu  {ticks} 0 0 0 0 0 0 0 0 0\n")
+        each = (f"cpu{cpu} {ticks // self.cpus} 0 0 0 0 0 0 0 0 0\n" for cpu in range(self.cpus))
+        self._write(self.proc / "stat", f"cpu  {ticks} 0 0 0 0 0 0 0 0 0\n{''.join(each)}")
         total, free = self.memory_total // 1024, (self.memory_total - self.memory_used) // 1024
         cached = self.page_cache // 1024
         rows = {"MemTotal": total, "MemFree": free - cached, "MemAvailable": free}
         self._write(self.proc / "meminfo", "".join(f"{name}: {size} kB\n" for name, size in rows.items()))
+        rows["MemUsed"] = total - rows["MemFree"]
+        del rows["MemAvailable"]
+        for node in range(self._nodes):
+            lines = (f"Node {node} {name}: {size // self._nodes} kB\n" for name, size in rows.items())
+            self._write(self.sys / f"devices/system/node/node{node}/meminfo", "".join(lines))
 
     def mount_resctrl(self, *, caches: int = 1, cbm: str = "ff", vendor: str = "GenuineIntel") -> None:
         """The CPUs have cache ways and bandwidth to be divided."""
@@ -205,15 +216,18 @@ class NodeRoot:
     def _account(self, folder: str) -> None:
         seconds, memory = self._used.get(folder, (0.0, 0))
         periods, throttled = self._throttled.get(folder, (0, 0))
-        stat = f"nr_periods {periods}\nnr_throttled {throttled}\n"
+        waited = "throttled_usec" if self.v2 else "throttled_time"
+        stat = f"nr_periods {periods}\nnr_throttled {throttled}\n{waited} 0\n"
+        rows = {"active_anon": memory, **dict.fromkeys(("inactive_anon", "unevictable", *_FILES), 0)}
         if self.v2:
             base = self.cgroup / folder
             self._write(base / "cpu.stat", f"usage_usec {int(seconds * 1e6)}\n{stat}")
-            self._write(base / "memory.stat", f"active_anon {memory}\ninactive_anon 0\nunevictable 0\n")
+            self._write(base / "memory.stat", "".join(f"{name} {size}\n" for name, size in rows.items()))
             return
         self._write(self.cgroup / "cpuacct" / folder / "cpuacct.usage", str(int(seconds * 1e9)))
         self._write(self.cgroup / "cpu" / folder / "cpu.stat", stat)
-        text = f"total_active_anon {memory}\ntotal_inactive_anon 0\ntotal_unevictable 0\n"
+        rows |= {"cache": 0, "rss": memory}
+        text = "".join(f"total_{name} {size}\n" for name, size in rows.items())
         self._write(self.cgroup / "memory" / folder / "memory.stat", text)
 
     @staticmethod

@@ -1,7 +1,6 @@
 """What the serving process puts beside its API when the cluster's one node is this machine."""
 
 import logging
-import os
 import platform
 import re
 import shutil
@@ -11,9 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
 
-from seatrial.harness.clusters.detached import state_folder
+from seatrial.harness.clusters.abandoned import end_abandoned, new_pods_folder
 from seatrial.harness.errors import UsageError
-from seatrial.harness.processes import started_at
 from seatrial.scheduler.api.clock import Clock
 from seatrial.scheduler.api.transport import Transport
 
@@ -62,7 +60,8 @@ def local_agent(local_node: LocalNode, transport: Transport, clock: Clock) -> It
             log.info("devices absent vendor=%s why=%s", vendor, why)
         run_blocking = ThreadRunner()
         stack.callback(run_blocking.close)
-        root = _pods_folder()
+        end_abandoned()
+        root = new_pods_folder()
         stack.callback(shutil.rmtree, root, ignore_errors=True)
         runtime, annotations = _runtime(local_node, clock, root, hardware, cards)
         agent = LocalAgent(
@@ -105,21 +104,3 @@ def _runtime(
     env = stand_in.env() if stand_in is not None else None
     runtime = ProcessRuntime(clock, root, groups=groups, cards=hardware.devices, env=env)
     return runtime, {LIMITS_ANNOTATION: runtime.limits, CGROUP_ANNOTATION: groups.path}
-
-
-def _pods_folder() -> Path:
-    """A folder for pods, named after this process, after those of processes that are gone have been cleared away."""
-    from seatrial.harness.nodes.runtimes import cgroups
-    from seatrial.harness.nodes.runtimes.supervised_process import STATUS, end_leftovers, read_status
-
-    parent = state_folder().parent / "pods"
-    parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    for folder in parent.iterdir():
-        pid, _, start = folder.name.partition("-")
-        if pid.isdigit() and start.isdigit() and started_at(int(pid)) != int(start):
-            # By pod, container and run; deeper down are the containers' own files.
-            for status in (*folder.glob(f"*/*/*/{STATUS}"), *folder.glob(f"*/*/*/exec-*/{STATUS}")):
-                end_leftovers(read_status(status))
-            cgroups.find(cgroups.name_for(folder)).clear()
-            shutil.rmtree(folder, ignore_errors=True)
-    return parent / f"{os.getpid()}-{started_at(os.getpid())}"

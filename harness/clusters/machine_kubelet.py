@@ -21,11 +21,12 @@ from pathlib import Path
 
 import yaml
 
+from seatrial.harness.clusters.abandoned import KUBELET_CGROUP, end_abandoned, hierarchies, own_identity, remove_cgroups
 from seatrial.harness.clusters.container_image import BUSYBOX, HOW_TO_GET, static_busybox, write_busybox_image
 from seatrial.harness.clusters.control_plane import find_program, missing_programs
 from seatrial.harness.errors import ClusterError
 from seatrial.harness.nodes.local import address
-from seatrial.harness.processes import check_running, start_child, started_at, stop
+from seatrial.harness.processes import check_running, start_child, stop
 from seatrial.scheduler.api.builders import PROBE_IMAGE
 
 KUBELET, CONTAINERD, RUNC, CTR, PLUGIN = "kubelet", "containerd", "runc", "ctr", "device-plugin"
@@ -33,7 +34,6 @@ _TOOLS = ("unshare", "nsenter", "mount")
 _PACKAGES = {CONTAINERD: CONTAINERD, RUNC: RUNC, CTR: CONTAINERD} | dict.fromkeys(_TOOLS, "util-linux")
 CNI_FOLDERS = (Path("/usr/lib/cni"), Path("/opt/cni/bin"))
 CNI_PLUGINS = ("ptp", "host-local", "loopback")
-CGROUPS = Path("/sys/fs/cgroup")
 FORWARD = Path("/proc/sys/net/ipv4/ip_forward")  # the CNI plugin switches it on
 
 PAUSE_IMAGE = "seatrial.invalid/pause:1"  # `.invalid` is never a registry
@@ -129,12 +129,12 @@ def machine_kubelet(
         ClusterError: a program did not start; the message has its last log lines.
     """
     forward = FORWARD.read_text(encoding="ascii")
-    cgroup = f"{_CGROUP_PREFIX}{os.getpid()}-{started_at(os.getpid())}"
-    remove_abandoned_cgroups()
+    cgroup = f"{KUBELET_CGROUP}{own_identity()}"
+    end_abandoned()
     with ExitStack() as stack:
         stack.callback(_restore_forwarding, forward)
-        stack.callback(_remove_cgroups, cgroup)
-        for controller in _hierarchies():
+        stack.callback(remove_cgroups, cgroup)
+        for controller in hierarchies():
             (controller / cgroup).mkdir(exist_ok=True)
         port = _free_port(address())
         _write_configuration(folder, authority, port, cgroup)
@@ -378,41 +378,6 @@ def _free_port(host: str) -> int:
         listening.bind((host, 0))
         port: int = listening.getsockname()[1]
         return port
-
-
-# -- what namespaces do not hold --------------------------------------------------------------------------------------
-
-_CGROUP_PREFIX = "seatrial-kubelet-"
-
-
-def _hierarchies() -> list[Path]:
-    """The roots of control groups: one in version 2, one for each controller in version 1."""
-    if (CGROUPS / "cgroup.controllers").exists():
-        return [CGROUPS]
-    return sorted(folder.resolve() for folder in CGROUPS.iterdir() if folder.is_dir() and not folder.is_symlink())
-
-
-def _remove_cgroups(name: str) -> None:
-    """Remove a group and those below it; processes in them have ended."""
-    for hierarchy in _hierarchies():
-        top = hierarchy / name
-        for _ in range(100):
-            folders = [Path(path) for path, _, _ in os.walk(top, topdown=False)]
-            for folder in folders:
-                with contextlib.suppress(OSError):
-                    folder.rmdir()
-            if not top.exists():
-                break
-            time.sleep(POLL)  # a killed process stays in its group until the kernel has released it
-
-
-def remove_abandoned_cgroups() -> None:
-    """Remove the groups of processes that have ended."""
-    for hierarchy in _hierarchies():
-        for folder in hierarchy.glob(f"{_CGROUP_PREFIX}*-*"):
-            pid, _, start = folder.name.removeprefix(_CGROUP_PREFIX).partition("-")
-            if pid.isdigit() and start.isdigit() and started_at(int(pid)) != int(start):
-                _remove_cgroups(folder.name)
 
 
 def _restore_forwarding(before: str) -> None:

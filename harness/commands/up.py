@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 from cyclopts import Parameter, validators
 
 from seatrial.harness.clusters import detached
+from seatrial.harness.clusters.abandoned import end_abandoned
 from seatrial.harness.clusters.backends import EMBEDDED, ENVTEST, EXISTING, LOCAL_DOCKER, backend_named
 from seatrial.harness.clusters.feature_gates import workload_with_job
 from seatrial.harness.clusters.kubeconfig import is_ours
@@ -113,6 +114,7 @@ def up(
     )
     if subject in {IN_PROCESS, DEPLOYED}:
         raise UsageError(f"--subject {subject}: expected {OURS}, {NONE} or the path of a binary")
+    end_abandoned()
     path = (kubeconfig or Path("seatrial.kubeconfig")).resolve()
     with start_lock(name, path) as release:
         free_name(name)
@@ -150,6 +152,7 @@ def down(
         was_up = cluster.alive
         detached.end(cluster)
         print(f"cluster {each!r} is down" if was_up else f"cluster {each!r} had ended; its files are removed")
+    end_abandoned()
     if not names:
         print("no cluster is up")
     return 0

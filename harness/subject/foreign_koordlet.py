@@ -2,6 +2,8 @@
 
 Its roots are options, and it finds the CPUs by `lscpu`, which reads the fake /sys too. It asks the kubelet at the
 address in the Node's status for pods, so that the cluster must be one whose simulated nodes have an endpoint (envtest).
+It does not start on a node without pods, as it takes an empty list for that of a kubelet which is still starting, nor
+without a NodeSLO, which koord-manager makes: until there is one it has no usage of the system.
 """
 
 import os
@@ -14,15 +16,19 @@ from pathlib import Path
 
 import orjson
 
+from seatrial.harness.clusters.answers import accepted
 from seatrial.harness.clusters.protocol import Cluster
 from seatrial.harness.errors import SubjectError, UsageError
 from seatrial.harness.processes import START_WITHIN, start_logged
 from seatrial.harness.subject.foreign import binary_words
 from seatrial.harness.subject.services import LOOPBACK, free_port
+from seatrial.scheduler.api.builders import pod
 from seatrial.scheduler.api.private_files import private_folder
+from seatrial.scheduler.api.slo import NODE_SLOS_PATH
 from seatrial.scheduler.api.transport import Request
 
 READY_LINE = "Start daemon successfully"
+_PODS = "/api/v1/namespaces/kube-system/pods"
 
 
 def agent_command(text: str, kubeconfig: Path, root: Path, folder: Path, *gates: str) -> list[str]:
@@ -48,6 +54,7 @@ def agent_command(text: str, kubeconfig: Path, root: Path, folder: Path, *gates:
         "enable-nri-runtime-hook": "false",
         "disable-query-kubelet-config": "true",  # a simulated node has no configuration of a kubelet
         "kubelet-sync-interval": "1s",  # 10 s by default: cases change what runs within seconds
+        "enable-pagecache-collector": "true",  # a NodeMetric may ask for memory with the page cache
         "only-evict-by-api": "true",  # there is no container runtime
         **({"feature-gates": ",".join(f"{gate}=true" for gate in gates)} if gates else {}),
     }
@@ -70,6 +77,13 @@ def running_foreign_koordlet(
     if not any(each["address"].startswith("127.") for each in addresses):
         raise UsageError(f"--agent asks the kubelet for pods; nodes of {cluster.name!r} have none, those of envtest do")
     with ExitStack() as cleanup:
+        group = "slo.koordinator.sh/v1alpha1"
+        slo = {"apiVersion": group, "kind": "NodeSLO", "metadata": {"name": node}, "spec": {}}
+        bystander = pod("bystander").node_name(node).qos("SYSTEM").manifest
+        for path, name, body in ((NODE_SLOS_PATH, node, slo), (_PODS, "bystander", bystander)):
+            made = cluster.call(Request("POST", path, orjson.dumps(body)))
+            accepted(made, f"create {body['kind']} {name!r}")
+            cleanup.callback(cluster.call, Request("DELETE", f"{path}/{name}?gracePeriodSeconds=0"))
         folder = cleanup.enter_context(private_folder())
         lscpu = folder / "lscpu"
         lscpu.write_text(f'#!/bin/sh\nexec {shutil.which("lscpu")} --sysroot {shlex.quote(str(root))} "$@"\n')

@@ -16,11 +16,12 @@ READY_LINE = "koordlet synced"
 
 @contextmanager
 def running_koordlet(
-    cluster: Cluster, node: str, root: Path, *gates: str, parent: str = ""
+    cluster: Cluster, node: str, root: Path, *gates: str, parent: str = "", port: int = 0
 ) -> Iterator["subprocess.Popen[bytes] | None"]:
     """The agent of a node whose control groups, /proc and /sys are below `root`; its process, if it is one.
 
-    `gates`: features to be switched on; `parent`: the control group in which those of pods are.
+    `gates`: features to be switched on; `parent`: the control group in which those of pods are; `port`: where a process
+    serves its metrics.
 
     Raises:
         UsageError: the cluster has no address for processes.
@@ -52,8 +53,14 @@ def running_koordlet(
         raise UsageError(f"the node agent is a process, and cluster {cluster.name!r} has no address for processes")
     with ExitStack() as cleanup:
         log = cleanup.enter_context(private_folder()) / "koordlet.log"
-        options = {"--node-name": node, "--cgroup-root-dir": cgroup, "--proc-root-dir": proc, "--sys-root-dir": sys}
+        options: dict[str, object] = {
+            "--node-name": node,
+            "--cgroup-root-dir": cgroup,
+            "--proc-root-dir": proc,
+            "--sys-root-dir": sys,
+        }
         options |= {"--cgroup-parent": parent} if parent else {}
+        options |= {"--port": port} if port else {}
         command = [
             *program("seatrial.scheduler.koordlet"),
             "--kubeconfig",

@@ -25,7 +25,7 @@ from seatrial.scheduler.api.wire import decode_as, decoder
 from seatrial.scheduler.client.events import EventRecorder
 from seatrial.scheduler.client.informer import Informer
 from seatrial.scheduler.client.rest import Rest, refusal
-from seatrial.scheduler.koordlet import hooks, reconciler, report
+from seatrial.scheduler.koordlet import cpi, hooks, reconciler, report
 from seatrial.scheduler.koordlet.cgroups import CgroupError, Cgroups, Layout
 from seatrial.scheduler.koordlet.collectors import NODE_MEMORY, Collectors
 from seatrial.scheduler.koordlet.core_sched import Cookies
@@ -55,7 +55,7 @@ from seatrial.scheduler.serving.once import Once
 log = logging.getLogger(__name__)
 
 POD_RULES = 10.0  # seconds between two writes of what pods get, and between two looks at pressure
-PRESSURE = "PSICollector"
+PRESSURE, CPI = "PSICollector", "CPICollector"
 GATES = {
     "BECPUSuppress": True,
     "CPUBurst": True,
@@ -63,7 +63,7 @@ GATES = {
     hooks.CPUSET: True,
     "RdtResctrl": True,
     **dict.fromkeys((BE_CPU, CPU_ALLOCATABLE, CPU_USAGE, BE_MEMORY, MEMORY_ALLOCATABLE, MEMORY_USAGE), False),
-    **dict.fromkeys((*reconciler.GATES, PRESSURE), False),
+    **dict.fromkeys((*reconciler.GATES, PRESSURE, CPI), False),
 }
 
 
@@ -107,6 +107,7 @@ class Agent:
         self._pressures = Pressures(cgroups)
         self._predictor = Predictor(models, self.samples, clock)
         self._cpus = machine.cpus()
+        self._cpi = cpi.CpiCollector(cgroups, clock, (cpu.id for cpu in self._cpus), cpi.PerfEvents())
         self._enforcer = Enforcer(self._executor, self._collectors, self._cpus, dice)
         self._reconciler = Reconciler(self._executor, machine, cookies, config.enabled)
         self._pods: dict[str, LocalPod] = {}
@@ -137,6 +138,8 @@ class Agent:
         self._every(POD_RULES, "pods", self._pod_rules)
         if self._config.enabled(PRESSURE):
             self._every(POD_RULES, "pressure", lambda: self._pressures.look(self._pods.values()))
+        if self._config.enabled(CPI):
+            self._every(cpi.PERIOD, "cpi", lambda: self._cpi.begin(self._pods.values()))
         self._every(TRAINING, "train", lambda: self._predictor.train(self._pods.values()))
         self._every(CHECKPOINT, "save", self._predictor.models.save)
         self._clock.call_later(report.LEAST_INTERVAL, self._report)
@@ -146,9 +149,11 @@ class Agent:
         self._stopped = True
         self._rest.stop()
         self._evictor.stop()
+        self._cpi.stop()
         for informer in self._informers:
             informer.stop()
-        self._enforcer.end(self._reserved())
+        if self._strategies.known:
+            self._enforcer.end(self._reserved())
         self._predictor.models.save()
 
     def _every(self, seconds: float, name: str, action: Callable[[], None]) -> None:
@@ -318,5 +323,6 @@ class Agent:
             if value is not None:
                 yield name, kind, text, [sample(name, labels, value)]
         yield from self._pressures.families(labels)
+        yield from self._cpi.families(labels)
         name = "koordlet_resource_update_failures_total"
         yield name, "counter", "Values that could not be written.", [sample(name, labels, self._executor.failures)]

@@ -136,8 +136,8 @@ class Enforcer:
         self._set_cpus({cpu.id for cpu in self._cpus} - reserved)
 
     def end(self, reserved: frozenset[int]) -> None:
-        """Take back what this agent suppresses: nothing would widen it again."""
-        if self._suppressing:
+        """Take back what this agent, or one before it, suppresses: nothing would widen it again."""
+        if self._suppressing != "":
             self.recover(reserved)
 
     def forget(self, pod: LocalPod) -> None:

@@ -7,6 +7,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import orjson
+import pytest
 
 from seatrial.fake_devices.noderoot import NodeRoot
 from seatrial.fixtures.expect import Expect
@@ -22,6 +23,7 @@ from seatrial.scheduler.api.numa import QOS_LABEL
 CPUS, MEMORY = 8, 16 << 30
 ROUND = 12  # seconds in which an agent has written what pods have by their annotations
 SEEN = 4  # seconds in which an agent has seen all and written what follows
+LAG = 6  # seconds more in which Koordinator's agent has measured a new pod: it asks the kubelet each second
 GI = 1 << 30
 _KINDS = {"Guaranteed": "", "Burstable": "burstable", "BestEffort": "besteffort"}
 
@@ -29,8 +31,10 @@ _KINDS = {"Guaranteed": "", "Burstable": "burstable", "BestEffort": "besteffort"
 class AgentNode:
     """A node of 8 CPUs and 16 GiB, with cgroup v1."""
 
-    def __init__(self, trial: Trial, expect: Expect, root: NodeRoot, name: str) -> None:
+    def __init__(self, trial: Trial, expect: Expect, root: NodeRoot, name: str, lag: int = 0) -> None:
+        """`lag`: seconds more that pass after pods were started."""
         self._trial, self._expect, self.root, self.name = trial, expect, root, name
+        self._lag, self._late = lag, 0
         self._load: dict[str, tuple[float, int]] = {}  # group → cores, bytes
         self._containers: dict[str, str] = {}  # by the group of the pod
         self._throttled: dict[str, tuple[int, int]] = {}
@@ -63,6 +67,7 @@ class AgentNode:
         folder = self.root.pod(_KINDS[raw["status"]["qosClass"]], pods.metadata.uid, *ids)
         self._containers[folder] = f"{folder}/{ids[0]}"
         self._load[folder] = (cores, memory)
+        self._late = self._lag
         return folder
 
     def container(self, folder: str) -> str:
@@ -79,6 +84,7 @@ class AgentNode:
 
     def pass_time(self, seconds: int) -> None:
         """Let the pods use what they do for some seconds."""
+        seconds, self._late = seconds + self._late, 0
         for _ in range(seconds):
             self.root.busy += self.system
             self.root.memory_used = sum(memory for _, memory in self._load.values())
@@ -134,10 +140,12 @@ class AgentNode:
 
 @contextmanager
 def agent_node(
-    trial: Trial, expect: Expect, *gates: str, anolis: bool = False, foreign: str = ""
+    trial: Trial, expect: Expect, *gates: str, anolis: bool = False, kernel: str = "", foreign: str = ""
 ) -> Iterator[AgentNode]:
     """A node with its agent, for which these features are switched on; `anolis`: its kernel has group identities;
-    `foreign`: the command line of another agent than ours."""
+    `kernel`: what other agents than ours do on a kernel alone; `foreign`: the command line of such an agent."""
+    if foreign and kernel:
+        pytest.skip(f"needs a kernel with {kernel}: this agent does it by system calls, or expects files of the kernel")
     trial.add(node("n1").cpu(CPUS).memory(str(MEMORY)))
     with TemporaryDirectory(prefix="seatrial-root-") as folder:
         root = NodeRoot(Path(folder), cpus=CPUS, memory=MEMORY, anolis=anolis)
@@ -147,6 +155,6 @@ def agent_node(
             else running_koordlet(trial.cluster, "n1", Path(folder), *gates)
         )
         with running:
-            agent_node = AgentNode(trial, expect, root, "n1")
+            agent_node = AgentNode(trial, expect, root, "n1", LAG if foreign else 0)
             yield agent_node
             agent_node.judge()

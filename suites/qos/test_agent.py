@@ -180,6 +180,7 @@ def test_pods_that_get_too_little(trial: Trial, expect: Expect, start_agent: Sta
             "enable": True,
             "cpuSuppressThresholdPercent": 100,
             **lines,
+            "cpuEvictTimeWindowSeconds": 6,
             "cpuEvictPolicy": policy,
         }
     )
@@ -191,12 +192,8 @@ def test_pods_that_get_too_little(trial: Trial, expect: Expect, start_agent: Sta
         expect.running("first")
     else:
         assert not ended(trial, "second"), "they can get all that they request of what the node offers"
-        lower = {
-            "status": {
-                "capacity": {"kubernetes.io/batch-cpu": "8000"},
-                "allocatable": {"kubernetes.io/batch-cpu": "8000"},
-            }
-        }
+        less = {"kubernetes.io/batch-cpu": "8000"}
+        lower = {"status": {"capacity": less, "allocatable": less}}
         assert trial.call("PATCH", f"/api/v1/nodes/{node.name}/status", lower).ok
         node.pass_time(4)
         assert trial.reaches(lambda: ended(trial, "second"), within=WITHIN), "expected pod 'second' to be evicted"
@@ -222,6 +219,7 @@ def test_a_node_that_uses_too_much_cpu(trial: Trial, expect: Expect, start_agent
     node.run(evictable("larger", high), cores=2.0)
     node.run(evictable("lower", low), cores=1.2)
     slo = {"enable": True, "cpuSuppressThresholdPercent": 100, "cpuEvictThresholdPercent": 80}
+    slo["cpuEvictTimeWindowSeconds"] = 2
     node.slo(resourceUsedThresholdWithBE=slo)
     node.pass_time(4)
     assert not ended(trial, "lower"), "without a threshold of priorities nobody is evicted"
@@ -382,7 +380,7 @@ def test_the_identity_of_one_pod(start_agent: StartAgent) -> None:
 def test_cache_ways_and_bandwidth(start_agent: StartAgent) -> None:
     """The classes have their part of the cache and of the bandwidth, pods with the annotation a group of their own. The
     tasks of a pod's sandbox are in the group too."""
-    node = start_agent()
+    node = start_agent(kernel="resctrl")
     node.root.mount_resctrl(caches=2, cbm="3ff")
     job = node.run(best_effort("job"))
     own = prod("own").annotation("node.koordinator.sh/resctrl", '{"llc": {"schemata": {"range": [0, 30]}}}')
@@ -470,7 +468,7 @@ def test_the_announced_programs(trial: Trial, start_manager: StartManager, start
 def test_the_announced_annotations(start_agent: StartAgent) -> None:
     """The annotations of the announcement: a pod with its own cache ways and bandwidth; one whose cpuQOS lacks
     `enable`, which Koordinator takes for disabled."""
-    node = start_agent(anolis=True)
+    node = start_agent(anolis=True, kernel="resctrl")
     node.root.mount_resctrl(caches=1, cbm="3ff")
     strategy = {"policies": {"cpuPolicy": "groupIdentity"}, "lsClass": {"cpuQOS": {"enable": True, "groupIdentity": 2}}}
     node.slo(resourceQOSStrategy=strategy)
@@ -580,7 +578,7 @@ def test_disks_and_oom_scores(start_agent: StartAgent) -> None:
 def test_core_scheduling(start_agent: StartAgent) -> None:
     """Pods with the same group share a core-scheduling cookie, an exclusive pod has one alone, best-effort pods have
     another; with the policy groupIdentity nobody has one."""
-    node = start_agent("CoreSched")
+    node = start_agent("CoreSched", kernel="core scheduling")
     label = "koordinator.sh/core-sched-group-id"
     pods = [each.label(label, "web") for each in (prod("a"), prod("b"), prod("alone"), best_effort("job"))]
     pods[2].label("koordinator.sh/core-sched-policy", "exclusive")

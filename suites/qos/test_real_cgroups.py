@@ -5,8 +5,10 @@ Nothing here is simulated. Other programs of the machine count as the system: th
 
 import itertools
 import json
+import re
 import subprocess
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -21,6 +23,7 @@ from seatrial.harness.cpusets import parse_cpuset
 from seatrial.harness.nodes.local_agent import CGROUP_ANNOTATION, LIMITS_ANNOTATION
 from seatrial.harness.nodes.stress import command
 from seatrial.harness.subject.koordlet import running_koordlet
+from seatrial.harness.subject.services import free_port
 from seatrial.scheduler.api.builders import PodBuilder, pod
 from seatrial.scheduler.api.colocation import EXTENDED_RESOURCE_SPEC
 from seatrial.scheduler.api.numa import PRIORITY_CLASS_LABEL
@@ -44,9 +47,9 @@ class Machine:
         self.cpus = len(parse_cpuset(Path("/sys/devices/system/cpu/online").read_text().strip()))
         self._root = Path("/sys/fs/cgroup")
 
-    def start_agent(self, *gates: str) -> "subprocess.Popen[bytes]":
+    def start_agent(self, *gates: str, port: int = 0) -> "subprocess.Popen[bytes]":
         process = self._running.enter_context(
-            running_koordlet(self._trial.cluster, self.name, Path("/"), *gates, parent=self.parent)
+            running_koordlet(self._trial.cluster, self.name, Path("/"), *gates, parent=self.parent, port=port)
         )
         assert process is not None
         return process
@@ -332,3 +335,29 @@ def test_an_agent_that_ends(machine: Machine, trial: Trial, how: str) -> None:
         machine.slo(resourceUsedThresholdWithBE={**threshold, "enable": False})
         assert machine.reaches(lambda: machine.number(BESTEFFORT) == -1)
     assert [machine.text(service, *file) for file in files] == before
+
+
+@pytest.mark.feature("QOS-8.cpi")
+@pytest.mark.case("CO-087", severity="normal", source="spec KM-17; release post v1.4")
+@pytest.mark.long(seconds=90)
+def test_cycles_and_instructions(machine: Machine, trial: Trial) -> None:
+    """Of a busy container the agent's metrics have both, each minute; a loop of additions needs less than ten cycles
+    for an instruction, and does not do more than ten in one."""
+    counters = [each.name for each in Path("/sys/bus/event_source/devices").glob("*")]
+    if not any(name.startswith(("cpu", "armv8_pmuv3")) for name in counters):
+        pytest.skip("needs the CPU's performance counters (PMU), which this kernel does not have")
+    if not Path("/sys/fs/cgroup/perf_event").is_dir():
+        pytest.skip("needs the hierarchy perf_event of control groups of version 1 at /sys/fs/cgroup/perf_event")
+    port = free_port()
+    machine.run(prod("service"), "--cores", "1")
+    machine.start_agent("CPICollector", port=port)
+    pattern = re.compile(r'koordlet_container_cpi\{.*pod_name="service".*cpi_field="(.*)"\} (.*)')
+
+    def counts() -> dict[str, float]:
+        page = urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics").read().decode()
+        return {field: float(value) for field, value in pattern.findall(page)}
+
+    assert trial.reaches(lambda: bool(counts()), within=80.0), "expected cycles and instructions within 80 s"
+    both = counts()
+    assert set(both) == {"cycles", "instructions"}
+    assert 0.1 < both["cycles"] / both["instructions"] < 10

@@ -13,8 +13,9 @@ from pathlib import Path
 import orjson
 import pytest
 
+from seatrial.harness.clusters.abandoned import CGROUPS, end_abandoned
 from seatrial.harness.clusters.kubelet import KubeletBackend, KubeletCluster
-from seatrial.harness.clusters.machine_kubelet import CGROUPS, PLUGIN, missing_parts, remove_abandoned_cgroups
+from seatrial.harness.clusters.machine_kubelet import PLUGIN, missing_parts
 from seatrial.harness.clusters.tests.on_kubelet import PODS, WITHIN, inside, promised, read, remove, run
 from seatrial.harness.nodes.faults import FAULTS_ANNOTATION
 from seatrial.harness.subject.protocol import OURS, open_subject
@@ -73,7 +74,7 @@ def test_a_killed_run_leaves_no_process() -> None:
     deadline = time.monotonic() + WITHIN
     while any(path.startswith("/proc/") for path in leftovers(folder, process.pid)) and time.monotonic() < deadline:
         time.sleep(0.1)
-    remove_abandoned_cgroups()
+    end_abandoned()
     assert leftovers(folder, process.pid) == set()
 
 

@@ -9,8 +9,9 @@ from contextlib import ExitStack
 import orjson
 import pytest
 
+from seatrial.harness.clusters.abandoned import CGROUPS
 from seatrial.harness.clusters.kubelet import KubeletBackend, KubeletCluster
-from seatrial.harness.clusters.machine_kubelet import CGROUPS, missing_parts
+from seatrial.harness.clusters.machine_kubelet import missing_parts
 from seatrial.harness.clusters.tests.on_kubelet import WITHIN, remove, run
 from seatrial.harness.processes import program, start_logged
 from seatrial.harness.subject.protocol import OURS, open_subject

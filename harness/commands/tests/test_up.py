@@ -14,6 +14,7 @@ import orjson
 import pytest
 
 from seatrial.harness.clusters.local import LocalCluster
+from seatrial.harness.nodes.runtimes.supervised_process import STATUS, read_status
 from seatrial.harness.nodes.runtimes.tests.rig import WITHIN, with_mark
 from seatrial.harness.processes import started_at
 from seatrial.harness.tests.command_line import run_command
@@ -208,6 +209,42 @@ def test_this_machine_as_a_cluster(shell: Shell) -> None:
     deadline = time.monotonic() + WITHIN
     while with_mark(f"HOSTNAME={name}") and time.monotonic() < deadline:
         time.sleep(0.05)
+    assert not with_mark(f"HOSTNAME={name}")
+    assert not list((shell.folder / "state" / "seatrial" / "pods").iterdir())
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        pytest.param(("down",), id="down"),
+        pytest.param(("up", "--detach", "--name", "next", "--kubeconfig", "N", "--subject", "none"), id="up"),
+    ],
+)
+def test_pods_of_a_killed_cluster_end_with_the_next_command(shell: Shell, words: tuple[str, ...]) -> None:
+    """Server and supervisors were killed at once, so that none of them ended the pod."""
+    assert (
+        shell.seatrial("up", "--detach", "--backend", "local", "--kubeconfig", "K", "--subject", "none").returncode == 0
+    )
+    cluster = LocalCluster("local", shell.folder / "K", frozenset())
+    name = f"left-{uuid.uuid4().hex}"
+    try:
+        cluster.wait_for_node()
+        built = pod(name).namespace("default").node_name(cluster.node)
+        built.manifest["spec"]["containers"][0]["command"] = ["sh", "-c", "sleep 61 & sleep 62 & wait"]
+        cluster.call(Request("POST", "/api/v1/namespaces/default/pods", orjson.dumps(built.manifest)))
+        assert cluster.wait(lambda: len(with_mark(f"HOSTNAME={name}")) >= 2, within=WITHIN)
+    finally:
+        cluster.close()
+    (state,) = (shell.folder / "state" / "seatrial" / "clusters").glob("*.json")
+    (status,) = (shell.folder / "state" / "seatrial" / "pods").glob(f"*/*/*/*/{STATUS}")
+    ((server, _),) = orjson.loads(state.read_bytes())["processes"]
+    supervisor = read_status(status).supervisor[0]
+    for number in (signal.SIGSTOP, signal.SIGKILL):
+        for pid in (server, supervisor):
+            os.kill(pid, number)
+    assert with_mark(f"HOSTNAME={name}")
+    done = shell.seatrial(*words)
+    assert done.returncode == 0, done.stderr
     assert not with_mark(f"HOSTNAME={name}")
     assert not list((shell.folder / "state" / "seatrial" / "pods").iterdir())
 

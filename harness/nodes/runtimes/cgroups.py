@@ -126,18 +126,19 @@ class Cgroups:
             except OSError as error:
                 log.warning("limit refused group=%s file=%s value=%s why=%s", folder, file, value, error.strerror)
 
-    def clear(self) -> None:
-        """Remove the group, and the groups in it. Processes in them are killed."""
+    def clear(self) -> bool:
+        """Remove the group, and the groups in it. Processes in them are killed. Returns whether all are removed."""
         for parent in self._everywhere():
             with contextlib.suppress(OSError):
-                groups = [parent, *(path for path in parent.rglob("*") if path.is_dir())]
-                for pid in {pid for group in groups for pid in _members(group)}:
-                    with contextlib.suppress(ProcessLookupError):
-                        os.kill(pid, signal.SIGKILL)
                 for _ in range(_TRIES):
+                    groups = [parent, *(path for path in parent.rglob("*") if path.is_dir())]
+                    for pid in {pid for group in groups for pid in _members(group)}:
+                        with contextlib.suppress(ProcessLookupError):
+                            os.kill(pid, signal.SIGKILL)
                     if remove(groups[::-1]):
                         break
                     time.sleep(_PAUSE)  # a killed process stays in its group until the kernel has released it
+        return not any(parent.exists() for parent in self._everywhere())
 
     def _everywhere(self) -> set[Path]:
         return {*self.parents.values(), *self._others}
@@ -176,8 +177,9 @@ def together(containers: Sequence[Limits]) -> Limits:
 
 
 def _members(group: Path) -> list[int]:
+    """The processes in a group, but those of other namespaces, which all have the number 0."""
     try:
-        return [int(line) for line in (group / "cgroup.procs").read_text(encoding="ascii").split()]
+        return [pid for line in (group / "cgroup.procs").read_text(encoding="ascii").split() if (pid := int(line))]
     except OSError:
         return []
 

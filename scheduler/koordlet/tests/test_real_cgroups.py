@@ -147,6 +147,37 @@ def test_a_busy_neighbour_leaves_less(machine: Machine) -> None:
     assert machine.read(be, "cpuset.cpus", "cpuset") == machine.read("kubepods", "cpuset.cpus", "cpuset")
 
 
+@pytest.mark.parametrize("policy", ["cfsQuota", "cpuset"])
+def test_an_agent_that_follows_a_killed_one(machine: Machine, policy: str) -> None:
+    """It takes suppression back when it ends, even before it has measured anything, and without settings touches
+    nothing."""
+    be = machine.pod("besteffort", "be")
+    machine.busy(f"{machine.pod('burstable', 'prod')}/prod-c")
+    threshold = {"enable": True, "cpuSuppressThresholdPercent": 20, "cpuSuppressPolicy": policy}
+
+    def groups() -> list[str]:
+        quota = machine.read("kubepods/besteffort", "cpu.cfs_quota_us")
+        return [quota, *(machine.read(each, "cpuset.cpus", "cpuset") for each in (be, f"{be}/be-c"))]
+
+    free = groups()
+    assert free[0] == "-1"
+    if policy == "cpuset" and free[1] in {"0", "0-1"}:
+        pytest.skip("needs three CPUs: best-effort pods keep two")
+    killed = Watched(machine)
+    killed.agent._set_slo(NodeSlo(spec={"resourceUsedThresholdWithBE": threshold}))
+    killed.run(4)
+    suppressed = groups()
+    assert suppressed != free
+
+    without_settings = Watched(machine)
+    without_settings.agent.stop()
+    assert groups() == suppressed
+    following = Watched(machine)
+    following.agent._set_slo(NodeSlo(spec={"resourceUsedThresholdWithBE": threshold}))
+    following.agent.stop()
+    assert groups() == free
+
+
 def test_limits_by_the_annotation(machine: Machine) -> None:
     """HK-7: shares, quota and memory of the pod and its container, which had none."""
     be = machine.pod("besteffort", "be")
