@@ -20,6 +20,7 @@ from gevent.event import Event
 from gevent.queue import Queue
 from locust import FastHttpUser, events, task
 from locust.runners import LocalRunner
+from locust.stats import CSV_STATS_INTERVAL_SEC
 
 from seatrial.harness.clusters.access import access
 from seatrial.harness.load.record import Record
@@ -147,13 +148,13 @@ class Load:
 
     def _event(self, kind: str, pod: dict[str, Any]) -> None:
         bound = self.record.event(kind, pod, self.now())
-        if bound is not None and WORKER.settings.web_port:
+        if bound is not None and WORKER.settings.shown:
             self._show(bound)
         if bound is not None and kind != "DELETED":
             self.add(Task("delete", bound, self.now() + self.stays.pop(bound, WORKER.settings.hold)))
 
     def _show(self, pod: str) -> None:
-        """A row and a line in the charts of Locust's page: the time from the create request to the binding."""
+        """A row and a line in the charts of Locust's page and reports: the time from create request to binding."""
         seconds = self.record.latency_of(pod)
         assert seconds is not None
         shown = {"request_type": "POD", "name": "create to bound", "response_time": 1000 * seconds}
@@ -285,6 +286,8 @@ def _work(environment: Any) -> None:
     environment.stats.clear_all()  # connections that were opened before are no part of the load
     try:
         LOAD.run()
+        if WORKER.settings.csv:
+            gevent.sleep(2 * CSV_STATS_INTERVAL_SEC)  # Locust writes them at intervals, and not once more at the end
     finally:
         if environment.web_ui is None and isinstance(environment.runner, LocalRunner):
             environment.runner.quit()  # a worker waits for its master, which ends it

@@ -309,6 +309,8 @@ def _locust(worker: WorkerSettings) -> list[str]:
     command += ["--users", str(worker.users), "--spawn-rate", str(worker.users), "--exit-code-on-error", "0"]
     port = worker.settings.web_port
     command += ["--autostart", "--web-host", PAGE_HOST, "--web-port", str(port)] if port else ["--headless"]
+    for flag, path in (("--html", worker.settings.html), ("--csv", worker.settings.csv)):
+        command += [flag, str(Path(path).absolute())] if path else []
     return command if port else [*command, "--only-summary"]
 
 
@@ -328,7 +330,7 @@ def _process(command: list[str], folder: Path, number: int) -> Iterator["subproc
     try:
         yield process
         with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(timeout=5)  # its result is written; it is ending
+            process.wait(timeout=GRACE)  # its result is written; it writes its reports and ends
     finally:
         if process.poll() is None:
             process.send_signal(signal.SIGTERM)

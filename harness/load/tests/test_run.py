@@ -1,5 +1,7 @@
 """A load from end to end: an embedded cluster, our scheduler, Locust, all as processes; and what is refused."""
 
+import csv
+import json
 import signal
 import subprocess
 import sys
@@ -130,6 +132,25 @@ def test_an_interrupted_load_leaves_nothing_behind(cluster: EmbeddedCluster) -> 
     assert not [name for name in namespaces if name.startswith("seatrial-load-")]
 
 
+def test_locusts_reports_have_the_time_from_creation_to_binding_of_every_pod(
+    cluster: EmbeddedCluster, tmp_path: Path
+) -> None:
+    assert cluster.endpoint is not None
+    html, start = tmp_path / "new" / "report.html", tmp_path / "figures"
+    settings = LoadSettings(rate=20, seconds=1, hold=0.1, mix="cpu", users=5, html=str(html), csv=str(start))
+    result = run_load(settings, cluster.endpoint.kubeconfig)
+    with Path(f"{start}_stats.csv").open(newline="") as file:
+        counts = {row["Name"]: int(row["Request Count"]) for row in csv.DictReader(file)}
+    assert counts == {
+        "create pod": result.created,
+        "create to bound": result.bound,
+        "delete pod": result.deleted,
+        "Aggregated": result.created + result.bound + result.deleted,
+    }
+    report = json.JSONDecoder().raw_decode(html.read_text().partition("window.templateArgs = ")[2])[0]
+    assert {row["name"]: row["num_requests"] for row in report["requests_statistics"]} == counts
+
+
 def test_locusts_page_has_the_time_from_creation_to_binding(cluster: EmbeddedCluster) -> None:
     """A row of its own beside the requests; the opening of connections, which takes longest, is in none."""
     rows: dict[str, int] = {}
@@ -214,7 +235,8 @@ contexts: [{name: here, context: {cluster: here, user: me}}]
         pytest.param("--mix fruit", "no mix 'fruit': expected mixed, whole, shared, bytes, cpu", id="unknown-mix"),
         pytest.param("--users 0", "users: expected 1 or more, found 0", id="no-users"),
         pytest.param("--hold -1", "hold: expected 0 or more seconds, found -1", id="negative-hold"),
-        pytest.param("--web --processes 2", "the web page shows one process", id="page-of-two-processes"),
+        pytest.param("--web --processes 2", "page and reports show one process", id="page-of-two-processes"),
+        pytest.param("--html . --processes 1", "--html .: expected a file, found a folder", id="report-in-a-folder"),
         pytest.param("--kubeconfig missing", "kubeconfig missing: expected a file, found none", id="no-kubeconfig"),
         pytest.param("--kubeconfig nowhere", "http://127.0.0.1:9: no answer to GET", id="unreachable-kubeconfig"),
         pytest.param(
