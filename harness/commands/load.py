@@ -42,6 +42,9 @@ def load(
     seed: int = 0,
     samples: Path | None = None,
     web: Annotated[bool, Parameter(negative="")] = False,
+    locustfile: Path | None = None,
+    html: Path | None = None,
+    csv: Path | None = None,
     master: Annotated[bool, Parameter(negative="")] = False,
     bind: str | None = None,
     expect_workers: Annotated[int | None, Parameter(validator=validators.Number(gte=1))] = None,
@@ -81,6 +84,11 @@ def load(
         seed: Decides arrival times and shapes.
         samples: File for the samples: one line of JSON for each pod. Without it they are not kept.
         web: Serve Locust's page until Ctrl-C.
+        locustfile: Python file with user classes of yours (seatrial.testing.load; docs/load.md), instead of rate,
+            arrivals, mix, hold and trace.
+        html: File for Locust's report.
+        csv: What the names of Locust's CSV files begin with: _stats.csv, _stats_history.csv, _failures.csv and
+            _exceptions.csv are added.
         master: Let workers, perhaps of other machines, submit the load (docs/load.md). Needs --kubeconfig and
             --expect-workers.
         bind: With --master: HOST:PORT where workers join, by default 127.0.0.1:5557. Locust's protocol has no
@@ -100,10 +108,13 @@ def load(
             raise UsageError(f"{flag} {value}: expected --worker with it")
     listener = _listener(bind, expect_workers, workers_within, master=master)
     if listener is not None:
-        if kubeconfig is None or web or processes != 1:
-            raise UsageError("--master: expected --kubeconfig FILE, without --web and --processes")
+        if kubeconfig is None or web or locustfile or html or csv or processes != 1:
+            raise UsageError(
+                "--master: expected --kubeconfig FILE, without --web, --locustfile, --html, --csv, --processes"
+            )
         if not listener.loopback:
             _say(f"warning: Locust's protocol has no authentication: whoever reaches {listener} can join this load")
+    without = {"rate": rate, "arrivals": arrivals, "seconds": seconds, "mix": mix, "hold": hold}
     common: dict[str, Any] = {
         "users": users,
         "drain": drain,
@@ -111,14 +122,17 @@ def load(
         "seed": seed,
         "scheduler": scheduler_name,
         "web_port": PAGE_PORT if web else 0,
+        "locustfile": _own_users(locustfile, others={**without, "seconds": None, "trace": trace}),
+        "html": str(html or ""),
+        "csv": str(csv or ""),
     }
-    without = {"rate": rate, "arrivals": arrivals, "seconds": seconds, "mix": mix, "hold": hold}
     settings = _settings(common, without, trace, {"speed": speed, "pods": pods})
     if kubeconfig is not None and (backend is not None or fleet is not None):
         flag = "--backend" if backend is not None else "--fleet"
         raise UsageError(f"{flag} applies to a cluster that this command starts; it cannot be used with --kubeconfig")
-    if samples is not None:
-        check_writable("--samples", samples)
+    for flag, path in (("--samples", samples), ("--html", html), ("--csv", csv)):
+        if path is not None:
+            check_writable(flag, path)
     with _target(kubeconfig, backend=backend or EMBEDDED, fleet=fleet, subject=subject, seed=seed) as where:
         from seatrial.harness.audit.existing import auditing
         from seatrial.harness.load.run import run_load
@@ -179,6 +193,17 @@ def _settings(
         return LoadSettings(**common, **values)
     seconds = load_trace(trace, speed=values.get("speed", 1.0), count=values.get("pods")).seconds
     return LoadSettings(**common, **values, trace=str(trace.absolute()), seconds=max(seconds, 1.0))
+
+
+def _own_users(file: Path | None, *, others: dict[str, Any]) -> str:
+    if file is None:
+        return ""
+    for name, value in others.items():
+        if value is not None:
+            raise UsageError(f"--{name} {value} cannot be used with --locustfile, whose users have it")
+    if not file.is_file():
+        raise UsageError(f"--locustfile {file}: expected a file, found {'a folder' if file.exists() else 'none'}")
+    return str(file.absolute())
 
 
 def _say(text: str) -> None:

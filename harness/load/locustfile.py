@@ -6,7 +6,9 @@ of the whole process before other imports. `python -m locust` does that; no othe
 Locust's FastHttpUser, one connection for each user. A greenlet reads the watch with http.client.
 """
 
+import copy
 import http.client
+import itertools
 import os
 import time
 from pathlib import Path
@@ -19,12 +21,15 @@ import orjson
 from gevent.event import Event
 from gevent.queue import Queue
 from locust import FastHttpUser, events, task
+from locust.exception import StopUser
 from locust.runners import LocalRunner
+from locust.stats import CSV_STATS_INTERVAL_SEC
 
 from seatrial.harness.clusters.access import access
 from seatrial.harness.load.record import Record
 from seatrial.harness.load.settings import PART_LABEL, WORKER_VARIABLE, StartSignal, WorkerSettings
 from seatrial.harness.load.task_queue import PodBodies, Task, TaskQueue, creations
+from seatrial.scheduler.api.builders import PodBuilder
 from seatrial.scheduler.api.integers import integer
 
 REPORT_EVERY = 0.25  # seconds between two progress reports
@@ -49,6 +54,8 @@ class Load:
         self.tasks = TaskQueue(creations(WORKER))
         self.stays: dict[str, float] = {}  # by pod: seconds from its binding to its deletion
         self.due: Queue[Task] = Queue()
+        self.bindings: dict[str, Event] = {}  # of pods of a Locust file of the user's
+        self.started = Event()
         self.busy = 0  # requests that users are executing
         self.connected = 0  # users that have a connection
         self.changed = Event()
@@ -73,6 +80,8 @@ class Load:
             gevent.sleep(POLL_INTERVAL)
         self.start = msgspec.json.decode(go.read_bytes(), type=StartSignal).start
         self.cpu = time.process_time()
+        gevent.sleep(max(0.0, -self.now()))
+        self.started.set()
         deadline = WORKER.settings.seconds + WORKER.settings.drain
         while self.now() < deadline and not self._settled:
             self.changed.clear()
@@ -84,7 +93,8 @@ class Load:
 
     @property
     def _settled(self) -> bool:
-        return not self.tasks and not self.busy and self.record.settled
+        over = not WORKER.settings.locustfile or self.now() > WORKER.settings.seconds
+        return over and not self.tasks and not self.busy and self.record.settled
 
     def write(self) -> None:
         """Write the result for the parent process; only the first call writes."""
@@ -147,13 +157,15 @@ class Load:
 
     def _event(self, kind: str, pod: dict[str, Any]) -> None:
         bound = self.record.event(kind, pod, self.now())
-        if bound is not None and WORKER.settings.web_port:
+        if bound is not None and WORKER.settings.shown:
             self._show(bound)
-        if bound is not None and kind != "DELETED":
+        if bound in self.bindings:
+            self.bindings.pop(bound).set()
+        elif bound is not None and kind != "DELETED":
             self.add(Task("delete", bound, self.now() + self.stays.pop(bound, WORKER.settings.hold)))
 
     def _show(self, pod: str) -> None:
-        """A row and a line in the charts of Locust's page: the time from the create request to the binding."""
+        """A row and a line in the charts of Locust's page and reports: the time from create request to binding."""
         seconds = self.record.latency_of(pod)
         assert seconds is not None
         shown = {"request_type": "POD", "name": "create to bound", "response_time": 1000 * seconds}
@@ -162,6 +174,7 @@ class Load:
 
 _SELECTOR = "labelSelector=" + quote(f"{PART_LABEL}={WORKER.part}")
 LOAD = Load()
+_NUMBERS = itertools.count()
 
 
 def get(path: str) -> http.client.HTTPResponse:
@@ -185,9 +198,13 @@ def _write(what: str, content: bytes) -> None:
     unfinished.replace(path)
 
 
-class PodUser(FastHttpUser):  # type: ignore[misc]  # Locust has no types for us
-    """Executes one task at a time."""
+class LoadUser(FastHttpUser):  # type: ignore[misc]  # Locust has no types for us
+    """A user with a connection to the cluster of the load, whose pods are measured.
 
+    Classes of a Locust file derive from it and have tasks that create pods, wait for them and delete them.
+    """
+
+    abstract = True
     host = ACCESS.url
     insecure = ACCESS.tls is None
     ssl_context_factory = staticmethod(lambda: ACCESS.tls) if ACCESS.tls is not None else None
@@ -198,6 +215,47 @@ class PodUser(FastHttpUser):  # type: ignore[misc]  # Locust has no types for us
         """Open the connection before the load: a TLS handshake is not part of a pod's latency."""
         self.client.get("/version", name="connect")
         LOAD.connected += 1
+        LOAD.started.wait()
+
+    def create(self, manifest: PodBuilder) -> str:
+        """Create a pod in the namespace of the load; returns its name, to which a number is added.
+
+        Raises:
+            StopUser: the time of the load is over, or the API server did not create the pod.
+        """
+        if LOAD.now() > WORKER.settings.seconds:
+            raise StopUser
+        shape = manifest.manifest["metadata"]["name"]
+        name = f"{shape}-{WORKER.part}-{next(_NUMBERS)}"
+        body = copy.deepcopy(manifest).label(PART_LABEL, str(WORKER.part)).manifest
+        body["metadata"] |= {"name": name, "namespace": WORKER.namespace}
+        if WORKER.settings.scheduler:
+            body["spec"]["schedulerName"] = WORKER.settings.scheduler
+        LOAD.bindings[name] = Event()
+        LOAD.record.send(name, shape, due=LOAD.now(), now=LOAD.now())
+        answer = self.client.post(PODS, data=orjson.dumps(body), name="create pod")
+        if answer.status_code != 201:
+            LOAD.record.failed(_failure("create", answer))
+            LOAD.record.never_created(name)
+            raise StopUser
+        LOAD.record.created(name, LOAD.now())
+        return name
+
+    def bound(self, name: str, within: float) -> bool:
+        """Wait for the binding of a pod, at most `within` seconds; whether it was bound."""
+        binding = LOAD.bindings.get(name)
+        return binding is None or bool(binding.wait(within))
+
+    def delete(self, name: str) -> None:
+        """Delete a pod."""
+        LOAD.record.deleting(name, LOAD.now())
+        answer = self.client.delete(f"{PODS}/{name}", name="delete pod")
+        if answer.status_code not in {200, 202, 404}:
+            LOAD.record.failed(_failure("delete", answer))
+
+
+class PodUser(LoadUser):
+    """Executes one task of the plan at a time."""
 
     @task  # type: ignore[untyped-decorator]
     def carry_out(self) -> None:
@@ -285,11 +343,18 @@ def _work(environment: Any) -> None:
     environment.stats.clear_all()  # connections that were opened before are no part of the load
     try:
         LOAD.run()
+        if WORKER.settings.csv:
+            gevent.sleep(2 * CSV_STATS_INTERVAL_SEC)  # Locust writes them at intervals, and not once more at the end
     finally:
         if environment.web_ui is None and isinstance(environment.runner, LocalRunner):
             environment.runner.quit()  # a worker waits for its master, which ends it
         else:
             environment.runner.stop()
+
+
+@events.user_error.add_listener  # type: ignore[untyped-decorator]
+def _task_failed(exception: Exception, **_: Any) -> None:
+    LOAD.record.failed(f"task: {type(exception).__name__}: {exception}")
 
 
 @events.spawning_complete.add_listener  # type: ignore[untyped-decorator]

@@ -27,6 +27,7 @@ from seatrial.harness.interrupts import shortened
 from seatrial.harness.load.load_figures import LoadResult, summarise
 from seatrial.harness.load.record import Part, Progress
 from seatrial.harness.load.settings import (
+    FILE_REFUSED,
     LOAD_LABEL,
     WORKER_VARIABLE,
     Listener,
@@ -43,6 +44,7 @@ from seatrial.scheduler.api.transport import Request, Response
 Say = Callable[[str], None]
 
 LOCUSTFILE = Path(__file__).with_name("locustfile.py")
+OWN_USERS = Path(__file__).with_name("own_users.py")
 PAGE_HOST = "127.0.0.1"
 READY_WITHIN = 60.0  # seconds for Locust to start and open its watch
 HEAD_START = 0.1  # seconds from the start signal to time 0 of the load
@@ -68,7 +70,7 @@ def run_load(
     With a `listener`, `settings.processes` workers that join there submit it in place of processes of this machine.
 
     Raises:
-        UsageError: the server of the kubeconfig cannot be reached.
+        UsageError: the server of the kubeconfig cannot be reached, or the Locust file of the settings cannot be used.
         ClusterError: the API server does not answer, refuses the pods, a load process ended early, or there are not
             enough workers.
     """
@@ -98,6 +100,8 @@ def run_load(
 def _fullness(settings: LoadSettings, cluster: RemoteTransport) -> dict[str, float]:
     answer = _expect(cluster.call(Request("GET", "/api/v1/nodes")), "list nodes", 200)
     offers = [node.get("status", {}).get("allocatable", {}) for node in orjson.loads(answer.body)["items"]]
+    if settings.locustfile:
+        return {}
     trace = settings.recorded()
     alive = settings.rate * settings.hold if trace is None else trace.alive()
     return crowding(settings.demand(), alive, offers)
@@ -190,6 +194,7 @@ def _run(workers: list[WorkerSettings], folder: Path, progress: Say, listener: L
             """Whether every process has written its file `what`.
 
             Raises:
+                UsageError: the user's Locust file cannot be used.
                 ClusterError: a process ended without writing it.
             """
             missing = [number for number in range(len(workers)) if not (folder / f"{what}-{number}").exists()]
@@ -198,6 +203,8 @@ def _run(workers: list[WorkerSettings], folder: Path, progress: Say, listener: L
                 code = processes[number].poll()
                 if code is not None and not (folder / f"{what}-{worker}").exists():
                     last = _last_lines(folder, number)
+                    if code == FILE_REFUSED and workers[number].settings.locustfile:
+                        raise UsageError(last)
                     raise ClusterError(f"load process {number} ended with status {code}:\n{last}")
             return not missing
 
@@ -305,10 +312,13 @@ def _last_lines(folder: Path, number: int) -> str:
 
 def _locust(worker: WorkerSettings) -> list[str]:
     """The command of a load process of this machine."""
-    command = [sys.executable, "-m", "locust", "-f", str(LOCUSTFILE), "--loglevel", "WARNING"]
+    file = OWN_USERS if worker.settings.locustfile else LOCUSTFILE
+    command = [sys.executable, "-m", "locust", "-f", str(file), "--loglevel", "WARNING"]
     command += ["--users", str(worker.users), "--spawn-rate", str(worker.users), "--exit-code-on-error", "0"]
     port = worker.settings.web_port
     command += ["--autostart", "--web-host", PAGE_HOST, "--web-port", str(port)] if port else ["--headless"]
+    for flag, path in (("--html", worker.settings.html), ("--csv", worker.settings.csv)):
+        command += [flag, str(Path(path).absolute())] if path else []
     return command if port else [*command, "--only-summary"]
 
 
@@ -328,7 +338,7 @@ def _process(command: list[str], folder: Path, number: int) -> Iterator["subproc
     try:
         yield process
         with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(timeout=5)  # its result is written; it is ending
+            process.wait(timeout=GRACE)  # its result is written; it writes its reports and ends
     finally:
         if process.poll() is None:
             process.send_signal(signal.SIGTERM)

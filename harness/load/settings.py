@@ -12,6 +12,7 @@ from seatrial.harness.load.workload import Mix, mix
 from seatrial.scheduler.api.integers import integer
 
 WORKER_VARIABLE = "SEATRIAL_LOAD"  # in the environment of a load process: the path of its settings
+FILE_REFUSED = 2  # exit status of a load process whose Locust file cannot be used
 PART_LABEL = "seatrial.dev/load-part"  # on each pod: which process made it, and watches it
 LOAD_LABEL = "seatrial.dev/load"  # on the namespace
 
@@ -34,6 +35,9 @@ class LoadSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     seed: int = 0
     scheduler: str = ""  # schedulerName of the pods; empty: the server's default
     web_port: int = 0  # of Locust's page; 0: none
+    locustfile: str = ""  # a file with user classes, instead of rate, arrivals, mix, hold and trace
+    html: str = ""  # file for Locust's report; empty: none
+    csv: str = ""  # what the names of Locust's CSV files begin with; empty: none
     trace: str = ""  # a file with the pods' arrivals, requests and durations, instead of rate, arrivals, mix and hold
     speed: float = 1.0  # how many times as fast the trace's time passes
     pods: int | None = None  # number of pods of the trace, from its start
@@ -49,15 +53,24 @@ class LoadSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 raise UsageError(f"{name}: expected 0 or more seconds, found {value:g}")
         if self.processes > self.users:
             raise UsageError(f"processes: expected at most as many as users ({self.users}), found {self.processes}")
-        if self.web_port and self.processes > 1:
-            raise UsageError(f"the web page shows one process; expected --processes 1, found {self.processes}")
+        if self.shown and self.processes > 1:
+            raise UsageError(
+                f"Locust's page and reports show one process; expected --processes 1, found {self.processes}"
+            )
+
+    @property
+    def shown(self) -> bool:
+        """Whether Locust shows the load, on its page or in a report."""
+        return bool(self.web_port or self.html or self.csv)
 
     def recorded(self) -> Trace | None:
         """The trace, if there is one: its file is read."""
         return load_trace(Path(self.trace), speed=self.speed, count=self.pods) if self.trace else None
 
     def demand(self) -> Mix:
-        """The shapes of the pods."""
+        """The shapes of the pods; of pods of a Locust file, which are not known, one that any cluster takes."""
+        if self.locustfile:
+            return mix("cpu")
         trace = self.recorded()
         return mix(self.mix) if trace is None else trace.mix()
 

@@ -51,6 +51,8 @@ class TaskQueue:
 def creations(worker: WorkerSettings) -> Iterator[Task]:
     """The creations of this process: every `processes`-th arrival of the plan, beginning with number `part`."""
     settings = worker.settings
+    if settings.locustfile:
+        return iter(())
     trace = settings.recorded()
     if trace is not None:
         pods = itertools.islice(enumerate(trace.pods), worker.part, None, settings.processes)

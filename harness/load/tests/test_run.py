@@ -1,5 +1,7 @@
 """A load from end to end: an embedded cluster, our scheduler, Locust, all as processes; and what is refused."""
 
+import csv
+import json
 import signal
 import subprocess
 import sys
@@ -16,6 +18,7 @@ import pytest
 
 from seatrial.harness.clusters.embedded import EmbeddedCluster
 from seatrial.harness.commands.load import exit_status
+from seatrial.harness.errors import UsageError
 from seatrial.harness.load.record import Sample
 from seatrial.harness.load.run import run_load
 from seatrial.harness.load.settings import LoadSettings
@@ -130,6 +133,88 @@ def test_an_interrupted_load_leaves_nothing_behind(cluster: EmbeddedCluster) -> 
     assert not [name for name in namespaces if name.startswith("seatrial-load-")]
 
 
+def test_locusts_reports_have_the_time_from_creation_to_binding_of_every_pod(
+    cluster: EmbeddedCluster, tmp_path: Path
+) -> None:
+    assert cluster.endpoint is not None
+    html, start = tmp_path / "new" / "report.html", tmp_path / "figures"
+    settings = LoadSettings(rate=20, seconds=1, hold=0.1, mix="cpu", users=5, html=str(html), csv=str(start))
+    result = run_load(settings, cluster.endpoint.kubeconfig)
+    with Path(f"{start}_stats.csv").open(newline="") as file:
+        counts = {row["Name"]: int(row["Request Count"]) for row in csv.DictReader(file)}
+    assert counts == {
+        "create pod": result.created,
+        "create to bound": result.bound,
+        "delete pod": result.deleted,
+        "Aggregated": result.created + result.bound + result.deleted,
+    }
+    report = json.JSONDecoder().raw_decode(html.read_text().partition("window.templateArgs = ")[2])[0]
+    assert {row["name"]: row["num_requests"] for row in report["requests_statistics"]} == counts
+
+
+OWN_USERS = """
+from locust import constant, task
+
+from seatrial.testing import pod
+from seatrial.testing.load import LoadUser
+
+
+class Notebook(LoadUser):
+    wait_time = constant(0.05)
+
+    @task
+    def one(self):
+        name = self.create(pod("notebook").resources({"cpu": 1}))
+        assert self.bound(name, within=20)
+        self.delete(name)
+"""
+
+
+def test_users_of_a_file_are_measured_and_leave_nothing(cluster: EmbeddedCluster, tmp_path: Path) -> None:
+    assert cluster.endpoint is not None
+    file, samples = tmp_path / "users.py", tmp_path / "samples.jsonl"
+    file.write_text(OWN_USERS)
+    settings = LoadSettings(users=2, seconds=1, locustfile=str(file))
+    result = run_load(settings, cluster.endpoint.kubeconfig, samples=samples)
+    assert result.created > 2
+    assert result.bound_once
+    assert (result.deleted, result.validity.errors) == (result.created, {})
+    lives = [msgspec.json.decode(line, type=Sample) for line in samples.read_bytes().splitlines()]
+    assert {life.shape for life in lives} == {"notebook"}
+    assert all(0 <= life.sent <= settings.seconds + 0.1 for life in lives)
+    assert not [name for name in pods_and_namespaces(cluster)[1] if name.startswith("seatrial-load-")]
+
+
+def test_an_exception_in_a_task_makes_the_load_invalid(cluster: EmbeddedCluster, tmp_path: Path) -> None:
+    assert cluster.endpoint is not None
+    file = tmp_path / "users.py"
+    file.write_text(OWN_USERS.replace("assert self.bound(name, within=20)", "1 / 0"))
+    settings = LoadSettings(users=1, seconds=0.5, drain=0.5, locustfile=str(file))
+    result = run_load(settings, cluster.endpoint.kubeconfig)
+    assert result.validity.errors.keys() == {"task: ZeroDivisionError: division by zero"}
+    assert not result.valid
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("x = 1", "expected classes that are a seatrial.testing.load.LoadUser, found none"),
+        ("from locust import User\nclass Own(User): pass", "LoadUser, found Own"),
+        ("x = 1\ny = x / 0", "line 2: ZeroDivisionError: division by zero"),
+    ],
+    ids=["no-class", "other-class", "exception"],
+)
+def test_a_file_without_usable_users_is_refused(cluster: EmbeddedCluster, tmp_path: Path, text: str, why: str) -> None:
+    assert cluster.endpoint is not None
+    file = tmp_path / "users.py"
+    file.write_text(text)
+    with pytest.raises(UsageError) as refusal:
+        run_load(LoadSettings(users=1, locustfile=str(file)), cluster.endpoint.kubeconfig)
+    assert str(refusal.value).startswith(f"--locustfile {file}: ")
+    assert str(refusal.value).endswith(why)
+    assert not [name for name in pods_and_namespaces(cluster)[1] if name.startswith("seatrial-load-")]
+
+
 def test_locusts_page_has_the_time_from_creation_to_binding(cluster: EmbeddedCluster) -> None:
     """A row of its own beside the requests; the opening of connections, which takes longest, is in none."""
     rows: dict[str, int] = {}
@@ -214,7 +299,10 @@ contexts: [{name: here, context: {cluster: here, user: me}}]
         pytest.param("--mix fruit", "no mix 'fruit': expected mixed, whole, shared, bytes, cpu", id="unknown-mix"),
         pytest.param("--users 0", "users: expected 1 or more, found 0", id="no-users"),
         pytest.param("--hold -1", "hold: expected 0 or more seconds, found -1", id="negative-hold"),
-        pytest.param("--web --processes 2", "the web page shows one process", id="page-of-two-processes"),
+        pytest.param("--web --processes 2", "page and reports show one process", id="page-of-two-processes"),
+        pytest.param("--locustfile no.py", "--locustfile no.py: expected a file, found none", id="no-locustfile"),
+        pytest.param("--locustfile no.py --rate 3", "--rate 3.0 cannot be used with --locustfile", id="rate-of-users"),
+        pytest.param("--html . --processes 1", "--html .: expected a file, found a folder", id="report-in-a-folder"),
         pytest.param("--kubeconfig missing", "kubeconfig missing: expected a file, found none", id="no-kubeconfig"),
         pytest.param("--kubeconfig nowhere", "http://127.0.0.1:9: no answer to GET", id="unreachable-kubeconfig"),
         pytest.param(
