@@ -17,7 +17,7 @@ def _refuse(why: str) -> None:
 
 
 try:
-    _classes = load_locustfile(_FILE)[0]
+    _classes, _shapes = load_locustfile(_FILE)
 except Exception as error:  # noqa: BLE001 whatever the user's file raises
     _lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == _FILE]
     _where = f"line {_lines[-1]}: " if _lines else ""
@@ -25,4 +25,4 @@ except Exception as error:  # noqa: BLE001 whatever the user's file raises
 else:
     if not _classes or not all(issubclass(each, LoadUser) for each in _classes.values()):
         _refuse(f"expected classes that are a seatrial.testing.load.LoadUser, found {', '.join(_classes) or 'none'}")
-    globals().update(_classes)
+    globals().update(_classes | {type(shape).__name__: type(shape) for shape in _shapes})

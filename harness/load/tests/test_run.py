@@ -185,6 +185,25 @@ def test_users_of_a_file_are_measured_and_leave_nothing(cluster: EmbeddedCluster
     assert not [name for name in pods_and_namespaces(cluster)[1] if name.startswith("seatrial-load-")]
 
 
+SHAPE = """
+from locust import LoadTestShape
+
+
+class Three(LoadTestShape):
+    def tick(self):
+        return 3, 10
+"""
+
+
+def test_a_shape_of_the_file_says_how_many_users_there_are(cluster: EmbeddedCluster, tmp_path: Path) -> None:
+    """Each user has one pod, and waits longer than the load takes."""
+    assert cluster.endpoint is not None
+    file = tmp_path / "users.py"
+    file.write_text(OWN_USERS.replace("0.05", "100") + SHAPE)
+    result = run_load(LoadSettings(users=1, seconds=2, locustfile=str(file)), cluster.endpoint.kubeconfig)
+    assert (result.created, result.deleted, result.validity.errors) == (3, 3, {})
+
+
 def test_an_exception_in_a_task_makes_the_load_invalid(cluster: EmbeddedCluster, tmp_path: Path) -> None:
     assert cluster.endpoint is not None
     file = tmp_path / "users.py"
