@@ -18,6 +18,7 @@ from seatrial.scheduler.api.slo import NodeSlo
 from seatrial.scheduler.koordlet.agent import Agent
 from seatrial.scheduler.koordlet.app import build_agent
 from seatrial.scheduler.koordlet.objects import AgentPod
+from seatrial.scheduler.koordlet.suppress import LEAST_QUOTA
 from seatrial.scheduler.koordlet.tests.setting import Api
 
 ROOT = Path("/sys/fs/cgroup")
@@ -136,6 +137,8 @@ def test_a_busy_neighbour_leaves_less(machine: Machine) -> None:
     watched.agent._set_pod(pod("be", "BE"))
     watched.run(3)
     before = int(machine.read("kubepods/besteffort", "cpu.cfs_quota_us"))
+    if before <= LEAST_QUOTA:
+        pytest.skip("other programs use this machine: the quota is at its floor before the pod is busy")
     machine.busy(f"{prod}/prod-c")
     watched.run(4)
     after = int(machine.read("kubepods/besteffort", "cpu.cfs_quota_us"))
