@@ -16,6 +16,7 @@ from typing import IO, Any
 
 from seatrial.harness.errors import ClusterError
 from seatrial.harness.interrupts import shortened
+from seatrial.scheduler.api.integers import integer
 
 # Seconds in which a program that was started must be ready; on a busy machine 60 were not enough.
 START_WITHIN = 180.0
@@ -144,3 +145,14 @@ def started_at(pid: int) -> int:
         return 0
     fields = text.rpartition(")")[2].split()
     return 0 if fields[0] in {"Z", "X"} else int(fields[19])
+
+
+def own_identity() -> str:
+    """What distinguishes this process from all others of this boot: its ID and start time."""
+    return f"{os.getpid()}-{started_at(os.getpid())}"
+
+
+def has_ended(identity: str) -> bool:
+    """Whether the process of `own_identity` is gone; no for other texts."""
+    pid, start = (integer(part, 0) for part in identity.partition("-")[::2])
+    return pid is not None and start is not None and started_at(pid) != start

@@ -14,7 +14,7 @@ from pathlib import Path
 from seatrial.harness.clusters.detached import state_folder
 from seatrial.harness.nodes.runtimes import cgroups
 from seatrial.harness.nodes.runtimes.supervised_process import STATUS, end_leftovers, read_status
-from seatrial.harness.processes import started_at
+from seatrial.harness.processes import has_ended, own_identity
 from seatrial.scheduler.api.private_files import write_private
 
 log = logging.getLogger(__name__)
@@ -25,11 +25,6 @@ OWN_GROUPS = Path("/proc/self/cgroup")
 _PLACE, _GROUPS = ".place", ".cgroup"  # in a folder of pods; no pod has such a uid
 _BOOT, _PID_SPACE = Path("/proc/sys/kernel/random/boot_id"), Path("/proc/self/ns/pid")
 _POLL = 0.05  # seconds
-
-
-def own_identity() -> str:
-    """What distinguishes this process from all others of this boot: its ID and start time."""
-    return f"{os.getpid()}-{started_at(os.getpid())}"
 
 
 def new_pods_folder() -> Path:
@@ -49,7 +44,7 @@ def end_abandoned() -> None:
     place = _place()
     for folder in _pods().glob("*-*"):
         recorded = _text(folder / _PLACE)
-        if not _has_ended(folder.name) or (recorded != place and recorded.split()[:1] == place.split()[:1]):
+        if not has_ended(folder.name) or (recorded != place and recorded.split()[:1] == place.split()[:1]):
             continue  # in another namespace of process IDs it may live
         if recorded == place:
             # By pod, container and run; deeper down, and in hidden folders, are the containers' own files.
@@ -62,7 +57,7 @@ def end_abandoned() -> None:
         shutil.rmtree(folder, ignore_errors=True)
     for hierarchy in hierarchies():
         for folder in hierarchy.glob(f"{KUBELET_CGROUP}*-*"):
-            if _has_ended(folder.name.removeprefix(KUBELET_CGROUP)):
+            if has_ended(folder.name.removeprefix(KUBELET_CGROUP)):
                 remove_cgroups(folder.name)
 
 
@@ -89,11 +84,6 @@ def remove_cgroups(name: str) -> None:
 
 def _pods() -> Path:
     return state_folder().parent / "pods"
-
-
-def _has_ended(identity: str) -> bool:
-    pid, _, start = identity.partition("-")
-    return pid.isdigit() and start.isdigit() and started_at(int(pid)) != int(start)
 
 
 def _place() -> str:

@@ -21,12 +21,12 @@ from pathlib import Path
 
 import yaml
 
-from seatrial.harness.clusters.abandoned import KUBELET_CGROUP, end_abandoned, hierarchies, own_identity, remove_cgroups
+from seatrial.harness.clusters.abandoned import KUBELET_CGROUP, end_abandoned, hierarchies, remove_cgroups
 from seatrial.harness.clusters.container_image import BUSYBOX, HOW_TO_GET, static_busybox, write_busybox_image
 from seatrial.harness.clusters.control_plane import find_program, missing_programs
 from seatrial.harness.errors import ClusterError
 from seatrial.harness.nodes.local import address
-from seatrial.harness.processes import check_running, start_child, stop
+from seatrial.harness.processes import check_running, own_identity, start_child, stop
 from seatrial.scheduler.api.builders import PROBE_IMAGE
 
 KUBELET, CONTAINERD, RUNC, CTR, PLUGIN = "kubelet", "containerd", "runc", "ctr", "device-plugin"

@@ -305,11 +305,11 @@ def _decision_lines(results: dict[str, Any], top: int) -> list[str]:
     best = decision["best"][:top]
     plugins = [
         [plugin["plugin"], str(plugin["weight"]), *map(_score, scores)]
-        for plugin, *scores in zip(decision["plugins"] or (), *(one["scores"] for one in best), strict=True)
+        for plugin, *scores in zip(decision["plugins"] or (), *(node["scores"] for node in best), strict=True)
         if any(map(any, scores))  # most plugins give all nodes 0
     ]
     if plugins:
-        lines += ["", *table_lines([["plugin", "weight", *(one["node"] for one in best)], *plugins])]
+        lines += ["", *table_lines([["plugin", "weight", *(node["node"] for node in best)], *plugins])]
     elif rows and decision["plugins"] is None:
         lines += ["", "the scores by plugin are not kept: too many pods were placed at once"]
     rejected = [[str(one["nodes"]), one["plugins"]] for one in decision["rejected"]]

@@ -11,6 +11,8 @@ import http.client
 import itertools
 import os
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
@@ -248,9 +250,15 @@ class LoadUser(FastHttpUser):  # type: ignore[misc]  # Locust has no types for u
 
     def delete(self, name: str) -> None:
         """Delete a pod."""
+        self._delete(name)
+
+    def _delete(self, name: str, throttled: Callable[[Any], object] | None = None) -> None:
+        """`throttled` gets an answer 429, which is an error otherwise."""
         LOAD.record.deleting(name, LOAD.now())
         answer = self.client.delete(f"{PODS}/{name}", name="delete pod")
-        if answer.status_code not in {200, 202, 404}:
+        if answer.status_code == 429 and throttled is not None:
+            throttled(answer)
+        elif answer.status_code not in {200, 202, 404}:
             LOAD.record.failed(_failure("delete", answer))
 
 
@@ -264,7 +272,7 @@ class PodUser(LoadUser):
             if entry.verb == "create":
                 self._create(entry)
             else:
-                self._delete(entry)
+                self._delete(entry.pod, partial(self._again, entry))
         finally:
             LOAD.busy -= 1
             LOAD.changed.set()
@@ -283,14 +291,6 @@ class PodUser(LoadUser):
         else:
             record.failed(_failure("create", answer))
             record.never_created(request.pod)
-
-    def _delete(self, item: Task) -> None:
-        LOAD.record.deleting(item.pod, LOAD.now())
-        answer = self.client.delete(f"{PODS}/{item.pod}", name="delete pod")
-        if answer.status_code == 429:
-            self._again(item, answer)
-        elif answer.status_code not in {200, 202, 404}:
-            LOAD.record.failed(_failure("delete", answer))
 
     def _again(self, request: Task, answer: Any) -> None:
         LOAD.record.throttled += 1

@@ -4,7 +4,7 @@ import subprocess
 
 import pytest
 
-from seatrial.harness.processes import first_answer, start_child, stop
+from seatrial.harness.processes import first_answer, has_ended, own_identity, start_child, stop
 
 
 @pytest.mark.parametrize(
@@ -25,3 +25,11 @@ def test_the_first_answer_of_a_program(command: list[str], within: float, answer
         stop(process)
         assert process.stdout is not None
         process.stdout.close()
+
+
+@pytest.mark.parametrize("text", ["", "1", "²-1", "1-²", "-1-1", "a-b", "9" * 5000 + "-1"])
+def test_a_text_that_names_no_process_has_not_ended(text: str) -> None:
+    """Names of folders, groups and containers that others made are left alone."""
+    assert not has_ended(text)
+    assert not has_ended(own_identity())
+    assert has_ended(f"{own_identity()}0")

@@ -28,7 +28,14 @@ from seatrial.scheduler.koordlet.collectors import FRESH, NODE_CPU, Collectors
 from seatrial.scheduler.koordlet.executor import Executor, Update
 from seatrial.scheduler.koordlet.machine import Cpu
 from seatrial.scheduler.koordlet.objects import LocalPod
-from seatrial.scheduler.koordlet.pod_rules import batch_limits, bound_cpus, identities, normalized_quotas, own_identity
+from seatrial.scheduler.koordlet.pod_rules import (
+    Identities,
+    batch_limits,
+    bound_cpus,
+    identities,
+    normalized_quotas,
+    own_identity,
+)
 from seatrial.scheduler.koordlet.strategies import CFS_QUOTA, CPUSET, Strategies
 from seatrial.scheduler.koordlet.suppress import Usage
 from seatrial.scheduler.pods.qos import BE, BEST_EFFORT, BURSTABLE, GUARANTEED, LS
@@ -240,17 +247,25 @@ class Enforcer:
         for application in strategies.applications:
             if application.qos == LS and shared:
                 self._executor.update(Update(application.folder(self._cgroups.layout), CPUS, cpuset_text(shared)))
+        classes = self._classes(strategies)
         for pod in pods:
-            self.pod(pod, strategies, ratio)
-        if self._cgroups.path("", GROUP_IDENTITY).exists():
-            self._identities(strategies)
+            self._pod(pod, strategies, ratio, classes)
+        if classes is not None:
+            self._identities(strategies, classes)
 
     def pod(self, pod: LocalPod, strategies: Strategies, ratio: float) -> None:
         """The limits and the identity of one pod."""
+        self._pod(pod, strategies, ratio, self._classes(strategies))
+
+    def _pod(self, pod: LocalPod, strategies: Strategies, ratio: float, classes: Identities | None) -> None:
         if pod.raw_qos == BE:
             self._guarded(pod, partial(self._limits, pod, strategies.own_quotas, ratio))
-        if self._cgroups.path("", GROUP_IDENTITY).exists():
-            self._identity(pod, strategies)
+        if classes is not None:
+            self._identity(pod, strategies, classes)
+
+    def _classes(self, strategies: Strategies) -> Identities | None:
+        """None: the kernel has no group identity."""
+        return identities(strategies.qos) if self._cgroups.path("", GROUP_IDENTITY).exists() else None
 
     def _limits(self, pod: LocalPod, quotas: bool, ratio: float) -> None:
         limits = batch_limits(pod.pod.metadata.annotations, quotas=quotas, ratio=ratio)
@@ -266,20 +281,18 @@ class Enforcer:
             )
         )
 
-    def _identity(self, pod: LocalPod, strategies: Strategies) -> None:
-        result = identities(strategies.qos)
-        value = result.by_class.get(pod.raw_qos, result.by_kubernetes[pod.kubernetes])
+    def _identity(self, pod: LocalPod, strategies: Strategies, classes: Identities) -> None:
+        value = classes.by_class.get(pod.raw_qos, classes.by_kubernetes[pod.kubernetes])
         if strategies.qos.policies.get("cpuPolicy") == "groupIdentity":
             value = own_identity(pod.pod.metadata.annotations, pod.raw_qos, value)
         for folder in (pod.folder, *pod.containers.values()):
             self._executor.update(Update(folder, GROUP_IDENTITY, value))
 
-    def _identities(self, strategies: Strategies) -> None:
-        result = identities(strategies.qos)
+    def _identities(self, strategies: Strategies, classes: Identities) -> None:
         for kind in (GUARANTEED, BURSTABLE, BEST_EFFORT):
-            self._executor.update(Update(self._cgroups.layout.qos(kind), GROUP_IDENTITY, result.folders[kind]))
+            self._executor.update(Update(self._cgroups.layout.qos(kind), GROUP_IDENTITY, classes.folders[kind]))
         for application in strategies.applications:
-            value = result.by_class.get(application.qos, 0)
+            value = classes.by_class.get(application.qos, 0)
             self._executor.update(Update(application.folder(self._cgroups.layout), GROUP_IDENTITY, value))
 
     def _guarded(self, pod: LocalPod, action: Callable[[], None]) -> None:

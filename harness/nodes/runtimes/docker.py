@@ -46,7 +46,7 @@ from seatrial.harness.nodes.runtimes.protocol import NO_CONFIG, ContainerState, 
 from seatrial.harness.nodes.runtimes.simulated import Stages
 from seatrial.harness.nodes.runtimes.volumes import CannotMount, Mounted, mounts, prepare
 from seatrial.harness.nodes.variables import Unresolved
-from seatrial.harness.processes import started_at
+from seatrial.harness.processes import has_ended, own_identity
 from seatrial.scheduler.api.clock import Clock, Timer
 
 log = logging.getLogger(__name__)
@@ -97,7 +97,7 @@ class DockerRuntime(LifecycleRuntime):
         """
         super().__init__(clock, stages)
         self.clock = clock
-        self._owner = owner or f"{os.getpid()}-{started_at(os.getpid())}"
+        self._owner = owner or own_identity()
         self._devices, self._libraries, self._folder = devices, libraries, folder
         self._loop = asyncio.get_running_loop()
         self._pool = ThreadPoolExecutor(8, "docker")
@@ -395,8 +395,7 @@ class DockerRuntime(LifecycleRuntime):
     def _clear_leftovers(self) -> None:
         """Remove the containers of processes that are gone."""
         for row in self._client.api.containers(all=True, filters={"label": OWNER}):
-            pid, _, start = row["Labels"][OWNER].partition("-")
-            if pid.isdigit() and start.isdigit() and started_at(int(pid)) != int(start):
+            if has_ended(row["Labels"][OWNER]):
                 log.info("leftover removed container=%s", row["Id"])
                 _remove(self._client, row["Id"])
 

@@ -100,7 +100,7 @@ def check(rig: Rig, name: str, before: dict[str, dict[str, int]]) -> None:
     left_out = [
         {key: value for key, value in before[node].items() if value and key not in table[node]} for node in table
     ]
-    assert all(one == left_out[0] for one in left_out), (
+    assert all(each == left_out[0] for each in left_out), (
         f"a plugin left out of {name}'s table gives nodes different scores"
     )
 
@@ -108,7 +108,7 @@ def check(rig: Rig, name: str, before: dict[str, dict[str, int]]) -> None:
 def scores_now(rig: Rig, name: str) -> dict[str, dict[str, int]]:
     info = rig.core.find(f"default/{name}")
     assert info is not None
-    return {one.node: one.by_plugin for one in explain(rig.core.runners.of(info), info).feasible}
+    return {scored.node: scored.by_plugin for scored in explain(rig.core.runners.of(info), info).feasible}
 
 
 @pytest.mark.parametrize("nominated", [False, True], ids=["", "beside-a-nominated-pod"])

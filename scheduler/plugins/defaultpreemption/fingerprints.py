@@ -192,7 +192,7 @@ class NodeFingerprints:
             members = list(groups.unit_of(pod)) if groups is not None else []
             unit = unit_of(
                 members if pod in members else [*members, pod],
-                lambda one: one.priority <= self.highest and not self._spares(one.pod),
+                lambda member: member.priority <= self.highest and not self._spares(member.pod),
                 is_group=bool(members),
             )
             if members:

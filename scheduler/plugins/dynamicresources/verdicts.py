@@ -3,6 +3,7 @@
 Nodes whose devices are alike, as far as the claims can see, with the same ones in use, are searched once.
 """
 
+import itertools
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -59,6 +60,7 @@ class Verdicts:
         self._paths: tuple[Path, ...] = ()  # that the selectors have read
         self._by_values: dict[tuple[object, ...], tuple[bool, ...]] = {}
         self._layout_numbers: dict[tuple[object, ...], int] = {}
+        self._new_number = itertools.count()
         self._searched: dict[tuple[int, int], _Chosen | None] = {}  # by layout and devices in use
         self._position, self._epoch = -1, -1
 
@@ -127,7 +129,12 @@ class Verdicts:
             )
         except AllocationError:
             return None  # the message names the device
-        return self._layout_numbers.setdefault(seen, len(self._layout_numbers))
+        number = self._layout_numbers.get(seen)
+        if number is None:
+            if len(self._layout_numbers) >= KEPT_SEARCHES:  # a number is never used again
+                self._layout_numbers.clear()
+            number = self._layout_numbers[seen] = next(self._new_number)
+        return number
 
     def _served(self, card: Card) -> tuple[bool, ...]:
         """Which requests mean the card. Cards that are equal in all that the selectors read share the answer."""
