@@ -36,12 +36,17 @@ from seatrial.scheduler.api.transport import Request
 
 ALONE, WITHOUT, WITH = "alone", "load_without_qos", "load_with_qos"
 MODES = {ALONE: "alone", WITHOUT: "best-effort load without QoS", WITH: "the same load with QoS"}
-INTERVAL, WORK = 0.01, 0.001  # seconds between requests, and of work for each
+INTERVAL, WORK = 0.01, 0.006  # seconds between requests of a CPU, and of work for each: more than half of the machine
 SETTLE = 4.0  # seconds in which the agent has seen the load and written what follows
 WITHIN = 30.0  # seconds in which a pod runs or is gone
 OTHERS = 0.1  # of the machine, used by other programs: more disturbs the figures
 PODS = "/api/v1/namespaces/default/pods"
-STRATEGY = {"enable": True, "cpuSuppressThresholdPercent": 65, "cpuSuppressPolicy": "cfsQuota"}
+SUPPRESSION = {"enable": True, "cpuSuppressThresholdPercent": 65, "cpuSuppressPolicy": "cfsQuota"}
+CLASSES = {  # suppression alone leaves best-effort processes their turn on each CPU before a request that arrives
+    "policies": {"cpuPolicy": "coreSched"},
+    "lsClass": {"cpuQOS": {"enable": True}},
+    "beClass": {"cpuQOS": {"enable": True, "schedIdle": 1}},
+}
 _CPU_ROOTS = ("cpuacct/{}/cpuacct.usage", "{}/cpu.stat")  # by version of the control groups
 _BUSY = (1, 2, 3, 6, 7)  # fields of a line of /proc/stat
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -84,12 +89,17 @@ class _Machine:
 
     def latencies(self, begin: float, end: float) -> list[float]:
         """Milliseconds of the requests that were due in this time."""
-        rows = (
-            row
-            for path in self.samples.parent.glob(f"{self.samples.name}.*")
-            for row in ROW.iter_unpack(path.read_bytes()[: path.stat().st_size // ROW.size * ROW.size])
-        )
-        return [latency * 1000 for due, latency in rows if begin <= due < end]
+        return [latency * 1000 for rows in self._rows() for due, latency in rows if begin <= due < end]
+
+    def answered(self, moment: float) -> bool:
+        """Whether no request waits that was due before this moment, nor one that is late because of them."""
+        lasts = [rows[-1] for rows in self._rows() if rows]
+        return len(lasts) == self.cpus and all(due >= moment and late < INTERVAL for due, late in lasts)
+
+    def _rows(self) -> list[list[tuple[float, float]]]:
+        """Moments and seconds of the requests of each process."""
+        files = [path.read_bytes() for path in sorted(self.samples.parent.glob(f"{self.samples.name}.*"))]
+        return [list(ROW.iter_unpack(data[: len(data) // ROW.size * ROW.size])) for data in files]
 
 
 def bench_colocation(rounds: int, seconds: float, progress: Progress, *, seed: int) -> dict[str, Any]:
@@ -162,7 +172,7 @@ def _machine() -> Any:
         cpus = int(only["status"]["capacity"]["cpu"])
         machine = _Machine(cluster, only["metadata"]["name"], parent, cpus, folder / "latencies")
         slo = {"apiVersion": "slo.koordinator.sh/v1alpha1", "kind": "NodeSLO", "metadata": {"name": machine.node}}
-        slo["spec"] = {"resourceUsedThresholdWithBE": STRATEGY}
+        slo["spec"] = {"resourceUsedThresholdWithBE": SUPPRESSION, "resourceQOSStrategy": CLASSES}
         accepted(cluster.call(Request("POST", NODE_SLOS_PATH, orjson.dumps(slo))), "create the NodeSLO")
         yield machine
 
@@ -185,7 +195,8 @@ def _measured(machine: _Machine, mode: str, seconds: float) -> dict[str, float]:
     load = _pod("load", "BE", "koord-batch", spin) if mode == WITH else _requesting(_pod("load", "", "", spin))
     with ExitStack() as stack:
         if mode == WITH:
-            stack.enter_context(running_koordlet(machine.cluster, machine.node, Path("/"), parent=machine.parent))
+            agent = running_koordlet(machine.cluster, machine.node, Path("/"), "CoreSched", parent=machine.parent)
+            stack.enter_context(agent)
         if mode != ALONE:
             machine.start(load)
             stack.callback(machine.end, "load")
@@ -195,9 +206,9 @@ def _measured(machine: _Machine, mode: str, seconds: float) -> dict[str, float]:
         machine.cluster.pass_time(seconds)
         end = time.monotonic()
         pods, best_effort, node = (after - before for before, after in zip(counters, _counters(machine), strict=True))
-    ordered = sorted(machine.latencies(begin, end - 1))  # the last second's may not be answered yet
-    if not ordered:
-        raise SubjectError("the latency-sensitive pod served no request")
+    if not machine.cluster.wait(lambda: machine.answered(end), within=WITHIN):
+        raise SubjectError("the latency-sensitive pod serves no requests")
+    ordered = sorted(machine.latencies(begin, end))
     own = machine.cpus / INTERVAL * WORK
     return {
         "p50": percentile(ordered, 50),

@@ -95,17 +95,13 @@ class NodeColumns:
         self._own: dict[str, _Own] = {}
         self._log = RowLog()
         self._static_log = RowLog()  # rows whose node object changed
+        self.static_changes = 0  # of node objects since the beginning
         self._watchers: list[Watcher] = []
 
     @property
     def changes(self) -> int:
         """The number of changes logged since the beginning."""
         return self._log.end
-
-    @property
-    def static_changes(self) -> int:
-        """The number of changes of node objects since the beginning."""
-        return self._static_log.end
 
     def row(self, name: str) -> int:
         """The row of `name`, assigned now if it has none."""
@@ -202,6 +198,7 @@ class NodeColumns:
     def touch_static(self, row: int) -> None:
         """Log that the node object changed: labels, taints, capacity, creation or deletion."""
         self._static_log.add(row)
+        self.static_changes += 1
         self.touch(row)
 
     def changed_since(self, position: int) -> list[int] | None:

@@ -48,7 +48,7 @@ class Core:
         self.handle, self.cache, self.runners, self.queue = handle, handle.cache, runners, queue
         self.timing = handle.timing
         self.places = Places(handle, runners)
-        self.bindings = Bindings(runners, self.places, handle.kept)
+        self.bindings = Bindings(self.places, handle.kept)
         self.outbox = Outbox(handle)
         self.reports = HeldReports(handle, queue, self.outbox, self.held_back)
         self.waker = Waker(handle, runners, queue, self.outbox, self.reports)
@@ -149,9 +149,9 @@ class Core:
             self.handle.nominator.forget(info.uid)
         self._wake_alike(info, state, class_scores)
         if status.waits:
-            self.permits.add(entry, state, node, status.waits)
+            self.permits.add(entry, runner, state, node, status.waits)
             return []
-        return [self.bindings.decide(entry, state, node)]
+        return [self.bindings.decide(entry, runner, state, node)]
 
     def _closed_gate(self, entry: Entry) -> tuple[Status, str] | None:
         """The rejection of the first gate that holds the pod back, and its wake key.
@@ -275,8 +275,7 @@ class Core:
         """The API server accepted the binding. The informer delivers the bound pod separately."""
         binding = self.bindings.take(uid)
         if binding is not None:
-            entry, state = binding
-            runner = self.runners.of(entry.info)
+            entry, runner, state = binding
             if entry.grouped and runner.groups is not None:
                 runner.groups.bound(uid)
             runner.post_bind(state, entry.info.pod, entry.info.node_name)
@@ -287,7 +286,7 @@ class Core:
         binding = self.bindings.take(uid)
         if binding is None:
             return []
-        entry, state = binding
+        entry, _, state = binding
         info = entry.info
         if not self.cache.is_assumed(uid):
             return []  # the pod is confirmed or gone

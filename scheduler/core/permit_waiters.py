@@ -17,6 +17,7 @@ from seatrial.scheduler.core.outbox import Outbox
 from seatrial.scheduler.core.places import Places
 from seatrial.scheduler.core.queue.active import Entry
 from seatrial.scheduler.core.waking import Waker
+from seatrial.scheduler.engine.runner import Runner
 from seatrial.scheduler.framework.decisions import Decision, Reject
 from seatrial.scheduler.framework.handle import Handle
 from seatrial.scheduler.framework.state import CycleState
@@ -30,6 +31,7 @@ class PermitWaiter:
 
     waiters: "PermitWaiters"
     entry: Entry
+    runner: Runner
     state: CycleState
     node_name: str
     timers: dict[str, Timer]  # by name of the plugin that is waited for
@@ -83,9 +85,11 @@ class PermitWaiters:
     def get(self, uid: str) -> PermitWaiter | None:
         return self._waiting.get(uid)
 
-    def add(self, entry: Entry, state: CycleState, node: str, waits: Sequence[tuple[str, float]]) -> None:
+    def add(
+        self, entry: Entry, runner: Runner, state: CycleState, node: str, waits: Sequence[tuple[str, float]]
+    ) -> None:
         """Have a pod wait that is reserved and assumed on its node. `waits`: plugins and seconds."""
-        waiter = PermitWaiter(self, entry, state, node, {})
+        waiter = PermitWaiter(self, entry, runner, state, node, {})
         self._waiting[entry.info.uid] = waiter
         for plugin, seconds in waits:
             waiter.timers[plugin] = self._handle.clock.call_later(
@@ -96,7 +100,7 @@ class PermitWaiters:
         """All plugins allow the pod."""
         self._forget(waiter)
         try:
-            self._outbox.put(self._bindings.decide(waiter.entry, waiter.state, waiter.node_name))
+            self._outbox.put(self._bindings.decide(waiter.entry, waiter.runner, waiter.state, waiter.node_name))
         except Exception as error:  # noqa: BLE001 of a PreBind plugin
             for decision in self._attempt_failed(error, waiter.entry):
                 self._outbox.put(decision)

@@ -152,7 +152,7 @@ class ClassScores:
                 version = plugin.version
                 if version != self._versions[number]:
                     self._versions[number], self._entry.position = version, -1
-        position, self._entry.position = self._entry.position, matrix.end
+        position, self._entry.position = self._entry.position, matrix.log.end
         if position != self._entry.position:
             changed = matrix.opened_since(position) if position >= 0 else None
             if changed is None:

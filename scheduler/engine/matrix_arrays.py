@@ -40,7 +40,7 @@ class MatrixArrays:
         self._columns = columns
         self._entries: list[ClassEntry | None] = []
         self._spare: list[int] = []
-        self._log = RowLog()  # rows that all classes have to judge again
+        self.log = RowLog()  # rows that all classes have to judge again
         self.pending: list[int] = []  # rows whose keys are bounds since the last `_sync`
         self._exact_for: dict[int, int] = {}  # of those, by row: classes that judged it since, as bits
         self._syncs = 0
@@ -155,13 +155,8 @@ class MatrixArrays:
 
     def opened(self, row: int) -> None:
         """A node changed in a way that has no bound: all classes judge it again."""
-        self._log.add(row)
-
-    @property
-    def end(self) -> int:
-        """The position in the log of those who have read it all."""
-        return self._log.end
+        self.log.add(row)
 
     def opened_since(self, position: int) -> list[int] | None:
         """Rows to judge again since `position`, each once; None: all rows."""
-        return self._log.since(position, self._columns.count)
+        return self.log.since(position, self._columns.count)

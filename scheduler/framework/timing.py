@@ -119,8 +119,8 @@ class Timing:
 
     def of_point(self, point: str, profile: str, run: Callable[..., T], *request: object) -> T:
         """Call what runs the plugins of a point that no cycle records; one call in ten is observed, as for cycles."""
-        self._calls[point] += 1
-        if self._calls[point] % EVERY != 1:
+        calls = self._calls[point] = self._calls[point] + 1
+        if calls % EVERY != 1:
             return run(*request)
         began = self._clock.monotonic()
         result = run(*request)

@@ -317,10 +317,11 @@ class GroupEngine:
             self.members.remove(member)
             if nominated.nominated:
                 nominated.forget(info.uid)
+            runner = self._runners.of(info)
             if member.waits:
-                self._permits.add(member.entry, member.state, member.node, member.waits)
+                self._permits.add(member.entry, runner, member.state, member.node, member.waits)
             else:
-                decisions.append(self._bindings.decide(member.entry, member.state, member.node))
+                decisions.append(self._bindings.decide(member.entry, runner, member.state, member.node))
         decisions += self.nominations.committed([member.entry.info.uid for member in placed])
         self._requeue(first)
         self._handle.open_gate(attempt.key)  # those that were not needed

@@ -128,12 +128,12 @@ def test_what_is_looked_up_after_departures_is_what_would_be_judged(arguments: l
     assert len(rig.core.queue.waiting)
     verdicts = lines(rig)
     assert not all(each.feasible for each in verdicts)
-    judged_again = verdicts[0].matrix.end if verdicts[0].matrix is not None else -1
+    judged_again = verdicts[0].matrix.log.end if verdicts[0].matrix is not None else -1
     for number in range(len(SHAPES), 40):
         rig.core.intake.remove_pod(rig.pods[f"p{number}"].metadata.uid)
         verdicts = lines(rig)
         assert verdicts[0].matrix is not None
-        assert verdicts[0].matrix.end == judged_again
+        assert verdicts[0].matrix.log.end == judged_again
         verdicts[number % len(SHAPES)].refresh()
         if number % 5 == 0:
             for each in verdicts:
