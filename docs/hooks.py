@@ -59,7 +59,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     generated |= {
         "reference/cli.md": cli_reference(),
         "reference/features.md": feature_table(),
-        "reference/testing.md": "# Own suites: `seatrial.testing`\n\n::: seatrial.testing\n",
+        "reference/testing.md": "# Own suites: `seatrial.testing`\n\n::: seatrial.testing\n\n"
+        "## Users of a load: `seatrial.testing.load`\n\n::: seatrial.testing.load\n",
     }
     for package in API:
         generated[f"reference/{package.rpartition('.')[2]}.md"] = api_reference(package)

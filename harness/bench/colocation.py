@@ -250,8 +250,14 @@ def draw(figures: dict[str, Any], path: Path) -> None:
             value = figures["modes"][mode][name]
             error = [[value["median"] - value["low"]], [value["high"] - value["median"]]]
             axes.bar(place, value["median"], yerr=error, capsize=4, label=words, color=f"C{place}")
-            axes.annotate(f"{value['median']:.3g}", (place, value["high"]), ha="center", va="bottom", fontsize=8)
-        axes.set(title=title, xticks=[])
+            axes.annotate(
+                f"{value['median']:,.{0 if value['median'] >= 100 else 2}f}",
+                (place, value["high"]),
+                ha="center",
+                va="bottom",
+                fontsize=8,
+            )
+        axes.set(title=title, xticks=[], **({"yscale": "log"} if name.endswith("_ms") else {}))
         axes.grid(visible=True, axis="y", alpha=0.3)
     figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=3, fontsize=8)
     figure.savefig(path, dpi=110)

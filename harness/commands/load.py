@@ -43,6 +43,7 @@ def load(
     samples: Path | None = None,
     web: Annotated[bool, Parameter(negative="")] = False,
     locustfile: Path | None = None,
+    also: Annotated[tuple[str, ...], Parameter(negative="")] = (),
     html: Path | None = None,
     csv: Path | None = None,
     master: Annotated[bool, Parameter(negative="")] = False,
@@ -86,6 +87,8 @@ def load(
         web: Serve Locust's page until Ctrl-C.
         locustfile: Python file with user classes of yours (seatrial.testing.load; docs/load.md), instead of rate,
             arrivals, mix, hold and trace.
+        also: Users beside those of the plan or the file: gangs, native-gangs (of scheduling.k8s.io), quotas (a full
+            one, where room comes), nodes (a simulated one that comes, is cordoned and goes); may be repeated.
         html: File for Locust's report.
         csv: What the names of Locust's CSV files begin with: _stats.csv, _stats_history.csv, _failures.csv and
             _exceptions.csv are added.
@@ -123,6 +126,7 @@ def load(
         "scheduler": scheduler_name,
         "web_port": PAGE_PORT if web else 0,
         "locustfile": _own_users(locustfile, others={**without, "seconds": None, "trace": trace}),
+        "also": also,
         "html": str(html or ""),
         "csv": str(csv or ""),
     }
@@ -258,6 +262,11 @@ def _worker_row(one: dict[str, Any]) -> list[str]:
     return [one["worker"], f"{one['created']:,}", f"{one['bound']:,}", p50, p99, late, core, behind, valid]
 
 
+def _row_line(name: str, figures: dict[str, float]) -> str:
+    count, *milliseconds = (f"{key} {value:g}" for key, value in figures.items())
+    return f"            {', '.join(milliseconds)} ms as {name} ({count.removeprefix('count ')} times)\n"
+
+
 def _show(result: dict[str, Any]) -> None:
     latency, throughput, validity = result["latency_ms"], result["throughput"], result["validity"]
     print(
@@ -267,6 +276,7 @@ def _show(result: dict[str, Any]) -> None:
     if latency:
         figures = ", ".join(f"{name} {value:g}" for name, value in latency.items())
         print(f"latency     {figures} ms from create to bound")
+    print("".join(_row_line(*row) for row in result["rows"].items()), end="")
     if throughput:
         print(
             f"throughput  {throughput['pods_per_second']:,} pods/s from the first binding at"

@@ -75,6 +75,7 @@ class LoadResult:
     unbound: int  # created, and not bound before the end of the drain time
     rebound: int  # shown on more than one node
     latency_ms: dict[str, float]  # p50, p90, p99, max; empty if nothing was bound
+    rows: dict[str, dict[str, float]]  # what users measured: count, and milliseconds as in `latency_ms`
     throughput: Throughput | None  # None: fewer than two bindings
     per_second: tuple[Second, ...]
     validity: Validity
@@ -103,12 +104,16 @@ def summarise(
     """The figures of all load processes together; `crowding`: the part of each resource that the load asks for, as of
     `workload.crowding`."""
     lives = _lives(parts)
-    latencies = [sample.latency for sample in lives if sample.latency is not None]
+    latencies = _latencies(lives)
     validity = _validity(parts, lives, crowding)
+    rows: dict[str, list[float]] = {}
+    for part in parts:
+        for name, seconds in part.rows.items():
+            rows.setdefault(name, []).extend(seconds)
     workers = tuple(_worker(part) for part in parts if part.worker)
     generator = [f"{each.worker}: {reason}" for each in workers for reason in each.invalid_because]
     because = (*(generator if workers else _process_reasons(validity)), *_crowding_reasons(validity))
-    bound = len(latencies)
+    bound = _bound(lives)
     return LoadResult(
         settings=msgspec.to_builtins(settings),
         created=len(lives),
@@ -117,6 +122,7 @@ def summarise(
         unbound=len(lives) - bound,
         rebound=sum(sample.nodes_seen > 1 for sample in lives),
         latency_ms=_milliseconds(latencies),
+        rows={name: {"count": len(seconds), **_milliseconds(seconds)} for name, seconds in sorted(rows.items())},
         throughput=_throughput(lives),
         per_second=_by_second(lives),
         validity=validity,
@@ -130,15 +136,12 @@ def summarise(
 def _worker(part: Part) -> WorkerFigures:
     """Workers are judged one by one: among many, one that is late changes no p99."""
     lives = _lives([part])
-    latencies, validity = (
-        [sample.latency for sample in lives if sample.latency is not None],
-        _validity([part], lives, {}),
-    )
+    latencies, validity = _latencies(lives), _validity([part], lives, {})
     because = ["lost before the end: its pods are not in these figures"] if part.lost else _process_reasons(validity)
     return WorkerFigures(
         worker=part.worker,
         created=len(lives),
-        bound=len(latencies),
+        bound=_bound(lives),
         latency_ms=_milliseconds(latencies),
         validity=validity,
         valid=not because,
@@ -153,6 +156,14 @@ def _lives(parts: Sequence[Part]) -> list[Sample]:
     )
 
 
+def _bound(lives: Sequence[Sample]) -> int:
+    return sum(sample.bound is not None for sample in lives)
+
+
+def _latencies(lives: Sequence[Sample]) -> list[float]:
+    return [sample.latency for sample in lives if sample.latency is not None and not sample.aside]
+
+
 def _milliseconds(seconds: Sequence[float]) -> dict[str, float]:
     ordered = sorted(seconds)
     if not ordered:
@@ -162,7 +173,7 @@ def _milliseconds(seconds: Sequence[float]) -> dict[str, float]:
 
 
 def _throughput(lives: Sequence[Sample]) -> Throughput | None:
-    times = sorted(sample.bound for sample in lives if sample.bound is not None)
+    times = sorted(sample.bound for sample in lives if sample.bound is not None and not sample.aside)
     if len(times) < 2 or times[-1] == times[0]:
         return None
     rate = (len(times) - 1) / (times[-1] - times[0])  # n bindings have n - 1 intervals

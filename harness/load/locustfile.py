@@ -1,4 +1,4 @@
-"""The Locust file of a load process: users that create and delete pods, and one watch for all of them.
+"""Users that create and delete pods, and one watch for all users of a load process, whose Locust file is `own_users`.
 
 It runs in a separate process (started by `seatrial.harness.load.run`, or on another machine by
 `seatrial.harness.load.worker`), because Locust's gevent patches sockets and TLS
@@ -11,8 +11,7 @@ import http.client
 import itertools
 import os
 import time
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
@@ -36,6 +35,7 @@ from seatrial.scheduler.api.integers import integer
 
 REPORT_EVERY = 0.25  # seconds between two progress reports
 RETRY_AFTER = 1.0  # seconds, if a 429 has no Retry-After header
+POD_ROW = "POD create to bound"
 POLL_INTERVAL = 0.02  # seconds between two checks of a file or a flag
 ONE_LOAD = (
     "This page shows the load that `seatrial load --web` started, and starts no other one. End it with Ctrl-C, and"
@@ -95,7 +95,7 @@ class Load:
 
     @property
     def _settled(self) -> bool:
-        over = not WORKER.settings.locustfile or self.now() > WORKER.settings.seconds
+        over = not WORKER.settings.free_users or self.now() > WORKER.settings.seconds
         return over and not self.tasks and not self.busy and self.record.settled
 
     def write(self) -> None:
@@ -160,23 +160,26 @@ class Load:
     def _event(self, kind: str, pod: dict[str, Any]) -> None:
         bound = self.record.event(kind, pod, self.now())
         if bound is not None and WORKER.settings.shown:
-            self._show(bound)
+            seconds = self.record.latency_of(bound)
+            assert seconds is not None
+            show(POD_ROW, seconds)
         if bound in self.bindings:
             self.bindings.pop(bound).set()
         elif bound is not None and kind != "DELETED":
             self.add(Task("delete", bound, self.now() + self.stays.pop(bound, WORKER.settings.hold)))
 
-    def _show(self, pod: str) -> None:
-        """A row and a line in the charts of Locust's page and reports: the time from create request to binding."""
-        seconds = self.record.latency_of(pod)
-        assert seconds is not None
-        shown = {"request_type": "POD", "name": "create to bound", "response_time": 1000 * seconds}
-        events.request.fire(**shown, response_length=0, exception=None, context={})
-
 
 _SELECTOR = "labelSelector=" + quote(f"{PART_LABEL}={WORKER.part}")
 LOAD = Load()
 _NUMBERS = itertools.count()
+
+
+def show(row: str, seconds: float) -> None:
+    """A row and a line in the charts of Locust's page and reports; its type is the row's first word."""
+    kind, _, name = row.partition(" ")
+    events.request.fire(
+        request_type=kind, name=name, response_time=1000 * seconds, response_length=0, exception=None, context={}
+    )
 
 
 def get(path: str) -> http.client.HTTPResponse:
@@ -225,8 +228,22 @@ class LoadUser(FastHttpUser):  # type: ignore[misc]  # Locust has no types for u
         Raises:
             StopUser: the time of the load is over, or the API server did not create the pod.
         """
+        return self.create_all([manifest])[0]
+
+    def create_all(self, manifests: Sequence[PodBuilder], *, aside: bool = False) -> list[str]:
+        """Create pods that belong together, as those of a gang: all of them, or none as the time of the load is over.
+
+        With `aside`, pods that wait for something else than the scheduler (for each other, for a quota) are counted,
+        and are not in the figures of latency and throughput; `measured` gives them figures of their own.
+
+        Raises:
+            StopUser: the time of the load is over, or the API server did not create a pod.
+        """
         if LOAD.now() > WORKER.settings.seconds:
             raise StopUser
+        return [self._create(manifest, aside=aside) for manifest in manifests]
+
+    def _create(self, manifest: PodBuilder, *, aside: bool) -> str:
         shape = manifest.manifest["metadata"]["name"]
         name = f"{shape}-{WORKER.part}-{next(_NUMBERS)}"
         body = copy.deepcopy(manifest).label(PART_LABEL, str(WORKER.part)).manifest
@@ -234,32 +251,63 @@ class LoadUser(FastHttpUser):  # type: ignore[misc]  # Locust has no types for u
         if WORKER.settings.scheduler:
             body["spec"]["schedulerName"] = WORKER.settings.scheduler
         LOAD.bindings[name] = Event()
-        LOAD.record.send(name, shape, due=LOAD.now(), now=LOAD.now())
-        answer = self.client.post(PODS, data=orjson.dumps(body), name="create pod")
-        if answer.status_code != 201:
-            LOAD.record.failed(_failure("create", answer))
+        LOAD.record.send(name, shape, due=LOAD.now(), now=LOAD.now(), aside=aside)
+        try:
+            self.send("POST", PODS, body, name="create pod")
+        except StopUser:
             LOAD.record.never_created(name)
-            raise StopUser
+            raise
         LOAD.record.created(name, LOAD.now())
         return name
+
+    def send(self, method: str, path: str, body: object = None, *, name: str) -> None:
+        """Send a request to the API server, with `body` as JSON; `name` is its row in Locust's reports.
+
+        An answer 429 is counted, and the request is repeated after the time that it says, until the load has ended.
+
+        Raises:
+            StopUser: it was refused or got no answer, which is an error of the load; DELETE of what is gone is none.
+        """
+        content = None if body is None else orjson.dumps(body)
+        headers = {"Content-Type": "application/merge-patch+json"} if method == "PATCH" else None
+        while (
+            answer := self.client.request(method, path, data=content, headers=headers, name=name)
+        ).status_code == 429:
+            wait = throttled(answer)
+            if LOAD.now() + wait > WORKER.settings.seconds + WORKER.settings.drain:
+                break
+            gevent.sleep(wait)
+        if answer.status_code not in {200, 201, 202} and (method, answer.status_code) != ("DELETE", 404):
+            LOAD.record.failed(_failure(name.partition(" ")[0], answer))
+            raise StopUser
 
     def bound(self, name: str, within: float) -> bool:
         """Wait for the binding of a pod, at most `within` seconds; whether it was bound."""
         binding = LOAD.bindings.get(name)
         return binding is None or bool(binding.wait(within))
 
-    def delete(self, name: str) -> None:
-        """Delete a pod."""
-        self._delete(name)
+    def all_bound(self, names: Sequence[str], within: float) -> bool:
+        """Wait for the bindings of pods, at most `within` seconds; whether all were bound."""
+        end = LOAD.now() + within
+        return all(self.bound(name, max(0.0, end - LOAD.now())) for name in names)
 
-    def _delete(self, name: str, throttled: Callable[[Any], object] | None = None) -> None:
-        """`throttled` gets an answer 429, which is an error otherwise."""
-        LOAD.record.deleting(name, LOAD.now())
-        answer = self.client.delete(f"{PODS}/{name}", name="delete pod")
-        if answer.status_code == 429 and throttled is not None:
-            throttled(answer)
-        elif answer.status_code not in {200, 202, 404}:
-            LOAD.record.failed(_failure("delete", answer))
+    def delete(self, *names: str) -> None:
+        """Delete pods."""
+        for name in names:
+            LOAD.record.deleting(name, LOAD.now())
+            self.send("DELETE", f"{PODS}/{name}", name="delete pod")
+
+    def gone(self, *names: str, within: float) -> bool:
+        """Wait until pods that were deleted are gone, at most `within` seconds; whether they are."""
+        end = LOAD.now() + within
+        while not (over := all(map(LOAD.record.gone, names))) and LOAD.now() < end:
+            gevent.sleep(POLL_INTERVAL)
+        return over
+
+    def measured(self, row: str, seconds: float) -> None:
+        """Add a duration to the figures of the load, in `row`, and to Locust's page and reports."""
+        LOAD.record.rows.setdefault(row, []).append(seconds)
+        show(row, seconds)
 
 
 class PodUser(LoadUser):
@@ -270,14 +318,14 @@ class PodUser(LoadUser):
         entry = LOAD.due.get()
         try:
             if entry.verb == "create":
-                self._create(entry)
+                self._submit(entry)
             else:
-                self._delete(entry.pod, partial(self._again, entry))
+                self._remove(entry)
         finally:
             LOAD.busy -= 1
             LOAD.changed.set()
 
-    def _create(self, request: Task) -> None:
+    def _submit(self, request: Task) -> None:
         record = LOAD.record
         body = LOAD.bodies.body(request.shape, request.pod)
         if request.stay is not None:
@@ -292,11 +340,24 @@ class PodUser(LoadUser):
             record.failed(_failure("create", answer))
             record.never_created(request.pod)
 
+    def _remove(self, request: Task) -> None:
+        LOAD.record.deleting(request.pod, LOAD.now())
+        answer = self.client.delete(f"{PODS}/{request.pod}", name="delete pod")
+        if answer.status_code == 429:
+            self._again(request, answer)
+        elif answer.status_code not in {200, 202, 404}:
+            LOAD.record.failed(_failure("delete", answer))
+
     def _again(self, request: Task, answer: Any) -> None:
-        LOAD.record.throttled += 1
-        seconds = integer((answer.headers or {}).get("Retry-After", ""), 0)
-        wait = RETRY_AFTER if seconds is None else float(seconds)
-        LOAD.tasks.add(Task(request.verb, request.pod, LOAD.now() + wait, request.shape, request.stay))
+        """Other requests go first meanwhile."""
+        LOAD.tasks.add(Task(request.verb, request.pod, LOAD.now() + throttled(answer), request.shape, request.stay))
+
+
+def throttled(answer: Any) -> float:
+    """Count an answer 429; the seconds after which the request may come again."""
+    LOAD.record.throttled += 1
+    seconds = integer((answer.headers or {}).get("Retry-After", ""), 0)
+    return RETRY_AFTER if seconds is None else float(seconds)
 
 
 def _failure(verb: str, answer: Any) -> str:

@@ -19,12 +19,8 @@ from locust.runners import STATE_MISSING, MasterRunner
 
 from seatrial.harness.load.messages import FILE, FORWARDED, GO, HELLO, PLAN, POLL_INTERVAL, READY, REFUSAL
 from seatrial.harness.load.record import Part
-from seatrial.harness.load.settings import WORKER_VARIABLE, MasterSettings, StartSignal
+from seatrial.harness.load.settings import BESIDE, WORKER_VARIABLE, MasterSettings, StartSignal
 from seatrial.harness.source import source_digest
-
-
-class PodUser(locust.User):  # type: ignore[misc]  # Locust has no types for us
-    """Stands for the users of this name, which the workers have; the master has none."""
 
 
 class Master:
@@ -79,7 +75,7 @@ class Master:
         while not (len(self._ready) == expected and self._ready == self._present()):
             self._release()
             gevent.sleep(POLL_INTERVAL)
-        users = self._settings.workers[0].settings.users
+        users = sum(worker.users for worker in self._settings.workers)
         self._runner.start(users, users)
         self._runner._users_dispatcher = None  # noqa: SLF001 who comes or goes now must not move the users of others
         go = self._folder / "go"
@@ -118,10 +114,17 @@ class Master:
         unfinished.replace(self._folder / name)
 
 
+def _stand_in(name: str, **attributes: object) -> type[locust.User]:
+    """A class for the users of this name, which the workers have; the master has none."""
+    return type(name, (locust.User,), attributes)
+
+
 def main() -> None:
     """Serve workers until SIGTERM, which ends them too."""
     settings = msgspec.json.decode(Path(os.environ[WORKER_VARIABLE]).read_bytes(), type=MasterSettings)
-    environment = Environment(user_classes=[PodUser], events=locust.events)
+    also = settings.workers[0].settings.also
+    stand_ins = [_stand_in("PodUser"), *(_stand_in(BESIDE[name], fixed_count=1) for name in also)]
+    environment = Environment(user_classes=stand_ins, events=locust.events)
     runner = environment.create_master_runner(settings.host, settings.port)
     gevent.signal_handler(signal.SIGTERM, runner.quit)
     master = Master(settings, runner)

@@ -24,6 +24,7 @@ class Sample(msgspec.Struct, omit_defaults=True):
     nodes_seen: int = 0  # number of nodes that the watch showed; more than one is a double binding
     deleting: float | None = None  # time of the delete request
     deleted: float | None = None
+    aside: bool = False  # it waits for something else than the scheduler: no part of latency and throughput
 
     @property
     def latency(self) -> float | None:
@@ -42,6 +43,7 @@ class Part(msgspec.Struct):
     cpu_seconds: float = 0.0
     wall_seconds: float = 0.0
     worker: str = ""  # which worker on which machine; empty: a process of this command
+    rows: dict[str, list[float]] = {}  # durations that users measured, in seconds
     lost: bool = False  # the worker ended, or its machine was not reached any more, before its result came
 
 
@@ -60,13 +62,14 @@ class Record:
     def __init__(self) -> None:
         self._samples: dict[str, Sample] = {}
         self._errors: Counter[str] = Counter()
+        self.rows: dict[str, list[float]] = {}
         self.throttled = self.watch_restarts = self.watch_gaps = 0
         self._created = self._bound = self._deleted = 0
 
-    def send(self, pod: str, shape: str, *, due: float, now: float) -> None:
+    def send(self, pod: str, shape: str, *, due: float, now: float, aside: bool = False) -> None:
         """The create request is sent. A retry keeps the time of the first request: waiting after a 429 is latency."""
         if pod not in self._samples:
-            self._samples[pod] = Sample(pod, shape, due, now)
+            self._samples[pod] = Sample(pod, shape, due, now, aside=aside)
 
     def created(self, pod: str, now: float) -> None:
         sample = self._samples[pod]
@@ -114,6 +117,10 @@ class Record:
         """Seconds from the pod's create request to its binding; None as long as it has no node."""
         return self._samples[pod].latency
 
+    def gone(self, pod: str) -> bool:
+        """Whether the watch showed the pod's end."""
+        return self._samples[pod].deleted is not None
+
     @property
     def progress(self) -> Progress:
         return Progress(self._created, self._bound, self._deleted, self._errors.total())
@@ -133,4 +140,5 @@ class Record:
             self.watch_gaps,
             cpu_seconds,
             wall_seconds,
+            rows=self.rows,
         )

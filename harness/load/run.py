@@ -38,13 +38,13 @@ from seatrial.harness.load.settings import (
 )
 from seatrial.harness.load.task_queue import PodBodies
 from seatrial.harness.load.workload import crowding
+from seatrial.harness.nodes.kwok import is_simulated
 from seatrial.harness.processes import die_with_parent, stop
 from seatrial.scheduler.api.transport import Request, Response
 
 Say = Callable[[str], None]
 
-LOCUSTFILE = Path(__file__).with_name("locustfile.py")
-OWN_USERS = Path(__file__).with_name("own_users.py")
+LOCUSTFILE = Path(__file__).with_name("own_users.py")
 PAGE_HOST = "127.0.0.1"
 READY_WITHIN = 60.0  # seconds for Locust to start and open its watch
 HEAD_START = 0.1  # seconds from the start signal to time 0 of the load
@@ -99,12 +99,19 @@ def run_load(
 
 def _fullness(settings: LoadSettings, cluster: RemoteTransport) -> dict[str, float]:
     answer = _expect(cluster.call(Request("GET", "/api/v1/nodes")), "list nodes", 200)
-    offers = [node.get("status", {}).get("allocatable", {}) for node in orjson.loads(answer.body)["items"]]
+    nodes = orjson.loads(answer.body)["items"]
+    if "nodes" in settings.also and not any(_simulated(node["metadata"]) for node in nodes):
+        raise UsageError("--also nodes: expected a cluster with simulated nodes, found none")
+    offers = [node.get("status", {}).get("allocatable", {}) for node in nodes]
     if settings.locustfile:
         return {}
     trace = settings.recorded()
     alive = settings.rate * settings.hold if trace is None else trace.alive()
     return crowding(settings.demand(), alive, offers)
+
+
+def _simulated(metadata: dict[str, Any]) -> bool:
+    return is_simulated(metadata.get("labels", {}), metadata.get("annotations", {}))
 
 
 @contextmanager
@@ -119,10 +126,19 @@ def _namespace(cluster: RemoteTransport, progress: Say) -> Iterator[str]:
     finally:
         try:
             cluster.call(Request("DELETE", path))
+            _remove_nodes(cluster, name)
             if not _poll(lambda: cluster.call(Request("GET", path)).code == 404, shortened(NAMESPACE_WITHIN)):
                 progress(f"namespace {name} is still terminating after {NAMESPACE_WITHIN:.0f} s; check its pods")
         except ClusterError as error:  # Ctrl-C in a terminal also ends an embedded cluster and with it the namespace
             progress(f"namespace {name} could not be deleted: {error}")
+
+
+def _remove_nodes(cluster: RemoteTransport, namespace: str) -> None:
+    """Remove the nodes of the load that an interrupted user has left; their names begin with its namespace."""
+    answer = cluster.call(Request("GET", f"/api/v1/nodes?labelSelector={LOAD_LABEL}"))
+    for node in orjson.loads(answer.body).get("items", []):
+        if node["metadata"]["name"].startswith(f"{namespace}-"):
+            cluster.call(Request("DELETE", f"/api/v1/nodes/{node['metadata']['name']}"))
 
 
 def _wait_for_admission(settings: LoadSettings, cluster: RemoteTransport, namespace: str) -> None:
@@ -312,8 +328,7 @@ def _last_lines(folder: Path, number: int) -> str:
 
 def _locust(worker: WorkerSettings) -> list[str]:
     """The command of a load process of this machine."""
-    file = OWN_USERS if worker.settings.locustfile else LOCUSTFILE
-    command = [sys.executable, "-m", "locust", "-f", str(file), "--loglevel", "WARNING"]
+    command = [sys.executable, "-m", "locust", "-f", str(LOCUSTFILE), "--loglevel", "WARNING"]
     command += ["--users", str(worker.users), "--spawn-rate", str(worker.users), "--exit-code-on-error", "0"]
     port = worker.settings.web_port
     command += ["--autostart", "--web-host", PAGE_HOST, "--web-port", str(port)] if port else ["--headless"]

@@ -14,7 +14,8 @@ from seatrial.scheduler.api.integers import integer
 WORKER_VARIABLE = "SEATRIAL_LOAD"  # in the environment of a load process: the path of its settings
 FILE_REFUSED = 2  # exit status of a load process whose Locust file cannot be used
 PART_LABEL = "seatrial.dev/load-part"  # on each pod: which process made it, and watches it
-LOAD_LABEL = "seatrial.dev/load"  # on the namespace
+LOAD_LABEL = "seatrial.dev/load"  # on the namespace, and with its name on nodes of the load
+BESIDE = {"gangs": "GangUser", "native-gangs": "NativeGangUser", "quotas": "QuotaUser", "nodes": "NodeUser"}
 
 
 class LoadSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -36,6 +37,7 @@ class LoadSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     scheduler: str = ""  # schedulerName of the pods; empty: the server's default
     web_port: int = 0  # of Locust's page; 0: none
     locustfile: str = ""  # a file with user classes, instead of rate, arrivals, mix, hold and trace
+    also: tuple[str, ...] = ()  # of BESIDE: one more user of that class each, besides those of the plan or the file
     html: str = ""  # file for Locust's report; empty: none
     csv: str = ""  # what the names of Locust's CSV files begin with; empty: none
     trace: str = ""  # a file with the pods' arrivals, requests and durations, instead of rate, arrivals, mix and hold
@@ -51,12 +53,22 @@ class LoadSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         for name, value in (("hold", self.hold), ("drain", self.drain)):
             if not 0 <= value < float("inf"):
                 raise UsageError(f"{name}: expected 0 or more seconds, found {value:g}")
+        for name in self.also:
+            if name not in BESIDE:
+                raise UsageError(f"also: expected {', '.join(BESIDE)}, found {name!r}")
+        if len(set(self.also)) < len(self.also):
+            raise UsageError(f"also: expected each name once, found {', '.join(self.also)}")
         if self.processes > self.users:
             raise UsageError(f"processes: expected at most as many as users ({self.users}), found {self.processes}")
         if self.shown and self.processes > 1:
             raise UsageError(
                 f"Locust's page and reports show one process; expected --processes 1, found {self.processes}"
             )
+
+    @property
+    def free_users(self) -> bool:
+        """Whether there are users that create pods without a plan."""
+        return bool(self.locustfile or self.also)
 
     @property
     def shown(self) -> bool:
@@ -90,8 +102,13 @@ class WorkerSettings(msgspec.Struct, frozen=True):
 
     @property
     def users(self) -> int:
-        """The number of users of this process."""
-        return len(range(self.part, self.settings.users, self.settings.processes))
+        """The number of users of this process; those beside the plan are the first one's."""
+        return len(range(self.part, self.settings.users, self.settings.processes)) + len(self.beside)
+
+    @property
+    def beside(self) -> tuple[str, ...]:
+        """The classes of users beside the plan that this process has, one user of each."""
+        return tuple(BESIDE[name] for name in self.settings.also) if self.part == 0 else ()
 
 
 class Listener(msgspec.Struct, frozen=True):

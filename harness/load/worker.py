@@ -21,7 +21,7 @@ from locust.env import Environment
 
 from seatrial.harness.errors import UsageError
 from seatrial.harness.load.messages import FILE, FORWARDED, GO, HELLO, PLAN, POLL_INTERVAL, READY, REFUSAL
-from seatrial.harness.load.settings import WORKER_VARIABLE, StartSignal, WorkerSettings
+from seatrial.harness.load.settings import BESIDE, WORKER_VARIABLE, StartSignal, WorkerSettings
 from seatrial.harness.source import source_digest
 
 
@@ -57,7 +57,7 @@ class Worker:
             OSError: the cluster does not answer.
             UsageError: it is not the master's.
         """
-        from seatrial.harness.load import locustfile
+        from seatrial.harness.load import locustfile, users_beside
 
         answer = locustfile.get(f"/api/v1/namespaces/{namespace}")
         if answer.status != 200:
@@ -65,7 +65,8 @@ class Worker:
                 f"{locustfile.ACCESS.url} answered {answer.status} for the master's namespace {namespace};"
                 " expected the cluster of the master, and the right to see it"
             )
-        self._environment.user_classes = [locustfile.PodUser]
+        beside = [getattr(users_beside, BESIDE[name]) for name in locustfile.WORKER.settings.also]
+        self._environment.user_classes = [locustfile.PodUser, *beside]
         self._environment.runner.send_message(READY)
 
     def go(self, msg: Any, **_: Any) -> None:

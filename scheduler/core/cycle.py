@@ -147,7 +147,8 @@ class Core:
             return self._reject(entry, state, status)
         if self.handle.nominator.nominated:
             self.handle.nominator.forget(info.uid)
-        self._wake_alike(info, state, class_scores)
+        if self.queue.waiting.by_uid:
+            self._wake_alike(info, state, class_scores)
         if status.waits:
             self.permits.add(entry, runner, state, node, status.waits)
             return []
@@ -168,12 +169,10 @@ class Core:
 
     def _wake_alike(self, info: PodInfo, state: CycleState, class_scores: ClassScores) -> None:
         """A place was there: it is the turn of the next waiting pod of the class."""
-        waiting = self.queue.waiting
-        if not waiting.empty:
-            key = class_key(info, state)
-            for group in dict.fromkeys((key, (*key[:2], ""))):  # pods that were tried without any node have no mark
-                if waiting.has_class(group):
-                    self.waker.wake_class(group, class_scores)
+        key = class_key(info, state)
+        for group in dict.fromkeys((key, (*key[:2], ""))):  # pods that were tried without any node have no mark
+            if self.queue.waiting.has_class(group):
+                self.waker.wake_class(group, class_scores)
 
     # -- without a place ----------------------------------------------------------------------------------------------
 

@@ -19,6 +19,7 @@ def result(*, rate: float | None = 50.0, p99: float | None = 20.0, valid: bool =
         unbound=0,
         rebound=0,
         latency_ms={} if p99 is None else {"p50": 5.0, "p90": 10.0, "p99": p99, "max": p99},
+        rows={},
         throughput=None if rate is None else Throughput(rate, 0.0, 1.0),
         per_second=(),
         validity=Validity({}, 0.1, 0, {}, 0, 0, {}, {}),

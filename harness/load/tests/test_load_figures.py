@@ -59,6 +59,22 @@ def test_nothing_bound_gives_no_figures_rather_than_zeros() -> None:
     assert result.throughput is None
 
 
+def test_pods_aside_count_and_have_no_part_in_latency_and_throughput() -> None:
+    lives = [_life(0), _life(1), _life(2, aside=True, bound=5.0), _life(3, aside=True, bound=None, nodes_seen=0)]
+    result = _result(_part(lives))
+    assert (result.created, result.bound, result.unbound) == (4, 3, 1)
+    assert result.latency_ms["max"] == 10.0
+    assert result.throughput == Throughput(pods_per_second=10.0, first_bind=0.01, last_bind=0.11)
+
+
+def test_rows_of_users_are_merged_over_processes() -> None:
+    result = _result(_part([_life(0)], rows={"B": [0.3], "A": [0.1]}), _part([_life(1)], rows={"A": [0.2, 0.4]}))
+    assert result.rows == {
+        "A": {"count": 3, "p50": 200.0, "p90": 400.0, "p99": 400.0, "max": 400.0},
+        "B": {"count": 1, "p50": 300.0, "p90": 300.0, "p99": 300.0, "max": 300.0},
+    }
+
+
 @pytest.mark.parametrize(
     ("part", "crowding", "reason"),
     [

@@ -7,8 +7,10 @@ import subprocess
 import sys
 import tempfile
 import urllib.request
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +18,14 @@ import msgspec
 import orjson
 import pytest
 
-from seatrial.harness.clusters.embedded import EmbeddedCluster
+from seatrial.harness.clusters.embedded import EmbeddedBackend, EmbeddedCluster
+from seatrial.harness.clusters.fault_injection.proxy_process import TroubledWay
+from seatrial.harness.clusters.fault_injection.transport import writes
 from seatrial.harness.commands.load import exit_status
 from seatrial.harness.errors import UsageError
 from seatrial.harness.load.record import Sample
 from seatrial.harness.load.run import run_load
-from seatrial.harness.load.settings import LoadSettings
+from seatrial.harness.load.settings import BESIDE, LOAD_LABEL, LoadSettings
 from seatrial.harness.subject.services import free_port
 from seatrial.harness.tests.command_line import run_command
 from seatrial.scheduler.api.transport import Request
@@ -31,6 +35,10 @@ def pods_and_namespaces(cluster: EmbeddedCluster) -> tuple[int, list[str]]:
     pods = orjson.loads(cluster.call(Request("GET", "/api/v1/pods")).body)["items"]
     namespaces = orjson.loads(cluster.call(Request("GET", "/api/v1/namespaces")).body)["items"]
     return len(pods), [namespace["metadata"]["name"] for namespace in namespaces]
+
+
+GANG_ROW, ROOM_ROW = "GANG create to last bound", "QUOTA room to bound"
+NODE_ROW, UNCORDON_ROW = "NODE create to bound", "NODE uncordon to bound"
 
 
 @pytest.mark.parametrize(
@@ -301,6 +309,87 @@ def _page(cluster: EmbeddedCluster, settings: str) -> Iterator[int]:
         process.wait(timeout=60)
 
 
+def test_users_beside_the_plan_have_figures_of_their_own(cluster: EmbeddedCluster, tmp_path: Path) -> None:
+    """Gangs in both vocabularies, a full quota and nodes; their pods are no part of the latency of the others."""
+    assert cluster.endpoint is not None
+    also, start = tuple(BESIDE), tmp_path / "figures"
+    settings = LoadSettings(rate=5, seconds=4, hold=0.2, mix="cpu", users=3, also=also, csv=str(start))
+    result = run_load(settings, cluster.endpoint.kubeconfig, samples=tmp_path / "samples.jsonl")
+    assert result.validity.errors == {}
+    assert result.bound_once
+    assert result.deleted == result.created
+    lives = [msgspec.json.decode(line, type=Sample) for line in (tmp_path / "samples.jsonl").read_bytes().splitlines()]
+    assert Counter(life.aside for life in lives)[False] == len(list(settings.plan().times(settings.seed)))
+    latencies = [1000 * life.latency for life in lives if not life.aside and life.latency is not None]
+    assert result.latency_ms["max"] == pytest.approx(max(latencies), abs=0.01)
+    rows = {GANG_ROW, NODE_ROW, ROOM_ROW, UNCORDON_ROW}
+    assert result.rows.keys() == rows
+    of_gangs = [life for life in lives if life.shape in {"gang", "native-gang"}]
+    assert result.rows[GANG_ROW]["count"] == len(of_gangs) / 4 >= 2
+    assert {life.shape for life in of_gangs} == {"gang", "native-gang"}
+    with Path(f"{start}_stats.csv").open(newline="") as file:
+        counts = {f"{row['Type']} {row['Name']}": int(row["Request Count"]) for row in csv.DictReader(file)}
+    assert {row: counts[row] for row in rows} == {row: figures["count"] for row, figures in result.rows.items()}
+    nodes = orjson.loads(cluster.call(Request("GET", "/api/v1/nodes")).body)["items"]
+    assert not [node for node in nodes if LOAD_LABEL in node["metadata"]["labels"]]
+
+
+def test_nodes_beside_the_plan_need_agents_that_care_for_them() -> None:
+    with EmbeddedBackend().start() as empty:
+        assert empty.endpoint is not None
+        with pytest.raises(UsageError, match="with simulated nodes, found none"):
+            run_load(LoadSettings(also=("nodes",)), empty.endpoint.kubeconfig)
+
+
+GANGS_OF_MY_OWN = """
+from seatrial.testing.load import GangUser
+
+
+class Pair(GangUser):
+    size = 2
+"""
+
+
+def test_a_file_has_gangs_of_another_size_from_a_ready_class(cluster: EmbeddedCluster, tmp_path: Path) -> None:
+    assert cluster.endpoint is not None
+    file = tmp_path / "users.py"
+    file.write_text(GANGS_OF_MY_OWN)
+    result = run_load(LoadSettings(users=2, seconds=1, locustfile=str(file)), cluster.endpoint.kubeconfig)
+    assert result.validity.errors == {}
+    assert result.created == 2 * result.rows[GANG_ROW]["count"]
+    assert result.latency_ms == {}
+
+
+def test_a_gang_that_no_node_holds_makes_the_load_invalid_and_goes(cluster: EmbeddedCluster, tmp_path: Path) -> None:
+    assert cluster.endpoint is not None
+    file = tmp_path / "users.py"
+    file.write_text(GANGS_OF_MY_OWN.replace("size = 2", "requests = {'cpu': 5000}; within = 0.5"))
+    result = run_load(LoadSettings(users=1, seconds=0.5, locustfile=str(file)), cluster.endpoint.kubeconfig)
+    assert result.validity.errors.keys() == {"gang: not bound within 0.5 s"}
+    assert (result.unbound, result.deleted, result.rows) == (4, 4, {})
+    assert not result.valid
+
+
+def test_requests_of_own_users_are_repeated_after_429(cluster: EmbeddedCluster, tmp_path: Path) -> None:
+    """The API server refuses from the first report of progress to the second: the load says so, and loses no pod."""
+    assert cluster.endpoint is not None
+    file = tmp_path / "users.py"
+    file.write_text(OWN_USERS)
+    with TroubledWay(cluster.endpoint.kubeconfig) as way:
+        turns = iter([partial(way.refuse, 429, writes), way.heal])
+
+        def progress(_: str) -> None:
+            if turn := next(turns, None):
+                turn()
+
+        result = run_load(LoadSettings(users=1, seconds=4, locustfile=str(file)), way.offered, progress=progress)
+        refused = way.refused
+    assert result.validity.throttled == refused > 0
+    assert (result.deleted, result.validity.errors) == (result.created, {})
+    assert result.per_second[-1].second >= 3
+    assert f"throttling: the API server answered {refused} requests with 429" in result.invalid_because
+
+
 NOWHERE = """
 apiVersion: v1
 kind: Config
@@ -322,6 +411,12 @@ contexts: [{name: here, context: {cluster: here, user: me}}]
         pytest.param("--locustfile no.py", "--locustfile no.py: expected a file, found none", id="no-locustfile"),
         pytest.param("--locustfile no.py --rate 3", "--rate 3.0 cannot be used with --locustfile", id="rate-of-users"),
         pytest.param("--html . --processes 1", "--html .: expected a file, found a folder", id="report-in-a-folder"),
+        pytest.param(
+            "--also fruit",
+            "also: expected gangs, native-gangs, quotas, nodes, found 'fruit'",
+            id="unknown-users-beside",
+        ),
+        pytest.param("--also nodes --also nodes", "also: expected each name once", id="beside-twice"),
         pytest.param("--kubeconfig missing", "kubeconfig missing: expected a file, found none", id="no-kubeconfig"),
         pytest.param("--kubeconfig nowhere", "http://127.0.0.1:9: no answer to GET", id="unreachable-kubeconfig"),
         pytest.param(

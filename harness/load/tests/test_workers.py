@@ -99,6 +99,18 @@ def _pods(samples: Path) -> list[str]:
     return sorted(msgspec.json.decode(line, type=Sample).pod for line in samples.read_bytes().splitlines())
 
 
+def test_one_worker_has_the_gangs_beside_the_plan(cluster: EmbeddedCluster, tmp_path: Path) -> None:
+    samples = tmp_path / "samples.jsonl"
+    flags = ["--rate", "10", "--seconds", "2", "--hold", "0.2", "--users", "4", "--mix", "cpu", "--also", "gangs"]
+    load = Load(_kubeconfig(cluster), *flags, "--samples", str(samples))
+    for _ in range(2):
+        load.work()
+    assert [status for status, _ in load.end()] == [0, 0, 0]
+    of_gangs = [pod for pod in _pods(samples) if pod.startswith("gang-")]
+    assert len({pod.split("-")[1] for pod in of_gangs}) == 1
+    assert len(of_gangs) == 4 * load.figures["rows"]["GANG create to last bound"]["count"]
+
+
 @pytest.mark.parametrize("workers", [1, 2])
 def test_workers_together_submit_the_plan_of_one_process(
     cluster: EmbeddedCluster, tmp_path: Path, workers: int
