@@ -8,7 +8,7 @@ import sys
 import tempfile
 import urllib.request
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -376,7 +376,7 @@ def test_requests_of_own_users_are_repeated_after_429(cluster: EmbeddedCluster, 
     file = tmp_path / "users.py"
     file.write_text(OWN_USERS)
     with TroubledWay(cluster.endpoint.kubeconfig) as way:
-        turns = iter([partial(way.refuse, 429, writes), way.heal])
+        turns: Iterator[Callable[[], object]] = iter([partial(way.refuse, 429, writes), way.heal])
 
         def progress(_: str) -> None:
             if turn := next(turns, None):
