@@ -5,12 +5,21 @@ Their messages state what was wanted, what was found, and what to do next.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 
 class HarnessError(Exception):
     """The harness, its surroundings or its use are at fault."""
 
     exit_code = 2
+
+
+def shown_at_the_case(info: Any) -> bool:
+    """A value of `__tracebackhide__`: of an error whose message says all, pytest shows the line of the case alone.
+
+    `info` is pytest's ExceptionInfo; of other errors every line is shown.
+    """
+    return isinstance(info.value, HarnessError)
 
 
 class UsageError(HarnessError):

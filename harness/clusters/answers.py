@@ -5,8 +5,10 @@ from typing import Any
 
 import orjson
 
-from seatrial.harness.errors import ApiRefused
+from seatrial.harness.errors import ApiRefused, shown_at_the_case
 from seatrial.scheduler.api.transport import Request, Response
+
+__tracebackhide__ = shown_at_the_case
 
 
 def accepted(response: Response, what: str) -> Response:
