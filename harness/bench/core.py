@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from seatrial.harness.bench.claims import before_nodes, claim_of, slice_of
 from seatrial.harness.bench.mixes import (
@@ -26,6 +26,7 @@ from seatrial.harness.bench.mixes import (
 from seatrial.harness.errors import UsageError
 from seatrial.harness.sample_statistics import percentiles, rounded, spread
 from seatrial.harness.subject.inprocess import BareCore
+from seatrial.harness.workers import CarriedFile, results_of, unpacked
 
 MIN_CPU_SHARE = 0.9  # of a core; the measured loop never waits, so on a quiet machine it gets all of one
 GC_THRESHOLDS = (20_000, 500, 1000)  # as `python -m seatrial.scheduler` sets them
@@ -44,26 +45,35 @@ class Size:
     waiting: int = 0
 
 
-def bench_core(size: Size, mix: Mix, progress: Progress, *, config: Path | None = None) -> dict[str, Any]:
+class Repetition(NamedTuple):
+    """What one repetition came to; as of `timed`."""
+
+    seconds: float
+    cpu_seconds: float
+    decisions: list[float]
+    placed: int
+    kernel: str
+
+
+def bench_core(size: Size, mix: Mix, progress: Progress, *, config: Path | None = None, on: str = "") -> dict[str, Any]:
     """Run the benchmark and return the documented fields of `bench schedule`. `config`: the scheduler's.
+
+    `on`: a Dask cluster, on whose workers the repetitions run.
 
     Raises:
         UsageError: `config` is no configuration that the scheduler can use.
     """
     rates: list[float] = []
-    decisions: list[float] = []
-    shares: list[float] = []
-    placed = 0
-    for number in range(size.repeat):
-        core = prepared(size, mix, config)
-        if not core.ready:
-            name = core.scheduler_name
-            raise UsageError(f"--scheduler-config: expected a profile for scheduler {name!r}, found none")
-        seconds, cpu_seconds, each, placed = timed(core)
-        shares.append(cpu_seconds / seconds)
-        rates.append(size.pods / seconds)
-        decisions += each
-        progress(f"repetition {number + 1} of {size.repeat}: {rates[-1]:,.0f} pods/s, {size.pods - placed} not placed")
+
+    def done(each: Repetition) -> None:
+        rates.append(size.pods / each.seconds)
+        unplaced = size.pods - each.placed
+        progress(f"repetition {len(rates)} of {size.repeat}: {rates[-1]:,.0f} pods/s, {unplaced} not placed")
+
+    file = CarriedFile.of(config, "--scheduler-config")
+    every = results_of(_repetition, [(size, mix, file)] * size.repeat, on=on, done=done)
+    decisions = [seconds for each in every for seconds in each.decisions]
+    shares, placed = [each.cpu_seconds / each.seconds for each in every], every[-1].placed
     microseconds = percentiles([seconds * 1e6 for seconds in decisions])
     return {
         "through": "core",
@@ -81,11 +91,20 @@ def bench_core(size: Size, mix: Mix, progress: Progress, *, config: Path | None 
         "latency_ms": {name: round(value / 1000, 4) for name, value in microseconds.items()},
         "placed": placed,
         "unplaced": size.pods - placed,
-        "kernel": core.kernel,
+        "kernel": every[-1].kernel,
         "limit": "scheduler core (one core of one processor)",
         "valid": not (because := [*starved(shares), *nothing_placed(placed, size.pods)]),
         "invalid_because": because,
     }
+
+
+def _repetition(size: Size, mix: Mix, config: CarriedFile | None) -> Repetition:
+    with unpacked(config) as file:
+        core = prepared(size, mix, file)
+    if not core.ready:
+        name = core.scheduler_name
+        raise UsageError(f"--scheduler-config: expected a profile for scheduler {name!r}, found none")
+    return Repetition(*timed(core), core.kernel)
 
 
 def starved(shares: Sequence[float]) -> list[str]:

@@ -20,6 +20,7 @@ from seatrial.harness.errors import UsageError
 from seatrial.harness.load.trace import Trace
 from seatrial.harness.sample_statistics import percentiles, rounded, spread
 from seatrial.harness.subject.inprocess import BareCore
+from seatrial.harness.workers import CarriedFile, results_of, unpacked
 
 
 @dataclass(slots=True)
@@ -32,26 +33,33 @@ class Replayed:
     left: int = 0
     most: int = 0  # pods that were on nodes at a time
     digest: str = ""  # of all placements, in order
+    kernel: str = ""
 
 
 def bench_trace(
-    trace: Trace, nodes: int, progress: Progress, *, repeat: int = 3, seed: int = 0, config: Path | None = None
+    trace: Trace,
+    nodes: int,
+    progress: Progress,
+    *,
+    repeat: int = 3,
+    seed: int = 0,
+    config: Path | None = None,
+    on: str = "",
 ) -> dict[str, Any]:
-    """Run the benchmark and return the documented fields of `bench schedule`. `config`: the scheduler's.
+    """Run the benchmark and return the documented fields of `bench schedule`; `config` and `on` as of `bench_core`.
 
     Raises:
         UsageError: `config` is no configuration that the scheduler can use.
     """
-    every: list[Replayed] = []
     rates: list[float] = []
-    for number in range(repeat):
-        core = BareCore(seed=seed, configuration=config)
-        for name in names("node", nodes):
-            core.add_node(node_manifest(name), device_manifest(name))
-        result = replayed(core, trace)
-        every.append(result)
-        rates.append(len(trace.pods) / sum(result.decisions))
-        progress(f"repetition {number + 1} of {repeat}: {rates[-1]:,.0f} pods/s, {result.placed:,} placed")
+
+    def done(each: Replayed) -> None:
+        rates.append(len(trace.pods) / sum(each.decisions))
+        progress(f"repetition {len(rates)} of {repeat}: {rates[-1]:,.0f} pods/s, {each.placed:,} placed")
+
+    every = results_of(
+        _repetition, [(trace, nodes, seed, CarriedFile.of(config, "--scheduler-config"))] * repeat, on=on, done=done
+    )
     last = every[-1]
     microseconds = percentiles([seconds * 1e6 for item in every for seconds in item.decisions])
     because = [
@@ -75,11 +83,21 @@ def bench_trace(
         "left": last.left,
         "most_at_a_time": last.most,
         "digest": last.digest,
-        "kernel": core.kernel,
+        "kernel": last.kernel,
         "limit": "scheduler core (one core of one processor)",
         "valid": not because,
         "invalid_because": because,
     }
+
+
+def _repetition(trace: Trace, nodes: int, seed: int, config: CarriedFile | None) -> Replayed:
+    with unpacked(config) as file:
+        core = BareCore(seed=seed, configuration=file)
+    for name in names("node", nodes):
+        core.add_node(node_manifest(name), device_manifest(name))
+    result = replayed(core, trace)
+    result.kernel = core.kernel
+    return result
 
 
 def replayed(core: BareCore, trace: Trace, clock: Callable[[], float] = time.perf_counter) -> Replayed:

@@ -38,6 +38,7 @@ def schedule(
     unschedulable: Annotated[int, Parameter(validator=validators.Number(gte=0))] = 0,
     waiting_gangs: Annotated[int, Parameter(validator=validators.Number(gte=0))] = 0,
     trace: Path | None = None,
+    on: str = "",
     json_: Annotated[bool, Parameter(name="--json", negative="")] = False,
 ) -> None:
     """Place pods on a cluster of 8-GPU nodes and print throughput and latency.
@@ -65,12 +66,16 @@ def schedule(
             without rules, and gangs that have to gather in one spine, each against a scheduler without waiting gangs.
         trace: With --through core: CSV file of a recorded trace (docs/load.md), of which the first --pods pods
             come and leave in simulated time, instead of --mix.
+        on: With --through core: run the repetitions on a Dask cluster, as in dask:tcp://127.0.0.1:8786. A machine
+            should have one worker with one thread: what runs beside a repetition makes it invalid.
         json_: Print figures as JSON.
     """
     if unschedulable and through != "core":
         raise UsageError(f"--unschedulable {unschedulable} needs --through core")
     if waiting_gangs and through != "core":
         raise UsageError(f"--waiting-gangs {waiting_gangs} needs --through core")
+    if on and (through != "core" or waiting_gangs):
+        raise UsageError(f"--on {on} needs --through core, without --waiting-gangs")
     for flag, value in (
         ("--rate", rate),
         ("--subject", subject),
@@ -112,7 +117,7 @@ def schedule(
         print(text, file=sys.stderr)
 
     if trace is not None:
-        figures = bench_trace(recorded, nodes, progress, repeat=repeat, seed=seed, config=scheduler_config)
+        figures = bench_trace(recorded, nodes, progress, repeat=repeat, seed=seed, config=scheduler_config, on=on)
     elif through == "http":
         from seatrial.harness.bench.through_http import Contender, bench_http
 
@@ -126,7 +131,7 @@ def schedule(
             backend=backend or EMBEDDED,
         )
     else:
-        figures = bench_core(size, mix_named(mix), progress, config=scheduler_config)
+        figures = bench_core(size, mix_named(mix), progress, config=scheduler_config, on=on)
         if waiting_gangs:
             cost = bench_waiting_gangs(size, mix_named(mix), waiting_gangs, progress, config=scheduler_config)
             figures["waiting_gangs"] = cost

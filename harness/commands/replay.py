@@ -17,8 +17,9 @@ from seatrial.harness.replay.outcome import Outcome
 from seatrial.harness.replay.plot import check_target, draw, draw_comparison
 from seatrial.harness.replay.policies import POLICIES, policy_named
 from seatrial.harness.replay.published import Comparison, check_workload, hold_against
-from seatrial.harness.replay.series import Series, series
+from seatrial.harness.replay.series import Series, run, series
 from seatrial.harness.replay.through_scheduler import POLICY as SCHEDULER
+from seatrial.harness.workers import CarriedFile, results_of
 
 Positive = Annotated[int, Parameter(validator=validators.Number(gte=1))]
 Load = Annotated[float, Parameter(validator=validators.Number(gt=0, lte=10))]
@@ -36,6 +37,8 @@ def openb(
     plot: Path | None = None,
     check: bool = False,
     scheduler_config: list[Path] | None = None,
+    jobs: Positive = 1,
+    on: str = "",
     json_: Annotated[bool, Parameter(name="--json", negative="")] = False,
 ) -> int:
     """Replay an openb GPU-sharing trace: pods arrive, each is placed once or fails once, and none leaves.
@@ -55,6 +58,8 @@ def openb(
             10 seeds; exit with 1 if one is too far off.
         scheduler_config: The scheduler's configuration file, for --policy scheduler. Several are replayed one after the
             other, beside the scheduler without one, and are named after their files.
+        jobs: Number of replays side by side, each in a process; the figures are the same.
+        on: Replay on a Dask cluster, as in dask:tcp://127.0.0.1:8786, in place of this machine.
         json_: Print figures as JSON.
     """
     names = list(POLICIES) if policy == "all" else [SCHEDULER if policy == SCHEDULER else policy_named(policy).name]
@@ -73,20 +78,14 @@ def openb(
     if check:
         check_workload(workload_of(pods))
     trace = load_trace(nodes, pods)
+    titles = [_named(name, config) if len(configs) > 1 else name for name in names for config in configs]
+    numbers = range(seed, seed + seeds)
+    files = [CarriedFile.of(config, "--scheduler-config") for config in configs]
+    parts = [(trace, name, load, number, file) for name in names for file in files for number in numbers]
+    progress = _progress([_named(name, config) for name in names for config in configs for _ in numbers])
     with interruptible():
-        every = [
-            series(
-                trace,
-                name,
-                load=load,
-                seeds=range(seed, seed + seeds),
-                done=_progress(_named(name, config), len(names) * len(configs) * seeds),
-                config=config,
-                title=_named(name, config) if len(configs) > 1 else name,
-            )
-            for name in names
-            for config in configs
-        ]
+        outcomes = results_of(run, parts, on=on, jobs=jobs, done=progress)
+    every = [series(title, numbers, outcomes[at * seeds : (at + 1) * seeds]) for at, title in enumerate(titles)]
     comparisons = hold_against(workload_of(pods), {each.policy: each.allocated() for each in every}) if check else []
     if plot:
         draw({each.policy: each.curve() for each in every}, plot)
@@ -109,6 +108,8 @@ def compare(
     plot: Path | None = None,
     table: Path | None = None,
     scheduler_config: Path | None = None,
+    jobs: Positive = 1,
+    on: str = "",
     json_: Annotated[bool, Parameter(name="--json", negative="")] = False,
 ) -> int:
     """Compare two placement policies on openb traces, when 90, 95, 100 and 130 % of the GPU capacity have arrived.
@@ -125,6 +126,8 @@ def compare(
         plot: Draw what both allocate at all loads, and what no policy can exceed, into this PNG file.
         table: Write the differences into this file, as a Markdown table.
         scheduler_config: The scheduler's configuration file, for the policy scheduler.
+        jobs: Number of replays side by side, each in a process; the figures are the same.
+        on: Replay on a Dask cluster, as in dask:tcp://127.0.0.1:8786, in place of this machine.
         json_: Print figures as JSON.
     """
     for name in (policy, beside):
@@ -141,7 +144,8 @@ def compare(
         for number, path in enumerate(pods, start=1):
             trace, name = load_trace(nodes, path), workload_of(path)
             print(f"{name}: workload {number} of {len(pods)}", file=sys.stderr)
-            row = difference(name, trace, policy, beside, seeds=range(seed, seed + seeds), config=scheduler_config)
+            numbers = range(seed, seed + seeds)
+            row = difference(name, trace, policy, beside, seeds=numbers, config=scheduler_config, on=on, jobs=jobs)
             if not json_:
                 if number == 1:
                     _print_header()
@@ -187,9 +191,13 @@ def _named(policy: str, config: Path | None) -> str:
     return policy if config is None else config.stem
 
 
-def _progress(name: str, replays: int) -> Callable[[Outcome], None]:
+def _progress(names: list[str]) -> Callable[[Outcome], None]:
+    """Tell each replay as it ends, by its name, if there are several."""
+    left = iter(names)
+
     def done(outcome: Outcome) -> None:
-        if replays > 3:  # some seconds in all
+        name = next(left)
+        if len(names) > 3:  # some seconds in all
             allocated = outcome.figures()["gpu_allocated_percent"]
             print(f"{name}: {allocated:.2f} % allocated in {outcome.seconds:.2f} s", file=sys.stderr)
 

@@ -17,7 +17,6 @@ from seatrial.harness.nodes.kwok import FAKE, FAKE_ANNOTATION
 from seatrial.scheduler.api.builders import PodBuilder, native_gang, pod, quota
 from seatrial.scheduler.api.core import HOSTNAME_LABEL
 from seatrial.scheduler.api.podgroup import GANG_MIN, GANG_NAME
-from seatrial.scheduler.api.quantity import Quantity
 
 GANG_ROW = "GANG create to last bound"
 ROOM_ROW = "QUOTA room to bound"
@@ -55,7 +54,7 @@ class GangUser(_WaitingUser):
     """A gang of Koordinator's annotations, again and again: created, bound as a whole, deleted."""
 
     size = 4
-    requests: Mapping[str, Quantity] = {"cpu": 1, "memory": "1Gi"}
+    requests: Mapping[str, str | float] = {"cpu": 1, "memory": "1Gi"}
 
     @task  # type: ignore[untyped-decorator]
     def gang(self) -> None:
@@ -95,7 +94,7 @@ class QuotaUser(_WaitingUser):
     def on_start(self) -> None:
         super().on_start()
         self._quota = f"{WORKER.namespace}-{WORKER.part}-{next(_NUMBERS)}"
-        full: dict[str, Quantity] = {"cpu": self.size, "memory": f"{self.size}Gi"}
+        full: dict[str, str | float] = {"cpu": self.size, "memory": f"{self.size}Gi"}
         manifest = quota(self._quota).limits(full, full).namespace(WORKER.namespace).manifest
         self.send("POST", QUOTAS, manifest, name="create ElasticQuota")
 

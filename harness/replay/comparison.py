@@ -1,6 +1,6 @@
 """Two policies on the same arrivals, workload by workload: what one allocates more or less than the other."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,7 @@ from seatrial.harness.replay.bound import bound
 from seatrial.harness.replay.openb import Trace, arrivals
 from seatrial.harness.replay.outcome import Outcome
 from seatrial.harness.replay.series import run, spread
+from seatrial.harness.workers import CarriedFile, results_of
 
 PREFIX = "openb_pod_list_"
 LOAD = 1.3
@@ -64,19 +65,18 @@ def difference(
     *,
     seeds: Sequence[int],
     config: Path | None = None,
-    done: Callable[[], None] = lambda: None,
+    on: str = "",
+    jobs: int = 1,
 ) -> Difference:
-    """Replay a workload with both policies and each seed. `done` is called after each seed.
+    """Replay a workload with both policies and each seed; `on` and `jobs` as of `results_of`.
 
     Raises:
         UsageError: a policy does not exist, or the trace has no arrival at one of the compared percents.
     """
-    own: list[Outcome] = []
-    other: list[Outcome] = []
-    for seed in seeds:
-        own.append(run(trace, policy, load=LOAD, seed=seed, config=config))
-        other.append(run(trace, beside, load=LOAD, seed=seed, config=config))
-        done()
+    file = CarriedFile.of(config, "--scheduler-config")
+    parts = [(trace, each, LOAD, seed, file) for each in (policy, beside) for seed in seeds]
+    outcomes = results_of(run, parts, on=on, jobs=jobs)
+    own, other = outcomes[: len(seeds)], outcomes[len(seeds) :]
     curves = [(_allocated(workload, value), _allocated(workload, two)) for value, two in zip(own, other, strict=True)]
     bounds = [_bounds(trace, value, seed) for value, seed in zip(own, seeds, strict=True)]
     at_100 = [(value.unplaced(100), two.unplaced(100)) for value, two in zip(own, other, strict=True)]

@@ -1,8 +1,7 @@
 """Statistics of a replay with several seeds."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from statistics import fmean, median, stdev
 from typing import Any
 
@@ -10,6 +9,7 @@ from seatrial.harness.replay import through_scheduler
 from seatrial.harness.replay.openb import Trace
 from seatrial.harness.replay.outcome import Outcome
 from seatrial.harness.replay.replay import replay
+from seatrial.harness.workers import CarriedFile, unpacked
 
 Row = dict[str, float | int]
 
@@ -47,41 +47,20 @@ class Series:
         return {int(row["arrived_percent"]): float(row["gpu_allocated_percent"]) for row in self.curve()}
 
 
-def series(
-    trace: Trace,
-    policy: str,
-    *,
-    load: float,
-    seeds: Sequence[int],
-    done: Callable[[Outcome], None],
-    config: Path | None = None,
-    title: str = "",
-) -> Series:
-    """Replay with each seed; `done` is called after each. `config`: the scheduler's, for the policy `scheduler`.
-
-    `title`: the name in the results, if not the policy's.
-
-    Raises:
-        UsageError: there is no such policy, or `config` is no configuration that the scheduler can use.
-    """
-    figures: list[Row] = []
-    curves: list[list[Row]] = []
-    for seed in seeds:
-        outcome = run(trace, policy, load=load, seed=seed, config=config)
-        figures.append(outcome.figures())
-        curves.append(outcome.curve())
-        done(outcome)
-    return Series(title or policy, seeds, figures, curves)
+def series(title: str, seeds: Sequence[int], outcomes: Sequence[Outcome]) -> Series:
+    """The outcomes of replays with each seed, under the name `title`."""
+    return Series(title, seeds, [each.figures() for each in outcomes], [each.curve() for each in outcomes])
 
 
-def run(trace: Trace, policy: str, *, load: float, seed: int, config: Path | None = None) -> Outcome:
+def run(trace: Trace, policy: str, load: float, seed: int, config: CarriedFile | None = None) -> Outcome:
     """One replay. `config`: the scheduler's, for the policy `scheduler`.
 
     Raises:
         UsageError: there is no such policy, or `config` is no configuration that the scheduler can use.
     """
     if policy == through_scheduler.POLICY:
-        return through_scheduler.replay(trace, load=load, seed=seed, config=config)
+        with unpacked(config) as file:
+            return through_scheduler.replay(trace, load=load, seed=seed, config=file)
     return replay(trace, policy, load=load, seed=seed)
 
 

@@ -4,10 +4,10 @@ import pytest
 
 from seatrial.harness.errors import UsageError
 from seatrial.harness.replay.openb import Node, Pod, Trace
-from seatrial.harness.replay.outcome import Outcome
 from seatrial.harness.replay.policies import POLICIES
 from seatrial.harness.replay.replay import replay
-from seatrial.harness.replay.series import series, spread
+from seatrial.harness.replay.series import run, series, spread
+from seatrial.harness.workers import results_of
 from seatrial.scheduler.packing.shapes import Shape
 
 PARTS = [Shape(1000, 1, 1, 1000)] * 12 + [Shape(2000, 1, 1, 600)] * 10 + [Shape(4000, 1, 0, 0)] * 4
@@ -69,15 +69,17 @@ def test_an_unknown_policy_is_refused() -> None:
         replay(TRACE, "magic", load=1.3, seed=1)
 
 
-def test_a_series_sums_up_its_seeds() -> None:
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_series_sums_up_its_seeds(jobs: int) -> None:
+    """In the order of the seeds, for any number of processes."""
     seen: list[int] = []
-    both = series(
-        TRACE,
-        "bestfit",
-        load=1.3,
-        seeds=range(5, 7),
+    outcomes = results_of(
+        run,
+        [(TRACE, "bestfit", 1.3, seed) for seed in (5, 6)],
+        jobs=jobs,
         done=lambda outcome: seen.append(int(outcome.figures()["unplaced_pods"])),
     )
+    both = series("bestfit", range(5, 7), outcomes)
     singles = [replay(TRACE, "bestfit", load=1.3, seed=seed).figures() for seed in (5, 6)]
 
     summary = both.summary()
@@ -89,9 +91,8 @@ def test_a_series_sums_up_its_seeds() -> None:
 
 
 def test_one_seed_needs_no_spread() -> None:
-    seen: list[Outcome] = []
-    one = series(TRACE, "bestfit", load=1.3, seeds=[5], done=seen.append)
-    assert one.summary() == {"policy": "bestfit", "seed": 5, **seen[0].figures()}
+    outcome = run(TRACE, "bestfit", 1.3, 5)
+    assert series("bestfit", [5], [outcome]).summary() == {"policy": "bestfit", "seed": 5, **outcome.figures()}
 
 
 def test_spread() -> None:
