@@ -5,10 +5,12 @@ parts of a worker that is lost to another one.
 """
 
 import asyncio
+import itertools
 import multiprocessing
 import signal
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
@@ -21,6 +23,7 @@ from seatrial.harness.source import source_digest
 T = TypeVar("T")
 Submit = Callable[..., Awaitable[Any]]  # a function of a module with its arguments; all of them can be pickled
 
+AHEAD = 3  # parts that are submitted, for each worker: none waits for the next one
 CONNECTING = 10  # seconds
 PREFIX = "dask:"
 
@@ -55,7 +58,7 @@ def unpacked(file: CarriedFile | None) -> Iterator[Path | None]:
 
 def results_of(
     function: Callable[..., T],
-    parts: Sequence[tuple[Any, ...]],
+    parts: Iterable[tuple[Any, ...]],
     *,
     on: str = "",
     jobs: int = 1,
@@ -78,18 +81,22 @@ def results_of(
 
 
 async def _results_of(
-    function: Callable[..., T], parts: Sequence[tuple[Any, ...]], on: str, jobs: int, done: Callable[[T], object]
+    function: Callable[..., T], parts: Iterable[tuple[Any, ...]], on: str, jobs: int, done: Callable[[T], object]
 ) -> list[T]:
-    async with dask_workers(on) if on else _processes(jobs) as (submit, _):
-        futures = [asyncio.ensure_future(submit(function, *part)) for part in parts]
+    async with dask_workers(on) if on else _processes(jobs) as (submit, slots):
+        left = iter(parts)
+        under_way: deque[asyncio.Future[T]] = deque()
+        results: list[T] = []
         try:
-            results = []
-            for future in futures:
-                results.append(await future)
+            while True:
+                more = itertools.islice(left, AHEAD * slots - len(under_way))
+                under_way.extend(asyncio.ensure_future(submit(function, *part)) for part in more)
+                if not under_way:
+                    return results
+                results.append(await under_way.popleft())
                 done(results[-1])
-            return results
         finally:
-            for future in futures:
+            for future in under_way:
                 future.cancel()
 
 

@@ -84,9 +84,9 @@ def audit(
                 print(f"    {float(at) - start:+.3f} s {event}")
         for refusal in refused:
             print(f"pod {refusal.pod} was refused by its node {refusal.node}: {refusal.reason}: {refusal.message}")
-        found = f"{_number(len(violations), 'violation')}, {_number(len(refused), 'pod')} refused by their nodes"
+        summary = f"{_number(len(violations), 'violation')}, {_number(len(refused), 'pod')} refused by their nodes"
         without = f"; not served: {', '.join(follower.absent)}" if follower.absent else ""
-        print(f"{_number(pods, 'pod')} on {_number(nodes, 'node')}: {found}{without}")
+        print(f"{_number(pods, 'pod')} on {_number(nodes, 'node')}: {summary}{without}")
     return 1 if violations or refused else 0
 
 

@@ -1,5 +1,6 @@
 """`seatrial replay openb` and `compare`: GPU allocation of placement policies on a production trace."""
 
+import itertools
 import json
 import sys
 from collections.abc import Callable
@@ -81,8 +82,8 @@ def openb(
     titles = [_named(name, config) if len(configs) > 1 else name for name in names for config in configs]
     numbers = range(seed, seed + seeds)
     files = [CarriedFile.of(config, "--scheduler-config") for config in configs]
-    parts = [(trace, name, load, number, file) for name in names for file in files for number in numbers]
-    progress = _progress([_named(name, config) for name in names for config in configs for _ in numbers])
+    parts = ((trace, name, load, number, file) for name in names for file in files for number in numbers)
+    progress = _progress([_named(name, config) for name in names for config in configs], seeds)
     with interruptible():
         outcomes = results_of(run, parts, on=on, jobs=jobs, done=progress)
     every = [series(title, numbers, outcomes[at * seeds : (at + 1) * seeds]) for at, title in enumerate(titles)]
@@ -191,13 +192,13 @@ def _named(policy: str, config: Path | None) -> str:
     return policy if config is None else config.stem
 
 
-def _progress(names: list[str]) -> Callable[[Outcome], None]:
-    """Tell each replay as it ends, by its name, if there are several."""
-    left = iter(names)
+def _progress(names: list[str], seeds: int) -> Callable[[Outcome], None]:
+    """Tell each replay as it ends, if there are several: with each name so many as there are seeds."""
+    numbers = itertools.count()
 
     def done(outcome: Outcome) -> None:
-        name = next(left)
-        if len(names) > 3:  # some seconds in all
+        name = names[next(numbers) // seeds]
+        if len(names) * seeds > 3:  # some seconds in all
             allocated = outcome.figures()["gpu_allocated_percent"]
             print(f"{name}: {allocated:.2f} % allocated in {outcome.seconds:.2f} s", file=sys.stderr)
 

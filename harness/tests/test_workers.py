@@ -37,7 +37,7 @@ def seatrial(*words: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(command, capture_output=True, text=True, check=False, env=environment, timeout=300)
 
 
-def told(*words: str) -> Any:
+def answer(*words: str) -> Any:
     """What a command prints with --json."""
     ended = seatrial(*words, "--json")
     assert ended.returncode == 0, ended.stderr
@@ -50,8 +50,8 @@ def table(document: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def test_mutants_have_one_table(dask: str) -> None:
-    here = table(told("mutate", *MUTANTS, "--quick", "--jobs", "1"))
-    assert table(told("mutate", *MUTANTS, "--quick", "--on", dask)) == here
+    here = table(answer("mutate", *MUTANTS, "--quick", "--jobs", "1"))
+    assert table(answer("mutate", *MUTANTS, "--quick", "--on", dask)) == here
     assert [each["mutant"] for each in here] == list(MUTANTS)
 
 
@@ -61,7 +61,7 @@ def test_replays_have_one_table(dask: str, tmp_path: Path) -> None:
     rows = [f"p{number},1000,1,1,{milli}," for number, milli in enumerate([500] * 5 + [1000] * 3)]
     pods.write_text("\n".join(["name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec", *rows]))
     words = ["replay", "openb", "--nodes", str(nodes), "--pods", str(pods), "--policy", "random", "--seeds", "5"]
-    one, two, there = (told(*words, *more) for more in ([], ["--jobs", "2"], ["--on", dask]))
+    one, two, there = (answer(*words, *more) for more in ([], ["--jobs", "2"], ["--on", dask]))
     for document in (one, two, there):
         del document["seconds"], document["pods_per_second"]
     assert one == two == there
@@ -74,7 +74,7 @@ def test_benchmarks_place_the_same(dask: str, tmp_path: Path) -> None:
     config.write_text("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n")
     words = ["bench", "schedule", "--nodes", "10", "--repeat", "3"]
     for more in (["--pods", "40", "--scheduler-config", str(config)], ["--trace", str(trace)]):
-        here, there = told(*words, *more), told(*words, *more, "--on", dask)
+        here, there = answer(*words, *more), answer(*words, *more, "--on", dask)
         assert there.keys() == here.keys()
         for field in ("repeat", "placed", "unplaced", "kernel", *(["digest"] if "--trace" in more else [])):
             assert there[field] == here[field]
