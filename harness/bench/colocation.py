@@ -39,6 +39,7 @@ MODES = {ALONE: "alone", WITHOUT: "best-effort load without QoS", WITH: "the sam
 INTERVAL, WORK = 0.01, 0.006  # seconds between requests of a CPU, and of work for each: more than half of the machine
 SETTLE = 4.0  # seconds in which the agent has seen the load and written what follows
 WITHIN = 30.0  # seconds in which a pod runs or is gone
+CATCH_UP = 5.0  # seconds after a measurement in which the service, alone, has answered what waited
 OTHERS = 0.1  # of the machine, used by other programs: more disturbs the figures
 PODS = "/api/v1/namespaces/default/pods"
 SUPPRESSION = {"enable": True, "cpuSuppressThresholdPercent": 65, "cpuSuppressPolicy": "cfsQuota"}
@@ -129,6 +130,8 @@ def bench_colocation(rounds: int, seconds: float, progress: Progress, *, seed: i
             progress(f"round {number + 1} of {rounds}: p99 {', '.join(texts)} ms")
     others = statistics.median(row["others"] for rows in by_mode.values() for row in rows)
     because = [f"other programs used {others:.0%} of the machine"] if others > OTHERS else []
+    if any(row["behind"] for rows in by_mode.values() for row in rows):
+        because.append(f"the service, alone on the machine, did not catch up within {CATCH_UP:g} s")
     return {
         "cpus": machine.cpus,
         "rounds": rounds,
@@ -206,9 +209,10 @@ def _measured(machine: _Machine, mode: str, seconds: float) -> dict[str, float]:
         machine.cluster.pass_time(seconds)
         end = time.monotonic()
         pods, best_effort, node = (after - before for before, after in zip(counters, _counters(machine), strict=True))
-    if not machine.cluster.wait(lambda: machine.answered(end), within=WITHIN):
-        raise SubjectError("the latency-sensitive pod serves no requests")
+    caught_up = machine.cluster.wait(lambda: machine.answered(end), within=CATCH_UP)
     ordered = sorted(machine.latencies(begin, end))
+    if not ordered:
+        raise SubjectError("the latency-sensitive pod serves no requests")
     own = machine.cpus / INTERVAL * WORK
     return {
         "p50": percentile(ordered, 50),
@@ -219,6 +223,7 @@ def _measured(machine: _Machine, mode: str, seconds: float) -> dict[str, float]:
             WITH: best_effort / (end - begin),
         }[mode],
         "others": max(node - pods, 0) / (end - begin) / machine.cpus,
+        "behind": not caught_up,
     }
 
 

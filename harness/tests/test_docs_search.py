@@ -70,7 +70,7 @@ def ranking(index: dict[str, Any], query: str) -> Iterator[tuple[float, str]]:
         pytest.param("load test", "load/", id="load"),
         pytest.param("write a scheduler plugin", "project/contributing/", id="plugin"),
         pytest.param("why is my pod pending", "diagnosis/", id="pending"),
-        pytest.param("scale nodes", "backends/", id="scale"),
+        pytest.param("scale nodes", "local-cluster/", id="scale"),
     ],
 )
 def test_a_guide_is_found_before_the_specification(index: dict[str, Any], query: str, guide: str) -> None:

@@ -26,8 +26,11 @@ def test_a_small_run(tmp_path: Path) -> None:
         assert all(value["low"] <= value["median"] <= value["high"] for value in each.values())
     cores = {mode: each["best_effort_cores"]["median"] for mode, each in figures["modes"].items()}
     assert cores[ALONE] == 0
-    assert all(0 < cores[mode] <= figures["cpus"] * 1.1 for mode in (WITHOUT, WITH))
-    assert figures["valid"] is (not figures["invalid_because"]) is (figures["other_programs_percent"] <= 100 * OTHERS)
+    for mode in (WITHOUT, WITH):  # beside other programs nothing may be left for the load
+        assert 0 < cores[mode] <= figures["cpus"] * 1.1 or not figures["valid"]
+    assert figures["valid"] is (not figures["invalid_because"])
+    of_others = [reason for reason in figures["invalid_because"] if reason.startswith("other programs")]
+    assert bool(of_others) is (figures["other_programs_percent"] > 100 * OTHERS)
     draw(figures, tmp_path / "a.png")
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
 
