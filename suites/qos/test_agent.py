@@ -16,6 +16,7 @@ from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.features import suites_folder
 from seatrial.fixtures.manager import StartManager
 from seatrial.fixtures.trial import Trial
+from seatrial.harness.apiserver.quantities import exact
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import PodBuilder, pod
 from seatrial.scheduler.api.colocation import EXTENDED_RESOURCE_SPEC
@@ -351,6 +352,56 @@ def test_programs_outside_of_pods(start_agent: StartAgent) -> None:
     node.pass_time(12)
     assert [node.number(group, "cpu.bvt_warp_ns") for group in (nginx, yarn)] == [2, -1]
     assert node.cpus(nginx) == "2-7"
+
+
+@pytest.mark.feature("QOS-4.collectors")
+@pytest.mark.case("CO-088", severity="critical", source="spec KM-6, KM-7, RP-3")
+@pytest.mark.needs(Capability.DEVICE_FAULTS)
+@pytest.mark.long(seconds=60)
+def test_the_use_of_each_pod_and_program_is_reported(trial: Trial, start_agent: StartAgent) -> None:
+    """Each of two pods, and of two programs outside of pods; and the peaks of the node and of what is in no pod."""
+    node = start_agent()
+    programs, pods = {"nginx": 1.5, "proxy": 0.5}, {"api": 1.0, "web": 2.0}
+    for name, used in programs.items():
+        node.uses(node.root.group(f"host-latency-sensitive/{name}"), used, GI)
+    for name, used in pods.items():
+        node.run(prod(name), cores=used, memory=GI)
+    node.slo(hostApplications=[{"name": name, "priority": "koord-prod", "qos": "LS"} for name in programs])
+    policy = {
+        "aggregateDurationSeconds": 30,
+        "reportIntervalSeconds": 30,
+        "nodeAggregatePolicy": {"durations": ["30s"]},
+    }
+    kind = {"apiVersion": "slo.koordinator.sh/v1alpha1", "kind": "NodeMetric", "metadata": {"name": node.name}}
+    trial.apply({**kind, "spec": {"metricCollectPolicy": policy}})
+    node.system = 0.5
+    trial.inject({"node": node.name, "verb": "frozen", "for": 60})  # else its own report would be in the agent's
+    expected = {"pods": pods, "programs": programs, "node": 5.5, "system": 0.5}
+    found: dict[str, Any] = {}
+    for _ in range(60):
+        node.pass_time(1)
+        status = orjson.loads(trial.call("GET", f"{NODE_METRICS_PATH}/{node.name}").body).get("status") or {}
+        found = {
+            "pods": {each["name"]: cores(each["podUsage"]) for each in status.get("podsMetric") or []},
+            "programs": {each["name"]: cores(each["usage"]) for each in status.get("hostApplicationMetric") or []},
+            "node": peak(status, "aggregatedNodeUsages"),
+            "system": peak(status, "aggregatedSystemUsages"),
+        }
+        if found == expected:
+            return
+    raise AssertionError(f"expected cores {expected}, found {found}")
+
+
+def cores(usage: dict[str, Any]) -> float:
+    """To a tenth."""
+    return round(float(exact(usage["resources"]["cpu"])), 1)
+
+
+def peak(status: dict[str, Any], name: str) -> float | None:
+    """The 99th percentile of the only duration; None while there is none."""
+    rows = (status.get("nodeMetric") or {}).get(name) or []
+    usages = rows[0].get("usage") or {} if rows else {}
+    return cores(usages["p99"]) if "p99" in usages else None
 
 
 @pytest.mark.feature("QOS-6.cpu-qos")

@@ -148,6 +148,43 @@ def test_room_of_a_pod_that_shrinks_is_free_when_its_node_says_so(trial: Trial, 
     expect.bound("waits")
 
 
+@pytest.mark.feature("SCORE-4.fit")
+@pytest.mark.case(
+    "SC-430",
+    severity="critical",
+    source="kubernetes: k8s.io/component-helpers/resource/helpers.go PodRequests with UseStatusResources, v1.37;"
+    " KEP-1287: the largest of the spec, allocated and actual resources counts",
+)
+@pytest.mark.needs(Capability.DEVICE_FAULTS)
+@pytest.mark.long(seconds=12)
+@pytest.mark.parametrize("report", ["allocatedResources", "resources"])
+@pytest.mark.parametrize("resource", ["cpu", "memory"])
+def test_whatever_a_node_still_holds_for_a_pod_is_taken(
+    trial: Trial, expect: Expect, report: str, resource: str
+) -> None:
+    """What the node has allocated, and what the container has, count each for itself until both have shrunk."""
+    small = {"cpu": "1", "memory": "1Gi"}
+    trial.add(node("n1").cpu(4).memory("4Gi"))
+    trial.submit(pod_with("small").resources({**small}))
+    expect.running("small")
+    trial.inject({"node": "n1", "verb": "frozen", "for": 120})
+    trial.pass_time(1)
+    holds(trial, "small", report, {**small, resource: small[resource].replace("1", "3")})
+    trial.submit(pod_with("waits").resources({**small, resource: small[resource].replace("1", "2")}))
+    waits(expect, "waits", f"Insufficient {resource}")
+    holds(trial, "small", report, small)
+    expect.bound("waits")
+
+
+def holds(trial: Trial, name: str, report: str, amounts: dict[str, str]) -> None:
+    """Write into the pod's status, in place of its node, what that holds for it."""
+    of_container = amounts if report == "allocatedResources" else {"requests": amounts, "limits": amounts}
+    body = {"status": {"containerStatuses": [{"name": "main", report: of_container}]}}
+    path = f"/api/v1/namespaces/{trial.name}/pods/{name}/status"
+    assert trial.call("PATCH", path, body, kind=STRATEGIC_MERGE_PATCH).ok
+    trial.settle()
+
+
 # -- volumes -----------------------------------------------------------------------------------------------------------
 
 
