@@ -563,6 +563,35 @@ def test_memory_of_groups(start_agent: StartAgent) -> None:
 
 
 @pytest.mark.feature("QOS-7.groups")
+@pytest.mark.case("CO-090", severity="critical", source="koordlet CgroupReconcile; spec CG-2 to CG-5")
+@pytest.mark.long(seconds=13)
+def test_memory_of_each_container(start_agent: StartAgent) -> None:
+    """Of two containers each has its own protection and throttling; the pod has that of what both request, the class
+    what its pods have, and all pods together what all classes have."""
+    node = start_agent("CgroupReconcile", anolis=True)
+    pair = prod("pair").resources({"memory": "2Gi"}).limits({"memory": "4Gi"})
+    second = {"name": "second", "image": "x", "resources": {"requests": {"memory": "1Gi"}, "limits": {"memory": "2Gi"}}}
+    pair.manifest["spec"]["containers"].append(second)
+    group = node.run(pair)
+    node.run(prod("other").resources({"memory": "1Gi"}).limits({"memory": "2Gi"}))
+    node.run(pod("same").qos("LSR").label(PRIORITY_CLASS_LABEL, "koord-prod").resources({"cpu": "1", "memory": "1Gi"}))
+    percent = {"minLimitPercent": 50, "lowLimitPercent": 75, "throttlingPercent": 80}
+    memory = {"memoryQOS": {"enable": True, **percent}}
+    node.slo(resourceQOSStrategy={"lsClass": memory, "lsrClass": memory})
+    node.pass_time(12)
+
+    def amounts(folder: str, *names: str) -> tuple[int, ...]:
+        return tuple(node.number(folder, f"memory.{name}", "memory") for name in names)
+
+    containers = [path.name for path in (node.root.cgroup / "memory" / group).iterdir() if path.is_dir()]
+    found = sorted(amounts(f"{group}/{name}", "min", "high") for name in containers)
+    assert found == [(GI // 2, 1932734464), (GI, 3865468928)], "1 GiB and 80 % of 1 GiB; 2 GiB and 80 % of 2 GiB"
+    assert amounts(group, "min", "low") == (3 * GI // 2, 9 * GI // 4)
+    assert amounts("kubepods/burstable", "min", "low") == (2 * GI, 3 * GI)
+    assert amounts("kubepods", "min", "low") == (5 * GI // 2, 15 * GI // 4)
+
+
+@pytest.mark.feature("QOS-7.groups")
 @pytest.mark.case("CO-062", severity="normal", source="koordlet SystemConfig; spec SY-1, SY-2")
 @pytest.mark.long(seconds=23)
 def test_settings_of_the_kernel(start_agent: StartAgent) -> None:

@@ -307,6 +307,48 @@ def test_the_released_quick_start(
     assert (pods.metadata.labels[QOS_LABEL], pods.spec.priority) == ("BE", 5999)
 
 
+SETTINGS = "/api/v1/namespaces/koordinator-system/configmaps"
+
+
+@pytest.mark.feature("QOS-2.settings")
+@pytest.mark.case("CO-089", severity="normal", source="ConfigMapValidatingWebhook; spec N-4, N-5")
+def test_each_key_of_the_settings_and_each_pair_is_checked(trial: Trial, start_webhook: StartWebhook) -> None:
+    """A value out of its range in each of the five keys, and a lower limit that is not below its upper one, of each
+    pair; with the next lower one the change is taken."""
+    cat = {"beClass": {"resctrlQOS": {"catRangeStartPercent": 30, "catRangeEndPercent": 30}}}
+    refused: dict[str, list[dict[str, Any]]] = {
+        "colocation-config": [{"enable": True, "midCPUThresholdPercent": 101}],
+        "resource-threshold-config": [
+            {"memoryEvictLowerPercent": 70, "memoryEvictThresholdPercent": 70},
+            {"cpuEvictBESatisfactionLowerPercent": 60, "cpuEvictBESatisfactionUpperPercent": 60},
+        ],
+        "resource-qos-config": [cat],
+        "cpu-burst-config": [{"cpuBurstPercent": 0}],
+        "system-config": [{"minFreeKbytesFactor": 0}],
+    }
+    start_webhook("--slo-config")
+    trial.call("POST", "/api/v1/namespaces", {"metadata": {"name": "koordinator-system"}})
+    metadata = {"name": "slo-controller-config", "namespace": "koordinator-system"}
+    data = {"system-config": json.dumps({"clusterStrategy": {"totalNetworkBandwidth": "100M"}})}
+    assert trial.call(
+        "POST", SETTINGS, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
+    ).ok
+
+    def taken(key: str, settings: dict[str, Any]) -> bool:
+        text = json.dumps(settings if key == "colocation-config" else {"clusterStrategy": settings})
+        answer = trial.call("PATCH", f"{SETTINGS}/slo-controller-config", {"data": {key: text}})
+        assert answer.ok or "ConfigParamInvalid" in answer.body.decode(), answer.body.decode()
+        return answer.ok
+
+    try:
+        wrong = [(key, each) for key, rows in refused.items() for each in rows if taken(key, each)]
+        assert wrong == []
+        assert taken("resource-threshold-config", {"memoryEvictLowerPercent": 69, "memoryEvictThresholdPercent": 70})
+        assert taken("cpu-burst-config", {"cpuBurstPercent": 1})
+    finally:
+        trial.call("DELETE", f"{SETTINGS}/slo-controller-config")
+
+
 @pytest.mark.feature("QOS-2.settings")
 @pytest.mark.case("CO-065", severity="normal", source="ConfigMapValidatingWebhook; spec N-3 to N-7")
 def test_settings_that_are_refused(trial: Trial, start_webhook: StartWebhook) -> None:
@@ -316,20 +358,21 @@ def test_settings_that_are_refused(trial: Trial, start_webhook: StartWebhook) ->
     trial.add(node("n1").label(pool, "a"))
     start_webhook("--slo-config")
     trial.call("POST", "/api/v1/namespaces", {"metadata": {"name": "koordinator-system"}})
-    path = "/api/v1/namespaces/koordinator-system/configmaps"
 
     def override(name: str, **labels: str) -> dict[str, Any]:
         return {"name": name, "nodeSelector": {"matchLabels": labels}, "enable": True}
 
     def put(key: str, **settings: Any) -> str:
         """What the API server says of a change of the stored settings; "" if it takes it."""
-        answer = trial.call("PATCH", f"{path}/slo-controller-config", {"data": {key: json.dumps(settings)}})
+        answer = trial.call("PATCH", f"{SETTINGS}/slo-controller-config", {"data": {key: json.dumps(settings)}})
         return "" if answer.ok else answer.body.decode()
 
     metadata = {"name": "slo-controller-config", "namespace": "koordinator-system"}
     # koord-manager checks network requests together with this key, and refuses them without it.
     data = {"system-config": json.dumps({"clusterStrategy": {"totalNetworkBandwidth": "100M"}})}
-    assert trial.call("POST", path, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}).ok
+    assert trial.call(
+        "POST", SETTINGS, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
+    ).ok
     try:
         key = "resource-threshold-config"
         assert put(key, clusterStrategy={"cpuSuppressThresholdPercent": 70}) == ""
@@ -339,7 +382,7 @@ def test_settings_that_are_refused(trial: Trial, start_webhook: StartWebhook) ->
         assert "NodeStrategiesOverlap" in put(key, nodeStrategies=two)
         classes = {name: {"networkQOS": {"ingressRequest": 60}} for name in ("lsClass", "beClass")}
         assert "already over 100" in put("resource-qos-config", clusterStrategy=classes)
-        stored_data = orjson.loads(trial.call("GET", f"{path}/slo-controller-config").body)["data"]
+        stored_data = orjson.loads(trial.call("GET", f"{SETTINGS}/slo-controller-config").body)["data"]
         assert json.loads(stored_data[key]) == {"clusterStrategy": {"cpuSuppressThresholdPercent": 70}}
 
         assert put(key, nodeStrategies=[override("a", **{pool: "a"}), override("b", **{zone: "z"})]) == ""
@@ -357,7 +400,7 @@ def test_settings_that_are_refused(trial: Trial, start_webhook: StartWebhook) ->
 
         assert trial.reaches(refused_label, within=10), f"expected a refusal of the second label, found {refusal}"
     finally:
-        trial.call("DELETE", f"{path}/slo-controller-config")
+        trial.call("DELETE", f"{SETTINGS}/slo-controller-config")
 
 
 @pytest.mark.feature("QOS-3.profile")
