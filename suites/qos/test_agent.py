@@ -376,32 +376,31 @@ def test_the_use_of_each_pod_and_program_is_reported(trial: Trial, start_agent: 
     trial.apply({**kind, "spec": {"metricCollectPolicy": policy}})
     node.system = 0.5
     trial.inject({"node": node.name, "verb": "frozen", "for": 60})  # else its own report would be in the agent's
-    expected = {"pods": pods, "programs": programs, "node": 5.5, "system": 0.5}
-    found: dict[str, Any] = {}
+    expected = {**pods, **programs, "node": 5.5, "system": 0.5}
+    found: dict[str, float] = {}
     for _ in range(60):
         node.pass_time(1)
         status = orjson.loads(trial.call("GET", f"{NODE_METRICS_PATH}/{node.name}").body).get("status") or {}
         found = {
-            "pods": {each["name"]: cores(each["podUsage"]) for each in status.get("podsMetric") or []},
-            "programs": {each["name"]: cores(each["usage"]) for each in status.get("hostApplicationMetric") or []},
+            **{each["name"]: cores(each["podUsage"]) for each in status.get("podsMetric") or []},
+            **{each["name"]: cores(each["usage"]) for each in status.get("hostApplicationMetric") or []},
             "node": peak(status, "aggregatedNodeUsages"),
             "system": peak(status, "aggregatedSystemUsages"),
         }
-        if found == expected:
+        if found == pytest.approx(expected, rel=0.2):  # in real time seconds are not all alike
             return
     raise AssertionError(f"expected cores {expected}, found {found}")
 
 
 def cores(usage: dict[str, Any]) -> float:
-    """To a tenth."""
-    return round(float(exact(usage["resources"]["cpu"])), 1)
+    return float(exact(usage["resources"]["cpu"]))
 
 
-def peak(status: dict[str, Any], name: str) -> float | None:
-    """The 99th percentile of the only duration; None while there is none."""
+def peak(status: dict[str, Any], name: str) -> float:
+    """The 99th percentile of the only duration; 0 while there is none."""
     rows = (status.get("nodeMetric") or {}).get(name) or []
     usages = rows[0].get("usage") or {} if rows else {}
-    return cores(usages["p99"]) if "p99" in usages else None
+    return cores(usages["p99"]) if "p99" in usages else 0.0
 
 
 @pytest.mark.feature("QOS-6.cpu-qos")
