@@ -377,19 +377,19 @@ def test_the_use_of_each_pod_and_program_is_reported(trial: Trial, start_agent: 
     node.system = 0.5
     trial.inject({"node": node.name, "verb": "frozen", "for": 60})  # else its own report would be in the agent's
     expected = {**pods, **programs, "node": 5.5, "system": 0.5}
-    found: dict[str, float] = {}
+    figures: dict[str, float] = {}
     for _ in range(60):
         node.pass_time(1)
         status = orjson.loads(trial.call("GET", f"{NODE_METRICS_PATH}/{node.name}").body).get("status") or {}
-        found = {
+        figures = {
             **{each["name"]: cores(each["podUsage"]) for each in status.get("podsMetric") or []},
             **{each["name"]: cores(each["usage"]) for each in status.get("hostApplicationMetric") or []},
             "node": peak(status, "aggregatedNodeUsages"),
             "system": peak(status, "aggregatedSystemUsages"),
         }
-        if found == pytest.approx(expected, rel=0.2):  # in real time seconds are not all alike
+        if figures == pytest.approx(expected, rel=0.2):  # in real time seconds are not all alike
             return
-    raise AssertionError(f"expected cores {expected}, found {found}")
+    raise AssertionError(f"expected cores {expected}, found {figures}")
 
 
 def cores(usage: dict[str, Any]) -> float:
@@ -583,8 +583,8 @@ def test_memory_of_each_container(start_agent: StartAgent) -> None:
         return tuple(node.number(folder, f"memory.{name}", "memory") for name in names)
 
     containers = [path.name for path in (node.root.cgroup / "memory" / group).iterdir() if path.is_dir()]
-    found = sorted(amounts(f"{group}/{name}", "min", "high") for name in containers)
-    assert found == [(GI // 2, 1932734464), (GI, 3865468928)], "1 GiB and 80 % of 1 GiB; 2 GiB and 80 % of 2 GiB"
+    pairs = sorted(amounts(f"{group}/{name}", "min", "high") for name in containers)
+    assert pairs == [(GI // 2, 1932734464), (GI, 3865468928)], "1 GiB and 80 % of 1 GiB; 2 GiB and 80 % of 2 GiB"
     assert amounts(group, "min", "low") == (3 * GI // 2, 9 * GI // 4)
     assert amounts("kubepods/burstable", "min", "low") == (2 * GI, 3 * GI)
     assert amounts("kubepods", "min", "low") == (5 * GI // 2, 15 * GI // 4)
