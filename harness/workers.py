@@ -1,7 +1,7 @@
 """Work in independent parts: one after another, on processes of this machine, or on the workers of a Dask cluster.
 
-`--on dask:ADDRESS` names the cluster. Results are in the order of the parts, whoever worked on them. Dask gives the
-parts of a worker that is lost to another one.
+`--on dask:ADDRESS` names the cluster. Results are in the order of the parts. Dask gives the parts of a worker that is
+lost to another one.
 """
 
 import asyncio
@@ -49,10 +49,12 @@ class CarriedFile(NamedTuple):
 @contextmanager
 def unpacked(file: CarriedFile | None) -> Iterator[Path | None]:
     """The path of a file that was carried here, until the context is left; None for none."""
+    if file is None:
+        yield None
+        return
     with tempfile.TemporaryDirectory(prefix="seatrial-work-") as folder:
-        path = file and Path(folder) / file.name
-        if path and file:
-            path.write_bytes(file.content)
+        path = Path(folder) / file.name
+        path.write_bytes(file.content)
         yield path
 
 
@@ -66,7 +68,7 @@ def results_of(
 ) -> list[T]:
     """The results of `function` for the arguments of each part; `done` is called with each, in their order.
 
-    `on`: a Dask cluster; without it, so many processes as `jobs`, or this one for 1.
+    `on`: a Dask cluster. Without it the parts run in `jobs` processes, or in this one if `jobs` is 1.
 
     Raises:
         UsageError: as `dask_workers`, or by `function`.

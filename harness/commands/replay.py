@@ -193,7 +193,7 @@ def _named(policy: str, config: Path | None) -> str:
 
 
 def _progress(names: list[str], seeds: int) -> Callable[[Outcome], None]:
-    """Tell each replay as it ends, if there are several: with each name so many as there are seeds."""
+    """Print a line for each replay that ends, if there are several; each name has `seeds` of them."""
     numbers = itertools.count()
 
     def done(outcome: Outcome) -> None:

@@ -39,9 +39,9 @@ class _WaitingUser(LoadUser):
 
     def placed(self, what: str, *names: str) -> bool:
         """Whether the pods are bound in time; an error of the load, if they are not."""
-        if placed := self.all_bound(names, self.within):
-            return placed
-        LOAD.record.failed(f"{what}: not bound within {self.within:g} s")
+        placed = self.all_bound(names, self.within)
+        if not placed:
+            LOAD.record.failed(f"{what}: not bound within {self.within:g} s")
         return placed
 
     def removed(self, what: str, *names: str) -> None:
@@ -102,40 +102,42 @@ class QuotaUser(_WaitingUser):
     def room(self) -> None:
         """Fill it, and make room for one."""
         member = pod("quota").quota(self._quota).request(cpu=1, memory="1Gi")
-        names = self.create_all([member] * (self.size + 1), aside=True)
-        *admitted, last = names
-        if not self.placed("quota", *admitted):
-            return self.removed("quota", *names)
+        *admitted, last = self.create_all([member] * (self.size + 1), aside=True)
+        full = self.placed("quota", *admitted)
         if self.bound(last, 0):
             LOAD.record.failed(f"quota: {self.size + 1} pods were bound where its max admits {self.size}")
         start = LOAD.now()
         self.delete(admitted[0])
-        if self.placed("quota", last):
+        if full and self.placed("quota", last):
             self.measured(ROOM_ROW, LOAD.now() - start)
         self.removed("quota", *admitted[1:], last)
-        return None
 
 
 class NodeUser(_WaitingUser):
-    """A simulated node that comes, or is cordoned and then is not, for a pod that waits for it; both go afterwards.
+    """Simulated nodes that come, and in turn are cordoned at first, for a pod that waits; both go afterwards.
 
     Only its own pods tolerate its taint and select it.
     """
 
+    def on_start(self) -> None:
+        super().on_start()
+        self._turns = itertools.cycle([self._new, self._cordoned])  # Locust would draw among tasks
+
     @task  # type: ignore[untyped-decorator]
     def node(self) -> None:
-        """A pod waits for a node."""
-        pod_name, node_name = self._waiting()
+        """One node."""
+        next(self._turns)(*self._waiting())
+
+    def _new(self, pod_name: str, node_name: str) -> None:
+        """The pod waits for a node."""
         start = LOAD.now()
         with self._node(node_name, cordoned=False):
             if self.placed("node", pod_name):
                 self.measured(NODE_ROW, LOAD.now() - start)
             self.removed("node", pod_name)
 
-    @task  # type: ignore[untyped-decorator]
-    def cordoned(self) -> None:
-        """A pod waits for a node that is cordoned."""
-        pod_name, node_name = self._waiting()
+    def _cordoned(self, pod_name: str, node_name: str) -> None:
+        """The pod waits for a node that is cordoned."""
         with self._node(node_name, cordoned=True):
             if self.bound(pod_name, self.pause):
                 LOAD.record.failed("node: a pod was bound to a cordoned node")

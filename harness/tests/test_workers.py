@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -120,8 +119,6 @@ def test_ctrl_c_ends_the_processes_of_a_command_at_once(tmp_path: Path) -> None:
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert process.stdout is not None
     assert process.stdout.readline() == b"one\n"
-    begin = time.monotonic()
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=50)
-    assert time.monotonic() - begin < 50
     assert process.returncode == -signal.SIGINT

@@ -313,7 +313,7 @@ def test_users_beside_the_plan_have_figures_of_their_own(cluster: EmbeddedCluste
     """Gangs in both vocabularies, a full quota and nodes; their pods are no part of the latency of the others."""
     assert cluster.endpoint is not None
     also, start = tuple(BESIDE), tmp_path / "figures"
-    settings = LoadSettings(rate=5, seconds=4, hold=0.2, mix="cpu", users=3, also=also, csv=str(start))
+    settings = LoadSettings(rate=5, seconds=8, hold=0.2, mix="cpu", users=3, also=also, csv=str(start))
     result = run_load(settings, cluster.endpoint.kubeconfig, samples=tmp_path / "samples.jsonl")
     assert result.validity.errors == {}
     assert result.bound_once
