@@ -13,6 +13,7 @@ from seatrial.scheduler.api.wire import ObjectMeta, ResourceList, Wire, decoder
 from seatrial.scheduler.api.wrong_values import shown
 
 GROUP_VERSION = "topology.node.k8s.io/v1alpha1"
+NODE_TOPOLOGIES_PATH = f"/apis/{GROUP_VERSION}/noderesourcetopologies"
 
 # On pods.
 RESOURCE_SPEC = "scheduling.koordinator.sh/resource-spec"

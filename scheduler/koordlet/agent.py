@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -14,8 +15,10 @@ from seatrial.scheduler.api.integers import finite
 from seatrial.scheduler.api.numa import (
     CPU_NORMALIZATION_RATIO,
     NODE_RESERVATION,
+    NODE_TOPOLOGIES_PATH,
     CpusetError,
     NodeReservation,
+    NodeResourceTopology,
     parse_cpuset,
 )
 from seatrial.scheduler.api.quantity import CPU, MEMORY, QuantityError
@@ -29,6 +32,7 @@ from seatrial.scheduler.koordlet import cpi, hooks, reconciler, report
 from seatrial.scheduler.koordlet.cgroups import CgroupError, Cgroups, Layout
 from seatrial.scheduler.koordlet.collectors import NODE_MEMORY, Collectors
 from seatrial.scheduler.koordlet.core_sched import Cookies
+from seatrial.scheduler.koordlet.cpu_pools import KubeletCpus, Pools, kubelet_cpus
 from seatrial.scheduler.koordlet.enforcer import Enforcer
 from seatrial.scheduler.koordlet.evict import (
     BE_CPU,
@@ -64,15 +68,17 @@ GATES = {
     "RdtResctrl": True,
     **dict.fromkeys((BE_CPU, CPU_ALLOCATABLE, CPU_USAGE, BE_MEMORY, MEMORY_ALLOCATABLE, MEMORY_USAGE), False),
     **dict.fromkeys((*reconciler.GATES, PRESSURE, CPI), False),
+    **dict.fromkeys((hooks.GPU, hooks.RDMA, hooks.VGPU_MONITOR, hooks.RESCTRL), False),
 }
 
 
 @dataclass(frozen=True, slots=True)
 class AgentConfig:
-    """`gates`: features that differ from `GATES`."""
+    """`gates`: features that differ from `GATES`. `library`: where nodes have HAMi-core."""
 
     node: str
     gates: Mapping[str, bool] = field(default_factory=dict)
+    library: Path = Path(hooks.LIBRARY)
 
     def enabled(self, gate: str) -> bool:
         return self.gates.get(gate, GATES[gate])
@@ -112,6 +118,7 @@ class Agent:
         self._reconciler = Reconciler(self._executor, machine, cookies, config.enabled)
         self._pods: dict[str, LocalPod] = {}
         self._node = Node()
+        self._kubelet: KubeletCpus | None = None  # None: the node has no topology
         self._policy: CollectPolicy | None = None  # None: there is no NodeMetric to report to
         self._interval: float = report.LEAST_INTERVAL
         self._strategies = Strategies()
@@ -124,6 +131,7 @@ class Agent:
             self._follow("/api/v1/nodes", Node, self._set_node, lambda _: None, only),
             self._follow(NODE_SLOS_PATH, NodeSlo, self._set_slo, lambda _: None, only),
             self._follow(NODE_METRICS_PATH, NodeMetric, self._set_metric, self._metric_gone, only),
+            self._follow(NODE_TOPOLOGIES_PATH, NodeResourceTopology, self._set_topology, self._topology_gone, only),
             self._follow("/api/v1/pods", AgentPod, self._set_pod, self._pod_gone, mine),
         ]
 
@@ -208,6 +216,15 @@ class Agent:
     def _metric_gone(self, _: NodeMetric) -> None:
         self._policy = None
 
+    def _set_topology(self, topology: NodeResourceTopology) -> None:
+        try:
+            self._kubelet = kubelet_cpus(topology)
+        except (msgspec.MsgspecError, CpusetError) as error:
+            log.warning("NodeResourceTopology %s: %s; the last CPUs stay", topology.metadata.name, error)
+
+    def _topology_gone(self, _: NodeResourceTopology) -> None:
+        self._kubelet = None
+
     def _set_pod(self, pod: AgentPod) -> None:
         before = self._pods.get(pod.metadata.uid)
         self._pods[pod.metadata.uid] = LocalPod(pod, self._cgroups.layout)
@@ -246,12 +263,19 @@ class Agent:
             self._evictor.look(pods, self._strategies.threshold, self._node, capacity)
 
     def _pod_rules(self) -> None:
+        pods = list(self._pods.values())
+        if self._config.enabled(hooks.CPUSET):
+            self._enforcer.cpus(pods, self._strategies.applications, self._pools)
         if self._config.enabled(hooks.BATCH):
-            self._enforcer.pods(list(self._pods.values()), self._strategies, self._ratio, self._reserved())
+            self._enforcer.pods(pods, self._strategies, self._ratio)
         if self._strategies.known:
-            self._reconciler.reconcile(self._pods.values(), self._strategies, self._node, self._ratio)
+            self._reconciler.reconcile(pods, self._strategies, self._node, self._ratio)
         if self._config.enabled("RdtResctrl") and self._resctrl.mounted:
-            self._resctrl.reconcile([pod for pod in self._pods.values() if pod.active], self._strategies.qos)
+            self._resctrl.reconcile([pod for pod in pods if pod.active], self._strategies.qos)
+
+    @property
+    def _pools(self) -> Pools:
+        return self._enforcer.pools(self._pods.values(), self._kubelet, self._reserved())
 
     @property
     def _ratio(self) -> float:
@@ -274,13 +298,30 @@ class Agent:
         return self._cgroups.layout
 
     def prepare_pod(self, pod: LocalPod) -> None:
-        """Write what the group of a pod gets, which kubelet has made."""
+        """Write what the groups of a pod get, before its containers are made."""
         if self._config.enabled(hooks.BATCH):
             self._enforcer.pod(pod, self._strategies, self._ratio)
+        if self._config.enabled(hooks.RESCTRL) and self._resctrl.mounted:
+            self._resctrl.prepare(pod)
 
-    def container_changes(self, pod: LocalPod, container: str, quota: int) -> Iterator[hooks.Changes | Exception]:
-        """What one of its containers gets, as `hooks.changes_by_hook`; `quota`: that of kubelet, 0: not known."""
-        setting = hooks.Setting(pod, container, quota, self._strategies.own_quotas, self._ratio)
+    def container_changes(
+        self, pod: LocalPod, container: str, quota: int, created: bool
+    ) -> Iterator[hooks.Changes | Exception]:
+        """What one of its containers gets, as `hooks.changes_by_hook`; `quota`: that of kubelet, 0: not known;
+        `created`: False for a container that is there."""
+        setting = hooks.Setting(
+            pod,
+            container,
+            self._pools,
+            quota,
+            self._strategies.own_quotas,
+            self._ratio,
+            self._machine.sys,
+            self._config.library,
+            self._config.enabled(hooks.VGPU_MONITOR),
+            self._resctrl.group_of(pod),
+            created,
+        )
         return hooks.changes_by_hook(setting, self._config.enabled)
 
     # -- report -------------------------------------------------------------------------------------------------------

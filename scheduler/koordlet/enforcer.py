@@ -25,18 +25,12 @@ from seatrial.scheduler.koordlet.cgroups import (
     CgroupError,
 )
 from seatrial.scheduler.koordlet.collectors import FRESH, NODE_CPU, Collectors
+from seatrial.scheduler.koordlet.cpu_pools import KubeletCpus, Pools, bound_cpus, pod_cpus, pools
 from seatrial.scheduler.koordlet.executor import Executor, Update
 from seatrial.scheduler.koordlet.machine import Cpu
 from seatrial.scheduler.koordlet.objects import LocalPod
-from seatrial.scheduler.koordlet.pod_rules import (
-    Identities,
-    batch_limits,
-    bound_cpus,
-    identities,
-    normalized_quotas,
-    own_identity,
-)
-from seatrial.scheduler.koordlet.strategies import CFS_QUOTA, CPUSET, Strategies
+from seatrial.scheduler.koordlet.pod_rules import Identities, batch_limits, identities, normalized_quotas, own_identity
+from seatrial.scheduler.koordlet.strategies import CFS_QUOTA, CPUSET, HostApplication, Strategies
 from seatrial.scheduler.koordlet.suppress import Usage
 from seatrial.scheduler.pods.qos import BE, BEST_EFFORT, BURSTABLE, GUARANTEED, LS
 from seatrial.scheduler.pods.requests import pod_requests
@@ -113,23 +107,29 @@ class Enforcer:
     def _suppress_cpus(self, cores: float, pods: Iterable[LocalPod], reserved: frozenset[int]) -> None:
         folder = self._cgroups.layout.qos(BEST_EFFORT)
         before = parse_cpuset(self._cgroups.read(folder, CPUS))
-        exclusive, lent = self._bound(pods)
+        bound = self._bound(pods)
         count = suppress.wanted_cpus(cores, len(before), len(self._cpus))
-        choice = suppress.chosen(self._cpus, count, exclusive=exclusive, shared_with=lent, reserved=reserved)
+        choice = suppress.chosen(
+            self._cpus,
+            count,
+            exclusive=bound.get(LSE, frozenset()),
+            shared_with=bound.get(LSR, frozenset()),
+            reserved=reserved,
+        )
         if choice and choice != before:
             self._set_cpus(choice)
 
-    def _bound(self, pods: Iterable[LocalPod]) -> tuple[frozenset[int], frozenset[int]]:
-        """The CPUs that are bound to LSE pods, and to LSR pods."""
-        results: dict[str, frozenset[int]] = {LSE: frozenset(), LSR: frozenset()}
+    def _bound(self, pods: Iterable[LocalPod]) -> dict[str, frozenset[int]]:
+        """The CPUs that are bound to pods, by Koordinator's class."""
+        results: dict[str, frozenset[int]] = {}
         for pod in pods:
-            if pod.active and pod.raw_qos in results:
+            if pod.active:
                 try:
-                    results[pod.raw_qos] |= bound_cpus(pod)
+                    results[pod.raw_qos] = results.get(pod.raw_qos, frozenset()) | bound_cpus(pod)
                 except (msgspec.MsgspecError, CpusetError) as error:
                     name = pod.pod.metadata.name
                     self._say((pod.uid, RESOURCE_STATUS), f"pod {name}: annotation {RESOURCE_STATUS}: {error}")
-        return results[LSE], results[LSR]
+        return results
 
     def _set_cpus(self, cpus: Iterable[int]) -> None:
         """The CPUs of all best-effort groups: wider from above first, then narrower from below (CS-6)."""
@@ -237,19 +237,36 @@ class Enforcer:
 
     # -- pods ---------------------------------------------------------------------------------------------------------
 
-    def pods(
-        self, pods: Iterable[LocalPod], strategies: Strategies, ratio: float, reserved: frozenset[int] = frozenset()
-    ) -> None:
-        """Limits of best-effort pods, group identities, CPUs of programs outside of pods (HK-1 to HK-7)."""
-        pods = [pod for pod in pods if pod.active]
-        exclusive, lent = self._bound(pods)
-        shared = {cpu.id for cpu in self._cpus} - exclusive - lent - reserved
-        for application in strategies.applications:
-            if application.qos == LS and shared:
-                self._executor.update(Update(application.folder(self._cgroups.layout), CPUS, cpuset_text(shared)))
+    def pools(
+        self, pods: Iterable[LocalPod], kubelet: KubeletCpus | None, reserved: frozenset[int] = frozenset()
+    ) -> Pools:
+        """The CPUs that pods without bound ones share; `reserved`: those that no pod gets."""
+        return pools(self._cpus, reserved.union(*self._bound(pods).values()), kubelet)
+
+    def cpus(self, pods: Iterable[LocalPod], applications: Iterable[HostApplication], shared: Pools) -> None:
+        """The CPUs of containers and of programs outside of pods; pods with bound CPUs have no quota (HK-5, HK-6)."""
+        for pod in pods:
+            if pod.active:
+                self._guarded(pod, partial(self._pod_cpus, pod, shared))
+        for application in applications:
+            if application.qos != LS:
+                self._say((application.name, CPUS), f"only LS is supported for host application {application.name}")
+            elif shared.all:
+                self._executor.update(Update(application.folder(self._cgroups.layout), CPUS, cpuset_text(shared.all)))
+
+    def _pod_cpus(self, pod: LocalPod, shared: Pools) -> None:
+        cpus = pod_cpus(pod, shared)
+        if bound_cpus(pod):
+            self._executor.update(*(Update(each, QUOTA, NO_LIMIT) for each in (pod.folder, *pod.containers.values())))
+        if cpus:
+            self._executor.update(*(Update(each, CPUS, cpuset_text(cpus)) for each in pod.containers.values()))
+
+    def pods(self, pods: Iterable[LocalPod], strategies: Strategies, ratio: float) -> None:
+        """Limits of best-effort pods, and group identities (HK-1 to HK-4, HK-7)."""
         classes = self._classes(strategies)
         for pod in pods:
-            self._pod(pod, strategies, ratio, classes)
+            if pod.active:
+                self._pod(pod, strategies, ratio, classes)
         if classes is not None:
             self._identities(strategies, classes)
 

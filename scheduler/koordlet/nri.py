@@ -44,6 +44,7 @@ from seatrial.scheduler.koordlet.nri_messages import (
     Response,
     Status,
     SynchronizeRequest,
+    Text,
     UpdatesResponse,
 )
 from seatrial.scheduler.koordlet.objects import AgentPod, AgentPodStatus, LocalPod
@@ -97,8 +98,10 @@ class Hooks(Protocol):
     def prepare_pod(self, pod: LocalPod) -> None:
         """Write what the group of a pod gets."""
 
-    def container_changes(self, pod: LocalPod, container: str, quota: int) -> Iterator[Changes | Exception]:
-        """What a container gets, hook by hook."""
+    def container_changes(
+        self, pod: LocalPod, container: str, quota: int, created: bool
+    ) -> Iterator[Changes | Exception]:
+        """What a container gets, hook by hook; `created`: False for one that is there."""
 
 
 class HookError(Exception):
@@ -208,13 +211,12 @@ class Plugin:
         request = decode(payload, ContainerRequest)
         linux = request.container.linux
         quota = 0 if linux is None else _quota(linux.resources)
-        changes = self._changes(request.pod, request.container, quota)
-        score = None if changes.oom_score is None else Number(changes.oom_score)
+        changes = self._changes(request.pod, request.container, quota, created=True)
         if changes == Changes():
             return CreateContainerResponse()
-        return CreateContainerResponse(
-            ContainerAdjustment(linux=LinuxAdjustment(resources=_resources(changes), oom_score_adj=score))
-        )
+        score = None if changes.oom_score is None else Number(changes.oom_score)
+        linux_changes = LinuxAdjustment(changes.devices, _resources(changes), score)
+        return CreateContainerResponse(ContainerAdjustment(changes.mounts, changes.env, linux_changes))
 
     def _on_update_container(self, payload: bytes) -> UpdatesResponse:
         request = decode(payload, ContainerRequest)
@@ -224,17 +226,20 @@ class Plugin:
         """The runtime ends, and closes the connection."""
 
     def _updates(self, pod: PodSandbox, container: Container, quota: int, may_fail: bool) -> Iterator[ContainerUpdate]:
-        resources = _resources(self._changes(pod, container, quota, may_fail))
+        resources = _resources(self._changes(pod, container, quota, may_fail=may_fail))
         if resources is not None:
             yield ContainerUpdate(container.id, LinuxUpdate(resources), may_fail)
 
-    def _changes(self, pod: PodSandbox, container: Container, quota: int, may_fail: bool = False) -> Changes:
+    def _changes(
+        self, pod: PodSandbox, container: Container, quota: int, *, may_fail: bool = False, created: bool = False
+    ) -> Changes:
         """
         Raises:
             HookError: a hook failed, and that is not to be passed over.
         """
         result, wrong = Changes(), ""
-        for change in self._agent.container_changes(local_pod(pod, self._agent.layout), container.name, quota):
+        local = local_pod(pod, self._agent.layout)
+        for change in self._agent.container_changes(local, container.name, quota, created):
             if isinstance(change, Changes):
                 result = change
                 continue
@@ -310,7 +315,11 @@ def _resources(changes: Changes) -> LinuxResources | None:
         None if value is None else Number(value) for value in (changes.shares, changes.quota, changes.memory)
     )
     cpu = LinuxCpu(shares, quota, changes.cpus or "")
-    result = LinuxResources(None if memory is None else LinuxMemory(memory), None if cpu == LinuxCpu() else cpu)
+    result = LinuxResources(
+        None if memory is None else LinuxMemory(memory),
+        None if cpu == LinuxCpu() else cpu,
+        None if changes.rdt_class is None else Text(changes.rdt_class),
+    )
     return None if result == LinuxResources() else result
 
 

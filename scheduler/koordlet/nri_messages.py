@@ -46,6 +46,13 @@ class Number:
 
 
 @dataclass(frozen=True, slots=True)
+class Text:
+    """`OptionalString`: a text that may be empty."""
+
+    value: Annotated[str, 1] = ""
+
+
+@dataclass(frozen=True, slots=True)
 class LinuxMemory:
     """Memory of a container; the limit is in bytes."""
 
@@ -67,6 +74,7 @@ class LinuxResources:
 
     memory: Annotated[LinuxMemory | None, 1] = None
     cpu: Annotated[LinuxCpu | None, 2] = None
+    rdt_class: Annotated[Text | None, 5] = None
 
 
 @dataclass(frozen=True, slots=True)

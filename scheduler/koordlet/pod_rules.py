@@ -1,6 +1,6 @@
-"""What the groups of pods and containers get by class and annotation: shares, quotas, limits, identity, CPUs.
+"""What the groups of pods and containers get by class and annotation: shares, quotas, limits, identity.
 
-Rules HK-1 to HK-8 of Koordinator's pkg/koordlet/runtimehooks/hooks.
+Rules HK-1 to HK-4, HK-7 and HK-8 of Koordinator's pkg/koordlet/runtimehooks/hooks.
 """
 
 import math
@@ -10,11 +10,12 @@ from dataclasses import dataclass
 import msgspec
 
 from seatrial.scheduler.api.colocation import EXTENDED_RESOURCE_SPEC
-from seatrial.scheduler.api.numa import LSE, LSR, RESOURCE_STATUS, ResourceStatus, parse_cpuset
+from seatrial.scheduler.api.numa import LSE, LSR
 from seatrial.scheduler.api.quantity import CPU, Quantity, amount, milli
 from seatrial.scheduler.api.slo import BATCH_CPU, BATCH_MEMORY
 from seatrial.scheduler.api.wire import decode_as
 from seatrial.scheduler.koordlet.cgroups import GROUP_IDENTITY, NO_LIMIT, PERIOD
+from seatrial.scheduler.koordlet.cpu_pools import bound_cpus
 from seatrial.scheduler.koordlet.objects import LocalPod
 from seatrial.scheduler.koordlet.strategies import CpuQos, QosClass, QosStrategy
 from seatrial.scheduler.pods.qos import BE, BEST_EFFORT, BURSTABLE, GUARANTEED, LS
@@ -77,17 +78,6 @@ def _limits(
 def normalized(quota: int, ratio: float) -> int:
     """The quota on a node whose CPUs do more work (HK-8)."""
     return math.ceil(quota / ratio) if ratio > 1 and quota > 0 else quota
-
-
-def bound_cpus(pod: LocalPod) -> frozenset[int]:
-    """The CPUs that are bound to a pod.
-
-    Raises:
-        CpusetError: its annotation has no list of CPUs.
-        msgspec.MsgspecError: the annotation is not of its form.
-    """
-    text = pod.pod.metadata.annotations.get(RESOURCE_STATUS, "")
-    return parse_cpuset(decode_as(text, ResourceStatus).cpuset) if text else frozenset()
 
 
 def shares_cpus(pod: LocalPod) -> bool:

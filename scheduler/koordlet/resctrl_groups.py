@@ -5,6 +5,7 @@ import logging
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
+from typing import NamedTuple
 
 from seatrial.scheduler.api.integers import integer
 from seatrial.scheduler.koordlet.cgroups import TASKS, CgroupError, Cgroups
@@ -19,6 +20,14 @@ POD_GROUP = "koordlet-"  # and the uid
 _DEFAULTS = {"LSR": (0, 100), "LS": (0, 100), "BE": (0, 30)}  # range of the cache in percent
 
 
+class _Caches(NamedTuple):
+    """The caches of the node by ID, the ways that each has, and whether an AMD CPU limits bandwidth."""
+
+    ids: list[int]
+    cbm: str
+    amd: bool
+
+
 class Resctrl:
     """Writes groups below `root`, where the kernel's file system is mounted."""
 
@@ -30,15 +39,22 @@ class Resctrl:
     def mounted(self) -> bool:
         return (self._root / "schemata").exists()
 
+    def prepare(self, pod: LocalPod) -> None:
+        """Write the group of a pod with the annotation, before it has tasks."""
+        caches = self._read()
+        if caches is not None:
+            self._own_group(pod, caches)
+
+    def group_of(self, pod: LocalPod) -> str:
+        """The name of the pod's own group; "" if it has none."""
+        group = f"{POD_GROUP}{pod.uid}"
+        return group if ANNOTATION in pod.pod.metadata.annotations and (self._root / group).is_dir() else ""
+
     def reconcile(self, pods: Iterable[LocalPod], qos: QosStrategy) -> None:
         """Write the lines of all groups, move the tasks of pods into theirs, remove groups of pods that are gone."""
         pods = list(pods)
-        try:
-            cbm = (self._root / "info/L3/cbm_mask").read_text(encoding="ascii").strip()
-            caches = _caches((self._root / "schemata").read_text(encoding="ascii"))
-            amd = "AuthenticAMD" in (self._proc / "cpuinfo").read_text(encoding="ascii", errors="replace")
-        except OSError as error:
-            self._say("", f"resctrl: {error.filename}: {error.strerror}")
+        caches = self._read()
+        if caches is None:
             return
         for group, of in {"LSR": qos.lsr, "LS": qos.ls, "BE": qos.be}.items():
             config = of.resctrl
@@ -47,33 +63,48 @@ class Resctrl:
                 start = start if config.cat_range_start_percent is None else config.cat_range_start_percent
                 end = end if config.cat_range_end_percent is None else config.cat_range_end_percent
             try:
-                mask = cache_mask(cbm, start, end)
+                mask = cache_mask(caches.cbm, start, end)
             except ResctrlError as error:
                 self._say(group, f"resctrl {group}: {error}")
                 continue
-            limit = bandwidth(config.mba_percent if config.enable else 100, amd=amd)
-            lines = [line("L3", dict.fromkeys(caches, mask))]
-            self._write(group, [*lines, *([line("MB", dict.fromkeys(caches, limit))] if limit else [])])
+            limit = bandwidth(config.mba_percent if config.enable else 100, amd=caches.amd)
+            lines = [line("L3", dict.fromkeys(caches.ids, mask))]
+            self._write(group, [*lines, *([line("MB", dict.fromkeys(caches.ids, limit))] if limit else [])])
         alive = {f"{POD_GROUP}{pod.uid}" for pod in pods if ANNOTATION in pod.pod.metadata.annotations}
         for pod in pods:
-            self._place(pod, caches, cbm, amd=amd)
+            own = ANNOTATION in pod.pod.metadata.annotations
+            group = self._own_group(pod, caches) if own else GROUPS.get(pod.qos, "")
+            if group:
+                self._move(group, self._tasks(pod))
         for folder in self._root.glob(f"{POD_GROUP}*"):
             if folder.name not in alive:
                 self._remove(folder)
 
-    def _place(self, pod: LocalPod, caches: list[int], cbm: str, *, amd: bool) -> None:
+    def _read(self) -> _Caches | None:
+        """None: a file cannot be read."""
+        try:
+            return _Caches(
+                _caches((self._root / "schemata").read_text(encoding="ascii")),
+                (self._root / "info/L3/cbm_mask").read_text(encoding="ascii").strip(),
+                "AuthenticAMD" in (self._proc / "cpuinfo").read_text(encoding="ascii", errors="replace"),
+            )
+        except OSError as error:
+            self._say("", f"resctrl: {error.filename}: {error.strerror}")
+            return None
+
+    def _own_group(self, pod: LocalPod, caches: _Caches) -> str:
+        """Write the group of a pod with the annotation; "" without one that can be read."""
         text = pod.pod.metadata.annotations.get(ANNOTATION)
-        group = GROUPS.get(pod.qos, "")
-        if text is not None:
-            try:
-                lines = pod_lines(text, caches, cbm, amd=amd)
-            except ResctrlError as error:
-                self._say(pod.uid, f"pod {pod.pod.metadata.namespace}/{pod.pod.metadata.name}: {error}")
-                return
-            group = f"{POD_GROUP}{pod.uid}"
-            self._write(group, lines)
-        if group:
-            self._move(group, self._tasks(pod))
+        if text is None:
+            return ""
+        try:
+            lines = pod_lines(text, caches.ids, caches.cbm, amd=caches.amd)
+        except ResctrlError as error:
+            self._say(pod.uid, f"pod {pod.pod.metadata.namespace}/{pod.pod.metadata.name}: {error}")
+            return ""
+        group = f"{POD_GROUP}{pod.uid}"
+        self._write(group, lines)
+        return group
 
     def _tasks(self, pod: LocalPod) -> set[int]:
         """The tasks of all groups below the pod's: those of the sandbox too, which no status names (RC-5)."""

@@ -14,6 +14,7 @@ from seatrial.scheduler.api.transport import Done, Request, Response
 from seatrial.scheduler.koordlet.agent import Agent, AgentConfig
 from seatrial.scheduler.koordlet.cgroups import Cgroups
 from seatrial.scheduler.koordlet.core_sched import FileCookies
+from seatrial.scheduler.koordlet.hooks import LIBRARY
 from seatrial.scheduler.koordlet.machine import Machine
 from seatrial.scheduler.koordlet.objects import AgentPod
 from seatrial.scheduler.koordlet.prediction import Models
@@ -41,11 +42,19 @@ class Api:
 class Setting:
     """A node of 8 CPUs and 16 GiB whose pods use what `load` says."""
 
-    def __init__(self, folder: Path, *, v2: bool = False, gates: dict[str, bool] | None = None, **root: Any) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        v2: bool = False,
+        gates: dict[str, bool] | None = None,
+        library: Path = Path(LIBRARY),
+        **root: Any,
+    ) -> None:
         self.root = NodeRoot(folder, v2=v2, **root)
         self.api, self.clock = Api(), SimClock()
         self.gates = dict(gates or {})
-        config = AgentConfig("n1", self.gates)
+        config = AgentConfig("n1", self.gates, library)
         cgroups, machine = Cgroups(self.root.cgroup, v2=v2), Machine(self.root.proc, self.root.sys)
         resctrl = Resctrl(self.root.resctrl, self.root.proc, cgroups)
         parts = (Models(None), FileCookies(self.root.proc), Random(0))  # noqa: S311

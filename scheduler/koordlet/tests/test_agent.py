@@ -8,7 +8,9 @@ import pytest
 
 from seatrial.scheduler.api.clock import from_rfc3339, rfc3339
 from seatrial.scheduler.api.core import Node
+from seatrial.scheduler.api.numa import NodeResourceTopology
 from seatrial.scheduler.api.slo import BATCH_CPU, NodeMetric
+from seatrial.scheduler.api.wire import ObjectMeta
 from seatrial.scheduler.koordlet.tests.setting import GI, Setting
 
 SUPPRESS = {"enable": True, "cpuSuppressThresholdPercent": 65}
@@ -495,3 +497,39 @@ def test_nothing_is_kept_of_pods_that_are_gone(tmp_path: Path) -> None:
     setting.load = {}
     setting.run(3)
     assert kept() == before
+
+
+def test_pods_leave_bound_cpus_to_their_pod(tmp_path: Path) -> None:
+    """HK-5 in the rounds: bound CPUs and no quota; the pods that share CPUs get the others, and them when the pod is
+    gone; without a topology of the node, or with one that cannot be read, they keep what they have."""
+    setting = Setting(tmp_path)
+    bound = {"scheduling.koordinator.sh/resource-status": '{"cpuset":"2-3"}'}
+    pinned = setting.pod("a", "burstable", "LSR", annotations=bound)
+    shared, job = setting.pod("b"), setting.pod("c", "besteffort", "BE")
+    for folder in (pinned, f"{pinned}/a-c"):
+        setting.root._write(setting.root.cgroup / "cpu" / folder / "cpu.cfs_quota_us", "200000")
+
+    def cpus() -> list[str]:
+        setting.run(11)
+        containers = f"{pinned}/a-c", f"{shared}/b-c", f"{job}/c-c"
+        return [setting.file(folder, "cpuset.cpus", "cpuset") for folder in containers]
+
+    assert cpus() == ["2-3", "0-7", "0-7"]
+    assert [setting.file(folder, "cpu.cfs_quota_us") for folder in (pinned, f"{pinned}/a-c")] == ["-1", "-1"]
+    setting.agent._set_topology(NodeResourceTopology())
+    assert cpus() == ["2-3", "0-1,4-7", "0-7"]
+    wrong = ObjectMeta(name="n1", annotations={"kubelet.koordinator.sh/cpu-manager-policy": "x"})
+    setting.agent._set_topology(NodeResourceTopology(metadata=wrong))
+    setting.agent._pod_gone(setting.agent._pods["a"].pod)
+    assert cpus()[1:] == ["0-7", "0-7"]
+    setting.agent._topology_gone(NodeResourceTopology())
+    setting.pod("d", "burstable", "LSR", annotations=bound)
+    assert cpus()[1:] == ["0-7", "0-7"]
+
+
+def test_only_latency_sensitive_programs_share_cpus(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """HK-6, D4-6, said once."""
+    setting = Setting(tmp_path)
+    setting.slo(hostApplications=[{"name": "job", "qos": "BE", "cgroupPath": {"relativePath": "job"}}])
+    setting.run(21)
+    assert caplog.text.count("only LS is supported for host application job") == 1

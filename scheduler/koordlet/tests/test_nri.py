@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 import struct
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -20,10 +21,12 @@ from seatrial.scheduler.koordlet.nri_messages import (
     ConfigureRequest,
     ConfigureResponse,
     Container,
+    ContainerAdjustment,
     ContainerRequest,
     CreateContainerResponse,
     LinuxContainer,
     LinuxCpu,
+    LinuxDevice,
     LinuxMemory,
     LinuxPod,
     LinuxResources,
@@ -32,6 +35,7 @@ from seatrial.scheduler.koordlet.nri_messages import (
     RegisterPluginRequest,
     Request,
     Response,
+    Status,
     SynchronizeRequest,
     UpdatesResponse,
 )
@@ -130,6 +134,7 @@ def with_runtime(
             for runtime in every:
                 await runtime.close()
 
+    tmp_path.mkdir(exist_ok=True)
     asyncio.run(main())
 
 
@@ -190,6 +195,143 @@ def test_a_container_is_made_with_what_the_rounds_would_write(  # noqa: PLR0917
         answer = await runtime.call("CreateContainer", request, CreateContainerResponse)
         linux = answer.adjust and answer.adjust.linux
         assert (linux and linux.resources, linux and linux.oom_score_adj) == (resources, score)
+
+    with_runtime(tmp_path, setting, act)
+
+
+ONE = {"minor": 1, "resources": {f"koordinator.sh/gpu-{name}": "50" for name in ("core", "memory-ratio")}}
+HALF = {**ONE, "resources": {**ONE["resources"], "koordinator.sh/gpu-memory": "16Gi"}}
+WHOLE = [{"minor": minor, "resources": {"koordinator.sh/gpu-memory-ratio": "100"}} for minor in (0, 1)]
+HAMI = {"koordinator.sh/gpu-isolation-provider": "HAMi-core"}
+
+
+def devices(labels: dict[str, str], **allocated: Any) -> PodSandbox:
+    annotations = {"scheduling.koordinator.sh/device-allocated": json.dumps(allocated)}
+    return PodSandbox("p1", "p", "p", "d", labels, annotations, LinuxPod("/kubepods/burstable/podp"))
+
+
+def made(tmp_path: Path, sandbox: PodSandbox, *gates: str, **config: Any) -> ContainerAdjustment | Status | None:
+    """What the runtime is told when it makes the container c, and then, when kubelet updates it, nothing."""
+    answers: list[Any] = []
+
+    async def act(runtimes: "asyncio.Queue[Runtime]") -> None:
+        runtime = await runtimes.get()
+        await runtime.register()
+        request = ContainerRequest(sandbox, container())
+        answers.append(await runtime.call("CreateContainer", request, CreateContainerResponse))
+        for path in (tmp_path / "vgpu").glob("containers/*"):
+            (path / "in-use").touch()
+        assert await runtime.call("UpdateContainer", request) == UpdatesResponse()
+        assert all(any(path.iterdir()) for path in (tmp_path / "vgpu").glob("containers/*"))
+
+    root = tmp_path / "root"
+    setting = Setting(root, gates=dict.fromkeys(gates, True), library=tmp_path / "vgpu/libvgpu.so")
+    verbs = root / "sys/bus/pci/devices/0000:5e:00.1/infiniband_verbs/uverbs3"
+    for folder, numbers in ((verbs, "231:195"), (root / "sys/class/misc/rdma_cm", "10:58")):
+        folder.mkdir(parents=True)
+        (folder / "dev").write_text(f"{numbers}\n")
+    with_runtime(tmp_path, setting, act, **config)
+    return getattr(answers[0], "adjust", answers[0])
+
+
+@pytest.mark.parametrize(
+    ("labels", "gpu", "gates", "variables", "mounts"),
+    [
+        ({}, WHOLE, [], {"NVIDIA_VISIBLE_DEVICES": "0,1"}, []),
+        (HAMI, WHOLE, ["HamiCoreVGPUMonitor"], {"NVIDIA_VISIBLE_DEVICES": "0,1"}, []),
+        ({}, [HALF], [], {"NVIDIA_VISIBLE_DEVICES": "1"}, []),
+        (HAMI, [HALF], [], {}, ["vgpu/libvgpu.so", "/tmp/vgpulock"]),
+        (HAMI, [HALF], ["HamiCoreVGPUMonitor"], {}, ["vgpu/libvgpu.so", "/tmp/vgpulock", "vgpu"]),
+    ],
+    ids=["two-cards", "whole-cards", "no-provider", "hami", "monitored"],
+)
+def test_a_container_gets_the_cards_of_its_pod(  # noqa: PLR0917
+    tmp_path: Path, labels: dict[str, str], gpu: Any, gates: list[str], variables: dict[str, str], mounts: list[str]
+) -> None:
+    """HK-10, E17; the folder that a monitor reads is made for a new container alone."""
+    adjustment = made(tmp_path, devices(labels, gpu=gpu), "GPUEnvInject", *gates)
+    assert isinstance(adjustment, ContainerAdjustment)
+    if mounts:
+        variables = {
+            "NVIDIA_VISIBLE_DEVICES": "1",
+            "CUDA_DEVICE_MEMORY_LIMIT": "17179869184",
+            "CUDA_DEVICE_SM_LIMIT": "50",
+            "LD_PRELOAD": str(tmp_path / "vgpu/libvgpu.so"),
+        }
+    if gates and mounts:
+        variables["CUDA_DEVICE_MEMORY_SHARED_CACHE"] = str(tmp_path / "vgpu/p_c.cache")
+        assert (tmp_path / "vgpu/containers/p_c").stat().st_mode & 0o777 == 0o777
+        assert adjustment.mounts[-1].source == str(tmp_path / "vgpu/containers/p_c")
+    assert {each.key: each.value for each in adjustment.env} == variables
+    assert [each.destination for each in adjustment.mounts] == [str(tmp_path / mount) for mount in mounts]
+    assert {(each.type, each.options) for each in adjustment.mounts} <= {("bind", ("rbind",))}
+
+
+@pytest.mark.parametrize(
+    "nic",
+    [
+        {"id": "0000:5e:00.1", "minor": 0, "resources": {}},
+        {"id": "x", "minor": 0, "resources": {}, "extension": {"vfs": [{"busID": "0000:5e:00.1"}]}},
+    ],
+    ids=["physical", "virtual"],
+)
+def test_a_container_gets_the_files_of_its_nics(tmp_path: Path, nic: dict[str, Any]) -> None:
+    """HK-11."""
+    adjustment = made(tmp_path, devices({}, rdma=[nic]), "RDMADeviceInject")
+    assert isinstance(adjustment, ContainerAdjustment)
+    assert adjustment.linux is not None
+    assert adjustment.linux.devices == (
+        LinuxDevice("/dev/infiniband/rdma_cm", "c", 10, 58, Number(0o666)),
+        LinuxDevice("/dev/infiniband/uverbs3", "c", 231, 195, Number(0o666)),
+    )
+
+
+@pytest.mark.parametrize(
+    ("labels", "allocated", "message"),
+    [
+        (HAMI, {"gpu": [{"minor": 0, "resources": {}}]}, "gpu memory ratio not found in gpu resource"),
+        (HAMI, {"gpu": [ONE]}, "gpu memory not found in gpu resource"),
+        ({}, {"gpu": 1}, "Expected `array`, got `int`"),
+        ({}, {"rdma": [{"id": "../../x", "minor": 0, "resources": {}}]}, "expected the address of a PCI device"),
+        ({}, {"rdma": [{"id": "0000:00:00.0", "minor": 0, "resources": {}}]}, "infiniband_verbs, found none"),
+    ],
+)
+def test_an_allocation_that_cannot_be_given_is_named(
+    tmp_path: Path, labels: dict[str, str], allocated: dict[str, Any], message: str
+) -> None:
+    """D4-6; the container is made without it by default."""
+    answer = made(tmp_path, devices(labels, **allocated), "GPUEnvInject", "RDMADeviceInject", fail=True)
+    assert isinstance(answer, Status)
+    assert answer.message.startswith("pod d/p: ")
+    assert message in answer.message
+    assert made(tmp_path / "more", devices(labels, **allocated), "GPUEnvInject", "RDMADeviceInject") is None
+
+
+def test_devices_are_the_runtime_s_unless_a_gate_says_so(tmp_path: Path) -> None:
+    assert made(tmp_path, devices(HAMI, gpu=[HALF], rdma=[{"id": "x", "minor": 0, "resources": {}}])) is None
+
+
+def test_a_pod_has_its_resctrl_group_before_its_containers(tmp_path: Path) -> None:
+    """RC-6; with an annotation that cannot be read there is no group, and none is named."""
+    setting = Setting(tmp_path / "root", gates={"Resctrl": True})
+    setting.root.mount_resctrl()
+
+    async def act(runtimes: "asyncio.Queue[Runtime]") -> None:
+        runtime = await runtimes.get()
+        await runtime.register()
+        for annotation, rdt_class in (('{"llc":{"schemata":{"range":[0,50]}}}', "koordlet-p"), ("{", None)):
+            sandbox = pod("burstable", "LS", **{"node.koordinator.sh/resctrl": annotation})
+            await runtime.call("RunPodSandbox", ContainerRequest(sandbox))
+            request = ContainerRequest(sandbox, container())
+            answer = await runtime.call("CreateContainer", request, CreateContainerResponse)
+            linux = answer.adjust and answer.adjust.linux
+            assert (linux and linux.resources.rdt_class and linux.resources.rdt_class.value) == rdt_class
+            folder = setting.root.resctrl / "koordlet-p"
+            assert folder.exists() == (rdt_class is not None)
+            if rdt_class:
+                assert "L3:0=f" in (folder / "schemata").read_text()
+                (folder / "schemata").unlink()
+                folder.rmdir()
 
     with_runtime(tmp_path, setting, act)
 

@@ -84,7 +84,7 @@ def ratio_node(ratio: str) -> Node:
 @pytest.mark.parametrize("policy", ["none", "auto"])
 def test_quotas_on_cpus_that_do_more(tmp_path: Path, policy: str) -> None:
     """HK-8: quotas of LS pods shrink by the ratio, also where bursts raise them from there; those of pods with bound
-    CPUs do not; a ratio of 1 restores them."""
+    CPUs, which have none (HK-5), do not; a ratio of 1 restores them."""
     setting = Setting(tmp_path, gates={"CPUNormalization": True})
     bound = {"scheduling.koordinator.sh/resource-status": '{"cpuset": "0-1"}'}
     groups = [setting.pod("a", limits={"cpu": "1"}), setting.pod("b", limits={"cpu": "1"}, annotations=bound)]
@@ -94,7 +94,7 @@ def test_quotas_on_cpus_that_do_more(tmp_path: Path, policy: str) -> None:
     setting.agent._set_node(ratio_node("1.20"))
     setting.run(11)
     quotas = [setting.file(group, "cpu.cfs_quota_us") for group in (*groups, f"{groups[0]}/a-c")]
-    assert quotas == ["83334", "100000", "83334"]
+    assert quotas == ["83334", "-1", "83334"]
     setting.agent._set_node(ratio_node("1.00"))
     setting.run(11)
     assert setting.file(f"{groups[0]}/a-c", "cpu.cfs_quota_us") == "100000"

@@ -6,12 +6,24 @@ from typing import Any
 import msgspec
 import pytest
 
+from seatrial.scheduler.api.numa import (
+    KUBELET_CPU_MANAGER,
+    POD_CPU_ALLOCS,
+    RESOURCE_STATUS,
+    SYSTEM_QOS,
+    NodeResourceTopology,
+    cpuset_text,
+)
 from seatrial.scheduler.api.slo import BATCH_CPU
+from seatrial.scheduler.api.wire import ObjectMeta
 from seatrial.scheduler.koordlet import burst, evict, pod_rules, resctrl
 from seatrial.scheduler.koordlet.burst import BurstConfig, Limiter
-from seatrial.scheduler.koordlet.cgroups import shares_of, weight_of
+from seatrial.scheduler.koordlet.cgroups import Layout, shares_of, weight_of
 from seatrial.scheduler.koordlet.cold_pages import IdleStatsError, cold_bytes
+from seatrial.scheduler.koordlet.cpu_pools import KubeletCpus, kubelet_cpus, pod_cpus, pools
 from seatrial.scheduler.koordlet.evict import Shortage, Victim, Window
+from seatrial.scheduler.koordlet.machine import Cpu
+from seatrial.scheduler.koordlet.objects import AgentPod, LocalPod
 from seatrial.scheduler.koordlet.pod_rules import Limits
 from seatrial.scheduler.koordlet.samples import Sample, Samples, average, percentile
 from seatrial.scheduler.koordlet.strategies import QosStrategy
@@ -392,3 +404,66 @@ def test_cold_pages() -> None:
     for bad in ("", text + "\n", text.replace("1,2,5", "1,2,6"), text.replace("52834304 0 0", "x 0 0")):
         with pytest.raises(IdleStatsError, match="format err"):
             cold_bytes(bad)
+
+
+def cpus_of(labels: dict[str, str], status: Any, *, kind: str = "Burstable", kubelet: Any = KubeletCpus()) -> str:  # noqa: B008
+    """On a node of two NUMA nodes with CPUs 0 to 7 and 8 to 15, of which pods have 0 and 8."""
+    cpus = [Cpu(number, number // 2, number // 8, number // 8) for number in range(16)]
+    plain = {
+        "metadata": {"name": "p", "labels": labels, "annotations": {RESOURCE_STATUS: json.dumps(status)}},
+        "status": {"qosClass": kind},
+    }
+    pod = LocalPod(msgspec.convert(plain, AgentPod), Layout(systemd=False))
+    return cpuset_text(pod_cpus(pod, pools(cpus, frozenset({0, 8}), kubelet)))
+
+
+def on_node(resources: dict[str, str], node: int = 1) -> dict[str, Any]:
+    return {"numaNodeResources": [{"node": node, "resources": resources}]}
+
+
+STATIC = KubeletCpus(static=True, apart=frozenset({1, 9}))
+QOS = "koordinator.sh/qosClass"
+
+
+@pytest.mark.parametrize(
+    ("labels", "status", "more", "expected"),
+    [
+        ({QOS: "LSR"}, {"cpuset": "2-3"}, {"kubelet": None}, "2-3"),
+        ({QOS: "LS"}, {}, {}, "1-7,9-15"),
+        ({QOS: "LS"}, {}, {"kind": "BestEffort"}, "1-7,9-15"),
+        ({QOS: "LS"}, {}, {"kubelet": STATIC}, "2-7,10-15"),
+        ({QOS: "LS"}, on_node({"hugepages-1Gi": "1Gi"}), {}, "1-7,9-15"),
+        ({QOS: "LS"}, on_node({"cpu": "4"}), {}, "9-15"),
+        ({QOS: "LS"}, on_node({"cpu": "4"}, 7), {}, ""),
+        ({QOS: "BE"}, on_node({"kubernetes.io/batch-cpu": "4000"}), {"kind": "BestEffort"}, ""),
+        ({}, on_node({"cpu": "4"}), {"kubelet": STATIC}, "10-15"),
+        ({}, {}, {}, "1-7,9-15"),
+        ({}, {}, {"kubelet": STATIC}, ""),
+        ({}, {}, {"kind": "BestEffort"}, ""),
+        ({QOS: "SYSTEM"}, {}, {"kubelet": KubeletCpus(system=frozenset({5}))}, "5"),
+        ({QOS: "SYSTEM"}, {}, {}, "1-7,9-15"),
+        ({QOS: "LS"}, {}, {"kubelet": None}, ""),
+    ],
+)
+def test_the_cpus_of_a_pod(labels: dict[str, str], status: Any, more: dict[str, Any], expected: str) -> None:
+    """HK-5, E17, R67: the first rule that fits."""
+    assert cpus_of(labels, status, **more) == expected
+
+
+@pytest.mark.parametrize(
+    ("annotations", "expected"),
+    [
+        ({}, KubeletCpus()),
+        ({KUBELET_CPU_MANAGER: {"policy": "static", "reservedCPUs": "0"}, POD_CPU_ALLOCS: None}, KubeletCpus(True)),
+        (
+            {POD_CPU_ALLOCS: [{"cpuset": "1-2", "managedByKubelet": True}, {"cpuset": "3"}]},
+            KubeletCpus(apart=frozenset({1, 2})),
+        ),
+        ({SYSTEM_QOS: {"cpuset": "4"}}, KubeletCpus(apart=frozenset({4}), system=frozenset({4}))),
+        ({SYSTEM_QOS: {"cpuset": "4", "cpusetExclusive": False}}, KubeletCpus(system=frozenset({4}))),
+    ],
+)
+def test_what_kubelet_keeps(annotations: dict[str, Any], expected: KubeletCpus) -> None:
+    """R67: kubelet's reserved CPUs stay in the pools."""
+    texts = {key: json.dumps(value) for key, value in annotations.items()}
+    assert kubelet_cpus(NodeResourceTopology(metadata=ObjectMeta(annotations=texts))) == expected
