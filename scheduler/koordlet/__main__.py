@@ -7,6 +7,7 @@ import re
 import socket
 import sys
 from pathlib import Path
+from random import SystemRandom
 
 import cyclopts
 import uvloop
@@ -14,8 +15,10 @@ import uvloop
 from seatrial.scheduler.api.clock import WallClock
 from seatrial.scheduler.client.http import HttpTransport
 from seatrial.scheduler.client.kubeconfig import KubeconfigError, load_server
-from seatrial.scheduler.koordlet.agent import GATES
+from seatrial.scheduler.koordlet.agent import AUDIT, AUDIT_HTTP, GATES
 from seatrial.scheduler.koordlet.app import build_agent, build_routes
+from seatrial.scheduler.koordlet.audit import NO_AUDIT, AuditConfig, AuditPages
+from seatrial.scheduler.koordlet.hooks import LIBRARY
 from seatrial.scheduler.koordlet.machine import MachineError
 from seatrial.scheduler.koordlet.nri import NriConfig, Plugin
 from seatrial.scheduler.serving.http import serve
@@ -47,6 +50,10 @@ def run(
     runtime_hooks_nri_backoff_duration: float = 1.0,
     runtime_hooks_nri_backoff_cap: float = 60.0,
     runtime_hooks_plugin_failure_policy: str = "Ignore",
+    hami_core_library_directory_path: Path = Path(LIBRARY),
+    audit_log_dir: Path = Path("/var/log/koordlet"),
+    audit_verbose: int = 3,
+    audit_max_disk_space_mb: int = 16,
 ) -> int:
     """Measure the pods of this node, report them, and keep best-effort pods from disturbing the others.
 
@@ -75,6 +82,11 @@ def run(
         runtime_hooks_nri_backoff_cap: The longest such time.
         runtime_hooks_plugin_failure_policy: Fail: a container of which a hook cannot read an annotation is not made.
             Ignore: it is made without what this hook gives.
+        hami_core_library_directory_path: HAMi-core on this node, for containers with a part of a card (GPUEnvInject).
+        audit_log_dir: Where changes are recorded, with the feature AuditEvents; AuditEventsHTTPHandler serves them at
+            /events.
+        audit_verbose: 0 to record all; 1: evictions and what the whole node gets; 3: what groups get, too.
+        audit_max_disk_space_mb: MiB of all records; the oldest go.
     """
     log_to_stderr(logging.INFO)
     try:
@@ -94,6 +106,7 @@ def run(
             runtime_hooks_nri_backoff_cap,
             runtime_hooks_plugin_failure_policy,
         )
+        audit = _audit(gates, audit_log_dir, audit_verbose, audit_max_disk_space_mb)
     except (KubeconfigError, ValueError) as error:
         print(f"koordlet: {error}", file=sys.stderr)  # noqa: T201
         return 2
@@ -115,12 +128,15 @@ def run(
                 gates=gates,
                 checkpoints=prediction_checkpoint_filepath,
                 seed=seed,
+                library=hami_core_library_directory_path,
+                audit=audit,
             )
         except MachineError as error:
             print(f"koordlet: {error}", file=sys.stderr)  # noqa: T201
             return 2
         try:
-            listening = [await serve(build_routes(agent), address, port)] if port else []
+            pages = AuditPages(agent.audit, clock, SystemRandom()) if gates.get(AUDIT_HTTP) else None
+            listening = [await serve(build_routes(agent, pages), address, port)] if port else []
         except OSError as error:
             print(f"koordlet: --address {address} --port {port}: cannot listen: {error.strerror}", file=sys.stderr)  # noqa: T201
             return 2
@@ -159,6 +175,24 @@ def _nri(  # noqa: PLR0917
         if not 0 < seconds < 86400:
             raise ValueError(f"--runtime-hooks-nri-{option}: expected seconds, more than 0, found {seconds:g}")
     return NriConfig(path, name, index, connect_timeout, backoff, backoff_cap, policy == "Fail")
+
+
+def _audit(gates: dict[str, bool], folder: Path, verbosity: int, space: int) -> AuditConfig:
+    """What is recorded; the folder is made.
+
+    Raises:
+        ValueError: one of the settings has no meaning, or the folder cannot be written.
+    """
+    if verbosity < 0 or not 0 < space <= 1 << 20:
+        found = f"found {verbosity} and {space}"
+        raise ValueError(f"--audit-verbose, --audit-max-disk-space-mb: expected 0 or more, and 1 MiB to 1 TiB, {found}")
+    if not gates.get(AUDIT):
+        return NO_AUDIT
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ValueError(f"--audit-log-dir: expected a folder, found {str(folder)!r}: {error.strerror}") from error
+    return AuditConfig(folder, verbosity, space << 20)
 
 
 def _gates(words: str) -> dict[str, bool]:

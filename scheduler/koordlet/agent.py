@@ -29,6 +29,7 @@ from seatrial.scheduler.client.events import EventRecorder
 from seatrial.scheduler.client.informer import Informer
 from seatrial.scheduler.client.rest import Rest, refusal
 from seatrial.scheduler.koordlet import cpi, hooks, reconciler, report
+from seatrial.scheduler.koordlet.audit import NO_AUDIT, AuditConfig, AuditLog
 from seatrial.scheduler.koordlet.cgroups import CgroupError, Cgroups, Layout
 from seatrial.scheduler.koordlet.collectors import NODE_MEMORY, Collectors
 from seatrial.scheduler.koordlet.core_sched import Cookies
@@ -59,7 +60,7 @@ from seatrial.scheduler.serving.once import Once
 log = logging.getLogger(__name__)
 
 POD_RULES = 10.0  # seconds between two writes of what pods get, and between two looks at pressure
-PRESSURE, CPI = "PSICollector", "CPICollector"
+PRESSURE, CPI, AUDIT, AUDIT_HTTP = "PSICollector", "CPICollector", "AuditEvents", "AuditEventsHTTPHandler"
 GATES = {
     "BECPUSuppress": True,
     "CPUBurst": True,
@@ -67,18 +68,19 @@ GATES = {
     hooks.CPUSET: True,
     "RdtResctrl": True,
     **dict.fromkeys((BE_CPU, CPU_ALLOCATABLE, CPU_USAGE, BE_MEMORY, MEMORY_ALLOCATABLE, MEMORY_USAGE), False),
-    **dict.fromkeys((*reconciler.GATES, PRESSURE, CPI), False),
+    **dict.fromkeys((*reconciler.GATES, PRESSURE, CPI, AUDIT, AUDIT_HTTP), False),
     **dict.fromkeys((hooks.GPU, hooks.RDMA, hooks.VGPU_MONITOR, hooks.RESCTRL), False),
 }
 
 
 @dataclass(frozen=True, slots=True)
 class AgentConfig:
-    """`gates`: features that differ from `GATES`. `library`: where nodes have HAMi-core."""
+    """`gates`: features that differ from `GATES`. `library`: where nodes have HAMi-core. `audit`: what is recorded."""
 
     node: str
     gates: Mapping[str, bool] = field(default_factory=dict)
     library: Path = Path(hooks.LIBRARY)
+    audit: AuditConfig = NO_AUDIT
 
     def enabled(self, gate: str) -> bool:
         return self.gates.get(gate, GATES[gate])
@@ -108,7 +110,8 @@ class Agent:
         self._events = EventRecorder(self._rest, clock, "koordlet", config.node)
         self.samples = Samples()
         self._collectors = Collectors(cgroups, machine, self.samples)
-        self._executor = Executor(cgroups, clock)
+        self.audit = AuditLog(config.audit, clock)
+        self._executor = Executor(cgroups, clock, self.audit)
         self._resctrl = resctrl
         self._pressures = Pressures(cgroups)
         self._predictor = Predictor(models, self.samples, clock)
@@ -122,7 +125,7 @@ class Agent:
         self._policy: CollectPolicy | None = None  # None: there is no NodeMetric to report to
         self._interval: float = report.LEAST_INTERVAL
         self._strategies = Strategies()
-        self._evictor = Evictor(transport, self._events, clock, self.samples, config.enabled)
+        self._evictor = Evictor(transport, self._events, clock, self.samples, config.enabled, self.audit)
         self._say = Once(log)
         self._stopped = False
         only = {"fieldSelector": f"metadata.name={config.node}"}

@@ -38,6 +38,8 @@ from seatrial.scheduler.serving.once import Once
 
 log = logging.getLogger(__name__)
 
+_ADJUSTED = "AdjustBEByNodeCPUUsage"
+
 
 class Enforcer:
     """Writes control groups by samples, pods and strategies."""
@@ -98,6 +100,7 @@ class Enforcer:
             after = suppress.next_quota(cores, before, len(self._cpus))
             if after != before:
                 self._executor.update(Update(folder, QUOTA, after))
+                self._executor.audit.record(1, _ADJUSTED, f"update BE group to cfs_quota: {after}", type="node")
         else:
             if self._suppressing != CPUSET:
                 self._executor.update(Update(folder, QUOTA, NO_LIMIT))
@@ -118,6 +121,7 @@ class Enforcer:
         )
         if choice and choice != before:
             self._set_cpus(choice)
+            self._executor.audit.record(3, _ADJUSTED, f"update BE group to cpuset: {cpuset_text(choice)}", type="node")
 
     def _bound(self, pods: Iterable[LocalPod]) -> dict[str, frozenset[int]]:
         """The CPUs that are bound to pods, by Koordinator's class."""

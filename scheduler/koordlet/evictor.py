@@ -13,6 +13,7 @@ from seatrial.scheduler.api.transport import Response, Transport
 from seatrial.scheduler.client.events import EventRecorder
 from seatrial.scheduler.client.rest import Rest, RetryPolicy, refusal
 from seatrial.scheduler.koordlet import evict
+from seatrial.scheduler.koordlet.audit import AuditLog
 from seatrial.scheduler.koordlet.collectors import BE_LIMIT, BE_REQUEST, BE_USED, FRESH, NODE_CPU, NODE_MEMORY
 from seatrial.scheduler.koordlet.evict import REQUESTED, USED, Shortage, Victim, Window
 from seatrial.scheduler.koordlet.objects import LocalPod
@@ -43,15 +44,17 @@ class _Round(NamedTuple):
 class Evictor:
     """Remembers which pods it has evicted, and whose eviction was refused."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0917
         self,
         transport: Transport,
         events: EventRecorder,
         clock: Clock,
         samples: Samples,
         enabled: Callable[[str], bool],
+        audit: AuditLog,
     ) -> None:
         """`enabled`: whether a feature is switched on."""
+        self._audit = audit
         self._rest = Rest(transport, clock, RetryPolicy(1))  # another pod is tried in the next round
         self._events, self._clock, self._samples, self._enabled = events, clock, samples, enabled
         self._last: dict[str, float] = {}  # CPU or memory → moment of the last eviction
@@ -256,8 +259,10 @@ class Evictor:
         def done(response: Response) -> None:
             if response.ok:
                 self._last[kind] = now
-                note = f"trigger by koordlet feature {feature}, kill pod: {metadata.name}"
+                reason = f"trigger by koordlet feature {feature}"
+                note = f"{reason}, kill pod: {metadata.name}"
                 log.info("%s", note)
+                self._audit.record(0, reason, note, type="pod", namespace=metadata.namespace, name=metadata.name)
                 regarding = {"apiVersion": "v1", "kind": "Pod", "namespace": metadata.namespace, "name": metadata.name}
                 self._events.about({**regarding, "uid": metadata.uid}, "Warning", "evictPodSuccess", "Evicting", note)
             else:

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from seatrial.scheduler.api.clock import Clock
 from seatrial.scheduler.api.numa import CpusetError, cpuset_text, parse_cpuset
+from seatrial.scheduler.koordlet.audit import AuditLog
 from seatrial.scheduler.koordlet.cgroups import (
     CPUS,
     MEMORY_HIGH,
@@ -36,8 +37,8 @@ class Update(NamedTuple):
 class Executor:
     """Writes values, and remembers what it has written."""
 
-    def __init__(self, cgroups: Cgroups, clock: Clock) -> None:
-        self.cgroups, self._clock = cgroups, clock
+    def __init__(self, cgroups: Cgroups, clock: Clock, audit: AuditLog) -> None:
+        self.cgroups, self._clock, self.audit = cgroups, clock, audit
         self._written: dict[tuple[str, File], tuple[int | str, float]] = {}
         self._messages: dict[tuple[str, File], str] = {}
         self.failures = 0
@@ -89,6 +90,8 @@ class Executor:
         try:
             if not self._has(update, value):
                 self.cgroups.write(update.folder, update.file, value)
+                path = self.cgroups.path(update.folder, update.file)
+                self.audit.record(3, "UpdateCgroups", f"update {path} to {value}")
         except CgroupError as error:
             self.failures += 1
             if self._messages.get(update[:2]) != str(error):

@@ -25,6 +25,7 @@ class _Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._target = b""
         self._body: list[bytes] = []
+        self._accept = ""
         self._idle: asyncio.TimerHandle | None = None
 
     # callbacks of asyncio
@@ -59,7 +60,11 @@ class _Connection(asyncio.Protocol):
     # callbacks of the parser
 
     def on_message_begin(self) -> None:
-        self._target, self._body = b"", []
+        self._target, self._body, self._accept = b"", [], ""
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if name.lower() == b"accept":
+            self._accept = value.decode("latin-1")
 
     def on_url(self, part: bytes) -> None:
         self._target += part
@@ -73,7 +78,7 @@ class _Connection(asyncio.Protocol):
         if self._transport is None or self._transport.is_closing():
             return
         method, target = self._parser.get_method().decode(), self._target.decode("latin-1")
-        answer = self._routes.answer(method, target, b"".join(self._body))
+        answer = self._routes.answer(method, target, b"".join(self._body), self._accept)
         keep = self._parser.should_keep_alive() and not self._draining()
         self._send(answer, keep=keep, head=method == "HEAD")
 
@@ -84,6 +89,7 @@ class _Connection(asyncio.Protocol):
             f"HTTP/1.1 {answer.code} {HTTPStatus(answer.code).phrase}",
             f"Content-Type: {answer.content_type}",
             f"Content-Length: {len(answer.body)}",
+            *(f"{name}: {value}" for name, value in answer.headers.items()),
             *([] if keep else ["Connection: close"]),
         ]
         self._transport.write("\r\n".join([*lines, "", ""]).encode() + (b"" if head else answer.body))

@@ -1,7 +1,7 @@
 """HTTP routes: patterns with `:name` for one part of a path, requests and answers."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
@@ -13,22 +13,25 @@ TEXT, JSON, HTML = "text/plain; charset=utf-8", "application/json; charset=utf-8
 
 @dataclass(frozen=True, slots=True)
 class RequestContext:
-    """One request. `parameters`: parts of the path by name in the pattern; `query`: the first value of each key."""
+    """One request. `parameters`: parts of the path by name in the pattern; `query`: the first value of each key;
+    `accept`: the header Accept."""
 
     method: str
     path: str
     parameters: Mapping[str, str]
     query: Mapping[str, str]
     body: bytes = b""
+    accept: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The answer of a route."""
+    """The answer of a route; `headers`: those beside its type and length."""
 
     code: int
     body: bytes
     content_type: str = TEXT
+    headers: Mapping[str, str] = field(default_factory=dict)
 
 
 Handler = Callable[[RequestContext], Answer]
@@ -82,7 +85,7 @@ class Routes:
                 patterns.setdefault(method, []).append(pattern)
         return patterns
 
-    def answer(self, method: str, target: str, body: bytes = b"") -> Answer:
+    def answer(self, method: str, target: str, body: bytes = b"", accept: str = "") -> Answer:
         """Call the handler of the route: 404 if there is none, 405 if the route has other methods only."""
         parts = urlsplit(target)
         query = {key: values[0] for key, values in parse_qs(parts.query, keep_blank_values=True).items()}
@@ -93,7 +96,7 @@ class Routes:
                 continue
             if requirement in {"*", method}:
                 try:
-                    return handler(RequestContext(method, parts.path, parameters, query, body))
+                    return handler(RequestContext(method, parts.path, parameters, query, body, accept))
                 except Exception as error:  # noqa: BLE001 an error in one handler must not stop the program
                     fault = self._faults.note(error, f"{method} {pattern}", parts.path)
                     return text(f"500 internal server error, see fault id={fault} in the log", 500)

@@ -20,9 +20,9 @@ from seatrial.harness.apiserver.quantities import exact
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import PodBuilder, pod
 from seatrial.scheduler.api.colocation import EXTENDED_RESOURCE_SPEC
-from seatrial.scheduler.api.numa import PRIORITY_CLASS_LABEL, RESOURCE_STATUS
+from seatrial.scheduler.api.numa import GROUP_VERSION, NODE_TOPOLOGIES_PATH, PRIORITY_CLASS_LABEL, RESOURCE_STATUS
 from seatrial.scheduler.api.slo import NODE_METRICS_PATH
-from seatrial.suites.qos.agent import GI, AgentNode, agent_node
+from seatrial.suites.qos.agent import GI, ROUND, AgentNode, agent_node
 from seatrial.suites.qos.colocation import WITHIN
 
 pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER)]
@@ -352,6 +352,38 @@ def test_programs_outside_of_pods(start_agent: StartAgent) -> None:
     node.pass_time(12)
     assert [node.number(group, "cpu.bvt_warp_ns") for group in (nginx, yarn)] == [2, -1]
     assert node.cpus(nginx) == "2-7"
+
+
+@pytest.mark.feature("CPU-1.node-agent")
+@pytest.mark.case(
+    "CO-095",
+    severity="critical",
+    source="spec HK-5, R67; koordinator: pkg/koordlet/runtimehooks/hooks/cpuset/rule.go@v1.7.0",
+)
+@pytest.mark.long(seconds=37)
+def test_pods_run_on_their_own_cpus_and_on_those_that_are_left(trial: Trial, start_agent: StartAgent) -> None:
+    """A pod runs on the CPUs that are bound to it. Pods of class LS and of none run on those that are
+    bound to no pod, on more when CPUs are given back, and best-effort pods where suppression lets them."""
+    node = start_agent()
+    if trial.call("GET", f"{NODE_TOPOLOGIES_PATH}/{node.name}").code == 404:
+        trial.apply({"apiVersion": GROUP_VERSION, "kind": "NodeResourceTopology", "metadata": {"name": node.name}})
+    node.slo()
+    bound = prod("bound", 2).qos("LSR").annotation(RESOURCE_STATUS, '{"cpuset": "2-3"}')
+    own, job = node.run(bound), node.run(best_effort("job"))
+    others = [node.run(prod("service")), node.run(pod("plain").request(cpu=1))]
+    node.pass_time(ROUND)
+    assert node.cpus(node.container(own)) == "2-3"
+    assert [node.cpus(node.container(each)) for each in others] == ["0-1,4-7"] * 2
+    assert node.cpus(node.container(job)) == "0-7"
+
+    late = prod("late", 1).qos("LSE").annotation(RESOURCE_STATUS, '{"cpuset": "7"}')
+    own = node.run(late)
+    node.pass_time(ROUND)
+    assert node.cpus(node.container(own)) == "7"
+    assert [node.cpus(node.container(each)) for each in others] == ["0-1,4-6"] * 2
+    trial.delete("bound")
+    node.pass_time(ROUND)
+    assert [node.cpus(node.container(each)) for each in others] == ["0-6"] * 2
 
 
 @pytest.mark.feature("QOS-4.collectors")

@@ -12,6 +12,7 @@ from seatrial.scheduler.api.clock import SimClock
 from seatrial.scheduler.api.slo import NodeMetric, NodeSlo
 from seatrial.scheduler.api.transport import Done, Request, Response
 from seatrial.scheduler.koordlet.agent import Agent, AgentConfig
+from seatrial.scheduler.koordlet.audit import NO_AUDIT, AuditConfig
 from seatrial.scheduler.koordlet.cgroups import Cgroups
 from seatrial.scheduler.koordlet.core_sched import FileCookies
 from seatrial.scheduler.koordlet.hooks import LIBRARY
@@ -49,12 +50,13 @@ class Setting:
         v2: bool = False,
         gates: dict[str, bool] | None = None,
         library: Path = Path(LIBRARY),
+        audit: AuditConfig = NO_AUDIT,
         **root: Any,
     ) -> None:
         self.root = NodeRoot(folder, v2=v2, **root)
         self.api, self.clock = Api(), SimClock()
         self.gates = dict(gates or {})
-        config = AgentConfig("n1", self.gates, library)
+        config = AgentConfig("n1", self.gates, library, audit)
         cgroups, machine = Cgroups(self.root.cgroup, v2=v2), Machine(self.root.proc, self.root.sys)
         resctrl = Resctrl(self.root.resctrl, self.root.proc, cgroups)
         parts = (Models(None), FileCookies(self.root.proc), Random(0))  # noqa: S311

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from seatrial.scheduler.api.clock import SimClock
+from seatrial.scheduler.koordlet.audit import NO_AUDIT, AuditLog
 from seatrial.scheduler.koordlet.cgroups import CPUS, MEMORY_MIN, QUOTA, SHARES, CgroupError, Cgroups, shares_of
 from seatrial.scheduler.koordlet.collectors import Collectors, real_limit
 from seatrial.scheduler.koordlet.executor import Executor, Update
@@ -91,7 +92,8 @@ def test_values_in_two_passes(  # noqa: PLR0917
         return result
 
     monkeypatch.setattr(Executor, "_write", noted)
-    Executor(cgroups, SimClock()).leveled([Update("g", file, value)])
+    clock = SimClock()
+    Executor(cgroups, clock, AuditLog(NO_AUDIT, clock)).leveled([Update("g", file, value)])
     assert seen == [between, str(value)]
 
 

@@ -199,8 +199,9 @@ def test_a_container_is_made_with_what_the_rounds_would_write(  # noqa: PLR0917
     with_runtime(tmp_path, setting, act)
 
 
-ONE = {"minor": 1, "resources": {f"koordinator.sh/gpu-{name}": "50" for name in ("core", "memory-ratio")}}
-HALF = {**ONE, "resources": {**ONE["resources"], "koordinator.sh/gpu-memory": "16Gi"}}
+PERCENT = {f"koordinator.sh/gpu-{name}": "50" for name in ("core", "memory-ratio")}
+ONE = {"minor": 1, "resources": PERCENT}
+HALF = {"minor": 1, "resources": {**PERCENT, "koordinator.sh/gpu-memory": "16Gi"}}
 WHOLE = [{"minor": minor, "resources": {"koordinator.sh/gpu-memory-ratio": "100"}} for minor in (0, 1)]
 HAMI = {"koordinator.sh/gpu-isolation-provider": "HAMi-core"}
 
