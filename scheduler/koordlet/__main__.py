@@ -184,8 +184,8 @@ def _audit(gates: dict[str, bool], folder: Path, verbosity: int, space: int) -> 
         ValueError: one of the settings has no meaning, or the folder cannot be written.
     """
     if verbosity < 0 or not 0 < space <= 1 << 20:
-        found = f"found {verbosity} and {space}"
-        raise ValueError(f"--audit-verbose, --audit-max-disk-space-mb: expected 0 or more, and 1 MiB to 1 TiB, {found}")
+        expected = "expected 0 or more, and 1 MiB to 1 TiB"
+        raise ValueError(f"--audit-verbose, --audit-max-disk-space-mb: {expected}, found {verbosity} and {space}")
     if not gates.get(AUDIT):
         return NO_AUDIT
     try:

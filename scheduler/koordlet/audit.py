@@ -109,8 +109,8 @@ class AuditPages:
     def answer(self, request: RequestContext) -> Answer:
         """`size`: events of the page; `pageToken`: that of an answer before. With `Accept: application/json` a JSON
         object, else a line for each event."""
-        asked = integer(request.query.get("size", ""))
-        size = PAGE if asked is None else asked
+        number = integer(request.query.get("size", ""))
+        size = PAGE if number is None else number
         if not 0 <= size <= MOST:
             return text(f"size({size}) exceeds the limit({MOST})", 400)
         now = self._clock.monotonic()

@@ -1,4 +1,4 @@
-"""The CPUs of pods: those that are bound to them, else those that the pods of the node share (HK-5, R67).
+"""The CPUs of pods: those that are bound to them, else those that the pods of the node share (HK-5, NUMA-R67).
 
 As Koordinator's pkg/koordlet/runtimehooks/hooks/cpuset. Where its agent writes the pools of a node into the
 NodeResourceTopology and reads them there, this one makes them where they are needed.

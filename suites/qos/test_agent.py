@@ -358,7 +358,7 @@ def test_programs_outside_of_pods(start_agent: StartAgent) -> None:
 @pytest.mark.case(
     "CO-095",
     severity="critical",
-    source="spec HK-5, R67; koordinator: pkg/koordlet/runtimehooks/hooks/cpuset/rule.go@v1.7.0",
+    source="spec HK-5, NUMA-R67; koordinator: pkg/koordlet/runtimehooks/hooks/cpuset/rule.go@v1.7.0",
 )
 @pytest.mark.long(seconds=37)
 def test_pods_run_on_their_own_cpus_and_on_those_that_are_left(trial: Trial, start_agent: StartAgent) -> None:

@@ -5,6 +5,7 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack
+from pathlib import Path
 
 import orjson
 import pytest
@@ -49,10 +50,13 @@ def cluster() -> Iterator[KubeletCluster]:
             "--kubeconfig": cluster.endpoint.kubeconfig,
             "--cgroup-parent": re.search(r"cgroupRoot: /(\S+)", (folder / "kubelet.yaml").read_text())[1],  # type: ignore[index]
             "--runtime-hooks-nri-socket-path": folder / "run/nri/nri.sock",
-            "--feature-gates": "BECPUSuppress=false,OOMScoreAdj=true",
+            "--feature-gates": "BECPUSuppress=false,OOMScoreAdj=true,GPUEnvInject=true,HamiCoreVGPUMonitor=true",
+            "--hami-core-library-directory-path": folder / "vgpu/libvgpu.so",
         }
         command = [*program("seatrial.scheduler.koordlet"), "--enable-nri-runtime-hook"]
         command += [str(word) for option in options.items() for word in option]
+        (folder / "vgpu").mkdir()
+        (folder / "vgpu/libvgpu.so").touch()
         log = folder / "koordlet.log"
         process = start_logged(command, log, cleanup)
         assert cluster.wait(
@@ -60,6 +64,17 @@ def cluster() -> Iterator[KubeletCluster]:
         )
         assert "NRI: plugin of containerd" in log.read_text(), log.read_text()
         yield cluster
+
+
+@pytest.fixture
+def lock() -> Iterator[Path]:
+    """HAMi-core's folder of locks, which nodes with it have."""
+    path = Path("/tmp/vgpulock")  # noqa: S108
+    there = path.exists()
+    path.mkdir(exist_ok=True)
+    yield path
+    if not there:
+        path.rmdir()
 
 
 def test_a_batch_container_starts_with_its_limits(cluster: KubeletCluster) -> None:
@@ -83,3 +98,24 @@ def test_a_batch_container_starts_with_its_limits(cluster: KubeletCluster) -> No
     (group,) = CGROUPS.glob(f"memory/seatrial-kubelet-*/**/pod{uid}/{name}")
     assert (group / "memory.limit_in_bytes").read_text().strip() == str(64 << 20)
     remove(cluster, "batch")
+
+
+def test_a_container_is_made_with_its_part_of_a_card(cluster: KubeletCluster, lock: Path) -> None:
+    """As Koordinator's scheduler writes it; the pod requests none, so that a device plugin adds nothing."""
+    amounts = {f"koordinator.sh/gpu-{name}": text for name, text in {"memory-ratio": "50", "memory": "8Gi"}.items()}
+    cards = {"gpu": [{"minor": 3, "resources": amounts}]}
+    one = (
+        pod("cards")
+        .label("koordinator.sh/gpu-isolation-provider", "HAMi-core")
+        .annotation("scheduling.koordinator.sh/device-allocated", orjson.dumps(cards).decode())
+    )
+    (body,) = run(cluster, one)
+    name = body["status"]["containerStatuses"][0]["containerID"].removeprefix("containerd://")
+    bundle = cluster.machine.folder / f"run/containerd/io.containerd.runtime.v2.task/k8s.io/{name}/config.json"
+    config = orjson.loads(bundle.read_bytes())
+    assert {"NVIDIA_VISIBLE_DEVICES=3", f"CUDA_DEVICE_MEMORY_LIMIT={8 << 30}"} <= set(config["process"]["env"])
+    library = f"{cluster.machine.folder}/vgpu/libvgpu.so"
+    sources = {each["destination"]: each["source"] for each in config["mounts"]}
+    monitored = f"{cluster.machine.folder}/vgpu/containers/{body['metadata']['uid']}_main"
+    assert sources.items() >= {library: library, str(lock): str(lock), str(Path(library).parent): monitored}.items()
+    remove(cluster, "cards")

@@ -446,7 +446,7 @@ QOS = "koordinator.sh/qosClass"
     ],
 )
 def test_the_cpus_of_a_pod(labels: dict[str, str], status: Any, more: dict[str, Any], expected: str) -> None:
-    """HK-5, E17, R67: the first rule that fits."""
+    """HK-5, E17, NUMA-R67: the first rule that fits."""
     assert cpus_of(labels, status, **more) == expected
 
 
@@ -464,6 +464,6 @@ def test_the_cpus_of_a_pod(labels: dict[str, str], status: Any, more: dict[str, 
     ],
 )
 def test_what_kubelet_keeps(annotations: dict[str, Any], expected: KubeletCpus) -> None:
-    """R67: kubelet's reserved CPUs stay in the pools."""
+    """NUMA-R67: kubelet's reserved CPUs stay in the pools."""
     texts = {key: json.dumps(value) for key, value in annotations.items()}
     assert kubelet_cpus(NodeResourceTopology(metadata=ObjectMeta(annotations=texts))) == expected
