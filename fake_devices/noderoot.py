@@ -8,6 +8,7 @@ from pathlib import Path
 
 TICKS = 100  # per second, as Linux shows them
 _PERIOD = 100_000
+_PAGE = 4096
 _SUBSYSTEMS = ("cpu", "cpuacct", "cpuset", "memory", "blkio")
 _V1 = {
     "cpu": {"cpu.shares": "1024", "cpu.cfs_quota_us": "-1", "cpu.cfs_period_us": str(_PERIOD), "cpu.stat": ""},
@@ -223,12 +224,20 @@ class NodeRoot:
             base = self.cgroup / folder
             self._write(base / "cpu.stat", f"usage_usec {int(seconds * 1e6)}\n{stat}")
             self._write(base / "memory.stat", "".join(f"{name} {size}\n" for name, size in rows.items()))
+            self._write(base / "memory.numa_stat", self._by_node("anon ", memory) + self._by_node("file ", 0))
             return
         self._write(self.cgroup / "cpuacct" / folder / "cpuacct.usage", str(int(seconds * 1e9)))
         self._write(self.cgroup / "cpu" / folder / "cpu.stat", stat)
         rows |= {"cache": 0, "rss": memory}
         text = "".join(f"total_{name} {size}\n" for name, size in rows.items())
         self._write(self.cgroup / "memory" / folder / "memory.stat", text)
+        pages = memory // _PAGE
+        text = "".join(self._by_node(f"{name}={pages} ", pages) for name in ("total", "anon", "hierarchical_anon"))
+        self._write(self.cgroup / "memory" / folder / "memory.numa_stat", text)
+
+    def _by_node(self, name: str, amount: int) -> str:
+        """A row with equal parts of all NUMA nodes."""
+        return name + " ".join(f"N{node}={amount // self._nodes}" for node in range(self._nodes)) + "\n"
 
     @staticmethod
     def _write(path: Path, text: str) -> None:

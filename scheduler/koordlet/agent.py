@@ -345,7 +345,8 @@ class Agent:
             self._say("prediction", f"prediction: {error}")
             reclaimable = None
         programs = self._strategies.applications
-        status = report.status(self.samples, self._clock.monotonic(), policy, pods, programs, reclaimable)
+        zones = {cpu.node for cpu in self._cpus}
+        status = report.status(self.samples, self._clock.monotonic(), policy, pods, programs, reclaimable, zones)
         if status is None:
             return
         status["updateTime"] = self._clock.timestamp()

@@ -16,6 +16,7 @@ from seatrial.scheduler.koordlet.cgroups import (
     IDLE_PAGES,
     MEMORY_STAT,
     NO_LIMIT,
+    NUMA_STAT,
     QUOTA,
     QUOTA_PERIOD,
     CgroupError,
@@ -23,6 +24,7 @@ from seatrial.scheduler.koordlet.cgroups import (
 )
 from seatrial.scheduler.koordlet.cold_pages import IdleStatsError, cold_bytes
 from seatrial.scheduler.koordlet.machine import Machine, MachineError
+from seatrial.scheduler.koordlet.numa_usage import group_bytes
 from seatrial.scheduler.koordlet.objects import LocalPod
 from seatrial.scheduler.koordlet.samples import Samples
 from seatrial.scheduler.koordlet.strategies import HostApplication, Strategies
@@ -35,6 +37,9 @@ log = logging.getLogger(__name__)
 FRESH = 10.0  # seconds: older samples say nothing about the system's usage (KM-7)
 NODE_CPU, NODE_MEMORY, SYSTEM_CPU, SYSTEM_MEMORY = "node-cpu", "node-memory", "system-cpu", "system-memory"
 NODE_WITH_CACHE, COLD = "node-memory-with-page-cache", "node-cold-memory"
+NUMA_CPU, NUMA_MEMORY, NUMA_SYSTEM_CPU, NUMA_SYSTEM_MEMORY = (
+    f"numa-{kind}" for kind in ("cpu", "memory", "system-cpu", "system-memory")
+)
 BE_USED, BE_REQUEST, BE_LIMIT = "be-used", "be-request", "be-limit"
 _PLAIN = ("inactive_anon", "active_anon", "unevictable")
 _CACHED = ("active_file", "inactive_file")
@@ -46,6 +51,7 @@ class Collectors:
     def __init__(self, cgroups: Cgroups, machine: Machine, samples: Samples) -> None:
         self._cgroups, self._machine, self.samples = cgroups, machine, samples
         self._counters: dict[Hashable, tuple[float, float]] = {}  # → moment, seconds or periods
+        self._zones: Iterable[int] = ()
         self._say = Once(log)
         self.window = float(AGGREGATE_SECONDS)  # seconds for which the usage of pods is kept
 
@@ -82,6 +88,7 @@ class Collectors:
         try:
             cpu = self._rate(NODE_CPU, now, self._machine.busy_seconds())
             memory = self._machine.memory()
+            zones = self._machine.numa_usages()
         except MachineError as error:
             self._say("node", f"unread: {error}")
             return
@@ -89,6 +96,12 @@ class Collectors:
             self.samples.add(NODE_CPU, now, cpu)
         self.samples.add(NODE_MEMORY, now, memory.total - memory.available)
         self.samples.add(NODE_WITH_CACHE, now, memory.total - memory.free)
+        for number, (seconds, size) in zones.items():
+            cpu = self._rate((NUMA_CPU, number), now, seconds)
+            if cpu is not None:
+                self.samples.add((NUMA_CPU, number), now, cpu)
+            self.samples.add((NUMA_MEMORY, number), now, size)
+        self._zones = zones.keys()
         if not self._cgroups.v2 and self._cgroups.path("", IDLE_PAGES).exists():
             try:
                 self.samples.add(COLD, now, cold_bytes(self._cgroups.path("", IDLE_PAGES).read_text(encoding="ascii")))
@@ -149,6 +162,27 @@ class Collectors:
             parts = [self.samples.last((kind, *owner), now - FRESH) for owner in owners]
             if whole is not None and None not in parts:
                 self.samples.add(target, now, max(whole - sum(part or 0 for part in parts), 0))
+        self._system_zones(now, pods)
+
+    def _system_zones(self, now: float, pods: Iterable[LocalPod]) -> None:
+        """Of each NUMA node: its part of the system's CPU, and the memory that pods leave (KM-8)."""
+        system = self.samples.last(SYSTEM_CPU, now)
+        cores = {number: self.samples.last((NUMA_CPU, number), now) for number in self._zones}
+        if system is None or None in cores.values():
+            return
+        everything = sum(each or 0.0 for each in cores.values())
+        left = {number: self.samples.last((NUMA_MEMORY, number), now) or 0.0 for number in self._zones}
+        for pod in pods:
+            try:
+                sizes = group_bytes(self._cgroups.read(pod.folder, NUMA_STAT))
+            except CgroupError:
+                continue  # gone, or a kernel without NUMA
+            for number in left.keys() & sizes.keys():
+                left[number] -= sizes[number]
+        for number, size in left.items():
+            part = (cores[number] or 0.0) / everything if everything else 0.0
+            self.samples.add((NUMA_SYSTEM_CPU, number), now, system * part)
+            self.samples.add((NUMA_SYSTEM_MEMORY, number), now, max(size, 0.0))
 
 
 def real_limit(cgroups: Cgroups, folder: str) -> int:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from seatrial.scheduler.api.integers import integer
 from seatrial.scheduler.api.numa import CpusetError, parse_cpuset
+from seatrial.scheduler.koordlet.numa_usage import node_usages
 
 TICKS = os.sysconf("SC_CLK_TCK")
 _COUNTED = (0, 1, 2, 5, 6)  # user, nice, system, irq, softirq
@@ -51,6 +52,14 @@ class Machine:
         if fields[:1] != ["cpu"] or len(numbers) <= _COUNTED[-1] or None in numbers:
             raise MachineError(f"{self.proc / 'stat'}: expected a line of CPU times, found {' '.join(fields)[:60]!r}")
         return sum(numbers[place] or 0 for place in _COUNTED) / TICKS
+
+    def numa_usages(self) -> dict[int, tuple[float, float]]:
+        """CPU seconds and bytes in use of each NUMA node (KM-1, KM-2).
+
+        Raises:
+            MachineError: /proc/stat cannot be read.
+        """
+        return node_usages(self.sys, _read(self.proc / "stat"), TICKS)
 
     def memory(self) -> Memory:
         """Memory of the node.

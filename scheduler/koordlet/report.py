@@ -10,6 +10,10 @@ from seatrial.scheduler.koordlet.collectors import (
     NODE_CPU,
     NODE_MEMORY,
     NODE_WITH_CACHE,
+    NUMA_CPU,
+    NUMA_MEMORY,
+    NUMA_SYSTEM_CPU,
+    NUMA_SYSTEM_MEMORY,
     SYSTEM_CPU,
     SYSTEM_MEMORY,
 )
@@ -31,10 +35,12 @@ def status(  # noqa: PLR0917 what a report consists of
     pods: Iterable[LocalPod],
     applications: Iterable[HostApplication],
     reclaimable: Amounts | None,
+    zones: Iterable[int],
 ) -> dict[str, Any] | None:
     """The status but its time; None while the node itself has no sample (RP-5).
 
     `reclaimable`: thousandths of a core and bytes that prod pods have requested and will not use; None: not predicted.
+    `zones`: the numbers of NUMA nodes.
     """
     start = now - window(policy)
     memory_policy = policy.node_memory_collect_policy
@@ -58,6 +64,13 @@ def status(  # noqa: PLR0917 what a report consists of
     system = usage(SYSTEM_CPU, SYSTEM_MEMORY)
     if system is not None:
         info["systemUsage"] = system
+    info["numaUsages"] = []
+    for number in sorted(zones):
+        used = usage((NUMA_CPU, number), (NUMA_MEMORY, number))
+        part = usage((NUMA_SYSTEM_CPU, number), (NUMA_SYSTEM_MEMORY, number))
+        if used is not None:
+            more = {} if part is None else {"systemUsage": part}
+            info["numaUsages"].append({"numaNodeID": number, "nodeUsage": used, **more})
     durations = (
         policy.node_aggregate_policy.durations if policy.node_aggregate_policy is not None else AGGREGATE_DURATIONS
     )

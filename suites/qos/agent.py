@@ -140,7 +140,13 @@ class AgentNode:
 
 @contextmanager
 def agent_node(
-    trial: Trial, expect: Expect, *gates: str, anolis: bool = False, kernel: str = "", foreign: str = ""
+    trial: Trial,
+    expect: Expect,
+    *gates: str,
+    anolis: bool = False,
+    kernel: str = "",
+    foreign: str = "",
+    numa_nodes: int = 1,
 ) -> Iterator[AgentNode]:
     """A node with its agent, for which these features are switched on; `anolis`: its kernel has group identities;
     `kernel`: what other agents than ours do on a kernel alone; `foreign`: the command line of such an agent."""
@@ -148,7 +154,7 @@ def agent_node(
         pytest.skip(f"needs a kernel with {kernel}: this agent does it by system calls, or expects files of the kernel")
     trial.add(node("n1").cpu(CPUS).memory(str(MEMORY)))
     with TemporaryDirectory(prefix="seatrial-root-") as folder:
-        root = NodeRoot(Path(folder), cpus=CPUS, memory=MEMORY, anolis=anolis)
+        root = NodeRoot(Path(folder), cpus=CPUS, memory=MEMORY, anolis=anolis, nodes=numa_nodes)
         running = (
             running_foreign_koordlet(trial.cluster, foreign, "n1", Path(folder), *gates)
             if foreign

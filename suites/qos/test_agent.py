@@ -424,6 +424,42 @@ def test_the_use_of_each_pod_and_program_is_reported(trial: Trial, start_agent: 
     raise AssertionError(f"expected cores {expected}, found {figures}")
 
 
+@pytest.mark.feature("QOS-1.numa")
+@pytest.mark.case(
+    "CO-096", severity="normal", source="ours: spec KM-1, KM-2, KM-8, which no release of koordlet has yet"
+)
+@pytest.mark.needs(Capability.DEVICE_FAULTS)
+@pytest.mark.long(seconds=60)
+def test_the_use_of_each_numa_node_is_reported(trial: Trial, start_agent: StartAgent) -> None:
+    """Of a node with two NUMA nodes of which pods and the system use equal parts: each has half of what the node uses,
+    half of the system's CPU, and its memory less that of pods."""
+    node = start_agent(numa_nodes=2)
+    node.slo()
+    node.run(prod("service"), cores=3.0, memory=4 * GI)
+    policy = {"reportIntervalSeconds": 30, "aggregateDurationSeconds": 30}
+    kind = {"apiVersion": "slo.koordinator.sh/v1alpha1", "kind": "NodeMetric", "metadata": {"name": node.name}}
+    trial.apply({**kind, "spec": {"metricCollectPolicy": policy}})
+    node.system = 1.0
+    trial.inject({"node": node.name, "verb": "frozen", "for": 120})  # else its own report would be in the agent's
+    expected = {(number, name): cpu for number in (0, 1) for name, cpu in (("nodeUsage", 2.0), ("systemUsage", 0.5))}
+    usages: dict[tuple[int, str], dict[str, Any]] = {}
+    for _ in range(100):
+        node.pass_time(1)
+        status = orjson.loads(trial.call("GET", f"{NODE_METRICS_PATH}/{node.name}").body).get("status") or {}
+        zones = status.get("nodeMetric", {}).get("numaUsages") or []
+        usages = {(each["numaNodeID"], name): each[name] for each in zones for name in each if name != "numaNodeID"}
+        if {key: cores(usage) for key, usage in usages.items()} == pytest.approx(expected, rel=0.2):
+            break
+    assert usages.keys() == expected.keys(), f"expected the use of two NUMA nodes, found {usages}"
+    assert {key: cores(usage) for key, usage in usages.items()} == pytest.approx(expected, rel=0.2)
+    assert [memory(usages[number, "nodeUsage"]) for number in (0, 1)] == [pytest.approx(2 * GI, rel=0.05)] * 2
+    assert max(memory(usages[number, "systemUsage"]) for number in (0, 1)) < GI / 10
+
+
+def memory(usage: dict[str, Any]) -> float:
+    return float(exact(usage["resources"]["memory"]))
+
+
 def cores(usage: dict[str, Any]) -> float:
     return float(exact(usage["resources"]["cpu"]))
 

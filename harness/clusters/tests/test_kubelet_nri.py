@@ -69,7 +69,7 @@ def cluster() -> Iterator[KubeletCluster]:
 @pytest.fixture
 def lock() -> Iterator[Path]:
     """HAMi-core's folder of locks, which nodes with it have."""
-    path = Path("/tmp/vgpulock")  # noqa: S108
+    path = Path("/tmp/vgpulock")
     there = path.exists()
     path.mkdir(exist_ok=True)
     yield path

@@ -533,3 +533,27 @@ def test_only_latency_sensitive_programs_share_cpus(tmp_path: Path, caplog: pyte
     setting.slo(hostApplications=[{"name": "job", "qos": "BE", "cgroupPath": {"relativePath": "job"}}])
     setting.run(21)
     assert caplog.text.count("only LS is supported for host application job") == 1
+
+
+@pytest.mark.parametrize("v2", [False, True], ids=["v1", "v2"])
+def test_numa_nodes_are_reported(tmp_path: Path, v2: bool) -> None:
+    """KM-8: the system's CPU by the CPU of the NUMA nodes; a pod whose memory cannot be read is left to the system."""
+    setting = Setting(tmp_path, v2=v2, nodes=2)
+    setting.slo()
+    setting.load = {setting.pod("a"): (2.0, 2 * GI), setting.pod("b"): (1.0, 4 * GI)}
+    setting.system, setting.root.memory_used = 1.0, 6 * GI
+    base = setting.root.cgroup if v2 else setting.root.cgroup / "memory"
+    account = setting.root._account
+
+    def without_b(folder: str) -> None:
+        account(folder)
+        (base / "kubepods/burstable/podb/memory.numa_stat").unlink(missing_ok=True)
+
+    setting.root._account = without_b  # type: ignore[method-assign]
+    setting.run(60)
+    metric = setting.sent("/status")[-1]["status"]["nodeMetric"]
+    cpu, memory = {"cpu": "2000m", "memory": str(3 * GI)}, {"cpu": "500m", "memory": str(2 * GI)}
+    assert metric["numaUsages"] == [
+        {"numaNodeID": number, "nodeUsage": {"resources": cpu}, "systemUsage": {"resources": memory}}
+        for number in (0, 1)
+    ]
