@@ -15,7 +15,7 @@ import numpy as np
 from seatrial.harness.nodes.numa_usage import NumaUse, read_pod
 from seatrial.harness.nodes.usage_model import KEPT, Load
 from seatrial.harness.nodes.usage_samples import Samples
-from seatrial.scheduler.koordlet.numa_usage import node_usages
+from seatrial.scheduler.api.numa_usage import node_usages
 
 Owner = tuple[str, str]  # namespace and name of a pod
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from seatrial.harness.nodes.usage_samples import Samples, total
 from seatrial.scheduler.api.numa import RESOURCE_STATUS, ResourceStatus
-from seatrial.scheduler.koordlet.numa_usage import group_bytes
+from seatrial.scheduler.api.numa_usage import group_bytes
 
 _decode_status = msgspec.json.Decoder(ResourceStatus).decode
 

@@ -9,7 +9,7 @@ from seatrial.harness.nodes.local_processor import this_processor
 from seatrial.harness.nodes.numa_usage import divided, read_pod, zones_of_pod
 from seatrial.harness.nodes.usage_samples import Samples
 from seatrial.scheduler.api.numa import RESOURCE_STATUS
-from seatrial.scheduler.koordlet.numa_usage import node_usages
+from seatrial.scheduler.api.numa_usage import node_usages
 
 GIB = 1 << 30
 
