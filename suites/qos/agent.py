@@ -24,6 +24,7 @@ CPUS, MEMORY = 8, 16 << 30
 ROUND = 12  # seconds in which an agent has written what pods have by their annotations
 SEEN = 4  # seconds in which an agent has seen all and written what follows
 LAG = 6  # seconds more in which Koordinator's agent has measured a new pod: it asks the kubelet each second
+COOL = 21  # seconds from its start in which Koordinator's agent evicts nobody for CPU, as after an eviction
 GI = 1 << 30
 _KINDS = {"Guaranteed": "", "Burstable": "burstable", "BestEffort": "besteffort"}
 
@@ -162,5 +163,7 @@ def agent_node(
         )
         with running:
             agent_node = AgentNode(trial, expect, root, "n1", LAG if foreign else 0)
+            if foreign and {"BECPUEvict", "CPUEvict"} & set(gates):
+                agent_node.pass_time(COOL)
             yield agent_node
             agent_node.judge()

@@ -156,8 +156,7 @@ def test_memory_that_runs_short(trial: Trial, expect: Expect, start_agent: Start
     node.pass_time(3)
     for name in ("service", "spared", "small"):
         expect.running(name)
-    messages = [event.message for event in trial.events("large")]
-    assert "trigger by koordlet feature BEMemoryEvict, kill pod: large" in messages
+    assert any("kill pod: large" in event.message for event in trial.events("large")), "expected an event that says why"
 
 
 @pytest.mark.feature("QOS-7.eviction")
@@ -231,8 +230,7 @@ def test_a_node_that_uses_too_much_cpu(trial: Trial, expect: Expect, start_agent
     assert trial.reaches(lambda: ended(trial, "lower"), within=WITHIN), "expected pod 'lower' to be evicted"
     for name in ("service", "plain", "larger"):
         expect.running(name)
-    messages = [event.message for event in trial.events("lower")]
-    assert "trigger by koordlet feature CPUEvict, kill pod: lower" in messages
+    assert any("kill pod: lower" in event.message for event in trial.events("lower")), "expected an event that says why"
 
 
 @pytest.mark.feature("QOS-7.eviction")
