@@ -302,6 +302,8 @@ class Agent:
 
     def prepare_pod(self, pod: LocalPod) -> None:
         """Write what the groups of a pod get, before its containers are made."""
+        if self._config.enabled(hooks.CPUSET):
+            self._enforcer.lift_quota(pod)
         if self._config.enabled(hooks.BATCH):
             self._enforcer.pod(pod, self._strategies, self._ratio)
         if self._config.enabled(hooks.RESCTRL) and self._resctrl.mounted:

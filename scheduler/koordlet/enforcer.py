@@ -258,10 +258,17 @@ class Enforcer:
             elif shared.all:
                 self._executor.update(Update(application.folder(self._cgroups.layout), CPUS, cpuset_text(shared.all)))
 
-    def _pod_cpus(self, pod: LocalPod, shared: Pools) -> None:
-        cpus = pod_cpus(pod, shared)
+    def lift_quota(self, pod: LocalPod) -> None:
+        """A pod with bound CPUs has no quota: it would be throttled on CPUs that nobody else gets."""
+        self._guarded(pod, partial(self._lift_quota, pod))
+
+    def _lift_quota(self, pod: LocalPod) -> None:
         if bound_cpus(pod):
             self._executor.update(*(Update(each, QUOTA, NO_LIMIT) for each in (pod.folder, *pod.containers.values())))
+
+    def _pod_cpus(self, pod: LocalPod, shared: Pools) -> None:
+        cpus = pod_cpus(pod, shared)
+        self._lift_quota(pod)
         if cpus:
             self._executor.update(*(Update(each, CPUS, cpuset_text(cpus)) for each in pod.containers.values()))
 

@@ -360,6 +360,7 @@ def test_updates_of_kubelet_keep_what_the_pod_has(tmp_path: Path) -> None:
 def test_the_group_of_a_pod_is_written_before_its_containers(tmp_path: Path) -> None:
     setting = Setting(tmp_path / "root")
     folder = setting.root.pod("besteffort", "p", "other")
+    setting.root.pod("", "p")
 
     async def act(runtimes: "asyncio.Queue[Runtime]") -> None:
         runtime = await runtimes.get()
@@ -367,6 +368,9 @@ def test_the_group_of_a_pod_is_written_before_its_containers(tmp_path: Path) -> 
         assert await runtime.call("RunPodSandbox", ContainerRequest(pod(**{SPEC: BATCH}))) == UpdatesResponse()
         assert setting.file("kubepods/besteffort/podp", "cpu.shares") == "512"
         assert setting.file("kubepods/besteffort/podp", "memory.limit_in_bytes", "memory") == str(GI)
+        setting.root._write(setting.root.cgroup / "cpu/kubepods/podp/cpu.cfs_quota_us", "200000")
+        await runtime.call("RunPodSandbox", ContainerRequest(pod("", "LSR", **BOUND)))
+        assert setting.file("kubepods/podp", "cpu.cfs_quota_us") == "-1"
 
     assert folder
     with_runtime(tmp_path, setting, act)
