@@ -354,7 +354,7 @@ def test_programs_outside_of_pods(start_agent: StartAgent) -> None:
 
 @pytest.mark.feature("CPU-1.node-agent")
 @pytest.mark.case(
-    "CO-095",
+    "CO-097",
     severity="critical",
     source="spec HK-5, NUMA-R67; koordinator: pkg/koordlet/runtimehooks/hooks/cpuset/rule.go@v1.7.0",
 )
@@ -424,7 +424,7 @@ def test_the_use_of_each_pod_and_program_is_reported(trial: Trial, start_agent: 
 
 @pytest.mark.feature("QOS-1.numa")
 @pytest.mark.case(
-    "CO-096", severity="normal", source="ours: spec KM-1, KM-2, KM-8, which no release of koordlet has yet"
+    "CO-098", severity="normal", source="ours: spec KM-1, KM-2, KM-8, which no release of koordlet has yet"
 )
 @pytest.mark.needs(Capability.DEVICE_FAULTS)
 @pytest.mark.long(seconds=60)
