@@ -19,6 +19,7 @@ from seatrial.harness.processes import START_WITHIN, program, start_logged
 from seatrial.scheduler.api.private_files import private_folder
 from seatrial.scheduler.api.transport import Request
 from seatrial.scheduler.manager.app import build_manager as build_manager  # noqa: PLC0414 benchmarks use it
+from seatrial.scheduler.manager.devices import GPU_SHARED_GATE
 
 READY_LINE = "manager synced"
 WEBHOOKS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
@@ -26,7 +27,8 @@ WEBHOOKS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
 
 @contextmanager
 def running_manager(cluster: Cluster, selector: str, *, troubled: bool = False) -> Iterator[Link | None]:
-    """The manager for the nodes that the selector selects; in this process if the cluster is there too.
+    """The manager for the nodes that the selector selects; in this process if the cluster is there too. It writes
+    gpu.shared, as simulated nodes do: what it removed while a node had no card, it alone writes again.
 
     `troubled`: yields its connection to the API server, which can be made to fail; otherwise None.
 
@@ -36,7 +38,7 @@ def running_manager(cluster: Cluster, selector: str, *, troubled: bool = False) 
     """
     if Capability.VIRTUAL_TIME in cluster.capabilities:
         link = FaultyTransport(cluster.transport, cluster.clock)
-        manager = build_manager(link, cluster.clock, selector=selector, profiles=True, seed=0)
+        manager = build_manager(link, cluster.clock, selector=selector, profiles=True, gpu_shared=True, seed=0)
         manager.start()
         try:
             if not cluster.wait(lambda: manager.ready, within=START_WITHIN):
@@ -52,7 +54,7 @@ def running_manager(cluster: Cluster, selector: str, *, troubled: bool = False) 
         way = cleanup.enter_context(TroubledWay(cluster.endpoint.kubeconfig)) if troubled else None
         kubeconfig = way.offered if way is not None else cluster.endpoint.kubeconfig
         command = [*program("seatrial.scheduler.manager"), "--kubeconfig", str(kubeconfig), "--selector", selector]
-        command += ["--colocation-profile-controller", "--seed", "0"]
+        command += ["--colocation-profile-controller", "--feature-gates", f"{GPU_SHARED_GATE}=true", "--seed", "0"]
         process = start_logged(command, log, cleanup)
         cluster.wait(lambda: READY_LINE in log.read_text() or process.poll() is not None, within=START_WITHIN)
         if READY_LINE not in log.read_text():

@@ -53,8 +53,8 @@ def api() -> Recorder:
     return Recorder()
 
 
-def manager(api: Recorder, *, selector: str = "", clock: SimClock | None = None) -> Manager:
-    manager = Manager(api, clock or SimClock(), selector=selector)  # type: ignore[arg-type]
+def manager(api: Recorder, *, selector: str = "", clock: SimClock | None = None, gpu_shared: bool = False) -> Manager:
+    manager = Manager(api, clock or SimClock(), selector=selector, gpu_shared=gpu_shared)  # type: ignore[arg-type]
     manager.ready = True
     return manager
 
