@@ -25,7 +25,7 @@ def build_manager(
     """A manager for the nodes that a label selector selects. It does nothing until `start`.
 
     `profiles`: bring pods that wait for a node in line with the ClusterColocationProfiles that demand it, or with
-    `all_profiles`; `seed`: of the dice for those with a probability. `gpu_shared`: write `koordinator.sh/gpu.shared` too.
+    `all_profiles`; `seed`: of the dice for those with a probability. `gpu_shared`: write `koordinator.sh/gpu.shared`.
     """
     dice = Random(seed)  # noqa: S311 dice, no secret
     controller = ProfileController(transport, clock, dice, by_default=all_profiles) if profiles else None

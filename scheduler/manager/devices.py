@@ -47,18 +47,12 @@ class DeviceTotals:
     labels: Mapping[str, str]
     wrong: str = ""  # why amounts stay as they are
 
-    def on(self, node: Node) -> dict[str, int | None]:
-        """The amounts for this node. A name that is to be removed stays if it has 0: kubelet writes the names of device
-        plugins again, with 0 where all cards have failed."""
-        before = node.status.allocatable
-        return {
-            name: value
-            for name, value in self.amounts.items()
-            if value is not None or str(before.get(name, "")) not in {"", "0"}
-        }
-
-    def changed_labels(self, node: Node) -> dict[str, str]:
-        return {label: value for label, value in self.labels.items() if node.metadata.labels.get(label) != value}
+    def on(self, node: Node) -> "NodeChange":
+        """What differs on a node. A name that is to be removed stays with an allocatable amount of 0: kubelet would write
+        it again, for a device plugin whose cards have all failed."""
+        amounts = {name: value for name, value in self.amounts.items() if not _has(node, name, value)}
+        labels = {label: value for label, value in self.labels.items() if node.metadata.labels.get(label) != value}
+        return NodeChange(self, amounts, labels)
 
     @property
     def why(self) -> str:
@@ -72,6 +66,15 @@ class DeviceTotals:
             for kind, values in by_kind.items()
             if values
         )
+
+
+@dataclass(frozen=True, slots=True)
+class NodeChange:
+    """What of a node differs from the totals: amounts, and labels to be written."""
+
+    totals: DeviceTotals
+    amounts: Totals
+    labels: Mapping[str, str]
 
 
 NO_DEVICE = DeviceTotals(ObjectMeta(), dict.fromkeys((*GPU_NAMES, RDMA)), {})
@@ -134,11 +137,18 @@ class NodeTotals:
         """Called for a node whose Device has changed, and once when all Devices are known."""
         self._reconcile, self._reconcile_all = reconcile, reconcile_all
         self._totals: dict[str, DeviceTotals] = {}
+        self._changes: dict[str, tuple[Node, NodeChange]] = {}  # reports come far more often than either changes
         self._listed = False
 
-    def of(self, name: str) -> DeviceTotals | None:
-        """None: the Devices are not known, or their kind is not served."""
-        return self._totals.get(name, NO_DEVICE) if self._listed else None
+    def change(self, node: Node) -> NodeChange | None:
+        """What differs on a node; None: the Devices are not known, or their kind is not served."""
+        if not self._listed:
+            return None
+        totals = self._totals.get(node.name, NO_DEVICE)
+        known = self._changes.get(node.name)
+        if known is None or known[0] is not node or known[1].totals is not totals:
+            known = self._changes[node.name] = (node, totals.on(node))
+        return known[1]
 
     def set(self, totals: DeviceTotals) -> None:
         self._totals[totals.metadata.name] = totals
@@ -155,3 +165,16 @@ class NodeTotals:
         if not self._listed:
             self._listed = True
             self._reconcile_all()
+
+    def node_gone(self, name: str) -> None:
+        self._changes.pop(name, None)
+
+
+def _has(node: Node, name: str, value: int | None) -> bool:
+    capacity, allocatable = node.status.capacity, node.status.allocatable
+    try:
+        if value is None:
+            return not amount(name, allocatable.get(name, 0))
+        return all(name in amounts and amount(name, amounts[name]) == value for amounts in (capacity, allocatable))
+    except QuantityError:
+        return False

@@ -49,7 +49,7 @@ from seatrial.scheduler.manager.config import (
     SloConfig,
     read_config,
 )
-from seatrial.scheduler.manager.devices import DeviceTotals, NodeTotals, read_totals
+from seatrial.scheduler.manager.devices import NodeChange, NodeTotals, read_totals
 from seatrial.scheduler.manager.noderesource import (
     NodeResources,
     Offer,
@@ -287,6 +287,7 @@ class Manager:
         self._resources.node_gone(node.name)
         self._strategies.pop(node.name, None)
         self._agreed.pop(node.name, None)
+        self._totals.node_gone(node.name)
         self._remove_orphans(node.name)
 
     def _remove_orphans(self, name: str) -> None:
@@ -363,13 +364,13 @@ class Manager:
         yield from self._metric_writes(node, strategy)
         yield from self._slo_writes(node)
         annotations = self._ratio_changes(node)
-        totals = self._totals.of(node.name) if self._colocation and strategy.enable else None
+        devices = self._totals.change(node) if self._colocation and strategy.enable else None
         if self._colocation:
             if self._pods.synced:
-                yield from self._resource_writes(node, strategy, annotations, totals)
+                yield from self._resource_writes(node, strategy, annotations, devices)
         elif COLOCATION not in self._config.broken and offers_something(node, self._topologies.get(node.name)):
             yield from self._resource_writes(node, ColocationStrategy(), annotations)
-        metadata = {"annotations": annotations, "labels": totals.changed_labels(node) if totals is not None else {}}
+        metadata = {"annotations": annotations, "labels": devices.labels if devices is not None else {}}
         patch: Settings = {"metadata": {name: change for name, change in metadata.items() if change}}
         if patch["metadata"]:
             yield partial(self._patch, "Node", node_path(node.name), node.metadata.uid, patch)
@@ -418,20 +419,20 @@ class Manager:
         node: Node,
         strategy: ColocationStrategy,
         annotations: dict[str, str | None],
-        totals: DeviceTotals | None = None,
+        devices: NodeChange | None = None,
     ) -> Iterator[Write]:
         """What the node offers to batch and mid pods, and the totals of its devices, into its status and its topology;
         the annotation with the amounts before those of third parties goes to the others."""
         offer, amounts = self._offer(node, strategy, annotations)
-        if totals is not None:
-            self._say(node.name, "device resources", [totals.wrong] if totals.wrong else [])
-            amounts |= totals.on(node)
+        if devices is not None:
+            self._say(node.name, "device resources", [devices.totals.wrong] if devices.totals.wrong else [])
+            amounts |= devices.amounts
         status = self._resources.status_change(node, strategy, amounts)
         if offer is not None and (status or ORIGIN_ALLOCATABLE not in node.metadata.annotations):  # as by Koordinator
             annotations.update(self._resources.annotation_change(node, offer))
         if status:
-            why = [part.why for part in (offer, totals) if part is not None]
-            log.debug("noderesource node=%s %s", node.name, "\n".join(why))
+            why = [offer.why if offer is not None else "", devices.totals.why if devices is not None else ""]
+            log.debug("noderesource node=%s %s", node.name, "\n".join(filter(None, why)))
             path = f"{node_path(node.name)}/status"
             yield self._noted(node.name, "Node", partial(self._patch, "Node", path, node.metadata.uid, status))
         topology = self._topologies.get(node.name)

@@ -24,9 +24,7 @@ def entry(kind: str, resources: dict[str, str], *, health: bool = True) -> dict[
 
 def device(*entries: dict[str, Any], labels: dict[str, str] = LABELS) -> bytes:
     own = {f"node.{K}/{name}": value for name, value in labels.items()}
-    return json.dumps(
-        {"metadata": {"name": "n1", "uid": "d", "labels": own}, "spec": {"devices": entries}}
-    ).encode()
+    return json.dumps({"metadata": {"name": "n1", "uid": "d", "labels": own}, "spec": {"devices": entries}}).encode()
 
 
 CARDS = (entry("gpu", GPU_A), entry("gpu", GPU_B))
@@ -123,11 +121,11 @@ def test_totals_follow_the_device(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_a_node_without_a_device_has_none() -> None:
-    """Nobody else may write these names; 0 is none already, which kubelet writes for a device plugin without cards."""
+    """Names of device plugins of others stay."""
     setting = Devices()
-    setting.extra = {**dict.fromkeys(ALL, "100"), f"{K}/gpu-core": "0", "nvidia.com/gpu": "1"}
+    setting.extra = {**dict.fromkeys(ALL, "100"), "nvidia.com/gpu": "1"}
     setting.show()
-    assert setting.written_totals() == dict.fromkeys(name for name in ALL if name != f"{K}/gpu-core")
+    assert setting.written_totals() == dict.fromkeys(ALL)
 
 
 def test_nothing_is_removed_before_the_devices_are_known() -> None:
@@ -221,3 +219,22 @@ def test_a_gate_that_is_not_known_is_refused(
     assert run(feature_gates=gates) == 2
     expected = f"expected EnableSyncGPUSharedResource with =true or =false, found {gates!r}"
     assert expected in capsys.readouterr().err
+
+
+def test_capacity_is_written_with_the_rest() -> None:
+    """A device plugin's failed card is in the capacity that kubelet writes: that alone is no reason to write."""
+    setting = Devices(*CARDS, NIC)
+    setting.show()
+    setting.capacity = {f"{K}/gpu-core": "300", f"{K}/rdma": "200"}
+    setting.show()
+    assert setting.written() == []
+    setting.set(CARDS[0], NIC)
+    assert (setting.written_totals()[f"{K}/gpu-core"], setting.written_totals()[f"{K}/rdma"]) == ("100", "100")
+
+
+def test_a_device_plugin_without_a_healthy_card_is_left_alone() -> None:
+    """kubelet would write its names again, and both of them for ever."""
+    setting = Devices(entry("gpu", GPU_A, health=False))
+    setting.extra, setting.capacity = {f"{K}/gpu-core": "0"}, {f"{K}/gpu-core": "100"}
+    setting.show()
+    assert setting.written() == []

@@ -30,6 +30,7 @@ class Setting:
         self.annotations: dict[str, str] = {}
         self.labels: dict[str, str] = {}
         self.extra: dict[str, Any] = {}
+        self.capacity: dict[str, str] = {}  # where it differs from allocatable
         self.configure(**config)
         self.show()
 
@@ -47,7 +48,7 @@ class Setting:
                 self.labels |= body["metadata"].get("labels", {})
         self.api.writes.clear()
         amounts = {"cpu": "100", "memory": "100Gi", **{k: v for k, v in self.extra.items() if v is not None}}
-        status = {"capacity": amounts, "allocatable": amounts}
+        status = {"capacity": {**amounts, **self.capacity}, "allocatable": amounts}
         metadata = {"name": "n1", "uid": "u", "annotations": dict(self.annotations), "labels": dict(self.labels)}
         self.manager._set_node(msgspec.convert({"metadata": metadata, "status": status}, Node))
 
