@@ -48,8 +48,8 @@ class DeviceTotals:
     wrong: str = ""  # why amounts stay as they are
 
     def on(self, node: Node) -> "NodeChange":
-        """What differs on a node. A name that is to be removed stays with an allocatable amount of 0: kubelet would write
-        it again, for a device plugin whose cards have all failed."""
+        """What differs on a node. A name that is to be removed stays with an allocatable amount of 0: kubelet would
+        write it again, for a device plugin whose cards have all failed."""
         amounts = {name: value for name, value in self.amounts.items() if not _has(node, name, value)}
         labels = {label: value for label, value in self.labels.items() if node.metadata.labels.get(label) != value}
         return NodeChange(self, amounts, labels)

@@ -4,6 +4,7 @@ The figures are those of Koordinator's own tests (pkg/slo-controller/noderesourc
 midresource).
 """
 
+from collections.abc import Collection
 from typing import Any
 
 import orjson
@@ -14,9 +15,19 @@ from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.features import suites_folder
 from seatrial.fixtures.manager import StartManager, write_config
 from seatrial.fixtures.trial import Trial
-from seatrial.harness.apiserver.quantities import amounts
+from seatrial.harness.apiserver.quantities import amount, amounts
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import pod
+from seatrial.scheduler.api.device import (
+    GPU,
+    GPU_CORE,
+    GPU_MEMORY,
+    GPU_MEMORY_RATIO,
+    GPU_MODEL_LABEL,
+    GPU_VENDOR_LABEL,
+    GROUP_VERSION,
+    RDMA,
+)
 from seatrial.scheduler.api.slo import ORIGIN_ALLOCATABLE, THIRD_PARTY_ALLOCATIONS
 from seatrial.suites.loadaware.reports import annotate, report, settle
 from seatrial.suites.qos.colocation import WITHIN, batch, colocation, expect_offer, machine, offered, prod
@@ -298,6 +309,70 @@ def test_pods_without_a_report_and_exclusive_pods(trial: Trial, start_manager: S
     report(trial, "n1", "5", "5G", pods=pods)
     start_manager(colocation())
     expect_offer(trial, "n1", (35000, 53))
+
+
+@pytest.mark.feature("QOS-2.devices")
+@pytest.mark.case(
+    "CO-091",
+    severity="critical",
+    source="Koordinator pkg/slo-controller/noderesource/plugins/gpudeviceresource, rdmadevicereource; spec NR-23",
+)
+def test_totals_of_devices(trial: Trial, start_manager: StartManager) -> None:
+    """A node has the sums over the healthy cards of its Device object, whatever it reports of its usage: one of two
+    cards fails, then the other one with the NIC, both cards are well again, the object goes."""
+    trial.add(machine("n1"))
+    start_manager(colocation())
+    labels = {GPU_VENDOR_LABEL: "nvidia", GPU_MODEL_LABEL: "A100"}
+    owner = {"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": trial.node("n1")["metadata"]["uid"]}
+    device = {
+        "apiVersion": GROUP_VERSION,
+        "kind": "Device",
+        "metadata": {"name": "n1", "labels": labels, "ownerReferences": [owner]},
+        "spec": {"devices": cards()},
+    }
+    path = f"/apis/{GROUP_VERSION}/devices"
+    assert trial.call("POST", path, device).ok
+    expect_totals(trial, {GPU: 200, GPU_CORE: 200, GPU_MEMORY: 18000, GPU_MEMORY_RATIO: 200, RDMA: 100})
+    arrived = trial.reaches(lambda: trial.node("n1")["metadata"]["labels"].items() >= labels.items(), within=WITHIN)
+    assert arrived, f"expected labels {labels}, found {trial.node('n1')['metadata']['labels']}"
+
+    for failed, expected in (
+        ({1}, {GPU: 100, GPU_CORE: 100, GPU_MEMORY: 8000, GPU_MEMORY_RATIO: 100, RDMA: 100}),
+        ({0, 1, 2}, {}),
+        ({2}, {GPU: 200, GPU_CORE: 200, GPU_MEMORY: 18000, GPU_MEMORY_RATIO: 200}),
+    ):
+        assert trial.call("PATCH", f"{path}/n1", {"spec": {"devices": cards(failed)}}).ok
+        expect_totals(trial, expected)
+    assert trial.call("DELETE", f"{path}/n1").ok
+    expect_totals(trial, {})
+
+
+def cards(failed: Collection[int] = ()) -> list[dict[str, Any]]:
+    """Two cards and a NIC; `failed`: their places."""
+    resources = [{GPU_CORE: "100", GPU_MEMORY: memory, GPU_MEMORY_RATIO: "100"} for memory in ("8000", "10000")]
+    entries = [*(("gpu", each) for each in resources), ("rdma", {RDMA: "100"})]
+    return [
+        {"type": kind, "id": f"d{place}", "minor": place, "health": place not in failed, "resources": amounts}
+        for place, (kind, amounts) in enumerate(entries)
+    ]
+
+
+def expect_totals(trial: Trial, expected: dict[str, int]) -> None:
+    """Equal amounts in capacity and allocatable of n1; others of these names are not there."""
+
+    def totals() -> list[dict[str, int]]:
+        status = trial.node("n1")["status"]
+        return [
+            {
+                name: amount(name, status[part][name])
+                for name in (GPU, GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO, RDMA)
+                if name in status[part]
+            }
+            for part in ("capacity", "allocatable")
+        ]
+
+    arrived = trial.reaches(lambda: totals() == [expected] * 2, within=WITHIN)
+    assert arrived, f"expected {expected} in capacity and allocatable, found {totals()}"
 
 
 @pytest.mark.feature("QOS-2.manifest-colocation-config")
