@@ -11,7 +11,7 @@ from seatrial.scheduler.api.clock import SimClock
 from seatrial.scheduler.api.core import ConfigMap, Node
 from seatrial.scheduler.api.faults import Faults
 from seatrial.scheduler.api.numa import NodeResourceTopology
-from seatrial.scheduler.api.slo import NODE_METRICS_PATH, NODE_SLOS_PATH, NodeMetric
+from seatrial.scheduler.api.slo import NODE_METRICS_PATH, NODE_SLOS_PATH, NodeMetric, NodeSlo
 from seatrial.scheduler.api.transport import Done, Request, Response
 from seatrial.scheduler.api.wire import ObjectMeta
 from seatrial.scheduler.manager.shell import Manager
@@ -96,6 +96,22 @@ def test_a_node_metric_goes_with_its_node(api: Recorder, first: str) -> None:
 def test_an_orphan_is_deleted_unless_it_may_be_another_s(api: Recorder, selector: str, deleted: bool) -> None:
     manager(api, selector=selector)._set_metric(metric("absent"))
     assert [write[0] for write in api.writes] == ["DELETE"] * deleted
+
+
+def test_orphans_of_the_time_before_the_manager_are_deleted(api: Recorder) -> None:
+    """Both kinds, all of them, as soon as the nodes are known."""
+    result = manager(api)
+    result.ready = False
+    result._set_node(node("here"))
+    for name in ("a", "here", "b"):
+        result._set_metric(metric(name))
+        result._set_slo(NodeSlo(ObjectMeta(name=name, uid="s")))
+    assert (api.writes, api.slos) == ([], [])
+    for informer in result._informers:
+        informer.synced = True
+    result._synced()
+    for writes, path in ((api.writes, NODE_METRICS_PATH), (api.slos, NODE_SLOS_PATH)):
+        assert {write[1] for write in writes if write[0] == "DELETE"} == {f"{path}/a", f"{path}/b"}
 
 
 def test_a_node_metric_with_its_policy_is_not_written_again(api: Recorder) -> None:

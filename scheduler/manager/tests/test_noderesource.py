@@ -274,6 +274,15 @@ def test_a_bad_configuration_keeps_the_last_and_is_an_event() -> None:
     assert setting.written() == []
 
 
+def test_each_broken_key_is_an_event() -> None:
+    setting = Setting(colocation_config=ENABLED)
+    setting.api.writes.clear()
+    broken = ["resource-threshold-config", "colocation-config", "system-config"]
+    setting.manager._set_config(ConfigMap(data=dict.fromkeys(broken, "[")))
+    notes = [body["note"] for _, path, body in setting.api.writes if path.endswith("/events")]
+    assert sorted(key for key in broken for note in notes if f": {key}: " in note) == sorted(broken)
+
+
 def test_settings_that_were_never_good_take_nothing_back() -> None:
     """C-1: a manager that starts with settings that cannot be read leaves what nodes offer."""
     setting = Setting(colocation_config={**ENABLED, "degradeTimeMinutes": 0})

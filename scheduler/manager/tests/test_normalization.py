@@ -98,7 +98,10 @@ def test_amplification(ratios: dict[str, float] | None, normalization: str, expe
     assert amplification_ratios(settings, {RATIO: normalization} if normalization else {}) == expected
 
 
-@pytest.mark.parametrize(("ratios", "normalization"), [({"cpu": 0.5}, "1.50"), ({"memory": 0.9}, "")])
+@pytest.mark.parametrize(
+    ("ratios", "normalization"),
+    [({"cpu": 0.5}, "1.50"), ({"memory": 0.9}, ""), ({"a/b": 2, "memory": 0.9, "c/d": 2}, "")],
+)
 def test_amplification_below_one_is_refused(ratios: dict[str, float], normalization: str) -> None:
     settings = {"enable": True, "resourceAmplificationRatio": ratios}
     with pytest.raises(SettingsError, match="expected 1 or more"):
@@ -188,6 +191,11 @@ def test_a_broken_key_keeps_its_last_settings() -> None:
             {"enable": True, "metricReportIntervalSeconds": 30, "metricAggregatePolicy": {"durations": ["soon"]}},
             60,
             id="invalid-duration",
+        ),
+        pytest.param(
+            {"enable": True, "metricReportIntervalSeconds": 30, "metricAggregatePolicy": {"durations": ["1m", "0s"]}},
+            60,
+            id="invalid-second-duration",
         ),
     ],
 )
