@@ -19,7 +19,6 @@ from seatrial.harness.processes import START_WITHIN, program, start_logged
 from seatrial.scheduler.api.private_files import private_folder
 from seatrial.scheduler.api.transport import Request
 from seatrial.scheduler.manager.app import build_manager as build_manager  # noqa: PLC0414 benchmarks use it
-from seatrial.scheduler.manager.devices import GPU_SHARED_GATE
 
 READY_LINE = "manager synced"
 WEBHOOKS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
@@ -54,7 +53,13 @@ def running_manager(cluster: Cluster, selector: str, *, troubled: bool = False) 
         way = cleanup.enter_context(TroubledWay(cluster.endpoint.kubeconfig)) if troubled else None
         kubeconfig = way.offered if way is not None else cluster.endpoint.kubeconfig
         command = [*program("seatrial.scheduler.manager"), "--kubeconfig", str(kubeconfig), "--selector", selector]
-        command += ["--colocation-profile-controller", "--feature-gates", f"{GPU_SHARED_GATE}=true", "--seed", "0"]
+        command += [
+            "--colocation-profile-controller",
+            "--feature-gates",
+            "EnableSyncGPUSharedResource=true",
+            "--seed",
+            "0",
+        ]
         process = start_logged(command, log, cleanup)
         cluster.wait(lambda: READY_LINE in log.read_text() or process.poll() is not None, within=START_WITHIN)
         if READY_LINE not in log.read_text():

@@ -1,5 +1,7 @@
 """The manager beside simulated nodes, which report the totals of their devices themselves."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import orjson
@@ -8,10 +10,9 @@ import pytest
 from seatrial.fake_devices.models import catalog
 from seatrial.harness.clusters.protocol import Cluster
 from seatrial.harness.clusters.virtual import VirtualBackend
-from seatrial.harness.subject.manager import build_manager
+from seatrial.harness.subject.manager import running_manager
 from seatrial.scheduler.api.builders import node
 from seatrial.scheduler.api.transport import Request
-from seatrial.scheduler.manager.shell import Manager
 
 COLOCATION = {
     "apiVersion": "v1",
@@ -31,31 +32,30 @@ def node_state(cluster: Cluster, name: str) -> tuple[Any, ...]:
     return manifest["metadata"]["labels"], *status
 
 
-def manager_on(cluster: Cluster) -> Manager:
-    manager = build_manager(cluster.transport, cluster.clock, gpu_shared=True)
-    manager.start()
+@contextmanager
+def colocated(cluster: Cluster) -> Iterator[None]:
+    """The manager runs with colocation enabled, and has looked."""
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "koordinator-system"}}
     cluster.call(Request("POST", "/api/v1/namespaces", orjson.dumps(namespace)))
     path = "/api/v1/namespaces/koordinator-system/configmaps"
     assert cluster.call(Request("POST", path, orjson.dumps(COLOCATION))).ok
-    cluster.pass_time(30)
-    return manager
+    with running_manager(cluster, ""):
+        cluster.pass_time(30)
+        yield
 
 
 @pytest.mark.parametrize("server", catalog().server_names())
 def test_both_write_the_same(server: str) -> None:
-    """Each server of the catalogue, as it is and with a card that failed: after the manager has looked, nodes are what
-    they were."""
+    """Each server of the catalogue, as it is and with a card that failed: nodes stay what they were."""
     with VirtualBackend().start() as cluster:
         cluster.add_nodes([node("n1").server(server), node("n2").server(server)])
-        cards = orjson.loads(cluster.call(Request("GET", "/apis/scheduling.koordinator.sh/v1alpha1/devices")).body)
-        if cards["items"]:
+        devices = orjson.loads(cluster.call(Request("GET", "/apis/scheduling.koordinator.sh/v1alpha1/devices")).body)
+        if devices["items"]:
             cluster.inject({"node": "n2", "type": "gpu", "device": 0, "verb": "lost"})
         cluster.pass_time(30)
         before = node_state(cluster, "n1"), node_state(cluster, "n2")
-        manager = manager_on(cluster)
-        assert (node_state(cluster, "n1"), node_state(cluster, "n2")) == before
-        manager.stop()
+        with colocated(cluster):
+            assert (node_state(cluster, "n1"), node_state(cluster, "n2")) == before
 
 
 def test_they_do_not_write_against_each_other() -> None:
@@ -64,13 +64,17 @@ def test_they_do_not_write_against_each_other() -> None:
     with VirtualBackend().start() as cluster:
         cluster.add_nodes([node("n1").gpus("a10", 1)])
         before = node_state(cluster, "n1")
-        manager = manager_on(cluster)
-        cluster.inject({"node": "n1", "type": "gpu", "device": 0, "verb": "lost", "at": 5, "for": 30})
-        cluster.pass_time(20)
-        assert "koordinator.sh/gpu" not in node_state(cluster, "n1")[2]
-        cluster.pass_time(60)
-        assert node_state(cluster, "n1") == before
-        writes = manager.writes["Node", "patch"]
-        cluster.pass_time(900)
-        assert manager.writes["Node", "patch"] <= writes + 1, "batch resources are taken back once, without reports"
-        manager.stop()
+        with colocated(cluster):
+            cluster.inject({"node": "n1", "type": "gpu", "device": 0, "verb": "lost", "at": 5, "for": 30})
+            cluster.pass_time(20)
+            assert "koordinator.sh/gpu" not in node_state(cluster, "n1")[2]
+            cluster.pass_time(60)
+            assert node_state(cluster, "n1") == before
+            version = node_version(cluster)
+            cluster.pass_time(900)
+            assert node_version(cluster) == version
+
+
+def node_version(cluster: Cluster) -> str:
+    version: str = orjson.loads(cluster.call(Request("GET", "/api/v1/nodes/n1")).body)["metadata"]["resourceVersion"]
+    return version
