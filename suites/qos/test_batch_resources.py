@@ -280,18 +280,19 @@ def test_reported_pods_that_are_gone(trial: Trial, start_manager: StartManager) 
 
 @pytest.mark.feature("QOS-2.batch")
 @pytest.mark.case("CO-093", severity="normal", source="Koordinator plugins/batchresource; spec NR-13 to NR-15")
-def test_numa_nodes_offer_what_their_pods_leave(trial: Trial, start_manager: StartManager) -> None:
+@pytest.mark.parametrize("policy", ["usage", "maxUsageRequest"])
+def test_numa_nodes_offer_what_their_pods_leave(trial: Trial, start_manager: StartManager, policy: str) -> None:
     """Pods count on the NUMA nodes that they are bound to, in equal parts, and those that are bound to none, or are
     gone, on all. Together NUMA nodes offer what their node does."""
     trial.add(machine("n1").server("cpu-64"))
-    for name, cpu, places in (("a", 4, (0,)), ("b", 10, (1,)), ("c", 2, (0, 1)), ("d", 2, ())):
+    for name, cpu, places in (("d", 2, ()), ("c", 2, (0, 1)), ("a", 4, (0,)), ("b", 10, (1,))):
         amounts = {"cpu": str(cpu), "memory": f"{cpu}Gi"}
         zones = [{"node": place, "resources": amounts} for place in places]
         bound = orjson.dumps({"numaNodeResources": zones}).decode()
         trial.submit(prod(name, "n1", cpu, cpu).annotation(RESOURCE_STATUS, bound))
     used = {name: (cpu, f"{cpu}G", PROD) for name, cpu in {"a": "4", "b": "10", "c": "2", "d": "2", "e": "6"}.items()}
     report(trial, "n1", "28", "28G", system=("4", "4G"), pods=used)
-    start_manager(colocation())
+    start_manager(colocation(cpuCalculatePolicy=policy, memoryCalculatePolicy=policy))
 
     for place, name in enumerate(NAMES["batch"]):
 
@@ -349,14 +350,15 @@ def test_small_changes_are_not_written(trial: Trial, start_manager: StartManager
 
 @pytest.mark.feature("QOS-2.batch")
 @pytest.mark.case("CO-011", severity="normal")
-def test_settings_that_cannot_be_read_keep_the_last(trial: Trial, start_manager: StartManager) -> None:
+@pytest.mark.parametrize("broken", ["{", '{"enable": true, "degradeTimeMinutes": 0}'], ids=["no-json", "out-of-range"])
+def test_settings_that_cannot_be_read_keep_the_last(trial: Trial, start_manager: StartManager, broken: str) -> None:
     """Broken settings change nothing, and an event at the ConfigMap says so; later good ones hold."""
     trial.add(machine("n1"))
     report(trial, "n1", "5", "20G", system=("5", "20G"))
     start_manager(colocation())
     expect_offer(trial, "n1", (60000, 58))
 
-    write_config(trial, {"colocation-config": "{"})
+    write_config(trial, {"colocation-config": broken})
 
     def events() -> list[str]:
         items = orjson.loads(trial.call("GET", "/api/v1/namespaces/koordinator-system/events").body)["items"]
