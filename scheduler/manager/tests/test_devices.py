@@ -76,6 +76,11 @@ def test_two_cards(vendor: str, shared: bool) -> None:
     assert setting.written() == [], "what is written already is not written again"
 
 
+def test_an_amount_of_0_is_one() -> None:
+    setting = Devices(entry("gpu", {**GPU_A, f"{K}/gpu-memory": "0"}), CARDS[1])
+    assert setting.written_totals()[f"{K}/gpu-memory"] == "10000"
+
+
 def test_npus_and_nics() -> None:
     """E8: no koordinator.sh/gpu for NPUs; 100 for each NIC."""
     cards = [entry("gpu", {**NPU, f"{K}/gpu-memory": size, f"{K}/gpu-memory-ratio": "100"}) for size in ("8k", "10k")]

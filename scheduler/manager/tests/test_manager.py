@@ -123,6 +123,17 @@ def test_a_node_metric_with_its_policy_is_not_written_again(api: Recorder) -> No
     assert api.writes == []
 
 
+def test_a_policy_that_somebody_changed_is_written_again(api: Recorder) -> None:
+    """Without colocation too, and what else of a NodeMetric changes is no reason to look at its node."""
+    result = manager(api)
+    result._set_node(node("n1"))
+    policy = api.writes[0][2]["spec"]["metricCollectPolicy"]
+    result._set_metric(metric("n1", **policy))
+    api.writes.clear()
+    result._set_metric(metric("n1", **{**policy, "reportIntervalSeconds": 5}))
+    assert [(method, path) for method, path, _ in api.writes] == [("PATCH", f"{NODE_METRICS_PATH}/n1")]
+
+
 def test_a_changed_configuration_changes_policies(api: Recorder) -> None:
     """A broken one changes none."""
     result = manager(api)

@@ -39,6 +39,7 @@ def info(model: str = "x", *, threads: bool = True, turbo: bool = True) -> dict[
         pytest.param({"enable": True, "ratioModel": {"x": {}}, "defaultRatio": 2.2}, {}, info(), "2.20", id="no-field"),
         pytest.param({**ON, "enable": False}, {ENABLED: "true"}, info(), "1.10", id="label-turns-on"),
         pytest.param(ON, {ENABLED: "false"}, info(), "1.00", id="label-turns-off"),
+        pytest.param({**ON, "defaultRatio": 5.0}, {}, info("y"), "5.00", id="the-largest"),
         pytest.param({}, {}, {}, "1.00", id="off"),
     ],
 )
@@ -89,6 +90,7 @@ def test_ratios_refused(settings: dict[str, Any], labels: dict[str, str], cpu: d
         ({"cpu": 1.5, "memory": 2.5}, "1.20", '{"cpu":1.80,"memory":2.50}'),
         ({"memory": 3.5, "storage": 1.8}, "1.50", '{"cpu":1.50,"memory":3.50,"storage":1.80}'),
         ({"cpu": 0.8, "memory": 3.5, "storage": 1.8}, "1.50", '{"cpu":1.20,"memory":3.50,"storage":1.80}'),
+        ({"memory": 1}, "", '{"memory":1.00}'),
         (None, "1.00", None),
         (None, "1.22", '{"cpu":1.22}'),
     ],
