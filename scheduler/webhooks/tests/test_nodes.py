@@ -84,6 +84,10 @@ def test_memory_is_amplified_too() -> None:
         "/status/allocatable/cpu": "2",
         "/status/allocatable/memory": "1500",
     }
+    new["metadata"]["annotations"][RAW] = raw["value"]
+    new["status"]["allocatable"]["memory"] = "1200"
+    raw, *_ = patch_of_node(new, old)
+    assert json.loads(raw["value"]) == {"cpu": "1000m", "memory": "1200"}, "the kubelet reports other memory"
 
 
 @pytest.mark.parametrize("broken", [{"ratio": "{"}, {"ratio": '{"cpu":2}', "raw": "[]"}, {"ratio": '{"cpu":"2"}'}])
