@@ -33,6 +33,7 @@ from seatrial.harness.subject.koordlet import running_koordlet
 from seatrial.harness.subject.manager import build_manager
 from seatrial.scheduler.api.builders import node, pod
 from seatrial.scheduler.api.clock import SimClock
+from seatrial.scheduler.api.device import GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO
 from seatrial.scheduler.api.slo import CONFIG_COLOCATION, CONFIG_NAME, CONFIG_NAMESPACE, CollectPolicy
 from seatrial.scheduler.api.transport import Done, OnLine, Request, Response
 
@@ -41,7 +42,8 @@ CPU, MEMORY = 64, 256 << 30  # of a node
 REPORTS_BUDGET, ROUND_BUDGET = 50.0, 1.0  # percent of a core, seconds
 AGENT_BUDGET, AGENT_MEMORY = 2.0, 100.0  # percent of a core, MiB
 WITHIN = 60.0  # seconds in which the pods of the agent's node run
-METRICS, NODES, PODS, CONFIGS = "nodemetrics", "nodes", "pods", "configmaps"
+METRICS, NODES, PODS, CONFIGS, DEVICES = "nodemetrics", "nodes", "pods", "configmaps", "devices"
+CARDS = 8  # of a node
 _TICKS = os.sysconf("SC_CLK_TCK")
 _SETTINGS = {
     "apiVersion": "v1",
@@ -158,7 +160,12 @@ def _reports_and_manager(nodes: int, pods: int, rounds: int, progress: Progress,
         for name in names
     }
     look = _simulated(names, pods, clock, seed)
-    api.objects = {METRICS: metrics, NODES: {name: _node(name) for name in names}, CONFIGS: {CONFIG_NAME: _SETTINGS}}
+    api.objects = {
+        METRICS: metrics,
+        NODES: {name: _node(name) for name in names},
+        DEVICES: {name: _device(name) for name in names},
+        CONFIGS: {CONFIG_NAME: _SETTINGS},
+    }
     reports = UsageReports(api, clock, Writer(api, clock), look)
     reports.start()
     clock.advance(2000.0)  # so that the longest durations are full
@@ -227,6 +234,12 @@ def _node(name: str) -> dict[str, Any]:
     amounts = {"cpu": str(CPU), "memory": str(MEMORY)}
     metadata = {"name": name, "uid": f"uid-{name}", "resourceVersion": "1", "labels": {}, "annotations": {}}
     return {"metadata": metadata, "status": {"capacity": dict(amounts), "allocatable": dict(amounts)}}
+
+
+def _device(name: str) -> dict[str, Any]:
+    amounts = {GPU_CORE: "100", GPU_MEMORY: "80Gi", GPU_MEMORY_RATIO: "100"}
+    cards = [{"type": "gpu", "minor": minor, "health": True, "resources": amounts} for minor in range(CARDS)]
+    return {"metadata": {"name": name, "uid": f"device-{name}", "resourceVersion": "1"}, "spec": {"devices": cards}}
 
 
 def _pod(name: str, where: str) -> dict[str, Any]:

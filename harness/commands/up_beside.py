@@ -26,7 +26,10 @@ def beside(target: str, config: Path | None, kubeconfig: Path) -> dict[str, list
         from seatrial.harness.subject.descheduler import check_file
 
         check_file(config)
-    options = {"descheduler": ["--config", str((config or DEFAULT_CONFIG).resolve())]}
+    options = {
+        "manager": ["--feature-gates", "EnableSyncGPUSharedResource=true"],  # as simulated nodes report
+        "descheduler": ["--config", str((config or DEFAULT_CONFIG).resolve())],
+    }
     return {
         name: [sys.executable, "-m", module, "--kubeconfig", str(kubeconfig), "--port", "0", *options.get(name, ())]
         for name, module in PROGRAMS.items()

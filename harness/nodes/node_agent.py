@@ -154,8 +154,8 @@ class NodeAgent:
         before, labels = self.devices, self._publisher.device_labels()
         self._read_hardware()
         if self.devices != before:
-            self._publisher.publish()
-            self._publisher.write_status(ready=self.ready)
+            # First the Device: a manager that still sees the old one would take back what the status shows.
+            self._publisher.publish(then(lambda: self._publisher.write_status(ready=self.ready)))
             self._relabel(labels, self._publisher.device_labels())
             self._report_device_health(before)
 

@@ -26,7 +26,8 @@ WEBHOOKS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
 
 @contextmanager
 def running_manager(cluster: Cluster, selector: str, *, troubled: bool = False) -> Iterator[Link | None]:
-    """The manager for the nodes that the selector selects; in this process if the cluster is there too.
+    """The manager for the nodes that the selector selects; in this process if the cluster is there too. It writes
+    gpu.shared, as simulated nodes do: what it removed while a node had no card, it alone writes again.
 
     `troubled`: yields its connection to the API server, which can be made to fail; otherwise None.
 
@@ -36,7 +37,7 @@ def running_manager(cluster: Cluster, selector: str, *, troubled: bool = False) 
     """
     if Capability.VIRTUAL_TIME in cluster.capabilities:
         link = FaultyTransport(cluster.transport, cluster.clock)
-        manager = build_manager(link, cluster.clock, selector=selector, profiles=True, seed=0)
+        manager = build_manager(link, cluster.clock, selector=selector, profiles=True, gpu_shared=True, seed=0)
         manager.start()
         try:
             if not cluster.wait(lambda: manager.ready, within=START_WITHIN):
@@ -52,7 +53,13 @@ def running_manager(cluster: Cluster, selector: str, *, troubled: bool = False) 
         way = cleanup.enter_context(TroubledWay(cluster.endpoint.kubeconfig)) if troubled else None
         kubeconfig = way.offered if way is not None else cluster.endpoint.kubeconfig
         command = [*program("seatrial.scheduler.manager"), "--kubeconfig", str(kubeconfig), "--selector", selector]
-        command += ["--colocation-profile-controller", "--seed", "0"]
+        command += [
+            "--colocation-profile-controller",
+            "--feature-gates",
+            "EnableSyncGPUSharedResource=true",
+            "--seed",
+            "0",
+        ]
         process = start_logged(command, log, cleanup)
         cluster.wait(lambda: READY_LINE in log.read_text() or process.poll() is not None, within=START_WITHIN)
         if READY_LINE not in log.read_text():

@@ -12,6 +12,8 @@ from seatrial.scheduler.api.clock import WallClock
 from seatrial.scheduler.client.http import HttpTransport
 from seatrial.scheduler.client.kubeconfig import KubeconfigError, load_server
 from seatrial.scheduler.manager.app import build_manager, build_routes
+from seatrial.scheduler.manager.devices import GPU_SHARED_GATE
+from seatrial.scheduler.serving.feature_gates import feature_gates as parsed_gates
 from seatrial.scheduler.serving.http import serve
 from seatrial.scheduler.serving.process import log_to_stderr, on_end_signal
 
@@ -27,9 +29,10 @@ def run(
     port: int = 0,
     colocation_profile_controller: bool = False,
     colocation_profile_reconcile_by_default: bool = False,
+    feature_gates: str = "",
     seed: int | None = None,
 ) -> int:
-    """Keep a NodeMetric and a NodeSLO for each node, write batch and mid resources, normalization and amplification.
+    """Keep a NodeMetric and a NodeSLO for each node, write batch, mid and device resources, and ratios.
 
     Until SIGTERM or Ctrl-C. Settings are in the ConfigMap koordinator-system/slo-controller-config.
 
@@ -42,12 +45,15 @@ def run(
             wait for a node already (Koordinator's gate ColocationProfileController): of profiles with the label
             config.koordinator.sh/controller-managed: "true" and a selector.
         colocation_profile_reconcile_by_default: With it, of profiles without the label too.
+        feature_gates: As in EnableSyncGPUSharedResource=true: nodes whose colocation is enabled get
+            koordinator.sh/gpu.shared, 100 for each healthy card.
         seed: Of the dice for profiles with a probability; by default they differ in each process.
     """
     log_to_stderr(logging.INFO)
     try:
         server = load_server(kubeconfig)
-    except KubeconfigError as error:
+        gates = parsed_gates(feature_gates, {GPU_SHARED_GATE: False})
+    except (KubeconfigError, ValueError) as error:
         print(f"manager: {error}", file=sys.stderr)  # noqa: T201
         return 2
 
@@ -60,6 +66,7 @@ def run(
             selector=selector,
             profiles=colocation_profile_controller,
             all_profiles=colocation_profile_reconcile_by_default,
+            gpu_shared=gates[GPU_SHARED_GATE],
             seed=seed,
         )
         try:

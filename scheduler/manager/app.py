@@ -19,15 +19,17 @@ def build_manager(
     selector: str = "",
     profiles: bool = False,
     all_profiles: bool = False,
+    gpu_shared: bool = False,
     seed: int | None = None,
 ) -> Manager:
     """A manager for the nodes that a label selector selects. It does nothing until `start`.
 
     `profiles`: bring pods that wait for a node in line with the ClusterColocationProfiles that demand it, or with
-    `all_profiles`. `seed`: of the dice for those with a probability."""
+    `all_profiles`; `seed`: of the dice for those with a probability. `gpu_shared`: write `koordinator.sh/gpu.shared`.
+    """
     dice = Random(seed)  # noqa: S311 dice, no secret
     controller = ProfileController(transport, clock, dice, by_default=all_profiles) if profiles else None
-    return Manager(transport, clock, selector=selector, profiles=controller)
+    return Manager(transport, clock, selector=selector, profiles=controller, gpu_shared=gpu_shared)
 
 
 def build_routes(manager: Manager) -> Routes:

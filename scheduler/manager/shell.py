@@ -1,12 +1,13 @@
 """The manager: follows nodes, their usage, their topology and the configuration.
 
-It writes NodeMetrics and NodeSLOs, the ratios of nodes, and what nodes offer to batch and mid pods. A cluster whose
-nodes have none of it and whose configuration enables none gets no writes to nodes, and its pods are not read.
+It writes NodeMetrics and NodeSLOs, the ratios of nodes, what nodes offer to batch and mid pods, and the totals of their
+devices. A cluster whose nodes have none of it and whose configuration enables none gets no writes to nodes, and its
+pods and Device objects are not read.
 """
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, TypeVar
 
@@ -14,6 +15,7 @@ import msgspec
 
 from seatrial.scheduler.api.clock import Clock, TimeError, Timer
 from seatrial.scheduler.api.core import ConfigMap, Node
+from seatrial.scheduler.api.device import GROUP_VERSION as DEVICES_VERSION
 from seatrial.scheduler.api.integers import integer
 from seatrial.scheduler.api.numa import (
     AMPLIFICATION_RATIO,
@@ -47,7 +49,14 @@ from seatrial.scheduler.manager.config import (
     SloConfig,
     read_config,
 )
-from seatrial.scheduler.manager.noderesource import NodeResources, allocations_of, normalization, offers_something
+from seatrial.scheduler.manager.devices import NodeChange, NodeTotals, read_totals
+from seatrial.scheduler.manager.noderesource import (
+    NodeResources,
+    Offer,
+    allocations_of,
+    normalization,
+    offers_something,
+)
 from seatrial.scheduler.manager.nodeslo import node_slo_spec
 from seatrial.scheduler.manager.normalization import changed_annotations
 from seatrial.scheduler.manager.profile_controller import ProfileController
@@ -62,6 +71,7 @@ RETRY = 5.0  # seconds after a write that failed
 UNSERVED_PAUSE = 30.0  # seconds after which a kind is tried again that the API server does not serve
 STALE_SCAN = 60.0  # seconds between looks for nodes whose usage is no longer reported
 TOPOLOGIES_PATH = f"/apis/{GROUP_VERSION}/noderesourcetopologies"
+DEVICES_PATH = f"/apis/{DEVICES_VERSION}/devices"
 Write = Callable[[Callable[[Response], None]], None]
 K = TypeVar("K", bound=Following)
 
@@ -70,9 +80,16 @@ class Manager:
     """Runs the controllers against one API server."""
 
     def __init__(
-        self, transport: Transport, clock: Clock, *, selector: str = "", profiles: ProfileController | None = None
+        self,
+        transport: Transport,
+        clock: Clock,
+        *,
+        selector: str = "",
+        profiles: ProfileController | None = None,
+        gpu_shared: bool = False,
     ) -> None:
-        """`selector`: a label selector; only nodes with these labels are served. `profiles` is started with it."""
+        """`selector`: a label selector; only nodes with these labels are served. `profiles` is started with it.
+        `gpu_shared`: nodes get `koordinator.sh/gpu.shared` too."""
         self._transport, self._clock = transport, clock
         self.faults = clock.faults
         self._rest = Rest(transport, clock)
@@ -133,6 +150,15 @@ class Manager:
             self._resources.pod_gone,
             {"fieldSelector": "spec.nodeName!="},
         )
+        self._totals = NodeTotals(self._reconcile, self._reconcile_all)
+        self._devices = self._follow(  # likewise
+            DEVICES_PATH,
+            partial(read_totals, shared=gpu_shared),
+            self._totals.set,
+            self._totals.gone,
+            {},
+            on_batch=self._totals.listed,
+        )
 
     def start(self) -> None:
         for informer in self._informers:
@@ -143,7 +169,7 @@ class Manager:
     def stop(self) -> None:
         self._stopped = True
         self._rest.stop()
-        for informer in (*self._informers, self._pods):
+        for informer in (*self._informers, self._pods, self._devices):
             informer.stop()
         for timer in (*self._retries.values(), self._probe, self._scan):
             if timer is not None:
@@ -158,6 +184,8 @@ class Manager:
         on_set: Callable[[K], object],
         on_gone: Callable[[K], object],
         selector: dict[str, str],
+        *,
+        on_batch: Callable[[], None] = lambda: None,  # each event is complete by itself
     ) -> Informer[Any]:
         return Informer(
             self._transport,
@@ -167,7 +195,7 @@ class Manager:
             on_set=on_set,  # type: ignore[arg-type]
             on_gone=on_gone,  # type: ignore[arg-type]
             on_synced=self._synced,
-            on_batch=_nothing,
+            on_batch=on_batch,
             selector=selector,
             optional=True,
         )
@@ -204,6 +232,7 @@ class Manager:
             )
         if self._colocation and self._scan is None and not self._stopped:
             self._pods.start()
+            self._devices.start()
             self._scan = self._clock.call_later(STALE_SCAN, self._look_for_stale)
         self._reconcile_all()
 
@@ -258,6 +287,7 @@ class Manager:
         self._resources.node_gone(node.name)
         self._strategies.pop(node.name, None)
         self._agreed.pop(node.name, None)
+        self._totals.node_gone(node.name)
         self._remove_orphans(node.name)
 
     def _remove_orphans(self, name: str) -> None:
@@ -334,13 +364,15 @@ class Manager:
         yield from self._metric_writes(node, strategy)
         yield from self._slo_writes(node)
         annotations = self._ratio_changes(node)
+        devices = self._totals.change(node) if self._colocation and strategy.enable else None
         if self._colocation:
             if self._pods.synced:
-                yield from self._resource_writes(node, strategy, annotations)
+                yield from self._resource_writes(node, strategy, annotations, devices)
         elif COLOCATION not in self._config.broken and offers_something(node, self._topologies.get(node.name)):
             yield from self._resource_writes(node, ColocationStrategy(), annotations)
-        if annotations:
-            patch: Settings = {"metadata": {"annotations": annotations}}
+        metadata = {"annotations": annotations, "labels": devices.labels if devices is not None else {}}
+        patch: Settings = {"metadata": {name: change for name, change in metadata.items() if change}}
+        if patch["metadata"]:
             yield partial(self._patch, "Node", node_path(node.name), node.metadata.uid, patch)
 
     def _strategy(self, node: Node) -> ColocationStrategy:
@@ -383,37 +415,55 @@ class Manager:
             self._agreed[node.name] = (self._config, node, slo)
 
     def _resource_writes(
-        self, node: Node, strategy: ColocationStrategy, annotations: dict[str, str | None]
+        self,
+        node: Node,
+        strategy: ColocationStrategy,
+        annotations: dict[str, str | None],
+        devices: NodeChange | None = None,
     ) -> Iterator[Write]:
-        """What the node offers to batch and mid pods, into its status and its topology; the annotation with the amounts
-        before those of third parties goes to the others."""
+        """What the node offers to batch and mid pods, and the totals of its devices, into its status and its topology;
+        the annotation with the amounts before those of third parties goes to the others."""
+        offer, amounts = self._offer(node, strategy, annotations)
+        if devices is not None:
+            self._say(node.name, "device resources", [devices.totals.wrong] if devices.totals.wrong else [])
+            amounts |= devices.amounts
+        status = self._resources.status_change(node, strategy, amounts)
+        if offer is not None and (status or ORIGIN_ALLOCATABLE not in node.metadata.annotations):  # as by Koordinator
+            annotations.update(self._resources.annotation_change(node, offer))
+        if status:
+            why = [offer.why if offer is not None else "", devices.totals.why if devices is not None else ""]
+            log.debug("noderesource node=%s %s", node.name, "\n".join(filter(None, why)))
+            path = f"{node_path(node.name)}/status"
+            yield self._noted(node.name, "Node", partial(self._patch, "Node", path, node.metadata.uid, status))
         topology = self._topologies.get(node.name)
-        ratio = annotations.get(CPU_NORMALIZATION_RATIO) or node.metadata.annotations.get(CPU_NORMALIZATION_RATIO)
-        try:
-            offer = self._resources.offer(node, strategy, self._metrics.get(node.name), topology, normalization(ratio))
-        except (QuantityError, TimeError) as error:
-            self._say(node.name, "batch and mid resources", [str(error)])  # the last amounts stay
+        if topology is None or offer is None:
             return
+        steps = self._resources.zone_change(topology, strategy, offer)
+        if steps:
+            path = f"{TOPOLOGIES_PATH}/{node.name}"
+            yield self._noted(
+                node.name, "NodeResourceTopology", partial(self._change, "NodeResourceTopology", path, steps)
+            )
+
+    def _offer(
+        self, node: Node, strategy: ColocationStrategy, annotations: Mapping[str, str | None]
+    ) -> tuple[Offer | None, dict[str, int | None]]:
+        """What the node offers to batch and mid pods, and the amounts; None: it cannot be read, the last ones stay."""
+        ratio = annotations.get(CPU_NORMALIZATION_RATIO) or node.metadata.annotations.get(CPU_NORMALIZATION_RATIO)
+        metric, topology = self._metrics.get(node.name), self._topologies.get(node.name)
         wrong: list[str] = []
+        try:
+            offer = self._resources.offer(node, strategy, metric, topology, normalization(ratio))
+        except (QuantityError, TimeError) as error:
+            self._say(node.name, "batch and mid resources", [str(error)])
+            return None, {}
         try:
             amounts = offer.amounts(allocations_of(node))
         except (QuantityError, msgspec.MsgspecError) as error:
             wrong.append(f"annotation {THIRD_PARTY_ALLOCATIONS}: {error}")
             amounts = offer.amounts(ThirdPartyAllocations())
         self._say(node.name, "batch and mid resources", wrong)
-        status = self._resources.status_change(node, strategy, amounts)
-        if status or ORIGIN_ALLOCATABLE not in node.metadata.annotations:  # with the status, as by Koordinator
-            annotations.update(self._resources.annotation_change(node, offer))
-        if status:
-            log.debug("noderesource node=%s %s", node.name, offer.why)
-            path = f"{node_path(node.name)}/status"
-            yield self._noted(node.name, "Node", partial(self._patch, "Node", path, node.metadata.uid, status))
-        steps = self._resources.zone_change(topology, strategy, offer) if topology is not None else []
-        if steps:
-            path = f"{TOPOLOGIES_PATH}/{node.name}"
-            yield self._noted(
-                node.name, "NodeResourceTopology", partial(self._change, "NodeResourceTopology", path, steps)
-            )
+        return offer, amounts
 
     def _noted(self, name: str, kind: str, write: Write) -> Write:
         """The write, whose success starts the time until small differences are written."""
@@ -531,10 +581,6 @@ def _policy_of(metric: NodeMetric) -> Settings:
     metric_collect_policy = metric.spec.metric_collect_policy
     plain: Settings = to_plain(metric_collect_policy) if metric_collect_policy is not None else {}
     return plain
-
-
-def _nothing() -> None:
-    """Each event is complete by itself."""
 
 
 def _ignore(_: object) -> None:

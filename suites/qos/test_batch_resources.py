@@ -4,6 +4,7 @@ The figures are those of Koordinator's own tests (pkg/slo-controller/noderesourc
 midresource).
 """
 
+from collections.abc import Collection
 from typing import Any
 
 import orjson
@@ -14,12 +15,23 @@ from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.features import suites_folder
 from seatrial.fixtures.manager import StartManager, write_config
 from seatrial.fixtures.trial import Trial
-from seatrial.harness.apiserver.quantities import amounts
+from seatrial.harness.apiserver.quantities import amount, amounts
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import pod
+from seatrial.scheduler.api.device import (
+    GPU,
+    GPU_CORE,
+    GPU_MEMORY,
+    GPU_MEMORY_RATIO,
+    GPU_MODEL_LABEL,
+    GPU_VENDOR_LABEL,
+    GROUP_VERSION,
+    RDMA,
+)
+from seatrial.scheduler.api.numa import RESOURCE_STATUS
 from seatrial.scheduler.api.slo import ORIGIN_ALLOCATABLE, THIRD_PARTY_ALLOCATIONS
 from seatrial.suites.loadaware.reports import annotate, report, settle
-from seatrial.suites.qos.colocation import WITHIN, batch, colocation, expect_offer, machine, offered, prod
+from seatrial.suites.qos.colocation import NAMES, WITHIN, batch, colocation, expect_offer, machine, offered, prod
 
 pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER)]
 
@@ -76,21 +88,22 @@ def test_batch_resources(
 @pytest.mark.feature("QOS-2.batch")
 @pytest.mark.case("CO-002", severity="normal")
 def test_a_node_s_own_settings(trial: Trial, start_manager: StartManager) -> None:
-    """Nodes of a pool have a smaller part for batch pods, another is excluded, one has a label, one an annotation."""
+    """Nodes of a pool have smaller parts for batch pods, another is excluded, one has a label, one an annotation."""
     for name in ("n1", "pool", "out", "labelled", "annotated"):
         trial.add(machine(name).label("pool", name))
         report(trial, name, "5", "20G", system=("5", "20G"))
     annotate(trial, "/api/v1/nodes/annotated", "node.koordinator.sh/colocation-strategy", '{"enable": false}')
     labels = {"metadata": {"labels": {"node.koordinator.sh/cpu-reclaim-ratio": "0.7"}}}
     assert trial.call("PATCH", "/api/v1/nodes/labelled", labels).ok
-    own_settings: dict[str, dict[str, Any]] = {"pool": {"cpuReclaimThresholdPercent": 30}, "out": {"enable": False}}
+    parts = {"cpuReclaimThresholdPercent": 30, "memoryReclaimThresholdPercent": 40}
+    own_settings: dict[str, dict[str, Any]] = {"pool": parts, "out": {"enable": False}}
     own = [
         {"name": name, "nodeSelector": {"matchLabels": {"pool": name}}, **settings}
         for name, settings in own_settings.items()
     ]
     start_manager(colocation(nodeConfigs=own))
 
-    expected = {"n1": (60000, 58), "pool": (25000, 58), "labelled": (65000, 58), "out": None, "annotated": None}
+    expected = {"n1": (60000, 58), "pool": (25000, 28), "labelled": (65000, 58), "out": None, "annotated": None}
     for name, offer in expected.items():
         expect_offer(trial, name, offer)
 
@@ -158,31 +171,35 @@ def test_batch_pods_run_on_what_is_left(trial: Trial, expect: Expect, start_mana
 @pytest.mark.feature("QOS-2.batch")
 @pytest.mark.case("CO-006", severity="normal")
 def test_what_hadoop_has_is_not_offered(trial: Trial, start_manager: StartManager) -> None:
-    """Allocations of a third party are subtracted; the annotation shows the amounts before it."""
+    """Allocations of third parties are subtracted; the annotation shows the amounts before it."""
     trial.add(machine("n1"))
     resources = {"kubernetes.io/batch-cpu": "10000", "kubernetes.io/batch-memory": "10G"}
     allocation = {"name": "hadoop-yarn", "priority": BATCH, "resources": resources}
-    text = orjson.dumps({"allocations": [allocation]}).decode()
+    other = {**allocation, "name": "spark", "resources": {"kubernetes.io/batch-cpu": "5000"}}
+    text = orjson.dumps({"allocations": [allocation, other]}).decode()
     annotate(trial, "/api/v1/nodes/n1", THIRD_PARTY_ALLOCATIONS, text)
     report(trial, "n1", "5", "20G", system=("5", "20G"))
     start_manager(colocation())
 
-    expect_offer(trial, "n1", (50000, 48))
+    expect_offer(trial, "n1", (45000, 48))
     written = orjson.loads(trial.node("n1")["metadata"]["annotations"][ORIGIN_ALLOCATABLE])
     assert amounts(written["resources"]) == {"kubernetes.io/batch-cpu": 60000, "kubernetes.io/batch-memory": 58 * 10**9}
 
 
 @pytest.mark.feature("QOS-2.batch")
 @pytest.mark.case("CO-007", severity="normal")
-@pytest.mark.parametrize(("priority", "expected"), [(PROD, (25000, 33)), (MID, (25000, 33)), (BATCH, (28000, 39))])
+@pytest.mark.parametrize(("priority", "expected"), [(PROD, (25000, 33)), (MID, (25000, 33)), (BATCH, (29000, 40))])
 def test_programs_outside_of_pods(
     trial: Trial, start_manager: StartManager, priority: str, expected: tuple[int, int]
 ) -> None:
     """Host applications of the classes prod and mid count as the system does; those of the class batch do not."""
     loaded(trial)
-    application = {"name": "app", "priority": priority, "usage": {"resources": {"cpu": "3", "memory": "6G"}}}
+    applications = [
+        {"name": name, "priority": priority, "usage": {"resources": {"cpu": cpu, "memory": memory}}}
+        for name, cpu, memory in (("app", "3", "6G"), ("other", "1", "1G"))
+    ]
     pods = {"a": ("11", "11G", PROD), "b": ("10", "10G", BATCH), "c": ("22", "22G", PROD)}
-    report(trial, "n1", "50", "55G", system=("4", "6G"), pods=pods, hostApplicationMetric=[application])
+    report(trial, "n1", "50", "55G", system=("3", "5G"), pods=pods, hostApplicationMetric=applications)
     start_manager(colocation())
     expect_offer(trial, "n1", expected)
 
@@ -251,6 +268,71 @@ def test_numa_nodes_offer_their_part(trial: Trial, start_manager: StartManager) 
 
 
 @pytest.mark.feature("QOS-2.batch")
+@pytest.mark.case("CO-092", severity="normal", source="Koordinator plugins/batchresource; spec NR-8")
+def test_reported_pods_that_are_gone(trial: Trial, start_manager: StartManager) -> None:
+    """Usage of pods that a report names and that are no more counts by the class in the report: all but batch."""
+    trial.add(machine("n1"))
+    pods = {"a": ("10", "10G", PROD), "b": ("7", "7G", BATCH), "c": ("3", "4G", MID)}
+    report(trial, "n1", "25", "41G", system=("5", "20G"), pods=pods)
+    start_manager(colocation())
+    expect_offer(trial, "n1", (47000, 44))
+
+
+@pytest.mark.feature("QOS-2.batch")
+@pytest.mark.case("CO-093", severity="normal", source="Koordinator plugins/batchresource; spec NR-13 to NR-15")
+@pytest.mark.parametrize("policy", ["usage", "maxUsageRequest"])
+def test_numa_nodes_offer_what_their_pods_leave(trial: Trial, start_manager: StartManager, policy: str) -> None:
+    """Pods count on the NUMA nodes that they are bound to, in equal parts, and those that are bound to none, or are
+    gone, on all. Together NUMA nodes offer what their node does."""
+    trial.add(machine("n1").server("cpu-64"))
+    for name, cpu, places in (("d", 2, ()), ("c", 2, (0, 1)), ("a", 4, (0,)), ("b", 10, (1,))):
+        amounts = {"cpu": str(cpu), "memory": f"{cpu}Gi"}
+        zones = [{"node": place, "resources": amounts} for place in places]
+        bound = orjson.dumps({"numaNodeResources": zones}).decode()
+        trial.submit(prod(name, "n1", cpu, cpu).annotation(RESOURCE_STATUS, bound))
+    used = {name: (cpu, f"{cpu}G", PROD) for name, cpu in {"a": "4", "b": "10", "c": "2", "d": "2", "e": "6"}.items()}
+    report(trial, "n1", "28", "28G", system=("4", "4G"), pods=used)
+    start_manager(colocation(cpuCalculatePolicy=policy, memoryCalculatePolicy=policy))
+
+    for place, name in enumerate(NAMES["batch"]):
+
+        def parts(name: str = name) -> list[float]:
+            answer = trial.call("GET", "/apis/topology.node.k8s.io/v1alpha1/noderesourcetopologies/n1")
+            return [
+                amount(name, resource["allocatable"])
+                for zone in orjson.loads(answer.body)["zones"]
+                for resource in zone["resources"]
+                if resource["name"] == name
+            ]
+
+        def agree(place: int = place) -> bool:
+            whole, zones = offered(trial, "n1"), parts()
+            return whole is not None and len(zones) == 2 and abs(sum(zones) - whole[place]) <= 2
+
+        assert trial.reaches(agree, within=WITHIN), f"expected parts of {offered(trial, 'n1')}, found {parts()}"
+        first, second = parts()
+        assert first - second == 6 * (1000 if place == 0 else 10**9)
+
+
+@pytest.mark.feature("QOS-2.mid")
+@pytest.mark.case("CO-094", severity="normal", source="Koordinator noderesource; spec NR-3")
+def test_one_amount_that_changes_is_written(trial: Trial, start_manager: StartManager) -> None:
+    """Nothing but the memory for mid pods changes."""
+    trial.add(machine("n1"))
+
+    def reclaimable(memory: str) -> None:
+        amounts = {"resource": {"resources": {"cpu": "10", "memory": memory}}}
+        report(trial, "n1", "5", "20G", system=("5", "20G"), prodReclaimableMetric=amounts)
+
+    reclaimable("15G")
+    start_manager(colocation())
+    expect_offer(trial, "n1", (10000, 15), "mid")
+    settle(trial)  # as above
+    reclaimable("30G")
+    expect_offer(trial, "n1", (10000, 30), "mid")
+
+
+@pytest.mark.feature("QOS-2.batch")
 @pytest.mark.case("CO-010", severity="normal")
 def test_small_changes_are_not_written(trial: Trial, start_manager: StartManager) -> None:
     """The amount stays while it differs by at most resourceDiffThreshold, and changes with a larger difference."""
@@ -268,14 +350,15 @@ def test_small_changes_are_not_written(trial: Trial, start_manager: StartManager
 
 @pytest.mark.feature("QOS-2.batch")
 @pytest.mark.case("CO-011", severity="normal")
-def test_settings_that_cannot_be_read_keep_the_last(trial: Trial, start_manager: StartManager) -> None:
+@pytest.mark.parametrize("broken", ["{", '{"enable": true, "degradeTimeMinutes": 0}'], ids=["no-json", "out-of-range"])
+def test_settings_that_cannot_be_read_keep_the_last(trial: Trial, start_manager: StartManager, broken: str) -> None:
     """Broken settings change nothing, and an event at the ConfigMap says so; later good ones hold."""
     trial.add(machine("n1"))
     report(trial, "n1", "5", "20G", system=("5", "20G"))
     start_manager(colocation())
     expect_offer(trial, "n1", (60000, 58))
 
-    write_config(trial, {"colocation-config": "{"})
+    write_config(trial, {"colocation-config": broken})
 
     def events() -> list[str]:
         items = orjson.loads(trial.call("GET", "/api/v1/namespaces/koordinator-system/events").body)["items"]
@@ -298,6 +381,70 @@ def test_pods_without_a_report_and_exclusive_pods(trial: Trial, start_manager: S
     report(trial, "n1", "5", "5G", pods=pods)
     start_manager(colocation())
     expect_offer(trial, "n1", (35000, 53))
+
+
+@pytest.mark.feature("QOS-2.devices")
+@pytest.mark.case(
+    "CO-091",
+    severity="critical",
+    source="Koordinator pkg/slo-controller/noderesource/plugins/gpudeviceresource, rdmadevicereource; spec NR-23",
+)
+def test_totals_of_devices(trial: Trial, start_manager: StartManager) -> None:
+    """A node has the sums over the healthy cards of its Device object, whatever it reports of its usage: one of two
+    cards fails, then the other one with the NIC, both cards are well again, the object goes."""
+    trial.add(machine("n1"))
+    start_manager(colocation())
+    labels = {GPU_VENDOR_LABEL: "nvidia", GPU_MODEL_LABEL: "A100"}
+    owner = {"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": trial.node("n1")["metadata"]["uid"]}
+    device = {
+        "apiVersion": GROUP_VERSION,
+        "kind": "Device",
+        "metadata": {"name": "n1", "labels": labels, "ownerReferences": [owner]},
+        "spec": {"devices": cards()},
+    }
+    path = f"/apis/{GROUP_VERSION}/devices"
+    assert trial.call("POST", path, device).ok
+    expect_totals(trial, {GPU: 200, GPU_CORE: 200, GPU_MEMORY: 18000, GPU_MEMORY_RATIO: 200, RDMA: 100})
+    arrived = trial.reaches(lambda: trial.node("n1")["metadata"]["labels"].items() >= labels.items(), within=WITHIN)
+    assert arrived, f"expected labels {labels}, found {trial.node('n1')['metadata']['labels']}"
+
+    for failed, expected in (
+        ({1}, {GPU: 100, GPU_CORE: 100, GPU_MEMORY: 8000, GPU_MEMORY_RATIO: 100, RDMA: 100}),
+        ({0, 1, 2}, {}),
+        ({2}, {GPU: 200, GPU_CORE: 200, GPU_MEMORY: 18000, GPU_MEMORY_RATIO: 200}),
+    ):
+        assert trial.call("PATCH", f"{path}/n1", {"spec": {"devices": cards(failed)}}).ok
+        expect_totals(trial, expected)
+    assert trial.call("DELETE", f"{path}/n1").ok
+    expect_totals(trial, {})
+
+
+def cards(failed: Collection[int] = ()) -> list[dict[str, Any]]:
+    """Two cards and a NIC; `failed`: their places."""
+    resources = [{GPU_CORE: "100", GPU_MEMORY: memory, GPU_MEMORY_RATIO: "100"} for memory in ("8000", "10000")]
+    entries = [*(("gpu", each) for each in resources), ("rdma", {RDMA: "100"})]
+    return [
+        {"type": kind, "id": f"d{place}", "minor": place, "health": place not in failed, "resources": amounts}
+        for place, (kind, amounts) in enumerate(entries)
+    ]
+
+
+def expect_totals(trial: Trial, expected: dict[str, int]) -> None:
+    """Equal amounts in capacity and allocatable of n1; others of these names are not there."""
+
+    def totals() -> list[dict[str, int]]:
+        status = trial.node("n1")["status"]
+        return [
+            {
+                name: amount(name, status[part][name])
+                for name in (GPU, GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO, RDMA)
+                if name in status[part]
+            }
+            for part in ("capacity", "allocatable")
+        ]
+
+    arrived = trial.reaches(lambda: totals() == [expected] * 2, within=WITHIN)
+    assert arrived, f"expected {expected} in capacity and allocatable, found {totals()}"
 
 
 @pytest.mark.feature("QOS-2.manifest-colocation-config")

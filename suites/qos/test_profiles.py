@@ -407,12 +407,13 @@ def test_settings_that_are_refused(trial: Trial, start_webhook: StartWebhook) ->
 @pytest.mark.case("CO-067", severity="normal", source="Koordinator pkg/controller/colocationprofile; spec W-10")
 @pytest.mark.long(seconds=90)
 def test_pods_that_wait_already(trial: Trial, start_manager: StartManager) -> None:
-    """A profile that comes after its pods gives labels, annotations and its patch to those that wait for a node: not to
+    """Profiles that come after their pods give labels, annotations and a patch to those that wait for a node: not to
     one that has a node, nor by a profile without the label for it or without a selector of pods, and amounts stay. A
     profile that changes is followed."""
     trial.add(node("n1").cpu(8).memory("16Gi"))
     trial.submit(pod("runs").request(cpu=1).label("app", "x").node_name("n1"))
-    waiting = [pod(name).request(cpu=100).label("app", name) for name in ("x", "y")]
+    apps = {"x": "x", "y": "y", "z": "x"}
+    waiting = [pod(name).request(cpu=100).label("app", app) for name, app in apps.items()]
     trial.submit(*waiting)
     start_manager({})
     words: dict[str, Any] = {"labels": {"team": "a"}, "annotations": {"note": "b"}, "labelSuffixes": {"team": "-1"}}
@@ -422,12 +423,13 @@ def test_pods_that_wait_already(trial: Trial, start_manager: StartManager) -> No
     profile(trial, "a", labels_of_profile=label, selector=selector, patch=patch, **words)
     profile(trial, "b", labels={"unmanaged": "yes"}, selector=selector)
     profile(trial, "c", labels_of_profile=label, labels={"all": "yes"})
+    profile(trial, "d", labels_of_profile=label, selector=selector, labels={"second": "yes"})
 
-    def changed(name: str, **expected: str) -> bool:
-        return expected.items() <= trial.pod(name).metadata.labels.items()
+    def changed(*names: str, **expected: str) -> bool:
+        return all(expected.items() <= trial.pod(name).metadata.labels.items() for name in names)
 
-    assert trial.reaches(lambda: changed("x", team="a-1", patched="yes"), within=40), (
-        f"expected the labels of the profile, found {trial.pod('x').metadata.labels}"
+    assert trial.reaches(lambda: changed("x", "z", team="a-1", patched="yes", second="yes"), within=40), (
+        f"expected the labels of both profiles, found {[trial.pod(name).metadata.labels for name in 'xz']}"
     )
     change = {"spec": {"labels": {"team": "a", "more": "yes"}}}
     path = f"/apis/config.koordinator.sh/v1alpha1/clustercolocationprofiles/{trial.name}-a"

@@ -232,6 +232,32 @@ def test_changes_are_refused_word_for_word(trial: Trial, what: str) -> None:
 
 
 @pytest.mark.feature("QUOTA-2.refusals")
+@pytest.mark.case(
+    "QU-099", severity="normal", source="Koordinator pkg/webhook/elasticquota/quota_topology_check.go; spec V15"
+)
+@pytest.mark.parametrize("which", ["x", "y"])
+def test_a_parent_keeps_the_resources_of_its_children(trial: Trial, which: str) -> None:
+    """One of two children has a min of memory: its parent's min keeps memory. Neither does the parent's max get a
+    resource that its children's lack."""
+    own = trial.name
+    trial.apply(quota(f"{own}-p").min(cpu=10, memory=10).max(cpu=20, memory=20).parent().manifest)
+    for name in ("x", "y"):
+        least = {"cpu": 1, "memory": 1} if name == which else {"cpu": 1}
+        trial.apply(quota(f"{own}-{name}").min(**least).max(cpu=20, memory=20).below(f"{own}-p").manifest)
+
+    def answer(spec: dict[str, Any]) -> str:
+        return str(yaml.safe_load(trial.call("PATCH", path_of(trial, f"{own}-p"), {"spec": spec}).body).get("message"))
+
+    assert (
+        answer({"min": {"memory": None}}) == f"{DENIED}{KEYS}{own}-{which}'s min keys are not all included in {own}-p's"
+    )
+    assert answer({"max": {"pods": "9"}}) in {
+        f"{DENIED}{KEYS}{own}-{name}'s max keys are not the same with {own}-p's" for name in ("x", "y")
+    }
+    assert answer({"min": {"memory": "9"}}) == "None"
+
+
+@pytest.mark.feature("QUOTA-2.refusals")
 @pytest.mark.case("QU-049", severity="normal")
 def test_a_quantity_of_a_million_digits_is_refused(trial: Trial) -> None:
     """The API server or the webhook refuses it at once, and another quota is stored afterwards."""

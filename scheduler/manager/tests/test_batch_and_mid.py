@@ -224,6 +224,14 @@ def test_numa_nodes(
     assert batch_of_zones(strategy, on, ZONES, pods, report) == [Pair(cpu, round(memory * G)) for cpu, memory in zones]
 
 
+def test_a_numa_node_that_is_not_there_is_all_of_them() -> None:
+    strategy, on = checked(RECLAIM), node_amounts(node())
+    bound, report = pod_load(PROD), node_report(metric(MIXED))
+    assert bound is not None
+    elsewhere = batch_of_zones(strategy, on, ZONES, [replace(bound, zones=(2,))], report)
+    assert elsewhere == batch_of_zones(strategy, on, ZONES, [bound], report)
+
+
 def test_texts_of_the_formulas() -> None:
     """D3-2."""
     args = node_amounts(node()), *read(loads(A, B, C, D), metric(USED))

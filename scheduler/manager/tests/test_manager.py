@@ -11,7 +11,7 @@ from seatrial.scheduler.api.clock import SimClock
 from seatrial.scheduler.api.core import ConfigMap, Node
 from seatrial.scheduler.api.faults import Faults
 from seatrial.scheduler.api.numa import NodeResourceTopology
-from seatrial.scheduler.api.slo import NODE_METRICS_PATH, NODE_SLOS_PATH, NodeMetric
+from seatrial.scheduler.api.slo import NODE_METRICS_PATH, NODE_SLOS_PATH, NodeMetric, NodeSlo
 from seatrial.scheduler.api.transport import Done, Request, Response
 from seatrial.scheduler.api.wire import ObjectMeta
 from seatrial.scheduler.manager.shell import Manager
@@ -53,8 +53,8 @@ def api() -> Recorder:
     return Recorder()
 
 
-def manager(api: Recorder, *, selector: str = "", clock: SimClock | None = None) -> Manager:
-    manager = Manager(api, clock or SimClock(), selector=selector)  # type: ignore[arg-type]
+def manager(api: Recorder, *, selector: str = "", clock: SimClock | None = None, gpu_shared: bool = False) -> Manager:
+    manager = Manager(api, clock or SimClock(), selector=selector, gpu_shared=gpu_shared)  # type: ignore[arg-type]
     manager.ready = True
     return manager
 
@@ -98,6 +98,22 @@ def test_an_orphan_is_deleted_unless_it_may_be_another_s(api: Recorder, selector
     assert [write[0] for write in api.writes] == ["DELETE"] * deleted
 
 
+def test_orphans_of_the_time_before_the_manager_are_deleted(api: Recorder) -> None:
+    """Both kinds, all of them, as soon as the nodes are known."""
+    result = manager(api)
+    result.ready = False
+    result._set_node(node("here"))
+    for name in ("a", "here", "b"):
+        result._set_metric(metric(name))
+        result._set_slo(NodeSlo(ObjectMeta(name=name, uid="s")))
+    assert (api.writes, api.slos) == ([], [])
+    for informer in result._informers:
+        informer.synced = True
+    result._synced()
+    for writes, path in ((api.writes, NODE_METRICS_PATH), (api.slos, NODE_SLOS_PATH)):
+        assert {write[1] for write in writes if write[0] == "DELETE"} == {f"{path}/a", f"{path}/b"}
+
+
 def test_a_node_metric_with_its_policy_is_not_written_again(api: Recorder) -> None:
     result = manager(api)
     result._set_node(node("n1"))
@@ -105,6 +121,17 @@ def test_a_node_metric_with_its_policy_is_not_written_again(api: Recorder) -> No
     api.writes.clear()
     result._set_metric(metric("n1", **written))
     assert api.writes == []
+
+
+def test_a_policy_that_somebody_changed_is_written_again(api: Recorder) -> None:
+    """Without colocation too, and what else of a NodeMetric changes is no reason to look at its node."""
+    result = manager(api)
+    result._set_node(node("n1"))
+    policy = api.writes[0][2]["spec"]["metricCollectPolicy"]
+    result._set_metric(metric("n1", **policy))
+    api.writes.clear()
+    result._set_metric(metric("n1", **{**policy, "reportIntervalSeconds": 5}))
+    assert [(method, path) for method, path, _ in api.writes] == [("PATCH", f"{NODE_METRICS_PATH}/n1")]
 
 
 def test_a_changed_configuration_changes_policies(api: Recorder) -> None:

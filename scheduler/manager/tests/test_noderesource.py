@@ -22,13 +22,15 @@ ENABLED = {"enable": True, "cpuReclaimThresholdPercent": 65, "memoryReclaimThres
 class Setting:
     """A manager with one node of 100 cores and 100 Gi, whose writes are applied to the node as the API server does."""
 
-    def __init__(self, **config: Any) -> None:
+    def __init__(self, *, gpu_shared: bool = False, **config: Any) -> None:
         self.api, self.clock = Recorder(), SimClock()
-        self.manager: Manager = manager(self.api, clock=self.clock)
+        self.manager: Manager = manager(self.api, clock=self.clock, gpu_shared=gpu_shared)
         self.manager._pods.synced = True
         self.manager._pods.start = lambda: None  # type: ignore[method-assign]
         self.annotations: dict[str, str] = {}
+        self.labels: dict[str, str] = {}
         self.extra: dict[str, Any] = {}
+        self.capacity: dict[str, str] = {}  # where it differs from allocatable
         self.configure(**config)
         self.show()
 
@@ -42,11 +44,12 @@ class Setting:
             if path == STATUS:
                 self.extra = {**self.extra, **body["status"]["allocatable"]}
             elif path == NODE:
-                self.annotations |= body["metadata"]["annotations"]
+                self.annotations |= body["metadata"].get("annotations", {})
+                self.labels |= body["metadata"].get("labels", {})
         self.api.writes.clear()
         amounts = {"cpu": "100", "memory": "100Gi", **{k: v for k, v in self.extra.items() if v is not None}}
-        status = {"capacity": amounts, "allocatable": amounts}
-        metadata = {"name": "n1", "uid": "u", "annotations": dict(self.annotations)}
+        status = {"capacity": {**amounts, **self.capacity}, "allocatable": amounts}
+        metadata = {"name": "n1", "uid": "u", "annotations": dict(self.annotations), "labels": dict(self.labels)}
         self.manager._set_node(msgspec.convert({"metadata": metadata, "status": status}, Node))
 
     def report(self, cpu: int, *, age: float = 0.0, pods: dict[str, int] | None = None, **more: Any) -> None:
@@ -269,6 +272,15 @@ def test_a_bad_configuration_keeps_the_last_and_is_an_event() -> None:
     assert (event["type"], event["reason"]) == ("Warning", "ColocationCfgUnmarshalFailed")
     assert "degradeTimeMinutes" in event["note"]
     assert setting.written() == []
+
+
+def test_each_broken_key_is_an_event() -> None:
+    setting = Setting(colocation_config=ENABLED)
+    setting.api.writes.clear()
+    broken = ["resource-threshold-config", "colocation-config", "system-config"]
+    setting.manager._set_config(ConfigMap(data=dict.fromkeys(broken, "[")))
+    notes = [body["note"] for _, path, body in setting.api.writes if path.endswith("/events")]
+    assert sorted(key for key in broken for note in notes if f": {key}: " in note) == sorted(broken)
 
 
 def test_settings_that_were_never_good_take_nothing_back() -> None:

@@ -39,6 +39,7 @@ def info(model: str = "x", *, threads: bool = True, turbo: bool = True) -> dict[
         pytest.param({"enable": True, "ratioModel": {"x": {}}, "defaultRatio": 2.2}, {}, info(), "2.20", id="no-field"),
         pytest.param({**ON, "enable": False}, {ENABLED: "true"}, info(), "1.10", id="label-turns-on"),
         pytest.param(ON, {ENABLED: "false"}, info(), "1.00", id="label-turns-off"),
+        pytest.param({**ON, "defaultRatio": 5.0}, {}, info("y"), "5.00", id="the-largest"),
         pytest.param({}, {}, {}, "1.00", id="off"),
     ],
 )
@@ -89,6 +90,7 @@ def test_ratios_refused(settings: dict[str, Any], labels: dict[str, str], cpu: d
         ({"cpu": 1.5, "memory": 2.5}, "1.20", '{"cpu":1.80,"memory":2.50}'),
         ({"memory": 3.5, "storage": 1.8}, "1.50", '{"cpu":1.50,"memory":3.50,"storage":1.80}'),
         ({"cpu": 0.8, "memory": 3.5, "storage": 1.8}, "1.50", '{"cpu":1.20,"memory":3.50,"storage":1.80}'),
+        ({"memory": 1}, "", '{"memory":1.00}'),
         (None, "1.00", None),
         (None, "1.22", '{"cpu":1.22}'),
     ],
@@ -98,7 +100,10 @@ def test_amplification(ratios: dict[str, float] | None, normalization: str, expe
     assert amplification_ratios(settings, {RATIO: normalization} if normalization else {}) == expected
 
 
-@pytest.mark.parametrize(("ratios", "normalization"), [({"cpu": 0.5}, "1.50"), ({"memory": 0.9}, "")])
+@pytest.mark.parametrize(
+    ("ratios", "normalization"),
+    [({"cpu": 0.5}, "1.50"), ({"memory": 0.9}, ""), ({"a/b": 2, "memory": 0.9, "c/d": 2}, "")],
+)
 def test_amplification_below_one_is_refused(ratios: dict[str, float], normalization: str) -> None:
     settings = {"enable": True, "resourceAmplificationRatio": ratios}
     with pytest.raises(SettingsError, match="expected 1 or more"):
@@ -188,6 +193,11 @@ def test_a_broken_key_keeps_its_last_settings() -> None:
             {"enable": True, "metricReportIntervalSeconds": 30, "metricAggregatePolicy": {"durations": ["soon"]}},
             60,
             id="invalid-duration",
+        ),
+        pytest.param(
+            {"enable": True, "metricReportIntervalSeconds": 30, "metricAggregatePolicy": {"durations": ["1m", "0s"]}},
+            60,
+            id="invalid-second-duration",
         ),
     ],
 )

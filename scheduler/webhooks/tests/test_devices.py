@@ -116,6 +116,15 @@ def test_refusals(requests: dict[str, Any], expected: list[str]) -> None:
     assert problems(pod) == [f"{FIELD}: {item}" for item in expected]
 
 
+def test_each_container_is_checked() -> None:
+    containers = [{"resources": {"requests": {GPU: "100"}}}, {"resources": {"requests": {GPU: "many"}}}, {}]
+
+    assert [text.partition(": expected")[0] for text in problems({"spec": {"containers": containers}})] == [
+        text.partition(": expected")[0] for text in problems({"spec": {"containers": containers[1:2]}})
+    ]
+    assert len(problems({"spec": {"containers": containers}})) == 1
+
+
 def test_an_invalid_quantity_is_named() -> None:
     pod = {"spec": {"containers": [{"resources": {"requests": {GPU: "many"}}}]}}
 

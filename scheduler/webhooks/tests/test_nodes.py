@@ -74,6 +74,22 @@ def test_updates(new: dict[str, Any], old: dict[str, Any], cpu: str, raw: str | 
     assert applied(new, old) == (cpu, raw)
 
 
+def test_memory_is_amplified_too() -> None:
+    new, old = node("1000m", ratio='{"cpu":2,"memory":1.5}'), node("1000m")
+    for manifest in (new, old):
+        manifest["status"]["allocatable"]["memory"] = "1000"
+    raw, *amounts = patch_of_node(new, old)
+    assert json.loads(raw["value"]) == {"cpu": "1000m", "memory": "1000"}
+    assert {step["path"]: step["value"] for step in amounts} == {
+        "/status/allocatable/cpu": "2",
+        "/status/allocatable/memory": "1500",
+    }
+    new["metadata"]["annotations"][RAW] = raw["value"]
+    new["status"]["allocatable"]["memory"] = "1200"
+    raw, *_ = patch_of_node(new, old)
+    assert json.loads(raw["value"]) == {"cpu": "1000m", "memory": "1200"}, "the kubelet reports other memory"
+
+
 @pytest.mark.parametrize("broken", [{"ratio": "{"}, {"ratio": '{"cpu":2}', "raw": "[]"}, {"ratio": '{"cpu":"2"}'}])
 def test_annotations_that_cannot_be_parsed_refuse_the_update(broken: dict[str, str]) -> None:
     with pytest.raises(NodeRefusal, match="expected amounts by resource as JSON"):

@@ -133,6 +133,15 @@ def test_required_labels(required: list[str], why: str) -> None:
     assert (answer.get("status") or {}).get("message", "") == why
 
 
+def test_each_rule_is_checked() -> None:
+    """V-7: the pod keeps the first one and breaks the second."""
+    label_rules = LabelRules()
+    both = [{"name": name, "requiredLabels": [label]} for name, label in (("r", "team"), ("s", "app"))]
+    label_rules.set_config(ConfigMap(data={"enable": "true", "rules": msgspec.json.encode(both).decode()}))
+    answer = answered(Admission(labels=label_rules), VALIDATE, object=pod(team="a"))
+    assert answer["status"]["message"] == "validation rule 's' failed: required label 'app' is missing"
+
+
 def test_who_is_spared() -> None:
     """V-7: namespaces of the list, pods with the label, everybody while the ConfigMap does not enable the rules."""
     strict = rules(requiredLabels=["app"], namespaceWhitelist=["spared"])

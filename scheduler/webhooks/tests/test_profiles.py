@@ -205,6 +205,10 @@ def test_the_annotation_for_the_agent() -> None:
     resource_spec["metadata"]["annotations"]["node.koordinator.sh/extended-resource-spec"] = spaced
     assert with_resource_spec(resource_spec) == resource_spec
     assert with_resource_spec(pod(requests={"cpu": 1})) == pod(requests={"cpu": 1})
+    two = pod(requests=amounts)
+    two["spec"]["containers"] += [{**two["spec"]["containers"][0], "name": "second"}, {"name": "none"}]
+    annotation = with_resource_spec(two)["metadata"]["annotations"]["node.koordinator.sh/extended-resource-spec"]
+    assert list(msgspec.json.decode(annotation)["containers"]) == [two["spec"]["containers"][0]["name"], "second"]
 
 
 def reviewed(admission: Admission, pod: Pod, **request: Any) -> dict[str, Any]:

@@ -105,8 +105,9 @@ def in_values(key: str, *values: str) -> dict[str, Any]:
     return {"key": key, "operator": "In", "values": list(values)}
 
 
-BIG = {"matchLabels": {"pool": "big"}, "matchExpressions": [{"key": "gone", "operator": "DoesNotExist"}]}
-ADDED = [in_values("pool", "big"), {"key": "gone", "operator": "DoesNotExist"}]
+GONE, EXISTS = {"key": "gone", "operator": "DoesNotExist"}, {"key": "here", "operator": "Exists"}
+BIG = {"matchLabels": {"pool": "big"}, "matchExpressions": [GONE, EXISTS]}
+ADDED = [in_values("pool", "big"), GONE, EXISTS]
 
 
 @pytest.mark.parametrize(

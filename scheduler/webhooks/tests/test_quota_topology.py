@@ -317,7 +317,7 @@ def test_without_a_default_quota_only_labels_count() -> None:
     """DisableDefaultQuota (QUOTA-R30): neither the namespace nor a missing quota gives a pod a quota."""
     for gates, expected in (({}, "team"), ({"disable_default_quota": True}, "")):
         topology = gated(**gates)
-        topology.create(made(quota("team").max(cpu=2).namespaces("team")))
+        topology.create(made(quota("team").max(cpu=2).namespaces("other", "team")))
         assert topology.quota_of(pod_of(pod("one"))) == expected
         assert topology.quota_of(pod_of(pod("one").quota("p"))) == "p"
     assert topology.quota_of(pod_of(pod("one").quota("absent"))) == ""

@@ -1,0 +1,90 @@
+"""NodeSLOs: what the manager writes from the settings for the agents of nodes, and that they go with their nodes."""
+
+from typing import Any
+
+import orjson
+import pytest
+
+from seatrial.fixtures.manager import StartManager, write_config
+from seatrial.fixtures.trial import Trial
+from seatrial.harness.clusters.protocol import Capability
+from seatrial.scheduler.api.slo import NODE_METRICS_PATH, NODE_SLOS_PATH
+from seatrial.suites.qos.colocation import WITHIN, machine
+
+pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER)]
+
+
+def expect_spec(trial: Trial, name: str, expected: dict[str, Any]) -> None:
+    """The fields of the spec of a node's NodeSLO by their path, as in `cpuBurstStrategy.policy`."""
+
+    def spec() -> dict[str, Any]:
+        answer = trial.call("GET", f"{NODE_SLOS_PATH}/{name}")
+        fields: dict[str, Any] = {}
+        for path in expected:
+            value = orjson.loads(answer.body).get("spec") if answer.ok else None
+            for part in path.split("."):
+                value = (value or {}).get(part)
+            fields[path] = value
+        return fields
+
+    assert trial.reaches(lambda: spec() == expected, within=WITHIN), f"expected {expected} for {name}, found {spec()}"
+
+
+@pytest.mark.feature("QOS-7.node-slo")
+@pytest.mark.case("CO-095", severity="critical", source="Koordinator pkg/slo-controller/nodeslo; spec NS-1, C-2, C-4")
+def test_each_key_of_the_settings(trial: Trial, start_manager: StartManager) -> None:
+    """Each key makes its block of the NodeSLO; nodes of the second and the third pool have settings of their own in one
+    block, and the others of the cluster. A change of the settings is written."""
+    for name in ("n1", "n2", "n3"):
+        trial.add(machine(name).label("pool", name))
+    strategies = [
+        {"name": name, "nodeSelector": {"matchLabels": {"pool": name}}, "cpuSuppressThresholdPercent": percent}
+        for name, percent in (("none", 10), ("n2", 50), ("n3", 40))
+    ]
+    threshold = {"enable": True, "cpuSuppressThresholdPercent": 60, "memoryEvictThresholdPercent": 80}
+    system = {"minFreeKbytesFactor": 120, "totalNetworkBandwidth": "10G"}
+    application = {"name": "app", "qos": "LS", "priority": "koord-prod"}
+    settings: dict[str, Any] = {
+        "resource-threshold-config": {"clusterStrategy": threshold, "nodeStrategies": strategies},
+        "resource-qos-config": {"clusterStrategy": {"beClass": {"cpuQOS": {"enable": True, "groupIdentity": -1}}}},
+        "cpu-burst-config": {"clusterStrategy": {"policy": "auto", "cfsQuotaBurstPercent": 200}},
+        "system-config": {"clusterStrategy": system},
+        "host-application-config": {"applications": [application]},
+    }
+    start_manager(settings)
+
+    expected = {
+        "resourceUsedThresholdWithBE.memoryEvictThresholdPercent": 80,
+        "resourceQOSStrategy.beClass.cpuQOS.groupIdentity": -1,
+        "cpuBurstStrategy.policy": "auto",
+        "cpuBurstStrategy.cfsQuotaBurstPercent": 200,
+        "systemStrategy.minFreeKbytesFactor": 120,
+        "systemStrategy.totalNetworkBandwidth": "10G",
+        "hostApplications": [application],
+    }
+    for name, percent in {"n1": 60, "n2": 50, "n3": 40}.items():
+        expect_spec(trial, name, {**expected, "resourceUsedThresholdWithBE.cpuSuppressThresholdPercent": percent})
+
+    write_config(trial, {**settings, "system-config": {"clusterStrategy": {**system, "minFreeKbytesFactor": 100}}})
+
+    for name in ("n1", "n2", "n3"):
+        expect_spec(trial, name, {"systemStrategy.minFreeKbytesFactor": 100})
+
+
+@pytest.mark.feature("QOS-7.node-slo", "QOS-1.node-metric")
+@pytest.mark.case("CO-096", severity="normal", source="Koordinator pkg/slo-controller; spec NM-1, NS-1")
+def test_both_go_with_their_node(trial: Trial, start_manager: StartManager) -> None:
+    """The NodeSLO and the NodeMetric of a deleted node are deleted; those of another node stay."""
+    trial.add(machine("n1"), machine("n2"))
+    start_manager({})
+
+    def names() -> set[str]:
+        paths = (f"{path}/{name}" for path in (NODE_METRICS_PATH, NODE_SLOS_PATH) for name in ("n1", "n2"))
+        return {"/".join(path.split("/")[-2:]) for path in paths if trial.call("GET", path).ok}
+
+    everything = {"nodemetrics/n1", "nodemetrics/n2", "nodeslos/n1", "nodeslos/n2"}
+    assert trial.reaches(lambda: names() == everything, within=WITHIN), names()
+
+    trial.cluster.remove_node("n1")
+
+    assert trial.reaches(lambda: names() == {"nodemetrics/n2", "nodeslos/n2"}, within=WITHIN), names()
