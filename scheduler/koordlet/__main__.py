@@ -21,6 +21,7 @@ from seatrial.scheduler.koordlet.audit import NO_AUDIT, AuditConfig, AuditPages
 from seatrial.scheduler.koordlet.hooks import LIBRARY
 from seatrial.scheduler.koordlet.machine import MachineError
 from seatrial.scheduler.koordlet.nri import NriConfig, Plugin
+from seatrial.scheduler.serving.feature_gates import feature_gates as read_gates
 from seatrial.scheduler.serving.http import serve
 from seatrial.scheduler.serving.process import log_to_stderr, on_end_signal
 
@@ -91,7 +92,7 @@ def run(
     log_to_stderr(logging.INFO)
     try:
         server = load_server(kubeconfig)
-        gates = _gates(feature_gates)
+        gates = read_gates(feature_gates, GATES)
         if cgroup_driver not in {"", "systemd", "cgroupfs"}:
             raise ValueError(f"--cgroup-driver: expected systemd or cgroupfs, found {cgroup_driver!r}")
         kept = prediction_checkpoint_filepath
@@ -135,7 +136,7 @@ def run(
             print(f"koordlet: {error}", file=sys.stderr)  # noqa: T201
             return 2
         try:
-            pages = AuditPages(agent.audit, clock, SystemRandom()) if gates.get(AUDIT_HTTP) else None
+            pages = AuditPages(agent.audit, clock, SystemRandom()) if gates[AUDIT_HTTP] else None
             listening = [await serve(build_routes(agent, pages), address, port)] if port else []
         except OSError as error:
             print(f"koordlet: --address {address} --port {port}: cannot listen: {error.strerror}", file=sys.stderr)  # noqa: T201
@@ -186,28 +187,13 @@ def _audit(gates: dict[str, bool], folder: Path, verbosity: int, space: int) -> 
     if verbosity < 0 or not 0 < space <= 1 << 20:
         expected = "expected 0 or more, and 1 MiB to 1 TiB"
         raise ValueError(f"--audit-verbose, --audit-max-disk-space-mb: {expected}, found {verbosity} and {space}")
-    if not gates.get(AUDIT):
+    if not gates[AUDIT]:
         return NO_AUDIT
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ValueError(f"--audit-log-dir: expected a folder, found {str(folder)!r}: {error.strerror}") from error
     return AuditConfig(folder, verbosity, space << 20)
-
-
-def _gates(words: str) -> dict[str, bool]:
-    """The feature gates of a list.
-
-    Raises:
-        ValueError: one of them is not known, or neither true nor false.
-    """
-    by_name = {}
-    for word in filter(None, words.split(",")):
-        name, _, value = word.partition("=")
-        if name not in GATES or value not in {"true", "false"}:
-            raise ValueError(f"--feature-gates: expected {', '.join(GATES)} with =true or =false, found {word!r}")
-        by_name[name] = value == "true"
-    return by_name
 
 
 if __name__ == "__main__":

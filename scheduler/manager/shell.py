@@ -21,7 +21,7 @@ from seatrial.scheduler.api.numa import (
     AMPLIFICATION_RATIO,
     CPU_NORMALIZATION_ENABLED,
     CPU_NORMALIZATION_RATIO,
-    GROUP_VERSION,
+    NODE_TOPOLOGIES_PATH,
     NodeResourceTopology,
 )
 from seatrial.scheduler.api.quantity import QuantityError
@@ -70,7 +70,6 @@ log = logging.getLogger(__name__)
 RETRY = 5.0  # seconds after a write that failed
 UNSERVED_PAUSE = 30.0  # seconds after which a kind is tried again that the API server does not serve
 STALE_SCAN = 60.0  # seconds between looks for nodes whose usage is no longer reported
-TOPOLOGIES_PATH = f"/apis/{GROUP_VERSION}/noderesourcetopologies"
 DEVICES_PATH = f"/apis/{DEVICES_VERSION}/devices"
 Write = Callable[[Callable[[Response], None]], None]
 K = TypeVar("K", bound=Following)
@@ -133,7 +132,7 @@ class Manager:
                 {"fieldSelector": f"metadata.name={NAME}"},
             ),
             self._follow(
-                TOPOLOGIES_PATH,
+                NODE_TOPOLOGIES_PATH,
                 decoder(NodeResourceTopology),
                 self._set_topology,
                 lambda topology: self._topologies.pop(topology.metadata.name, None),
@@ -440,7 +439,7 @@ class Manager:
             return
         steps = self._resources.zone_change(topology, strategy, offer)
         if steps:
-            path = f"{TOPOLOGIES_PATH}/{node.name}"
+            path = f"{NODE_TOPOLOGIES_PATH}/{node.name}"
             yield self._noted(
                 node.name, "NodeResourceTopology", partial(self._change, "NodeResourceTopology", path, steps)
             )
