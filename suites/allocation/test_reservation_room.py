@@ -146,7 +146,7 @@ def test_an_owner_counts_with_all_that_it_asks_for(trial: Trial, expect: Expect)
 
 
 @pytest.mark.feature("RSV-1.held")
-@pytest.mark.case("RV-182", severity="normal", source="spec reservation-descheduling R17; ours: changes wake pods")
+@pytest.mark.case("RV-182", severity="normal", source="spec RSV-R17; ours: changes wake pods")
 def test_a_reservation_gets_other_owners(trial: Trial, expect: Expect) -> None:
     """A pod waits, because a reservation holds the node for other pods; it is bound once the reservation is for it."""
     trial.add(node("n1").cpu(SMALL))
@@ -162,7 +162,7 @@ def test_a_reservation_gets_other_owners(trial: Trial, expect: Expect) -> None:
 
 
 @pytest.mark.feature("RSV-2.policies")
-@pytest.mark.case("RV-181", severity="normal", source="KEP-1287; spec reservation-descheduling R7")
+@pytest.mark.case("RV-181", severity="normal", source="KEP-1287; spec RSV-R7")
 @pytest.mark.long(seconds=5)
 def test_an_owner_that_is_resized_counts_with_its_new_size(trial: Trial, expect: Expect) -> None:
     """An owner grows from one core to three in place: the reservation's status has three, its owners are as before."""
