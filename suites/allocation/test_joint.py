@@ -189,6 +189,7 @@ def test_when_the_near_nic_is_taken(trial: Trial, expect: Expect, same: bool) ->
             id="requests-as-count-of-whole-nics",
         ),
         pytest.param(5, {"allocateStrategy": "ApplyForAll"}, 8, 5, id="apply-for-all"),
+        pytest.param(100, {"allocateStrategy": "ApplyForAll"}, 8, 100, id="apply-for-all-whole"),
         pytest.param(30, {}, 1, 30, id="a-share-of-one"),
     ],
 )

@@ -132,7 +132,8 @@ def test_the_node_is_locked_while_a_slice_is_cut(trial: Trial, expect: Expect) -
 @pytest.mark.long(seconds=7)
 @pytest.mark.needs(Capability.OWN_CLUSTER)  # the lock has the real name of the holder's namespace
 def test_a_lock_that_is_old_is_void(trial: Trial, expect: Expect) -> None:
-    """A pod of the node has its lock, and the plugin never takes it away: after five minutes the next slice is cut."""
+    """A pod of the node has its lock, and the plugin never takes it away: after five minutes the next slice is cut, and
+    the one after it once that pod is gone."""
     trial.add(node("n1").gpus(CARD, 1))
     trial.submit(pod("holder").request(cpu=1))
     expect.running("holder")
@@ -147,6 +148,11 @@ def test_a_lock_that_is_old_is_void(trial: Trial, expect: Expect) -> None:
     expect.stable(seconds=3)
     lock(310)
     expect.bound("next")
+    lock(0)
+    trial.submit(slice_of("last", 20, 8 << 30).scheduler(PLUGINS))
+    expect.pending("last")
+    trial.delete("holder")
+    expect.bound("last")
 
 
 @pytest.mark.profile(PLUGINS)

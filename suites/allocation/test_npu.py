@@ -204,7 +204,7 @@ def test_a_slice_of_no_known_size_is_refused(templates: Trial, expect: Expect) -
 @pytest.mark.needs(Capability.OWN_CLUSTER)
 def test_the_templates_change(templates: Trial, expect: Expect) -> None:
     """A pod waits for a size that the changed ConfigMap has, with all of DVPP, instead of another one, which is
-    refused from then on; when the ConfigMap is gone there is no size."""
+    refused from then on; data that are no templates change nothing, and when the ConfigMap is gone there is no size."""
     path = f"/api/v1/namespaces/{SYSTEM}/configmaps/{TEMPLATES_MAP}"
     templates.add(node("n1").gpus(CARD, 2))
     templates.submit(virtual("new", 10, 3, 100, "32Gi"))
@@ -215,6 +215,10 @@ def test_the_templates_change(templates: Trial, expect: Expect) -> None:
     expect.bound("new")
     templates.submit(virtual("old"))
     expect.pending("old", saying="no matched GPU shared resource template")
+    assert templates.call("PATCH", path, {"data": {"data.yaml": "no templates"}}).ok
+    templates.settle()
+    templates.submit(virtual("again", 10, 3, 100, "32Gi"))
+    expect.bound("again")
     assert templates.call("DELETE", path).ok
     templates.settle()
     templates.submit(virtual("late", 10, 3, 100, "32Gi"))

@@ -24,6 +24,7 @@ from seatrial.scheduler.api.reservation import (
     RESTRICTED_OPTIONS,
 )
 from seatrial.suites.allocation.reserving import RESERVING, SMALL, owner, taking_over
+from seatrial.suites.scoring.rules import resize
 
 pytestmark = [pytest.mark.needs(Capability.HARDWARE)]
 
@@ -142,6 +143,41 @@ def test_an_owner_counts_with_all_that_it_asks_for(trial: Trial, expect: Expect)
     trial.submit(pod("too-large").request(cpu=5), pod("fits").request(cpu=4))
     expect.bound("fits")
     expect.pending("too-large")
+
+
+@pytest.mark.feature("RSV-1.held")
+@pytest.mark.case("RV-182", severity="normal", source="spec RSV-R17; ours: changes wake pods")
+def test_a_reservation_gets_other_owners(trial: Trial, expect: Expect) -> None:
+    """A pod waits, because a reservation holds the node for other pods; it is bound once the reservation is for it."""
+    trial.add(node("n1").cpu(SMALL))
+    trial.reserve(reservation("held").like(pod("x").request(cpu=6)).for_labels(app="other").many())
+    expect.available("held")
+    trial.submit(owner("a", cpu=4))
+    expect.pending("a", saying="Insufficient cpu")
+
+    owners = [{"labelSelector": {"matchLabels": {"app": "owner"}}}]
+    assert trial.call("PATCH", f"{RESERVATIONS_PATH}/held", {"spec": {"owners": owners}}).ok
+
+    assert reservation_of(expect.bound("a")) == "held"
+
+
+@pytest.mark.feature("RSV-2.policies")
+@pytest.mark.case("RV-181", severity="normal", source="KEP-1287; spec RSV-R7")
+@pytest.mark.long(seconds=5)
+def test_an_owner_that_is_resized_counts_with_its_new_size(trial: Trial, expect: Expect) -> None:
+    """An owner grows from one core to three in place: the reservation's status has three, its owners are as before."""
+    trial.add(node("n1").cpu(SMALL))
+    trial.reserve(cores("held", 4))
+    expect.available("held")
+    trial.submit(inside("a", 1))
+    expect.running("a")
+    expect.reservation("held", lambda one: bool(one.status.current_owners), "to name its owner")
+
+    resize(trial, "a", "3")
+
+    expect.reservation(
+        "held", lambda one: amount("cpu", one.status.allocated["cpu"]) == 3000, "to have three cores used"
+    )
 
 
 @pytest.mark.feature("RSV-1.held")

@@ -192,12 +192,18 @@ def test_one_member_with_a_gate_holds_the_whole_gang(trial: Trial, expect: Expec
 
 @pytest.mark.feature("WAS-1.condition")
 @pytest.mark.case("GA-208", severity="normal", source=UPSTREAM)
-def test_members_with_another_priority_than_their_group_are_refused(trial: Trial, expect: Expect) -> None:
-    """The group has no class, its pods have one: the condition says SchedulerError. Another gang is bound."""
+@pytest.mark.parametrize("first", ["group", "pods"])
+def test_members_with_another_priority_than_their_group_are_refused(trial: Trial, expect: Expect, first: str) -> None:
+    """The group has no class, its pods, which come later or before, have one: the condition says SchedulerError.
+    Another gang is bound."""
     trial.add(node("n1").cpu(4))
     trial.apply(priority_class("was-high", 1000))
-    create(trial, "train", 2)
+    if first == "group":
+        create(trial, "train", 2)
     trial.submit(*[one.priority_class("was-high") for one in workers("train", 2)])
+    if first == "pods":
+        trial.settle()
+        create(trial, "train", 2)
     assert reaches(trial, "False", "SchedulerError"), condition(trial)
     assert condition(trial)["message"] == (
         "all pods in a single pod group should have the same priority as the pod group's priority, got 1000 and 0"

@@ -230,3 +230,27 @@ def test_a_resource_that_max_gets_later_counts_pods_that_are_there(trial: Trial,
     assert requests() == {"cpu": "2", "memory": "4Gi"}
     assert trial.call("PATCH", path, {"spec": {"max": {"memory": None}}}).ok
     assert requests().get("memory", "0") == "0"
+
+
+@pytest.mark.feature("QUOTA-3.shared-weight", "QUOTA-10.in-place")
+@pytest.mark.case("QU-301", severity="critical", source="spec QUOTA-R14 to QUOTA-R18")
+@pytest.mark.long(seconds=25)
+def test_what_a_quota_kept_is_divided_when_it_is_gone(trial: Trial) -> None:
+    """Of eight cores a quota without pods keeps four, and two others, which ask for six each, have two each. The first
+    is deleted: the others have four each."""
+    trial.add(node("n1").cpu(8))
+    make(
+        trial,
+        *(quota(named(trial, own)).max(cpu=8) for own in "bc"),
+        quota(named(trial, "a")).min(cpu=4).max(cpu=8).keeps(),
+    )
+    of_both = list(zip(many(trial, "b", 6), many(trial, "c", 6), strict=True))
+    for pairs in (of_both[:2], of_both[2:]):  # neither is alone at first
+        trial.submit(*(one for pair in pairs for one in pair))
+        settle(trial)
+    assert (placed(trial, "b-"), placed(trial, "c-")) == (2, 2)
+
+    assert trial.call("DELETE", path_of(trial, named(trial, "a"))).ok
+
+    settle(trial)
+    assert (placed(trial, "b-"), placed(trial, "c-")) == (4, 4)

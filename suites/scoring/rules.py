@@ -7,7 +7,7 @@ import orjson
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
 from seatrial.scheduler.api.builders import PodBuilder, pod
-from seatrial.scheduler.api.transport import MERGE_PATCH, Request
+from seatrial.scheduler.api.transport import MERGE_PATCH, STRATEGIC_MERGE_PATCH, Request
 
 HOST, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -46,6 +46,13 @@ def expression(key: str, operator: str, *values: str) -> Json:
 def patch(trial: Trial, path: str, body: Json) -> None:
     response = trial.cluster.call(Request("PATCH", path, orjson.dumps(body), MERGE_PATCH))
     assert response.ok, response.body
+
+
+def resize(trial: Trial, name: str, cpu: str) -> None:
+    containers = [{"name": "main", "resources": {"requests": {"cpu": cpu}, "limits": {"cpu": cpu}}}]
+    path = f"/api/v1/namespaces/{trial.name}/pods/{name}/resize"
+    assert trial.call("PATCH", path, {"spec": {"containers": containers}}, kind=STRATEGIC_MERGE_PATCH).ok
+    trial.settle()
 
 
 def waits(expect: Expect, name: str, saying: str = "") -> None:

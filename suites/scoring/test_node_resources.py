@@ -13,7 +13,7 @@ from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import PodBuilder, node, pod
 from seatrial.scheduler.api.transport import STRATEGIC_MERGE_PATCH
 from seatrial.suites.scoring.claims import wait_bound
-from seatrial.suites.scoring.rules import HOST, ZONE, Json, expression, pod_with, waits
+from seatrial.suites.scoring.rules import HOST, ZONE, Json, expression, pod_with, resize, waits
 
 pytestmark = [pytest.mark.needs(Capability.NODES)]
 
@@ -103,13 +103,6 @@ def test_limits_are_requests_where_none_are_given(trial: Trial, expect: Expect) 
     trial.submit(limited, level)
     waits(expect, "limited", "Insufficient cpu")
     waits(expect, "level", "Insufficient cpu")
-
-
-def resize(trial: Trial, name: str, cpu: str) -> None:
-    containers = [{"name": "main", "resources": {"requests": {"cpu": cpu}, "limits": {"cpu": cpu}}}]
-    path = f"/api/v1/namespaces/{trial.name}/pods/{name}/resize"
-    assert trial.call("PATCH", path, {"spec": {"containers": containers}}, kind=STRATEGIC_MERGE_PATCH).ok
-    trial.settle()
 
 
 @pytest.mark.feature("SCORE-4.fit")

@@ -348,7 +348,8 @@ def test_soft_spread_outweighs_utilisation(trial: Trial, expect: Expect) -> None
 @pytest.mark.feature("SCORE-4.spread")
 @pytest.mark.case("SC-117", severity="normal")
 def test_pods_of_a_service_spread_by_default(trial: Trial, expect: Expect) -> None:
-    """Without constraints of its own, a pod of a Service goes to the fuller node without pods of the Service."""
+    """Without constraints of its own, a pod of a Service goes to the fuller node without pods of the Service; without
+    the Service the next one goes to the emptier node."""
     service = {
         "apiVersion": "v1",
         "kind": "Service",
@@ -362,4 +363,8 @@ def test_pods_of_a_service_spread_by_default(trial: Trial, expect: Expect) -> No
     expect.bound("filler", *(member.name for member in crowd))
     trial.submit(pod_with("new"))
     assert expect.bound("new").spec.node_name == "n2"
+    assert trial.call("DELETE", f"/api/v1/namespaces/{trial.name}/services/s").ok
+    trial.settle()
+    trial.submit(pod_with("late"))
+    assert expect.bound("late").spec.node_name == "n1"
     expect.refusal()

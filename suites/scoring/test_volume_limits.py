@@ -162,7 +162,8 @@ def test_a_volume_that_pods_share_counts_once(trial: Trial, expect: Expect) -> N
 @pytest.mark.feature("SCORE-4.volumes")
 @pytest.mark.case("SC-420", severity="normal", source=f"{LIMITS}: EventsToRegister, CSINode update")
 def test_a_node_attaches_more_than_before(trial: Trial, expect: Expect) -> None:
-    """The CSINode's limit goes from one to two: the pod that waited for it is bound, and the next one waits."""
+    """The CSINode's limit goes from one to two: the pod that waited for it is bound, and the next one waits. Without
+    the CSINode there is no limit."""
     with limited(trial, 1):
         trial.submit(using_volume(trial, "a"))
         expect.bound("a")
@@ -174,6 +175,9 @@ def test_a_node_attaches_more_than_before(trial: Trial, expect: Expect) -> None:
         expect.bound("b")
         trial.submit(using_volume(trial, "c"))
         expect.pending("c", saying="max volume count")
+    trial.settle()
+    trial.submit(using_volume(trial, "d"))
+    expect.bound("d")
 
 
 @pytest.mark.feature("SCORE-4.volumes")
