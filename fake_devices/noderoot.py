@@ -47,7 +47,7 @@ class NodeRoot:
         nodes: int = 1,
         anolis: bool = False,
     ) -> None:
-        """`anolis`: the kernel has what Anolis adds: group identities, watermarks and priorities of memory."""
+        """`anolis`: the kernel has what Anolis adds: group identities, watermarks and priorities of memory, kidled."""
         self.path, self.cpus, self.memory_total, self.v2, self._anolis = path, cpus, memory, v2, anolis
         self._nodes = nodes
         self.proc, self.sys, self.cgroup = path / "proc", path / "sys", path / "sys/fs/cgroup"
@@ -87,6 +87,8 @@ class NodeRoot:
         self._write(self.proc / "cmdline", "")
         settings = {self.proc / "sys/vm/min_free_kbytes": "67584", self.proc / "sys/vm/watermark_scale_factor": "10"}
         if anolis:
+            kidled = self.sys / "kernel/mm/kidled"
+            settings |= {kidled / "scan_period_in_seconds": "120", kidled / "use_hierarchy": "0"}
             settings[self.sys / "kernel/mm/memcg_reaper/reap_background"] = "0"
             settings[self.sys / "kernel/debug/sched_features"] = "NO_ID_ABSOLUTE_EXPEL ID_EXPELLER_SHARE_CORE"
         for file, text in settings.items():
@@ -224,6 +226,7 @@ class NodeRoot:
             base = self.cgroup / folder
             self._write(base / "cpu.stat", f"usage_usec {int(seconds * 1e6)}\n{stat}")
             self._write(base / "memory.stat", "".join(f"{name} {size}\n" for name, size in rows.items()))
+            self._write(base / "memory.current", str(memory))
             self._write(base / "memory.numa_stat", self._by_node("anon ", memory) + self._by_node("file ", 0))
             return
         self._write(self.cgroup / "cpuacct" / folder / "cpuacct.usage", str(int(seconds * 1e9)))
@@ -231,6 +234,7 @@ class NodeRoot:
         rows |= {"cache": 0, "rss": memory}
         text = "".join(f"total_{name} {size}\n" for name, size in rows.items())
         self._write(self.cgroup / "memory" / folder / "memory.stat", text)
+        self._write(self.cgroup / "memory" / folder / "memory.usage_in_bytes", str(memory))
         pages = memory // _PAGE
         text = "".join(self._by_node(f"{name}={pages} ", pages) for name in ("total", "anon", "hierarchical_anon"))
         self._write(self.cgroup / "memory" / folder / "memory.numa_stat", text)

@@ -80,6 +80,7 @@ def running_foreign_koordlet(
         group = "slo.koordinator.sh/v1alpha1"
         slo = {"apiVersion": group, "kind": "NodeSLO", "metadata": {"name": node}, "spec": {}}
         bystander = pod("bystander").node_name(node).qos("SYSTEM").manifest
+        cluster.call(Request("DELETE", f"{NODE_SLOS_PATH}/{node}"))  # that of a manager that has ended before the node
         for path, name, body in ((NODE_SLOS_PATH, node, slo), (_PODS, "bystander", bystander)):
             made = cluster.call(Request("POST", path, orjson.dumps(body)))
             accepted(made, f"create {body['kind']} {name!r}")

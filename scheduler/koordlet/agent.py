@@ -60,7 +60,8 @@ from seatrial.scheduler.serving.once import Once
 log = logging.getLogger(__name__)
 
 POD_RULES = 10.0  # seconds between two writes of what pods get, and between two looks at pressure
-PRESSURE, CPI, AUDIT, AUDIT_HTTP = "PSICollector", "CPICollector", "AuditEvents", "AuditEventsHTTPHandler"
+PRESSURE, CPI, COLD_PAGES = "PSICollector", "CPICollector", "ColdPageCollector"
+AUDIT, AUDIT_HTTP = "AuditEvents", "AuditEventsHTTPHandler"
 GATES = {
     "BECPUSuppress": True,
     "CPUBurst": True,
@@ -68,7 +69,7 @@ GATES = {
     hooks.CPUSET: True,
     "RdtResctrl": True,
     **dict.fromkeys((BE_CPU, CPU_ALLOCATABLE, CPU_USAGE, BE_MEMORY, MEMORY_ALLOCATABLE, MEMORY_USAGE), False),
-    **dict.fromkeys((*reconciler.GATES, PRESSURE, CPI, AUDIT, AUDIT_HTTP), False),
+    **dict.fromkeys((*reconciler.GATES, PRESSURE, CPI, COLD_PAGES, AUDIT, AUDIT_HTTP), False),
     **dict.fromkeys((hooks.GPU, hooks.RDMA, hooks.VGPU_MONITOR, hooks.RESCTRL), False),
 }
 
@@ -109,7 +110,7 @@ class Agent:
         self._rest = Rest(transport, clock)
         self._events = EventRecorder(self._rest, clock, "koordlet", config.node)
         self.samples = Samples()
-        self._collectors = Collectors(cgroups, machine, self.samples)
+        self._collectors = Collectors(cgroups, machine, self.samples, cold=config.enabled(COLD_PAGES))
         self.audit = AuditLog(config.audit, clock)
         self._executor = Executor(cgroups, clock, self.audit)
         self._resctrl = resctrl

@@ -48,7 +48,9 @@ _CACHED = ("active_file", "inactive_file")
 class Collectors:
     """Adds samples at each look; CPU in cores, memory in bytes."""
 
-    def __init__(self, cgroups: Cgroups, machine: Machine, samples: Samples) -> None:
+    def __init__(self, cgroups: Cgroups, machine: Machine, samples: Samples, *, cold: bool) -> None:
+        """`cold`: whether pages that nobody has touched for minutes are counted (KM-10)."""
+        self._cold = cold
         self._cgroups, self._machine, self.samples = cgroups, machine, samples
         self._counters: dict[Hashable, tuple[float, float]] = {}  # → moment, seconds or periods
         self._zones: Iterable[int] = ()
@@ -102,7 +104,7 @@ class Collectors:
                 self.samples.add((NUMA_CPU, number), now, cpu)
             self.samples.add((NUMA_MEMORY, number), now, size)
         self._zones = zones.keys()
-        if not self._cgroups.v2 and self._cgroups.path("", IDLE_PAGES).exists():
+        if self._cold and not self._cgroups.v2 and self._cgroups.path("", IDLE_PAGES).exists():
             try:
                 self.samples.add(COLD, now, cold_bytes(self._cgroups.path("", IDLE_PAGES).read_text(encoding="ascii")))
             except (OSError, ValueError, IdleStatsError) as error:

@@ -527,7 +527,7 @@ def test_cache_ways_and_bandwidth(start_agent: StartAgent) -> None:
 )
 def test_three_ways_to_count_memory(trial: Trial, start_agent: StartAgent, policy: str, size: int) -> None:
     """Of 6 GiB that a node uses, two are page cache, and one of these nobody has touched for minutes (kidled)."""
-    node = start_agent()
+    node = start_agent("ColdPageCollector", anolis=True)
     node.root.idle_pages(GI)
     node.root.page_cache = 2 * GI
     spec = announced("v1.4/cold-memory.yaml", "NodeMetric")["spec"]
@@ -541,7 +541,7 @@ def test_three_ways_to_count_memory(trial: Trial, start_agent: StartAgent, polic
         status = orjson.loads(trial.call("GET", f"{NODE_METRICS_PATH}/{node.name}").body).get("status") or {}
         usage = (status.get("nodeMetric") or {}).get("nodeUsage") or {}
         value = int(usage.get("resources", {}).get("memory", "0").replace("Gi", "") or 0) if usage else 0
-        if value in {size, size * GI}:
+        if value in (size, pytest.approx(size * GI, rel=0.05)):  # the mean begins before the pod
             return
     raise AssertionError(f"expected a report of {size}Gi with {policy}, found {value}")
 

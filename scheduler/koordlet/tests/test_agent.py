@@ -407,12 +407,17 @@ def test_programs_outside_of_pods(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("policy", "size"),
-    [("usageWithoutPageCache", 4 * GI), ("usageWithPageCache", 6 * GI), ("usageWithHotPageCache", 5 * GI)],
+    ("policy", "size", "cold"),
+    [
+        ("usageWithoutPageCache", 4 * GI, True),
+        ("usageWithPageCache", 6 * GI, True),
+        ("usageWithHotPageCache", 5 * GI, True),
+        ("usageWithHotPageCache", 4 * GI, False),
+    ],
 )
-def test_three_ways_to_count_memory(tmp_path: Path, policy: str, size: int) -> None:
-    """KM-2, KM-13, KM-14: of 6 GiB two are page cache, one of which nobody has touched for minutes."""
-    setting = Setting(tmp_path)
+def test_three_ways_to_count_memory(tmp_path: Path, policy: str, size: int, cold: bool) -> None:
+    """KM-2, KM-10, KM-13, KM-14: of 6 GiB two are page cache, one of which nobody has touched for minutes."""
+    setting = Setting(tmp_path, gates={"ColdPageCollector": cold})
     setting.root.memory_used, setting.root.page_cache = 4 * GI, 2 * GI
     setting.root.idle_pages(GI)
     spec = {"metricCollectPolicy": {"nodeMemoryCollectPolicy": policy}}

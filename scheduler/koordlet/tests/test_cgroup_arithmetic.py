@@ -100,7 +100,7 @@ def test_values_in_two_passes(  # noqa: PLR0917
 def test_throttled_periods(tmp_path: Path) -> None:
     """TestCalcCPUThrottledRatio: of 100 new periods 20 were throttled; then there is no new one."""
     root, samples = Setting(tmp_path).root, Samples()
-    collectors = Collectors(Cgroups(root.cgroup), Machine(root.proc, root.sys), samples)
+    collectors = Collectors(Cgroups(root.cgroup), Machine(root.proc, root.sys), samples, cold=False)
     root.group("g")
     ratios = []
     for moment, counts in enumerate(((100, 20), (100, 20), (0, 0))):
