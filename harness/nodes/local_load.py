@@ -12,10 +12,9 @@ from pathlib import Path
 
 import numpy as np
 
-from seatrial.harness.nodes.numa_usage import NumaUse, read_pod
+from seatrial.harness.nodes.numa_usage import NumaUse, read_nodes, read_pod
 from seatrial.harness.nodes.usage_model import KEPT, Load
 from seatrial.harness.nodes.usage_samples import Samples
-from seatrial.scheduler.api.numa_usage import node_usages
 
 Owner = tuple[str, str]  # namespace and name of a pod
 
@@ -97,7 +96,7 @@ class LocalLoad:
 
     def _look_at_numa(self, now: float, stat: str, pods: Sequence[dict[int, float] | None]) -> None:
         """The NUMA nodes; their system's use where it is known for the node, and all pods' memory by NUMA node."""
-        used = node_usages(self._root / "sys", stat, self._ticks)
+        used = read_nodes(self._root, stat, self._ticks)
         for number, (seconds, memory) in used.items():
             self._numa.setdefault(number, _Series()).look(now, seconds, memory, 0.0)
         fresh = {

@@ -1,7 +1,7 @@
-"""The use of CPU and memory of each NUMA node, as a NodeMetric reports it in `numaUsages` (QOS-KM-8).
+"""The use of CPU and memory of each NUMA node, as a NodeMetric reports it in `numaUsages` (QOS-KM-1, KM-2, KM-8).
 
 A simulated pod uses the NUMA nodes that its annotation `resource-status` names in equal parts, otherwise all of them;
-everything else uses all NUMA nodes in equal parts. Of this machine the node agent's functions read the files.
+everything else uses all NUMA nodes in equal parts. For this machine the files of the kernel are read.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,9 +11,15 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
+from seatrial.harness.cpusets import parse_cpuset
 from seatrial.harness.nodes.usage_samples import Samples, total
 from seatrial.scheduler.api.numa import RESOURCE_STATUS, ResourceStatus
-from seatrial.scheduler.api.numa_usage import group_bytes
+
+_KIB = 1024
+_NODES = "sys/devices/system/node"
+_NOT_USED = ("MemFree", "Active(file)", "Inactive(file)", "SReclaimable")
+_ROWS = {"anon": 1, "file": 1, "hierarchical_anon": 4096, "hierarchical_file": 4096}
+"""Rows of memory.numa_stat with the bytes of their unit: of version 2, and of version 1, which counts pages."""
 
 _decode_status = msgspec.json.Decoder(ResourceStatus).decode
 
@@ -63,14 +69,53 @@ def _system(used: Samples, pods: Samples, node: Samples, system: Samples | None)
     return Samples(node.times, system.cpu * share, np.maximum(used.memory - pods.memory, 0.0))
 
 
+# -- this machine -----------------------------------------------------------------------------------------------------
+
+
+def read_nodes(root: Path, stat: str, ticks: int) -> dict[int, tuple[float, float]]:
+    """CPU seconds and bytes in use of each NUMA node. `stat`: the text of /proc/stat; `ticks` of it in a second.
+
+    A NUMA node whose files cannot be read is left out.
+    """
+    seconds = {}
+    for line in stat.splitlines():
+        name, *fields = line.split()
+        if name.startswith("cpu") and name[3:].isdigit():
+            seconds[int(name[3:])] = sum(int(fields[place]) for place in (0, 1, 2, 5, 6)) / ticks
+    nodes = {}
+    for folder in (root / _NODES).glob("node[0-9]*"):
+        try:
+            cpus = parse_cpuset((folder / "cpulist").read_text().strip())
+            memory = _memory((folder / "meminfo").read_text())
+        except (OSError, ValueError, KeyError):
+            continue
+        nodes[int(folder.name.removeprefix("node"))] = sum(seconds.get(cpu, 0.0) for cpu in cpus), memory
+    return nodes
+
+
+def _memory(text: str) -> float:
+    """Bytes in use, from lines as `Node 0 MemTotal:  1000 kB`."""
+    rows = {}
+    for line in text.splitlines():
+        name, _, amount = line.partition(":")
+        rows[name.split()[-1]] = int(amount.split()[0]) * _KIB
+    return float(rows["MemTotal"] - sum(rows.get(name, 0) for name in _NOT_USED))
+
+
 def read_pod(folders: Iterable[Path]) -> dict[int, float] | None:
     """Bytes of a pod on each NUMA node, from `memory.numa_stat` of its control groups; None if one has none."""
     pod: dict[int, float] = {}
     for folder in folders:
         try:
-            text = (folder / "memory.numa_stat").read_text(encoding="ascii")
+            lines = (folder / "memory.numa_stat").read_text().splitlines()
         except OSError:
             return None
-        for number, size in group_bytes(text).items():
-            pod[number] = pod.get(number, 0.0) + size
+        for line in lines:
+            first, *fields = line.split()
+            name, of_version_1, _ = first.partition("=")
+            if name not in _ROWS or (_ROWS[name] > 1) != bool(of_version_1):
+                continue
+            for field in fields:
+                number, _, amount = field.removeprefix("N").partition("=")
+                pod[int(number)] = pod.get(int(number), 0.0) + float(amount) * _ROWS[name]
     return pod

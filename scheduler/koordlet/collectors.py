@@ -7,7 +7,6 @@ import logging
 from collections.abc import Hashable, Iterable
 
 from seatrial.scheduler.api.numa import CpusetError, parse_cpuset
-from seatrial.scheduler.api.numa_usage import group_bytes
 from seatrial.scheduler.api.quantity import QuantityError
 from seatrial.scheduler.api.slo import AGGREGATE_SECONDS, BATCH_CPU
 from seatrial.scheduler.koordlet.cgroups import (
@@ -25,6 +24,7 @@ from seatrial.scheduler.koordlet.cgroups import (
 )
 from seatrial.scheduler.koordlet.cold_pages import IdleStatsError, cold_bytes
 from seatrial.scheduler.koordlet.machine import Machine, MachineError
+from seatrial.scheduler.koordlet.numa_usage import group_bytes
 from seatrial.scheduler.koordlet.objects import LocalPod
 from seatrial.scheduler.koordlet.samples import Samples
 from seatrial.scheduler.koordlet.strategies import HostApplication, Strategies

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from seatrial.scheduler.api.integers import integer
 from seatrial.scheduler.api.numa import CpusetError, parse_cpuset
-from seatrial.scheduler.api.numa_usage import node_usages
+from seatrial.scheduler.koordlet.numa_usage import node_usages
 
 TICKS = os.sysconf("SC_CLK_TCK")
 _COUNTED = (0, 1, 2, 5, 6)  # user, nice, system, irq, softirq

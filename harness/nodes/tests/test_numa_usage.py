@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 from seatrial.harness.nodes.local_processor import this_processor
-from seatrial.harness.nodes.numa_usage import divided, read_pod, zones_of_pod
+from seatrial.harness.nodes.numa_usage import divided, read_nodes, read_pod, zones_of_pod
 from seatrial.harness.nodes.usage_samples import Samples
 from seatrial.scheduler.api.numa import RESOURCE_STATUS
-from seatrial.scheduler.api.numa_usage import node_usages
 
 GIB = 1 << 30
 
@@ -68,7 +67,7 @@ def test_files_of_two_numa_nodes(tmp_path: Path) -> None:
         rows = {"MemTotal": 100, "MemFree": 40, "Active(file)": 10, "Inactive(file)": 5, "SReclaimable": 5 + number}
         (folder / "meminfo").write_text("".join(f"Node {number} {name}: {kib} kB\n" for name, kib in rows.items()))
     stat = "cpu  9 9 9 9\n" + "".join(f"cpu{number} 100 0 {number}00 900 50 0 0 0 0 0\n" for number in range(3))
-    assert node_usages(tmp_path / "sys", stat, 100) == {0: (1.0 + 3.0, 40 * 1024), 1: (2.0, 39 * 1024)}
+    assert read_nodes(tmp_path, stat, 100) == {0: (1.0 + 3.0, 40 * 1024), 1: (2.0, 39 * 1024)}
 
 
 @pytest.mark.parametrize(

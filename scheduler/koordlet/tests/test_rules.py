@@ -1,6 +1,7 @@
 """Worked examples E13 to E19 of Koordinator's tests: burst, eviction, resctrl, classes, arithmetic, cold pages."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -23,6 +24,7 @@ from seatrial.scheduler.koordlet.cold_pages import IdleStatsError, cold_bytes
 from seatrial.scheduler.koordlet.cpu_pools import KubeletCpus, kubelet_cpus, pod_cpus, pools
 from seatrial.scheduler.koordlet.evict import Shortage, Victim, Window
 from seatrial.scheduler.koordlet.machine import Cpu
+from seatrial.scheduler.koordlet.numa_usage import group_bytes, node_usages
 from seatrial.scheduler.koordlet.objects import AgentPod, LocalPod
 from seatrial.scheduler.koordlet.pod_rules import Limits
 from seatrial.scheduler.koordlet.samples import Sample, Samples, average, percentile
@@ -467,3 +469,33 @@ def test_what_kubelet_keeps(annotations: dict[str, Any], expected: KubeletCpus) 
     """NUMA-R67: kubelet's reserved CPUs stay in the pools."""
     texts = {key: json.dumps(value) for key, value in annotations.items()}
     assert kubelet_cpus(NodeResourceTopology(metadata=ObjectMeta(annotations=texts))) == expected
+
+
+def test_files_of_two_numa_nodes(tmp_path: Path) -> None:
+    """KM-1 and KM-2: lines of single CPUs are summed; free, file and reclaimable pages are not in use; a node whose
+    files cannot be read is left out."""
+    for number, cpus in ((0, "0,2"), (1, "1"), (2, "x")):
+        folder = tmp_path / f"devices/system/node/node{number}"
+        folder.mkdir(parents=True)
+        (folder / "cpulist").write_text(f"{cpus}\n")
+        rows = {"MemTotal": 100, "MemFree": 40, "Active(file)": 10, "Inactive(file)": 5, "SReclaimable": 5 + number}
+        (folder / "meminfo").write_text("".join(f"Node {number} {name}: {kib} kB\n" for name, kib in rows.items()))
+    stat = "cpu  9 9 9 9\n" + "".join(f"cpu{number} 100 0 {number}00 900 50 0 0 0 0 0\n" for number in range(3))
+    assert node_usages(tmp_path, stat, 100) == {0: (1.0 + 3.0, 40 * 1024), 1: (2.0, 39 * 1024)}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("anon N0=4096 N1=8192\nfile N0=100 N1=0\nslab N0=9 N1=9\n", {0: 4196.0, 1: 8192.0}),
+        (
+            "total=3 N0=1 N1=2\nanon=1 N0=1 N1=0\nhierarchical_anon=3 N0=1 N1=2\nhierarchical_file=1 N0=0 N1=1\n",
+            {0: 4096.0, 1: 3 * 4096.0},
+        ),
+        ("\nanon N0=x N1\nfile N0=1\n", {0: 1.0}),
+    ],
+    ids=["v2", "v1", "no-rows"],
+)
+def test_memory_of_a_group_by_numa_node(text: str, expected: dict[int, float]) -> None:
+    """E18: TestParseMemoryNumaStatV2."""
+    assert group_bytes(text) == expected

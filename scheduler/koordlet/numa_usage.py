@@ -1,4 +1,4 @@
-"""The use of CPU and memory of each NUMA node, from files of the kernel (QOS-KM-1, QOS-KM-2, QOS-KM-8)."""
+"""The use of CPU and memory of each NUMA node, from files of the kernel (KM-1, KM-2, KM-8)."""
 
 from pathlib import Path
 
