@@ -480,7 +480,9 @@ def test_files_of_two_numa_nodes(tmp_path: Path) -> None:
         (folder / "cpulist").write_text(f"{cpus}\n")
         rows = {"MemTotal": 100, "MemFree": 40, "Active(file)": 10, "Inactive(file)": 5, "SReclaimable": 5 + number}
         (folder / "meminfo").write_text("".join(f"Node {number} {name}: {kib} kB\n" for name, kib in rows.items()))
-    stat = "cpu  9 9 9 9\n" + "".join(f"cpu{number} 100 0 {number}00 900 50 0 0 0 0 0\n" for number in range(3))
+    (tmp_path / "devices/system/node/node1x").mkdir()
+    wrong = "\ncpu9 1\ncpux 1 1 1 1 1 1 1\ncpu  9 9 9 9\n"
+    stat = wrong + "".join(f"cpu{number} 100 0 {number}00 900 50 0 0 0 0 0\n" for number in range(3))
     assert node_usages(tmp_path, stat, 100) == {0: (1.0 + 3.0, 40 * 1024), 1: (2.0, 39 * 1024)}
 
 
