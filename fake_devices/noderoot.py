@@ -189,6 +189,11 @@ class NodeRoot:
         self._write(self.resctrl / "info/L3/cbm_mask", cbm)
         self._write(self.proc / "cpuinfo", f"vendor_id : {vendor}\nflags : cat_l3 mba\n")
 
+    def cache_use(self, group: str, cache: int, **counters: str) -> None:
+        """What the kernel counts for a group of a cache: counters with their text, as `llc_occupancy="4096"`."""
+        for name, value in counters.items():
+            self._write(self.resctrl / group / f"mon_data/mon_L3_{cache:02}" / name, f"{value}\n")
+
     def disk(self, name: str, numbers: str) -> None:
         """A disk with its numbers, as in `8:16`."""
         self._write(self.sys / "class/block" / name / "dev", numbers)

@@ -60,7 +60,7 @@ from seatrial.scheduler.serving.once import Once
 log = logging.getLogger(__name__)
 
 POD_RULES = 10.0  # seconds between two writes of what pods get, and between two looks at pressure
-PRESSURE, CPI, COLD_PAGES = "PSICollector", "CPICollector", "ColdPageCollector"
+PRESSURE, CPI, COLD_PAGES, CACHES = "PSICollector", "CPICollector", "ColdPageCollector", "ResctrlCollector"
 AUDIT, AUDIT_HTTP = "AuditEvents", "AuditEventsHTTPHandler"
 GATES = {
     "BECPUSuppress": True,
@@ -69,7 +69,7 @@ GATES = {
     hooks.CPUSET: True,
     "RdtResctrl": True,
     **dict.fromkeys((BE_CPU, CPU_ALLOCATABLE, CPU_USAGE, BE_MEMORY, MEMORY_ALLOCATABLE, MEMORY_USAGE), False),
-    **dict.fromkeys((*reconciler.GATES, PRESSURE, CPI, COLD_PAGES, AUDIT, AUDIT_HTTP), False),
+    **dict.fromkeys((*reconciler.GATES, PRESSURE, CPI, COLD_PAGES, CACHES, AUDIT, AUDIT_HTTP), False),
     **dict.fromkeys((hooks.GPU, hooks.RDMA, hooks.VGPU_MONITOR, hooks.RESCTRL), False),
 }
 
@@ -372,5 +372,7 @@ class Agent:
                 yield name, kind, text, [sample(name, labels, value)]
         yield from self._pressures.families(labels)
         yield from self._cpi.families(labels)
+        if self._config.enabled(CACHES):
+            yield from self._resctrl.families(labels)
         name = "koordlet_resource_update_failures_total"
         yield name, "counter", "Values that could not be written.", [sample(name, labels, self._executor.failures)]

@@ -88,9 +88,8 @@ class Collectors:
 
     def _node(self, now: float) -> None:
         try:
-            cpu = self._rate(NODE_CPU, now, self._machine.busy_seconds())
-            memory = self._machine.memory()
-            zones = self._machine.numa_usages()
+            busy, zones = self._machine.usages()
+            cpu, memory = self._rate(NODE_CPU, now, busy), self._machine.memory()
         except MachineError as error:
             self._say("node", f"unread: {error}")
             return

@@ -41,25 +41,19 @@ class Machine:
     proc: Path
     sys: Path
 
-    def busy_seconds(self) -> float:
-        """CPU time of all CPUs since the start, without idle and waiting for I/O.
+    def usages(self) -> tuple[float, dict[int, tuple[float, float]]]:
+        """CPU time of all CPUs since the start, without idle and waiting for I/O; CPU seconds and bytes in use of each
+        NUMA node (KM-1, KM-2).
 
         Raises:
             MachineError: /proc/stat cannot be read.
         """
-        fields = _read(self.proc / "stat").partition("\n")[0].split()
+        stat = _read(self.proc / "stat")
+        fields = stat.partition("\n")[0].split()
         numbers = [integer(field) for field in fields[1:]]
         if fields[:1] != ["cpu"] or len(numbers) <= _COUNTED[-1] or None in numbers:
             raise MachineError(f"{self.proc / 'stat'}: expected a line of CPU times, found {' '.join(fields)[:60]!r}")
-        return sum(numbers[place] or 0 for place in _COUNTED) / TICKS
-
-    def numa_usages(self) -> dict[int, tuple[float, float]]:
-        """CPU seconds and bytes in use of each NUMA node (KM-1, KM-2).
-
-        Raises:
-            MachineError: /proc/stat cannot be read.
-        """
-        return node_usages(self.sys, _read(self.proc / "stat"), TICKS)
+        return sum(numbers[place] or 0 for place in _COUNTED) / TICKS, node_usages(self.sys, stat, TICKS)
 
     def memory(self) -> Memory:
         """Memory of the node.

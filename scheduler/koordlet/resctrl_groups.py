@@ -1,9 +1,9 @@
-"""The resctrl groups of a node: those of the classes, and of pods with the annotation (RC-1, RC-4 to RC-6)."""
+"""The resctrl groups of a node: those of the classes, and of pods with the annotation (RC-1, RC-4 to RC-6, KM-18)."""
 
 import errno
 import logging
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,12 +12,22 @@ from seatrial.scheduler.koordlet.cgroups import TASKS, CgroupError, Cgroups
 from seatrial.scheduler.koordlet.objects import LocalPod
 from seatrial.scheduler.koordlet.resctrl import ANNOTATION, GROUPS, ResctrlError, bandwidth, cache_mask, line, pod_lines
 from seatrial.scheduler.koordlet.strategies import QosStrategy
+from seatrial.scheduler.serving.exposition import Family, sample
 from seatrial.scheduler.serving.once import Once
 
 log = logging.getLogger(__name__)
 
 POD_GROUP = "koordlet-"  # and the uid
 _DEFAULTS = {"LSR": (0, 100), "LS": (0, 100), "BE": (0, 30)}  # range of the cache in percent
+_MONITORED = "mon_L3_"  # and the number of the cache
+_COUNTERS = (
+    ("koordlet_resctrl_llc_occupancy", "Bytes of a cache that a class has.", ("llc_occupancy",)),
+    (
+        "koordlet_resctrl_memory_bandwidth",
+        "Bytes that a class moved between a cache and memory.",
+        ("mbm_local_bytes", "mbm_total_bytes"),
+    ),
+)
 
 
 class _Caches(NamedTuple):
@@ -79,6 +89,36 @@ class Resctrl:
         for folder in self._root.glob(f"{POD_GROUP}*"):
             if folder.name not in alive:
                 self._remove(folder)
+
+    def families(self, labels: Mapping[str, str]) -> Iterator[Family]:
+        """What each class has of each cache, under Koordinator's names (KM-18); `labels`: of the node."""
+        for name, text, files in _COUNTERS:
+            rows = []
+            for group, folder in self._monitored():
+                cache = folder.name.removeprefix(_MONITORED)
+                own = {**labels, "cache_id": str(integer(cache)), "qos": group}
+                for file in files:
+                    value = self._counter(group, folder / file)
+                    if value is not None:
+                        rows.append(sample(name, {**own, "mb_type": file} if len(files) > 1 else own, value))
+            if rows:
+                yield name, "gauge", text, rows
+
+    def _monitored(self) -> Iterator[tuple[str, Path]]:
+        """The classes, with the folders of the caches of which the kernel counts their use."""
+        for group in _DEFAULTS:
+            for folder in sorted((self._root / group / "mon_data").glob(f"{_MONITORED}*")):
+                if integer(folder.name.removeprefix(_MONITORED), 0) is not None:
+                    yield group, folder
+
+    def _counter(self, group: str, path: Path) -> int | None:
+        """None: the CPU does not count it, or not now; the kernel then writes a word."""
+        try:
+            return integer(path.read_text(encoding="ascii", errors="replace").strip(), 0)
+        except OSError as error:
+            if error.errno != errno.ENOENT:
+                self._say(f"{group}/{path.name}", f"resctrl {group}: {path.name}: {error.strerror}")
+            return None
 
     def _read(self) -> _Caches | None:
         """None: a file cannot be read."""

@@ -12,6 +12,7 @@ from seatrial.scheduler.api.numa import NodeResourceTopology
 from seatrial.scheduler.api.slo import BATCH_CPU, NodeMetric
 from seatrial.scheduler.api.wire import ObjectMeta
 from seatrial.scheduler.koordlet.tests.setting import GI, Setting
+from seatrial.scheduler.serving.exposition import exposed
 
 SUPPRESS = {"enable": True, "cpuSuppressThresholdPercent": 65}
 
@@ -384,6 +385,28 @@ def test_cache_ways_and_bandwidth(tmp_path: Path) -> None:
     setting.agent._pod_gone(setting.agent._pods["own"].pod)
     setting.run(11)
     assert not (setting.root.resctrl / "koordlet-own").exists()
+
+
+def test_use_of_caches_by_class(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """KM-18: what the kernel counts in the groups of classes; a counter that it does not have now is left out."""
+    setting = Setting(tmp_path, gates={"ResctrlCollector": True})
+    setting.root.mount_resctrl()
+    setting.root.cache_use("BE", 1, llc_occupancy="4096", mbm_local_bytes="7", mbm_total_bytes="9")
+    setting.root.cache_use("LS", 0, llc_occupancy="Unavailable", mbm_total_bytes="5")
+    (setting.root.resctrl / "BE/mon_data/mon_L3_x").mkdir()
+    (setting.root.resctrl / "LSR/mon_data/mon_L3_00/llc_occupancy").mkdir(parents=True)
+    page = exposed(setting.agent.families()).decode()
+    assert [line for line in page.splitlines() if line.startswith("koordlet_resctrl")] == [
+        'koordlet_resctrl_llc_occupancy{node="n1",cache_id="1",qos="BE"} 4096',
+        'koordlet_resctrl_memory_bandwidth{node="n1",cache_id="0",qos="LS",mb_type="mbm_total_bytes"} 5',
+        'koordlet_resctrl_memory_bandwidth{node="n1",cache_id="1",qos="BE",mb_type="mbm_local_bytes"} 7',
+        'koordlet_resctrl_memory_bandwidth{node="n1",cache_id="1",qos="BE",mb_type="mbm_total_bytes"} 9',
+    ]
+    exposed(setting.agent.families())
+    assert [record.message for record in caplog.records if "llc_occupancy" in record.message] == [
+        "resctrl LSR: llc_occupancy: Is a directory"
+    ]
+    assert b"koordlet_resctrl" not in exposed(Setting(tmp_path / "off").agent.families())
 
 
 def test_programs_outside_of_pods(tmp_path: Path) -> None:
