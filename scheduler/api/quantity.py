@@ -110,13 +110,21 @@ def amount(resource: str, quantity: Quantity) -> int:
     Raises:
         QuantityError: not a quantity.
     """
-    # Measured amounts differ each time, so the cache of parsed texts does not help: the usual forms are read here.
-    if type(quantity) is str and len(quantity) <= _USUAL_LENGTH and quantity.isascii():
-        if quantity.isdecimal():
-            return min(int(quantity) * 1000 if resource == CPU else int(quantity), MAX_AMOUNT)
-        if resource == CPU and quantity[-1:] == "m" and quantity[:-1].isdecimal():
-            return min(int(quantity[:-1]), MAX_AMOUNT)
-    return max(-MAX_AMOUNT, min(milli(quantity) if resource == CPU else units(quantity), MAX_AMOUNT))
+    if type(quantity) is not str or len(quantity) > _USUAL_LENGTH:
+        return _cut(milli(quantity) if resource == CPU else units(quantity))
+    if resource == CPU:
+        return _cores(quantity)
+    # Measured amounts of memory differ each time, so a cache does not help: the usual form is read here.
+    return min(int(quantity), MAX_AMOUNT) if quantity.isascii() and quantity.isdecimal() else _cut(units(quantity))
+
+
+@lru_cache(maxsize=65536)
+def _cores(quantity: str) -> int:
+    return _cut(milli(quantity))
+
+
+def _cut(value: int) -> int:
+    return max(-MAX_AMOUNT, min(value, MAX_AMOUNT))
 
 
 def text(resource: str, value: int) -> str:

@@ -3,7 +3,7 @@
 Follows Koordinator's pkg/slo-controller/noderesource/plugins/batchresource. Messages are Koordinator's.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from seatrial.scheduler.api.quantity import Quantity, amount
@@ -44,7 +44,7 @@ def batch_of_zones(
     strategy: ColocationStrategy,
     amounts: NodeAmounts,
     zones: Sequence[Pair],
-    pods: Sequence[PodLoad],
+    pods: Collection[PodLoad],
     report: NodeReport,
 ) -> list[Pair]:
     """The same for each NUMA node, of which `zones` are the allocatable amounts (NR-13, NR-14)."""

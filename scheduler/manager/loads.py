@@ -3,7 +3,7 @@
 Amounts are pairs: thousandths of a core, bytes.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -21,8 +21,8 @@ from seatrial.scheduler.api.numa import (
     parse_cpuset,
 )
 from seatrial.scheduler.api.quantity import CPU, MEMORY, Quantity, QuantityError, amount
-from seatrial.scheduler.api.slo import NodeMetric, ResourceUsage
 from seatrial.scheduler.api.wire import decode_as
+from seatrial.scheduler.manager.usage_report import Usage, UsageReport, Used
 from seatrial.scheduler.pods.priority import BATCH, FREE, MID, class_with_default
 from seatrial.scheduler.pods.requests import pod_requests
 
@@ -55,6 +55,7 @@ class Pair(NamedTuple):
 
 
 ZERO = Pair()
+_LOW = {BATCH, FREE}  # classes whose pods do not count
 
 
 def pair(resources: Mapping[str, Quantity]) -> Pair:
@@ -124,7 +125,7 @@ class NodeReport:
     reclaimable: Pair | None = None
 
 
-def node_report(metric: NodeMetric) -> NodeReport:
+def node_report(metric: UsageReport) -> NodeReport:
     """The status of a NodeMetric in amounts.
 
     Raises:
@@ -136,15 +137,16 @@ def node_report(metric: NodeMetric) -> NodeReport:
     used = info.node_usage if info is not None else None
     return NodeReport(
         _usage(info.system_usage) if info is not None else ZERO,
-        _usage(used) if used is not None and {CPU, MEMORY} <= used.resources.keys() else None,
+        _usage(used) if used is not None and None not in {used.resources.cpu, used.resources.memory} else None,
         {f"{pod.namespace}/{pod.name}": PodReport(pod.priority, _usage(pod.pod_usage)) for pod in status.pods_metric},
         tuple(PodReport(app.priority, _usage(app.usage)) for app in status.host_application_metric),
-        _usage(reclaimable.resource) if reclaimable is not None and reclaimable.resource.resources else None,
+        _usage(reclaimable.resource) if reclaimable is not None and reclaimable.resource.resources != Used() else None,
     )
 
 
-def _usage(usage: ResourceUsage) -> Pair:
-    return pair(usage.resources)
+def _usage(usage: Usage) -> Pair:
+    used = usage.resources
+    return Pair(amount(CPU, used.cpu or 0), amount(MEMORY, used.memory or 0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,15 +204,13 @@ class HighPriority:
     prod_request: Pair = ZERO  # of those that are not mid either
 
 
-def high_priority(pods: Iterable[PodLoad], report: NodeReport) -> HighPriority:
+def high_priority(pods: Collection[PodLoad], report: NodeReport) -> HighPriority:
     """The sums for the node. A pod without a report counts with its request, and not at all in `larger` (quirk)."""
-    known: set[str] = set()
     # In plain integers: this is most of the work for a report.
     request_cpu = request_memory = used_cpu = used_memory = larger_cpu = larger_memory = prod_cpu = prod_memory = 0
-    reports = report.pods
+    reports, known = report.pods, {pod.key for pod in pods}
     for pod in pods:
-        known.add(pod.key)
-        if pod.priority_class in {BATCH, FREE}:
+        if pod.priority_class in _LOW:
             continue
         cpu, memory = pod.request
         request_cpu += cpu
@@ -246,11 +246,8 @@ def _counted(pod: PodLoad, reported: PodReport) -> Pair:
 
 def dangling(report: NodeReport, known: set[str]) -> list[Pair]:
     """The usage of reported pods that are not among the node's Running and Pending pods, batch and free left out."""
-    return [
-        reported.usage
-        for key, reported in report.pods.items()
-        if key not in known and reported.priority_class not in {BATCH, FREE}
-    ]
+    outside = report.pods.keys() - known
+    return [reported.usage for key in outside if (reported := report.pods[key]).priority_class not in _LOW]
 
 
 def high_priority_of_zones(pods: Iterable[PodLoad], report: NodeReport, zones: int) -> list[HighPriority]:
@@ -266,7 +263,7 @@ def high_priority_of_zones(pods: Iterable[PodLoad], report: NodeReport, zones: i
 
     for pod in pods:
         known.add(pod.key)
-        if pod.priority_class in {BATCH, FREE}:
+        if pod.priority_class in _LOW:
             continue
         reported = report.pods.get(pod.key)
         used = pod.request if reported is None else _counted(pod, reported)

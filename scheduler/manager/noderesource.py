@@ -4,6 +4,7 @@ Follows Koordinator's pkg/slo-controller/noderesource. Like upstream's, it calcu
 when a pod does.
 """
 
+import operator
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -20,15 +21,12 @@ from seatrial.scheduler.api.slo import (
     MID_MEMORY,
     ORIGIN_ALLOCATABLE,
     THIRD_PARTY_ALLOCATIONS,
-    NodeMetric,
     ThirdPartyAllocations,
 )
 from seatrial.scheduler.api.wire import decode_as, to_json
 from seatrial.scheduler.manager.batch import amplified, batch_of_node, batch_of_zones, remainder
 from seatrial.scheduler.manager.loads import (
     ZERO,
-    HighPriority,
-    NodeReport,
     Pair,
     PodLoad,
     high_priority,
@@ -40,6 +38,7 @@ from seatrial.scheduler.manager.loads import (
 from seatrial.scheduler.manager.mid import mid_of_node
 from seatrial.scheduler.manager.sections import Settings
 from seatrial.scheduler.manager.strategy import ColocationStrategy
+from seatrial.scheduler.manager.usage_report import UsageReport
 from seatrial.scheduler.pods.priority import BATCH
 
 DISABLED = "node colocation is disabled in Config, reason: DisableInConfig"
@@ -79,9 +78,8 @@ class NodeResources:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._pods: dict[str, dict[str, PodLoad]] = {}  # by node and uid
-        # By node, of the NodeMetric: a report is looked at again and again until the next one comes.
-        self._read: dict[str, tuple[NodeMetric, NodeReport]] = {}
-        self._sums: dict[str, HighPriority] = {}  # by node, of that report and the pods
+        # By node, with that from which it was calculated: a node is looked at more often than its report comes.
+        self._offers: dict[str, tuple[float, tuple[object, ...], Offer]] = {}
         self._written: dict[tuple[str, str], float] = {}  # by node and kind
 
     def set_pod(self, pod: Pod) -> None:
@@ -92,7 +90,7 @@ class NodeResources:
         """
         load = pod_load(pod)
         pods = self._pods.setdefault(pod.spec.node_name, {})
-        self._sums.pop(pod.spec.node_name, None)
+        self._offers.pop(pod.spec.node_name, None)
         if load is None:
             pods.pop(pod.metadata.uid, None)
         else:
@@ -100,7 +98,7 @@ class NodeResources:
 
     def pod_gone(self, pod: Pod) -> None:
         pods = self._pods.get(pod.spec.node_name, {})
-        self._sums.pop(pod.spec.node_name, None)
+        self._offers.pop(pod.spec.node_name, None)
         pods.pop(pod.metadata.uid, None)
         if not pods:
             self._pods.pop(pod.spec.node_name, None)
@@ -108,8 +106,7 @@ class NodeResources:
     def node_gone(self, name: str) -> None:
         for kind in ("Node", "NodeResourceTopology"):
             self._written.pop((name, kind), None)
-        self._read.pop(name, None)
-        self._sums.pop(name, None)
+        self._offers.pop(name, None)
 
     def written(self, name: str, kind: str) -> None:
         """A write of the node's status or topology has succeeded."""
@@ -119,7 +116,7 @@ class NodeResources:
         self,
         node: Node,
         strategy: ColocationStrategy,
-        metric: NodeMetric | None,
+        metric: UsageReport | None,
         topology: NodeResourceTopology | None,
         ratio: float,
     ) -> Offer:
@@ -134,8 +131,22 @@ class NodeResources:
         late = 60 * strategy.degrade_time_minutes
         if metric is None or updated is None or self._clock.now() > from_rfc3339(updated) + late:
             return Offer("\n".join(DEGRADED))
-        pods = list(self._pods.get(node.name, {}).values())
-        amounts, (report, sums) = node_amounts(node), self._summed(node.name, metric, pods)
+        known, terms = self._offers.get(node.name), (node, strategy, metric, topology)
+        if known is None or known[0] != ratio or any(map(operator.is_not, known[1], terms)):
+            known = self._offers[node.name] = ratio, terms, self._calculated(*terms, ratio)
+        return known[2]
+
+    def _calculated(
+        self,
+        node: Node,
+        strategy: ColocationStrategy,
+        metric: UsageReport,
+        topology: NodeResourceTopology | None,
+        ratio: float,
+    ) -> Offer:
+        pods = self._pods.get(node.name, {}).values()
+        amounts, report = node_amounts(node), node_report(metric)
+        sums = high_priority(pods, report)
         batch, batch_text = batch_of_node(strategy, amounts, sums, report)
         mid, mid_text = mid_of_node(strategy, amounts, sums, report)
         zones = _zones(topology)
@@ -147,16 +158,6 @@ class NodeResources:
             mid,
             {place: each._replace(cpu=amplified(each.cpu, ratio)) for place, each in by_zone},
         )
-
-    def _summed(self, name: str, metric: NodeMetric, pods: list[PodLoad]) -> tuple[NodeReport, HighPriority]:
-        known = self._read.get(name)
-        if known is None or known[0] is not metric:
-            known = self._read[name] = (metric, node_report(metric))
-            self._sums.pop(name, None)
-        sums = self._sums.get(name)
-        if sums is None:
-            sums = self._sums[name] = high_priority(pods, known[1])
-        return known[1], sums
 
     def status_change(self, node: Node, strategy: ColocationStrategy, amounts: Mapping[str, int | None]) -> Settings:
         """The patch of the node's status; empty if nothing is to be written."""

@@ -30,7 +30,6 @@ from seatrial.scheduler.api.slo import (
     NODE_SLOS_PATH,
     ORIGIN_ALLOCATABLE,
     THIRD_PARTY_ALLOCATIONS,
-    NodeMetric,
     NodeSlo,
     ThirdPartyAllocations,
 )
@@ -62,6 +61,7 @@ from seatrial.scheduler.manager.normalization import changed_annotations
 from seatrial.scheduler.manager.profile_controller import ProfileController
 from seatrial.scheduler.manager.sections import Settings
 from seatrial.scheduler.manager.strategy import ColocationStrategy, collect_policy, node_strategy
+from seatrial.scheduler.manager.usage_report import UsageReport
 from seatrial.scheduler.serving.exposition import Family, sample
 from seatrial.scheduler.serving.once import Once
 
@@ -95,7 +95,7 @@ class Manager:
         self._config = SloConfig()
         self._nodes: dict[str, Node] = {}
         self._topologies: dict[str, NodeResourceTopology] = {}
-        self._metrics: dict[str, NodeMetric] = {}
+        self._metrics: dict[str, UsageReport] = {}
         self._writing: set[str] = set()
         self._again: set[str] = set()
         self._retries: dict[str, Timer] = {}  # by node: one each, or refused writes would multiply
@@ -107,7 +107,7 @@ class Manager:
         # Of kinds that are patched: the copies, how an object is read, and what is done with a new one.
         self._copies: dict[str, tuple[dict[str, Any], Callable[[bytes], Any], Callable[[Any], None]]] = {
             "Node": (self._nodes, decoder(Node), self._set_node),
-            "NodeMetric": (self._metrics, decoder(NodeMetric), self._set_metric),
+            "NodeMetric": (self._metrics, decoder(UsageReport), self._set_metric),
             "NodeSLO": (self._slos, decoder(NodeSlo), self._set_slo),
             "NodeResourceTopology": (self._topologies, decoder(NodeResourceTopology), self._set_topology),
         }
@@ -138,7 +138,7 @@ class Manager:
                 lambda topology: self._topologies.pop(topology.metadata.name, None),
                 {},
             ),
-            self._follow(NODE_METRICS_PATH, decoder(NodeMetric), self._set_metric, self._metric_gone, {}),
+            self._follow(NODE_METRICS_PATH, decoder(UsageReport), self._set_metric, self._metric_gone, {}),
             self._follow(NODE_SLOS_PATH, decoder(NodeSlo), self._set_slo, self._slo_gone, {}),
             self._follow("/api/v1/nodes", decoder(Node), self._set_node, self._node_gone, only),
         ]
@@ -249,7 +249,7 @@ class Manager:
         self._topologies[topology.metadata.name] = topology
         self._reconcile(topology.metadata.name)
 
-    def _set_metric(self, metric: NodeMetric) -> None:
+    def _set_metric(self, metric: UsageReport) -> None:
         name = metric.metadata.name
         before = self._metrics.get(name)
         self._metrics[name] = metric
@@ -258,7 +258,7 @@ class Manager:
             self._reconcile(name)
         self._remove_orphans(name)
 
-    def _metric_gone(self, metric: NodeMetric) -> None:
+    def _metric_gone(self, metric: UsageReport) -> None:
         if self._metrics.pop(metric.metadata.name, None) is not None:
             self._reconcile(metric.metadata.name)
 
@@ -576,7 +576,7 @@ def _settings_of(node: Node) -> tuple[object, ...]:
     return node.metadata.labels, node.metadata.annotations, node.status.capacity, node.status.allocatable
 
 
-def _policy_of(metric: NodeMetric) -> Settings:
+def _policy_of(metric: UsageReport) -> Settings:
     metric_collect_policy = metric.spec.metric_collect_policy
     plain: Settings = to_plain(metric_collect_policy) if metric_collect_policy is not None else {}
     return plain

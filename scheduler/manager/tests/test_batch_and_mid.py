@@ -9,7 +9,6 @@ import msgspec
 import pytest
 
 from seatrial.scheduler.api.core import Node, Pod
-from seatrial.scheduler.api.slo import NodeMetric
 from seatrial.scheduler.manager.batch import amplified, batch_of_node, batch_of_zones, remainder
 from seatrial.scheduler.manager.loads import (
     HighPriority,
@@ -23,6 +22,7 @@ from seatrial.scheduler.manager.loads import (
 )
 from seatrial.scheduler.manager.mid import mid_of_node, unallocated_of
 from seatrial.scheduler.manager.strategy import checked
+from seatrial.scheduler.manager.usage_report import UsageReport
 
 G = 10**9
 POLICIES = {"cpuCalculatePolicy": "maxUsageRequest", "memoryCalculatePolicy": "request"}
@@ -64,7 +64,7 @@ def loads(*pods: Pod) -> list[PodLoad]:
     return [load for each in pods if (load := pod_load(each)) is not None]
 
 
-def read(pods: Sequence[PodLoad], reported: NodeMetric) -> tuple[HighPriority, NodeReport]:
+def read(pods: Sequence[PodLoad], reported: UsageReport) -> tuple[HighPriority, NodeReport]:
     """The sums of the pods, and the report."""
     report = node_report(reported)
     return high_priority(pods, report), report
@@ -80,7 +80,7 @@ def metric(
     applications: dict[str, tuple[int, int]] | None = None,
     used: tuple[int, int] | None = None,
     reclaimable: tuple[int, int] | None = None,
-) -> NodeMetric:
+) -> UsageReport:
     info: dict[str, Any] = {"systemUsage": amounts(system)}
     if used is not None:
         info["nodeUsage"] = amounts(used)
@@ -96,7 +96,7 @@ def metric(
     }
     if reclaimable is not None:
         status["prodReclaimableMetric"] = {"resource": amounts(reclaimable)}
-    return msgspec.convert({"status": status}, NodeMetric)
+    return msgspec.convert({"status": status}, UsageReport)
 
 
 A, B = pod("a", (20, 20), qos="LS"), pod("b", (0, 0), qos="BE")
@@ -146,7 +146,7 @@ KUBELET = node((100, 120), (90, 100))
         pytest.param(RECLAIM, node(), metric(USED, (4, 6), {"koord-batch": (3, 6)}), 28000, 39, id="row-14"),
     ],
 )
-def test_batch_formulas(settings: dict[str, Any], on: Node, reported: NodeMetric, cpu: int, memory: int) -> None:
+def test_batch_formulas(settings: dict[str, Any], on: Node, reported: UsageReport, cpu: int, memory: int) -> None:
     """E1: `TestPluginCalculate`."""
     batch, _ = batch_of_node(checked(settings), node_amounts(on), *read(loads(A, B, C, D), reported))
     assert batch == Pair(cpu, memory * G)
@@ -166,7 +166,7 @@ def test_who_counts() -> None:
     """E2, rows 15 to 17."""
     strategy, on = checked(RECLAIM), node_amounts(node())
 
-    def batch(*pods: Pod, reported: NodeMetric) -> Pair:
+    def batch(*pods: Pod, reported: UsageReport) -> Pair:
         return batch_of_node(strategy, on, *read(loads(*pods), reported))[0]
 
     be = pod("be", (0, 0), qos="BE")
@@ -298,7 +298,7 @@ STATIC = {**TEN, "midReclaimMode": "static"}
         pytest.param({}, metric({}, (0, 0), used=(90, 200), reclaimable=(20, 20)), 10000, 10, id="row-31"),
     ],
 )
-def test_mid_formulas(settings: dict[str, Any], reported: NodeMetric, cpu: int, memory: int) -> None:
+def test_mid_formulas(settings: dict[str, Any], reported: UsageReport, cpu: int, memory: int) -> None:
     """E4: `TestPluginCalculate` of midresource."""
     on = node_amounts(node((100, 210), (100, 200)))
     pods = loads(pod("prod", (20, 40), qos="LS"), pod("batch", (0, 0), qos="BE"))

@@ -11,11 +11,12 @@ from seatrial.scheduler.api.clock import SimClock
 from seatrial.scheduler.api.core import ConfigMap, Node
 from seatrial.scheduler.api.faults import Faults
 from seatrial.scheduler.api.numa import NodeResourceTopology
-from seatrial.scheduler.api.slo import NODE_METRICS_PATH, NODE_SLOS_PATH, NodeMetric, NodeSlo
+from seatrial.scheduler.api.slo import NODE_METRICS_PATH, NODE_SLOS_PATH, NodeSlo
 from seatrial.scheduler.api.transport import Done, Request, Response
 from seatrial.scheduler.api.wire import ObjectMeta
 from seatrial.scheduler.manager.shell import Manager
 from seatrial.scheduler.manager.strategy import ColocationStrategy
+from seatrial.scheduler.manager.usage_report import UsageReport
 
 
 class Recorder:
@@ -63,9 +64,9 @@ def node(name: str, **annotations: str) -> Node:
     return msgspec.convert({"metadata": {"name": name, "annotations": annotations}}, Node)
 
 
-def metric(name: str, **policy: Any) -> NodeMetric:
+def metric(name: str, **policy: Any) -> UsageReport:
     return msgspec.convert(
-        {"metadata": {"name": name, "uid": "m"}, "spec": {"metricCollectPolicy": policy}}, NodeMetric
+        {"metadata": {"name": name, "uid": "m"}, "spec": {"metricCollectPolicy": policy}}, UsageReport
     )
 
 

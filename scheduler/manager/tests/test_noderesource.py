@@ -10,9 +10,10 @@ from seatrial.scheduler.api.clock import SimClock, rfc3339
 from seatrial.scheduler.api.core import ConfigMap, Node, Pod
 from seatrial.scheduler.api.numa import NodeResourceTopology
 from seatrial.scheduler.api.quantity import binary
-from seatrial.scheduler.api.slo import NODE_SLOS_PATH, NodeMetric, NodeSlo
+from seatrial.scheduler.api.slo import NODE_SLOS_PATH, NodeSlo
 from seatrial.scheduler.manager.shell import Manager
 from seatrial.scheduler.manager.tests.test_manager import Recorder, manager
+from seatrial.scheduler.manager.usage_report import UsageReport
 
 NODE, STATUS, TOPOLOGY = "/api/v1/nodes/n1", "/api/v1/nodes/n1/status", "noderesourcetopologies/n1"
 NAMES = [f"kubernetes.io/{name}" for name in ("batch-cpu", "batch-memory", "mid-cpu", "mid-memory")]
@@ -65,7 +66,7 @@ class Setting:
             "podsMetric": metrics,
             **more,
         }
-        self.manager._set_metric(msgspec.convert({"metadata": {"name": "n1"}, "status": status}, NodeMetric))
+        self.manager._set_metric(msgspec.convert({"metadata": {"name": "n1"}, "status": status}, UsageReport))
 
     def pod(self, name: str, cpu: int, phase: str = "Running") -> Pod:
         container = {"name": "c", "resources": {"requests": {"cpu": str(cpu)}}}
