@@ -19,6 +19,18 @@ _V1 = {
 }
 _FILES = ("active_file", "inactive_file")
 _V2 = {"memory.min": "0", "memory.low": "0", "memory.high": "max", "memory.oom.group": "0"}
+_IDLE_PAGES = "memory.idle_page_stats"
+
+
+def _idle_pages(cold: int) -> str:
+    head = ("version: 1.0", "page_scans: 24", "slab_scans: 0", "scan_period_in_seconds: 5", "use_hierarchy: 1")
+    lines = [f"# {text}" for text in (*head, "buckets: 1,2,5,15,30,60,120,240")] + ["#"] * 8
+    names = [f"{a}{b}{c}{d}" for a in "cd" for b in "sf" for c in "eu" for d in "ia"]
+    counts = {"cfei": f"0 0 0 0 0 {cold} 0 0"}
+    lines += [f"{name} {counts.get(name, '0 0 0 0 0 0 0 0')}" for name in (*names, "slab")]
+    return "\n".join(lines)
+
+
 _ANOLIS = {  # beyond those of all kernels, by subsystem
     "cpu": {"cpu.bvt_warp_ns": "0", "cpu.idle": "0"},
     "memory": {
@@ -27,6 +39,7 @@ _ANOLIS = {  # beyond those of all kernels, by subsystem
         "memory.wmark_ratio": "0",
         "memory.wmark_scale_factor": "50",
         "memory.wmark_min_adj": "0",
+        _IDLE_PAGES: _idle_pages(0),
         "memory.priority": "0",
         "memory.use_priority_oom": "0",
     },
@@ -214,12 +227,7 @@ class NodeRoot:
 
     def idle_pages(self, cold: int) -> None:
         """Kidled's statistics of the node: `cold` bytes of inactive files that were not used for 60 scan periods."""
-        head = ("version: 1.0", "page_scans: 24", "slab_scans: 0", "scan_period_in_seconds: 5", "use_hierarchy: 1")
-        lines = [f"# {text}" for text in (*head, "buckets: 1,2,5,15,30,60,120,240")] + ["#"] * 8
-        names = [f"{a}{b}{c}{d}" for a in "cd" for b in "sf" for c in "eu" for d in "ia"]
-        counts = {"cfei": f"0 0 0 0 0 {cold} 0 0"}
-        lines += [f"{name} {counts.get(name, '0 0 0 0 0 0 0 0')}" for name in (*names, "slab")]
-        self._write(self.cgroup / "memory/memory.idle_page_stats", "\n".join(lines))
+        self._write(self.cgroup / "memory" / _IDLE_PAGES, _idle_pages(cold))
 
     def _account(self, folder: str) -> None:
         seconds, memory = self._used.get(folder, (0.0, 0))
