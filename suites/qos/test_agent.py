@@ -521,7 +521,7 @@ def test_cache_ways_and_bandwidth(start_agent: StartAgent) -> None:
 
 @pytest.mark.feature("QOS-4.strategies", "QOS-4.collectors", "QOS-4.manifest-cold-memory")
 @pytest.mark.case("CO-048", severity="critical")
-@pytest.mark.long(seconds=40)
+@pytest.mark.long(seconds=100)
 @pytest.mark.parametrize(
     ("policy", "size"), [("usageWithoutPageCache", 4), ("usageWithPageCache", 6), ("usageWithHotPageCache", 5)]
 )
@@ -531,12 +531,13 @@ def test_three_ways_to_count_memory(trial: Trial, start_agent: StartAgent, polic
     node.root.idle_pages(GI)
     node.root.page_cache = 2 * GI
     spec = announced("v1.4/cold-memory.yaml", "NodeMetric")["spec"]
-    spec["metricCollectPolicy"] |= {"reportIntervalSeconds": 30, "nodeMemoryCollectPolicy": policy}
+    spec["metricCollectPolicy"] |= {"reportIntervalSeconds": 30, "aggregateDurationSeconds": 60}
+    spec["metricCollectPolicy"]["nodeMemoryCollectPolicy"] = policy
     kind = {"apiVersion": "slo.koordinator.sh/v1alpha1", "kind": "NodeMetric", "metadata": {"name": node.name}}
     trial.apply({**kind, "spec": spec})
     node.run(prod("service"), memory=4 * GI)
     value = 0
-    for _ in range(70):  # the simulated node reports beside the agent, and knows nothing of the fake root
+    for _ in range(110):  # the simulated node reports beside the agent, and knows nothing of the fake root
         node.pass_time(1)
         status = orjson.loads(trial.call("GET", f"{NODE_METRICS_PATH}/{node.name}").body).get("status") or {}
         usage = (status.get("nodeMetric") or {}).get("nodeUsage") or {}
