@@ -27,7 +27,7 @@ class _FilterResult:
         self.name = name
         self.codes = codes
         self.status = status
-        self.highest = int(codes.max(initial=0))
+        self.highest: int = codes.item(codes.argmax()) if len(codes) else 0  # faster than `max`
 
 
 class Cycle:
@@ -124,7 +124,7 @@ class Cycle:
         """A copy of `key` [node] in which the nodes that these plugins reject are infeasible."""
         key = key.copy()
         for result in self._results:
-            key[result.codes != 0] = _INFEASIBLE
+            np.putmask(key, result.codes != 0, _INFEASIBLE)
         return key
 
     def add_scores(self, key: Ints) -> tuple[Rows | None, list[tuple[str, int, Ints, Ints]]]:

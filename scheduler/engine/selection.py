@@ -274,7 +274,7 @@ class Selector:
             key = pinned_key(key, pin)
         rejected |= self._crowded(info, state, key)
         own = OwnScores()
-        if key.max() >= 0:
+        if key.item(key.argmax()) >= 0:
             own.highest = self._normalizer.renormalize(key, info, state)
             own.rows, own.of_cluster = cycle.add_scores(key)
         result = self._select_past_nominated(info, state, key, own)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 from seatrial.scheduler.api.core import Node, NodeSelector
@@ -306,9 +307,12 @@ def _read(kind: str, value: Any) -> Any:
 
 def _amount(text: Any, name: str) -> Fraction:
     try:
-        return exact(text)
+        return _exact(text)
     except QuantityError as error:
         raise ValueError(f"{name}: {error}") from error
+
+
+_exact = lru_cache(maxsize=4096)(exact)  # one object for the amounts of devices that are alike: it is compared often
 
 
 def values_of(resources: Mapping[str, Any]) -> Counters:

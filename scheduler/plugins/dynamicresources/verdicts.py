@@ -90,7 +90,6 @@ class Verdicts:
                 self._judge(row, row_node)
 
     def _judge(self, row: int, node: Node) -> None:
-        self._chosen.pop(row, None)
         view, ledger = self._claims.inventory.view(node), self._claims.ledger
         before = self._layouts.get(row)
         if before is None or before[0] is not view:
@@ -103,6 +102,7 @@ class Verdicts:
         try:
             solution = search.run()
         except AllocationError as error:
+            self._chosen.pop(row, None)
             self.codes[row] = self._number(Status.error(str(error)))
             return
         chosen = None
@@ -115,9 +115,12 @@ class Verdicts:
         self._note(row, chosen, none=2 if search.invalid else 1)
 
     def _note(self, row: int, chosen: "_Chosen | None", none: int = 1) -> None:
-        self.codes[row] = none if chosen is None else 0
         if chosen is not None:
+            self.codes[row] = 0
             self._chosen[row] = chosen
+        else:
+            self.codes[row] = none
+            self._chosen.pop(row, None)
 
     def _layout(self, view: View) -> int | None:
         """A number that is equal for nodes of which a search sees the same; None: it may see more than devices in use.
