@@ -25,6 +25,7 @@ class SliceProfile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     dvpp: int = 0  # percent of the media units
     profile: int = -1  # the vendor's number of it
     count: int = 1  # the largest number that fits on a card
+    engines: tuple[int, int, int, int] = (0, 0, 0, 0)  # MIG: copy engines, decoders, JPEG and OFA engines
 
 
 class Facts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

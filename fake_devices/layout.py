@@ -202,7 +202,11 @@ class ProcessRecord(Structure):
 
 
 class SliceRecord(Structure):
-    """A slice of a device: MIG instance, vNPU, sMLU; id 0: a free record."""
+    """A slice of a device: MIG instance, vNPU, sMLU; id 0: a free record.
+
+    `start`, `size`: of a MIG instance, in eighths of the card's memory. `engines`: one byte for each number of
+    `SliceProfile.engines`, the first is the lowest.
+    """
 
     _fields_ = [
         ("lock", c_uint32),
@@ -218,7 +222,7 @@ class SliceRecord(Structure):
         ("cores", c_uint32),
         ("cpus", c_uint32),
         ("number", c_uint32),
-        ("spare", c_uint32),
+        ("engines", c_uint32),
         ("uuid", c_char * 80),
         ("name", c_char * 32),
         ("label", c_char * 64),

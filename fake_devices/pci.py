@@ -1,6 +1,7 @@
 """The PCI tree of a machine in a folder, as the kernel shows it under /sys, and the device nodes under /dev.
 
-The tree has only the files and links that providers read (`harness/devices/sysfs.py`, `harness/devices/rdma.py`).
+The tree has only the files and links that providers read (`harness/devices/sysfs.py`, `harness/devices/rdma.py`), and
+/proc only the numbers of MIG devices' device nodes, as NVIDIA's driver fixes them.
 Directories and symbolic links are of the same kind as the kernel's, because readers distinguish them. The driver's link
 points to a folder that is not written: only its name is read. Device nodes are character devices where this process may
 make them (mknod as root), else plain files.
@@ -14,6 +15,8 @@ from pathlib import Path
 
 from seatrial.fake_devices.machine import Machine, Slot
 
+MIG_MINORS = "proc/driver/nvidia-caps/mig-minors"
+_FIRST_CAP, _INSTANCES, _COMPUTE_INSTANCES = 3, 15, 8  # of a card, and of a GPU instance
 _NODE_MAJOR = 195  # NVIDIA's; no program opens these nodes, so any number works
 
 
@@ -29,6 +32,21 @@ def write_tree(root: Path, machine: Machine, *, vendors: Collection[str] | None 
         if vendors is None or slot.model.vendor in vendors:
             write_device(root, slot)
     (root / "dev").mkdir(parents=True, exist_ok=True)
+    divisible = [slot.minor for slot in machine.slots if slot.model.hardware.slicing == "mig"]
+    if divisible and (vendors is None or "nvidia" in vendors):
+        (root / MIG_MINORS).parent.mkdir(parents=True, exist_ok=True)
+        (root / MIG_MINORS).write_text("".join(map(_caps, divisible)))
+
+
+def _caps(minor: int) -> str:
+    """The lines of one card: a node for each GPU instance that it may have, and for each compute instance of that."""
+    lines = []
+    for instance in range(_INSTANCES):
+        first = _FIRST_CAP + (minor * _INSTANCES + instance) * (_COMPUTE_INSTANCES + 1)
+        own = f"gpu{minor}/gi{instance}"
+        lines.append(f"{own}/access {first}\n")
+        lines += [f"{own}/ci{number}/access {first + 1 + number}\n" for number in range(_COMPUTE_INSTANCES)]
+    return "".join(lines)
 
 
 def write_device(root: Path, slot: Slot) -> None:

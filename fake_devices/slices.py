@@ -14,7 +14,7 @@ from seatrial.fake_devices.table import DeviceTable
 INSTANCE, COMPUTE, VNPU, SMLU = 0, 1, 2, 3  # kinds, as the C stand-ins number them
 FIRST_VNPU, VNPUS_PER_CARD = 100, 16
 WHOLE = 100  # percent of an MLU
-MIG_SLICES = 7
+MIG_SLICES, MIG_PLACES = 7, 8  # of a card's cores, and of its memory
 
 
 class SliceError(ValueError):
@@ -51,13 +51,14 @@ def cut_mig(table: DeviceTable, at: int, template: str) -> str:
         raise SliceError("unknown", f"device {at}: expected MIG mode on, found off")
     profile = _profile(table, at, template)
     there = list(parts(table, at, INSTANCE))
-    used = sum(part.size for part in there), sum(part.memory for part in there)
-    alike = sum(part.profile == profile.profile for part in there)
-    memory = table.devices[at].memory_total
-    if used[0] + profile.cores > MIG_SLICES or used[1] + profile.memory > memory or alike >= profile.count:
+    size = mig_places(profile, table.devices[at].memory_total)
+    taken = {place for part in there for place in range(part.start, part.start + part.size)}
+    places = (place for place in range(0, profile.count * size, size) if taken.isdisjoint(range(place, place + size)))
+    start = max(places, default=None)  # the last one that is free, as NVIDIA's driver takes
+    if start is None:
         raise SliceError("full", f"device {at}: no room for {template} beside {len(there)} others")
     number = _lowest({part.id for part in there}, 1)
-    start = _lowest_run({place for part in there for place in range(part.start, part.start + part.size)}, profile.cores)
+    engines = int.from_bytes(bytes(profile.engines), "little")
     whole = _take(table)
     _fill(
         table,
@@ -66,7 +67,7 @@ def cut_mig(table: DeviceTable, at: int, template: str) -> str:
         device=at,
         kind=INSTANCE,
         profile=profile.profile,
-        size=profile.cores,
+        size=size,
         start=start,
         memory=profile.memory,
         name=template.encode(),
@@ -86,10 +87,16 @@ def cut_mig(table: DeviceTable, at: int, template: str) -> str:
         start=start,
         memory=profile.memory,
         cores=cores,
+        engines=engines,
         name=template.encode(),
         uuid=uuid.encode(),
     )
     return uuid
+
+
+def mig_places(profile: SliceProfile, memory: int) -> int:
+    """How many eighths of a card's `memory`, in bytes, an instance takes. It begins at a multiple of that number."""
+    return round(profile.memory * MIG_PLACES / memory)
 
 
 def cut_vnpu(table: DeviceTable, at: int, template: str, amount: int | None = None) -> int:
@@ -244,9 +251,3 @@ def _free(table: DeviceTable, record: Any) -> None:
 
 def _lowest(taken: set[int], first: int) -> int:
     return next(number for number in range(first, first + len(taken) + 1) if number not in taken)
-
-
-def _lowest_run(taken: set[int], length: int) -> int:
-    """The first place with `length` free places from it on; 0 if there is none."""
-    fits = (at for at in range(MIG_SLICES) if all(at + each not in taken for each in range(length)))
-    return next(fits, 0)

@@ -242,6 +242,8 @@ class DraDriver:
     def _share(self, item: _Item) -> Share:
         """The part of a card that a claim has; a slice is still to be made."""
         offer = self._by_name()[item.device]
+        if offer.part is not None and offer.part.made is not None:
+            return Share(offer.device, {}, slices=(offer.part.made,))
         if offer.part is not None:
             kind = self._vendor.claim_driver.part_kind
             cut = Slice("", kind, offer.part.template, offer.part.capacity[MEMORY])

@@ -101,7 +101,7 @@ class PodSlices:
                 await self._remove(cut)
 
     async def _cut(self, pod: str, place: int, share: Share) -> Share:
-        if not share.slices:
+        if not share.slices or share.slices[0].kind == "mig":  # which only administrators make
             return share
         known = next((cut for cut in self._cuts if (cut.pod, cut.place) == (pod, place)), None)
         if known is None:

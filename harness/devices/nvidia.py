@@ -33,6 +33,15 @@ from seatrial.harness.devices.xid import APPLICATION_XIDS, RECOVERY_ACTIONS, xid
 
 XID, DOUBLE_BIT, RECOVERY = 0x8, 0x2, 0x8000
 FIELD_RECOVERY_ACTION = 230
+MIG_MINORS, CAP_NODE = "proc/driver/nvidia-caps/mig-minors", "/dev/nvidia-caps/nvidia-cap"
+MIG_UNITS = {  # fields of NVML, by the capacities that NVIDIA's driver for claims makes of them
+    "multiprocessors": "multiprocessorCount",
+    "copyEngines": "sharedCopyEngineCount",
+    "decoders": "sharedDecoderCount",
+    "encoders": "sharedEncoderCount",
+    "jpegEngines": "sharedJpegCount",
+    "ofaEngines": "sharedOfaCount",
+}
 MAX_LINKS = 36
 REMOTE_GPU = 0
 UNKNOWN_MEMORY = (1 << 64) - 1
@@ -55,9 +64,9 @@ class NvidiaProvider(DeviceProvider):
     def __init__(
         self, library: str | Path | object | None = None, *, root: Path = Path("/"), source: Source = "real"
     ) -> None:
-        """`library`: None for the system's; `root`: where /sys is; `source`: what the devices are labelled with."""
+        """`library`: None for the system's; `root`: where /sys and /proc are; `source`: the devices' label."""
         self._nvml = Nvml(library)
-        self._pci = Pci(root)
+        self._pci, self._root = Pci(root), root
         self._source: Source = source
         self._open = False
         self._handles: dict[str, Any] = {}
@@ -258,12 +267,12 @@ class NvidiaProvider(DeviceProvider):
             board=f"{board:x}" if board is not None else "",
             serial=_maybe(nvml, nvml.nvmlDeviceGetSerial, handle) or "",
             nodes=gpu_nodes(minor),
-            slices=self._slices(nvml, handle) if divided else (),
+            slices=self._slices(nvml, handle, minor) if divided else (),
             divided=divided,
             source=self._source,
         )
 
-    def _slices(self, nvml: Any, handle: Any) -> tuple[Slice, ...]:
+    def _slices(self, nvml: Any, handle: Any, minor: int) -> tuple[Slice, ...]:
         slices: list[Slice] = []
         for number in range(_maybe(nvml, nvml.nvmlDeviceGetMaxMigDeviceCount, handle) or 0):
             part = _maybe(nvml, nvml.nvmlDeviceGetMigDeviceHandleByIndex, handle, number)
@@ -272,8 +281,36 @@ class NvidiaProvider(DeviceProvider):
             name = nvml.nvmlDeviceGetName(part)
             template = name.rpartition("MIG ")[2]
             memory = nvml.nvmlDeviceGetMemoryInfo(part).total
-            slices.append(Slice(nvml.nvmlDeviceGetUUID(part), "mig", template, memory))
+            made = Slice(nvml.nvmlDeviceGetUUID(part), "mig", template, memory)
+            slices.append(self._placed(nvml, handle, part, made, minor))
         return tuple(slices)
+
+    def _placed(self, nvml: Any, card: Any, part: Any, made: Slice, minor: int) -> Slice:
+        """A MIG device with its place on the card, its units and device nodes; as it is, if NVML does not tell them."""
+        try:
+            instance, compute = nvml.nvmlDeviceGetGpuInstanceId(part), nvml.nvmlDeviceGetComputeInstanceId(part)
+            info = nvml.nvmlGpuInstanceGetInfo(nvml.nvmlDeviceGetGpuInstanceById(card, instance))
+            units = nvml.nvmlDeviceGetAttributes_v2(part)
+        except nvml.NVMLError:
+            return made
+        numbers, own = self._cap_numbers(), f"gpu{minor}/gi{instance}"
+        return replace(
+            made,
+            nodes=tuple(
+                CAP_NODE + numbers[path] for path in (f"{own}/access", f"{own}/ci{compute}/access") if path in numbers
+            ),
+            profile=info.profileId,
+            places=range(info.placement.start, info.placement.start + info.placement.size),
+            engines=tuple((name, getattr(units, field)) for name, field in MIG_UNITS.items()),
+        )
+
+    def _cap_numbers(self) -> dict[str, str]:
+        """The numbers of device nodes that open instances, by path; none without the module nvidia-caps."""
+        try:
+            lines = (self._root / MIG_MINORS).read_text().splitlines()
+        except OSError:
+            return {}
+        return dict(line.split() for line in lines if len(line.split()) == 2)
 
     def _handle(self, nvml: Any, uuid: str) -> Any:
         handle = self._handles.get(uuid)

@@ -80,6 +80,9 @@ class Slice:
     memory: int
     cores: int | None = None
     nodes: tuple[str, ...] = ()  # device nodes, where the vendor's library names them
+    profile: int = -1  # MIG: the vendor's number of the template; -1: not reported
+    places: range = range(0)  # MIG: the parts of the card's memory that it has
+    engines: tuple[tuple[str, int], ...] = ()  # MIG: numbers of multiprocessors and other units, by the driver's names
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ _MIB, _PERCENT = 1 << 20, 100
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """One entry of a slice: a device, or a part that can be cut from it."""
+    """One entry of a slice: a device, or a part of it: one that can be cut, or that is there."""
 
     name: str
     device: Device
@@ -35,15 +35,17 @@ class Offer:
 
 
 def offers(names: ClaimDriver, devices: Iterable[Device], way: Way) -> list[Offer]:
-    """The entries of a driver's slices; a card comes before its parts. A card in a mode for slices alone has none."""
+    """The entries of a driver's slices; a card comes before its parts. Of a divided card only parts that are there."""
     entries: list[Offer] = []
     for device in devices:
-        if device.divided:
-            continue
         name = names.device(device)
-        entries.append(Offer(name, device))
-        cut = names.cut(device) if way == "partitions" else None
-        entries += [Offer(f"{name}-{part.name}", device, part) for part in (cut.parts if cut is not None else ())]
+        if device.divided:
+            parts = names.made(device)
+        else:
+            entries.append(Offer(name, device))
+            cut = names.cut(device) if way == "partitions" else None
+            parts = cut.parts if cut is not None else ()
+        entries += [Offer(f"{name}-{part.name}", device, part) for part in parts]
     return entries
 
 
@@ -111,7 +113,7 @@ def _counter_sets(names: ClaimDriver, devices: Iterable[Device]) -> list[Manifes
     return [
         {"name": _set_name(names, device), "counters": _counters(cut.counters)}
         for device in devices
-        if (cut := names.cut(device)) is not None
+        if not device.divided and (cut := names.cut(device)) is not None
     ]
 
 
@@ -139,7 +141,7 @@ def _entry(offer: Offer, names: ClaimDriver, driver: Driver, way: Way) -> Manife
     if device.numa is not None:
         attributes[f"{_STANDARD}/numaNode"] = {"int": device.numa}
     entry: Manifest = {"name": offer.name, "attributes": attributes}
-    cut = names.cut(device) if way == "partitions" else None
+    cut = names.cut(device) if way == "partitions" and not device.divided else None
     if part is not None:
         entry["capacity"] = _counters(part.capacity)
     elif device.memory:
@@ -147,7 +149,7 @@ def _entry(offer: Offer, names: ClaimDriver, driver: Driver, way: Way) -> Manife
     if cut is not None:
         taken = _counters(part.counters if part is not None else cut.counters)
         entry["consumesCounters"] = [{"counterSet": _set_name(names, device), "counters": taken}]
-    if way == "shares" and names.shared:
+    if way == "shares" and names.shared and part is None:
         entry["allowMultipleAllocations"] = True
         entry["capacity"] = {
             MEMORY: _shared(_quantity(MEMORY, device.memory), "1Mi"),

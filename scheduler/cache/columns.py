@@ -244,18 +244,24 @@ class Batch:
     `rows` None: all rows in use; the columns are then views without a copy.
     """
 
-    __slots__ = ("_allocatable", "_divisor", "_free", "_own", "_room", "columns", "everything", "rows", "size")
+    __slots__ = ("_allocatable", "_divisor", "_free", "_own", "_room", "_rows", "columns", "everything", "size")
 
     def __init__(self, columns: NodeColumns, rows: Rows | None) -> None:
         self.columns = columns
         self.everything = rows is None
-        self.rows: Rows = np.arange(columns.count) if rows is None else rows
-        self.size = len(self.rows)
+        self._rows = rows
+        self.size = columns.count if rows is None else len(rows)
         self._allocatable: Ints | None = None
         self._free: Ints | None = None
         self._room: Ints | None = None
         self._divisor: Ints | None = None
         self._own: dict[str, NDArray[Any]] = {}
+
+    @property
+    def rows(self) -> Rows:
+        if self._rows is None:
+            self._rows = np.arange(self.size)
+        return self._rows
 
     @property
     def allocatable(self) -> Ints:

@@ -21,12 +21,13 @@ _INFEASIBLE = -(1 << 62)
 
 
 class _FilterResult:
-    """The results of one filter for all rows: codes, [node], and the status for each code."""
+    """The results of one filter for all rows: codes, [node], 0 where it passes, and the status for each code."""
 
     def __init__(self, name: str, codes: Ints, status: Callable[[int], Status]) -> None:
         self.name = name
         self.codes = codes
         self.status = status
+        self.highest: int = codes.item(codes.argmax()) if len(codes) else 0  # faster than `max`
 
 
 class Cycle:
@@ -51,7 +52,7 @@ class Cycle:
         self._state = state
         self._node = node
         self._plugin_names = {plugin.name for plugin in concerned}
-        self._results: list[_FilterResult] = []
+        self._results: list[_FilterResult] = []  # of filters that reject some nodes
         self.rejected: Status | None = None
         self._allowed: frozenset[str] | None = None
         state[CLUSTER_SCOPED] = True
@@ -62,7 +63,7 @@ class Cycle:
             everything = Batch(columns, None)
             for plugin in rules.cluster_filters:
                 if plugin.name not in state[SKIPPED]:
-                    self._results.append(self._judged(plugin, everything))
+                    self._add(self._judged(plugin, everything))
 
     def _pre_filter(self) -> None:
         skipped: set[str] = set()
@@ -86,7 +87,11 @@ class Cycle:
             names, left_over = self._columns.names, allowed
             codes = np.fromiter((name not in left_over for name in names), np.int64, self._columns.count)
             status = outside(allowed_by)
-            self._results.append(_FilterResult("", codes, lambda _: status))
+            self._add(_FilterResult("", codes, lambda _: status))
+
+    def _add(self, result: _FilterResult) -> None:
+        if result.highest:
+            self._results.append(result)
 
     def _judged(self, plugin: Filter, batch: Batch) -> _FilterResult:
         if isinstance(plugin, FilterBatch) and plugin.can_batch(self._state):
@@ -109,12 +114,9 @@ class Cycle:
     def error(self, key: Ints) -> Status | None:
         """The first error of a filter for a node that is feasible otherwise: it ends the pod's attempt, as upstream."""
         for result in self._results:
-            if not result.codes.any():
-                continue
-            failed = np.flatnonzero((result.codes != 0) & (key >= 0))
-            for code in np.unique(result.codes[failed]).tolist():
+            for code in range(1, result.highest + 1):
                 status = result.status(code)
-                if status.code is Code.ERROR:
+                if status.code is Code.ERROR and ((result.codes == code) & (key >= 0)).any():
                     return status.by(result.name)
         return None
 
@@ -122,18 +124,20 @@ class Cycle:
         """A copy of `key` [node] in which the nodes that these plugins reject are infeasible."""
         key = key.copy()
         for result in self._results:
-            key[result.codes != 0] = _INFEASIBLE
+            np.putmask(key, result.codes != 0, _INFEASIBLE)
         return key
 
-    def add_scores(self, key: Ints) -> tuple[Rows, list[tuple[str, int, Ints, Ints]]]:
+    def add_scores(self, key: Ints) -> tuple[Rows | None, list[tuple[str, int, Ints, Ints]]]:
         """Add weighted scores to the feasible nodes of `key`, [node].
 
-        Returns their rows, and by plugin weight, raw and normalized scores.
+        Returns their rows, None where no plugin scores, and by plugin weight, raw and normalized scores.
         """
-        rows, added = np.flatnonzero(key >= 0), list[tuple[str, int, Ints, Ints]]()
+        rows, added = None, list[tuple[str, int, Ints, Ints]]()
         for plugin, weight in self._rules.cluster_scores:
             if plugin.name not in self._plugin_names or not plugin.pre_score(self._state, self._pod):
                 continue
+            if rows is None:
+                rows = np.flatnonzero(key >= 0)
             raw = self._raw(plugin, Batch(self._columns, rows))
             if raw is None:
                 continue

@@ -58,7 +58,7 @@ def explain(runner: PluginRunner, info: PodInfo) -> Explanation:
             allowed = status.nodes if allowed is None else allowed & status.nodes
             allowed_by.append(plugin.name)
     state[SKIPPED] = frozenset(skipped)
-    restore(runner.handle, state, info, runner.profile.all)
+    restore(runner, state, info)
     feasible: list[NodeInfo] = []
     rejected: dict[str, Status] = {}
     for node in nodes:

@@ -8,33 +8,29 @@ from collections.abc import Iterable
 
 from seatrial.scheduler.api.core import Pod
 from seatrial.scheduler.cache.nodeinfo import NodeInfo, PodInfo
-from seatrial.scheduler.framework.extension_points import Transformer, VictimAware
-from seatrial.scheduler.framework.handle import Handle
+from seatrial.scheduler.engine.plugin_runner import PluginRunner
+from seatrial.scheduler.framework.extension_points import Transformer
 from seatrial.scheduler.framework.restored import RESTORED, Restored
 from seatrial.scheduler.framework.state import CycleState
 
 
-def restore(handle: Handle, state: CycleState, info: PodInfo, plugins: Iterable[object]) -> None:
-    """Run the transformers among `plugins` and store the node copies in `state`. Call after PreFilter."""
+def restore(runner: PluginRunner, state: CycleState, info: PodInfo) -> None:
+    """Run the transformers of the profile and store the node copies in `state`. Call after PreFilter."""
     overlooked: dict[str, list[PodInfo]] = {}
-    listed = list(plugins)
-    for plugin in listed:
-        if isinstance(plugin, Transformer):
-            for name, holders in plugin.overlooked(state, info.pod).items():
-                overlooked.setdefault(name, []).extend(holders)
+    for plugin in runner.transformers:
+        for name, holders in plugin.overlooked(state, info.pod).items():
+            overlooked.setdefault(name, []).extend(holders)
     if not overlooked:
         return
-    aware = [plugin for plugin in listed if isinstance(plugin, VictimAware)]
     inner, nodes = state.fork(), dict[str, NodeInfo]()
     for name, holders in overlooked.items():
-        node = handle.cache.find(name)
+        node = runner.handle.cache.find(name)
         if node is None:
             continue
         seen = nodes[name] = node.copy()
         for holder in holders:
             seen.remove(holder)
-            for plugin in aware:
-                plugin.victim_removed(inner, holder, seen)
+            runner.removed(inner, holder, seen)
     state[RESTORED] = Restored(inner, nodes)
 
 

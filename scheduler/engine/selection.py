@@ -20,7 +20,7 @@ from seatrial.scheduler.engine.plugin_runner import PluginRunner
 from seatrial.scheduler.engine.reasons import ReasonCollector
 from seatrial.scheduler.engine.restoring import enter, restore
 from seatrial.scheduler.engine.score_matrix import ScoreMatrix
-from seatrial.scheduler.framework.extension_points import Plugin, Transformer, VictimAware
+from seatrial.scheduler.framework.extension_points import Plugin, Transformer
 from seatrial.scheduler.framework.fit_error import FitError
 from seatrial.scheduler.framework.kept_decisions import BEST_NODES, RANKING, Ranking, ScoreTable
 from seatrial.scheduler.framework.restored import RESTORED
@@ -50,7 +50,6 @@ class Selector:
         cluster_plugins = rules.cluster_plugins
         self._asked_always = [plugin.concerns for plugin in cluster_plugins if not plugin.only_volumes]
         self._asked_of_volumes = [plugin.concerns for plugin in cluster_plugins if plugin.only_volumes]
-        self._seeing = [plugin for plugin in runner.profile.all if isinstance(plugin, (Transformer, VictimAware))]
         self._pinned_by = [plugin.name for plugin in runner.pre_filters if plugin.honours_pins]
         of_node = dict.fromkeys([*rules.allowed_by, *(plugin.name for plugin in rules.node_filters)])
         of_pods = [plugin.name for plugin in rules.node_pods_filters]
@@ -275,7 +274,7 @@ class Selector:
             key = pinned_key(key, pin)
         rejected |= self._crowded(info, state, key)
         own = OwnScores()
-        if key.max() >= 0:
+        if key.item(key.argmax()) >= 0:
             own.highest = self._normalizer.renormalize(key, info, state)
             own.rows, own.of_cluster = cycle.add_scores(key)
         result = self._select_past_nominated(info, state, key, own)
@@ -295,7 +294,7 @@ class Selector:
 
         Returns the statuses of those that are infeasible, by row.
         """
-        restore(self._handle, state, info, self._seeing)
+        restore(self._runner, state, info)
         restored = state.get(RESTORED)
         rejected: dict[int, Status] = {}
         if restored is None:

@@ -49,7 +49,7 @@ class FilterBatch(Filter):
         return None
 
     def reasons_batch(self, stacked: Any, batch: Batch) -> tuple[Ints, Callable[[int], Status]] | None:  # noqa: ARG002
-        """For one class: a code for each node, [node], 0 where it passes; and the status for each code.
+        """For one class: a code for each node, [node], 0 where it passes; and the status of any code up to the highest.
 
         None: `filter` has to be called for each node.
         """

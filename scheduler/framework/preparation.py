@@ -5,14 +5,13 @@ PreBind plugins return it; `seatrial.scheduler.shell.preparations` carries it ou
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from seatrial.scheduler.api.transport import MERGE_PATCH
 from seatrial.scheduler.framework.status import Status
 
 
-@dataclass(frozen=True, slots=True)
-class ObjectPatch:
+class ObjectPatch(NamedTuple):
     """A patch of one object, or its creation. A refusal ends the attempt.
 
     `metadata.resourceVersion` makes a patch conditional.

@@ -75,7 +75,7 @@ def statuses(core: Core, runner: Runner, info: PodInfo) -> tuple[CycleState, lis
             allowed = status.nodes if allowed is None else allowed & status.nodes
             allowed_by.append(plugin.name)
     state[SKIPPED] = frozenset(skipped)
-    restore(core.handle, state, info, runner.profile.all)
+    restore(runner, state, info)
     outside = Status.unresolvable(f"node(s) didn't satisfy plugin(s) [{' '.join(sorted(allowed_by))}]")
     return state, [
         (node, runner.check_with_nominated(state, info, node) if allowed is None or node.name in allowed else outside)

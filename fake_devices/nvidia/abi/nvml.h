@@ -7,6 +7,7 @@
 
 typedef int nvmlReturn_t;
 typedef const struct DeviceRecord *nvmlDevice_t;
+typedef const struct SliceRecord *nvmlGpuInstance_t;
 typedef unsigned int uint;
 typedef unsigned long long ull;
 

@@ -1,4 +1,5 @@
-/* Handles, and MIG as far as it is read: a MIG device's handle is the record of its compute instance. */
+/* Handles, and MIG as far as it is read: a MIG device's handle is the record of its compute instance, and a GPU
+ * instance's handle is its record. */
 #include "call.h"
 
 enum { SLICE_INSTANCE = 0, SLICE_COMPUTE = 1 };
@@ -78,6 +79,36 @@ EXPORT nvmlReturn_t nvmlDeviceGetGpuInstanceProfileInfo(nvmlDevice_t handle, uin
     return out ? NOT_SUPPORTED : INVALID_ARGUMENT;
 }
 
+EXPORT nvmlReturn_t nvmlDeviceGetGpuInstanceById(nvmlDevice_t handle, uint id, nvmlGpuInstance_t *out)
+{
+    DEVICE_CALL;
+    if (!out || slice)
+        return INVALID_ARGUMENT;
+    if (!record.slice_mode)
+        return NOT_SUPPORTED;
+    uint32_t own = record_number(handle, slice);
+    for (uint at = 0; at < table_header->slices.room; at++) {
+        nvmlGpuInstance_t each = slice_row(at);
+        if (id && each->id == id && each->kind == SLICE_INSTANCE && each->device == own)
+            return *out = each, OK;
+    }
+    return NOT_FOUND;
+}
+
+EXPORT nvmlReturn_t nvmlGpuInstanceGetInfo(nvmlGpuInstance_t instance, GpuInstanceInfo *out)
+{
+    SYSTEM_CALL;
+    const struct Section *slices = &table_header->slices;
+    uint64_t offset = (const char *)instance - (const char *)table_header - slices->offset;
+    if (!out || offset >= (uint64_t)slices->stride * slices->room || offset % slices->stride)
+        return INVALID_ARGUMENT;
+    if (!instance->id || instance->kind != SLICE_INSTANCE || table_device(instance->device)->vendor != NVIDIA)
+        return NOT_FOUND;
+    *out = (GpuInstanceInfo){table_device(instance->device), instance->id, instance->profile,
+                             {instance->start, instance->size}};
+    return OK;
+}
+
 EXPORT nvmlReturn_t nvmlDeviceGetMaxMigDeviceCount(nvmlDevice_t handle, uint *count)
 {
     DEVICE_CALL;
@@ -141,7 +172,10 @@ EXPORT nvmlReturn_t nvmlDeviceGetAttributes_v2(nvmlDevice_t handle, DeviceAttrib
     DEVICE_CALL;
     if (!slice || !out)
         return slice ? INVALID_ARGUMENT : NOT_SUPPORTED;
-    *out = (DeviceAttributes){.multiprocessorCount = slice->cores, .gpuInstanceSliceCount = slice->size,
-                              .computeInstanceSliceCount = slice->size, .memorySizeMB = slice->memory >> 20};
+    *out = (DeviceAttributes){
+        .multiprocessorCount = slice->cores, .sharedCopyEngineCount = slice->engines & 255,
+        .sharedDecoderCount = slice->engines >> 8 & 255, .sharedJpegCount = slice->engines >> 16 & 255,
+        .sharedOfaCount = slice->engines >> 24, .gpuInstanceSliceCount = slice->size,
+        .computeInstanceSliceCount = slice->size, .memorySizeMB = slice->memory >> 20};
     return OK;
 }

@@ -12,7 +12,7 @@ import grpc
 import msgspec
 import pytest
 
-from seatrial.fake_devices import mailbox
+from seatrial.fake_devices import mailbox, slices
 from seatrial.fake_devices.faults import apply
 from seatrial.harness.clusters.kubeconfig import Access
 from seatrial.harness.deviceplugin.claim_messages import (
@@ -38,6 +38,7 @@ from seatrial.harness.devices.stand_in import StandIn, stand_in
 from seatrial.harness.errors import ApiRefused, UsageError
 from seatrial.harness.nodes.local import LocalHardware
 from seatrial.harness.nodes.slices import Way
+from seatrial.harness.nodes.slices import slices as published
 from seatrial.scheduler.api.private_files import private_folder
 from seatrial.scheduler.api.protobuf import decode, encode
 from seatrial.scheduler.api.resourceclaims import ResourceClaim
@@ -432,6 +433,58 @@ def test_a_share_of_an_mlu_is_an_instance_of_its_size() -> None:
             assert len(slices_of(rig)) == 1
 
     on_rig(scenario, "mlu370-x8:1", "shares")
+
+
+@pytest.mark.parametrize("way", ["whole", "shares"])
+def test_mig_devices_of_an_administrator_are_offered_and_stay(way: Way) -> None:
+    """A container sees the card's device node and those of its own MIG device; releasing the claim removes nothing."""
+
+    async def scenario(rig: Rig) -> None:
+        await rig.up()
+        table, (card,) = rig.cards.table, [device for device in rig.hardware.devices() if device.minor == 0]
+        at = table.position(card.uuid)
+        assert at is not None
+        slices.set_mig_mode(table, at, on=True)
+        half, small = slices.cut_mig(table, at, "3g.40gb"), slices.cut_mig(table, at, "1g.10gb")
+        assert slices_of(rig) == ["3g.40gb", "1g.10gb"]
+        (manifest,) = published("n1", "u", {"nvidia": rig.hardware.devices()}, rig.hardware.driver, 1, way=way)
+        first, other, whole = manifest["spec"]["devices"]
+        assert [each["name"] for each in (first, other, whole)] == [
+            "gpu-0-mig-3g40gb-9-4",
+            "gpu-0-mig-1g10gb-19-3",
+            "gpu-1",
+        ]
+        own = {name: whole["attributes"][name] for name in ("productName", "brand", "architecture", "driverVersion")}
+        assert first["attributes"].items() >= own.items()
+        texts = {name: value.get("string") for name, value in first["attributes"].items()}
+        assert texts.items() >= {"type": "mig", "uuid": half, "parentUUID": card.uuid, "profile": "3g.40gb"}.items()
+        assert first["capacity"] == {
+            name: {"value": value}
+            for name, value in {
+                "memory": "40448Mi",
+                "multiprocessors": "56",
+                "copyEngines": "3",
+                "decoders": "3",
+                "encoders": "0",
+                "jpegEngines": "3",
+                "ofaEngines": "0",
+                **{f"memorySlice{place}": "1" for place in range(4, 8)},
+            }.items()
+        }
+        assert "allowMultipleAllocations" not in first
+        ref = rig.put("c", first["name"])
+        assert (await rig.prepare(ref))["c"].error == ""
+        caps = {path for path in rig.paths() if "nvidia-cap" in path}
+        assert caps == {"/dev/nvidia-caps/nvidia-cap12", "/dev/nvidia-caps/nvidia-cap13"}
+        assert "/dev/nvidia0" in rig.paths()
+        assert await rig.refused(rig.put("d", first["name"])) == (
+            f"device {first['name']} of driver gpu.nvidia.com is prepared for ResourceClaim default/c"
+        )
+        assert await rig.refused(rig.put("e", "gpu-0")) == "device gpu-0 of driver gpu.nvidia.com is not on this node"
+        assert await rig.release(ref) == ""
+        assert {part.id for device in rig.hardware.devices() for part in device.slices} == {half, small}
+
+    on_rig(scenario, "h100-80g:2", way)
 
 
 def test_cards_that_are_not_cut_here_are_not_offered_in_parts() -> None:

@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from seatrial.fake_devices import mailbox, slices
 from seatrial.fake_devices.slices import SliceError
 from seatrial.fake_devices.table import DeviceTable
-from seatrial.harness.devices.provider import Device, DeviceProvider, FailureKind, ProviderError
+from seatrial.harness.devices.provider import Device, DeviceProvider, FailureKind, ProviderError, Slice
 from seatrial.harness.devices.tests.boundaries import Way, cndev_library, dcmi_library, nvml_library
 from seatrial.harness.devices.vendors import VENDORS
 from seatrial.harness.nodes.slices import offers
@@ -89,6 +90,38 @@ def test_a_request_without_a_writer_times_out(tmp_path: Path) -> None:
         assert silent.value.kind is FailureKind.TIMEOUT
 
 
+@pytest.mark.parametrize("cut", [("4g.40gb", "3g.40gb"), ("2g.20gb",) * 3, ("1g.20gb",) * 4, ("7g.80gb",)])
+def test_mig_devices_do_not_overlap(cut: tuple[str, ...], tmp_path: Path) -> None:
+    """They begin where NVIDIA's driver lets them begin: a larger one at a multiple of its size."""
+    with nvml_library(tmp_path) as boundary, boundary.provider() as provider:
+        at = boundary.position(0)
+        slices.set_mig_mode(boundary.table, at, on=True)
+        for template in cut:
+            slices.cut_mig(boundary.table, at, template)
+        with pytest.raises(SliceError, match="no room"):
+            slices.cut_mig(boundary.table, at, cut[-1])
+        places = [entry.places for entry in provider.devices()[0].slices]
+        taken = [place for own in places for place in own]
+        assert len(set(taken)) == len(taken)
+        assert set(taken) <= set(range(8))
+        assert all(own.start % len(own) == 0 for own in places)
+
+
+@pytest.mark.parametrize(
+    ("template", "profile", "offered"),
+    [
+        pytest.param("1g.10gb+me", 20, ["gpu-0-mig-1g10gb-me-20-6"], id="media-extensions"),
+        pytest.param("1c.3g.40gb", 9, [], id="a-part-of-a-gpu-instance"),
+        pytest.param("1g.10gb", -1, [], id="a-library-that-does-not-know-its-place"),
+    ],
+)
+def test_names_of_mig_devices_are_dns_labels(template: str, profile: int, offered: list[str], tmp_path: Path) -> None:
+    """What NVIDIA's driver could not name is not offered."""
+    with nvml_library(tmp_path) as boundary, boundary.provider() as provider:
+        made = Slice("MIG-1", "mig", template, GIB, profile=profile, places=range(6, 7))
+        assert _offered(replace(provider.devices()[0], minor=0, divided=True, slices=(made,))) == offered
+
+
 def test_an_unknown_template_is_refused(tmp_path: Path) -> None:
     with dcmi_library(tmp_path) as boundary, attended(boundary.table), boundary.provider() as provider:
         uuid = provider.devices()[0].uuid
@@ -113,6 +146,28 @@ def test_mig_devices_are_read_as_slices_of_their_card(tmp_path: Path) -> None:
             (uuid, "mig", name) for uuid, name in zip(uuids, ("3g.40gb", "2g.20gb", "1g.10gb", "1g.10gb"), strict=True)
         ]
         assert result[0].memory == 40448 << 20
+        assert [(entry.profile, list(entry.places)) for entry in result] == [
+            (9, [4, 5, 6, 7]),
+            (14, [2, 3]),
+            (19, [1]),
+            (19, [0]),
+        ]
+        assert dict(result[1].engines) == {
+            "multiprocessors": 132 * 2 // 7,
+            "copyEngines": 2,
+            "decoders": 2,
+            "encoders": 0,
+            "jpegEngines": 2,
+            "ofaEngines": 0,
+        }
+        assert before.minor == 1
+        assert [entry.nodes for entry in result[:2]] == [  # 135 for each card, 9 for each GPU instance
+            ("/dev/nvidia-caps/nvidia-cap147", "/dev/nvidia-caps/nvidia-cap148"),
+            ("/dev/nvidia-caps/nvidia-cap156", "/dev/nvidia-caps/nvidia-cap157"),
+        ]
+        assert _offered(provider.devices()[0]) == [
+            f"gpu-{before.minor}-mig-{name}" for name in ("3g40gb-9-4", "2g20gb-14-2", "1g10gb-19-1", "1g10gb-19-0")
+        ]
         with pytest.raises(SliceError, match="no room"):
             slices.cut_mig(boundary.table, at, "1g.10gb")
         slices.set_mig_mode(boundary.table, at, on=False)

@@ -1,27 +1,31 @@
 """How a vendor's driver for dynamic resource allocation names devices (specification `dra.md`, section 14)."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
 from seatrial.fake_devices.facts import SlicedFacts
 from seatrial.fake_devices.models import catalog
-from seatrial.harness.devices.provider import Device, Driver
+from seatrial.harness.devices.provider import Device, Driver, Slice
 
 Attributes = Mapping[str, Mapping[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A device that is cut from a card when it is prepared. `counters`: what it takes of the card."""
+    """A device that is cut from a card when it is prepared, or `made`: one that is there.
+
+    `counters`: what it takes of the card.
+    """
 
     name: str  # after the card's name
     template: str  # as the provider of the vendor names it
     counters: Mapping[str, int]
     capacity: Mapping[str, int]
     attributes: Attributes
+    made: Slice | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +47,7 @@ class ClaimDriver:
     extended: str = ""  # the extended resource that its class serves
     env: Mapping[str, str] = field(default_factory=dict)  # of a container with any of its devices
     cut: Callable[[Device], Cut | None] = field(default=lambda _: None)
+    made: Callable[[Device], Sequence[Part]] = field(default=lambda _: ())  # parts of a divided card that are there
     part_kind: str = ""  # the value of the attribute `type` of parts; they have the class `part_class`
     part_class: str = ""
     shared: bool = True  # cards may be offered in shares of cores and memory

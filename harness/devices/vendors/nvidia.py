@@ -4,9 +4,11 @@ The grant follows koordlet's hook "gpu env inject" and NVIDIA's container runtim
 hook.
 """
 
+import re
 from typing import Any
 
 from seatrial.fake_devices.nvidia.hardware import BRAND_NVIDIA, GPU_IS_LOST, NVIDIA
+from seatrial.fake_devices.slices import MIG_PLACES, MIG_SLICES, mig_places
 from seatrial.harness.devices.hami_core import hami_grant
 from seatrial.harness.devices.nvml import BRANDS, gpu_label, gpu_nodes
 from seatrial.harness.devices.provider import WELL, Assignment, ContainerGrant, Device, DeviceProvider, Driver, Health
@@ -27,7 +29,6 @@ _ARCHITECTURES = (  # first compute capability, and the name that NVIDIA's drive
     ((5, 0), "Maxwell"),
     ((3, 0), "Kepler"),
 )
-_MEMORY_SLICES, _COMPUTE_SLICES = 8, 7  # of a card that has MIG
 NODE, VARIABLE = "/dev/nvidia", "NVIDIA_VISIBLE_DEVICES"
 
 
@@ -46,7 +47,8 @@ def nvidia_grant(assignment: Assignment) -> ContainerGrant:
     """
     minors = [share.device.minor for share in assignment.shares]
     env = {VARIABLE: ",".join(map(str, minors))}
-    nodes = (*(f"{NODE}{minor}" for minor in minors), *CONTROL_NODES)
+    caps = (node for share in assignment.shares for part in share.slices for node in part.nodes)
+    nodes = (*(f"{NODE}{minor}" for minor in minors), *caps, *CONTROL_NODES)
     first = assignment.shares[0]
     if assignment.isolation != words.HAMI_CORE or first.whole:
         return ContainerGrant(env, nodes)
@@ -102,19 +104,45 @@ def _cut(device: Device) -> Cut | None:
     facts = sliced_facts(device.vendor, device.model)
     if facts is None:
         return None
-    eighth = device.memory // _MEMORY_SLICES
     parts: list[Part] = []
     for name, profile in facts.slices.items():
-        size = round(profile.memory / eighth)
-        cores = facts.cores * profile.cores // _COMPUTE_SLICES
+        size = mig_places(profile, device.memory)
+        cores = facts.cores * profile.cores // MIG_SLICES
         amounts = {"memory": int(profile.memory), "multiprocessors": cores}
-        attributes = {"type": {"string": "mig"}, "parentUUID": {"string": device.uuid}, "profile": {"string": name}}
         for start in range(0, profile.count * size, size):
             places = {f"memory-slice-{place}": 1 for place in range(start, start + size)}
-            own = f"mig-{name.replace('.', '')}-{profile.profile}-{start}"
-            parts.append(Part(own, name, {**amounts, **places}, amounts, attributes))
-    places = {f"memory-slice-{place}": 1 for place in range(_MEMORY_SLICES)}
+            own = _mig_name(name, profile.profile, start)
+            parts.append(Part(own, name, {**amounts, **places}, amounts, _mig_attributes(device, name)))
+    places = {f"memory-slice-{place}": 1 for place in range(MIG_PLACES)}
     return Cut({"memory": device.memory, "multiprocessors": facts.cores, **places}, tuple(parts))
+
+
+def _made(device: Device) -> list[Part]:
+    """The MIG devices that an administrator has made, as NVIDIA's driver offers them without that gate.
+
+    Those that have a part of a GPU instance, as 1c.3g.40gb, are left out: NVIDIA's driver does not start with them.
+    """
+    return [
+        Part(
+            _mig_name(made.template, made.profile, made.places.start),
+            made.template,
+            {},
+            {"memory": made.memory, **dict(made.engines), **{f"memorySlice{place}": 1 for place in made.places}},
+            {**_mig_attributes(device, made.template), "uuid": {"string": made.id}},
+            made,
+        )
+        for made in device.slices
+        if made.profile >= 0 and "c." not in made.template
+    ]
+
+
+def _mig_name(template: str, profile: int, start: int) -> str:
+    text = re.sub("[^a-z0-9]+", "-", template.lower().replace(".", "")).strip("-")  # 1g.10gb+me
+    return f"mig-{text}-{profile}-{start}"
+
+
+def _mig_attributes(device: Device, template: str) -> Attributes:
+    return {"type": {"string": "mig"}, "parentUUID": {"string": device.uuid}, "profile": {"string": template}}
 
 
 VENDOR = Vendor(
@@ -133,6 +161,7 @@ VENDOR = Vendor(
         words.NVIDIA_GPU,
         {VARIABLE: "void"},  # NVIDIA's container runtime then adds no cards of its own
         cut=_cut,
+        made=_made,
         part_kind="mig",
         part_class="mig.nvidia.com",
     ),

@@ -5,8 +5,8 @@ alternatives, then devices by pool, slice and place in the slice.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
+from typing import NamedTuple
 
 from seatrial.scheduler.api.core import Node, NodeSelector, NodeSelectorTerm
 from seatrial.scheduler.api.quantity import QuantityError, binary, exact
@@ -30,8 +30,7 @@ _BLOCKING = frozenset({"NoSchedule", "NoExecute"})
 _NODE_NAME = "metadata.name"
 
 
-@dataclass(frozen=True, slots=True)
-class Pick:
+class Pick(NamedTuple):
     """One chosen device. `consumed`: of each capacity, for a share."""
 
     card: Card
@@ -320,8 +319,10 @@ def _rounded(level: Fraction | None, value: Fraction, policy: RequestPolicy | No
 # -- allocations -------------------------------------------------------------------------------------------------------
 
 
-def allocation_of(picks: Sequence[Pick], want: Want, node: Node, share: Sequence[str]) -> Allocation:
-    """What is written to the claim. `share`: an identity for each pick."""
+def allocation_of(
+    picks: Sequence[Pick], want: Want, node: Node, share: Sequence[str], timestamp: str | None = None
+) -> Allocation:
+    """What is written to the claim. `share`: an identity for each pick; `timestamp`: when it was decided."""
     results = tuple(
         Result(
             request=pick.way.name,
@@ -337,13 +338,15 @@ def allocation_of(picks: Sequence[Pick], want: Want, node: Node, share: Sequence
         )
         for pick, share_id in zip(picks, share, strict=True)
     )
-    return Allocation(AllocationDevices(results, _configs(picks, want)), _selector(picks, node))
+    return Allocation(AllocationDevices(results, _configs(picks, want)), _selector(picks, node), timestamp)
 
 
 def _consumed(pick: Pick) -> dict[str, str | int | float]:
     """What a share takes of each capacity, named as in the slice."""
-    driver, taken = pick.card.id[0], pick.consumed or {}
-    return {name: _text(taken[full_name(driver, name)]) for name in pick.card.device.capacity if taken}
+    driver, taken = pick.card.id[0], pick.consumed
+    if not taken:
+        return {}
+    return {name: _text(taken[full_name(driver, name)]) for name in pick.card.device.capacity}
 
 
 def _text(amount: Fraction) -> str:
@@ -371,7 +374,7 @@ def _hashed(requirement: Requirement) -> Requirement:
 
 def _configs(picks: Sequence[Pick], want: Want) -> tuple[ResultConfig, ...]:
     """The configurations that hold, those of classes first (DRA-R85)."""
-    ways = dict.fromkeys(pick.way for pick in picks)
+    ways = dict.fromkeys([pick.way for pick in picks])
     result_configs: list[ResultConfig] = []
     for name in dict.fromkeys(way.class_name for way in ways):
         own = [way for way in ways if way.class_name == name]

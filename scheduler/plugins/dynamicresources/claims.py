@@ -39,9 +39,9 @@ class Claims:
         self._handle = handle
         self.classes: dict[str, DeviceClass] = {}
         self.extended: dict[str, str] = {}  # the class by the extended resource that it serves
-        self.epoch = 0  # of `extended`
+        self.epoch = 0  # grows when a class changes
         self.inventory = Inventory(self._place_changed)
-        self.ledger = Ledger(self._pool_used)
+        self.ledger = Ledger(self.inventory.use_changed)
         self.changed: list[Callable[[str], None]] = []  # called with a node's name, "" for all
         self._objects: dict[ClaimKey, ResourceClaim] = {}
         self._pending: dict[str, Pending] = {}  # by the uid of the claim
@@ -132,10 +132,6 @@ class Claims:
         pending = self._pending.get(uid)
         allocation = written or (pending.allocation if pending is not None else None)
         self.ledger.book(uid, () if allocation is None else allocation.devices.results)
-
-    def _pool_used(self, pool: tuple[str, str]) -> None:
-        for node in self.inventory.places(pool):
-            self._place_changed(node)
 
     def _place_changed(self, node: str) -> None:
         for call in self.changed:

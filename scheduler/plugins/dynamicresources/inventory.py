@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 from seatrial.scheduler.api.core import Node, NodeSelector
@@ -125,10 +126,10 @@ class View:
     """The pools of one node in the order of the search, each with its cards for that node (DRA-R45).
 
     `places`: where in `cards`, all of them, a device is. `plain`: all belong to this node alone, and only which are
-    in use decides whether one is free.
+    in use decides whether one is free. `used`: what `in_use` last said; None: it may have changed.
     """
 
-    __slots__ = ("cards", "places", "plain", "pools")
+    __slots__ = ("cards", "places", "plain", "pools", "used")
 
     def __init__(self, pools: Iterable[Pool], node: Node) -> None:
         ordered = sorted(pools, key=lambda pool: (pool.awaits, pool.id))
@@ -140,14 +141,16 @@ class View:
             pool.nodes is not None and len(pool.nodes) <= 1 and not (pool.updating or pool.problem)
             for pool, _ in self.pools
         ) and not any(card.shareable or card.consumes or card.taints for card in self.cards)
+        self.used: int | None = None
 
     def in_use(self, of_pool: Mapping[PoolId, Iterable[DeviceId]]) -> int:
-        """The places of the devices in use, of those by pool, as bits."""
-        bits = 0
-        for pool, _ in self.pools:
-            for device in of_pool.get(pool.id, ()):
-                bits |= 1 << self.places[device] if device in self.places else 0
-        return bits
+        """The places of the devices in use, of those by pool, as bits. For a plain view."""
+        if self.used is None:
+            self.used = 0
+            for pool, _ in self.pools:
+                for device in of_pool.get(pool.id, ()):
+                    self.used |= 1 << self.places[device] if device in self.places else 0
+        return self.used
 
 
 class Inventory:
@@ -239,6 +242,14 @@ class Inventory:
             view = self._views[node.name] = View([pool for pool in pools if pool is not None], node)
         return view
 
+    def use_changed(self, pool: PoolId) -> None:
+        """Devices of the pool came into use, or are free again."""
+        for node in self.places(pool):
+            view = self._views.get(node)
+            if view is not None:
+                view.used = None
+            self._changed(node)
+
     def places(self, pool: PoolId) -> Iterable[str]:
         """The nodes on which the pool's devices can be used; [""]: many."""
         current_pool = self.pool(pool)
@@ -296,9 +307,12 @@ def _read(kind: str, value: Any) -> Any:
 
 def _amount(text: Any, name: str) -> Fraction:
     try:
-        return exact(text)
+        return _exact(text)
     except QuantityError as error:
         raise ValueError(f"{name}: {error}") from error
+
+
+_exact = lru_cache(maxsize=4096)(exact)  # one object for the amounts of devices that are alike: it is compared often
 
 
 def values_of(resources: Mapping[str, Any]) -> Counters:

@@ -5,9 +5,8 @@ bound. Claims with devices restrict the nodes. For extended resources that a nod
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import NAMESPACE_OID, uuid5
 
 import msgspec
@@ -84,11 +83,13 @@ class DynamicResourcesArgs(Args, frozen=True):
             raise ValueError(f"bindingTimeout: must be at least 1 second, as 600s, found {self.binding_timeout!r}")
 
 
-@dataclass(frozen=True, slots=True)
-class _Option:
-    """What is to be allocated on nodes of one kind: `verdicts` None: nothing. `extended`: a claim that is made then."""
+class _Option(NamedTuple):
+    """What is to be allocated on nodes of one kind: `verdicts` None: nothing. `extended`: a claim that is made then.
 
-    key: bytes
+    `specs`: those of all claims, as JSON.
+    """
+
+    specs: bytes
     verdicts: Verdicts | None = None
     extended: ExtendedClaim | None = None
     failure: Status | None = None  # the claims cannot be compiled
@@ -98,8 +99,7 @@ class _Option:
         return () if self.verdicts is None else self.verdicts.wants
 
 
-@dataclass(frozen=True, slots=True)
-class _Needs:
+class _Needs(NamedTuple):
     """A pod's claims: those with devices, and those that need some, with one option for each kind of node.
 
     Nodes differ where they offer some of the pod's extended resources themselves. `option_of`: [row], None where there
@@ -183,11 +183,10 @@ class DynamicResources(PreEnqueue, PreFilter, FilterBatch, VictimAware, PostFilt
             return f'could not find ResourceClaim "{"/".join(key)}"'
         if claim.metadata.deletion_timestamp is not None:
             return f'resourceclaim "{key[1]}" is being deleted'
-        named = any(
+        if not is_made_for(claim, pod) and not any(
             pod_resource_claim.name == entry and pod_resource_claim.resource_claim_name
             for pod_resource_claim in pod.spec.resource_claims
-        )
-        if not named and not is_made_for(claim, pod):
+        ):
             group = pod.spec.scheduling_group
             why = f"neither Pod nor PodGroup {group.pod_group_name} is the owner" if group else "Pod is not owner"
             return f"ResourceClaim {'/'.join(key)} was not created for Pod {pod.metadata.key} ({why})"
@@ -216,13 +215,13 @@ class DynamicResources(PreEnqueue, PreFilter, FilterBatch, VictimAware, PostFilt
             stale = None  # the pod uses it: only its placement is being explained
         if stale is not None:
             self._deallocations.delete(stale)  # here, as a pod that waits is not tried while no node is feasible
-        sets, option_of = self._by_claims(names)
+        sets, option_of = self._by_claims(names) if names else ([()], None)
         options = [self._option(pod, unplaced, own) for own in sets]
         if options[0].failure is not None and len(options) == 1:
             return options[0].failure
         # Pods of one class may have claims of their own: those that have devices already are placed apart.
         apart = placed or stale is not None
-        state[WAKE_GROUP] = f"claims of {pod.metadata.uid}" if apart else f"claims {[one.key for one in options]!r}"
+        state[WAKE_GROUP] = f"claims of {pod.metadata.uid}" if apart else f"claims {[one.specs for one in options]!r}"
         state[NEEDS] = _Needs(tuple(placed), tuple(unplaced), tuple(options), option_of, stale)
         return SUCCESS
 
@@ -245,22 +244,15 @@ class DynamicResources(PreEnqueue, PreFilter, FilterBatch, VictimAware, PostFilt
     def _option(self, pod: Pod, unplaced: Sequence[ResourceClaim], names: Sequence[str]) -> _Option:
         extended = extended_claim(pod, {name: self.claims.extended[name] for name in names}) if names else None
         claims = [*unplaced, *([extended.claim] if extended is not None else [])]
-        key = self._key(claims)
+        specs = msgspec.json.encode([claim.spec for claim in claims])
         if not claims:
-            return _Option(key)
+            return _Option(specs)
         try:
+            key = self.claims.epoch, specs
             verdicts = self._kinds.of(key, lambda: [compiled(claim, self.claims.classes.get) for claim in claims])
         except AllocationError as error:
-            return _Option(key, failure=Status.unresolvable(str(error)))
-        return _Option(key, verdicts, extended)
-
-    def _key(self, claims: Sequence[ResourceClaim]) -> bytes:
-        """What decides about the devices of claims: their specs, and the classes that these name."""
-        requests = [request for claim in claims for request in claim.spec.devices.requests]
-        ways = [way for request in requests for way in (request.exactly, *request.first_available) if way is not None]
-        classes = [self.claims.classes.get(name) for name in sorted({way.device_class_name for way in ways})]
-        specs = [None if item is None else (item.metadata.name, item.spec) for item in classes]
-        return msgspec.json.encode(([claim.spec for claim in claims], specs))
+            return _Option(specs, failure=Status.unresolvable(str(error)))
+        return _Option(specs, verdicts, extended)
 
     # -- nodes --------------------------------------------------------------------------------------------------------
 
@@ -361,7 +353,7 @@ class DynamicResources(PreEnqueue, PreFilter, FilterBatch, VictimAware, PostFilt
     def pre_score(self, state: CycleState, pod: Pod) -> bool:
         needs = state.get(NEEDS)
         return needs is not None and any(
-            request.first_available for claim in needs.open for request in claim.spec.devices.requests
+            option.verdicts is not None and option.verdicts.has_choices for option in needs.options
         )
 
     def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
@@ -439,10 +431,7 @@ class DynamicResources(PreEnqueue, PreFilter, FilterBatch, VictimAware, PostFilt
                     str(uuid5(NAMESPACE_OID, f"{claim.metadata.uid} {uid} {at}")) if pick.consumed is not None else ""
                     for at, pick in enumerate(picks)
                 ]
-                allocation = allocation_of(picks, want, node, shares)
-                results.append(
-                    (claim, msgspec.structs.replace(allocation, allocation_timestamp=self._clock.timestamp()))
-                )
+                results.append((claim, allocation_of(picks, want, node, shares, self._clock.timestamp())))
         self.claims.decide(uid, results)
         return SUCCESS
 

@@ -4,7 +4,7 @@ Nodes whose devices are alike, as far as the claims can see, with the same ones 
 """
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 
 import numpy as np
 
@@ -57,6 +57,9 @@ class Verdicts:
         self._chosen: dict[int, _Chosen] = {}  # by row
         self._layouts: dict[int, tuple[View, int | None]] = {}  # by row: the number of what the claims see there
         self._ways = [way for want in wants for request in want.requests for way in request]
+        constraints = [constraint for want in wants for constraint in want.constraints]
+        self._compared = sorted({item.match_attribute or item.distinct_attribute for item in constraints})
+        self.has_choices = any("/" in way.name for way in self._ways)  # see `preference`
         self._paths: tuple[Path, ...] = ()  # that the selectors have read
         self._by_values: dict[tuple[object, ...], tuple[bool, ...]] = {}
         self._layout_numbers: dict[tuple[object, ...], int] = {}
@@ -67,6 +70,8 @@ class Verdicts:
     def refresh(self, count: int, node: FindNode) -> None:
         """Search the nodes again whose devices changed; there are `count` rows."""
         log = self._changes.log
+        if self._position == log.end and self._epoch == self._changes.epoch and len(self.codes) >= count:
+            return
         rows = None if self._epoch != self._changes.epoch else log.since(self._position, count)
         if rows is None:
             rows = list(range(count))
@@ -85,7 +90,6 @@ class Verdicts:
                 self._judge(row, row_node)
 
     def _judge(self, row: int, node: Node) -> None:
-        self._chosen.pop(row, None)
         view, ledger = self._claims.inventory.view(node), self._claims.ledger
         before = self._layouts.get(row)
         if before is None or before[0] is not view:
@@ -98,6 +102,7 @@ class Verdicts:
         try:
             solution = search.run()
         except AllocationError as error:
+            self._chosen.pop(row, None)
             self.codes[row] = self._number(Status.error(str(error)))
             return
         chosen = None
@@ -110,9 +115,12 @@ class Verdicts:
         self._note(row, chosen, none=2 if search.invalid else 1)
 
     def _note(self, row: int, chosen: "_Chosen | None", none: int = 1) -> None:
-        self.codes[row] = none if chosen is None else 0
         if chosen is not None:
+            self.codes[row] = 0
             self._chosen[row] = chosen
+        else:
+            self.codes[row] = none
+            self._chosen.pop(row, None)
 
     def _layout(self, view: View) -> int | None:
         """A number that is equal for nodes of which a search sees the same; None: it may see more than devices in use.
@@ -121,14 +129,13 @@ class Verdicts:
         """
         if not view.plain:
             return None
-        constraints = [constraint for want in self.wants for constraint in want.constraints]
-        names = {constraint.match_attribute or constraint.distinct_attribute for constraint in constraints}
+        seen: tuple[object, ...]
         try:
-            seen = tuple(
-                (*self._served(card), *(card.attributes.get(name) for name in sorted(names))) for card in view.cards
-            )
+            seen = tuple([self._served(card) for card in view.cards])
         except AllocationError:
             return None  # the message names the device
+        if self._compared:
+            seen = (seen, *(card.attributes.get(name) for card in view.cards for name in self._compared))
         number = self._layout_numbers.get(seen)
         if number is None:
             if len(self._layout_numbers) >= KEPT_SEARCHES:  # a number is never used again
@@ -138,8 +145,7 @@ class Verdicts:
 
     def _served(self, card: Card) -> tuple[bool, ...]:
         """Which requests mean the card. Cards that are equal in all that the selectors read share the answer."""
-        values = card.subject.read(self._paths)
-        served = self._by_values.get(values)
+        served = self._by_values.get(tuple(map(card.subject.values.get, self._paths)))
         if served is None:
             served = tuple(serves(way, card) for way in self._ways)
             selectors = [selector for way in self._ways for selector in (*way.class_selectors, *way.selectors)]
@@ -179,11 +185,11 @@ class VerdictCache:
     def __init__(self, claims: Claims, columns: NodeColumns) -> None:
         self._claims = claims
         self._changes = Changes(columns)
-        self._kept: dict[bytes, Verdicts] = {}
+        self._kept: dict[Hashable, Verdicts] = {}
         claims.changed.append(self._changes.note)
 
-    def of(self, key: bytes, make: Callable[[], Sequence[Want]]) -> Verdicts:
-        """The verdicts on claims whose specs, and the versions of whose classes, are `key`.
+    def of(self, key: Hashable, make: Callable[[], Sequence[Want]]) -> Verdicts:
+        """The verdicts on claims whose specs, and the version of whose classes, are `key`.
 
         Raises:
             AllocationError: they cannot be compiled.

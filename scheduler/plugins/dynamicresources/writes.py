@@ -3,8 +3,6 @@
 from functools import partial
 from typing import Any
 
-import msgspec
-
 from seatrial.scheduler.api.core import Pod
 from seatrial.scheduler.api.resourceclaims import DELETE_PROTECTION, Consumer, ResourceClaim, claim_path, claims_path
 from seatrial.scheduler.api.transport import STRATEGIC_MERGE_PATCH
@@ -60,19 +58,19 @@ class ClaimWriter:
         what, precondition = f'resourceclaim "{metadata.name}"', {"uid": metadata.uid}
         if not metadata.resource_version:
             precondition = {}  # it is created just before, with a uid that is not known yet
-        path = partial(claim_path, metadata.namespace, metadata.name)
-        status: dict[str, Any] = {"reservedFor": [msgspec.to_builtins(consumer)]}
+        status: dict[str, Any] = {"reservedFor": [consumer]}
         patches: list[ObjectPatch] = []
         if pending is not None:
-            status["allocation"] = msgspec.to_builtins(pending.allocation)
+            status["allocation"] = pending.allocation
             pending.writes += 1
             if DELETE_PROTECTION not in metadata.finalizers:
+                path = claim_path(metadata.namespace, metadata.name)
                 body = {"metadata": {**precondition, "finalizers": [DELETE_PROTECTION]}}
-                patches.append(ObjectPatch(what, path(), body, _ignored, kind=STRATEGIC_MERGE_PATCH))
+                patches.append(ObjectPatch(what, path, body, _ignored, kind=STRATEGIC_MERGE_PATCH))
         patches.append(
             ObjectPatch(
                 what,
-                path("status"),
+                claim_path(metadata.namespace, metadata.name, "status"),
                 {"metadata": precondition, "status": status},
                 partial(self._answered, pending, pod.metadata.uid),
                 kind=STRATEGIC_MERGE_PATCH,

@@ -170,7 +170,7 @@ def test_a_card_reserved_for_the_pod_scores_like_a_free_card() -> None:
     runner, state = rig.core.runners.of(info), CycleState()
     for plugin in runner.pre_filters:
         plugin.pre_filter(state, info.pod)
-    restore(rig.core.handle, state, info, runner.profile.all)
+    restore(runner, state, info)
     inner, seen = as_seen(state, rig.core.cache.nodes["n"])
     devices = next(entry for entry in runner.profile.all if isinstance(entry, DeviceShare))
     assert devices.score(inner, info.pod, seen) == 75

@@ -175,8 +175,8 @@ def test_a_claim_is_created_allocated_and_named_in_this_order(world: Extended) -
     exactly = {"deviceClassName": "gpu", "count": 2}
     assert list(create.body["spec"]["devices"]["requests"]) == [{"name": "container-0-request-0", "exactly": exactly}]
     assert "uid" not in allocate.body["metadata"]
-    results = allocate.body["status"]["allocation"]["devices"]["results"]
-    assert [result["device"] for result in results] == ["gpu-0", "gpu-1"]
+    results = allocate.body["status"]["allocation"].devices.results
+    assert [result.device for result in results] == ["gpu-0", "gpu-1"]
     assert tell.path == "/api/v1/namespaces/default/pods/p/status"
     assert tell.body["status"]["extendedResourceClaimStatus"] == {
         "resourceClaimName": create.creates,

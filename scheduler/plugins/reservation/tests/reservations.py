@@ -59,7 +59,7 @@ def refusal(rig: Rig, pod: PodBuilder, node: str, *, gone: Sequence[str] = ()) -
     verdict = plugin.pre_filter(state, info.pod)
     if not verdict.ok:
         return verdict.reasons
-    restore(rig.core.handle, state, info, runner.profile.all)
+    restore(runner, state, info)
     there = rig.core.cache.find(node)
     assert there is not None
     inner, seen = as_seen(state, there.copy())

@@ -237,7 +237,7 @@ def test_free_amounts_for_an_owner_and_for_another_pod() -> None:
     state, runner = CycleState(), rig.core.runners.of(info)
     for plugin in runner.pre_filters:
         plugin.pre_filter(state, info.pod)
-    restore(rig.core.handle, state, info, runner.profile.all)
+    restore(runner, state, info)
     assert as_seen(state, node)[1].requested[1:3] == [24000, 48 * GIB]
     assert [item.node for item in explain(runner, info).feasible] == ["n"]
 
