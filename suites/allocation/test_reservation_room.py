@@ -13,8 +13,9 @@ from seatrial.harness.apiserver.quantities import amount
 from seatrial.harness.clusters.protocol import Capability, ClusterBackend
 from seatrial.harness.subject.protocol import open_subject
 from seatrial.scheduler.api.builders import PodBuilder, ReservationBuilder, node, pod, priority_class, reservation
-from seatrial.scheduler.api.device import DEVICE_ALLOCATED
+from seatrial.scheduler.api.device import DEVICE_ALLOCATED, GPU, GPU_CORE, GPU_MEMORY_RATIO
 from seatrial.scheduler.api.extension import RAISES_IN
+from seatrial.scheduler.api.quantity import Quantity
 from seatrial.scheduler.api.reservation import (
     INNER_RESERVATION,
     PRIORITY_LABEL,
@@ -301,8 +302,8 @@ def test_a_reservation_that_waits_does_not_expire(trial: Trial, expect: Expect) 
 @pytest.mark.case("RV-161", severity="normal", source=f"{_CONTROLLER} (garbage collection)")
 @pytest.mark.needs(Capability.VIRTUAL_TIME)  # days
 def test_ended_reservations_are_deleted(trial: Trial, expect: Expect) -> None:
-    """One that succeeded, and one that expires two hours later, are deleted a day after their end; one whose node is
-    gone is deleted at once."""
+    """One that succeeded a while after it was placed, and one that expires two hours later, are deleted a day after
+    their end; one whose node is gone is deleted at once."""
     hour = 3600.0
     trial.add(node("n1").cpu(2 * SMALL), node("n2").cpu(SMALL))
     trial.reserve(
@@ -312,6 +313,7 @@ def test_ended_reservations_are_deleted(trial: Trial, expect: Expect) -> None:
     )
     for name in ("used", "late", "homeless"):
         expect.available(name)
+    trial.pass_time(0.25 * hour)
     trial.submit(pod("a").request(cpu=1))
     expect.reservation("used", lambda one: one.status.phase == "Succeeded", "to have succeeded")
     for name in ("n1", "n2"):
@@ -322,7 +324,7 @@ def test_ended_reservations_are_deleted(trial: Trial, expect: Expect) -> None:
 
     assert trial.call("DELETE", "/api/v1/nodes/n2").ok
     assert trial.wait(lambda: not is_there("homeless"), within=300)
-    trial.pass_time(23.5 * hour)
+    trial.pass_time(23.8 * hour)
     assert is_there("used")
     assert trial.wait(lambda: not is_there("used"), within=hour)
     assert reservation_of(trial.pod("a")) == "used"
@@ -565,6 +567,51 @@ def test_what_is_left_of_a_template_with_an_init_container(trial: Trial, expect:
 
 
 @pytest.mark.feature("RSV-1.failure-said")
+@pytest.mark.case("RV-192", severity="normal", source="spec RSV-R3")
+def test_the_reason_follows_the_template(trial: Trial, expect: Expect) -> None:
+    """A reservation waits for cores. Its template is changed, and it waits for memory, and says so; changed once more,
+    it is placed."""
+    trial.add(node("n1").cpu(SMALL).memory("16Gi"))
+    trial.reserve(cores("held", 2 * SMALL))
+
+    def is_refused(saying: str) -> None:
+        expect.reservation(
+            "held", lambda one: any(saying in each.message for each in one.status.conditions), f"to say {saying!r}"
+        )
+
+    def change(**requests: str) -> None:
+        template = json.loads(trial.call("GET", f"{RESERVATIONS_PATH}/held").body)["spec"]["template"]
+        template["spec"]["containers"][0]["resources"] = {"requests": requests, "limits": requests}
+        assert trial.call("PATCH", f"{RESERVATIONS_PATH}/held", {"spec": {"template": template}}).ok
+
+    is_refused("Insufficient cpu")
+    change(memory="32Gi")
+    is_refused("Insufficient memory")
+    change(cpu="2")
+    expect.available("held")
+
+
+@pytest.mark.feature("RSV-1.held")
+@pytest.mark.case("RV-193", severity="normal", source="spec RSV-R16")
+def test_a_reservation_whose_place_is_taken_back(trial: Trial, expect: Expect) -> None:
+    """Somebody makes an available reservation Pending, without a node: it is placed anew, and held once."""
+    trial.add(node("n1").cpu(SMALL))
+    trial.reserve(cores("held", 6))
+    expect.available("held")
+
+    status = {"phase": "Pending", "nodeName": None, "conditions": None}
+    assert trial.call("PATCH", f"{RESERVATIONS_PATH}/held/status", {"status": status}).ok
+
+    trial.settle()
+    expect.available("held")
+    trial.submit(pod("three").request(cpu=3), pod("two").request(cpu=2))
+    expect.bound("two")
+    expect.pending("three")
+    assert trial.call("DELETE", f"{RESERVATIONS_PATH}/held").ok
+    expect.bound("three")
+
+
+@pytest.mark.feature("RSV-1.failure-said")
 @pytest.mark.case("RV-172", severity="normal", source="ours")
 def test_a_ttl_that_is_no_duration(trial: Trial, expect: Expect) -> None:
     """A reservation with such a ttl is placed nowhere, and its status names the field."""
@@ -578,16 +625,32 @@ def test_a_ttl_that_is_no_duration(trial: Trial, expect: Expect) -> None:
 
 @pytest.mark.feature("RSV-1.held")
 @pytest.mark.case("RV-175", severity="critical", source=f"{_UTIL} (NewReservePod: priority)")
-def test_a_reservation_is_no_victim(trial: Trial, expect: Expect) -> None:
+@pytest.mark.parametrize(
+    ("held", "one", "many"),
+    [
+        ({"cpu": 6}, {"cpu": 1}, {"cpu": 3}),
+        ({GPU: 200}, {GPU: 100}, {GPU: 100}),
+        ({GPU: 100}, {GPU_CORE: 50, GPU_MEMORY_RATIO: 50}, {GPU: 100}),
+    ],
+    ids=["cores", "cards", "shares"],
+)
+def test_a_reservation_is_no_victim(  # noqa: PLR0917
+    trial: Trial,
+    expect: Expect,
+    held: dict[str, Quantity],
+    one: dict[str, Quantity],
+    many: dict[str, Quantity],
+) -> None:
     """The label of a reservation says that it is unimportant. It has its place, and an owner of normal priority: an
     important pod preempts neither what is left of it, nor the owner if that makes no room."""
     trial.apply(priority_class("trial-high", 9000))
-    trial.add(node("n1").cpu(SMALL))
-    trial.reserve(cores("held", 6).label(PRIORITY_LABEL, "5"))
+    trial.add(node("n1").cpu(SMALL).cards(held.get(GPU, 100) // 100))
+    like = pod("x").resources(held)
+    trial.reserve(reservation("held").like(like).for_labels(app="owner").many().label(PRIORITY_LABEL, "5"))
     expect.available("held")
-    is_in(trial, expect, inside("a", 1), "held")
+    is_in(trial, expect, owner("a").resources(one).into_reservation(), "held")
 
-    trial.submit(pod("important").request(cpu=3).priority_class("trial-high"))
+    trial.submit(pod("important").resources(many).priority_class("trial-high"))
 
     expect.pending("important")
     expect.stable(seconds=5)

@@ -90,7 +90,8 @@ def test_time_runs_out(trial: Trial, expect: Expect) -> None:
     trial.submit(pod("stranger").request(cpu=3))
     expect.pending("stranger")
 
-    ended = expect.reservation("held", lambda reservation: reservation.expired, "to expire")
+    trial.reaches(lambda: (one := trial.reservation("held")) is not None and one.expired, within=12)
+    ended = expect.reservation("held", lambda reservation: reservation.expired, "to expire", within=0)
 
     assert conditions(ended) == [("Scheduled", "True", "Scheduled"), ("Ready", "False", "Expired")]
     expect.bound("stranger")
