@@ -65,14 +65,17 @@ def test_functions_of_the_groups_that_match(trial: Trial, expect: Expect) -> Non
 @pytest.mark.feature("DEV-7.nic-per-gpu")
 @pytest.mark.case("DS-128", severity="normal", source=f"spec DEV-R47; {DEVICE_SHARE}/device_allocator.go")
 @pytest.mark.parametrize(("rdma", "nics"), [(200, [0, 3]), (300, [0, 1, 3])])
-def test_nics_of_all_switches_by_turns(trial: Trial, expect: Expect, rdma: int, nics: list[int]) -> None:
+@pytest.mark.parametrize("other", ["b", ""])
+def test_nics_of_all_switches_by_turns(  # noqa: PLR0917
+    trial: Trial, expect: Expect, rdma: int, nics: list[int], other: str
+) -> None:
     """Three NICs are on the switch of a card, and one on that of the other card: each switch gives one NIC before one
     gives its second."""
     trial.add(node("n1").gpus(CARD, 2).nics(NIC, 4))
 
     def switch(one: Json) -> Json:
         last = {"gpu": 1, "rdma": 3}[one["type"]]
-        return place(0, "b" if one["minor"] == last else "a")
+        return place(0, other if one["minor"] == last else "a")
 
     relist(trial, "n1", switch)
     trial.submit(pod("a").gpus(2).rdma(rdma).jointly("gpu", "rdma"))
@@ -153,19 +156,19 @@ def test_the_score_counts_the_devices_that_are_asked_for(trial: Trial, expect: E
 
 @pytest.mark.feature("DEV-7.nic-per-gpu")
 @pytest.mark.case("DS-134", severity="normal", source=f"spec DEV-R58; {DEVICE_SHARE}/plugin.go")
-@pytest.mark.parametrize("planned", ["true", "false"])
-def test_nics_that_follow_the_cards(trial: Trial, expect: Expect, planned: str) -> None:
+@pytest.mark.parametrize(("planned", "percent"), [("true", 100), ("true", 50), ("false", 100)])
+def test_nics_that_follow_the_cards(trial: Trial, expect: Expect, planned: str, percent: int) -> None:
     """Of two nodes the one with more free cards has two NICs, of which each has too little left. NICs are looked for
-    with the cards, unless the Device object says "true": then the cards alone decide, and the pod waits for that
-    node."""
+    with the cards, unless the Device object says "true" and whole cards are asked for: then the cards alone decide,
+    and the pod waits for that node."""
     sizes = {"n1": 4, "n2": 1}
     trial.add(*(node(name).gpus(CARD, cards).nics(NIC, 2).label("name", name) for name, cards in sizes.items()))
     for name in sizes:
         relist(trial, name, lambda _: None, **{SECONDARY_PLANNED_LABEL: planned})
     trial.submit(*(pod(name).rdma(60).on(name="n1") for name in ("first", "second")))
     expect.bound("first", "second")
-    trial.submit(pod("a").gpus(1).rdma(50).jointly("gpu", "rdma"))
-    if planned == "true":
+    trial.submit(pod("a").gpu_share(percent).rdma(50).jointly("gpu", "rdma"))
+    if planned == "true" and percent == 100:
         expect.pending("a")
     else:
         assert expect.bound("a").spec.node_name == "n2"
@@ -256,12 +259,17 @@ def test_owners_of_two_reservations(trial: Trial, expect: Expect) -> None:
 @pytest.mark.feature("DEV-7.held-and-returned")
 @pytest.mark.case("DS-143", severity="critical", source="spec DEV-R48, DEV-R62")
 def test_owners_of_a_function(trial: Trial, expect: Expect) -> None:
-    """A reservation holds one function of a NIC for many owners: the second owner gets another one, or none."""
+    """A reservation holds the second function of a NIC for many owners, and the first is free again: the first owner
+    gets the second function, the next owner another one, or none."""
     trial.add(node("n1").nics(NIC, 1))
+    trial.submit(virtual("before", ""))
+    before = functions(expect.bound("before"))
     trial.reserve(reservation("held").like(virtual("x", "").rdma(2)).for_labels(app="owner").many())
     expect.available("held")
+    trial.delete("before")
     trial.submit(virtual("a", "").label("app", "owner"))
     first = functions(expect.bound("a"))
+    assert set(first).isdisjoint(before)
     trial.submit(virtual("b", "").label("app", "owner"))
     trial.reaches(lambda: bool(trial.pod("b").spec.node_name), within=5)
     assert set(first).isdisjoint(functions(trial.pod("b")))

@@ -95,6 +95,39 @@ def test_labels_of_a_namespace_come_and_go(trial: Trial, expect: Expect) -> None
     expect.bound("within")
 
 
+@pytest.mark.feature("SCORE-4.anti-affinity")
+@pytest.mark.case("SC-431", severity="critical", source="kubernetes v1.34: interpodaffinity/filtering.go")
+@pytest.mark.long(seconds=8)
+def test_labels_of_a_placed_pod_come_and_go(trial: Trial, expect: Expect) -> None:
+    """A pod with anti-affinity to app b waits for the only node, until the pod there is of app c. When that one is of
+    app b again, the next pod waits."""
+    trial.add(node("n1"))
+    trial.submit(pod_with("there", "b"))
+    expect.bound("there")
+    trial.submit(pod_with("p0", affinity=apart_from("b")))
+    waits(expect, "p0", "anti-affinity")
+    patch(trial, trial.path("Pod", "there"), {"metadata": {"labels": {"app": "c"}}})
+    expect.bound("p0")
+    patch(trial, trial.path("Pod", "there"), {"metadata": {"labels": {"app": "b"}}})
+    trial.settle()
+    trial.submit(pod_with("p1", affinity=apart_from("b")))
+    waits(expect, "p1", "anti-affinity")
+
+
+@pytest.mark.feature("SCORE-4.anti-affinity")
+@pytest.mark.case("SC-432", severity="normal", source="kubernetes v1.34: interpodaffinity/filtering.go")
+@pytest.mark.long(seconds=4)
+def test_labels_of_a_waiting_pod_change(trial: Trial, expect: Expect) -> None:
+    """A pod waits, because one on the only node has anti-affinity to its app; as one of another app it is placed."""
+    trial.add(node("n1"))
+    trial.submit(pod_with("guard", affinity=apart_from("b")))
+    expect.bound("guard")
+    trial.submit(pod_with("p", "b"))
+    waits(expect, "p", "anti-affinity")
+    patch(trial, trial.path("Pod", "p"), {"metadata": {"labels": {"app": "c"}}})
+    expect.bound("p")
+
+
 @pytest.mark.feature("SCORE-4.affinity")
 @pytest.mark.case("SC-105", severity="normal")
 def test_affinity_needs_the_topology_label(trial: Trial, expect: Expect) -> None:
@@ -329,6 +362,55 @@ def test_a_node_without_a_label_of_another_constraint_is_no_domain(
     trial.submit(*(pod_with(name, topologySpreadConstraints=both) for name in names))
     where = [pod.spec.node_name for pod in expect.bound(names[0], names[1], *names[2:])]
     assert sorted(where) == ["n1", "n1", "n2", "n2"]
+
+
+@pytest.mark.feature("SCORE-4.spread")
+@pytest.mark.case("SC-433", severity="critical", source="kubernetes v1.34: podtopologyspread/common.go, terminating pods")
+@pytest.mark.long(seconds=4)
+def test_a_pod_that_is_being_deleted_is_not_counted(trial: Trial, expect: Expect) -> None:
+    """One pod of the app is on n1 and none on n2, which is closed: the next one waits. The first is deleted, though a
+    finalizer keeps it: one pod has room on n1 then, and a second has not."""
+    trial.add(node("n1"), node("n2"))
+    first = pod_with("first", topologySpreadConstraints=spread()).select({HOST: "n1"})
+    first.manifest["metadata"]["finalizers"] = ["seatrial.dev/hold"]
+    trial.submit(first)
+    expect.bound("first")
+    patch(trial, "/api/v1/nodes/n2", {"spec": {"unschedulable": True}})
+    trial.settle()
+    trial.submit(pod_with("early", topologySpreadConstraints=spread()))
+    waits(expect, "early", "spread")
+    trial.delete("early")
+    path = trial.path("Pod", "first")
+    try:
+        assert trial.call("DELETE", path).ok
+        trial.settle()
+        trial.submit(pod_with("late", topologySpreadConstraints=spread()))
+        assert expect.bound("late").spec.node_name == "n1"
+        trial.submit(pod_with("later", topologySpreadConstraints=spread()))
+        waits(expect, "later", "spread")
+    finally:
+        patch(trial, path, {"metadata": {"finalizers": None}})
+
+
+@pytest.mark.feature("SCORE-4.spread")
+@pytest.mark.case("SC-434", severity="critical", source="kubernetes v1.34: podtopologyspread/plugin.go, Node Delete")
+@pytest.mark.long(seconds=4)
+@pytest.mark.parametrize("used", [True, False], ids=["with-a-pod", "empty"])
+def test_a_node_that_is_deleted_is_no_domain(trial: Trial, expect: Expect, *, used: bool) -> None:
+    """One pod of the app is on n1 and none on n2, which is too small for another one, or full: it waits, until n2 is
+    deleted. A finalizer keeps the pod there."""
+    trial.add(node("n1").cpu(8), node("n2").cpu(1))
+    filler = pod_with("filler", "filler").request(cpu=1).select({HOST: "n2"})
+    filler.manifest["metadata"]["finalizers"] = ["seatrial.dev/hold"]
+    trial.submit(pod_with("first").select({HOST: "n1"}), *([filler] if used else []))
+    expect.bound("first", *(["filler"] if used else []))
+    trial.submit(pod_with("p", topologySpreadConstraints=spread()).request(cpu=1 if used else 2))
+    waits(expect, "p", "spread")
+    try:
+        trial.cluster.remove_node("n2")
+        assert expect.bound("p").spec.node_name == "n1"
+    finally:
+        trial.call("PATCH", trial.path("Pod", "filler"), {"metadata": {"finalizers": None}})
 
 
 @pytest.mark.feature("SCORE-4.spread")
