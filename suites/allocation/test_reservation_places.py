@@ -41,7 +41,8 @@ def offering(name: str, count: int) -> PodBuilder:
 @pytest.mark.long(seconds=5)
 def test_the_place_of_a_running_pod_serves_one_owner(trial: Trial, expect: Expect) -> None:
     """Two pods require a reservation. The only one is the place of a running pod in operating mode Reservation: the
-    first takes it, the second waits, and takes it when the first one ends."""
+    first takes it, the second waits, and takes it when the first one ends. When the running pod and its owner are gone,
+    there is no place, until another such pod runs."""
     trial.add(node("n1").cpu(SMALL), node("n2").cpu(SMALL))
     trial.submit(owner("a", cpu=2).into_reservation())
     expect.pending("a", saying="no reservations match reservation affinity")
@@ -60,10 +61,13 @@ def test_the_place_of_a_running_pod_serves_one_owner(trial: Trial, expect: Expec
     trial.wait(lambda: trial.find("offer") is None, within=30)
     assert trial.pod("b").spec.node_name == offer.spec.node_name
     trial.delete("b")
-    trial.submit(owner("c", cpu=2).into_reservation())
+    trial.submit(owner("c", cpu=2).into_reservation(), owner("d", cpu=2))
     expect.pending("c")
     expect.stable(seconds=2)
     expect.pending("c")
+    assert not reservation_of(expect.bound("d"))
+    trial.submit(offering("again", 3))
+    assert reservation_of(expect.bound("c")) == "again"
 
 
 @pytest.mark.feature("RSV-2.operating-mode")
@@ -107,6 +111,21 @@ def test_the_place_that_a_waiting_pod_may_take_later(trial: Trial, expect: Expec
     assert trial.call("PATCH", trial.path("Pod", "offer"), {"metadata": {"labels": operating}}).ok
 
     assert reservation_of(expect.bound("a")) == "offer"
+
+
+@pytest.mark.feature("RSV-2.operating-mode", "RSV-2.policies")
+@pytest.mark.case("RV-194", severity="normal", source="spec RSV-R23, RSV-R28")
+def test_the_policy_of_a_place(trial: Trial, expect: Expect) -> None:
+    """The place of a running pod has the policy Aligned: a reservation without a policy waits until that pod is gone."""
+    trial.add(node("n1").cpu(SMALL))
+    trial.submit(offering("offer", 3))
+    expect.running("offer")
+    trial.reserve(reservation("held").like(pod("x").request(cpu=2)).for_labels(app="owner").many())
+    expect.reservation("held", lambda one: bool(one.status.conditions), "to be refused")
+
+    trial.delete("offer")
+
+    expect.available("held")
 
 
 @pytest.mark.feature("RSV-2.operating-mode", "RSV-3.ignored")

@@ -81,7 +81,8 @@ def test_owners_that_come_while_the_status_is_written(trial: Trial, expect: Expe
     link.delay = 0.0
     expect.bound(*names, within=60)
 
-    held = expect.reservation("held", lambda one: owners(one) == names, "to have all owners", within=30)
+    trial.reaches(lambda: (one := trial.reservation("held")) is not None and owners(one) == names, within=6)
+    held = expect.reservation("held", lambda one: owners(one) == names, "to have all owners", within=0)
 
     assert held.status.allocated == {"cpu": "3"}
 
