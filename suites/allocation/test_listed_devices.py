@@ -6,7 +6,7 @@ import pytest
 
 from seatrial.fixtures.allocated_devices import card_memory, functions, minors, parts, reservation_of
 from seatrial.fixtures.expect import Expect
-from seatrial.fixtures.trial import Trial
+from seatrial.fixtures.trial import TRIAL_LABEL, Trial
 from seatrial.harness.apiserver.quantities import units
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import PodBuilder, node, pod, reservation
@@ -19,6 +19,7 @@ from seatrial.scheduler.api.device import (
     GPU_SHARED,
     GPU_VENDOR_LABEL,
     NPU_CORE,
+    NVIDIA_GPU,
     RDMA,
     SECONDARY_PLANNED_LABEL,
 )
@@ -231,6 +232,28 @@ def test_the_device_object_is_away_for_a_while(trial: Trial, expect: Expect) -> 
     expect.stable(seconds=2)
     trial.call("POST", DEVICES, body)
     assert len(minors(expect.bound("a"))) == 1
+
+
+@pytest.mark.feature("DEV-2.unhealthy-leaves")
+@pytest.mark.case("DS-170", severity="normal", source="spec DEV-R21, DEV-R22")
+@pytest.mark.needs(Capability.VIRTUAL_TIME)  # in real time the node's end waits for the object that the case wrote
+def test_a_node_returns_without_its_device_object(trial: Trial, expect: Expect) -> None:
+    """The Device object of a node is deleted, and then the node. One of that name comes, without a Device object, and
+    offers cards as a plain resource: a pod gets one from the kubelet."""
+    trial.add(node("n1").gpus(CARD, 2))
+    assert trial.call("DELETE", f"{DEVICES}/n1").ok
+    trial.settle()
+    trial.submit(pod("a").nvidia(1).tolerate("node.kubernetes.io/not-ready"))
+    expect.pending("a")
+
+    trial.cluster.remove_node("n1")
+    labels = {"kubernetes.io/hostname": "n1", TRIAL_LABEL: trial.name}
+    bare = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1", "labels": labels}}
+    trial.create(bare, "/api/v1/nodes")
+    amounts = {"cpu": "8", "memory": "16Gi", "pods": "10", NVIDIA_GPU: "2"}
+    assert trial.call("PATCH", "/api/v1/nodes/n1/status", {"status": {"capacity": amounts, "allocatable": amounts}}).ok
+
+    assert minors(expect.bound("a")) == []
 
 
 @pytest.mark.feature("RSV-1.held", "DEV-7.held-and-returned")

@@ -658,6 +658,27 @@ def test_a_reservation_is_no_victim(  # noqa: PLR0917
     expect.available("held")
 
 
+@pytest.mark.feature("RSV-1.held", "DEV-7.held-and-returned")
+@pytest.mark.case("RV-195", severity="critical", source="spec DEV-R62, DEV-R63")
+def test_the_card_of_an_owner_goes_back_to_its_reservation(trial: Trial, expect: Expect) -> None:
+    """The node's cards have room for an important pod in all, and none of them has alone. An owner has the card of a
+    reservation: without it the card is the reservation's, and so the owner stays."""
+    trial.apply(priority_class("trial-high", 9000))
+    trial.add(node("n1").cpu(SMALL).cards(3))
+    trial.reserve(reservation("held").like(pod("x").gpus(1)).for_labels(app="owner").many())
+    expect.available("held")
+    is_in(trial, expect, owner("a").gpus(1).into_reservation(), "held")
+    for name in ("first", "second"):
+        trial.submit(pod(name).gpu_share(60).priority_class("trial-high"))
+        expect.bound(name)
+
+    trial.submit(pod("important").gpu_share(60).priority_class("trial-high"))
+
+    expect.pending("important")
+    expect.stable(seconds=5)
+    assert not trial.pod("a").deleting
+
+
 @pytest.mark.feature("RSV-1.held")
 @pytest.mark.case("RV-177", severity="normal", source=f"{_UTIL} (NewReservePod: labels)")
 def test_labels_of_a_reservation_and_of_its_template(trial: Trial, expect: Expect) -> None:

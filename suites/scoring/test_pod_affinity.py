@@ -6,7 +6,7 @@ Each case is set up where scores and chance cannot give the same result: one nod
 import pytest
 
 from seatrial.fixtures.expect import Expect
-from seatrial.fixtures.trial import Trial
+from seatrial.fixtures.trial import TRIAL_LABEL, Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import PodBuilder, node
 from seatrial.suites.scoring.rules import HOST, PREFERRED, REQUIRED, apart_from, patch, pod_with, spread, term, waits
@@ -395,19 +395,26 @@ def test_a_pod_that_is_being_deleted_is_not_counted(trial: Trial, expect: Expect
 @pytest.mark.feature("SCORE-4.spread")
 @pytest.mark.case("SC-434", severity="critical", source="kubernetes v1.34: podtopologyspread/plugin.go, Node Delete")
 @pytest.mark.long(seconds=4)
-@pytest.mark.parametrize("used", [True, False], ids=["with-a-pod", "empty"])
-def test_a_node_that_is_deleted_is_no_domain(trial: Trial, expect: Expect, *, used: bool) -> None:
-    """One pod of the app is on n1 and none on n2, which is too small for another one, or full: it waits, until n2 is
-    deleted. A finalizer keeps the pod there."""
-    trial.add(node("n1").cpu(8), node("n2").cpu(1))
-    filler = pod_with("filler", "filler").request(cpu=1).select({HOST: "n2"})
-    filler.manifest["metadata"]["finalizers"] = ["seatrial.dev/hold"]
-    trial.submit(pod_with("first").select({HOST: "n1"}), *([filler] if used else []))
-    expect.bound("first", *(["filler"] if used else []))
-    trial.submit(pod_with("p", topologySpreadConstraints=spread()).request(cpu=1 if used else 2))
+@pytest.mark.parametrize("full", [True, False], ids=["full", "bare"])
+def test_a_node_that_is_deleted_is_no_domain(trial: Trial, expect: Expect, *, full: bool) -> None:
+    """One pod of the app is on n1 and none on n2, which is full, or a node object that nothing else is known of: the
+    next one waits, until n2 is deleted. A finalizer keeps the pod there."""
+    trial.add(node("n1"), *([node("n2").cpu(1)] if full else []))
+    if full:
+        filler = pod_with("filler", "filler").request(cpu=1).select({HOST: "n2"})
+        filler.manifest["metadata"]["finalizers"] = ["seatrial.dev/hold"]
+        trial.submit(filler)
+        expect.bound("filler")
+    else:
+        labels = {HOST: "n2", TRIAL_LABEL: trial.name}
+        bare = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n2", "labels": labels}}
+        trial.create(bare, "/api/v1/nodes")
+    trial.submit(pod_with("first").select({HOST: "n1"}))
+    expect.bound("first")
+    trial.submit(pod_with("p", topologySpreadConstraints=spread()).request(cpu=1))
     waits(expect, "p", "spread")
     try:
-        trial.cluster.remove_node("n2")
+        assert trial.call("DELETE", "/api/v1/nodes/n2").ok
         assert expect.bound("p").spec.node_name == "n1"
     finally:
         trial.call("PATCH", trial.path("Pod", "filler"), {"metadata": {"finalizers": None}})

@@ -70,8 +70,6 @@ def _set(handle: Handle, book: ReservationCache, reservation: Reservation) -> No
     result = book.find(uid)
     if result is not None and (before is None or before.reservation.spec != reservation.spec):
         _regroup(handle, book)
-    if before is not None and result is None:
-        handle.request_wake()
 
 
 def _explained(pod: Pod, message: str) -> tuple[str, str] | None:
