@@ -192,3 +192,20 @@ def test_what_a_node_keeps_comes_and_goes(trial: Trial, expect: Expect) -> None:
     waits(expect, "p1", "Insufficient cpu")
     keeps(trial, "n1", None)
     expect.bound("p1")
+
+
+@pytest.mark.feature("CPU-5.amounts")
+@pytest.mark.case(
+    "SC-436", severity="minor", source=f"{KEPT}; kubernetes v1.34: noderesources/least_allocated.go, no allocatable"
+)
+@pytest.mark.parametrize(("all_kept", "half_full"), [("n1", "n2"), ("n2", "n1")])
+def test_a_node_keeps_more_than_it_has(trial: Trial, expect: Expect, all_kept: str, half_full: str) -> None:
+    """It has no cores then, not less than none: what it has none of counts in no score, and a pod without requests goes
+    there rather than to a node whose cores are half used."""
+    trial.add(node(all_kept).cpu(8), node(half_full).cpu(8))
+    trial.submit(pod("there").request(cpu=4).select({"kubernetes.io/hostname": half_full}))
+    expect.bound("there")
+    keeps(trial, all_kept, "100")
+    trial.submit(pod("p"))
+    assert expect.bound("p").spec.node_name == all_kept
+    expect.refusal()
