@@ -67,9 +67,7 @@ def test_functions_of_the_groups_that_match(trial: Trial, expect: Expect) -> Non
 @pytest.mark.case("DS-128", severity="normal", source=f"spec DEV-R47; {DEVICE_SHARE}/device_allocator.go")
 @pytest.mark.parametrize(("rdma", "nics"), [(200, [0, 3]), (300, [0, 1, 3])])
 @pytest.mark.parametrize("other", ["b", ""])
-def test_nics_of_all_switches_by_turns(  # noqa: PLR0917
-    trial: Trial, expect: Expect, rdma: int, nics: list[int], other: str
-) -> None:
+def test_nics_of_all_switches_by_turns(trial: Trial, expect: Expect, rdma: int, nics: list[int], other: str) -> None:
     """Three NICs are on the switch of a card, and one on that of the other card: each switch gives one NIC before one
     gives its second."""
     trial.add(node("n1").gpus(CARD, 2).nics(NIC, 4))

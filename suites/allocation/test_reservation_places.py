@@ -116,7 +116,7 @@ def test_the_place_that_a_waiting_pod_may_take_later(trial: Trial, expect: Expec
 @pytest.mark.feature("RSV-2.operating-mode", "RSV-2.policies")
 @pytest.mark.case("RV-194", severity="normal", source="spec RSV-R23, RSV-R28")
 def test_the_policy_of_a_place(trial: Trial, expect: Expect) -> None:
-    """The place of a running pod has the policy Aligned: a reservation without a policy waits until that pod is gone."""
+    """The place of a running pod has the policy Aligned: a reservation without one waits until that pod is gone."""
     trial.add(node("n1").cpu(SMALL))
     trial.submit(offering("offer", 3))
     expect.running("offer")
@@ -175,8 +175,8 @@ def test_the_current_owner_of_a_place(trial: Trial, expect: Expect) -> None:
 @pytest.mark.parametrize(("tight", "loose"), [("n1", "n2"), ("n2", "n1")])
 def test_the_reservation_that_fits_best_is_taken(trial: Trial, expect: Expect, tight: str, loose: str) -> None:
     """An owner of two cores can have a place of two cores on the fuller node, or one of six on the emptier: it gets the
-    first. The next can have a place of two or of six cores on one node: it gets that of two. One of three cores gets that
-    of six, though the others, with the free cores of their nodes, would be large enough."""
+    first. The next can have a place of two or of six cores on one node: it gets that of two. One of three cores gets
+    that of six, though the others, with the free cores of their nodes, would be large enough."""
     trial.add(node(tight).cpu(16), node(loose).cpu(16))
 
     def held(name: str, where: str, count: int) -> None:

@@ -634,12 +634,8 @@ def test_a_ttl_that_is_no_duration(trial: Trial, expect: Expect) -> None:
     ],
     ids=["cores", "cards", "shares"],
 )
-def test_a_reservation_is_no_victim(  # noqa: PLR0917
-    trial: Trial,
-    expect: Expect,
-    held: dict[str, Quantity],
-    one: dict[str, Quantity],
-    many: dict[str, Quantity],
+def test_a_reservation_is_no_victim(
+    trial: Trial, expect: Expect, held: dict[str, Quantity], one: dict[str, Quantity], many: dict[str, Quantity]
 ) -> None:
     """The label of a reservation says that it is unimportant. It has its place, and an owner of normal priority: an
     important pod preempts neither what is left of it, nor the owner if that makes no room."""

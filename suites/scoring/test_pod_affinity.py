@@ -365,7 +365,7 @@ def test_a_node_without_a_label_of_another_constraint_is_no_domain(
 
 
 @pytest.mark.feature("SCORE-4.spread")
-@pytest.mark.case("SC-433", severity="critical", source="kubernetes v1.34: podtopologyspread/common.go, terminating pods")
+@pytest.mark.case("SC-433", severity="critical", source="kubernetes v1.34: podtopologyspread/common.go")
 @pytest.mark.long(seconds=4)
 def test_a_pod_that_is_being_deleted_is_not_counted(trial: Trial, expect: Expect) -> None:
     """One pod of the app is on n1 and none on n2, which is closed: the next one waits. The first is deleted, though a
