@@ -248,6 +248,7 @@ def test_selectors_are_found_by_an_index(trial: Trial, expect: Expect, services:
     assert 'scheduler_reservation_selector_index_query_total{result="miss"} ' in metrics
     trial.call("DELETE", f"{RESERVATIONS_PATH}/silver")
     assert trial.wait(lambda: index_of(services)["indexedReservations"] == 2, within=10)
+    assert index_of(services)["byKeyValue"]["trial-tier"].keys() == {"gold", "iron"}
 
 
 @pytest.mark.feature("RSV-4.configuration-reservation-preemption")

@@ -398,15 +398,20 @@ def test_no_pod_is_evicted_for_a_reservation_that_may_not_go_there(trial: Trial,
 @pytest.mark.case("RV-164", severity="critical", source="ours")
 @pytest.mark.profile("plugin-errors")
 @pytest.mark.parametrize("where", ["Reserve", "Permit", "PreBind"])
-def test_an_owner_that_a_plugin_turns_away_later(trial: Trial, expect: Expect, where: str) -> None:
+@pytest.mark.parametrize("amounts", [{"cpu": 4}, {GPU: 100}], ids=["cores", "card"])
+def test_an_owner_that_a_plugin_turns_away_later(
+    trial: Trial, expect: Expect, where: str, amounts: dict[str, Quantity]
+) -> None:
     """A plugin raises after an owner has got all of a reservation: another owner gets it, and the status names that."""
-    trial.add(node("n1").cpu(SMALL))
-    trial.reserve(cores("held", 4).policy("Restricted"))
+    trial.add(node("n1").cpu(SMALL).cards(1))
+    like = pod("x").resources(amounts)
+    trial.reserve(reservation("held").like(like).for_labels(app="owner").many().policy("Restricted"))
     expect.available("held")
-    trial.submit(inside("a", 4).annotation(RAISES_IN, where).scheduler("plugin-errors"))
+    turned_away = owner("a").resources(amounts).into_reservation().annotation(RAISES_IN, where)
+    trial.submit(turned_away.scheduler("plugin-errors"))
     expect.pending("a")
 
-    is_in(trial, expect, inside("b", 4), "held")
+    is_in(trial, expect, owner("b").resources(amounts).into_reservation(), "held")
 
     held = expect.reservation("held", lambda one: bool(one.status.current_owners), "to name its owner")
     assert [owner.name for owner in held.status.current_owners] == ["b"]
@@ -569,8 +574,8 @@ def test_what_is_left_of_a_template_with_an_init_container(trial: Trial, expect:
 @pytest.mark.feature("RSV-1.failure-said")
 @pytest.mark.case("RV-192", severity="normal", source="spec RSV-R3")
 def test_the_reason_follows_the_template(trial: Trial, expect: Expect) -> None:
-    """A reservation waits for cores. Its template is changed, and it waits for memory, and says so; changed once more,
-    it is placed."""
+    """A reservation waits for cores. Its template is changed, and it waits for memory, and says so beside a condition
+    that somebody has written; changed once more, it is placed."""
     trial.add(node("n1").cpu(SMALL).memory("16Gi"))
     trial.reserve(cores("held", 2 * SMALL))
 
@@ -585,8 +590,13 @@ def test_the_reason_follows_the_template(trial: Trial, expect: Expect) -> None:
         assert trial.call("PATCH", f"{RESERVATIONS_PATH}/held", {"spec": {"template": template}}).ok
 
     is_refused("Insufficient cpu")
+    status = {"conditions": [{"type": "Example", "status": "True"}]}
+    assert trial.call("PATCH", f"{RESERVATIONS_PATH}/held/status", {"status": status}).ok
     change(memory="32Gi")
     is_refused("Insufficient memory")
+    held = trial.reservation("held")
+    assert held is not None
+    assert [each.type for each in held.status.conditions] == ["Example", "Scheduled"]
     change(cpu="2")
     expect.available("held")
 
