@@ -553,13 +553,15 @@ def test_the_priority_of_a_reservation(trial: Trial, expect: Expect, by: str) ->
 
 @pytest.mark.feature("RSV-1.held")
 @pytest.mark.case("RV-174", severity="normal", source=f"{_UTIL} (UpdateReservePodWithAllocatable)")
-def test_what_is_left_of_a_template_with_an_init_container(trial: Trial, expect: Expect) -> None:
-    """A template asks for four cores in an init container and for two afterwards: four are held, and three beside an
-    owner of one."""
+@pytest.mark.parametrize("more", ["initContainers", "overhead"])
+def test_what_is_left_of_a_template_that_asks_for_more(trial: Trial, expect: Expect, more: str) -> None:
+    """A template asks for four cores in an init container and for two afterwards, or for two and an overhead of two:
+    four are held, and three beside an owner of one."""
     trial.add(node("n1").cpu(SMALL))
     template = pod("x").request(cpu=2)
     requests = {"requests": {"cpu": "4"}, "limits": {"cpu": "4"}}
-    template.manifest["spec"]["initContainers"] = [{"name": "first", "image": "busybox:stable", "resources": requests}]
+    first = {"name": "first", "image": "busybox:stable", "resources": requests}
+    template.manifest["spec"][more] = {"cpu": "2"} if more == "overhead" else [first]
     trial.reserve(reservation("held").like(template).for_labels(app="owner").many())
     assert amount("cpu", expect.available("held").status.allocatable["cpu"]) == 4000
     is_in(trial, expect, inside("a", 1), "held")

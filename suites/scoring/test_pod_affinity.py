@@ -8,7 +8,7 @@ import pytest
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import TRIAL_LABEL, Trial
 from seatrial.harness.clusters.protocol import Capability
-from seatrial.scheduler.api.builders import PodBuilder, node
+from seatrial.scheduler.api.builders import PodBuilder, node, priority_class
 from seatrial.suites.scoring.rules import HOST, PREFERRED, REQUIRED, apart_from, patch, pod_with, spread, term, waits
 
 pytestmark = [pytest.mark.needs(Capability.NODES)]
@@ -418,6 +418,49 @@ def test_a_node_that_is_deleted_is_no_domain(trial: Trial, expect: Expect, *, fu
         assert expect.bound("p").spec.node_name == "n1"
     finally:
         trial.call("PATCH", trial.path("Pod", "filler"), {"metadata": {"finalizers": None}})
+
+
+@pytest.mark.feature("SCORE-4.spread")
+@pytest.mark.case("SC-438", severity="critical", source="KEP-3094: nodeAffinityPolicy")
+@pytest.mark.long(seconds=6)
+def test_a_node_that_is_not_selected_any_more_is_no_domain(trial: Trial, expect: Expect) -> None:
+    """Pods of the app select two nodes, of which n2 is closed: the second pod waits. It is placed on n1 once n2 has the
+    label no longer, and the third waits when n2 has it again."""
+    trial.add(*(node(name).label("disk", "fast") for name in ("n1", "n2")))
+    patch(trial, "/api/v1/nodes/n2", {"spec": {"unschedulable": True}})
+    trial.settle()
+
+    def submit(name: str) -> None:
+        trial.submit(pod_with(name, topologySpreadConstraints=spread()).select({"disk": "fast"}))
+
+    submit("p0")
+    expect.bound("p0")
+    submit("p1")
+    waits(expect, "p1", "spread")
+    patch(trial, "/api/v1/nodes/n2", {"metadata": {"labels": {"disk": None}}})
+    assert expect.bound("p1").spec.node_name == "n1"
+    patch(trial, "/api/v1/nodes/n2", {"metadata": {"labels": {"disk": "fast"}}})
+    trial.settle()
+    submit("p2")
+    waits(expect, "p2", "spread")
+
+
+@pytest.mark.feature("SCORE-4.anti-affinity", "PRE-1.lower-goes")
+@pytest.mark.case("SC-439", severity="critical", source="kubernetes v1.34: interpodaffinity/filtering.go, RemovePod")
+@pytest.mark.parametrize("holder", ["there", "important"])
+def test_a_less_important_pod_goes_with_its_anti_affinity(trial: Trial, expect: Expect, holder: str) -> None:
+    """The less important pod on the only node, or the important one that comes, has anti-affinity to the other's app:
+    the first one goes, and one of another app stays."""
+    trial.apply(priority_class("trial-high", 9000))
+    trial.add(node("n1"))
+    of_there, of_important = (
+        {"affinity": apart_from(app)} if holder == name else {} for name, app in (("there", "b"), ("important", "a"))
+    )
+    trial.submit(pod_with("there", "a", **of_there), pod_with("other", "c"))
+    expect.bound("there", "other")
+    trial.submit(pod_with("important", "b", **of_important).priority_class("trial-high"))
+    expect.gone("there")
+    expect.bound("important", "other")
 
 
 @pytest.mark.feature("SCORE-4.spread")
