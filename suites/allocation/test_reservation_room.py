@@ -652,7 +652,7 @@ def test_a_reservation_is_no_victim(
     """The label of a reservation says that it is unimportant. It has its place, and an owner of normal priority: an
     important pod preempts neither what is left of it, nor the owner if that makes no room."""
     trial.apply(priority_class("trial-high", 9000))
-    trial.add(node("n1").cpu(SMALL).cards(held.get(GPU, 100) // 100))
+    trial.add(node("n1").cpu(SMALL).cards(int(held.get(GPU, 100)) // 100))
     like = pod("x").resources(held)
     trial.reserve(reservation("held").like(like).for_labels(app="owner").many().label(PRIORITY_LABEL, "5"))
     expect.available("held")

@@ -7,7 +7,7 @@ from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import node, pod
 from seatrial.suites.preemption.priorities import classes
-from seatrial.suites.scoring.rules import REQUIRED, pod_with, spread, term
+from seatrial.suites.scoring.rules import REQUIRED, Json, pod_with, spread, term
 
 __all__ = ["classes"]
 
@@ -22,7 +22,7 @@ def test_a_pod_goes_whose_place_makes_the_skew_too_large(classes: Trial, expect:
     rack a there is room, and a less important pod of the app: the new one takes its place, and a pod that does not
     count stays."""
     classes.add(node("n1").cpu(8).label("rack", "a"))
-    more = {"minDomains": 2} if other_rack == "missing" else {}
+    more: Json = {"minDomains": 2} if other_rack == "missing" else {}
     if not more:
         classes.add(node("n2").cpu(2).label("rack", "b"))
         classes.submit(pod("full").request(cpu=2).select({"rack": "b"}).priority_class("trial-high"))
