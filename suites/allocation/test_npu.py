@@ -204,7 +204,8 @@ def test_a_slice_of_no_known_size_is_refused(templates: Trial, expect: Expect) -
 @pytest.mark.needs(Capability.OWN_CLUSTER)
 def test_the_templates_change(templates: Trial, expect: Expect) -> None:
     """A pod waits for a size that the changed ConfigMap has, with all of DVPP, instead of another one, which is
-    refused from then on, as a size with DVPP is for which there is one without; data that are no templates change nothing, and when the ConfigMap is gone there is no size."""
+    refused from then on, as is a size with DVPP for which there is one without; data that are no templates change
+    nothing, and when the ConfigMap is gone there is no size."""
     path = f"/api/v1/namespaces/{SYSTEM}/configmaps/{TEMPLATES_MAP}"
     templates.add(node("n1").gpus(CARD, 2))
     templates.submit(virtual("new", 10, 3, 100, "32Gi"))

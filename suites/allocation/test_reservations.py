@@ -469,10 +469,10 @@ def test_a_restricted_owner_gets_no_card_beside_its_reservation(trial: Trial, ex
 @pytest.mark.case("RV-040", severity="critical")
 @pytest.mark.profile(RESERVING)
 @pytest.mark.parametrize(
-    ("held", "wanted"), [({"cpu": 4}, {"cpu": 3}), ({GPU: 100}, {GPU: 100})], ids=["cores", "cards"]
+    ("held", "request"), [({"cpu": 4}, {"cpu": 3}), ({GPU: 100}, {GPU: 100})], ids=["cores", "cards"]
 )
 def test_room_is_made_inside(
-    trial: Trial, expect: Expect, held: dict[str, Quantity], wanted: dict[str, Quantity]
+    trial: Trial, expect: Expect, held: dict[str, Quantity], request: dict[str, Quantity]
 ) -> None:
     """A pod that must use a full reservation preempts the least important owner, and no other pod."""
     trial.apply(priority_class("trial-high", 1000))
@@ -483,7 +483,7 @@ def test_room_is_made_inside(
     trial.submit(owner("inside").resources(held).into_reservation(), pod("beside").resources(held))
     expect.bound("inside", "beside")
 
-    wants = owner("wants").resources(wanted).into_reservation()
+    wants = owner("wants").resources(request).into_reservation()
     trial.submit(wants.priority_class("trial-high").scheduler(RESERVING))
 
     expect.gone("inside")
