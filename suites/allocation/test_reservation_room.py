@@ -15,7 +15,6 @@ from seatrial.harness.subject.protocol import open_subject
 from seatrial.scheduler.api.builders import PodBuilder, ReservationBuilder, node, pod, priority_class, reservation
 from seatrial.scheduler.api.device import DEVICE_ALLOCATED, GPU, GPU_CORE, GPU_MEMORY_RATIO
 from seatrial.scheduler.api.extension import RAISES_IN
-from seatrial.scheduler.api.quantity import Quantity
 from seatrial.scheduler.api.reservation import (
     INNER_RESERVATION,
     PRIORITY_LABEL,
@@ -24,7 +23,7 @@ from seatrial.scheduler.api.reservation import (
     RESIZE_ALLOCATABLE,
     RESTRICTED_OPTIONS,
 )
-from seatrial.suites.allocation.reserving import RESERVING, SMALL, owner, taking_over
+from seatrial.suites.allocation.reserving import RESERVING, SMALL, Amounts, owner, taking_over
 from seatrial.suites.scoring.rules import resize
 
 pytestmark = [pytest.mark.needs(Capability.HARDWARE)]
@@ -399,9 +398,7 @@ def test_no_pod_is_evicted_for_a_reservation_that_may_not_go_there(trial: Trial,
 @pytest.mark.profile("plugin-errors")
 @pytest.mark.parametrize("where", ["Reserve", "Permit", "PreBind"])
 @pytest.mark.parametrize("amounts", [{"cpu": 4}, {GPU: 100}], ids=["cores", "card"])
-def test_an_owner_that_a_plugin_turns_away_later(
-    trial: Trial, expect: Expect, where: str, amounts: dict[str, Quantity]
-) -> None:
+def test_an_owner_that_a_plugin_turns_away_later(trial: Trial, expect: Expect, where: str, amounts: Amounts) -> None:
     """A plugin raises after an owner has got all of a reservation: another owner gets it, and the status names that."""
     trial.add(node("n1").cpu(SMALL).cards(1))
     like = pod("x").resources(amounts)
@@ -646,9 +643,7 @@ def test_a_ttl_that_is_no_duration(trial: Trial, expect: Expect) -> None:
     ],
     ids=["cores", "cards", "shares"],
 )
-def test_a_reservation_is_no_victim(
-    trial: Trial, expect: Expect, held: dict[str, Quantity], one: dict[str, Quantity], many: dict[str, Quantity]
-) -> None:
+def test_a_reservation_is_no_victim(trial: Trial, expect: Expect, held: Amounts, one: Amounts, many: Amounts) -> None:
     """The label of a reservation says that it is unimportant. It has its place, and an owner of normal priority: an
     important pod preempts neither what is left of it, nor the owner if that makes no room."""
     trial.apply(priority_class("trial-high", 9000))

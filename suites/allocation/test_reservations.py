@@ -15,9 +15,8 @@ from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import PodBuilder, node, pod, pods, priority_class, reservation
 from seatrial.scheduler.api.core import Pod
 from seatrial.scheduler.api.device import GPU
-from seatrial.scheduler.api.quantity import Quantity
 from seatrial.scheduler.api.reservation import RESERVATION_AFFINITY, RESERVATION_IGNORED, RESERVATIONS_PATH, Reservation
-from seatrial.suites.allocation.reserving import RESERVING, SMALL, owner
+from seatrial.suites.allocation.reserving import RESERVING, SMALL, Amounts, owner
 
 pytestmark = [pytest.mark.needs(Capability.HARDWARE)]
 
@@ -471,9 +470,7 @@ def test_a_restricted_owner_gets_no_card_beside_its_reservation(trial: Trial, ex
 @pytest.mark.parametrize(
     ("held", "request"), [({"cpu": 4}, {"cpu": 3}), ({GPU: 100}, {GPU: 100})], ids=["cores", "cards"]
 )
-def test_room_is_made_inside(
-    trial: Trial, expect: Expect, held: dict[str, Quantity], request: dict[str, Quantity]
-) -> None:
+def test_room_is_made_inside(trial: Trial, expect: Expect, held: Amounts, request: Amounts) -> None:
     """A pod that must use a full reservation preempts the least important owner, and no other pod."""
     trial.apply(priority_class("trial-high", 1000))
     trial.add(node("n1").cpu(SMALL).cards(2))
