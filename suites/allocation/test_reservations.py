@@ -468,9 +468,9 @@ def test_a_restricted_owner_gets_no_card_beside_its_reservation(trial: Trial, ex
 @pytest.mark.case("RV-040", severity="critical")
 @pytest.mark.profile(RESERVING)
 @pytest.mark.parametrize(
-    ("held", "request"), [({"cpu": 4}, {"cpu": 3}), ({GPU: 100}, {GPU: 100})], ids=["cores", "cards"]
+    ("held", "amounts"), [({"cpu": 4}, {"cpu": 3}), ({GPU: 100}, {GPU: 100})], ids=["cores", "cards"]
 )
-def test_room_is_made_inside(trial: Trial, expect: Expect, held: Amounts, request: Amounts) -> None:
+def test_room_is_made_inside(trial: Trial, expect: Expect, held: Amounts, amounts: Amounts) -> None:
     """A pod that must use a full reservation preempts the least important owner, and no other pod."""
     trial.apply(priority_class("trial-high", 1000))
     trial.add(node("n1").cpu(SMALL).cards(2))
@@ -480,7 +480,7 @@ def test_room_is_made_inside(trial: Trial, expect: Expect, held: Amounts, reques
     trial.submit(owner("inside").resources(held).into_reservation(), pod("beside").resources(held))
     expect.bound("inside", "beside")
 
-    wants = owner("wants").resources(request).into_reservation()
+    wants = owner("wants").resources(amounts).into_reservation()
     trial.submit(wants.priority_class("trial-high").scheduler(RESERVING))
 
     expect.gone("inside")
