@@ -132,6 +132,7 @@ def test_a_model_of_another_vendor_is_shared(trial: Trial, expect: Expect, vendo
     trial.submit(pod("share").gpu_share(50).scheduler("plugin-args"))
     if fits:
         expect.bound("share")
+        expect.refusal()
     else:
         expect.pending("share")
 
@@ -151,6 +152,7 @@ def test_the_score_counts_the_devices_that_are_asked_for(trial: Trial, expect: E
             expect.bound(holder)
     trial.submit(pod("a").gpus(1).hint("gpu", selector=speed("fast")).scheduler("spreading"))
     assert expect.bound("a").spec.node_name == "n2"
+    expect.refusal()
 
 
 @pytest.mark.feature("DEV-7.nic-per-gpu")

@@ -254,6 +254,7 @@ def test_a_template_from_a_pod_that_has_a_card(trial: Trial, expect: Expect) -> 
     trial.submit(pod("second").gpus(1))
 
     assert minors(expect.bound("second")) == [0]
+    expect.refusal()
 
 
 @pytest.mark.feature("RSV-1.reused")

@@ -438,6 +438,7 @@ def test_all_volumes_of_a_pod_count(  # noqa: PLR0917
     trial.settle()
     storage.submit("p", "first", "last")
     assert expect.bound("p").spec.node_name == fuller
+    expect.refusal()
 
 
 @pytest.mark.case(
