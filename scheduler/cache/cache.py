@@ -212,8 +212,6 @@ class Cache:
         self.known_count -= 1
         self.columns.forget(info.row)
         self.columns.touch_static(info.row)
-        if info.pods:
-            self.placement_changes += 1  # affinity no longer counts its pods in the topology domains of the node
         self._drop_if_empty(info)
 
     def set_namespace(self, name: str, labels: dict[str, str] | None) -> None:

@@ -89,6 +89,7 @@ class Intake:
 
     def remove_node(self, name: str) -> None:
         self._cache.remove_node(name)
+        self._handle.request_wake()  # its topology domains have fewer pods, or are gone: pods may be spread otherwise
         if self.groups is not None:
             self.groups.node_gone(name)
         for changed in self._handle.node_listeners:

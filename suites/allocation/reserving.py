@@ -10,6 +10,8 @@ RESERVING = "reserving"  # the profile whose Reservation plugin preempts
 
 SMALL = 8  # cores of a node
 
+Amounts = dict[str, str | int | float]  # quantities by resource
+
 
 def owner(name: str, **resources: str | int) -> PodBuilder:
     """A pod that owns the reservations of these cases."""

@@ -6,7 +6,7 @@ import pytest
 
 from seatrial.fixtures.allocated_devices import card_memory, functions, minors, parts, reservation_of
 from seatrial.fixtures.expect import Expect
-from seatrial.fixtures.trial import Trial
+from seatrial.fixtures.trial import TRIAL_LABEL, Trial
 from seatrial.harness.apiserver.quantities import units
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import PodBuilder, node, pod, reservation
@@ -19,6 +19,7 @@ from seatrial.scheduler.api.device import (
     GPU_SHARED,
     GPU_VENDOR_LABEL,
     NPU_CORE,
+    NVIDIA_GPU,
     RDMA,
     SECONDARY_PLANNED_LABEL,
 )
@@ -65,14 +66,15 @@ def test_functions_of_the_groups_that_match(trial: Trial, expect: Expect) -> Non
 @pytest.mark.feature("DEV-7.nic-per-gpu")
 @pytest.mark.case("DS-128", severity="normal", source=f"spec DEV-R47; {DEVICE_SHARE}/device_allocator.go")
 @pytest.mark.parametrize(("rdma", "nics"), [(200, [0, 3]), (300, [0, 1, 3])])
-def test_nics_of_all_switches_by_turns(trial: Trial, expect: Expect, rdma: int, nics: list[int]) -> None:
+@pytest.mark.parametrize("other", ["b", ""])
+def test_nics_of_all_switches_by_turns(trial: Trial, expect: Expect, rdma: int, nics: list[int], other: str) -> None:
     """Three NICs are on the switch of a card, and one on that of the other card: each switch gives one NIC before one
     gives its second."""
     trial.add(node("n1").gpus(CARD, 2).nics(NIC, 4))
 
     def switch(one: Json) -> Json:
         last = {"gpu": 1, "rdma": 3}[one["type"]]
-        return place(0, "b" if one["minor"] == last else "a")
+        return place(0, other if one["minor"] == last else "a")
 
     relist(trial, "n1", switch)
     trial.submit(pod("a").gpus(2).rdma(rdma).jointly("gpu", "rdma"))
@@ -130,6 +132,7 @@ def test_a_model_of_another_vendor_is_shared(trial: Trial, expect: Expect, vendo
     trial.submit(pod("share").gpu_share(50).scheduler("plugin-args"))
     if fits:
         expect.bound("share")
+        expect.refusal()
     else:
         expect.pending("share")
 
@@ -149,23 +152,24 @@ def test_the_score_counts_the_devices_that_are_asked_for(trial: Trial, expect: E
             expect.bound(holder)
     trial.submit(pod("a").gpus(1).hint("gpu", selector=speed("fast")).scheduler("spreading"))
     assert expect.bound("a").spec.node_name == "n2"
+    expect.refusal()
 
 
 @pytest.mark.feature("DEV-7.nic-per-gpu")
 @pytest.mark.case("DS-134", severity="normal", source=f"spec DEV-R58; {DEVICE_SHARE}/plugin.go")
-@pytest.mark.parametrize("planned", ["true", "false"])
-def test_nics_that_follow_the_cards(trial: Trial, expect: Expect, planned: str) -> None:
+@pytest.mark.parametrize(("planned", "percent"), [("true", 100), ("true", 50), ("false", 100)])
+def test_nics_that_follow_the_cards(trial: Trial, expect: Expect, planned: str, percent: int) -> None:
     """Of two nodes the one with more free cards has two NICs, of which each has too little left. NICs are looked for
-    with the cards, unless the Device object says "true": then the cards alone decide, and the pod waits for that
-    node."""
+    with the cards, unless the Device object says "true" and whole cards are asked for: then the cards alone decide,
+    and the pod waits for that node."""
     sizes = {"n1": 4, "n2": 1}
     trial.add(*(node(name).gpus(CARD, cards).nics(NIC, 2).label("name", name) for name, cards in sizes.items()))
     for name in sizes:
         relist(trial, name, lambda _: None, **{SECONDARY_PLANNED_LABEL: planned})
     trial.submit(*(pod(name).rdma(60).on(name="n1") for name in ("first", "second")))
     expect.bound("first", "second")
-    trial.submit(pod("a").gpus(1).rdma(50).jointly("gpu", "rdma"))
-    if planned == "true":
+    trial.submit(pod("a").gpu_share(percent).rdma(50).jointly("gpu", "rdma"))
+    if planned == "true" and percent == 100:
         expect.pending("a")
     else:
         assert expect.bound("a").spec.node_name == "n2"
@@ -230,6 +234,28 @@ def test_the_device_object_is_away_for_a_while(trial: Trial, expect: Expect) -> 
     assert len(minors(expect.bound("a"))) == 1
 
 
+@pytest.mark.feature("DEV-2.unhealthy-leaves")
+@pytest.mark.case("DS-170", severity="normal", source="spec DEV-R21, DEV-R22")
+@pytest.mark.needs(Capability.VIRTUAL_TIME)  # in real time the node's end waits for the object that the case wrote
+def test_a_node_returns_without_its_device_object(trial: Trial, expect: Expect) -> None:
+    """The Device object of a node is deleted, and then the node. One of that name comes, without a Device object, and
+    offers cards as a plain resource: a pod gets one from the kubelet."""
+    trial.add(node("n1").gpus(CARD, 2))
+    assert trial.call("DELETE", f"{DEVICES}/n1").ok
+    trial.settle()
+    trial.submit(pod("a").nvidia(1).tolerate("node.kubernetes.io/not-ready"))
+    expect.pending("a")
+
+    trial.cluster.remove_node("n1")
+    labels = {"kubernetes.io/hostname": "n1", TRIAL_LABEL: trial.name}
+    bare = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1", "labels": labels}}
+    trial.create(bare, "/api/v1/nodes")
+    amounts = {"cpu": "8", "memory": "16Gi", "pods": "10", NVIDIA_GPU: "2"}
+    assert trial.call("PATCH", "/api/v1/nodes/n1/status", {"status": {"capacity": amounts, "allocatable": amounts}}).ok
+
+    assert minors(expect.bound("a")) == []
+
+
 @pytest.mark.feature("RSV-1.held", "DEV-7.held-and-returned")
 @pytest.mark.case(
     "DS-142", severity="critical", source="koordinator: apis/scheduling/v1alpha1/reservation_types.go@v1.7.0 (Aligned)"
@@ -256,12 +282,17 @@ def test_owners_of_two_reservations(trial: Trial, expect: Expect) -> None:
 @pytest.mark.feature("DEV-7.held-and-returned")
 @pytest.mark.case("DS-143", severity="critical", source="spec DEV-R48, DEV-R62")
 def test_owners_of_a_function(trial: Trial, expect: Expect) -> None:
-    """A reservation holds one function of a NIC for many owners: the second owner gets another one, or none."""
+    """A reservation holds the second function of a NIC for many owners, and the first is free again: the first owner
+    gets the second function, the next owner another one, or none."""
     trial.add(node("n1").nics(NIC, 1))
+    trial.submit(virtual("before", ""))
+    before = functions(expect.bound("before"))
     trial.reserve(reservation("held").like(virtual("x", "").rdma(2)).for_labels(app="owner").many())
     expect.available("held")
+    trial.delete("before")
     trial.submit(virtual("a", "").label("app", "owner"))
     first = functions(expect.bound("a"))
+    assert set(first).isdisjoint(before)
     trial.submit(virtual("b", "").label("app", "owner"))
     trial.reaches(lambda: bool(trial.pod("b").spec.node_name), within=5)
     assert set(first).isdisjoint(functions(trial.pod("b")))

@@ -204,17 +204,19 @@ def test_a_slice_of_no_known_size_is_refused(templates: Trial, expect: Expect) -
 @pytest.mark.needs(Capability.OWN_CLUSTER)
 def test_the_templates_change(templates: Trial, expect: Expect) -> None:
     """A pod waits for a size that the changed ConfigMap has, with all of DVPP, instead of another one, which is
-    refused from then on; data that are no templates change nothing, and when the ConfigMap is gone there is no size."""
+    refused from then on, as is a size with DVPP for which there is one without; data that are no templates change
+    nothing, and when the ConfigMap is gone there is no size."""
     path = f"/api/v1/namespaces/{SYSTEM}/configmaps/{TEMPLATES_MAP}"
     templates.add(node("n1").gpus(CARD, 2))
     templates.submit(virtual("new", 10, 3, 100, "32Gi"))
     expect.pending("new", saying="no matched GPU shared resource template")
     size = {GPU_MEMORY: "32Gi", NPU_CORE: 10, NPU_CPU: 3, NPU_DVPP: 100}
-    changed = json.dumps({MODEL: {"vir10_3c_32g": size}})
+    less = {GPU_MEMORY: "16Gi", NPU_CORE: 7, NPU_CPU: 1}
+    changed = json.dumps({MODEL: {"vir10_3c_32g": size, "vir07_1c_16g": less}})
     assert templates.call("PATCH", path, {"data": {"data.yaml": changed}}).ok
     expect.bound("new")
-    templates.submit(virtual("old"))
-    expect.pending("old", saying="no matched GPU shared resource template")
+    templates.submit(virtual("old"), virtual("more", cores=7))
+    expect.pending("old", "more", saying="no matched GPU shared resource template")
     assert templates.call("PATCH", path, {"data": {"data.yaml": "no templates"}}).ok
     templates.settle()
     templates.submit(virtual("again", 10, 3, 100, "32Gi"))

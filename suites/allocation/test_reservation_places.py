@@ -41,7 +41,8 @@ def offering(name: str, count: int) -> PodBuilder:
 @pytest.mark.long(seconds=5)
 def test_the_place_of_a_running_pod_serves_one_owner(trial: Trial, expect: Expect) -> None:
     """Two pods require a reservation. The only one is the place of a running pod in operating mode Reservation: the
-    first takes it, the second waits, and takes it when the first one ends."""
+    first takes it, the second waits, and takes it when the first one ends. When the running pod and its owner are gone,
+    there is no place, until another such pod runs."""
     trial.add(node("n1").cpu(SMALL), node("n2").cpu(SMALL))
     trial.submit(owner("a", cpu=2).into_reservation())
     expect.pending("a", saying="no reservations match reservation affinity")
@@ -60,10 +61,13 @@ def test_the_place_of_a_running_pod_serves_one_owner(trial: Trial, expect: Expec
     trial.wait(lambda: trial.find("offer") is None, within=30)
     assert trial.pod("b").spec.node_name == offer.spec.node_name
     trial.delete("b")
-    trial.submit(owner("c", cpu=2).into_reservation())
+    trial.submit(owner("c", cpu=2).into_reservation(), owner("d", cpu=2))
     expect.pending("c")
     expect.stable(seconds=2)
     expect.pending("c")
+    assert not reservation_of(expect.bound("d"))
+    trial.submit(offering("again", 3))
+    assert reservation_of(expect.bound("c")) == "again"
 
 
 @pytest.mark.feature("RSV-2.operating-mode")
@@ -92,6 +96,60 @@ def test_the_place_of_a_pod_that_is_not_ready(trial: Trial, expect: Expect) -> N
 
 
 @pytest.mark.feature("RSV-2.operating-mode")
+@pytest.mark.case("RV-190", severity="normal", source="spec RSV-R23; ours: changes wake pods")
+def test_the_place_that_a_waiting_pod_may_take_later(trial: Trial, expect: Expect) -> None:
+    """An owner that requires no reservation waits for room. A running pod becomes one whose place it may take, and the
+    owner is bound there."""
+    trial.add(node("n1").cpu(SMALL))
+    offer = offering("offer", 6)
+    operating = offer.manifest["metadata"].pop("labels")
+    trial.submit(offer)
+    expect.running("offer")
+    trial.submit(owner("a", cpu=4))
+    expect.pending("a", saying="Insufficient cpu")
+
+    assert trial.call("PATCH", trial.path("Pod", "offer"), {"metadata": {"labels": operating}}).ok
+
+    assert reservation_of(expect.bound("a")) == "offer"
+
+
+@pytest.mark.feature("RSV-2.operating-mode", "RSV-2.policies")
+@pytest.mark.case("RV-194", severity="normal", source="spec RSV-R23, RSV-R28")
+def test_the_policy_of_a_place(trial: Trial, expect: Expect) -> None:
+    """The place of a running pod has the policy Aligned: a reservation without one waits until that pod is gone."""
+    trial.add(node("n1").cpu(SMALL))
+    trial.submit(offering("offer", 3))
+    expect.running("offer")
+    trial.reserve(reservation("held").like(pod("x").request(cpu=2)).for_labels(app="owner").many())
+    expect.reservation("held", lambda one: bool(one.status.conditions), "to be refused")
+
+    trial.delete("offer")
+
+    expect.available("held")
+
+
+@pytest.mark.feature("RSV-2.operating-mode", "RSV-3.ignored")
+@pytest.mark.case(
+    "RV-191", severity="critical", source="koordinator: pkg/scheduler/plugins/reservation/transformer.go@v1.7.0"
+)
+def test_a_place_that_is_taken_is_no_room(trial: Trial, expect: Expect) -> None:
+    """For a pod that ignores reservations the place of a running pod is room, until its owner has it."""
+    trial.add(node("n1").cpu(SMALL))
+    trial.submit(offering("offer", 6))
+    expect.running("offer")
+    trial.submit(pod("early").request(cpu=4).ignores_reservations())
+    expect.bound("early")
+    trial.delete("early")
+    trial.submit(owner("a", cpu=1).into_reservation())
+    assert reservation_of(expect.bound("a")) == "offer"
+
+    trial.submit(pod("late").request(cpu=4).ignores_reservations())
+
+    expect.pending("late")
+    expect.stable(seconds=2)
+
+
+@pytest.mark.feature("RSV-2.operating-mode")
 @pytest.mark.case("RV-178", severity="normal", source="spec reservation-descheduling R23")
 def test_the_current_owner_of_a_place(trial: Trial, expect: Expect) -> None:
     """A running pod in operating mode Reservation names a pod as its current owner: nobody else takes its place, until
@@ -117,7 +175,8 @@ def test_the_current_owner_of_a_place(trial: Trial, expect: Expect) -> None:
 @pytest.mark.parametrize(("tight", "loose"), [("n1", "n2"), ("n2", "n1")])
 def test_the_reservation_that_fits_best_is_taken(trial: Trial, expect: Expect, tight: str, loose: str) -> None:
     """An owner of two cores can have a place of two cores on the fuller node, or one of six on the emptier: it gets the
-    first. The next can have a place of two or of six cores on one node: it gets that of two."""
+    first. The next can have a place of two or of six cores on one node: it gets that of two. One of three cores gets
+    that of six, though the others, with the free cores of their nodes, would be large enough."""
     trial.add(node(tight).cpu(16), node(loose).cpu(16))
 
     def held(name: str, where: str, count: int) -> None:
@@ -136,6 +195,8 @@ def test_the_reservation_that_fits_best_is_taken(trial: Trial, expect: Expect, t
     held("narrow-too", loose, 2)
     trial.submit(owner("b", cpu=2))
     assert reservation_of(expect.bound("b")) == "narrow-too"
+    trial.submit(owner("c", cpu=3))
+    assert reservation_of(expect.bound("c")) == "wide"
 
 
 def choosing(name: str, **selector: str) -> PodBuilder:
@@ -187,6 +248,7 @@ def test_selectors_are_found_by_an_index(trial: Trial, expect: Expect, services:
     assert 'scheduler_reservation_selector_index_query_total{result="miss"} ' in metrics
     trial.call("DELETE", f"{RESERVATIONS_PATH}/silver")
     assert trial.wait(lambda: index_of(services)["indexedReservations"] == 2, within=10)
+    assert index_of(services)["byKeyValue"]["trial-tier"].keys() == {"gold", "iron"}
 
 
 @pytest.mark.feature("RSV-4.configuration-reservation-preemption")

@@ -13,7 +13,7 @@ from seatrial.harness.apiserver.quantities import amount
 from seatrial.harness.clusters.protocol import Capability, ClusterBackend
 from seatrial.harness.subject.protocol import open_subject
 from seatrial.scheduler.api.builders import PodBuilder, ReservationBuilder, node, pod, priority_class, reservation
-from seatrial.scheduler.api.device import DEVICE_ALLOCATED
+from seatrial.scheduler.api.device import DEVICE_ALLOCATED, GPU, GPU_CORE, GPU_MEMORY_RATIO
 from seatrial.scheduler.api.extension import RAISES_IN
 from seatrial.scheduler.api.reservation import (
     INNER_RESERVATION,
@@ -23,7 +23,7 @@ from seatrial.scheduler.api.reservation import (
     RESIZE_ALLOCATABLE,
     RESTRICTED_OPTIONS,
 )
-from seatrial.suites.allocation.reserving import RESERVING, SMALL, owner, taking_over
+from seatrial.suites.allocation.reserving import RESERVING, SMALL, Amounts, owner, taking_over
 from seatrial.suites.scoring.rules import resize
 
 pytestmark = [pytest.mark.needs(Capability.HARDWARE)]
@@ -246,7 +246,7 @@ def test_a_template_from_a_pod_that_has_a_card(trial: Trial, expect: Expect) -> 
     trial.add(node("n1").cpu(SMALL).cards(1))
     trial.submit(pod("first").gpus(1))
     marks = expect.bound("first").metadata.annotations
-    template = pod("x").request(cpu=2).annotation(DEVICE_ALLOCATED, marks[DEVICE_ALLOCATED])
+    template = pod("x").request(cpu=2).annotation(DEVICE_ALLOCATED, marks.get(DEVICE_ALLOCATED, "{}"))
     trial.delete("first")
     trial.reserve(reservation("held").like(template).for_labels(app="owner"))
     expect.available("held")
@@ -301,8 +301,8 @@ def test_a_reservation_that_waits_does_not_expire(trial: Trial, expect: Expect) 
 @pytest.mark.case("RV-161", severity="normal", source=f"{_CONTROLLER} (garbage collection)")
 @pytest.mark.needs(Capability.VIRTUAL_TIME)  # days
 def test_ended_reservations_are_deleted(trial: Trial, expect: Expect) -> None:
-    """One that succeeded, and one that expires two hours later, are deleted a day after their end; one whose node is
-    gone is deleted at once."""
+    """One that succeeded a while after it was placed, and one that expires two hours later, are deleted a day after
+    their end; one whose node is gone is deleted at once."""
     hour = 3600.0
     trial.add(node("n1").cpu(2 * SMALL), node("n2").cpu(SMALL))
     trial.reserve(
@@ -312,6 +312,7 @@ def test_ended_reservations_are_deleted(trial: Trial, expect: Expect) -> None:
     )
     for name in ("used", "late", "homeless"):
         expect.available(name)
+    trial.pass_time(0.25 * hour)
     trial.submit(pod("a").request(cpu=1))
     expect.reservation("used", lambda one: one.status.phase == "Succeeded", "to have succeeded")
     for name in ("n1", "n2"):
@@ -322,7 +323,7 @@ def test_ended_reservations_are_deleted(trial: Trial, expect: Expect) -> None:
 
     assert trial.call("DELETE", "/api/v1/nodes/n2").ok
     assert trial.wait(lambda: not is_there("homeless"), within=300)
-    trial.pass_time(23.5 * hour)
+    trial.pass_time(23.8 * hour)
     assert is_there("used")
     assert trial.wait(lambda: not is_there("used"), within=hour)
     assert reservation_of(trial.pod("a")) == "used"
@@ -396,15 +397,18 @@ def test_no_pod_is_evicted_for_a_reservation_that_may_not_go_there(trial: Trial,
 @pytest.mark.case("RV-164", severity="critical", source="ours")
 @pytest.mark.profile("plugin-errors")
 @pytest.mark.parametrize("where", ["Reserve", "Permit", "PreBind"])
-def test_an_owner_that_a_plugin_turns_away_later(trial: Trial, expect: Expect, where: str) -> None:
+@pytest.mark.parametrize("amounts", [{"cpu": 4}, {GPU: 100}], ids=["cores", "card"])
+def test_an_owner_that_a_plugin_turns_away_later(trial: Trial, expect: Expect, where: str, amounts: Amounts) -> None:
     """A plugin raises after an owner has got all of a reservation: another owner gets it, and the status names that."""
-    trial.add(node("n1").cpu(SMALL))
-    trial.reserve(cores("held", 4).policy("Restricted"))
+    trial.add(node("n1").cpu(SMALL).cards(1))
+    like = pod("x").resources(amounts)
+    trial.reserve(reservation("held").like(like).for_labels(app="owner").many().policy("Restricted"))
     expect.available("held")
-    trial.submit(inside("a", 4).annotation(RAISES_IN, where).scheduler("plugin-errors"))
+    turned_away = owner("a").resources(amounts).into_reservation().annotation(RAISES_IN, where)
+    trial.submit(turned_away.scheduler("plugin-errors"))
     expect.pending("a")
 
-    is_in(trial, expect, inside("b", 4), "held")
+    is_in(trial, expect, owner("b").resources(amounts).into_reservation(), "held")
 
     held = expect.reservation("held", lambda one: bool(one.status.current_owners), "to name its owner")
     assert [owner.name for owner in held.status.current_owners] == ["b"]
@@ -546,13 +550,15 @@ def test_the_priority_of_a_reservation(trial: Trial, expect: Expect, by: str) ->
 
 @pytest.mark.feature("RSV-1.held")
 @pytest.mark.case("RV-174", severity="normal", source=f"{_UTIL} (UpdateReservePodWithAllocatable)")
-def test_what_is_left_of_a_template_with_an_init_container(trial: Trial, expect: Expect) -> None:
-    """A template asks for four cores in an init container and for two afterwards: four are held, and three beside an
-    owner of one."""
+@pytest.mark.parametrize("more", ["initContainers", "overhead"])
+def test_what_is_left_of_a_template_that_asks_for_more(trial: Trial, expect: Expect, more: str) -> None:
+    """A template asks for four cores in an init container and for two afterwards, or for two and an overhead of two:
+    four are held, and three beside an owner of one."""
     trial.add(node("n1").cpu(SMALL))
     template = pod("x").request(cpu=2)
     requests = {"requests": {"cpu": "4"}, "limits": {"cpu": "4"}}
-    template.manifest["spec"]["initContainers"] = [{"name": "first", "image": "busybox:stable", "resources": requests}]
+    first = {"name": "first", "image": "busybox:stable", "resources": requests}
+    template.manifest["spec"][more] = {"cpu": "2"} if more == "overhead" else [first]
     trial.reserve(reservation("held").like(template).for_labels(app="owner").many())
     assert amount("cpu", expect.available("held").status.allocatable["cpu"]) == 4000
     is_in(trial, expect, inside("a", 1), "held")
@@ -562,6 +568,56 @@ def test_what_is_left_of_a_template_with_an_init_container(trial: Trial, expect:
     trial.submit(pod("four").request(cpu=4))
 
     expect.bound("four")
+
+
+@pytest.mark.feature("RSV-1.failure-said")
+@pytest.mark.case("RV-192", severity="normal", source="spec RSV-R3")
+def test_the_reason_follows_the_template(trial: Trial, expect: Expect) -> None:
+    """A reservation waits for cores. Its template is changed, and it waits for memory, and says so beside a condition
+    that somebody has written; changed once more, it is placed."""
+    trial.add(node("n1").cpu(SMALL).memory("16Gi"))
+    trial.reserve(cores("held", 2 * SMALL))
+
+    def is_refused(saying: str) -> None:
+        expect.reservation(
+            "held", lambda one: any(saying in each.message for each in one.status.conditions), f"to say {saying!r}"
+        )
+
+    def change(**requests: str) -> None:
+        template = json.loads(trial.call("GET", f"{RESERVATIONS_PATH}/held").body)["spec"]["template"]
+        template["spec"]["containers"][0]["resources"] = {"requests": requests, "limits": requests}
+        assert trial.call("PATCH", f"{RESERVATIONS_PATH}/held", {"spec": {"template": template}}).ok
+
+    is_refused("Insufficient cpu")
+    status = {"conditions": [{"type": "Example", "status": "True"}]}
+    assert trial.call("PATCH", f"{RESERVATIONS_PATH}/held/status", {"status": status}).ok
+    change(memory="32Gi")
+    is_refused("Insufficient memory")
+    held = trial.reservation("held")
+    assert held is not None
+    assert [each.type for each in held.status.conditions] == ["Example", "Scheduled"]
+    change(cpu="2")
+    expect.available("held")
+
+
+@pytest.mark.feature("RSV-1.held")
+@pytest.mark.case("RV-193", severity="normal", source="spec RSV-R16")
+def test_a_reservation_whose_place_is_taken_back(trial: Trial, expect: Expect) -> None:
+    """Somebody makes an available reservation Pending, without a node: it is placed anew, and held once."""
+    trial.add(node("n1").cpu(SMALL))
+    trial.reserve(cores("held", 6))
+    expect.available("held")
+
+    status = {"phase": "Pending", "nodeName": None, "conditions": None}
+    assert trial.call("PATCH", f"{RESERVATIONS_PATH}/held/status", {"status": status}).ok
+
+    trial.settle()
+    expect.available("held")
+    trial.submit(pod("three").request(cpu=3), pod("two").request(cpu=2))
+    expect.bound("two")
+    expect.pending("three")
+    assert trial.call("DELETE", f"{RESERVATIONS_PATH}/held").ok
+    expect.bound("three")
 
 
 @pytest.mark.feature("RSV-1.failure-said")
@@ -578,21 +634,52 @@ def test_a_ttl_that_is_no_duration(trial: Trial, expect: Expect) -> None:
 
 @pytest.mark.feature("RSV-1.held")
 @pytest.mark.case("RV-175", severity="critical", source=f"{_UTIL} (NewReservePod: priority)")
-def test_a_reservation_is_no_victim(trial: Trial, expect: Expect) -> None:
+@pytest.mark.parametrize(
+    ("held", "one", "many"),
+    [
+        ({"cpu": 6}, {"cpu": 1}, {"cpu": 3}),
+        ({GPU: 200}, {GPU: 100}, {GPU: 100}),
+        ({GPU: 100}, {GPU_CORE: 50, GPU_MEMORY_RATIO: 50}, {GPU: 100}),
+    ],
+    ids=["cores", "cards", "shares"],
+)
+def test_a_reservation_is_no_victim(trial: Trial, expect: Expect, held: Amounts, one: Amounts, many: Amounts) -> None:
     """The label of a reservation says that it is unimportant. It has its place, and an owner of normal priority: an
     important pod preempts neither what is left of it, nor the owner if that makes no room."""
     trial.apply(priority_class("trial-high", 9000))
-    trial.add(node("n1").cpu(SMALL))
-    trial.reserve(cores("held", 6).label(PRIORITY_LABEL, "5"))
+    trial.add(node("n1").cpu(SMALL).cards(int(held.get(GPU, 100)) // 100))
+    like = pod("x").resources(held)
+    trial.reserve(reservation("held").like(like).for_labels(app="owner").many().label(PRIORITY_LABEL, "5"))
     expect.available("held")
-    is_in(trial, expect, inside("a", 1), "held")
+    is_in(trial, expect, owner("a").resources(one).into_reservation(), "held")
 
-    trial.submit(pod("important").request(cpu=3).priority_class("trial-high"))
+    trial.submit(pod("important").resources(many).priority_class("trial-high"))
 
     expect.pending("important")
     expect.stable(seconds=5)
     assert not trial.pod("a").deleting
     expect.available("held")
+
+
+@pytest.mark.feature("RSV-1.held", "DEV-7.held-and-returned")
+@pytest.mark.case("RV-195", severity="critical", source="spec DEV-R62, DEV-R63")
+def test_the_card_of_an_owner_goes_back_to_its_reservation(trial: Trial, expect: Expect) -> None:
+    """The node's cards have room for an important pod in all, and none of them has alone. An owner has the card of a
+    reservation: without it the card is the reservation's, and so the owner stays."""
+    trial.apply(priority_class("trial-high", 9000))
+    trial.add(node("n1").cpu(SMALL).cards(3))
+    trial.reserve(reservation("held").like(pod("x").gpus(1)).for_labels(app="owner").many())
+    expect.available("held")
+    is_in(trial, expect, owner("a").gpus(1).into_reservation(), "held")
+    for name in ("first", "second"):
+        trial.submit(pod(name).gpu_share(60).priority_class("trial-high"))
+        expect.bound(name)
+
+    trial.submit(pod("important").gpu_share(60).priority_class("trial-high"))
+
+    expect.pending("important")
+    expect.stable(seconds=5)
+    assert not trial.pod("a").deleting
 
 
 @pytest.mark.feature("RSV-1.held")

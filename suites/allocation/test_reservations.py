@@ -14,8 +14,9 @@ from seatrial.harness.apiserver.quantities import amount
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import PodBuilder, node, pod, pods, priority_class, reservation
 from seatrial.scheduler.api.core import Pod
+from seatrial.scheduler.api.device import GPU
 from seatrial.scheduler.api.reservation import RESERVATION_AFFINITY, RESERVATION_IGNORED, RESERVATIONS_PATH, Reservation
-from seatrial.suites.allocation.reserving import RESERVING, SMALL, owner
+from seatrial.suites.allocation.reserving import RESERVING, SMALL, Amounts, owner
 
 pytestmark = [pytest.mark.needs(Capability.HARDWARE)]
 
@@ -90,7 +91,8 @@ def test_time_runs_out(trial: Trial, expect: Expect) -> None:
     trial.submit(pod("stranger").request(cpu=3))
     expect.pending("stranger")
 
-    ended = expect.reservation("held", lambda reservation: reservation.expired, "to expire")
+    trial.reaches(lambda: (one := trial.reservation("held")) is not None and one.expired, within=12)
+    ended = expect.reservation("held", lambda reservation: reservation.expired, "to expire", within=0)
 
     assert conditions(ended) == [("Scheduled", "True", "Scheduled"), ("Ready", "False", "Expired")]
     expect.bound("stranger")
@@ -465,17 +467,21 @@ def test_a_restricted_owner_gets_no_card_beside_its_reservation(trial: Trial, ex
 @pytest.mark.feature("RSV-4.inside")
 @pytest.mark.case("RV-040", severity="critical")
 @pytest.mark.profile(RESERVING)
-def test_room_is_made_inside(trial: Trial, expect: Expect) -> None:
+@pytest.mark.parametrize(
+    ("held", "amounts"), [({"cpu": 4}, {"cpu": 3}), ({GPU: 100}, {GPU: 100})], ids=["cores", "cards"]
+)
+def test_room_is_made_inside(trial: Trial, expect: Expect, held: Amounts, amounts: Amounts) -> None:
     """A pod that must use a full reservation preempts the least important owner, and no other pod."""
     trial.apply(priority_class("trial-high", 1000))
-    trial.add(node("n1").cpu(SMALL))
-    held = reservation("held").like(pod("x").request(cpu=4)).for_labels(app="owner").many()
-    trial.reserve(held.policy("Restricted"))
+    trial.add(node("n1").cpu(SMALL).cards(2))
+    like = pod("x").resources(held)
+    trial.reserve(reservation("held").like(like).for_labels(app="owner").many().policy("Restricted"))
     expect.available("held")
-    trial.submit(owner("inside", cpu=4), pod("beside").request(cpu=4))
+    trial.submit(owner("inside").resources(held).into_reservation(), pod("beside").resources(held))
     expect.bound("inside", "beside")
 
-    trial.submit(owner("wants", cpu=3).into_reservation().priority_class("trial-high").scheduler(RESERVING))
+    wants = owner("wants").resources(amounts).into_reservation()
+    trial.submit(wants.priority_class("trial-high").scheduler(RESERVING))
 
     expect.gone("inside")
     assert reservation_of(expect.bound("wants")) == "held"

@@ -7,7 +7,7 @@ from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import node, pod
 from seatrial.suites.preemption.priorities import classes
-from seatrial.suites.scoring.rules import REQUIRED, pod_with, spread, term
+from seatrial.suites.scoring.rules import REQUIRED, Json, pod_with, spread, term
 
 __all__ = ["classes"]
 
@@ -16,24 +16,30 @@ pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER)]
 
 @pytest.mark.feature("PRE-1.lower-goes", "PRE-1.minimal-victims")
 @pytest.mark.case("PR-050", severity="critical")
-def test_a_pod_goes_whose_place_makes_the_skew_too_large(classes: Trial, expect: Expect) -> None:
-    """The node of rack b is full of pods that are as important. In rack a there is room, and a less important pod of
-    the app: the new one takes its place, and a pod that does not count stays."""
-    classes.add(node("n1").cpu(8).label("rack", "a"), node("n2").cpu(2).label("rack", "b"))
-    classes.submit(pod("full").request(cpu=2).select({"rack": "b"}).priority_class("trial-high"))
+@pytest.mark.parametrize("other_rack", ["full", "missing"])
+def test_a_pod_goes_whose_place_makes_the_skew_too_large(classes: Trial, expect: Expect, other_rack: str) -> None:
+    """The node of rack b is full of pods that are as important, or there is no rack b, and minDomains wants two. In
+    rack a there is room, and a less important pod of the app: the new one takes its place, and a pod that does not
+    count stays."""
+    classes.add(node("n1").cpu(8).label("rack", "a"))
+    more: Json = {"minDomains": 2} if other_rack == "missing" else {}
+    if not more:
+        classes.add(node("n2").cpu(2).label("rack", "b"))
+        classes.submit(pod("full").request(cpu=2).select({"rack": "b"}).priority_class("trial-high"))
+        expect.running("full")
     rack_a = {"rack": "a"}
     classes.submit(
         pod_with("counted").request(cpu=1).select(rack_a).priority_class("trial-low"),
         pod_with("other", app="b").request(cpu=1).select(rack_a).priority_class("trial-low"),
     )
-    expect.running("full", "counted", "other")
+    expect.running("counted", "other")
 
-    new = pod_with("new", topologySpreadConstraints=spread(topologyKey="rack")).request(cpu=1)
+    new = pod_with("new", topologySpreadConstraints=spread(topologyKey="rack", **more)).request(cpu=1)
     classes.submit(new.priority_class("trial-high"))
 
     expect.gone("counted")
     assert expect.bound("new").spec.node_name == "n1"
-    expect.bound("other", "full")
+    expect.bound("other", *([] if more else ["full"]))
 
 
 @pytest.mark.feature("PRE-1.lower-goes", "PRE-1.minimal-victims")

@@ -12,6 +12,7 @@ from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import node, pod
+from seatrial.scheduler.api.numa import NODE_RESERVATION
 from seatrial.scheduler.api.transport import MERGE_PATCH, STRATEGIC_MERGE_PATCH, Request
 
 pytestmark = [pytest.mark.needs(Capability.NODES)]
@@ -163,3 +164,48 @@ def test_allocatable_shrinks_and_grows(trial: Trial, expect: Expect) -> None:
     waits(expect, "p1", "Insufficient cpu")
     patch(trial, "n1", {"status": {"allocatable": {"cpu": "8"}}}, part="/status", kind=STRATEGIC_MERGE_PATCH)
     expect.bound("p1")
+
+
+KEPT = "koordinator: pkg/util/node.go@v1.7.0 (TrimNodeAllocatableByNodeReservation)"
+
+
+def keeps(trial: Trial, name: str, cpu: str | None) -> None:
+    """State that the node reserves so many cores for processes outside of containers, or (None) nothing."""
+    kept = None if cpu is None else orjson.dumps({"resources": {"cpu": cpu}}).decode()
+    patch(trial, name, {"metadata": {"annotations": {NODE_RESERVATION: kept}}})
+    trial.settle()
+
+
+@pytest.mark.feature("CPU-5.amounts")
+@pytest.mark.case("SC-435", severity="critical", source=KEPT)
+@pytest.mark.long(seconds=8)
+def test_what_a_node_keeps_comes_and_goes(trial: Trial, expect: Expect) -> None:
+    """A node of eight cores keeps four: a pod of six waits. It keeps two: the pod is bound, and one of two waits, until
+    the node keeps nothing."""
+    trial.add(node("n1").cpu(8))
+    keeps(trial, "n1", "4")
+    trial.submit(pod("p0").request(cpu=6))
+    waits(expect, "p0", "Insufficient cpu")
+    keeps(trial, "n1", "2")
+    expect.bound("p0")
+    trial.submit(pod("p1").request(cpu=2))
+    waits(expect, "p1", "Insufficient cpu")
+    keeps(trial, "n1", None)
+    expect.bound("p1")
+
+
+@pytest.mark.feature("CPU-5.amounts")
+@pytest.mark.case(
+    "SC-436", severity="minor", source=f"{KEPT}; kubernetes v1.34: noderesources/least_allocated.go, no allocatable"
+)
+@pytest.mark.parametrize(("all_kept", "half_full"), [("n1", "n2"), ("n2", "n1")])
+def test_a_node_keeps_more_than_it_has(trial: Trial, expect: Expect, all_kept: str, half_full: str) -> None:
+    """It has no cores then, not less than none: what it has none of counts in no score, and a pod without requests goes
+    there rather than to a node whose cores are half used."""
+    trial.add(node(all_kept).cpu(8), node(half_full).cpu(8))
+    trial.submit(pod("there").request(cpu=4).select({"kubernetes.io/hostname": half_full}))
+    expect.bound("there")
+    keeps(trial, all_kept, "100")
+    trial.submit(pod("p"))
+    assert expect.bound("p").spec.node_name == all_kept
+    expect.refusal()

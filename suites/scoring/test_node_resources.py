@@ -30,7 +30,7 @@ def with_port(name: str, number: int, **more: Any) -> PodBuilder:
 @pytest.mark.feature("SCORE-4.ports")
 @pytest.mark.case("SC-131", severity="normal")
 def test_ports_of_two_protocols_and_addresses(trial: Trial, expect: Expect) -> None:
-    """TCP and UDP, and two addresses, do not conflict; all addresses conflict with each."""
+    """TCP and UDP, and two addresses, do not conflict; all addresses conflict with each, until the pods are gone."""
     trial.add(node("n1"))
     trial.submit(with_port("tcp", 8080, protocol="TCP", hostIP="10.0.0.1"))
     expect.bound("tcp")
@@ -41,6 +41,15 @@ def test_ports_of_two_protocols_and_addresses(trial: Trial, expect: Expect) -> N
     )
     expect.bound("udp", "other")
     waits(expect, "all", "free ports")
+    trial.delete("tcp")
+    waits(expect, "all", "free ports")
+    trial.delete("other")
+    expect.bound("all")
+    trial.submit(with_port("again", 8080, protocol="TCP", hostIP="10.0.0.1"))
+    waits(expect, "again", "free ports")
+    trial.delete("all")
+    trial.submit(with_port("another", 8080, protocol="TCP", hostIP="10.0.0.3"))
+    expect.bound("again", "another")
 
 
 # -- amounts -----------------------------------------------------------------------------------------------------------

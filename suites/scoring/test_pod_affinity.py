@@ -6,9 +6,9 @@ Each case is set up where scores and chance cannot give the same result: one nod
 import pytest
 
 from seatrial.fixtures.expect import Expect
-from seatrial.fixtures.trial import Trial
+from seatrial.fixtures.trial import TRIAL_LABEL, Trial
 from seatrial.harness.clusters.protocol import Capability
-from seatrial.scheduler.api.builders import PodBuilder, node
+from seatrial.scheduler.api.builders import PodBuilder, node, priority_class
 from seatrial.suites.scoring.rules import HOST, PREFERRED, REQUIRED, apart_from, patch, pod_with, spread, term, waits
 
 pytestmark = [pytest.mark.needs(Capability.NODES)]
@@ -93,6 +93,39 @@ def test_labels_of_a_namespace_come_and_go(trial: Trial, expect: Expect) -> None
     waits(expect, "within", "anti-affinity")
     team(None)
     expect.bound("within")
+
+
+@pytest.mark.feature("SCORE-4.anti-affinity")
+@pytest.mark.case("SC-431", severity="critical", source="kubernetes v1.34: interpodaffinity/filtering.go")
+@pytest.mark.long(seconds=8)
+def test_labels_of_a_placed_pod_come_and_go(trial: Trial, expect: Expect) -> None:
+    """A pod with anti-affinity to app b waits for the only node, until the pod there is of app c. When that one is of
+    app b again, the next pod waits."""
+    trial.add(node("n1"))
+    trial.submit(pod_with("there", "b"))
+    expect.bound("there")
+    trial.submit(pod_with("p0", affinity=apart_from("b")))
+    waits(expect, "p0", "anti-affinity")
+    patch(trial, trial.path("Pod", "there"), {"metadata": {"labels": {"app": "c"}}})
+    expect.bound("p0")
+    patch(trial, trial.path("Pod", "there"), {"metadata": {"labels": {"app": "b"}}})
+    trial.settle()
+    trial.submit(pod_with("p1", affinity=apart_from("b")))
+    waits(expect, "p1", "anti-affinity")
+
+
+@pytest.mark.feature("SCORE-4.anti-affinity")
+@pytest.mark.case("SC-432", severity="normal", source="kubernetes v1.34: interpodaffinity/filtering.go")
+@pytest.mark.long(seconds=4)
+def test_labels_of_a_waiting_pod_change(trial: Trial, expect: Expect) -> None:
+    """A pod waits, because one on the only node has anti-affinity to its app; as one of another app it is placed."""
+    trial.add(node("n1"))
+    trial.submit(pod_with("guard", affinity=apart_from("b")))
+    expect.bound("guard")
+    trial.submit(pod_with("p", "b"))
+    waits(expect, "p", "anti-affinity")
+    patch(trial, trial.path("Pod", "p"), {"metadata": {"labels": {"app": "c"}}})
+    expect.bound("p")
 
 
 @pytest.mark.feature("SCORE-4.affinity")
@@ -329,6 +362,105 @@ def test_a_node_without_a_label_of_another_constraint_is_no_domain(
     trial.submit(*(pod_with(name, topologySpreadConstraints=both) for name in names))
     where = [pod.spec.node_name for pod in expect.bound(names[0], names[1], *names[2:])]
     assert sorted(where) == ["n1", "n1", "n2", "n2"]
+
+
+@pytest.mark.feature("SCORE-4.spread")
+@pytest.mark.case("SC-433", severity="critical", source="kubernetes v1.34: podtopologyspread/common.go")
+@pytest.mark.long(seconds=4)
+def test_a_pod_that_is_being_deleted_is_not_counted(trial: Trial, expect: Expect) -> None:
+    """One pod of the app is on n1 and none on n2, which is closed: the next one waits. The first is deleted, though a
+    finalizer keeps it: one pod has room on n1 then, and a second has not."""
+    trial.add(node("n1"), node("n2"))
+    first = pod_with("first", topologySpreadConstraints=spread()).select({HOST: "n1"})
+    first.manifest["metadata"]["finalizers"] = ["seatrial.dev/hold"]
+    trial.submit(first)
+    expect.bound("first")
+    patch(trial, "/api/v1/nodes/n2", {"spec": {"unschedulable": True}})
+    trial.settle()
+    trial.submit(pod_with("early", topologySpreadConstraints=spread()))
+    waits(expect, "early", "spread")
+    trial.delete("early")
+    path = trial.path("Pod", "first")
+    try:
+        assert trial.call("DELETE", path).ok
+        trial.settle()
+        trial.submit(pod_with("late", topologySpreadConstraints=spread()))
+        assert expect.bound("late").spec.node_name == "n1"
+        trial.submit(pod_with("later", topologySpreadConstraints=spread()))
+        waits(expect, "later", "spread")
+    finally:
+        patch(trial, path, {"metadata": {"finalizers": None}})
+
+
+@pytest.mark.feature("SCORE-4.spread")
+@pytest.mark.case("SC-434", severity="critical", source="kubernetes v1.34: podtopologyspread/plugin.go, Node Delete")
+@pytest.mark.long(seconds=4)
+@pytest.mark.parametrize("full", [True, False], ids=["full", "bare"])
+def test_a_node_that_is_deleted_is_no_domain(trial: Trial, expect: Expect, *, full: bool) -> None:
+    """One pod of the app is on n1 and none on n2, which is full, or a node object that nothing else is known of: the
+    next one waits, until n2 is deleted. A finalizer keeps the pod there."""
+    trial.add(node("n1"), *([node("n2").cpu(1)] if full else []))
+    if full:
+        filler = pod_with("filler", "filler").request(cpu=1).select({HOST: "n2"})
+        filler.manifest["metadata"]["finalizers"] = ["seatrial.dev/hold"]
+        trial.submit(filler)
+        expect.bound("filler")
+    else:
+        labels = {HOST: "n2", TRIAL_LABEL: trial.name}
+        bare = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n2", "labels": labels}}
+        trial.create(bare, "/api/v1/nodes")
+    trial.submit(pod_with("first").select({HOST: "n1"}))
+    expect.bound("first")
+    trial.submit(pod_with("p", topologySpreadConstraints=spread()).request(cpu=1))
+    waits(expect, "p", "spread")
+    try:
+        assert trial.call("DELETE", "/api/v1/nodes/n2").ok
+        assert expect.bound("p").spec.node_name == "n1"
+    finally:
+        trial.call("PATCH", trial.path("Pod", "filler"), {"metadata": {"finalizers": None}})
+
+
+@pytest.mark.feature("SCORE-4.spread")
+@pytest.mark.case("SC-438", severity="critical", source="KEP-3094: nodeAffinityPolicy")
+@pytest.mark.long(seconds=6)
+def test_a_node_that_is_not_selected_any_more_is_no_domain(trial: Trial, expect: Expect) -> None:
+    """Pods of the app select two nodes, of which n2 is closed: the second pod waits. It is placed on n1 once n2 has the
+    label no longer, and the third waits when n2 has it again."""
+    trial.add(*(node(name).label("disk", "fast") for name in ("n1", "n2")))
+    patch(trial, "/api/v1/nodes/n2", {"spec": {"unschedulable": True}})
+    trial.settle()
+
+    def submit(name: str) -> None:
+        trial.submit(pod_with(name, topologySpreadConstraints=spread()).select({"disk": "fast"}))
+
+    submit("p0")
+    expect.bound("p0")
+    submit("p1")
+    waits(expect, "p1", "spread")
+    patch(trial, "/api/v1/nodes/n2", {"metadata": {"labels": {"disk": None}}})
+    assert expect.bound("p1").spec.node_name == "n1"
+    patch(trial, "/api/v1/nodes/n2", {"metadata": {"labels": {"disk": "fast"}}})
+    trial.settle()
+    submit("p2")
+    waits(expect, "p2", "spread")
+
+
+@pytest.mark.feature("SCORE-4.anti-affinity", "PRE-1.lower-goes")
+@pytest.mark.case("SC-439", severity="critical", source="kubernetes v1.34: interpodaffinity/filtering.go, RemovePod")
+@pytest.mark.parametrize("holder", ["there", "important"])
+def test_a_less_important_pod_goes_with_its_anti_affinity(trial: Trial, expect: Expect, holder: str) -> None:
+    """The less important pod on the only node, or the important one that comes, has anti-affinity to the other's app:
+    the first one goes, and one of another app stays."""
+    trial.apply(priority_class("trial-high", 9000))
+    trial.add(node("n1"))
+    of_there, of_important = (
+        {"affinity": apart_from(app)} if holder == name else {} for name, app in (("there", "b"), ("important", "a"))
+    )
+    trial.submit(pod_with("there", "a", **of_there), pod_with("other", "c"))
+    expect.bound("there", "other")
+    trial.submit(pod_with("important", "b", **of_important).priority_class("trial-high"))
+    expect.gone("there")
+    expect.bound("important", "other")
 
 
 @pytest.mark.feature("SCORE-4.spread")

@@ -251,6 +251,27 @@ def test_a_provisioner_that_gives_the_node_back(
     assert expect.bound("p").spec.node_name == fuller
 
 
+@pytest.mark.case("SC-437", severity="critical", source=f"{BINDER}: RevertAssumedPodVolumes, DeletePodBindings")
+def test_a_pod_that_is_gone_has_chosen_nothing(
+    trial: Trial, expect: Expect, storage: StorageOfCase, fuller: str
+) -> None:
+    """A pod is deleted while it waits for its claim to be provisioned for n1. Then the provisioner takes that node off
+    the claim, and n1 is closed: the next pod of the claim is given n2."""
+    storage.of_class(PROVISIONER)
+    storage.claim("c")
+    storage.submit("gone", "c")
+    assert storage.selected_node("c") == "n1"
+    trial.delete("gone")
+    patch(trial, "/api/v1/nodes/n1", {"spec": {"unschedulable": True}})
+    path = f"/api/v1/namespaces/{trial.name}/persistentvolumeclaims/c"
+    patch(trial, path, {"metadata": {"annotations": {SELECTED_NODE: None}}})
+    trial.settle()
+    storage.submit("p", "c")
+    assert storage.selected_node("c") == fuller
+    storage.made("c")
+    assert expect.bound("p").spec.node_name == fuller
+
+
 @pytest.mark.case(
     "SC-414", severity="critical", source=f"{PLUGINS}/volumebinding/volume_binding.go@v1.34: podHasPVCs, PreFilter"
 )
@@ -417,6 +438,7 @@ def test_all_volumes_of_a_pod_count(  # noqa: PLR0917
     trial.settle()
     storage.submit("p", "first", "last")
     assert expect.bound("p").spec.node_name == fuller
+    expect.refusal()
 
 
 @pytest.mark.case(

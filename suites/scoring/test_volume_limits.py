@@ -200,12 +200,23 @@ def test_each_driver_has_its_own_limit(trial: Trial, expect: Expect, count: int,
 
 @pytest.mark.feature("SCORE-4.volumes")
 @pytest.mark.case("SC-423", severity="normal", source=f"{LIMITS}: checkAttachableInlineVolume, TranslateInTreePVToCSI")
-def test_disks_of_a_migrated_plugin_count_each(trial: Trial, expect: Expect) -> None:
-    """A node attaches two disks of the driver that in-tree GCE disks are migrated to: the third disk waits."""
-    with limited(trial, 2, "pd.csi.storage.gke.io"):
+@pytest.mark.parametrize(
+    ("driver", "source", "key", "more"),
+    [
+        ("pd.csi.storage.gke.io", "gcePersistentDisk", "pdName", {}),
+        ("disk.csi.azure.com", "azureDisk", "diskURI", {"diskName": "disk", "kind": "Managed"}),
+        ("cinder.csi.openstack.org", "cinder", "volumeID", {}),
+    ],
+    ids=["gce", "azure", "cinder"],
+)
+def test_disks_of_a_migrated_plugin_count_each(  # noqa: PLR0917
+    trial: Trial, expect: Expect, driver: str, source: str, key: str, more: dict[str, str]
+) -> None:
+    """A node attaches two disks of the driver that in-tree disks are migrated to: the third disk waits."""
+    with limited(trial, 2, driver):
         names = ("a", "b", "c")
         for name in names:
-            trial.submit(using_volume(trial, name, gcePersistentDisk={"pdName": f"disk-{name}"}))
+            trial.submit(using_volume(trial, name, **{source: {key: f"disk-{name}", **more}}))
             if name != "c":
                 expect.bound(name)
         expect.pending("c", saying="max volume count")

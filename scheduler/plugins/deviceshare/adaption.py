@@ -52,6 +52,3 @@ class Adaption:
         return MetadataChanges(
             {**annotations, **adapted.annotations}, {VGPU_NODE_LABEL: devices.name} if isolated else {}, locks
         )
-
-    def give_back(self, node_name: str, pod: Pod) -> None:
-        self._locks.give_back(node_name, pod)

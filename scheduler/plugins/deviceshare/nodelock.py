@@ -39,6 +39,8 @@ class NodeLocks(Listener):
     def take(self, node: NodeInfo, name: str, pod: Pod, now: float) -> str:
         """The value to write into the annotation `name`; `now` is in seconds since 1970.
 
+        The lock of a pod that is not bound after all is void: the pod is not on the node.
+
         Raises:
             LockedError: another pod holds the lock, or the annotation is not in our format.
         """
@@ -48,12 +50,6 @@ class NodeLocks(Listener):
         value = f"{rfc3339(now)},{pod.metadata.namespace},{pod.metadata.name}"
         self._decided.setdefault(node.name, {})[name] = value
         return value
-
-    def give_back(self, node_name: str, pod: Pod) -> None:
-        """Release the lock of a pod that is not bound after all; `take` handles what the node object shows already."""
-        decided = self._decided.get(node_name, {})
-        for name in [name for name, value in decided.items() if value.endswith(f",{_owner(pod)}")]:
-            del decided[name]
 
     def node_set(self, node: Node, before: Node | None) -> None:
         decided = self._decided.get(node.name)

@@ -447,8 +447,6 @@ class DeviceShare(PreFilter, BatchFilter, ScoreBatch, Reserve, PreBind, Reservat
     def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
         state.discard(GRANTED)
         state.discard(ADAPTED)
-        if self._adaption is not None:
-            self._adaption.give_back(node_name, pod)
         # also called when reserve never ran; releasing twice is harmless
         self.devices.release(node_name, pod.metadata.uid)
 

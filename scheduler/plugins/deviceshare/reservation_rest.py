@@ -19,24 +19,24 @@ def reserved_shares(annotation: str) -> Shares:
 
 
 def left_of(shares: Shares, taken: Iterable[Holding | None]) -> Shares:
-    """What remains of the shares after the holders' parts; a device without any rest is left out."""
+    """What remains of the shares after the holders' parts; a device without any rest is left out.
+
+    Functions that a holder has stay listed: they count as used as long as one of the two claims them.
+    """
     used: dict[tuple[str, int], dict[str, int]] = {}
-    functions: dict[tuple[str, int], set[str]] = {}
     for holding in taken:
         for share in holding.shares if holding is not None else ():
             where = share.type, share.minor
             sums = used.setdefault(where, {})
             for name, value in share.amounts:
                 sums[name] = sums.get(name, 0) + value
-            functions.setdefault(where, set()).update(function.bus for function in share.functions)
     left = []
     for share in shares:
         where = share.type, share.minor
-        gone, busy = used.get(where, {}), functions.get(where, set())
+        gone = used.get(where, {})
         rest = tuple((name, max(0, value - gone.get(name, 0))) for name, value in share.amounts)
         if any(value for _, value in rest):
-            free = tuple(function for function in share.functions if function.bus not in busy)
-            left.append(Share(share.type, share.minor, rest, free, share.template))
+            left.append(Share(share.type, share.minor, rest, share.functions, share.template))
     return tuple(left)
 
 

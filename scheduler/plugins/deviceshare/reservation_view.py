@@ -47,9 +47,9 @@ def within(devices: NodeDevices, state: DeviceState, reserved: ReservationInfo, 
     Types of which the reservation has no device are unchanged. A NIC with virtual functions of its own offers no
     others (DEV-R48).
     """
-    shares, rest = reserved_shares(reserved.annotation), left(devices, reserved)
+    shares = reserved_shares(reserved.annotation)
     own: dict[int, Amounts | None] = {}
-    caps = {(share.type, share.minor): dict(share.amounts) for share in rest} if at_most else {}
+    caps = {(share.type, share.minor): dict(share.amounts) for share in left(devices, reserved)} if at_most else {}
     index = state.template.index
     for share in shares:
         number = index.get((share.type, share.minor))
@@ -58,13 +58,13 @@ def within(devices: NodeDevices, state: DeviceState, reserved: ReservationInfo, 
             own[number] = caps.get((share.type, share.minor), none_left) if at_most else None
     types = {share.type for share in shares}
     hidden = [number for kind in types for number in state.slots(kind) if number not in own]
-    busy = _not_its_own(state.template, shares, rest)
+    busy = _not_its_own(state.template, shares)
     return state.narrowed({number: cap for number, cap in own.items() if cap is not None}, hidden, busy)
 
 
-def _not_its_own(template: Template, shares: Shares, rest: Shares) -> list[tuple[int, str]]:
-    """On NICs of which the reservation has virtual functions, all functions that it does not hold any more."""
-    has = {(share.type, share.minor, function.bus) for share in rest for function in share.functions}
+def _not_its_own(template: Template, shares: Shares) -> list[tuple[int, str]]:
+    """On NICs of which the reservation has virtual functions, all other functions."""
+    has = {(share.type, share.minor, function.bus) for share in shares for function in share.functions}
     return [
         (template.index[where], function.bus)
         for share in shares

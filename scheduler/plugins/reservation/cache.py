@@ -192,8 +192,6 @@ class ReservationCache(Listener):
         if not self._in.get(uid, True):
             del self._in[uid]
         self.moved.discard(uid)
-        if not self._in.get(uid, True):
-            del self._in[uid]
 
     def _withdraw(self, uid: str) -> None:
         reserved = self._available.pop(uid, None)

@@ -62,14 +62,14 @@ def _set(handle: Handle, book: ReservationCache, reservation: Reservation) -> No
         handle.intake.remove_pod(uid)
         return
     placed = handle.cache.placed(uid)
-    if placed is not None and placed.priority != pod.spec.priority:
+    if placed is not None and not pod.spec.node_name and not handle.cache.is_assumed(uid):
+        handle.intake.remove_pod(uid)  # somebody took its place back
+    elif placed is not None and placed.priority != pod.spec.priority:
         handle.cache.remove_pod(uid)  # the cache counts priorities by the value that the pod was placed with
     handle.intake.set_pod(pod)
     result = book.find(uid)
     if result is not None and (before is None or before.reservation.spec != reservation.spec):
         _regroup(handle, book)
-    if before is not None and result is None:
-        handle.request_wake()
 
 
 def _explained(pod: Pod, message: str) -> tuple[str, str] | None:
