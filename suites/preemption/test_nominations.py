@@ -8,7 +8,7 @@ import pytest
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
-from seatrial.scheduler.api.builders import disruption_budget, node, priority_class
+from seatrial.scheduler.api.builders import disruption_budget, gang, node, priority_class
 from seatrial.suites.preemption.nominations import end, of, preempt_on_frozen, thaw
 from seatrial.suites.preemption.priorities import classes
 
@@ -99,6 +99,28 @@ def test_a_nomination_ends_with_its_pod(classes: Trial, expect: Expect) -> None:
     expect.pending("next")
     end(classes, "high")
     assert expect.bound("next").spec.node_name == "n1"
+    thaw(classes, "n1")
+
+
+@pytest.mark.feature("PRE-1.freed-place", "GANG-1.all-or-nothing")
+@pytest.mark.case(
+    "PR-065",
+    severity="normal",
+    source="kubernetes pkg/scheduler/eventhandlers.go@v1.34: deletePodFromSchedulingQueue wakes for a nominated pod",
+)
+@pytest.mark.long(seconds=15)
+def test_a_gang_gets_the_room_of_a_nomination_that_ends(classes: Trial, expect: Expect) -> None:
+    """A gang that does not preempt waits for the half of the node that is free and nominated. The nominated pod is
+    deleted: the gang is bound, although the other victim still terminates."""
+    classes.apply(priority_class("trial-polite", 5000, preempts=False), gang("train", 2))
+    classes.add(node("n1").cpu(8))
+    preempt_on_frozen(classes, expect, of("low", "first", 4), of("low", "second", 4), by=of("high", "high", 8))
+    end(classes, "first")
+    classes.submit(*(of("polite", f"train-{number}", 2).in_gang("train") for number in range(2)))
+    expect.stable(seconds=12)
+    assert not any(one.spec.node_name for one in classes.pods() if one.metadata.name.startswith("train-"))
+    end(classes, "high")
+    expect.bound("train-0", "train-1", within=20)
     thaw(classes, "n1")
 
 

@@ -106,3 +106,21 @@ def test_trees_do_not_touch(trial: Trial, expect: Expect) -> None:
     expect.bound("modest")
     expect.pending("greedy", saying="runtime: cpu:8")
     expect.pending("plain", saying="runtime: cpu:2")
+
+
+@pytest.mark.feature("QUOTA-7.trees")
+@pytest.mark.case("QU-315", severity="normal", source="spec QUOTA-R59, QUOTA-R64")
+def test_the_nodes_of_a_tree_that_ends_belong_to_the_cluster(trial: Trial, expect: Expect) -> None:
+    """The rest of the cluster has two cores, so a pod of three waits. A tree of four cores loses its profile, team and
+    root: the pod is bound."""
+    trees(trial)
+    trial.add(node("rest").cpu(2).label(POOL, "rest"))
+    trial.apply(quota(f"{trial.name}-plain").max(cpu=100).manifest)
+    trial.submit(pod("plain").request(cpu=3).quota(f"{trial.name}-plain").scheduler(KOORD_SCHEDULER))
+    expect.pending("plain", saying="runtime: cpu:2")
+
+    assert trial.call("DELETE", trial.path("ElasticQuotaProfile", "small")).ok
+    for name in ("team", "root"):
+        assert trial.call("DELETE", trial.path("ElasticQuota", f"{trial.name}-small-{name}")).ok
+
+    expect.bound("plain")
