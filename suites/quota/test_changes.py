@@ -294,7 +294,7 @@ def test_pods_from_before_the_first_quota_count_as_they_are(trial: Trial, expect
 @pytest.mark.case("QU-311", severity="critical", source="spec QUOTA-R10, QUOTA-R31")
 @pytest.mark.long(seconds=45)
 def test_pods_that_get_the_name_of_another_quota_before_it_exists(trial: Trial, expect: Expect) -> None:
-    """A running and a waiting pod name a quota that does not exist, and then another one. When both are made, they count
+    """A running and a waiting pod name a quota that does not exist, and then another one. Both are made: the pods count
     in the second."""
     trial.add(node("n1").cpu(16))
     make(trial, quota(named(trial, "other")).max(cpu=1))

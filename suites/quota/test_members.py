@@ -106,8 +106,8 @@ def test_the_quota_of_a_namespace_counts_its_pods(trial: Trial, expect: Expect) 
 @pytest.mark.feature("QUOTA-7.profile")
 @pytest.mark.case("QU-128", severity="normal")
 def test_a_profile_may_give_a_part_of_its_nodes(trial: Trial) -> None:
-    """resourceRatio 0.5: the root quota of the tree has half of what the nodes of the profile have, and says so of closed
-    nodes. Its min, which somebody changes, is written again."""
+    """resourceRatio 0.5: the root quota of the tree has half of what the nodes of the profile have, and of what closed
+    ones have. Its min, which somebody changes, is written again."""
     trial.add(node("half-0").cpu(8).label("pool", "half"))
     root = f"{trial.name}-half-root"
     trial.apply(

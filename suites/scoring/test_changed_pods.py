@@ -3,96 +3,112 @@
 Each change is followed by an event that has any scheduler try the pod again.
 """
 
-from typing import Any
-
+import orjson
 import pytest
 
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
-from seatrial.scheduler.api.builders import PodBuilder, node
-from seatrial.scheduler.api.extension import KOORD_SCHEDULER
+from seatrial.scheduler.api.builders import node
+from seatrial.scheduler.api.device import DEVICE_ALLOCATE_HINT
 from seatrial.scheduler.api.reservation import RESERVATION_AFFINITY
-from seatrial.suites.scoring.rules import HOST, Json, apart_from, patch, pod_with, waits
+from seatrial.suites.scoring.rules import Json, apart_from, patch, pod_with, waits
 
 pytestmark = [pytest.mark.needs(Capability.NODES), pytest.mark.feature("SCORE-4.queue")]
 
 UPDATE = "kubernetes pkg/scheduler/backend/queue/scheduling_queue.go@v1.34: PriorityQueue.Update"
-AFFINITY = {RESERVATION_AFFINITY: '{"reservationSelector": {"pool": "none"}}'}
+SHUNNED: Json = {"labels": {"app": "shunned"}}
+NO_RESERVATION: Json = {"annotations": {RESERVATION_AFFINITY: '{"reservationSelector": {"pool": "none"}}'}}
+NO_CARD: Json = {
+    "annotations": {
+        DEVICE_ALLOCATE_HINT: orjson.dumps({"gpu": {"selector": {"matchLabels": {"pool": "none"}}}}).decode()
+    }
+}
 TOLERATION = {"key": "team", "operator": "Exists", "effect": "NoSchedule"}
 
 
-def of_pod(trial: Trial, name: str, body: Json) -> None:
-    """Change a pod; the scheduler sees it before the case goes on."""
-    patch(trial, f"/api/v1/namespaces/{trial.name}/pods/{name}", body)
+def change(trial: Trial, body: Json) -> None:
+    """Change the pod that waits; the scheduler sees it before the case goes on."""
+    patch(trial, f"/api/v1/namespaces/{trial.name}/pods/waits", body)
     trial.settle()
 
 
-def guarded(trial: Trial, expect: Expect) -> None:
-    """n1, with a pod that keeps pods of app `shunned` away, and a pod that holds the rest."""
-    trial.add(node("n1").cpu(4))
-    guard = pod_with("guard", "guard", affinity=apart_from("shunned")).request(cpu=1)
-    trial.submit(guard, pod_with("holder", "holder").request(cpu=3))
+def without(metadata: Json) -> Json:
+    """The change that takes these labels or annotations away."""
+    return {"metadata": {key: dict.fromkeys(values) for key, values in metadata.items()}}
+
+
+def begin(trial: Trial, expect: Expect, *, held: int, **metadata: dict[str, str]) -> None:
+    """A node with a pod that keeps pods of app `shunned` away, and one that holds CPUs; a pod of three CPUs and a half
+    of the card, with these labels and annotations, waits."""
+    trial.add(node("n1").cpu(4).gpus("a10", 1))
+    guard = pod_with("guard", "guard", affinity=apart_from("shunned")).request(cpu="500m")
+    trial.submit(guard, pod_with("holder", "holder").request(cpu=held))
     expect.running("guard", "holder")
+    waiting = pod_with("waits").gpu_share(50).request(cpu=3)
+    for key, value in metadata.get("labels", {}).items():
+        waiting.label(key, value)
+    for key, value in metadata.get("annotations", {}).items():
+        waiting.annotation(key, value)
+    trial.submit(waiting)
 
 
 @pytest.mark.case("SC-460", severity="critical", source=UPDATE)
 @pytest.mark.long(seconds=15)
 @pytest.mark.parametrize(
-    ("before", "change", "saying"),
+    "metadata",
     [
-        pytest.param({"app": "shunned"}, {"metadata": {"labels": {"app": "a"}}}, "anti-affinity", id="label"),
-        pytest.param({}, {"spec": {"tolerations": [TOLERATION]}}, "untolerated taint", id="toleration"),
-        pytest.param(
-            {"annotations": AFFINITY}, {"metadata": {"annotations": {RESERVATION_AFFINITY: None}}}, "", id="annotation"
-        ),
+        pytest.param(SHUNNED, id="label"),
+        pytest.param(NO_RESERVATION, id="reservation-affinity"),
+        pytest.param(NO_CARD, id="device-hint"),
     ],
 )
-def test_what_kept_a_waiting_pod_away_is_gone(
-    trial: Trial, expect: Expect, before: dict[str, Any], change: Json, saying: str
-) -> None:
-    """The label, annotation or missing toleration that keeps a pod from a node with room is changed: it is bound."""
-    guarded(trial, expect)
-    trial.delete("holder")
-    if saying == "untolerated taint":
-        patch(trial, "/api/v1/nodes/n1", {"spec": {"taints": [{"key": "team", "effect": "NoSchedule"}]}})
-        trial.settle()
-    waiting = pod_with("waits", before.get("app", "a")).request(cpu=2)
-    for key, value in before.get("annotations", {}).items():
-        waiting.annotation(key, value)
-    trial.submit(waiting)
-    waits(expect, "waits", saying)
+def test_what_keeps_a_waiting_pod_away_goes(trial: Trial, expect: Expect, metadata: Json) -> None:
+    """A pod has a label or annotation that keeps it from a node with room. Without it the pod is bound there."""
+    begin(trial, expect, held=0, **metadata)
+    waits(expect, "waits")
     trial.pass_time(10)  # its backoff is over
 
-    of_pod(trial, "waits", change)
+    change(trial, without(metadata))
     trial.add(node("n2").cpu(1))
 
     assert expect.bound("waits", within=20).spec.node_name == "n1"
 
 
 @pytest.mark.case("SC-461", severity="critical", source=UPDATE)
+@pytest.mark.long(seconds=15)
+def test_a_waiting_pod_gets_a_toleration(trial: Trial, expect: Expect) -> None:
+    """A pod waits for a tainted node: with a toleration it is bound there."""
+    trial.add(node("n1").cpu(4).taint("team"))
+    trial.submit(pod_with("waits").request(cpu=2))
+    waits(expect, "waits", "untolerated taint")
+    trial.pass_time(10)  # its backoff is over
+
+    change(trial, {"spec": {"tolerations": [TOLERATION]}})
+
+    expect.bound("waits", within=20)
+
+
+@pytest.mark.case("SC-465", severity="critical", source=UPDATE)
 @pytest.mark.long(seconds=10)
 @pytest.mark.parametrize(
-    "change",
+    "metadata",
     [
-        pytest.param({"labels": {"app": "shunned"}}, id="label"),
-        pytest.param({"annotations": AFFINITY}, id="annotation"),
+        pytest.param(SHUNNED, id="label"),
+        pytest.param(NO_RESERVATION, id="reservation-affinity"),
+        pytest.param(NO_CARD, id="device-hint"),
     ],
 )
-def test_what_keeps_a_pod_away_comes_while_it_waits_for_room(trial: Trial, expect: Expect, change: Json) -> None:
-    """A pod waits for room, and gets a label or annotation that keeps it from the node. There is room: it waits on,
-    and is bound when it is as before."""
-    guarded(trial, expect)
-    trial.submit(pod_with("waits").request(cpu=3))
+def test_what_keeps_a_pod_away_comes_while_it_waits_for_room(trial: Trial, expect: Expect, metadata: Json) -> None:
+    """A pod waits for room, and gets a label or annotation that keeps it from the node. There is room: it waits on."""
+    begin(trial, expect, held=3)
     expect.pending("waits", saying="Insufficient cpu")
     trial.pass_time(2)
 
-    of_pod(trial, "waits", {"metadata": change})
+    change(trial, {"metadata": metadata})
     trial.delete("holder")
 
     waits(expect, "waits")
-    key = next(iter(change))
-    former: Json = {"app": "a"} if key == "labels" else {RESERVATION_AFFINITY: None}
-    of_pod(trial, "waits", {"metadata": {key: former}})
+    change(trial, without(metadata))
     trial.add(node("n2").cpu(1))
     expect.bound("waits", within=20)

@@ -60,7 +60,8 @@ def test_the_message_counts_nodes_by_reason(trial: Trial, expect: Expect) -> Non
 @pytest.mark.case(
     "SC-464",
     severity="normal",
-    source="kubernetes pkg/scheduler/framework/plugins/tainttoleration and nodeunschedulable@v1.34: isSchedulableAfterNodeChange",
+    source="kubernetes pkg/scheduler/framework/plugins/tainttoleration/taint_toleration.go@v1.34:"
+    " isSchedulableAfterNodeChange",
 )
 @pytest.mark.long(seconds=15)
 @pytest.mark.parametrize(
