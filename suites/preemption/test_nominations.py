@@ -68,6 +68,7 @@ def test_half_of_the_room_is_not_given_away(classes: Trial, expect: Expect) -> N
 
 @pytest.mark.feature("PRE-1.lower-goes")
 @pytest.mark.case("PR-061", severity="critical")
+@pytest.mark.long(seconds=15)
 def test_a_pod_whose_room_was_taken_preempts_again(classes: Trial, expect: Expect) -> None:
     """One of two victims is gone, and a more important pod takes its room. When the other is gone too, the nominated
     pod does not fit there any more: it preempts on another node."""
@@ -80,6 +81,7 @@ def test_a_pod_whose_room_was_taken_preempts_again(classes: Trial, expect: Expec
     classes.submit(of("low", "third", 8).node_name("n2"))
     expect.running("third")
     assert classes.call("PATCH", "/api/v1/nodes/n2", {"spec": {"taints": []}}).ok
+    expect.stable(seconds=12)  # the backoff is over, and nothing but the end of the second pod has it tried again
 
     thaw(classes, "n1")
 
