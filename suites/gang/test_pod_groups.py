@@ -182,3 +182,28 @@ def test_members_that_ended_and_are_deleted_count_for_their_pod_group_alone(tria
 
     expect.running(*names("train", 2))
     assert shows(trial, phase="Running", scheduled=2, running=2, succeeded=0), status(trial)
+
+
+@pytest.mark.feature("GANG-1.status")
+@pytest.mark.case("GA-257", severity="normal", source="spec GANG-R45")
+@pytest.mark.needs(Capability.VIRTUAL_TIME)
+def test_a_change_while_a_status_is_written_is_written_too(
+    trial: Trial, expect: Expect, subject: Subject | None
+) -> None:
+    """The API server answers late. A member is deleted while the status before that is written: it is counted no more,
+    although nothing else happens."""
+    if subject is None:
+        pytest.skip("needs a scheduler that the harness started; the harness did not start this one")
+    trial.add(node("n1").cards(3))
+    trial.apply(gang("train", 2))
+    trial.submit(*workers("train", 2))
+    expect.running(*names("train", 2))
+    assert shows(trial, phase="Running", running=2), status(trial)
+    with subject.troubled() as link:
+        link.delay = 5.0
+        trial.submit(*workers("train", 1, first=2))
+        assert trial.reaches(lambda: status(trial).get("scheduled") == 3, within=60), status(trial)
+        trial.delete("train-2")
+        trial.pass_time(1)
+        link.delay = 0.0
+        assert shows(trial, scheduled=2, running=2), status(trial)

@@ -6,6 +6,7 @@ import pytest
 
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
+from seatrial.harness.clusters.fault_injection.transport import Link, OfKind
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.harness.subject.protocol import Subject
 from seatrial.scheduler.api.builders import node, pod, quota
@@ -20,7 +21,10 @@ from seatrial.scheduler.api.quota import (
     SYSTEM_QUOTA,
 )
 from seatrial.scheduler.api.transport import STRATEGIC_MERGE_PATCH
+from seatrial.suites.faults.schedulers import link, running
 from seatrial.suites.quota.quotas import annotation, counted, make, many, named, path_of, placed, read, settle
+
+__all__ = ["link", "running"]
 
 CHECKING_PARENTS = "checking-parent-quotas"
 pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER), pytest.mark.profile(KOORD_SCHEDULER)]
@@ -381,3 +385,25 @@ def test_every_quota_above_is_checked(trial: Trial, expect: Expect) -> None:
     expect.pending("b-0", saying=f"quotaNameTopo: [{path}], runtime: cpu:8, used: cpu:8")
     trial.delete("a-3")
     expect.bound("b-0")
+
+
+@pytest.mark.feature("QUOTA-1.status", "HIL-4.api-errors")
+@pytest.mark.case("QU-317", severity="normal", source="spec QUOTA-R75, QUOTA-R76")
+@pytest.mark.needs(Capability.VIRTUAL_TIME)
+def test_statuses_that_were_refused_are_written_soon(trial: Trial, expect: Expect, link: Link) -> None:
+    """The API server refuses the statuses of ten quotas while they get a pod each. Four seconds after it takes them
+    again, all of them have the use of their pods."""
+    trial.add(node("n1").cpu(32))
+    own = [f"q{number}" for number in range(10)]
+    make(trial, *(quota(named(trial, name)).max(cpu=4) for name in own))
+    settle(trial)
+    link.refuse(403, OfKind("elasticquotas"))
+    trial.submit(*(counted(trial, f"of-{name}", name, cpu=1) for name in own))
+    expect.bound("of-q0", "of-q1", *(f"of-{name}" for name in own[2:]))
+    assert trial.wait(lambda: link.refused >= len(own), within=30), "the statuses were to be written"
+    trial.pass_time(3)
+    link.heal()
+
+    trial.pass_time(4)
+
+    assert [read(trial, named(trial, name))["status"]["used"] for name in own] == [{"cpu": "1"}] * len(own)

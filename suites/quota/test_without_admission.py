@@ -231,3 +231,23 @@ def test_of_two_quotas_of_one_namespace_the_older_counts(trial: Trial, expect: E
     assert trial.call("PATCH", path_of(trial, older), change).ok
     trial.submit(pod("third").request(cpu=1).scheduler(KOORD_SCHEDULER))
     expect.pending("third", saying=f"quotaName: {newer}, runtime: cpu:1, used: cpu:4")
+
+
+@pytest.mark.feature("QUOTA-4.scaled-min")
+@pytest.mark.case("QU-318", severity="normal", source="spec QUOTA-R17, QUOTA-R18, QUOTA-R22")
+def test_a_min_grows_again_with_what_a_sibling_asks_for(trial: Trial) -> None:
+    """Two quotas with a min of four GiB below a parent that is given what they ask for; one has no weight for memory.
+    It asks for six: of six it has half, its scaled min. The other one asks for two: of eight it has four."""
+    trial.add(node("n1").cpu(32).memory("64Gi"))
+    make(trial, quota(named(trial, "p")).min(memory="8Gi").max(cpu=16, memory="16Gi").parent())
+    for own, weight in (("a", {"cpu": 1}), ("b", {"cpu": 1, "memory": "1Gi"})):
+        one = quota(named(trial, own)).min(memory="4Gi").max(cpu=8, memory="8Gi").weight(**weight)
+        make(trial, one.below(named(trial, "p")))
+    trial.submit(*(counted(trial, f"a-{number}", "a", memory="1Gi") for number in range(6)))
+    settle(trial)
+    assert placed(trial, "a-") == 3
+
+    trial.submit(*(counted(trial, f"b-{number}", "b", memory="1Gi") for number in range(2)))
+
+    settle(trial)
+    assert (placed(trial, "a-"), placed(trial, "b-")) == (4, 2)

@@ -63,19 +63,6 @@ def test_the_first_backoffs_are_short(trial: Trial, expect: Expect, link: Link) 
     expect.bound("p")
 
 
-@pytest.mark.case("SC-463", severity="normal", source="spec FWK-R40")
-@pytest.mark.needs(Capability.OWN_CLUSTER)  # priority classes
-def test_of_equal_pods_that_come_together_the_first_is_first(trial: Trial, expect: Expect) -> None:
-    """Three pods come together, a less important one between two that are equal, and there is room for one: the first
-    one gets it."""
-    trial.apply(priority_class("queue-low", 1, preempts=False), priority_class("queue-high", 9000, preempts=False))
-    trial.add(node("n1").cpu(2))
-    levels = {"z": "high", "m": "low", "a": "high"}
-    trial.submit(*(pod(name).request(cpu=2).priority_class(f"queue-{level}") for name, level in levels.items()))
-    expect.bound("z")
-    expect.pending("m", "a")
-
-
 @pytest.mark.case("SC-190", severity="normal")
 @pytest.mark.needs(Capability.VIRTUAL_TIME)
 def test_room_does_not_end_a_backoff(trial: Trial, expect: Expect, link: Link) -> None:

@@ -431,7 +431,6 @@ class QuotaCache(Listener):
             account = self.accounts.get(uid)
             if account is not None:
                 self._count(account.pod, account.info)
-                self.handle.request_wake()
 
     def _forget(self, uid: str) -> None:
         account = self.accounts.pop(uid, None)
