@@ -251,3 +251,27 @@ def test_pods_without_a_place_yet_take_the_room(
         return [job.name for job in jobs(trial) if job.spec.pod_ref.name.startswith("web")]
 
     assert trial.wait(lambda: bool(of_web()), within=60) is not paused, of_web()
+
+
+@pytest.mark.feature("DES-1.protected")
+@pytest.mark.case(
+    "DC-125", severity="normal", source="spec RSV-R81; descheduler: pkg/descheduler/node/node.go (NodeFit)"
+)
+@pytest.mark.long(seconds=6)
+@pytest.mark.parametrize("ended", [True, False], ids=["ended", "runs"])
+def test_pods_that_ended_take_no_room(trial: Trial, start_descheduler: StartDescheduler, *, ended: bool) -> None:
+    """A pod on n2 has requested all CPUs there. With nodeFit pods of n1 go if it has ended, and stay if it has not."""
+    with_nodes(trial, "n1", "n2")
+    large = pod("large").request(cpu=16).select({"kubernetes.io/hostname": "n2"})
+    large.manifest["spec"]["restartPolicy"] = "Never"
+    trial.submit(large)
+    assert trial.reaches(lambda: trial.pod("large").status.phase == "Running", within=30)
+    deployment(trial, "web", 3, like=pod("x").request(cpu=1))
+    wait_running(trial, "web", 3)
+    if ended:
+        path = f"{trial.path('Pod', 'large')}/status"
+        assert trial.call("PATCH", path, {"status": {"phase": "Succeeded"}}).ok
+
+    start(trial, start_descheduler, "web", nodeFit=True)
+
+    assert evicted(trial, at_least=3 * ended) == ({"web"} if ended else set())
