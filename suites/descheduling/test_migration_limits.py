@@ -85,7 +85,8 @@ def test_a_job_that_evicts_nothing_leaves_its_place_in_the_limiter(
 
     assert trial.call("DELETE", f"{JOBS_PATH}/move-0").ok
 
-    assert ended(trial, "move-1", within=20).status.phase == "Succeeded"
+    done = ended(trial, "move-1", within=20).status
+    assert (done.phase, done.status, done.reason) == ("Succeeded", "Complete", ""), done
 
 
 @pytest.mark.feature("MIG-1.budgets")
@@ -276,3 +277,25 @@ def test_the_limiter_of_a_workload_follows_its_replicas(trial: Trial, start_desc
     trial.pass_time(5)
     assert gone() == 1
     assert trial.reaches(lambda: gone() == 3, within=45)
+
+
+@pytest.mark.feature("MIG-2.filter")
+@pytest.mark.case("MG-082", severity="critical", source="spec RSV-R69")
+@pytest.mark.long(seconds=6)
+def test_pods_that_ended_are_not_unavailable(trial: Trial, start_descheduler: StartDescheduler) -> None:
+    """One pod of a workload failed, and another one runs in its place. The workload may lose one pod: a migration goes
+    on, as all of its replicas are there."""
+    with_nodes(trial, "n1", "n2")
+    deployment(trial, "web", 3, like=pod("x").request(cpu=1))
+    failed, other, *_ = wait_running(trial, "web", 3)
+    path = f"{trial.path('Pod', failed.metadata.name)}/status"
+    assert trial.call("PATCH", path, {"status": {"phase": "Failed"}}).ok
+    wait_running(trial, "web", 3)
+    assert trial.find(failed.metadata.name) is not None
+    start_descheduler(
+        {}, migration={"maxMigratingPerWorkload": 1, "maxUnavailablePerWorkload": 1, "objectLimiters": OFF}
+    )
+
+    migrate(trial, "move", other.metadata.name, mode="EvictDirectly")
+
+    assert ended(trial, "move", within=30).status.phase == "Succeeded"

@@ -9,6 +9,7 @@ from seatrial.fixtures.trial import TRIAL_LABEL, Trial
 from seatrial.harness.clusters.answers import accepted
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import pod
+from seatrial.scheduler.api.slo import NODE_METRICS_PATH
 from seatrial.suites.descheduling.rounds import LOAD, MINUTES, PER_POD, SOON, TWO_AT_ONCE, hot_node, on, reports
 from seatrial.suites.descheduling.workloads import (
     ALL_AT_ONCE,
@@ -16,6 +17,7 @@ from seatrial.suites.descheduling.workloads import (
     cordon,
     deployment,
     jobs,
+    metric,
     running,
     use,
     wait_running,
@@ -222,3 +224,58 @@ def test_what_runs_outside_of_pods_heats_a_node(trial: Trial, start_descheduler:
     assert trial.reaches(lambda: bool(jobs(trial)), within=2 * REPORT + MINUTES), trial.timeline()
     trial.pass_time(MINUTES)
     assert (len(on(trial, "web", "n1")), len(jobs(trial))) == (3, 1)
+
+
+@pytest.mark.feature("DES-3.spikes")
+@pytest.mark.case("DC-130", severity="normal", source="spec RSV-R88")
+@pytest.mark.long(500)
+def test_a_node_that_was_hot_long_ago_is_not_hot_at_its_first_spike(
+    trial: Trial, start_descheduler: StartDescheduler
+) -> None:
+    """Anomaly count 4, a timeout of a minute, and a hundred normal rounds until a node counts as normal. A node cools,
+    and is within its limits for two minutes. Then it is hot for one report: no further pod leaves. It stays hot: one
+    does."""
+    hot_node(trial)
+    condition = {"timeout": "1m", "consecutiveAbnormalities": 4, "consecutiveNormalities": 100}
+    start_descheduler({"LowNodeLoad": {**LOAD, "anomalyCondition": condition}}, migration=TWO_AT_ONCE)
+    assert trial.reaches(lambda: len(on(trial, "web", "n1")) == 4, within=4 * MINUTES), trial.timeline()
+    trial.pass_time(2 * MINUTES)
+    before = len(jobs(trial))
+
+    def consume(cpu: str) -> None:
+        for item in on(trial, "web", "n1"):
+            use(trial, item, cpu=cpu, memory="1Gi")
+
+    consume("3")
+    reports(trial)
+    consume("2")
+    reports(trial)
+    trial.pass_time(20)
+    assert len(jobs(trial)) == before
+
+    consume("3")
+
+    assert trial.reaches(lambda: len(jobs(trial)) > before, within=REPORT + MINUTES + 15)
+
+
+@pytest.mark.feature("DES-3.cools")
+@pytest.mark.case(
+    "DC-131", severity="critical", source="spec RSV-R85, RSV-R86: a node without a NodeMetric takes no part"
+)
+@pytest.mark.long(200)
+def test_a_node_whose_usage_is_gone_is_left_alone(trial: Trial, start_descheduler: StartDescheduler) -> None:
+    """A node becomes hot between two rounds, and its NodeMetric is deleted: no pod leaves in the next round. There is a
+    new NodeMetric: pods do."""
+    hot_node(trial, uses={"cpu": "1", "memory": "1Gi"})
+    start_descheduler({"LowNodeLoad": LOAD}, migration=TWO_AT_ONCE, deschedulingInterval="80s")
+    trial.pass_time(5)
+    for item in running(trial, "web"):
+        use(trial, item, cpu="2", memory="1Gi")
+    reports(trial, "n1")
+    assert trial.call("DELETE", f"{NODE_METRICS_PATH}/n1").ok
+
+    trial.pass_time(80)
+    assert jobs(trial) == []
+
+    metric(trial, "n1")
+    assert trial.reaches(lambda: bool(jobs(trial)), within=180)
