@@ -226,3 +226,27 @@ def test_a_waiting_pod_preempts_when_that_becomes_enough(classes: Trial, expect:
 
     expect.gone("victim")
     expect.bound("waits")
+
+
+@pytest.mark.feature("PRE-1.lower-goes")
+@pytest.mark.case(
+    "PR-066", severity="critical", source="kubernetes: a deletion of a pod moves waiting pods to the queue"
+)
+@pytest.mark.long(seconds=25)
+def test_a_waiting_pod_preempts_when_the_second_pod_has_left(classes: Trial, expect: Expect) -> None:
+    """A pod needs all of a node, where two pods of its own priority have two thirds and a less important one the rest.
+    The first one ends, which is not enough; later the second one does: the less important one goes at once."""
+    classes.add(node("n1").cpu(12))
+    classes.submit(of("high", "first", 4), of("high", "second", 4), of("low", "victim", 4))
+    expect.running("first", "second", "victim")
+    classes.submit(of("high", "waits", 12))
+    expect.pending("waits")
+    classes.pass_time(12)  # its backoff is over
+    classes.delete("first")
+    classes.pass_time(8)
+    assert not classes.pod("victim").deleting
+
+    classes.delete("second")
+
+    expect.gone("victim")
+    expect.bound("waits")

@@ -407,3 +407,23 @@ def test_statuses_that_were_refused_are_written_soon(trial: Trial, expect: Expec
     trial.pass_time(4)
 
     assert [read(trial, named(trial, name))["status"]["used"] for name in own] == [{"cpu": "1"}] * len(own)
+
+
+@pytest.mark.feature("QUOTA-3.shared-weight", "QUOTA-10.in-place")
+@pytest.mark.case("QU-319", severity="critical", source="spec QUOTA-R18, QUOTA-R27")
+@pytest.mark.long(seconds=45)
+def test_a_weight_that_changes_counts_alone(trial: Trial) -> None:
+    """Two quotas of equal weight ask for eight cores each. The weight of one becomes three times as much, and nothing
+    else changes. Of eight cores, which come then, it gets six."""
+    trial.add(node("n0").cpu(0))
+    make(trial, *(quota(named(trial, own)).max(cpu=8).weight(cpu=1) for own in "ab"))
+    trial.submit(*many(trial, "a", 8), *many(trial, "b", 8))
+    settle(trial)
+    weight = {"metadata": {"annotations": {SHARED_WEIGHT: '{"cpu": 3}'}}}
+    assert trial.call("PATCH", path_of(trial, named(trial, "a")), weight).ok
+    trial.settle()
+
+    trial.add(node("n1").cpu(8))
+
+    settle(trial)
+    assert (placed(trial, "a-"), placed(trial, "b-")) == (6, 2)

@@ -1,4 +1,4 @@
-"""Pods that change while they wait: what they are at the next attempt decides, in both directions.
+"""Pods, and namespaces, that change while pods wait: what they are at the next attempt decides, in both directions.
 
 Each change is followed by an event that has any scheduler try the pod again.
 """
@@ -12,7 +12,7 @@ from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import node
 from seatrial.scheduler.api.device import DEVICE_ALLOCATE_HINT
 from seatrial.scheduler.api.reservation import RESERVATION_AFFINITY
-from seatrial.suites.scoring.rules import Json, apart_from, patch, pod_with, waits
+from seatrial.suites.scoring.rules import REQUIRED, Json, apart_from, patch, pod_with, term, waits
 
 pytestmark = [pytest.mark.needs(Capability.NODES), pytest.mark.feature("SCORE-4.queue")]
 
@@ -111,4 +111,24 @@ def test_what_keeps_a_pod_away_comes_while_it_waits_for_room(trial: Trial, expec
     waits(expect, "waits")
     change(trial, without(metadata))
     trial.add(node("n2").cpu(1))
+    expect.bound("waits", within=20)
+
+
+@pytest.mark.case(
+    "SC-467", severity="normal", source="kubernetes PodAffinityTerm: namespaceSelector; EnqueueExtensions"
+)
+@pytest.mark.needs(Capability.OWN_CLUSTER)  # labels of a namespace
+@pytest.mark.long(seconds=15)
+def test_a_namespace_gets_the_label_that_a_waiting_pod_selects(trial: Trial, expect: Expect) -> None:
+    """A pod has to be beside a pod of a namespace with a label. The namespace of that pod gets it: the pod is bound."""
+    trial.add(node("n1").cpu(4))
+    trial.submit(pod_with("partner", "partner"))
+    expect.bound("partner")
+    near = term("partner", namespaceSelector={"matchLabels": {"team": "own"}})
+    trial.submit(pod_with("waits", affinity={"podAffinity": {REQUIRED: [near]}}))
+    waits(expect, "waits", "affinity")
+    trial.pass_time(12)  # its backoff is over
+
+    patch(trial, f"/api/v1/namespaces/{trial.name}", {"metadata": {"labels": {"team": "own"}}})
+
     expect.bound("waits", within=20)
