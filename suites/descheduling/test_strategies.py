@@ -257,14 +257,16 @@ def test_a_pod_that_two_strategies_choose_gets_one_job(trial: Trial, start_desch
 @pytest.mark.feature("DES-1.strategies")
 @pytest.mark.case("DC-129", severity="normal", source="ours: pods that a round sends to a node take room there")
 @pytest.mark.long(seconds=6)
-def test_a_round_sends_no_more_to_a_node_than_it_takes(trial: Trial, start_descheduler: StartDescheduler) -> None:
+def test_a_round_sends_no_more_to_a_node_than_it_takes(
+    trial: Trial, expect: Expect, start_descheduler: StartDescheduler
+) -> None:
     """HighNodeUtilization with 40 %: n1 has three pods of two cores, of which n2 and n3 have room for one each: two are
     evicted, although three cores are free on each."""
     with_nodes(trial, "n1", "n2", "n3")
     for name in ("n2", "n3"):
         trial.submit(pod(f"filler-{name}").request(cpu=13).node_name(name))
-        assert trial.reaches(lambda name=name: trial.pod(f"filler-{name}").status.phase == "Running", within=30)
         cordon(trial, name)
+    expect.running("filler-n2", "filler-n3")
     deployment(trial, "web", 3, like=pod("x").request(cpu=2))
     wait_running(trial, "web", 3)
     for name in ("n2", "n3"):
