@@ -165,7 +165,6 @@ class Intake:
             if mark is not None:
                 waiting.remove(info.uid)
                 waiting.add(class_key(info, CycleState({CLUSTER_SCOPED: True, WAKE_GROUP: mark})), entry)
-        self._handle.request_wake()
 
     def set_pod(self, pod: Pod) -> None:
         """A pod was added or changed, as read from the API server, in any phase."""

@@ -196,7 +196,7 @@ class Waker:
             self.groups.apply_changed_rules()
         opened = self._wakes.take_gates()
         if self._wakes.take_regate():
-            opened |= self._regate()
+            self._regate()
         now = self._handle.clock.monotonic()
         if self.groups is not None:
             opened |= self.groups.behind(opened)
@@ -238,8 +238,8 @@ class Waker:
         else:
             entry.held = status
 
-    def _regate(self) -> set[str]:
-        """Read the gate keys of all pods in the queue again. Returns the keys under which pods are held.
+    def _regate(self) -> None:
+        """Read the gate keys of all pods in the queue again, and release those that another gate holds now.
 
         A pod for which a plugin raises has its former keys until all are read again, READ_AGAIN_SECONDS later.
         """
@@ -257,7 +257,6 @@ class Waker:
                 key = held.key_of(entry.info.uid)
                 if key in {own for _, own in before} - {own for _, own in entry.gates}:
                     self._queue.release(entry)
-        return held.keys()
 
     def _wake_if_opened(self) -> None:
         if self._wakes.wake:

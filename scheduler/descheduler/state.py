@@ -100,8 +100,7 @@ class ClusterState:
         if known is not None:
             self._unindex(known)
             self._requests.pop(pod.metadata.uid, None)
-            if self._by_key.get(known.key) == known.metadata.uid:
-                del self._by_key[known.key]
+            self._by_key.pop(known.key, None)
 
     def _unindex(self, pod: Pod) -> None:
         uid = pod.metadata.uid

@@ -340,6 +340,7 @@ def test_a_gate_key_that_raises_when_keys_are_read_again_is_read_once_more(monke
     former key, the other pod follows."""
     made = behind_gate("gate_key")
     made.core.handle.request_regate()
+    made.core.handle.open_gate("gate")
     made.run()
     assert (made.where("bad"), made.where("good")) == ("n", "")
     assert errors(made) == {("Raising", "PreEnqueue"): 1}

@@ -20,9 +20,11 @@ from seatrial.suites.descheduling.workloads import (
     migrate,
     running,
     shown,
+    spread_victim,
     wait_running,
     with_nodes,
 )
+from seatrial.suites.scoring.rules import resize
 
 pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER)]
 
@@ -251,3 +253,87 @@ def test_pods_without_a_place_yet_take_the_room(
         return [job.name for job in jobs(trial) if job.spec.pod_ref.name.startswith("web")]
 
     assert trial.wait(lambda: bool(of_web()), within=60) is not paused, of_web()
+
+
+@pytest.mark.feature("DES-1.protected")
+@pytest.mark.case(
+    "DC-125", severity="normal", source="spec RSV-R81; descheduler: pkg/descheduler/node/node.go (NodeFit)"
+)
+@pytest.mark.long(seconds=6)
+@pytest.mark.parametrize("ended", [True, False], ids=["ended", "runs"])
+def test_pods_that_ended_take_no_room(trial: Trial, start_descheduler: StartDescheduler, *, ended: bool) -> None:
+    """A pod on n2 has requested all CPUs there. With nodeFit pods of n1 go if it has ended, and stay if it has not."""
+    with_nodes(trial, "n1", "n2")
+    large = pod("large").request(cpu=16).select({"kubernetes.io/hostname": "n2"})
+    large.manifest["spec"]["restartPolicy"] = "Never"
+    trial.submit(large)
+    assert trial.reaches(lambda: trial.pod("large").status.phase == "Running", within=30)
+    deployment(trial, "web", 3, like=pod("x").request(cpu=1))
+    wait_running(trial, "web", 3)
+    if ended:
+        path = f"{trial.path('Pod', 'large')}/status"
+        assert trial.call("PATCH", path, {"status": {"phase": "Succeeded"}}).ok
+
+    start(trial, start_descheduler, "web", nodeFit=True)
+
+    assert evicted(trial, at_least=3 * ended) == ({"web"} if ended else set())
+
+
+@pytest.mark.feature("DES-1.protected")
+@pytest.mark.case("DC-126", severity="critical", source="spec RSV-R81; kubernetes KEP-1287")
+@pytest.mark.long(seconds=25)
+@pytest.mark.parametrize("change", ["shrinks", "ends", "goes"])
+def test_a_node_that_gets_room_takes_pods_in_the_next_round(
+    trial: Trial, start_descheduler: StartDescheduler, change: str
+) -> None:
+    """Round after round no pod of n1 is evicted, because a pod on n2 requests all CPUs there. It shrinks in place,
+    ends, or is deleted: the next round evicts them."""
+    with_nodes(trial, "n1", "n2")
+    large = pod("large").resources({"cpu": 16, "memory": "1Gi"}).select({"kubernetes.io/hostname": "n2"})
+    large.manifest["spec"]["restartPolicy"] = "Never"
+    trial.submit(large)
+    assert trial.reaches(lambda: trial.pod("large").status.phase == "Running", within=30)
+    deployment(trial, "web", 3, like=pod("x").request(cpu=1))
+    wait_running(trial, "web", 3)
+    start_descheduler(OLD, migration={**ALL_AT_ONCE, "nodeFit": True}, deschedulingInterval="3s")
+    trial.pass_time(9)
+    assert jobs(trial) == []
+
+    if change == "shrinks":
+        resize(trial, "large", "1")
+    elif change == "ends":
+        assert trial.call("PATCH", f"{trial.path('Pod', 'large')}/status", {"status": {"phase": "Succeeded"}}).ok
+    else:
+        trial.delete("large")
+
+    assert evicted(trial, at_least=3) == {"web"}
+
+
+@pytest.mark.feature("DES-1.protected")
+@pytest.mark.case("DC-127", severity="critical", source="spec RSV-R78, RSV-R81")
+@pytest.mark.long(seconds=6)
+@pytest.mark.parametrize(
+    ("closed", "goes"),
+    [("NoSchedule", False), ("NoExecute", False), ("PreferNoSchedule", True), ("cordon", False), ("not-ready", False)],
+)
+def test_a_node_that_is_closed_takes_no_pod(
+    trial: Trial, start_descheduler: StartDescheduler, closed: str, *, goes: bool
+) -> None:
+    """The only other node has a taint, is cordoned, or is not ready: with nodeFit no pod is evicted, but for a taint
+    that is a preference. A third node has no room."""
+    with_nodes(trial, "n1", "n2")
+    trial.add(node("n3").cpu(1).memory("64Gi"))
+    trial.submit(pod("filler").request(cpu=1).node_name("n3"))
+    spread_victim(trial, "web", 3)
+    if closed == "cordon":
+        cordon(trial, "n2")
+    elif closed == "not-ready":
+        trial.inject({"node": "n2", "verb": "not_ready"})
+        trial.pass_time(3)
+    else:
+        taint = {"key": "team", "effect": closed}
+        assert trial.call("PATCH", "/api/v1/nodes/n2", {"spec": {"taints": [taint]}}).ok
+
+    start(trial, start_descheduler, "web", nodeFit=True)
+
+    assert evicted(trial, at_least=3 * goes) == ({"web"} if goes else set())

@@ -85,7 +85,8 @@ def test_a_job_that_evicts_nothing_leaves_its_place_in_the_limiter(
 
     assert trial.call("DELETE", f"{JOBS_PATH}/move-0").ok
 
-    assert ended(trial, "move-1", within=20).status.phase == "Succeeded"
+    done = ended(trial, "move-1", within=20).status
+    assert (done.phase, done.status, done.reason) == ("Succeeded", "Complete", ""), done
 
 
 @pytest.mark.feature("MIG-1.budgets")
@@ -216,3 +217,85 @@ def test_evictions_of_one_object_are_spread_in_time(
     assert trial.reaches(lambda: gone() == 1, within=45)
     assert not trial.wait(lambda: gone() == 2, within=45)
     assert trial.reaches(lambda: gone() == 2, within=40)
+
+
+@pytest.mark.feature("DES-2.rate")
+@pytest.mark.case("MG-080", severity="normal", source="spec RSV-R62; golang.org/x/time/rate: a limiter holds its burst")
+@pytest.mark.long(130)
+def test_time_without_evictions_saves_none(trial: Trial, start_descheduler: StartDescheduler) -> None:
+    """One eviction in ten seconds, without a burst. After a minute without any, one of three pods goes at once, and
+    the others one by one."""
+    with_nodes(trial, "n1", "n2")
+    deployment(trial, "web", 6, like=pod("x").request(cpu=1))
+    names = [pod.metadata.name for pod in wait_running(trial, "web", 6)[:3]]
+    free = {"maxMigratingPerWorkload": 5, "maxUnavailablePerWorkload": 5, "objectLimiters": OFF}
+    start_descheduler({}, migration={**free, "evictQPS": "0.1", "evictBurst": 1})
+    trial.pass_time(60)
+
+    for number, name in enumerate(names):
+        migrate(trial, f"move-{number}", name, mode="EvictDirectly", ttl="10m")
+
+    def gone() -> int:
+        return sum(trial.find(name) is None for name in names)
+
+    assert trial.reaches(lambda: gone() >= 1, within=20)
+    trial.pass_time(6)
+    assert gone() == 1
+    assert trial.reaches(lambda: gone() == 3, within=60)
+
+
+@pytest.mark.feature("MIG-3.object-limiter")
+@pytest.mark.case(
+    "MG-081",
+    severity="normal",
+    source="spec RSV-R70; koordinator: pkg/descheduler/controllers/migration/controller.go@v1.7.0 (trackEvictedPod)",
+)
+@pytest.mark.long(190)
+def test_the_limiter_of_a_workload_follows_its_replicas(trial: Trial, start_descheduler: StartDescheduler) -> None:
+    """Half of a workload's pods may go in two minutes, and one of its four has gone. It is scaled to sixteen, which is
+    one pod in 15 seconds. Nearly two minutes later one of three more goes at once, and the others one by one."""
+    with_nodes(trial, "n1", "n2", cpu=32)
+    deployment(trial, "web", 4, like=pod("x").request(cpu=1))
+    limits = {"workload": {"duration": "2m", "maxMigrating": "50%"}}
+    free = {"maxMigratingPerWorkload": 3, "maxUnavailablePerWorkload": 3}
+    first = wait_running(trial, "web", 4)[0].metadata.name
+    start_descheduler({}, migration={**free, "objectLimiters": limits})
+    migrate(trial, "first", first, mode="EvictDirectly", ttl="10m")
+    assert trial.reaches(lambda: trial.find(first) is None, within=30)
+    path = f"/apis/apps/v1/namespaces/{trial.name}/deployments/web"
+    assert trial.call("PATCH", path, {"spec": {"replicas": 16}}).ok
+    names = [pod.metadata.name for pod in wait_running(trial, "web", 16)[:3]]
+    trial.pass_time(110)
+
+    for number, name in enumerate(names):
+        migrate(trial, f"move-{number}", name, mode="EvictDirectly", ttl="10m")
+
+    def gone() -> int:
+        return sum(trial.find(name) is None for name in names)
+
+    assert trial.reaches(lambda: gone() == 1, within=10)
+    trial.pass_time(5)
+    assert gone() == 1
+    assert trial.reaches(lambda: gone() == 3, within=45)
+
+
+@pytest.mark.feature("MIG-2.filter")
+@pytest.mark.case("MG-082", severity="critical", source="spec RSV-R69")
+@pytest.mark.long(seconds=6)
+def test_pods_that_ended_are_not_unavailable(trial: Trial, start_descheduler: StartDescheduler) -> None:
+    """One pod of a workload failed, and another one runs in its place. The workload may lose one pod: a migration goes
+    on, as all of its replicas are there."""
+    with_nodes(trial, "n1", "n2")
+    deployment(trial, "web", 3, like=pod("x").request(cpu=1))
+    failed, other, *_ = wait_running(trial, "web", 3)
+    path = f"{trial.path('Pod', failed.metadata.name)}/status"
+    assert trial.call("PATCH", path, {"status": {"phase": "Failed"}}).ok
+    wait_running(trial, "web", 3)
+    assert trial.find(failed.metadata.name) is not None
+    start_descheduler(
+        {}, migration={"maxMigratingPerWorkload": 1, "maxUnavailablePerWorkload": 1, "objectLimiters": OFF}
+    )
+
+    migrate(trial, "move", other.metadata.name, mode="EvictDirectly")
+
+    assert ended(trial, "move", within=30).status.phase == "Succeeded"

@@ -33,10 +33,10 @@ def label(trial: Trial, path: str, **labels: str) -> None:
     accepted(trial.call("PATCH", path, {"metadata": {"labels": labels}}), f"label {path}")
 
 
-def restarted(trial: Trial, pod: Pod, count: int) -> None:
-    """The status of a pod says that its container was restarted this often."""
+def restarted(trial: Trial, pod: Pod, *counts: int) -> None:
+    """The status of a pod says that its containers were restarted this often."""
     status = orjson.loads(accepted(trial.call("GET", path_of(pod)), "read the pod").body)["status"]
-    rows = [{**row, "restartCount": count} for row in status["containerStatuses"]]
+    rows = [{**row, "restartCount": count} for row, count in zip(status["containerStatuses"], counts, strict=True)]
     patch = {"status": {"containerStatuses": rows}}
     accepted(trial.call("PATCH", f"{path_of(pod)}/status", patch), "write the pod's status")
 
@@ -45,16 +45,20 @@ def restarted(trial: Trial, pod: Pod, count: int) -> None:
 @pytest.mark.case("DC-103", severity="normal")
 @pytest.mark.long(seconds=5)
 def test_pods_that_restart_too_often_go(trial: Trial, start_descheduler: StartDescheduler) -> None:
-    """RemovePodsHavingTooManyRestarts with a threshold of five: a pod with five restarts goes, one with four stays."""
+    """RemovePodsHavingTooManyRestarts with a threshold of five: a pod of which one container was restarted five times
+    goes, and so does one with three and two; one with two and two stays."""
     with_nodes(trial, "n1", "n2")
-    deployment(trial, "web", 4, like=pod("x").request(cpu=1))
-    often, seldom, *_ = wait_running(trial, "web", 4)
-    restarted(trial, often, 5)
-    restarted(trial, seldom, 4)
+    like = pod("x").request(cpu=1)
+    like.manifest["spec"]["containers"].append({"name": "second", "image": "i"})
+    deployment(trial, "web", 4, like=like)
+    once, twice, seldom, *_ = wait_running(trial, "web", 4)
+    restarted(trial, once, 5, 0)
+    restarted(trial, twice, 3, 2)
+    restarted(trial, seldom, 2, 2)
 
     start_descheduler({"RemovePodsHavingTooManyRestarts": {"podRestartThreshold": 5}}, migration=DIRECTLY, **ONE_ROUND)
 
-    assert moved(trial, 1) == [often.metadata.name]
+    assert moved(trial, 2) == sorted([once.metadata.name, twice.metadata.name])
 
 
 @pytest.mark.feature("DES-1.strategies")
@@ -180,9 +184,14 @@ def test_a_node_is_drained_whole_or_not_at_all(
 @pytest.mark.feature("DES-1.protected")
 @pytest.mark.case("DC-109", severity="critical")
 @pytest.mark.long(seconds=16)
-def test_the_last_ready_node_keeps_its_pods(trial: Trial, start_descheduler: StartDescheduler) -> None:
-    """Old pods on the only node: none is evicted. With a second node they are."""
+@pytest.mark.parametrize("second", ["absent", "not-ready"])
+def test_the_last_ready_node_keeps_its_pods(trial: Trial, start_descheduler: StartDescheduler, second: str) -> None:
+    """Old pods on the only node, or the only one that is ready: none is evicted. With a further node they are."""
     with_nodes(trial, "n1")
+    if second == "not-ready":
+        with_nodes(trial, "n0")
+        trial.inject({"node": "n0", "verb": "not_ready"})
+        trial.pass_time(3)
     deployment(trial, "web", 3, like=pod("x").request(cpu=1))
     wait_running(trial, "web", 3)
     trial.pass_time(2)
@@ -224,3 +233,75 @@ def test_strategies_for_single_pods_come_before_those_for_balance(
     )
 
     assert [name.partition("-")[0] for name in moved(trial, 1)] == ["tainted"]
+
+
+@pytest.mark.feature("DES-1.strategies")
+@pytest.mark.case("DC-128", severity="critical", source="spec RSV-R80")
+@pytest.mark.long(seconds=6)
+def test_a_pod_that_two_strategies_choose_gets_one_job(trial: Trial, start_descheduler: StartDescheduler) -> None:
+    """In one round the pods of a workload are too old, and their node has a taint that they do not tolerate: each of
+    them gets one migration job."""
+    with_nodes(trial, "n1", "n2")
+    spread_victim(trial, "web", 3)
+    taint = {"key": "maintenance", "effect": "NoSchedule"}
+    assert trial.call("PATCH", "/api/v1/nodes/n1", {"spec": {"taints": [taint]}}).ok
+    trial.pass_time(3)
+
+    strategies = {"PodLifeTime": {"maxPodLifeTimeSeconds": 1}, "RemovePodsViolatingNodeTaints": {}}
+    start_descheduler(strategies, migration=ALL_AT_ONCE, **ONE_ROUND)
+
+    names = moved(trial, 3)
+    assert len(names) == len(set(names)) == 3, names
+
+
+@pytest.mark.feature("DES-1.strategies")
+@pytest.mark.case("DC-129", severity="normal", source="ours: pods that a round sends to a node take room there")
+@pytest.mark.long(seconds=6)
+def test_a_round_sends_no_more_to_a_node_than_it_takes(
+    trial: Trial, expect: Expect, start_descheduler: StartDescheduler
+) -> None:
+    """HighNodeUtilization with 40 %: n1 has three pods of two cores, of which n2 and n3 have room for one each: two are
+    evicted, although three cores are free on each."""
+    with_nodes(trial, "n1", "n2", "n3")
+    for name in ("n2", "n3"):
+        trial.submit(pod(f"filler-{name}").request(cpu=13).node_name(name))
+        cordon(trial, name)
+    expect.running("filler-n2", "filler-n3")
+    deployment(trial, "web", 3, like=pod("x").request(cpu=2))
+    wait_running(trial, "web", 3)
+    for name in ("n2", "n3"):
+        cordon(trial, name, on=False)
+
+    start_descheduler({"HighNodeUtilization": {"thresholds": {"cpu": 40}}}, migration=ALL_AT_ONCE, **ONE_ROUND)
+
+    assert len(moved(trial, 2)) == 2
+
+
+@pytest.mark.feature("DES-1.strategies")
+@pytest.mark.case(
+    "DC-132", severity="normal", source="spec RSV-R97; descheduler v0.35 README: taints by key, or by key=value"
+)
+@pytest.mark.long(seconds=8)
+@pytest.mark.parametrize(
+    ("args", "goes"),
+    [
+        pytest.param({"excludedTaints": ["maintenance"]}, False, id="key-excluded"),
+        pytest.param({"excludedTaints": ["maintenance=soon"]}, False, id="value-excluded"),
+        pytest.param({"excludedTaints": ["maintenance=later"]}, True, id="other-value-excluded"),
+        pytest.param({"includedTaints": ["maintenance=soon"]}, True, id="value-included"),
+        pytest.param({"includedTaints": ["maintenance=later"]}, False, id="other-value-included"),
+    ],
+)
+def test_taints_are_excluded_by_key_or_value(
+    trial: Trial, start_descheduler: StartDescheduler, args: dict[str, list[str]], *, goes: bool
+) -> None:
+    """RemovePodsViolatingNodeTaints on a node with the taint maintenance=soon."""
+    with_nodes(trial, "n1", "n2")
+    spread_victim(trial, "web", 3)
+    taint = {"key": "maintenance", "value": "soon", "effect": "NoSchedule"}
+    assert trial.call("PATCH", "/api/v1/nodes/n1", {"spec": {"taints": [taint]}}).ok
+    trial.settle()
+
+    start_descheduler({"RemovePodsViolatingNodeTaints": args}, migration=ALL_AT_ONCE, **ONE_ROUND)
+
+    assert len(moved(trial, 3 * goes)) == 3 * goes

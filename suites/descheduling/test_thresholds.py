@@ -9,13 +9,17 @@ from seatrial.fixtures.trial import TRIAL_LABEL, Trial
 from seatrial.harness.clusters.answers import accepted
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import pod
+from seatrial.scheduler.api.migration import EVICTION_COST
+from seatrial.scheduler.api.slo import NODE_METRICS_PATH
 from seatrial.suites.descheduling.rounds import LOAD, MINUTES, PER_POD, SOON, TWO_AT_ONCE, hot_node, on, reports
 from seatrial.suites.descheduling.workloads import (
     ALL_AT_ONCE,
     REPORT,
+    annotate,
     cordon,
     deployment,
     jobs,
+    metric,
     running,
     use,
     wait_running,
@@ -222,3 +226,59 @@ def test_what_runs_outside_of_pods_heats_a_node(trial: Trial, start_descheduler:
     assert trial.reaches(lambda: bool(jobs(trial)), within=2 * REPORT + MINUTES), trial.timeline()
     trial.pass_time(MINUTES)
     assert (len(on(trial, "web", "n1")), len(jobs(trial))) == (3, 1)
+
+
+@pytest.mark.feature("DES-3.spikes")
+@pytest.mark.case("DC-130", severity="normal", source="spec RSV-R88")
+@pytest.mark.long(500)
+def test_a_node_that_was_hot_long_ago_is_not_hot_at_its_first_spike(
+    trial: Trial, start_descheduler: StartDescheduler
+) -> None:
+    """Anomaly count 4, a timeout of a minute, and a hundred normal rounds until a node counts as normal. A node is hot
+    while its pods may not be evicted, and then within its limits for two minutes. It is hot for one report: no pod
+    leaves. It stays hot: one does."""
+    hot_node(trial, like=pod("x").request(cpu=1, memory="1Gi").annotation(EVICTION_COST, str(2**31 - 1)))
+    condition = {"timeout": "1m", "consecutiveAbnormalities": 4, "consecutiveNormalities": 100}
+    start_descheduler({"LowNodeLoad": {**LOAD, "anomalyCondition": condition}}, migration=TWO_AT_ONCE)
+
+    def consume(cpu: str) -> None:
+        for item in running(trial, "web"):
+            use(trial, item, cpu=cpu, memory="1Gi")
+        reports(trial)
+
+    trial.pass_time(2 * MINUTES)
+    consume("1")
+    trial.pass_time(2 * MINUTES)
+    for item in running(trial, "web"):
+        annotate(trial, item, **{EVICTION_COST: "0"})
+    for cpu in ("2", "1"):
+        consume(cpu)
+    trial.pass_time(20)
+    assert jobs(trial) == []
+
+    consume("2")
+
+    assert trial.reaches(lambda: bool(jobs(trial)), within=MINUTES + 15)
+
+
+@pytest.mark.feature("DES-3.cools")
+@pytest.mark.case(
+    "DC-131", severity="critical", source="spec RSV-R85, RSV-R86: a node without a NodeMetric takes no part"
+)
+@pytest.mark.long(200)
+def test_a_node_whose_usage_is_gone_is_left_alone(trial: Trial, start_descheduler: StartDescheduler) -> None:
+    """A node becomes hot between two rounds, and its NodeMetric is deleted: no pod leaves in the next round. There is a
+    new NodeMetric: pods do."""
+    hot_node(trial, uses={"cpu": "1", "memory": "1Gi"})
+    start_descheduler({"LowNodeLoad": LOAD}, migration=TWO_AT_ONCE, deschedulingInterval="80s")
+    trial.pass_time(5)
+    for item in running(trial, "web"):
+        use(trial, item, cpu="2", memory="1Gi")
+    reports(trial, "n1")
+    assert trial.call("DELETE", f"{NODE_METRICS_PATH}/n1").ok
+
+    trial.pass_time(80)
+    assert jobs(trial) == []
+
+    metric(trial, "n1")
+    assert trial.reaches(lambda: bool(jobs(trial)), within=180)

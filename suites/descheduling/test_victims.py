@@ -149,6 +149,7 @@ def check_old(trial: Trial, start_descheduler: StartDescheduler, *, selector: An
         pytest.param("emptyDir", {}, id="local-storage"),
         pytest.param("bare", {}, id="no-controller"),
         pytest.param("mirror", {"evictAllBarePods": True}, id="mirror-pod"),
+        pytest.param("source", {"evictAllBarePods": True}, id="static-pod"),
     ],
 )
 def test_protected_pods_stay(
@@ -164,9 +165,10 @@ def test_protected_pods_stay(
         kept.priority_class("trial-threshold")
     elif protects == "emptyDir":
         kept.manifest["spec"]["volumes"] = [{"name": "scratch", "emptyDir": {}}]
-    if protects in {"bare", "mirror"}:
-        if protects == "mirror":
-            kept.annotation("kubernetes.io/config.mirror", "x").node_name("n1")  # kubelet makes these on its own node
+    if protects in {"bare", "mirror", "source"}:
+        if protects != "bare":
+            value = "file" if protects == "source" else "x"
+            kept.annotation(f"kubernetes.io/config.{protects}", value).node_name("n1")  # as kubelet makes them
         trial.submit(kept)
         assert trial.reaches(lambda: trial.pod("kept").status.phase == "Running", within=30)
     else:

@@ -91,3 +91,22 @@ def test_gangs_of_equal_pods_start_with_one_node(trial: Trial, expect: Expect) -
     trial.add(node("n2").cards(8))
 
     expect.bound(*(member for name in ("a", "b", "c") for member in names(name, 2)), "other", within=60)
+
+
+@pytest.mark.feature("GANG-2.changed", "GANG-1.timeout")
+@pytest.mark.case("GA-258", severity="normal", source="spec GANG-R5, GANG-R28")
+@pytest.mark.long(seconds=40)
+def test_a_waiting_time_that_changes_counts(trial: Trial, expect: Expect) -> None:
+    """The waiting time of a PodGroup is ten minutes, and becomes ten seconds before its members come. Two of three hold
+    the cards no longer than that: another pod gets one."""
+    trial.add(node("n1").cards(2))
+    trial.apply(gang("train", 3).waiting_time(600).mode("NonStrict"))
+    trial.pass_time(2)
+    change(trial, {"spec": {"scheduleTimeoutSeconds": 10}})
+    trial.pass_time(2)
+    trial.submit(*workers("train", 3))
+    expect.stable(seconds=3)
+
+    trial.submit(pod("other").gpus(1))
+
+    expect.bound("other", within=60)

@@ -114,3 +114,24 @@ def test_the_status_names_the_owners_of_the_members(trial: Trial) -> None:
 
     trial.wait(lambda: bool(occupied_by()), within=30)
     assert occupied_by() == f"{trial.name}/trainer"
+
+
+@pytest.mark.feature("GANG-1.status")
+@pytest.mark.case("GA-256", severity="normal", source="koordinator: podgroup controller@v1.7.0 (fillOccupiedObj)")
+def test_the_status_names_all_owners_of_a_member(trial: Trial, expect: Expect) -> None:
+    """The members have two owners: occupiedBy has both, in the order of their names."""
+    trial.add(node("n1").cards(4))
+    owners = []
+    for name in ("z", "a"):
+        path = f"/api/v1/namespaces/{trial.name}/configmaps"
+        body = trial.accept({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}}, path)
+        owners.append({"apiVersion": "v1", "kind": "ConfigMap", "name": name, "uid": body["metadata"]["uid"]})
+    trial.apply(gang("train", 2))
+    built = workers("train", 2)
+    for one in built:
+        one.manifest["metadata"]["ownerReferences"] = owners
+    trial.submit(*built)
+
+    expect.bound(*names("train", 2))
+    target = f"{trial.name}/a,{trial.name}/z"
+    assert trial.reaches(lambda: status(trial).get("occupiedBy") == target, within=30), status(trial)

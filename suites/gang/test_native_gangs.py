@@ -174,8 +174,10 @@ def test_a_lower_minimum_wakes_a_native_gang(trial: Trial, expect: Expect) -> No
 
 @pytest.mark.feature("WAS-1.quorum")
 @pytest.mark.case("GA-207", severity="normal", source=UPSTREAM)
-def test_one_member_with_a_gate_holds_the_whole_gang(trial: Trial, expect: Expect) -> None:
-    """One of four members has a scheduling gate, the minimum is three: none is bound. The gate goes: all are."""
+@pytest.mark.parametrize("goes", ["gate", "pod"])
+def test_one_member_with_a_gate_holds_the_whole_gang(trial: Trial, expect: Expect, goes: str) -> None:
+    """One of four members has a scheduling gate, the minimum is three: none is bound. The gate goes, or the pod is
+    deleted: all that are there are bound."""
     trial.add(node("n1").cpu(4))
     create(trial, "train", 3)
     (last,) = workers("train", 1, first=3)
@@ -184,10 +186,13 @@ def test_one_member_with_a_gate_holds_the_whole_gang(trial: Trial, expect: Expec
     expect.stable(seconds=5)
     assert bound(trial) == []
 
-    change = {"spec": {"schedulingGates": None}}
-    assert trial.call("PATCH", trial.path("Pod", "train-3"), change).ok
+    if goes == "pod":
+        trial.delete("train-3")
+    else:
+        change = {"spec": {"schedulingGates": None}}
+        assert trial.call("PATCH", trial.path("Pod", "train-3"), change).ok
 
-    expect.bound(*names("train", 4))
+    expect.bound(*names("train", 3 if goes == "pod" else 4))
 
 
 @pytest.mark.feature("WAS-1.condition")
@@ -292,3 +297,45 @@ def test_a_native_and_a_koordinator_gang_of_one_name_compete(trial: Trial, expec
     expect.stable(seconds=5)
 
     assert sorted((len(bound(trial, "k-")), len(bound(trial, "n-")))) == [0, 4]
+
+
+@pytest.mark.feature("WAS-1.condition", "WAS-1.changes")
+@pytest.mark.case("GA-253", severity="normal", source=f"{UPSTREAM}; spec WAS-R22")
+def test_a_native_gang_is_bound_when_the_member_that_does_not_belong_is_gone(trial: Trial, expect: Expect) -> None:
+    """One of three members has another priority than its group: none is bound. It is deleted: the others are."""
+    trial.add(node("n1").cpu(4))
+    trial.apply(priority_class("was-high", 1000))
+    create(trial, "train", 2)
+    first, *others = workers("train", 3)
+    trial.submit(first.priority_class("was-high"), *others)
+    assert reaches(trial, "False", "SchedulerError"), condition(trial)
+    assert bound(trial) == []
+
+    trial.delete("train-0")
+
+    expect.bound("train-1", "train-2")
+    assert reaches(trial, "True", "Scheduled"), condition(trial)
+
+
+@pytest.mark.feature("WAS-1.condition")
+@pytest.mark.case("GA-254", severity="normal", source="kubernetes api-conventions: lastTransitionTime; spec WAS-R34")
+@pytest.mark.long(seconds=20)
+def test_the_condition_of_a_native_gang_has_the_time_of_its_status(trial: Trial, expect: Expect) -> None:
+    """A gang waits, and the message of its condition changes with its minimum: its time does not. The gang is bound:
+    its time does."""
+    trial.add(node("n1").cpu(2))
+    create(trial, "train", 4)
+    trial.submit(*workers("train", 4))
+    assert reaches(trial, "False", "Unschedulable"), condition(trial)
+    first = condition(trial)
+    trial.pass_time(12)  # times are whole seconds, and the backoff is over
+
+    change = {"spec": {"schedulingPolicy": {"gang": {"minCount": 3}}}}
+    assert trial.call("PATCH", path(trial, "train"), change).ok
+    assert trial.reaches(lambda: condition(trial)["message"] != first["message"], within=60), first
+    assert condition(trial)["lastTransitionTime"] == first["lastTransitionTime"]
+
+    trial.add(node("n2").cpu(2))
+    expect.bound(*names("train", 4))
+    assert reaches(trial, "True", "Scheduled"), condition(trial)
+    assert condition(trial)["lastTransitionTime"] > first["lastTransitionTime"]

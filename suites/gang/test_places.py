@@ -75,16 +75,17 @@ def test_a_more_important_pod_takes_the_place_of_a_waiting_member(trial: Trial, 
 @pytest.mark.feature("GANG-1.all-or-nothing", "GANG-2.nonstrict")
 @pytest.mark.case("GA-102", severity="critical")
 @pytest.mark.long(seconds=7)
-def test_a_member_that_gets_another_gangs_label_moves(trial: Trial, expect: Expect) -> None:
-    """Two of three members hold the cards. One of them gets the label of a gang of one: it is bound. The gang that it
-    left is bound with another third member."""
+@pytest.mark.parametrize("label", ["other", None], ids=["another-gang", "no-gang"])
+def test_a_member_that_gets_another_label_moves(trial: Trial, expect: Expect, label: str | None) -> None:
+    """Two of three members hold the cards. One of them gets the label of a gang of one, or loses it: it is bound. The
+    gang that it left is bound with another third member."""
     trial.add(node("n1").cards(2))
     trial.apply(gang("train", 3).waiting_time(600).mode("NonStrict"), gang("other", 1))
     trial.submit(*workers("train", 3))
     expect.stable(seconds=5)
     assert bound(trial) == []
 
-    moved = {"metadata": {"labels": {POD_GROUP_LABEL: "other"}}}
+    moved = {"metadata": {"labels": {POD_GROUP_LABEL: label}}}
     assert trial.call("PATCH", trial.path("Pod", "train-0"), moved).ok
 
     expect.bound("train-0")

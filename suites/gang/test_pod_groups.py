@@ -105,13 +105,16 @@ def test_the_status_counts_members_that_failed(trial: Trial, expect: Expect) -> 
 @pytest.mark.feature("GANG-1.status")
 @pytest.mark.case("GA-114", severity="normal")
 @pytest.mark.long(seconds=6)
-def test_a_status_that_was_refused_is_written_again(trial: Trial, expect: Expect, subject: Subject | None) -> None:
+@pytest.mark.parametrize("code", [500, 403])
+def test_a_status_that_was_refused_is_written_again(
+    trial: Trial, expect: Expect, subject: Subject | None, code: int
+) -> None:
     """The API server refuses the status of the PodGroup for a while: it is there soon after."""
     if subject is None:
         pytest.skip("needs a scheduler that the harness started; the harness did not start this one")
     trial.add(node("n1").cards(2))
     with subject.troubled() as link:
-        link.refuse(500, pod_group_writes)
+        link.refuse(code, pod_group_writes)
         trial.apply(gang("train", 2))
         trial.submit(*workers("train", 2))
         expect.running(*names("train", 2))
@@ -148,3 +151,59 @@ def test_each_cycle_of_a_gang_has_a_number(trial: Trial, expect: Expect, service
     assert trial.reaches(lambda: cycle() > before, within=60), cycle()
     expect.stable(seconds=5)
     assert bound(trial) == []
+
+
+@pytest.mark.feature("GANG-1.status")
+@pytest.mark.case("GA-255", severity="normal", source="ours: spec GANG-R45")
+def test_members_that_ended_and_are_deleted_count_for_their_pod_group_alone(trial: Trial, expect: Expect) -> None:
+    """A gang of two: one member succeeds and is deleted, then the other one succeeds: the PodGroup is Finished with
+    two. It is made anew with the same members: these count, and not those of before."""
+    trial.add(node("n1").cards(2))
+    trial.apply(gang("train", 2))
+    trial.submit(*workers("train", 2))
+    expect.running(*names("train", 2))
+    assert shows(trial, phase="Running"), status(trial)
+
+    def succeeds(name: str) -> None:
+        assert trial.call("PATCH", f"{trial.path('Pod', name)}/status", {"status": {"phase": "Succeeded"}}).ok
+        trial.settle()
+        trial.delete(name)
+        expect.gone(name)
+
+    succeeds("train-0")
+    assert shows(trial, phase="Running", running=1, succeeded=1), status(trial)
+    succeeds("train-1")
+    assert shows(trial, phase="Finished", succeeded=2), status(trial)
+
+    assert trial.call("DELETE", trial.path("PodGroup", "train")).ok
+    trial.settle()
+    trial.apply(gang("train", 2))
+    trial.submit(*workers("train", 2))
+
+    expect.running(*names("train", 2))
+    assert shows(trial, phase="Running", scheduled=2, running=2, succeeded=0), status(trial)
+
+
+@pytest.mark.feature("GANG-1.status")
+@pytest.mark.case("GA-257", severity="normal", source="spec GANG-R45")
+@pytest.mark.needs(Capability.VIRTUAL_TIME)
+def test_a_change_while_a_status_is_written_is_written_too(
+    trial: Trial, expect: Expect, subject: Subject | None
+) -> None:
+    """The API server answers late. A member is deleted while the status before that is written: it is counted no more,
+    although nothing else happens."""
+    if subject is None:
+        pytest.skip("needs a scheduler that the harness started; the harness did not start this one")
+    trial.add(node("n1").cards(3))
+    trial.apply(gang("train", 2))
+    trial.submit(*workers("train", 2))
+    expect.running(*names("train", 2))
+    assert shows(trial, phase="Running", running=2), status(trial)
+    with subject.troubled() as link:
+        link.delay = 5.0
+        trial.submit(*workers("train", 1, first=2))
+        assert trial.reaches(lambda: status(trial).get("scheduled") == 3, within=60), status(trial)
+        trial.delete("train-2")
+        trial.pass_time(1)
+        link.delay = 0.0
+        assert shows(trial, scheduled=2, running=2), status(trial)

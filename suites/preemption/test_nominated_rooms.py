@@ -1,5 +1,7 @@
 """Several preemptors: which nominated room counts for which pod, and the messages when a nomination ends."""
 
+from typing import Any
+
 import pytest
 
 from seatrial.fixtures.expect import Expect
@@ -68,6 +70,41 @@ def test_a_budget_that_a_pod_comes_under_counts(classes: Trial, expect: Expect) 
 
     assert expect.running("second").spec.node_name == "n3"
     assert not classes.pod(guarded).deleting
+
+
+@pytest.mark.feature("PRE-1.budgets")
+@pytest.mark.case("PR-064", severity="critical", source="spec FWK-R78, FWK-R81")
+@pytest.mark.long(seconds=8)
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(None, id="deleted"),
+        pytest.param({"minAvailable": 0}, id="lowered"),
+        pytest.param({"selector": {"matchLabels": {"app": "nobody"}}}, id="other-pods"),
+    ],
+)
+def test_a_budget_that_ends_protects_no_more(classes: Trial, expect: Expect, change: dict[str, Any] | None) -> None:
+    """A budget keeps the low pod of n1 from a first preemption, which takes a more important one. Then the budget is
+    deleted, allows a disruption, or selects other pods: the second preemption takes the low pod."""
+    classes.add(*(node(name).cpu(4).label("host", name) for name in ("n1", "n2", "n3")))
+    classes.apply(disruption_budget("keep", {"app": "guarded"}, min_available=1))
+    classes.submit(of("low", "low", 4).label("app", "guarded").on(host="n1"))
+    classes.submit(*(of("middle", f"middle-{name}", 4).on(host=name) for name in ("n2", "n3")))
+    expect.running("low", "middle-n2", "middle-n3")
+    classes.settle(3)  # the budget's status counts it
+    classes.submit(of("high", "first", 4))
+    assert expect.running("first").spec.node_name != "n1"
+
+    path = f"/apis/policy/v1/namespaces/{classes.name}/poddisruptionbudgets/keep"
+    if change is None:
+        assert classes.call("DELETE", path).ok
+    else:
+        assert classes.call("PATCH", path, {"spec": change}).ok
+    classes.settle(3)
+    classes.submit(of("high", "second", 4))
+
+    expect.gone("low")
+    assert expect.running("second").spec.node_name == "n1"
 
 
 @pytest.mark.feature("PRE-1.lower-goes", "SHELL-5.refusal")

@@ -8,7 +8,7 @@ import pytest
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
-from seatrial.scheduler.api.builders import disruption_budget, node, priority_class
+from seatrial.scheduler.api.builders import disruption_budget, gang, node, priority_class
 from seatrial.suites.preemption.nominations import end, of, preempt_on_frozen, thaw
 from seatrial.suites.preemption.priorities import classes
 
@@ -68,6 +68,7 @@ def test_half_of_the_room_is_not_given_away(classes: Trial, expect: Expect) -> N
 
 @pytest.mark.feature("PRE-1.lower-goes")
 @pytest.mark.case("PR-061", severity="critical")
+@pytest.mark.long(seconds=15)
 def test_a_pod_whose_room_was_taken_preempts_again(classes: Trial, expect: Expect) -> None:
     """One of two victims is gone, and a more important pod takes its room. When the other is gone too, the nominated
     pod does not fit there any more: it preempts on another node."""
@@ -80,6 +81,7 @@ def test_a_pod_whose_room_was_taken_preempts_again(classes: Trial, expect: Expec
     classes.submit(of("low", "third", 8).node_name("n2"))
     expect.running("third")
     assert classes.call("PATCH", "/api/v1/nodes/n2", {"spec": {"taints": []}}).ok
+    expect.stable(seconds=12)  # the backoff is over, and nothing but the end of the second pod has it tried again
 
     thaw(classes, "n1")
 
@@ -99,6 +101,28 @@ def test_a_nomination_ends_with_its_pod(classes: Trial, expect: Expect) -> None:
     expect.pending("next")
     end(classes, "high")
     assert expect.bound("next").spec.node_name == "n1"
+    thaw(classes, "n1")
+
+
+@pytest.mark.feature("PRE-1.freed-place", "GANG-1.all-or-nothing")
+@pytest.mark.case(
+    "PR-065",
+    severity="normal",
+    source="kubernetes pkg/scheduler/eventhandlers.go@v1.34: deletePodFromSchedulingQueue wakes for a nominated pod",
+)
+@pytest.mark.long(seconds=15)
+def test_a_gang_gets_the_room_of_a_nomination_that_ends(classes: Trial, expect: Expect) -> None:
+    """A gang that does not preempt waits for the half of the node that is free and nominated. The nominated pod is
+    deleted: the gang is bound, although the other victim still terminates."""
+    classes.apply(priority_class("trial-polite", 5000, preempts=False), gang("train", 2))
+    classes.add(node("n1").cpu(8))
+    preempt_on_frozen(classes, expect, of("low", "first", 4), of("low", "second", 4), by=of("high", "high", 8))
+    end(classes, "first")
+    classes.submit(*(of("polite", f"train-{number}", 2).in_gang("train") for number in range(2)))
+    expect.stable(seconds=12)
+    assert not any(one.spec.node_name for one in classes.pods() if one.metadata.name.startswith("train-"))
+    end(classes, "high")
+    expect.bound("train-0", "train-1", within=20)
     thaw(classes, "n1")
 
 
@@ -199,6 +223,30 @@ def test_a_waiting_pod_preempts_when_that_becomes_enough(classes: Trial, expect:
     assert not classes.pod("victim").deleting
 
     classes.delete("equal")
+
+    expect.gone("victim")
+    expect.bound("waits")
+
+
+@pytest.mark.feature("PRE-1.lower-goes")
+@pytest.mark.case(
+    "PR-066", severity="critical", source="kubernetes: a deletion of a pod moves waiting pods to the queue"
+)
+@pytest.mark.long(seconds=25)
+def test_a_waiting_pod_preempts_when_the_second_pod_has_left(classes: Trial, expect: Expect) -> None:
+    """A pod needs all of a node, where two pods of its own priority have two thirds and a less important one the rest.
+    The first one ends, which is not enough; later the second one does: the less important one goes at once."""
+    classes.add(node("n1").cpu(12))
+    classes.submit(of("high", "first", 4), of("high", "second", 4), of("low", "victim", 4))
+    expect.running("first", "second", "victim")
+    classes.submit(of("high", "waits", 12))
+    expect.pending("waits")
+    classes.pass_time(12)  # its backoff is over
+    classes.delete("first")
+    classes.pass_time(8)
+    assert not classes.pod("victim").deleting
+
+    classes.delete("second")
 
     expect.gone("victim")
     expect.bound("waits")

@@ -6,13 +6,25 @@ import pytest
 
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
+from seatrial.harness.clusters.fault_injection.transport import Link, OfKind
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.harness.subject.protocol import Subject
 from seatrial.scheduler.api.builders import node, pod, quota
 from seatrial.scheduler.api.extension import KOORD_SCHEDULER
-from seatrial.scheduler.api.quota import CHILD_REQUEST, SHARED_WEIGHT, SYSTEM_QUOTA
+from seatrial.scheduler.api.quota import (
+    CHILD_REQUEST,
+    NON_PREEMPTIBLE_REQUEST,
+    NON_PREEMPTIBLE_USED,
+    PARENT,
+    QUOTA_NAME,
+    SHARED_WEIGHT,
+    SYSTEM_QUOTA,
+)
 from seatrial.scheduler.api.transport import STRATEGIC_MERGE_PATCH
+from seatrial.suites.faults.schedulers import link, running
 from seatrial.suites.quota.quotas import annotation, counted, make, many, named, path_of, placed, read, settle
+
+__all__ = ["link", "running"]
 
 CHECKING_PARENTS = "checking-parent-quotas"
 pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER), pytest.mark.profile(KOORD_SCHEDULER)]
@@ -254,3 +266,164 @@ def test_what_a_quota_kept_is_divided_when_it_is_gone(trial: Trial) -> None:
 
     settle(trial)
     assert (placed(trial, "b-"), placed(trial, "c-")) == (4, 4)
+
+
+def amounts(trial: Trial, own: str, key: str) -> dict[str, Any]:
+    """An annotation of a quota with amounts, without zeros."""
+    return {name: value for name, value in annotation(read(trial, named(trial, own)), key).items() if value != "0"}
+
+
+@pytest.mark.feature("QUOTA-1.status")
+@pytest.mark.case("QU-310", severity="critical", source="spec QUOTA-R2, QUOTA-R6, QUOTA-R33")
+@pytest.mark.long(seconds=25)
+def test_pods_from_before_the_first_quota_count_as_they_are(trial: Trial, expect: Expect) -> None:
+    """Pods name a quota that does not exist: one waits, one that waited is deleted, and one is bound. Their quota is
+    made: it counts what the first asks for, and what the last uses."""
+    trial.add(node("n1").cpu(16))
+    trial.submit(*(counted(trial, name, "a", cpu=cpu).on(zone="none") for name, cpu in (("stays", 1), ("goes", 2))))
+    expect.pending("stays", "goes")
+    trial.submit(counted(trial, "bound", "a", cpu=4))
+    expect.bound("bound")
+    trial.delete("goes")
+    expect.gone("goes")
+
+    make(trial, quota(named(trial, "a")).max(cpu=16))
+
+    settle(trial)
+    assert amounts(trial, "a", CHILD_REQUEST) == {"cpu": "5"}
+    assert read(trial, named(trial, "a"))["status"]["used"] == {"cpu": "4"}
+
+
+@pytest.mark.feature("QUOTA-5.by-label")
+@pytest.mark.case("QU-311", severity="critical", source="spec QUOTA-R10, QUOTA-R31")
+@pytest.mark.long(seconds=45)
+def test_pods_that_get_the_name_of_another_quota_before_it_exists(trial: Trial, expect: Expect) -> None:
+    """A running and a waiting pod name a quota that does not exist, and then another one. Both are made: the pods count
+    in the second."""
+    trial.add(node("n1").cpu(16))
+    make(trial, quota(named(trial, "other")).max(cpu=1))
+    trial.submit(counted(trial, "runs", "x", cpu=1), counted(trial, "waits", "x", cpu=2).on(zone="none"))
+    expect.bound("runs")
+    expect.pending("waits")
+    for name in ("runs", "waits"):
+        label = {"metadata": {"labels": {QUOTA_NAME: named(trial, "y")}}}
+        assert trial.call("PATCH", trial.path("Pod", name), label).ok
+    trial.settle()
+
+    make(trial, *(quota(named(trial, own)).max(cpu=4) for own in "xy"))
+
+    settle(trial)
+    assert amounts(trial, "y", CHILD_REQUEST) == {"cpu": "3"}
+    assert read(trial, named(trial, "y"))["status"]["used"] == {"cpu": "1"}
+    assert amounts(trial, "x", CHILD_REQUEST) == {}
+
+
+@pytest.mark.feature("QUOTA-8.non-preemptible", "QUOTA-10.in-place")
+@pytest.mark.case("QU-312", severity="normal", source="ours: spec QUOTA-R2, QUOTA-R10")
+@pytest.mark.long(seconds=65)
+def test_what_non_preemptible_pods_ask_for_follows_max(trial: Trial, expect: Expect) -> None:
+    """The max of a quota gets and loses a resource that a non-preemptible pod asks for: the annotations of the quota
+    and of its parent follow."""
+    trial.add(node("n1").cpu(16).memory("64Gi"))
+    make(trial, quota(named(trial, "p")).min(cpu=4).max(cpu=8, memory="8Gi").parent())
+    make(trial, quota(named(trial, "a")).min(cpu=4).max(cpu=4).below(named(trial, "p")))
+    trial.submit(counted(trial, "first", "a", cpu=1, memory="3Gi", preemptible=False))
+    expect.bound("first")
+
+    def both() -> list[dict[str, Any]]:
+        settle(trial)
+        return [amounts(trial, own, NON_PREEMPTIBLE_REQUEST) for own in "ap"]
+
+    path = path_of(trial, named(trial, "a"))
+    weight = {"annotations": {SHARED_WEIGHT: '{"cpu": 4, "memory": "4Gi"}'}}  # the webhook wrote one for CPUs
+    assert both() == [{"cpu": "1"}] * 2
+    assert trial.call("PATCH", path, {"metadata": weight, "spec": {"max": {"memory": "4Gi"}}}).ok
+    assert both() == [{"cpu": "1", "memory": "3Gi"}] * 2
+    assert trial.call("PATCH", path, {"spec": {"max": {"memory": None}}}).ok
+    assert both() == [{"cpu": "1"}] * 2
+
+
+@pytest.mark.feature("QUOTA-8.non-preemptible", "QUOTA-10.in-place")
+@pytest.mark.case("QU-313", severity="critical", source="spec QUOTA-R6, QUOTA-R28")
+@pytest.mark.long(seconds=45)
+def test_what_non_preemptible_pods_use_moves_with_their_quota(trial: Trial, expect: Expect) -> None:
+    """A quota with a non-preemptible pod gets another parent: the annotations of both parents follow."""
+    trial.add(node("n1").cpu(16))
+    make(trial, *(quota(named(trial, name)).min(cpu=4).max(cpu=8).parent() for name in "pr"))
+    make(trial, quota(named(trial, "a")).min(cpu=2).max(cpu=4).below(named(trial, "p")))
+    trial.submit(counted(trial, "first", "a", cpu=2, preemptible=False))
+    expect.bound("first")
+
+    def of_parents() -> list[dict[str, Any]]:
+        settle(trial)
+        keys = (NON_PREEMPTIBLE_USED, NON_PREEMPTIBLE_REQUEST)
+        return [amounts(trial, own, key) for own in "pr" for key in keys]
+
+    assert of_parents() == [{"cpu": "2"}, {"cpu": "2"}, {}, {}]
+    change = {"metadata": {"labels": {PARENT: named(trial, "r")}}}
+    assert trial.call("PATCH", path_of(trial, named(trial, "a")), change).ok
+    assert of_parents() == [{}, {}, {"cpu": "2"}, {"cpu": "2"}]
+
+
+@pytest.mark.feature("QUOTA-2.parent-and-child")
+@pytest.mark.case("QU-314", severity="normal", source="spec QUOTA-R45")
+@pytest.mark.profile(CHECKING_PARENTS)
+def test_every_quota_above_is_checked(trial: Trial, expect: Expect) -> None:
+    """With enableCheckParentQuota: a grandparent of eight cores, all of them used below one of its two children. A pod
+    below the other child is within the shares of its quota and of that child, and waits until a pod is gone."""
+    trial.add(node("n1").cpu(32))
+    make(trial, quota(named(trial, "g")).min(cpu=8).max(cpu=8).parent())
+    for own, above in (("p", "g"), ("r", "g"), ("a", "p"), ("b", "r")):
+        one = quota(named(trial, own)).min(cpu=4).max(cpu=8).below(named(trial, above))
+        make(trial, one.parent() if above == "g" else one)
+    trial.submit(*(builder.scheduler(CHECKING_PARENTS) for builder in many(trial, "a", 8)))
+    expect.bound("a-0", "a-1", *(f"a-{number}" for number in range(2, 8)))
+
+    trial.submit(counted(trial, "b-0", "b", cpu=1).scheduler(CHECKING_PARENTS))
+
+    path = " ".join(named(trial, own) for own in "grb")
+    expect.pending("b-0", saying=f"quotaNameTopo: [{path}], runtime: cpu:8, used: cpu:8")
+    trial.delete("a-3")
+    expect.bound("b-0")
+
+
+@pytest.mark.feature("QUOTA-1.status", "HIL-4.api-errors")
+@pytest.mark.case("QU-317", severity="normal", source="spec QUOTA-R75, QUOTA-R76")
+@pytest.mark.needs(Capability.VIRTUAL_TIME)
+def test_statuses_that_were_refused_are_written_soon(trial: Trial, expect: Expect, link: Link) -> None:
+    """The API server refuses the statuses of ten quotas while they get a pod each. Four seconds after it takes them
+    again, all of them have the use of their pods."""
+    trial.add(node("n1").cpu(32))
+    own = [f"q{number}" for number in range(10)]
+    make(trial, *(quota(named(trial, name)).max(cpu=4) for name in own))
+    settle(trial)
+    link.refuse(403, OfKind("elasticquotas"))
+    trial.submit(*(counted(trial, f"of-{name}", name, cpu=1) for name in own))
+    expect.bound("of-q0", "of-q1", *(f"of-{name}" for name in own[2:]))
+    assert trial.wait(lambda: link.refused >= len(own), within=30), "the statuses were to be written"
+    trial.pass_time(3)
+    link.heal()
+
+    trial.pass_time(4)
+
+    assert [read(trial, named(trial, name))["status"]["used"] for name in own] == [{"cpu": "1"}] * len(own)
+
+
+@pytest.mark.feature("QUOTA-3.shared-weight", "QUOTA-10.in-place")
+@pytest.mark.case("QU-319", severity="critical", source="spec QUOTA-R18, QUOTA-R27")
+@pytest.mark.long(seconds=45)
+def test_a_weight_that_changes_counts_alone(trial: Trial) -> None:
+    """Two quotas of equal weight ask for eight cores each. The weight of one becomes three times as much, and nothing
+    else changes. Of eight cores, which come then, it gets six."""
+    trial.add(node("n0").cpu(0))
+    make(trial, *(quota(named(trial, own)).max(cpu=8).weight(cpu=1) for own in "ab"))
+    trial.submit(*many(trial, "a", 8), *many(trial, "b", 8))
+    settle(trial)
+    weight = {"metadata": {"annotations": {SHARED_WEIGHT: '{"cpu": 3}'}}}
+    assert trial.call("PATCH", path_of(trial, named(trial, "a")), weight).ok
+    trial.settle()
+
+    trial.add(node("n1").cpu(8))
+
+    settle(trial)
+    assert (placed(trial, "a-"), placed(trial, "b-")) == (6, 2)

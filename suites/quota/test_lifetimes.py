@@ -86,3 +86,34 @@ def test_a_running_pod_that_gets_another_quota_counts_there(trial: Trial, expect
     expect.bound("waits")
     trial.submit(counted(trial, "late", "b", cpu=1))
     expect.pending("late", saying="Insufficient quotas")
+
+
+@pytest.mark.feature("QUOTA-5.by-label")
+@pytest.mark.case("QU-316", severity="critical", source="spec QUOTA-R10, QUOTA-R30")
+@pytest.mark.long(seconds=25)
+def test_a_waiting_pod_that_gets_another_quota_waits_for_that(trial: Trial, expect: Expect) -> None:
+    """A pod waits for its full quota, and gets the label of one with room: it is bound. Another one waits for a node,
+    and gets the label of the full quota: it waits when there is a node."""
+    trial.add(node("n1").cpu(2).memory("64Gi"))
+    make(trial, *(quota(named(trial, name)).max(cpu=1) for name in "ab"), quota(named(trial, "c")).max(cpu=4))
+    trial.submit(counted(trial, "fills", "a", cpu=1))
+    expect.bound("fills")
+    trial.submit(counted(trial, "frees", "a", cpu=1))
+    expect.pending("frees", saying="Insufficient quotas")
+
+    def label(name: str, own: str) -> None:
+        body = {"metadata": {"labels": {QUOTA_NAME: named(trial, own)}}}
+        assert trial.call("PATCH", trial.path("Pod", name), body).ok
+        trial.settle()
+
+    label("frees", "b")
+    expect.bound("frees")
+
+    trial.submit(counted(trial, "closes", "c", cpu=1))
+    expect.pending("closes", saying="Insufficient cpu")
+    label("closes", "a")
+    trial.add(node("n2").cpu(4).memory("64Gi"))
+    expect.pending("closes", saying=f"quotaName: {named(trial, 'a')}")
+    expect.stable(seconds=3)
+    label("closes", "c")
+    expect.bound("closes")

@@ -7,10 +7,13 @@ from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import gang, node, pod, quota
 from seatrial.scheduler.api.extension import KOORD_SCHEDULER
-from seatrial.scheduler.api.quota import IS_PARENT, QUOTAS_PATH, RUNTIME, TREE_ID
+from seatrial.scheduler.api.quota import IS_PARENT, QUOTAS_PATH, RUNTIME, TREE_ID, UNSCHEDULABLE_RESOURCE
 from seatrial.scheduler.api.transport import STRATEGIC_MERGE_PATCH
+from seatrial.suites.gang.namespaces import second_namespace
 from seatrial.suites.preemption.nominations import freeze
 from seatrial.suites.quota.quotas import annotation, counted, make, many, named, placed, read, settle
+
+__all__ = ["second_namespace"]
 
 pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER), pytest.mark.profile(KOORD_SCHEDULER)]
 
@@ -90,10 +93,21 @@ def test_what_a_non_preemptible_pod_used_is_free_again(trial: Trial, expect: Exp
 
 
 @pytest.mark.feature("QUOTA-5.unlabelled")
-@pytest.mark.case("QU-126", severity="critical")
-def test_the_quota_of_a_namespace_counts_its_pods(trial: Trial, expect: Expect) -> None:
-    """A quota has the name of the namespace that it is in: pods there without a label are bounded by it."""
+@pytest.mark.case("QU-126", severity="critical", source="spec QUOTA-R30")
+@pytest.mark.parametrize("elsewhere", [False, True], ids=["in-it", "in-another-namespace"])
+def test_the_quota_of_a_namespace_counts_its_pods(
+    trial: Trial, expect: Expect, second_namespace: str, *, elsewhere: bool
+) -> None:
+    """A quota has the name of the namespace that it is in: pods there without a label are bounded by it. One of that
+    name in another namespace bounds none."""
     trial.add(node("n1").cpu(32))
+    if elsewhere:
+        path = QUOTAS_PATH.replace("/elasticquotas", f"/namespaces/{second_namespace}/elasticquotas")
+        trial.accept(quota(trial.name).min(cpu=1).max(cpu=2).manifest, path)
+        trial.pass_time(1)
+        trial.submit(*(pod(f"p{number}").request(cpu=1).scheduler(KOORD_SCHEDULER) for number in range(3)))
+        expect.bound("p0", "p1", "p2")
+        return
     make(trial, quota(trial.name).min(cpu=1).max(cpu=2))
     trial.pass_time(1)
 
@@ -106,7 +120,8 @@ def test_the_quota_of_a_namespace_counts_its_pods(trial: Trial, expect: Expect) 
 @pytest.mark.feature("QUOTA-7.profile")
 @pytest.mark.case("QU-128", severity="normal")
 def test_a_profile_may_give_a_part_of_its_nodes(trial: Trial) -> None:
-    """resourceRatio 0.5: the root quota of the tree has half of what the nodes of the profile have."""
+    """resourceRatio 0.5: the root quota of the tree has half of what the nodes of the profile have, and of what closed
+    ones have. Its min, which somebody changes, is written again."""
     trial.add(node("half-0").cpu(8).label("pool", "half"))
     root = f"{trial.name}-half-root"
     trial.apply(
@@ -124,8 +139,15 @@ def test_a_profile_may_give_a_part_of_its_nodes(trial: Trial) -> None:
     )
     path = f"{QUOTAS_PATH.replace('/elasticquotas', f'/namespaces/{trial.name}/elasticquotas')}/{root}"
     assert trial.reaches(lambda: trial.call("GET", path).ok, within=30)
-    results = read(trial, root)
-    assert results["spec"]["min"]["cpu"] == "4"
+    assert read(trial, root)["spec"]["min"]["cpu"] == "4"
+    assert trial.call("PATCH", "/api/v1/nodes/half-0", {"spec": {"unschedulable": True}}).ok
+
+    def closed() -> object:
+        return annotation(read(trial, root), UNSCHEDULABLE_RESOURCE).get("cpu")
+
+    assert trial.reaches(lambda: closed() == "4", within=30), f"expected 4 of 8 closed cores, found {closed()}"
+    assert trial.call("PATCH", path, {"spec": {"min": {"cpu": "1"}}}).ok
+    assert trial.reaches(lambda: read(trial, root)["spec"]["min"]["cpu"] == "4", within=30), "a changed min stays"
 
 
 def leaving(trial: Trial, expect: Expect) -> float:

@@ -106,3 +106,57 @@ def test_trees_do_not_touch(trial: Trial, expect: Expect) -> None:
     expect.bound("modest")
     expect.pending("greedy", saying="runtime: cpu:8")
     expect.pending("plain", saying="runtime: cpu:2")
+
+
+@pytest.mark.feature("QUOTA-7.trees")
+@pytest.mark.case("QU-315", severity="normal", source="spec QUOTA-R59, QUOTA-R64")
+def test_the_nodes_of_a_tree_that_ends_belong_to_the_cluster(trial: Trial, expect: Expect) -> None:
+    """The rest of the cluster has two cores, so a pod of three waits. A tree of four cores loses its profile, team and
+    root: the pod is bound."""
+    trees(trial)
+    trial.add(node("rest").cpu(2).label(POOL, "rest"))
+    trial.apply(quota(f"{trial.name}-plain").max(cpu=100).manifest)
+    trial.submit(pod("plain").request(cpu=3).quota(f"{trial.name}-plain").scheduler(KOORD_SCHEDULER))
+    expect.pending("plain", saying="runtime: cpu:2")
+
+    assert trial.call("DELETE", trial.path("ElasticQuotaProfile", "small")).ok
+    for name in ("team", "root"):
+        assert trial.call("DELETE", trial.path("ElasticQuota", f"{trial.name}-small-{name}")).ok
+
+    expect.bound("plain")
+
+
+@pytest.mark.feature("QUOTA-7.profile")
+@pytest.mark.case("QU-320", severity="normal", source="spec QUOTA-R60")
+def test_a_profile_without_a_tree_gets_one(trial: Trial) -> None:
+    """The ID of its tree is the FNV-1a hash of its namespace and name, and is written to the profile and its root."""
+    trial.add(node("own-0").cpu(2).label(POOL, "own"))
+    spec = {"quotaName": f"{trial.name}-own-root", "nodeSelector": {"matchLabels": {POOL: "own"}}}
+    kind = {"apiVersion": "quota.koordinator.sh/v1alpha1", "kind": "ElasticQuotaProfile"}
+    trial.apply({**kind, "metadata": {"name": "own"}, "spec": spec})
+    digest = 0xCBF29CE484222325
+    for byte in f"{trial.name}/own".encode():
+        digest = (digest ^ byte) * 0x100000001B3 % 2**64
+
+    def ids() -> list[str]:
+        paths = (trial.path("ElasticQuotaProfile", "own"), trial.path("ElasticQuota", f"{trial.name}-own-root"))
+        bodies = [orjson.loads(trial.call("GET", path).body) for path in paths]
+        return [(body["metadata"].get("labels") or {}).get(TREE_ID, "") for body in bodies]
+
+    assert trial.reaches(lambda: ids() == [str(digest)] * 2, within=30), ids()
+
+
+@pytest.mark.feature("QUOTA-7.trees")
+@pytest.mark.case("QU-321", severity="normal", source="spec QUOTA-R57")
+@pytest.mark.needs(Capability.VIRTUAL_TIME)  # Koordinator's webhook refuses the change
+def test_a_quota_stays_in_its_first_tree(trial: Trial, expect: Expect) -> None:
+    """The team of the small tree gets the label of the big one: a pod is refused by the share in the small tree."""
+    trees(trial)
+    path = trial.path("ElasticQuota", f"{trial.name}-small-team")
+    change = {"metadata": {"labels": {TREE_ID: f"{trial.name}-big"}}, "spec": {"max": {"cpu": "90"}}}
+    assert trial.call("PATCH", path, change).ok
+    trial.pass_time(2)
+
+    trial.submit(counted(trial, "late", "small", 5))
+
+    expect.pending("late", saying=f"quotaName: {trial.name}-small-team, runtime: cpu:4")

@@ -36,16 +36,26 @@ def wrong(trial: Trial, what: str) -> Sequence[QuotaBuilder]:
 
 @pytest.mark.feature("QUOTA-2.survived")
 @pytest.mark.case("QU-067", severity="critical")
-@pytest.mark.parametrize("what", ["orphan", "its-own-parent", "cycle-of-three"])
-def test_a_quota_without_a_path_to_the_root_admits_nothing(trial: Trial, expect: Expect, what: str) -> None:
-    """Its pods wait with a reason. A pod of a valid quota is bound. With the root as parent, the pods are bound."""
+@pytest.mark.parametrize(
+    ("what", "at"),
+    [
+        ("orphan", "a"),
+        ("its-own-parent", "a"),
+        ("cycle-of-three", "a"),
+        ("cycle-of-three", "b"),
+        ("cycle-of-three", "c"),
+    ],
+)
+def test_a_quota_without_a_path_to_the_root_admits_nothing(trial: Trial, expect: Expect, what: str, at: str) -> None:
+    """Its pods wait with a reason. A pod of a valid quota is bound. The root becomes the parent of the quota, or of one
+    above it: the pods are bound."""
     trial.add(node("n1").cpu(10).memory("64Gi"))
     make(trial, *wrong(trial, what), quota(named(trial, "good")).max(cpu=4))
     trial.submit(*many(trial, "a", 2), *many(trial, "good", 2))
     expect.bound("good-0", "good-1")
     expect.pending("a-0", "a-1", saying="Insufficient quotas")
 
-    path = path_of(trial, named(trial, "a"))
+    path = path_of(trial, named(trial, at))
     assert trial.call("PATCH", path, {"metadata": {"labels": {PARENT: None}}}).ok
 
     expect.bound("a-0", "a-1")
@@ -231,3 +241,23 @@ def test_of_two_quotas_of_one_namespace_the_older_counts(trial: Trial, expect: E
     assert trial.call("PATCH", path_of(trial, older), change).ok
     trial.submit(pod("third").request(cpu=1).scheduler(KOORD_SCHEDULER))
     expect.pending("third", saying=f"quotaName: {newer}, runtime: cpu:1, used: cpu:4")
+
+
+@pytest.mark.feature("QUOTA-4.scaled-min")
+@pytest.mark.case("QU-318", severity="normal", source="spec QUOTA-R17, QUOTA-R18, QUOTA-R22")
+def test_a_min_grows_again_with_what_a_sibling_asks_for(trial: Trial) -> None:
+    """Two quotas with a min of four GiB below a parent that is given what they ask for; one has no weight for memory.
+    It asks for six: of six it has half, its scaled min. The other one asks for two: of eight it has four."""
+    trial.add(node("n1").cpu(32).memory("64Gi"))
+    make(trial, quota(named(trial, "p")).min(memory="8Gi").max(cpu=16, memory="16Gi").parent())
+    for own, weight in (("a", {"cpu": 1}), ("b", {"cpu": 1, "memory": "1Gi"})):
+        one = quota(named(trial, own)).min(memory="4Gi").max(cpu=8, memory="8Gi").weight(**weight)
+        make(trial, one.below(named(trial, "p")))
+    trial.submit(*(counted(trial, f"a-{number}", "a", memory="1Gi") for number in range(6)))
+    settle(trial)
+    assert placed(trial, "a-") == 3
+
+    trial.submit(*(counted(trial, f"b-{number}", "b", memory="1Gi") for number in range(2)))
+
+    settle(trial)
+    assert (placed(trial, "a-"), placed(trial, "b-")) == (4, 2)

@@ -1,11 +1,15 @@
 """The condition PodScheduled while a pod waits: its message is that of the last attempt, its time that of the first."""
 
+from typing import Any
+
 import pytest
 
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import node, pod, priority_class
+
+Json = dict[str, Any]
 
 pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER)]
 
@@ -50,3 +54,34 @@ def test_the_message_counts_nodes_by_reason(trial: Trial, expect: Expect) -> Non
     expect.pending("large", saying="0/2 nodes are available: 1 Insufficient memory, 2 Insufficient cpu. ")
     # Each plugin that was asked for victims adds its words; kube-scheduler has DynamicResources before preemption.
     expect.pending("large", saying="preemption: 0/2 nodes are available: 2 Preemption is not helpful for scheduling.")
+
+
+@pytest.mark.feature("SHELL-5.refusal")
+@pytest.mark.case(
+    "SC-464",
+    severity="normal",
+    source="kubernetes pkg/scheduler/framework/plugins/tainttoleration/taint_toleration.go@v1.34:"
+    " isSchedulableAfterNodeChange",
+)
+@pytest.mark.long(seconds=15)
+@pytest.mark.parametrize(
+    ("closed", "opened", "saying"),
+    [
+        pytest.param(
+            {"taints": [{"key": "a", "effect": "NoSchedule"}]}, {"taints": []}, "untolerated taint", id="taint"
+        ),
+        pytest.param({"unschedulable": True}, {"unschedulable": None}, "were unschedulable", id="cordon"),
+    ],
+)
+def test_a_node_that_opens_is_no_reason_any_more(
+    trial: Trial, expect: Expect, closed: Json, opened: Json, saying: str
+) -> None:
+    """A pod waits, and the only node is closed and too small. The node opens: the pod says that it is too small."""
+    trial.add(node("n1").cpu(2))
+    assert trial.call("PATCH", "/api/v1/nodes/n1", {"spec": closed}).ok
+    trial.settle()
+    trial.submit(pod("large").request(cpu=4))
+    expect.pending("large", saying=saying)
+    trial.pass_time(2)
+    assert trial.call("PATCH", "/api/v1/nodes/n1", {"spec": opened}).ok
+    expect.pending("large", saying="1 Insufficient cpu", within=20)

@@ -290,3 +290,26 @@ def test_a_claim_for_one_pod_has_none_on_another_node(trial: Trial, expect: Expe
     waits(expect, "second", "ReadWriteOncePod")
     trial.delete("first")
     expect.bound("second")
+
+
+@pytest.mark.feature("SCORE-4.volumes", "SCORE-4.queue")
+@pytest.mark.case("SC-466", severity="critical", source="kubernetes: each waiting pod is tried when a node is added")
+@pytest.mark.long(seconds=20)
+@pytest.mark.parametrize("first", ["n1", "n2"])
+def test_pods_with_volumes_on_two_nodes_do_not_wait_for_each_other(trial: Trial, expect: Expect, first: str) -> None:
+    """Two equal pods have a claim each, with volumes on different nodes, neither of which is there. The node of the one
+    comes: it is bound, whichever is older; the other one waits."""
+    trial.add(node("n0"))
+    for home in sorted(("n1", "n2"), reverse=first == "n2"):
+        terms = {"nodeSelectorTerms": [{"matchExpressions": [expression(HOST, "In", home)]}]}
+        volume(trial, f"{trial.name}-{home}", home, nodeAffinity={"required": terms})
+        claim(trial, home, f"{trial.name}-{home}")
+        trial.submit(using(f"for-{home}", home))
+        expect.pending(f"for-{home}")
+    trial.pass_time(12)  # the backoff of both is over
+
+    trial.add(node("n2"))
+
+    assert expect.bound("for-n2", within=20).spec.node_name == "n2"
+    expect.stable(seconds=3)
+    assert not trial.pod("for-n1").spec.node_name

@@ -48,6 +48,21 @@ def test_backoff_has_a_maximum(trial: Trial, expect: Expect, link: Link) -> None
     expect.bound("p", within=12)
 
 
+@pytest.mark.case("SC-462", severity="normal", source="spec FWK-R42; kubernetes: podInitialBackoffSeconds is 1")
+@pytest.mark.needs(Capability.VIRTUAL_TIME)
+def test_the_first_backoffs_are_short(trial: Trial, expect: Expect, link: Link) -> None:
+    """Bindings fail: the second try comes a second after the first one, and the third two seconds later. Each may be
+    late by a second."""
+    trial.add(node("n1"))
+    link.refuse(500, bindings)
+    trial.submit(pod("p"))
+    assert trial.wait(lambda: link.refused >= 1, within=30), "a binding was to be tried"
+    assert not trial.wait(lambda: link.refused >= 2, within=0.8), "tried again without a backoff"
+    assert trial.wait(lambda: link.refused >= 3, within=4.7), f"three tries in 5.5 s, found {link.refused}"
+    link.heal()
+    expect.bound("p")
+
+
 @pytest.mark.case("SC-190", severity="normal")
 @pytest.mark.needs(Capability.VIRTUAL_TIME)
 def test_room_does_not_end_a_backoff(trial: Trial, expect: Expect, link: Link) -> None:

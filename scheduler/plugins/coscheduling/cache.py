@@ -196,9 +196,6 @@ class GangCache(PodGroups):
     def set_native(self, group: NativePodGroup) -> None:
         """A PodGroup of scheduling.k8s.io was added or changed (WAS-R80)."""
         metadata, gang_id = group.metadata, group.gang_id
-        known = self.native.get(gang_id)
-        if known is not None and known.metadata.uid != metadata.uid:
-            self.remove_object(gang_id)
         self.native[gang_id] = group
         gang = self.gangs.get(gang_id) or self._new(metadata.namespace, f"{metadata.name}{NATIVE}")
         before = self._rules_of(gang)
@@ -271,10 +268,8 @@ class GangCache(PodGroups):
     def _drop(self, gang: Gang) -> None:
         self.gangs.pop(gang.id, None)
         self.changed.discard(gang.id)
-        group = gang.group
-        self._handle.open_gate(group.key)
-        if not self._is_used(group):
-            self._drop_group(group)
+        if not self._is_used(gang.group):
+            self._drop_group(gang.group)
 
     def _is_used(self, group: GangGroup) -> bool:
         return any(gang_id in self.gangs and self.gangs[gang_id].group is group for gang_id in group.ids)

@@ -184,9 +184,9 @@ class QuotaCache(Listener):
             and _decisive(before) == _decisive(quota)
             and not (self.hooks and self._concerns_hooks(quota))
         )
-        self.objects[name] = quota
         if not self.active:
-            self._activate()
+            self._activate()  # without this quota; its pods move into it below, as it gets its place
+        self.objects[name] = quota
         if same or name in {ROOT_QUOTA, SYSTEM_QUOTA}:
             return
         tree = self._tree_for(quota)
@@ -431,7 +431,6 @@ class QuotaCache(Listener):
             account = self.accounts.get(uid)
             if account is not None:
                 self._count(account.pod, account.info)
-                self.handle.request_wake()
 
     def _forget(self, uid: str) -> None:
         account = self.accounts.pop(uid, None)
