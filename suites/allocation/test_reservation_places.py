@@ -98,10 +98,12 @@ def test_the_place_of_a_pod_that_is_not_ready(trial: Trial, expect: Expect) -> N
 @pytest.mark.feature("RSV-2.operating-mode")
 @pytest.mark.case("RV-190", severity="normal", source="spec RSV-R23; ours: changes wake pods")
 def test_the_place_that_a_waiting_pod_may_take_later(trial: Trial, expect: Expect) -> None:
-    """An owner that requires no reservation waits for room. A running pod becomes one whose place it may take, and the
-    owner is bound there."""
+    """An owner that requires no reservation waits for room that is reserved for others. A running pod becomes one whose
+    place it may take, and the owner is bound there."""
     trial.add(node("n1").cpu(SMALL))
-    offer = offering("offer", 6)
+    trial.reserve(reservation("held").like(pod("x").request(cpu=2)).for_labels(app="others"))
+    expect.available("held")
+    offer = offering("offer", 4)
     operating = offer.manifest["metadata"].pop("labels")
     trial.submit(offer)
     expect.running("offer")

@@ -89,7 +89,7 @@ def test_time_runs_out(trial: Trial, expect: Expect) -> None:
     trial.reserve(reservation("held").like(pod("x").request(cpu=6)).for_labels(app="owner").many().ttl("8s"))
     expect.available("held")
     trial.submit(pod("stranger").request(cpu=3))
-    expect.pending("stranger")
+    expect.pending("stranger", cooled=False)
 
     trial.reaches(lambda: (one := trial.reservation("held")) is not None and one.expired, within=12)
     ended = expect.reservation("held", lambda reservation: reservation.expired, "to expire", within=0)

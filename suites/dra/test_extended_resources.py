@@ -83,7 +83,7 @@ def test_the_claim_goes_with_its_pod(trial: Trial, expect: Expect, offers: Offer
     expect.running("a")
     claim = _only(offers, "a")
     trial.submit(pod("b").resources({resource: 1}))
-    expect.pending("b", saying="cannot allocate all claims")
+    expect.pending("b", saying="cannot allocate all claims", cooled=False)
 
     if end == "deleted":
         trial.delete("a")

@@ -260,7 +260,7 @@ def test_a_fault_that_passes_by_itself(trial: Trial, expect: Expect) -> None:
     trial.inject({"node": "n1", "device": 0, "verb": "critical", "xid": 95, "for": 3})
     becomes(trial, "n1", 0, well=False)
     trial.submit(pod("a").gpus(1))
-    expect.pending("a")
+    expect.pending("a", cooled=False)
     expect.running("a")
     assert entry(trial, "n1", 0)["health"] is True  # type: ignore[index]
 

@@ -220,7 +220,7 @@ def test_each_report_gets_old(trial: Trial, expect: Expect, profile: str, saying
     report(trial, "n2", "18", "4Gi", age=168)
     settle(trial)
     trial.submit(small("a", profile))
-    expect.pending("a", saying=f"2 {OVER}")
+    expect.pending("a", saying=f"2 {OVER}", cooled=False)
     settle(trial, 14)
     trial.submit(small("b", profile))
     admitted(expect, "b", saying)

@@ -133,7 +133,7 @@ def test_a_resized_pod_counts_with_its_new_amount(trial: Trial, expect: Expect) 
 @pytest.mark.feature("SCORE-4.fit")
 @pytest.mark.case("SC-295", severity="critical")
 @pytest.mark.needs(Capability.DEVICE_FAULTS)
-@pytest.mark.long(seconds=10)
+@pytest.mark.long(seconds=20)
 def test_room_of_a_pod_that_shrinks_is_free_when_its_node_says_so(trial: Trial, expect: Expect) -> None:
     """The node hangs while a pod shrinks: its room is taken until the node reports what the pod has.
 
@@ -142,7 +142,7 @@ def test_room_of_a_pod_that_shrinks_is_free_when_its_node_says_so(trial: Trial, 
     trial.add(node("n1").cpu(4))
     trial.submit(pod_with("shrinks").request(cpu=3))
     expect.running("shrinks")
-    trial.inject({"node": "n1", "verb": "frozen", "for": 10})
+    trial.inject({"node": "n1", "verb": "frozen", "for": 20})
     trial.pass_time(1)
     resize(trial, "shrinks", "1")
     trial.submit(pod_with("waits").request(cpu=2))

@@ -112,7 +112,7 @@ def test_volumes_are_waited_for_as_long_as_the_profile_says(
     trial.submit(pod_with("p", volumes=volumes).request(cpu=6).scheduler(ARGS))
     assert storage.selected_node("c") == "n1"
     trial.submit(pod("next").request(cpu=6))
-    expect.pending("next")
+    expect.pending("next", cooled=False)
     expect.bound("next", within=60)
     expect.pending("p")
 

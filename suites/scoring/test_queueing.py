@@ -73,7 +73,7 @@ def test_room_does_not_end_a_backoff(trial: Trial, expect: Expect, link: Link) -
     trial.submit(pod("p"))
     assert trial.wait(lambda: link.refused >= 8, within=120), "eight bindings were to be tried"
     assert trial.call("PATCH", "/api/v1/nodes/n1", {"spec": {"unschedulable": True}}).ok
-    expect.pending("p", saying="unschedulable", within=15)
+    expect.pending("p", saying="unschedulable", within=15, cooled=False)
     link.heal()
     assert trial.call("PATCH", "/api/v1/nodes/n1", {"spec": {"unschedulable": None}}).ok
 
