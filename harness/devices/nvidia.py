@@ -273,7 +273,7 @@ class NvidiaProvider(DeviceProvider):
         )
 
     def _slices(self, nvml: Any, handle: Any, minor: int) -> tuple[Slice, ...]:
-        slices: list[Slice] = []
+        slices, caps = list[Slice](), self._cap_numbers()
         for number in range(_maybe(nvml, nvml.nvmlDeviceGetMaxMigDeviceCount, handle) or 0):
             part = _maybe(nvml, nvml.nvmlDeviceGetMigDeviceHandleByIndex, handle, number)
             if part is None:
@@ -282,32 +282,13 @@ class NvidiaProvider(DeviceProvider):
             template = name.rpartition("MIG ")[2]
             memory = nvml.nvmlDeviceGetMemoryInfo(part).total
             made = Slice(nvml.nvmlDeviceGetUUID(part), "mig", template, memory)
-            slices.append(self._placed(nvml, handle, part, made, minor))
+            slices.append(_placed(nvml, handle, part, made, f"gpu{minor}", caps))
         return tuple(slices)
-
-    def _placed(self, nvml: Any, card: Any, part: Any, made: Slice, minor: int) -> Slice:
-        """A MIG device with its place on the card, its units and device nodes; as it is, if NVML does not tell them."""
-        try:
-            instance, compute = nvml.nvmlDeviceGetGpuInstanceId(part), nvml.nvmlDeviceGetComputeInstanceId(part)
-            info = nvml.nvmlGpuInstanceGetInfo(nvml.nvmlDeviceGetGpuInstanceById(card, instance))
-            units = nvml.nvmlDeviceGetAttributes_v2(part)
-        except nvml.NVMLError:
-            return made
-        numbers, own = self._cap_numbers(), f"gpu{minor}/gi{instance}"
-        return replace(
-            made,
-            nodes=tuple(
-                CAP_NODE + numbers[path] for path in (f"{own}/access", f"{own}/ci{compute}/access") if path in numbers
-            ),
-            profile=info.profileId,
-            places=range(info.placement.start, info.placement.start + info.placement.size),
-            engines=tuple((name, getattr(units, field)) for name, field in MIG_UNITS.items()),
-        )
 
     def _cap_numbers(self) -> dict[str, str]:
         """The numbers of device nodes that open instances, by path; none without the module nvidia-caps."""
         try:
-            lines = (self._root / MIG_MINORS).read_text().splitlines()
+            lines = (self._root / MIG_MINORS).read_text(errors="replace").splitlines()
         except OSError:
             return {}
         return dict(line.split() for line in lines if len(line.split()) == 2)
@@ -366,6 +347,27 @@ class NvidiaProvider(DeviceProvider):
             if _address(known) == address:
                 return uuid
         return _maybe(nvml, nvml.nvmlDeviceGetUUID, handle) or ""
+
+
+def _placed(nvml: Any, card: Any, part: Any, made: Slice, path: str, caps: dict[str, str]) -> Slice:  # noqa: PLR0917
+    """A MIG device with its place on the card, its units and device nodes; as it is, if NVML does not tell them.
+
+    `path`, `caps`: the card's, and the numbers of device nodes, as `_cap_numbers` has them.
+    """
+    try:
+        instance, compute = nvml.nvmlDeviceGetGpuInstanceId(part), nvml.nvmlDeviceGetComputeInstanceId(part)
+        info = nvml.nvmlGpuInstanceGetInfo(nvml.nvmlDeviceGetGpuInstanceById(card, instance))
+        units = nvml.nvmlDeviceGetAttributes_v2(part)
+    except nvml.NVMLError:
+        return made
+    access = (f"{path}/gi{instance}/access", f"{path}/gi{instance}/ci{compute}/access")
+    return replace(
+        made,
+        nodes=tuple(CAP_NODE + caps[each] for each in access if each in caps),
+        profile=info.profileId,
+        places=range(info.placement.start, info.placement.start + info.placement.size),
+        engines=tuple((name, getattr(units, field)) for name, field in MIG_UNITS.items()),
+    )
 
 
 def _address(handle: Any) -> int:

@@ -574,7 +574,7 @@ def test_what_is_left_of_a_template_that_asks_for_more(trial: Trial, expect: Exp
 @pytest.mark.case("RV-192", severity="normal", source="spec RSV-R3")
 def test_the_reason_follows_the_template(trial: Trial, expect: Expect) -> None:
     """A reservation waits for cores. Its template is changed, and it waits for memory, and says so beside a condition
-    that somebody has written; changed once more, it is placed."""
+    of another writer; changed once more, it is placed."""
     trial.add(node("n1").cpu(SMALL).memory("16Gi"))
     trial.reserve(cores("held", 2 * SMALL))
 
@@ -603,7 +603,7 @@ def test_the_reason_follows_the_template(trial: Trial, expect: Expect) -> None:
 @pytest.mark.feature("RSV-1.held")
 @pytest.mark.case("RV-193", severity="normal", source="spec RSV-R16")
 def test_a_reservation_whose_place_is_taken_back(trial: Trial, expect: Expect) -> None:
-    """Somebody makes an available reservation Pending, without a node: it is placed anew, and held once."""
+    """The status of an available reservation is set back to Pending: it is scheduled again, and counted once."""
     trial.add(node("n1").cpu(SMALL))
     trial.reserve(cores("held", 6))
     expect.available("held")

@@ -128,8 +128,8 @@ def test_the_status_names_all_owners_of_a_member(trial: Trial, expect: Expect) -
         owners.append({"apiVersion": "v1", "kind": "ConfigMap", "name": name, "uid": body["metadata"]["uid"]})
     trial.apply(gang("train", 2))
     built = workers("train", 2)
-    for one in built:
-        one.manifest["metadata"]["ownerReferences"] = owners
+    for worker in built:
+        worker.manifest["metadata"]["ownerReferences"] = owners
     trial.submit(*built)
 
     expect.bound(*names("train", 2))

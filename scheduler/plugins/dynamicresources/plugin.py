@@ -221,7 +221,7 @@ class DynamicResources(PreEnqueue, PreFilter, FilterBatch, VictimAware, PostFilt
             return options[0].failure
         # Pods of one class may have claims of their own: those that have devices already are placed apart.
         apart = placed or stale is not None
-        state[WAKE_GROUP] = f"claims of {pod.metadata.uid}" if apart else f"claims {[one.specs for one in options]!r}"
+        state[WAKE_GROUP] = f"claims of {pod.metadata.uid}" if apart else f"claims {[want.specs for want in options]!r}"
         state[NEEDS] = _Needs(tuple(placed), tuple(unplaced), tuple(options), option_of, stale)
         return SUCCESS
 

@@ -63,7 +63,7 @@ def _set(handle: Handle, book: ReservationCache, reservation: Reservation) -> No
         return
     placed = handle.cache.placed(uid)
     if placed is not None and not pod.spec.node_name and not handle.cache.is_assumed(uid):
-        handle.intake.remove_pod(uid)  # somebody took its place back
+        handle.intake.remove_pod(uid)  # its status was set back to Pending
     elif placed is not None and placed.priority != pod.spec.priority:
         handle.cache.remove_pod(uid)  # the cache counts priorities by the value that the pod was placed with
     handle.intake.set_pod(pod)
