@@ -253,8 +253,11 @@ class Admission:
         if length > MAX_EXPRESSIONS:
             raise errors.too_large(MAX_EXPRESSIONS, "characters of all CEL expressions")
 
+        if length <= LOOP_EXPRESSIONS:
+            return validate(resource.group, resource.kind, body, old, subresource=subresource)
+
         def compute(*, on_loop: bool) -> list[Cause]:
-            if on_loop and length > LOOP_EXPRESSIONS:
+            if on_loop:
                 raise NeedsThread
             return validate(resource.group, resource.kind, body, old, subresource=subresource)
 

@@ -65,6 +65,7 @@ class ResourceClaims:
         self._groups = control.resource(POD_GROUPS)
         self._of_groups = _Kind(self._groups, WorkQueue(control.clock, self._sync_group), {})
         self._dependents = Dependents(control.objects, CLAIMS)
+        self._synced: Key | None = None  # the pod that is being synced; what is written for it is no news
         control.objects.collection(self._groups).listen(self._group_changed)
         control.objects.collection(self._pods).listen(self._pod_changed)
         control.objects.collection(self._claims).listen(self._claim_changed)
@@ -120,20 +121,22 @@ class ResourceClaims:
         pod = change.new or change.old
         if pod is None or not (pod.obj["spec"].get("resourceClaims") or _extended(pod.obj)):
             return
-        if change.new is not None:
+        if change.new is not None and change.key != self._synced:
             self._pod_queue.add(change.key)
         if change.new is None or is_done(change.new.obj):
             for name in claim_names(pod.obj):
                 self._claim_queue.add((change.key[0], name))
 
     def _claim_changed(self, change: Change) -> None:
-        if change.new is not None:
-            self._claim_queue.add(change.key)
         claim = change.new or change.old
         owner = controller_of(claim.obj) if claim is not None else None
-        for kind in (self._of_pods, self._of_groups) if owner is not None else ():
-            if owner is not None and owner.get("kind") == kind.resource.kind:
-                key = (change.key[0], owner["name"])
+        key = (change.key[0], owner["name"]) if owner is not None else None
+        if key is not None and key == self._synced:
+            return
+        if change.new is not None:
+            self._claim_queue.add(change.key)
+        for kind in (self._of_pods, self._of_groups):
+            if owner is not None and key is not None and owner.get("kind") == kind.resource.kind:
                 if change.new is None or change.old is None or kind is self._of_groups or self._has_node(key):
                     kind.queue.add(key)
 
@@ -164,13 +167,17 @@ class ResourceClaims:
         if pod is None or is_done(pod.obj) or "deletionTimestamp" in pod.obj["metadata"]:
             self._pod_queue.forget(key)
             return
-        names = self._names(self._of_pods, pod)
-        if names is None:
-            return
-        self._record(self._of_pods, pod, names)
-        current = self._control.get(self._pods, key)
-        if current is not None and current.obj["spec"].get("nodeName"):
-            self._reserve(current)
+        self._synced = key
+        try:
+            names = self._names(self._of_pods, pod)
+            if names is None:
+                return
+            self._record(self._of_pods, pod, names)
+            current = self._control.get(self._pods, key)
+            if current is not None and current.obj["spec"].get("nodeName"):
+                self._reserve(current)
+        finally:
+            self._synced = None
         self._pod_queue.forget(key)
 
     def _sync_group(self, key: Key) -> None:

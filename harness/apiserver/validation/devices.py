@@ -3,10 +3,12 @@
 Selectors are compiled, so syntax errors and unknown names are found; types of expressions are not checked.
 """
 
+from functools import lru_cache
 from typing import Any
 
 from seatrial.harness.apiserver.cel.device import MAX_COST, selector_cost
 from seatrial.harness.apiserver.field_errors import (
+    Cause,
     Causes,
     duplicate,
     forbidden,
@@ -189,10 +191,17 @@ def _check_selectors(selectors: Any, path: str, causes: Causes) -> None:
         elif not expression.strip():
             causes.append(invalid(f"{own}.expression", expression, "must be a CEL expression that returns a boolean"))
         else:
-            before = len(causes)
-            check_expression(expression, f"{own}.expression", _VARIABLES, causes)
-            if len(causes) == before and selector_cost(expression) > MAX_COST:
-                causes.append(forbidden(f"{own}.expression", "too complex, exceeds cost limit"))
+            causes.extend(cause._replace(field=f"{own}.expression") for cause in _compiled(expression))
+
+
+@lru_cache(maxsize=256)  # the claims of one template have the same selectors
+def _compiled(expression: str) -> tuple[Cause, ...]:
+    """What is wrong with a selector, for a field that is still to be named."""
+    causes: Causes = []
+    check_expression(expression, "", _VARIABLES, causes)
+    if not causes and selector_cost(expression) > MAX_COST:
+        causes.append(forbidden("", "too complex, exceeds cost limit"))
+    return tuple(causes)
 
 
 def _check_references(requests: Any, names: set[str], path: str, causes: Causes) -> None:

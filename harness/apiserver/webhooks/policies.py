@@ -107,6 +107,7 @@ class Policies:
     def __init__(self, store: Store, registry: Registry, long: LongComputations) -> None:
         self._store, self._registry, self._long = store, registry, long
         self._bound: list[tuple[_Policy, _Binding]] = []
+        self._by_rule: dict[tuple[str, ...], bool] = {}  # of built-in kinds: most writes ask
         for key in (POLICIES, BINDINGS):
             store.collection(key).listen(self._changed)
 
@@ -121,6 +122,7 @@ class Policies:
             spec = item.obj.get("spec") or {}
             policies[item.key[1]] = _Policy(item.key[1], spec, _Match(spec.get("matchConstraints")))
         self._bound = []
+        self._by_rule.clear()
         for item in self._store.collection(BINDINGS).items():
             spec = item.obj.get("spec") or {}
             policy = policies.get(str(spec.get("policyName")))
@@ -129,7 +131,13 @@ class Policies:
 
     def applies_to(self, operation: str, resource: Resource, subresource: str) -> bool:
         """Whether the rules of a policy match; selectors and conditions are not evaluated."""
-        return any(policy.match.concerns(operation, resource, subresource) for policy, _ in self._bound)
+        key = (operation, resource.group, resource.version, resource.plural, subresource)
+        applies = self._by_rule.get(key)
+        if applies is None:
+            applies = any(policy.match.concerns(operation, resource, subresource) for policy, _ in self._bound)
+            if resource.custom is None:  # versions of custom resources come and go
+                self._by_rule[key] = applies
+        return applies
 
     def check(self, write: PolicyRequest, request: Object, body: Object | None, old: Object | None) -> None:
         """Check a write; `request` is the AdmissionReview's request for it.
