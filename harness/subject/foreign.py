@@ -1,7 +1,10 @@
 """A scheduler binary that is not ours: its command line, and its configuration completed with the kubeconfig."""
 
 import os
+import re
 import shlex
+import subprocess
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +50,37 @@ def foreign_command(text: str, kubeconfig: Path, config: Path | None = None) -> 
             words += [f"--{flag}", f"{{{flag}}}"]
         words = [word.replace(f"{{{flag}}}", str(path)) for word in words]
     return words
+
+
+def is_kube_scheduler(command: str) -> bool:
+    """Whether a command line starts kube-scheduler, by the name of its program."""
+    return "kube-scheduler" in Path(_program(command)).name
+
+
+def version_of(command: str) -> str:
+    """What kube-scheduler says to be, as in 1.37.2; "" if it does not say it."""
+    try:
+        words = [_program(command), "--version"]
+        answer = subprocess.run(words, capture_output=True, text=True, check=False, timeout=10)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    match = re.search(r"v([0-9]+\.[0-9]+\.[0-9]+)", answer.stdout)
+    return match[1] if match else ""
+
+
+def switched_off(command: str, gates: Iterable[str]) -> list[str]:
+    """Those of these feature gates that a command line of kube-scheduler leaves off; none for other programs."""
+    if not is_kube_scheduler(command):
+        return []
+    on: set[str] = set()
+    for entry in re.findall(r"--feature-gates[= ](\S+)", command):
+        pairs = (pair.partition("=") for pair in entry.strip("'\"").split(","))
+        on |= {name.removeprefix("kube:") for name, _, value in pairs if value.lower() == "true"}
+    return [] if on & {"AllAlpha", "AllBeta"} else [gate for gate in gates if gate not in on]
+
+
+def _program(command: str) -> str:
+    return next(iter(command.split()), "")
 
 
 def completed(config: Path, kubeconfig: Path) -> dict[str, Any]:

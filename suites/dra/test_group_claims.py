@@ -18,7 +18,7 @@ from seatrial.suites.dra.offers import NVIDIA, Offers, offers, served
 
 __all__ = ["offers", "served"]
 
-pytestmark = [pytest.mark.needs(Capability.HARDWARE)]
+pytestmark = [pytest.mark.needs(Capability.HARDWARE), pytest.mark.gate("GenericWorkload", "DRAWorkloadResourceClaims")]
 PLUGIN = "kubernetes 1.37 pkg/scheduler/framework/plugins/dynamicresources"
 CONTROLLER = "kubernetes 1.37 pkg/controller/resourceclaim"
 VALIDATION = "kubernetes 1.37 staging/src/k8s.io/api/scheduling/v1beta1/types.go"

@@ -14,7 +14,7 @@ from seatrial.scheduler.api.builders import PodBuilder, gang, native_gang, node,
 from seatrial.suites.gang.members import bound, names
 from seatrial.suites.gang.native import API, condition, path, reaches
 
-pytestmark = [pytest.mark.needs(Capability.NODES)]
+pytestmark = [pytest.mark.needs(Capability.NODES), pytest.mark.gate("GenericWorkload")]
 
 UPSTREAM = "kubernetes 1.37 pkg/scheduler/schedule_one_podgroup.go and plugins/gangscheduling"
 
@@ -172,12 +172,8 @@ def test_a_lower_minimum_wakes_a_native_gang(trial: Trial, expect: Expect) -> No
     assert bound(trial) == names("train", 2)
 
 
-@pytest.mark.feature("WAS-1.quorum")
-@pytest.mark.case("GA-207", severity="normal", source=UPSTREAM)
-@pytest.mark.parametrize("goes", ["gate", "pod"])
-def test_one_member_with_a_gate_holds_the_whole_gang(trial: Trial, expect: Expect, goes: str) -> None:
-    """One of four members has a scheduling gate, the minimum is three: none is bound. The gate goes, or the pod is
-    deleted: all that are there are bound."""
+def behind_a_gate(trial: Trial, expect: Expect) -> None:
+    """Three of four members, of which three are the minimum, wait for the fourth, which has a scheduling gate."""
     trial.add(node("n1").cpu(4))
     create(trial, "train", 3)
     (last,) = workers("train", 1, first=3)
@@ -186,13 +182,24 @@ def test_one_member_with_a_gate_holds_the_whole_gang(trial: Trial, expect: Expec
     expect.stable(seconds=5)
     assert bound(trial) == []
 
-    if goes == "pod":
-        trial.delete("train-3")
-    else:
-        change = {"spec": {"schedulingGates": None}}
-        assert trial.call("PATCH", trial.path("Pod", "train-3"), change).ok
 
-    expect.bound(*names("train", 3 if goes == "pod" else 4))
+@pytest.mark.feature("WAS-1.quorum")
+@pytest.mark.case("GA-207", severity="normal", source=UPSTREAM)
+def test_one_member_with_a_gate_holds_the_whole_gang(trial: Trial, expect: Expect) -> None:
+    """The gate goes: all four are bound."""
+    behind_a_gate(trial, expect)
+    change = {"spec": {"schedulingGates": None}}
+    assert trial.call("PATCH", trial.path("Pod", "train-3"), change).ok
+    expect.bound(*names("train", 4))
+
+
+@pytest.mark.feature("WAS-1.quorum")
+@pytest.mark.case("GA-259", severity="normal", source="ours: of a deleted member upstream wakes nobody")
+def test_a_member_with_a_gate_that_is_deleted_holds_the_gang_no_more(trial: Trial, expect: Expect) -> None:
+    """The member with the gate is deleted: the other three are bound."""
+    behind_a_gate(trial, expect)
+    trial.delete("train-3")
+    expect.bound(*names("train", 3))
 
 
 @pytest.mark.feature("WAS-1.condition")

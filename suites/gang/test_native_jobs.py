@@ -14,7 +14,7 @@ from seatrial.scheduler.api.builders import Manifest, node, pod
 from seatrial.suites.gang.members import bound
 from seatrial.suites.gang.native import API, condition, reaches
 
-pytestmark = [pytest.mark.needs(Capability.NODES)]
+pytestmark = [pytest.mark.needs(Capability.NODES), pytest.mark.gate("GenericWorkload")]
 
 UPSTREAM = "kubernetes pkg/controller/job/job_scheduling_manager.go@v1.37.2"
 GANG: Manifest = {"schedulingPolicy": {"gang": {}}}

@@ -17,7 +17,7 @@ from seatrial.suites.preemption.priorities import classes
 
 __all__ = ["classes"]
 
-pytestmark = [pytest.mark.needs(Capability.NODES)]
+pytestmark = [pytest.mark.needs(Capability.NODES), pytest.mark.gate("GenericWorkload")]
 
 UPSTREAM = "kubernetes pkg/scheduler/framework/preemption/podgrouppreemption.go@v1.37.2"
 UNITS = "kubernetes pkg/scheduler/framework/preemption/types.go@v1.37.2"
@@ -430,6 +430,7 @@ def test_a_member_beyond_the_minimum_preempts_too(classes: Trial, expect: Expect
 
 @pytest.mark.feature("WAS-1.preempts")
 @pytest.mark.case("GA-240", severity="normal", source=UPSTREAM)
+@pytest.mark.gate("TopologyAwareWorkloadScheduling")
 def test_a_native_gang_makes_room_in_one_rack(classes: Trial, expect: Expect) -> None:
     """A gang within one rack. Rack a has a pod that may go and one that may not, rack b two that may: those go."""
     racks = {"a-1": "trial-low", "a-2": "trial-top", "b-1": "trial-low", "b-2": "trial-low"}

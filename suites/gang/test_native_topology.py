@@ -14,7 +14,10 @@ from seatrial.harness.subject.protocol import Subject
 from seatrial.scheduler.api.builders import NodeBuilder, PodBuilder, native_gang, node, pod
 from seatrial.suites.gang.members import RACK, bound, names
 
-pytestmark = [pytest.mark.needs(Capability.NODES)]
+pytestmark = [
+    pytest.mark.needs(Capability.NODES),
+    pytest.mark.gate("GenericWorkload", "TopologyAwareWorkloadScheduling"),
+]
 
 UPSTREAM = "kubernetes 1.37 pkg/scheduler/framework/plugins/topologyaware and schedule_one_podgroup.go"
 API = "/apis/scheduling.k8s.io/v1beta1"

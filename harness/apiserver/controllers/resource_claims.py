@@ -130,15 +130,16 @@ class ResourceClaims:
     def _claim_changed(self, change: Change) -> None:
         claim = change.new or change.old
         owner = controller_of(claim.obj) if claim is not None else None
-        key = (change.key[0], owner["name"]) if owner is not None else None
-        if key is not None and key == self._synced:
+        key = (change.key[0], owner["name"] if owner is not None else "")
+        if key == self._synced:
             return
         if change.new is not None:
             self._claim_queue.add(change.key)
+        once = change.new is None or change.old is None
         for kind in (self._of_pods, self._of_groups):
-            if owner is not None and key is not None and owner.get("kind") == kind.resource.kind:
-                if change.new is None or change.old is None or kind is self._of_groups or self._has_node(key):
-                    kind.queue.add(key)
+            owns = owner is not None and owner.get("kind") == kind.resource.kind
+            if owns and (once or kind is self._of_groups or self._has_node(key)):
+                kind.queue.add(key)
 
     def _has_node(self, key: Key) -> bool:
         """Whether the pod is on a node: a change of its claim concerns no other pod."""
