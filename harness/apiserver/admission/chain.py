@@ -22,6 +22,7 @@ from seatrial.harness.apiserver.names import check_metadata, check_new_finalizer
 from seatrial.harness.apiserver.schemas.custom_schemas import CustomSchema, TooCostlyError, custom_schema
 from seatrial.harness.apiserver.schemas.shapes import conform, report_unknown_fields
 from seatrial.harness.apiserver.storage.store import Collection, Item, Object, Store
+from seatrial.harness.apiserver.validation.claim_status import without_stale_devices
 from seatrial.harness.apiserver.validation.kinds import validate
 from seatrial.harness.apiserver.validation.warnings import pod_warnings
 from seatrial.harness.apiserver.webhooks.dispatch import Webhooks, Write
@@ -152,6 +153,8 @@ class Admission:
                 self._complete(resource, body, warnings, strictness)
             elif resource.key == ("", "pods"):
                 _keep_status(body, old)
+            elif resource.key == _CLAIMS:
+                without_stale_devices(body, old)
             self._check(resource, body, old, subresource, attempt)
             if write is not None:
                 self.webhooks.validate(write, body, old)

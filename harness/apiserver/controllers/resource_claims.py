@@ -21,7 +21,6 @@ from seatrial.harness.apiserver.errors import invalid as invalid_object
 from seatrial.harness.apiserver.field_errors import details, forbidden, message
 from seatrial.harness.apiserver.request.options import CONTROLLER_MANAGER, Options
 from seatrial.harness.apiserver.storage.store import Change, CollectionKey, Item, Key, Object
-from seatrial.harness.apiserver.validation.claim_status import without_stale_devices
 
 CLAIMS: Final[CollectionKey] = ("resource.k8s.io", "resourceclaims")
 TEMPLATES: Final[CollectionKey] = ("resource.k8s.io", "resourceclaimtemplates")
@@ -73,8 +72,8 @@ class ResourceClaims:
 
     # -- admission -----------------------------------------------------------------------------------------------------
 
-    def admit(self, resource: Resource, body: Object, old: Object | None, subresource: str) -> None:
-        """Complete a slice, a rule or a status, and check the access of a claim for administrators.
+    def admit(self, resource: Resource, body: Object, old: Object | None, _subresource: str) -> None:
+        """Complete a slice or a rule, and check the access of a claim for administrators.
 
         That access needs a label of the namespace (`pkg/registry/resource/utils.go`, DRA-R8).
 
@@ -86,8 +85,6 @@ class ResourceClaims:
             self._stamp(taint for device in spec.get("devices") or () for taint in device.get("taints") or ())
         elif resource.key == TAINT_RULES:
             self._stamp([spec["taint"]] if spec.get("taint") else [])
-        elif subresource == "status":
-            without_stale_devices(body)
         elif old is None:
             self._check_access(resource, body)
 

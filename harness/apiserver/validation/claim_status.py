@@ -19,7 +19,7 @@ def check_claim_status(obj: Object, old: Object, causes: Causes) -> None:
     if len(results) > _MAX_RESULTS:
         causes.append(too_many("status.allocation.devices.results", len(results), _MAX_RESULTS))
     _check_users(obj, users, before.get("reservedFor") or [], allocated=bool(allocation), causes=causes)
-    allocated = {_device(result) for result in results}
+    allocated = _allocated(status)
     for index, device in enumerate(status.get("devices") or ()):
         if _device(device) not in allocated:
             path = f"status.devices[{index}]"
@@ -42,19 +42,22 @@ def _check_users(obj: Object, users: list[Object], before: list[Object], *, allo
         causes.append(forbidden(path, problem))
 
 
+def _allocated(status: Object) -> set[tuple[Any, ...]]:
+    """The devices that the claim has."""
+    return {_device(result) for result in ((status.get("allocation") or {}).get("devices") or {}).get("results") or ()}
+
+
 def _device(entry: Object) -> tuple[Any, ...]:
     return entry.get("driver"), entry.get("pool"), entry.get("device"), entry.get("shareID")
 
 
-def without_stale_devices(obj: Object) -> None:
-    """Drop what is said of devices that the claim no longer has, as the API server does for clients (DRA-R17)."""
+def without_stale_devices(obj: Object, old: Object) -> None:
+    """Drop what is said of devices that an update takes from the claim: few clients know the field (DRA-R17)."""
     status = obj.get("status") or {}
     if not status.get("devices"):
         return
-    results = ((status.get("allocation") or {}).get("devices") or {}).get("results") or []
-    allocated = {_device(result) for result in results}
-    kept = [device for device in status["devices"] if _device(device) in allocated]
-    if kept:
-        status["devices"] = kept
-    else:
-        del status["devices"]
+    gone = _allocated(old.get("status") or {}) - _allocated(status)
+    kept = [device for device in status["devices"] if _device(device) not in gone]
+    obj["status"] = {**status, "devices": kept}
+    if not kept:
+        del obj["status"]["devices"]
