@@ -8,6 +8,10 @@ import pytest
 _ASSERT = "assert "
 
 
+class NotTriedAgain(AssertionError):
+    """A pod waits though it fits: one that is equal was bound when it came."""
+
+
 def expectation_message(excinfo: pytest.ExceptionInfo[BaseException]) -> str:
     """The text of an AssertionError. An assert without words of its own names what it compared, not only the values.
 
