@@ -2,12 +2,10 @@
 
 from typing import Any
 
-import orjson
-
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
 from seatrial.scheduler.api.builders import PodBuilder, pod
-from seatrial.scheduler.api.transport import MERGE_PATCH, STRATEGIC_MERGE_PATCH, Request
+from seatrial.scheduler.api.transport import STRATEGIC_MERGE_PATCH
 
 HOST, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -44,7 +42,7 @@ def expression(key: str, operator: str, *values: str) -> Json:
 
 
 def patch(trial: Trial, path: str, body: Json) -> None:
-    response = trial.cluster.call(Request("PATCH", path, orjson.dumps(body), MERGE_PATCH))
+    response = trial.call("PATCH", path, body)
     assert response.ok, response.body
 
 

@@ -13,7 +13,7 @@ from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import node, pod
 from seatrial.scheduler.api.numa import NODE_RESERVATION
-from seatrial.scheduler.api.transport import MERGE_PATCH, STRATEGIC_MERGE_PATCH, Request
+from seatrial.scheduler.api.transport import MERGE_PATCH, STRATEGIC_MERGE_PATCH
 
 pytestmark = [pytest.mark.needs(Capability.NODES)]
 
@@ -21,7 +21,7 @@ Json = dict[str, Any]
 
 
 def patch(trial: Trial, name: str, body: Json, *, part: str = "", kind: str = MERGE_PATCH) -> None:
-    response = trial.cluster.call(Request("PATCH", f"/api/v1/nodes/{name}{part}", orjson.dumps(body), kind))
+    response = trial.call("PATCH", f"/api/v1/nodes/{name}{part}", body, kind=kind)
     assert response.ok, response.body
 
 
@@ -140,7 +140,7 @@ def test_overhead_counts(trial: Trial, expect: Expect) -> None:
             "handler": "runc",
             "overhead": {"podFixed": {"cpu": cpu}},
         }
-        response = trial.cluster.call(Request("POST", "/apis/node.k8s.io/v1/runtimeclasses", orjson.dumps(body)))
+        response = trial.call("POST", "/apis/node.k8s.io/v1/runtimeclasses", body)
         one = pod(name).request(cpu=3)
         one.manifest["spec"]["overhead"] = {"cpu": cpu}
         if response.ok:

@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import Any
 
-import orjson
 import pytest
 import yaml
 
@@ -14,7 +13,7 @@ from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import NodeBuilder, node, pod, pods
 from seatrial.scheduler.api.extension import KOORD_SCHEDULER
-from seatrial.scheduler.api.transport import STRATEGIC_MERGE_PATCH, Request
+from seatrial.scheduler.api.transport import STRATEGIC_MERGE_PATCH
 
 FIT_PLUS, SCARCE = "released-fit-plus", "released-scarce-resource"
 NODES = ("n1", "n2")
@@ -26,11 +25,9 @@ def add_with_cards(trial: Trial, *machines: NodeBuilder) -> None:
     """Add nodes of four cards, which are in their status as nvidia.com/gpu too, as NVIDIA's device plugin has it."""
     trial.add(*machines)
     amounts = {"nvidia.com/gpu": "4"}
-    body = orjson.dumps({"status": {"capacity": amounts, "allocatable": amounts}})
+    body = {"status": {"capacity": amounts, "allocatable": amounts}}
     for machine in machines:
-        answer = trial.cluster.call(
-            Request("PATCH", f"/api/v1/nodes/{machine.name}/status", body, STRATEGIC_MERGE_PATCH)
-        )
+        answer = trial.call("PATCH", f"/api/v1/nodes/{machine.name}/status", body, kind=STRATEGIC_MERGE_PATCH)
         assert answer.ok, answer.body
 
 

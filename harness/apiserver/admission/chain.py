@@ -9,6 +9,7 @@ from typing import Any
 import orjson
 
 from seatrial.harness.apiserver import errors
+from seatrial.harness.apiserver.admission.label_keys import merge_label_keys
 from seatrial.harness.apiserver.admission.pod_admission import PodAdmission
 from seatrial.harness.apiserver.admission.pod_specs import Completed, PodSpecCache, Priority
 from seatrial.harness.apiserver.attempts import Attempt
@@ -319,6 +320,8 @@ class Admission:
             self._complete(resource, body, warnings, strictness)
             self._check(resource, body, None, "")  # whose check has the message for it
             return body
+        if spec.get("affinity") or spec.get("topologySpreadConstraints"):
+            merge_label_keys(spec, body["metadata"].get("labels") or {})
         priority = self._priority(body, spec)
         hooks = self._applicable_hooks(resource, namespace)
         key = self._specs.key(spec, priority)
