@@ -52,9 +52,12 @@ def foreign_command(text: str, kubeconfig: Path, config: Path | None = None) -> 
     return words
 
 
+_WITH_GATES = ("kube-scheduler", "koord-scheduler")  # programs that know Kubernetes' feature gates
+
+
 def is_kube_scheduler(command: str) -> bool:
     """Whether a command line starts kube-scheduler, by the name of its program."""
-    return "kube-scheduler" in Path(_program(command)).name
+    return _WITH_GATES[0] in Path(_program(command)).name
 
 
 def version_of(command: str) -> str:
@@ -69,8 +72,8 @@ def version_of(command: str) -> str:
 
 
 def switched_off(command: str, gates: Iterable[str]) -> list[str]:
-    """Those of these feature gates that a command line of kube-scheduler leaves off; none for other programs."""
-    if not is_kube_scheduler(command):
+    """Those of these feature gates that a command line leaves off, of kube-scheduler or what is built on it."""
+    if not any(name in Path(_program(command)).name for name in _WITH_GATES):
         return []
     on: set[str] = set()
     for entry in re.findall(r"--feature-gates[= ](\S+)", command):

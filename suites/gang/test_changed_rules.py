@@ -33,7 +33,7 @@ def change(trial: Trial, results: dict[str, Any]) -> None:
 
 
 @pytest.mark.feature("GANG-2.changed")
-@pytest.mark.case("GA-140", severity="critical")
+@pytest.mark.case("GA-140", severity="critical", source="ours")
 @pytest.mark.long(seconds=6)
 def test_a_smaller_minimum_starts_the_members_that_hold_places(trial: Trial, expect: Expect) -> None:
     """Two of three members hold the cards for ten minutes. minMember becomes two: both are bound at once."""
@@ -45,7 +45,7 @@ def test_a_smaller_minimum_starts_the_members_that_hold_places(trial: Trial, exp
 
 
 @pytest.mark.feature("GANG-2.changed")
-@pytest.mark.case("GA-141", severity="critical")
+@pytest.mark.case("GA-141", severity="critical", source="ours")
 @pytest.mark.long(seconds=8)
 def test_a_gang_that_becomes_strict_holds_no_places(trial: Trial, expect: Expect) -> None:
     """Two of three members hold the cards for ten minutes. The mode becomes Strict: another pod gets a card, and the
@@ -60,7 +60,7 @@ def test_a_gang_that_becomes_strict_holds_no_places(trial: Trial, expect: Expect
 
 
 @pytest.mark.feature("GANG-2.changed")
-@pytest.mark.case("GA-142", severity="critical")
+@pytest.mark.case("GA-142", severity="critical", source="ours")
 @pytest.mark.long(seconds=9)
 def test_the_members_of_a_deleted_pod_group_hold_no_places(trial: Trial, expect: Expect) -> None:
     """Two of three members hold the cards for ten minutes. Their PodGroup is deleted: another pod gets a card. With a

@@ -184,7 +184,7 @@ def test_non_strict_keeps_its_places(trial: Trial, expect: Expect, *, light: boo
 
 
 @pytest.mark.feature("GANG-2.nonstrict")
-@pytest.mark.case("GA-150", severity="critical")
+@pytest.mark.case("GA-150", severity="critical", source="ours")
 def test_non_strict_starts_without_the_member_that_has_no_room(trial: Trial, expect: Expect) -> None:
     """A NonStrict gang needs two of three members. No node has room for the most important one: the others start."""
     trial.apply(gang("train", 2).waiting_time(300).mode("NonStrict"), priority_class("trial-high", 9000))
@@ -198,7 +198,7 @@ def test_non_strict_starts_without_the_member_that_has_no_room(trial: Trial, exp
 
 
 @pytest.mark.feature("GANG-1.timeout")
-@pytest.mark.case("GA-012", severity="blocker")
+@pytest.mark.case("GA-012", severity="blocker", source="ours")
 @pytest.mark.long(20)
 def test_the_schedule_timeout_frees_everything(trial: Trial, expect: Expect) -> None:
     """Members of a NonStrict gang hold two cards for scheduleTimeoutSeconds; a pod of higher priority in the queue gets
@@ -218,7 +218,7 @@ def test_the_schedule_timeout_frees_everything(trial: Trial, expect: Expect) -> 
 
 
 @pytest.mark.feature("GANG-1.timeout", "GANG-2.nonstrict")
-@pytest.mark.case("GA-013", severity="critical")
+@pytest.mark.case("GA-013", severity="critical", source="ours")
 def test_deleted_members_give_back_what_they_hold(trial: Trial, expect: Expect) -> None:
     """Members of a NonStrict gang hold two cards; all are deleted long before the timeout: another pod gets both."""
     trial.add(node("n1").cards(2))
