@@ -240,7 +240,7 @@ def test_all_images_of_a_pod_count(trial: Trial, expect: Expect, order: Sequence
 @pytest.mark.case("SC-039", severity="normal")
 @each_order
 def test_balance_counts_beside_emptiness(trial: Trial, expect: Expect, order: Sequence[str]) -> None:
-    """A pod goes to the node whose CPU and memory are used evenly with it, though the other one has more free on average.
+    """A pod goes to the node whose CPU and memory are used evenly with it, though the other has more free on average.
 
     It improves the balance of one node and worsens that of the other: kube-scheduler 1.37 scores the difference.
     """

@@ -160,9 +160,9 @@ def test_what_is_said_of_devices_goes_with_them(api: Api) -> None:
     """DRA-R17: a client that does not know `status.devices` takes the devices away."""
     api.do("POST", CLAIMS, {"metadata": {"name": "c"}, "spec": REQUESTS})
     (result,) = ALLOCATION["devices"]["results"]
-    said = {field: result[field] for field in ("driver", "pool", "device")}
-    status = {"status": {"allocation": ALLOCATION, "devices": [said]}}
-    assert api.do("PATCH", f"{CLAIMS}/c/status", status, kind=MERGE_PATCH)["status"]["devices"] == [said]
+    entry = {field: result[field] for field in ("driver", "pool", "device")}
+    status = {"status": {"allocation": ALLOCATION, "devices": [entry]}}
+    assert api.do("PATCH", f"{CLAIMS}/c/status", status, kind=MERGE_PATCH)["status"]["devices"] == [entry]
 
     after = api.do("PATCH", f"{CLAIMS}/c/status", {"status": {"allocation": None}}, kind=MERGE_PATCH)
     assert not after.get("status")
