@@ -236,11 +236,12 @@ def _may_be_claimed(volume: Item, claim: Item) -> bool:
 
 
 def _fits(volume: Item, claim: Item) -> bool:
-    """Whether the volume can be claimed and satisfies class, mode, access modes, size and selector of the claim."""
+    """Whether the volume can be claimed and satisfies mode, access modes, size, class and selector of the claim.
+
+    The last two do not matter of a volume that is reserved for the claim (component-helpers `FindMatchingVolume`).
+    """
     offered, spec = volume.obj["spec"], claim.obj["spec"]
     if not _may_be_claimed(volume, claim) or "deletionTimestamp" in volume.obj["metadata"]:
-        return False
-    if (offered.get("storageClassName") or "") != (spec.get("storageClassName") or ""):
         return False
     if offered.get("volumeMode", "Filesystem") != spec.get("volumeMode", "Filesystem"):
         return False
@@ -248,6 +249,10 @@ def _fits(volume: Item, claim: Item) -> bool:
         return False
     requested = ((spec.get("resources") or {}).get("requests") or {}).get("storage", 0)
     if _capacity(volume.obj) < (milli(requested) or 0):
+        return False
+    if offered.get("claimRef"):
+        return True
+    if (offered.get("storageClassName") or "") != (spec.get("storageClassName") or ""):
         return False
     return not spec.get("selector") or matches(spec["selector"], volume.obj["metadata"].get("labels") or {})
 

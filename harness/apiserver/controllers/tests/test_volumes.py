@@ -50,6 +50,12 @@ def phase_and_volume(api: Api, name: str = "c") -> tuple[str, str]:
             id="reserved-for-it",
         ),
         pytest.param(
+            [volume("a"), volume("b", storageClassName="x", claimRef={"namespace": "default", "name": "c"})],
+            claim(selector={"matchLabels": {"disk": "a"}}),
+            "b",
+            id="reserved-for-it-in-spite-of-its-class-and-selector",
+        ),
+        pytest.param(
             [volume("a", claimRef={"namespace": "default", "name": "d"})], claim(), "", id="reserved-for-another"
         ),
     ],
