@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from seatrial.harness.apiserver.quantities import QuantityError, amounts
+from seatrial.harness.apiserver.quantities import Amounts, QuantityError, amounts
 from seatrial.harness.audit import claim_rules, device_rules, numa_rules, placement_rules
 from seatrial.harness.audit.invariants import (
     Binding,
@@ -64,6 +64,7 @@ class Auditor:
         self.state = ClusterState()
         self.violations: list[Violation] = []
         self._reported: set[tuple[str, str, str]] = set()
+        self._quotas: dict[str, dict[str, Amounts]] = {}  # name → namespace → max
         self._excused: set[tuple[str, str]] = set()
         self._doubted: list[tuple[PodRecord, BindingInvariant, float]] = []  # breaches that other bindings may excuse
         self._takers: dict[str, Any] = {
@@ -203,12 +204,16 @@ class Auditor:
 
     def _quota(self, body: Any, gone: bool, at: float) -> None:
         results = _plain(body)
-        name = results["metadata"]["name"]
-        try:
-            most = amounts((results.get("spec") or {}).get("max") or {})
-        except QuantityError:
-            most = {}
-        self.state.quotas.set(name, None if gone else Quota(name, most), at)
+        name, homes = results["metadata"]["name"], self._quotas.setdefault(results["metadata"]["name"], {})
+        homes.pop(results["metadata"].get("namespace", ""), None)
+        if not gone:
+            try:
+                most = amounts((results.get("spec") or {}).get("max") or {})
+            except QuantityError:
+                most = {}
+            homes[results["metadata"].get("namespace", "")] = most
+        bound = {} if len(homes) > 1 else next(iter(homes.values()), None)  # of two with one name either may count
+        self.state.quotas.set(name, None if bound is None else Quota(name, bound), at)
 
     def _resource_claim(self, body: Any, gone: bool, at: float) -> None:  # noqa: ARG002
         content = _plain(body)

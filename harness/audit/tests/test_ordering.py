@@ -169,6 +169,26 @@ def test_a_quota_is_judged_by_what_its_max_was(clock: SimClock) -> None:
     assert [violation.invariant for violation in auditor.violations] == ["AUD-602"]
 
 
+def test_of_two_quotas_with_one_name_neither_bounds_a_pod(clock: SimClock) -> None:
+    """Pods name a quota without its namespace. When one of the two goes, the other one counts."""
+    other = a_quota(1)
+    other["metadata"] = {**other["metadata"], "namespace": "other"}
+    server, _, auditor = follow(clock, {NODES: [a_node()], QUOTAS: [a_quota(9)]})
+    server.tell(QUOTAS, 100, other, "ADDED")
+    for number, name in enumerate("ab"):
+        server.tell(PODS, 101 + number, a_pod(name, quota="q"), "ADDED")
+        server.tell(PODS, 103 + number, a_pod(name, node="n1", quota="q"))
+    clock.advance(60)
+    assert not auditor.violations
+
+    server.tell(QUOTAS, 105, a_quota(9), "DELETED")
+    clock.advance(60)
+    server.tell(PODS, 106, a_pod("c", quota="q"), "ADDED")
+    server.tell(PODS, 107, a_pod("c", node="n1", quota="q"))
+    clock.advance(60)
+    assert [violation.invariant for violation in auditor.violations] == ["AUD-602"]
+
+
 def test_events_are_judged_at_once_when_the_watches_show_what_a_list_shows(clock: SimClock) -> None:
     """A node loses its taint and gets a pod; another pod is deleted. Each watch is behind the list once."""
     server, follower, auditor = follow(clock, {NODES: [a_node(**TAINT)], PODS: [a_pod("old")]})
