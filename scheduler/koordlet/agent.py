@@ -165,7 +165,7 @@ class Agent:
         for informer in self._informers:
             informer.stop()
         if self._strategies.known:
-            self._enforcer.end(self._reserved())
+            self._enforcer.recover(self._pods.values(), self._reserved())
         self._predictor.models.save()
 
     def _every(self, seconds: float, name: str, action: Callable[[], None]) -> None:
