@@ -295,4 +295,4 @@ def test_a_migration_ends_when_the_new_pod_is_ready(trial: Trial, start_deschedu
     assert since is not None
     assert ready is not None
     assert (done.phase, ready.status) == ("Succeeded", "True")
-    assert ready.last_transition_time > since.last_transition_time, "its status has changed since"
+    assert (ready.last_transition_time or "") > (since.last_transition_time or ""), "its status has changed since"
