@@ -56,18 +56,23 @@ class Enforcer:
     # -- suppression --------------------------------------------------------------------------------------------------
 
     def suppress(
-        self, now: float, pods: Iterable[LocalPod], strategies: Strategies, reserved: frozenset[int] = frozenset()
+        self,
+        now: float,
+        pods: Iterable[LocalPod],
+        strategies: Strategies,
+        reserved: frozenset[int] = frozenset(),
+        system: frozenset[int] = frozenset(),
     ) -> None:
         """Give best-effort pods what the others leave (CS-1); everything again when it is disabled (CS-8).
 
-        `reserved`: CPUs that no pod gets.
+        `reserved`: CPUs that no pod gets; `system`: those that pods of class SYSTEM have alone.
         """
         threshold = strategies.threshold
         if not strategies.known:
             return
         pods = list(pods)
         if not threshold.enable:
-            self.recover(pods, reserved)
+            self.recover(pods, reserved | system)
             return
         node = self._samples.last(NODE_CPU, now - FRESH)
         if node is None:
@@ -94,7 +99,7 @@ class Enforcer:
         folder = self._cgroups.layout.qos(BEST_EFFORT)
         by_quota = threshold.cpu_suppress_policy == CFS_QUOTA
         if by_quota:
-            self._widen(pods, reserved)
+            self._widen(pods, reserved | system)
             before = self._cgroups.number(folder, QUOTA)
             after = suppress.next_quota(cores, before, len(self._cpus))
             if after != before:
@@ -103,7 +108,7 @@ class Enforcer:
         else:
             if self._suppressing != CPUSET:
                 self._executor.update(Update(folder, QUOTA, NO_LIMIT))
-            self._suppress_cpus(cores, pods, reserved)
+            self._suppress_cpus(cores, pods, reserved | system)
         self._suppressing = CFS_QUOTA if by_quota else CPUSET
 
     def _suppress_cpus(self, cores: float, pods: Iterable[LocalPod], reserved: frozenset[int]) -> None:

@@ -21,7 +21,13 @@ from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import PodBuilder, pod
 from seatrial.scheduler.api.clock import rfc3339
 from seatrial.scheduler.api.colocation import EXTENDED_RESOURCE_SPEC
-from seatrial.scheduler.api.numa import GROUP_VERSION, NODE_TOPOLOGIES_PATH, PRIORITY_CLASS_LABEL, RESOURCE_STATUS
+from seatrial.scheduler.api.numa import (
+    GROUP_VERSION,
+    NODE_TOPOLOGIES_PATH,
+    PRIORITY_CLASS_LABEL,
+    RESOURCE_STATUS,
+    SYSTEM_QOS,
+)
 from seatrial.scheduler.api.slo import NODE_METRICS_PATH
 from seatrial.suites.qos.agent import GI, ROUND, AgentNode, agent_node
 from seatrial.suites.qos.colocation import WITHIN
@@ -123,26 +129,30 @@ def test_best_effort_pods_give_way_by_quota(start_agent: StartAgent) -> None:
 @pytest.mark.case("CO-042", severity="normal")
 @pytest.mark.long(seconds=14)
 def test_exclusive_cpus_stay_exclusive(trial: Trial, start_agent: StartAgent) -> None:
-    """The CPUs of an LSE pod, and those that the node reserves, are never given to best-effort pods, also by quota and
-    after suppression, until the pod is gone."""
+    """The CPUs of an LSE pod, of pods of class SYSTEM, and those that the node reserves, are never given to best-effort
+    pods, also by quota and after suppression, until the LSE pod is gone."""
     node = start_agent()
     reservation = {"node.koordinator.sh/reservation": '{"reservedCPUs": "7"}'}
     assert trial.call("PATCH", f"/api/v1/nodes/{node.name}", {"metadata": {"annotations": reservation}}).ok
+    if trial.call("GET", f"{NODE_TOPOLOGIES_PATH}/{node.name}").code == 404:
+        trial.apply({"apiVersion": GROUP_VERSION, "kind": "NodeResourceTopology", "metadata": {"name": node.name}})
+    system = {"metadata": {"annotations": {SYSTEM_QOS: '{"cpuset": "6"}'}}}
+    assert trial.call("PATCH", f"{NODE_TOPOLOGIES_PATH}/{node.name}", system).ok
     node.slo(resourceUsedThresholdWithBE=SUPPRESS)
     exclusive = prod("exclusive", 2).qos("LSE").annotation(RESOURCE_STATUS, '{"cpuset": "0-1"}')
-    node.run(exclusive, cores=0.1)
+    node.run(exclusive, cores=0.5)
     node.run(best_effort("job"), cores=1.0)
     node.pass_time(4)
-    assert node.cpus(BESTEFFORT) == "2-6"
+    assert node.cpus(BESTEFFORT) == "2-5"
     node.slo(resourceUsedThresholdWithBE={**SUPPRESS, "cpuSuppressPolicy": "cfsQuota"})
     node.pass_time(2)
-    assert node.cpus(BESTEFFORT) == "2-6"
+    assert node.cpus(BESTEFFORT) == "2-5"
     node.slo(resourceUsedThresholdWithBE={**SUPPRESS, "enable": False})
     node.pass_time(3)
-    assert node.cpus(BESTEFFORT) == "2-6"
+    assert node.cpus(BESTEFFORT) == "2-5"
     trial.delete("exclusive")
     node.pass_time(3)
-    assert node.cpus(BESTEFFORT) == "0-6"
+    assert node.cpus(BESTEFFORT) == "0-5"
 
 
 @pytest.mark.feature("QOS-7.suppression")
