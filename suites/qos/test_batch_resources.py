@@ -444,20 +444,6 @@ def test_pods_without_a_report_and_exclusive_pods(trial: Trial, start_manager: S
     expect_next(trial, pods, (55000, 73))
 
 
-@pytest.mark.feature("QOS-2.batch")
-@pytest.mark.case("CO-106", severity="normal", source="Koordinator plugins/batchresource; spec NR-7")
-@pytest.mark.needs(Capability.DEVICE_FAULTS)
-def test_pods_that_start_count(trial: Trial, start_manager: StartManager) -> None:
-    """A prod pod whose node has not started it yet counts with its request."""
-    trial.add(machine("n1"))
-    trial.inject({"node": "n1", "verb": "frozen", "for": 600})
-    trial.submit(prod("new", "n1", 20, 20))
-    report(trial, "n1", "5", "5G", system=("5", "5G"))
-    start_manager(colocation())
-    expect_offer(trial, "n1", (40000, 53))
-    assert trial.pod("new").status.phase == "Pending"
-
-
 def expect_next(trial: Trial, pods: dict[str, tuple[str, str, str]], expected: tuple[int, int]) -> None:
     """What n1 offers after the next report, which names these pods."""
     settle(trial)
