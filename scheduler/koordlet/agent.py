@@ -165,7 +165,7 @@ class Agent:
         for informer in self._informers:
             informer.stop()
         if self._strategies.known:
-            self._enforcer.end(self._reserved())
+            self._enforcer.recover(self._pods.values(), self._reserved() | self._system)
         self._predictor.models.save()
 
     def _every(self, seconds: float, name: str, action: Callable[[], None]) -> None:
@@ -253,7 +253,7 @@ class Agent:
         self._collectors.look(now, pods, self._strategies)
         if self._config.enabled("BECPUSuppress"):
             try:
-                self._enforcer.suppress(now, pods, self._strategies, self._reserved())
+                self._enforcer.suppress(now, pods, self._strategies, self._reserved(), self._system)
             except (CgroupError, CpusetError) as error:
                 self._say("suppress", f"suppress: {error}")
         if self._config.enabled("CPUBurst"):
@@ -285,6 +285,11 @@ class Agent:
     def _ratio(self) -> float:
         """CPU normalization of the node."""
         return finite(self._node.metadata.annotations.get(CPU_NORMALIZATION_RATIO, "")) or 1.0
+
+    @property
+    def _system(self) -> frozenset[int]:
+        """The CPUs that pods of class SYSTEM have alone."""
+        return self._kubelet.system & self._kubelet.apart if self._kubelet is not None else frozenset()
 
     def _reserved(self) -> frozenset[int]:
         """The CPUs that the node's annotation keeps from pods; an unreadable one keeps none."""

@@ -49,29 +49,34 @@ class Enforcer:
         self._samples, self._cpus, self._dice = collectors.samples, cpus, dice
         # The policy in force; "": none. None: not known, because an agent before this one may have suppressed.
         self._suppressing: str | None = None
+        self._wide: frozenset[int] | None = None  # the CPUs of best-effort pods; None: suppressed, or not known
         self._limiters: dict[tuple[str, str], tuple[Limiter, float]] = {}
         self._say = Once(log)
 
     # -- suppression --------------------------------------------------------------------------------------------------
 
     def suppress(
-        self, now: float, pods: Iterable[LocalPod], strategies: Strategies, reserved: frozenset[int] = frozenset()
+        self,
+        now: float,
+        pods: Iterable[LocalPod],
+        strategies: Strategies,
+        reserved: frozenset[int] = frozenset(),
+        system: frozenset[int] = frozenset(),
     ) -> None:
         """Give best-effort pods what the others leave (CS-1); everything again when it is disabled (CS-8).
 
-        `reserved`: CPUs that no pod gets.
+        `reserved`: CPUs that no pod gets; `system`: those that pods of class SYSTEM have alone.
         """
         threshold = strategies.threshold
         if not strategies.known:
             return
+        pods = list(pods)
         if not threshold.enable:
-            if self._suppressing != "":
-                self.recover(reserved)
+            self.recover(pods, reserved | system)
             return
         node = self._samples.last(NODE_CPU, now - FRESH)
         if node is None:
             return
-        pods = list(pods)
         used = [
             Usage(cores, pod.best_effort)
             for pod in pods
@@ -94,8 +99,7 @@ class Enforcer:
         folder = self._cgroups.layout.qos(BEST_EFFORT)
         by_quota = threshold.cpu_suppress_policy == CFS_QUOTA
         if by_quota:
-            if self._suppressing != CFS_QUOTA:
-                self._set_cpus({cpu.id for cpu in self._cpus} - reserved)
+            self._widen(pods, reserved | system)
             before = self._cgroups.number(folder, QUOTA)
             after = suppress.next_quota(cores, before, len(self._cpus))
             if after != before:
@@ -104,11 +108,11 @@ class Enforcer:
         else:
             if self._suppressing != CPUSET:
                 self._executor.update(Update(folder, QUOTA, NO_LIMIT))
-            self._suppress_cpus(cores, pods, reserved)
+            self._suppress_cpus(cores, pods, reserved | system)
         self._suppressing = CFS_QUOTA if by_quota else CPUSET
 
     def _suppress_cpus(self, cores: float, pods: Iterable[LocalPod], reserved: frozenset[int]) -> None:
-        folder = self._cgroups.layout.qos(BEST_EFFORT)
+        self._wide, folder = None, self._cgroups.layout.qos(BEST_EFFORT)
         before = parse_cpuset(self._cgroups.read(folder, CPUS))
         bound = self._bound(pods)
         count = suppress.wanted_cpus(cores, len(before), len(self._cpus))
@@ -140,16 +144,19 @@ class Enforcer:
         folder, text = self._cgroups.layout.qos(BEST_EFFORT), cpuset_text(cpus)
         self._executor.leveled(Update(each, CPUS, text) for each in (folder, *self._cgroups.children(folder)))
 
-    def recover(self, reserved: frozenset[int] = frozenset()) -> None:
-        """Take suppression back."""
-        self._suppressing = ""
-        self._executor.update(Update(self._cgroups.layout.qos(BEST_EFFORT), QUOTA, NO_LIMIT))
-        self._set_cpus({cpu.id for cpu in self._cpus} - reserved)
-
-    def end(self, reserved: frozenset[int]) -> None:
-        """Take back what this agent, or one before it, suppresses: nothing would widen it again."""
+    def recover(self, pods: Iterable[LocalPod], reserved: frozenset[int]) -> None:
+        """Take back what this agent, or one before it, suppresses."""
         if self._suppressing != "":
-            self.recover(reserved)
+            self._suppressing = ""
+            self._executor.update(Update(self._cgroups.layout.qos(BEST_EFFORT), QUOTA, NO_LIMIT))
+        self._widen(pods, reserved)
+
+    def _widen(self, pods: Iterable[LocalPod], reserved: frozenset[int]) -> None:
+        """Best-effort pods get all CPUs but those of LSE pods and those that no pod gets (CS-8)."""
+        cpus = frozenset(cpu.id for cpu in self._cpus) - reserved - self._bound(pods).get(LSE, frozenset())
+        if cpus and cpus != self._wide:
+            self._set_cpus(cpus)
+            self._wide = cpus
 
     def forget(self, pod: LocalPod) -> None:
         """The pod is gone."""

@@ -116,3 +116,34 @@ def test_requests_that_make_no_sense(trial: Trial, request_: dict[str, Any], why
 
     denied = 'admission webhook "vpod.koordinator.sh" denied the request: pod.spec.containers[*].resources.requests'
     assert f"{denied}: {why}" in str(refused.value)
+
+
+@pytest.mark.feature("DEV-1.refusals")
+@pytest.mark.case(
+    "DS-171", severity="normal", source="spec DEV-R66; koordinator: pkg/webhook/pod/validating/verify_pod.go@v1.7.0"
+)
+def test_all_wrong_requests_are_named(trial: Trial) -> None:
+    """Two containers have each a request that makes no sense, and a third one a right one: both reasons are named."""
+    built = pod("a").resources({GPU_MEMORY: "8Gi", GPU_MEMORY_RATIO: 50})
+    for name, amounts in (("b", {GPU_CORE: "50", GPU_SHARED: "1"}), ("c", {GPU: "50"})):
+        resources = {"requests": amounts, "limits": amounts}
+        built.manifest["spec"]["containers"].append({"name": name, "image": "x", "resources": resources})
+    with pytest.raises(ApiRefused) as refused:
+        trial.submit(built)
+
+    why = ("declare GPU memory and GPU memory ratio at same time", "GPU memory and GPU memory ratio all is zero")
+    assert [text for text in why if text not in str(refused.value)] == []
+
+
+@pytest.mark.feature("DEV-1.refusals")
+@pytest.mark.case(
+    "DS-172",
+    severity="normal",
+    source="spec DEV-R64; koordinator: pkg/webhook/pod/mutating/device_resource_spec.go@v1.7.0",
+)
+@pytest.mark.parametrize(("amount", "shared"), [(50, 1), (100, 1), (200, 2)])
+def test_the_number_of_cards_of_a_request(trial: Trial, amount: int, shared: int) -> None:
+    """A part of a card, a card and two cards are stored with the number of cards over which they are split."""
+    trial.submit(pod("a").resources({GPU: amount}))
+    stored = device_requests(trial.pod("a"))
+    assert (stored[GPU_CORE], stored[GPU_MEMORY_RATIO], stored[GPU_SHARED]) == (amount, amount, shared)

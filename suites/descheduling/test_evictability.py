@@ -282,12 +282,12 @@ def test_pods_that_ended_take_no_room(trial: Trial, start_descheduler: StartDesc
 @pytest.mark.feature("DES-1.protected")
 @pytest.mark.case("DC-126", severity="critical", source="spec RSV-R81; kubernetes KEP-1287")
 @pytest.mark.long(seconds=25)
-@pytest.mark.parametrize("change", ["shrinks", "ends", "goes"])
+@pytest.mark.parametrize("change", ["shrinks", "ends", "goes", "goes-at-once"])
 def test_a_node_that_gets_room_takes_pods_in_the_next_round(
     trial: Trial, start_descheduler: StartDescheduler, change: str
 ) -> None:
     """Round after round no pod of n1 is evicted, because a pod on n2 requests all CPUs there. It shrinks in place,
-    ends, or is deleted: the next round evicts them."""
+    ends, or is deleted, with and without a grace period: the next round evicts them."""
     with_nodes(trial, "n1", "n2")
     large = pod("large").resources({"cpu": 16, "memory": "1Gi"}).select({"kubernetes.io/hostname": "n2"})
     large.manifest["spec"]["restartPolicy"] = "Never"
@@ -303,8 +303,10 @@ def test_a_node_that_gets_room_takes_pods_in_the_next_round(
         resize(trial, "large", "1")
     elif change == "ends":
         assert trial.call("PATCH", f"{trial.path('Pod', 'large')}/status", {"status": {"phase": "Succeeded"}}).ok
-    else:
+    elif change == "goes":
         trial.delete("large")
+    else:
+        assert trial.call("DELETE", f"{trial.path('Pod', 'large')}?gracePeriodSeconds=0").ok
 
     assert evicted(trial, at_least=3) == {"web"}
 

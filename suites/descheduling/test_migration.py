@@ -78,6 +78,53 @@ def test_a_place_on_the_own_node_is_no_place(trial: Trial, expect: Expect, start
 
 
 @pytest.mark.feature("MIG-1.reservation-first")
+@pytest.mark.case("MG-083", severity="critical", source="spec RSV-R58: the reservation has the pod's own affinity")
+@pytest.mark.long(seconds=6)
+@pytest.mark.parametrize("free", ["b", "c"])
+def test_a_place_by_each_term_of_the_affinity(trial: Trial, start_descheduler: StartDescheduler, free: str) -> None:
+    """The pods may be in the zones a, b and c, by three terms; they are in a, and one of the two others is open."""
+    zone = "topology.kubernetes.io/zone"
+    trial.add(*(node(f"n{name}").cpu(16).memory("64Gi").label(zone, name) for name in ("a", "b", "c", "d")))
+    for name in ("b", "c", "d"):
+        cordon(trial, f"n{name}")
+    like = pod("x").request(cpu=1)
+    terms = [{"matchExpressions": [{"key": zone, "operator": "In", "values": [name]}]} for name in ("a", "b", "c")]
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+    like.manifest["spec"]["affinity"] = {"nodeAffinity": required}
+    deployment(trial, "web", 3, like=like)
+    victim = min(pod.metadata.name for pod in wait_running(trial, "web", 3))
+    for name in (free, "d"):
+        cordon(trial, f"n{name}", on=False)
+    start_descheduler({})
+
+    migrate(trial, "move", victim)
+
+    done = ended(trial, "move", within=60).status
+    assert (done.phase, done.node_name) == ("Succeeded", f"n{free}"), done
+
+
+@pytest.mark.feature("MIG-1.reservation-first")
+@pytest.mark.case("MG-084", severity="normal", source="spec RSV-R58: the owner is the pod's controller")
+@pytest.mark.long(seconds=6)
+def test_the_controller_among_several_owners(trial: Trial, start_descheduler: StartDescheduler) -> None:
+    """The first owner of a pod is no controller: the pod that its controller makes takes the reservation."""
+    with_nodes(trial, "n1", "n2")
+    victim = spread_victim(trial, "web", 3)
+    trial.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "beside"}})
+    path = f"/api/v1/namespaces/{trial.name}/configmaps/beside"
+    uid = orjson.loads(trial.call("GET", path).body)["metadata"]["uid"]
+    own = orjson.loads(trial.call("GET", trial.path("Pod", victim)).body)["metadata"]["ownerReferences"]
+    owners = [{"apiVersion": "v1", "kind": "ConfigMap", "name": "beside", "uid": uid}, *own]
+    assert trial.call("PATCH", trial.path("Pod", victim), {"metadata": {"ownerReferences": owners}}).ok
+    start_descheduler({})
+
+    migrate(trial, "move", victim)
+
+    done = ended(trial, "move", within=60).status
+    assert (done.phase, done.node_name) == ("Succeeded", "n2"), done
+
+
+@pytest.mark.feature("MIG-1.reservation-first")
 @pytest.mark.case(
     "MG-076", severity="critical", source="v0.6: the new pod takes the reservation; a Deployment of images"
 )

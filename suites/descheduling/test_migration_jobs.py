@@ -285,8 +285,14 @@ def test_a_migration_ends_when_the_new_pod_is_ready(trial: Trial, start_deschedu
         return bool(met) and met[0].status == "False"
 
     assert trial.reaches(waits, within=30), job(trial, "move")
+    since = job(trial, "move").status.condition("BoundPodReady")
     trial.pass_time(8)
 
     assert job(trial, "move").status.phase == "Running"
     thaw(trial, "n2")
-    assert ended(trial, "move").status.phase == "Succeeded"
+    done = ended(trial, "move").status
+    ready = done.condition("BoundPodReady")
+    assert since is not None
+    assert ready is not None
+    assert (done.phase, ready.status) == ("Succeeded", "True")
+    assert (ready.last_transition_time or "") > (since.last_transition_time or ""), "its status has changed since"

@@ -19,8 +19,15 @@ from seatrial.fixtures.trial import Trial
 from seatrial.harness.apiserver.quantities import exact
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import PodBuilder, pod
+from seatrial.scheduler.api.clock import rfc3339
 from seatrial.scheduler.api.colocation import EXTENDED_RESOURCE_SPEC
-from seatrial.scheduler.api.numa import GROUP_VERSION, NODE_TOPOLOGIES_PATH, PRIORITY_CLASS_LABEL, RESOURCE_STATUS
+from seatrial.scheduler.api.numa import (
+    GROUP_VERSION,
+    NODE_TOPOLOGIES_PATH,
+    PRIORITY_CLASS_LABEL,
+    RESOURCE_STATUS,
+    SYSTEM_QOS,
+)
 from seatrial.scheduler.api.slo import NODE_METRICS_PATH
 from seatrial.suites.qos.agent import GI, ROUND, AgentNode, agent_node
 from seatrial.suites.qos.colocation import WITHIN
@@ -120,27 +127,64 @@ def test_best_effort_pods_give_way_by_quota(start_agent: StartAgent) -> None:
 
 @pytest.mark.feature("QOS-7.suppression")
 @pytest.mark.case("CO-042", severity="normal")
-@pytest.mark.long(seconds=4)
-def test_exclusive_cpus_stay_exclusive(start_agent: StartAgent) -> None:
-    """The CPUs of an LSE pod are never given to best-effort pods, also after suppression."""
+@pytest.mark.long(seconds=14)
+def test_exclusive_cpus_stay_exclusive(trial: Trial, start_agent: StartAgent) -> None:
+    """The CPUs of an LSE pod, of pods of class SYSTEM, and those that the node reserves, are never given to best-effort
+    pods, also by quota and after suppression, until the LSE pod is gone."""
     node = start_agent()
+    reservation = {"node.koordinator.sh/reservation": '{"reservedCPUs": "7"}'}
+    assert trial.call("PATCH", f"/api/v1/nodes/{node.name}", {"metadata": {"annotations": reservation}}).ok
+    if trial.call("GET", f"{NODE_TOPOLOGIES_PATH}/{node.name}").code == 404:
+        trial.apply({"apiVersion": GROUP_VERSION, "kind": "NodeResourceTopology", "metadata": {"name": node.name}})
+    system = {"metadata": {"annotations": {SYSTEM_QOS: '{"cpuset": "6"}'}}}
+    assert trial.call("PATCH", f"{NODE_TOPOLOGIES_PATH}/{node.name}", system).ok
     node.slo(resourceUsedThresholdWithBE=SUPPRESS)
     exclusive = prod("exclusive", 2).qos("LSE").annotation(RESOURCE_STATUS, '{"cpuset": "0-1"}')
-    node.run(exclusive, cores=0.1)
+    node.run(exclusive, cores=0.5)
     node.run(best_effort("job"), cores=1.0)
     node.pass_time(4)
-    assert node.cpus(BESTEFFORT) == "2-7"
+    assert node.cpus(BESTEFFORT) == "2-5"
+    node.slo(resourceUsedThresholdWithBE={**SUPPRESS, "cpuSuppressPolicy": "cfsQuota"})
+    node.pass_time(2)
+    assert node.cpus(BESTEFFORT) == "2-5"
+    node.slo(resourceUsedThresholdWithBE={**SUPPRESS, "enable": False})
+    node.pass_time(3)
+    assert node.cpus(BESTEFFORT) == "2-5"
+    trial.delete("exclusive")
+    node.pass_time(3)
+    assert node.cpus(BESTEFFORT) == "0-5"
+
+
+@pytest.mark.feature("QOS-7.suppression")
+@pytest.mark.case(
+    "CO-099",
+    severity="normal",
+    source="spec CS-5; koordinator: pkg/koordlet/qosmanager/plugins/cpusuppress/cpu_suppress.go@v1.7.0",
+)
+@pytest.mark.long(seconds=8)
+def test_best_effort_pods_on_two_numa_nodes(start_agent: StartAgent) -> None:
+    """The NUMA node that has most CPUs left gives the first pair, the others give theirs in turn."""
+    node = start_agent(numa_nodes=2)
+    node.slo(resourceUsedThresholdWithBE=SUPPRESS)
+    node.run(prod("exclusive", 2).qos("LSE").annotation(RESOURCE_STATUS, '{"cpuset": "0-1"}'))
+    service = node.run(prod("service"), cores=1.5)
+    node.run(best_effort("job"), cores=1.0)
+    node.pass_time(4)
+    assert node.cpus(BESTEFFORT) == "2-5", "65 % of 8 less 1.5 are 3.7 cores"
+    node.uses(service, 4.5)
+    node.pass_time(2)
+    assert node.cpus(BESTEFFORT) == "4-5"
 
 
 @pytest.mark.feature("QOS-7.eviction")
 @pytest.mark.case("CO-043", severity="critical")
 @pytest.mark.long(seconds=8)
 def test_memory_that_runs_short(trial: Trial, expect: Expect, start_agent: StartAgent) -> None:
-    """When the node uses 80 % of its memory, the best-effort pod that has most is evicted, with an event that says why;
+    """When the node uses 75 % of its memory, the best-effort pod that has most is evicted, with an event that says why;
     prod pods stay however much they have, and so does a best-effort pod whose policy forbids it."""
     node = start_agent("BEMemoryEvict")
-    node.slo(resourceUsedThresholdWithBE={"enable": True, "memoryEvictThresholdPercent": 80})
-    node.run(prod("service"), memory=8 * GI)
+    node.slo(resourceUsedThresholdWithBE={"enable": True, "memoryEvictThresholdPercent": 75})
+    node.run(prod("service"), memory=7 * GI)
     spared = best_effort("spared").annotation("koordinator.sh/eviction-policy", '["BECPUEvict"]')
     node.run(spared, memory=2 * GI)
     node.run(best_effort("small"), memory=GI)
@@ -161,20 +205,22 @@ def test_memory_that_runs_short(trial: Trial, expect: Expect, start_agent: Start
 
 @pytest.mark.feature("QOS-7.eviction")
 @pytest.mark.case("CO-052", severity="critical")
-@pytest.mark.long(seconds=10)
+@pytest.mark.long(seconds=40)
 @pytest.mark.parametrize("policy", ["evictByRealLimit", "evictByAllocatable"])
 def test_pods_that_get_too_little(trial: Trial, expect: Expect, start_agent: StartAgent, policy: str) -> None:
     """Best-effort pods that use what they can get and get less than half of what they request: one goes, of the lowest
-    priority; by evictByAllocatable, what they can get is what the node offers, not what its CPUs are."""
+    priority; by evictByAllocatable, what they can get is what the node offers, not what its CPUs are, and the other
+    goes as well when it offers nothing."""
     node = start_agent("BECPUEvict")
     amounts = {"kubernetes.io/batch-cpu": "20000", "kubernetes.io/batch-memory": "8Gi"}
     offer = {"status": {"capacity": amounts, "allocatable": amounts}}
     assert trial.call("PATCH", f"/api/v1/nodes/{node.name}/status", offer).ok
     lines = {"cpuEvictBESatisfactionLowerPercent": 50, "cpuEvictBESatisfactionUpperPercent": 60}
+    groups = []
     for name, priority in (("first", 5900), ("second", 5100)):
         builder = best_effort(name).resources({"kubernetes.io/batch-cpu": 10000, "kubernetes.io/batch-memory": "1Gi"})
         value = priority_class(trial, priority)
-        node.run(builder.priority_class(value), cores=3.9)
+        groups.append(node.run(builder.priority_class(value), cores=1.0))
     node.slo(
         resourceUsedThresholdWithBE={
             "enable": True,
@@ -186,17 +232,22 @@ def test_pods_that_get_too_little(trial: Trial, expect: Expect, start_agent: Sta
     )
 
     node.pass_time(6)
+    assert not ended(trial, "second"), "they use a quarter of what they can get"
+    for group in groups:
+        node.uses(group, 3.9)
+    node.pass_time(7)
 
     if policy == "evictByRealLimit":
         assert trial.reaches(lambda: ended(trial, "second"), within=WITHIN), "expected pod 'second' to be evicted"
         expect.running("first")
     else:
         assert not ended(trial, "second"), "they can get all that they request of what the node offers"
-        less = {"kubernetes.io/batch-cpu": "8000"}
-        lower = {"status": {"capacity": less, "allocatable": less}}
-        assert trial.call("PATCH", f"/api/v1/nodes/{node.name}/status", lower).ok
-        node.pass_time(4)
-        assert trial.reaches(lambda: ended(trial, "second"), within=WITHIN), "expected pod 'second' to be evicted"
+        for name, amount, seconds in (("second", "8000", 4), ("first", "0", 22)):
+            less = {"kubernetes.io/batch-cpu": amount}
+            lower = {"status": {"capacity": less, "allocatable": less}}
+            assert trial.call("PATCH", f"/api/v1/nodes/{node.name}/status", lower).ok
+            node.pass_time(seconds)
+            assert trial.reaches(lambda: ended(trial, name), within=WITHIN), f"expected pod {name!r} to be evicted"  # noqa: B023
 
 
 def evictable(name: str, priority: str) -> PodBuilder:
@@ -205,12 +256,12 @@ def evictable(name: str, priority: str) -> PodBuilder:
 
 
 @pytest.mark.feature("QOS-7.eviction")
-@pytest.mark.case("CO-053", severity="critical", source="v1.7 NodeSLO: cpuEvictThresholdPercent; spec EV-5, EV-8")
-@pytest.mark.long(seconds=8)
+@pytest.mark.case("CO-053", severity="critical", source="v1.7 NodeSLO: cpuEvictThresholdPercent; spec EV-1, EV-5, EV-8")
+@pytest.mark.long(seconds=30)
 def test_a_node_that_uses_too_much_cpu(trial: Trial, expect: Expect, start_agent: StartAgent) -> None:
     """Of 8 cores 7.2 are used, 80 % may be: of the pods with the label eviction-enabled and a priority of at most the
     threshold, that of the lowest priority goes, although another uses more; pods without the label stay, and so do
-    those above the threshold, whatever their annotation eviction-priority."""
+    those above the threshold, whatever their annotation eviction-priority. The next one goes 20 s later."""
     node = start_agent("CPUEvict")
     lowest, low, high = (priority_class(trial, value) for value in (5000, 5100, 5900))
     service = prod("service").label("koordinator.sh/eviction-enabled", "true")
@@ -228,9 +279,14 @@ def test_a_node_that_uses_too_much_cpu(trial: Trial, expect: Expect, start_agent
     node.pass_time(3)
 
     assert trial.reaches(lambda: ended(trial, "lower"), within=WITHIN), "expected pod 'lower' to be evicted"
+    node.pass_time(12)
     for name in ("service", "plain", "larger"):
         expect.running(name)
     assert any("kill pod: lower" in event.message for event in trial.events("lower")), "expected an event that says why"
+    node.pass_time(10)
+    assert trial.reaches(lambda: ended(trial, "larger"), within=WITHIN), "expected 'larger' to follow after 20 s"
+    for name in ("service", "plain"):
+        expect.running(name)
 
 
 @pytest.mark.feature("QOS-7.eviction")
@@ -321,6 +377,56 @@ def test_burst(start_agent: StartAgent) -> None:
     assert [node.number(group, "cpu.cfs_quota_us") for group in (service, container)] == [100_000, 100_000]
 
 
+@pytest.mark.feature("QOS-7.burst")
+@pytest.mark.case(
+    "CO-100",
+    severity="normal",
+    source="spec CB-1 to CB-3; koordinator: pkg/koordlet/qosmanager/plugins/cpuburst/cpu_burst.go@v1.7.0",
+)
+@pytest.mark.long(seconds=20)
+def test_burst_of_one_pod(start_agent: StartAgent) -> None:
+    """The annotation cpuBurst of a pod goes over the settings of the node field by field; another pod has none. The
+    CPUs that LSR pods request are not shared: of the four others half may be used."""
+    node = start_agent()
+    node.slo(cpuBurstStrategy={"policy": "none", "cpuBurstPercent": 200, "cfsQuotaBurstPercent": 150})
+    node.run(prod("bound", 4).qos("LSR").annotation(RESOURCE_STATUS, '{"cpuset": "0-3"}'))
+    own = node.run(prod("own").annotation("koordinator.sh/cpuBurst", '{"policy": "auto"}'), cores=1.0)
+    containers = [node.container(own), node.container(node.run(prod("plain")))]
+    for container in containers:
+        (node.root.cgroup / "cpu" / container / "cpu.cfs_quota_us").write_text("100000")
+        (node.root.cgroup / "cpu" / container / "cpu.cfs_burst_us").write_text("0")
+        node.throttles(container, 10, 5)
+    node.pass_time(7)
+    assert [node.number(each, "cpu.cfs_quota_us") for each in containers] == [150_000, 100_000]
+    assert [node.number(each, "cpu.cfs_burst_us") for each in containers] == [200_000, 0]
+    node.system = 1.2
+    node.pass_time(7)
+    assert node.number(containers[0], "cpu.cfs_quota_us") == 100_000, "2.2 of 4 cores are more than half"
+
+
+@pytest.mark.feature("QOS-7.burst")
+@pytest.mark.case(
+    "CO-101",
+    severity="normal",
+    source="spec CB-7; koordinator: pkg/koordlet/qosmanager/plugins/cpuburst/cpu_burst.go@v1.7.0",
+)
+@pytest.mark.long(seconds=40)
+def test_burst_that_is_limited(start_agent: StartAgent) -> None:
+    """With a period a container must save what it uses beyond its limit: one that has used three times its limit for
+    long gets no more quota, and after some idle seconds it does, because a debt has a bound."""
+    node = start_agent()
+    burst = {"policy": "auto", "cfsQuotaBurstPercent": 150, "cfsQuotaBurstPeriodSeconds": 4}
+    node.slo(cpuBurstStrategy=burst)
+    container = node.container(service := node.run(prod("service"), cores=3.0))
+    (node.root.cgroup / "cpu" / container / "cpu.cfs_quota_us").write_text("100000")
+    node.throttles(container, 10, 5)
+    node.pass_time(25)
+    assert node.number(container, "cpu.cfs_quota_us") == 100_000
+    node.uses(service, 0.1)
+    node.pass_time(12)
+    assert node.number(container, "cpu.cfs_quota_us") == 150_000, "200 % seconds are saved in 3 s"
+
+
 @pytest.mark.feature("QOS-5.group-identity", "QOS-5.share-pool")
 @pytest.mark.case("CO-045", severity="critical")
 @pytest.mark.long(seconds=13)
@@ -328,7 +434,7 @@ def test_programs_outside_of_pods(start_agent: StartAgent) -> None:
     """An LS program has the group identity of its class and the CPUs that are bound to no pod; a BE program has that of
     its class."""
     node = start_agent(anolis=True)
-    nginx, yarn = node.root.group("host-latency-sensitive/nginx"), node.root.group(f"{BESTEFFORT}/hadoop-yarn")
+    nginx, yarn = node.root.group("host-latency-sensitive/nginx"), node.root.group(f"{BESTEFFORT}/hadoop/yarn")
     bound = prod("bound", 2).qos("LSR").annotation(RESOURCE_STATUS, '{"cpuset": "0-1"}')
     node.run(bound)
     classes = {"lsClass": 2, "beClass": -1}
@@ -339,7 +445,7 @@ def test_programs_outside_of_pods(start_agent: StartAgent) -> None:
                 "name": "yarn-task",
                 "priority": "koord-batch",
                 "qos": "BE",
-                "cgroupPath": {"base": "KubepodsBesteffort", "relativePath": "hadoop-yarn/"},
+                "cgroupPath": {"base": "KubepodsBesteffort", "parentDir": "hadoop/", "relativePath": "yarn/"},
             },
         ],
         resourceQOSStrategy={
@@ -389,7 +495,8 @@ def test_pods_run_on_their_own_cpus_and_on_those_that_are_left(trial: Trial, sta
 @pytest.mark.needs(Capability.DEVICE_FAULTS)
 @pytest.mark.long(seconds=60)
 def test_the_use_of_each_pod_and_program_is_reported(trial: Trial, start_agent: StartAgent) -> None:
-    """Each of two pods, and of two programs outside of pods; and the peaks of the node and of what is in no pod."""
+    """Each of two pods, and of two programs outside of pods; and the peaks of the node and of what is in no pod, but
+    not those of a duration of which less than half is known."""
     node = start_agent()
     programs, pods = {"nginx": 1.5, "proxy": 0.5}, {"api": 1.0, "web": 2.0}
     for name, used in programs.items():
@@ -400,7 +507,7 @@ def test_the_use_of_each_pod_and_program_is_reported(trial: Trial, start_agent: 
     policy = {
         "aggregateDurationSeconds": 30,
         "reportIntervalSeconds": 30,
-        "nodeAggregatePolicy": {"durations": ["30s"]},
+        "nodeAggregatePolicy": {"durations": ["30s", "600s"]},
     }
     kind = {"apiVersion": "slo.koordinator.sh/v1alpha1", "kind": "NodeMetric", "metadata": {"name": node.name}}
     trial.apply({**kind, "spec": {"metricCollectPolicy": policy}})
@@ -418,6 +525,8 @@ def test_the_use_of_each_pod_and_program_is_reported(trial: Trial, start_agent: 
             "system": peak(status, "aggregatedSystemUsages"),
         }
         if figures == pytest.approx(expected, rel=0.2):  # in real time seconds are not all alike
+            long = [status["nodeMetric"][f"aggregated{kind}Usages"][1]["usage"] for kind in ("Node", "System")]
+            assert not any(long), f"expected nothing of ten minutes, of which less than five are known, found {long}"
             return
     raise AssertionError(f"expected cores {expected}, found {figures}")
 
@@ -469,11 +578,48 @@ def peak(status: dict[str, Any], name: str) -> float:
     return cores(usages["p99"]) if "p99" in usages else 0.0
 
 
+@pytest.mark.feature("QOS-4.collectors")
+@pytest.mark.case(
+    "CO-103",
+    severity="normal",
+    source="spec PR-7 to PR-9, RP-4; koordinator: pkg/koordlet/prediction/peak_predictor.go@v1.7.0",
+)
+@pytest.mark.needs(Capability.DEVICE_FAULTS)
+@pytest.mark.long(seconds=260)
+def test_what_prod_pods_will_not_use(trial: Trial, start_agent: StartAgent) -> None:
+    """Of the 4 cores of a pod that is two days old and uses 1, what its peak and a margin leave can be taken, and
+    nothing of a pod that is younger than a day; at most what the node has beside them, without amplification."""
+    node = start_agent()
+    node.slo()
+    node.run(prod("old", 4), cores=1.0, memory=GI)
+    node.run(prod("young", 2), cores=0.5, memory=GI)
+    since = {"status": {"startTime": rfc3339(trial.cluster.clock.now() - 2 * 86400)}}
+    assert trial.call("PATCH", f"{trial.path('Pod', 'old')}/status", since).ok
+    kind = {"apiVersion": "slo.koordinator.sh/v1alpha1", "kind": "NodeMetric", "metadata": {"name": node.name}}
+    trial.apply(
+        {**kind, "spec": {"metricCollectPolicy": {"reportIntervalSeconds": 30, "aggregateDurationSeconds": 60}}}
+    )
+    trial.inject({"node": node.name, "verb": "frozen", "for": 400})  # else its own report would be in the agent's
+    node.pass_time(130)
+    assert reclaimable(trial, node) == pytest.approx(2.84, rel=0.05), "4 less 1.1 times the end of the bucket of 1 core"
+    raw = {"metadata": {"annotations": {"node.koordinator.sh/raw-allocatable": '{"cpu": "5"}'}}}
+    assert trial.call("PATCH", f"/api/v1/nodes/{node.name}", raw).ok
+    node.pass_time(60)
+    assert reclaimable(trial, node) == pytest.approx(1.84, rel=0.05), "5 less 1.16 of the one and 2 of the other"
+
+
+def reclaimable(trial: Trial, node: AgentNode) -> float:
+    """The cores in the report that prod pods have requested and will not use."""
+    status = orjson.loads(trial.call("GET", f"{NODE_METRICS_PATH}/{node.name}").body).get("status") or {}
+    return cores(status["prodReclaimableMetric"]["resource"])
+
+
 @pytest.mark.feature("QOS-6.cpu-qos")
 @pytest.mark.case("CO-046", severity="normal")
-@pytest.mark.long(seconds=14)
+@pytest.mark.long(seconds=86)
 def test_the_identity_of_one_pod(start_agent: StartAgent) -> None:
-    """A pod's annotation cpuQOS goes before its class. Without `enable`, as in the announcement, it is disabled."""
+    """A pod's annotation cpuQOS goes before its class. Without `enable`, as in the announcement, it is disabled. A
+    value that somebody else writes is corrected after a minute."""
     node = start_agent(anolis=True)
     strategy = {"policies": {"cpuPolicy": "groupIdentity"}, "lsClass": {"cpuQOS": {"enable": True, "groupIdentity": 2}}}
     node.slo(resourceQOSStrategy=strategy)
@@ -483,24 +629,27 @@ def test_the_identity_of_one_pod(start_agent: StartAgent) -> None:
         builder = prod(name)
         groups[name] = node.run(builder.annotation("koordinator.sh/cpuQOS", text) if text else builder)
     node.pass_time(12)
-    assert {name: node.number(group, "cpu.bvt_warp_ns") for name, group in groups.items()} == {
-        "plain": 2,
-        "own": 1,
-        "announced": 0,
-    }
+    expected = {"plain": 2, "own": 1, "announced": 0}
+    assert {name: node.number(group, "cpu.bvt_warp_ns") for name, group in groups.items()} == expected
+    (node.root.cgroup / "cpu" / groups["own"] / "cpu.bvt_warp_ns").write_text("-1")  # somebody else writes it
+    node.pass_time(72)
+    assert {name: node.number(group, "cpu.bvt_warp_ns") for name, group in groups.items()} == expected
 
 
 @pytest.mark.feature("QOS-6.llc", "QOS-8.sandbox")
 @pytest.mark.case("CO-047", severity="critical")
-@pytest.mark.long(seconds=13)
-def test_cache_ways_and_bandwidth(start_agent: StartAgent) -> None:
+@pytest.mark.long(seconds=24)
+def test_cache_ways_and_bandwidth(trial: Trial, start_agent: StartAgent) -> None:
     """The classes have their part of the cache and of the bandwidth, pods with the annotation a group of their own. The
-    tasks of a pod's sandbox are in the group too."""
+    tasks of a pod's sandbox are in the group too, and so is a task that comes later. A changed range counts, and the
+    group of a deleted pod is removed."""
     node = start_agent(kernel="resctrl")
     node.root.mount_resctrl(caches=2, cbm="3ff")
     job = node.run(best_effort("job"))
     own = prod("own").annotation("node.koordinator.sh/resctrl", '{"llc": {"schemata": {"range": [0, 30]}}}')
     service = node.run(own)
+    parts = {"llc": {"schemataPerCache": [{"cacheID": 0, "range": [0, 30]}]}, "mb": {"schemata": {"percent": 20}}}
+    partial = node.run(prod("partial").annotation("node.koordinator.sh/resctrl", json.dumps(parts)))
     tasks = {node.container(job): "11", node.root.group(f"{job}/sandbox"): "12", node.container(service): "13"}
     for group, task in tasks.items():
         (node.root.cgroup / "cpu" / group / "tasks").write_text(task)
@@ -517,6 +666,16 @@ def test_cache_ways_and_bandwidth(start_agent: StartAgent) -> None:
     assert sorted(words("BE/tasks")) == ["11", "12"]
     uid = service.rpartition("/pod")[2]
     assert (words(f"koordlet-{uid}/schemata"), words(f"koordlet-{uid}/tasks")) == (["L3:0=7;1=7;"], ["13"])
+    partial_uid = partial.rpartition("/pod")[2]
+    assert words(f"koordlet-{partial_uid}/schemata") == ["MB:0=20;1=20;"], "the annotation has ways of one cache alone"
+
+    (node.root.cgroup / "cpu" / node.container(job) / "tasks").write_text("11\n14")
+    node.slo(resourceQOSStrategy={"beClass": {"resctrlQOS": {**block["resctrlQOS"], "catRangeEndPercent": 80}}})
+    trial.delete("own")
+    node.pass_time(11)
+    assert words("BE/schemata") == ["L3:0=ff;1=ff;", "MB:0=50;1=50;"]
+    assert sorted(words("BE/tasks")) == ["11", "12", "14"]
+    assert not (node.root.resctrl / f"koordlet-{uid}").exists(), "expected the group to go with its pod"
 
 
 @pytest.mark.feature("QOS-4.strategies", "QOS-4.collectors", "QOS-4.manifest-cold-memory")
@@ -658,6 +817,32 @@ def test_memory_of_each_container(start_agent: StartAgent) -> None:
 
 
 @pytest.mark.feature("QOS-7.groups")
+@pytest.mark.case("CO-102", severity="normal", source="koordlet CgroupReconcile; spec CG-2, CG-3, CG-6")
+@pytest.mark.long(seconds=14)
+def test_memory_without_a_limit(trial: Trial, start_agent: StartAgent) -> None:
+    """A container without a limit is throttled as if it were what the node offers, not what the machine has. What is
+    protected is at least the minimum, and the page cache of a pod is at most its limit."""
+    node = start_agent("CgroupReconcile", anolis=True)
+    amounts = {"status": {"allocatable": {"memory": "8Gi"}}}
+    assert trial.call("PATCH", f"/api/v1/nodes/{node.name}/status", amounts).ok
+    free = prod("free")
+    free.manifest["spec"]["containers"][0]["resources"] = {"requests": {"memory": "2Gi"}}
+    group = node.run(free)
+    capped = prod("capped").resources({"memory": "1Gi"})
+    cache = node.run(capped.annotation("koordinator.sh/memoryQOS", '{"pageCacheLimitSize": "4Gi"}'))
+    sizes = node.root.cgroup / "memory" / cache / "memory.pagecache_limit.size"
+    sizes.write_text("0")
+    percent = {"minLimitPercent": 50, "lowLimitPercent": 25, "throttlingPercent": 80}
+    node.slo(resourceQOSStrategy={"lsClass": {"memoryQOS": {"enable": True, **percent}}})
+    node.pass_time(ROUND)
+    amounts_of = {
+        name: node.number(node.container(group), f"memory.{name}", "memory") for name in ("min", "low", "high")
+    }
+    assert amounts_of == {"min": GI, "low": GI, "high": (2 * GI + 6 * GI * 80 // 100) // 4096 * 4096}
+    assert int(sizes.read_text()) == GI
+
+
+@pytest.mark.feature("QOS-7.groups")
 @pytest.mark.case("CO-062", severity="normal", source="koordlet SystemConfig; spec SY-1, SY-2")
 @pytest.mark.long(seconds=23)
 def test_settings_of_the_kernel(start_agent: StartAgent) -> None:
@@ -666,9 +851,12 @@ def test_settings_of_the_kernel(start_agent: StartAgent) -> None:
     node = start_agent("SystemConfig", anolis=True)
     files = [node.root.proc / "sys/vm" / name for name in ("min_free_kbytes", "watermark_scale_factor")]
     files.append(node.root.sys / "kernel/mm/memcg_reaper/reap_background")
-    node.slo(systemStrategy={"minFreeKbytesFactor": 100, "watermarkScaleFactor": 150, "memcgReapBackGround": 1})
+    features = node.root.sys / "kernel/debug/sched_features"
+    strategy = {"minFreeKbytesFactor": 100, "watermarkScaleFactor": 150, "memcgReapBackGround": 1}
+    node.slo(systemStrategy={**strategy, "schedFeatures": {"ID_EXPELLER_SHARE_CORE": False}})
     node.pass_time(12)
     assert [int(file.read_text()) for file in files] == [167772, 150, 1]
+    assert features.read_text().split() == ["NO_ID_EXPELLER_SHARE_CORE"], "the kernel takes one word at a time"
     node.slo(systemStrategy={"minFreeKbytesFactor": 1, "watermarkScaleFactor": 500, "memcgReapBackGround": 0})
     node.pass_time(11)
     assert [int(file.read_text()) for file in files] == [167772, 150, 0]
@@ -678,16 +866,21 @@ def test_settings_of_the_kernel(start_agent: StartAgent) -> None:
 @pytest.mark.case("CO-063", severity="normal", source="koordlet CPUNormalization; spec HK-8")
 @pytest.mark.long(seconds=12)
 def test_quotas_on_cpus_that_do_more(trial: Trial, start_agent: StartAgent) -> None:
-    """On a node whose CPUs do a fifth more, the quota of an LS pod is less by as much; a burst starts from there."""
+    """On a node whose CPUs do a fifth more, the quota of an LS pod is less by as much; a burst starts from there. A
+    pod of which one container has no limit has no quota itself."""
     node = start_agent("CPUNormalization")
     annotation = {"metadata": {"annotations": {"node.koordinator.sh/cpu-normalization-ratio": "1.20"}}}
     assert trial.call("PATCH", f"/api/v1/nodes/{node.name}", annotation).ok
     service = node.run(prod("service"))
-    for group in (service, node.container(service)):
+    half = prod("half")
+    half.manifest["spec"]["containers"].append({"name": "free", "image": "x"})
+    free = node.run(half)
+    for group in (service, node.container(service), node.container(free)):
         (node.root.cgroup / "cpu" / group / "cpu.cfs_quota_us").write_text("100000")
     node.slo(cpuBurstStrategy={"policy": "auto", "cfsQuotaBurstPercent": 150})
     node.pass_time(12)
     assert [node.number(group, "cpu.cfs_quota_us") for group in (service, node.container(service))] == [83_334] * 2
+    assert [node.number(group, "cpu.cfs_quota_us") for group in (free, node.container(free))] == [-1, 83_334]
     node.throttles(node.container(service), 10, 5)
     node.pass_time(5)
     assert [node.number(group, "cpu.cfs_quota_us") for group in (service, node.container(service))] == [125_001] * 2
@@ -724,7 +917,7 @@ def test_disks_and_oom_scores(start_agent: StartAgent) -> None:
 def test_core_scheduling(start_agent: StartAgent) -> None:
     """Pods with the same group share a core-scheduling cookie, an exclusive pod has one alone, best-effort pods have
     another; with the policy groupIdentity nobody has one."""
-    node = start_agent("CoreSched", kernel="core scheduling")
+    node = start_agent("CoreSched", anolis=True, kernel="core scheduling")
     label = "koordinator.sh/core-sched-group-id"
     pods = [each.label(label, "web") for each in (prod("a"), prod("b"), prod("alone"), best_effort("job"))]
     pods[2].label("koordinator.sh/core-sched-policy", "exclusive")
@@ -732,12 +925,14 @@ def test_core_scheduling(start_agent: StartAgent) -> None:
         node.root.process(node.container(node.run(each)), 101 + number).with_name("core_sched_cookie")
         for number, each in enumerate(pods)
     ]
-    classes = {name: {"cpuQOS": {"enable": True}} for name in ("lsClass", "beClass")}
+    classes = {"lsClass": {"cpuQOS": {"enable": True}}, "beClass": {"cpuQOS": {"enable": True, "schedIdle": 1}}}
     node.slo(resourceQOSStrategy={"policies": {"cpuPolicy": "coreSched"}, **classes})
     node.pass_time(12)
     a, b, alone, job = (file.read_text() if file.exists() else "0" for file in files)
     assert a == b
     assert len({a, alone, job, "0"}) == 4
+    assert node.number(BESTEFFORT, "cpu.idle") == 1
     node.slo(resourceQOSStrategy={"policies": {"cpuPolicy": "groupIdentity"}, **classes})
     node.pass_time(11)
     assert [file.read_text() for file in files] == ["0"] * 4
+    assert node.number(BESTEFFORT, "cpu.idle") == 0

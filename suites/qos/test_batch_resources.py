@@ -28,8 +28,9 @@ from seatrial.scheduler.api.device import (
     GROUP_VERSION,
     RDMA,
 )
-from seatrial.scheduler.api.numa import RESOURCE_STATUS
+from seatrial.scheduler.api.numa import PRIORITY_CLASS_LABEL, RESOURCE_STATUS
 from seatrial.scheduler.api.slo import ORIGIN_ALLOCATABLE, THIRD_PARTY_ALLOCATIONS
+from seatrial.suites.loadaware.normalization import CONFIG, FAST, model
 from seatrial.suites.loadaware.reports import annotate, report, settle
 from seatrial.suites.qos.colocation import NAMES, WITHIN, batch, colocation, expect_offer, machine, offered, prod
 
@@ -106,6 +107,51 @@ def test_a_node_s_own_settings(trial: Trial, start_manager: StartManager) -> Non
     expected = {"n1": (60000, 58), "pool": (25000, 28), "labelled": (65000, 58), "out": None, "annotated": None}
     for name, offer in expected.items():
         expect_offer(trial, name, offer)
+    labels["metadata"]["labels"]["node.koordinator.sh/cpu-reclaim-ratio"] = "0.4"
+    assert trial.call("PATCH", "/api/v1/nodes/labelled", labels).ok
+    expect_offer(trial, "labelled", (35000, 58))
+
+
+@pytest.mark.feature("QOS-2.batch")
+@pytest.mark.case(
+    "CO-104", severity="normal", source="Koordinator plugins/cpunormalization, batchresource; spec NR-12, NUMA-R51"
+)
+def test_batch_cores_of_cpus_that_do_more(trial: Trial, start_manager: StartManager) -> None:
+    """The batch CPU of a node is multiplied by its normalization ratio, which follows the CPU model: 1.2, then 1.5."""
+    trial.add(machine("n1").server("cpu-64"))
+    report(trial, "n1", "4", "20G", system=("4", "20G"))
+    start_manager(colocation())
+    assert trial.reaches(lambda: offered(trial, "n1") is not None, within=WITHIN)
+    whole = offered(trial, "n1")
+    assert whole is not None
+    for threads, ratio in ((True, 1.2), (False, 1.5)):
+        model(trial, "n1", FAST, threads=threads)
+        write_config(trial, {**colocation(), "cpu-normalization-config": CONFIG["cpu-normalization-config"]})
+        expect_offer(trial, "n1", (round(whole[0] * ratio), whole[1] // 10**9))
+
+
+@pytest.mark.feature("QOS-2.batch")
+@pytest.mark.case("CO-105", severity="normal", source="Koordinator plugins/batchresource; spec NR-5")
+@pytest.mark.parametrize(
+    ("reservation", "cores"),
+    [
+        pytest.param({}, 57, id="kubelet"),
+        pytest.param({"resources": {"cpu": "4"}}, 57, id="less-than-kubelet"),
+        pytest.param({"resources": {"cpu": "12"}}, 53, id="more-than-kubelet"),
+        pytest.param({"reservedCPUs": "0-9", "resources": {"cpu": "2"}}, 55, id="cpus"),
+    ],
+)
+def test_the_larger_reservation_counts(
+    trial: Trial, start_manager: StartManager, reservation: dict[str, Any], cores: int
+) -> None:
+    """Kubelet reserves 8 cores, the node's annotation others: the larger of both is left, or what the system uses."""
+    trial.add(machine("n1"))
+    amounts = {"status": {"allocatable": {"cpu": "92"}}}
+    assert trial.call("PATCH", "/api/v1/nodes/n1/status", amounts).ok
+    annotate(trial, "/api/v1/nodes/n1", "node.koordinator.sh/reservation", orjson.dumps(reservation).decode())
+    report(trial, "n1", "5", "20G", system=("5", "20G"))
+    start_manager(colocation())
+    expect_offer(trial, "n1", (1000 * cores, 58))
 
 
 @pytest.mark.feature("QOS-2.batch")
@@ -223,10 +269,11 @@ def test_programs_outside_of_pods(
 def test_mid_resources(
     trial: Trial, start_manager: StartManager, settings: dict[str, Any], expected: tuple[int, int]
 ) -> None:
-    """Mid pods get what prod pods have requested and do not use, with a part of what nobody has requested if so set,
-    and at most a limit; or a fixed part of the node."""
+    """Mid pods get what prod pods have requested and do not use, with a part of what no prod pod has requested if so
+    set, and at most a limit; or a fixed part of the node."""
     trial.add(machine("n1"))
-    trial.submit(prod("a", "n1", 20, 40))
+    other = pod("m").request(cpu=10, memory="10G").label(PRIORITY_CLASS_LABEL, MID).node_name("n1")
+    trial.submit(prod("a", "n1", 20, 40), other)
     reclaimable = {"resource": {"resources": {"cpu": "10", "memory": "15G"}}}
     pods = {"a": ("10", "20G", PROD)}
     report(trial, "n1", "20", "45G", system=("0", "0"), pods=pods, prodReclaimableMetric=reclaimable)
@@ -238,7 +285,7 @@ def test_mid_resources(
 @pytest.mark.case("CO-009", severity="normal")
 def test_numa_nodes_offer_their_part(trial: Trial, start_manager: StartManager) -> None:
     """The topology of a node has batch resources for each NUMA node: half of those of the node where its load is not
-    bound to one."""
+    bound to one. When colocation is disabled they offer nothing."""
     trial.add(machine("n1").server("cpu-64"))
     report(trial, "n1", "4", "0", system=("4", "0"))
     start_manager(colocation())
@@ -265,6 +312,10 @@ def test_numa_nodes_offer_their_part(trial: Trial, start_manager: StartManager) 
         assert len({*zone}) == 1
         each = float(zone[0].removesuffix("k")) * (1000 if zone[0].endswith("k") else 1)
         assert abs(each * count - whole[0]) <= count, f"expected {whole[0]} / {count} in each zone, found {zones()}"
+
+    write_config(trial, colocation(enable=False))
+
+    assert trial.reaches(lambda: {each for zone in zones() for each in zone} <= {"0"}, within=WITHIN), zones()
 
 
 @pytest.mark.feature("QOS-2.batch")
@@ -373,14 +424,31 @@ def test_settings_that_cannot_be_read_keep_the_last(trial: Trial, start_manager:
 @pytest.mark.feature("QOS-2.batch")
 @pytest.mark.case("CO-014", severity="normal")
 def test_pods_without_a_report_and_exclusive_pods(trial: Trial, start_manager: StartManager) -> None:
-    """A pod that no report names counts with its request; an LSE pod counts with all of its cores."""
+    """A pod that no report names counts with its request, until it ends or is deleted; an LSE pod counts with
+    all of its cores."""
     trial.add(machine("n1"))
     exclusive = pod("exclusive").request(cpu=10, memory="10G").qos("LSE").node_name("n1")
-    trial.submit(prod("new", "n1", 20, 20), exclusive)
+    new = prod("new", "n1", 20, 20)
+    new.manifest["spec"]["restartPolicy"] = "Never"
+    trial.submit(new, exclusive)
+    assert trial.reaches(lambda: trial.pod("new").status.phase == "Running", within=WITHIN)
     pods = {"exclusive": ("5", "5G", PROD)}
     report(trial, "n1", "5", "5G", pods=pods)
     start_manager(colocation())
     expect_offer(trial, "n1", (35000, 53))
+    assert trial.call("PATCH", f"{trial.path('Pod', 'new')}/status", {"status": {"phase": "Succeeded"}}).ok
+    expect_next(trial, pods, (55000, 73))
+    trial.submit(prod("next", "n1", 20, 20))
+    expect_next(trial, pods, (35000, 53))
+    trial.delete("next")
+    expect_next(trial, pods, (55000, 73))
+
+
+def expect_next(trial: Trial, pods: dict[str, tuple[str, str, str]], expected: tuple[int, int]) -> None:
+    """What n1 offers after the next report, which names these pods."""
+    settle(trial)
+    report(trial, "n1", "5", "5G", pods=pods)
+    expect_offer(trial, "n1", expected)
 
 
 @pytest.mark.feature("QOS-2.devices")
@@ -391,7 +459,8 @@ def test_pods_without_a_report_and_exclusive_pods(trial: Trial, start_manager: S
 )
 def test_totals_of_devices(trial: Trial, start_manager: StartManager) -> None:
     """A node has the sums over the healthy cards of its Device object, whatever it reports of its usage: one of two
-    cards fails, then the other one with the NIC, both cards are well again, the object goes."""
+    cards fails, then the other one with the NIC, both cards are well again, the object goes. A changed label
+    follows."""
     trial.add(machine("n1"))
     start_manager(colocation())
     labels = {GPU_VENDOR_LABEL: "nvidia", GPU_MODEL_LABEL: "A100"}
@@ -407,6 +476,9 @@ def test_totals_of_devices(trial: Trial, start_manager: StartManager) -> None:
     expect_totals(trial, {GPU: 200, GPU_CORE: 200, GPU_MEMORY: 18000, GPU_MEMORY_RATIO: 200, RDMA: 100})
     arrived = trial.reaches(lambda: trial.node("n1")["metadata"]["labels"].items() >= labels.items(), within=WITHIN)
     assert arrived, f"expected labels {labels}, found {trial.node('n1')['metadata']['labels']}"
+    assert trial.call("PATCH", f"{path}/n1", {"metadata": {"labels": {GPU_MODEL_LABEL: "H100"}}}).ok
+    arrived = trial.reaches(lambda: trial.node("n1")["metadata"]["labels"][GPU_MODEL_LABEL] == "H100", within=WITHIN)
+    assert arrived, f"expected the model H100, found {trial.node('n1')['metadata']['labels']}"
 
     for failed, expected in (
         ({1}, {GPU: 100, GPU_CORE: 100, GPU_MEMORY: 8000, GPU_MEMORY_RATIO: 100, RDMA: 100}),

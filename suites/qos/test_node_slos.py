@@ -34,7 +34,7 @@ def expect_spec(trial: Trial, name: str, expected: dict[str, Any]) -> None:
 @pytest.mark.case("CO-095", severity="critical", source="Koordinator pkg/slo-controller/nodeslo; spec NS-1, C-2, C-4")
 def test_each_key_of_the_settings(trial: Trial, start_manager: StartManager) -> None:
     """Each key makes its block of the NodeSLO; nodes of the second and the third pool have settings of their own in one
-    block, and the others of the cluster. A change of the settings is written."""
+    block, and the others of the cluster. A change of the settings is written, and so is that of a node's labels."""
     for name in ("n1", "n2", "n3"):
         trial.add(machine(name).label("pool", name))
     strategies = [
@@ -69,6 +69,10 @@ def test_each_key_of_the_settings(trial: Trial, start_manager: StartManager) -> 
 
     for name in ("n1", "n2", "n3"):
         expect_spec(trial, name, {"systemStrategy.minFreeKbytesFactor": 100})
+
+    assert trial.call("PATCH", "/api/v1/nodes/n1", {"metadata": {"labels": {"pool": "n3"}}}).ok
+
+    expect_spec(trial, "n1", {"resourceUsedThresholdWithBE.cpuSuppressThresholdPercent": 40})
 
 
 @pytest.mark.feature("QOS-7.node-slo", "QOS-1.node-metric")

@@ -112,7 +112,8 @@ def refused(trial: Trial, pod: PodBuilder) -> str:
 @pytest.mark.case("CO-020", severity="critical")
 def test_a_profile_makes_batch_pods(trial: Trial, start_webhook: StartWebhook) -> None:
     """A pod that knows nothing of colocation is stored with class, priority, scheduler, labels and batch resources of
-    the profile that matches it, and with the annotation that the node's agent reads; another one as it is."""
+    the profile that matches it, and with the annotation that the node's agent reads; another one as it is.
+    A changed profile counts for the next pod."""
     name = priority_class(trial, 5999)
     profile(
         trial,
@@ -149,6 +150,11 @@ def test_a_profile_makes_batch_pods(trial: Trial, start_webhook: StartWebhook) -
     assert (amounts(burst), amounts(burst, "limits")) == ({BATCH_CPU: 1000}, {BATCH_CPU: 3000})
     assert amounts(other) == {"cpu": 1500, "memory": 4 << 30}
     assert not {QOS_LABEL, PRIORITY_LABEL, "team"} & other.metadata.labels.keys()
+
+    path = f"/apis/config.koordinator.sh/v1alpha1/clustercolocationprofiles/{trial.name}-a"
+    assert trial.call("PATCH", path, {"spec": {"labels": {"team": "b"}}}).ok
+    settle(trial)
+    assert stored(trial, pod("d").request(cpu=1).label("app", "batch")).metadata.labels["team"] == "b"
 
 
 @pytest.mark.feature("QOS-3.profile")
@@ -314,7 +320,7 @@ SETTINGS = "/api/v1/namespaces/koordinator-system/configmaps"
 @pytest.mark.case("CO-089", severity="normal", source="ConfigMapValidatingWebhook; spec N-4, N-5")
 def test_each_key_of_the_settings_and_each_pair_is_checked(trial: Trial, start_webhook: StartWebhook) -> None:
     """A value out of its range in each of the five keys, and a lower limit that is not below its upper one, of each
-    pair; with the next lower one the change is taken."""
+    pair; with the next lower one the change is taken, whatever another key had before the webhook was there."""
     cat = {"beClass": {"resctrlQOS": {"catRangeStartPercent": 30, "catRangeEndPercent": 30}}}
     refused: dict[str, list[dict[str, Any]]] = {
         "colocation-config": [{"enable": True, "midCPUThresholdPercent": 101}],
@@ -326,13 +332,16 @@ def test_each_key_of_the_settings_and_each_pair_is_checked(trial: Trial, start_w
         "cpu-burst-config": [{"cpuBurstPercent": 0}],
         "system-config": [{"minFreeKbytesFactor": 0}],
     }
-    start_webhook("--slo-config")
     trial.call("POST", "/api/v1/namespaces", {"metadata": {"name": "koordinator-system"}})
     metadata = {"name": "slo-controller-config", "namespace": "koordinator-system"}
-    data = {"system-config": json.dumps({"clusterStrategy": {"totalNetworkBandwidth": "100M"}})}
+    data = {
+        "system-config": json.dumps({"clusterStrategy": {"totalNetworkBandwidth": "100M"}}),
+        "cpu-burst-config": json.dumps({"clusterStrategy": {"cpuBurstPercent": -5}}),
+    }
     assert trial.call(
         "POST", SETTINGS, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
     ).ok
+    start_webhook("--slo-config")
 
     def taken(key: str, settings: dict[str, Any]) -> bool:
         text = json.dumps(settings if key == "colocation-config" else {"clusterStrategy": settings})
@@ -380,13 +389,25 @@ def test_settings_that_are_refused(trial: Trial, start_webhook: StartWebhook) ->
         assert "ParseConfigFail" in put(key, nodeStrategies="all")
         two = [override("a", **{pool: "a"}), override("b", **{pool: "a", zone: "z"})]
         assert "NodeStrategiesOverlap" in put(key, nodeStrategies=two)
+        expressions = {"matchExpressions": [{"key": zone, "operator": "In", "values": ["y"]}]}
+        by_expression = [{**override(name), "nodeSelector": expressions} for name in ("a", "b")]
+        assert "NodeStrategiesOverlap" in put(key, nodeStrategies=by_expression)
+        assert "NodeSelector must not empty" in put(key, nodeStrategies=[override("a")])
+        band = {"lsClass": {"networkQOS": {"ingressRequest": "-5M"}}}
+        assert "must be an integer" in put("resource-qos-config", clusterStrategy=band)
         classes = {name: {"networkQOS": {"ingressRequest": 60}} for name in ("lsClass", "beClass")}
         assert "already over 100" in put("resource-qos-config", clusterStrategy=classes)
         stored_data = orjson.loads(trial.call("GET", f"{SETTINGS}/slo-controller-config").body)["data"]
         assert json.loads(stored_data[key]) == {"clusterStrategy": {"cpuSuppressThresholdPercent": 70}}
 
-        assert put(key, nodeStrategies=[override("a", **{pool: "a"}), override("b", **{zone: "z"})]) == ""
+        both = [override("a", **{pool: "a"}), override("b", **{zone: "z"})]
         second = {"metadata": {"labels": {zone: "z"}}}
+        assert trial.call("PATCH", "/api/v1/nodes/n1", second).ok
+        settle(trial)
+        assert "ExistNodeConf" in put(key, nodeStrategies=both), "n1 would have both since its labels have changed"
+        assert trial.call("PATCH", "/api/v1/nodes/n1", {"metadata": {"labels": {zone: None}}}).ok
+        settle(trial)
+        assert put(key, nodeStrategies=both) == ""
         refusal = ""
 
         def refused_label() -> bool:
@@ -399,6 +420,7 @@ def test_settings_that_are_refused(trial: Trial, start_webhook: StartWebhook) ->
             return "ExistNodeConf" in refusal
 
         assert trial.reaches(refused_label, within=10), f"expected a refusal of the second label, found {refusal}"
+        trial.add(node("n2").label(pool, "a").label(zone, "z"))  # of a new node it is only logged
     finally:
         trial.call("DELETE", f"{SETTINGS}/slo-controller-config")
 

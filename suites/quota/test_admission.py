@@ -16,7 +16,7 @@ from seatrial.harness.clusters.fault_injection.transport import Link
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.harness.errors import ApiRefused
 from seatrial.scheduler.api.builders import pod, quota
-from seatrial.scheduler.api.quota import QUOTA_NAME, TREE_ID
+from seatrial.scheduler.api.quota import NAMESPACES, QUOTA_NAME, TREE_ID
 from seatrial.suites.quota.webhook import path_of, quota_webhook
 
 pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER)]
@@ -166,7 +166,8 @@ def test_pods_that_move_close_together_see_each_other(trial: Trial) -> None:
 @pytest.mark.feature("QUOTA-1.max-bound")
 @pytest.mark.case("QU-148", severity="normal")
 def test_a_quota_counts_the_pods_that_were_there_before_it(trial: Trial) -> None:
-    """A quota is made for a namespace with a pod of three cores: of four cores one is left, not four."""
+    """A quota is made for a namespace with a pod of three cores: of four cores one is left, not four. When the quota
+    is for another namespace, all four are."""
     own = f"{trial.name}-a"
     with quota_webhook(trial, *ADMISSION, name="of-the-case"):
         trial.submit(pod("one").request(cpu=3))
@@ -177,6 +178,10 @@ def test_a_quota_counts_the_pods_that_were_there_before_it(trial: Trial) -> None
         with pytest.raises(ApiRefused, match="requested: cpu=2, used: cpu=3, limited: cpu=4"):
             trial.submit(pod("two").request(cpu=2))
         trial.submit(pod("two").request(cpu=1))
+        other = {"metadata": {"annotations": {NAMESPACES: '["elsewhere"]'}}}
+        assert trial.call("PATCH", path_of(trial, own), other).ok
+        trial.settle()
+        trial.submit(pod("three").request(cpu=4).quota(own))
 
 
 @pytest.mark.feature("QUOTA-1.max-bound", "QUOTA-2.refusals")

@@ -16,6 +16,7 @@ from seatrial.suites.quota.webhook import path_of, quota_webhook
 
 pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER)]
 
+QUOTA_PROFILES = "/apis/quota.koordinator.sh/v1alpha1"
 BY_DEFAULT = "seatrial-quota-webhook"
 DENIED = 'admission webhook "vquota.koordinator.sh" denied the request: '
 DENIED_BEFORE = 'admission webhook "mquota.koordinator.sh" denied the request: '
@@ -206,6 +207,16 @@ CHANGES: dict[str, tuple[str, dict[str, Any], str]] = {
         {"spec": {"min": {"cpu": "9"}}},
         "checkMinQuotaSum all brothers' MinQuota > parent MinQuota, parent: {own}-p",
     ),
+    "a-quota-with-pods-of-its-namespace-becomes-no-parent": (
+        "n",
+        {"metadata": {"labels": {IS_PARENT: "true"}}},
+        "quota has bound pods, isParent is forbidden to modify as true, quotaName: {own}-n",
+    ),
+    "the-weight-alone": (
+        "a",
+        {"metadata": {"annotations": {SHARED_WEIGHT: '{"cpu": -1}'}}},
+        "{own}-a quota.Annotation[quota.scheduling.koordinator.sh/shared-weight]'s value < 0, in dimension :[cpu]",
+    ),
 }
 
 
@@ -213,10 +224,12 @@ CHANGES: dict[str, tuple[str, dict[str, Any], str]] = {
 @pytest.mark.case("QU-056", severity="critical")
 @pytest.mark.parametrize("what", list(CHANGES))
 def test_changes_are_refused_word_for_word(trial: Trial, what: str) -> None:
-    """A change that contradicts the tree is refused in Koordinator's words, and the quota stays as it is."""
+    """A change that contradicts the tree is refused in Koordinator's words, and the quota stays as it is; a larger min
+    that its siblings leave is taken."""
     own = family(trial)
+    trial.apply(quota(f"{own}-n").max(cpu=1).namespaces(own).manifest)
     trial.apply(quota(f"{own}-c").min(cpu=2).max(cpu=20).below(f"{own}-p").parent().manifest)
-    trial.submit(pod("one").quota(f"{own}-a"))
+    trial.submit(pod("one").quota(f"{own}-a"), pod("two"))
     name, change, message = CHANGES[what]
     before = yaml.safe_load(trial.call("GET", path_of(trial, f"{own}-{name}")).body)
     change = yaml.safe_load(yaml.safe_dump(change).replace("{own}", own))
@@ -229,6 +242,7 @@ def test_changes_are_refused_word_for_word(trial: Trial, what: str) -> None:
 
     after = yaml.safe_load(trial.call("GET", path_of(trial, f"{own}-{name}")).body)
     assert (after["spec"], after["metadata"]["labels"]) == (before["spec"], before["metadata"]["labels"])
+    assert trial.call("PATCH", path_of(trial, f"{own}-a"), {"spec": {"min": {"cpu": "8"}}}).ok
 
 
 @pytest.mark.feature("QUOTA-2.refusals")
@@ -312,7 +326,8 @@ def test_a_quota_with_pods_stays(trial: Trial) -> None:
 @pytest.mark.feature("QUOTA-7.trees")
 @pytest.mark.case("QU-058", severity="normal")
 def test_pods_of_a_tree_get_its_node_selector(trial: Trial) -> None:
-    """A pod whose quota belongs to a tree is stored with the node affinity of the tree's profile; another is not."""
+    """A pod whose quota belongs to a tree is stored with the node affinity of the tree's profile; another is not,
+    and none is once the profile is deleted."""
     tree = {"labels": {TREE_ID: trial.name}}
     selector = {"matchLabels": {"pool": "big"}}
     trial.apply(
@@ -334,6 +349,10 @@ def test_pods_of_a_tree_get_its_node_selector(trial: Trial) -> None:
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
     assert stored["inside"] == {"nodeAffinity": required}
     assert not stored["outside"]
+    assert trial.call("DELETE", f"{QUOTA_PROFILES}/namespaces/{trial.name}/elasticquotaprofiles/big").ok
+    trial.pass_time(2)
+    trial.submit(pod("late").quota(f"{trial.name}-t"))
+    assert not next(pod for pod in raw_pods(trial) if pod["metadata"]["name"] == "late")["spec"].get("affinity")
 
 
 @pytest.mark.feature("QUOTA-1.max-bound")
