@@ -1,0 +1,84 @@
+"""What wakes a pod that waits: one object changes so that the pod has a place, and nothing else happens.
+
+The backoff of the pod is over by then (`expect.pending`), so that its end cannot stand for the event.
+"""
+
+from collections.abc import Callable
+
+import pytest
+
+from seatrial.fixtures.expect import Expect
+from seatrial.fixtures.trial import Trial
+from seatrial.harness.clusters.protocol import Capability
+from seatrial.scheduler.api.builders import node, pod, quota
+from seatrial.scheduler.api.extension import KOORD_SCHEDULER
+from seatrial.scheduler.api.quota import QUOTAS_PATH
+
+pytestmark = [pytest.mark.needs(Capability.NODES)]
+
+Event = Callable[[], object]
+PLUGINS, EVENTS = "koordinator@v1.7.0/pkg/scheduler/plugins", "`EventsToRegister`"
+DEVICES = "/apis/scheduling.koordinator.sh/v1alpha1/devices"
+
+
+def device_label(trial: Trial, _expect: Expect) -> Event:
+    """A card gets the label that the pod's hint selects."""
+    trial.add(node("n1").gpus("a10", 1))
+    trial.submit(pod("waits").gpus(1).hint("gpu", selector={"matchLabels": {"pool": "fast"}}))
+
+    def label() -> None:
+        devices = trial.device("n1")["spec"]["devices"]
+        for device in devices:
+            device["labels"] = {**device.get("labels", {}), "pool": "fast"}
+        assert trial.call("PATCH", f"{DEVICES}/n1", {"spec": {"devices": devices}}).ok
+
+    return label
+
+
+def quota_grows(trial: Trial, expect: Expect) -> Event:
+    """A pod comes before its quota, which is too small for it, and then grows."""
+    trial.add(node("n1").cpu(4))
+    name = f"{trial.name}-team"
+    trial.submit(pod("holder").request(cpu=4), pod("waits").request(cpu=3).quota(name).scheduler(KOORD_SCHEDULER))
+    expect.bound("holder")
+    expect.pending("waits")
+    trial.apply(quota(name).max(cpu=1).manifest)
+    trial.delete("holder")
+    path = QUOTAS_PATH.replace("/elasticquotas", f"/namespaces/{trial.name}/elasticquotas")
+    return lambda: trial.call("PATCH", f"{path}/{name}", {"spec": {"max": {"cpu": "4"}}})
+
+
+@pytest.mark.feature("SCORE-4.queue")
+@pytest.mark.long(seconds=15)
+@pytest.mark.parametrize(
+    "prepared",
+    [
+        pytest.param(
+            device_label,
+            id="device",
+            marks=[
+                pytest.mark.needs(Capability.HARDWARE),
+                pytest.mark.case("SC-468", severity="critical", source=f"{PLUGINS}/deviceshare/plugin.go, {EVENTS}"),
+            ],
+        ),
+        pytest.param(
+            quota_grows,
+            id="quota",
+            marks=[
+                pytest.mark.needs(Capability.OWN_CLUSTER),
+                pytest.mark.profile(KOORD_SCHEDULER),
+                pytest.mark.case("SC-469", severity="critical", source=f"{PLUGINS}/elasticquota/plugin.go, {EVENTS}"),
+            ],
+        ),
+    ],
+)
+def test_one_event_wakes_a_pod(trial: Trial, expect: Expect, prepared: Callable[[Trial, Expect], Event]) -> None:
+    """A pod waits, and its backoff is over. The Device object of its node, or its quota, changes so that it has a
+    place, and nothing else happens: it is bound."""
+    event = prepared(trial, expect)
+    expect.pending("waits")
+    expect.stable(seconds=3)
+
+    event()
+
+    expect.bound("waits", within=20)
