@@ -108,6 +108,6 @@ def test_a_waiting_time_that_changes_counts(trial: Trial, expect: Expect) -> Non
     trial.submit(*workers("train", 3))
     expect.stable(seconds=3)
 
-    trial.submit(pod("other").gpus(1).request(cpu=3))
+    trial.submit(pod("other").gpus(1))
 
     expect.bound("other", within=60)
