@@ -17,7 +17,7 @@ from seatrial.scheduler.api.quota import QUOTAS_PATH
 pytestmark = [pytest.mark.needs(Capability.NODES)]
 
 Event = Callable[[], object]
-PLUGINS, EVENTS = "koordinator@v1.7.0/pkg/scheduler/plugins", "`EventsToRegister`"
+UPSTREAM = "koordinator: pkg/scheduler/plugins/{}/plugin.go@v1.7.0 (EventsToRegister)"
 DEVICES = "/apis/scheduling.koordinator.sh/v1alpha1/devices"
 
 
@@ -58,7 +58,7 @@ def quota_grows(trial: Trial, expect: Expect) -> Event:
             id="device",
             marks=[
                 pytest.mark.needs(Capability.HARDWARE),
-                pytest.mark.case("SC-468", severity="critical", source=f"{PLUGINS}/deviceshare/plugin.go, {EVENTS}"),
+                pytest.mark.case("SC-468", severity="critical", source=UPSTREAM.format("deviceshare")),
             ],
         ),
         pytest.param(
@@ -67,7 +67,7 @@ def quota_grows(trial: Trial, expect: Expect) -> Event:
             marks=[
                 pytest.mark.needs(Capability.OWN_CLUSTER),
                 pytest.mark.profile(KOORD_SCHEDULER),
-                pytest.mark.case("SC-469", severity="critical", source=f"{PLUGINS}/elasticquota/plugin.go, {EVENTS}"),
+                pytest.mark.case("SC-469", severity="critical", source=UPSTREAM.format("elasticquota")),
             ],
         ),
     ],
