@@ -39,7 +39,8 @@ def quota_grows(trial: Trial, expect: Expect) -> Event:
     """A pod comes before its quota, which is too small for it, and then grows."""
     trial.add(node("n1").cpu(4))
     name = f"{trial.name}-team"
-    trial.submit(pod("holder").request(cpu=4), pod("waits").request(cpu=3).quota(name).scheduler(KOORD_SCHEDULER))
+    holder, waiting = pod("holder").request(cpu=4), pod("waits").request(cpu=3).quota(name)
+    trial.submit(holder.scheduler(KOORD_SCHEDULER), waiting.scheduler(KOORD_SCHEDULER))
     expect.bound("holder")
     expect.pending("waits")
     trial.apply(quota(name).max(cpu=1).manifest)
