@@ -13,10 +13,12 @@ from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import node, pod, quota
 from seatrial.scheduler.api.extension import KOORD_SCHEDULER
 from seatrial.scheduler.api.quota import QUOTAS_PATH
+from seatrial.suites.scoring.rules import REQUIRED, pod_with, term
 
 pytestmark = [pytest.mark.needs(Capability.NODES)]
 
 Event = Callable[[], object]
+AFFINITY = "kubernetes v1.34: plugins/interpodaffinity/plugin.go (EventsToRegister): a pod is added"
 UPSTREAM = "koordinator: pkg/scheduler/plugins/{}/plugin.go@v1.7.0 (EventsToRegister)"
 DEVICES = "/apis/scheduling.koordinator.sh/v1alpha1/devices"
 
@@ -49,6 +51,14 @@ def quota_grows(trial: Trial, expect: Expect) -> Event:
     return lambda: trial.call("PATCH", f"{path}/{name}", {"spec": {"max": {"cpu": "4"}}})
 
 
+def partner_comes(trial: Trial, _expect: Expect) -> Event:
+    """Both members of a gang have to be beside a pod that comes later."""
+    trial.add(node("n1").cpu(4))
+    near = {"podAffinity": {REQUIRED: [term("partner")]}}
+    trial.submit(*(pod_with(name, affinity=near).in_light_gang("train", 2) for name in ("waits", "mate")))
+    return lambda: trial.submit(pod_with("partner", "partner"))
+
+
 @pytest.mark.feature("SCORE-4.queue")
 @pytest.mark.long(seconds=15)
 @pytest.mark.parametrize(
@@ -71,11 +81,14 @@ def quota_grows(trial: Trial, expect: Expect) -> Event:
                 pytest.mark.case("SC-469", severity="critical", source=UPSTREAM.format("elasticquota")),
             ],
         ),
+        pytest.param(
+            partner_comes, id="partner", marks=pytest.mark.case("SC-474", severity="critical", source=AFFINITY)
+        ),
     ],
 )
 def test_one_event_wakes_a_pod(trial: Trial, expect: Expect, prepared: Callable[[Trial, Expect], Event]) -> None:
-    """A pod waits, and its backoff is over. The Device object of its node, or its quota, changes so that it has a
-    place, and nothing else happens: it is bound."""
+    """A pod waits, and its backoff is over. The Device object of its node or its quota changes, or the pod comes that
+    it and its gang have to be beside, and nothing else happens: it is bound."""
     event = prepared(trial, expect)
     expect.pending("waits")
     expect.stable(seconds=3)
