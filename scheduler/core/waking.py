@@ -357,7 +357,8 @@ class Waker:
             self._wake()
         finally:
             self.set_alarm(self._queue.next_backoff())
-            if len(self._queue.waiting) or self._queue.held.some_tried:
+            self.set_alarm(self._queue.waiting.oldest + LEFTOVER_SECONDS + 1)  # a second late: no rounding delays it
+            if self._queue.held.some_tried:
                 self.set_alarm(self._handle.clock.monotonic() + LEFTOVER_SECONDS)
             if self._queue.ready or self._wakes.gates:
                 self._handle.request_cycle()

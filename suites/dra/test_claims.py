@@ -279,3 +279,27 @@ def test_cards_of_before_a_restart_are_known(trial: Trial, expect: Expect, offer
     expect.running(other)
     assert offers.devices_of(offers.claim_of("a")) != offers.devices_of(offers.claim_of(other))
     expect.pending(*({"b", "c"} - {other}))
+
+
+@pytest.mark.feature("DRA-1.comes-back")
+@pytest.mark.case("SC-475", severity="critical", source=f"{PLUGIN}: EventsToRegister, a ResourceClaim is deleted")
+@pytest.mark.long(seconds=12)
+def test_a_claim_that_goes_with_its_card_wakes_who_waits(trial: Trial, expect: Expect, offers: Offers) -> None:
+    """Another controller allocated the only card to a claim of its own, without a finalizer. The claim is deleted, and
+    nothing else happens: the pod that waits has the card."""
+    trial.add(node("n1").dra())
+    offers.publish("n1", device("card"))
+    trial.apply(claim("other").asks("gpu", offers.of_class), claim_template("one").asks("gpu", offers.of_class))
+    result = {"request": "gpu", "driver": offers.driver, "pool": f"{trial.name}-n1", "device": "card"}
+    status = {
+        "allocation": {"devices": {"results": [result]}},
+        "reservedFor": [{"apiGroup": "example.com", "resource": "jobs", "name": "job", "uid": "1"}],
+    }
+    path = trial.path("ResourceClaim", "other")
+    assert trial.call("PATCH", f"{path}/status", {"status": status}).ok
+    trial.submit(pod("waits").claim("gpu", template="one"))
+    expect.pending("waits")
+
+    assert trial.call("DELETE", path).ok
+
+    expect.bound("waits", within=20)

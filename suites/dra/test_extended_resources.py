@@ -6,7 +6,7 @@ from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.fault_injection.transport import Link, bindings
 from seatrial.harness.clusters.protocol import Capability
-from seatrial.scheduler.api.builders import node, pod
+from seatrial.scheduler.api.builders import claim, node, pod
 from seatrial.scheduler.api.device import NVIDIA_GPU
 from seatrial.scheduler.api.resourceclaims import DELETE_PROTECTION, EXTENDED_CLAIM, ResourceClaim
 from seatrial.suites.dra.offers import NVIDIA, Offers, device, offers, served
@@ -91,6 +91,31 @@ def test_the_claim_goes_with_its_pod(trial: Trial, expect: Expect, offers: Offer
     expect.running("b", within=60)
     path = trial.path("ResourceClaim", claim.metadata.name)
     assert trial.reaches(lambda: trial.call("GET", path).code == 404, within=30)
+
+
+@pytest.mark.feature("DRA-4.comes-back")
+@pytest.mark.case("SC-476", severity="normal", source=f"{PLUGIN}: a claim that is left has to be deleted first")
+@pytest.mark.long(seconds=12)
+def test_a_claim_that_is_left_is_deleted(trial: Trial, expect: Expect, offers: Offers) -> None:
+    """A claim without devices is left of an earlier attempt of a pod. The scheduler deletes it, and binds the pod when
+    it is gone."""
+    trial.add(node("n1"))
+    resource = offers.serve()
+    offers.publish("n1", device("d0"))
+    gated = pod("waits").resources({resource: 1})
+    gated.manifest["spec"]["schedulingGates"] = [{"name": "example.com/wait"}]
+    trial.submit(gated)
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": "waits", "uid": trial.pod("waits").metadata.uid}
+    left = claim("left").asks("gpu", offers.of_class)
+    left.manifest["metadata"] |= {
+        "annotations": {EXTENDED_CLAIM: "true"},
+        "ownerReferences": [owner | {"controller": True}],
+    }
+    trial.apply(left)
+    assert trial.call("PATCH", trial.path("Pod", "waits"), {"spec": {"schedulingGates": None}}).ok
+
+    expect.bound("waits", within=20)
+    assert trial.call("GET", trial.path("ResourceClaim", "left")).code == 404
 
 
 @pytest.mark.feature("DRA-4.containers")

@@ -23,7 +23,8 @@ def two_hold_cards(trial: Trial, expect: Expect) -> None:
     trial.apply(gang("train", 3).waiting_time(600).mode("NonStrict"))
     trial.submit(*workers("train", 3))
     expect.stable(seconds=5)
-    trial.submit(pod("other").gpus(1))
+    trial.submit(pod("other").gpus(1).request(cpu=3))
+    expect.pending("other")
     expect.stable(seconds=5)
     assert bound(trial) == []
 

@@ -89,7 +89,7 @@ def test_more_members_than_the_minimum(trial: Trial, expect: Expect) -> None:
 
 
 @pytest.mark.feature("GANG-5.annotations")
-@pytest.mark.case("GA-037", severity="critical")
+@pytest.mark.case("GA-037", severity="critical", source="ours: within 40 s, not five minutes")
 @pytest.mark.long(seconds=4)
 def test_the_member_that_stands_in_the_queue_for_its_gang_is_deleted(trial: Trial, expect: Expect) -> None:
     """One of two members waits. The others come while the queue is full of more important pods; the first of them is

@@ -209,3 +209,35 @@ def test_a_node_keeps_more_than_it_has(trial: Trial, expect: Expect, all_kept: s
     trial.submit(pod("p"))
     assert expect.bound("p").spec.node_name == all_kept
     expect.refusal()
+
+
+@pytest.mark.feature("SCORE-4.fit")
+@pytest.mark.case(
+    "SC-470",
+    severity="critical",
+    source="kubernetes v1.34: pkg/scheduler/backend/cache/cache.go, RemoveNode keeps pods",
+)
+@pytest.mark.needs(Capability.VIRTUAL_TIME)  # the simulated node's end writes its object anew at any time otherwise
+def test_a_node_that_comes_back_has_its_pods(trial: Trial, expect: Expect) -> None:
+    """A node object is deleted and created anew while a finalizer keeps its pod, which holds three of four cores: a pod
+    of two waits until that pod is gone."""
+    trial.add(node("n1").cpu(4))
+    holder = pod("holder").request(cpu=3)
+    holder.manifest["metadata"]["finalizers"] = ["seatrial.dev/hold"]
+    trial.submit(holder)
+    expect.running("holder")
+    body = trial.node("n1")
+    try:
+        assert trial.call("DELETE", "/api/v1/nodes/n1").ok
+        trial.settle()
+        body["metadata"] = {"name": "n1", "labels": body["metadata"]["labels"]}
+        created = trial.call("POST", "/api/v1/nodes", body)
+        assert created.ok, created.body
+        patch(trial, "n1", {"status": body["status"]}, part="/status")
+        trial.settle()
+        trial.submit(pod("next").request(cpu=2))
+        waits(expect, "next", "Insufficient cpu")
+    finally:
+        trial.call("PATCH", trial.path("Pod", "holder"), {"metadata": {"finalizers": None}})
+        trial.call("DELETE", trial.path("Pod", "holder"))
+    expect.bound("next")

@@ -8,6 +8,7 @@ from seatrial.harness.clusters.fault_injection.transport import Link, bindings
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import node, pod, priority_class
 from seatrial.suites.faults.schedulers import link, running
+from seatrial.suites.scoring.rules import HOST, REQUIRED, Json, pod_with, spread
 
 __all__ = ["link", "running"]
 
@@ -149,3 +150,59 @@ def test_a_pod_that_is_being_deleted_is_not_placed(trial: Trial, expect: Expect)
         assert not trial.pod("stays").deleting, "a pod that is being deleted preempted another"
     finally:
         trial.call("PATCH", path, {"metadata": {"finalizers": None}})
+
+
+@pytest.mark.case("SC-471", severity="critical", source="kubernetes: podMaxBackoffSeconds is 10; spec FWK-R42")
+@pytest.mark.needs(Capability.VIRTUAL_TIME)
+def test_a_long_backoff_ends_after_a_short_one(trial: Trial, expect: Expect, link: Link) -> None:
+    """The binding of a pod fails eight times, that of a second one once. Then they succeed: the second pod is bound
+    after a second, and the first one at the end of its own backoff."""
+    trial.add(node("n1"))
+    link.refuse(500, bindings)
+    trial.submit(pod("often"))
+    assert trial.wait(lambda: link.refused >= 8, within=120), "eight bindings were to be tried"
+    trial.submit(pod("once"))
+    assert trial.wait(lambda: link.refused >= 9, within=2), "the second pod was to be tried"
+    link.heal()
+    expect.bound("once", within=2)
+    expect.bound("often", within=12)
+
+
+@pytest.mark.case("SC-472", severity="critical", source="kubernetes: defaultpreemption; a deletion wakes waiting pods")
+@pytest.mark.needs(Capability.OWN_CLUSTER)  # priority classes
+@pytest.mark.parametrize("cooled", [False, True], ids=["in-backoff", "after-backoff"])
+def test_a_pod_that_left_makes_preemption_possible(trial: Trial, expect: Expect, *, cooled: bool) -> None:
+    """A pod needs the whole node, which an equal pod and a less important one share: it waits. The equal one is
+    deleted, before the end of the pod's backoff or after it: the other one is evicted."""
+    trial.apply(priority_class("queue-upper", 9000), priority_class("queue-lower", 1000))
+    trial.add(node("n1").cpu(4))
+    trial.submit(pod("equal").request(cpu=2).priority_class("queue-upper"))
+    trial.submit(pod("less").request(cpu=2).priority_class("queue-lower"))
+    expect.running("equal", "less")
+    trial.submit(pod("waits").request(cpu=4).priority_class("queue-upper"))
+    expect.pending("waits", cooled=cooled)
+    trial.delete("equal")
+    expect.gone("less", within=15)
+    expect.bound("waits")
+
+
+@pytest.mark.case("SC-473", severity="critical", source="kubernetes: InterPodAffinity, anti-affinity of placed pods")
+@pytest.mark.long(seconds=15)
+@pytest.mark.parametrize("constraints", [[], spread()], ids=["plain", "with-a-constraint"])
+def test_equal_pods_are_told_apart_by_a_label_that_counts_later(
+    trial: Trial, expect: Expect, constraints: list[Json]
+) -> None:
+    """A red and a blue pod, equal but for this label, wait for room. A pod that keeps red ones away is placed, and room
+    comes: the blue one is bound, although the red one is the older."""
+    trial.add(node("n1").cpu(6))
+    trial.submit(pod("holder").request(cpu=5))
+    expect.bound("holder")
+    for color in ("red", "blue"):
+        trial.submit(pod_with(color, topologySpreadConstraints=constraints).label("color", color).request(cpu=2))
+        expect.pending(color)
+    red = {"labelSelector": {"matchLabels": {"color": "red"}}, "topologyKey": HOST}
+    trial.submit(pod_with("guard", "guard", affinity={"podAntiAffinity": {REQUIRED: [red]}}).request(cpu=1))
+    expect.bound("guard")
+    trial.delete("holder")
+    expect.bound("blue", within=20)
+    expect.pending("red", saying="anti-affinity")

@@ -135,6 +135,11 @@ class UnschedulablePods:
         group = self._groups.get(key)
         return float("inf") if group is None else group.next_ready()
 
+    @property
+    def oldest(self) -> float:
+        """Monotonic second since which the entry waits that waits longest; infinity if there is none."""
+        return min((entry.waiting_since for group in self._groups.values() for entry in group), default=float("inf"))
+
     def overdue(self, moment: float) -> list[Entry]:
         """Entries that have waited since before `moment`."""
         members = (entry for group in self._groups.values() for entry in group)

@@ -31,3 +31,17 @@ def test_pods_that_were_tried_before_the_first_node_came() -> None:
         rig.clock.advance(1.0)
         rig.run()
     assert [rig.where(name) for name in "abc"] == ["n1", "n1", "n1"]
+
+
+def test_each_pod_is_tried_again_when_it_has_waited_for_five_minutes() -> None:
+    """Two pods wait from the seconds 0 and 100 on, and nothing happens: the second one need not wait until five minutes
+    after the first one's turn."""
+    rig = Rig()
+    rig.node("n1")
+    for name in "ab":
+        rig.submit(pod(name).request(cpu=100_000))
+        rig.run()
+        rig.clock.advance(100.0)
+    rig.clock.advance(205.0)
+    rig.run()
+    assert {entry.info.pod.metadata.name: entry.attempts for _, entry in rig.core.queue.entries()} == {"a": 2, "b": 2}
