@@ -10,7 +10,7 @@ from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import TRIAL_LABEL, Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import gang, node, pod
-from seatrial.scheduler.api.podgroup import GANG_MODE, GANG_TOTAL, POD_GROUP_MATCH_POLICY
+from seatrial.scheduler.api.podgroup import GANG_GROUPS, GANG_MODE, GANG_NAME, GANG_TOTAL, POD_GROUP_MATCH_POLICY
 from seatrial.suites.gang.members import bound, names, status, workers
 from seatrial.suites.gang.namespaces import second_namespace
 
@@ -63,6 +63,31 @@ def test_the_match_policy_has_a_second_name(trial: Trial, expect: Expect, *, lig
     assert bound(trial) == names("train", 2)
     trial.submit(built[3])
     expect.bound("train-2", "train-3", within=60)
+
+
+@pytest.mark.feature("GANG-5.annotations", "GANG-4.groups")
+@pytest.mark.case("GA-260", severity="critical", source="spec GANG-R5, GANG-R16")
+@pytest.mark.long(seconds=20)
+@pytest.mark.parametrize("last", ["a", "b"])
+def test_a_member_that_came_before_the_numbers_starts_with_its_group(trial: Trial, expect: Expect, last: str) -> None:
+    """The first pod of the gang a has its name alone, and waits. Another member brings the minimum and the list of
+    groups, a and b: the first one starts with the group, whichever gang is complete last."""
+    trial.add(node("n1").cards(4))
+    groups = orjson.dumps([f"{trial.name}/{name}" for name in "ab"]).decode()
+    members = [pod(name).gpus(1).in_light_gang(name[0], 2) for name in ("a-1", "b-0", "b-1")]
+    early, *others = (
+        pod("a-0").gpus(1).annotation(GANG_NAME, "a"),
+        *(one.annotation(GANG_GROUPS, groups) for one in members),
+    )
+    trial.submit(early)
+    expect.pending("a-0")
+    trial.submit(*(one for one in others if one.name[0] != last))
+    expect.stable(seconds=3)
+    assert bound(trial) == []
+
+    trial.submit(*(one for one in others if one.name[0] == last))
+
+    expect.bound("a-0", "a-1", "b-0", "b-1")
 
 
 @pytest.mark.feature("GANG-1.all-or-nothing")
