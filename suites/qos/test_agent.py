@@ -132,11 +132,12 @@ def test_exclusive_cpus_stay_exclusive(trial: Trial, start_agent: StartAgent) ->
     """The CPUs of an LSE pod, of pods of class SYSTEM, and those that the node reserves, are never given to best-effort
     pods, also by quota and after suppression, until the LSE pod is gone."""
     node = start_agent()
+    system = {"metadata": {"annotations": {SYSTEM_QOS: '{"cpuset": "6"}'}}}  # koordlet takes it from the node
+    assert trial.call("PATCH", f"/api/v1/nodes/{node.name}", system).ok
     reservation = {"node.koordinator.sh/reservation": '{"reservedCPUs": "7"}'}
     assert trial.call("PATCH", f"/api/v1/nodes/{node.name}", {"metadata": {"annotations": reservation}}).ok
     if trial.call("GET", f"{NODE_TOPOLOGIES_PATH}/{node.name}").code == 404:
         trial.apply({"apiVersion": GROUP_VERSION, "kind": "NodeResourceTopology", "metadata": {"name": node.name}})
-    system = {"metadata": {"annotations": {SYSTEM_QOS: '{"cpuset": "6"}'}}}
     assert trial.call("PATCH", f"{NODE_TOPOLOGIES_PATH}/{node.name}", system).ok
     node.slo(resourceUsedThresholdWithBE=SUPPRESS)
     exclusive = prod("exclusive", 2).qos("LSE").annotation(RESOURCE_STATUS, '{"cpuset": "0-1"}')
@@ -821,17 +822,13 @@ def test_memory_of_each_container(start_agent: StartAgent) -> None:
 @pytest.mark.long(seconds=14)
 def test_memory_without_a_limit(trial: Trial, start_agent: StartAgent) -> None:
     """A container without a limit is throttled as if it were what the node offers, not what the machine has. What is
-    protected is at least the minimum, and the page cache of a pod is at most its limit."""
+    protected is at least the minimum."""
     node = start_agent("CgroupReconcile", anolis=True)
     amounts = {"status": {"allocatable": {"memory": "8Gi"}}}
     assert trial.call("PATCH", f"/api/v1/nodes/{node.name}/status", amounts).ok
     free = prod("free")
     free.manifest["spec"]["containers"][0]["resources"] = {"requests": {"memory": "2Gi"}}
     group = node.run(free)
-    capped = prod("capped").resources({"memory": "1Gi"})
-    cache = node.run(capped.annotation("koordinator.sh/memoryQOS", '{"pageCacheLimitSize": "4Gi"}'))
-    sizes = node.root.cgroup / "memory" / cache / "memory.pagecache_limit.size"
-    sizes.write_text("0")
     percent = {"minLimitPercent": 50, "lowLimitPercent": 25, "throttlingPercent": 80}
     node.slo(resourceQOSStrategy={"lsClass": {"memoryQOS": {"enable": True, **percent}}})
     node.pass_time(ROUND)
@@ -839,6 +836,20 @@ def test_memory_without_a_limit(trial: Trial, start_agent: StartAgent) -> None:
         name: node.number(node.container(group), f"memory.{name}", "memory") for name in ("min", "low", "high")
     }
     assert amounts_of == {"min": GI, "low": GI, "high": (2 * GI + 6 * GI * 80 // 100) // 4096 * 4096}
+
+
+@pytest.mark.feature("QOS-7.groups")
+@pytest.mark.case("CO-106", severity="normal", source="ours: spec CG-6 on control groups of version 1 as well")
+@pytest.mark.long(seconds=14)
+def test_the_page_cache_of_a_pod_is_at_most_its_limit(start_agent: StartAgent) -> None:
+    """A pod of 1 GiB may have 4 GiB of page cache by its annotation."""
+    node = start_agent("CgroupReconcile", anolis=True)
+    capped = prod("capped").resources({"memory": "1Gi"})
+    group = node.run(capped.annotation("koordinator.sh/memoryQOS", '{"pageCacheLimitSize": "4Gi"}'))
+    sizes = node.root.cgroup / "memory" / group / "memory.pagecache_limit.size"
+    sizes.write_text("0")
+    node.slo(resourceQOSStrategy={"lsClass": {"memoryQOS": {"enable": True}}})
+    node.pass_time(ROUND)
     assert int(sizes.read_text()) == GI
 
 
