@@ -204,14 +204,15 @@ class Auditor:
 
     def _quota(self, body: Any, gone: bool, at: float) -> None:
         results = _plain(body)
-        name, homes = results["metadata"]["name"], self._quotas.setdefault(results["metadata"]["name"], {})
-        homes.pop(results["metadata"].get("namespace", ""), None)
+        name, namespace = results["metadata"]["name"], results["metadata"].get("namespace", "")
+        homes = self._quotas.setdefault(name, {})
+        homes.pop(namespace, None)
         if not gone:
             try:
                 most = amounts((results.get("spec") or {}).get("max") or {})
             except QuantityError:
                 most = {}
-            homes[results["metadata"].get("namespace", "")] = most
+            homes[namespace] = most
         bound = {} if len(homes) > 1 else next(iter(homes.values()), None)  # of two with one name either may count
         self.state.quotas.set(name, None if bound is None else Quota(name, bound), at)
 

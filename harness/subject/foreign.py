@@ -83,7 +83,8 @@ def switched_off(command: str, gates: Iterable[str]) -> list[str]:
 
 
 def _program(command: str) -> str:
-    return next(iter(command.split()), "")
+    word = next(iter(command.split()), "")
+    return word if "/" in word else f"./{word}"  # as `binary_words` has it
 
 
 def completed(config: Path, kubeconfig: Path) -> dict[str, Any]:

@@ -77,15 +77,15 @@ def test_a_member_that_came_before_the_numbers_starts_with_its_group(trial: Tria
     members = [pod(name).gpus(1).in_light_gang(name[0], 2) for name in ("a-1", "b-0", "b-1")]
     early, *others = (
         pod("a-0").gpus(1).annotation(GANG_NAME, "a"),
-        *(one.annotation(GANG_GROUPS, groups) for one in members),
+        *(member.annotation(GANG_GROUPS, groups) for member in members),
     )
     trial.submit(early)
     expect.pending("a-0")
-    trial.submit(*(one for one in others if one.name[0] != last))
+    trial.submit(*(member for member in others if member.name[0] != last))
     expect.stable(seconds=3)
     assert bound(trial) == []
 
-    trial.submit(*(one for one in others if one.name[0] == last))
+    trial.submit(*(member for member in others if member.name[0] == last))
 
     expect.bound("a-0", "a-1", "b-0", "b-1")
 

@@ -194,7 +194,7 @@ def test_one_member_with_a_gate_holds_the_whole_gang(trial: Trial, expect: Expec
 
 
 @pytest.mark.feature("WAS-1.quorum")
-@pytest.mark.case("GA-259", severity="normal", source="ours: of a deleted member upstream wakes nobody")
+@pytest.mark.case("GA-259", severity="normal", source="ours: upstream wakes no pod when a member is deleted")
 def test_a_member_with_a_gate_that_is_deleted_holds_the_gang_no_more(trial: Trial, expect: Expect) -> None:
     """The member with the gate is deleted: the other three are bound."""
     behind_a_gate(trial, expect)

@@ -620,7 +620,7 @@ def reclaimable(trial: Trial, node: AgentNode) -> float:
 @pytest.mark.long(seconds=86)
 def test_the_identity_of_one_pod(start_agent: StartAgent) -> None:
     """A pod's annotation cpuQOS goes before its class. Without `enable`, as in the announcement, it is disabled. A
-    value that somebody else writes is corrected after a minute."""
+    value of another writer is corrected after a minute."""
     node = start_agent(anolis=True)
     strategy = {"policies": {"cpuPolicy": "groupIdentity"}, "lsClass": {"cpuQOS": {"enable": True, "groupIdentity": 2}}}
     node.slo(resourceQOSStrategy=strategy)
@@ -632,7 +632,7 @@ def test_the_identity_of_one_pod(start_agent: StartAgent) -> None:
     node.pass_time(12)
     expected = {"plain": 2, "own": 1, "announced": 0}
     assert {name: node.number(group, "cpu.bvt_warp_ns") for name, group in groups.items()} == expected
-    (node.root.cgroup / "cpu" / groups["own"] / "cpu.bvt_warp_ns").write_text("-1")  # somebody else writes it
+    (node.root.cgroup / "cpu" / groups["own"] / "cpu.bvt_warp_ns").write_text("-1")  # by another writer
     node.pass_time(72)
     assert {name: node.number(group, "cpu.bvt_warp_ns") for name, group in groups.items()} == expected
 
