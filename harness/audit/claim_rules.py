@@ -236,6 +236,22 @@ def _alike(pod: Pod, other: Pod) -> bool:
     )
 
 
+def _lacks_members(state: ClusterState, of: PodRecord) -> bool:
+    """Whether the pod's gang has fewer members than its minimum: Koordinator's PreEnqueue holds these, silently."""
+    namespace, name = of.pod.metadata.namespace, of.pod.metadata.labels.get(POD_GROUP_LABEL)
+    if not name:
+        return False
+    group = state.groups.get(f"{namespace}/{name}")
+    there = [
+        record
+        for record in state.pods.values()
+        if record.pod.metadata.namespace == namespace
+        and record.pod.metadata.labels.get(POD_GROUP_LABEL) == name
+        and not (record.pod.deleting or record.pod.terminated)
+    ]
+    return group is None or len(there) < group.min_member
+
+
 def _none_lost(state: ClusterState, at: float) -> Iterator[tuple[PodRecord | None, Breach]]:
     served = {
         record.pod.spec.scheduler_name
@@ -246,6 +262,8 @@ def _none_lost(state: ClusterState, at: float) -> Iterator[tuple[PodRecord | Non
         pod = record.pod
         waited = at - record.seen_at
         if record.attempted or pod.deleting or pod.spec.scheduling_gates or waited <= LOST_AFTER:
+            continue
+        if _lacks_members(state, record):
             continue
         if pod.spec.scheduler_name in served:
             yield record, Breach(f"waits for {waited:.0f} s, and the scheduler neither bound it nor wrote a reason")

@@ -1,5 +1,6 @@
 """A scheduler binary that is not ours: its command line, and its configuration completed with the kubeconfig."""
 
+import mmap
 import os
 import re
 import shlex
@@ -69,6 +70,16 @@ def version_of(command: str) -> str:
         return ""
     match = re.search(r"v([0-9]+\.[0-9]+\.[0-9]+)", answer.stdout)
     return match[1] if match else ""
+
+
+def kubernetes_of(command: str) -> str:
+    """The Kubernetes that a program is built on, as in 1.28.7, by the modules that Go lists in it; "" if there is none."""
+    try:
+        with Path(_program(command)).open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+            releases = re.findall(rb"\tk8s\.io/kubernetes\tv([0-9]+\.[0-9]+\.[0-9]+)", content)
+    except (OSError, ValueError):  # no file, or an empty one
+        return ""
+    return releases[-1].decode() if releases else ""  # a replaced module comes before its replacement
 
 
 def switched_off(command: str, gates: Iterable[str]) -> list[str]:

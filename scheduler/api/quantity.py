@@ -45,7 +45,7 @@ class QuantityError(ValueError):
 
 
 def _nanos(quantity: Quantity) -> int:
-    """Billionths, rounded away from zero, and cut at MAX_INT64 units, as `ParseQuantity` does."""
+    """Billionths, rounded away from zero, and cut at MAX_INT64 units, as `ParseQuantity` does with binary suffixes."""
     if type(quantity) is int:
         return max(-MAX_INT64, min(quantity, MAX_INT64)) * _NANO
     if type(quantity) is str and len(quantity) > MAX_LENGTH:

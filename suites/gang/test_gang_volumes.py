@@ -7,7 +7,7 @@ from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import gang, node
 from seatrial.suites.gang.members import names, workers
-from seatrial.suites.scoring.claims import PROVISIONER, StorageOfCase, storage
+from seatrial.suites.scoring.claims import PROVISIONER, StorageOfCase, on_host, storage
 
 __all__ = ["storage"]
 
@@ -61,8 +61,8 @@ def test_members_of_a_gang_share_a_claim(trial: Trial, expect: Expect, storage: 
         member.manifest["spec"]["volumes"] = [{"name": "data", "persistentVolumeClaim": {"claimName": "c"}}]
     trial.submit(*pods)
     if made:
-        storage.selected_node("c")
-        storage.made("c")
+        home = storage.selected_node("c")
+        storage.made("c", nodeAffinity=on_host(home))  # a member whose write of the claim was refused follows later
     first, second = expect.bound(*names("train", 2), within=60)
     assert first.spec.node_name == second.spec.node_name
     if not made:

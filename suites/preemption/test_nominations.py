@@ -108,7 +108,7 @@ def test_a_nomination_ends_with_its_pod(classes: Trial, expect: Expect) -> None:
 @pytest.mark.case(
     "PR-065",
     severity="normal",
-    source="kubernetes pkg/scheduler/eventhandlers.go@v1.34: deletePodFromSchedulingQueue wakes for a nominated pod",
+    source="kubernetes 1.34 pkg/scheduler/eventhandlers.go: deletePodFromSchedulingQueue wakes for a nominated pod",
 )
 @pytest.mark.long(seconds=15)
 def test_a_gang_gets_the_room_of_a_nomination_that_ends(classes: Trial, expect: Expect) -> None:

@@ -158,8 +158,8 @@ REFUSED: dict[str, tuple[Callable[[str], QuotaBuilder], str]] = {
         KEYS + "{own}-p's max keys are not the same with {own}-b's",
     ),
     "sixty-digits-of-min": (
-        lambda own: quota(f"{own}-b").min(cpu="1" + "0" * 59).max(cpu=2),
-        "resourceKey cpu of quota {own}-b min 9223372036854775807 > max 2",  # as `ParseQuantity`
+        lambda own: quota(f"{own}-b").min(cpu="1" + "0" * 59 + "Ki").max(cpu=2),
+        "resourceKey cpu of quota {own}-b min 9223372036854775807 > max 2",  # `ParseQuantity` cuts binary suffixes
     ),
 }
 

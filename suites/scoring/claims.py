@@ -14,6 +14,11 @@ SELECTED_NODE = "volume.kubernetes.io/selected-node"
 CLASSES = "/apis/storage.k8s.io/v1/storageclasses"
 
 
+def on_host(host: str, key: str = HOST) -> Json:
+    """The nodeAffinity of a volume for nodes whose label `key` is `host`."""
+    return {"required": {"nodeSelectorTerms": [{"matchExpressions": [expression(key, "In", host)]}]}}
+
+
 def wait_bound(trial: Trial, name: str) -> None:
     """Wait until the controller has bound a claim to its volume.
 
@@ -56,7 +61,6 @@ class StorageOfCase:
         Waits until the controller has said that it is Available: schedulers choose among those alone.
         """
         full = f"{self._trial.name}-{name}"
-        terms = {"nodeSelectorTerms": [{"matchExpressions": [expression(key, "In", host)]}]}
         self._trial.apply(
             {
                 "apiVersion": "v1",
@@ -68,7 +72,7 @@ class StorageOfCase:
                     "local": {"path": "/data"},
                     "storageClassName": self._trial.name,
                     "persistentVolumeReclaimPolicy": "Retain",
-                    "nodeAffinity": {"required": terms},
+                    "nodeAffinity": on_host(host, key),
                     **(spec or {}),
                 },
             }

@@ -60,7 +60,7 @@ def test_the_message_counts_nodes_by_reason(trial: Trial, expect: Expect) -> Non
 @pytest.mark.case(
     "SC-464",
     severity="normal",
-    source="kubernetes pkg/scheduler/framework/plugins/tainttoleration/taint_toleration.go@v1.34:"
+    source="kubernetes 1.34 pkg/scheduler/framework/plugins/tainttoleration/taint_toleration.go:"
     " isSchedulableAfterNodeChange",
 )
 @pytest.mark.long(seconds=15)

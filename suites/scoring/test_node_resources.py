@@ -12,8 +12,8 @@ from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import PodBuilder, node, pod
 from seatrial.scheduler.api.transport import STRATEGIC_MERGE_PATCH
-from seatrial.suites.scoring.claims import wait_bound
-from seatrial.suites.scoring.rules import HOST, ZONE, Json, expression, pod_with, resize, waits
+from seatrial.suites.scoring.claims import on_host, wait_bound
+from seatrial.suites.scoring.rules import HOST, ZONE, Json, pod_with, resize, waits
 
 pytestmark = [pytest.mark.needs(Capability.NODES)]
 
@@ -131,14 +131,15 @@ def test_a_resized_pod_counts_with_its_new_amount(trial: Trial, expect: Expect) 
 
 
 @pytest.mark.feature("SCORE-4.fit")
-@pytest.mark.case("SC-295", severity="critical")
+@pytest.mark.case(
+    "SC-295",
+    severity="critical",
+    source="kubernetes 1.33 KEP-1287: the largest of the spec, allocated and actual resources counts",
+)
 @pytest.mark.needs(Capability.DEVICE_FAULTS)
 @pytest.mark.long(seconds=20)
 def test_room_of_a_pod_that_shrinks_is_free_when_its_node_says_so(trial: Trial, expect: Expect) -> None:
-    """The node hangs while a pod shrinks: its room is taken until the node reports what the pod has.
-
-    Source: kubernetes KEP-1287: the largest of the spec, allocated and actual resources counts.
-    """
+    """The node hangs while a pod shrinks: its room is taken until the node reports what the pod has."""
     trial.add(node("n1").cpu(4))
     trial.submit(pod_with("shrinks").request(cpu=3))
     expect.running("shrinks")
@@ -154,7 +155,7 @@ def test_room_of_a_pod_that_shrinks_is_free_when_its_node_says_so(trial: Trial, 
 @pytest.mark.case(
     "SC-430",
     severity="critical",
-    source="kubernetes: k8s.io/component-helpers/resource/helpers.go PodRequests with UseStatusResources, v1.37;"
+    source="kubernetes 1.37 k8s.io/component-helpers/resource/helpers.go: PodRequests with UseStatusResources;"
     " KEP-1287: the largest of the spec, allocated and actual resources counts",
 )
 @pytest.mark.needs(Capability.DEVICE_FAULTS)
@@ -252,8 +253,7 @@ def test_a_volume_keeps_its_pod_in_its_zone(trial: Trial, expect: Expect) -> Non
 @pytest.mark.case("SC-138", severity="critical")
 def test_a_volume_keeps_its_pod_on_its_node(trial: Trial, expect: Expect) -> None:
     """A pod with a volume whose node affinity names another node waits for that node."""
-    terms = {"nodeSelectorTerms": [{"matchExpressions": [expression(HOST, "In", "n2")]}]}
-    volume(trial, f"{trial.name}-v", "c", nodeAffinity={"required": terms})
+    volume(trial, f"{trial.name}-v", "c", nodeAffinity=on_host("n2"))
     claim(trial, "c", f"{trial.name}-v")
     trial.add(node("n1"))
     trial.submit(using("p", "c"))
@@ -301,8 +301,7 @@ def test_pods_with_volumes_on_two_nodes_do_not_wait_for_each_other(trial: Trial,
     comes: it is bound, whichever is older; the other one waits."""
     trial.add(node("n0"))
     for home in sorted(("n1", "n2"), reverse=first == "n2"):
-        terms = {"nodeSelectorTerms": [{"matchExpressions": [expression(HOST, "In", home)]}]}
-        volume(trial, f"{trial.name}-{home}", home, nodeAffinity={"required": terms})
+        volume(trial, f"{trial.name}-{home}", home, nodeAffinity=on_host(home))
         claim(trial, home, f"{trial.name}-{home}")
         trial.submit(using(f"for-{home}", home))
         expect.pending(f"for-{home}")

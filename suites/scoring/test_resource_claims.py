@@ -12,12 +12,9 @@ pytestmark = [pytest.mark.needs(Capability.NODES)]
 
 
 @pytest.mark.feature("SCORE-4.resource-claims")
-@pytest.mark.case("SC-294", severity="critical")
+@pytest.mark.case("SC-294", severity="critical", source="kubernetes 1.34 DynamicResources: PreEnqueue")
 def test_a_pod_without_its_resource_claim_is_not_bound(trial: Trial, expect: Expect) -> None:
-    """Pods whose claim does not exist are not bound, nor is a pod of lower priority evicted for them; a plain pod is.
-
-    Source: kubernetes DynamicResources, PreEnqueue: a pod waits until its claims exist.
-    """
+    """Pods whose claim does not exist are not bound, nor is a lesser pod evicted for them; a plain pod is bound."""
     trial.apply(priority_class("trial-high", 1000))
     trial.add(node("n1").cpu(8))
     trial.submit(pod("low").request(cpu=5))

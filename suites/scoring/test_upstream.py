@@ -218,7 +218,12 @@ def test_a_node_that_has_the_image_is_preferred(trial: Trial, expect: Expect, or
 
 
 @pytest.mark.feature("SCORE-4.images")
-@pytest.mark.case("SC-281", severity="normal")
+@pytest.mark.case(
+    "SC-281",
+    severity="normal",
+    source="kubernetes 1.34 pkg/scheduler/backend/cache/cache.go: addNodeImageStates; once an image on a node counted"
+    " by the nodes that had had it before",
+)
 @each_order
 def test_all_images_of_a_pod_count(trial: Trial, expect: Expect, order: Sequence[str]) -> None:
     """A pod with two containers goes to the node that has both images, which is fuller, and not to that with one."""

@@ -195,7 +195,7 @@ def test_the_node_that_was_selected_before(trial: Trial, expect: Expect, storage
     assert expect.bound("p").spec.node_name == fuller
 
 
-@pytest.mark.case("SC-410", severity="critical", source=f"{BINDER}: FindPodVolumes, assume cache of volumes")
+@pytest.mark.case("SC-410", severity="critical", source="ours: upstream may provision until the claim is bound")
 def test_pods_of_one_claim_go_to_its_volume(expect: Expect, storage: StorageOfCase, fuller: str) -> None:
     """Two pods that come at once share a claim, whose class could provision: both go to the node of its volume."""
     storage.of_class(PROVISIONER)
@@ -342,7 +342,7 @@ def test_a_pod_is_bound_though_the_other_of_its_claim_is_gone(
     expect.bound("third")
 
 
-@pytest.mark.case("SC-417", severity="critical", source=f"{PLUGINS}/volumezone/volume_zone.go@v1.34: Filter")
+@pytest.mark.case("SC-417", severity="critical", source="kubernetes 1.34 volumezone/volume_zone.go: Filter")
 @pytest.mark.parametrize(
     ("of_volume", "of_nodes"),
     [

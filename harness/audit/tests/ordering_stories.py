@@ -92,6 +92,9 @@ def inversion(story: Story, broken: bool) -> None:
 
 def lost(story: Story, broken: bool) -> None:
     story.pod("first").bind("first")
+    story.tell("PodGroup", "ADDED", {"metadata": {"name": "g", "namespace": "default"}, "spec": {"minMember": 2}})
+    story.pod("member", labels={"pod-group.scheduling.sigs.k8s.io": "g"})  # of a gang that lacks the other one
+    story.at += 60
     story.pod("p")
     story.at += 90 if broken else 30
 
