@@ -73,10 +73,10 @@ def version_of(command: str) -> str:
 
 
 def kubernetes_of(command: str) -> str:
-    """The Kubernetes that a program is built on, as in 1.28.7, by the modules that Go lists in it; "" if there is none."""
+    """The Kubernetes that a program is built on, as in 1.28.7, by the modules that Go lists in it; "" without them."""
     try:
-        with Path(_program(command)).open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-            releases = re.findall(rb"\tk8s\.io/kubernetes\tv([0-9]+\.[0-9]+\.[0-9]+)", content)
+        with Path(_program(command)).open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as binary:
+            releases = re.findall(rb"\tk8s\.io/kubernetes\tv([0-9]+\.[0-9]+\.[0-9]+)", binary)
     except (OSError, ValueError):  # no file, or an empty one
         return ""
     return releases[-1].decode() if releases else ""  # a replaced module comes before its replacement
