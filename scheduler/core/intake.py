@@ -163,8 +163,7 @@ class Intake:
             info = entry.info
             mark = mark_of(info.pod)
             if mark is not None:
-                waiting.remove(info.uid)
-                waiting.add(class_key(info, CycleState({CLUSTER_SCOPED: True, WAKE_GROUP: mark})), entry)
+                waiting.regroup(info.uid, class_key(info, CycleState({CLUSTER_SCOPED: True, WAKE_GROUP: mark})))
 
     def set_pod(self, pod: Pod) -> None:
         """A pod was added or changed, as read from the API server, in any phase."""

@@ -8,6 +8,7 @@ thousand waiting pods.
 
 from collections import Counter
 from collections.abc import Iterator
+from itertools import takewhile
 
 from seatrial.scheduler.core.queue.active import Entry
 from seatrial.scheduler.core.queue.backoff import BackoffQueue
@@ -58,7 +59,7 @@ class UnschedulablePods:
 
     def __init__(self) -> None:
         self._groups: dict[ClassKey, ClassGroup] = {}
-        self.by_uid: dict[str, ClassKey] = {}  # read-only
+        self.by_uid: dict[str, ClassKey] = {}  # in the order in which they came; read-only
         self._wide = 0  # number of groups with a mark
         self._priorities: Counter[int] = Counter()
 
@@ -98,20 +99,33 @@ class UnschedulablePods:
     def add(self, key: ClassKey, entry: Entry) -> None:
         self.by_uid[entry.info.uid] = key
         self._priorities[entry.info.priority] += 1
+        self._join(key, entry)
+
+    def remove(self, uid: str) -> Entry | None:
+        key = self.by_uid.pop(uid, None)
+        if key is None:
+            return None
+        entry = self._leave(key, uid)
+        self._priorities[entry.info.priority] -= 1
+        return entry
+
+    def regroup(self, uid: str, key: ClassKey) -> None:
+        """Move an entry to another group; it keeps its place among those that wait."""
+        entry = self._leave(self.by_uid[uid], uid)
+        self.by_uid[uid] = key
+        self._join(key, entry)
+
+    def _join(self, key: ClassKey, entry: Entry) -> None:
         group = self._groups.get(key)
         if group is None:
             group = self._groups[key] = ClassGroup()
             self._wide += bool(key[2])
         group.add(entry)
 
-    def remove(self, uid: str) -> Entry | None:
-        key = self.by_uid.pop(uid, None)
-        if key is None:
-            return None
+    def _leave(self, key: ClassKey, uid: str) -> Entry:
         group = self._groups[key]
         entry = group.remove(uid)
         assert entry is not None
-        self._priorities[entry.info.priority] -= 1
         if not len(group):
             del self._groups[key]
             self._wide -= bool(key[2])
@@ -138,9 +152,12 @@ class UnschedulablePods:
     @property
     def oldest(self) -> float:
         """Monotonic second since which the entry waits that waits longest; infinity if there is none."""
-        return min((entry.waiting_since for group in self._groups.values() for entry in group), default=float("inf"))
+        return next((entry.waiting_since for entry in self._in_order()), float("inf"))
 
     def overdue(self, moment: float) -> list[Entry]:
         """Entries that have waited since before `moment`."""
-        members = (entry for group in self._groups.values() for entry in group)
-        return [entry for entry in members if entry.waiting_since <= moment]
+        return list(takewhile(lambda entry: entry.waiting_since <= moment, self._in_order()))
+
+    def _in_order(self) -> Iterator[Entry]:
+        """The entries by the time since when they wait."""
+        return (entry for uid in self.by_uid if (entry := self.get(uid)) is not None)

@@ -15,7 +15,7 @@ from seatrial.scheduler.cache.resources import ResourceIndex
 from seatrial.scheduler.core.queue.active import SLACK, ActiveQueue, Entry
 from seatrial.scheduler.core.queue.backoff import BackoffQueue
 from seatrial.scheduler.core.queue.entry_heap import EntryHeap
-from seatrial.scheduler.core.queue.unschedulable import ClassGroup
+from seatrial.scheduler.core.queue.unschedulable import ClassGroup, UnschedulablePods
 from seatrial.scheduler.tests.rig import Rig
 
 SHAPE = ClassRegistry(ResourceIndex()).of(Pod(ObjectMeta(name="any", uid="any")))
@@ -94,3 +94,21 @@ def test_a_pod_keeps_its_backoff_when_another_pod_of_its_class_waits(mates: int)
         rig.submit(pod(f"holder{number}").request(cpu=4).priority(100))
         rig.run()
     assert 3 <= waiting.attempts - before <= 5
+
+
+def test_a_regrouped_entry_waits_since_it_came() -> None:
+    waiting, group, other = UnschedulablePods(), ("", 0, ""), ("", 0, "apart")
+    for moment, name in enumerate("abc"):
+        one = entry(name)
+        one.waiting_since = float(moment)
+        waiting.add(group, one)
+
+    waiting.regroup("a", other)
+
+    assert waiting.oldest == 0.0
+    assert [one.info.uid for one in waiting.overdue(1.0)] == ["a", "b"]
+    assert [one.info.uid for one in waiting.members(other)] == ["a"]
+    assert waiting.wide_classes() == [other]
+    waiting.remove("a")
+    assert waiting.oldest == 1.0
+    assert not waiting.has_class(other)
