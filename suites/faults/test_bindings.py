@@ -287,7 +287,7 @@ def test_a_node_that_another_selected_stays_selected(
 
 
 @pytest.mark.feature("HIL-4.api-errors")
-@pytest.mark.case("FT-101", severity="critical", source="etcd: a write that timed out may have been carried out")
+@pytest.mark.case("FT-101", severity="critical", source="ours: upstream deletes a victim by its name alone")
 @pytest.mark.long(seconds=20)
 def test_an_evicted_name_may_belong_to_another_pod(trial: Trial, expect: Expect, link: Link) -> None:
     """Answers are slow. An eviction is on its way; the victim ends and a pod of its name comes. That one stays."""

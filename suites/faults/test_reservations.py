@@ -127,7 +127,7 @@ def test_a_pod_is_an_owner_once_it_says_so(trial: Trial, expect: Expect, link: L
     expect.running("old", within=90)
     link.refuse(500, OfKind("pods"))
     trial.reserve(taking_over("held", 5))
-    expect.available("held", within=60)
+    assert trial.wait(lambda: link.refused >= 1, within=60), "expected a try to annotate the pod"
     pause(trial, 10, real=5)
     current = trial.reservation("held")
     assert current is not None
