@@ -258,15 +258,27 @@ def test_exactly_this_size(trial: Trial, expect: Expect) -> None:
 
 @pytest.mark.feature("RSV-3.ignored")
 @pytest.mark.case("RV-023", severity="critical")
-@pytest.mark.parametrize("annotated", [False, True], ids=["label", "annotation"])  # upstream's, the release post's
-def test_reservations_ignored(trial: Trial, expect: Expect, *, annotated: bool) -> None:
+def test_reservations_ignored(trial: Trial, expect: Expect) -> None:
     """For a pod that ignores reservations, reserved resources are free, and it becomes no owner."""
+    ignored(trial, expect, owner("ignores", cpu=6).ignores_reservations())
+
+
+@pytest.mark.feature("RSV-3.ignored")
+@pytest.mark.case(
+    "RV-222", severity="normal", source="ours: the post lists the key among annotations, the API has a label"
+)
+def test_reservations_ignored_by_annotation(trial: Trial, expect: Expect) -> None:
+    """The annotation of the release post does what the label does."""
+    ignored(trial, expect, owner("ignores", cpu=6).annotation(RESERVATION_IGNORED, "true"))
+
+
+def ignored(trial: Trial, expect: Expect, ignores: PodBuilder) -> None:
+    """The pod gets what is reserved, and is no owner."""
     trial.add(node("n1").cpu(SMALL))
     trial.reserve(reservation("held").like(pod("x").request(cpu=6)).for_labels(app="owner").many())
     expect.available("held")
 
-    ignores = owner("ignores", cpu=6)
-    trial.submit(ignores.annotation(RESERVATION_IGNORED, "true") if annotated else ignores.ignores_reservations())
+    trial.submit(ignores)
 
     assert not reservation_of(expect.bound("ignores"))
 
