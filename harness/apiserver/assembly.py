@@ -30,7 +30,7 @@ from seatrial.harness.apiserver.controllers.nodes import Nodes
 from seatrial.harness.apiserver.controllers.pod_groups import PodGroupProtection
 from seatrial.harness.apiserver.controllers.quotas import Quotas
 from seatrial.harness.apiserver.controllers.replicasets import REPLICATION_CONTROLLERS, ReplicaSets
-from seatrial.harness.apiserver.controllers.resource_claims import CLAIM_KINDS, ResourceClaims
+from seatrial.harness.apiserver.controllers.resource_claims import STAMPED, ResourceClaims
 from seatrial.harness.apiserver.controllers.service_addresses import ServiceAddresses
 from seatrial.harness.apiserver.controllers.service_ranges import ServiceRanges
 from seatrial.harness.apiserver.controllers.statefulsets import StatefulSets
@@ -90,7 +90,8 @@ def build_server(
     Autoscalers(control, server.registry)
     EphemeralClaims(control)
     claims = ResourceClaims(control)
-    server.admission.plugins.append((claims.admit, lambda resource, _: resource.key in CLAIM_KINDS))
+    server.admission.plugins.append((claims.admit, lambda resource, _: resource.key in STAMPED))
+    server.admission.last.append(claims.check_access)
     DeviceTaintEviction(control)
     PodGroupProtection(control)
     volumes = Volumes(control)

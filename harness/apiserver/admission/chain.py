@@ -239,8 +239,8 @@ class Admission:
     ) -> None:
         causes: list[Cause]
         compiles = resource.group in _EXPRESSION_GROUPS and (old is None or resource.key != _CLAIMS)
-        if compiles and expression_length(body):
-            causes = self._check_expressions(resource, body, old, subresource, attempt)
+        if compiles and (length := expression_length(body)):
+            causes = self._check_expressions(resource, body, old, subresource, attempt, length)
         else:
             causes = validate(resource.group, resource.kind, body, old, subresource=subresource)
         if resource.custom is not None:
@@ -249,11 +249,16 @@ class Admission:
             check_new_finalizers(body["metadata"], causes)
         self.refuse(resource, body, causes)
 
-    def _check_expressions(
-        self, resource: Resource, body: Object, old: Object | None, subresource: str, attempt: Attempt | None
+    def _check_expressions(  # noqa: PLR0917
+        self,
+        resource: Resource,
+        body: Object,
+        old: Object | None,
+        subresource: str,
+        attempt: Attempt | None,
+        length: int,
     ) -> list[Cause]:
-        """Validate an object with CEL expressions: compiling many of them takes seconds."""
-        length = expression_length(body)
+        """Validate an object with CEL expressions of `length` characters: compiling many of them takes seconds."""
         if length > MAX_EXPRESSIONS:
             raise errors.too_large(MAX_EXPRESSIONS, "characters of all CEL expressions")
 

@@ -31,7 +31,7 @@ _NEEDS_LABEL: Final = (
 )
 SLICES: Final[CollectionKey] = ("resource.k8s.io", "resourceslices")
 TAINT_RULES: Final[CollectionKey] = ("resource.k8s.io", "devicetaintrules")
-CLAIM_KINDS: Final = frozenset({CLAIMS, TEMPLATES, SLICES, TAINT_RULES})
+STAMPED: Final = frozenset({SLICES, TAINT_RULES})  # with the times of their taints
 COMPONENT = "resource_claim"
 FINALIZER: Final = "resource.kubernetes.io/delete-protection"
 ENTRY: Final = "resource.kubernetes.io/pod-claim-name"
@@ -72,28 +72,29 @@ class ResourceClaims:
 
     # -- admission -----------------------------------------------------------------------------------------------------
 
-    def admit(self, resource: Resource, body: Object, old: Object | None, _subresource: str) -> None:
-        """Complete a slice or a rule, and check the access of a claim for administrators.
-
-        That access needs a label of the namespace (`pkg/registry/resource/utils.go`, DRA-R8).
-
-        Raises:
-            ApiStatusError: 422, it has no such label.
-        """
+    def admit(self, resource: Resource, body: Object, _old: Object | None, _subresource: str) -> None:
+        """Complete a slice or a rule."""
         spec = body.get("spec") or {}
         if resource.key == SLICES:
             self._stamp(taint for device in spec.get("devices") or () for taint in device.get("taints") or ())
-        elif resource.key == TAINT_RULES:
+        else:
             self._stamp([spec["taint"]] if spec.get("taint") else [])
-        elif old is None:
-            self._check_access(resource, body)
 
     def _stamp(self, taints: Iterable[Object]) -> None:
         """Taints have the time of their addition (DRA-R1)."""
         for taint in taints:
             taint.setdefault("timeAdded", self._control.clock.timestamp())
 
-    def _check_access(self, resource: Resource, body: Object) -> None:
+    def check_access(self, resource: Resource, body: Object, old: Object | None, _subresource: str) -> None:
+        """Check a new claim or template for administrators.
+
+        Their access needs a label of the namespace (`pkg/registry/resource/utils.go`, DRA-R8).
+
+        Raises:
+            ApiStatusError: 422, it has no such label.
+        """
+        if old is not None or resource.key not in {CLAIMS, TEMPLATES}:
+            return
         path, spec = "spec", body.get("spec") or {}
         if resource.key == TEMPLATES:
             path, spec = "spec.spec", spec.get("spec") or {}

@@ -221,6 +221,8 @@ def merge_patch(obj: JsonObject, patch: Any) -> JsonObject:
 
 
 def _merge(obj: Any, patch: JsonObject) -> JsonObject:
+    if isinstance(obj, dict) and all(type(value) is str and obj.get(key) == value for key, value in patch.items()):
+        return obj  # as with a uid and a resourceVersion that name the object: it is not checked again
     out: JsonObject = dict(obj) if isinstance(obj, dict) else {}
     for key, value in patch.items():
         if isinstance(value, dict):
