@@ -112,7 +112,7 @@ def test_a_pod_of_the_same_name_is_another_pod(trial: Trial, expect: Expect, lin
 
 
 @pytest.mark.feature("HIL-4.api-errors")
-@pytest.mark.case("FT-052", severity="critical")
+@pytest.mark.case("FT-052", severity="critical", source="ours: upstream writes that its binding was refused")
 @pytest.mark.long(seconds=20)
 def test_a_pod_that_another_scheduler_bound_is_left_alone(trial: Trial, expect: Expect, link: Link) -> None:
     """Bindings are refused for a while; meanwhile another scheduler binds the pod, and the watch is silent. Ours gives
