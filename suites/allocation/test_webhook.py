@@ -164,7 +164,7 @@ def test_the_number_of_cards_of_a_request(trial: Trial, amount: int, shared: int
 
 @pytest.mark.feature("DEV-1.refusals")
 @pytest.mark.case(
-    "DS-173", severity="normal", source="spec DEV-R66; koordinator: pkg/webhook/pod/validating/verify_pod.go@v1.7.0"
+    "DS-190", severity="normal", source="spec DEV-R66; koordinator: pkg/webhook/pod/validating/verify_pod.go@v1.7.0"
 )
 def test_requests_that_are_checked_as_they_are_written(trial: Trial) -> None:
     """Only the checks are registered: a part of a card and two cards are stored as they are, nothing and a card and a
