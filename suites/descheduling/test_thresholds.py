@@ -25,7 +25,7 @@ from seatrial.suites.descheduling.workloads import (
     wait_running,
     with_nodes,
 )
-from seatrial.suites.loadaware.reports import node_use
+from seatrial.suites.loadaware.reports import node_use, report
 
 pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER)]
 
@@ -282,3 +282,26 @@ def test_a_node_whose_usage_is_gone_is_left_alone(trial: Trial, start_deschedule
 
     metric(trial, "n1")
     assert trial.reaches(lambda: bool(jobs(trial)), within=180)
+
+
+@pytest.mark.feature("DES-3.cools")
+@pytest.mark.case("DC-150", severity="normal", source="spec RSV-R85: a NodeMetric without data leaves its node out")
+@pytest.mark.long(200)
+def test_a_report_without_usage_makes_no_target(trial: Trial, start_descheduler: StartDescheduler) -> None:
+    """The newest reports of the two nodes that could take pods have no usage: none leaves the hot node. One of the two
+    has a usage again: pods do."""
+    hot_node(trial)
+    for name in ("n1", "n2", "n3"):
+        policy = {"metricCollectPolicy": {"reportIntervalSeconds": 3600}}
+        accepted(trial.call("PATCH", f"{NODE_METRICS_PATH}/{name}", {"spec": policy}), "report seldom")
+    trial.pass_time(REPORT + 5)
+    for name in ("n2", "n3"):
+        empty = {"status": {"nodeMetric": None}}
+        accepted(trial.call("PATCH", f"{NODE_METRICS_PATH}/{name}/status", empty), "drop the usage")
+    start_descheduler({"LowNodeLoad": {**LOAD, "nodeMetricExpirationSeconds": 3600}}, migration=TWO_AT_ONCE)
+    trial.pass_time(MINUTES)
+    assert jobs(trial) == []
+
+    report(trial, "n2", "1", "1Gi", system=("1", "1Gi"))
+
+    assert trial.reaches(lambda: bool(jobs(trial)), within=MINUTES), trial.timeline()
