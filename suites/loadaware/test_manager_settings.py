@@ -73,7 +73,8 @@ def test_the_default_ratio(trial: Trial, start_manager: StartManager) -> None:
     trial.add(
         node("own").processor(FAST), node("turbo").processor(FAST, turbo=True), node("unknown").processor("Other CPU")
     )
-    start_manager({**CONFIG, "cpu-normalization-config": {**CONFIG["cpu-normalization-config"], "defaultRatio": 1.3}})
+    settings = {"enable": True, "defaultRatio": 1.3, "ratioModel": {FAST: {"baseRatio": 1.5}}}
+    start_manager({**COLOCATION, "cpu-normalization-config": settings})
 
     for name, ratio in {"own": "1.50", "turbo": "1.30", "unknown": "1.30"}.items():
         expect_annotation(trial, name, CPU_NORMALIZATION_RATIO, ratio)
@@ -88,11 +89,16 @@ def test_the_policy_where_colocation_is_disabled(trial: Trial, start_manager: St
     settings = {"enable": True, "metricReportIntervalSeconds": 45}
     off = {"name": "off", "nodeSelector": {"matchLabels": {"pool": "off"}}, "enable": False}
     start_manager({"colocation-config": {**settings, "nodeConfigs": [off]}})
-    for enable, expected in ((True, [45, 60]), (False, [60, 60]), (True, [45, 60])):
-        write_config(trial, {"colocation-config": {**settings, "enable": enable, "nodeConfigs": [off]}})
-        assert trial.reaches(lambda expected=expected: intervals(trial, "n1", "off") == expected, within=WITHIN), (
-            f"expected {expected} s, found {intervals(trial, 'n1', 'off')}"
-        )
+
+    def expect_intervals(*expected: int) -> None:
+        def found() -> list[object]:
+            return intervals(trial, "n1", "off")
+
+        assert trial.reaches(lambda: found() == [*expected], within=WITHIN), f"expected {expected} s, found {found()}"
+
+    expect_intervals(45, 60)
+    write_config(trial, {"colocation-config": {**settings, "enable": False, "nodeConfigs": [off]}})
+    expect_intervals(60, 60)
 
 
 @pytest.mark.feature("QOS-1.node-metric")
