@@ -101,7 +101,7 @@ def test_a_node_s_own_settings(trial: Trial, start_manager: StartManager) -> Non
     own_settings: dict[str, dict[str, Any]] = {
         "pool": parts,
         "out": {"enable": False},
-        "wrong": {"cpuReclaimThresholdPercent": 90, "degradeTimeMinutes": 0},
+        "wrong": {**parts, "degradeTimeMinutes": 0},
     }
     own = [
         {"name": name, "nodeSelector": {"matchLabels": {"pool": name}}, **settings}
