@@ -11,7 +11,7 @@ from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import pod
 from seatrial.scheduler.api.migration import EVICTION_COST
 from seatrial.scheduler.api.slo import NODE_METRICS_PATH
-from seatrial.suites.descheduling.rounds import LOAD, MINUTES, PER_POD, SOON, TWO_AT_ONCE, hot_node, on, reports
+from seatrial.suites.descheduling.rounds import LOAD, MINUTES, SOON, TWO_AT_ONCE, hot_node, on, reports
 from seatrial.suites.descheduling.workloads import (
     ALL_AT_ONCE,
     REPORT,
@@ -180,17 +180,20 @@ def test_a_round_cools_a_node_by_one_pool(
 @pytest.mark.feature("DES-3.prod-thresholds")
 @pytest.mark.case("DC-111", severity="critical")
 @pytest.mark.long(200)
-def test_prod_pods_go_where_prod_pods_use_little(trial: Trial, start_descheduler: StartDescheduler) -> None:
-    """Prod pods use 50 % of n1, 40 % is their limit. The only other node is cold, but prod pods use 25 % of it and 20
-    is the low threshold: nothing moves. When they use 13 %, one pod does."""
+@pytest.mark.parametrize(("low", "pods", "cores"), [(20, 4, 2), (30, 2, 4)], ids=["not-low", "no-room-for-the-pod"])
+def test_prod_pods_go_where_prod_pods_use_little(
+    trial: Trial, start_descheduler: StartDescheduler, low: int, pods: int, cores: int
+) -> None:
+    """Prod pods use 50 % of n1, 40 % is their limit. The only other node is cold, but prod pods use 25 % of it: that is
+    above the low threshold, or with one more pod above the limit, and nothing moves. At 13 % one pod does."""
     with_nodes(trial, "n1", "n2", reports=True)
     prod = {"koordinator.sh/priority-class": "koord-prod"}
-    for app, name, other, count in (("there", "n2", "n1", 2), ("web", "n1", "n2", 4)):
+    for app, name, other, count, each in (("there", "n2", "n1", 2, 2), ("web", "n1", "n2", pods, cores)):
         cordon(trial, other)
         like = pod("x").request(cpu=1, memory="1Gi")
         for key, value in prod.items():
             like.label(key, value)
-        deployment(trial, app, count, like=like, uses=PER_POD)
+        deployment(trial, app, count, like=like, uses={"cpu": str(each), "memory": "1Gi"})
         assert {pod.spec.node_name for pod in wait_running(trial, app, count)} == {name}
         cordon(trial, other, on=False)
     reports(trial, "n1", "n2")
@@ -198,17 +201,17 @@ def test_prod_pods_go_where_prod_pods_use_little(trial: Trial, start_descheduler
     thresholds = {
         "lowThresholds": {"cpu": 60},
         "highThresholds": {"cpu": 95},
-        "prodLowThresholds": {"cpu": 20},
+        "prodLowThresholds": {"cpu": low},
         "prodHighThresholds": {"cpu": 40},
     }
-    start_descheduler({"LowNodeLoad": {**thresholds, "anomalyCondition": SOON}}, migration=TWO_AT_ONCE)
+    start_descheduler({"LowNodeLoad": {**thresholds, "anomalyCondition": SOON}}, migration=ALL_AT_ONCE)
 
     assert not trial.wait(lambda: bool(jobs(trial)), within=30), jobs(trial)
     for item in running(trial, "there"):
         use(trial, item, cpu="1", memory="1Gi")
     assert trial.reaches(lambda: bool(jobs(trial)), within=REPORT + MINUTES), trial.timeline()
     trial.pass_time(MINUTES)
-    assert (len(on(trial, "web", "n1")), len(on(trial, "web", "n2"))) == (3, 1)
+    assert (len(on(trial, "web", "n1")), len(on(trial, "web", "n2"))) == (pods - 1, 1)
 
 
 @pytest.mark.feature("DES-3.cools")
