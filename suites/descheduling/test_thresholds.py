@@ -308,3 +308,34 @@ def test_a_report_without_usage_makes_no_target(trial: Trial, start_descheduler:
     report(trial, "n2", "1", "1Gi", system=("1", "1Gi"))
 
     assert trial.reaches(lambda: bool(jobs(trial)), within=MINUTES), trial.timeline()
+
+
+@pytest.mark.feature("DES-1.strategies")
+@pytest.mark.case("DC-153", severity="normal", source="ours: usage is that of NodeMetrics")
+@pytest.mark.long(700)
+@pytest.mark.parametrize(
+    ("by", "age", "cordoned", "moves"),
+    [
+        pytest.param("usage", 0, False, True, id="usage"),
+        pytest.param("usage", 600, False, False, id="old-report"),
+        pytest.param("usage", 0, True, False, id="cordoned-targets"),
+        pytest.param("requests", 0, False, False, id="requests"),
+    ],
+)
+def test_low_node_utilization_by_usage(
+    trial: Trial, start_descheduler: StartDescheduler, by: str, age: int, *, cordoned: bool, moves: bool
+) -> None:
+    """The pods of a node request 44 % of its CPU and use 88 %, and 60 % is the limit: pods leave by their usage, not by
+    that of a report of ten minutes ago, not to nodes that are cordoned, and not by requests."""
+    hot_node(trial)
+    for name in ("n1", "n2", "n3"):
+        policy = {"metricCollectPolicy": {"reportIntervalSeconds": 3600}}
+        accepted(trial.call("PATCH", f"{NODE_METRICS_PATH}/{name}", {"spec": policy}), "report seldom")
+    trial.pass_time(REPORT + 5 + age)
+    for name in ("n2", "n3"):
+        cordon(trial, name, on=cordoned)
+    args = {"thresholds": {"cpu": 20}, "targetThresholds": {"cpu": 60}}
+    real = {"metricsUtilization": {"source": "KubernetesMetrics"}} if by == "usage" else {}
+    start_descheduler({"LowNodeUtilization": {**args, **real}}, migration=SEVEN_AT_ONCE, deschedulingInterval="1h")
+
+    assert trial.wait(lambda: bool(jobs(trial)), within=15) == moves, jobs(trial)
