@@ -318,7 +318,7 @@ def test_a_report_without_usage_makes_no_target(trial: Trial, start_descheduler:
     [
         pytest.param("usage", 0, False, True, id="usage"),
         pytest.param("usage", 600, False, False, id="old-report"),
-        pytest.param("usage", 0, True, False, id="cordoned-targets"),
+        pytest.param("usage", 0, True, False, id="cordoned-target"),
         pytest.param("requests", 0, False, False, id="requests"),
     ],
 )
@@ -326,15 +326,15 @@ def test_low_node_utilization_by_usage(
     trial: Trial, start_descheduler: StartDescheduler, by: str, age: int, *, cordoned: bool, moves: bool
 ) -> None:
     """The pods of a node request 44 % of its CPU and use 88 %, and 60 % is the limit: pods leave by their usage, not by
-    that of a report of ten minutes ago, not to nodes that are cordoned, and not by requests."""
+    that of a report of ten minutes ago, and not by requests. Two other nodes must be able to take pods: not if one is
+    cordoned."""
     hot_node(trial)
     for name in ("n1", "n2", "n3"):
         policy = {"metricCollectPolicy": {"reportIntervalSeconds": 3600}}
         accepted(trial.call("PATCH", f"{NODE_METRICS_PATH}/{name}", {"spec": policy}), "report seldom")
     trial.pass_time(REPORT + 5 + age)
-    for name in ("n2", "n3"):
-        cordon(trial, name, on=cordoned)
-    args = {"thresholds": {"cpu": 20}, "targetThresholds": {"cpu": 60}}
+    cordon(trial, "n3", on=cordoned)
+    args = {"thresholds": {"cpu": 20}, "targetThresholds": {"cpu": 60}, "numberOfNodes": 1}
     real = {"metricsUtilization": {"source": "KubernetesMetrics"}} if by == "usage" else {}
     start_descheduler({"LowNodeUtilization": {**args, **real}}, migration=SEVEN_AT_ONCE, deschedulingInterval="1h")
 
