@@ -293,6 +293,7 @@ def test_a_write_that_was_not_stored_counts_no_more(trial: Trial) -> None:
             "metadata": {"name": f"{own}-second"},
             "webhooks": [hook],
         }
+        trial.settle(3.0)  # until a scheduler has written the quotas' statuses: the webhook would read both anew
         configurations = f"{CONFIGURATIONS}/validatingwebhookconfigurations"
         trial.accept(second, configurations)
         try:
