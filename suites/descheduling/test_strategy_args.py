@@ -125,7 +125,8 @@ def test_kinds_of_pods_that_default_evictor_protects(
 ) -> None:
     """Old pods, of which one has local storage and one a volume of a claim."""
     with_nodes(trial, "n1", "n2")
-    volumes = {"local": {"emptyDir": {}}, "claims": {"persistentVolumeClaim": {"claimName": "data"}}, "plain": {}}
+    claim = {"claimName": "data"}
+    volumes: dict[str, Any] = {"local": {"emptyDir": {}}, "claims": {"persistentVolumeClaim": claim}, "plain": {}}
     names = {}
     for app, volume in volumes.items():
         like = pod("x").request(cpu=1).node_name("n1")

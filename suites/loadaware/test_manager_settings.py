@@ -91,10 +91,8 @@ def test_the_policy_where_colocation_is_disabled(trial: Trial, start_manager: St
     start_manager({"colocation-config": {**settings, "nodeConfigs": [off]}})
 
     def expect_intervals(*expected: int) -> None:
-        def found() -> list[object]:
-            return intervals(trial, "n1", "off")
-
-        assert trial.reaches(lambda: found() == [*expected], within=WITHIN), f"expected {expected} s, found {found()}"
+        answer = trial.reaches(lambda: intervals(trial, "n1", "off") == [*expected], within=WITHIN)
+        assert answer, f"expected {expected} s, found {intervals(trial, 'n1', 'off')}"
 
     expect_intervals(45, 60)
     write_config(trial, {"colocation-config": {**settings, "enable": False, "nodeConfigs": [off]}})

@@ -109,8 +109,8 @@ def test_labels_that_pods_must_have(trial: Trial) -> None:
 
     def reached(why: str) -> None:
         def is_refused_so() -> bool:
-            found = refusal(pod("a"))
-            return why in found and bool(why) == bool(found)
+            message = refusal(pod("a"))
+            return why in message and bool(why) == bool(message)
 
         assert trial.reaches(is_refused_so, within=10), f"expected {why!r}, found {refusal(pod('a'))!r}"
 
