@@ -79,7 +79,7 @@ def test_who_may_bind_pods(trial: Trial, users: str, options: dict[str, str], de
     with webhook(trial, *(f"--binding-admission-{key}={value.format(**names)}" for key, value in words)):
         trial.submit(*(each.scheduler("nobody-s") for each in pods.values()))
         trial.delete("gone")
-        trial.settle()
+        trial.settle(2.0)  # the webhook receives pods from a watch
 
         answers = {name: bind(trial, name) for name in pods}
 
