@@ -105,8 +105,10 @@ def strategy_of(view: OfferView) -> dict[str, Any]:
             strategy[field] = int(ratio * 100)
     strategy["enable"] = cluster and strategy["enable"]
     for field, value in strategy.items():
-        if field.endswith(("Percent", "Minutes", "Threshold")) and not (isinstance(value, int | float) and value >= 0):
-            raise ValueError(field)
+        if field.endswith(("Percent", "Minutes", "Threshold")):
+            least = 0 if field.endswith("Percent") else 1e-9
+            if not (isinstance(value, int | float) and value >= least):
+                raise ValueError(field)  # a manager leaves out settings of a node that are not valid
     return strategy
 
 

@@ -3,12 +3,13 @@
 from collections.abc import Iterator
 from typing import Any
 
+import orjson
 import pytest
 
 from seatrial.fixtures.allocated_devices import devices_of, parts
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
-from seatrial.fixtures.webhook import registered, webhook_process
+from seatrial.fixtures.webhook import CONFIGURATIONS, registered, webhook_process
 from seatrial.harness.apiserver.quantities import units
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.harness.errors import ApiRefused
@@ -141,9 +142,41 @@ def test_all_wrong_requests_are_named(trial: Trial) -> None:
     severity="normal",
     source="spec DEV-R64; koordinator: pkg/webhook/pod/mutating/device_resource_spec.go@v1.7.0",
 )
-@pytest.mark.parametrize(("amount", "shared"), [(50, 1), (100, 1), (200, 2)])
+@pytest.mark.parametrize(("amount", "shared"), [(50, 1), (100, 1), (250, 1), (200, 2)])
 def test_the_number_of_cards_of_a_request(trial: Trial, amount: int, shared: int) -> None:
-    """A part of a card, a card and two cards are stored with the number of cards over which they are split."""
-    trial.submit(pod("a").resources({GPU: amount}))
-    stored = device_requests(trial.pod("a"))
-    assert (stored[GPU_CORE], stored[GPU_MEMORY_RATIO], stored[GPU_SHARED]) == (amount, amount, shared)
+    """A part of a card, a card, two cards and what is no number of cards are stored with the number of cards over which
+    they are split: in the first container and in the second, not in an init container."""
+    built = pod("a").resources({GPU: amount})
+    spec = built.manifest["spec"]
+    resources = {part: {GPU: str(amount)} for part in ("requests", "limits")}
+    spec["containers"].append({"name": "second", "image": "x", "resources": resources})
+    spec["initContainers"] = [{"name": "first", "image": "x", "resources": resources}]
+    trial.submit(built)
+
+    stored = orjson.loads(trial.call("GET", trial.path("Pod", "a")).body)["spec"]
+    expected = {GPU_CORE: amount, GPU_MEMORY_RATIO: amount, GPU_SHARED: shared}
+    containers = {each["name"]: each["resources"] for each in (*stored["containers"], *stored["initContainers"])}
+    for name, amounts in containers.items():
+        for part in ("requests", "limits"):
+            own = {key: units(value) for key, value in amounts[part].items() if "/" in key}
+            assert own == ({GPU: amount} if name == "first" else expected), f"{part} of the container {name}"
+
+
+@pytest.mark.feature("DEV-1.refusals")
+@pytest.mark.case(
+    "DS-190", severity="normal", source="spec DEV-R66; koordinator: pkg/webhook/pod/validating/verify_pod.go@v1.7.0"
+)
+def test_requests_that_are_checked_as_they_are_written(trial: Trial) -> None:
+    """Only the checks are registered: a part of a card and two cards are stored as they are, nothing and a card and a
+    half are refused."""
+    assert trial.call("DELETE", f"{CONFIGURATIONS}/mutatingwebhookconfigurations/{trial.name}").ok
+    why = {0: "must be greater than zero", 50: "", 100: "", 150: "must be percentage of 100", 200: ""}
+    for amount, text in why.items():
+        manifest = pod(f"of-{amount}").resources({GPU: amount}).manifest
+        answer = trial.call("POST", f"/api/v1/namespaces/{trial.name}/pods", manifest)
+        if text:
+            message = orjson.loads(answer.body).get("message", "")
+            assert f'Invalid value: "{amount}": the requested GPU {text}' in message
+        else:
+            assert answer.ok, f"expected {GPU}: {amount} to be stored, found {answer.body.decode()}"
+            assert device_requests(trial.pod(f"of-{amount}")) == {GPU: amount}

@@ -70,11 +70,16 @@ def let_through(trial: Trial, count: int) -> set[str]:
 @pytest.mark.feature("MIG-2.sort")
 @pytest.mark.case("MG-070", severity="critical")
 @pytest.mark.long(seconds=7)
-def test_migrations_of_one_job_are_next_to_each_other(trial: Trial, start_descheduler: StartDescheduler) -> None:
+@pytest.mark.parametrize("kind", ["Job", "Deployment"])
+def test_migrations_of_one_job_are_next_to_each_other(
+    trial: Trial, start_descheduler: StartDescheduler, kind: str
+) -> None:
     """By their pods' eviction costs the order is a pod of a Job, one of a Deployment, and another one of the Job. Two
-    may migrate: they are those of the Job."""
+    may migrate: they are those of the Job. Of a second Deployment in its place, they are the first two."""
     with_nodes(trial, "n1", "n2")
-    first, last, *_ = batch_job(trial, "training", 3)
+    if kind == "Deployment":
+        deployment(trial, "training", 3, like=pod("x").request(cpu=1))
+    first, last, *_ = batch_job(trial, "training", 3) if kind == "Job" else wait_running(trial, "training", 3)
     deployment(trial, "web", 2, like=pod("x").request(cpu=1))
     between = wait_running(trial, "web", 2)[0]
     held(trial)
@@ -84,7 +89,7 @@ def test_migrations_of_one_job_are_next_to_each_other(trial: Trial, start_desche
 
     start_descheduler({}, migration=TWO)
 
-    assert let_through(trial, 2) == {"first", "last"}
+    assert let_through(trial, 2) == {"first", "last" if kind == "Job" else "between"}
 
 
 @pytest.mark.feature("MIG-2.sort")

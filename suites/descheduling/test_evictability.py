@@ -136,7 +136,7 @@ def test_other_conditions_of_an_eviction(
 
     labelSelector keeps both, nodeFit `bound`, ignorePvcPods `claims`.
     """
-    with_nodes(trial, "n1", "n2", "n3")
+    trial.add(*(node(name).cpu(16).memory("64Gi").label("only", "there") for name in ("n1", "n2", "n3")))
     tied, claiming = pod("x").request(cpu=1), pod("x").request(cpu=1)
     trial.add(node("n4").cpu(16).memory("64Gi").label("only", "here"))
     tied.manifest["spec"]["nodeSelector"] = {"only": "here"}

@@ -40,12 +40,13 @@ def test_an_amplified_node_is_judged_by_its_real_cpus(trial: Trial, start_desche
 @pytest.mark.case("DC-099", severity="normal")
 @pytest.mark.long(200)
 def test_the_hottest_node_loses_pods_first(trial: Trial, start_descheduler: StartDescheduler) -> None:
-    """n1 uses 75 % of its CPU, n2 88 %, n3 81 %: the only pod that a round may evict is of n2."""
+    """n1 uses 75 % of its CPU, n2 88 %, and n3, which is larger, 81 %: the only pod that a round may evict is of n2."""
     names = ("n1", "n2", "n3", "cold-1", "cold-2")
-    with_nodes(trial, *names, reports=True)
+    with_nodes(trial, *names[:2], *names[3:], reports=True)
+    with_nodes(trial, "n3", cpu=32, reports=True)
     for name in names:
         cordon(trial, name)
-    for name, cores in (("n1", 12), ("n2", 14), ("n3", 13)):
+    for name, cores in (("n1", 12), ("n2", 14), ("n3", 26)):
         cordon(trial, name, on=False)
         share = {"cpu": f"{cores * 250}m", "memory": "1Gi"}
         deployment(trial, f"of-{name}", 4, like=pod("x").request(cpu=1), uses=share)

@@ -16,6 +16,7 @@ from seatrial.suites.descheduling.workloads import (
     job,
     jobs,
     migrate,
+    running,
     spread_victim,
     wait_running,
     with_nodes,
@@ -299,3 +300,28 @@ def test_pods_that_ended_are_not_unavailable(trial: Trial, start_descheduler: St
     migrate(trial, "move", other.metadata.name, mode="EvictDirectly")
 
     assert ended(trial, "move", within=30).status.phase == "Succeeded"
+
+
+@pytest.mark.feature("DES-2.workloads")
+@pytest.mark.case("MG-085", severity="critical", source="spec RSV-R70: limits of a workload that are not set")
+@pytest.mark.long(30)
+@pytest.mark.parametrize(("replicas", "lost"), [(3, 1), (4, 2), (10, 2), (20, 2), (30, 3)])
+def test_how_many_pods_a_workload_may_lose_by_default(
+    trial: Trial, start_descheduler: StartDescheduler, replicas: int, lost: int
+) -> None:
+    """There is a job for each pod of a workload, and no room for new pods: one of 3 pods goes, two of 4 to 10, and a
+    tenth of more."""
+    with_nodes(trial, "n1", "n2", cpu=64)
+    deployment(trial, "web", replicas, like=pod("x").request(cpu=1))
+    names = [pod.metadata.name for pod in wait_running(trial, "web", replicas)]
+    for name in ("n1", "n2"):
+        cordon(trial, name)
+    start_descheduler({}, migration={"maxMigratingPerNode": 100, "objectLimiters": OFF})
+    for number, name in enumerate(names):
+        migrate(trial, f"move-{number}", name, mode="EvictDirectly")
+
+    assert trial.reaches(lambda: len(running(trial, "web")) == replicas - lost, within=15), [
+        each.status for each in jobs(trial)
+    ]
+    trial.pass_time(10)
+    assert len(running(trial, "web")) == replicas - lost

@@ -181,6 +181,32 @@ def test_a_node_is_drained_whole_or_not_at_all(
     assert bool(trial.node("n1")["spec"].get("unschedulable")) == fits
 
 
+@pytest.mark.feature("DES-1.strategies")
+@pytest.mark.case("DC-152", severity="normal", source="spec RSV-R94: a node belongs to the first level that selects it")
+@pytest.mark.long(seconds=15)
+@pytest.mark.parametrize(("cpu", "count"), [(1, 0), (5, 2), (16, 3)], ids=["no-room", "room-for-two", "room"])
+def test_a_node_of_two_levels_is_of_the_first(
+    trial: Trial, start_descheduler: StartDescheduler, cpu: int, count: int
+) -> None:
+    """The second level of CustomPriority selects all nodes, the first one the node with the pods: only as many go as
+    the other node takes."""
+    trial.add(
+        node("n1").cpu(16).memory("64Gi").label("zone", "a"), node("n2").cpu(cpu).memory("64Gi").label("zone", "b")
+    )
+    spread_victim(trial, "web", 3, cpu=2)
+    everywhere = {"matchExpressions": [{"key": "zone", "operator": "Exists"}]}
+    levels = [
+        {"name": "dear", "nodeSelector": {"matchLabels": {"zone": "a"}}},
+        {"name": "cheap", "nodeSelector": everywhere},
+    ]
+
+    start_descheduler({"CustomPriority": {"evictionOrder": levels}}, migration=ALL_AT_ONCE, **ONE_ROUND)
+
+    trial.reaches(lambda: len(jobs(trial)) >= count, within=10)
+    trial.pass_time(5)
+    assert len(jobs(trial)) == count
+
+
 @pytest.mark.feature("DES-1.protected")
 @pytest.mark.case("DC-109", severity="critical")
 @pytest.mark.long(seconds=16)

@@ -101,6 +101,46 @@ def test_default_evictor_spares_pods(
     assert {names[name] for name in names.keys() - gone(trial, set(names))} == stays
 
 
+@pytest.mark.feature("DES-1.evictor")
+@pytest.mark.case(
+    "DC-151", severity="normal", source="descheduler v0.35: pkg/framework/plugins/defaultevictor: podProtections"
+)
+@pytest.mark.long(seconds=10)
+@pytest.mark.parametrize(
+    ("args", "stays"),
+    [
+        pytest.param({}, {"local"}, id="none"),
+        pytest.param({"podProtections": {"extraEnabled": ["PodsWithPVC"]}}, {"local", "claims"}, id="one-more"),
+        pytest.param({"podProtections": {"defaultDisabled": ["PodsWithLocalStorage"]}}, set(), id="one-less"),
+        pytest.param(
+            {"podProtections": {"extraEnabled": ["PodsWithPVC"], "defaultDisabled": ["PodsWithLocalStorage"]}},
+            {"claims"},
+            id="another-one",
+        ),
+        pytest.param({"evictLocalStoragePods": True, "ignorePvcPods": True}, {"claims"}, id="older-fields"),
+    ],
+)
+def test_kinds_of_pods_that_default_evictor_protects(
+    trial: Trial, start_descheduler: StartDescheduler, args: dict[str, Any], stays: set[str]
+) -> None:
+    """Old pods, of which one has local storage and one a volume of a claim."""
+    with_nodes(trial, "n1", "n2")
+    claim = {"claimName": "data"}
+    volumes: dict[str, Any] = {"local": {"emptyDir": {}}, "claims": {"persistentVolumeClaim": claim}, "plain": {}}
+    names = {}
+    for app, volume in volumes.items():
+        like = pod("x").request(cpu=1).node_name("n1")
+        like.manifest["spec"]["volumes"] = [{"name": "data", **volume}] if volume else []
+        deployment(trial, app, 1, like=like)
+        names[wait_running(trial, app, 1)[0].metadata.name] = app
+    trial.pass_time(3)
+
+    start_descheduler(OLD, evictor="DefaultEvictor", evictor_args=args, **ONE_ROUND)
+
+    trial.pass_time(4)
+    assert {names[name] for name in names.keys() - gone(trial, set(names))} == stays
+
+
 @pytest.mark.feature("DES-1.protected")
 @pytest.mark.case("DC-143", severity="normal", source="spec RSV-R75; descheduler v0.35: pkg/utils/priority.go")
 @pytest.mark.long(seconds=25)

@@ -11,7 +11,7 @@ from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import pod
 from seatrial.scheduler.api.migration import EVICTION_COST
 from seatrial.scheduler.api.slo import NODE_METRICS_PATH
-from seatrial.suites.descheduling.rounds import LOAD, MINUTES, PER_POD, SOON, TWO_AT_ONCE, hot_node, on, reports
+from seatrial.suites.descheduling.rounds import LOAD, MINUTES, SOON, TWO_AT_ONCE, hot_node, on, reports
 from seatrial.suites.descheduling.workloads import (
     ALL_AT_ONCE,
     REPORT,
@@ -25,7 +25,7 @@ from seatrial.suites.descheduling.workloads import (
     wait_running,
     with_nodes,
 )
-from seatrial.suites.loadaware.reports import node_use
+from seatrial.suites.loadaware.reports import node_use, report
 
 pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER)]
 
@@ -180,17 +180,20 @@ def test_a_round_cools_a_node_by_one_pool(
 @pytest.mark.feature("DES-3.prod-thresholds")
 @pytest.mark.case("DC-111", severity="critical")
 @pytest.mark.long(200)
-def test_prod_pods_go_where_prod_pods_use_little(trial: Trial, start_descheduler: StartDescheduler) -> None:
-    """Prod pods use 50 % of n1, 40 % is their limit. The only other node is cold, but prod pods use 25 % of it and 20
-    is the low threshold: nothing moves. When they use 13 %, one pod does."""
+@pytest.mark.parametrize(("low", "pods", "cores"), [(20, 4, 2), (30, 2, 4)], ids=["not-low", "no-room-for-the-pod"])
+def test_prod_pods_go_where_prod_pods_use_little(
+    trial: Trial, start_descheduler: StartDescheduler, low: int, pods: int, cores: int
+) -> None:
+    """Prod pods use 50 % of n1, 40 % is their limit. The only other node is cold, but prod pods use 25 % of it: that is
+    above the low threshold, or with one more pod above the limit, and nothing moves. At 13 % one pod does."""
     with_nodes(trial, "n1", "n2", reports=True)
     prod = {"koordinator.sh/priority-class": "koord-prod"}
-    for app, name, other, count in (("there", "n2", "n1", 2), ("web", "n1", "n2", 4)):
+    for app, name, other, count, each in (("there", "n2", "n1", 2, 2), ("web", "n1", "n2", pods, cores)):
         cordon(trial, other)
         like = pod("x").request(cpu=1, memory="1Gi")
         for key, value in prod.items():
             like.label(key, value)
-        deployment(trial, app, count, like=like, uses=PER_POD)
+        deployment(trial, app, count, like=like, uses={"cpu": str(each), "memory": "1Gi"})
         assert {pod.spec.node_name for pod in wait_running(trial, app, count)} == {name}
         cordon(trial, other, on=False)
     reports(trial, "n1", "n2")
@@ -198,17 +201,17 @@ def test_prod_pods_go_where_prod_pods_use_little(trial: Trial, start_descheduler
     thresholds = {
         "lowThresholds": {"cpu": 60},
         "highThresholds": {"cpu": 95},
-        "prodLowThresholds": {"cpu": 20},
+        "prodLowThresholds": {"cpu": low},
         "prodHighThresholds": {"cpu": 40},
     }
-    start_descheduler({"LowNodeLoad": {**thresholds, "anomalyCondition": SOON}}, migration=TWO_AT_ONCE)
+    start_descheduler({"LowNodeLoad": {**thresholds, "anomalyCondition": SOON}}, migration=ALL_AT_ONCE)
 
     assert not trial.wait(lambda: bool(jobs(trial)), within=30), jobs(trial)
     for item in running(trial, "there"):
         use(trial, item, cpu="1", memory="1Gi")
     assert trial.reaches(lambda: bool(jobs(trial)), within=REPORT + MINUTES), trial.timeline()
     trial.pass_time(MINUTES)
-    assert (len(on(trial, "web", "n1")), len(on(trial, "web", "n2"))) == (3, 1)
+    assert (len(on(trial, "web", "n1")), len(on(trial, "web", "n2"))) == (pods - 1, 1)
 
 
 @pytest.mark.feature("DES-3.cools")
@@ -282,3 +285,57 @@ def test_a_node_whose_usage_is_gone_is_left_alone(trial: Trial, start_deschedule
 
     metric(trial, "n1")
     assert trial.reaches(lambda: bool(jobs(trial)), within=180)
+
+
+@pytest.mark.feature("DES-3.cools")
+@pytest.mark.case("DC-150", severity="normal", source="spec RSV-R85: a NodeMetric without data leaves its node out")
+@pytest.mark.long(200)
+def test_a_report_without_usage_makes_no_target(trial: Trial, start_descheduler: StartDescheduler) -> None:
+    """The newest reports of the two nodes that could take pods have no usage: none leaves the hot node. One of the two
+    has a usage again: pods do."""
+    hot_node(trial)
+    for name in ("n1", "n2", "n3"):
+        policy = {"metricCollectPolicy": {"reportIntervalSeconds": 3600}}
+        accepted(trial.call("PATCH", f"{NODE_METRICS_PATH}/{name}", {"spec": policy}), "report seldom")
+    trial.pass_time(REPORT + 5)
+    for name in ("n2", "n3"):
+        empty = {"status": {"nodeMetric": None}}
+        accepted(trial.call("PATCH", f"{NODE_METRICS_PATH}/{name}/status", empty), "drop the usage")
+    start_descheduler({"LowNodeLoad": {**LOAD, "nodeMetricExpirationSeconds": 3600}}, migration=TWO_AT_ONCE)
+    trial.pass_time(MINUTES)
+    assert jobs(trial) == []
+
+    report(trial, "n2", "1", "1Gi", system=("1", "1Gi"))
+
+    assert trial.reaches(lambda: bool(jobs(trial)), within=MINUTES), trial.timeline()
+
+
+@pytest.mark.feature("DES-1.strategies")
+@pytest.mark.case("DC-153", severity="normal", source="ours: usage is that of NodeMetrics")
+@pytest.mark.long(700)
+@pytest.mark.parametrize(
+    ("by", "age", "cordoned", "moves"),
+    [
+        pytest.param("usage", 0, False, True, id="usage"),
+        pytest.param("usage", 600, False, False, id="old-report"),
+        pytest.param("usage", 0, True, False, id="cordoned-target"),
+        pytest.param("requests", 0, False, False, id="requests"),
+    ],
+)
+def test_low_node_utilization_by_usage(
+    trial: Trial, start_descheduler: StartDescheduler, by: str, age: int, *, cordoned: bool, moves: bool
+) -> None:
+    """The pods of a node request 44 % of its CPU and use 88 %, and 60 % is the limit: pods leave by their usage, not by
+    that of a report of ten minutes ago, and not by requests. Two other nodes must be able to take pods: not if one is
+    cordoned."""
+    hot_node(trial)
+    for name in ("n1", "n2", "n3"):
+        policy = {"metricCollectPolicy": {"reportIntervalSeconds": 3600}}
+        accepted(trial.call("PATCH", f"{NODE_METRICS_PATH}/{name}", {"spec": policy}), "report seldom")
+    trial.pass_time(REPORT + 5 + age)
+    cordon(trial, "n3", on=cordoned)
+    args = {"thresholds": {"cpu": 20}, "targetThresholds": {"cpu": 60}, "numberOfNodes": 1}
+    real = {"metricsUtilization": {"source": "KubernetesMetrics"}} if by == "usage" else {}
+    start_descheduler({"LowNodeUtilization": {**args, **real}}, migration=SEVEN_AT_ONCE, deschedulingInterval="1h")
+
+    assert trial.wait(lambda: bool(jobs(trial)), within=15) == moves, jobs(trial)

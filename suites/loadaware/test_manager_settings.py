@@ -65,6 +65,40 @@ def test_a_cpu_model_that_is_reported_late(trial: Trial, start_manager: StartMan
     expect_annotation(trial, "late", CPU_NORMALIZATION_RATIO, "1.20")
 
 
+@pytest.mark.feature("CPU-4.ratio")
+@pytest.mark.case("LA-081", severity="normal", source="Koordinator plugins/cpunormalization; spec NUMA-R51")
+def test_the_default_ratio(trial: Trial, start_manager: StartManager) -> None:
+    """A CPU model that the table lacks, and one without a ratio for what is switched on, have the default ratio; a
+    model with a ratio has its own."""
+    trial.add(
+        node("own").processor(FAST), node("turbo").processor(FAST, turbo=True), node("unknown").processor("Other CPU")
+    )
+    settings = {"enable": True, "defaultRatio": 1.3, "ratioModel": {FAST: {"baseRatio": 1.5}}}
+    start_manager({**COLOCATION, "cpu-normalization-config": settings})
+
+    for name, ratio in {"own": "1.50", "turbo": "1.30", "unknown": "1.30"}.items():
+        expect_annotation(trial, name, CPU_NORMALIZATION_RATIO, ratio)
+
+
+@pytest.mark.feature("QOS-1.node-metric")
+@pytest.mark.case("LA-082", severity="normal", source="Koordinator pkg/slo-controller/nodemetric; spec NM-1")
+def test_the_policy_where_colocation_is_disabled(trial: Trial, start_manager: StartManager) -> None:
+    """Of two nodes one is excluded from colocation: its NodeMetric has the defaults, and so has that of the other one
+    when colocation is disabled for all."""
+    trial.add(node("n1"), node("off").label("pool", "off"))
+    settings = {"enable": True, "metricReportIntervalSeconds": 45}
+    off = {"name": "off", "nodeSelector": {"matchLabels": {"pool": "off"}}, "enable": False}
+    start_manager({"colocation-config": {**settings, "nodeConfigs": [off]}})
+
+    def expect_intervals(*expected: int) -> None:
+        answer = trial.reaches(lambda: intervals(trial, "n1", "off") == [*expected], within=WITHIN)
+        assert answer, f"expected {expected} s, found {intervals(trial, 'n1', 'off')}"
+
+    expect_intervals(45, 60)
+    write_config(trial, {"colocation-config": {**settings, "enable": False, "nodeConfigs": [off]}})
+    expect_intervals(60, 60)
+
+
 @pytest.mark.feature("QOS-1.node-metric")
 @pytest.mark.case("LA-065", severity="normal")
 def test_broken_settings_change_no_node_metric(trial: Trial, start_manager: StartManager) -> None:

@@ -532,6 +532,34 @@ def test_the_use_of_each_pod_and_program_is_reported(trial: Trial, start_agent: 
     raise AssertionError(f"expected cores {expected}, found {figures}")
 
 
+@pytest.mark.feature("QOS-1.node-metric")
+@pytest.mark.case("CO-111", severity="normal", source="spec RP-1")
+@pytest.mark.needs(Capability.DEVICE_FAULTS)
+@pytest.mark.long(seconds=520)
+def test_the_use_of_a_pod_over_the_time_of_the_policy(trial: Trial, start_agent: StartAgent) -> None:
+    """The policy asks for ten minutes, after the agent has started with another one: in them a pod has used one core
+    for four minutes and three for four minutes, and two are reported."""
+    node = start_agent()
+    service = node.run(prod("service"), cores=1.0, memory=GI)
+    kind = {"apiVersion": "slo.koordinator.sh/v1alpha1", "kind": "NodeMetric", "metadata": {"name": node.name}}
+    trial.apply(
+        {**kind, "spec": {"metricCollectPolicy": {"aggregateDurationSeconds": 60, "reportIntervalSeconds": 30}}}
+    )
+    node.pass_time(2)
+    policy = {"spec": {"metricCollectPolicy": {"aggregateDurationSeconds": 600}}}
+    assert trial.call("PATCH", f"{NODE_METRICS_PATH}/{node.name}", policy).ok
+    trial.inject({"node": node.name, "verb": "frozen", "for": 600})
+    for used in (1.0, 3.0):
+        node.uses(service, used, GI)
+        node.pass_time(240)
+
+    def average() -> float:
+        status = orjson.loads(trial.call("GET", f"{NODE_METRICS_PATH}/{node.name}").body).get("status") or {}
+        return next((cores(each["podUsage"]) for each in status.get("podsMetric") or []), 0.0)
+
+    assert average() == pytest.approx(2.0, rel=0.1)
+
+
 @pytest.mark.feature("QOS-1.numa")
 @pytest.mark.case(
     "CO-098", severity="normal", source="ours: spec KM-1, KM-2, KM-8, which no release of koordlet has yet"

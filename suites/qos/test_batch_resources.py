@@ -89,23 +89,28 @@ def test_batch_resources(
 @pytest.mark.feature("QOS-2.batch")
 @pytest.mark.case("CO-002", severity="normal")
 def test_a_node_s_own_settings(trial: Trial, start_manager: StartManager) -> None:
-    """Nodes of a pool have smaller parts for batch pods, another is excluded, one has a label, one an annotation."""
-    for name in ("n1", "pool", "out", "labelled", "annotated"):
+    """Nodes of a pool have smaller parts for batch pods, another is excluded, one has a label, one an annotation. What
+    is set for a third pool is not valid, and does not count."""
+    for name in ("n1", "pool", "out", "labelled", "annotated", "wrong"):
         trial.add(machine(name).label("pool", name))
         report(trial, name, "5", "20G", system=("5", "20G"))
     annotate(trial, "/api/v1/nodes/annotated", "node.koordinator.sh/colocation-strategy", '{"enable": false}')
     labels = {"metadata": {"labels": {"node.koordinator.sh/cpu-reclaim-ratio": "0.7"}}}
     assert trial.call("PATCH", "/api/v1/nodes/labelled", labels).ok
     parts = {"cpuReclaimThresholdPercent": 30, "memoryReclaimThresholdPercent": 40}
-    own_settings: dict[str, dict[str, Any]] = {"pool": parts, "out": {"enable": False}}
+    own_settings: dict[str, dict[str, Any]] = {
+        "pool": parts,
+        "out": {"enable": False},
+        "wrong": {**parts, "degradeTimeMinutes": 0},
+    }
     own = [
         {"name": name, "nodeSelector": {"matchLabels": {"pool": name}}, **settings}
         for name, settings in own_settings.items()
     ]
     start_manager(colocation(nodeConfigs=own))
 
-    expected = {"n1": (60000, 58), "pool": (25000, 28), "labelled": (65000, 58), "out": None, "annotated": None}
-    for name, offer in expected.items():
+    expected = {"n1": (60000, 58), "pool": (25000, 28), "labelled": (65000, 58), "wrong": (60000, 58)}
+    for name, offer in {**expected, "out": None, "annotated": None}.items():
         expect_offer(trial, name, offer)
     labels["metadata"]["labels"]["node.koordinator.sh/cpu-reclaim-ratio"] = "0.4"
     assert trial.call("PATCH", "/api/v1/nodes/labelled", labels).ok
@@ -176,6 +181,20 @@ def test_old_reports_offer_nothing(trial: Trial, start_manager: StartManager, ag
 
 
 @pytest.mark.feature("QOS-2.batch")
+@pytest.mark.case("CO-109", severity="critical", source="Koordinator pkg/slo-controller/noderesource; spec NR-2")
+@pytest.mark.long(seconds=190)
+def test_reports_that_stay_away(trial: Trial, start_manager: StartManager) -> None:
+    """No report follows: degradeTimeMinutes after the last one the node offers nothing, though nothing else happens."""
+    trial.add(machine("n1"))
+    report(trial, "n1", "5", "20G", system=("5", "20G"))
+    start_manager(colocation(degradeTimeMinutes=2))
+    expect_offer(trial, "n1", (60000, 58))
+    trial.pass_time(100)
+    assert offered(trial, "n1") == (60000, 58 * 10**9)
+    assert trial.wait(lambda: offered(trial, "n1") is None, within=90), f"found {offered(trial, 'n1')}"
+
+
+@pytest.mark.feature("QOS-2.batch")
 @pytest.mark.case("CO-004", severity="critical")
 def test_disabled_colocation_takes_back_what_was_offered(trial: Trial, start_manager: StartManager) -> None:
     """The settings disable colocation while the manager runs; other resources of the node stay."""
@@ -217,7 +236,8 @@ def test_batch_pods_run_on_what_is_left(trial: Trial, expect: Expect, start_mana
 @pytest.mark.feature("QOS-2.batch")
 @pytest.mark.case("CO-006", severity="normal")
 def test_what_hadoop_has_is_not_offered(trial: Trial, start_manager: StartManager) -> None:
-    """Allocations of third parties are subtracted; the annotation shows the amounts before it."""
+    """Allocations of third parties are subtracted; the annotation shows the amounts before it, and is written
+    again if it is lost."""
     trial.add(machine("n1"))
     resources = {"kubernetes.io/batch-cpu": "10000", "kubernetes.io/batch-memory": "10G"}
     allocation = {"name": "hadoop-yarn", "priority": BATCH, "resources": resources}
@@ -228,8 +248,15 @@ def test_what_hadoop_has_is_not_offered(trial: Trial, start_manager: StartManage
     start_manager(colocation())
 
     expect_offer(trial, "n1", (45000, 48))
-    written = orjson.loads(trial.node("n1")["metadata"]["annotations"][ORIGIN_ALLOCATABLE])
-    assert amounts(written["resources"]) == {"kubernetes.io/batch-cpu": 60000, "kubernetes.io/batch-memory": 58 * 10**9}
+
+    def written() -> dict[str, int]:
+        text = trial.node("n1")["metadata"]["annotations"].get(ORIGIN_ALLOCATABLE, '{"resources": {}}')
+        return amounts(orjson.loads(text)["resources"])
+
+    whole = {"kubernetes.io/batch-cpu": 60000, "kubernetes.io/batch-memory": 58 * 10**9}
+    assert trial.reaches(lambda: written() == whole, within=WITHIN), f"expected {whole}, found {written()}"
+    annotate(trial, "/api/v1/nodes/n1", ORIGIN_ALLOCATABLE, None)
+    assert trial.reaches(lambda: written() == whole, within=WITHIN), f"expected {whole} again, found {written()}"
 
 
 @pytest.mark.feature("QOS-2.batch")

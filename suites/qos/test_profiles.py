@@ -461,3 +461,19 @@ def test_pods_that_wait_already(trial: Trial, start_manager: StartManager) -> No
     assert (x.metadata.labels["team"], x.metadata.annotations["note"], amounts(x)) == ("a-1", "b", {"cpu": 100_000})
     for name, keys in (("x", {"unmanaged", "all"}), ("y", {"team", "all"}), ("runs", {"team", "patched"})):
         assert not keys & trial.pod(name).metadata.labels.keys(), f"{name} has {trial.pod(name).metadata.labels}"
+
+
+@pytest.mark.feature("QOS-3.profile")
+@pytest.mark.case("CO-110", severity="normal", source="Koordinator pkg/controller/colocationprofile; spec W-10")
+@pytest.mark.long(seconds=90)
+def test_more_pods_that_wait_than_are_changed_at_once(trial: Trial, start_manager: StartManager) -> None:
+    """A profile comes after 120 pods that wait, of which 100 may be changed at once: all of them get its label."""
+    trial.submit(*(pod(f"p-{number}").request(cpu=100).label("app", "x") for number in range(120)))
+    start_manager({})
+    label = {"config.koordinator.sh/controller-managed": "true"}
+    profile(trial, labels_of_profile=label, selector={"matchLabels": {"app": "x"}}, labels={"team": "a"})
+
+    def left() -> list[str]:
+        return [each.metadata.name for each in trial.pods() if each.metadata.labels.get("team") != "a"]
+
+    assert trial.wait(lambda: not left(), within=80), f"expected the label, found {len(left())} pods without it"

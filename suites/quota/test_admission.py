@@ -9,14 +9,16 @@ from contextlib import contextmanager
 import pytest
 import yaml
 
+from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
-from seatrial.fixtures.webhook import admission_webhook
+from seatrial.fixtures.webhook import CONFIGURATIONS, admission_webhook
 from seatrial.harness.clusters.fault_injection.proxy_process import TroubledWay
 from seatrial.harness.clusters.fault_injection.transport import Link
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.harness.errors import ApiRefused
-from seatrial.scheduler.api.builders import pod, quota
-from seatrial.scheduler.api.quota import NAMESPACES, QUOTA_NAME, TREE_ID
+from seatrial.scheduler.api.builders import node, pod, quota
+from seatrial.scheduler.api.quota import GUARANTEED, NAMESPACES, QUOTA_NAME, STRICT_KEYS, TREE_ID
+from seatrial.scheduler.api.transport import Response
 from seatrial.suites.quota.webhook import path_of, quota_webhook
 
 pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER)]
@@ -197,3 +199,114 @@ def test_a_dry_run_leaves_no_trace(trial: Trial) -> None:
         manifest = pod("one").request(cpu=4).quota(own).manifest
         assert trial.call("POST", f"/api/v1/namespaces/{trial.name}/pods?dryRun=All", manifest).ok
         trial.submit(pod("two").request(cpu=4).quota(own))
+
+
+def message_of(response: Response) -> str:
+    """Why the API server refused the write; "" if it did not."""
+    return "" if response.ok else str(yaml.safe_load(response.body)["message"])
+
+
+@pytest.mark.feature("QUOTA-2.refusals")
+@pytest.mark.case("QU-340", severity="normal", source="spec elastic-quota V7; Koordinator quota_topology_check.go")
+def test_a_max_that_is_checked_against_what_is_used(trial: Trial, expect: Expect) -> None:
+    """Pods use two cores of a quota. With the annotation its max of cpu is not lowered below two, and lowered to two;
+    the max of memory, which the annotation does not name, is lowered."""
+    own = f"{trial.name}-a"
+    trial.add(node("n1"))
+    with quota_webhook(trial, "--disable-device-resource-spec", name="of-the-case"):
+        built = quota(own).max(cpu=4, memory="4Gi").annotation(STRICT_KEYS, '["cpu"]')
+        trial.apply(built.manifest)
+        trial.submit(pod("one").request(cpu=2, memory="2Gi").quota(own))
+        expect.bound("one")
+
+        def used() -> dict[str, str]:
+            status = yaml.safe_load(trial.call("GET", path_of(trial, own)).body).get("status") or {}
+            amounts: dict[str, str] = status.get("used") or {}
+            return amounts
+
+        assert trial.reaches(lambda: used().get("cpu") == "2", within=15), f"expected 2 cores used, found {used()}"
+
+        def lowered(**amounts: str) -> str:
+            return message_of(trial.call("PATCH", path_of(trial, own), {"spec": {"max": amounts}}))
+
+        assert f"resourceKey cpu of quota {own} max 1 < used 2" in lowered(cpu="1")
+        assert "which is not included in max but should check max >= used" in message_of(
+            trial.call("PATCH", path_of(trial, own), {"spec": {"max": {"cpu": None}}})
+        )
+        assert lowered(memory="1Gi") == ""
+        assert lowered(cpu="2") == ""
+
+
+@pytest.mark.feature("QUOTA-2.min-of-children")
+@pytest.mark.case("QU-341", severity="normal", source="spec elastic-quota V17; Koordinator quota_topology_check.go")
+def test_a_min_is_covered_by_what_quotas_above_are_guaranteed(trial: Trial) -> None:
+    """Of ten cores that a quota is guaranteed, a child is guaranteed four, more than its min of one. With the gate
+    ElasticQuotaGuaranteeUsage a second child gets a min of six at most, and without a tree as much as mins leave."""
+    own = trial.name
+    with quota_webhook(trial, "--multi-quota-tree", "--guarantee-usage", name="of-the-case"):
+        for tree in ("", own):
+            parent, child, other = (f"{own}-{name}{'-t' * bool(tree)}" for name in "pab")
+            built = [
+                quota(parent).min(cpu=10).max(cpu=20).parent().annotation(GUARANTEED, '{"cpu": 10}'),
+                quota(child).min(cpu=1).max(cpu=20).below(parent).annotation(GUARANTEED, '{"cpu": 4}'),
+                quota(other).min(cpu=1).max(cpu=20).below(parent),
+            ]
+            for each in built:
+                trial.apply((each.label(TREE_ID, tree) if tree else each).manifest)
+            answers = {
+                least: message_of(trial.call("PATCH", path_of(trial, other), {"spec": {"min": {"cpu": least}}}))
+                for least in ("7", "6")
+            }
+            why = f"tree root quota {parent} can't guarantee for min {other}" if tree else ""
+            assert why in answers["7"]
+            assert bool(why) == bool(answers["7"]), answers
+            assert answers["6"] == ""
+
+
+@pytest.mark.feature("QUOTA-2.refusals")
+@pytest.mark.case("QU-342", severity="normal", source="ours")
+def test_a_write_that_was_not_stored_counts_no_more(trial: Trial) -> None:
+    """The webhook of quotas accepts a new quota and a larger min of another one, and a second webhook refuses both.
+    Soon the room in the parent is there for others."""
+    own = trial.name
+    hook = {
+        "name": "refuses.example.com",
+        "clientConfig": {"url": "https://127.0.0.1:1/"},
+        "rules": [
+            {
+                "apiGroups": ["scheduling.sigs.k8s.io"],
+                "apiVersions": ["v1alpha1"],
+                "resources": ["elasticquotas"],
+                "operations": ["CREATE", "UPDATE"],
+            }
+        ],
+        "objectSelector": {"matchLabels": {"refused": own}},
+        "admissionReviewVersions": ["v1"],
+        "sideEffects": "None",
+    }
+    with quota_webhook(trial, "--disable-device-resource-spec", name="of-the-case"):
+        trial.apply(quota(f"{own}-p").min(cpu=10).max(cpu=20).parent().manifest)
+        trial.apply(quota(f"{own}-a").min(cpu=4).max(cpu=20).below(f"{own}-p").manifest)
+        second = {
+            "apiVersion": "admissionregistration.k8s.io/v1",
+            "kind": "ValidatingWebhookConfiguration",
+            "metadata": {"name": f"{own}-second"},
+            "webhooks": [hook],
+        }
+        trial.settle(3.0)  # until a scheduler has written the quotas' statuses: the webhook would read both anew
+        configurations = f"{CONFIGURATIONS}/validatingwebhookconfigurations"
+        trial.accept(second, configurations)
+        try:
+            change = {"metadata": {"labels": {"refused": own}}, "spec": {"min": {"cpu": "6"}}}
+            assert "refuses.example.com" in message_of(trial.call("PATCH", path_of(trial, f"{own}-a"), change))
+            new = quota(f"{own}-b").min(cpu=4).max(cpu=20).below(f"{own}-p").label("refused", own)
+            path = path_of(trial, "").rstrip("/")
+            assert "refuses.example.com" in message_of(trial.call("POST", path, new.manifest))
+        finally:
+            trial.call("DELETE", f"{configurations}/{own}-second")
+
+        def refusal() -> str:
+            other = quota(f"{own}-c").min(cpu=6).max(cpu=20).below(f"{own}-p")
+            return message_of(trial.call("POST", path, other.manifest))
+
+        assert trial.wait(lambda: not refusal(), within=20), f"expected room for a min of 6, found {refusal()}"

@@ -308,10 +308,43 @@ def test_a_pod_without_a_label_is_checked_by_its_namespace(trial: Trial) -> None
     assert f"pod can not be linked to a parentQuotaGroup,quota:{trial.name}, pod:plain" in str(error.value)
 
 
+@pytest.mark.feature("QUOTA-5.unlabelled")
+@pytest.mark.case("QU-343", severity="normal", source="spec QUOTA-R30")
+def test_a_quota_of_that_name_elsewhere_has_no_pods_of_the_namespace(trial: Trial) -> None:
+    """A parent in another namespace is named like the namespace of a pod without a label: the pod is accepted."""
+    path = path_of(trial, "").replace(f"/{trial.name}/", "/default/").rstrip("/")
+    elsewhere = quota(trial.name).max(cpu=4).parent().namespace("default")
+    assert trial.call("POST", path, elsewhere.manifest).ok
+    try:
+        trial.settle()
+        answer = trial.call("POST", f"/api/v1/namespaces/{trial.name}/pods", pod("plain").manifest)
+        assert answer.ok, f"expected the pod to be accepted, found {answer.body.decode()}"
+    finally:
+        trial.call("DELETE", f"{path}/{trial.name}")
+
+
+@pytest.mark.feature("QUOTA-2.refusals")
+@pytest.mark.case("QU-344", severity="normal", source="Koordinator pkg/webhook/elasticquota/quota_topology.go")
+@pytest.mark.parametrize("which", ["system", "default"])
+def test_special_quotas(trial: Trial, which: str) -> None:
+    """The quota of the system does not change, that of pods without a quota does, and neither is deleted."""
+    name = f"koordinator-{which}-quota"
+    path = path_of(trial, name).replace(f"/{trial.name}/", "/koordinator-system/")
+
+    def refusal(method: str, change: dict[str, Any] | None = None) -> str:
+        """A dry run, which leaves the quota to other cases."""
+        return str(yaml.safe_load(trial.call(method, f"{path}?dryRun=All", change).body).get("message"))
+
+    assert trial.reaches(lambda: trial.call("GET", path).ok, within=15), f"expected a quota {name}"
+    changed = refusal("PATCH", {"spec": {"max": {"cpu": "7"}}})
+    assert changed == (f"{DENIED}invalid quota {name}" if which == "system" else "None")
+    assert refusal("DELETE") == f"{DENIED}can not delete quotaGroup :{name}"
+
+
 @pytest.mark.feature("QUOTA-2.refusals")
 @pytest.mark.case("QU-057", severity="normal")
 def test_a_quota_with_pods_stays(trial: Trial) -> None:
-    """A quota is not deleted while pods name it, and the special quotas never are."""
+    """A quota is not deleted while pods name it."""
     own = family(trial)
     trial.submit(*(pod(name).quota(f"{own}-a") for name in ("one", "two", "three")))
     listed = f"{own}/one, {own}/three, ..."

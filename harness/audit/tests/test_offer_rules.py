@@ -65,6 +65,9 @@ def test_an_offer_above_the_formulas(offer: str, more: dict[str, Any]) -> None:
         pytest.param((*PODS, pod("new", "20", age=5)), {}, id="a-pod-since-the-report"),
         pytest.param((*PODS, pod("low", "20", {"koordinator.sh/qosClass": "BE"})), {}, id="a-batch-pod"),
         pytest.param(PODS, {"settings": {**ON, "cpuReclaimThresholdPercent": "all"}}, id="settings-are-not-read"),
+        pytest.param(
+            PODS, {"settings": {**ON, "cpuReclaimThresholdPercent": 30, "degradeTimeMinutes": 0}}, id="no-time"
+        ),
     ],
 )
 def test_what_is_no_breach(pods: tuple[dict[str, Any], ...], more: dict[str, Any]) -> None:
