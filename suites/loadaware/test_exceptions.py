@@ -94,7 +94,7 @@ def test_use_is_compared_with_the_amounts_before_amplification(
     trial: Trial, expect: Expect, raw: dict[str, str], cpu: str, memory: str
 ) -> None:
     """Two nodes show 20 cores and 64 Gi and use 8 of each, which is 40 percent and less. One of them has 10 real cores,
-    or 8 Gi, or uses nearly all of a resource of which its annotation has no amount: only the other one takes the pod."""
+    or 8 Gi, or uses nearly all of a resource that its annotation lacks: only the other one takes the pod."""
     machines(trial, "n1", "n2")
     annotate(trial, "/api/v1/nodes/n1", RAW_ALLOCATABLE, json.dumps(raw))
     report(trial, "n1", cpu, memory)
