@@ -54,7 +54,7 @@ def test_each_selector_counts(trial: Trial, expect: Expect, offers: Offers, wher
 def test_what_a_toleration_tolerates(
     trial: Trial, expect: Expect, offers: Offers, toleration: dict[str, str], fits: bool
 ) -> None:
-    """The only device has a taint; key, value and effect of the request's toleration are compared where they are set."""
+    """The only device has a taint: key, value and effect of a toleration are compared where they are set."""
     trial.add(node("n1"))
     offers.publish("n1", device("d0", taints=[TAINT]))
     trial.apply(claim("one").asks("d", offers.of_class, tolerations=[toleration]))
