@@ -259,13 +259,17 @@ def test_exactly_this_size(trial: Trial, expect: Expect) -> None:
 @pytest.mark.feature("RSV-3.ignored")
 @pytest.mark.case("RV-023", severity="critical")
 @pytest.mark.parametrize("annotated", [False, True], ids=["label", "annotation"])  # upstream's, the release post's
-def test_reservations_ignored(trial: Trial, expect: Expect, *, annotated: bool) -> None:
-    """For a pod that ignores reservations, reserved resources are free, and it becomes no owner."""
+@pytest.mark.parametrize("affinity", ["", '{"name": "held"}', '{"name": "nobody"}'])
+def test_reservations_ignored(trial: Trial, expect: Expect, *, annotated: bool, affinity: str) -> None:
+    """For a pod that ignores reservations, reserved resources are free, and it becomes no owner, whatever its affinity
+    to reservations (spec RSV-R19)."""
     trial.add(node("n1").cpu(SMALL))
     trial.reserve(reservation("held").like(pod("x").request(cpu=6)).for_labels(app="owner").many())
     expect.available("held")
 
     ignores = owner("ignores", cpu=6)
+    if affinity:
+        ignores.annotation(RESERVATION_AFFINITY, affinity)
     trial.submit(ignores.annotation(RESERVATION_IGNORED, "true") if annotated else ignores.ignores_reservations())
 
     assert not reservation_of(expect.bound("ignores"))
