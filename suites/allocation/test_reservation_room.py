@@ -658,7 +658,7 @@ def test_a_reservation_is_no_victim(trial: Trial, expect: Expect, held: Amounts,
 
     expect.pending("important")
     expect.stable(seconds=5)
-    assert not trial.pod("a").deleting
+    assert not expect.bound("a").deleting
     expect.available("held")
 
 
