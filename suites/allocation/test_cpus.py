@@ -45,6 +45,7 @@ def bound(pod: PodBuilder, cpu: int | str, qos: str = "LSR") -> PodBuilder:
     ("policy", "each"),
     [
         pytest.param("", 2, id="by-default-whole-cores"),
+        pytest.param("Default", 2, id="as-by-default"),
         pytest.param(FULL_PCPUS, 2, id="whole-cores"),
         pytest.param(SPREAD_BY_PCPUS, 1, id="one-of-each-core"),
     ],

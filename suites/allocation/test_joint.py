@@ -204,6 +204,18 @@ def test_how_many_nics(trial: Trial, expect: Expect, rdma: int, hint: dict[str, 
     check_arrival(trial, a)
 
 
+@pytest.mark.feature("DEV-7.nic-per-gpu")
+@pytest.mark.case("DS-180", severity="normal", source="spec DEV-R17")
+def test_nics_of_all_switches_are_not_joint(trial: Trial, expect: Expect) -> None:
+    """A pod asks for one GPU and, by ApplyForAll, for a part of every NIC, jointly on one switch: what is for all NICs
+    is not joint, and it gets its part of each."""
+    trial.add(node("n1").server(ONE_EACH))
+    builder = pod("a").gpus(1).rdma(5).hint("rdma", allocateStrategy="ApplyForAll")
+    trial.submit(builder.jointly("gpu", "rdma", same_pcie=True))
+
+    assert amounts(expect.running("a"), RDMA, "rdma") == [5] * 8
+
+
 @pytest.mark.feature("DEV-7.refusals")
 @pytest.mark.case("DS-058", severity="normal")
 @pytest.mark.parametrize(

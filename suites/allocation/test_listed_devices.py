@@ -110,6 +110,18 @@ def test_a_card_is_exchanged(trial: Trial, expect: Expect) -> None:
 
 
 @pytest.mark.feature("DEV-5.with-cpus")
+@pytest.mark.case("DS-182", severity="normal", source=f"spec DEV-R23; {DEVICE_SHARE}/device_allocator.go")
+def test_a_nic_without_a_place(trial: Trial, expect: Expect) -> None:
+    """On a node that aligns all to one NUMA node a NIC without topology goes with none of them; with one it does."""
+    trial.add(node("n1").server("dgx-h100").numa_policy(SINGLE_NUMA_NODE))
+    relist(trial, "n1", lambda one: {"topology": None} if one["type"] == "rdma" else None)
+    trial.submit(pod("a").request(cpu=4).gpus(1).rdma(100))
+    expect.pending("a")
+    relist(trial, "n1", lambda one: place(0, "z") if one["type"] == "rdma" else None)
+    expect.bound("a")
+
+
+@pytest.mark.feature("DEV-5.with-cpus")
 @pytest.mark.case("DS-131", severity="normal", source=f"spec DEV-R23; {DEVICE_SHARE}/device_allocator.go")
 def test_a_nic_of_no_numa_node(trial: Trial, expect: Expect) -> None:
     """On a node that aligns all to one NUMA node a NIC whose NUMA node is not known goes with each of them."""

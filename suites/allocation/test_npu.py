@@ -200,6 +200,25 @@ def test_a_slice_of_no_known_size_is_refused(templates: Trial, expect: Expect) -
 
 
 @pytest.mark.feature("DEV-11.virtual")
+@pytest.mark.case("DS-181", severity="normal", source="spec DEV-R45")
+@pytest.mark.needs(Capability.OWN_CLUSTER)
+def test_a_size_with_two_names_has_none(templates: Trial, expect: Expect) -> None:
+    """The ConfigMap has two templates of one size: a slice of it names none, and one of another size its own."""
+    path = f"/api/v1/namespaces/{SYSTEM}/configmaps/{TEMPLATES_MAP}"
+    sizes = TEMPLATES[MODEL]
+    twice = {**sizes, "vir05_of_another_name": sizes["vir05_1c_16g"]}
+    assert templates.call("PATCH", path, {"data": {"data.yaml": json.dumps({MODEL: twice})}}).ok
+    templates.settle()
+    templates.add(node("n1").gpus(CARD, 1))
+    templates.submit(virtual("a"), virtual("b", 10, 3, 50, "32Gi"))
+
+    extensions = [devices_of(bound)[0].extension for bound in expect.bound("a", "b")]
+
+    written = [extension.gpu_shared_resource_template if extension else "" for extension in extensions]
+    assert written == ["", "vir10_3c_32g"]
+
+
+@pytest.mark.feature("DEV-11.virtual")
 @pytest.mark.case("DS-139", severity="critical", source="spec DEV-R12, DEV-R45; ours: changes wake pods")
 @pytest.mark.needs(Capability.OWN_CLUSTER)
 def test_the_templates_change(templates: Trial, expect: Expect) -> None:

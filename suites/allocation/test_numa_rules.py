@@ -105,6 +105,45 @@ def test_a_numa_node_that_a_pod_no_longer_has_alone(trial: Trial, expect: Expect
     assert len(shares(expect.running("wide"))) == 2
 
 
+@pytest.mark.feature("NUMA-2.exclusive")
+@pytest.mark.case("NU-051", severity="normal", source="spec NUMA-R46")
+@pytest.mark.parametrize("order", [("wide", "narrow"), ("narrow", "wide")], ids="-".join)
+def test_a_numa_node_that_pods_share(trial: Trial, expect: Expect, order: tuple[str, str]) -> None:
+    """A pod has CPUs of both NUMA nodes, and one has four of one of them: an exclusive pod fits on neither, whichever
+    came first. When the wide one is gone it gets its NUMA node."""
+    builders = {
+        "wide": bound("wide", 34).align(RESTRICTED, exclusive="Preferred"),
+        "narrow": bound("narrow", 4).align(SINGLE_NUMA_NODE, exclusive="Preferred"),
+    }
+    trial.add(node("n1").server(MACHINE))
+    for name in order:
+        trial.submit(builders[name])
+        expect.running(name)
+    assert len(cpu_numa_nodes(trial, trial.pod("wide"))) == 2
+    trial.submit(plain("alone", 4).align(SINGLE_NUMA_NODE, exclusive="Required"))
+    expect.pending("alone", saying=UNALIGNED)
+    trial.delete("wide")
+    expect.running("alone")
+
+
+@pytest.mark.feature("NUMA-1.not-overbooked")
+@pytest.mark.case("NU-052", severity="normal", source="spec NUMA-R47")
+@pytest.mark.parametrize("amplified", [False, True])
+def test_numa_nodes_that_are_amplified_already(trial: Trial, expect: Expect, *, amplified: bool) -> None:
+    """CPUs count one and a half times: each NUMA node of 32 CPUs has room for a pod of 40. Where the
+    NodeResourceTopology has a ratio of its own, its 32 CPUs are amplified already, and the pod waits."""
+    trial.add(node("n1").server(MACHINE).annotation(AMPLIFICATION_RATIO, '{"cpu":1.5}'))
+    trial.settle(2)
+    if amplified:
+        assert trial.call("PATCH", TOPOLOGY, {"metadata": {"annotations": {AMPLIFICATION_RATIO: '{"cpu":1.5}'}}}).ok
+        trial.settle()
+    trial.submit(plain("a", 40).align(SINGLE_NUMA_NODE))
+    if amplified:
+        expect.pending("a", saying=UNALIGNED)
+        trial.submit(plain("b", 32).align(SINGLE_NUMA_NODE))
+    assert len(shares(expect.running("b" if amplified else "a"))) == 1
+
+
 @pytest.mark.feature("NUMA-1.not-overbooked")
 @pytest.mark.case("NU-023", severity="critical", source="spec NUMA-R21, NUMA-R48")
 def test_cpus_of_pods_without_a_policy_count_for_their_numa_node(trial: Trial, expect: Expect) -> None:

@@ -206,17 +206,19 @@ def test_what_a_pod_may_insist_on(trial: Trial, expect: Expect, policy: str, wai
 @pytest.mark.feature("DEV-6.pod-requirement")
 @pytest.mark.case("DS-046", severity="normal")
 @pytest.mark.parametrize(
-    ("bandwidth", "expected"),
+    ("first", "bandwidth", "expected"),
     [
-        pytest.param("400Gi", [2, 3, 4, 5], id="just-enough-is-enough"),
-        pytest.param("401Gi", None, id="no-ring-is-so-fast"),
-        pytest.param("100Gi", [0, 1, 6, 7], id="the-slow-one-will-do-and-comes-first"),
+        pytest.param("200Gi", "400Gi", [2, 3, 4, 5], id="just-enough-is-enough"),
+        pytest.param("200Gi", "401Gi", None, id="no-ring-is-so-fast"),
+        pytest.param("200Gi", "100Gi", [0, 1, 6, 7], id="the-slow-one-will-do-and-comes-first"),
+        pytest.param("", "100Gi", [2, 3, 4, 5], id="one-without-a-bandwidth-will-not-do"),
+        pytest.param("", "", [0, 1, 6, 7], id="one-without-a-bandwidth-comes-first"),
     ],
 )
-def test_ring_bandwidth(trial: Trial, expect: Expect, bandwidth: str, expected: list[int] | None) -> None:
+def test_ring_bandwidth(trial: Trial, expect: Expect, first: str, bandwidth: str, expected: list[int] | None) -> None:
     """A pod that requests a ring bandwidth gets a partition that has it."""
     slow, fast = FOURS
-    partitioned(trial, {"4": [linked(slow, bandwidth="200Gi"), linked(fast, bandwidth="400Gi")]}, PREFER)
+    partitioned(trial, {"4": [linked(slow, bandwidth=first), linked(fast, bandwidth="400Gi")]}, PREFER)
     trial.submit(pod("a").gpus(4).partition("BestEffort", bandwidth=bandwidth))
 
     if expected is None:

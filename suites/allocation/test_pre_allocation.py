@@ -147,15 +147,19 @@ def test_several_pods_are_taken_over(trial: Trial, expect: Expect) -> None:
 @pytest.mark.feature("RSV-2.pre-allocation")
 @pytest.mark.case("RV-075", severity="normal")
 @pytest.mark.profile(TAKING_OVER)
-def test_a_pod_that_holds_too_little_is_passed_over(trial: Trial, expect: Expect) -> None:
-    """The pod of highest rank is too small to make room on the full node; the next one is large enough."""
-    trial.add(node("n1").cpu(SMALL))
-    trial.submit(marked("small", 9, 1), marked("large", 1, 5), pod("filler").request(cpu=2))
-    expect.running("small", "large", "filler")
+@pytest.mark.parametrize(
+    ("first", "several"), [(1, False), (6, False), (6, True)], ids=["less", "more", "one-of-several"]
+)
+def test_a_pod_of_another_size_is_passed_over(trial: Trial, expect: Expect, first: int, several: bool) -> None:
+    """The pod of highest rank is too small to make room on the full node, or larger than the reservation; the next one
+    is as large."""
+    trial.add(node("n1").cpu(first + 7))
+    trial.submit(marked("first", 9, first), marked("next", 1, 5), pod("filler").request(cpu=2))
+    expect.running("first", "next", "filler")
 
-    trial.reserve(of_marked("held", 5))
+    trial.reserve(of_marked("held", 5, several=several))
 
-    assert taken_over(trial, expect, "small", "large", "filler") == ["large"]
+    assert taken_over(trial, expect, "first", "next", "filler") == ["next"]
 
 
 @pytest.mark.feature("RSV-2.pre-allocation")

@@ -589,7 +589,8 @@ def test_the_reason_follows_the_template(trial: Trial, expect: Expect) -> None:
         assert trial.call("PATCH", f"{RESERVATIONS_PATH}/held", {"spec": {"template": template}}).ok
 
     is_refused("Insufficient cpu")
-    status = {"conditions": [{"type": "Example", "status": "True"}]}
+    written = json.loads(trial.call("GET", f"{RESERVATIONS_PATH}/held").body)["status"]["conditions"]
+    status = {"conditions": [{"type": "Example", "status": "True"}, *written]}  # a merge patch replaces the list
     assert trial.call("PATCH", f"{RESERVATIONS_PATH}/held/status", {"status": status}).ok
     change(memory="32Gi")
     is_refused("Insufficient memory")
@@ -658,7 +659,7 @@ def test_a_reservation_is_no_victim(trial: Trial, expect: Expect, held: Amounts,
 
     expect.pending("important")
     expect.stable(seconds=5)
-    assert not trial.pod("a").deleting
+    assert not expect.bound("a").deleting
     expect.available("held")
 
 

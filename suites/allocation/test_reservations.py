@@ -258,15 +258,16 @@ def test_exactly_this_size(trial: Trial, expect: Expect) -> None:
 
 @pytest.mark.feature("RSV-3.ignored")
 @pytest.mark.case("RV-023", severity="critical")
-def test_reservations_ignored(trial: Trial, expect: Expect) -> None:
-    """For a pod that ignores reservations, reserved resources are free, and it becomes no owner."""
-    ignored(trial, expect, owner("ignores", cpu=6).ignores_reservations())
+@pytest.mark.parametrize("affinity", ["", '{"name": "held"}', '{"name": "nobody"}'])
+def test_reservations_ignored(trial: Trial, expect: Expect, affinity: str) -> None:
+    """For a pod that ignores reservations, reserved resources are free, and it becomes no owner, whatever its affinity
+    to reservations (spec RSV-R19)."""
+    ignores = owner("ignores", cpu=6).ignores_reservations()
+    ignored(trial, expect, ignores.annotation(RESERVATION_AFFINITY, affinity) if affinity else ignores)
 
 
 @pytest.mark.feature("RSV-3.ignored")
-@pytest.mark.case(
-    "RV-222", severity="normal", source="ours: the post lists the key among annotations, the API has a label"
-)
+@pytest.mark.case("RV-222", severity="normal", source="ours: an annotation in the post, a label in the API")
 def test_reservations_ignored_by_annotation(trial: Trial, expect: Expect) -> None:
     """The annotation of the release post does what the label does."""
     ignored(trial, expect, owner("ignores", cpu=6).annotation(RESERVATION_IGNORED, "true"))

@@ -52,9 +52,9 @@ class Offers:
             pytest.skip("the API server dropped extendedResourceName: its release, or a feature gate, lacks it")
         return name
 
-    def select(self, expression: str) -> None:
-        """Have the class choose other devices."""
-        selectors = [{"cel": {"expression": expression}}]
+    def select(self, *expressions: str) -> None:
+        """Have the class choose other devices, for which all of these hold."""
+        selectors = [{"cel": {"expression": expression}} for expression in expressions]
         path = self._trial.path("DeviceClass", self.of_class)
         response = self._trial.call("PATCH", path, {"spec": {"selectors": selectors}})
         assert response.ok, response.body

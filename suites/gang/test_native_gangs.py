@@ -10,6 +10,7 @@ import pytest
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
+from seatrial.harness.subject.protocol import Subject
 from seatrial.scheduler.api.builders import PodBuilder, gang, native_gang, node, pod, priority_class
 from seatrial.suites.gang.members import bound, names
 from seatrial.suites.gang.native import API, condition, path, reaches
@@ -37,6 +38,31 @@ def words(trial: Trial, name: str) -> str:
     """Why the pod is not tried; kube-scheduler says nothing of pods that PreEnqueue holds back."""
     messages = [one.message for one in trial.pod(name).status.conditions if one.type == "PodScheduled"]
     return messages[0].removeprefix("0/1 nodes are available: ").removesuffix(".") if messages else ""
+
+
+@pytest.mark.feature("WAS-1.quorum")
+@pytest.mark.case("GA-271", severity="normal", source="spec WAS-R35")
+def test_a_gang_that_was_scheduled_once_says_so_for_ever(trial: Trial, expect: Expect, subject: Subject | None) -> None:
+    """A gang was bound, and its members are gone. A scheduler that never saw that finds no room for new members: the
+    condition stays True."""
+    if subject is None:
+        pytest.skip("needs a scheduler that the harness started, found one that was deployed")
+    trial.add(node("n1").cpu(2))
+    create(trial, "train", 2)
+    trial.submit(*workers("train", 2))
+    expect.bound(*names("train", 2))
+    assert reaches(trial, "True", "Scheduled"), condition(trial)
+    trial.delete(*names("train", 2))
+    trial.submit(pod("filler").request(cpu=1))
+    expect.bound("filler")
+
+    subject.kill()
+    subject.start_again()
+    trial.submit(*workers("train", 2, first=2))
+
+    expect.pending(*names("train", 2, first=2))
+    expect.stable(seconds=5)
+    assert condition(trial)["status"] == "True"
 
 
 @pytest.mark.feature("WAS-1.quorum")

@@ -101,17 +101,25 @@ def test_a_pod_s_own_estimate_counts_in_the_score(trial: Trial, expect: Expect) 
 @pytest.mark.profile(RELEASED)
 @pytest.mark.feature("SCORE-3.filter")
 @pytest.mark.case("LA-054", severity="normal")
-def test_a_prod_pod_that_is_reported_with_another_class_counts_with_its_estimate(trial: Trial, expect: Expect) -> None:
-    """A prod pod of 10 cores uses 12 of 20, 60 percent, and prod pods may use 55. As long as the report says that it is
-    a batch pod, its estimate of 8.5 cores counts, 43 percent."""
+@pytest.mark.parametrize(("count", "fits"), [(10, True), (14, False)])
+def test_a_prod_pod_that_is_reported_with_another_class_counts_with_its_estimate(
+    trial: Trial, expect: Expect, count: int, fits: bool
+) -> None:
+    """A prod pod uses 12 of 20 cores, 60 percent, and prod pods may use 55. As long as the report says that it is a
+    batch pod, its estimate counts: 8.5 cores of a pod of 10, 43 percent, or 11.9 of one of 14."""
     machines(trial, "n1")
-    trial.submit(large("holder", 10, RELEASED))
+    trial.submit(large("holder", count, RELEASED))
     expect.running("holder")
     report(trial, "n1", "12", "4Gi", pods={"holder": ("12", "1Gi", PROD)})
     settle(trial)
     trial.submit(small("a", band=PROD))
     expect.pending("a", saying=OVER)
     report(trial, "n1", "12", "4Gi", pods={"holder": ("12", "1Gi", BATCH)})
+    if not fits:
+        settle(trial)
+        trial.submit(small("b", band=PROD))
+        expect.pending("a", "b", saying=OVER)
+        trial.delete("holder")
     expect.bound("a")
 
 

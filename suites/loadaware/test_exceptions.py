@@ -81,19 +81,29 @@ def test_a_node_may_have_thresholds_of_its_own_for_prod(trial: Trial, expect: Ex
 
 @pytest.mark.feature("SCORE-3.filter")
 @pytest.mark.case("LA-014", severity="critical", source="spec FWK-R51 to FWK-R53")
-@pytest.mark.parametrize("raw", [{"cpu": "10", "memory": "64Gi"}, {"memory": "8Gi"}], ids=["cpu", "memory"])
+@pytest.mark.parametrize(
+    ("raw", "cpu", "memory"),
+    [
+        pytest.param({"cpu": "10", "memory": "64Gi"}, "8", "8Gi", id="cpu"),
+        pytest.param({"memory": "8Gi"}, "8", "8Gi", id="memory"),
+        pytest.param({"memory": "64Gi"}, "18", "8Gi", id="cpu-that-is-not-listed"),
+        pytest.param({"cpu": "20"}, "8", "63Gi", id="memory-that-is-not-listed"),
+    ],
+)
 def test_use_is_compared_with_the_amounts_before_amplification(
-    trial: Trial, expect: Expect, raw: dict[str, str]
+    trial: Trial, expect: Expect, raw: dict[str, str], cpu: str, memory: str
 ) -> None:
     """Two nodes show 20 cores and 64 Gi and use 8 of each, which is 40 percent and less. One of them has 10 real cores,
-    or 8 Gi: only the other one takes the pod."""
+    or 8 Gi, or uses nearly all of a resource that its annotation lacks: only the other one takes the pod."""
     machines(trial, "n1", "n2")
     annotate(trial, "/api/v1/nodes/n1", RAW_ALLOCATABLE, json.dumps(raw))
-    for name in ("n1", "n2"):
-        report(trial, name, "8", "8Gi")
+    report(trial, "n1", cpu, memory)
+    report(trial, "n2", "8", "8Gi")
     settle(trial)
     trial.submit(*(small(f"a-{number}") for number in range(4)))
 
     pods = expect.bound("a-0", "a-1", "a-2", "a-3")
 
     assert {pod.spec.node_name for pod in pods} == {"n2"}
+    trial.submit(small("b").select({"kubernetes.io/hostname": "n1"}))
+    expect.pending("b", saying="usage exceed threshold")

@@ -177,25 +177,28 @@ def test_a_prod_pod_that_is_gone_does_not_count(trial: Trial, expect: Expect, us
 @pytest.mark.case("LA-074", severity="critical", source="spec FWK-R55, FWK-R58, FWK-R59; loadaware/pod_assign_cache.go")
 @pytest.mark.long(seconds=70)
 @pytest.mark.parametrize(
-    ("interval", "scheduled", "saying"),
+    ("interval", "scheduled", "initialized", "saying"),
     [
-        pytest.param(60, "0", "", id="report-of-60-s"),
-        pytest.param(600, "0", OVER, id="report-of-600-s"),
-        pytest.param(60, "30", "", id="30-s-after-it-was-scheduled"),
-        pytest.param(60, "600", OVER, id="600-s-after-it-was-scheduled"),
+        pytest.param(60, "0", "0", "", id="report-of-60-s"),
+        pytest.param(600, "0", "0", OVER, id="report-of-600-s"),
+        pytest.param(60, "30", "0", "", id="30-s-after-it-was-scheduled"),
+        pytest.param(60, "600", "0", OVER, id="600-s-after-it-was-scheduled"),
+        pytest.param(60, "600", "30", "", id="30-s-after-it-was-initialized"),
+        pytest.param(60, "30", "600", OVER, id="600-s-after-it-was-initialized"),
     ],
 )
-def test_how_long_a_pod_counts_with_its_estimate(
-    trial: Trial, expect: Expect, interval: int, scheduled: str, saying: str
+def test_how_long_a_pod_counts_with_its_estimate(  # noqa: PLR0917
+    trial: Trial, expect: Expect, interval: int, scheduled: str, initialized: str, saying: str
 ) -> None:
     """A pod of 12 cores, estimated at 10.2, has been there for 65 s and uses 1 of 6 cores. It counts with its estimate,
-    76 percent, while its node's interval of reports or the time of its annotation is not over."""
+    76 percent, while its node's interval of reports or the time of its annotation is not over. Of two times the one
+    since it was initialized counts."""
     machines(trial, "n1")
     report(trial, "n1", "0", "4Gi")
     spec = {"metricCollectPolicy": {"reportIntervalSeconds": interval}}
     accepted(trial.call("PATCH", f"{NODE_METRICS_PATH}/n1", {"spec": spec}), "set the interval of n1")
     holder = pod("holder").request(cpu=12, memory="1Gi").label(PRIORITY_CLASS_LABEL, PROD).scheduler(ESTIMATES)
-    holder.annotation(ESTIMATED_AFTER_INITIALIZED, "0").annotation(ESTIMATED_AFTER_SCHEDULED, scheduled)
+    holder.annotation(ESTIMATED_AFTER_INITIALIZED, initialized).annotation(ESTIMATED_AFTER_SCHEDULED, scheduled)
     trial.submit(holder)
     expect.running("holder")
     settle(trial, COVERED + 5)

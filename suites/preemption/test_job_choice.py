@@ -1,7 +1,5 @@
 """Job-level preemption: which pods are one job, and which of several equal jobs goes."""
 
-from collections.abc import Iterator
-
 import orjson
 import pytest
 
@@ -10,25 +8,11 @@ from seatrial.fixtures.trial import TRIAL_LABEL, Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import gang
 from seatrial.suites.preemption.jobs import JOB, PREEMPTING, filler, hosts, left, of_job, workers
-from seatrial.suites.preemption.priorities import classes
+from seatrial.suites.preemption.priorities import classes, second_namespace
 
-__all__ = ["classes"]
+__all__ = ["classes", "second_namespace"]
 
 pytestmark = [pytest.mark.needs(Capability.NODES), pytest.mark.profile(PREEMPTING)]
-
-
-@pytest.fixture
-def second_namespace(classes: Trial) -> Iterator[str]:
-    """A namespace beside that of the trial; deleted afterwards with its pods."""
-    name = f"{classes.name}-other"
-    classes.accept({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}, "/api/v1/namespaces")
-    account = f"/api/v1/namespaces/{name}/serviceaccounts/default"
-    assert classes.reaches(lambda: classes.call("GET", account).ok, within=30)
-    yield name
-    classes.call("DELETE", f"/api/v1/namespaces/{name}/pods?gracePeriodSeconds=0")
-    pods = f"/api/v1/namespaces/{name}/pods"
-    assert classes.reaches(lambda: not orjson.loads(classes.call("GET", pods).body)["items"], within=60)
-    classes.call("DELETE", f"/api/v1/namespaces/{name}")
 
 
 @pytest.mark.feature("PRE-2.whole-jobs")

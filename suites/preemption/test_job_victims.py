@@ -223,6 +223,23 @@ def test_what_the_victims_use_of_the_quota_is_free_for_the_gang(classes: Trial, 
 
 
 @pytest.mark.feature("PRE-2.quota")
+@pytest.mark.case("JP-097", severity="normal", source="spec GANG-R89: the quota of each member")
+def test_members_of_two_quotas_count_each_in_its_own(classes: Trial, expect: Expect) -> None:
+    """Each of two quotas has three CPUs, and a member of two CPUs: the pods in the way are evicted for both."""
+    hosts(classes, n1=1, n2=1)
+    teams = [f"{classes.name}-{team}" for team in ("a", "b")]
+    classes.apply(*(quota(team).max(cpu=3).manifest for team in teams))
+    classes.submit(filler("low-1", "n1"), filler("low-2", "n2"))
+    expect.running("low-1", "low-2")
+    classes.apply(gang("train", 2))
+
+    members = zip(workers("train", 2), teams, strict=True)
+    classes.submit(*(built.request(cpu=2).quota(team) for built, team in members))
+
+    expect.running(*names("train", 2))
+
+
+@pytest.mark.feature("PRE-2.quota")
 @pytest.mark.case("JP-070", severity="critical")
 def test_a_non_preemptible_gang_that_exceeds_the_min_evicts_no_pod(classes: Trial, expect: Expect) -> None:
     """Non-preemptible pods may use the min of their quota, which has room for each of the two members, not for both."""

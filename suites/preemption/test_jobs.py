@@ -130,12 +130,15 @@ def test_a_gang_that_never_preempts_waits(classes: Trial, expect: Expect) -> Non
 
 @pytest.mark.feature("PRE-2.quota")
 @pytest.mark.case("JP-009", severity="critical")
-def test_a_gang_that_its_quota_does_not_admit_evicts_no_pod(classes: Trial, expect: Expect) -> None:
-    """The quota has room for each of the two members alone, but not for both: the pods on the nodes stay."""
+@pytest.mark.parametrize("other", [False, True], ids=["alone", "beside-another-quota"])
+def test_a_gang_that_its_quota_does_not_admit_evicts_no_pod(classes: Trial, expect: Expect, other: bool) -> None:
+    """The quota has room for each of the two members alone, but not for both: the pods on the nodes stay. What they
+    use of another quota is no room for the gang."""
     hosts(classes, n1=1, n2=1)
-    name = f"{classes.name}-team"
-    classes.apply(quota(name).min(cpu=3).max(cpu=3).manifest)
-    classes.submit(filler("low-1", "n1"), filler("low-2", "n2"))
+    name, others = f"{classes.name}-team", f"{classes.name}-rest"
+    classes.apply(quota(name).min(cpu=3).max(cpu=3).manifest, quota(others).max(cpu=8).manifest)
+    fillers = [filler("low-1", "n1"), filler("low-2", "n2")]
+    classes.submit(*(built.request(cpu=2).quota(others) if other else built for built in fillers))
     expect.running("low-1", "low-2")
     classes.apply(gang("train", 2))
 

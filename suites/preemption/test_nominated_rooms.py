@@ -8,7 +8,8 @@ from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import disruption_budget, node
-from seatrial.suites.preemption.nominations import freeze, of, preempt_on_frozen
+from seatrial.scheduler.api.clock import rfc3339
+from seatrial.suites.preemption.nominations import freeze, of, preempt_on_frozen, thaw
 from seatrial.suites.preemption.priorities import classes
 
 __all__ = ["classes"]
@@ -81,11 +82,13 @@ def test_a_budget_that_a_pod_comes_under_counts(classes: Trial, expect: Expect) 
         pytest.param(None, id="deleted"),
         pytest.param({"minAvailable": 0}, id="lowered"),
         pytest.param({"selector": {"matchLabels": {"app": "nobody"}}}, id="other-pods"),
+        pytest.param({}, id="enough-others"),
     ],
 )
 def test_a_budget_that_ends_protects_no_more(classes: Trial, expect: Expect, change: dict[str, Any] | None) -> None:
     """A budget keeps the low pod of n1 from a first preemption, which takes a more important one. Then the budget is
-    deleted, allows a disruption, or selects other pods: the second preemption takes the low pod."""
+    deleted, allows a disruption, selects other pods, or another of its pods runs: the second preemption takes the low
+    pod."""
     classes.add(*(node(name).cpu(4).label("host", name) for name in ("n1", "n2", "n3")))
     classes.apply(disruption_budget("keep", {"app": "guarded"}, min_available=1))
     classes.submit(of("low", "low", 4).label("app", "guarded").on(host="n1"))
@@ -98,6 +101,10 @@ def test_a_budget_that_ends_protects_no_more(classes: Trial, expect: Expect, cha
     path = f"/apis/policy/v1/namespaces/{classes.name}/poddisruptionbudgets/keep"
     if change is None:
         assert classes.call("DELETE", path).ok
+    elif not change:
+        classes.add(node("n4").cpu(1).label("host", "n4"))
+        classes.submit(of("top", "another", 1).label("app", "guarded").on(host="n4"))
+        expect.running("another")
     else:
         assert classes.call("PATCH", path, {"spec": change}).ok
     classes.settle(3)
@@ -123,3 +130,33 @@ def test_a_victim_has_an_event(classes: Trial, expect: Expect) -> None:
     assert classes.reaches(lambda: bool(event_messages()), within=10), classes.events("low")
     assert uid in event_messages()[0]
     assert "n1" in event_messages()[0]
+
+
+@pytest.mark.feature("PRE-1.minimal-victims")
+@pytest.mark.case("PR-081", severity="normal", source="spec FWK-R77, FWK-R78: of equal victims the younger goes")
+@pytest.mark.needs(Capability.VIRTUAL_TIME)  # what a node's agent writes is written by the case
+@pytest.mark.parametrize("younger", ["a", "b"])
+def test_when_pods_started_counts_as_soon_as_it_is_known(classes: Trial, expect: Expect, younger: str) -> None:
+    """Preemptions take the pods of n2 and n3, while two equal pods of n1 have not started. Then these start one after
+    the other: the next preemption takes the younger one."""
+    classes.add(*(node(name).cpu(8).label("host", name) for name in ("n1", "n2", "n3")))
+    classes.submit(*(of("low", f"cheap-{name}", 8).on(host=name) for name in ("n2", "n3")))
+    expect.running("cheap-n2", "cheap-n3")
+    freeze(classes, "n1")
+    classes.settle(2)
+    classes.submit(*(of("middle", name, 4).on(host="n1") for name in ("a", "b")))
+    expect.bound("a", "b")
+    for name in ("n2", "n3"):
+        classes.submit(of("high", f"on-{name}", 8))
+        expect.running(f"on-{name}")
+    for name in ("a", "b"):
+        moment = classes.cluster.clock.now() - (10 if name == younger else 20)
+        status = {"status": {"phase": "Running", "startTime": rfc3339(moment)}}
+        assert classes.call("PATCH", f"{classes.path('Pod', name)}/status", status).ok
+    classes.settle(2)
+
+    classes.submit(of("high", "third", 4))
+
+    expect.gone(younger)
+    assert not classes.pod("b" if younger == "a" else "a").deleting
+    thaw(classes, "n1")

@@ -69,9 +69,10 @@ def test_half_of_the_room_is_not_given_away(classes: Trial, expect: Expect) -> N
 @pytest.mark.feature("PRE-1.lower-goes")
 @pytest.mark.case("PR-061", severity="critical")
 @pytest.mark.long(seconds=15)
-def test_a_pod_whose_room_was_taken_preempts_again(classes: Trial, expect: Expect) -> None:
+@pytest.mark.parametrize("cooled", [True, False], ids=["after-backoff", "in-backoff"])
+def test_a_pod_whose_room_was_taken_preempts_again(classes: Trial, expect: Expect, cooled: bool) -> None:
     """One of two victims is gone, and a more important pod takes its room. When the other is gone too, the nominated
-    pod does not fit there any more: it preempts on another node."""
+    pod does not fit there any more: it preempts on another node, at the latest when its backoff is over."""
     classes.add(node("n1").cpu(8))
     preempt_on_frozen(classes, expect, of("low", "first", 4), of("low", "second", 4), by=of("high", "high", 8))
     end(classes, "first")
@@ -82,6 +83,8 @@ def test_a_pod_whose_room_was_taken_preempts_again(classes: Trial, expect: Expec
     expect.running("third")
     assert classes.call("PATCH", "/api/v1/nodes/n2", {"spec": {"taints": []}}).ok
     expect.stable(seconds=12)  # the backoff is over, and nothing but the end of the second pod has it tried again
+    if not cooled:  # an event that has it tried again, so that another backoff begins
+        assert classes.call("PATCH", classes.path("Pod", "high"), {"metadata": {"labels": {"tried": "again"}}}).ok
 
     thaw(classes, "n1")
 

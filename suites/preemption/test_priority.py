@@ -82,13 +82,20 @@ def test_equal_priority_is_left_alone(classes: Trial, expect: Expect) -> None:
 
 @pytest.mark.feature("PRE-1.never")
 @pytest.mark.case("PR-005", severity="critical")
-def test_never_means_never(classes: Trial, expect: Expect) -> None:
-    """A pod whose class never preempts waits until the card is free."""
+@pytest.mark.parametrize("nominated", [False, True], ids=["plain", "nominated-by-another"])
+def test_never_means_never(classes: Trial, expect: Expect, nominated: bool) -> None:
+    """A pod whose class never preempts waits until the card is free, also where another program nominates a node."""
     classes.add(node("n1").cards(1))
     classes.submit(low("low"))
     expect.running("low")
 
-    classes.submit(pod("patient").gpus(1).priority_class("trial-patient"))
+    patient = pod("patient").gpus(1).priority_class("trial-patient")
+    patient.manifest["spec"]["schedulingGates"] = [{"name": "example.com/later"}] if nominated else []
+    classes.submit(patient)
+    path = classes.path("Pod", "patient")
+    if nominated:
+        assert classes.call("PATCH", f"{path}/status", {"status": {"nominatedNodeName": "n1"}}).ok
+        assert classes.call("PATCH", path, {"spec": {"schedulingGates": None}}).ok
 
     expect.pending("patient")
     expect.stable(seconds=2)

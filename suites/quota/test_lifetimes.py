@@ -4,11 +4,15 @@ import pytest
 
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
+from seatrial.harness.clusters.fault_injection.transport import BindingsOf, Link
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import node, quota
 from seatrial.scheduler.api.extension import KOORD_SCHEDULER
 from seatrial.scheduler.api.quota import QUOTA_NAME
+from seatrial.suites.faults.schedulers import link, running
 from seatrial.suites.quota.quotas import counted, make, many, named, path_of, placed, settle
+
+__all__ = ["link", "running"]
 
 pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER), pytest.mark.profile(KOORD_SCHEDULER)]
 
@@ -117,3 +121,27 @@ def test_a_waiting_pod_that_gets_another_quota_waits_for_that(trial: Trial, expe
     expect.stable(seconds=3)
     label("closes", "c")
     expect.bound("closes")
+
+
+@pytest.mark.feature("QUOTA-1.max-bound")
+@pytest.mark.case(
+    "QU-331",
+    severity="critical",
+    source="kubernetes pkg/scheduler/schedule_one.go@v1.34: a binding that failed moves waiting pods",
+)
+@pytest.mark.long(seconds=12)
+def test_what_a_refused_binding_leaves_is_given_to_the_next(trial: Trial, expect: Expect, link: Link) -> None:
+    """A quota has room for one of two pods. The binding of the first one is refused again and again: while it backs
+    off, the second one is bound."""
+    trial.add(node("n1").cpu(8))
+    make(trial, quota(named(trial, "a")).max(cpu=1))
+    settle(trial)
+    link.delay = 3.0  # seconds, so that the second pod waits when the answer comes
+    link.refuse(500, BindingsOf("a-0"))
+    trial.submit(*many(trial, "a", 2))
+
+    expect.bound("a-1", within=60)
+
+    assert link.refused, "the binding of the first pod must have been refused"
+    link.heal()
+    expect.pending("a-0", saying="Insufficient quotas")

@@ -76,12 +76,12 @@ def test_the_message_counts_nodes_by_reason(trial: Trial, expect: Expect) -> Non
 def test_a_node_that_opens_is_no_reason_any_more(
     trial: Trial, expect: Expect, closed: Json, opened: Json, saying: str
 ) -> None:
-    """A pod waits, and the only node is closed and too small. The node opens: the pod says that it is too small."""
+    """Two pods wait, and the only node is closed and too small. The node opens: both say that it is too small."""
     trial.add(node("n1").cpu(2))
     assert trial.call("PATCH", "/api/v1/nodes/n1", {"spec": closed}).ok
     trial.settle()
-    trial.submit(pod("large").request(cpu=4))
-    expect.pending("large", saying=saying)
+    trial.submit(pod("large").request(cpu=4), pod("larger").request(cpu=6))
+    expect.pending("large", "larger", saying=saying)
     trial.pass_time(2)
     assert trial.call("PATCH", "/api/v1/nodes/n1", {"spec": opened}).ok
-    expect.pending("large", saying="1 Insufficient cpu", within=20)
+    expect.pending("large", "larger", saying="1 Insufficient cpu", within=20)

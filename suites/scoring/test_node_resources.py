@@ -223,8 +223,8 @@ def volume(
     trial.accept(body, "/api/v1/persistentvolumes")
 
 
-def using(name: str, claimed: str) -> PodBuilder:
-    return pod_with(name, volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": claimed}}])
+def using(name: str, *claims: str) -> PodBuilder:
+    return pod_with(name, volumes=[{"name": f"v-{one}", "persistentVolumeClaim": {"claimName": one}} for one in claims])
 
 
 @pytest.mark.feature("SCORE-4.volumes")
@@ -264,14 +264,16 @@ def test_a_volume_keeps_its_pod_on_its_node(trial: Trial, expect: Expect) -> Non
 
 @pytest.mark.feature("SCORE-4.volumes")
 @pytest.mark.case("SC-139", severity="critical")
-def test_a_claim_for_one_pod_has_one_pod(trial: Trial, expect: Expect) -> None:
-    """A second pod with a ReadWriteOncePod claim waits until the first is gone."""
-    volume(trial, f"{trial.name}-v", "c", mode="ReadWriteOncePod")
-    claim(trial, "c", f"{trial.name}-v", "ReadWriteOncePod")
+@pytest.mark.parametrize("claims", [("c",), ("c", "own"), ("own", "c")], ids="-".join)
+def test_a_claim_for_one_pod_has_one_pod(trial: Trial, expect: Expect, claims: tuple[str, ...]) -> None:
+    """A second pod with a ReadWriteOncePod claim, and maybe one of its own, waits until the first is gone."""
+    for name in claims:
+        volume(trial, f"{trial.name}-{name}", name, mode="ReadWriteOncePod")
+        claim(trial, name, f"{trial.name}-{name}", "ReadWriteOncePod")
     trial.add(node("n1"))
     trial.submit(using("first", "c"))
     expect.bound("first")
-    trial.submit(using("second", "c"))
+    trial.submit(using("second", *claims))
     waits(expect, "second", "ReadWriteOncePod")
     trial.delete("first")
     expect.bound("second")

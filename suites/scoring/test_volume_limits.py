@@ -163,7 +163,7 @@ def test_a_volume_that_pods_share_counts_once(trial: Trial, expect: Expect) -> N
 @pytest.mark.case("SC-420", severity="normal", source=f"{LIMITS}: EventsToRegister, CSINode update")
 def test_a_node_attaches_more_than_before(trial: Trial, expect: Expect) -> None:
     """The CSINode's limit goes from one to two: the pod that waited for it is bound, and the next one waits. Without
-    the CSINode there is no limit."""
+    the driver's entry, or without the CSINode, there is no limit."""
     with limited(trial, 1):
         trial.submit(using_volume(trial, "a"))
         expect.bound("a")
@@ -175,6 +175,9 @@ def test_a_node_attaches_more_than_before(trial: Trial, expect: Expect) -> None:
         expect.bound("b")
         trial.submit(using_volume(trial, "c"))
         expect.pending("c", saying="max volume count")
+        patch(trial, "/apis/storage.k8s.io/v1/csinodes/n1", {"spec": {"drivers": []}})
+        expect.bound("c")
+        patch(trial, "/apis/storage.k8s.io/v1/csinodes/n1", {"spec": {"drivers": drivers}})
     trial.settle()
     trial.submit(using_volume(trial, "d"))
     expect.bound("d")

@@ -258,6 +258,29 @@ def test_a_peer_in_the_spine_attracts(trial: Trial, expect: Expect, here: str, t
 
 
 @pytest.mark.feature("TOPO-2.multiples")
+@pytest.mark.case("TO-073", severity="normal", source=SOLVER)
+@pytest.mark.parametrize("layers", [("BlockLayer", NODE_LAYER), (NODE_LAYER, "BlockLayer")], ids="-".join)
+def test_members_are_a_multiple_in_two_layers(trial: Trial, expect: Expect, layers: tuple[str, str]) -> None:
+    """Members in a block are a multiple of four and those on a node of two, in either order of the rules. Two
+    blocks have a node of three cards and one of four: a gang of eight has four members in each."""
+    multiples = {"BlockLayer": 4, NODE_LAYER: 2}
+    trial.apply(network())
+    cards = {"b1-0": 3, "b1-1": 4, "b2-0": 3, "b2-1": 4}
+    trial.add(*(placed_in(name, "s1", name.partition("-")[0], cards=count) for name, count in cards.items()))
+    in_tree(trial, len(cards))
+    rules = gang("train", 8).gather("SpineLayer", MUST)
+    for layer in layers:
+        rules.gather(layer, PREFER, multiple=multiples[layer])
+    trial.apply(rules)
+
+    trial.submit(*workers("train", 8))
+
+    expect.bound(*names("train", 8))
+    assert blocks(trial, "train") == {"b1": 4, "b2": 4}
+    assert not [node for node, count in Counter(where(trial, "train").values()).items() if count % 2]
+
+
+@pytest.mark.feature("TOPO-2.multiples")
 @pytest.mark.case("TO-057", severity="normal", source=SOLVER)
 @pytest.mark.long(seconds=4)
 @pytest.mark.parametrize("layer", ["BlockLayer", NODE_LAYER])

@@ -1,0 +1,193 @@
+"""Which devices a request means: selectors, taints and rules that taint, constraints, amounts, and whole pools."""
+
+import pytest
+
+from seatrial.fixtures.expect import Expect
+from seatrial.fixtures.trial import Manifest, Trial
+from seatrial.harness.clusters.protocol import Capability
+from seatrial.scheduler.api.builders import claim, node, pod
+from seatrial.scheduler.api.resourceclaims import TAINT_RULES_PATH
+from seatrial.suites.dra.offers import Offers, device, offers, served
+
+__all__ = ["offers", "served"]
+
+pytestmark = [pytest.mark.needs(Capability.HARDWARE)]
+ALLOCATOR = "kubernetes 1.37 dynamic-resource-allocation/structured"
+EXTENDED = "kubernetes 1.37 pkg/scheduler/framework/plugins/dynamicresources/extendeddynamicresources.go"
+TAINT = {"key": "example.com/broken", "value": "yes", "effect": "NoSchedule"}
+
+
+@pytest.mark.feature("DRA-1.selected")
+@pytest.mark.case("DR-093", severity="critical", source=ALLOCATOR)
+@pytest.mark.parametrize("where", ["class", "claim"])
+@pytest.mark.parametrize("order", [1, -1], ids=["kind-first", "size-first"])
+def test_each_selector_counts(trial: Trial, expect: Expect, offers: Offers, where: str, order: int) -> None:
+    """Of three devices one is of the kind and of the size that two selectors of the class, or of the claim, ask for."""
+    trial.add(node("n1"))
+    kinds = {"d0": ("a", 2), "d1": ("b", 1), "d2": ("b", 2)}
+    offers.publish("n1", *[device(name, attributes={"kind": k, "size": s}) for name, (k, s) in kinds.items()])
+    driver = f"device.driver == '{offers.driver}' && "
+    selectors = [f"{driver}{offers.attribute('kind')} == 'b'", f"{driver}{offers.attribute('size')} == 2"][::order]
+    if where == "class":
+        offers.select(*selectors)
+    trial.apply(claim("one").asks("d", offers.of_class, *(selectors if where == "claim" else ())))
+    trial.submit(pod("a").claim("d", name="one"))
+
+    expect.bound("a")
+
+    assert offers.devices_of("one") == ["d=d2"]
+
+
+@pytest.mark.feature("DRA-3.taints")
+@pytest.mark.case("DR-094", severity="critical", source="spec DRA-R95")
+@pytest.mark.parametrize(
+    ("toleration", "fits"),
+    [
+        pytest.param({"key": TAINT["key"], "operator": "Exists", "effect": "NoSchedule"}, True, id="effect"),
+        pytest.param({"key": TAINT["key"], "operator": "Exists", "effect": "NoExecute"}, False, id="other-effect"),
+        pytest.param({"key": TAINT["key"], "operator": "Equal", "value": "yes"}, True, id="value"),
+        pytest.param({"key": TAINT["key"], "operator": "Equal", "value": "no"}, False, id="other-value"),
+        pytest.param({"operator": "Exists"}, True, id="any-key"),
+        pytest.param({"key": "example.com/other", "operator": "Exists"}, False, id="other-key"),
+    ],
+)
+def test_what_a_toleration_tolerates(
+    trial: Trial, expect: Expect, offers: Offers, toleration: dict[str, str], fits: bool
+) -> None:
+    """The only device has a taint: key, value and effect of a toleration are compared where they are set."""
+    trial.add(node("n1"))
+    offers.publish("n1", device("d0", taints=[TAINT]))
+    trial.apply(claim("one").asks("d", offers.of_class, tolerations=[toleration]))
+    trial.submit(pod("a").claim("d", name="one"))
+    if fits:
+        expect.bound("a")
+    else:
+        expect.pending("a", saying="cannot allocate all claims")
+
+
+@pytest.mark.feature("DRA-3.taints")
+@pytest.mark.case("DR-095", severity="critical", source="spec DRA-R76")
+def test_a_rule_taints_one_pool_while_it_is_there(trial: Trial, expect: Expect, offers: Offers) -> None:
+    """The rule names the pool of n1: the first pod goes to n2, the second waits until the rule is deleted."""
+    trial.add(node("n1"), node("n2"))
+    for name in ("n1", "n2"):
+        offers.publish(name, device("d0"))
+    trial.apply(claim("one").asks("d", offers.of_class), claim("two").asks("d", offers.of_class))
+    offers.taint("NoSchedule", pool=f"{trial.name}-n1")
+    trial.settle()
+    trial.submit(pod("a").claim("d", name="one"))
+    assert expect.bound("a").spec.node_name == "n2"
+    trial.submit(pod("b").claim("d", name="two"))
+    expect.pending("b", saying="cannot allocate all claims")
+
+    assert trial.call("DELETE", f"{TAINT_RULES_PATH}/{trial.name}").ok
+
+    assert expect.bound("b").spec.node_name == "n1"
+
+
+@pytest.mark.feature("DRA-2.constraints")
+@pytest.mark.case("DR-096", severity="critical", source=ALLOCATOR)
+def test_each_of_several_values_is_distinct(trial: Trial, expect: Expect, offers: Offers) -> None:
+    """Three devices with different ports: the third device in order has the port of the first."""
+    trial.add(node("n1"))
+    offers.publish("n1", *[device(f"d{n}", attributes={"port": port}) for n, port in enumerate((1, 2, 1, 3))])
+    trial.apply(claim("apart").asks("d", offers.of_class, count=3).distinct(f"{offers.driver}/port"))
+    trial.submit(pod("a").claim("d", name="apart"))
+
+    expect.bound("a")
+
+    assert offers.devices_of("apart") == ["d=d0", "d=d1", "d=d3"]
+
+
+@pytest.mark.feature("DRA-3.shares")
+@pytest.mark.case("DR-097", severity="critical", source="spec DRA-R100")
+@pytest.mark.parametrize(
+    ("policy", "amounts"),
+    [
+        pytest.param(
+            {"default": "2", "validRange": {"min": "2", "step": "3", "max": "8"}},
+            {"1": "2", "4": "5", "6": "8"},
+            id="steps-from-the-minimum",
+        ),
+        pytest.param({"default": "2", "validValues": ["2", "4", "8"]}, {"1": "2", "3": "4", "5": "8"}, id="values"),
+    ],
+)
+def test_the_next_amount_of_the_policy_is_taken(
+    trial: Trial, expect: Expect, offers: Offers, policy: Manifest, amounts: dict[str, str]
+) -> None:
+    """Each share takes the smallest amount that the device's policy has and that is enough; for 9 there is none."""
+    trial.add(node("n1"))
+    slots = {"slots": {"value": "40", "requestPolicy": policy}}
+    offers.publish("n1", device("d0", allowMultipleAllocations=True, capacity=slots))
+    for amount in (*amounts, "9"):
+        trial.apply(claim(f"c{amount}").asks("d", offers.of_class, capacity={"requests": {"slots": amount}}))
+        trial.submit(pod(f"p{amount}").claim("d", name=f"c{amount}"))
+
+    expect.bound(*[f"p{amount}" for amount in amounts])
+
+    expect.pending("p9", saying="cannot allocate all claims")
+    for amount, taken in amounts.items():
+        allocation = offers.claim(f"c{amount}").status.allocation
+        assert allocation is not None
+        assert allocation.devices.results[0].consumed_capacity == {"slots": taken}
+
+
+@pytest.mark.feature("DRA-1.allocated")
+@pytest.mark.case("DR-098", severity="normal", source="spec DRA-R85")
+def test_the_requests_of_a_class_have_its_configuration(trial: Trial, expect: Expect, offers: Offers) -> None:
+    """Two of three requests are of a class with a configuration: the allocation names both, for the driver."""
+    trial.add(node("n1"))
+    offers.publish("n1", *[device(f"d{number}") for number in range(3)])
+    config = [{"opaque": {"driver": offers.driver, "parameters": {"kind": "Mode"}}}]
+    assert trial.call("PATCH", trial.path("DeviceClass", offers.of_class), {"spec": {"config": config}}).ok
+    other = offers.another("plain", f"device.driver == '{offers.driver}'", f"{offers.driver}/plain")
+    trial.apply(claim("three").asks("x", offers.of_class).asks("y", offers.of_class).asks("z", other))
+    trial.submit(pod("a").claim("d", name="three"))
+
+    expect.bound("a")
+
+    allocation = offers.claim("three").status.allocation
+    assert allocation is not None
+    assert [(one.source, list(one.requests)) for one in allocation.devices.config] == [("FromClass", ["x", "y"])]
+
+
+@pytest.mark.feature("DRA-4.containers")
+@pytest.mark.case("DR-099", severity="normal", source=EXTENDED)
+@pytest.mark.parametrize("counts", [(1, 3), (3, 1)], ids=["last", "first"])
+def test_init_containers_have_what_the_largest_asks_for(
+    trial: Trial, expect: Expect, offers: Offers, counts: tuple[int, int]
+) -> None:
+    """Two init containers ask for one and three devices, one after the other: the pod has three."""
+    trial.add(node("n1"))
+    resource = offers.serve()
+    offers.publish("n1", *[device(f"d{number}") for number in range(4)])
+    builder = pod("a")
+    main = builder.manifest["spec"]["containers"][0]
+    builder.manifest["spec"]["initContainers"] = [
+        {"name": f"early-{at}", "image": main["image"], "command": ["true"], "resources": {"limits": {resource: count}}}
+        for at, count in enumerate(map(str, counts))
+    ]
+    trial.submit(builder)
+
+    expect.bound("a")
+
+    (made,) = offers.extended("a")
+    assert made.status.allocation is not None
+    assert len(made.status.allocation.devices.results) == 3
+
+
+@pytest.mark.feature("DRA-3.complete")
+@pytest.mark.case("DR-100", severity="normal", source=ALLOCATOR)
+def test_a_pool_with_more_slices_than_it_says_gives_nothing(trial: Trial, expect: Expect, offers: Offers) -> None:
+    """Two slices say that the pool has one. When they say two, the pod goes."""
+    trial.add(node("n1"))
+    for part in ("a", "b"):
+        offers.publish("n1", device(f"d-{part}"), part=part)
+    trial.apply(claim("one").asks("d", offers.of_class))
+    trial.submit(pod("a").claim("d", name="one"))
+    expect.pending("a")
+
+    for part in ("a", "b"):
+        offers.change("n1", {"pool": {"resourceSliceCount": 2}}, part=part)
+
+    expect.bound("a")

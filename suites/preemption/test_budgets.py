@@ -1,0 +1,115 @@
+"""Which pods a disruption budget protects, and how far its allowance goes.
+
+Nodes have four CPUs. The pod of n1 is of low priority, that of n2 of middle priority and under no budget: a pod of high
+priority takes the low one's place unless that violates a budget.
+"""
+
+import orjson
+import pytest
+
+from seatrial.fixtures.expect import Expect
+from seatrial.fixtures.trial import TRIAL_LABEL, Trial
+from seatrial.harness.clusters.protocol import Capability
+from seatrial.scheduler.api.builders import disruption_budget, native_gang, node
+from seatrial.suites.preemption.nominations import of
+from seatrial.suites.preemption.priorities import classes, second_namespace
+
+__all__ = ["classes", "second_namespace"]
+
+pytestmark = [pytest.mark.needs(Capability.NODES)]
+GUARDED = {"app": "guarded"}
+BUDGETS = "/apis/policy/v1/namespaces/{}/poddisruptionbudgets"
+RULE = "spec FWK-R78, FWK-R81"
+
+
+def hosts(trial: Trial, *names: str) -> None:
+    trial.add(*(node(name).cpu(4).label("host", name) for name in names))
+
+
+def preempts_on(trial: Trial, expect: Expect, where: str) -> None:
+    """A pod of high priority takes the place of a pod on that node."""
+    trial.settle(3)  # the budget's status counts its pods
+    trial.submit(of("high", "high", 4))
+    assert expect.running("high").spec.node_name == where
+
+
+@pytest.mark.feature("PRE-1.budgets")
+@pytest.mark.case("PR-077", severity="critical", source=RULE)
+@pytest.mark.parametrize(("strict", "loose"), [("a", "b"), ("b", "a")])
+def test_each_budget_of_a_pod_counts(classes: Trial, expect: Expect, strict: str, loose: str) -> None:
+    """The low pod is under a budget that allows a disruption and under one that allows none: the middle one goes."""
+    hosts(classes, "n1", "n2")
+    classes.apply(
+        disruption_budget(strict, GUARDED, min_available=1), disruption_budget(loose, GUARDED, min_available=0)
+    )
+    classes.submit(of("low", "low", 4).label("app", "guarded").on(host="n1"), of("middle", "middle", 4).on(host="n2"))
+    expect.running("low", "middle")
+
+    preempts_on(classes, expect, "n2")
+
+
+@pytest.mark.feature("PRE-1.budgets")
+@pytest.mark.case("PR-078", severity="normal", source=f"{RULE}: pods in disruptedPods are not counted")
+@pytest.mark.parametrize("name", ["low", "another"])
+def test_a_pod_that_is_disrupted_already_is_not_counted_again(classes: Trial, expect: Expect, name: str) -> None:
+    """The budget of the low pod allows no disruption. Its status says that the pod is disrupted already: it goes."""
+    hosts(classes, "n1", "n2")
+    classes.apply(disruption_budget("keep", GUARDED, min_available=1))
+    for one in (of("low", "low", 4).on(host="n1"), of("top", "another", 1).on(host="n3")):
+        if one.name == "another":
+            hosts(classes, "n3")
+        classes.submit(one.label("app", "guarded"))
+    classes.submit(of("middle", "middle", 4).on(host="n2"))
+    expect.running("low", "middle", "another")
+    classes.settle(3)
+    disrupted = {"status": {"disruptionsAllowed": 0, "disruptedPods": {name: classes.cluster.clock.timestamp()}}}
+    assert classes.call("PATCH", f"{BUDGETS.format(classes.name)}/keep/status", disrupted).ok
+
+    preempts_on(classes, expect, "n1" if name == "low" else "n2")
+
+
+@pytest.mark.feature("PRE-1.budgets")
+@pytest.mark.case("PR-079", severity="critical", source=RULE)
+@pytest.mark.needs(Capability.OWN_CLUSTER)  # makes a second namespace
+def test_a_budget_is_for_its_namespace(classes: Trial, expect: Expect, second_namespace: str) -> None:
+    """A node has a low pod of another namespace with the label of the budget, and in the namespace of the budget a
+    middle one without it and an important one with it: the low pod goes."""
+    classes.add(node("n1").cpu(12).label("host", "n1"))
+    classes.apply(disruption_budget("keep", GUARDED, min_available=1))
+    pods = f"/api/v1/namespaces/{second_namespace}/pods"
+    theirs = of("low", "theirs", 4).label("app", "guarded").on(host="n1").select({TRIAL_LABEL: classes.name})
+    classes.accept(theirs.manifest, pods)
+    classes.submit(of("middle", "middle", 4), of("top", "guarded", 4).label("app", "guarded"))
+    expect.running("middle", "guarded")
+
+    def phase() -> str:
+        pod: dict[str, dict[str, str]] = orjson.loads(classes.call("GET", f"{pods}/theirs").body)
+        return pod["status"]["phase"]
+
+    assert classes.reaches(lambda: phase() == "Running", within=30)
+
+    preempts_on(classes, expect, "n1")
+
+    expect.running("middle", "guarded")
+
+
+@pytest.mark.feature("PRE-1.budgets", "WAS-1.units")
+@pytest.mark.case("PR-080", severity="normal", source=RULE)
+@pytest.mark.gate("GenericWorkload")
+@pytest.mark.parametrize(("least", "where"), [(1, "n2"), (0, "n1")])
+def test_each_pod_of_a_whole_group_counts(classes: Trial, expect: Expect, least: int, where: str) -> None:
+    """Two groups of two pods fill n1 and go as a whole. Their budget allows three disruptions, which the first group
+    and a pod of the second use up: the middle pod goes. With an allowance of four both groups go."""
+    groups = f"/apis/scheduling.k8s.io/v1beta1/namespaces/{classes.name}/podgroups"
+    if not classes.call("GET", groups).ok:
+        pytest.skip("the cluster does not serve scheduling.k8s.io/v1beta1 podgroups (feature gate GenericWorkload)")
+    hosts(classes, "n1", "n2")
+    classes.apply(disruption_budget("keep", GUARDED, min_available=least))
+    for group in ("a", "b"):
+        classes.accept(native_gang(group, 2, priorityClassName="trial-low", disruptionMode={"all": {}}), groups)
+        members = (of("low", f"{group}-{number}", 1).label("app", "guarded") for number in range(2))
+        classes.submit(*(one.on(host="n1").in_native_gang(group) for one in members))
+    classes.submit(of("middle", "middle", 4).on(host="n2"))
+    expect.running("a-0", "a-1", "b-0", "b-1", "middle")
+
+    preempts_on(classes, expect, where)
