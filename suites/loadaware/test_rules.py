@@ -23,7 +23,18 @@ from seatrial.scheduler.api.slo import (
     NODE_METRICS_PATH,
     USAGE_THRESHOLDS,
 )
-from seatrial.suites.loadaware.machines import ESTIMATES, MEAN, OVER, OVER_PEAK, PEAK, PROD, RELEASED, machines, small
+from seatrial.suites.loadaware.machines import (
+    BATCH,
+    ESTIMATES,
+    MEAN,
+    OVER,
+    OVER_PEAK,
+    PEAK,
+    PROD,
+    RELEASED,
+    machines,
+    small,
+)
 from seatrial.suites.loadaware.reports import COVERED, annotate, report, settle
 
 pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER)]
@@ -115,10 +126,6 @@ def estimated(name: str, profile: str, requests: dict[str, str], factors: dict[s
 @pytest.mark.parametrize(
     ("profile", "cpu", "memory", "requests", "factors", "saying"),
     [
-        of(ESTIMATES, "12800m", "4Gi", {}, {}, "", id="nothing-requested-65.25"),
-        of(ESTIMATES, "12900m", "4Gi", {}, {}, OVER, id="nothing-requested-65.75"),
-        of(ESTIMATES, "1", "62300Mi", {}, {}, "", id="no-memory-requested-95.4"),
-        of(ESTIMATES, "1", "62500Mi", {}, {}, OVER_MEMORY, id="no-memory-requested-95.7"),
         of(ESTIMATES, "13097m", "4Gi", {"cpu": "2m"}, {}, "", id="two-thirds-of-a-milli-65.49"),
         of(ESTIMATES, "13098m", "4Gi", {"cpu": "2m"}, {}, OVER, id="rounded-up-65.5"),
         of(ESTIMATES, "9", "4Gi", {"cpu": "4"}, {"cpu": 300}, "", id="capped-at-the-limit-65"),
@@ -141,12 +148,31 @@ def test_what_a_pod_is_estimated_at(
     factors: dict[str, int],
     saying: str,
 ) -> None:
-    """Estimates are 85 percent of the CPU and 70 of the memory, rounded, at most the limit; 250m and 200Mi where
-    nothing is requested. Factors of a pod replace those of the same resources, where the profile allows it."""
+    """Estimates are 85 percent of the CPU and 70 of the memory, rounded, at most the limit. Factors of a pod replace
+    those of the same resources, where the profile allows it."""
     machines(trial, "n1")
     report(trial, "n1", cpu, memory)
     settle(trial)
     trial.submit(estimated("a", profile, requests, factors))
+    admitted(expect, "a", saying)
+
+
+@pytest.mark.profile(ESTIMATES)
+@pytest.mark.feature("SCORE-3.filter")
+@pytest.mark.case("LA-083", severity="critical", source="spec FWK-R57, FWK-R58; estimator/default_estimator.go")
+@pytest.mark.parametrize(
+    ("cpu", "memory", "saying"),
+    [("12800m", "4Gi", ""), ("12900m", "4Gi", OVER), ("1", "62300Mi", ""), ("1", "62500Mi", OVER_MEMORY)],
+)
+@pytest.mark.parametrize("band", [PROD, BATCH])
+def test_what_a_pod_without_requests_is_estimated_at(  # noqa: PLR0917
+    trial: Trial, expect: Expect, cpu: str, memory: str, saying: str, band: str
+) -> None:
+    """A pod that requests nothing is estimated at 250m and 200Mi, a batch pod as well."""
+    machines(trial, "n1")
+    report(trial, "n1", cpu, memory)
+    settle(trial)
+    trial.submit(pod("a").label(PRIORITY_CLASS_LABEL, band).scheduler(ESTIMATES))
     admitted(expect, "a", saying)
 
 
@@ -177,22 +203,23 @@ def test_a_prod_pod_that_is_gone_does_not_count(trial: Trial, expect: Expect, us
 @pytest.mark.case("LA-074", severity="critical", source="spec FWK-R55, FWK-R58, FWK-R59; loadaware/pod_assign_cache.go")
 @pytest.mark.long(seconds=70)
 @pytest.mark.parametrize(
-    ("interval", "scheduled", "initialized", "saying"),
+    ("interval", "scheduled", "initialized", "known", "saying"),
     [
-        pytest.param(60, "0", "0", "", id="report-of-60-s"),
-        pytest.param(600, "0", "0", OVER, id="report-of-600-s"),
-        pytest.param(60, "30", "0", "", id="30-s-after-it-was-scheduled"),
-        pytest.param(60, "600", "0", OVER, id="600-s-after-it-was-scheduled"),
-        pytest.param(60, "600", "30", "", id="30-s-after-it-was-initialized"),
-        pytest.param(60, "30", "600", OVER, id="600-s-after-it-was-initialized"),
+        pytest.param(60, "0", "0", True, "", id="report-of-60-s"),
+        pytest.param(60, "0", "0", False, OVER, id="report-without-pods"),
+        pytest.param(600, "0", "0", True, OVER, id="report-of-600-s"),
+        pytest.param(60, "30", "0", True, "", id="30-s-after-it-was-scheduled"),
+        pytest.param(60, "600", "0", True, OVER, id="600-s-after-it-was-scheduled"),
+        pytest.param(60, "600", "30", True, "", id="30-s-after-it-was-initialized"),
+        pytest.param(60, "30", "600", True, OVER, id="600-s-after-it-was-initialized"),
     ],
 )
 def test_how_long_a_pod_counts_with_its_estimate(  # noqa: PLR0917
-    trial: Trial, expect: Expect, interval: int, scheduled: str, initialized: str, saying: str
+    trial: Trial, expect: Expect, interval: int, scheduled: str, initialized: str, known: bool, saying: str
 ) -> None:
     """A pod of 12 cores, estimated at 10.2, has been there for 65 s and uses 1 of 6 cores. It counts with its estimate,
-    76 percent, while its node's interval of reports or the time of its annotation is not over. Of two times the one
-    since it was initialized counts."""
+    76 percent, while its node's interval of reports or the time of its annotation is not over, and as long as no report
+    has it. Of two times the one since it was initialized counts."""
     machines(trial, "n1")
     report(trial, "n1", "0", "4Gi")
     spec = {"metricCollectPolicy": {"reportIntervalSeconds": interval}}
@@ -202,7 +229,7 @@ def test_how_long_a_pod_counts_with_its_estimate(  # noqa: PLR0917
     trial.submit(holder)
     expect.running("holder")
     settle(trial, COVERED + 5)
-    report(trial, "n1", "6", "4Gi", pods={"holder": ("1", "1Gi", PROD)})
+    report(trial, "n1", "6", "4Gi", pods={"holder": ("1", "1Gi", PROD)} if known else {})
     settle(trial)
     trial.submit(small("a", ESTIMATES))
     admitted(expect, "a", saying)
