@@ -236,20 +236,29 @@ def _alike(pod: Pod, other: Pod) -> bool:
     )
 
 
-def _lacks_members(state: ClusterState, of: PodRecord) -> bool:
-    """Whether the pod's gang has fewer members than its minimum: Koordinator's PreEnqueue holds these, silently."""
-    namespace, name = of.pod.metadata.namespace, of.pod.metadata.labels.get(POD_GROUP_LABEL)
-    if not name:
-        return False
-    group = state.groups.get(f"{namespace}/{name}")
-    there = [
-        record
-        for record in state.pods.values()
-        if record.pod.metadata.namespace == namespace
-        and record.pod.metadata.labels.get(POD_GROUP_LABEL) == name
-        and not (record.pod.deleting or record.pod.terminated)
-    ]
-    return group is None or len(there) < group.min_member
+def _gang_of(pod: Pod) -> str:
+    """The key of the gang that the pod is a member of; "" without one."""
+    name = pod.metadata.labels.get(POD_GROUP_LABEL)
+    return f"{pod.metadata.namespace}/{name}" if name else ""
+
+
+def _members(state: ClusterState) -> dict[str, list[PodRecord]]:
+    """The members of each gang."""
+    members: dict[str, list[PodRecord]] = {}
+    for record in state.pods.values():
+        if key := _gang_of(record.pod):
+            members.setdefault(key, []).append(record)
+    return members
+
+
+def _short_gangs(state: ClusterState) -> set[str]:
+    """Gangs with fewer members than their minimum: Koordinator's PreEnqueue holds these, silently."""
+    return {
+        key
+        for key, there in _members(state).items()
+        if (group := state.groups.get(key)) is None
+        or sum(not (record.pod.deleting or record.pod.terminated) for record in there) < group.min_member
+    }
 
 
 def _none_lost(state: ClusterState, at: float) -> Iterator[tuple[PodRecord | None, Breach]]:
@@ -258,14 +267,13 @@ def _none_lost(state: ClusterState, at: float) -> Iterator[tuple[PodRecord | Non
         for record in state.pods.values()
         if record.bound_by_scheduler or record.attempted
     }
+    short = _short_gangs(state)
     for record in list(state.pending.values()):
         pod = record.pod
         waited = at - record.seen_at
         if record.attempted or pod.deleting or pod.spec.scheduling_gates or waited <= LOST_AFTER:
             continue
-        if _lacks_members(state, record):
-            continue
-        if pod.spec.scheduler_name in served:
+        if pod.spec.scheduler_name in served and _gang_of(pod) not in short:
             yield record, Breach(f"waits for {waited:.0f} s, and the scheduler neither bound it nor wrote a reason")
 
 
@@ -273,11 +281,7 @@ def _none_lost(state: ClusterState, at: float) -> Iterator[tuple[PodRecord | Non
 
 
 def _gangs_whole(state: ClusterState, at: float) -> Iterator[tuple[PodRecord | None, Breach]]:
-    members: dict[str, list[PodRecord]] = {}
-    for record in state.pods.values():
-        name = record.pod.metadata.labels.get(POD_GROUP_LABEL)
-        if name:
-            members.setdefault(f"{record.pod.metadata.namespace}/{name}", []).append(record)
+    members = _members(state)
     for key, group in state.groups.items():
         there = members.get(key, [])
         placed = [member for member in there if member.node]

@@ -106,8 +106,8 @@ def strategy_of(view: OfferView) -> dict[str, Any]:
     strategy["enable"] = cluster and strategy["enable"]
     for field, value in strategy.items():
         if field.endswith(("Percent", "Minutes", "Threshold")):
-            least = 0 if field.endswith("Percent") else 1e-9
-            if not (isinstance(value, int | float) and value >= least):
+            may_be_zero = field.endswith("Percent")
+            if not (isinstance(value, int | float) and (value > 0 or (value == 0 and may_be_zero))):
                 raise ValueError(field)  # a manager leaves out settings of a node that are not valid
     return strategy
 

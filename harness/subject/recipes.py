@@ -50,7 +50,7 @@ class Recipe(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     name: str
     scheduler: str
     version: str = ""
-    kubernetes: str = ""  # the release that it is built on, where its program does not say it
+    kubernetes: str = ""  # the release that it is built on
     dialect: str = ""
     config: str = ""  # KubeSchedulerConfiguration, beside the recipe
     services: str = ""
