@@ -10,6 +10,8 @@ from seatrial.harness.audit.placement_rules import selects, used_on
 from seatrial.harness.audit.state import GRACE, ClusterState, PodRecord, Quota
 from seatrial.scheduler.api.core import PREEMPT_NEVER, Pod
 from seatrial.scheduler.api.extension import DISABLE_PREEMPTIBLE, POD_GROUP_LABEL
+from seatrial.scheduler.api.integers import integer
+from seatrial.scheduler.api.podgroup import GANG_MIN, GANG_NAME, POD_GROUP_MIN_LABEL, POD_GROUP_NAME_LABEL
 from seatrial.scheduler.api.reservation import RESERVATION_AFFINITY, RESTRICTED, Reservation, ReservationOwner
 
 LOST_AFTER = 60.0  # seconds without any word of the scheduler about a pending pod
@@ -238,7 +240,8 @@ def _alike(pod: Pod, other: Pod) -> bool:
 
 def _gang_of(pod: Pod) -> str:
     """The key of the gang that the pod is a member of; "" without one."""
-    name = pod.metadata.labels.get(POD_GROUP_LABEL)
+    labels = pod.metadata.labels
+    name = labels.get(POD_GROUP_LABEL) or labels.get(POD_GROUP_NAME_LABEL) or pod.metadata.annotations.get(GANG_NAME)
     return f"{pod.metadata.namespace}/{name}" if name else ""
 
 
@@ -256,9 +259,18 @@ def _short_gangs(state: ClusterState) -> set[str]:
     return {
         key
         for key, there in _members(state).items()
-        if (group := state.groups.get(key)) is None
-        or sum(not (record.pod.deleting or record.pod.terminated) for record in there) < group.min_member
+        if (least := _min_member(state, key, there)) is None
+        or sum(not (record.pod.deleting or record.pod.terminated) for record in there) < least
     }
+
+
+def _min_member(state: ClusterState, key: str, there: list[PodRecord]) -> int | None:
+    """By the PodGroup of the gang, else by the label or annotation of a member; None where nobody says it yet."""
+    if (group := state.groups.get(key)) is not None:
+        return group.min_member
+    metas = [record.pod.metadata for record in there]
+    said = [meta.labels.get(POD_GROUP_MIN_LABEL) or meta.annotations.get(GANG_MIN, "") for meta in metas]
+    return max((least for text in said if (least := integer(text, 0)) is not None), default=None)
 
 
 def _none_lost(state: ClusterState, at: float) -> Iterator[tuple[PodRecord | None, Breach]]:

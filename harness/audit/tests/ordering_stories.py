@@ -93,7 +93,10 @@ def inversion(story: Story, broken: bool) -> None:
 def lost(story: Story, broken: bool) -> None:
     story.pod("first").bind("first")
     story.tell("PodGroup", "ADDED", {"metadata": {"name": "g", "namespace": "default"}, "spec": {"minMember": 2}})
-    story.pod("member", labels={"pod-group.scheduling.sigs.k8s.io": "g"})  # of a gang that lacks the other one
+    # Two gangs that lack a member: one by its PodGroup, the other by annotations.
+    story.pod("member", labels={"pod-group.scheduling.sigs.k8s.io": "g"})
+    declared = {"name": "h", "min-available": "2"}
+    story.pod("alone", annotations={f"gang.scheduling.koordinator.sh/{key}": value for key, value in declared.items()})
     story.at += 60
     story.pod("p")
     story.at += 90 if broken else 30
