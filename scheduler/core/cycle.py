@@ -192,6 +192,7 @@ class Core:
             if result.status.ok:
                 nominated = result.all_nominations(info)[0][1]
                 decisions += self.preempt(info, result)
+                self.waker.others_may_preempt(key, result.victims)
                 break
             words += result.status.reasons
             if result.clear_nomination and (self.handle.nominator.node_of(info.uid) or _nominated(info.pod)):

@@ -76,6 +76,7 @@ class Intake:
             self._handle.invalidate_class_scores()  # pods may have requested what no node had before
         if self._cache.columns.changes != changes:
             self._handle.request_wake()
+            self._waker.node_opened(node.name)
         for changed in self._handle.node_listeners:
             changed(node.name, node)
 
@@ -206,7 +207,7 @@ class Intake:
         gone = self._cache.remove_pod(uid)
         if gone is not None:
             self._handle.request_wake()
-            self._waker.pod_left(gone.node_name)
+            self._waker.node_opened(gone.node_name)
         for left in self._handle.left_listeners:
             left(uid)
         self._cache.pending.pop(uid, None)

@@ -61,7 +61,7 @@ class Waker:
         self._alarm: tuple[float, Timer] | None = None
         self._keys_unread = False  # a plugin raised when the gate keys were read again
         self._cooling_gates: set[str] = set()  # wake keys of opened gates whose pods are in backoff
-        self._left_nodes: set[str] = set()  # nodes that a pod has left since waiting pods were last looked at
+        self._opened_nodes: set[str] = set()  # that a pod has left, or that changed, since pods were last looked at
         self._preemptors: dict[ClassKey, int] = {}  # groups to be tried because of them, with the lowest priority there
         self._paused: dict[ClassKey, float] = {}  # when another pod of a group may be tried so
 
@@ -94,10 +94,11 @@ class Waker:
             if entry is not None and entry.ready_at <= now and waiting.class_of(uid) == key:
                 self._queue.wake(entry)
 
-    def pod_left(self, node: str) -> None:
-        """A pod is gone from a node: pods that are nominated to it, or may preempt there, may be tried again."""
+    def node_opened(self, node: str) -> None:
+        """A pod is gone from a node, or the node itself changed: pods that are nominated to it, or may preempt there,
+        may be tried again."""
         if self._handle.leading:
-            self._left_nodes.add(node)
+            self._opened_nodes.add(node)
 
     def _wake_nominated_to(self, names: Iterable[str]) -> None:
         """Wake the pods that are nominated to one of these nodes, when none of its pods is a victim that ends.
@@ -123,20 +124,21 @@ class Waker:
     def _wake_preemptors(self, names: Iterable[str]) -> None:
         """Wake the first pod of each group that is more important than a pod on one of the nodes `names`.
 
-        A pod has left these nodes. None is feasible, but with the room that is free now, the eviction of less
-        important pods may be enough. Upstream tries all waiting pods again at each deletion; equal pods would come to
-        the same result. A group of which a pod was tried so a moment ago, or whose pods are in backoff, is tried in a
-        later call.
+        A pod has left these nodes, or they changed. None is feasible, but the eviction of less important pods may be
+        enough now. Upstream tries all waiting pods again at such an event; equal pods would come to the same result. A
+        group of which a pod was tried so a moment ago, or whose pods are in backoff, is tried in a later call.
         """
         waiting, now = self._queue.waiting, self._handle.clock.monotonic()
         lowest = self._lowest_on(names)
         if lowest is not None:
-            for key in waiting.classes():
-                if self._runners[key[0]].profile.post_filter:
-                    self._preemptors[key] = min(lowest, self._preemptors.get(key, lowest))
+            self._add_preemptors(waiting.classes(), lowest)
         self._paused = {key: moment for key, moment in self._paused.items() if moment > now}
         for key, lowest in list(self._preemptors.items()):
-            entry = None if key in self._paused else waiting.first(key, now)
+            entry = None
+            if key not in self._paused:
+                entry = waiting.first(key, now, self._handle.nominator.nominated)
+                if entry is None and waiting.next_ready(key) == float("inf"):
+                    entry = waiting.first(key, now)  # all of them are nominated
             if entry is not None:
                 del self._preemptors[key]
                 if entry.info.priority > lowest:
@@ -146,6 +148,25 @@ class Waker:
                 self.set_alarm(self._paused.get(key, 0.0) or waiting.next_ready(key))
             else:
                 del self._preemptors[key]
+
+    def others_may_preempt(self, key: ClassKey, victims: Iterable[PodInfo]) -> None:
+        """A pod of the group preempts these: pods of the group that wait and are not nominated are tried, too.
+
+        Upstream tried them at the event that had the first one tried, and each would have found its own victims.
+        """
+        nominated, waiting = self._handle.nominator.nominated, self._queue.waiting
+        lowest = min((victim.priority for victim in victims), default=None)
+        if lowest is None or not waiting.has_class(key):
+            return
+        if any(entry.info.uid not in nominated for entry in waiting.members(key)):
+            self._add_preemptors((key,), lowest)
+            self._handle.request_wake()
+
+    def _add_preemptors(self, keys: Iterable[ClassKey], lowest: int) -> None:
+        """Have a pod of each of these groups tried that is more important than `lowest`."""
+        for key in keys:
+            if self._runners[key[0]].profile.post_filter:
+                self._preemptors[key] = min(lowest, self._preemptors.get(key, lowest))
 
     def _lowest_on(self, names: Iterable[str]) -> int | None:
         """The lowest priority of the pods on these nodes; None if no waiting pod is more important."""
@@ -265,10 +286,12 @@ class Waker:
             not self._queue.ready
             or self._cache.placement_changes - self._placement_changes >= PLACEMENT_CHANGES_THRESHOLD
         ):
-            self._placement_changes = self._cache.placement_changes
             if self._label_keys != len(self._cache.label_keys):
                 self._regroup()
+            self._take_in_placements()
             self.wake_classes(self._queue.waiting.wide_classes())
+            if self._preemptors:
+                self._wake_preemptors(())
             if self.groups is not None:
                 self.groups.wake()
 
@@ -277,14 +300,23 @@ class Waker:
         self._wakes.wake = False
         if self._label_keys != len(self._cache.label_keys):
             self._regroup()
-        self._placement_changes = self._cache.placement_changes
+        self._take_in_placements()
         self.wake_classes(self._queue.waiting.classes())
-        if self._left_nodes or self._preemptors:
-            left, self._left_nodes = sorted(self._left_nodes), set()
-            self._wake_preemptors(left)
-            self._wake_nominated_to(left)
+        if self._opened_nodes or self._preemptors:
+            opened, self._opened_nodes = sorted(self._opened_nodes), set()
+            self._wake_preemptors(opened)
+            self._wake_nominated_to(opened)
         if self.groups is not None:
             self.groups.wake()
+
+    def _take_in_placements(self) -> None:
+        """Pods whose placement depends on other pods may preempt where they could not before, as beside a partner."""
+        if self._placement_changes == self._cache.placement_changes:
+            return
+        self._placement_changes = self._cache.placement_changes
+        highest, lowest = self._queue.waiting.highest_priority, self._cache.lowest_priority
+        if highest is not None and lowest is not None and lowest < highest:
+            self._add_preemptors(self._queue.waiting.wide_classes(), lowest)
 
     def _regroup(self) -> None:
         """A term reads a label that none read before: pods of one group may differ in it, so that all are tried."""

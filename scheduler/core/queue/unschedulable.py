@@ -7,7 +7,7 @@ thousand waiting pods.
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from itertools import takewhile
 
 from seatrial.scheduler.core.queue.active import Entry
@@ -42,11 +42,16 @@ class ClassGroup:
     def remove(self, uid: str) -> Entry | None:
         return self._ready.remove(uid) or self._cooling.remove(uid)
 
-    def first(self, now: float) -> Entry | None:
-        """The first entry in queue order whose backoff is over at `now`; None if there is none. It stays a member."""
+    def first(self, now: float, without: Container[str] = ()) -> Entry | None:
+        """The first entry in queue order whose backoff is over at `now`; None if there is none. It stays a member.
+
+        `without`: uids of pods that are passed over.
+        """
         for entry in self._cooling.pop_until(now):
             self._ready.push(entry.key, entry)
         first = self._ready.first()
+        if first is not None and first[2].info.uid in without:
+            first = min((item for uid, item in self._ready.by_uid.items() if uid not in without), default=None)
         return None if first is None else first[2]
 
     def next_ready(self) -> float:
@@ -139,10 +144,10 @@ class UnschedulablePods:
         """Any entry of a group that is not empty."""
         return next(iter(self._groups[key]))
 
-    def first(self, key: ClassKey, now: float) -> Entry | None:
-        """The first entry of a group that is not in backoff. It is not removed."""
+    def first(self, key: ClassKey, now: float, without: Container[str] = ()) -> Entry | None:
+        """The first entry of a group that is not in backoff, without these uids. It is not removed."""
         group = self._groups.get(key)
-        return None if group is None else group.first(now)
+        return None if group is None else group.first(now, without)
 
     def next_ready(self, key: ClassKey) -> float:
         """Monotonic second at which the first backoff in the group ends; infinity if there is none."""

@@ -1,0 +1,292 @@
+"""What a nomination means for its pod, for other pods, and for pods that end on the nominated node."""
+
+from collections.abc import Callable
+
+import pytest
+
+from seatrial.fixtures.expect import Expect
+from seatrial.fixtures.trial import Trial
+from seatrial.harness.clusters.fault_injection.transport import Link, bindings
+from seatrial.harness.clusters.protocol import Capability
+from seatrial.scheduler.api.builders import PodBuilder, node
+from seatrial.scheduler.api.transport import STRATEGIC_MERGE_PATCH
+from seatrial.suites.faults.schedulers import link, running
+from seatrial.suites.preemption.nominations import end, freeze, of, preempt_on_frozen, thaw
+from seatrial.suites.preemption.priorities import classes
+from seatrial.suites.scoring.rules import HOST, REQUIRED, patch, pod_with, term
+
+__all__ = ["classes", "link", "running"]
+
+pytestmark = [pytest.mark.needs(Capability.NODES)]
+Event = Callable[[], object]
+BY_SCHEDULER = "PreemptionByScheduler"
+CORDON = "node.kubernetes.io/unschedulable"
+
+
+def submit_nominated(trial: Trial, built: PodBuilder, where: str) -> None:
+    """A pod that comes into the queue with a nomination, as after a restart of the scheduler."""
+    built.manifest["spec"]["schedulingGates"] = [{"name": "example.com/later"}]
+    trial.submit(built)
+    path = trial.path("Pod", built.name)
+    assert trial.call("PATCH", f"{path}/status", {"status": {"nominatedNodeName": where}}).ok
+    assert trial.call("PATCH", path, {"spec": {"schedulingGates": None}}).ok
+
+
+def grow(trial: Trial, name: str, cpu: int) -> None:
+    amounts = {"cpu": str(cpu)}
+    body = {"status": {"allocatable": amounts, "capacity": amounts}}
+    assert trial.call("PATCH", f"/api/v1/nodes/{name}/status", body, kind=STRATEGIC_MERGE_PATCH).ok
+
+
+def cordon(trial: Trial, name: str, *, on: bool) -> None:
+    assert trial.call("PATCH", f"/api/v1/nodes/{name}", {"spec": {"unschedulable": on or None}}).ok
+
+
+@pytest.mark.feature("PRE-1.lower-goes", "PRE-1.minimal-victims")
+@pytest.mark.case("PR-083", severity="critical", source="spec FWK-R75; kubernetes podTerminatingByPreemption")
+@pytest.mark.parametrize(
+    ("level", "reason", "preempts"),
+    [
+        pytest.param("low", BY_SCHEDULER, False, id="preempted"),
+        pytest.param("low", "EvictionByEvictionAPI", True, id="evicted"),
+        pytest.param("low", "", True, id="deleted"),
+        pytest.param("high", BY_SCHEDULER, True, id="preempted-and-equal"),
+    ],
+)
+def test_which_ending_pod_a_nominated_pod_waits_for(
+    classes: Trial, expect: Expect, level: str, reason: str, preempts: bool
+) -> None:
+    """A pod ends slowly on the node that another one is nominated to. Without the eviction of a second pod there is no
+    room. That one is evicted at once, unless the first is less important and was preempted."""
+    classes.add(node("n1").cpu(8))
+    classes.submit(of(level, "ends", 4), of("low", "other", 4))
+    expect.running("ends", "other")
+    freeze(classes, "n1")
+    assert classes.call("DELETE", classes.path("Pod", "ends")).ok
+    expect.gone("ends")
+    if reason:  # the pod that it stands for
+        classes.submit(of("top", "too-large", 64))
+        expect.pending("too-large")
+        moment = classes.cluster.clock.timestamp()
+        target = {"type": "DisruptionTarget", "status": "True", "reason": reason, "lastTransitionTime": moment}
+        body = {"status": {"conditions": [target]}}
+        path = f"{classes.path('Pod', 'ends')}/status"
+        assert classes.call("PATCH", path, body, kind=STRATEGIC_MERGE_PATCH).ok
+    classes.settle()
+
+    submit_nominated(classes, of("high", "high", 8 if level == "low" else 4), "n1")
+
+    if preempts:
+        expect.gone("other")
+    else:
+        expect.pending("high")
+        expect.stable(seconds=3)
+        assert not classes.pod("other").deleting
+    thaw(classes, "n1")
+    assert expect.bound("high").spec.node_name == "n1"
+
+
+@pytest.mark.feature("PRE-1.freed-place")
+@pytest.mark.case("PR-084", severity="critical", source="spec FWK-R44: a nominated node is tried first and alone")
+@pytest.mark.parametrize("where", ["n1", "n2"])
+def test_the_nominated_node_is_tried_first(classes: Trial, expect: Expect, where: str) -> None:
+    """Two empty nodes, of which one scores much better: a pod goes to the one that it is nominated to."""
+    (better,) = {"n1", "n2"} - {where}
+    classes.add(node(where).cpu(4), node(better).cpu(64))
+
+    submit_nominated(classes, of("low", "p", 4), where)
+
+    assert expect.bound("p").spec.node_name == where
+
+
+@pytest.mark.feature("PRE-1.freed-place")
+@pytest.mark.case("PR-085", severity="critical", source="kubernetes: getLowerPriorityNominatedPods takes lower ones")
+def test_equal_preemptors_of_one_node_stay_nominated(classes: Trial, expect: Expect) -> None:
+    """Two equal pods have preempted a pod each on one node: both nominations stay, and both get their room."""
+    classes.add(node("n1").cpu(8))
+    preempt_on_frozen(classes, expect, of("low", "a", 8), by=of("high", "first", 4))
+    classes.submit(of("high", "second", 4))
+    expect.nominated("second", "n1")
+    expect.nominated("first", "n1")
+
+    end(classes, "a")
+
+    expect.bound("first", "second")
+    thaw(classes, "n1")
+
+
+@pytest.mark.feature("PRE-1.freed-place")
+@pytest.mark.case("PR-086", severity="critical", source="spec FWK-R16: the second pass is without the nominated pods")
+@pytest.mark.long(seconds=4)
+def test_a_nominated_pod_is_no_partner_yet(classes: Trial, expect: Expect) -> None:
+    """A pod has to be beside another one, which is nominated and has no place yet: it waits until that one is bound."""
+    classes.add(node("n1").cpu(8))
+    preempt_on_frozen(classes, expect, of("low", "victim", 6), by=of("high", "partner", 4).label("app", "partner"))
+    near = {"podAffinity": {REQUIRED: [term("partner")]}}
+    classes.submit(pod_with("beside", affinity=near).request(cpu=1).priority_class("trial-low"))
+    expect.pending("beside")
+    expect.stable(seconds=3)
+
+    thaw(classes, "n1")
+
+    expect.bound("partner", "beside")
+
+
+@pytest.mark.feature("PRE-1.freed-place")
+@pytest.mark.case("PR-087", severity="critical", source="spec FWK-R80: a nomination that does not help is cleared")
+@pytest.mark.needs(Capability.VIRTUAL_TIME)
+def test_room_of_a_nomination_that_does_not_help_is_free(classes: Trial, expect: Expect) -> None:
+    """The node of a nomination is cordoned and its victim ends: the nomination is taken back. A less important pod that
+    tolerates the cordon gets the room."""
+    classes.add(node("n1").cpu(4))
+    preempt_on_frozen(classes, expect, of("low", "victim", 4), by=of("high", "high", 4))
+    cordon(classes, "n1", on=True)
+    expect.nominated("high", "", within=700)  # a waiting pod is tried again every five to ten minutes
+    thaw(classes, "n1")
+
+    classes.submit(of("low", "tolerant", 4).tolerate(CORDON))
+
+    expect.bound("tolerant")
+
+
+@pytest.mark.feature("PRE-1.freed-place")
+@pytest.mark.case(
+    "PR-088", severity="critical", source="kubernetes: an update of a node moves all pods that it may fit"
+)
+@pytest.mark.long(seconds=15)
+@pytest.mark.parametrize("grows", ["n1", "n2"])
+def test_a_node_that_grows_has_its_own_preemptor_placed(classes: Trial, expect: Expect, grows: str) -> None:
+    """Two equal pods are nominated to a node each, where their victims end slowly. One node grows, so that there is
+    room beside the victim: the pod that is nominated there is bound, whichever of the two is the older one."""
+    classes.add(*(node(name).cpu(4).label("host", name) for name in ("n1", "n2")))
+    classes.submit(*(of("low", f"victim-{name}", 4).on(host=name) for name in ("n1", "n2")))
+    expect.running("victim-n1", "victim-n2")
+    for name in ("n1", "n2"):
+        freeze(classes, name)
+    classes.submit(of("high", "first", 4), of("high", "second", 4))
+    expect.gone("victim-n1", "victim-n2")
+    expect.pending("first", "second")
+    (own,) = (name for name in ("first", "second") if classes.pod(name).status.nominated_node_name == grows)
+
+    grow(classes, grows, 8)
+
+    assert expect.bound(own, within=20).spec.node_name == grows
+    for name in ("n1", "n2"):
+        thaw(classes, name)
+    expect.bound("first", "second")
+
+
+@pytest.mark.feature("PRE-1.freed-place")
+@pytest.mark.case("PR-089", severity="critical", source="spec FWK-R44")
+@pytest.mark.long(seconds=15)
+def test_a_preemptor_whose_binding_fails_is_placed_later(classes: Trial, expect: Expect, link: Link) -> None:
+    """The binding of a nominated pod fails until its backoff is long. Then it succeeds."""
+    classes.add(node("n1").cpu(4))
+    preempt_on_frozen(classes, expect, of("low", "victim", 4), by=of("high", "high", 4))
+    link.refuse(500, bindings)
+    thaw(classes, "n1")
+    assert classes.wait(lambda: link.refused >= 2, within=30), "two bindings were to be tried"
+    link.heal()
+    assert expect.bound("high", within=20).spec.node_name == "n1"
+
+
+def label_added(trial: Trial, _expect: Expect) -> Event:
+    trial.add(node("n1").cpu(4), node("n2").cpu(4).label("pool", "a"))
+    trial.submit(of("low", "low", 4).select({HOST: "n1"}), of("high", "equal", 4).select({HOST: "n2"}))
+    trial.submit(of("high", "waits", 4).on(pool="a"))
+    return lambda: patch(trial, "/api/v1/nodes/n1", {"metadata": {"labels": {"pool": "a"}}})
+
+
+def node_grows(trial: Trial, _expect: Expect) -> Event:
+    trial.add(node("n1").cpu(4))
+    trial.submit(of("low", "low", 4), of("high", "waits", 8))
+    return lambda: grow(trial, "n1", 8)
+
+
+def taint_removed(trial: Trial, _expect: Expect) -> Event:
+    trial.add(node("n1").cpu(4).taint("closed"), node("n2").cpu(2))
+    trial.submit(of("low", "low", 4).tolerate("closed"), of("high", "waits", 4))
+    return lambda: patch(trial, "/api/v1/nodes/n1", {"spec": {"taints": []}})
+
+
+def partner_placed(trial: Trial, expect: Expect) -> Event:
+    trial.add(node("n1").cpu(5))
+    trial.submit(of("low", "low", 4))
+    expect.running("low")
+    waits = of("high", "waits", 4)
+    waits.manifest["spec"]["affinity"] = {"podAffinity": {REQUIRED: [term("partner")]}}
+    trial.submit(waits)
+    return lambda: trial.submit(of("high", "partner", 1).label("app", "partner"))
+
+
+def equal_leaves(trial: Trial, _expect: Expect) -> Event:
+    trial.add(node("n1").cpu(12))
+    trial.submit(of("low", "low", 6), of("high", "stays", 2), of("high", "leaves", 4), of("high", "waits", 10))
+    return lambda: trial.delete("leaves")
+
+
+def equal_succeeds(trial: Trial, expect: Expect) -> Event:
+    equal_leaves(trial, expect)
+    body = {"status": {"phase": "Succeeded"}}
+    return lambda: patch(trial, f"{trial.path('Pod', 'leaves')}/status", body)
+
+
+EVENTS = [label_added, node_grows, taint_removed, partner_placed, equal_leaves, equal_succeeds]
+
+
+@pytest.mark.feature("PRE-1.lower-goes")
+@pytest.mark.case(
+    "PR-091",
+    severity="critical",
+    source="kubernetes: each event that may help moves waiting pods; PostFilter runs again",
+)
+@pytest.mark.long(seconds=15)
+@pytest.mark.parametrize("cooled", [False, True], ids=["in-backoff", "after-backoff"])
+@pytest.mark.parametrize("prepared", EVENTS, ids=lambda call: call.__name__)
+def test_an_event_makes_preemption_enough(
+    classes: Trial, expect: Expect, prepared: Callable[[Trial, Expect], Event], *, cooled: bool
+) -> None:
+    """A pod that waits cannot preempt. An object changes, so that the eviction of a less important pod is enough: that
+    one is evicted."""
+    event = prepared(classes, expect)
+    expect.running("low")
+    expect.pending("waits", cooled=cooled)
+    assert not classes.pod("low").deleting
+
+    event()
+
+    expect.gone("low", within=20)
+    expect.bound("waits")
+
+
+@pytest.mark.feature("PRE-1.lower-goes")
+@pytest.mark.case(
+    "PR-090", severity="critical", source="kubernetes: a deletion of a pod moves waiting pods to the queue"
+)
+@pytest.mark.long(seconds=20)
+@pytest.mark.parametrize("cooled", [False, True], ids=["in-backoff", "after-backoff"])
+def test_each_of_several_equal_pods_preempts(classes: Trial, expect: Expect, *, cooled: bool) -> None:
+    """Three nodes, each with a pod of equal importance, one of less and another that is more important. Three pods
+    would fit without the first two. The equal ones end: a less important one is evicted for each, though these do not
+    end, so that nothing else has the pods tried again."""
+    names = ("n1", "n2", "n3")
+    classes.add(*(node(name).cpu(5).label("host", name) for name in names))
+    for name in names:
+        classes.submit(*(of(level, f"{level}-{name}", cpu).on(host=name) for level, cpu in PARTS))
+    expect.running(*(f"{level}-{name}" for level, _ in PARTS for name in names))
+    for name in names:
+        freeze(classes, name)
+    waiting = [f"waits-{number}" for number in range(3)]
+    classes.submit(*(of("high", name, 4) for name in waiting))
+    expect.pending(*waiting, cooled=cooled)
+
+    for name in names:
+        end(classes, f"high-{name}")
+
+    expect.gone(*(f"low-{name}" for name in names), within=30)
+    for name in names:
+        thaw(classes, name)
+    expect.bound(*waiting)
+
+
+PARTS = (("top", 1), ("high", 2), ("low", 2))
