@@ -75,8 +75,7 @@ class Intake:
         if len(self._cache.columns.resources) != names:
             self._handle.invalidate_class_scores()  # pods may have requested what no node had before
         if self._cache.columns.changes != changes:
-            self._handle.request_wake()
-            self._waker.node_opened(node.name)
+            self._open(node.name)
         for changed in self._handle.node_listeners:
             changed(node.name, node)
 
@@ -181,7 +180,7 @@ class Intake:
             pod = with_held_requests(pod)
             info = self._cache.set_pod(self._handle.as_counted(pod) if OPERATING_MODE in pod.metadata.labels else pod)
             if known is not None and info is not known:  # it was resized: it may take less than before
-                self._handle.request_wake()
+                self._open(info.node_name)
         else:
             self._cache.pending[uid] = pod
             for pending in self._handle.pending_listeners:
@@ -206,8 +205,7 @@ class Intake:
         self._bindings.take(uid)
         gone = self._cache.remove_pod(uid)
         if gone is not None:
-            self._handle.request_wake()
-            self._waker.node_opened(gone.node_name)
+            self._open(gone.node_name)
         for left in self._handle.left_listeners:
             left(uid)
         self._cache.pending.pop(uid, None)
@@ -256,6 +254,12 @@ class Intake:
         self._queue.remove(uid)
         if self._outbox.decisions:
             self._outbox.forget(uid)
-        if uid in self._handle.nominator.nominated:
+        node = self._handle.nominator.node_of(uid)
+        if node:
             self._handle.nominator.forget(uid)
-            self._handle.request_wake()
+            self._open(node)
+
+    def _open(self, node: str) -> None:
+        """There may be room on a node for waiting pods, or less to preempt."""
+        self._handle.request_wake()
+        self._waker.node_opened(node)

@@ -95,8 +95,8 @@ class Waker:
                 self._queue.wake(entry)
 
     def node_opened(self, node: str) -> None:
-        """A pod is gone from a node, or the node itself changed: pods that are nominated to it, or may preempt there,
-        may be tried again."""
+        """A pod or a nomination is gone from a node, or the node itself changed: pods that are nominated to it, or may
+        preempt there, may be tried again."""
         if self._handle.leading:
             self._opened_nodes.add(node)
 

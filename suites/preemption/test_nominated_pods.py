@@ -13,7 +13,7 @@ from seatrial.scheduler.api.transport import STRATEGIC_MERGE_PATCH
 from seatrial.suites.faults.schedulers import link, running
 from seatrial.suites.preemption.nominations import end, freeze, of, preempt_on_frozen, thaw
 from seatrial.suites.preemption.priorities import classes
-from seatrial.suites.scoring.rules import HOST, REQUIRED, patch, pod_with, term
+from seatrial.suites.scoring.rules import HOST, REQUIRED, patch, resize, term
 
 __all__ = ["classes", "link", "running"]
 
@@ -102,12 +102,14 @@ def test_the_nominated_node_is_tried_first(classes: Trial, expect: Expect, where
 @pytest.mark.feature("PRE-1.freed-place")
 @pytest.mark.case("PR-085", severity="critical", source="kubernetes: getLowerPriorityNominatedPods takes lower ones")
 def test_equal_preemptors_of_one_node_stay_nominated(classes: Trial, expect: Expect) -> None:
-    """Two equal pods have preempted a pod each on one node: both nominations stay, and both get their room."""
+    """Two equal pods have preempted one pod: both nominations stay, and both get their room."""
     classes.add(node("n1").cpu(8))
     preempt_on_frozen(classes, expect, of("low", "a", 8), by=of("high", "first", 4))
     classes.submit(of("high", "second", 4))
     expect.nominated("second", "n1")
-    expect.nominated("first", "n1")
+    for _ in range(3):
+        assert [classes.pod(name).status.nominated_node_name for name in ("first", "second")] == ["n1", "n1"]
+        expect.stable(seconds=3)
 
     end(classes, "a")
 
@@ -118,18 +120,45 @@ def test_equal_preemptors_of_one_node_stay_nominated(classes: Trial, expect: Exp
 @pytest.mark.feature("PRE-1.freed-place")
 @pytest.mark.case("PR-086", severity="critical", source="spec FWK-R16: the second pass is without the nominated pods")
 @pytest.mark.long(seconds=4)
-def test_a_nominated_pod_is_no_partner_yet(classes: Trial, expect: Expect) -> None:
-    """A pod has to be beside another one, which is nominated and has no place yet: it waits until that one is bound."""
-    classes.add(node("n1").cpu(8))
-    preempt_on_frozen(classes, expect, of("low", "victim", 6), by=of("high", "partner", 4).label("app", "partner"))
-    near = {"podAffinity": {REQUIRED: [term("partner")]}}
-    classes.submit(pod_with("beside", affinity=near).request(cpu=1).priority_class("trial-low"))
+@pytest.mark.parametrize("level", ["low", "high"])
+def test_a_nominated_pod_is_no_partner_yet(classes: Trial, expect: Expect, level: str) -> None:
+    """A pod has to be beside another one, which is nominated and has no place yet. There is room for it, or a victim
+    that is less important: it waits, and evicts no pod, until the other one is bound."""
+    classes.add(node("n1").cpu(10 if level == "low" else 8))
+    classes.submit(of("middle", "other", 4))
+    expect.running("other")
+    preempt_on_frozen(classes, expect, of("low", "victim", 4), by=of("high", "partner", 4).label("app", "partner"))
+    classes.submit(beside_partner(of(level, "beside", 2 if level == "low" else 4)))
     expect.pending("beside")
     expect.stable(seconds=3)
+    assert not classes.pod("other").deleting
 
     thaw(classes, "n1")
 
     expect.bound("partner", "beside")
+
+
+@pytest.mark.feature("PRE-1.freed-place")
+@pytest.mark.case(
+    "PR-092",
+    severity="normal",
+    source="kubernetes 1.34 pkg/scheduler/eventhandlers.go: deletePodFromSchedulingQueue wakes for a nominated pod",
+)
+@pytest.mark.long(seconds=15)
+@pytest.mark.parametrize("cooled", [False, True], ids=["in-backoff", "after-backoff"])
+def test_the_next_preemptor_takes_over_a_nomination_that_ends(classes: Trial, expect: Expect, *, cooled: bool) -> None:
+    """Two equal pods need the room of one victim, which ends slowly. The nominated one is deleted: the other one is
+    nominated while the victim is still there."""
+    classes.add(node("n1").cpu(4))
+    preempt_on_frozen(classes, expect, of("low", "victim", 4), by=of("high", "first", 4))
+    classes.submit(of("high", "second", 4))
+    expect.pending("second", cooled=cooled)
+
+    end(classes, "first")
+
+    expect.nominated("second", "n1", within=20)
+    thaw(classes, "n1")
+    expect.bound("second")
 
 
 @pytest.mark.feature("PRE-1.freed-place")
@@ -190,6 +219,11 @@ def test_a_preemptor_whose_binding_fails_is_placed_later(classes: Trial, expect:
     assert expect.bound("high", within=20).spec.node_name == "n1"
 
 
+def beside_partner(built: PodBuilder) -> PodBuilder:
+    built.manifest["spec"]["affinity"] = {"podAffinity": {REQUIRED: [term("partner")]}}
+    return built
+
+
 def label_added(trial: Trial, _expect: Expect) -> Event:
     trial.add(node("n1").cpu(4), node("n2").cpu(4).label("pool", "a"))
     trial.submit(of("low", "low", 4).select({HOST: "n1"}), of("high", "equal", 4).select({HOST: "n2"}))
@@ -213,15 +247,15 @@ def partner_placed(trial: Trial, expect: Expect) -> Event:
     trial.add(node("n1").cpu(5))
     trial.submit(of("low", "low", 4))
     expect.running("low")
-    waits = of("high", "waits", 4)
-    waits.manifest["spec"]["affinity"] = {"podAffinity": {REQUIRED: [term("partner")]}}
-    trial.submit(waits)
+    trial.submit(beside_partner(of("high", "waits", 4)))
     return lambda: trial.submit(of("high", "partner", 1).label("app", "partner"))
 
 
-def equal_leaves(trial: Trial, _expect: Expect) -> Event:
-    trial.add(node("n1").cpu(12))
-    trial.submit(of("low", "low", 6), of("high", "stays", 2), of("high", "leaves", 4), of("high", "waits", 10))
+def equal_leaves(trial: Trial, expect: Expect) -> Event:
+    trial.add(node("n1").cpu(13))
+    trial.submit(of("low", "low", 6), of("high", "stays", 2), of("high", "leaves", 4))
+    expect.running("leaves")
+    trial.submit(of("high", "waits", 10))
     return lambda: trial.delete("leaves")
 
 
@@ -231,7 +265,20 @@ def equal_succeeds(trial: Trial, expect: Expect) -> Event:
     return lambda: patch(trial, f"{trial.path('Pod', 'leaves')}/status", body)
 
 
-EVENTS = [label_added, node_grows, taint_removed, partner_placed, equal_leaves, equal_succeeds]
+def equal_shrinks(trial: Trial, expect: Expect) -> Event:
+    equal_leaves(trial, expect)
+    return lambda: resize(trial, "leaves", "250m")
+
+
+EVENTS = [
+    equal_shrinks,
+    label_added,
+    node_grows,
+    taint_removed,
+    partner_placed,
+    equal_leaves,
+    pytest.param(equal_succeeds, marks=pytest.mark.needs(Capability.VIRTUAL_TIME)),  # a kubelet writes its own status
+]
 
 
 @pytest.mark.feature("PRE-1.lower-goes")

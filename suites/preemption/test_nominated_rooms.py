@@ -51,20 +51,29 @@ def test_the_room_of_a_less_important_preemptor_does_not_count(classes: Trial, e
 @pytest.mark.feature("PRE-1.budgets")
 @pytest.mark.case("PR-043", severity="critical")
 @pytest.mark.long(seconds=6)
-def test_a_budget_that_a_pod_comes_under_counts(classes: Trial, expect: Expect) -> None:
-    """A first preemption takes the pod of n1. Then the pod of n2 gets the label of a budget: the second one takes the
-    more important pod of n3."""
+@pytest.mark.parametrize("changed", ["pod", "budget"])
+def test_a_budget_that_a_pod_comes_under_counts(classes: Trial, expect: Expect, changed: str) -> None:
+    """A first preemption takes the pod of n1. Then the pod of n2 gets the label of a budget, or the budget selects the
+    label that it has: the second one takes the more important pod of n3."""
     hosts = ("n1", "n2", "n3")
     classes.add(*(node(name).cpu(4).label("host", name) for name in hosts))
     classes.apply(disruption_budget("keep", {"app": "guarded"}, min_available=1))
     levels = {"n1": "low", "n2": "low", "n3": "middle"}
-    classes.submit(*(of(level, f"{level}-{name}", 4).on(host=name) for name, level in levels.items()))
+    classes.submit(
+        *(
+            of(level, f"{level}-{name}", 4).label("name", f"{level}-{name}").on(host=name)
+            for name, level in levels.items()
+        )
+    )
     expect.running("low-n1", "low-n2", "middle-n3")
     classes.submit(of("high", "first", 4))
     first = expect.running("first").spec.node_name
     (guarded,) = {"low-n1", "low-n2"} - {f"low-{first}"}
-    path = f"/api/v1/namespaces/{classes.name}/pods/{guarded}"
-    assert classes.call("PATCH", path, {"metadata": {"labels": {"app": "guarded"}}}).ok
+    path, body = classes.path("Pod", guarded), {"metadata": {"labels": {"app": "guarded"}}}
+    if changed == "budget":
+        path = f"/apis/policy/v1/namespaces/{classes.name}/poddisruptionbudgets/keep"
+        body = {"spec": {"selector": {"matchLabels": {"app": None, "name": guarded}}}}
+    assert classes.call("PATCH", path, body).ok
     classes.settle(3)  # the budget's status counts it
 
     classes.submit(of("high", "second", 4))

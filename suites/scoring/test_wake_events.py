@@ -1,0 +1,175 @@
+"""What wakes several pods that wait: one object changes so that all have a place, and nothing else happens.
+
+Two of the pods are equal and one is of another kind. The change comes after their backoff or in it.
+"""
+
+from collections.abc import Callable
+
+import pytest
+
+from seatrial.fixtures.expect import Expect
+from seatrial.fixtures.trial import Trial
+from seatrial.harness.clusters.protocol import Capability
+from seatrial.scheduler.api.builders import node, pod
+from seatrial.scheduler.api.transport import STRATEGIC_MERGE_PATCH
+from seatrial.suites.scoring.rules import REQUIRED, ZONE, Json, apart_from, patch, pod_with, resize, spread, term
+
+pytestmark = [pytest.mark.needs(Capability.NODES)]
+
+Event = Callable[[], object]
+PODS = ("first", "second", "other")
+NODE = "/api/v1/nodes/{}"
+
+
+def submit(trial: Trial, **spec: Json | list[Json]) -> None:
+    """The pods that wait, of one CPU each. The last one asks for memory, too."""
+    for name in PODS:
+        built = pod_with(name, "waits", **spec).request(cpu=1)
+        trial.submit(built.request(memory="64Mi") if name == "other" else built)
+
+
+def node_added(trial: Trial, _expect: Expect) -> Event:
+    trial.add(node("n1").cpu(0))
+    submit(trial)
+    return lambda: trial.add(node("n2").cpu(4))
+
+
+def first_node_added(trial: Trial, _expect: Expect) -> Event:
+    submit(trial)
+    return lambda: trial.add(node("n1").cpu(4))
+
+
+def node_grows(trial: Trial, _expect: Expect) -> Event:
+    trial.add(node("n1").cpu(0))
+    submit(trial)
+    amounts = {"cpu": "4"}
+    body = {"status": {"allocatable": amounts, "capacity": amounts}}
+    return lambda: trial.call("PATCH", f"{NODE.format('n1')}/status", body, kind=STRATEGIC_MERGE_PATCH)
+
+
+def taint_removed(trial: Trial, _expect: Expect) -> Event:
+    trial.add(node("n1").cpu(4).taint("closed"))
+    submit(trial)
+    return lambda: patch(trial, NODE.format("n1"), {"spec": {"taints": []}})
+
+
+def uncordoned(trial: Trial, _expect: Expect) -> Event:
+    trial.add(node("n1").cpu(4))
+    patch(trial, NODE.format("n1"), {"spec": {"unschedulable": True}})
+    submit(trial)
+    return lambda: patch(trial, NODE.format("n1"), {"spec": {"unschedulable": None}})
+
+
+def node_label_added(trial: Trial, _expect: Expect) -> Event:
+    trial.add(node("n1").cpu(4), node("n2").cpu(0).label("pool", "a"))
+    submit(trial, nodeSelector={"pool": "a"})
+    return lambda: patch(trial, NODE.format("n1"), {"metadata": {"labels": {"pool": "a"}}})
+
+
+def hold(trial: Trial, expect: Expect) -> None:
+    trial.add(node("n1").cpu(4))
+    trial.submit(pod("holder").request(cpu=4))
+    expect.running("holder")
+    submit(trial)
+
+
+def pod_deleted(trial: Trial, expect: Expect) -> Event:
+    hold(trial, expect)
+    return lambda: trial.delete("holder")
+
+
+def pod_succeeded(trial: Trial, expect: Expect) -> Event:
+    hold(trial, expect)
+    return lambda: patch(trial, f"{trial.path('Pod', 'holder')}/status", {"status": {"phase": "Succeeded"}})
+
+
+def pod_shrinks(trial: Trial, expect: Expect) -> Event:
+    hold(trial, expect)
+    return lambda: resize(trial, "holder", "1")
+
+
+def partner(trial: Trial, expect: Expect, label: str) -> None:
+    trial.add(node("n1").cpu(4))
+    trial.submit(pod_with("partner", label))
+    expect.running("partner")
+
+
+def partner_comes(trial: Trial, expect: Expect) -> Event:
+    partner(trial, expect, "nobody")
+    submit(trial, affinity={"podAffinity": {REQUIRED: [term("partner")]}})
+    return lambda: trial.submit(pod_with("another", "partner"))
+
+
+def partner_labelled(trial: Trial, expect: Expect) -> Event:
+    partner(trial, expect, "nobody")
+    submit(trial, affinity={"podAffinity": {REQUIRED: [term("partner")]}})
+    return lambda: patch(trial, trial.path("Pod", "partner"), {"metadata": {"labels": {"app": "partner"}}})
+
+
+def opponent_leaves(trial: Trial, expect: Expect) -> Event:
+    partner(trial, expect, "opponent")
+    submit(trial, affinity=apart_from("opponent"))
+    return lambda: trial.delete("partner")
+
+
+def opponent_labelled(trial: Trial, expect: Expect) -> Event:
+    partner(trial, expect, "opponent")
+    submit(trial, affinity=apart_from("opponent"))
+    return lambda: patch(trial, trial.path("Pod", "partner"), {"metadata": {"labels": {"app": "nobody"}}})
+
+
+def empty_zone_gone(trial: Trial, expect: Expect) -> Event:
+    """The zone without a pod of the constraint has no room."""
+    trial.add(node("n1").cpu(8).label(ZONE, "a"), node("n2").cpu(0).label(ZONE, "b"))
+    trial.submit(pod_with("counted", "waits").request(cpu=1))
+    expect.running("counted")
+    submit(trial, topologySpreadConstraints=spread("waits", topologyKey=ZONE))
+    return lambda: trial.call("DELETE", NODE.format("n2"))
+
+
+def holder_on_its_node_leaves(trial: Trial, expect: Expect) -> Event:
+    """The pods name their node."""
+    trial.add(node("n1").cpu(4), node("n2").cpu(0))
+    trial.submit(pod("holder").request(cpu=4))
+    expect.running("holder")
+    fields = [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]
+    submit(trial, affinity={"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [{"matchFields": fields}]}}})
+    return lambda: trial.delete("holder")
+
+
+EVENTS = [
+    node_added,
+    pytest.param(first_node_added, marks=pytest.mark.needs(Capability.OWN_CLUSTER)),
+    node_grows,
+    taint_removed,
+    uncordoned,
+    node_label_added,
+    pod_deleted,
+    pytest.param(pod_succeeded, marks=pytest.mark.needs(Capability.VIRTUAL_TIME)),  # a kubelet writes its own status
+    pod_shrinks,
+    partner_comes,
+    partner_labelled,
+    opponent_leaves,
+    opponent_labelled,
+    empty_zone_gone,
+    holder_on_its_node_leaves,
+]
+
+
+@pytest.mark.feature("SCORE-4.queue")
+@pytest.mark.case(
+    "SC-480", severity="critical", source="kubernetes: EventsToRegister of the plugin that rejected the pods"
+)
+@pytest.mark.long(seconds=20)
+@pytest.mark.parametrize("cooled", [False, True], ids=["in-backoff", "after-backoff"])
+@pytest.mark.parametrize("prepared", EVENTS, ids=lambda call: call.__name__)
+def test_an_event_wakes_all_pods_that_it_helps(
+    trial: Trial, expect: Expect, prepared: Callable[[Trial, Expect], Event], *, cooled: bool
+) -> None:
+    """Three pods wait, two of them equal. An object changes: all three are bound."""
+    event = prepared(trial, expect)
+    expect.pending(*PODS, cooled=cooled)
+
+    event()
+
+    expect.bound(*PODS, within=20)
