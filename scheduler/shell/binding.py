@@ -260,7 +260,8 @@ class Binder:
                     "lastTransitionTime": self._since(pod),
                 }
             ]
-        if decision.nominated is not None and decision.nominated != pod.status.nominated_node_name:
+        # A node that the status names already is written again: a write that clears it may be on its way.
+        if decision.nominated is not None and (decision.nominated or pod.status.nominated_node_name):
             status["nominatedNodeName"] = decision.nominated or None
         if status:
             self._patch_status(pod, status)

@@ -451,6 +451,8 @@ class GroupEngine:
             self.nominations.bound(uid)
         elif uid in self.nominations and pod.metadata.deletion_timestamp:
             self.nominations.left(uid)
+        elif uid in self.nominations:
+            self.nominations.drop_if_moved(pod)
 
     def pod_ended(self, pod: Pod) -> None:
         """A terminated pod is deleted; this is its last state."""

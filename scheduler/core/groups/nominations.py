@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from seatrial.scheduler.api.clock import Timer
+from seatrial.scheduler.api.core import Pod
 from seatrial.scheduler.cache.nodeinfo import PodInfo
 from seatrial.scheduler.core.outbox import Outbox
 from seatrial.scheduler.framework.decisions import ClearNomination
@@ -104,6 +105,18 @@ class GroupNominations:
             return
         if not hold.members or groups.incompleteness(next(iter(hold.members.values())).pod):
             self._end(hold)
+
+    def drop_if_moved(self, pod: Pod) -> None:
+        """A member belongs to another group now, or to none: its own nomination ends, too."""
+        uid, groups = pod.metadata.uid, self._handle.groups
+        hold = self._holds[uid]
+        if groups is None or groups.key_of(pod) == hold.key:
+            return
+        info = hold.members[uid]
+        self.left(uid)
+        self._nominator.forget(uid)
+        self._handle.request_wake()
+        self._outbox.put(ClearNomination(info))
 
     def rules_changed(self, key: str) -> None:
         """The rules of a group changed, or it is gone. Room is given back if its members are no complete group any

@@ -1,0 +1,115 @@
+"""Job-level preemption: what ends the nominations of a gang, and what becomes of its room.
+
+A gang of three has evicted a pod from each of three nodes. One victim has ended, so that a card is free and held; the
+others still end. A pod of low priority waits for that card.
+"""
+
+from collections.abc import Callable
+
+import pytest
+
+from seatrial.fixtures.expect import Expect
+from seatrial.fixtures.trial import Trial
+from seatrial.harness.clusters.protocol import Capability
+from seatrial.scheduler.api.builders import gang
+from seatrial.suites.preemption.jobs import PREEMPTING, filler, hosts, names, nominated, workers
+from seatrial.suites.preemption.nominations import freeze
+from seatrial.suites.preemption.priorities import classes
+from seatrial.suites.scoring.rules import patch
+
+__all__ = ["classes"]
+
+pytestmark = [pytest.mark.needs(Capability.NODES), pytest.mark.profile(PREEMPTING)]
+GROUP = "/apis/scheduling.sigs.k8s.io/v1alpha1/namespaces/{}/podgroups/train"
+LABEL = "pod-group.scheduling.sigs.k8s.io"
+
+
+def on(trial: Trial, host: str) -> str:
+    """The member that is nominated to this node."""
+    (name,) = (one for one in names("train", 3) if nominated(trial, one) == [host])
+    return name
+
+
+def member_deleted(trial: Trial) -> None:
+    trial.delete(on(trial, "n2"))
+
+
+def node_deleted(trial: Trial) -> None:
+    assert trial.call("DELETE", "/api/v1/nodes/n3").ok
+
+
+def more_members_needed(trial: Trial) -> None:
+    patch(trial, GROUP.format(trial.name), {"spec": {"minMember": 4}})
+
+
+def group_deleted(trial: Trial) -> None:
+    assert trial.call("DELETE", GROUP.format(trial.name)).ok
+
+
+def member_leaves_the_gang(trial: Trial) -> None:
+    patch(trial, trial.path("Pod", on(trial, "n2")), {"metadata": {"labels": {LABEL: "nobody"}}})
+
+
+def room_taken(trial: Trial) -> None:
+    trial.submit(filler("boss", "n2", priority="trial-top"))
+
+
+@pytest.mark.feature("PRE-3.given-back")
+@pytest.mark.case("JP-098", severity="critical")
+@pytest.mark.needs(Capability.VIRTUAL_TIME)  # simulated containers end soon, whatever their grace period is
+@pytest.mark.parametrize(
+    "cause",
+    [member_deleted, node_deleted, more_members_needed, group_deleted, member_leaves_the_gang, room_taken],
+    ids=lambda call: call.__name__,
+)
+def test_what_gives_the_room_of_a_gang_back(classes: Trial, expect: Expect, cause: Callable[[Trial], object]) -> None:
+    """Something ends the plan of the gang: no member is nominated any more, and the free card goes to the other pod."""
+    hosts(classes, n1=1, n2=1, n3=1)
+    preempt(classes, expect)
+    classes.submit(filler("next", "n1"))
+    expect.pending("next")
+
+    cause(classes)
+
+    expect.bound("next", within=30)
+    left = [name for name in names("train", 3) if classes.find(name) is not None]
+    assert nominated(classes, *left) == [""] * len(left)
+
+
+@pytest.mark.feature("PRE-3.given-back", "PRE-3.node-gone")
+@pytest.mark.case("JP-099", severity="critical")
+@pytest.mark.needs(Capability.VIRTUAL_TIME)  # as above
+@pytest.mark.parametrize(
+    ("cause", "lost"),
+    [pytest.param(node_deleted, "n3", id="node_deleted"), pytest.param(room_taken, "n2", id="room_taken")],
+)
+def test_a_gang_that_lost_a_part_of_its_room_is_planned_again(
+    classes: Trial, expect: Expect, cause: Callable[[Trial], object], lost: str
+) -> None:
+    """A fourth node has a more important pod than the others had. The gang loses one of its nodes, to a more important
+    pod or with the node: the pod of the fourth node goes, and the members are nominated to the nodes that are left."""
+    hosts(classes, n1=1, n2=1, n3=1, n4=1)
+    classes.submit(filler("dear", "n4", priority="trial-middle", grace=600))
+    expect.running("dear")
+    preempt(classes, expect)
+    freeze(classes, "n4")
+    expect.pending(*names("train", 3))
+
+    cause(classes)
+
+    expect.gone("dear")
+    rest = sorted({"n1", "n2", "n3", "n4"} - {lost})
+    assert classes.reaches(lambda: sorted(nominated(classes, *names("train", 3))) == rest, within=5)
+
+
+def preempt(classes: Trial, expect: Expect) -> None:
+    """Have the gang nominated to n1, which is free already, n2 and n3."""
+    classes.submit(filler("quick", "n1"), filler("slow-2", "n2", grace=600), filler("slow-3", "n3", grace=600))
+    expect.running("quick", "slow-2", "slow-3")
+    for host in ("n2", "n3"):
+        freeze(classes, host)
+    classes.apply(gang("train", 3))
+    classes.submit(*workers("train", 3, priority="trial-high"))
+    expect.gone("quick", "slow-2", "slow-3")
+    assert classes.reaches(lambda: classes.find("quick") is None, within=10)
+    assert classes.reaches(lambda: sorted(nominated(classes, *names("train", 3))) == ["n1", "n2", "n3"], within=5)
