@@ -9,10 +9,16 @@ import pytest
 
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
+from seatrial.harness.clusters.fault_injection.transport import Link, bindings
 from seatrial.harness.clusters.protocol import Capability
-from seatrial.scheduler.api.builders import node, pod
+from seatrial.scheduler.api.builders import PodBuilder, node, pod, quota
+from seatrial.scheduler.api.extension import KOORD_SCHEDULER
+from seatrial.scheduler.api.quota import QUOTAS_PATH
 from seatrial.scheduler.api.transport import STRATEGIC_MERGE_PATCH
+from seatrial.suites.faults.schedulers import link, running
 from seatrial.suites.scoring.rules import REQUIRED, ZONE, Json, apart_from, patch, pod_with, resize, spread, term
+
+__all__ = ["link", "running"]
 
 pytestmark = [pytest.mark.needs(Capability.NODES)]
 
@@ -21,11 +27,15 @@ PODS = ("first", "second", "other")
 NODE = "/api/v1/nodes/{}"
 
 
-def submit(trial: Trial, **spec: Json | list[Json]) -> None:
+def waiting(**spec: Json | list[Json]) -> list[PodBuilder]:
     """The pods that wait, of one CPU each. The last one asks for memory, too."""
-    for name in PODS:
-        built = pod_with(name, "waits", **spec).request(cpu=1)
-        trial.submit(built.request(memory="64Mi") if name == "other" else built)
+    built = [pod_with(name, "waits", **spec).request(cpu=1) for name in PODS]
+    built[-1].request(memory="64Mi")
+    return built
+
+
+def submit(trial: Trial, **spec: Json | list[Json]) -> None:
+    trial.submit(*waiting(**spec))
 
 
 def node_added(trial: Trial, _expect: Expect) -> Event:
@@ -173,3 +183,57 @@ def test_an_event_wakes_all_pods_that_it_helps(
     event()
 
     expect.bound(*PODS, within=20)
+
+
+@pytest.mark.feature("SCORE-4.queue")
+@pytest.mark.case(
+    "SC-481",
+    severity="critical",
+    source="koordinator: pkg/scheduler/plugins/elasticquota/plugin.go@v1.7.0 (EventsToRegister)",
+)
+@pytest.mark.long(seconds=20)
+@pytest.mark.needs(Capability.OWN_CLUSTER)
+@pytest.mark.profile(KOORD_SCHEDULER)
+@pytest.mark.parametrize("cooled", [False, True], ids=["in-backoff", "after-backoff"])
+@pytest.mark.parametrize("cause", ["grows", "pod-leaves"])
+def test_a_quota_with_room_wakes_all_pods(trial: Trial, expect: Expect, cause: str, *, cooled: bool) -> None:
+    """Three pods wait for room in their quota. The quota grows, or a pod of it is deleted: all three are bound."""
+    name = f"{trial.name}-team"
+    trial.add(node("n1").cpu(16))
+    trial.apply(quota(name).max(cpu=4).manifest)
+    trial.submit(pod("holder").request(cpu=4).quota(name).scheduler(KOORD_SCHEDULER))
+    expect.running("holder")
+    trial.submit(*(built.quota(name).scheduler(KOORD_SCHEDULER) for built in waiting()))
+    expect.pending(*PODS, cooled=cooled)
+
+    if cause == "grows":
+        path = QUOTAS_PATH.replace("/elasticquotas", f"/namespaces/{trial.name}/elasticquotas")
+        patch(trial, f"{path}/{name}", {"spec": {"max": {"cpu": "8"}}})
+    else:
+        trial.delete("holder")
+
+    expect.bound(*PODS, within=20)
+
+
+@pytest.mark.feature("SCORE-4.queue")
+@pytest.mark.case(
+    "SC-482",
+    severity="critical",
+    source="kubernetes pkg/scheduler/schedule_one.go: handleBindingCycleError moves waiting pods as for a deleted pod",
+)
+@pytest.mark.needs(Capability.VIRTUAL_TIME)
+@pytest.mark.parametrize("equal", [True, False])
+def test_a_failed_binding_wakes_the_next_pod(trial: Trial, expect: Expect, link: Link, *, equal: bool) -> None:
+    """The binding of a pod takes some seconds and fails. A pod that waits for the room meanwhile is bound."""
+    trial.add(node("n1").cpu(4))
+    trial.settle()
+    link.delay = 4.0
+    link.refuse(500, lambda request: bindings(request) and "/pods/first/" in request.path)
+    trial.submit(pod("first").request(cpu=4))
+    trial.pass_time(1)
+    trial.submit(pod("second").request(cpu=4) if equal else pod("second").request(cpu=4, memory="64Mi"))
+    try:
+        expect.bound("second", within=20)
+    finally:
+        link.heal()
+        link.delay = 0.0
