@@ -1,9 +1,13 @@
 """Device objects that list what no machine of the catalog has: a case changes what the node's agent wrote."""
 
+import json
 from collections.abc import Callable
 from typing import Any
 
 from seatrial.fixtures.trial import Trial
+from seatrial.harness.apiserver.quantities import units
+from seatrial.scheduler.api.builders import pod
+from seatrial.scheduler.api.device import DEVICE_ALLOCATED, GPU_CORE, GPU_MEMORY_RATIO
 
 DEVICES = "/apis/scheduling.koordinator.sh/v1alpha1/devices"
 
@@ -24,3 +28,24 @@ def relist(trial: Trial, name: str, change: Callable[[Json], Json | None], **lab
 
 def place(numa: int, pcie: str) -> Json:
     return {"topology": {"socketID": 0, "nodeID": numa, "pcieID": pcie, "busID": ""}}
+
+
+def occupy(trial: Trial, name: str, **minors: dict[int, int]) -> None:
+    """Have a pod of this name on n1 with percent of devices, by type and number: `occupy(trial, "a", gpu={0: 100})`.
+
+    Other components place pods too; where a case chooses, nothing depends on what a scheduler would have chosen.
+    """
+    listed = {(one["type"], one["minor"]): one for one in trial.device("n1")["spec"]["devices"]}
+    held: Json = {}
+    for kind, parts in minors.items():
+        for minor, percent in parts.items():
+            one = listed[kind, minor]
+            amounts = {key: units(value) * percent // 100 for key, value in one["resources"].items()}
+            held.setdefault(kind, []).append({"minor": minor, "id": one["id"], "resources": amounts})
+    builder = pod(name).annotation(DEVICE_ALLOCATED, json.dumps(held)).node_name("n1")
+    if cards := sum(minors.get("gpu", {}).values()):
+        builder.resources({GPU_CORE: cards, GPU_MEMORY_RATIO: cards})
+    if nics := sum(minors.get("rdma", {}).values()):
+        builder.rdma(nics)
+    trial.submit(builder)
+    trial.settle()

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 import orjson
 import pytest
 
@@ -18,6 +19,7 @@ from seatrial.scheduler.api.wire import Wire, decoder
 NVIDIA = "gpu.nvidia.com"  # driver and class of simulated NVIDIA cards
 ROOT = "resource.kubernetes.io/pcieRoot"
 
+_SAID = "2026-01-01T00:00:00Z"
 _DRIVER = 40  # of the trial's name; a driver's name has at most 63 characters
 
 
@@ -77,9 +79,11 @@ class Offers:
         **fields: Any,
     ) -> None:
         """Publish a slice of the node's pool. `part`: its name, where the pool has several; `pool`: fields of it;
-        `driver`: another one than the case's."""
+        `driver`: another one than the case's. Where `fields` say which nodes reach it, `node` is only a name."""
         shown = {"name": f"{self._trial.name}-{node}", "generation": 1, "resourceSliceCount": 1, **(pool or {})}
-        spec = {"driver": driver or self.driver, "pool": shown, "nodeName": node, **fields}
+        places = {"nodeSelector", "allNodes", "perDeviceNodeSelection"}
+        where = {} if places & fields.keys() else {"nodeName": node}
+        spec = {"driver": driver or self.driver, "pool": shown, **where, **fields}
         if devices:
             spec["devices"] = list(devices)
         name = self._slice(node, part)
@@ -135,6 +139,22 @@ class Offers:
             and any(owner.controller and owner.name == pod for owner in claim.metadata.owner_references)
         ]
 
+    def say(self, name: str, device: str = "", **conditions: bool) -> None:
+        """The driver says conditions of a device of the claim, its only one by default; it keeps those of others."""
+        claim = self.claim(name)
+        assert claim.status.allocation is not None
+        results = claim.status.allocation.devices.results
+        (result,) = (one for one in results if device in {"", one.device})
+        conditions_said = [
+            {"type": kind, "status": str(value), "reason": "Said", "message": "", "lastTransitionTime": _SAID}
+            for kind, value in conditions.items()
+        ]
+        said = {"driver": result.driver, "pool": result.pool, "device": result.device, "conditions": conditions_said}
+        others = [one for one in msgspec.to_builtins(claim.status.devices) if one["device"] != result.device]
+        path = f"{self._trial.path('ResourceClaim', name)}/status"
+        response = self._trial.call("PATCH", path, {"status": {"devices": [*others, said]}})
+        assert response.ok, response.body
+
     def _slice(self, node: str, part: str) -> str:
         return f"{self._trial.name}-{node}{part and '-'}{part}"
 
@@ -154,9 +174,12 @@ def _dropped(sent: Any, kept: Any) -> str:
 
 
 def device(name: str, *, attributes: dict[str, Any] | None = None, **fields: Any) -> Manifest:
-    """A device; attributes are plain values: text, whole numbers or truth values."""
+    """A device; attributes are text, numbers, truth values, or as the API spells them: `{"version": "1.0.0"}`."""
     kinds = {bool: "bool", int: "int", str: "string"}
-    shown = {key: {kinds[type(value)]: value} for key, value in (attributes or {}).items()}
+    shown = {
+        key: value if isinstance(value, dict) else {kinds[type(value)]: value}
+        for key, value in (attributes or {}).items()
+    }
     return {"name": name, **({"attributes": shown} if shown else {}), **fields}
 
 

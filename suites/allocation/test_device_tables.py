@@ -1,0 +1,540 @@
+"""Tables of the rules of devices: which requests mean something, which cards and NICs are chosen beside others in use.
+
+The tables are those of koordinator's own tests where these have some (specification of devices, chapter 15).
+"""
+
+import json
+from typing import Any
+
+import pytest
+
+from seatrial.fixtures.allocated_devices import amounts, card_memory, functions, minors
+from seatrial.fixtures.expect import Expect
+from seatrial.fixtures.trial import Trial
+from seatrial.harness.clusters.protocol import Capability
+from seatrial.harness.errors import ApiRefused
+from seatrial.scheduler.api.builders import node, pod, reservation
+from seatrial.scheduler.api.device import (
+    FPGA,
+    GPU,
+    GPU_CORE,
+    GPU_MEMORY,
+    GPU_MEMORY_RATIO,
+    GPU_MODEL_LABEL,
+    GPU_PARTITION_POLICY_LABEL,
+    GPU_PARTITIONS,
+    GPU_SHARED,
+    GPU_VENDOR_LABEL,
+    NPU_CORE,
+    NPU_CPU,
+    NPU_DVPP,
+    NVIDIA_GPU,
+    RDMA,
+)
+from seatrial.suites.allocation.listed import DEVICES, Json, occupy, place, relist
+
+DEVICE_SHARE = "koordinator pkg/scheduler/plugins/deviceshare"
+CARD, NIC = "a10", "connectx-7"
+AMOUNTS = {GPU_CORE: 100, GPU_MEMORY_RATIO: 100, GPU_MEMORY: "16Gi", NPU_CORE: 20, NPU_CPU: 8, NPU_DVPP: 100}
+INVALID, NO_SIZE = "invalid resource", "no matched GPU shared resource template"
+SLICE = {NPU_CORE: 10, NPU_CPU: 3, GPU_MEMORY: "16Gi"}
+
+pytestmark = [pytest.mark.needs(Capability.NODES)]
+
+
+def spelled(value: Any) -> str | None:
+    """Part of a row's name: resources without their domains."""
+    return (
+        "+".join(f"{key.partition('/')[2]}-{amount}" for key, amount in value.items())
+        if value.__class__ is dict
+        else None
+    )
+
+
+@pytest.mark.feature("DEV-1.refusals", "DEV-1.combined-names")
+@pytest.mark.case("DS-190", severity="critical", source=f"{DEVICE_SHARE}/utils_test.go TestValidateDeviceRequest; E1")
+@pytest.mark.parametrize(
+    ("resources", "saying"),
+    [
+        ({GPU: 101}, INVALID),
+        ({FPGA: 150}, INVALID),
+        ({FPGA: 201}, INVALID),
+        ({RDMA: 201}, INVALID),
+        ({GPU_CORE: 100, GPU_MEMORY_RATIO: 101}, INVALID),
+        ({GPU_CORE: 101, GPU_MEMORY_RATIO: 100}, INVALID),
+        ({GPU_CORE: 50}, INVALID),
+        ({GPU_MEMORY: "8Gi", GPU_MEMORY_RATIO: 50}, INVALID),
+        ({NVIDIA_GPU: 1, GPU_CORE: 100}, INVALID),
+        ({GPU: 100, GPU_MEMORY_RATIO: 100}, INVALID),
+        ({GPU_SHARED: 1}, INVALID),
+        ({GPU_SHARED: 1, GPU_MEMORY_RATIO: 101}, INVALID),
+        ({GPU_SHARED: 1, GPU_MEMORY_RATIO: 200}, INVALID),
+        ({GPU_SHARED: 2, GPU_MEMORY_RATIO: 101}, INVALID),
+        ({GPU_SHARED: 2, GPU_CORE: 51, GPU_MEMORY_RATIO: 100}, INVALID),
+        ({GPU_SHARED: 2, GPU_CORE: 202, GPU_MEMORY_RATIO: 200}, INVALID),
+        ({GPU_SHARED: 1, GPU_CORE: 101, GPU_MEMORY: "32Gi"}, INVALID),
+        ({NPU_CORE: 40, GPU_MEMORY: "32Gi"}, INVALID),
+        ({GPU_SHARED: 1, NPU_CORE: 10, GPU_MEMORY: "16Gi"}, INVALID),
+        ({GPU_SHARED: 1, NPU_CORE: 10, GPU_MEMORY_RATIO: 50}, INVALID),
+        ({GPU_SHARED: 1, **SLICE}, NO_SIZE),
+        ({GPU_SHARED: 1, **SLICE, NPU_DVPP: 100}, NO_SIZE),
+        ({GPU_SHARED: 1, **SLICE, NPU_DVPP: 101}, INVALID),
+        ({GPU_SHARED: 2, **SLICE, NPU_DVPP: 100}, INVALID),
+        ({GPU_SHARED: 2, **SLICE}, INVALID),
+    ],
+    ids=spelled,
+)
+def test_requests_that_mean_nothing(trial: Trial, expect: Expect, resources: Json, saying: str) -> None:
+    """The pod waits and says why. A webhook for pods may refuse it before the scheduler sees it."""
+    trial.add(node("n1").gpus(CARD, 2))
+    try:
+        trial.submit(pod("odd").resources(dict(resources)))
+    except ApiRefused:
+        return
+    expect.pending("odd", saying=saying)
+
+
+@pytest.mark.feature("DEV-1.combined-names", "DEV-1.share-by-bytes")
+@pytest.mark.case(
+    "DS-191",
+    severity="critical",
+    source=f"{DEVICE_SHARE}/devicehandler_gpu_test.go Test_calcDesiredRequestsAndCountForGPU; E3",
+)
+@pytest.mark.parametrize(
+    ("resources", "core", "ratio", "shared"),
+    [
+        ({NVIDIA_GPU: 2}, [100, 100], [100, 100], False),
+        ({GPU: 200}, [100, 100], [100, 100], False),
+        ({GPU: 50}, [50], [50], True),
+        ({GPU_MEMORY_RATIO: 200}, [0, 0], [100, 100], False),
+        ({GPU_MEMORY_RATIO: 50}, [0], [50], True),
+        ({GPU_CORE: 50, GPU_MEMORY_RATIO: 100}, [50], [100], False),
+        ({GPU_SHARED: 2, GPU_CORE: 100, GPU_MEMORY_RATIO: 100}, [50, 50], [50, 50], True),
+        ({GPU_SHARED: 2, GPU_MEMORY_RATIO: 200}, [0, 0], [100, 100], False),
+        ({GPU_SHARED: 2, GPU_CORE: 200, GPU_MEMORY_RATIO: 200}, [100, 100], [100, 100], False),
+        ({GPU_CORE: 100, GPU_MEMORY: "16Gi"}, [100], [100], True),
+        ({GPU_SHARED: 2, GPU_CORE: 100, GPU_MEMORY: "16Gi"}, [50, 50], [50, 50], True),
+        ({NPU_CORE: 40, GPU_MEMORY_RATIO: 200}, [0, 0], [100, 100], False),
+    ],
+    ids=spelled,
+)
+def test_how_a_request_is_split(  # noqa: PLR0917 a case and its row
+    trial: Trial, expect: Expect, resources: Json, core: list[int], ratio: list[int], shared: bool
+) -> None:
+    """The sum is split over cards of 16 GiB; a part that leaves room, or is in bytes, needs who isolates it."""
+    bare, isolating = (node(name).gpus(CARD, 2).extended(NPU_CORE, 40) for name in ("n1", "n2"))
+    trial.add(bare, isolating.isolation())
+    for name in ("n1", "n2"):
+        relist(trial, name, lambda _: {"resources": AMOUNTS})
+    trial.submit(pod("a").resources(dict(resources)).isolated())
+    a = expect.bound("a")
+    assert (amounts(a, GPU_CORE), amounts(a, GPU_MEMORY_RATIO)) == (core, ratio)
+    assert amounts(a, GPU_MEMORY) == [(16 << 30) * percent // 100 for percent in ratio]
+    trial.submit(pod("b").resources(dict(resources)).isolated().on(**{"kubernetes.io/hostname": "n1"}))
+    if a.spec.node_name == "n1":
+        assert not shared
+    elif shared:
+        expect.pending("b")
+    else:
+        expect.bound("b")
+
+
+@pytest.mark.feature("DEV-1.share-by-bytes")
+@pytest.mark.case("DS-192", severity="normal", source="spec DEV-R10, DEV-R11: percent of bytes is cut off")
+@pytest.mark.parametrize(
+    ("parts_of", "percent"), [((2, 3), 66), ((1, 24), 4), ((999, 1000), 99), ((1, 2), 50), ((1, 1), 100)]
+)
+def test_percent_of_bytes(trial: Trial, expect: Expect, parts_of: tuple[int, int], percent: int) -> None:
+    """What a pod asks for in bytes is listed in whole percent of the card too."""
+    trial.add(node("n1").gpus(CARD, 1))
+    size = card_memory(trial, "n1") * parts_of[0] // parts_of[1]
+    trial.submit(pod("a").gpu_memory(size))
+    a = expect.bound("a")
+    assert (amounts(a, GPU_MEMORY), amounts(a, GPU_MEMORY_RATIO)) == ([size], [percent])
+
+
+@pytest.mark.feature("DEV-7.nic-per-gpu")
+@pytest.mark.case(
+    "DS-193", severity="normal", source=f"{DEVICE_SHARE}/devicehandler_default_test.go; spec DEV-R14, edge cases 8, 9"
+)
+@pytest.mark.parametrize(
+    ("rdma", "hint", "nics", "each"),
+    [
+        pytest.param(1, {"allocateStrategy": "ApplyForAll", "selector": {"matchLabels": {"type": "w"}}}, [1, 2, 3], 1),
+        pytest.param(1, {"allocateStrategy": "ApplyForAll", "selector": {"matchLabels": {"type": "s"}}}, None, 1),
+        pytest.param(1, {"allocateStrategy": "ApplyForAll", "selector": {"matchLabels": {"type": "x"}}}, None, 1),
+        pytest.param(1, {"allocateStrategy": "ApplyForAll"}, None, 1, id="all-and-one-is-unhealthy"),
+        pytest.param(200, {"allocateStrategy": "RequestsAsCount"}, [1, 2], 100, id="hundreds-are-nics"),
+        pytest.param(200, {"allocateStrategy": "ApplyForAll"}, [1, 2], 100, id="hundreds-are-not-for-all"),
+        pytest.param(100, {"selector": {"matchLabels": {"type": "w"}}}, [1], 100, id="healthy"),
+        pytest.param(2, {"allocateStrategy": "RequestsAsCount"}, [1, 2], 1, id="count"),
+        pytest.param(
+            2,
+            {
+                "allocateStrategy": "RequestsAsCount",
+                "selector": {"matchExpressions": [{"key": "last", "operator": "Exists"}]},
+            },
+            None,
+            1,
+            id="count-beyond-the-selected",
+        ),
+    ],
+)
+def test_how_many_of_the_nics_that_a_hint_selects(  # noqa: PLR0917 a case and its row
+    trial: Trial, expect: Expect, rdma: int, hint: Json, nics: list[int] | None, each: int
+) -> None:
+    """Of four NICs the first is unhealthy and of another kind. What is for all counts it, and cannot have it."""
+    trial.add(node("n1").gpus(CARD, 1).nics(NIC, 4))
+
+    def sort(one: Json) -> Json | None:
+        if one["type"] != "rdma":
+            return None
+        labels = {"type": "w" if one["minor"] else "s"} | ({"last": ""} if one["minor"] == 3 else {})
+        return {"labels": labels, "health": bool(one["minor"])}
+
+    relist(trial, "n1", sort)
+    trial.submit(pod("a").rdma(rdma).hint("rdma", **hint))
+    if nics is None:
+        expect.pending("a", saying="Insufficient rdma devices")
+        return
+    a = expect.bound("a")
+    assert (minors(a, "rdma"), amounts(a, RDMA, "rdma")) == (nics, [each] * len(nics))
+
+
+def paired(trial: Trial, **labels: str) -> None:
+    """A node n1 with two cards and a NIC on each of four switches, two switches on each NUMA node."""
+    machine = node("n1").gpus(CARD, 8).nics(NIC, 4)
+    for key, value in labels.items():
+        machine.label(key, value)
+    trial.add(machine)
+    per_switch = {"gpu": 2, "rdma": 1}
+
+    def switch(one: Json) -> Json:
+        at = one["minor"] // per_switch[one["type"]]
+        return place(at // 2, f"p{at}")
+
+    relist(trial, "n1", switch)
+
+
+@pytest.mark.feature("DEV-5.nearest", "DEV-7.nic-per-gpu")
+@pytest.mark.case(
+    "DS-194",
+    severity="critical",
+    source=f"{DEVICE_SHARE}/allocator_gpu_test.go TestAllocateByTopology; device_allocator_test.go; E6, E9",
+)
+@pytest.mark.parametrize(
+    ("used", "cards", "scope", "chosen", "nics"),
+    [
+        pytest.param([], 1, "", [0], [0], id="the-first"),
+        pytest.param([], 2, "", [0, 1], [0], id="the-first-switch"),
+        pytest.param([], 3, "", [0, 1, 2], [0, 1], id="the-first-numa-node"),
+        pytest.param([], 6, "", [0, 1, 2, 3, 4, 5], [0, 1, 2], id="both-numa-nodes"),
+        pytest.param([5], 1, "", [4], [2], id="a-switch-in-use"),
+        pytest.param([5], 2, "", [6, 7], [3], id="a-numa-node-in-use"),
+        pytest.param([5], 2, "PCIe", [6, 7], [3], id="one-switch"),
+        pytest.param([1, 3, 5, 7], 2, "PCIe", None, None, id="no-switch"),
+        pytest.param([1, 3, 5, 7], 2, "", [0, 2], [0, 1], id="no-switch-is-required"),
+        pytest.param([1, 2, 5], 2, "", [6, 7], [3], id="a-switch-before-two"),
+        pytest.param([1, 2, 5, 7], 2, "", [0, 3], [0, 1], id="the-first-of-equal-numa-nodes"),
+        pytest.param([5], 4, "NUMANode", [0, 1, 2, 3], [0, 1], id="one-numa-node"),
+        pytest.param([0, 5], 4, "NUMANode", None, None, id="no-numa-node"),
+        pytest.param([0, 5], 4, "Node", [1, 2, 3, 4], [0, 1, 2], id="the-node-will-do"),
+        pytest.param([0], 2, "", [2, 3], [1], id="the-other-switch"),
+        pytest.param([0], 3, "", [1, 2, 3], [0, 1], id="three-of-a-numa-node"),
+    ],
+)
+def test_cards_and_nics_beside_those_in_use(  # noqa: PLR0917 a case and its row
+    trial: Trial, expect: Expect, used: list[int], cards: int, scope: str, chosen: list[int] | None, nics: list[int]
+) -> None:
+    """The smallest scope that has the cards, of those the one most in use, and a function of a NIC of each switch."""
+    paired(trial)
+    if used:
+        occupy(trial, "holder", gpu=dict.fromkeys(used, 100))
+    builder = pod("a").gpus(cards).rdma(1).hint("rdma", vfSelector={}).jointly("gpu", "rdma")
+    trial.submit(builder.hint("gpu", requiredTopologyScope=scope) if scope else builder)
+    if chosen is None:
+        expect.pending("a", saying="Insufficient Topology Scoped GPU Devices")
+        return
+    a = expect.bound("a")
+    assert (minors(a), minors(a, "rdma")) == (chosen, nics)
+    assert len(functions(a)) == len(nics)
+
+
+@pytest.mark.feature("DEV-7.nic-per-gpu", "DEV-7.waits")
+@pytest.mark.case("DS-195", severity="critical", source="spec DEV-R52, DEV-R53, E9")
+@pytest.mark.parametrize(
+    ("busy", "cards", "nics", "required"),
+    [
+        pytest.param([1], 3, [0, 2], None, id="a-switch-without-nic"),
+        pytest.param([], 3, [0, 1], [0, 1], id="a-nic-for-each-switch"),
+        pytest.param([0, 1, 2, 3], 1, None, None, id="none-left"),
+        pytest.param([0], 2, [1], None, id="the-only-switch-has-none"),
+        pytest.param([2], 2, [0], [0], id="another-switch-has-none"),
+    ],
+)
+def test_each_switch_of_the_cards_has_a_nic_for_the_pod(  # noqa: PLR0917 a case and its row
+    trial: Trial, expect: Expect, busy: list[int], cards: int, nics: list[int] | None, required: list[int] | None
+) -> None:
+    """A pod gets a NIC for each switch of its cards, near ones first; one that requires those switches may wait."""
+    paired(trial)
+    if busy:
+        occupy(trial, "holder", rdma=dict.fromkeys(busy, 100))
+    for name, same, expected in (("strict", True, required), ("any", False, nics)):
+        trial.submit(pod(name).gpus(cards).rdma(100).jointly("gpu", "rdma", same_pcie=same))
+        if expected is None:
+            expect.pending(name)
+            expect.stable(seconds=2)
+        else:
+            assert minors(expect.bound(name), "rdma") == expected
+        trial.delete(name)
+
+
+@pytest.mark.feature("DEV-5.required-scope", "DEV-5.scope-chooses-node")
+@pytest.mark.case("DS-196", severity="normal", source="spec DEV-R42, DEV-R43, edge case 13")
+@pytest.mark.parametrize(
+    ("scope", "shares", "known", "saying"),
+    [
+        ("Rack", 0, False, "missing GPU Device Topology Tree"),
+        ("Node", 0, False, "missing GPU Device Topology Tree"),
+        ("", 0, False, ""),
+        ("Rack", 0, True, ""),
+        ("Node", 0, True, ""),
+        ("Device", 0, True, "Insufficient Topology Scoped GPU Devices"),
+        ("Node", 2, True, "Unsupported Multi-Shared GPU"),
+        ("", 2, True, ""),
+        ("PCIe", 1, True, ""),
+    ],
+)
+def test_what_a_required_scope_asks_of_a_node(  # noqa: PLR0917 a case and its row
+    trial: Trial, expect: Expect, scope: str, shares: int, known: bool, saying: str
+) -> None:
+    """Any scope that is named needs the places of all cards, and whole cards or one share."""
+    trial.add(node("n1").gpus(CARD, 2))
+    relist(trial, "n1", lambda one: place(0, "a") if known or one["minor"] else {"topology": None})
+    amount = 50 * shares
+    builder = pod("a").resources({GPU_SHARED: shares, GPU_CORE: amount, GPU_MEMORY_RATIO: amount}) if shares else None
+    builder = builder or pod("a").gpus(1)
+    trial.submit(builder.hint("gpu", requiredTopologyScope=scope) if scope else builder)
+    if saying:
+        expect.pending("a", saying=saying)
+    else:
+        expect.bound("a")
+
+
+@pytest.mark.feature("DEV-6.table", "DEV-6.scores")
+@pytest.mark.case("DS-197", severity="critical", source=f"{DEVICE_SHARE}/allocator_gpu_test.go; spec DEV-R39, E8")
+@pytest.mark.parametrize(
+    ("policy", "used", "cards", "chosen"),
+    [
+        ("Honor", [], 1, [0]),
+        ("Honor", [], 2, [0, 1]),
+        ("Honor", [], 4, [0, 1, 2, 3]),
+        ("Honor", [], 8, [0, 1, 2, 3, 4, 5, 6, 7]),
+        ("Honor", [], 3, None),
+        ("Honor", [], 6, None),
+        ("Honor", [2, 3], 2, [0, 1]),
+        ("Honor", [4], 2, [6, 7]),
+        ("Honor", [4], 1, [5]),
+        ("Honor", [0, 4], 2, [2, 3]),
+        ("Honor", [3, 4], 4, None),
+        ("Prefer", [2, 3], 3, [4, 5, 6]),
+        ("Prefer", [4], 2, [6, 7]),
+    ],
+)
+def test_partitions_beside_cards_in_use(  # noqa: PLR0917 a case and its row
+    trial: Trial, expect: Expect, policy: str, used: list[int], cards: int, chosen: list[int] | None
+) -> None:
+    """The table of a known machine: of the free partitions the one that keeps most larger ones whole."""
+    paired(trial, **{GPU_MODEL_LABEL: "H800", GPU_PARTITION_POLICY_LABEL: policy})
+    if used:
+        occupy(trial, "holder", gpu=dict.fromkeys(used, 100))
+    trial.submit(pod("a").gpus(cards))
+    if chosen is None:
+        expect.pending("a", saying="GPU")
+    else:
+        assert minors(expect.bound("a")) == chosen
+
+
+@pytest.mark.feature("DEV-6.scores")
+@pytest.mark.case("DS-198", severity="normal", source="spec DEV-R39")
+@pytest.mark.parametrize(
+    ("score", "chosen"), [pytest.param(1, [4], id="a-four-is-worth-more"), pytest.param(1000, [0], id="than-a-pair")]
+)
+def test_what_a_partition_that_stays_whole_is_worth(
+    trial: Trial, expect: Expect, score: int, chosen: list[int]
+) -> None:
+    """Card 0 breaks a partition of four cards, card 4 one of two; at equal scores the four are worth more."""
+    rows = {"1": [([0], 1), ([4], 1)], "2": [([4, 5], score)], "4": [([0, 1, 2, 3], 1)]}
+    table = {
+        count: [{"minors": cards, "gpuLinkType": "NVLink", "allocationScore": worth} for cards, worth in listed]
+        for count, listed in rows.items()
+    }
+    paired(trial)
+    known(trial, table, "Honor")
+    trial.submit(pod("a").gpus(1))
+    assert minors(expect.bound("a")) == chosen
+
+
+def known(trial: Trial, table: Json, policy: str) -> None:
+    """Have the Device object of n1 list a partition table and a policy."""
+    labels = {GPU_PARTITION_POLICY_LABEL: policy} if policy else {}
+    patch = {"metadata": {"annotations": {GPU_PARTITIONS: json.dumps(table)}, "labels": labels}}
+    answer = trial.call("PATCH", f"{DEVICES}/n1", patch)
+    assert answer.ok, answer.body.decode()
+    trial.settle()
+
+
+@pytest.mark.feature("DEV-6.no-table", "DEV-6.honor")
+@pytest.mark.case("DS-199", severity="normal", source="spec DEV-R34, DEV-R35")
+@pytest.mark.parametrize(
+    ("labels", "listed", "on_device", "honoured"),
+    [
+        pytest.param({"model": "H100", "policy": "Honor"}, False, "", True, id="known-model"),
+        pytest.param({"model": "H20", "vendor": "nvidia", "policy": "Honor"}, False, "", True, id="known-vendor"),
+        pytest.param({"model": "H100", "vendor": "other", "policy": "Honor"}, False, "", True, id="other-vendor"),
+        pytest.param({"model": "H200", "policy": "Honor"}, False, "", True, id="other-model"),
+        pytest.param({"model": "H100"}, False, "Honor", False, id="built-in-and-the-device-says"),
+        pytest.param({"model": "H100", "policy": "honor"}, False, "", False, id="another-word"),
+        pytest.param({}, True, "Honor", True, id="table-and-the-device-says"),
+        pytest.param({"model": "H100", "policy": "Honor"}, True, "", False, id="table-and-the-node-says"),
+    ],
+)
+def test_who_says_that_a_table_is_mandatory(  # noqa: PLR0917 a case and its row
+    trial: Trial, expect: Expect, labels: dict[str, str], listed: bool, on_device: str, honoured: bool
+) -> None:
+    """Where the Device object has the table it is that one, else the node. Three cards are no row of any table."""
+    keys = {"model": GPU_MODEL_LABEL, "vendor": GPU_VENDOR_LABEL, "policy": GPU_PARTITION_POLICY_LABEL}
+    paired(trial, **{keys[name]: value for name, value in labels.items()})
+    row = {"minors": [0, 7], "gpuLinkType": "NVLink", "allocationScore": 1}
+    if listed:
+        known(trial, {"2": [row]}, on_device)
+    elif on_device:
+        relist(trial, "n1", lambda _: None, **{GPU_PARTITION_POLICY_LABEL: on_device})
+    known_model = labels.get("model") in {"H100", "H20"} and labels.get("vendor", "nvidia") == "nvidia"
+    has_table = listed or known_model
+    trial.submit(pod("pair").gpus(2).partition())
+    if has_table:
+        assert minors(expect.bound("pair")) == ([0, 7] if listed else [0, 1])
+    else:
+        expect.pending("pair", saying="missing GPU Partition Table")
+    trial.submit(pod("three").gpus(3))
+    if honoured:
+        expect.pending("three", saying="Unsupported number of GPU requests" if has_table else "missing GPU Partition")
+    else:
+        expect.bound("three")
+
+
+@pytest.mark.feature("DEV-6.honor")
+@pytest.mark.case("DS-200", severity="normal", source="spec DEV-R34; ours: a pod that fits now is tried now")
+def test_the_labels_of_a_node_change(trial: Trial, expect: Expect) -> None:
+    """A node becomes a known model whose table is mandatory, no longer is, and is again: each time pods follow."""
+    paired(trial)
+    labels = {GPU_MODEL_LABEL: "H100", GPU_PARTITION_POLICY_LABEL: "Honor"}
+    for turn in range(2):
+        assert trial.call("PATCH", "/api/v1/nodes/n1", {"metadata": {"labels": labels}}).ok
+        trial.settle()
+        name = f"three-{turn}"
+        trial.submit(pod(name).gpus(3))
+        expect.pending(name, saying="Unsupported number of GPU requests")
+
+        none = dict.fromkeys(labels) if turn else {GPU_MODEL_LABEL: "A10", GPU_PARTITION_POLICY_LABEL: "Prefer"}
+        assert trial.call("PATCH", "/api/v1/nodes/n1", {"metadata": {"labels": none}}).ok
+
+        expect.bound(name)
+        trial.delete(name)
+
+
+@pytest.mark.feature("RSV-1.held", "DEV-7.held-and-returned")
+@pytest.mark.case("DS-201", severity="critical", source="spec DEV-R62")
+@pytest.mark.parametrize("policy", ["", "Aligned", "Restricted"])
+def test_an_owner_has_the_devices_of_all_types_that_are_held(trial: Trial, expect: Expect, policy: str) -> None:
+    """Cards 2 and 3 and NIC 1 are held: owners get those, others the rest; what an owner gives back is held again."""
+    trial.add(node("n1").gpus(CARD, 4).nics(NIC, 2))
+    held = {("gpu", 2), ("gpu", 3), ("rdma", 1)}
+    relist(trial, "n1", lambda one: {"labels": {"held": str((one["type"], one["minor"]) in held)}})
+    chosen = {"matchLabels": {"held": "True"}}
+    like = pod("x").gpus(2).rdma(100).hint("gpu", selector=chosen).hint("rdma", selector=chosen)
+    builder = reservation("held").like(like).for_labels(app="owner").many()
+    trial.reserve(builder.policy(policy) if policy else builder)
+    expect.available("held")
+    for turn in range(2):
+        first, second = f"first-{turn}", f"second-{turn}"
+        trial.submit(pod(first).gpus(1).rdma(100).label("app", "owner"))
+        a = expect.bound(first)
+        assert (minors(a), minors(a, "rdma")) == ([2], [1])
+        trial.submit(pod(second).gpus(1).label("app", "owner"))
+        assert minors(expect.bound(second)) == [3]
+        other = f"other-{turn}"
+        trial.submit(pod(other).gpus(2).rdma(100))
+        b = expect.bound(other)
+        assert (minors(b), minors(b, "rdma")) == ([0, 1], [0])
+        trial.delete(first)
+        trial.submit(pod("waits").gpus(1))
+        expect.pending("waits")
+        expect.stable(seconds=2)
+        trial.delete("waits", second, other)
+
+
+@pytest.mark.profile("spreading")
+@pytest.mark.feature("DEV-4.spread-nodes")
+@pytest.mark.case("DS-202", severity="normal", source=f"{DEVICE_SHARE}/scoring.go; spec DEV-R60")
+def test_a_node_is_scored_for_one_card(trial: Trial, expect: Expect) -> None:
+    """Two cards of a node are free, four of eight of another one: by one card the first has the larger part free, by
+    both cards that the pod asks for the second would have."""
+    trial.add(node("n1").gpus(CARD, 8), node("n2").gpus(CARD, 2))
+    occupy(trial, "holder", gpu=dict.fromkeys(range(4), 100))
+    trial.submit(pod("a").gpus(2).scheduler("spreading"))
+    assert expect.bound("a").spec.node_name == "n2"
+    expect.refusal()
+
+
+@pytest.mark.profile("vendor-plugins")
+@pytest.mark.feature("DEV-3.annotation")
+@pytest.mark.case(
+    "DS-203", severity="normal", source=f"{DEVICE_SHARE}/device_plugin_adapter_test.go; spec DEV-R71, E15"
+)
+@pytest.mark.parametrize(
+    ("labels", "resources", "shown"),
+    [
+        pytest.param(
+            {GPU_VENDOR_LABEL: "huawei", GPU_MODEL_LABEL: "Ascend-310P3-300I-DUO"},
+            {GPU: 200},
+            {"huawei.com/Ascend310P": "Ascend310P-0,Ascend310P-1"},
+            id="two-chips",
+        ),
+        pytest.param({GPU_VENDOR_LABEL: "huawei"}, {GPU: 200}, {"huawei.com/npu-core": "0,1"}, id="whole"),
+        pytest.param(
+            {GPU_VENDOR_LABEL: "metax"},
+            {GPU_SHARED: 2, GPU_CORE: 10, GPU_MEMORY: "2Gi"},
+            {
+                "metax-tech.com/gpu-devices-allocated": [
+                    [{"uuid": f"CARD-{minor}", "compute": 5, "vRam": 1024} for minor in range(2)]
+                ]
+            },
+            id="metax",
+        ),
+        pytest.param({GPU_VENDOR_LABEL: "metax"}, {GPU_MEMORY: "2Gi"}, "gpu core resource is required", id="no-core"),
+        pytest.param(
+            {GPU_VENDOR_LABEL: "metax"},
+            {GPU_CORE: 5, GPU_MEMORY: "1000Ki"},
+            "gpu memory must not be less than 1048576 bytes",
+            id="too-little",
+        ),
+        pytest.param({GPU_VENDOR_LABEL: "nvidia"}, {GPU: 200}, {}, id="nothing-more"),
+    ],
+)
+def test_what_plugins_of_vendors_read(
+    trial: Trial, expect: Expect, labels: dict[str, str], resources: Json, shown: Any
+) -> None:
+    """All vendors' pods say their cards and when; the vendor and the model in the Device object say what else."""
+    trial.add(node("n1").gpus(CARD, 2))
+    relist(trial, "n1", lambda one: {"id": f"CARD-{one['minor']}", "resources": AMOUNTS}, **labels)
+    trial.submit(pod("a").resources(dict(resources)).scheduler("vendor-plugins"))
+    if isinstance(shown, str):
+        expect.pending("a", saying=shown)
+        return
+    annotations = expect.bound("a").metadata.annotations
+    assert annotations["scheduling.koordinator.sh/gpu-minors"] == "0,1"
+    assert int(annotations["scheduling.koordinator.sh/bind-timestamp"]) > 0
+    own = {key: value for key, value in annotations.items() if key.startswith(("huawei.com/", "metax-tech.com/"))}
+    assert {key: json.loads(value) if key.startswith("metax") else value for key, value in own.items()} == shown

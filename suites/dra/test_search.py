@@ -1,0 +1,330 @@
+"""How devices are searched for: what a search gives up is free again, and equal values count as equal."""
+
+from typing import Any
+
+import pytest
+
+from seatrial.fixtures.expect import Expect
+from seatrial.fixtures.trial import Manifest, Trial
+from seatrial.harness.clusters.protocol import Capability
+from seatrial.scheduler.api.builders import ClaimBuilder, alternative, claim, node, pod
+from seatrial.suites.dra.offers import Offers, device, offers, served
+
+__all__ = ["offers", "served"]
+
+pytestmark = [pytest.mark.needs(Capability.HARDWARE)]
+ALLOCATOR = "kubernetes 1.37 dynamic-resource-allocation/structured"
+CEL = "kubernetes 1.37 dynamic-resource-allocation/cel/compile.go"
+
+
+def _taking(amount: int) -> Manifest:
+    return {"consumesCounters": [{"counterSet": "card", "counters": {"slices": {"value": str(amount)}}}]}
+
+
+def _shared(amount: int) -> Manifest:
+    return {"allowMultipleAllocations": True, "capacity": {"slots": {"value": str(amount)}}}
+
+
+SIX = {"capacity": {"requests": {"slots": "6"}}}
+
+
+@pytest.mark.feature("DRA-2.constraints")
+@pytest.mark.case("DR-110", severity="critical", source=f"{ALLOCATOR}: a device that does not lead on is deallocated")
+@pytest.mark.parametrize(
+    ("devices", "amounts", "constraints", "chosen"),
+    [
+        pytest.param(
+            [("any", _taking(3)), ("any", _taking(2)), ("last", _taking(2))], {}, {}, ["x=d1", "y=d2"], id="counters"
+        ),
+        pytest.param([("last", _shared(10)), ("any", _shared(10))], SIX, {}, ["x=d1", "y=d0"], id="shares"),
+        pytest.param(
+            [("any", {"root": 0}), ("any", {"root": 1}), ("last", {"root": 1})],
+            {},
+            {"matchAttribute": "root"},
+            ["x=d1", "y=d2"],
+            id="match",
+        ),
+        pytest.param(
+            [("any", {"port": 1}), ("any", {"port": 2}), ("last", {"port": 1})],
+            {},
+            {"distinctAttribute": "port"},
+            ["x=d1", "y=d2"],
+            id="distinct",
+        ),
+    ],
+)
+def test_what_a_search_gives_up_is_free_again(  # noqa: PLR0917 a case and its row
+    trial: Trial,
+    expect: Expect,
+    offers: Offers,
+    devices: list[tuple[str, Manifest]],
+    amounts: Manifest,
+    constraints: dict[str, str],
+    chosen: list[str],
+) -> None:
+    """The first device for the first request leaves none for the second: it is given up for the next one."""
+    trial.add(node("n1"))
+    made = []
+    for number, (kind, fields) in enumerate(devices):
+        plain = {name: value for name, value in fields.items() if name in {"root", "port"}}
+        rest = {name: value for name, value in fields.items() if name not in plain}
+        made.append(device(f"d{number}", attributes={"kind": kind, **plain}, **rest))
+    two = {"resourceSliceCount": 2}
+    card = [{"name": "card", "counters": {"slices": {"value": "4"}}}]
+    offers.publish("n1", *made, part="devices", pool=two)
+    offers.publish("n1", part="counters", pool=two, sharedCounters=card)
+    pair = claim("pair").asks("x", offers.of_class, **amounts)
+    pair.asks("y", offers.of_class, f"{offers.attribute('kind')} == 'last'", **amounts)
+    for kind, name in constraints.items():
+        (pair.matching if kind == "matchAttribute" else pair.distinct)(f"{offers.driver}/{name}")
+    trial.apply(pair)
+    trial.submit(pod("a").claim("d", name="pair"))
+
+    expect.bound("a")
+
+    assert offers.devices_of("pair") == chosen
+
+
+@pytest.mark.feature("DRA-2.constraints")
+@pytest.mark.case("DR-111", severity="critical", source=f"{ALLOCATOR}: constraints before a violated one are undone")
+@pytest.mark.parametrize("order", [1, -1], ids=["distinct-first", "match-first"])
+def test_a_device_that_one_constraint_refuses_counts_for_none(
+    trial: Trial, expect: Expect, offers: Offers, order: int
+) -> None:
+    """The second device has a port of its own under another root: the third, which has the same port, is taken."""
+    trial.add(node("n1"))
+    places = [(0, 0), (1, 1), (1, 0)]
+    offers.publish("n1", *[device(f"d{n}", attributes={"port": p, "root": r}) for n, (p, r) in enumerate(places)])
+    pair = claim("pair").asks("d", offers.of_class, count=2)
+    for kind in ("distinct", "match")[::order]:
+        name = f"{offers.driver}/{'port' if kind == 'distinct' else 'root'}"
+        (pair.distinct if kind == "distinct" else pair.matching)(name)
+    trial.apply(pair)
+    trial.submit(pod("a").claim("d", name="pair"))
+
+    expect.bound("a")
+
+    assert offers.devices_of("pair") == ["d=d0", "d=d2"]
+
+
+@pytest.mark.feature("DRA-2.constraints")
+@pytest.mark.case("DR-112", severity="critical", source="spec DRA-R71, DRA-R72, DRA-R73")
+@pytest.mark.parametrize(
+    ("values", "match", "distinct"),
+    [
+        pytest.param(({"bool": False}, {"bool": False}), True, False, id="false"),
+        pytest.param(({"int": 0}, {"int": 0}), True, False, id="zero"),
+        pytest.param(({"string": "1.0.0"}, {"version": "1.0.0"}), False, True, id="text-and-version"),
+        pytest.param(({"bool": True}, {"int": 1}), False, True, id="truth-and-number"),
+        pytest.param(({"string": "1"}, {"int": 1}), False, True, id="text-and-number"),
+        pytest.param(({"version": "1.0.0"}, {"version": "1.0.1"}), False, True, id="versions"),
+        pytest.param(({"int": 1}, None), False, False, id="missing"),
+    ],
+)
+def test_values_are_equal_if_their_types_are(  # noqa: PLR0917 a case and its row
+    trial: Trial, expect: Expect, offers: Offers, values: tuple[Any, Any], match: bool, distinct: bool
+) -> None:
+    """Two devices with these values serve a request for both of them that want equal, or different, values."""
+    trial.add(node("n1"))
+    named = [{"attributes": {"value": value}} if value is not None else {} for value in values]
+    offers.publish("n1", *[device(f"d{number}", **fields) for number, fields in enumerate(named)])
+    full = f"{offers.driver}/value"
+    for name, builder in (("match", claim("match").matching(full)), ("distinct", claim("distinct").distinct(full))):
+        trial.apply(builder.asks("d", offers.of_class, count=2))
+        trial.submit(pod(name).claim("d", name=name))
+        if match if name == "match" else distinct:
+            expect.bound(name)
+        else:
+            expect.pending(name, saying="cannot allocate all claims")
+        trial.delete(name)
+
+
+@pytest.mark.feature("DRA-2.constraints")
+@pytest.mark.case("DR-113", severity="critical", source="spec DRA-R71, DRA-R73")
+@pytest.mark.parametrize(
+    ("of", "chosen"),
+    [
+        pytest.param(["x", "z"], ["x=d0", "y/only=d1", "z=d3"], id="two-of-three"),
+        pytest.param(["x", "y"], ["x=d0", "y/only=d3", "z=d1"], id="request-of-an-alternative"),
+        pytest.param(["x", "y/only"], ["x=d0", "y/only=d3", "z=d1"], id="alternative"),
+        pytest.param(["x", "y/other"], ["x=d0", "y/only=d1", "z=d2"], id="other-alternative"),
+    ],
+)
+def test_a_constraint_is_for_the_requests_that_it_names(
+    trial: Trial, expect: Expect, offers: Offers, of: list[str], chosen: list[str]
+) -> None:
+    """The first and the last of four devices are under one root; the constraint is for two of three requests."""
+    trial.add(node("n1"))
+    offers.publish("n1", *[device(f"d{n}", attributes={"root": root}) for n, root in enumerate((0, 1, 2, 0))])
+    ways = [alternative("other", offers.of_class, "false"), alternative("only", offers.of_class)]
+    three = claim("three").asks("x", offers.of_class).asks_first("y", *ways).asks("z", offers.of_class)
+    trial.apply(three.matching(f"{offers.driver}/root", *of))
+    trial.submit(pod("a").claim("d", name="three"))
+
+    expect.bound("a")
+
+    assert offers.devices_of("three") == chosen
+
+
+@pytest.mark.feature("DRA-2.constraints")
+@pytest.mark.case("DR-114", severity="critical", source=ALLOCATOR)
+@pytest.mark.parametrize("kind", ["match", "distinct", "capacity", "counters"])
+def test_nodes_that_differ_in_what_a_claim_reads(trial: Trial, expect: Expect, offers: Offers, kind: str) -> None:
+    """Of four nodes with two devices each, two have devices for a claim: two pods go there, and the third waits."""
+    names = [f"n{number}" for number in range(4)]
+    trial.add(*[node(name) for name in names])
+    for number, name in enumerate(names):
+        good = number % 2
+        first: Manifest = {"attributes": {"port": 0}, "capacity": {"slots": {"value": "4"}}}
+        port = {"match": 1 - good, "distinct": good}.get(kind, 0)
+        second: Manifest = {"attributes": {"port": port}, "capacity": {"slots": {"value": str(4 + good)}}}
+        pool = {"resourceSliceCount": 2} if kind == "counters" else {}
+        taking = _taking(2) if kind == "counters" else {}
+        offers.publish(name, device("d0", **first, **taking), device("d1", **second, **taking), pool=pool)
+        if kind == "counters":
+            card = {"name": "card", "counters": {"slices": {"value": str(3 + good)}}}
+            offers.publish(name, part="counters", pool=pool, sharedCounters=[card])
+    for number in range(3):
+        trial.apply(_wish(kind, f"c{number}", offers))
+        trial.submit(pod(f"p{number}").claim("d", name=f"c{number}"))
+    placed = {pod.metadata.name: pod.spec.node_name for pod in expect.bound("p0", "p1")}
+
+    assert sorted(placed.values()) == ["n1", "n3"]
+    expect.pending("p2", saying="cannot allocate all claims")
+
+
+def _wish(kind: str, name: str, offers: Offers) -> ClaimBuilder:
+    full = f"{offers.driver}/port"
+    if kind == "capacity":
+        return claim(name).asks("d", offers.of_class, capacity={"requests": {"slots": "5"}})
+    pair = claim(name).asks("d", offers.of_class, count=2)
+    return pair.matching(full) if kind == "match" else pair.distinct(full) if kind == "distinct" else pair
+
+
+TRUE = [
+    "semver('1.0.0').isGreaterThan(semver('1.0.0-rc.1'))",
+    "semver('1.0.0-rc.10').isGreaterThan(semver('1.0.0-rc.9'))",
+    "semver('1.0.0-rc.1').isLessThan(semver('1.0.0-rc.a'))",
+    "semver('1.0.0-rc').isLessThan(semver('1.0.0-rc.1'))",
+    "semver('1.2.3').isLessThan(semver('1.2.10'))",
+    "semver('1.2.3+a').compareTo(semver('1.2.3+b')) == 0",
+    "semver('4.5.6').major() == 4 && semver('4.5.6').minor() == 5 && semver('4.5.6').patch() == 6",
+    "!isSemver('1.2') && isSemver('1.2.3-rc.1')",
+    "quantity('1Gi').isGreaterThan(quantity('1000M')) && quantity('1500m').isLessThan(quantity('2'))",
+    "quantity('1Gi').compareTo(quantity('1024Mi')) == 0 && quantity('1').compareTo(quantity('2')) == -1",
+    "quantity('2').add(quantity('1')).sub(3).sign() == 0 && quantity('-1').sign() == -1",
+    "quantity('2k').asInteger() == 2000 && isQuantity('1Gi') && !isQuantity('1Zz')",
+    "'Abc'.lowerAscii() == 'abc' && 'Abc'.upperAscii() == 'ABC' && ' a '.trim() == 'a'",
+    "DEVICE.?none.orValue('x') == 'x' && DEVICE.?text.orValue('x') == 'card' && !DEVICE.?none.hasValue()",
+    "has(DEVICE.text) && !has(DEVICE.none) && DEVICE.no == false && DEVICE.zero == 0",
+    "!('other.example.com' in device.attributes) && DRIVER in device.attributes && 'text' in DEVICE",
+    "device.attributes['other.example.com'].?x.orValue(1) == 1",
+    "device.allowMultipleAllocations == false",
+    "device.capacity[DRIVER].memory.compareTo(quantity('8Gi')) == 0",
+    "DEVICE.level.isLessThan(semver('1.0.0')) && DEVICE.level == semver('1.0.0-rc.1')",
+    "DEVICE.none == 1 || DEVICE.zero == 0",
+]
+FALSE = [
+    "DEVICE.none == 1 && DEVICE.zero == 1",
+    "semver('2.0.0-rc.1').isGreaterThan(semver('2.0.0'))",
+    "quantity('1').isGreaterThan(quantity('1'))",
+    "DEVICE.no",
+]
+
+
+@pytest.mark.feature("DRA-1.selected")
+@pytest.mark.case("DR-115", severity="critical", source=f"{CEL}; apiserver/pkg/cel/library quantity.go, semverlib.go")
+def test_what_an_expression_says_of_a_device(trial: Trial, expect: Expect, offers: Offers) -> None:
+    """One claim for each expression, over devices that are all alike: those that hold get one, the others none."""
+    trial.add(node("n1").pods(100))
+    attributes = {"text": "card", "no": False, "zero": 0, "level": {"version": "1.0.0-rc.1"}}
+    shown: Manifest = {"attributes": attributes, "capacity": {"memory": {"value": "8Gi"}}}
+    offers.publish("n1", *[device(f"d{number}", **shown) for number in range(len(TRUE) + len(FALSE))])
+    own = f"device.attributes['{offers.driver}']"
+    for number, text in enumerate((*TRUE, *FALSE)):
+        guarded = f"device.driver == '{offers.driver}' && ({text})"
+        expression = guarded.replace("DEVICE", own).replace("DRIVER", f"'{offers.driver}'")
+        trial.apply(claim(f"c{number}").asks("d", offers.of_class, expression))
+        trial.submit(pod(f"p{number}").claim("d", name=f"c{number}"))
+
+    expect.bound(*[f"p{number}" for number in range(len(TRUE))])
+
+    for number in range(len(TRUE), len(TRUE) + len(FALSE)):
+        expect.pending(f"p{number}", saying="cannot allocate all claims")
+
+
+@pytest.mark.feature("DRA-2.alternatives")
+@pytest.mark.case("DR-116", severity="critical", source="spec DRA-R66: 8 less the place of each chosen alternative")
+@pytest.mark.parametrize("claims", [1, 2], ids=["one-claim", "two-claims"])
+@pytest.mark.parametrize("better", ["n1", "n2"])
+def test_nodes_with_earlier_alternatives_are_preferred(
+    trial: Trial, expect: Expect, offers: Offers, claims: int, better: str
+) -> None:
+    """One node serves two requests by the first and the fourth alternative, the other both by the second."""
+    trial.add(node("n1"), node("n2"))
+    other = "n2" if better == "n1" else "n1"
+    offers.publish(better, *[device(f"d{kind}", attributes={"kind": kind}) for kind in ("x1", "y1")])
+    offers.publish(other, *[device(f"d{kind}", attributes={"kind": kind}) for kind in ("x0", "y3")])
+    wanted = [claim("c0"), claim("c1")][:claims]
+    for number, request in enumerate(("x", "y")):
+        selectors = [f"{offers.attribute('kind')} == '{request}{place}'" for place in range(4)]
+        ways = [alternative(f"w{place}", offers.of_class, text) for place, text in enumerate(selectors)]
+        wanted[number % claims].asks_first(request, *ways)
+    trial.apply(*wanted)
+    builder = pod("a")
+    for number in range(claims):
+        builder.claim(f"d{number}", name=f"c{number}")
+    trial.submit(builder)
+
+    assert expect.bound("a").spec.node_name == better
+
+
+@pytest.mark.feature("DRA-2.all")
+@pytest.mark.case("DR-117", severity="critical", source="spec DRA-R82, DRA-R94")
+def test_all_devices_that_a_request_means(trial: Trial, expect: Expect, offers: Offers) -> None:
+    """All of one kind and size: others in use do not matter; one of them that is tainted or in use refuses the node."""
+    trial.add(*[node(f"n{number}") for number in range(1, 5)])
+    taint = {"key": "example.com/broken", "value": "yes", "effect": "NoSchedule"}
+    for name in ("n1", "n2", "n3", "n4"):
+        kinds = {"n4": ["b", "b", "b"]}.get(name, ["b", "a", "a"])
+        devices = [device(f"d{n}", attributes={"kind": kind}) for n, kind in enumerate(kinds)]
+        if name == "n2":
+            devices[2]["taints"] = [taint]
+        offers.publish(name, *devices)
+    of_kind = f"{offers.attribute('kind')} == "
+    for name, at in (("b", "n1"), ("a", "n3")):
+        trial.apply(claim(f"one-{name}").asks("d", offers.of_class, f"{of_kind}'{name}'"))
+        builder = pod(f"one-{name}").claim("d", name=f"one-{name}")
+        builder.manifest["spec"]["nodeSelector"] = {"kubernetes.io/hostname": at}
+        trial.submit(builder)
+        expect.bound(f"one-{name}")
+    for name in ("first", "second"):
+        trial.apply(claim(name).asks("d", offers.of_class, f"{of_kind}'a'", allocationMode="All"))
+        trial.submit(pod(name).claim("d", name=name))
+        if name == "first":
+            assert expect.bound("first").spec.node_name == "n1"
+            assert offers.devices_of("first") == ["d=d1", "d=d2"]
+    expect.pending("second", saying="cannot allocate all claims")
+
+    trial.delete("one-a")
+
+    assert expect.bound("second").spec.node_name == "n3"
+
+
+@pytest.mark.feature("DRA-3.complete")
+@pytest.mark.case("DR-118", severity="normal", source="spec DRA-R45, DRA-R77; ours: the order of devices is upstream's")
+def test_devices_are_tried_in_order(trial: Trial, expect: Expect, offers: Offers) -> None:
+    """By pool, then by slice, both by name and not by age, then as the slice lists them."""
+    trial.add(node("n1"))
+    for pool in ("b", "a"):
+        for part in ("z", "y"):
+            fields = {"name": f"{trial.name}-{pool}", "resourceSliceCount": 2}
+            devices = [device(f"{pool}{part}{number}") for number in (2, 1)]
+            offers.publish("n1", *devices, part=f"{pool}-{part}", pool=fields)
+            trial.pass_time(2)
+    trial.apply(claim("five").asks("d", offers.of_class, count=5))
+    trial.submit(pod("a").claim("d", name="five"))
+
+    expect.bound("a")
+
+    assert offers.devices_of("five") == [f"d={name}" for name in ("ay2", "ay1", "az2", "az1", "by2")]
