@@ -30,19 +30,19 @@ def place(numa: int, pcie: str) -> Json:
     return {"topology": {"socketID": 0, "nodeID": numa, "pcieID": pcie, "busID": ""}}
 
 
-def occupy(trial: Trial, name: str, **minors: dict[int, int]) -> None:
-    """Have a pod of this name on n1 with percent of devices, by type and number: `occupy(trial, "a", gpu={0: 100})`.
+def occupy(trial: Trial, name: str, on: str = "n1", **minors: dict[int, int]) -> None:
+    """Have a pod on a node with percent of devices, by type and number: `occupy(trial, "a", gpu={0: 100})`.
 
     Other components place pods too; where a case chooses, nothing depends on what a scheduler would have chosen.
     """
-    listed = {(one["type"], one["minor"]): one for one in trial.device("n1")["spec"]["devices"]}
+    listed = {(one["type"], one["minor"]): one for one in trial.device(on)["spec"]["devices"]}
     held: Json = {}
     for kind, parts in minors.items():
         for minor, percent in parts.items():
             one = listed[kind, minor]
             amounts = {key: units(value) * percent // 100 for key, value in one["resources"].items()}
             held.setdefault(kind, []).append({"minor": minor, "id": one["id"], "resources": amounts})
-    builder = pod(name).annotation(DEVICE_ALLOCATED, json.dumps(held)).node_name("n1")
+    builder = pod(name).annotation(DEVICE_ALLOCATED, json.dumps(held)).node_name(on)
     if cards := sum(minors.get("gpu", {}).values()):
         builder.resources({GPU_CORE: cards, GPU_MEMORY_RATIO: cards})
     if nics := sum(minors.get("rdma", {}).values()):

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from seatrial.fixtures.allocated_devices import amounts, card_memory, functions, minors
+from seatrial.fixtures.allocated_devices import amounts, card_memory, functions, minors, numa_nodes
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
@@ -31,6 +31,7 @@ from seatrial.scheduler.api.device import (
     NVIDIA_GPU,
     RDMA,
 )
+from seatrial.scheduler.api.numa import SINGLE_NUMA_NODE
 from seatrial.suites.allocation.listed import DEVICES, Json, occupy, place, relist
 
 DEVICE_SHARE = "koordinator pkg/scheduler/plugins/deviceshare"
@@ -249,7 +250,7 @@ def test_cards_and_nics_beside_those_in_use(  # noqa: PLR0917 a case and its row
     """The smallest scope that has the cards, of those the one most in use, and a function of a NIC of each switch."""
     paired(trial)
     if used:
-        occupy(trial, "holder", gpu=dict.fromkeys(used, 100))
+        occupy(trial, "holder", gpu=dict.fromkeys(used, percent))
     builder = pod("a").gpus(cards).rdma(1).hint("rdma", vfSelector={}).jointly("gpu", "rdma")
     trial.submit(builder.hint("gpu", requiredTopologyScope=scope) if scope else builder)
     if chosen is None:
@@ -287,6 +288,18 @@ def test_each_switch_of_the_cards_has_a_nic_for_the_pod(  # noqa: PLR0917 a case
         else:
             assert minors(expect.bound(name), "rdma") == expected
         trial.delete(name)
+
+
+@pytest.mark.feature("DEV-7.nic-per-gpu", "DEV-7.waits")
+@pytest.mark.case("DS-205", severity="normal", source="spec DEV-R52, DEV-R53")
+def test_two_nics_of_one_switch_are_not_one_of_each(trial: Trial, expect: Expect) -> None:
+    """Of two switches of a pod's cards one has two NICs, the other none: these do, unless each switch is required."""
+    trial.add(node("n1").gpus(CARD, 2).nics(NIC, 2))
+    relist(trial, "n1", lambda one: place(0, "b" if (one["type"], one["minor"]) == ("gpu", 1) else "a"))
+    trial.submit(pod("strict").gpus(2).rdma(100).jointly("gpu", "rdma", same_pcie=True))
+    expect.pending("strict")
+    trial.submit(pod("any").gpus(2).rdma(100).jointly("gpu", "rdma"))
+    assert minors(expect.bound("any"), "rdma") == [0, 1]
 
 
 @pytest.mark.feature("DEV-5.required-scope", "DEV-5.scope-chooses-node")
@@ -390,6 +403,7 @@ def known(trial: Trial, table: Json, policy: str) -> None:
     ("labels", "listed", "on_device", "honoured"),
     [
         pytest.param({"model": "H100", "policy": "Honor"}, False, "", True, id="known-model"),
+        pytest.param({"model": "H100", "vendor": "", "policy": "Honor"}, False, "", True, id="no-vendor"),
         pytest.param({"model": "H20", "vendor": "nvidia", "policy": "Honor"}, False, "", True, id="known-vendor"),
         pytest.param({"model": "H100", "vendor": "other", "policy": "Honor"}, False, "", True, id="other-vendor"),
         pytest.param({"model": "H200", "policy": "Honor"}, False, "", True, id="other-model"),
@@ -410,7 +424,7 @@ def test_who_says_that_a_table_is_mandatory(  # noqa: PLR0917 a case and its row
         known(trial, {"2": [row]}, on_device)
     elif on_device:
         relist(trial, "n1", lambda _: None, **{GPU_PARTITION_POLICY_LABEL: on_device})
-    known_model = labels.get("model") in {"H100", "H20"} and labels.get("vendor", "nvidia") == "nvidia"
+    known_model = labels.get("model") in {"H100", "H20"} and labels.get("vendor", "") in {"", "nvidia"}
     has_table = listed or known_model
     trial.submit(pod("pair").gpus(2).partition())
     if has_table:
@@ -478,12 +492,14 @@ def test_an_owner_has_the_devices_of_all_types_that_are_held(trial: Trial, expec
 @pytest.mark.profile("spreading")
 @pytest.mark.feature("DEV-4.spread-nodes")
 @pytest.mark.case("DS-202", severity="normal", source=f"{DEVICE_SHARE}/scoring.go; spec DEV-R60")
-def test_a_node_is_scored_for_one_card(trial: Trial, expect: Expect) -> None:
+@pytest.mark.parametrize("scope", ["", "Node"])
+def test_a_node_is_scored_for_one_card(trial: Trial, expect: Expect, scope: str) -> None:
     """Two cards of a node are free, four of eight of another one: by one card the first has the larger part free, by
     both cards that the pod asks for the second would have."""
     trial.add(node("n1").gpus(CARD, 8), node("n2").gpus(CARD, 2))
     occupy(trial, "holder", gpu=dict.fromkeys(range(4), 100))
-    trial.submit(pod("a").gpus(2).scheduler("spreading"))
+    builder = pod("a").gpus(2).scheduler("spreading")
+    trial.submit(builder.hint("gpu", requiredTopologyScope=scope) if scope else builder)
     assert expect.bound("a").spec.node_name == "n2"
     expect.refusal()
 
@@ -538,3 +554,101 @@ def test_what_plugins_of_vendors_read(
     assert int(annotations["scheduling.koordinator.sh/bind-timestamp"]) > 0
     own = {key: value for key, value in annotations.items() if key.startswith(("huawei.com/", "metax-tech.com/"))}
     assert {key: json.loads(value) if key.startswith("metax") else value for key, value in own.items()} == shown
+    assert "hami.io/vgpu-node" not in expect.bound("a").metadata.labels
+
+
+@pytest.mark.feature("DEV-4.spread-nodes")
+@pytest.mark.case(
+    "DS-204", severity="normal", source=f"{DEVICE_SHARE}/scoring_test.go; spec DEV-R60, E12: 186 = 94 + 92"
+)
+@pytest.mark.parametrize("kind", ["gpu", "rdma"])
+@pytest.mark.parametrize("busy", ["n1", "n2"])
+def test_each_type_of_a_request_scores(trial: Trial, expect: Expect, kind: str, busy: str) -> None:
+    """More of a card, or of a NIC, of one node is in use: pods that ask for both go to the other node."""
+    trial.add(*(node(name).gpus(CARD, 2).nics(NIC, 2) for name in ("n1", "n2")))
+    for name in ("n1", "n2"):
+        occupy(trial, f"on-{name}", on=name, **{kind: {0: 60 if name == busy else 1}})
+    for name in ("a", "b", "c"):
+        trial.submit(pod(name).gpu_share(10).rdma(10))
+        assert expect.bound(name).spec.node_name == ("n2" if busy == "n1" else "n1")
+
+
+@pytest.mark.feature("DEV-6.honor")
+@pytest.mark.case("DS-206", severity="normal", source="spec DEV-R35: shared requests skip the step; edge case 11")
+@pytest.mark.parametrize("insists", [False, True])
+def test_shares_need_no_partition(trial: Trial, expect: Expect, insists: bool) -> None:
+    """The mandatory table has pairs alone: a whole card is refused, and a share of one is given."""
+    paired(trial)
+    known(trial, {"2": [{"minors": [0, 7], "gpuLinkType": "NVLink", "allocationScore": 1}]}, "Honor")
+    for name, percent in (("whole", 100), ("share", 50)):
+        builder = pod(name).gpu_share(percent)
+        trial.submit(builder.partition() if insists else builder)
+    expect.pending("whole", saying="Unsupported number of GPU requests")
+    expect.bound("share")
+
+
+@pytest.mark.feature("RSV-1.held", "DEV-7.held-and-returned")
+@pytest.mark.case("DS-207", severity="critical", source="spec DEV-R62: free is capped by what remains")
+def test_each_card_of_a_restricted_reservation_is_a_limit(trial: Trial, expect: Expect) -> None:
+    """60 % of two cards each are held: no owner that requires the reservation has more than that of one card, and
+    what remains of the second card is not taken from the first."""
+    trial.add(node("n1").gpus(CARD, 3))
+    like = pod("x").resources({GPU_SHARED: 2, GPU_CORE: 120, GPU_MEMORY_RATIO: 120})
+    trial.reserve(reservation("held").like(like).for_labels(app="owner").many().policy("Restricted"))
+    expect.available("held")
+    owners = {name: pod(name).gpu_share(percent) for name, percent in (("large", 80), ("a", 60), ("b", 40), ("c", 20))}
+    for builder in owners.values():
+        trial.submit(builder.label("app", "owner").into_reservation())
+        if builder.name == "large":
+            expect.pending("large")
+        else:
+            expect.bound(builder.name)
+    a, b, c = (minors(trial.pod(name)) for name in ("a", "b", "c"))
+    assert a != b == c
+    trial.delete("a", "b", "c")
+    expect.stable(seconds=2)
+    assert not trial.pod("large").spec.node_name
+
+
+@pytest.mark.feature("DEV-5.with-cpus")
+@pytest.mark.case("DS-208", severity="normal", source=f"{DEVICE_SHARE}/topology_hint.go; spec DEV-R55")
+@pytest.mark.parametrize(("nics", "fits"), [(1, True), (2, False)])
+def test_nics_of_no_numa_node_do_not_fill_one_up(trial: Trial, expect: Expect, nics: int, fits: bool) -> None:
+    """On a node that aligns all to one NUMA node each has one NIC; of the others nothing is known: a pod gets one."""
+    trial.add(node("n1").server("dgx-h100").numa_policy(SINGLE_NUMA_NODE))
+    known_places = {0: place(0, "a"), 4: place(1, "b")}
+    relist(trial, "n1", lambda one: known_places.get(one["minor"], place(-1, "c")) if one["type"] == "rdma" else None)
+    trial.submit(pod("a").request(cpu=4).gpus(1).rdma(100 * nics))
+    if fits:
+        expect.bound("a")
+    else:
+        expect.pending("a")
+
+
+@pytest.mark.feature("DEV-5.with-cpus")
+@pytest.mark.case("DS-209", severity="normal", source=f"{DEVICE_SHARE}/topology_hint.go; spec DEV-R41, DEV-R56")
+def test_cards_choose_the_numa_node_before_cpus(trial: Trial, expect: Expect) -> None:
+    """A pod has a card and CPUs of a NUMA node: the next one joins it for its cards, though more CPUs are free on the
+    other one."""
+    trial.add(node("n1").server("dgx-h100").numa_policy(SINGLE_NUMA_NODE))
+    trial.submit(pod("first").request(cpu=60, memory="64Gi").gpus(1))
+    first = numa_nodes(trial, expect.bound("first"))
+    for name in ("second", "third"):
+        trial.submit(pod(name).request(cpu=10, memory="8Gi").gpus(1))
+        assert numa_nodes(trial, expect.bound(name)) == first
+
+
+@pytest.mark.profile("plugin-args")
+@pytest.mark.feature("DEV-4.spread-nodes")
+@pytest.mark.case("DS-210", severity="normal", source=f"{DEVICE_SHARE}/scoring.go; spec DEV-R59")
+def test_resources_of_cards_have_weights(trial: Trial, expect: Expect) -> None:
+    """Most cores of one card are in use, and most memory of the other: by the profile cores count three times."""
+    trial.add(node("n1").gpus("h100-80g", 2).label("disk", "fast"))
+    relist(trial, "n1", lambda one: {"labels": {"card": str(one["minor"])}, "topology": None})
+    for card, (core, ratio) in (("0", (60, 10)), ("1", (10, 80))):
+        share = pod(f"on-{card}").resources({GPU_CORE: core, GPU_MEMORY_RATIO: ratio})
+        trial.submit(share.hint("gpu", selector={"matchLabels": {"card": card}}))
+        expect.bound(f"on-{card}")
+    trial.submit(pod("a").gpu_share(10).scheduler("plugin-args"))
+    assert minors(expect.bound("a")) == [1]
+    expect.refusal()

@@ -61,12 +61,13 @@ class Offers:
         response = self._trial.call("PATCH", path, {"spec": {"selectors": selectors}})
         assert response.ok, response.body
 
-    def another(self, name: str, expression: str, resource: str) -> str:
-        """Another class that serves the resource; returns its full name."""
+    def another(self, name: str, expression: str, resource: str, *, settled: bool = True) -> str:
+        """Another class that serves the resource; returns its full name. `settled`: the scheduler has seen it then."""
         full = f"{name}-{self.of_class}"
         spec = {"selectors": [{"cel": {"expression": expression}}], "extendedResourceName": resource}
         self._trial.apply(_object("DeviceClass", full, spec))
-        self._trial.settle()
+        if settled:
+            self._trial.settle()
         return full
 
     def publish(

@@ -96,7 +96,8 @@ def test_of_classes_of_one_age_the_first_by_name_serves(trial: Trial, expect: Ex
     model = f"device.driver == '{offers.driver}' && {offers.attribute('model')}"
     offers.publish("n1", *[device(f"d{n}", attributes={"model": name}) for n, name in enumerate("abc")])
     offers.serve("other")  # skips where classes serve no resources
-    names = {offers.another(name, f"{model} == '{name}'", resource): name for name in "bac"}
+    names = {offers.another(name, f"{model} == '{name}'", resource, settled=False): name for name in "bac"}
+    trial.settle()
     created = {name: trial.call("GET", trial.path("DeviceClass", name)).body for name in names}
     by_age = sorted(sorted(names), key=lambda name: _created(created[name]), reverse=True)
 
@@ -123,6 +124,25 @@ def _model(offers: Offers, name: str) -> str:
     return result.device
 
 
+@pytest.mark.feature("DRA-4.claim")
+@pytest.mark.case(
+    "DR-135", severity="normal", source=f"{PLUGIN}: generateName; apiserver/pkg/storage/names/generate.go"
+)
+def test_the_claim_of_a_pod_with_a_long_name(trial: Trial, expect: Expect, offers: Offers) -> None:
+    """Names that are generated have 63 characters at most: the pod's is cut off."""
+    trial.add(node("n1"))
+    resource = offers.serve()
+    offers.publish("n1", device("d0"))
+    name = f"{'long-' * 12}name"
+    trial.submit(pod(name).resources({resource: 1}))
+
+    expect.bound(name)
+
+    (made,) = offers.extended(name)
+    assert made.metadata.name[:58] == f"{name}-extended-resources-"[:58]
+    assert len(made.metadata.name) == 63
+
+
 @pytest.mark.feature("DRA-4.plugin")
 @pytest.mark.case("DR-132", severity="critical", source=f"{PLUGIN}; spec DRA-R106, DRA-R107")
 def test_each_resource_of_a_pod_goes_its_own_way(trial: Trial, expect: Expect, offers: Offers) -> None:
@@ -136,7 +156,7 @@ def test_each_resource_of_a_pod_goes_its_own_way(trial: Trial, expect: Expect, o
     for name in ("n1", "n2"):
         offers.publish(name, *[device(f"d{kind}", attributes={"kind": kind}) for kind in ("a", "b")])
     for number, name in enumerate(("n1", "n2", "n1")):
-        builder = pod(f"p{number}").resources({"cpu": "100m", first: 1, second: 1})
+        builder = pod(f"p{number}").resources({second: 1, first: 1, "cpu": "100m"})
         builder.manifest["spec"]["nodeSelector"] = {"kubernetes.io/hostname": name}
         trial.submit(builder)
         if number < 2:

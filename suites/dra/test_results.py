@@ -42,6 +42,7 @@ def _in(term: Manifest) -> Manifest:
         pytest.param({"allNodes": True}, {"allNodes": True}, None, ["n1", "n2", "n3", "n4"], id="all-nodes"),
         pytest.param(_in(_label(ZONE, "a")), {"allNodes": True}, _label(ZONE, "a"), ["n1", "n2"], id="labels"),
         pytest.param({"allNodes": True}, _in(_named("n2")), _named("n2"), ["n2"], id="fields-of-the-second"),
+        pytest.param(_in(_named("n2", "n3")), {"allNodes": True}, _named("n2", "n3"), ["n2", "n3"], id="two-names"),
         pytest.param(_in(_named("n1")), {}, _named("n1"), ["n1"], id="one-is-local"),
         pytest.param(
             _in(_label(ZONE, "a")),
@@ -122,6 +123,28 @@ def test_each_device_says_which_nodes_reach_it(
     (term,) = allocation.node_selector.node_selector_terms
     shown = [(item.key, list(item.values)) for item in (*term.match_fields, *term.match_expressions)]
     assert shown == [("metadata.name", [bound_to]) if bound_to else (ZONE, ["b"])]
+
+
+@pytest.mark.feature("DRA-1.waits")
+@pytest.mark.case("DR-129", severity="critical", source=f"{PLUGIN}: EventsToRegister, a node's labels are updated")
+def test_a_node_comes_to_reach_a_device(trial: Trial, expect: Expect, offers: Offers) -> None:
+    """A pod waits for a device of another zone; the only node moves there, and away again for the next pod."""
+    trial.add(node("n1").label(ZONE, "a"))
+    for number, zone in enumerate(("b", "c", "b")):
+        name = f"d{number}"
+        offers.publish(
+            "fabric", device(name), part=name, pool={"name": f"{trial.name}-{name}"}, **_in(_label(ZONE, zone))
+        )
+        trial.apply(claim(f"c{number}").asks("d", offers.of_class))
+    for number, zone in enumerate(("b", "c", "b")):
+        trial.submit(pod(f"p{number}").claim("d", name=f"c{number}"))
+        expect.pending(f"p{number}", saying="cannot allocate all claims")
+
+        assert trial.call("PATCH", "/api/v1/nodes/n1", {"metadata": {"labels": {ZONE: zone}}}).ok
+
+        expect.bound(f"p{number}")
+        assert trial.call("PATCH", "/api/v1/nodes/n1", {"metadata": {"labels": {ZONE: "a"}}}).ok
+        trial.settle()
 
 
 @pytest.mark.feature("DRA-1.allocated")
@@ -225,13 +248,17 @@ def test_each_share_of_a_claim_is_one_of_its_own(trial: Trial, expect: Expect, o
     """Two requests share a device, and count both: each has an identity, and of each capacity what the rules say."""
     trial.add(node("n1"))
     policy = {"default": "1Gi", "validRange": {"min": "1Gi"}}
-    capacity = {"slots": {"value": "10"}, "memory": {"value": "8Gi", "requestPolicy": policy}}
+    capacity = {"slots": {"value": "10"}, "memory": {"value": "8Gi", "requestPolicy": policy}, "parts": {"value": "2"}}
     offers.publish("n1", device("d0", allowMultipleAllocations=True, capacity=capacity))
-    four = {"capacity": {"requests": {"slots": "4"}}}
+    four = {"capacity": {"requests": {"slots": "4", "parts": "500m"}}}
     trial.apply(claim("pair").asks("x", offers.of_class, **four).asks("y", offers.of_class, **four))
     for amount in (3, 2):
-        few = {"capacity": {"requests": {"slots": str(amount)}}}
+        few = {"capacity": {"requests": {"slots": str(amount), "parts": "1"}}}
         trial.apply(claim(f"of-{amount}").asks("d", offers.of_class, **few))
+    six = {"capacity": {"requests": {"slots": "6"}}}
+    trial.apply(claim("too-much").asks("x", offers.of_class, **six).asks("y", offers.of_class, **six))
+    trial.submit(pod("never").claim("d", name="too-much"))
+    expect.pending("never", saying="cannot allocate all claims")
     trial.submit(pod("a").claim("d", name="pair"))
     expect.bound("a")
     trial.submit(pod("b").claim("d", name="of-3"))
@@ -242,7 +269,7 @@ def test_each_share_of_a_claim_is_one_of_its_own(trial: Trial, expect: Expect, o
     results = [result for name in ("pair", "of-2") for result in _results(offers.claim(name))]
 
     assert [result.consumed_capacity for result in results] == [
-        {"slots": amount, "memory": "1Gi"} for amount in ("4", "4", "2")
+        {"slots": amount, "memory": "1Gi", "parts": part} for amount, part in (("4", "500m"), ("4", "500m"), ("2", "1"))
     ]
     assert len({result.share_id for result in results} - {""}) == 3
     trial.delete("a")

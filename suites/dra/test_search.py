@@ -314,8 +314,11 @@ def test_all_devices_that_a_request_means(trial: Trial, expect: Expect, offers: 
 @pytest.mark.feature("DRA-3.complete")
 @pytest.mark.case("DR-118", severity="normal", source="spec DRA-R45, DRA-R77; ours: the order of devices is upstream's")
 def test_devices_are_tried_in_order(trial: Trial, expect: Expect, offers: Offers) -> None:
-    """By pool, then by slice, both by name and not by age, then as the slice lists them."""
+    """By pool, then by slice, both by name and not by age, then as the slice lists them. A pool of which one device
+    has to be attached is the last."""
     trial.add(node("n1"))
+    far = {"bindingConditions": ["Attached"], "bindingFailureConditions": ["Broken"]}
+    offers.publish("n1", device("m0"), device("m1", **far), part="mixed", pool={"name": f"{trial.name}-0"})
     for pool in ("b", "a"):
         for part in ("z", "y"):
             fields = {"name": f"{trial.name}-{pool}", "resourceSliceCount": 2}

@@ -85,6 +85,103 @@ def test_a_rule_taints_one_pool_while_it_is_there(trial: Trial, expect: Expect, 
     assert expect.bound("b").spec.node_name == "n1"
 
 
+@pytest.mark.feature("DRA-3.taints")
+@pytest.mark.case("DR-133", severity="critical", source="spec DRA-R95, DRA-R76")
+def test_a_rule_adds_to_the_taints_of_a_slice(trial: Trial, expect: Expect, offers: Offers) -> None:
+    """The device has a taint, and a rule gives it another: both are to be tolerated, until the rule changes."""
+    trial.add(node("n1"))
+    own = {**TAINT, "key": "example.com/own"}
+    offers.publish("n1", device("d0", taints=[own]))
+    offers.taint("NoSchedule")
+    both, first, second = (
+        [{"key": key, "operator": "Exists"} for key in keys]
+        for keys in ((own["key"], TAINT["key"]), (own["key"],), (TAINT["key"],))
+    )
+    for name, tolerations in (("second", second), ("first", first), ("both", both)):
+        trial.apply(claim(name).asks("d", offers.of_class, tolerations=tolerations))
+        trial.submit(pod(name).claim("d", name=name))
+    expect.bound("both")
+    expect.pending("first", "second")
+    trial.delete("both", "second")
+    expect.stable(seconds=3)
+    assert not trial.pod("first").spec.node_name
+
+    rule = {"spec": {"taint": {"key": TAINT["key"], "value": "yes", "effect": "None"}}}
+    assert trial.call("PATCH", f"{TAINT_RULES_PATH}/{trial.name}", rule).ok
+
+    expect.bound("first")
+
+
+@pytest.mark.feature("DRA-2.limit")
+@pytest.mark.case("DR-134", severity="normal", source="spec DRA-R81, DRA-M43")
+@pytest.mark.parametrize(("counts", "fits"), [((16, 16), True), ((16, 17), False), ((31, 1), True), ((1, 32), False)])
+def test_the_limit_is_for_all_requests_of_a_claim(
+    trial: Trial, expect: Expect, offers: Offers, counts: tuple[int, int], fits: bool
+) -> None:
+    """There are forty devices; the requests of a claim may have 32 of them together, and another claim the rest."""
+    trial.add(node("n1"))
+    offers.publish("n1", *[device(f"d{number}") for number in range(40)])
+    wanted = claim("two")
+    for name, count in zip("xy", counts, strict=True):
+        wanted.asks(name, offers.of_class, count=count)
+    trial.apply(wanted, claim("other").asks("d", offers.of_class, count=8))
+    trial.submit(pod("a").claim("d", name="two").claim("e", name="other"))
+    if fits:
+        expect.bound("a")
+    else:
+        expect.pending("a", saying="exceeds the claim limit of 32")
+
+
+@pytest.mark.feature("DRA-3.partitions", "DRA-3.shares")
+@pytest.mark.case("DR-136", severity="critical", source="spec DRA-R97, DRA-R104")
+@pytest.mark.parametrize("together", [True, False])
+def test_shares_of_a_device_take_its_counters_once(
+    trial: Trial, expect: Expect, offers: Offers, together: bool
+) -> None:
+    """The shared device takes two of three counters, for two shares and one more: one is left for another device."""
+    trial.add(node("n1"))
+    two = {"resourceSliceCount": 2}
+
+    def taking(count: int) -> Manifest:
+        return {"consumesCounters": [{"counterSet": "card", "counters": {"parts": {"value": str(count)}}}]}
+
+    shared = {"allowMultipleAllocations": True, "capacity": {"slots": {"value": "4"}}}
+    offers.publish(
+        "n1",
+        device("shared", attributes={"kind": "shared"}, **shared, **taking(2)),
+        device("small", attributes={"kind": "small"}, **taking(1)),
+        device("large", attributes={"kind": "large"}, **taking(2)),
+        part="devices",
+        pool=two,
+    )
+    card = [{"name": "card", "counters": {"parts": {"value": "3"}}}]
+    offers.publish("n1", part="counters", pool=two, sharedCounters=card)
+    one = {"capacity": {"requests": {"slots": "1"}}}
+    of_kind = {kind: f"{offers.attribute('kind')} == '{kind}'" for kind in ("shared", "small", "large")}
+    wanted = [claim("first"), claim("first" if together else "second")]
+    shares = [wanted[0]] * 2 if together else wanted
+    for number, builder in enumerate(shares):
+        builder.asks(f"s{number}", offers.of_class, of_kind["shared"], **one)
+    small, large = claim("small").asks("s", offers.of_class, of_kind["shared"], **one), claim("large")
+    for builder in (small, large):
+        builder.asks("d", offers.of_class, of_kind[builder.name])
+    trial.apply(*([wanted[0]] if together else wanted), small, large)
+    for builder in [wanted[0]] if together else wanted:
+        trial.submit(pod(builder.name).claim("d", name=builder.name))
+        expect.bound(builder.name)
+    trial.submit(pod("large").claim("d", name="large"))
+    expect.pending("large", saying="cannot allocate all claims")
+    trial.submit(pod("small").claim("d", name="small"))
+    expect.bound("small")
+    trial.delete("small", "first")
+    if not together:
+        expect.stable(seconds=3)
+        assert not trial.pod("large").spec.node_name
+        trial.delete("second")
+
+    expect.bound("large")
+
+
 @pytest.mark.feature("DRA-2.constraints")
 @pytest.mark.case("DR-096", severity="critical", source=ALLOCATOR)
 def test_each_of_several_values_is_distinct(trial: Trial, expect: Expect, offers: Offers) -> None:
