@@ -140,6 +140,12 @@ class Offers:
             and any(owner.controller and owner.name == pod for owner in claim.metadata.owner_references)
         ]
 
+    def made(self, pod: str) -> ResourceClaim:
+        """The only claim that a scheduler has made for extended resources of the pod."""
+        claims = self.extended(pod)
+        assert len(claims) == 1, f"expected one claim for extended resources of {pod}, found {len(claims)}"
+        return claims[0]
+
     def say(self, name: str, device: str = "", **conditions: bool) -> None:
         """The driver says conditions of a device of the claim, its only one by default; it keeps those of others."""
         claim = self.claim(name)

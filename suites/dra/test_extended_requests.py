@@ -74,7 +74,7 @@ def test_what_containers_ask_for(  # noqa: PLR0917 a case and its row
 
     bound = expect.bound("a")
 
-    (made_claim,) = offers.extended("a")
+    made_claim = offers.made("a")
     asked = {one.name: one.exactly.count for one in made_claim.spec.devices.requests if one.exactly is not None}
     assert asked == {f"container-{at}-request-0": count for at, count in requests.items()}
     status = bound.status.extended_resource_claim_status
@@ -118,7 +118,7 @@ def _created(body: bytes) -> str:
 
 
 def _model(offers: Offers, name: str) -> str:
-    (claim,) = offers.extended(name)
+    claim = offers.made(name)
     assert claim.status.allocation is not None
     (result,) = claim.status.allocation.devices.results
     return result.device
@@ -138,7 +138,7 @@ def test_the_claim_of_a_pod_with_a_long_name(trial: Trial, expect: Expect, offer
 
     expect.bound(name)
 
-    (made,) = offers.extended(name)
+    made = offers.made(name)
     assert made.metadata.name[:58] == f"{name}-extended-resources-"[:58]
     assert len(made.metadata.name) == 63
 
@@ -164,7 +164,7 @@ def test_each_resource_of_a_pod_goes_its_own_way(trial: Trial, expect: Expect, o
     expect.pending("p2", saying="cannot allocate all claims")
 
     def asked(name: str) -> dict[str, str]:
-        (claim,) = offers.extended(name)
+        claim = offers.made(name)
         assert claim.status.allocation is not None
         return {one.request: one.device for one in claim.status.allocation.devices.results}
 

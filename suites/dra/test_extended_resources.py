@@ -21,12 +21,6 @@ IMPLICIT = "deviceclass.resource.kubernetes.io/"
 PLUGIN = "kubernetes 1.37 pkg/scheduler/framework/plugins/dynamicresources/extendeddynamicresources.go"
 
 
-def _only(offers: Offers, pod: str) -> ResourceClaim:
-    claims = offers.extended(pod)
-    assert len(claims) == 1, f"expected one claim for extended resources of {pod}, found {len(claims)}"
-    return claims[0]
-
-
 @pytest.mark.feature("DRA-4.claim")
 @pytest.mark.case("DR-040", severity="blocker", source=PLUGIN)
 def test_a_pod_gets_a_card_by_a_resource_name(trial: Trial, expect: Expect, offers: Offers) -> None:
@@ -36,7 +30,7 @@ def test_a_pod_gets_a_card_by_a_resource_name(trial: Trial, expect: Expect, offe
 
     bound = expect.running("a")
 
-    claim = _only(offers, "a")
+    claim = offers.made("a")
     name = claim.metadata.name
     assert name.startswith("a-extended-resources-"), name
     assert DELETE_PROTECTION in claim.metadata.finalizers
@@ -81,7 +75,7 @@ def test_the_claim_goes_with_its_pod(trial: Trial, expect: Expect, offers: Offer
         first.annotation("seatrial.dev/runs-for", "5").manifest["spec"]["restartPolicy"] = "Never"
     trial.submit(first)
     expect.running("a")
-    claim = _only(offers, "a")
+    claim = offers.made("a")
     trial.submit(pod("b").resources({resource: 1}))
     expect.pending("b", saying="cannot allocate all claims", cooled=False)
 
@@ -135,7 +129,7 @@ def test_init_containers_use_devices_of_later_containers(trial: Trial, expect: E
 
     bound = expect.bound("a")
 
-    claim = _only(offers, "a")
+    claim = offers.made("a")
     own, shared = (
         f"container-0-request-{_place(resource, 'cpu')}",
         f"container-1-request-{_place(resource, 'cpu', 'memory')}",
@@ -176,7 +170,7 @@ def test_the_newest_class_of_a_resource_counts(trial: Trial, expect: Expect, off
 
     assert [_device_names(claim) for claim in offers.extended("a")] == [["new"]]
     assert [_device_names(claim) for claim in offers.extended("b")] == [["old"]]
-    claim = _only(offers, "a")
+    claim = offers.made("a")
     assert [request.exactly and request.exactly.device_class_name for request in claim.spec.devices.requests] == [newer]
 
 
@@ -211,7 +205,7 @@ def test_a_claim_of_a_failed_attempt_is_not_used(trial: Trial, expect: Expect, o
     offers.publish("n1", device("d0"))
 
     bound = expect.running("a", within=60)
-    status, claim = bound.status.extended_resource_claim_status, _only(offers, "a")
+    status, claim = bound.status.extended_resource_claim_status, offers.made("a")
     assert status is not None
     assert status.resource_claim_name == claim.metadata.name != "a-extended-resources-left"
     assert _device_names(claim) == ["d0"]
@@ -233,7 +227,7 @@ def test_the_claim_of_a_failed_binding_is_deleted(trial: Trial, expect: Expect, 
 
     bound = expect.running("a", within=60)
     assert trial.reaches(lambda: len(offers.extended("a")) == 1, within=10)
-    status, claim = bound.status.extended_resource_claim_status, _only(offers, "a")
+    status, claim = bound.status.extended_resource_claim_status, offers.made("a")
     assert status is not None
     assert status.resource_claim_name == claim.metadata.name
     assert [user.uid for user in claim.status.reserved_for] == [bound.metadata.uid]

@@ -83,7 +83,9 @@ def test_an_allocation_says_which_nodes_reach_its_devices(  # noqa: PLR0917 a ca
     expect.bound("a")
 
     answer = orjson.loads(trial.call("GET", trial.path("ResourceClaim", "pair")).body)
-    terms = answer["status"]["allocation"].get("nodeSelector", {}).get("nodeSelectorTerms")
+    allocation = answer.get("status", {}).get("allocation")
+    assert allocation
+    terms = allocation.get("nodeSelector", {}).get("nodeSelectorTerms")
     assert terms == (None if term is None else [term])
     for name in places:
         builder = pod(f"on-{name}").claim("d", name="pair")
@@ -173,6 +175,7 @@ def test_configurations_say_for_which_requests_they_are(trial: Trial, expect: Ex
     expect.bound("a")
 
     answer = orjson.loads(trial.call("GET", trial.path("ResourceClaim", "three")).body)
+    assert answer.get("status", {}).get("allocation")
     shown = {  # one that concerns two requests may be there twice
         (one["source"], one["opaque"]["parameters"]["kind"]): one.get("requests", [])
         for one in answer["status"]["allocation"]["devices"]["config"]
@@ -310,5 +313,8 @@ def test_a_pod_takes_the_claim_that_was_made_for_it(  # noqa: PLR0917 a case and
         expect.bound("a")
         assert offers.devices_of("made") == (["d=d0"] if recorded else [])
     else:
-        expect.stable(seconds=5)
+        trial.apply(claim("other").asks("d", offers.of_class))
+        trial.submit(pod("b").claim("d", name="other"))
+        expect.bound("b")
+        assert offers.devices_of("other") == ["d=d0"]
         assert not trial.pod("a").spec.node_name

@@ -277,6 +277,7 @@ def test_nodes_with_earlier_alternatives_are_preferred(
     trial.submit(builder)
 
     assert expect.bound("a").spec.node_name == better
+    assert offers.devices_of("c0")
 
 
 @pytest.mark.feature("DRA-2.all")
@@ -317,7 +318,7 @@ def test_devices_are_tried_in_order(trial: Trial, expect: Expect, offers: Offers
     """By pool, then by slice, both by name and not by age, then as the slice lists them. A pool of which one device
     has to be attached is the last."""
     trial.add(node("n1"))
-    far = {"bindingConditions": ["Attached"], "bindingFailureConditions": ["Broken"]}
+    far: Manifest = {"bindingConditions": ["Attached"], "bindingFailureConditions": ["Broken"]}
     offers.publish("n1", device("m0"), device("m1", **far), part="mixed", pool={"name": f"{trial.name}-0"})
     for pool in ("b", "a"):
         for part in ("z", "y"):

@@ -61,6 +61,7 @@ def test_what_a_toleration_tolerates(
     trial.submit(pod("a").claim("d", name="one"))
     if fits:
         expect.bound("a")
+        assert offers.devices_of("one") == ["d=d0"]
     else:
         expect.pending("a", saying="cannot allocate all claims")
 
@@ -128,6 +129,7 @@ def test_the_limit_is_for_all_requests_of_a_claim(
     trial.submit(pod("a").claim("d", name="two").claim("e", name="other"))
     if fits:
         expect.bound("a")
+        assert len(offers.devices_of("two")) == sum(counts)
     else:
         expect.pending("a", saying="exceeds the claim limit of 32")
 
@@ -268,7 +270,7 @@ def test_init_containers_have_what_the_largest_asks_for(
 
     expect.bound("a")
 
-    (made,) = offers.extended("a")
+    made = offers.made("a")
     assert made.status.allocation is not None
     assert len(made.status.allocation.devices.results) == 3
 
