@@ -17,6 +17,7 @@ from seatrial.scheduler.api.numa import (
     CPU_BIND_POLICY_LABEL,
     FULL_PCPUS,
     GROUP_VERSION,
+    KUBELET_CPU_MANAGER,
     NODE_RESERVATION,
     NUMA_ALLOCATE_STRATEGY_LABEL,
     NUMA_NODE_LEVEL,
@@ -29,7 +30,7 @@ from seatrial.scheduler.api.numa import (
 from seatrial.scheduler.api.wire import to_json
 
 MACHINE, EIGHT_NUMA_NODES = "cpu-64", "atlas-800t-a2"
-SPREAD_CPUS, RELEASED = "spread-cpus", "released-cpu-bind"
+SPREAD_CPUS, PACKING, RELEASED = "spread-cpus", "packing-numa", "released-cpu-bind"
 
 pytestmark = [pytest.mark.needs(Capability.NODES)]
 
@@ -65,13 +66,15 @@ def test_cpus_of_their_own(trial: Trial, expect: Expect, qos: str, policy: str, 
 
 @pytest.mark.feature("CPU-1.policies")
 @pytest.mark.case("CP-014", severity="normal")
-def test_more_cpus_than_cores_are_still_spread(trial: Trial, expect: Expect) -> None:
-    """40 CPUs of a machine with 32 cores: each core gives one, and eight give both."""
+@pytest.mark.parametrize(("count", "of_cores"), [(40, 32), (20, 16)], ids=["of-the-machine", "of-a-numa-node"])
+def test_more_cpus_than_cores_are_still_spread(trial: Trial, expect: Expect, count: int, of_cores: int) -> None:
+    """40 CPUs of a machine with 32 cores, or 20 of a NUMA node with 16: each core gives one, and some give both."""
     trial.add(node("n1").server(MACHINE))
-    trial.submit(bound(pod("a"), 40).bind_cpus(SPREAD_BY_PCPUS))
+    trial.submit(bound(pod("a"), count).bind_cpus(SPREAD_BY_PCPUS))
 
     values = sorted(cores(trial, expect.running("a")).values())
-    assert values == [1] * 24 + [2] * 8
+    both = count - of_cores
+    assert values == [1] * (of_cores - both) + [2] * both
 
 
 @pytest.mark.feature("CPU-1.default-by-config")
@@ -254,19 +257,23 @@ def test_a_node_that_gives_whole_cores_only(trial: Trial, expect: Expect, how: s
 @pytest.mark.feature("CPU-3.numa-strategy")
 @pytest.mark.case("CP-008", severity="normal")
 @pytest.mark.parametrize(
-    ("strategy", "numa_nodes"),
+    ("profile", "strategy", "numa_nodes"),
     [
-        pytest.param("MostAllocated", 1, id="fill-one-numa-node"),
-        pytest.param("LeastAllocated", 2, id="take-them-in-turn"),
-        pytest.param("", 2, id="in-turn-by-default"),
+        pytest.param("", "MostAllocated", 1, id="fill-one-numa-node"),
+        pytest.param("", "LeastAllocated", 2, id="take-them-in-turn"),
+        pytest.param("", "", 2, id="in-turn-by-default"),
+        pytest.param(PACKING, "", 1, id="as-the-profile-says", marks=pytest.mark.profile(PACKING)),
+        pytest.param(PACKING, "LeastAllocated", 2, id="label-before-profile", marks=pytest.mark.profile(PACKING)),
     ],
 )
-def test_which_numa_node_cpus_come_from(trial: Trial, expect: Expect, strategy: str, numa_nodes: int) -> None:
-    """The node's label decides whether NUMA nodes are filled one by one."""
+def test_which_numa_node_cpus_come_from(
+    trial: Trial, expect: Expect, profile: str, strategy: str, numa_nodes: int
+) -> None:
+    """The node's label, or else the profile's strategy for NUMA nodes, decides whether these are filled one by one."""
     machine = node("n1").server(MACHINE)
     trial.add(machine.label(NUMA_ALLOCATE_STRATEGY_LABEL, strategy) if strategy else machine)
     for builder in pods("a", 2):
-        trial.submit(bound(builder, 4))
+        trial.submit(bound(builder, 4).scheduler(profile) if profile else bound(builder, 4))
         expect.running(builder.name)
 
     assert len({numa for pod in trial.pods() for numa in cpu_numa_nodes(trial, pod)}) == numa_nodes
@@ -291,6 +298,17 @@ def test_cpus_that_the_kubelet_keeps_are_nobodys(trial: Trial, expect: Expect) -
         pytest.param(
             POD_CPU_ALLOCS, [{"uid": "u", "cpuset": "0-1,32-33", "managedByKubelet": True}], id="pods-of-the-kubelet"
         ),
+        pytest.param(
+            POD_CPU_ALLOCS,
+            [
+                {"uid": "u", "cpuset": "0-1", "managedByKubelet": True},
+                {"uid": "v", "cpuset": "4-5", "managedByKubelet": False},
+                {"uid": "w", "cpuset": "6-7"},
+                {"uid": "x", "cpuset": "", "managedByKubelet": True},
+                {"uid": "y", "cpuset": "32-33", "managedByKubelet": True},
+            ],
+            id="pods-of-the-kubelet-alone",
+        ),
         pytest.param(SYSTEM_QOS, {"cpuset": "0-1,32-33"}, id="system"),
     ],
 )
@@ -309,6 +327,48 @@ def test_cpus_that_others_have_are_not_given(trial: Trial, expect: Expect, key: 
     expect.pending("rest", saying="not enough cpus available to satisfy request")
     reports(None)
     assert cpus(expect.running("rest")) == {0, 1, 32, 33}
+
+
+@pytest.mark.feature("CPU-3.kubelet-static", "CPU-3.kubelet-reserved")
+@pytest.mark.case("CP-018", severity="normal", source="spec NUMA-R9, NUMA-R12, NUMA-R17; topology_options.go")
+@pytest.mark.parametrize(
+    ("key", "before", "after"),
+    [
+        pytest.param(
+            KUBELET_CPU_MANAGER,
+            {"policy": "none", "options": {"full-pcpus-only": "true"}},
+            {"policy": "static", "options": {"full-pcpus-only": "true"}},
+            id="no-static-policy",
+        ),
+        pytest.param(
+            KUBELET_CPU_MANAGER,
+            {"policy": "static", "options": {"full-pcpus-only": "false"}},
+            {"policy": "static", "options": {"full-pcpus-only": "true"}},
+            id="static-and-half-cores",
+        ),
+        pytest.param(
+            SYSTEM_QOS, {"cpuset": "0-1", "cpusetExclusive": False}, {"cpuset": "0-1"}, id="cpus-of-the-system"
+        ),
+    ],
+)
+def test_reports_that_take_no_cpus(
+    trial: Trial, expect: Expect, key: str, before: dict[str, object], after: dict[str, object]
+) -> None:
+    """By the first report the node binds a pod of 63 CPUs to any of its 64, by the second one it does not."""
+    trial.add(node("n1").server(MACHINE))
+
+    def reports(result: dict[str, object]) -> None:
+        path = f"/apis/{GROUP_VERSION}/noderesourcetopologies/n1"
+        assert trial.call("PATCH", path, {"metadata": {"annotations": {key: to_json(result).decode()}}}).ok
+        trial.settle()
+
+    reports(before)
+    trial.submit(bound(pod("first"), 63))
+    assert len(cpus(expect.running("first"))) == 63
+    trial.delete("first")
+    reports(after)
+    trial.submit(bound(pod("second"), 63))
+    expect.pending("second")
 
 
 @pytest.mark.feature("CPU-5.amounts")

@@ -20,6 +20,7 @@ from seatrial.scheduler.api.numa import BEST_EFFORT, RESTRICTED, SINGLE_NUMA_NOD
 
 MACHINE, CARDS = "cpu-64", "dgx-h100"
 PACKING, SPREADING, RELEASED = "packing-numa", "spreading-numa", "released-numa-scoring"
+MIXED = "packing-numa-spreading-nodes"
 GIB = 1 << 30
 
 pytestmark = [pytest.mark.needs(Capability.NODES)]
@@ -160,12 +161,12 @@ def test_single_numa_node_exclusive(trial: Trial, expect: Expect, exclusive: str
 
 @pytest.mark.feature("NUMA-3.scores")
 @pytest.mark.case("NU-007", severity="critical")
-@pytest.mark.profile(PACKING, SPREADING)
 @pytest.mark.parametrize(
     ("profile", "on_nodes", "on_numa_nodes"),
     [
-        pytest.param(PACKING, 1, 1, id="packing-fills-one-numa-node"),
-        pytest.param(SPREADING, 2, 2, id="spreading-goes-in-turn"),
+        pytest.param(PACKING, 1, 1, id="packing-fills-one-numa-node", marks=pytest.mark.profile(PACKING)),
+        pytest.param(SPREADING, 2, 2, id="spreading-goes-in-turn", marks=pytest.mark.profile(SPREADING)),
+        pytest.param(MIXED, 2, 1, id="each-has-a-strategy-of-its-own", marks=pytest.mark.profile(MIXED)),
     ],
 )
 def test_scores(trial: Trial, expect: Expect, profile: str, on_nodes: int, on_numa_nodes: int) -> None:
@@ -255,14 +256,16 @@ def test_cards_follow_the_cpus(trial: Trial, expect: Expect) -> None:
 
 @pytest.mark.feature("NUMA-4.cards-and-cpus")
 @pytest.mark.case("NU-010", severity="critical")
-def test_more_cpus_than_one_numa_node_and_one_card(trial: Trial, expect: Expect) -> None:
-    """With Restricted the CPUs span NUMA nodes where they must, although one card is on one NUMA node."""
+@pytest.mark.parametrize(("cpu", "count"), [(120, 1), (8, 5)], ids=["cpus-of-two", "cards-of-two"])
+def test_a_pod_that_needs_two_numa_nodes_for_one_resource(trial: Trial, expect: Expect, cpu: int, count: int) -> None:
+    """With Restricted a pod spans NUMA nodes where its CPUs must, although one card is on one NUMA node, or where its
+    cards must, although one has enough CPUs."""
     trial.add(labelled(RESTRICTED, CARDS))
-    trial.submit(plain("a", 120).gpus(1))
+    trial.submit(plain("a", cpu).gpus(count))
 
     a = expect.running("a")
-    assert shares(a) == {0: 60_000, 1: 60_000}
-    assert len(minors(a)) == 1
+    assert shares(a) == {0: cpu * 500, 1: cpu * 500}
+    assert len(minors(a)) == count
 
 
 @pytest.mark.feature("NUMA-4.rdma")

@@ -17,6 +17,7 @@ from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import PodBuilder, node, pod
 from seatrial.scheduler.api.numa import (
     AMPLIFICATION_RATIO,
+    BEST_EFFORT,
     CPU_BIND_POLICY_LABEL,
     FULL_PCPUS,
     GROUP_VERSION,
@@ -71,6 +72,21 @@ def test_how_a_pod_is_divided(
         expect.pending("a", saying=UNALIGNED)
         return
     assert sorted(shares(expect.running("a")).values()) == sorted(expected.values())
+
+
+@pytest.mark.feature("NUMA-1.node-policy")
+@pytest.mark.case("NU-055", severity="normal", source="spec NUMA-R42, NUMA-R44")
+@pytest.mark.parametrize(("policy", "fits"), [(RESTRICTED, False), (BEST_EFFORT, True)])
+def test_a_numa_node_without_a_resource(trial: Trial, expect: Expect, policy: str, fits: bool) -> None:
+    """All memory of one NUMA node is taken. A pod whose CPUs need both NUMA nodes has memory of one alone: it waits
+    where all its resources must come from the same ones."""
+    trial.add(node("n1").server(MACHINE).numa_policy(policy))
+    placed(trial, plain("first", 1, "128Gi"), "", {0: "1"}, memory="128Gi")
+    trial.submit(plain("a", 40, "4Gi"))
+    if not fits:
+        expect.pending("a", saying="NUMA")
+        trial.delete("first")
+    assert len(shares(expect.running("a"))) == 2
 
 
 @pytest.mark.feature("NUMA-2.exclusive")
@@ -210,6 +226,43 @@ def test_bound_cpus_count_with_the_ratio(
 
 
 @pytest.mark.feature("CPU-4.scheduled-by-ratio")
+@pytest.mark.profile("spreading-numa")
+@pytest.mark.case("NU-053", severity="normal", source="spec NUMA-R58")
+@pytest.mark.parametrize("qos", ["LSR", ""], ids=["bound", "shared"])
+@pytest.mark.parametrize(("first", "second"), [("n1", "n2"), ("n2", "n1")], ids=["first", "second"])
+def test_bound_cpus_count_with_the_ratio_in_the_score_of_a_node(
+    trial: Trial, expect: Expect, qos: str, first: str, second: str
+) -> None:
+    """Two nodes without NUMA policies, whose CPUs count one and a half times. 20 CPUs of one are used, which count as
+    30 if they are bound, and 24 of the other one are shared: spreading puts a pod on the one with less."""
+    for name in ("n1", "n2"):
+        trial.add(node(name).server(MACHINE).annotation(AMPLIFICATION_RATIO, '{"cpu":1.5}'))
+    trial.settle(2)
+    for name, builder in ((first, plain("a", 20).qos(qos) if qos else plain("a", 20)), (second, plain("b", 24))):
+        trial.submit(builder.select({"kubernetes.io/hostname": name}))
+        expect.running(builder.name)
+    trial.submit(plain("c", 4).scheduler("spreading-numa"))
+    assert expect.running("c").spec.node_name == (second if qos else first)
+
+
+@pytest.mark.feature("CPU-4.scheduled-by-ratio", "NUMA-1.not-overbooked")
+@pytest.mark.case("NU-056", severity="normal", source="spec NUMA-R38, NUMA-R48")
+def test_real_cpus_beside_amplified_ones(trial: Trial, expect: Expect) -> None:
+    """CPUs count one and a half times, and all memory of one NUMA node is taken. The other one has 18 CPUs of 48 left
+    beside a pod that shares them: that is room for twelve real ones."""
+    machine = node("n1").server(MACHINE).numa_policy(SINGLE_NUMA_NODE)
+    trial.add(machine.annotation(AMPLIFICATION_RATIO, '{"cpu":1.5}'))
+    trial.settle(2)
+    placed(trial, plain("full", 1, "128Gi"), "", {1: "1"}, memory="128Gi")
+    trial.submit(plain("first", 30))
+    assert shares(expect.running("first")) == {0: 30_000}
+    trial.submit(bound("large", 14))
+    expect.pending("large", saying="NUMA")
+    trial.submit(bound("small", 12))
+    assert len(shares(expect.running("small"))) == 1
+
+
+@pytest.mark.feature("CPU-4.scheduled-by-ratio")
 @pytest.mark.profile("packing-numa")
 @pytest.mark.case("NU-026", severity="critical", source="spec NUMA-R47, NUMA-R48")
 @pytest.mark.parametrize("qos", ["LSR", ""], ids=["bound", "shared"])
@@ -226,9 +279,10 @@ def test_bound_cpus_count_with_the_ratio_on_their_numa_node(trial: Trial, expect
     assert (shares(expect.running("a")).keys() == taken) == (not qos)
 
 
-def placed(trial: Trial, builder: PodBuilder, cpuset: str, zones: dict[int, str]) -> None:
-    """Create the pod as one that is on the node already, as a scheduler finds it when it starts."""
-    parts = [{"node": number, "resources": {"cpu": cpu}} for number, cpu in zones.items()]
+def placed(trial: Trial, builder: PodBuilder, cpuset: str, zones: dict[int, str], *, memory: str = "0") -> None:
+    """Create the pod as one that is on the node already, as a scheduler finds it when it starts; `zones`: its CPU on
+    each NUMA node; `memory`: on each of these."""
+    parts = [{"node": number, "resources": {"cpu": cpu, "memory": memory}} for number, cpu in zones.items()]
     text = orjson.dumps({"cpuset": cpuset, "numaNodeResources": parts}).decode()
     trial.submit(builder.annotation(RESOURCE_STATUS, text).node_name("n1"))
     trial.settle()
@@ -333,6 +387,29 @@ def test_pods_keep_what_they_have_when_the_topology_changes(
         pytest.param(
             "", bound("a", 4).bind_cpus(SPREAD_BY_PCPUS), {"preferredCPUBindPolicy": SPREAD_BY_PCPUS}, id="of-the-pod"
         ),
+        pytest.param(
+            "FullPCPUsOnly",
+            bound("a", 4).bind_cpus(SPREAD_BY_PCPUS, exclusive=PCPU_LEVEL),
+            {
+                "requiredCPUBindPolicy": FULL_PCPUS,
+                "preferredCPUBindPolicy": SPREAD_BY_PCPUS,
+                "preferredCPUExclusivePolicy": PCPU_LEVEL,
+            },
+            id="of-the-node-beside-the-pods",
+        ),
+        pytest.param(
+            "",
+            bound("a", 4).bind_cpus(exclusive=PCPU_LEVEL),
+            {"preferredCPUBindPolicy": FULL_PCPUS, "preferredCPUExclusivePolicy": PCPU_LEVEL},
+            id="of-the-profile-beside-exclusivity",
+        ),
+        pytest.param("", bound("a", 4).bind_cpus("Default"), {"preferredCPUBindPolicy": FULL_PCPUS}, id="default"),
+        pytest.param(
+            "",
+            bound("a", 4).bind_cpus(required="Default"),
+            {"requiredCPUBindPolicy": FULL_PCPUS},
+            id="default-is-required",
+        ),
     ],
 )
 def test_the_policy_in_force_is_written(
@@ -357,3 +434,30 @@ def test_more_whole_cores_than_a_socket_has(trial: Trial, expect: Expect, strate
     trial.submit(bound("a", 40))
     on = [seats(trial, "n1")[number].numa for number in cpus(expect.running("a"))]
     assert (on.count(taken), on.count(1 - taken)) == (8, 32)
+
+
+@pytest.mark.feature("CPU-1.policies", "CPU-3.numa-strategy")
+@pytest.mark.case("NU-054", severity="normal", source="spec NUMA-R24, NUMA-R25, NUMA-R27; cpu_accumulator.go")
+@pytest.mark.parametrize("policy", [FULL_PCPUS, SPREAD_BY_PCPUS])
+@pytest.mark.parametrize(
+    ("strategy", "taken", "joins"),
+    [
+        ("LeastAllocated", 0, False),
+        ("LeastAllocated", 7, False),
+        ("MostAllocated", 0, True),
+        ("MostAllocated", 7, True),
+    ],
+)
+def test_of_equal_numa_nodes_the_socket_decides(  # noqa: PLR0917
+    trial: Trial, expect: Expect, strategy: str, taken: int, joins: bool, policy: str
+) -> None:
+    """Two sockets of four NUMA nodes each. One NUMA node is full, the others are free: packing goes to another one of
+    its socket, and spreading to the other socket."""
+    trial.add(node("n1").server(EIGHT_NUMA_NODES).label(NUMA_ALLOCATE_STRATEGY_LABEL, strategy))
+    places = seats(trial, "n1")
+    full = [number for number, seat in places.items() if seat.numa == taken]
+    placed(trial, bound("first", len(full)), ",".join(map(str, full)), {})
+    trial.submit(bound("a", 4).bind_cpus(policy))
+    sockets = {places[number].core[0] for number in cpus(expect.running("a"))}
+    assert (sockets == {places[full[0]].core[0]}) == joins
+    assert len(sockets) == 1

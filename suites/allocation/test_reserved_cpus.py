@@ -3,12 +3,12 @@
 import pytest
 
 from seatrial.fixtures.allocated_devices import reservation_of
-from seatrial.fixtures.cpus import cores, cpus, shares
+from seatrial.fixtures.cpus import cores, cpus, kept_cpus, shares
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
-from seatrial.scheduler.api.builders import PodBuilder, node, pod, reservation
-from seatrial.scheduler.api.numa import FULL_PCPUS, SPREAD_BY_PCPUS
+from seatrial.scheduler.api.builders import PodBuilder, node, pod, priority_class, reservation
+from seatrial.scheduler.api.numa import FULL_PCPUS, NODE_RESERVATION, SPREAD_BY_PCPUS
 
 pytestmark = [pytest.mark.needs(Capability.NODES)]
 
@@ -66,3 +66,56 @@ def test_an_owner_that_the_reserved_cpus_do_not_suit(trial: Trial, expect: Expec
         expect.pending("owner")
         return
     assert set(cores(trial, expect.bound("owner")).values()) == {2}
+
+
+def exclusive(name: str, cpu: int) -> PodBuilder:
+    return pod(name).qos("LSR").request(cpu=cpu, memory="1Gi")
+
+
+def of_60_cpus(trial: Trial) -> None:
+    """A machine of which four CPUs are for pods without CPUs of their own."""
+    trial.add(node("n1").server(MACHINE))
+    kept = {"metadata": {"annotations": {NODE_RESERVATION: '{"reservedCPUs":"0-3","applyPolicy":"ReservedCPUsOnly"}'}}}
+    assert trial.call("PATCH", "/api/v1/nodes/n1", kept).ok
+    assert trial.wait(lambda: kept_cpus(trial, "n1") == {0, 1, 2, 3}, within=10)
+
+
+@pytest.mark.feature("RSV-1.held", "CPU-1.policies")
+@pytest.mark.case("RV-230", severity="normal", source="spec NUMA-R62")
+def test_an_owner_of_two_reservations_has_the_cpus_of_one(trial: Trial, expect: Expect) -> None:
+    """Two reservations hold four CPUs each for one owner, and 52 CPUs are taken. The owner, which asks for six, waits
+    until CPUs beside the reservations are free."""
+    of_60_cpus(trial)
+    for name in ("r1", "r2"):
+        trial.reserve(reservation(name).like(exclusive("x", 4)).for_labels(app="owner"))
+        expect.available(name)
+    trial.submit(exclusive("filler", 52))
+    taken = cpus(expect.bound("filler"))
+    trial.submit(exclusive("owner", 6).label("app", "owner"))
+    expect.pending("owner")
+    trial.delete("filler")
+    assert len(cpus(expect.bound("owner")) - taken) in {0, 4}
+
+
+@pytest.mark.feature("RSV-1.held", "CPU-1.policies")
+@pytest.mark.case("RV-231", severity="normal", source="spec NUMA-R63")
+@pytest.mark.parametrize("reserved", [True, False], ids=["owner", "pod"])
+def test_cpus_of_a_victim_go_back_to_its_reservation(trial: Trial, expect: Expect, reserved: bool) -> None:
+    """56 CPUs are taken, and a less important pod has the other four. An important one preempts it, but not if it is
+    the owner of a reservation, which would hold its CPUs again."""
+    trial.apply(priority_class("cpus-low", 1000), priority_class("cpus-high", 9000))
+    of_60_cpus(trial)
+    if reserved:
+        trial.reserve(reservation("held").like(exclusive("x", 4)).for_labels(app="owner").many())
+        expect.available("held")
+    trial.submit(exclusive("filler", 56).priority_class("cpus-high"))
+    expect.running("filler")
+    trial.submit(exclusive("less", 4).label("app", "owner").priority_class("cpus-low"))
+    assert (reservation_of(expect.running("less")) == "held") == reserved
+    trial.submit(exclusive("more", 4).priority_class("cpus-high"))
+    if not reserved:
+        expect.bound("more")
+        return
+    expect.pending("more")
+    expect.stable(seconds=3)
+    assert not trial.pod("less").deleting

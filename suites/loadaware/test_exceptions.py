@@ -107,3 +107,22 @@ def test_use_is_compared_with_the_amounts_before_amplification(
     assert {pod.spec.node_name for pod in pods} == {"n2"}
     trial.submit(small("b").select({"kubernetes.io/hostname": "n1"}))
     expect.pending("b", saying="usage exceed threshold")
+
+
+@pytest.mark.feature("SCORE-3.score")
+@pytest.mark.case("LA-087", severity="normal", source="spec FWK-R53, FWK-R61; estimator/default_estimator.go")
+@pytest.mark.parametrize("raw", [{"cpu": "10"}, {"memory": "32Gi"}], ids=["cpu", "memory"])
+@pytest.mark.parametrize(("amplified", "real"), [("n1", "n2"), ("n2", "n1")])
+def test_scores_count_the_amounts_before_amplification(
+    trial: Trial, expect: Expect, raw: dict[str, str], amplified: str, real: str
+) -> None:
+    """Two nodes show 20 cores and 64 Gi, and use a quarter of both, or a little less. The latter has half as much in
+    fact of one resource: pods go to the other one."""
+    machines(trial, "n1", "n2")
+    annotate(trial, f"/api/v1/nodes/{amplified}", RAW_ALLOCATABLE, json.dumps(raw))
+    report(trial, amplified, "4", "13Gi")
+    report(trial, real, "5", "16Gi")
+    settle(trial)
+    trial.submit(*(small(f"a-{number}") for number in range(3)))
+
+    assert {bound.spec.node_name for bound in expect.bound("a-0", "a-1", "a-2")} == {real}

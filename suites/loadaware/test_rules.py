@@ -15,6 +15,7 @@ from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.answers import accepted
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import PodBuilder, pod, reservation
+from seatrial.scheduler.api.clock import rfc3339
 from seatrial.scheduler.api.numa import PRIORITY_CLASS_LABEL
 from seatrial.scheduler.api.slo import (
     ESTIMATED_AFTER_INITIALIZED,
@@ -104,7 +105,7 @@ def test_which_thresholds_are_in_force(
 @pytest.mark.long(seconds=5)
 def test_a_report_without_the_aggregate(trial: Trial, expect: Expect) -> None:
     """The profile limits a percentile over 5 minutes. In a report without it the usage of 90 percent does not count,
-    and an estimate of 11.9 cores, 60 percent, does."""
+    and an estimate of 11.9 cores, 60 percent, does, until its pod is gone."""
     machines(trial, "n1")
     report(trial, "n1", "18", "4Gi", nodeMetric={"nodeUsage": {"resources": {"cpu": "18", "memory": "4Gi"}}})
     settle(trial)
@@ -112,6 +113,8 @@ def test_a_report_without_the_aggregate(trial: Trial, expect: Expect) -> None:
     expect.running("first")
     trial.submit(pod("second").request(cpu=4, memory="1Gi").scheduler(PEAK))
     expect.pending("second", saying=OVER_PEAK)
+    trial.delete("first")
+    expect.bound("second")
 
 
 def estimated(name: str, profile: str, requests: dict[str, str], factors: dict[str, int]) -> PodBuilder:
@@ -233,6 +236,105 @@ def test_how_long_a_pod_counts_with_its_estimate(  # noqa: PLR0917
     settle(trial)
     trial.submit(small("a", ESTIMATES))
     admitted(expect, "a", saying)
+
+
+@pytest.mark.profile(ESTIMATES)
+@pytest.mark.needs(Capability.DEVICE_FAULTS)
+@pytest.mark.feature("SCORE-3.filter")
+@pytest.mark.case("LA-084", severity="normal", source="spec FWK-R59; loadaware/pod_assign_cache.go")
+@pytest.mark.parametrize(
+    ("scheduled", "initialized", "seconds", "saying"),
+    [
+        pytest.param(("True", 100), ("True", 100), ("0", "0"), "", id="covered"),
+        pytest.param(("True", 20), ("True", 20), ("0", "0"), OVER, id="scheduled-during-the-interval"),
+        pytest.param(("False", 100), ("True", 100), ("0", "0"), OVER, id="not-known-to-be-scheduled"),
+        pytest.param(("True", 100), ("False", 100), ("0", "600"), "", id="not-initialized"),
+        pytest.param(("True", 100), ("False", 100), ("600", "30"), OVER, id="not-initialized-600-s-since-scheduled"),
+        pytest.param(("True", 100), ("True", 20), ("0", "30"), OVER, id="30-s-since-initialized"),
+        pytest.param(("True", 100), ("True", 70), ("600", "30"), "", id="30-s-since-initialized-are-over"),
+    ],
+)
+def test_which_condition_of_a_pod_says_since_when(  # noqa: PLR0917
+    trial: Trial,
+    expect: Expect,
+    scheduled: tuple[str, int],
+    initialized: tuple[str, int],
+    seconds: tuple[str, str],
+    saying: str,
+) -> None:
+    """A pod of 12 cores, estimated at 10.2, uses 1 of 6 cores, by a report of 60 s. Its conditions, which are written
+    later than its node, say since when it is scheduled and initialized; one that is False says nothing."""
+    machines(trial, "n1")
+    report(trial, "n1", "0", "4Gi")
+    trial.inject({"node": "n1", "verb": "frozen", "for": 60})
+    settle(trial)
+    holder = pod("holder").request(cpu=12, memory="1Gi").label(PRIORITY_CLASS_LABEL, PROD).scheduler(ESTIMATES)
+    holder.annotation(ESTIMATED_AFTER_SCHEDULED, seconds[0]).annotation(ESTIMATED_AFTER_INITIALIZED, seconds[1])
+    trial.submit(holder.node_name("n1"))
+    trial.settle()
+    now = trial.cluster.clock.now()
+    conditions = [
+        {"type": kind, "status": status, "lastTransitionTime": rfc3339(now - age)}
+        for kind, (status, age) in (("PodScheduled", scheduled), ("Initialized", initialized))
+    ]
+    path = f"{trial.path('Pod', 'holder')}/status"
+    accepted(trial.call("PATCH", path, {"status": {"conditions": conditions}}), "write the conditions of the pod")
+    report(trial, "n1", "6", "4Gi", pods={"holder": ("1", "1Gi", PROD)})
+    settle(trial)
+    trial.submit(small("a", ESTIMATES))
+    admitted(expect, "a", saying)
+
+
+@pytest.mark.profile(RELEASED)
+@pytest.mark.feature("SCORE-3.filter", "SCORE-3.prod-usage")
+@pytest.mark.case("LA-085", severity="normal", source="spec FWK-R51, FWK-R52; loadaware/helper.go")
+@pytest.mark.parametrize("age", [0, 200], ids=["hot", "old"])
+@pytest.mark.parametrize(
+    ("own", "band", "fits"),
+    [
+        ({"usageThresholds": {"cpu": 0}}, BATCH, True),
+        ({"usageThresholds": {"cpu": 0}}, PROD, False),
+        ({"prodUsageThresholds": {"cpu": 0}}, BATCH, False),
+        ({"prodUsageThresholds": {"cpu": 0}}, PROD, False),
+        ({"usageThresholds": {"cpu": 0}, "prodUsageThresholds": {"cpu": 0}}, PROD, True),
+    ],
+    ids=["all-for-batch", "all-for-prod", "prod-for-batch", "prod-as-all", "both"],
+)
+def test_a_node_without_limits(  # noqa: PLR0917
+    trial: Trial, expect: Expect, own: dict[str, dict[str, int]], band: str, fits: bool, age: int
+) -> None:
+    """Thresholds of 0 limit nothing: a hot node, and one whose report is old, take the pods that they are for. Where
+    those of prod pods are 0, prod pods are judged as all others."""
+    machines(trial, "n1")
+    annotate(trial, "/api/v1/nodes/n1", USAGE_THRESHOLDS, json.dumps(own))
+    report(trial, "n1", "18", "4Gi", system=("18", "4Gi"), age=age)
+    settle(trial)
+    trial.submit(small("a", band=band))
+    admitted(expect, "a", "" if fits else EXPIRED if age else OVER)
+
+
+@pytest.mark.profile(MEAN, PEAK)
+@pytest.mark.feature("SCORE-3.filter")
+@pytest.mark.case(
+    "LA-086", severity="normal", source="KubeSchedulerConfiguration: pluginConfig is of its profile; spec FWK-R51"
+)
+@pytest.mark.long(seconds=5)
+def test_each_profile_judges_every_report(trial: Trial, expect: Expect) -> None:
+    """One profile limits the mean and another one the peaks of the same node. It is hot by its mean first, and then by
+    its peaks; then its NodeMetric is deleted."""
+    machines(trial, "n1")
+    for number, (mean, peak) in enumerate((("18", "1"), ("1", "18"))):
+        report(trial, "n1", mean, "4Gi", peak=peak)
+        settle(trial)
+        trial.submit(small(f"mean-{number}", MEAN), small(f"peak-{number}", PEAK))
+        by_mean = mean == "18"
+        expect.pending(*([f"mean-{number}"] if by_mean else [f"peak-{number}"]), saying=OVER if by_mean else OVER_PEAK)
+        expect.bound(*([f"peak-{number}"] if by_mean else [f"mean-{number}"]))
+    expect.bound("mean-0")
+    assert trial.call("DELETE", f"{NODE_METRICS_PATH}/n1").ok
+    settle(trial)
+    trial.submit(small("mean", MEAN), small("peak", PEAK))
+    expect.bound("mean", "peak")
 
 
 @pytest.mark.feature("SCORE-3.filter")
