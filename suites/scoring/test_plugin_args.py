@@ -7,7 +7,7 @@ from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import PodBuilder, node, pod
 from seatrial.suites.scoring.claims import PROVISIONER, StorageOfCase, storage
-from seatrial.suites.scoring.rules import pod_with
+from seatrial.suites.scoring.rules import PREFERRED, REQUIRED, Json, pod_with, term
 
 __all__ = ["storage"]
 
@@ -15,6 +15,9 @@ pytestmark = [pytest.mark.needs(Capability.NODES), pytest.mark.feature("SHELL-1.
 
 HOST = "kubernetes.io/hostname"
 ARGS, PACKING, RATIO = "plugin-args", "packing-nodes", "ratio-nodes"
+RATIO_BY_MEMORY, BALANCED, OWN_AFFINITY = "ratio-nodes-by-memory", "balanced-dongles", "own-affinity-alone"
+DONGLE = "example.com/dongle"
+NAMES = pytest.mark.parametrize(("better", "worse"), [("n1", "n2"), ("n2", "n1")], ids=["first", "second"])
 PACKING_CARDS = "packing"
 
 
@@ -74,14 +77,18 @@ def test_default_constraints_spread_pods_of_a_service(trial: Trial, expect: Expe
 @pytest.mark.profile(ARGS)
 @pytest.mark.case("SH-022", severity="normal")
 def test_ignored_resources_are_not_counted(trial: Trial, expect: Expect) -> None:
-    """A resource that the profile ignores is on no node: a pod of the profile is bound, one of the default waits."""
+    """Resources that the profile ignores, by name or group, are on no node: pods of the profile that ask for them are
+    bound, one of the default waits, and so does one that asks for another resource."""
     trial.add(node("n1").label("disk", "fast"))
     trial.submit(
         pod("ignored").resources({"example.com/dongle": 1}).scheduler(ARGS),
+        pod("of-a-group").resources({"example.org/any": 1}).scheduler(ARGS),
+        pod("other").resources({"example.com/other": 1}).scheduler(ARGS),
         pod("counted").resources({"example.com/dongle": 1}),
     )
-    expect.bound("ignored")
+    expect.bound("ignored", "of-a-group")
     expect.pending("counted", saying="Insufficient example.com/dongle")
+    expect.pending("other", saying="Insufficient example.com/other")
 
 
 @pytest.mark.profile(ARGS)
@@ -186,3 +193,88 @@ def test_a_node_that_fills_up_becomes_the_better_one(
     expect.bound("filler")
     trial.submit(ported("after"))
     assert expect.bound("after").spec.node_name == second
+
+
+@pytest.mark.profile(RATIO_BY_MEMORY)
+@pytest.mark.case("SH-040", severity="normal", source="kubernetes v1.34: noderesources/requested_to_capacity_ratio.go")
+@NAMES
+@pytest.mark.parametrize(
+    ("used", "others"),
+    [
+        pytest.param(
+            {"cpu": "1", "memory": "40Gi"}, {"cpu": "40", "memory": "1Gi"}, id="memory-has-three-times-the-weight"
+        ),
+        pytest.param({"cpu": "32"}, {"cpu": "40", "memory": "16Gi"}, id="what-scores-zero-has-no-weight"),
+    ],
+)
+def test_a_shape_counts_two_resources(  # noqa: PLR0917
+    trial: Trial, expect: Expect, better: str, worse: str, used: dict[str, str], others: dict[str, str]
+) -> None:
+    """The fuller a node, the better, by the weighted mean of CPU and memory, of which it has 64 and 64 Gi."""
+    trial.add(*(node(name).cpu(64).memory("64Gi") for name in ("n1", "n2")))
+    for name, amounts in ((better, used), (worse, others)):
+        resources = {"memory": "1Mi", **amounts}
+        trial.submit(pod(f"on-{name}").resources(resources).select({HOST: name}))
+        expect.bound(f"on-{name}")
+    trial.submit(pod("p").request(cpu="10m", memory="1Mi").scheduler(RATIO_BY_MEMORY))
+    assert expect.bound("p").spec.node_name == better
+
+
+@pytest.mark.profile(BALANCED)
+@pytest.mark.case("SH-041", severity="normal", source="kubernetes v1.34: noderesources/balanced_allocation.go")
+@NAMES
+@pytest.mark.parametrize(
+    ("dongles", "used", "asks"),
+    [
+        # Fractions of CPU, memory and dongles with the pod: better 1/4, 1/4, 1/4 against 1/4, 1/4, 1/2.
+        pytest.param((8, 4), ({}, {}), 2, id="three-resources"),
+        # 1/4, 1/4, 1/2: 88 against 1/4, 1/2, 3/4: 79.
+        pytest.param((8, 8), ({DONGLE: 2}, {DONGLE: 4, "memory": "16Gi"}), 2, id="deviation-of-three"),
+        # Dongles that others use: 1/4, 1/4 against 1/4, 1/2.
+        pytest.param((8, 8), ({DONGLE: 6}, {"memory": "16Gi"}), 0, id="dongles-that-it-does-not-ask-for"),
+    ],
+)
+def test_balance_counts_the_resources_of_the_profile(  # noqa: PLR0917
+    trial: Trial,
+    expect: Expect,
+    better: str,
+    worse: str,
+    dongles: tuple[int, int],
+    used: tuple[dict[str, int | str], dict[str, int | str]],
+    asks: int,
+) -> None:
+    """A pod asks for a quarter of the CPU and memory of a node, and maybe for dongles: its node is used evenly."""
+    for name, count, amounts in zip((better, worse), dongles, used, strict=True):
+        trial.add(node(name).cpu(16).memory("64Gi").extended(DONGLE, count))
+        if amounts:
+            trial.submit(pod(f"on-{name}").resources(amounts).select({HOST: name}))
+            expect.bound(f"on-{name}")
+    resources: dict[str, int | str] = {"cpu": 4, "memory": "16Gi"}
+    trial.submit(pod("p").resources(resources | ({DONGLE: asks} if asks else {})).scheduler(BALANCED))
+    assert expect.bound("p").spec.node_name == better
+
+
+@pytest.mark.profile(OWN_AFFINITY)
+@pytest.mark.case("SH-042", severity="normal", source="kubernetes kube-scheduler config InterPodAffinityArgs@v1.34")
+@NAMES
+@pytest.mark.parametrize(
+    ("of_placed", "own", "follows"),
+    [
+        pytest.param(
+            {PREFERRED: [{"weight": 100, "podAffinityTerm": term("a")}]}, {}, False, id="wish-of-a-placed-pod"
+        ),
+        pytest.param({REQUIRED: [term("a")]}, {}, False, id="requirement-of-a-placed-pod"),
+        pytest.param({}, {PREFERRED: [{"weight": 100, "podAffinityTerm": term("a")}]}, True, id="own-wish"),
+    ],
+)
+def test_affinity_of_placed_pods_is_ignored(  # noqa: PLR0917
+    trial: Trial, expect: Expect, better: str, worse: str, of_placed: Json, own: Json, follows: bool
+) -> None:
+    """By the profile affinity of placed pods has no weight: a pod goes to the emptier node, though one on the fuller
+    node attracts it. What it prefers itself counts."""
+    trial.add(*(node(name).cpu(16).memory("64Gi") for name in ("n1", "n2")))
+    placed = pod_with("placed", affinity={"podAffinity": of_placed} if of_placed else {})
+    trial.submit(placed.request(cpu=6).select({HOST: worse}))
+    expect.bound("placed")
+    trial.submit(pod_with("p", affinity={"podAffinity": own} if own else {}).scheduler(OWN_AFFINITY))
+    assert expect.bound("p").spec.node_name == (worse if follows else better)

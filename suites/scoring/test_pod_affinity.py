@@ -276,7 +276,8 @@ def test_spread_needs_the_topology_label(trial: Trial, expect: Expect) -> None:
 @pytest.mark.feature("SCORE-4.spread")
 @pytest.mark.case("SC-112", severity="normal")
 def test_min_domains(trial: Trial, expect: Expect) -> None:
-    """With two domains of at least three, each gets one pod and the third pod waits for another domain."""
+    """With two domains of at least three, each gets one pod and the third pod waits for another domain. With three the
+    emptiest one counts again: there is a fourth pod beside another one."""
     trial.add(node("n1"), node("n2"))
     constraint = spread(minDomains=3)
     trial.submit(*(pod_with(f"p{number}", topologySpreadConstraints=constraint) for number in range(2)))
@@ -285,6 +286,8 @@ def test_min_domains(trial: Trial, expect: Expect) -> None:
     waits(expect, "p2", "topology spread constraints")
     trial.add(node("n3"))
     assert expect.bound("p2").spec.node_name == "n3"
+    trial.submit(pod_with("p3", topologySpreadConstraints=constraint))
+    expect.bound("p3")
 
 
 @pytest.mark.feature("SCORE-4.spread")

@@ -36,8 +36,8 @@ pytestmark = [pytest.mark.needs(Capability.NODES)]
 def test_which_pods_a_constraint_counts(  # noqa: PLR0917
     trial: Trial, expect: Expect, selector: Json | None, app: str, skew: int, fits: bool
 ) -> None:
-    """One pod of app a is on n1, beside one of app c, and none on n2, which is full. The next pod is bound to n1, unless
-    the skew would be too large: then it waits for n2."""
+    """One pod of app a is on n1, beside one of app c, and none on n2, which is full. The next pod is bound to n1,
+    unless the skew would be too large: then it waits for n2."""
     trial.add(node("n1").cpu(16), node("n2").cpu(2))
     trial.submit(pod_with("filler", "filler").request(cpu=2).select({HOST: "n2"}))
     trial.submit(pod_with("first").select({HOST: "n1"}), pod_with("other", "c").select({HOST: "n1"}))

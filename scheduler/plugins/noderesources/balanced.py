@@ -16,7 +16,7 @@ from seatrial.scheduler.framework.extension_points import MAX_NODE_SCORE, Args, 
 from seatrial.scheduler.framework.handle import Handle
 from seatrial.scheduler.framework.kernel_parts import ClassAxis, KernelPart, PartKind
 from seatrial.scheduler.framework.state import CycleState, StateKey
-from seatrial.scheduler.plugins.noderesources.fit import WeightedResource
+from seatrial.scheduler.plugins.noderesources.fit import NATIVE, WeightedResource
 
 BALANCED: StateKey[tuple[tuple[int, int], ...]] = StateKey("NodeResourcesBalancedAllocation/ask")
 
@@ -47,7 +47,11 @@ class NodeResourcesBalancedAllocation(ScoreBatch):
     def pre_score(self, state: CycleState, pod: Pod) -> bool:
         requests = self._handle.cache.classes.of(pod).requests
         index = self._handle.columns.resources
-        state[BALANCED] = tuple((index.column(name), requests.get(name, 0)) for name in self._resources)
+        state[BALANCED] = tuple(
+            (index.column(name), requests.get(name, 0))
+            for name in self._resources
+            if name in NATIVE or requests.get(name)  # upstream: `calculateResourceAllocatableRequest`
+        )
         return any(requests.get(name) for name in self._resources)
 
     def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:

@@ -35,7 +35,7 @@ from seatrial.scheduler.plugins.noderesources.strategies import (
 
 MAX_DELTAS = 65536  # bounds of score changes that are kept
 NEVER_SHORT = int(np.iinfo(np.int64).min)  # the amount of a resource that a class does not request
-_NATIVE = frozenset({CPU, MEMORY, EPHEMERAL_STORAGE, PODS})
+NATIVE = frozenset({CPU, MEMORY, EPHEMERAL_STORAGE, PODS})
 
 
 class WeightedResource(Wire, frozen=True, forbid_unknown_fields=True):
@@ -365,7 +365,7 @@ class NodeResourcesFit(PreFilter, FilterBatch, ScoreBatch, DryRunBatch):
         return not (self._ignored_names or self._ignored_groups)
 
     def _ignored(self, name: str) -> bool:
-        if name in _NATIVE:
+        if name in NATIVE:
             return False
         return name in self._ignored_names or name.split("/", 1)[0] in self._ignored_groups
 
@@ -373,7 +373,7 @@ class NodeResourcesFit(PreFilter, FilterBatch, ScoreBatch, DryRunBatch):
         """Column, amount and weight of the resources that count for pods of this class."""
         scored = []
         for name, weight in self._weights.items():
-            if name in _NATIVE or pod_class.requests.get(name):
+            if name in NATIVE or pod_class.requests.get(name):
                 column = self._resources.column(name)
                 scored.append((column, self._requested_amount(pod_class, column), weight))
         return scored
