@@ -118,4 +118,4 @@ def test_cpus_of_a_victim_go_back_to_its_reservation(trial: Trial, expect: Expec
         return
     expect.pending("more")
     expect.stable(seconds=3)
-    assert not trial.pod("less").deleting
+    assert [each for each in trial.pods() if each.metadata.name == "less" and not each.deleting]

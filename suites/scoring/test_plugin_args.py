@@ -7,7 +7,7 @@ from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import PodBuilder, node, pod
 from seatrial.suites.scoring.claims import PROVISIONER, StorageOfCase, storage
-from seatrial.suites.scoring.rules import PREFERRED, REQUIRED, Json, pod_with, term
+from seatrial.suites.scoring.rules import PREFERRED, REQUIRED, ZONE, Json, pod_with, term
 
 __all__ = ["storage"]
 
@@ -16,6 +16,7 @@ pytestmark = [pytest.mark.needs(Capability.NODES), pytest.mark.feature("SHELL-1.
 HOST = "kubernetes.io/hostname"
 ARGS, PACKING, RATIO = "plugin-args", "packing-nodes", "ratio-nodes"
 RATIO_BY_MEMORY, BALANCED, OWN_AFFINITY = "ratio-nodes-by-memory", "balanced-dongles", "own-affinity-alone"
+OVER_ZONES = "spread-over-zones"
 DONGLE = "example.com/dongle"
 NAMES = pytest.mark.parametrize(("better", "worse"), [("n1", "n2"), ("n2", "n1")], ids=["first", "second"])
 PACKING_CARDS = "packing"
@@ -27,6 +28,17 @@ def fill(trial: Trial, expect: Expect, **cpu: int) -> None:
         *(pod(f"on-{name}").request(cpu=count, memory=f"{count}Gi").select({HOST: name}) for name, count in cpu.items())
     )
     expect.bound(*(f"on-{name}" for name in cpu))
+
+
+def serve(trial: Trial) -> None:
+    """Create a Service of app a."""
+    service = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": "s"},
+        "spec": {"selector": {"app": "a"}, "ports": [{"port": 80}]},
+    }
+    trial.accept(service, f"/api/v1/namespaces/{trial.name}/services")
 
 
 @pytest.mark.profile(ARGS)
@@ -57,13 +69,7 @@ def test_added_preferences_count_for_a_profile(trial: Trial, expect: Expect, pre
 @pytest.mark.case("SH-021", severity="critical")
 def test_default_constraints_spread_pods_of_a_service(trial: Trial, expect: Expect) -> None:
     """The second pod of a Service waits: one node is full, on the other it makes a skew of 2. A pod alone is placed."""
-    service = {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": {"name": "s"},
-        "spec": {"selector": {"app": "a"}, "ports": [{"port": 80}]},
-    }
-    trial.accept(service, f"/api/v1/namespaces/{trial.name}/services")
+    serve(trial)
     trial.add(*(node(name).cpu(8).memory("16Gi").label("disk", "fast") for name in ("n1", "n2")))
     fill(trial, expect, n2=8)
     trial.submit(pod("first").label("app", "a").request(cpu=1).scheduler(ARGS))
@@ -278,3 +284,22 @@ def test_affinity_of_placed_pods_is_ignored(  # noqa: PLR0917
     expect.bound("placed")
     trial.submit(pod_with("p", affinity={"podAffinity": own} if own else {}).scheduler(OWN_AFFINITY))
     assert expect.bound("p").spec.node_name == (worse if follows else better)
+
+
+@pytest.mark.profile(OVER_ZONES)
+@pytest.mark.case("SH-043", severity="normal", source="kubernetes v1.34: podtopologyspread/scoring.go")
+@NAMES
+@pytest.mark.parametrize(("worse_zone", "crowd"), [("", "better"), ("b", "worse")], ids=["no-zone", "crowded-zone"])
+def test_default_constraints_score_zones(  # noqa: PLR0917
+    trial: Trial, expect: Expect, better: str, worse: str, worse_zone: str, crowd: str
+) -> None:
+    """Pods of a Service are in one of two zones: the next one goes to the other. A node without a zone comes last, even
+    after the only zone, in which all pods are."""
+    serve(trial)
+    unlabelled = node(worse).cpu(16)
+    trial.add(node(better).cpu(16).label(ZONE, "a"), unlabelled.label(ZONE, worse_zone) if worse_zone else unlabelled)
+    where = better if crowd == "better" else worse
+    trial.submit(*(pod(f"p{number}").label("app", "a").select({HOST: where}) for number in range(2)))
+    expect.bound("p0", "p1")
+    trial.submit(pod("next").label("app", "a").scheduler(OVER_ZONES))
+    assert expect.bound("next").spec.node_name == better

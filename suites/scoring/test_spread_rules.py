@@ -101,3 +101,21 @@ def test_preferences_between_pods(  # noqa: PLR0917
             expect.bound(f"{where}-{number}")
     trial.submit(pod_with("new", "new", affinity=own))
     assert expect.bound("new").spec.node_name == fuller
+
+
+@pytest.mark.feature("SCORE-4.affinity")
+@pytest.mark.case("SC-482", severity="normal", source="kubernetes v1.34: interpodaffinity, podMatchesAllAffinityTerms")
+def test_one_pod_matches_all_terms(trial: Trial, expect: Expect) -> None:
+    """A pod has affinity to an app and to a tier. The emptier node has a pod of the app and one of the tier: it waits for
+    a pod that is of both, and goes to that."""
+    trial.add(node("n1").cpu(16), node("n2").cpu(16))
+    trial.submit(pod_with("filler", "filler").request(cpu=6).select({HOST: "n2"}))
+    trial.submit(
+        pod_with("app", "a").select({HOST: "n1"}), pod_with("tier", "t").label("tier", "x").select({HOST: "n1"})
+    )
+    expect.bound("filler", "app", "tier")
+    of_tier = {"labelSelector": {"matchLabels": {"tier": "x"}}, "topologyKey": HOST}
+    trial.submit(pod_with("p", "p", affinity={"podAffinity": {REQUIRED: [term("a"), of_tier]}}))
+    waits(expect, "p", "pod affinity")
+    trial.submit(pod_with("both", "a").label("tier", "x").select({HOST: "n2"}))
+    assert expect.bound("p").spec.node_name == "n2"

@@ -4,9 +4,11 @@ import pytest
 
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
+from seatrial.harness.clusters.fault_injection.transport import Link
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import gang, network_topology, node
 from seatrial.scheduler.api.podgroup import NETWORK_TOPOLOGY_INDEX
+from seatrial.suites.faults.schedulers import link, running
 from seatrial.suites.topology.topologies import (
     BLOCK,
     INDEX,
@@ -24,6 +26,8 @@ from seatrial.suites.topology.topologies import (
     where,
     workers,
 )
+
+__all__ = ["link", "running"]
 
 pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER)]
 
@@ -50,16 +54,16 @@ def test_the_first_label_that_a_node_has_names_its_domain(trial: Trial, expect: 
 @pytest.mark.case("TO-053", severity="normal", source="ours")
 def test_a_topology_of_another_name_is_told_of(trial: Trial, expect: Expect) -> None:
     """The only ClusterNetworkTopology is named rack: an event says that it is not read, and a gang with rules waits and
-    names it. When the same layers are in one named default, the gang is bound."""
+    names it. When the same layers are in one named default, the gang is bound. Another one is told of as well."""
     topology = network()
     topology["metadata"]["name"] = "rack"
     trial.apply(topology)
     trial.add(placed_in("b1-0", "s1", "b1"), placed_in("b1-1", "s1", "b1"))
 
-    def has_event() -> bool:
+    def has_event(name: str = "rack") -> bool:
         return any(
-            "expected the name 'default', found 'rack'" in event.message
-            for event in trial.events("rack", namespace="default")
+            f"expected the name 'default', found '{name}'" in event.message
+            for event in trial.events(name, namespace="default")
         )
 
     assert trial.reaches(has_event, within=30), trial.events("rack", namespace="default")
@@ -70,6 +74,9 @@ def test_a_topology_of_another_name_is_told_of(trial: Trial, expect: Expect) -> 
     trial.apply(network())
 
     expect.bound(*names("train", 4), within=40)
+    topology["metadata"]["name"] = "row"
+    trial.apply(topology)
+    assert trial.reaches(lambda: has_event("row"), within=30), trial.events("row", namespace="default")
 
 
 @pytest.mark.feature("TOPO-2.prefer-gather")
@@ -207,16 +214,19 @@ def test_the_members_that_a_gang_needs_gather_without_the_others(trial: Trial, e
 @pytest.mark.feature("TOPO-1.left-out")
 @pytest.mark.case("TO-050", severity="normal", source="ours")
 def test_an_event_names_the_nodes_that_are_left_out(trial: Trial) -> None:
-    """One of two nodes has a block and no spine: an event of the topology names it and not the other one."""
+    """One of two nodes has a block and no spine: an event of the topology names it and not the other one. Then comes a
+    second such node: an event names that one too."""
     trial.apply(network())
     trial.add(placed_in("b1-0", "s1", "b1"), node("odd-0").gpus("a10", 4).label(BLOCK, "odd"))
 
-    def event_messages() -> list[str]:
+    def event_messages(name: str) -> list[str]:
         events = trial.events("default", namespace="default")
-        return [event.message for event in events if event.reason == "NodesLeftOut" and "odd-0" in event.message]
+        return [event.message for event in events if event.reason == "NodesLeftOut" and name in event.message]
 
-    assert trial.wait(lambda: bool(event_messages()), within=30), trial.events("default", namespace="default")
-    assert "b1-0" not in event_messages()[0]
+    assert trial.wait(lambda: bool(event_messages("odd-0")), within=30), trial.events("default", namespace="default")
+    assert "b1-0" not in event_messages("odd-0")[0]
+    trial.add(node("odd-1").gpus("a10", 4).label(BLOCK, "odd"))
+    assert trial.wait(lambda: bool(event_messages("odd-1")), within=30), trial.events("default", namespace="default")
 
 
 @pytest.mark.feature("TOPO-2.unreadable")
@@ -286,3 +296,16 @@ def test_a_topology_that_is_deleted_gathers_nobody(trial: Trial, expect: Expect)
     trial.submit(*workers("train", 2))
 
     expect.pending(*names("train", 2))
+
+
+@pytest.mark.feature("TOPO-1.status")
+@pytest.mark.case("TO-111", severity="normal", source="spec GANG-R52")
+@pytest.mark.long(seconds=4)
+def test_a_status_that_was_refused_is_written_again(trial: Trial, link: Link) -> None:
+    """The API server refuses the first status: it is written when it accepts it again, though nothing changes."""
+    link.refuse(500, lambda request: request.method == "PATCH" and "clusternetworktopologies" in request.path)
+    trial.apply(network())
+    trial.add(placed_in("b1-0", "s1", "b1"))
+    assert trial.reaches(lambda: link.refused >= 1, within=30), "expected the status to be tried"
+    link.heal()
+    in_tree(trial, 1)
