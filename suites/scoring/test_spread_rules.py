@@ -6,10 +6,10 @@ Each row of a table is set up where scores of nodes and chance cannot give the s
 import pytest
 
 from seatrial.fixtures.expect import Expect
-from seatrial.fixtures.trial import Trial
+from seatrial.fixtures.trial import TRIAL_LABEL, Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import node
-from seatrial.suites.scoring.rules import HOST, PREFERRED, REQUIRED, Json, pod_with, spread, term, waits
+from seatrial.suites.scoring.rules import HOST, PREFERRED, REQUIRED, ZONE, Json, pod_with, spread, term, waits
 
 pytestmark = [pytest.mark.needs(Capability.NODES)]
 
@@ -51,6 +51,52 @@ def test_which_pods_a_constraint_counts(  # noqa: PLR0917
         waits(expect, "next", "topology spread constraints")
         trial.delete("filler")
     assert expect.bound("next").spec.node_name == ("n1" if fits else "n2")
+
+
+def serve(trial: Trial, name: str, **labels: str) -> None:
+    service = {"metadata": {"name": name}, "spec": {"selector": labels, "ports": [{"port": 80}]}}
+    trial.accept({"apiVersion": "v1", "kind": "Service", **service}, f"/api/v1/namespaces/{trial.name}/services")
+
+
+def replicas(trial: Trial, kind: str, count: int) -> None:
+    """Create a controller of pods of app a."""
+    like = pod_with("x").select({TRIAL_LABEL: trial.name}).manifest
+    template = {"metadata": {"labels": like["metadata"]["labels"]}, "spec": {**like["spec"], "restartPolicy": "Always"}}
+    spec = {"replicas": count, "selector": {"matchLabels": {"app": "a"}}, "template": template}
+    of_kind = {"serviceName": "none", "podManagementPolicy": "Parallel"} if kind == "StatefulSet" else {}
+    trial.apply({"apiVersion": "apps/v1", "kind": kind, "metadata": {"name": "r"}, "spec": {**spec, **of_kind}})
+
+
+@pytest.mark.feature("SCORE-4.spread")
+@pytest.mark.case("SC-483", severity="normal", source="kubernetes v1.34: plugins/helper/spread.go, DefaultSelector")
+@pytest.mark.parametrize("kind", ["Deployment", "StatefulSet"])
+def test_pods_of_a_controller_spread_by_default(trial: Trial, expect: Expect, kind: str) -> None:
+    """One of two nodes is emptier. Each gets one of two pods of a controller, which no Service selects."""
+    trial.add(node("n1").cpu(16), node("n2").cpu(16))
+    trial.submit(pod_with("filler", "filler").request(cpu=6).select({HOST: "n2"}))
+    expect.bound("filler")
+    replicas(trial, kind, 2)
+
+    def places() -> list[str]:
+        return sorted(each.spec.node_name for each in trial.pods() if each.metadata.labels.get("app") == "a")
+
+    assert trial.reaches(lambda: len(places()) == 2 and all(places()), within=30), trial.timeline()
+    assert places() == ["n1", "n2"]
+
+
+@pytest.mark.feature("SCORE-4.spread")
+@pytest.mark.case("SC-484", severity="normal", source="kubernetes v1.34: plugins/helper/spread.go, DefaultSelector")
+@pytest.mark.parametrize("tier", ["x", ""], ids=["of-both-services", "of-one"])
+def test_a_pod_of_two_services_spreads_from_pods_of_both(trial: Trial, expect: Expect, tier: str) -> None:
+    """Three pods on the emptier node are of both Services of the next pod, or of one: those of both count."""
+    serve(trial, "app", app="a")
+    serve(trial, "tier", tier="x")
+    trial.add(node("n1").cpu(16), node("n2").cpu(16))
+    crowd = [pod_with(f"p{number}").label("tier", tier or "other").select({HOST: "n1"}) for number in range(3)]
+    trial.submit(*crowd, pod_with("filler", "filler").request(cpu=6).select({HOST: "n2"}))
+    expect.bound("filler", *(member.name for member in crowd))
+    trial.submit(pod_with("next").label("tier", "x"))
+    assert expect.bound("next").spec.node_name == ("n2" if tier else "n1")
 
 
 def wish(app: str, weight: int) -> Json:
@@ -106,8 +152,8 @@ def test_preferences_between_pods(  # noqa: PLR0917
 @pytest.mark.feature("SCORE-4.affinity")
 @pytest.mark.case("SC-482", severity="normal", source="kubernetes v1.34: interpodaffinity, podMatchesAllAffinityTerms")
 def test_one_pod_matches_all_terms(trial: Trial, expect: Expect) -> None:
-    """A pod has affinity to an app and to a tier. The emptier node has a pod of the app and one of the tier: it waits for
-    a pod that is of both, and goes to that."""
+    """A pod has affinity to an app and to a tier. The emptier node has a pod of the app and one of the tier: it waits
+    for a pod that is of both, and goes to that."""
     trial.add(node("n1").cpu(16), node("n2").cpu(16))
     trial.submit(pod_with("filler", "filler").request(cpu=6).select({HOST: "n2"}))
     trial.submit(
@@ -119,3 +165,35 @@ def test_one_pod_matches_all_terms(trial: Trial, expect: Expect) -> None:
     waits(expect, "p", "pod affinity")
     trial.submit(pod_with("both", "a").label("tier", "x").select({HOST: "n2"}))
     assert expect.bound("p").spec.node_name == "n2"
+
+
+@pytest.mark.feature("SCORE-4.affinity", "SCORE-4.spread")
+@pytest.mark.case(
+    "SC-485", severity="normal", source="kubernetes v1.34: interpodaffinity/scoring.go, podtopologyspread/scoring.go"
+)
+@pytest.mark.parametrize("rule", ["near", "far", "spread", "spread-of-all-nodes"])
+@pytest.mark.parametrize(("fuller", "emptier"), [("n1", "n2"), ("n2", "n1")], ids=["first", "second"])
+def test_pods_of_a_whole_zone_count(trial: Trial, expect: Expect, rule: str, fuller: str, emptier: str) -> None:
+    """Zones a and b have a node of the pool each, and a has a full node of another pool, which alone has pods of app b.
+    A pod of the pool goes to the zone that it prefers by these, and not to the one whose node is emptier. For an even
+    spread nodes of other pools count where the constraint says so: else the pod in zone b is alone."""
+    of_a_counts = rule != "spread"
+    in_a, in_b = (emptier, fuller) if rule in {"far", "spread-of-all-nodes"} else (fuller, emptier)
+    for name, zone in ((in_a, "a"), (in_b, "b")):
+        trial.add(node(name).cpu(16).label(ZONE, zone).label("pool", "x"))
+    trial.add(node("full").cpu(16).label(ZONE, "a").label("pool", "y"))
+    crowd = [pod_with(f"p{number}", "b").select({HOST: "full"}) for number in range(3)]
+    if not of_a_counts:
+        crowd.append(pod_with("alone", "b").select({HOST: in_b}))
+    trial.submit(*crowd, pod_with("filler", "filler").request(cpu=6).select({HOST: fuller}))
+    expect.bound("filler", *(member.name for member in crowd))
+    builder = pod_with("new", "new").select({"pool": "x"})
+    zone_wish = {"weight": 100, "podAffinityTerm": term("b", key=ZONE)}
+    if rule in {"near", "far"}:
+        builder.manifest["spec"]["affinity"] = near(zone_wish) if rule == "near" else far(zone_wish)
+    else:
+        policy = "Ignore" if of_a_counts else "Honor"
+        soft = spread("b", topologyKey=ZONE, whenUnsatisfiable="ScheduleAnyway", nodeAffinityPolicy=policy)
+        builder.manifest["spec"]["topologySpreadConstraints"] = soft
+    trial.submit(builder)
+    assert expect.bound("new").spec.node_name == fuller

@@ -280,19 +280,21 @@ def test_a_pod_that_is_gone_has_chosen_nothing(
     [
         ("leaving", 'persistentvolumeclaim "leaving" is being deleted'),
         ("wish", "pod has unbound immediate PersistentVolumeClaims"),
+        ("at-once", "pod has unbound immediate PersistentVolumeClaims"),
         ("gone", 'persistentvolumeclaim "gone" not found'),
     ],
 )
 def test_a_claim_that_cannot_be_used(
     trial: Trial, expect: Expect, storage: StorageOfCase, claim: str, reason: str
 ) -> None:
-    """Being deleted, of a volume that is another's, or gone: the pod waits and is told which."""
-    storage.of_class()
+    """Being deleted, of a volume that is another's, to be bound before its pod comes, or gone: the pod waits, and knows
+    which."""
+    storage.of_class(volumeBindingMode="Immediate" if claim == "at-once" else "WaitForFirstConsumer")
     trial.add(node("n1"))
     path = f"/api/v1/namespaces/{trial.name}/persistentvolumeclaims/{claim}"
     taken = storage.volume("v", "n1", spec=reserved("elsewhere"))
     storage.volume("w", "n1")
-    storage.claim(claim, **({"volumeName": taken} if claim == "wish" else {}))
+    storage.claim(claim, "9Gi" if claim == "at-once" else "1Gi", **({"volumeName": taken} if claim == "wish" else {}))
     if claim == "leaving":
         patch(trial, path, {"metadata": {"finalizers": ["example.com/kept"]}})
     if claim in {"leaving", "gone"}:

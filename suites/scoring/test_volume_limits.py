@@ -146,17 +146,26 @@ def test_a_volume_that_is_still_attached_counts(trial: Trial, expect: Expect) ->
 @pytest.mark.feature("SCORE-4.volumes")
 @pytest.mark.case("SC-419", severity="critical", source=f"{LIMITS}: Filter")
 def test_a_volume_that_pods_share_counts_once(trial: Trial, expect: Expect) -> None:
-    """A node that attaches one volume gets two pods that share it; a pod with another volume waits."""
+    """A node that attaches one volume gets two pods that share it; a pod with another volume waits. The node attaches
+    none any more: a third pod may share the volume that is there."""
     with limited(trial, 1):
         first = using_volume(trial, "a")
-        shared = pod("shared")
-        shared.manifest["spec"]["volumes"] = first.manifest["spec"]["volumes"]
+        shared, third = pod("shared"), pod("third")
+        for builder in (shared, third):
+            builder.manifest["spec"]["volumes"] = first.manifest["spec"]["volumes"]
         trial.submit(first)
         expect.bound("a")
         trial.submit(shared)
         expect.bound("shared")
         trial.submit(using_volume(trial, "b"))
         expect.pending("b", saying="max volume count")
+        trial.delete("b")
+        none = [{"name": DRIVER, "nodeID": "n1", "allocatable": {"count": 0}}]
+        for each in ([], none):  # an entry may be removed and added, not changed
+            patch(trial, "/apis/storage.k8s.io/v1/csinodes/n1", {"spec": {"drivers": each}})
+        trial.settle()
+        trial.submit(third)
+        expect.bound("third")
 
 
 @pytest.mark.feature("SCORE-4.volumes")
