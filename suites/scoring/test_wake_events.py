@@ -168,7 +168,7 @@ EVENTS = [
 
 @pytest.mark.feature("SCORE-4.queue")
 @pytest.mark.case(
-    "SC-480", severity="critical", source="kubernetes: EventsToRegister of the plugin that rejected the pods"
+    "SC-490", severity="critical", source="kubernetes: EventsToRegister of the plugin that rejected the pods"
 )
 @pytest.mark.long(seconds=20)
 @pytest.mark.parametrize("cooled", [False, True], ids=["in-backoff", "after-backoff"])
@@ -187,7 +187,7 @@ def test_an_event_wakes_all_pods_that_it_helps(
 
 @pytest.mark.feature("SCORE-4.queue")
 @pytest.mark.case(
-    "SC-481",
+    "SC-491",
     severity="critical",
     source="koordinator: pkg/scheduler/plugins/elasticquota/plugin.go@v1.7.0 (EventsToRegister)",
 )
@@ -217,7 +217,7 @@ def test_a_quota_with_room_wakes_all_pods(trial: Trial, expect: Expect, cause: s
 
 @pytest.mark.feature("SCORE-4.queue")
 @pytest.mark.case(
-    "SC-482",
+    "SC-492",
     severity="critical",
     source="kubernetes pkg/scheduler/schedule_one.go: handleBindingCycleError moves waiting pods as for a deleted pod",
 )
