@@ -254,9 +254,10 @@ class Intake:
         self._queue.remove(uid)
         if self._outbox.decisions:
             self._outbox.forget(uid)
-        node = self._handle.nominator.node_of(uid)
-        if node:
-            self._handle.nominator.forget(uid)
+        nominator = self._handle.nominator
+        if uid in nominator.nominated:
+            node = nominator.node_of(uid)
+            nominator.forget(uid)
             self._open(node)
 
     def _open(self, node: str) -> None:
