@@ -101,11 +101,21 @@ def test_the_room_is_held_as_long_as_a_victim_ends(classes: Trial, expect: Expec
 
 @pytest.mark.feature("PRE-2.protected")
 @pytest.mark.case("JP-007", severity="critical")
-def test_a_job_with_a_protected_pod_stays_whole(classes: Trial, expect: Expect) -> None:
+@pytest.mark.parametrize(
+    ("label", "value"),
+    [
+        ("scheduling.koordinator.sh/disable-preemptible", "true"),
+        pytest.param(
+            "quota.scheduling.koordinator.sh/preemptible", "false", marks=pytest.mark.needs(Capability.OWN_CLUSTER)
+        ),
+    ],
+    ids=["disable-preemptible", "not-preemptible-in-its-quota"],
+)
+def test_a_job_with_a_protected_pod_stays_whole(classes: Trial, expect: Expect, label: str, value: str) -> None:
     """One of two pods of a job may not be preempted: the other one is not evicted either."""
     hosts(classes, n1=1, n2=1)
     first, second = (filler(f"worker-{number}", f"n{number}").label(JOB, "job-1") for number in (1, 2))
-    classes.submit(first, second.label("scheduling.koordinator.sh/disable-preemptible", "true"))
+    classes.submit(first, second.label(label, value))
     expect.running("worker-1", "worker-2")
     classes.apply(gang("train", 1))
 

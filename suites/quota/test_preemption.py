@@ -19,7 +19,7 @@ def prepare(trial: Trial, *nodes: str, cores: int) -> None:
     """A quota `a`, and nodes with room for more than it admits."""
     trial.apply(priority_class(LOW, 1000), priority_class(HIGH, 9000), priority_class(PATIENT, 9000, preempts=False))
     trial.add(*(node(name).cpu(32) for name in nodes))
-    make(trial, quota(named(trial, "a")).max(cpu=cores))
+    make(trial, quota(named(trial, "a")).min(cpu=1).max(cpu=cores))
 
 
 def guard(trial: Trial, name: str) -> None:
@@ -43,6 +43,32 @@ def test_a_pod_that_never_preempts_waits_in_its_quota(trial: Trial, expect: Expe
     assert not trial.pod("low").deleting
     trial.delete("low")
     expect.bound("high")
+
+
+@pytest.mark.feature("QUOTA-12.inside")
+@pytest.mark.case("QU-171", severity="critical", source="spec QUOTA-R49")
+@pytest.mark.parametrize("spared", ["equal", "non-preemptible", "of-another-quota"])
+def test_whom_preemption_in_a_quota_spares(trial: Trial, expect: Expect, spared: str) -> None:
+    """A quota is full of a less important pod and one that is no victim. A pod that needs the room of both
+    waits, and both stay. One of one core takes the room of the less important one."""
+    prepare(trial, "n1", cores=2 if spared != "of-another-quota" else 1)
+    make(trial, quota(named(trial, "b")).max(cpu=1))
+    own = "b" if spared == "of-another-quota" else "a"
+    stays = counted(trial, "stays", own, cpu=1, preemptible=spared != "non-preemptible")
+    trial.submit(stays.priority_class(HIGH if spared == "equal" else LOW))
+    trial.submit(counted(trial, "low", "a", cpu=1).priority_class(LOW))
+    expect.running("stays", "low")
+
+    trial.submit(counted(trial, "large", "a", cpu=2).priority_class(HIGH))
+    expect.pending("large", saying="Insufficient quotas")
+    expect.stable(seconds=3)
+    assert not trial.pod("low").deleting
+    trial.delete("large")
+    trial.submit(counted(trial, "high", "a", cpu=1).priority_class(HIGH))
+
+    expect.gone("low")
+    expect.bound("high")
+    expect.running("stays")
 
 
 @pytest.mark.feature("QUOTA-12.inside")
