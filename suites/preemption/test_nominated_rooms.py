@@ -69,7 +69,8 @@ def test_a_budget_that_a_pod_comes_under_counts(classes: Trial, expect: Expect, 
     classes.submit(of("high", "first", 4))
     first = expect.running("first").spec.node_name
     (guarded,) = {"low-n1", "low-n2"} - {f"low-{first}"}
-    path, body = classes.path("Pod", guarded), {"metadata": {"labels": {"app": "guarded"}}}
+    path = classes.path("Pod", guarded)
+    body: dict[str, Any] = {"metadata": {"labels": {"app": "guarded"}}}
     if changed == "budget":
         path = f"/apis/policy/v1/namespaces/{classes.name}/poddisruptionbudgets/keep"
         body = {"spec": {"selector": {"matchLabels": {"app": None, "name": guarded}}}}
