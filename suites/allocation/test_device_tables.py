@@ -459,23 +459,26 @@ def test_who_says_that_a_table_is_mandatory(  # noqa: PLR0917 a case and its row
 
 
 @pytest.mark.feature("DEV-6.honor")
-@pytest.mark.case("DS-200", severity="normal", source="spec DEV-R34; ours: a pod that fits now is tried now")
+@pytest.mark.case("DS-200", severity="normal", source="spec DEV-R34")
 def test_the_labels_of_a_node_change(trial: Trial, expect: Expect) -> None:
-    """A node becomes a known model whose table is mandatory, no longer is, and is again: each time pods follow."""
+    """A node becomes a known model whose table is mandatory, no longer is, and is again: each time it counts."""
     paired(trial)
     labels = {GPU_MODEL_LABEL: "H100", GPU_PARTITION_POLICY_LABEL: "Honor"}
     for turn in range(2):
         assert trial.call("PATCH", "/api/v1/nodes/n1", {"metadata": {"labels": labels}}).ok
         trial.settle()
-        name = f"three-{turn}"
-        trial.submit(pod(name).gpus(3))
-        expect.pending(name, saying="Unsupported number of GPU requests")
+        before, after = f"before-{turn}", f"after-{turn}"
+        trial.submit(pod(before).gpus(3))
+        expect.pending(before, saying="Unsupported number of GPU requests")
+        trial.delete(before)
 
         none = dict.fromkeys(labels) if turn else {GPU_MODEL_LABEL: "A10", GPU_PARTITION_POLICY_LABEL: "Prefer"}
         assert trial.call("PATCH", "/api/v1/nodes/n1", {"metadata": {"labels": none}}).ok
 
-        expect.bound(name)
-        trial.delete(name)
+        trial.settle()
+        trial.submit(pod(after).gpus(3))
+        assert len(minors(expect.bound(after))) == 3
+        trial.delete(after)
 
 
 @pytest.mark.feature("RSV-1.held", "DEV-7.held-and-returned")

@@ -313,7 +313,7 @@ def test_all_devices_that_a_request_means(trial: Trial, expect: Expect, offers: 
 
 
 @pytest.mark.feature("DRA-3.complete")
-@pytest.mark.case("DR-118", severity="normal", source="spec DRA-R45, DRA-R77; ours: the order of devices is upstream's")
+@pytest.mark.case("DR-118", severity="normal", source="spec DRA-R45, DRA-R77, E10")
 def test_devices_are_tried_in_order(trial: Trial, expect: Expect, offers: Offers) -> None:
     """By pool, then by slice, both by name and not by age, then as the slice lists them. A pool of which one device
     has to be attached is the last."""
@@ -332,3 +332,99 @@ def test_devices_are_tried_in_order(trial: Trial, expect: Expect, offers: Offers
     expect.bound("a")
 
     assert offers.devices_of("five") == [f"d={name}" for name in ("ay2", "ay1", "az2", "az1", "by2")]
+
+
+@pytest.mark.feature("DRA-1.selected")
+@pytest.mark.case("DR-138", severity="critical", source="spec DRA-R39, DRA-M57; chapter 6: a DeviceClass wakes all")
+def test_a_class_comes_and_changes_and_goes(trial: Trial, expect: Expect, offers: Offers) -> None:
+    """Pods with equal claims wait for the class, then for its devices, and for the class again when it is gone."""
+    trial.add(node("n1"))
+    offers.publish("n1", *[device(f"d{kind}", attributes={"kind": kind}) for kind in ("a", "b", "c")])
+    name = f"late-{offers.of_class}"
+
+    def submit(pod_name: str) -> None:
+        trial.apply(claim(pod_name).asks("d", name))
+        trial.submit(pod(pod_name).claim("d", name=pod_name))
+
+    def chooses(kind: str) -> str:
+        return f"device.driver == '{offers.driver}' && {offers.attribute('kind')} == '{kind}'"
+
+    submit("first")
+    expect.pending("first", saying=f"device class {name} does not exist")
+    offers.another("late", chooses("a"), f"{offers.driver}/late")
+    expect.bound("first")
+    submit("second")
+    expect.pending("second", saying="cannot allocate all claims")
+    changed = {"spec": {"selectors": [{"cel": {"expression": chooses("b")}}]}}
+    assert trial.call("PATCH", trial.path("DeviceClass", name), changed).ok
+    expect.bound("second")
+    assert [offers.devices_of(one) for one in ("first", "second")] == [["d=da"], ["d=db"]]
+    assert trial.call("DELETE", trial.path("DeviceClass", name)).ok
+    trial.settle()
+    submit("third")
+    expect.pending("third", saying=f"device class {name} does not exist")
+
+    offers.another("late", chooses("c"), f"{offers.driver}/late")
+
+    expect.bound("third")
+    assert offers.devices_of("third") == ["d=dc"]
+
+
+@pytest.mark.feature("DRA-2.admin", "DRA-2.all")
+@pytest.mark.case("DR-139", severity="critical", source="spec DRA-R82, DRA-R94")
+def test_what_an_administrator_gets(trial: Trial, expect: Expect, offers: Offers) -> None:
+    """Devices in use, each once for a claim, and none that is tainted; whoever had them still has them, and no more."""
+    trial.add(node("n1"))
+    label = {"metadata": {"labels": {"resource.kubernetes.io/admin-access": "true"}}}
+    assert trial.call("PATCH", f"/api/v1/namespaces/{trial.name}", label).ok
+    taint = {"key": "example.com/broken", "value": "yes", "effect": "NoSchedule"}
+    offers.publish("n1", device("d0"), device("d1"), device("sick", taints=[taint]))
+    healthy = f"device.driver == '{offers.driver}'"
+    trial.apply(claim("user").asks("d", offers.of_class), claim("next").asks("d", offers.of_class, count=2))
+    trial.submit(pod("user").claim("d", name="user"))
+    expect.bound("user")
+    two = claim("two").asks("x", offers.of_class, healthy, adminAccess=True)
+    trial.apply(
+        two.asks("y", offers.of_class, healthy, adminAccess=True),
+        claim("three").asks("d", offers.of_class, adminAccess=True, count=3),
+        claim("all").asks(
+            "d", offers.of_class, adminAccess=True, allocationMode="All", tolerations=[{"operator": "Exists"}]
+        ),
+    )
+    for name in ("two", "three", "all"):
+        trial.submit(pod(name).claim("d", name=name))
+    expect.bound("two", "all")
+    expect.pending("three", saying="cannot allocate all claims")
+    assert offers.devices_of("two") == ["x=d0", "y=d1"]
+    assert offers.devices_of("all") == ["d=d0", "d=d1", "d=sick"]
+    trial.delete("two", "all")
+    trial.submit(pod("next").claim("d", name="next"))
+    expect.pending("next", saying="cannot allocate all claims")
+
+    trial.delete("user")
+
+    expect.bound("next")
+    assert offers.devices_of("next") == ["d=d0", "d=d1"]
+
+
+@pytest.mark.feature("DRA-2.all", "DRA-3.complete")
+@pytest.mark.case("DR-140", severity="critical", source="spec DRA-R43, DRA-R82, DRA-M40, E6")
+def test_all_devices_of_a_pool_that_is_half_there(trial: Trial, expect: Expect, offers: Offers) -> None:
+    """One of two slices is there: a request for one device takes another pool's, one for all waits for the rest."""
+    trial.add(node("n1"))
+    two = {"name": f"{trial.name}-two", "resourceSliceCount": 2}
+    offers.publish("n1", device("d0"), part="a", pool=two)
+    offers.publish("n1", device("d9"), part="z", pool={"name": f"{trial.name}-one"})
+    trial.apply(claim("one").asks("d", offers.of_class))
+    trial.apply(claim("all").asks("d", offers.of_class, allocationMode="All"))
+    trial.submit(pod("all").claim("d", name="all"))
+    expect.pending("all", saying="currently being updated")
+    trial.submit(pod("one").claim("d", name="one"))
+    expect.bound("one")
+    assert offers.devices_of("one") == ["d=d9"]
+    trial.delete("one")
+
+    offers.publish("n1", device("d1"), part="b", pool=two)
+
+    expect.bound("all", within=90)
+    assert offers.devices_of("all") == ["d=d9", "d=d0", "d=d1"]
