@@ -1,4 +1,4 @@
-"""Claims that keep or lose their devices: who uses them, and what happened while the scheduler saw nothing."""
+"""Claims of several pods and nodes: who keeps devices, who waits for them, what happens while nothing is seen."""
 
 import pytest
 
@@ -132,3 +132,73 @@ def test_a_device_comes_back_if_its_allocation_is_not_written(
     trial.submit(pod("b").claim("d", name="two"))
 
     expect.bound("b", within=90)
+
+
+@pytest.mark.feature("DRA-1.counted", "DRA-1.comes-back")
+@pytest.mark.case("DR-141", severity="critical", source="spec DRA-R60, DRA-R75, DRA-R80")
+def test_a_device_of_the_network_is_given_once(trial: Trial, expect: Expect, offers: Offers) -> None:
+    """Pods of two nodes want the device that both reach, one after the other; the last waits beside a local one."""
+    trial.add(node("n1"), node("n2"))
+    offers.publish("fabric", device("far", attributes={"kind": "far"}), allNodes=True)
+    offers.publish("n2", device("near", attributes={"kind": "near"}))
+    far = f"device.driver == '{offers.driver}' && {offers.attribute('kind')} == 'far'"
+    for number, name in enumerate(("n1", "n2", "n1")):
+        trial.apply(claim(f"c{number}").asks("d", offers.of_class, far))
+        trial.submit(pod(f"p{number}").claim("d", name=f"c{number}").select({HOST: name}))
+        if number:
+            expect.pending(f"p{number}", saying="cannot allocate all claims")
+            trial.delete(f"p{number - 1}")
+        assert expect.bound(f"p{number}").spec.node_name == name
+        assert offers.devices_of(f"c{number}") == ["d=far"]
+
+
+@pytest.mark.feature("DRA-3.partitions")
+@pytest.mark.case("DR-142", severity="critical", source="spec DRA-R97: devices of the whole pool count; chapter 18, 18")
+def test_counters_of_a_pool_are_for_all_its_nodes(trial: Trial, expect: Expect, offers: Offers) -> None:
+    """Three nodes have a device each of a pool that has power for two: the third pod waits for one of the others."""
+    names = ["n1", "n2", "n3"]
+    trial.add(*[node(name) for name in names])
+    pool = {"resourceSliceCount": 2}
+    takes = [{"counterSet": "power", "counters": {"watts": {"value": "300"}}}]
+    devices = [device(f"d-{name}", nodeName=name, consumesCounters=takes) for name in names]
+    offers.publish("rack", *devices, part="devices", pool=pool, perDeviceNodeSelection=True)
+    power = [{"name": "power", "counters": {"watts": {"value": "700"}}}]
+    offers.publish("rack", part="counters", pool=pool, sharedCounters=power, allNodes=True)
+    for name in names:
+        trial.apply(claim(name).asks("d", offers.of_class))
+        trial.submit(pod(name).claim("d", name=name).select({HOST: name}))
+        if name != "n3":
+            expect.bound(name)
+    expect.pending("n3", saying="cannot allocate all claims")
+
+    trial.delete("n1")
+
+    expect.bound("n3")
+
+
+@pytest.mark.feature("DRA-1.shared", "DRA-1.counted")
+@pytest.mark.case("DR-143", severity="critical", source="spec DRA-R61, DRA-R62, DRA-R80")
+def test_a_pod_with_several_claims(trial: Trial, expect: Expect, offers: Offers) -> None:
+    """One claim is allocated on a node, two are the pod's own, of which one wants equal devices: all of them are met on
+    that node, by devices of their own, or the pod waits."""
+    trial.add(node("n1"), node("n2"))
+    roots = {"n1": (0, 1, 1, 2), "n2": (0, 0, 0, 0, 0, 0)}
+    for name, values in roots.items():
+        offers.publish(name, *[device(f"d{number}", attributes={"root": root}) for number, root in enumerate(values)])
+    trial.apply(claim("shared").asks("d", offers.of_class))
+    trial.submit(pod("user").claim("s", name="shared").select({HOST: "n1"}))
+    expect.bound("user")
+    for turn in range(2):
+        pair = claim(f"pair-{turn}").asks("d", offers.of_class, count=2).matching(f"{offers.driver}/root")
+        trial.apply(claim(f"one-{turn}").asks("d", offers.of_class), pair)
+        several = pod(f"p{turn}").claim("s", name="shared").claim("o", name=f"one-{turn}").claim("p", name=pair.name)
+        trial.submit(several)
+        if not turn:
+            assert expect.bound("p0").spec.node_name == "n1"
+            assert [offers.devices_of(name) for name in ("one-0", "pair-0")] == [["d=d3"], ["d=d1", "d=d2"]]
+    expect.pending("p1")
+    expect.stable(seconds=3)
+
+    trial.delete("p0")
+
+    assert expect.bound("p1").spec.node_name == "n1"
