@@ -10,9 +10,11 @@ import pytest
 from seatrial.fixtures.allocated_devices import first_of, minors, switches
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
+from seatrial.harness.apiserver.quantities import units
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import PodBuilder, node, pod, pods, reservation
 from seatrial.scheduler.api.device import DEVICE_ALLOCATED, GPU_CORE, GPU_MEMORY_RATIO, RDMA
+from seatrial.suites.allocation.listed import relist
 
 ONE_EACH, PAIRS = "dgx-h100", "hgx-a100"  # a card and a NIC on each switch; two cards on a switch
 
@@ -36,7 +38,7 @@ def test_who_isolates_shares(trial: Trial, expect: Expect, builder: PodBuilder, 
     trial.add(machine.isolation(provider) if provider else machine)
     trial.submit(builder)
     if fits:
-        expect.bound("a")
+        assert minors(expect.bound("a")) == [0]
         return
     expect.pending("a")
     expect.stable(seconds=2)
@@ -75,6 +77,7 @@ def test_the_first_type_of_the_annotation_is_primary(trial: Trial, expect: Expec
     trial.add(node("n1").server(ONE_EACH))
     trial.submit(pod("holder").gpus(1))
     taken = switches(trial, expect.running("holder"))
+    assert len(taken) == 1
     trial.submit(pod("a").gpus(1).rdma(100).jointly(*(("gpu", "rdma") if primary == "gpu" else ("rdma", "gpu"))))
     a = expect.running("a")
     assert switches(trial, a, "rdma") == (switches(trial, a) if primary == "gpu" else taken)
@@ -141,6 +144,52 @@ def test_what_an_owner_uses_of_a_reserved_share_counts_once(trial: Trial, expect
     expect.bound("half")
     trial.submit(pod("again").gpu_share(30).label("app", "owner"))
     expect.bound("again")
+
+
+@pytest.mark.feature("RSV-1.held", "DEV-1.share-by-percent")
+@pytest.mark.case("DS-213", severity="critical", source="spec DEV-R62")
+def test_what_several_owners_use_of_a_reserved_share_counts_once(trial: Trial, expect: Expect) -> None:
+    """Of a card 80 % are reserved, and two owners have 20 and 30 of these: 20 are free for others, 30 for owners."""
+    trial.add(node("n1").gpus("a10", 1))
+    trial.reserve(reservation("held").like(pod("x").gpu_share(80)).for_labels(app="owner").many())
+    expect.available("held")
+    for name, percent in (("a", 20), ("b", 30)):
+        trial.submit(pod(name).gpu_share(percent).label("app", "owner"))
+        expect.bound(name)
+    trial.submit(pod("other").gpu_share(20))
+    expect.bound("other")
+    trial.submit(pod("another").gpu_share(10))
+    expect.pending("another")
+    trial.submit(pod("c").gpu_share(30).label("app", "owner"))
+    expect.bound("c")
+    trial.delete("a", "b")
+    trial.submit(pod("d").gpu_share(50).label("app", "owner"))
+    expect.bound("d")
+    expect.stable(seconds=2)
+    assert not trial.pod("another").spec.node_name
+
+
+@pytest.mark.feature("DEV-1.share-by-percent")
+@pytest.mark.case("DS-212", severity="normal", source="spec DEV-R1")
+@pytest.mark.parametrize("where", ["device", "annotation"])
+def test_old_names_in_objects(trial: Trial, expect: Expect, where: str) -> None:
+    """A Device object lists amounts by names of kubernetes.io, or the annotation of a running pod does: they count as
+    those of koordinator.sh."""
+    trial.add(node("n1").gpus("a10", 1))
+    (card,) = trial.device("n1")["spec"]["devices"]
+    old = {name.replace("koordinator.sh", "kubernetes.io"): amount for name, amount in card["resources"].items()}
+    if where == "device":
+        relist(trial, "n1", lambda _: {"resources": old})
+        trial.submit(pod("there").gpu_share(50))
+    else:
+        half = {name: units(amount) // 2 for name, amount in old.items()}
+        held = {"gpu": [{"minor": card["minor"], "id": card["id"], "resources": half}]}
+        trial.submit(pod("there").gpu_share(50).annotation(DEVICE_ALLOCATED, json.dumps(held)).node_name("n1"))
+    assert minors(expect.bound("there")) == [0]
+    trial.submit(pod("large").gpu_share(60))
+    expect.pending("large")
+    trial.submit(pod("small").gpu_share(50))
+    assert minors(expect.bound("small")) == [0]
 
 
 @pytest.mark.feature("DEV-1.share-by-percent")

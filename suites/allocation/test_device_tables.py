@@ -559,6 +559,12 @@ def test_a_node_is_scored_for_one_card(trial: Trial, expect: Expect, scope: str)
             "gpu memory must not be less than 1048576 bytes",
             id="too-little",
         ),
+        pytest.param(
+            {GPU_VENDOR_LABEL: "cambricon"},
+            {GPU_SHARED: 1, GPU_CORE: 5, GPU_MEMORY: "700Mi"},
+            {"CAMBRICON_DSMLU_ASSIGHED": "false", "CAMBRICON_DSMLU_PROFILE": "0_5_2"},
+            id="cambricon",
+        ),
         pytest.param({GPU_VENDOR_LABEL: "nvidia"}, {GPU: 200}, {}, id="nothing-more"),
     ],
 )
@@ -572,12 +578,17 @@ def test_what_plugins_of_vendors_read(
     if isinstance(shown, str):
         expect.pending("a", saying=shown)
         return
-    annotations = expect.bound("a").metadata.annotations
-    assert annotations.get("scheduling.koordinator.sh/gpu-minors") == "0,1"
+    a = expect.bound("a")
+    annotations = a.metadata.annotations
+    assert annotations.get("scheduling.koordinator.sh/gpu-minors") == ",".join(map(str, minors(a)))
     assert int(annotations.get("scheduling.koordinator.sh/bind-timestamp", 0)) > 0
-    own = {key: value for key, value in annotations.items() if key.startswith(("huawei.com/", "metax-tech.com/"))}
+    own = {
+        key: value
+        for key, value in annotations.items()
+        if key.startswith(("huawei.com/", "metax-tech.com/", "CAMBRICON"))
+    }
     assert {key: json.loads(value) if key.startswith("metax") else value for key, value in own.items()} == shown
-    assert "hami.io/vgpu-node" not in expect.bound("a").metadata.labels
+    assert "hami.io/vgpu-node" not in a.metadata.labels
 
 
 @pytest.mark.feature("DEV-4.spread-nodes")
