@@ -103,6 +103,61 @@ def test_the_status_counts_members_that_failed(trial: Trial, expect: Expect) -> 
 
 
 @pytest.mark.feature("GANG-1.status")
+@pytest.mark.case("GA-280", severity="normal", source="spec GANG-R45")
+@pytest.mark.parametrize(
+    ("phases", "expected"),
+    [
+        (("Running", "Running", "Succeeded"), "Running"),
+        (("Running", "Succeeded", "Failed"), "Failed"),
+        (("Succeeded", "Succeeded", "Failed"), "Failed"),
+        (("Succeeded", "Succeeded", "Succeeded"), "Finished"),
+    ],
+    ids=["two-run", "one-of-each", "one-failed", "all-succeeded"],
+)
+def test_the_phase_of_a_gang_of_three(trial: Trial, expect: Expect, phases: tuple[str, ...], expected: str) -> None:
+    """Members that run, succeeded or failed add up to the minimum of three."""
+    trial.add(node("n1").cards(4))
+    trial.apply(gang("train", 3))
+    trial.submit(*workers("train", len(phases)))
+    expect.running(*names("train", len(phases)))
+    assert shows(trial, phase="Running"), status(trial)
+
+    for name, phase in zip(names("train", len(phases)), phases, strict=True):
+        if phase != "Running":
+            path = f"/api/v1/namespaces/{trial.name}/pods/{name}/status"
+            assert trial.call("PATCH", path, {"status": {"phase": phase}}).ok
+
+    counts = {name.lower(): phases.count(name) for name in ("Running", "Succeeded", "Failed")}
+    assert shows(trial, phase=expected, **(counts if expected != "Finished" else {})), status(trial)
+
+
+@pytest.mark.feature("GANG-1.status")
+@pytest.mark.case("GA-281", severity="normal", source="spec GANG-R45")
+def test_who_occupies_a_gang_and_since_when(trial: Trial, expect: Expect) -> None:
+    """Members of two owners wait for a second card: both owners are named. When a member is deleted later the gang is
+    being scheduled again, and its start stays the first one."""
+    trial.add(node("n1").cards(1))
+    trial.apply(gang("train", 2))
+    members = workers("train", 2)
+    for name, built in zip(("b", "a"), members, strict=True):
+        body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}}
+        uid = trial.accept(body, f"/api/v1/namespaces/{trial.name}/configmaps")["metadata"]["uid"]
+        owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": name, "uid": uid}
+        built.manifest["metadata"]["ownerReferences"] = [owner]
+    trial.submit(*members)
+    assert shows(trial, phase="Scheduling", occupiedBy=f"{trial.name}/a,{trial.name}/b"), status(trial)
+    start = status(trial)["scheduleStartTime"]
+    trial.pass_time(2)
+    trial.add(node("n2").cards(1))
+    expect.running(*names("train", 2), within=60)
+    assert shows(trial, phase="Running"), status(trial)
+
+    trial.delete("train-0")
+
+    assert shows(trial, phase="Scheduling", scheduled=1, scheduleStartTime=start), status(trial)
+
+
+@pytest.mark.feature("GANG-1.status")
 @pytest.mark.case("GA-114", severity="normal")
 @pytest.mark.long(seconds=6)
 @pytest.mark.parametrize("code", [500, 403])

@@ -7,23 +7,29 @@ import pytest
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
+from seatrial.scheduler.api.builders import pod
+from seatrial.scheduler.api.numa import PRIORITY_CLASS_LABEL
 from seatrial.scheduler.api.slo import RAW_ALLOCATABLE, USAGE_THRESHOLDS
 from seatrial.suites.descheduling.workloads import daemon
 from seatrial.suites.loadaware.machines import OVER, PROD, RELEASED, machines, small
 from seatrial.suites.loadaware.reports import annotate, report, settle
+
+PEAKS = '{"aggregatedUsage":{"usageThresholds":{"cpu":65},"usageAggregationType":"p95"}}'
 
 pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER), pytest.mark.profile(RELEASED)]
 
 
 @pytest.mark.feature("SCORE-3.filter")
 @pytest.mark.case("LA-012", severity="normal")
-def test_a_hot_node_takes_pods_of_daemon_sets(trial: Trial, expect: Expect) -> None:
-    """The only node is above its threshold: the pod of a DaemonSet is bound there, and another pod is not."""
+@pytest.mark.parametrize(("age", "saying"), [(0, OVER), (200, "nodeMetric expired")], ids=["hot", "old"])
+def test_a_hot_node_takes_pods_of_daemon_sets(trial: Trial, expect: Expect, age: int, saying: str) -> None:
+    """The only node is above its threshold, or its report is old: the pod of a DaemonSet is bound there, and another
+    pod is not."""
     machines(trial, "n1")
-    report(trial, "n1", "14", "8Gi")
+    report(trial, "n1", "14", "8Gi", age=age)
     settle(trial)
     trial.submit(small("other"))
-    expect.pending("other", saying=OVER)
+    expect.pending("other", saying=saying)
 
     daemon(trial, "daemon", like=small("x"))
 
@@ -31,7 +37,7 @@ def test_a_hot_node_takes_pods_of_daemon_sets(trial: Trial, expect: Expect) -> N
         return any(pod.metadata.name.startswith("daemon-") and pod.spec.node_name for pod in trial.pods())
 
     assert trial.reaches(placed, within=30), trial.timeline()
-    expect.pending("other", saying=OVER)
+    expect.pending("other", saying=saying)
 
 
 @pytest.mark.feature("SCORE-3.filter")
@@ -126,3 +132,57 @@ def test_scores_count_the_amounts_before_amplification(
     trial.submit(*(small(f"a-{number}") for number in range(3)))
 
     assert {bound.spec.node_name for bound in expect.bound("a-0", "a-1", "a-2")} == {real}
+
+
+@pytest.mark.feature("SCORE-3.filter")
+@pytest.mark.case("LA-088", severity="normal", source="spec FWK-R51, FWK-R53; loadaware/helper.go")
+@pytest.mark.long(seconds=4)
+@pytest.mark.parametrize(
+    ("key", "first", "then", "fits"),
+    [
+        pytest.param(USAGE_THRESHOLDS, '{"usageThresholds":{"cpu":90}}', "{", False, id="thresholds-of-the-profile"),
+        pytest.param(USAGE_THRESHOLDS, '{"usageThresholds":{"cpu":50}}', None, True, id="thresholds-that-are-gone"),
+        pytest.param(USAGE_THRESHOLDS, "{", '{"usageThresholds":{"cpu":90}}', True, id="thresholds-that-are-repaired"),
+        pytest.param(USAGE_THRESHOLDS, None, PEAKS, False, id="peaks-of-the-report-that-is-there"),
+        pytest.param(RAW_ALLOCATABLE, '{"cpu":"10"}', "{", True, id="amounts-of-the-node"),
+        pytest.param(RAW_ALLOCATABLE, '{"cpu":"10"}', None, True, id="amounts-that-are-gone"),
+        pytest.param(RAW_ALLOCATABLE, None, '{"cpu":"10"}', False, id="amounts-before-amplification"),
+    ],
+)
+def test_an_annotation_that_changes(  # noqa: PLR0917
+    trial: Trial, expect: Expect, key: str, first: str | None, then: str | None, fits: bool
+) -> None:
+    """The last annotation of a node counts for the report that is there, and one that cannot be read counts as none.
+    The node uses 12 of 20 cores, 60 percent, or 14 where the annotation may allow it, and 18 at its peaks."""
+    machines(trial, "n1")
+    hot = key == USAGE_THRESHOLDS and "50" not in (first or "") and then != PEAKS
+    report(trial, "n1", "14" if hot else "12", "8Gi", peak="18")
+    for value in (first, then):
+        annotate(trial, "/api/v1/nodes/n1", key, value)
+        settle(trial)
+    trial.submit(small("a"))
+    if fits:
+        expect.bound("a")
+    else:
+        expect.pending("a", saying="usage exceed threshold")
+
+
+@pytest.mark.feature("SCORE-3.prod-usage")
+@pytest.mark.case("LA-089", severity="normal", source="spec FWK-R55, FWK-R60; loadaware/pod_assign_cache.go")
+@pytest.mark.parametrize(("system", "saying"), [("4", OVER), ("2", "")], ids=["62-percent", "52-percent"])
+def test_a_new_prod_pod_counts_with_its_estimate_beside_prod_usage(
+    trial: Trial, expect: Expect, system: str, saying: str
+) -> None:
+    """A prod pod of 10 cores, estimated at 8.5, came during the report's interval and uses 1 core so far. With the
+    system's it counts as 12.5 or 10.5 of 20; prod pods may use 55 percent."""
+    machines(trial, "n1")
+    holder = pod("holder").request(cpu=10, memory="1Gi").label(PRIORITY_CLASS_LABEL, PROD).scheduler(RELEASED)
+    trial.submit(holder)
+    expect.running("holder")
+    report(trial, "n1", "5", "4Gi", system=(system, "1Gi"), pods={"holder": ("1", "1Gi", PROD)})
+    settle(trial)
+    trial.submit(small("a", band=PROD))
+    if saying:
+        expect.pending("a", saying=saying)
+    else:
+        expect.bound("a")

@@ -179,6 +179,21 @@ def test_what_a_pod_without_requests_is_estimated_at(  # noqa: PLR0917
     admitted(expect, "a", saying)
 
 
+@pytest.mark.profile(ESTIMATES)
+@pytest.mark.feature("SCORE-3.filter")
+@pytest.mark.case("LA-090", severity="normal", source="spec FWK-R57; estimator/default_estimator.go")
+@pytest.mark.parametrize(("band", "saying"), [(PROD, OVER), ("", OVER), ("koord-mid", ""), (BATCH, ""), (FREE, "")])
+def test_cpu_that_a_class_does_not_use(trial: Trial, expect: Expect, band: str, saying: str) -> None:
+    """12 of 20 cores are used. A pod asks for 4 cores of CPU, which prod pods and those without a class are estimated
+    by; other classes have resources of their own."""
+    machines(trial, "n1")
+    report(trial, "n1", "12", "4Gi")
+    settle(trial)
+    builder = pod("a").request(cpu=4, memory="1Gi").scheduler(ESTIMATES)
+    trial.submit(builder.label(PRIORITY_CLASS_LABEL, band) if band else builder)
+    admitted(expect, "a", saying)
+
+
 @pytest.mark.profile(RELEASED)
 @pytest.mark.feature("SCORE-3.prod-usage")
 @pytest.mark.case("LA-073", severity="critical", source="spec FWK-R55, FWK-R60")
@@ -210,6 +225,7 @@ def test_a_prod_pod_that_is_gone_does_not_count(trial: Trial, expect: Expect, us
     [
         pytest.param(60, "0", "0", True, "", id="report-of-60-s"),
         pytest.param(60, "0", "0", False, OVER, id="report-without-pods"),
+        pytest.param(60, "0", "0", None, OVER, id="report-without-usage-of-the-pod"),
         pytest.param(600, "0", "0", True, OVER, id="report-of-600-s"),
         pytest.param(60, "30", "0", True, "", id="30-s-after-it-was-scheduled"),
         pytest.param(60, "600", "0", True, OVER, id="600-s-after-it-was-scheduled"),
@@ -218,7 +234,7 @@ def test_a_prod_pod_that_is_gone_does_not_count(trial: Trial, expect: Expect, us
     ],
 )
 def test_how_long_a_pod_counts_with_its_estimate(  # noqa: PLR0917
-    trial: Trial, expect: Expect, interval: int, scheduled: str, initialized: str, known: bool, saying: str
+    trial: Trial, expect: Expect, interval: int, scheduled: str, initialized: str, known: bool | None, saying: str
 ) -> None:
     """A pod of 12 cores, estimated at 10.2, has been there for 65 s and uses 1 of 6 cores. It counts with its estimate,
     76 percent, while its node's interval of reports or the time of its annotation is not over, and as long as no report
@@ -232,7 +248,9 @@ def test_how_long_a_pod_counts_with_its_estimate(  # noqa: PLR0917
     trial.submit(holder)
     expect.running("holder")
     settle(trial, COVERED + 5)
-    report(trial, "n1", "6", "4Gi", pods={"holder": ("1", "1Gi", PROD)} if known else {})
+    nothing = {"namespace": trial.name, "name": "holder", "priority": PROD, "podUsage": {}}
+    more = {"podsMetric": [nothing]} if known is None else {}
+    report(trial, "n1", "6", "4Gi", pods={"holder": ("1", "1Gi", PROD)} if known else {}, **more)
     settle(trial)
     trial.submit(small("a", ESTIMATES))
     admitted(expect, "a", saying)

@@ -77,6 +77,20 @@ def test_the_share_of_a_node_counts_not_the_amount(trial: Trial, expect: Expect,
     assert one_by_one(trial, expect, [pod("next").request(cpu=1)], FIT_PLUS) == [small]
 
 
+@pytest.mark.profile(FIT_PLUS)
+@pytest.mark.feature("SCORE-1.strategy-per-resource")
+@pytest.mark.case("SC-486", severity="normal", source="koordinator pkg/scheduler/plugins/noderesourcefitplus; FWK-R64")
+@pytest.mark.parametrize(("used", "idle"), [("n1", "n2"), ("n2", "n1")])
+def test_resources_that_a_pod_does_not_ask_for_do_not_count(trial: Trial, expect: Expect, used: str, idle: str) -> None:
+    """One node has a card in use and hardly any processors left, the other one is idle: a pod that asks for a card
+    alone is packed, whatever processors are in use."""
+    trial.add(node(used).gpus("a10", 4).cpu(32), node(idle).gpus("a10", 4).cpu(32))
+    trial.submit(pod("card").gpus(1).select({HOST: used}), pod("load").request(cpu=28).select({HOST: used}))
+    expect.bound("card", "load")
+    trial.submit(pod("next").gpus(1).scheduler(FIT_PLUS))
+    assert expect.bound("next").spec.node_name == used
+
+
 @pytest.mark.profile(SCARCE)
 @pytest.mark.feature("SCORE-2.stay-off")
 @pytest.mark.case("SC-004", severity="critical")

@@ -211,13 +211,15 @@ def test_a_node_that_fills_up_becomes_the_better_one(
             {"cpu": "1", "memory": "40Gi"}, {"cpu": "40", "memory": "1Gi"}, id="memory-has-three-times-the-weight"
         ),
         pytest.param({"cpu": "32"}, {"cpu": "40", "memory": "16Gi"}, id="what-scores-zero-has-no-weight"),
+        pytest.param({"cpu": "32"}, {"cpu": "16", DONGLE: "8"}, id="dongles-that-it-does-not-ask-for"),
     ],
 )
 def test_a_shape_counts_two_resources(  # noqa: PLR0917
     trial: Trial, expect: Expect, better: str, worse: str, used: dict[str, str], others: dict[str, str]
 ) -> None:
-    """The fuller a node, the better, by the weighted mean of CPU and memory, of which it has 64 and 64 Gi."""
-    trial.add(*(node(name).cpu(64).memory("64Gi") for name in ("n1", "n2")))
+    """The fuller a node, the better, by the weighted mean of CPU and memory, of which it has 64 and 64 Gi. Dongles
+    count for pods that ask for them."""
+    trial.add(*(node(name).cpu(64).memory("64Gi").extended(DONGLE, 8) for name in ("n1", "n2")))
     for name, amounts in ((better, used), (worse, others)):
         resources = {"memory": "1Mi", **amounts}
         trial.submit(pod(f"on-{name}").resources(resources).select({HOST: name}))
@@ -302,4 +304,19 @@ def test_default_constraints_score_zones(  # noqa: PLR0917
     trial.submit(*(pod(f"p{number}").label("app", "a").select({HOST: where}) for number in range(2)))
     expect.bound("p0", "p1")
     trial.submit(pod("next").label("app", "a").scheduler(OVER_ZONES))
+    assert expect.bound("next").spec.node_name == better
+
+
+@pytest.mark.profile(RATIO)
+@pytest.mark.case("SH-044", severity="normal", source="kubernetes v1.34: noderesources/requested_to_capacity_ratio.go")
+@NAMES
+def test_a_shape_scores_an_overdrawn_node_as_full(trial: Trial, expect: Expect, better: str, worse: str) -> None:
+    """Twelve pods without requests count with 100m each on a node of one core: it scores 5 as a full one, and the other
+    one, of which a sixth is used, 3."""
+    trial.add(node(better).cpu(1).memory("64Gi"), node(worse).cpu(20).memory("64Gi"))
+    fill(trial, expect, **{worse: 3})
+    crowd = [pod(f"p{number}").select({HOST: better}) for number in range(12)]
+    trial.submit(*crowd)
+    expect.bound(*(member.name for member in crowd))
+    trial.submit(pod("next").scheduler(RATIO))
     assert expect.bound("next").spec.node_name == better

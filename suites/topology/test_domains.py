@@ -309,3 +309,26 @@ def test_a_status_that_was_refused_is_written_again(trial: Trial, link: Link) ->
     assert trial.reaches(lambda: link.refused >= 1, within=30), "expected the status to be tried"
     link.heal()
     in_tree(trial, 1)
+
+
+@pytest.mark.feature("TOPO-2.must-gather")
+@pytest.mark.case("TO-112", severity="normal", source="ours")
+@pytest.mark.parametrize("short", ["cpu", "memory"])
+def test_a_domain_has_room_for_members_of_each_kind(trial: Trial, expect: Expect, short: str) -> None:
+    """Two of four members ask for much memory, two for many CPUs. Nine blocks have cards for all four and are short of
+    one of these, the tenth has both: the gang gathers there."""
+    trial.apply(network())
+    for number in range(9):
+        built = placed_in(f"a{number}-0", "s1", f"a{number}", cards=4)
+        trial.add(built.cpu(4).memory("256Gi") if short == "cpu" else built.cpu(64).memory("16Gi"))
+    trial.add(placed_in("b-0", "s1", "b", cards=6).cpu(64).memory("512Gi"))
+    in_tree(trial, 10)
+    trial.apply(gang("train", 4).gather("BlockLayer", MUST))
+    members = workers("train", 4)
+    for number, built in enumerate(members):
+        built.request(memory="64Gi") if number % 2 else built.request(cpu=8)
+
+    trial.submit(*members)
+
+    expect.bound(*names("train", 4))
+    assert set(where(trial, "train").values()) == {"b-0"}
