@@ -243,6 +243,7 @@ def test_bound_cpus_count_with_the_ratio_in_the_score_of_a_node(
         expect.running(builder.name)
     trial.submit(plain("c", 4).scheduler("spreading-numa"))
     assert expect.running("c").spec.node_name == (second if qos else first)
+    expect.refusal()
 
 
 @pytest.mark.feature("CPU-4.scheduled-by-ratio", "NUMA-1.not-overbooked")

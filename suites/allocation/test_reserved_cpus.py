@@ -115,6 +115,7 @@ def test_cpus_of_a_victim_go_back_to_its_reservation(trial: Trial, expect: Expec
     trial.submit(exclusive("more", 4).priority_class("cpus-high"))
     if not reserved:
         expect.bound("more")
+        expect.refusal()
         return
     expect.pending("more")
     expect.stable(seconds=3)

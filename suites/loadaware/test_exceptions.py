@@ -163,6 +163,7 @@ def test_an_annotation_that_changes(  # noqa: PLR0917
     trial.submit(small("a"))
     if fits:
         expect.bound("a")
+        expect.refusal()
     else:
         expect.pending("a", saying="usage exceed threshold")
 
@@ -186,3 +187,4 @@ def test_a_new_prod_pod_counts_with_its_estimate_beside_prod_usage(
         expect.pending("a", saying=saying)
     else:
         expect.bound("a")
+        expect.refusal()

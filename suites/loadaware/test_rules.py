@@ -249,7 +249,7 @@ def test_how_long_a_pod_counts_with_its_estimate(  # noqa: PLR0917
     expect.running("holder")
     settle(trial, COVERED + 5)
     nothing = {"namespace": trial.name, "name": "holder", "priority": PROD, "podUsage": {}}
-    more = {"podsMetric": [nothing]} if known is None else {}
+    more: dict[str, Any] = {"podsMetric": [nothing]} if known is None else {}
     report(trial, "n1", "6", "4Gi", pods={"holder": ("1", "1Gi", PROD)} if known else {}, **more)
     settle(trial)
     trial.submit(small("a", ESTIMATES))

@@ -89,6 +89,7 @@ def test_resources_that_a_pod_does_not_ask_for_do_not_count(trial: Trial, expect
     expect.bound("card", "load")
     trial.submit(pod("next").gpus(1).scheduler(FIT_PLUS))
     assert expect.bound("next").spec.node_name == used
+    expect.refusal()
 
 
 @pytest.mark.profile(SCARCE)

@@ -221,11 +221,11 @@ def test_a_shape_counts_two_resources(  # noqa: PLR0917
     count for pods that ask for them."""
     trial.add(*(node(name).cpu(64).memory("64Gi").extended(DONGLE, 8) for name in ("n1", "n2")))
     for name, amounts in ((better, used), (worse, others)):
-        resources = {"memory": "1Mi", **amounts}
-        trial.submit(pod(f"on-{name}").resources(resources).select({HOST: name}))
+        trial.submit(pod(f"on-{name}").resources({"memory": "1Mi", **amounts}).select({HOST: name}))
         expect.bound(f"on-{name}")
     trial.submit(pod("p").request(cpu="10m", memory="1Mi").scheduler(RATIO_BY_MEMORY))
     assert expect.bound("p").spec.node_name == better
+    expect.refusal()
 
 
 @pytest.mark.profile(BALANCED)
@@ -255,11 +255,12 @@ def test_balance_counts_the_resources_of_the_profile(  # noqa: PLR0917
     for name, count, amounts in zip((better, worse), dongles, used, strict=True):
         trial.add(node(name).cpu(16).memory("64Gi").extended(DONGLE, count))
         if amounts:
-            trial.submit(pod(f"on-{name}").resources(amounts).select({HOST: name}))
+            trial.submit(pod(f"on-{name}").resources({**amounts}).select({HOST: name}))
             expect.bound(f"on-{name}")
-    resources: dict[str, int | str] = {"cpu": 4, "memory": "16Gi"}
-    trial.submit(pod("p").resources(resources | ({DONGLE: asks} if asks else {})).scheduler(BALANCED))
+    dongles_too = {DONGLE: asks} if asks else {}
+    trial.submit(pod("p").resources({"cpu": 4, "memory": "16Gi", **dongles_too}).scheduler(BALANCED))
     assert expect.bound("p").spec.node_name == better
+    expect.refusal()
 
 
 @pytest.mark.profile(OWN_AFFINITY)
@@ -286,6 +287,7 @@ def test_affinity_of_placed_pods_is_ignored(  # noqa: PLR0917
     expect.bound("placed")
     trial.submit(pod_with("p", affinity={"podAffinity": own} if own else {}).scheduler(OWN_AFFINITY))
     assert expect.bound("p").spec.node_name == (worse if follows else better)
+    expect.refusal()
 
 
 @pytest.mark.profile(OVER_ZONES)
@@ -305,6 +307,7 @@ def test_default_constraints_score_zones(  # noqa: PLR0917
     expect.bound("p0", "p1")
     trial.submit(pod("next").label("app", "a").scheduler(OVER_ZONES))
     assert expect.bound("next").spec.node_name == better
+    expect.refusal()
 
 
 @pytest.mark.profile(RATIO)
@@ -320,3 +323,4 @@ def test_a_shape_scores_an_overdrawn_node_as_full(trial: Trial, expect: Expect, 
     expect.bound(*(member.name for member in crowd))
     trial.submit(pod("next").scheduler(RATIO))
     assert expect.bound("next").spec.node_name == better
+    expect.refusal()

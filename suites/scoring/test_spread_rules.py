@@ -51,6 +51,7 @@ def test_which_pods_a_constraint_counts(  # noqa: PLR0917
         waits(expect, "next", "topology spread constraints")
         trial.delete("filler")
     assert expect.bound("next").spec.node_name == ("n1" if fits else "n2")
+    expect.refusal()
 
 
 def serve(trial: Trial, name: str, **labels: str) -> None:
@@ -82,6 +83,7 @@ def test_pods_of_a_controller_spread_by_default(trial: Trial, expect: Expect, ki
 
     assert trial.reaches(lambda: len(places()) == 2 and all(places()), within=30), trial.timeline()
     assert places() == ["n1", "n2"]
+    expect.refusal()
 
 
 @pytest.mark.feature("SCORE-4.spread")
@@ -97,6 +99,7 @@ def test_a_pod_of_two_services_spreads_from_pods_of_both(trial: Trial, expect: E
     expect.bound("filler", *(member.name for member in crowd))
     trial.submit(pod_with("next").label("tier", "x"))
     assert expect.bound("next").spec.node_name == ("n2" if tier else "n1")
+    expect.refusal()
 
 
 def wish(app: str, weight: int) -> Json:
@@ -147,6 +150,7 @@ def test_preferences_between_pods(  # noqa: PLR0917
             expect.bound(f"{where}-{number}")
     trial.submit(pod_with("new", "new", affinity=own))
     assert expect.bound("new").spec.node_name == fuller
+    expect.refusal()
 
 
 @pytest.mark.feature("SCORE-4.affinity")
@@ -197,3 +201,4 @@ def test_pods_of_a_whole_zone_count(trial: Trial, expect: Expect, rule: str, ful
         builder.manifest["spec"]["topologySpreadConstraints"] = soft
     trial.submit(builder)
     assert expect.bound("new").spec.node_name == fuller
+    expect.refusal()

@@ -319,8 +319,8 @@ def test_a_domain_has_room_for_members_of_each_kind(trial: Trial, expect: Expect
     one of these, the tenth has both: the gang gathers there."""
     trial.apply(network())
     for number in range(9):
-        built = placed_in(f"a{number}-0", "s1", f"a{number}", cards=4)
-        trial.add(built.cpu(4).memory("256Gi") if short == "cpu" else built.cpu(64).memory("16Gi"))
+        machine = placed_in(f"a{number}-0", "s1", f"a{number}", cards=4)
+        trial.add(machine.cpu(4).memory("256Gi") if short == "cpu" else machine.cpu(64).memory("16Gi"))
     trial.add(placed_in("b-0", "s1", "b", cards=6).cpu(64).memory("512Gi"))
     in_tree(trial, 10)
     trial.apply(gang("train", 4).gather("BlockLayer", MUST))
