@@ -53,7 +53,7 @@ def spelled(value: Any) -> str | None:
 
 
 @pytest.mark.feature("DEV-1.refusals", "DEV-1.combined-names")
-@pytest.mark.case("DS-212", severity="critical", source=f"{DEVICE_SHARE}/utils_test.go TestValidateDeviceRequest; E1")
+@pytest.mark.case("DS-220", severity="critical", source=f"{DEVICE_SHARE}/utils_test.go TestValidateDeviceRequest; E1")
 @pytest.mark.parametrize(
     ("resources", "saying"),
     [
