@@ -233,6 +233,8 @@ def test_a_failed_binding_wakes_the_next_pod(trial: Trial, expect: Expect, link:
     trial.pass_time(1)
     trial.submit(pod("second").request(cpu=4) if equal else pod("second").request(cpu=4, memory="64Mi"))
     try:
+        trial.pass_time(1)
+        assert not trial.pod("second").spec.node_name, "bound although the first pod may still be bound"
         expect.bound("second", within=20)
     finally:
         link.heal()
