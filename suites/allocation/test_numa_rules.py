@@ -22,6 +22,7 @@ from seatrial.scheduler.api.numa import (
     FULL_PCPUS,
     GROUP_VERSION,
     NUMA_ALLOCATE_STRATEGY_LABEL,
+    NUMA_TOPOLOGY_POLICY_LABEL,
     PCPU_LEVEL,
     RESOURCE_SPEC,
     RESOURCE_STATUS,
@@ -462,3 +463,27 @@ def test_of_equal_numa_nodes_the_socket_decides(  # noqa: PLR0917
     sockets = {places[number].core[0] for number in cpus(expect.running("a"))}
     assert (sockets == {places[full[0]].core[0]}) == joins
     assert len(sockets) == 1
+
+
+@pytest.mark.feature("NUMA-1.node-policy", "CPU-3.full-pcpus-only")
+@pytest.mark.case("NU-057", severity="normal", source="spec NUMA-R12, NUMA-R20: Node events")
+@pytest.mark.parametrize(
+    ("label", "value"), [(NUMA_TOPOLOGY_POLICY_LABEL, SINGLE_NUMA_NODE), (CPU_BIND_POLICY_LABEL, "FullPCPUsOnly")]
+)
+def test_a_label_of_a_node_comes_and_goes(trial: Trial, expect: Expect, label: str, value: str) -> None:
+    """A pod of 33 CPUs is placed on a node of two NUMA nodes. With the label none is, as they fit on no NUMA node and
+    fill no whole cores; without it the waiting one is bound."""
+    trial.add(node("n1").server(MACHINE))
+
+    def labelled(value: str | None) -> None:
+        assert trial.call("PATCH", "/api/v1/nodes/n1", {"metadata": {"labels": {label: value}}}).ok
+        trial.settle()
+
+    trial.submit(plain("before", 33))
+    expect.running("before")
+    trial.delete("before")
+    labelled(value)
+    trial.submit(plain("within", 33))
+    expect.pending("within")
+    labelled(None)
+    expect.running("within")

@@ -172,3 +172,25 @@ def test_a_large_member_does_not_hold_smaller_ones_back(trial: Trial, expect: Ex
     expect.bound(*names("train", room + 1, first=2), within=20)
     assert bound(trial, "train-1") == []
     assert racks(trial, "train") == {rack}
+
+
+@pytest.mark.feature("WAS-1.topology")
+@pytest.mark.case(
+    "GA-282", severity="normal", source="kubernetes pkg/scheduler/framework/plugins/topologyaware@v1.37.2"
+)
+@pytest.mark.parametrize("other", ["b-0", "x"], ids=["in-another-rack", "without-a-rack"])
+def test_members_that_are_not_in_one_rack_hold_the_others_back(trial: Trial, expect: Expect, other: str) -> None:
+    """One member of a gang is in rack a, and another component has put one elsewhere: a third one waits, though each
+    node has room. The one elsewhere leaves: the third is bound in rack a."""
+    trial.add(in_rack("a-0", 4), in_rack("b-0", 4), node("x").cpu(4))
+    create(trial, "train", 1)
+    first, second, third = workers("train", 3)
+    trial.submit(first.node_name("a-0"), second.node_name(other))
+    expect.running(*names("train", 2))
+    trial.submit(third)
+    expect.stable(seconds=5)
+    assert bound(trial, "train-2") == []
+
+    trial.delete("train-1")
+
+    assert expect.bound("train-2", within=60).spec.node_name == "a-0"
