@@ -116,8 +116,9 @@ def test_the_tree_follows_the_labels(trial: Trial, expect: Expect) -> None:
         ([("A", "B"), ("B", "A"), ("NodeTopologyLayer", "A")], "cycle"),
         ([("A", ""), ("B", ""), ("NodeTopologyLayer", "A")], "one chain"),
         ([("A", "")], '"NodeTopologyLayer" not found in spec'),
+        ([("A", ""), ("A", ""), ("NodeTopologyLayer", "A")], "expected one entry, found several"),
     ],
-    ids=["unknown-parent", "cycle", "two-roots", "no-nodes"],
+    ids=["unknown-parent", "cycle", "two-roots", "no-nodes", "twice"],
 )
 def test_layers_that_are_no_chain(trial: Trial, expect: Expect, layers: list[tuple[str, str]], message: str) -> None:
     """The topology is changed to layers that are no chain: an event has the reason; the previous layers stay in use."""
