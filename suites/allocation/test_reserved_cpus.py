@@ -19,9 +19,9 @@ MACHINE = "cpu-64"  # two NUMA nodes of 32 CPUs
 @pytest.mark.case("RV-099", severity="critical")
 @pytest.mark.parametrize("qos", ["", "LSR"], ids=["shared-cpus", "exclusive-cpus"])
 def test_the_rest_of_a_numa_node_beside_an_owner(trial: Trial, expect: Expect, qos: str) -> None:
-    """A reservation holds 16 CPUs of one NUMA node, whose first owner uses eight. On the other NUMA node eight are
-    free. A pod of 18 waits, because 16 are free beside the reservation; a pod of 16 gets them. Then the second owner
-    gets the other eight of the reservation."""
+    """A reservation holds 16 CPUs of one NUMA node, whose first owner uses eight; the other NUMA node is full. A pod of
+    18 waits, because 16 are free beside the reservation; a pod of 16 gets them. Then the second owner gets the other
+    eight of the reservation."""
     trial.add(node("n1").server(MACHINE).numa_policy("SingleNUMANode"))
 
     def asking(name: str, cpu: int, app: str = "stranger") -> PodBuilder:
@@ -30,7 +30,7 @@ def test_the_rest_of_a_numa_node_beside_an_owner(trial: Trial, expect: Expect, q
 
     trial.reserve(reservation("held").like(asking("x", 16)).for_labels(app="owner").many())
     expect.available("held")
-    trial.submit(asking("other", 24))
+    trial.submit(asking("other", 32))
     other = expect.bound("other")
     trial.submit(asking("first", 8, "owner"))
     first = expect.bound("first")
@@ -47,7 +47,7 @@ def test_the_rest_of_a_numa_node_beside_an_owner(trial: Trial, expect: Expect, q
     assert reservation_of(second) == "held"
     assert shares(first).keys() == shares(beside).keys() == shares(second).keys()
     sets = [cpus(item) for item in (other, first, beside, second)]
-    assert len(frozenset[int]().union(*sets)) == sum(map(len, sets)) == (56 if qos else 0)
+    assert len(frozenset[int]().union(*sets)) == sum(map(len, sets)) == (64 if qos else 0)
 
 
 @pytest.mark.feature("RSV-1.held", "CPU-1.required")
