@@ -269,8 +269,8 @@ def _min_member(state: ClusterState, key: str, there: list[PodRecord]) -> int | 
     if (group := state.groups.get(key)) is not None:
         return group.min_member
     metas = [record.pod.metadata for record in there]
-    said = [meta.labels.get(POD_GROUP_MIN_LABEL) or meta.annotations.get(GANG_MIN, "") for meta in metas]
-    return max((least for text in said if (least := integer(text, 0)) is not None), default=None)
+    texts = [meta.labels.get(POD_GROUP_MIN_LABEL) or meta.annotations.get(GANG_MIN, "") for meta in metas]
+    return max((least for text in texts if (least := integer(text, 0)) is not None), default=None)
 
 
 def _none_lost(state: ClusterState, at: float) -> Iterator[tuple[PodRecord | None, Breach]]:

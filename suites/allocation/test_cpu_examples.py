@@ -44,7 +44,7 @@ def asking(name: str, count: int, policy: str, exclusive: str = "") -> PodBuilde
     return pod(name).qos("LSR").request(cpu=count, memory="1Gi").bind_cpus(policy, exclusive=exclusive)
 
 
-def given(  # noqa: PLR0917
+def cpus_at(  # noqa: PLR0917
     trial: Trial, expect: Expect, machine: str, used: str, builder: PodBuilder, held: str
 ) -> frozenset[int]:
     """The CPUs of a pod on a machine on which another one has the CPUs `used`, with the exclusive policy `held`."""
@@ -97,7 +97,7 @@ def test_which_cpus_a_pod_gets(  # noqa: PLR0917
 ) -> None:
     """By the CPUs that pods have, the policy of the pod and the strategy of the node."""
     trial.add(node("n1").server("cpu-64").label(NUMA_ALLOCATE_STRATEGY_LABEL, strategy))
-    assert given(trial, expect, machine, used, asking("a", count, policy), "") == parse_cpuset(expected)
+    assert cpus_at(trial, expect, machine, used, asking("a", count, policy), "") == parse_cpuset(expected)
 
 
 @pytest.mark.feature("CPU-2.pcpu-level", "CPU-2.numa-level")
@@ -132,4 +132,4 @@ def test_which_cpus_an_exclusive_pod_gets(  # noqa: PLR0917
 ) -> None:
     """Beside a pod that has CPUs of its own exclusively, on a node that is packed."""
     trial.add(node("n1").server("cpu-64").label(NUMA_ALLOCATE_STRATEGY_LABEL, MOST))
-    assert given(trial, expect, machine, used, asking("a", count, policy, exclusive), held) == parse_cpuset(expected)
+    assert cpus_at(trial, expect, machine, used, asking("a", count, policy, exclusive), held) == parse_cpuset(expected)

@@ -19,7 +19,7 @@ from seatrial.scheduler.api.wire import Wire, decoder
 NVIDIA = "gpu.nvidia.com"  # driver and class of simulated NVIDIA cards
 ROOT = "resource.kubernetes.io/pcieRoot"
 
-_SAID = "2026-01-01T00:00:00Z"
+_MOMENT = "2026-01-01T00:00:00Z"
 _DRIVER = 40  # of the trial's name; a driver's name has at most 63 characters
 
 
@@ -152,14 +152,14 @@ class Offers:
         assert claim.status.allocation is not None
         results = claim.status.allocation.devices.results
         (result,) = (one for one in results if device in {"", one.device})
-        conditions_said = [
-            {"type": kind, "status": str(value), "reason": "Said", "message": "", "lastTransitionTime": _SAID}
+        shown = [
+            {"type": kind, "status": str(value), "reason": "Said", "message": "", "lastTransitionTime": _MOMENT}
             for kind, value in conditions.items()
         ]
-        said = {"driver": result.driver, "pool": result.pool, "device": result.device, "conditions": conditions_said}
+        entry = {"driver": result.driver, "pool": result.pool, "device": result.device, "conditions": shown}
         others = [one for one in msgspec.to_builtins(claim.status.devices) if one["device"] != result.device]
         path = f"{self._trial.path('ResourceClaim', name)}/status"
-        response = self._trial.call("PATCH", path, {"status": {"devices": [*others, said]}})
+        response = self._trial.call("PATCH", path, {"status": {"devices": [*others, entry]}})
         assert response.ok, response.body
 
     def _slice(self, node: str, part: str) -> str:

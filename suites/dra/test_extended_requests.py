@@ -75,8 +75,8 @@ def test_what_containers_ask_for(  # noqa: PLR0917 a case and its row
     bound = expect.bound("a")
 
     made_claim = offers.made("a")
-    asked = {one.name: one.exactly.count for one in made_claim.spec.devices.requests if one.exactly is not None}
-    assert asked == {f"container-{at}-request-0": count for at, count in requests.items()}
+    requested = {one.name: one.exactly.count for one in made_claim.spec.devices.requests if one.exactly is not None}
+    assert requested == {f"container-{at}-request-0": count for at, count in requests.items()}
     status = bound.status.extended_resource_claim_status
     assert status is not None
     used: dict[str, list[str]] = {}
@@ -163,7 +163,7 @@ def test_each_resource_of_a_pod_goes_its_own_way(trial: Trial, expect: Expect, o
             expect.bound(f"p{number}")
     expect.pending("p2", saying="cannot allocate all claims")
 
-    def asked(name: str) -> dict[str, str]:
+    def drivers_of(name: str) -> dict[str, str]:
         claim = offers.made(name)
         assert claim.status.allocation is not None
         return {one.request: one.device for one in claim.status.allocation.devices.results}
@@ -172,5 +172,5 @@ def test_each_resource_of_a_pod_goes_its_own_way(trial: Trial, expect: Expect, o
         kind: f"container-0-request-{sorted(['cpu', first, second]).index(resource)}"
         for kind, resource in (("a", first), ("b", second))
     }
-    assert asked("p0") == {places["b"]: "db"}
-    assert asked("p1") == {places["a"]: "da", places["b"]: "db"}
+    assert drivers_of("p0") == {places["b"]: "db"}
+    assert drivers_of("p1") == {places["a"]: "da", places["b"]: "db"}

@@ -165,9 +165,9 @@ def test_configurations_say_for_which_requests_they_are(trial: Trial, expect: Ex
         assert trial.call("PATCH", path, {"spec": {"config": [opaque(kind) for kind in kinds]}}).ok
     ways = [alternative("never", offers.of_class, "false"), alternative("taken", offers.of_class)]
     builder = claim("three").asks("x", other).asks_first("y", *ways).asks("z", offers.of_class)
-    wanted = {"not-chosen": ["y/never"], "alternative": ["y/taken"], "request": ["y"], "all": [], "two": ["x", "z"]}
+    configs = {"not-chosen": ["y/never"], "alternative": ["y/taken"], "request": ["y"], "all": [], "two": ["x", "z"]}
     builder.manifest["spec"]["devices"]["config"] = [
-        {**opaque(kind), **({"requests": names} if names else {})} for kind, names in wanted.items()
+        {**opaque(kind), **({"requests": names} if names else {})} for kind, names in configs.items()
     ]
     trial.apply(builder)
     trial.submit(pod("a").claim("d", name="three"))
@@ -184,7 +184,7 @@ def test_configurations_say_for_which_requests_they_are(trial: Trial, expect: Ex
         (("FromClass", "three"), ["x"]),
         (("FromClass", "one"), ["y/taken", "z"]),
         (("FromClass", "two"), ["y/taken", "z"]),
-        *[(("FromClaim", kind), names) for kind, names in wanted.items() if kind != "not-chosen"],
+        *[(("FromClaim", kind), names) for kind, names in configs.items() if kind != "not-chosen"],
     ]
 
 

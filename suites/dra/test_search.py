@@ -265,12 +265,12 @@ def test_nodes_with_earlier_alternatives_are_preferred(
     other = "n2" if better == "n1" else "n1"
     offers.publish(better, *[device(f"d{kind}", attributes={"kind": kind}) for kind in ("x1", "y1")])
     offers.publish(other, *[device(f"d{kind}", attributes={"kind": kind}) for kind in ("x0", "y3")])
-    wanted = [claim("c0"), claim("c1")][:claims]
+    claims_made = [claim("c0"), claim("c1")][:claims]
     for number, request in enumerate(("x", "y")):
         selectors = [f"{offers.attribute('kind')} == '{request}{place}'" for place in range(4)]
         ways = [alternative(f"w{place}", offers.of_class, text) for place, text in enumerate(selectors)]
-        wanted[number % claims].asks_first(request, *ways)
-    trial.apply(*wanted)
+        claims_made[number % claims].asks_first(request, *ways)
+    trial.apply(*claims_made)
     builder = pod("a")
     for number in range(claims):
         builder.claim(f"d{number}", name=f"c{number}")

@@ -122,10 +122,10 @@ def test_the_limit_is_for_all_requests_of_a_claim(
     """There are forty devices; the requests of a claim may have 32 of them together, and another claim the rest."""
     trial.add(node("n1"))
     offers.publish("n1", *[device(f"d{number}") for number in range(40)])
-    wanted = claim("two")
+    two = claim("two")
     for name, count in zip("xy", counts, strict=True):
-        wanted.asks(name, offers.of_class, count=count)
-    trial.apply(wanted, claim("other").asks("d", offers.of_class, count=8))
+        two.asks(name, offers.of_class, count=count)
+    trial.apply(two, claim("other").asks("d", offers.of_class, count=8))
     trial.submit(pod("a").claim("d", name="two").claim("e", name="other"))
     if fits:
         expect.bound("a")
@@ -160,15 +160,15 @@ def test_shares_of_a_device_take_its_counters_once(
     offers.publish("n1", part="counters", pool=two, sharedCounters=card)
     one = {"capacity": {"requests": {"slots": "1"}}}
     of_kind = {kind: f"{offers.attribute('kind')} == '{kind}'" for kind in ("shared", "small", "large")}
-    wanted = [claim("first"), claim("first" if together else "second")]
-    shares = [wanted[0]] * 2 if together else wanted
+    builders = [claim("first"), claim("first" if together else "second")]
+    shares = [builders[0]] * 2 if together else builders
     for number, builder in enumerate(shares):
         builder.asks(f"s{number}", offers.of_class, of_kind["shared"], **one)
     small, large = claim("small").asks("s", offers.of_class, of_kind["shared"], **one), claim("large")
     for builder in (small, large):
         builder.asks("d", offers.of_class, of_kind[builder.name])
-    trial.apply(*([wanted[0]] if together else wanted), small, large)
-    for builder in [wanted[0]] if together else wanted:
+    trial.apply(*([builders[0]] if together else builders), small, large)
+    for builder in [builders[0]] if together else builders:
         trial.submit(pod(builder.name).claim("d", name=builder.name))
         expect.bound(builder.name)
     trial.submit(pod("large").claim("d", name="large"))
