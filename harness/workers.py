@@ -16,8 +16,6 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-import uvloop
-
 from seatrial.harness.errors import UsageError
 from seatrial.harness.processes import die_with_parent
 from seatrial.harness.source import source_digest
@@ -76,8 +74,7 @@ def results_of(
         UsageError: as `dask_workers`, or by `function`.
     """
     if on or jobs > 1:
-        # Its loop is woken by Ctrl-C at any moment; that of asyncio misses one that comes just before it waits.
-        return uvloop.run(_results_of(function, parts, on, jobs, done))
+        return asyncio.run(_results_of(function, parts, on, jobs, done))
     results = []
     for part in parts:
         results.append(function(*part))

@@ -1,5 +1,6 @@
 """`seatrial mutate`: run the suites over seeded faults of our scheduler, and print which were caught."""
 
+import asyncio
 import json
 import math
 import os
@@ -10,7 +11,6 @@ from pathlib import Path
 from typing import Annotated
 
 import msgspec
-import uvloop
 from cyclopts import Parameter, validators
 
 from seatrial.harness.errors import UsageError
@@ -105,7 +105,7 @@ def mutate(
         raise UsageError("--again: expected --results FILE with it, the results of an earlier run")
     file = ResultsFile(results) if results is not None else None
     to_run = remaining(mutants, file, again=again)
-    ran = uvloop.run(_run(to_run, file, jobs=jobs, on=on, quick=quick, limit=timeout))
+    ran = asyncio.run(_run(to_run, file, jobs=jobs, on=on, quick=quick, limit=timeout))
     outcomes = [ran.get(mutant.id) or Outcome(mutant, _kept(file, mutant)) for mutant in mutants]
     if table is not None:
         table.write_text(markdown(outcomes))

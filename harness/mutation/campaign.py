@@ -108,7 +108,7 @@ async def run_here(name: str, files: Sequence[Path], *, subject: str, limit: flo
             stderr=asyncio.subprocess.STDOUT,
             # Mutants change the Python functions, in whose place a compiled kernel would run.
             env={**os.environ, "PYTHONHASHSEED": "0", "SEATRIAL_KERNEL": "off"},
-            start_new_session=True,  # Ctrl-C reaches this process alone, which ends the others
+            process_group=0,  # Ctrl-C reaches this process alone, which ends the others
             preexec_fn=partial(die_with_parent, signal.SIGKILL),
         )
         try:

@@ -110,9 +110,10 @@ def test_ctrl_c_ends_the_processes_of_a_command_at_once(tmp_path: Path) -> None:
     """It waits for no part; the second one would take a minute."""
     program = tmp_path / "program.py"
     program.write_text(
-        "import time\n"
+        "import signal, time\n"
         "from seatrial.harness.workers import results_of\n"
         "if __name__ == '__main__':\n"
+        "    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it\n"
         "    results_of(time.sleep, [(0.0,), (60.0,)], jobs=2, done=lambda _: print('one', flush=True))\n"
     )
     command = [sys.executable, str(program)]
