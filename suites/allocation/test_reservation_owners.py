@@ -1,5 +1,6 @@
 """Reservations: whose they are, when they end, and what of them is limited."""
 
+import orjson
 import pytest
 
 from seatrial.fixtures.allocated_devices import reservation_of
@@ -7,14 +8,21 @@ from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.audit.running import RunningAudit
 from seatrial.harness.clusters.protocol import Capability
-from seatrial.scheduler.api.builders import node, pod, reservation
+from seatrial.scheduler.api.builders import node, pod, priority_class, reservation
 from seatrial.scheduler.api.clock import rfc3339
-from seatrial.scheduler.api.reservation import RESERVATIONS_PATH, RESTRICTED_OPTIONS, Reservation
+from seatrial.scheduler.api.reservation import (
+    PRIORITY_LABEL,
+    RESERVATIONS_PATH,
+    RESTRICTED_OPTIONS,
+    Reservation,
+    ReservationCondition,
+)
 from seatrial.suites.allocation.reserving import owner
 from seatrial.suites.scoring.offers import offer
 
 pytestmark = [pytest.mark.needs(Capability.HARDWARE)]
 
+_STATUS = "koordinator: pkg/util/reservation/reservation.go@v1.8.0"
 IGNORING = "taking-over"  # the profile whose Reservation plugin ignores some resources
 
 
@@ -229,3 +237,122 @@ def test_all_labels_of_an_owner_count(trial: Trial, expect: Expect) -> None:
     trial.submit(pod("both").request(cpu=2).label("app", "a").label("team", "x"))
 
     assert reservation_of(expect.bound("both")) == "held"
+
+
+@pytest.mark.feature("RSV-1.failure-said")
+@pytest.mark.case("RV-300", severity="normal", source=f"{_STATUS} (SetReservationUnschedulable)")
+@pytest.mark.long(seconds=12)
+def test_the_time_of_a_refusal_is_that_of_the_first_one(trial: Trial, expect: Expect) -> None:
+    """A reservation waits for cores, and for memory once its template is changed: the message of its condition changes,
+    and its time does not, until the reservation is placed."""
+    trial.add(node("n1").cpu(8).memory("16Gi"))
+    trial.reserve(reservation("held").like(pod("x").request(cpu=16)).for_labels(app="owner").many())
+
+    def scheduled(one: Reservation) -> ReservationCondition:
+        return next(each for each in one.status.conditions if each.type == "Scheduled")
+
+    def refused(saying: str) -> ReservationCondition:
+        one = expect.reservation(
+            "held", lambda one: any(saying in each.message for each in one.status.conditions), f"to say {saying!r}"
+        )
+        return scheduled(one)
+
+    def change(**requests: str) -> None:
+        template = orjson.loads(trial.call("GET", f"{RESERVATIONS_PATH}/held").body)["spec"]["template"]
+        template["spec"]["containers"][0]["resources"] = {"requests": requests, "limits": requests}
+        assert trial.call("PATCH", f"{RESERVATIONS_PATH}/held", {"spec": {"template": template}}).ok
+
+    first = refused("Insufficient cpu")
+    trial.pass_time(12)  # times are whole seconds, and the backoff is over
+    change(memory="32Gi")
+    second = refused("Insufficient memory")
+    assert (second.status, second.last_transition_time) == ("False", first.last_transition_time)
+
+    change(cpu="2")
+
+    placed = scheduled(expect.available("held"))
+    assert placed.status == "True"
+    assert str(placed.last_transition_time) > str(first.last_transition_time)
+
+
+@pytest.mark.feature("RSV-3.exact-match")
+@pytest.mark.case(
+    "RV-301", severity="normal", source="koordinator: apis/extension/reservation.go@v1.7.0 (ExactMatchReservation)"
+)
+@pytest.mark.parametrize(
+    ("names", "matches"),
+    [
+        (["memory", "cpu"], True),
+        (["example.com/a", "cpu"], True),
+        (["cpu", "memory"], False),
+        (["cpu", "example.com/a", "memory"], False),
+    ],
+)
+def test_an_exact_match_ends_at_what_neither_has(trial: Trial, expect: Expect, names: list[str], matches: bool) -> None:
+    """A reservation of four cores, and an owner of two: what follows a resource that neither has is not compared."""
+    trial.add(node("n1").cpu(8))
+    trial.reserve(reservation("held").like(pod("x").request(cpu=4)).for_labels(app="owner").many())
+    expect.available("held")
+
+    trial.submit(owner("a", cpu=2).exactly(*names).into_reservation())
+
+    if matches:
+        assert reservation_of(expect.bound("a")) == "held"
+    else:
+        expect.pending("a", saying="1 Reservation(s) is not exact matched")
+
+
+@pytest.mark.feature("RSV-1.expires")
+@pytest.mark.case("RV-302", severity="minor", source=f"{_STATUS} (SetReservationSucceeded, SetReservationExpired)")
+@pytest.mark.long(seconds=20)
+def test_the_times_of_a_reservation_that_ends(trial: Trial, expect: Expect) -> None:
+    """A reservation serves once, another one expires. That which was used keeps the time at which it became ready, that
+    which expired has the time of its end."""
+    trial.add(node("n1").cpu(8))
+    for name in ("used", "expired"):
+        held = reservation(name).like(pod("x").request(cpu=2)).for_pod("a" if name == "used" else "nobody", trial.name)
+        trial.reserve(held.ttl("8s") if name == "expired" else held)
+
+    def ready(one: Reservation) -> ReservationCondition:
+        return next(each for each in one.status.conditions if each.type == "Ready")
+
+    before = {name: ready(expect.available(name)) for name in ("used", "expired")}
+    trial.pass_time(2)  # times are whole seconds
+    trial.submit(owner("a", cpu=2))
+
+    used = ready(expect.reservation("used", lambda one: one.status.phase == "Succeeded", "to be used up"))
+    assert (used.status, used.reason) == ("False", "Succeeded")
+    assert used.last_transition_time == before["used"].last_transition_time
+    assert str(used.last_probe_time) > str(before["used"].last_probe_time)
+    trial.reaches(lambda: (one := trial.reservation("expired")) is not None and one.expired, within=30)
+    expired = ready(expect.reservation("expired", lambda one: one.expired, "to expire", within=0))
+    assert str(expired.last_transition_time) > str(before["expired"].last_transition_time)
+
+
+@pytest.mark.feature("RSV-1.held")
+@pytest.mark.case("RV-303", severity="normal", source="spec RSV-R12, RSV-R13")
+@pytest.mark.parametrize(("own", "of_template"), [(100, 20000), (20000, 100)], ids=["lower", "higher"])
+def test_its_own_priority_goes_before_that_of_its_template(
+    trial: Trial, expect: Expect, own: int, of_template: int
+) -> None:
+    """A pod and a reservation wait for one place. Both the reservation and its template have a label with a priority:
+    that of the reservation says which of the two gets the place."""
+    trial.apply(priority_class("trial-high", 9000))
+    trial.add(node("n1").cpu(8))
+    trial.submit(pod("there").request(cpu=8).priority_class("trial-high"))
+    expect.bound("there")
+    trial.submit(pod("a").request(cpu=5).priority_class("trial-high"))
+    expect.pending("a")
+    template = pod("x").request(cpu=5).label(PRIORITY_LABEL, str(of_template))
+    trial.reserve(reservation("held").like(template).for_labels(app="owner").many().label(PRIORITY_LABEL, str(own)))
+    expect.reservation("held", lambda one: bool(one.status.conditions), "to be refused")
+    trial.pass_time(3.0)  # the backoff of both
+
+    trial.delete("there")
+
+    if own < 9000:
+        expect.bound("a")
+        expect.reservation("held", lambda one: not one.status.node_name, "to wait")
+    else:
+        expect.available("held")
+        expect.pending("a")

@@ -387,6 +387,41 @@ def test_members_that_are_bound_together_say_so(trial: Trial, expect: Expect) ->
     assert BIND_GANG_GROUP not in single.metadata.annotations
 
 
+@pytest.mark.feature("GANG-1.marked")
+@pytest.mark.case("GA-300", severity="normal", source="spec GANG-R40, GANG-R41")
+@pytest.mark.long(seconds=6)
+@pytest.mark.parametrize(
+    ("policy", "left", "later", "count"),
+    [
+        ("only-waiting", True, 2, "2"),
+        ("only-waiting", False, 2, "2"),
+        ("waiting-and-running", True, 1, None),
+        ("waiting-and-running", False, 2, "2"),
+        ("once-satisfied", True, 2, None),
+    ],
+)
+def test_members_that_come_later_say_who_is_bound_with_them(
+    trial: Trial, expect: Expect, policy: str, *, left: bool, later: int, count: str | None
+) -> None:
+    """A gang of two is bound, then further members are, beside it or when it is gone. They have marks only if the gang
+    binds them together: not where one is bound alone, nor where each is bound like a pod without a gang."""
+    trial.add(node("n1").cards(4))
+    trial.apply(gang("train", 2).match_policy(policy))
+    trial.submit(*workers("train", 2))
+    expect.running("train-0", "train-1")
+    if not left:
+        trial.delete("train-0", "train-1")
+        expect.gone("train-0", "train-1")
+    expect.stable(seconds=3)
+
+    trial.submit(*workers("train", later, first=2))
+
+    for name in names("train", later, first=2):
+        marks = expect.bound(name).metadata.annotations
+        group = f"{trial.name}/train" if count else None
+        assert (marks.get(BIND_GANG_GROUP), marks.get(BIND_MEMBER_COUNT)) == (group, count)
+
+
 @pytest.mark.feature("GANG-1.match-policy")
 @pytest.mark.case("GA-033", severity="critical")
 @pytest.mark.long(seconds=6)

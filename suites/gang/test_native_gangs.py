@@ -372,3 +372,26 @@ def test_the_condition_of_a_native_gang_has_the_time_of_its_status(trial: Trial,
     expect.bound(*names("train", 4))
     assert reaches(trial, "True", "Scheduled"), condition(trial)
     assert condition(trial)["lastTransitionTime"] > first["lastTransitionTime"]
+
+
+@pytest.mark.feature("WAS-1.condition")
+@pytest.mark.case("GA-302", severity="normal", source=f"{UPSTREAM}; spec WAS-R34")
+def test_the_conditions_that_others_wrote_to_a_native_gang_stay(trial: Trial, expect: Expect) -> None:
+    """Somebody wrote another condition to a group: it is there when the group waits, and when the group is bound."""
+    trial.add(node("n1").cpu(1))
+    create(trial, "train", 2)
+    other = {"type": "example.com/Checked", "status": "True", "reason": "Checked", "message": ""}
+    written = {"status": {"conditions": [other | {"lastTransitionTime": "2026-01-01T00:00:00Z"}]}}
+    assert trial.call("PATCH", f"{path(trial, 'train')}/status", written).ok
+
+    def types() -> list[str]:
+        status = orjson.loads(trial.call("GET", path(trial, "train")).body)["status"]
+        return sorted(one["type"] for one in status["conditions"])
+
+    trial.submit(*workers("train", 2))
+    assert reaches(trial, "False", "Unschedulable"), condition(trial)
+    assert types() == ["PodGroupInitiallyScheduled", "example.com/Checked"]
+    trial.add(node("n2").cpu(1))
+    expect.bound(*names("train", 2))
+    assert reaches(trial, "True", "Scheduled"), condition(trial)
+    assert types() == ["PodGroupInitiallyScheduled", "example.com/Checked"]

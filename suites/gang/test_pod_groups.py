@@ -262,3 +262,20 @@ def test_a_change_while_a_status_is_written_is_written_too(
         trial.pass_time(1)
         link.delay = 0.0
         assert shows(trial, scheduled=2, running=2), status(trial)
+
+
+@pytest.mark.feature("GANG-1.status")
+@pytest.mark.case("GA-301", severity="normal", source="spec GANG-R46")
+def test_the_status_of_a_running_gang_that_started_late(trial: Trial, expect: Expect) -> None:
+    """A gang runs that was first scheduled more than two days after its creation: its status goes on to count."""
+    trial.add(node("n1").cards(2))
+    trial.apply(gang("train", 2))
+    trial.submit(*workers("train", 2))
+    expect.running(*names("train", 2))
+    assert shows(trial, phase="Running", scheduled=2, running=2), status(trial)
+    late = {"status": {"scheduleStartTime": "2100-01-01T00:00:00Z"}}
+    assert trial.call("PATCH", trial.path("PodGroup", "train"), late).ok
+
+    trial.delete("train-0")
+
+    assert shows(trial, phase="Scheduling", scheduled=1, running=1), status(trial)

@@ -14,9 +14,9 @@ from seatrial.harness.clusters.protocol import Capability
 from seatrial.harness.subject.protocol import Subject
 from seatrial.scheduler.api.builders import QuotaBuilder, node, pod, priority_class, quota
 from seatrial.scheduler.api.extension import KOORD_SCHEDULER
-from seatrial.scheduler.api.quota import DEFAULT_QUOTA, NAMESPACES, PARENT, QUOTAS_PATH
+from seatrial.scheduler.api.quota import CHILD_REQUEST, DEFAULT_QUOTA, NAMESPACES, PARENT, QUOTAS_PATH
 from seatrial.suites.faults.schedulers import running
-from seatrial.suites.quota.quotas import counted, make, many, named, path_of, placed, read, settle
+from seatrial.suites.quota.quotas import annotation, counted, make, many, named, path_of, placed, read, settle
 
 __all__ = ["running"]
 
@@ -261,3 +261,23 @@ def test_a_min_grows_again_with_what_a_sibling_asks_for(trial: Trial) -> None:
 
     settle(trial)
     assert (placed(trial, "a-"), placed(trial, "b-")) == (4, 2)
+
+
+@pytest.mark.feature("QUOTA-10.in-place")
+@pytest.mark.case("QU-406", severity="normal", source="spec QUOTA-R2, QUOTA-R4")
+def test_a_parent_gets_a_resource_that_its_child_has(trial: Trial, expect: Expect) -> None:
+    """A quota bounds CPUs and memory, its parent CPUs alone. The parent gets memory for two of four pods, loses it, and
+    gets it for three: what the child asks for counts in the parent each time."""
+    trial.add(node("n1").cpu(16).memory("64Gi"))
+    make(trial, quota(named(trial, "p")).max(cpu=8).parent())
+    make(trial, quota(named(trial, "a")).max(cpu=8, memory="8Gi").below(named(trial, "p")))
+    trial.submit(*(counted(trial, f"a-{number}", "a", cpu=1, memory="1Gi") for number in range(4)))
+    settle(trial)
+
+    for memory, count in (("2Gi", 2), (None, 2), ("3Gi", 3)):
+        assert trial.call("PATCH", path_of(trial, named(trial, "p")), {"spec": {"max": {"memory": memory}}}).ok
+        settle(trial)
+        assert placed(trial, "a-") == count, f"max: {memory}"
+        if memory is not None:
+            assert annotation(read(trial, named(trial, "p")), CHILD_REQUEST)["memory"] == "4Gi"
+    expect.pending("a-3", saying="Insufficient quotas")

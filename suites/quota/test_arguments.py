@@ -1,0 +1,180 @@
+"""Arguments of ElasticQuota that other cases leave at their defaults. All profiles share quotas: a scheduler each."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import yaml
+
+from seatrial.fixtures.expect import Expect
+from seatrial.fixtures.trial import Trial
+from seatrial.harness.clusters.protocol import Capability, ClusterBackend
+from seatrial.harness.subject.protocol import open_subject
+from seatrial.scheduler.api.builders import node, pod, priority_class, quota
+from seatrial.scheduler.api.extension import KOORD_SCHEDULER
+from seatrial.scheduler.api.quota import DEFAULT_QUOTA
+from seatrial.suites.quota.quotas import counted, make, many, named, path_of, placed, settle
+
+pytestmark = [pytest.mark.needs(Capability.VIRTUAL_TIME)]  # a scheduler of its own
+
+
+@contextmanager
+def scheduling(backend: ClusterBackend, subject: str, folder: Path, **args: object) -> Iterator[Trial]:
+    """A cluster of its own, and a scheduler with these arguments of ElasticQuota."""
+    config = folder / "config.yaml"
+    profiles = [{"schedulerName": KOORD_SCHEDULER, "pluginConfig": [{"name": "ElasticQuota", "args": args}]}]
+    kind = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
+    config.write_text(yaml.safe_dump({**kind, "profiles": profiles}))
+    with backend.start() as cluster, open_subject(subject, cluster, seed=0, config=config):
+        yield Trial(cluster, "case")
+
+
+@pytest.mark.feature("QUOTA-1.max-bound")
+@pytest.mark.case("QU-400", severity="normal", source="spec QUOTA-R41")
+@pytest.mark.parametrize(("shares", "expected"), [(True, 2), (False, 6)], ids=["shares", "max-alone"])
+def test_without_runtime_shares_max_alone_counts(
+    seatrial_backend: ClusterBackend, pytestconfig: pytest.Config, tmp_path: Path, shares: bool, expected: int
+) -> None:
+    """A sibling with three times the weight asks for all eight cores, but fits nowhere. A quota with a max of six gets
+    its share of two; without runtime shares it gets six."""
+    subject = pytestconfig.getoption("--seatrial-subject")
+    with scheduling(seatrial_backend, subject, tmp_path, enableRuntimeQuota=shares) as trial:
+        trial.add(node("n1").cpu(8))
+        a, b = (quota(named(trial, name)).max(cpu=most) for name, most in (("a", 6), ("b", 8)))
+        make(trial, a.weight(cpu=1), b.weight(cpu=3))
+        trial.submit(*(one.select({"no": "node"}) for one in many(trial, "b", 8)))
+        settle(trial)
+
+        trial.submit(*many(trial, "a", 8))
+
+        settle(trial)
+        assert placed(trial, "a-") == expected
+        Expect(trial).pending("a-7", saying="Insufficient quotas")
+
+
+@pytest.mark.feature("QUOTA-5.default-and-system")
+@pytest.mark.case("QU-401", severity="normal", source="spec QUOTA-R39, QUOTA-R40")
+def test_the_max_of_the_default_quota(
+    seatrial_backend: ClusterBackend, pytestconfig: pytest.Config, tmp_path: Path
+) -> None:
+    """Without runtime shares, pods of no quota have what the arguments give the default quota, and more or less once
+    its object says so."""
+    subject = pytestconfig.getoption("--seatrial-subject")
+    most = {"cpu": "2", "memory": "100Gi"}
+    with scheduling(seatrial_backend, subject, tmp_path, enableRuntimeQuota=False, defaultQuotaGroupMax=most) as trial:
+        expect = Expect(trial)
+        trial.add(node("n1").cpu(32))
+        make(trial, quota(named(trial, "a")).max(cpu=8))
+        settle(trial)
+        path = path_of(trial, DEFAULT_QUOTA, "koordinator-system")
+        trial.submit(*(pod(f"free-{number}").request(cpu=1).scheduler(KOORD_SCHEDULER) for number in range(6)))
+        settle(trial)
+        assert placed(trial, "free-") == 2
+
+        for cores, count in ((4, 4), (3, 4), (5, 5)):
+            assert trial.call("PATCH", path, {"spec": {"max": {"cpu": str(cores)}}}).ok
+            settle(trial)
+            assert placed(trial, "free-") == count, f"max: {cores} cores"
+
+        trial.submit(*(counted(trial, f"a-{number}", "a", cpu=2) for number in range(4)))
+        expect.bound(*(f"a-{number}" for number in range(4)))
+
+
+@pytest.mark.feature("QUOTA-4.scaled-min")
+@pytest.mark.case("QU-402", severity="normal", source="spec QUOTA-R19, QUOTA-R20")
+@pytest.mark.parametrize(("scaled", "expected"), [(True, 2), (False, 3)], ids=["scaled", "whole"])
+def test_whether_mins_shrink_with_the_cluster(
+    seatrial_backend: ClusterBackend, pytestconfig: pytest.Config, tmp_path: Path, scaled: bool, expected: int
+) -> None:
+    """Two quotas have a min of four each on four cores, and both ask for more: each may have two, or its whole min
+    where mins are not scaled. The pods of one of them fit nowhere, and the other one has three."""
+    subject = pytestconfig.getoption("--seatrial-subject")
+    with scheduling(seatrial_backend, subject, tmp_path, enableMinQuotaScale=scaled) as trial:
+        trial.add(node("n1").cpu(4))
+        make(trial, *(quota(named(trial, name)).min(cpu=4).max(cpu=8) for name in "ab"))
+        trial.submit(*(one.select({"no": "node"}) for one in many(trial, "b", 8)))
+        settle(trial)
+
+        trial.submit(*many(trial, "a", 3))
+
+        settle(trial)
+        assert placed(trial, "a-") == expected
+
+
+@pytest.mark.feature("QUOTA-12.inside")
+@pytest.mark.case("QU-403", severity="normal", source="spec QUOTA-R49")
+@pytest.mark.parametrize("spared", [True, False], ids=["spared", "victims"])
+def test_whether_pods_of_the_default_quota_are_victims(
+    seatrial_backend: ClusterBackend, pytestconfig: pytest.Config, tmp_path: Path, spared: bool
+) -> None:
+    """The default quota is full. A more important pod of it waits, or evicts one if the arguments allow that."""
+    subject = pytestconfig.getoption("--seatrial-subject")
+    most = {"cpu": "2", "memory": "100Gi"}
+    arguments = {"enableRuntimeQuota": False, "defaultQuotaGroupMax": most, "disableDefaultQuotaPreemption": spared}
+    with scheduling(seatrial_backend, subject, tmp_path, **arguments) as trial:
+        expect = Expect(trial)
+        trial.add(node("n1").cpu(8))
+        trial.apply(priority_class("trial-high", 9000))
+        make(trial, quota(named(trial, "a")).max(cpu=8))
+        settle(trial)
+        trial.submit(*(pod(f"free-{number}").request(cpu=1).scheduler(KOORD_SCHEDULER) for number in range(2)))
+        expect.bound("free-0", "free-1")
+
+        trial.submit(pod("high").request(cpu=1).scheduler(KOORD_SCHEDULER).priority_class("trial-high"))
+
+        settle(trial)
+        assert placed(trial, "high") == (not spared)
+        assert placed(trial, "free-") == 1 + spared
+
+
+@pytest.mark.feature("QUOTA-5.default-and-system")
+@pytest.mark.case("QU-404", severity="normal", source="spec QUOTA-R30")
+@pytest.mark.parametrize("off", [True, False], ids=["without-default", "with-default"])
+def test_pods_that_name_no_quota_without_a_default_one(
+    seatrial_backend: ClusterBackend, pytestconfig: pytest.Config, tmp_path: Path, off: bool
+) -> None:
+    """A quota for a namespace counts its pods. Without the default quota only the label of a pod names its quota."""
+    subject = pytestconfig.getoption("--seatrial-subject")
+    with scheduling(seatrial_backend, subject, tmp_path, disableDefaultQuota=off) as trial:
+        expect = Expect(trial)
+        trial.add(node("n1").cpu(8))
+        make(trial, quota(named(trial, "a")).max(cpu=2).namespaces(trial.name))
+        settle(trial)
+
+        trial.submit(*(pod(f"free-{number}").request(cpu=1).scheduler(KOORD_SCHEDULER) for number in range(3)))
+
+        settle(trial)
+        assert placed(trial, "free-") == (3 if off else 2)
+        trial.submit(*many(trial, "a", 3))
+        settle(trial)
+        assert placed(trial, "a-") == (2 if off else 0)
+        expect.pending("a-2", saying="Insufficient quotas")
+
+
+@pytest.mark.feature("QUOTA-1.max-bound")
+@pytest.mark.case("QU-405", severity="normal", source="spec QUOTA-R34")
+@pytest.mark.parametrize("ignored", [True, False], ids=["ignored", "counted"])
+def test_whether_a_terminating_pod_counts_at_once(
+    seatrial_backend: ClusterBackend, pytestconfig: pytest.Config, tmp_path: Path, ignored: bool
+) -> None:
+    """A quota is full. One of its pods is deleted and stays, by a finalizer: the next pod of the quota is bound at once
+    if terminating pods are ignored, else when the pod is gone."""
+    subject = pytestconfig.getoption("--seatrial-subject")
+    with scheduling(seatrial_backend, subject, tmp_path, ignoreTerminatingPod=ignored) as trial:
+        expect = Expect(trial)
+        trial.add(node("n1").cpu(8))
+        make(trial, quota(named(trial, "a")).max(cpu=2))
+        old = counted(trial, "old", "a", cpu=2)
+        old.manifest["metadata"]["finalizers"] = ["example.com/wait"]
+        trial.submit(old)
+        expect.running("old")
+        trial.submit(*many(trial, "a", 1))
+        expect.pending("a-0", saying="Insufficient quotas")
+
+        assert trial.call("DELETE", trial.path("Pod", "old")).ok
+
+        settle(trial)
+        assert placed(trial, "a-") == ignored
+        assert trial.call("PATCH", trial.path("Pod", "old"), {"metadata": {"finalizers": None}}).ok
+        expect.bound("a-0")
