@@ -1,14 +1,17 @@
 """The scheduler under test, for cases that end it or cut its connection; waiting for it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
+import yaml
 
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.fault_injection.transport import Link
-from seatrial.harness.clusters.protocol import Capability
-from seatrial.harness.subject.protocol import Subject
+from seatrial.harness.clusters.protocol import Capability, ClusterBackend
+from seatrial.harness.subject.protocol import Subject, open_subject
 from seatrial.scheduler.api.builders import pod
 
 
@@ -25,6 +28,19 @@ def link(running: Subject) -> Iterator[Link]:
     """The scheduler's connection to the API server."""
     with running.troubled() as link:
         yield link
+
+
+@contextmanager
+def with_arguments(
+    backend: ClusterBackend, subject: str, folder: Path, plugin: str, args: Mapping[str, object], *, profile: str
+) -> Iterator[Trial]:
+    """A cluster and a scheduler of its own, of which one plugin has these arguments."""
+    config = folder / "config.yaml"
+    profiles = [{"schedulerName": profile, "pluginConfig": [{"name": plugin, "args": dict(args)}]}]
+    kind = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
+    config.write_text(yaml.safe_dump({**kind, "profiles": profiles}))
+    with backend.start() as cluster, open_subject(subject, cluster, seed=0, config=config):
+        yield Trial(cluster, "case")
 
 
 def pause(trial: Trial, seconds: float, *, real: float) -> None:

@@ -5,15 +5,14 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-import yaml
 
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability, ClusterBackend
-from seatrial.harness.subject.protocol import open_subject
 from seatrial.scheduler.api.builders import node, pod, priority_class, quota
 from seatrial.scheduler.api.extension import KOORD_SCHEDULER
 from seatrial.scheduler.api.quota import DEFAULT_QUOTA
+from seatrial.suites.faults.schedulers import with_arguments
 from seatrial.suites.quota.quotas import counted, make, many, named, path_of, placed, settle
 
 pytestmark = [pytest.mark.needs(Capability.VIRTUAL_TIME)]  # a scheduler of its own
@@ -22,12 +21,8 @@ pytestmark = [pytest.mark.needs(Capability.VIRTUAL_TIME)]  # a scheduler of its 
 @contextmanager
 def scheduling(backend: ClusterBackend, subject: str, folder: Path, **args: object) -> Iterator[Trial]:
     """A cluster of its own, and a scheduler with these arguments of ElasticQuota."""
-    config = folder / "config.yaml"
-    profiles = [{"schedulerName": KOORD_SCHEDULER, "pluginConfig": [{"name": "ElasticQuota", "args": args}]}]
-    kind = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
-    config.write_text(yaml.safe_dump({**kind, "profiles": profiles}))
-    with backend.start() as cluster, open_subject(subject, cluster, seed=0, config=config):
-        yield Trial(cluster, "case")
+    with with_arguments(backend, subject, folder, "ElasticQuota", args, profile=KOORD_SCHEDULER) as trial:
+        yield trial
 
 
 @pytest.mark.feature("QUOTA-1.max-bound")
