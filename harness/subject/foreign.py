@@ -6,6 +6,7 @@ import re
 import shlex
 import subprocess
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +73,7 @@ def version_of(command: str) -> str:
     return match[1] if match else ""
 
 
+@cache
 def kubernetes_of(command: str) -> str:
     """The Kubernetes that a program is built on, as in 1.28.7, by the modules that Go lists in it; "" without them."""
     try:
@@ -83,8 +85,8 @@ def kubernetes_of(command: str) -> str:
 
 
 def switched_off(command: str, gates: Iterable[str]) -> list[str]:
-    """Those of these feature gates that a command line leaves off, of kube-scheduler or what is built on it."""
-    if not any(name in Path(_program(command)).name for name in _WITH_GATES):
+    """Those of these feature gates that a command line leaves off, of kube-scheduler or what is built on Kubernetes."""
+    if not any(name in Path(_program(command)).name for name in _WITH_GATES) and not kubernetes_of(command):
         return []
     on: set[str] = set()
     for entry in re.findall(r"--feature-gates[= ](\S+)", command):
