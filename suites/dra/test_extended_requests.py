@@ -88,7 +88,9 @@ def test_what_containers_ask_for(  # noqa: PLR0917 a case and its row
 
 
 @pytest.mark.feature("DRA-4.classes")
-@pytest.mark.case("DR-131", severity="normal", source=f"{RESOLVER}; spec DRA-R105")
+@pytest.mark.case(
+    "DR-131", severity="normal", source="ours: the next class serves at once; kube-scheduler keeps one of each resource"
+)
 def test_of_classes_of_one_age_the_first_by_name_serves(trial: Trial, expect: Expect, offers: Offers) -> None:
     """Several classes name a resource; when the one that serves it is gone, or names it no more, the next one does."""
     trial.add(node("n1"))

@@ -42,7 +42,6 @@ def _in(term: Manifest) -> Manifest:
         pytest.param({"allNodes": True}, {"allNodes": True}, None, ["n1", "n2", "n3", "n4"], id="all-nodes"),
         pytest.param(_in(_label(ZONE, "a")), {"allNodes": True}, _label(ZONE, "a"), ["n1", "n2"], id="labels"),
         pytest.param({"allNodes": True}, _in(_named("n2")), _named("n2"), ["n2"], id="fields-of-the-second"),
-        pytest.param(_in(_named("n2", "n3")), {"allNodes": True}, _named("n2", "n3"), ["n2", "n3"], id="two-names"),
         pytest.param(_in(_named("n1")), {}, _named("n1"), ["n1"], id="one-is-local"),
         pytest.param(
             _in(_label(ZONE, "a")),
@@ -55,11 +54,7 @@ def _in(term: Manifest) -> Manifest:
             _in(_label(ZONE, "a")), _in(_label(ZONE, "a")), _label(ZONE, "a"), ["n1", "n2"], id="twice-the-same"
         ),
         pytest.param(
-            _in(_label(ZONE, "a")),
-            _in(_named("n2", "n3")),
-            _label(ZONE, "a") | _named("n2", "n3"),
-            ["n2"],
-            id="labels-and-fields",
+            _in(_label(ZONE, "a")), _in(_named("n2")), _label(ZONE, "a") | _named("n2"), ["n2"], id="labels-and-fields"
         ),
     ],
 )

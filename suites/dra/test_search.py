@@ -212,7 +212,7 @@ TRUE = [
     "!isSemver('1.2') && isSemver('1.2.3-rc.1')",
     "quantity('1Gi').isGreaterThan(quantity('1000M')) && quantity('1500m').isLessThan(quantity('2'))",
     "quantity('1Gi').compareTo(quantity('1024Mi')) == 0 && quantity('1').compareTo(quantity('2')) == -1",
-    "quantity('2').add(quantity('1')).sub(3).sign() == 0 && quantity('-1').sign() == -1",
+    "quantity('2').add(quantity('1')).sub(3).asInteger() == 0",
     "quantity('2k').asInteger() == 2000 && isQuantity('1Gi') && !isQuantity('1Zz')",
     "'Abc'.lowerAscii() == 'abc' && 'Abc'.upperAscii() == 'ABC' && ' a '.trim() == 'a'",
     "DEVICE.?none.orValue('x') == 'x' && DEVICE.?text.orValue('x') == 'card' && !DEVICE.?none.hasValue()",

@@ -275,7 +275,6 @@ EVENTS = [
     label_added,
     node_grows,
     taint_removed,
-    partner_placed,
     equal_leaves,
     pytest.param(equal_succeeds, marks=pytest.mark.needs(Capability.VIRTUAL_TIME)),  # a kubelet writes its own status
 ]
@@ -304,6 +303,15 @@ def test_an_event_makes_preemption_enough(
 
     expect.gone("low", within=20)
     expect.bound("waits")
+
+
+@pytest.mark.feature("PRE-1.lower-goes")
+@pytest.mark.case("PR-093", severity="normal", source="ours: a partner that is placed makes preemption enough")
+@pytest.mark.long(seconds=15)
+@pytest.mark.parametrize("cooled", [False, True], ids=["in-backoff", "after-backoff"])
+def test_a_partner_makes_preemption_enough(classes: Trial, expect: Expect, *, cooled: bool) -> None:
+    """A pod has to be beside another one. That one is placed, and now the eviction of a less important pod is enough."""
+    test_an_event_makes_preemption_enough(classes, expect, partner_placed, cooled=cooled)
 
 
 @pytest.mark.feature("PRE-1.lower-goes")

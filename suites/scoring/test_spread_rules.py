@@ -76,7 +76,10 @@ def test_pods_of_a_controller_spread_by_default(trial: Trial, expect: Expect, ki
     trial.add(node("n1").cpu(16), node("n2").cpu(16))
     trial.submit(pod_with("filler", "filler").request(cpu=6).select({HOST: "n2"}))
     expect.bound("filler")
-    replicas(trial, kind, 2)
+    replicas(trial, kind, 0)
+    trial.settle()  # the scheduler knows the controller before the pods come
+    path = f"/apis/apps/v1/namespaces/{trial.name}/{kind.lower()}s/r"
+    assert trial.call("PATCH", path, {"spec": {"replicas": 2}}).ok
 
     def places() -> list[str]:
         return sorted(each.spec.node_name for each in trial.pods() if each.metadata.labels.get("app") == "a")
