@@ -310,7 +310,7 @@ def test_an_event_makes_preemption_enough(
 @pytest.mark.long(seconds=15)
 @pytest.mark.parametrize("cooled", [False, True], ids=["in-backoff", "after-backoff"])
 def test_a_partner_makes_preemption_enough(classes: Trial, expect: Expect, *, cooled: bool) -> None:
-    """A pod has to be beside another one. That one is placed, and now the eviction of a less important pod is enough."""
+    """A pod has to be beside another one. That one is placed; now the eviction of a less important pod is enough."""
     test_an_event_makes_preemption_enough(classes, expect, partner_placed, cooled=cooled)
 
 
