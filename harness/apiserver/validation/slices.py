@@ -15,6 +15,7 @@ from seatrial.harness.apiserver.field_errors import (
     unsupported,
 )
 from seatrial.harness.apiserver.names import Object, dns_label, qualified, subdomain
+from seatrial.harness.apiserver.validation.placement import check_node_selector
 from seatrial.harness.apiserver.validation.resources import POSITIVE
 
 _MAX_DEVICES: Final = 128
@@ -82,10 +83,12 @@ def _check_place(spec: Object, path: str, fields: tuple[str, ...], causes: Cause
         causes.append(required(path, f"exactly one of {listed} is required"))
     elif len(matches) > 1:
         causes.append(invalid(path, None, f"exactly one of {listed} is required, but multiple fields are set"))
-    terms = (spec.get("nodeSelector") or {}).get("nodeSelectorTerms") or []
-    if spec.get("nodeSelector") and len(terms) != 1:
-        problem = "must have exactly one node selector term"
-        causes.append(invalid(f"{path}.nodeSelector.nodeSelectorTerms", terms, problem))
+    if selector := spec.get("nodeSelector"):
+        check_node_selector(selector, f"{path}.nodeSelector", causes)
+        terms = selector.get("nodeSelectorTerms") or []
+        if len(terms) != 1:
+            problem = "must have exactly one node selector term"
+            causes.append(invalid(f"{path}.nodeSelector.nodeSelectorTerms", terms, problem))
 
 
 def _check_names(entries: list[Object], path: str, causes: Causes) -> None:
@@ -121,6 +124,8 @@ def _check_device(device: Object, path: str, per_device: bool, causes: Causes) -
     for index, taint in enumerate(taints[:_MAX_TAINTS]):
         _check_taint(taint, f"{path}.taints[{index}]", causes)
     _check_conditions(device, path, causes)
+    if device.get("nodeSelector"):
+        check_node_selector(device["nodeSelector"], f"{path}.nodeSelector", causes)
     own_place = [field for field in _PLACES[:3] if device.get(field)]
     if per_device and len(own_place) != 1:
         listed = "`nodeName`, `nodeSelector`, or `allNodes`"

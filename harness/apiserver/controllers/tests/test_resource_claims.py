@@ -168,6 +168,9 @@ def test_what_is_said_of_devices_goes_with_them(api: Api) -> None:
     assert not after.get("status")
 
 
+TWO_NAMES = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1", "n2"]}]}
+
+
 def a_slice(**spec: Any) -> dict[str, Any]:
     whole = {"driver": "d.io", "pool": {"name": "p", "resourceSliceCount": 1}, "nodeName": "n", **spec}
     return {"metadata": {"name": "s"}, "spec": {key: value for key, value in whole.items() if value is not None}}
@@ -180,6 +183,20 @@ def a_slice(**spec: Any) -> dict[str, Any]:
         pytest.param({"driver": f"{'d' * 60}.io.example"}, "may not be more than 63 bytes", id="long-driver"),
         pytest.param({"pool": {"name": "a//b", "resourceSliceCount": 1}}, "spec.pool.name", id="pool"),
         pytest.param({"allNodes": True}, "but multiple fields are set", id="two-places"),
+        pytest.param(
+            {"nodeName": None, "nodeSelector": {"nodeSelectorTerms": [TWO_NAMES]}},
+            "spec.nodeSelector.nodeSelectorTerms[0].matchFields[0].values: Required value: must be only one value",
+            id="two-names",
+        ),
+        pytest.param(
+            {
+                "nodeName": None,
+                "perDeviceNodeSelection": True,
+                "devices": [{"name": "a", "nodeSelector": {"nodeSelectorTerms": [TWO_NAMES]}}],
+            },
+            "spec.devices[0].nodeSelector.nodeSelectorTerms[0].matchFields[0].values: Required value",
+            id="two-names-for-a-device",
+        ),
         pytest.param({"devices": [{"name": "a"}, {"name": "a"}]}, "Duplicate value", id="one-name-twice"),
         pytest.param({"devices": [{"name": f"d{n}"} for n in range(129)]}, "Too many", id="too-many"),
         pytest.param(
