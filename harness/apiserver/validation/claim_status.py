@@ -3,7 +3,9 @@
 from typing import Any, Final
 
 from seatrial.harness.apiserver.field_errors import Causes, forbidden, immutable, invalid, required, too_many
-from seatrial.harness.apiserver.names import Object
+from seatrial.harness.apiserver.names import Object, dns_label, subdomain
+from seatrial.harness.apiserver.validation.devices import NO_REQUEST
+from seatrial.harness.apiserver.validation.placement import check_node_selector
 
 _MAX_RESERVED: Final = 256
 _MAX_RESULTS: Final = 32
@@ -15,15 +17,33 @@ def check_claim_status(obj: Object, old: Object, causes: Causes) -> None:
     allocation, users = status.get("allocation"), status.get("reservedFor") or []
     if before.get("allocation") and allocation:
         causes.extend(immutable("status.allocation", allocation, before["allocation"]))
-    results = ((allocation or {}).get("devices") or {}).get("results") or []
-    if len(results) > _MAX_RESULTS:
-        causes.append(too_many("status.allocation.devices.results", len(results), _MAX_RESULTS))
+    elif allocation:
+        _check_allocation(allocation, obj.get("spec") or {}, causes)
     _check_users(obj, users, before.get("reservedFor") or [], allocated=bool(allocation), causes=causes)
     allocated = _allocated(status)
     for index, device in enumerate(status.get("devices") or ()):
         if _device(device) not in allocated:
             path = f"status.devices[{index}]"
             causes.append(invalid(path, "/".join(_device(device)[:3]), "must be an allocated device in the claim"))
+
+
+def _check_allocation(allocation: Object, spec: Object, causes: Causes) -> None:
+    results = (allocation.get("devices") or {}).get("results") or []
+    if len(results) > _MAX_RESULTS:
+        causes.append(too_many("status.allocation.devices.results", len(results), _MAX_RESULTS))
+    names = set[str]()
+    for request in (spec.get("devices") or {}).get("requests") or ():
+        name = request.get("name") or ""
+        names |= {name, *(f"{name}/{one.get('name') or ''}" for one in request.get("firstAvailable") or ())}
+    for index, result in enumerate(results[:_MAX_RESULTS]):
+        path = f"status.allocation.devices.results[{index}]"
+        if (name := result.get("request") or "") not in names:
+            causes.append(invalid(f"{path}.request", name, NO_REQUEST))
+        for field, rule in (("driver", subdomain), ("device", dns_label)):
+            value = result.get(field) or ""
+            causes.extend(invalid(f"{path}.{field}", value, problem) for problem in rule(value))
+    if allocation.get("nodeSelector"):
+        check_node_selector(allocation["nodeSelector"], "status.allocation.nodeSelector", causes)
 
 
 def _check_users(obj: Object, users: list[Object], before: list[Object], *, allocated: bool, causes: Causes) -> None:

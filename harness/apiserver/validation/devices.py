@@ -25,6 +25,7 @@ from seatrial.harness.apiserver.validation.resources import POSITIVE, is_extende
 from seatrial.harness.apiserver.webhooks.policies import check_expression
 
 _ALLOCATION_MODES = ("All", "ExactCount")
+NO_REQUEST = "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'"
 _MAX_REQUESTS = _MAX_CONFIGS = _MAX_CONSTRAINTS = _MAX_SELECTORS = 32
 _MAX_ALTERNATIVES = 8
 _MAX_EXPRESSION = 10 * 1024  # bytes
@@ -207,8 +208,7 @@ def _compiled(expression: str) -> tuple[Cause, ...]:
 def _check_references(requests: Any, names: set[str], path: str, causes: Causes) -> None:
     for index, name in enumerate(requests):
         if name not in names:
-            problem = "must be the name of a request in the claim or the name of a request and a subrequest separated"
-            causes.append(invalid(f"{path}.requests[{index}]", name, f"{problem} by '/'"))
+            causes.append(invalid(f"{path}.requests[{index}]", name, NO_REQUEST))
 
 
 def _check_opaque(config: Object, path: str, causes: Causes) -> None:

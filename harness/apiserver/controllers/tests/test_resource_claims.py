@@ -156,6 +156,24 @@ def test_a_status_that_contradicts_itself(api: Api, change: dict[str, Any], mess
     assert message in answer["message"]
 
 
+@pytest.mark.parametrize(
+    ("change", "allocation", "message"),
+    [
+        pytest.param({"request": "none"}, {}, 'results[0].request: Invalid value: "none"', id="no-such-request"),
+        pytest.param({"device": "A_1"}, {}, 'results[0].device: Invalid value: "A_1"', id="no-name-of-a-device"),
+        pytest.param({}, {"nodeSelector": {"nodeSelectorTerms": []}}, "at least one node selector term", id="no-term"),
+    ],
+)
+def test_an_allocation_that_is_none(api: Api, change: dict[str, Any], allocation: dict[str, Any], message: str) -> None:
+    """`validateAllocationResult` of kube-apiserver."""
+    api.do("POST", CLAIMS, {"metadata": {"name": "c"}, "spec": REQUESTS})
+    (result,) = ALLOCATION["devices"]["results"]
+    status = {"allocation": {"devices": {"results": [{**result, **change}]}, **allocation}}
+    code, answer = api.ask("PATCH", f"{CLAIMS}/c/status", {"status": status}, kind=MERGE_PATCH)
+    assert code == 422
+    assert message in answer["message"]
+
+
 def test_what_is_said_of_devices_goes_with_them(api: Api) -> None:
     """DRA-R17: a client that does not know `status.devices` takes the devices away."""
     api.do("POST", CLAIMS, {"metadata": {"name": "c"}, "spec": REQUESTS})
