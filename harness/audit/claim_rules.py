@@ -265,7 +265,7 @@ def _short_gangs(state: ClusterState) -> set[str]:
 
 
 def _min_member(state: ClusterState, key: str, there: list[PodRecord]) -> int | None:
-    """By the PodGroup of the gang, else by the label or annotation of a member; None where nobody says it yet."""
+    """By the PodGroup of the gang, else by the label or annotation of a member; None without any of them."""
     if (group := state.groups.get(key)) is not None:
         return group.min_member
     metas = [record.pod.metadata for record in there]

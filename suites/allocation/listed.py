@@ -35,7 +35,7 @@ def occupy(trial: Trial, name: str, on: str = "n1", **minors: dict[int, int]) ->
 
     Other components place pods too; where a case chooses, nothing depends on what a scheduler would have chosen.
     """
-    listed = {(one["type"], one["minor"]): one for one in trial.device(on)["spec"]["devices"]}
+    listed = {(device["type"], device["minor"]): device for device in trial.device(on)["spec"]["devices"]}
     held: Json = {}
     for kind, parts in minors.items():
         for minor, percent in parts.items():

@@ -151,13 +151,13 @@ class Offers:
         claim = self.claim(name)
         assert claim.status.allocation is not None
         results = claim.status.allocation.devices.results
-        (result,) = (one for one in results if device in {"", one.device})
+        (result,) = (result for result in results if device in {"", result.device})
         shown = [
             {"type": kind, "status": str(value), "reason": "Said", "message": "", "lastTransitionTime": _MOMENT}
             for kind, value in conditions.items()
         ]
         entry = {"driver": result.driver, "pool": result.pool, "device": result.device, "conditions": shown}
-        others = [one for one in msgspec.to_builtins(claim.status.devices) if one["device"] != result.device]
+        others = [other for other in msgspec.to_builtins(claim.status.devices) if other["device"] != result.device]
         path = f"{self._trial.path('ResourceClaim', name)}/status"
         response = self._trial.call("PATCH", path, {"status": {"devices": [*others, entry]}})
         assert response.ok, response.body

@@ -271,7 +271,6 @@ def equal_shrinks(trial: Trial, expect: Expect) -> Event:
 
 
 EVENTS = [
-    equal_shrinks,
     label_added,
     node_grows,
     taint_removed,
@@ -303,6 +302,15 @@ def test_an_event_makes_preemption_enough(
 
     expect.gone("low", within=20)
     expect.bound("waits")
+
+
+@pytest.mark.feature("PRE-1.lower-goes")
+@pytest.mark.case("PR-094", severity="critical", source="kubernetes 1.34 pkg/scheduler/framework/events.go")
+@pytest.mark.long(seconds=15)
+@pytest.mark.parametrize("cooled", [False, True], ids=["in-backoff", "after-backoff"])
+def test_a_pod_that_shrinks_makes_preemption_enough(classes: Trial, expect: Expect, *, cooled: bool) -> None:
+    """A pod of equal importance is resized in place: now the eviction of a less important pod is enough."""
+    test_an_event_makes_preemption_enough(classes, expect, equal_shrinks, cooled=cooled)
 
 
 @pytest.mark.feature("PRE-1.lower-goes")

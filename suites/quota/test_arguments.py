@@ -1,7 +1,6 @@
 """Arguments of ElasticQuota that other cases leave at their defaults. All profiles share quotas: a scheduler each."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -18,11 +17,9 @@ from seatrial.suites.quota.quotas import counted, make, many, named, path_of, pl
 pytestmark = [pytest.mark.needs(Capability.VIRTUAL_TIME)]  # a scheduler of its own
 
 
-@contextmanager
-def scheduling(backend: ClusterBackend, subject: str, folder: Path, **args: object) -> Iterator[Trial]:
+def scheduling(backend: ClusterBackend, subject: str, folder: Path, **args: object) -> AbstractContextManager[Trial]:
     """A cluster of its own, and a scheduler with these arguments of ElasticQuota."""
-    with with_arguments(backend, subject, folder, "ElasticQuota", args, profile=KOORD_SCHEDULER) as trial:
-        yield trial
+    return with_arguments(backend, subject, folder, "ElasticQuota", args, profile=KOORD_SCHEDULER)
 
 
 @pytest.mark.feature("QUOTA-1.max-bound")

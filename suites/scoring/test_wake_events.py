@@ -156,7 +156,6 @@ EVENTS = [
     node_label_added,
     pod_deleted,
     pytest.param(pod_succeeded, marks=pytest.mark.needs(Capability.VIRTUAL_TIME)),  # a kubelet writes its own status
-    pod_shrinks,
     partner_comes,
     partner_labelled,
     opponent_leaves,
@@ -183,6 +182,15 @@ def test_an_event_wakes_all_pods_that_it_helps(
     event()
 
     expect.bound(*PODS, within=20)
+
+
+@pytest.mark.feature("SCORE-4.queue")
+@pytest.mark.case("SC-493", severity="critical", source="kubernetes 1.34 pkg/scheduler/framework/events.go")
+@pytest.mark.long(seconds=20)
+@pytest.mark.parametrize("cooled", [False, True], ids=["in-backoff", "after-backoff"])
+def test_a_pod_that_shrinks_wakes_all_pods_that_it_helps(trial: Trial, expect: Expect, *, cooled: bool) -> None:
+    """A pod is resized in place, which Kubernetes can do since 1.33."""
+    test_an_event_wakes_all_pods_that_it_helps(trial, expect, pod_shrinks, cooled=cooled)
 
 
 @pytest.mark.feature("SCORE-4.queue")

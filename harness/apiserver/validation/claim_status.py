@@ -34,7 +34,8 @@ def _check_allocation(allocation: Object, spec: Object, causes: Causes) -> None:
     names = set[str]()
     for request in (spec.get("devices") or {}).get("requests") or ():
         name = request.get("name") or ""
-        names |= {name, *(f"{name}/{one.get('name') or ''}" for one in request.get("firstAvailable") or ())}
+        alternatives = request.get("firstAvailable") or ()
+        names |= {name, *(f"{name}/{alternative.get('name') or ''}" for alternative in alternatives)}
     for index, result in enumerate(results[:_MAX_RESULTS]):
         path = f"status.allocation.devices.results[{index}]"
         if (name := result.get("request") or "") not in names:
