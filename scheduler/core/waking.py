@@ -5,6 +5,7 @@ preempt on a node that a pod has left, and asks held pods whose gate opened agai
 pods that have waited for long.
 """
 
+import math
 from collections.abc import Iterable
 from typing import Protocol
 
@@ -62,7 +63,9 @@ class Waker:
         self._keys_unread = False  # a plugin raised when the gate keys were read again
         self._cooling_gates: set[str] = set()  # wake keys of opened gates whose pods are in backoff
         self._opened_nodes: set[str] = set()  # that a pod has left, or that changed, since pods were last looked at
-        self._preemptors: dict[ClassKey, int] = {}  # groups to be tried because of them, with the lowest priority there
+        # Groups to be tried because of them: the lowest priority there, and `placement_changes` at the event; pods that
+        # were tried since need not be.
+        self._preemptors: dict[ClassKey, tuple[int, float]] = {}
         self._paused: dict[ClassKey, float] = {}  # when another pod of a group may be tried so
 
     def wake_due(self) -> None:
@@ -74,6 +77,7 @@ class Waker:
 
     def add(self, entry: Entry, key: ClassKey, class_scores: ClassScores) -> None:
         """Have a pod that no node can take wait in the group `key`."""
+        entry.placements = self._cache.placement_changes
         self._queue.wait(key, entry)
         moment = self._handle.clock.monotonic() + LEFTOVER_SECONDS
         if self._could_go(key, entry.info, class_scores):
@@ -133,7 +137,7 @@ class Waker:
         if lowest is not None:
             self._add_preemptors(waiting.classes(), lowest)
         self._paused = {key: moment for key, moment in self._paused.items() if moment > now}
-        for key, lowest in list(self._preemptors.items()):
+        for key, (lowest, changes) in list(self._preemptors.items()):
             entry = None
             if key not in self._paused:
                 entry = waiting.first(key, now, self._handle.nominator.nominated)
@@ -141,7 +145,7 @@ class Waker:
                     entry = waiting.first(key, now)  # all of them are nominated
             if entry is not None:
                 del self._preemptors[key]
-                if entry.info.priority > lowest:
+                if entry.info.priority > lowest and entry.placements < changes:
                     self._queue.wake(entry)
                     self._paused[key] = now + PREEMPTION_PAUSE_SECONDS
             elif waiting.has_class(key):
@@ -162,11 +166,12 @@ class Waker:
             self._add_preemptors((key,), lowest)
             self._handle.request_wake()
 
-    def _add_preemptors(self, keys: Iterable[ClassKey], lowest: int) -> None:
+    def _add_preemptors(self, keys: Iterable[ClassKey], lowest: int, changes: float = math.inf) -> None:
         """Have a pod of each of these groups tried that is more important than `lowest`."""
         for key in keys:
             if self._runners[key[0]].profile.post_filter:
-                self._preemptors[key] = min(lowest, self._preemptors.get(key, lowest))
+                before = self._preemptors.get(key, (lowest, changes))
+                self._preemptors[key] = min(lowest, before[0]), max(changes, before[1])
 
     def _lowest_on(self, names: Iterable[str]) -> int | None:
         """The lowest priority of the pods on these nodes; None if no waiting pod is more important."""
@@ -316,7 +321,7 @@ class Waker:
         self._placement_changes = self._cache.placement_changes
         highest, lowest = self._queue.waiting.highest_priority, self._cache.lowest_priority
         if highest is not None and lowest is not None and lowest < highest:
-            self._add_preemptors(self._queue.waiting.wide_classes(), lowest)
+            self._add_preemptors(self._queue.waiting.wide_classes(), lowest, self._placement_changes)
 
     def _regroup(self) -> None:
         """A term reads a label that none read before: pods of one group may differ in it, so that all are tried."""

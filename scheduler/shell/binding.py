@@ -226,7 +226,8 @@ class Binder:
                 self._bound(decision)
             else:
                 self._unbound(decision, f"bound to {pod.spec.node_name} by another scheduler", retry=False)
-                self._core.intake.set_pod(pod)
+                if pod.metadata.uid in self._core.cache.pending:  # else the watch has shown its node, or its end
+                    self._core.intake.set_pod(pod)
 
         read_back(self._rest, pod_path(decision.info.pod), shown)
 

@@ -331,6 +331,7 @@ def test_the_times_of_a_reservation_that_ends(trial: Trial, expect: Expect) -> N
 
 @pytest.mark.feature("RSV-1.held")
 @pytest.mark.case("RV-303", severity="normal", source="spec RSV-R12, RSV-R13")
+@pytest.mark.long(seconds=13)
 @pytest.mark.parametrize(("own", "of_template"), [(100, 20000), (20000, 100)], ids=["lower", "higher"])
 def test_its_own_priority_goes_before_that_of_its_template(
     trial: Trial, expect: Expect, own: int, of_template: int
@@ -346,7 +347,7 @@ def test_its_own_priority_goes_before_that_of_its_template(
     template = pod("x").request(cpu=5).label(PRIORITY_LABEL, str(of_template))
     trial.reserve(reservation("held").like(template).for_labels(app="owner").many().label(PRIORITY_LABEL, str(own)))
     expect.reservation("held", lambda one: bool(one.status.conditions), "to be refused")
-    trial.pass_time(3.0)  # the backoff of both
+    trial.pass_time(12)  # the backoff of both is over
 
     trial.delete("there")
 

@@ -525,6 +525,7 @@ def test_restricted_options_that_name_nothing_of_it(trial: Trial, expect: Expect
 
 @pytest.mark.feature("RSV-1.held")
 @pytest.mark.case("RV-170", severity="normal", source=f"{_UTIL} (NewReservePod)")
+@pytest.mark.long(seconds=13)
 @pytest.mark.parametrize("by", ["label", "template", ""])
 def test_the_priority_of_a_reservation(trial: Trial, expect: Expect, by: str) -> None:
     """A pod and a reservation wait for one place. The reservation is more important than any pod, unless its label or
@@ -540,7 +541,7 @@ def test_the_priority_of_a_reservation(trial: Trial, expect: Expect, by: str) ->
         held.manifest["spec"]["template"]["spec"]["priority"] = 100
     trial.reserve(held)
     expect.reservation("held", lambda one: bool(one.status.conditions), "to be refused")
-    trial.pass_time(3.0)  # the backoff of both
+    trial.pass_time(12)  # the backoff of both is over
 
     trial.delete("there")
 

@@ -134,6 +134,32 @@ def test_a_device_comes_back_if_its_allocation_is_not_written(
     expect.bound("b", within=90)
 
 
+@pytest.mark.feature("DRA-1.comes-back", "HIL-4.api-errors")
+@pytest.mark.case("DR-144", severity="critical", source=f"{PLUGIN}/dra_manager.go: claims are known by their uid")
+@pytest.mark.long(seconds=15)
+def test_a_claim_that_goes_before_its_allocation_is_answered(
+    trial: Trial, expect: Expect, offers: Offers, link: Link
+) -> None:
+    """A pod and its claim are deleted; the answer to the allocation comes after the claim's end has been watched. The
+    next claim gets the device."""
+    trial.add(node("n1"))
+    offers.publish("n1", device("d0"))
+    trial.apply(claim("one").asks("d", offers.of_class), claim("two").asks("d", offers.of_class))
+    witnessed(trial, expect)
+    link.delay = 4.0
+    trial.submit(pod("a").claim("d", name="one"))
+    assert trial.reaches(lambda: offers.devices_of("one") == ["d=d0"], within=60)
+    trial.delete("a")
+    assert trial.call("DELETE", trial.path("ResourceClaim", "one")).ok
+    assert trial.reaches(lambda: trial.call("GET", trial.path("ResourceClaim", "one")).code == 404, within=30)
+    pause(trial, 20, real=6)
+    link.delay = 0.0
+
+    trial.submit(pod("b").claim("d", name="two"))
+
+    expect.bound("b", within=60)
+
+
 @pytest.mark.feature("DRA-1.counted", "DRA-1.comes-back")
 @pytest.mark.case("DR-141", severity="critical", source="spec DRA-R60, DRA-R75, DRA-R80")
 def test_a_device_of_the_network_is_given_once(trial: Trial, expect: Expect, offers: Offers) -> None:

@@ -46,6 +46,26 @@ def test_an_owner_that_is_not_bound_gives_the_reservation_back(trial: Trial, exp
     assert held.status.phase == "Available"
 
 
+@pytest.mark.feature("RSV-1.held", "HIL-4.api-errors")
+@pytest.mark.case("FT-130", severity="critical", source="kubernetes: an object is gone when its deletion is watched")
+@pytest.mark.long(seconds=15)
+def test_a_reservation_that_goes_before_its_place_is_answered(trial: Trial, expect: Expect, link: Link) -> None:
+    """A reservation gets all of the node, and is deleted; the answer to the write of its place comes after its end has
+    been watched. A pod gets the node."""
+    trial.add(node("n1").cpu(SMALL))
+    witnessed(trial, expect)
+    link.delay = 3.0
+    trial.reserve(reservation("held").like(pod("x").request(cpu=SMALL)).for_labels(app="owner"))
+    expect.available("held", within=60)
+    assert trial.call("DELETE", f"{RESERVATIONS_PATH}/held").ok
+    pause(trial, 10, real=4)
+    link.delay = 0.0
+
+    trial.submit(pod("a").request(cpu=SMALL))
+
+    expect.bound("a", within=60)
+
+
 @pytest.mark.feature("RSV-1.reused")
 @pytest.mark.case("FT-121", severity="critical", source=f"{_CONTROLLER} (syncStatus)")
 @pytest.mark.long(seconds=20)

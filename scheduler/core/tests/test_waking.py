@@ -45,3 +45,26 @@ def test_each_pod_is_tried_again_when_it_has_waited_for_five_minutes() -> None:
     rig.clock.advance(205.0)
     rig.run()
     assert {entry.info.pod.metadata.name: entry.attempts for _, entry in rig.core.queue.entries()} == {"a": 2, "b": 2}
+
+
+def test_what_a_pod_has_met_is_no_reason_to_try_it_again() -> None:
+    """A pod is placed that the spread constraint of the next one counts, and then the next is tried and fits nowhere.
+    Only what is placed afterwards has it tried again, as a less important pod could be evicted for it."""
+    rig = Rig()
+    rig.node("n1", labels={HOST: "n1"})
+    rig.running(pod("less").priority(-1), "n1")
+    many = spread("many").request(cpu=100_000).priority(1)
+    many.manifest["spec"]["topologySpreadConstraints"][0]["whenUnsatisfiable"] = "DoNotSchedule"
+
+    def attempts() -> int:
+        for _ in range(8):
+            rig.run()
+            rig.clock.advance(1.0)
+        entry = rig.core.queue.find("uid-many")
+        assert entry is not None
+        return entry.attempts
+
+    rig.submit(spread("first").priority(2), many)
+    assert attempts() == 1
+    rig.submit(pod("second").label("app", "a").priority(2))
+    assert attempts() == 2

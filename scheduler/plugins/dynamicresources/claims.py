@@ -18,6 +18,8 @@ from seatrial.scheduler.plugins.dynamicresources.ledger import Ledger
 
 ClaimKey = tuple[str, str]  # namespace, name
 
+GONE = 4096  # claims that are remembered when they are gone: more than there are writes without an answer
+
 decode_claim = decoder(ResourceClaim)
 
 
@@ -47,6 +49,7 @@ class Claims:
         self._pending: dict[str, Pending] = {}  # by the uid of the claim
         self._of_pod: dict[str, tuple[Pending, ...]] = {}
         self._extended: dict[str, ResourceClaim] = {}  # claims for extended resources, by the uid of their pod
+        self._gone: dict[str, None] = {}  # uids of claims, the latest last
         handle.on_pod_left(self.release)
 
     # -- objects ------------------------------------------------------------------------------------------------------
@@ -84,7 +87,7 @@ class Claims:
         return frozenset(claim.metadata.uid for claim in reserved if not self.users(claim))
 
     def set_claim(self, claim: ResourceClaim) -> None:
-        """A claim is as given: an event, or the answer to a write, which may come first."""
+        """A claim is as given."""
         key = (claim.metadata.namespace, claim.metadata.name)
         before = self._objects.get(key)
         if before is not None and before.metadata.uid == claim.metadata.uid and _version(claim) < _version(before):
@@ -98,8 +101,16 @@ class Claims:
         if before is None or before.status != claim.status:
             self._handle.open_gate(wake_key(key))
 
+    def take_answer(self, claim: ResourceClaim) -> None:
+        """A write was answered with the claim, unless the watch has shown its end before the answer came."""
+        if claim.metadata.uid not in self._gone:
+            self.set_claim(claim)
+
     def remove_claim(self, claim: ResourceClaim) -> None:
         """A claim is gone."""
+        self._gone[claim.metadata.uid] = None
+        if len(self._gone) > GONE:
+            del self._gone[next(iter(self._gone))]
         key = (claim.metadata.namespace, claim.metadata.name)
         before = self._objects.get(key)
         if before is not None and before.metadata.uid == claim.metadata.uid:
@@ -173,14 +184,14 @@ class Claims:
             self.ledger.book(pending.uid, ())
             pending.uid = uid
             self._pending[uid] = pending
-        self.set_claim(claim)
+        self.take_answer(claim)
 
     def answered(self, pending: Pending, pod: str, answer: ResourceClaim | None) -> None:
         """A pod's write of the allocation was answered with the claim as it is now, or (None) was refused."""
         pending.writes -= 1
         if answer is not None:
             pending.pods.discard(pod)
-            self.set_claim(answer)
+            self.take_answer(answer)
         self._drop_if_settled(pending)
 
     def _drop_if_settled(self, pending: Pending) -> None:

@@ -92,7 +92,7 @@ class Deallocator(Controller):
         def cleared(response: Response) -> None:
             self._work.sent.discard(uid)
             if response.ok:
-                self._work.claims.set_claim(decode_claim(response.body))
+                self._work.claims.take_answer(decode_claim(response.body))
                 remove = {"metadata": {"$deleteFromPrimitiveList/finalizers": [DELETE_PROTECTION]}}
                 path = claim_path(metadata.namespace, metadata.name)
                 self._context.rest.merge(path, remove, lambda _: None, uid=uid, kind=STRATEGIC_MERGE_PATCH)

@@ -83,7 +83,7 @@ class ClaimWriter:
     def _answered(self, pending: Pending | None, pod: str, body: bytes) -> None:
         claim = decode_claim(body)
         if pending is None:
-            self._claims.set_claim(claim)
+            self._claims.take_answer(claim)
         else:
             self._claims.answered(pending, pod, claim)
 

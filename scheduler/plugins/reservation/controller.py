@@ -5,6 +5,7 @@
 
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -135,17 +136,20 @@ class ReservationController(DecisionWriter):
             else:
                 text = f"placed on {body.status.node_name} by another scheduler"
                 self._failed(decision, text, settled, retry=False)
-                self._set(body)
+                self._set_known(body)
 
         read_back(self._rest, f"{RESERVATIONS_PATH}/{reservation.name}", shown)
 
     def _take_in(self, response: Response) -> None:
         """Use the reservation as the API server answers it: its event may be late, and its owners may come before."""
-        try:
+        with suppress(msgspec.MsgspecError):
             body = _decode(response.body)
-        except msgspec.MsgspecError:
-            return
-        if body.available:
+            if body.available:
+                self._set_known(body)
+
+    def _set_known(self, body: Reservation) -> None:
+        """Take an answer in, unless the watch has shown the reservation's end before it."""
+        if body.metadata.uid in self._book.known:
             self._set(body)
 
     def _hand_over(self, reservation: Reservation) -> None:

@@ -159,6 +159,14 @@ def test_what_the_pod_itself_shows_is_believed(uid: str, node: str, where: str) 
     assert unheard.scene.binder.in_flight == 0
 
 
+def test_a_pod_that_has_gone_before_it_is_shown_stays_gone() -> None:
+    unheard = Unheard(node="m")
+    unheard.scene.rig.delete("p")
+    unheard.scene.rig.clock.advance(60)
+    assert unheard.scene.rig.where("p") == ""
+    assert unheard.scene.binder.in_flight == 0
+
+
 def test_a_rejection_sets_the_condition_and_says_why() -> None:
     scene = Scene()
     scene.rig.node("n", cpu="1")
