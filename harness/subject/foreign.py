@@ -73,15 +73,40 @@ def version_of(command: str) -> str:
     return match[1] if match else ""
 
 
-@cache
 def kubernetes_of(command: str) -> str:
     """The Kubernetes that a program is built on, as in 1.28.7, by the modules that Go lists in it; "" without them."""
+    return _modules(command).get("k8s.io/kubernetes", "")
+
+
+def koordinator_of(command: str) -> str:
+    """The release of Koordinator that a program is from, as in 1.8.0; "" if it is not, or does not say it.
+
+    What was built without a tag is at most 1.7 if it is built on a Kubernetes that is older than that of 1.8.0, 1.35.
+    """
+    release = _modules(command).get(_KOORDINATOR)
+    if release is None or release:
+        return release or ""
+    minor = re.match(r"1\.([0-9]+)", kubernetes_of(command))
+    return "1.7" if minor is not None and int(minor[1]) < 35 else ""
+
+
+_KOORDINATOR = "github.com/koordinator-sh/koordinator"
+_MODULE = re.compile(
+    rb"\t(k8s\.io/kubernetes|" + re.escape(_KOORDINATOR.encode()) + rb")\t(?:v([0-9]+\.[0-9]+\.[0-9]+)|\(devel\))"
+)
+
+
+@cache
+def _modules(command: str) -> dict[str, str]:
+    """The release of Kubernetes and of Koordinator among the modules that Go lists in a program; "": of no tag."""
     try:
         with Path(_program(command)).open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as binary:
-            releases = re.findall(rb"\tk8s\.io/kubernetes\tv([0-9]+\.[0-9]+\.[0-9]+)", binary)
+            found = _MODULE.findall(binary)
     except (OSError, ValueError):  # no file, or an empty one
-        return ""
-    return releases[-1].decode() if releases else ""  # a replaced module comes before its replacement
+        return {}
+    return {
+        name.decode(): release.decode() for name, release in found
+    }  # a replaced module comes before its replacement
 
 
 def switched_off(command: str, gates: Iterable[str]) -> list[str]:
