@@ -101,11 +101,11 @@ def _modules(command: str) -> dict[str, str]:
     """The release of Kubernetes and of Koordinator among the modules that Go lists in a program; "": of no tag."""
     try:
         with Path(_program(command)).open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as binary:
-            found = _MODULE.findall(binary)
+            modules = _MODULE.findall(binary)
     except (OSError, ValueError):  # no file, or an empty one
         return {}
     return {
-        name.decode(): release.decode() for name, release in found
+        name.decode(): release.decode() for name, release in modules
     }  # a replaced module comes before its replacement
 
 

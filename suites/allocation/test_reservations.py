@@ -258,12 +258,20 @@ def test_exactly_this_size(trial: Trial, expect: Expect) -> None:
 
 @pytest.mark.feature("RSV-3.ignored")
 @pytest.mark.case("RV-023", severity="critical")
-@pytest.mark.parametrize("affinity", ["", '{"name": "held"}', '{"name": "nobody"}'])
+@pytest.mark.parametrize("affinity", ["", '{"name": "held"}'])
 def test_reservations_ignored(trial: Trial, expect: Expect, affinity: str) -> None:
-    """For a pod that ignores reservations, reserved resources are free, and it becomes no owner, whatever its affinity
-    to reservations (spec RSV-R19)."""
+    """For a pod that ignores reservations, reserved resources are free, and it becomes no owner, even of the one that
+    its affinity names (spec RSV-R19)."""
     ignores = owner("ignores", cpu=6).ignores_reservations()
     ignored(trial, expect, ignores.annotation(RESERVATION_AFFINITY, affinity) if affinity else ignores)
+
+
+@pytest.mark.feature("RSV-3.ignored")
+@pytest.mark.case("RV-223", severity="normal", source="ours: Koordinator asks for the reservation, and does not use it")
+def test_a_reservation_that_is_ignored_need_not_exist(trial: Trial, expect: Expect) -> None:
+    """A pod ignores reservations, and its affinity names one that does not exist: it is bound."""
+    absent = owner("ignores", cpu=6).annotation(RESERVATION_AFFINITY, '{"name": "absent"}')
+    ignored(trial, expect, absent.ignores_reservations())
 
 
 @pytest.mark.feature("RSV-3.ignored")

@@ -283,7 +283,7 @@ EVENTS = [
 @pytest.mark.case(
     "PR-091",
     severity="critical",
-    source="kubernetes: each event that may help moves waiting pods; PostFilter runs again",
+    source="kubernetes 1.32 pkg/scheduler/eventhandlers.go: a changed node moves pods that it has no room for, too",
 )
 @pytest.mark.long(seconds=15)
 @pytest.mark.parametrize("cooled", [False, True], ids=["in-backoff", "after-backoff"])
