@@ -41,6 +41,7 @@ LONGEST = 7  # steps of a story after its first ones
 ROUND = 10  # stories that Hypothesis draws at once; of more it would make most by changing little of the others
 MOST_REPLAYS = 60  # of a story that fails, to make it shorter
 AT_REST = 12.0  # seconds after a change: the longest backoff, and the time for a status
+BETWEEN, LATE = 0.5, 3.0  # seconds between changes that come together, and until a late answer
 TROUBLE, AFTER_TROUBLE = 4.0, 40.0  # seconds that trouble lasts, and after which informers and bindings are tried again
 STEPS = 280  # of one area in a run, if nothing else is asked for
 _NAMESPACE = "story"
@@ -132,6 +133,7 @@ class _Stage:
                     self._change(step)
                     trial.pass_time(TROUBLE)
                     link.heal()
+                    link.delay = 0.0
                     trial.pass_time(AFTER_TROUBLE)
         trial.pass_time(AT_REST)
 
@@ -154,6 +156,10 @@ class _Stage:
                 trial.call("PATCH", path.replace("{namespace}", trial.name), patch)
             case {"pass": seconds}:
                 trial.pass_time(seconds)
+            case {"together": steps}:
+                for each in steps:
+                    self._change(each)
+                    trial.pass_time(BETWEEN)
 
     def _add(self, entry: Step) -> None:
         if entry["name"] not in self._trial.nodes:
@@ -205,6 +211,8 @@ def _begin(trouble: str, link: Link) -> None:
             link.lose_answers(writes)
         case "refused":
             link.refuse(500, writes)
+        case "late":
+            link.delay = LATE
 
 
 def _change_of(step: Step) -> Change:
@@ -245,15 +253,27 @@ def again(manifest: Step) -> Story:
     return [{"delete": [manifest["kind"], manifest["metadata"]["name"]]}, {"create": [manifest]}]
 
 
+def _deletions(step: Step) -> Story:
+    """The deletion of each object that the step creates."""
+    made = [(each["kind"], each["metadata"]) for each in step["create"]]
+    return [{"delete": [kind, *(of[key] for key in ("name", "namespace") if key in of)]} for kind, of in made]
+
+
 @st.composite
 def eventful(draw: st.DrawFn, start: st.SearchStrategy[Story], steps: st.SearchStrategy[Step | Story]) -> Story:
-    """First steps, then changes; during one of them the scheduler may be in trouble."""
+    """First steps, then changes; during one of them, or several in a row, the scheduler may be in trouble."""
     listed = draw(st.lists(steps, min_size=1, max_size=LONGEST))
     changes = [step for one in listed for step in (one if isinstance(one, list) else [one])]
-    trouble = draw(st.sampled_from(["", "", "restart", "restart", "cut", "lost", "refused", "held"]))
-    if trouble:
+    trouble = draw(st.sampled_from(["", "", "restart", "restart", "cut", "lost", "refused", "held", "late", "late"]))
+    made = [number for number, step in enumerate(changes) if "create" in step]
+    if trouble == "late" and made:  # what was just made may be gone before the scheduler knows that it is placed
+        number = draw(st.sampled_from(made))
+        changes[number] = {"together": [changes[number], *_deletions(changes[number])], "during": trouble}
+    elif trouble:
         number = draw(st.integers(0, len(changes) - 1))
-        changes[number] = changes[number] | {"during": trouble}
+        several = changes[number : number + draw(st.integers(1, 3))]
+        one = {"together": several} if len(several) > 1 else several[0]
+        changes[number : number + len(several)] = [one | {"during": trouble}]
     return [*draw(start), *changes]
 
 

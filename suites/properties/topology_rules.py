@@ -101,10 +101,9 @@ def topology_rules(before: State, after: State, change: Change) -> Iterator[str]
                 yield f"of gang {name} {size - len(waiting)} members are bound, and {len(waiting)} wait"
             elif change is Change.ONE:
                 yield from _of_bound(after, name, members, depth)
-    grouped = {name_of(pod) for name in after.groups for pod in _members(after, name)}
     for pod in after.waiting():
         homes = [name for name, node in after.nodes.items() if not list(objections(after, pod, node))]
-        if name_of(pod) not in grouped and homes:
+        if POD_GROUP_LABEL not in labels(pod) and homes:
             yield f"pod {name_of(pod)} waits although nodes {homes} have room"
 
 
