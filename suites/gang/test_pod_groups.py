@@ -134,16 +134,17 @@ def test_the_phase_of_a_gang_of_three(trial: Trial, expect: Expect, phases: tupl
 @pytest.mark.feature("GANG-1.status")
 @pytest.mark.case("GA-281", severity="normal", source="spec GANG-R45")
 def test_who_occupies_a_gang_and_since_when(trial: Trial, expect: Expect) -> None:
-    """Members of two owners wait for a second card: both owners are named. When a member is deleted later the gang is
+    """Members with two owners wait for a second card: both owners are named. When a member is deleted later the gang is
     being scheduled again, and its start stays the first one."""
     trial.add(node("n1").cards(1))
     trial.apply(gang("train", 2))
-    members = workers("train", 2)
-    for name, built in zip(("b", "a"), members, strict=True):
+    owners = []
+    for name in ("b", "a"):
         body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}}
         uid = trial.accept(body, f"/api/v1/namespaces/{trial.name}/configmaps")["metadata"]["uid"]
-        owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": name, "uid": uid}
-        built.manifest["metadata"]["ownerReferences"] = [owner]
+        owners.append({"apiVersion": "v1", "kind": "ConfigMap", "name": name, "uid": uid})
+    for built in (members := workers("train", 2)):
+        built.manifest["metadata"]["ownerReferences"] = owners
     trial.submit(*members)
     assert shows(trial, phase="Scheduling", occupiedBy=f"{trial.name}/a,{trial.name}/b"), status(trial)
     start = status(trial)["scheduleStartTime"]
