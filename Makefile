@@ -38,7 +38,10 @@ nightly: $(VENV)/.run
 	$(BIN)/seatrial nightly --results "$(RESULTS)" $(if $(PUSH),--push "$(PUSH)") $(if $(LAB),--lab "$(LAB)") \
 		$(if $(PLACE),--place "$(PLACE)") $(if $(CARDS),--cards "$(CARDS)") $(if $(WINDOW),--window "$(WINDOW)") -- $(ARGS)
 
-test: lint types contract docs own-tests suites
+# What reads the sources alone runs side by side.
+test: $(VENV)/.dev
+	$(MAKE) -j 2 lint types contract docs
+	$(MAKE) own-tests suites
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -60,10 +63,10 @@ pictures: $(VENV)/.run
 	$(BIN)/seatrial run --report build/pictures
 	$(BIN)/python docs/pictures.py build/pictures/signoff.html
 
-# One worker more than CI has cores: half of a worker's time is waiting for processes that it started. A worker that has
+# Two workers more than CI has cores: half of a worker's time is waiting for processes that it started. A worker that has
 # run its share takes tests of the others; the default leaves the long tests at the end to one worker.
 own-tests: $(VENV)/.dev
-	$(BIN)/pytest -n 3 --dist=worksteal
+	$(BIN)/pytest -n 4 --dist=worksteal
 
 suites: $(VENV)/.dev
 	$(BIN)/pytest suites --seatrial-subject=inprocess -n 2 --dist=worksteal -q
