@@ -15,6 +15,7 @@ from seatrial.harness.clusters.protocol import Capability
 from seatrial.harness.subject.protocol import Subject
 from seatrial.scheduler.api.builders import NodeBuilder, node, pod, reservation
 from seatrial.scheduler.api.clock import SimClock
+from seatrial.scheduler.api.core import Pod
 from seatrial.suites.faults.schedulers import link, pause, running, witnessed
 
 __all__ = ["link", "running"]
@@ -103,18 +104,20 @@ def test_killed_with_cards_reserved(trial: Trial, expect: Expect, running: Subje
     trial.submit(pod("inside").label("app", "owner").gpus(1))
     before = expect.bound("inside")
 
+    def placed() -> list[Pod]:
+        return [each for each in trial.pods() if each.spec.node_name]
+
     running.kill()
     running.start_again()
 
     trial.submit(*(pod(name).gpus(1) for name in ("first", "second")))
     trial.submit(*(pod(name).label("app", "owner").gpus(1) for name in ("a", "b", "c")))
-    a, b = expect.bound("a", "b")
-    values = {minor for pod in (before, a, b) for minor in minors(pod)}
-    assert len(values) == 3
-    assert [reservation_of(pod) for pod in (before, a, b)] == ["held"] * 3
-    placed = [pod for pod in trial.pods() if pod.metadata.name in {"first", "second", "c"} and pod.spec.node_name]
-    assert len(placed) == 1
-    assert not values & {*minors(placed[0])}
+    assert trial.reaches(lambda: len(placed()) == 4, within=60), [each.metadata.name for each in placed()]
+    expect.stable(seconds=3)
+    assert sorted(minor for each in placed() for minor in minors(each)) == [0, 1, 2, 3]
+    inside = [each for each in placed() if reservation_of(each) == "held"]
+    assert len(inside) == 3
+    assert minors(before) == minors(next(each for each in inside if each.metadata.name == "inside"))
 
 
 @pytest.mark.feature("HIL-4.api-errors")

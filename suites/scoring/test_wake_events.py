@@ -9,7 +9,7 @@ import pytest
 
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
-from seatrial.harness.clusters.fault_injection.transport import Link, bindings
+from seatrial.harness.clusters.fault_injection.transport import BindingsOf, Link
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import PodBuilder, node, pod, quota
 from seatrial.scheduler.api.extension import KOORD_SCHEDULER
@@ -236,7 +236,7 @@ def test_a_failed_binding_wakes_the_next_pod(trial: Trial, expect: Expect, link:
     trial.add(node("n1").cpu(4))
     trial.settle()
     link.delay = 4.0
-    link.refuse(500, lambda request: bindings(request) and "/pods/first/" in request.path)
+    link.refuse(500, BindingsOf("first"))
     trial.submit(pod("first").request(cpu=4))
     trial.pass_time(1)
     trial.submit(pod("second").request(cpu=4) if equal else pod("second").request(cpu=4, memory="64Mi"))

@@ -4,7 +4,7 @@ import pytest
 
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
-from seatrial.harness.clusters.fault_injection.transport import Link
+from seatrial.harness.clusters.fault_injection.transport import Link, writes
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import gang, network_topology, node
 from seatrial.scheduler.api.podgroup import NETWORK_TOPOLOGY_INDEX
@@ -303,7 +303,7 @@ def test_a_topology_that_is_deleted_gathers_nobody(trial: Trial, expect: Expect)
 @pytest.mark.long(seconds=4)
 def test_a_status_that_was_refused_is_written_again(trial: Trial, link: Link) -> None:
     """The API server refuses the first status: it is written when it accepts it again, though nothing changes."""
-    link.refuse(500, lambda request: request.method == "PATCH" and "clusternetworktopologies" in request.path)
+    link.refuse(500, writes)
     trial.apply(network())
     trial.add(placed_in("b1-0", "s1", "b1"))
     assert trial.reaches(lambda: link.refused >= 1, within=30), "expected the status to be tried"
