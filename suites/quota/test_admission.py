@@ -17,6 +17,7 @@ from seatrial.harness.clusters.fault_injection.transport import Link
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.harness.errors import ApiRefused
 from seatrial.scheduler.api.builders import node, pod, quota
+from seatrial.scheduler.api.extension import KOORD_SCHEDULER
 from seatrial.scheduler.api.quota import GUARANTEED, NAMESPACES, QUOTA_NAME, STRICT_KEYS, TREE_ID
 from seatrial.scheduler.api.transport import Response
 from seatrial.suites.quota.webhook import path_of, quota_webhook
@@ -207,6 +208,7 @@ def message_of(response: Response) -> str:
 
 
 @pytest.mark.feature("QUOTA-2.refusals")
+@pytest.mark.profile(KOORD_SCHEDULER)
 @pytest.mark.case("QU-340", severity="normal", source="spec elastic-quota V7; Koordinator quota_topology_check.go")
 def test_a_max_that_is_checked_against_what_is_used(trial: Trial, expect: Expect) -> None:
     """Pods use two cores of a quota. With the annotation its max of cpu is not lowered below two, and lowered to two;
@@ -216,7 +218,7 @@ def test_a_max_that_is_checked_against_what_is_used(trial: Trial, expect: Expect
     with quota_webhook(trial, "--disable-device-resource-spec", name="of-the-case"):
         built = quota(own).max(cpu=4, memory="4Gi").annotation(STRICT_KEYS, '["cpu"]')
         trial.apply(built.manifest)
-        trial.submit(pod("one").request(cpu=2, memory="2Gi").quota(own))
+        trial.submit(pod("one").request(cpu=2, memory="2Gi").quota(own).scheduler(KOORD_SCHEDULER))
         expect.bound("one")
 
         def used() -> dict[str, str]:
