@@ -205,6 +205,7 @@ class Core:
             self._diagnose(runner, info, failure, nominated or "", text)
         message = failure.message(", ".join(words))
         entry.reason_of_nodes = not failure.nodes or failure.of_taints()
+        entry.placements = self.cache.placement_changes
         if held_under:
             assert failure.pre_filter is not None
             self.waker.hold(entry, held_under, failure.pre_filter)

@@ -77,7 +77,6 @@ class Waker:
 
     def add(self, entry: Entry, key: ClassKey, class_scores: ClassScores) -> None:
         """Have a pod that no node can take wait in the group `key`."""
-        entry.placements = self._cache.placement_changes
         self._queue.wait(key, entry)
         moment = self._handle.clock.monotonic() + LEFTOVER_SECONDS
         if self._could_go(key, entry.info, class_scores):

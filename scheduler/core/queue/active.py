@@ -39,7 +39,7 @@ class Entry:
     attempts: int = 0
     ready_at: float = 0.0  # monotonic second at which its backoff ends
     waiting_since: float = 0.0
-    placements: int = 0  # `Cache.placement_changes` when it was last tried
+    placements: int = 0  # `Cache.placement_changes` when preemption was last tried for it
     gates: tuple[tuple[Gate, str], ...] = ()  # the gates that concern the pod, with their wake keys
     last_message: str = ""  # the last message about the pod as a member of its group
     hold_until: float = 0.0  # monotonic second at which it gives back the place that it has or had in its group
