@@ -258,7 +258,7 @@ def test_selectors_are_found_by_an_index(trial: Trial, expect: Expect, services:
 @pytest.mark.profile(RESERVING)
 def test_the_released_configuration_of_preemption(trial: Trial, expect: Expect) -> None:
     """The announcement's arguments, and what they do: the plugin Reservation, and not DefaultPreemption, makes room for
-    a Reservation. Of two pods the one of lower priority goes; one that may not be preempted stays, though it would go first."""
+    a Reservation. Of two pods the one of lower priority goes; one that may not be preempted stays."""
     assert announced("v1.6/config/reservation-preemption.config.yaml", RESERVING)
     trial.apply(priority_class("trial-middle", 1000), priority_class("trial-high", 2000))
     trial.add(node("n1").cpu(SMALL))

@@ -290,3 +290,21 @@ def test_a_pod_is_as_old_as_its_condition_after_a_restart(trial: Trial, expect: 
     trial.submit(small("a"))
     expect.bound("a")
     expect.refusal()
+
+
+@pytest.mark.feature("SCORE-3.filter")
+@pytest.mark.case("LA-115", severity="normal", source="spec FWK-R57; loadaware/estimator/default_estimator.go")
+@pytest.mark.parametrize("first", [1, 10], ids=["small-first", "large-first"])
+def test_limits_tell_pods_of_equal_requests_apart(trial: Trial, expect: Expect, first: int) -> None:
+    """Two pods request one core, of which one may use ten: that one is estimated at 8.5 beside a usage of 8 of 20 and
+    waits, whichever came first; the other one is bound."""
+    machines(trial, "n1")
+    report(trial, "n1", "8", "4Gi", system=("8", "0"))
+    settle(trial)
+    for cores in (first, 11 - first):
+        one = pod(f"up-to-{cores}").request(cpu=1, memory="1Gi").limits({"cpu": cores, "memory": "1Gi"})
+        trial.submit(one.label(PRIORITY_CLASS_LABEL, PROD).scheduler(RELEASED))
+        if cores == 1:
+            expect.bound("up-to-1")
+        else:
+            expect.pending("up-to-10", saying=OVER)

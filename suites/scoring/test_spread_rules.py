@@ -114,7 +114,7 @@ def test_defaults_are_for_pods_without_constraints(trial: Trial, expect: Expect,
     """Three pods of its Service are on the emptier node. The next pod goes to the other one, unless it has a constraint
     of its own, which both nodes meet."""
     serve(trial, "app", app="a")
-    trial.add(node("n1").cpu(16), node("n2").cpu(16))
+    trial.add(*(node(name).cpu(16).label(ZONE, name) for name in ("n1", "n2")))
     crowd = [pod_with(f"p{number}").select({HOST: "n1"}) for number in range(3)]
     trial.submit(*crowd, pod_with("filler", "filler").request(cpu=6).select({HOST: "n2"}))
     expect.bound("filler", *(member.name for member in crowd))
