@@ -153,8 +153,8 @@ def test_a_profile_without_a_tree_gets_one(trial: Trial) -> None:
 def test_labels_of_a_tree_root(trial: Trial) -> None:
     """A tree root has the labels of its profile, but for those that say which tree it is the root of."""
     trial.add(node("own-0").cpu(2).label(POOL, "own"))
-    wanted = {PROFILE: "alias", TREE_ID: f"{trial.name}-own", IS_ROOT: "true", IS_PARENT: "true", "team": "red"}
-    labels = wanted | {TREE_ID: "other", IS_ROOT: "false"}
+    target = {PROFILE: "alias", TREE_ID: f"{trial.name}-own", IS_ROOT: "true", IS_PARENT: "true", "team": "red"}
+    labels = target | {TREE_ID: "other", IS_ROOT: "false"}
     spec = {"quotaName": f"{trial.name}-own-root", "quotaLabels": labels}
     profile = {
         "apiVersion": "quota.koordinator.sh/v1alpha1",
@@ -166,8 +166,8 @@ def test_labels_of_a_tree_root(trial: Trial) -> None:
     path = trial.path("ElasticQuota", f"{trial.name}-own-root")
 
     assert trial.reaches(lambda: trial.call("GET", path).ok, within=30)
-    found = orjson.loads(trial.call("GET", path).body)["metadata"]["labels"]
-    assert {key: found.get(key) for key in wanted} == wanted
+    own = orjson.loads(trial.call("GET", path).body)["metadata"]["labels"]
+    assert {key: own.get(key) for key in target} == target
 
 
 @pytest.mark.feature("QUOTA-7.trees")

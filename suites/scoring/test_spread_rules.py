@@ -9,7 +9,7 @@ from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import TRIAL_LABEL, Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import node
-from seatrial.suites.scoring.rules import HOST, PREFERRED, REQUIRED, ZONE, Json, pod_with, spread, term, waits
+from seatrial.suites.scoring.rules import HOST, PREFERRED, REQUIRED, ZONE, Json, patch, pod_with, spread, term, waits
 
 pytestmark = [pytest.mark.needs(Capability.NODES)]
 
@@ -322,3 +322,34 @@ def test_each_value_of_a_selector_counts_for_pods_that_come_later(trial: Trial, 
     assert expect.bound("later").spec.node_name == "n2"
     assert expect.bound("near").spec.node_name == "n2"
     expect.refusal()
+
+
+@pytest.mark.feature("SCORE-4.affinity", "SCORE-4.spread")
+@pytest.mark.case("SC-527", severity="critical", source="kubernetes v1.34: interpodaffinity, podtopologyspread, Filter")
+@pytest.mark.parametrize("rule", ["near", "far", "spread"])
+def test_a_node_gets_its_zone_later(trial: Trial, expect: Expect, rule: str) -> None:
+    """The only node with room has no zone. A pod that must be near one of zone x, or be spread over zones, waits until
+    it has one; a pod that avoids one of zone x is bound to it as long as it has none."""
+    trial.add(node("n1").cpu(8).label(ZONE, "x"), node("n2").cpu(8))
+    trial.submit(pod_with("first").request(cpu=8).select({HOST: "n1"}))
+    expect.bound("first")
+    one = term("a", key=ZONE)
+    rules: Json = {
+        "near": {"affinity": {"podAffinity": {REQUIRED: [one]}}},
+        "far": {"affinity": {"podAntiAffinity": {REQUIRED: [one]}}},
+        "spread": {"topologySpreadConstraints": spread(topologyKey=ZONE, maxSkew=2)},
+    }
+    trial.submit(pod_with("before", "b", **rules[rule]).request(cpu=2))
+    if rule == "far":
+        assert expect.bound("before").spec.node_name == "n2"
+    else:
+        waits(expect, "before")
+
+    patch(trial, "/api/v1/nodes/n2", {"metadata": {"labels": {ZONE: "x"}}})
+
+    trial.settle()
+    trial.submit(pod_with("after", "b", **rules[rule]).request(cpu=2))
+    if rule == "far":
+        waits(expect, "after")
+    else:
+        assert [each.spec.node_name for each in expect.bound("before", "after")] == ["n2", "n2"]
