@@ -207,3 +207,24 @@ def test_whether_what_is_used_is_guaranteed(
             settle(trial)
             assert [cores(GUARANTEED, name) for name in above] == [0, 8]
             assert cores(RUNTIME) == 8
+
+
+@pytest.mark.feature("QUOTA-12.overuse")
+@pytest.mark.case("QU-413", severity="normal", source="spec QUOTA-R67, QUOTA-R68; defaults of ElasticQuotaArgs")
+@pytest.mark.parametrize("watched", [True, False], ids=["all-quotas", "none"])
+def test_overuse_is_taken_back_after_two_minutes(
+    seatrial_backend: ClusterBackend, pytestconfig: pytest.Config, tmp_path: Path, watched: bool
+) -> None:
+    """The max of a quota becomes half of what it uses: with monitorAllQuotas its pods are evicted after 120 s, and not
+    before; without, none is."""
+    subject = pytestconfig.getoption("--seatrial-subject")
+    with scheduling(seatrial_backend, subject, tmp_path, monitorAllQuotas=watched) as trial:
+        trial.add(node("n1").cpu(8))
+        make(trial, quota(named(trial, "a")).max(cpu=4))
+        trial.submit(*many(trial, "a", 4))
+        Expect(trial).running("a-0", "a-3")
+        assert trial.call("PATCH", path_of(trial, named(trial, "a")), {"spec": {"max": {"cpu": "2"}}}).ok
+        trial.pass_time(110)
+        assert placed(trial, "a-") == 4
+        trial.pass_time(60)
+        assert placed(trial, "a-") == (2 if watched else 4)

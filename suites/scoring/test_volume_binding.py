@@ -1,13 +1,15 @@
 """Claims that wait for their first consumer: the scheduler chooses the volume, or the node where one is made."""
 
+from pathlib import Path
+
 import pytest
 
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.fault_injection.transport import Link, volume_writes
-from seatrial.harness.clusters.protocol import Capability
+from seatrial.harness.clusters.protocol import Capability, ClusterBackend
 from seatrial.scheduler.api.builders import node, pod
-from seatrial.suites.faults.schedulers import link, pause, running, witnessed
+from seatrial.suites.faults.schedulers import link, pause, running, with_arguments, witnessed
 from seatrial.suites.scoring.claims import PROVISIONER, StorageOfCase, storage
 from seatrial.suites.scoring.rules import HOST, ZONE, patch, pod_with
 
@@ -133,9 +135,38 @@ def test_a_provisioner_that_makes_nothing(trial: Trial, expect: Expect, storage:
     assert storage.selected_node("c") == "n1"
     trial.submit(pod("next").request(cpu=6))
     expect.pending("next")
+    trial.pass_time(500)
+    assert not trial.pod("next").spec.node_name, "bound before the ten minutes were over"
 
-    expect.bound("next", within=900)
+    expect.bound("next", within=400)
     expect.pending("p")
+
+
+@pytest.mark.feature("SCORE-4.volumes")
+@pytest.mark.case(
+    "SC-529", severity="normal", source="kubernetes v1.34: volumebinding/volume_binding.go, BindTimeoutSeconds"
+)
+@pytest.mark.needs(Capability.VIRTUAL_TIME)  # a scheduler of its own
+def test_the_time_that_a_provisioner_has_is_an_argument(
+    seatrial_backend: ClusterBackend, pytestconfig: pytest.Config, tmp_path: Path
+) -> None:
+    """With bindTimeoutSeconds of 60 another pod gets the room on the node after one minute."""
+    subject = pytestconfig.getoption("--seatrial-subject")
+    arguments = {"bindTimeoutSeconds": 60}
+    profile = "default-scheduler"
+    with with_arguments(seatrial_backend, subject, tmp_path, "VolumeBinding", arguments, profile=profile) as trial:
+        expect, storage = Expect(trial), StorageOfCase(trial)
+        storage.of_class(PROVISIONER)
+        trial.add(node("n1").cpu(8))
+        storage.claim("c")
+        claim = {"name": "c", "persistentVolumeClaim": {"claimName": "c"}}
+        trial.submit(pod_with("p", volumes=[claim]).request(cpu=6))
+        assert storage.selected_node("c") == "n1"
+        trial.submit(pod("next").request(cpu=6))
+        expect.pending("next")
+        trial.pass_time(30)
+        assert not trial.pod("next").spec.node_name, "bound before the minute was over"
+        expect.bound("next", within=60)
 
 
 @pytest.mark.feature("SCORE-4.volumes")
