@@ -16,6 +16,7 @@ from seatrial.scheduler.api.extension import KOORD_SCHEDULER
 from seatrial.scheduler.api.numa import PRIORITY_CLASS_LABEL
 from seatrial.suites.loadaware.machines import PROD, machines
 from seatrial.suites.loadaware.reports import report, settle
+from seatrial.suites.scoring.rules import HOST, PREFERRED, expression
 
 pytestmark = [pytest.mark.needs(Capability.VIRTUAL_TIME)]  # a scheduler of its own
 
@@ -24,12 +25,15 @@ PLUGIN = "LoadAwareScheduling"
 
 
 @contextmanager
-def scheduling(backend: ClusterBackend, subject: str, folder: Path, args: Mapping[str, object]) -> Iterator[Trial]:
-    """A cluster of its own, and a scheduler that scores by load alone, with these arguments."""
-    enabled = {"enabled": [{"name": PLUGIN}]}
+def scheduling(
+    backend: ClusterBackend, subject: str, folder: Path, args: Mapping[str, object], *, affinity: bool = False
+) -> Iterator[Trial]:
+    """A cluster of its own, and a scheduler that scores by load alone, with these arguments; `affinity`: and by
+    preferred node affinity, with a twelfth of the weight."""
+    others = [{"name": "NodeAffinity", "weight": 1}] if affinity else []
     plugins = {
-        **dict.fromkeys(("preFilter", "filter", "reserve"), enabled),
-        "score": {**enabled, "disabled": [{"name": "*"}]},
+        **{key: {"enabled": [{"name": PLUGIN}]} for key in ("preFilter", "filter", "reserve")},
+        "score": {"enabled": [{"name": PLUGIN, "weight": 12}, *others], "disabled": [{"name": "*"}]},
     }
     given = [{"name": PLUGIN, "args": dict(args)}]
     profile = {"schedulerName": KOORD_SCHEDULER, "plugins": plugins, "pluginConfig": given}
@@ -104,3 +108,26 @@ def test_weights_beside_that_of_the_dominant_resource(
         settle(trial)
         trial.submit(pod("a").request(cpu="10m", memory="10Mi").scheduler(KOORD_SCHEDULER))
         assert Expect(trial).bound("a").spec.node_name == home
+
+
+@pytest.mark.feature("SCORE-3.dominant-weight")
+@pytest.mark.case(
+    "LA-118", severity="normal", source="spec FWK-R61; loadaware/load_aware.go (loadAwareSchedulingScorer)"
+)
+def test_the_dominant_weight_is_one_of_all_weights(
+    seatrial_backend: ClusterBackend, pytestconfig: pytest.Config, tmp_path: Path
+) -> None:
+    """The same nodes score 49 and 56 with the three weights: twelve times the difference is less than the node
+    affinity that the pod prefers n1 by."""
+    subject = pytestconfig.getoption("--seatrial-subject")
+    args = {"dominantResourceWeight": 1, "resourceWeights": {"cpu": 1, "memory": 1}}
+    prefers = {"weight": 1, "preference": {"matchExpressions": [expression(HOST, "In", "n1")]}}
+    with scheduling(seatrial_backend, subject, tmp_path, args, affinity=True) as trial:
+        machines(trial, "n1", "n2")
+        report(trial, "n1", "10", "32Gi")
+        report(trial, "n2", "12", "6Gi")
+        settle(trial)
+        builder = pod("a").request(cpu="10m", memory="10Mi").scheduler(KOORD_SCHEDULER)
+        builder.manifest["spec"]["affinity"] = {"nodeAffinity": {PREFERRED: [prefers]}}
+        trial.submit(builder)
+        assert Expect(trial).bound("a").spec.node_name == "n1"
