@@ -35,8 +35,8 @@ def scheduling(
         **{key: {"enabled": [{"name": PLUGIN}]} for key in ("preFilter", "filter", "reserve")},
         "score": {"enabled": [{"name": PLUGIN, "weight": 12}, *others], "disabled": [{"name": "*"}]},
     }
-    given = [{"name": PLUGIN, "args": dict(args)}]
-    profile = {"schedulerName": KOORD_SCHEDULER, "plugins": plugins, "pluginConfig": given}
+    arguments = [{"name": PLUGIN, "args": dict(args)}]
+    profile = {"schedulerName": KOORD_SCHEDULER, "plugins": plugins, "pluginConfig": arguments}
     config = folder / "config.yaml"
     kind = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
     config.write_text(yaml.safe_dump({**kind, "profiles": [profile]}))
