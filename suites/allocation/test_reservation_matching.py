@@ -290,3 +290,38 @@ def test_pods_of_one_owner_wait_for_different_reservations(trial: Trial, expect:
         else:
             reserve(name)
         assert reservation_of(expect.bound(name)) == f"for-{name}"
+
+
+@pytest.mark.feature("RSV-3.affinity")
+@pytest.mark.case("RV-320", severity="normal", source=f"{_MATCHING} (checkReservationMatchedOrIgnored)")
+def test_a_reservation_by_name_is_that_of_the_whole_name(trial: Trial, expect: Expect) -> None:
+    """Owners name a reservation by its whole name, by its beginning, its end, and in capitals."""
+    trial.add(node("n1").cpu(8))
+    trial.reserve(reservation("held-back").like(pod("x").request(cpu=4)).for_labels(app="owner").many())
+    expect.available("held-back")
+    names = {"whole": "held-back", "beginning": "held", "end": "back", "capitals": "Held-Back"}
+
+    trial.submit(*(owner(name, cpu=1).into_reservation(name=words) for name, words in names.items()))
+
+    get_in(expect, {"whole": "held-back"}, "beginning", "end", "capitals")
+
+
+@pytest.mark.feature("RSV-2.policies")
+@pytest.mark.case(
+    "RV-321", severity="critical", source="koordinator: pkg/scheduler/plugins/reservation@v1.7.0 (fitsNode)"
+)
+def test_beside_several_reservations_that_are_too_small(trial: Trial, expect: Expect) -> None:
+    """Three Restricted reservations of five cores are for the owner of seven, and four cores of the node are free: it
+    waits, until one of the three is deleted."""
+    trial.add(node("n1").cpu(19))
+    for name in ("one", "two", "three"):
+        held = reservation(name).like(pod("x").request(cpu=5)).for_labels(app="owner").many()
+        trial.reserve(held.policy("Restricted"))
+        expect.available(name)
+
+    trial.submit(owner("a", cpu=7))
+
+    expect.pending("a")
+    expect.stable(seconds=2)
+    assert trial.call("DELETE", f"{RESERVATIONS_PATH}/two").ok
+    assert not reservation_of(expect.bound("a"))

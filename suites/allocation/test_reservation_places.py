@@ -262,14 +262,13 @@ def test_the_released_configuration_of_preemption(trial: Trial, expect: Expect) 
     assert announced("v1.6/config/reservation-preemption.config.yaml", RESERVING)
     trial.apply(priority_class("trial-middle", 1000), priority_class("trial-high", 2000))
     trial.add(node("n1").cpu(SMALL))
-    trial.submit(
-        pod("spared").request(cpu=2).label("scheduling.koordinator.sh/disable-preemptible", "true"),
-        pod("low").request(cpu=3),
-        pod("middle").request(cpu=3).priority_class("trial-middle"),
-    )
-    expect.bound("spared", "low", "middle")
+    trial.submit(pod("low").request(cpu=3), pod("middle").request(cpu=3).priority_class("trial-middle"))
+    expect.running("low", "middle")
+    trial.pass_time(2)  # start times are whole seconds: of equal pods the one that started last goes
+    trial.submit(pod("spared").request(cpu=2).label("scheduling.koordinator.sh/disable-preemptible", "true"))
+    expect.running("spared")
 
-    builder = pod("x").request(cpu=3).priority_class("trial-high").scheduler(RESERVING)
+    builder = pod("x").request(cpu=2).priority_class("trial-high").scheduler(RESERVING)
     trial.reserve(reservation("held").like(builder).for_labels(app="owner"))
 
     expect.gone("low")

@@ -480,10 +480,10 @@ def test_an_owner_outside_of_its_reservation(trial: Trial, expect: Expect) -> No
     "RV-167", severity="critical", source="koordinator: pkg/scheduler/plugins/reservation/nominator.go@v1.7.0"
 )
 def test_the_first_on_a_node_that_fits(trial: Trial, expect: Expect) -> None:
-    """Of four reservations on a node the first in order is too small: the second is taken, before one that fits
-    better."""
+    """Of four reservations on a node the first in order is too small: the second is taken, before a later one, whose
+    name is before its own, and one that fits better."""
     trial.add(node("n1").cpu(32))
-    sizes = {"small": (2, 1), "second": (8, 3), "third": (8, 7), "tight": (3, 0)}
+    sizes = {"small": (2, 1), "second": (8, 3), "later": (8, 7), "tight": (3, 0)}
     for name, (count, order) in sizes.items():
         held = cores(name, count).policy("Restricted")
         trial.reserve(held.order(order) if order else held)

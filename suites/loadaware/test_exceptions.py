@@ -7,12 +7,22 @@ import pytest
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
+from seatrial.harness.subject.protocol import Subject
 from seatrial.scheduler.api.builders import pod
+from seatrial.scheduler.api.core import HOSTNAME_LABEL
 from seatrial.scheduler.api.numa import PRIORITY_CLASS_LABEL
-from seatrial.scheduler.api.slo import RAW_ALLOCATABLE, USAGE_THRESHOLDS
+from seatrial.scheduler.api.slo import (
+    ESTIMATED_AFTER_INITIALIZED,
+    ESTIMATED_AFTER_SCHEDULED,
+    RAW_ALLOCATABLE,
+    USAGE_THRESHOLDS,
+)
 from seatrial.suites.descheduling.workloads import daemon
+from seatrial.suites.faults.schedulers import running
 from seatrial.suites.loadaware.machines import OVER, PROD, RELEASED, machines, small
-from seatrial.suites.loadaware.reports import annotate, report, settle
+from seatrial.suites.loadaware.reports import COVERED, annotate, report, settle
+
+__all__ = ["running"]
 
 PEAKS = '{"aggregatedUsage":{"usageThresholds":{"cpu":65},"usageAggregationType":"p95"}}'
 
@@ -188,3 +198,113 @@ def test_a_new_prod_pod_counts_with_its_estimate_beside_prod_usage(
     else:
         expect.bound("a")
         expect.refusal()
+
+
+@pytest.mark.feature("SCORE-3.filter")
+@pytest.mark.case(
+    "LA-110",
+    severity="normal",
+    source="koordinator: pkg/scheduler/plugins/loadaware/pod_assign_cache.go@v1.7.0 (getTargetAggregatedUsage)",
+)
+@pytest.mark.parametrize(("cpu", "saying"), [("14", "cpu aggregated usage exceed threshold"), ("12", "")])
+def test_the_usage_where_no_aggregate_is_reported(trial: Trial, expect: Expect, cpu: str, saying: str) -> None:
+    """A node limits a percentile of any duration to 65 percent, and its report has none: the usage of 70 percent counts
+    in its place, or of 60."""
+    machines(trial, "n1")
+    annotate(trial, "/api/v1/nodes/n1", USAGE_THRESHOLDS, PEAKS)
+    report(trial, "n1", "0", "4Gi", nodeMetric={"nodeUsage": {"resources": {"cpu": cpu, "memory": "4Gi"}}})
+    settle(trial)
+    trial.submit(small("a"))
+    if saying:
+        expect.pending("a", saying=saying)
+    else:
+        expect.bound("a")
+        expect.refusal()
+
+
+@pytest.mark.feature("SCORE-3.filter")
+@pytest.mark.case(
+    "LA-111", severity="normal", source="koordinator: pkg/scheduler/plugins/loadaware/load_aware.go@v1.7.0 (Filter)"
+)
+def test_a_report_without_usage_limits_nothing(trial: Trial, expect: Expect) -> None:
+    """The NodeMetric of one of two nodes has an update time and no usage: it takes a pod of which the estimate is above
+    the threshold, which the other node, with a usage of nothing, does not take."""
+    machines(trial, "n1", "n2")
+    report(trial, "n1", "0", "0", nodeMetric=None)
+    report(trial, "n2", "0", "0")
+    settle(trial)
+    trial.submit(pod("a").request(cpu=18, memory="1Gi").label(PRIORITY_CLASS_LABEL, PROD).scheduler(RELEASED))
+    assert expect.bound("a").spec.node_name == "n1"
+
+
+@pytest.mark.feature("SCORE-3.filter")
+@pytest.mark.case("LA-112", severity="normal", source="spec FWK-R52; loadaware/load_aware.go, isNodeMetricExpired")
+@pytest.mark.needs(Capability.VIRTUAL_TIME)
+@pytest.mark.long(seconds=15)
+def test_each_report_expires_at_its_own_time(trial: Trial, expect: Expect) -> None:
+    """Reports of three nodes come in another order than they expire: that of n2, which was 170 s old, has
+    expired after 15 s, and those of n1 and n3, which came before and after it, have not."""
+    machines(trial, "n1", "n2", "n3")
+    for name, age in (("n1", 0), ("n2", 170), ("n3", 20)):
+        report(trial, name, "1", "4Gi", age=age)
+    settle(trial, 15)
+    trial.submit(*(small(f"on-{name}").select({HOSTNAME_LABEL: name}) for name in ("n1", "n2", "n3")))
+    expect.pending("on-n2", saying="nodeMetric expired")
+    expect.bound("on-n1", "on-n3")
+
+
+@pytest.mark.feature("SCORE-3.filter")
+@pytest.mark.case("LA-113", severity="normal", source="spec FWK-R59; loadaware/estimator/default_estimator.go")
+@pytest.mark.long(seconds=70)
+@pytest.mark.parametrize("key", [ESTIMATED_AFTER_SCHEDULED, ESTIMATED_AFTER_INITIALIZED])
+def test_a_pod_may_not_say_how_long_its_estimate_counts(trial: Trial, expect: Expect, key: str) -> None:
+    """A pod of 12 cores uses 1 of 6 cores, by a report that covers it. It asks to count with its estimate for longer,
+    and its profile does not allow that."""
+    machines(trial, "n1")
+    report(trial, "n1", "0", "4Gi")
+    holder = pod("holder").request(cpu=12, memory="1Gi").label(PRIORITY_CLASS_LABEL, PROD).scheduler(RELEASED)
+    trial.submit(holder.annotation(key, "600"))
+    expect.running("holder")
+    settle(trial, COVERED + 5)
+    report(trial, "n1", "6", "4Gi", pods={"holder": ("1", "1Gi", PROD)})
+    settle(trial)
+    trial.submit(small("a"))
+    expect.bound("a")
+    expect.refusal()
+
+
+@pytest.mark.feature("SCORE-3.filter", "HIL-4.scheduler-crash")
+@pytest.mark.case("LA-114", severity="normal", source="spec FWK-R59; loadaware/pod_assign_cache.go")
+@pytest.mark.long(seconds=75)
+def test_a_pod_is_as_old_as_its_condition_after_a_restart(trial: Trial, expect: Expect, running: Subject) -> None:
+    """The same pod without the wish: a scheduler that is started again reads in its conditions that it is covered."""
+    machines(trial, "n1")
+    report(trial, "n1", "0", "4Gi")
+    trial.submit(pod("holder").request(cpu=12, memory="1Gi").label(PRIORITY_CLASS_LABEL, PROD).scheduler(RELEASED))
+    expect.running("holder")
+    settle(trial, COVERED + 5)
+    running.kill()
+    running.start_again()
+    report(trial, "n1", "6", "4Gi", pods={"holder": ("1", "1Gi", PROD)})
+    settle(trial)
+    trial.submit(small("a"))
+    expect.bound("a")
+    expect.refusal()
+
+
+@pytest.mark.feature("SCORE-3.filter")
+@pytest.mark.case("LA-115", severity="normal", source="spec FWK-R57; loadaware/estimator/default_estimator.go")
+@pytest.mark.parametrize("first", [1, 10], ids=["small-first", "large-first"])
+def test_limits_tell_pods_of_equal_requests_apart(trial: Trial, expect: Expect, first: int) -> None:
+    """Two pods request one core, of which one may use ten: that one is estimated at 8.5 beside a usage of 8 of 20 and
+    waits, whichever came first; the other one is bound."""
+    machines(trial, "n1")
+    report(trial, "n1", "8", "4Gi", system=("8", "0"))
+    settle(trial)
+    for cores in (first, 11 - first):
+        one = pod(f"up-to-{cores}").request(cpu=1, memory="1Gi").limits({"cpu": cores, "memory": "1Gi"})
+        trial.submit(one.label(PRIORITY_CLASS_LABEL, PROD).scheduler(RELEASED))
+        if cores == 1:
+            expect.bound("up-to-1")
+        else:
+            expect.pending("up-to-10", saying=OVER)

@@ -40,6 +40,7 @@ from seatrial.suites.loadaware.reports import COVERED, annotate, report, settle
 
 pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER)]
 
+AGGREGATED = {"aggregatedUsage": {"usageThresholds": {"cpu": 65}, "usageAggregationType": "p95"}}
 FREE = "koord-free"  # pods of this class estimate nothing
 OVER_MEMORY = "node(s) memory usage exceed threshold"
 EXPIRED = "node(s) nodeMetric expired"
@@ -74,6 +75,7 @@ def of(profile: str, *values: Any, id: str) -> Any:  # noqa: A002 - as pytest.pa
         of(RELEASED, {}, "18", "63Gi", "2", PROD, "", id="prod-is-judged-by-prod-alone"),
         of(RELEASED, {}, "12", "4Gi", "12", PROD, OVER, id="prod-over-its-own"),
         of(ESTIMATES, {}, "18", "4Gi", "2", PROD, OVER, id="prod-without-limits-of-its-own"),
+        of(RELEASED, AGGREGATED, "12", "4Gi", "12", PROD, OVER, id="prod-is-not-judged-by-aggregates"),
     ],
 )
 def test_which_thresholds_are_in_force(
@@ -81,7 +83,7 @@ def test_which_thresholds_are_in_force(
     expect: Expect,
     *,
     profile: str,
-    own: dict[str, dict[str, int]],
+    own: dict[str, dict[str, Any]],
     cpu: str,
     memory: str,
     system: str,

@@ -10,9 +10,9 @@ from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability, ClusterBackend
 from seatrial.scheduler.api.builders import node, pod, priority_class, quota
 from seatrial.scheduler.api.extension import KOORD_SCHEDULER
-from seatrial.scheduler.api.quota import DEFAULT_QUOTA
+from seatrial.scheduler.api.quota import DEFAULT_QUOTA, GUARANTEED, PARENT, RUNTIME
 from seatrial.suites.faults.schedulers import with_arguments
-from seatrial.suites.quota.quotas import counted, make, many, named, path_of, placed, settle
+from seatrial.suites.quota.quotas import annotation, counted, make, many, named, path_of, placed, read, settle
 
 pytestmark = [pytest.mark.needs(Capability.VIRTUAL_TIME)]  # a scheduler of its own
 
@@ -170,3 +170,61 @@ def test_whether_a_terminating_pod_counts_at_once(
         assert placed(trial, "a-") == ignored
         assert trial.call("PATCH", trial.path("Pod", "old"), {"metadata": {"finalizers": None}}).ok
         expect.bound("a-0")
+
+
+@pytest.mark.feature("QUOTA-1.min-guaranteed")
+@pytest.mark.case("QU-412", severity="normal", source="spec QUOTA-R25, QUOTA-R26")
+@pytest.mark.parametrize(("guaranteed", "share"), [(True, 7), (False, 4)], ids=["used", "min-alone"])
+def test_whether_what_is_used_is_guaranteed(
+    seatrial_backend: ClusterBackend, pytestconfig: pytest.Config, tmp_path: Path, guaranteed: bool, share: int
+) -> None:
+    """A quota uses six of eight cores, and it and an equal one ask for all: it keeps six and gets one of the others if
+    use is guaranteed, also below another parent. A larger min that it gets later is guaranteed as well."""
+    subject = pytestconfig.getoption("--seatrial-subject")
+    with scheduling(seatrial_backend, subject, tmp_path, guaranteeUsage=guaranteed) as trial:
+        trial.add(node("n1").cpu(8))
+        above = [named(trial, name) for name in ("first", "second")]
+        make(trial, *(quota(name).max(cpu=8).parent() for name in above))
+        make(trial, *(quota(named(trial, name)).max(cpu=8).below(above[0]) for name in "ab"))
+        trial.submit(*many(trial, "a", 6))
+        Expect(trial).bound("a-0", "a-5")
+        trial.submit(*(one.select({"no": "node"}) for one in (*many(trial, "b", 8), *many(trial, "a", 8)[6:])))
+        settle(trial)
+        path = path_of(trial, named(trial, "a"))
+
+        def cores(key: str, name: str = named(trial, "a")) -> int:
+            return int(annotation(read(trial, name), key).get("cpu", "0"))
+
+        assert cores(RUNTIME) == share
+
+        assert trial.call("PATCH", path, {"metadata": {"labels": {PARENT: above[1]}}}).ok
+        settle(trial)
+        assert cores(RUNTIME) == share
+        if guaranteed:
+            assert [cores(GUARANTEED, name) for name in above] == [0, 6]
+
+            assert trial.call("PATCH", path, {"spec": {"min": {"cpu": "8"}}}).ok
+            settle(trial)
+            assert [cores(GUARANTEED, name) for name in above] == [0, 8]
+            assert cores(RUNTIME) == 8
+
+
+@pytest.mark.feature("QUOTA-12.overuse")
+@pytest.mark.case("QU-413", severity="normal", source="spec QUOTA-R67, QUOTA-R68; defaults of ElasticQuotaArgs")
+@pytest.mark.parametrize("watched", [True, False], ids=["all-quotas", "none"])
+def test_overuse_is_taken_back_after_two_minutes(
+    seatrial_backend: ClusterBackend, pytestconfig: pytest.Config, tmp_path: Path, watched: bool
+) -> None:
+    """The max of a quota becomes half of what it uses: with monitorAllQuotas its pods are evicted after 120 s, and not
+    before; without, none is."""
+    subject = pytestconfig.getoption("--seatrial-subject")
+    with scheduling(seatrial_backend, subject, tmp_path, monitorAllQuotas=watched) as trial:
+        trial.add(node("n1").cpu(8))
+        make(trial, quota(named(trial, "a")).max(cpu=4))
+        trial.submit(*many(trial, "a", 4))
+        Expect(trial).running("a-0", "a-3")
+        assert trial.call("PATCH", path_of(trial, named(trial, "a")), {"spec": {"max": {"cpu": "2"}}}).ok
+        trial.pass_time(110)
+        assert placed(trial, "a-") == 4
+        trial.pass_time(60)
+        assert placed(trial, "a-") == (2 if watched else 4)

@@ -95,9 +95,10 @@ def test_the_least_important_go(trial: Trial, expect: Expect) -> None:
 
 @pytest.mark.feature("QUOTA-12.overuse")
 @pytest.mark.case("QU-082", severity="normal")
-@pytest.mark.long(300)
+@pytest.mark.long(310)
 def test_a_disruption_budget_protects_what_was_borrowed(trial: Trial, expect: Expect) -> None:
-    """Evictions that a budget refuses are tried again after the next delay, and succeed once the budget is gone."""
+    """Evictions that a budget refuses are tried again after the next delay, not sooner, and succeed once the budget is
+    gone."""
     trial.add(node("n1").cpu(8))
     make(trial, *(quota(named(trial, name)).min(cpu=4).max(cpu=8) for name in "ab"))
     trial.apply(disruption_budget("guard", {"app": "guarded"}, min_available=8))
@@ -112,6 +113,8 @@ def test_a_disruption_budget_protects_what_was_borrowed(trial: Trial, expect: Ex
 
     path = f"/apis/policy/v1/namespaces/{trial.name}/poddisruptionbudgets/guard"
     assert trial.call("DELETE", path).ok
+    pause(trial, 10)
+    assert placed(trial, "a-") == 8
     expect.bound("b-0", within=DELAY + 60)
     assert placed(trial, "a-") == 4
 
@@ -159,3 +162,22 @@ def test_no_more_is_taken_back_than_is_too_much(trial: Trial, expect: Expect, or
     expect.gone("large", within=DELAY + 20)
     pause(trial, 5)
     assert placed(trial, "small") == 1
+
+
+@pytest.mark.feature("QUOTA-12.overuse", "QUOTA-8.no-victims")
+@pytest.mark.case("QU-410", severity="normal", source="spec QUOTA-R69")
+@pytest.mark.long(75)
+def test_what_can_be_taken_back_is_where_it_is_not_enough(trial: Trial, expect: Expect) -> None:
+    """Two non-preemptible pods alone use more than the new max of their quota: its two other pods are evicted."""
+    trial.add(node("n1").cpu(8))
+    make(trial, quota(named(trial, "a")).min(cpu=2).max(cpu=4))
+    trial.submit(*(counted(trial, f"kept-{number}", "a", cpu=1, preemptible=False) for number in range(2)))
+    trial.submit(*many(trial, "a", 2))
+    expect.running("kept-0", "kept-1", "a-0", "a-1")
+
+    spec = {"min": {"cpu": "1"}, "max": {"cpu": "1"}}
+    assert trial.call("PATCH", path_of(trial, named(trial, "a")), {"spec": spec}).ok
+
+    expect.gone("a-0", "a-1", within=DELAY + 20)
+    pause(trial, 5)
+    assert placed(trial, "kept-") == 2

@@ -10,6 +10,8 @@ from seatrial.scheduler.api.builders import PodBuilder, node, pod, quota
 from seatrial.scheduler.api.extension import KOORD_SCHEDULER
 from seatrial.scheduler.api.quota import (
     IS_PARENT,
+    IS_ROOT,
+    PROFILE,
     QUOTAS_PATH,
     ROOT_QUOTA,
     RUNTIME,
@@ -144,6 +146,28 @@ def test_a_profile_without_a_tree_gets_one(trial: Trial) -> None:
         return [(body["metadata"].get("labels") or {}).get(TREE_ID, "") for body in bodies]
 
     assert trial.reaches(lambda: ids() == [str(digest)] * 2, within=30), ids()
+
+
+@pytest.mark.feature("QUOTA-7.profile")
+@pytest.mark.case("QU-411", severity="normal", source="spec QUOTA-R62")
+def test_labels_of_a_tree_root(trial: Trial) -> None:
+    """A tree root has the labels of its profile, but for those that say which tree it is the root of."""
+    trial.add(node("own-0").cpu(2).label(POOL, "own"))
+    target = {PROFILE: "alias", TREE_ID: f"{trial.name}-own", IS_ROOT: "true", IS_PARENT: "true", "team": "red"}
+    labels = target | {TREE_ID: "other", IS_ROOT: "false"}
+    spec = {"quotaName": f"{trial.name}-own-root", "quotaLabels": labels}
+    profile = {
+        "apiVersion": "quota.koordinator.sh/v1alpha1",
+        "kind": "ElasticQuotaProfile",
+        "metadata": {"name": "own", "labels": {TREE_ID: f"{trial.name}-own"}},
+        "spec": {**spec, "nodeSelector": {"matchLabels": {POOL: "own"}}},
+    }
+    trial.apply(profile)
+    path = trial.path("ElasticQuota", f"{trial.name}-own-root")
+
+    assert trial.reaches(lambda: trial.call("GET", path).ok, within=30)
+    own = orjson.loads(trial.call("GET", path).body)["metadata"]["labels"]
+    assert {key: own.get(key) for key in target} == target
 
 
 @pytest.mark.feature("QUOTA-7.trees")

@@ -9,7 +9,7 @@ from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import TRIAL_LABEL, Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import node
-from seatrial.suites.scoring.rules import HOST, PREFERRED, REQUIRED, ZONE, Json, pod_with, spread, term, waits
+from seatrial.suites.scoring.rules import HOST, PREFERRED, REQUIRED, ZONE, Json, patch, pod_with, spread, term, waits
 
 pytestmark = [pytest.mark.needs(Capability.NODES)]
 
@@ -91,17 +91,80 @@ def test_pods_of_a_controller_spread_by_default(trial: Trial, expect: Expect, ki
 
 @pytest.mark.feature("SCORE-4.spread")
 @pytest.mark.case("SC-484", severity="normal", source="kubernetes v1.34: plugins/helper/spread.go, DefaultSelector")
-@pytest.mark.parametrize("tier", ["x", ""], ids=["of-both-services", "of-one"])
-def test_a_pod_of_two_services_spreads_from_pods_of_both(trial: Trial, expect: Expect, tier: str) -> None:
+@pytest.mark.parametrize(
+    ("app", "tier"), [("a", "x"), ("a", "other"), ("b", "x")], ids=["of-both-services", "of-one", "of-the-other"]
+)
+def test_a_pod_of_two_services_spreads_from_pods_of_both(trial: Trial, expect: Expect, app: str, tier: str) -> None:
     """Three pods on the emptier node are of both Services of the next pod, or of one: those of both count."""
     serve(trial, "app", app="a")
     serve(trial, "tier", tier="x")
     trial.add(node("n1").cpu(16), node("n2").cpu(16))
-    crowd = [pod_with(f"p{number}").label("tier", tier or "other").select({HOST: "n1"}) for number in range(3)]
+    crowd = [pod_with(f"p{number}", app).label("tier", tier).select({HOST: "n1"}) for number in range(3)]
     trial.submit(*crowd, pod_with("filler", "filler").request(cpu=6).select({HOST: "n2"}))
     expect.bound("filler", *(member.name for member in crowd))
     trial.submit(pod_with("next").label("tier", "x"))
-    assert expect.bound("next").spec.node_name == ("n2" if tier else "n1")
+    assert expect.bound("next").spec.node_name == ("n2" if (app, tier) == ("a", "x") else "n1")
+    expect.refusal()
+
+
+@pytest.mark.feature("SCORE-4.spread")
+@pytest.mark.case("SC-521", severity="normal", source="kubernetes v1.34: podtopologyspread/common.go, scoring.go")
+@pytest.mark.parametrize("own", [True, False], ids=["a-constraint-of-its-own", "none"])
+def test_defaults_are_for_pods_without_constraints(trial: Trial, expect: Expect, own: bool) -> None:
+    """Three pods of its Service are on the emptier node. The next pod goes to the other one, unless it has a constraint
+    of its own, which both nodes meet."""
+    serve(trial, "app", app="a")
+    trial.add(*(node(name).cpu(16).label(ZONE, name) for name in ("n1", "n2")))
+    crowd = [pod_with(f"p{number}").select({HOST: "n1"}) for number in range(3)]
+    trial.submit(*crowd, pod_with("filler", "filler").request(cpu=6).select({HOST: "n2"}))
+    expect.bound("filler", *(member.name for member in crowd))
+    trial.submit(pod_with("next", topologySpreadConstraints=spread(maxSkew=9)) if own else pod_with("next"))
+    assert expect.bound("next").spec.node_name == ("n1" if own else "n2")
+    expect.refusal()
+
+
+@pytest.mark.feature("SCORE-4.spread")
+@pytest.mark.case("SC-522", severity="normal", source="kubernetes v1.34: podtopologyspread/scoring.go, scoreForCount")
+@pytest.mark.parametrize(("skew", "home"), [(1, "n2"), (9, "n1")])
+def test_a_large_skew_makes_a_difference_small(trial: Trial, expect: Expect, skew: int, home: str) -> None:
+    """A pod prefers n1, where a pod of its kind is already. It is more than an uneven spread if the constraint allows
+    a large skew, and less if it allows none."""
+    trial.add(node("n1").cpu(16), node("n2").cpu(16))
+    trial.submit(pod_with("first").select({HOST: "n1"}))
+    expect.bound("first")
+    prefers = {"weight": 1, "preference": {"matchExpressions": [{"key": HOST, "operator": "In", "values": ["n1"]}]}}
+    constraints = spread(maxSkew=skew, whenUnsatisfiable="ScheduleAnyway")
+    affinity = {"nodeAffinity": {PREFERRED: [prefers]}}
+    trial.submit(pod_with("next", topologySpreadConstraints=constraints, affinity=affinity))
+    assert expect.bound("next").spec.node_name == home
+    expect.refusal()
+
+
+@pytest.mark.feature("SCORE-4.spread")
+@pytest.mark.case(
+    "SC-523", severity="normal", source="kubernetes v1.34: podtopologyspread/scoring.go, topologyNormalizingWeight"
+)
+def test_a_key_of_many_domains_weighs_more(trial: Trial, expect: Expect) -> None:
+    """Zones are to be even in pods of app b, of which zone x has eight and zone y none; racks in pods of app c. In zone
+    x rack 1 has none and rack 2 seven of these; in zone y rack 3 has seven and rack 4 nine. As there are four racks and
+    two zones, seven pods of a rack are more than eight of a zone: the pod goes to rack 1."""
+    for number, zone in enumerate("xxyy", 1):
+        trial.add(node(f"n{number}").cpu(64).pods(200).label(ZONE, zone).label("rack", f"r{number}"))
+    crowd = {"b": {"n2": 8}, "c": {"n2": 7, "n3": 7, "n4": 9}}
+    pods = [
+        pod_with(f"{app}-{where}-{number}", app).request(cpu="1m", memory="1Mi").select({HOST: where})
+        for app, places in crowd.items()
+        for where, count in places.items()
+        for number in range(count)
+    ]
+    trial.submit(*pods)
+    expect.bound(*(one.name for one in pods))
+    soft = [
+        *spread("b", topologyKey=ZONE, whenUnsatisfiable="ScheduleAnyway"),
+        *spread("c", topologyKey="rack", whenUnsatisfiable="ScheduleAnyway"),
+    ]
+    trial.submit(pod_with("next", "a", topologySpreadConstraints=soft).request(cpu="1m", memory="1Mi"))
+    assert expect.bound("next").spec.node_name == "n1"
     expect.refusal()
 
 
@@ -205,3 +268,88 @@ def test_pods_of_a_whole_zone_count(trial: Trial, expect: Expect, rule: str, ful
     trial.submit(builder)
     assert expect.bound("new").spec.node_name == fuller
     expect.refusal()
+
+
+@pytest.mark.feature("SCORE-4.affinity")
+@pytest.mark.case("SC-524", severity="critical", source="kubernetes v1.34: interpodaffinity, satisfyPodAffinity")
+@pytest.mark.parametrize("full", [False, True], ids=["room", "full"])
+def test_a_pod_that_matches_its_own_term_follows_the_first(trial: Trial, expect: Expect, full: bool) -> None:
+    """Pods of an app must be on one node. The first is on the fuller one: the second goes there, or waits if it has no
+    room, though the other node is empty."""
+    trial.add(node("n1").cpu(16), node("n2").cpu(16))
+    together = {"podAffinity": {REQUIRED: [term("a")]}}
+    trial.submit(pod_with("first", affinity=together).request(cpu=8).select({HOST: "n2"}))
+    expect.bound("first")
+    trial.submit(pod_with("second", affinity=together).request(cpu=12 if full else 4))
+    if full:
+        waits(expect, "second", "pod affinity rules")
+    else:
+        assert expect.bound("second").spec.node_name == "n2"
+    expect.refusal()
+
+
+@pytest.mark.feature("SCORE-4.affinity")
+@pytest.mark.case("SC-525", severity="critical", source="kubernetes v1.34: interpodaffinity, satisfyPodAffinity")
+@pytest.mark.parametrize("keys", [(HOST, ZONE), (ZONE, HOST)], ids=["host-first", "zone-first"])
+def test_all_terms_hold_on_the_node(trial: Trial, expect: Expect, keys: tuple[str, ...]) -> None:
+    """A pod must be on the node of a pod, and in its zone. The other node of the zone is empty, that one is full: the
+    pod waits until it has room."""
+    trial.add(*(node(name).cpu(4).label(ZONE, "x") for name in ("n1", "n2")))
+    trial.submit(pod_with("first").request(cpu=1).select({HOST: "n1"}))
+    trial.submit(pod_with("filler", "filler").request(cpu=3).select({HOST: "n1"}))
+    expect.bound("first", "filler")
+    terms = [term("a", key=key) for key in keys]
+    trial.submit(pod_with("next", "b", affinity={"podAffinity": {REQUIRED: terms}}).request(cpu=2))
+    waits(expect, "next", "pod affinity rules")
+    trial.delete("filler")
+    assert expect.bound("next").spec.node_name == "n1"
+
+
+@pytest.mark.feature("SCORE-4.affinity")
+@pytest.mark.case("SC-526", severity="critical", source="kubernetes v1.34: interpodaffinity; labels.Selector, In")
+@pytest.mark.parametrize("app", ["b", "c"])
+def test_each_value_of_a_selector_counts_for_pods_that_come_later(trial: Trial, expect: Expect, app: str) -> None:
+    """A placed pod must not be near apps b and c: pods of either come later and do not get its node. Another pod must
+    be near one of these: it goes where the later pod is."""
+    trial.add(node("n1").cpu(16), node("n2").cpu(4))
+    either = {"matchExpressions": [{"key": "app", "operator": "In", "values": ["b", "c"]}]}
+    of_either = {"labelSelector": either, "topologyKey": HOST}
+    trial.submit(pod_with("alone", affinity={"podAntiAffinity": {REQUIRED: [of_either]}}).select({HOST: "n1"}))
+    trial.submit(pod_with("near", "d", affinity={"podAffinity": {REQUIRED: [of_either]}}))
+    expect.bound("alone")
+    waits(expect, "near", "pod affinity rules")
+    trial.submit(pod_with("later", app).request(cpu=3))
+    assert expect.bound("later").spec.node_name == "n2"
+    assert expect.bound("near").spec.node_name == "n2"
+    expect.refusal()
+
+
+@pytest.mark.feature("SCORE-4.affinity", "SCORE-4.spread")
+@pytest.mark.case("SC-527", severity="critical", source="kubernetes v1.34: interpodaffinity, podtopologyspread, Filter")
+@pytest.mark.parametrize("rule", ["near", "far", "spread"])
+def test_a_node_gets_its_zone_later(trial: Trial, expect: Expect, rule: str) -> None:
+    """The only node with room has no zone. A pod that must be near one of zone x, or be spread over zones, waits until
+    it has one; a pod that avoids one of zone x is bound to it as long as it has none."""
+    trial.add(node("n1").cpu(8).label(ZONE, "x"), node("n2").cpu(8))
+    trial.submit(pod_with("first").request(cpu=8).select({HOST: "n1"}))
+    expect.bound("first")
+    one = term("a", key=ZONE)
+    rules: Json = {
+        "near": {"affinity": {"podAffinity": {REQUIRED: [one]}}},
+        "far": {"affinity": {"podAntiAffinity": {REQUIRED: [one]}}},
+        "spread": {"topologySpreadConstraints": spread(topologyKey=ZONE, maxSkew=2)},
+    }
+    trial.submit(pod_with("before", "b", **rules[rule]).request(cpu=2))
+    if rule == "far":
+        assert expect.bound("before").spec.node_name == "n2"
+    else:
+        waits(expect, "before")
+
+    patch(trial, "/api/v1/nodes/n2", {"metadata": {"labels": {ZONE: "x"}}})
+
+    trial.settle()
+    trial.submit(pod_with("after", "b", **rules[rule]).request(cpu=2))
+    if rule == "far":
+        waits(expect, "after")
+    else:
+        assert [each.spec.node_name for each in expect.bound("before", "after")] == ["n2", "n2"]

@@ -1,15 +1,19 @@
 """Claims that wait for their first consumer: the scheduler chooses the volume, or the node where one is made."""
 
+from pathlib import Path
+
 import pytest
 
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
-from seatrial.harness.clusters.protocol import Capability
+from seatrial.harness.clusters.fault_injection.transport import Link, volume_writes
+from seatrial.harness.clusters.protocol import Capability, ClusterBackend
 from seatrial.scheduler.api.builders import node, pod
+from seatrial.suites.faults.schedulers import link, pause, running, with_arguments, witnessed
 from seatrial.suites.scoring.claims import PROVISIONER, StorageOfCase, storage
 from seatrial.suites.scoring.rules import HOST, ZONE, patch, pod_with
 
-__all__ = ["storage"]
+__all__ = ["link", "running", "storage"]
 
 pytestmark = [pytest.mark.needs(Capability.NODES)]
 
@@ -131,9 +135,38 @@ def test_a_provisioner_that_makes_nothing(trial: Trial, expect: Expect, storage:
     assert storage.selected_node("c") == "n1"
     trial.submit(pod("next").request(cpu=6))
     expect.pending("next")
+    trial.pass_time(500)
+    assert not trial.pod("next").spec.node_name, "bound before the ten minutes were over"
 
-    expect.bound("next", within=900)
+    expect.bound("next", within=400)
     expect.pending("p")
+
+
+@pytest.mark.feature("SCORE-4.volumes")
+@pytest.mark.case(
+    "SC-529", severity="normal", source="kubernetes v1.34: volumebinding/volume_binding.go, BindTimeoutSeconds"
+)
+@pytest.mark.needs(Capability.VIRTUAL_TIME)  # a scheduler of its own
+def test_the_time_that_a_provisioner_has_is_an_argument(
+    seatrial_backend: ClusterBackend, pytestconfig: pytest.Config, tmp_path: Path
+) -> None:
+    """With bindTimeoutSeconds of 60 another pod gets the room on the node after one minute."""
+    subject = pytestconfig.getoption("--seatrial-subject")
+    arguments = {"bindTimeoutSeconds": 60}
+    profile = "default-scheduler"
+    with with_arguments(seatrial_backend, subject, tmp_path, "VolumeBinding", arguments, profile=profile) as trial:
+        expect, storage = Expect(trial), StorageOfCase(trial)
+        storage.of_class(PROVISIONER)
+        trial.add(node("n1").cpu(8))
+        storage.claim("c")
+        claim = {"name": "c", "persistentVolumeClaim": {"claimName": "c"}}
+        trial.submit(pod_with("p", volumes=[claim]).request(cpu=6))
+        assert storage.selected_node("c") == "n1"
+        trial.submit(pod("next").request(cpu=6))
+        expect.pending("next")
+        trial.pass_time(30)
+        assert not trial.pod("next").spec.node_name, "bound before the minute was over"
+        expect.bound("next", within=60)
 
 
 @pytest.mark.feature("SCORE-4.volumes")
@@ -204,3 +237,36 @@ def test_who_controls_the_claim_of_an_ephemeral_volume(
     trial.settle()
     patch(trial, trial.path("Pod", "p"), {"spec": {"schedulingGates": []}})
     expect.pending("p", saying="was not created for pod")
+
+
+@pytest.mark.feature("HIL-4.api-errors", "SCORE-4.volumes")
+@pytest.mark.case(
+    "SC-528",
+    severity="normal",
+    source="kubernetes pkg/scheduler/framework/plugins/volumebinding/binder.go@v1.34: checkBindings, resource versions",
+)
+@pytest.mark.parametrize("way", ["volume", "provisioner"])
+@pytest.mark.long(seconds=10)
+def test_events_that_come_after_the_answer(
+    trial: Trial, expect: Expect, link: Link, storage: StorageOfCase, way: str
+) -> None:
+    """The scheduler writes what it has chosen, at the second try, and learns that by the answer alone for a while: it
+    does not take the state before for a choice that was undone."""
+    storage.of_class(*([PROVISIONER] if way == "provisioner" else []))
+    trial.add(node("n1"))
+    witnessed(trial, expect)
+    if way == "volume":
+        storage.volume("v", "n1")
+    storage.claim("c")
+    trial.settle()
+    link.refuse(500, volume_writes)
+    storage.submit("p", "c")
+    assert trial.wait(lambda: link.refused >= 1, within=60), "expected a try to write what was chosen"
+    link.hold_streams()
+    link.refuse(500, lambda _: False)
+    pause(trial, 10, real=10)
+    link.heal()
+    if way == "provisioner":
+        storage.made("c")
+    expect.bound("p", within=60)
+    assert not [event for event in trial.events("p") if "binding volumes" in event.message]

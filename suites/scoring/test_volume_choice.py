@@ -196,16 +196,38 @@ def test_the_node_that_was_selected_before(trial: Trial, expect: Expect, storage
 
 
 @pytest.mark.case("SC-410", severity="critical", source="ours: upstream may provision until the claim is bound")
-def test_pods_of_one_claim_go_to_its_volume(expect: Expect, storage: StorageOfCase, fuller: str) -> None:
-    """Two pods that come at once share a claim, whose class could provision: both go to the node of its volume."""
+def test_pods_of_one_claim_go_to_its_volume(trial: Trial, expect: Expect, storage: StorageOfCase, fuller: str) -> None:
+    """Two pods that are tried at once share a claim, whose class could provision: both go to the node of its volume at
+    the first try."""
     storage.of_class(PROVISIONER)
     volume = storage.volume("v", fuller)
-    storage.claim("c")
-    storage.submit("p", "c", nodeSelector={HOST: fuller})
-    storage.submit("q", "c")
+    both_at_once(expect, storage, fuller)
     assert [each.spec.node_name for each in (expect.bound("p"), expect.bound("q"))] == [fuller, fuller]
     assert storage.volume_of("c") == volume
     assert SELECTED_NODE not in (storage.seen("c")["metadata"].get("annotations") or {})
+    assert not [event for event in trial.events("q") if "binding volumes" in event.message]
+
+
+def both_at_once(expect: Expect, storage: StorageOfCase, home: str) -> None:
+    """Pod p, for the node `home`, and pod q wait for their claim c, which comes."""
+    storage.submit("p", "c", nodeSelector={HOST: home})
+    storage.submit("q", "c")
+    expect.pending("p", "q", saying="not found")
+    storage.claim("c")
+
+
+@pytest.mark.case("SC-520", severity="critical", source=f"{BINDER}: AssumePodVolumes of claims to be provisioned")
+def test_pods_of_one_claim_go_where_it_is_provisioned(
+    trial: Trial, expect: Expect, storage: StorageOfCase, fuller: str
+) -> None:
+    """Two pods that are tried at once share a claim to be provisioned: the second goes to the node of the first, also
+    if the volume that is made reaches all nodes."""
+    storage.of_class(PROVISIONER)
+    both_at_once(expect, storage, fuller)
+    assert storage.selected_node("c") == fuller
+    trial.settle()
+    storage.made("c")
+    assert [each.spec.node_name for each in (expect.bound("p"), expect.bound("q"))] == [fuller, fuller]
 
 
 @pytest.mark.case("SC-411", severity="critical", source=f"{BINDER}: AssumePodVolumes, GetBindVolumeToClaim")

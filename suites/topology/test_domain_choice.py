@@ -295,3 +295,21 @@ def test_a_gang_that_is_no_multiple_waits(trial: Trial, expect: Expect, layer: s
         trial.submit(*workers(name, count))
         expect.stable(seconds=5) if name == "odd" else expect.bound(*names(name, count))
         assert not where(trial, "odd")
+
+
+@pytest.mark.feature("TOPO-2.best-domain")
+@pytest.mark.case("TO-130", severity="critical", source="spec GANG-R57, GANG-R58")
+@pytest.mark.parametrize("strategy", [MUST, PREFER])
+def test_the_tightest_of_the_deepest_layer(trial: Trial, expect: Expect, strategy: str) -> None:
+    """Blocks of a spine have room for four and three, and their nodes for two at most. A gang of three that gathers in
+    a spine goes to the block of three, as no node can have it."""
+    trial.apply(network())
+    trial.add(*(placed_in(name, "s1", "b1") for name in ("b1-0", "b1-1")))
+    trial.add(placed_in("b2-0", "s1", "b2"), placed_in("b2-1", "s1", "b2", cards=1))
+    in_tree(trial, 4)
+    trial.apply(gang("train", 3).gather("SpineLayer", strategy))
+
+    trial.submit(*workers("train", 3))
+
+    expect.bound(*names("train", 3))
+    assert blocks(trial, "train") == {"b2": 3}

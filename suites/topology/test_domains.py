@@ -301,9 +301,10 @@ def test_a_topology_that_is_deleted_gathers_nobody(trial: Trial, expect: Expect)
 @pytest.mark.feature("TOPO-1.status")
 @pytest.mark.case("TO-111", severity="normal", source="spec GANG-R52")
 @pytest.mark.long(seconds=4)
-def test_a_status_that_was_refused_is_written_again(trial: Trial, link: Link) -> None:
+@pytest.mark.parametrize("code", [500, 403])
+def test_a_status_that_was_refused_is_written_again(trial: Trial, link: Link, code: int) -> None:
     """The API server refuses the first status: it is written when it accepts it again, though nothing changes."""
-    link.refuse(500, writes)
+    link.refuse(code, writes)
     trial.apply(network())
     trial.add(placed_in("b1-0", "s1", "b1"))
     assert trial.reaches(lambda: link.refused >= 1, within=30), "expected the status to be tried"

@@ -15,7 +15,7 @@ from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.harness.subject.protocol import Subject
-from seatrial.scheduler.api.builders import gang, node, pod, priority_class
+from seatrial.scheduler.api.builders import gang, network_topology, node, pod, priority_class
 from seatrial.scheduler.api.extension import KOORD_SCHEDULER
 from seatrial.scheduler.api.networktopology import GATHER_SPEC, TOPOLOGY_SELECTOR
 from seatrial.scheduler.api.podgroup import NETWORK_TOPOLOGY_INDEX
@@ -117,14 +117,18 @@ def test_the_tree_follows_the_labels(trial: Trial, expect: Expect) -> None:
         ([("A", ""), ("B", ""), ("NodeTopologyLayer", "A")], "one chain"),
         ([("A", "")], '"NodeTopologyLayer" not found in spec'),
         ([("A", ""), ("A", ""), ("NodeTopologyLayer", "A")], "expected one entry, found several"),
+        ([("Keyless", ""), ("NodeTopologyLayer", "Keyless")], "expected a node label in labelKey"),
     ],
-    ids=["unknown-parent", "cycle", "two-roots", "no-nodes", "twice"],
+    ids=["unknown-parent", "cycle", "two-roots", "no-nodes", "twice", "no-label"],
 )
 def test_layers_that_are_no_chain(trial: Trial, expect: Expect, layers: list[tuple[str, str]], message: str) -> None:
     """The topology is changed to layers that are no chain: an event has the reason; the previous layers stay in use."""
     crowded(trial, expect)
     assert trial.reaches(lambda: bool(domains(trial)), within=30)
-    entries = [{"topologyLayer": name, "parentTopologyLayer": parent, "labelKey": [SPINE]} for name, parent in layers]
+    entries = [
+        {"topologyLayer": name, "parentTopologyLayer": parent, "labelKey": [] if name == "Keyless" else [SPINE]}
+        for name, parent in layers
+    ]
     assert trial.call("PATCH", PATH, {"spec": {"networkTopologySpec": entries}}).ok
 
     def has_event() -> bool:
@@ -143,8 +147,10 @@ def test_layers_that_are_no_chain(trial: Trial, expect: Expect, layers: list[tup
 
 @pytest.mark.feature("TOPO-1.left-out")
 @pytest.mark.case("TO-004", severity="critical", source="ours")
-def test_a_node_without_a_spine_holds_no_gathered_gang(trial: Trial, expect: Expect) -> None:
-    """A node of four cards has no spine label: the gang of four waits and names it, until the label is set."""
+@pytest.mark.parametrize("change", ["label", "layers"])
+def test_a_node_without_a_spine_holds_no_gathered_gang(trial: Trial, expect: Expect, change: str) -> None:
+    """A node of four cards has no spine label: the gang of four waits and names it, until the label is set, or spines
+    are no layer any more. A gang that no block has room for does not name it then."""
     trial.apply(network())
     trial.add(placed_in("b1-0", "s1", "b1"), node("odd-0").gpus("a10", 4).label(BLOCK, "odd"))
     trial.apply(gang("train", 4).gather("BlockLayer", MUST))
@@ -152,9 +158,16 @@ def test_a_node_without_a_spine_holds_no_gathered_gang(trial: Trial, expect: Exp
     expect.pending(*names("train", 4), saying='node "odd-0" missing network topology layer "SpineLayer"')
     expect.stable(seconds=5)
 
-    assert trial.call("PATCH", "/api/v1/nodes/odd-0", {"metadata": {"labels": {SPINE: "s2"}}}).ok
+    if change == "label":
+        assert trial.call("PATCH", "/api/v1/nodes/odd-0", {"metadata": {"labels": {SPINE: "s2"}}}).ok
+    else:
+        assert trial.call("PATCH", PATH, {"spec": network_topology(("BlockLayer", BLOCK))["spec"]}).ok
 
     expect.bound(*names("train", 4), within=40)
+    trial.apply(gang("large", 5).gather("BlockLayer", MUST))
+    trial.submit(*workers("large", 5))
+    expect.pending(*names("large", 5), saying="no candidate topology nodes")
+    assert not [event for event in trial.events("large-0") if "missing" in event.message]
 
 
 # -- gathering --------------------------------------------------------------------------------------------------------
