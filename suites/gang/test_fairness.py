@@ -94,8 +94,8 @@ def test_a_gang_that_gave_its_places_back_starts_when_it_fits(trial: Trial, expe
 @pytest.mark.case("GA-322", severity="normal", source="spec GANG-R28, GANG-R35")
 @pytest.mark.needs(Capability.VIRTUAL_TIME)  # waiting times of minutes
 def test_a_gang_whose_waiting_time_ended_holds_places_again(trial: Trial, expect: Expect) -> None:
-    """Two of three members of a NonStrict gang have a card for two minutes, and no pod wants these cards then. Some time
-    later the members have them again: a pod that comes waits until the next end of the waiting time."""
+    """Two of three members of a NonStrict gang have a card for two minutes, and no pod wants these cards. Later the
+    members have them again: a pod that comes waits until the next end of the waiting time."""
     trial.add(node("n1").cards(2))
     two_of_three(trial, "train", 120, "NonStrict")
     trial.pass_time(120 + 2 * BACKOFFS)

@@ -15,6 +15,7 @@ from seatrial.suites.gang.members import RACK, bound, names
 from seatrial.suites.preemption.jobs import PREEMPTING
 from seatrial.suites.preemption.nominations import freeze, thaw
 from seatrial.suites.preemption.priorities import classes
+from seatrial.suites.scoring.rules import apart_from
 
 __all__ = ["classes"]
 
@@ -301,10 +302,12 @@ def test_a_group_that_became_smaller_counts_as_it_is(classes: Trial, expect: Exp
 
 
 @pytest.mark.feature("WAS-1.units")
-@pytest.mark.case("GA-323", severity="normal", source="spec GANG-R82; kubernetes: a victim that ends already is skipped")
+@pytest.mark.case(
+    "GA-323", severity="normal", source="spec GANG-R82; kubernetes: a victim that ends already is skipped"
+)
 def test_a_pod_of_a_group_that_ends_already_is_not_evicted(classes: Trial, expect: Expect) -> None:
-    """A group of two with disruptionMode all is on a node; somebody deletes one of its pods, which ends slowly. A single
-    pod needs the place of the other one: that one is evicted, and nothing is written about the first."""
+    """A group of two with disruptionMode all is on a node; somebody deletes one of its pods, which ends slowly. A pod
+    needs the place of the other one, too: that is evicted, and nothing is written about the first."""
     hosts(classes, n1=2)
     create(classes, "whole", 2, "trial-low", disruptionMode=WHOLE)
     slow = workers("whole", 2, "trial-low")
@@ -331,11 +334,9 @@ def test_a_pod_of_a_group_that_ends_already_is_not_evicted(classes: Trial, expec
 @pytest.mark.long(seconds=8)
 @pytest.mark.parametrize("goes", ["a", "b"])
 @pytest.mark.parametrize("differs", ["size", "age"])
-def test_of_two_groups_the_smaller_or_the_younger_goes(
-    classes: Trial, expect: Expect, differs: str, goes: str
-) -> None:
-    """A node has a pod of each of two groups with disruptionMode all, whose other pods are on a second node. A single pod
-    needs one place on the first: the group with fewer pods goes whole, and of equal ones the one that started later."""
+def test_of_two_groups_the_smaller_or_the_younger_goes(classes: Trial, expect: Expect, differs: str, goes: str) -> None:
+    """A node has a pod of each of two groups with disruptionMode all, whose other pods are on a second node. A pod
+    needs one place on the first: the group with fewer pods goes whole, and of equal ones the younger."""
     (stays,) = {"a", "b"} - {goes}
     hosts(classes, n1=2, n2=3)
     sizes = {goes: 2, stays: 3 if differs == "size" else 2}
@@ -352,6 +353,24 @@ def test_of_two_groups_the_smaller_or_the_younger_goes(
 
     expect.running("single")
     assert left(classes) == names(stays, sizes[stays])
+
+
+@pytest.mark.feature("WAS-1.units")
+@pytest.mark.case("GA-330", severity="normal", source="spec WAS-R49")
+def test_rules_on_other_pods_count_a_whole_group_as_gone(classes: Trial, expect: Expect) -> None:
+    """A group of two with disruptionMode all has a pod on each of two nodes of one rack. A single pod that has to be on
+    the first node keeps apart from the group in its rack: both pods go."""
+    classes.add(*(node(name).cpu(1).label("host", name).label(RACK, "a") for name in ("n1", "n2")))
+    create(classes, "whole", 2, "trial-low", disruptionMode=WHOLE)
+    classes.submit(*(built.label("app", "whole") for built in workers("whole", 2, "trial-low")))
+    expect.running(*names("whole", 2))
+    single = filler("single", "trial-high").on(host="n1")
+    single.manifest["spec"]["affinity"] = apart_from("whole", key=RACK)
+
+    classes.submit(single)
+
+    expect.running("single")
+    assert left(classes) == []
 
 
 @pytest.mark.feature("WAS-1.units")

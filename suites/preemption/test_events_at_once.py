@@ -1,5 +1,4 @@
-"""Events that come at once, or shortly after each other, as after a gap in the connection: each counts for the pods that
-wait."""
+"""Events that come at once, as after a gap in the connection, or shortly after each other: each counts for all pods."""
 
 import pytest
 

@@ -128,8 +128,8 @@ def node_of(trial: Trial, path: str) -> str:
 def test_an_event_wakes_the_one_pod_that_it_helps(
     trial: Trial, expect: Expect, second_namespace: str, helped: int
 ) -> None:
-    """Two equal pods of two namespaces wait, each for a pod of its namespace to leave. One of those leaves: the pod that
-    waits for it is bound, the other one is not."""
+    """Two equal pods of two namespaces wait, each for a pod of its namespace to leave. One of those leaves: the pod
+    that waits for it is bound, the other one is not."""
     trial.add(node("n1").cpu(8))
     opponents, waiting = in_two_namespaces(trial, expect, second_namespace)
     trial.pass_time(15)
