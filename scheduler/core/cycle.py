@@ -242,7 +242,7 @@ class Core:
             *cleared,
             *(ClearNomination(other) for other in lesser if other.uid not in given_back),
         ]
-        victims = self._units(victim for victim in result.victims if not victim.pod.deleting)
+        victims = self._units(result.victims)
         if group:
             assert self.handle.groups is not None
             seconds = self.handle.groups.hold_time_of(info.pod)
@@ -262,7 +262,7 @@ class Core:
         return decisions
 
     def _units(self, victims: Iterable[PodInfo]) -> list[PodInfo]:
-        """The victims with all pods that are preempted with them (WAS-R48)."""
+        """The victims with all pods that are preempted with them (WAS-R48), without those that end already."""
         groups = self.handle.groups
         every: dict[str, PodInfo] = {}
         for victim in victims:

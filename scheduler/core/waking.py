@@ -226,15 +226,21 @@ class Waker:
         if self.groups is not None:
             opened |= self.groups.behind(opened)
         for key in sorted(opened):
-            for entry in self._queue.held.first_of_classes(key, now):
-                self._ask_again(entry, key)
+            more = True
+            while more:
+                entries = self._queue.held.first_of_classes(key, now)
+                more = True in [self._ask_again(entry, key) for entry in entries]
             moment = self._queue.held.next_ready(key)
             if moment != float("inf"):
                 self._cooling_gates.add(key)
                 self.set_alarm(moment)
 
-    def _ask_again(self, entry: Entry, key: str) -> None:
-        """Release a held pod if what held it under `key` passes it now."""
+    def _ask_again(self, entry: Entry, key: str) -> bool:
+        """Release a held pod if what held it under `key` passes it now.
+
+        Returns whether PreEnqueue holds it under this key no more, so that the next pod is to be asked at once: all
+        members of a gang have to be under the key of its group before its attempt.
+        """
         own = [gate for gate, gate_key in entry.gates if gate_key == key]
         if own:
             try:
@@ -248,20 +254,21 @@ class Waker:
                 if entry.held != closed:
                     self._reports.changed(entry.info.uid)
                 entry.held = closed
-            return
+            return False
         status = self._runners.of(entry.info).pre_enqueue(entry.info.pod)
         if status.ok:
             self._queue.release(entry)
-            if key in self._queue.held:
-                self._wakes.gates.add(key)
         elif status.code is Code.ERROR:
             self._queue.held.remove(entry.info.uid)
             self.hold_after_error(entry, status)
+            return key != AFTER_BACKOFF
         elif status.wake_key != key:
             self._queue.held.remove(entry.info.uid)
             self._queue.hold(status.wake_key or UNTIL_CHANGED, entry, status)
         else:
             entry.held = status
+            return False
+        return True
 
     def _regate(self) -> None:
         """Read the gate keys of all pods in the queue again, and release those that another gate holds now.

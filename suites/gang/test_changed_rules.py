@@ -11,7 +11,7 @@ from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import gang, node, pod
-from seatrial.scheduler.api.podgroup import GANG_MODE
+from seatrial.scheduler.api.podgroup import GANG_MATCH_POLICY, GANG_MODE
 from seatrial.suites.gang.members import bound, names, workers
 
 pytestmark = [pytest.mark.needs(Capability.HARDWARE)]
@@ -43,6 +43,25 @@ def test_a_smaller_minimum_starts_the_members_that_hold_places(trial: Trial, exp
     change(trial, {"spec": {"minMember": 2}})
 
     assert trial.reaches(lambda: len(bound(trial, "train")) == 2, within=30), "the members still wait for a third"
+
+
+@pytest.mark.feature("GANG-2.changed")
+@pytest.mark.case("GA-325", severity="normal", source="spec GANG-R5, GANG-R26")
+@pytest.mark.long(seconds=6)
+def test_a_match_policy_that_changes_starts_the_members_that_hold_places(trial: Trial, expect: Expect) -> None:
+    """A gang of two, of which members that wait alone count, is bound. A third member holds a card for ten minutes. The
+    policy becomes waiting-and-running, so that bound members count: it is bound at once."""
+    trial.add(node("n1").cards(3))
+    trial.apply(gang("train", 2).waiting_time(600).mode("NonStrict").match_policy("only-waiting"))
+    trial.submit(*workers("train", 2))
+    expect.bound(*names("train", 2))
+    trial.submit(*workers("train", 1, first=2))
+    expect.stable(seconds=5)
+    assert bound(trial, "train") == names("train", 2)
+
+    change(trial, {"metadata": {"annotations": {GANG_MATCH_POLICY: "waiting-and-running"}}})
+
+    expect.bound("train-2", within=30)
 
 
 @pytest.mark.feature("GANG-2.changed")

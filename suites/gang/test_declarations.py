@@ -150,3 +150,23 @@ def test_members_that_wait_name_what_is_not_understood(trial: Trial, expect: Exp
     trial.submit(*built)
 
     expect.pending(*names("train", 2), saying=f"{GANG_MODE}: expected Strict or NonStrict, found 'Odd'")
+
+
+@pytest.mark.feature("GANG-4.groups")
+@pytest.mark.case("GA-331", severity="critical", source="spec GANG-R16")
+@pytest.mark.long(seconds=10)
+@pytest.mark.parametrize("mutual", [True, False], ids=["both-list", "one-lists"])
+def test_a_group_starts_when_its_last_pod_group_comes(trial: Trial, expect: Expect, mutual: bool) -> None:
+    """Gang a lists b, which may list a. All pods are there, the PodGroup of b is not: none is bound. It comes, and
+    nothing else does: all are bound."""
+    ids = [f"{trial.name}/{name}" for name in "ab"]
+    trial.add(node("n1").cards(4))
+    trial.apply(gang("a", 2).together_with(*ids))
+    trial.submit(*workers("a", 2), *workers("b", 2))
+    expect.stable(seconds=5)
+    assert bound(trial) == []
+
+    trial.apply(gang("b", 2).together_with(*ids) if mutual else gang("b", 2))
+
+    expect.bound(*names("a", 2), within=30)
+    expect.bound(*names("b", 2), within=30)

@@ -88,3 +88,36 @@ def test_a_gang_that_gave_its_places_back_starts_when_it_fits(trial: Trial, expe
         trial.delete(*names(name, 3))
         trial.settle()
         assert trial.call("DELETE", f"/api/v1/nodes/for-{name}").ok
+
+
+@pytest.mark.feature("GANG-1.timeout")
+@pytest.mark.case("GA-322", severity="normal", source="spec GANG-R28, GANG-R35")
+@pytest.mark.needs(Capability.VIRTUAL_TIME)  # waiting times of minutes
+def test_a_gang_whose_waiting_time_ended_holds_places_again(trial: Trial, expect: Expect) -> None:
+    """Two of three members of a NonStrict gang have a card for two minutes, and no pod wants these cards. Later the
+    members have them again: a pod that comes waits until the next end of the waiting time."""
+    trial.add(node("n1").cards(2))
+    two_of_three(trial, "train", 120, "NonStrict")
+    trial.pass_time(120 + 2 * BACKOFFS)
+
+    trial.submit(pod("younger").gpus(1))
+
+    expect.pending("younger")
+    expect.stable(seconds=5)
+    expect.bound("younger", within=120 + BACKOFFS)
+
+
+@pytest.mark.feature("GANG-2.changed", "GANG-1.timeout")
+@pytest.mark.case("GA-321", severity="normal", source="spec GANG-R28: the waiting time begins at Permit")
+@pytest.mark.needs(Capability.VIRTUAL_TIME)  # waiting times of minutes
+def test_a_change_of_a_gang_does_not_begin_its_waiting_time_anew(trial: Trial, expect: Expect) -> None:
+    """Two of four members of a NonStrict gang of three have a card for two minutes. Shortly before these end, the
+    minimum becomes four: a pod gets a card when they end, and not another two minutes later."""
+    trial.add(node("n1").cards(2))
+    trial.apply(gang("train", 3).waiting_time(120).mode("NonStrict"))
+    trial.submit(*workers("train", 4))
+    trial.pass_time(100)
+    assert trial.call("PATCH", trial.path("PodGroup", "train"), {"spec": {"minMember": 4}}).ok
+    trial.submit(pod("younger").gpus(1))
+    expect.pending("younger")
+    expect.bound("younger", within=20 + BACKOFFS)

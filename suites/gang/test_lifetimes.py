@@ -143,3 +143,25 @@ def test_of_more_members_than_the_minimum_the_more_important_start(trial: Trial,
     assert bound(trial) == ["train-1", "train-3"]
     for level in classes.values():
         trial.call("DELETE", f"/apis/scheduling.k8s.io/v1/priorityclasses/{level}")
+
+
+@pytest.mark.feature("GANG-1.match-policy")
+@pytest.mark.case("GA-327", severity="normal", source="spec GANG-R26")
+@pytest.mark.long(seconds=15)
+def test_bound_members_below_the_minimum_are_not_enough(trial: Trial, expect: Expect) -> None:
+    """A gang of three, of which waiting and running members count, is bound. Two are deleted, and there is room for one
+    of the two members that come: it waits, until there is room for both."""
+    trial.add(node("n1").cards(3))
+    trial.apply(gang("train", 3).match_policy("waiting-and-running"))
+    trial.submit(*workers("train", 3))
+    expect.bound(*names("train", 3))
+    trial.delete("train-0", "train-1")
+    trial.submit(pod("other").gpus(1))
+    expect.bound("other")
+
+    trial.submit(*workers("train", 2, first=3))
+
+    expect.stable(seconds=10)
+    assert bound(trial, "train") == ["train-2"]
+    trial.delete("other")
+    expect.bound("train-3", "train-4")

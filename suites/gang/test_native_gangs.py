@@ -255,6 +255,28 @@ def test_members_with_another_priority_than_their_group_are_refused(trial: Trial
 
 
 @pytest.mark.feature("WAS-1.quorum")
+@pytest.mark.case("GA-326", severity="normal", source="spec WAS-R22: all members, scheduled ones included")
+def test_a_later_member_with_another_priority_is_refused(trial: Trial, expect: Expect) -> None:
+    """A gang of two is bound. A third member has another priority than the gang: it waits, and a fourth one too as long
+    as the third is there."""
+    trial.add(node("n1").cpu(8))
+    trial.apply(priority_class("was-high", 1000))
+    create(trial, "train", 2)
+    trial.submit(*workers("train", 2))
+    expect.bound(*names("train", 2))
+    (odd,) = workers("train", 1, first=2)
+    trial.submit(odd.priority_class("was-high"))
+    trial.settle(2)
+    trial.submit(*workers("train", 1, first=3))
+
+    expect.stable(seconds=12)
+    assert bound(trial, "train") == names("train", 2)
+
+    trial.delete("train-2")
+    expect.bound("train-3", within=20)
+
+
+@pytest.mark.feature("WAS-1.quorum")
 @pytest.mark.case("GA-209", severity="critical", source=UPSTREAM)
 def test_of_two_native_gangs_with_room_for_one_exactly_one_is_bound(trial: Trial, expect: Expect) -> None:
     """Two gangs of four, six CPUs, members created by turns: four of one gang are bound."""

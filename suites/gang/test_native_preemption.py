@@ -13,7 +13,9 @@ from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import PodBuilder, disruption_budget, gang, native_gang, node, pod
 from seatrial.suites.gang.members import RACK, bound, names
 from seatrial.suites.preemption.jobs import PREEMPTING
+from seatrial.suites.preemption.nominations import freeze, thaw
 from seatrial.suites.preemption.priorities import classes
+from seatrial.suites.scoring.rules import apart_from
 
 __all__ = ["classes"]
 
@@ -265,6 +267,110 @@ def test_on_one_node_a_single_pod_goes_before_a_group(classes: Trial, expect: Ex
 
     expect.running("single")
     assert left(classes) == names("whole", 2)
+
+
+@pytest.mark.feature("WAS-1.units")
+@pytest.mark.case("GA-320", severity="normal", source=BY_PODS)
+@pytest.mark.long(seconds=10)
+def test_a_group_that_became_smaller_counts_as_it_is(classes: Trial, expect: Expect) -> None:
+    """A group of three with disruptionMode all is on two nodes, and two nodes have an older single pod each. For a
+    first pod a single pod goes. Then the two pods of the group on the second node end: of the pods that are left, the
+    one of the group started last, so that it goes for a second pod."""
+    hosts(classes, n1=1, n2=2, n3=1, n4=1)
+    classes.submit(filler("a").on(host="n3"), filler("b").on(host="n4"))
+    expect.running("a", "b")
+    classes.settle(2)  # start times have whole seconds
+    create(classes, "whole", 1, "trial-low", disruptionMode=WHOLE)
+    here, *there = workers("whole", 3, "trial-low")
+    classes.submit(here.on(host="n1"), *(built.on(host="n2") for built in there))
+    expect.running(*names("whole", 3))
+
+    def preempt(name: str) -> None:
+        single = filler(name, "trial-high")
+        single.manifest["spec"]["affinity"] = {"nodeAffinity": NOT_N2}
+        classes.submit(single)
+        expect.running(name)
+
+    preempt("single-1")
+    (stays,) = set(left(classes)) - {*names("whole", 3)}
+    classes.delete("whole-1", "whole-2")
+    classes.settle(2)
+
+    preempt("single-2")
+
+    assert left(classes) == [stays]
+
+
+@pytest.mark.feature("WAS-1.units")
+@pytest.mark.case(
+    "GA-323", severity="normal", source="spec GANG-R82; kubernetes: a victim that ends already is skipped"
+)
+def test_a_pod_of_a_group_that_ends_already_is_not_evicted(classes: Trial, expect: Expect) -> None:
+    """A group of two with disruptionMode all is on a node; somebody deletes one of its pods, which ends slowly. A pod
+    needs the place of the other one, too: that is evicted, and nothing is written about the first."""
+    hosts(classes, n1=2)
+    create(classes, "whole", 2, "trial-low", disruptionMode=WHOLE)
+    slow = workers("whole", 2, "trial-low")
+    for built in slow:
+        built.manifest["spec"]["terminationGracePeriodSeconds"] = 60
+    classes.submit(*slow)
+    expect.running(*names("whole", 2))
+    freeze(classes, "n1")
+    assert classes.call("DELETE", classes.path("Pod", "whole-0")).ok
+    expect.gone("whole-0")
+    single = pod("single").request(cpu=2).priority_class("trial-high")
+
+    classes.submit(single)
+
+    expect.gone("whole-1")
+    reasons = [[each.type for each in classes.pod(name).status.conditions] for name in names("whole", 2)]
+    assert ["DisruptionTarget" in each for each in reasons] == [False, True]
+    thaw(classes, "n1")
+    expect.running("single")
+
+
+@pytest.mark.feature("WAS-1.units")
+@pytest.mark.case("GA-324", severity="normal", source="spec WAS-R47")
+@pytest.mark.long(seconds=8)
+@pytest.mark.parametrize("goes", ["a", "b"])
+@pytest.mark.parametrize("differs", ["size", "age"])
+def test_of_two_groups_the_smaller_or_the_younger_goes(classes: Trial, expect: Expect, differs: str, goes: str) -> None:
+    """A node has a pod of each of two groups with disruptionMode all, whose other pods are on a second node. A pod
+    needs one place on the first: the group with fewer pods goes whole, and of equal ones the younger."""
+    (stays,) = {"a", "b"} - {goes}
+    hosts(classes, n1=2, n2=3)
+    sizes = {goes: 2, stays: 3 if differs == "size" else 2}
+    for group in (goes, stays) if differs == "size" else (stays, goes):
+        create(classes, group, 2, "trial-low", disruptionMode=WHOLE)
+        here, *there = workers(group, sizes[group], "trial-low")
+        classes.submit(here.on(host="n1"), *(built.on(host="n2") for built in there))
+        expect.running(*names(group, sizes[group]))
+        classes.settle(2)  # start times have whole seconds
+    single = filler("single", "trial-high")
+    single.manifest["spec"]["affinity"] = {"nodeAffinity": NOT_N2}
+
+    classes.submit(single)
+
+    expect.running("single")
+    assert left(classes) == names(stays, sizes[stays])
+
+
+@pytest.mark.feature("WAS-1.units")
+@pytest.mark.case("GA-330", severity="normal", source="spec WAS-R49")
+def test_rules_on_other_pods_count_a_whole_group_as_gone(classes: Trial, expect: Expect) -> None:
+    """A group of two with disruptionMode all has a pod on each of two nodes of one rack. A single pod that has to be on
+    the first node keeps apart from the group in its rack: both pods go."""
+    classes.add(*(node(name).cpu(1).label("host", name).label(RACK, "a") for name in ("n1", "n2")))
+    create(classes, "whole", 2, "trial-low", disruptionMode=WHOLE)
+    classes.submit(*(built.label("app", "whole") for built in workers("whole", 2, "trial-low")))
+    expect.running(*names("whole", 2))
+    single = filler("single", "trial-high").on(host="n1")
+    single.manifest["spec"]["affinity"] = apart_from("whole", key=RACK)
+
+    classes.submit(single)
+
+    expect.running("single")
+    assert left(classes) == []
 
 
 @pytest.mark.feature("WAS-1.units")

@@ -280,3 +280,38 @@ def test_the_status_of_a_running_gang_that_started_late(trial: Trial, expect: Ex
     trial.delete("train-0")
 
     assert shows(trial, phase="Scheduling", scheduled=1, running=1), status(trial)
+
+
+@pytest.mark.feature("GANG-1.status")
+@pytest.mark.case("GA-328", severity="normal", source="spec GANG-R46")
+@pytest.mark.needs(Capability.VIRTUAL_TIME)  # a node that starts no container
+def test_the_status_of_a_gang_that_never_ran_ends_after_two_days(trial: Trial, expect: Expect) -> None:
+    """A gang is bound and does not run, and was first scheduled more than two days after its creation: its status does
+    not change any more, though a member is deleted."""
+    trial.add(node("n1").cards(2))
+    trial.inject({"node": "n1", "verb": "frozen"})
+    trial.apply(gang("train", 2))
+    trial.submit(*workers("train", 2))
+    expect.bound(*names("train", 2))
+    assert shows(trial, phase="Scheduled", scheduled=2, running=0), status(trial)
+    late = {"status": {"scheduleStartTime": "2100-01-01T00:00:00Z"}}
+    assert trial.call("PATCH", trial.path("PodGroup", "train"), late).ok
+
+    assert trial.call("DELETE", f"{trial.path('Pod', 'train-0')}?gracePeriodSeconds=0").ok
+
+    expect.stable(seconds=5)
+    assert shows(trial, phase="Scheduled", scheduled=2), status(trial)
+
+
+@pytest.mark.feature("GANG-1.status")
+@pytest.mark.case("GA-329", severity="normal", source="spec GANG-R45")
+@pytest.mark.parametrize("minimum", [0, 1])
+def test_the_status_of_a_gang_without_members(trial: Trial, minimum: int) -> None:
+    """A PodGroup has no members, and its minimum may be 0: it is Pending, and nothing is written any more."""
+    trial.apply(gang("train", minimum))
+    assert shows(trial, phase="Pending"), status(trial)
+    before = trial.call("GET", trial.path("PodGroup", "train")).body
+
+    trial.pass_time(5)
+
+    assert trial.call("GET", trial.path("PodGroup", "train")).body == before

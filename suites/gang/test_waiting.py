@@ -91,19 +91,23 @@ def test_a_gang_starts_when_its_node_is_uncordoned(trial: Trial, expect: Expect)
 @pytest.mark.case("GA-107", severity="critical")
 @pytest.mark.long(seconds=8)
 @pytest.mark.needs(Capability.OWN_CLUSTER)  # quotas count all pods
-def test_a_gang_starts_when_its_quota_grows(trial: Trial, expect: Expect) -> None:
-    """A gang of three exceeds the max of its quota by one pod: none is bound. The max is raised, and all are."""
+@pytest.mark.parametrize("groups", [("train",), ("a", "b")], ids=["one", "two"])
+def test_gangs_start_when_their_quota_grows(trial: Trial, expect: Expect, groups: tuple[str, ...]) -> None:
+    """Gangs of three exceed the max of their quota by one pod or more: none is bound. The max is raised to what they
+    need, and all are."""
     own = f"{trial.name}-team"
     trial.add(node("n1").cpu(16).cards(4))
     trial.apply(quota(own).max(cpu=2).manifest)
-    trial.apply(gang("train", 3))
-    trial.submit(*(pod(name).request(cpu=1).quota(own).in_gang("train") for name in names("train", 3)))
+    members = [(group, name) for group in groups for name in names(group, 3)]
+    trial.apply(*(gang(group, 3) for group in groups))
+    trial.submit(*(pod(name).request(cpu=1).quota(own).in_gang(group) for group, name in members))
     expect.stable(seconds=12)
     assert bound(trial) == []
 
-    assert trial.call("PATCH", quota_path(trial, own), {"spec": {"max": {"cpu": "3"}}}).ok
+    assert trial.call("PATCH", quota_path(trial, own), {"spec": {"max": {"cpu": str(len(members))}}}).ok
 
-    expect.bound(*names("train", 3), within=20)
+    for _, name in members:
+        expect.bound(name, within=20)
 
 
 @pytest.mark.feature("GANG-1.all-or-nothing", "RSV-1.held")

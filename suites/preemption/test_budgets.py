@@ -96,10 +96,20 @@ def test_a_budget_is_for_its_namespace(classes: Trial, expect: Expect, second_na
 @pytest.mark.feature("PRE-1.budgets", "WAS-1.units")
 @pytest.mark.case("PR-080", severity="normal", source=RULE)
 @pytest.mark.gate("GenericWorkload")
-@pytest.mark.parametrize(("least", "where"), [(1, "n2"), (0, "n1")])
-def test_each_pod_of_a_whole_group_counts(classes: Trial, expect: Expect, least: int, where: str) -> None:
+@pytest.mark.parametrize(
+    ("least", "disrupted", "where"),
+    [
+        pytest.param(1, False, "n2", id="three"),
+        pytest.param(0, False, "n1", id="four"),
+        pytest.param(0, True, "n1", id="three-and-a-disrupted-one"),
+    ],
+)
+def test_each_pod_of_a_whole_group_counts(
+    classes: Trial, expect: Expect, least: int, where: str, *, disrupted: bool
+) -> None:
     """Two groups of two pods fill n1 and go as a whole. Their budget allows three disruptions, which the first group
-    and a pod of the second use up: the middle pod goes. With an allowance of four both groups go."""
+    and a pod of the second use up: the middle pod goes. With an allowance of four both groups go, and also where
+    the budget's status says that a pod of the second is disrupted already, and allows three."""
     groups = f"/apis/scheduling.k8s.io/v1beta1/namespaces/{classes.name}/podgroups"
     if not classes.call("GET", groups).ok:
         pytest.skip("the cluster does not serve scheduling.k8s.io/v1beta1 podgroups (feature gate GenericWorkload)")
@@ -111,5 +121,9 @@ def test_each_pod_of_a_whole_group_counts(classes: Trial, expect: Expect, least:
         classes.submit(*(one.on(host="n1").in_native_gang(group) for one in members))
     classes.submit(of("middle", "middle", 4).on(host="n2"))
     expect.running("a-0", "a-1", "b-0", "b-1", "middle")
+    if disrupted:
+        classes.settle(3)
+        pods = {"status": {"disruptedPods": {"b-1": classes.cluster.clock.timestamp()}}}
+        assert classes.call("PATCH", f"{BUDGETS.format(classes.name)}/keep/status", pods).ok
 
     preempts_on(classes, expect, where)

@@ -117,3 +117,27 @@ def test_reserved_room_of_a_gathered_gang_counts(classes: Trial, expect: Expect)
 
     expect.running("train-0")
     assert left(classes) == []
+
+
+@pytest.mark.feature("PRE-2.gather")
+@pytest.mark.case("PR-114", severity="normal", source="spec GANG-R78")
+@pytest.mark.needs(Capability.VIRTUAL_TIME)  # pods that take their time to end
+@pytest.mark.parametrize(("ending", "other"), [("b1", "b2"), ("b2", "b1")])
+def test_pods_that_end_make_room_for_a_gathered_gang(classes: Trial, expect: Expect, ending: str, other: str) -> None:
+    """Two blocks of two nodes are full. The pods of one are being deleted and end slowly: the gang waits for them, and
+    no other pod goes."""
+    nodes = {"b1": ("n1", "n2"), "b2": ("n3", "n4")}
+    blocks(classes, **nodes)
+    classes.submit(*(filler(f"low-{name}", name, grace=60) for listed in nodes.values() for name in listed))
+    expect.running(*(f"low-{name}" for listed in nodes.values() for name in listed))
+    for name in nodes[ending]:
+        classes.inject({"node": name, "verb": "frozen"})
+        assert classes.call("DELETE", classes.path("Pod", f"low-{name}")).ok
+    classes.settle(2)
+    classes.apply(gang("train", 2).gather("BlockLayer", "MustGather"))
+
+    classes.submit(*workers("train", 2))
+
+    assert classes.reaches(lambda: sorted(nominated(classes, *names("train", 2))) == sorted(nodes[ending]), within=20)
+    expect.stable(seconds=5)
+    assert left(classes) == [f"low-{name}" for name in nodes[other]]

@@ -234,3 +234,27 @@ def test_the_room_is_given_back_when_a_more_important_pod_takes_a_part(classes: 
 
     expect.running("next", within=30)
     assert nominated(classes, *names("train", 2)) == ["", ""]
+
+
+@pytest.mark.feature("PRE-2.nominate")
+@pytest.mark.case("PR-113", severity="normal", source="spec GANG-R83")
+@pytest.mark.needs(Capability.VIRTUAL_TIME)  # victims that take their time to end
+def test_a_gang_ends_the_nominations_of_less_important_pods_on_all_its_nodes(classes: Trial, expect: Expect) -> None:
+    """On each of two nodes a pod is nominated while its victim ends slowly. A more important gang is nominated to both
+    nodes: both pods are nominated no more."""
+    hosts(classes, n1=1, n2=1)
+    numbers = ("1", "2")
+    classes.submit(*(filler(f"slow-{number}", f"n{number}", grace=300) for number in numbers))
+    expect.running(*(f"slow-{number}" for number in numbers))
+    for number in numbers:
+        classes.inject({"node": f"n{number}", "verb": "frozen"})
+    classes.submit(*(filler(f"lesser-{number}", f"n{number}", priority="trial-middle") for number in numbers))
+    for number in numbers:
+        expect.nominated(f"lesser-{number}", f"n{number}")
+    classes.apply(gang("train", 2))
+
+    classes.submit(*workers("train", 2))
+
+    assert classes.reaches(lambda: sorted(nominated(classes, *names("train", 2))) == ["n1", "n2"], within=20)
+    lesser = [f"lesser-{number}" for number in numbers]
+    assert classes.reaches(lambda: nominated(classes, *lesser) == ["", ""], within=5)

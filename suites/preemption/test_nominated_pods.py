@@ -78,6 +78,8 @@ def test_which_ending_pod_a_nominated_pod_waits_for(
 
     if preempts:
         expect.gone("other")
+        if not reason:  # it ends anyway, so that it is not evicted
+            assert "DisruptionTarget" not in [condition.type for condition in classes.pod("ends").status.conditions]
     else:
         expect.pending("high")
         expect.stable(seconds=3)

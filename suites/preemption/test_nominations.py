@@ -85,6 +85,7 @@ def test_a_pod_whose_room_was_taken_preempts_again(classes: Trial, expect: Expec
     expect.stable(seconds=12)  # the backoff is over, and nothing but the end of the second pod has it tried again
     if not cooled:  # an event that has it tried again, so that another backoff begins
         assert classes.call("PATCH", classes.path("Pod", "high"), {"metadata": {"labels": {"tried": "again"}}}).ok
+        end(classes, "second")
 
     thaw(classes, "n1")
 

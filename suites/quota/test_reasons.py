@@ -14,17 +14,22 @@ pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER), pytes
 
 @pytest.mark.feature("SHELL-5.refusal")
 @pytest.mark.case("QU-141", severity="normal")
-@pytest.mark.long(seconds=15)
+@pytest.mark.long(seconds=25)
 def test_the_reason_changes_with_the_quota(trial: Trial, expect: Expect) -> None:
-    """A pod of four cores waits for a quota of four, of which two pods use three. One of them goes: the pod still
-    waits, and its condition has the amount that is used now."""
+    """A pod of four cores waits for a quota of four, of which three pods use one each. Two of them go one after the
+    other: the pod still waits, and its condition has the amount that is used now each time."""
     trial.add(node("n1").cpu(32))
     make(trial, quota(named(trial, "a")).max(cpu=4))
-    trial.submit(counted(trial, "small", "a", cpu=1), counted(trial, "large", "a", cpu=2))
-    expect.bound("small", "large")
+    others = ("first", "second", "third")
+    trial.submit(*(counted(trial, name, "a", cpu=1) for name in others))
+    expect.bound(*others)
     trial.submit(counted(trial, "waits", "a", cpu=4))
-    expect.pending("waits", saying=f"quotaName: {named(trial, 'a')}, runtime: cpu:4, used: cpu:3")
 
-    trial.delete("small")
+    def used(cpu: int) -> None:
+        expect.pending("waits", saying=f"quotaName: {named(trial, 'a')}, runtime: cpu:4, used: cpu:{cpu}")
 
-    expect.pending("waits", saying=f"quotaName: {named(trial, 'a')}, runtime: cpu:4, used: cpu:2")
+    used(3)
+    trial.delete("first")
+    used(2)
+    trial.delete("second")
+    used(1)

@@ -3,13 +3,19 @@
 Each case is set up where scores and chance cannot give the same result: one node is left, or none.
 """
 
+from itertools import permutations
+
 import pytest
 
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
+from seatrial.harness.clusters.fault_injection.transport import Link
 from seatrial.harness.clusters.protocol import Capability
-from seatrial.scheduler.api.builders import node, priority_class
+from seatrial.scheduler.api.builders import node, pod, priority_class
+from seatrial.suites.faults.schedulers import link, pause, running, witnessed
 from seatrial.suites.scoring.rules import HOST, REQUIRED, patch, pod_with, waits
+
+__all__ = ["link", "running"]
 
 pytestmark = [pytest.mark.needs(Capability.NODES)]
 
@@ -127,3 +133,28 @@ def test_an_ended_pod_makes_room(trial: Trial, expect: Expect) -> None:
     path = f"/api/v1/namespaces/{trial.name}/pods/first/status"
     patch(trial, path, {"status": {"phase": "Failed"}})
     expect.bound("second")
+
+
+@pytest.mark.feature("SCORE-4.queue")
+@pytest.mark.case("SC-551", severity="critical", source="kubernetes: plugins/queuesort/priority_sort.go (Less)")
+@pytest.mark.long(seconds=8)
+@pytest.mark.needs(Capability.OWN_CLUSTER)  # priority classes
+@pytest.mark.parametrize("order", list(permutations(("high", "middle", "low"))), ids="-".join)
+def test_of_pods_that_come_at_once_the_most_important_are_placed(
+    trial: Trial, expect: Expect, link: Link, order: tuple[str, ...]
+) -> None:
+    """Three pods of different priorities come while the scheduler is disconnected, in any order, and there is room for
+    two: the least important one waits."""
+    values = {"high": 3000, "middle": 2000, "low": 1000}
+    trial.apply(*(priority_class(f"trial-{name}", value, preempts=False) for name, value in values.items()))
+    trial.add(node("n1").cpu(2))
+    witnessed(trial, expect)
+    link.cut()
+    for name in order:
+        trial.submit(pod(name).request(cpu=1).priority_class(f"trial-{name}"))
+    pause(trial, 2, real=2)
+
+    link.heal()
+
+    expect.bound("high", "middle", within=60)
+    expect.pending("low")

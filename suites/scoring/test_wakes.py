@@ -5,15 +5,19 @@ The backoff of the pod is over by then (`expect.pending`), so that its end canno
 
 from collections.abc import Callable
 
+import orjson
 import pytest
 
 from seatrial.fixtures.expect import Expect
-from seatrial.fixtures.trial import Trial
+from seatrial.fixtures.trial import TRIAL_LABEL, Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import node, pod, quota
 from seatrial.scheduler.api.extension import KOORD_SCHEDULER
 from seatrial.scheduler.api.quota import QUOTAS_PATH
-from seatrial.suites.scoring.rules import REQUIRED, pod_with, term
+from seatrial.suites.gang.namespaces import second_namespace
+from seatrial.suites.scoring.rules import REQUIRED, apart_from, pod_with, term
+
+__all__ = ["second_namespace"]
 
 pytestmark = [pytest.mark.needs(Capability.NODES)]
 
@@ -96,3 +100,42 @@ def test_one_event_wakes_a_pod(trial: Trial, expect: Expect, prepared: Callable[
     event()
 
     expect.bound("waits", within=20)
+
+
+def in_two_namespaces(trial: Trial, expect: Expect, other: str) -> tuple[list[str], list[str]]:
+    """In each of two namespaces a pod keeps apart from one of its own namespace."""
+    trial.submit(pod_with("opponent", "opponent"))
+    theirs = f"/api/v1/namespaces/{other}/pods"
+    trial.accept(pod_with("opponent", "opponent").select({TRIAL_LABEL: trial.name}).manifest, theirs)
+    assert trial.wait(lambda: bool(node_of(trial, f"{theirs}/opponent")), within=30)
+    expect.bound("opponent")
+    trial.submit(pod_with("waits", affinity=apart_from("opponent")))
+    trial.accept(pod_with("waits", affinity=apart_from("opponent")).select({TRIAL_LABEL: trial.name}).manifest, theirs)
+    mine = f"/api/v1/namespaces/{trial.name}/pods"
+    return [f"{mine}/opponent", f"{theirs}/opponent"], [f"{mine}/waits", f"{theirs}/waits"]
+
+
+def node_of(trial: Trial, path: str) -> str:
+    node_name: str = orjson.loads(trial.call("GET", path).body)["spec"].get("nodeName") or ""
+    return node_name
+
+
+@pytest.mark.feature("SCORE-4.queue")
+@pytest.mark.case("SC-550", severity="critical", source=AFFINITY)
+@pytest.mark.long(seconds=25)
+@pytest.mark.needs(Capability.OWN_CLUSTER)  # makes a second namespace
+@pytest.mark.parametrize("helped", [0, 1])
+def test_an_event_wakes_the_one_pod_that_it_helps(
+    trial: Trial, expect: Expect, second_namespace: str, helped: int
+) -> None:
+    """Two equal pods of two namespaces wait, each for a pod of its namespace to leave. One of those leaves: the pod
+    that waits for it is bound, the other one is not."""
+    trial.add(node("n1").cpu(8))
+    opponents, waiting = in_two_namespaces(trial, expect, second_namespace)
+    trial.pass_time(15)
+    assert [node_of(trial, path) for path in waiting] == ["", ""]
+
+    assert trial.call("DELETE", f"{opponents[helped]}?gracePeriodSeconds=0").ok
+
+    assert trial.wait(lambda: bool(node_of(trial, waiting[helped])), within=20), "the pod without an opponent waits"
+    assert not node_of(trial, waiting[1 - helped])
