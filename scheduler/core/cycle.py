@@ -169,7 +169,7 @@ class Core:
 
     def _wake_alike(self, info: PodInfo, state: CycleState, class_scores: ClassScores) -> None:
         """A place was there: it is the turn of the next waiting pod of the class."""
-        key = class_key(info, state)
+        key = class_key(info, state, self.cache.label_keys)
         for group in dict.fromkeys((key, (*key[:2], ""))):  # pods that were tried without any node have no mark
             if self.queue.waiting.has_class(group):
                 self.waker.wake_class(group, class_scores)
@@ -186,7 +186,7 @@ class Core:
         nominated: str | None = None
         words: list[str] = []
         state = failure.state or class_scores.state.fork()
-        key = class_key(info, state)
+        key = class_key(info, state, self.cache.label_keys)
         for plugin in runner.profile.post_filter:
             result = plugin.post_filter(state, info, failure)
             if result.status.ok:
@@ -218,7 +218,9 @@ class Core:
         info = entry.info
         reason = "Unschedulable" if status.rejected else SCHEDULER_ERROR
         message = f"0/1 nodes are available: 1 {status.message}." if status.rejected else status.message
-        self.waker.add(entry, class_key(info, state), self.runners.of(info).class_scores(info.pod_class))
+        self.waker.add(
+            entry, class_key(info, state, self.cache.label_keys), self.runners.of(info).class_scores(info.pod_class)
+        )
         return [Reject(info, message, reason)]
 
     def preempt(self, info: PodInfo, result: PostFilterResult, group: str = "") -> list[Decision]:

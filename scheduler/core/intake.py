@@ -163,7 +163,8 @@ class Intake:
             info = entry.info
             mark = mark_of(info.pod)
             if mark is not None:
-                waiting.regroup(info.uid, class_key(info, CycleState({CLUSTER_SCOPED: True, WAKE_GROUP: mark})))
+                state = CycleState({CLUSTER_SCOPED: True, WAKE_GROUP: mark})
+                waiting.regroup(info.uid, class_key(info, state, self._cache.label_keys))
 
     def set_pod(self, pod: Pod) -> None:
         """A pod was added or changed, as read from the API server, in any phase."""

@@ -7,6 +7,7 @@ pods that have waited for long.
 
 import math
 from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
 from typing import Protocol
 
 from seatrial.scheduler.api.clock import Timer
@@ -185,7 +186,7 @@ class Waker:
         """Wait until a node is feasible. `state`: that of the cycle, if there was one."""
         try:
             class_scores = self._runners.of(entry.info).class_scores(entry.info.pod_class)
-            self.add(entry, class_key(entry.info, state or class_scores.state), class_scores)
+            self.add(entry, class_key(entry.info, state or class_scores.state, self._cache.label_keys), class_scores)
         except Exception as error:  # noqa: BLE001 the pod is tried again after its backoff
             self._handle.evaluation_failed(error, f"pod={entry.info.key}")
             self._queue.remove(entry.info.uid)
@@ -407,19 +408,22 @@ class Waker:
                 self._handle.request_cycle()
 
 
-def class_key(info: PodInfo, state: CycleState) -> ClassKey:
-    """The key of the group of waiting pods that can be placed whenever this pod can."""
+def class_key(info: PodInfo, state: CycleState, label_keys: AbstractSet[str]) -> ClassKey:
+    """The key of the group of waiting pods that can be placed whenever this pod can.
+
+    `label_keys`: of labels that terms of placed pods have read; a term that reads one of them may come again.
+    """
     metadata = info.pod.metadata
     pin = pin_of(info.pod)
     mark = "" if pin is None else f"on {sorted(pin)} "
     if CLUSTER_SCOPED in state:
         claims = [name for _, name in claim_keys(info.pod)]
         marked = state.get(WAKE_GROUP) or ""
-        mark += f"{metadata.namespace} {_read_labels(info, state)} {claims} {marked}"
+        mark += f"{metadata.namespace} {_read_labels(info, state, label_keys)} {claims} {marked}"
     return info.pod.spec.scheduler_name, info.pod_class.id, mark
 
 
-def _read_labels(info: PodInfo, state: CycleState) -> list[tuple[str, str]]:
+def _read_labels(info: PodInfo, state: CycleState, label_keys: AbstractSet[str]) -> list[tuple[str, str]]:
     """The labels of a pod that plugins of scope CLUSTER may read, sorted.
 
     The pods of a StatefulSet or an indexed Job have labels of their own (`apps.kubernetes.io/pod-index`), which hardly
@@ -428,7 +432,7 @@ def _read_labels(info: PodInfo, state: CycleState) -> list[tuple[str, str]]:
     labels = info.pod.metadata.labels
     if not labels:
         return []
-    keys: set[str] = set()
+    keys = set(label_keys)
     for plugin in state.get(CONCERNED_PLUGINS) or (None,):
         read = None if plugin is None else plugin.label_keys(info.pod)
         if read is None:

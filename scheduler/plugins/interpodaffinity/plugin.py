@@ -111,7 +111,7 @@ class InterPodAffinity(PreFilter, FilterBatch, ScoreBatch, VictimAware):
 
     def label_keys(self, pod: Pod) -> frozenset[str]:
         own = [term.matcher.label_keys() for term in terms_of(pod)]
-        return frozenset(self._cache.label_keys).union(*own)
+        return frozenset().union(*own)
 
     # -- filter -------------------------------------------------------------------------------------------------------
 
