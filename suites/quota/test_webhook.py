@@ -359,10 +359,11 @@ def test_a_quota_with_pods_stays(trial: Trial) -> None:
 @pytest.mark.feature("QUOTA-7.trees")
 @pytest.mark.case("QU-058", severity="normal")
 def test_pods_of_a_tree_get_its_node_selector(trial: Trial) -> None:
-    """A pod whose quota belongs to a tree is stored with the node affinity of the tree's profile; another is not,
-    and none is once the profile is deleted."""
+    """A pod whose quota belongs to a tree is stored with the node affinity of the tree's profile, in each term that it
+    has itself; another is not, and none is once the profile is deleted."""
     tree = {"labels": {TREE_ID: trial.name}}
-    selector = {"matchLabels": {"pool": "big"}}
+    not_slow = {"key": "disk", "operator": "NotIn", "values": ["slow"]}
+    selector = {"matchLabels": {"pool": "big"}, "matchExpressions": [not_slow]}
     trial.apply(
         {
             "apiVersion": "quota.koordinator.sh/v1alpha1",
@@ -375,12 +376,21 @@ def test_pods_of_a_tree_get_its_node_selector(trial: Trial) -> None:
     )
     trial.pass_time(2)  # the webhook receives the profile from a watch
 
-    trial.submit(pod("inside").quota(f"{trial.name}-t"), pod("outside").quota(f"{trial.name}-x"))
+    either = [{"key": "rack", "operator": "In", "values": [rack]} for rack in ("a", "b")]
+    choosy = pod("choosy").quota(f"{trial.name}-t")
+    own = {"nodeSelectorTerms": [{"matchExpressions": [rule]} for rule in either]}
+    choosy.manifest["spec"]["affinity"] = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": own}}
+    trial.submit(pod("inside").quota(f"{trial.name}-t"), pod("outside").quota(f"{trial.name}-x"), choosy)
 
     stored = {pod["metadata"]["name"]: pod["spec"].get("affinity") for pod in raw_pods(trial)}
-    terms = [{"matchExpressions": [{"key": "pool", "operator": "In", "values": ["big"]}]}]
-    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
-    assert stored["inside"] == {"nodeAffinity": required}
+    rules = [{"key": "pool", "operator": "In", "values": ["big"]}, not_slow]
+
+    def required(*terms: list[dict[str, Any]]) -> dict[str, Any]:
+        all_terms = {"nodeSelectorTerms": [{"matchExpressions": term} for term in terms]}
+        return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": all_terms}}
+
+    assert stored["inside"] == required(rules)
+    assert stored["choosy"] == required(*([rule, *rules] for rule in either))
     assert not stored["outside"]
     assert trial.call("DELETE", f"{QUOTA_PROFILES}/namespaces/{trial.name}/elasticquotaprofiles/big").ok
     trial.pass_time(2)
