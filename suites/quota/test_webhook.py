@@ -11,7 +11,7 @@ from seatrial.fixtures.webhook import CONFIGURATIONS
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.harness.errors import ApiRefused
 from seatrial.scheduler.api.builders import QuotaBuilder, pod, quota
-from seatrial.scheduler.api.quota import IS_PARENT, PARENT, PREEMPTIBLE, SHARED_WEIGHT, TREE_ID
+from seatrial.scheduler.api.quota import ADMISSION, IS_PARENT, PARENT, PREEMPTIBLE, SHARED_WEIGHT, TREE_ID
 from seatrial.suites.quota.webhook import path_of, quota_webhook
 
 pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER)]
@@ -401,7 +401,8 @@ def test_pods_of_a_tree_get_its_node_selector(trial: Trial) -> None:
 @pytest.mark.feature("QUOTA-1.max-bound")
 @pytest.mark.case("QU-059", severity="normal")
 def test_admission_bounds_pending_pods_too(trial: Trial) -> None:
-    """With EnableQuotaAdmission a pod beyond max is not even stored, whether the others have a node or not."""
+    """With EnableQuotaAdmission a pod beyond max, or beyond the limit of an annotation in its place, is not even
+    stored, whether the others have a node or not. Pods that ended do not count."""
     options = ("--enable-quota-admission", "--disable-device-resource-spec")
     with quota_webhook(trial, *options, name="of-the-case"):
         own = f"{trial.name}-a"
@@ -414,6 +415,16 @@ def test_admission_bounds_pending_pods_too(trial: Trial) -> None:
         message = f"exceeded quota: {trial.name}/{own}, requested: cpu=2, used: cpu=3, limited: cpu=4"
         assert message in str(error.value)
         trial.submit(pod("two").request(cpu=1).quota(own))
+        path = f"{trial.path('Pod', 'one')}/status"
+        assert trial.call("PATCH", path, {"status": {"phase": "Succeeded"}}).ok
+        trial.pass_time(2)
+        trial.submit(pod("three").request(cpu=3).quota(own))
+        other = f"{trial.name}-b"
+        trial.apply(quota(other).max(cpu=4).annotation(ADMISSION, '{"cpu": "2"}').manifest)
+        trial.pass_time(2)
+        with pytest.raises(ApiRefused) as error:
+            trial.submit(pod("four").request(cpu=3).quota(other))
+        assert "limited: cpu=2" in str(error.value)
 
 
 def raw_pods(trial: Trial) -> list[dict[str, Any]]:
