@@ -11,7 +11,7 @@ from seatrial.fixtures.webhook import CONFIGURATIONS
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.harness.errors import ApiRefused
 from seatrial.scheduler.api.builders import QuotaBuilder, pod, quota
-from seatrial.scheduler.api.quota import IS_PARENT, PARENT, PREEMPTIBLE, SHARED_WEIGHT, TREE_ID
+from seatrial.scheduler.api.quota import ADMISSION, IS_PARENT, PARENT, PREEMPTIBLE, SHARED_WEIGHT, TREE_ID
 from seatrial.suites.quota.webhook import path_of, quota_webhook
 
 pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER)]
@@ -359,10 +359,11 @@ def test_a_quota_with_pods_stays(trial: Trial) -> None:
 @pytest.mark.feature("QUOTA-7.trees")
 @pytest.mark.case("QU-058", severity="normal")
 def test_pods_of_a_tree_get_its_node_selector(trial: Trial) -> None:
-    """A pod whose quota belongs to a tree is stored with the node affinity of the tree's profile; another is not,
-    and none is once the profile is deleted."""
+    """A pod whose quota belongs to a tree is stored with the node affinity of the tree's profile, in each term that it
+    has itself; another is not, and none is once the profile is deleted."""
     tree = {"labels": {TREE_ID: trial.name}}
-    selector = {"matchLabels": {"pool": "big"}}
+    not_slow = {"key": "disk", "operator": "NotIn", "values": ["slow"]}
+    selector = {"matchLabels": {"pool": "big"}, "matchExpressions": [not_slow]}
     trial.apply(
         {
             "apiVersion": "quota.koordinator.sh/v1alpha1",
@@ -375,12 +376,21 @@ def test_pods_of_a_tree_get_its_node_selector(trial: Trial) -> None:
     )
     trial.pass_time(2)  # the webhook receives the profile from a watch
 
-    trial.submit(pod("inside").quota(f"{trial.name}-t"), pod("outside").quota(f"{trial.name}-x"))
+    either = [{"key": "rack", "operator": "In", "values": [rack]} for rack in ("a", "b")]
+    choosy = pod("choosy").quota(f"{trial.name}-t")
+    own = {"nodeSelectorTerms": [{"matchExpressions": [rule]} for rule in either]}
+    choosy.manifest["spec"]["affinity"] = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": own}}
+    trial.submit(pod("inside").quota(f"{trial.name}-t"), pod("outside").quota(f"{trial.name}-x"), choosy)
 
     stored = {pod["metadata"]["name"]: pod["spec"].get("affinity") for pod in raw_pods(trial)}
-    terms = [{"matchExpressions": [{"key": "pool", "operator": "In", "values": ["big"]}]}]
-    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
-    assert stored["inside"] == {"nodeAffinity": required}
+    rules = [{"key": "pool", "operator": "In", "values": ["big"]}, not_slow]
+
+    def required(*terms: list[dict[str, Any]]) -> dict[str, Any]:
+        all_terms = {"nodeSelectorTerms": [{"matchExpressions": term} for term in terms]}
+        return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": all_terms}}
+
+    assert stored["inside"] == required(rules)
+    assert stored["choosy"] == required(*([rule, *rules] for rule in either))
     assert not stored["outside"]
     assert trial.call("DELETE", f"{QUOTA_PROFILES}/namespaces/{trial.name}/elasticquotaprofiles/big").ok
     trial.pass_time(2)
@@ -391,7 +401,8 @@ def test_pods_of_a_tree_get_its_node_selector(trial: Trial) -> None:
 @pytest.mark.feature("QUOTA-1.max-bound")
 @pytest.mark.case("QU-059", severity="normal")
 def test_admission_bounds_pending_pods_too(trial: Trial) -> None:
-    """With EnableQuotaAdmission a pod beyond max is not even stored, whether the others have a node or not."""
+    """With EnableQuotaAdmission a pod beyond max, or beyond the limit of an annotation in its place, is not even
+    stored, whether the others have a node or not. Pods that ended do not count."""
     options = ("--enable-quota-admission", "--disable-device-resource-spec")
     with quota_webhook(trial, *options, name="of-the-case"):
         own = f"{trial.name}-a"
@@ -404,6 +415,16 @@ def test_admission_bounds_pending_pods_too(trial: Trial) -> None:
         message = f"exceeded quota: {trial.name}/{own}, requested: cpu=2, used: cpu=3, limited: cpu=4"
         assert message in str(error.value)
         trial.submit(pod("two").request(cpu=1).quota(own))
+        path = f"{trial.path('Pod', 'one')}/status"
+        assert trial.call("PATCH", path, {"status": {"phase": "Succeeded"}}).ok
+        trial.pass_time(2)
+        trial.submit(pod("three").request(cpu=3).quota(own))
+        other = f"{trial.name}-b"
+        trial.apply(quota(other).max(cpu=4).annotation(ADMISSION, '{"cpu": "2"}').manifest)
+        trial.pass_time(2)
+        with pytest.raises(ApiRefused) as error:
+            trial.submit(pod("four").request(cpu=3).quota(other))
+        assert "limited: cpu=2" in str(error.value)
 
 
 def raw_pods(trial: Trial) -> list[dict[str, Any]]:

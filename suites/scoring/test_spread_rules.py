@@ -353,3 +353,22 @@ def test_a_node_gets_its_zone_later(trial: Trial, expect: Expect, rule: str) -> 
         waits(expect, "after")
     else:
         assert [each.spec.node_name for each in expect.bound("before", "after")] == ["n2", "n2"]
+
+
+@pytest.mark.feature("SCORE-4.affinity")
+@pytest.mark.case(
+    "SC-530", severity="critical", source="kubernetes v1.34: interpodaffinity, satisfyExistingPodsAntiAffinity"
+)
+@pytest.mark.parametrize("part", ["labels", "annotations"])
+def test_a_pod_keeps_its_aversion_when_it_changes(trial: Trial, expect: Expect, part: str) -> None:
+    """A placed pod must not be near app b, and gets a label or an annotation: a pod of b still waits, until it is
+    gone."""
+    trial.add(node("n1").cpu(16))
+    trial.submit(pod_with("alone", affinity={"podAntiAffinity": {REQUIRED: [term("b")]}}))
+    expect.bound("alone")
+    patch(trial, trial.path("Pod", "alone"), {"metadata": {part: {"example.com/mark": "x"}}})
+    trial.settle()
+    trial.submit(pod_with("next", "b"))
+    waits(expect, "next", "existing pods anti-affinity rules")
+    trial.delete("alone")
+    expect.bound("next")
