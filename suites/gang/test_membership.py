@@ -15,21 +15,24 @@ pytestmark = [pytest.mark.needs(Capability.HARDWARE)]
 
 @pytest.mark.feature("GANG-1.all-or-nothing")
 @pytest.mark.case("GA-080", severity="normal")
-def test_members_get_their_nodes_in_the_order_of_their_index(trial: Trial, expect: Expect) -> None:
-    """Two members want the same node, which has room for one: the one with the smaller index gets it, although its name
-    comes last."""
+@pytest.mark.parametrize("later", [1, None], ids=["larger-index", "no-index"])
+def test_members_get_their_nodes_in_the_order_of_their_index(trial: Trial, expect: Expect, later: int | None) -> None:
+    """Two members want the same node, which has room for one: the one with the smaller index gets it, or the only one
+    with an index, although its name comes last."""
     trial.add(node("wanted").cards(1).label("best", "yes"), node("other").cards(1))
     trial.apply(gang("train", 2))
 
-    def member(name: str, index: int) -> PodBuilder:
-        built = pod(name).gpus(1).in_gang("train").annotation(NETWORK_TOPOLOGY_INDEX, str(index))
+    def member(name: str, index: int | None) -> PodBuilder:
+        built = pod(name).gpus(1).in_gang("train")
+        if index is not None:
+            built.annotation(NETWORK_TOPOLOGY_INDEX, str(index))
         term = {"weight": 100, "preference": {"matchExpressions": [{"key": "best", "operator": "Exists"}]}}
         built.manifest["spec"]["affinity"] = {
             "nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [term]}
         }
         return built
 
-    trial.submit(member("a", 1), member("z", 0))
+    trial.submit(member("a", later), member("z", 0))
 
     first, second = expect.bound("z", "a")
     assert (first.spec.node_name, second.spec.node_name) == ("wanted", "other")
