@@ -6,7 +6,7 @@ import pytest
 
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
-from seatrial.harness.clusters.fault_injection.transport import Link, volume_writes
+from seatrial.harness.clusters.fault_injection.transport import Link, nothing, volume_writes
 from seatrial.harness.clusters.protocol import Capability, ClusterBackend
 from seatrial.scheduler.api.builders import node, pod
 from seatrial.suites.faults.schedulers import link, pause, running, with_arguments, witnessed
@@ -263,7 +263,7 @@ def test_events_that_come_after_the_answer(
     storage.submit("p", "c")
     assert trial.wait(lambda: link.refused >= 1, within=60), "expected a try to write what was chosen"
     link.hold_streams()
-    link.refuse(500, lambda _: False)
+    link.refuse(500, nothing)
     pause(trial, 10, real=10)
     link.heal()
     if way == "provisioner":

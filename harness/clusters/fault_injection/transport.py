@@ -263,9 +263,11 @@ class FaultyTransport:
     # -- trouble ------------------------------------------------------------------------------------------------------
 
     def refuse(self, code: int, picks: Picks = every) -> None:
+        encode_picks(picks)  # what no other process could be told is refused here, too
         self._refusal = code, picks
 
     def lose_answers(self, picks: Picks = every) -> None:
+        encode_picks(picks)
         self._lossy = picks
 
     def cut(self) -> None:

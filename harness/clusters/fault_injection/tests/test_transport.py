@@ -186,3 +186,12 @@ def test_requests_that_cannot_be_understood_are_refused(encoded: object, complai
 def test_a_function_of_a_case_cannot_be_sent() -> None:
     with pytest.raises(ValueError, match="found <lambda>"):
         encode_picks(lambda _: True)
+
+
+@pytest.mark.parametrize("trouble", [FaultyTransport.lose_answers, lambda link, picks: link.refuse(500, picks)])
+def test_what_another_process_could_not_be_told_is_refused_here_too(
+    trouble: Callable[[FaultyTransport, Picks], None],
+) -> None:
+    """A case that runs in virtual time alone would break on processes."""
+    with pytest.raises(ValueError, match="expected one of every, writes"):
+        trouble(Scene().link, lambda request: "/pods/" in request.path)
