@@ -104,9 +104,8 @@ def _modules(command: str) -> dict[str, str]:
             modules = _MODULE.findall(binary)
     except (OSError, ValueError):  # no file, or an empty one
         return {}
-    return {
-        name.decode(): release.decode() for name, release in modules
-    }  # a replaced module comes before its replacement
+    # A replaced module comes before its replacement.
+    return {name.decode(): release.decode() for name, release in modules}
 
 
 def switched_off(command: str, gates: Iterable[str]) -> list[str]:

@@ -306,7 +306,7 @@ def test_a_group_that_became_smaller_counts_as_it_is(classes: Trial, expect: Exp
     "GA-323", severity="normal", source="spec GANG-R82; kubernetes: a victim that ends already is skipped"
 )
 def test_a_pod_of_a_group_that_ends_already_is_not_evicted(classes: Trial, expect: Expect) -> None:
-    """A group of two with disruptionMode all is on a node; somebody deletes one of its pods, which ends slowly. A pod
+    """A group of two with disruptionMode all is on a node; one of its pods is deleted and ends slowly. A pod
     needs the place of the other one, too: that is evicted, and nothing is written about the first."""
     hosts(classes, n1=2)
     create(classes, "whole", 2, "trial-low", disruptionMode=WHOLE)

@@ -216,7 +216,7 @@ def both_at_once(expect: Expect, storage: StorageOfCase, home: str) -> None:
     storage.claim("c")
 
 
-@pytest.mark.case("SC-520", severity="critical", source=f"{BINDER}: AssumePodVolumes of claims to be provisioned")
+@pytest.mark.case("SC-520", severity="critical", source="ours: upstream may try the second pod when the claim is bound")
 def test_pods_of_one_claim_go_where_it_is_provisioned(
     trial: Trial, expect: Expect, storage: StorageOfCase, fuller: str
 ) -> None:
