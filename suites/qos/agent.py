@@ -1,24 +1,27 @@
 """A node whose agent runs over a fake root: the case says what its pods use, and reads what the agent writes."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+import json
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import orjson
 import pytest
+import yaml
 
 from seatrial.fake_devices.noderoot import NodeRoot
 from seatrial.fixtures.expect import Expect
+from seatrial.fixtures.features import suites_folder
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.audit.agent_rules import AgentView, agent_breaches
 from seatrial.harness.subject.foreign_koordlet import running_foreign_koordlet
 from seatrial.harness.subject.koordlet import running_koordlet
-from seatrial.scheduler.api.builders import PodBuilder, node
+from seatrial.scheduler.api.builders import PodBuilder, node, pod
 from seatrial.scheduler.api.colocation import EXTENDED_RESOURCE_SPEC
 from seatrial.scheduler.api.core import Pod
-from seatrial.scheduler.api.numa import QOS_LABEL
+from seatrial.scheduler.api.numa import PRIORITY_CLASS_LABEL, QOS_LABEL
 
 CPUS, MEMORY = 8, 16 << 30
 ROUND = 12  # seconds in which an agent has written what pods have by their annotations
@@ -26,7 +29,12 @@ SEEN = 4  # seconds in which an agent has seen all and written what follows
 LAG = 6  # seconds more in which Koordinator's agent has measured a new pod: it asks the kubelet each second
 COOL = 21  # seconds from its start in which Koordinator's agent evicts nobody for CPU, as after an eviction
 GI = 1 << 30
+BESTEFFORT = "kubepods/besteffort"
+SUPPRESS = {"enable": True, "cpuSuppressThresholdPercent": 65}
 _KINDS = {"Guaranteed": "", "Burstable": "burstable", "BestEffort": "besteffort"}
+
+
+StartAgent = Callable[..., "AgentNode"]
 
 
 class AgentNode:
@@ -167,3 +175,39 @@ def agent_node(
                 agent_node.pass_time(COOL)
             yield agent_node
             agent_node.judge()
+
+
+@pytest.fixture
+def start_agent(request: pytest.FixtureRequest, trial: Trial, expect: Expect) -> Iterator[StartAgent]:
+    """Starts a node with its agent; the names of features switch them on."""
+    foreign = request.config.getoption("--seatrial-agent")
+    if request.config.getoption("--seatrial-manager") and not foreign:
+        pytest.skip("judges the node agent")
+    with ExitStack() as running:
+        yield lambda *gates, **more: running.enter_context(agent_node(trial, expect, *gates, foreign=foreign, **more))
+
+
+def announced(file: str, kind: str, name: str = "") -> dict[str, Any]:
+    """An object in a manifest of a release post."""
+    path = suites_folder() / "manifests" / file
+    document: dict[str, Any] = next(
+        each
+        for each in yaml.safe_load_all(path.read_bytes())
+        if each["kind"] == kind and name in {"", each["metadata"]["name"]}
+    )
+    return document
+
+
+def prod(name: str, cpu: int = 1) -> PodBuilder:
+    return pod(name).request(cpu=cpu).qos("LS").label(PRIORITY_CLASS_LABEL, "koord-prod")
+
+
+def best_effort(name: str) -> PodBuilder:
+    return pod(name).qos("BE").label(PRIORITY_CLASS_LABEL, "koord-batch")
+
+
+def batch(name: str, cpu: int) -> PodBuilder:
+    """A pod that requests thousandths of a core by its annotation alone: this node offers none."""
+    amounts = {"kubernetes.io/batch-cpu": str(cpu), "kubernetes.io/batch-memory": "1Gi"}
+    spec = {"containers": {"main": {"requests": amounts, "limits": amounts}}}
+    return best_effort(name).annotation(EXTENDED_RESOURCE_SPEC, json.dumps(spec))

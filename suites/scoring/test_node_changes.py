@@ -196,7 +196,7 @@ def test_what_a_node_keeps_comes_and_goes(trial: Trial, expect: Expect) -> None:
 
 @pytest.mark.feature("CPU-5.amounts")
 @pytest.mark.case(
-    "SC-436", severity="minor", source=f"{KEPT}; kubernetes v1.34: noderesources/least_allocated.go, no allocatable"
+    "SC-436", severity="minor", source=f"{KEPT}; kubernetes v1.28: noderesources/least_allocated.go, no allocatable"
 )
 @pytest.mark.parametrize(("all_kept", "half_full"), [("n1", "n2"), ("n2", "n1")])
 def test_a_node_keeps_more_than_it_has(trial: Trial, expect: Expect, all_kept: str, half_full: str) -> None:
@@ -215,7 +215,7 @@ def test_a_node_keeps_more_than_it_has(trial: Trial, expect: Expect, all_kept: s
 @pytest.mark.case(
     "SC-470",
     severity="critical",
-    source="kubernetes v1.34: pkg/scheduler/backend/cache/cache.go, RemoveNode keeps pods",
+    source="kubernetes v1.28: pkg/scheduler/backend/cache/cache.go, RemoveNode keeps pods",
 )
 @pytest.mark.needs(Capability.VIRTUAL_TIME)  # the simulated node's end writes its object anew at any time otherwise
 def test_a_node_that_comes_back_has_its_pods(trial: Trial, expect: Expect) -> None:

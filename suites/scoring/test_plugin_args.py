@@ -202,7 +202,7 @@ def test_a_node_that_fills_up_becomes_the_better_one(
 
 
 @pytest.mark.profile(RATIO_BY_MEMORY)
-@pytest.mark.case("SH-040", severity="normal", source="kubernetes v1.34: noderesources/requested_to_capacity_ratio.go")
+@pytest.mark.case("SH-040", severity="normal", source="kubernetes v1.28: noderesources/requested_to_capacity_ratio.go")
 @NAMES
 @pytest.mark.parametrize(
     ("used", "others"),
@@ -229,7 +229,7 @@ def test_a_shape_counts_two_resources(  # noqa: PLR0917
 
 
 @pytest.mark.profile(BALANCED)
-@pytest.mark.case("SH-041", severity="normal", source="kubernetes v1.34: noderesources/balanced_allocation.go")
+@pytest.mark.case("SH-041", severity="normal", source="kubernetes v1.28: noderesources/balanced_allocation.go")
 @NAMES
 @pytest.mark.parametrize(
     ("dongles", "used", "asks"),
@@ -291,7 +291,7 @@ def test_affinity_of_placed_pods_is_ignored(  # noqa: PLR0917
 
 
 @pytest.mark.profile(OVER_ZONES)
-@pytest.mark.case("SH-043", severity="normal", source="kubernetes v1.34: podtopologyspread/scoring.go")
+@pytest.mark.case("SH-043", severity="normal", source="kubernetes v1.28: podtopologyspread/scoring.go")
 @NAMES
 @pytest.mark.parametrize(("worse_zone", "crowd"), [("", "better"), ("b", "worse")], ids=["no-zone", "crowded-zone"])
 def test_default_constraints_score_zones(  # noqa: PLR0917
@@ -311,7 +311,7 @@ def test_default_constraints_score_zones(  # noqa: PLR0917
 
 
 @pytest.mark.profile(RATIO)
-@pytest.mark.case("SH-044", severity="normal", source="kubernetes v1.34: noderesources/requested_to_capacity_ratio.go")
+@pytest.mark.case("SH-044", severity="normal", source="kubernetes v1.28: noderesources/requested_to_capacity_ratio.go")
 @NAMES
 def test_a_shape_scores_an_overdrawn_node_as_full(trial: Trial, expect: Expect, better: str, worse: str) -> None:
     """Twelve pods without requests count with 100m each on a node of one core: it scores 5 as a full one, and the other

@@ -96,7 +96,7 @@ def test_labels_of_a_namespace_come_and_go(trial: Trial, expect: Expect) -> None
 
 
 @pytest.mark.feature("SCORE-4.anti-affinity")
-@pytest.mark.case("SC-431", severity="critical", source="kubernetes v1.34: interpodaffinity/filtering.go")
+@pytest.mark.case("SC-431", severity="critical", source="kubernetes v1.28: interpodaffinity/filtering.go")
 @pytest.mark.long(seconds=8)
 def test_labels_of_a_placed_pod_come_and_go(trial: Trial, expect: Expect) -> None:
     """A pod with anti-affinity to app b waits for the only node, until the pod there is of app c. When that one is of
@@ -115,7 +115,7 @@ def test_labels_of_a_placed_pod_come_and_go(trial: Trial, expect: Expect) -> Non
 
 
 @pytest.mark.feature("SCORE-4.anti-affinity")
-@pytest.mark.case("SC-432", severity="normal", source="kubernetes v1.34: interpodaffinity/filtering.go")
+@pytest.mark.case("SC-432", severity="normal", source="kubernetes v1.28: interpodaffinity/filtering.go")
 @pytest.mark.long(seconds=4)
 def test_labels_of_a_waiting_pod_change(trial: Trial, expect: Expect) -> None:
     """A pod waits, because one on the only node has anti-affinity to its app; as one of another app it is placed."""
@@ -141,7 +141,7 @@ def test_affinity_needs_the_topology_label(trial: Trial, expect: Expect) -> None
 
 @pytest.mark.feature("SCORE-4.affinity")
 @pytest.mark.case(
-    "SC-108", severity="critical", source="kubernetes v1.34: interpodaffinity, podMatchesAllAffinityTerms"
+    "SC-108", severity="critical", source="kubernetes v1.28: interpodaffinity, podMatchesAllAffinityTerms"
 )
 @pytest.mark.parametrize("order", [("app", "tier"), ("tier", "app")], ids=["own-first", "own-last"])
 def test_the_first_of_a_group_matches_all_of_its_terms(trial: Trial, expect: Expect, order: tuple[str, ...]) -> None:
@@ -174,7 +174,7 @@ def test_label_keys_say_of_whom_a_term_is(trial: Trial, expect: Expect, keys: st
 
 
 @pytest.mark.feature("SCORE-4.anti-affinity")
-@pytest.mark.case("SC-182", severity="critical", source="kubernetes v1.34: interpodaffinity/filtering.go")
+@pytest.mark.case("SC-182", severity="critical", source="kubernetes v1.28: interpodaffinity/filtering.go")
 @pytest.mark.parametrize("holder", ["new", "placed"])
 def test_each_of_two_terms_keeps_away(trial: Trial, expect: Expect, holder: str) -> None:
     """One term closes a node, another one the two nodes of a rack; terms of the new pod, or of two that are placed. The
@@ -331,7 +331,7 @@ def test_tainted_nodes_are_no_domains_on_request(trial: Trial, expect: Expect) -
 
 
 @pytest.mark.feature("SCORE-4.spread")
-@pytest.mark.case("SC-118", severity="critical", source="kubernetes v1.34: podtopologyspread/filtering.go, Filter")
+@pytest.mark.case("SC-118", severity="critical", source="kubernetes v1.28: podtopologyspread/filtering.go, Filter")
 @pytest.mark.parametrize("order", [("zone", "rack"), ("rack", "zone")], ids=["zone-first", "rack-first"])
 def test_each_of_two_constraints_holds(trial: Trial, expect: Expect, order: tuple[str, ...]) -> None:
     """The first pod is in zone 1, rack 1. One free node is in the other zone, one in the other rack; the only one in
@@ -352,7 +352,7 @@ def test_each_of_two_constraints_holds(trial: Trial, expect: Expect, order: tupl
 
 @pytest.mark.feature("SCORE-4.spread")
 @pytest.mark.case(
-    "SC-119", severity="critical", source="kubernetes v1.34: podtopologyspread/filtering.go, requireAllTopologies"
+    "SC-119", severity="critical", source="kubernetes v1.28: podtopologyspread/filtering.go, requireAllTopologies"
 )
 @pytest.mark.parametrize("order", [(HOST, "rack"), ("rack", HOST)], ids=["rack-last", "rack-first"])
 def test_a_node_without_a_label_of_another_constraint_is_no_domain(
@@ -368,7 +368,7 @@ def test_a_node_without_a_label_of_another_constraint_is_no_domain(
 
 
 @pytest.mark.feature("SCORE-4.spread")
-@pytest.mark.case("SC-433", severity="critical", source="kubernetes v1.34: podtopologyspread/common.go")
+@pytest.mark.case("SC-433", severity="critical", source="kubernetes v1.28: podtopologyspread/common.go")
 @pytest.mark.long(seconds=4)
 def test_a_pod_that_is_being_deleted_is_not_counted(trial: Trial, expect: Expect) -> None:
     """One pod of the app is on n1 and none on n2, which is closed: the next one waits. The first is deleted, though a
@@ -396,7 +396,7 @@ def test_a_pod_that_is_being_deleted_is_not_counted(trial: Trial, expect: Expect
 
 
 @pytest.mark.feature("SCORE-4.spread")
-@pytest.mark.case("SC-434", severity="critical", source="kubernetes v1.34: podtopologyspread/plugin.go, Node Delete")
+@pytest.mark.case("SC-434", severity="critical", source="kubernetes v1.28: podtopologyspread/plugin.go, Node Delete")
 @pytest.mark.long(seconds=4)
 @pytest.mark.parametrize("full", [True, False], ids=["full", "bare"])
 def test_a_node_that_is_deleted_is_no_domain(trial: Trial, expect: Expect, *, full: bool) -> None:
@@ -449,7 +449,7 @@ def test_a_node_that_is_not_selected_any_more_is_no_domain(trial: Trial, expect:
 
 
 @pytest.mark.feature("SCORE-4.anti-affinity", "PRE-1.lower-goes")
-@pytest.mark.case("SC-439", severity="critical", source="kubernetes v1.34: interpodaffinity/filtering.go, RemovePod")
+@pytest.mark.case("SC-439", severity="critical", source="kubernetes v1.28: interpodaffinity/filtering.go, RemovePod")
 @pytest.mark.parametrize("holder", ["there", "important"])
 def test_a_less_important_pod_goes_with_its_anti_affinity(trial: Trial, expect: Expect, holder: str) -> None:
     """The less important pod on the only node, or the important one that comes, has anti-affinity to the other's app:

@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.needs(Capability.NODES)]
 
 
 @pytest.mark.feature("SCORE-4.spread")
-@pytest.mark.case("SC-480", severity="critical", source="kubernetes v1.34: podtopologyspread/common.go, filtering.go")
+@pytest.mark.case("SC-480", severity="critical", source="kubernetes v1.28: podtopologyspread/common.go, filtering.go")
 @pytest.mark.parametrize(
     ("selector", "app", "skew", "fits"),
     [
@@ -69,7 +69,7 @@ def replicas(trial: Trial, kind: str, count: int) -> None:
 
 
 @pytest.mark.feature("SCORE-4.spread")
-@pytest.mark.case("SC-483", severity="normal", source="kubernetes v1.34: plugins/helper/spread.go, DefaultSelector")
+@pytest.mark.case("SC-483", severity="normal", source="kubernetes v1.28: plugins/helper/spread.go, DefaultSelector")
 @pytest.mark.parametrize("kind", ["Deployment", "StatefulSet"])
 def test_pods_of_a_controller_spread_by_default(trial: Trial, expect: Expect, kind: str) -> None:
     """One of two nodes is emptier. Each gets one of two pods of a controller, which no Service selects."""
@@ -90,7 +90,7 @@ def test_pods_of_a_controller_spread_by_default(trial: Trial, expect: Expect, ki
 
 
 @pytest.mark.feature("SCORE-4.spread")
-@pytest.mark.case("SC-484", severity="normal", source="kubernetes v1.34: plugins/helper/spread.go, DefaultSelector")
+@pytest.mark.case("SC-484", severity="normal", source="kubernetes v1.28: plugins/helper/spread.go, DefaultSelector")
 @pytest.mark.parametrize(
     ("app", "tier"), [("a", "x"), ("a", "other"), ("b", "x")], ids=["of-both-services", "of-one", "of-the-other"]
 )
@@ -108,7 +108,7 @@ def test_a_pod_of_two_services_spreads_from_pods_of_both(trial: Trial, expect: E
 
 
 @pytest.mark.feature("SCORE-4.spread")
-@pytest.mark.case("SC-521", severity="normal", source="kubernetes v1.34: podtopologyspread/common.go, scoring.go")
+@pytest.mark.case("SC-521", severity="normal", source="kubernetes v1.28: podtopologyspread/common.go, scoring.go")
 @pytest.mark.parametrize("own", [True, False], ids=["a-constraint-of-its-own", "none"])
 def test_defaults_are_for_pods_without_constraints(trial: Trial, expect: Expect, own: bool) -> None:
     """Three pods of its Service are on the emptier node. The next pod goes to the other one, unless it has a constraint
@@ -124,7 +124,7 @@ def test_defaults_are_for_pods_without_constraints(trial: Trial, expect: Expect,
 
 
 @pytest.mark.feature("SCORE-4.spread")
-@pytest.mark.case("SC-522", severity="normal", source="kubernetes v1.34: podtopologyspread/scoring.go, scoreForCount")
+@pytest.mark.case("SC-522", severity="normal", source="kubernetes v1.28: podtopologyspread/scoring.go, scoreForCount")
 @pytest.mark.parametrize(("skew", "home"), [(1, "n2"), (9, "n1")])
 def test_a_large_skew_makes_a_difference_small(trial: Trial, expect: Expect, skew: int, home: str) -> None:
     """A pod prefers n1, where a pod of its kind is already. It is more than an uneven spread if the constraint allows
@@ -142,7 +142,7 @@ def test_a_large_skew_makes_a_difference_small(trial: Trial, expect: Expect, ske
 
 @pytest.mark.feature("SCORE-4.spread")
 @pytest.mark.case(
-    "SC-523", severity="normal", source="kubernetes v1.34: podtopologyspread/scoring.go, topologyNormalizingWeight"
+    "SC-523", severity="normal", source="kubernetes v1.28: podtopologyspread/scoring.go, topologyNormalizingWeight"
 )
 def test_a_key_of_many_domains_weighs_more(trial: Trial, expect: Expect) -> None:
     """Zones are to be even in pods of app b, of which zone x has eight and zone y none; racks in pods of app c. In zone
@@ -181,7 +181,7 @@ def far(*wishes: Json) -> Json:
 
 
 @pytest.mark.feature("SCORE-4.affinity")
-@pytest.mark.case("SC-481", severity="normal", source="kubernetes v1.34: interpodaffinity/scoring.go")
+@pytest.mark.case("SC-481", severity="normal", source="kubernetes v1.28: interpodaffinity/scoring.go")
 @pytest.mark.parametrize(
     ("on_fuller", "on_emptier", "own"),
     [
@@ -220,7 +220,7 @@ def test_preferences_between_pods(  # noqa: PLR0917
 
 
 @pytest.mark.feature("SCORE-4.affinity")
-@pytest.mark.case("SC-482", severity="normal", source="kubernetes v1.34: interpodaffinity, podMatchesAllAffinityTerms")
+@pytest.mark.case("SC-482", severity="normal", source="kubernetes v1.28: interpodaffinity, podMatchesAllAffinityTerms")
 def test_one_pod_matches_all_terms(trial: Trial, expect: Expect) -> None:
     """A pod has affinity to an app and to a tier. The emptier node has a pod of the app and one of the tier: it waits
     for a pod that is of both, and goes to that."""
@@ -239,7 +239,7 @@ def test_one_pod_matches_all_terms(trial: Trial, expect: Expect) -> None:
 
 @pytest.mark.feature("SCORE-4.affinity", "SCORE-4.spread")
 @pytest.mark.case(
-    "SC-485", severity="normal", source="kubernetes v1.34: interpodaffinity/scoring.go, podtopologyspread/scoring.go"
+    "SC-485", severity="normal", source="kubernetes v1.28: interpodaffinity/scoring.go, podtopologyspread/scoring.go"
 )
 @pytest.mark.parametrize("rule", ["near", "far", "spread", "spread-of-all-nodes"])
 @pytest.mark.parametrize(("fuller", "emptier"), [("n1", "n2"), ("n2", "n1")], ids=["first", "second"])
@@ -271,7 +271,7 @@ def test_pods_of_a_whole_zone_count(trial: Trial, expect: Expect, rule: str, ful
 
 
 @pytest.mark.feature("SCORE-4.affinity")
-@pytest.mark.case("SC-524", severity="critical", source="kubernetes v1.34: interpodaffinity, satisfyPodAffinity")
+@pytest.mark.case("SC-524", severity="critical", source="kubernetes v1.28: interpodaffinity, satisfyPodAffinity")
 @pytest.mark.parametrize("full", [False, True], ids=["room", "full"])
 def test_a_pod_that_matches_its_own_term_follows_the_first(trial: Trial, expect: Expect, full: bool) -> None:
     """Pods of an app must be on one node. The first is on the fuller one: the second goes there, or waits if it has no
@@ -289,7 +289,7 @@ def test_a_pod_that_matches_its_own_term_follows_the_first(trial: Trial, expect:
 
 
 @pytest.mark.feature("SCORE-4.affinity")
-@pytest.mark.case("SC-525", severity="critical", source="kubernetes v1.34: interpodaffinity, satisfyPodAffinity")
+@pytest.mark.case("SC-525", severity="critical", source="kubernetes v1.28: interpodaffinity, satisfyPodAffinity")
 @pytest.mark.parametrize("keys", [(HOST, ZONE), (ZONE, HOST)], ids=["host-first", "zone-first"])
 def test_all_terms_hold_on_the_node(trial: Trial, expect: Expect, keys: tuple[str, ...]) -> None:
     """A pod must be on the node of a pod, and in its zone. The other node of the zone is empty, that one is full: the
@@ -306,7 +306,7 @@ def test_all_terms_hold_on_the_node(trial: Trial, expect: Expect, keys: tuple[st
 
 
 @pytest.mark.feature("SCORE-4.affinity")
-@pytest.mark.case("SC-526", severity="critical", source="kubernetes v1.34: interpodaffinity; labels.Selector, In")
+@pytest.mark.case("SC-526", severity="critical", source="kubernetes v1.28: interpodaffinity; labels.Selector, In")
 @pytest.mark.parametrize("app", ["b", "c"])
 def test_each_value_of_a_selector_counts_for_pods_that_come_later(trial: Trial, expect: Expect, app: str) -> None:
     """A placed pod must not be near apps b and c: pods of either come later and do not get its node. Another pod must
@@ -325,7 +325,7 @@ def test_each_value_of_a_selector_counts_for_pods_that_come_later(trial: Trial, 
 
 
 @pytest.mark.feature("SCORE-4.affinity", "SCORE-4.spread")
-@pytest.mark.case("SC-527", severity="critical", source="kubernetes v1.34: interpodaffinity, podtopologyspread, Filter")
+@pytest.mark.case("SC-527", severity="critical", source="kubernetes v1.28: interpodaffinity, podtopologyspread, Filter")
 @pytest.mark.parametrize("rule", ["near", "far", "spread"])
 def test_a_node_gets_its_zone_later(trial: Trial, expect: Expect, rule: str) -> None:
     """The only node with room has no zone. A pod that must be near one of zone x, or be spread over zones, waits until
@@ -357,7 +357,7 @@ def test_a_node_gets_its_zone_later(trial: Trial, expect: Expect, rule: str) -> 
 
 @pytest.mark.feature("SCORE-4.affinity")
 @pytest.mark.case(
-    "SC-530", severity="critical", source="kubernetes v1.34: interpodaffinity, satisfyExistingPodsAntiAffinity"
+    "SC-530", severity="critical", source="kubernetes v1.28: interpodaffinity, satisfyExistingPodsAntiAffinity"
 )
 @pytest.mark.parametrize("part", ["labels", "annotations"])
 def test_a_pod_keeps_its_aversion_when_it_changes(trial: Trial, expect: Expect, part: str) -> None:

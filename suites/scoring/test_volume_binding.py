@@ -144,7 +144,7 @@ def test_a_provisioner_that_makes_nothing(trial: Trial, expect: Expect, storage:
 
 @pytest.mark.feature("SCORE-4.volumes")
 @pytest.mark.case(
-    "SC-529", severity="normal", source="kubernetes v1.34: volumebinding/volume_binding.go, BindTimeoutSeconds"
+    "SC-529", severity="normal", source="kubernetes v1.28: volumebinding/volume_binding.go, BindTimeoutSeconds"
 )
 @pytest.mark.needs(Capability.VIRTUAL_TIME)  # a scheduler of its own
 def test_the_time_that_a_provisioner_has_is_an_argument(

@@ -22,7 +22,7 @@ __all__ = ["second_namespace"]
 pytestmark = [pytest.mark.needs(Capability.NODES)]
 
 Event = Callable[[], object]
-AFFINITY = "kubernetes v1.34: plugins/interpodaffinity/plugin.go (EventsToRegister): a pod is added"
+AFFINITY = "kubernetes v1.28: plugins/interpodaffinity/plugin.go (EventsToRegister): a pod is added"
 UPSTREAM = "koordinator: pkg/scheduler/plugins/{}/plugin.go@v1.7.0 (EventsToRegister)"
 DEVICES = "/apis/scheduling.koordinator.sh/v1alpha1/devices"
 

@@ -1,0 +1,194 @@
+"""The node agent: evictions for memory, for CPU, and for what is requested.
+
+Figures follow Koordinator's pkg/koordlet; the node is a fake root of 8 CPUs.
+"""
+
+import pytest
+
+from seatrial.fixtures.expect import Expect
+from seatrial.fixtures.trial import Trial
+from seatrial.harness.clusters.protocol import Capability
+from seatrial.scheduler.api.builders import PodBuilder
+from seatrial.suites.qos.agent import GI, StartAgent, best_effort, prod, start_agent
+from seatrial.suites.qos.colocation import WITHIN
+
+__all__ = ["start_agent"]
+
+pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER)]
+
+
+@pytest.mark.feature("QOS-7.eviction")
+@pytest.mark.case("CO-043", severity="critical")
+@pytest.mark.long(seconds=8)
+def test_memory_that_runs_short(trial: Trial, expect: Expect, start_agent: StartAgent) -> None:
+    """When the node uses 75 % of its memory, the best-effort pod that has most is evicted, with an event that says why;
+    prod pods stay however much they have, and so does a best-effort pod whose policy forbids it."""
+    node = start_agent("BEMemoryEvict")
+    node.slo(resourceUsedThresholdWithBE={"enable": True, "memoryEvictThresholdPercent": 75})
+    node.run(prod("service"), memory=7 * GI)
+    spared = best_effort("spared").annotation("koordinator.sh/eviction-policy", '["BECPUEvict"]')
+    node.run(spared, memory=2 * GI)
+    node.run(best_effort("small"), memory=GI)
+    large = node.run(best_effort("large"), memory=GI)
+    node.pass_time(2)
+    assert {pod.metadata.name for pod in trial.pods()} == {"service", "spared", "small", "large"}
+
+    node.uses(large, 0.0, 2 * GI)
+    node.pass_time(2)
+
+    assert trial.reaches(lambda: ended(trial, "large"), within=WITHIN), "expected pod 'large' to be evicted"
+    node.uses(large, 0.0, 0)
+    node.pass_time(3)
+    for name in ("service", "spared", "small"):
+        expect.running(name)
+    assert any("kill pod: large" in event.message for event in trial.events("large")), "expected an event that says why"
+
+
+@pytest.mark.feature("QOS-7.eviction")
+@pytest.mark.case("CO-052", severity="critical")
+@pytest.mark.long(seconds=40)
+@pytest.mark.parametrize("policy", ["evictByRealLimit", "evictByAllocatable"])
+def test_pods_that_get_too_little(trial: Trial, expect: Expect, start_agent: StartAgent, policy: str) -> None:
+    """Best-effort pods that use what they can get and get less than half of what they request: one goes, of the lowest
+    priority; by evictByAllocatable, what they can get is what the node offers, not what its CPUs are, and the other
+    goes as well when it offers nothing."""
+    node = start_agent("BECPUEvict")
+    amounts = {"kubernetes.io/batch-cpu": "20000", "kubernetes.io/batch-memory": "8Gi"}
+    offer = {"status": {"capacity": amounts, "allocatable": amounts}}
+    assert trial.call("PATCH", f"/api/v1/nodes/{node.name}/status", offer).ok
+    lines = {"cpuEvictBESatisfactionLowerPercent": 50, "cpuEvictBESatisfactionUpperPercent": 60}
+    groups = []
+    for name, priority in (("first", 5900), ("second", 5100)):
+        builder = best_effort(name).resources({"kubernetes.io/batch-cpu": 10000, "kubernetes.io/batch-memory": "1Gi"})
+        value = priority_class(trial, priority)
+        groups.append(node.run(builder.priority_class(value), cores=1.0))
+    node.slo(
+        resourceUsedThresholdWithBE={
+            "enable": True,
+            "cpuSuppressThresholdPercent": 100,
+            **lines,
+            "cpuEvictTimeWindowSeconds": 6,
+            "cpuEvictPolicy": policy,
+        }
+    )
+
+    node.pass_time(6)
+    assert not ended(trial, "second"), "they use a quarter of what they can get"
+    for group in groups:
+        node.uses(group, 3.9)
+    node.pass_time(7)
+
+    if policy == "evictByRealLimit":
+        assert trial.reaches(lambda: ended(trial, "second"), within=WITHIN), "expected pod 'second' to be evicted"
+        expect.running("first")
+    else:
+        assert not ended(trial, "second"), "they can get all that they request of what the node offers"
+        for name, amount, seconds in (("second", "8000", 4), ("first", "0", 22)):
+            less = {"kubernetes.io/batch-cpu": amount}
+            lower = {"status": {"capacity": less, "allocatable": less}}
+            assert trial.call("PATCH", f"/api/v1/nodes/{node.name}/status", lower).ok
+            node.pass_time(seconds)
+            assert trial.reaches(lambda: ended(trial, name), within=WITHIN), f"expected pod {name!r} to be evicted"  # noqa: B023
+
+
+def evictable(name: str, priority: str) -> PodBuilder:
+    """A batch pod that may be evicted for all features."""
+    return best_effort(name).label("koordinator.sh/eviction-enabled", "true").priority_class(priority)
+
+
+@pytest.mark.feature("QOS-7.eviction")
+@pytest.mark.case("CO-053", severity="critical", source="v1.7 NodeSLO: cpuEvictThresholdPercent; spec EV-1, EV-5, EV-8")
+@pytest.mark.long(seconds=30)
+def test_a_node_that_uses_too_much_cpu(trial: Trial, expect: Expect, start_agent: StartAgent) -> None:
+    """Of 8 cores 7.2 are used, 80 % may be: of the pods with the label eviction-enabled and a priority of at most the
+    threshold, that of the lowest priority goes, although another uses more; pods without the label stay, and so do
+    those above the threshold, whatever their annotation eviction-priority. The next one goes 20 s later."""
+    node = start_agent("CPUEvict")
+    lowest, low, high = (priority_class(trial, value) for value in (5000, 5100, 5900))
+    service = prod("service").label("koordinator.sh/eviction-enabled", "true")
+    node.run(service.annotation("koordinator.sh/eviction-priority", "-1"), cores=2.0)
+    node.run(best_effort("plain").priority_class(lowest), cores=2.0)
+    node.run(evictable("larger", high), cores=2.0)
+    node.run(evictable("lower", low), cores=1.2)
+    slo = {"enable": True, "cpuSuppressThresholdPercent": 100, "cpuEvictThresholdPercent": 80}
+    slo["cpuEvictTimeWindowSeconds"] = 2
+    node.slo(resourceUsedThresholdWithBE=slo)
+    node.pass_time(4)
+    assert not ended(trial, "lower"), "without a threshold of priorities nobody is evicted"
+
+    node.slo(resourceUsedThresholdWithBE={**slo, "evictEnabledPriorityThreshold": 5999})
+    node.pass_time(3)
+
+    assert trial.reaches(lambda: ended(trial, "lower"), within=WITHIN), "expected pod 'lower' to be evicted"
+    node.pass_time(12)
+    for name in ("service", "plain", "larger"):
+        expect.running(name)
+    assert any("kill pod: lower" in event.message for event in trial.events("lower")), "expected an event that says why"
+    node.pass_time(10)
+    assert trial.reaches(lambda: ended(trial, "larger"), within=WITHIN), "expected 'larger' to follow after 20 s"
+    for name in ("service", "plain"):
+        expect.running(name)
+
+
+@pytest.mark.feature("QOS-7.eviction")
+@pytest.mark.case("CO-054", severity="critical", source="v1.7 NodeSLO: memoryAllocatableEvict…; spec EV-7, EV-10")
+@pytest.mark.long(seconds=10)
+def test_a_node_that_offers_less_than_is_requested(trial: Trial, expect: Expect, start_agent: StartAgent) -> None:
+    """Batch pods request 6 and 2 GiB of 10 GiB; then the node offers 8 GiB, of which 80 % may be requested: the larger
+    pod goes, and no other while it leaves. A threshold that prod pods are below evicts nobody."""
+    node = start_agent("MemoryAllocatableEvict")
+
+    def offer(size: int) -> None:
+        amounts = {"kubernetes.io/batch-memory": str(size * GI), "kubernetes.io/batch-cpu": "8000"}
+        assert trial.call(
+            "PATCH", f"/api/v1/nodes/{node.name}/status", {"status": {"capacity": amounts, "allocatable": amounts}}
+        ).ok
+
+    offer(10)
+    batch_class = priority_class(trial, 5500)
+    for name, size in (("small", 2), ("large", 6)):
+        builder = evictable(name, batch_class)
+        builder.resources({"kubernetes.io/batch-cpu": 1000, "kubernetes.io/batch-memory": f"{size}Gi"})
+        node.run(builder, cores=0.1, memory=GI)
+    metadata = {"metadata": {"finalizers": ["example.com/stays"]}}
+    assert trial.call("PATCH", trial.path("Pod", "large"), metadata).ok
+    lines = {"memoryAllocatableEvictThresholdPercent": 80, "memoryAllocatableEvictLowerPercent": 75}
+    slo = {"enable": True, "allocatableEvictPriorityThreshold": 9000, **lines}
+    node.slo(resourceUsedThresholdWithBE=slo)
+    offer(8)
+    node.pass_time(3)
+    assert not ended(trial, "large"), "prod pods must not be killed"
+    node.slo(resourceUsedThresholdWithBE={**slo, "allocatableEvictPriorityThreshold": 5999})
+    node.pass_time(3)
+    assert trial.reaches(lambda: ended(trial, "large"), within=WITHIN), "expected pod 'large' to be evicted"
+    node.pass_time(6)
+    expect.running("small")
+    assert trial.call("PATCH", trial.path("Pod", "large"), {"metadata": {"finalizers": None}}).ok
+
+
+@pytest.mark.feature("QOS-7.eviction")
+@pytest.mark.case("CO-055", severity="normal", source="spec EV-11: evictions go through the eviction API")
+@pytest.mark.long(seconds=8)
+def test_a_budget_that_refuses(trial: Trial, expect: Expect, start_agent: StartAgent) -> None:
+    """A PodDisruptionBudget refuses the eviction of the pod that has most memory: the next one is evicted."""
+    node = start_agent("BEMemoryEvict")
+    node.run(best_effort("guarded").label("guard", "yes"), memory=8 * GI)
+    node.run(best_effort("other"), memory=5 * GI)
+    budget = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "guard"}}
+    trial.apply({**budget, "spec": {"minAvailable": 1, "selector": {"matchLabels": {"guard": "yes"}}}})
+    node.slo(resourceUsedThresholdWithBE={"enable": True, "memoryEvictThresholdPercent": 80})
+    node.pass_time(5)
+    assert trial.reaches(lambda: ended(trial, "other"), within=WITHIN), "expected pod 'other' to be evicted"
+    expect.running("guarded")
+
+
+def priority_class(trial: Trial, value: int) -> str:
+    name = f"{trial.name}-{value}"
+    kind = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}}
+    trial.apply({**kind, "value": value})
+    return name
+
+
+def ended(trial: Trial, name: str) -> bool:
+    pod = trial.find(name)
+    return pod is None or pod.metadata.deletion_timestamp is not None

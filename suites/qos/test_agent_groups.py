@@ -1,0 +1,382 @@
+"""The node agent: bursts, classes of pods, memory, quotas and disks of groups, settings of the kernel.
+
+Figures follow Koordinator's pkg/koordlet; the node is a fake root of 8 CPUs.
+"""
+
+import json
+
+import pytest
+
+from seatrial.fixtures.manager import StartManager
+from seatrial.fixtures.trial import Trial
+from seatrial.harness.clusters.protocol import Capability
+from seatrial.scheduler.api.builders import pod
+from seatrial.scheduler.api.numa import PRIORITY_CLASS_LABEL, RESOURCE_STATUS
+from seatrial.suites.qos.agent import BESTEFFORT, GI, ROUND, StartAgent, announced, best_effort, prod, start_agent
+
+__all__ = ["start_agent"]
+
+pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER)]
+
+
+@pytest.mark.feature("QOS-7.burst")
+@pytest.mark.case("CO-044", severity="critical")
+@pytest.mark.long(seconds=15)
+def test_burst(start_agent: StartAgent) -> None:
+    """A container that is throttled while the node has CPUs to spare gets a fifth more quota each second, up to three
+    times its limit, and less again while the node is loaded, down to its limit; its pod has as much."""
+    node = start_agent()
+    node.slo(cpuBurstStrategy={"policy": "auto", "cfsQuotaBurstPercent": 150})
+    service = node.run(prod("service"), cores=1.0)
+    container = node.container(service)
+    for group in (service, container):
+        (node.root.cgroup / "cpu" / group / "cpu.cfs_quota_us").write_text("100000")
+    node.pass_time(2)
+    assert node.number(container, "cpu.cfs_quota_us") == 100_000, "it is not throttled"
+    node.throttles(container, 10, 5)
+    node.pass_time(1)
+    assert node.number(container, "cpu.cfs_quota_us") in {100_000, 120_000}
+    node.pass_time(5)
+    assert [node.number(group, "cpu.cfs_quota_us") for group in (service, container)] == [150_000, 150_000]
+    node.system = 4.0
+    node.pass_time(6)
+    assert [node.number(group, "cpu.cfs_quota_us") for group in (service, container)] == [100_000, 100_000]
+
+
+@pytest.mark.feature("QOS-7.burst")
+@pytest.mark.case(
+    "CO-100",
+    severity="normal",
+    source="spec CB-1 to CB-3; koordinator: pkg/koordlet/qosmanager/plugins/cpuburst/cpu_burst.go@v1.7.0",
+)
+@pytest.mark.long(seconds=20)
+def test_burst_of_one_pod(start_agent: StartAgent) -> None:
+    """The annotation cpuBurst of a pod goes over the settings of the node field by field; another pod has none. The
+    CPUs that LSR pods request are not shared: of the four others half may be used."""
+    node = start_agent()
+    node.slo(cpuBurstStrategy={"policy": "none", "cpuBurstPercent": 200, "cfsQuotaBurstPercent": 150})
+    node.run(prod("bound", 4).qos("LSR").annotation(RESOURCE_STATUS, '{"cpuset": "0-3"}'))
+    own = node.run(prod("own").annotation("koordinator.sh/cpuBurst", '{"policy": "auto"}'), cores=1.0)
+    containers = [node.container(own), node.container(node.run(prod("plain")))]
+    for container in containers:
+        (node.root.cgroup / "cpu" / container / "cpu.cfs_quota_us").write_text("100000")
+        (node.root.cgroup / "cpu" / container / "cpu.cfs_burst_us").write_text("0")
+        node.throttles(container, 10, 5)
+    node.pass_time(7)
+    assert [node.number(each, "cpu.cfs_quota_us") for each in containers] == [150_000, 100_000]
+    assert [node.number(each, "cpu.cfs_burst_us") for each in containers] == [200_000, 0]
+    node.system = 1.2
+    node.pass_time(7)
+    assert node.number(containers[0], "cpu.cfs_quota_us") == 100_000, "2.2 of 4 cores are more than half"
+
+
+@pytest.mark.feature("QOS-7.burst")
+@pytest.mark.case(
+    "CO-101",
+    severity="normal",
+    source="spec CB-7; koordinator: pkg/koordlet/qosmanager/plugins/cpuburst/cpu_burst.go@v1.7.0",
+)
+@pytest.mark.long(seconds=40)
+def test_burst_that_is_limited(start_agent: StartAgent) -> None:
+    """With a period a container must save what it uses beyond its limit: one that has used three times its limit for
+    long gets no more quota, and after some idle seconds it does, because a debt has a bound."""
+    node = start_agent()
+    burst = {"policy": "auto", "cfsQuotaBurstPercent": 150, "cfsQuotaBurstPeriodSeconds": 4}
+    node.slo(cpuBurstStrategy=burst)
+    container = node.container(service := node.run(prod("service"), cores=3.0))
+    (node.root.cgroup / "cpu" / container / "cpu.cfs_quota_us").write_text("100000")
+    node.throttles(container, 10, 5)
+    node.pass_time(25)
+    assert node.number(container, "cpu.cfs_quota_us") == 100_000
+    node.uses(service, 0.1)
+    node.pass_time(12)
+    assert node.number(container, "cpu.cfs_quota_us") == 150_000, "200 % seconds are saved in 3 s"
+
+
+@pytest.mark.feature("QOS-6.cpu-qos")
+@pytest.mark.case("CO-046", severity="normal")
+@pytest.mark.long(seconds=86)
+def test_the_identity_of_one_pod(start_agent: StartAgent) -> None:
+    """A pod's annotation cpuQOS goes before its class. Without `enable`, as in the announcement, it is disabled. A
+    value of another writer is corrected after a minute."""
+    node = start_agent(anolis=True)
+    strategy = {"policies": {"cpuPolicy": "groupIdentity"}, "lsClass": {"cpuQOS": {"enable": True, "groupIdentity": 2}}}
+    node.slo(resourceQOSStrategy=strategy)
+    own = {"plain": "", "own": '{"enable": true, "groupIdentity": 1}', "announced": '{"groupIdentity": 1}'}
+    groups = {}
+    for name, text in own.items():
+        builder = prod(name)
+        groups[name] = node.run(builder.annotation("koordinator.sh/cpuQOS", text) if text else builder)
+    node.pass_time(12)
+    expected = {"plain": 2, "own": 1, "announced": 0}
+    assert {name: node.number(group, "cpu.bvt_warp_ns") for name, group in groups.items()} == expected
+    (node.root.cgroup / "cpu" / groups["own"] / "cpu.bvt_warp_ns").write_text("-1")  # by another writer
+    node.pass_time(72)
+    assert {name: node.number(group, "cpu.bvt_warp_ns") for name, group in groups.items()} == expected
+
+
+@pytest.mark.feature("QOS-6.llc", "QOS-8.sandbox")
+@pytest.mark.case("CO-047", severity="critical")
+@pytest.mark.long(seconds=24)
+def test_cache_ways_and_bandwidth(trial: Trial, start_agent: StartAgent) -> None:
+    """The classes have their part of the cache and of the bandwidth, pods with the annotation a group of their own. The
+    tasks of a pod's sandbox are in the group too, and so is a task that comes later. A changed range counts, and the
+    group of a deleted pod is removed."""
+    node = start_agent(kernel="resctrl")
+    node.root.mount_resctrl(caches=2, cbm="3ff")
+    job = node.run(best_effort("job"))
+    own = prod("own").annotation("node.koordinator.sh/resctrl", '{"llc": {"schemata": {"range": [0, 30]}}}')
+    service = node.run(own)
+    parts = {"llc": {"schemataPerCache": [{"cacheID": 0, "range": [0, 30]}]}, "mb": {"schemata": {"percent": 20}}}
+    partial = node.run(prod("partial").annotation("node.koordinator.sh/resctrl", json.dumps(parts)))
+    tasks = {node.container(job): "11", node.root.group(f"{job}/sandbox"): "12", node.container(service): "13"}
+    for group, task in tasks.items():
+        (node.root.cgroup / "cpu" / group / "tasks").write_text(task)
+    block = {"resctrlQOS": {"enable": True, "catRangeEndPercent": 45, "mbaPercent": 45}}
+    node.slo(resourceQOSStrategy={"beClass": block})
+    node.pass_time(12)
+
+    def words(path: str) -> list[str]:
+        resctrl_qos = node.root.resctrl / path
+        assert resctrl_qos.exists(), f"expected a group with the file {path}"
+        return resctrl_qos.read_text().split()
+
+    assert words("BE/schemata") == ["L3:0=1f;1=1f;", "MB:0=50;1=50;"]
+    assert sorted(words("BE/tasks")) == ["11", "12"]
+    uid = service.rpartition("/pod")[2]
+    assert (words(f"koordlet-{uid}/schemata"), words(f"koordlet-{uid}/tasks")) == (["L3:0=7;1=7;"], ["13"])
+    partial_uid = partial.rpartition("/pod")[2]
+    assert words(f"koordlet-{partial_uid}/schemata") == ["MB:0=20;1=20;"], "the annotation has ways of one cache alone"
+
+    (node.root.cgroup / "cpu" / node.container(job) / "tasks").write_text("11\n14")
+    node.slo(resourceQOSStrategy={"beClass": {"resctrlQOS": {**block["resctrlQOS"], "catRangeEndPercent": 80}}})
+    trial.delete("own")
+    node.pass_time(11)
+    assert words("BE/schemata") == ["L3:0=ff;1=ff;", "MB:0=50;1=50;"]
+    assert sorted(words("BE/tasks")) == ["11", "12", "14"]
+    assert not (node.root.resctrl / f"koordlet-{uid}").exists(), "expected the group to go with its pod"
+
+
+@pytest.mark.feature("QOS-5.manifest-host-applications")
+@pytest.mark.case("CO-050", severity="normal")
+@pytest.mark.long(seconds=15)
+def test_the_announced_programs(trial: Trial, start_manager: StartManager, start_agent: StartAgent) -> None:
+    """The ConfigMap of the announcement reaches the agent through the manager: nginx gets the CPUs that are neither
+    bound nor reserved by the node's annotation."""
+    node = start_agent()
+    nginx = node.root.group("host-latency-sensitive/nginx")
+    annotations = announced("v1.4/host-applications.yaml", "Node")["metadata"]["annotations"]
+    assert trial.call("PATCH", f"/api/v1/nodes/{node.name}", {"metadata": {"annotations": annotations}}).ok
+    start_manager(announced("v1.4/host-applications.yaml", "ConfigMap")["data"])
+    node.pass_time(14)
+    assert node.cpus(nginx) == "4-7"
+
+
+@pytest.mark.feature("QOS-6.manifest-resctrl-cpuqos")
+@pytest.mark.case("CO-051", severity="normal")
+@pytest.mark.long(seconds=15)
+def test_the_announced_annotations(start_agent: StartAgent) -> None:
+    """The annotations of the announcement: a pod with its own cache ways and bandwidth; one whose cpuQOS lacks
+    `enable`, which Koordinator takes for disabled."""
+    node = start_agent(anolis=True, kernel="resctrl")
+    node.root.mount_resctrl(caches=1, cbm="3ff")
+    strategy = {"policies": {"cpuPolicy": "groupIdentity"}, "lsClass": {"cpuQOS": {"enable": True, "groupIdentity": 2}}}
+    node.slo(resourceQOSStrategy=strategy)
+    groups = {}
+    for name in ("resctrl", "cpu-qos"):
+        metadata = announced("v1.6/resctrl-cpuqos.yaml", "Pod", name)["metadata"]
+        builder = prod(name)
+        for key, value in metadata["annotations"].items():
+            builder.annotation(key, value)
+        groups[name] = node.run(builder)
+    node.pass_time(12)
+    uid = groups["resctrl"].rpartition("/pod")[2]
+    assert (node.root.resctrl / f"koordlet-{uid}/schemata").read_text().split() == ["L3:0=7;", "MB:0=20;"]
+    assert node.number(groups["cpu-qos"], "cpu.bvt_warp_ns") == 0
+
+
+@pytest.mark.feature("QOS-7.groups")
+@pytest.mark.case("CO-061", severity="critical", source="koordlet CgroupReconcile; spec CG-2 to CG-5")
+@pytest.mark.long(seconds=24)
+def test_memory_of_groups(start_agent: StartAgent) -> None:
+    """Half of what a pod requests is protected, for its container, its class and all pods together; beyond 80 % between
+    request and limit it is throttled. A pod whose annotation says `none` has neither; and when the class is disabled,
+    all is neutral again."""
+    node = start_agent("CgroupReconcile", anolis=True)
+    pods = [prod(name).resources({"memory": "2Gi"}).limits({"memory": "4Gi"}) for name in ("service", "own")]
+    pods[1].annotation("koordinator.sh/memoryQOS", '{"policy": "none"}')
+    service, own = (node.run(each) for each in pods)
+    enabled = {"enable": True, "minLimitPercent": 50, "throttlingPercent": 80}
+    node.slo(resourceQOSStrategy={"lsClass": {"memoryQOS": enabled}})
+    node.pass_time(12)
+    groups = (service, node.container(service), "kubepods/burstable", "kubepods")
+    assert [node.number(group, "memory.min", "memory") for group in groups] == [GI] * 4
+    assert node.number(node.container(service), "memory.high", "memory") == 3865468928, "2 GiB and 80 % of 2 GiB"
+    assert node.number(service, "memory.wmark_ratio", "memory") == 95
+    assert [node.number(own, f"memory.{name}", "memory") for name in ("min", "wmark_ratio")] == [0, 0]
+
+    node.slo(resourceQOSStrategy={"lsClass": {"memoryQOS": {**enabled, "enable": False}}})
+    node.pass_time(11)
+    assert [node.number(group, "memory.min", "memory") for group in groups] == [0] * 4
+    assert node.number(service, "memory.wmark_ratio", "memory") == 0
+
+
+@pytest.mark.feature("QOS-7.groups")
+@pytest.mark.case("CO-090", severity="critical", source="koordlet CgroupReconcile; spec CG-2 to CG-5")
+@pytest.mark.long(seconds=13)
+def test_memory_of_each_container(start_agent: StartAgent) -> None:
+    """Of two containers each has its own protection and throttling; the pod has that of what both request, the class
+    what its pods have, and all pods together what all classes have."""
+    node = start_agent("CgroupReconcile", anolis=True)
+    pair = prod("pair").resources({"memory": "2Gi"}).limits({"memory": "4Gi"})
+    second = {"name": "second", "image": "x", "resources": {"requests": {"memory": "1Gi"}, "limits": {"memory": "2Gi"}}}
+    pair.manifest["spec"]["containers"].append(second)
+    group = node.run(pair)
+    node.run(prod("other").resources({"memory": "1Gi"}).limits({"memory": "2Gi"}))
+    node.run(pod("same").qos("LSR").label(PRIORITY_CLASS_LABEL, "koord-prod").resources({"cpu": "1", "memory": "1Gi"}))
+    percent = {"minLimitPercent": 50, "lowLimitPercent": 75, "throttlingPercent": 80}
+    memory = {"memoryQOS": {"enable": True, **percent}}
+    node.slo(resourceQOSStrategy={"lsClass": memory, "lsrClass": memory})
+    node.pass_time(12)
+
+    def amounts(folder: str, *names: str) -> tuple[int, ...]:
+        return tuple(node.number(folder, f"memory.{name}", "memory") for name in names)
+
+    containers = [path.name for path in (node.root.cgroup / "memory" / group).iterdir() if path.is_dir()]
+    pairs = sorted(amounts(f"{group}/{name}", "min", "high") for name in containers)
+    assert pairs == [(GI // 2, 1932734464), (GI, 3865468928)], "1 GiB and 80 % of 1 GiB; 2 GiB and 80 % of 2 GiB"
+    assert amounts(group, "min", "low") == (3 * GI // 2, 9 * GI // 4)
+    assert amounts("kubepods/burstable", "min", "low") == (2 * GI, 3 * GI)
+    assert amounts("kubepods", "min", "low") == (5 * GI // 2, 15 * GI // 4)
+
+
+@pytest.mark.feature("QOS-7.groups")
+@pytest.mark.case("CO-102", severity="normal", source="koordlet CgroupReconcile; spec CG-2, CG-3, CG-6")
+@pytest.mark.long(seconds=14)
+def test_memory_without_a_limit(trial: Trial, start_agent: StartAgent) -> None:
+    """A container without a limit is throttled as if it were what the node offers, not what the machine has. What is
+    protected is at least the minimum."""
+    node = start_agent("CgroupReconcile", anolis=True)
+    amounts = {"status": {"allocatable": {"memory": "8Gi"}}}
+    assert trial.call("PATCH", f"/api/v1/nodes/{node.name}/status", amounts).ok
+    free = prod("free")
+    free.manifest["spec"]["containers"][0]["resources"] = {"requests": {"memory": "2Gi"}}
+    group = node.run(free)
+    percent = {"minLimitPercent": 50, "lowLimitPercent": 25, "throttlingPercent": 80}
+    node.slo(resourceQOSStrategy={"lsClass": {"memoryQOS": {"enable": True, **percent}}})
+    node.pass_time(ROUND)
+    amounts_of = {
+        name: node.number(node.container(group), f"memory.{name}", "memory") for name in ("min", "low", "high")
+    }
+    assert amounts_of == {"min": GI, "low": GI, "high": (2 * GI + 6 * GI * 80 // 100) // 4096 * 4096}
+
+
+@pytest.mark.feature("QOS-7.groups")
+@pytest.mark.case("CO-106", severity="normal", source="ours: spec CG-6 on control groups of version 1 as well")
+@pytest.mark.long(seconds=14)
+def test_the_page_cache_of_a_pod_is_at_most_its_limit(start_agent: StartAgent) -> None:
+    """A pod of 1 GiB may have 4 GiB of page cache by its annotation."""
+    node = start_agent("CgroupReconcile", anolis=True)
+    capped = prod("capped").resources({"memory": "1Gi"})
+    group = node.run(capped.annotation("koordinator.sh/memoryQOS", '{"pageCacheLimitSize": "4Gi"}'))
+    sizes = node.root.cgroup / "memory" / group / "memory.pagecache_limit.size"
+    sizes.write_text("0")
+    node.slo(resourceQOSStrategy={"lsClass": {"memoryQOS": {"enable": True}}})
+    node.pass_time(ROUND)
+    assert int(sizes.read_text()) == GI
+
+
+@pytest.mark.feature("QOS-7.groups")
+@pytest.mark.case("CO-062", severity="normal", source="koordlet SystemConfig; spec SY-1, SY-2")
+@pytest.mark.long(seconds=23)
+def test_settings_of_the_kernel(start_agent: StartAgent) -> None:
+    """Of 16 GiB 1 % are kept free, and the watermarks are apart as the NodeSLO says; values that the kernel would not
+    bear are not written."""
+    node = start_agent("SystemConfig", anolis=True)
+    files = [node.root.proc / "sys/vm" / name for name in ("min_free_kbytes", "watermark_scale_factor")]
+    files.append(node.root.sys / "kernel/mm/memcg_reaper/reap_background")
+    features = node.root.sys / "kernel/debug/sched_features"
+    strategy = {"minFreeKbytesFactor": 100, "watermarkScaleFactor": 150, "memcgReapBackGround": 1}
+    node.slo(systemStrategy={**strategy, "schedFeatures": {"ID_EXPELLER_SHARE_CORE": False}})
+    node.pass_time(12)
+    assert [int(file.read_text()) for file in files] == [167772, 150, 1]
+    assert features.read_text().split() == ["NO_ID_EXPELLER_SHARE_CORE"], "the kernel takes one word at a time"
+    node.slo(systemStrategy={"minFreeKbytesFactor": 1, "watermarkScaleFactor": 500, "memcgReapBackGround": 0})
+    node.pass_time(11)
+    assert [int(file.read_text()) for file in files] == [167772, 150, 0]
+
+
+@pytest.mark.feature("QOS-7.groups")
+@pytest.mark.case("CO-063", severity="normal", source="koordlet CPUNormalization; spec HK-8")
+@pytest.mark.long(seconds=12)
+def test_quotas_on_cpus_that_do_more(trial: Trial, start_agent: StartAgent) -> None:
+    """On a node whose CPUs do a fifth more, the quota of an LS pod is less by as much; a burst starts from there. A
+    pod of which one container has no limit has no quota itself."""
+    node = start_agent("CPUNormalization")
+    annotation = {"metadata": {"annotations": {"node.koordinator.sh/cpu-normalization-ratio": "1.20"}}}
+    assert trial.call("PATCH", f"/api/v1/nodes/{node.name}", annotation).ok
+    service = node.run(prod("service"))
+    half = prod("half")
+    half.manifest["spec"]["containers"].append({"name": "free", "image": "x"})
+    free = node.run(half)
+    for group in (service, node.container(service), node.container(free)):
+        (node.root.cgroup / "cpu" / group / "cpu.cfs_quota_us").write_text("100000")
+    node.slo(cpuBurstStrategy={"policy": "auto", "cfsQuotaBurstPercent": 150})
+    node.pass_time(12)
+    assert [node.number(group, "cpu.cfs_quota_us") for group in (service, node.container(service))] == [83_334] * 2
+    assert [node.number(group, "cpu.cfs_quota_us") for group in (free, node.container(free))] == [-1, 83_334]
+    node.throttles(node.container(service), 10, 5)
+    node.pass_time(5)
+    assert [node.number(group, "cpu.cfs_quota_us") for group in (service, node.container(service))] == [125_001] * 2
+
+
+@pytest.mark.feature("QOS-7.groups")
+@pytest.mark.case("CO-064", severity="normal", source="koordlet BlkIOReconcile, OOMScoreAdj; spec BK-1, HK-12")
+@pytest.mark.long(seconds=23)
+def test_disks_and_oom_scores(start_agent: StartAgent) -> None:
+    """Best-effort pods read a mebibyte a second from a disk, until the NodeSLO names it no more; the processes of a
+    container have the OOM score of the annotation, those of another pod theirs."""
+    node = start_agent("BlkIOReconcile", "OOMScoreAdj")
+    node.root.disk("sdb", "8:16")
+    scores = {"koordinator.sh/oom-score-adj": "-500", "koordinator.sh/oom-score-adj-spec": '{"main": 200}'}
+    own = prod("own")
+    for key, value in scores.items():
+        own.annotation(key, value)
+    processes = [
+        node.root.process(node.container(node.run(each)), number) for number, each in ((101, own), (102, prod("plain")))
+    ]
+    block = {"type": "device", "name": "/dev/sdb", "ioCfg": {"readBPS": 1 << 20}}
+    node.slo(resourceQOSStrategy={"beClass": {"blkioQOS": {"enable": True, "blocks": [block]}}})
+    node.pass_time(12)
+    assert node.root.read(BESTEFFORT, "blkio.throttle.read_bps_device", "blkio") == "8:16 1048576"
+    assert [path.read_text() for path in processes] == ["200", "0"]
+    node.slo(resourceQOSStrategy={"beClass": {"blkioQOS": {"enable": False}}})
+    node.pass_time(11)
+    assert node.root.read(BESTEFFORT, "blkio.throttle.read_bps_device", "blkio") == "8:16 0"
+
+
+@pytest.mark.feature("QOS-7.groups")
+@pytest.mark.case("CO-066", severity="normal", source="koordlet CoreSched; spec HK-9")
+@pytest.mark.long(seconds=23)
+def test_core_scheduling(start_agent: StartAgent) -> None:
+    """Pods with the same group share a core-scheduling cookie, an exclusive pod has one alone, best-effort pods have
+    another; with the policy groupIdentity nobody has one."""
+    node = start_agent("CoreSched", anolis=True, kernel="core scheduling")
+    label = "koordinator.sh/core-sched-group-id"
+    pods = [each.label(label, "web") for each in (prod("a"), prod("b"), prod("alone"), best_effort("job"))]
+    pods[2].label("koordinator.sh/core-sched-policy", "exclusive")
+    files = [
+        node.root.process(node.container(node.run(each)), 101 + number).with_name("core_sched_cookie")
+        for number, each in enumerate(pods)
+    ]
+    classes = {"lsClass": {"cpuQOS": {"enable": True}}, "beClass": {"cpuQOS": {"enable": True, "schedIdle": 1}}}
+    node.slo(resourceQOSStrategy={"policies": {"cpuPolicy": "coreSched"}, **classes})
+    node.pass_time(12)
+    a, b, alone, job = (file.read_text() if file.exists() else "0" for file in files)
+    assert a == b
+    assert len({a, alone, job, "0"}) == 4
+    assert node.number(BESTEFFORT, "cpu.idle") == 1
+    node.slo(resourceQOSStrategy={"policies": {"cpuPolicy": "groupIdentity"}, **classes})
+    node.pass_time(11)
+    assert [file.read_text() for file in files] == ["0"] * 4
+    assert node.number(BESTEFFORT, "cpu.idle") == 0

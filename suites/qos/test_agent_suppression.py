@@ -1,0 +1,198 @@
+"""The node agent: CPUs of best-effort pods, of pods with CPUs of their own, and of programs outside of pods.
+
+Figures follow Koordinator's pkg/koordlet; the node is a fake root of 8 CPUs.
+"""
+
+import pytest
+
+from seatrial.fixtures.trial import Trial
+from seatrial.harness.clusters.protocol import Capability
+from seatrial.scheduler.api.builders import pod
+from seatrial.scheduler.api.numa import GROUP_VERSION, NODE_TOPOLOGIES_PATH, RESOURCE_STATUS, SYSTEM_QOS
+from seatrial.suites.qos.agent import BESTEFFORT, GI, ROUND, SUPPRESS, StartAgent, batch, best_effort, prod, start_agent
+
+__all__ = ["start_agent"]
+
+pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER)]
+
+
+@pytest.mark.feature("QOS-7.suppression")
+@pytest.mark.case("CO-040", severity="critical")
+@pytest.mark.long(seconds=15)
+def test_best_effort_pods_give_way(start_agent: StartAgent) -> None:
+    """As a prod pod uses more, best-effort pods have fewer CPUs, at once and two at least; as it uses less, more again,
+    step by step; and all when suppression is disabled. Pods and containers have the CPUs of their class."""
+    node = start_agent()
+    node.slo(resourceUsedThresholdWithBE=SUPPRESS)
+    service = node.run(prod("service"), cores=1.0)
+    job = node.run(best_effort("job"), cores=1.0)
+    node.pass_time(4)
+    groups = (BESTEFFORT, job, node.container(job))
+    assert [node.cpus(group) for group in groups] == ["0-4"] * 3, "65 % of 8 less 1 are 4.2 cores"
+
+    node.uses(service, 4.5)
+    node.pass_time(2)
+    assert [node.cpus(group) for group in groups] == ["0-1"] * 3
+    node.uses(service, 0.5)
+    node.pass_time(2)
+    assert node.cpus(BESTEFFORT) in {"0-2", "0-3"}, "at most a tenth of the node is added in a second"
+    node.pass_time(4)
+    assert node.cpus(BESTEFFORT) == "0-4"
+    node.system = 2.0
+    node.pass_time(2)
+    assert node.cpus(BESTEFFORT) == "0-2", "what the system uses is theirs no more: 5.2 less 0.5 and 2 cores"
+
+    node.slo(resourceUsedThresholdWithBE={**SUPPRESS, "enable": False})
+    node.pass_time(3)
+    assert [node.cpus(group) for group in groups] == ["0-7"] * 3
+    assert node.cpus(service) == "0-7"
+
+
+@pytest.mark.feature("QOS-7.suppression")
+@pytest.mark.case("CO-041", severity="critical")
+@pytest.mark.long(seconds=6)
+def test_best_effort_pods_give_way_by_quota(start_agent: StartAgent) -> None:
+    """With the policy cfsQuota all best-effort pods together have a quota instead, and all CPUs."""
+    node = start_agent()
+    node.slo(resourceUsedThresholdWithBE={**SUPPRESS, "cpuSuppressPolicy": "cfsQuota"})
+    service = node.run(prod("service"), cores=2.0)
+    node.run(best_effort("job"), cores=1.0)
+    node.pass_time(4)
+    assert node.number(BESTEFFORT, "cpu.cfs_quota_us") == pytest.approx(320_000, rel=0.05)
+    assert node.cpus(BESTEFFORT) == "0-7"
+    node.uses(service, 5.5)
+    node.pass_time(2)
+    assert node.number(BESTEFFORT, "cpu.cfs_quota_us") == 2_000, "a little is always left"
+    assert node.number(service, "cpu.cfs_quota_us") == -1
+
+
+@pytest.mark.feature("QOS-7.suppression")
+@pytest.mark.case("CO-042", severity="normal")
+@pytest.mark.long(seconds=14)
+def test_exclusive_cpus_stay_exclusive(trial: Trial, start_agent: StartAgent) -> None:
+    """The CPUs of an LSE pod, of pods of class SYSTEM, and those that the node reserves, are never given to best-effort
+    pods, also by quota and after suppression, until the LSE pod is gone."""
+    node = start_agent()
+    system = {"metadata": {"annotations": {SYSTEM_QOS: '{"cpuset": "6"}'}}}  # koordlet takes it from the node
+    assert trial.call("PATCH", f"/api/v1/nodes/{node.name}", system).ok
+    reservation = {"node.koordinator.sh/reservation": '{"reservedCPUs": "7"}'}
+    assert trial.call("PATCH", f"/api/v1/nodes/{node.name}", {"metadata": {"annotations": reservation}}).ok
+    if trial.call("GET", f"{NODE_TOPOLOGIES_PATH}/{node.name}").code == 404:
+        trial.apply({"apiVersion": GROUP_VERSION, "kind": "NodeResourceTopology", "metadata": {"name": node.name}})
+    assert trial.call("PATCH", f"{NODE_TOPOLOGIES_PATH}/{node.name}", system).ok
+    node.slo(resourceUsedThresholdWithBE=SUPPRESS)
+    exclusive = prod("exclusive", 2).qos("LSE").annotation(RESOURCE_STATUS, '{"cpuset": "0-1"}')
+    node.run(exclusive, cores=0.5)
+    node.run(best_effort("job"), cores=1.0)
+    node.pass_time(4)
+    assert node.cpus(BESTEFFORT) == "2-5"
+    node.slo(resourceUsedThresholdWithBE={**SUPPRESS, "cpuSuppressPolicy": "cfsQuota"})
+    node.pass_time(2)
+    assert node.cpus(BESTEFFORT) == "2-5"
+    node.slo(resourceUsedThresholdWithBE={**SUPPRESS, "enable": False})
+    node.pass_time(3)
+    assert node.cpus(BESTEFFORT) == "2-5"
+    trial.delete("exclusive")
+    node.pass_time(3)
+    assert node.cpus(BESTEFFORT) == "0-5"
+
+
+@pytest.mark.feature("QOS-7.suppression")
+@pytest.mark.case(
+    "CO-099",
+    severity="normal",
+    source="spec CS-5; koordinator: pkg/koordlet/qosmanager/plugins/cpusuppress/cpu_suppress.go@v1.7.0",
+)
+@pytest.mark.long(seconds=8)
+def test_best_effort_pods_on_two_numa_nodes(start_agent: StartAgent) -> None:
+    """The NUMA node that has most CPUs left gives the first pair, the others give theirs in turn."""
+    node = start_agent(numa_nodes=2)
+    node.slo(resourceUsedThresholdWithBE=SUPPRESS)
+    node.run(prod("exclusive", 2).qos("LSE").annotation(RESOURCE_STATUS, '{"cpuset": "0-1"}'))
+    service = node.run(prod("service"), cores=1.5)
+    node.run(best_effort("job"), cores=1.0)
+    node.pass_time(4)
+    assert node.cpus(BESTEFFORT) == "2-5", "65 % of 8 less 1.5 are 3.7 cores"
+    node.uses(service, 4.5)
+    node.pass_time(2)
+    assert node.cpus(BESTEFFORT) == "4-5"
+
+
+@pytest.mark.feature("QOS-5.group-identity", "QOS-5.share-pool")
+@pytest.mark.case("CO-045", severity="critical")
+@pytest.mark.long(seconds=13)
+def test_programs_outside_of_pods(start_agent: StartAgent) -> None:
+    """An LS program has the group identity of its class and the CPUs that are bound to no pod; a BE program has that of
+    its class."""
+    node = start_agent(anolis=True)
+    nginx, yarn = node.root.group("host-latency-sensitive/nginx"), node.root.group(f"{BESTEFFORT}/hadoop/yarn")
+    bound = prod("bound", 2).qos("LSR").annotation(RESOURCE_STATUS, '{"cpuset": "0-1"}')
+    node.run(bound)
+    classes = {"lsClass": 2, "beClass": -1}
+    node.slo(
+        hostApplications=[
+            {"name": "nginx", "priority": "koord-prod", "qos": "LS"},
+            {
+                "name": "yarn-task",
+                "priority": "koord-batch",
+                "qos": "BE",
+                "cgroupPath": {"base": "KubepodsBesteffort", "parentDir": "hadoop/", "relativePath": "yarn/"},
+            },
+        ],
+        resourceQOSStrategy={
+            "policies": {"cpuPolicy": "groupIdentity"},
+            **{name: {"cpuQOS": {"enable": True, "groupIdentity": value}} for name, value in classes.items()},
+        },
+    )
+    node.pass_time(12)
+    assert [node.number(group, "cpu.bvt_warp_ns") for group in (nginx, yarn)] == [2, -1]
+    assert node.cpus(nginx) == "2-7"
+
+
+@pytest.mark.feature("CPU-1.node-agent")
+@pytest.mark.case(
+    "CO-097",
+    severity="critical",
+    source="spec HK-5, NUMA-R67; koordinator: pkg/koordlet/runtimehooks/hooks/cpuset/rule.go@v1.7.0",
+)
+@pytest.mark.long(seconds=37)
+def test_pods_run_on_their_own_cpus_and_on_those_that_are_left(trial: Trial, start_agent: StartAgent) -> None:
+    """A pod runs on the CPUs that are bound to it. Pods of class LS and of none run on those that are
+    bound to no pod, on more when CPUs are given back, and best-effort pods where suppression lets them."""
+    node = start_agent()
+    if trial.call("GET", f"{NODE_TOPOLOGIES_PATH}/{node.name}").code == 404:
+        trial.apply({"apiVersion": GROUP_VERSION, "kind": "NodeResourceTopology", "metadata": {"name": node.name}})
+    node.slo()
+    bound = prod("bound", 2).qos("LSR").annotation(RESOURCE_STATUS, '{"cpuset": "2-3"}')
+    own, job = node.run(bound), node.run(best_effort("job"))
+    others = [node.run(prod("service")), node.run(pod("plain").request(cpu=1))]
+    node.pass_time(ROUND)
+    assert node.cpus(node.container(own)) == "2-3"
+    assert [node.cpus(node.container(each)) for each in others] == ["0-1,4-7"] * 2
+    assert node.cpus(node.container(job)) == "0-7"
+
+    late = prod("late", 1).qos("LSE").annotation(RESOURCE_STATUS, '{"cpuset": "7"}')
+    own = node.run(late)
+    node.pass_time(ROUND)
+    assert node.cpus(node.container(own)) == "7"
+    assert [node.cpus(node.container(each)) for each in others] == ["0-1,4-6"] * 2
+    trial.delete("bound")
+    node.pass_time(ROUND)
+    assert [node.cpus(node.container(each)) for each in others] == ["0-6"] * 2
+
+
+@pytest.mark.feature("QOS-7.suppression")
+@pytest.mark.case("CO-049", severity="critical")
+@pytest.mark.long(seconds=13)
+@pytest.mark.parametrize("quota", ["cpuset", "cfsQuota"])
+def test_limits_of_batch_pods(start_agent: StartAgent, quota: str) -> None:
+    """A batch pod and its container get shares, quota and memory of its batch resources; its own quota is lifted where
+    suppression is by quota."""
+    node = start_agent()
+    node.slo(resourceUsedThresholdWithBE={**SUPPRESS, "cpuSuppressPolicy": quota})
+    job = node.run(batch("job", 500))
+    node.pass_time(12)
+    for group in (job, node.container(job)):
+        assert node.number(group, "cpu.shares") == 512
+        assert node.number(group, "cpu.cfs_quota_us") == (50_000 if quota == "cpuset" else -1)
+        assert node.number(group, "memory.limit_in_bytes", "memory") == GI
