@@ -5,6 +5,7 @@ in use from the decision on. What a write left open stays in use until its answe
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from seatrial.scheduler.api.core import Pod, PodResourceClaim
@@ -12,6 +13,7 @@ from seatrial.scheduler.api.integers import integer
 from seatrial.scheduler.api.resourceclaims import EXTENDED_CLAIM, Allocation, DeviceClass, ResourceClaim
 from seatrial.scheduler.api.wire import decoder
 from seatrial.scheduler.framework.handle import Handle
+from seatrial.scheduler.plugins.dynamicresources.expressions import ExpressionError, expression
 from seatrial.scheduler.plugins.dynamicresources.extended import class_of_resources
 from seatrial.scheduler.plugins.dynamicresources.inventory import Inventory
 from seatrial.scheduler.plugins.dynamicresources.ledger import Ledger
@@ -125,6 +127,9 @@ class Claims:
     def set_class(self, device_class: DeviceClass) -> None:
         """A class was added or changed."""
         self.classes[device_class.metadata.name] = device_class
+        for selector in device_class.spec.selectors:
+            with suppress(ExpressionError):  # the pods that ask for the class are told
+                expression(selector.cel.expression)  # before a pod asks: the first one has the CEL parser made
         self._classes_changed()
 
     def remove_class(self, device_class: DeviceClass) -> None:
