@@ -143,6 +143,7 @@ class Auditor:
                 self._report(invariant, record, breach, at)
         if bound:
             self._judge(record, at, BINDINGS)
+            self.state.decided(pod.spec.scheduler_name, at)
 
     def _mark(self, record: PodRecord, at: float) -> None:
         pod = record.pod
@@ -157,6 +158,7 @@ class Auditor:
                     and condition.reason != "SchedulingGated"
                 ):
                     record.attempted = True
+                    self.state.decided(pod.spec.scheduler_name, at)
                     record.note(at, f"refused: {condition.message[:160]}")
 
     def _node(self, body: Any, gone: bool, at: float) -> None:

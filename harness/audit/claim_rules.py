@@ -202,8 +202,13 @@ def _nominated_room(binding: Binding) -> Breach | None:
 
 
 def _no_inversion(binding: Binding) -> Breach | None:
-    """Of pods that differ in priority only, the more important one is bound first, unless it was refused before."""
+    """Of pods that differ in priority only, the more important one is bound first, unless it was refused before.
+
+    A scheduler that was disconnected or not there hears of pods one after the other, and may take each at once: only
+    what it does after `GRACE` without a pause is judged.
+    """
     pod = binding.pod
+    since, _ = binding.state.busy.get(pod.spec.scheduler_name, (binding.at, binding.at))
     if max(binding.state.indices.pending_priorities, default=pod.spec.priority) <= pod.spec.priority:
         return None
     for other in binding.state.pending.values():
@@ -212,7 +217,7 @@ def _no_inversion(binding: Binding) -> Breach | None:
             and not other.attempted
             and not other.pod.deleting
             and not other.pod.spec.scheduling_gates
-            and binding.at - other.seen_at > GRACE
+            and binding.at - max(other.seen_at, since) > GRACE
             and binding.record.seen_at - other.seen_at >= 0
             and _alike(pod, other.pod)
         ):

@@ -155,11 +155,17 @@ class ClusterState:
         self.groups: dict[str, PodGroup] = {}
         self.quotas: Versions[Quota] = Versions()  # by name
         self.resource_claims: dict[str, AllocatedClaim] = {}  # by key
+        self.busy: dict[str, tuple[float, float]] = {}  # by scheduler: since when it decides without a pause, and until
         self.allocating: set[str] | None = None  # schedulers that allocate the cards of vendors' resources; None: all
         self.holds_nominated = True  # schedulers keep the room of nominated pods for them, as kube-scheduler does
         self.in_flight = 0.0  # seconds that a binding may be under way when the pods around it change
         self.absent: list[str] = []  # kinds that the server does not serve or that may not be read
         self.ended: list[str] = []  # keys of pods that are gone, for timelines
+
+    def decided(self, scheduler: str, at: float) -> None:
+        """The scheduler has bound or refused a pod."""
+        since, until = self.busy.get(scheduler, (at, at))
+        self.busy[scheduler] = (since if at - until <= GRACE else at, at)
 
     def on_node(self, name: str) -> Iterator[PodRecord]:
         """The pods that occupy resources of a node: bound there, and not ended. Terminating pods occupy them too."""

@@ -46,7 +46,7 @@ def test_a_smaller_minimum_starts_the_members_that_hold_places(trial: Trial, exp
 
 
 @pytest.mark.feature("GANG-2.changed")
-@pytest.mark.case("GA-325", severity="normal", source="spec GANG-R5, GANG-R26")
+@pytest.mark.case("GA-325", severity="normal", source="ours")
 @pytest.mark.long(seconds=6)
 def test_a_match_policy_that_changes_starts_the_members_that_hold_places(trial: Trial, expect: Expect) -> None:
     """A gang of two, of which members that wait alone count, is bound. A third member holds a card for ten minutes. The

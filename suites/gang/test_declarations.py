@@ -155,10 +155,21 @@ def test_members_that_wait_name_what_is_not_understood(trial: Trial, expect: Exp
 @pytest.mark.feature("GANG-4.groups")
 @pytest.mark.case("GA-331", severity="critical", source="spec GANG-R16")
 @pytest.mark.long(seconds=10)
-@pytest.mark.parametrize("mutual", [True, False], ids=["both-list", "one-lists"])
-def test_a_group_starts_when_its_last_pod_group_comes(trial: Trial, expect: Expect, mutual: bool) -> None:
-    """Gang a lists b, which may list a. All pods are there, the PodGroup of b is not: none is bound. It comes, and
-    nothing else does: all are bound."""
+def test_a_group_starts_when_its_last_pod_group_comes(trial: Trial, expect: Expect) -> None:
+    """Gangs a and b list each other. All pods are there, the PodGroup of b is not: none is bound. It comes, and nothing
+    else does: all are bound."""
+    starts_with_the_last(trial, expect, mutual=True)
+
+
+@pytest.mark.feature("GANG-4.groups")
+@pytest.mark.case("GA-332", severity="normal", source="ours")
+@pytest.mark.long(seconds=10)
+def test_a_gang_starts_when_the_pod_group_comes_that_it_lists(trial: Trial, expect: Expect) -> None:
+    """The same where b lists no gang: its start has a tried again."""
+    starts_with_the_last(trial, expect, mutual=False)
+
+
+def starts_with_the_last(trial: Trial, expect: Expect, *, mutual: bool) -> None:
     ids = [f"{trial.name}/{name}" for name in "ab"]
     trial.add(node("n1").cards(4))
     trial.apply(gang("a", 2).together_with(*ids))

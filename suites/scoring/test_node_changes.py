@@ -46,6 +46,7 @@ def test_a_deleted_node_gets_no_pods(trial: Trial, expect: Expect, gone: str, le
     assert expect.bound("first").spec.node_name == gone
     try:
         trial.cluster.remove_node(gone)
+        trial.settle(2)  # the scheduler has seen it
         trial.submit(pod("second").request(cpu=1))
         assert expect.bound("second").spec.node_name == left
         trial.submit(pod("third").request(cpu=8))

@@ -136,7 +136,7 @@ def test_an_ended_pod_makes_room(trial: Trial, expect: Expect) -> None:
 
 
 @pytest.mark.feature("SCORE-4.queue")
-@pytest.mark.case("SC-551", severity="critical", source="kubernetes: plugins/queuesort/priority_sort.go (Less)")
+@pytest.mark.case("SC-551", severity="critical", source="ours")
 @pytest.mark.long(seconds=8)
 @pytest.mark.needs(Capability.OWN_CLUSTER)  # priority classes
 @pytest.mark.parametrize("order", list(permutations(("high", "middle", "low"))), ids="-".join)

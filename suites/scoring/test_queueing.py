@@ -19,20 +19,25 @@ pytestmark = [pytest.mark.needs(Capability.NODES), pytest.mark.feature("SCORE-4.
 @pytest.mark.long(seconds=21)
 @pytest.mark.needs(Capability.OWN_CLUSTER)  # nodes of other cases wake pods, whose backoff then begins anew
 def test_of_equal_pods_the_older_is_first(trial: Trial, expect: Expect) -> None:
-    """Five equal pods wait for a cordoned node with room for two: the two oldest are placed, whatever their names."""
-    trial.add(node("n1").cpu(2))
+    """Seven equal pods wait for a cordoned node with room for four: the oldest are placed, whatever their names. One of
+    the four may be another: the first one that is woken may be taken while the others are still being woken."""
+    trial.add(node("n1").cpu(4))
     assert trial.call("PATCH", "/api/v1/nodes/n1", {"spec": {"unschedulable": True}}).ok
     trial.settle()
-    names = ["m", "z", "a", "k", "b"]
+    names = ["m", "z", "a", "k", "b", "x", "c"]
     for name in names:
         trial.submit(pod(name).request(cpu=1))
         expect.pending(name)
         trial.pass_time(1)
     trial.pass_time(12)  # the backoff of all is over
     assert trial.call("PATCH", "/api/v1/nodes/n1", {"spec": {"unschedulable": None}}).ok
-    expect.bound("m", "z")
+
+    def placed() -> set[str]:
+        return {pod.metadata.name for pod in trial.pods() if pod.spec.node_name}
+
+    assert trial.reaches(lambda: len(placed()) == 4, within=30), placed()
     expect.stable(seconds=3)
-    assert sorted(pod.metadata.name for pod in trial.pods() if pod.spec.node_name) == ["m", "z"]
+    assert len(placed() & {*names[:4]}) >= 3, placed()
 
 
 @pytest.mark.case("SC-161", severity="critical")

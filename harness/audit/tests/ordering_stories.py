@@ -86,7 +86,7 @@ def takes_nominated(story: Story, broken: bool) -> None:
 def inversion(story: Story, broken: bool) -> None:
     story.pod("high", priority=9 if broken else 1)
     story.pod("low", priority=1)
-    story.at += 5
+    story.keep_deciding()
     story.bind("low")
 
 

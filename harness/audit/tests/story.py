@@ -127,6 +127,13 @@ class Story:
     def bind(self, name: str, node: str = "n1", **annotations: str) -> None:
         self.change(name, metadata={"annotations": annotations} if annotations else None, nodeName=node)
 
+    def keep_deciding(self) -> None:
+        """The scheduler binds another pod every two seconds, five times."""
+        for _ in range(5):
+            name = f"another-{self.at:.0f}"
+            self.pod(name, cpu="1m")
+            self.bind(name)
+
     def grant(self, name: str, devices: Json, node: str = "n1") -> None:
         self.bind(name, node, **{DEVICE_ALLOCATED: json.dumps(devices)})
 

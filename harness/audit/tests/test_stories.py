@@ -233,6 +233,19 @@ def test_pods_with_other_claims_do_not_ask_for_the_same(template: str, names: se
     entry = {"name": "gpu", "resourceClaimTemplateName": "small"}
     status = {"resourceClaimStatuses": [{"name": "gpu"}]}  # none is needed
     story.pod("low", priority=1, resourceClaims=[entry], status=status)
-    story.at += 5
+    story.keep_deciding()
     story.bind("low")
     assert story.ids() == names
+
+
+def test_pods_after_a_silence_may_be_bound_as_they_are_heard_of() -> None:
+    """A scheduler was disconnected when the pods came; later it has no excuse."""
+    story = Story()
+    for name, priority in (("high", 9), ("low", 1), ("lower", 0)):
+        story.pod(name, priority=priority)
+    story.at += 5
+    story.bind("low")
+    assert story.ids() == set()
+    story.keep_deciding()
+    story.bind("lower")
+    assert story.ids() == {"AUD-505"}
