@@ -28,6 +28,14 @@ def shows(trial: Trial, **target: object) -> bool:
     return bool(trial.wait(there, within=30))
 
 
+def succeeds(trial: Trial, expect: Expect, name: str) -> None:
+    """Have a member succeed, and delete it."""
+    assert trial.call("PATCH", f"{trial.path('Pod', name)}/status", {"status": {"phase": "Succeeded"}}).ok
+    trial.settle()
+    trial.delete(name)
+    expect.gone(name)
+
+
 @pytest.mark.feature("GANG-1.quorum")
 @pytest.mark.case("GA-110", severity="critical")
 def test_a_pod_group_that_is_made_anew_is_a_new_gang(trial: Trial, expect: Expect) -> None:
@@ -220,15 +228,9 @@ def test_members_that_ended_and_are_deleted_count_for_their_pod_group_alone(tria
     expect.running(*names("train", 2))
     assert shows(trial, phase="Running"), status(trial)
 
-    def succeeds(name: str) -> None:
-        assert trial.call("PATCH", f"{trial.path('Pod', name)}/status", {"status": {"phase": "Succeeded"}}).ok
-        trial.settle()
-        trial.delete(name)
-        expect.gone(name)
-
-    succeeds("train-0")
+    succeeds(trial, expect, "train-0")
     assert shows(trial, phase="Running", running=1, succeeded=1), status(trial)
-    succeeds("train-1")
+    succeeds(trial, expect, "train-1")
     assert shows(trial, phase="Finished", succeeded=2), status(trial)
 
     assert trial.call("DELETE", trial.path("PodGroup", "train")).ok
@@ -238,6 +240,25 @@ def test_members_that_ended_and_are_deleted_count_for_their_pod_group_alone(tria
 
     expect.running(*names("train", 2))
     assert shows(trial, phase="Running", scheduled=2, running=2, succeeded=0), status(trial)
+
+
+@pytest.mark.feature("GANG-1.status")
+@pytest.mark.case("GA-343", severity="normal", source="ours")
+def test_a_member_that_comes_again_under_its_name_counts_apart(trial: Trial, expect: Expect) -> None:
+    """One of two members succeeds, is deleted, and comes again under its name; that pod succeeds, too: two have."""
+    trial.add(node("n1").cards(2))
+    trial.apply(gang("train", 2))
+    trial.submit(*workers("train", 2))
+    expect.running(*names("train", 2))
+    assert shows(trial, phase="Running"), status(trial)
+    succeeds(trial, expect, "train-0")
+    trial.submit(*workers("train", 1))
+    expect.running("train-0")
+    assert shows(trial, phase="Running", running=2, succeeded=1), status(trial)
+
+    succeeds(trial, expect, "train-0")
+
+    assert shows(trial, phase="Finished", running=1, succeeded=2), status(trial)
 
 
 @pytest.mark.feature("GANG-1.status")

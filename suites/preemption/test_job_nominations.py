@@ -13,7 +13,7 @@ from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import gang
 from seatrial.suites.preemption.jobs import PREEMPTING, filler, hosts, names, nominated, workers
-from seatrial.suites.preemption.nominations import freeze
+from seatrial.suites.preemption.nominations import end, freeze
 from seatrial.suites.preemption.priorities import classes
 from seatrial.suites.scoring.rules import patch
 
@@ -100,6 +100,69 @@ def test_a_gang_that_lost_a_part_of_its_room_is_planned_again(
     expect.gone("dear")
     rest = sorted({"n1", "n2", "n3", "n4"} - {lost})
     assert classes.reaches(lambda: sorted(nominated(classes, *names("train", 3))) == rest, within=5)
+
+
+@pytest.mark.feature("PRE-3.holds-capacity", "PRE-3.node-gone")
+@pytest.mark.case("PR-260", severity="normal", source="spec GANG-R87, GANG-R88")
+@pytest.mark.needs(Capability.VIRTUAL_TIME)  # as above
+@pytest.mark.long(seconds=60)
+def test_a_second_plan_does_not_end_with_the_first(classes: Trial, expect: Expect) -> None:
+    """A gang of two whose members wait half a minute is nominated to n1, which is free already, and n2. n2 is deleted:
+    the pod of n3 goes, and ends slowly. A minute later both are nominated, and no other pod has the card of n1."""
+    hosts(classes, n1=1, n2=1, n3=1)
+    slow = {"n2": filler("slow", "n2", grace=600), "n3": filler("dear", "n3", priority="trial-middle", grace=600)}
+    classes.submit(filler("quick", "n1"), *slow.values())
+    expect.running("quick", "slow", "dear")
+    for host in slow:
+        freeze(classes, host)
+    classes.apply(gang("train", 2).waiting_time(30))
+    classes.submit(*workers("train", 2, priority="trial-high"))
+    assert classes.reaches(lambda: sorted(nominated(classes, *names("train", 2))) == ["n1", "n2"], within=10)
+    assert classes.call("DELETE", "/api/v1/nodes/n2").ok
+    expect.gone("dear")
+    classes.submit(filler("next", "n1"))
+
+    classes.pass_time(60)
+
+    expect.pending("next")
+    assert sorted(nominated(classes, *names("train", 2))) == ["n1", "n3"]
+
+
+def nodes_closed(classes: Trial, expect: Expect, *closed: str, minimum: int = 3) -> None:
+    """Have the gang nominated to n1, n2 and n3; nodes are cordoned before all victims have ended. A fourth node has a
+    more important pod than the others had: it goes."""
+    hosts(classes, n1=1, n2=1, n3=1, n4=1)
+    classes.submit(filler("dear", "n4", priority="trial-middle", grace=600))
+    expect.running("dear")
+    preempt(classes, expect)
+    patch(classes, GROUP.format(classes.name), {"spec": {"minMember": minimum}})
+    for host in closed:
+        patch(classes, f"/api/v1/nodes/{host}", {"spec": {"unschedulable": True}})
+    classes.settle()
+    end(classes, "slow-2")
+    end(classes, "slow-3")
+    expect.gone("dear")
+
+
+@pytest.mark.feature("PRE-3.given-back")
+@pytest.mark.case("PR-261", severity="normal", source="ours")
+@pytest.mark.needs(Capability.VIRTUAL_TIME)  # as above
+def test_a_member_that_is_not_in_the_next_plan_is_not_nominated(classes: Trial, expect: Expect) -> None:
+    """The minimum of the gang becomes two, and n2 and n3 are cordoned: two members are nominated to n1 and n4, the
+    third one nowhere."""
+    nodes_closed(classes, expect, "n2", "n3", minimum=2)
+
+    assert classes.reaches(lambda: sorted(nominated(classes, *names("train", 3))) == ["", "n1", "n4"], within=10)
+
+
+@pytest.mark.feature("PRE-3.given-back")
+@pytest.mark.case("PR-262", severity="normal", source="spec GANG-R85, GANG-R88")
+@pytest.mark.needs(Capability.VIRTUAL_TIME)  # as above
+def test_a_gang_whose_node_was_closed_is_planned_again(classes: Trial, expect: Expect) -> None:
+    """n2 is cordoned: when the victims have ended, the gang is nominated to the other nodes."""
+    nodes_closed(classes, expect, "n2")
+
+    assert classes.reaches(lambda: sorted(nominated(classes, *names("train", 3))) == ["n1", "n3", "n4"], within=10)
 
 
 def preempt(classes: Trial, expect: Expect) -> None:

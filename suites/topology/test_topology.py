@@ -8,9 +8,11 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 import yaml
 
+from seatrial.fixtures.cluster import Ask
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
@@ -211,6 +213,36 @@ def test_must_gather_waits_for_one_domain(trial: Trial, expect: Expect) -> None:
 
     expect.bound(*names("train", 5))
     assert blocks(trial, "train") == {"b3": 5}
+
+
+@pytest.mark.feature("TOPO-2.said")
+@pytest.mark.case("TO-160", severity="normal", source="spec GANG-R54, GANG-R62")
+def test_the_room_for_members_of_two_sizes(trial: Trial, expect: Expect) -> None:
+    """Two nodes of block b1 have one card each, that of b2 has two. A gang of a member with two cards and one with one
+    card must gather in a block: it waits, and no block has room for both."""
+    trial.apply(network())
+    trial.add(*(placed_in(f"b1-{number}", "s1", "b1", cards=1) for number in range(2)), placed_in("b2-0", "s1", "b2"))
+    in_tree(trial, 3)
+    trial.apply(gang("train", 2).gather("BlockLayer", MUST))
+
+    trial.submit(pod("train-0").gpus(2).in_gang("train"), *workers("train", 1, first=1))
+
+    expect.pending(*names("train", 2), saying="desiredOfferSlot: 2, topology topologyNode BlockLayer/b1: 0;")
+    assert not where(trial, "train")
+
+
+@pytest.mark.feature("TOPO-2.said")
+@pytest.mark.case("TO-161", severity="normal", source="ours")
+def test_the_summary_of_a_gang_names_the_best_domain(trial: Trial, expect: Expect, services: Ask) -> None:
+    """No block has five of the ten free cards: the summary of the gang of five names the block with four."""
+    crowded(trial, expect)
+    trial.apply(gang("train", 5).gather("BlockLayer", MUST))
+
+    trial.submit(*workers("train", 5))
+
+    expect.pending(*names("train", 5))
+    summary = orjson.loads(services("GET", f"/apis/v1/plugins/Coscheduling/gang/{trial.name}/train").body)
+    assert "best domain BlockLayer/b2 has room for 4 of 5 members" in summary["gathering"], summary["gathering"]
 
 
 @pytest.mark.feature("TOPO-2.prefer-gather")
