@@ -389,6 +389,62 @@ def test_a_topology_that_comes_later_wakes_the_gang(trial: Trial, expect: Expect
     assert blocks(trial, "train") == {"c2": 4}
 
 
+@pytest.mark.feature("TOPO-2.must-gather")
+@pytest.mark.case("TO-162", severity="normal", source="spec GANG-R5, GANG-R55")
+def test_the_rules_that_a_pod_group_has_now_count(trial: Trial, expect: Expect) -> None:
+    """The PodGroup of a gang of five says that it gathers in a block, and then in a spine: no block has room, and its
+    members are bound in s1."""
+    crowded(trial, expect)
+    trial.apply(gang("train", 5).gather("BlockLayer", MUST))
+    trial.pass_time(2)
+    annotations = gang("train", 5).gather("SpineLayer", MUST).manifest["metadata"]["annotations"]
+    assert trial.call("PATCH", trial.path("PodGroup", "train"), {"metadata": {"annotations": annotations}}).ok
+    trial.pass_time(2)
+
+    trial.submit(*workers("train", 5))
+
+    expect.bound(*names("train", 5))
+    assert set(blocks(trial, "train")) == {"b1", "b2"}
+
+
+@pytest.mark.feature("TOPO-2.waking")
+@pytest.mark.case("TO-163", severity="normal", source="ours: within 40 s, not five minutes")
+@pytest.mark.long(seconds=12)
+def test_rules_that_change_wake_the_gang(trial: Trial, expect: Expect) -> None:
+    """A gang of five waits for a block. Its PodGroup then says that it gathers in a spine: it is bound in s1."""
+    crowded(trial, expect)
+    trial.apply(gang("train", 5).gather("BlockLayer", MUST))
+    trial.submit(*workers("train", 5))
+    expect.pending(*names("train", 5))
+    annotations = gang("train", 5).gather("SpineLayer", MUST).manifest["metadata"]["annotations"]
+
+    assert trial.call("PATCH", trial.path("PodGroup", "train"), {"metadata": {"annotations": annotations}}).ok
+
+    expect.bound(*names("train", 5), within=40)
+    assert set(blocks(trial, "train")) == {"b1", "b2"}
+
+
+@pytest.mark.feature("TOPO-2.must-gather", "GANG-2.nonstrict")
+@pytest.mark.case("TO-164", severity="normal", source="ours")
+def test_members_that_hold_places_follow_rules_that_come_later(trial: Trial, expect: Expect) -> None:
+    """Two of three members of a NonStrict gang hold the card of a block each. Its PodGroup then says that it gathers in
+    a block: with a third block that has three cards, all members are there."""
+    trial.apply(network())
+    trial.add(placed_in("b1-0", "s1", "b1", cards=1), placed_in("b2-0", "s1", "b2", cards=1))
+    in_tree(trial, 2)
+    trial.apply(gang("train", 3).mode("NonStrict").waiting_time(600))
+    trial.submit(*workers("train", 3))
+    expect.stable(seconds=5)
+    annotations = gang("train", 3).gather("BlockLayer", MUST).manifest["metadata"]["annotations"]
+    assert trial.call("PATCH", trial.path("PodGroup", "train"), {"metadata": {"annotations": annotations}}).ok
+    trial.pass_time(2)
+
+    trial.add(placed_in("b3-0", "s1", "b3", cards=3))
+
+    expect.bound(*names("train", 3), within=40)
+    assert blocks(trial, "train") == {"b3": 3}
+
+
 @pytest.mark.feature("TOPO-2.waking")
 @pytest.mark.case("TO-021", severity="critical", source="ours: within 40 s, not five minutes")
 @pytest.mark.long(seconds=11)
