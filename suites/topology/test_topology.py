@@ -188,6 +188,21 @@ def test_must_gather_finds_the_only_block(trial: Trial, expect: Expect) -> None:
     assert blocks(trial, "train") == {"b2": 4}
 
 
+@pytest.mark.feature("TOPO-2.must-gather", "GANG-5.annotations")
+@pytest.mark.case("TO-165", severity="critical", source="spec GANG-R2, GANG-R55")
+def test_annotated_pods_gather(trial: Trial, expect: Expect) -> None:
+    """Four pods make a gang without a PodGroup, and say that it must gather in a block: all are in b2."""
+    crowded(trial, expect)
+    rules = gang("train", 4).gather("BlockLayer", MUST).manifest["metadata"]["annotations"][GATHER_SPEC]
+
+    trial.submit(
+        *(pod(name).gpus(1).in_light_gang("train", 4).annotation(GATHER_SPEC, rules) for name in names("train", 4))
+    )
+
+    expect.bound(*names("train", 4))
+    assert blocks(trial, "train") == {"b2": 4}
+
+
 @pytest.mark.feature("TOPO-2.must-gather", "TOPO-2.said")
 @pytest.mark.case("TO-011", severity="blocker")
 @pytest.mark.long(seconds=4)
