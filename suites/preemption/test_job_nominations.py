@@ -11,7 +11,8 @@ import pytest
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
-from seatrial.scheduler.api.builders import gang
+from seatrial.harness.subject.protocol import Subject
+from seatrial.scheduler.api.builders import gang, pod
 from seatrial.suites.preemption.jobs import PREEMPTING, filler, hosts, names, nominated, workers
 from seatrial.suites.preemption.nominations import end, freeze
 from seatrial.suites.preemption.priorities import classes
@@ -128,20 +129,27 @@ def test_a_second_plan_does_not_end_with_the_first(classes: Trial, expect: Expec
     assert sorted(nominated(classes, *names("train", 2))) == ["n1", "n3"]
 
 
-def nodes_closed(classes: Trial, expect: Expect, *closed: str, minimum: int = 3) -> None:
-    """Have the gang nominated to n1, n2 and n3; nodes are cordoned before all victims have ended. A fourth node has a
-    more important pod than the others had: it goes."""
-    hosts(classes, n1=1, n2=1, n3=1, n4=1)
-    classes.submit(filler("dear", "n4", priority="trial-middle", grace=600))
-    expect.running("dear")
+def nodes_closed(classes: Trial, expect: Expect, *closed: str, minimum: int = 3, ending: bool = False) -> None:
+    """Have the gang nominated to n1, n2 and n3; nodes are cordoned before all victims have ended. Two further nodes have
+    more important pods than the others had. `ending`: n2 and n3 have pods that a user deletes, and that end slowly."""
+    hosts(classes, n1=1, n2=1, n3=1, n4=1, n5=1)
+    others = [pod(f"late-{host}").priority_class("trial-low").on(host=host) for host in ("n2", "n3")] if ending else []
+    dear = [filler(f"dear-{host}", host, priority="trial-middle", grace=600) for host in ("n4", "n5")]
+    classes.submit(*dear, *others)
+    expect.running(*(built.name for built in (*dear, *others)))
     preempt(classes, expect)
+    for built in others:
+        assert classes.call("DELETE", classes.path("Pod", built.name)).ok
     patch(classes, GROUP.format(classes.name), {"spec": {"minMember": minimum}})
     for host in closed:
         patch(classes, f"/api/v1/nodes/{host}", {"spec": {"unschedulable": True}})
     classes.settle()
     end(classes, "slow-2")
     end(classes, "slow-3")
-    expect.gone("dear")
+
+
+def nominated_to(classes: Trial, *where: str) -> bool:
+    return classes.reaches(lambda: sorted(nominated(classes, *names("train", 3))) == sorted(where), within=30)
 
 
 @pytest.mark.feature("PRE-3.given-back")
@@ -152,17 +160,62 @@ def test_a_member_that_is_not_in_the_next_plan_is_not_nominated(classes: Trial, 
     third one nowhere."""
     nodes_closed(classes, expect, "n2", "n3", minimum=2)
 
-    assert classes.reaches(lambda: sorted(nominated(classes, *names("train", 3))) == ["", "n1", "n4"], within=10)
+    assert nominated_to(classes, "n1", "n4", "")
 
 
 @pytest.mark.feature("PRE-3.given-back")
-@pytest.mark.case("PR-262", severity="normal", source="spec GANG-R85, GANG-R88")
+@pytest.mark.case("PR-262", severity="normal", source="spec GANG-R71, GANG-R85, GANG-R88")
 @pytest.mark.needs(Capability.VIRTUAL_TIME)  # as above
-def test_a_gang_whose_node_was_closed_is_planned_again(classes: Trial, expect: Expect) -> None:
-    """n2 is cordoned: when the victims have ended, the gang is nominated to the other nodes."""
-    nodes_closed(classes, expect, "n2")
+@pytest.mark.parametrize("ending", [False, True], ids=["", "beside-pods-that-end"])
+def test_a_gang_whose_nodes_were_closed_is_planned_again(classes: Trial, expect: Expect, *, ending: bool) -> None:
+    """n2 and n3 are cordoned: when the victims have ended, the gang is nominated to the other nodes. It does not wait
+    for pods of these nodes that a user has deleted."""
+    nodes_closed(classes, expect, "n2", "n3", ending=ending)
 
-    assert classes.reaches(lambda: sorted(nominated(classes, *names("train", 3))) == ["n1", "n3", "n4"], within=10)
+    assert nominated_to(classes, "n1", "n4", "n5")
+
+
+@pytest.mark.feature("PRE-3.given-back")
+@pytest.mark.case("PR-265", severity="normal", source="spec GANG-R79")
+@pytest.mark.needs(Capability.VIRTUAL_TIME)  # as above
+def test_a_gang_that_can_preempt_no_more_is_not_nominated(classes: Trial, expect: Expect) -> None:
+    """n2, n3 and n4 are cordoned: when the victims have ended, there is no room for the gang whoever goes. No member is
+    nominated any more, no pod goes, and another pod has the card of n1."""
+    nodes_closed(classes, expect, "n2", "n3", "n4")
+    classes.submit(filler("next", "n1"))
+
+    assert nominated_to(classes, "", "", "")
+    expect.bound("next", within=60)
+    assert not [one.metadata.name for one in classes.pods() if one.deleting]
+
+
+@pytest.mark.feature("PRE-3.holds-capacity")
+@pytest.mark.case("PR-266", severity="normal", source="spec GANG-R71, GANG-R85")
+@pytest.mark.needs(Capability.VIRTUAL_TIME)  # as above
+@pytest.mark.parametrize("restarted", [False, True], ids=["running", "restarted"])
+def test_a_gang_waits_for_the_victims_of_each_member(
+    classes: Trial, expect: Expect, subject: Subject | None, *, restarted: bool
+) -> None:
+    """n2 is cordoned and its victim has ended, while that of n3 still ends: the members keep their nominations, and no
+    other pod goes before it has."""
+    hosts(classes, n1=1, n2=1, n3=1, n4=1)
+    classes.submit(filler("dear", "n4", priority="trial-middle", grace=600))
+    expect.running("dear")
+    preempt(classes, expect)
+    patch(classes, "/api/v1/nodes/n2", {"spec": {"unschedulable": True}})
+    if restarted:
+        if subject is None:
+            pytest.skip("needs a scheduler that the harness started, found one that was deployed")
+        subject.kill()
+        subject.start_again()
+    end(classes, "slow-2")
+    expect.stable(seconds=12)
+    assert not classes.pod("dear").deleting
+    assert nominated_to(classes, "n1", "n2", "n3")
+
+    end(classes, "slow-3")
+
+    assert nominated_to(classes, "n1", "n3", "n4")
 
 
 def preempt(classes: Trial, expect: Expect) -> None:

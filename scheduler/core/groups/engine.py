@@ -352,8 +352,10 @@ class GroupEngine:
         if first.info.uid not in taken:
             entries.append(first)
         needed, enough = entries if attempt.needs_all else entries[:attempted], 0
-        if attempt.picks and not attempt.needs_all and len({entry.info.pod_class for entry in entries}) > 1:
+        if attempt.picks and not attempt.needs_all:
             needed, enough = entries, max(1, len(attempt.minimal))
+            if len({entry.info.pod_class for entry in entries}) == 1:
+                needed, enough = entries[:enough], 0
         elif attempt.domains is not None:
             minimal = frozenset(attempt.minimal)
             needed = [entry for entry in entries if entry.info.uid in minimal]
