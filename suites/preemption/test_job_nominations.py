@@ -11,7 +11,6 @@ import pytest
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
-from seatrial.harness.subject.protocol import Subject
 from seatrial.scheduler.api.builders import gang, pod
 from seatrial.suites.preemption.jobs import PREEMPTING, filler, hosts, names, nominated, workers
 from seatrial.suites.preemption.nominations import end, freeze
@@ -187,35 +186,6 @@ def test_a_gang_that_can_preempt_no_more_is_not_nominated(classes: Trial, expect
     assert nominated_to(classes, "", "", "")
     expect.bound("next", within=60)
     assert not [one.metadata.name for one in classes.pods() if one.deleting]
-
-
-@pytest.mark.feature("PRE-3.holds-capacity")
-@pytest.mark.case("PR-266", severity="normal", source="spec GANG-R71, GANG-R85")
-@pytest.mark.needs(Capability.VIRTUAL_TIME)  # as above
-@pytest.mark.parametrize("restarted", [False, True], ids=["running", "restarted"])
-def test_a_gang_waits_for_the_victims_of_each_member(
-    classes: Trial, expect: Expect, subject: Subject | None, *, restarted: bool
-) -> None:
-    """n2 is cordoned and its victim has ended, while that of n3 still ends: the members keep their nominations, and no
-    other pod goes before it has."""
-    hosts(classes, n1=1, n2=1, n3=1, n4=1)
-    classes.submit(filler("dear", "n4", priority="trial-middle", grace=600))
-    expect.running("dear")
-    preempt(classes, expect)
-    patch(classes, "/api/v1/nodes/n2", {"spec": {"unschedulable": True}})
-    if restarted:
-        if subject is None:
-            pytest.skip("needs a scheduler that the harness started, found one that was deployed")
-        subject.kill()
-        subject.start_again()
-    end(classes, "slow-2")
-    expect.stable(seconds=12)
-    assert not classes.pod("dear").deleting
-    assert nominated_to(classes, "n1", "n2", "n3")
-
-    end(classes, "slow-3")
-
-    assert nominated_to(classes, "n1", "n3", "n4")
 
 
 def preempt(classes: Trial, expect: Expect) -> None:
