@@ -97,7 +97,8 @@ def test_the_status_follows_members_that_are_deleted(trial: Trial, expect: Expec
 @pytest.mark.feature("GANG-1.status")
 @pytest.mark.case("GA-113", severity="normal")
 def test_the_status_counts_members_that_failed(trial: Trial, expect: Expect) -> None:
-    """One of two members fails while the other one runs: the PodGroup is Failed, with one of each."""
+    """One of two members fails while the other one runs: the PodGroup is Failed, with one of each. It stays so when the
+    other one is deleted."""
     trial.add(node("n1").cards(2))
     trial.apply(gang("train", 2))
     trial.submit(*workers("train", 2))
@@ -108,6 +109,10 @@ def test_the_status_counts_members_that_failed(trial: Trial, expect: Expect) -> 
     assert trial.call("PATCH", path, {"status": {"phase": "Failed"}}).ok
 
     assert shows(trial, phase="Failed", failed=1, running=1), status(trial)
+    before = status(trial)
+    trial.delete("train-1")
+    trial.pass_time(5)
+    assert status(trial) == before
 
 
 @pytest.mark.feature("GANG-1.status")

@@ -129,7 +129,7 @@ def test_a_second_plan_does_not_end_with_the_first(classes: Trial, expect: Expec
 
 
 def nodes_closed(classes: Trial, expect: Expect, *closed: str, minimum: int = 3, ending: bool = False) -> None:
-    """Have the gang nominated to n1, n2 and n3; nodes are cordoned before all victims have ended. Two further nodes have
+    """Have the gang nominated to n1, n2 and n3; nodes are cordoned before all victims have ended. Two other nodes have
     more important pods than the others had. `ending`: n2 and n3 have pods that a user deletes, and that end slowly."""
     hosts(classes, n1=1, n2=1, n3=1, n4=1, n5=1)
     others = [pod(f"late-{host}").priority_class("trial-low").on(host=host) for host in ("n2", "n3")] if ending else []
