@@ -35,12 +35,14 @@ pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER)]
 @pytest.mark.feature("TOPO-1.layers")
 @pytest.mark.case("TO-031", severity="normal")
 def test_the_first_label_that_a_node_has_names_its_domain(trial: Trial, expect: Expect) -> None:
-    """A layer has two labels. Of a block's two nodes each has another one: a gang of four gathers on both."""
+    """A layer has two labels. Of a block's two nodes one has both, and the other one has the first one empty: a gang of
+    four gathers on both."""
     topology = network()
     topology["spec"]["networkTopologySpec"][1]["labelKey"] = [BLOCK, "example.com/block"]
     trial.apply(topology)
     trial.add(
-        placed_in("b1-0", "s1", "b1"), node("b1-1").gpus("a10", 2).label(SPINE, "s1").label("example.com/block", "b1")
+        placed_in("b1-0", "s1", "b1").label("example.com/block", "b9"),
+        placed_in("b1-1", "s1", "").label("example.com/block", "b1"),
     )
     in_tree(trial, 2)
     trial.apply(gang("train", 4).gather("BlockLayer", MUST))

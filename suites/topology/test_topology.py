@@ -72,10 +72,10 @@ def test_the_status_lists_the_domains(trial: Trial) -> None:
     """Four nodes in three blocks of two spines: the status has the tree with the number of nodes of each domain."""
     trial.apply(network())
     trial.add(
-        placed_in("b1-0", "s1", "b1"),
-        placed_in("b1-1", "s1", "b1"),
-        placed_in("b2-0", "s1", "b2"),
         placed_in("b3-0", "s2", "b3"),
+        placed_in("b2-0", "s1", "b2"),
+        placed_in("b1-1", "s1", "b1"),
+        placed_in("b1-0", "s1", "b1"),
     )
     expected = {
         "ClusterTopologyLayer/": 4,
@@ -87,6 +87,11 @@ def test_the_status_lists_the_domains(trial: Trial) -> None:
     }
     assert trial.reaches(lambda: domains(trial) == expected, within=30), domains(trial)
     assert list(domains(trial)) == list(expected), "expected the domains depth first, children by name"
+    rows = orjson.loads(trial.call("GET", PATH).body)["status"]["detailStatus"]
+    spines = [row for row in rows if row["topologyInfo"]["topologyLayer"] == "SpineLayer"]
+    parents = [row.get("parentTopologyInfo", {}).get("topologyLayer") for row in spines]
+    assert parents == ["ClusterTopologyLayer"] * 2
+    assert [row["childTopologyNames"] for row in spines] == [["b1", "b2"], ["b3"]]
 
 
 @pytest.mark.feature("TOPO-2.waking")
