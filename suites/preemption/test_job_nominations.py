@@ -188,6 +188,22 @@ def test_a_gang_that_can_preempt_no_more_is_not_nominated(classes: Trial, expect
     assert not [one.metadata.name for one in classes.pods() if one.deleting]
 
 
+@pytest.mark.feature("PRE-2.nominate")
+@pytest.mark.case("PR-266", severity="normal", source="spec GANG-R84, GANG-M23")
+@pytest.mark.needs(Capability.VIRTUAL_TIME)  # as above
+def test_the_message_counts_members_that_have_places(classes: Trial, expect: Expect) -> None:
+    """One of two members has a free card, and a pod goes for the other one."""
+    hosts(classes, n1=1, n2=1)
+    classes.submit(filler("low", "n2", grace=60))
+    expect.running("low")
+    classes.apply(gang("train", 2))
+
+    classes.submit(*workers("train", 2))
+
+    expect.gone("low")
+    expect.pending(*names("train", 2), saying="preempt success, alreadyWaitingForBound: 1/2", cooled=False)
+
+
 def preempt(classes: Trial, expect: Expect) -> None:
     """Have the gang nominated to n1, which is free already, n2 and n3."""
     classes.submit(filler("quick", "n1"), filler("slow-2", "n2", grace=600), filler("slow-3", "n3", grace=600))
