@@ -86,13 +86,16 @@ def test_a_topology_of_another_name_is_told_of(trial: Trial, expect: Expect) -> 
 @pytest.mark.parametrize("broken", [False, True], ids=["none", "no-chain"])
 def test_prefer_gather_does_not_wait_for_a_topology(trial: Trial, expect: Expect, *, broken: bool) -> None:
     """There is no ClusterNetworkTopology, or none that can be used: a gang with PreferGather starts, one with
-    MustGather waits. Koordinator lets both wait, or gathers by the last tree that could be used."""
+    MustGather, too, waits. Koordinator lets both wait, or gathers by the last tree that could be used."""
     if broken:
         topology = network()
         topology["spec"]["networkTopologySpec"].pop()
         trial.apply(topology)
     trial.add(placed_in("b1-0", "s1", "b1"), placed_in("b2-0", "s1", "b2"))
-    trial.apply(gang("train", 2).gather("BlockLayer", PREFER), gang("must", 2).gather("BlockLayer", MUST))
+    trial.apply(
+        gang("train", 2).gather("BlockLayer", PREFER),
+        gang("must", 2).gather("SpineLayer", PREFER).gather("BlockLayer", MUST),
+    )
 
     trial.submit(*workers("train", 2), *workers("must", 2))
 
