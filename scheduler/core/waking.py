@@ -47,6 +47,9 @@ class WaitingGroups(Protocol):
     def wake(self) -> None:
         """Open the gates of groups that may fit now."""
 
+    def wake_nominated_to(self, names: Iterable[str]) -> None:
+        """Open the gates of groups with nominations to one of these nodes, if all their victims have ended."""
+
 
 class Waker:
     """Pods that were tried and wait: for room on a node, for a gate, or for time to pass."""
@@ -318,6 +321,8 @@ class Waker:
             opened, self._opened_nodes = sorted(self._opened_nodes), set()
             self._wake_preemptors(opened)
             self._wake_nominated_to(opened)
+            if self.groups is not None:
+                self.groups.wake_nominated_to(opened)
         if self.groups is not None:
             self.groups.wake()
 

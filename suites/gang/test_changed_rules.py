@@ -130,3 +130,27 @@ def test_a_waiting_time_that_changes_counts(trial: Trial, expect: Expect) -> Non
     trial.submit(pod("other").gpus(1))
 
     expect.bound("other", within=60)
+
+
+@pytest.mark.feature("GANG-2.changed", "GANG-4.groups")
+@pytest.mark.case("GA-340", severity="normal", source="ours")
+@pytest.mark.long(seconds=8)
+def test_the_members_of_a_gang_that_gets_a_pod_group_hold_no_places(trial: Trial, expect: Expect) -> None:
+    """Two of three annotated members hold the cards for ten minutes. A PodGroup of their gang's name comes, in a group
+    with a gang that does not exist: another pod gets a card. They start with the other gang when there is room."""
+    trial.add(node("n1").cards(2))
+    built = [pod(name).gpus(1).in_light_gang("train", 3) for name in names("train", 3)]
+    trial.submit(*(one.annotation(GANG_MODE, "NonStrict") for one in built))
+    expect.stable(seconds=5)
+    trial.submit(pod("other").gpus(1).request(cpu=3))
+    expect.pending("other")
+    assert bound(trial) == []
+
+    both = [f"{trial.name}/{name}" for name in ("late", "train")]
+    trial.apply(gang("train", 3).mode("NonStrict").together_with(*both))
+
+    expect.bound("other", within=30)
+    trial.add(node("n2").cards(3))
+    trial.apply(gang("late", 1).mode("NonStrict").together_with(*both))
+    trial.submit(*workers("late", 1))
+    expect.bound(*names("train", 3), "late-0", within=60)

@@ -9,6 +9,7 @@ import pytest
 from seatrial.fixtures.allocated_devices import minors, reservation_of
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import TRIAL_LABEL, Trial
+from seatrial.harness.clusters.fault_injection.transport import bindings
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.harness.subject.protocol import Subject
 from seatrial.scheduler.api.builders import gang, node, pod, priority_class, reservation
@@ -333,6 +334,20 @@ def test_roles_in_one_group_start_together(trial: Trial, expect: Expect, small: 
 
 
 @pytest.mark.feature("GANG-4.groups")
+@pytest.mark.case("GA-346", severity="normal", source="spec GANG-R31, GANG-M8")
+def test_the_message_counts_the_waiting_members_of_the_whole_group(trial: Trial, expect: Expect) -> None:
+    """Two gangs of two make a group, and there are three cards: three members wait for the fourth one."""
+    trial.add(node("n1").cards(3))
+    ids = [f"{trial.name}/{name}" for name in "ab"]
+    trial.apply(*(gang(name, 2).together_with(*ids) for name in "ab"))
+
+    trial.submit(*workers("a", 2), *workers("b", 2))
+
+    expect.pending(*names("a", 2), saying="alreadyWaitForBound: 3")
+    assert bound(trial) == []
+
+
+@pytest.mark.feature("GANG-4.groups")
 @pytest.mark.case("GA-031", severity="critical")
 def test_a_group_waits_for_its_missing_gang(trial: Trial, expect: Expect) -> None:
     """The first gang of a group is complete and fits; it is bound only with the second, which comes later."""
@@ -386,6 +401,32 @@ def test_members_that_are_bound_together_say_so(trial: Trial, expect: Expect) ->
     }
     assert marks == {(f"{trial.name}/train", "2")}
     assert BIND_GANG_GROUP not in single.metadata.annotations
+
+
+@pytest.mark.feature("GANG-1.marked", "HIL-4.api-errors")
+@pytest.mark.case("GA-344", severity="normal", source="spec GANG-R40, GANG-R41")
+@pytest.mark.long(seconds=4)
+def test_members_whose_bindings_were_refused_say_who_is_bound_with_them_now(
+    trial: Trial, expect: Expect, subject: Subject | None
+) -> None:
+    """The bindings of a gang of two are refused. Then its minimum is three, and there is a third member: all three say
+    that three are bound together."""
+    if subject is None:
+        pytest.skip("needs a scheduler that the harness started; the harness did not start this one")
+    trial.add(node("n1").cards(3))
+    with subject.troubled() as link:
+        link.refuse(500, bindings)
+        trial.apply(gang("train", 2))
+        trial.submit(*workers("train", 2))
+        assert trial.reaches(lambda: link.refused >= 2, within=30), "both members were to be bound"
+        assert trial.call("PATCH", trial.path("PodGroup", "train"), {"spec": {"minMember": 3}}).ok
+        trial.pass_time(2)
+        link.heal()
+    trial.submit(*workers("train", 1, first=2))
+
+    members = expect.bound(*names("train", 3), within=60)
+
+    assert [each.metadata.annotations.get(BIND_MEMBER_COUNT) for each in members] == ["3"] * 3
 
 
 @pytest.mark.feature("GANG-1.marked")

@@ -6,11 +6,21 @@ import pytest
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
-from seatrial.scheduler.api.builders import PodBuilder, gang, node, pod
+from seatrial.scheduler.api.builders import PodBuilder, gang, node, pod, priority_class
 from seatrial.scheduler.api.podgroup import GANG_GROUPS, GANG_MIN, GANG_NAME, NETWORK_TOPOLOGY_INDEX
 from seatrial.suites.gang.members import names, status, workers
 
 pytestmark = [pytest.mark.needs(Capability.HARDWARE)]
+
+
+def wanting(name: str, *, cards: int = 1, index: int | None = None) -> PodBuilder:
+    """A member that would rather be on the node `wanted`."""
+    built = pod(name).gpus(cards).in_gang("train")
+    if index is not None:
+        built.annotation(NETWORK_TOPOLOGY_INDEX, str(index))
+    term = {"weight": 100, "preference": {"matchExpressions": [{"key": "best", "operator": "Exists"}]}}
+    built.manifest["spec"]["affinity"] = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [term]}}
+    return built
 
 
 @pytest.mark.feature("GANG-1.all-or-nothing")
@@ -22,17 +32,25 @@ def test_members_get_their_nodes_in_the_order_of_their_index(trial: Trial, expec
     trial.add(node("wanted").cards(1).label("best", "yes"), node("other").cards(1))
     trial.apply(gang("train", 2))
 
-    def member(name: str, index: int | None) -> PodBuilder:
-        built = pod(name).gpus(1).in_gang("train")
-        if index is not None:
-            built.annotation(NETWORK_TOPOLOGY_INDEX, str(index))
-        term = {"weight": 100, "preference": {"matchExpressions": [{"key": "best", "operator": "Exists"}]}}
-        built.manifest["spec"]["affinity"] = {
-            "nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [term]}
-        }
-        return built
+    trial.submit(wanting("a", index=later), wanting("z", index=0))
 
-    trial.submit(member("a", later), member("z", 0))
+    first, second = expect.bound("z", "a")
+    assert (first.spec.node_name, second.spec.node_name) == ("wanted", "other")
+
+
+@pytest.mark.feature("GANG-1.all-or-nothing")
+@pytest.mark.case("GA-345", severity="normal", source="spec GANG-R64, GANG-D13")
+@pytest.mark.parametrize("differs", ["size", "priority"])
+def test_the_order_of_members_that_differ(trial: Trial, expect: Expect, differs: str) -> None:
+    """Two members want the same node, which has room for one. The one with the smaller index gets it from a larger one,
+    and without an index the more important one does, although its name comes last."""
+    cards = 2 if differs == "size" else 1
+    trial.add(node("wanted").cards(cards).label("best", "yes"), node("other").cards(cards))
+    trial.apply(gang("train", 2), priority_class("trial-high", 9000, preempts=False))
+    if differs == "size":
+        trial.submit(wanting("a", cards=2, index=1), wanting("z", index=0))
+    else:
+        trial.submit(wanting("a"), wanting("z").priority_class("trial-high"))
 
     first, second = expect.bound("z", "a")
     assert (first.spec.node_name, second.spec.node_name) == ("wanted", "other")

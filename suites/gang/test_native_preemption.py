@@ -15,9 +15,10 @@ from seatrial.suites.gang.members import RACK, bound, names
 from seatrial.suites.preemption.jobs import PREEMPTING
 from seatrial.suites.preemption.nominations import freeze, thaw
 from seatrial.suites.preemption.priorities import classes
+from seatrial.suites.scoring.claims import PROVISIONER, StorageOfCase, storage
 from seatrial.suites.scoring.rules import apart_from
 
-__all__ = ["classes"]
+__all__ = ["classes", "storage"]
 
 pytestmark = [pytest.mark.needs(Capability.NODES), pytest.mark.gate("GenericWorkload")]
 
@@ -232,6 +233,31 @@ def test_a_single_pod_evicts_a_group_of_mode_all_whole(classes: Trial, expect: E
 
 
 @pytest.mark.feature("WAS-1.units")
+@pytest.mark.case("GA-341", severity="critical", source="spec WAS-R45, WAS-R48")
+@pytest.mark.long(seconds=3)
+def test_a_group_goes_whole_with_a_member_that_is_not_bound(
+    classes: Trial, expect: Expect, storage: StorageOfCase
+) -> None:
+    """One pod of a group with disruptionMode all runs, the other one has a place and waits for its volume to be made. A
+    pod needs the place of the first: that of the second is free, too."""
+    storage.of_class(PROVISIONER)
+    hosts(classes, n1=1, n2=1)
+    storage.claim("c")
+    create(classes, "whole", 2, "trial-low", disruptionMode=WHOLE)
+    here, there = workers("whole", 2, "trial-low")
+    there.manifest["spec"]["volumes"] = [{"name": "data", "persistentVolumeClaim": {"claimName": "c"}}]
+    classes.submit(here.on(host="n1"), there.on(host="n2"))
+    expect.running("whole-0")
+    assert storage.selected_node("c") == "n2"
+
+    classes.submit(filler("single", "trial-high").on(host="n1"))
+
+    expect.running("single")
+    classes.submit(filler("next").on(host="n2"))
+    expect.bound("next", within=60)
+
+
+@pytest.mark.feature("WAS-1.units")
 @pytest.mark.case("GA-234", severity="normal", source=BY_PODS)
 def test_a_single_pod_goes_where_the_fewest_pods_end(classes: Trial, expect: Expect) -> None:
     """One node has a pod of a group of three with disruptionMode all, another a single pod of equal priority that is
@@ -334,9 +360,12 @@ def test_a_pod_of_a_group_that_ends_already_is_not_evicted(classes: Trial, expec
 @pytest.mark.long(seconds=8)
 @pytest.mark.parametrize("goes", ["a", "b"])
 @pytest.mark.parametrize("differs", ["size", "age"])
-def test_of_two_groups_the_smaller_or_the_younger_goes(classes: Trial, expect: Expect, differs: str, goes: str) -> None:
-    """A node has a pod of each of two groups with disruptionMode all, whose other pods are on a second node. A pod
-    needs one place on the first: the group with fewer pods goes whole, and of equal ones the younger."""
+@pytest.mark.parametrize("gathered", [False, True], ids=["pod", "gang"])
+def test_of_two_groups_the_smaller_or_the_younger_goes(
+    classes: Trial, expect: Expect, differs: str, goes: str, *, gathered: bool
+) -> None:
+    """A node has a pod of each of two groups with disruptionMode all, whose other pods are on a second node. A pod, or
+    a gang, needs one place on the first: the group with fewer pods goes whole, and of equal ones the younger."""
     (stays,) = {"a", "b"} - {goes}
     hosts(classes, n1=2, n2=3)
     sizes = {goes: 2, stays: 3 if differs == "size" else 2}
@@ -346,12 +375,14 @@ def test_of_two_groups_the_smaller_or_the_younger_goes(classes: Trial, expect: E
         classes.submit(here.on(host="n1"), *(built.on(host="n2") for built in there))
         expect.running(*names(group, sizes[group]))
         classes.settle(2)  # start times have whole seconds
-    single = filler("single", "trial-high")
+    if gathered:
+        create(classes, "train", 1, "trial-high")
+    single = member("train-0", "train", "trial-high") if gathered else filler("single", "trial-high")
     single.manifest["spec"]["affinity"] = {"nodeAffinity": NOT_N2}
 
     classes.submit(single)
 
-    expect.running("single")
+    expect.running(single.name)
     assert left(classes) == names(stays, sizes[stays])
 
 

@@ -7,6 +7,7 @@ cases are skipped. A member asks for one CPU, so the room is a number of CPUs. N
 import orjson
 import pytest
 
+from seatrial.fixtures.cluster import Ask
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
@@ -194,3 +195,19 @@ def test_members_that_are_not_in_one_rack_hold_the_others_back(trial: Trial, exp
     trial.delete("train-1")
 
     assert expect.bound("train-2", within=60).spec.node_name == "a-0"
+
+
+@pytest.mark.feature("WAS-1.topology")
+@pytest.mark.case("GA-342", severity="normal", source="ours")
+@pytest.mark.needs(Capability.OWN_CLUSTER)  # the scheduler's endpoints have the real names of namespaces
+def test_the_summary_of_a_native_gang_names_the_best_rack(trial: Trial, services: Ask) -> None:
+    """Three racks have one, three and two CPUs: the summary of a gang of four that waits names the second."""
+    trial.add(in_rack("a-0", 1), in_rack("b-0", 3), in_rack("c-0", 2))
+    create(trial, "train", 4)
+
+    trial.submit(*workers("train", 4))
+
+    assert trial.wait(lambda: condition(trial, "train").get("reason") == "Unschedulable", within=30)
+    name = "train@scheduling.k8s.io"
+    summary = orjson.loads(services("GET", f"/apis/v1/plugins/Coscheduling/gang/{trial.name}/{name}").body)
+    assert summary["gathering"] == f"best domain {RACK}=b has room for 3 of 4 members"

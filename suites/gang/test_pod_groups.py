@@ -28,6 +28,14 @@ def shows(trial: Trial, **target: object) -> bool:
     return bool(trial.wait(there, within=30))
 
 
+def succeeds(trial: Trial, expect: Expect, name: str) -> None:
+    """Have a member succeed, and delete it."""
+    assert trial.call("PATCH", f"{trial.path('Pod', name)}/status", {"status": {"phase": "Succeeded"}}).ok
+    trial.settle()
+    trial.delete(name)
+    expect.gone(name)
+
+
 @pytest.mark.feature("GANG-1.quorum")
 @pytest.mark.case("GA-110", severity="critical")
 def test_a_pod_group_that_is_made_anew_is_a_new_gang(trial: Trial, expect: Expect) -> None:
@@ -89,7 +97,8 @@ def test_the_status_follows_members_that_are_deleted(trial: Trial, expect: Expec
 @pytest.mark.feature("GANG-1.status")
 @pytest.mark.case("GA-113", severity="normal")
 def test_the_status_counts_members_that_failed(trial: Trial, expect: Expect) -> None:
-    """One of two members fails while the other one runs: the PodGroup is Failed, with one of each."""
+    """One of two members fails while the other one runs: the PodGroup is Failed, with one of each. It stays so when the
+    other one is deleted."""
     trial.add(node("n1").cards(2))
     trial.apply(gang("train", 2))
     trial.submit(*workers("train", 2))
@@ -100,6 +109,10 @@ def test_the_status_counts_members_that_failed(trial: Trial, expect: Expect) -> 
     assert trial.call("PATCH", path, {"status": {"phase": "Failed"}}).ok
 
     assert shows(trial, phase="Failed", failed=1, running=1), status(trial)
+    before = status(trial)
+    trial.delete("train-1")
+    trial.pass_time(5)
+    assert status(trial) == before
 
 
 @pytest.mark.feature("GANG-1.status")
@@ -220,15 +233,9 @@ def test_members_that_ended_and_are_deleted_count_for_their_pod_group_alone(tria
     expect.running(*names("train", 2))
     assert shows(trial, phase="Running"), status(trial)
 
-    def succeeds(name: str) -> None:
-        assert trial.call("PATCH", f"{trial.path('Pod', name)}/status", {"status": {"phase": "Succeeded"}}).ok
-        trial.settle()
-        trial.delete(name)
-        expect.gone(name)
-
-    succeeds("train-0")
+    succeeds(trial, expect, "train-0")
     assert shows(trial, phase="Running", running=1, succeeded=1), status(trial)
-    succeeds("train-1")
+    succeeds(trial, expect, "train-1")
     assert shows(trial, phase="Finished", succeeded=2), status(trial)
 
     assert trial.call("DELETE", trial.path("PodGroup", "train")).ok
@@ -238,6 +245,25 @@ def test_members_that_ended_and_are_deleted_count_for_their_pod_group_alone(tria
 
     expect.running(*names("train", 2))
     assert shows(trial, phase="Running", scheduled=2, running=2, succeeded=0), status(trial)
+
+
+@pytest.mark.feature("GANG-1.status")
+@pytest.mark.case("GA-343", severity="normal", source="ours")
+def test_a_member_that_comes_again_under_its_name_counts_apart(trial: Trial, expect: Expect) -> None:
+    """One of two members succeeds, is deleted, and comes again under its name; that pod succeeds, too: two have."""
+    trial.add(node("n1").cards(2))
+    trial.apply(gang("train", 2))
+    trial.submit(*workers("train", 2))
+    expect.running(*names("train", 2))
+    assert shows(trial, phase="Running"), status(trial)
+    succeeds(trial, expect, "train-0")
+    trial.submit(*workers("train", 1))
+    expect.running("train-0")
+    assert shows(trial, phase="Running", running=2, succeeded=1), status(trial)
+
+    succeeds(trial, expect, "train-0")
+
+    assert shows(trial, phase="Finished", running=1, succeeded=2), status(trial)
 
 
 @pytest.mark.feature("GANG-1.status")

@@ -8,7 +8,7 @@ import pytest
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
-from seatrial.scheduler.api.builders import gang, network_topology, pod, reservation
+from seatrial.scheduler.api.builders import disruption_budget, gang, network_topology, pod, reservation
 from seatrial.scheduler.api.builders import node as node_builder
 from seatrial.suites.preemption.jobs import PREEMPTING, filler, left, names, nominated, workers
 from seatrial.suites.preemption.priorities import classes
@@ -97,6 +97,28 @@ def test_of_equal_domains_the_cheapest_victims_go(classes: Trial, expect: Expect
 
     expect.running(*names("train", 2))
     assert left(classes) == ["middle-1", "middle-2"]
+
+
+@pytest.mark.feature("PRE-2.gather-cost")
+@pytest.mark.case("PR-267", severity="normal", source="spec GANG-D5, GANG-R78")
+@pytest.mark.parametrize(("guarded", "other"), [("b1", "b2"), ("b2", "b1")])
+def test_a_budget_protects_the_pods_of_a_domain(classes: Trial, expect: Expect, guarded: str, other: str) -> None:
+    """Both blocks are full. The pods of one have the lower priority and a budget that allows no disruption: those of
+    the other one go."""
+    nodes = {"b1": ("n1", "n2"), "b2": ("n3", "n4")}
+    blocks(classes, **nodes)
+    classes.apply(disruption_budget("keep", {"app": "guarded"}, min_available=2))
+    low = [filler(f"low-{name}", name).label("app", "guarded") for name in nodes[guarded]]
+    middle = [filler(f"middle-{name}", name, priority="trial-middle") for name in nodes[other]]
+    classes.submit(*low, *middle)
+    expect.running(*(built.name for built in (*low, *middle)))
+    classes.settle(2)  # the budget's status counts them
+    classes.apply(gang("train", 2).gather("BlockLayer", "MustGather"))
+
+    classes.submit(*workers("train", 2))
+
+    expect.running(*names("train", 2))
+    assert left(classes) == [built.name for built in low]
 
 
 @pytest.mark.feature("PRE-2.gather")

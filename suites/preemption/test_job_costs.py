@@ -119,6 +119,26 @@ def test_a_budget_outweighs_the_cost(classes: Trial, expect: Expect, guarded: st
     assert left(classes) == ["low"]
 
 
+@pytest.mark.feature("PRE-2.cost")
+@pytest.mark.case("PR-263", severity="normal", source="spec GANG-D5, GANG-R80")
+@pytest.mark.parametrize("first", ["guarded", "other"])
+def test_of_two_jobs_of_a_node_the_one_without_a_budget_goes(classes: Trial, expect: Expect, first: str) -> None:
+    """A node has two pods of equal priority, one of them under a budget that allows no disruption; either is older. The
+    other one goes."""
+    hosts(classes, n1=2)
+    classes.apply(disruption_budget("keep", {"app": "guarded"}, min_available=1))
+    for name in sorted(("guarded", "other"), key=lambda name: name != first):
+        classes.submit(filler(name, "n1").label("app", name))
+        expect.running(name)
+        classes.settle(2)  # start times have whole seconds, and the budget's status counts the pod
+    classes.apply(gang("train", 1))
+
+    classes.submit(*workers("train", 1))
+
+    expect.running("train-0")
+    assert left(classes) == ["guarded"]
+
+
 @pytest.mark.feature("PRE-2.for-the-rest", "PRE-2.cost")
 @pytest.mark.case("JP-016", severity="critical")
 @pytest.mark.parametrize("first", ["n1", "n2"])
@@ -155,3 +175,23 @@ def test_of_the_jobs_that_are_not_needed_the_more_important_one_stays(classes: T
 
     expect.running(*names("train", 3))
     assert left(classes) == ["middle-n1"]
+
+
+@pytest.mark.feature("PRE-2.cost")
+@pytest.mark.case("PR-264", severity="normal", source="ours")
+@pytest.mark.parametrize("order", ["ab", "ba"])
+def test_of_the_jobs_that_are_not_needed_the_older_one_stays(classes: Trial, expect: Expect, order: str) -> None:
+    """As before, but the two jobs beside wide have equal priority: the younger one goes."""
+    hosts(classes, n1=3, n2=1)
+    for job in order:
+        classes.submit(of_job(job, "n1"))
+        expect.running(f"{job}-n1")
+        classes.settle(2)  # start times have whole seconds
+    classes.submit(of_job("wide", "n1", "trial-high"), of_job("wide", "n2", "trial-high"))
+    expect.running("wide-n1", "wide-n2")
+    classes.apply(gang("train", 3))
+
+    classes.submit(*workers_on("train", "n1", "n1", "n2"))
+
+    expect.running(*names("train", 3))
+    assert left(classes) == [f"{order[0]}-n1"]

@@ -283,13 +283,13 @@ def test_members_are_a_multiple_in_two_layers(trial: Trial, expect: Expect, laye
 @pytest.mark.feature("TOPO-2.multiples")
 @pytest.mark.case("TO-057", severity="normal", source=SOLVER)
 @pytest.mark.long(seconds=4)
-@pytest.mark.parametrize("layer", ["BlockLayer", NODE_LAYER])
-def test_a_gang_that_is_no_multiple_waits(trial: Trial, expect: Expect, layer: str) -> None:
-    """Two blocks with a node of two cards each. Members of a block, or of a node, are a multiple of two: a gang of four
+@pytest.mark.parametrize(("layer", "nodes"), [("BlockLayer", 1), ("BlockLayer", 2), (NODE_LAYER, 1)])
+def test_a_gang_that_is_no_multiple_waits(trial: Trial, expect: Expect, layer: str, nodes: int) -> None:
+    """Two blocks with nodes of two cards each. Members of a block, or of a node, are a multiple of two: a gang of four
     starts; a gang of three, for which there is room too, waits."""
     trial.apply(network())
-    trial.add(placed_in("b1-0", "s1", "b1"), placed_in("b2-0", "s1", "b2"))
-    in_tree(trial, 2)
+    trial.add(*(placed_in(f"{block}-{number}", "s1", block) for block in ("b1", "b2") for number in range(nodes)))
+    in_tree(trial, 2 * nodes)
     for name, count in (("odd", 3), ("even", 4)):
         trial.apply(gang(name, count).gather("SpineLayer", MUST).gather(layer, PREFER, multiple=2))
         trial.submit(*workers(name, count))
@@ -313,3 +313,24 @@ def test_the_tightest_of_the_deepest_layer(trial: Trial, expect: Expect, strateg
 
     expect.bound(*names("train", 3))
     assert blocks(trial, "train") == {"b2": 3}
+
+
+@pytest.mark.feature("TOPO-2.must-gather", "GANG-1.replaced")
+@pytest.mark.case("TO-166", severity="normal", source="ours")
+@pytest.mark.long(seconds=3)
+@pytest.mark.parametrize("minimum", [1, 3])
+def test_one_of_two_replacements_is_enough(trial: Trial, expect: Expect, minimum: int) -> None:
+    """Three members, of which those that are bound count, fill the node of a block, and two more wait. One is deleted:
+    one of the two is bound."""
+    trial.apply(network())
+    trial.add(placed_in("b1-0", "s1", "b1", cards=3))
+    in_tree(trial, 1)
+    trial.apply(gang("train", minimum).match_policy("waiting-and-running").gather("BlockLayer", MUST))
+    trial.submit(*workers("train", 3))
+    expect.bound(*names("train", 3))
+    trial.submit(*workers("train", 2, first=3))
+    expect.pending("train-3", "train-4")
+
+    trial.delete("train-0")
+
+    assert trial.reaches(lambda: len(where(trial, "train")) == 3, within=40), where(trial, "train")

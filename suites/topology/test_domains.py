@@ -35,12 +35,14 @@ pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER)]
 @pytest.mark.feature("TOPO-1.layers")
 @pytest.mark.case("TO-031", severity="normal")
 def test_the_first_label_that_a_node_has_names_its_domain(trial: Trial, expect: Expect) -> None:
-    """A layer has two labels. Of a block's two nodes each has another one: a gang of four gathers on both."""
+    """A layer has two labels. Of a block's two nodes one has both, and the other one has the first one empty: a gang of
+    four gathers on both."""
     topology = network()
     topology["spec"]["networkTopologySpec"][1]["labelKey"] = [BLOCK, "example.com/block"]
     trial.apply(topology)
     trial.add(
-        placed_in("b1-0", "s1", "b1"), node("b1-1").gpus("a10", 2).label(SPINE, "s1").label("example.com/block", "b1")
+        placed_in("b1-0", "s1", "b1").label("example.com/block", "b9"),
+        placed_in("b1-1", "s1", "").label("example.com/block", "b1"),
     )
     in_tree(trial, 2)
     trial.apply(gang("train", 4).gather("BlockLayer", MUST))
@@ -84,13 +86,16 @@ def test_a_topology_of_another_name_is_told_of(trial: Trial, expect: Expect) -> 
 @pytest.mark.parametrize("broken", [False, True], ids=["none", "no-chain"])
 def test_prefer_gather_does_not_wait_for_a_topology(trial: Trial, expect: Expect, *, broken: bool) -> None:
     """There is no ClusterNetworkTopology, or none that can be used: a gang with PreferGather starts, one with
-    MustGather waits. Koordinator lets both wait, or gathers by the last tree that could be used."""
+    MustGather, too, waits. Koordinator lets both wait, or gathers by the last tree that could be used."""
     if broken:
         topology = network()
         topology["spec"]["networkTopologySpec"].pop()
         trial.apply(topology)
     trial.add(placed_in("b1-0", "s1", "b1"), placed_in("b2-0", "s1", "b2"))
-    trial.apply(gang("train", 2).gather("BlockLayer", PREFER), gang("must", 2).gather("BlockLayer", MUST))
+    trial.apply(
+        gang("train", 2).gather("BlockLayer", PREFER),
+        gang("must", 2).gather("SpineLayer", PREFER).gather("BlockLayer", MUST),
+    )
 
     trial.submit(*workers("train", 2), *workers("must", 2))
 

@@ -8,9 +8,11 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 import yaml
 
+from seatrial.fixtures.cluster import Ask
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
@@ -70,10 +72,10 @@ def test_the_status_lists_the_domains(trial: Trial) -> None:
     """Four nodes in three blocks of two spines: the status has the tree with the number of nodes of each domain."""
     trial.apply(network())
     trial.add(
-        placed_in("b1-0", "s1", "b1"),
-        placed_in("b1-1", "s1", "b1"),
-        placed_in("b2-0", "s1", "b2"),
         placed_in("b3-0", "s2", "b3"),
+        placed_in("b2-0", "s1", "b2"),
+        placed_in("b1-1", "s1", "b1"),
+        placed_in("b1-0", "s1", "b1"),
     )
     expected = {
         "ClusterTopologyLayer/": 4,
@@ -85,6 +87,11 @@ def test_the_status_lists_the_domains(trial: Trial) -> None:
     }
     assert trial.reaches(lambda: domains(trial) == expected, within=30), domains(trial)
     assert list(domains(trial)) == list(expected), "expected the domains depth first, children by name"
+    rows = orjson.loads(trial.call("GET", PATH).body)["status"]["detailStatus"]
+    spines = [row for row in rows if row["topologyInfo"]["topologyLayer"] == "SpineLayer"]
+    parents = [row.get("parentTopologyInfo", {}).get("topologyLayer") for row in spines]
+    assert parents == ["ClusterTopologyLayer"] * 2
+    assert [row["childTopologyNames"] for row in spines] == [["b1", "b2"], ["b3"]]
 
 
 @pytest.mark.feature("TOPO-2.waking")
@@ -186,6 +193,21 @@ def test_must_gather_finds_the_only_block(trial: Trial, expect: Expect) -> None:
     assert blocks(trial, "train") == {"b2": 4}
 
 
+@pytest.mark.feature("TOPO-2.must-gather", "GANG-5.annotations")
+@pytest.mark.case("TO-165", severity="critical", source="spec GANG-R2, GANG-R55")
+def test_annotated_pods_gather(trial: Trial, expect: Expect) -> None:
+    """Four pods make a gang without a PodGroup, and say that it must gather in a block: all are in b2."""
+    crowded(trial, expect)
+    rules = gang("train", 4).gather("BlockLayer", MUST).manifest["metadata"]["annotations"][GATHER_SPEC]
+
+    trial.submit(
+        *(pod(name).gpus(1).in_light_gang("train", 4).annotation(GATHER_SPEC, rules) for name in names("train", 4))
+    )
+
+    expect.bound(*names("train", 4))
+    assert blocks(trial, "train") == {"b2": 4}
+
+
 @pytest.mark.feature("TOPO-2.must-gather", "TOPO-2.said")
 @pytest.mark.case("TO-011", severity="blocker")
 @pytest.mark.long(seconds=4)
@@ -211,6 +233,36 @@ def test_must_gather_waits_for_one_domain(trial: Trial, expect: Expect) -> None:
 
     expect.bound(*names("train", 5))
     assert blocks(trial, "train") == {"b3": 5}
+
+
+@pytest.mark.feature("TOPO-2.said")
+@pytest.mark.case("TO-160", severity="normal", source="spec GANG-R54, GANG-R62")
+def test_the_room_for_members_of_two_sizes(trial: Trial, expect: Expect) -> None:
+    """Two nodes of block b1 have one card each, that of b2 has two. A gang of a member with two cards and one with one
+    card must gather in a block: it waits, and no block has room for both."""
+    trial.apply(network())
+    trial.add(*(placed_in(f"b1-{number}", "s1", "b1", cards=1) for number in range(2)), placed_in("b2-0", "s1", "b2"))
+    in_tree(trial, 3)
+    trial.apply(gang("train", 2).gather("BlockLayer", MUST))
+
+    trial.submit(pod("train-0").gpus(2).in_gang("train"), *workers("train", 1, first=1))
+
+    expect.pending(*names("train", 2), saying="desiredOfferSlot: 2, topology topologyNode BlockLayer/b1: 0;")
+    assert not where(trial, "train")
+
+
+@pytest.mark.feature("TOPO-2.said")
+@pytest.mark.case("TO-161", severity="normal", source="ours")
+def test_the_summary_of_a_gang_names_the_best_domain(trial: Trial, expect: Expect, services: Ask) -> None:
+    """No block has five of the ten free cards: the summary of the gang of five names the block with four."""
+    crowded(trial, expect)
+    trial.apply(gang("train", 5).gather("BlockLayer", MUST))
+
+    trial.submit(*workers("train", 5))
+
+    expect.pending(*names("train", 5))
+    summary = orjson.loads(services("GET", f"/apis/v1/plugins/Coscheduling/gang/{trial.name}/train").body)
+    assert "best domain BlockLayer/b2 has room for 4 of 5 members" in summary["gathering"], summary["gathering"]
 
 
 @pytest.mark.feature("TOPO-2.prefer-gather")
@@ -355,6 +407,62 @@ def test_a_topology_that_comes_later_wakes_the_gang(trial: Trial, expect: Expect
 
     expect.bound(*names("train", 4), within=40)
     assert blocks(trial, "train") == {"c2": 4}
+
+
+@pytest.mark.feature("TOPO-2.must-gather")
+@pytest.mark.case("TO-162", severity="normal", source="spec GANG-R5, GANG-R55")
+def test_the_rules_that_a_pod_group_has_now_count(trial: Trial, expect: Expect) -> None:
+    """The PodGroup of a gang of five says that it gathers in a block, and then in a spine: no block has room, and its
+    members are bound in s1."""
+    crowded(trial, expect)
+    trial.apply(gang("train", 5).gather("BlockLayer", MUST))
+    trial.pass_time(2)
+    annotations = gang("train", 5).gather("SpineLayer", MUST).manifest["metadata"]["annotations"]
+    assert trial.call("PATCH", trial.path("PodGroup", "train"), {"metadata": {"annotations": annotations}}).ok
+    trial.pass_time(2)
+
+    trial.submit(*workers("train", 5))
+
+    expect.bound(*names("train", 5))
+    assert set(blocks(trial, "train")) == {"b1", "b2"}
+
+
+@pytest.mark.feature("TOPO-2.waking")
+@pytest.mark.case("TO-163", severity="normal", source="ours: within 40 s, not five minutes")
+@pytest.mark.long(seconds=12)
+def test_rules_that_change_wake_the_gang(trial: Trial, expect: Expect) -> None:
+    """A gang of five waits for a block. Its PodGroup then says that it gathers in a spine: it is bound in s1."""
+    crowded(trial, expect)
+    trial.apply(gang("train", 5).gather("BlockLayer", MUST))
+    trial.submit(*workers("train", 5))
+    expect.pending(*names("train", 5))
+    annotations = gang("train", 5).gather("SpineLayer", MUST).manifest["metadata"]["annotations"]
+
+    assert trial.call("PATCH", trial.path("PodGroup", "train"), {"metadata": {"annotations": annotations}}).ok
+
+    expect.bound(*names("train", 5), within=40)
+    assert set(blocks(trial, "train")) == {"b1", "b2"}
+
+
+@pytest.mark.feature("TOPO-2.must-gather", "GANG-2.nonstrict")
+@pytest.mark.case("TO-164", severity="normal", source="ours")
+def test_members_that_hold_places_follow_rules_that_come_later(trial: Trial, expect: Expect) -> None:
+    """Two of three members of a NonStrict gang hold the card of a block each. Its PodGroup then says that it gathers in
+    a block: with a third block that has three cards, all members are there."""
+    trial.apply(network())
+    trial.add(placed_in("b1-0", "s1", "b1", cards=1), placed_in("b2-0", "s1", "b2", cards=1))
+    in_tree(trial, 2)
+    trial.apply(gang("train", 3).mode("NonStrict").waiting_time(600))
+    trial.submit(*workers("train", 3))
+    expect.stable(seconds=5)
+    annotations = gang("train", 3).gather("BlockLayer", MUST).manifest["metadata"]["annotations"]
+    assert trial.call("PATCH", trial.path("PodGroup", "train"), {"metadata": {"annotations": annotations}}).ok
+    trial.pass_time(2)
+
+    trial.add(placed_in("b3-0", "s1", "b3", cards=3))
+
+    expect.bound(*names("train", 3), within=40)
+    assert blocks(trial, "train") == {"b3": 3}
 
 
 @pytest.mark.feature("TOPO-2.waking")

@@ -13,7 +13,7 @@ others need room. Then all are rolled back and nominated (`group_nominations`).
 A group that failed is parked (`parked_groups`) until it may fit.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from seatrial.scheduler.api.core import Pod
@@ -352,8 +352,10 @@ class GroupEngine:
         if first.info.uid not in taken:
             entries.append(first)
         needed, enough = entries if attempt.needs_all else entries[:attempted], 0
-        if attempt.picks and not attempt.needs_all and len({entry.info.pod_class for entry in entries}) > 1:
+        if attempt.picks and not attempt.needs_all:
             needed, enough = entries, max(1, len(attempt.minimal))
+            if len({entry.info.pod_class for entry in entries}) == 1:
+                needed, enough = entries[:enough], 0
         elif attempt.domains is not None:
             minimal = frozenset(attempt.minimal)
             needed = [entry for entry in entries if entry.info.uid in minimal]
@@ -491,6 +493,10 @@ class GroupEngine:
         """Open the gates of parked groups that may fit now."""
         if self.parked:
             self.parked.wake()
+
+    def wake_nominated_to(self, names: Iterable[str]) -> None:
+        """Open the gates of groups with nominations to one of these nodes, if all their victims have ended."""
+        self.nominations.wake(names)
 
     def apply_changed_rules(self) -> None:
         """Members of groups whose rules changed give their places back and are tried anew.

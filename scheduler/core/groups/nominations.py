@@ -47,9 +47,12 @@ class GroupNominations:
 
     def awaits_victims(self, uids: Iterable[str]) -> bool:
         """Whether pods that were evicted for one of these members still count on their nodes (GANG-R71)."""
-        placed = self._handle.cache.placed
         holds = {id(hold): hold for uid in uids if (hold := self._holds.get(uid)) is not None}
-        return any(placed(victim) is not None for hold in holds.values() for victim in hold.victims)
+        return any(map(self._awaits, holds.values()))
+
+    def _awaits(self, hold: Hold) -> bool:
+        placed = self._handle.cache.placed
+        return any(placed(victim) is not None for victim in hold.victims)
 
     def nominate(
         self, key: str, nominations: Sequence[tuple[PodInfo, str]], victims: Iterable[PodInfo], seconds: float
@@ -131,6 +134,14 @@ class GroupNominations:
         """A node is gone: members that were nominated to it need another plan, and so do the others."""
         for hold in {id(hold): hold for hold in self._holds.values() if name in hold.nodes}.values():
             self._end(hold)
+
+    def wake(self, names: Iterable[str]) -> None:
+        """Pods are gone from these nodes: groups that are nominated there and whose victims have all ended are tried.
+        If their room is another's now, or a node of it is closed, they need another plan."""
+        uids = [info.uid for name in names for info in self._nominator.on(name)]
+        for hold in {id(hold): hold for uid in uids if (hold := self._holds.get(uid)) is not None}.values():
+            if not self._awaits(hold):
+                self._handle.open_gate(hold.key)
 
     def give_back(self, hold: Hold) -> list[ClearNomination]:
         """End a hold. Returns what is to be written to its members."""

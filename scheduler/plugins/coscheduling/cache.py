@@ -507,7 +507,7 @@ class GangAttempt(Attempt):
         self.ordered = any(topology_index(pod) >= 0 for pod in pods)
         self.strict = all(gang.mode is Mode.STRICT for gang in own)
         self.picks = own[0].native
-        self.needs_all = len(pods) <= (len(self.minimal) if self.picks else sum(gang.minimum for gang in own))
+        self.needs_all = len(pods) <= len(self.minimal)
         self.again()
 
     def again(self) -> None:
@@ -519,7 +519,7 @@ class GangAttempt(Attempt):
 
     @property
     def minimal(self) -> Sequence[str]:  # type: ignore[override]
-        """For each gang, the first members up to what its minimum lacks."""
+        """For each gang, the first members up to what its minimum lacks; where nothing lacks, the first member."""
         lacking: dict[str, int] = {}
         for gang in self._gangs:
             bound = len(gang.bound) if gang.policy is MatchPolicy.WAITING_AND_RUNNING else 0
@@ -531,7 +531,7 @@ class GangAttempt(Attempt):
             if own is not None and lacking[own.id] > 0:
                 lacking[own.id] -= 1
                 uids.append(uid)
-        return uids
+        return uids or self.members[:1]
 
     def fewer(self, room: int, among: Sequence[str]) -> Sequence[str]:
         return among[: max(room, len(self.minimal))] if self.picks else self.minimal
