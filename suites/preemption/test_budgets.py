@@ -4,13 +4,17 @@ Nodes have four CPUs. The pod of n1 is of low priority, that of n2 of middle pri
 priority takes the low one's place unless that violates a budget.
 """
 
+from pathlib import Path
+
 import orjson
 import pytest
 
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import TRIAL_LABEL, Trial
-from seatrial.harness.clusters.protocol import Capability
-from seatrial.scheduler.api.builders import disruption_budget, native_gang, node
+from seatrial.harness.clusters.protocol import Capability, ClusterBackend
+from seatrial.scheduler.api.builders import disruption_budget, native_gang, node, priority_class
+from seatrial.scheduler.api.core import DEFAULT_SCHEDULER
+from seatrial.suites.faults.schedulers import with_arguments
 from seatrial.suites.preemption.nominations import of
 from seatrial.suites.preemption.priorities import classes, second_namespace
 
@@ -127,3 +131,28 @@ def test_each_pod_of_a_whole_group_counts(
         assert classes.call("PATCH", f"{BUDGETS.format(classes.name)}/keep/status", pods).ok
 
     preempts_on(classes, expect, where)
+
+
+@pytest.mark.feature("PRE-1.budgets", "SHELL-1.plugin-args")
+@pytest.mark.case("PR-222", severity="normal", source="spec FWK-R76: one of the candidates violates no budget")
+@pytest.mark.needs(Capability.VIRTUAL_TIME)  # a scheduler of its own
+@pytest.mark.parametrize("free", [1, 4])
+def test_the_search_goes_on_to_a_node_that_violates_no_budget(
+    seatrial_backend: ClusterBackend, pytestconfig: pytest.Config, tmp_path: Path, *, free: int
+) -> None:
+    """One candidate is enough by the plugin's arguments. Of four nodes one is under no budget: its pod goes, although
+    it is more important than the others."""
+    subject = pytestconfig.getoption("--seatrial-subject")
+    args = {"minCandidateNodesPercentage": 0, "minCandidateNodesAbsolute": 1}
+    profile = DEFAULT_SCHEDULER
+    with with_arguments(seatrial_backend, subject, tmp_path, "DefaultPreemption", args, profile=profile) as trial:
+        expect = Expect(trial)
+        trial.apply(*(priority_class(f"trial-{level}", value) for level, value in (("low", 1), ("middle", 2))))
+        trial.apply(priority_class("trial-high", 3), disruption_budget("keep", GUARDED, min_available=3))
+        for number in range(1, 5):
+            hosts(trial, f"n{number}")
+            one = of("middle" if number == free else "low", f"on-n{number}", 4).on(host=f"n{number}")
+            trial.submit(one if number == free else one.label("app", "guarded"))
+        expect.running(*(f"on-n{number}" for number in range(1, 5)))
+
+        preempts_on(trial, expect, f"n{free}")

@@ -221,6 +221,24 @@ def test_a_preemptor_whose_binding_fails_is_placed_later(classes: Trial, expect:
     assert expect.bound("high", within=20).spec.node_name == "n1"
 
 
+@pytest.mark.feature("PRE-1.freed-place")
+@pytest.mark.case(
+    "PR-220",
+    severity="normal",
+    source="kubernetes pkg/scheduler/schedule_one.go@v1.37: handleBindingCycleError, clearNominatedNode",
+)
+def test_a_nomination_ends_with_a_refused_binding(classes: Trial, expect: Expect, link: Link) -> None:
+    """The victim of a nominated pod is gone, and the pod's bindings are refused: its nomination is taken back."""
+    classes.add(node("n1").cpu(4))
+    preempt_on_frozen(classes, expect, of("low", "victim", 4), by=of("high", "high", 4))
+    link.refuse(500, bindings)
+    thaw(classes, "n1")
+    expect.nominated("high", "")
+    assert link.refused, "a binding was to be tried"
+    link.heal()
+    assert expect.bound("high", within=20).spec.node_name == "n1"
+
+
 def beside_partner(built: PodBuilder) -> PodBuilder:
     built.manifest["spec"]["affinity"] = {"podAffinity": {REQUIRED: [term("partner")]}}
     return built
