@@ -159,6 +159,28 @@ def test_a_pod_that_goes_while_its_binding_is_in_doubt_gives_its_card_back(
     expect.bound("second", within=60)
 
 
+@pytest.mark.feature("HIL-4.api-errors", "SHELL-5.refusal")
+@pytest.mark.case("FT-140", severity="normal", source="kubernetes schedule_one.go@v1.37: handleSchedulingFailure")
+def test_a_refused_binding_is_told(trial: Trial, expect: Expect, link: Link) -> None:
+    """The API server refuses a pod's binding: the condition PodScheduled has the reason SchedulerError and the server's
+    words, and so does an event."""
+    trial.add(node("n1"))
+    witnessed(trial, expect)
+    link.refuse(403, bindings)
+    trial.submit(pod("p"))
+    words = "the API server is in trouble (403)"
+    expect.pending("p", saying=words, cooled=False)
+    (condition,) = (each for each in trial.pod("p").status.conditions if each.type == "PodScheduled")
+    assert (condition.status, condition.reason) == ("False", "SchedulerError")
+
+    def told() -> bool:
+        return any(each.reason == "FailedScheduling" and words in each.message for each in trial.events("p"))
+
+    assert trial.reaches(told, within=30), trial.events("p")
+    link.heal()
+    expect.bound("p")
+
+
 @pytest.mark.profile(KOORD_SCHEDULER)
 @pytest.mark.feature("QUOTA-1.max-bound", "HIL-4.api-errors")
 @pytest.mark.case("FT-071", severity="critical")

@@ -97,6 +97,28 @@ def test_a_budget_is_for_its_namespace(classes: Trial, expect: Expect, second_na
     expect.running("middle", "guarded")
 
 
+@pytest.mark.feature("PRE-1.budgets")
+@pytest.mark.case("PR-223", severity="normal", source=RULE)
+@pytest.mark.needs(Capability.OWN_CLUSTER)  # makes a second namespace
+def test_budgets_of_one_name_are_for_their_namespaces(classes: Trial, expect: Expect, second_namespace: str) -> None:
+    """The low pod is under a budget that allows no disruption. A budget of that name in another namespace comes, and
+    goes again: the middle pod goes each time."""
+    hosts(classes, "n1", "n2")
+    classes.apply(disruption_budget("keep", GUARDED, min_available=1))
+    classes.submit(of("low", "low", 4).label("app", "guarded").on(host="n1"), of("middle", "middle", 4).on(host="n2"))
+    expect.running("low", "middle")
+    theirs = BUDGETS.format(second_namespace)
+    classes.accept(disruption_budget("keep", GUARDED, min_available=0), theirs)
+
+    preempts_on(classes, expect, "n2")
+
+    classes.delete("high")
+    classes.submit(of("middle", "middle", 4).on(host="n2"))
+    expect.running("middle")
+    assert classes.call("DELETE", f"{theirs}/keep").ok
+    preempts_on(classes, expect, "n2")
+
+
 @pytest.mark.feature("PRE-1.budgets", "WAS-1.units")
 @pytest.mark.case("PR-080", severity="normal", source=RULE)
 @pytest.mark.gate("GenericWorkload")

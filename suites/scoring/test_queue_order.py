@@ -145,7 +145,7 @@ def test_of_pods_that_come_at_once_the_most_important_are_placed(
 ) -> None:
     """Three pods of different priorities come while the scheduler is disconnected, in any order, and there is room for
     two: the least important one waits."""
-    values = {"high": 3000, "middle": 2000, "low": 1000}
+    values = {"high": 3000, "middle": -1000, "low": -2000}
     trial.apply(*(priority_class(f"trial-{name}", value, preempts=False) for name, value in values.items()))
     trial.add(node("n1").cpu(2))
     witnessed(trial, expect)
