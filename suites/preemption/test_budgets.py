@@ -53,6 +53,20 @@ def test_each_budget_of_a_pod_counts(classes: Trial, expect: Expect, strict: str
 
 
 @pytest.mark.feature("PRE-1.budgets")
+@pytest.mark.case("PR-225", severity="critical", source=RULE)
+@pytest.mark.parametrize(("allowed", "where"), [(1, "n2"), (2, "n1")])
+def test_each_victim_counts(classes: Trial, expect: Expect, allowed: int, where: str) -> None:
+    """Two low pods of a budget would have to go from n1: the middle one goes instead if it allows one disruption."""
+    hosts(classes, "n1", "n2")
+    classes.apply(disruption_budget("keep", GUARDED, min_available=2 - allowed))
+    classes.submit(*(of("low", f"low-{number}", 2).label("app", "guarded").on(host="n1") for number in range(2)))
+    classes.submit(of("middle", "middle", 4).on(host="n2"))
+    expect.running("low-0", "low-1", "middle")
+
+    preempts_on(classes, expect, where)
+
+
+@pytest.mark.feature("PRE-1.budgets")
 @pytest.mark.case("PR-078", severity="normal", source=f"{RULE}: pods in disruptedPods are not counted")
 @pytest.mark.parametrize("name", ["low", "another"])
 def test_a_pod_that_is_disrupted_already_is_not_counted_again(classes: Trial, expect: Expect, name: str) -> None:

@@ -262,14 +262,16 @@ def test_a_budget_with_disruptions_left_does_not_protect(
 @pytest.mark.feature("PRE-1.lower-goes")
 @pytest.mark.case("PR-062", severity="critical")
 def test_a_waiting_pod_preempts_when_that_becomes_enough(classes: Trial, expect: Expect) -> None:
-    """A pod needs all of a node, where a pod of its own priority has the half and a less important one the other.
-    When the first ends, no node is free for it, but it may preempt: the other goes at once."""
+    """A pod needs all of a node, where a pod of its own priority has the half and a less important one the other. An
+    equal pod that waits, too, is deleted. When the first ends, no node is free for the one that is left, but it may
+    preempt: the other goes at once."""
     classes.add(node("n1").cpu(8))
     classes.submit(of("high", "equal", 4), of("low", "victim", 4))
     expect.running("equal", "victim")
-    classes.submit(of("high", "waits", 8))
-    expect.pending("waits")
+    classes.submit(of("high", "waits", 8), of("high", "deleted", 8))
+    expect.pending("waits", "deleted")
     assert not classes.pod("victim").deleting
+    classes.delete("deleted")
 
     classes.delete("equal")
 
@@ -299,3 +301,27 @@ def test_a_waiting_pod_preempts_when_the_second_pod_has_left(classes: Trial, exp
 
     expect.gone("victim")
     expect.bound("waits")
+
+
+@pytest.mark.feature("PRE-1.lower-goes")
+@pytest.mark.case(
+    "PR-226", severity="critical", source="kubernetes: a deletion of a pod moves waiting pods to the queue"
+)
+@pytest.mark.long(seconds=15)
+def test_a_pod_preempts_beside_an_older_one_that_is_nominated(classes: Trial, expect: Expect) -> None:
+    """Two equal pods wait, of which the older one is nominated to n1, where its victim ends slowly. A pod of equal
+    importance leaves n2, so that the eviction of a less important one there is enough: the younger one preempts."""
+    classes.add(node("n1").cpu(4).label("host", "n1"), node("n2").cpu(5).label("host", "n2"))
+    classes.submit(of("high", "leaves", 2).on(host="n2"), of("low", "low", 2).on(host="n2"))
+    expect.running("leaves", "low")
+    preempt_on_frozen(classes, expect, of("low", "victim", 4), by=of("high", "older", 4))
+    classes.submit(of("high", "younger", 4))
+    expect.pending("younger")
+    assert not classes.pod("low").deleting
+
+    classes.delete("leaves")
+
+    expect.gone("low", within=20)
+    assert expect.bound("younger").spec.node_name == "n2"
+    thaw(classes, "n1")
+    assert expect.bound("older").spec.node_name == "n1"
