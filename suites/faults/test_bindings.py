@@ -181,6 +181,30 @@ def test_a_refused_binding_is_told(trial: Trial, expect: Expect, link: Link) -> 
     expect.bound("p")
 
 
+@pytest.mark.feature("HIL-4.api-errors")
+@pytest.mark.case(
+    "FT-141", severity="critical", source="kubernetes eventhandlers.go: an update of an assumed pod does not queue it"
+)
+@pytest.mark.long(seconds=12)
+def test_a_pod_that_changes_while_it_is_being_bound(trial: Trial, expect: Expect, link: Link) -> None:
+    """A pod takes all of the only node, and its binding is under way. It gets a label: it is not tried meanwhile, as
+    there would be no room for it beside itself."""
+    trial.add(node("n1").cpu(2))
+    witnessed(trial, expect)
+    link.delay = 5.0
+    link.refuse(500, bindings)
+    trial.submit(pod("p").request(cpu=2))
+    assert trial.wait(lambda: link.refused >= 1, within=60), "a binding was to be tried"
+    assert trial.call("PATCH", trial.path("Pod", "p"), {"metadata": {"labels": {"changed": "yes"}}}).ok
+    pause(trial, 4, real=3)
+    link.delay = 0.0
+    link.heal()
+    expect.bound("p", within=60)
+    pause(trial, 5, real=2)
+    told = [each.message for each in trial.events("p") if "Insufficient cpu" in each.message]
+    assert not told, f"tried while it was being bound: {told}"
+
+
 @pytest.mark.profile(KOORD_SCHEDULER)
 @pytest.mark.feature("QUOTA-1.max-bound", "HIL-4.api-errors")
 @pytest.mark.case("FT-071", severity="critical")
