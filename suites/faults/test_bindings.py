@@ -111,6 +111,29 @@ def test_a_pod_of_the_same_name_is_another_pod(trial: Trial, expect: Expect, lin
     assert not messages, f"no binding of the first pod was accepted; its events: {messages}"
 
 
+def bind(trial: Trial, name: str, where: str) -> None:
+    """Bind a pod as another scheduler does."""
+    body = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name}, "target": {"kind": "Node", "name": where}}
+    assert trial.call("POST", f"{trial.path('Pod', name)}/binding", body).ok
+
+
+@pytest.mark.feature("HIL-4.api-errors")
+@pytest.mark.case("FT-142", severity="critical", source="kubernetes eventhandlers.go: deletePodFromSchedulingQueue")
+@pytest.mark.long(seconds=17)
+def test_a_pod_that_another_scheduler_bound_is_not_tried_again(trial: Trial, expect: Expect, link: Link) -> None:
+    """Bindings are refused for a while; meanwhile another scheduler binds the pod. No further binding is tried."""
+    trial.add(node("n1"))
+    witnessed(trial, expect)
+    link.refuse(403, bindings)
+    trial.submit(pod("p"))
+    assert trial.wait(lambda: link.refused >= 3, within=60), "the binding was to be tried"
+    bind(trial, "p", "n1")
+    pause(trial, 2, real=2)  # the scheduler has seen it
+    tries = link.refused
+    pause(trial, 60, real=12)
+    assert link.refused == tries, f"expected no further try, found {link.refused - tries}"
+
+
 @pytest.mark.feature("HIL-4.api-errors")
 @pytest.mark.case("FT-052", severity="critical", source="ours: upstream writes that its binding was refused")
 @pytest.mark.long(seconds=20)
@@ -124,9 +147,7 @@ def test_a_pod_that_another_scheduler_bound_is_left_alone(trial: Trial, expect: 
     assert trial.wait(lambda: link.refused >= 3, within=60), "the binding was to be tried"
     pause(trial, 0.5, real=0.5)  # the scheduler has read that the pod is not bound, and waits for its next attempt
     link.hold_streams()
-    path = f"/api/v1/namespaces/{trial.name}/pods/p"
-    body = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "p"}, "target": {"kind": "Node", "name": "n2"}}
-    assert trial.call("POST", f"{path}/binding", body).ok
+    bind(trial, "p", "n2")
     link.refuse(500, nothing)  # nothing more; the streams stay silent
 
     pause(trial, 40, real=12)
