@@ -113,7 +113,12 @@ def test_a_pod_of_the_same_name_is_another_pod(trial: Trial, expect: Expect, lin
 
 def bind(trial: Trial, name: str, where: str) -> None:
     """Bind a pod as another scheduler does."""
-    body = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name}, "target": {"kind": "Node", "name": where}}
+    body = {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {"name": name},
+        "target": {"kind": "Node", "name": where},
+    }
     assert trial.call("POST", f"{trial.path('Pod', name)}/binding", body).ok
 
 

@@ -74,9 +74,7 @@ def test_half_of_the_room_is_not_given_away(classes: Trial, expect: Expect) -> N
     [(True, False), (False, False), (True, True)],
     ids=["after-backoff", "in-backoff", "from-a-pod-that-ends"],
 )
-def test_a_pod_whose_room_was_taken_preempts_again(
-    classes: Trial, expect: Expect, *, cooled: bool, ends: bool
-) -> None:
+def test_a_pod_whose_room_was_taken_preempts_again(classes: Trial, expect: Expect, *, cooled: bool, ends: bool) -> None:
     """One of two victims is gone, and a more important pod takes its room. When the other is gone too, the nominated
     pod does not fit there any more: it preempts on another node, at the latest when its backoff is over. From then on
     it holds no room on the first: a less important pod gets the rest of that."""

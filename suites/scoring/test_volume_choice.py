@@ -8,7 +8,7 @@ from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import node, pod, priority_class
 from seatrial.suites.scoring.claims import CLASSES, PROVISIONER, SELECTED_NODE, StorageOfCase, storage
-from seatrial.suites.scoring.rules import HOST, ZONE, Json, expression, patch, pod_with
+from seatrial.suites.scoring.rules import HOST, ZONE, Json, expression, patch
 
 __all__ = ["storage"]
 
@@ -524,25 +524,3 @@ def half_bound(trial: Trial, storage: StorageOfCase) -> None:
     assert storage.selected_node("made") == "n1"
     trial.settle()
     assert not trial.pod("p").spec.node_name
-
-
-@pytest.mark.case("SC-563", severity="critical", source="kubernetes: a deletion of a pod moves all pods that it helps")
-@pytest.mark.long(seconds=15)
-@pytest.mark.parametrize("freed", ["n1", "n2"])
-def test_equal_pods_with_volumes_on_two_nodes(trial: Trial, expect: Expect, storage: StorageOfCase, freed: str) -> None:
-    """Two equal pods wait, whose volumes are on n1 and on n2. One of the nodes gets room: its pod is bound."""
-    storage.of_class()
-    hosts = ("n1", "n2")
-    trial.add(*(node(host).cpu(2) for host in hosts))
-    trial.submit(*(pod_with(f"holder-{host}").request(cpu=2).select({HOST: host}) for host in hosts))
-    expect.bound(*(f"holder-{host}" for host in hosts))
-    for host in hosts:
-        storage.volume(host, host, of=host)
-        storage.claim(host, selector={"matchLabels": {"of": host}})
-        volumes: list[Json] = [{"name": "v", "persistentVolumeClaim": {"claimName": host}}]
-        trial.submit(pod_with(f"for-{host}", volumes=volumes).request(cpu=2))
-    expect.pending("for-n1", "for-n2")
-
-    trial.delete(f"holder-{freed}")
-
-    assert expect.bound(f"for-{freed}", within=20).spec.node_name == freed
