@@ -199,10 +199,10 @@ def test_a_refused_binding_is_told(trial: Trial, expect: Expect, link: Link) -> 
     (condition,) = (each for each in trial.pod("p").status.conditions if each.type == "PodScheduled")
     assert (condition.status, condition.reason) == ("False", "SchedulerError")
 
-    def told() -> bool:
+    def has_event() -> bool:
         return any(each.reason == "FailedScheduling" and words in each.message for each in trial.events("p"))
 
-    assert trial.reaches(told, within=30), trial.events("p")
+    assert trial.reaches(has_event, within=30), trial.events("p")
     link.heal()
     expect.bound("p")
 
@@ -227,8 +227,8 @@ def test_a_pod_that_changes_while_it_is_being_bound(trial: Trial, expect: Expect
     link.heal()
     expect.bound("p", within=60)
     pause(trial, 5, real=2)
-    told = [each.message for each in trial.events("p") if "Insufficient cpu" in each.message]
-    assert not told, f"tried while it was being bound: {told}"
+    messages = [each.message for each in trial.events("p") if "Insufficient cpu" in each.message]
+    assert not messages, f"tried while it was being bound: {messages}"
 
 
 @pytest.mark.profile(KOORD_SCHEDULER)
