@@ -5,7 +5,7 @@ import pytest
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
-from seatrial.scheduler.api.builders import PodBuilder, disruption_budget, node, pod
+from seatrial.scheduler.api.builders import PodBuilder, disruption_budget, node, pod, reservation
 from seatrial.suites.preemption.priorities import classes
 
 __all__ = ["classes"]
@@ -178,6 +178,23 @@ def test_preemption_that_cannot_help_evicts_no_pod(classes: Trial, expect: Expec
 
     expect.pending("huge", saying="preemption: 0/1 nodes are available")
     expect.stable(seconds=2)
+
+
+@pytest.mark.feature("RSV-4.enable-preemption")
+@pytest.mark.case("PR-228", severity="critical", source="spec reservation R44: without enablePreemption no victims")
+@pytest.mark.long(seconds=12)
+def test_a_reservation_evicts_no_pod(classes: Trial, expect: Expect) -> None:
+    """The only card has a less important pod: a Reservation waits for it."""
+    classes.add(node("n1").cards(1))
+    classes.submit(low("low"))
+    expect.running("low")
+
+    classes.reserve(reservation("held").like(high("x")).for_labels(app="owner"))
+
+    expect.stable(seconds=12)
+    assert not classes.pod("low").deleting
+    classes.delete("low")
+    expect.available("held")
 
 
 @pytest.mark.feature("PRE-1.minimal-victims")
