@@ -197,6 +197,24 @@ def test_a_reservation_evicts_no_pod(classes: Trial, expect: Expect) -> None:
     expect.available("held")
 
 
+@pytest.mark.feature("PRE-1.minimal-victims", "RSV-4.enable-preemption")
+@pytest.mark.case("PR-229", severity="critical", source="spec reservation R33, R34: what is reserved stays so")
+def test_an_owner_of_a_reservation_is_not_evicted_for_others(classes: Trial, expect: Expect) -> None:
+    """A Reservation holds the node for its owner, which is less important. The eviction of the owner would not make
+    room for others: it stays."""
+    classes.add(node("n1").cpu(4))
+    classes.reserve(reservation("held").like(pod("x").request(cpu=4)).for_labels(app="owner").many())
+    expect.available("held")
+    classes.submit(pod("owner").request(cpu=4).label("app", "owner").priority_class("trial-low"))
+    expect.running("owner")
+
+    classes.submit(pod("high").request(cpu=4).priority_class("trial-high"))
+
+    expect.pending("high")
+    expect.stable(seconds=3)
+    expect.running("owner")
+
+
 @pytest.mark.feature("PRE-1.minimal-victims")
 @pytest.mark.case(
     "PR-063", severity="critical", source="kube-scheduler SelectVictimsOnNode: the least important pods go"
