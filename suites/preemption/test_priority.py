@@ -181,7 +181,7 @@ def test_preemption_that_cannot_help_evicts_no_pod(classes: Trial, expect: Expec
 
 
 @pytest.mark.feature("RSV-4.enable-preemption")
-@pytest.mark.case("PR-228", severity="critical", source="spec reservation R44: without enablePreemption no victims")
+@pytest.mark.case("PR-228", severity="critical", source="spec RSV-R44: without enablePreemption no victims")
 @pytest.mark.long(seconds=12)
 def test_a_reservation_evicts_no_pod(classes: Trial, expect: Expect) -> None:
     """The only card has a less important pod: a Reservation waits for it."""
@@ -198,7 +198,7 @@ def test_a_reservation_evicts_no_pod(classes: Trial, expect: Expect) -> None:
 
 
 @pytest.mark.feature("PRE-1.minimal-victims", "RSV-4.enable-preemption")
-@pytest.mark.case("PR-229", severity="critical", source="spec reservation R33, R34: what is reserved stays so")
+@pytest.mark.case("PR-229", severity="critical", source="spec RSV-R33, RSV-R34: what is reserved stays so")
 def test_an_owner_of_a_reservation_is_not_evicted_for_others(classes: Trial, expect: Expect) -> None:
     """A Reservation holds the node for its owner, which is less important. The eviction of the owner would not make
     room for others: it stays."""
