@@ -111,6 +111,34 @@ def test_a_pod_of_the_same_name_is_another_pod(trial: Trial, expect: Expect, lin
     assert not messages, f"no binding of the first pod was accepted; its events: {messages}"
 
 
+def bind(trial: Trial, name: str, where: str) -> None:
+    """Bind a pod as another scheduler does."""
+    body = {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {"name": name},
+        "target": {"kind": "Node", "name": where},
+    }
+    assert trial.call("POST", f"{trial.path('Pod', name)}/binding", body).ok
+
+
+@pytest.mark.feature("HIL-4.api-errors")
+@pytest.mark.case("FT-142", severity="critical", source="kubernetes eventhandlers.go: deletePodFromSchedulingQueue")
+@pytest.mark.long(seconds=17)
+def test_a_pod_that_another_scheduler_bound_is_not_tried_again(trial: Trial, expect: Expect, link: Link) -> None:
+    """Bindings are refused for a while; meanwhile another scheduler binds the pod. No further binding is tried."""
+    trial.add(node("n1"))
+    witnessed(trial, expect)
+    link.refuse(403, bindings)
+    trial.submit(pod("p"))
+    assert trial.wait(lambda: link.refused >= 3, within=60), "the binding was to be tried"
+    bind(trial, "p", "n1")
+    pause(trial, 2, real=2)  # the scheduler has seen it
+    tries = link.refused
+    pause(trial, 60, real=12)
+    assert link.refused == tries, f"expected no further try, found {link.refused - tries}"
+
+
 @pytest.mark.feature("HIL-4.api-errors")
 @pytest.mark.case("FT-052", severity="critical", source="ours: upstream writes that its binding was refused")
 @pytest.mark.long(seconds=20)
@@ -124,9 +152,7 @@ def test_a_pod_that_another_scheduler_bound_is_left_alone(trial: Trial, expect: 
     assert trial.wait(lambda: link.refused >= 3, within=60), "the binding was to be tried"
     pause(trial, 0.5, real=0.5)  # the scheduler has read that the pod is not bound, and waits for its next attempt
     link.hold_streams()
-    path = f"/api/v1/namespaces/{trial.name}/pods/p"
-    body = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "p"}, "target": {"kind": "Node", "name": "n2"}}
-    assert trial.call("POST", f"{path}/binding", body).ok
+    bind(trial, "p", "n2")
     link.refuse(500, nothing)  # nothing more; the streams stay silent
 
     pause(trial, 40, real=12)
@@ -157,6 +183,52 @@ def test_a_pod_that_goes_while_its_binding_is_in_doubt_gives_its_card_back(
     link.refuse(500, nothing)
 
     expect.bound("second", within=60)
+
+
+@pytest.mark.feature("HIL-4.api-errors", "SHELL-5.refusal")
+@pytest.mark.case("FT-140", severity="normal", source="kubernetes schedule_one.go@v1.37: handleSchedulingFailure")
+def test_a_refused_binding_is_told(trial: Trial, expect: Expect, link: Link) -> None:
+    """The API server refuses a pod's binding: the condition PodScheduled has the reason SchedulerError and the server's
+    words, and so does an event."""
+    trial.add(node("n1"))
+    witnessed(trial, expect)
+    link.refuse(403, bindings)
+    trial.submit(pod("p"))
+    words = "the API server is in trouble (403)"
+    expect.pending("p", saying=words, cooled=False)
+    (condition,) = (each for each in trial.pod("p").status.conditions if each.type == "PodScheduled")
+    assert (condition.status, condition.reason) == ("False", "SchedulerError")
+
+    def has_event() -> bool:
+        return any(each.reason == "FailedScheduling" and words in each.message for each in trial.events("p"))
+
+    assert trial.reaches(has_event, within=30), trial.events("p")
+    link.heal()
+    expect.bound("p")
+
+
+@pytest.mark.feature("HIL-4.api-errors")
+@pytest.mark.case(
+    "FT-141", severity="critical", source="kubernetes eventhandlers.go: an update of an assumed pod does not queue it"
+)
+@pytest.mark.long(seconds=12)
+def test_a_pod_that_changes_while_it_is_being_bound(trial: Trial, expect: Expect, link: Link) -> None:
+    """A pod takes all of the only node, and its binding is under way. It gets a label: it is not tried meanwhile, as
+    there would be no room for it beside itself."""
+    trial.add(node("n1").cpu(2))
+    witnessed(trial, expect)
+    link.delay = 5.0
+    link.refuse(500, bindings)
+    trial.submit(pod("p").request(cpu=2))
+    assert trial.wait(lambda: link.refused >= 1, within=60), "a binding was to be tried"
+    assert trial.call("PATCH", trial.path("Pod", "p"), {"metadata": {"labels": {"changed": "yes"}}}).ok
+    pause(trial, 4, real=3)
+    link.delay = 0.0
+    link.heal()
+    expect.bound("p", within=60)
+    pause(trial, 5, real=2)
+    messages = [each.message for each in trial.events("p") if "Insufficient cpu" in each.message]
+    assert not messages, f"tried while it was being bound: {messages}"
 
 
 @pytest.mark.profile(KOORD_SCHEDULER)

@@ -555,12 +555,15 @@ def test_a_gang_that_is_too_small_is_held_back(trial: Trial, expect: Expect) -> 
 @pytest.mark.feature("GANG-6.said")
 @pytest.mark.case("GA-051", severity="normal")
 def test_a_gang_that_is_too_small_says_so(trial: Trial, expect: Expect) -> None:
-    """The members' condition names the gang and what it lacks; a pod that comes after them is bound."""
+    """The members' condition names the gang and what it lacks; a pod that comes after them is bound. So does that of a
+    later gang's member."""
     trial.add(node("n1").cards(2))
-    trial.apply(gang("train", 3))
+    trial.apply(gang("train", 3), gang("later", 3))
     trial.submit(*workers("train", 2), pod("other").gpus(1))
     expect.bound("other")
     expect.held(*names("train", 2), saying="child pod not collect enough")
+    trial.submit(*workers("later", 1))
+    expect.held("later-0", saying="child pod not collect enough")
 
 
 @pytest.mark.feature("GANG-6.pre-enqueue")

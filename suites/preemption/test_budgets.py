@@ -4,13 +4,17 @@ Nodes have four CPUs. The pod of n1 is of low priority, that of n2 of middle pri
 priority takes the low one's place unless that violates a budget.
 """
 
+from pathlib import Path
+
 import orjson
 import pytest
 
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import TRIAL_LABEL, Trial
-from seatrial.harness.clusters.protocol import Capability
-from seatrial.scheduler.api.builders import disruption_budget, native_gang, node
+from seatrial.harness.clusters.protocol import Capability, ClusterBackend
+from seatrial.scheduler.api.builders import disruption_budget, native_gang, node, priority_class
+from seatrial.scheduler.api.core import DEFAULT_SCHEDULER
+from seatrial.suites.faults.schedulers import with_arguments
 from seatrial.suites.preemption.nominations import of
 from seatrial.suites.preemption.priorities import classes, second_namespace
 
@@ -46,6 +50,20 @@ def test_each_budget_of_a_pod_counts(classes: Trial, expect: Expect, strict: str
     expect.running("low", "middle")
 
     preempts_on(classes, expect, "n2")
+
+
+@pytest.mark.feature("PRE-1.budgets")
+@pytest.mark.case("PR-225", severity="critical", source=RULE)
+@pytest.mark.parametrize(("allowed", "where"), [(1, "n2"), (2, "n1")])
+def test_each_victim_counts(classes: Trial, expect: Expect, allowed: int, where: str) -> None:
+    """Two low pods of a budget would have to go from n1: the middle one goes instead if it allows one disruption."""
+    hosts(classes, "n1", "n2")
+    classes.apply(disruption_budget("keep", GUARDED, min_available=2 - allowed))
+    classes.submit(*(of("low", f"low-{number}", 2).label("app", "guarded").on(host="n1") for number in range(2)))
+    classes.submit(of("middle", "middle", 4).on(host="n2"))
+    expect.running("low-0", "low-1", "middle")
+
+    preempts_on(classes, expect, where)
 
 
 @pytest.mark.feature("PRE-1.budgets")
@@ -93,6 +111,28 @@ def test_a_budget_is_for_its_namespace(classes: Trial, expect: Expect, second_na
     expect.running("middle", "guarded")
 
 
+@pytest.mark.feature("PRE-1.budgets")
+@pytest.mark.case("PR-223", severity="normal", source=RULE)
+@pytest.mark.needs(Capability.OWN_CLUSTER)  # makes a second namespace
+def test_budgets_of_one_name_are_for_their_namespaces(classes: Trial, expect: Expect, second_namespace: str) -> None:
+    """The low pod is under a budget that allows no disruption. A budget of that name in another namespace comes, and
+    goes again: the middle pod goes each time."""
+    hosts(classes, "n1", "n2")
+    classes.apply(disruption_budget("keep", GUARDED, min_available=1))
+    classes.submit(of("low", "low", 4).label("app", "guarded").on(host="n1"), of("middle", "middle", 4).on(host="n2"))
+    expect.running("low", "middle")
+    theirs = BUDGETS.format(second_namespace)
+    classes.accept(disruption_budget("keep", GUARDED, min_available=0), theirs)
+
+    preempts_on(classes, expect, "n2")
+
+    classes.delete("high")
+    classes.submit(of("middle", "middle", 4).on(host="n2"))
+    expect.running("middle")
+    assert classes.call("DELETE", f"{theirs}/keep").ok
+    preempts_on(classes, expect, "n2")
+
+
 @pytest.mark.feature("PRE-1.budgets", "WAS-1.units")
 @pytest.mark.case("PR-080", severity="normal", source=RULE)
 @pytest.mark.gate("GenericWorkload")
@@ -127,3 +167,28 @@ def test_each_pod_of_a_whole_group_counts(
         assert classes.call("PATCH", f"{BUDGETS.format(classes.name)}/keep/status", pods).ok
 
     preempts_on(classes, expect, where)
+
+
+@pytest.mark.feature("PRE-1.budgets", "SHELL-1.plugin-args")
+@pytest.mark.case("PR-222", severity="normal", source="spec FWK-R76: one of the candidates violates no budget")
+@pytest.mark.needs(Capability.VIRTUAL_TIME)  # a scheduler of its own
+@pytest.mark.parametrize("free", [1, 4])
+def test_the_search_goes_on_to_a_node_that_violates_no_budget(
+    seatrial_backend: ClusterBackend, pytestconfig: pytest.Config, tmp_path: Path, *, free: int
+) -> None:
+    """One candidate is enough by the plugin's arguments. Of four nodes one is under no budget: its pod goes, although
+    it is more important than the others."""
+    subject = pytestconfig.getoption("--seatrial-subject")
+    args = {"minCandidateNodesPercentage": 0, "minCandidateNodesAbsolute": 1}
+    profile = DEFAULT_SCHEDULER
+    with with_arguments(seatrial_backend, subject, tmp_path, "DefaultPreemption", args, profile=profile) as trial:
+        expect = Expect(trial)
+        trial.apply(*(priority_class(f"trial-{level}", value) for level, value in (("low", 1), ("middle", 2))))
+        trial.apply(priority_class("trial-high", 3), disruption_budget("keep", GUARDED, min_available=3))
+        for number in range(1, 5):
+            hosts(trial, f"n{number}")
+            one = of("middle" if number == free else "low", f"on-n{number}", 4).on(host=f"n{number}")
+            trial.submit(one if number == free else one.label("app", "guarded"))
+        expect.running(*(f"on-n{number}" for number in range(1, 5)))
+
+        preempts_on(trial, expect, f"n{free}")

@@ -8,9 +8,10 @@ from seatrial.fixtures.allocated_devices import card_memory, check_arrival, firs
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
-from seatrial.scheduler.api.builders import PodBuilder, node, pod, pods, priority_class
+from seatrial.scheduler.api.builders import PodBuilder, disruption_budget, node, pod, pods, priority_class
 from seatrial.scheduler.api.core import Pod
 from seatrial.scheduler.api.device import GPU_PARTITION_POLICY_LABEL, GPU_PARTITIONS
+from seatrial.suites.preemption.nominations import freeze, thaw
 
 pytestmark = [pytest.mark.needs(Capability.NODES)]
 
@@ -153,6 +154,33 @@ def test_the_node_with_the_cheaper_victims(classes: Trial, expect: Expect) -> No
 
     assert expect.running("high").spec.node_name == "few"
     assert left(classes) == {"low-many-0", "low-many-1"}
+
+
+@pytest.mark.feature("PRE-1.budgets", "DEV-15.victims-by-device")
+@pytest.mark.case("PR-227", severity="critical", source="spec FWK-R16, FWK-R78, FWK-R81")
+@pytest.mark.parametrize("guarded", ["n1", "n2"])
+def test_what_distinguishes_two_equal_nodes(classes: Trial, expect: Expect, guarded: str) -> None:
+    """Two nodes differ in the budget of their pods alone: for all cards of a node the other pod is evicted. While that
+    one ends, its cards are nominated: a second such pod takes those under the budget."""
+    classes.apply(disruption_budget("keep", {"app": "guarded"}, min_available=1))
+    for name in ("n1", "n2"):
+        classes.add(node(name).server("hgx-a100"))
+    classes.submit(*(low(one.gpus(8)) for one in pods("low", 2)))
+    where = {one.spec.node_name: one.metadata.name for one in expect.running("low-0", "low-1")}
+    path = classes.path("Pod", where.pop(guarded))
+    assert classes.call("PATCH", path, {"metadata": {"labels": {"app": "guarded"}}}).ok
+    classes.settle(3)  # the budget's status counts the pod
+    ((free, victim),) = where.items()
+    freeze(classes, free)
+
+    classes.submit(high(pod("first").gpus(8).hint("gpu", requiredTopologyScope="Node")))
+    expect.nominated("first", free)
+    classes.submit(high(pod("second").gpus(8).hint("gpu", requiredTopologyScope="Node")))
+
+    assert expect.running("second").spec.node_name == guarded
+    assert classes.pod(victim).deleting
+    thaw(classes, free)
+    assert expect.running("first").spec.node_name == free
 
 
 @pytest.mark.feature("PRE-1.minimal-victims", "DEV-15.victims-by-device")

@@ -45,16 +45,17 @@ def cordon(trial: Trial, name: str, *, on: bool) -> None:
 @pytest.mark.feature("PRE-1.lower-goes", "PRE-1.minimal-victims")
 @pytest.mark.case("PR-083", severity="critical", source="spec FWK-R75; kubernetes podTerminatingByPreemption")
 @pytest.mark.parametrize(
-    ("level", "reason", "preempts"),
+    ("level", "reason", "status", "preempts"),
     [
-        pytest.param("low", BY_SCHEDULER, False, id="preempted"),
-        pytest.param("low", "EvictionByEvictionAPI", True, id="evicted"),
-        pytest.param("low", "", True, id="deleted"),
-        pytest.param("high", BY_SCHEDULER, True, id="preempted-and-equal"),
+        pytest.param("low", BY_SCHEDULER, "True", False, id="preempted"),
+        pytest.param("low", BY_SCHEDULER, "False", True, id="no-longer-preempted"),
+        pytest.param("low", "EvictionByEvictionAPI", "True", True, id="evicted"),
+        pytest.param("low", "", "", True, id="deleted"),
+        pytest.param("high", BY_SCHEDULER, "True", True, id="preempted-and-equal"),
     ],
 )
-def test_which_ending_pod_a_nominated_pod_waits_for(
-    classes: Trial, expect: Expect, level: str, reason: str, preempts: bool
+def test_which_ending_pod_a_nominated_pod_waits_for(  # noqa: PLR0917
+    classes: Trial, expect: Expect, level: str, reason: str, status: str, preempts: bool
 ) -> None:
     """A pod ends slowly on the node that another one is nominated to. Without the eviction of a second pod there is no
     room. That one is evicted at once, unless the first is less important and was preempted."""
@@ -68,7 +69,7 @@ def test_which_ending_pod_a_nominated_pod_waits_for(
         classes.submit(of("top", "too-large", 64))
         expect.pending("too-large")
         moment = classes.cluster.clock.timestamp()
-        target = {"type": "DisruptionTarget", "status": "True", "reason": reason, "lastTransitionTime": moment}
+        target = {"type": "DisruptionTarget", "status": status, "reason": reason, "lastTransitionTime": moment}
         body = {"status": {"conditions": [target]}}
         path = f"{classes.path('Pod', 'ends')}/status"
         assert classes.call("PATCH", path, body, kind=STRATEGIC_MERGE_PATCH).ok
@@ -217,6 +218,24 @@ def test_a_preemptor_whose_binding_fails_is_placed_later(classes: Trial, expect:
     link.refuse(500, bindings)
     thaw(classes, "n1")
     assert classes.wait(lambda: link.refused >= 2, within=30), "two bindings were to be tried"
+    link.heal()
+    assert expect.bound("high", within=20).spec.node_name == "n1"
+
+
+@pytest.mark.feature("PRE-1.freed-place")
+@pytest.mark.case(
+    "PR-220",
+    severity="normal",
+    source="kubernetes pkg/scheduler/schedule_one.go@v1.37: handleBindingCycleError, clearNominatedNode",
+)
+def test_a_nomination_ends_with_a_refused_binding(classes: Trial, expect: Expect, link: Link) -> None:
+    """The victim of a nominated pod is gone, and the pod's bindings are refused: its nomination is taken back."""
+    classes.add(node("n1").cpu(4))
+    preempt_on_frozen(classes, expect, of("low", "victim", 4), by=of("high", "high", 4))
+    link.refuse(500, bindings)
+    thaw(classes, "n1")
+    expect.nominated("high", "")
+    assert link.refused, "a binding was to be tried"
     link.heal()
     assert expect.bound("high", within=20).spec.node_name == "n1"
 

@@ -19,17 +19,23 @@ pytestmark = [pytest.mark.needs(Capability.NODES)]
 
 @pytest.mark.feature("PRE-1.freed-place")
 @pytest.mark.case("PR-040", severity="critical")
-def test_the_room_of_an_equal_preemptor_counts(classes: Trial, expect: Expect) -> None:
-    """The victim on n1 ends slowly for a first pod. An equally important second one does not wait for the same room: it
-    takes that of the pod on n2, although that one is more important."""
+@pytest.mark.parametrize(("before", "ends"), [(1, False), (2, False), (1, True)], ids=["one", "two", "ends-anyway"])
+def test_the_room_of_an_equal_preemptor_counts(classes: Trial, expect: Expect, *, before: int, ends: bool) -> None:
+    """The victim on n1 ends slowly for a first pod, or for two that share its room, or did so before. An equally
+    important next one does not wait for the same room: it takes that of the pod on n2, although that one is more
+    important."""
     classes.add(node("n1").cpu(4).label("host", "n1"), node("n2").cpu(4).label("host", "n2"))
     classes.submit(of("low", "low", 4).on(host="n1"), of("middle", "middle", 4).on(host="n2"))
     expect.running("low", "middle")
     freeze(classes, "n1")
-    classes.submit(of("high", "first", 4))
-    expect.nominated("first", "n1")
+    if ends:
+        assert classes.call("DELETE", classes.path("Pod", "low")).ok
+        classes.settle()
+    for number in range(before):
+        classes.submit(of("high", f"first-{number}", 4 // before))
+        expect.nominated(f"first-{number}", "n1")
 
-    classes.submit(of("high", "second", 4))
+    classes.submit(of("high", "second", 4 // before))
 
     expect.gone("middle")
     assert expect.bound("second").spec.node_name == "n2"

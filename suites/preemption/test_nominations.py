@@ -9,7 +9,7 @@ from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import disruption_budget, gang, node, priority_class
-from seatrial.suites.preemption.nominations import end, of, preempt_on_frozen, thaw
+from seatrial.suites.preemption.nominations import end, freeze, of, preempt_on_frozen, thaw
 from seatrial.suites.preemption.priorities import classes
 
 __all__ = ["classes"]
@@ -69,10 +69,15 @@ def test_half_of_the_room_is_not_given_away(classes: Trial, expect: Expect) -> N
 @pytest.mark.feature("PRE-1.lower-goes")
 @pytest.mark.case("PR-061", severity="critical")
 @pytest.mark.long(seconds=15)
-@pytest.mark.parametrize("cooled", [True, False], ids=["after-backoff", "in-backoff"])
-def test_a_pod_whose_room_was_taken_preempts_again(classes: Trial, expect: Expect, cooled: bool) -> None:
+@pytest.mark.parametrize(
+    ("cooled", "ends"),
+    [(True, False), (False, False), (True, True)],
+    ids=["after-backoff", "in-backoff", "from-a-pod-that-ends"],
+)
+def test_a_pod_whose_room_was_taken_preempts_again(classes: Trial, expect: Expect, *, cooled: bool, ends: bool) -> None:
     """One of two victims is gone, and a more important pod takes its room. When the other is gone too, the nominated
-    pod does not fit there any more: it preempts on another node, at the latest when its backoff is over."""
+    pod does not fit there any more: it preempts on another node, at the latest when its backoff is over. From then on
+    it holds no room on the first: a less important pod gets the rest of that."""
     classes.add(node("n1").cpu(8))
     preempt_on_frozen(classes, expect, of("low", "first", 4), of("low", "second", 4), by=of("high", "high", 8))
     end(classes, "first")
@@ -81,15 +86,24 @@ def test_a_pod_whose_room_was_taken_preempts_again(classes: Trial, expect: Expec
     classes.add(node("n2").cpu(8).taint("closed"))  # an empty node without it would be taken by the pod that waits
     classes.submit(of("low", "third", 8).node_name("n2"))
     expect.running("third")
+    freeze(classes, "n2")
     assert classes.call("PATCH", "/api/v1/nodes/n2", {"spec": {"taints": []}}).ok
     expect.stable(seconds=12)  # the backoff is over, and nothing but the end of the second pod has it tried again
     if not cooled:  # an event that has it tried again, so that another backoff begins
         assert classes.call("PATCH", classes.path("Pod", "high"), {"metadata": {"labels": {"tried": "again"}}}).ok
         end(classes, "second")
-
-    thaw(classes, "n1")
+    if ends:  # slowly, by a deletion and not by a preemption
+        assert classes.call("DELETE", classes.path("Pod", "top")).ok
+        end(classes, "second")
+    else:
+        thaw(classes, "n1")
 
     expect.gone("third")
+    expect.nominated("high", "n2")
+    classes.submit(of("middle", "rest", 4))
+    assert expect.bound("rest").spec.node_name == "n1"
+    for name in ("n1", "n2"):
+        thaw(classes, name)
     assert expect.bound("high").spec.node_name == "n2"
 
 
@@ -139,6 +153,35 @@ def test_a_more_important_pod_ends_lesser_nominations(classes: Trial, expect: Ex
     classes.submit(of("high", "greater", 8))
     expect.nominated("greater", "n1")
     expect.nominated("lesser", "")
+    thaw(classes, "n1")
+    assert expect.bound("greater").spec.node_name == "n1"
+
+
+@pytest.mark.feature("PRE-1.freed-place", "PRE-1.lower-goes")
+@pytest.mark.case(
+    "PR-224",
+    severity="normal",
+    source="kubernetes preemption.go: without a nomination a pod finds another place before the victims have ended",
+)
+@pytest.mark.long(seconds=15)
+def test_a_pod_that_lost_its_nomination_preempts_elsewhere(classes: Trial, expect: Expect) -> None:
+    """A more important pod needs all of the node that another is nominated to. That one's nomination is taken back,
+    and when a pod leaves n2, it preempts there, though its first victim has not ended."""
+    classes.add(*(node(name).cpu(9).label("host", name) for name in ("n1", "n2")))
+    classes.submit(of("middle", "second", 5).on(host="n1"), of("middle", "other", 8).on(host="n2"))
+    classes.submit(of("top", "leaves", 1).on(host="n2"))
+    expect.running("second", "other", "leaves")
+    preempt_on_frozen(classes, expect, of("low", "victim", 4).on(host="n1"), by=of("high", "lesser", 4))
+    classes.submit(of("top", "greater", 9).on(host="n1"))
+    expect.gone("second")
+    expect.nominated("lesser", "")
+    expect.pending("lesser")
+    assert not classes.pod("other").deleting
+
+    classes.delete("leaves")
+
+    expect.gone("other", within=20)
+    assert expect.bound("lesser").spec.node_name == "n2"
     thaw(classes, "n1")
     assert expect.bound("greater").spec.node_name == "n1"
 
@@ -217,14 +260,16 @@ def test_a_budget_with_disruptions_left_does_not_protect(
 @pytest.mark.feature("PRE-1.lower-goes")
 @pytest.mark.case("PR-062", severity="critical")
 def test_a_waiting_pod_preempts_when_that_becomes_enough(classes: Trial, expect: Expect) -> None:
-    """A pod needs all of a node, where a pod of its own priority has the half and a less important one the other.
-    When the first ends, no node is free for it, but it may preempt: the other goes at once."""
+    """A pod needs all of a node, where a pod of its own priority has the half and a less important one the other. An
+    equal pod that waits, too, is deleted. When the first ends, no node is free for the one that is left, but it may
+    preempt: the other goes at once."""
     classes.add(node("n1").cpu(8))
     classes.submit(of("high", "equal", 4), of("low", "victim", 4))
     expect.running("equal", "victim")
-    classes.submit(of("high", "waits", 8))
-    expect.pending("waits")
+    classes.submit(of("high", "waits", 8), of("high", "deleted", 8))
+    expect.pending("waits", "deleted")
     assert not classes.pod("victim").deleting
+    classes.delete("deleted")
 
     classes.delete("equal")
 
@@ -254,3 +299,27 @@ def test_a_waiting_pod_preempts_when_the_second_pod_has_left(classes: Trial, exp
 
     expect.gone("victim")
     expect.bound("waits")
+
+
+@pytest.mark.feature("PRE-1.lower-goes")
+@pytest.mark.case(
+    "PR-226", severity="critical", source="kubernetes: a deletion of a pod moves waiting pods to the queue"
+)
+@pytest.mark.long(seconds=15)
+def test_a_pod_preempts_beside_an_older_one_that_is_nominated(classes: Trial, expect: Expect) -> None:
+    """Two equal pods wait, of which the older one is nominated to n1, where its victim ends slowly. A pod of equal
+    importance leaves n2, so that the eviction of a less important one there is enough: the younger one preempts."""
+    classes.add(node("n1").cpu(4).label("host", "n1"), node("n2").cpu(5).label("host", "n2"))
+    classes.submit(of("high", "leaves", 2).on(host="n2"), of("low", "low", 2).on(host="n2"))
+    expect.running("leaves", "low")
+    preempt_on_frozen(classes, expect, of("low", "victim", 4), by=of("high", "older", 4))
+    classes.submit(of("high", "younger", 4))
+    expect.pending("younger")
+    assert not classes.pod("low").deleting
+
+    classes.delete("leaves")
+
+    expect.gone("low", within=20)
+    assert expect.bound("younger").spec.node_name == "n2"
+    thaw(classes, "n1")
+    assert expect.bound("older").spec.node_name == "n1"

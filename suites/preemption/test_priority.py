@@ -5,7 +5,7 @@ import pytest
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
-from seatrial.scheduler.api.builders import PodBuilder, disruption_budget, node, pod
+from seatrial.scheduler.api.builders import PodBuilder, disruption_budget, node, pod, reservation
 from seatrial.suites.preemption.priorities import classes
 
 __all__ = ["classes"]
@@ -178,6 +178,41 @@ def test_preemption_that_cannot_help_evicts_no_pod(classes: Trial, expect: Expec
 
     expect.pending("huge", saying="preemption: 0/1 nodes are available")
     expect.stable(seconds=2)
+
+
+@pytest.mark.feature("RSV-4.enable-preemption")
+@pytest.mark.case("PR-228", severity="critical", source="spec RSV-R44: without enablePreemption no victims")
+@pytest.mark.long(seconds=12)
+def test_a_reservation_evicts_no_pod(classes: Trial, expect: Expect) -> None:
+    """The only card has a less important pod: a Reservation waits for it."""
+    classes.add(node("n1").cards(1))
+    classes.submit(low("low"))
+    expect.running("low")
+
+    classes.reserve(reservation("held").like(high("x")).for_labels(app="owner"))
+
+    expect.stable(seconds=12)
+    assert not classes.pod("low").deleting
+    classes.delete("low")
+    expect.available("held")
+
+
+@pytest.mark.feature("PRE-1.minimal-victims", "RSV-4.enable-preemption")
+@pytest.mark.case("PR-229", severity="critical", source="spec RSV-R33, RSV-R34: what is reserved stays so")
+def test_an_owner_of_a_reservation_is_not_evicted_for_others(classes: Trial, expect: Expect) -> None:
+    """A Reservation holds the node for its owner, which is less important. The eviction of the owner would not make
+    room for others: it stays."""
+    classes.add(node("n1").cpu(4))
+    classes.reserve(reservation("held").like(pod("x").request(cpu=4)).for_labels(app="owner").many())
+    expect.available("held")
+    classes.submit(pod("owner").request(cpu=4).label("app", "owner").priority_class("trial-low"))
+    expect.running("owner")
+
+    classes.submit(pod("high").request(cpu=4).priority_class("trial-high"))
+
+    expect.pending("high")
+    expect.stable(seconds=3)
+    expect.running("owner")
 
 
 @pytest.mark.feature("PRE-1.minimal-victims")

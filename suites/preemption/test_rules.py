@@ -6,6 +6,7 @@ from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import node, pod
+from seatrial.suites.preemption.nominations import freeze, thaw
 from seatrial.suites.preemption.priorities import classes
 from seatrial.suites.scoring.rules import REQUIRED, Json, pod_with, spread, term
 
@@ -40,6 +41,32 @@ def test_a_pod_goes_whose_place_makes_the_skew_too_large(classes: Trial, expect:
     expect.gone("counted")
     assert expect.bound("new").spec.node_name == "n1"
     expect.bound("other", *([] if more else ["full"]))
+
+
+@pytest.mark.feature("PRE-1.lower-goes")
+@pytest.mark.case("PR-221", severity="normal", source="ours: a pod that is being deleted is taken off the counts once")
+def test_a_pod_that_is_being_deleted_is_not_taken_off_the_skew_twice(classes: Trial, expect: Expect) -> None:
+    """The node of rack b is full of pods that are as important. In rack a two less important pods of the app are, of
+    which the first ends slowly and does not count any more: the second is evicted before the first has ended."""
+    classes.add(node("n1").cpu(8).label("rack", "a"), node("n2").cpu(2).label("rack", "b"))
+    rack_a = {"rack": "a"}
+    classes.submit(
+        pod("full").request(cpu=2).select({"rack": "b"}).priority_class("trial-high"),
+        pod_with("ends").request(cpu=1).select(rack_a).priority_class("trial-low"),
+        pod_with("counted").request(cpu=1).select(rack_a).priority_class("trial-middle"),
+    )
+    expect.running("full", "ends", "counted")
+    freeze(classes, "n1")
+    assert classes.call("DELETE", classes.path("Pod", "ends")).ok
+    expect.gone("ends")
+
+    new = pod_with("new", topologySpreadConstraints=spread(topologyKey="rack")).request(cpu=1)
+    classes.submit(new.priority_class("trial-high"))
+
+    expect.gone("counted")
+    assert classes.find("ends") is not None
+    thaw(classes, "n1")
+    assert expect.bound("new").spec.node_name == "n1"
 
 
 @pytest.mark.feature("PRE-1.lower-goes", "PRE-1.minimal-victims")

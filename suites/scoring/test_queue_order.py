@@ -13,9 +13,10 @@ from seatrial.harness.clusters.fault_injection.transport import Link
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import node, pod, priority_class
 from seatrial.suites.faults.schedulers import link, pause, running, witnessed
-from seatrial.suites.scoring.rules import HOST, REQUIRED, patch, pod_with, waits
+from seatrial.suites.scoring.claims import StorageOfCase, storage
+from seatrial.suites.scoring.rules import HOST, REQUIRED, Json, patch, pod_with, waits
 
-__all__ = ["link", "running"]
+__all__ = ["link", "running", "storage"]
 
 pytestmark = [pytest.mark.needs(Capability.NODES)]
 
@@ -105,6 +106,29 @@ def test_pods_for_two_nodes_do_not_wait_for_each_other(trial: Trial, expect: Exp
     assert not trial.pod(f"for-{full}").spec.node_name
 
 
+@pytest.mark.feature("SCORE-4.queue", "SCORE-4.volumes")
+@pytest.mark.case("SC-563", severity="critical", source="kubernetes: a deletion of a pod moves all pods that it helps")
+@pytest.mark.long(seconds=15)
+@pytest.mark.parametrize("freed", ["n1", "n2"])
+def test_equal_pods_with_volumes_on_two_nodes(trial: Trial, expect: Expect, storage: StorageOfCase, freed: str) -> None:
+    """Two equal pods wait, whose volumes are on n1 and on n2. One of the nodes gets room: its pod is bound."""
+    storage.of_class()
+    hosts = ("n1", "n2")
+    trial.add(*(node(host).cpu(2) for host in hosts))
+    trial.submit(*(pod_with(f"holder-{host}").request(cpu=2).select({HOST: host}) for host in hosts))
+    expect.bound(*(f"holder-{host}" for host in hosts))
+    for host in hosts:
+        storage.volume(host, host, of=host)
+        storage.claim(host, selector={"matchLabels": {"of": host}})
+        volumes: list[Json] = [{"name": "v", "persistentVolumeClaim": {"claimName": host}}]
+        trial.submit(pod_with(f"for-{host}", volumes=volumes).request(cpu=2))
+    expect.pending("for-n1", "for-n2")
+
+    trial.delete(f"holder-{freed}")
+
+    assert expect.bound(f"for-{freed}", within=20).spec.node_name == freed
+
+
 @pytest.mark.feature("SHELL-5.binding")
 @pytest.mark.case("SC-144", severity="normal")
 def test_the_event_of_a_binding(trial: Trial, expect: Expect) -> None:
@@ -145,7 +169,7 @@ def test_of_pods_that_come_at_once_the_most_important_are_placed(
 ) -> None:
     """Three pods of different priorities come while the scheduler is disconnected, in any order, and there is room for
     two: the least important one waits."""
-    values = {"high": 3000, "middle": 2000, "low": 1000}
+    values = {"high": 3000, "middle": -1000, "low": -2000}
     trial.apply(*(priority_class(f"trial-{name}", value, preempts=False) for name, value in values.items()))
     trial.add(node("n1").cpu(2))
     witnessed(trial, expect)

@@ -1,11 +1,16 @@
 """When a waiting pod is tried again, and when it is not: age, backoff, gates, deletion."""
 
+from functools import partial
+from pathlib import Path
+
 import pytest
+import yaml
 
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.fault_injection.transport import Link, bindings
 from seatrial.harness.clusters.protocol import Capability
+from seatrial.harness.subject.protocol import Subject
 from seatrial.scheduler.api.builders import node, pod, priority_class
 from seatrial.suites.faults.schedulers import link, running
 from seatrial.suites.scoring.rules import HOST, REQUIRED, Json, pod_with, spread
@@ -54,19 +59,45 @@ def test_backoff_has_a_maximum(trial: Trial, expect: Expect, link: Link) -> None
     expect.bound("p", within=12)
 
 
-@pytest.mark.case("SC-462", severity="normal", source="spec FWK-R42; kubernetes: podInitialBackoffSeconds is 1")
+def expect_backoffs(trial: Trial, link: Link, *backoffs: int) -> None:
+    """Bindings are refused: after the first try each comes at the end of its backoff, or at most a second later."""
+    assert trial.wait(lambda: link.refused >= 1, within=30), "a binding was to be tried"
+    for tries, seconds in enumerate(backoffs, start=1):
+        assert not trial.wait(partial(more_than, link, tries), within=seconds - 0.2), f"try {tries + 1} is early"
+        assert trial.wait(partial(more_than, link, tries), within=1.2), f"no try {tries + 1} after {seconds} s"
+
+
+def more_than(link: Link, tries: int) -> bool:
+    return link.refused > tries
+
+
+@pytest.mark.case("SC-462", severity="normal", source="spec FWK-R42: 1 s, and twice as long each time")
 @pytest.mark.needs(Capability.VIRTUAL_TIME)
 def test_the_first_backoffs_are_short(trial: Trial, expect: Expect, link: Link) -> None:
-    """Bindings fail: the second try comes a second after the first one, and the third two seconds later. Each may be
-    late by a second."""
+    """Bindings fail: the next tries come one, two and four seconds after the one before."""
     trial.add(node("n1"))
     link.refuse(500, bindings)
     trial.submit(pod("p"))
-    assert trial.wait(lambda: link.refused >= 1, within=30), "a binding was to be tried"
-    assert not trial.wait(lambda: link.refused >= 2, within=0.8), "tried again without a backoff"
-    assert trial.wait(lambda: link.refused >= 3, within=4.7), f"three tries in 5.5 s, found {link.refused}"
+    expect_backoffs(trial, link, 1, 2, 4)
     link.heal()
     expect.bound("p")
+
+
+@pytest.mark.case(
+    "SC-560", severity="normal", source="spec framework 2.1: podInitialBackoffSeconds, podMaxBackoffSeconds"
+)
+@pytest.mark.needs(Capability.VIRTUAL_TIME)
+def test_the_configuration_sets_the_backoffs(trial: Trial, running: Subject, link: Link, tmp_path: Path) -> None:
+    """The first backoff is of three seconds and the longest of five: the tries come after three, five and five."""
+    config = tmp_path / "config.yaml"
+    kind = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
+    config.write_text(yaml.safe_dump({**kind, "podInitialBackoffSeconds": 3, "podMaxBackoffSeconds": 5}))
+    trial.add(node("n1"))
+    with running.configured(config):
+        link.refuse(500, bindings)
+        trial.submit(pod("p"))
+        expect_backoffs(trial, link, 3, 5, 5)
+        link.heal()
 
 
 @pytest.mark.case("SC-190", severity="normal")

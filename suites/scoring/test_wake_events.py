@@ -25,6 +25,7 @@ pytestmark = [pytest.mark.needs(Capability.NODES)]
 Event = Callable[[], object]
 PODS = ("first", "second", "other")
 NODE = "/api/v1/nodes/{}"
+DONGLE = "example.com/wake-dongle"
 
 
 def waiting(**spec: Json | list[Json]) -> list[PodBuilder]:
@@ -54,6 +55,14 @@ def node_grows(trial: Trial, _expect: Expect) -> Event:
     submit(trial)
     amounts = {"cpu": "4"}
     body = {"status": {"allocatable": amounts, "capacity": amounts}}
+    return lambda: trial.call("PATCH", f"{NODE.format('n1')}/status", body, kind=STRATEGIC_MERGE_PATCH)
+
+
+def new_resource(trial: Trial, _expect: Expect) -> Event:
+    """No node has had the resource before."""
+    trial.add(node("n1").cpu(4))
+    trial.submit(*(built.resources({DONGLE: 1}) for built in waiting()))
+    body = {"status": {"allocatable": {DONGLE: "4"}, "capacity": {DONGLE: "4"}}}
     return lambda: trial.call("PATCH", f"{NODE.format('n1')}/status", body, kind=STRATEGIC_MERGE_PATCH)
 
 
@@ -151,6 +160,7 @@ EVENTS = [
     node_added,
     pytest.param(first_node_added, marks=pytest.mark.needs(Capability.OWN_CLUSTER)),
     node_grows,
+    new_resource,
     taint_removed,
     uncordoned,
     node_label_added,

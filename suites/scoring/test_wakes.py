@@ -102,6 +102,20 @@ def test_one_event_wakes_a_pod(trial: Trial, expect: Expect, prepared: Callable[
     expect.bound("waits", within=20)
 
 
+@pytest.mark.feature("SCORE-4.queue")
+@pytest.mark.case("SC-561", severity="critical", source=AFFINITY)
+@pytest.mark.long(seconds=15)
+def test_partners_that_come_one_after_the_other(trial: Trial, expect: Expect) -> None:
+    """Two pods wait for a partner each. One partner comes and later the other: each time its pod is bound."""
+    trial.add(node("n1").cpu(8))
+    for name in ("a", "b"):
+        trial.submit(pod_with(f"waits-{name}", affinity={"podAffinity": {REQUIRED: [term(f"partner-{name}")]}}))
+    expect.pending("waits-a", "waits-b")
+    for name in ("b", "a"):
+        trial.submit(pod_with(f"partner-{name}", f"partner-{name}"))
+        expect.bound(f"waits-{name}", within=20)
+
+
 def in_two_namespaces(trial: Trial, expect: Expect, other: str) -> tuple[list[str], list[str]]:
     """In each of two namespaces a pod keeps apart from one of its own namespace."""
     trial.submit(pod_with("opponent", "opponent"))
