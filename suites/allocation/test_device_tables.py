@@ -201,6 +201,36 @@ def test_how_many_of_the_nics_that_a_hint_selects(  # noqa: PLR0917 a case and i
     assert (minors(a, "rdma"), amounts(a, RDMA, "rdma")) == (nics, [each] * len(nics))
 
 
+@pytest.mark.feature("DEV-1.once")
+@pytest.mark.case(
+    "DS-240", severity="normal", source=f"spec DEV-R14, DEV-R47; {DEVICE_SHARE}/devicehandler_default.go@v1.7.0"
+)
+@pytest.mark.needs(Capability.DEVICE_FAULTS)  # no node of the catalog runs pods on FPGAs
+def test_fpgas(trial: Trial, expect: Expect) -> None:
+    """Whole FPGAs of those that a hint selects, a part of each, a share of one: as NICs, and none beyond 100 %."""
+    trial.add(node("n1").gpus(CARD, 1).nics(NIC, 4).extended(FPGA, 400))
+
+    def fpga(one: Json) -> Json | None:
+        labels = {"speed": "fast" if one["minor"] in {1, 2} else "slow"}
+        return {"type": "fpga", "resources": {FPGA: 100}, "labels": labels} if one["type"] == "rdma" else None
+
+    relist(trial, "n1", fpga)
+    trial.inject({"node": "n1", "verb": "frozen"})
+    fast, slow = ({"selector": {"matchLabels": {"speed": word}}} for word in ("fast", "slow"))
+    for builder, chosen, percent in (
+        (pod("two").resources({FPGA: 200}).hint("fpga", **fast), [1, 2], 100),
+        (pod("each").resources({FPGA: 5}).hint("fpga", allocateStrategy="ApplyForAll", **slow), [0, 3], 5),
+        (pod("a").resources({FPGA: 60}), [0], 60),
+        (pod("b").resources({FPGA: 60}), [3], 60),
+        (pod("c").resources({FPGA: 35}), [0], 35),
+    ):
+        trial.submit(builder)
+        placed = expect.bound(builder.name)
+        assert (minors(placed, "fpga"), amounts(placed, FPGA, "fpga")) == (chosen, [percent] * len(chosen))
+    trial.submit(pod("d").resources({FPGA: 36}))
+    expect.pending("d", saying="Insufficient fpga devices")
+
+
 def paired(trial: Trial, **labels: str) -> None:
     """A node n1 with two cards and a NIC on each of four switches, two switches on each NUMA node."""
     machine = node("n1").gpus(CARD, 8).nics(NIC, 4)
