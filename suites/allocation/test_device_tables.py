@@ -595,22 +595,29 @@ def test_a_node_is_scored_for_one_card(trial: Trial, expect: Expect, scope: str)
             id="cambricon",
         ),
         pytest.param({GPU_VENDOR_LABEL: "nvidia"}, {GPU: 200}, {}, id="nothing-more"),
+        pytest.param({GPU_VENDOR_LABEL: "huawei"}, {RDMA: 100}, {}, id="no-card"),
     ],
 )
 def test_what_plugins_of_vendors_read(
     trial: Trial, expect: Expect, labels: dict[str, str], resources: Json, shown: Any
 ) -> None:
-    """All vendors' pods say their cards and when; the vendor and the model in the Device object say what else."""
-    trial.add(node("n1").gpus(CARD, 2))
-    relist(trial, "n1", lambda one: {"id": f"CARD-{one['minor']}", "resources": AMOUNTS}, **labels)
+    """All vendors' pods say their cards and when; the vendor and the model in the Device object say what else. Pods
+    without cards say when."""
+    trial.add(node("n1").gpus(CARD, 2).nics(NIC, 1))
+
+    def card(one: Json) -> Json | None:
+        return {"id": f"CARD-{one['minor']}", "resources": AMOUNTS} if one["type"] == "gpu" else None
+
+    relist(trial, "n1", card, **labels)
     trial.submit(pod("a").resources(dict(resources)).scheduler("vendor-plugins"))
     if isinstance(shown, str):
         expect.pending("a", saying=shown)
         return
     a = expect.bound("a")
     annotations = a.metadata.annotations
-    assert annotations.get("scheduling.koordinator.sh/gpu-minors") == ",".join(map(str, minors(a)))
-    assert int(annotations.get("scheduling.koordinator.sh/bind-timestamp", 0)) > 0
+    assert annotations.get("scheduling.koordinator.sh/gpu-minors", "") == ",".join(map(str, minors(a)))
+    moment = int(annotations.get("scheduling.koordinator.sh/bind-timestamp", 0)) / 1e9  # of nanoseconds
+    assert abs(moment - trial.cluster.clock.now()) < 300
     own = {
         key: value
         for key, value in annotations.items()
