@@ -108,6 +108,17 @@ def test_a_pod_of_two_numa_nodes_avoids_one_that_a_pod_has_alone(
 
 
 @pytest.mark.feature("NUMA-2.exclusive")
+@pytest.mark.case("NU-080", severity="normal", source="spec NUMA-R15: no exclusivity if only the node did")
+def test_a_policy_of_the_node_alone_excludes_no_pod(trial: Trial, expect: Expect) -> None:
+    """A pod has four CPUs of one NUMA node, and the node aligns all pods: one of 40 that names no policy gets both."""
+    trial.add(node("n1").server(MACHINE).numa_policy(RESTRICTED))
+    trial.submit(bound("narrow", 4))
+    assert len(shares(expect.running("narrow"))) == 1
+    trial.submit(plain("wide", 40))
+    assert len(shares(expect.running("wide"))) == 2
+
+
+@pytest.mark.feature("NUMA-2.exclusive")
 @pytest.mark.case("NU-040", severity="normal", source="ours: a pod that fits now is tried now; spec NUMA-R15")
 def test_a_numa_node_that_a_pod_no_longer_has_alone(trial: Trial, expect: Expect) -> None:
     """An exclusive pod of 40 avoids the NUMA node that a pod has alone. A pod that spans both NUMA nodes comes: none is
@@ -377,6 +388,44 @@ def test_pods_keep_what_they_have_when_the_topology_changes(
     assert shares(expect.running("third")).keys() != shares(first).keys()
     trial.submit(plain("large", 28).align(SINGLE_NUMA_NODE))
     expect.pending("large", saying=UNALIGNED)
+
+
+@pytest.mark.feature("NUMA-1.node-policy", "CPU-3.full-pcpus-only")
+@pytest.mark.case("NU-081", severity="normal", source="spec NUMA-R7, NUMA-R12, NUMA-R22")
+@pytest.mark.parametrize(
+    ("label", "value"), [(NUMA_TOPOLOGY_POLICY_LABEL, SINGLE_NUMA_NODE), (CPU_BIND_POLICY_LABEL, "FullPCPUsOnly")]
+)
+@pytest.mark.parametrize("event", [changed, made_anew])
+def test_labels_of_a_node_stay_in_force_when_the_topology_changes(
+    trial: Trial, expect: Expect, label: str, value: str, event: Callable[[Trial], None]
+) -> None:
+    """By a label of the node a pod of 33 CPUs is refused: also after its NodeResourceTopology was written again."""
+    trial.add(node("n1").server(MACHINE).label(label, value))
+    event(trial)
+    trial.settle()
+    trial.submit(plain("a", 33))
+    expect.pending("a")
+
+
+@pytest.mark.feature("NUMA-1.not-overbooked")
+@pytest.mark.case("NU-082", severity="normal", source="spec NUMA-R21, NUMA-R66; koordinator topology_eventhandler.go")
+def test_what_zones_list(trial: Trial, expect: Expect) -> None:
+    """Zones are NUMA nodes by their name, wherever they are in the list, and give what is allocatable of them, whatever
+    their capacity is and what an agent found available."""
+    trial.add(node("n1").server(MACHINE))
+    zones = orjson.loads(trial.call("GET", TOPOLOGY).body)["zones"]
+    for zone in zones:
+        for resource in zone["resources"]:
+            if resource["name"] == "cpu":
+                resource |= {"allocatable": {"node-0": "8", "node-1": "16"}[zone["name"]], "available": "4"}
+    zones.sort(key=lambda zone: zone["name"], reverse=True)
+    assert trial.call("PATCH", TOPOLOGY, {"zones": zones}).ok
+    trial.settle()
+    trial.submit(plain("large", 18).align(SINGLE_NUMA_NODE))
+    expect.pending("large", saying=UNALIGNED)
+    for name, cpu, zone in (("a", 16, 1), ("b", 8, 0)):
+        trial.submit(plain(name, cpu).align(SINGLE_NUMA_NODE))
+        assert shares(expect.running(name)) == {zone: 1000 * cpu}
 
 
 @pytest.mark.feature("CPU-3.full-pcpus-only")
