@@ -151,7 +151,7 @@ def test_all_others_share(trial: Trial, expect: Expect, builder: PodBuilder, cpu
         (9000, "koord-mid", False),
     ],
 )
-def test_priorities_of_pods_with_cpus_of_their_own(  # noqa: PLR0917 a case and its row
+def test_priorities_of_pods_with_cpus_of_their_own(
     trial: Trial, expect: Expect, priority: int, named: str, binds: bool
 ) -> None:
     """A pod of class LSR has CPUs of its own if its priority is in the band of koord-prod, or in none of the bands; a

@@ -31,7 +31,6 @@ from seatrial.scheduler.api.numa import (
     SPREAD_BY_PCPUS,
     SYSTEM_QOS,
 )
-from seatrial.scheduler.api.wire import to_json
 
 MACHINE, EIGHT_NUMA_NODES = "cpu-64", "atlas-800t-a2"
 TOPOLOGY = f"/apis/{GROUP_VERSION}/noderesourcetopologies/n1"

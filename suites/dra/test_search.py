@@ -219,6 +219,9 @@ TRUE = [
     "has(DEVICE.text) && !has(DEVICE.none) && DEVICE.no == false && DEVICE.zero == 0",
     "!('other.example.com' in device.attributes) && DRIVER in device.attributes && 'text' in DEVICE",
     "device.attributes['other.example.com'].?x.orValue(1) == 1",
+    "cel.bind(own, DEVICE, has(own.text) && own.text == 'card' && !has(own.none)) && cel.bind(x, DEVICE.none, true)",
+    "'GPU-H100'.split('-')[1] == 'H100' && 'a-b-c'.split('-', 2) == ['a', 'b-c'] && 'a-b'.replace('-', '') == 'ab'",
+    "'card'.substring(1, 3) == 'ar' && 'card'.substring(2) == 'rd' && 'card'.indexOf('d') == 3",
     "!DEVICE.?no.orValue(true) && DEVICE.?zero.orValue(1) == 0",
     "device.allowMultipleAllocations == false",
     "device.capacity[DRIVER].memory.compareTo(quantity('8Gi')) == 0",
@@ -234,7 +237,7 @@ FALSE = [
 
 
 @pytest.mark.feature("DRA-1.selected")
-@pytest.mark.case("DR-115", severity="critical", source=f"{CEL}; apiserver/pkg/cel/library quantity.go, semverlib.go")
+@pytest.mark.case("DR-115", severity="critical", source=f"{CEL}; apiserver/pkg/cel/library; spec DRA-R89")
 def test_what_an_expression_says_of_a_device(trial: Trial, expect: Expect, offers: Offers) -> None:
     """One claim for each expression, over devices that are all alike: those that hold get one, the others none."""
     trial.add(node("n1").pods(100))
@@ -255,7 +258,7 @@ def test_what_an_expression_says_of_a_device(trial: Trial, expect: Expect, offer
 
 
 @pytest.mark.feature("DRA-1.selected")
-@pytest.mark.case("DR-160", severity="normal", source=f"{CEL}: device.allowMultipleAllocations")
+@pytest.mark.case("DR-160", severity="normal", source=f"{CEL}; spec DRA-R89")
 def test_an_expression_says_whether_a_device_is_shared(trial: Trial, expect: Expect, offers: Offers) -> None:
     """Of two devices the second alone may be allocated several times: one claim is for such devices, and one for the
     others."""
