@@ -236,6 +236,37 @@ def test_bound_cpus_count_with_the_ratio(
         expect.refusal()
 
 
+@pytest.mark.feature("CPU-4.scheduled-by-ratio", "CPU-3.full-pcpus-only")
+@pytest.mark.case("NU-085", severity="normal", source="spec NUMA-R9, NUMA-R49; nodenumaresource/plugin.go")
+def test_cpus_that_the_node_binds_count_with_the_ratio(trial: Trial, expect: Expect) -> None:
+    """The node offers 64 CPUs, one and a half for each real one, and binds all pods to theirs: there is room for a pod
+    of 42 real ones, and not for one of 44."""
+    machine = node("n1").server(MACHINE).label(CPU_BIND_POLICY_LABEL, "FullPCPUsOnly")
+    trial.add(machine.annotation(AMPLIFICATION_RATIO, '{"cpu":1.5}'))
+    trial.settle(2)
+    trial.submit(plain("large", 44))
+    expect.pending("large", saying=NO_AMPLIFIED)
+    trial.submit(plain("a", 42))
+    assert len(cpus(expect.running("a"))) == 42
+
+
+@pytest.mark.feature("CPU-3.full-pcpus-only")
+@pytest.mark.case("NU-086", severity="normal", source="spec NUMA-R9, NUMA-R10; nodenumaresource/plugin.go")
+@pytest.mark.needs(Capability.VIRTUAL_TIME)  # in real time the node's agent writes the object again
+def test_a_node_binds_cpus_without_saying_which_it_has(trial: Trial, expect: Expect) -> None:
+    """A node without NodeResourceTopology binds all pods by its label: none is placed, until the label is gone."""
+    trial.add(node("n1").server(MACHINE))
+    assert trial.call("DELETE", TOPOLOGY).ok
+    trial.settle()
+    labelled = {"metadata": {"labels": {CPU_BIND_POLICY_LABEL: "FullPCPUsOnly"}}}
+    assert trial.call("PATCH", "/api/v1/nodes/n1", labelled).ok
+    trial.settle()
+    trial.submit(plain("a", 4))
+    expect.pending("a", saying="node(s) invalid CPU Topology")
+    assert trial.call("PATCH", "/api/v1/nodes/n1", {"metadata": {"labels": {CPU_BIND_POLICY_LABEL: None}}}).ok
+    expect.bound("a")
+
+
 @pytest.mark.feature("CPU-4.scheduled-by-ratio")
 @pytest.mark.profile("spreading-numa")
 @pytest.mark.case("NU-053", severity="normal", source="spec NUMA-R58")
