@@ -107,13 +107,14 @@ def test_which_cpus_a_pod_gets(  # noqa: PLR0917
     [
         pytest.param("2,1,4,2", "4", 11, MOST, "0-1,5,8-15", id="the-last-from-a-broken-core"),
         pytest.param("2,1,4,2", "4,8,12", 7, LEAST, "0-3,5-7", id="the-last-from-the-socket-of-the-others"),
+        pytest.param("2,2,4,2", "0-1", 12, LEAST, "16-27", id="all-from-the-emptiest-socket"),
         pytest.param("3,1,4,2", "0-1,8-11", 10, MOST, "12-13,16-23", id="the-rest-from-the-fullest-socket"),
     ],
 )
-def test_which_cpus_are_the_last_of_a_large_pod(  # noqa: PLR0917
+def test_which_cpus_a_large_pod_gets(  # noqa: PLR0917
     trial: Trial, expect: Expect, machine: str, used: str, count: int, strategy: str, expected: str
 ) -> None:
-    """Whole sockets, whole cores of the fullest other one, and single CPUs that break no core."""
+    """One socket, or whole sockets with whole cores of the fullest other one, and single CPUs that break no core."""
     trial.add(node("n1").server("cpu-64").label(NUMA_ALLOCATE_STRATEGY_LABEL, strategy))
     assert cpus_at(trial, expect, machine, used, asking("a", count, FULL_PCPUS), "") == parse_cpuset(expected)
 
