@@ -170,17 +170,17 @@ def test_a_claim_that_is_made_anew_while_it_is_written(
     gets that device, and the claim has no other one."""
     trial.add(node("n1"))
     offers.publish("n1", *(device(f"d{number}", attributes={"number": number}) for number in range(2)))
-    asked = [
+    requests = [
         claim("one").asks("d", offers.of_class, f"{offers.attribute('number')} == {number}") for number in range(2)
     ]
-    trial.apply(asked[0])
+    trial.apply(requests[0])
     witnessed(trial, expect)
     link.delay = 4.0
     trial.submit(pod("a").claim("d", name="one"))
     assert trial.reaches(lambda: bool(offers.claim("one").metadata.finalizers), within=60)
     assert trial.call("DELETE", trial.path("ResourceClaim", "one")).ok
     assert trial.reaches(lambda: trial.call("GET", trial.path("ResourceClaim", "one")).code == 404, within=30)
-    trial.apply(asked[1])
+    trial.apply(requests[1])
     pause(trial, 20, real=6)
     link.delay = 0.0
 
