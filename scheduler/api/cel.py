@@ -71,6 +71,17 @@ def simplified(tree: Any) -> Any:
     return tree
 
 
+def ident_of(tree: Any) -> str:
+    """The name if the expression is a single identifier, else empty."""
+    while isinstance(tree, lark.Tree):
+        if tree.data == "ident":
+            return str(tree.children[0])
+        if len(tree.children) != 1:
+            return ""
+        tree = tree.children[0]
+    return ""
+
+
 class CountingEvaluator(Evaluator):
     """Evaluates an expression or a part of it, step by step: three nested loops over lists can take minutes."""
 
@@ -95,6 +106,17 @@ class CountingEvaluator(Evaluator):
     def ident_value(self, name: str, root_scope: bool = False) -> Any:
         """The value of a variable or type name; overrides cel-python's method."""
         return self.scope[name] if name in self.scope else super().ident_value(name, root_scope)
+
+    def member_dot_arg(self, tree: lark.Tree[Any]) -> Any:
+        """A call of a method, or `cel.bind(name, value, body)`; overrides cel-python's method."""
+        member, name, *rest = tree.children
+        if name == "bind" and ident_of(member) == "cel" and rest and len(rest[0].children) == 3:
+            variable, value, body = rest[0].children
+            try:
+                return self.sub_evaluator(body).evaluate({ident_of(variable): self.visit(value)})
+            except CELEvalError as error:
+                return error
+        return super().member_dot_arg(tree)
 
     def visit_children(self, tree: lark.Tree[Any]) -> list[Any]:
         """Count a step; cel-python calls this for every part of an expression."""

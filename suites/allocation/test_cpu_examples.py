@@ -100,6 +100,25 @@ def test_which_cpus_a_pod_gets(  # noqa: PLR0917
     assert cpus_at(trial, expect, machine, used, asking("a", count, policy), "") == parse_cpuset(expected)
 
 
+@pytest.mark.feature("CPU-1.policies", "CPU-3.numa-strategy")
+@pytest.mark.case("NU-083", severity="normal", source="spec NUMA-R24, NUMA-R28; koordinator cpu_accumulator.go@v1.7.0")
+@pytest.mark.parametrize(
+    ("machine", "used", "count", "strategy", "expected"),
+    [
+        pytest.param("2,1,4,2", "4", 11, MOST, "0-1,5,8-15", id="the-last-from-a-broken-core"),
+        pytest.param("2,1,4,2", "4,8,12", 7, LEAST, "0-3,5-7", id="the-last-from-the-socket-of-the-others"),
+        pytest.param("2,2,4,2", "0-1", 12, LEAST, "16-27", id="all-from-the-emptiest-socket"),
+        pytest.param("3,1,4,2", "0-1,8-11", 10, MOST, "12-13,16-23", id="the-rest-from-the-fullest-socket"),
+    ],
+)
+def test_which_cpus_a_large_pod_gets(  # noqa: PLR0917
+    trial: Trial, expect: Expect, machine: str, used: str, count: int, strategy: str, expected: str
+) -> None:
+    """One socket, or whole sockets with whole cores of the fullest other one, and single CPUs that break no core."""
+    trial.add(node("n1").server("cpu-64").label(NUMA_ALLOCATE_STRATEGY_LABEL, strategy))
+    assert cpus_at(trial, expect, machine, used, asking("a", count, FULL_PCPUS), "") == parse_cpuset(expected)
+
+
 @pytest.mark.feature("CPU-2.pcpu-level", "CPU-2.numa-level")
 @pytest.mark.case(
     "CP-021",

@@ -12,7 +12,7 @@ from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.profiles import announced
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
-from seatrial.scheduler.api.builders import PodBuilder, node, pod, pods
+from seatrial.scheduler.api.builders import PodBuilder, node, pod, pods, priority_class
 from seatrial.scheduler.api.numa import (
     CPU_BIND_POLICY_LABEL,
     FULL_PCPUS,
@@ -23,6 +23,7 @@ from seatrial.scheduler.api.numa import (
     NUMA_NODE_LEVEL,
     PCPU_LEVEL,
     POD_CPU_ALLOCS,
+    PRIORITY_CLASS_LABEL,
     RESOURCE_STATUS,
     SPREAD_BY_PCPUS,
     SYSTEM_QOS,
@@ -120,7 +121,7 @@ def test_the_released_configuration(trial: Trial, expect: Expect, qos: str, orde
         pytest.param(pod("a").qos("BE"), "4", id="be"),
         pytest.param(pod("a"), "4", id="no-class"),
         pytest.param(pod("a").bind_cpus(FULL_PCPUS), "4", id="a-policy-alone"),
-        pytest.param(pod("a").qos("LSR").label("koordinator.sh/priority-class", "koord-batch"), "4", id="batch"),
+        pytest.param(pod("a").qos("LSR").label(PRIORITY_CLASS_LABEL, "koord-batch"), "4", id="batch"),
     ],
 )
 def test_all_others_share(trial: Trial, expect: Expect, builder: PodBuilder, cpu: str) -> None:
@@ -131,6 +132,35 @@ def test_all_others_share(trial: Trial, expect: Expect, builder: PodBuilder, cpu
     a, exclusive = expect.running("a", "exclusive")
     assert RESOURCE_STATUS not in a.metadata.annotations
     assert RESOURCE_STATUS in exclusive.metadata.annotations
+
+
+@pytest.mark.feature("CPU-1.others-share")
+@pytest.mark.case(
+    "NU-084", severity="normal", source="spec NUMA-R3, numa-cpu 2.1; koordinator apis/extension/priority.go@v1.7.0"
+)
+@pytest.mark.parametrize(
+    ("priority", "named", "binds"),
+    [
+        (9999, "", True),
+        (8999, "", True),
+        (7000, "", False),
+        (5999, "", False),
+        (3000, "", False),
+        (2999, "", True),
+        (7000, "koord-prod", True),
+        (9000, "koord-mid", False),
+    ],
+)
+def test_priorities_of_pods_with_cpus_of_their_own(
+    trial: Trial, expect: Expect, priority: int, named: str, binds: bool
+) -> None:
+    """A pod of class LSR has CPUs of its own if its priority is in the band of koord-prod, or in none of the bands; a
+    priority class in its label counts instead."""
+    trial.add(node("n1").server(MACHINE))
+    trial.apply(priority_class(f"cpus-{priority}", priority))
+    builder = bound(pod("a"), 4).priority_class(f"cpus-{priority}")
+    trial.submit(builder.label(PRIORITY_CLASS_LABEL, named) if named else builder)
+    assert bool(cpus(expect.running("a"))) == binds
 
 
 @pytest.mark.feature("CPU-1.integer")

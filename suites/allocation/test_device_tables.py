@@ -201,6 +201,36 @@ def test_how_many_of_the_nics_that_a_hint_selects(  # noqa: PLR0917 a case and i
     assert (minors(a, "rdma"), amounts(a, RDMA, "rdma")) == (nics, [each] * len(nics))
 
 
+@pytest.mark.feature("DEV-1.once")
+@pytest.mark.case(
+    "DS-240", severity="normal", source=f"spec DEV-R14, DEV-R47; {DEVICE_SHARE}/devicehandler_default.go@v1.7.0"
+)
+@pytest.mark.needs(Capability.DEVICE_FAULTS)  # no node of the catalog runs pods on FPGAs
+def test_fpgas(trial: Trial, expect: Expect) -> None:
+    """Whole FPGAs of those that a hint selects, a part of each, a share of one: as NICs, and none beyond 100 %."""
+    trial.add(node("n1").gpus(CARD, 1).nics(NIC, 4).extended(FPGA, 400))
+
+    def fpga(one: Json) -> Json | None:
+        labels = {"speed": "fast" if one["minor"] in {1, 2} else "slow"}
+        return {"type": "fpga", "resources": {FPGA: 100}, "labels": labels} if one["type"] == "rdma" else None
+
+    relist(trial, "n1", fpga)
+    trial.inject({"node": "n1", "verb": "frozen"})
+    fast, slow = ({"selector": {"matchLabels": {"speed": word}}} for word in ("fast", "slow"))
+    for builder, chosen, percent in (
+        (pod("two").resources({FPGA: 200}).hint("fpga", **fast), [1, 2], 100),
+        (pod("each").resources({FPGA: 5}).hint("fpga", allocateStrategy="ApplyForAll", **slow), [0, 3], 5),
+        (pod("a").resources({FPGA: 60}), [0], 60),
+        (pod("b").resources({FPGA: 60}), [3], 60),
+        (pod("c").resources({FPGA: 35}), [0], 35),
+    ):
+        trial.submit(builder)
+        placed = expect.bound(builder.name)
+        assert (minors(placed, "fpga"), amounts(placed, FPGA, "fpga")) == (chosen, [percent] * len(chosen))
+    trial.submit(pod("d").resources({FPGA: 36}))
+    expect.pending("d", saying="Insufficient fpga devices")
+
+
 def paired(trial: Trial, **labels: str) -> None:
     """A node n1 with two cards and a NIC on each of four switches, two switches on each NUMA node."""
     machine = node("n1").gpus(CARD, 8).nics(NIC, 4)
@@ -565,22 +595,29 @@ def test_a_node_is_scored_for_one_card(trial: Trial, expect: Expect, scope: str)
             id="cambricon",
         ),
         pytest.param({GPU_VENDOR_LABEL: "nvidia"}, {GPU: 200}, {}, id="nothing-more"),
+        pytest.param({GPU_VENDOR_LABEL: "huawei"}, {RDMA: 100}, {}, id="no-card"),
     ],
 )
 def test_what_plugins_of_vendors_read(
     trial: Trial, expect: Expect, labels: dict[str, str], resources: Json, shown: Any
 ) -> None:
-    """All vendors' pods say their cards and when; the vendor and the model in the Device object say what else."""
-    trial.add(node("n1").gpus(CARD, 2))
-    relist(trial, "n1", lambda one: {"id": f"CARD-{one['minor']}", "resources": AMOUNTS}, **labels)
+    """All vendors' pods say their cards and when; the vendor and the model in the Device object say what else. Pods
+    without cards say when."""
+    trial.add(node("n1").gpus(CARD, 2).nics(NIC, 1))
+
+    def card(one: Json) -> Json | None:
+        return {"id": f"CARD-{one['minor']}", "resources": AMOUNTS} if one["type"] == "gpu" else None
+
+    relist(trial, "n1", card, **labels)
     trial.submit(pod("a").resources(dict(resources)).scheduler("vendor-plugins"))
     if isinstance(shown, str):
         expect.pending("a", saying=shown)
         return
     a = expect.bound("a")
     annotations = a.metadata.annotations
-    assert annotations.get("scheduling.koordinator.sh/gpu-minors") == ",".join(map(str, minors(a)))
-    assert int(annotations.get("scheduling.koordinator.sh/bind-timestamp", 0)) > 0
+    assert annotations.get("scheduling.koordinator.sh/gpu-minors", "") == ",".join(map(str, minors(a)))
+    moment = int(annotations.get("scheduling.koordinator.sh/bind-timestamp", 0)) / 1e9  # of nanoseconds
+    assert abs(moment - trial.cluster.clock.now()) < 300
     own = {
         key: value
         for key, value in annotations.items()

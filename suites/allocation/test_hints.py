@@ -7,12 +7,17 @@ from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import node, pod
-from seatrial.scheduler.api.device import GPU_CORE, GPU_MEMORY_RATIO, RDMA
+from seatrial.scheduler.api.device import DEVICE_ALLOCATED, GPU_CORE, GPU_MEMORY_RATIO, RDMA
+from seatrial.suites.allocation.listed import occupy, relist
 
 pytestmark = [pytest.mark.needs(Capability.NODES)]
 
 PAIRS = "hgx-a100"  # two cards on a switch
 HOST = "kubernetes.io/hostname"
+
+
+def of_v07(text: str) -> str:
+    return text.replace("koordinator.sh/gpu", "kubernetes.io/gpu")
 
 
 @pytest.mark.feature("DEV-5.required-scope")
@@ -51,13 +56,30 @@ def test_exclusive_switches_are_not_shared(trial: Trial, expect: Expect) -> None
 def test_resource_names_of_v07(trial: Trial, expect: Expect) -> None:
     """`kubernetes.io/gpu-core` and `kubernetes.io/gpu-memory-ratio` are shares, counted with those of today."""
     trial.add(node("n1").gpus("a10", 1))
-    old: dict[str, str | int | float] = {
-        name.replace("koordinator.sh", "kubernetes.io"): 60 for name in (GPU_CORE, GPU_MEMORY_RATIO)
-    }
+    old: dict[str, str | int | float] = {of_v07(name): 60 for name in (GPU_CORE, GPU_MEMORY_RATIO)}
     trial.submit(pod("old").resources(old))
     assert minors(expect.bound("old")) == [0]
     trial.submit(pod("new").gpu_share(60))
     expect.pending("new")
+
+
+@pytest.mark.feature("DEV-1.share-by-percent", "DEV-1.once")
+@pytest.mark.case("DS-241", severity="normal", source="spec DEV-R1")
+def test_allocations_and_devices_with_names_of_v07(trial: Trial, expect: Expect) -> None:
+    """A pod that runs has 60 % of a card under the old names, and the Device object lists these: the card has no room
+    for as much again."""
+    trial.add(node("n1").gpus("a10", 2))
+    occupy(trial, "there", gpu={0: 60})
+    there = trial.pod("there").metadata.annotations[DEVICE_ALLOCATED]
+    trial.delete("there")
+    trial.settle()
+    relist(trial, "n1", lambda one: {"resources": {of_v07(name): value for name, value in one["resources"].items()}})
+    trial.submit(pod("old").gpu_share(60).annotation(DEVICE_ALLOCATED, of_v07(there)).node_name("n1"))
+    trial.settle()
+    trial.submit(pod("next").gpu_share(60))
+    assert minors(expect.bound("next")) == [1]
+    trial.submit(pod("last").gpu_share(60))
+    expect.pending("last")
 
 
 @pytest.mark.profile("vendor-plugins")

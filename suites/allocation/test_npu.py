@@ -23,6 +23,7 @@ from seatrial.fixtures.trial import Trial
 from seatrial.harness.apiserver.quantities import units
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import PodBuilder, node, pod, pods
+from seatrial.scheduler.api.core import Pod
 from seatrial.scheduler.api.device import (
     GPU_MEMORY,
     GPU_MEMORY_RATIO,
@@ -58,6 +59,12 @@ def whole(name: str, cards: int) -> PodBuilder:
 
 def virtual(name: str, cores: int = 5, cpus: int = 1, dvpp: int = 25, memory: str = "16Gi") -> PodBuilder:
     return pod(name).resources({GPU_SHARED: 1, NPU_CORE: cores, NPU_CPU: cpus, NPU_DVPP: dvpp, GPU_MEMORY: memory})
+
+
+def named(placed: Pod) -> str:
+    """The template of a pod's slice; "" if it names none."""
+    extension = devices_of(placed)[0].extension
+    return extension.gpu_shared_resource_template if extension else ""
 
 
 @pytest.fixture
@@ -212,10 +219,7 @@ def test_a_size_with_two_names_has_none(templates: Trial, expect: Expect) -> Non
     templates.add(node("n1").gpus(CARD, 1))
     templates.submit(virtual("a"), virtual("b", 10, 3, 50, "32Gi"))
 
-    extensions = [devices_of(bound)[0].extension for bound in expect.bound("a", "b")]
-
-    written = [extension.gpu_shared_resource_template if extension else "" for extension in extensions]
-    assert written == ["", "vir10_3c_32g"]
+    assert [named(bound) for bound in expect.bound("a", "b")] == ["", "vir10_3c_32g"]
 
 
 @pytest.mark.feature("DEV-11.virtual")
@@ -224,9 +228,9 @@ def test_a_size_with_two_names_has_none(templates: Trial, expect: Expect) -> Non
 def test_the_templates_change(templates: Trial, expect: Expect) -> None:
     """A pod waits for a size that the changed ConfigMap has, with all of DVPP, instead of another one, which is
     refused from then on, as is a size with DVPP for which there is one without; data that are no templates change
-    nothing, and when the ConfigMap is gone there is no size."""
+    nothing, a size that has another name gives this one, and when the ConfigMap is gone there is no size."""
     path = f"/api/v1/namespaces/{SYSTEM}/configmaps/{TEMPLATES_MAP}"
-    templates.add(node("n1").gpus(CARD, 2))
+    templates.add(node("n1").gpus(CARD, 3))
     templates.submit(virtual("new", 10, 3, 100, "32Gi"))
     expect.pending("new", saying="no matched GPU shared resource template")
     size = {GPU_MEMORY: "32Gi", NPU_CORE: 10, NPU_CPU: 3, NPU_DVPP: 100}
@@ -239,7 +243,11 @@ def test_the_templates_change(templates: Trial, expect: Expect) -> None:
     assert templates.call("PATCH", path, {"data": {"data.yaml": "no templates"}}).ok
     templates.settle()
     templates.submit(virtual("again", 10, 3, 100, "32Gi"))
-    expect.bound("again")
+    assert named(expect.bound("again")) == "vir10_3c_32g"
+    assert templates.call("PATCH", path, {"data": {"data.yaml": json.dumps({MODEL: {"vir10_new_name": size}})}}).ok
+    templates.settle()
+    templates.submit(virtual("renamed", 10, 3, 100, "32Gi"))
+    assert named(expect.bound("renamed")) == "vir10_new_name"
     assert templates.call("DELETE", path).ok
     templates.settle()
     templates.submit(virtual("late", 10, 3, 100, "32Gi"))

@@ -160,6 +160,35 @@ def test_a_claim_that_goes_before_its_allocation_is_answered(
     expect.bound("b", within=60)
 
 
+@pytest.mark.feature("DRA-1.counted", "HIL-4.api-errors")
+@pytest.mark.case("DR-161", severity="critical", source=f"{PLUGIN}/dra_manager.go: claims are known by their uid")
+@pytest.mark.long(seconds=15)
+def test_a_claim_that_is_made_anew_while_it_is_written(
+    trial: Trial, expect: Expect, offers: Offers, link: Link
+) -> None:
+    """While a pod's claim is written it is deleted, and one of that name comes that asks for another device: the pod
+    gets that device, and the claim has no other one."""
+    trial.add(node("n1"))
+    offers.publish("n1", *(device(f"d{number}", attributes={"number": number}) for number in range(2)))
+    requests = [
+        claim("one").asks("d", offers.of_class, f"{offers.attribute('number')} == {number}") for number in range(2)
+    ]
+    trial.apply(requests[0])
+    witnessed(trial, expect)
+    link.delay = 4.0
+    trial.submit(pod("a").claim("d", name="one"))
+    assert trial.reaches(lambda: bool(offers.claim("one").metadata.finalizers), within=60)
+    assert trial.call("DELETE", trial.path("ResourceClaim", "one")).ok
+    assert trial.reaches(lambda: trial.call("GET", trial.path("ResourceClaim", "one")).code == 404, within=30)
+    trial.apply(requests[1])
+    pause(trial, 20, real=6)
+    link.delay = 0.0
+
+    expect.bound("a", within=90)
+
+    assert offers.devices_of("one") == ["d=d1"]
+
+
 @pytest.mark.feature("DRA-1.counted", "DRA-1.comes-back")
 @pytest.mark.case("DR-141", severity="critical", source="spec DRA-R60, DRA-R75, DRA-R80")
 def test_a_device_of_the_network_is_given_once(trial: Trial, expect: Expect, offers: Offers) -> None:

@@ -219,6 +219,10 @@ TRUE = [
     "has(DEVICE.text) && !has(DEVICE.none) && DEVICE.no == false && DEVICE.zero == 0",
     "!('other.example.com' in device.attributes) && DRIVER in device.attributes && 'text' in DEVICE",
     "device.attributes['other.example.com'].?x.orValue(1) == 1",
+    "cel.bind(own, DEVICE, has(own.text) && own.text == 'card' && !has(own.none)) && cel.bind(x, DEVICE.none, true)",
+    "'GPU-H100'.split('-')[1] == 'H100' && 'a-b-c'.split('-', 2) == ['a', 'b-c'] && 'a-b'.replace('-', '') == 'ab'",
+    "'card'.substring(1, 3) == 'ar' && 'card'.substring(2) == 'rd' && 'card'.indexOf('d') == 3",
+    "!DEVICE.?no.orValue(true) && DEVICE.?zero.orValue(1) == 0",
     "device.allowMultipleAllocations == false",
     "device.capacity[DRIVER].memory.compareTo(quantity('8Gi')) == 0",
     "DEVICE.level.isLessThan(semver('1.0.0')) && DEVICE.level == semver('1.0.0-rc.1')",
@@ -227,13 +231,13 @@ TRUE = [
 FALSE = [
     "DEVICE.none == 1 && DEVICE.zero == 1",
     "semver('2.0.0-rc.1').isGreaterThan(semver('2.0.0'))",
-    "quantity('1').isGreaterThan(quantity('1'))",
+    "quantity('1').isGreaterThan(quantity('1')) || quantity('1').isLessThan(quantity('1'))",
     "DEVICE.no",
 ]
 
 
 @pytest.mark.feature("DRA-1.selected")
-@pytest.mark.case("DR-115", severity="critical", source=f"{CEL}; apiserver/pkg/cel/library quantity.go, semverlib.go")
+@pytest.mark.case("DR-115", severity="critical", source=f"{CEL}; apiserver/pkg/cel/library; spec DRA-R89")
 def test_what_an_expression_says_of_a_device(trial: Trial, expect: Expect, offers: Offers) -> None:
     """One claim for each expression, over devices that are all alike: those that hold get one, the others none."""
     trial.add(node("n1").pods(100))
@@ -251,6 +255,21 @@ def test_what_an_expression_says_of_a_device(trial: Trial, expect: Expect, offer
 
     for number in range(len(TRUE), len(TRUE) + len(FALSE)):
         expect.pending(f"p{number}", saying="cannot allocate all claims")
+
+
+@pytest.mark.feature("DRA-1.selected")
+@pytest.mark.case("DR-160", severity="normal", source=f"{CEL}; spec DRA-R89")
+def test_an_expression_says_whether_a_device_is_shared(trial: Trial, expect: Expect, offers: Offers) -> None:
+    """Of two devices the second alone may be allocated several times: one claim is for such devices, and one for the
+    others."""
+    trial.add(node("n1"))
+    offers.publish("n1", device("d0"), device("d1", allowMultipleAllocations=True))
+    shared = "device.allowMultipleAllocations"
+    for name, expression, chosen in (("many", shared, "d1"), ("again", shared, "d1"), ("once", f"!{shared}", "d0")):
+        trial.apply(claim(name).asks("d", offers.of_class, expression))
+        trial.submit(pod(name).claim("d", name=name))
+        expect.bound(name)
+        assert offers.devices_of(name) == [f"d={chosen}"]
 
 
 @pytest.mark.feature("DRA-2.alternatives")

@@ -82,13 +82,17 @@ class _Checked:
             self.visit(child, scope)
 
     def _call(self, tree: Any, scope: frozenset[str]) -> None:
-        from seatrial.harness.apiserver.cel.evaluating import MACROS, OPTIONAL, TWO_VARIABLE_MACROS, ident_of, parts_of
+        from seatrial.harness.apiserver.cel.evaluating import MACROS, OPTIONAL, TWO_VARIABLE_MACROS, parts_of
         from seatrial.harness.apiserver.cel.functions import NAMESPACES
+        from seatrial.scheduler.api.cel import ident_of
 
         member, token, value = parts_of(tree)
         name, namespace = str(token), ident_of(member)
         if namespace in NAMESPACES and namespace not in scope:
             self._function(token, f"{namespace}.{name}")
+        elif (namespace, name, len(value)) == ("cel", "bind", 3) and "device" in self._variables:
+            self.visit(value[1], scope)  # of selectors of devices alone (`dra: cel/compile.go`)
+            scope, value = scope | {ident_of(value[0])}, value[2:]
         else:
             self.visit(member, scope)
             count = 2 if (name in TWO_VARIABLE_MACROS and len(value) >= 3) or name == "transformMapEntry" else 1
@@ -116,7 +120,7 @@ class _Checked:
 
     def _schema_of(self, tree: Any, scope: frozenset[str]) -> Schema | None:
         """The schema of the selected value; None if unknown."""
-        from seatrial.harness.apiserver.cel.evaluating import ident_of
+        from seatrial.scheduler.api.cel import ident_of
 
         name = ident_of(tree)
         if name:

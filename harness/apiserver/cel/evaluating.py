@@ -12,7 +12,7 @@ from seatrial.harness.apiserver.cel.functions import FUNCTIONS, NAMESPACES
 from seatrial.harness.apiserver.cel.values import NONE, Optional
 from seatrial.harness.apiserver.long_computations import LOOP_STEPS, NeedsThread
 from seatrial.harness.apiserver.patterns import match_cost
-from seatrial.scheduler.api.cel import CountingEvaluator, CountingRunner
+from seatrial.scheduler.api.cel import CountingEvaluator, CountingRunner, ident_of
 
 MACROS: Final = frozenset({"all", "exists", "exists_one", "existsOne", "filter", "map"})
 TWO_VARIABLE_MACROS: Final = frozenset({"all", "exists", "exists_one", "existsOne", "transformList", "transformMap"})
@@ -44,17 +44,6 @@ class Budget:
     @property
     def exhausted(self) -> bool:
         return self.used > self._limit
-
-
-def ident_of(tree: Any) -> str:
-    """The name if the expression is a single identifier, else empty."""
-    while isinstance(tree, lark.Tree):
-        if tree.data == "ident":
-            return str(tree.children[0])
-        if len(tree.children) != 1:
-            return ""
-        tree = tree.children[0]
-    return ""
 
 
 def parts_of(tree: lark.Tree[Any]) -> tuple[Any, Any, list[Any]]:

@@ -40,8 +40,8 @@ class Version:
 
     __slots__ = ("rank",)
 
-    def __init__(self, text: str) -> None:
-        match = _SEMVER.fullmatch(text) if len(text) <= MAX_VERSION else None
+    def __init__(self, text: str, *, normalize: bool = False) -> None:
+        match = _SEMVER.fullmatch(_normalized(text) if normalize else text) if len(text) <= MAX_VERSION else None
         if match is None:
             raise ValueError(f'invalid version "{text}"')
         before = (match[4] or "").split(".") if match[4] else []
@@ -56,6 +56,14 @@ class Version:
 
     def __hash__(self) -> int:
         return hash(self.rank)
+
+
+def _normalized(text: str) -> str:
+    """The version without a leading `v` and leading zeros, and with three numbers."""
+    core = re.match(r"[0-9.]*", text.removeprefix("v"))
+    assert core is not None
+    numbers = [str(int(number)) if number else "" for number in core[0].split(".")]
+    return ".".join([*numbers, *["0"] * (3 - len(numbers))]) + text.removeprefix("v")[core.end() :]
 
 
 class _Truth(Enum):
@@ -307,6 +315,22 @@ def _plus(left: Any, right: Any, sign: int) -> Fraction:
     return left + sign * (right if isinstance(right, Fraction) else int(right))
 
 
+def _split(text: str, between: str, limit: int = -1) -> list[str]:
+    if not limit:
+        return []
+    if between:
+        return str.split(text, between, -1 if limit < 0 else int(limit) - 1)
+    letters = list(text)
+    return letters if limit < 0 or len(letters) <= limit else [*letters[: limit - 1], "".join(letters[limit - 1 :])]
+
+
+def _substring(text: str, start: int, end: int | None = None) -> str:
+    stop = len(text) if end is None else end
+    if not 0 <= start <= stop <= len(text):
+        raise ValueError(f"index out of range: {start}")
+    return text[start:stop]
+
+
 @lru_cache(maxsize=1)
 def _functions() -> dict[str, Callable[..., Any]]:
     """Kubernetes' functions for quantities, versions, strings and optional values (`apiserver/pkg/cel/library`)."""
@@ -318,10 +342,13 @@ def _functions() -> dict[str, Callable[..., Any]]:
     def truth(of: Callable[..., bool]) -> Callable[..., Any]:
         return lambda *item: celtypes.BoolType(of(*item))
 
-    def valid(make: Callable[[Any], Any]) -> Callable[..., Any]:
-        def check(text: Any) -> bool:
+    def version(item: Any, normalize: Any = False) -> Version:
+        return Version(str(item), normalize=bool(normalize))
+
+    def valid(make: Callable[..., Any]) -> Callable[..., Any]:
+        def check(*item: Any) -> bool:
             try:
-                make(text)
+                make(*item)
             except ValueError:
                 return False
             return True
@@ -334,8 +361,8 @@ def _functions() -> dict[str, Callable[..., Any]]:
     return {
         "quantity": _amount,
         "isQuantity": valid(_amount),
-        "semver": lambda item: Version(str(item)),
-        "isSemver": valid(lambda item: Version(str(item))),
+        "semver": version,
+        "isSemver": valid(version),
         "compareTo": number(_compare),
         "isGreaterThan": truth(lambda left, right: _compare(left, right) > 0),
         "isLessThan": truth(lambda left, right: _compare(left, right) < 0),
@@ -349,6 +376,10 @@ def _functions() -> dict[str, Callable[..., Any]]:
         "lowerAscii": text(str.lower),
         "upperAscii": text(str.upper),
         "trim": text(str.strip),
+        "replace": text(lambda item, old, new, limit=-1: str.replace(item, old, new, int(limit))),
+        "split": lambda *item: celtypes.ListType(map(celtypes.StringType, _split(*item))),
+        "substring": text(_substring),
+        "indexOf": number(str.find),
         "optSelect__": _select,
         "optIndex__": _select,
         "orValue": lambda item, default: default if item.value is None else item.value,
