@@ -107,6 +107,13 @@ class CountingEvaluator(Evaluator):
         """The value of a variable or type name; overrides cel-python's method."""
         return self.scope[name] if name in self.scope else super().ident_value(name, root_scope)
 
+    def addition(self, tree: lark.Tree[Any]) -> Any:
+        """A sum; one of texts or lists counts by its length, as sums of a variable of `cel.bind` with itself double."""
+        value = super().addition(tree)
+        if len(tree.children) > 1 and isinstance(value, str | bytes | list):
+            self.budget.spend(len(value) // 10)
+        return value
+
     def member_dot_arg(self, tree: lark.Tree[Any]) -> Any:
         """A call of a method, or `cel.bind(name, value, body)`; overrides cel-python's method."""
         member, name, *rest = tree.children

@@ -139,8 +139,8 @@ def test_the_members_of_a_gang_that_gets_a_pod_group_hold_no_places(trial: Trial
     """Two of three annotated members hold the cards for ten minutes. A PodGroup of their gang's name comes, in a group
     with a gang that does not exist: another pod gets a card. They start with the other gang when there is room."""
     trial.add(node("n1").cards(2))
-    built = [pod(name).gpus(1).in_light_gang("train", 3) for name in names("train", 3)]
-    trial.submit(*(one.annotation(GANG_MODE, "NonStrict") for one in built))
+    members = [pod(name).gpus(1).in_light_gang("train", 3) for name in names("train", 3)]
+    trial.submit(*(member.annotation(GANG_MODE, "NonStrict") for member in members))
     expect.stable(seconds=5)
     trial.submit(pod("other").gpus(1).request(cpu=3))
     expect.pending("other")

@@ -165,8 +165,8 @@ def test_what_distinguishes_two_equal_nodes(classes: Trial, expect: Expect, guar
     classes.apply(disruption_budget("keep", {"app": "guarded"}, min_available=1))
     for name in ("n1", "n2"):
         classes.add(node(name).server("hgx-a100"))
-    classes.submit(*(low(one.gpus(8)) for one in pods("low", 2)))
-    where = {one.spec.node_name: one.metadata.name for one in expect.running("low-0", "low-1")}
+    classes.submit(*(low(built.gpus(8)) for built in pods("low", 2)))
+    where = {placed.spec.node_name: placed.metadata.name for placed in expect.running("low-0", "low-1")}
     path = classes.path("Pod", where.pop(guarded))
     assert classes.call("PATCH", path, {"metadata": {"labels": {"app": "guarded"}}}).ok
     classes.settle(3)  # the budget's status counts the pod

@@ -178,14 +178,14 @@ def test_a_gang_whose_nodes_were_closed_is_planned_again(classes: Trial, expect:
 @pytest.mark.case("PR-265", severity="normal", source="spec GANG-R79")
 @pytest.mark.needs(Capability.VIRTUAL_TIME)  # as above
 def test_a_gang_that_can_preempt_no_more_is_not_nominated(classes: Trial, expect: Expect) -> None:
-    """n2, n3 and n4 are cordoned: when the victims have ended, there is no room for the gang whoever goes. No member is
-    nominated any more, no pod goes, and another pod has the card of n1."""
+    """n2, n3 and n4 are cordoned: when the victims have ended, there is no room for the gang by any eviction. No member
+    is nominated any more, no pod goes, and another pod has the card of n1."""
     nodes_closed(classes, expect, "n2", "n3", "n4")
     classes.submit(filler("next", "n1"))
 
     assert nominated_to(classes, "", "", "")
     expect.bound("next", within=60)
-    assert not [one.metadata.name for one in classes.pods() if one.deleting]
+    assert not [left.metadata.name for left in classes.pods() if left.deleting]
 
 
 @pytest.mark.feature("PRE-2.nominate")

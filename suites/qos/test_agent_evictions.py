@@ -114,7 +114,7 @@ def test_a_node_that_uses_too_much_cpu(trial: Trial, expect: Expect, start_agent
     slo["cpuEvictTimeWindowSeconds"] = 2
     node.slo(resourceUsedThresholdWithBE=slo)
     node.pass_time(4)
-    assert not ended(trial, "lower"), "without a threshold of priorities nobody is evicted"
+    assert not ended(trial, "lower"), "without a threshold of priorities no pod is evicted"
 
     node.slo(resourceUsedThresholdWithBE={**slo, "evictEnabledPriorityThreshold": 5999})
     node.pass_time(3)
@@ -135,7 +135,7 @@ def test_a_node_that_uses_too_much_cpu(trial: Trial, expect: Expect, start_agent
 @pytest.mark.long(seconds=10)
 def test_a_node_that_offers_less_than_is_requested(trial: Trial, expect: Expect, start_agent: StartAgent) -> None:
     """Batch pods request 6 and 2 GiB of 10 GiB; then the node offers 8 GiB, of which 80 % may be requested: the larger
-    pod goes, and no other while it leaves. A threshold that prod pods are below evicts nobody."""
+    pod goes, and no other while it leaves. A threshold that prod pods are below evicts no pod."""
     node = start_agent("MemoryAllocatableEvict")
 
     def offer(size: int) -> None:

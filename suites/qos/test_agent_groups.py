@@ -360,7 +360,7 @@ def test_disks_and_oom_scores(start_agent: StartAgent) -> None:
 @pytest.mark.long(seconds=23)
 def test_core_scheduling(start_agent: StartAgent) -> None:
     """Pods with the same group share a core-scheduling cookie, an exclusive pod has one alone, best-effort pods have
-    another; with the policy groupIdentity nobody has one."""
+    another; with the policy groupIdentity no pod has one."""
     node = start_agent("CoreSched", anolis=True, kernel="core scheduling")
     label = "koordinator.sh/core-sched-group-id"
     pods = [each.label(label, "web") for each in (prod("a"), prod("b"), prod("alone"), best_effort("job"))]

@@ -17,6 +17,7 @@ MAX_LENGTH: Final = 10 * 1024  # bytes of an expression, as the API server's lim
 MAX_STEPS: Final = 10_000  # of an evaluation, some tens of milliseconds; one with four terms takes 40
 KEPT: Final = 1000  # results of one expression that are kept
 KEPT_OF_DEVICE: Final = 16  # results of one device that are kept
+MAX_TEXT: Final = 10_000  # characters of a text with replacements
 MAX_VERSION: Final = 64  # characters, as the API server's limit
 _NO_KEY: Final = re.compile(r"no such (?:member in mapping|key)[^']*'?([^']*)'?")
 _HINT: Final = (
@@ -324,6 +325,13 @@ def _split(text: str, between: str, limit: int = -1) -> list[str]:
     return letters if limit < 0 or len(letters) <= limit else [*letters[: limit - 1], "".join(letters[limit - 1 :])]
 
 
+def _replace(text: str, old: str, new: str, limit: int = -1) -> str:
+    times = text.count(old) if limit < 0 else min(text.count(old), int(limit))
+    if len(text) + times * len(new) > MAX_TEXT:
+        raise ValueError(f"the text gets longer than {MAX_TEXT} characters")
+    return str.replace(text, old, new, int(limit))
+
+
 def _substring(text: str, start: int, end: int | None = None) -> str:
     stop = len(text) if end is None else end
     if not 0 <= start <= stop <= len(text):
@@ -376,7 +384,7 @@ def _functions() -> dict[str, Callable[..., Any]]:
         "lowerAscii": text(str.lower),
         "upperAscii": text(str.upper),
         "trim": text(str.strip),
-        "replace": text(lambda item, old, new, limit=-1: str.replace(item, old, new, int(limit))),
+        "replace": text(_replace),
         "split": lambda *item: celtypes.ListType(map(celtypes.StringType, _split(*item))),
         "substring": text(_substring),
         "indexOf": number(str.find),

@@ -59,6 +59,11 @@ def test_what_holds(text: str, holds: bool) -> None:
         ("foo(1) == 1", "undeclared reference to 'foo'"),
         (f"{OWN}.model > 3", "no matching overload"),
         (f"{LOOP % 'a'}{LOOP % 'b'}{LOOP % 'c'}{LOOP % 'd'}a + b + c + d > 0))))", "takes more than 10000 steps"),
+        (
+            "".join(f"cel.bind(x{n + 1}, x{n} + x{n}, " for n in range(40)).replace("x0", "'x'") + "true" + ")" * 40,
+            "steps",
+        ),
+        ("'x'" + ".replace('x', 'xxxxxxxxxx')" * 40 + " == 'x'", "overflow"),
     ],
 )
 def test_what_fails(text: str, why: str) -> None:
