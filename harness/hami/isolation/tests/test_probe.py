@@ -14,7 +14,7 @@ CARD = Device("nvidia", "gpu", "H200", "H200", 0, 0, "GPU-1", "0000:01:00.0", 0,
 
 
 class Seen:
-    """A witness who sees what a test says; `ours` is how busy it thinks children of this process are."""
+    """A witness who sees what a test says; `ours` is how busy it thinks a tenant is: a child that was not there before."""
 
     def __init__(
         self,
@@ -28,6 +28,7 @@ class Seen:
     ) -> None:
         self._absent, self._cards, self._driver = absent, cards, driver
         self._others, self._ours, self._hidden = others, ours, hidden
+        self._before: set[str] | None = None  # children that were there before the tenant
 
     def probe(self) -> Missing | None:
         return Missing("no-library", self._absent) if self._absent else None
@@ -40,8 +41,11 @@ class Seen:
 
     def processes(self, uuid: str) -> Sequence[Process]:
         assert uuid == CARD.uuid
-        children = Path("/proc/thread-self/children").read_text().split() if not self._hidden else []
-        return [Process(pid, 1, None) for pid in self._others] + [Process(int(pid), 1, self._ours) for pid in children]
+        children = set(Path("/proc/thread-self/children").read_text().split())
+        if self._before is None:  # such as what earlier tests share between processes with
+            self._before = children
+        tenants = [] if self._hidden else children - self._before
+        return [Process(pid, 1, None) for pid in self._others] + [Process(int(pid), 1, self._ours) for pid in tenants]
 
 
 @pytest.fixture
