@@ -101,7 +101,11 @@ def test_which_cpus_a_pod_gets(  # noqa: PLR0917
 
 
 @pytest.mark.feature("CPU-1.policies", "CPU-3.numa-strategy")
-@pytest.mark.case("NU-083", severity="normal", source="spec NUMA-R24, NUMA-R28; koordinator cpu_accumulator.go@v1.7.0")
+@pytest.mark.case(
+    "NU-083",
+    severity="normal",
+    source="spec NUMA-R24, NUMA-R28; koordinator nodenumaresource/cpu_accumulator.go@v1.7.0",
+)
 @pytest.mark.parametrize(
     ("machine", "used", "count", "strategy", "expected"),
     [

@@ -397,7 +397,11 @@ def another_kind_of_zone(trial: Trial) -> None:
 
 @pytest.mark.feature("CPU-1.policies", "NUMA-1.not-overbooked")
 @pytest.mark.profile("packing-numa", "spreading-numa")
-@pytest.mark.case("NU-029", severity="critical", source="spec NUMA-R20, NUMA-R22; koordinator topology_eventhandler.go")
+@pytest.mark.case(
+    "NU-029",
+    severity="critical",
+    source="spec NUMA-R20, NUMA-R22; koordinator nodenumaresource/topology_eventhandler.go",
+)
 @pytest.mark.parametrize("event", [changed, made_anew, another_kind_of_zone])
 def test_pods_keep_what_they_have_when_the_topology_changes(
     trial: Trial, expect: Expect, event: Callable[[Trial], None]
@@ -438,7 +442,9 @@ def test_labels_of_a_node_stay_in_force_when_the_topology_changes(
 
 
 @pytest.mark.feature("NUMA-1.not-overbooked")
-@pytest.mark.case("NU-082", severity="normal", source="spec NUMA-R21, NUMA-R66; koordinator topology_eventhandler.go")
+@pytest.mark.case(
+    "NU-082", severity="normal", source="spec NUMA-R21, NUMA-R66; koordinator nodenumaresource/topology_eventhandler.go"
+)
 def test_what_zones_list(trial: Trial, expect: Expect) -> None:
     """Zones are NUMA nodes by their name, wherever they are in the list, and give what is allocatable of them, whatever
     their capacity is and what an agent found available."""

@@ -123,7 +123,9 @@ def bind(trial: Trial, name: str, where: str) -> None:
 
 
 @pytest.mark.feature("HIL-4.api-errors")
-@pytest.mark.case("FT-142", severity="critical", source="kubernetes eventhandlers.go: deletePodFromSchedulingQueue")
+@pytest.mark.case(
+    "FT-142", severity="critical", source="kubernetes scheduler/eventhandlers.go: deletePodFromSchedulingQueue"
+)
 @pytest.mark.long(seconds=17)
 def test_a_pod_that_another_scheduler_bound_is_not_tried_again(trial: Trial, expect: Expect, link: Link) -> None:
     """Bindings are refused for a while; meanwhile another scheduler binds the pod. No further binding is tried."""
@@ -186,7 +188,9 @@ def test_a_pod_that_goes_while_its_binding_is_in_doubt_gives_its_card_back(
 
 
 @pytest.mark.feature("HIL-4.api-errors", "SHELL-5.refusal")
-@pytest.mark.case("FT-140", severity="normal", source="kubernetes schedule_one.go@v1.37: handleSchedulingFailure")
+@pytest.mark.case(
+    "FT-140", severity="normal", source="kubernetes scheduler/schedule_one.go@v1.37: handleSchedulingFailure"
+)
 def test_a_refused_binding_is_told(trial: Trial, expect: Expect, link: Link) -> None:
     """The API server refuses a pod's binding: the condition PodScheduled has the reason SchedulerError and the server's
     words, and so does an event."""
@@ -209,7 +213,9 @@ def test_a_refused_binding_is_told(trial: Trial, expect: Expect, link: Link) -> 
 
 @pytest.mark.feature("HIL-4.api-errors")
 @pytest.mark.case(
-    "FT-141", severity="critical", source="kubernetes eventhandlers.go: an update of an assumed pod does not queue it"
+    "FT-141",
+    severity="critical",
+    source="kubernetes scheduler/eventhandlers.go: updatePodInSchedulingQueue skips assumed pods",
 )
 @pytest.mark.long(seconds=12)
 def test_a_pod_that_changes_while_it_is_being_bound(trial: Trial, expect: Expect, link: Link) -> None:
@@ -389,7 +395,9 @@ def test_an_evicted_name_may_belong_to_another_pod(trial: Trial, expect: Expect,
 
 
 @pytest.mark.feature("HIL-4.api-errors")
-@pytest.mark.case("FT-102", severity="normal", source="kube-scheduler binds asynchronously")
+@pytest.mark.case(
+    "FT-102", severity="normal", source="kubernetes scheduler/schedule_one.go: a binding cycle is a goroutine"
+)
 @pytest.mark.needs(Capability.VIRTUAL_TIME)
 def test_bindings_go_side_by_side(trial: Trial, expect: Expect, link: Link) -> None:
     """Each answer of the API server takes a second: twenty pods are bound within eight seconds."""

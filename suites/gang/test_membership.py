@@ -138,7 +138,9 @@ def test_the_status_names_the_owners_of_the_members(trial: Trial) -> None:
 
 
 @pytest.mark.feature("GANG-1.status")
-@pytest.mark.case("GA-256", severity="normal", source="koordinator: podgroup controller@v1.7.0 (fillOccupiedObj)")
+@pytest.mark.case(
+    "GA-256", severity="normal", source="koordinator: coscheduling/controller/podgroup.go@v1.7.0 (fillOccupiedObj)"
+)
 def test_the_status_names_all_owners_of_a_member(trial: Trial, expect: Expect) -> None:
     """The members have two owners: occupiedBy has both, in the order of their names."""
     trial.add(node("n1").cards(4))

@@ -329,7 +329,9 @@ def test_a_group_that_became_smaller_counts_as_it_is(classes: Trial, expect: Exp
 
 @pytest.mark.feature("WAS-1.units")
 @pytest.mark.case(
-    "GA-323", severity="normal", source="spec GANG-R82; kubernetes: a victim that ends already is skipped"
+    "GA-323",
+    severity="normal",
+    source="spec GANG-R82; kubernetes preemption/executor.go: a victim that ends is skipped",
 )
 def test_a_pod_of_a_group_that_ends_already_is_not_evicted(classes: Trial, expect: Expect) -> None:
     """A group of two with disruptionMode all is on a node; one of its pods is deleted and ends slowly. A pod

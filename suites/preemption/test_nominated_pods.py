@@ -43,7 +43,11 @@ def cordon(trial: Trial, name: str, *, on: bool) -> None:
 
 
 @pytest.mark.feature("PRE-1.lower-goes", "PRE-1.minimal-victims")
-@pytest.mark.case("PR-083", severity="critical", source="spec FWK-R75; kubernetes podTerminatingByPreemption")
+@pytest.mark.case(
+    "PR-083",
+    severity="critical",
+    source="spec FWK-R75; kubernetes plugins/defaultpreemption: podTerminatingByPreemption",
+)
 @pytest.mark.parametrize(
     ("level", "reason", "status", "preempts"),
     [
@@ -103,7 +107,9 @@ def test_the_nominated_node_is_tried_first(classes: Trial, expect: Expect, where
 
 
 @pytest.mark.feature("PRE-1.freed-place")
-@pytest.mark.case("PR-085", severity="critical", source="kubernetes: getLowerPriorityNominatedPods takes lower ones")
+@pytest.mark.case(
+    "PR-085", severity="critical", source="kubernetes preemption/preemption.go: getLowerPriorityNominatedPods"
+)
 def test_equal_preemptors_of_one_node_stay_nominated(classes: Trial, expect: Expect) -> None:
     """Two equal pods have preempted one pod: both nominations stay, and both get their room."""
     classes.add(node("n1").cpu(8))
@@ -183,7 +189,7 @@ def test_room_of_a_nomination_that_does_not_help_is_free(classes: Trial, expect:
 
 @pytest.mark.feature("PRE-1.freed-place")
 @pytest.mark.case(
-    "PR-088", severity="critical", source="kubernetes: an update of a node moves all pods that it may fit"
+    "PR-088", severity="critical", source="kubernetes scheduler/eventhandlers.go: updateNodeInCache moves pods"
 )
 @pytest.mark.long(seconds=15)
 @pytest.mark.parametrize("grows", ["n1", "n2"])
@@ -345,7 +351,7 @@ def test_a_partner_makes_preemption_enough(classes: Trial, expect: Expect, *, co
 
 @pytest.mark.feature("PRE-1.lower-goes")
 @pytest.mark.case(
-    "PR-090", severity="critical", source="kubernetes: a deletion of a pod moves waiting pods to the queue"
+    "PR-090", severity="critical", source="kubernetes scheduler/eventhandlers.go: deletePodFromCache moves pods"
 )
 @pytest.mark.long(seconds=20)
 @pytest.mark.parametrize("cooled", [False, True], ids=["in-backoff", "after-backoff"])

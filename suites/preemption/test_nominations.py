@@ -161,7 +161,7 @@ def test_a_more_important_pod_ends_lesser_nominations(classes: Trial, expect: Ex
 @pytest.mark.case(
     "PR-224",
     severity="normal",
-    source="kubernetes preemption.go: without a nomination a pod finds another place before the victims have ended",
+    source="kubernetes preemption/preemption.go: without a nomination the place is open before the victims have ended",
 )
 @pytest.mark.long(seconds=15)
 def test_a_pod_that_lost_its_nomination_preempts_elsewhere(classes: Trial, expect: Expect) -> None:
@@ -277,7 +277,7 @@ def test_a_waiting_pod_preempts_when_that_becomes_enough(classes: Trial, expect:
 
 @pytest.mark.feature("PRE-1.lower-goes")
 @pytest.mark.case(
-    "PR-066", severity="critical", source="kubernetes: a deletion of a pod moves waiting pods to the queue"
+    "PR-066", severity="critical", source="kubernetes scheduler/eventhandlers.go: deletePodFromCache moves pods"
 )
 @pytest.mark.long(seconds=25)
 def test_a_waiting_pod_preempts_when_the_second_pod_has_left(classes: Trial, expect: Expect) -> None:
@@ -301,7 +301,7 @@ def test_a_waiting_pod_preempts_when_the_second_pod_has_left(classes: Trial, exp
 
 @pytest.mark.feature("PRE-1.lower-goes")
 @pytest.mark.case(
-    "PR-226", severity="critical", source="kubernetes: a deletion of a pod moves waiting pods to the queue"
+    "PR-226", severity="critical", source="kubernetes scheduler/eventhandlers.go: deletePodFromCache moves pods"
 )
 @pytest.mark.long(seconds=15)
 def test_a_pod_preempts_beside_an_older_one_that_is_nominated(classes: Trial, expect: Expect) -> None:

@@ -216,9 +216,7 @@ def test_an_owner_of_a_reservation_is_not_evicted_for_others(classes: Trial, exp
 
 
 @pytest.mark.feature("PRE-1.minimal-victims")
-@pytest.mark.case(
-    "PR-063", severity="critical", source="kube-scheduler SelectVictimsOnNode: the least important pods go"
-)
+@pytest.mark.case("PR-063", severity="critical", source="kubernetes plugins/defaultpreemption: SelectVictimsOnNode")
 @pytest.mark.parametrize("first", ["low", "middle"])
 def test_of_two_pods_on_a_node_the_less_important_goes(classes: Trial, expect: Expect, first: str) -> None:
     """One card has to become free: the low pod goes and the middle one stays, whichever came first."""

@@ -115,7 +115,7 @@ def test_what_keeps_a_pod_away_comes_while_it_waits_for_room(trial: Trial, expec
 
 
 @pytest.mark.case(
-    "SC-467", severity="normal", source="kubernetes PodAffinityTerm: namespaceSelector; EnqueueExtensions"
+    "SC-467", severity="normal", source="kubernetes plugins/interpodaffinity: EventsToRegister, namespaces"
 )
 @pytest.mark.needs(Capability.OWN_CLUSTER)  # labels of a namespace
 @pytest.mark.long(seconds=15)

@@ -295,7 +295,9 @@ def test_a_claim_for_one_pod_has_none_on_another_node(trial: Trial, expect: Expe
 
 
 @pytest.mark.feature("SCORE-4.volumes", "SCORE-4.queue")
-@pytest.mark.case("SC-466", severity="critical", source="kubernetes: each waiting pod is tried when a node is added")
+@pytest.mark.case(
+    "SC-466", severity="critical", source="kubernetes scheduler/eventhandlers.go: addNodeToCache moves pods"
+)
 @pytest.mark.long(seconds=20)
 @pytest.mark.parametrize("first", ["n1", "n2"])
 def test_pods_with_volumes_on_two_nodes_do_not_wait_for_each_other(trial: Trial, expect: Expect, first: str) -> None:

@@ -141,7 +141,7 @@ def test_affinity_needs_the_topology_label(trial: Trial, expect: Expect) -> None
 
 @pytest.mark.feature("SCORE-4.affinity")
 @pytest.mark.case(
-    "SC-108", severity="critical", source="kubernetes v1.28: interpodaffinity, podMatchesAllAffinityTerms"
+    "SC-108", severity="critical", source="kubernetes v1.28: plugins/interpodaffinity, podMatchesAllAffinityTerms"
 )
 @pytest.mark.parametrize("order", [("app", "tier"), ("tier", "app")], ids=["own-first", "own-last"])
 def test_the_first_of_a_group_matches_all_of_its_terms(trial: Trial, expect: Expect, order: tuple[str, ...]) -> None:
@@ -195,7 +195,7 @@ def test_each_of_two_terms_keeps_away(trial: Trial, expect: Expect, holder: str)
 
 
 @pytest.mark.feature("SCORE-4.preferred-affinity")
-@pytest.mark.case("SC-183", severity="critical", source="kubernetes: preferredDuringSchedulingIgnoredDuringExecution")
+@pytest.mark.case("SC-183", severity="critical", source="kubernetes plugins/interpodaffinity/scoring.go")
 @pytest.mark.parametrize("kind", ["podAffinity", "podAntiAffinity"])
 def test_a_wish_refuses_nobody(trial: Trial, expect: Expect, kind: str) -> None:
     """There is one node. A placed pod would rather be beside, or without, pods like the next one, and that one would

@@ -107,7 +107,9 @@ def test_pods_for_two_nodes_do_not_wait_for_each_other(trial: Trial, expect: Exp
 
 
 @pytest.mark.feature("SCORE-4.queue", "SCORE-4.volumes")
-@pytest.mark.case("SC-563", severity="critical", source="kubernetes: a deletion of a pod moves all pods that it helps")
+@pytest.mark.case(
+    "SC-563", severity="critical", source="kubernetes scheduler/eventhandlers.go: deletePodFromCache moves pods"
+)
 @pytest.mark.long(seconds=15)
 @pytest.mark.parametrize("freed", ["n1", "n2"])
 def test_equal_pods_with_volumes_on_two_nodes(trial: Trial, expect: Expect, storage: StorageOfCase, freed: str) -> None:

@@ -188,7 +188,7 @@ def test_a_pod_that_is_being_deleted_is_not_placed(trial: Trial, expect: Expect)
         trial.call("PATCH", path, {"metadata": {"finalizers": None}})
 
 
-@pytest.mark.case("SC-471", severity="critical", source="kubernetes: podMaxBackoffSeconds is 10; spec FWK-R42")
+@pytest.mark.case("SC-471", severity="critical", source="kubernetes apis/config/v1/defaults.go; spec FWK-R42")
 @pytest.mark.needs(Capability.VIRTUAL_TIME)
 def test_a_long_backoff_ends_after_a_short_one(trial: Trial, expect: Expect, link: Link) -> None:
     """The binding of a pod fails eight times, that of a second one once. Then they succeed: the second pod is bound
@@ -204,7 +204,9 @@ def test_a_long_backoff_ends_after_a_short_one(trial: Trial, expect: Expect, lin
     expect.bound("often", within=12)
 
 
-@pytest.mark.case("SC-472", severity="critical", source="kubernetes: defaultpreemption; a deletion wakes waiting pods")
+@pytest.mark.case(
+    "SC-472", severity="critical", source="kubernetes scheduler/eventhandlers.go: deletePodFromCache moves pods"
+)
 @pytest.mark.needs(Capability.OWN_CLUSTER)  # priority classes
 @pytest.mark.parametrize("cooled", [False, True], ids=["in-backoff", "after-backoff"])
 def test_a_pod_that_left_makes_preemption_possible(trial: Trial, expect: Expect, *, cooled: bool) -> None:
@@ -222,7 +224,9 @@ def test_a_pod_that_left_makes_preemption_possible(trial: Trial, expect: Expect,
     expect.bound("waits")
 
 
-@pytest.mark.case("SC-473", severity="critical", source="kubernetes: InterPodAffinity, anti-affinity of placed pods")
+@pytest.mark.case(
+    "SC-473", severity="critical", source="kubernetes plugins/interpodaffinity: isSchedulableAfterPodChange"
+)
 @pytest.mark.long(seconds=30)
 @pytest.mark.parametrize("constraints", [[], spread()], ids=["plain", "with-a-constraint"])
 def test_equal_pods_are_told_apart_by_a_label_that_counts_later(

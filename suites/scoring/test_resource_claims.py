@@ -12,7 +12,7 @@ pytestmark = [pytest.mark.needs(Capability.NODES)]
 
 
 @pytest.mark.feature("SCORE-4.resource-claims")
-@pytest.mark.case("SC-294", severity="critical", source="kubernetes 1.34 DynamicResources: PreEnqueue")
+@pytest.mark.case("SC-294", severity="critical", source="kubernetes 1.34 plugins/dynamicresources: PreEnqueue")
 def test_a_pod_without_its_resource_claim_is_not_bound(trial: Trial, expect: Expect) -> None:
     """Pods whose claim does not exist are not bound, nor is a lesser pod evicted for them; a plain pod is bound."""
     trial.apply(priority_class("trial-high", 1000))

@@ -220,7 +220,9 @@ def test_preferences_between_pods(  # noqa: PLR0917
 
 
 @pytest.mark.feature("SCORE-4.affinity")
-@pytest.mark.case("SC-482", severity="normal", source="kubernetes v1.28: interpodaffinity, podMatchesAllAffinityTerms")
+@pytest.mark.case(
+    "SC-482", severity="normal", source="kubernetes v1.28: plugins/interpodaffinity, podMatchesAllAffinityTerms"
+)
 def test_one_pod_matches_all_terms(trial: Trial, expect: Expect) -> None:
     """A pod has affinity to an app and to a tier. The emptier node has a pod of the app and one of the tier: it waits
     for a pod that is of both, and goes to that."""
@@ -271,7 +273,9 @@ def test_pods_of_a_whole_zone_count(trial: Trial, expect: Expect, rule: str, ful
 
 
 @pytest.mark.feature("SCORE-4.affinity")
-@pytest.mark.case("SC-524", severity="critical", source="kubernetes v1.28: interpodaffinity, satisfyPodAffinity")
+@pytest.mark.case(
+    "SC-524", severity="critical", source="kubernetes v1.28: plugins/interpodaffinity, satisfyPodAffinity"
+)
 @pytest.mark.parametrize("full", [False, True], ids=["room", "full"])
 def test_a_pod_that_matches_its_own_term_follows_the_first(trial: Trial, expect: Expect, full: bool) -> None:
     """Pods of an app must be on one node. The first is on the fuller one: the second goes there, or waits if it has no
@@ -289,7 +293,9 @@ def test_a_pod_that_matches_its_own_term_follows_the_first(trial: Trial, expect:
 
 
 @pytest.mark.feature("SCORE-4.affinity")
-@pytest.mark.case("SC-525", severity="critical", source="kubernetes v1.28: interpodaffinity, satisfyPodAffinity")
+@pytest.mark.case(
+    "SC-525", severity="critical", source="kubernetes v1.28: plugins/interpodaffinity, satisfyPodAffinity"
+)
 @pytest.mark.parametrize("keys", [(HOST, ZONE), (ZONE, HOST)], ids=["host-first", "zone-first"])
 def test_all_terms_hold_on_the_node(trial: Trial, expect: Expect, keys: tuple[str, ...]) -> None:
     """A pod must be on the node of a pod, and in its zone. The other node of the zone is empty, that one is full: the
@@ -306,7 +312,9 @@ def test_all_terms_hold_on_the_node(trial: Trial, expect: Expect, keys: tuple[st
 
 
 @pytest.mark.feature("SCORE-4.affinity")
-@pytest.mark.case("SC-526", severity="critical", source="kubernetes v1.28: interpodaffinity; labels.Selector, In")
+@pytest.mark.case(
+    "SC-526", severity="critical", source="kubernetes v1.28: plugins/interpodaffinity; labels.Selector, In"
+)
 @pytest.mark.parametrize("app", ["b", "c"])
 def test_each_value_of_a_selector_counts_for_pods_that_come_later(trial: Trial, expect: Expect, app: str) -> None:
     """A placed pod must not be near apps b and c: pods of either come later and do not get its node. Another pod must
@@ -325,7 +333,9 @@ def test_each_value_of_a_selector_counts_for_pods_that_come_later(trial: Trial, 
 
 
 @pytest.mark.feature("SCORE-4.affinity", "SCORE-4.spread")
-@pytest.mark.case("SC-527", severity="critical", source="kubernetes v1.28: interpodaffinity, podtopologyspread, Filter")
+@pytest.mark.case(
+    "SC-527", severity="critical", source="kubernetes v1.28: plugins/interpodaffinity, podtopologyspread, Filter"
+)
 @pytest.mark.parametrize("rule", ["near", "far", "spread"])
 def test_a_node_gets_its_zone_later(trial: Trial, expect: Expect, rule: str) -> None:
     """The only node with room has no zone. A pod that must be near one of zone x, or be spread over zones, waits until
@@ -357,7 +367,7 @@ def test_a_node_gets_its_zone_later(trial: Trial, expect: Expect, rule: str) -> 
 
 @pytest.mark.feature("SCORE-4.affinity")
 @pytest.mark.case(
-    "SC-530", severity="critical", source="kubernetes v1.28: interpodaffinity, satisfyExistingPodsAntiAffinity"
+    "SC-530", severity="critical", source="kubernetes v1.28: plugins/interpodaffinity, satisfyExistingPodsAntiAffinity"
 )
 @pytest.mark.parametrize("part", ["labels", "annotations"])
 def test_a_pod_keeps_its_aversion_when_it_changes(trial: Trial, expect: Expect, part: str) -> None:

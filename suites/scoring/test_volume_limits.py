@@ -120,7 +120,9 @@ def test_volumes_that_are_not_made_yet_count(
 
 
 @pytest.mark.feature("SCORE-4.volumes")
-@pytest.mark.case("SC-293", severity="normal", source="kubernetes 1.34 csi.go: getNodeVolumeAttachmentInfo")
+@pytest.mark.case(
+    "SC-293", severity="normal", source="kubernetes 1.34 nodevolumelimits/csi.go: getNodeVolumeAttachmentInfo"
+)
 @pytest.mark.needs(Capability.OWN_CLUSTER)
 def test_a_volume_that_is_still_attached_counts(trial: Trial, expect: Expect) -> None:
     """A VolumeAttachment without a pod takes the only place of a node; when it is gone, the waiting pod is bound."""

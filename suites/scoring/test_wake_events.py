@@ -176,9 +176,7 @@ EVENTS = [
 
 
 @pytest.mark.feature("SCORE-4.queue")
-@pytest.mark.case(
-    "SC-490", severity="critical", source="kubernetes: EventsToRegister of the plugin that rejected the pods"
-)
+@pytest.mark.case("SC-490", severity="critical", source="kubernetes queue/scheduling_queue.go: isPodWorthRequeuing")
 @pytest.mark.long(seconds=20)
 @pytest.mark.parametrize("cooled", [False, True], ids=["in-backoff", "after-backoff"])
 @pytest.mark.parametrize("prepared", EVENTS, ids=lambda call: call.__name__)
