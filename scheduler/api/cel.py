@@ -82,6 +82,26 @@ def ident_of(tree: Any) -> str:
     return ""
 
 
+VALUES_A_STEP: Final = 10  # texts or numbers whose comparison takes as long as one step of an evaluation
+_STEPS_A_COMPARISON: Final = 2  # of what is in two lists of lists
+_STEPS_A_NUMBER: Final = 2  # that is made
+_CHARACTERS_A_VALUE: Final = 10
+_AT_ONCE: Final = frozenset({"size", "hasValue", "value", "or", "orValue", "optSelect__", "optIndex__"})
+_ALL_PAIRS: Final = frozenset({"distinct", "sets.contains", "sets.intersects", "sets.equivalent"})
+
+
+def size_of(value: Any) -> int:
+    """The number of values in it, however often each is in it. Lists and maps of CEL keep theirs."""
+    if isinstance(value, str | bytes):
+        return 1 + len(value) // _CHARACTERS_A_VALUE
+    size = getattr(value, "size_of", None)
+    if size is None and isinstance(value, list | dict):
+        size = 1 + sum(map(size_of, value.values() if isinstance(value, dict) else value))
+        if hasattr(value, "__dict__"):
+            value.size_of = size
+    return size or 1
+
+
 class CountingEvaluator(Evaluator):
     """Evaluates an expression or a part of it, step by step: three nested loops over lists can take minutes."""
 
@@ -108,10 +128,37 @@ class CountingEvaluator(Evaluator):
         return self.scope[name] if name in self.scope else super().ident_value(name, root_scope)
 
     def addition(self, tree: lark.Tree[Any]) -> Any:
-        """A sum; one of texts or lists counts by its length, as sums of a variable of `cel.bind` with itself double."""
-        value = super().addition(tree)
-        if len(tree.children) > 1 and isinstance(value, str | bytes | list):
-            self.budget.spend(len(value) // 10)
+        """A sum, counted by its size; overrides cel-python's method."""
+        return self._counted(super().addition(tree))
+
+    def function_eval(self, name_token: lark.Token, exprlist: Any = None) -> Any:
+        """A call of a function; overrides cel-python's method."""
+        self.count(str(name_token), exprlist)
+        return self._counted(super().function_eval(name_token, exprlist))
+
+    def method_eval(self, object: Any, method_ident: lark.Token, exprlist: Any = None) -> Any:  # noqa: A002
+        """A call of a method; overrides cel-python's method."""
+        self.count(str(method_ident), [object, exprlist or []])
+        return self._counted(super().method_eval(object, method_ident, exprlist))
+
+    def count(self, name: str, arguments: Any) -> None:
+        """Count a call by the sizes of its arguments before it is made: values that are in a list twice, and that list
+        twice in the next, double with each step of an expression."""
+        if name in _AT_ONCE or not isinstance(arguments, list) or not arguments:
+            return
+        size, first = size_of(arguments), arguments[0]
+        if name == "lists.range" and isinstance(first, int):
+            size += max(0, first) * VALUES_A_STEP * _STEPS_A_NUMBER
+        elif isinstance(first, list):
+            if size_of(first) > len(first) + 1:  # values in values
+                size *= VALUES_A_STEP * _STEPS_A_COMPARISON
+            if name in _ALL_PAIRS:
+                size *= len(first)
+        self.budget.spend(size // VALUES_A_STEP)
+
+    def _counted(self, value: Any) -> Any:
+        if isinstance(value, str | bytes | list | dict):
+            self.budget.spend(size_of(value) // VALUES_A_STEP)
         return value
 
     def member_dot_arg(self, tree: lark.Tree[Any]) -> Any:
@@ -126,9 +173,12 @@ class CountingEvaluator(Evaluator):
         return super().member_dot_arg(tree)
 
     def visit_children(self, tree: lark.Tree[Any]) -> list[Any]:
-        """Count a step; cel-python calls this for every part of an expression."""
+        """Count a step; cel-python calls this for every part of an expression, and for both sides of an operator."""
         self.budget.spend()
-        return super().visit_children(tree)
+        values = super().visit_children(tree)
+        if tree.data == "relation" or tree.data == "addition":
+            self.count("", values)
+        return values
 
 
 class CountingRunner(celpy.InterpretedRunner):

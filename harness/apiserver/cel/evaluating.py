@@ -60,7 +60,7 @@ class Interpreter(CountingEvaluator):
         member, name, arguments = parts_of(tree)
         namespace = ident_of(member)
         if namespace in NAMESPACES and f"{namespace}.{name}" in FUNCTIONS:
-            return FUNCTIONS[f"{namespace}.{name}"](*[self.visit(argument) for argument in arguments])
+            return self.function_eval(lark.Token("IDENT", f"{namespace}.{name}"), [*map(self.visit, arguments)])
         if (name in TWO_VARIABLE_MACROS and len(arguments) >= 3) or name == "transformMapEntry":
             return self._two_variable_macro(member, str(name), arguments)
         if name in OPTIONAL and len(arguments) == 2:
@@ -71,10 +71,9 @@ class Interpreter(CountingEvaluator):
             text, pattern = self.visit(member), self.visit(arguments[0])
             if isinstance(text, str) and isinstance(pattern, str):
                 self.budget.spend(_steps_of_match(pattern, text))
-            rest = [self.visit(argument) for argument in arguments[1:]]
-            return FUNCTIONS[str(name)](text, pattern, *rest)
+            return self.method_eval(text, name, [pattern, *map(self.visit, arguments[1:])])
         if name == "min" and not arguments:
-            return FUNCTIONS["min"](self.visit(member))
+            return self.method_eval(self.visit(member), name)
         if name == "existsOne":
             tree.children[1] = lark.Token("IDENT", "exists_one")
         return super().member_dot_arg(tree)

@@ -11,6 +11,7 @@ from typing import Any, Final, Self
 from urllib.parse import SplitResult, parse_qs, quote, urlsplit
 
 from seatrial.harness.apiserver.quantities import QuantityError, exact
+from seatrial.scheduler.api.cel import size_of
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -31,6 +32,11 @@ class Optional:
 
     def __bool__(self) -> bool:
         return bool(self.values)
+
+    @property
+    def size_of(self) -> int:
+        """The number of values in it."""
+        return 1 + sum(map(size_of, self.values))
 
 
 NONE: Final = Optional()

@@ -216,6 +216,8 @@ def _view(device: Subject, reads: dict[Path, None], whole: list[bool]) -> Any:
     class Fields(celtypes.MapType):
         """The entries below one path. A loop over it makes the result hold for this device alone."""
 
+        size_of = 32  # the API server allows no more attributes and capacities
+
         def __init__(self, path: Path) -> None:
             super().__init__()
             self.path = path
