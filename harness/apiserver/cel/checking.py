@@ -82,9 +82,9 @@ class _Checked:
             self.visit(child, scope)
 
     def _call(self, tree: Any, scope: frozenset[str]) -> None:
-        from seatrial.harness.apiserver.cel.evaluating import MACROS, OPTIONAL, TWO_VARIABLE_MACROS, parts_of
         from seatrial.harness.apiserver.cel.functions import NAMESPACES
-        from seatrial.scheduler.api.cel import ident_of
+        from seatrial.scheduler.api.cel.evaluating import MACROS, OPTIONAL, TWO_VARIABLE_MACROS
+        from seatrial.scheduler.api.cel.parsing import ident_of, parts_of
 
         member, token, value = parts_of(tree)
         name, namespace = str(token), ident_of(member)
@@ -120,7 +120,7 @@ class _Checked:
 
     def _schema_of(self, tree: Any, scope: frozenset[str]) -> Schema | None:
         """The schema of the selected value; None if unknown."""
-        from seatrial.scheduler.api.cel import ident_of
+        from seatrial.scheduler.api.cel.parsing import ident_of
 
         name = ident_of(tree)
         if name:

@@ -206,7 +206,7 @@ class _Estimation:
 
     def _member_dot_arg(self, tree: Any, scope: Scope) -> Estimate:
         from seatrial.harness.apiserver.cel.functions import NAMESPACES
-        from seatrial.scheduler.api.cel import ident_of
+        from seatrial.scheduler.api.cel.parsing import ident_of
 
         member, name = tree.children[0], str(tree.children[1])
         arguments, namespace = _arguments(tree, 2), ident_of(member)
@@ -234,7 +234,7 @@ class _Estimation:
 
     def _macro(self, name: str, target: Estimate, values: list[Any], scope: Scope) -> Estimate:
         """The cost of a comprehension: its range, the initial value, and condition and step for each entry."""
-        from seatrial.scheduler.api.cel import ident_of
+        from seatrial.scheduler.api.cel.parsing import ident_of
 
         two = (len(values) >= 3 and name != "map") or name == "transformMapEntry"
         names = [ident_of(argument) for argument in values[: 2 if two else 1]]

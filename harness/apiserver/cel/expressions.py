@@ -7,14 +7,14 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from seatrial.harness.apiserver.long_computations import LOOP_STEPS, NeedsThread
 from seatrial.harness.apiserver.text_cache import CHARACTERS, TextCache
 from seatrial.scheduler.api.integers import MAX_LENGTH
 
 if TYPE_CHECKING:
     import lark
 
-    from seatrial.harness.apiserver.cel.evaluating import Budget
-
+MAX_STEPS = 100_000  # of all rules of an object; a rule over all pairs of 64 elements takes half
 VALUES_A_STEP: Final = 10  # values whose conversion takes as long as one step of an evaluation
 LOOP_EXPRESSIONS: Final = 500  # characters of an object's expressions that are compiled on the event loop: 30 ms
 MAX_EXPRESSIONS: Final = 100_000  # characters of an object's expressions
@@ -58,6 +58,29 @@ class TooLongError(Exception):
     """The expression exceeds the step limit. Not a CEL error, since macros continue after those."""
 
 
+class Budget:
+    """Counts the steps of evaluations that share one limit; few are allowed for those that block the event loop."""
+
+    def __init__(self, *, on_loop: bool = False, steps: int = 0) -> None:
+        self.used = 0
+        self._limit = LOOP_STEPS if on_loop else steps or MAX_STEPS
+        self._error: type[Exception] = NeedsThread if on_loop else TooLongError
+
+    def spend(self, steps: int = 1) -> None:
+        """
+        Raises:
+            NeedsThread: more steps than the event loop may take.
+            TooLongError: the limit is exceeded.
+        """
+        self.used += steps
+        if self.used > self._limit:
+            raise self._error
+
+    @property
+    def exhausted(self) -> bool:
+        return self.used > self._limit
+
+
 class ExpressionError(Exception):
     """The expression cannot be compiled, or cannot be evaluated for the given objects."""
 
@@ -88,9 +111,9 @@ def _compiled(expression: str) -> Any:
         )
     from celpy.celparser import CELParseError
 
-    from seatrial.harness.apiserver.cel.evaluating import Runner
     from seatrial.harness.apiserver.cel.functions import FUNCTIONS
-    from seatrial.scheduler.api.cel import desugared, environment, simplified
+    from seatrial.scheduler.api.cel.evaluating import Runner
+    from seatrial.scheduler.api.cel.parsing import desugared, environment, simplified
 
     place = environment(Runner)
     try:
@@ -125,7 +148,7 @@ def error_at(expression: str, line: int, column: int, why: str) -> str:
     return f"ERROR: <input>:{line}:{column}: {why}\n | {shown}\n | {'.' * (column - 1)}^"
 
 
-def value_of(expression: str, objects: Mapping[str, Any], budget: "Budget | None" = None) -> Any:
+def value_of(expression: str, objects: Mapping[str, Any], budget: Budget | None = None) -> Any:
     """The value of the expression as plain data; `objects` are its variables.
 
     Expressions with the same `budget` share the limit of steps.
@@ -140,7 +163,7 @@ def value_of(expression: str, objects: Mapping[str, Any], budget: "Budget | None
         if budget is not None and expression not in _programs:
             budget.spend(len(expression) * _STEPS_A_CHARACTER)
         compiled = program(expression)
-        evaluate = compiled.evaluate({name: _cel_value(value) for name, value in objects.items()}, budget)
+        evaluate = compiled.counted({name: _cel_value(value) for name, value in objects.items()}, budget or Budget())
     except CELEvalError as error:
         why = _NO_KEY.sub(r"no such key: \1", str(error.args[0] if error.args else error))
         raise ExpressionError(f"{why} evaluating rule: {expression}") from error
@@ -170,14 +193,14 @@ class OptionalVariable:
 def _cel_value(value: Any) -> Any:
     from celpy.adapter import json_to_cel
 
-    from seatrial.harness.apiserver.cel.values import NONE, Optional
+    from seatrial.scheduler.api.cel.values import NONE, Optional
 
     if isinstance(value, OptionalVariable):
         return NONE if value.value is None else Optional((json_to_cel(value.value),))
     return json_to_cel(value)
 
 
-def holds(expression: str, objects: Mapping[str, Any], budget: "Budget | None" = None) -> bool:
+def holds(expression: str, objects: Mapping[str, Any], budget: Budget | None = None) -> bool:
     """Whether the expression is true.
 
     Raises:

@@ -24,7 +24,7 @@ from seatrial.harness.apiserver.field_errors import Cause
 from seatrial.scheduler.api.durations import go_duration
 
 if TYPE_CHECKING:
-    from seatrial.harness.apiserver.cel.evaluating import Budget
+    from seatrial.harness.apiserver.cel.expressions import Budget
 
 RULES: Final = "x-kubernetes-validations"
 _OLD: Final = re.compile(r"\boldSelf\b")
@@ -53,7 +53,7 @@ def rule_causes(
     Raises:
         NeedsThread: `on_loop`, and the evaluation takes more steps than the event loop may take.
     """
-    from seatrial.harness.apiserver.cel.evaluating import Budget  # keeps start-up short
+    from seatrial.harness.apiserver.cel.expressions import Budget  # keeps start-up short
 
     causes: list[Cause] = []
     before = seen_by_rules(old) if old is not None else None

@@ -14,9 +14,9 @@ from seatrial.harness.apiserver.attempts import Attempt
 from seatrial.harness.apiserver.cel.expressions import value_count
 from seatrial.harness.apiserver.field_errors import Cause, too_many
 from seatrial.harness.apiserver.long_computations import LongComputations
-from seatrial.harness.apiserver.patterns import compiled, match_cost
 from seatrial.harness.apiserver.schemas.custom_rules import has_rules, rule_causes, seen_by_rules
 from seatrial.harness.apiserver.schemas.formats import conforms
+from seatrial.scheduler.api.cel.patterns import compiled, match_cost
 
 _PRESERVE = "x-kubernetes-preserve-unknown-fields"
 _EMBEDDED = "x-kubernetes-embedded-resource"

@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Final
 
-from seatrial.harness.apiserver.cel.values import Url
-from seatrial.harness.apiserver.patterns import compiled
 from seatrial.harness.apiserver.text_cache import cached
 from seatrial.harness.apiserver.times import DATE, parse
+from seatrial.scheduler.api.cel.patterns import compiled
+from seatrial.scheduler.api.cel.values import Url
 
 _TIME: Final = re.compile(r"(\d\d):(\d\d):(\d\d)(.\d+)?(z|[+-]\d\d:\d\d)", re.ASCII)
 _DURATION: Final = r"^[-+]?(0|([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+$"  # Go's

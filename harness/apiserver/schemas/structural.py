@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from seatrial.harness.apiserver.field_errors import Cause, Causes, forbidden, invalid, required, unsupported
-from seatrial.harness.apiserver.patterns import compiled
+from seatrial.scheduler.api.cel.patterns import compiled
 
 _TYPES = ("array", "boolean", "integer", "number", "object", "string")
 _PRESERVE, _INT_OR_STRING = "x-kubernetes-preserve-unknown-fields", "x-kubernetes-int-or-string"

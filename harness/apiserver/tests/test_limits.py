@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from seatrial.harness.apiserver.cel import evaluating
+from seatrial.harness.apiserver.cel import expressions
 from seatrial.harness.apiserver.request.bodies import VALUES_LIMIT, YAML_LIMIT
 from seatrial.harness.apiserver.schemas import custom_schemas
 from seatrial.harness.apiserver.schemas.custom_schemas import MAX_COST, CustomSchema
@@ -170,7 +170,7 @@ def test_all_rules_of_an_object_share_one_limit_of_steps(api: Api, monkeypatch: 
     rule = "self.all(x, self.all(y, x + y > 0))"
     field = {"type": "array", "maxItems": 20, "items": {"type": "integer"}}
     api.do("POST", DEFINITIONS, definition({**field, "x-kubernetes-validations": [{"rule": rule}] * 10}))
-    monkeypatch.setattr(evaluating, "MAX_STEPS", 10_000)
+    monkeypatch.setattr(expressions, "MAX_STEPS", 10_000)
     api.do("POST", SAMPLES, sample([1] * 4))
     code, status = api.ask("POST", SAMPLES, {**sample([1] * 16), "metadata": {"name": "b"}})
     assert (code, status["reason"]) == (422, "Invalid")

@@ -122,9 +122,9 @@ def test_a_write_waits_for_a_policy(api: Api, thread: Thread) -> None:
 
 
 def test_all_expressions_of_a_policy_share_one_limit(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    from seatrial.harness.apiserver.cel import evaluating
+    from seatrial.harness.apiserver.cel import expressions
 
-    monkeypatch.setattr(evaluating, "MAX_STEPS", 10_000)
+    monkeypatch.setattr(expressions, "MAX_STEPS", 10_000)
     costly = {"expression": "object.data.all(a, object.data.all(b, a + b != 'x'))"}
     bound(api, policy(*[costly] * 10))
     data = {f"k{at}": "v" for at in range(20)}

@@ -16,7 +16,7 @@ def conditions_hold(conditions: tuple[tuple[str, str], ...], request: Object) ->
     Raises:
         Undecided: no condition is false, and one cannot be evaluated.
     """
-    from seatrial.harness.apiserver.cel.evaluating import Budget  # keeps start-up short
+    from seatrial.harness.apiserver.cel.expressions import Budget  # keeps start-up short
 
     budget = Budget(steps=MATCH_CONDITION_STEPS)
     objects = {"request": request, "object": request["object"], "oldObject": request["oldObject"]}

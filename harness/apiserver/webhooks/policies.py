@@ -31,7 +31,7 @@ from seatrial.harness.apiserver.storage.store import Change, Item, Object, Store
 from seatrial.harness.apiserver.webhooks.rules import GROUP, Rule, read_rule, selectors_match
 
 if TYPE_CHECKING:
-    from seatrial.harness.apiserver.cel.evaluating import Budget
+    from seatrial.harness.apiserver.cel.expressions import Budget
 
 POLICIES: Final = (GROUP, "validatingadmissionpolicies")
 BINDINGS: Final = (GROUP, "validatingadmissionpolicybindings")
@@ -162,7 +162,7 @@ class Policies:
         shown = namespace.obj if namespace is not None else None
 
         def compute(*, on_loop: bool) -> list[tuple[_Policy, _Binding, str, str]]:
-            from seatrial.harness.apiserver.cel.evaluating import Budget  # keeps start-up short
+            from seatrial.harness.apiserver.cel.expressions import Budget  # keeps start-up short
 
             budget = Budget(on_loop=on_loop)
             return [

@@ -8,24 +8,19 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum
 from fractions import Fraction
-from functools import lru_cache, total_ordering
+from functools import cache, lru_cache
 from typing import Any, Final
 
-from seatrial.scheduler.api.quantity import QuantityError, exact
+from seatrial.scheduler.api.quantity import exact
 
 MAX_LENGTH: Final = 10 * 1024  # bytes of an expression, as the API server's limit
 MAX_STEPS: Final = 10_000  # of an evaluation, some tens of milliseconds; one with four terms takes 40
 KEPT: Final = 1000  # results of one expression that are kept
 KEPT_OF_DEVICE: Final = 16  # results of one device that are kept
-MAX_TEXT: Final = 10_000  # characters of a text with replacements
-MAX_VERSION: Final = 64  # characters, as the API server's limit
 _NO_KEY: Final = re.compile(r"no such (?:member in mapping|key)[^']*'?([^']*)'?")
 _HINT: Final = (
     ". consider using CEL optional chaining (.? followed by orValue()) or guarding the check with has() for optional"
     " fields"
-)
-_SEMVER: Final = re.compile(
-    r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(?:-([0-9a-zA-Z.-]+))?(?:\+[0-9a-zA-Z.-]+)?", re.ASCII
 )
 
 Path = tuple[str, ...]  # ("driver",), ("attributes", domain, identifier)
@@ -33,38 +28,6 @@ Path = tuple[str, ...]  # ("driver",), ("attributes", domain, identifier)
 
 class ExpressionError(Exception):
     """The expression cannot be compiled, or fails for a device."""
-
-
-@total_ordering
-class Version:
-    """A semantic version; build metadata does not count."""
-
-    __slots__ = ("rank",)
-
-    def __init__(self, text: str, *, normalize: bool = False) -> None:
-        match = _SEMVER.fullmatch(_normalized(text) if normalize else text) if len(text) <= MAX_VERSION else None
-        if match is None:
-            raise ValueError(f'invalid version "{text}"')
-        before = (match[4] or "").split(".") if match[4] else []
-        parts = tuple((0, int(part), "") if part.isdigit() else (1, 0, part) for part in before)
-        self.rank = (tuple(int(match[number]) for number in (1, 2, 3)), not before, parts)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Version) and self.rank == other.rank
-
-    def __lt__(self, other: "Version") -> bool:
-        return self.rank < other.rank
-
-    def __hash__(self) -> int:
-        return hash(self.rank)
-
-
-def _normalized(text: str) -> str:
-    """The version without a leading `v` and leading zeros, and with three numbers."""
-    core = re.match(r"[0-9.]*", text.removeprefix("v"))
-    assert core is not None
-    numbers = [str(int(number)) if number else "" for number in core[0].split(".")]
-    return ".".join([*numbers, *["0"] * (3 - len(numbers))]) + text.removeprefix("v")[core.end() :]
 
 
 class _Truth(Enum):
@@ -177,17 +140,25 @@ def _compiled(text: str) -> Callable[[Mapping[str, Any]], Any]:
         raise ExpressionError(f"expected at most {MAX_LENGTH} bytes, found {len(text.encode())}")
     from celpy.celparser import CELParseError
 
-    from seatrial.scheduler.api.cel import CountingRunner, desugared, environment, simplified
+    from seatrial.scheduler.api.cel.evaluating import Runner
+    from seatrial.scheduler.api.cel.parsing import desugared, environment, simplified
 
-    place = environment()
+    place = environment(Runner)
     try:
-        runner = place.program(simplified(place.compile(desugared(text))), functions=_functions())
+        runner = place.program(simplified(place.compile(desugared(text))), _functions())
     except CELParseError as error:
         raise ExpressionError(f"compilation failed: {error.args[0] if error.args else error}") from error
     except (ArithmeticError, LookupError, RecursionError, TypeError, ValueError) as error:
         raise ExpressionError(f"compilation failed: {error}") from error
-    assert isinstance(runner, CountingRunner)
+    assert isinstance(runner, Runner)
     return lambda item: runner.counted(item, _Steps())
+
+
+@cache
+def _functions() -> dict[str, Any]:
+    from seatrial.scheduler.api.cel.functions import functions
+
+    return functions(exact)
 
 
 class _TooLongError(Exception):
@@ -272,127 +243,12 @@ def _view(device: Subject, reads: dict[Path, None], whole: list[bool]) -> Any:
 def _cel(value: Any) -> Any:
     from celpy import celtypes
 
+    from seatrial.scheduler.api.cel.values import Amount
+
     if isinstance(value, _Truth):
         return celtypes.BoolType(value.value)
     if isinstance(value, int):
         return celtypes.IntType(value)
+    if isinstance(value, Fraction):
+        return Amount(value)
     return celtypes.StringType(value) if isinstance(value, str) else value
-
-
-class _Optional:
-    """An optional value; None is no value."""
-
-    def __init__(self, value: Any) -> None:
-        self.value = value
-
-
-def _select(member: Any, key: Any) -> _Optional:
-    if isinstance(member, _Optional):
-        member = member.value
-    if member is None:
-        return _Optional(None)
-    return _Optional(member.get(str(key)) if isinstance(member, Mapping) else None)
-
-
-def _amount(text: Any) -> Fraction:
-    try:
-        return exact(int(text) if isinstance(text, int) else str(text))
-    except QuantityError as error:
-        raise ValueError(str(error)) from error
-
-
-def _comparable(left: Any, right: Any) -> tuple[Any, Any]:
-    if type(left) is not type(right) or not isinstance(left, (Fraction, Version)):
-        raise TypeError("no such overload")
-    return left, right
-
-
-def _compare(left: Any, right: Any) -> int:
-    left, right = _comparable(left, right)
-    return (left > right) - (left < right)
-
-
-def _plus(left: Any, right: Any, sign: int) -> Fraction:
-    if not isinstance(left, Fraction):
-        raise TypeError("no such overload")
-    return left + sign * (right if isinstance(right, Fraction) else int(right))
-
-
-def _split(text: str, between: str, limit: int = -1) -> list[str]:
-    if not limit:
-        return []
-    if between:
-        return str.split(text, between, -1 if limit < 0 else int(limit) - 1)
-    letters = list(text)
-    return letters if limit < 0 or len(letters) <= limit else [*letters[: limit - 1], "".join(letters[limit - 1 :])]
-
-
-def _replace(text: str, old: str, new: str, limit: int = -1) -> str:
-    times = text.count(old) if limit < 0 else min(text.count(old), int(limit))
-    if len(text) + times * len(new) > MAX_TEXT:
-        raise ValueError(f"the text gets longer than {MAX_TEXT} characters")
-    return str.replace(text, old, new, int(limit))
-
-
-def _substring(text: str, start: int, end: int | None = None) -> str:
-    stop = len(text) if end is None else end
-    if not 0 <= start <= stop <= len(text):
-        raise ValueError(f"index out of range: {start}")
-    return text[start:stop]
-
-
-@lru_cache(maxsize=1)
-def _functions() -> dict[str, Callable[..., Any]]:
-    """Kubernetes' functions for quantities, versions, strings and optional values (`apiserver/pkg/cel/library`)."""
-    from celpy import celtypes
-
-    def number(of: Callable[..., int]) -> Callable[..., Any]:
-        return lambda *item: celtypes.IntType(of(*item))
-
-    def truth(of: Callable[..., bool]) -> Callable[..., Any]:
-        return lambda *item: celtypes.BoolType(of(*item))
-
-    def version(item: Any, normalize: Any = False) -> Version:
-        return Version(str(item), normalize=bool(normalize))
-
-    def valid(make: Callable[..., Any]) -> Callable[..., Any]:
-        def check(*item: Any) -> bool:
-            try:
-                make(*item)
-            except ValueError:
-                return False
-            return True
-
-        return truth(check)
-
-    def text(change: Callable[..., str]) -> Callable[..., Any]:
-        return lambda *item: celtypes.StringType(change(*item))
-
-    return {
-        "quantity": _amount,
-        "isQuantity": valid(_amount),
-        "semver": version,
-        "isSemver": valid(version),
-        "compareTo": number(_compare),
-        "isGreaterThan": truth(lambda left, right: _compare(left, right) > 0),
-        "isLessThan": truth(lambda left, right: _compare(left, right) < 0),
-        "sign": number(lambda amount: (amount > 0) - (amount < 0)),
-        "asInteger": number(int),
-        "add": lambda left, right: _plus(left, right, 1),
-        "sub": lambda left, right: _plus(left, right, -1),
-        "major": number(lambda version: version.rank[0][0]),
-        "minor": number(lambda version: version.rank[0][1]),
-        "patch": number(lambda version: version.rank[0][2]),
-        "lowerAscii": text(str.lower),
-        "upperAscii": text(str.upper),
-        "trim": text(str.strip),
-        "replace": text(_replace),
-        "split": lambda *item: celtypes.ListType(map(celtypes.StringType, _split(*item))),
-        "substring": text(_substring),
-        "indexOf": number(str.find),
-        "optSelect__": _select,
-        "optIndex__": _select,
-        "orValue": lambda item, default: default if item.value is None else item.value,
-        "hasValue": truth(lambda item: item.value is not None),
-        "value": lambda item: item.value,
-    }

@@ -5,6 +5,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
+from seatrial.scheduler.api.cel.values import Semver
 from seatrial.scheduler.api.core import Node, NodeSelector
 from seatrial.scheduler.api.quantity import QuantityError, exact
 from seatrial.scheduler.api.resourceclaims import (
@@ -15,7 +16,7 @@ from seatrial.scheduler.api.resourceclaims import (
     RequestPolicy,
     ResourceSlice,
 )
-from seatrial.scheduler.plugins.dynamicresources.expressions import Subject, Version
+from seatrial.scheduler.plugins.dynamicresources.expressions import Subject
 from seatrial.scheduler.plugins.node_selection import term_holds
 
 DeviceId = tuple[str, str, str]  # driver, pool, device
@@ -300,7 +301,7 @@ def _value(attribute: Attribute) -> tuple[str, Any]:
 def _read(kind: str, value: Any) -> Any:
     """The value as expressions see it."""
     try:
-        return Version(value) if kind == "version" else value
+        return Semver(value) if kind == "version" else value
     except ValueError:
         return value
 

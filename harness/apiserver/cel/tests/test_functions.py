@@ -7,7 +7,7 @@ import pytest
 
 pytest.importorskip("celpy", reason="cel-python is not installed yet: make the environment anew")
 
-from seatrial.harness.apiserver.cel import evaluating
+from seatrial.harness.apiserver.cel import expressions
 from seatrial.harness.apiserver.cel.expressions import ExpressionError, OptionalVariable, value_of
 
 TRUE = (
@@ -25,6 +25,7 @@ TRUE = (
     "'tacocat'.substring(4) == 'cat' && 'tacocat'.substring(0, 4) == 'taco'",
     "'  trim  '.trim() == 'trim'",
     "'héy'.reverse() == 'yéh' && strings.quote('a\"b') == '\"a\\\\\"b\"'",
+    "!optional.of(false).orValue(true) && optional.of(true).value() && [true, false].max()",
     # regular expressions
     "'abc 123'.find('[0-9]*$') == '123' && 'abc'.find('[0-9]+') == ''",
     "'1.2.3.4'.findAll('[0-9]+').map(x, int(x)).sum() == 10 && 'a1b2'.findAll('[0-9]', 1) == ['1']",
@@ -163,7 +164,27 @@ def test_plain_values_come_back(expression: str, value: Any) -> None:
 
 
 def test_evaluation_stops_at_the_step_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(evaluating, "MAX_STEPS", 1000)
+    monkeypatch.setattr(expressions, "MAX_STEPS", 1000)
     with pytest.raises(ExpressionError, match="operation cancelled: actual cost limit exceeded"):
         value_of("many.all(a, many.all(b, many.all(c, unknown || a + b + c >= 0)))", OBJECTS)
     assert value_of("many.all(a, a >= 0)", {"many": [1, 2, 3]}) is True
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        pytest.param("a == a", id="compared"),
+        pytest.param("[a].distinct() == []", id="distinct"),
+        pytest.param("[a].flatten(99) == []", id="flattened"),
+        pytest.param("'%s'.format([a]) == ''", id="formatted"),
+        pytest.param("string(a) == ''", id="as-text"),
+        pytest.param("lists.range(1000000000) == []", id="a-long-range"),
+        pytest.param("lists.range(9999).distinct() == []", id="all-pairs"),
+    ],
+)
+@pytest.mark.parametrize("pair", ["[x, x]", "[optional.of(x), optional.of(x)]", "{1: x, 2: x}"])
+def test_values_that_double_with_each_step(expression: str, pair: str) -> None:
+    """Forty pairs of pairs are a few values and 2^40 ways to them."""
+    a = "optional.of([1])" + f".optMap(x, {pair})" * 40
+    with pytest.raises(ExpressionError, match="operation cancelled"):
+        value_of(f"{a}.optMap(a, {expression}).value()", {})

@@ -14,7 +14,7 @@ CARD = Device("nvidia", "gpu", "H200", "H200", 0, 0, "GPU-1", "0000:01:00.0", 0,
 
 
 class Seen:
-    """A witness who sees what a test says; `ours` is how busy it thinks a tenant is: a child that was not there before."""
+    """A witness who sees what a test says; `ours` is how busy it thinks a tenant is, a child that is new."""
 
     def __init__(
         self,

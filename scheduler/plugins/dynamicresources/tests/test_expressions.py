@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
+from seatrial.scheduler.api.cel.values import Semver
 from seatrial.scheduler.api.quantity import exact
-from seatrial.scheduler.plugins.dynamicresources.expressions import Expression, ExpressionError, Subject, Version
+from seatrial.scheduler.plugins.dynamicresources.expressions import Expression, ExpressionError, Subject
 
 LOOP = "[1, 2, 3, 4, 5, 6, 7, 8, 9, 10].all(%s, "
 OWN = "device.attributes['d.io']"
@@ -17,7 +18,7 @@ def card(**attributes: Any) -> Subject:
     return Subject(values | {("attributes", "d.io", name): value for name, value in attributes.items()})
 
 
-CARD = card(model="H100", flag=True, n=3, version=Version("1.10.0-rc.2"))
+CARD = card(model="H100", flag=True, n=3, version=Semver("1.10.0-rc.2"))
 
 
 @pytest.mark.parametrize(
@@ -43,6 +44,8 @@ CARD = card(model="H100", flag=True, n=3, version=Version("1.10.0-rc.2"))
         (f"{OWN}.version.minor() == 10", True),
         (f"{OWN}.nope == 'x' || true", True),
         ("device.allowMultipleAllocations", False),
+        (f"{OWN}.model.find('[0-9]+') == '100' && {OWN}.model.matches('^H')", True),
+        ("sets.contains(['d.io', 'x'], [device.driver]) && ip('10.0.0.1').family() == 4", True),
     ],
 )
 def test_what_holds(text: str, holds: bool) -> None:
@@ -63,7 +66,8 @@ def test_what_holds(text: str, holds: bool) -> None:
             "".join(f"cel.bind(x{n + 1}, x{n} + x{n}, " for n in range(40)).replace("x0", "'x'") + "true" + ")" * 40,
             "steps",
         ),
-        ("'x'" + ".replace('x', 'xxxxxxxxxx')" * 40 + " == 'x'", "overflow"),
+        ("'x'" + ".replace('x', 'xxxxxxxxxx')" * 40 + " == 'x'", "steps"),
+        ("[1]" + ".map(x, [x, x])" * 60 + " == [[1]]", "steps"),
     ],
 )
 def test_what_fails(text: str, why: str) -> None:

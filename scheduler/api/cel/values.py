@@ -6,12 +6,10 @@ Follows `apiserver/pkg/cel/library`. Types are parsed from text; invalid text ra
 import ipaddress
 import re
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import total_ordering
 from typing import Any, Final, Self
 from urllib.parse import SplitResult, parse_qs, quote, urlsplit
-
-from seatrial.harness.apiserver.quantities import QuantityError, exact
-from seatrial.scheduler.api.cel import size_of
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -22,6 +20,19 @@ _SEMVER: Final = re.compile(
     r"(?:\+([0-9a-zA-Z-]+(?:\.[0-9a-zA-Z-]+)*))?",
     re.ASCII,
 )
+_CHARACTERS_A_VALUE: Final = 10
+
+
+def size_of(value: Any) -> int:
+    """The number of values in it, however often each is in it. Lists and maps of CEL keep theirs."""
+    if isinstance(value, str | bytes):
+        return 1 + len(value) // _CHARACTERS_A_VALUE
+    size = getattr(value, "size_of", None)
+    if size is None and isinstance(value, list | dict):
+        size = 1 + sum(map(size_of, value.values() if isinstance(value, dict) else value))
+        if hasattr(value, "__dict__"):
+            vars(value)["size_of"] = size
+    return size or 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,13 +170,8 @@ class Amount:
 
     __slots__ = ("value",)
 
-    def __init__(self, text: str | int) -> None:
-        try:
-            self.value = exact(text)
-        except QuantityError as error:
-            raise ValueError(
-                "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
-            ) from error
+    def __init__(self, value: Fraction) -> None:
+        self.value = value
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Amount) and self.value == other.value
@@ -181,9 +187,7 @@ class Amount:
         return self.value.denominator == 1 and -(1 << 63) <= self.value < 1 << 63
 
     def plus(self, other: "Amount | int", sign: int = 1) -> "Amount":
-        amount = Amount.__new__(Amount)
-        amount.value = self.value + sign * (other.value if isinstance(other, Amount) else int(other))
-        return amount
+        return Amount(self.value + sign * (other.value if isinstance(other, Amount) else int(other)))
 
 
 @total_ordering

@@ -1,65 +1,114 @@
-"""cel-python's interpreter, extended by two-variable macros, optional values and namespaced functions."""
+"""cel-python's interpreter by counted steps, extended by two-variable macros, optional values and namespaced functions.
 
-from collections.abc import Iterable, Iterator
-from typing import Any, Final
+It is imported when the first expression is compiled: cel-python takes a while.
+"""
 
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final, Protocol
+
+import celpy
 import lark
 from celpy import celtypes
-from celpy.evaluation import CELEvalError
+from celpy.evaluation import CELEvalError, Evaluator
 
-from seatrial.harness.apiserver.cel.expressions import TooLongError
-from seatrial.harness.apiserver.cel.functions import FUNCTIONS, NAMESPACES
-from seatrial.harness.apiserver.cel.values import NONE, Optional
-from seatrial.harness.apiserver.long_computations import LOOP_STEPS, NeedsThread
-from seatrial.harness.apiserver.patterns import match_cost
-from seatrial.scheduler.api.cel import CountingEvaluator, CountingRunner, ident_of
+from seatrial.scheduler.api.cel.parsing import ident_of, parts_of
+from seatrial.scheduler.api.cel.patterns import match_cost
+from seatrial.scheduler.api.cel.values import NONE, Optional, size_of
 
 MACROS: Final = frozenset({"all", "exists", "exists_one", "existsOne", "filter", "map"})
 TWO_VARIABLE_MACROS: Final = frozenset({"all", "exists", "exists_one", "existsOne", "transformList", "transformMap"})
-
-_PATTERN_FUNCTIONS: Final = frozenset({"matches", "find", "findAll"})
 OPTIONAL: Final = frozenset({"optMap", "optFlatMap"})
-MAX_STEPS = 100_000  # of all rules of an object; a rule over all pairs of 64 elements takes half
-MATCH_STEPS = 500  # steps of a pattern match that take as long as one step here
+_OPERATORS: Final = frozenset({"relation", "addition"})
+_PATTERN_FUNCTIONS: Final = frozenset({"matches", "find", "findAll"})
+VALUES_A_STEP: Final = 10  # texts or numbers whose comparison takes as long as one step of an evaluation
+_STEPS_A_COMPARISON: Final = 2  # of what is in two lists of lists
+_STEPS_A_NUMBER: Final = 2  # that is made
+_AT_ONCE: Final = frozenset({"size", "hasValue", "value", "or", "orValue", "optSelect__", "optIndex__"})
+MATCH_STEPS: Final = 500  # steps of a pattern match that take as long as one step here
+_ALL_PAIRS: Final = frozenset({"distinct", "sets.contains", "sets.intersects", "sets.equivalent"})
 
 
-class Budget:
-    """Counts the steps of evaluations that share one limit; few are allowed for those that block the event loop."""
+class Steps(Protocol):
+    """Counts the steps of an evaluation, and raises where there are too many."""
 
-    def __init__(self, *, on_loop: bool = False, steps: int = 0) -> None:
-        self.used = 0
-        self._limit = LOOP_STEPS if on_loop else steps or MAX_STEPS
-        self._error: type[Exception] = NeedsThread if on_loop else TooLongError
-
-    def spend(self, steps: int = 1) -> None:
-        """
-        Raises:
-            NeedsThread: more steps than the event loop may take.
-            TooLongError: the limit is exceeded.
-        """
-        self.used += steps
-        if self.used > self._limit:
-            raise self._error
-
-    @property
-    def exhausted(self) -> bool:
-        return self.used > self._limit
+    def spend(self, steps: int = 1) -> None: ...
 
 
-def parts_of(tree: lark.Tree[Any]) -> tuple[Any, Any, list[Any]]:
-    """Member, name and arguments of a call `member.name(arguments…)`."""
-    member, name = tree.children[:2]
-    return member, name, list(tree.children[2].children) if len(tree.children) > 2 else []
+class Interpreter(Evaluator):
+    """Evaluates an expression or a part of it, step by step: three nested loops over lists can take minutes."""
 
+    budget: Steps  # shared by all parts of the expression
+    outer: Mapping[str, Any]  # the variables of the enclosing parts
+    scope: Mapping[str, Any]  # `outer` and this part's variables
 
-class Interpreter(CountingEvaluator):
-    """Evaluates an expression or a part of it. Evaluation blocks the server, so the number of steps is limited."""
+    def sub_evaluator(self, ast: lark.Tree[Any]) -> "Interpreter":
+        """The evaluator of a macro's body; overrides cel-python's method."""
+        part = type(self)(ast, activation=self.activation)
+        part.budget, part.outer, part.scope = self.budget, self.scope, self.scope
+        return part
+
+    def evaluate(self, context: Any = None) -> Any:
+        """Evaluate without copying all variables for each list element, as cel-python does."""
+        self.scope = {**self.outer, **context} if context else self.outer
+        value = self.visit(self.ast)
+        if isinstance(value, CELEvalError):
+            raise value
+        return value
+
+    def ident_value(self, name: str, root_scope: bool = False) -> Any:
+        """The value of a variable or type name; overrides cel-python's method."""
+        return self.scope[name] if name in self.scope else super().ident_value(name, root_scope)
+
+    def addition(self, tree: lark.Tree[Any]) -> Any:
+        """A sum, counted by its size; overrides cel-python's method."""
+        return self._counted(super().addition(tree))
+
+    def function_eval(self, name_token: lark.Token, exprlist: Any = None) -> Any:
+        """A call of a function; overrides cel-python's method."""
+        self.count(str(name_token), exprlist)
+        return self._counted(super().function_eval(name_token, exprlist))
+
+    def method_eval(self, object: Any, method_ident: lark.Token, exprlist: Any = None) -> Any:  # noqa: A002
+        """A call of a method; overrides cel-python's method."""
+        self.count(str(method_ident), [object, exprlist or []])
+        return self._counted(super().method_eval(object, method_ident, exprlist))
+
+    def count(self, name: str, arguments: Any) -> None:
+        """Count a call by the sizes of its arguments before it is made: values that are in a list twice, and that list
+        twice in the next, double with each step of an expression."""
+        if name in _AT_ONCE or not isinstance(arguments, list) or not arguments:
+            return
+        size, first = size_of(arguments), arguments[0]
+        if name == "lists.range" and isinstance(first, int):
+            size += max(0, first) * VALUES_A_STEP * _STEPS_A_NUMBER
+        elif isinstance(first, list):
+            if size_of(first) > len(first) + 1:  # values in values
+                size *= VALUES_A_STEP * _STEPS_A_COMPARISON
+            if name in _ALL_PAIRS:
+                size *= len(first)
+        self.budget.spend(size // VALUES_A_STEP)
+
+    def _counted(self, value: Any) -> Any:
+        if isinstance(value, str | bytes | list | dict):
+            self.budget.spend(size_of(value) // VALUES_A_STEP)
+        return value
+
+    def visit_children(self, tree: lark.Tree[Any]) -> list[Any]:
+        """Count a step; cel-python calls this for every part of an expression, and for both sides of an operator."""
+        self.budget.spend()
+        values = super().visit_children(tree)
+        if tree.data in _OPERATORS:
+            self.count("", values)
+        return values
 
     def member_dot_arg(self, tree: lark.Tree[Any]) -> Any:
         """A call of a method, macro or namespaced function; overrides cel-python's method."""
         member, name, arguments = parts_of(tree)
         namespace = ident_of(member)
-        if namespace in NAMESPACES and f"{namespace}.{name}" in FUNCTIONS:
+        if namespace == "cel" and name == "bind" and len(arguments) == 3:
+            (result,) = self._bodies([ident_of(arguments[0])], arguments[2], [(self.visit(arguments[1]),)])
+            return result
+        if namespace and f"{namespace}.{name}" in self.activation.functions:
             return self.function_eval(lark.Token("IDENT", f"{namespace}.{name}"), [*map(self.visit, arguments)])
         if (name in TWO_VARIABLE_MACROS and len(arguments) >= 3) or name == "transformMapEntry":
             return self._two_variable_macro(member, str(name), arguments)
@@ -82,7 +131,7 @@ class Interpreter(CountingEvaluator):
         """`a.b`, also for an optional `a`; overrides cel-python's method."""
         visit = self.visit(tree.children[0])
         if isinstance(visit, Optional):
-            return FUNCTIONS["optSelect__"](visit, celtypes.StringType(str(tree.children[1])))
+            return self.activation.resolve_function("optSelect__")(visit, celtypes.StringType(str(tree.children[1])))
         return super().member_dot(tree)
 
     def _bodies(self, names: list[str], tree: Any, rows: Iterable[tuple[Any, ...]]) -> Iterator[Any]:
@@ -162,10 +211,11 @@ def _steps_of_match(pattern: str, text: str) -> int:
         return 1
 
 
-class Runner(CountingRunner):
+class Runner(celpy.InterpretedRunner):
     """A compiled expression."""
 
-    evaluator = Interpreter
-
-    def evaluate(self, context: Any, budget: Budget | None = None) -> Any:
-        return self.counted(context, budget or Budget())
+    def counted(self, context: Any, budget: Steps) -> Any:
+        """The value of the expression; `context` are its variables."""
+        whole = Interpreter(self.ast, activation=self.new_activation())
+        whole.budget, whole.outer = budget, {}
+        return whole.evaluate(context)
