@@ -10,6 +10,7 @@ from typing import Any
 
 import orjson
 
+from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
 from seatrial.scheduler.api.builders import NodeBuilder, PodBuilder, network_topology, node, pod
 from seatrial.scheduler.api.networktopology import TOPOLOGIES_PATH
@@ -77,3 +78,19 @@ def domains(trial: Trial) -> dict[str, int]:
 def in_tree(trial: Trial, nodes: int) -> None:
     """Wait until the status counts this many nodes: Koordinator reads nodes every ten seconds."""
     assert trial.reaches(lambda: domains(trial).get("ClusterTopologyLayer/") == nodes, within=30)
+
+
+def crowded(trial: Trial, expect: Expect) -> None:
+    """Three blocks of two nodes with two cards, of which b1 and b3 have a used card: room for 3, 4 and 3."""
+    trial.apply(network())
+    trial.add(
+        placed_in("b1-0", "s1", "b1"),
+        placed_in("b1-1", "s1", "b1"),
+        placed_in("b2-0", "s1", "b2"),
+        placed_in("b2-1", "s1", "b2"),
+        placed_in("b3-0", "s2", "b3"),
+        placed_in("b3-1", "s2", "b3"),
+    )
+    in_tree(trial, 6)
+    trial.submit(on("x", "b1-0", 1), on("y", "b3-0", 1))
+    expect.bound("x", "y")
