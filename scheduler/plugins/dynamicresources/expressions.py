@@ -4,6 +4,7 @@ An evaluation records which values of the device it reads. A later device with t
 result, so that an expression about a model costs one evaluation for each model, not one for each card of a cluster.
 """
 
+import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum
@@ -14,7 +15,7 @@ from typing import Any, Final
 from seatrial.scheduler.api.quantity import exact
 
 MAX_LENGTH: Final = 10 * 1024  # bytes of an expression, as the API server's limit
-MAX_STEPS: Final = 10_000  # of an evaluation, some tens of milliseconds; one with four terms takes 40
+MAX_STEPS: Final = 10_000  # of an evaluation, a third of a second; one with four terms takes 40
 KEPT: Final = 1000  # results of one expression that are kept
 KEPT_OF_DEVICE: Final = 16  # results of one device that are kept
 _NO_KEY: Final = re.compile(r"no such (?:member in mapping|key)[^']*'?([^']*)'?")
@@ -28,6 +29,30 @@ Path = tuple[str, ...]  # ("driver",), ("attributes", domain, identifier)
 
 class ExpressionError(Exception):
     """The expression cannot be compiled, or fails for a device."""
+
+
+class ExhaustedError(Exception):
+    """The decision has no steps left. What was evaluated is known; the next one goes on."""
+
+
+class Allowance:
+    """The steps that a decision may still take: those of evaluations, and one for each device that is tried."""
+
+    left = math.inf
+
+    def spend(self, steps: int) -> None:
+        self.left -= steps
+
+    def check(self) -> None:
+        """
+        Raises:
+            ExhaustedError: nothing is left.
+        """
+        if self.left <= 0:
+            raise ExhaustedError
+
+
+ALLOWANCE: Final = Allowance()
 
 
 class _Truth(Enum):
@@ -73,6 +98,7 @@ class Expression:
 
         Raises:
             ExpressionError: it fails for this device, as when it reads an attribute that the device does not have.
+            ExhaustedError: it is not known yet for this device, and the decision has no steps left.
         """
         for paths, results in self._known.items():
             result = results.get(device.read(paths))
@@ -80,6 +106,7 @@ class Expression:
                 return _result(result)
         if self.text in device.own:
             return _result(device.own[self.text])
+        ALLOWANCE.check()
         reads: dict[Path, None] = {}
         whole: list[bool] = []
         result = self._evaluated(device, reads, whole)
@@ -99,8 +126,9 @@ class Expression:
     def _evaluated(self, device: Subject, reads: dict[Path, None], whole: list[bool]) -> bool | ExpressionError:
         from celpy.evaluation import CELEvalError
 
+        steps = _Steps()
         try:
-            evaluate = self._evaluate({"device": _view(device, reads, whole)})
+            evaluate = self._evaluate({"device": _view(device, reads, whole)}, steps)
         except CELEvalError as error:
             why = str(error.args[0] if error.args else error)
             missing = _NO_KEY.match(why)
@@ -114,6 +142,8 @@ class Expression:
             return ExpressionError("expression is nested too deeply")
         except Exception as error:  # noqa: BLE001 cel-python does not convert all errors of operations on values
             return ExpressionError(f"no such overload ({type(error).__name__})")
+        finally:
+            ALLOWANCE.spend(steps.used)
         if evaluate is True or evaluate is False or type(evaluate).__name__ == "BoolType":
             return bool(evaluate)
         return ExpressionError(f"expression must evaluate to a bool, found {type(evaluate).__name__}")
@@ -135,7 +165,7 @@ def expression(text: str) -> Expression:
     return Expression(text)
 
 
-def _compiled(text: str) -> Callable[[Mapping[str, Any]], Any]:
+def _compiled(text: str) -> Callable[[Mapping[str, Any], "_Steps"], Any]:
     if len(text.encode()) > MAX_LENGTH:
         raise ExpressionError(f"expected at most {MAX_LENGTH} bytes, found {len(text.encode())}")
     from celpy.celparser import CELParseError
@@ -151,7 +181,7 @@ def _compiled(text: str) -> Callable[[Mapping[str, Any]], Any]:
     except (ArithmeticError, LookupError, RecursionError, TypeError, ValueError) as error:
         raise ExpressionError(f"compilation failed: {error}") from error
     assert isinstance(runner, Runner)
-    return lambda item: runner.counted(item, _Steps())
+    return runner.counted
 
 
 @cache
@@ -169,11 +199,11 @@ class _Steps:
     """The steps of one evaluation."""
 
     def __init__(self) -> None:
-        self._left = MAX_STEPS
+        self.used = 0
 
     def spend(self, steps: int = 1) -> None:
-        self._left -= steps
-        if self._left < 0:
+        self.used += steps
+        if self.used > MAX_STEPS:
             raise _TooLongError
 
 

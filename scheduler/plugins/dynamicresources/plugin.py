@@ -135,7 +135,7 @@ class DynamicResources(PreEnqueue, PreFilter, FilterBatch, VictimAware, PostFilt
         self._seconds, self._preempts = required_duration(args.binding_timeout), args.enable_preemption
         self.claims = handle.shared(Claims, partial(Claims, handle))
         self._writer = ClaimWriter(self.claims)
-        self._kinds = handle.shared(VerdictCache, lambda: VerdictCache(self.claims, handle.columns))
+        self._kinds = handle.shared(VerdictCache, lambda: VerdictCache(self.claims, handle))
         self._deallocations = handle.shared(Deallocations, lambda: Deallocations(self.claims))
 
     def concerns(self, pod: Pod) -> bool:

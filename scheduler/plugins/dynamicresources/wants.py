@@ -17,6 +17,8 @@ from seatrial.scheduler.api.resourceclaims import (
 from seatrial.scheduler.plugins.dynamicresources.expressions import Expression, ExpressionError, expression
 from seatrial.scheduler.plugins.dynamicresources.inventory import Card, Counters, values_of
 
+MAX_EXPRESSIONS = 20_000  # characters of a claim's expressions, which take about a second to compile
+
 
 class AllocationError(Exception):
     """Why the search must not go on, on any node (DRA-R63)."""
@@ -84,10 +86,16 @@ class Want:
 def compiled(claim: ResourceClaim, find_class: Callable[[str], DeviceClass | None]) -> Want:
     """
     Raises:
-        AllocationError: a class does not exist, a selector cannot be compiled, or too many devices are asked for.
+        AllocationError: a class does not exist, a selector cannot be compiled, or too much is asked for.
     """
     key = claim.metadata.key
     devices = claim.spec.devices
+    exact = [way for request in devices.requests for way in (request.exactly, *request.first_available) if way]
+    length = sum(map(len, {selector.cel.expression for way in exact for selector in way.selectors}))
+    if length > MAX_EXPRESSIONS:
+        raise AllocationError(
+            f"claim {key}: expected at most {MAX_EXPRESSIONS} characters of expressions in all, found {length}"
+        )
     want = Want(
         key, tuple(_ways(key, request, find_class) for request in devices.requests), devices.constraints, devices.config
     )

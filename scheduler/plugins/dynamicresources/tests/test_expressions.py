@@ -100,9 +100,9 @@ def test_one_evaluation_for_all_devices_that_it_cannot_tell_apart(text: str, car
     evaluated: list[object] = []
     inner = expression._evaluate
 
-    def counted(value: Any) -> Any:
-        evaluated.append(value)
-        return inner(value)
+    def counted(*arguments: Any) -> Any:
+        evaluated.append(arguments)
+        return inner(*arguments)
 
     expression._evaluate = counted
     assert [expression.holds(each) for each in cards] == [Expression(text).holds(each) for each in cards]

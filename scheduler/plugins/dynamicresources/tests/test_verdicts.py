@@ -1,5 +1,6 @@
 """Nodes that are alike are searched once, with the solutions of a search on each node."""
 
+import itertools
 import random
 from collections.abc import Sequence
 from typing import Any
@@ -50,7 +51,7 @@ def test_verdicts_are_those_of_a_search_on_each_node(seed: int) -> None:
     chance, world = random.Random(seed), World()  # noqa: S311 a test's shuffle
     for number in range(6):
         world.node(f"n{number}", *(card(each, chance) for each in range(4)))
-    cache, columns = VerdictCache(world.claims, world.core.handle.columns), world.core.handle.columns
+    cache, columns = VerdictCache(world.claims, world.core.handle), world.core.handle.columns
     kinds = []
     for number, (requests, devices) in enumerate(SPECS):
         world.claim(f"kind-{number}", *requests, **devices)
@@ -90,3 +91,30 @@ def test_nodes_that_are_alike_are_searched_once(monkeypatch: pytest.MonkeyPatch)
         world.claim(f"c{number}", exactly())
         assert world.pod(f"p{number}", f"c{number}")
     assert len(searches) == 3  # none, the first, and both devices in use
+
+
+def test_a_long_search_goes_on_in_the_next_decisions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The UUID of a device on the last of twelve nodes: each decision evaluates a few devices, and one finds it."""
+    monkeypatch.setattr(verdicts_module, "MAX_WORK", 100)
+    world = World()
+    for number in range(12):
+        uuids = ({"uuid": {"string": f"{number}-{each}"}} for each in range(4))
+        world.node(f"n{number}", *(device(f"gpu-{each}", attributes=own) for each, own in enumerate(uuids)))
+    world.claim("c", exactly(selectors=[cel(f"device.attributes['{DRIVER}'].uuid == '11-3'")]))
+    claim, columns = world.claims.find(("default", "c")), world.core.handle.columns
+    assert isinstance(claim, ResourceClaim)
+    wants = [compiled(claim, world.claims.classes.get)]
+    verdicts = VerdictCache(world.claims, world.core.handle).of(b"", wants.copy)
+    known: list[int] = []
+    while True:
+        for _ in range(3):  # the second and the third one of a moment search nothing
+            verdicts.refresh(columns.count, lambda row: world.core.cache.nodes[columns.names[row]].known)
+        known.append(wants[0].requests[0][0].selectors[0]._size)
+        if verdicts_module.LATER not in [verdicts.statuses[code] for code in verdicts.codes]:
+            break
+        world.core.handle.wakes.wake = False
+        world.clock.advance(verdicts_module.PAUSE)
+        assert world.core.handle.wakes.wake
+    assert len(known) > 2
+    assert max(after - before for before, after in itertools.pairwise([0, *known])) < 30
+    assert {name for name, row in columns.rows.items() if verdicts.statuses[int(verdicts.codes[row])].ok} == {"n11"}
