@@ -84,6 +84,16 @@ _REQUIREMENTS: Final = [{"key": f"k{at}", "operator": "Exists"} for at in range(
 _IMAGES: Final = [{"names": [f"i{at}:1"], "sizeBytes": at} for at in range(9_000)]
 _USAGE: Final = [{"namespace": "a", "name": f"p{at}", "podUsage": {"resources": {"cpu": "1"}}} for at in range(10_000)]
 
+_LOOP: Final = "[1, 2, 3, 4, 5, 6, 7, 8, 9, 10].all(%s, "
+_SLOW: Final = f"{_LOOP % 'a'}{_LOOP % 'b'}{_LOOP % 'c'}a + b + c > 0)))"
+_DOUBLED: Final = "[1]" + ".map(x, [x, x])" * 60 + " == [[1]]"
+_CARDS: Final = [{"name": f"d{at}", "attributes": {"n": {"int": at}}} for at in range(128)]
+
+
+def _selectors(expression: str) -> list[dict[str, Any]]:
+    return [{"cel": {"expression": expression}}]
+
+
 SCHEDULER_ATTACKS: Final[Sequence[SchedulerAttack]] = (
     _note("gang-waiting-time", "pods", "member", GANG_WAITING_TIME, "1" * 200_000),
     _note("gang-groups", "pods", "member", GANG_GROUPS, [f"default/g{at}" for at in range(10_000)]),
@@ -111,6 +121,11 @@ SCHEDULER_ATTACKS: Final[Sequence[SchedulerAttack]] = (
     _fields("allocatable", "nodes", "n1", "status", allocatable={"cpu": "1e1000", "memory": "1" * 1_000_000}),
     _fields("images", "nodes", "n1", "status", images=_IMAGES),
     _fields("node-metric", "nodemetrics", "n1", "status", podsMetric=_USAGE),
+    _fields("slices", "resourceslices", "n1-x.io", devices=_CARDS),
+    _fields(
+        "class-steps", "deviceclasses", "card", selectors=_selectors(f"device.attributes['x.io'].n < 0 || {_SLOW}")
+    ),
+    _fields("class-lists", "deviceclasses", "card", selectors=_selectors(_DOUBLED)),
     _fields("disruption-budget", "poddisruptionbudgets", "budget", selector={"matchExpressions": _REQUIREMENTS}),
 )
 

@@ -340,4 +340,114 @@ OBJECTS: Final = (
         "n1",
         spec={"drivers": [{"name": "x.io/y", "nodeID": "n1", "allocatable": {"count": 4}}]},
     ),
+    _of(
+        "/apis/resource.k8s.io/v1/deviceclasses",
+        "card",
+        spec={
+            "selectors": [{"cel": {"expression": "device.driver == 'x.io'"}}],
+            "config": [{"opaque": {"driver": "x.io", "parameters": {"a": 1}}}],
+            "extendedResourceName": "x.io/card",
+        },
+    ),
+    _of(
+        "/apis/resource.k8s.io/v1/resourceslices",
+        "n1-x.io",
+        spec={
+            "driver": "x.io",
+            "nodeName": "n1",
+            "pool": {"name": "n1", "generation": 1, "resourceSliceCount": 1},
+            "sharedCounters": [{"name": "set", "counters": {"memory": {"value": "80Gi"}}}],
+            "devices": [
+                {
+                    "name": f"d{number}",
+                    "attributes": {"model": {"string": "a"}, "n": {"int": number}, "v": {"version": "1.2.3-rc.1"}},
+                    "capacity": {
+                        "memory": {
+                            "value": "40Gi",
+                            "requestPolicy": {"default": "1Gi", "validRange": {"min": "1Gi", "step": "1Gi"}},
+                        }
+                    },
+                    "allowMultipleAllocations": number == 2,
+                    "consumesCounters": [{"counterSet": "set", "counters": {"memory": {"value": "20Gi"}}}],
+                    "taints": [{"key": "a", "effect": "NoSchedule", "timeAdded": CREATED}] if number == 3 else [],
+                    "bindsToNode": number == 2,
+                    "bindingConditions": ["ready"] if number == 3 else [],
+                }
+                for number in range(4)
+            ],
+        },
+    ),
+    _of(
+        "/apis/resource.k8s.io/v1/resourceclaims",
+        "wanted",
+        "default",
+        spec={
+            "devices": {
+                "requests": [
+                    {
+                        "name": "a",
+                        "exactly": {
+                            "deviceClassName": "card",
+                            "selectors": [{"cel": {"expression": "device.attributes['x.io'].n < 3"}}],
+                            "allocationMode": "ExactCount",
+                            "count": 1,
+                            "capacity": {"requests": {"memory": "2Gi"}},
+                            "tolerations": [{"key": "a", "operator": "Exists", "effect": "NoSchedule"}],
+                        },
+                    },
+                    {"name": "b", "firstAvailable": [{"name": "c", "deviceClassName": "card", "count": 1}]},
+                ],
+                "constraints": [{"requests": ["a", "b"], "matchAttribute": "x.io/model"}],
+                "config": [{"requests": ["a"], "opaque": {"driver": "x.io", "parameters": {"a": 1}}}],
+            }
+        },
+    ),
+    _of(
+        "/apis/resource.k8s.io/v1/resourceclaims",
+        "given",
+        "default",
+        spec={"devices": {"requests": [{"name": "a", "exactly": {"deviceClassName": "card"}}]}},
+        status={
+            "allocation": {
+                "devices": {"results": [{"request": "a", "driver": "x.io", "pool": "n1", "device": "d3"}]},
+                "nodeSelector": {
+                    "nodeSelectorTerms": [
+                        {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}
+                    ]
+                },
+                "allocationTimestamp": CREATED,
+            },
+            "reservedFor": [{"resource": "pods", "name": "bound", "uid": "bound"}],
+        },
+    ),
+    _pod(
+        "claiming",
+        resourceClaims=[{"name": "x", "resourceClaimName": "wanted"}],
+        containers=[{"name": "main", "resources": {"claims": [{"name": "x", "request": "a"}]}}],
+    ),
+    _of(
+        "/apis/resource.k8s.io/v1/resourceclaims",
+        "missed",
+        "default",
+        spec={
+            "devices": {
+                "requests": [
+                    {
+                        "name": "a",
+                        "exactly": {"deviceClassName": "card", "selectors": [{"cel": {"expression": "false"}}]},
+                    }
+                ]
+            }
+        },
+    ),
+    _pod("missing", resourceClaims=[{"name": "x", "resourceClaimName": "missed"}], containers=[{"name": "main"}]),
+    _pod("extended", containers=[{"name": "main", "resources": {"limits": {"x.io/card": "1"}}}]),
+    _of(
+        "/apis/scheduling.k8s.io/v1beta1/podgroups",
+        "native",
+        "default",
+        spec={"schedulingPolicy": {"gang": {"minCount": 1}}},
+        status={"conditions": [{"type": "Scheduled", "status": "False", "lastTransitionTime": CREATED}]},
+    ),
+    _pod("grouped", schedulingGroup={"podGroupName": "native"}, containers=[{"name": "main"}]),
 )

@@ -3,6 +3,8 @@
 from functools import partial
 from typing import Any
 
+import msgspec
+
 from seatrial.scheduler.api.core import Pod
 from seatrial.scheduler.api.resourceclaims import DELETE_PROTECTION, Consumer, ResourceClaim, claim_path, claims_path
 from seatrial.scheduler.api.transport import STRATEGIC_MERGE_PATCH
@@ -81,7 +83,10 @@ class ClaimWriter:
         return patches
 
     def _answered(self, pending: Pending | None, pod: str, body: bytes) -> None:
-        claim = decode_claim(body)
+        try:
+            claim = decode_claim(body)
+        except msgspec.MsgspecError:
+            return  # it has its devices; its watch says what is wrong with it
         if pending is None:
             self._claims.take_answer(claim)
         else:
