@@ -211,6 +211,13 @@ class NodeRoot:
         """A disk with its numbers, as in `8:16`."""
         self._write(self.sys / "class/block" / name / "dev", numbers)
 
+    def partition(self, disk: str, name: str, numbers: str) -> None:
+        """A partition of a disk."""
+        base = self.sys / "class/block"
+        for file, text in (("dev", numbers), ("partition", "1")):
+            self._write(base / disk / name / file, text)
+        (base / name).symlink_to(f"{disk}/{name}")
+
     def process(self, folder: str, number: int) -> Path:
         """A process in a group; its OOM score is in the file that is returned."""
         base = self.cgroup / folder if self.v2 else self.cgroup / "cpu" / folder
