@@ -193,8 +193,8 @@ def test_a_node_is_drained_whole_or_not_at_all(
 @pytest.mark.case("DC-300", severity="normal", source="spec RSV-R94: a refused eviction uncordons the node and stops")
 @pytest.mark.long(seconds=5)
 def test_a_node_whose_drain_is_refused_is_open_again(trial: Trial, start_descheduler: StartDescheduler) -> None:
-    """CustomPriority with mode DrainNode where no eviction is allowed: the pods of the dear node stay, which is not left
-    cordoned."""
+    """CustomPriority with mode DrainNode where no eviction is allowed: the pods of the dear node stay, and it does not
+    stay cordoned."""
     trial.add(*(node(name).cpu(16).memory("64Gi").label("zone", zone) for name, zone in (("n1", "a"), ("n2", "b"))))
     spread_victim(trial, "web", 3, cpu=2)
     drain = {"evictionOrder": LEVELS, "mode": "DrainNode", "autoCordon": True}

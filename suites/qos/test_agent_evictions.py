@@ -25,10 +25,10 @@ def test_memory_that_runs_short(trial: Trial, expect: Expect, start_agent: Start
     prod pods stay however much they have, and so does a best-effort pod whose policy forbids it or cannot be read."""
     node = start_agent("BEMemoryEvict")
     node.slo(resourceUsedThresholdWithBE={"enable": True, "memoryEvictThresholdPercent": 75})
-    node.run(prod("service"), memory=7 * GI)
+    node.run(prod("service"), memory=6 * GI)
     spared = best_effort("spared").annotation("koordinator.sh/eviction-policy", '["BECPUEvict"]')
     node.run(spared, memory=2 * GI)
-    node.run(best_effort("unclear").annotation("koordinator.sh/eviction-policy", "BEMemoryEvict"), memory=GI)
+    node.run(best_effort("unclear").annotation("koordinator.sh/eviction-policy", "BEMemoryEvict"), memory=5 * GI // 2)
     node.run(best_effort("small"), memory=GI // 4)
     large = node.run(best_effort("large"), memory=GI)
     node.pass_time(2)

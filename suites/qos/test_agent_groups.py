@@ -257,13 +257,15 @@ def test_memory_of_each_container(start_agent: StartAgent) -> None:
 @pytest.mark.long(seconds=14)
 def test_memory_without_a_limit(trial: Trial, start_agent: StartAgent) -> None:
     """A container without a limit is throttled as if it were what the node offers, not what the machine has. What is
-    protected is at least the minimum."""
+    protected is at least the minimum, and no container is throttled below it, as by the rounding to pages."""
     node = start_agent("CgroupReconcile", anolis=True)
     amounts = {"status": {"allocatable": {"memory": "8Gi"}}}
     assert trial.call("PATCH", f"/api/v1/nodes/{node.name}/status", amounts).ok
     free = prod("free")
     free.manifest["spec"]["containers"][0]["resources"] = {"requests": {"memory": "2Gi"}}
     group = node.run(free)
+    own = prod("whole").annotation("koordinator.sh/memoryQOS", '{"minLimitPercent": 100}')
+    whole = node.run(own.resources({"memory": "1000000001"}))
     percent = {"minLimitPercent": 50, "lowLimitPercent": 25, "throttlingPercent": 80}
     node.slo(resourceQOSStrategy={"lsClass": {"memoryQOS": {"enable": True, **percent}}})
     node.pass_time(ROUND)
@@ -271,6 +273,7 @@ def test_memory_without_a_limit(trial: Trial, start_agent: StartAgent) -> None:
         name: node.number(node.container(group), f"memory.{name}", "memory") for name in ("min", "low", "high")
     }
     assert amounts_of == {"min": GI, "low": GI, "high": (2 * GI + 6 * GI * 80 // 100) // 4096 * 4096}
+    assert node.number(node.container(whole), "memory.high", "memory") == 1_000_000_001
 
 
 @pytest.mark.feature("QOS-7.groups")

@@ -443,8 +443,8 @@ def test_settings_that_are_refused(trial: Trial, start_webhook: StartWebhook) ->
 @pytest.mark.long(seconds=90)
 def test_pods_that_wait_already(trial: Trial, start_manager: StartManager) -> None:
     """Profiles that come after their pods give labels, annotations and a patch to those that wait for a node: not to
-    one that has a node, nor by a profile without the label for it or without a selector of pods, and amounts stay. A
-    profile that changes is followed."""
+    one that has a node, nor by a profile without the label for it, without a selector of pods or for other namespaces,
+    and amounts stay. A profile that changes is followed."""
     trial.add(node("n1").cpu(8).memory("16Gi"))
     trial.submit(pod("runs").request(cpu=1).label("app", "x").node_name("n1"))
     apps = {"x": "x", "y": "y", "z": "x"}
@@ -459,6 +459,8 @@ def test_pods_that_wait_already(trial: Trial, start_manager: StartManager) -> No
     profile(trial, "b", labels={"unmanaged": "yes"}, selector=selector)
     profile(trial, "c", labels_of_profile=label, labels={"all": "yes"})
     profile(trial, "d", labels_of_profile=label, selector=selector, labels={"second": "yes"})
+    others = {"matchLabels": {"kubernetes.io/metadata.name": "elsewhere"}}
+    profile(trial, "e", labels_of_profile=label, selector=selector, namespaceSelector=others, labels={"others": "yes"})
 
     def changed(*names: str, **expected: str) -> bool:
         return all(expected.items() <= trial.pod(name).metadata.labels.items() for name in names)
@@ -472,7 +474,7 @@ def test_pods_that_wait_already(trial: Trial, start_manager: StartManager) -> No
     assert trial.reaches(lambda: changed("x", more="yes"), within=40)
     x = trial.pod("x")
     assert (x.metadata.labels["team"], x.metadata.annotations["note"], amounts(x)) == ("a-1", "b", {"cpu": 100_000})
-    for name, keys in (("x", {"unmanaged", "all"}), ("y", {"team", "all"}), ("runs", {"team", "patched"})):
+    for name, keys in (("x", {"unmanaged", "all", "others"}), ("y", {"team", "all"}), ("runs", {"team", "patched"})):
         assert not keys & trial.pod(name).metadata.labels.keys(), f"{name} has {trial.pod(name).metadata.labels}"
 
 
