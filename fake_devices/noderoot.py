@@ -26,7 +26,7 @@ def _idle_pages(cold: int) -> str:
     head = ("version: 1.0", "page_scans: 24", "slab_scans: 0", "scan_period_in_seconds: 5", "use_hierarchy: 1")
     lines = [f"# {text}" for text in (*head, "buckets: 1,2,5,15,30,60,120,240")] + ["#"] * 8
     names = [f"{a}{b}{c}{d}" for a in "cd" for b in "sf" for c in "eu" for d in "ia"]
-    counts = {"cfei": f"0 0 0 0 0 {cold} 0 0"}
+    counts = {"cfei": f"{cold // 2} 0 0 0 0 {cold} 0 0"}  # half as many are idle since a moment ago, and not cold
     lines += [f"{name} {counts.get(name, '0 0 0 0 0 0 0 0')}" for name in (*names, "slab")]
     return "\n".join(lines)
 
@@ -210,6 +210,13 @@ class NodeRoot:
     def disk(self, name: str, numbers: str) -> None:
         """A disk with its numbers, as in `8:16`."""
         self._write(self.sys / "class/block" / name / "dev", numbers)
+
+    def partition(self, disk: str, name: str, numbers: str) -> None:
+        """A partition of a disk."""
+        base = self.sys / "class/block"
+        for file, text in (("dev", numbers), ("partition", "1")):
+            self._write(base / disk / name / file, text)
+        (base / name).symlink_to(f"{disk}/{name}")
 
     def process(self, folder: str, number: int) -> Path:
         """A process in a group; its OOM score is in the file that is returned."""

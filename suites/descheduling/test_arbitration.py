@@ -180,6 +180,41 @@ def test_cheap_pods_migrate_first(trial: Trial, start_descheduler: StartDeschedu
 
 
 @pytest.mark.feature("MIG-2.sort")
+@pytest.mark.case("MG-301", severity="normal", source="spec RSV-R72: LS before LSR before LSE")
+@pytest.mark.long(seconds=8)
+def test_of_one_priority_class_the_qos_class_decides(trial: Trial, start_descheduler: StartDescheduler) -> None:
+    """Jobs for prod pods of three QoS classes wait, that for the LS pod first of all; one may run at a time. They run
+    from LS to LSE, although the jobs for the others are newer."""
+    with_nodes(trial, "n1")
+    classes = ["LS", "LSR", "LSE"]
+    for name in classes:
+        like = pod("x").request(cpu=1).label("koordinator.sh/priority-class", "koord-prod").qos(name).node_name("n1")
+        deployment(trial, name.lower(), 2, like=like)
+    for name in classes:
+        migrated = wait_running(trial, name.lower(), 2)[0].metadata.name
+        migrate(trial, name.lower(), migrated, mode="EvictDirectly", ttl="10m")
+        trial.pass_time(1)
+    start_descheduler({}, migration={"maxMigratingGlobally": 1, "skipCheckExpectedReplicas": True})
+
+    assert order_of_ends(trial, 3) == [name.lower() for name in classes]
+
+
+@pytest.mark.feature("MIG-2.filter")
+@pytest.mark.case("MG-302", severity="critical", source="spec RSV-R70, RSV-R71; kubernetes: the scale of a Job")
+@pytest.mark.long(seconds=5)
+def test_a_job_has_as_many_replicas_as_pods_at_once(trial: Trial, start_descheduler: StartDescheduler) -> None:
+    """One of the four pods that a Job runs at once may be migrated: the Job has not one replica."""
+    with_nodes(trial, "n1", "n2")
+    victim = batch_job(trial, "training", 4)[0].metadata.name
+    start_descheduler({})
+
+    migrate(trial, "move", victim, mode="EvictDirectly")
+
+    assert trial.reaches(lambda: not job(trial, "move").open, within=60), job(trial, "move").status
+    assert job(trial, "move").status.phase == "Succeeded", job(trial, "move").status
+
+
+@pytest.mark.feature("MIG-2.sort")
 @pytest.mark.case("MG-045", severity="normal")
 @pytest.mark.long(seconds=7)
 def test_of_equal_pods_the_newest_job_runs_first(trial: Trial, start_descheduler: StartDescheduler) -> None:

@@ -419,13 +419,26 @@ def test_a_lone_pod_is_not_migrated(trial: Trial, expect: Expect, start_deschedu
 
 @pytest.mark.feature("MIG-3.bare-pods")
 @pytest.mark.case("MG-032", severity="normal")
-@pytest.mark.parametrize("allowed", [True, False])
-def test_pods_without_a_controller(trial: Trial, start_descheduler: StartDescheduler, *, allowed: bool) -> None:
-    """A pod that nothing would make again is evicted only with evictAllBarePods."""
+@pytest.mark.parametrize(
+    ("args", "phase", "allowed"),
+    [
+        pytest.param({"evictAllBarePods": True}, "Running", True, id="all"),
+        pytest.param({"evictAllBarePods": False}, "Running", False, id="none"),
+        pytest.param({"evictFailedBarePods": True}, "Failed", True, id="failed"),
+        pytest.param({"evictFailedBarePods": True}, "Running", False, id="not-failed"),
+    ],
+)
+def test_pods_without_a_controller(
+    trial: Trial, start_descheduler: StartDescheduler, args: dict[str, bool], phase: str, *, allowed: bool
+) -> None:
+    """A pod that nothing would make again is evicted only with evictAllBarePods, or, if it has failed, with
+    evictFailedBarePods."""
     with_nodes(trial, "n1", "n2")
     trial.submit(pod("bare").request(cpu=1))
     assert trial.reaches(lambda: trial.pod("bare").status.phase == "Running", within=30)
-    start_descheduler({}, migration={"evictAllBarePods": allowed})
+    if phase == "Failed":
+        assert trial.call("PATCH", f"{trial.path('Pod', 'bare')}/status", {"status": {"phase": phase}}).ok
+    start_descheduler({}, migration=args)
 
     migrate(trial, "move", "bare", mode="EvictDirectly")
 

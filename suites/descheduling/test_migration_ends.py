@@ -182,12 +182,24 @@ def test_a_job_fails_when_its_reservation_is_deleted(
 @pytest.mark.feature("MIG-1.reservation-first")
 @pytest.mark.case("MG-067", severity="critical")
 @pytest.mark.long(seconds=5)
-def test_the_place_is_on_another_node_than_the_pod(trial: Trial, start_descheduler: StartDescheduler) -> None:
+@pytest.mark.parametrize("terms", [(), ("n2", "n1")], ids=["any-node", "by-the-second-term"])
+def test_the_place_is_on_another_node_than_the_pod(
+    trial: Trial, start_descheduler: StartDescheduler, terms: tuple[str, ...]
+) -> None:
     """The pod's own node has the most room, and would be preferred: the place is on the other node, where there is
-    little left."""
+    little left; also where the second term of its affinity allows the own node."""
     with_nodes(trial, "n1", "n2")
     trial.submit(pod("there").request(cpu=14, memory="60Gi").node_name("n2"))
-    name = spread_victim(trial, "web", 3)
+    like = pod("x").request(cpu=1)
+    if terms:
+        rules = [{"key": "kubernetes.io/hostname", "operator": "In", "values": [name]} for name in terms]
+        required = {"nodeSelectorTerms": [{"matchExpressions": [rule]} for rule in rules]}
+        affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+        like.manifest["spec"]["affinity"] = affinity
+    cordon(trial, "n2")
+    deployment(trial, "web", 3, like=like)
+    name = min(each.metadata.name for each in wait_running(trial, "web", 3))
+    cordon(trial, "n2", on=False)
     assert trial.pod(name).spec.node_name == "n1"
     start_descheduler({})
 

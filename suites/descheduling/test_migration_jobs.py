@@ -9,6 +9,7 @@ from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import disruption_budget, node, pod
 from seatrial.scheduler.api.device import DEVICE_ALLOCATED
+from seatrial.scheduler.api.durations import go_duration
 from seatrial.scheduler.api.migration import CREATED_BY, EVICT_POLICY, JOBS_PATH, SOFT_EVICTION
 from seatrial.scheduler.api.reservation import RESERVATIONS_PATH
 from seatrial.suites.descheduling.workloads import (
@@ -132,7 +133,8 @@ def test_a_pod_that_waits_counts_as_unavailable(trial: Trial, start_descheduler:
 @pytest.mark.feature("MIG-1.devices")
 @pytest.mark.case("MG-055", severity="critical")
 def test_a_reservation_asks_for_devices_anew(trial: Trial, start_descheduler: StartDescheduler) -> None:
-    """The reservation for a pod with a card is not tied to the card that the pod has: its template names none."""
+    """The reservation for a pod with a card is not tied to the card that the pod has: its template names none. It lives
+    as long as the job may take."""
     trial.add(node("n1").gpus("a100-80g", 1), node("n2").gpus("a100-80g", 1))
     deployment(trial, "train", 1, like=pod("x").gpus(1))
     (old,) = wait_running(trial, "train", 1)
@@ -140,10 +142,11 @@ def test_a_reservation_asks_for_devices_anew(trial: Trial, start_descheduler: St
     trial.apply(disruption_budget("keep", {"app": "train"}, min_available=1))
     start_descheduler({}, migration={"skipCheckExpectedReplicas": True, "maxUnavailablePerWorkload": 1})
 
-    migrate(trial, "move", old.metadata.name)
+    migrate(trial, "move", old.metadata.name, ttl="7m")
 
-    template = orjson.loads(trial.call("GET", reservation_path(trial, "move")).body)["spec"]["template"]["metadata"]
-    assert DEVICE_ALLOCATED not in template.get("annotations", {})
+    spec = orjson.loads(trial.call("GET", reservation_path(trial, "move")).body)["spec"]
+    assert DEVICE_ALLOCATED not in spec["template"]["metadata"].get("annotations", {})
+    assert go_duration(spec["ttl"]) == 420
 
 
 @pytest.mark.feature("MIG-1.reservation-first")
@@ -183,15 +186,17 @@ def test_a_job_of_another_controller_is_left_alone(trial: Trial, start_deschedul
 @pytest.mark.feature("MIG-1.evict-directly")
 @pytest.mark.case("MG-048", severity="normal")
 @pytest.mark.long(seconds=5)
+@pytest.mark.parametrize("policy", ["Eviction", "Delete"])
 def test_the_delete_options_of_a_job_are_those_of_its_eviction(
-    trial: Trial, expect: Expect, start_descheduler: StartDescheduler
+    trial: Trial, expect: Expect, start_descheduler: StartDescheduler, policy: str
 ) -> None:
-    """The delete options ask for a dry run: the eviction is accepted, and the pod stays."""
+    """The delete options ask for a dry run: the eviction, or the deletion, is accepted, and the pod stays."""
     with_nodes(trial, "n1", "n2")
     name = spread_victim(trial, "web", 3)
     start_descheduler({})
 
-    migrate(trial, "try", name, mode="EvictDirectly", deleteOptions={"dryRun": ["All"]})
+    labels = {EVICT_POLICY: policy}
+    migrate(trial, "try", name, mode="EvictDirectly", labels=labels, deleteOptions={"dryRun": ["All"]})
 
     def evicting() -> bool:
         return job(trial, "try").status.condition("Eviction") is not None
@@ -224,20 +229,20 @@ def test_a_pod_decides_how_it_is_evicted(trial: Trial, start_descheduler: StartD
 @pytest.mark.feature("MIG-1.evict-directly")
 @pytest.mark.case("MG-068", severity="normal")
 @pytest.mark.long(seconds=5)
-@pytest.mark.parametrize(("by", "goes"), [("pod", True), ("job", True), ("nothing", False)])
+@pytest.mark.parametrize(("by", "goes"), [("pod", True), ("pod-and-not-job", True), ("job", True), ("nothing", False)])
 def test_a_deletion_asks_no_budget(
     trial: Trial, expect: Expect, start_descheduler: StartDescheduler, by: str, *, goes: bool
 ) -> None:
     """A budget refuses evictions. With the policy Delete in the label of the pod or of the job the pod is deleted all
-    the same, and without it it stays, by the policy of the configuration."""
+    the same, and without it it stays, by the policy of the configuration. The pod's label goes before the job's."""
     with_nodes(trial, "n1", "n2")
     like = pod("x").request(cpu=1)
-    deployment(trial, "web", 3, like=like.label(EVICT_POLICY, "Delete") if by == "pod" else like)
+    deployment(trial, "web", 3, like=like.label(EVICT_POLICY, "Delete") if by.startswith("pod") else like)
     name = wait_running(trial, "web", 3)[0].metadata.name
     trial.apply(disruption_budget("keep", {"app": "web"}, min_available=3))
     start_descheduler({}, migration={"evictionPolicy": "Eviction"})
 
-    labels = {EVICT_POLICY: "Delete"} if by == "job" else {}
+    labels = {"job": {EVICT_POLICY: "Delete"}, "pod-and-not-job": {EVICT_POLICY: "Eviction"}}.get(by, {})
     migrate(trial, "move", name, mode="EvictDirectly", labels=labels)
 
     if goes:
@@ -266,6 +271,23 @@ def test_an_old_job_is_removed(trial: Trial, start_descheduler: StartDescheduler
 
 def gone(trial: Trial, name: str) -> bool:
     return trial.call("GET", f"{JOBS_PATH}/{name}").code == 404
+
+
+@pytest.mark.feature("MIG-1.phases")
+@pytest.mark.case(
+    "MG-300", severity="normal", source="spec RSV-R53: jobs go ttl + 5 min after they came, 30 min without"
+)
+@pytest.mark.long(1300)
+def test_a_job_that_may_take_for_ever_is_kept_longer(trial: Trial, start_descheduler: StartDescheduler) -> None:
+    """A job without a time to live that has succeeded is still there after 20 minutes."""
+    with_nodes(trial, "n1", "n2")
+    name = spread_victim(trial, "web", 3)
+    start_descheduler({}, deschedulingInterval="1h")
+    migrate(trial, "move", name, mode="EvictDirectly", ttl="0s")
+    assert ended(trial, "move").status.phase == "Succeeded"
+
+    trial.pass_time(1200)
+    assert not gone(trial, "move")
 
 
 @pytest.mark.feature("MIG-1.phases")

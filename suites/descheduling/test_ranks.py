@@ -41,12 +41,15 @@ def ranks(trial: Trial, *apps: str) -> list[str]:
 @pytest.mark.feature("DES-1.strategies")
 @pytest.mark.case("DC-122", severity="normal")
 @pytest.mark.long(seconds=5)
-@pytest.mark.parametrize("names", [("large", "small"), ("small", "large")])
+@pytest.mark.parametrize(
+    ("names", "weights"), [(("large", "small"), {}), (("small", "large"), {}), (("large", "small"), {"memory": 10})]
+)
 def test_of_a_nodes_pods_the_large_and_young_go_first(
-    trial: Trial, start_descheduler: StartDescheduler, names: tuple[str, ...]
+    trial: Trial, start_descheduler: StartDescheduler, names: tuple[str, ...], weights: dict[str, int]
 ) -> None:
     """Four pods on one of two nodes. One requests half of the CPUs, one an eighth of the memory, two equal ones less:
-    the share of the node counts, not the bytes, and of equal pods the younger goes first."""
+    the share of the node counts, not the bytes, and of equal pods the younger goes first. Memory with the weight 10
+    counts for more."""
     with_nodes(trial, "n1", "n2")
     like = {"large": sized(8, "1Gi", "n1"), "small": sized(1, "8Gi", "n1"), "old": sized(1, "1Gi", "n1")}
     for name in (*names, "old"):
@@ -57,9 +60,11 @@ def test_of_a_nodes_pods_the_large_and_young_go_first(
     deployment(trial, "young", 1, like=sized(1, "1Gi", "n1"))
     wait_running(trial, "young", 1)
 
-    start_descheduler(BIN_PACK, migration=ALL_AT_ONCE, **ONE_ROUND)
+    args = {**BIN_PACK["ScaleDownBinPack"], "resourceWeights": weights}
+    start_descheduler({"ScaleDownBinPack": args}, migration=ALL_AT_ONCE, **ONE_ROUND)
 
-    assert ranks(trial, "large", "small", "old", "young") == ["large", "small", "young", "old"]
+    first = ["small", "large"] if weights else ["large", "small"]
+    assert ranks(trial, "large", "small", "old", "young") == [*first, "young", "old"]
 
 
 @pytest.mark.feature("DES-1.strategies")
@@ -85,10 +90,10 @@ def test_the_node_that_becomes_empty_first(
     assert [trial.pod(name).metadata.annotations[DELETION_COST] for name in names] == ["2147483647"] * 2
 
 
-def stuck(trial: Trial, pod: Pod, status: str) -> None:
+def stuck(trial: Trial, pod: Pod, status: str, reason: str = "Disk") -> None:
     """The status of a pod has one more condition."""
     message = orjson.loads(accepted(trial.call("GET", path_of(pod)), "read the pod").body)["status"]
-    rows = [*message.get("conditions", ()), {"type": "trial.example/Stuck", "status": status}]
+    rows = [*message.get("conditions", ()), {"type": "trial.example/Stuck", "status": status, "reason": reason}]
     accepted(trial.call("PATCH", f"{path_of(pod)}/status", {"status": {"conditions": rows}}), "write the status")
 
 
@@ -96,14 +101,16 @@ def stuck(trial: Trial, pod: Pod, status: str) -> None:
 @pytest.mark.case("DC-124", severity="normal")
 @pytest.mark.long(seconds=5)
 def test_pods_with_a_condition_go(trial: Trial, start_descheduler: StartDescheduler) -> None:
-    """PodLifeTime with `conditions` alone: of four pods that are equally old, the one whose condition is True goes."""
+    """PodLifeTime with `conditions` alone: of four pods that are equally old, the one whose condition is True for the
+    reason goes."""
     with_nodes(trial, "n1", "n2")
     deployment(trial, "web", 4, like=pod("x").request(cpu=1))
-    goes, stays, *_ = wait_running(trial, "web", 4)
+    goes, stays, other, _ = wait_running(trial, "web", 4)
     stuck(trial, goes, "True")
     stuck(trial, stays, "False")
+    stuck(trial, other, "True", "Network")
 
-    conditions = [{"type": "trial.example/Stuck", "status": "True"}]
+    conditions = [{"type": "trial.example/Stuck", "status": "True", "reason": "Disk"}]
     try:
         start_descheduler({"PodLifeTime": {"conditions": conditions}}, migration=DIRECTLY, **ONE_ROUND)
     except (UsageError, SubjectError) as error:

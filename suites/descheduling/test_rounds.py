@@ -348,19 +348,38 @@ def test_a_dry_run_moves_nothing(trial: Trial, expect: Expect, start_descheduler
 @pytest.mark.feature("DES-1.event-triggered")
 @pytest.mark.case("DC-041", severity="critical")
 @pytest.mark.long(seconds=7)
-def test_a_taint_starts_a_round(trial: Trial, start_descheduler: StartDescheduler) -> None:
-    """Event-triggered: the interval is an hour; a new taint on a node moves its pods at once."""
-    with_nodes(trial, "n1", "n2")
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(
+            {"spec": {"taints": [{"key": "maintenance", "value": "soon", "effect": "NoSchedule"}]}}, id="taint"
+        ),
+        pytest.param({"metadata": {"labels": {"tier": "b"}}}, id="label"),
+    ],
+)
+def test_a_changed_node_starts_a_round(
+    trial: Trial, start_descheduler: StartDescheduler, change: dict[str, Any]
+) -> None:
+    """Event-triggered: the interval is an hour; a new taint on a node, or a label that its pods need and that it has no
+    more, moves its pods at once."""
+    trial.add(*(node(name).cpu(16).memory("64Gi").label("tier", "a") for name in ("n1", "n2")))
     cordon(trial, "n2")
-    deployment(trial, "web", 3, like=pod("x").request(cpu=1))
+    like = pod("x").request(cpu=1)
+    terms = [{"matchExpressions": [{"key": "tier", "operator": "In", "values": ["a"]}]}]
+    required = "requiredDuringSchedulingIgnoredDuringExecution"
+    like.manifest["spec"]["affinity"] = {"nodeAffinity": {required: {"nodeSelectorTerms": terms}}}
+    deployment(trial, "web", 3, like=like)
     wait_running(trial, "web", 3)
     cordon(trial, "n2", on=False)
-    start_descheduler({"RemovePodsViolatingNodeTaints": {}}, deschedulingInterval="1h")
+    strategies = {
+        "RemovePodsViolatingNodeTaints": {},
+        "RemovePodsViolatingNodeAffinity": {"nodeAffinityType": [required]},
+    }
+    start_descheduler(strategies, deschedulingInterval="1h")
     trial.pass_time(5)
     assert jobs(trial) == []
 
-    taint = {"key": "maintenance", "value": "soon", "effect": "NoSchedule"}
-    trial.call("PATCH", "/api/v1/nodes/n1", {"spec": {"taints": [taint]}})
+    trial.call("PATCH", "/api/v1/nodes/n1", change)
 
     assert trial.reaches(lambda: len(jobs(trial)) == 3, within=15), shown(trial)
 

@@ -1,5 +1,7 @@
 """Strategies beside LowNodeLoad: which pods each evicts, and which it leaves."""
 
+from typing import Any
+
 import orjson
 import pytest
 
@@ -115,13 +117,19 @@ def test_pods_leave_a_node_that_their_affinity_no_longer_allows(
 
 @pytest.mark.feature("DES-1.strategies")
 @pytest.mark.case("DC-106", severity="normal")
-def test_a_pod_leaves_the_neighbour_that_it_avoids(trial: Trial, start_descheduler: StartDescheduler) -> None:
+@pytest.mark.parametrize("selected", [False, True], ids=["own-namespace", "selected-namespaces"])
+def test_a_pod_leaves_the_neighbour_that_it_avoids(
+    trial: Trial, start_descheduler: StartDescheduler, *, selected: bool
+) -> None:
     """RemovePodsViolatingInterPodAntiAffinity: a pod on the node gets the label that another one avoids. The one that
     avoids it goes to the other node, and pods that avoid nothing stay."""
     with_nodes(trial, "n1", "n2")
     cordon(trial, "n2")
     shy = pod("x").request(cpu=1)
-    term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"colour": "red"}}}
+    term: dict[str, Any] = {"topologyKey": "kubernetes.io/hostname"}
+    term["labelSelector"] = {"matchLabels": {"colour": "red"}}
+    if selected:
+        term["namespaceSelector"] = {"matchLabels": {"kubernetes.io/metadata.name": trial.name}}
     shy.manifest["spec"]["affinity"] = {"podAntiAffinity": {AVOID: [term]}}
     deployment(trial, "shy", 2, like=shy)
     deployment(trial, "web", 2, like=pod("x").request(cpu=1))
@@ -179,6 +187,23 @@ def test_a_node_is_drained_whole_or_not_at_all(
         expect.stable(seconds=15)
         assert jobs(trial) == []
     assert bool(trial.node("n1")["spec"].get("unschedulable")) == fits
+
+
+@pytest.mark.feature("DES-1.strategies")
+@pytest.mark.case("DC-300", severity="normal", source="spec RSV-R94: a refused eviction uncordons the node and stops")
+@pytest.mark.long(seconds=5)
+def test_a_node_whose_drain_is_refused_is_open_again(trial: Trial, start_descheduler: StartDescheduler) -> None:
+    """CustomPriority with mode DrainNode where no eviction is allowed: the pods of the dear node stay, and it does not
+    stay cordoned."""
+    trial.add(*(node(name).cpu(16).memory("64Gi").label("zone", zone) for name, zone in (("n1", "a"), ("n2", "b"))))
+    spread_victim(trial, "web", 3, cpu=2)
+    drain = {"evictionOrder": LEVELS, "mode": "DrainNode", "autoCordon": True}
+
+    start_descheduler({"CustomPriority": drain}, migration=ALL_AT_ONCE, maxNoOfPodsToEvictTotal=0, **ONE_ROUND)
+
+    trial.pass_time(4)
+    assert trial.reaches(lambda: not trial.node("n1")["spec"].get("unschedulable"), within=15), "n1 is still cordoned"
+    assert jobs(trial) == []
 
 
 @pytest.mark.feature("DES-1.strategies")

@@ -68,24 +68,28 @@ def test_the_labels_of_a_namespace_decide(trial: Trial, start_descheduler: Start
 @pytest.mark.case(
     "DC-142",
     severity="normal",
-    source="descheduler v0.35: pkg/framework/plugins/defaultevictor: minPodAge, nodeSelector, podProtections",
+    source="descheduler v0.35: pkg/framework/plugins/defaultevictor: minPodAge, nodeFit, nodeSelector, podProtections",
 )
 @pytest.mark.long(seconds=10)
 @pytest.mark.parametrize(
-    ("args", "stays"),
+    ("args", "pods", "stays"),
     [
-        pytest.param({}, set(), id="none"),
-        pytest.param({"minPodAge": "2s"}, {"pending"}, id="age-unknown"),
-        pytest.param({"minPodAge": "1h"}, {"pending", "web"}, id="young"),
-        pytest.param({"nodeFit": True}, set(), id="another-node-has-room"),
-        pytest.param({"nodeFit": True, "nodeSelector": "pool=a"}, {"pending", "web"}, id="other-nodes-not-selected"),
+        pytest.param({}, 110, set(), id="none"),
+        pytest.param({"minPodAge": "2s"}, 110, {"pending"}, id="age-unknown"),
+        pytest.param({"minPodAge": "1h"}, 110, {"pending", "web"}, id="young"),
+        pytest.param({"nodeFit": True}, 110, set(), id="another-node-has-room"),
+        pytest.param({"nodeFit": True}, 0, {"pending", "web"}, id="the-other-node-takes-no-pods"),
+        pytest.param(
+            {"nodeFit": True, "nodeSelector": "pool=a"}, 110, {"pending", "web"}, id="other-nodes-not-selected"
+        ),
     ],
 )
 def test_default_evictor_spares_pods(
-    trial: Trial, start_descheduler: StartDescheduler, args: dict[str, Any], stays: set[str]
+    trial: Trial, start_descheduler: StartDescheduler, args: dict[str, Any], pods: int, stays: set[str]
 ) -> None:
-    """Two old pods on n1, of which `pending` has not started; n2 has room, but lacks the label pool=a."""
-    trial.add(node("n1").cpu(16).memory("64Gi").label("pool", "a"), node("n2").cpu(16).memory("64Gi"))
+    """Two old pods on n1, of which `pending` has not started; n2 has CPUs and memory for so many pods, but lacks the
+    label pool=a."""
+    trial.add(node("n1").cpu(16).memory("64Gi").label("pool", "a"), node("n2").cpu(16).memory("64Gi").pods(pods))
     cordon(trial, "n2")
     names = {}
     for app in ("web", "pending"):
@@ -334,6 +338,43 @@ def test_the_mean_of_duplicates_is_rounded_up(trial: Trial, start_descheduler: S
 
 
 @pytest.mark.feature("DES-1.strategies")
+@pytest.mark.case("DC-301", severity="normal", source="spec RSV-R97: RemoveDuplicates: key owner and sorted images")
+@pytest.mark.long(seconds=6)
+def test_pods_with_other_images_are_no_duplicates(trial: Trial, start_descheduler: StartDescheduler) -> None:
+    """Two pods of a Deployment on one of two nodes, one of which has another image by now: both stay."""
+    with_nodes(trial, "n1", "n2")
+    changed = spread_victim(trial, "web", 2)
+    raw = orjson.loads(accepted(trial.call("GET", trial.path("Pod", changed)), "read the pod").body)
+    containers = [{**each, "image": "another"} for each in raw["spec"]["containers"]]
+    accepted(trial.call("PATCH", trial.path("Pod", changed), {"spec": {"containers": containers}}), "change the image")
+    trial.settle()
+
+    start_descheduler({"RemoveDuplicates": {}}, migration=DIRECTLY, **ONE_ROUND)
+
+    assert moved(trial, 0) == []
+
+
+@pytest.mark.feature("DES-1.strategies")
+@pytest.mark.case(
+    "DC-302", severity="normal", source="descheduler v0.35 README: LowNodeUtilization: evictionLimits; spec RSV-R97"
+)
+@pytest.mark.long(seconds=6)
+@pytest.mark.parametrize(("limits", "count"), [({"node": 1}, 1), ({"node": 9}, 2)], ids=["one-pod", "more-pods"])
+def test_how_many_pods_of_one_node_leave_in_a_round(
+    trial: Trial, start_descheduler: StartDescheduler, limits: dict[str, int], count: int
+) -> None:
+    """LowNodeUtilization with a target of 27 % on a node of 16 cores, of which six pods request one each: two leave,
+    where evictionLimits let them."""
+    with_nodes(trial, "n1", "n2")
+    spread_victim(trial, "web", 6)
+    args = {"thresholds": {"cpu": 20}, "targetThresholds": {"cpu": 27}, "evictionLimits": limits}
+
+    start_descheduler({"LowNodeUtilization": args}, migration=DIRECTLY, **ONE_ROUND)
+
+    assert len(moved(trial, count)) == count
+
+
+@pytest.mark.feature("DES-1.strategies")
 @pytest.mark.case("DC-149", severity="normal", source="spec RSV-R95: FragmentationAware; Koordinator v1.7 podSelectors")
 @pytest.mark.long(seconds=6)
 @pytest.mark.parametrize(
@@ -341,6 +382,7 @@ def test_the_mean_of_duplicates_is_rounded_up(trial: Trial, start_descheduler: S
     [
         pytest.param({}, 0, id="balanced"),
         pytest.param({"resources": ["cpu", "pods"]}, 1, id="other-resources"),
+        pytest.param({"resources": ["cpu", "pods"], "elsewhere": False}, 0, id="no-other-node"),
         pytest.param({"resources": ["cpu", "pods"], "imbalanceThreshold": 0.5}, 0, id="below-the-threshold"),
         pytest.param({"resources": ["cpu", "pods"], "minImprovementThreshold": 0.1}, 0, id="too-little-gain"),
         pytest.param({"resources": ["cpu", "pods"], "selectors": ["web", "other"]}, 1, id="one-selector-of-two"),
@@ -350,14 +392,15 @@ def test_the_mean_of_duplicates_is_rounded_up(trial: Trial, start_descheduler: S
 def test_resources_that_are_used_unevenly(
     trial: Trial, start_descheduler: StartDescheduler, args: dict[str, Any], count: int
 ) -> None:
-    """Half of the CPUs and of the memory of n1 are requested, by four pods, of 110 that it can take."""
+    """Half of the CPUs and of the memory of n1 are requested, by four pods, of 110 that it can take. A pod that no
+    other node takes stays."""
     with_nodes(trial, "n1", "n2")
     cordon(trial, "n2")
     deployment(trial, "web", 4, like=pod("x").request(cpu=2, memory="8Gi"))
     wait_running(trial, "web", 4)
-    cordon(trial, "n2", on=False)
+    cordon(trial, "n2", on=not args.get("elsewhere", True))
     selectors = [{"name": app, "selector": {"matchLabels": {"app": app}}} for app in args.get("selectors", ())]
-    own = {key: value for key, value in args.items() if key != "selectors"}
+    own = {key: value for key, value in args.items() if key not in {"selectors", "elsewhere"}}
 
     start_descheduler({"FragmentationAware": {**own, "podSelectors": selectors}}, migration=DIRECTLY, **ONE_ROUND)
 

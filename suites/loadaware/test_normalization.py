@@ -59,6 +59,7 @@ def test_allocatable_cpu_is_multiplied_by_the_ratio(trial: Trial, start_manager:
     patch = {"metadata": {"labels": {CPU_NORMALIZATION_ENABLED: "false"}}}
     accepted(trial.call("PATCH", "/api/v1/nodes/base", patch), "label base")
     expect_cpu(trial, "base", "16")
+    assert trial.wait(lambda: not annotation(trial, "base", RAW_ALLOCATABLE), within=WITHIN), "nothing is amplified now"
 
 
 @pytest.mark.feature("CPU-4.scheduled-by-ratio")

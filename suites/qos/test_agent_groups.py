@@ -125,7 +125,7 @@ def test_cache_ways_and_bandwidth(trial: Trial, start_agent: StartAgent) -> None
     node = start_agent(kernel="resctrl")
     node.root.mount_resctrl(caches=2, cbm="3ff")
     job = node.run(best_effort("job"))
-    own = prod("own").annotation("node.koordinator.sh/resctrl", '{"llc": {"schemata": {"range": [0, 30]}}}')
+    own = prod("own").annotation("node.koordinator.sh/resctrl", '{"llc": {"schemata": {"range": [15, 35]}}}')
     service = node.run(own)
     parts = {"llc": {"schemataPerCache": [{"cacheID": 0, "range": [0, 30]}]}, "mb": {"schemata": {"percent": 20}}}
     partial = node.run(prod("partial").annotation("node.koordinator.sh/resctrl", json.dumps(parts)))
@@ -144,7 +144,9 @@ def test_cache_ways_and_bandwidth(trial: Trial, start_agent: StartAgent) -> None
     assert words("BE/schemata") == ["L3:0=1f;1=1f;", "MB:0=50;1=50;"]
     assert sorted(words("BE/tasks")) == ["11", "12"]
     uid = service.rpartition("/pod")[2]
-    assert (words(f"koordlet-{uid}/schemata"), words(f"koordlet-{uid}/tasks")) == (["L3:0=7;1=7;"], ["13"])
+    assert (words(f"koordlet-{uid}/schemata"), words(f"koordlet-{uid}/tasks")) == (["L3:0=c;1=c;"], ["13"]), (
+        "both ends are rounded up to ways: from 1.5 of ten to 3.5"
+    )
     partial_uid = partial.rpartition("/pod")[2]
     assert words(f"koordlet-{partial_uid}/schemata") == ["MB:0=20;1=20;"], "the annotation has ways of one cache alone"
 
@@ -255,13 +257,15 @@ def test_memory_of_each_container(start_agent: StartAgent) -> None:
 @pytest.mark.long(seconds=14)
 def test_memory_without_a_limit(trial: Trial, start_agent: StartAgent) -> None:
     """A container without a limit is throttled as if it were what the node offers, not what the machine has. What is
-    protected is at least the minimum."""
+    protected is at least the minimum, and no container is throttled below it, as by the rounding to pages."""
     node = start_agent("CgroupReconcile", anolis=True)
     amounts = {"status": {"allocatable": {"memory": "8Gi"}}}
     assert trial.call("PATCH", f"/api/v1/nodes/{node.name}/status", amounts).ok
     free = prod("free")
     free.manifest["spec"]["containers"][0]["resources"] = {"requests": {"memory": "2Gi"}}
     group = node.run(free)
+    own = prod("whole").annotation("koordinator.sh/memoryQOS", '{"minLimitPercent": 100}')
+    whole = node.run(own.resources({"memory": "1000000001"}))
     percent = {"minLimitPercent": 50, "lowLimitPercent": 25, "throttlingPercent": 80}
     node.slo(resourceQOSStrategy={"lsClass": {"memoryQOS": {"enable": True, **percent}}})
     node.pass_time(ROUND)
@@ -269,6 +273,7 @@ def test_memory_without_a_limit(trial: Trial, start_agent: StartAgent) -> None:
         name: node.number(node.container(group), f"memory.{name}", "memory") for name in ("min", "low", "high")
     }
     assert amounts_of == {"min": GI, "low": GI, "high": (2 * GI + 6 * GI * 80 // 100) // 4096 * 4096}
+    assert node.number(node.container(whole), "memory.high", "memory") == 1_000_000_001
 
 
 @pytest.mark.feature("QOS-7.groups")
@@ -311,7 +316,7 @@ def test_settings_of_the_kernel(start_agent: StartAgent) -> None:
 @pytest.mark.long(seconds=12)
 def test_quotas_on_cpus_that_do_more(trial: Trial, start_agent: StartAgent) -> None:
     """On a node whose CPUs do a fifth more, the quota of an LS pod is less by as much; a burst starts from there. A
-    pod of which one container has no limit has no quota itself."""
+    pod of which one container has no limit has no quota itself. The quota of a pod without a class is less as well."""
     node = start_agent("CPUNormalization")
     annotation = {"metadata": {"annotations": {"node.koordinator.sh/cpu-normalization-ratio": "1.20"}}}
     assert trial.call("PATCH", f"/api/v1/nodes/{node.name}", annotation).ok
@@ -319,37 +324,43 @@ def test_quotas_on_cpus_that_do_more(trial: Trial, start_agent: StartAgent) -> N
     half = prod("half")
     half.manifest["spec"]["containers"].append({"name": "free", "image": "x"})
     free = node.run(half)
-    for group in (service, node.container(service), node.container(free)):
+    plain = node.run(pod("plain").request(cpu=1))
+    for group in (service, node.container(service), node.container(free), node.container(plain)):
         (node.root.cgroup / "cpu" / group / "cpu.cfs_quota_us").write_text("100000")
     node.slo(cpuBurstStrategy={"policy": "auto", "cfsQuotaBurstPercent": 150})
     node.pass_time(12)
     assert [node.number(group, "cpu.cfs_quota_us") for group in (service, node.container(service))] == [83_334] * 2
     assert [node.number(group, "cpu.cfs_quota_us") for group in (free, node.container(free))] == [-1, 83_334]
+    assert node.number(node.container(plain), "cpu.cfs_quota_us") == 83_334
     node.throttles(node.container(service), 10, 5)
     node.pass_time(5)
     assert [node.number(group, "cpu.cfs_quota_us") for group in (service, node.container(service))] == [125_001] * 2
 
 
 @pytest.mark.feature("QOS-7.groups")
-@pytest.mark.case("CO-064", severity="normal", source="koordlet BlkIOReconcile, OOMScoreAdj; spec BK-1, HK-12")
+@pytest.mark.case("CO-064", severity="normal", source="koordlet BlkIOReconcile, OOMScoreAdj; spec BK-1, HK-12; kernel")
 @pytest.mark.long(seconds=23)
 def test_disks_and_oom_scores(start_agent: StartAgent) -> None:
-    """Best-effort pods read a mebibyte a second from a disk, until the NodeSLO names it no more; the processes of a
-    container have the OOM score of the annotation, those of another pod theirs."""
+    """Best-effort pods read a mebibyte a second from a disk, which is named by a partition, until the NodeSLO names it
+    no more; the processes of a container have the OOM score of its own annotation, else that of its pod, those of
+    another pod theirs."""
     node = start_agent("BlkIOReconcile", "OOMScoreAdj")
     node.root.disk("sdb", "8:16")
+    node.root.partition("sdb", "sdb1", "8:17")
     scores = {"koordinator.sh/oom-score-adj": "-500", "koordinator.sh/oom-score-adj-spec": '{"main": 200}'}
     own = prod("own")
     for key, value in scores.items():
         own.annotation(key, value)
+    of_pod = prod("of-pod").annotation("koordinator.sh/oom-score-adj", "-500")
     processes = [
-        node.root.process(node.container(node.run(each)), number) for number, each in ((101, own), (102, prod("plain")))
+        node.root.process(node.container(node.run(each)), number)
+        for number, each in ((101, own), (102, prod("plain")), (103, of_pod))
     ]
-    block = {"type": "device", "name": "/dev/sdb", "ioCfg": {"readBPS": 1 << 20}}
+    block = {"type": "device", "name": "/dev/sdb1", "ioCfg": {"readBPS": 1 << 20}}
     node.slo(resourceQOSStrategy={"beClass": {"blkioQOS": {"enable": True, "blocks": [block]}}})
     node.pass_time(12)
     assert node.root.read(BESTEFFORT, "blkio.throttle.read_bps_device", "blkio") == "8:16 1048576"
-    assert [path.read_text() for path in processes] == ["200", "0"]
+    assert [path.read_text() for path in processes] == ["200", "0", "-500"]
     node.slo(resourceQOSStrategy={"beClass": {"blkioQOS": {"enable": False}}})
     node.pass_time(11)
     assert node.root.read(BESTEFFORT, "blkio.throttle.read_bps_device", "blkio") == "8:16 0"

@@ -68,10 +68,10 @@ def test_best_effort_pods_give_way_by_quota(start_agent: StartAgent) -> None:
 
 @pytest.mark.feature("QOS-7.suppression")
 @pytest.mark.case("CO-042", severity="normal")
-@pytest.mark.long(seconds=14)
+@pytest.mark.long(seconds=23)
 def test_exclusive_cpus_stay_exclusive(trial: Trial, start_agent: StartAgent) -> None:
     """The CPUs of an LSE pod, of pods of class SYSTEM, and those that the node reserves, are never given to best-effort
-    pods, also by quota and after suppression, until the LSE pod is gone."""
+    pods, also by quota and after suppression, until the LSE pod is gone; nor to an LS pod."""
     node = start_agent()
     system = {"metadata": {"annotations": {SYSTEM_QOS: '{"cpuset": "6"}'}}}  # koordlet takes it from the node
     assert trial.call("PATCH", f"/api/v1/nodes/{node.name}", system).ok
@@ -84,6 +84,7 @@ def test_exclusive_cpus_stay_exclusive(trial: Trial, start_agent: StartAgent) ->
     exclusive = prod("exclusive", 2).qos("LSE").annotation(RESOURCE_STATUS, '{"cpuset": "0-1"}')
     node.run(exclusive, cores=0.5)
     node.run(best_effort("job"), cores=1.0)
+    service = node.container(node.run(prod("service")))
     node.pass_time(4)
     assert node.cpus(BESTEFFORT) == "2-5"
     node.slo(resourceUsedThresholdWithBE={**SUPPRESS, "cpuSuppressPolicy": "cfsQuota"})
@@ -93,8 +94,8 @@ def test_exclusive_cpus_stay_exclusive(trial: Trial, start_agent: StartAgent) ->
     node.pass_time(3)
     assert node.cpus(BESTEFFORT) == "2-5"
     trial.delete("exclusive")
-    node.pass_time(3)
-    assert node.cpus(BESTEFFORT) == "0-5"
+    node.pass_time(ROUND)
+    assert [node.cpus(group) for group in (BESTEFFORT, service)] == ["0-5"] * 2
 
 
 @pytest.mark.feature("QOS-7.suppression")

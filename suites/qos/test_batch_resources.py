@@ -291,6 +291,12 @@ def test_programs_outside_of_pods(
             id="static",
             marks=pytest.mark.case("CO-008", severity="critical", source="Koordinator 1.8"),
         ),
+        pytest.param(
+            {"midReclaimMode": "static", "midStaticCPUReservedPercent": 20, "midCPUThresholdPercent": 5},
+            (5000, 0),
+            id="static-limit",
+            marks=pytest.mark.case("CO-008", severity="critical", source="Koordinator 1.8"),
+        ),
     ],
 )
 def test_mid_resources(

@@ -31,10 +31,11 @@ def expect_spec(trial: Trial, name: str, expected: dict[str, Any]) -> None:
 
 
 @pytest.mark.feature("QOS-7.node-slo")
-@pytest.mark.case("CO-095", severity="critical", source="Koordinator pkg/slo-controller/nodeslo; spec NS-1, C-2, C-4")
+@pytest.mark.case("CO-095", severity="critical", source="Koordinator pkg/slo-controller/nodeslo; spec NS-1, C-2 to C-5")
 def test_each_key_of_the_settings(trial: Trial, start_manager: StartManager) -> None:
     """Each key makes its block of the NodeSLO; nodes of the second and the third pool have settings of their own in one
-    block, and the others of the cluster. A change of the settings is written, and so is that of a node's labels."""
+    block, and the others of the cluster. A change of the settings is written, and so is that of a node's labels. The
+    annotation of a node says how much bandwidth its network has, if it can be read."""
     for name in ("n1", "n2", "n3"):
         trial.add(machine(name).label("pool", name))
     strategies = [
@@ -74,11 +75,17 @@ def test_each_key_of_the_settings(trial: Trial, start_manager: StartManager) -> 
 
     expect_spec(trial, "n1", {"resourceUsedThresholdWithBE.cpuSuppressThresholdPercent": 40})
 
+    for bandwidth, expected_bandwidth in (("20G", "20G"), ("much", "10G")):
+        annotation = {"metadata": {"annotations": {"node.koordinator.sh/network-bandwidth": bandwidth}}}
+        assert trial.call("PATCH", "/api/v1/nodes/n1", annotation).ok
+        expect_spec(trial, "n1", {"systemStrategy.totalNetworkBandwidth": expected_bandwidth})
+
 
 @pytest.mark.feature("QOS-7.node-slo", "QOS-1.node-metric")
 @pytest.mark.case("CO-096", severity="normal", source="Koordinator pkg/slo-controller; spec NM-1, NS-1")
 def test_both_go_with_their_node(trial: Trial, start_manager: StartManager) -> None:
-    """The NodeSLO and the NodeMetric of a deleted node are deleted; those of another node stay."""
+    """The NodeSLO and the NodeMetric of a deleted node are deleted; those of another node stay, and are made again when
+    somebody else deletes them."""
     trial.add(machine("n1"), machine("n2"))
     start_manager({})
 
@@ -91,4 +98,8 @@ def test_both_go_with_their_node(trial: Trial, start_manager: StartManager) -> N
 
     trial.cluster.remove_node("n1")
 
-    assert trial.reaches(lambda: names() == {"nodemetrics/n2", "nodeslos/n2"}, within=WITHIN), names()
+    kept = {"nodemetrics/n2", "nodeslos/n2"}
+    assert trial.reaches(lambda: names() == kept, within=WITHIN), names()
+    for path in (NODE_METRICS_PATH, NODE_SLOS_PATH):
+        assert trial.call("DELETE", f"{path}/n2").ok
+    assert trial.reaches(lambda: names() == kept, within=WITHIN), names()

@@ -113,7 +113,7 @@ def refused(trial: Trial, pod: PodBuilder) -> str:
 def test_a_profile_makes_batch_pods(trial: Trial, start_webhook: StartWebhook) -> None:
     """A pod that knows nothing of colocation is stored with class, priority, scheduler, labels and batch resources of
     the profile that matches it, and with the annotation that the node's agent reads; another one as it is.
-    A changed profile counts for the next pod."""
+    A changed profile counts for the next pod, and stored ones stay as they are."""
     name = priority_class(trial, 5999)
     profile(
         trial,
@@ -155,6 +155,8 @@ def test_a_profile_makes_batch_pods(trial: Trial, start_webhook: StartWebhook) -
     assert trial.call("PATCH", path, {"spec": {"labels": {"team": "b"}}}).ok
     settle(trial)
     assert stored(trial, pod("d").request(cpu=1).label("app", "batch")).metadata.labels["team"] == "b"
+    assert trial.call("PATCH", trial.path("Pod", "a"), {"metadata": {"labels": {"other": "x"}}}).ok
+    assert trial.pod("a").metadata.labels["team"] == "a"
 
 
 @pytest.mark.feature("QOS-3.profile")
@@ -175,7 +177,8 @@ def test_profiles_apply_in_the_order_of_their_names(trial: Trial, start_webhook:
 @pytest.mark.feature("QOS-3.profile")
 @pytest.mark.case("CO-022", severity="normal")
 def test_mid_pods_and_pods_whose_amounts_stay(trial: Trial, start_webhook: StartWebhook) -> None:
-    """A pod of the class koord-mid gets mid resources; a profile that skips resources leaves cpu and memory."""
+    """A pod of the class koord-mid gets mid resources, in its init containers too; a profile that skips resources
+    leaves cpu and memory."""
     profile(trial, "mid", selector={"matchLabels": {"app": "mid"}}, labels={PRIORITY_CLASS_LABEL: "koord-mid"})
     profile(
         trial,
@@ -188,6 +191,12 @@ def test_mid_pods_and_pods_whose_amounts_stay(trial: Trial, start_webhook: Start
 
     assert amounts(stored(trial, pod("a").request(cpu=1).label("app", "mid"))) == {MID_CPU: 1000}
     assert amounts(stored(trial, pod("b").request(cpu=1).label("app", "skip"))) == {"cpu": 1000}
+    two = pod("c").request(cpu=1).label("app", "mid")
+    two.manifest["spec"]["initContainers"] = [{"name": "i", "image": "x", "resources": {"requests": {"cpu": "1"}}}]
+    trial.submit(two)
+    spec = orjson.loads(trial.call("GET", trial.path("Pod", "c")).body)["spec"]
+    init = spec["initContainers"][0]["resources"]["requests"]
+    assert {name: amount(name, value) for name, value in init.items()} == {MID_CPU: 1000}
 
 
 @pytest.mark.feature("QOS-3.profile")
@@ -220,17 +229,19 @@ def test_a_priority_class_that_is_missing(trial: Trial, start_webhook: StartWebh
 @pytest.mark.feature("QOS-3.profile")
 @pytest.mark.case("CO-025", severity="critical")
 def test_classes_that_do_not_fit(trial: Trial, start_webhook: StartWebhook) -> None:
-    """Batch resources without the class BE, classes that contradict each other and parts of a core for an LSR pod are
-    refused, in Koordinator's words; what fits is stored."""
+    """Batch resources without the class BE, classes that contradict each other and parts of a core for an LSR or an LSE
+    pod are refused, in Koordinator's words; what fits is stored."""
     start_webhook()
     must_be = "must specify koordinator QoS BE with koordinator colocation resources"
-    assert must_be in refused(trial, batch("a", 1000).qos("LS"))
+    for one in (batch("a", 1000), pod("a").resources({BATCH_MEMORY: "1Gi"})):
+        assert must_be in refused(trial, one.qos("LS"))
     wrong = pod("a").request(cpu=1).qos("BE").label(PRIORITY_CLASS_LABEL, "koord-prod")
     assert IN_COMBINATION.format("BE", "koord-prod") in refused(trial, wrong)
     wrong = pod("a").request(cpu=1).qos("LSR").label(PRIORITY_CLASS_LABEL, "koord-batch")
     assert IN_COMBINATION.format("LSR", "koord-batch") in refused(trial, wrong)
-    part = pod("a").request(cpu="500m").qos("LSR").label(PRIORITY_CLASS_LABEL, "koord-prod")
-    assert "the requested CPUs of LSR Pod must be integer" in refused(trial, part)
+    for qos in ("LSR", "LSE"):
+        part = pod("a").request(cpu="500m").qos(qos).label(PRIORITY_CLASS_LABEL, "koord-prod")
+        assert "the requested CPUs of LSR Pod must be integer" in refused(trial, part)
 
     trial.submit(batch("a", 1000), pod("b").request(cpu=2).qos("LSR").label(PRIORITY_CLASS_LABEL, "koord-prod"))
 
@@ -421,6 +432,8 @@ def test_settings_that_are_refused(trial: Trial, start_webhook: StartWebhook) ->
 
         assert trial.reaches(refused_label, within=10), f"expected a refusal of the second label, found {refusal}"
         trial.add(node("n2").label(pool, "a").label(zone, "z"))  # of a new node it is only logged
+        note = {"metadata": {"annotations": {"note": "x"}}}
+        assert trial.call("PATCH", "/api/v1/nodes/n2", note).ok, "its labels stay as they are"
     finally:
         trial.call("DELETE", f"{SETTINGS}/slo-controller-config")
 
@@ -430,8 +443,8 @@ def test_settings_that_are_refused(trial: Trial, start_webhook: StartWebhook) ->
 @pytest.mark.long(seconds=90)
 def test_pods_that_wait_already(trial: Trial, start_manager: StartManager) -> None:
     """Profiles that come after their pods give labels, annotations and a patch to those that wait for a node: not to
-    one that has a node, nor by a profile without the label for it or without a selector of pods, and amounts stay. A
-    profile that changes is followed."""
+    one that has a node, nor by a profile without the label for it, without a selector of pods or for other namespaces,
+    and amounts stay. A profile that changes is followed."""
     trial.add(node("n1").cpu(8).memory("16Gi"))
     trial.submit(pod("runs").request(cpu=1).label("app", "x").node_name("n1"))
     apps = {"x": "x", "y": "y", "z": "x"}
@@ -446,6 +459,8 @@ def test_pods_that_wait_already(trial: Trial, start_manager: StartManager) -> No
     profile(trial, "b", labels={"unmanaged": "yes"}, selector=selector)
     profile(trial, "c", labels_of_profile=label, labels={"all": "yes"})
     profile(trial, "d", labels_of_profile=label, selector=selector, labels={"second": "yes"})
+    others = {"matchLabels": {"kubernetes.io/metadata.name": "elsewhere"}}
+    profile(trial, "e", labels_of_profile=label, selector=selector, namespaceSelector=others, labels={"others": "yes"})
 
     def changed(*names: str, **expected: str) -> bool:
         return all(expected.items() <= trial.pod(name).metadata.labels.items() for name in names)
@@ -459,7 +474,7 @@ def test_pods_that_wait_already(trial: Trial, start_manager: StartManager) -> No
     assert trial.reaches(lambda: changed("x", more="yes"), within=40)
     x = trial.pod("x")
     assert (x.metadata.labels["team"], x.metadata.annotations["note"], amounts(x)) == ("a-1", "b", {"cpu": 100_000})
-    for name, keys in (("x", {"unmanaged", "all"}), ("y", {"team", "all"}), ("runs", {"team", "patched"})):
+    for name, keys in (("x", {"unmanaged", "all", "others"}), ("y", {"team", "all"}), ("runs", {"team", "patched"})):
         assert not keys & trial.pod(name).metadata.labels.keys(), f"{name} has {trial.pod(name).metadata.labels}"
 
 

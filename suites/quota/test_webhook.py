@@ -125,6 +125,10 @@ REFUSED: dict[str, tuple[Callable[[str], QuotaBuilder], str]] = {
         lambda own: quota(f"{own}-b").max(cpu=-1),
         "{own}-b quota.Spec.Max's value < 0, in dimensions :[cpu]",
     ),
+    "min-below-0": (
+        lambda own: quota(f"{own}-b").min(cpu=-1).max(cpu=1),
+        "{own}-b quota.Spec.Min's value < 0, in dimensions :[cpu]",
+    ),
     "min-without-max": (
         lambda own: quota(f"{own}-b").min(memory=1).max(cpu=1),
         "resourceKey memory of quota {own}-b is included in min, which is not included in max",
