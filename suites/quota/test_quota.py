@@ -239,7 +239,7 @@ def test_the_status_has_request_and_runtime(trial: Trial, expect: Expect) -> Non
 
 @pytest.mark.feature("QUOTA-1.status")
 @pytest.mark.case("QT-301", severity="critical", source="spec QUOTA-R76")
-@pytest.mark.long(seconds=40)
+@pytest.mark.long(seconds=20)
 def test_the_status_has_nothing_that_is_no_longer_used(trial: Trial, expect: Expect) -> None:
     """Of two pods the one with memory goes, then the other: the status shows what is left, and then nothing."""
     trial.add(node("n1").cpu(32).memory("64Gi"))
