@@ -11,7 +11,7 @@ from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import QuotaBuilder, node, pod, priority_class, quota
 from seatrial.scheduler.api.extension import KOORD_SCHEDULER
 from seatrial.scheduler.api.quota import CHILD_REQUEST, REQUEST, ROOT_QUOTA, RUNTIME, SPECIAL
-from seatrial.suites.quota.quotas import annotation, counted, make, many, named, path_of, placed, read, settle
+from seatrial.suites.quota.quotas import SETTLED, annotation, counted, make, many, named, path_of, placed, read, settle
 
 pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER), pytest.mark.profile(KOORD_SCHEDULER)]
 
@@ -127,6 +127,17 @@ def test_the_weight_is_max_where_none_is_given(trial: Trial, expect: Expect) -> 
     assert shares(trial, expect, 12, first, second) == (3, 9)
 
 
+@pytest.mark.feature("QUOTA-3.weight-default")
+@pytest.mark.case(
+    "QT-300", severity="normal", source="koordinator: apis/extension/elastic_quota.go@v1.7.0 (GetSharedWeight)"
+)
+@pytest.mark.long(seconds=20)
+def test_the_weight_is_max_where_only_zeros_are_given(trial: Trial, expect: Expect) -> None:
+    """Quotas with weights of 0 share in proportion to max."""
+    first, second = (quota(named(trial, own)).max(cpu=most).weight(cpu=0) for own, most in (("a", 9), ("b", 27)))
+    assert shares(trial, expect, 12, first, second) == (3, 9)
+
+
 @pytest.mark.feature("QUOTA-4.scaled-min")
 @pytest.mark.case("QU-006", severity="critical")
 @pytest.mark.long(seconds=20)
@@ -224,6 +235,26 @@ def test_the_status_has_request_and_runtime(trial: Trial, expect: Expect) -> Non
 
     assert results["status"]["used"] == {"cpu": "3"}
     assert (annotation(results, CHILD_REQUEST), annotation(results, RUNTIME)) == ({"cpu": "6"}, {"cpu": "4"})
+
+
+@pytest.mark.feature("QUOTA-1.status")
+@pytest.mark.case("QT-301", severity="critical", source="spec QUOTA-R76")
+@pytest.mark.long(seconds=20)
+def test_the_status_has_nothing_that_is_no_longer_used(trial: Trial, expect: Expect) -> None:
+    """Of two pods the one with memory goes, then the other: the status shows what is left, and then nothing."""
+    trial.add(node("n1").cpu(32).memory("64Gi"))
+    make(trial, quota(named(trial, "a")).max(cpu=4, memory="4Gi"))
+    trial.submit(counted(trial, "one", "a", cpu=1), counted(trial, "two", "a", cpu=2, memory="2Gi"))
+    expect.bound("one", "two")
+
+    def used() -> dict[str, str]:
+        return {key: text for key, text in read(trial, named(trial, "a"))["status"]["used"].items() if text != "0"}
+
+    assert trial.reaches(lambda: used() == {"cpu": "3", "memory": "2Gi"}, within=SETTLED), used()
+    trial.delete("two")
+    assert trial.reaches(lambda: used() == {"cpu": "1"}, within=SETTLED), used()
+    trial.delete("one")
+    assert trial.reaches(lambda: not used(), within=SETTLED), used()
 
 
 @pytest.mark.feature("QUOTA-8.non-preemptible")

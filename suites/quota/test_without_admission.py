@@ -14,7 +14,7 @@ from seatrial.harness.clusters.protocol import Capability
 from seatrial.harness.subject.protocol import Subject
 from seatrial.scheduler.api.builders import QuotaBuilder, node, pod, priority_class, quota
 from seatrial.scheduler.api.extension import KOORD_SCHEDULER
-from seatrial.scheduler.api.quota import CHILD_REQUEST, DEFAULT_QUOTA, NAMESPACES, PARENT, QUOTAS_PATH
+from seatrial.scheduler.api.quota import CHILD_REQUEST, DEFAULT_QUOTA, NAMESPACES, PARENT, PREEMPTIBLE, QUOTAS_PATH
 from seatrial.suites.faults.schedulers import running
 from seatrial.suites.quota.quotas import annotation, counted, make, many, named, path_of, placed, read, settle
 
@@ -194,6 +194,25 @@ def test_what_a_child_used_of_its_parents_min_is_free_when_it_leaves(trial: Tria
     ).ok
 
     expect.bound("own")
+
+
+@pytest.mark.feature("QUOTA-8.non-preemptible")
+@pytest.mark.case("QT-302", severity="normal", source="spec QUOTA-R2, QUOTA-R43")
+def test_a_running_pod_becomes_non_preemptible(trial: Trial, expect: Expect) -> None:
+    """A running pod gets the label of non-preemptible pods and fills the min: another such pod waits until it loses the
+    label."""
+    trial.add(node("n1").cpu(32))
+    make(trial, quota(named(trial, "a")).min(cpu=2).max(cpu=8))
+    trial.submit(counted(trial, "first", "a", cpu=2))
+    expect.running("first")
+    path = f"/api/v1/namespaces/{trial.name}/pods/first"
+    assert trial.call("PATCH", path, {"metadata": {"labels": {PREEMPTIBLE: "false"}}}).ok
+    trial.submit(counted(trial, "second", "a", cpu=2, preemptible=False))
+    expect.pending("second", saying="Insufficient non-preemptible quotas")
+
+    assert trial.call("PATCH", path, {"metadata": {"labels": {PREEMPTIBLE: None}}}).ok
+
+    expect.bound("second")
 
 
 @pytest.mark.feature("QUOTA-1.max-bound", "QUOTA-2.parent-and-child")

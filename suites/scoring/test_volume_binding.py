@@ -270,3 +270,33 @@ def test_events_that_come_after_the_answer(
         storage.made("c")
     expect.bound("p", within=60)
     assert not [event for event in trial.events("p") if "binding volumes" in event.message]
+
+
+@pytest.mark.feature("HIL-4.api-errors", "SCORE-4.volumes")
+@pytest.mark.case(
+    "SC-600",
+    severity="critical",
+    source="kubernetes pkg/scheduler/framework/plugins/volumebinding/binder.go@v1.34: RevertAssumedPodVolumes",
+)
+@pytest.mark.long(seconds=10)
+def test_a_volume_that_was_not_given_to_a_claim(
+    trial: Trial, expect: Expect, link: Link, storage: StorageOfCase
+) -> None:
+    """Writing the only volume of a claim is refused, and the pod goes: a pod of another claim gets the volume."""
+    storage.of_class()
+    trial.add(node("n1"))
+    witnessed(trial, expect)
+    only = storage.volume("only", "n1")
+    storage.claim("refused")
+    storage.claim("c")
+    trial.settle()
+    link.refuse(403, volume_writes)
+    storage.submit("gone", "refused")
+    assert trial.wait(lambda: link.refused >= 1, within=60), "expected a try to write what was chosen"
+    trial.delete("gone")
+    link.heal()
+
+    storage.submit("p", "c")
+
+    expect.bound("p", within=60)
+    assert storage.volume_of("c") == only
