@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from seatrial.scheduler.api.clock import Clock, Timer
-from seatrial.scheduler.api.core import Node
+from seatrial.scheduler.api.core import UNSCHEDULABLE_TAINT, Node
 from seatrial.scheduler.api.migration import JOBS_PATH, PodMigrationJob
 from seatrial.scheduler.api.reservation import RESERVATIONS_PATH, Reservation
 from seatrial.scheduler.api.slo import NODE_METRICS_PATH, NodeMetric
@@ -172,7 +172,7 @@ class Shell:
     def _set_node(self, node: Node) -> None:
         known = self.state.nodes.get(node.name)
         self.state.set_node(node)
-        if known is None or (known.spec, known.metadata.labels) != (node.spec, node.metadata.labels):
+        if known is None or _placement(known) != _placement(node):
             self.trigger()  # taints and labels decide where pods may be
 
     def _set_namespace(self, namespace: Namespace) -> None:
@@ -252,3 +252,8 @@ class Shell:
         else:
             log.info("round evicted=%d seconds=%.3f", self.rounds.limiter.count, self._clock.monotonic() - began)
         self._on_round()
+
+
+def _placement(node: Node) -> tuple[object, ...]:
+    """What starts a round when it changes. Whether the node is cordoned does not: a refused drain opens it again."""
+    return node.metadata.labels, [taint for taint in node.spec.taints if taint.key != UNSCHEDULABLE_TAINT]

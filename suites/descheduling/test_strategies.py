@@ -194,7 +194,7 @@ def test_a_node_is_drained_whole_or_not_at_all(
 @pytest.mark.long(seconds=5)
 def test_a_node_whose_drain_is_refused_is_open_again(trial: Trial, start_descheduler: StartDescheduler) -> None:
     """CustomPriority with mode DrainNode where no eviction is allowed: the pods of the dear node stay, and it does not
-    stay cordoned."""
+    stay cordoned. That it was for a moment starts no other round."""
     trial.add(*(node(name).cpu(16).memory("64Gi").label("zone", zone) for name, zone in (("n1", "a"), ("n2", "b"))))
     spread_victim(trial, "web", 3, cpu=2)
     drain = {"evictionOrder": LEVELS, "mode": "DrainNode", "autoCordon": True}
@@ -204,6 +204,9 @@ def test_a_node_whose_drain_is_refused_is_open_again(trial: Trial, start_desched
     trial.pass_time(4)
     assert trial.reaches(lambda: not trial.node("n1")["spec"].get("unschedulable"), within=15), "n1 is still cordoned"
     assert jobs(trial) == []
+    opened = trial.node("n1")["metadata"]["resourceVersion"]
+    trial.pass_time(6)
+    assert trial.node("n1")["metadata"]["resourceVersion"] == opened, "expected no other try within the hour"
 
 
 @pytest.mark.feature("DES-1.strategies")
