@@ -37,7 +37,6 @@ _NO_RULES = (  # no rule of scheduling is in them
     "wrong_values",
     "yaml_files",
 )
-SHARED = {f"{API}.{name}" for name in _NO_RULES}
 SUFFIXES = st.sampled_from(["", "m", "k", "M", "G", "Ki", "Mi", "Gi", "Ti", "n", "u", "e3", "E-2", "E"])
 NUMBERS = st.from_regex(r"[+-]?[0-9]{1,12}(\.[0-9]{0,9})?", fullmatch=True)
 
@@ -53,13 +52,17 @@ def functions_taken(source: str) -> Iterator[str]:
             name = f"{node.module}.{alias.name}"
             if node.module == API:
                 modules[alias.asname or alias.name] = name
-            elif node.module not in SHARED and _is_function(str(node.module), alias.name):
+            elif not _is_shared(str(node.module)) and _is_function(str(node.module), alias.name):
                 yield name
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in modules:
             module = modules[node.value.id]
-            if module not in SHARED and _is_function(module, node.attr):
+            if not _is_shared(module) and _is_function(module, node.attr):
                 yield f"{module}.{node.attr}"
+
+
+def _is_shared(module: str) -> bool:
+    return module.removeprefix(f"{API}.").partition(".")[0] in _NO_RULES
 
 
 def _is_function(module: str, name: str) -> bool:
