@@ -63,8 +63,8 @@ pictures: $(VENV)/.run
 	$(BIN)/seatrial run --report build/pictures
 	$(BIN)/python docs/pictures.py build/pictures/signoff.html
 
-# Two workers more than CI has cores: half of a worker's time is waiting for processes that it started. A worker that has
-# run its share takes tests of the others; the default leaves the long tests at the end to one worker.
+# Two workers more than CI has cores: some wait for processes that they started. A worker that has run its share takes
+# tests of the others; the default leaves the long tests at the end to one worker.
 own-tests: $(VENV)/.dev
 	$(BIN)/pytest -n 4 --dist=worksteal
 
