@@ -208,7 +208,9 @@ def _no_inversion(binding: Binding) -> Breach | None:
     what it does after `GRACE` without a pause is judged.
     """
     pod = binding.pod
-    since, _ = binding.state.busy.get(pod.spec.scheduler_name, (binding.at, binding.at))
+    since, until = binding.state.busy.get(pod.spec.scheduler_name, (binding.at, binding.at))
+    if binding.at - until > GRACE:
+        return None  # the first one after a pause
     if max(binding.state.indices.pending_priorities, default=pod.spec.priority) <= pod.spec.priority:
         return None
     for other in binding.state.pending.values():
