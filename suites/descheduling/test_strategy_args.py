@@ -87,7 +87,7 @@ def test_the_labels_of_a_namespace_decide(trial: Trial, start_descheduler: Start
 def test_default_evictor_spares_pods(
     trial: Trial, start_descheduler: StartDescheduler, args: dict[str, Any], pods: int, stays: set[str]
 ) -> None:
-    """Two old pods on n1, of which `pending` has not started; n2 has CPUs and memory for so many pods, but lacks the
+    """Two old pods on n1, of which `pending` has not started; n2 has CPUs and memory for the pods, but lacks the
     label pool=a."""
     trial.add(node("n1").cpu(16).memory("64Gi").label("pool", "a"), node("n2").cpu(16).memory("64Gi").pods(pods))
     cordon(trial, "n2")

@@ -85,7 +85,7 @@ def test_each_key_of_the_settings(trial: Trial, start_manager: StartManager) -> 
 @pytest.mark.case("CO-096", severity="normal", source="Koordinator pkg/slo-controller; spec NM-1, NS-1")
 def test_both_go_with_their_node(trial: Trial, start_manager: StartManager) -> None:
     """The NodeSLO and the NodeMetric of a deleted node are deleted; those of another node stay, and are made again when
-    somebody else deletes them."""
+    another client deletes them."""
     trial.add(machine("n1"), machine("n2"))
     start_manager({})
 

@@ -233,8 +233,8 @@ def test_classes_that_do_not_fit(trial: Trial, start_webhook: StartWebhook) -> N
     pod are refused, in Koordinator's words; what fits is stored."""
     start_webhook()
     must_be = "must specify koordinator QoS BE with koordinator colocation resources"
-    for one in (batch("a", 1000), pod("a").resources({BATCH_MEMORY: "1Gi"})):
-        assert must_be in refused(trial, one.qos("LS"))
+    for builder in (batch("a", 1000), pod("a").resources({BATCH_MEMORY: "1Gi"})):
+        assert must_be in refused(trial, builder.qos("LS"))
     wrong = pod("a").request(cpu=1).qos("BE").label(PRIORITY_CLASS_LABEL, "koord-prod")
     assert IN_COMBINATION.format("BE", "koord-prod") in refused(trial, wrong)
     wrong = pod("a").request(cpu=1).qos("LSR").label(PRIORITY_CLASS_LABEL, "koord-batch")

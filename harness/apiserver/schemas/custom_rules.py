@@ -7,11 +7,12 @@ item of a list of type `map`. Follows `apiextensions-apiserver/pkg/apiserver/sch
 import re
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from seatrial.harness.apiserver.cel.checking import escaped
 from seatrial.harness.apiserver.cel.expressions import (
     VALUES_A_STEP,
+    Budget,
     ExpressionError,
     OptionalVariable,
     TooLongError,
@@ -22,9 +23,6 @@ from seatrial.harness.apiserver.cel.expressions import (
 )
 from seatrial.harness.apiserver.field_errors import Cause
 from seatrial.scheduler.api.durations import go_duration
-
-if TYPE_CHECKING:
-    from seatrial.harness.apiserver.cel.expressions import Budget
 
 RULES: Final = "x-kubernetes-validations"
 _OLD: Final = re.compile(r"\boldSelf\b")
@@ -53,8 +51,6 @@ def rule_causes(
     Raises:
         NeedsThread: `on_loop`, and the evaluation takes more steps than the event loop may take.
     """
-    from seatrial.harness.apiserver.cel.expressions import Budget  # keeps start-up short
-
     causes: list[Cause] = []
     before = seen_by_rules(old) if old is not None else None
     _visit(schema, seen_by_rules(body), before, "", _Run(Budget(on_loop=on_loop), causes))
@@ -70,7 +66,7 @@ def seen_by_rules(obj: Mapping[str, Any]) -> dict[str, Any]:
 class _Run(NamedTuple):
     """The evaluation of all rules for one object."""
 
-    budget: "Budget"
+    budget: Budget
     causes: list[Cause]
 
 

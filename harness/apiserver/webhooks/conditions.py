@@ -1,6 +1,6 @@
 """matchConditions: CEL expressions over a request, all of which must be true for a webhook to be called."""
 
-from seatrial.harness.apiserver.cel.expressions import ExpressionError, holds
+from seatrial.harness.apiserver.cel.expressions import Budget, ExpressionError, holds
 from seatrial.harness.apiserver.storage.store import Object
 
 MATCH_CONDITION_STEPS = 2_000  # of all conditions of a webhook; they are evaluated on the event loop
@@ -16,8 +16,6 @@ def conditions_hold(conditions: tuple[tuple[str, str], ...], request: Object) ->
     Raises:
         Undecided: no condition is false, and one cannot be evaluated.
     """
-    from seatrial.harness.apiserver.cel.expressions import Budget  # keeps start-up short
-
     budget = Budget(steps=MATCH_CONDITION_STEPS)
     objects = {"request": request, "object": request["object"], "oldObject": request["oldObject"]}
     undecided = ""

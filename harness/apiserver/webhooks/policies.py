@@ -5,7 +5,7 @@ write or adds a warning. Follows `apiserver/pkg/admission/plugin/policy/validati
 """
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import msgspec
 import orjson
@@ -15,6 +15,7 @@ from seatrial.harness.apiserver.attempts import Attempt
 from seatrial.harness.apiserver.cel.checking import check
 from seatrial.harness.apiserver.cel.expressions import (
     VALUES_A_STEP,
+    Budget,
     ExpressionError,
     TooLongError,
     holds,
@@ -29,9 +30,6 @@ from seatrial.harness.apiserver.label_selectors import LabelSelector
 from seatrial.harness.apiserver.long_computations import LongComputations
 from seatrial.harness.apiserver.storage.store import Change, Item, Object, Store
 from seatrial.harness.apiserver.webhooks.rules import GROUP, Rule, read_rule, selectors_match
-
-if TYPE_CHECKING:
-    from seatrial.harness.apiserver.cel.expressions import Budget
 
 POLICIES: Final = (GROUP, "validatingadmissionpolicies")
 BINDINGS: Final = (GROUP, "validatingadmissionpolicybindings")
@@ -162,8 +160,6 @@ class Policies:
         shown = namespace.obj if namespace is not None else None
 
         def compute(*, on_loop: bool) -> list[tuple[_Policy, _Binding, str, str]]:
-            from seatrial.harness.apiserver.cel.expressions import Budget  # keeps start-up short
-
             budget = Budget(on_loop=on_loop)
             return [
                 (policy, binding, problem, reason)
@@ -204,7 +200,7 @@ def _without_identity(request: Object) -> Object:
 
 
 def _problems(  # noqa: PLR0917
-    policy: _Policy, binding: _Binding, results: list[Any], request: Object, namespace: Object | None, budget: "Budget"
+    policy: _Policy, binding: _Binding, results: list[Any], request: Object, namespace: Object | None, budget: Budget
 ) -> Iterator[tuple[str, str]]:
     """Messages and reasons of the validations that fail. `results` are the parameters; None if it takes none."""
     spec = policy.spec
@@ -253,7 +249,7 @@ def _problems(  # noqa: PLR0917
                     yield f"expression '{rule['expression']}' resulted in error: {error}", "Invalid"
 
 
-def _message(rule: Mapping[str, Any], values: Mapping[str, Any], budget: "Budget") -> str:
+def _message(rule: Mapping[str, Any], values: Mapping[str, Any], budget: Budget) -> str:
     if rule.get("messageExpression"):
         try:
             value = value_of(rule["messageExpression"], values, budget)
