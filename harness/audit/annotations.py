@@ -3,6 +3,8 @@
 import orjson
 
 from seatrial.scheduler.api.core import Pod
+from seatrial.scheduler.api.extension import POD_GROUP_LABEL
+from seatrial.scheduler.api.podgroup import GANG_NAME, POD_GROUP_NAME_LABEL
 from seatrial.scheduler.api.reservation import (
     AVAILABLE,
     RESERVATION_ALLOCATED,
@@ -10,6 +12,13 @@ from seatrial.scheduler.api.reservation import (
     RESTRICTED_OPTIONS,
     Reservation,
 )
+
+
+def gang_of(pod: Pod) -> str:
+    """The key of the gang that the pod is a member of; "" without one."""
+    labels = pod.metadata.labels
+    name = labels.get(POD_GROUP_LABEL) or labels.get(POD_GROUP_NAME_LABEL) or pod.metadata.annotations.get(GANG_NAME)
+    return f"{pod.metadata.namespace}/{name}" if name else ""
 
 
 def reservation_uid(pod: Pod) -> str:

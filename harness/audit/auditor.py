@@ -21,6 +21,7 @@ from seatrial.harness.audit.state import GRACE, AllocatedClaim, ClusterState, Po
 from seatrial.scheduler.api.core import Node, Pod
 from seatrial.scheduler.api.device import Device
 from seatrial.scheduler.api.numa import NodeResourceTopology
+from seatrial.scheduler.api.podgroup import GANG_MATCH_POLICY, POD_GROUP_MATCH_POLICY
 from seatrial.scheduler.api.reservation import Reservation
 from seatrial.scheduler.api.resourceclaims import Consumer
 
@@ -201,8 +202,12 @@ class Auditor:
         key = f"{results['metadata']['namespace']}/{results['metadata']['name']}"
         if gone:
             self.state.groups.pop(key, None)
+            self.state.whole_gangs.pop(key, None)
         else:
-            self.state.groups[key] = PodGroup(key, int((results.get("spec") or {}).get("minMember") or 0))
+            least = int((results.get("spec") or {}).get("minMember") or 0)
+            notes = results["metadata"].get("annotations") or {}
+            policy = notes.get(GANG_MATCH_POLICY) or notes.get(POD_GROUP_MATCH_POLICY) or ""
+            self.state.groups[key] = PodGroup(key, least, policy not in {"only-waiting", "waiting-and-running"})
 
     def _quota(self, body: Any, gone: bool, at: float) -> None:
         results = _plain(body)

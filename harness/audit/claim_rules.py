@@ -3,15 +3,21 @@
 from collections.abc import Iterator, Mapping
 
 from seatrial.harness.apiserver.quantities import Amounts, amounts
-from seatrial.harness.audit.annotations import holds_resources, ignores_reservations, limited_resources, reservation_uid
+from seatrial.harness.audit.annotations import (
+    gang_of,
+    holds_resources,
+    ignores_reservations,
+    limited_resources,
+    reservation_uid,
+)
 from seatrial.harness.audit.indices import NOBODY, QUOTA_LABEL
 from seatrial.harness.audit.invariants import Binding, BindingInvariant, Breach, Change, ChangeInvariant, StateInvariant
 from seatrial.harness.audit.placement_rules import selects, used_on
 from seatrial.harness.audit.state import GRACE, ClusterState, PodRecord, Quota
 from seatrial.scheduler.api.core import PREEMPT_NEVER, Pod
-from seatrial.scheduler.api.extension import DISABLE_PREEMPTIBLE, POD_GROUP_LABEL
+from seatrial.scheduler.api.extension import DISABLE_PREEMPTIBLE
 from seatrial.scheduler.api.integers import integer
-from seatrial.scheduler.api.podgroup import GANG_MIN, GANG_NAME, POD_GROUP_MIN_LABEL, POD_GROUP_NAME_LABEL
+from seatrial.scheduler.api.podgroup import GANG_MIN, POD_GROUP_MIN_LABEL
 from seatrial.scheduler.api.reservation import RESERVATION_AFFINITY, RESTRICTED, Reservation, ReservationOwner
 
 LOST_AFTER = 60.0  # seconds without any word of the scheduler about a pending pod
@@ -245,18 +251,11 @@ def _alike(pod: Pod, other: Pod) -> bool:
     )
 
 
-def _gang_of(pod: Pod) -> str:
-    """The key of the gang that the pod is a member of; "" without one."""
-    labels = pod.metadata.labels
-    name = labels.get(POD_GROUP_LABEL) or labels.get(POD_GROUP_NAME_LABEL) or pod.metadata.annotations.get(GANG_NAME)
-    return f"{pod.metadata.namespace}/{name}" if name else ""
-
-
 def _members(state: ClusterState) -> dict[str, list[PodRecord]]:
     """The members of each gang."""
     members: dict[str, list[PodRecord]] = {}
     for record in state.pods.values():
-        if key := _gang_of(record.pod):
+        if key := gang_of(record.pod):
             members.setdefault(key, []).append(record)
     return members
 
@@ -292,7 +291,7 @@ def _none_lost(state: ClusterState, at: float) -> Iterator[tuple[PodRecord | Non
         waited = at - record.seen_at
         if record.attempted or pod.deleting or pod.spec.scheduling_gates or waited <= LOST_AFTER:
             continue
-        if pod.spec.scheduler_name in served and _gang_of(pod) not in short:
+        if pod.spec.scheduler_name in served and gang_of(pod) not in short:
             yield record, Breach(f"waits for {waited:.0f} s, and the scheduler neither bound it nor wrote a reason")
 
 
@@ -305,6 +304,9 @@ def _gangs_whole(state: ClusterState, at: float) -> Iterator[tuple[PodRecord | N
         there = members.get(key, [])
         placed = [member for member in there if member.node]
         latest = max((member.bound_at or member.seen_at for member in placed), default=at)
+        whole_at = state.whole_gangs.get(key)
+        if whole_at is not None and (group.once or latest <= whole_at):
+            continue  # it has lost members since, or may be placed one by one since
         if 0 < len(placed) < group.min_member <= len(there) and at - latest > GANG_WITHIN:
             text = f"gang {key} needs {group.min_member} members and has {len(placed)} bound for {at - latest:.0f} s"
             yield placed[0], Breach(text, tuple(placed[1:]))

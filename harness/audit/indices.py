@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from seatrial.harness.apiserver.quantities import Amounts, QuantityError
-from seatrial.harness.audit.annotations import reservation_uid
+from seatrial.harness.audit.annotations import gang_of, reservation_uid
 from seatrial.scheduler.api.core import Pod
 from seatrial.scheduler.api.device import DEVICE_ALLOCATED
 from seatrial.scheduler.api.numa import RESOURCE_STATUS
@@ -53,6 +53,7 @@ class Indices:
         self.with_anti_affinity: Records = {}  # placed pods with required anti-affinity
         self.by_reservation: dict[str, Records] = {}  # placed pods by the uid of their reservation
         self.by_quota: dict[str, Records] = {}  # placed pods by the name of their quota
+        self.by_gang: dict[str, Records] = {}  # placed pods by the key of their gang
         self.nominated: dict[str, Records] = {}  # pending pods by nominated node
         self.pending_priorities: Counter[int] = Counter()
         self._counted: dict[str, Counted] = {}
@@ -97,6 +98,8 @@ class Indices:
             groups.append(self.by_reservation.setdefault(uid, {}))
         if quota := pod.metadata.labels.get(QUOTA_LABEL):
             groups.append(self.by_quota.setdefault(quota, {}))
+        if gang := gang_of(pod):
+            groups.append(self.by_gang.setdefault(gang, {}))
         for group in groups:
             group[record.uid] = record
         try:

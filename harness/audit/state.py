@@ -11,6 +11,7 @@ from typing import Generic, TypeVar
 
 from seatrial.harness.allocations import Allocations, parse_allocations
 from seatrial.harness.apiserver.quantities import Amounts
+from seatrial.harness.audit.annotations import gang_of
 from seatrial.harness.audit.indices import Indices, NodeUse
 from seatrial.harness.audit.requests import requests_of
 from seatrial.scheduler.api.core import Node, Pod, PodDisruptionBudget
@@ -119,6 +120,7 @@ class PodGroup:
 
     key: str
     min_member: int
+    once: bool = True  # after its minimum was placed once, members are placed one by one: Koordinator's default
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +155,7 @@ class ClusterState:
         self.namespaces: dict[str, dict[str, str]] = {}
         self.budgets: dict[str, PodDisruptionBudget] = {}
         self.groups: dict[str, PodGroup] = {}
+        self.whole_gangs: dict[str, float] = {}  # by key: when a member was bound last that left it with its minimum
         self.quotas: Versions[Quota] = Versions()  # by name
         self.resource_claims: dict[str, AllocatedClaim] = {}  # by key
         self.busy: dict[str, tuple[float, float]] = {}  # by scheduler: since when it decides without a pause, and until
@@ -197,6 +200,9 @@ class ClusterState:
         self.indices.update(record)
         if record.node:
             self._waits_no_more(record.uid, at)
+            group = self.groups.get(gang_of(record.pod))
+            if group is not None and record.bound_at == at and len(self.indices.by_gang.get(group.key, ())) >= group.min_member:
+                self.whole_gangs[group.key] = at
         elif not record.pod.terminated:
             self.pending[record.uid] = record
 

@@ -124,6 +124,9 @@ class Story:
             body["metadata"][key] = {**body["metadata"].get(key, {}), **value} if isinstance(value, dict) else value
         self.tell("Pod", "MODIFIED", body)
 
+    def delete(self, name: str) -> None:
+        self.tell("Pod", "DELETED", self._pods.pop(name))
+
     def bind(self, name: str, node: str = "n1", **annotations: str) -> None:
         self.change(name, metadata={"annotations": annotations} if annotations else None, nodeName=node)
 

@@ -99,7 +99,7 @@ def test_the_first_of_its_kind_may_go_anywhere_although_the_last_one_has_just_go
     story.pod("last", labels={"app": "x"}).bind("last", "n2")
     story.pod("first", labels={"app": "x"}, affinity=affinity(anti=False, app="x"))
     story.at += 10
-    story.tell("Pod", "DELETED", {"metadata": {"name": "last", "namespace": "default", "uid": "last"}})
+    story.delete("last")
     story.bind("first", "n1")
     story.at += 10
     assert story.ids() == set()
@@ -123,7 +123,7 @@ def test_a_pod_that_is_being_deleted_counts_for_a_while(invariant: str, later: f
     story.at += 10
     node = "n1" if invariant == "AUD-122" else "n2"
     if gone:
-        story.tell("Pod", "DELETED", {"metadata": {"name": "there", "namespace": "default", "uid": "there"}})
+        story.delete("there")
     else:
         story.change("there", metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"})
     story.at += later
@@ -141,7 +141,7 @@ def test_an_eviction_for_a_pod_that_has_just_left_is_excused(left: str, later: f
     story.pod("low", priority=5).bind("low")
     story.pod("high", priority=9)
     if left == "deleted":
-        story.tell("Pod", "DELETED", {"metadata": {"name": "high", "namespace": "default", "uid": "high"}})
+        story.delete("high")
     else:
         story.bind("high")
     story.at += later
@@ -249,3 +249,29 @@ def test_pods_after_a_silence_may_be_bound_as_they_are_heard_of() -> None:
     story.keep_deciding()
     story.bind("lower")
     assert story.ids() == {"AUD-505"}
+
+
+@pytest.mark.parametrize(
+    ("policy", "replaced", "names"),
+    [
+        pytest.param("waiting-and-running", False, set(), id="lost-a-member"),
+        pytest.param("waiting-and-running", True, {"AUD-601"}, id="all-but-half-replaced"),
+        pytest.param("", True, set(), id="replaced-one-by-one"),
+    ],
+)
+def test_a_gang_that_was_whole(policy: str, replaced: bool, names: set[str]) -> None:
+    """Of two members that ran one is deleted, or both are and one of their successors is bound."""
+    story = Story()
+    notes = {"gang.scheduling.koordinator.sh/match-policy": policy}
+    meta = {"name": "g", "namespace": "default", "annotations": notes}
+    story.tell("PodGroup", "ADDED", {"metadata": meta, "spec": {"minMember": 2}})
+    for name in ("a", "b", "c", "d"):
+        story.pod(name, labels={"pod-group.scheduling.sigs.k8s.io": "g"}, status={"conditions": REFUSED})
+    story.bind("a")
+    story.bind("b")
+    for name in ("a", "b")[: 1 + replaced]:
+        story.delete(name)
+    if replaced:
+        story.bind("c")
+    story.at += 300
+    assert story.ids() == names
