@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 from seatrial.harness.allocations import Allocations, parse_allocations
 from seatrial.harness.apiserver.quantities import Amounts
 from seatrial.harness.audit.annotations import gang_of
-from seatrial.harness.audit.indices import Indices, NodeUse
+from seatrial.harness.audit.indices import NOBODY, Indices, NodeUse
 from seatrial.harness.audit.requests import requests_of
 from seatrial.scheduler.api.core import Node, Pod, PodDisruptionBudget
 from seatrial.scheduler.api.device import Device
@@ -200,9 +200,10 @@ class ClusterState:
         self.indices.update(record)
         if record.node:
             self._waits_no_more(record.uid, at)
-            group = self.groups.get(gang_of(record.pod))
-            if group is not None and record.bound_at == at and len(self.indices.by_gang.get(group.key, ())) >= group.min_member:
-                self.whole_gangs[group.key] = at
+            gang = gang_of(record.pod)
+            group = self.groups.get(gang) if record.bound_at == at else None
+            if group is not None and len(self.indices.by_gang.get(gang, NOBODY)) >= group.min_member:
+                self.whole_gangs[gang] = at
         elif not record.pod.terminated:
             self.pending[record.uid] = record
 
