@@ -12,6 +12,7 @@ from seatrial.scheduler.api.builders import disruption_budget, gang, network_top
 from seatrial.scheduler.api.builders import node as node_builder
 from seatrial.suites.preemption.jobs import PREEMPTING, filler, left, names, nominated, workers
 from seatrial.suites.preemption.priorities import classes
+from seatrial.suites.topology.topologies import in_tree
 
 __all__ = ["classes"]
 
@@ -20,16 +21,17 @@ pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER), pytes
 SPINE, BLOCK = "network.topology.nvidia.com/spine", "network.topology.nvidia.com/block"
 
 
-def blocks(trial: Trial, **nodes: tuple[str, ...]) -> None:
-    """Blocks with their nodes of one card each, all below one spine."""
+def blocks(trial: Trial, cards: int = 1, **nodes: tuple[str, ...]) -> None:
+    """Blocks with their nodes of so many cards, all below one spine and counted in the topology's status."""
     trial.apply(network_topology(("SpineLayer", SPINE), ("BlockLayer", BLOCK)))
     trial.add(
         *(
-            node_builder(name).gpus("a10", 1).label("host", name).label(SPINE, "s1").label(BLOCK, block)
+            node_builder(name).gpus("a10", cards).label("host", name).label(SPINE, "s1").label(BLOCK, block)
             for block, listed in nodes.items()
             for name in listed
         )
     )
+    in_tree(trial, sum(map(len, nodes.values())))
 
 
 @pytest.mark.feature("PRE-2.gather")
@@ -126,8 +128,7 @@ def test_a_budget_protects_the_pods_of_a_domain(classes: Trial, expect: Expect, 
 def test_reserved_room_of_a_gathered_gang_counts(classes: Trial, expect: Expect) -> None:
     """One of two cards of the only node is reserved for the gang, the other one is used by a pod of low priority. A
     member that asks for both fits when that pod goes."""
-    blocks(classes)
-    classes.add(node_builder("n1").gpus("a10", 2).label("host", "n1").label(SPINE, "s1").label(BLOCK, "b1"))
+    blocks(classes, cards=2, b1=("n1",))
     reserved = pod("x").gpus(1).scheduler(PREEMPTING).on(host="n1")
     classes.reserve(reservation("held").like(reserved).for_labels(app="owner").many())
     expect.available("held")
