@@ -3,6 +3,8 @@
 A member asks for one card of an A10 node. The pods in the way are full pods of lower priority.
 """
 
+from collections.abc import Mapping
+
 import pytest
 
 from seatrial.fixtures.expect import Expect
@@ -21,7 +23,7 @@ pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER), pytes
 SPINE, BLOCK = "network.topology.nvidia.com/spine", "network.topology.nvidia.com/block"
 
 
-def blocks(trial: Trial, cards: int = 1, **nodes: tuple[str, ...]) -> None:
+def blocks(trial: Trial, nodes: Mapping[str, tuple[str, ...]], cards: int = 1) -> None:
     """Blocks with their nodes of so many cards, all below one spine and counted in the topology's status."""
     trial.apply(network_topology(("SpineLayer", SPINE), ("BlockLayer", BLOCK)))
     trial.add(
@@ -39,7 +41,7 @@ def blocks(trial: Trial, cards: int = 1, **nodes: tuple[str, ...]) -> None:
 def test_the_victims_are_in_the_domain_that_the_gang_fits_in(classes: Trial, expect: Expect) -> None:
     """Two blocks of two nodes. In each a pod is in the way; that of b1 is cheaper, but an important pod is beside it:
     a gang of two fits in b2 alone. The pod of b2 is evicted, and the gang runs there."""
-    blocks(classes, b1=("n1", "n2"), b2=("n3", "n4"))
+    blocks(classes, {"b1": ("n1", "n2"), "b2": ("n3", "n4")})
     classes.submit(
         filler("low", "n1"), filler("boss", "n2", priority="trial-top"), filler("middle", "n3", priority="trial-middle")
     )
@@ -61,7 +63,7 @@ def test_the_victims_are_in_the_domain_that_the_gang_fits_in(classes: Trial, exp
 def test_no_pod_is_evicted_where_no_domain_would_have_room(classes: Trial, expect: Expect) -> None:
     """Each block has a node with an important pod: without the two low pods there would be room for two members, but
     in two blocks. No pod is evicted, and the members' condition has the number that would fit."""
-    blocks(classes, b1=("n1", "n2"), b2=("n3", "n4"))
+    blocks(classes, {"b1": ("n1", "n2"), "b2": ("n3", "n4")})
     classes.submit(
         filler("low-1", "n1"),
         filler("boss-2", "n2", priority="trial-top"),
@@ -85,7 +87,7 @@ def test_no_pod_is_evicted_where_no_domain_would_have_room(classes: Trial, expec
 @pytest.mark.case("JP-042", severity="critical")
 def test_of_equal_domains_the_cheapest_victims_go(classes: Trial, expect: Expect) -> None:
     """Both blocks are full. The pods of b2 have the lower priority: they go, although b1 is first by name."""
-    blocks(classes, b1=("n1", "n2"), b2=("n3", "n4"))
+    blocks(classes, {"b1": ("n1", "n2"), "b2": ("n3", "n4")})
     classes.submit(
         filler("middle-1", "n1", priority="trial-middle"),
         filler("middle-2", "n2", priority="trial-middle"),
@@ -108,7 +110,7 @@ def test_a_budget_protects_the_pods_of_a_domain(classes: Trial, expect: Expect, 
     """Both blocks are full. The pods of one have the lower priority and a budget that allows no disruption: those of
     the other one go."""
     nodes = {"b1": ("n1", "n2"), "b2": ("n3", "n4")}
-    blocks(classes, **nodes)
+    blocks(classes, nodes)
     classes.apply(disruption_budget("keep", {"app": "guarded"}, min_available=2))
     low = [filler(f"low-{name}", name).label("app", "guarded") for name in nodes[guarded]]
     middle = [filler(f"middle-{name}", name, priority="trial-middle") for name in nodes[other]]
@@ -128,7 +130,7 @@ def test_a_budget_protects_the_pods_of_a_domain(classes: Trial, expect: Expect, 
 def test_reserved_room_of_a_gathered_gang_counts(classes: Trial, expect: Expect) -> None:
     """One of two cards of the only node is reserved for the gang, the other one is used by a pod of low priority. A
     member that asks for both fits when that pod goes."""
-    blocks(classes, cards=2, b1=("n1",))
+    blocks(classes, {"b1": ("n1",)}, cards=2)
     reserved = pod("x").gpus(1).scheduler(PREEMPTING).on(host="n1")
     classes.reserve(reservation("held").like(reserved).for_labels(app="owner").many())
     expect.available("held")
@@ -150,7 +152,7 @@ def test_pods_that_end_make_room_for_a_gathered_gang(classes: Trial, expect: Exp
     """Two blocks of two nodes are full. The pods of one are being deleted and end slowly: the gang waits for them, and
     no other pod goes."""
     nodes = {"b1": ("n1", "n2"), "b2": ("n3", "n4")}
-    blocks(classes, **nodes)
+    blocks(classes, nodes)
     classes.submit(*(filler(f"low-{name}", name, grace=60) for listed in nodes.values() for name in listed))
     expect.running(*(f"low-{name}" for listed in nodes.values() for name in listed))
     for name in nodes[ending]:

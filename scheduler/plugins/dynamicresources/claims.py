@@ -13,7 +13,7 @@ from seatrial.scheduler.api.integers import integer
 from seatrial.scheduler.api.resourceclaims import EXTENDED_CLAIM, Allocation, DeviceClass, ResourceClaim
 from seatrial.scheduler.api.wire import decoder
 from seatrial.scheduler.framework.handle import Handle
-from seatrial.scheduler.plugins.dynamicresources.expressions import ExpressionError, expression
+from seatrial.scheduler.plugins.dynamicresources.expressions import ExpressionError, Expressions, too_long
 from seatrial.scheduler.plugins.dynamicresources.extended import class_of_resources
 from seatrial.scheduler.plugins.dynamicresources.inventory import Inventory
 from seatrial.scheduler.plugins.dynamicresources.ledger import Ledger
@@ -43,6 +43,7 @@ class Claims:
         self._handle = handle
         self.classes: dict[str, DeviceClass] = {}
         self.extended: dict[str, str] = {}  # the class by the extended resource that it serves
+        self.expressions = Expressions()
         self.epoch = 0  # grows when a class changes
         self.inventory = Inventory(self._place_changed)
         self.ledger = Ledger(self.inventory.use_changed)
@@ -127,9 +128,9 @@ class Claims:
     def set_class(self, device_class: DeviceClass) -> None:
         """A class was added or changed."""
         self.classes[device_class.metadata.name] = device_class
-        for selector in device_class.spec.selectors:
+        if not too_long("", device_class.spec.selectors):
             with suppress(ExpressionError):  # the pods that ask for the class are told
-                expression(selector.cel.expression)  # before a pod asks: the first one has the CEL parser made
+                self.expressions.of(device_class.spec.selectors)  # before a pod asks: the first one makes the parser
         self._classes_changed()
 
     def remove_class(self, device_class: DeviceClass) -> None:

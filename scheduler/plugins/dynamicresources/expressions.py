@@ -6,15 +6,17 @@ result, so that an expression about a model costs one evaluation for each model,
 
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from fractions import Fraction
 from functools import cache, lru_cache
 from typing import Any, Final
 
 from seatrial.scheduler.api.quantity import exact
+from seatrial.scheduler.api.resourceclaims import Selector
 
 MAX_LENGTH: Final = 10 * 1024  # bytes of an expression, as the API server's limit
+MAX_EXPRESSIONS: Final = 20_000  # characters of a claim's or a class's expressions: a second to compile
 MAX_STEPS: Final = 10_000  # of an evaluation, a third of a second; one with four terms takes 40
 KEPT: Final = 1000  # results of one expression that are kept
 KEPT_OF_DEVICE: Final = 16  # results of one device that are kept
@@ -52,9 +54,6 @@ class Allowance:
             raise ExhaustedError
 
 
-ALLOWANCE: Final = Allowance()
-
-
 class _Truth(Enum):
     """Truth values of devices: as keys of results, `True` and 1 would be one."""
 
@@ -78,12 +77,12 @@ class Subject:
 class Expression:
     """A compiled expression with the results that are known."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, allowance: Allowance) -> None:
         """
         Raises:
             ExpressionError: it cannot be compiled.
         """
-        self.text = text
+        self.text, self._allowance = text, allowance
         self._evaluate = _compiled(text)
         self._known: dict[tuple[Path, ...], dict[tuple[Any, ...], bool | ExpressionError]] = {}
         self._size = 0
@@ -106,7 +105,7 @@ class Expression:
                 return _result(result)
         if self.text in device.own:
             return _result(device.own[self.text])
-        ALLOWANCE.check()
+        self._allowance.check()
         reads: dict[Path, None] = {}
         whole: list[bool] = []
         result = self._evaluated(device, reads, whole)
@@ -143,7 +142,7 @@ class Expression:
         except Exception as error:  # noqa: BLE001 cel-python does not convert all errors of operations on values
             return ExpressionError(f"no such overload ({type(error).__name__})")
         finally:
-            ALLOWANCE.spend(steps.used)
+            self._allowance.spend(steps.used)
         if evaluate is True or evaluate is False or type(evaluate).__name__ == "BoolType":
             return bool(evaluate)
         return ExpressionError(f"expression must evaluate to a bool, found {type(evaluate).__name__}")
@@ -155,14 +154,32 @@ def _result(result: "bool | ExpressionError") -> bool:
     return result
 
 
-@lru_cache(maxsize=256)
-def expression(text: str) -> Expression:
-    """The expression with this text, compiled once.
+class Expressions:
+    """The expressions that a scheduler has compiled, and the steps that its present decision may still take."""
 
-    Raises:
-        ExpressionError: it cannot be compiled.
-    """
-    return Expression(text)
+    def __init__(self) -> None:
+        self.allowance = Allowance()
+        self._of_text = lru_cache(maxsize=256)(self._make)
+
+    def of(self, selectors: Sequence[Selector]) -> tuple[Expression, ...]:
+        """
+        Raises:
+            ExpressionError: one of them cannot be compiled.
+        """
+        return tuple(self._of_text(selector.cel.expression) for selector in selectors)
+
+    def _make(self, text: str) -> Expression:
+        return Expression(text, self.allowance)
+
+
+def too_long(what: str, selectors: Iterable[Selector]) -> str:
+    """The message for more than MAX_EXPRESSIONS characters of different expressions; "" where there are fewer."""
+    length = sum(map(len, {selector.cel.expression for selector in selectors}))
+    return (
+        f"{what}: expected at most {MAX_EXPRESSIONS} characters of expressions in all, found {length}"
+        if length > MAX_EXPRESSIONS
+        else ""
+    )
 
 
 def _compiled(text: str) -> Callable[[Mapping[str, Any], "_Steps"], Any]:

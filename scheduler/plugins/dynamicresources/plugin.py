@@ -249,7 +249,8 @@ class DynamicResources(PreEnqueue, PreFilter, FilterBatch, VictimAware, PostFilt
             return _Option(specs)
         try:
             key = self.claims.epoch, specs
-            verdicts = self._kinds.of(key, lambda: [compiled(claim, self.claims.classes.get) for claim in claims])
+            classes, expressions = self.claims.classes, self.claims.expressions
+            verdicts = self._kinds.of(key, lambda: [compiled(claim, classes, expressions) for claim in claims])
         except AllocationError as error:
             return _Option(specs, failure=Status.unresolvable(str(error)))
         return _Option(specs, verdicts, extended)

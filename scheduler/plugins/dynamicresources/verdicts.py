@@ -19,7 +19,7 @@ from seatrial.scheduler.framework.handle import Handle
 from seatrial.scheduler.framework.status import SUCCESS, Status
 from seatrial.scheduler.plugins.dynamicresources.allocator import Pick, Search, Solution, serves
 from seatrial.scheduler.plugins.dynamicresources.claims import Claims
-from seatrial.scheduler.plugins.dynamicresources.expressions import ALLOWANCE, ExhaustedError, Path
+from seatrial.scheduler.plugins.dynamicresources.expressions import ExhaustedError, Path
 from seatrial.scheduler.plugins.dynamicresources.inventory import Card, Counters, View
 from seatrial.scheduler.plugins.dynamicresources.wants import AllocationError, Alternative, Want
 
@@ -112,10 +112,11 @@ class Verdicts:
         self._position, self._epoch = log.end, self._changes.epoch
         self._round = self._changes.round
         left = dict.fromkeys((*rows, *self._later)) if later else dict.fromkeys(rows)
-        ALLOWANCE.left = MAX_WORK
+        allowance = self._claims.expressions.allowance
+        allowance.left = MAX_WORK
         try:
             for row in list(left):
-                ALLOWANCE.check()
+                allowance.check()
                 row_node = node(row)
                 if row_node is not None:
                     self._judge(row, row_node)
@@ -123,7 +124,7 @@ class Verdicts:
         except ExhaustedError:
             self._changes.go_on()
         finally:
-            ALLOWANCE.left = math.inf
+            allowance.left = math.inf
         for row in left:
             self._note(row, None, none=3)
         self._later = tuple(left) if later else tuple(dict.fromkeys((*self._later, *left)))
@@ -145,7 +146,7 @@ class Verdicts:
             self.codes[row] = self._number(Status.error(str(error)))
             return
         finally:
-            ALLOWANCE.spend(search.steps)
+            self._claims.expressions.allowance.spend(search.steps)
         chosen = None
         if solution is not None:
             chosen = tuple(tuple((view.places[one.card.id], one.way, one.consumed) for one in own) for own in solution)

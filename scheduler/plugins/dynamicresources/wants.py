@@ -1,6 +1,6 @@
 """What claims ask for, compiled: selectors as expressions, amounts as numbers (DRA-R77 to DRA-R85)."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from seatrial.scheduler.api.core import Toleration
@@ -14,10 +14,8 @@ from seatrial.scheduler.api.resourceclaims import (
     Request,
     ResourceClaim,
 )
-from seatrial.scheduler.plugins.dynamicresources.expressions import Expression, ExpressionError, expression
+from seatrial.scheduler.plugins.dynamicresources.expressions import Expression, ExpressionError, Expressions, too_long
 from seatrial.scheduler.plugins.dynamicresources.inventory import Card, Counters, values_of
-
-MAX_EXPRESSIONS = 20_000  # characters of a claim's expressions, which take about a second to compile
 
 
 class AllocationError(Exception):
@@ -83,22 +81,18 @@ class Want:
     configs: tuple[Config, ...]
 
 
-def compiled(claim: ResourceClaim, find_class: Callable[[str], DeviceClass | None]) -> Want:
+def compiled(claim: ResourceClaim, classes: Mapping[str, DeviceClass], expressions: Expressions) -> Want:
     """
     Raises:
-        AllocationError: a class does not exist, a selector cannot be compiled, or too much is asked for.
+        AllocationError: a class does not exist, selectors cannot be compiled or are too long, or too much is asked for.
     """
     key = claim.metadata.key
     devices = claim.spec.devices
     exact = [way for request in devices.requests for way in (request.exactly, *request.first_available) if way]
-    length = sum(map(len, {selector.cel.expression for way in exact for selector in way.selectors}))
-    if length > MAX_EXPRESSIONS:
-        raise AllocationError(
-            f"claim {key}: expected at most {MAX_EXPRESSIONS} characters of expressions in all, found {length}"
-        )
-    want = Want(
-        key, tuple(_ways(key, request, find_class) for request in devices.requests), devices.constraints, devices.config
-    )
+    if text := too_long(f"claim {key}", (selector for way in exact for selector in way.selectors)):
+        raise AllocationError(text)
+    requests = tuple(_ways(key, request, classes, expressions) for request in devices.requests)
+    want = Want(key, requests, devices.constraints, devices.config)
     so_far = 0
     for request, ways in zip(devices.requests, want.requests, strict=True):
         fewest = min(0 if way.all else way.request.count for way in ways)
@@ -116,33 +110,40 @@ def too_many(claim: str, request: str, more: int, so_far: int) -> str:
     )
 
 
-def _ways(key: str, request: Request, find_class: Callable[[str], DeviceClass | None]) -> tuple[Alternative, ...]:
+def _ways(
+    key: str, request: Request, classes: Mapping[str, DeviceClass], expressions: Expressions
+) -> tuple[Alternative, ...]:
     if request.exactly is not None:
         named = [(request.name, request.exactly)]
     elif request.first_available:
         named = [(f"{request.name}/{way.name}", way) for way in request.first_available]
     else:
         raise AllocationError(f"resource claim {key}, request {request.name}: unknown request type")
-    return tuple(_way(key, name, target, place, find_class) for place, (name, target) in enumerate(named))
+    ways = []
+    for place, (name, target) in enumerate(named):
+        of_class = classes.get(target.device_class_name)
+        if of_class is None:
+            raise AllocationError(f"request {name}: device class {target.device_class_name} does not exist")
+        if text := too_long(f"device class {target.device_class_name}", of_class.spec.selectors):
+            raise AllocationError(f"request {name}: {text}")
+        ways.append(_way(name, target, of_class, expressions, place=place, claim=key))
+    return tuple(ways)
 
 
 def _way(
-    key: str, name: str, request: DeviceRequest, place: int, find_class: Callable[[str], DeviceClass | None]
+    name: str, request: DeviceRequest, of_class: DeviceClass, expressions: Expressions, *, place: int, claim: str
 ) -> Alternative:
-    of_class = find_class(request.device_class_name)
-    if of_class is None:
-        raise AllocationError(f"request {name}: device class {request.device_class_name} does not exist")
     try:
         return Alternative(
             name,
             request,
             request.device_class_name,
-            tuple(expression(selector.cel.expression) for selector in of_class.spec.selectors),
-            tuple(expression(selector.cel.expression) for selector in request.selectors),
+            expressions.of(of_class.spec.selectors),
+            expressions.of(request.selectors),
             values_of(request.capacity.requests if request.capacity else {}),
             of_class.spec.config,
             place,
-            key,
+            claim,
         )
     except ExpressionError as error:
         raise AllocationError(f"request {name}: {error}") from error

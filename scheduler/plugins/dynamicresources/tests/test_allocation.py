@@ -120,6 +120,19 @@ def test_a_missing_attribute_ends_the_attempt_and_names_the_device(world: World)
     assert "claim default/a: selector #0 on device gpu.example.com/n1/gpu-0: CEL runtime error: no such key" in pod
 
 
+@pytest.mark.parametrize(("of_class", "names"), [(True, "request gpu: device class gpu"), (False, "claim default/a")])
+def test_too_many_characters_of_expressions(world: World, *, of_class: bool, names: str) -> None:
+    """A class or a claim has a limit, since a second's compiling is one that all pods wait."""
+    selectors = [cel(f"device.driver != '{digit * 9_000}'") for digit in "123"]
+    world.node("n1", device("gpu-0"))
+    if of_class:
+        world.give(DeviceClass, {"metadata": {"name": "gpu"}, "spec": {"selectors": selectors}})
+        assert world.claims.expressions._of_text.cache_info().currsize == 1  # that of the first class
+    world.claim("a", exactly(selectors=[] if of_class else selectors))
+    text = f"{names}: expected at most 20000 characters of expressions in all, found 27057"
+    assert text in world.pod("pa", "a")
+
+
 def test_devices_of_one_root_are_found_by_going_back(world: World) -> None:
     root = "resource.kubernetes.io/pcieRoot"
     devices = [device(f"gpu-{i}", attributes={root: {"string": f"pci{i // 3}"}}) for i in range(6)]

@@ -6,7 +6,7 @@ import pytest
 
 from seatrial.scheduler.api.cel.values import Semver
 from seatrial.scheduler.api.quantity import exact
-from seatrial.scheduler.plugins.dynamicresources.expressions import Expression, ExpressionError, Subject
+from seatrial.scheduler.plugins.dynamicresources.expressions import Allowance, Expression, ExpressionError, Subject
 
 LOOP = "[1, 2, 3, 4, 5, 6, 7, 8, 9, 10].all(%s, "
 OWN = "device.attributes['d.io']"
@@ -49,7 +49,7 @@ CARD = card(model="H100", flag=True, n=3, version=Semver("1.10.0-rc.2"))
     ],
 )
 def test_what_holds(text: str, holds: bool) -> None:
-    expression = Expression(text)
+    expression = Expression(text, Allowance())
     assert [expression.holds(CARD), expression.holds(CARD)] == [holds, holds], "evaluated, and from what is known"
 
 
@@ -71,7 +71,7 @@ def test_what_holds(text: str, holds: bool) -> None:
     ],
 )
 def test_what_fails(text: str, why: str) -> None:
-    expression = Expression(text)
+    expression = Expression(text, Allowance())
     for _ in range(2):
         with pytest.raises(ExpressionError, match=why):
             expression.holds(CARD)
@@ -80,7 +80,7 @@ def test_what_fails(text: str, why: str) -> None:
 @pytest.mark.parametrize("text", ["1 +", "'" + "\\\\" * 4000, "(" * 5000, "'" + "x" * 11_000 + "' == ''"])
 def test_what_cannot_be_compiled(text: str) -> None:
     with pytest.raises(ExpressionError):
-        Expression(text)
+        Expression(text, Allowance())
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_what_cannot_be_compiled(text: str) -> None:
     ids=["by-model", "1-and-true-are-two-values"],
 )
 def test_one_evaluation_for_all_devices_that_it_cannot_tell_apart(text: str, cards: list[Subject], count: int) -> None:
-    expression = Expression(text)
+    expression = Expression(text, Allowance())
     evaluated: list[object] = []
     inner = expression._evaluate
 
@@ -105,5 +105,5 @@ def test_one_evaluation_for_all_devices_that_it_cannot_tell_apart(text: str, car
         return inner(*arguments)
 
     expression._evaluate = counted
-    assert [expression.holds(each) for each in cards] == [Expression(text).holds(each) for each in cards]
+    assert [expression.holds(each) for each in cards] == [Expression(text, Allowance()).holds(each) for each in cards]
     assert len(evaluated) == count

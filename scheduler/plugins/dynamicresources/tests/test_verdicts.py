@@ -57,7 +57,7 @@ def test_verdicts_are_those_of_a_search_on_each_node(seed: int) -> None:
         world.claim(f"kind-{number}", *requests, **devices)
         claim = world.claims.find(("default", f"kind-{number}"))
         assert isinstance(claim, ResourceClaim)
-        kinds.append([compiled(claim, world.claims.classes.get)])
+        kinds.append([compiled(claim, world.claims.classes, world.claims.expressions)])
     for number in range(16):
         requests, devices = chance.choice(SPECS[:3])
         world.claim(f"c{number}", *requests, **devices)
@@ -103,7 +103,7 @@ def test_a_long_search_goes_on_in_the_next_decisions(monkeypatch: pytest.MonkeyP
     world.claim("c", exactly(selectors=[cel(f"device.attributes['{DRIVER}'].uuid == '11-3'")]))
     claim, columns = world.claims.find(("default", "c")), world.core.handle.columns
     assert isinstance(claim, ResourceClaim)
-    wants = [compiled(claim, world.claims.classes.get)]
+    wants = [compiled(claim, world.claims.classes, world.claims.expressions)]
     verdicts = VerdictCache(world.claims, world.core.handle).of(b"", wants.copy)
     known: list[int] = []
     while True:
