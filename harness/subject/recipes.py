@@ -65,8 +65,8 @@ class Recipe(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def is_recipe(subject: str) -> bool:
-    """Whether a subject is the path of a recipe."""
-    return subject.endswith((".yaml", ".yml"))
+    """Whether a subject is the path of a recipe, and not a command line that ends with a file's name."""
+    return subject.endswith((".yaml", ".yml")) and (" " not in subject.strip() or Path(subject).is_file())
 
 
 def read_recipe(file: Path) -> Recipe:

@@ -83,6 +83,13 @@ def test_a_missing_recipe(tmp_path: Path) -> None:
         read_recipe(tmp_path / "none.yaml")
 
 
+def test_a_command_line_may_end_with_a_file(folder: Path) -> None:
+    """As a scheduler with a configuration of its own has it; a recipe may have a space in its path."""
+    program(folder, "acme", "exit 0")
+    check_subject(f"{folder}/acme --config acme.yaml")
+    check_subject(str(recipe(folder, "scheduler: '{programs}/acme'").rename(folder / "a recipe.yaml")))
+
+
 def test_missing_programs_are_named_before_anything_is_started(folder: Path) -> None:
     file = recipe(
         folder, "scheduler: '/usr/bin/env A={kubeconfig} {programs}/acme'\ncompanions: ['{programs}/acme-controller']"
