@@ -5,12 +5,13 @@
 """
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
+import gevent
 from locust import task
 
-from seatrial.harness.load.locustfile import LOAD, WORKER, LoadUser
+from seatrial.harness.load.locustfile import LOAD, POLL_INTERVAL, WORKER, LoadUser
 from seatrial.harness.load.settings import LOAD_LABEL
 from seatrial.harness.nodes.fleet import SIMULATED_LABEL
 from seatrial.harness.nodes.kwok import FAKE, FAKE_ANNOTATION
@@ -102,15 +103,26 @@ class QuotaUser(_WaitingUser):
     def room(self) -> None:
         """Fill it, and make room for one."""
         member = pod("quota").quota(self._quota).request(cpu=1, memory="1Gi")
-        *admitted, last = self.create_all([member] * (self.size + 1), aside=True)
-        full = self.placed("quota", *admitted)
-        if self.bound(last, 0):
+        names = self.create_all([member] * (self.size + 1), aside=True)
+        bound = self._first_bound(names)
+        if len(bound) > self.size:
             LOAD.record.failed(f"quota: {self.size + 1} pods were bound where its max admits {self.size}")
-        start = LOAD.now()
-        self.delete(admitted[0])
-        if full and self.placed("quota", last):
-            self.measured(ROOM_ROW, LOAD.now() - start)
-        self.removed("quota", *admitted[1:], last)
+        elif len(bound) < self.size:
+            LOAD.record.failed(f"quota: {len(bound)} of {self.size} pods bound within {self.within:g} s")
+        else:
+            start = LOAD.now()
+            self.delete(bound[0])
+            names.remove(bound[0])
+            if self.placed("quota", *names):
+                self.measured(ROOM_ROW, LOAD.now() - start)
+        self.removed("quota", *names)
+
+    def _first_bound(self, names: Sequence[str]) -> list[str]:
+        """The pods that are bound when the quota is full, at the latest after `within`. Which ones is not promised."""
+        end = LOAD.now() + self.within
+        while len(bound := [name for name in names if self.bound(name, 0)]) < self.size and LOAD.now() < end:
+            gevent.sleep(POLL_INTERVAL)
+        return bound
 
 
 class NodeUser(_WaitingUser):
