@@ -288,6 +288,27 @@ def test_bound_cpus_count_with_the_ratio_in_the_score_of_a_node(
     expect.refusal()
 
 
+@pytest.mark.feature("NUMA-3.scores")
+@pytest.mark.profile("packing-numa", "spreading-numa")
+@pytest.mark.case(
+    "NU-100", severity="normal", source="spec NUMA-R59; koordinator nodenumaresource/scoring.go@v1.7.0, scoring_test.go"
+)
+@pytest.mark.parametrize("packing", [True, False], ids=["packing", "spreading"])
+@pytest.mark.parametrize(("first", "second"), [("n1", "n2"), ("n2", "n1")], ids=["first", "second"])
+def test_bound_cpus_of_the_whole_node_count_in_the_score_of_numa_nodes(
+    trial: Trial, expect: Expect, first: str, second: str, packing: bool
+) -> None:
+    """Of two nodes with a NUMA policy one has eight bound CPUs, which count wherever they are, and the other one 16 that
+    a pod shares, which do not: packing puts a bound pod beside the former."""
+    for name in ("n1", "n2"):
+        trial.add(node(name).server(MACHINE).numa_policy(SINGLE_NUMA_NODE))
+    for name, builder in ((first, bound("a", 8)), (second, plain("b", 16))):
+        trial.submit(builder.select({"kubernetes.io/hostname": name}))
+        expect.running(builder.name)
+    trial.submit(bound("c", 4).scheduler("packing-numa" if packing else "spreading-numa"))
+    assert expect.running("c").spec.node_name == (first if packing else second)
+
+
 @pytest.mark.feature("CPU-4.scheduled-by-ratio", "NUMA-1.not-overbooked")
 @pytest.mark.case("NU-056", severity="normal", source="spec NUMA-R38, NUMA-R48")
 def test_real_cpus_beside_amplified_ones(trial: Trial, expect: Expect) -> None:
