@@ -132,7 +132,7 @@ def test_preferences_have_weights(trial: Trial, expect: Expect) -> None:
 @pytest.mark.case(
     "SC-660",
     severity="normal",
-    source="kubernetes 1.37 component-helpers/scheduling/corev1/nodeaffinity: NewPreferredSchedulingTerms leaves it out",
+    source="kubernetes 1.37 component-helpers/scheduling/corev1/nodeaffinity: NewPreferredSchedulingTerms",
 )
 def test_an_empty_preference_says_nothing(trial: Trial, expect: Expect) -> None:
     """A preference of weight 1 outweighs utilisation beside an empty one of weight 100; for both names."""
