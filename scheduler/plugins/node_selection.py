@@ -37,9 +37,7 @@ class Selection:
         return self.terms is None or any(term_holds(term, name, labels) for term in self.terms)
 
     def liking(self, name: str, labels: dict[str, str]) -> int:
-        return sum(
-            item.weight for item in self.preferred if item.weight and _term_matches(item.preference, name, labels)
-        )
+        return sum(item.weight for item in self.preferred if item.weight and term_holds(item.preference, name, labels))
 
     def admits_value(self, value: Labels) -> bool:
         return self.admits(*self._present(value))
@@ -109,14 +107,9 @@ def _names(key: str, operator: str) -> bool:
 
 
 def term_holds(term: NodeSelectorTerm, name: str, labels: dict[str, str]) -> bool:
-    """Whether the term selects the node; an empty term selects none."""
+    """Whether the term selects the node; an empty term selects none, and as a preference it says nothing."""
     if not term.match_expressions and not term.match_fields:
         return False
-    return _term_matches(term, name, labels)
-
-
-def _term_matches(term: NodeSelectorTerm, name: str, labels: dict[str, str]) -> bool:
-    """The same for preferences: an empty preference matches every node."""
     return all(requirement_holds(expression, labels) for expression in term.match_expressions) and all(
         requirement_holds(field, {"metadata.name": name}) for field in term.match_fields
     )

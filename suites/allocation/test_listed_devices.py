@@ -63,6 +63,23 @@ def test_functions_of_the_groups_that_match(trial: Trial, expect: Expect) -> Non
     assert list(functions(expect.bound("third"))) == [buses[1]]
 
 
+@pytest.mark.feature("DEV-7.vf")
+@pytest.mark.case(
+    "DS-250", severity="critical", source="koordinator apis/extension/device_share.go@v1.7.0: DeviceAllocationExtension"
+)
+def test_each_function_that_a_pod_has_is_in_use(trial: Trial, expect: Expect) -> None:
+    """A pod that is there has the first two functions of a NIC, as its annotation says: the next pod gets the third."""
+    trial.add(node("n1").nics(NIC, 1))
+    (nic,) = trial.device("n1")["spec"]["devices"]
+    vfs = sorted((vf for group in nic["vfGroups"] for vf in group["vfs"]), key=lambda vf: vf["busID"])
+    extension = {"vfs": [{"minor": vf["minor"], "busID": vf["busID"]} for vf in vfs[:2]]}
+    held = {"rdma": [{"minor": nic["minor"], "id": nic["id"], "resources": {RDMA: 2}, "extension": extension}]}
+    trial.submit(pod("there").rdma(2).annotation(DEVICE_ALLOCATED, json.dumps(held)).node_name("n1"))
+    trial.settle()
+    trial.submit(virtual("next", ""))
+    assert list(functions(expect.bound("next"))) == [vfs[2]["busID"]]
+
+
 @pytest.mark.feature("DEV-7.nic-per-gpu")
 @pytest.mark.case("DS-128", severity="normal", source=f"spec DEV-R47; {DEVICE_SHARE}/device_allocator.go")
 @pytest.mark.parametrize(("rdma", "nics"), [(200, [0, 3]), (300, [0, 1, 3])])

@@ -288,6 +288,27 @@ def test_bound_cpus_count_with_the_ratio_in_the_score_of_a_node(
     expect.refusal()
 
 
+@pytest.mark.feature("NUMA-3.scores")
+@pytest.mark.profile("packing-numa", "spreading-numa")
+@pytest.mark.case(
+    "NU-100", severity="normal", source="spec NUMA-R59; koordinator nodenumaresource/scoring.go@v1.7.0, scoring_test.go"
+)
+@pytest.mark.parametrize("packing", [True, False], ids=["packing", "spreading"])
+@pytest.mark.parametrize(("first", "second"), [("n1", "n2"), ("n2", "n1")], ids=["first", "second"])
+def test_bound_cpus_of_the_whole_node_count_in_the_score_of_numa_nodes(
+    trial: Trial, expect: Expect, first: str, second: str, packing: bool
+) -> None:
+    """Of two nodes with a NUMA policy one has eight bound CPUs, which count wherever they are, and the other one 16
+    that a pod shares, which do not: packing puts a bound pod beside the former."""
+    for name in ("n1", "n2"):
+        trial.add(node(name).server(MACHINE).numa_policy(SINGLE_NUMA_NODE))
+    for name, builder in ((first, bound("a", 8)), (second, plain("b", 16))):
+        trial.submit(builder.select({"kubernetes.io/hostname": name}))
+        expect.running(builder.name)
+    trial.submit(bound("c", 4).scheduler("packing-numa" if packing else "spreading-numa"))
+    assert expect.running("c").spec.node_name == (first if packing else second)
+
+
 @pytest.mark.feature("CPU-4.scheduled-by-ratio", "NUMA-1.not-overbooked")
 @pytest.mark.case("NU-056", severity="normal", source="spec NUMA-R38, NUMA-R48")
 def test_real_cpus_beside_amplified_ones(trial: Trial, expect: Expect) -> None:
@@ -329,6 +350,18 @@ def placed(trial: Trial, builder: PodBuilder, cpuset: str, zones: dict[int, str]
     text = orjson.dumps({"cpuset": cpuset, "numaNodeResources": parts}).decode()
     trial.submit(builder.annotation(RESOURCE_STATUS, text).node_name("n1"))
     trial.settle()
+
+
+@pytest.mark.feature("NUMA-1.node-policy")
+@pytest.mark.case("NU-101", severity="normal", source="spec NUMA-R41; koordinator frameworkext/topologymanager@v1.7.0")
+@pytest.mark.parametrize("policy", [RESTRICTED, SINGLE_NUMA_NODE])
+def test_each_resource_that_no_numa_nodes_have_is_named(trial: Trial, expect: Expect, policy: str) -> None:
+    """A pod that is there holds all CPUs and memory of both NUMA nodes: the next one is told of both."""
+    trial.add(node("n1").server(MACHINE).numa_policy(policy))
+    placed(trial, plain("full", 1), "", {0: "32", 1: "32"}, memory="128Gi")
+    trial.submit(plain("a", 4))
+    for name in ("cpu", "memory"):
+        expect.pending("a", saying=f"Unsatisfied NUMA {name}")
 
 
 @pytest.mark.feature("NUMA-1.not-overbooked")

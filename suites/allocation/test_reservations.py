@@ -402,6 +402,22 @@ def test_cards_go_back_to_the_reservation(trial: Trial, expect: Expect) -> None:
     expect.bound("stranger")
 
 
+@pytest.mark.feature("DEV-1.reserved-cards")
+@pytest.mark.case("DS-251", severity="critical", source="spec DEV-R62; koordinator deviceshare/reservation.go@v1.7.0")
+def test_a_card_is_free_beside_what_all_owners_leave(trial: Trial, expect: Expect) -> None:
+    """A reservation has 60 % of the only card, and two owners use 20 % each: the 40 % beside it are for anyone."""
+    trial.add(node("n1").gpus("a10", 1))
+    trial.reserve(reservation("held").like(pod("x").gpu_share(60)).for_labels(app="owner").many())
+    expect.available("held")
+    for name in ("a", "b"):
+        trial.submit(owner(name).gpu_share(20).into_reservation())
+        expect.bound(name)
+    trial.submit(pod("beside").gpu_share(40))
+    expect.bound("beside")
+    trial.submit(pod("more").gpu_share(10))
+    expect.pending("more")
+
+
 @pytest.mark.feature("DEV-7.held-and-returned", "RSV-1.reused")
 @pytest.mark.case("RV-033", severity="critical")
 def test_virtual_functions_are_held(trial: Trial, expect: Expect) -> None:

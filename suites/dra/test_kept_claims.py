@@ -4,7 +4,7 @@ import pytest
 
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Manifest, Trial
-from seatrial.harness.clusters.fault_injection.transport import Link, writes
+from seatrial.harness.clusters.fault_injection.transport import Link, nothing, writes
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import claim, node, pod
 from seatrial.suites.dra.offers import Offers, device, offers, served
@@ -68,6 +68,40 @@ def _reserve(trial: Trial, offers: Offers, *names: str) -> None:
     response = trial.call("PATCH", f"{trial.path('ResourceClaim', 'one')}/status", {"status": status})
     assert response.ok, response.body
     trial.settle()
+
+
+@pytest.mark.feature("DRA-1.shared", "HIL-4.api-errors")
+@pytest.mark.case(
+    "DR-170", severity="critical", source=f"{PLUGIN}/dynamicresources.go: PostFilter updates the claim that it has read"
+)
+@pytest.mark.needs(Capability.VIRTUAL_TIME)  # the pod's next try comes after five minutes in which nothing is heard of
+def test_a_claim_that_another_pod_has_got_meanwhile_keeps_its_devices(
+    trial: Trial, expect: Expect, offers: Offers, link: Link
+) -> None:
+    """The first try to take a claim's device away is refused. Before the next one another pod gets the claim, and the
+    scheduler has not heard of that: the claim stays as it is."""
+    trial.add(node("n1"), node("n2"))
+    for name in ("n1", "n2"):
+        offers.publish(name, device("d0"))
+    trial.apply(claim("one").asks("d", offers.of_class))
+    for name in ("late", "user"):
+        gated = pod(name).claim("d", name="one").select({HOST: "n2"})
+        gated.manifest["spec"]["schedulingGates"] = [{"name": "example.com/wait"}]
+        trial.submit(gated)
+    _reserve(trial, offers, "late")
+    link.refuse(500, writes)
+    assert trial.call("PATCH", trial.path("Pod", "late"), {"spec": {"schedulingGates": None}}).ok
+    assert trial.wait(lambda: bool(link.refused), within=60)
+    link.hold_streams()
+    _reserve(trial, offers, "user")
+
+    link.refuse(500, nothing)
+    trial.pass_time(700)
+
+    assert offers.devices_of("one") == ["d=d0"]
+    assert [user.name for user in offers.claim("one").status.reserved_for] == ["user"]
+    link.heal()
+    expect.pending("late", saying="resourceclaim not available on the node")
 
 
 @pytest.mark.feature("DRA-1.comes-back", "HIL-4.api-errors")

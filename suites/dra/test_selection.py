@@ -209,6 +209,9 @@ def test_each_of_several_values_is_distinct(trial: Trial, expect: Expect, offers
             id="steps-from-the-minimum",
         ),
         pytest.param({"default": "2", "validValues": ["2", "4", "8"]}, {"1": "2", "3": "4", "5": "8"}, id="values"),
+        pytest.param(
+            {"default": "2", "validRange": {"min": "2", "max": "8"}}, {"1": "2", "3": "3", "8": "8"}, id="no-steps"
+        ),
     ],
 )
 def test_the_next_amount_of_the_policy_is_taken(

@@ -52,6 +52,24 @@ def test_ports_of_two_protocols_and_addresses(trial: Trial, expect: Expect) -> N
     expect.bound("again", "another")
 
 
+@pytest.mark.feature("SCORE-4.ports")
+@pytest.mark.case("SC-661", severity="normal", source="kubernetes 1.37 pkg/scheduler/util/utils.go: GetHostPorts")
+def test_ports_of_init_containers_that_stay(trial: Trial, expect: Expect) -> None:
+    """A sidecar takes its host port for the pod's life, and an init container that ends takes none."""
+    trial.add(node("n1"))
+    for number, restart in ((8081, "Always"), (8082, "")):
+        first = with_port(f"p{number}", number)
+        spec = first.manifest["spec"]
+        container = {**spec["containers"][0], "name": "early", **({"restartPolicy": restart} if restart else {})}
+        del spec["containers"][0]["ports"]
+        spec["initContainers"] = [container]
+        trial.submit(first)
+        expect.bound(first.name)
+    trial.submit(with_port("sidecar", 8081), with_port("ended", 8082))
+    expect.bound("ended")
+    waits(expect, "sidecar", "free ports")
+
+
 # -- amounts -----------------------------------------------------------------------------------------------------------
 
 

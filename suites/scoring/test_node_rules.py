@@ -54,11 +54,15 @@ def test_a_tolerated_taint_costs_nothing(trial: Trial, expect: Expect, tainted: 
 
 @pytest.mark.feature("SCORE-4.selectors")
 @pytest.mark.case("SC-122", severity="normal")
-def test_prefer_no_schedule_outweighs_utilisation(trial: Trial, expect: Expect) -> None:
-    """A pod goes to the fuller node, because the emptier one has a PreferNoSchedule taint; for both names."""
+@pytest.mark.parametrize("both", [False, True], ids=["one-to-none", "two-to-one"])
+def test_prefer_no_schedule_outweighs_utilisation(trial: Trial, expect: Expect, both: bool) -> None:
+    """A pod goes to the fuller node, because the emptier one has one more PreferNoSchedule taint; for both names."""
     for tainted, other, prefix in (("n1", "n2", "x"), ("n4", "n3", "y")):
-        trial.add(node(other).cpu(16).label("pair", prefix))
-        trial.add(node(tainted).cpu(16).label("pair", prefix).taint("slow", effect="PreferNoSchedule"))
+        pair = [node(name).cpu(16).label("pair", prefix) for name in (tainted, other)]
+        for one in pair if both else ():
+            one.taint("old", effect="PreferNoSchedule")
+        pair[0].taint("slow", effect="PreferNoSchedule")
+        trial.add(*pair)
         trial.submit(pod_with(f"{prefix}-filler", "filler").request(cpu=6).select({HOST: other}))
         expect.bound(f"{prefix}-filler")
         trial.submit(pod_with(f"{prefix}-p").select({"pair": prefix}))
@@ -122,6 +126,25 @@ def test_preferences_have_weights(trial: Trial, expect: Expect) -> None:
         chooser = pod_with(f"{prefix}-p", affinity={"nodeAffinity": {PREFERRED: preferred}}).select({"pair": prefix})
         trial.submit(chooser)
         assert expect.bound(f"{prefix}-p").spec.node_name == heavy
+
+
+@pytest.mark.feature("SCORE-4.preferred-affinity")
+@pytest.mark.case(
+    "SC-660",
+    severity="normal",
+    source="kubernetes 1.37 component-helpers/scheduling/corev1/nodeaffinity: NewPreferredSchedulingTerms",
+)
+def test_an_empty_preference_says_nothing(trial: Trial, expect: Expect) -> None:
+    """A preference of weight 1 outweighs utilisation beside an empty one of weight 100; for both names."""
+    for liked, other, prefix in (("n1", "n2", "x"), ("n4", "n3", "y")):
+        trial.add(node(liked).cpu(16).label("pair", prefix), node(other).cpu(16).label("pair", prefix))
+        trial.submit(pod_with(f"{prefix}-filler", "filler").request(cpu=4).select({HOST: liked}))
+        expect.bound(f"{prefix}-filler")
+        term = {"matchExpressions": [expression(HOST, "In", liked)]}
+        preferred = [{"weight": 100, "preference": {}}, {"weight": 1, "preference": term}]
+        chooser = pod_with(f"{prefix}-p", affinity={"nodeAffinity": {PREFERRED: preferred}}).select({"pair": prefix})
+        trial.submit(chooser)
+        assert expect.bound(f"{prefix}-p").spec.node_name == liked
 
 
 @pytest.mark.feature("SCORE-4.selectors")
