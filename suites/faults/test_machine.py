@@ -152,6 +152,7 @@ def test_what_is_no_fault_of_the_card_changes_nothing(trial: Trial, machine: str
     """Heat, corrected errors and errors of the application leave the card in the pool."""
     if vendor(trial, machine) != "nvidia":
         pytest.skip("needs cards of nvidia")
+    assert trial.wait(lambda: all(each["health"] for each in trial.device(machine)["spec"]["devices"]), within=SOON)
     before = trial.device(machine)["spec"]
     trial.inject({"node": machine, "device": 0, **fault})
     trial.pass_time(1.5)
