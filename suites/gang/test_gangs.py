@@ -527,7 +527,7 @@ def test_annotated_pods_start_together(trial: Trial, expect: Expect) -> None:
 
 
 @pytest.mark.feature("GANG-5.annotations")
-@pytest.mark.case("GA-350", severity="normal", source="koordinator: coscheduling/util/gang_helper.go@v1.7.0, GetGangMinNumFromPod")
+@pytest.mark.case("GA-350", severity="normal", source="koordinator: GetGangMinNumFromPod of coscheduling/util@v1.7.0")
 def test_pods_with_the_deprecated_labels_start_together(trial: Trial, expect: Expect) -> None:
     """Pods with the labels of the lightweight form, name and min-available: the first waits for the second."""
     trial.add(node("n1").cards(2))

@@ -82,7 +82,7 @@ def test_what_keeps_a_waiting_pod_away_goes(trial: Trial, expect: Expect, metada
 )
 @pytest.mark.long(seconds=15)
 def test_a_change_of_its_own_labels_has_a_pod_tried(trial: Trial, expect: Expect) -> None:
-    """A pod has a label that keeps it from the only node. Without it the pod is bound, although nothing else changes."""
+    """A pod has a label that keeps it from the only node. Without it the pod is bound, though nothing else changes."""
     begin(trial, expect, held=0, **SHUNNED)
     waits(expect, "waits")
     trial.pass_time(10)  # its backoff is over
