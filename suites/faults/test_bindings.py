@@ -1,5 +1,7 @@
 """The answer to a binding is lost or late: no card is given to two pods, and only bindings that took place count."""
 
+from collections.abc import Mapping
+
 import orjson
 import pytest
 
@@ -9,6 +11,7 @@ from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.fault_injection.transport import (
     BindingsOf,
     Link,
+    OfKind,
     bindings,
     nothing,
     reservation_placements,
@@ -111,12 +114,12 @@ def test_a_pod_of_the_same_name_is_another_pod(trial: Trial, expect: Expect, lin
     assert not messages, f"no binding of the first pod was accepted; its events: {messages}"
 
 
-def bind(trial: Trial, name: str, where: str) -> None:
+def bind(trial: Trial, name: str, where: str, annotations: Mapping[str, str] | None = None) -> None:
     """Bind a pod as another scheduler does."""
     body = {
         "apiVersion": "v1",
         "kind": "Binding",
-        "metadata": {"name": name},
+        "metadata": {"name": name, "annotations": dict(annotations or {})},
         "target": {"kind": "Node", "name": where},
     }
     assert trial.call("POST", f"{trial.path('Pod', name)}/binding", body).ok
@@ -235,6 +238,70 @@ def test_a_pod_that_changes_while_it_is_being_bound(trial: Trial, expect: Expect
     pause(trial, 5, real=2)
     messages = [each.message for each in trial.events("p") if "Insufficient cpu" in each.message]
     assert not messages, f"tried while it was being bound: {messages}"
+
+
+@pytest.mark.feature("HIL-4.api-errors")
+@pytest.mark.case("FT-150", severity="blocker", source="kubernetes scheduler/backend/cache/cache.go@v1.37: ForgetPod")
+@pytest.mark.long(seconds=20)
+def test_a_late_conflict_of_a_binding_that_took_place(trial: Trial, expect: Expect, link: Link) -> None:
+    """A pod is bound and the watch shows it. After that its binding is answered with 409, as when a proxy has sent it
+    twice: the pod keeps its card."""
+    trial.add(node("n1").gpus("a10", 2))
+    witnessed(trial, expect)
+    trial.submit(pod("model").gpus(1))
+    marks = expect.bound("model").metadata.annotations
+    trial.delete("model")
+    pause(trial, 1, real=1)
+    link.delay = 5.0
+    link.refuse(409, bindings)
+    trial.submit(pod("first").gpus(1))
+    assert trial.wait(lambda: link.refused >= 1, within=60), "a binding was to be tried"
+    bind(trial, "first", "n1", marks)
+    pause(trial, 7, real=7)
+    link.delay = 0.0
+    link.heal()
+    trial.submit(pod("second").gpus(1))
+    cards = [[part.minor for part in parts(expect.bound(name))] for name in ("first", "second")]
+    assert cards[0] != cards[1], f"both pods have card {cards[0]}"
+
+
+@pytest.mark.feature("HIL-4.api-errors")
+@pytest.mark.case("FT-151", severity="normal", source="ours")
+@pytest.mark.long(seconds=20)
+def test_a_bound_pod_is_not_told_that_it_was_refused(trial: Trial, expect: Expect, link: Link) -> None:
+    """Bindings are refused; meanwhile another scheduler binds the pod, and the watch is silent. After the next refusal
+    the pod's condition is still that it is scheduled."""
+    trial.add(node("n1"), node("n2"))
+    witnessed(trial, expect)
+    link.refuse(403, bindings)
+    trial.submit(pod("p"))
+    assert trial.wait(lambda: link.refused >= 3, within=60), "the binding was to be tried"
+    pause(trial, 0.5, real=0.5)
+    link.hold_streams()
+    bind(trial, "p", "n2")
+    link.refuse(429, bindings)  # with other words, which are to be written
+    tries = link.refused
+    assert trial.wait(lambda: link.refused > tries, within=60), "the binding was to be tried again"
+    pause(trial, 3, real=3)
+    (condition,) = (each for each in trial.pod("p").status.conditions if each.type == "PodScheduled")
+    assert condition.status == "True", condition
+    link.heal()
+
+
+@pytest.mark.feature("HIL-4.api-errors")
+@pytest.mark.case("FT-152", severity="normal", source="kubernetes client-go/rest/with_retry.go@v1.34: Retry-After")
+@pytest.mark.long(seconds=8)
+def test_a_server_that_asks_for_a_pause_gets_it(trial: Trial, expect: Expect, link: Link) -> None:
+    """For two seconds the API server refuses what is written to a pod's status with 429 and Retry-After 1. The pod has
+    its message afterwards."""
+    trial.add(node("n1").cpu(2))
+    witnessed(trial, expect)
+    link.refuse(429, OfKind("status"))
+    trial.submit(pod("large").request(cpu=4))
+    assert trial.wait(lambda: link.refused >= 1, within=60), "a status was to be written"
+    pause(trial, 1.5, real=1.5)
+    link.heal()
+    expect.pending("large", saying="Insufficient cpu")
 
 
 @pytest.mark.profile(KOORD_SCHEDULER)

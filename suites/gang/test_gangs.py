@@ -526,6 +526,24 @@ def test_annotated_pods_start_together(trial: Trial, expect: Expect) -> None:
     expect.bound(*names("light", 5))
 
 
+@pytest.mark.feature("GANG-5.annotations")
+@pytest.mark.case("GA-350", severity="normal", source="koordinator: GetGangMinNumFromPod of coscheduling/util@v1.7.0")
+def test_pods_with_the_deprecated_labels_start_together(trial: Trial, expect: Expect) -> None:
+    """Pods with the labels of the lightweight form, name and min-available: the first waits for the second."""
+    trial.add(node("n1").cards(2))
+    key = "pod-group.scheduling.sigs.k8s.io"
+    built = [
+        pod(name).gpus(1).label(f"{key}/name", "light").label(f"{key}/min-available", "2") for name in names("light", 2)
+    ]
+    trial.submit(built[0])
+    expect.stable(seconds=5)
+    assert bound(trial) == []
+
+    trial.submit(built[1])
+
+    expect.bound(*names("light", 2))
+
+
 @pytest.mark.feature("GANG-5.unreadable")
 @pytest.mark.case("GA-041", severity="normal")
 def test_an_unreadable_minimum_is_told(trial: Trial, expect: Expect) -> None:

@@ -52,6 +52,16 @@ def test_a_waiting_gang_says_why_once(trial: Trial, expect: Expect) -> None:
     expect.bound("train-0", "train-1")
 
 
+@pytest.mark.feature("GANG-6.said")
+@pytest.mark.case("GA-351", severity="normal", source="koordinator: coscheduling/core/core.go@v1.7.0, PostFilter")
+def test_a_member_with_room_says_which_one_has_none(trial: Trial, expect: Expect) -> None:
+    """One of two members asks for more cards than a node has: the other one's condition names it."""
+    trial.add(node("n1").cards(2))
+    trial.apply(gang("train", 2))
+    trial.submit(pod("train-0").gpus(1).in_gang("train"), pod("train-1").gpus(3).in_gang("train"))
+    expect.pending("train-0", saying=f'due to member Pod "{trial.name}/train-1" is unschedulable')
+
+
 @pytest.mark.feature("GANG-1.all-or-nothing")
 @pytest.mark.case("GA-105", severity="critical")
 def test_a_member_with_a_scheduling_gate_holds_its_gang_back(trial: Trial, expect: Expect) -> None:

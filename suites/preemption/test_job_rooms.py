@@ -79,6 +79,34 @@ def test_the_room_is_given_back_when_a_member_is_deleted(classes: Trial, expect:
     expect.running("next", within=30)
 
 
+@pytest.mark.feature("PRE-3.given-back")
+@pytest.mark.case("PR-270", severity="critical", source="ours")
+@pytest.mark.needs(Capability.VIRTUAL_TIME)  # as above
+def test_a_nominated_member_that_is_being_deleted_is_no_member(classes: Trial, expect: Expect) -> None:
+    """As JP-031, but a finalizer keeps the deleted member, as a Job's pods have one: the room is given back at once."""
+    hosts(classes, n1=1, n2=1)
+    classes.submit(filler("quick", "n1"), filler("slow", "n2", grace=300))
+    expect.running("quick", "slow")
+    classes.apply(gang("train", 2))
+    members = workers("train", 2)
+    for member in members:
+        member.manifest["metadata"]["finalizers"] = ["seatrial.dev/hold"]
+    classes.submit(*members)
+    expect.gone("quick", "slow")
+    classes.submit(filler("next", "n1"))
+    expect.pending("next", cooled=False)
+
+    other = next(name for name in names("train", 2) if nominated(classes, name) == [slow_node(classes)])
+    assert classes.call("DELETE", classes.path("Pod", other)).ok
+
+    try:
+        expect.running("next", within=30)
+        assert classes.pod(other).deleting
+    finally:
+        for name in names("train", 2):
+            classes.call("PATCH", classes.path("Pod", name), {"metadata": {"finalizers": None}})
+
+
 @pytest.mark.feature("PRE-3.node-gone")
 @pytest.mark.case("JP-032", severity="critical")
 @pytest.mark.long(seconds=14)
@@ -180,18 +208,22 @@ def test_a_gang_whose_victims_still_end_evicts_no_other_pod(classes: Trial, expe
 @pytest.mark.feature("PRE-3.given-back")
 @pytest.mark.case("JP-038", severity="critical")
 @pytest.mark.parametrize(
-    ("seconds", "within"),
+    ("seconds", "within", "restarted"),
     [
-        pytest.param(60, 150, marks=pytest.mark.long(80)),
-        pytest.param(7200, 1000, marks=pytest.mark.needs(Capability.VIRTUAL_TIME)),
+        pytest.param(60, 150, False, marks=pytest.mark.long(80)),
+        pytest.param(60, 150, True, marks=pytest.mark.needs(Capability.VIRTUAL_TIME)),
+        pytest.param(7200, 1000, False, marks=pytest.mark.needs(Capability.VIRTUAL_TIME)),
     ],
-    ids=["a-minute", "two-hours"],
+    ids=["a-minute", "restarted", "two-hours"],
 )
-def test_room_that_the_quota_no_longer_admits_is_given_back(
-    classes: Trial, expect: Expect, seconds: int, within: int
+def test_room_that_the_quota_no_longer_admits_is_given_back(  # noqa: PLR0917
+    classes: Trial, expect: Expect, subject: Subject | None, seconds: int, within: int, restarted: bool
 ) -> None:
     """While the victims terminate, the quota of the gang becomes too small for it. The room is held until the waiting
-    time of the gang ends, a quarter of an hour at most; then it goes to a less important pod."""
+    time of the gang ends, a quarter of an hour at most; then it goes to a less important pod. So it is if the scheduler
+    is replaced meanwhile."""
+    if restarted and subject is None:
+        pytest.skip("needs a scheduler that the harness started, found one that was deployed")
     hosts(classes, n1=1, n2=1)
     name = f"{classes.name}-team"
     classes.apply(quota(name).min(cpu=2).max(cpu=4).manifest)
@@ -203,9 +235,13 @@ def test_room_that_the_quota_no_longer_admits_is_given_back(
     classes.submit(*(built.request(cpu=2).quota(name) for built in workers("train", 2)))
     expect.gone("low-1", "low-2")
     assert classes.reaches(lambda: all(nominated(classes, *names("train", 2))), within=5)
+    if restarted and subject is not None:
+        subject.kill()
 
     path = f"/apis/scheduling.sigs.k8s.io/v1alpha1/namespaces/{classes.name}/elasticquotas/{name}"
     assert classes.call("PATCH", path, {"spec": {"max": {"cpu": "2"}}}).ok
+    if restarted and subject is not None:
+        subject.start_again()
     assert classes.reaches(lambda: classes.find("low-1") is None and classes.find("low-2") is None, within=30)
     classes.submit(filler("next", "n1"))
     expect.stable(seconds=5)

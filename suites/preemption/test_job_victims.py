@@ -127,6 +127,28 @@ def test_a_job_with_a_protected_pod_stays_whole(classes: Trial, expect: Expect, 
 
 
 @pytest.mark.feature("PRE-2.protected")
+@pytest.mark.case("PR-273", severity="normal", source="spec GANG-R73")
+@pytest.mark.parametrize(
+    ("label", "value"),
+    [
+        ("scheduling.koordinator.sh/disable-preemptible", "false"),
+        ("quota.scheduling.koordinator.sh/preemptible", "true"),
+    ],
+    ids=["disable-preemptible", "preemptible"],
+)
+def test_the_other_value_of_a_label_protects_no_pod(classes: Trial, expect: Expect, label: str, value: str) -> None:
+    """A pod says that it may be preempted: it goes for a gang."""
+    hosts(classes, n1=1)
+    classes.submit(filler("low", "n1").label(label, value))
+    expect.running("low")
+    classes.apply(gang("train", 1))
+
+    classes.submit(*workers("train", 1))
+
+    expect.gone("low")
+
+
+@pytest.mark.feature("PRE-2.protected")
 @pytest.mark.case("JP-063", severity="critical")
 @pytest.mark.needs(Capability.OWN_CLUSTER)  # reservations have no namespace
 def test_a_gang_evicts_no_reservation(classes: Trial, expect: Expect) -> None:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import orjson
 import pytest
 
 from seatrial.fixtures.expect import Expect
@@ -9,6 +10,7 @@ from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import disruption_budget, node
 from seatrial.scheduler.api.clock import rfc3339
+from seatrial.scheduler.api.extension import KOORD_SCHEDULER
 from seatrial.suites.preemption.nominations import freeze, of, preempt_on_frozen, thaw
 from seatrial.suites.preemption.priorities import classes
 
@@ -146,6 +148,36 @@ def test_a_victim_has_an_event(classes: Trial, expect: Expect) -> None:
     assert classes.reaches(lambda: bool(event_messages()), within=10), classes.events("low")
     assert uid in event_messages()[0]
     assert "n1" in event_messages()[0]
+
+
+@pytest.mark.feature("PRE-1.lower-goes", "SHELL-5.refusal")
+@pytest.mark.case(
+    "PR-272", severity="normal", source="kubernetes preemption/executor.go@v1.34: Eventf(victim, preemptor"
+)
+def test_the_event_of_a_victim_refers_to_the_preemptor(classes: Trial, expect: Expect) -> None:
+    """The event Preempted has the preemptor as its related object."""
+    classes.add(node("n1").cpu(4))
+    classes.submit(of("low", "low", 4))
+    expect.running("low")
+    classes.submit(of("high", "high", 4))
+    uid = expect.running("high").metadata.uid
+
+    def related() -> list[str]:
+        events = orjson.loads(classes.call("GET", f"/apis/events.k8s.io/v1/namespaces/{classes.name}/events").body)
+        return [each.get("related", {}).get("uid", "") for each in events["items"] if each["reason"] == "Preempted"]
+
+    assert classes.reaches(lambda: related() == [uid], within=10), related()
+
+
+@pytest.mark.feature("PRE-1.lower-goes", "SHELL-5.refusal")
+@pytest.mark.case("PR-274", severity="normal", source="kubernetes preemption/executor.go@v1.34: PreemptPod")
+@pytest.mark.profile(KOORD_SCHEDULER)
+def test_a_victim_says_which_scheduler_preempted_it(classes: Trial, expect: Expect) -> None:
+    """The message of the victim's condition DisruptionTarget begins with the preemptor's scheduler name."""
+    classes.add(node("n1").cpu(4))
+    preempt_on_frozen(classes, expect, of("low", "low", 4), by=of("high", "high", 4).scheduler(KOORD_SCHEDULER))
+    (condition,) = (each for each in classes.pod("low").status.conditions if each.type == "DisruptionTarget")
+    assert condition.message.startswith(f"{KOORD_SCHEDULER}: preempting to accommodate"), condition
 
 
 @pytest.mark.feature("PRE-1.minimal-victims")

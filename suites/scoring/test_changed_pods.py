@@ -75,6 +75,23 @@ def test_what_keeps_a_waiting_pod_away_goes(trial: Trial, expect: Expect, metada
     assert expect.bound("waits", within=20).spec.node_name == "n1"
 
 
+@pytest.mark.case(
+    "SC-620",
+    severity="critical",
+    source="kubernetes plugins/interpodaffinity/plugin.go@v1.34: isSchedulableAfterPodChange",
+)
+@pytest.mark.long(seconds=15)
+def test_a_change_of_its_own_labels_has_a_pod_tried(trial: Trial, expect: Expect) -> None:
+    """A pod has a label that keeps it from the only node. Without it the pod is bound, though nothing else changes."""
+    begin(trial, expect, held=0, **SHUNNED)
+    waits(expect, "waits")
+    trial.pass_time(10)  # its backoff is over
+
+    change(trial, without(SHUNNED))
+
+    expect.bound("waits", within=20)
+
+
 @pytest.mark.case("SC-461", severity="critical", source=UPDATE)
 @pytest.mark.long(seconds=15)
 def test_a_waiting_pod_gets_a_toleration(trial: Trial, expect: Expect) -> None:

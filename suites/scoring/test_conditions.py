@@ -42,6 +42,26 @@ def test_the_condition_is_kept_up_to_date(trial: Trial, expect: Expect) -> None:
 
 
 @pytest.mark.feature("SHELL-5.refusal")
+@pytest.mark.case("SC-621", severity="normal", source="kubernetes pkg/api/v1/pod/util.go@v1.34: UpdatePodCondition")
+def test_the_time_of_a_condition_is_its_own(trial: Trial, expect: Expect) -> None:
+    """A pod with a scheduling gate has another condition that is False since 2020. Its gate goes and it is refused: the
+    time of PodScheduled is of now."""
+    trial.add(node("n1").cpu(2))
+    large = pod("large").request(cpu=4)
+    large.manifest["spec"]["schedulingGates"] = [{"name": "example.com/wait"}]
+    trial.submit(large)
+    old = {"type": "example.com/checked", "status": "False", "lastTransitionTime": "2020-01-01T00:00:00Z"}
+    path = trial.path("Pod", "large")
+    assert trial.call("PATCH", f"{path}/status", {"status": {"conditions": [old]}}).ok
+
+    assert trial.call("PATCH", path, {"spec": {"schedulingGates": None}}).ok
+
+    expect.pending("large", saying="1 Insufficient cpu")
+    times = {each.type: each.last_transition_time for each in trial.pod("large").status.conditions}
+    assert times["PodScheduled"] > times["example.com/checked"] == old["lastTransitionTime"], times
+
+
+@pytest.mark.feature("SHELL-5.refusal")
 @pytest.mark.case("SH-027", severity="normal")
 def test_the_message_counts_nodes_by_reason(trial: Trial, expect: Expect) -> None:
     """Two nodes lack CPU, one of them memory too. Both are too small even when empty, so preemption is no help, though
@@ -71,6 +91,12 @@ def test_the_message_counts_nodes_by_reason(trial: Trial, expect: Expect) -> Non
             {"taints": [{"key": "a", "effect": "NoSchedule"}]}, {"taints": []}, "untolerated taint", id="taint"
         ),
         pytest.param({"unschedulable": True}, {"unschedulable": None}, "were unschedulable", id="cordon"),
+        pytest.param(
+            {"taints": [{"key": "a", "effect": "NoSchedule"}]},
+            {"taints": [{"key": "tolerated", "effect": "NoSchedule"}]},
+            "untolerated taint",
+            id="other-taint",
+        ),
     ],
 )
 def test_a_node_that_opens_is_no_reason_any_more(
@@ -80,7 +106,10 @@ def test_a_node_that_opens_is_no_reason_any_more(
     trial.add(node("n1").cpu(2))
     assert trial.call("PATCH", "/api/v1/nodes/n1", {"spec": closed}).ok
     trial.settle()
-    trial.submit(pod("large").request(cpu=4), pod("larger").request(cpu=6))
+    built = [pod("large").request(cpu=4), pod("larger").request(cpu=6)]
+    for each in built:
+        each.manifest["spec"]["tolerations"] = [{"key": "tolerated", "operator": "Exists"}]
+    trial.submit(*built)
     expect.pending("large", "larger", saying=saying)
     trial.pass_time(2)
     assert trial.call("PATCH", "/api/v1/nodes/n1", {"spec": opened}).ok

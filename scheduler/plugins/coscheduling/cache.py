@@ -107,6 +107,9 @@ class GangCache(PodGroups):
         if pod.terminated:
             self.pod_ended(pod)
             return
+        if pod.deleting and not pod.spec.node_name:  # a finalizer keeps it: it is never bound
+            self.remove_pod(uid)
+            return
         gang_id = f"{pod.metadata.namespace}/{name}"
         if known is not None and known.id != gang_id:
             self.remove_pod(uid)
