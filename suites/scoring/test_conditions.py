@@ -57,7 +57,7 @@ def test_the_time_of_a_condition_is_its_own(trial: Trial, expect: Expect) -> Non
     assert trial.call("PATCH", path, {"spec": {"schedulingGates": None}}).ok
 
     expect.pending("large", saying="1 Insufficient cpu")
-    times = {each.type: each.last_transition_time for each in trial.pod("large").status.conditions}
+    times = {each.type: each.last_transition_time or "" for each in trial.pod("large").status.conditions}
     assert times["PodScheduled"] > times["example.com/checked"] == old["lastTransitionTime"], times
 
 
