@@ -152,7 +152,7 @@ def test_a_victim_has_an_event(classes: Trial, expect: Expect) -> None:
 
 @pytest.mark.feature("PRE-1.lower-goes", "SHELL-5.refusal")
 @pytest.mark.case(
-    "PR-272", severity="normal", source="kubernetes preemption/executor.go@v1.34: Eventf(victim, preemptor"
+    "PR-272", severity="normal", source="kubernetes framework/preemption/preemption.go@v1.34: Eventf(victim, preemptor"
 )
 def test_the_event_of_a_victim_refers_to_the_preemptor(classes: Trial, expect: Expect) -> None:
     """The event Preempted has the preemptor as its related object."""
@@ -170,7 +170,7 @@ def test_the_event_of_a_victim_refers_to_the_preemptor(classes: Trial, expect: E
 
 
 @pytest.mark.feature("PRE-1.lower-goes", "SHELL-5.refusal")
-@pytest.mark.case("PR-274", severity="normal", source="kubernetes preemption/executor.go@v1.34: PreemptPod")
+@pytest.mark.case("PR-274", severity="normal", source="kubernetes framework/preemption/preemption.go@v1.34: PreemptPod")
 @pytest.mark.profile(KOORD_SCHEDULER)
 def test_a_victim_says_which_scheduler_preempted_it(classes: Trial, expect: Expect) -> None:
     """The message of the victim's condition DisruptionTarget begins with the preemptor's scheduler name."""
