@@ -76,7 +76,7 @@ suites: $(VENV)/.dev
 	$(BIN)/pytest suites/gang/test_native_jobs.py --seatrial-subject=inprocess --seatrial-feature-gates=WorkloadWithJob=true -q
 	$(BIN)/pytest suites --seatrial-subject=seatrial --seatrial-part=real -n 8 --dist=worksteal
 
-# All cases in real time; `make suites` judges a quick one of each row so.
+# All cases in real time; `make suites` judges a quick one of each promise so.
 suites-real-time: $(VENV)/.dev
 	$(BIN)/pytest suites --seatrial-subject=seatrial --seatrial-part=real --seatrial-long -n 8 --dist=worksteal
 
