@@ -24,7 +24,7 @@ SPINE, BLOCK = "network.topology.nvidia.com/spine", "network.topology.nvidia.com
 
 
 def blocks(trial: Trial, nodes: Mapping[str, tuple[str, ...]], cards: int = 1) -> None:
-    """Blocks with their nodes of so many cards, all below one spine and counted in the topology's status."""
+    """Blocks with their nodes of `cards` cards, all below one spine and counted in the topology's status."""
     trial.apply(network_topology(("SpineLayer", SPINE), ("BlockLayer", BLOCK)))
     trial.add(
         *(

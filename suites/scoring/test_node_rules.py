@@ -59,8 +59,8 @@ def test_prefer_no_schedule_outweighs_utilisation(trial: Trial, expect: Expect, 
     """A pod goes to the fuller node, because the emptier one has one more PreferNoSchedule taint; for both names."""
     for tainted, other, prefix in (("n1", "n2", "x"), ("n4", "n3", "y")):
         pair = [node(name).cpu(16).label("pair", prefix) for name in (tainted, other)]
-        for one in pair if both else ():
-            one.taint("old", effect="PreferNoSchedule")
+        for each in pair if both else ():
+            each.taint("old", effect="PreferNoSchedule")
         pair[0].taint("slow", effect="PreferNoSchedule")
         trial.add(*pair)
         trial.submit(pod_with(f"{prefix}-filler", "filler").request(cpu=6).select({HOST: other}))

@@ -122,7 +122,7 @@ def test_a_missing_attribute_ends_the_attempt_and_names_the_device(world: World)
 
 @pytest.mark.parametrize(("of_class", "names"), [(True, "request gpu: device class gpu"), (False, "claim default/a")])
 def test_too_many_characters_of_expressions(world: World, *, of_class: bool, names: str) -> None:
-    """A class or a claim has a limit, since a second's compiling is one that all pods wait."""
+    """All pods wait while expressions are compiled, so that a class and a claim have a limit."""
     selectors = [cel(f"device.driver != '{digit * 9_000}'") for digit in "123"]
     world.node("n1", device("gpu-0"))
     if of_class:
