@@ -208,6 +208,7 @@ class Auditor:
             notes = results["metadata"].get("annotations") or {}
             policy = notes.get(GANG_MATCH_POLICY) or notes.get(POD_GROUP_MATCH_POLICY) or ""
             self.state.groups[key] = PodGroup(key, least, policy not in {"only-waiting", "waiting-and-running"})
+            self.state.count_gang(key, at)
 
     def _quota(self, body: Any, gone: bool, at: float) -> None:
         results = _plain(body)

@@ -307,6 +307,9 @@ def _gangs_whole(state: ClusterState, at: float) -> Iterator[tuple[PodRecord | N
         whole_at = state.whole_gangs.get(key)
         if whole_at is not None and (group.once or latest <= whole_at):
             continue  # it has lost members since, or may be placed one by one since
+        known = [member.bound_by_scheduler for member in placed]
+        if placed and not (all(known) if group.once else any(known)):
+            continue  # some were bound before the audit began, when it may have been whole
         if 0 < len(placed) < group.min_member <= len(there) and at - latest > GANG_WITHIN:
             text = f"gang {key} needs {group.min_member} members and has {len(placed)} bound for {at - latest:.0f} s"
             yield placed[0], Breach(text, tuple(placed[1:]))

@@ -200,12 +200,16 @@ class ClusterState:
         self.indices.update(record)
         if record.node:
             self._waits_no_more(record.uid, at)
-            gang = gang_of(record.pod)
-            group = self.groups.get(gang) if record.bound_at == at else None
-            if group is not None and len(self.indices.by_gang.get(gang, NOBODY)) >= group.min_member:
-                self.whole_gangs[gang] = at
+            if record.bound_at == at:
+                self.count_gang(gang_of(record.pod), at)
         elif not record.pod.terminated:
             self.pending[record.uid] = record
+
+    def count_gang(self, key: str, at: float) -> None:
+        """Note that the gang has its minimum on nodes now, if it has."""
+        group = self.groups.get(key)
+        if group is not None and len(self.indices.by_gang.get(key, NOBODY)) >= group.min_member:
+            self.whole_gangs[key] = at
 
     def drop(self, uid: str, at: float) -> PodRecord | None:
         """Remove a deleted pod."""

@@ -275,3 +275,43 @@ def test_a_gang_that_was_whole(policy: str, replaced: bool, names: set[str]) -> 
         story.bind("c")
     story.at += 300
     assert story.ids() == names
+
+
+@pytest.mark.parametrize(
+    ("bound", "least", "names"),
+    [
+        pytest.param(("a",), 2, {"AUD-601"}, id="never-whole"),
+        pytest.param(("a", "b"), 2, set(), id="whole-before-its-group-was-known"),
+        pytest.param(("a", "b"), 3, {"AUD-601"}, id="too-few-for-its-group"),
+    ],
+)
+def test_a_gang_whose_group_is_heard_of_later(bound: tuple[str, ...], least: int, names: set[str]) -> None:
+    """The watch of PodGroups tells later than that of pods; then the gang loses a member, which starts anew."""
+    story = Story()
+    member = {"labels": {"pod-group.scheduling.sigs.k8s.io": "g"}, "status": {"conditions": REFUSED}}
+    for name in ("a", "b", "c"):
+        story.pod(name, **member)
+    for name in bound:
+        story.bind(name)
+    group = {"metadata": {"name": "g", "namespace": "default"}, "spec": {"minMember": least}}
+    story.tell("PodGroup", "ADDED", group)
+    story.delete(bound[-1]) if len(bound) > 1 else None
+    story.pod("d", **member)
+    story.at += 300
+    assert story.ids() == names
+
+
+@pytest.mark.parametrize(("policy", "names"), [("", set()), ("waiting-and-running", {"AUD-601"})])
+def test_a_gang_with_members_that_were_bound_before_the_audit(policy: str, names: set[str]) -> None:
+    """One of three is on a node when the audit begins; another is bound then, and the third waits."""
+    story = Story()
+    notes = {"gang.scheduling.koordinator.sh/match-policy": policy}
+    group = {"metadata": {"name": "g", "namespace": "default", "annotations": notes}, "spec": {"minMember": 3}}
+    story.tell("PodGroup", "ADDED", group)
+    labels = {"pod-group.scheduling.sigs.k8s.io": "g"}
+    story.pod("a", labels=labels, nodeName="n1")
+    for name in ("b", "c"):
+        story.pod(name, labels=labels, status={"conditions": REFUSED})
+    story.bind("b")
+    story.at += 300
+    assert story.ids() == names
