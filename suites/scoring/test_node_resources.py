@@ -53,7 +53,7 @@ def test_ports_of_two_protocols_and_addresses(trial: Trial, expect: Expect) -> N
 
 
 @pytest.mark.feature("SCORE-4.ports")
-@pytest.mark.case("SC-661", severity="normal", source="kubernetes pkg/scheduler/util/utils.go@v1.35: GetHostPorts")
+@pytest.mark.case("SC-661", severity="normal", source="kubernetes 1.35 pkg/scheduler/util/utils.go: GetHostPorts")
 def test_ports_of_init_containers_that_stay(trial: Trial, expect: Expect) -> None:
     """A sidecar takes its host port for the pod's life, and an init container that ends takes none."""
     trial.add(node("n1"))
