@@ -104,3 +104,24 @@ def test_devices_may_not_be_read_at_the_start(trial: Trial, expect: Expect, runn
     trial.submit(pod("p").gpus(1))
 
     assert devices_of(expect.bound("p", within=60)), "expected the pod to have a card"
+
+
+@pytest.mark.feature("HIL-4.api-errors", "HIL-4.scheduler-crash")
+@pytest.mark.case("FT-160", severity="critical", source="k8s.io/client-go tools/pager/pager.go@v0.37.2: List")
+@pytest.mark.long(seconds=12)
+def test_lists_come_in_pages(trial: Trial, expect: Expect, running: Subject, link: Link) -> None:
+    """A scheduler is started whose lists come in pages of two: pods are placed by the nodes, pods and cards of all."""
+    names = [f"n{number}" for number in range(5)]
+    trial.add(*(node(name).cpu(4).gpus("a10", 1) for name in names))
+    witnessed(trial, expect)
+    trial.submit(*(pod(f"on-{name}").request(cpu=4).select({HOST: name}) for name in names[:4]))
+    expect.bound(*(f"on-{name}" for name in names[:4]))
+
+    running.kill()
+    link.cut_lists(2)
+    running.start_again()
+    pause(trial, 90, real=5)
+    trial.submit(pod("last").request(cpu=3).gpus(1), pod("waits").request(cpu=2))
+
+    assert expect.bound("last", within=60).spec.node_name == names[4]
+    expect.pending("waits")

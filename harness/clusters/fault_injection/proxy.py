@@ -21,7 +21,14 @@ from urllib.parse import parse_qs, urlsplit
 import httptools
 
 from seatrial.harness.apiserver import identify, kubeconfig, make_credentials, server_context
-from seatrial.harness.clusters.fault_injection.transport import Expiry, Picks, decode_picks, expired_watch, refusal
+from seatrial.harness.clusters.fault_injection.transport import (
+    Expiry,
+    Picks,
+    decode_picks,
+    expired_watch,
+    in_pages,
+    refusal,
+)
 from seatrial.harness.clusters.kubeconfig import Access, load_access
 from seatrial.harness.errors import HarnessError
 from seatrial.scheduler.api.clock import WallClock
@@ -90,6 +97,7 @@ class Proxy:
         self.losing: Picks | None = None
         self.expiry = Expiry()
         self.is_cut = self.holding = False
+        self.page = 0  # objects of a list in one answer; 0: as many as are asked for
         self.delay = 0.0
         self.answers: Counter[int] = Counter()
         self.refused = self.lost = 0
@@ -112,11 +120,14 @@ class Proxy:
                 self._break()
             case "hold":
                 self.holding = True
+            case "pages":
+                self.page = int(order["size"])
             case "delay":
                 self.delay = float(order["seconds"])
             case "heal":
                 self.refusing = self.losing = None
                 self.is_cut = self.holding = False
+                self.page = 0
                 for client in list(self.clients):
                     client.catch_up()
         answers = {str(code): count for code, count in self.answers.items()}
@@ -208,7 +219,7 @@ class _Client:
         query = parse_qs(urlsplit(request.path).query)
         self.streams = any(query.get(word, [""])[0] in {"1", "true"} for word in ("watch", "follow"))
         reader, onward = await self._connect()
-        onward.write(self._encoded(request))
+        onward.write(self._encoded(in_pages(request, proxy.page)))
         await self._pass_on(reader, lose=lose)
         self.streams = False
         if lose:

@@ -78,6 +78,10 @@ class TroubledWay:
         """Break the streams that run now, and tell watches that they are too old until their collections are listed."""
         self._tell(do="expire")
 
+    def cut_lists(self, size: int) -> None:
+        """Answer lists in pages of at most `size` objects, until `heal`."""
+        self._tell(do="pages", size=size)
+
     def heal(self) -> None:
         """End all trouble but the delay; what was kept back is sent."""
         self._tell(do="heal")

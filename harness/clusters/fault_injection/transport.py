@@ -9,7 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Callable
 from typing import Any, Protocol
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, parse_qsl, urlencode
 
 import msgspec
 import orjson
@@ -161,6 +161,15 @@ def refusal(code: int) -> Response:
     return Response(code, orjson.dumps(body), {"retry-after": "1"} if code == 429 else {})
 
 
+def in_pages(request: Request, size: int) -> Request:
+    """The request, which asks for at most `size` objects if it is a list; 0: as it is."""
+    path, _, text = request.path.partition("?")
+    query = dict(parse_qsl(text, keep_blank_values=True))
+    if not size or request.method != "GET" or query.get("watch") in {"1", "true"}:
+        return request
+    return msgspec.structs.replace(request, path=f"{path}?{urlencode({**query, 'limit': str(size)})}")
+
+
 class Expiry:
     """Collections whose history has begun anew: a watch that does not begin with a list is too old."""
 
@@ -239,6 +248,9 @@ class Link(Protocol):
         """Break every stream, and tell watches inside of their streams that they are too old, until the client has
         listed their collections again; `heal` does not end it."""
 
+    def cut_lists(self, size: int) -> None:
+        """Answer lists in pages of at most `size` objects, until `heal`."""
+
     def heal(self) -> None:
         """End all faults and deliver buffered lines."""
 
@@ -252,6 +264,7 @@ class FaultyTransport:
         self._refusal: tuple[int, Picks] | None = None
         self._lossy: Picks | None = None
         self._expiry = Expiry()
+        self._page = 0  # objects of a list in one answer; 0: as many as are asked for
         self._cut = False
         self._dead = False
         self._lives = 0  # an answer to a client that has died since does not reach its successor
@@ -285,8 +298,12 @@ class FaultyTransport:
         self._expiry.begin()
         self.break_streams()
 
+    def cut_lists(self, size: int) -> None:
+        self._page = size
+
     def heal(self) -> None:
         self._refusal = self._lossy = None
+        self._page = 0
         self._cut = self.holding = False
         for stream in list(self._streams):
             stream.catch_up()
@@ -319,7 +336,7 @@ class FaultyTransport:
             self.lost += lose
             self._clock.call_later(self.delay, lambda: self._answer(LOST if lose else response, done, life))
 
-        self._inner.send(request, answered)
+        self._inner.send(in_pages(request, self._page), answered)
 
     def stream(self, request: Request, on_line: OnLine, on_end: Done) -> Stream:
         stream = _Stream(self, on_line, on_end)
