@@ -147,6 +147,25 @@ def test_the_event_of_a_binding(trial: Trial, expect: Expect) -> None:
     assert trial.reaches(lambda: says("q", "FailedScheduling", "Insufficient cpu"), within=30), trial.events("q")
 
 
+@pytest.mark.feature("SHELL-5.binding")
+@pytest.mark.case(
+    "SC-690", severity="normal", source="kubernetes pkg/apis/core/validation/events.go@v1.37.2: NoteLengthLimit"
+)
+def test_a_long_reason_is_cut_in_its_event(trial: Trial, expect: Expect) -> None:
+    """A pod asks for thirty resources that no node has: its event is no longer than the API server takes."""
+    trial.add(node("n1"))
+    trial.submit(
+        pod("p").request(**{f"example.com/a-resource-of-a-vendor-with-number-{number}": 1 for number in range(30)})
+    )
+    expect.pending("p")
+
+    def notes() -> list[str]:
+        return [event.message for event in trial.events("p") if event.reason == "FailedScheduling"]
+
+    assert trial.reaches(notes, within=30), trial.events("p")
+    assert all(note.startswith("0/1 nodes are available") and len(note.encode()) <= 1024 for note in notes()), notes()
+
+
 @pytest.mark.feature("SCORE-4.queue")
 @pytest.mark.case("SC-145", severity="critical")
 def test_an_ended_pod_makes_room(trial: Trial, expect: Expect) -> None:

@@ -6,6 +6,9 @@ from seatrial.harness.apiserver.validation.pod_security import LEVELS, MODES, PR
 from seatrial.harness.apiserver.validation.resources import NOT_NEGATIVE, check_list
 
 _MAX_GROUP_PRIORITY, _MAX_VERSION_PRIORITY = 20_000, 1_000
+_EVENT_LIMITS = {"reportingInstance": 128, "action": 128, "reason": 128, "message": 1024}  # bytes
+_CORE_EVENT_FIELDS = ("firstTimestamp", "lastTimestamp", "count", "source")  # not for `events.k8s.io/v1`
+_LEAST_SERIES = 2
 
 
 def check_api_service(obj: Object, causes: Causes) -> None:
@@ -104,9 +107,12 @@ def check_event(obj: Object, causes: Causes) -> None:
     if not reporter:
         causes.append(required("reportingController"))
     causes.extend(invalid("reportingController", reporter, problem) for problem in qualified(reporter))
-    for field in ("reportingInstance", "action", "reason"):
-        if not obj.get(field):
+    for field, limit in _EVENT_LIMITS.items():
+        text = obj.get(field) or ""
+        if not text and field != "message":
             causes.append(required(field))
+        if len(text.encode()) > limit:
+            causes.append(invalid(field, "", f"can have at most {limit} characters"))
 
 
 def check_new_event(obj: Object) -> Causes:
@@ -116,5 +122,12 @@ def check_new_event(obj: Object) -> Causes:
         causes.append(required("eventTime"))
     if obj.get("type") not in {"Normal", "Warning"}:
         causes.append(invalid("type", "", "has invalid value: " + str(obj.get("type") or "")))
+    causes.extend(invalid(field, "", "needs to be unset") for field in _CORE_EVENT_FIELDS if obj.get(field))
+    series = obj.get("series")
+    if series is not None:
+        if (series.get("count") or 0) < _LEAST_SERIES:
+            causes.append(invalid("series.count", "", f"should be at least {_LEAST_SERIES}"))
+        if not series.get("lastObservedTime"):
+            causes.append(required("series.lastObservedTime"))
     check_event(obj, causes)
     return causes

@@ -94,18 +94,38 @@ def test_a_refused_request_has_the_warnings_too(api: Api) -> None:
     assert (refused.code, "v1 Endpoints is deprecated" in refused.headers["warning"]) == (404, True)
 
 
+EVENT: Object = {
+    "metadata": {"name": "e"},
+    "regarding": {"kind": "Pod", "namespace": "default", "name": "p"},
+    "reason": "R",
+    "action": "A",
+    "type": "Normal",
+    "eventTime": "2026-01-01T00:00:00.000000Z",
+    "reportingController": "x.io/c",
+    "reportingInstance": "i",
+}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        pytest.param({"note": "é" * 512}, "", id="note-of-1024-bytes"),
+        pytest.param({"note": "é" * 513}, 'message: Invalid value: "": can have at most 1024 characters', id="note"),
+        pytest.param({"reason": "R" * 129}, "reason: Invalid value", id="reason"),
+        pytest.param({"action": "A" * 129}, "action: Invalid value", id="action"),
+        pytest.param({"deprecatedCount": 1}, 'count: Invalid value: "": needs to be unset', id="count"),
+        pytest.param({"series": {"count": 1}}, "series.lastObservedTime: Required value", id="series"),
+        pytest.param({"series": {"count": 1}}, "series.count: Invalid value", id="series-of-one"),
+    ],
+)
+def test_what_new_events_may_have(api: Api, change: Object, message: str) -> None:
+    code, status = api.ask("POST", EVENTS, {**EVENT, **change})
+    assert code == (422 if message else 201)
+    assert message in status.get("message", "")
+
+
 def test_the_field_selectors_of_new_events(api: Api) -> None:
-    event = {
-        "metadata": {"name": "e"},
-        "regarding": {"kind": "Pod", "namespace": "default", "name": "p"},
-        "reason": "R",
-        "action": "A",
-        "type": "Normal",
-        "eventTime": "2026-01-01T00:00:00.000000Z",
-        "reportingController": "x.io/c",
-        "reportingInstance": "i",
-    }
-    api.do("POST", EVENTS, event)
+    api.do("POST", EVENTS, EVENT)
     for name, count in (("p", 1), ("q", 0)):
         response = api.do("GET", f"{EVENTS}?fieldSelector=type%3DNormal,regarding.name%3D{name}")
         assert len(response["items"]) == count
