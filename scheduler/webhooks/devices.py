@@ -23,6 +23,8 @@ _CARD = 100  # percent
 def spelled_out(resources: Mapping[str, Quantity]) -> Resources:
     """`koordinator.sh/gpu` as cores and memory, and `gpu.shared` wherever a GPU is requested (DEV-R64).
 
+    Not with NPU cores and a memory ratio, which are whole NPUs: with `gpu.shared` the scheduler refuses them (DEV-R5).
+
     Raises:
         QuantityError: an amount is not a quantity.
     """
@@ -32,7 +34,7 @@ def spelled_out(resources: Mapping[str, Quantity]) -> Resources:
     whole = result.pop(GPU, None)
     if whole is not None:
         result[GPU_CORE] = result[GPU_MEMORY_RATIO] = whole
-    if GPU_SHARED not in result:
+    if GPU_SHARED not in result and not {NPU_CORE, GPU_MEMORY_RATIO} <= result.keys():
         result[GPU_SHARED] = str(_cards(result))
     return result
 

@@ -25,11 +25,13 @@ from seatrial.scheduler.api.device import (
     GPU_PARTITIONS,
     GPU_SHARED,
     GPU_VENDOR_LABEL,
+    HYGON_DCU,
     NPU_CORE,
     NPU_CPU,
     NPU_DVPP,
     NVIDIA_GPU,
     RDMA,
+    DeviceType,
 )
 from seatrial.scheduler.api.numa import SINGLE_NUMA_NODE
 from seatrial.suites.allocation.listed import DEVICES, Json, occupy, place, relist
@@ -38,6 +40,7 @@ DEVICE_SHARE = "koordinator pkg/scheduler/plugins/deviceshare"
 CARD, NIC = "a10", "connectx-7"
 AMOUNTS = {GPU_CORE: 100, GPU_MEMORY_RATIO: 100, GPU_MEMORY: "16Gi", NPU_CORE: 20, NPU_CPU: 8, NPU_DVPP: 100}
 INVALID, NO_SIZE = "invalid resource", "no matched GPU shared resource template"
+LOCKS = {"cambricon.com/dsmlu.lock": "cambricon", "hami.io/mutex.lock": "metax"}  # of nodes, by vendors' plugins
 SLICE = {NPU_CORE: 10, NPU_CPU: 3, GPU_MEMORY: "16Gi"}
 
 pytestmark = [pytest.mark.needs(Capability.NODES)]
@@ -82,6 +85,7 @@ def spelled(value: Any) -> str | None:
         ({GPU_SHARED: 1, **SLICE, NPU_DVPP: 101}, INVALID),
         ({GPU_SHARED: 2, **SLICE, NPU_DVPP: 100}, INVALID),
         ({GPU_SHARED: 2, **SLICE}, INVALID),
+        ({GPU_CORE: 200, GPU_MEMORY: "32Gi"}, "Insufficient"),
     ],
     ids=spelled,
 )
@@ -106,6 +110,7 @@ def test_requests_that_mean_nothing(trial: Trial, expect: Expect, resources: Jso
     [
         ({NVIDIA_GPU: 2}, [100, 100], [100, 100], False),
         ({GPU: 200}, [100, 100], [100, 100], False),
+        ({HYGON_DCU: 2}, [100, 100], [100, 100], False),
         ({GPU: 50}, [50], [50], True),
         ({GPU_MEMORY_RATIO: 200}, [0, 0], [100, 100], False),
         ({GPU_MEMORY_RATIO: 50}, [0], [50], True),
@@ -123,7 +128,7 @@ def test_how_a_request_is_split(  # noqa: PLR0917 a case and its row
     trial: Trial, expect: Expect, resources: Json, core: list[int], ratio: list[int], shared: bool
 ) -> None:
     """The sum is split over cards of 16 GiB; a part that leaves room, or is in bytes, needs who isolates it."""
-    bare, isolating = (node(name).gpus(CARD, 2).extended(NPU_CORE, 40) for name in ("n1", "n2"))
+    bare, isolating = (node(name).gpus(CARD, 2).extended(NPU_CORE, 40).extended(HYGON_DCU, 2) for name in ("n1", "n2"))
     trial.add(isolating.isolation())
     relist(trial, "n2", lambda _: {"resources": AMOUNTS})
     trial.submit(pod("a").resources(dict(resources)).isolated())
@@ -137,6 +142,19 @@ def test_how_a_request_is_split(  # noqa: PLR0917 a case and its row
         expect.pending("b")
     else:
         expect.bound("b")
+
+
+@pytest.mark.feature("DEV-1.combined-names")
+@pytest.mark.case("DS-281", severity="normal", source="spec DEV-R2: the request is that of all containers")
+def test_containers_that_share_a_request(trial: Trial, expect: Expect) -> None:
+    """Two containers ask for a half of a card each, and an init container for as much: the pod has a half of two."""
+    trial.add(node("n1").gpus(CARD, 3))
+    built = pod("a").resources({GPU_SHARED: 1, GPU_CORE: 50, GPU_MEMORY_RATIO: 50})
+    spec = built.manifest["spec"]
+    spec["containers"].append({**spec["containers"][0], "name": "second"})
+    spec["initContainers"] = [{**spec["containers"][0], "name": "first"}]
+    trial.submit(built)
+    assert amounts(expect.bound("a"), GPU_CORE) == [50, 50]
 
 
 @pytest.mark.feature("DEV-1.share-by-bytes")
@@ -221,7 +239,7 @@ def test_fpgas(trial: Trial, expect: Expect) -> None:
         (pod("two").resources({FPGA: 200}).hint("fpga", **fast), [1, 2], 100),
         (pod("each").resources({FPGA: 5}).hint("fpga", allocateStrategy="ApplyForAll", **slow), [0, 3], 5),
         (pod("a").resources({FPGA: 60}), [0], 60),
-        (pod("b").resources({FPGA: 60}), [3], 60),
+        (pod("b").resources({"kubernetes.io/fpga": 60}), [3], 60),
         (pod("c").resources({FPGA: 35}), [0], 35),
     ):
         trial.submit(builder)
@@ -594,6 +612,12 @@ def test_a_node_is_scored_for_one_card(trial: Trial, expect: Expect, scope: str)
             {"CAMBRICON_DSMLU_ASSIGHED": "false", "CAMBRICON_DSMLU_PROFILE": "0_5_2"},
             id="cambricon",
         ),
+        pytest.param(
+            {GPU_VENDOR_LABEL: "cambricon"},
+            {GPU_SHARED: 2, GPU_CORE: 10, GPU_MEMORY: "2Gi"},
+            "multiple gpu share is not supported on device side",
+            id="cambricon-of-two-cards",
+        ),
         pytest.param({GPU_VENDOR_LABEL: "nvidia"}, {GPU: 200}, {}, id="nothing-more"),
         pytest.param({GPU_VENDOR_LABEL: "huawei"}, {RDMA: 100}, {}, id="no-card"),
     ],
@@ -616,8 +640,12 @@ def test_what_plugins_of_vendors_read(
     a = expect.bound("a")
     annotations = a.metadata.annotations
     assert annotations.get("scheduling.koordinator.sh/gpu-minors", "") == ",".join(map(str, minors(a)))
-    moment = int(annotations.get("scheduling.koordinator.sh/bind-timestamp", 0)) / 1e9  # of nanoseconds
-    assert abs(moment - trial.cluster.clock.now()) < 300
+    stamps = ["scheduling.koordinator.sh/bind-timestamp"]
+    if labels[GPU_VENDOR_LABEL] == "huawei" and minors(a):
+        stamps.append("predicate-time")
+    for stamp in stamps:
+        moment = int(annotations.get(stamp, 0)) / 1e9  # of nanoseconds
+        assert abs(moment - trial.cluster.clock.now()) < 300, stamp
     own = {
         key: value
         for key, value in annotations.items()
@@ -625,6 +653,10 @@ def test_what_plugins_of_vendors_read(
     }
     assert {key: json.loads(value) if key.startswith("metax") else value for key, value in own.items()} == shown
     assert "hami.io/vgpu-node" not in a.metadata.labels
+    held = {key: value for key, value in trial.node("n1")["metadata"].get("annotations", {}).items() if key in LOCKS}
+    assert {key: value.split(",")[1:] for key, value in held.items()} == {
+        key: [trial.name, "a"] for key, vendor in LOCKS.items() if vendor == labels[GPU_VENDOR_LABEL]
+    }
 
 
 @pytest.mark.feature("DEV-4.spread-nodes")
@@ -723,3 +755,120 @@ def test_resources_of_cards_have_weights(trial: Trial, expect: Expect) -> None:
     trial.submit(pod("a").gpu_share(10).scheduler("plugin-args"))
     assert minors(expect.bound("a")) == [1]
     expect.refusal()
+
+
+@pytest.mark.feature("DEV-1.none-without-request")
+@pytest.mark.case("DS-262", severity="normal", source=f"{DEVICE_SHARE}/utils.go@v1.7.0; spec DEV-R2, edge case 2")
+def test_a_request_of_nothing_is_none(trial: Trial, expect: Expect) -> None:
+    """A pod that asks for no card and no NIC is bound without any, and one that asks for a card and no core has one."""
+    trial.add(node("n1").gpus(CARD, 1).nics(NIC, 1))
+    trial.submit(pod("none").resources({GPU: 0, GPU_CORE: 0, RDMA: 0}), pod("card").resources({NVIDIA_GPU: 1, GPU: 0}))
+    none, card = expect.bound("none", "card")
+    assert (minors(none), minors(none, "rdma"), minors(card)) == ([], [], [0])
+
+
+@pytest.mark.feature("DEV-7.vf")
+@pytest.mark.case("DS-263", severity="normal", source="spec DEV-R16, edge case 10")
+@pytest.mark.parametrize("kind", ["gpu", "rdma"])
+def test_devices_that_have_no_functions(trial: Trial, expect: Expect, kind: str) -> None:
+    """A hint selects functions, of cards or of NICs, and none of these has any: the pod says so and waits."""
+    trial.add(node("n1").gpus(CARD, 1).nics(NIC, 1))
+    relist(trial, "n1", lambda _: {"vfGroups": []})
+    builder = pod("a").hint("gpu", vfSelector={}) if kind == "gpu" else pod("a").hint("rdma", vfSelector={})
+    trial.submit(builder.gpus(1) if kind == "gpu" else builder.rdma(1))
+    expect.pending("a", saying=f"Insufficient {kind} VirtualFunctions")
+
+
+@pytest.mark.feature("DEV-7.nic-per-gpu")
+@pytest.mark.case("DS-264", severity="normal", source="spec DEV-R17, DEV-R50, edge cases 15, 16")
+@pytest.mark.parametrize(
+    ("types", "nic"), [(("gpu", "rdma"), 1), (("fpga", "gpu", "rdma"), 1), ((), 0), (("rdma",), 0), (("gpu",), 0)]
+)
+def test_types_that_are_joint(trial: Trial, expect: Expect, types: tuple[DeviceType, ...], nic: int) -> None:
+    """The cards of the first switch are taken. Only a pod that names cards and NICs as joint has the NIC of the switch
+    of its card, whatever else it names: another one has the first NIC."""
+    paired(trial)
+    occupy(trial, "holder", gpu={0: 100, 1: 100})
+    builder = pod("a").gpus(1).rdma(100)
+    trial.submit(builder.jointly(*types) if types else builder)
+    a = expect.bound("a")
+    assert (minors(a), minors(a, "rdma")) == ([2], [nic])
+
+
+@pytest.mark.feature("DEV-7.waits")
+@pytest.mark.case("DS-265", severity="normal", source="spec DEV-R53, edge case 17")
+def test_cards_whose_switch_is_not_known(trial: Trial, expect: Expect) -> None:
+    """Of cards without a place no NIC is on the same switch: a pod that requires it waits, another one has a NIC."""
+    trial.add(node("n1").gpus(CARD, 1).nics(NIC, 1))
+    relist(trial, "n1", lambda one: {"topology": None} if one["type"] == "gpu" else None)
+    trial.submit(pod("strict").gpus(1).rdma(100).jointly("gpu", "rdma", same_pcie=True))
+    expect.pending("strict", saying="Joint-Allocate rules violation")
+    trial.submit(pod("any").gpus(1).rdma(100).jointly("gpu", "rdma"))
+    assert minors(expect.bound("any"), "rdma") == [0]
+
+
+@pytest.mark.profile("packing")
+@pytest.mark.feature("DEV-4.binpack-cards")
+@pytest.mark.case("DS-266", severity="normal", source=f"{DEVICE_SHARE}/allocator_gpu_test.go TestAllocateSharedGPU; E7")
+@pytest.mark.parametrize(("used", "card"), [({5: 100}, 4), ({5: 100, 7: 50}, 7)])
+def test_shares_beside_cards_in_use(trial: Trial, expect: Expect, used: dict[int, int], card: int) -> None:
+    """A card of the switch in use is taken; of two such switches packing prefers the one whose card is partly used."""
+    paired(trial)
+    occupy(trial, "holder", gpu=used)
+    trial.submit(pod("a").gpu_share(50).scheduler("packing"))
+    assert minors(expect.bound("a")) == [card]
+
+
+@pytest.mark.feature("DEV-6.table", "DEV-6.scores")
+@pytest.mark.case("DS-267", severity="normal", source="spec DEV-R33, DEV-R39")
+@pytest.mark.parametrize(
+    "rows",
+    [{2: [([5, 6], 1), ([0, 1], 1)]}, {2: [([5, 6], 1), ([0, 1], 1)], 4: [([2, 3, 4, 7], 9), ([4, 5, 6, 7], 1)]}],
+)
+def test_the_order_of_a_table(trial: Trial, expect: Expect, rows: dict[int, list[tuple[list[int], int]]]) -> None:
+    """Of two pairs the one that the table lists first is taken, also where it breaks a partition of four cards of
+    which there is a better one."""
+    paired(trial)
+    table = {
+        str(count): [{"minors": cards, "gpuLinkType": "NVLink", "allocationScore": score} for cards, score in listed]
+        for count, listed in rows.items()
+    }
+    known(trial, table, "Honor")
+    trial.submit(pod("a").gpus(2))
+    assert minors(expect.bound("a")) == [5, 6]
+
+
+@pytest.mark.feature("DEV-5.nearest")
+@pytest.mark.case("DS-268", severity="normal", source="spec DEV-R40, DEV-R41")
+def test_of_equal_places_the_first(trial: Trial, expect: Expect) -> None:
+    """The last cards are on the first NUMA node, the last of these on its first switch: a pod gets one of those."""
+    trial.add(node("n1").gpus(CARD, 8))
+    relist(trial, "n1", lambda one: place(1 - one["minor"] // 4, f"p{3 - one['minor'] // 2}"))
+    trial.submit(pod("a").gpus(1))
+    assert minors(expect.bound("a")) == [6]
+
+
+@pytest.mark.feature("DEV-7.nic-per-gpu")
+@pytest.mark.case("DS-269", severity="normal", source=f"{DEVICE_SHARE}/device_resources_test.go; spec DEV-R47, E10")
+def test_the_emptier_of_the_nics_of_a_switch(trial: Trial, expect: Expect) -> None:
+    """Two NICs are beside each of two cards, and a part of the first of all is in use: a pod has the other one there,
+    and the first one of the second card."""
+    trial.add(node("n1").gpus(CARD, 2).nics(NIC, 4))
+    relist(trial, "n1", lambda one: place(0, "ab"[one["minor"] // (1 if one["type"] == "gpu" else 2)]))
+    occupy(trial, "holder", rdma={0: 40})
+    trial.submit(pod("a").gpus(2).rdma(50).jointly("gpu", "rdma"))
+    assert minors(expect.bound("a"), "rdma") == [1, 2]
+
+
+@pytest.mark.feature("DEV-4.spread-nodes")
+@pytest.mark.case("DS-270", severity="normal", source=f"{DEVICE_SHARE}; koordinator DeviceShareArgs defaults; spec 2.6")
+def test_cores_do_not_score_by_default(trial: Trial, expect: Expect) -> None:
+    """Most cores of one card are in use, and some more of the memory of the other: the first has the next share."""
+    trial.add(node("n1").gpus(CARD, 2))
+    relist(trial, "n1", lambda one: {"labels": {"card": str(one["minor"])}, "topology": None})
+    for card, (core, ratio) in (("1", (80, 10)), ("0", (10, 20))):
+        share = pod(f"on-{card}").resources({GPU_CORE: core, GPU_MEMORY_RATIO: ratio})
+        trial.submit(share.hint("gpu", selector={"matchLabels": {"card": card}}))
+        expect.bound(f"on-{card}")
+    trial.submit(pod("a").gpu_share(10))
+    assert minors(expect.bound("a")) == [1]

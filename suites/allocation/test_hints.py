@@ -82,6 +82,17 @@ def test_allocations_and_devices_with_names_of_v07(trial: Trial, expect: Expect)
     expect.pending("last")
 
 
+@pytest.mark.feature("DEV-1.once")
+@pytest.mark.case("DS-271", severity="normal", source="spec DEV-R1")
+def test_the_old_name_of_nics(trial: Trial, expect: Expect) -> None:
+    """`kubernetes.io/rdma` is a share of a NIC, counted with those of today."""
+    trial.add(node("n1").nics("connectx-7", 1))
+    trial.submit(pod("old").resources({"kubernetes.io/rdma": 60}))
+    assert minors(expect.bound("old"), "rdma") == [0]
+    trial.submit(pod("new").rdma(60))
+    expect.pending("new")
+
+
 @pytest.mark.profile("vendor-plugins")
 @pytest.mark.feature("DEV-3.annotation")
 @pytest.mark.case("DS-113", severity="normal")

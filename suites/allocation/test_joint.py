@@ -18,6 +18,7 @@ from seatrial.scheduler.api.device import RDMA, DeviceType
 
 ONE_EACH, TWO_TO_ONE = "dgx-h100", "hgx-a100"  # servers by GPUs to a NIC
 FUNCTIONS = 8  # of a NIC
+NO_SELECTOR = {"matchExpressions": [{"key": "a", "operator": "Near"}]}
 
 pytestmark = [pytest.mark.needs(Capability.NODES)]
 
@@ -191,6 +192,7 @@ def test_when_the_near_nic_is_taken(trial: Trial, expect: Expect, same: bool) ->
         pytest.param(5, {"allocateStrategy": "ApplyForAll"}, 8, 5, id="apply-for-all"),
         pytest.param(100, {"allocateStrategy": "ApplyForAll"}, 8, 100, id="apply-for-all-whole"),
         pytest.param(30, {}, 1, 30, id="a-share-of-one"),
+        pytest.param(30, {"exclusivePolicy": "DeviceLevel"}, 1, 30, id="a-policy-without-its-strategy"),
     ],
 )
 def test_how_many_nics(trial: Trial, expect: Expect, rdma: int, hint: dict[str, str], nics: int, each: int) -> None:  # noqa: PLR0917
@@ -228,6 +230,26 @@ def test_nics_of_all_switches_are_not_joint(trial: Trial, expect: Expect) -> Non
             id="an-annotation-that-is-no-json",
         ),
         pytest.param(pod("a").rdma(150), "invalid resource unit koordinator.sh/rdma", id="one-nic-and-a-half"),
+        pytest.param(
+            pod("a").gpus(1).annotation("scheduling.koordinator.sh/device-allocate-hint", "{"),
+            "invalid DeviceAllocateHint annotation",
+            id="a-hint-that-is-no-json",
+        ),
+        pytest.param(
+            pod("a").gpus(1).annotation("scheduling.koordinator.sh/gpu-partition-spec", "{"),
+            "invalid GPUPartitionSpec annotation",
+            id="a-partition-that-is-no-json",
+        ),
+        pytest.param(
+            pod("a").gpus(1).hint("gpu", selector=NO_SELECTOR),
+            "invalid Selector of DeviceHint, deviceType: gpu",
+            id="a-selector-with-an-unknown-operator",
+        ),
+        pytest.param(
+            pod("a").rdma(1).hint("rdma", vfSelector=NO_SELECTOR),
+            "invalid VFSelector of DeviceHint, deviceType: rdma",
+            id="a-function-selector-with-an-unknown-operator",
+        ),
     ],
 )
 def test_what_cannot_be_had_is_said(trial: Trial, expect: Expect, pod: PodBuilder, saying: str) -> None:

@@ -77,7 +77,13 @@ def test_each_function_that_a_pod_has_is_in_use(trial: Trial, expect: Expect) ->
     trial.submit(pod("there").rdma(2).annotation(DEVICE_ALLOCATED, json.dumps(held)).node_name("n1"))
     trial.settle()
     trial.submit(virtual("next", ""))
-    assert list(functions(expect.bound("next"))) == [vfs[2]["busID"]]
+    got = [
+        (vf.bus_id, vf.minor)
+        for one in parts(expect.bound("next"), "rdma")
+        if one.extension
+        for vf in one.extension.vfs
+    ]
+    assert got == [(vfs[2]["busID"], vfs[2]["minor"])]
 
 
 @pytest.mark.feature("DEV-7.nic-per-gpu")
@@ -124,6 +130,83 @@ def test_a_card_is_exchanged(trial: Trial, expect: Expect) -> None:
     relist(trial, "n1", lambda one: None if one["minor"] in held else {"id": "GPU-exchanged"})
     trial.submit(pod("second").gpus(1))
     assert [part.id for part in parts(expect.bound("second"))] == ["GPU-exchanged"]
+
+
+@pytest.mark.feature("DEV-3.annotation")
+@pytest.mark.case("DS-272", severity="critical", source=f"spec DEV-R18; {DEVICE_SHARE}/plugin.go@v1.7.0")
+def test_an_allocation_that_a_pod_brings(trial: Trial, expect: Expect) -> None:
+    """A pod that asks for one card comes with an annotation that names both: it gets one and its annotation says which,
+    and the next pod gets the other."""
+    trial.add(node("n1").gpus(CARD, 2))
+    listed = trial.device("n1")["spec"]["devices"]
+    held = {"gpu": [{"minor": one["minor"], "id": one["id"], "resources": one["resources"]} for one in listed]}
+    trial.submit(pod("a").gpus(1).annotation(DEVICE_ALLOCATED, json.dumps(held)))
+    a = minors(expect.bound("a"))
+    trial.submit(pod("b").gpus(1))
+    b = minors(expect.bound("b"))
+    assert (len(a), sorted(a + b)) == (1, [0, 1])
+
+
+def write(trial: Trial, devices: list[Json]) -> None:
+    """Have the Device object of n1 list these devices."""
+    assert trial.call("PATCH", f"{DEVICES}/n1", {"spec": {"devices": devices}}).ok
+    trial.settle()
+
+
+@pytest.mark.feature("DEV-2.unhealthy-leaves")
+@pytest.mark.case("DS-273", severity="normal", source="koordinator apis/scheduling/v1alpha1/device_types.go@v1.7.0")
+def test_a_card_without_a_number(trial: Trial, expect: Expect) -> None:
+    """The Device object does not say the number of a card: a pod gets the other card, and the next one waits."""
+    trial.add(node("n1").gpus(CARD, 2))
+    first, second = trial.device("n1")["spec"]["devices"]
+    write(trial, [{name: value for name, value in first.items() if name != "minor"}, second])
+    trial.submit(pod("a").gpus(1))
+    assert minors(expect.bound("a")) == [1]
+    trial.submit(pod("b").gpus(1))
+    expect.pending("b")
+
+
+@pytest.mark.feature("DEV-1.once")
+@pytest.mark.case("DS-274", severity="critical", source=f"spec DEV-R19, DEV-R20; {DEVICE_SHARE}/device_cache.go@v1.7.0")
+def test_a_card_is_not_listed_for_a_while(trial: Trial, expect: Expect) -> None:
+    """The Device object does not list a card that a pod has, and lists it again: it is still that pod's."""
+    trial.add(node("n1").gpus(CARD, 2))
+    trial.submit(pod("a").gpus(1))
+    (held,) = minors(expect.bound("a"))
+    listed = trial.device("n1")["spec"]["devices"]
+    write(trial, [one for one in listed if one["minor"] != held])
+    write(trial, listed)
+    trial.submit(pod("b").gpus(1))
+    assert minors(expect.bound("b")) == [1 - held]
+    trial.submit(pod("c").gpus(1))
+    expect.pending("c")
+
+
+@pytest.mark.feature("DEV-1.given-back")
+@pytest.mark.case("DS-280", severity="critical", source=f"spec DEV-R20; {DEVICE_SHARE}/pod_handler.go@v1.7.0")
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+def test_a_pod_that_ended_has_no_devices(trial: Trial, expect: Expect, phase: str) -> None:
+    """A pod has the only card and a function of the NIC, and ends: the pod that waits for them gets the same."""
+    trial.add(node("n1").gpus(CARD, 1).nics(NIC, 1))
+    trial.submit(virtual("first", "").gpus(1))
+    first = expect.running("first")
+    trial.submit(virtual("second", "").gpus(1))
+    expect.pending("second")
+    assert trial.call("PATCH", f"{trial.path('Pod', 'first')}/status", {"status": {"phase": phase}}).ok
+    second = expect.bound("second")
+    assert (minors(second), functions(second)) == (minors(first), functions(first))
+
+
+@pytest.mark.feature("RSV-3.ignored", "DEV-1.reserved-cards")
+@pytest.mark.case("DS-275", severity="normal", source="spec DEV-R62, RSV-R19")
+def test_a_pod_that_ignores_reservations_has_their_devices(trial: Trial, expect: Expect) -> None:
+    """The only card and the only NIC are held: a pod that ignores reservations gets both."""
+    trial.add(node("n1").gpus(CARD, 1).nics(NIC, 1))
+    trial.reserve(reservation("held").like(pod("x").gpus(1).rdma(100)).for_labels(app="owner"))
+    expect.available("held")
+    trial.submit(pod("ignores").gpus(1).rdma(100).ignores_reservations())
+    ignores = expect.bound("ignores")
+    assert (minors(ignores), minors(ignores, "rdma")) == ([0], [0])
 
 
 @pytest.mark.feature("DEV-5.with-cpus")

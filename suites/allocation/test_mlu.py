@@ -156,6 +156,17 @@ def test_a_lock_that_is_old_is_void(trial: Trial, expect: Expect) -> None:
 
 
 @pytest.mark.profile(PLUGINS)
+@pytest.mark.feature("DEV-12.dynamic-smlu")
+@pytest.mark.case("DS-277", severity="normal", source="spec DEV-R73")
+def test_a_lock_that_cannot_be_read(trial: Trial, expect: Expect) -> None:
+    """The node has a lock in another format: a slice waits and says so."""
+    trial.add(node("n1").gpus(CARD, 1))
+    assert trial.call("PATCH", "/api/v1/nodes/n1", {"metadata": {"annotations": {LOCK: "locked"}}}).ok
+    trial.submit(slice_of("a", 20, 8 << 30).scheduler(PLUGINS))
+    expect.pending("a", saying='invalid node lock value "locked"')
+
+
+@pytest.mark.profile(PLUGINS)
 @pytest.mark.feature("DEV-12.dynamic-smlu", "CPU-1.policies")
 @pytest.mark.case("DS-118", severity="critical")
 @pytest.mark.needs(Capability.OWN_CLUSTER)  # the lock has the real name of the holder's namespace

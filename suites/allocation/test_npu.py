@@ -223,6 +223,20 @@ def test_a_size_with_two_names_has_none(templates: Trial, expect: Expect) -> Non
 
 
 @pytest.mark.feature("DEV-11.virtual")
+@pytest.mark.case("DS-276", severity="normal", source="spec DEV-R45, E13")
+@pytest.mark.needs(Capability.OWN_CLUSTER)
+def test_a_size_of_another_model(templates: Trial, expect: Expect) -> None:
+    """The ConfigMap has a template of the size of a slice for another model only: the pod waits."""
+    path = f"/api/v1/namespaces/{SYSTEM}/configmaps/{TEMPLATES_MAP}"
+    other = {"huawei-Ascend-310P3": TEMPLATES["huawei-Ascend-310P3"]}
+    assert templates.call("PATCH", path, {"data": {"data.yaml": json.dumps(other)}}).ok
+    templates.settle()
+    templates.add(node("n1").gpus(CARD, 1))
+    templates.submit(virtual("a"))
+    expect.pending("a", saying="no matched GPU shared resource template")
+
+
+@pytest.mark.feature("DEV-11.virtual")
 @pytest.mark.case("DS-139", severity="critical", source="spec DEV-R12, DEV-R45; ours: changes wake pods")
 @pytest.mark.needs(Capability.OWN_CLUSTER)
 def test_the_templates_change(templates: Trial, expect: Expect) -> None:

@@ -15,7 +15,7 @@ from seatrial.harness.clusters.protocol import Capability
 from seatrial.harness.errors import ApiRefused
 from seatrial.scheduler.api.builders import node, pod
 from seatrial.scheduler.api.core import Pod
-from seatrial.scheduler.api.device import GPU, GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO, GPU_SHARED, NVIDIA_GPU
+from seatrial.scheduler.api.device import GPU, GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO, GPU_SHARED, NPU_CORE, NVIDIA_GPU
 
 pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER)]
 
@@ -76,6 +76,20 @@ def test_the_spelling_of_nvidia_stays(trial: Trial, expect: Expect) -> None:
     a = expect.running("a")
     assert device_requests(a) == {NVIDIA_GPU: 1}
     assert len(parts(a)) == 1
+
+
+@pytest.mark.feature("DEV-11.whole")
+@pytest.mark.case(
+    "DS-260", severity="critical", source="koordinator v1.7 release post: Ascend NPUs; spec DEV-R5, chapter 16"
+)
+def test_whole_npus_are_no_shares(trial: Trial, expect: Expect) -> None:
+    """A request of two whole NPUs, by AI cores and memory ratio, is stored as it is, and two cards are allocated."""
+    trial.add(node("n1").gpus("ascend-910b3", 2))
+    request = {NPU_CORE: 40, GPU_MEMORY_RATIO: 200}
+    trial.submit(pod("a").resources(dict(request)))
+    a = expect.running("a")
+    assert device_requests(a) == request
+    assert len(devices_of(a)) == 2
 
 
 @pytest.mark.feature("DEV-1.refusals")
@@ -180,3 +194,27 @@ def test_requests_that_are_checked_as_they_are_written(trial: Trial) -> None:
         else:
             assert answer.ok, f"expected {GPU}: {amount} to be stored, found {answer.body.decode()}"
             assert device_requests(trial.pod(f"of-{amount}")) == {GPU: amount}
+
+
+@pytest.mark.feature("DEV-1.combined-names")
+@pytest.mark.case(
+    "DS-261",
+    severity="normal",
+    source="spec DEV-R64, DEV-R66, E18; koordinator: pkg/webhook/pod/mutating/device_resource_spec.go@v1.7.0",
+)
+@pytest.mark.parametrize(
+    ("request_", "shared"),
+    [
+        pytest.param({GPU_CORE: 200, GPU_MEMORY: "8Gi"}, 2, id="cores-of-two-cards-and-bytes"),
+        pytest.param({GPU_CORE: 200, GPU_MEMORY_RATIO: 50}, 1, id="the-ratio-decides"),
+        pytest.param({GPU_CORE: 100, GPU_MEMORY_RATIO: 200}, 2, id="the-ratio-of-two-cards"),
+        pytest.param({GPU_MEMORY: "8Gi"}, 1, id="bytes-alone"),
+        pytest.param({GPU_SHARED: 4, GPU_MEMORY_RATIO: 200}, 4, id="the-pod-says-how-many"),
+        pytest.param({GPU_SHARED: 1, NPU_CORE: 10}, 1, id="npus-need-no-memory"),
+    ],
+)
+def test_how_many_cards_a_stored_request_names(trial: Trial, request_: dict[str, Any], shared: int) -> None:
+    """The number of cards is that of the memory ratio, else that of the cores; one that the pod gives is kept."""
+    trial.submit(pod("a").resources(dict(request_)))
+    expected = {name: units(amount) for name, amount in request_.items()} | {GPU_SHARED: shared}
+    assert device_requests(trial.pod("a")) == expected

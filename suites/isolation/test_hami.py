@@ -85,10 +85,11 @@ def test_a_share_in_bytes_is_limited_to_its_bytes(trial: Trial, expect: Expect) 
 @pytest.mark.case("IS-042", severity="normal")
 def test_the_plugin_finds_its_pods_by_label(trial: Trial, expect: Expect) -> None:
     """With vendors' plugins an isolated share has the label with its node by which HAMi's plugin selects its pods."""
-    trial.add(node("n1").gpus("a10", 1).isolation())
+    trial.add(node("n1").gpus("a10", 3).isolation())
     trial.submit(pod("a").gpu_share(50).isolated().scheduler(PLUGINS), pod("b").gpu_share(20).scheduler(PLUGINS))
-    a, b = expect.bound("a", "b")
-    assert a.metadata.labels.get("hami.io/vgpu-node") == "n1"
+    trial.submit(pod("whole").gpus(1).isolated().scheduler(PLUGINS))
+    a, b, whole = expect.bound("a", "b", "whole")
+    assert a.metadata.labels.get("hami.io/vgpu-node") == whole.metadata.labels.get("hami.io/vgpu-node") == "n1"
     assert "hami.io/vgpu-node" not in b.metadata.labels
 
 

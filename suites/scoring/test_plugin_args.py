@@ -1,11 +1,17 @@
 """Arguments of plugins in a profile take effect, where the default would give another result."""
 
+import json
+
 import pytest
 
+from seatrial.fixtures.allocated_devices import devices_of, minors
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
+from seatrial.harness.audit.running import RunningAudit
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import PodBuilder, node, pod
+from seatrial.scheduler.api.device import GPU_CORE, GPU_MEMORY_RATIO
+from seatrial.scheduler.api.numa import SINGLE_NUMA_NODE
 from seatrial.suites.scoring.claims import PROVISIONER, StorageOfCase, storage
 from seatrial.suites.scoring.rules import PREFERRED, REQUIRED, ZONE, Json, pod_with, term
 
@@ -19,7 +25,8 @@ RATIO_BY_MEMORY, BALANCED, OWN_AFFINITY = "ratio-nodes-by-memory", "balanced-don
 OVER_ZONES = "spread-over-zones"
 DONGLE = "example.com/dongle"
 NAMES = pytest.mark.parametrize(("better", "worse"), [("n1", "n2"), ("n2", "n1")], ids=["first", "second"])
-PACKING_CARDS = "packing"
+PACKING_CARDS, DEVICES = "packing", "device-args"
+SYSTEM = "koordinator-system"
 
 
 def fill(trial: Trial, expect: Expect, **cpu: int) -> None:
@@ -109,6 +116,41 @@ def test_models_that_are_not_shared(trial: Trial, expect: Expect) -> None:
     expect.pending("share", saying="does not support GPU Share")
     trial.submit(pod("usual").gpu_share(50))
     expect.bound("usual")
+
+
+@pytest.mark.profile(DEVICES)
+@pytest.mark.case("DS-278", severity="normal", source="koordinator DeviceShareArgs@v1.7.0; spec DEV-R55")
+def test_cards_need_not_be_aligned(trial: Trial, expect: Expect, seatrial_audit: RunningAudit) -> None:
+    """On a node that aligns all to one NUMA node of four cards a pod of the profile has five; the default has none."""
+    trial.submit(pod("usual").request(cpu=4).gpus(5), pod("a").request(cpu=4).gpus(5).scheduler(DEVICES))
+    seatrial_audit.auditor.excuse("AUD-310", trial.pod("a").metadata.uid)
+    trial.add(node("n1").server("dgx-h100").numa_policy(SINGLE_NUMA_NODE))
+    assert len(minors(expect.bound("a"))) == 5
+    expect.pending("usual")
+
+
+@pytest.mark.profile(DEVICES)
+@pytest.mark.needs(Capability.OWN_CLUSTER)
+@pytest.mark.case("DS-279", severity="normal", source="koordinator DeviceShareArgs@v1.7.0; spec DEV-R12")
+def test_templates_of_a_profile(trial: Trial, expect: Expect) -> None:
+    """The profile has templates for shares of GPUs, in a ConfigMap of its own: a quarter of a card is one of them,
+    another share is refused. The default has no templates for them."""
+    trial.call("POST", "/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SYSTEM}})
+    sizes = {"nvidia-A10": {"quarter": {GPU_CORE: 25, GPU_MEMORY_RATIO: 25}}}
+    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "trial-templates"}}
+    path = f"/api/v1/namespaces/{SYSTEM}/configmaps"
+    trial.accept(body | {"data": {"data.yaml": json.dumps(sizes)}}, path)
+    try:
+        trial.add(node("n1").gpus("a10", 1))
+        quarter, third = (pod(f"of-{percent}").gpu_share(percent).scheduler(DEVICES) for percent in (25, 30))
+        trial.submit(quarter, third, pod("usual").gpu_share(30))
+        expect.bound("usual")
+        (part,) = devices_of(expect.bound("of-25"))
+        assert part.extension is not None
+        assert part.extension.gpu_shared_resource_template == "quarter"
+        expect.pending("of-30", saying="no matched GPU shared resource template")
+    finally:
+        trial.call("DELETE", f"{path}/trial-templates")
 
 
 @pytest.mark.profile(ARGS)

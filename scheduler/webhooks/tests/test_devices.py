@@ -44,6 +44,9 @@ FIELD = "pod.spec.containers[*].resources.requests"
             {GPU_MEMORY_RATIO: "200", GPU_SHARED: "4"},
             id="who-says-how-many-is-believed",
         ),
+        pytest.param(
+            {NPU_CORE: "40", GPU_MEMORY_RATIO: "200"}, {NPU_CORE: "40", GPU_MEMORY_RATIO: "200"}, id="whole-npus-stay"
+        ),
         pytest.param({NVIDIA_GPU: "2"}, {NVIDIA_GPU: "2"}, id="the-spelling-of-nvidia-stays"),
         pytest.param({"cpu": "2"}, {"cpu": "2"}, id="no-device-at-all"),
     ],
