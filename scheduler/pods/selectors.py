@@ -62,8 +62,11 @@ def tolerates(toleration: Toleration, taint: Taint) -> bool:
 
 
 def budget_covers(budget: PodDisruptionBudget, namespace: str, labels: dict[str, str]) -> bool:
-    """Whether the budget protects such a pod. In preemption an absent or empty selector protects nothing (FWK-R81)."""
+    """Whether the budget protects such a pod.
+
+    In preemption an absent or empty selector protects nothing, and no budget a pod without labels (FWK-R81, GANG-R93).
+    """
     selector = budget.spec.selector
-    if selector is None or not (selector.match_labels or selector.match_expressions):
+    if selector is None or not (selector.match_labels or selector.match_expressions) or not labels:
         return False
     return budget.metadata.namespace == namespace and selector_matches(selector, labels)

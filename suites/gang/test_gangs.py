@@ -13,7 +13,14 @@ from seatrial.harness.clusters.fault_injection.transport import bindings
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.harness.subject.protocol import Subject
 from seatrial.scheduler.api.builders import gang, node, pod, priority_class, reservation
-from seatrial.scheduler.api.podgroup import BIND_GANG_GROUP, BIND_MEMBER_COUNT, GANG_GROUPS, GANG_MODE
+from seatrial.scheduler.api.podgroup import (
+    BIND_GANG_GROUP,
+    BIND_MEMBER_COUNT,
+    GANG_GROUPS,
+    GANG_MODE,
+    OLD_BIND_GANG_GROUP,
+    OLD_BIND_MEMBER_COUNT,
+)
 from seatrial.scheduler.api.transport import Request
 from seatrial.suites.gang.members import bound, names, status, workers
 from seatrial.suites.gang.namespaces import second_namespace
@@ -389,18 +396,20 @@ def test_the_gangs_of_a_group_are_in_two_namespaces(trial: Trial, expect: Expect
 
 @pytest.mark.feature("GANG-1.marked")
 @pytest.mark.case("GA-034", severity="normal")
-def test_members_that_are_bound_together_say_so(trial: Trial, expect: Expect) -> None:
+@pytest.mark.parametrize(
+    ("group", "count"),
+    [(BIND_GANG_GROUP, BIND_MEMBER_COUNT), (OLD_BIND_GANG_GROUP, OLD_BIND_MEMBER_COUNT)],
+    ids=["internal", "deprecated"],
+)
+def test_members_that_are_bound_together_say_so(trial: Trial, expect: Expect, group: str, count: str) -> None:
     """Both members have the ID of their group and the number of members; a pod without a gang has neither."""
     trial.add(node("n1").cards(3))
     trial.apply(gang("train", 2))
     trial.submit(*workers("train", 2), pod("single").gpus(1))
     *members, single = expect.bound("train-0", "train-1", "single")
-    marks = {
-        (pod.metadata.annotations.get(BIND_GANG_GROUP), pod.metadata.annotations.get(BIND_MEMBER_COUNT))
-        for pod in members
-    }
+    marks = {(pod.metadata.annotations.get(group), pod.metadata.annotations.get(count)) for pod in members}
     assert marks == {(f"{trial.name}/train", "2")}
-    assert BIND_GANG_GROUP not in single.metadata.annotations
+    assert group not in single.metadata.annotations
 
 
 @pytest.mark.feature("GANG-1.marked", "HIL-4.api-errors")

@@ -7,8 +7,15 @@ from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import PodBuilder, gang, node, pod, priority_class
-from seatrial.scheduler.api.podgroup import GANG_GROUPS, GANG_MIN, GANG_NAME, NETWORK_TOPOLOGY_INDEX
-from seatrial.suites.gang.members import names, status, workers
+from seatrial.scheduler.api.podgroup import (
+    GANG_GROUPS,
+    GANG_MIN,
+    GANG_NAME,
+    NETWORK_TOPOLOGY_INDEX,
+    POD_GROUP_LABEL,
+    POD_GROUP_NAME_LABEL,
+)
+from seatrial.suites.gang.members import bound, names, status, workers
 
 pytestmark = [pytest.mark.needs(Capability.HARDWARE)]
 
@@ -86,6 +93,30 @@ def test_the_label_of_a_pod_group_wants_the_pod_group(trial: Trial, expect: Expe
     expect.held(*names("train", 2), saying="has not init")
 
     trial.apply(gang("train", 2))
+
+    expect.bound(*names("train", 2))
+
+
+@pytest.mark.feature("GANG-5.annotations")
+@pytest.mark.case("GA-390", severity="normal", source="spec GANG-R1")
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [(POD_GROUP_LABEL, POD_GROUP_NAME_LABEL), (POD_GROUP_NAME_LABEL, GANG_NAME)],
+    ids=["label-before-old-label", "old-label-before-annotation"],
+)
+def test_which_of_two_names_counts(trial: Trial, expect: Expect, first: str, second: str) -> None:
+    """Two members of a gang of two have a name of their own for another gang beside that of the first one."""
+    trial.add(node("n1").cards(4))
+    if first == POD_GROUP_LABEL:
+        trial.apply(gang("train", 2))
+    built = [pod(name).gpus(1).label(first, "train").annotation(GANG_MIN, "2") for name in names("train", 2)]
+    for member in built:
+        (member.annotation if second == GANG_NAME else member.label)(second, f"own-{member.name}")
+    trial.submit(built[0])
+    expect.stable(seconds=5)
+    assert bound(trial) == []
+
+    trial.submit(built[1])
 
     expect.bound(*names("train", 2))
 

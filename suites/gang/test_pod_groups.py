@@ -8,11 +8,13 @@ import pytest
 
 from seatrial.fixtures.cluster import Ask
 from seatrial.fixtures.expect import Expect
+from seatrial.fixtures.scheduler_metrics import Figures
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.fault_injection.transport import pod_group_writes
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.harness.subject.protocol import Subject
 from seatrial.scheduler.api.builders import gang, node, pod
+from seatrial.scheduler.api.podgroup import GANG_TOTAL
 from seatrial.suites.gang.members import bound, names, status, workers
 
 pytestmark = [pytest.mark.needs(Capability.HARDWARE)]
@@ -220,6 +222,67 @@ def test_each_cycle_of_a_gang_has_a_number(trial: Trial, expect: Expect, service
     assert trial.reaches(lambda: cycle() > before, within=60), cycle()
     expect.stable(seconds=5)
     assert bound(trial) == []
+
+
+@pytest.mark.feature("GANG-1.status")
+@pytest.mark.case("GA-391", severity="normal", source="koordinator coscheduling/core/gang_summary.go@v1.8.0")
+@pytest.mark.needs(Capability.OWN_CLUSTER)
+def test_the_summary_of_a_gang(trial: Trial, expect: Expect, services: Ask) -> None:
+    """Two of three members are bound. The summary has the rules of the gang, and each member where it belongs."""
+    trial.add(node("n1").cards(2))
+    trial.apply(gang("train", 2).mode("NonStrict").waiting_time(300).annotation(GANG_TOTAL, "4"))
+    trial.submit(*workers("train", 3))
+    assert trial.reaches(lambda: len(bound(trial)) == 2, within=60)
+    (waiting,) = set(names("train", 3)) - set(bound(trial))
+    expect.pending(waiting)
+
+    def keys(*members: str) -> dict[str, dict[str, str]]:
+        return {f"{trial.name}/{name}": {} for name in members}
+
+    expected = {
+        "name": f"{trial.name}/train",
+        "waitTime": 300 * 10**9,
+        "mode": "NonStrict",
+        "gangMatchPolicy": "once-satisfied",
+        "minRequiredNumber": 2,
+        "totalChildrenNum": 4,
+        "gangGroup": [f"{trial.name}/train"],
+        "children": keys(*names("train", 3)),
+        "pendingChildren": keys(waiting),
+        "waitingForBindChildren": {},
+        "boundChildren": keys(*bound(trial)),
+        "onceResourceSatisfied": True,
+        "gangFrom": "GangFromPodGroupCrd",
+        "hasGangInit": True,
+    }
+    body = orjson.loads(services("GET", f"/apis/v1/plugins/Coscheduling/gang/{trial.name}/train").body)
+    assert {key: body.get(key) for key in expected} == expected
+    assert orjson.loads(services("GET", "/apis/v1/plugins/Coscheduling/gangs").body)[expected["name"]] == body
+    answer = services("GET", f"/apis/v1/plugins/Coscheduling/gang/{trial.name}/none")
+    assert (answer.code, f"cannot find gang {trial.name}/none" in answer.body.decode()) == (404, True)
+
+
+@pytest.mark.feature("GANG-1.status")
+@pytest.mark.case("GA-392", severity="normal", source="spec GANG-1.6, GANG-M21, GANG-M22")
+@pytest.mark.needs(Capability.OWN_CLUSTER)
+def test_the_metric_of_gang_cycles(trial: Trial, expect: Expect, services: Ask) -> None:
+    """A gang of two waits for a second card, and starts: an attempt that failed and one that succeeded are counted."""
+    cycles = "scheduler_gang_schedule_cycle_duration_seconds_count"
+
+    def counted(reason: str) -> float:
+        return Figures(services("GET", "/metrics").body.decode()).sum(cycles, reason=reason, job_size="1-100")
+
+    failed, succeeded = "all pending pods is already been attempted", "gang is already succeed"
+    before = counted(failed), counted(succeeded)
+    trial.add(node("n1").cards(1))
+    trial.apply(gang("train", 2))
+    trial.submit(*workers("train", 2))
+    expect.pending(*names("train", 2))
+    assert trial.reaches(lambda: counted(failed) > before[0], within=30)
+    assert counted(succeeded) == before[1]
+    trial.add(node("n2").cards(1))
+    expect.bound(*names("train", 2), within=60)
+    assert trial.reaches(lambda: counted(succeeded) > before[1], within=30)
 
 
 @pytest.mark.feature("GANG-1.status")

@@ -14,9 +14,9 @@ from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.answers import accepted
 from seatrial.harness.clusters.protocol import Capability
-from seatrial.scheduler.api.builders import PodBuilder, pod, reservation
+from seatrial.scheduler.api.builders import PodBuilder, pod, priority_class, reservation
 from seatrial.scheduler.api.clock import rfc3339
-from seatrial.scheduler.api.numa import PRIORITY_CLASS_LABEL
+from seatrial.scheduler.api.numa import PRIORITY_CLASS_LABEL, QOS_LABEL
 from seatrial.scheduler.api.slo import (
     ESTIMATED_AFTER_INITIALIZED,
     ESTIMATED_AFTER_SCHEDULED,
@@ -33,6 +33,7 @@ from seatrial.suites.loadaware.machines import (
     PEAK,
     PROD,
     RELEASED,
+    admitted,
     machines,
     small,
 )
@@ -44,15 +45,6 @@ AGGREGATED = {"aggregatedUsage": {"usageThresholds": {"cpu": 65}, "usageAggregat
 FREE = "koord-free"  # pods of this class estimate nothing
 OVER_MEMORY = "node(s) memory usage exceed threshold"
 EXPIRED = "node(s) nodeMetric expired"
-
-
-def admitted(expect: Expect, name: str, saying: str) -> None:
-    """The pod is refused with `saying`, or ("") bound."""
-    if saying:
-        expect.pending(name, saying=saying)
-    else:
-        expect.bound(name)
-        expect.refusal()
 
 
 def of(profile: str, *values: Any, id: str) -> Any:  # noqa: A002 - as pytest.param
@@ -193,6 +185,31 @@ def test_cpu_that_a_class_does_not_use(trial: Trial, expect: Expect, band: str, 
     settle(trial)
     builder = pod("a").request(cpu=4, memory="1Gi").scheduler(ESTIMATES)
     trial.submit(builder.label(PRIORITY_CLASS_LABEL, band) if band else builder)
+    admitted(expect, "a", saying)
+
+
+@pytest.mark.profile(ESTIMATES)
+@pytest.mark.feature("SCORE-3.filter")
+@pytest.mark.case("LA-124", severity="normal", source="spec FWK-R57, FWK-R63; apis/extension/priority_utils.go")
+@pytest.mark.parametrize(
+    ("qos", "priority", "saying"),
+    [("LS", 0, OVER), ("BE", 0, ""), ("", 9500, OVER), ("", 5500, ""), ("BE", 9500, OVER), ("LS", 5500, "")],
+)
+def test_the_class_of_a_pod_without_its_label(
+    trial: Trial, expect: Expect, qos: str, priority: int, saying: str
+) -> None:
+    """The same by the band of the pod's priority, and for a pod in none by its QoS class: 4 cores of CPU count for prod
+    pods, and not for batch pods."""
+    machines(trial, "n1")
+    report(trial, "n1", "12", "4Gi")
+    settle(trial)
+    builder = pod("a").request(cpu=4, memory="1Gi").scheduler(ESTIMATES)
+    if qos:
+        builder.label(QOS_LABEL, qos)
+    if priority:
+        trial.apply(priority_class(f"trial-{priority}", priority))
+        builder.priority_class(f"trial-{priority}")
+    trial.submit(builder)
     admitted(expect, "a", saying)
 
 

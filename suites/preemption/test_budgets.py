@@ -17,6 +17,7 @@ from seatrial.scheduler.api.core import DEFAULT_SCHEDULER
 from seatrial.suites.faults.schedulers import with_arguments
 from seatrial.suites.preemption.nominations import of
 from seatrial.suites.preemption.priorities import classes, second_namespace
+from seatrial.suites.scoring.rules import Json, expression
 
 __all__ = ["classes", "second_namespace"]
 
@@ -50,6 +51,40 @@ def test_each_budget_of_a_pod_counts(classes: Trial, expect: Expect, strict: str
     expect.running("low", "middle")
 
     preempts_on(classes, expect, "n2")
+
+
+@pytest.mark.feature("PRE-1.budgets")
+@pytest.mark.case(
+    "PR-280",
+    severity="normal",
+    source="kubernetes plugins/defaultpreemption/default_preemption.go@v1.35: filterPodsWithPDBViolation",
+)
+@pytest.mark.parametrize(
+    ("selector", "labels", "where"),
+    [
+        pytest.param({"matchExpressions": [expression("app", "In", "guarded")]}, GUARDED, "n2", id="in"),
+        pytest.param({"matchExpressions": [expression("app", "NotIn", "guarded")]}, GUARDED, "n1", id="not-in"),
+        pytest.param({"matchExpressions": [expression("team", "DoesNotExist")]}, GUARDED, "n2", id="no-such-label"),
+        pytest.param({"matchExpressions": [expression("team", "DoesNotExist")]}, {}, "n1", id="no-label-at-all"),
+        pytest.param({}, GUARDED, "n1", id="empty"),
+    ],
+)
+def test_the_pods_that_a_selector_protects(
+    classes: Trial, expect: Expect, selector: Json, labels: dict[str, str], where: str
+) -> None:
+    """A budget that allows no disruption covers the low pod by expressions. An empty selector covers no pod, and no
+    selector a pod without labels."""
+    hosts(classes, "n1", "n2")
+    budget = disruption_budget("keep", GUARDED, min_available=0)
+    budget["spec"] = {"maxUnavailable": 0, "selector": selector}
+    classes.apply(budget)
+    low, middle = of("low", "low", 4).on(host="n1"), of("middle", "middle", 4).on(host="n2")
+    for key, value in labels.items():
+        low.label(key, value)
+    classes.submit(low, middle.label("team", "middle"))
+    expect.running("low", "middle")
+
+    preempts_on(classes, expect, where)
 
 
 @pytest.mark.feature("PRE-1.budgets")

@@ -34,6 +34,28 @@ def test_members_that_have_room_need_no_victims(classes: Trial, expect: Expect) 
     assert len(left(classes)) == 2
 
 
+@pytest.mark.feature("PRE-2.for-the-rest", "SHELL-5.refusal")
+@pytest.mark.case(
+    "PR-281", severity="normal", source="spec GANG-M28; koordinator coscheduling/core/preemption.go@v1.7.0"
+)
+@pytest.mark.needs(Capability.OWN_CLUSTER)  # the message has the real names of namespaces
+def test_victims_say_which_gang_preempted_them(classes: Trial, expect: Expect) -> None:
+    """The message of the condition DisruptionTarget names the gang, and the member that was tried."""
+    hosts(classes, n1=2)
+    classes.submit(filler("low", "n1", 2, grace=30))
+    expect.running("low")
+    freeze(classes, "n1")
+    classes.apply(gang("train", 2))
+
+    classes.submit(*workers("train", 2))
+
+    expect.gone("low")
+    (condition,) = (each for each in classes.pod("low").status.conditions if each.type == "DisruptionTarget")
+    group = f"{classes.name}/train"
+    words = f": preempting to accommodate higher priority pods, preemptor: {group}, triggerPod: {group}-"
+    assert words in condition.message, condition
+
+
 @pytest.mark.feature("PRE-2.for-the-rest")
 @pytest.mark.case("JP-064", severity="critical")
 @pytest.mark.long(seconds=7)

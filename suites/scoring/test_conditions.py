@@ -8,6 +8,7 @@ from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import node, pod, priority_class
+from seatrial.suites.scoring.rules import REQUIRED, expression
 
 Json = dict[str, Any]
 
@@ -74,6 +75,35 @@ def test_the_message_counts_nodes_by_reason(trial: Trial, expect: Expect) -> Non
     expect.pending("large", saying="0/2 nodes are available: 1 Insufficient memory, 2 Insufficient cpu. ")
     # Each plugin that was asked for victims adds its words; kube-scheduler has DynamicResources before preemption.
     expect.pending("large", saying="preemption: 0/2 nodes are available: 2 Preemption is not helpful for scheduling.")
+
+
+@pytest.mark.feature("SHELL-5.refusal")
+@pytest.mark.case(
+    "SC-675", severity="normal", source="kubernetes pkg/scheduler/framework/types.go@v1.35: FitError.Error"
+)
+def test_the_message_lists_reasons_by_their_text(trial: Trial, expect: Expect) -> None:
+    """Ten nodes are too small and two are closed: 10 comes before 2, as words do. Without any node there is another
+    message."""
+    trial.submit(pod("early"))
+    expect.pending("early", saying="no nodes available to schedule pods", cooled=False)
+    trial.add(*(node(f"n{number}").cpu(2) for number in range(10)), *(node(name).taint("team") for name in ("a", "b")))
+    trial.submit(pod("large").request(cpu=4))
+    expect.pending("large", saying="0/12 nodes are available: 10 Insufficient cpu, 2 node(s) had untolerated taint")
+
+
+@pytest.mark.feature("SHELL-5.refusal")
+@pytest.mark.case(
+    "SC-676", severity="normal", source="kubernetes pkg/scheduler/schedule_one.go@v1.35: findNodesThatFitPod"
+)
+def test_the_message_counts_nodes_that_were_not_asked(trial: Trial, expect: Expect) -> None:
+    """A pod names one of four nodes, which lacks CPU and memory: the others are counted as well."""
+    trial.add(*(node(f"n{number}").cpu(2).memory("4Gi") for number in range(4)))
+    large = pod("large").request(cpu=4, memory="8Gi")
+    named = [{"matchFields": [expression("metadata.name", "In", "n0")]}]
+    large.manifest["spec"]["affinity"] = {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": named}}}
+    trial.submit(large)
+    counted = "1 Insufficient cpu, 1 Insufficient memory, 3 node(s) didn't satisfy plugin(s) [NodeAffinity]."
+    expect.pending("large", saying=f"0/4 nodes are available: {counted}")
 
 
 @pytest.mark.feature("SHELL-5.refusal")

@@ -9,9 +9,22 @@ from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import node
-from seatrial.suites.scoring.rules import HOST, PREFERRED, REQUIRED, expression, node_terms, patch, pod_with, waits
+from seatrial.suites.scoring.rules import (
+    HOST,
+    PREFERRED,
+    REQUIRED,
+    Json,
+    expression,
+    node_terms,
+    patch,
+    pod_with,
+    waits,
+)
 
 pytestmark = [pytest.mark.needs(Capability.NODES)]
+
+NAME = "metadata.name"
+OF_DISK = {"matchExpressions": [expression("disk", "In", "fast")]}
 
 
 @pytest.mark.feature("SCORE-4.selectors")
@@ -38,6 +51,52 @@ def test_a_toleration_names_key_and_value(trial: Trial, expect: Expect) -> None:
     expect.bound("right")
     waits(expect, "key", "untolerated taint")
     waits(expect, "value", "untolerated taint")
+
+
+@pytest.mark.feature("SCORE-4.selectors")
+@pytest.mark.case(
+    "SC-670", severity="critical", source="kubernetes k8s.io/api core/v1/toleration.go@v1.35: ToleratesTaint"
+)
+def test_a_toleration_need_not_name_everything(trial: Trial, expect: Expect) -> None:
+    """Without a key, Exists tolerates every taint; without an operator, key and value are compared; another effect
+    than that of the taint is not tolerated."""
+    trial.add(node("n1").taint("team", "red"))
+    trial.submit(
+        pod_with("any", tolerations=[{"operator": "Exists"}]),
+        pod_with("no-operator", tolerations=[{"key": "team", "value": "red"}]),
+        pod_with("effect", tolerations=[{"key": "team", "operator": "Exists", "effect": "NoExecute"}]),
+    )
+    expect.bound("any", "no-operator")
+    waits(expect, "effect", "untolerated taint")
+
+
+@pytest.mark.feature("SCORE-4.selectors")
+@pytest.mark.case("SC-671", severity="critical", source="kubernetes plugins/tainttoleration@v1.35: Filter")
+@pytest.mark.long(seconds=6)
+def test_every_taint_has_to_be_tolerated(trial: Trial, expect: Expect) -> None:
+    """A node has two taints: a pod that tolerates the first one, or the second one, waits."""
+    trial.add(node("n1").taint("a").taint("b"))
+    some = {key: {"key": key, "operator": "Exists"} for key in "ab"}
+    trial.submit(
+        pod_with("both", tolerations=list(some.values())),
+        *(pod_with(f"one-{key}", tolerations=[some[key]]) for key in some),
+    )
+    expect.bound("both")
+    waits(expect, "one-a", "untolerated taint")
+    waits(expect, "one-b", "untolerated taint")
+
+
+@pytest.mark.feature("SCORE-4.selectors")
+@pytest.mark.case("SC-672", severity="normal", source="kubernetes plugins/nodeunschedulable@v1.35: Filter")
+def test_a_cordon_is_tolerated_as_a_taint(trial: Trial, expect: Expect) -> None:
+    """A pod that tolerates the taint of cordoned nodes, as pods of a DaemonSet do, is placed on one."""
+    trial.add(node("n1"))
+    patch(trial, "/api/v1/nodes/n1", {"spec": {"unschedulable": True}})
+    trial.settle()
+    cordon = {"key": "node.kubernetes.io/unschedulable", "operator": "Exists", "effect": "NoSchedule"}
+    trial.submit(pod_with("p", tolerations=[cordon]), pod_with("q"))
+    expect.bound("p")
+    waits(expect, "q", "unschedulable")
 
 
 @pytest.mark.feature("SCORE-4.selectors")
@@ -170,6 +229,32 @@ def test_match_fields_name_the_node(trial: Trial, expect: Expect) -> None:
         trial.submit(pod_with(name, affinity={"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": terms}}}))
     assert expect.bound("named").spec.node_name == "n2"
     waits(expect, "lost")
+
+
+@pytest.mark.feature("SCORE-4.selectors")
+@pytest.mark.case(
+    "SC-673",
+    severity="normal",
+    source="kubernetes plugins/nodeaffinity@v1.35: PreFilter; component-helpers nodeaffinity",
+)
+@pytest.mark.parametrize(
+    ("terms", "fits"),
+    [
+        pytest.param([{"matchFields": [expression(NAME, "NotIn", "n1")]}], True, id="not-that-node"),
+        pytest.param([{"matchFields": [expression(NAME, "In", "n1")]}, OF_DISK], True, id="a-name-or-a-label"),
+        pytest.param([{"matchFields": [expression(NAME, "In", "n1")], **OF_DISK}], False, id="a-name-and-a-label"),
+    ],
+)
+def test_names_in_terms(trial: Trial, expect: Expect, terms: list[Json], fits: bool) -> None:
+    """A pod has room on n2 alone, which has the label, and is placed there if a term selects it."""
+    trial.add(node("n1").cpu(4), node("n2").cpu(16).label("disk", "fast"))
+    affinity = {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": terms}}}
+    trial.submit(pod_with("p", affinity=affinity).request(cpu=8))
+    if fits:
+        expect.bound("p")
+        expect.refusal()
+    else:
+        waits(expect, "p")
 
 
 @pytest.mark.feature("SCORE-4.selectors")

@@ -241,6 +241,58 @@ def test_all_images_of_a_pod_count(trial: Trial, expect: Expect, order: Sequence
     expect.refusal()
 
 
+@pytest.mark.feature("SCORE-4.images")
+@pytest.mark.case("SC-677", severity="normal", source="kubernetes plugins/imagelocality/image_locality.go@v1.35")
+@pytest.mark.parametrize("rare", ["n1", "n4"])
+def test_an_image_that_few_nodes_have_counts_less(trial: Trial, expect: Expect, rare: str) -> None:
+    """One of four nodes has the image of one container, the others, which are a little fuller, that of another."""
+    names = [f"n{number}" for number in range(1, 5)]
+    trial.add(*(node(name).cpu(32) for name in names))
+    for name in names:
+        images(trial, name, f"registry.example/{'rare' if name == rare else 'usual'}:1", mebibytes=1800)
+        if name != rare:
+            occupy(trial, name, cpu=3, memory="1Gi")
+    builder = pod("asked").request(cpu=1)
+    (first,) = builder.manifest["spec"]["containers"]
+    both = [{**first, "name": kind, "image": f"registry.example/{kind}:1"} for kind in ("rare", "usual")]
+    builder.manifest["spec"]["containers"] = both
+    trial.submit(builder)
+    assert expect.bound("asked").spec.node_name != rare
+    expect.refusal()
+
+
+@pytest.mark.feature("SCORE-4.images")
+@pytest.mark.case("SC-678", severity="normal", source="kubernetes plugins/imagelocality/image_locality.go@v1.35")
+@each_order
+def test_images_of_init_containers_count(trial: Trial, expect: Expect, order: Sequence[str]) -> None:
+    """A pod goes to the node that has the large image of its init container, which is a little fuller."""
+    has, _ = order
+    trial.add(*(node(name).cpu(32) for name in sorted(order)))
+    occupy(trial, has, cpu=2, memory="1Gi")
+    images(trial, has, "registry.example/model:1", mebibytes=1800)
+    builder = pod("asked").request(cpu=1)
+    builder.manifest["spec"]["initContainers"] = [{"name": "load", "image": "registry.example/model:1"}]
+    trial.submit(builder)
+    assert expect.bound("asked").spec.node_name == has
+    expect.refusal()
+
+
+@pytest.mark.feature("SCORE-4.fit")
+@pytest.mark.case(
+    "SC-679", severity="normal", source="kubernetes pkg/scheduler/util/pod_resources.go@v1.35: DefaultMilliCPURequest"
+)
+@each_order
+def test_pods_without_requests_count_in_scores(trial: Trial, expect: Expect, order: Sequence[str]) -> None:
+    """Six pods without requests, each counted as 100m and 200Mi, are more than one that requests half as much."""
+    few, many = order
+    trial.add(*(node(name).cpu(4).memory("8Gi") for name in sorted(order)))
+    trial.submit(pod("small").request(cpu="300m", memory="600Mi").node_name(few))
+    trial.submit(*(builder.node_name(many) for builder in pods("bare", 6)))
+    trial.submit(pod("asked").request(cpu=1, memory="2Gi"))
+    assert expect.bound("asked").spec.node_name == few
+    expect.refusal()
+
+
 @pytest.mark.feature("SCORE-4.balance")
 @pytest.mark.case("SC-039", severity="normal")
 @each_order

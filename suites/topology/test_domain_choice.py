@@ -297,6 +297,19 @@ def test_a_gang_that_is_no_multiple_waits(trial: Trial, expect: Expect, layer: s
         assert not where(trial, "odd")
 
 
+@pytest.mark.feature("TOPO-2.said")
+@pytest.mark.case("TO-170", severity="normal", source="spec GANG-M17, GANG-M18")
+def test_a_gang_that_is_no_multiple_says_so(trial: Trial, expect: Expect) -> None:
+    """A block has room for a gang of three, whose members are a multiple of two there: it offers two."""
+    trial.apply(network())
+    trial.add(placed_in("b1-0", "s1", "b1", cards=4))
+    in_tree(trial, 1)
+    trial.apply(gang("odd", 3).gather("BlockLayer", MUST, multiple=2))
+    trial.submit(*workers("odd", 3))
+    expect.pending(*names("odd", 3), saying="desiredOfferSlot: 3, topology topologyNode BlockLayer/b1: 2")
+    expect.pending("odd-0", saying="podCountMultiple constraints: BlockLayer=2")
+
+
 @pytest.mark.feature("TOPO-2.best-domain")
 @pytest.mark.case("TO-130", severity="critical", source="spec GANG-R57, GANG-R58")
 @pytest.mark.parametrize("strategy", [MUST, PREFER])
