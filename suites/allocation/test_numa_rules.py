@@ -154,6 +154,24 @@ def test_a_numa_node_that_pods_share(trial: Trial, expect: Expect, order: tuple[
 
 
 @pytest.mark.feature("NUMA-1.not-overbooked")
+@pytest.mark.case(
+    "NU-110", severity="normal", source="spec NUMA-R47; koordinator nodenumaresource/topology_options.go@v1.7.0"
+)
+@pytest.mark.parametrize(("memory", "fits"), [("180Gi", True), ("200Gi", False)], ids=["within", "beyond"])
+def test_memory_of_a_numa_node_is_amplified(trial: Trial, expect: Expect, memory: str, *, fits: bool) -> None:
+    """Memory counts one and a half times: a NUMA node of 128Gi has room for a pod of 180Gi, and not of 200Gi."""
+    trial.add(node("n1").server(MACHINE).annotation(AMPLIFICATION_RATIO, '{"memory":1.5}'))
+    trial.settle(2)
+
+    trial.submit(plain("a", 4, memory).align(SINGLE_NUMA_NODE))
+
+    if fits:
+        assert len(shares(expect.running("a"))) == 1
+    else:
+        expect.pending("a", saying=UNALIGNED)
+
+
+@pytest.mark.feature("NUMA-1.node-policy")
 @pytest.mark.case("NU-052", severity="normal", source="spec NUMA-R47")
 @pytest.mark.parametrize("amplified", [False, True])
 def test_numa_nodes_that_are_amplified_already(trial: Trial, expect: Expect, *, amplified: bool) -> None:

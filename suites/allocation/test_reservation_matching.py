@@ -84,7 +84,8 @@ def test_all_of_a_selector_and_one_of_the_terms_hold(trial: Trial, expect: Expec
 @pytest.mark.case("RV-141", severity="critical", source=f"{_MATCHING} (checkReservationMatchedOrIgnored)")
 def test_taints_of_each_effect(trial: Trial, expect: Expect) -> None:
     """NoSchedule and NoExecute keep a pod with reservation affinity out, if it does not tolerate them, the second of
-    two as well; PreferNoSchedule keeps nobody out. A pod that names its reservation gets in, closed or not."""
+    two as well; PreferNoSchedule keeps nobody out. A pod that names its reservation gets in, closed or not, and so does
+    one whose affinity tolerates the taint of closed nodes."""
     trial.add(node("n1").cpu(32))
     effects = {"schedule": "NoSchedule", "execute": "NoExecute", "prefer": "PreferNoSchedule"}
     for name, effect in effects.items():
@@ -92,7 +93,8 @@ def test_taints_of_each_effect(trial: Trial, expect: Expect) -> None:
         trial.reserve(held.taint("for", "x", effect).closed() if name == "schedule" else held.taint("for", "x", effect))
     two = reservation("two").like(pod("x").request(cpu=4)).for_labels(app="two").many()
     trial.reserve(two.taint("for", "x").taint("on", "y", "NoExecute"))
-    for name in (*effects, "two"):
+    trial.reserve(reservation("shut").like(pod("x").request(cpu=4)).for_labels(app="shut").many().closed())
+    for name in (*effects, "two", "shut"):
         expect.available(name)
     tolerated = {"key": "for", "operator": "Exists"}
 
@@ -109,10 +111,15 @@ def test_taints_of_each_effect(trial: Trial, expect: Expect) -> None:
         owner("preferred", cpu=1).label("app", "prefer").into_reservation(),
         owner("by-name", cpu=1).label("app", "schedule").into_reservation(name="schedule"),
         owner("without-affinity", cpu=1).label("app", "two"),
+        owner("shut-out", cpu=1).label("app", "shut").into_reservation(tolerations=[tolerated]),
+        owner("let-in", cpu=1)
+        .label("app", "shut")
+        .into_reservation(tolerations=[{"key": "node.kubernetes.io/unschedulable", "operator": "Exists"}]),
     )
 
     inside = {"tolerates": "execute", "preferred": "prefer", "by-name": "schedule", "without-affinity": "two"}
-    get_in(expect, inside, "bare", "one-of-two", "other-value", "other-effect")
+    inside["let-in"] = "shut"
+    get_in(expect, inside, "bare", "one-of-two", "other-value", "other-effect", "shut-out")
 
 
 @pytest.mark.feature("RSV-3.taints")

@@ -58,12 +58,34 @@ def test_what_the_other_reservations_of_an_owner_hold(trial: Trial, expect: Expe
         trial.reserve(cores(name, 3))
         expect.available(name)
     trial.submit(inside("six", 6))
-    expect.pending("six")
+    expect.pending("six", saying="1 Insufficient cpu by node")
 
     trial.submit(inside("five", 5))
 
     assert reservation_of(expect.bound("five")) in {"one", "two"}
     expect.pending("six")
+
+
+@pytest.mark.feature("RSV-1.held")
+@pytest.mark.case(
+    "RV-331",
+    severity="normal",
+    source="spec RSV-R24; koordinator: pkg/scheduler/plugins/reservation/transformer.go@v1.7.0 (host ports)",
+)
+def test_a_port_of_the_node_is_held_for_the_owner(trial: Trial, expect: Expect) -> None:
+    """A reservation holds a port of its node: another pod with the port waits, and the owner gets it."""
+    trial.add(node("n1").cpu(SMALL))
+    like, stranger, a = (builder.request(cpu=2) for builder in (pod("x"), pod("stranger"), owner("a")))
+    for built in (like, stranger, a):
+        built.manifest["spec"]["containers"][0]["ports"] = [{"containerPort": 80, "hostPort": 8080}]
+    trial.reserve(reservation("held").like(like).for_labels(app="owner").many())
+    expect.available("held")
+
+    trial.submit(stranger)
+
+    expect.pending("stranger", saying="didn't have free ports for the requested pod ports")
+    is_in(trial, expect, a, "held")
+    expect.pending("stranger")
 
 
 @pytest.mark.feature("RSV-2.policies")

@@ -210,6 +210,45 @@ def test_affinity(trial: Trial, expect: Expect) -> None:
     assert messages == {"0/2 reservations are available: 2 Reservation(s) didn't match the requested reservation name."}
 
 
+@pytest.mark.feature("RSV-3.affinity")
+@pytest.mark.case(
+    "RV-330",
+    severity="normal",
+    source="spec RSV-R31, RSV-R42, RSV-R43, E7; koordinator: pkg/scheduler/plugins/reservation/plugin.go@v1.7.0",
+)
+def test_why_a_required_reservation_has_no_room(trial: Trial, expect: Expect) -> None:
+    """Four of six cores of a reservation are used, and another one is on a node that is cordoned later. Pods that ask
+    for three cores of the one or of the other are told what is in their way, in a second event without the numbers."""
+    trial.add(node("n1").cpu(16).label("zone", "a"), node("n2").cpu(16).label("zone", "b"))
+    for name, zone in (("full", "a"), ("away", "b")):
+        held = reservation(name).like(pod("x").request(cpu=6).select({"zone": zone})).for_labels(app="owner").many()
+        trial.reserve(held.policy("Restricted").label("tier", name))
+        expect.available(name)
+    trial.submit(owner("first", cpu=4).into_reservation(name="full"))
+    expect.bound("first")
+    assert trial.call("PATCH", "/api/v1/nodes/n2", {"spec": {"unschedulable": True}}).ok
+    trial.settle()
+
+    trial.submit(
+        owner("named", cpu=3).into_reservation(name="full"),
+        owner("selecting", cpu=3).into_reservation(reservationSelector={"tier": "away"}),
+    )
+
+    expect.pending("named", saying="1 Reservation(s) Insufficient cpu, requested: 3000, used: 4000, capacity: 6000")
+    expect.pending("named", saying="1 Reservation(s) exactly matches the requested reservation name")
+    expect.pending("named", saying="2 Reservation(s) matched owner total")
+    expect.pending("selecting", saying="1 Reservation(s) for node reason that node(s) were unschedulable")
+    notes = {
+        "named": "1 Reservation(s) exactly matches the requested reservation name, 1 Reservation(s) Insufficient cpu, "
+        "1 Reservation(s) didn't match the requested reservation name",
+        "selecting": "1 Reservation(s) didn't match affinity rules, "
+        "1 Reservation(s) for node reason that node(s) were unschedulable",
+    }
+    for name, note in notes.items():
+        second = {event.message for event in trial.events(name) if event.reason == "FailedScheduling-Reservation"}
+        assert second == {f"0/2 reservations are available: {note}."}
+
+
 @pytest.mark.feature("RSV-3.taints")
 @pytest.mark.case("RV-021", severity="critical")
 def test_closed_and_tainted(trial: Trial, expect: Expect) -> None:

@@ -7,9 +7,9 @@ import pytest
 from seatrial.fixtures.descheduler import StartDescheduler
 from seatrial.fixtures.trial import TRIAL_LABEL, Trial
 from seatrial.harness.clusters.protocol import Capability
-from seatrial.scheduler.api.builders import disruption_budget, pod
+from seatrial.scheduler.api.builders import disruption_budget, pod, priority_class
 from seatrial.scheduler.api.core import Pod
-from seatrial.scheduler.api.migration import EVICT_ANNOTATION, EVICTION_COST
+from seatrial.scheduler.api.migration import DELETION_COST, EVICT_ANNOTATION, EVICTION_COST
 from seatrial.suites.descheduling.workloads import (
     OFF,
     annotate,
@@ -197,6 +197,40 @@ def test_of_one_priority_class_the_qos_class_decides(trial: Trial, start_desched
     start_descheduler({}, migration={"maxMigratingGlobally": 1, "skipCheckExpectedReplicas": True})
 
     assert order_of_ends(trial, 3) == [name.lower() for name in classes]
+
+
+@pytest.mark.feature("MIG-2.sort")
+@pytest.mark.case(
+    "MG-310", severity="normal", source="spec RSV-R72; koordinator: pkg/descheduler/utils/sorter/pod.go@v1.7.0"
+)
+@pytest.mark.long(seconds=8)
+@pytest.mark.parametrize("by", ["priority", "kubernetes-qos", "deletion-cost", "deletion-cost-first", "no-number"])
+def test_of_equal_classes_priority_and_costs_decide(trial: Trial, start_descheduler: StartDescheduler, by: str) -> None:
+    """Jobs for prod pods of two workloads wait, that for the cheap one is the older; one may run at a time. The pod of
+    lower priority goes first, or Burstable before Guaranteed, or of lower deletion cost, also where its eviction cost
+    is the higher one. A cost with a leading zero counts as none."""
+    with_nodes(trial, "n1", "n2")
+    costs = {
+        "deletion-cost": [{DELETION_COST: "-1"}, {}],
+        "deletion-cost-first": [{DELETION_COST: "-1", EVICTION_COST: "5"}, {EVICTION_COST: "-5"}],
+        "no-number": [{EVICTION_COST: "-1"}, {EVICTION_COST: "-05"}],
+    }
+    for rank, name in enumerate(["cheap", "dear"]):
+        like = pod("x").request(cpu=1, memory="1Gi").label("koordinator.sh/priority-class", "koord-prod")
+        if by == "priority":
+            trial.apply(priority_class(f"trial-{name}", 9000 + rank))
+            like.priority_class(f"trial-{name}")
+        elif by == "kubernetes-qos" and not rank:
+            like.limits({"cpu": 2})
+        for key, cost in costs.get(by, [{}, {}])[rank].items():
+            like.annotation(key, cost)
+        deployment(trial, name, 2, like=like)
+        migrated = wait_running(trial, name, 2)[0].metadata.name
+        migrate(trial, name, migrated, mode="EvictDirectly", ttl="10m")
+        trial.pass_time(1)
+    start_descheduler({}, migration={"maxMigratingGlobally": 1, "skipCheckExpectedReplicas": True})
+
+    assert order_of_ends(trial, 2) == ["cheap", "dear"]
 
 
 @pytest.mark.feature("MIG-2.filter")

@@ -10,9 +10,17 @@ from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import disruption_budget, node, pod
 from seatrial.scheduler.api.device import DEVICE_ALLOCATED
 from seatrial.scheduler.api.durations import go_duration
-from seatrial.scheduler.api.migration import CREATED_BY, EVICT_POLICY, JOBS_PATH, SOFT_EVICTION
+from seatrial.scheduler.api.migration import (
+    CREATED_BY,
+    EVICT_POLICY,
+    EVICT_REASON,
+    EVICT_TRIGGER,
+    JOBS_PATH,
+    SOFT_EVICTION,
+)
 from seatrial.scheduler.api.reservation import RESERVATIONS_PATH
 from seatrial.suites.descheduling.workloads import (
+    ALL_AT_ONCE,
     OFF,
     deployment,
     ended,
@@ -210,13 +218,15 @@ def test_the_delete_options_of_a_job_are_those_of_its_eviction(
 @pytest.mark.feature("MIG-1.evict-directly")
 @pytest.mark.case("MG-049", severity="normal")
 def test_a_pod_decides_how_it_is_evicted(trial: Trial, start_descheduler: StartDescheduler) -> None:
-    """The label of a pod asks for a soft eviction: its annotation says so, and the pod goes on."""
+    """The label of a pod asks for a soft eviction: its annotation says so, with the reason and the delete options of
+    the job, and the pod goes on."""
     with_nodes(trial, "n1", "n2")
     deployment(trial, "web", 3, like=pod("x").request(cpu=1).label(EVICT_POLICY, "SoftEviction"))
     name = wait_running(trial, "web", 3)[0].metadata.name
     start_descheduler({})
 
-    migrate(trial, "ask", name, mode="EvictDirectly")
+    options = {"gracePeriodSeconds": 5}
+    migrate(trial, "ask", name, mode="EvictDirectly", annotations={EVICT_REASON: "too hot"}, deleteOptions=options)
 
     def has_annotation() -> bool:
         pod = trial.find(name)
@@ -224,6 +234,47 @@ def test_a_pod_decides_how_it_is_evicted(trial: Trial, start_descheduler: StartD
 
     assert trial.reaches(has_annotation, within=30), job(trial, "ask").status
     assert not trial.pod(name).deleting
+    asked = orjson.loads(trial.pod(name).metadata.annotations[SOFT_EVICTION])
+    assert (asked["reason"], asked["deleteOptions"]) == ("too hot", options)
+
+
+@pytest.mark.feature("MIG-1.phases")
+@pytest.mark.case("MG-317", severity="normal", source="spec RSV-R62: evict-reason, else evict-trigger, else NotSet")
+def test_the_reason_of_an_eviction(trial: Trial, start_descheduler: StartDescheduler) -> None:
+    """Events of three pods say why they go: by the reason of the job, by its trigger, or that there is none."""
+    with_nodes(trial, "n1", "n2")
+    deployment(trial, "web", 3, like=pod("x").request(cpu=1).node_name("n1"))
+    names = [pod.metadata.name for pod in wait_running(trial, "web", 3)]
+    start_descheduler({}, migration=ALL_AT_ONCE)
+    given = [{EVICT_REASON: "too hot", EVICT_TRIGGER: "Mine"}, {EVICT_TRIGGER: "Mine"}, {}]
+    for number, annotations in enumerate(given):
+        migrate(trial, f"move-{number}", names[number], mode="EvictDirectly", annotations=annotations)
+
+    for number, reason in enumerate(["too hot", "Mine", "NotSet"]):
+        assert ended(trial, f"move-{number}").status.phase == "Succeeded"
+        messages = [event.message for event in trial.events(names[number]) if event.reason == "Descheduled"]
+        assert messages == [f'Pod evicted from node "n1" by the reason "{reason}"']
+
+
+@pytest.mark.feature("MIG-1.phases")
+@pytest.mark.case(
+    "MG-316", severity="normal", source="spec RSV-R80: jobs with the mode, ttl and options of the arguments"
+)
+@pytest.mark.long(seconds=6)
+def test_what_jobs_of_strategies_are_like(trial: Trial, start_descheduler: StartDescheduler) -> None:
+    """The job of an old pod has the mode, the time to live and the delete options of the configuration."""
+    with_nodes(trial, "n1", "n2")
+    deployment(trial, "web", 3, like=pod("x").request(cpu=1))
+    wait_running(trial, "web", 3)
+    trial.pass_time(2)
+    options = {"gracePeriodSeconds": 7}
+    more = {"defaultJobMode": "EvictDirectly", "defaultJobTTL": "7m", "defaultDeleteOptions": options}
+
+    start_descheduler({"PodLifeTime": {"maxPodLifeTimeSeconds": 1}}, migration={**ALL_AT_ONCE, **more})
+
+    assert trial.reaches(lambda: bool(jobs(trial)), within=15)
+    spec = jobs(trial)[0].spec
+    assert (spec.mode, go_duration(spec.ttl), spec.delete_options) == ("EvictDirectly", 420.0, options)
 
 
 @pytest.mark.feature("MIG-1.evict-directly")

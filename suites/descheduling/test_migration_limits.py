@@ -1,5 +1,7 @@
 """Limits of migrations: of one workload, of a namespace, of the cluster, and disruption budgets."""
 
+from typing import Any
+
 import pytest
 
 from seatrial.fixtures.descheduler import StartDescheduler
@@ -152,10 +154,12 @@ def test_one_pod_of_a_workload_at_a_time(trial: Trial, start_descheduler: StartD
             {"maxMigratingPerNamespace": 2, "maxMigratingPerNode": 3}, 2, id="per-namespace", marks=pytest.mark.long(15)
         ),
         pytest.param({"maxMigratingPerNode": 3}, 3, id="per-node"),
+        pytest.param({}, 2, id="two-per-node-by-default"),
+        pytest.param({"skipEvictionGates": ["MaxMigratingPerNode"]}, 4, id="per-node-is-skipped"),
     ],
 )
 def test_only_so_many_pods_migrate(
-    trial: Trial, start_descheduler: StartDescheduler, limits: dict[str, int], most: int
+    trial: Trial, start_descheduler: StartDescheduler, limits: dict[str, Any], most: int
 ) -> None:
     """Four jobs for pods of four workloads on one node, with a limit: never more of them run at once, and all end."""
     with_nodes(trial, "n1", "n2")
@@ -179,7 +183,7 @@ def test_only_so_many_pods_migrate(
             for job in jobs(trial)
             if job.running
             and (
-                "PerNode" not in str(limits)
+                (limits and "PerNode" not in str(limits))
                 or "PerNamespace" in str(limits)
                 or (job.spec.pod_ref.name, job.spec.pod_ref.uid) in here
             )
@@ -218,6 +222,28 @@ def test_evictions_of_one_object_are_spread_in_time(
     assert trial.reaches(lambda: gone() == 1, within=45)
     assert not trial.wait(lambda: gone() == 2, within=45)
     assert trial.reaches(lambda: gone() == 2, within=40)
+
+
+@pytest.mark.feature("MIG-3.object-limiter")
+@pytest.mark.case("MG-318", severity="normal", source="spec RSV-R70: burst = burst or 1")
+@pytest.mark.long(80)
+def test_an_object_limiter_may_have_a_burst(trial: Trial, start_descheduler: StartDescheduler) -> None:
+    """One eviction a minute, and two at once at first: of three jobs for one workload two go, the third waits."""
+    with_nodes(trial, "n1", "n2")
+    deployment(trial, "web", 6, like=pod("x").request(cpu=1))
+    names = [pod.metadata.name for pod in wait_running(trial, "web", 6)[:3]]
+    limits = {"workload": {"duration": "60s", "maxMigrating": 1, "burst": 2}}
+    start_descheduler(
+        {}, migration={"objectLimiters": limits, "maxMigratingPerWorkload": 3, "maxUnavailablePerWorkload": 3}
+    )
+    for number, name in enumerate(names):
+        migrate(trial, f"move-{number}", name, mode="EvictDirectly", ttl="10m")
+
+    def gone() -> int:
+        return sum(trial.find(name) is None for name in names)
+
+    assert trial.reaches(lambda: gone() == 2, within=30)
+    assert not trial.wait(lambda: gone() == 3, within=15)
 
 
 @pytest.mark.feature("DES-2.rate")

@@ -98,6 +98,23 @@ def stuck(trial: Trial, pod: Pod, status: str, reason: str = "Disk") -> None:
 
 
 @pytest.mark.feature("DES-1.strategies")
+@pytest.mark.case("MG-314", severity="normal", source="spec RSV-R96: EvictDirectly evicts the first maxPodsToEvict")
+@pytest.mark.long(seconds=5)
+def test_how_many_pods_are_scaled_down_at_once(trial: Trial, start_descheduler: StartDescheduler) -> None:
+    """Two large and two small pods on a node: with EvictDirectly and a maxPodsToEvict of two the large ones go."""
+    with_nodes(trial, "n1", "n2")
+    for name, cpu in (("large", 4), ("small", 1)):
+        deployment(trial, name, 2, like=sized(cpu, "1Gi", "n1"))
+        wait_running(trial, name, 2)
+    large = sorted(pod.metadata.name for pod in running(trial, "large"))
+    evicting = {"ScaleDownBinPack": {"strategy": "EvictDirectly", "maxPodsToEvict": 2}}
+
+    start_descheduler(evicting, migration=DIRECTLY, **ONE_ROUND)
+
+    assert moved(trial, 2) == large
+
+
+@pytest.mark.feature("DES-1.strategies")
 @pytest.mark.case("DC-124", severity="normal")
 @pytest.mark.long(seconds=5)
 def test_pods_with_a_condition_go(trial: Trial, start_descheduler: StartDescheduler) -> None:

@@ -64,6 +64,72 @@ def test_pods_that_restart_too_often_go(trial: Trial, start_descheduler: StartDe
 
 
 @pytest.mark.feature("DES-1.strategies")
+@pytest.mark.case(
+    "MG-311", severity="normal", source="spec RSV-R97; descheduler v0.35 README: RemovePodsHavingTooManyRestarts"
+)
+@pytest.mark.long(seconds=6)
+@pytest.mark.parametrize(
+    ("args", "goes"),
+    [
+        pytest.param({}, {"crash", "often"}, id="containers"),
+        pytest.param({"includingInitContainers": True}, {"crash", "init", "often"}, id="with-init"),
+        pytest.param({"states": ["CrashLoopBackOff"]}, {"crash"}, id="state"),
+    ],
+)
+def test_which_restarts_count(
+    trial: Trial, start_descheduler: StartDescheduler, args: dict[str, Any], goes: set[str]
+) -> None:
+    """With a threshold of five: two pods of which a container was restarted six times, of one it is in a crash loop,
+    and one pod with two restarts and four of an init container."""
+    with_nodes(trial, "n1", "n2")
+    deployment(trial, "web", 4, like=pod("x").request(cpu=1))
+    pods = dict(zip(["crash", "init", "often"], wait_running(trial, "web", 4), strict=False))
+    for name, each in pods.items():
+        restarted(trial, each, 2 if name == "init" else 6)
+    rows = orjson.loads(trial.call("GET", path_of(pods["crash"])).body)["status"]["containerStatuses"]
+    waiting = {"waiting": {"reason": "CrashLoopBackOff"}}
+    more = {
+        "init": {"initContainerStatuses": [{**row, "restartCount": 4} for row in rows]},
+        "crash": {"containerStatuses": [{**row, "state": waiting} for row in rows]},
+    }
+    for name, fields in more.items():
+        accepted(trial.call("PATCH", f"{path_of(pods[name])}/status", {"status": fields}), "write the pod's status")
+    trial.settle()
+
+    restarts = {"RemovePodsHavingTooManyRestarts": {"podRestartThreshold": 5, **args}}
+    start_descheduler(restarts, migration=DIRECTLY, **ONE_ROUND)
+
+    assert moved(trial, len(goes)) == sorted(pods[name].metadata.name for name in goes)
+
+
+@pytest.mark.feature("DES-1.strategies")
+@pytest.mark.case(
+    "MG-312",
+    severity="normal",
+    source="descheduler v0.35: pkg/framework/plugins: podlifetime, removepods…toomanyrestarts",
+)
+@pytest.mark.long(seconds=8)
+@pytest.mark.parametrize("names", [("a", "b"), ("b", "a")], ids=["a-first", "b-first"])
+@pytest.mark.parametrize("strategy", ["PodLifeTime", "RemovePodsHavingTooManyRestarts"])
+def test_the_pod_that_goes_first(
+    trial: Trial, start_descheduler: StartDescheduler, strategy: str, names: tuple[str, str]
+) -> None:
+    """A round may evict one pod: of two old ones the older goes, of two with many restarts the one with more."""
+    with_nodes(trial, "n1", "n2")
+    for name, count in zip(names, (9, 5), strict=True):
+        deployment(trial, name, 1, like=pod("x").request(cpu=1))
+        restarted(trial, wait_running(trial, name, 1)[0], count)
+        trial.pass_time(2)
+    first = running(trial, names[0])[0].metadata.name
+    args = {"PodLifeTime": {"maxPodLifeTimeSeconds": 1}, "RemovePodsHavingTooManyRestarts": {"podRestartThreshold": 5}}
+
+    one = {"maxNoOfPodsToEvictTotal": 1}
+    start_descheduler({strategy: args[strategy]}, migration=DIRECTLY, **one, **ONE_ROUND)
+
+    assert moved(trial, 1) == [first]
+
+
+@pytest.mark.feature("DES-1.strategies")
 @pytest.mark.case("DC-104", severity="normal")
 @pytest.mark.long(seconds=7)
 def test_failed_pods_are_removed(trial: Trial, start_descheduler: StartDescheduler) -> None:
@@ -161,6 +227,66 @@ def test_a_node_with_few_requests_is_emptied(trial: Trial, start_descheduler: St
     start_descheduler({"HighNodeUtilization": {"thresholds": {"cpu": 30}}}, migration=ALL_AT_ONCE, **ONE_ROUND)
 
     assert moved(trial, 2) == few
+
+
+@pytest.mark.feature("DES-1.strategies")
+@pytest.mark.case("MG-313", severity="normal", source="spec RSV-R97; descheduler v0.35 README: HighNodeUtilization")
+@pytest.mark.long(seconds=7)
+@pytest.mark.parametrize(
+    ("args", "most", "goes"),
+    [
+        pytest.param({}, 9, {"cpu", "memory", "three"}, id="all"),
+        pytest.param({"evictionModes": ["OnlyThresholdingResources"]}, 9, {"cpu", "three"}, id="only-with-cpu"),
+        pytest.param({"evictionModes": ["OnlyThresholdingResources"]}, 1, {"cpu"}, id="the-emptiest-first"),
+        pytest.param({"numberOfNodes": 2}, 9, set(), id="few-nodes"),
+        pytest.param({"evictableNamespaces": {"exclude": ["{own}"]}}, 9, set(), id="namespace-excluded"),
+    ],
+)
+def test_which_pods_leave_nodes_with_few_requests(
+    trial: Trial, start_descheduler: StartDescheduler, args: dict[str, Any], most: int, goes: set[str]
+) -> None:
+    """n1 has a pod that requests a core and one that requests memory, n2 a pod of three cores and n3 one of eight: of
+    n1 and n2 less than 30 % of the CPUs are requested."""
+    with_nodes(trial, "n1", "n2", "n3")
+    pods = {
+        "cpu": pod("x").request(cpu=1).node_name("n1"),
+        "memory": pod("x").request(memory="1Gi").node_name("n1"),
+        "three": pod("x").request(cpu=3).node_name("n2"),
+        "eight": pod("x").request(cpu=8).node_name("n3"),
+    }
+    for app, like in pods.items():
+        deployment(trial, app, 1, like=like)
+    names = {wait_running(trial, app, 1)[0].metadata.name: app for app in pods}
+    if "evictableNamespaces" in args:
+        args = {"evictableNamespaces": {"exclude": [trial.name]}}
+
+    start_descheduler(
+        {"HighNodeUtilization": {"thresholds": {"cpu": 30}, **args}},
+        migration=DIRECTLY,
+        maxNoOfPodsToEvictTotal=most,
+        **ONE_ROUND,
+    )
+
+    assert {names[name] for name in moved(trial, len(goes))} == goes
+
+
+@pytest.mark.feature("DES-1.strategies")
+@pytest.mark.case("MG-315", severity="normal", source="spec RSV-R94: small pods first, five misses in a row end a node")
+@pytest.mark.long(seconds=6)
+@pytest.mark.parametrize("count", [4, 5])
+def test_a_node_whose_pods_fit_nowhere_is_given_up(
+    trial: Trial, start_descheduler: StartDescheduler, count: int
+) -> None:
+    """CustomPriority: some small pods of the dear node may run there alone, and a larger one may move. It does after
+    four that may not, and does not after five."""
+    trial.add(*(node(name).cpu(16).memory("64Gi").label("zone", zone) for name, zone in (("n1", "a"), ("n2", "b"))))
+    deployment(trial, "tied", count, like=pod("x").request(cpu=1).select({"zone": "a"}))
+    wait_running(trial, "tied", count)
+    free = spread_victim(trial, "web", 1, cpu=2)
+
+    start_descheduler({"CustomPriority": {"evictionOrder": LEVELS}}, migration=DIRECTLY, **ONE_ROUND)
+
+    assert moved(trial, count == 4) == ([free] if count == 4 else [])
 
 
 @pytest.mark.feature("DES-1.strategies")
@@ -344,15 +470,18 @@ def test_a_round_sends_no_more_to_a_node_than_it_takes(
         pytest.param({"excludedTaints": ["maintenance=later"]}, True, id="other-value-excluded"),
         pytest.param({"includedTaints": ["maintenance=soon"]}, True, id="value-included"),
         pytest.param({"includedTaints": ["maintenance=later"]}, False, id="other-value-included"),
+        pytest.param({"includePreferNoSchedule": False}, False, id="preference"),
+        pytest.param({"includePreferNoSchedule": True}, True, id="preference-included"),
     ],
 )
 def test_taints_are_excluded_by_key_or_value(
-    trial: Trial, start_descheduler: StartDescheduler, args: dict[str, list[str]], *, goes: bool
+    trial: Trial, start_descheduler: StartDescheduler, args: dict[str, Any], *, goes: bool
 ) -> None:
-    """RemovePodsViolatingNodeTaints on a node with the taint maintenance=soon."""
+    """RemovePodsViolatingNodeTaints on a node with the taint maintenance=soon, which may be a preference."""
     with_nodes(trial, "n1", "n2")
     spread_victim(trial, "web", 3)
-    taint = {"key": "maintenance", "value": "soon", "effect": "NoSchedule"}
+    effect = "PreferNoSchedule" if "includePreferNoSchedule" in args else "NoSchedule"
+    taint = {"key": "maintenance", "value": "soon", "effect": effect}
     assert trial.call("PATCH", "/api/v1/nodes/n1", {"spec": {"taints": [taint]}}).ok
     trial.settle()
 

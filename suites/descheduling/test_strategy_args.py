@@ -187,6 +187,9 @@ def init_failed(trial: Trial, pod: Pod) -> None:
             {"RemoveFailedPods": {"exitCodes": [3], "includingInitContainers": True}}, ["failed"], id="with-init"
         ),
         pytest.param({"RemoveFailedPods": {"excludeOwnerKinds": ["ReplicaSet"]}}, [], id="owner-excluded"),
+        pytest.param({"RemoveFailedPods": {"minPodLifetimeSeconds": None}}, [], id="an-hour-by-default"),
+        pytest.param({"PodLifeTime": {"exitCodes": [1]}}, ["failed"], id="exit-code-of-a-container"),
+        pytest.param({"PodLifeTime": {"exitCodes": [3]}}, [], id="exit-code-of-an-init-container"),
         pytest.param({"PodLifeTime": {"states": ["Shutdown"]}}, ["shut"], id="reason-of-pod"),
         pytest.param({"PodLifeTime": {"states": ["Error"]}}, ["failed"], id="reason-of-container"),
         pytest.param(
@@ -218,9 +221,10 @@ def test_states_and_owners_of_pods(
         names[app] = {pods[app].metadata.name}
     trial.pass_time(2)
     args = {
-        name: {**own, **({"minPodLifetimeSeconds": 1} if name == "RemoveFailedPods" else {})}
+        name: {**({"minPodLifetimeSeconds": 1} if name == "RemoveFailedPods" else {}), **own}
         for name, own in strategy.items()
     }
+    args = {name: {key: value for key, value in own.items() if value is not None} for name, own in args.items()}
 
     start_descheduler(args, migration={**DIRECTLY, "evictAllBarePods": True}, **ONE_ROUND)
 
@@ -327,14 +331,18 @@ def test_versions_are_spread_by_themselves(
 @pytest.mark.feature("DES-1.strategies")
 @pytest.mark.case("DC-148", severity="normal", source="spec RSV-R97: RemoveDuplicates, upper = ceil(total / nodes)")
 @pytest.mark.long(seconds=6)
-def test_the_mean_of_duplicates_is_rounded_up(trial: Trial, start_descheduler: StartDescheduler) -> None:
-    """Three pods of a Deployment on one of two nodes: one leaves."""
+@pytest.mark.parametrize("excluded", [[], ["ReplicaSet"], ["Job"]], ids=["none", "owners", "other-owners"])
+def test_the_mean_of_duplicates_is_rounded_up(
+    trial: Trial, start_descheduler: StartDescheduler, excluded: list[str]
+) -> None:
+    """Three pods of a Deployment on one of two nodes: one leaves, unless excludeOwnerKinds names their owner's kind."""
     with_nodes(trial, "n1", "n2")
     spread_victim(trial, "web", 3)
 
-    start_descheduler({"RemoveDuplicates": {}}, migration=DIRECTLY, **ONE_ROUND)
+    start_descheduler({"RemoveDuplicates": {"excludeOwnerKinds": excluded}}, migration=DIRECTLY, **ONE_ROUND)
 
-    assert len(moved(trial, 1)) == 1
+    count = "ReplicaSet" not in excluded
+    assert len(moved(trial, count)) == count
 
 
 @pytest.mark.feature("DES-1.strategies")
@@ -359,17 +367,31 @@ def test_pods_with_other_images_are_no_duplicates(trial: Trial, start_deschedule
     "DC-302", severity="normal", source="descheduler v0.35 README: LowNodeUtilization: evictionLimits; spec RSV-R97"
 )
 @pytest.mark.long(seconds=6)
-@pytest.mark.parametrize(("limits", "count"), [({"node": 1}, 1), ({"node": 9}, 2)], ids=["one-pod", "more-pods"])
+@pytest.mark.parametrize(
+    ("more", "count"),
+    [
+        pytest.param({"evictionLimits": {"node": 1}}, 1, id="one-pod"),
+        pytest.param({"evictionLimits": {"node": 9}}, 2, id="more-pods"),
+        pytest.param({"numberOfNodes": 1}, 0, id="few-nodes"),
+        pytest.param(
+            {"thresholds": {"cpu": 10}, "targetThresholds": {"cpu": 15}, "useDeviationThresholds": True},
+            1,
+            id="beside-the-mean",
+        ),
+        pytest.param({"thresholds": {"cpu": 10}, "targetThresholds": {"cpu": 15}}, 3, id="of-the-node"),
+    ],
+)
 def test_how_many_pods_of_one_node_leave_in_a_round(
-    trial: Trial, start_descheduler: StartDescheduler, limits: dict[str, int], count: int
+    trial: Trial, start_descheduler: StartDescheduler, more: dict[str, Any], count: int
 ) -> None:
     """LowNodeUtilization with a target of 27 % on a node of 16 cores, of which six pods request one each: two leave,
-    where evictionLimits let them."""
+    where evictionLimits let them. The mean of both nodes is 19 %: with a target of 15 % above it one pod leaves, and
+    with one of 15 % as many as the other node takes up to there."""
     with_nodes(trial, "n1", "n2")
     spread_victim(trial, "web", 6)
-    args = {"thresholds": {"cpu": 20}, "targetThresholds": {"cpu": 27}, "evictionLimits": limits}
+    args = {"thresholds": {"cpu": 20}, "targetThresholds": {"cpu": 27}, **more}
 
-    start_descheduler({"LowNodeUtilization": args}, migration=DIRECTLY, **ONE_ROUND)
+    start_descheduler({"LowNodeUtilization": args}, migration={**DIRECTLY, "maxUnavailablePerWorkload": 6}, **ONE_ROUND)
 
     assert len(moved(trial, count)) == count
 

@@ -66,6 +66,21 @@ def test_a_node_is_hot_by_memory_alone(trial: Trial, start_descheduler: StartDes
     assert "node memory usage(87.50%)>threshold(60.00%)" in reasons
 
 
+@pytest.mark.feature("DES-3.cools")
+@pytest.mark.case("MG-321", severity="normal", source="spec RSV-R85: `pods` = pod counts")
+@pytest.mark.long(200)
+def test_a_node_is_hot_by_its_number_of_pods(trial: Trial, start_descheduler: StartDescheduler) -> None:
+    """Seven of the 110 pods that a node may have are too many with a threshold of 5 %: two go."""
+    hot_node(trial, uses={"cpu": "100m", "memory": "64Mi"})
+    pods = {"lowThresholds": {"pods": 3}, "highThresholds": {"pods": 5}}
+
+    start_descheduler({"LowNodeLoad": {**LOAD, **pods}}, migration=TWO_AT_ONCE, deschedulingInterval="1h")
+
+    assert trial.reaches(lambda: len(jobs(trial)) >= 2, within=MINUTES), trial.timeline()
+    trial.pass_time(5)
+    assert len(jobs(trial)) == 2
+
+
 @pytest.mark.feature("DES-3.spikes")
 @pytest.mark.case("DC-093", severity="critical")
 @pytest.mark.long(400)

@@ -178,3 +178,43 @@ def test_protected_pods_stay(
     check_old(trial, start_descheduler, **args)
 
     assert apps_of_jobs(trial) == {"web"}
+
+
+@pytest.mark.feature("DES-1.protected")
+@pytest.mark.case("MG-319", severity="normal", source="spec RSV-R74: skipEvictionGates bypass single checks")
+@pytest.mark.long(seconds=5)
+@pytest.mark.parametrize(
+    ("gate", "args"),
+    [
+        ("SystemCritical", {}),
+        ("PriorityThreshold", {"priorityThreshold": {"value": 1000}}),
+        ("LocalStorage", {}),
+        ("PVC", {"ignorePvcPods": True}),
+        ("LabelSelector", {"labelSelector": {"matchLabels": {"app": "web"}}}),
+        ("BarePods", {}),
+    ],
+)
+def test_a_rule_that_is_skipped_protects_no_pod(
+    trial: Trial, start_descheduler: StartDescheduler, gate: str, args: dict[str, Any]
+) -> None:
+    """An old pod that a rule protects is migrated like others where the configuration skips this rule."""
+    with_nodes(trial, "n1", "n2")
+    kept: PodBuilder = pod("kept").request(cpu=1).label("app", "kept").node_name("n1")
+    volumes: dict[str, Any] = {
+        "LocalStorage": {"hostPath": {"path": "/data"}},
+        "PVC": {"persistentVolumeClaim": {"claimName": "data"}},
+    }
+    if gate == "SystemCritical":
+        kept.priority_class("system-cluster-critical")
+    elif gate == "PriorityThreshold":
+        trial.apply(priority_class("trial-threshold", 1000))
+        kept.priority_class("trial-threshold")
+    elif gate in volumes:
+        kept.manifest["spec"]["volumes"] = [{"name": "data", **volumes[gate]}]
+    trial.submit(kept)
+    assert trial.reaches(lambda: trial.pod("kept").status.phase == "Running", within=30)
+    bare = {} if gate == "BarePods" else {"evictAllBarePods": True}
+
+    check_old(trial, start_descheduler, **args, **bare, skipEvictionGates=[gate])
+
+    assert apps_of_jobs(trial) == {"kept", "web"}

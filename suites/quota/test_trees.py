@@ -9,10 +9,12 @@ from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import PodBuilder, node, pod, quota
 from seatrial.scheduler.api.extension import KOORD_SCHEDULER
 from seatrial.scheduler.api.quota import (
+    IGNORE_DEFAULT_TREE,
     IS_PARENT,
     IS_ROOT,
     PROFILE,
     QUOTAS_PATH,
+    RESOURCE_KEYS,
     ROOT_QUOTA,
     RUNTIME,
     TOTAL_RESOURCE,
@@ -108,6 +110,52 @@ def test_trees_do_not_touch(trial: Trial, expect: Expect) -> None:
     expect.bound("modest")
     expect.pending("greedy", saying="runtime: cpu:8")
     expect.pending("plain", saying="runtime: cpu:2")
+
+
+@pytest.mark.feature("QUOTA-7.trees")
+@pytest.mark.case(
+    "QT-310", severity="normal", source="spec QUOTA-R59; koordinator: elasticquota/quota_handler.go@v1.7.0"
+)
+@pytest.mark.parametrize(("ignored", "rest"), [("true", 14), ("false", 2)], ids=["shared", "deducted"])
+def test_a_tree_may_leave_its_nodes_to_the_cluster(trial: Trial, ignored: str, rest: int) -> None:
+    """Of fourteen cores two trees have twelve: the others divide two, or all where the trees are not deducted."""
+    trees(trial, **{IGNORE_DEFAULT_TREE: ignored})
+    trial.add(node("rest").cpu(2).label(POOL, "rest"))
+    root = QUOTAS_PATH.replace("/elasticquotas", f"/namespaces/koordinator-system/elasticquotas/{ROOT_QUOTA}")
+
+    def shared() -> str:
+        annotations = orjson.loads(trial.call("GET", root).body).get("metadata", {}).get("annotations", {})
+        return str(orjson.loads(annotations.get(RUNTIME, "{}")).get("cpu"))
+
+    assert trial.reaches(lambda: shared() == str(rest), within=30), f"expected {rest} cores, found {shared()}"
+
+
+@pytest.mark.feature("QUOTA-7.profile")
+@pytest.mark.case(
+    "QT-311", severity="normal", source="spec QUOTA-R62, E41; koordinator: quota-controller/profile@v1.7.0"
+)
+@pytest.mark.parametrize(
+    ("annotations", "keys"), [({}, {"cpu", "memory"}), ({RESOURCE_KEYS: '["cpu"]'}, {"cpu"})], ids=["default", "cpu"]
+)
+def test_which_resources_a_tree_root_limits(trial: Trial, annotations: dict[str, str], keys: set[str]) -> None:
+    """Min and max of a tree root have CPUs and memory, or what the profile says; its total has all resources."""
+    trial.add(node("own-0").cpu(2).label(POOL, "own"))
+    name = f"{trial.name}-own-root"
+    trial.apply(
+        {
+            "apiVersion": "quota.koordinator.sh/v1alpha1",
+            "kind": "ElasticQuotaProfile",
+            "metadata": {"name": "own", "labels": {TREE_ID: f"{trial.name}-own"}, "annotations": annotations},
+            "spec": {"quotaName": name, "nodeSelector": {"matchLabels": {POOL: "own"}}},
+        }
+    )
+    path = trial.path("ElasticQuota", name)
+    assert trial.reaches(lambda: trial.call("GET", path).ok, within=30)
+    root = orjson.loads(trial.call("GET", path).body)
+
+    assert root["spec"]["min"].keys() == root["spec"]["max"].keys() == keys
+    assert (root["spec"]["min"]["cpu"], root["spec"]["max"]["cpu"]) == ("2", "4611686018427387")
+    assert {"cpu", "memory", "pods"} <= orjson.loads(root["metadata"]["annotations"][TOTAL_RESOURCE]).keys()
 
 
 @pytest.mark.feature("QUOTA-7.trees")

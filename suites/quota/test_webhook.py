@@ -11,7 +11,15 @@ from seatrial.fixtures.webhook import CONFIGURATIONS
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.harness.errors import ApiRefused
 from seatrial.scheduler.api.builders import QuotaBuilder, pod, quota
-from seatrial.scheduler.api.quota import ADMISSION, IS_PARENT, PARENT, PREEMPTIBLE, SHARED_WEIGHT, TREE_ID
+from seatrial.scheduler.api.quota import (
+    ADMISSION,
+    ALLOW_FORCE_UPDATE,
+    IS_PARENT,
+    PARENT,
+    PREEMPTIBLE,
+    SHARED_WEIGHT,
+    TREE_ID,
+)
 from seatrial.suites.quota.webhook import path_of, quota_webhook
 
 pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER)]
@@ -52,13 +60,15 @@ def family(trial: Trial) -> str:
 @pytest.mark.feature("QUOTA-2.min-of-children")
 @pytest.mark.case("QU-050", severity="critical")
 def test_children_have_no_more_min_than_their_parent(trial: Trial) -> None:
-    """A second child whose min does not fit is refused, and a smaller one is accepted."""
+    """A second child whose min does not fit is refused, and a smaller one is accepted, and one that does not fit with
+    the label allow-force-update."""
     own = family(trial)
 
     message = refused(trial, quota(f"{own}-b").min(cpu=7).max(cpu=20).below(f"{own}-p"))
 
     assert f"{DENIED}checkMinQuotaSum all brothers' MinQuota > parent MinQuota, parent: {own}-p" in message
     trial.apply(quota(f"{own}-b").min(cpu=6).max(cpu=20).below(f"{own}-p").manifest)
+    trial.apply(quota(f"{own}-c").min(cpu=7).max(cpu=20).below(f"{own}-p").label(ALLOW_FORCE_UPDATE, "true").manifest)
 
 
 @pytest.mark.feature("QUOTA-2.refusals")
@@ -99,11 +109,16 @@ def test_a_parent_has_no_pods(trial: Trial) -> None:
 @pytest.mark.feature("QUOTA-2.defaults")
 @pytest.mark.case("QU-054", severity="normal")
 def test_a_new_quota_gets_its_defaults(trial: Trial) -> None:
-    """Parent and shared weight are stored where the author gave none."""
-    trial.apply(quota(f"{trial.name}-x").max(cpu=2).manifest)
-    metadata = yaml.safe_load(trial.call("GET", path_of(trial, f"{trial.name}-x")).body)["metadata"]
-    assert metadata["labels"][PARENT] == "koordinator-root-quota"
-    assert yaml.safe_load(metadata["annotations"][SHARED_WEIGHT]) == {"cpu": "2"}
+    """Parent and shared weight are stored where the author gave none. A weight is for the resources of max: of one that
+    it lacks it is max, and others are dropped."""
+    given = quota(f"{trial.name}-y").max(cpu=2, memory="4Gi").weight(cpu=5, pods=3)
+    trial.apply(quota(f"{trial.name}-x").max(cpu=2).manifest, given.manifest)
+    for name, weight in (("x", {"cpu": "2"}), ("y", {"cpu": "5", "memory": "4Gi"})):
+        metadata = yaml.safe_load(trial.call("GET", path_of(trial, f"{trial.name}-{name}")).body)["metadata"]
+        assert metadata["labels"][PARENT] == "koordinator-root-quota"
+        assert {
+            key: str(value) for key, value in yaml.safe_load(metadata["annotations"][SHARED_WEIGHT]).items()
+        } == weight
 
 
 def below(own: str) -> QuotaBuilder:
