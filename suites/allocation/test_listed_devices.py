@@ -182,21 +182,6 @@ def test_a_card_is_not_listed_for_a_while(trial: Trial, expect: Expect) -> None:
     expect.pending("c")
 
 
-@pytest.mark.feature("DEV-1.given-back")
-@pytest.mark.case("DS-280", severity="critical", source=f"spec DEV-R20; {DEVICE_SHARE}/pod_handler.go@v1.7.0")
-@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
-def test_a_pod_that_ended_has_no_devices(trial: Trial, expect: Expect, phase: str) -> None:
-    """A pod has the only card and a function of the NIC, and ends: the pod that waits for them gets the same."""
-    trial.add(node("n1").gpus(CARD, 1).nics(NIC, 1))
-    trial.submit(virtual("first", "").gpus(1))
-    first = expect.running("first")
-    trial.submit(virtual("second", "").gpus(1))
-    expect.pending("second")
-    assert trial.call("PATCH", f"{trial.path('Pod', 'first')}/status", {"status": {"phase": phase}}).ok
-    second = expect.bound("second")
-    assert (minors(second), functions(second)) == (minors(first), functions(first))
-
-
 @pytest.mark.feature("RSV-3.ignored", "DEV-1.reserved-cards")
 @pytest.mark.case("DS-275", severity="normal", source="spec DEV-R62, RSV-R19")
 def test_a_pod_that_ignores_reservations_has_their_devices(trial: Trial, expect: Expect) -> None:
