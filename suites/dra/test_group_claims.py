@@ -47,10 +47,10 @@ def members(count: int, **source: str) -> list[PodBuilder]:
 @pytest.mark.feature("DRA-6.shared")
 @pytest.mark.case("DR-060", severity="critical", source=PLUGIN)
 def test_members_share_the_claim_of_their_group(trial: Trial, expect: Expect, offers: Offers) -> None:
-    """One claim from the template for three members, with one reservation; all have its device, and a pod with an
-    entry that differs has a claim of its own."""
+    """One claim from the template for three members, with one reservation; all have its device, and pods with an
+    entry that differs, in its name or in its template, have claims of their own."""
     trial.add(node("n1").cards(2).dra(), node("n2").cards(2).dra())
-    trial.apply(claim_template("one").asks("gpu", NVIDIA))
+    trial.apply(claim_template("one").asks("gpu", NVIDIA), claim_template("two").asks("gpu", NVIDIA))
     uid = group(trial, 3, {"name": "gpu", "resourceClaimTemplateName": "one"})
     trial.submit(*members(3, template="one"))
 
@@ -67,9 +67,12 @@ def test_members_share_the_claim_of_their_group(trial: Trial, expect: Expect, of
     assert len({(one.spec.node_name, *trial.visible_devices(one)) for one in bound}) == 1
     status = orjson.loads(trial.call("GET", path(trial, "train")).body)["status"]
     assert status["resourceClaimStatuses"] == [{"name": "gpu", "resourceClaimName": claim.metadata.name}]
-    trial.submit(pod("alone").in_native_gang("train").claim("other", template="one"))
-    expect.running("alone")
-    assert offers.claim_of("alone", "other").startswith("alone-other-")
+    for name, entry, template in (("alone", "other", "one"), ("odd", "gpu", "two")):
+        trial.submit(pod(name).in_native_gang("train").claim(entry, template=template))
+        user = expect.running(name)
+        made = offers.claim_of(name, entry)
+        assert made.startswith(f"{name}-{entry}-")
+        assert [one.uid for one in offers.claim(made).status.reserved_for] == [user.metadata.uid]
 
 
 @pytest.mark.feature("DRA-6.shared")
@@ -191,3 +194,21 @@ def test_a_group_keeps_devices_that_a_member_uses(trial: Trial, expect: Expect, 
     expect.pending("train-2")
     expect.stable(seconds=5)
     assert offers.devices_of(offers.claim_of("train-0")) == devices
+
+
+@pytest.mark.feature("DRA-1.comes-back")
+@pytest.mark.case("DR-198", severity="critical", source=f"{PLUGIN}: Unreserve; spec DRA-R67, WAS-R27")
+def test_members_that_find_no_device_leave_theirs(trial: Trial, expect: Expect) -> None:
+    """A gang of two, of which each member has a claim of its own, finds one device: a pod without a gang gets that."""
+    trial.add(node("n1").cards(1).dra())
+    trial.apply(claim_template("one").asks("gpu", NVIDIA))
+    response = trial.call("POST", path(trial), native_gang("train", 2))
+    if response.code == 404:
+        pytest.skip("the cluster does not serve scheduling.k8s.io/v1beta1 podgroups (feature gate GenericWorkload)")
+    trial.submit(*members(2, template="one"))
+    expect.pending("train-0", "train-1")
+
+    trial.submit(pod("plain").claim("gpu", template="one"))
+
+    expect.running("plain", within=30)
+    assert all(not trial.pod(f"train-{number}").spec.node_name for number in range(2))
