@@ -194,21 +194,3 @@ def test_a_group_keeps_devices_that_a_member_uses(trial: Trial, expect: Expect, 
     expect.pending("train-2")
     expect.stable(seconds=5)
     assert offers.devices_of(offers.claim_of("train-0")) == devices
-
-
-@pytest.mark.feature("DRA-1.comes-back")
-@pytest.mark.case("DR-198", severity="critical", source=f"{PLUGIN}: Unreserve; spec DRA-R67, WAS-R27")
-def test_members_that_find_no_device_leave_theirs(trial: Trial, expect: Expect) -> None:
-    """A gang of two, of which each member has a claim of its own, finds one device: a pod without a gang gets that."""
-    trial.add(node("n1").cards(1).dra())
-    trial.apply(claim_template("one").asks("gpu", NVIDIA))
-    response = trial.call("POST", path(trial), native_gang("train", 2))
-    if response.code == 404:
-        pytest.skip("the cluster does not serve scheduling.k8s.io/v1beta1 podgroups (feature gate GenericWorkload)")
-    trial.submit(*members(2, template="one"))
-    expect.pending("train-0", "train-1")
-
-    trial.submit(pod("plain").claim("gpu", template="one"))
-
-    expect.running("plain", within=30)
-    assert all(not trial.pod(f"train-{number}").spec.node_name for number in range(2))
