@@ -10,6 +10,7 @@ from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.harness.nodes.faults import FAULTS_ANNOTATION
 from seatrial.scheduler.api.builders import claim, claim_template, node, pod
+from seatrial.scheduler.api.resourceclaims import TAINT_RULES_PATH
 from seatrial.suites.dra.offers import NVIDIA, Offers, device, offers, served
 from seatrial.suites.preemption.nominations import freeze, thaw
 
@@ -19,6 +20,8 @@ pytestmark = [pytest.mark.needs(Capability.HARDWARE)]
 ALLOCATOR = "kubernetes 1.37 dynamic-resource-allocation/structured"
 VALIDATION = "kubernetes 1.37 pkg/apis/resource/validation"
 TWO = {"resourceSliceCount": 2}
+CARD = {"name": "card", "counters": {"memory": {"value": "2"}}}
+HOST = "kubernetes.io/hostname"
 
 
 def consuming(counter_set: str, counter: str) -> dict[str, Any]:
@@ -31,21 +34,34 @@ def consuming(counter_set: str, counter: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("wrong", "right"),
     [
-        pytest.param(device("d0"), device("d1"), id="one-name-twice"),
-        pytest.param(consuming("other", "memory"), consuming("card", "memory"), id="no-such-counter-set"),
-        pytest.param(consuming("card", "other"), consuming("card", "memory"), id="no-such-counter"),
+        pytest.param({"devices": [device("d0")]}, device("d1"), id="one-name-twice"),
+        pytest.param({"sharedCounters": [CARD]}, consuming("card", "memory"), id="one-counter-set-twice"),
+        pytest.param(
+            {"devices": [consuming("other", "memory")]}, consuming("card", "memory"), id="no-such-counter-set"
+        ),
+        pytest.param({"devices": [consuming("card", "other")]}, consuming("card", "memory"), id="no-such-counter"),
     ],
 )
 def test_slices_that_contradict_each_other_give_nothing(
     trial: Trial, expect: Expect, offers: Offers, wrong: dict[str, Any], right: dict[str, Any]
 ) -> None:
-    """The pod says that the pool is invalid; pools of other nodes serve; corrected, the pool serves as well."""
+    """The pod says that the pool is invalid; pools of other nodes serve; corrected, the pool serves as well. A request
+    for all devices of the node is not met without those of the pool."""
     trial.add(node("n1"), node("n2"))
     three = {"resourceSliceCount": 3}
     offers.publish("n1", device("d0"), part="a", pool=three)
-    card = {"name": "card", "counters": {"memory": {"value": "2"}}}
-    offers.publish("n1", part="b", pool=three, sharedCounters=[card])
-    offers.publish("n1", wrong, part="c", pool=three)
+    offers.publish("n1", part="b", pool=three, sharedCounters=[CARD])
+    offers.publish("n1", part="c", pool=three, **wrong)
+    offers.publish("n1", device("d9"), part="z", pool={"name": f"{trial.name}-other"})
+    trial.apply(
+        claim("all").asks("d", offers.of_class, allocationMode="All"), claim("other").asks("d", offers.of_class)
+    )
+    trial.submit(pod("all").claim("d", name="all"))
+    expect.pending("all", saying="is currently invalid")
+    trial.delete("all")
+    trial.submit(pod("other").claim("d", name="other"))
+    expect.bound("other")
+    assert offers.devices_of("other") == ["d=d9"]
     trial.apply(claim_template("one").asks("d", offers.of_class))
     trial.submit(pod("a").claim("d", template="one"))
     expect.pending("a", saying="invalid resource pools were encountered")
@@ -55,7 +71,7 @@ def test_slices_that_contradict_each_other_give_nothing(
     trial.submit(pod("b").claim("d", template="one"))
     expect.pending("b", saying="invalid resource pools were encountered")
 
-    offers.change("n1", {"devices": [right]}, part="c")
+    offers.change("n1", {"devices": [right], "sharedCounters": None}, part="c")
 
     assert expect.bound("b", within=60).spec.node_name == "n1"
 
@@ -128,3 +144,81 @@ def test_a_device_that_is_gone_when_it_is_prepared(trial: Trial, expect: Expect,
     assert offers.devices_of(offers.claim_of("a")) == ["gpu=gpu-0"]
     thaw(trial, "n1")
     expect.running("a", within=60)
+
+
+@pytest.mark.feature("DRA-1.counted")
+@pytest.mark.case("DR-182", severity="critical", source="spec DRA-R40, DRA-R45, DRA-R80, E10")
+@pytest.mark.parametrize("pools", [("same", "same"), ("z", "a")], ids=["one-name", "later-name"])
+def test_pools_of_two_drivers_are_apart(trial: Trial, expect: Expect, offers: Offers, pools: tuple[str, str]) -> None:
+    """Two drivers have a device of one name, in pools of one name or of others: both are given, by the order of the
+    drivers."""
+    trial.add(node("n1"))
+    drivers = [f"a-{offers.driver}", offers.driver]
+    offers.select(f"device.driver.endsWith('{offers.driver}')")
+    for driver, pool in zip(reversed(drivers), reversed(pools), strict=True):
+        shown = {"name": f"{trial.name}-{pool}"}
+        offers.publish("n1", device("d0"), part=driver[:1], pool=shown, driver=driver)
+    for number in range(3):
+        trial.apply(claim(f"c{number}").asks("d", offers.of_class))
+        trial.submit(pod(f"p{number}").claim("d", name=f"c{number}"))
+        if number < 2:
+            expect.bound(f"p{number}")
+            allocation = offers.claim(f"c{number}").status.allocation
+            assert allocation is not None
+            assert [result.driver for result in allocation.devices.results] == [drivers[number]]
+    expect.pending("p2", saying="cannot allocate all claims")
+
+    trial.delete("p0")
+
+    expect.bound("p2")
+
+
+@pytest.mark.feature("DRA-3.taints")
+@pytest.mark.case("DR-183", severity="critical", source="spec DRA-R76; chapter 2.6: absent matches none")
+def test_a_rule_taints_what_it_selects(trial: Trial, expect: Expect, offers: Offers) -> None:
+    """The rule is for the driver, and another one has a pool and a device of the same names: that is given. A rule that
+    selects nothing taints nothing."""
+    trial.add(node("n1"))
+    offers.select(f"device.driver.endsWith('{offers.driver}')")
+    offers.publish("n1", device("d0"))
+    offers.publish("n1", device("d0"), part="z", driver=f"z-{offers.driver}")
+    offers.taint("NoSchedule")
+    trial.settle()
+    for name in ("one", "two"):
+        trial.apply(claim(name).asks("d", offers.of_class))
+        trial.submit(pod(name).claim("d", name=name))
+        if name == "one":
+            expect.bound("one")
+    allocation = offers.claim("one").status.allocation
+    assert allocation is not None
+    assert [result.driver for result in allocation.devices.results] == [f"z-{offers.driver}"]
+    expect.pending("two", saying="cannot allocate all claims")
+
+    rule = f"{TAINT_RULES_PATH}/{trial.name}"
+    assert trial.call("PATCH", rule, {"spec": {"deviceSelector": None}}).ok
+
+    expect.bound("two")
+
+
+@pytest.mark.feature("DRA-3.complete")
+@pytest.mark.case("DR-184", severity="critical", source=f"{ALLOCATOR}; spec DRA-R42")
+def test_a_pool_may_be_spread_over_nodes(trial: Trial, expect: Expect, offers: Offers) -> None:
+    """Each of two nodes has one slice of a pool: devices are given when both are there. The slice of one is written
+    anew, as the only one of a newer generation: nothing is left of the other."""
+    trial.add(node("n1"), node("n2"))
+    pool = {**TWO, "name": trial.name}
+    for name in ("a", "b", "c"):
+        trial.apply(claim(name).asks("d", offers.of_class))
+    offers.publish("n1", device("d0"), device("d1"), pool=pool)
+    trial.submit(pod("a").claim("d", name="a").select({HOST: "n1"}))
+    expect.pending("a", saying="cannot allocate all claims")
+    offers.publish("n2", device("d2"), pool=pool)
+    expect.bound("a")
+    assert offers.devices_of("a") == ["d=d0"]
+
+    offers.change("n2", {"pool": {"generation": 2, "resourceSliceCount": 1}})
+    trial.settle()
+    trial.submit(pod("b").claim("d", name="b").select({HOST: "n1"}), pod("c").claim("d", name="c"))
+
+    assert expect.bound("c").spec.node_name == "n2"
+    expect.pending("b", saying="cannot allocate all claims")

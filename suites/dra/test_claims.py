@@ -170,20 +170,33 @@ def test_a_class_chooses_its_devices(trial: Trial, expect: Expect, offers: Offer
 @pytest.mark.feature("DRA-1.selected")
 @pytest.mark.case("DR-008", severity="normal", source=ALLOCATOR)
 def test_a_missing_attribute_is_an_error_unless_it_is_guarded(trial: Trial, expect: Expect, offers: Offers) -> None:
-    """An expression on an attribute that a device lacks keeps the pod waiting; with `has` it is only false."""
+    """An expression on an attribute that a device lacks keeps the pod waiting, in a claim and in a class; with `has` it
+    is only false. One that is no truth value is an error as well."""
     trial.add(node("n1"))
-    offers.publish("n1", device("plain"), device("named", attributes={"model": "x"}))
+    offers.publish("n1", device("plain"), *[device(name, attributes={"model": "x"}) for name in ("named", "other")])
     attributes = f"device.attributes['{offers.driver}']"
     trial.apply(
         claim("bare").asks("card", offers.of_class, f"{attributes}.model == 'x'"),
         claim("guarded").asks("card", offers.of_class, f"has({attributes}.model) && {attributes}.model == 'x'"),
     )
+    driver = f"device.driver == '{offers.driver}'"
+    of_class = offers.another("bare", f"{attributes}.model == 'x'", f"{offers.driver}/bare")
+    trial.apply(
+        claim("second").asks("card", offers.of_class, driver, f"{attributes}.model == 'x'"),
+        claim("classed").asks("card", of_class),
+        claim("text").asks("card", offers.of_class, f"has({attributes}.model) ? {attributes}.model : false"),
+    )
     trial.submit(pod("a").claim("card", name="bare"), pod("b").claim("card", name="guarded"))
+    trial.submit(*[pod(name).claim("card", name=name) for name in ("second", "classed", "text")])
 
     expect.running("b")
 
     assert offers.devices_of("guarded") == ["card=named"]
     expect.pending("a", saying="no such key: model")
+    lacks = f"device {offers.driver}/{trial.name}-n1/plain: CEL runtime error: no such key: model"
+    expect.pending("second", saying=f"claim {trial.name}/second: selector #1 on {lacks}")
+    expect.pending("classed", saying=f"class {of_class}: selector #0 on {lacks}")
+    expect.pending("text", saying="CEL runtime error")
 
 
 @pytest.mark.feature("DRA-1.counted")

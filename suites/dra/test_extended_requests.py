@@ -6,8 +6,9 @@ import pytest
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Manifest, Trial
 from seatrial.harness.clusters.protocol import Capability
-from seatrial.scheduler.api.builders import node, pod
+from seatrial.scheduler.api.builders import claim, node, pod
 from seatrial.suites.dra.offers import Offers, device, offers, served
+from seatrial.suites.preemption.nominations import freeze
 
 __all__ = ["offers", "served"]
 
@@ -176,3 +177,48 @@ def test_each_resource_of_a_pod_goes_its_own_way(trial: Trial, expect: Expect, o
     }
     assert drivers_of("p0") == {places["b"]: "db"}
     assert drivers_of("p1") == {places["a"]: "da", places["b"]: "db"}
+
+
+@pytest.mark.feature("DRA-4.plugin")
+@pytest.mark.case("DR-192", severity="critical", source=f"{PLUGIN}; spec DRA-R106: allocatable 0 or absent")
+def test_a_node_whose_device_plugin_offers_none_has_devices_by_claims(
+    trial: Trial, expect: Expect, offers: Offers
+) -> None:
+    """The node says that it has 0 of the resource: its devices serve it by a claim. A node that offers one
+    needs none."""
+    resource = offers.serve()
+    trial.add(node("n1").extended(resource, 0))
+    freeze(trial, "n1")  # its kubelet may refuse the pod
+    offers.publish("n1", device("d0"))
+    trial.submit(pod("a").resources({resource: 1}))
+
+    expect.bound("a")
+    assert _model(offers, "a") == "d0"
+
+    trial.add(node("n2").extended(resource, 1))
+    trial.submit(pod("b").resources({resource: 1}))
+    assert expect.bound("b").spec.node_name == "n2"
+    assert not offers.extended("b")
+
+
+@pytest.mark.feature("DRA-4.claim")
+@pytest.mark.case("DR-193", severity="critical", source=f"{PLUGIN}; spec DRA-R62: after the pod's own claims")
+def test_a_pod_with_a_claim_and_a_resource(trial: Trial, expect: Expect, offers: Offers) -> None:
+    """Both ask for a device of one node: the pod has two devices, that of its own claim first. The next pod waits for
+    the second device of two."""
+    trial.add(node("n1"))
+    resource = offers.serve()
+    offers.publish("n1", *[device(f"d{number}") for number in range(3)])
+    for name in ("a", "b"):
+        trial.apply(claim(f"own-{name}").asks("d", offers.of_class))
+        trial.submit(pod(name).claim("d", name=f"own-{name}").resources({resource: 1}))
+        if name == "a":
+            expect.bound("a")
+            assert [*offers.devices_of("own-a"), _model(offers, "a")] == ["d=d0", "d1"]
+    expect.pending("b", saying="cannot allocate all claims")
+
+    trial.delete("a")
+
+    expect.bound("b")
+    assert offers.devices_of("own-b")
+    assert _model(offers, "b")

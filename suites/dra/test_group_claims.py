@@ -47,10 +47,10 @@ def members(count: int, **source: str) -> list[PodBuilder]:
 @pytest.mark.feature("DRA-6.shared")
 @pytest.mark.case("DR-060", severity="critical", source=PLUGIN)
 def test_members_share_the_claim_of_their_group(trial: Trial, expect: Expect, offers: Offers) -> None:
-    """One claim from the template for three members, with one reservation; all have its device, and a pod with an
-    entry that differs has a claim of its own."""
+    """One claim from the template for three members, with one reservation; all have its device, and pods with an
+    entry that differs, in its name or in its template, have claims of their own."""
     trial.add(node("n1").cards(2).dra(), node("n2").cards(2).dra())
-    trial.apply(claim_template("one").asks("gpu", NVIDIA))
+    trial.apply(claim_template("one").asks("gpu", NVIDIA), claim_template("two").asks("gpu", NVIDIA))
     uid = group(trial, 3, {"name": "gpu", "resourceClaimTemplateName": "one"})
     trial.submit(*members(3, template="one"))
 
@@ -67,9 +67,12 @@ def test_members_share_the_claim_of_their_group(trial: Trial, expect: Expect, of
     assert len({(one.spec.node_name, *trial.visible_devices(one)) for one in bound}) == 1
     status = orjson.loads(trial.call("GET", path(trial, "train")).body)["status"]
     assert status["resourceClaimStatuses"] == [{"name": "gpu", "resourceClaimName": claim.metadata.name}]
-    trial.submit(pod("alone").in_native_gang("train").claim("other", template="one"))
-    expect.running("alone")
-    assert offers.claim_of("alone", "other").startswith("alone-other-")
+    for name, entry, template in (("alone", "other", "one"), ("odd", "gpu", "two")):
+        trial.submit(pod(name).in_native_gang("train").claim(entry, template=template))
+        user = expect.running(name)
+        made = offers.claim_of(name, entry)
+        assert made.startswith(f"{name}-{entry}-")
+        assert [one.uid for one in offers.claim(made).status.reserved_for] == [user.metadata.uid]
 
 
 @pytest.mark.feature("DRA-6.shared")

@@ -56,6 +56,40 @@ def test_a_claim_keeps_its_devices_while_another_pod_uses_it(
         assert expect.bound("late", within=60).spec.node_name == "n2"
 
 
+@pytest.mark.feature("DRA-1.shared", "DRA-1.comes-back")
+@pytest.mark.case("DR-180", severity="normal", source=f"{PLUGIN}/dynamicresources.go: PostFilter; spec DRA-R65")
+def test_only_a_claim_that_is_out_of_reach_loses_its_devices(trial: Trial, expect: Expect, offers: Offers) -> None:
+    """A pod may use n2 only. Of its claims two have devices of n1, and the others devices of the network, one of them
+    with two terms for its nodes: the two get devices of n2, the others keep what they have."""
+    trial.add(node("n1"), node("n2"))
+    for name in ("n1", "n2"):
+        offers.publish(name, *[device(f"local{number}", attributes={"kind": "local"}) for number in range(2)])
+    far = {"attributes": {"kind": "far"}}
+    offers.publish("fabric", *[device(f"far{number}", **far) for number in range(4)], allNodes=True)
+    local = [(f"own{number}", ("n1", f"local{number}", ["n1"])) for number in range(2)]
+    places = {"zero": ("fabric", "far3", []), **dict(local), "two": ("fabric", "far2", ["n1", "n2"])}
+    late = pod("late").select({HOST: "n2"})
+    for name, (pool, chosen, nodes) in places.items():
+        late.claim(name, name=name)
+        kind = "local" if nodes == ["n1"] else "far"
+        trial.apply(claim(name).asks("d", offers.of_class, f"{offers.attribute('kind')} == '{kind}'"))
+        result = {"request": "d", "driver": offers.driver, "pool": f"{trial.name}-{pool}", "device": chosen}
+        fields = [{"key": "metadata.name", "operator": "In", "values": [one]} for one in nodes]
+        terms = {"nodeSelector": {"nodeSelectorTerms": [{"matchFields": [field]} for field in fields]}} if nodes else {}
+        status: Manifest = {"allocation": {"devices": {"results": [result]}, **terms}}
+        assert trial.call("PATCH", f"{trial.path('ResourceClaim', name)}/status", {"status": status}).ok
+    trial.settle()
+
+    trial.submit(late)
+
+    assert expect.bound("late", within=60).spec.node_name == "n2"
+    assert [offers.devices_of(name) for name in places] == [["d=far3"], ["d=local0"], ["d=local1"], ["d=far2"]]
+    for name, _ in local:
+        allocation = offers.claim(name).status.allocation
+        assert allocation is not None
+        assert [result.pool for result in allocation.devices.results] == [f"{trial.name}-n2"]
+
+
 def _reserve(trial: Trial, offers: Offers, *names: str) -> None:
     """The claim has the device of n1 and is reserved for these pods, as a failed binding leaves it."""
     users = [{"resource": "pods", "name": name, "uid": trial.pod(name).metadata.uid} for name in names]

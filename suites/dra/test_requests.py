@@ -1,13 +1,18 @@
 """What requests of claims may ask for: all devices, alternatives, constraints; and how pools offer devices."""
 
+from pathlib import Path
+
 import orjson
 import pytest
 
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Manifest, Trial
-from seatrial.harness.clusters.protocol import Capability
+from seatrial.harness.clusters.protocol import Capability, ClusterBackend
+from seatrial.harness.subject.protocol import Subject
 from seatrial.scheduler.api.builders import alternative, claim, claim_template, node, pod
+from seatrial.scheduler.api.core import DEFAULT_SCHEDULER
 from seatrial.suites.dra.offers import ROOT, Offers, device, offers, served
+from seatrial.suites.faults.schedulers import with_arguments
 
 __all__ = ["offers", "served"]
 
@@ -365,8 +370,12 @@ def test_a_pod_waits_until_its_device_is_attached(trial: Trial, expect: Expect, 
 @pytest.mark.feature("DRA-3.conditions")
 @pytest.mark.case("DR-037", severity="normal", source=PLUGIN)
 @pytest.mark.long(seconds=700)
-def test_a_device_that_is_not_attached_in_time_is_replaced(trial: Trial, expect: Expect, offers: Offers) -> None:
-    """Nothing is said of the device for ten minutes, the default of `bindingTimeout`: the pod gets another one."""
+@pytest.mark.parametrize("restarted", [False, True], ids=["running", "restarted"])
+def test_a_device_that_is_not_attached_in_time_is_replaced(
+    trial: Trial, expect: Expect, offers: Offers, subject: Subject | None, *, restarted: bool
+) -> None:
+    """Nothing is said of the device for ten minutes, the default of `bindingTimeout`, which a restart of the scheduler
+    does not begin anew: the pod gets another one."""
     trial.add(node("n1"))
     offers.publish("n1", device("far", bindingConditions=["Attached"], bindingFailureConditions=["Broken"]))
     trial.apply(claim("one").asks("d", offers.of_class))
@@ -375,6 +384,11 @@ def test_a_device_that_is_not_attached_in_time_is_replaced(trial: Trial, expect:
     offers.publish("n1", device("near"), part="near", pool={"name": f"{trial.name}-near"})
     trial.pass_time(540)
     assert not trial.pod("a").spec.node_name
+    if restarted:
+        if subject is None:
+            pytest.skip("needs a scheduler that the harness started; this one runs elsewhere")
+        subject.kill()
+        subject.start_again()
 
     expect.bound("a", within=150)
 
@@ -397,3 +411,51 @@ def test_a_device_that_cannot_be_attached_is_replaced(trial: Trial, expect: Expe
 
     expect.bound("a", within=120)
     assert offers.devices_of("one") == ["d=near"]
+
+
+@pytest.mark.feature("DRA-3.conditions")
+@pytest.mark.case("DR-196", severity="normal", source=f"{PLUGIN}: bindingTimeout; spec DRA-R111, chapter 2.9")
+@pytest.mark.needs(Capability.VIRTUAL_TIME)  # a scheduler of its own
+def test_how_long_a_device_is_waited_for(
+    seatrial_backend: ClusterBackend, pytestconfig: pytest.Config, tmp_path: Path
+) -> None:
+    """The scheduler waits 30 s for a device: then the pod gets another one, and not before."""
+    subject, args = pytestconfig.getoption("--seatrial-subject"), {"bindingTimeout": "30s"}
+    profile = DEFAULT_SCHEDULER
+    with with_arguments(seatrial_backend, subject, tmp_path, "DynamicResources", args, profile=profile) as trial:
+        offers, expect = Offers(trial), Expect(trial)
+        trial.add(node("n1"))
+        offers.publish("n1", device("far", bindingConditions=["Attached"], bindingFailureConditions=["Broken"]))
+        trial.apply(claim("one").asks("d", offers.of_class))
+        trial.submit(pod("a").claim("d", name="one"))
+        assert trial.reaches(lambda: bool(offers.devices_of("one")), within=20)
+        offers.publish("n1", device("near"), part="near", pool={"name": f"{trial.name}-near"})
+        trial.pass_time(20)
+        assert offers.devices_of("one") == ["d=far"]
+
+        expect.bound("a", within=60)
+
+        assert offers.devices_of("one") == ["d=near"]
+
+
+@pytest.mark.feature("DRA-3.conditions")
+@pytest.mark.case("DR-197", severity="critical", source=f"{PLUGIN}; spec DRA-R69, DRA-R110")
+@pytest.mark.parametrize("order", [1, -1], ids=["first-first", "last-first"])
+def test_a_pod_waits_for_the_devices_of_all_its_claims(
+    trial: Trial, expect: Expect, offers: Offers, order: int
+) -> None:
+    """Two claims have a device that has to be attached: the pod is bound when the second one is, whichever it is."""
+    trial.add(node("n1"))
+    far: Manifest = {"bindingConditions": ["Attached"], "bindingFailureConditions": ["Broken"]}
+    offers.publish("n1", device("d0", **far), device("d1", **far))
+    trial.apply(*[claim(name).asks("d", offers.of_class) for name in ("one", "two")])
+    trial.submit(pod("a").claim("one", name="one").claim("two", name="two"))
+    assert trial.reaches(lambda: bool(offers.devices_of("one") and offers.devices_of("two")), within=30)
+    first, second = ("one", "two")[::order]
+
+    offers.say(first, Attached=True)
+    expect.stable(seconds=10)
+    assert not trial.pod("a").spec.node_name
+
+    offers.say(second, Attached=True)
+    expect.bound("a")

@@ -118,6 +118,7 @@ def test_a_device_that_one_constraint_refuses_counts_for_none(
         pytest.param(({"bool": True}, {"int": 1}), False, True, id="truth-and-number"),
         pytest.param(({"string": "1"}, {"int": 1}), False, True, id="text-and-number"),
         pytest.param(({"version": "1.0.0"}, {"version": "1.0.1"}), False, True, id="versions"),
+        pytest.param(({"version": "1.0.0+a"}, {"version": "1.0.0+b"}), False, True, id="builds"),
         pytest.param(({"int": 1}, None), False, False, id="missing"),
     ],
 )
@@ -227,6 +228,19 @@ TRUE = [
     "device.capacity[DRIVER].memory.compareTo(quantity('8Gi')) == 0",
     "DEVICE.level.isLessThan(semver('1.0.0')) && DEVICE.level == semver('1.0.0-rc.1')",
     "DEVICE.none == 1 || DEVICE.zero == 0",
+    "DEVICE.text.startsWith('ca') && DEVICE.text.endsWith('rd') && DEVICE.text.matches('a[a-r]') && 'B' < 'a'",
+    "'pci0000:1f'.find('[0-9]+') == '0000' && 'abc'.charAt(1) == 'b'",
+    "'abca'.lastIndexOf('a') == 3 && size('h\u00e9') == 2",
+    "sets.contains([1, 2], [1]) && !sets.contains([1], [1, 2]) && sets.intersects([1, 3], [1, 2])",
+    "sets.equivalent([1, 2], [2, 1, 1]) && !sets.intersects([1], [2])",
+    "[1, 2, 3].sum() == 6 && [1, 3, 2].max() == 3 && [2, 1].min() == 1 && [1, 1].isSorted() && ![2, 1].isSorted()",
+    "[1, 2].indexOf(2) == 1 && [1, 2, 1].lastIndexOf(1) == 2 && -7 / 2 == -3 && -7 % 2 == -1",
+    "ip('10.0.0.1').family() == 4 && ip('::1').isLoopback() && isIP('10.0.0.1') && !isIP('10.0.0')",
+    "cidr('10.0.0.0/8').containsIP('10.1.0.0') && !cidr('10.0.0.0/8').containsIP('11.0.0.0')",
+    "cidr('10.0.0.0/8').containsCIDR('10.1.0.0/16') && !cidr('10.1.0.0/16').containsCIDR('10.0.0.0/8')",
+    "!quantity('1500m').isInteger() && quantity('-1').sign() == -1 && quantity('1').sub(quantity('1')).sign() == 0",
+    "DEVICE.exists(name, name == 'text') && DEVICE.all(name, name != 'none') && [1, 2].exists_one(x, x == 2)",
+    "[1, 2, 3].filter(x, x > 1).map(x, x * 2) == [4, 6] && (DEVICE.no ? 1 : 2) == 2 && 2 in [1, 2]",
 ]
 FALSE = [
     "DEVICE.none == 1 && DEVICE.zero == 1",
@@ -447,3 +461,151 @@ def test_all_devices_of_a_pool_that_is_half_there(trial: Trial, expect: Expect, 
 
     expect.bound("all", within=90)
     assert offers.devices_of("all") == ["d=d9", "d=d0", "d=d1"]
+
+
+@pytest.mark.feature("DRA-2.alternatives")
+@pytest.mark.case("DR-189", severity="critical", source=f"{ALLOCATOR}; spec DRA-R92: a full solution of all claims")
+@pytest.mark.parametrize("claims", [1, 2], ids=["one-claim", "two-claims"])
+def test_an_alternative_leaves_what_other_requests_need(
+    trial: Trial, expect: Expect, offers: Offers, claims: int
+) -> None:
+    """The first alternative would take the only two devices that a later request can have: the second is taken."""
+    trial.add(node("n1"))
+    offers.publish("n1", *[device(f"d{n}", attributes={"kind": kind}) for n, kind in enumerate(("a", "a", "b"))])
+    of_kind = {kind: f"{offers.attribute('kind')} == '{kind}'" for kind in "ab"}
+    made = [claim("c0"), claim("c1")][:claims]
+    ways = [alternative(kind, offers.of_class, of_kind[kind], count=count) for kind, count in (("a", 2), ("b", 1))]
+    made[0].asks_first("x", *ways)
+    made[-1].asks("y", offers.of_class, of_kind["a"], count=2)
+    trial.apply(*made)
+    builder = pod("a")
+    for number in range(claims):
+        builder.claim(f"d{number}", name=f"c{number}")
+    trial.submit(builder)
+
+    expect.bound("a")
+
+    assert [item for one in made for item in offers.devices_of(one.name)] == ["x/b=d2", "y=d0", "y=d1"]
+
+
+@pytest.mark.feature("DRA-2.admin")
+@pytest.mark.case("DR-185", severity="normal", source="spec DRA-R79, DRA-R94: each device once for a claim")
+def test_an_administrator_gets_a_device_of_the_same_pod(trial: Trial, expect: Expect, offers: Offers) -> None:
+    """Of two claims of a pod one has the only device, and the other, with access for administrators, has it too."""
+    trial.add(node("n1"))
+    label = {"metadata": {"labels": {"resource.kubernetes.io/admin-access": "true"}}}
+    assert trial.call("PATCH", f"/api/v1/namespaces/{trial.name}", label).ok
+    offers.publish("n1", device("d0"))
+    trial.apply(claim("one").asks("d", offers.of_class), claim("admin").asks("d", offers.of_class, adminAccess=True))
+    trial.submit(pod("a").claim("one", name="one").claim("admin", name="admin"))
+
+    expect.bound("a")
+
+    assert offers.devices_of("one") == offers.devices_of("admin") == ["d=d0"]
+
+
+@pytest.mark.feature("DRA-2.all", "DRA-2.limit")
+@pytest.mark.case("DR-186", severity="normal", source="spec DRA-R81, DRA-R82, DRA-M43")
+def test_all_devices_are_at_most_32(trial: Trial, expect: Expect, offers: Offers) -> None:
+    """A request for all 33 devices of the node is refused. One device less: they are given."""
+    trial.add(node("n1"))
+    devices = [device(f"d{number}") for number in range(33)]
+    offers.publish("n1", *devices)
+    trial.apply(claim("all").asks("d", offers.of_class, allocationMode="All"))
+    trial.submit(pod("a").claim("d", name="all"))
+    expect.pending("a", saying="exceeds the claim limit of 32")
+
+    offers.change("n1", {"devices": devices[:32]})
+
+    expect.bound("a", within=60)
+    assert len(offers.devices_of("all")) == 32
+
+
+@pytest.mark.feature("DRA-2.all")
+@pytest.mark.case("DR-187", severity="critical", source=f"{ALLOCATOR}; spec DRA-R82, DRA-M44")
+def test_all_devices_with_a_capacity_and_a_constraint(trial: Trial, expect: Expect, offers: Offers) -> None:
+    """All devices of six slots or more: a smaller one is not meant. They are under two roots, so that one root for all
+    is refused, with the device that is under the other."""
+    trial.add(node("n1"))
+    places = ((4, 0), (6, 0), (8, 1))
+    shown: list[Manifest] = [
+        {"capacity": {"slots": {"value": str(slots)}}, "attributes": {"root": root}} for slots, root in places
+    ]
+    offers.publish("n1", *[device(f"d{number}", **fields) for number, fields in enumerate(shown)])
+    fields = {"allocationMode": "All", "capacity": {"requests": {"slots": "6"}}}
+    one = claim("one").asks("d", offers.of_class, **fields).matching(f"{offers.driver}/root")
+    trial.apply(one, claim("any").asks("d", offers.of_class, **fields))
+    trial.submit(pod("one").claim("d", name="one"))
+    expect.pending("one", saying="/d2 because a claim constraint would not be satisfied")
+
+    trial.submit(pod("any").claim("d", name="any"))
+
+    expect.bound("any")
+    assert offers.devices_of("any") == ["d=d1", "d=d2"]
+
+
+@pytest.mark.feature("DRA-3.partitions")
+@pytest.mark.case("DR-190", severity="critical", source="spec DRA-R97: all of its counters at once")
+@pytest.mark.parametrize("scarce", [0, 1, 2])
+def test_each_counter_of_a_device_counts(trial: Trial, expect: Expect, offers: Offers, scarce: int) -> None:
+    """Two devices take three counters of two sets, of which one is enough for one device: the second pod waits."""
+    trial.add(node("n1"))
+    two = {"resourceSliceCount": 2}
+    places = [("memory", "first"), ("memory", "second"), ("links", "first")]
+
+    def sets(amounts: list[int], key: str) -> list[Manifest]:
+        shown: dict[str, Manifest] = {}
+        for (name, counter), amount in zip(places, amounts, strict=True):
+            shown.setdefault(name, {})[counter] = {"value": str(amount)}
+        return [{key: name, "counters": counters} for name, counters in shown.items()]
+
+    takes: Manifest = {"consumesCounters": sets([1, 1, 1], "counterSet")}
+    offers.publish("n1", device("d0", **takes), device("d1", **takes), part="devices", pool=two)
+    there = [1 if number == scarce else 2 for number in range(3)]
+    offers.publish("n1", part="counters", pool=two, sharedCounters=sets(there, "name"))
+    for name in ("a", "b"):
+        trial.apply(claim(name).asks("d", offers.of_class))
+        trial.submit(pod(name).claim("d", name=name))
+        if name == "a":
+            expect.bound("a")
+    expect.pending("b", saying="cannot allocate all claims")
+
+    trial.delete("a")
+
+    expect.bound("b")
+
+
+@pytest.mark.feature("DRA-3.shares")
+@pytest.mark.case("DR-191", severity="critical", source="spec DRA-R99 to DRA-R101; chapter 2.5: qualified names")
+@pytest.mark.parametrize("shared", [False, True], ids=["whole", "shared"])
+def test_capacities_are_known_by_their_full_names(
+    trial: Trial, expect: Expect, offers: Offers, *, shared: bool
+) -> None:
+    """One of two devices has a capacity of another domain. A claim that names it gets that device, and a share of it if
+    it may be shared; one for more than is left of it, or of what no device has, waits."""
+    trial.add(node("n1"))
+    links = "example.org/links"
+    both: Manifest = {"allowMultipleAllocations": True} if shared else {}
+    capacity = {"slots": {"value": "8"}}
+    offers.publish(
+        "n1", device("d0", capacity=capacity, **both), device("d1", capacity=capacity | {links: {"value": "4"}}, **both)
+    )
+    amounts = {
+        "a": {f"{offers.driver}/slots": "6", links: "2"},
+        "much": {"slots": "1", links: "3"},
+        "none": {"example.org/slots": "1"},
+        "b": {"slots": "2", links: "2"},
+    }
+    for name, requests in amounts.items():
+        trial.apply(claim(name).asks("d", offers.of_class, capacity={"requests": requests}))
+        trial.submit(pod(name).claim("d", name=name))
+        if name == "a" or (shared and name == "b"):
+            expect.bound(name)
+            assert offers.devices_of(name) == ["d=d1"]
+        else:
+            expect.pending(name, saying="cannot allocate all claims")
+    allocation = offers.claim("a").status.allocation
+    assert allocation is not None
+    (result,) = allocation.devices.results
+    assert result.consumed_capacity == ({"slots": "6", links: "2"} if shared else {})
+    assert bool(result.share_id) == shared

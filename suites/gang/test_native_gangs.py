@@ -357,19 +357,24 @@ def test_a_native_and_a_koordinator_gang_of_one_name_compete(trial: Trial, expec
 
 @pytest.mark.feature("WAS-1.condition", "WAS-1.changes")
 @pytest.mark.case("GA-253", severity="normal", source=f"{UPSTREAM}; spec WAS-R22")
-def test_a_native_gang_is_bound_when_the_member_that_does_not_belong_is_gone(trial: Trial, expect: Expect) -> None:
-    """One of three members has another priority than its group: none is bound. It is deleted: the others are."""
+@pytest.mark.parametrize("policy", [False, True], ids=["priority", "preemption-policy"])
+def test_a_native_gang_is_bound_when_the_member_that_does_not_belong_is_gone(
+    trial: Trial, expect: Expect, *, policy: bool
+) -> None:
+    """One of three members has another priority than its group, or another preemption policy than the other members:
+    none is bound. It is deleted: the others are."""
     trial.add(node("n1").cpu(4))
-    trial.apply(priority_class("was-high", 1000))
+    trial.apply(priority_class("was-odd", 0, preempts=False) if policy else priority_class("was-odd", 1000))
     create(trial, "train", 2)
     first, *others = workers("train", 3)
-    trial.submit(first.priority_class("was-high"), *others)
+    trial.submit(first.priority_class("was-odd"), *others)
     assert reaches(trial, "False", "SchedulerError"), condition(trial)
+    assert f"have the same {'preemption policy' if policy else 'priority'}" in condition(trial)["message"]
     assert bound(trial) == []
 
     trial.delete("train-0")
 
-    expect.bound("train-1", "train-2")
+    expect.bound("train-1", "train-2", within=20)
     assert reaches(trial, "True", "Scheduled"), condition(trial)
 
 
@@ -418,3 +423,72 @@ def test_the_conditions_that_others_wrote_to_a_native_gang_stay(trial: Trial, ex
     expect.bound(*names("train", 2))
     assert reaches(trial, "True", "Scheduled"), condition(trial)
     assert types() == ["PodGroupInitiallyScheduled", "example.com/Checked"]
+
+
+@pytest.mark.feature("WAS-1.order")
+@pytest.mark.case("GA-360", severity="normal", source=f"{UPSTREAM}; spec WAS-R21")
+@pytest.mark.long(seconds=24)
+def test_older_members_of_a_native_gang_come_first(trial: Trial, expect: Expect) -> None:
+    """Four members of a gang of two come one after the other, the last by name first. There is room for two: the
+    oldest get it."""
+    trial.add(node("none").cpu(0))
+    create(trial, "train", 2)
+    for worker in reversed(workers("train", 4)):
+        trial.submit(worker)
+        trial.pass_time(2)
+    trial.pass_time(15)  # the backoff is over
+
+    trial.add(node("n1").cpu(2))
+
+    expect.bound("train-2", "train-3", within=60)
+    assert bound(trial) == ["train-2", "train-3"]
+
+
+@pytest.mark.feature("WAS-1.quorum")
+@pytest.mark.case("GA-361", severity="critical", source=f"{UPSTREAM}; spec WAS-R32")
+def test_a_basic_group_is_bound_as_far_as_there_is_room(trial: Trial, expect: Expect) -> None:
+    """Three members of a group of policy basic and one CPU: one is bound, and the condition is True. With another CPU
+    a second one is."""
+    trial.add(node("n1").cpu(1))
+    create(trial, "train", None)
+    trial.submit(*workers("train", 3))
+    assert trial.wait(lambda: len(bound(trial)) == 1, within=30), bound(trial)
+    assert reaches(trial, "True", "Scheduled"), condition(trial)
+
+    trial.add(node("n2").cpu(1))
+
+    assert trial.wait(lambda: len(bound(trial)) == 2, within=60), bound(trial)
+    expect.stable(seconds=3)
+    assert len(bound(trial)) == 2
+
+
+@pytest.mark.feature("WAS-1.protection")
+@pytest.mark.case("GA-362", severity="normal", source="spec WAS-R11")
+def test_a_native_gang_that_is_being_deleted_takes_members(trial: Trial, expect: Expect) -> None:
+    """A gang of two is bound and then deleted: it stays for its members. Two more come, and are bound."""
+    trial.add(node("n1").cpu(4))
+    create(trial, "train", 2)
+    trial.submit(*workers("train", 2))
+    expect.bound(*names("train", 2))
+    assert trial.call("DELETE", path(trial, "train")).ok
+    trial.settle()
+    assert trial.call("GET", path(trial, "train")).ok
+
+    trial.submit(*workers("train", 2, first=2))
+
+    expect.bound(*names("train", 4), within=20)
+
+
+@pytest.mark.feature("WAS-1.two-dialects")
+@pytest.mark.case("GA-363", severity="normal", source="spec WAS-R80")
+def test_a_pod_of_two_dialects_is_in_its_native_gang(trial: Trial, expect: Expect) -> None:
+    """Two pods name a PodGroup of each API group: that of their field has a minimum of two, that of their label one of
+    three. They are bound."""
+    trial.add(node("n1").cpu(4))
+    trial.apply(gang("labelled", 3))
+    create(trial, "train", 2)
+
+    trial.submit(*[one.in_gang("labelled") for one in workers("train", 2)])
+
+    expect.bound(*names("train", 2))
+    assert reaches(trial, "True", "Scheduled"), condition(trial)

@@ -159,7 +159,7 @@ class GangCache(PodGroups):
         gang = self._gang_of.pop(uid, None)
         if gang is None:
             return
-        held_others = uid in gang.gated or uid in gang.odd or (uid in gang.bound and bool(gang.topology_key))
+        held_others = uid in gang.gated or bool(gang.mismatch) or (uid in gang.bound and bool(gang.topology_key))
         gang.remove_member(uid)
         self.changed.add(gang.id)
         self.give_up_role(gang.group, uid)
@@ -504,8 +504,10 @@ class GangAttempt(Attempt):
         self._gangs = [cache.gangs[gang_id] for gang_id in group.ids]
         own = [gang for gang in self._gangs if gang.group is group]
         pods = [gang.children[uid] for gang in own for uid in gang.pending]
-        # GANG-D13: by index, pods without one last, then priority, then name.
+        # GANG-D13: by index, pods without one last, then priority, then name; native ones by age before (WAS-R21).
         pods.sort(key=lambda pod: (_rank(pod), -pod.spec.priority, pod.metadata.name, pod.metadata.namespace))
+        if own[0].native:
+            pods.sort(key=lambda pod: (_rank(pod), pod.metadata.creation_timestamp or ""))
         self.members = [pod.metadata.uid for pod in pods]
         self.ordered = any(topology_index(pod) >= 0 for pod in pods)
         self.strict = all(gang.mode is Mode.STRICT for gang in own)

@@ -2,11 +2,12 @@
 
 from dataclasses import dataclass, field
 
-from seatrial.scheduler.api.core import Pod
+from seatrial.scheduler.api.core import PREEMPT_NEVER, Pod
 from seatrial.scheduler.api.networktopology import GatherRule
 from seatrial.scheduler.api.podgroup import NATIVE, MatchPolicy, Mode
 
 PRIORITY_MISMATCH = "all pods in a single pod group should have the same priority as the pod group's priority"
+POLICY_MISMATCH = "all pods in a single pod group should have the same preemption policy"
 
 
 @dataclass(slots=True, eq=False)
@@ -55,6 +56,7 @@ class Gang:
     whole: bool = False  # a native group: all its members are preempted together
     gated: dict[str, None] = field(default_factory=dict)  # members of a native group with scheduling gates
     odd: dict[str, None] = field(default_factory=dict)  # members of a native group with another priority than its own
+    patient: dict[str, None] = field(default_factory=dict)  # members of a native group that never preempt
 
     @property
     def id(self) -> str:
@@ -69,7 +71,8 @@ class Gang:
     def mismatch(self) -> str:
         """Why no member of a native group can be scheduled (WAS-R22); "" if nothing is wrong."""
         if not self.odd:
-            return ""
+            mixed = 0 < len(self.patient) < len(self.children) and self.initialised
+            return f"{POLICY_MISMATCH}, got PreemptLowerPriority and Never" if mixed else ""
         priority = self.children[next(iter(self.odd))].spec.priority
         return f"{PRIORITY_MISMATCH}, got {priority} and {self.priority}"
 
@@ -80,6 +83,7 @@ class Gang:
         if not self.native:
             return False
         self._mark(self.odd, uid, marked=pod.spec.priority != self.priority and self.initialised)
+        self._mark(self.patient, uid, marked=pod.spec.preemption_policy == PREEMPT_NEVER)
         before = uid in self.gated
         self._mark(self.gated, uid, marked=bool(pod.spec.scheduling_gates))
         return before and uid not in self.gated
@@ -93,7 +97,7 @@ class Gang:
 
     def remove_member(self, uid: str) -> None:
         """Forget a member."""
-        for uids in (self.children, self.pending, self.waiting, self.bound, self.odd, self.gated):
+        for uids in (self.children, self.pending, self.waiting, self.bound, self.odd, self.patient, self.gated):
             uids.pop(uid, None)
 
     @property

@@ -371,22 +371,31 @@ class DynamicResources(PreEnqueue, PreFilter, FilterBatch, VictimAware, PostFilt
     # -- no node ------------------------------------------------------------------------------------------------------
 
     def post_filter(self, state: CycleState, info: PodInfo, failure: FitError) -> PostFilterResult:
-        """Give back the devices of a claim that keeps the pod from all nodes that are left (DRA-R65)."""
+        """Give back the devices of the claims that keep the pod from a node: the fewest there are (DRA-R65)."""
         needs = state.get(NEEDS)
         if needs is not None and self._preempts:
             state[ABANDONED] = self.claims.abandoned()
         if needs is not None and needs.stale is not None:
             return PostFilterResult(Status.unschedulable("deletion of ResourceClaim completed"))
         if needs is not None and any(status.reasons == NOT_HERE.reasons for status in failure.overrides.values()):
-            for claim, _ in needs.placed:
-                users = claim.status.reserved_for
-                if self.claims.pending(claim.metadata.uid) is not None or claim.status.allocation is None:
-                    continue  # another pod was placed with it, or it has lost them already
-                own = self._consumer(info.pod, claim).uid
-                if all(user.uid == own for user in users) and (own == info.uid or self._all_wait(info.uid)):
-                    self._deallocations.begin(claim)
-                    return PostFilterResult(Status.unschedulable("deallocation of ResourceClaim completed"))
+            rows = [row for row, status in failure.overrides.items() if status.reasons == NOT_HERE.reasons]
+            claims, count = [claim for claim, _ in needs.placed], self._handle.columns.count
+            away = np.array([self._elsewhere(claim, selector, count)[rows] for claim, selector in needs.placed])
+            may = np.array([self._may_lose_devices(info, claim) for claim in claims])
+            costs = np.where((away & ~may[:, None]).any(0), len(claims) + 1, away.sum(0))
+            at = int(costs.argmin())  # one claim at a time would do as well, but a pod is tried only when it may fit
+            if costs[at] <= len(claims):
+                for place in np.flatnonzero(away[:, at]).tolist():
+                    self._deallocations.begin(claims[place])
+                return PostFilterResult(Status.unschedulable("deallocation of ResourceClaim completed"))
         return PostFilterResult(Status.unschedulable())
+
+    def _may_lose_devices(self, info: PodInfo, claim: ResourceClaim) -> bool:
+        if self.claims.pending(claim.metadata.uid) is not None or claim.status.allocation is None:
+            return False  # another pod was placed with it, or it has lost them already
+        own = self._consumer(info.pod, claim).uid
+        users = claim.status.reserved_for
+        return all(user.uid == own for user in users) and (own == info.uid or self._all_wait(info.uid))
 
     def serves_group(self, pod: Pod) -> bool:
         return pod.spec.scheduling_group is not None
