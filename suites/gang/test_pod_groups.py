@@ -263,7 +263,7 @@ def test_the_summary_of_a_gang(trial: Trial, expect: Expect, services: Ask) -> N
 
 
 @pytest.mark.feature("GANG-1.status")
-@pytest.mark.case("GA-392", severity="normal", source="spec GANG-1.6, GANG-M21, GANG-M22")
+@pytest.mark.case("GA-392", severity="normal", source="ours: no release has this metric yet")
 @pytest.mark.needs(Capability.OWN_CLUSTER)
 def test_the_metric_of_gang_cycles(trial: Trial, expect: Expect, services: Ask) -> None:
     """A gang of two waits for a second card, and starts: an attempt that failed and one that succeeded are counted."""

@@ -117,7 +117,7 @@ def test_trees_do_not_touch(trial: Trial, expect: Expect) -> None:
     "QT-310", severity="normal", source="spec QUOTA-R59; koordinator: elasticquota/quota_handler.go@v1.7.0"
 )
 @pytest.mark.parametrize(("ignored", "rest"), [("true", 14), ("false", 2)], ids=["shared", "deducted"])
-def test_a_tree_may_leave_its_nodes_to_the_cluster(trial: Trial, ignored: str, rest: int) -> None:
+def test_a_tree_may_leave_its_nodes(trial: Trial, ignored: str, rest: int) -> None:
     """Of fourteen cores two trees have twelve: the others divide two, or all where the trees are not deducted."""
     trees(trial, **{IGNORE_DEFAULT_TREE: ignored})
     trial.add(node("rest").cpu(2).label(POOL, "rest"))

@@ -93,7 +93,7 @@ def test_the_message_lists_reasons_by_their_text(trial: Trial, expect: Expect) -
 
 @pytest.mark.feature("SHELL-5.refusal")
 @pytest.mark.case(
-    "SC-676", severity="normal", source="kubernetes pkg/scheduler/schedule_one.go@v1.35: findNodesThatFitPod"
+    "SC-676", severity="normal", source="kubernetes 1.35 pkg/scheduler/schedule_one.go: findNodesThatFitPod"
 )
 def test_the_message_counts_nodes_that_were_not_asked(trial: Trial, expect: Expect) -> None:
     """A pod names one of four nodes, which lacks CPU and memory: the others are counted as well."""

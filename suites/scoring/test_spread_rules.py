@@ -9,7 +9,10 @@ from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import TRIAL_LABEL, Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import node
+from seatrial.suites.gang.namespaces import second_namespace
 from seatrial.suites.scoring.rules import HOST, PREFERRED, REQUIRED, ZONE, Json, patch, pod_with, spread, term, waits
+
+__all__ = ["second_namespace"]
 
 pytestmark = [pytest.mark.needs(Capability.NODES)]
 
@@ -104,6 +107,40 @@ def test_a_pod_of_two_services_spreads_from_pods_of_both(trial: Trial, expect: E
     expect.bound("filler", *(member.name for member in crowd))
     trial.submit(pod_with("next").label("tier", "x"))
     assert expect.bound("next").spec.node_name == ("n2" if (app, tier) == ("a", "x") else "n1")
+    expect.refusal()
+
+
+@pytest.mark.feature("SCORE-4.spread")
+@pytest.mark.case("SC-680", severity="normal", source="kubernetes v1.35: podtopologyspread/common.go")
+@pytest.mark.needs(Capability.OWN_CLUSTER)
+def test_pods_of_other_namespaces_do_not_count(trial: Trial, expect: Expect, second_namespace: str) -> None:
+    """On n1 is a pod of the app in another namespace, and n2 is full: the first pod of the app in its own namespace is
+    bound to n1, and the second one waits."""
+    trial.add(node("n1").cpu(16), node("n2").cpu(2))
+    pods = f"/api/v1/namespaces/{second_namespace}/pods"
+    trial.accept(pod_with("theirs").select({HOST: "n1", TRIAL_LABEL: trial.name}).manifest, pods)
+    trial.submit(pod_with("filler", "filler").request(cpu=2).select({HOST: "n2"}))
+    expect.bound("filler")
+    assert trial.reaches(lambda: b'"nodeName"' in trial.call("GET", f"{pods}/theirs").body, within=30)
+    for name in ("first", "second"):
+        trial.submit(pod_with(name, topologySpreadConstraints=spread()).request(cpu=1))
+        expect.bound(name) if name == "first" else waits(expect, name, "topology spread constraints")
+
+
+@pytest.mark.feature("SCORE-4.spread")
+@pytest.mark.case("SC-681", severity="normal", source="kubernetes v1.35: podtopologyspread/plugin.go")
+@pytest.mark.parametrize(("other", "same"), [("n2", "n3"), ("n3", "n2")])
+def test_zones_spread_by_default(trial: Trial, expect: Expect, other: str, same: str) -> None:
+    """Three pods of a Service are on a node of zone x. The next one goes to the node of zone y, though the second node
+    of zone x is emptier."""
+    serve(trial, "app", app="a")
+    zones = {"n1": "x", same: "x", other: "y"}
+    trial.add(*(node(name).cpu(16).label(ZONE, zones[name]) for name in sorted(zones)))
+    crowd = [pod_with(f"p{number}").select({HOST: "n1"}) for number in range(3)]
+    trial.submit(*crowd, pod_with("filler", "filler").request(cpu=4).select({HOST: other}))
+    expect.bound("filler", *(member.name for member in crowd))
+    trial.submit(pod_with("next"))
+    assert expect.bound("next").spec.node_name == other
     expect.refusal()
 
 

@@ -262,7 +262,7 @@ def test_an_image_that_few_nodes_have_counts_less(trial: Trial, expect: Expect, 
 
 
 @pytest.mark.feature("SCORE-4.images")
-@pytest.mark.case("SC-678", severity="normal", source="kubernetes plugins/imagelocality/image_locality.go@v1.35")
+@pytest.mark.case("SC-678", severity="normal", source="kubernetes 1.35 plugins/imagelocality/image_locality.go")
 @each_order
 def test_images_of_init_containers_count(trial: Trial, expect: Expect, order: Sequence[str]) -> None:
     """A pod goes to the node that has the large image of its init container, which is a little fuller."""
@@ -283,11 +283,11 @@ def test_images_of_init_containers_count(trial: Trial, expect: Expect, order: Se
 )
 @each_order
 def test_pods_without_requests_count_in_scores(trial: Trial, expect: Expect, order: Sequence[str]) -> None:
-    """Six pods without requests, each counted as 100m and 200Mi, are more than one that requests half as much."""
+    """Twelve pods without requests, each counted as 100m and 200Mi, are more than one that requests as much."""
     few, many = order
     trial.add(*(node(name).cpu(4).memory("8Gi") for name in sorted(order)))
-    trial.submit(pod("small").request(cpu="300m", memory="600Mi").node_name(few))
-    trial.submit(*(builder.node_name(many) for builder in pods("bare", 6)))
+    trial.submit(pod("small").request(cpu="100m", memory="200Mi").node_name(few))
+    trial.submit(*(builder.node_name(many) for builder in pods("bare", 12)))
     trial.submit(pod("asked").request(cpu=1, memory="2Gi"))
     assert expect.bound("asked").spec.node_name == few
     expect.refusal()
