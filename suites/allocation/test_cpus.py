@@ -294,6 +294,7 @@ def test_a_node_that_gives_whole_cores_only(trial: Trial, expect: Expect, how: s
         pytest.param("", "", 2, id="in-turn-by-default"),
         pytest.param(PACKING, "", 1, id="as-the-profile-says", marks=pytest.mark.profile(PACKING)),
         pytest.param(PACKING, "LeastAllocated", 2, id="label-before-profile", marks=pytest.mark.profile(PACKING)),
+        pytest.param(PACKING, "DistributeEvenly", 2, id="evenly-before-profile", marks=pytest.mark.profile(PACKING)),
     ],
 )
 def test_which_numa_node_cpus_come_from(

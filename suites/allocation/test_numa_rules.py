@@ -271,17 +271,26 @@ def test_cpus_that_the_node_binds_count_with_the_ratio(trial: Trial, expect: Exp
 @pytest.mark.feature("CPU-3.full-pcpus-only")
 @pytest.mark.case("NU-086", severity="normal", source="spec NUMA-R9, NUMA-R10; nodenumaresource/plugin.go")
 @pytest.mark.needs(Capability.VIRTUAL_TIME)  # in real time the node's agent writes the object again
-def test_a_node_binds_cpus_without_saying_which_it_has(trial: Trial, expect: Expect) -> None:
-    """A node without NodeResourceTopology binds all pods by its label: none is placed, until the label is gone."""
+@pytest.mark.parametrize(
+    ("label", "value", "saying"),
+    [
+        pytest.param(CPU_BIND_POLICY_LABEL, "FullPCPUsOnly", "node(s) invalid CPU Topology", id="cpus"),
+        pytest.param(NUMA_TOPOLOGY_POLICY_LABEL, RESTRICTED, "node(s) missing NUMA resources", id="numa-nodes"),
+    ],
+)
+def test_a_node_binds_cpus_without_saying_which_it_has(
+    trial: Trial, expect: Expect, label: str, value: str, saying: str
+) -> None:
+    """A node without NodeResourceTopology binds or aligns all pods by its label: none is placed, until the label is
+    gone."""
     trial.add(node("n1").server(MACHINE))
     assert trial.call("DELETE", TOPOLOGY).ok
     trial.settle()
-    labelled = {"metadata": {"labels": {CPU_BIND_POLICY_LABEL: "FullPCPUsOnly"}}}
-    assert trial.call("PATCH", "/api/v1/nodes/n1", labelled).ok
+    assert trial.call("PATCH", "/api/v1/nodes/n1", {"metadata": {"labels": {label: value}}}).ok
     trial.settle()
     trial.submit(plain("a", 4))
-    expect.pending("a", saying="node(s) invalid CPU Topology")
-    assert trial.call("PATCH", "/api/v1/nodes/n1", {"metadata": {"labels": {CPU_BIND_POLICY_LABEL: None}}}).ok
+    expect.pending("a", saying=saying)
+    assert trial.call("PATCH", "/api/v1/nodes/n1", {"metadata": {"labels": {label: None}}}).ok
     expect.bound("a")
 
 

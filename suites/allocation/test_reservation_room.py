@@ -73,13 +73,15 @@ def test_what_the_other_reservations_of_an_owner_hold(trial: Trial, expect: Expe
     source="spec RSV-R24; koordinator: pkg/scheduler/plugins/reservation/transformer.go@v1.7.0 (host ports)",
 )
 def test_a_port_of_the_node_is_held_for_the_owner(trial: Trial, expect: Expect) -> None:
-    """A reservation holds a port of its node: another pod with the port waits, and the owner gets it."""
+    """A reservation holds a port of its node, also when an owner without ports is in it: another pod with the port
+    waits, and an owner gets it."""
     trial.add(node("n1").cpu(SMALL))
     like, stranger, a = (builder.request(cpu=2) for builder in (pod("x"), pod("stranger"), owner("a")))
     for built in (like, stranger, a):
         built.manifest["spec"]["containers"][0]["ports"] = [{"containerPort": 80, "hostPort": 8080}]
-    trial.reserve(reservation("held").like(like).for_labels(app="owner").many())
+    trial.reserve(reservation("held").like(like.request(cpu=4)).for_labels(app="owner").many())
     expect.available("held")
+    is_in(trial, expect, owner("first", cpu=1), "held")
 
     trial.submit(stranger)
 

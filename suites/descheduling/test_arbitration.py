@@ -206,9 +206,9 @@ def test_of_one_priority_class_the_qos_class_decides(trial: Trial, start_desched
 @pytest.mark.long(seconds=8)
 @pytest.mark.parametrize("by", ["priority", "kubernetes-qos", "deletion-cost", "deletion-cost-first", "no-number"])
 def test_of_equal_classes_priority_and_costs_decide(trial: Trial, start_descheduler: StartDescheduler, by: str) -> None:
-    """Jobs for prod pods of two workloads wait, that for the cheap one is the older; one may run at a time. The pod of
-    lower priority goes first, or Burstable before Guaranteed, or of lower deletion cost, also where its eviction cost
-    is the higher one. A cost with a leading zero counts as none."""
+    """Jobs for prod pods of QoS class LS of two workloads wait, that for the cheap one is the older; one may run at a
+    time. The pod of lower priority goes first, or Burstable before Guaranteed, or of lower deletion cost, also where
+    its eviction cost is the higher one. A cost with a leading zero counts as none."""
     with_nodes(trial, "n1", "n2")
     costs = {
         "deletion-cost": [{DELETION_COST: "-1"}, {}],
@@ -216,7 +216,7 @@ def test_of_equal_classes_priority_and_costs_decide(trial: Trial, start_deschedu
         "no-number": [{EVICTION_COST: "-1"}, {EVICTION_COST: "-05"}],
     }
     for rank, name in enumerate(["cheap", "dear"]):
-        like = pod("x").request(cpu=1, memory="1Gi").label("koordinator.sh/priority-class", "koord-prod")
+        like = pod("x").request(cpu=1, memory="1Gi").label("koordinator.sh/priority-class", "koord-prod").qos("LS")
         if by == "priority":
             trial.apply(priority_class(f"trial-{name}", 9000 + rank))
             like.priority_class(f"trial-{name}")

@@ -234,8 +234,8 @@ def test_a_pod_decides_how_it_is_evicted(trial: Trial, start_descheduler: StartD
 
     assert trial.reaches(has_annotation, within=30), job(trial, "ask").status
     assert not trial.pod(name).deleting
-    asked = orjson.loads(trial.pod(name).metadata.annotations[SOFT_EVICTION])
-    assert (asked["reason"], asked["deleteOptions"]) == ("too hot", options)
+    request = orjson.loads(trial.pod(name).metadata.annotations[SOFT_EVICTION])
+    assert (request["reason"], request["deleteOptions"]) == ("too hot", options)
 
 
 @pytest.mark.feature("MIG-1.phases")
@@ -246,8 +246,8 @@ def test_the_reason_of_an_eviction(trial: Trial, start_descheduler: StartDesched
     deployment(trial, "web", 3, like=pod("x").request(cpu=1).node_name("n1"))
     names = [pod.metadata.name for pod in wait_running(trial, "web", 3)]
     start_descheduler({}, migration=ALL_AT_ONCE)
-    given = [{EVICT_REASON: "too hot", EVICT_TRIGGER: "Mine"}, {EVICT_TRIGGER: "Mine"}, {}]
-    for number, annotations in enumerate(given):
+    marks = [{EVICT_REASON: "too hot", EVICT_TRIGGER: "Mine"}, {EVICT_TRIGGER: "Mine"}, {}]
+    for number, annotations in enumerate(marks):
         migrate(trial, f"move-{number}", names[number], mode="EvictDirectly", annotations=annotations)
 
     for number, reason in enumerate(["too hot", "Mine", "NotSet"]):

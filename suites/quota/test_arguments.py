@@ -10,7 +10,7 @@ from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability, ClusterBackend
 from seatrial.scheduler.api.builders import node, pod, priority_class, quota
 from seatrial.scheduler.api.extension import KOORD_SCHEDULER
-from seatrial.scheduler.api.quota import DEFAULT_QUOTA, GUARANTEED, PARENT, RUNTIME
+from seatrial.scheduler.api.quota import DEFAULT_QUOTA, GUARANTEED, PARENT, ROOT_QUOTA, RUNTIME, SYSTEM_QUOTA
 from seatrial.suites.faults.schedulers import with_arguments
 from seatrial.suites.quota.quotas import annotation, counted, make, many, named, path_of, placed, read, settle
 
@@ -71,6 +71,25 @@ def test_the_max_of_the_default_quota(
 
         trial.submit(*(counted(trial, f"a-{number}", "a", cpu=2) for number in range(4)))
         expect.bound(*(f"a-{number}" for number in range(4)))
+
+
+@pytest.mark.feature("QUOTA-5.default-and-system")
+@pytest.mark.case("QT-312", severity="normal", source="spec QUOTA-R37, elastic-quota 1.3; ElasticQuotaArgs")
+def test_where_the_special_quotas_are(
+    seatrial_backend: ClusterBackend, pytestconfig: pytest.Config, tmp_path: Path
+) -> None:
+    """The arguments name the namespace of the special quotas, and the max of the system quota."""
+    subject = pytestconfig.getoption("--seatrial-subject")
+    args = {"quotaGroupNamespace": "quotas", "systemQuotaGroupMax": {"cpu": "3", "memory": "5Gi"}}
+    with scheduling(seatrial_backend, subject, tmp_path, **args) as trial:
+        trial.add(node("n1").cpu(8))
+        make(trial, quota(named(trial, "a")).max(cpu=8))
+        settle(trial)
+
+        paths = {name: path_of(trial, name, "quotas") for name in (ROOT_QUOTA, SYSTEM_QUOTA, DEFAULT_QUOTA)}
+        assert [name for name, path in paths.items() if not trial.call("GET", path).ok] == []
+        assert read(trial, SYSTEM_QUOTA, "quotas")["spec"]["max"] == args["systemQuotaGroupMax"]
+        assert trial.call("GET", path_of(trial, SYSTEM_QUOTA, "koordinator-system")).code == 404
 
 
 @pytest.mark.feature("QUOTA-4.scaled-min")

@@ -117,7 +117,7 @@ def test_trees_do_not_touch(trial: Trial, expect: Expect) -> None:
     "QT-310", severity="normal", source="spec QUOTA-R59; koordinator: elasticquota/quota_handler.go@v1.7.0"
 )
 @pytest.mark.parametrize(("ignored", "rest"), [("true", 14), ("false", 2)], ids=["shared", "deducted"])
-def test_a_tree_may_leave_its_nodes(trial: Trial, ignored: str, rest: int) -> None:
+def test_whose_nodes_trees_have(trial: Trial, ignored: str, rest: int) -> None:
     """Of fourteen cores two trees have twelve: the others divide two, or all where the trees are not deducted."""
     trees(trial, **{IGNORE_DEFAULT_TREE: ignored})
     trial.add(node("rest").cpu(2).label(POOL, "rest"))
@@ -137,7 +137,7 @@ def test_a_tree_may_leave_its_nodes(trial: Trial, ignored: str, rest: int) -> No
 @pytest.mark.parametrize(
     ("annotations", "keys"), [({}, {"cpu", "memory"}), ({RESOURCE_KEYS: '["cpu"]'}, {"cpu"})], ids=["default", "cpu"]
 )
-def test_which_resources_a_tree_root_limits(trial: Trial, annotations: dict[str, str], keys: set[str]) -> None:
+def test_resources_of_a_tree_root(trial: Trial, annotations: dict[str, str], keys: set[str]) -> None:
     """Min and max of a tree root have CPUs and memory, or what the profile says; its total has all resources."""
     trial.add(node("own-0").cpu(2).label(POOL, "own"))
     name = f"{trial.name}-own-root"

@@ -111,8 +111,8 @@ def test_a_parent_has_no_pods(trial: Trial) -> None:
 def test_a_new_quota_gets_its_defaults(trial: Trial) -> None:
     """Parent and shared weight are stored where the author gave none. A weight is for the resources of max: of one that
     it lacks it is max, and others are dropped."""
-    given = quota(f"{trial.name}-y").max(cpu=2, memory="4Gi").weight(cpu=5, pods=3)
-    trial.apply(quota(f"{trial.name}-x").max(cpu=2).manifest, given.manifest)
+    builder = quota(f"{trial.name}-y").max(cpu=2, memory="4Gi").weight(cpu=5, pods=3)
+    trial.apply(quota(f"{trial.name}-x").max(cpu=2).manifest, builder.manifest)
     for name, weight in (("x", {"cpu": "2"}), ("y", {"cpu": "5", "memory": "4Gi"})):
         metadata = yaml.safe_load(trial.call("GET", path_of(trial, f"{trial.name}-{name}")).body)["metadata"]
         assert metadata["labels"][PARENT] == "koordinator-root-quota"
