@@ -226,11 +226,11 @@ def test_any_resource_may_have_a_threshold(
     subject, power = pytestconfig.getoption("--seatrial-subject"), "example.com/power"
     with scheduling(seatrial_backend, subject, tmp_path, {"usageThresholds": {power: 50}}) as trial:
         trial.add(node("n1").cpu(20).memory("64Gi").extended(power, 100))
+        machines(trial, "n2")
         used = {"resources": {"cpu": "1", "memory": "1Gi", power: "60"}}
         report(trial, "n1", "1", "1Gi", nodeMetric={"nodeUsage": used})
-        settle(trial)
-        trial.submit(small("a", KOORD_SCHEDULER))
-        Expect(trial).pending("a", saying=f"1 node(s) {power} usage exceed threshold")
-        machines(trial, "n2")
         report(trial, "n2", "1", "1Gi")
+        settle(trial)
+        trial.submit(small("a", KOORD_SCHEDULER), small("b", KOORD_SCHEDULER).select({HOST: "n1"}))
         assert Expect(trial).bound("a").spec.node_name == "n2"
+        Expect(trial).pending("b", saying=f"1 node(s) {power} usage exceed threshold")

@@ -81,7 +81,7 @@ def test_the_pods_that_a_selector_protects(
     low, middle = of("low", "low", 4).on(host="n1"), of("middle", "middle", 4).on(host="n2")
     for key, value in labels.items():
         low.label(key, value)
-    classes.submit(low, middle.label("team", "middle"))
+    classes.submit(low, middle.label("team", "middle") if selector else middle)
     expect.running("low", "middle")
 
     preempts_on(classes, expect, where)
