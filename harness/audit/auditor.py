@@ -197,7 +197,7 @@ class Auditor:
         else:
             self.state.namespaces[meta["name"]] = meta.get("labels") or {}
 
-    def _group(self, body: Any, gone: bool, at: float) -> None:  # noqa: ARG002
+    def _group(self, body: Any, gone: bool, at: float) -> None:
         results = _plain(body)
         key = f"{results['metadata']['namespace']}/{results['metadata']['name']}"
         if gone:
