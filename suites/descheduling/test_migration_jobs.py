@@ -274,7 +274,7 @@ def test_what_jobs_of_strategies_are_like(trial: Trial, start_descheduler: Start
 
     assert trial.reaches(lambda: bool(jobs(trial)), within=15)
     spec = jobs(trial)[0].spec
-    assert (spec.mode, go_duration(spec.ttl), spec.delete_options) == ("EvictDirectly", 420.0, options)
+    assert (spec.mode, go_duration(spec.ttl or ""), spec.delete_options) == ("EvictDirectly", 420.0, options)
 
 
 @pytest.mark.feature("MIG-1.evict-directly")

@@ -288,14 +288,15 @@ def test_a_gang_that_was_whole(policy: str, replaced: bool, names: set[str]) -> 
 def test_a_gang_whose_group_is_heard_of_later(bound: tuple[str, ...], least: int, names: set[str]) -> None:
     """The watch of PodGroups tells later than that of pods; then the gang loses a member, which starts anew."""
     story = Story()
-    member = {"labels": {"pod-group.scheduling.sigs.k8s.io": "g"}, "status": {"conditions": REFUSED}}
+    member: Any = {"labels": {"pod-group.scheduling.sigs.k8s.io": "g"}, "status": {"conditions": REFUSED}}
     for name in ("a", "b", "c"):
         story.pod(name, **member)
     for name in bound:
         story.bind(name)
     group = {"metadata": {"name": "g", "namespace": "default"}, "spec": {"minMember": least}}
     story.tell("PodGroup", "ADDED", group)
-    story.delete(bound[-1]) if len(bound) > 1 else None
+    if len(bound) > 1:
+        story.delete(bound[-1])
     story.pod("d", **member)
     story.at += 300
     assert story.ids() == names
