@@ -21,6 +21,7 @@ from seatrial.scheduler.api.quota import (
     TREE_ID,
     UNSCHEDULABLE_RESOURCE,
 )
+from seatrial.suites.quota.quotas import make, many, named, placed, settle
 
 pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER), pytest.mark.profile(KOORD_SCHEDULER)]
 
@@ -116,18 +117,15 @@ def test_trees_do_not_touch(trial: Trial, expect: Expect) -> None:
 @pytest.mark.case(
     "QT-310", severity="normal", source="spec QUOTA-R59; koordinator: elasticquota/quota_handler.go@v1.7.0"
 )
-@pytest.mark.parametrize(("ignored", "rest"), [("true", 14), ("false", 2)], ids=["shared", "deducted"])
-def test_whose_nodes_trees_have(trial: Trial, ignored: str, rest: int) -> None:
+@pytest.mark.parametrize(("ignored", "most"), [("true", 4), ("false", 2)], ids=["shared", "deducted"])
+def test_whose_nodes_trees_have(trial: Trial, ignored: str, most: int) -> None:
     """Of fourteen cores two trees have twelve: the others divide two, or all where the trees are not deducted."""
     trees(trial, **{IGNORE_DEFAULT_TREE: ignored})
     trial.add(node("rest").cpu(2).label(POOL, "rest"))
-    root = QUOTAS_PATH.replace("/elasticquotas", f"/namespaces/koordinator-system/elasticquotas/{ROOT_QUOTA}")
-
-    def shared() -> str:
-        annotations = orjson.loads(trial.call("GET", root).body).get("metadata", {}).get("annotations", {})
-        return str(orjson.loads(annotations.get(RUNTIME, "{}")).get("cpu"))
-
-    assert trial.reaches(lambda: shared() == str(rest), within=30), f"expected {rest} cores, found {shared()}"
+    make(trial, quota(named(trial, "c")).max(cpu=14))
+    trial.submit(*many(trial, "c", 4))
+    settle(trial)
+    assert placed(trial, "c-") == most
 
 
 @pytest.mark.feature("QUOTA-7.profile")
