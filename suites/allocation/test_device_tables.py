@@ -820,12 +820,18 @@ def test_shares_beside_cards_in_use(trial: Trial, expect: Expect, used: dict[int
 
 
 @pytest.mark.feature("DEV-6.table", "DEV-6.scores")
-@pytest.mark.case("DS-267", severity="normal", source="spec DEV-R33")
-def test_the_order_of_a_table(trial: Trial, expect: Expect) -> None:
-    """Of two equal pairs the one that the table lists first is taken."""
+@pytest.mark.case("DS-267", severity="normal", source="spec DEV-R33, DEV-R39")
+@pytest.mark.parametrize("fours", [{}, {9: [2, 3, 4, 7], 5: [4, 5, 6, 7], 1: [0, 1, 5, 6]}], ids=["pairs", "fours"])
+def test_the_order_of_a_table(trial: Trial, expect: Expect, fours: dict[int, list[int]]) -> None:
+    """Of two equal pairs the one that the table lists first is taken, also where it breaks a partition of four cards
+    whose score is neither the highest nor the lowest."""
     paired(trial)
-    pairs = [{"minors": cards, "gpuLinkType": "NVLink", "allocationScore": 1} for cards in ([5, 6], [0, 1])]
-    known(trial, {"2": pairs}, "Honor")
+    rows = {"2": [(1, [5, 6]), (1, [0, 1])], "4": list(fours.items())}
+    table = {
+        count: [{"minors": cards, "gpuLinkType": "NVLink", "allocationScore": score} for score, cards in listed]
+        for count, listed in rows.items()
+    }
+    known(trial, table, "Honor")
     trial.submit(pod("a").gpus(2))
     assert minors(expect.bound("a")) == [5, 6]
 
