@@ -144,6 +144,8 @@ def test_a_node_that_uses_too_much_memory(trial: Trial, expect: Expect, start_ag
     low, high = (priority_class(trial, value) for value in (5100, 5900))
     node.run(prod("service").label("koordinator.sh/eviction-enabled", "true"), memory=5 * GI)
     node.run(evictable("marked", high).annotation("koordinator.sh/eviction-priority", "-1"), memory=2 * GI)
+    stays = {"metadata": {"finalizers": ["example.com/stays"]}}
+    assert trial.call("PATCH", trial.path("Pod", "marked"), stays).ok
     node.run(evictable("low", low), memory=3 * GI)
     node.run(evictable("high", high), memory=3 * GI)
     lines = {"memoryEvictThresholdPercent": 75, "memoryEvictLowerPercent": 60}
@@ -153,6 +155,7 @@ def test_a_node_that_uses_too_much_memory(trial: Trial, expect: Expect, start_ag
         assert trial.reaches(lambda: ended(trial, name), within=WITHIN), f"expected pod {name!r} to be evicted"  # noqa: B023
     for name in ("service", "high"):
         expect.running(name)
+    assert trial.call("PATCH", trial.path("Pod", "marked"), {"metadata": {"finalizers": None}}).ok
 
 
 @pytest.mark.feature("QOS-7.eviction")
