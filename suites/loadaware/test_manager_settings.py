@@ -10,7 +10,7 @@ from seatrial.harness.clusters.answers import accepted
 from seatrial.harness.clusters.fault_injection.transport import deletions
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import node
-from seatrial.scheduler.api.numa import AMPLIFICATION_RATIO, CPU_NORMALIZATION_RATIO
+from seatrial.scheduler.api.numa import AMPLIFICATION_RATIO, CPU_NORMALIZATION_ENABLED, CPU_NORMALIZATION_RATIO
 from seatrial.scheduler.api.slo import NODE_METRICS_PATH
 from seatrial.suites.loadaware.normalization import COLOCATION, CONFIG, FAST, annotation, model
 from seatrial.suites.loadaware.reporting import policy
@@ -35,7 +35,8 @@ def intervals(trial: Trial, *names: str) -> list[object]:
 @pytest.mark.case("LA-063", severity="normal")
 def test_configured_amplification(trial: Trial, start_manager: StartManager) -> None:
     """With resource-amplification-config a node gets the ratio that is set, by which the ratio of its CPU model is
-    multiplied; nodes for which it is not enabled get that of their model alone, or none."""
+    multiplied; nodes for which it is not enabled get that of their model alone, or none. A ratio below 1 changes
+    nothing; when all is disabled, that of the model alone is left."""
     trial.add(
         node("n1"),
         node("n2").processor(FAST),
@@ -43,12 +44,22 @@ def test_configured_amplification(trial: Trial, start_manager: StartManager) -> 
         node("n4").label("pool", "off").processor(FAST),
     )
     off = {"name": "off", "nodeSelector": {"matchLabels": {"pool": "off"}}, "enable": False}
-    values: dict[str, Any] = {"enable": True, "resourceAmplificationRatio": {"cpu": 1.4}, "nodeConfigs": [off]}
+    ratios = {"cpu": 1.4, "memory": 1.2}
+    values: dict[str, Any] = {"enable": True, "resourceAmplificationRatio": ratios, "nodeConfigs": [off]}
     start_manager({**CONFIG, "resource-amplification-config": values})
 
-    for name, ratio in {"n1": '{"cpu":1.40}', "n2": '{"cpu":2.10}', "n4": '{"cpu":1.50}'}.items():
+    own = '{"cpu":1.40,"memory":1.20}'
+    for name, ratio in {"n1": own, "n2": '{"cpu":2.10,"memory":1.20}', "n4": '{"cpu":1.50}'}.items():
         expect_annotation(trial, name, AMPLIFICATION_RATIO, ratio)
     assert not annotation(trial, "n3", AMPLIFICATION_RATIO)
+    write_config(
+        trial, {**CONFIG, "resource-amplification-config": {**values, "resourceAmplificationRatio": {"cpu": 0.5}}}
+    )
+    settle(trial)
+    assert annotation(trial, "n1", AMPLIFICATION_RATIO) == own
+    write_config(trial, {**CONFIG, "resource-amplification-config": {**values, "enable": False}})
+    for name, ratio in {"n1": "", "n2": '{"cpu":1.50}'}.items():
+        expect_annotation(trial, name, AMPLIFICATION_RATIO, ratio)
 
 
 @pytest.mark.feature("CPU-4.ratio")
@@ -69,15 +80,31 @@ def test_a_cpu_model_that_is_reported_late(trial: Trial, start_manager: StartMan
 @pytest.mark.case("LA-081", severity="normal", source="Koordinator plugins/cpunormalization; spec NUMA-R51")
 def test_the_default_ratio(trial: Trial, start_manager: StartManager) -> None:
     """A CPU model that the table lacks, and one without a ratio for what is switched on, have the default ratio; a
-    model with a ratio has its own."""
+    model with a ratio has its own, also for turbo alone, but none above 5. The label of a node enables it where the
+    settings do not."""
+    pool = {"matchLabels": {"pool": "off"}}
     trial.add(
-        node("own").processor(FAST), node("turbo").processor(FAST, turbo=True), node("unknown").processor("Other CPU")
+        node("own").processor(FAST),
+        node("turbo").processor(FAST, turbo=True),
+        node("unknown").processor("Other CPU"),
+        node("both").processor("Two ratios", turbo=True),
+        node("large").processor("Large ratio"),
+        node("label").label("pool", "off").label(CPU_NORMALIZATION_ENABLED, "true").processor(FAST),
+        node("off").label("pool", "off").processor(FAST),
     )
-    settings = {"enable": True, "defaultRatio": 1.3, "ratioModel": {FAST: {"baseRatio": 1.5}}}
-    start_manager({**COLOCATION, "cpu-normalization-config": settings})
+    models = {
+        FAST: {"baseRatio": 1.5},
+        "Two ratios": {"hyperThreadEnabledRatio": 1.2, "turboEnabledRatio": 1.7},
+        "Large ratio": {"baseRatio": 5.5},
+    }
+    settings = {"enable": True, "defaultRatio": 1.3, "ratioModel": models}
+    off = {"name": "off", "nodeSelector": pool, "enable": False}
+    start_manager({**COLOCATION, "cpu-normalization-config": {**settings, "nodeConfigs": [off]}})
 
-    for name, ratio in {"own": "1.50", "turbo": "1.30", "unknown": "1.30"}.items():
+    expected = {"own": "1.50", "turbo": "1.30", "unknown": "1.30", "both": "1.70", "label": "1.50", "off": "1.00"}
+    for name, ratio in expected.items():
         expect_annotation(trial, name, CPU_NORMALIZATION_RATIO, ratio)
+    assert not annotation(trial, "large", CPU_NORMALIZATION_RATIO)
 
 
 @pytest.mark.feature("QOS-1.node-metric")

@@ -206,8 +206,11 @@ def best_effort(name: str) -> PodBuilder:
     return pod(name).qos("BE").label(PRIORITY_CLASS_LABEL, "koord-batch")
 
 
-def batch(name: str, cpu: int) -> PodBuilder:
-    """A pod that requests thousandths of a core by its annotation alone: this node offers none."""
-    amounts = {"kubernetes.io/batch-cpu": str(cpu), "kubernetes.io/batch-memory": "1Gi"}
-    spec = {"containers": {"main": {"requests": amounts, "limits": amounts}}}
+def batch(name: str, cpu: int, limit: int = 0) -> PodBuilder:
+    """A pod that requests thousandths of a core by its annotation alone: this node offers none. `limit`: by default as
+    much."""
+    requests, limits = (
+        {"kubernetes.io/batch-cpu": str(each), "kubernetes.io/batch-memory": "1Gi"} for each in (cpu, limit or cpu)
+    )
+    spec = {"containers": {"main": {"requests": requests, "limits": limits}}}
     return best_effort(name).annotation(EXTENDED_RESOURCE_SPEC, json.dumps(spec))

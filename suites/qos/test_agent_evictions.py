@@ -22,17 +22,19 @@ pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER)]
 @pytest.mark.long(seconds=8)
 def test_memory_that_runs_short(trial: Trial, expect: Expect, start_agent: StartAgent) -> None:
     """When the node uses 75 % of its memory, the best-effort pod that has most is evicted, with an event that says why;
-    prod pods stay however much they have, and so does a best-effort pod whose policy forbids it or cannot be read."""
+    prod pods stay however much they have, and so does a best-effort pod whose policy forbids it or cannot be read, and
+    one of a higher priority."""
     node = start_agent("BEMemoryEvict")
     node.slo(resourceUsedThresholdWithBE={"enable": True, "memoryEvictThresholdPercent": 75})
-    node.run(prod("service"), memory=6 * GI)
+    node.run(prod("service"), memory=3 * GI)
+    node.run(best_effort("higher").priority_class(priority_class(trial, 5900)), memory=3 * GI)
     spared = best_effort("spared").annotation("koordinator.sh/eviction-policy", '["BECPUEvict"]')
     node.run(spared, memory=2 * GI)
     node.run(best_effort("unclear").annotation("koordinator.sh/eviction-policy", "BEMemoryEvict"), memory=5 * GI // 2)
     node.run(best_effort("small"), memory=GI // 4)
     large = node.run(best_effort("large"), memory=GI)
     node.pass_time(2)
-    assert {pod.metadata.name for pod in trial.pods()} == {"service", "spared", "unclear", "small", "large"}
+    assert {pod.metadata.name for pod in trial.pods()} == {"service", "higher", "spared", "unclear", "small", "large"}
 
     node.uses(large, 0.0, 2 * GI)
     node.pass_time(2)
@@ -40,7 +42,7 @@ def test_memory_that_runs_short(trial: Trial, expect: Expect, start_agent: Start
     assert trial.reaches(lambda: ended(trial, "large"), within=WITHIN), "expected pod 'large' to be evicted"
     node.uses(large, 0.0, 0)
     node.pass_time(3)
-    for name in ("service", "spared", "unclear", "small"):
+    for name in ("service", "higher", "spared", "unclear", "small"):
         expect.running(name)
     assert any("kill pod: large" in event.message for event in trial.events("large")), "expected an event that says why"
 
@@ -130,6 +132,30 @@ def test_a_node_that_uses_too_much_cpu(trial: Trial, expect: Expect, start_agent
     assert trial.reaches(lambda: ended(trial, "larger"), within=WITHIN), "expected 'larger' to follow after 20 s"
     for name in ("service", "plain"):
         expect.running(name)
+
+
+@pytest.mark.feature("QOS-7.eviction")
+@pytest.mark.case("CO-125", severity="normal", source="v1.7 NodeSLO: MemoryEvict; spec EV-5, EV-6, EV-8")
+@pytest.mark.long(seconds=6)
+def test_a_node_that_uses_too_much_memory(trial: Trial, expect: Expect, start_agent: StartAgent) -> None:
+    """Of 16 GiB 13 are used, 75 % may be, and 60 % are to be left in use: the pod of the lowest eviction-priority goes,
+    and then that of the lowest priority; a prod pod and one of a higher priority stay."""
+    node = start_agent("MemoryEvict")
+    low, high = (priority_class(trial, value) for value in (5100, 5900))
+    node.run(prod("service").label("koordinator.sh/eviction-enabled", "true"), memory=5 * GI)
+    node.run(evictable("marked", high).annotation("koordinator.sh/eviction-priority", "-1"), memory=2 * GI)
+    stays = {"metadata": {"finalizers": ["example.com/stays"]}}
+    assert trial.call("PATCH", trial.path("Pod", "marked"), stays).ok
+    node.run(evictable("low", low), memory=3 * GI)
+    node.run(evictable("high", high), memory=3 * GI)
+    lines = {"memoryEvictThresholdPercent": 75, "memoryEvictLowerPercent": 60}
+    node.slo(resourceUsedThresholdWithBE={"enable": True, "evictEnabledPriorityThreshold": 5999, **lines})
+    node.pass_time(3)
+    for name in ("marked", "low"):
+        assert trial.reaches(lambda: ended(trial, name), within=WITHIN), f"expected pod {name!r} to be evicted"  # noqa: B023
+    for name in ("service", "high"):
+        expect.running(name)
+    assert trial.call("PATCH", trial.path("Pod", "marked"), {"metadata": {"finalizers": None}}).ok
 
 
 @pytest.mark.feature("QOS-7.eviction")

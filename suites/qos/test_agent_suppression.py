@@ -21,7 +21,8 @@ pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER)]
 @pytest.mark.long(seconds=15)
 def test_best_effort_pods_give_way(start_agent: StartAgent) -> None:
     """As a prod pod uses more, best-effort pods have fewer CPUs, at once and two at least; as it uses less, more again,
-    step by step; and all when suppression is disabled. Pods and containers have the CPUs of their class."""
+    step by step; a part of the node is theirs if so set, and all when suppression is disabled. Pods and containers have
+    the CPUs of their class."""
     node = start_agent()
     node.slo(resourceUsedThresholdWithBE=SUPPRESS)
     service = node.run(prod("service"), cores=1.0)
@@ -41,6 +42,10 @@ def test_best_effort_pods_give_way(start_agent: StartAgent) -> None:
     node.system = 2.0
     node.pass_time(2)
     assert node.cpus(BESTEFFORT) == "0-2", "what the system uses is theirs no more: 5.2 less 0.5 and 2 cores"
+
+    node.slo(resourceUsedThresholdWithBE={**SUPPRESS, "cpuSuppressMinPercent": 50})
+    node.pass_time(3)
+    assert node.cpus(BESTEFFORT) == "0-3"
 
     node.slo(resourceUsedThresholdWithBE={**SUPPRESS, "enable": False})
     node.pass_time(3)
@@ -187,13 +192,13 @@ def test_pods_run_on_their_own_cpus_and_on_those_that_are_left(trial: Trial, sta
 @pytest.mark.long(seconds=13)
 @pytest.mark.parametrize("quota", ["cpuset", "cfsQuota"])
 def test_limits_of_batch_pods(start_agent: StartAgent, quota: str) -> None:
-    """A batch pod and its container get shares, quota and memory of its batch resources; its own quota is lifted where
-    suppression is by quota."""
+    """A batch pod and its container get shares of what they request, quota and memory of their limits; its own quota is
+    lifted where suppression is by quota."""
     node = start_agent()
     node.slo(resourceUsedThresholdWithBE={**SUPPRESS, "cpuSuppressPolicy": quota})
-    job = node.run(batch("job", 500))
+    job = node.run(batch("job", 500, limit=1000))
     node.pass_time(12)
     for group in (job, node.container(job)):
         assert node.number(group, "cpu.shares") == 512
-        assert node.number(group, "cpu.cfs_quota_us") == (50_000 if quota == "cpuset" else -1)
+        assert node.number(group, "cpu.cfs_quota_us") == (100_000 if quota == "cpuset" else -1)
         assert node.number(group, "memory.limit_in_bytes", "memory") == GI

@@ -21,6 +21,7 @@ from seatrial.scheduler.api.builders import pod
 from seatrial.scheduler.api.device import (
     GPU,
     GPU_CORE,
+    GPU_DRIVER_LABEL,
     GPU_MEMORY,
     GPU_MEMORY_RATIO,
     GPU_MODEL_LABEL,
@@ -74,12 +75,17 @@ def reported(trial: Trial, name: str = "n1", **more: Any) -> None:
             (16000, 6),
             id="larger-of-both",
         ),
+        pytest.param({"cpuCalculatePolicy": "request"}, (25000, 33), id="request-is-usage-for-cpu"),
+        pytest.param(
+            {"batchCPUThresholdPercent": 20, "batchMemoryThresholdPercent": 25}, (20000, 30), id="at-most-a-part"
+        ),
     ],
 )
 def test_batch_resources(
     trial: Trial, start_manager: StartManager, settings: dict[str, Any], expected: tuple[int, int]
 ) -> None:
-    """Batch pods get what the reserve, the system and pods of higher classes leave, by each of the policies."""
+    """Batch pods get what the reserve, the system and pods of higher classes leave, by each of the policies, and at
+    most the part of the node that is set."""
     loaded(trial)
     reported(trial)
     start_manager(colocation(**settings))
@@ -90,12 +96,16 @@ def test_batch_resources(
 @pytest.mark.case("CO-002", severity="normal")
 def test_a_node_s_own_settings(trial: Trial, start_manager: StartManager) -> None:
     """Nodes of a pool have smaller parts for batch pods, another is excluded, one has a label, one an annotation. What
-    is set for a third pool is not valid, and does not count."""
-    for name in ("n1", "pool", "out", "labelled", "annotated", "wrong"):
-        trial.add(machine(name).label("pool", name))
+    is set for a third pool is not valid, and does not count. A field in the annotation goes over those of the pool."""
+    for name in ("n1", "pool", "out", "labelled", "annotated", "wrong", "both"):
+        trial.add(machine(name).label("pool", "pool" if name == "both" else name))
         report(trial, name, "5", "20G", system=("5", "20G"))
     annotate(trial, "/api/v1/nodes/annotated", "node.koordinator.sh/colocation-strategy", '{"enable": false}')
-    labels = {"metadata": {"labels": {"node.koordinator.sh/cpu-reclaim-ratio": "0.7"}}}
+    annotate(
+        trial, "/api/v1/nodes/both", "node.koordinator.sh/colocation-strategy", '{"cpuReclaimThresholdPercent": 50}'
+    )
+    own_ratios = {"node.koordinator.sh/cpu-reclaim-ratio": "0.7", "node.koordinator.sh/memory-reclaim-ratio": "0.5"}
+    labels = {"metadata": {"labels": own_ratios}}
     assert trial.call("PATCH", "/api/v1/nodes/labelled", labels).ok
     parts = {"cpuReclaimThresholdPercent": 30, "memoryReclaimThresholdPercent": 40}
     own_settings: dict[str, dict[str, Any]] = {
@@ -109,12 +119,13 @@ def test_a_node_s_own_settings(trial: Trial, start_manager: StartManager) -> Non
     ]
     start_manager(colocation(nodeConfigs=own))
 
-    expected = {"n1": (60000, 58), "pool": (25000, 28), "labelled": (65000, 58), "wrong": (60000, 58)}
+    expected = {"n1": (60000, 58), "pool": (25000, 28), "labelled": (65000, 40), "wrong": (60000, 58)}
+    expected["both"] = (45000, 28)
     for name, offer in {**expected, "out": None, "annotated": None}.items():
         expect_offer(trial, name, offer)
     labels["metadata"]["labels"]["node.koordinator.sh/cpu-reclaim-ratio"] = "0.4"
     assert trial.call("PATCH", "/api/v1/nodes/labelled", labels).ok
-    expect_offer(trial, "labelled", (35000, 58))
+    expect_offer(trial, "labelled", (35000, 40))
 
 
 @pytest.mark.feature("QOS-2.batch")
@@ -138,16 +149,17 @@ def test_batch_cores_of_cpus_that_do_more(trial: Trial, start_manager: StartMana
 @pytest.mark.feature("QOS-2.batch")
 @pytest.mark.case("CO-105", severity="normal", source="Koordinator plugins/batchresource; spec NR-5")
 @pytest.mark.parametrize(
-    ("reservation", "cores"),
+    ("reservation", "expected"),
     [
-        pytest.param({}, 57, id="kubelet"),
-        pytest.param({"resources": {"cpu": "4"}}, 57, id="less-than-kubelet"),
-        pytest.param({"resources": {"cpu": "12"}}, 53, id="more-than-kubelet"),
-        pytest.param({"reservedCPUs": "0-9", "resources": {"cpu": "2"}}, 55, id="cpus"),
+        pytest.param({}, (57000, 58), id="kubelet"),
+        pytest.param({"resources": {"cpu": "4"}}, (57000, 58), id="less-than-kubelet"),
+        pytest.param({"resources": {"cpu": "12"}}, (53000, 58), id="more-than-kubelet"),
+        pytest.param({"reservedCPUs": "0-9", "resources": {"cpu": "2"}}, (55000, 58), id="cpus"),
+        pytest.param({"resources": {"memory": "30G"}}, (57000, 48), id="memory"),
     ],
 )
 def test_the_larger_reservation_counts(
-    trial: Trial, start_manager: StartManager, reservation: dict[str, Any], cores: int
+    trial: Trial, start_manager: StartManager, reservation: dict[str, Any], expected: tuple[int, int]
 ) -> None:
     """Kubelet reserves 8 cores, the node's annotation others: the larger of both is left, or what the system uses."""
     trial.add(machine("n1"))
@@ -156,7 +168,7 @@ def test_the_larger_reservation_counts(
     annotate(trial, "/api/v1/nodes/n1", "node.koordinator.sh/reservation", orjson.dumps(reservation).decode())
     report(trial, "n1", "5", "20G", system=("5", "20G"))
     start_manager(colocation())
-    expect_offer(trial, "n1", (1000 * cores, 58))
+    expect_offer(trial, "n1", expected)
 
 
 @pytest.mark.feature("QOS-2.batch")
@@ -197,14 +209,16 @@ def test_reports_that_stay_away(trial: Trial, start_manager: StartManager) -> No
 @pytest.mark.feature("QOS-2.batch")
 @pytest.mark.case("CO-004", severity="critical")
 def test_disabled_colocation_takes_back_what_was_offered(trial: Trial, start_manager: StartManager) -> None:
-    """The settings disable colocation while the manager runs; other resources of the node stay."""
-    trial.add(machine("n1").gpus("a100-80g", 1))
+    """The settings disable colocation while the manager runs, and those of a pool do not enable it; other resources of
+    the node stay."""
+    trial.add(machine("n1").gpus("a100-80g", 1).label("pool", "n1"))
     report(trial, "n1", "5", "20G", system=("5", "20G"))
     start_manager(colocation())
     expect_offer(trial, "n1", (60000, 58))
     before = {key for key in trial.node("n1")["status"]["allocatable"] if "batch" not in key and "mid-" not in key}
 
-    write_config(trial, colocation(enable=False))
+    own = {"name": "n1", "nodeSelector": {"matchLabels": {"pool": "n1"}}, "enable": True}
+    write_config(trial, colocation(enable=False, nodeConfigs=[own]))
 
     expect_offer(trial, "n1", None)
     expect_offer(trial, "n1", None, "mid")
@@ -236,18 +250,22 @@ def test_batch_pods_run_on_what_is_left(trial: Trial, expect: Expect, start_mana
 @pytest.mark.feature("QOS-2.batch")
 @pytest.mark.case("CO-006", severity="normal")
 def test_what_hadoop_has_is_not_offered(trial: Trial, start_manager: StartManager) -> None:
-    """Allocations of third parties are subtracted; the annotation shows the amounts before it, and is written
-    again if it is lost."""
-    trial.add(machine("n1"))
+    """Allocations of third parties of the class batch are subtracted, as far as there is something; the annotation
+    shows the amounts before it, and is written again if it is lost. When colocation is disabled it shows none."""
+    trial.add(machine("n1"), machine("n2"))
     resources = {"kubernetes.io/batch-cpu": "10000", "kubernetes.io/batch-memory": "10G"}
     allocation = {"name": "hadoop-yarn", "priority": BATCH, "resources": resources}
     other = {**allocation, "name": "spark", "resources": {"kubernetes.io/batch-cpu": "5000"}}
-    text = orjson.dumps({"allocations": [allocation, other]}).decode()
-    annotate(trial, "/api/v1/nodes/n1", THIRD_PARTY_ALLOCATIONS, text)
-    report(trial, "n1", "5", "20G", system=("5", "20G"))
+    services = {**allocation, "name": "services", "priority": PROD}
+    more = {**other, "resources": {"kubernetes.io/batch-cpu": "70000"}}
+    for name, allocations in {"n1": [allocation, other, services], "n2": [more]}.items():
+        text = orjson.dumps({"allocations": allocations}).decode()
+        annotate(trial, f"/api/v1/nodes/{name}", THIRD_PARTY_ALLOCATIONS, text)
+        report(trial, name, "5", "20G", system=("5", "20G"))
     start_manager(colocation())
 
     expect_offer(trial, "n1", (45000, 48))
+    expect_offer(trial, "n2", (0, 58))
 
     def written() -> dict[str, int]:
         text = trial.node("n1")["metadata"]["annotations"].get(ORIGIN_ALLOCATABLE, '{"resources": {}}')
@@ -257,6 +275,9 @@ def test_what_hadoop_has_is_not_offered(trial: Trial, start_manager: StartManage
     assert trial.reaches(lambda: written() == whole, within=WITHIN), f"expected {whole}, found {written()}"
     annotate(trial, "/api/v1/nodes/n1", ORIGIN_ALLOCATABLE, None)
     assert trial.reaches(lambda: written() == whole, within=WITHIN), f"expected {whole} again, found {written()}"
+    write_config(trial, colocation(enable=False))
+    none = dict.fromkeys(whole, 0)
+    assert trial.reaches(lambda: written() == none, within=WITHIN), f"expected {none}, found {written()}"
 
 
 @pytest.mark.feature("QOS-2.batch")
@@ -284,7 +305,7 @@ def test_programs_outside_of_pods(
     [
         pytest.param({}, (10000, 15), id="unused"),
         pytest.param({"midCPUThresholdPercent": 5, "midMemoryThresholdPercent": 10}, (5000, 12), id="limit"),
-        pytest.param({"midUnallocatedPercent": 10}, (18000, 23), id="and-unallocated"),
+        pytest.param({"midUnallocatedPercent": 10}, (16000, 22), id="and-unallocated"),
         pytest.param(
             {"midReclaimMode": "static", "midStaticCPUReservedPercent": 20, "midStaticMemoryReservedPercent": 10},
             (20000, 12),
@@ -303,13 +324,15 @@ def test_mid_resources(
     trial: Trial, start_manager: StartManager, settings: dict[str, Any], expected: tuple[int, int]
 ) -> None:
     """Mid pods get what prod pods have requested and do not use, with a part of what no prod pod has requested if so
-    set, and at most a limit; or a fixed part of the node."""
+    set, and at most a limit; or a fixed part of the node. What the system uses or what is reserved, the larger of both,
+    counts as requested."""
     trial.add(machine("n1"))
+    annotate(trial, "/api/v1/nodes/n1", "node.koordinator.sh/reservation", '{"resources": {"cpu": "20"}}')
     other = pod("m").request(cpu=10, memory="10G").label(PRIORITY_CLASS_LABEL, MID).node_name("n1")
     trial.submit(prod("a", "n1", 20, 40), other)
     reclaimable = {"resource": {"resources": {"cpu": "10", "memory": "15G"}}}
     pods = {"a": ("10", "20G", PROD)}
-    report(trial, "n1", "20", "45G", system=("0", "0"), pods=pods, prodReclaimableMetric=reclaimable)
+    report(trial, "n1", "20", "45G", system=("10", "10G"), pods=pods, prodReclaimableMetric=reclaimable)
     start_manager(colocation(**settings))
     expect_offer(trial, "n1", expected, "mid")
 
@@ -354,12 +377,15 @@ def test_numa_nodes_offer_their_part(trial: Trial, start_manager: StartManager) 
 @pytest.mark.feature("QOS-2.batch")
 @pytest.mark.case("CO-092", severity="normal", source="Koordinator plugins/batchresource; spec NR-8")
 def test_reported_pods_that_are_gone(trial: Trial, start_manager: StartManager) -> None:
-    """Usage of pods that a report names and that are no more counts by the class in the report: all but batch."""
+    """Usage of pods that a report names and that are no more counts by the class in the report: all but batch and free,
+    with that of no class. Requests of a pod of class free do not count."""
     trial.add(machine("n1"))
-    pods = {"a": ("10", "10G", PROD), "b": ("7", "7G", BATCH), "c": ("3", "4G", MID)}
-    report(trial, "n1", "25", "41G", system=("5", "20G"), pods=pods)
+    trial.submit(pod("f").request(cpu=10, memory="10G").label(PRIORITY_CLASS_LABEL, "koord-free").node_name("n1"))
+    pods = {"a": ("10", "10G", PROD), "b": ("7", "7G", BATCH), "c": ("3", "3G", MID), "d": ("9", "9G", "koord-free")}
+    pods["e"] = ("1", "1G", "")
+    report(trial, "n1", "35", "50G", system=("5", "20G"), pods=pods)
     start_manager(colocation())
-    expect_offer(trial, "n1", (47000, 44))
+    expect_offer(trial, "n1", (46000, 44))
 
 
 @pytest.mark.feature("QOS-2.batch")
@@ -433,10 +459,40 @@ def test_small_changes_are_not_written(trial: Trial, start_manager: StartManager
 
 
 @pytest.mark.feature("QOS-2.batch")
+@pytest.mark.case("CO-120", severity="normal", source="Koordinator noderesource; spec NR-3")
+@pytest.mark.long(seconds=12)
+def test_small_changes_are_written_later(trial: Trial, start_manager: StartManager) -> None:
+    """The amount follows a small difference in a report once updateTimeThresholdSeconds have passed."""
+    trial.add(machine("n1"))
+    report(trial, "n1", "5", "20G", system=("5", "20G"))
+    start_manager(colocation(resourceDiffThreshold=0.2, updateTimeThresholdSeconds=10))
+    expect_offer(trial, "n1", (60000, 58))
+    trial.pass_time(12)
+    report(trial, "n1", "8", "20G", system=("8", "20G"))
+    expect_offer(trial, "n1", (57000, 58))
+
+
+@pytest.mark.feature("QOS-2.mid")
+@pytest.mark.case("CO-121", severity="normal", source="Koordinator 1.8; spec A3, C-3, NR-17")
+def test_the_static_part_of_one_node(trial: Trial, start_manager: StartManager) -> None:
+    """The labels of a node say which part of it mid pods have; another node has that of the settings."""
+    ratio = "node.koordinator.sh/mid-static-{}-reserved-ratio"
+    own = machine("n1").label(ratio.format("cpu"), "0.3").label(ratio.format("memory"), "0.2")
+    trial.add(own, machine("n2"))
+    for name in ("n1", "n2"):
+        report(trial, name, "5", "20G")
+    percent = {"midStaticCPUReservedPercent": 20, "midStaticMemoryReservedPercent": 10}
+    start_manager(colocation(midReclaimMode="static", **percent))
+    expect_offer(trial, "n1", (30000, 24), "mid")
+    expect_offer(trial, "n2", (20000, 12), "mid")
+
+
+@pytest.mark.feature("QOS-2.batch")
 @pytest.mark.case("CO-011", severity="normal")
 @pytest.mark.parametrize("broken", ["{", '{"enable": true, "degradeTimeMinutes": 0}'], ids=["no-json", "out-of-range"])
 def test_settings_that_cannot_be_read_keep_the_last(trial: Trial, start_manager: StartManager, broken: str) -> None:
-    """Broken settings change nothing, and an event at the ConfigMap says so; later good ones hold."""
+    """Broken settings change nothing, and an event at the ConfigMap says so; later good ones hold, after the ConfigMap
+    is deleted as well."""
     trial.add(machine("n1"))
     report(trial, "n1", "5", "20G", system=("5", "20G"))
     start_manager(colocation())
@@ -452,6 +508,10 @@ def test_settings_that_cannot_be_read_keep_the_last(trial: Trial, start_manager:
     assert offered(trial, "n1") == (60000, 58 * 10**9)
     write_config(trial, colocation(cpuReclaimThresholdPercent=50))
     expect_offer(trial, "n1", (45000, 58))
+    assert trial.call("DELETE", "/api/v1/namespaces/koordinator-system/configmaps/slo-controller-config").ok
+    settle(trial)
+    report(trial, "n1", "20", "20G", system=("20", "20G"))
+    expect_offer(trial, "n1", (30000, 58))
 
 
 @pytest.mark.feature("QOS-2.batch")
@@ -496,16 +556,8 @@ def test_totals_of_devices(trial: Trial, start_manager: StartManager) -> None:
     follows."""
     trial.add(machine("n1"))
     start_manager(colocation())
-    labels = {GPU_VENDOR_LABEL: "nvidia", GPU_MODEL_LABEL: "A100"}
-    owner = {"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": trial.node("n1")["metadata"]["uid"]}
-    device = {
-        "apiVersion": GROUP_VERSION,
-        "kind": "Device",
-        "metadata": {"name": "n1", "labels": labels, "ownerReferences": [owner]},
-        "spec": {"devices": cards()},
-    }
-    path = f"/apis/{GROUP_VERSION}/devices"
-    assert trial.call("POST", path, device).ok
+    labels = {GPU_VENDOR_LABEL: "nvidia", GPU_MODEL_LABEL: "A100", GPU_DRIVER_LABEL: "550.54"}
+    path = add_device(trial, labels)
     expect_totals(trial, {GPU: 200, GPU_CORE: 200, GPU_MEMORY: 18000, GPU_MEMORY_RATIO: 200, RDMA: 100})
     arrived = trial.reaches(lambda: trial.node("n1")["metadata"]["labels"].items() >= labels.items(), within=WITHIN)
     assert arrived, f"expected labels {labels}, found {trial.node('n1')['metadata']['labels']}"
@@ -522,6 +574,34 @@ def test_totals_of_devices(trial: Trial, start_manager: StartManager) -> None:
         expect_totals(trial, expected)
     assert trial.call("DELETE", f"{path}/n1").ok
     expect_totals(trial, {})
+
+
+@pytest.mark.feature("QOS-2.devices")
+@pytest.mark.case(
+    "CO-122",
+    severity="normal",
+    source="Koordinator pkg/slo-controller/noderesource/plugins/gpudeviceresource; spec NR-23",
+)
+def test_totals_of_cards_of_another_vendor(trial: Trial, start_manager: StartManager) -> None:
+    """Cards that are not of NVIDIA are not koordinator.sh/gpu; the other sums are those of all cards."""
+    trial.add(machine("n1"))
+    start_manager(colocation())
+    add_device(trial, {GPU_VENDOR_LABEL: "huawei"})
+    expect_totals(trial, {GPU_CORE: 200, GPU_MEMORY: 18000, GPU_MEMORY_RATIO: 200, RDMA: 100})
+
+
+def add_device(trial: Trial, labels: dict[str, str]) -> str:
+    """Make the Device object of n1; the path of its kind."""
+    owner = {"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": trial.node("n1")["metadata"]["uid"]}
+    device = {
+        "apiVersion": GROUP_VERSION,
+        "kind": "Device",
+        "metadata": {"name": "n1", "labels": labels, "ownerReferences": [owner]},
+        "spec": {"devices": cards()},
+    }
+    path = f"/apis/{GROUP_VERSION}/devices"
+    assert trial.call("POST", path, device).ok
+    return path
 
 
 def cards(failed: Collection[int] = ()) -> list[dict[str, Any]]:

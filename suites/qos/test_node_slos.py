@@ -34,8 +34,9 @@ def expect_spec(trial: Trial, name: str, expected: dict[str, Any]) -> None:
 @pytest.mark.case("CO-095", severity="critical", source="Koordinator pkg/slo-controller/nodeslo; spec NS-1, C-2 to C-5")
 def test_each_key_of_the_settings(trial: Trial, start_manager: StartManager) -> None:
     """Each key makes its block of the NodeSLO; nodes of the second and the third pool have settings of their own in one
-    block, and the others of the cluster. A change of the settings is written, and so is that of a node's labels. The
-    annotation of a node says how much bandwidth its network has, if it can be read."""
+    block, and the others of the cluster; one has programs of its own, and what is set nowhere has its default. A change
+    of the settings is written, and so is that of a node's labels. The annotation of a node says how much bandwidth its
+    network has, if it can be read."""
     for name in ("n1", "n2", "n3"):
         trial.add(machine(name).label("pool", name))
     strategies = [
@@ -45,12 +46,16 @@ def test_each_key_of_the_settings(trial: Trial, start_manager: StartManager) -> 
     threshold = {"enable": True, "cpuSuppressThresholdPercent": 60, "memoryEvictThresholdPercent": 80}
     system = {"minFreeKbytesFactor": 120, "totalNetworkBandwidth": "10G"}
     application = {"name": "app", "qos": "LS", "priority": "koord-prod"}
+    own = {"name": "own", "qos": "BE", "priority": "koord-batch"}
+    of_n2 = {"name": "n2", "nodeSelector": {"matchLabels": {"pool": "n2"}}}
+    memory = {"beClass": {"memoryQOS": {"enable": True, "minLimitPercent": 10}}}
+    be = {"beClass": {"cpuQOS": {"enable": True, "groupIdentity": -1}}}
     settings: dict[str, Any] = {
         "resource-threshold-config": {"clusterStrategy": threshold, "nodeStrategies": strategies},
-        "resource-qos-config": {"clusterStrategy": {"beClass": {"cpuQOS": {"enable": True, "groupIdentity": -1}}}},
+        "resource-qos-config": {"clusterStrategy": be, "nodeStrategies": [{**of_n2, **memory}]},
         "cpu-burst-config": {"clusterStrategy": {"policy": "auto", "cfsQuotaBurstPercent": 200}},
         "system-config": {"clusterStrategy": system},
-        "host-application-config": {"applications": [application]},
+        "host-application-config": {"applications": [application], "nodeConfigs": [{**of_n2, "applications": [own]}]},
     }
     start_manager(settings)
 
@@ -59,11 +64,13 @@ def test_each_key_of_the_settings(trial: Trial, start_manager: StartManager) -> 
         "resourceQOSStrategy.beClass.cpuQOS.groupIdentity": -1,
         "cpuBurstStrategy.policy": "auto",
         "cpuBurstStrategy.cfsQuotaBurstPercent": 200,
+        "cpuBurstStrategy.cpuBurstPercent": 1000,
+        "resourceUsedThresholdWithBE.cpuSuppressPolicy": "cpuset",
         "systemStrategy.minFreeKbytesFactor": 120,
         "systemStrategy.totalNetworkBandwidth": "10G",
-        "hostApplications": [application],
     }
     for name, percent in {"n1": 60, "n2": 50, "n3": 40}.items():
+        expected["hostApplications"] = [own if name == "n2" else application]
         expect_spec(trial, name, {**expected, "resourceUsedThresholdWithBE.cpuSuppressThresholdPercent": percent})
 
     write_config(trial, {**settings, "system-config": {"clusterStrategy": {**system, "minFreeKbytesFactor": 100}}})
@@ -79,6 +86,20 @@ def test_each_key_of_the_settings(trial: Trial, start_manager: StartManager) -> 
         annotation = {"metadata": {"annotations": {"node.koordinator.sh/network-bandwidth": bandwidth}}}
         assert trial.call("PATCH", "/api/v1/nodes/n1", annotation).ok
         expect_spec(trial, "n1", {"systemStrategy.totalNetworkBandwidth": expected_bandwidth})
+
+
+@pytest.mark.feature("QOS-7.node-slo")
+@pytest.mark.case("CO-123", severity="normal", source="Koordinator pkg/slo-controller/nodeslo; spec C-1, NS-1")
+def test_a_block_whose_settings_cannot_be_read(trial: Trial, start_manager: StartManager) -> None:
+    """The manager starts with one key that cannot be parsed: its block in a NodeSLO that is there stays, and others
+    are written."""
+    trial.add(machine("n1"))
+    spec = {"cpuBurstStrategy": {"policy": "auto"}}
+    trial.apply(
+        {"apiVersion": "slo.koordinator.sh/v1alpha1", "kind": "NodeSLO", "metadata": {"name": "n1"}, "spec": spec}
+    )
+    start_manager({"cpu-burst-config": "{", "system-config": {"clusterStrategy": {"minFreeKbytesFactor": 120}}})
+    expect_spec(trial, "n1", {"systemStrategy.minFreeKbytesFactor": 120, "cpuBurstStrategy.policy": "auto"})
 
 
 @pytest.mark.feature("QOS-7.node-slo", "QOS-1.node-metric")

@@ -162,23 +162,32 @@ def test_a_profile_makes_batch_pods(trial: Trial, start_webhook: StartWebhook) -
 @pytest.mark.feature("QOS-3.profile")
 @pytest.mark.case("CO-021", severity="normal")
 def test_profiles_apply_in_the_order_of_their_names(trial: Trial, start_webhook: StartWebhook) -> None:
-    """Of two profiles that match, the later name decides about a label of both; keys are mapped and suffixes added
-    after labels are set."""
-    profile(trial, "b", labels={"who": "b"}, labelKeysMapping={"who": "copy"}, labelSuffixes={"who": "-x", "none": "y"})
+    """Of two profiles that match, the later name decides about a label of both; keys of labels and annotations are
+    mapped and suffixes added after both are set. A key is mapped without its source as well."""
+    profile(
+        trial,
+        "b",
+        labels={"who": "b"},
+        annotations={"note": "b"},
+        labelKeysMapping={"who": "copy", "missing": "empty"},
+        annotationKeysMapping={"note": "copy"},
+        labelSuffixes={"who": "-x", "none": "y"},
+    )
     profile(trial, "a", labels={"who": "a", "only": "a"})
     start_webhook()
 
-    labels = stored(trial, pod("a").request(cpu=1)).metadata.labels
+    metadata = stored(trial, pod("a").request(cpu=1)).metadata
 
-    assert [labels.get(key) for key in ("who", "copy", "only")] == ["b-x", "b", "a"]
-    assert "none" not in labels
+    assert [metadata.labels.get(key) for key in ("who", "copy", "only", "empty")] == ["b-x", "b", "a", ""]
+    assert metadata.annotations.get("copy") == "b"
+    assert "none" not in metadata.labels
 
 
 @pytest.mark.feature("QOS-3.profile")
 @pytest.mark.case("CO-022", severity="normal")
 def test_mid_pods_and_pods_whose_amounts_stay(trial: Trial, start_webhook: StartWebhook) -> None:
     """A pod of the class koord-mid gets mid resources, in its init containers too; a profile that skips resources
-    leaves cpu and memory."""
+    leaves cpu and memory, also where it is for none of the pods, and so does a pod that no profile matches."""
     profile(trial, "mid", selector={"matchLabels": {"app": "mid"}}, labels={PRIORITY_CLASS_LABEL: "koord-mid"})
     profile(
         trial,
@@ -187,9 +196,14 @@ def test_mid_pods_and_pods_whose_amounts_stay(trial: Trial, start_webhook: Start
         labels={PRIORITY_CLASS_LABEL: "koord-mid"},
         annotations_of_profile={SKIP_RESOURCES: "true"},
     )
+    skip = {SKIP_RESOURCES: "true"}
+    profile(trial, "none", selector={"matchLabels": {"team": "x"}}, probability=0, annotations_of_profile=skip)
     start_webhook()
 
     assert amounts(stored(trial, pod("a").request(cpu=1).label("app", "mid"))) == {MID_CPU: 1000}
+    assert amounts(stored(trial, pod("d").request(cpu=1).label("app", "mid").label("team", "x"))) == {"cpu": 1000}
+    other = pod("e").request(cpu=1).label(PRIORITY_CLASS_LABEL, "koord-mid")
+    assert amounts(stored(trial, other)) == {"cpu": 1000}
     assert amounts(stored(trial, pod("b").request(cpu=1).label("app", "skip"))) == {"cpu": 1000}
     two = pod("c").request(cpu=1).label("app", "mid")
     two.manifest["spec"]["initContainers"] = [{"name": "i", "image": "x", "resources": {"requests": {"cpu": "1"}}}]
@@ -197,6 +211,24 @@ def test_mid_pods_and_pods_whose_amounts_stay(trial: Trial, start_webhook: Start
     spec = orjson.loads(trial.call("GET", trial.path("Pod", "c")).body)["spec"]
     init = spec["initContainers"][0]["resources"]["requests"]
     assert {name: amount(name, value) for name, value in init.items()} == {MID_CPU: 1000}
+
+
+@pytest.mark.feature("QOS-3.profile")
+@pytest.mark.case(
+    "CO-124", severity="normal", source="Koordinator pkg/webhook/pod/mutating/extended_resource_spec.go; spec W-8"
+)
+def test_the_annotation_of_pods_without_a_profile(trial: Trial, start_webhook: StartWebhook) -> None:
+    """Pods that request batch resources themselves get the annotation that the node's agent reads, in the place of one
+    that says something else."""
+    start_webhook()
+    wrong = '{"containers":{"main":{"requests":{"kubernetes.io/batch-cpu":"1"}}}}'
+    for builder in (batch("a", 1000), batch("b", 1000).annotation(EXTENDED_RESOURCE_SPEC, wrong)):
+        text = stored(trial, builder).metadata.annotations.get(EXTENDED_RESOURCE_SPEC, "{}")
+        requests = json.loads(text).get("containers", {}).get("main", {}).get("requests", {})
+        assert {name: amount(name, value) for name, value in requests.items()} == {
+            BATCH_CPU: 1000,
+            BATCH_MEMORY: 10**9,
+        }, f"expected the requests of {builder.name}, found {text}"
 
 
 @pytest.mark.feature("QOS-3.profile")
@@ -229,17 +261,22 @@ def test_a_priority_class_that_is_missing(trial: Trial, start_webhook: StartWebh
 @pytest.mark.feature("QOS-3.profile")
 @pytest.mark.case("CO-025", severity="critical")
 def test_classes_that_do_not_fit(trial: Trial, start_webhook: StartWebhook) -> None:
-    """Batch resources without the class BE, classes that contradict each other and parts of a core for an LSR or an LSE
-    pod are refused, in Koordinator's words; what fits is stored."""
+    """Batch resources without the class BE, classes that contradict each other or are missing, and parts of a core or
+    none for an LSR or an LSE pod are refused, in Koordinator's words; what fits is stored."""
     start_webhook()
     must_be = "must specify koordinator QoS BE with koordinator colocation resources"
     for builder in (batch("a", 1000), pod("a").resources({BATCH_MEMORY: "1Gi"})):
         assert must_be in refused(trial, builder.qos("LS"))
     wrong = pod("a").request(cpu=1).qos("BE").label(PRIORITY_CLASS_LABEL, "koord-prod")
     assert IN_COMBINATION.format("BE", "koord-prod") in refused(trial, wrong)
-    wrong = pod("a").request(cpu=1).qos("LSR").label(PRIORITY_CLASS_LABEL, "koord-batch")
-    assert IN_COMBINATION.format("LSR", "koord-batch") in refused(trial, wrong)
+    for name in ("koord-batch", "koord-mid", "koord-free"):
+        wrong = pod("a").request(cpu=1).qos("LSR").label(PRIORITY_CLASS_LABEL, name)
+        assert IN_COMBINATION.format("LSR", name) in refused(trial, wrong)
+    for qos in ("BE", "LSR"):
+        assert IN_COMBINATION.format(qos, "") in refused(trial, pod("a").request(cpu=1).qos(qos))
     for qos in ("LSR", "LSE"):
+        none = pod("a").resources({"memory": "1Gi"}).qos(qos).label(PRIORITY_CLASS_LABEL, "koord-prod")
+        assert "LSR Pod must declare the requested CPUs" in refused(trial, none)
         part = pod("a").request(cpu="500m").qos(qos).label(PRIORITY_CLASS_LABEL, "koord-prod")
         assert "the requested CPUs of LSR Pod must be integer" in refused(trial, part)
 
@@ -372,8 +409,9 @@ def test_each_key_of_the_settings_and_each_pair_is_checked(trial: Trial, start_w
 @pytest.mark.feature("QOS-2.settings")
 @pytest.mark.case("CO-065", severity="normal", source="ConfigMapValidatingWebhook; spec N-3 to N-7")
 def test_settings_that_are_refused(trial: Trial, start_webhook: StartWebhook) -> None:
-    """A percentage above 100, network requests of more than all, and two settings for the nodes of one pool are refused
-    with Koordinator's reasons, and the stored settings stay; so is a label that would give a node two of them."""
+    """A percentage above 100, network requests of more than all or of two kinds, settings of nodes without a name of
+    their own, and two for the nodes of one pool are refused with Koordinator's reasons, and the stored settings stay;
+    so is a label that would give a node two of them. Other ConfigMaps are not checked."""
     pool, zone = (f"{trial.name}-{name}" for name in ("pool", "zone"))
     trial.add(node("n1").label(pool, "a"))
     start_webhook("--slo-config")
@@ -406,8 +444,22 @@ def test_settings_that_are_refused(trial: Trial, start_webhook: StartWebhook) ->
         assert "NodeSelector must not empty" in put(key, nodeStrategies=[override("a")])
         band = {"lsClass": {"networkQOS": {"ingressRequest": "-5M"}}}
         assert "must be an integer" in put("resource-qos-config", clusterStrategy=band)
-        classes = {name: {"networkQOS": {"ingressRequest": 60}} for name in ("lsClass", "beClass")}
+        one = override("a", **{pool: "a"})
+        assert "ConfigParamInvalid" in put(key, nodeStrategies=[{**one, "cpuSuppressThresholdPercent": 101}])
+        assert "Name need" in put(key, nodeStrategies=[{**one, "name": ""}])
+        assert "Name confilict" in put(key, nodeStrategies=[one, override("a", **{pool: "b"})])
+        classes, sizes = (
+            {name: {"networkQOS": {"ingressRequest": each}} for name in ("lsClass", "beClass")} for each in (60, "60M")
+        )
         assert "already over 100" in put("resource-qos-config", clusterStrategy=classes)
+        assert "already over 100" in put("resource-qos-config", nodeStrategies=[{**one, **classes}])
+        assert "over total network bandwidth" in put("resource-qos-config", clusterStrategy=sizes)
+        kinds = {"lsClass": {"networkQOS": {"ingressRequest": 10, "egressRequest": "10M"}}}
+        assert "only one type" in put("resource-qos-config", clusterStrategy=kinds)
+        other = {"name": trial.name, "namespace": "koordinator-system"}
+        unread = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": other, "data": {key: "{"}}
+        assert trial.call("POST", SETTINGS, unread).ok, "it has another name"
+        trial.call("DELETE", f"{SETTINGS}/{trial.name}")
         stored_data = orjson.loads(trial.call("GET", f"{SETTINGS}/slo-controller-config").body)["data"]
         assert json.loads(stored_data[key]) == {"clusterStrategy": {"cpuSuppressThresholdPercent": 70}}
 
