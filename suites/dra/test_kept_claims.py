@@ -15,6 +15,7 @@ __all__ = ["link", "offers", "running", "served"]
 pytestmark = [pytest.mark.needs(Capability.HARDWARE)]
 PLUGIN = "kubernetes 1.37 pkg/scheduler/framework/plugins/dynamicresources"
 HOST = "kubernetes.io/hostname"
+MOMENT = "2026-01-01T00:00:00Z"
 
 
 @pytest.mark.feature("DRA-1.shared", "DRA-1.comes-back")
@@ -76,7 +77,8 @@ def test_only_a_claim_that_is_out_of_reach_loses_its_devices(trial: Trial, expec
         result = {"request": "d", "driver": offers.driver, "pool": f"{trial.name}-{pool}", "device": chosen}
         fields = [{"key": "metadata.name", "operator": "In", "values": [one]} for one in nodes]
         terms = {"nodeSelector": {"nodeSelectorTerms": [{"matchFields": [field]} for field in fields]}} if nodes else {}
-        status: Manifest = {"allocation": {"devices": {"results": [result]}, **terms}}
+        allocation: Manifest = {"devices": {"results": [result]}, "allocationTimestamp": MOMENT, **terms}
+        status: Manifest = {"allocation": allocation}
         assert trial.call("PATCH", f"{trial.path('ResourceClaim', name)}/status", {"status": status}).ok
     trial.settle()
 
@@ -85,9 +87,9 @@ def test_only_a_claim_that_is_out_of_reach_loses_its_devices(trial: Trial, expec
     assert expect.bound("late", within=60).spec.node_name == "n2"
     assert [offers.devices_of(name) for name in places] == [["d=far3"], ["d=local0"], ["d=local1"], ["d=far2"]]
     for name, _ in local:
-        allocation = offers.claim(name).status.allocation
-        assert allocation is not None
-        assert [result.pool for result in allocation.devices.results] == [f"{trial.name}-n2"]
+        chosen_anew = offers.claim(name).status.allocation
+        assert chosen_anew is not None
+        assert [result.pool for result in chosen_anew.devices.results] == [f"{trial.name}-n2"]
 
 
 def _reserve(trial: Trial, offers: Offers, *names: str) -> None:

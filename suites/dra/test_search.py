@@ -576,11 +576,9 @@ def test_each_counter_of_a_device_counts(trial: Trial, expect: Expect, offers: O
 
 
 @pytest.mark.feature("DRA-3.shares")
-@pytest.mark.case("DR-191", severity="critical", source="spec DRA-R99 to DRA-R101; chapter 2.5: qualified names")
+@pytest.mark.case("DR-191", severity="critical", source="spec DRA-R99 to DRA-R101")
 @pytest.mark.parametrize("shared", [False, True], ids=["whole", "shared"])
-def test_capacities_are_known_by_their_full_names(
-    trial: Trial, expect: Expect, offers: Offers, *, shared: bool
-) -> None:
+def test_each_capacity_that_is_asked_for_counts(trial: Trial, expect: Expect, offers: Offers, *, shared: bool) -> None:
     """One of two devices has a capacity of another domain. A claim that names it gets that device, and a share of it if
     it may be shared; one for more than is left of it, or of what no device has, waits."""
     trial.add(node("n1"))
@@ -591,7 +589,7 @@ def test_capacities_are_known_by_their_full_names(
         "n1", device("d0", capacity=capacity, **both), device("d1", capacity=capacity | {links: {"value": "4"}}, **both)
     )
     amounts = {
-        "a": {f"{offers.driver}/slots": "6", links: "2"},
+        "a": {"slots": "6", links: "2"},
         "much": {"slots": "1", links: "3"},
         "none": {"example.org/slots": "1"},
         "b": {"slots": "2", links: "2"},
@@ -609,3 +607,15 @@ def test_capacities_are_known_by_their_full_names(
     (result,) = allocation.devices.results
     assert result.consumed_capacity == ({"slots": "6", links: "2"} if shared else {})
     assert bool(result.share_id) == shared
+
+
+@pytest.mark.feature("DRA-3.shares")
+@pytest.mark.case("DR-198", severity="normal", source="spec, dynamic resource allocation, chapter 2.5: qualified names")
+def test_a_capacity_is_known_by_its_full_name(trial: Trial, expect: Expect, offers: Offers) -> None:
+    """The name of a capacity without a domain has the driver's: a claim may write it."""
+    trial.add(node("n1"))
+    offers.publish("n1", device("d0", capacity={"slots": {"value": "8"}}))
+    full = {"requests": {f"{offers.driver}/slots": "6"}}
+    trial.apply(claim("a").asks("d", offers.of_class, capacity=full))
+    trial.submit(pod("a").claim("d", name="a"))
+    expect.bound("a")
