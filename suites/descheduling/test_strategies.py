@@ -65,7 +65,9 @@ def test_pods_that_restart_too_often_go(trial: Trial, start_descheduler: StartDe
 
 @pytest.mark.feature("DES-1.strategies")
 @pytest.mark.case(
-    "MG-311", severity="normal", source="spec RSV-R97; descheduler v0.35 README: RemovePodsHavingTooManyRestarts"
+    "MG-311",
+    severity="normal",
+    source="koordinator 1.8 (README of descheduler v0.35): RemovePodsHavingTooManyRestarts; spec RSV-R97",
 )
 @pytest.mark.long(seconds=6)
 @pytest.mark.parametrize(
@@ -106,7 +108,7 @@ def test_which_restarts_count(
 @pytest.mark.case(
     "MG-312",
     severity="normal",
-    source="descheduler v0.35: pkg/framework/plugins: podlifetime, removepods…toomanyrestarts",
+    source="koordinator 1.8 (descheduler v0.35): pkg/framework/plugins: podlifetime, removepods…toomanyrestarts",
 )
 @pytest.mark.long(seconds=8)
 @pytest.mark.parametrize("names", [("a", "b"), ("b", "a")], ids=["a-first", "b-first"])
@@ -230,7 +232,11 @@ def test_a_node_with_few_requests_is_emptied(trial: Trial, start_descheduler: St
 
 
 @pytest.mark.feature("DES-1.strategies")
-@pytest.mark.case("MG-313", severity="normal", source="spec RSV-R97; descheduler v0.35 README: HighNodeUtilization")
+@pytest.mark.case(
+    "MG-313",
+    severity="normal",
+    source="koordinator 1.8 (README of descheduler v0.35): HighNodeUtilization; spec RSV-R97",
+)
 @pytest.mark.long(seconds=7)
 @pytest.mark.parametrize(
     ("args", "most", "goes"),
@@ -271,7 +277,7 @@ def test_which_pods_leave_nodes_with_few_requests(
 
 
 @pytest.mark.feature("DES-1.strategies")
-@pytest.mark.case("MG-315", severity="normal", source="spec RSV-R94: small pods first, five misses in a row end a node")
+@pytest.mark.case("MG-315", severity="normal", source="koordinator 1.8: custom_priority.go; spec RSV-R94")
 @pytest.mark.long(seconds=6)
 @pytest.mark.parametrize("count", [4, 5])
 def test_a_node_whose_pods_fit_nowhere_is_given_up(
@@ -459,7 +465,9 @@ def test_a_round_sends_no_more_to_a_node_than_it_takes(
 
 @pytest.mark.feature("DES-1.strategies")
 @pytest.mark.case(
-    "DC-132", severity="normal", source="spec RSV-R97; descheduler v0.35 README: taints by key, or by key=value"
+    "DC-132",
+    severity="normal",
+    source="koordinator 1.8 (README of descheduler v0.35): taints by key, or by key=value; spec RSV-R97",
 )
 @pytest.mark.long(seconds=8)
 @pytest.mark.parametrize(

@@ -42,7 +42,9 @@ def gone(trial: Trial, names: set[str]) -> set[str]:
 
 @pytest.mark.feature("DES-1.evictor")
 @pytest.mark.case(
-    "DC-141", severity="normal", source="descheduler v0.35 README: DefaultEvictor: namespaceLabelSelector"
+    "DC-141",
+    severity="normal",
+    source="koordinator 1.8 (README of descheduler v0.35): DefaultEvictor: namespaceLabelSelector",
 )
 @pytest.mark.long(seconds=25)
 def test_the_labels_of_a_namespace_decide(trial: Trial, start_descheduler: StartDescheduler) -> None:
@@ -66,9 +68,7 @@ def test_the_labels_of_a_namespace_decide(trial: Trial, start_descheduler: Start
 
 @pytest.mark.feature("DES-1.evictor")
 @pytest.mark.case(
-    "DC-142",
-    severity="normal",
-    source="descheduler v0.35: pkg/framework/plugins/defaultevictor: minPodAge, nodeFit, nodeSelector, podProtections",
+    "DC-142", severity="normal", source="koordinator 1.8 (descheduler v0.35): pkg/framework/plugins/defaultevictor"
 )
 @pytest.mark.long(seconds=10)
 @pytest.mark.parametrize(
@@ -107,7 +107,9 @@ def test_default_evictor_spares_pods(
 
 @pytest.mark.feature("DES-1.evictor")
 @pytest.mark.case(
-    "DC-151", severity="normal", source="descheduler v0.35: pkg/framework/plugins/defaultevictor: podProtections"
+    "DC-151",
+    severity="normal",
+    source="koordinator 1.8 (descheduler v0.35): pkg/framework/plugins/defaultevictor: podProtections",
 )
 @pytest.mark.long(seconds=10)
 @pytest.mark.parametrize(
@@ -146,7 +148,9 @@ def test_kinds_of_pods_that_default_evictor_protects(
 
 
 @pytest.mark.feature("DES-1.protected")
-@pytest.mark.case("DC-143", severity="normal", source="spec RSV-R75; descheduler v0.35: pkg/utils/priority.go")
+@pytest.mark.case(
+    "DC-143", severity="normal", source="koordinator 1.8 (descheduler v0.35): pkg/utils/priority.go; spec RSV-R75"
+)
 @pytest.mark.long(seconds=25)
 def test_a_threshold_by_a_class_that_is_not_there(trial: Trial, start_descheduler: StartDescheduler) -> None:
     """priorityThreshold names a class, which is deleted: no pod goes. With the class again, pods below it do."""
@@ -278,7 +282,7 @@ def spread(selector: dict[str, str], **fields: Any) -> PodBuilder:
 @pytest.mark.case(
     "DC-146",
     severity="normal",
-    source="spec RSV-R97; descheduler v0.35 README: RemovePodsViolatingTopologySpreadConstraint",
+    source="koordinator 1.8 (README of descheduler v0.35): RemovePodsViolatingTopologySpreadConstraint; spec RSV-R97",
 )
 @pytest.mark.long(seconds=8)
 @pytest.mark.parametrize(("fields", "count"), [({"nodeTaintsPolicy": "Honor"}, 0), ({}, 1)], ids=["honor", "ignore"])
@@ -364,7 +368,9 @@ def test_pods_with_other_images_are_no_duplicates(trial: Trial, start_deschedule
 
 @pytest.mark.feature("DES-1.strategies")
 @pytest.mark.case(
-    "DC-302", severity="normal", source="descheduler v0.35 README: LowNodeUtilization: evictionLimits; spec RSV-R97"
+    "DC-302",
+    severity="normal",
+    source="koordinator 1.8 (README of descheduler v0.35): LowNodeUtilization: evictionLimits; spec RSV-R97",
 )
 @pytest.mark.long(seconds=6)
 @pytest.mark.parametrize(

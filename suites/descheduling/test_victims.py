@@ -181,7 +181,7 @@ def test_protected_pods_stay(
 
 
 @pytest.mark.feature("DES-1.protected")
-@pytest.mark.case("MG-319", severity="normal", source="spec RSV-R74: skipEvictionGates bypass single checks")
+@pytest.mark.case("MG-319", severity="normal", source="koordinator 1.8: skipEvictionGates; spec RSV-R74")
 @pytest.mark.long(seconds=5)
 @pytest.mark.parametrize(
     ("gate", "args"),
