@@ -62,6 +62,7 @@ def test_the_place_of_a_running_pod_serves_one_owner(trial: Trial, expect: Expec
     assert trial.pod("b").spec.node_name == offer.spec.node_name
     trial.delete("b")
     trial.submit(owner("c", cpu=2).into_reservation(), owner("d", cpu=2))
+    expect.bound("d")
     expect.pending("c")
     expect.stable(seconds=2)
     expect.pending("c")
