@@ -79,9 +79,9 @@ def test_each_function_that_a_pod_has_is_in_use(trial: Trial, expect: Expect) ->
     trial.submit(virtual("next", ""))
     got = [
         (vf.bus_id, vf.minor)
-        for one in parts(expect.bound("next"), "rdma")
-        if one.extension
-        for vf in one.extension.vfs
+        for part in parts(expect.bound("next"), "rdma")
+        if part.extension
+        for vf in part.extension.vfs
     ]
     assert got == [(vfs[2]["busID"], vfs[2]["minor"])]
 
@@ -139,7 +139,7 @@ def test_an_allocation_that_a_pod_brings(trial: Trial, expect: Expect) -> None:
     and the next pod gets the other."""
     trial.add(node("n1").gpus(CARD, 2))
     listed = trial.device("n1")["spec"]["devices"]
-    held = {"gpu": [{"minor": one["minor"], "id": one["id"], "resources": one["resources"]} for one in listed]}
+    held = {"gpu": [{key: card[key] for key in ("minor", "id", "resources")} for card in listed]}
     trial.submit(pod("a").gpus(1).annotation(DEVICE_ALLOCATED, json.dumps(held)))
     a = minors(expect.bound("a"))
     trial.submit(pod("b").gpus(1))
@@ -174,7 +174,7 @@ def test_a_card_is_not_listed_for_a_while(trial: Trial, expect: Expect) -> None:
     trial.submit(pod("a").gpus(1))
     (held,) = minors(expect.bound("a"))
     listed = trial.device("n1")["spec"]["devices"]
-    write(trial, [one for one in listed if one["minor"] != held])
+    write(trial, [card for card in listed if card["minor"] != held])
     write(trial, listed)
     trial.submit(pod("b").gpus(1))
     assert minors(expect.bound("b")) == [1 - held]

@@ -84,7 +84,7 @@ def test_all_of_a_selector_and_one_of_the_terms_hold(trial: Trial, expect: Expec
 @pytest.mark.case("RV-141", severity="critical", source=f"{_MATCHING} (checkReservationMatchedOrIgnored)")
 def test_taints_of_each_effect(trial: Trial, expect: Expect) -> None:
     """NoSchedule and NoExecute keep a pod with reservation affinity out, if it does not tolerate them, the second of
-    two as well; PreferNoSchedule keeps nobody out. A pod that names its reservation gets in, closed or not, and so does
+    two as well; PreferNoSchedule keeps no pod out. A pod that names its reservation gets in, closed or not, and so does
     one whose affinity tolerates the taint of closed nodes."""
     trial.add(node("n1").cpu(32))
     effects = {"schedule": "NoSchedule", "execute": "NoExecute", "prefer": "PreferNoSchedule"}

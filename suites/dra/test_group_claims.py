@@ -72,7 +72,7 @@ def test_members_share_the_claim_of_their_group(trial: Trial, expect: Expect, of
         user = expect.running(name)
         made = offers.claim_of(name, entry)
         assert made.startswith(f"{name}-{entry}-")
-        assert [one.uid for one in offers.claim(made).status.reserved_for] == [user.metadata.uid]
+        assert [consumer.uid for consumer in offers.claim(made).status.reserved_for] == [user.metadata.uid]
 
 
 @pytest.mark.feature("DRA-6.shared")

@@ -75,7 +75,7 @@ def test_only_a_claim_that_is_out_of_reach_loses_its_devices(trial: Trial, expec
         kind = "local" if nodes == ["n1"] else "far"
         trial.apply(claim(name).asks("d", offers.of_class, f"{offers.attribute('kind')} == '{kind}'"))
         result = {"request": "d", "driver": offers.driver, "pool": f"{trial.name}-{pool}", "device": chosen}
-        fields = [{"key": "metadata.name", "operator": "In", "values": [one]} for one in nodes]
+        fields = [{"key": "metadata.name", "operator": "In", "values": [host]} for host in nodes]
         terms = {"nodeSelector": {"nodeSelectorTerms": [{"matchFields": [field]} for field in fields]}} if nodes else {}
         allocation: Manifest = {"devices": {"results": [result]}, "allocationTimestamp": MOMENT, **terms}
         status: Manifest = {"allocation": allocation}

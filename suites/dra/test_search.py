@@ -485,7 +485,7 @@ def test_an_alternative_leaves_what_other_requests_need(
 
     expect.bound("a")
 
-    assert [item for one in made for item in offers.devices_of(one.name)] == ["x/b=d2", "y=d0", "y=d1"]
+    assert [item for built in made for item in offers.devices_of(built.name)] == ["x/b=d2", "y=d0", "y=d1"]
 
 
 @pytest.mark.feature("DRA-2.admin")

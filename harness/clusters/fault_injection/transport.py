@@ -163,9 +163,11 @@ def refusal(code: int) -> Response:
 
 def in_pages(request: Request, size: int) -> Request:
     """The request, which asks for at most `size` objects if it is a list; 0: as it is."""
+    if not size or request.method != "GET":
+        return request
     path, _, text = request.path.partition("?")
     query = dict(parse_qsl(text, keep_blank_values=True))
-    if not size or request.method != "GET" or query.get("watch") in {"1", "true"}:
+    if query.get("watch") in {"1", "true"}:
         return request
     return msgspec.structs.replace(request, path=f"{path}?{urlencode({**query, 'limit': str(size)})}")
 

@@ -504,9 +504,9 @@ class GangAttempt(Attempt):
         self._gangs = [cache.gangs[gang_id] for gang_id in group.ids]
         own = [gang for gang in self._gangs if gang.group is group]
         pods = [gang.children[uid] for gang in own for uid in gang.pending]
-        # GANG-D13: by index, pods without one last, then priority, then name; native ones by age before (WAS-R21).
+        # GANG-D13: by index, pods without one last, then native ones by age (WAS-R21), then priority, then name.
         pods.sort(key=lambda pod: (_rank(pod), -pod.spec.priority, pod.metadata.name, pod.metadata.namespace))
-        if own[0].native:
+        if own[0].native:  # the sort is stable
             pods.sort(key=lambda pod: (_rank(pod), pod.metadata.creation_timestamp or ""))
         self.members = [pod.metadata.uid for pod in pods]
         self.ordered = any(topology_index(pod) >= 0 for pod in pods)

@@ -56,7 +56,7 @@ class Gang:
     whole: bool = False  # a native group: all its members are preempted together
     gated: dict[str, None] = field(default_factory=dict)  # members of a native group with scheduling gates
     odd: dict[str, None] = field(default_factory=dict)  # members of a native group with another priority than its own
-    patient: dict[str, None] = field(default_factory=dict)  # members of a native group that never preempt
+    non_preempting: dict[str, None] = field(default_factory=dict)  # members of a native group
 
     @property
     def id(self) -> str:
@@ -71,7 +71,7 @@ class Gang:
     def mismatch(self) -> str:
         """Why no member of a native group can be scheduled (WAS-R22); "" if nothing is wrong."""
         if not self.odd:
-            mixed = 0 < len(self.patient) < len(self.children) and self.initialised
+            mixed = 0 < len(self.non_preempting) < len(self.children) and self.initialised
             return f"{POLICY_MISMATCH}, got PreemptLowerPriority and Never" if mixed else ""
         priority = self.children[next(iter(self.odd))].spec.priority
         return f"{PRIORITY_MISMATCH}, got {priority} and {self.priority}"
@@ -83,7 +83,7 @@ class Gang:
         if not self.native:
             return False
         self._mark(self.odd, uid, marked=pod.spec.priority != self.priority and self.initialised)
-        self._mark(self.patient, uid, marked=pod.spec.preemption_policy == PREEMPT_NEVER)
+        self._mark(self.non_preempting, uid, marked=pod.spec.preemption_policy == PREEMPT_NEVER)
         before = uid in self.gated
         self._mark(self.gated, uid, marked=bool(pod.spec.scheduling_gates))
         return before and uid not in self.gated
@@ -97,7 +97,7 @@ class Gang:
 
     def remove_member(self, uid: str) -> None:
         """Forget a member."""
-        for uids in (self.children, self.pending, self.waiting, self.bound, self.odd, self.patient, self.gated):
+        for uids in (self.children, self.pending, self.waiting, self.bound, self.odd, self.non_preempting, self.gated):
             uids.pop(uid, None)
 
     @property

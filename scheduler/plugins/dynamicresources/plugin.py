@@ -377,8 +377,8 @@ class DynamicResources(PreEnqueue, PreFilter, FilterBatch, VictimAware, PostFilt
             state[ABANDONED] = self.claims.abandoned()
         if needs is not None and needs.stale is not None:
             return PostFilterResult(Status.unschedulable("deletion of ResourceClaim completed"))
-        if needs is not None and any(status.reasons == NOT_HERE.reasons for status in failure.overrides.values()):
-            rows = [row for row, status in failure.overrides.items() if status.reasons == NOT_HERE.reasons]
+        rows = [row for row, status in failure.overrides.items() if status.reasons == NOT_HERE.reasons]
+        if needs is not None and needs.placed and rows:
             claims, count = [claim for claim, _ in needs.placed], self._handle.columns.count
             away = np.array([self._elsewhere(claim, selector, count)[rows] for claim, selector in needs.placed])
             may = np.array([self._may_lose_devices(info, claim) for claim in claims])
