@@ -473,7 +473,7 @@ def test_small_changes_are_written_later(trial: Trial, start_manager: StartManag
 
 
 @pytest.mark.feature("QOS-2.mid")
-@pytest.mark.case("CO-121", severity="normal", source="Koordinator 1.8; spec A3, C-3, NR-17")
+@pytest.mark.case("CO-121", severity="normal", source="koordinator 1.8; spec A3, C-3, NR-17")
 def test_the_static_part_of_one_node(trial: Trial, start_manager: StartManager) -> None:
     """The labels of a node say which part of it mid pods have; another node has that of the settings."""
     ratio = "node.koordinator.sh/mid-static-{}-reserved-ratio"
