@@ -2,6 +2,8 @@
 
 KOORD_SCHEDULER = "koord-scheduler"
 
+SCHEDULER_NAME_LABEL = "scheduling.koordinator.sh/scheduler-name"
+
 POD_GROUP_LABEL = "pod-group.scheduling.sigs.k8s.io"
 
 DISABLE_PREEMPTIBLE = "scheduling.koordinator.sh/disable-preemptible"

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from seatrial.scheduler.api.core import ConfigMap, Node, Pod, PodDisruptionBudget
 from seatrial.scheduler.api.device import Device
+from seatrial.scheduler.api.extension import SCHEDULER_NAME_LABEL
 from seatrial.scheduler.api.networktopology import ClusterNetworkTopology
 from seatrial.scheduler.api.numa import NodeResourceTopology
 from seatrial.scheduler.api.quota import ElasticQuota
@@ -28,6 +29,7 @@ from seatrial.scheduler.framework.handle import Handle
 from seatrial.scheduler.framework.state import CLUSTER_SCOPED, WAKE_GROUP, CycleState
 from seatrial.scheduler.framework.status import SUCCESS, Code
 from seatrial.scheduler.pods.resizes import with_held_requests
+from seatrial.scheduler.pods.scheduler_names import with_labelled_scheduler
 
 
 class PodListener(Protocol):
@@ -168,6 +170,8 @@ class Intake:
 
     def set_pod(self, pod: Pod) -> None:
         """A pod was added or changed, as read from the API server, in any phase."""
+        if SCHEDULER_NAME_LABEL in pod.metadata.labels:
+            pod = with_labelled_scheduler(pod)
         uid = pod.metadata.uid
         for listener, concerns in self._listeners:
             if uid in listener.followed or concerns(pod):
@@ -186,14 +190,10 @@ class Intake:
             self._cache.pending[uid] = pod
             for pending in self._handle.pending_listeners:
                 pending(pod)
-            if (
-                not self._handle.wakes.leading
-                or pod.spec.scheduler_name not in self._runners
-                or self._cache.is_assumed(uid)
-            ):
+            if not self._handle.wakes.leading or self._cache.is_assumed(uid):
                 return
-            if pod.deleting:
-                self._leave_queue(uid)
+            if pod.deleting or pod.spec.scheduler_name not in self._runners:
+                self._leave_queue(uid)  # its label may have named one of our profiles
             else:
                 self._enqueue(pod)
 

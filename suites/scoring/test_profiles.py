@@ -8,7 +8,7 @@ from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import PodBuilder, node, pod
-from seatrial.scheduler.api.extension import RAISES_IN
+from seatrial.scheduler.api.extension import KOORD_SCHEDULER, RAISES_IN, SCHEDULER_NAME_LABEL
 
 NO_PREEMPTION = "no-preemption"
 PLUGIN_ERRORS = "plugin-errors"  # pods name the extension point at which a plugin raises an exception
@@ -53,6 +53,27 @@ def test_a_pod_of_another_scheduler_is_left_alone(trial: Trial, expect: Expect) 
     assert trial.events("other") == []
     trial.submit(pod("mine").request(cpu=3))
     expect.bound("mine")
+
+
+@pytest.mark.profile(KOORD_SCHEDULER)
+@pytest.mark.feature("SHELL-1.profiles")
+@pytest.mark.case(
+    "SC-700", severity="normal", source="spec FWK-R9; koordinator apis/extension/multi_scheduler.go@v1.7.0"
+)
+def test_a_label_names_the_scheduler_of_a_pod(trial: Trial, expect: Expect) -> None:
+    """The label wins over schedulerName: a pod of another scheduler is placed by it, and one of ours is left alone until
+    the label is gone."""
+    trial.add(node("n1").cpu(4))
+    away = pod("away").request(cpu=1).label(SCHEDULER_NAME_LABEL, "absent-scheduler")
+    here = pod("here").request(cpu=1).scheduler("absent-scheduler")
+    trial.submit(away.scheduler(KOORD_SCHEDULER))
+    trial.submit(here.label(SCHEDULER_NAME_LABEL, trial.cluster.scheduler_name(KOORD_SCHEDULER)))
+    expect.bound("here")
+    expect.stable(seconds=2)
+    assert trial.pod("away").status.conditions == ()
+    path = f"/api/v1/namespaces/{trial.name}/pods/away"
+    assert trial.call("PATCH", path, {"metadata": {"labels": {SCHEDULER_NAME_LABEL: None}}}).ok
+    expect.bound("away")
 
 
 @pytest.mark.feature("SHELL-5.refusal", "SHELL-5.binding")
