@@ -1,4 +1,4 @@
-"""The scheduler of a pod: a label wins over `spec.schedulerName` (FWK-R9; koordinator apis/extension/multi_scheduler.go)."""
+"""The scheduler of a pod: a label wins over `spec.schedulerName` (FWK-R9; koordinator multi_scheduler.go)."""
 
 from msgspec.structs import replace
 

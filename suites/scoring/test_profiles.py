@@ -61,8 +61,8 @@ def test_a_pod_of_another_scheduler_is_left_alone(trial: Trial, expect: Expect) 
     "SC-700", severity="normal", source="spec FWK-R9; koordinator apis/extension/multi_scheduler.go@v1.7.0"
 )
 def test_a_label_names_the_scheduler_of_a_pod(trial: Trial, expect: Expect) -> None:
-    """The label wins over schedulerName: a pod of another scheduler is placed by it, and one of ours is left alone until
-    the label is gone."""
+    """The label wins over schedulerName: a pod that names another scheduler is placed, and one that names this one is
+    left alone until the label is gone."""
     trial.add(node("n1").cpu(4))
     away = pod("away").request(cpu=1).label(SCHEDULER_NAME_LABEL, "absent-scheduler")
     here = pod("here").request(cpu=1).scheduler("absent-scheduler")
