@@ -17,6 +17,7 @@ from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import NodeBuilder, PodBuilder, node, pod, pods
 from seatrial.scheduler.api.extension import KOORD_SCHEDULER
 from seatrial.scheduler.api.numa import BEST_EFFORT, RESTRICTED, SINGLE_NUMA_NODE
+from seatrial.suites.scoring.rules import HOST
 
 MACHINE, CARDS = "cpu-64", "dgx-h100"
 PACKING, SPREADING, RELEASED = "packing-numa", "spreading-numa", "released-numa-scoring"
@@ -181,6 +182,38 @@ def test_scores(trial: Trial, expect: Expect, profile: str, on_nodes: int, on_nu
         used.setdefault(entry.spec.node_name, set()).update(shares(entry))
     assert len(used) == on_nodes
     assert {len(item) for item in used.values()} == {on_numa_nodes}
+
+
+@pytest.mark.feature("NUMA-3.scores")
+@pytest.mark.profile(MIXED)
+@pytest.mark.case("NU-120", severity="normal", source="spec NUMA-R57; koordinator nodenumaresource/scoring.go@v1.7.0")
+@pytest.mark.parametrize(("better", "worse"), [("n1", "n2"), ("n2", "n1")], ids=["first", "second"])
+def test_resources_have_weights_between_nodes(trial: Trial, expect: Expect, better: str, worse: str) -> None:
+    """Memory has three times the weight of CPU, and nodes are spread: most CPUs of one are used, and half the memory of
+    the other. A pod with CPUs of its own goes to the one with free memory."""
+    trial.add(node("n1").server(MACHINE), node("n2").server(MACHINE))
+    trial.submit(plain("cpus", 40, "1Gi").select({HOST: better}), plain("memory", 1, "128Gi").select({HOST: worse}))
+    expect.running("cpus", "memory")
+    trial.submit(plain("a", 2, "1Gi").qos("LSR").scheduler(MIXED))
+    assert expect.running("a").spec.node_name == better
+
+
+@pytest.mark.feature("NUMA-3.scores")
+@pytest.mark.profile(MIXED)
+@pytest.mark.case("NU-121", severity="normal", source="ours: numaScoringStrategy has weights of its own; spec NUMA-R57")
+@pytest.mark.parametrize("order", [("cpus", "memory"), ("memory", "cpus")], ids="-".join)
+def test_resources_have_other_weights_between_numa_nodes(trial: Trial, expect: Expect, order: tuple[str, str]) -> None:
+    """There CPU has three times the weight of memory, and NUMA nodes are packed: a pod goes to the one whose CPUs are
+    used, and not to the one whose memory is."""
+    builders = {"cpus": plain("cpus", 24, "1Gi"), "memory": plain("memory", 1, "110Gi")}
+    trial.add(labelled(SINGLE_NUMA_NODE))
+    for name in order:
+        trial.submit(builders[name])
+        expect.running(name)
+    of_cpus, of_memory = (only(shares(trial.pod(name))) for name in ("cpus", "memory"))
+    assert of_cpus != of_memory
+    trial.submit(plain("a", 1, "1Gi").scheduler(MIXED))
+    assert only(shares(expect.running("a"))) == of_cpus
 
 
 @pytest.mark.feature("NUMA-3.configuration-numa-scoring")
