@@ -196,6 +196,7 @@ def test_resources_have_weights_between_nodes(trial: Trial, expect: Expect, bett
     expect.running("cpus", "memory")
     trial.submit(plain("a", 2, "1Gi").qos("LSR").scheduler(MIXED))
     assert expect.running("a").spec.node_name == better
+    expect.refusal()
 
 
 @pytest.mark.feature("NUMA-3.scores")

@@ -234,6 +234,9 @@ def test_reserved_cpus_are_taken_off_their_numa_node(
         pytest.param('{"cpu":1.5}', bound("b", 20), plain("a", 34), "", id="34-beside-20-as-30"),
         pytest.param('{"cpu":1.5}', bound("b", 20), plain("a", 35), NO_AMPLIFIED, id="35-beside-20-as-30"),
         pytest.param('{"cpu":1.5}', plain("b", 20), plain("a", 44), "", id="44-beside-20-shared"),
+        pytest.param(
+            '{"cpu":1.3335}', pod("b").request(cpu="62667m"), bound("a", 1), NO_AMPLIFIED, id="1-as-1.334-beside-62.667"
+        ),
         pytest.param('{"cpu":"x"}', None, bound("a", 4), "node(s) invalid CPU amplification ratio", id="invalid"),
     ],
 )

@@ -8,7 +8,7 @@ from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import node, pod
 from seatrial.suites.preemption.nominations import freeze, thaw
 from seatrial.suites.preemption.priorities import classes
-from seatrial.suites.scoring.rules import REQUIRED, Json, pod_with, spread, term
+from seatrial.suites.scoring.rules import REQUIRED, Json, apart_from, pod_with, spread, term
 
 __all__ = ["classes"]
 
@@ -89,3 +89,24 @@ def test_a_pod_preempts_beside_the_pod_that_it_needs(classes: Trial, expect: Exp
     expect.gone("victim")
     assert expect.bound("new").spec.node_name == "n1"
     expect.bound("partner", "elsewhere")
+
+
+@pytest.mark.feature("PRE-1.lower-goes", "PRE-1.minimal-victims")
+@pytest.mark.case("SC-704", severity="critical", source="kubernetes v1.28: interpodaffinity/filtering.go, RemovePod")
+@pytest.mark.parametrize("holder", ["new", "victim"])
+def test_a_pod_goes_that_the_new_one_must_not_be_near(classes: Trial, expect: Expect, holder: str) -> None:
+    """There is one node, with room. The new pod has anti-affinity to a less important pod there, or that one to it: it
+    goes, and a pod that is no hindrance stays."""
+    classes.add(node("n1").cpu(4))
+    of_victim, of_new = (apart_from("new"), {}) if holder == "victim" else ({}, apart_from("victim"))
+    classes.submit(
+        pod_with("victim", "victim", affinity=of_victim).request(cpu=1).priority_class("trial-low"),
+        pod_with("other", "other").request(cpu=1).priority_class("trial-low"),
+    )
+    expect.running("victim", "other")
+
+    classes.submit(pod_with("new", "new", affinity=of_new).request(cpu=1).priority_class("trial-high"))
+
+    expect.gone("victim")
+    assert expect.bound("new").spec.node_name == "n1"
+    expect.bound("other")

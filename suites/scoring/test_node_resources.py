@@ -53,6 +53,22 @@ def test_ports_of_two_protocols_and_addresses(trial: Trial, expect: Expect) -> N
 
 
 @pytest.mark.feature("SCORE-4.ports")
+@pytest.mark.case("SC-701", severity="normal", source="kubernetes v1.28: nodeports/node_ports.go, Filter")
+def test_the_port_of_a_pod_that_is_gone(trial: Trial, expect: Expect) -> None:
+    """A pod had the port on all addresses. When it is gone, one with that port on one address is placed at once."""
+    trial.add(node("n1"))
+    trial.submit(with_port("first", 8080))
+    expect.bound("first")
+    trial.delete("first")
+    expect.gone("first")
+    trial.settle(2)
+    trial.submit(with_port("next", 8080, hostIP="10.0.0.1"))
+    expect.bound("next")
+    assert "FailedScheduling" not in {event.reason for event in trial.events("next")}
+    expect.refusal()
+
+
+@pytest.mark.feature("SCORE-4.ports")
 @pytest.mark.case("SC-661", severity="normal", source="kubernetes 1.35 pkg/scheduler/util/utils.go: GetHostPorts")
 def test_ports_of_init_containers_that_stay(trial: Trial, expect: Expect) -> None:
     """A sidecar takes its host port for the pod's life, and an init container that ends takes none."""
@@ -116,6 +132,24 @@ def test_init_containers_and_sidecars_count(trial: Trial, expect: Expect) -> Non
     waits(expect, "sidecar", "Insufficient cpu")
     trial.submit(with_init("fits", "4"))
     expect.bound("fits")
+
+
+@pytest.mark.feature("SCORE-4.fit")
+@pytest.mark.case("SC-702", severity="normal", source="KEP-753: requests of a pod with sidecars")
+@pytest.mark.parametrize("fits", [False, True], ids=["after", "before"])
+def test_an_init_container_beside_sidecars(trial: Trial, expect: Expect, *, fits: bool) -> None:
+    """An init container of three CPUs runs beside the sidecar of two that is started before it, and alone before one
+    that is started later."""
+    trial.add(node("n1").cpu(4))
+    sidecar = {"name": "sidecar", "image": "i", "resources": {"requests": {"cpu": "2"}}, "restartPolicy": "Always"}
+    init = {"name": "init", "image": "i", "resources": {"requests": {"cpu": "3"}}}
+    builder = pod_with("a", initContainers=[init, sidecar] if fits else [sidecar, init]).request(cpu=1)
+    trial.submit(builder)
+    if fits:
+        expect.bound("a")
+        expect.refusal()
+    else:
+        waits(expect, "a", "Insufficient cpu")
 
 
 @pytest.mark.feature("SCORE-4.fit")

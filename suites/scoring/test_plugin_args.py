@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.needs(Capability.NODES), pytest.mark.feature("SHELL-1.
 HOST = "kubernetes.io/hostname"
 ARGS, PACKING, RATIO = "plugin-args", "packing-nodes", "ratio-nodes"
 RATIO_BY_MEMORY, BALANCED, OWN_AFFINITY = "ratio-nodes-by-memory", "balanced-dongles", "own-affinity-alone"
-OVER_ZONES = "spread-over-zones"
+OVER_ZONES, NO_DEFAULTS = "spread-over-zones", "no-default-constraints"
 DONGLE = "example.com/dongle"
 NAMES = pytest.mark.parametrize(("better", "worse"), [("n1", "n2"), ("n2", "n1")], ids=["first", "second"])
 PACKING_CARDS, DEVICES = "packing", "device-args"
@@ -55,7 +55,7 @@ def test_added_affinity_limits_a_profile(trial: Trial, expect: Expect) -> None:
     trial.add(node("n1").cpu(64), node("n2").cpu(4).label("disk", "fast"))
     trial.submit(pod("small").request(cpu=1).scheduler(ARGS), pod("large").request(cpu=16).scheduler(ARGS))
     assert expect.bound("small").spec.node_name == "n2"
-    expect.pending("large", saying="affinity")
+    expect.pending("large", saying="scheduler-enforced node affinity")
     trial.submit(pod("usual").request(cpu=16))
     assert expect.bound("usual").spec.node_name == "n1"
 
@@ -349,6 +349,25 @@ def test_default_constraints_score_zones(  # noqa: PLR0917
     expect.bound("p0", "p1")
     trial.submit(pod("next").label("app", "a").scheduler(OVER_ZONES))
     assert expect.bound("next").spec.node_name == better
+    expect.refusal()
+
+
+@pytest.mark.profile(NO_DEFAULTS)
+@pytest.mark.case(
+    "SC-703", severity="normal", source="kubernetes kube-scheduler config PodTopologySpreadArgs@v1.34: defaultingType"
+)
+def test_no_default_constraints(trial: Trial, expect: Expect) -> None:
+    """Three pods of a Service are on the emptier node. By an empty list of default constraints the next one goes there,
+    too; one of the default profile goes to the other."""
+    serve(trial)
+    trial.add(*(node(name).cpu(16).label(ZONE, name) for name in ("n1", "n2")))
+    crowd = [pod(f"p{number}").label("app", "a").select({HOST: "n1"}) for number in range(3)]
+    trial.submit(*crowd, pod("filler").request(cpu=6).select({HOST: "n2"}))
+    expect.bound("filler", *(member.name for member in crowd))
+    trial.submit(pod("next").label("app", "a").scheduler(NO_DEFAULTS))
+    assert expect.bound("next").spec.node_name == "n1"
+    trial.submit(pod("usual").label("app", "a"))
+    assert expect.bound("usual").spec.node_name == "n2"
     expect.refusal()
 
 
