@@ -122,6 +122,7 @@ def test_the_released_configuration(trial: Trial, expect: Expect, qos: str, orde
         pytest.param(pod("a"), "4", id="no-class"),
         pytest.param(pod("a").bind_cpus(FULL_PCPUS), "4", id="a-policy-alone"),
         pytest.param(pod("a").qos("LSR").label(PRIORITY_CLASS_LABEL, "koord-batch"), "4", id="batch"),
+        pytest.param(pod("a").qos("LSR").bind_cpus("ConstrainedBurst"), "4", id="another-policy"),
     ],
 )
 def test_all_others_share(trial: Trial, expect: Expect, builder: PodBuilder, cpu: str) -> None:
@@ -409,6 +410,7 @@ def test_reports_that_take_no_cpus(
     [
         pytest.param({"resources": {"cpu": "8"}}, False, id="an-amount"),
         pytest.param({"reservedCPUs": "0-3,32-35"}, False, id="a-list"),
+        pytest.param({"reservedCPUs": "0-3,32-35", "resources": {"cpu": "2"}}, False, id="a-list-beside-an-amount"),
         pytest.param(
             {"reservedCPUs": "0-3,32-35", "applyPolicy": "ReservedCPUsOnly"},
             True,

@@ -6,6 +6,7 @@ The machines: one with two NUMA nodes of 32 CPUs and 128 GiB, one with eight H10
 
 from collections.abc import Collection
 
+import orjson
 import pytest
 
 from seatrial.fixtures.allocated_devices import check_arrival, minors, numa_nodes
@@ -16,7 +17,15 @@ from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import NodeBuilder, PodBuilder, node, pod, pods
 from seatrial.scheduler.api.extension import KOORD_SCHEDULER
-from seatrial.scheduler.api.numa import BEST_EFFORT, RESTRICTED, SINGLE_NUMA_NODE
+from seatrial.scheduler.api.numa import (
+    BEST_EFFORT,
+    GROUP_VERSION,
+    NUMA_TOPOLOGY_SPEC,
+    RESOURCE_SPEC,
+    RESTRICTED,
+    SINGLE_NUMA_NODE,
+    SYSTEM_QOS,
+)
 from seatrial.suites.scoring.rules import HOST
 
 MACHINE, CARDS = "cpu-64", "dgx-h100"
@@ -134,6 +143,55 @@ def test_policies_that_differ(trial: Trial, expect: Expect) -> None:
     assert expect.running("other").spec.node_name == "n2"
 
 
+@pytest.mark.feature("NUMA-2.pod-policy")
+@pytest.mark.case("NU-123", severity="normal", source="spec NUMA-R7, NUMA-R44; kubernetes framework/types.go, FitError")
+def test_each_node_is_refused_by_its_own_reason(trial: Trial, expect: Expect) -> None:
+    """One node has another policy than the pod, and the NUMA nodes of the other are too small: it is told of both."""
+    trial.add(labelled(RESTRICTED), labelled(SINGLE_NUMA_NODE, name="n2"))
+    trial.submit(plain("a", 33).align(SINGLE_NUMA_NODE))
+    expect.pending("a", saying="1 node(s) NUMA Topology policy not match")
+    expect.pending("a", saying="1 Unaligned NUMA Hint cause")
+
+
+@pytest.mark.feature("NUMA-2.pod-policy", "CPU-1.policies")
+@pytest.mark.case("NU-124", severity="normal", source="spec NUMA-R2; koordinator nodenumaresource/plugin.go@v1.7.0")
+@pytest.mark.parametrize("key", [RESOURCE_SPEC, NUMA_TOPOLOGY_SPEC])
+def test_a_request_that_cannot_be_read(trial: Trial, expect: Expect, key: str) -> None:
+    """A pod waits whose annotation is no JSON, and is placed when it has none."""
+    trial.add(node("n1").server(MACHINE))
+    trial.submit(plain("a", 4).qos("LSR").annotation(key, "{"))
+    expect.pending("a")
+    path = f"/api/v1/namespaces/{trial.name}/pods/a"
+    assert trial.call("PATCH", path, {"metadata": {"annotations": {key: None}}}).ok
+    assert len(cpus(expect.running("a"))) == 4
+
+
+@pytest.mark.feature("CPU-1.policies")
+@pytest.mark.case("NU-125", severity="normal", source="spec NUMA-R22; koordinator nodenumaresource/plugin.go@v1.7.0")
+@pytest.mark.needs(Capability.VIRTUAL_TIME)  # in real time the node's agent writes the object again
+@pytest.mark.parametrize("event", ["added", "changed"])
+def test_a_topology_wakes_the_pod_that_waits_for_it(trial: Trial, expect: Expect, event: str) -> None:
+    """A pod waits for CPUs of its own on a node without NodeResourceTopology, or where the system has all but two: it
+    is bound when the object comes, or is changed."""
+    trial.add(node("n1").server(MACHINE))
+    path = f"/apis/{GROUP_VERSION}/noderesourcetopologies/n1"
+    body = orjson.loads(trial.call("GET", path).body)
+    if event == "added":
+        assert trial.call("DELETE", path).ok
+    else:
+        kept = {"metadata": {"annotations": {SYSTEM_QOS: '{"cpuset":"0-61"}'}}}
+        assert trial.call("PATCH", path, kept).ok
+    trial.settle()
+    trial.submit(plain("a", 4).qos("LSR"))
+    expect.pending("a")
+    if event == "added":
+        metadata = {name: body["metadata"][name] for name in ("name", "annotations")}
+        assert trial.call("POST", path.rpartition("/")[0], {**body, "metadata": metadata}).ok
+    else:
+        assert trial.call("PATCH", path, {"metadata": {"annotations": {SYSTEM_QOS: None}}}).ok
+    assert len(cpus(expect.bound("a"))) == 4
+
+
 @pytest.mark.feature("NUMA-2.exclusive")
 @pytest.mark.case("NU-006", severity="critical")
 @pytest.mark.parametrize(
@@ -195,6 +253,22 @@ def test_resources_have_weights_between_nodes(trial: Trial, expect: Expect, bett
     trial.submit(plain("cpus", 40, "1Gi").select({HOST: better}), plain("memory", 1, "128Gi").select({HOST: worse}))
     expect.running("cpus", "memory")
     trial.submit(plain("a", 2, "1Gi").qos("LSR").scheduler(MIXED))
+    assert expect.running("a").spec.node_name == better
+    expect.refusal()
+
+
+@pytest.mark.feature("NUMA-3.scores")
+@pytest.mark.profile(PACKING)
+@pytest.mark.case("NU-122", severity="normal", source="spec NUMA-R59; koordinator nodenumaresource/scoring.go@v1.7.0")
+@pytest.mark.parametrize(("better", "worse"), [("n1", "n2"), ("n2", "n1")], ids=["first", "second"])
+def test_a_node_is_scored_by_the_numa_nodes_of_the_pod(trial: Trial, expect: Expect, better: str, worse: str) -> None:
+    """24 CPUs of one NUMA node are used, and of the other node 16 of each: packing puts a pod beside the 24."""
+    trial.add(labelled(SINGLE_NUMA_NODE), labelled(SINGLE_NUMA_NODE, name="n2"))
+    for name, cpu, home in (("one", 24, better), ("two", 16, worse), ("three", 16, worse)):
+        trial.submit(plain(name, cpu, "1Gi").select({HOST: home}))
+        expect.running(name)
+    assert shares(trial.pod("two")).keys() != shares(trial.pod("three")).keys()
+    trial.submit(plain("a", 4, "1Gi").scheduler(PACKING))
     assert expect.running("a").spec.node_name == better
     expect.refusal()
 

@@ -115,7 +115,8 @@ def test_a_tolerated_taint_costs_nothing(trial: Trial, expect: Expect, tainted: 
 @pytest.mark.case("SC-122", severity="normal")
 @pytest.mark.parametrize("both", [False, True], ids=["one-to-none", "two-to-one"])
 def test_prefer_no_schedule_outweighs_utilisation(trial: Trial, expect: Expect, both: bool) -> None:
-    """A pod goes to the fuller node, because the emptier one has one more PreferNoSchedule taint; for both names."""
+    """A pod goes to the fuller node, because the emptier one has one more PreferNoSchedule taint; for both names. One
+    that tolerates that taint, whatever its effect is, goes to the emptier one."""
     for tainted, other, prefix in (("n1", "n2", "x"), ("n4", "n3", "y")):
         pair = [node(name).cpu(16).label("pair", prefix) for name in (tainted, other)]
         for each in pair if both else ():
@@ -126,6 +127,9 @@ def test_prefer_no_schedule_outweighs_utilisation(trial: Trial, expect: Expect, 
         expect.bound(f"{prefix}-filler")
         trial.submit(pod_with(f"{prefix}-p").select({"pair": prefix}))
         assert expect.bound(f"{prefix}-p").spec.node_name == other
+        tolerant = pod_with(f"{prefix}-q", tolerations=[{"key": "slow", "operator": "Exists"}])
+        trial.submit(tolerant.select({"pair": prefix}))
+        assert expect.bound(tolerant.name).spec.node_name == tainted
     expect.refusal()
 
 

@@ -59,7 +59,8 @@ def test_terms_name_namespaces(trial: Trial, expect: Expect) -> None:
 @pytest.mark.feature("SCORE-4.affinity")
 @pytest.mark.case("SC-104", severity="critical")
 def test_terms_select_namespaces(trial: Trial, expect: Expect) -> None:
-    """An empty namespace selector is all namespaces; one that no namespace matches is none."""
+    """An empty namespace selector is all namespaces; one that no namespace matches is none, beside those that are
+    named."""
     trial.add(node("n1"))
     trial.submit(pod_with("first", "b"))
     expect.bound("first")
@@ -67,9 +68,11 @@ def test_terms_select_namespaces(trial: Trial, expect: Expect) -> None:
     trial.submit(
         pod_with("refused", affinity=apart_from("b", namespaceSelector={})),
         pod_with("placed", affinity=apart_from("b", namespaceSelector=nobody)),
+        pod_with("named", affinity=apart_from("b", namespaceSelector=nobody, namespaces=[trial.name])),
     )
     expect.bound("placed")
     waits(expect, "refused", "anti-affinity")
+    waits(expect, "named", "anti-affinity")
 
 
 @pytest.mark.feature("SCORE-4.affinity")

@@ -262,6 +262,24 @@ def test_an_image_that_few_nodes_have_counts_less(trial: Trial, expect: Expect, 
 
 
 @pytest.mark.feature("SCORE-4.images")
+@pytest.mark.case(
+    "SC-705", severity="normal", source="kubernetes plugins/imagelocality/image_locality.go@v1.35: minThreshold"
+)
+@each_order
+def test_a_small_image_counts_for_nothing(trial: Trial, expect: Expect, order: Sequence[str]) -> None:
+    """A pod goes to the node that is a little emptier, though the other one has its image of 40 MiB."""
+    emptier, has = order
+    trial.add(*(node(name).cpu(100).memory("100Gi") for name in sorted(order)))
+    occupy(trial, has, cpu=1, memory="1Gi")
+    images(trial, has, "registry.example/small:1", mebibytes=40)
+    builder = pod("asked").request(cpu=1, memory="1Gi")
+    builder.manifest["spec"]["containers"][0]["image"] = "registry.example/small:1"
+    trial.submit(builder)
+    assert expect.bound("asked").spec.node_name == emptier
+    expect.refusal()
+
+
+@pytest.mark.feature("SCORE-4.images")
 @pytest.mark.case("SC-678", severity="normal", source="kubernetes 1.35 plugins/imagelocality/image_locality.go")
 @each_order
 def test_images_of_init_containers_count(trial: Trial, expect: Expect, order: Sequence[str]) -> None:
