@@ -17,6 +17,7 @@ from seatrial.suites.descheduling.workloads import ALL_AT_ONCE, deployment, runn
 pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER)]
 
 HOST = "kubernetes.io/hostname"
+BIN_PACK_RULE = "ours: spec RSV-R96, ScaleDownBinPack, which no release of koord-descheduler has yet"
 BIN_PACK = {"ScaleDownBinPack": {"strategy": "CalculateOnly"}}
 
 
@@ -39,7 +40,7 @@ def ranks(trial: Trial, *apps: str) -> list[str]:
 
 
 @pytest.mark.feature("DES-1.strategies")
-@pytest.mark.case("DC-122", severity="normal")
+@pytest.mark.case("DC-122", severity="normal", source=BIN_PACK_RULE)
 @pytest.mark.long(seconds=5)
 @pytest.mark.parametrize(
     ("names", "weights"), [(("large", "small"), {}), (("small", "large"), {}), (("large", "small"), {"memory": 10})]
@@ -68,7 +69,7 @@ def test_of_a_nodes_pods_the_large_and_young_go_first(
 
 
 @pytest.mark.feature("DES-1.strategies")
-@pytest.mark.case("DC-123", severity="normal")
+@pytest.mark.case("DC-123", severity="normal", source=BIN_PACK_RULE)
 @pytest.mark.parametrize(("empties", "mixed", "busy"), [("n1", "n2", "n3"), ("n3", "n1", "n2")])
 def test_the_node_that_becomes_empty_first(
     trial: Trial, start_descheduler: StartDescheduler, empties: str, mixed: str, busy: str
@@ -98,7 +99,7 @@ def stuck(trial: Trial, pod: Pod, status: str, reason: str = "Disk") -> None:
 
 
 @pytest.mark.feature("DES-1.strategies")
-@pytest.mark.case("MG-314", severity="normal", source="spec RSV-R96: EvictDirectly evicts the first maxPodsToEvict")
+@pytest.mark.case("MG-314", severity="normal", source=BIN_PACK_RULE)
 @pytest.mark.long(seconds=5)
 def test_how_many_pods_are_scaled_down_at_once(trial: Trial, start_descheduler: StartDescheduler) -> None:
     """Two large and two small pods on a node: with EvictDirectly and a maxPodsToEvict of two the large ones go."""
@@ -115,7 +116,7 @@ def test_how_many_pods_are_scaled_down_at_once(trial: Trial, start_descheduler: 
 
 
 @pytest.mark.feature("DES-1.strategies")
-@pytest.mark.case("DC-124", severity="normal")
+@pytest.mark.case("DC-124", severity="normal", source="koordinator 1.8 (descheduler v0.35): podlifetime: conditions")
 @pytest.mark.long(seconds=5)
 def test_pods_with_a_condition_go(trial: Trial, start_descheduler: StartDescheduler) -> None:
     """PodLifeTime with `conditions` alone: of four pods that are equally old, the one whose condition is True for the

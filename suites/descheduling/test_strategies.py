@@ -296,7 +296,7 @@ def test_a_node_whose_pods_fit_nowhere_is_given_up(
 
 
 @pytest.mark.feature("DES-1.strategies")
-@pytest.mark.case("DC-108", severity="normal")
+@pytest.mark.case("DC-108", severity="normal", source="koordinator 1.8: custom_priority.go; spec RSV-R94")
 @pytest.mark.long(seconds=5)
 @pytest.mark.parametrize("fits", [True, False], ids=["all-fit", "one-does-not-fit"])
 def test_a_node_is_drained_whole_or_not_at_all(
@@ -322,7 +322,7 @@ def test_a_node_is_drained_whole_or_not_at_all(
 
 
 @pytest.mark.feature("DES-1.strategies")
-@pytest.mark.case("DC-300", severity="normal", source="spec RSV-R94: a refused eviction uncordons the node and stops")
+@pytest.mark.case("DC-300", severity="normal", source="koordinator 1.8: custom_priority.go; spec RSV-R94")
 @pytest.mark.long(seconds=5)
 def test_a_node_whose_drain_is_refused_is_open_again(trial: Trial, start_descheduler: StartDescheduler) -> None:
     """CustomPriority with mode DrainNode where no eviction is allowed: the pods of the dear node stay, and it does not
@@ -342,7 +342,7 @@ def test_a_node_whose_drain_is_refused_is_open_again(trial: Trial, start_desched
 
 
 @pytest.mark.feature("DES-1.strategies")
-@pytest.mark.case("DC-152", severity="normal", source="spec RSV-R94: a node belongs to the first level that selects it")
+@pytest.mark.case("DC-152", severity="normal", source="koordinator 1.8: custom_priority.go; spec RSV-R94")
 @pytest.mark.long(seconds=15)
 @pytest.mark.parametrize(("cpu", "count"), [(1, 0), (5, 2), (16, 3)], ids=["no-room", "room-for-two", "room"])
 def test_a_node_of_two_levels_is_of_the_first(

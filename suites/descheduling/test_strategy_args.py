@@ -180,7 +180,7 @@ def init_failed(trial: Trial, pod: Pod) -> None:
 
 
 @pytest.mark.feature("DES-1.strategies")
-@pytest.mark.case("DC-144", severity="normal", source="spec RSV-R97: RemoveFailedPods, PodLifeTime")
+@pytest.mark.case("DC-144", severity="normal", source="koordinator 1.8 (descheduler v0.35): RemoveFailedPods, PodLifeTime")
 @pytest.mark.long(seconds=6)
 @pytest.mark.parametrize(
     ("strategy", "goes"),
@@ -310,7 +310,7 @@ def test_a_tainted_domain_counts_or_not(
 
 
 @pytest.mark.feature("DES-1.strategies")
-@pytest.mark.case("DC-147", severity="normal", source="spec RSV-R97; kubernetes KEP-3243: matchLabelKeys")
+@pytest.mark.case("DC-147", severity="normal", source="koordinator 1.8 (descheduler v0.35): matchLabelKeys, KEP-3243")
 @pytest.mark.long(seconds=8)
 @pytest.mark.parametrize(("fields", "count"), [({"matchLabelKeys": ["rev"]}, 2), ({}, 0)], ids=["by-rev", "together"])
 def test_versions_are_spread_by_themselves(
@@ -403,7 +403,7 @@ def test_how_many_pods_of_one_node_leave_in_a_round(
 
 
 @pytest.mark.feature("DES-1.strategies")
-@pytest.mark.case("DC-149", severity="normal", source="spec RSV-R95: FragmentationAware; Koordinator v1.7 podSelectors")
+@pytest.mark.case("DC-149", severity="normal", source="ours: spec RSV-R95, FragmentationAware, which no release has yet")
 @pytest.mark.long(seconds=6)
 @pytest.mark.parametrize(
     ("args", "count"),
