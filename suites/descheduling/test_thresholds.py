@@ -299,9 +299,7 @@ def test_a_node_that_was_hot_long_ago_is_not_hot_at_its_first_spike(
 
 
 HOT, NORMAL, UNSEEN = ("14", 0.0), ("7", 0.0), ("14", 3600.0)  # cores of 16 that n1 uses, and the report's age
-OWN_COUNTS = pytest.mark.case(
-    "DC-310", severity="normal", source="ours: normal rounds count; koord-descheduler counts those of nodes that it helps"
-)
+OWN_COUNTS = pytest.mark.case("DC-310", severity="normal", source="ours: rounds in which a node is normal count")
 
 
 @pytest.mark.feature("DES-3.spikes")

@@ -38,9 +38,7 @@ def bind(trial: Trial, name: str) -> tuple[int, str]:
 
 
 @pytest.mark.feature("QOS-3.refusals")
-@pytest.mark.case(
-    "CO-107", severity="critical", source="ours: spec QOS-V-8, which no release of koord-manager has yet"
-)
+@pytest.mark.case("CO-107", severity="critical", source="ours: spec QOS-V-8, which no release of koord-manager has yet")
 @pytest.mark.parametrize(
     ("users", "options", "denied"),
     [
