@@ -20,7 +20,7 @@ ONE_ROUND = "1h"
 
 
 @pytest.mark.feature("DES-3.cools")
-@pytest.mark.case("DC-098", severity="critical")
+@pytest.mark.case("DC-098", source="koordinator 1.8: utilization_util.go; spec RSV-R85", severity="critical")
 @pytest.mark.long(200)
 def test_an_amplified_node_is_judged_by_its_real_cpus(trial: Trial, start_descheduler: StartDescheduler) -> None:
     """Pods use 7 of 16 cores, of which 8 are real: 44 % of the amplified amount and 88 % of the real one, so that three

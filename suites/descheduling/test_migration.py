@@ -11,7 +11,7 @@ from seatrial.harness.allocations import device_allocations
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import disruption_budget, node, pod, reservation
 from seatrial.scheduler.api.durations import go_duration
-from seatrial.scheduler.api.migration import JOBS_PATH
+from seatrial.scheduler.api.migration import JOBS_PATH, JobCondition
 from seatrial.scheduler.api.reservation import RESERVATIONS_PATH
 from seatrial.scheduler.api.transport import Request
 from seatrial.suites.descheduling.migrations import job_reservation
@@ -259,7 +259,8 @@ def test_an_eviction_without_a_reservation(trial: Trial, start_descheduler: Star
 def test_a_pod_stays_when_no_place_can_be_reserved(
     trial: Trial, expect: Expect, start_descheduler: StartDescheduler
 ) -> None:
-    """No node has room: the pod is never evicted, the job times out and its reservation is deleted."""
+    """No node has room: the pod is never evicted, the job times out and its reservation is deleted. The job says why
+    there is no place, anew when there is another reason, and since when."""
     with_nodes(trial, "n1", "n2", cpu=8)
     name = spread_victim(trial, "web", 3, cpu=2)
     cordon(trial, "n2")
@@ -271,6 +272,19 @@ def test_a_pod_stays_when_no_place_can_be_reserved(
     expect.reservation(
         job_reservation(trial, "move"), lambda job: not job.status.node_name, "to be without a node", within=40
     )
+
+    def why() -> JobCondition | None:
+        return job(trial, "move").status.condition("ReservationScheduled")
+
+    assert trial.reaches(lambda: why() is not None, within=10), job(trial, "move").status
+    first = why()
+    trial.pass_time(2)
+    with_nodes(trial, "n3", cpu=1)
+    assert trial.reaches(lambda: (first and first.message) != ((now := why()) and now.message), within=30)
+    second = why()
+    assert first is not None and second is not None, job(trial, "move").status
+    assert (first.status, second.status) == ("False", "False")
+    assert second.last_transition_time == first.last_transition_time, "the status of the condition has not changed"
     done = ended(trial, "move")
     assert (done.status.phase, done.status.reason, done.status.message) == (
         "Failed",

@@ -251,7 +251,7 @@ def test_a_reservation_makes_room_for_an_important_pod(
 
 
 @pytest.mark.feature("MIG-1.reservation-first")
-@pytest.mark.case("MG-064", severity="critical")
+@pytest.mark.case("MG-064", severity="critical", source="koordinator 1.8: skipEvictionGates")
 def test_a_place_is_reserved_for_a_pod_that_waits(
     trial: Trial, expect: Expect, start_descheduler: StartDescheduler
 ) -> None:

@@ -1,5 +1,7 @@
 """ScaleDownBinPack: the order in which it would remove pods. PodLifeTime: pods with a condition, whatever their age."""
 
+from typing import Any
+
 import orjson
 import pytest
 
@@ -9,6 +11,7 @@ from seatrial.harness.clusters.answers import accepted
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.harness.errors import SubjectError, UsageError
 from seatrial.scheduler.api.builders import PodBuilder, node, pod
+from seatrial.scheduler.api.clock import rfc3339
 from seatrial.scheduler.api.core import Pod
 from seatrial.scheduler.api.migration import DELETION_COST
 from seatrial.suites.descheduling.strategies import DIRECTLY, ONE_ROUND, moved, path_of
@@ -17,6 +20,8 @@ from seatrial.suites.descheduling.workloads import ALL_AT_ONCE, deployment, runn
 pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER)]
 
 HOST = "kubernetes.io/hostname"
+STUCK = {"type": "trial.example/Stuck"}
+BIN_PACK_RULE = "ours: spec RSV-R96, ScaleDownBinPack, which no release of koord-descheduler has yet"
 BIN_PACK = {"ScaleDownBinPack": {"strategy": "CalculateOnly"}}
 
 
@@ -39,7 +44,7 @@ def ranks(trial: Trial, *apps: str) -> list[str]:
 
 
 @pytest.mark.feature("DES-1.strategies")
-@pytest.mark.case("DC-122", severity="normal")
+@pytest.mark.case("DC-122", severity="normal", source=BIN_PACK_RULE)
 @pytest.mark.long(seconds=5)
 @pytest.mark.parametrize(
     ("names", "weights"), [(("large", "small"), {}), (("small", "large"), {}), (("large", "small"), {"memory": 10})]
@@ -68,7 +73,7 @@ def test_of_a_nodes_pods_the_large_and_young_go_first(
 
 
 @pytest.mark.feature("DES-1.strategies")
-@pytest.mark.case("DC-123", severity="normal")
+@pytest.mark.case("DC-123", severity="normal", source=BIN_PACK_RULE)
 @pytest.mark.parametrize(("empties", "mixed", "busy"), [("n1", "n2", "n3"), ("n3", "n1", "n2")])
 def test_the_node_that_becomes_empty_first(
     trial: Trial, start_descheduler: StartDescheduler, empties: str, mixed: str, busy: str
@@ -90,15 +95,18 @@ def test_the_node_that_becomes_empty_first(
     assert [trial.pod(name).metadata.annotations[DELETION_COST] for name in names] == ["2147483647"] * 2
 
 
-def stuck(trial: Trial, pod: Pod, status: str, reason: str = "Disk") -> None:
-    """The status of a pod has one more condition."""
+def stuck(trial: Trial, pod: Pod, status: str, reason: str = "Disk", *, since: float | None = None) -> None:
+    """The status of a pod has one more condition; `since`: so many seconds ago."""
     message = orjson.loads(accepted(trial.call("GET", path_of(pod)), "read the pod").body)["status"]
-    rows = [*message.get("conditions", ()), {"type": "trial.example/Stuck", "status": status, "reason": reason}]
+    condition = {"type": "trial.example/Stuck", "status": status, "reason": reason}
+    if since is not None:
+        condition["lastTransitionTime"] = rfc3339(trial.cluster.clock.now() - since)
+    rows = [*message.get("conditions", ()), condition]
     accepted(trial.call("PATCH", f"{path_of(pod)}/status", {"status": {"conditions": rows}}), "write the status")
 
 
 @pytest.mark.feature("DES-1.strategies")
-@pytest.mark.case("MG-314", severity="normal", source="spec RSV-R96: EvictDirectly evicts the first maxPodsToEvict")
+@pytest.mark.case("MG-314", severity="normal", source=BIN_PACK_RULE)
 @pytest.mark.long(seconds=5)
 def test_how_many_pods_are_scaled_down_at_once(trial: Trial, start_descheduler: StartDescheduler) -> None:
     """Two large and two small pods on a node: with EvictDirectly and a maxPodsToEvict of two the large ones go."""
@@ -115,22 +123,33 @@ def test_how_many_pods_are_scaled_down_at_once(trial: Trial, start_descheduler: 
 
 
 @pytest.mark.feature("DES-1.strategies")
-@pytest.mark.case("DC-124", severity="normal")
+@pytest.mark.case("DC-124", severity="normal", source="koordinator 1.8 (descheduler v0.35): podlifetime: conditions")
 @pytest.mark.long(seconds=5)
-def test_pods_with_a_condition_go(trial: Trial, start_descheduler: StartDescheduler) -> None:
-    """PodLifeTime with `conditions` alone: of four pods that are equally old, the one whose condition is True for the
-    reason goes."""
+@pytest.mark.parametrize(
+    ("conditions", "places"),
+    [
+        pytest.param([{**STUCK, "status": "True", "reason": "Disk"}], [0], id="all-fields"),
+        pytest.param(
+            [{**STUCK, "status": "False"}, {**STUCK, "reason": "Network"}, {"type": "None"}], [1, 2], id="any-of-them"
+        ),
+        pytest.param([{**STUCK, "minTimeSinceLastTransitionSeconds": 60}], [1], id="for-a-minute"),
+    ],
+)
+def test_pods_with_a_condition_go(
+    trial: Trial, start_descheduler: StartDescheduler, conditions: list[dict[str, Any]], places: list[int]
+) -> None:
+    """PodLifeTime with `conditions` alone: of four pods that are equally old, those go of which a condition has what
+    one of the entries says. One is so since two minutes, one since now, of one the time is not known."""
     with_nodes(trial, "n1", "n2")
     deployment(trial, "web", 4, like=pod("x").request(cpu=1))
-    goes, stays, other, _ = wait_running(trial, "web", 4)
-    stuck(trial, goes, "True")
-    stuck(trial, stays, "False")
-    stuck(trial, other, "True", "Network")
+    pods = wait_running(trial, "web", 4)
+    stuck(trial, pods[0], "True", since=0)
+    stuck(trial, pods[1], "False", since=120)
+    stuck(trial, pods[2], "True", "Network")
 
-    conditions = [{"type": "trial.example/Stuck", "status": "True", "reason": "Disk"}]
     try:
         start_descheduler({"PodLifeTime": {"conditions": conditions}}, migration=DIRECTLY, **ONE_ROUND)
     except (UsageError, SubjectError) as error:
         pytest.fail(f"expected PodLifeTime to accept conditions without an age: {error}")
 
-    assert moved(trial, 1) == [goes.metadata.name]
+    assert moved(trial, len(places)) == sorted(pods[place].metadata.name for place in places)

@@ -28,6 +28,8 @@ from seatrial.suites.descheduling.workloads import (
 
 pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER)]
 
+UNRELEASED = "ours: spec RSV-R95, RSV-R96: plugins that no release of koord-descheduler has yet"
+
 
 @pytest.mark.feature("DES-3.cools")
 @pytest.mark.case("DC-001", severity="blocker")
@@ -406,7 +408,7 @@ def test_another_evictor(trial: Trial, start_descheduler: StartDescheduler) -> N
 
 
 @pytest.mark.feature("DES-1.evictor")
-@pytest.mark.case("DC-097", severity="normal")
+@pytest.mark.case("DC-097", severity="normal", source="koordinator 1.8 (descheduler v0.35): minReplicas")
 @pytest.mark.long(seconds=5)
 def test_another_evictor_has_arguments_of_its_own(trial: Trial, start_descheduler: StartDescheduler) -> None:
     """DefaultEvictor with minReplicas 4: pods of a workload of five are evicted, and none of a workload of three."""
@@ -469,7 +471,13 @@ SPREAD = {
         pytest.param(
             "LowNodeUtilization", {"thresholds": {"cpu": 20}, "targetThresholds": {"cpu": 27}}, 2, id="requests"
         ),
-        pytest.param("CustomPriority", {"evictionOrder": LEVELS}, 6, id="levels"),
+        pytest.param(
+            "CustomPriority",
+            {"evictionOrder": LEVELS},
+            6,
+            id="levels",
+            marks=pytest.mark.case("DC-047", severity="normal", source="koordinator 1.8: CustomPriority"),
+        ),
         pytest.param(
             "FragmentationAware",
             {
@@ -480,6 +488,7 @@ SPREAD = {
             },
             3,
             id="fragmentation",
+            marks=pytest.mark.case("DC-047", severity="normal", source=UNRELEASED),
         ),
     ],
 )
@@ -506,7 +515,7 @@ def test_strategies_move_what_they_say(
 
 
 @pytest.mark.feature("DES-1.strategies")
-@pytest.mark.case("DC-048", severity="normal")
+@pytest.mark.case("DC-048", severity="normal", source=UNRELEASED)
 def test_the_last_pod_of_a_node_is_scaled_down_first(trial: Trial, start_descheduler: StartDescheduler) -> None:
     """ScaleDownBinPack: a workload has three pods on n1 and one on n2; scaled to three it leaves n2, although without
     the strategy the controller would take a pod from the fuller node."""
@@ -532,7 +541,7 @@ def test_the_last_pod_of_a_node_is_scaled_down_first(trial: Trial, start_desched
 
 
 @pytest.mark.feature("DES-1.dry-run")
-@pytest.mark.case("DC-120", severity="normal")
+@pytest.mark.case("DC-120", severity="normal", source=UNRELEASED)
 @pytest.mark.long(seconds=16)
 def test_a_dry_run_writes_nothing_on_pods(trial: Trial, start_descheduler: StartDescheduler) -> None:
     """ScaleDownBinPack ranks the pods of a workload by an annotation; in a dry run it writes none."""

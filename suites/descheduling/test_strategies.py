@@ -186,11 +186,13 @@ def test_pods_leave_a_node_that_their_affinity_no_longer_allows(
 @pytest.mark.feature("DES-1.strategies")
 @pytest.mark.case("DC-106", severity="normal")
 @pytest.mark.parametrize("selected", [False, True], ids=["own-namespace", "selected-namespaces"])
+@pytest.mark.parametrize("args", [{}, {"labelSelector": {"matchLabels": {"app": "shy"}}}], ids=["all", "some"])
 def test_a_pod_leaves_the_neighbour_that_it_avoids(
-    trial: Trial, start_descheduler: StartDescheduler, *, selected: bool
+    trial: Trial, start_descheduler: StartDescheduler, args: dict[str, Any], *, selected: bool
 ) -> None:
     """RemovePodsViolatingInterPodAntiAffinity: a pod on the node gets the label that another one avoids. The one that
-    avoids it goes to the other node, and pods that avoid nothing stay."""
+    avoids it goes to the other node, and pods that avoid nothing stay. Of pods that a labelSelector leaves out none
+    goes, nor is one in the way."""
     with_nodes(trial, "n1", "n2")
     cordon(trial, "n2")
     shy = pod("x").request(cpu=1)
@@ -206,8 +208,12 @@ def test_a_pod_leaves_the_neighbour_that_it_avoids(
     cordon(trial, "n2", on=False)
     label(trial, path_of(red), colour="red")
 
-    start_descheduler({"RemovePodsViolatingInterPodAntiAffinity": {}}, migration=ALL_AT_ONCE)
+    start_descheduler({"RemovePodsViolatingInterPodAntiAffinity": args}, migration=ALL_AT_ONCE)
 
+    if args:
+        trial.pass_time(15)
+        assert jobs(trial) == []
+        return
     assert trial.reaches(lambda: len(on(trial, "shy", "n2")) == 2, within=90), trial.timeline()
     assert len(on(trial, "web", "n1")) == 2
 
@@ -296,7 +302,7 @@ def test_a_node_whose_pods_fit_nowhere_is_given_up(
 
 
 @pytest.mark.feature("DES-1.strategies")
-@pytest.mark.case("DC-108", severity="normal")
+@pytest.mark.case("DC-108", severity="normal", source="koordinator 1.8: custom_priority.go; spec RSV-R94")
 @pytest.mark.long(seconds=5)
 @pytest.mark.parametrize("fits", [True, False], ids=["all-fit", "one-does-not-fit"])
 def test_a_node_is_drained_whole_or_not_at_all(
@@ -322,7 +328,7 @@ def test_a_node_is_drained_whole_or_not_at_all(
 
 
 @pytest.mark.feature("DES-1.strategies")
-@pytest.mark.case("DC-300", severity="normal", source="spec RSV-R94: a refused eviction uncordons the node and stops")
+@pytest.mark.case("DC-300", severity="normal", source="koordinator 1.8: custom_priority.go; spec RSV-R94")
 @pytest.mark.long(seconds=5)
 def test_a_node_whose_drain_is_refused_is_open_again(trial: Trial, start_descheduler: StartDescheduler) -> None:
     """CustomPriority with mode DrainNode where no eviction is allowed: the pods of the dear node stay, and it does not
@@ -342,7 +348,7 @@ def test_a_node_whose_drain_is_refused_is_open_again(trial: Trial, start_desched
 
 
 @pytest.mark.feature("DES-1.strategies")
-@pytest.mark.case("DC-152", severity="normal", source="spec RSV-R94: a node belongs to the first level that selects it")
+@pytest.mark.case("DC-152", severity="normal", source="koordinator 1.8: custom_priority.go; spec RSV-R94")
 @pytest.mark.long(seconds=15)
 @pytest.mark.parametrize(("cpu", "count"), [(1, 0), (5, 2), (16, 3)], ids=["no-room", "room-for-two", "room"])
 def test_a_node_of_two_levels_is_of_the_first(

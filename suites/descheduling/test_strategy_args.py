@@ -27,6 +27,7 @@ pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER)]
 
 OLD = {"PodLifeTime": {"maxPodLifeTimeSeconds": 1}}  # every pod is old soon
 ZONE = "topology.kubernetes.io/zone"
+EPHEMERAL = {"includingEphemeralContainers": True}
 ANYWAY = {"constraints": ["ScheduleAnyway"]}
 
 
@@ -180,7 +181,7 @@ def init_failed(trial: Trial, pod: Pod) -> None:
 
 
 @pytest.mark.feature("DES-1.strategies")
-@pytest.mark.case("DC-144", severity="normal", source="spec RSV-R97: RemoveFailedPods, PodLifeTime")
+@pytest.mark.case("DC-144", severity="normal", source="koordinator 1.8 (descheduler v0.35); spec RSV-R97")
 @pytest.mark.long(seconds=6)
 @pytest.mark.parametrize(
     ("strategy", "goes"),
@@ -196,6 +197,9 @@ def init_failed(trial: Trial, pod: Pod) -> None:
         pytest.param({"PodLifeTime": {"exitCodes": [3]}}, [], id="exit-code-of-an-init-container"),
         pytest.param({"PodLifeTime": {"states": ["Shutdown"]}}, ["shut"], id="reason-of-pod"),
         pytest.param({"PodLifeTime": {"states": ["Error"]}}, ["failed"], id="reason-of-container"),
+        pytest.param({"PodLifeTime": {"states": ["StartError"]}}, [], id="reason-of-an-ephemeral-container"),
+        pytest.param({"PodLifeTime": {"states": ["StartError"], **EPHEMERAL}}, ["shut"], id="with-ephemeral"),
+        pytest.param({"PodLifeTime": {"exitCodes": [7], **EPHEMERAL}}, [], id="exit-code-of-an-ephemeral-container"),
         pytest.param(
             {"PodLifeTime": {"states": ["Running"], "ownerKinds": {"exclude": ["ReplicaSet"]}}},
             ["bare"],
@@ -220,7 +224,9 @@ def test_states_and_owners_of_pods(
     assert trial.reaches(lambda: trial.pod("bare").status.phase == "Running", within=30)
     names = {app: {each.metadata.name} for app, each in pods.items()} | {"bare": {"bare"}}
     init_failed(trial, pods["failed"])
-    status(trial, pods["shut"], phase="Failed", reason="Shutdown")
+    ended = {"name": "debug", "image": "i", "imageID": "i", "ready": False, "restartCount": 0}
+    ended["state"] = {"terminated": {"exitCode": 7, "reason": "StartError"}}
+    status(trial, pods["shut"], phase="Failed", reason="Shutdown", ephemeralContainerStatuses=[ended])
     for app in ("failed", "shut"):  # the pods that come in their place are not those of the case
         names[app] = {pods[app].metadata.name}
     trial.pass_time(2)
@@ -310,7 +316,7 @@ def test_a_tainted_domain_counts_or_not(
 
 
 @pytest.mark.feature("DES-1.strategies")
-@pytest.mark.case("DC-147", severity="normal", source="spec RSV-R97; kubernetes KEP-3243: matchLabelKeys")
+@pytest.mark.case("DC-147", severity="normal", source="koordinator 1.8 (descheduler v0.35): matchLabelKeys, KEP-3243")
 @pytest.mark.long(seconds=8)
 @pytest.mark.parametrize(("fields", "count"), [({"matchLabelKeys": ["rev"]}, 2), ({}, 0)], ids=["by-rev", "together"])
 def test_versions_are_spread_by_themselves(
@@ -333,6 +339,50 @@ def test_versions_are_spread_by_themselves(
 
 
 @pytest.mark.feature("DES-1.strategies")
+@pytest.mark.case("DC-311", severity="normal", source="spec RSV-R97; descheduler: topologyspreadconstraint.go@v0.28.0")
+@pytest.mark.long(seconds=10)
+@pytest.mark.parametrize(
+    ("args", "leaving", "count"),
+    [
+        pytest.param({}, 0, 1, id="selected"),
+        pytest.param({}, 1, 0, id="one-leaves"),
+        pytest.param({"labelSelector": {"matchLabels": {"app": "other"}}}, 0, 0, id="other-labels"),
+        pytest.param({"labelSelector": {"matchLabels": {"place": "a"}}}, 0, 2, id="labels-of-some"),
+        pytest.param({"namespaces": "own"}, 0, 0, id="other-namespaces"),
+    ],
+)
+def test_which_pods_make_a_skew(
+    trial: Trial, start_descheduler: StartDescheduler, args: dict[str, Any], leaving: int, count: int
+) -> None:
+    """Four pods are in zone a and two in b: one leaves, unless one in a is being deleted, whose place is taken in b
+    already, or the strategy is not about these pods. Where it is about those in a alone, two leave."""
+    for name in ("a", "b"):
+        trial.add(node(f"n{name}").cpu(16).memory("64Gi").label(ZONE, name))
+    for place, other, replicas in (("a", "nb", 4), ("b", "na", 2 - leaving)):
+        cordon(trial, other)
+        deployment(trial, place, replicas, like=spread({"team": "x"}).label("team", "x").label("place", place))
+        wait_running(trial, place, replicas)
+        cordon(trial, other, on=False)
+    if leaving:
+        cordon(trial, "na")
+        victim = trial.path("Pod", running(trial, "a")[0].metadata.name)
+        accepted(trial.call("PATCH", victim, {"metadata": {"finalizers": ["example.com/stays"]}}), "keep the pod")
+        accepted(trial.call("DELETE", victim), "delete the pod")
+        wait_running(trial, "a", 4)
+        cordon(trial, "na", on=False)
+    trial.settle()
+    own = {"namespaces": {"exclude": [trial.name]}} if "namespaces" in args else args
+
+    start_descheduler(
+        {"RemovePodsViolatingTopologySpreadConstraint": {**ANYWAY, **own}}, migration=DIRECTLY, **ONE_ROUND
+    )
+
+    assert len(moved(trial, count)) == count
+    if leaving:
+        accepted(trial.call("PATCH", victim, {"metadata": {"finalizers": None}}), "let the pod go")
+
+
+@pytest.mark.feature("DES-1.strategies")
 @pytest.mark.case("DC-148", severity="normal", source="spec RSV-R97: RemoveDuplicates, upper = ceil(total / nodes)")
 @pytest.mark.long(seconds=6)
 @pytest.mark.parametrize("excluded", [[], ["ReplicaSet"], ["Job"]], ids=["none", "owners", "other-owners"])
@@ -352,18 +402,30 @@ def test_the_mean_of_duplicates_is_rounded_up(
 @pytest.mark.feature("DES-1.strategies")
 @pytest.mark.case("DC-301", severity="normal", source="spec RSV-R97: RemoveDuplicates: key owner and sorted images")
 @pytest.mark.long(seconds=6)
-def test_pods_with_other_images_are_no_duplicates(trial: Trial, start_descheduler: StartDescheduler) -> None:
-    """Two pods of a Deployment on one of two nodes, one of which has another image by now: both stay."""
+@pytest.mark.parametrize(
+    ("images", "count"), [(("first", "another"), 0), (("second", "first"), 1)], ids=["another", "in-another-order"]
+)
+def test_pods_with_other_images_are_no_duplicates(
+    trial: Trial, start_descheduler: StartDescheduler, images: tuple[str, str], count: int
+) -> None:
+    """Two pods of a Deployment on one of two nodes, one of which has another image by now: both stay. If it has the
+    same ones in another order, one leaves."""
     with_nodes(trial, "n1", "n2")
-    changed = spread_victim(trial, "web", 2)
+    like = pod("x").request(cpu=1)
+    like.manifest["spec"]["containers"][0]["image"] = "first"
+    like.manifest["spec"]["containers"].append({"name": "second", "image": "second"})
+    cordon(trial, "n2")
+    deployment(trial, "web", 2, like=like)
+    changed = wait_running(trial, "web", 2)[0].metadata.name
+    cordon(trial, "n2", on=False)
     raw = orjson.loads(accepted(trial.call("GET", trial.path("Pod", changed)), "read the pod").body)
-    containers = [{**each, "image": "another"} for each in raw["spec"]["containers"]]
+    containers = [{**each, "image": image} for each, image in zip(raw["spec"]["containers"], images, strict=True)]
     accepted(trial.call("PATCH", trial.path("Pod", changed), {"spec": {"containers": containers}}), "change the image")
     trial.settle()
 
     start_descheduler({"RemoveDuplicates": {}}, migration=DIRECTLY, **ONE_ROUND)
 
-    assert moved(trial, 0) == []
+    assert len(moved(trial, count)) == count
 
 
 @pytest.mark.feature("DES-1.strategies")
@@ -403,7 +465,7 @@ def test_how_many_pods_of_one_node_leave_in_a_round(
 
 
 @pytest.mark.feature("DES-1.strategies")
-@pytest.mark.case("DC-149", severity="normal", source="spec RSV-R95: FragmentationAware; Koordinator v1.7 podSelectors")
+@pytest.mark.case("DC-149", severity="normal", source="ours: spec RSV-R95, which no release has yet")
 @pytest.mark.long(seconds=6)
 @pytest.mark.parametrize(
     ("args", "count"),

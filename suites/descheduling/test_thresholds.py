@@ -108,17 +108,29 @@ def test_spikes_with_a_pause_between_them_are_not_added_up(trial: Trial, start_d
 
 @pytest.mark.feature("DES-3.cools")
 @pytest.mark.case("DC-094", severity="normal")
-@pytest.mark.parametrize(("least", "left"), [(1, 4), (2, 7)], ids=["enough-cold-nodes", "too-few-cold-nodes"])
+@pytest.mark.parametrize(
+    ("least", "cordoned", "left"),
+    [
+        pytest.param(1, (), 4, id="enough-cold-nodes"),
+        pytest.param(2, (), 7, id="too-few-cold-nodes"),
+        pytest.param(0, ("n2", "n3"), 7, id="cordoned"),
+    ],
+)
 @pytest.mark.long(300)
 def test_few_cold_nodes_are_left_alone(
-    trial: Trial, start_descheduler: StartDescheduler, least: int, left: int
+    trial: Trial, start_descheduler: StartDescheduler, least: int, cordoned: tuple[str, ...], left: int
 ) -> None:
-    """Two nodes are cold. With a numberOfNodes of 1 three pods of the hot node move, with 2 none does."""
+    """Two nodes are cold. With a numberOfNodes of 1 three pods of the hot node move, with 2 none does. Cordoned nodes
+    take no pods, though nodeFit is off."""
     hot_node(trial)
+    for name in cordoned:
+        cordon(trial, name)
 
-    start_descheduler({"LowNodeLoad": {**LOAD, "numberOfNodes": least}}, migration=TWO_AT_ONCE)
+    args = {**LOAD, "numberOfNodes": least, "nodeFit": not cordoned}
+    start_descheduler({"LowNodeLoad": args}, migration=TWO_AT_ONCE)
 
     assert settles_at(trial, left), moves(trial)
+    assert bool(jobs(trial)) == (left < 7), moves(trial)
 
 
 @pytest.mark.feature("DES-3.cools")
@@ -142,9 +154,13 @@ def test_thresholds_are_distances_from_the_average(trial: Trial, start_deschedul
 
 @pytest.mark.feature("DES-3.cools")
 @pytest.mark.case("DC-096", severity="normal")
+@pytest.mark.parametrize("own", [{}, {"anomalyCondition": {"timeout": "5m"}}], ids=["inherited", "counts-inherited"])
 @pytest.mark.long(300)
-def test_a_pool_of_nodes_has_thresholds_of_its_own(trial: Trial, start_descheduler: StartDescheduler) -> None:
-    """The limit is 95 %, and 60 % for the pool that all nodes are of: three of seven pods leave the node with 88 %."""
+def test_a_pool_of_nodes_has_thresholds_of_its_own(
+    trial: Trial, start_descheduler: StartDescheduler, own: dict[str, Any]
+) -> None:
+    """The limit is 95 %, and 60 % for the pool that all nodes are of: three of seven pods leave the node with 88 %, in
+    the first round, as by the counts of the top level."""
     hot_node(trial)
     for name in ("n1", "n2", "n3"):
         patch = {"metadata": {"labels": {"seatrial.dev/pool": "tight"}}}
@@ -155,9 +171,12 @@ def test_a_pool_of_nodes_has_thresholds_of_its_own(trial: Trial, start_deschedul
         "nodeSelector": {"matchLabels": {"seatrial.dev/pool": "tight"}},
         "lowThresholds": {"cpu": 30},
         "highThresholds": {"cpu": 60},
+        **own,
     }
     start_descheduler(
-        {"LowNodeLoad": {**LOAD, "highThresholds": {"cpu": 95}, "nodePools": [pool]}}, migration=TWO_AT_ONCE
+        {"LowNodeLoad": {**LOAD, "highThresholds": {"cpu": 95}, "nodePools": [pool]}},
+        migration=SEVEN_AT_ONCE,
+        deschedulingInterval="1h",
     )
 
     assert settles_at(trial, 4), moves(trial)
@@ -277,6 +296,58 @@ def test_a_node_that_was_hot_long_ago_is_not_hot_at_its_first_spike(
     consume("2")
 
     assert trial.reaches(lambda: bool(jobs(trial)), within=MINUTES + 15)
+
+
+HOT, NORMAL, UNSEEN = ("14", 0.0), ("7", 0.0), ("14", 3600.0)  # cores of 16 that n1 uses, and the report's age
+OWN_COUNTS = pytest.mark.case("DC-310", severity="normal", source="ours: rounds in which a node is normal count")
+
+
+@pytest.mark.feature("DES-3.spikes")
+@pytest.mark.case("DC-310", severity="normal", source="spec RSV-R88: a detector that is idle vanishes")
+@pytest.mark.long(300)
+@pytest.mark.parametrize(
+    ("rounds", "acts_in"),
+    [
+        pytest.param([(HOT, 2), (NORMAL, 3)], 1, id="too-few-normal-rounds", marks=OWN_COUNTS),
+        pytest.param([(HOT, 2), (NORMAL, 4)], 3, id="enough-normal-rounds", marks=OWN_COUNTS),
+        pytest.param([(HOT, 2), (NORMAL, 2), (HOT, 1), (NORMAL, 2)], 1, id="not-in-a-row", marks=OWN_COUNTS),
+        pytest.param([(HOT, 1), (UNSEEN, 1)], 1, id="unseen-for-a-moment"),
+        pytest.param([(HOT, 1), (UNSEEN, 3)], 3, id="unseen-for-long"),
+    ],
+)
+def test_which_rounds_count(
+    trial: Trial, start_descheduler: StartDescheduler, rounds: list[tuple[tuple[str, float], int]], acts_in: int
+) -> None:
+    """A node is hot after more than two hot rounds, and normal after more than three normal ones in a row; what was
+    seen of it is forgotten after 25 s. Rounds come every 10 s, and its pods may go from the last hot spell on: they do
+    in its first round if the node is hot still, else in the third."""
+    hot_node(trial, like=pod("x").request(cpu=1, memory="1Gi").annotation(EVICTION_COST, str(2**31 - 1)))
+    policy = {"metricCollectPolicy": {"reportIntervalSeconds": 3600}}
+    accepted(trial.call("PATCH", f"{NODE_METRICS_PATH}/n1", {"spec": policy}), "report seldom")
+    trial.pass_time(REPORT + 5)
+    pods = running(trial, "web")
+    like = {pod.metadata.name: ("2", "1Gi", "koord-prod") for pod in pods}
+
+    def pass_rounds(used: tuple[str, float], count: int) -> None:
+        share = {name: (f"{int(used[0]) * 1000 // 7}m", *rest) for name, (_, *rest) in like.items()}
+        report(trial, "n1", used[0], "7Gi", pods=share, age=used[1])  # type: ignore[arg-type]
+        trial.pass_time(10 * count)
+
+    condition = {"timeout": "5m", "consecutiveAbnormalities": 2, "consecutiveNormalities": 3}
+    args = {**LOAD, "anomalyCondition": condition, "detectorCacheTimeout": "25s"}
+    start_descheduler({"LowNodeLoad": args}, migration=SEVEN_AT_ONCE)
+    trial.pass_time(5)  # the first round was a hot one
+    for used, count in rounds:
+        pass_rounds(used, count)
+    assert jobs(trial) == []
+    for item in pods:
+        annotate(trial, item, **{EVICTION_COST: "0"})
+
+    pass_rounds(HOT, 1)
+    if acts_in > 1:
+        assert jobs(trial) == [], "expected no pod to leave in the first round"
+        pass_rounds(HOT, acts_in - 1)
+    assert jobs(trial), f"expected pods to leave in round {acts_in}"
 
 
 @pytest.mark.feature("DES-3.cools")

@@ -94,8 +94,10 @@ def test_of_equal_pods_cost_and_age_decide(
 @pytest.mark.feature("DES-1.protected")
 @pytest.mark.case("DC-091", severity="critical")
 @pytest.mark.long(seconds=5)
-def test_a_profile_is_for_its_nodes(trial: Trial, start_descheduler: StartDescheduler) -> None:
-    """Old pods on three nodes, of which the configuration selects two: those on the third stay."""
+@pytest.mark.parametrize("of_profile", [False, True], ids=["of-the-configuration", "of-the-profile"])
+def test_a_profile_is_for_its_nodes(trial: Trial, start_descheduler: StartDescheduler, *, of_profile: bool) -> None:
+    """Old pods on three nodes, of which the configuration selects two, or its only profile: those on the third stay,
+    whatever the other one selects."""
     with_nodes(trial, "n1", "n2", "n3")
     assert trial.call("PATCH", "/api/v1/nodes/n3", {"metadata": {"labels": {"trial-kept": "yes"}}}).ok
     for name in ("n1", "n2"):
@@ -106,9 +108,10 @@ def test_a_profile_is_for_its_nodes(trial: Trial, start_descheduler: StartDesche
         cordon(trial, name, on=False)
     cordon(trial, "n3")
     others = {"matchExpressions": [{"key": "trial-kept", "operator": "DoesNotExist"}]}
-    selector = {"matchLabels": {TRIAL_LABEL: trial.name}, **others}
+    every = {"matchLabels": {TRIAL_LABEL: trial.name}}
+    selectors = (every, others) if of_profile else ({**every, **others}, every)
 
-    check_old(trial, start_descheduler, selector=selector)
+    check_old(trial, start_descheduler, selectors=selectors)
 
     assert apps_of_jobs(trial) == {"web"}
 
@@ -127,12 +130,16 @@ def test_pods_of_daemon_sets_stay(trial: Trial, start_descheduler: StartDeschedu
     assert apps_of_jobs(trial) == {"web"}
 
 
-def check_old(trial: Trial, start_descheduler: StartDescheduler, *, selector: Any = None, **migration: Any) -> None:
-    """Let a Deployment `web` of four become old beside what is there, and wait for the jobs of one round."""
+def check_old(
+    trial: Trial, start_descheduler: StartDescheduler, *, selectors: tuple[Any, Any] | None = None, **migration: Any
+) -> None:
+    """Let a Deployment `web` of four become old beside what is there, and wait for the jobs of one round; `selectors`:
+    of nodes, of the configuration and of the profile."""
     deployment(trial, "web", 4, like=pod("x").request(cpu=1))
     wait_running(trial, "web", 4)
     trial.pass_time(2)
-    settings = {"nodeSelector": selector} if selector else {}
+    of_all, own = selectors or (None, None)
+    settings = {"nodeSelector": of_all, "profile": {"nodeSelector": own}} if selectors else {}
     start_descheduler(OLD, migration={**TWO_AT_ONCE, **migration}, deschedulingInterval="1h", **settings)
     assert trial.reaches(lambda: "web" in apps_of_jobs(trial), within=15), jobs(trial)
     trial.pass_time(2)

@@ -38,9 +38,7 @@ def bind(trial: Trial, name: str) -> tuple[int, str]:
 
 
 @pytest.mark.feature("QOS-3.refusals")
-@pytest.mark.case(
-    "CO-107", severity="critical", source="koordinator: pkg/webhook/pod/validating/binding_admission.go; spec QOS-V-8"
-)
+@pytest.mark.case("CO-107", severity="critical", source="ours: spec QOS-V-8, which no release of koord-manager has yet")
 @pytest.mark.parametrize(
     ("users", "options", "denied"),
     [
@@ -90,7 +88,7 @@ def test_who_may_bind_pods(trial: Trial, users: str, options: dict[str, str], de
 
 
 @pytest.mark.feature("QOS-3.refusals")
-@pytest.mark.case("CO-108", severity="normal", source="koordinator: pkg/webhook/pod/validating; spec QOS-V-7, D2-6")
+@pytest.mark.case("CO-108", severity="normal", source="koordinator 1.8: pod_enhanced_validator.go; spec QOS-V-7, D2-6")
 def test_labels_that_pods_must_have(trial: Trial) -> None:
     """All rules of the ConfigMap hold, for new pods and for changes of stored ones: not for pods that skip them, not in
     the namespaces of their lists, not if they are not enabled, and not once the ConfigMap is gone."""

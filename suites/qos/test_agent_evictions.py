@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER)]
 
 
 @pytest.mark.feature("QOS-7.eviction")
-@pytest.mark.case("CO-043", severity="critical")
+@pytest.mark.case("CO-043", severity="critical", source="koordinator 1.8: eviction-policy; spec EV-6, EV-8, EV-9")
 @pytest.mark.long(seconds=8)
 def test_memory_that_runs_short(trial: Trial, expect: Expect, start_agent: StartAgent) -> None:
     """When the node uses 75 % of its memory, the best-effort pod that has most is evicted, with an event that says why;
@@ -135,7 +135,7 @@ def test_a_node_that_uses_too_much_cpu(trial: Trial, expect: Expect, start_agent
 
 
 @pytest.mark.feature("QOS-7.eviction")
-@pytest.mark.case("CO-125", severity="normal", source="v1.7 NodeSLO: MemoryEvict; spec EV-5, EV-6, EV-8")
+@pytest.mark.case("CO-125", severity="normal", source="ours: spec EV-5, EV-6, EV-8: eviction-priority")
 @pytest.mark.long(seconds=6)
 def test_a_node_that_uses_too_much_memory(trial: Trial, expect: Expect, start_agent: StartAgent) -> None:
     """Of 16 GiB 13 are used, 75 % may be, and 60 % are to be left in use: the pod of the lowest eviction-priority goes,
@@ -159,7 +159,7 @@ def test_a_node_that_uses_too_much_memory(trial: Trial, expect: Expect, start_ag
 
 
 @pytest.mark.feature("QOS-7.eviction")
-@pytest.mark.case("CO-054", severity="critical", source="v1.7 NodeSLO: memoryAllocatableEvict…; spec EV-7, EV-10")
+@pytest.mark.case("CO-054", severity="critical", source="ours: spec EV-7, EV-10: what leaves counts as released")
 @pytest.mark.long(seconds=10)
 def test_a_node_that_offers_less_than_is_requested(trial: Trial, expect: Expect, start_agent: StartAgent) -> None:
     """Batch pods request 6 and 2 GiB of 10 GiB; then the node offers 8 GiB, of which 80 % may be requested: the larger

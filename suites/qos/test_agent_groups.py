@@ -338,7 +338,7 @@ def test_quotas_on_cpus_that_do_more(trial: Trial, start_agent: StartAgent) -> N
 
 
 @pytest.mark.feature("QOS-7.groups")
-@pytest.mark.case("CO-064", severity="normal", source="koordlet BlkIOReconcile, OOMScoreAdj; spec BK-1, HK-12; kernel")
+@pytest.mark.case("CO-064", severity="normal", source="ours: spec BK-1, HK-12: OOMScoreAdj, in no release yet")
 @pytest.mark.long(seconds=23)
 def test_disks_and_oom_scores(start_agent: StartAgent) -> None:
     """Best-effort pods read a mebibyte a second from a disk, which is named by a partition, until the NodeSLO names it

@@ -24,14 +24,7 @@ class RemovePodsViolatingInterPodAntiAffinity(Deschedule):
 
     def run(self, handle: Handle, nodes: Sequence[Node]) -> None:
         by_name = {node.name: node for node in nodes}
-        selector, namespaces = self._args.label_selector, self._args.namespaces
-        seen = [
-            pod
-            for node in nodes
-            for pod in handle.pods_on(node.name)
-            if namespaces.allows(pod.metadata.namespace)
-            and (selector is None or selector_matches(selector, pod.metadata.labels))
-        ]
+        seen = [pod for node in nodes for pod in handle.pods_on(node.name) if self._args.selects(pod)]
         left: dict[str, dict[str, Pod]] = {}
         for pod in seen:
             left.setdefault(pod.metadata.namespace, {})[pod.metadata.uid] = pod

@@ -129,7 +129,7 @@ class PodLifeTime(Deschedule):
             return False
         if args.states and not set(args.states) & states(pod, init=init, ephemeral=ephemeral):
             return False
-        if args.exit_codes and not set(args.exit_codes) & exit_codes(pod, init=init, ephemeral=ephemeral):
+        if args.exit_codes and not set(args.exit_codes) & exit_codes(pod, init=init):
             return False
         now = handle.clock.now()
         return not args.conditions or any(

@@ -30,12 +30,18 @@ class CommonArgs(Args, frozen=True):
         self.namespaces.check("namespaces")
         check_selector("labelSelector", self.label_selector)
 
+    def selects(self, pod: Pod) -> bool:
+        """Whether the strategy considers the pod."""
+        selector = self.label_selector
+        return self.namespaces.allows(pod.metadata.namespace) and (
+            selector is None or selector_matches(selector, pod.metadata.labels)
+        )
+
     def pods(self, handle: Handle, nodes: Sequence[Node], *, ended: bool = False) -> Iterator[Pod]:
         """The selected pods on `nodes` that may be evicted; `ended`: with those that have ended."""
         for node in nodes:
             for pod in list(handle.state.pods_on(node.name)) if ended else handle.pods_on(node.name):
-                selected = self.label_selector is None or selector_matches(self.label_selector, pod.metadata.labels)
-                if selected and self.namespaces.allows(pod.metadata.namespace) and handle.may_evict(pod):
+                if self.selects(pod) and handle.may_evict(pod):
                     yield pod
 
 
@@ -233,9 +239,9 @@ def check_states(values: Iterable[str], known: AbstractSet[str]) -> None:
             raise ArgsError(f"states: expected of {', '.join(sorted(known))}, found {state!r}")
 
 
-def exit_codes(pod: Pod, *, init: bool, ephemeral: bool = False) -> set[int]:
-    """The exit codes of containers that have ended."""
-    results = (container.state.terminated for container in containers(pod, init=init, ephemeral=ephemeral))
+def exit_codes(pod: Pod, *, init: bool) -> set[int]:
+    """The exit codes of containers that have ended, never of ephemeral ones."""
+    results = (container.state.terminated for container in containers(pod, init=init))
     return {terminated.exit_code for terminated in results if terminated is not None}
 
 

@@ -45,7 +45,7 @@ class RemovePodsViolatingTopologySpreadConstraint(Balance):
         of_namespace: dict[str, list[Pod]] = {}
         for node in nodes:
             for pod in handle.pods_on(node.name):
-                if not pod.deleting and self._args.namespaces.allows(pod.metadata.namespace):
+                if not pod.deleting and self._args.selects(pod):
                     of_namespace.setdefault(pod.metadata.namespace, []).append(pod)
         going: dict[str, Pod] = {}
         for _, pods in sorted(of_namespace.items()):
@@ -57,10 +57,8 @@ class RemovePodsViolatingTopologySpreadConstraint(Balance):
                         distinct.setdefault(to_json(whole), (whole, pod))
             for constraint, example in distinct.values():
                 going |= self._too_many(handle, nodes, pods, constraint, example)
-        selector = self._args.label_selector
         for _, pod in sorted(going.items()):
-            if selector is None or selector_matches(selector, pod.metadata.labels):
-                handle.evict(pod, self.name, "pod violates a topology spread constraint")
+            handle.evict(pod, self.name, "pod violates a topology spread constraint")
 
     def _too_many(
         self,
