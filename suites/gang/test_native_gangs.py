@@ -14,6 +14,7 @@ from seatrial.harness.subject.protocol import Subject
 from seatrial.scheduler.api.builders import PodBuilder, gang, native_gang, node, pod, priority_class
 from seatrial.suites.gang.members import bound, names
 from seatrial.suites.gang.native import API, condition, path, reaches
+from seatrial.suites.preemption.nominations import freeze, thaw
 
 pytestmark = [pytest.mark.needs(Capability.NODES), pytest.mark.gate("GenericWorkload")]
 
@@ -323,19 +324,26 @@ def test_the_more_important_or_the_older_native_gang_gets_the_room(trial: Trial,
 @pytest.mark.feature("WAS-1.protection")
 @pytest.mark.case("GA-210", severity="normal", source=UPSTREAM)
 def test_a_deleted_native_gang_stays_until_its_last_pod_ends(trial: Trial, expect: Expect) -> None:
-    """A PodGroup with two running pods is deleted: it stays, and goes when one pod is deleted and one succeeded."""
+    """A PodGroup with two running pods is deleted: it stays while one has succeeded and the other one is being deleted,
+    and goes with that."""
     trial.add(node("n1").cpu(2))
     create(trial, "train", 2)
-    trial.submit(*workers("train", 2))
+    slow = workers("train", 2)
+    for one in slow:
+        one.manifest["spec"]["terminationGracePeriodSeconds"] = 60
+    trial.submit(*slow)
     expect.running(*names("train", 2))
+    freeze(trial, "n1")  # its pods end when it is thawed
     assert trial.call("DELETE", path(trial, "train")).ok
-    trial.delete("train-0")
+    assert trial.call("PATCH", f"{trial.path('Pod', 'train-1')}/status", {"status": {"phase": "Succeeded"}}).ok
+    assert trial.call("DELETE", trial.path("Pod", "train-0")).ok
     expect.gone("train-0")
+    expect.stable(seconds=5)
     assert trial.call("GET", path(trial, "train")).ok
 
-    assert trial.call("PATCH", f"{trial.path('Pod', 'train-1')}/status", {"status": {"phase": "Succeeded"}}).ok
+    thaw(trial, "n1")
 
-    assert trial.wait(lambda: trial.call("GET", path(trial, "train")).code == 404, within=30)
+    assert trial.wait(lambda: trial.call("GET", path(trial, "train")).code == 404, within=90)
 
 
 @pytest.mark.feature("WAS-1.two-dialects")
