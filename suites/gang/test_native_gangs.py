@@ -9,12 +9,16 @@ import pytest
 
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
+from seatrial.harness.clusters.fault_injection.transport import BindingsOf, Link
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.harness.subject.protocol import Subject
 from seatrial.scheduler.api.builders import PodBuilder, gang, native_gang, node, pod, priority_class
+from seatrial.suites.faults.schedulers import link, running
 from seatrial.suites.gang.members import bound, names
 from seatrial.suites.gang.native import API, condition, path, reaches
 from seatrial.suites.preemption.nominations import freeze, thaw
+
+__all__ = ["link", "running"]
 
 pytestmark = [pytest.mark.needs(Capability.NODES), pytest.mark.gate("GenericWorkload")]
 
@@ -102,6 +106,27 @@ def test_a_native_gang_that_failed_holds_no_room(trial: Trial, expect: Expect) -
 
     expect.bound("plain")
     assert [one.status.nominated_node_name for one in trial.pods()] == [""] * 5
+
+
+@pytest.mark.feature("WAS-1.quorum", "HIL-4.api-errors")
+@pytest.mark.case("GA-404", severity="critical", source=f"{UPSTREAM}; spec WAS-R30, chapter 16, 25")
+def test_a_member_whose_binding_is_refused_is_tried_alone(trial: Trial, expect: Expect, link: Link) -> None:
+    """The binding of one of four members is refused for a while: the others are bound and stay. Then it is bound, too."""
+    trial.add(node("n1").cpu(4))
+    create(trial, "train", 4)
+    link.refuse(500, BindingsOf("train-2"))
+    trial.submit(*workers("train", 4))
+    others = ["train-0", "train-1", "train-3"]
+    expect.bound(*others)
+    assert trial.wait(lambda: bool(link.refused), within=30), "a binding was to be tried"
+    trial.pass_time(5)
+    assert bound(trial) == others
+    assert reaches(trial, "True", "Scheduled"), condition(trial)
+
+    link.heal()
+
+    expect.bound("train-2", within=60)
+    assert bound(trial) == names("train", 4)
 
 
 @pytest.mark.feature("WAS-1.quorum")
