@@ -99,6 +99,35 @@ def test_a_slice_that_goes_takes_its_pool_along(trial: Trial, expect: Expect, of
     assert offers.devices_of(offers.claim_of("b", "d")) == ["d=d1"]
 
 
+@pytest.mark.feature("DRA-3.complete")
+@pytest.mark.case("DR-201", severity="critical", source="spec DRA-R40, DRA-R42, DRA-R47")
+@pytest.mark.parametrize("deleted", ["first", "last"])
+def test_a_pool_becomes_smaller(trial: Trial, expect: Expect, offers: Offers, deleted: str) -> None:
+    """One of two slices is written anew, as the only one of a newer generation, and the other one is deleted, before or
+    after that: the devices of the first are given."""
+    trial.add(node("n1"))
+    for part in ("a", "b"):
+        offers.publish("n1", device(f"d-{part}"), part=part, pool=TWO)
+    trial.settle()
+
+    def delete() -> None:
+        assert trial.call("DELETE", trial.path("ResourceSlice", f"{trial.name}-n1-b")).ok
+        trial.settle()
+
+    if deleted == "first":
+        delete()
+    offers.change("n1", {"pool": {"generation": 2, "resourceSliceCount": 1}}, part="a")
+    trial.settle()
+    if deleted == "last":
+        delete()
+    trial.apply(claim("one").asks("d", offers.of_class))
+    trial.submit(pod("a").claim("d", name="one"))
+
+    expect.bound("a")
+
+    assert offers.devices_of("one") == ["d=d-a"]
+
+
 @pytest.mark.feature("DRA-2.limit")
 @pytest.mark.case("DR-074", severity="normal", source=VALIDATION)
 def test_the_largest_slice_and_the_largest_claims(trial: Trial, expect: Expect, offers: Offers) -> None:
@@ -198,6 +227,28 @@ def test_a_rule_taints_what_it_selects(trial: Trial, expect: Expect, offers: Off
     assert trial.call("PATCH", rule, {"spec": {"deviceSelector": None}}).ok
 
     expect.bound("two")
+
+
+@pytest.mark.feature("DRA-3.evicts", "DRA-3.complete")
+@pytest.mark.case(
+    "DR-205", severity="normal", source="kubernetes 1.37 pkg/controller/devicetainteviction; spec DRA-R40, DRA-R118"
+)
+def test_a_taint_of_an_older_generation_evicts_nobody(trial: Trial, expect: Expect, offers: Offers) -> None:
+    """A slice of an older generation of the pool, which is still there, says that a device has failed: its user stays.
+    The newer one says it, too: the user is evicted."""
+    trial.add(node("n1"))
+    failed = device("d0", taints=[{"key": "example.com/broken", "value": "yes", "effect": "NoExecute"}])
+    offers.publish("n1", device("d0"), part="new", pool={"generation": 2})
+    trial.apply(claim("one").asks("d", offers.of_class))
+    trial.submit(pod("a").claim("d", name="one"))
+    expect.running("a")
+
+    offers.publish("n1", failed, part="old")
+    expect.stable(seconds=10)
+    assert not trial.pod("a").deleting
+    offers.change("n1", {"devices": [failed]}, part="new")
+
+    expect.gone("a")
 
 
 @pytest.mark.feature("DRA-3.complete")

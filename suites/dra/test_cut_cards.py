@@ -3,10 +3,10 @@
 import pytest
 
 from seatrial.fixtures.expect import Expect
-from seatrial.fixtures.trial import Trial
+from seatrial.fixtures.trial import Manifest, Trial
 from seatrial.harness.clusters.protocol import Capability
-from seatrial.scheduler.api.builders import claim_template, node, pod
-from seatrial.suites.dra.offers import NVIDIA, Offers, offers, served
+from seatrial.scheduler.api.builders import claim, claim_template, node, pod
+from seatrial.suites.dra.offers import NVIDIA, Offers, device, offers, served
 
 __all__ = ["offers", "served"]
 
@@ -41,6 +41,44 @@ def test_mig_devices_of_a_card_do_not_overlap(trial: Trial, expect: Expect, offe
 
     expect.running("whole")
     assert offers.devices_of(offers.claim_of("whole")) == ["gpu=gpu-0"]
+
+
+@pytest.mark.feature("DRA-3.partitions")
+@pytest.mark.case(
+    "DR-206", severity="normal", source="NVIDIA/k8s-dra-driver-gpu 2026-05 cmd/gpu-kubelet-plugin/{mig,deviceinfo}.go"
+)
+def test_mig_devices_that_an_administrator_has_made(trial: Trial, expect: Expect, offers: Offers) -> None:
+    """Of three cards two are cut: in place of them their MIG devices are published, without counters. Two halves of one
+    card, a half, and a whole card are given. A second whole card there is not, and another half when it has been made."""
+    cards = {"gpu-0": ["3g.40gb-0", "3g.40gb-4"], "gpu-1": ["1g.10gb-0", "3g.40gb-4"]}
+
+    def made(card: str, profile: str, place: str) -> Manifest:
+        attributes = {"type": "mig", "parentUUID": f"GPU-{card[-1]}", "profile": profile}
+        return device(f"{card}-mig-{profile.replace('.', '')}-{place}", attributes=attributes)
+
+    trial.add(node("n1"))
+    devices = [made(card, *one.split("-")) for card in reversed(cards) for one in cards[card]]
+    devices.append(device("gpu-2", attributes={"type": "gpu"}))
+    offers.publish("n1", *devices)
+    half, whole = f"{offers.attribute('?profile')}.orValue('') == '3g.40gb'", f"{offers.attribute('type')} == 'gpu'"
+    pair = claim("pair").asks("d", offers.of_class, half, count=2).matching(f"{offers.driver}/parentUUID")
+    trial.apply(pair, *[claim(f"half-{number}").asks("d", offers.of_class, half) for number in range(2)])
+    trial.apply(*[claim(f"whole-{number}").asks("d", offers.of_class, whole) for number in range(2)])
+    for name in ("pair", "half-0", "whole-0", "half-1", "whole-1"):
+        trial.submit(pod(name).claim("d", name=name))
+        if name.endswith("-1"):
+            expect.pending(name, saying="cannot allocate all claims")
+        else:
+            expect.bound(name)
+    assert offers.devices_of("pair") == ["d=gpu-0-mig-3g40gb-0", "d=gpu-0-mig-3g40gb-4"]
+    assert offers.devices_of("half-0") == ["d=gpu-1-mig-3g40gb-4"]
+    assert offers.devices_of("whole-0") == ["d=gpu-2"]
+
+    devices[0] = made("gpu-1", "3g.40gb", "0")
+    offers.change("n1", {"devices": devices, "pool": {"generation": 2}})
+
+    expect.bound("half-1")
+    assert offers.devices_of("half-1") == ["d=gpu-1-mig-3g40gb-0"]
 
 
 @pytest.mark.feature("DRA-3.partitions")

@@ -4,7 +4,7 @@ import pytest
 
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Manifest, Trial
-from seatrial.harness.clusters.fault_injection.transport import Link, nothing, writes
+from seatrial.harness.clusters.fault_injection.transport import Link, bindings, nothing, writes
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import claim, node, pod
 from seatrial.suites.dra.offers import Offers, device, offers, served
@@ -202,6 +202,31 @@ def test_a_device_comes_back_if_its_allocation_is_not_written(
     trial.submit(pod("b").claim("d", name="two"))
 
     expect.bound("b", within=90)
+
+
+@pytest.mark.feature("DRA-1.shared", "HIL-4.api-errors")
+@pytest.mark.case("DR-200", severity="normal", source=f"{PLUGIN}/dynamicresources.go: Unreserve; spec DRA-R67")
+@pytest.mark.long(seconds=12)
+def test_a_claim_is_not_reserved_for_a_pod_whose_binding_was_refused(
+    trial: Trial, expect: Expect, offers: Offers, link: Link
+) -> None:
+    """The bindings of a pod are refused: its claim keeps the device, and is reserved for it no more until it is tried
+    again. Then it is bound, and the claim is reserved for it."""
+    trial.add(node("n1"))
+    offers.publish("n1", device("d0"))
+    trial.apply(claim("one").asks("d", offers.of_class))
+    witnessed(trial, expect)
+    link.refuse(500, bindings)
+    trial.submit(pod("a").claim("d", name="one"))
+    assert trial.wait(lambda: bool(link.refused), within=60), "a binding was to be tried"
+
+    assert trial.reaches(lambda: not offers.claim("one").status.reserved_for, within=30)
+    assert offers.devices_of("one") == ["d=d0"]
+
+    link.heal()
+
+    bound = expect.bound("a", within=60)
+    assert [user.uid for user in offers.claim("one").status.reserved_for] == [bound.metadata.uid]
 
 
 @pytest.mark.feature("DRA-1.comes-back", "HIL-4.api-errors")

@@ -244,12 +244,13 @@ def test_partitions_take_the_counters_of_their_card(trial: Trial, expect: Expect
 @pytest.mark.feature("DRA-3.shares")
 @pytest.mark.case("DR-033", severity="blocker", source=ALLOCATOR)
 def test_shares_of_a_device_are_rounded_and_bounded(trial: Trial, expect: Expect, offers: Offers) -> None:
-    """Of 40Gi 33 are taken; 5.5Gi count as 6; 2 do not fit then, and 1 does (specification, example E1)."""
+    """Of 40Gi 33 are taken; 5.5Gi count as 6; 2 do not fit then, and 1 does (specification, example E1). When the 6 are
+    back the 2 fit, and 5 do not."""
     trial.add(node("n1"))
     policy = {"default": "40Gi", "validRange": {"min": "1Gi", "step": "1Gi", "max": "40Gi"}}
     memory = {"memory": {"value": "40Gi", "requestPolicy": policy}}
     offers.publish("n1", device("d0", allowMultipleAllocations=True, capacity=memory))
-    for name, amount in (("a", "33Gi"), ("b", "5632Mi"), ("c", "2Gi"), ("e", "1Gi")):
+    for name, amount in (("a", "33Gi"), ("b", "5632Mi"), ("c", "2Gi"), ("e", "1Gi"), ("f", "5Gi")):
         trial.apply(claim(name).asks("d", offers.of_class, capacity={"requests": {"memory": amount}}))
     trial.submit(pod("a").claim("d", name="a"))
     expect.bound("a")
@@ -264,6 +265,10 @@ def test_shares_of_a_device_are_rounded_and_bounded(trial: Trial, expect: Expect
     results = [allocation.devices.results[0] for allocation in allocations if allocation is not None]
     assert [result.consumed_capacity for result in results] == [{"memory": f"{amount}Gi"} for amount in (33, 6, 1)]
     assert len({result.share_id for result in results}) == 3
+    trial.delete("b")
+    expect.bound("c")
+    trial.submit(pod("f").claim("d", name="f"))
+    expect.pending("f", saying="cannot allocate all claims")
 
 
 @pytest.mark.feature("DRA-3.taints")
@@ -329,6 +334,47 @@ def test_a_device_that_fails_is_left(trial: Trial, expect: Expect, offers: Offer
     assert trial.reaches(lambda: not offers.devices_of("one"), within=30)
     expect.pending("next", saying="cannot allocate all claims")
     assert offers.devices_of("brave") == ["d=d0"]
+
+
+@pytest.mark.feature("DRA-3.evicts")
+@pytest.mark.case(
+    "DR-204", severity="normal", source="kubernetes 1.37 pkg/controller/devicetainteviction; spec DRA-R118, DRA-R119"
+)
+@pytest.mark.long(seconds=30)
+@pytest.mark.parametrize(
+    ("seconds", "goes"),
+    [
+        pytest.param((15, 300), True, id="shortest-first"),
+        pytest.param((300, 15), True, id="shortest-last"),
+        pytest.param((None, 15), False, id="for-ever-and-not"),
+        pytest.param((None, None), False, id="for-ever"),
+    ],
+)
+def test_how_long_a_taint_is_tolerated(
+    trial: Trial, expect: Expect, offers: Offers, seconds: tuple[int | None, int | None], goes: bool
+) -> None:
+    """Two tolerations with a time, or without one, match the taint of a pod's device: the shortest time
+    counts, and one without a time is for ever."""
+    trial.add(node("n1"))
+    offers.publish("n1", device("d0"))
+    keys: tuple[Manifest, Manifest] = ({"key": "example.com/broken"}, {})
+    tolerations = [
+        {**key, "operator": "Exists", "effect": "NoExecute", **({"tolerationSeconds": each} if each else {})}
+        for key, each in zip(keys, seconds, strict=True)
+    ]
+    trial.apply(claim("one").asks("d", offers.of_class, tolerations=tolerations))
+    trial.submit(pod("a").claim("d", name="one"))
+    expect.running("a")
+
+    offers.taint("NoExecute")
+    trial.pass_time(5)
+    assert not trial.pod("a").deleting
+
+    if goes:
+        expect.gone("a", within=25)
+    else:
+        trial.pass_time(20)
+        assert not trial.pod("a").deleting
 
 
 def _says(offers: Offers, trial: Trial, name: str, kind: str, reason: str) -> None:

@@ -6,7 +6,7 @@ import pytest
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Manifest, Trial
 from seatrial.harness.clusters.protocol import Capability
-from seatrial.scheduler.api.builders import alternative, claim, node, pod
+from seatrial.scheduler.api.builders import alternative, claim, claim_template, node, pod
 from seatrial.scheduler.api.resourceclaims import ResourceClaim, Result
 from seatrial.suites.dra.offers import Offers, device, offers, served
 
@@ -313,3 +313,31 @@ def test_a_pod_takes_the_claim_that_was_made_for_it(  # noqa: PLR0917 a case and
         expect.bound("b")
         assert offers.devices_of("other") == ["d=d0"]
         assert not trial.pod("a").spec.node_name
+
+
+@pytest.mark.feature("DRA-1.allocated")
+@pytest.mark.case("DR-203", severity="normal", source="kubernetes 1.37 pkg/controller/resourceclaim; spec DRA-R28")
+@pytest.mark.parametrize("deleted", [True, False], ids=["deleted", "no-longer-owned"])
+def test_a_pod_that_lost_its_claim_gets_another(trial: Trial, expect: Expect, offers: Offers, deleted: bool) -> None:
+    """The claim that was made for a pod is deleted, or belongs to nobody any more, before the pod has a node: the pod
+    gets another claim, and the device by it."""
+    trial.add(node("n1"))
+    offers.publish("n1", device("d0"))
+    trial.apply(claim_template("one").asks("d", offers.of_class))
+    gated = pod("a").claim("gpu", template="one")
+    gated.manifest["spec"]["schedulingGates"] = [{"name": "example.com/wait"}]
+    trial.submit(gated)
+    assert trial.reaches(lambda: bool(offers.claim_of("a")), within=30)
+    first = offers.claim_of("a")
+    path = trial.path("ResourceClaim", first)
+    if deleted:
+        assert trial.call("DELETE", path).ok
+    else:
+        assert trial.call("PATCH", path, {"metadata": {"ownerReferences": None}}).ok
+
+    assert trial.call("PATCH", trial.path("Pod", "a"), {"spec": {"schedulingGates": None}}).ok
+
+    expect.bound("a", within=60)
+    second = offers.claim_of("a")
+    assert second != first
+    assert offers.devices_of(second) == ["d=d0"]

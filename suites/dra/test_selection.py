@@ -13,6 +13,7 @@ __all__ = ["offers", "served"]
 
 pytestmark = [pytest.mark.needs(Capability.HARDWARE)]
 ALLOCATOR = "kubernetes 1.37 dynamic-resource-allocation/structured"
+CEL = "kubernetes 1.37 dynamic-resource-allocation/cel/compile.go"
 EXTENDED = "kubernetes 1.37 pkg/scheduler/framework/plugins/dynamicresources/extendeddynamicresources.go"
 TAINT = {"key": "example.com/broken", "value": "yes", "effect": "NoSchedule"}
 
@@ -36,6 +37,42 @@ def test_each_selector_counts(trial: Trial, expect: Expect, offers: Offers, wher
     expect.bound("a")
 
     assert offers.devices_of("one") == ["d=d2"]
+
+
+@pytest.mark.feature("DRA-1.selected")
+@pytest.mark.case("DR-202", severity="normal", source=f"{CEL}; spec DRA-R87 to DRA-R89")
+@pytest.mark.parametrize(
+    "expression",
+    [
+        pytest.param("'example.org' in device.attributes", id="domain"),
+        pytest.param("'example.org' in device.capacity", id="domain-of-capacity"),
+        pytest.param("device.attributes['example.org'].exists(name, name == 'x')", id="loop"),
+        pytest.param("size(device.attributes['example.org']) == 1", id="size"),
+        pytest.param("device.capacity['example.org'].?x.hasValue()", id="optional"),
+    ],
+)
+def test_devices_differ_in_what_they_have(trial: Trial, expect: Expect, offers: Offers, expression: str) -> None:
+    """Of three devices with the same values the second alone has some of another domain: it is the one of which the
+    expression holds, and the others are those of which it does not."""
+    trial.add(node("n1"))
+    extra: Manifest = {"capacity": {"example.org/x": {"value": "1"}}}
+    same = {"kind": "a"}
+    offers.publish(
+        "n1",
+        device("d0", attributes=same),
+        device("d1", attributes=same | {"example.org/x": 1}, **extra),
+        device("d2", attributes=same),
+    )
+    driver = f"device.driver == '{offers.driver}'"
+    for name, text in (("others", f"!({expression})"), ("one", expression)):
+        count = 2 if name == "others" else 1
+        trial.apply(claim(name).asks("d", offers.of_class, f"{driver} && {text}", count=count))
+        trial.submit(pod(name).claim("d", name=name))
+
+    expect.bound("others", "one")
+
+    assert offers.devices_of("others") == ["d=d0", "d=d2"]
+    assert offers.devices_of("one") == ["d=d1"]
 
 
 @pytest.mark.feature("DRA-3.taints")

@@ -9,11 +9,16 @@ import pytest
 
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
+from seatrial.harness.clusters.fault_injection.transport import BindingsOf, Link
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.harness.subject.protocol import Subject
 from seatrial.scheduler.api.builders import PodBuilder, gang, native_gang, node, pod, priority_class
+from seatrial.suites.faults.schedulers import link, running
 from seatrial.suites.gang.members import bound, names
 from seatrial.suites.gang.native import API, condition, path, reaches
+from seatrial.suites.preemption.nominations import freeze, thaw
+
+__all__ = ["link", "running"]
 
 pytestmark = [pytest.mark.needs(Capability.NODES), pytest.mark.gate("GenericWorkload")]
 
@@ -101,6 +106,27 @@ def test_a_native_gang_that_failed_holds_no_room(trial: Trial, expect: Expect) -
 
     expect.bound("plain")
     assert [one.status.nominated_node_name for one in trial.pods()] == [""] * 5
+
+
+@pytest.mark.feature("WAS-1.quorum", "HIL-4.api-errors")
+@pytest.mark.case("GA-404", severity="critical", source=f"{UPSTREAM}; spec WAS-R30, chapter 16, 25")
+def test_a_member_whose_binding_is_refused_is_tried_alone(trial: Trial, expect: Expect, link: Link) -> None:
+    """The binding of one of four members is refused for a while: the others are bound and stay. Then it is bound, too."""
+    trial.add(node("n1").cpu(4))
+    create(trial, "train", 4)
+    link.refuse(500, BindingsOf("train-2"))
+    trial.submit(*workers("train", 4))
+    others = ["train-0", "train-1", "train-3"]
+    expect.bound(*others)
+    assert trial.wait(lambda: bool(link.refused), within=30), "a binding was to be tried"
+    trial.pass_time(5)
+    assert bound(trial) == others
+    assert reaches(trial, "True", "Scheduled"), condition(trial)
+
+    link.heal()
+
+    expect.bound("train-2", within=60)
+    assert bound(trial) == names("train", 4)
 
 
 @pytest.mark.feature("WAS-1.quorum")
@@ -323,19 +349,26 @@ def test_the_more_important_or_the_older_native_gang_gets_the_room(trial: Trial,
 @pytest.mark.feature("WAS-1.protection")
 @pytest.mark.case("GA-210", severity="normal", source=UPSTREAM)
 def test_a_deleted_native_gang_stays_until_its_last_pod_ends(trial: Trial, expect: Expect) -> None:
-    """A PodGroup with two running pods is deleted: it stays, and goes when one pod is deleted and one succeeded."""
+    """A PodGroup with two running pods is deleted: it stays while one has succeeded and the other one is being deleted,
+    and goes with that."""
     trial.add(node("n1").cpu(2))
     create(trial, "train", 2)
-    trial.submit(*workers("train", 2))
+    slow = workers("train", 2)
+    for one in slow:
+        one.manifest["spec"]["terminationGracePeriodSeconds"] = 60
+    trial.submit(*slow)
     expect.running(*names("train", 2))
+    freeze(trial, "n1")  # its pods end when it is thawed
     assert trial.call("DELETE", path(trial, "train")).ok
-    trial.delete("train-0")
+    assert trial.call("PATCH", f"{trial.path('Pod', 'train-1')}/status", {"status": {"phase": "Succeeded"}}).ok
+    assert trial.call("DELETE", trial.path("Pod", "train-0")).ok
     expect.gone("train-0")
+    expect.stable(seconds=5)
     assert trial.call("GET", path(trial, "train")).ok
 
-    assert trial.call("PATCH", f"{trial.path('Pod', 'train-1')}/status", {"status": {"phase": "Succeeded"}}).ok
+    thaw(trial, "n1")
 
-    assert trial.wait(lambda: trial.call("GET", path(trial, "train")).code == 404, within=30)
+    assert trial.wait(lambda: trial.call("GET", path(trial, "train")).code == 404, within=90)
 
 
 @pytest.mark.feature("WAS-1.two-dialects")

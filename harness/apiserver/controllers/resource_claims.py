@@ -284,9 +284,7 @@ class ResourceClaims:
         """A pod that has its node without a scheduler may use its claims that have devices (DRA-R29)."""
         made = {one["name"]: one for one in (pod.obj.get("status") or {}).get("resourceClaimStatuses") or ()}
         for entry in pod.obj["spec"].get("resourceClaims") or ():
-            if not entry.get("resourceClaimTemplateName"):
-                continue
-            name = (made.get(entry["name"]) or {}).get("resourceClaimName") or ""
+            name = entry.get("resourceClaimName") or (made.get(entry["name"]) or {}).get("resourceClaimName") or ""
             claim = self._control.get(self._claims, (pod.key[0], name))
             status = (claim.obj.get("status") or {}) if claim is not None else {}
             users = status.get("reservedFor") or []

@@ -102,7 +102,16 @@ class Claims:
             self._extended |= {owner.uid: claim for owner in claim.metadata.owner_references if owner.controller}
         self._book(claim.metadata.uid, claim.status.allocation)
         if before is None or before.status != claim.status:
-            self._handle.open_gate(wake_key(key))
+            self.wake_users(key)
+
+    def wake_users(self, key: ClaimKey) -> None:
+        """Have pods that wait for the claim tried again."""
+        self._handle.open_gate(wake_key(key))
+
+    def waits(self, pod: str) -> bool:
+        """Whether the pod with this uid is there and has no place."""
+        cache = self._handle.cache
+        return pod in cache.pending and cache.placed(pod) is None
 
     def take_answer(self, claim: ResourceClaim) -> None:
         """A write was answered with the claim, unless the watch has shown its end before the answer came."""

@@ -1,6 +1,7 @@
 """Takes devices away from claims whose pod cannot use them where they are (DRA-R65).
 
-Claims that were made for extended resources of a pod that was not bound are deleted (DRA-R109).
+Of a pod that was not bound the claims lose their reservation and keep their devices (DRA-R67); those that were made for
+its extended resources are deleted (DRA-R109).
 """
 
 from collections.abc import Callable
@@ -20,6 +21,8 @@ class Deallocations:
         self.sent: set[str] = set()
         self.left: list[ResourceClaim] = []  # to be deleted
         self.deleted: set[str] = set()  # paths of those whose deletion is not answered
+        self.unused: dict[tuple[str, str], ResourceClaim] = {}  # by uid of the claim and of its user
+        self.leaving: set[tuple[str, str]] = set()  # users that are being taken out of the claim
         self.begun: Callable[[], None] = lambda: None  # set by the controller
 
     def begin(self, claim: ResourceClaim) -> None:
@@ -34,6 +37,15 @@ class Deallocations:
         if path not in self.deleted:
             self.deleted.add(path)
             self.left.append(claim)
+            self.begun()
+
+    def take_back(self, claim: ResourceClaim, pod: str) -> None:
+        """Take the pod with this uid, which has not been bound, out of the claim's users."""
+        current = self.claims.find((claim.metadata.namespace, claim.metadata.name))
+        if current is None or current.metadata.uid != claim.metadata.uid:
+            return
+        if any(user.uid == pod for user in current.status.reserved_for):
+            self.unused[claim.metadata.uid, pod] = current
             self.begun()
 
 
@@ -52,6 +64,29 @@ class Deallocator(Controller):
         left, self._work.left = self._work.left, []
         for claim in left:
             self._delete(claim)
+        unused, self._work.unused = self._work.unused, {}
+        for (_, pod), claim in unused.items():
+            if self._work.claims.waits(pod):  # not if it has a place again, or is gone: then a controller does it
+                self._take_back(claim, pod)
+
+    def _take_back(self, claim: ResourceClaim, pod: str) -> None:
+        """The pod is not tried before the answer: else it could be bound without its reservation."""
+        metadata, work = claim.metadata, self._work
+        work.leaving.add((metadata.uid, pod))
+
+        def answered(response: Response) -> None:
+            work.leaving.discard((metadata.uid, pod))
+            if response.ok:
+                work.claims.take_answer(decode_claim(response.body))
+            work.claims.wake_users((metadata.namespace, metadata.name))
+
+        self._context.rest.merge(
+            claim_path(metadata.namespace, metadata.name, "status"),
+            {"status": {"reservedFor": [{"$patch": "delete", "uid": pod}]}},
+            answered,
+            uid=metadata.uid,
+            kind=STRATEGIC_MERGE_PATCH,
+        )
 
     def _delete(self, claim: ResourceClaim) -> None:
         """Have the pod's status name the claim no more, take the finalizer away, and delete the claim.

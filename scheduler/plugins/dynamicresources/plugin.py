@@ -183,6 +183,8 @@ class DynamicResources(PreEnqueue, PreFilter, FilterBatch, VictimAware, PostFilt
             return f'could not find ResourceClaim "{"/".join(key)}"'
         if claim.metadata.deletion_timestamp is not None:
             return f'resourceclaim "{key[1]}" is being deleted'
+        if (claim.metadata.uid, pod.metadata.uid) in self._deallocations.leaving:
+            return f'resourceclaim "{key[1]}" is being given back'
         if not is_made_for(claim, pod) and not any(
             pod_resource_claim.name == entry and pod_resource_claim.resource_claim_name
             for pod_resource_claim in pod.spec.resource_claims
@@ -447,6 +449,9 @@ class DynamicResources(PreEnqueue, PreFilter, FilterBatch, VictimAware, PostFilt
 
     def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
         self.claims.release(pod.metadata.uid)
+        needs = state.get(NEEDS)
+        for claim in () if needs is None else (*(claim for claim, _ in needs.placed), *needs.open):
+            self._deallocations.take_back(claim, pod.metadata.uid)
         extended = state.get(EXTENDED)
         if extended is not None and extended.is_sent:
             self._deallocations.delete(extended.claim)
