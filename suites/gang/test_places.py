@@ -122,6 +122,28 @@ def test_members_that_are_being_deleted_hold_nothing(trial: Trial, expect: Expec
             trial.call("PATCH", trial.path("Pod", name), {"metadata": {"finalizers": None}})
 
 
+@pytest.mark.feature("GANG-1.timeout", "GANG-2.nonstrict")
+@pytest.mark.case("GA-423", severity="normal", source="ours: upstream counts it until it is gone")
+@pytest.mark.long(seconds=6)
+def test_a_member_that_is_being_deleted_does_not_complete_a_gang(trial: Trial, expect: Expect) -> None:
+    """The first member of a gang of three is deleted, but a finalizer keeps it. The other two come: they hold no cards,
+    and another pod gets both."""
+    trial.add(node("n1").cards(2))
+    trial.apply(gang("train", 3).waiting_time(600).mode("NonStrict"))
+    (leaving,) = workers("train", 1)
+    leaving.manifest["metadata"]["finalizers"] = ["seatrial.dev/hold"]
+    trial.submit(leaving)
+    try:
+        assert trial.call("DELETE", trial.path("Pod", "train-0")).ok
+        trial.settle(2)
+        trial.submit(*workers("train", 2, first=1))
+        expect.stable(seconds=5)
+        trial.submit(pod("whole").gpus(2))
+        expect.bound("whole")
+    finally:
+        trial.call("PATCH", trial.path("Pod", "train-0"), {"metadata": {"finalizers": None}})
+
+
 @pytest.mark.feature("GANG-1.all-or-nothing", "CPU-1.policies")
 @pytest.mark.case("GA-130", severity="critical")
 def test_the_cpus_of_a_plan_that_fails_are_free_again(trial: Trial, expect: Expect) -> None:
