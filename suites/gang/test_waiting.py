@@ -53,6 +53,24 @@ def test_a_waiting_gang_says_why_once(trial: Trial, expect: Expect) -> None:
 
 
 @pytest.mark.feature("GANG-6.said")
+@pytest.mark.case("GA-424", severity="normal", source="ours")
+def test_the_reason_of_a_member_follows_its_gang(trial: Trial, expect: Expect) -> None:
+    """The first member of a gang of two is gated, so that no autoscaler adds a node for it. The second one comes, and
+    there is no room: then both are unschedulable."""
+    trial.add(node("n1").cards(1))
+    trial.apply(gang("train", 2))
+
+    def reason(name: str) -> list[str]:
+        return [each.reason for each in trial.pod(name).status.conditions if each.type == "PodScheduled"]
+
+    trial.submit(*workers("train", 1))
+    assert trial.reaches(lambda: reason("train-0") == ["SchedulingGated"], within=10), reason("train-0")
+    trial.submit(*workers("train", 1, first=1))
+    expect.pending(*names("train", 2), saying="gets rejected due to")
+    assert [reason(name) for name in names("train", 2)] == [["Unschedulable"]] * 2
+
+
+@pytest.mark.feature("GANG-6.said")
 @pytest.mark.case("GA-351", severity="normal", source="koordinator: coscheduling/core/core.go@v1.7.0, PostFilter")
 def test_a_member_with_room_says_which_one_has_none(trial: Trial, expect: Expect) -> None:
     """One of two members asks for more cards than a node has: the other one's condition names it."""

@@ -203,3 +203,23 @@ def test_of_pods_that_come_at_once_the_most_important_are_placed(
 
     expect.bound("high", "middle", within=60)
     expect.pending("low")
+
+
+@pytest.mark.feature("SCORE-4.queue")
+@pytest.mark.case("SC-720", severity="normal", source="kubernetes plugins/queuesort/priority_sort.go@v1.34: Less")
+@pytest.mark.long(seconds=8)
+@pytest.mark.needs(Capability.OWN_CLUSTER)  # priority classes
+def test_of_equal_pods_that_are_heard_of_at_once_the_older_is_placed(trial: Trial, expect: Expect, link: Link) -> None:
+    """Two important pods come, and a less important one between them, while the scheduler hears of none. There is room
+    for one: the older one of the important pods gets it."""
+    trial.apply(priority_class("trial-high", 3000, preempts=False))
+    trial.add(node("n1").cpu(1))
+    witnessed(trial, expect)
+    link.hold_streams()
+    for name, level in (("z", "trial-high"), ("m", ""), ("a", "trial-high")):
+        built = pod(name).request(cpu=1)
+        trial.submit(built.priority_class(level) if level else built)
+        pause(trial, 1, real=1)
+    link.heal()
+    expect.bound("z", within=60)
+    expect.pending("a", "m")
