@@ -54,8 +54,8 @@ def test_each_member_has_a_waiting_time_of_its_own(trial: Trial, expect: Expect)
 @pytest.mark.long(seconds=8)
 @pytest.mark.needs(Capability.OWN_CLUSTER)  # priority classes
 def test_a_more_important_pod_takes_the_place_of_a_waiting_member(trial: Trial, expect: Expect) -> None:
-    """A member holds the only card for its gang. A more important pod gets it; the member is not deleted, and the gang
-    is bound when there are two cards."""
+    """A member holds the only card for its gang. A more important pod gets it; the member is not deleted, it has a
+    reason, and the gang is bound when there are two cards."""
     boss = first_in_queue(trial, preempts=True)
     trial.add(node("n1").cards(1))
     trial.apply(gang("train", 2).waiting_time(600).mode("NonStrict"))
@@ -67,6 +67,7 @@ def test_a_more_important_pod_takes_the_place_of_a_waiting_member(trial: Trial, 
 
     expect.bound("boss")
     expect.stable(seconds=5)
+    expect.pending(*names("train", 2), cooled=False)  # both say why
     assert sorted(pod.metadata.name for pod in trial.pods() if not pod.deleting) == ["boss", *names("train", 2)]
     trial.add(node("n2").cards(2))
     expect.bound(*names("train", 2), within=60)

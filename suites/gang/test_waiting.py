@@ -115,6 +115,28 @@ def test_a_gang_starts_when_its_node_is_uncordoned(trial: Trial, expect: Expect)
     expect.bound("train-0", "train-1", within=20)
 
 
+@pytest.mark.feature("GANG-1.all-or-nothing", "GANG-1.match-policy")
+@pytest.mark.case("GA-425", severity="critical", source="spec GANG-R30")
+@pytest.mark.needs(Capability.NODES)
+@pytest.mark.long(seconds=20)
+def test_all_members_start_where_there_are_more_than_the_minimum(trial: Trial, expect: Expect) -> None:
+    """A gang of two, of which members that wait alone count, is bound. Four more members wait, as the node is cordoned.
+    It opens: all four start, two by two."""
+    trial.add(node("n1").cards(6))
+    trial.apply(gang("train", 2).match_policy("only-waiting"))
+    trial.submit(*workers("train", 2))
+    expect.running(*names("train", 2))
+    assert trial.call("PATCH", "/api/v1/nodes/n1", {"spec": {"unschedulable": True}}).ok
+    trial.settle()
+    trial.submit(*workers("train", 4, first=2))
+    expect.stable(seconds=12)
+    assert bound(trial) == names("train", 2)
+
+    assert trial.call("PATCH", "/api/v1/nodes/n1", {"spec": {"unschedulable": None}}).ok
+
+    expect.bound(*names("train", 4, first=2), within=40)
+
+
 @pytest.mark.feature("GANG-1.all-or-nothing", "QUOTA-1.max-bound")
 @pytest.mark.case("GA-107", severity="critical")
 @pytest.mark.long(seconds=8)

@@ -5,6 +5,7 @@ Each case is set up where scores and chance cannot give the same result: one nod
 
 from itertools import permutations
 
+import orjson
 import pytest
 
 from seatrial.fixtures.expect import Expect
@@ -145,6 +146,26 @@ def test_the_event_of_a_binding(trial: Trial, expect: Expect) -> None:
 
     assert trial.reaches(lambda: says("p", "Scheduled", "n1"), within=30), trial.events("p")
     assert trial.reaches(lambda: says("q", "FailedScheduling", "Insufficient cpu"), within=30), trial.events("q")
+
+
+@pytest.mark.feature("SHELL-5.binding")
+@pytest.mark.case("SC-722", severity="normal", source="kubernetes pkg/scheduler/schedule_one.go@v1.34: Eventf")
+def test_the_type_of_an_event(trial: Trial, expect: Expect) -> None:
+    """The event of a placed pod is a normal one about a binding; that of a refused one is a warning."""
+    trial.add(node("n1").cpu(1))
+    trial.submit(pod_with("p"), pod_with("q").request(cpu=2))
+    expect.bound("p")
+    expect.pending("q")
+    path = f"/apis/events.k8s.io/v1/namespaces/{trial.name}/events"
+
+    def found() -> dict[str, tuple[str, str]]:
+        rows = orjson.loads(trial.call("GET", path).body)["items"]
+        return {row["reason"]: (row["type"], row.get("action") or "") for row in rows}
+
+    assert trial.reaches(lambda: found().keys() >= {"Scheduled", "FailedScheduling"}, within=30), found()
+    # Recorders of the older API give no action.
+    assert found()["Scheduled"] in {("Normal", "Binding"), ("Normal", "")}, found()
+    assert found()["FailedScheduling"] in {("Warning", "Scheduling"), ("Warning", "")}, found()
 
 
 @pytest.mark.feature("SHELL-5.binding")
