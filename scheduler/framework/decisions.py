@@ -36,7 +36,7 @@ class Reject:
     nominated: str | None = None
 
     @property
-    def said(self) -> bool:
+    def is_present(self) -> bool:
         """Whether the pod has this condition already."""
         return any(
             condition.type == "PodScheduled"

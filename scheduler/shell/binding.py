@@ -252,7 +252,7 @@ class Binder:
             if event is not None:
                 self._events.warning(pod, event[0], "Scheduling", event[1])
         status: dict[str, Any] = {}
-        if not decision.said:
+        if not decision.is_present:
             status["conditions"] = [
                 {
                     "type": "PodScheduled",

@@ -92,10 +92,10 @@ def test_events_are_written_after_some_were_refused(trial: Trial, expect: Expect
     link.heal()
     trial.submit(pod("told").request(cpu=4))
 
-    def told() -> bool:
+    def has_event() -> bool:
         return any(each.reason == "FailedScheduling" for each in trial.events("told"))
 
-    assert trial.reaches(told, within=30), trial.events("told")
+    assert trial.reaches(has_event, within=30), trial.events("told")
 
 
 @pytest.mark.case("FT-174", severity="normal", source="kubernetes api/events/v1/types.go@v0.34: EventSeries.Count")
@@ -128,13 +128,13 @@ def test_a_pod_with_the_name_of_a_former_one_has_events_of_its_own(trial: Trial,
         expect.pending("p", cooled=False)
         uid = trial.pod("p").metadata.uid
 
-        def told(uid: str = uid) -> bool:
+        def has_event(uid: str = uid) -> bool:
             response = trial.call("GET", f"/api/v1/namespaces/{trial.name}/events")
             return any(
                 row["involvedObject"].get("uid") == uid and row["reason"] == "FailedScheduling"
                 for row in orjson.loads(response.body)["items"]
             )
 
-        assert trial.reaches(told, within=30), trial.events("p")
+        assert trial.reaches(has_event, within=30), trial.events("p")
         trial.delete("p")
         expect.gone("p")

@@ -162,8 +162,9 @@ def test_a_copy_of_a_bound_member_has_no_marks(trial: Trial, expect: Expect, *, 
 def test_places_of_members_after_a_restart(
     trial: Trial, expect: Expect, subject: Subject | None, *, comes: bool
 ) -> None:
-    """Two of three members of a NonStrict gang hold the cards for a minute, and the scheduler is restarted after half of
-    it. The members have them again: the gang starts with a third card, or another pod gets the two after a minute."""
+    """Two of three members of a NonStrict gang hold the cards for a minute, and the scheduler is restarted after half
+    of it. The members have them again: the gang starts with a third card, or another pod gets the two after a
+    minute."""
     if subject is None:
         pytest.skip("needs a scheduler that the harness started, found one that was deployed")
     trial.add(node("n1").cards(2))

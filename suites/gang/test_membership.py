@@ -125,7 +125,9 @@ def test_which_of_two_names_counts(trial: Trial, expect: Expect, first: str, sec
 
 @pytest.mark.feature("GANG-1.marked", "GANG-4.groups")
 @pytest.mark.case(
-    "GA-422", severity="normal", source="koordinator 1.8 pkg/scheduler/plugins/coscheduling/core/core.go: GetGangBindingInfo"
+    "GA-422",
+    severity="normal",
+    source="koordinator 1.8 pkg/scheduler/plugins/coscheduling/core/core.go: GetGangBindingInfo",
 )
 def test_members_of_a_group_say_how_many_are_bound_together(trial: Trial, expect: Expect) -> None:
     """A gang of two and one of one are a group: each member has the names of both gangs, and the number three."""

@@ -3,13 +3,14 @@
 A member asks for one card of an A10 node, so the room is a number of cards.
 """
 
+import orjson
 import pytest
 
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import PodBuilder, gang, node, pod, priority_class
-from seatrial.scheduler.api.podgroup import POD_GROUP_LABEL
+from seatrial.scheduler.api.podgroup import GANG_GROUPS, POD_GROUP_LABEL
 from seatrial.suites.gang.members import bound, names, workers
 
 pytestmark = [pytest.mark.needs(Capability.HARDWARE)]
@@ -47,6 +48,24 @@ def test_each_member_has_a_waiting_time_of_its_own(trial: Trial, expect: Expect)
     expect.stable(seconds=20)
     assert len(bound(trial)) == 1, "the second wait ended with the first one"
     expect.bound("x", "y", within=30)
+
+
+@pytest.mark.feature("GANG-1.timeout", "GANG-4.groups")
+@pytest.mark.case("GA-426", severity="normal", source="spec GANG-R28: its own timer, of the gang's wait time")
+@pytest.mark.needs(Capability.VIRTUAL_TIME)
+def test_the_gangs_of_a_group_have_waiting_times_of_their_own(trial: Trial, expect: Expect) -> None:
+    """Of a NonStrict group of two gangs, a member of each holds a card: that of a for ten minutes, that of b for half a
+    minute. Another pod gets the card of b after that."""
+    trial.add(node("n1").cards(2))
+    groups = orjson.dumps([f"{trial.name}/a", f"{trial.name}/b"]).decode()
+    for name, least, wait in (("a", 1, 600), ("b", 2, 30)):
+        trial.apply(gang(name, least).waiting_time(wait).mode("NonStrict").annotation(GANG_GROUPS, groups))
+    trial.submit(*workers("a", 1), *workers("b", 2))
+    expect.stable(seconds=5)
+    trial.submit(pod("next").gpus(1))
+    expect.bound("next", within=60)
+    expect.stable(seconds=5)
+    assert bound(trial, "a") == bound(trial, "b") == []
 
 
 @pytest.mark.feature("GANG-2.nonstrict")

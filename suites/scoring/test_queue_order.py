@@ -158,14 +158,14 @@ def test_the_type_of_an_event(trial: Trial, expect: Expect) -> None:
     expect.pending("q")
     path = f"/apis/events.k8s.io/v1/namespaces/{trial.name}/events"
 
-    def found() -> dict[str, tuple[str, str]]:
+    def types() -> dict[str, tuple[str, str]]:
         rows = orjson.loads(trial.call("GET", path).body)["items"]
         return {row["reason"]: (row["type"], row.get("action") or "") for row in rows}
 
-    assert trial.reaches(lambda: found().keys() >= {"Scheduled", "FailedScheduling"}, within=30), found()
+    assert trial.reaches(lambda: types().keys() >= {"Scheduled", "FailedScheduling"}, within=30), types()
     # Recorders of the older API give no action.
-    assert found()["Scheduled"] in {("Normal", "Binding"), ("Normal", "")}, found()
-    assert found()["FailedScheduling"] in {("Warning", "Scheduling"), ("Warning", "")}, found()
+    assert types()["Scheduled"] in {("Normal", "Binding"), ("Normal", "")}, types()
+    assert types()["FailedScheduling"] in {("Warning", "Scheduling"), ("Warning", "")}, types()
 
 
 @pytest.mark.feature("SHELL-5.binding")

@@ -386,7 +386,7 @@ class GroupEngine:
             if (
                 entry.last_message != rejection.message
                 or rejection.nominated is not None
-                or not (rejection.said or is_reserve_pod(entry.info.pod))  # it was refused, or is on its way
+                or not (rejection.is_present or is_reserve_pod(entry.info.pod))  # it was refused, or is on its way
             ):  # waiting gangs must not write at each attempt
                 entry.last_message = rejection.message
                 decisions.append(rejection)
