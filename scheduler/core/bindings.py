@@ -34,7 +34,7 @@ class Bindings:
             raise
         if self._kept.size:
             self._kept.place(info, state, node)
-        return Bind(info, node, marks.annotations, marks.labels, marks.node_annotations, marks.preparation)
+        return Bind(info, node, marks.annotations, marks.labels, marks.node_annotations, marks.preparation, marks.stale)
 
     def take(self, uid: str) -> tuple[Entry, Runner, CycleState] | None:
         """The pod whose result is known now, with the runner and the state of its cycle; None if it is gone."""

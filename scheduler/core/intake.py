@@ -222,6 +222,8 @@ class Intake:
         entry = self._queue.find(uid)
         if entry is not None:
             before = entry.info.pod
+            if not entry.grouped:
+                self._follow_nomination(entry.info, pod)
             if before.spec == pod.spec and before.metadata.labels == pod.metadata.labels:
                 same_marks = before.metadata.annotations == pod.metadata.annotations
                 if same_marks or self._cache.classes.of(pod) is entry.info.pod_class:
@@ -250,6 +252,21 @@ class Intake:
             self._handle.nominator.nominate(info, node)
             if self.groups is not None:
                 self.groups.pod_nominated(info)
+
+    def _follow_nomination(self, info: PodInfo, pod: Pod) -> None:
+        """Another program changed `status.nominatedNodeName` of a pod that waits.
+
+        What this scheduler wrote itself is known, or was replaced by something that is still to be written.
+        """
+        before, node = info.pod.status.nominated_node_name, pod.status.nominated_node_name
+        nominator = self._handle.nominator
+        if node == before or nominator.node_of(info.uid) != before:
+            return
+        if before:
+            nominator.forget(info.uid)
+            self._open(before)
+        if node:
+            nominator.nominate(info, node)
 
     def _leave_queue(self, uid: str) -> None:
         self._queue.remove(uid)

@@ -235,4 +235,5 @@ def _merged(changes: MetadataChanges, other: MetadataChanges) -> MetadataChanges
         {**changes.labels, **other.labels},
         {**changes.node_annotations, **other.node_annotations},
         merged(changes.preparation, other.preparation),
+        changes.stale + other.stale,
     )

@@ -20,6 +20,7 @@ class Bind(msgspec.Struct, frozen=True):
     labels: Mapping[str, str] = msgspec.field(default_factory=dict)
     node_annotations: Mapping[str, str] = msgspec.field(default_factory=dict)  # written before the binding
     preparation: Preparation | None = None  # done before all this
+    stale: tuple[str, ...] = ()  # annotations of the pod that are taken away before the binding
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,17 @@ class Reject:
     message: str
     reason: str = "Unschedulable"  # or SchedulerError
     nominated: str | None = None
+
+    @property
+    def is_present(self) -> bool:
+        """Whether the pod has this condition already."""
+        return any(
+            condition.type == "PodScheduled"
+            and condition.status == "False"
+            and condition.reason == self.reason
+            and condition.message == self.message
+            for condition in self.info.pod.status.conditions
+        )
 
 
 @dataclass(frozen=True, slots=True)

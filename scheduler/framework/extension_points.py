@@ -291,13 +291,15 @@ class PostBind(Plugin):
 class MetadataChanges(msgspec.Struct, frozen=True):
     """Labels and annotations to write to a pod with its binding, and annotations to write to its node before that.
 
-    `preparation`: patches of other objects that come first, and what must then hold.
+    `preparation`: patches of other objects that come first, and what must then hold. `stale`: annotations of the pod to
+    take away before that.
     """
 
     annotations: Mapping[str, str]
     labels: Mapping[str, str]
     node_annotations: Mapping[str, str] = msgspec.field(default_factory=dict)
     preparation: Preparation | None = None
+    stale: tuple[str, ...] = ()
 
 
 NO_METADATA_CHANGES = MetadataChanges({}, {})

@@ -1,8 +1,8 @@
 """Binder: writes decisions to the API server and reports the results to the core.
 
 A binding is one request: the Binding object carries the annotations, and the API server merges them into the pod when
-it sets the node. Only labels, which older API servers do not take from a Binding, cost a patch before it, and so do
-marks on the node.
+it sets the node. Only labels, which older API servers do not take from a Binding, and annotations that go cost a patch
+before it, and so do marks on the node.
 """
 
 import logging
@@ -161,10 +161,11 @@ class Binder:
         self._rest.merge(node_path(decision.node), marks, self._or_look(decision, patched), uid=uid)
 
     def _label(self, decision: Bind) -> None:
-        if not decision.labels:
+        if not (decision.labels or decision.stale):
             self._post_binding(decision)
             return
-        patch = {"metadata": {"labels": dict(decision.labels)}}
+        # A merge patch takes away what is null; a Binding cannot.
+        patch = {"metadata": {"labels": dict(decision.labels), "annotations": dict.fromkeys(decision.stale)}}
 
         def patched(response: Response) -> None:
             if response.ok:
@@ -251,7 +252,7 @@ class Binder:
             if event is not None:
                 self._events.warning(pod, event[0], "Scheduling", event[1])
         status: dict[str, Any] = {}
-        if not _says(pod, decision):
+        if not decision.is_present:
             status["conditions"] = [
                 {
                     "type": "PodScheduled",
@@ -341,15 +342,4 @@ def _purpose(decision: Evict) -> str:
     return (
         f"preempting to accommodate higher priority pods, preemptor: {decision.preemptor},"
         f" triggerPod: {decision.by.key}"
-    )
-
-
-def _says(pod: Pod, decision: Reject) -> bool:
-    """Whether the pod has the same condition already."""
-    return any(
-        condition.type == "PodScheduled"
-        and condition.status == "False"
-        and condition.reason == decision.reason
-        and condition.message == decision.message
-        for condition in pod.status.conditions
     )

@@ -8,7 +8,7 @@ from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.fault_injection.transport import Link, OfKind
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.harness.subject.protocol import Subject
-from seatrial.scheduler.api.builders import node, pod
+from seatrial.scheduler.api.builders import gang, node, pod
 from seatrial.scheduler.api.transport import STRATEGIC_MERGE_PATCH
 from seatrial.suites.faults.schedulers import link, pause, running, witnessed
 from seatrial.suites.scoring.rules import HOST
@@ -61,6 +61,34 @@ def test_a_watch_is_told_inside_that_it_is_too_old(trial: Trial, expect: Expect,
     expect.bound("gated", "for-the-room", "for-the-node", within=90)
     trial.submit(pod("stays").request(cpu=1).select({HOST: "lost"}))  # now the nodes, too, have been listed again
     expect.pending("stays")
+
+
+@pytest.mark.feature("HIL-4.api-errors", "GANG-1.all-or-nothing")
+@pytest.mark.case("FT-176", severity="critical", source=TOO_OLD)
+@pytest.mark.long(seconds=12)
+def test_what_is_replaced_in_a_gap_is_another_object(trial: Trial, expect: Expect, link: Link) -> None:
+    """Disconnected for a while, after which the watches are too old. Meanwhile a pod that holds a node is replaced by
+    one of its name and of another scheduler, and the PodGroup of a gang of three by one of two: the pod that waits for
+    the node is bound, and so are the two members."""
+    trial.add(node("full").cpu(1), node("free").cpu(8))
+    witnessed(trial, expect)
+    trial.apply(gang("train", 3))
+    members = [pod(f"train-{number}").request(cpu=1).select({HOST: "free"}).in_gang("train") for number in range(2)]
+    trial.submit(pod("holder").request(cpu=1).select({HOST: "full"}), *members)
+    expect.bound("holder")
+    trial.submit(pod("for-the-room").request(cpu=1).select({HOST: "full"}))
+    expect.pending("for-the-room")
+    expect.held("train-0", "train-1")
+
+    link.cut()
+    link.expire_watches()
+    assert trial.call("DELETE", trial.path("PodGroup", "train")).ok
+    trial.apply(gang("train", 2))
+    trial.delete("holder")
+    trial.submit(pod("holder").request(cpu=1).scheduler("somebody-else"))
+    pause(trial, 10, real=2)
+    link.heal()
+    expect.bound("for-the-room", "train-0", "train-1", within=90)
 
 
 @pytest.mark.feature("HIL-4.api-errors")

@@ -7,7 +7,15 @@ from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.harness.subject.protocol import Subject
 from seatrial.scheduler.api.builders import gang, node, pod
-from seatrial.scheduler.api.podgroup import GANG_MODE, GANG_WAITING_TIME, POD_GROUP_NAME_LABEL
+from seatrial.scheduler.api.podgroup import (
+    BIND_GANG_GROUP,
+    BIND_MEMBER_COUNT,
+    GANG_MODE,
+    GANG_WAITING_TIME,
+    OLD_BIND_GANG_GROUP,
+    OLD_BIND_MEMBER_COUNT,
+    POD_GROUP_NAME_LABEL,
+)
 from seatrial.suites.gang.members import bound, names, workers
 
 pytestmark = [pytest.mark.needs(Capability.HARDWARE)]
@@ -117,3 +125,60 @@ def test_one_gang_that_is_not_strict_keeps_the_places_of_its_group(trial: Trial,
     trial.add(node("n2").cards(2))
 
     expect.bound("a-0", "a-1", "b-0", "b-1", within=60)
+
+
+@pytest.mark.feature("GANG-1.marked")
+@pytest.mark.case(
+    "GA-420", severity="normal", source="koordinator 1.8 pkg/scheduler/plugins/coscheduling/coscheduling.go: PreBind"
+)
+@pytest.mark.parametrize("member", [True, False], ids=["member", "no-member"])
+def test_a_copy_of_a_bound_member_has_no_marks(trial: Trial, expect: Expect, *, member: bool) -> None:
+    """A member that was bound with another is deleted. A pod with its annotations comes, of its gang or of none, and is
+    bound alone: it does not say that others were bound with it."""
+    marks = {BIND_GANG_GROUP, BIND_MEMBER_COUNT, OLD_BIND_GANG_GROUP, OLD_BIND_MEMBER_COUNT}
+    trial.add(node("n1").cards(3))
+    trial.apply(gang("train", 2))
+    trial.submit(*workers("train", 2))
+    annotations = expect.bound(*names("train", 2))[0].metadata.annotations
+    assert marks <= annotations.keys()
+    trial.delete("train-0")
+    expect.gone("train-0")
+    copy = pod("train-0").gpus(1)
+    if member:
+        copy.in_gang("train")
+    for key in marks:
+        copy.annotation(key, annotations[key])
+
+    trial.submit(copy)
+
+    left = marks & expect.bound("train-0").metadata.annotations.keys()
+    assert not left, left
+
+
+@pytest.mark.feature("GANG-1.timeout", "GANG-2.nonstrict", "GANG-3.restart")
+@pytest.mark.case("GA-421", severity="critical", source="ours")
+@pytest.mark.needs(Capability.VIRTUAL_TIME)  # a waiting time of a minute
+@pytest.mark.parametrize("comes", [True, False], ids=["the-third-card-comes", "no-card-comes"])
+def test_places_of_members_after_a_restart(
+    trial: Trial, expect: Expect, subject: Subject | None, *, comes: bool
+) -> None:
+    """Two of three members of a NonStrict gang hold the cards for a minute, and the scheduler is restarted after half
+    of it. The members have them again: the gang starts with a third card, or another pod gets the two after a
+    minute."""
+    if subject is None:
+        pytest.skip("needs a scheduler that the harness started, found one that was deployed")
+    trial.add(node("n1").cards(2))
+    trial.apply(gang("train", 3).waiting_time(60).mode("NonStrict"))
+    trial.submit(*workers("train", 3))
+    expect.stable(seconds=30)
+    subject.kill()
+    subject.start_again()
+    expect.stable(seconds=5)
+    trial.submit(pod("whole").gpus(2))
+    expect.stable(seconds=40)
+    assert bound(trial) == []
+    if comes:
+        trial.add(node("n2").cards(1))
+        expect.bound(*names("train", 3), within=30)
+    else:
+        expect.bound("whole", within=40)

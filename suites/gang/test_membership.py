@@ -8,6 +8,8 @@ from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import PodBuilder, gang, node, pod, priority_class
 from seatrial.scheduler.api.podgroup import (
+    BIND_GANG_GROUP,
+    BIND_MEMBER_COUNT,
     GANG_GROUPS,
     GANG_MIN,
     GANG_NAME,
@@ -119,6 +121,23 @@ def test_which_of_two_names_counts(trial: Trial, expect: Expect, first: str, sec
     trial.submit(built[1])
 
     expect.bound(*names("train", 2))
+
+
+@pytest.mark.feature("GANG-1.marked", "GANG-4.groups")
+@pytest.mark.case(
+    "GA-422",
+    severity="normal",
+    source="koordinator 1.8 pkg/scheduler/plugins/coscheduling/core/core.go: GetGangBindingInfo",
+)
+def test_members_of_a_group_say_how_many_are_bound_together(trial: Trial, expect: Expect) -> None:
+    """A gang of two and one of one are a group: each member has the names of both gangs, and the number three."""
+    trial.add(node("n1").cards(3))
+    ids = [f"{trial.name}/{name}" for name in ("serve", "train")]
+    groups = orjson.dumps(ids).decode()
+    trial.apply(*(gang(name, count).annotation(GANG_GROUPS, groups) for name, count in (("train", 2), ("serve", 1))))
+    trial.submit(*workers("train", 2), *workers("serve", 1))
+    marks = [each.metadata.annotations for each in expect.bound(*names("train", 2), "serve-0")]
+    assert [(each.get(BIND_GANG_GROUP), each.get(BIND_MEMBER_COUNT)) for each in marks] == [(",".join(ids), "3")] * 3
 
 
 @pytest.mark.feature("GANG-4.groups")

@@ -3,13 +3,14 @@
 A member asks for one card of an A10 node, so the room is a number of cards.
 """
 
+import orjson
 import pytest
 
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import PodBuilder, gang, node, pod, priority_class
-from seatrial.scheduler.api.podgroup import POD_GROUP_LABEL
+from seatrial.scheduler.api.podgroup import GANG_GROUPS, POD_GROUP_LABEL
 from seatrial.suites.gang.members import bound, names, workers
 
 pytestmark = [pytest.mark.needs(Capability.HARDWARE)]
@@ -49,13 +50,31 @@ def test_each_member_has_a_waiting_time_of_its_own(trial: Trial, expect: Expect)
     expect.bound("x", "y", within=30)
 
 
+@pytest.mark.feature("GANG-1.timeout", "GANG-4.groups")
+@pytest.mark.case("GA-426", severity="normal", source="spec GANG-R28: its own timer, of the gang's wait time")
+@pytest.mark.needs(Capability.VIRTUAL_TIME)
+def test_the_gangs_of_a_group_have_waiting_times_of_their_own(trial: Trial, expect: Expect) -> None:
+    """Of a NonStrict group of two gangs, a member of each holds a card: that of a for ten minutes, that of b for half a
+    minute. Another pod gets the card of b after that."""
+    trial.add(node("n1").cards(2))
+    groups = orjson.dumps([f"{trial.name}/a", f"{trial.name}/b"]).decode()
+    for name, least, wait in (("a", 1, 600), ("b", 2, 30)):
+        trial.apply(gang(name, least).waiting_time(wait).mode("NonStrict").annotation(GANG_GROUPS, groups))
+    trial.submit(*workers("a", 1), *workers("b", 2))
+    expect.stable(seconds=5)
+    trial.submit(pod("next").gpus(1))
+    expect.bound("next", within=60)
+    expect.stable(seconds=5)
+    assert bound(trial, "a") == bound(trial, "b") == []
+
+
 @pytest.mark.feature("GANG-2.nonstrict")
 @pytest.mark.case("GA-101", severity="critical")
 @pytest.mark.long(seconds=8)
 @pytest.mark.needs(Capability.OWN_CLUSTER)  # priority classes
 def test_a_more_important_pod_takes_the_place_of_a_waiting_member(trial: Trial, expect: Expect) -> None:
-    """A member holds the only card for its gang. A more important pod gets it; the member is not deleted, and the gang
-    is bound when there are two cards."""
+    """A member holds the only card for its gang. A more important pod gets it; the member is not deleted, it has a
+    reason, and the gang is bound when there are two cards."""
     boss = first_in_queue(trial, preempts=True)
     trial.add(node("n1").cards(1))
     trial.apply(gang("train", 2).waiting_time(600).mode("NonStrict"))
@@ -67,6 +86,7 @@ def test_a_more_important_pod_takes_the_place_of_a_waiting_member(trial: Trial, 
 
     expect.bound("boss")
     expect.stable(seconds=5)
+    expect.pending(*names("train", 2), cooled=False)  # both say why
     assert sorted(pod.metadata.name for pod in trial.pods() if not pod.deleting) == ["boss", *names("train", 2)]
     trial.add(node("n2").cards(2))
     expect.bound(*names("train", 2), within=60)
@@ -120,6 +140,28 @@ def test_members_that_are_being_deleted_hold_nothing(trial: Trial, expect: Expec
     finally:
         for name in names("train", 3):
             trial.call("PATCH", trial.path("Pod", name), {"metadata": {"finalizers": None}})
+
+
+@pytest.mark.feature("GANG-1.timeout", "GANG-2.nonstrict")
+@pytest.mark.case("GA-423", severity="normal", source="ours: upstream counts it until it is gone")
+@pytest.mark.long(seconds=6)
+def test_a_member_that_is_being_deleted_does_not_complete_a_gang(trial: Trial, expect: Expect) -> None:
+    """The first member of a gang of three is deleted, but a finalizer keeps it. The other two come: they hold no cards,
+    and another pod gets both."""
+    trial.add(node("n1").cards(2))
+    trial.apply(gang("train", 3).waiting_time(600).mode("NonStrict"))
+    (leaving,) = workers("train", 1)
+    leaving.manifest["metadata"]["finalizers"] = ["seatrial.dev/hold"]
+    trial.submit(leaving)
+    try:
+        assert trial.call("DELETE", trial.path("Pod", "train-0")).ok
+        trial.settle(2)
+        trial.submit(*workers("train", 2, first=1))
+        expect.stable(seconds=5)
+        trial.submit(pod("whole").gpus(2))
+        expect.bound("whole")
+    finally:
+        trial.call("PATCH", trial.path("Pod", "train-0"), {"metadata": {"finalizers": None}})
 
 
 @pytest.mark.feature("GANG-1.all-or-nothing", "CPU-1.policies")

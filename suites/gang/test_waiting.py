@@ -53,6 +53,24 @@ def test_a_waiting_gang_says_why_once(trial: Trial, expect: Expect) -> None:
 
 
 @pytest.mark.feature("GANG-6.said")
+@pytest.mark.case("GA-424", severity="normal", source="ours")
+def test_the_reason_of_a_member_follows_its_gang(trial: Trial, expect: Expect) -> None:
+    """The first member of a gang of two is gated, so that no autoscaler adds a node for it. The second one comes, and
+    there is no room: then both are unschedulable."""
+    trial.add(node("n1").cards(1))
+    trial.apply(gang("train", 2))
+
+    def reason(name: str) -> list[str]:
+        return [each.reason for each in trial.pod(name).status.conditions if each.type == "PodScheduled"]
+
+    trial.submit(*workers("train", 1))
+    assert trial.reaches(lambda: reason("train-0") == ["SchedulingGated"], within=10), reason("train-0")
+    trial.submit(*workers("train", 1, first=1))
+    expect.pending(*names("train", 2), saying="gets rejected due to")
+    assert [reason(name) for name in names("train", 2)] == [["Unschedulable"]] * 2
+
+
+@pytest.mark.feature("GANG-6.said")
 @pytest.mark.case("GA-351", severity="normal", source="koordinator: coscheduling/core/core.go@v1.7.0, PostFilter")
 def test_a_member_with_room_says_which_one_has_none(trial: Trial, expect: Expect) -> None:
     """One of two members asks for more cards than a node has: the other one's condition names it."""
@@ -95,6 +113,28 @@ def test_a_gang_starts_when_its_node_is_uncordoned(trial: Trial, expect: Expect)
     assert trial.call("PATCH", "/api/v1/nodes/n1", {"spec": {"unschedulable": None}}).ok
 
     expect.bound("train-0", "train-1", within=20)
+
+
+@pytest.mark.feature("GANG-1.all-or-nothing", "GANG-1.match-policy")
+@pytest.mark.case("GA-425", severity="critical", source="spec GANG-R30")
+@pytest.mark.needs(Capability.NODES)
+@pytest.mark.long(seconds=20)
+def test_all_members_start_where_there_are_more_than_the_minimum(trial: Trial, expect: Expect) -> None:
+    """A gang of two, of which members that wait alone count, is bound. Four more members wait, as the node is cordoned.
+    It opens: all four start, two by two."""
+    trial.add(node("n1").cards(6))
+    trial.apply(gang("train", 2).match_policy("only-waiting"))
+    trial.submit(*workers("train", 2))
+    expect.running(*names("train", 2))
+    assert trial.call("PATCH", "/api/v1/nodes/n1", {"spec": {"unschedulable": True}}).ok
+    trial.settle()
+    trial.submit(*workers("train", 4, first=2))
+    expect.stable(seconds=12)
+    assert bound(trial) == names("train", 2)
+
+    assert trial.call("PATCH", "/api/v1/nodes/n1", {"spec": {"unschedulable": None}}).ok
+
+    expect.bound(*names("train", 4, first=2), within=40)
 
 
 @pytest.mark.feature("GANG-1.all-or-nothing", "QUOTA-1.max-bound")

@@ -13,6 +13,7 @@ from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import disruption_budget, gang, network_topology, pod, reservation
 from seatrial.scheduler.api.builders import node as node_builder
 from seatrial.suites.preemption.jobs import PREEMPTING, filler, left, names, nominated, workers
+from seatrial.suites.preemption.nominations import freeze
 from seatrial.suites.preemption.priorities import classes
 from seatrial.suites.topology.topologies import in_tree
 
@@ -166,3 +167,29 @@ def test_pods_that_end_make_room_for_a_gathered_gang(classes: Trial, expect: Exp
     assert classes.reaches(lambda: sorted(nominated(classes, *names("train", 2))) == sorted(nodes[ending]), within=20)
     expect.stable(seconds=5)
     assert left(classes) == [f"low-{name}" for name in nodes[other]]
+
+
+@pytest.mark.feature("PRE-2.gather", "PRE-3.holds-capacity")
+@pytest.mark.case("PR-295", severity="critical", source="spec GANG-R87, GANG-R88")
+@pytest.mark.needs(Capability.VIRTUAL_TIME)  # simulated containers end soon, whatever their grace period is
+def test_the_room_of_a_gang_is_held_when_it_is_tried_again(classes: Trial, expect: Expect) -> None:
+    """One of two victims has ended, the other one ends slowly. A pod leaves n3, where two cards have 60 % left: by sums
+    there is room for a member, so that the gang is tried again. The free card is not given to another pod."""
+    blocks(classes, {"b1": ("n1", "n2")})
+    classes.add(node_builder("n3").gpus("a10", 2).label("host", "n3").label(SPINE, "s1").label(BLOCK, "b1"))
+    shares = [pod(f"share-{number}").gpu_share(40).priority_class("trial-top").on(host="n3") for number in range(2)]
+    leaves = pod("leaves").request(cpu=1).priority_class("trial-top").on(host="n3")
+    classes.submit(filler("quick", "n1"), filler("slow", "n2", grace=600), *shares, leaves)
+    expect.running("quick", "slow", "share-0", "share-1", "leaves")
+    freeze(classes, "n2")
+    classes.apply(gang("train", 2).gather("BlockLayer", "MustGather"))
+    classes.submit(*workers("train", 2, priority="trial-high"))
+    expect.gone("quick", "slow")
+    assert classes.reaches(lambda: sorted(nominated(classes, *names("train", 2))) == ["n1", "n2"], within=10)
+    expect.stable(seconds=12)
+
+    classes.delete("leaves")
+    expect.stable(seconds=5)
+
+    classes.submit(filler("next", "n1"))
+    expect.pending("next")

@@ -259,6 +259,23 @@ def test_a_pod_without_a_gang_evicts_whole_jobs_too(classes: Trial, expect: Expe
     expect.gone("wide-n1", "wide-n2")
 
 
+@pytest.mark.feature("PRE-2.whole-jobs", "PRE-2.protected")
+@pytest.mark.case("PR-294", severity="critical", source="ours")
+def test_a_pod_without_a_gang_evicts_no_part_of_a_job(classes: Trial, expect: Expect) -> None:
+    """One of two pods of a job may not be preempted, and a pod without a gang needs the card of the other: both stay,
+    also by the preemption of single pods that comes after that of jobs."""
+    hosts(classes, n1=1, n2=1)
+    protected = of_job("wide", "n2").label("scheduling.koordinator.sh/disable-preemptible", "true")
+    classes.submit(of_job("wide", "n1"), protected)
+    expect.running("wide-n1", "wide-n2")
+
+    classes.submit(filler("boss", "n1", priority="trial-top"))
+
+    expect.pending("boss")
+    expect.stable(seconds=12)
+    assert left(classes) == ["boss", "wide-n1", "wide-n2"]
+
+
 @pytest.mark.feature("PRE-2.quota")
 @pytest.mark.case("JP-069", severity="critical")
 def test_what_the_victims_use_of_the_quota_is_free_for_the_gang(classes: Trial, expect: Expect) -> None:

@@ -11,6 +11,7 @@ from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import PodBuilder, node
 from seatrial.scheduler.api.transport import STRATEGIC_MERGE_PATCH
 from seatrial.suites.faults.schedulers import link, running
+from seatrial.suites.preemption.jobs import PREEMPTING
 from seatrial.suites.preemption.nominations import end, freeze, of, preempt_on_frozen, thaw
 from seatrial.suites.preemption.priorities import classes
 from seatrial.suites.scoring.rules import HOST, REQUIRED, patch, resize, term
@@ -244,6 +245,76 @@ def test_a_nomination_ends_with_a_refused_binding(classes: Trial, expect: Expect
     assert link.refused, "a binding was to be tried"
     link.heal()
     assert expect.bound("high", within=20).spec.node_name == "n1"
+
+
+def nominate(trial: Trial, name: str, where: str | None) -> None:
+    """Have the pod's status name a node, as another program does."""
+    path = f"{trial.path('Pod', name)}/status"
+    assert trial.call("PATCH", path, {"status": {"nominatedNodeName": where}}).ok
+    trial.settle(2)
+
+
+NOMINATOR = "kubernetes pkg/scheduler/backend/queue/nominator.go@v1.34: UpdateNominatedPod"
+
+
+def nominated_by_another(trial: Trial, expect: Expect) -> None:
+    """A pod waits, and another program nominates it to n1: a less important one does not get what is free there."""
+    trial.add(node("n1").cpu(4), node("n2").cpu(1))
+    trial.submit(of("top", "holder", 2), of("top", "small", 1).select({HOST: "n2"}))
+    expect.running("holder", "small")
+    trial.submit(of("high", "waits", 4))
+    expect.pending("waits")
+    nominate(trial, "waits", "n1")
+    trial.submit(of("low", "first", 2))
+    expect.pending("first")
+
+
+@pytest.mark.feature("PRE-1.freed-place")
+@pytest.mark.case("PR-290", severity="normal", source=NOMINATOR)
+@pytest.mark.parametrize("then", [None, "n2"], ids=["nowhere", "other-node"])
+def test_another_program_nominates_a_waiting_pod(classes: Trial, expect: Expect, then: str | None) -> None:
+    """The nomination is taken back later, or names n2, which is full: the next pod gets the room."""
+    nominated_by_another(classes, expect)
+    classes.delete("first")
+    nominate(classes, "waits", then)
+    classes.submit(of("low", "second", 2))
+    assert expect.bound("second").spec.node_name == "n1"
+
+
+@pytest.mark.feature("PRE-1.freed-place")
+@pytest.mark.case(
+    "PR-291", severity="normal", source="kubernetes 1.37 pkg/scheduler/eventhandlers.go: hasNominatedNodeNameChanged"
+)
+@pytest.mark.long(seconds=15)
+@pytest.mark.parametrize("then", [None, "n2"], ids=["nowhere", "other-node"])
+def test_another_program_ends_a_nomination(classes: Trial, expect: Expect, then: str | None) -> None:
+    """The same where the less important pod waits: it is bound as soon as the nomination has ended."""
+    nominated_by_another(classes, expect)
+    nominate(classes, "waits", then)
+    assert expect.bound("first", within=20).spec.node_name == "n1"
+
+
+@pytest.mark.feature("PRE-1.lower-goes")
+@pytest.mark.case("PR-292", severity="critical", source="spec FWK-R75, GANG-R71: unless that node cannot help any more")
+@pytest.mark.long(seconds=15)
+@pytest.mark.parametrize(
+    "profile", ["", pytest.param(PREEMPTING, marks=pytest.mark.profile(PREEMPTING))], ids=["pod", "job"]
+)
+def test_a_pod_whose_nominated_node_is_closed_preempts_elsewhere(classes: Trial, expect: Expect, profile: str) -> None:
+    """The victim on the nominated node ends slowly, and the node is cordoned. The pod that is in the way on another
+    node, which opens, is evicted meanwhile."""
+    classes.add(node("n1").cpu(4))
+    high = of("high", "high", 4)
+    preempt_on_frozen(classes, expect, of("low", "victim", 4), by=high.scheduler(profile) if profile else high)
+    classes.add(node("n2").cpu(4).taint("closed"))
+    classes.submit(of("low", "other", 4).node_name("n2"))
+    expect.running("other")
+    cordon(classes, "n1", on=True)
+    expect.pending("high")
+    patch(classes, "/api/v1/nodes/n2", {"spec": {"taints": []}})
+    expect.gone("other")
+    assert expect.bound("high", within=30).spec.node_name == "n2"
+    thaw(classes, "n1")
 
 
 def beside_partner(built: PodBuilder) -> PodBuilder:

@@ -20,7 +20,8 @@ pytestmark = [pytest.mark.needs(Capability.NODES)]
 @pytest.mark.feature("PRE-1.freed-place")
 @pytest.mark.case("PR-030", severity="critical")
 def test_the_nominated_node_is_written(classes: Trial, expect: Expect) -> None:
-    """While its victim terminates, the pod's status names the node, and the victim's condition has the reason."""
+    """While its victim terminates, the pod's status names the node, and the victim's condition has the reason, beside
+    the conditions that it had."""
     classes.add(node("n1").cpu(4))
     preempt_on_frozen(classes, expect, of("low", "victim", 4), by=of("high", "high", 4))
     reasons = [
@@ -29,6 +30,8 @@ def test_the_nominated_node_is_written(classes: Trial, expect: Expect) -> None:
         if condition.status == "True"
     ]
     assert ("DisruptionTarget", "PreemptionByScheduler") in reasons, f"the victim's conditions are {reasons}"
+    kept = {condition.type for condition in classes.pod("victim").status.conditions}
+    assert {"PodScheduled", "Ready"} <= kept, f"the victim's conditions are {sorted(kept)}"
     thaw(classes, "n1")
     assert expect.bound("high").spec.node_name == "n1"
 

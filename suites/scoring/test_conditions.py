@@ -144,3 +144,19 @@ def test_a_node_that_opens_is_no_reason_any_more(
     trial.pass_time(2)
     assert trial.call("PATCH", "/api/v1/nodes/n1", {"spec": opened}).ok
     expect.pending("large", "larger", saying="1 Insufficient cpu", within=20)
+
+
+@pytest.mark.feature("SHELL-5.refusal")
+@pytest.mark.case(
+    "SC-721",
+    severity="normal",
+    source="kubernetes pkg/scheduler/backend/queue/scheduling_queue.go@v1.34: isPodWorthRequeuing,"
+    " a pod that no plugin rejected",
+)
+@pytest.mark.long(seconds=15)
+def test_a_cluster_without_nodes_is_no_reason_after_the_first_node(trial: Trial, expect: Expect) -> None:
+    """Two pods wait in a cluster without nodes. A node comes that is too small for them: both say so."""
+    trial.submit(pod("large").request(cpu=4), pod("larger").request(cpu=6))
+    expect.pending("large", "larger", saying="no nodes available to schedule pods")
+    trial.add(node("n1").cpu(2))
+    expect.pending("large", "larger", saying="0/1 nodes are available: 1 Insufficient cpu", within=20)

@@ -5,6 +5,7 @@ Each case is set up where scores and chance cannot give the same result: one nod
 
 from itertools import permutations
 
+import orjson
 import pytest
 
 from seatrial.fixtures.expect import Expect
@@ -148,6 +149,26 @@ def test_the_event_of_a_binding(trial: Trial, expect: Expect) -> None:
 
 
 @pytest.mark.feature("SHELL-5.binding")
+@pytest.mark.case("SC-722", severity="normal", source="kubernetes pkg/scheduler/schedule_one.go@v1.34: Eventf")
+def test_the_type_of_an_event(trial: Trial, expect: Expect) -> None:
+    """The event of a placed pod is a normal one about a binding; that of a refused one is a warning."""
+    trial.add(node("n1").cpu(1))
+    trial.submit(pod_with("p"), pod_with("q").request(cpu=2))
+    expect.bound("p")
+    expect.pending("q")
+    path = f"/apis/events.k8s.io/v1/namespaces/{trial.name}/events"
+
+    def types() -> dict[str, tuple[str, str]]:
+        rows = orjson.loads(trial.call("GET", path).body)["items"]
+        return {row["reason"]: (row["type"], row.get("action") or "") for row in rows}
+
+    assert trial.reaches(lambda: types().keys() >= {"Scheduled", "FailedScheduling"}, within=30), types()
+    # Recorders of the older API give no action.
+    assert types()["Scheduled"] in {("Normal", "Binding"), ("Normal", "")}, types()
+    assert types()["FailedScheduling"] in {("Warning", "Scheduling"), ("Warning", "")}, types()
+
+
+@pytest.mark.feature("SHELL-5.binding")
 @pytest.mark.case(
     "SC-690", severity="normal", source="kubernetes pkg/apis/core/validation/events.go@v1.37.2: NoteLengthLimit"
 )
@@ -203,3 +224,23 @@ def test_of_pods_that_come_at_once_the_most_important_are_placed(
 
     expect.bound("high", "middle", within=60)
     expect.pending("low")
+
+
+@pytest.mark.feature("SCORE-4.queue")
+@pytest.mark.case("SC-720", severity="normal", source="kubernetes plugins/queuesort/priority_sort.go@v1.34: Less")
+@pytest.mark.long(seconds=8)
+@pytest.mark.needs(Capability.OWN_CLUSTER)  # priority classes
+def test_of_equal_pods_that_are_heard_of_at_once_the_older_is_placed(trial: Trial, expect: Expect, link: Link) -> None:
+    """Two important pods come, and a less important one between them, while the scheduler hears of none. There is room
+    for one: the older one of the important pods gets it."""
+    trial.apply(priority_class("trial-high", 3000, preempts=False))
+    trial.add(node("n1").cpu(1))
+    witnessed(trial, expect)
+    link.hold_streams()
+    for name, level in (("z", "trial-high"), ("m", ""), ("a", "trial-high")):
+        built = pod(name).request(cpu=1)
+        trial.submit(built.priority_class(level) if level else built)
+        pause(trial, 1, real=1)
+    link.heal()
+    expect.bound("z", within=60)
+    expect.pending("a", "m")

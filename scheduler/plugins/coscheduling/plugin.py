@@ -46,6 +46,7 @@ from seatrial.scheduler.plugins.coscheduling.topology.selector import SelectorPe
 
 SELECTED: StateKey[str] = StateKey("Coscheduling/selector")
 POSITIONS: StateKey[dict[str, int]] = StateKey("Coscheduling/positions")
+_MARKS = (BIND_GANG_GROUP, BIND_MEMBER_COUNT, OLD_BIND_GANG_GROUP, OLD_BIND_MEMBER_COUNT)
 
 
 class Coscheduling(PreEnqueue, PostFilter, ScoreBatch, PreBind, GroupScheduling):
@@ -129,13 +130,14 @@ class Coscheduling(PreEnqueue, PostFilter, ScoreBatch, PreBind, GroupScheduling)
         return PostFilterResult(Status.unresolvable(*result.status.reasons), clear_nomination=result.clear_nomination)
 
     def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> MetadataChanges:
-        """How many pods are bound together with this one (GANG-R40)."""
+        """How many pods are bound together with this one (GANG-R40). A pod that is bound alone loses such marks, which
+        it has if its manifest is a copy of a bound pod."""
         gang = self.cache.gang_of(pod.metadata.uid)
         if gang is None:
-            return NO_METADATA_CHANGES
+            return _without_marks(pod)
         group = gang.group
         if len(group.binding) < 2 or pod.metadata.uid not in group.binding:
-            return NO_METADATA_CHANGES
+            return _without_marks(pod)
         count = str(len(group.binding))
         return MetadataChanges(
             {
@@ -146,3 +148,9 @@ class Coscheduling(PreEnqueue, PostFilter, ScoreBatch, PreBind, GroupScheduling)
             },
             {},
         )
+
+
+def _without_marks(pod: Pod) -> MetadataChanges:
+    annotations = pod.metadata.annotations
+    stale = tuple(key for key in _MARKS if key in annotations) if annotations else ()
+    return MetadataChanges({}, {}, stale=stale) if stale else NO_METADATA_CHANGES

@@ -80,8 +80,8 @@ class ReservationController(DecisionWriter):
             else:
                 self._failed(decision, refusal(response), settled, retry=response.code != 404)
 
-        if decision.annotations:
-            body = {"metadata": {"annotations": dict(decision.annotations)}}
+        if decision.annotations or decision.stale:
+            body = {"metadata": {"annotations": {**dict.fromkeys(decision.stale), **decision.annotations}}}
             self._rest.merge(f"{RESERVATIONS_PATH}/{reservation.name}", body, annotated, uid=uid, version=version)
         else:
             self._place(decision, reservation, settled, version=version)
