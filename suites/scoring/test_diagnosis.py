@@ -39,7 +39,7 @@ def flag(services: Ask) -> Iterator[Callable[[str, str], tuple[int, str]]]:
         return answer.code, answer.body.decode()
 
     yield put
-    for name, value in (("s", "0"), ("f", "false"), ("v", "1")):
+    for name, value in (("s", "0"), ("f", "false"), ("d", "false"), ("v", "1")):
         put(name, value)
 
 
@@ -169,6 +169,57 @@ def test_rejected_nodes_are_logged(
     rest = wait_for_log(f'"{trial.name}/p" on Node "small"')
     wait_for_log(f"scores for Pod: {trial.name}/last")
     assert "Failed to filter" not in rest
+
+
+@pytest.mark.feature("SHELL-2.rejections")
+@pytest.mark.case(
+    "SC-707", severity="normal", source="koordinator 1.8 pkg/scheduler/frameworkext/schedule_diagnosis.go; spec FWK-R35"
+)
+def test_a_failure_is_logged_as_json(
+    trial: Trial, expect: Expect, flag: Callable[[str, str], tuple[int, str]], wait_for_log: LogWait
+) -> None:
+    """With d on, a failed cycle is logged with the plugin that rejected each node, and where preemption might help."""
+    trial.add(node("small").cpu(2), node("busy").cpu(8))
+    trial.submit(pod("filler").request(cpu=6))
+    expect.bound("filler")
+    flag("d", "true")
+    trial.submit(pod("p").request(cpu=4))
+    expect.pending("p")
+    key, uid = f"{trial.name}/p", trial.pod("p").metadata.uid
+    logged = wait_for_log(f"dump diagnosis for {key}, targetPod: {key}/{uid}: $").partition("\n")[0]
+    diagnosis = orjson.loads(logged)
+    assert diagnosis["questionedKey"] == key
+    of_fit = {"failedPlugin": "NodeResourcesFit", "reason": "Insufficient cpu"}
+    assert diagnosis["scheduleDiagnosis"]["nodeFailedDetails"] == [
+        {**of_fit, "failedNodes": ["small"]},
+        {**of_fit, "preemptMightHelp": True, "failedNodes": ["busy"]},
+    ]
+
+
+@pytest.mark.feature("SHELL-3.every-route")
+@pytest.mark.case(
+    "SC-706", severity="normal", source="spec FWK-R39; koordinator cmd/koord-scheduler/app/server.go@v1.7.0"
+)
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [
+        ("/healthz", "ok"),
+        ("/metrics", "scheduler_pending_pods"),
+        ("/metrics/resources", "kube_pod_resource_request"),
+        ("/configz", "componentconfig"),
+    ],
+)
+def test_what_is_served_beside_the_services(trial: Trial, expect: Expect, services: Ask, path: str, words: str) -> None:
+    """Health, metrics of the scheduler, requests of the pods, and the configuration."""
+    trial.add(node("n1").cpu(8))
+    trial.submit(pod("p").request(cpu=1))
+    expect.bound("p")
+    answer = services("GET", path)
+    assert answer.code == 200
+    lines = [line for line in answer.body.decode().splitlines() if words in line]
+    assert lines
+    if path == "/metrics/resources":
+        assert [line for line in lines if f'namespace="{trial.name}"' in line and 'pod="p"' in line]
 
 
 @pytest.mark.feature("SHELL-3.list")
