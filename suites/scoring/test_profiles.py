@@ -62,7 +62,7 @@ def test_a_pod_of_another_scheduler_is_left_alone(trial: Trial, expect: Expect) 
 )
 def test_a_label_names_the_scheduler_of_a_pod(trial: Trial, expect: Expect) -> None:
     """The label wins over schedulerName: a pod that names another scheduler is placed, and one that names this one is
-    left alone until the label is gone."""
+    left alone until the label is gone. A pod that waits and gets the label is left alone from then on."""
     trial.add(node("n1").cpu(4))
     away = pod("away").request(cpu=1).label(SCHEDULER_NAME_LABEL, "absent-scheduler")
     here = pod("here").request(cpu=1).scheduler("absent-scheduler")
@@ -71,9 +71,20 @@ def test_a_label_names_the_scheduler_of_a_pod(trial: Trial, expect: Expect) -> N
     expect.bound("here")
     expect.stable(seconds=2)
     assert trial.pod("away").status.conditions == ()
-    path = f"/api/v1/namespaces/{trial.name}/pods/away"
-    assert trial.call("PATCH", path, {"metadata": {"labels": {SCHEDULER_NAME_LABEL: None}}}).ok
+
+    def rename(name: str, scheduler: str | None) -> None:
+        body = {"metadata": {"labels": {SCHEDULER_NAME_LABEL: scheduler}}}
+        assert trial.call("PATCH", f"/api/v1/namespaces/{trial.name}/pods/{name}", body).ok
+
+    rename("away", None)
     expect.bound("away")
+    trial.submit(pod("leaves").request(cpu=8).scheduler(KOORD_SCHEDULER))
+    expect.pending("leaves")
+    rename("leaves", "absent-scheduler")
+    trial.settle(2)
+    trial.add(node("n2").cpu(16))
+    expect.stable(seconds=2)
+    assert not trial.pod("leaves").spec.node_name
 
 
 @pytest.mark.feature("SHELL-5.refusal", "SHELL-5.binding")
