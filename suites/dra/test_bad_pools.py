@@ -251,6 +251,31 @@ def test_a_taint_of_an_older_generation_evicts_nobody(trial: Trial, expect: Expe
     expect.gone("a")
 
 
+@pytest.mark.feature("DRA-3.evicts")
+@pytest.mark.case(
+    "DR-210", severity="normal", source="kubernetes 1.37 pkg/controller/devicetainteviction; spec DRA-R96, DRA-R120"
+)
+def test_a_pod_that_comes_to_a_device_that_has_failed_is_evicted(trial: Trial, expect: Expect, offers: Offers) -> None:
+    """A claim got its device, and was reserved for a pod, before the device failed. Another component binds the pod
+    then: it is evicted."""
+    trial.add(node("n1"))
+    offers.publish("n1", device("d0"))
+    trial.apply(claim("one").asks("d", offers.of_class))
+    trial.submit(pod("a").claim("d", name="one").scheduler("nobody"))
+    result = {"request": "d", "driver": offers.driver, "pool": f"{trial.name}-n1", "device": "d0"}
+    user = {"resource": "pods", "name": "a", "uid": trial.pod("a").metadata.uid}
+    written = {"status": {"allocation": {"devices": {"results": [result]}}, "reservedFor": [user]}}
+    assert trial.call("PATCH", f"{trial.path('ResourceClaim', 'one')}/status", written).ok
+    offers.taint("NoExecute")
+    trial.settle()
+
+    target = {"kind": "Node", "name": "n1"}
+    binding = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "a"}, "target": target}
+    assert trial.call("POST", f"{trial.path('Pod', 'a')}/binding", binding).ok
+
+    expect.gone("a", within=60)
+
+
 @pytest.mark.feature("DRA-3.complete")
 @pytest.mark.case("DR-184", severity="critical", source=f"{ALLOCATOR}; spec DRA-R42")
 def test_a_pool_may_be_spread_over_nodes(trial: Trial, expect: Expect, offers: Offers) -> None:

@@ -41,6 +41,33 @@ def test_a_pod_gets_a_card_by_a_template(trial: Trial, expect: Expect, offers: O
     assert len(trial.visible_devices(bound)) == 1
 
 
+@pytest.mark.feature("DRA-1.allocated")
+@pytest.mark.case("DR-208", severity="normal", source=f"{CONTROLLER}; spec DRA-R24 to DRA-R26, example E4")
+def test_a_pod_gets_a_claim_by_each_of_its_templates(trial: Trial, expect: Expect, offers: Offers) -> None:
+    """Two entries of a pod name a template each: two claims, with labels and annotations of their templates, and named
+    after pod and entry, of which long ones are cut in proportion."""
+    trial.add(node("n1"))
+    offers.publish("n1", device("d0"), device("d1"))
+    name, entries = "p" * 60, {"e" * 20: "one", "f": "two"}
+    for template in entries.values():
+        built = claim_template(template).asks("d", offers.of_class)
+        built.manifest["spec"]["metadata"] = {"labels": {"of": template}, "annotations": {"example.com/of": template}}
+        trial.apply(built)
+    user = pod(name)
+    for entry, template in entries.items():
+        user.claim(entry, template=template)
+    trial.submit(user)
+
+    expect.bound(name)
+
+    names = {template: offers.claim_of(name, entry) for entry, template in entries.items()}
+    assert len(set(names.values())) == 2
+    for template, made in names.items():
+        metadata = offers.claim(made).metadata
+        assert (metadata.labels["of"], metadata.annotations["example.com/of"]) == (template, template)
+    assert [made[:-5] for made in names.values()] == [f"{'p' * 41}-{'e' * 13}", f"{'p' * 54}-"]
+
+
 @pytest.mark.feature("DRA-1.waits")
 @pytest.mark.case("DR-002", severity="blocker", source=PLUGIN)
 def test_a_pod_waits_for_a_card_and_gets_it(trial: Trial, expect: Expect) -> None:

@@ -49,7 +49,7 @@ def test_mig_devices_of_a_card_do_not_overlap(trial: Trial, expect: Expect, offe
 )
 def test_mig_devices_that_an_administrator_has_made(trial: Trial, expect: Expect, offers: Offers) -> None:
     """Of three cards two are cut: in place of them their MIG devices are published, without counters. Two halves of one
-    card, a half, and a whole card are given. A second whole card there is not, and another half when it has been made."""
+    card, a half, and a whole card are given. There is no second whole card, and another half when it has been made."""
     cards = {"gpu-0": ["3g.40gb-0", "3g.40gb-4"], "gpu-1": ["1g.10gb-0", "3g.40gb-4"]}
 
     def made(card: str, profile: str, place: str) -> Manifest:

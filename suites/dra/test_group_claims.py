@@ -14,7 +14,7 @@ from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.harness.subject.protocol import Subject
 from seatrial.scheduler.api.builders import PodBuilder, claim, claim_template, native_gang, node, pod
-from seatrial.suites.dra.offers import NVIDIA, Offers, offers, served
+from seatrial.suites.dra.offers import NVIDIA, Offers, device, offers, served
 
 __all__ = ["offers", "served"]
 
@@ -194,3 +194,25 @@ def test_a_group_keeps_devices_that_a_member_uses(trial: Trial, expect: Expect, 
     expect.pending("train-2")
     expect.stable(seconds=5)
     assert offers.devices_of(offers.claim_of("train-0")) == devices
+
+
+@pytest.mark.feature("DRA-6.shared", "DRA-3.evicts")
+@pytest.mark.case(
+    "DR-209", severity="normal", source="kubernetes 1.37 pkg/controller/devicetainteviction; spec DRA-R120"
+)
+def test_all_members_leave_a_device_that_fails(trial: Trial, expect: Expect, offers: Offers) -> None:
+    """The device of a group's claim has to be left: both members are evicted, a pod with a claim of its own is not."""
+    trial.add(node("n1"))
+    offers.publish("n1", device("d0"), device("d1"))
+    trial.apply(claim_template("one").asks("gpu", offers.of_class))
+    group(trial, 2, {"name": "gpu", "resourceClaimTemplateName": "one"})
+    trial.submit(*members(2, template="one"))
+    expect.running("train-0", "train-1")
+    trial.submit(pod("other").claim("gpu", template="one"))
+    expect.running("other")
+    (used,) = offers.devices_of(offers.claim_of("train-0"))
+
+    offers.taint("NoExecute", device=used.partition("=")[2])
+
+    expect.gone("train-0", "train-1")
+    expect.running("other")

@@ -6,7 +6,7 @@ from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Manifest, Trial
 from seatrial.harness.clusters.fault_injection.transport import Link, bindings, nothing, writes
 from seatrial.harness.clusters.protocol import Capability
-from seatrial.scheduler.api.builders import claim, node, pod
+from seatrial.scheduler.api.builders import claim, claim_template, node, pod
 from seatrial.suites.dra.offers import Offers, device, offers, served
 from seatrial.suites.faults.schedulers import link, pause, running, witnessed
 
@@ -138,6 +138,37 @@ def test_a_claim_that_another_pod_has_got_meanwhile_keeps_its_devices(
     assert [user.name for user in offers.claim("one").status.reserved_for] == ["user"]
     link.heal()
     expect.pending("late", saying="resourceclaim not available on the node")
+
+
+@pytest.mark.feature("DRA-1.allocated")
+@pytest.mark.case("DR-207", severity="normal", source="kubernetes 1.37 pkg/controller/resourceclaim; spec DRA-R29")
+@pytest.mark.parametrize("made", [False, True], ids=["named", "of-a-template"])
+def test_a_pod_with_a_node_of_its_own_gets_its_claim(
+    trial: Trial, expect: Expect, offers: Offers, *, made: bool
+) -> None:
+    """A pod is created on a node. Its claim, which somebody gives a device of that node, is reserved for it, so that it
+    runs; the next pod waits for the device."""
+    trial.add(node("n1"))
+    offers.publish("n1", device("d0"))
+    trial.apply(claim_template("t").asks("d", offers.of_class), claim("one").asks("d", offers.of_class))
+    result = {"request": "d", "driver": offers.driver, "pool": f"{trial.name}-n1", "device": "d0"}
+    allocated = {"status": {"allocation": {"devices": {"results": [result]}, "allocationTimestamp": MOMENT}}}
+    bound = pod("a").node_name("n1")
+    name = "one"
+    if made:
+        trial.submit(bound.claim("d", template="t"))
+        assert trial.reaches(lambda: bool(offers.claim_of("a", "d")), within=30)
+        name = offers.claim_of("a", "d")
+    assert trial.call("PATCH", f"{trial.path('ResourceClaim', name)}/status", allocated).ok
+    if not made:
+        trial.submit(bound.claim("d", name="one"))
+
+    expect.running("a", within=60)
+
+    users = offers.claim(name).status.reserved_for
+    assert [(user.resource, user.uid) for user in users] == [("pods", trial.pod("a").metadata.uid)]
+    trial.submit(pod("next").claim("d", template="t"))
+    expect.pending("next", saying="cannot allocate all claims")
 
 
 @pytest.mark.feature("DRA-1.comes-back", "HIL-4.api-errors")

@@ -147,15 +147,25 @@ def test_a_claim_has_at_most_32_devices(trial: Trial, expect: Expect, offers: Of
 @pytest.mark.feature("DRA-2.admin")
 @pytest.mark.case("DR-025", severity="critical", source="kubernetes 1.37 pkg/registry/resource/utils.go")
 def test_an_administrator_shares_a_device_in_use(trial: Trial, expect: Expect, offers: Offers) -> None:
-    """Without the label of the namespace the claim is refused; with it the device in use is given, and stays free."""
+    """Without the label of the namespace, or with another value, claim and template are refused; with it the device in
+    use is given, and stays free."""
     trial.add(node("n1"))
     offers.publish("n1", device("d0"))
     admin = claim("admin").asks("d", offers.of_class, adminAccess=True)
-    refused = trial.call("POST", trial.path("ResourceClaim", "").rstrip("/"), admin.manifest)
-    assert refused.code in {403, 422}, refused.code
-    assert "resource.kubernetes.io/admin-access: true" in orjson.loads(refused.body)["message"]
-    label = {"metadata": {"labels": {"resource.kubernetes.io/admin-access": "true"}}}
-    assert trial.call("PATCH", f"/api/v1/namespaces/{trial.name}", label).ok
+    template = claim_template("admins").asks("d", offers.of_class, adminAccess=True)
+
+    def labelled(value: str) -> None:
+        label = {"metadata": {"labels": {"resource.kubernetes.io/admin-access": value}}}
+        assert trial.call("PATCH", f"/api/v1/namespaces/{trial.name}", label).ok
+
+    for value in ("", "false"):
+        if value:
+            labelled(value)
+        for built in (admin, template):
+            refused = trial.call("POST", trial.path(built.manifest["kind"], "").rstrip("/"), built.manifest)
+            assert refused.code in {403, 422}, refused.code
+            assert "resource.kubernetes.io/admin-access: true" in orjson.loads(refused.body)["message"]
+    labelled("true")
     trial.apply(admin, claim("one").asks("d", offers.of_class), claim("two").asks("d", offers.of_class))
     trial.submit(pod("a").claim("d", name="one"))
     expect.bound("a")

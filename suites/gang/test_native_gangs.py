@@ -111,7 +111,7 @@ def test_a_native_gang_that_failed_holds_no_room(trial: Trial, expect: Expect) -
 @pytest.mark.feature("WAS-1.quorum", "HIL-4.api-errors")
 @pytest.mark.case("GA-404", severity="critical", source=f"{UPSTREAM}; spec WAS-R30, chapter 16, 25")
 def test_a_member_whose_binding_is_refused_is_tried_alone(trial: Trial, expect: Expect, link: Link) -> None:
-    """The binding of one of four members is refused for a while: the others are bound and stay. Then it is bound, too."""
+    """The binding of one of four members is refused for a while: the others are bound and stay. Then it is bound."""
     trial.add(node("n1").cpu(4))
     create(trial, "train", 4)
     link.refuse(500, BindingsOf("train-2"))
