@@ -277,7 +277,7 @@ class Waker:
         return True
 
     def _tell_what_lacks(self, entry: Entry, key: str) -> None:
-        """A group that was tried lacks members now: the others are held back, and say why as before its first attempt."""
+        """A group that was tried lacks members now: the others are held back and say why, as before."""
         groups = self._runners.of(entry.info).groups
         if groups is not None and groups.incompleteness(entry.info.pod):
             for member in self._queue.held.under(key):
