@@ -301,6 +301,12 @@ class Core:
         self.waker.set_alarm(self.queue.next_backoff())
         return [Reject(info, message, SCHEDULER_ERROR, nominated="" if _nominated(info.pod) else None)]
 
+    def status_refused(self, uid: str) -> None:
+        """The API server did not take the pod's condition: a member of a group gets it again at the next attempt."""
+        entry = self.queue.find(uid)
+        if entry is not None:
+            entry.last_message = ""
+
     # -- exceptions of plugins ----------------------------------------------------------------------------------------
 
     def attempt_failed(self, error: Exception, entry: Entry) -> list[Decision]:

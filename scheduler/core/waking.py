@@ -271,8 +271,18 @@ class Waker:
             self._queue.hold(status.wake_key or UNTIL_CHANGED, entry, status)
         else:
             entry.held = status
+            if entry.attempts and entry.grouped:
+                self._tell_what_lacks(entry, key)
             return False
         return True
+
+    def _tell_what_lacks(self, entry: Entry, key: str) -> None:
+        """A group that was tried lacks members now: the others are held back and say why, as before."""
+        groups = self._runners.of(entry.info).groups
+        if groups is not None and groups.incompleteness(entry.info.pod):
+            for member in self._queue.held.under(key):
+                member.attempts, member.last_message = 0, ""
+                self._reports.held(member.info.uid)
 
     def _regate(self) -> None:
         """Read the gate keys of all pods in the queue again, and release those that another gate holds now.

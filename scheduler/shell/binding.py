@@ -317,6 +317,7 @@ class Binder:
                 self._rest.send(Request("GET", pod_path(pod)), read)
             elif not response.ok and response.code != 404:
                 log.warning("status not written pod=%s why=%s", pod.key, refusal(response))
+                self._core.status_refused(pod.metadata.uid)
 
         def read(response: Response) -> None:
             result = _decode_pod(response.body) if response.ok else None

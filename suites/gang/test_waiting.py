@@ -56,7 +56,7 @@ def test_a_waiting_gang_says_why_once(trial: Trial, expect: Expect) -> None:
 @pytest.mark.case("GA-424", severity="normal", source="ours")
 def test_the_reason_of_a_member_follows_its_gang(trial: Trial, expect: Expect) -> None:
     """The first member of a gang of two is gated, so that no autoscaler adds a node for it. The second one comes, and
-    there is no room: then both are unschedulable."""
+    there is no room: then both are unschedulable. When that one is deleted, the first is gated again, and so on."""
     trial.add(node("n1").cards(1))
     trial.apply(gang("train", 2))
 
@@ -65,6 +65,12 @@ def test_the_reason_of_a_member_follows_its_gang(trial: Trial, expect: Expect) -
 
     trial.submit(*workers("train", 1))
     assert trial.reaches(lambda: reason("train-0") == ["SchedulingGated"], within=10), reason("train-0")
+    trial.submit(*workers("train", 1, first=1))
+    expect.pending(*names("train", 2), saying="gets rejected due to")
+    assert [reason(name) for name in names("train", 2)] == [["Unschedulable"]] * 2
+    trial.delete("train-1")
+    expect.pending("train-0", saying="train has 1 of 2 members", within=20)
+    assert reason("train-0") == ["SchedulingGated"]
     trial.submit(*workers("train", 1, first=1))
     expect.pending(*names("train", 2), saying="gets rejected due to")
     assert [reason(name) for name in names("train", 2)] == [["Unschedulable"]] * 2

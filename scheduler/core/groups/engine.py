@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from seatrial.scheduler.api.core import Pod
-from seatrial.scheduler.api.reservation import is_reserve_pod
 from seatrial.scheduler.cache.nodeinfo import PodInfo
 from seatrial.scheduler.core.bindings import Bindings
 from seatrial.scheduler.core.groups.gathering import Gathered, Gathering
@@ -384,9 +383,7 @@ class GroupEngine:
                 rejection = replace(self._rejection(entry, peers, words), nominated=nominated.get(entry.info.uid))
             self._waker.hold(entry, attempt.key, status)
             if (
-                entry.last_message != rejection.message
-                or rejection.nominated is not None
-                or not (rejection.is_present or is_reserve_pod(entry.info.pod))  # it was refused, or is on its way
+                entry.last_message != rejection.message or rejection.nominated is not None
             ):  # waiting gangs must not write at each attempt
                 entry.last_message = rejection.message
                 decisions.append(rejection)

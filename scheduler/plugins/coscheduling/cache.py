@@ -160,9 +160,12 @@ class GangCache(PodGroups):
         if gang is None:
             return
         held_others = uid in gang.gated or bool(gang.mismatch) or (uid in gang.bound and bool(gang.topology_key))
+        before = len(gang.children)
         gang.remove_member(uid)
         self.changed.add(gang.id)
         self.give_up_role(gang.group, uid)
+        if gang.initialised and before == gang.minimum:
+            self._handle.open_gate(gang.group.key)  # the other members say that it lacks one now
         if held_others:
             self._open(gang)
         if not gang.children and not gang.from_object:
