@@ -11,6 +11,7 @@ from seatrial.harness.apiserver.quantities import units
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import PodBuilder, node, pod, reservation
 from seatrial.scheduler.api.device import (
+    DEVICE_ALLOCATE_HINT,
     DEVICE_ALLOCATED,
     GPU_CORE,
     GPU_MEMORY,
@@ -25,6 +26,7 @@ from seatrial.scheduler.api.device import (
 )
 from seatrial.scheduler.api.numa import SINGLE_NUMA_NODE
 from seatrial.suites.allocation.listed import DEVICES, Json, place, relist
+from seatrial.suites.allocation.reserving import reserved_devices
 
 DEVICE_SHARE = "koordinator pkg/scheduler/plugins/deviceshare"
 CARD, NIC = "a10", "connectx-7"
@@ -374,6 +376,25 @@ def test_owners_of_two_reservations(trial: Trial, expect: Expect) -> None:
     a, b = expect.bound("a", "b")
     assert sorted(minors(a) + minors(b)) == [0, 1]
     assert {reservation_of(a), reservation_of(b)} == {"r0", "r1"}
+
+
+@pytest.mark.feature("RSV-1.held")
+@pytest.mark.case(
+    "RV-340", severity="normal", source="koordinator: pkg/util/reservation/reservation.go@v1.7.0 (NewReservePod)"
+)
+@pytest.mark.parametrize(("of_template", "own"), [("2", "1"), ("1", "")], ids=["both", "template-alone"])
+def test_a_hint_of_a_reservation_and_of_its_template(trial: Trial, expect: Expect, of_template: str, own: str) -> None:
+    """Annotations of a reservation go before those of its template: card 1 is held, as its own hint, or the only one,
+    says."""
+    trial.add(node("n1").gpus(CARD, 3))
+    relist(trial, "n1", lambda one: {"labels": {"speed": str(one["minor"])}})
+    held = reservation("held").like(pod("x").gpus(1).hint("gpu", selector=speed(of_template))).for_labels(app="owner")
+    if own:
+        held.annotation(DEVICE_ALLOCATE_HINT, json.dumps({"gpu": {"selector": speed(own)}}))
+    trial.reserve(held)
+    expect.available("held")
+    cards = json.loads(reserved_devices(trial, "held"))["gpu"]
+    assert [card["minor"] for card in cards] == [1]
 
 
 @pytest.mark.feature("DEV-7.held-and-returned")
