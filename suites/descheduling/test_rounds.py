@@ -218,10 +218,13 @@ def test_caps_of_a_round_hold(
         {"PodLifeTime": {"maxPodLifeTimeSeconds": 1}}, migration=limits, deschedulingInterval="30s", **caps
     )
 
-    for in_all in (most, 2 * most):
-        assert trial.reaches(lambda most=in_all: len(jobs(trial)) >= most, within=40), shown(trial)
+    def made(count: int) -> bool:
+        return trial.reaches(lambda: len(jobs(trial)) >= count, within=40)
+
+    for count in (most, 2 * most):
+        assert made(count), shown(trial)
         trial.pass_time(2)
-        assert len(jobs(trial)) == in_all
+        assert len(jobs(trial)) == count
 
 
 @pytest.mark.feature("DES-2.caps")
