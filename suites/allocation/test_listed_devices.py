@@ -446,3 +446,19 @@ def test_a_reservation_lists_the_amounts_of_its_cards(trial: Trial, expect: Expe
     held = expect.reservation("held", lambda one: GPU_MEMORY in one.status.allocatable, "to list bytes")
     amounts = {name: units(held.status.allocatable[name]) for name in (GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO, RDMA)}
     assert amounts == {GPU_CORE: 200, GPU_MEMORY: 2 * card_memory(trial, "n1"), GPU_MEMORY_RATIO: 200, RDMA: 100}
+
+
+@pytest.mark.feature("DEV-1.once")
+@pytest.mark.case("DS-290", severity="normal", source="spec DEV-R19: each card that is listed")
+def test_more_cards_than_a_machine_usually_has(trial: Trial, expect: Expect) -> None:
+    """One node has sixteen cards, the other one: a pod of ten is bound, seven of one have all others, the next waits."""
+    trial.add(node("n1").gpus(CARD, 16), node("n2").gpus(CARD, 1))
+    trial.submit(pod("ten").gpus(10))
+    taken = minors(expect.bound("ten"))
+    names = [f"one-{number}" for number in range(7)]
+    trial.submit(*(pod(name).gpus(1) for name in names))
+    others = expect.bound(*names[:2], *names[2:])
+    on_n1 = [minor for one in others if one.spec.node_name == "n1" for minor in minors(one)]
+    assert sorted(taken + on_n1) == list(range(16))
+    trial.submit(pod("next").gpus(1))
+    expect.pending("next")
