@@ -451,7 +451,7 @@ def test_a_reservation_lists_the_amounts_of_its_cards(trial: Trial, expect: Expe
 @pytest.mark.feature("DEV-1.once")
 @pytest.mark.case("DS-290", severity="normal", source="spec DEV-R19: each card that is listed")
 def test_more_cards_than_a_machine_usually_has(trial: Trial, expect: Expect) -> None:
-    """One node has sixteen cards, the other one: a pod of ten is bound, seven of one have all others, the next waits."""
+    """Nodes have sixteen cards and one: a pod of ten is bound, seven of one have all others, and the next one waits."""
     trial.add(node("n1").gpus(CARD, 16), node("n2").gpus(CARD, 1))
     trial.submit(pod("ten").gpus(10))
     taken = minors(expect.bound("ten"))
