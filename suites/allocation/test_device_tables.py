@@ -229,20 +229,28 @@ def test_partitions_beside_cards_in_use(  # noqa: PLR0917 a case and its row
 @pytest.mark.feature("DEV-6.scores")
 @pytest.mark.case("DS-198", severity="normal", source="spec DEV-R39")
 @pytest.mark.parametrize(
-    ("score", "chosen"), [pytest.param(1, [4], id="a-four-is-worth-more"), pytest.param(1000, [0], id="than-a-pair")]
+    ("rows", "of_a_pair", "cards", "chosen"),
+    [
+        pytest.param({1: [[0], [4]], 2: [[4, 5]], 4: [[0, 1, 2, 3]]}, 1, 1, [4], id="a-four-is-worth-more"),
+        pytest.param({1: [[0], [4]], 2: [[4, 5]], 4: [[0, 1, 2, 3]]}, 1000, 1, [0], id="than-a-pair"),
+        pytest.param({2: [[1, 2], [0, 1], [2, 3], [2, 5]]}, 1, 2, [0, 1], id="pairs-of-common-cards"),
+    ],
 )
-def test_what_a_partition_that_stays_whole_is_worth(
-    trial: Trial, expect: Expect, score: int, chosen: list[int]
+def test_what_a_partition_that_stays_whole_is_worth(  # noqa: PLR0917 a case and its row
+    trial: Trial, expect: Expect, rows: dict[int, list[list[int]]], of_a_pair: int, cards: int, chosen: list[int]
 ) -> None:
-    """Card 0 breaks a partition of four cards, card 4 one of two; at equal scores the four are worth more."""
-    rows = {"1": [([0], 1), ([4], 1)], "2": [([4, 5], score)], "4": [([0, 1, 2, 3], 1)]}
+    """Card 0 breaks a partition of four cards, card 4 one of two; at equal scores the four are worth more. Of pairs
+    with common cards the one that leaves most others whole is taken."""
     table = {
-        count: [{"minors": cards, "gpuLinkType": "NVLink", "allocationScore": worth} for cards, worth in listed]
+        str(count): [
+            {"minors": own, "gpuLinkType": "NVLink", "allocationScore": of_a_pair if count == 2 else 1}
+            for own in listed
+        ]
         for count, listed in rows.items()
     }
     paired(trial)
     known(trial, table, "Honor")
-    trial.submit(pod("a").gpus(1))
+    trial.submit(pod("a").gpus(cards))
     assert minors(expect.bound("a")) == chosen
 
 

@@ -11,6 +11,7 @@ from seatrial.harness.apiserver.quantities import units
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import PodBuilder, node, pod, reservation
 from seatrial.scheduler.api.device import (
+    DEVICE_ALLOCATE_HINT,
     DEVICE_ALLOCATED,
     GPU_CORE,
     GPU_MEMORY,
@@ -25,6 +26,7 @@ from seatrial.scheduler.api.device import (
 )
 from seatrial.scheduler.api.numa import SINGLE_NUMA_NODE
 from seatrial.suites.allocation.listed import DEVICES, Json, place, relist
+from seatrial.suites.allocation.reserving import reserved_devices
 
 DEVICE_SHARE = "koordinator pkg/scheduler/plugins/deviceshare"
 CARD, NIC = "a10", "connectx-7"
@@ -376,6 +378,25 @@ def test_owners_of_two_reservations(trial: Trial, expect: Expect) -> None:
     assert {reservation_of(a), reservation_of(b)} == {"r0", "r1"}
 
 
+@pytest.mark.feature("RSV-1.held")
+@pytest.mark.case(
+    "RV-340", severity="normal", source="koordinator: pkg/util/reservation/reservation.go@v1.7.0 (NewReservePod)"
+)
+@pytest.mark.parametrize(("of_template", "own"), [("2", "1"), ("1", "")], ids=["both", "template-alone"])
+def test_a_hint_of_a_reservation_and_of_its_template(trial: Trial, expect: Expect, of_template: str, own: str) -> None:
+    """Annotations of a reservation go before those of its template: card 1 is held, as its own hint, or the only one,
+    says."""
+    trial.add(node("n1").gpus(CARD, 3))
+    relist(trial, "n1", lambda one: {"labels": {"speed": str(one["minor"])}})
+    held = reservation("held").like(pod("x").gpus(1).hint("gpu", selector=speed(of_template))).for_labels(app="owner")
+    if own:
+        held.annotation(DEVICE_ALLOCATE_HINT, json.dumps({"gpu": {"selector": speed(own)}}))
+    trial.reserve(held)
+    expect.available("held")
+    cards = json.loads(reserved_devices(trial, "held"))["gpu"]
+    assert [card["minor"] for card in cards] == [1]
+
+
 @pytest.mark.feature("DEV-7.held-and-returned")
 @pytest.mark.case("DS-143", severity="critical", source="spec DEV-R48, DEV-R62")
 def test_owners_of_a_function(trial: Trial, expect: Expect) -> None:
@@ -425,3 +446,19 @@ def test_a_reservation_lists_the_amounts_of_its_cards(trial: Trial, expect: Expe
     held = expect.reservation("held", lambda one: GPU_MEMORY in one.status.allocatable, "to list bytes")
     amounts = {name: units(held.status.allocatable[name]) for name in (GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO, RDMA)}
     assert amounts == {GPU_CORE: 200, GPU_MEMORY: 2 * card_memory(trial, "n1"), GPU_MEMORY_RATIO: 200, RDMA: 100}
+
+
+@pytest.mark.feature("DEV-1.once")
+@pytest.mark.case("DS-290", severity="normal", source="spec DEV-R19: each card that is listed")
+def test_more_cards_than_a_machine_usually_has(trial: Trial, expect: Expect) -> None:
+    """Nodes have sixteen cards and one: a pod of ten is bound, seven of one have all others, and the next one waits."""
+    trial.add(node("n1").gpus(CARD, 16), node("n2").gpus(CARD, 1))
+    trial.submit(pod("ten").gpus(10))
+    taken = minors(expect.bound("ten"))
+    names = [f"one-{number}" for number in range(7)]
+    trial.submit(*(pod(name).gpus(1) for name in names))
+    others = expect.bound(*names[:2], *names[2:])
+    on_n1 = [minor for one in others if one.spec.node_name == "n1" for minor in minors(one)]
+    assert sorted(taken + on_n1) == list(range(16))
+    trial.submit(pod("next").gpus(1))
+    expect.pending("next")

@@ -116,14 +116,21 @@ def test_the_node_is_unlocked_for_the_next_slice(trial: Trial, expect: Expect) -
 @pytest.mark.case("DS-077", severity="critical")
 @pytest.mark.needs(Capability.DEVICE_FAULTS)
 def test_the_node_is_locked_while_a_slice_is_cut(trial: Trial, expect: Expect) -> None:
-    """The node is frozen, so that its plugin does not answer: the lock stays, and the next slice waits for it."""
+    """The node is frozen, so that its plugin does not answer: of two slices that come together one gets the lock, which
+    stays, and the other one and the next wait for it."""
     trial.add(node("n1").gpus(CARD, 1))
     trial.inject({"node": "n1", "verb": "frozen"})
-    trial.submit(slice_of("first", 20, 8 << 30).scheduler(PLUGINS))
-    expect.bound("first")
-    assert LOCK in trial.node("n1")["metadata"].get("annotations", {}), "expected the lock of the first slice"
-    trial.submit(slice_of("second", 20, 8 << 30).scheduler(PLUGINS))
-    expect.pending("second")
+    names = ("first", "second")
+    trial.submit(*(slice_of(name, 20, 8 << 30).scheduler(PLUGINS) for name in names))
+
+    def bound() -> list[str]:
+        return [name for name in names if trial.pod(name).spec.node_name]
+
+    assert trial.reaches(lambda: bool(bound()), within=30)
+    assert LOCK in trial.node("n1")["metadata"].get("annotations", {}), "expected the lock of a slice"
+    trial.submit(slice_of("next", 20, 8 << 30).scheduler(PLUGINS))
+    expect.pending("next")
+    assert len(bound()) == 1
 
 
 @pytest.mark.profile(PLUGINS)

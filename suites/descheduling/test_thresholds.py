@@ -29,6 +29,7 @@ from seatrial.suites.loadaware.reports import node_use, report
 
 pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER)]
 
+HOST = "kubernetes.io/hostname"
 SEVEN_AT_ONCE = {**ALL_AT_ONCE, "maxMigratingPerWorkload": 7, "maxUnavailablePerWorkload": 7}
 
 
@@ -184,23 +185,27 @@ def test_a_pool_of_nodes_has_thresholds_of_its_own(
 
 @pytest.mark.feature("DES-3.cools")
 @pytest.mark.case("DC-121", severity="normal")
-@pytest.mark.parametrize(("pools", "left"), [((60, 40), 4), ((40, 60), 3)], ids=["60-before-40", "40-before-60"])
+@pytest.mark.parametrize(
+    ("pools", "first", "left"),
+    [((60, 40), {}, 4), ((40, 60), {}, 3), ((60, 40), {HOST: "n1"}, 3)],
+    ids=["60-before-40", "40-before-60", "first-without-targets"],
+)
 @pytest.mark.long(300)
 def test_a_round_cools_a_node_by_one_pool(
-    trial: Trial, start_descheduler: StartDescheduler, pools: tuple[int, int], left: int
+    trial: Trial, start_descheduler: StartDescheduler, pools: tuple[int, int], first: dict[str, str], left: int
 ) -> None:
     """Two pools select all nodes, with limits of 60 % and 40 %. In one round the first of them alone moves pods of the
-    node with 88 %: three of seven, or four."""
+    node with 88 %: three of seven, or four; the second one does where the first has no other node."""
     hot_node(trial)
 
     tables = [
         {
             "name": f"limit-{limit}",
-            "nodeSelector": {"matchLabels": {TRIAL_LABEL: trial.name}},
+            "nodeSelector": {"matchLabels": {TRIAL_LABEL: trial.name, **({} if number else first)}},
             "lowThresholds": {"cpu": 30},
             "highThresholds": {"cpu": limit},
         }
-        for limit in pools
+        for number, limit in enumerate(pools)
     ]
     start_descheduler(
         {"LowNodeLoad": {**LOAD, "highThresholds": {"cpu": 95}, "nodePools": tables}},

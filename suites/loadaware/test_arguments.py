@@ -24,6 +24,7 @@ pytestmark = [pytest.mark.needs(Capability.VIRTUAL_TIME)]  # a scheduler of its 
 
 DEFAULTS = "koordinator: pkg/scheduler/apis/config/v1/defaults.go@v1.7.0 (SetDefaults_LoadAwareSchedulingArgs)"
 PLUGIN = "LoadAwareScheduling"
+POWER = "example.com/power"
 
 
 @contextmanager
@@ -219,18 +220,32 @@ def test_how_long_estimates_count_by_the_arguments(  # noqa: PLR0917
 
 @pytest.mark.feature("SCORE-3.filter")
 @pytest.mark.case("LA-123", severity="normal", source="spec FWK-R49, FWK-R53; loadaware/helper.go")
+@pytest.mark.parametrize(
+    ("args", "saying"),
+    [
+        ({"usageThresholds": {POWER: 50}}, "usage"),
+        ({"prodUsageThresholds": {POWER: 50}, "prodUsageIncludeSys": True}, "usage"),
+        ({"aggregated": {"usageThresholds": {POWER: 50}, "usageAggregationType": "p95"}}, "aggregated usage"),
+    ],
+    ids=["all", "prod", "aggregated"],
+)
 def test_any_resource_may_have_a_threshold(
-    seatrial_backend: ClusterBackend, pytestconfig: pytest.Config, tmp_path: Path
+    seatrial_backend: ClusterBackend,
+    pytestconfig: pytest.Config,
+    tmp_path: Path,
+    args: Mapping[str, object],
+    saying: str,
 ) -> None:
-    """60 of 100 units of n1 are used, and half may be. n2 lacks the resource, and takes the pod."""
-    subject, power = pytestconfig.getoption("--seatrial-subject"), "example.com/power"
-    with scheduling(seatrial_backend, subject, tmp_path, {"usageThresholds": {power: 50}}) as trial:
-        trial.add(node("n1").cpu(20).memory("64Gi").extended(power, 100))
+    """The system uses 60 of 100 units of n1, and half may be used. n2 lacks the resource, and takes the pod."""
+    subject = pytestconfig.getoption("--seatrial-subject")
+    with scheduling(seatrial_backend, subject, tmp_path, args) as trial:
+        trial.add(node("n1").cpu(20).memory("64Gi").extended(POWER, 100))
         machines(trial, "n2")
-        used = {"resources": {"cpu": "1", "memory": "1Gi", power: "60"}}
-        report(trial, "n1", "1", "1Gi", nodeMetric={"nodeUsage": used})
+        used = {"resources": {"cpu": "1", "memory": "1Gi", POWER: "60"}}
+        report(trial, "n1", "1", "1Gi", nodeMetric={"nodeUsage": used, "systemUsage": used})
         report(trial, "n2", "1", "1Gi")
         settle(trial)
-        trial.submit(small("a", KOORD_SCHEDULER), small("b", KOORD_SCHEDULER).select({HOST: "n1"}))
+        a, b = (small(name, KOORD_SCHEDULER, band=PROD) for name in "ab")
+        trial.submit(a, b.select({HOST: "n1"}))
         assert Expect(trial).bound("a").spec.node_name == "n2"
-        Expect(trial).pending("b", saying=f"1 node(s) {power} usage exceed threshold")
+        Expect(trial).pending("b", saying=f"1 node(s) {POWER} {saying} exceed threshold")

@@ -206,13 +206,18 @@ def test_a_new_prod_pod_counts_with_its_estimate_beside_prod_usage(
     severity="normal",
     source="koordinator: pkg/scheduler/plugins/loadaware/pod_assign_cache.go@v1.7.0 (getTargetAggregatedUsage)",
 )
+@pytest.mark.parametrize("empty", [False, True], ids=["none", "empty"])
 @pytest.mark.parametrize(("cpu", "saying"), [("14", "cpu aggregated usage exceed threshold"), ("12", "")])
-def test_the_usage_where_no_aggregate_is_reported(trial: Trial, expect: Expect, cpu: str, saying: str) -> None:
-    """A node limits a percentile of any duration to 65 percent, and its report has none: the usage of 70 percent counts
-    in its place, or of 60."""
+def test_the_usage_where_no_aggregate_is_reported(
+    trial: Trial, expect: Expect, cpu: str, saying: str, *, empty: bool
+) -> None:
+    """A node limits a percentile of any duration to 65 percent, and its report has none, or one without amounts: the
+    usage of 70 percent counts in its place, or of 60."""
     machines(trial, "n1")
     annotate(trial, "/api/v1/nodes/n1", USAGE_THRESHOLDS, PEAKS)
-    report(trial, "n1", "0", "4Gi", nodeMetric={"nodeUsage": {"resources": {"cpu": cpu, "memory": "4Gi"}}})
+    usage = {"resources": {"cpu": cpu, "memory": "4Gi"}}
+    aggregates = [{"duration": "5m0s", "usage": {"p95": {"resources": {}}}}] if empty else []
+    report(trial, "n1", "0", "4Gi", nodeMetric={"nodeUsage": usage, "aggregatedNodeUsages": aggregates})
     settle(trial)
     trial.submit(small("a"))
     if saying:

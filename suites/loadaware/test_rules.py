@@ -250,6 +250,8 @@ def test_a_prod_pod_that_is_gone_does_not_count(trial: Trial, expect: Expect, us
         pytest.param(60, "600", "0", True, OVER, id="600-s-after-it-was-scheduled"),
         pytest.param(60, "600", "30", True, "", id="30-s-after-it-was-initialized"),
         pytest.param(60, "30", "600", True, OVER, id="600-s-after-it-was-initialized"),
+        pytest.param(60, "0", "-5", True, OVER, id="300-s-of-the-profile-by-less-than-0"),
+        pytest.param(60, "0", "5m", True, OVER, id="300-s-of-the-profile-by-no-number"),
     ],
 )
 def test_how_long_a_pod_counts_with_its_estimate(  # noqa: PLR0917
@@ -257,7 +259,7 @@ def test_how_long_a_pod_counts_with_its_estimate(  # noqa: PLR0917
 ) -> None:
     """A pod of 12 cores, estimated at 10.2, has been there for 65 s and uses 1 of 6 cores. It counts with its estimate,
     76 percent, while its node's interval of reports or the time of its annotation is not over, and as long as no report
-    has it. Of two times the one since it was initialized counts."""
+    has it. Of two times the one since it was initialized counts; one that is no number of 0 and more counts as none."""
     machines(trial, "n1")
     report(trial, "n1", "0", "4Gi")
     spec = {"metricCollectPolicy": {"reportIntervalSeconds": interval}}
@@ -399,7 +401,8 @@ def test_each_report_gets_old(trial: Trial, expect: Expect, profile: str, saying
 @pytest.mark.feature("SCORE-3.filter")
 @pytest.mark.case("LA-076", severity="normal", source="spec FWK-R52, FWK-R60")
 def test_a_report_that_is_deleted_does_not_count(trial: Trial, expect: Expect) -> None:
-    """The only node is hot until its NodeMetric is deleted."""
+    """The only node is hot until its NodeMetric is deleted. Without one it takes a pod of ten cores, which goes before
+    the next report comes: another one of ten cores is bound."""
     machines(trial, "n1")
     report(trial, "n1", "18", "4Gi")
     settle(trial)
@@ -407,8 +410,16 @@ def test_a_report_that_is_deleted_does_not_count(trial: Trial, expect: Expect) -
     expect.pending("a", saying=OVER)
     assert trial.call("DELETE", f"{NODE_METRICS_PATH}/n1").ok
     settle(trial)
-    trial.submit(small("b", MEAN))
+    ten = [pod(name).request(cpu=10, memory="1Gi").scheduler(MEAN) for name in "bc"]
+    trial.submit(ten[0])
     expect.bound("b")
+    trial.delete("b")
+    expect.gone("b")
+    report(trial, "n1", "1", "4Gi")
+    settle(trial)
+    trial.submit(ten[1])
+    expect.bound("c")
+    expect.refusal()
 
 
 @pytest.mark.profile(PEAK)

@@ -247,3 +247,25 @@ def test_overuse_is_taken_back_after_two_minutes(
         assert placed(trial, "a-") == 4
         trial.pass_time(60)
         assert placed(trial, "a-") == (2 if watched else 4)
+
+
+@pytest.mark.feature("QUOTA-12.overuse", "QUOTA-5.default-and-system")
+@pytest.mark.case("QT-320", severity="normal", source="spec QUOTA-R40, QUOTA-R67: every quota except root and system")
+def test_overuse_of_the_default_quota_is_taken_back(
+    seatrial_backend: ClusterBackend, pytestconfig: pytest.Config, tmp_path: Path
+) -> None:
+    """Pods of no quota are admitted beyond the max of the default quota. After 120 s as many are evicted, and of the
+    system quota, which is as small, none."""
+    subject = pytestconfig.getoption("--seatrial-subject")
+    most = {"cpu": "2", "memory": "100Gi"}
+    args = {"monitorAllQuotas": True, "defaultQuotaGroupMax": most, "systemQuotaGroupMax": most}
+    with scheduling(seatrial_backend, subject, tmp_path, **args) as trial:
+        trial.add(node("n1").cpu(16))
+        make(trial, quota(named(trial, "a")).max(cpu=4))
+        settle(trial)
+        for number in range(3):
+            free, of_system = (pod(f"{kind}-{number}").request(cpu=1) for kind in ("free", "system"))
+            trial.submit(free.scheduler(KOORD_SCHEDULER), of_system.quota(SYSTEM_QUOTA).scheduler(KOORD_SCHEDULER))
+        Expect(trial).running(*(f"{kind}-{number}" for kind in ("free", "system") for number in range(3)))
+        trial.pass_time(170)
+        assert (placed(trial, "free-"), placed(trial, "system-")) == (2, 3)

@@ -151,7 +151,8 @@ def test_mins_shrink_in_proportion_where_the_cluster_is_too_small(trial: Trial, 
 @pytest.mark.feature("QUOTA-5.by-label", "QUOTA-5.default-and-system")
 @pytest.mark.case("QU-007", severity="critical")
 def test_only_labelled_pods_count_in_a_quota(trial: Trial, expect: Expect) -> None:
-    """Pods without the label, and pods that name a quota that does not exist, count in the default quota."""
+    """Pods without the label, and pods that name a quota that does not exist, count in the default quota: the latter
+    also where their namespace has a quota."""
     trial.add(node("n1").cpu(32))
     make(trial, quota(named(trial, "a")).max(cpu=2))
 
@@ -161,6 +162,10 @@ def test_only_labelled_pods_count_in_a_quota(trial: Trial, expect: Expect) -> No
 
     expect.bound("plain", "unknown")
     expect.pending("labelled", saying="Insufficient quotas")
+    make(trial, quota(named(trial, "b")).max(cpu=2).namespaces(trial.name))
+    settle(trial)
+    trial.submit(counted(trial, "later", "missing", cpu=3))
+    expect.bound("later")
 
 
 @pytest.mark.feature("QUOTA-5.by-label")
@@ -221,20 +226,22 @@ def test_the_special_quotas_exist_without_a_quota_of_a_user(trial: Trial, expect
 
 
 @pytest.mark.feature("QUOTA-1.status")
-@pytest.mark.case("QU-010", severity="normal")
+@pytest.mark.case("QU-010", severity="normal", source="spec QUOTA-R3")
 @pytest.mark.long(seconds=20)
 def test_the_status_has_request_and_runtime(trial: Trial, expect: Expect) -> None:
-    """The annotations of a quota show what its pods want, pending ones included, and what it may use."""
+    """The annotations of a quota show what its pods want, pending ones included, and what it may use. A quota that does
+    not lend asks for its min at least."""
     trial.add(node("n1").cpu(32))
-    make(trial, quota(named(trial, "a")).max(cpu=4))
+    make(trial, *(quota(named(trial, own)).min(cpu=2).max(cpu=4).keeps() for own in "ab"))
     trial.submit(counted(trial, "one", "a", cpu=3), counted(trial, "two", "a", cpu=3))
     expect.bound("one")
     settle(trial)
 
-    results = read(trial, named(trial, "a"))
+    results, idle = (read(trial, named(trial, own)) for own in "ab")
 
     assert results["status"]["used"] == {"cpu": "3"}
     assert (annotation(results, CHILD_REQUEST), annotation(results, RUNTIME)) == ({"cpu": "6"}, {"cpu": "4"})
+    assert (annotation(results, REQUEST), annotation(idle, REQUEST)) == ({"cpu": "6"}, {"cpu": "2"})
 
 
 @pytest.mark.feature("QUOTA-1.status")

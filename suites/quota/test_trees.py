@@ -212,8 +212,34 @@ def test_labels_of_a_tree_root(trial: Trial) -> None:
     path = trial.path("ElasticQuota", f"{trial.name}-own-root")
 
     assert trial.reaches(lambda: trial.call("GET", path).ok, within=30)
-    own = orjson.loads(trial.call("GET", path).body)["metadata"]["labels"]
-    assert {key: own.get(key) for key in target} == target
+
+    def labelled() -> bool:
+        own = orjson.loads(trial.call("GET", path).body)["metadata"]["labels"]
+        return {key: own.get(key) for key in target} == target
+
+    assert labelled()
+    assert trial.call("PATCH", path, {"metadata": {"labels": {"team": "blue"}}}).ok
+    assert not labelled()
+    assert trial.reaches(labelled, within=30)
+
+
+@pytest.mark.feature("QUOTA-7.profile")
+@pytest.mark.case("QT-321", severity="normal", source="spec QUOTA-R61; koordinator: quota-controller/profile@v1.7.0")
+def test_parts_of_nodes(trial: Trial) -> None:
+    """Profiles have eight cores and a ratio: one that is no number above 0 and up to 1 counts as 1, and what it gives
+    is rounded down."""
+    trial.add(node("own-0").cpu(8).label(POOL, "own"))
+    rows = {"1": "8", "1.5": "8", "0": "8", "half": "8", "0.3333": "2666m"}
+    for number, ratio in enumerate(rows):
+        selector = {"matchLabels": {POOL: "own"}}
+        spec = {"quotaName": f"{trial.name}-root-{number}", "nodeSelector": selector, "resourceRatio": ratio}
+        metadata = {"name": f"own-{number}", "labels": {TREE_ID: f"{trial.name}-{number}"}}
+        kind = {"apiVersion": "quota.koordinator.sh/v1alpha1", "kind": "ElasticQuotaProfile"}
+        trial.apply({**kind, "metadata": metadata, "spec": spec})
+    paths = [trial.path("ElasticQuota", f"{trial.name}-root-{number}") for number in range(len(rows))]
+    assert trial.reaches(lambda: all(trial.call("GET", path).ok for path in paths), within=30)
+    least = [orjson.loads(trial.call("GET", path).body)["spec"]["min"]["cpu"] for path in paths]
+    assert dict(zip(rows, least, strict=True)) == rows
 
 
 @pytest.mark.feature("QUOTA-7.trees")
