@@ -117,8 +117,8 @@ class AgentNode:
     def judge(self) -> None:
         """Check the invariants of a node agent, which has seen everything by now."""
         below = self.root.cgroup / "cpuset"
-        found = below.glob(f"{self.root.of_class('besteffort')}/**/cpuset.cpus")
-        groups = [str(path.parent.relative_to(below)) for path in found]
+        cpusets = below.glob(f"{self.root.of_class('besteffort')}/**/cpuset.cpus")
+        groups = [str(path.parent.relative_to(below)) for path in cpusets]
         view = AgentView(
             pods=self._pods,
             best_effort_cpus={group: self.cpus(group) for group in groups},
