@@ -59,8 +59,11 @@ class NodeRoot:
         v2: bool = False,
         nodes: int = 1,
         anolis: bool = False,
+        systemd: bool = False,
     ) -> None:
-        """`anolis`: the kernel has what Anolis adds: group identities, watermarks and priorities of memory, kidled."""
+        """`anolis`: the kernel has what Anolis adds: group identities, watermarks and priorities of memory, kidled.
+        `systemd`: groups are named by kubelet's driver systemd."""
+        self._systemd = systemd
         self.path, self.cpus, self.memory_total, self.v2, self._anolis = path, cpus, memory, v2, anolis
         self._nodes = nodes
         self.proc, self.sys, self.cgroup = path / "proc", path / "sys", path / "sys/fs/cgroup"
@@ -106,8 +109,9 @@ class NodeRoot:
             settings[self.sys / "kernel/debug/sched_features"] = "NO_ID_ABSOLUTE_EXPEL ID_EXPELLER_SHARE_CORE"
         for file, text in settings.items():
             self._write(file, text)
-        for folder in ("", "kubepods", "kubepods/burstable", "kubepods/besteffort"):
-            self.group(folder)
+        self.group("")
+        for kind in ("", "burstable", "besteffort"):
+            self.group(self.of_class(kind))
         self.refresh()
 
     def group(self, folder: str) -> str:
@@ -142,10 +146,24 @@ class NodeRoot:
 
     def pod(self, kind: str, uid: str, *containers: str) -> str:
         """The groups of a pod of the class `burstable`, `besteffort` or "" (guaranteed), and of its containers."""
-        folder = self.group("/".join(part for part in ("kubepods", kind, f"pod{uid}") if part))
-        for name in containers:
-            self.group(f"{folder}/{name}")
+        above = self.of_class(kind)
+        name = f"pod{uid}"
+        if self._systemd:
+            name = f"{above.rpartition('/')[2].removesuffix('.slice')}-pod{uid.replace('-', '_')}.slice"
+        folder = self.group(f"{above}/{name}")
+        for each in containers:
+            self.group(self.container(folder, each))
         return folder
+
+    def of_class(self, kind: str) -> str:
+        """The group of all pods of a class, as for `pod`."""
+        if self._systemd:
+            return f"kubepods.slice/kubepods-{kind}.slice" if kind else "kubepods.slice"
+        return f"kubepods/{kind}" if kind else "kubepods"
+
+    def container(self, pod: str, name: str) -> str:
+        """The group of a container of a pod, which is given by its group."""
+        return f"{pod}/cri-containerd-{name}.scope" if self._systemd else f"{pod}/{name}"
 
     def remove(self, folder: str) -> None:
         """The group is gone, with those below it."""

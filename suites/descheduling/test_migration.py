@@ -282,7 +282,8 @@ def test_a_pod_stays_when_no_place_can_be_reserved(
     with_nodes(trial, "n3", cpu=1)
     assert trial.reaches(lambda: (first and first.message) != ((now := why()) and now.message), within=30)
     second = why()
-    assert first is not None and second is not None, job(trial, "move").status
+    assert first is not None
+    assert second is not None
     assert (first.status, second.status) == ("False", "False")
     assert second.last_transition_time == first.last_transition_time, "the status of the condition has not changed"
     done = ended(trial, "move")

@@ -21,7 +21,6 @@ pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER)]
 
 HOST = "kubernetes.io/hostname"
 STUCK = {"type": "trial.example/Stuck"}
-BIN_PACK_RULE = "ours: spec RSV-R96, ScaleDownBinPack, which no release of koord-descheduler has yet"
 BIN_PACK = {"ScaleDownBinPack": {"strategy": "CalculateOnly"}}
 
 
@@ -44,7 +43,7 @@ def ranks(trial: Trial, *apps: str) -> list[str]:
 
 
 @pytest.mark.feature("DES-1.strategies")
-@pytest.mark.case("DC-122", severity="normal", source=BIN_PACK_RULE)
+@pytest.mark.case("DC-122", severity="normal", source="ours: spec RSV-R96: in no release yet")
 @pytest.mark.long(seconds=5)
 @pytest.mark.parametrize(
     ("names", "weights"), [(("large", "small"), {}), (("small", "large"), {}), (("large", "small"), {"memory": 10})]
@@ -73,7 +72,7 @@ def test_of_a_nodes_pods_the_large_and_young_go_first(
 
 
 @pytest.mark.feature("DES-1.strategies")
-@pytest.mark.case("DC-123", severity="normal", source=BIN_PACK_RULE)
+@pytest.mark.case("DC-123", severity="normal", source="ours: spec RSV-R96: in no release yet")
 @pytest.mark.parametrize(("empties", "mixed", "busy"), [("n1", "n2", "n3"), ("n3", "n1", "n2")])
 def test_the_node_that_becomes_empty_first(
     trial: Trial, start_descheduler: StartDescheduler, empties: str, mixed: str, busy: str
@@ -106,7 +105,7 @@ def stuck(trial: Trial, pod: Pod, status: str, reason: str = "Disk", *, since: f
 
 
 @pytest.mark.feature("DES-1.strategies")
-@pytest.mark.case("MG-314", severity="normal", source=BIN_PACK_RULE)
+@pytest.mark.case("MG-314", severity="normal", source="ours: spec RSV-R96: in no release yet")
 @pytest.mark.long(seconds=5)
 def test_how_many_pods_are_scaled_down_at_once(trial: Trial, start_descheduler: StartDescheduler) -> None:
     """Two large and two small pods on a node: with EvictDirectly and a maxPodsToEvict of two the large ones go."""

@@ -28,8 +28,6 @@ from seatrial.suites.descheduling.workloads import (
 
 pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER)]
 
-UNRELEASED = "ours: spec RSV-R95, RSV-R96: plugins that no release of koord-descheduler has yet"
-
 
 @pytest.mark.feature("DES-3.cools")
 @pytest.mark.case("DC-001", severity="blocker")
@@ -494,7 +492,7 @@ SPREAD = {
             },
             3,
             id="fragmentation",
-            marks=pytest.mark.case("DC-047", severity="normal", source=UNRELEASED),
+            marks=pytest.mark.case("DC-047", severity="normal", source="ours: spec RSV-R95, RSV-R96: unreleased"),
         ),
     ],
 )
@@ -521,7 +519,7 @@ def test_strategies_move_what_they_say(
 
 
 @pytest.mark.feature("DES-1.strategies")
-@pytest.mark.case("DC-048", severity="normal", source=UNRELEASED)
+@pytest.mark.case("DC-048", severity="normal", source="ours: spec RSV-R95, RSV-R96: unreleased")
 def test_the_last_pod_of_a_node_is_scaled_down_first(trial: Trial, start_descheduler: StartDescheduler) -> None:
     """ScaleDownBinPack: a workload has three pods on n1 and one on n2; scaled to three it leaves n2, although without
     the strategy the controller would take a pod from the fuller node."""
@@ -547,7 +545,7 @@ def test_the_last_pod_of_a_node_is_scaled_down_first(trial: Trial, start_desched
 
 
 @pytest.mark.feature("DES-1.dry-run")
-@pytest.mark.case("DC-120", severity="normal", source=UNRELEASED)
+@pytest.mark.case("DC-120", severity="normal", source="ours: spec RSV-R95, RSV-R96: unreleased")
 @pytest.mark.long(seconds=16)
 def test_a_dry_run_writes_nothing_on_pods(trial: Trial, start_descheduler: StartDescheduler) -> None:
     """ScaleDownBinPack ranks the pods of a workload by an annotation; in a dry run it writes none."""

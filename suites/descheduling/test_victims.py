@@ -220,7 +220,7 @@ def test_a_rule_that_is_skipped_protects_no_pod(
         kept.manifest["spec"]["volumes"] = [{"name": "data", **volumes[gate]}]
     trial.submit(kept)
     assert trial.reaches(lambda: trial.pod("kept").status.phase == "Running", within=30)
-    bare = {} if gate == "BarePods" else {"evictAllBarePods": True}
+    bare: dict[str, Any] = {} if gate == "BarePods" else {"evictAllBarePods": True}
 
     check_old(trial, start_descheduler, **args, **bare, skipEvictionGates=[gate])
 

@@ -147,7 +147,8 @@ def test_the_released_ratios(trial: Trial, start_manager: StartManager) -> None:
 @pytest.mark.case("LA-045", severity="critical")
 @pytest.mark.long(seconds=60)
 def test_other_changes_of_a_node_leave_its_amount(trial: Trial, start_manager: StartManager) -> None:
-    """Labels and conditions of a node with ratio 1.5 change: its amount is not multiplied again."""
+    """Labels and conditions of a node with ratio 1.5 change: its amount is not multiplied again. What kubelet has
+    measured anew is."""
     trial.add(node("fast").cpu(16).memory("64Gi").processor(FAST))
     start_manager(CONFIG, webhook=True)
     expect_cpu(trial, "fast", "24")
@@ -158,3 +159,7 @@ def test_other_changes_of_a_node_leave_its_amount(trial: Trial, start_manager: S
             accepted(trial.call("PATCH", f"/api/v1/nodes/fast{path}", patch), "change the node")
             assert allocatable(trial, "fast") == "24"
     assert json.loads(annotation(trial, "fast", RAW_ALLOCATABLE))["cpu"] == "16"
+    measured = {"status": {"allocatable": {"cpu": "15"}}}
+    answer = json.loads(accepted(trial.call("PATCH", "/api/v1/nodes/fast/status", measured), "measure anew").body)
+    raw = json.loads(answer["metadata"]["annotations"][RAW_ALLOCATABLE])
+    assert (raw["cpu"], answer["status"]["allocatable"]["cpu"]) == ("15", "22500m")

@@ -45,7 +45,8 @@ class AgentNode:
         self._trial, self._expect, self.root, self.name = trial, expect, root, name
         self._lag, self._late = lag, 0
         self._load: dict[str, tuple[float, int]] = {}  # group → cores, bytes
-        self._containers: dict[str, str] = {}  # by the group of the pod
+        self._containers: dict[str, list[str]] = {}  # by the group of the pod
+        self._uids: dict[str, str] = {}  # likewise
         self._throttled: dict[str, tuple[int, int]] = {}
         self._pods: dict[str, Pod] = {}  # by uid
         self._suppressing = self._lifted = False
@@ -74,13 +75,18 @@ class AgentNode:
         raw = self._raw(pod.name)
         ids = [each["containerID"].partition("://")[2] for each in raw["status"]["containerStatuses"]]
         folder = self.root.pod(_KINDS[raw["status"]["qosClass"]], pods.metadata.uid, *ids)
-        self._containers[folder] = f"{folder}/{ids[0]}"
+        self._containers[folder] = [self.root.container(folder, each) for each in ids]
+        self._uids[folder] = pods.metadata.uid
         self._load[folder] = (cores, memory)
         self._late = self._lag
         return folder
 
     def container(self, folder: str) -> str:
         """The group of the only container of a pod."""
+        return self.containers(folder)[0]
+
+    def containers(self, folder: str) -> list[str]:
+        """The groups of the containers of a pod."""
         return self._containers[folder]
 
     def uses(self, folder: str, cores: float, memory: int = 0) -> None:
@@ -111,7 +117,8 @@ class AgentNode:
     def judge(self) -> None:
         """Check the invariants of a node agent, which has seen everything by now."""
         below = self.root.cgroup / "cpuset"
-        groups = [str(path.parent.relative_to(below)) for path in below.glob("kubepods/besteffort/**/cpuset.cpus")]
+        cpusets = below.glob(f"{self.root.of_class('besteffort')}/**/cpuset.cpus")
+        groups = [str(path.parent.relative_to(below)) for path in cpusets]
         view = AgentView(
             pods=self._pods,
             best_effort_cpus={group: self.cpus(group) for group in groups},
@@ -123,8 +130,8 @@ class AgentNode:
                     self.number(folder, "cpu.cfs_quota_us"),
                     self.number(folder, "memory.limit_in_bytes", "memory"),
                 )
-                for folder in self._load
-                if self._ages.get(uid := folder.rpartition("/pod")[2], 0) >= ROUND
+                for folder, uid in self._uids.items()
+                if self._ages.get(uid, 0) >= ROUND
                 and EXTENDED_RESOURCE_SPEC in self._pods[uid].metadata.annotations
                 and self._pods[uid].metadata.labels.get(QOS_LABEL) == "BE"
             },
@@ -156,14 +163,16 @@ def agent_node(
     kernel: str = "",
     foreign: str = "",
     numa_nodes: int = 1,
+    systemd: bool = False,
 ) -> Iterator[AgentNode]:
     """A node with its agent, for which these features are switched on; `anolis`: its kernel has group identities;
+    `systemd`: kubelet names groups by this driver;
     `kernel`: what other agents than ours do on a kernel alone; `foreign`: the command line of such an agent."""
     if foreign and kernel:
         pytest.skip(f"needs a kernel with {kernel}: this agent does it by system calls, or expects files of the kernel")
     trial.add(node("n1").cpu(CPUS).memory(str(MEMORY)))
     with TemporaryDirectory(prefix="seatrial-root-") as folder:
-        root = NodeRoot(Path(folder), cpus=CPUS, memory=MEMORY, anolis=anolis, nodes=numa_nodes)
+        root = NodeRoot(Path(folder), cpus=CPUS, memory=MEMORY, anolis=anolis, nodes=numa_nodes, systemd=systemd)
         running = (
             running_foreign_koordlet(trial.cluster, foreign, "n1", Path(folder), *gates)
             if foreign

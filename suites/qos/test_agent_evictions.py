@@ -7,6 +7,7 @@ import pytest
 
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
+from seatrial.harness.clusters.answers import accepted
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import PodBuilder
 from seatrial.suites.qos.agent import GI, StartAgent, best_effort, prod, start_agent
@@ -195,19 +196,60 @@ def test_a_node_that_offers_less_than_is_requested(trial: Trial, expect: Expect,
 
 
 @pytest.mark.feature("QOS-7.eviction")
-@pytest.mark.case("CO-055", severity="normal", source="spec EV-11: evictions go through the eviction API")
-@pytest.mark.long(seconds=8)
+@pytest.mark.case("CO-055", severity="normal", source="spec EV-11: by the eviction API, with the UID as precondition")
+@pytest.mark.long(seconds=25)
 def test_a_budget_that_refuses(trial: Trial, expect: Expect, start_agent: StartAgent) -> None:
-    """A PodDisruptionBudget refuses the eviction of the pod that has most memory: the next one is evicted."""
+    """A PodDisruptionBudget refuses the eviction of the pod that has most memory: the next one is evicted, by its UID,
+    and the first one when the budget is gone."""
     node = start_agent("BEMemoryEvict")
     node.run(best_effort("guarded").label("guard", "yes"), memory=8 * GI)
     node.run(best_effort("other"), memory=5 * GI)
     budget = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "guard"}}
     trial.apply({**budget, "spec": {"minAvailable": 1, "selector": {"matchLabels": {"guard": "yes"}}}})
+    evictions_by_uid(trial)
     node.slo(resourceUsedThresholdWithBE={"enable": True, "memoryEvictThresholdPercent": 80})
     node.pass_time(5)
     assert trial.reaches(lambda: ended(trial, "other"), within=WITHIN), "expected pod 'other' to be evicted"
     expect.running("guarded")
+    path = f"/apis/policy/v1/namespaces/{trial.name}/poddisruptionbudgets/guard"
+    assert trial.call("DELETE", path).ok
+    node.pass_time(15)
+    assert trial.reaches(lambda: ended(trial, "guarded"), within=WITHIN), "expected pod 'guarded' to follow"
+
+
+def evictions_by_uid(trial: Trial) -> None:
+    """The API server refuses evictions in this namespace that do not name the UID of their pod."""
+    name = f"{trial.name}-uid"
+    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods/eviction"]}
+    fields = ("deleteOptions", "deleteOptions.preconditions", "deleteOptions.preconditions.uid")
+    named = " && ".join(f"has(object.{field})" for field in fields)
+    spec = {"matchConstraints": {"resourceRules": [rule]}, "validations": [{"expression": named}]}
+    mine = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": trial.name}}}
+    binding = {"policyName": name, "validationActions": ["Deny"], "matchResources": mine}
+    for kind, own in (("validatingadmissionpolicies", spec), ("validatingadmissionpolicybindings", binding)):
+        body = {"metadata": {"name": name}, "spec": own}
+        accepted(trial.call("POST", f"/apis/admissionregistration.k8s.io/v1/{kind}", body), f"make {kind}")
+
+
+@pytest.mark.feature("QOS-7.eviction")
+@pytest.mark.case("CO-132", severity="normal", source="spec EV-1: 4 s for memory, 20 s for CPU")
+@pytest.mark.long(seconds=12)
+def test_an_eviction_for_memory_delays_none_for_cpu(trial: Trial, start_agent: StartAgent) -> None:
+    """A pod is evicted because memory is short; then CPU is short: another one goes within seconds."""
+    node = start_agent("BEMemoryEvict", "CPUEvict")
+    large = node.run(best_effort("large"), memory=13 * GI)
+    busy = node.run(evictable("busy", priority_class(trial, 5100)), memory=GI // 4)
+    slo = {"enable": True, "memoryEvictThresholdPercent": 75, "cpuEvictThresholdPercent": 80}
+    slo |= {"cpuSuppressThresholdPercent": 100, "cpuEvictTimeWindowSeconds": 2, "evictEnabledPriorityThreshold": 5999}
+    node.slo(resourceUsedThresholdWithBE=slo)
+    node.pass_time(3)
+    assert trial.reaches(lambda: ended(trial, "large"), within=WITHIN), "expected pod 'large' to be evicted"
+
+    node.uses(large, 0.0, 0)
+    node.uses(busy, 7.2, GI // 4)
+    node.pass_time(5)
+
+    assert ended(trial, "busy"), "expected pod 'busy' to be evicted"
 
 
 def priority_class(trial: Trial, value: int) -> str:

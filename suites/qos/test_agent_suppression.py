@@ -3,11 +3,14 @@
 Figures follow Koordinator's pkg/koordlet; the node is a fake root of 8 CPUs.
 """
 
+import json
+
 import pytest
 
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import pod
+from seatrial.scheduler.api.colocation import EXTENDED_RESOURCE_SPEC
 from seatrial.scheduler.api.numa import GROUP_VERSION, NODE_TOPOLOGIES_PATH, RESOURCE_STATUS, SYSTEM_QOS
 from seatrial.suites.qos.agent import BESTEFFORT, GI, ROUND, SUPPRESS, StartAgent, batch, best_effort, prod, start_agent
 
@@ -190,11 +193,13 @@ def test_pods_run_on_their_own_cpus_and_on_those_that_are_left(trial: Trial, sta
 @pytest.mark.feature("QOS-7.suppression")
 @pytest.mark.case("CO-049", severity="critical")
 @pytest.mark.long(seconds=13)
-@pytest.mark.parametrize("quota", ["cpuset", "cfsQuota"])
-def test_limits_of_batch_pods(start_agent: StartAgent, quota: str) -> None:
+@pytest.mark.parametrize(
+    ("quota", "systemd"), [("cpuset", False), ("cfsQuota", False), ("cpuset", True)], ids=["cpuset", "quota", "systemd"]
+)
+def test_limits_of_batch_pods(start_agent: StartAgent, quota: str, *, systemd: bool) -> None:
     """A batch pod and its container get shares of what they request, quota and memory of their limits; its own quota is
-    lifted where suppression is by quota."""
-    node = start_agent()
+    lifted where suppression is by quota. So it is by both of kubelet's drivers of control groups."""
+    node = start_agent(systemd=systemd)
     node.slo(resourceUsedThresholdWithBE={**SUPPRESS, "cpuSuppressPolicy": quota})
     job = node.run(batch("job", 500, limit=1000))
     node.pass_time(12)
@@ -202,3 +207,61 @@ def test_limits_of_batch_pods(start_agent: StartAgent, quota: str) -> None:
         assert node.number(group, "cpu.shares") == 512
         assert node.number(group, "cpu.cfs_quota_us") == (100_000 if quota == "cpuset" else -1)
         assert node.number(group, "memory.limit_in_bytes", "memory") == GI
+    assert (node.cpus(node.root.of_class("besteffort")) == "0-7") == (quota == "cfsQuota")
+
+
+@pytest.mark.feature("QOS-7.groups")
+@pytest.mark.case(
+    "CO-130",
+    severity="critical",
+    source="spec HK-7; koordinator: pkg/koordlet/runtimehooks/hooks/batchresource/batch_resource.go@v1.7.0",
+)
+@pytest.mark.long(seconds=13)
+def test_limits_of_a_batch_pod_with_several_containers(start_agent: StartAgent) -> None:
+    """Each container has what it requests and its own limits, and the pod the sums: no quota if one of them has none. A
+    container of which the annotation says nothing keeps what it has, and little is the least that the kernel takes."""
+    node = start_agent()
+    cpu, size = "kubernetes.io/batch-cpu", "kubernetes.io/batch-memory"
+    of = {
+        "main": {"requests": {cpu: "500", size: "1Gi"}, "limits": {cpu: "1000", size: "1Gi"}},
+        "free": {"requests": {cpu: "250", size: "2Gi"}, "limits": {size: "2Gi"}},
+    }
+    several = best_effort("several").annotation(EXTENDED_RESOURCE_SPEC, json.dumps({"containers": of}))
+    several.manifest["spec"]["containers"] += [{"name": name, "image": "i"} for name in ("free", "other")]
+    pod, little = node.run(several), node.run(batch("little", 1, limit=5))
+    before = [node.number(node.containers(pod)[2], f"cpu.{name}") for name in ("shares", "cfs_quota_us")]
+    node.slo(resourceUsedThresholdWithBE={"enable": False})
+    node.pass_time(ROUND)
+
+    def written(group: str) -> tuple[int, int, int]:
+        limit = node.number(group, "memory.limit_in_bytes", "memory")
+        return node.number(group, "cpu.shares"), node.number(group, "cpu.cfs_quota_us"), limit // GI
+
+    main, free, other = node.containers(pod)
+    assert [written(group) for group in (pod, main, free)] == [(768, -1, 3), (512, 100_000, 1), (256, -1, 2)]
+    assert [node.number(other, f"cpu.{name}") for name in ("shares", "cfs_quota_us")] == before
+    assert written(little)[:2] == (2, 1000)
+
+
+@pytest.mark.feature("QOS-7.suppression")
+@pytest.mark.case("CO-131", severity="critical", source="spec CS-2")
+@pytest.mark.long(seconds=10)
+@pytest.mark.parametrize(("system", "quota"), [(1.0, 250_000), (3.0, 150_000)], ids=["reserved", "system"])
+def test_what_counts_besides_pods(trial: Trial, start_agent: StartAgent, system: float, quota: int) -> None:
+    """65 % of 8 cores, less 0.2 of a pod, 0.5 of a program that is not among best-effort pods, and what the system
+    uses, or the two CPUs that are reserved if they are more. A program among best-effort pods does not count."""
+    node = start_agent()
+    reservation = {"node.koordinator.sh/reservation": '{"reservedCPUs": "0-1"}'}
+    assert trial.call("PATCH", f"/api/v1/nodes/{node.name}", {"metadata": {"annotations": reservation}}).ok
+    inside = {"base": "KubepodsBesteffort", "relativePath": "inside"}
+    programs = [{"name": "inside", "qos": "BE", "cgroupPath": inside}, {"name": "outside", "qos": "BE"}]
+    for folder in (f"{BESTEFFORT}/inside", "host-best-effort/outside"):
+        node.uses(node.root.group(folder), 0.5)
+    node.run(prod("service"), cores=0.2)
+    node.run(best_effort("job"), cores=1.0)
+    node.system = system
+    node.slo(resourceUsedThresholdWithBE={**SUPPRESS, "cpuSuppressPolicy": "cfsQuota"}, hostApplications=programs)
+
+    node.pass_time(8)
+
+    assert node.number(BESTEFFORT, "cpu.cfs_quota_us") == pytest.approx(quota, rel=0.04)

@@ -96,7 +96,8 @@ def test_batch_resources(
 @pytest.mark.case("CO-002", severity="normal")
 def test_a_node_s_own_settings(trial: Trial, start_manager: StartManager) -> None:
     """Nodes of a pool have smaller parts for batch pods, another is excluded, one has a label, one an annotation. What
-    is set for a third pool is not valid, and does not count. A field in the annotation goes over those of the pool."""
+    is set for a third pool is not valid, and does not count. A field in the annotation goes over those of the pool, and
+    a label over the annotation; of two entries for a pool the first one counts."""
     for name in ("n1", "pool", "out", "labelled", "annotated", "wrong", "both"):
         trial.add(machine(name).label("pool", "pool" if name == "both" else name))
         report(trial, name, "5", "20G", system=("5", "20G"))
@@ -105,8 +106,11 @@ def test_a_node_s_own_settings(trial: Trial, start_manager: StartManager) -> Non
         trial, "/api/v1/nodes/both", "node.koordinator.sh/colocation-strategy", '{"cpuReclaimThresholdPercent": 50}'
     )
     own_ratios = {"node.koordinator.sh/cpu-reclaim-ratio": "0.7", "node.koordinator.sh/memory-reclaim-ratio": "0.5"}
-    labels = {"metadata": {"labels": own_ratios}}
+    labels: dict[str, dict[str, dict[str, str]]] = {"metadata": {"labels": own_ratios}}
     assert trial.call("PATCH", "/api/v1/nodes/labelled", labels).ok
+    annotate(
+        trial, "/api/v1/nodes/labelled", "node.koordinator.sh/colocation-strategy", '{"cpuReclaimThresholdPercent": 20}'
+    )
     parts = {"cpuReclaimThresholdPercent": 30, "memoryReclaimThresholdPercent": 40}
     own_settings: dict[str, dict[str, Any]] = {
         "pool": parts,
@@ -117,6 +121,7 @@ def test_a_node_s_own_settings(trial: Trial, start_manager: StartManager) -> Non
         {"name": name, "nodeSelector": {"matchLabels": {"pool": name}}, **settings}
         for name, settings in own_settings.items()
     ]
+    own.append({"name": "later", "nodeSelector": {"matchLabels": {"pool": "pool"}}, "cpuReclaimThresholdPercent": 90})
     start_manager(colocation(nodeConfigs=own))
 
     expected = {"n1": (60000, 58), "pool": (25000, 28), "labelled": (65000, 40), "wrong": (60000, 58)}
