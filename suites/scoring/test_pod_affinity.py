@@ -9,7 +9,18 @@ from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import TRIAL_LABEL, Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import PodBuilder, node, priority_class
-from seatrial.suites.scoring.rules import HOST, PREFERRED, REQUIRED, apart_from, patch, pod_with, spread, term, waits
+from seatrial.suites.scoring.rules import (
+    HOST,
+    PREFERRED,
+    REQUIRED,
+    Json,
+    apart_from,
+    patch,
+    pod_with,
+    spread,
+    term,
+    waits,
+)
 
 pytestmark = [pytest.mark.needs(Capability.NODES)]
 
@@ -79,20 +90,30 @@ def test_terms_select_namespaces(trial: Trial, expect: Expect) -> None:
 @pytest.mark.case("SC-179", severity="critical")
 @pytest.mark.long(seconds=5)
 def test_labels_of_a_namespace_come_and_go(trial: Trial, expect: Expect) -> None:
-    """Anti-affinity to pods in namespaces of a team concerns the pods of this one while it has the team's label."""
-    trial.add(node("n1"))
-    trial.submit(pod_with("first", "b"))
-    expect.bound("first")
-    rule = apart_from("b", namespaceSelector={"matchLabels": {"team": trial.name}})
-    trial.submit(pod_with("before", affinity=rule))
-    expect.bound("before")
+    """Anti-affinity to pods in namespaces of a team, of a placed pod or of the next one, concerns the pods of this
+    namespace while it has the team's label."""
 
     def team(label: str | None) -> None:
         patch(trial, f"/api/v1/namespaces/{trial.name}", {"metadata": {"labels": {"team": label}}})
         trial.settle()
 
+    def rule(app: str) -> Json:
+        return apart_from(app, namespaceSelector={"matchLabels": {"team": trial.name}})
+
+    trial.add(node("n1"))
+    trial.submit(pod_with("guard", affinity=rule("c")))
+    expect.bound("guard")
     team(trial.name)
-    trial.submit(pod_with("within", affinity=rule))
+    trial.submit(pod_with("kept-away", "c"))
+    waits(expect, "kept-away", "anti-affinity")
+    team(None)
+    expect.bound("kept-away")
+    trial.submit(pod_with("first", "b"))
+    expect.bound("first")
+    trial.submit(pod_with("before", affinity=rule("b")))
+    expect.bound("before")
+    team(trial.name)
+    trial.submit(pod_with("within", affinity=rule("b")))
     waits(expect, "within", "anti-affinity")
     team(None)
     expect.bound("within")
