@@ -353,14 +353,14 @@ def test_a_deleted_native_gang_stays_until_its_last_pod_ends(trial: Trial, expec
     and goes with that."""
     trial.add(node("n1").cpu(2))
     create(trial, "train", 2)
-    slow = workers("train", 2)
-    for one in slow:
-        one.manifest["spec"]["terminationGracePeriodSeconds"] = 60
-    trial.submit(*slow)
-    expect.running(*names("train", 2))
-    freeze(trial, "n1")  # its pods end when it is thawed
+    slow, short = workers("train", 2)
+    slow.manifest["spec"]["terminationGracePeriodSeconds"] = 60
+    short.annotation("seatrial.dev/runs-for", "5").manifest["spec"]["restartPolicy"] = "Never"
+    trial.submit(slow, short)
+    expect.running("train-0")
     assert trial.call("DELETE", path(trial, "train")).ok
-    assert trial.call("PATCH", f"{trial.path('Pod', 'train-1')}/status", {"status": {"phase": "Succeeded"}}).ok
+    assert trial.reaches(lambda: trial.pod("train-1").status.phase == "Succeeded", within=60)
+    freeze(trial, "n1")  # its pods end when it is thawed
     assert trial.call("DELETE", trial.path("Pod", "train-0")).ok
     expect.gone("train-0")
     expect.stable(seconds=5)
