@@ -20,8 +20,7 @@ pytestmark = [pytest.mark.needs(Capability.NODES)]
 @pytest.mark.feature("PRE-1.freed-place")
 @pytest.mark.case("PR-030", severity="critical")
 def test_the_nominated_node_is_written(classes: Trial, expect: Expect) -> None:
-    """While its victim terminates, the pod's status names the node, and the victim's condition has the reason, beside
-    the conditions that it had."""
+    """While its victim terminates, the pod's status names the node, and the victim's condition has the reason."""
     classes.add(node("n1").cpu(4))
     preempt_on_frozen(classes, expect, of("low", "victim", 4), by=of("high", "high", 4))
     reasons = [
@@ -30,10 +29,18 @@ def test_the_nominated_node_is_written(classes: Trial, expect: Expect) -> None:
         if condition.status == "True"
     ]
     assert ("DisruptionTarget", "PreemptionByScheduler") in reasons, f"the victim's conditions are {reasons}"
-    kept = {condition.type for condition in classes.pod("victim").status.conditions}
-    assert {"PodScheduled", "Ready"} <= kept, f"the victim's conditions are {sorted(kept)}"
     thaw(classes, "n1")
     assert expect.bound("high").spec.node_name == "n1"
+
+
+@pytest.mark.feature("PRE-1.freed-place")
+@pytest.mark.case("PR-296", severity="normal", source="kubernetes 1.34 pkg/scheduler/framework/preemption: PreemptPod")
+def test_a_victim_keeps_its_conditions(classes: Trial, expect: Expect) -> None:
+    """The condition that says why it goes comes to those that it had. Kubernetes 1.28 took the preemptor's."""
+    classes.add(node("n1").cpu(4))
+    preempt_on_frozen(classes, expect, of("low", "victim", 4), by=of("high", "high", 4))
+    kept = {condition.type for condition in classes.pod("victim").status.conditions}
+    assert {"PodScheduled", "Ready", "DisruptionTarget"} <= kept, f"the victim's conditions are {sorted(kept)}"
 
 
 @pytest.mark.feature("PRE-1.freed-place", "PRE-1.minimal-victims")

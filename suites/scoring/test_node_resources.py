@@ -135,7 +135,7 @@ def test_init_containers_and_sidecars_count(trial: Trial, expect: Expect) -> Non
 
 
 @pytest.mark.feature("SCORE-4.fit")
-@pytest.mark.case("SC-702", severity="normal", source="KEP-753: requests of a pod with sidecars")
+@pytest.mark.case("SC-702", severity="normal", source="kubernetes 1.29 KEP-753: requests of a pod with sidecars")
 @pytest.mark.parametrize("fits", [False, True], ids=["after", "before"])
 def test_an_init_container_beside_sidecars(trial: Trial, expect: Expect, *, fits: bool) -> None:
     """An init container of three CPUs runs beside the sidecar of two that is started before it, and alone before one
