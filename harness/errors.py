@@ -57,6 +57,10 @@ class SubjectError(HarnessError):
     """The scheduler under test could not be started, or it ended."""
 
 
+class NotStarted(SubjectError):
+    """A program ended at its start, as one does that does not know a part of its configuration."""
+
+
 class DeviceError(HarnessError):
     """A vendor's library or a device gave an answer that cannot be used."""
 

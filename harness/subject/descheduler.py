@@ -14,7 +14,7 @@ import yaml
 from seatrial.harness.clusters.fault_injection.proxy_process import TroubledWay
 from seatrial.harness.clusters.fault_injection.transport import FaultyTransport, Link
 from seatrial.harness.clusters.protocol import Capability, Cluster
-from seatrial.harness.errors import SubjectError, UsageError
+from seatrial.harness.errors import NotStarted, SubjectError, UsageError
 from seatrial.harness.processes import START_WITHIN, start_child, stop
 from seatrial.harness.subject.foreign import binary_words
 from seatrial.harness.subject.services import ask, free_port
@@ -66,7 +66,7 @@ class Descheduler(ABC):
         """After `kill`: a new one, whose state comes from the API server alone.
 
         Raises:
-            SubjectError: it did not start.
+            NotStarted: it did not start.
         """
 
 
@@ -179,7 +179,7 @@ class ProcessDescheduler(Descheduler):
 
         self._cluster.wait(lambda: ready() or ended(), within=START_WITHIN if self._name == OURS else ANSWERS_WITHIN)
         if (self._name == OURS and not ready()) or process.poll() not in {None, 0}:
-            raise SubjectError(f"descheduler {self._name!r} did not start\n" + self.log()[before:][:LAST_CHARACTERS])
+            raise NotStarted(f"descheduler {self._name!r} did not start\n" + self.log()[before:][:LAST_CHARACTERS])
 
     @contextmanager
     def troubled(self) -> Iterator[Link]:
@@ -242,7 +242,7 @@ def open_descheduler(name: str, cluster: Cluster, configuration: Configuration) 
 
     Raises:
         UsageError: no such descheduler, or a configuration that it cannot use.
-        SubjectError: it did not start.
+        NotStarted: it did not start.
     """
     with ExitStack() as cleanup:
         if not name and Capability.VIRTUAL_TIME in cluster.capabilities:

@@ -18,7 +18,7 @@ import orjson
 
 from seatrial.harness.clusters.answers import accepted
 from seatrial.harness.clusters.protocol import Cluster
-from seatrial.harness.errors import SubjectError, UsageError
+from seatrial.harness.errors import NotStarted, UsageError
 from seatrial.harness.processes import START_WITHIN, start_logged
 from seatrial.harness.subject.foreign import binary_words
 from seatrial.harness.subject.services import LOOPBACK, free_port
@@ -69,7 +69,7 @@ def running_foreign_koordlet(
 
     Raises:
         UsageError: the cluster has no address for processes, or its nodes have no kubelet.
-        SubjectError: it did not start.
+        NotStarted: it did not start.
     """
     if cluster.endpoint is None:
         raise UsageError(f"--agent is a process, and cluster {cluster.name!r} has no address for processes")
@@ -95,5 +95,5 @@ def running_foreign_koordlet(
         process = start_logged(command, log, cleanup, env=env)
         cluster.wait(lambda: READY_LINE in log.read_text() or process.poll() is not None, within=START_WITHIN)
         if READY_LINE not in log.read_text():
-            raise SubjectError(f"the node agent {text!r} did not start\n" + log.read_text()[-4000:])
+            raise NotStarted(f"the node agent {text!r} did not start\n" + log.read_text()[-4000:])
         yield process
