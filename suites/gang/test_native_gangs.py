@@ -390,19 +390,27 @@ def test_a_native_and_a_koordinator_gang_of_one_name_compete(trial: Trial, expec
 
 @pytest.mark.feature("WAS-1.condition", "WAS-1.changes")
 @pytest.mark.case("GA-253", severity="normal", source=f"{UPSTREAM}; spec WAS-R22")
-@pytest.mark.parametrize("policy", [False, True], ids=["priority", "preemption-policy"])
+@pytest.mark.parametrize(
+    "differs",
+    ["priority", "preemption policy", pytest.param(".spec.schedulerName", marks=pytest.mark.profile("no-preemption"))],
+)
 def test_a_native_gang_is_bound_when_the_member_that_does_not_belong_is_gone(
-    trial: Trial, expect: Expect, *, policy: bool
+    trial: Trial, expect: Expect, differs: str
 ) -> None:
-    """One of three members has another priority than its group, or another preemption policy than the other members:
-    none is bound. It is deleted: the others are."""
+    """One of three members has another priority than its group, or another preemption policy or scheduler than the
+    other members: none is bound. It is deleted: the others are."""
     trial.add(node("n1").cpu(4))
-    trial.apply(priority_class("was-odd", 0, preempts=False) if policy else priority_class("was-odd", 1000))
+    trial.apply(priority_class("was-high", 1000), priority_class("was-calm", 0, preempts=False))
     create(trial, "train", 2)
     first, *others = workers("train", 3)
-    trial.submit(first.priority_class("was-odd"), *others)
+    odd = {
+        "priority": lambda: first.priority_class("was-high"),
+        "preemption policy": lambda: first.priority_class("was-calm"),
+        ".spec.schedulerName": lambda: first.scheduler("no-preemption"),
+    }[differs]()
+    trial.submit(odd, *others)
     assert reaches(trial, "False", "SchedulerError"), condition(trial)
-    assert f"have the same {'preemption policy' if policy else 'priority'}" in condition(trial)["message"]
+    assert f"have the same {differs}" in condition(trial)["message"]
     assert bound(trial) == []
 
     trial.delete("train-0")

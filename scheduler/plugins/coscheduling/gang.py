@@ -1,5 +1,6 @@
 """A gang, and the record that the gangs of one gang group share."""
 
+from collections import Counter
 from dataclasses import dataclass, field
 
 from seatrial.scheduler.api.core import PREEMPT_NEVER, Pod
@@ -7,6 +8,7 @@ from seatrial.scheduler.api.networktopology import GatherRule
 from seatrial.scheduler.api.podgroup import NATIVE, MatchPolicy, Mode
 
 PRIORITY_MISMATCH = "all pods in a single pod group should have the same priority as the pod group's priority"
+SCHEDULER_MISMATCH = "all pods in a single pod group should have the same .spec.schedulerName set"
 POLICY_MISMATCH = "all pods in a single pod group should have the same preemption policy"
 
 
@@ -57,6 +59,7 @@ class Gang:
     gated: dict[str, None] = field(default_factory=dict)  # members of a native group with scheduling gates
     odd: dict[str, None] = field(default_factory=dict)  # members of a native group with another priority than its own
     non_preempting: dict[str, None] = field(default_factory=dict)  # members of a native group
+    schedulers: Counter[str] = field(default_factory=Counter)  # how many members of a native group name each
 
     @property
     def id(self) -> str:
@@ -70,6 +73,8 @@ class Gang:
     @property
     def mismatch(self) -> str:
         """Why no member of a native group can be scheduled (WAS-R22); "" if nothing is wrong."""
+        if len(self.schedulers) > 1:
+            return SCHEDULER_MISMATCH + ', got: "{}" and "{}"'.format(*self.schedulers)
         if not self.odd:
             mixed = 0 < len(self.non_preempting) < len(self.children) and self.initialised
             return f"{POLICY_MISMATCH}, got PreemptLowerPriority and Never" if mixed else ""
@@ -79,14 +84,25 @@ class Gang:
     def set_member(self, pod: Pod) -> bool:
         """Note a member that was added or changed. Returns whether it lost its last scheduling gate."""
         uid = pod.metadata.uid
+        self._forget_scheduler(uid)
         self.children[uid] = pod
         if not self.native:
             return False
+        self.schedulers[pod.spec.scheduler_name] += 1
         self._mark(self.odd, uid, marked=pod.spec.priority != self.priority and self.initialised)
         self._mark(self.non_preempting, uid, marked=pod.spec.preemption_policy == PREEMPT_NEVER)
         before = uid in self.gated
         self._mark(self.gated, uid, marked=bool(pod.spec.scheduling_gates))
         return before and uid not in self.gated
+
+    def _forget_scheduler(self, uid: str) -> None:
+        before = self.children.get(uid)
+        if before is None or not self.native:
+            return
+        name = before.spec.scheduler_name
+        self.schedulers[name] -= 1
+        if not self.schedulers[name]:
+            del self.schedulers[name]
 
     @staticmethod
     def _mark(uids: dict[str, None], uid: str, *, marked: bool) -> None:
@@ -97,6 +113,7 @@ class Gang:
 
     def remove_member(self, uid: str) -> None:
         """Forget a member."""
+        self._forget_scheduler(uid)
         for uids in (self.children, self.pending, self.waiting, self.bound, self.odd, self.non_preempting, self.gated):
             uids.pop(uid, None)
 
