@@ -139,10 +139,15 @@ def _parts(objects: Objects) -> Iterator[str]:
 
 
 def _unused_claims(objects: Objects) -> Iterator[str]:
-    """A claim that has devices is used by pods that are there."""
+    """A claim that has devices is used by pods that are there.
+
+    One that users made keeps them after a refused binding, and is reserved for no pod (DRA-R67).
+    """
     there = {pod["metadata"]["uid"] for pod in _live(objects)}
     for item in objects["ResourceClaim"]:
         users = _users(item)  # a group keeps its claims as long as it is there
+        if not users and not item["metadata"].get("ownerReferences"):
+            continue
         if _results(item) and not there & {user["uid"] for user in users} and not any(map(_group_of, users)):
             yield f"claim {item['metadata']['name']} has devices and no pod"
 
