@@ -3,6 +3,8 @@
 Figures follow Koordinator's pkg/koordlet; the node is a fake root of 8 CPUs.
 """
 
+from typing import Any, NamedTuple
+
 import pytest
 
 from seatrial.fixtures.expect import Expect
@@ -10,7 +12,7 @@ from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.answers import accepted
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import PodBuilder
-from seatrial.suites.qos.agent import GI, StartAgent, best_effort, prod, start_agent
+from seatrial.suites.qos.agent import GI, AgentNode, StartAgent, best_effort, prod, start_agent
 from seatrial.suites.qos.colocation import WITHIN
 
 __all__ = ["start_agent"]
@@ -250,6 +252,162 @@ def test_an_eviction_for_memory_delays_none_for_cpu(trial: Trial, start_agent: S
     node.pass_time(5)
 
     assert ended(trial, "busy"), "expected pod 'busy' to be evicted"
+
+
+class Load(NamedTuple):
+    """A batch pod: thousandths of a core that it requests, cores and GiB that it uses, its label of priority."""
+
+    request: int = 1000
+    cores: float = 0.0
+    memory: float = 0.0
+    label: str = ""
+
+
+class Eviction(NamedTuple):
+    """A feature and its lines, batch CPU that the node offers, and which of the pods a, b, … it evicts at once."""
+
+    feature: str
+    lines: dict[str, Any]
+    pods: tuple[Load, ...]
+    goes: str
+    offers: int = 32000
+    service: Load = Load()  # a prod pod beside them
+
+
+def satisfaction(lower: int, upper: int) -> dict[str, Any]:
+    lines = {"cpuEvictBESatisfactionLowerPercent": lower, "cpuEvictBESatisfactionUpperPercent": upper}
+    return {**lines, "cpuEvictPolicy": "evictByAllocatable", "cpuEvictTimeWindowSeconds": 6}
+
+
+def memory(threshold: int, **lines: int) -> dict[str, Any]:
+    return {"memoryEvictThresholdPercent": threshold, **lines}
+
+
+CPU_80 = {"cpuEvictThresholdPercent": 80, "evictEnabledPriorityThreshold": 5999, "cpuEvictTimeWindowSeconds": 2}
+PARTS = Load(2000, 1.8), Load(8000, 3.0)
+HALVES = Load(5000, 3.2), Load(5000, 2.8)
+TINY = Load(1000, 0.05), Load(1000, 0.04)
+MANY = tuple(Load(2500, 0.97 - 0.01 * each) for each in range(8))
+EVICTIONS = {
+    # 78 % of 16 GiB are used, 73 are to be left: 0.8 GiB.
+    "two-percent-below": Eviction(
+        "BEMemoryEvict",
+        memory(75),
+        tuple(Load(memory=0.27 - 0.01 * each) for each in range(6)),
+        "abcd",
+        service=Load(memory=11.1),
+    ),
+    "lower-is-no-lower": Eviction("BEMemoryEvict", memory(75, memoryEvictLowerPercent=75), (Load(memory=14),), ""),
+    # 88 % of 8 cores are used, 78 are to be left: 0.8 cores.
+    "cpu": Eviction(
+        "CPUEvict", CPU_80, tuple(Load(cores=0.37 - 0.01 * each) for each in range(4)), "abc", service=Load(cores=5.66)
+    ),
+    "label": Eviction(
+        "CPUEvict", CPU_80, (Load(cores=0.9, label="2"), Load(cores=0.8, label="1")), "b", service=Load(cores=4.94)
+    ),
+    # They get 45 % of 10 cores, and are to get 60: 1.5 cores are requested too much.
+    "most-of-its-request": Eviction("BECPUEvict", satisfaction(50, 60), PARTS, "a", offers=4500),
+    "upper-line": Eviction("BECPUEvict", satisfaction(50, 60), MANY, "ab", offers=8000),
+    "just-the-lower-line": Eviction("BECPUEvict", satisfaction(50, 60), HALVES, "a", offers=5000),
+    "highest-lower-line": Eviction("BECPUEvict", satisfaction(60, 70), HALVES, "a", offers=5500),
+    "upper-below-lower": Eviction("BECPUEvict", satisfaction(60, 50), PARTS, "", offers=4500),
+    "less-than-a-core": Eviction("BECPUEvict", satisfaction(50, 60), TINY, "a", offers=500),
+}
+
+
+@pytest.mark.feature("QOS-7.eviction")
+@pytest.mark.case(
+    "CO-133", severity="normal", source="koordinator pkg/koordlet/qosmanager/plugins@v1.7.0; spec EV-2 to EV-8"
+)
+@pytest.mark.long(seconds=12)
+@pytest.mark.parametrize("row", EVICTIONS.values(), ids=EVICTIONS)
+def test_how_much_is_evicted_at_once(trial: Trial, start_agent: StartAgent, row: Eviction) -> None:
+    """By the lines of a feature some pods go in one round, and others stay."""
+    check_eviction(trial, start_agent, row)
+
+
+REQUESTS = tuple(Load(2300 - 200 * each) for each in range(4))  # 8 cores
+
+
+@pytest.mark.feature("QOS-7.eviction")
+@pytest.mark.case(
+    "CO-134", severity="normal", source="koordinator 1.8 pkg/koordlet/qosmanager/plugins/cpuevict; spec EV-7"
+)
+@pytest.mark.long(seconds=12)
+@pytest.mark.parametrize(
+    ("offers", "most", "goes"),
+    [(9000, 5999, "ab"), (10000, 5999, ""), (9000, 7999, "ab"), (9000, 8000, ""), (9000, 4999, "")],
+    ids=["beyond", "just-the-threshold", "highest-priority", "prod", "lower-priority"],
+)
+def test_how_much_is_evicted_by_requests(
+    trial: Trial, start_agent: StartAgent, offers: int, most: int, goes: str
+) -> None:
+    """Of what the node offers 80 % may be requested, and 60 are to be left."""
+    lines = {"cpuAllocatableEvictThresholdPercent": 80, "cpuAllocatableEvictLowerPercent": 60}
+    lines["allocatableEvictPriorityThreshold"] = most
+    check_eviction(trial, start_agent, Eviction("CPUAllocatableEvict", lines, REQUESTS, goes, offers))
+
+
+@pytest.mark.feature("QOS-7.eviction")
+@pytest.mark.case(
+    "CO-135", severity="normal", source="koordinator pkg/koordlet/qosmanager/plugins/cpuevict@v1.7.0; spec EV-4"
+)
+@pytest.mark.long(seconds=15)
+def test_pods_that_want_no_more_by_now_stay(trial: Trial, start_agent: StartAgent) -> None:
+    """Best-effort pods have used all that they can get for some seconds, and use less by now: none is evicted. They
+    want it again for as long: one is."""
+    node = start_agent("BECPUEvict")
+    groups = run(trial, node, HALVES)
+    node.pass_time(7)
+    for group in groups:
+        node.uses(group, 1.0)
+    node.pass_time(1)
+    offer(trial, node.name, 5000)
+    slo = {"enable": True, "cpuSuppressThresholdPercent": 100, **satisfaction(50, 60)}
+    node.slo(resourceUsedThresholdWithBE=slo)
+    node.pass_time(2)
+    assert not any(ended(trial, name) for name in "ab")
+
+    for group in groups:
+        node.uses(group, 3.0)
+    node.pass_time(2)
+    assert not any(ended(trial, name) for name in "ab"), "on the average they want less"
+    node.pass_time(8)
+    assert trial.reaches(lambda: ended(trial, "a") or ended(trial, "b"), within=WITHIN), "expected a pod to be evicted"
+
+
+def check_eviction(trial: Trial, start_agent: StartAgent, row: Eviction) -> None:
+    node = start_agent(row.feature)
+    if row.service != Load():
+        node.run(prod("service"), cores=row.service.cores, memory=int(row.service.memory * GI))
+    run(trial, node, row.pods)
+    offer(trial, node.name, row.offers)
+    node.slo(resourceUsedThresholdWithBE={"enable": True, "cpuSuppressThresholdPercent": 100, **row.lines})
+
+    node.pass_time(3 if row.feature == "BEMemoryEvict" else 8)
+
+    assert trial.reaches(lambda: all(ended(trial, name) for name in row.goes), within=WITHIN), "expected more to go"
+    names = "abcdefgh"[: len(row.pods)]
+    assert "".join(name for name in names if ended(trial, name)) == row.goes
+
+
+def run(trial: Trial, node: AgentNode, loads: tuple[Load, ...]) -> list[str]:
+    """Start pods a, b, …, and return their control groups."""
+    offer(trial, node.name, 32000)
+    priority, groups = priority_class(trial, 5500), []
+    for name, load in zip("abcdefgh", loads, strict=False):
+        builder = evictable(name, priority)
+        builder.resources({"kubernetes.io/batch-cpu": load.request, "kubernetes.io/batch-memory": "1Gi"})
+        if load.label:
+            builder.label("koordinator.sh/priority", load.label)
+        groups.append(node.run(builder, cores=load.cores, memory=int(load.memory * GI)))
+    return groups
+
+
+def offer(trial: Trial, node: str, batch_cpu: int) -> None:
+    amounts = {"kubernetes.io/batch-cpu": str(batch_cpu), "kubernetes.io/batch-memory": "16Gi"}
+    offered = {"status": {"capacity": amounts, "allocatable": amounts}}
+    assert trial.call("PATCH", f"/api/v1/nodes/{node}/status", offered).ok
 
 
 def priority_class(trial: Trial, value: int) -> str:
