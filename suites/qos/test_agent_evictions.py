@@ -377,17 +377,21 @@ def test_pods_that_want_no_more_by_now_stay(trial: Trial, start_agent: StartAgen
 
 
 def check_eviction(trial: Trial, start_agent: StartAgent, row: Eviction) -> None:
-    node = start_agent(row.feature)
+    node, names = start_agent(row.feature), "abcdefgh"[: len(row.pods)]
     if row.service != Load():
         node.run(prod("service"), cores=row.service.cores, memory=int(row.service.memory * GI))
-    run(trial, node, row.pods)
+    groups = run(trial, node, row.pods)
+    node.pass_time(1)
     offer(trial, node.name, row.offers)
     node.slo(resourceUsedThresholdWithBE={"enable": True, "cpuSuppressThresholdPercent": 100, **row.lines})
 
-    node.pass_time(3 if row.feature == "BEMemoryEvict" else 8)
+    for _ in range(3 if row.feature == "BEMemoryEvict" else 8):
+        node.pass_time(1)
+        for name, group in zip(names, groups, strict=True):
+            if ended(trial, name):
+                node.uses(group, 0.0)
 
     assert trial.reaches(lambda: all(ended(trial, name) for name in row.goes), within=WITHIN), "expected more to go"
-    names = "abcdefgh"[: len(row.pods)]
     assert "".join(name for name in names if ended(trial, name)) == row.goes
 
 
