@@ -458,7 +458,7 @@ def test_more_cards_than_a_machine_usually_has(trial: Trial, expect: Expect) -> 
     names = [f"one-{number}" for number in range(7)]
     trial.submit(*(pod(name).gpus(1) for name in names))
     others = expect.bound(*names[:2], *names[2:])
-    on_n1 = [minor for one in others if one.spec.node_name == "n1" for minor in minors(one)]
+    on_n1 = [minor for user in others if user.spec.node_name == "n1" for minor in minors(user)]
     assert sorted(taken + on_n1) == list(range(16))
     trial.submit(pod("next").gpus(1))
     expect.pending("next")

@@ -95,7 +95,7 @@ def test_the_node_that_becomes_empty_first(
 
 
 def stuck(trial: Trial, pod: Pod, status: str, reason: str = "Disk", *, since: float | None = None) -> None:
-    """The status of a pod has one more condition; `since`: so many seconds ago."""
+    """The status of a pod has one more condition; `since`: its age in seconds."""
     message = orjson.loads(accepted(trial.call("GET", path_of(pod)), "read the pod").body)["status"]
     condition = {"type": "trial.example/Stuck", "status": status, "reason": reason}
     if since is not None:

@@ -233,7 +233,7 @@ def test_a_rule_taints_what_it_selects(trial: Trial, expect: Expect, offers: Off
 @pytest.mark.case(
     "DR-205", severity="normal", source="kubernetes 1.37 pkg/controller/devicetainteviction; spec DRA-R40, DRA-R118"
 )
-def test_a_taint_of_an_older_generation_evicts_nobody(trial: Trial, expect: Expect, offers: Offers) -> None:
+def test_a_taint_of_an_older_generation_evicts_no_pod(trial: Trial, expect: Expect, offers: Offers) -> None:
     """A slice of an older generation of the pool, which is still there, says that a device has failed: its user stays.
     The newer one says it, too: the user is evicted."""
     trial.add(node("n1"))
@@ -261,7 +261,7 @@ def test_a_pod_that_comes_to_a_device_that_has_failed_is_evicted(trial: Trial, e
     trial.add(node("n1"))
     offers.publish("n1", device("d0"))
     trial.apply(claim("one").asks("d", offers.of_class))
-    trial.submit(pod("a").claim("d", name="one").scheduler("nobody"))
+    trial.submit(pod("a").claim("d", name="one").scheduler("absent-scheduler"))
     result = {"request": "d", "driver": offers.driver, "pool": f"{trial.name}-n1", "device": "d0"}
     user = {"resource": "pods", "name": "a", "uid": trial.pod("a").metadata.uid}
     written = {"status": {"allocation": {"devices": {"results": [result]}}, "reservedFor": [user]}}

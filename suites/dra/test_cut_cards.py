@@ -57,7 +57,7 @@ def test_mig_devices_that_an_administrator_has_made(trial: Trial, expect: Expect
         return device(f"{card}-mig-{profile.replace('.', '')}-{place}", attributes=attributes)
 
     trial.add(node("n1"))
-    devices = [made(card, *one.split("-")) for card in reversed(cards) for one in cards[card]]
+    devices = [made(card, *place.split("-")) for card in reversed(cards) for place in cards[card]]
     devices.append(device("gpu-2", attributes={"type": "gpu"}))
     offers.publish("n1", *devices)
     half, whole = f"{offers.attribute('?profile')}.orValue('') == '3g.40gb'", f"{offers.attribute('type')} == 'gpu'"

@@ -146,8 +146,8 @@ def test_a_claim_that_another_pod_has_got_meanwhile_keeps_its_devices(
 def test_a_pod_with_a_node_of_its_own_gets_its_claim(
     trial: Trial, expect: Expect, offers: Offers, *, made: bool
 ) -> None:
-    """A pod is created on a node. Its claim, which somebody gives a device of that node, is reserved for it, so that it
-    runs; the next pod waits for the device."""
+    """A pod is created on a node. Its claim, which another component gives a device of that node, is reserved for it,
+    so that it runs; the next pod waits for the device."""
     trial.add(node("n1"))
     offers.publish("n1", device("d0"))
     trial.apply(claim_template("t").asks("d", offers.of_class), claim("one").asks("d", offers.of_class))

@@ -319,7 +319,7 @@ def test_a_pod_takes_the_claim_that_was_made_for_it(  # noqa: PLR0917 a case and
 @pytest.mark.case("DR-203", severity="normal", source="kubernetes 1.37 pkg/controller/resourceclaim; spec DRA-R28")
 @pytest.mark.parametrize("deleted", [True, False], ids=["deleted", "no-longer-owned"])
 def test_a_pod_that_lost_its_claim_gets_another(trial: Trial, expect: Expect, offers: Offers, deleted: bool) -> None:
-    """The claim that was made for a pod is deleted, or belongs to nobody any more, before the pod has a node: the pod
+    """The claim that was made for a pod is deleted, or has no owner any more, before the pod has a node: the pod
     gets another claim, and the device by it."""
     trial.add(node("n1"))
     offers.publish("n1", device("d0"))

@@ -85,7 +85,7 @@ def test_what_is_replaced_in_a_gap_is_another_object(trial: Trial, expect: Expec
     assert trial.call("DELETE", trial.path("PodGroup", "train")).ok
     trial.apply(gang("train", 2))
     trial.delete("holder")
-    trial.submit(pod("holder").request(cpu=1).scheduler("somebody-else"))
+    trial.submit(pod("holder").request(cpu=1).scheduler("absent-scheduler"))
     pause(trial, 10, real=2)
     link.heal()
     expect.bound("for-the-room", "train-0", "train-1", within=90)

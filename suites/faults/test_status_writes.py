@@ -49,7 +49,7 @@ def test_a_late_refusal_is_of_its_own_pod(trial: Trial, expect: Expect, link: Li
     assert trial.wait(lambda: link.refused >= 1, within=30), "a status was to be written"
     link.heal()
     trial.delete("p")
-    trial.submit(pod("p").request(cpu=4).scheduler("somebody-else"))
+    trial.submit(pod("p").request(cpu=4).scheduler("absent-scheduler"))
     pause(trial, 15, real=15)
     conditions = [each for each in trial.pod("p").status.conditions if each.type == "PodScheduled"]
     assert not conditions, f"expected no word about a pod of another scheduler, found {conditions}"

@@ -262,6 +262,13 @@ def test_what_is_wrong_at_any_moment(fault: Callable[[Scene], None], says: str) 
     assert [text for text in wrong_now(scene.objects) if text.startswith(says)], wrong_now(scene.objects)
 
 
+def test_a_claim_that_users_made_may_keep_its_devices() -> None:
+    scene = Scene()
+    claim_without_pod(scene)
+    scene.objects["ResourceClaim"][-1]["status"]["reservedFor"] = []
+    assert wrong_at_rest(scene.objects) == []
+
+
 @pytest.mark.parametrize(
     ("fault", "says"),
     [
