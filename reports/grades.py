@@ -17,6 +17,7 @@ _CLUSTER_OF_BACKEND = {
     "virtual": "virtual",
     "envtest": "api-server",
     "kubelet": "kubelet",
+    "kubelet-claims": "kubelet",
     "kind": "api-server",  # nodes are simulated on all of them
     "kubeconfig": "api-server",
     "existing": "api-server",

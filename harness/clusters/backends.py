@@ -12,6 +12,7 @@ from seatrial.harness.errors import UsageError
 VIRTUAL, EMBEDDED, LOCAL, LOCAL_DOCKER = "virtual", "embedded", "local", "local-docker"
 SIMULATED, REAL = "simulated", "real"  # nodes that cases get
 ENVTEST, EXISTING, KIND, KUBELET = "envtest", "existing", "kind", "kubelet"
+KUBELET_CLAIMS = "kubelet-claims"
 BACKENDS = {  # name → where it is, and its description in the help
     EMBEDDED: (
         "seatrial.harness.clusters.embedded:EmbeddedBackend",
@@ -34,6 +35,10 @@ BACKENDS = {  # name → where it is, and its description in the help
         "seatrial.harness.clusters.kubelet:KubeletBackend",
         "the same API server, and this machine's kubelet: pods as containers on its devices",
     ),
+    KUBELET_CLAIMS: (
+        "seatrial.harness.clusters.kubelet:KubeletClaimsBackend",
+        "the same with our driver of claims in place of our device plugin",
+    ),
     LOCAL: (
         "seatrial.harness.clusters.local:LocalBackend",
         "our own API server and this machine: pods as processes on it",
@@ -42,7 +47,7 @@ BACKENDS = {  # name → where it is, and its description in the help
 }
 
 
-THIS_MACHINE = frozenset({LOCAL, LOCAL_DOCKER, KUBELET})  # the only node is this machine
+THIS_MACHINE = frozenset({LOCAL, LOCAL_DOCKER, KUBELET, KUBELET_CLAIMS})  # the only node is this machine
 
 _WITH_GATES = frozenset({EMBEDDED, VIRTUAL, ENVTEST})
 

@@ -5,6 +5,7 @@ Devices are the machine's own or a stand-in's; our device plugin gives them to c
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from seatrial.scheduler.api.private_files import private_folder
 from seatrial.scheduler.api.transport import Request
 
 WITH_DEVICES = frozenset({Capability.DEVICE_FAULTS, Capability.REAL_DEVICES})
-_ONE_NODE = "backend 'kubelet' has one node, this machine"
+_ONE_NODE = "a cluster of this machine's kubelet has one node"
 
 
 class KubeletCluster(LocalCluster):
@@ -96,7 +97,7 @@ class KubeletBackend(LocalBackend):
     """Starts and stops the processes."""
 
     name = "kubelet"
-    dra = False  # its devices are in ResourceSlices, and our driver prepares claims
+    dra = False
     more_faults: frozenset[Capability] = frozenset()  # nothing here makes a real kubelet fail
 
     def probe(self) -> str | None:
@@ -133,3 +134,14 @@ class KubeletBackend(LocalBackend):
                     yield cluster
                 finally:
                     cluster.close()
+
+
+class KubeletClaimsBackend(KubeletBackend):
+    """The same with our driver of claims: the devices are in ResourceSlices, and none is offered as a resource."""
+
+    name = "kubelet-claims"
+    dra = True
+
+    @cached_property
+    def capabilities(self) -> frozenset[Capability]:  # type: ignore[override]
+        return super().capabilities | {Capability.CLAIM_DRIVER}

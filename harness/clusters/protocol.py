@@ -28,6 +28,7 @@ class Capability(StrEnum):
     OWN_CLUSTER = "a cluster of its own"
     CONTAINERS = "containers that really run"
     REAL_DEVICES = "real devices"
+    CLAIM_DRIVER = "a driver that prepares claims for containers that really run"
     SERVER_RESTART = "an API server that the test may end and start again"
 
 

@@ -17,7 +17,7 @@ from seatrial.harness.workers import carried_out, results_of
 
 pytest.importorskip("distributed", reason="needs Dask: pip install 'seatrial[dask]'")
 
-MUTANTS = ("PAL-01", "PAL-02")
+MUTANTS = ("PCK-01", "PCK-02")  # their suite is one quick file
 TRACE = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,creation_time,deletion_time\n" + "".join(
     f"p{number},1000,1024,1,500,{number},{number + 30}\n" for number in range(20)
 )

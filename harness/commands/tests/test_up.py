@@ -106,7 +106,11 @@ def test_ctrl_c_leaves_nothing_behind(shell: Shell) -> None:
         pytest.param(["--subject", "/no/such/binary"], "no subject", id="no-such-binary"),
         pytest.param(["--kubeconfig", "."], "found a folder", id="a-folder-for-a-file"),
         pytest.param(["--port", "70000"], "70000", id="a-port-that-is-none"),
-        pytest.param(["--fake", "a10"], "for --backend kubelet, local, local-docker", id="a-fake-for-simulated-nodes"),
+        pytest.param(
+            ["--fake", "a10"],
+            "for --backend kubelet, kubelet-claims, local, local-docker",
+            id="a-fake-for-simulated-nodes",
+        ),
         pytest.param(["--backend", "local", "--fleet", "large"], "takes no fleet", id="a-fleet-for-this-machine"),
         pytest.param(["--backend", "local", "--fake", "abacus"], "--fake abacus", id="an-unknown-fake"),
         pytest.param(["--backend", "local", "--fake", "a10:0"], "a count of 1 to 64", id="a-fake-of-none"),
