@@ -238,7 +238,7 @@ TRUE = [
     "ip('10.0.0.1').family() == 4 && ip('::1').isLoopback() && isIP('10.0.0.1') && !isIP('10.0.0')",
     "cidr('10.0.0.0/8').containsIP('10.1.0.0') && !cidr('10.0.0.0/8').containsIP('11.0.0.0')",
     "cidr('10.0.0.0/8').containsCIDR('10.1.0.0/16') && !cidr('10.1.0.0/16').containsCIDR('10.0.0.0/8')",
-    "!quantity('1500m').isInteger() && quantity('-1').sign() == -1 && quantity('1').sub(quantity('1')).sign() == 0",
+    "!quantity('1500m').isInteger() && sign(quantity('-1')) == -1 && sign(quantity('1').sub(quantity('1'))) == 0",
     "DEVICE.exists(name, name == 'text') && DEVICE.all(name, name != 'none') && [1, 2].exists_one(x, x == 2)",
     "[1, 2, 3].filter(x, x > 1).map(x, x * 2) == [4, 6] && (DEVICE.no ? 1 : 2) == 2 && 2 in [1, 2]",
 ]

@@ -72,7 +72,7 @@ class _Checked:
         if tree.data == "ident" and str(tree.children[0]) not in scope | _types():
             self._reject(tree.children[0], 0, _UNKNOWN.format(tree.children[0]))
         if tree.data == "ident_arg":
-            self._function(tree.children[0], str(tree.children[0]))
+            self._function(tree.children[0], str(tree.children[0]), of_value=False)
         if tree.data == "member_dot_arg":
             self._call(tree, scope)
             return
@@ -102,15 +102,18 @@ class _Checked:
                     self._reject(token, len(name), "argument must be a simple name")
                 scope, value = scope | set(names), value[count:]
             else:
-                self._function(token, name)
+                self._function(token, name, of_value=True)
         for argument in value:
             self.visit(argument, scope)
 
-    def _function(self, token: Any, name: str) -> None:
-        from seatrial.harness.apiserver.cel.functions import KNOWN
+    def _function(self, token: Any, name: str, *, of_value: bool | None = None) -> None:
+        """`of_value`: it is called as one of a value; None if its name has a namespace."""
+        from seatrial.harness.apiserver.cel.functions import AS_FUNCTIONS, IN_BOTH_WAYS, KNOWN
 
         if name not in KNOWN:
             self._reject(token, len(str(token)), _UNKNOWN.format(name))
+        if of_value is not None and name not in IN_BOTH_WAYS and of_value is (name in AS_FUNCTIONS):
+            self._reject(token, len(str(token)), f"found no matching overload for '{name}'")
 
     def _field(self, tree: Any, scope: frozenset[str]) -> None:
         schema = self._schema_of(tree.children[0], scope)

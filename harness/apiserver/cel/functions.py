@@ -66,3 +66,8 @@ FUNCTIONS: Final = functions(
 )
 NAMESPACES: Final = frozenset(name.partition(".")[0] for name in FUNCTIONS if "." in name)
 KNOWN: Final = frozenset({*FUNCTIONS, *base_functions, "has", "dyn"})
+AS_FUNCTIONS: Final = frozenset(  # `sign(x)`; other functions are those of a value, as `x.isInteger()`
+    "bool bytes cidr double duration dyn has int isCIDR isIP isQuantity isSemver isURL quantity semver sign string"
+    " timestamp type uint url".split()
+)
+IN_BOTH_WAYS: Final = frozenset({"ip", "matches", "size"})

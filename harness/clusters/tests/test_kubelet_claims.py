@@ -1,4 +1,4 @@
-"""Our driver of claims with a real kubelet: what reaches the containers is what the claim has. Skipped in words."""
+"""Our driver of claims with a real kubelet: restarts and failures. `suites/dra/test_machine.py` has the rest."""
 
 import os
 import re
@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 import pytest
 
-from seatrial.harness.clusters.kubelet import KubeletBackend, KubeletCluster
+from seatrial.harness.clusters.kubelet import KubeletBackend, KubeletClaimsBackend, KubeletCluster
 from seatrial.harness.clusters.machine_kubelet import PLUGIN, missing_parts
 from seatrial.harness.clusters.tests.on_kubelet import PODS, WITHIN, inside, read, remove
 from seatrial.harness.devices.stand_in import stand_in
@@ -42,16 +42,10 @@ MISSING = missing_parts() or containerd_without_cdi()
 pytestmark = pytest.mark.skipif(MISSING is not None, reason=f"no real kubelet here: {MISSING}")
 
 
-class ClaimsBackend(KubeletBackend):
-    """A kubelet with our driver of claims."""
-
-    dra = True
-
-
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[KubeletCluster]:
     """A node with four A10 of the stand-in, and our scheduler."""
-    with ClaimsBackend(fake="a10:4").start() as cluster, open_subject(OURS, cluster):
+    with KubeletClaimsBackend(fake="a10:4").start() as cluster, open_subject(OURS, cluster):
         yield cluster
 
 
@@ -137,18 +131,6 @@ def taints(cluster: KubeletCluster) -> dict[str, list[tuple[str, str, str]]]:
         for device in devices
         if "taints" in device
     }
-
-
-def test_a_container_gets_the_devices_of_its_claim(cluster: KubeletCluster) -> None:
-    claim(cluster, "two", count=2)
-    start(cluster, "two", "two")
-    runs(cluster, "two")
-    results = read(cluster, f"{CLAIMS}/two")["status"]["allocation"]["devices"]["results"]
-    cards = {f"mount=/dev/nvidia{result['device'].removeprefix('gpu-')}" for result in results}
-    lines = inside(cluster, "two")
-    assert len(cards) == 2
-    assert {line for line in lines if line.startswith("mount=/dev/nvidia") and line[-1].isdigit()} == cards
-    drop(cluster, "two")
 
 
 def test_a_claim_that_two_pods_use_is_prepared_once(cluster: KubeletCluster) -> None:

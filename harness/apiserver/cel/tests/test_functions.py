@@ -64,7 +64,7 @@ TRUE = (
     # quantities
     "isQuantity('1.3Gi') && isQuantity('-0.2') && !isQuantity('5Ki3') && !isQuantity('200K')",
     "quantity('50M').isInteger() && quantity('50k').asInteger() == 50000 && !quantity('1m').isInteger()",
-    "quantity('50M').asApproximateFloat() == 50000000.0 && quantity('-1').sign() == -1 && quantity('0').sign() == 0",
+    "quantity('50M').asApproximateFloat() == 50000000.0 && sign(quantity('-1')) == -1 && sign(quantity('0')) == 0",
     "quantity('50k').add(quantity('20k')) == quantity('70k')",
     "quantity('50k').add(20) == quantity('50020') && quantity('50k').sub(20000) == quantity('30k')",
     "quantity('1Gi').isGreaterThan(quantity('1G')) && quantity('1').isLessThan(quantity('2'))",

@@ -210,6 +210,18 @@ SHARED = f"{PLACE}.{RULES}[0]"
             "undeclared reference to 'sail'",
             id="unknown-method",
         ),
+        pytest.param(
+            definition(spec("quantity('1').sign() == self.a", a=INTEGER)),
+            f"{SHARED}.rule",
+            "found no matching overload for 'sign'",
+            id="a-function-as-a-method",
+        ),
+        pytest.param(
+            definition(spec("isInteger(quantity('1'))", a=INTEGER)),
+            f"{SHARED}.rule",
+            "found no matching overload for 'isInteger'",
+            id="a-method-as-a-function",
+        ),
         pytest.param(definition(spec("self.a >", a=INTEGER)), f"{SHARED}.rule", "Syntax error", id="half-of-one"),
         pytest.param(
             definition(spec("self.a > 1", more={"messageExpression": "'x' +"}, a=INTEGER)),
