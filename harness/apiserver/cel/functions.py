@@ -67,7 +67,7 @@ FUNCTIONS: Final = functions(
 NAMESPACES: Final = frozenset(name.partition(".")[0] for name in FUNCTIONS if "." in name)
 KNOWN: Final = frozenset({*FUNCTIONS, *base_functions, "has", "dyn"})
 AS_FUNCTIONS: Final = frozenset(  # `sign(x)`; other functions are those of a value, as `x.isInteger()`
-    "bool bytes cidr double duration dyn has int isCIDR isIP isQuantity isSemver isURL quantity semver sign string"
-    " timestamp type uint url".split()
+    {*("isCIDR", "isIP", "isQuantity", "isSemver", "isURL", "cidr", "quantity", "semver", "sign", "url")}
+    | {*("bool", "bytes", "double", "duration", "dyn", "has", "int", "string", "timestamp", "type", "uint")}
 )
 IN_BOTH_WAYS: Final = frozenset({"ip", "matches", "size"})
