@@ -94,13 +94,11 @@ def amplification_ratios(settings: Settings, annotations: Mapping[str, str]) -> 
         if normalization is None:
             raise SettingsError(f"annotation {CPU_NORMALIZATION_RATIO}: expected a number, found {shown(text)}")
         cpu = float(ratios.get(CPU, 1)) * normalization
-        if normalization > 1 or CPU in ratios:
+        if cpu > LEAST:
             ratios[CPU] = cpu
     for name, value in ratios.items():
         if isinstance(value, bool) or not isinstance(value, int | float) or value < LEAST:
             raise SettingsError(f"resourceAmplificationRatio[{name}]: expected {LEAST:g} or more, found {value!r}")
-    if ratios.get(CPU) == LEAST:
-        del ratios[CPU]
     if not ratios:
         return None
     return "{" + ",".join(f'"{name}":{value:.2f}' for name, value in sorted(ratios.items())) + "}"
@@ -119,7 +117,7 @@ def changed_annotations(
     annotations: Mapping[str, str],
     topology: Mapping[str, str],
 ) -> tuple[dict[str, str | None], list[str]]:
-    """The annotations of a node to write (None: to remove), and why one is kept as it is.
+    """The annotations of a node to write (None: to remove), and what is wrong with the settings.
 
     The amplification uses the normalization ratio that the node has, so a new one counts after it was written.
     """
@@ -137,4 +135,6 @@ def changed_annotations(
             changes[AMPLIFICATION_RATIO] = ratios
     except SettingsError as error:
         wrong.append(str(error))
+        if AMPLIFICATION_RATIO in annotations:
+            changes[AMPLIFICATION_RATIO] = None  # the other plugins' results are written without it
     return changes, wrong

@@ -110,6 +110,13 @@ def test_amplification_below_one_is_refused(ratios: dict[str, float], normalizat
         amplification_ratios(settings, {RATIO: normalization} if normalization else {})
 
 
+def test_a_node_loses_an_amplification_that_cannot_be_had() -> None:
+    low = {"enable": True, "resourceAmplificationRatio": {"cpu": 0.5}}
+    changes, wrong = changed_annotations(ON, low, {}, {RATIO: "1.10", AMPLIFIED: '{"cpu":1.10}'}, info())
+    assert changes == {AMPLIFIED: None}
+    assert len(wrong) == 1
+
+
 @pytest.mark.parametrize(
     ("have", "expected"),
     [
