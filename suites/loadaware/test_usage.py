@@ -173,8 +173,8 @@ def test_a_node_has_thresholds_of_its_own(trial: Trial, expect: Expect) -> None:
 @pytest.mark.case("LA-036", severity="critical")
 @pytest.mark.long(seconds=5)
 def test_a_pod_that_is_reported_counts_once(trial: Trial, expect: Expect) -> None:
-    """8 of 20 cores are used; a new pod's estimate of 6.8 cores makes 74 percent, also where a report has the usage of a pod
-    of its name in another namespace. One that has its own says that its 8 cores are among these: 40 percent."""
+    """8 of 20 cores are used; a new pod's estimate of 6.8 cores makes 74 percent, also where a report has the usage of
+    a pod of its name in another namespace. One that has its own says that its 8 cores are among these: 40 percent."""
     machines(trial, "n1")
     report(trial, "n1", "0", "0")
     settle(trial)
