@@ -97,11 +97,14 @@ def test_which_thresholds_are_in_force(
 @pytest.mark.feature("SCORE-3.filter")
 @pytest.mark.case("LA-071", severity="normal", source="spec FWK-R56")
 @pytest.mark.long(seconds=5)
-def test_a_report_without_the_aggregate(trial: Trial, expect: Expect) -> None:
-    """The profile limits a percentile over 5 minutes. In a report without it the usage of 90 percent does not count,
-    and an estimate of 11.9 cores, 60 percent, does, until its pod is gone."""
+@pytest.mark.parametrize("durations", [[], ["30m0s"]], ids=["none", "another-duration"])
+def test_a_report_without_the_aggregate(trial: Trial, expect: Expect, durations: list[str]) -> None:
+    """The profile limits a percentile over 5 minutes. In a report without it, or with one over another duration, the
+    usage of 90 percent does not count, and an estimate of 11.9 cores, 60 percent, does, until its pod is gone."""
     machines(trial, "n1")
-    report(trial, "n1", "18", "4Gi", nodeMetric={"nodeUsage": {"resources": {"cpu": "18", "memory": "4Gi"}}})
+    used = {"resources": {"cpu": "18", "memory": "4Gi"}}
+    others = [{"duration": duration, "usage": {"p95": used}} for duration in durations]
+    report(trial, "n1", "18", "4Gi", nodeMetric={"nodeUsage": used, "aggregatedNodeUsages": others})
     settle(trial)
     trial.submit(pod("first").request(cpu=14, memory="1Gi").scheduler(PEAK))
     expect.running("first")

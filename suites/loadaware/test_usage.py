@@ -173,8 +173,8 @@ def test_a_node_has_thresholds_of_its_own(trial: Trial, expect: Expect) -> None:
 @pytest.mark.case("LA-036", severity="critical")
 @pytest.mark.long(seconds=5)
 def test_a_pod_that_is_reported_counts_once(trial: Trial, expect: Expect) -> None:
-    """8 of 20 cores are used; a new pod's estimate of 6.8 cores makes 74 percent. A report that has the pod's own usage
-    says that its 8 cores are among these: 40 percent."""
+    """8 of 20 cores are used; a new pod's estimate of 6.8 cores makes 74 percent, also where a report has the usage of
+    a pod of its name in another namespace. One that has its own says that its 8 cores are among these: 40 percent."""
     machines(trial, "n1")
     report(trial, "n1", "0", "0")
     settle(trial)
@@ -184,6 +184,12 @@ def test_a_pod_that_is_reported_counts_once(trial: Trial, expect: Expect) -> Non
     settle(trial)
     trial.submit(small("a"))
     expect.pending("a", saying=OVER)
+    usage = {"resources": {"cpu": "8", "memory": "1Gi"}}
+    namesake = {"namespace": f"{trial.name}-other", "name": "holder", "priority": PROD, "podUsage": usage}
+    report(trial, "n1", "8", "4Gi", podsMetric=[namesake])
+    settle(trial)
+    trial.submit(small("b"))
+    expect.pending("b", saying=OVER)
     report(trial, "n1", "8", "4Gi", pods={"holder": ("8", "1Gi", PROD)})
     expect.bound("a")
 

@@ -16,9 +16,10 @@ from seatrial.scheduler.api.builders import QuotaBuilder, node, pod, priority_cl
 from seatrial.scheduler.api.extension import KOORD_SCHEDULER
 from seatrial.scheduler.api.quota import CHILD_REQUEST, DEFAULT_QUOTA, NAMESPACES, PARENT, PREEMPTIBLE, QUOTAS_PATH
 from seatrial.suites.faults.schedulers import running
+from seatrial.suites.gang.namespaces import second_namespace
 from seatrial.suites.quota.quotas import annotation, counted, make, many, named, path_of, placed, read, settle
 
-__all__ = ["running"]
+__all__ = ["running", "second_namespace"]
 
 pytestmark = [pytest.mark.needs(Capability.NODES, Capability.VIRTUAL_TIME), pytest.mark.profile(KOORD_SCHEDULER)]
 
@@ -260,6 +261,30 @@ def test_of_two_quotas_of_one_namespace_the_older_counts(trial: Trial, expect: E
     assert trial.call("PATCH", path_of(trial, older), change).ok
     trial.submit(pod("third").request(cpu=1).scheduler(KOORD_SCHEDULER))
     expect.pending("third", saying=f"quotaName: {newer}, runtime: cpu:1, used: cpu:4")
+
+
+@pytest.mark.feature("QUOTA-2.survived")
+@pytest.mark.case("QT-330", severity="normal", source="ours: of quotas of one name the oldest counts")
+@pytest.mark.parametrize(("gone", "most"), [("older", 1), ("younger", 3)])
+def test_of_two_quotas_of_one_name_one_is_deleted(
+    trial: Trial, expect: Expect, second_namespace: str, gone: str, most: int
+) -> None:
+    """A quota of three cores, and later one of one core with its name in another namespace: the older one counts. One
+    of the two is deleted: the other one counts."""
+    trial.add(node("n1").cpu(32))
+    own = named(trial, "a")
+    make(trial, quota(own).max(cpu=3))
+    expect.stable(seconds=2)  # timestamps are whole seconds
+    trial.accept(quota(own).max(cpu=1).manifest, path_of(trial, "", second_namespace).removesuffix("/"))
+    trial.submit(counted(trial, "first", "a", cpu=2))
+    expect.bound("first")
+    trial.delete("first")
+
+    assert trial.call("DELETE", path_of(trial, own, trial.name if gone == "older" else second_namespace)).ok
+
+    trial.settle(2)
+    trial.submit(counted(trial, "last", "a", cpu=4))
+    expect.pending("last", saying=f"quotaName: {own}, runtime: cpu:{most}")
 
 
 @pytest.mark.feature("QUOTA-4.scaled-min")
