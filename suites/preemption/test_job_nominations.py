@@ -156,6 +156,7 @@ def nodes_closed(classes: Trial, expect: Expect, *closed: str, minimum: int = 3,
         patch(classes, f"/api/v1/nodes/{host}", {"spec": {"unschedulable": True}})
     classes.settle()
     end(classes, "slow-2")
+    classes.pass_time(15)  # a backoff: only the end of the last victim has the gang tried
     end(classes, "slow-3")
 
 
