@@ -106,8 +106,8 @@ def test_a_member_that_loses_its_place_is_told_so(trial: Trial, expect: Expect) 
     trial.submit(*ahead(boss, "boss"))
 
     expect.bound("boss")
-    told = [event.message for name in names("train", 2) for event in trial.events(name)]
-    assert "preempted" in told, told
+    messages = [event.message for name in names("train", 2) for event in trial.events(name)]
+    assert "preempted" in messages, messages
 
 
 @pytest.mark.feature("GANG-1.all-or-nothing", "GANG-2.nonstrict")
