@@ -232,7 +232,8 @@ class Intake:
             self._queue.remove(uid)
         info = PodInfo(pod, self._cache.classes.of(pod))
         runner = self._runners.of(info)
-        self._adopt_nomination(info)
+        if entry is None:  # else its status may still name a node that was given back
+            self._adopt_nomination(info)
         status = runner.pre_enqueue(pod)
         entry = self._queue.add(
             info,

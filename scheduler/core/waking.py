@@ -11,6 +11,7 @@ from collections.abc import Set as AbstractSet
 from typing import Protocol
 
 from seatrial.scheduler.api.clock import Timer
+from seatrial.scheduler.api.core import PREEMPT_NEVER
 from seatrial.scheduler.cache.nodeinfo import PodInfo
 from seatrial.scheduler.cache.pins import pin_of
 from seatrial.scheduler.cache.volumes import claim_keys
@@ -143,9 +144,9 @@ class Waker:
         for key, (lowest, changes) in list(self._preemptors.items()):
             entry = None
             if key not in self._paused:
-                entry = waiting.first(key, now, self._handle.nominator.nominated)
+                entry = waiting.first(key, now, self._cannot_preempt)
                 if entry is None and waiting.next_ready(key) == float("inf"):
-                    entry = waiting.first(key, now)  # all of them are nominated
+                    entry = waiting.first(key, now)
             if entry is not None:
                 del self._preemptors[key]
                 if entry.info.priority > lowest and entry.placements < changes:
@@ -155,6 +156,11 @@ class Waker:
                 self.set_alarm(self._paused.get(key, 0.0) or waiting.next_ready(key))
             else:
                 del self._preemptors[key]
+
+    def _cannot_preempt(self, entry: Entry) -> bool:
+        """Whether the pod made room already, or never does: another one of its group may."""
+        never = entry.info.pod.spec.preemption_policy == PREEMPT_NEVER
+        return never or entry.info.uid in self._handle.nominator.nominated
 
     def others_may_preempt(self, key: ClassKey, victims: Iterable[PodInfo]) -> None:
         """A pod of the group preempts these: pods of the group that wait and are not nominated are tried, too.

@@ -81,10 +81,27 @@ def test_the_nodes_policy(trial: Trial, expect: Expect, policy: str, cpu: int, s
 
 @pytest.mark.feature("NUMA-1.kubelet-wins")
 @pytest.mark.case("NU-002", severity="critical")
-@pytest.mark.parametrize("level", ["PodLevel", "ContainerLevel"])
-def test_the_kubelets_policy_wins(trial: Trial, expect: Expect, level: str) -> None:
-    """A pod that the label allows to span NUMA nodes but the kubelet does not is not placed there."""
-    trial.add(labelled(RESTRICTED).kubelet(topology_policy=f"SingleNUMANode{level}"))
+@pytest.mark.parametrize(
+    ("policy", "more"),
+    [
+        ("SingleNUMANodePodLevel", ()),
+        ("SingleNUMANodeContainerLevel", ()),
+        pytest.param(
+            "SingleNUMANodePodLevel",
+            ("None", "BestEffort"),
+            id="of-several",
+            marks=pytest.mark.needs(Capability.VIRTUAL_TIME),  # in real time the node's agent writes the object again
+        ),
+    ],
+)
+def test_the_kubelets_policy_wins(trial: Trial, expect: Expect, policy: str, more: tuple[str, ...]) -> None:
+    """A pod that the label allows to span NUMA nodes but the kubelet does not is not placed there. Of several policies
+    the first counts that is one."""
+    trial.add(labelled(RESTRICTED).kubelet(topology_policy=policy))
+    if more:
+        path = f"/apis/{GROUP_VERSION}/noderesourcetopologies/n1"
+        assert trial.call("PATCH", path, {"topologyPolicies": [more[0], policy, *more[1:]]}).ok
+        trial.settle()
     trial.submit(plain("large", 33), plain("small", 32))
 
     assert len(shares(expect.running("small"))) == 1

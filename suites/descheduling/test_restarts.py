@@ -209,3 +209,35 @@ def test_one_of_two_deschedulers_works(trial: Trial, start_descheduler: StartDes
     leader.kill()
 
     assert trial.reaches(lambda: bool(jobs(trial)), within=45), trial.timeline()
+
+
+@pytest.mark.feature("DES-1.leader-election")
+@pytest.mark.case(
+    "FT-180", severity="normal", source="kubernetes client-go tools/leaderelection/leaderelection.go@v0.28.7"
+)
+@pytest.mark.needs(Capability.VIRTUAL_TIME)  # minutes
+@pytest.mark.parametrize(("holder", "seconds"), [("another", 60), ("another", 10), ("", 60)])
+def test_the_lease_of_another_holder(
+    trial: Trial, start_descheduler: StartDescheduler, holder: str, seconds: int
+) -> None:
+    """There is a Lease of a holder that does not renew it: a descheduler waits as long as that Lease says, whatever it
+    promises itself; for one that was given up it does not wait. Its renewals change only the time of renewal."""
+    lease, path = trial.name[:60], f"/apis/coordination.k8s.io/v1/namespaces/{ELECTION['resourceNamespace']}/leases"
+    long_ago = "2020-01-01T00:00:00.000000Z"
+    theirs = {"leaseDurationSeconds": seconds, "acquireTime": long_ago, "renewTime": long_ago, "leaseTransitions": 3}
+    body = {"metadata": {"name": lease}, "spec": {"holderIdentity": holder, **theirs}}
+    trial.accept({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", **body}, path)
+
+    start_descheduler({}, leaderElection={**ELECTION, "resourceName": lease})
+
+    if holder:
+        assert not trial.wait(lambda: leader_of(trial, lease) != holder, within=seconds - 5)
+    assert trial.reaches(lambda: leader_of(trial, lease) != holder, within=15)
+    specs = []
+    for _ in range(2):
+        specs.append(orjson.loads(trial.call("GET", f"{path}/{lease}").body)["spec"])
+        trial.pass_time(10)
+    first, later = specs
+    assert (first["leaseDurationSeconds"], first["leaseTransitions"]) == (30, 4)
+    assert later["renewTime"] > first["renewTime"] >= first["acquireTime"] > long_ago
+    assert later | {"renewTime": ""} == first | {"renewTime": ""}

@@ -132,6 +132,24 @@ def test_a_waiting_time_that_changes_counts(trial: Trial, expect: Expect) -> Non
     expect.bound("other", within=60)
 
 
+@pytest.mark.feature("GANG-2.changed", "GANG-1.timeout")
+@pytest.mark.case("GA-432", severity="normal", source="ours")
+@pytest.mark.needs(Capability.VIRTUAL_TIME)  # a minute
+def test_a_waiting_time_goes_on_when_the_minimum_changes(trial: Trial, expect: Expect) -> None:
+    """Two of three members hold both cards for a minute. After 40 seconds minMember becomes four: another pod gets a
+    card when the minute is over."""
+    trial.add(node("n1").cards(2))
+    trial.apply(gang("train", 3).waiting_time(60).mode("NonStrict"))
+    trial.submit(*workers("train", 3))
+    trial.pass_time(40)
+    change(trial, {"spec": {"minMember": 4}})
+    trial.submit(*workers("train", 1, first=3), pod("other").gpus(1))
+    trial.pass_time(5)
+    assert bound(trial) == []
+
+    expect.bound("other", within=30)
+
+
 @pytest.mark.feature("GANG-2.changed", "GANG-4.groups")
 @pytest.mark.case("GA-340", severity="normal", source="ours")
 @pytest.mark.long(seconds=8)

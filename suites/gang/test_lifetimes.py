@@ -11,6 +11,7 @@ from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import gang, node, pod, priority_class, quota
 from seatrial.scheduler.api.podgroup import GANG_MODE, GANG_WAITING_TIME
 from seatrial.suites.gang.members import bound, names, status, workers
+from seatrial.suites.preemption.nominations import freeze
 
 pytestmark = [pytest.mark.needs(Capability.HARDWARE)]
 
@@ -76,6 +77,35 @@ def test_a_gang_ends_with_its_pod_group(trial: Trial, expect: Expect) -> None:
     trial.apply(gang("train", 2))
 
     expect.bound(*names("train", 2))
+
+
+@pytest.mark.feature("GANG-1.all-or-nothing", "GANG-1.replaced")
+@pytest.mark.case("GA-430", severity="normal", source="ours")
+@pytest.mark.needs(Capability.VIRTUAL_TIME)  # members that take their time to end
+@pytest.mark.parametrize("first", ["podgroup", "pods"])
+def test_members_of_a_former_pod_group_that_end_start_no_gang(trial: Trial, expect: Expect, first: str) -> None:
+    """The members of a gang and their PodGroup are deleted, and the members end slowly. There is a PodGroup of the name
+    again, and room for one of its two members: it is not bound until there is room for both."""
+    trial.add(node("n1").cards(3))
+    trial.apply(gang("train", 2))
+    trial.submit(*workers("train", 2))
+    expect.bound(*names("train", 2))
+    freeze(trial, "n1")
+    paths = {
+        "podgroup": [trial.path("PodGroup", "train")],
+        "pods": [trial.path("Pod", one) for one in names("train", 2)],
+    }
+    for kind in sorted(paths, reverse=first == "pods"):
+        for path in paths[kind]:
+            assert trial.call("DELETE", path).ok
+        trial.settle(2)
+
+    trial.apply(gang("train", 2))
+    trial.submit(*(pod(name).gpus(1).in_gang("train") for name in ("new-1", "new-2")))
+
+    expect.pending("new-1", "new-2")
+    trial.add(node("n2").cards(1))
+    expect.bound("new-1", "new-2")
 
 
 @pytest.mark.feature("GANG-6.said", "GANG-1.status")

@@ -92,6 +92,24 @@ def test_a_more_important_pod_takes_the_place_of_a_waiting_member(trial: Trial, 
     expect.bound(*names("train", 2), within=60)
 
 
+@pytest.mark.feature("GANG-2.nonstrict")
+@pytest.mark.case("GA-431", severity="minor", source="ours")
+@pytest.mark.needs(Capability.OWN_CLUSTER)  # priority classes
+def test_a_member_that_loses_its_place_is_told_so(trial: Trial, expect: Expect) -> None:
+    """As GA-101: the member that held the card has an event that it was preempted."""
+    boss = first_in_queue(trial, preempts=True)
+    trial.add(node("n1").cards(1))
+    trial.apply(gang("train", 2).waiting_time(600).mode("NonStrict"))
+    trial.submit(*workers("train", 2))
+    expect.stable(seconds=5)
+
+    trial.submit(*ahead(boss, "boss"))
+
+    expect.bound("boss")
+    messages = [event.message for name in names("train", 2) for event in trial.events(name)]
+    assert "preempted" in messages, messages
+
+
 @pytest.mark.feature("GANG-1.all-or-nothing", "GANG-2.nonstrict")
 @pytest.mark.case("GA-102", severity="critical")
 @pytest.mark.long(seconds=7)

@@ -144,3 +144,22 @@ def test_a_job_that_stays_costs_nothing(classes: Trial, expect: Expect) -> None:
 
     expect.running("train-0")
     assert left(classes) == ["important", "job-n1", "job-n3"]
+
+
+@pytest.mark.feature("PRE-2.cost")
+@pytest.mark.case("PR-301", severity="normal", source="ours")
+def test_of_jobs_that_need_not_go_the_more_important_stays(classes: Trial, expect: Expect) -> None:
+    """For its first member a gang evicts two pods of n1, where a more important job may stay; for the second one that
+    job goes after all, which has a pod there, too. Its card is enough for one of the two pods: the more important one
+    stays."""
+    hosts(classes, n1=3, n2=1)
+    job = [of_job("dear", host, "trial-high") for host in ("n1", "n2")]
+    classes.submit(filler("low", "n1"), filler("middle", "n1", priority="trial-middle"), *job)
+    expect.running("low", "middle", "dear-n1", "dear-n2")
+    classes.apply(gang("train", 2))
+
+    (first,), (_, second) = workers("train", 1, cards=2), workers("train", 2)
+    classes.submit(first.on(host="n1"), second.on(host="n2"))
+
+    expect.running("train-0", "train-1")
+    assert left(classes) == ["middle"]

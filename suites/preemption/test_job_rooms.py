@@ -10,12 +10,14 @@ from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.harness.subject.protocol import Subject
 from seatrial.scheduler.api.builders import gang, pod, quota
-from seatrial.suites.preemption.jobs import PREEMPTING, filler, hosts, left, names, nominated, workers
+from seatrial.suites.preemption.jobs import PREEMPTING, filler, hosts, left, names, nominated, workers, workers_on
 from seatrial.suites.preemption.priorities import classes
 
 __all__ = ["classes"]
 
 pytestmark = [pytest.mark.needs(Capability.NODES), pytest.mark.profile(PREEMPTING)]
+
+HOSTS = ("n1", "n2", "n3", "n4")
 
 
 def slow_node(trial: Trial) -> str:
@@ -183,6 +185,46 @@ def test_a_successor_gives_the_room_back_when_a_member_is_deleted(
     classes.delete(other)
 
     expect.running("next", within=30)
+
+
+@pytest.mark.feature("PRE-3.restart", "PRE-3.given-back")
+@pytest.mark.case("PR-300", severity="critical", source="spec GANG-R88")
+@pytest.mark.needs(Capability.VIRTUAL_TIME)  # victims that take their time to end
+def test_a_successor_knows_the_room_of_each_of_two_gangs(
+    classes: Trial, expect: Expect, subject: Subject | None
+) -> None:
+    """Two gangs of two are nominated, each with a free card and one whose victim still ends, and the scheduler is
+    replaced. A member of the first gang is deleted: its free card goes to a pod of low priority, and the other gang
+    keeps its own until it loses a member, too."""
+    if subject is None:
+        pytest.skip("needs a scheduler that the harness started, found one that was deployed")
+    hosts(classes, n1=1, n2=1, n3=1, n4=1)
+    ending = {"n2": "slow-2", "n4": "slow-4"}
+    classes.submit(*(filler(ending.get(host, f"quick-{host}"), host, grace=300 * (host in ending)) for host in HOSTS))
+    expect.running("quick-n1", "slow-2", "quick-n3", "slow-4")
+    for host in ending:
+        classes.inject({"node": host, "verb": "frozen"})
+    classes.apply(gang("train", 2), gang("other", 2))
+    classes.submit(*workers_on("train", "n1", "n2"), *workers_on("other", "n3", "n4"))
+    expect.gone("quick-n1", "slow-2", "quick-n3", "slow-4")
+    waiting = {"train": filler("next-1", "n1"), "other": filler("next-3", "n3")}
+    classes.submit(*waiting.values())
+    expect.pending("next-1", "next-3", cooled=False)
+    assert nominated(classes, *names("train", 2), *names("other", 2)) == [*HOSTS]
+    subject.kill()
+    subject.start_again()
+    expect.stable(seconds=5)
+    assert not classes.pod("next-1").spec.node_name
+
+    classes.delete("train-1")
+
+    expect.running("next-1", within=30)
+    expect.stable(seconds=5)
+    assert not classes.pod("next-3").spec.node_name, "the room of a gang went with that of another one"
+
+    classes.delete("other-1")
+
+    expect.running("next-3", within=30)
 
 
 @pytest.mark.feature("PRE-3.given-back")

@@ -295,6 +295,28 @@ def test_another_program_ends_a_nomination(classes: Trial, expect: Expect, then:
 
 
 @pytest.mark.feature("PRE-1.lower-goes")
+@pytest.mark.case(
+    "PR-302", severity="normal", source="kubernetes 1.37 pkg/scheduler/eventhandlers.go: hasNominatedNodeNameChanged"
+)
+@pytest.mark.long(seconds=15)
+@pytest.mark.parametrize("cpu", [3, 4], ids=["smaller", "equal"])
+def test_a_pod_preempts_when_another_program_ends_a_nomination(classes: Trial, expect: Expect, cpu: int) -> None:
+    """Another program nominates a pod that never preempts to a full node: a less important pod evicts nobody there,
+    until the nomination has ended."""
+    classes.add(node("n1").cpu(4))
+    classes.submit(of("low", "low", 4))
+    expect.running("low")
+    classes.submit(of("patient", "waits", 4))
+    expect.pending("waits")
+    nominate(classes, "waits", "n1")
+    classes.submit(of("middle", "next", cpu))
+    expect.pending("next")
+    assert not classes.pod("low").deleting
+    nominate(classes, "waits", None)
+    expect.gone("low", within=20)
+
+
+@pytest.mark.feature("PRE-1.lower-goes")
 @pytest.mark.case("PR-292", severity="critical", source="spec FWK-R75, GANG-R71: unless that node cannot help any more")
 @pytest.mark.long(seconds=15)
 @pytest.mark.parametrize(

@@ -93,6 +93,31 @@ def test_pods_of_a_controller_spread_by_default(trial: Trial, expect: Expect, ki
 
 
 @pytest.mark.feature("SCORE-4.spread")
+@pytest.mark.case(
+    "SC-730", severity="normal", source="kubernetes v1.28: plugins/helper/spread.go, GetControllerOfNoCopy"
+)
+@pytest.mark.parametrize(("controller", "where"), [(True, "n2"), (False, "n1")])
+def test_an_owner_that_is_no_controller_has_no_part_in_spreading(
+    trial: Trial, expect: Expect, *, controller: bool, where: str
+) -> None:
+    """The pods of a StatefulSet are on the emptier node. Another pod names it as its owner, and is bound there unless
+    that is its controller."""
+    trial.add(node("n1").cpu(16))
+    replicas(trial, "StatefulSet", 3)
+    expect.bound("r-0", "r-1", "r-2")
+    trial.add(node("n2").cpu(16))
+    trial.submit(pod_with("filler", "filler").request(cpu=6).select({HOST: "n2"}))
+    expect.bound("filler")
+    (owner,) = trial.pod("r-0").metadata.owner_references
+    built = pod_with("next", "b")
+    reference = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "r", "uid": owner.uid}
+    built.manifest["metadata"]["ownerReferences"] = [{**reference, "controller": controller}]
+    trial.submit(built)
+    assert expect.bound("next").spec.node_name == where
+    expect.refusal()
+
+
+@pytest.mark.feature("SCORE-4.spread")
 @pytest.mark.case("SC-484", severity="normal", source="kubernetes v1.28: plugins/helper/spread.go, DefaultSelector")
 @pytest.mark.parametrize(
     ("app", "tier"), [("a", "x"), ("a", "other"), ("b", "x")], ids=["of-both-services", "of-one", "of-the-other"]

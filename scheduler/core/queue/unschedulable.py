@@ -7,7 +7,7 @@ thousand waiting pods.
 """
 
 from collections import Counter
-from collections.abc import Container, Iterator
+from collections.abc import Callable, Iterator
 from itertools import takewhile
 
 from seatrial.scheduler.core.queue.active import Entry
@@ -42,16 +42,13 @@ class ClassGroup:
     def remove(self, uid: str) -> Entry | None:
         return self._ready.remove(uid) or self._cooling.remove(uid)
 
-    def first(self, now: float, without: Container[str] = ()) -> Entry | None:
-        """The first entry in queue order whose backoff is over at `now`; None if there is none. It stays a member.
-
-        `without`: uids of pods that are passed over.
-        """
+    def first(self, now: float, passed_over: Callable[[Entry], bool] | None = None) -> Entry | None:
+        """The first entry in queue order whose backoff is over at `now`; None if there is none. It stays a member."""
         for entry in self._cooling.pop_until(now):
             self._ready.push(entry.key, entry)
         first = self._ready.first()
-        if first is not None and first[2].info.uid in without:
-            first = min((item for uid, item in self._ready.by_uid.items() if uid not in without), default=None)
+        if first is not None and passed_over is not None and passed_over(first[2]):
+            first = min((item for item in self._ready.by_uid.values() if not passed_over(item[2])), default=None)
         return None if first is None else first[2]
 
     def next_ready(self) -> float:
@@ -144,10 +141,10 @@ class UnschedulablePods:
         """Any entry of a group that is not empty."""
         return next(iter(self._groups[key]))
 
-    def first(self, key: ClassKey, now: float, without: Container[str] = ()) -> Entry | None:
-        """The first entry of a group that is not in backoff, without these uids. It is not removed."""
+    def first(self, key: ClassKey, now: float, passed_over: Callable[[Entry], bool] | None = None) -> Entry | None:
+        """The first entry of a group that is not in backoff, without those passed over. It is not removed."""
         group = self._groups.get(key)
-        return None if group is None else group.first(now, without)
+        return None if group is None else group.first(now, passed_over)
 
     def next_ready(self, key: ClassKey) -> float:
         """Monotonic second at which the first backoff in the group ends; infinity if there is none."""

@@ -191,6 +191,8 @@ class GangCache(PodGroups):
         notes = (total_note, mode_note, policy_note, wait_note, groups_note, *gather_notes)
         gang.notes = tuple(note for note in notes if note)
         if first:
+            if not gang.initialised:
+                gang.group.satisfied = gang.runs
             self._join(gang, groups)  # once: a later change of the list does not move the gang (GANG-R8)
         gang.initialised = True
         self.changed.add(gang.id)
@@ -205,6 +207,8 @@ class GangCache(PodGroups):
         self.native[gang_id] = group
         gang = self.gangs.get(gang_id) or self._new(metadata.namespace, f"{metadata.name}{NATIVE}")
         before = self._rules_of(gang)
+        if not gang.initialised:
+            gang.group.satisfied = gang.runs
         gang.from_object = gang.initialised = True
         gang.minimum = gang.total = group.minimum
         gang.topology_key = group.topology_key
@@ -263,7 +267,7 @@ class GangCache(PodGroups):
         before = gang.group
         group = self.groups.setdefault(",".join(ids), GangGroup(ids))
         if group is not before:
-            group.satisfied |= bool(gang.bound)
+            group.satisfied |= gang.runs
             gang.group = group
             self._handle.open_gate(before.key)  # pods that wait under the old key are tried again
             if not self._is_used(before):
@@ -491,7 +495,7 @@ class GangCache(PodGroups):
         self.changed.add(gang.id)
         if not any(self.gangs[gang_id].waiting for gang_id in group.ids if gang_id in self.gangs):
             group.binding = frozenset()
-        if not group.satisfied:
+        if not group.satisfied and gang.runs:
             group.satisfied = True
             group.message = ""
             for group_id in self._users.get(gang.id, ()):

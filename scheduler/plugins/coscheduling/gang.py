@@ -118,6 +118,11 @@ class Gang:
             uids.pop(uid, None)
 
     @property
+    def runs(self) -> bool:
+        """Whether a member is bound that is not being deleted: one that is may be of a former PodGroup of the name."""
+        return any(not self.children[uid].deleting for uid in self.bound)
+
+    @property
     def valid(self) -> bool:
         """Whether the minimum is met at Permit (GANG-R26)."""
         if not self.initialised:

@@ -167,7 +167,7 @@ def options_of(
         _less(_zones(reader, nrt, factors), topology, reserved, held.get(CPU, 1.0)),
         bind_policy,
         label_policy,
-        KUBELET_POLICIES.get(nrt.topology_policies[0], "") if nrt.topology_policies else "",
+        next((KUBELET_POLICIES[name] for name in nrt.topology_policies if name in KUBELET_POLICIES), ""),
         strategy,
         tuple(sorted((name, ratio) for name, ratio in held.items() if ratio > 1)),
         _clamped(cpu_ratio),
