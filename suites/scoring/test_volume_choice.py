@@ -231,22 +231,17 @@ def test_pods_of_one_claim_go_where_it_is_provisioned(
 
 
 @pytest.mark.case("SC-411", severity="critical", source=f"{BINDER}: AssumePodVolumes, GetBindVolumeToClaim")
-@pytest.mark.parametrize("by_user", [False, True], ids=["free", "reserved"])
-def test_what_is_written_to_a_chosen_volume(
-    trial: Trial, expect: Expect, storage: StorageOfCase, *, by_user: bool
-) -> None:
-    """The claimRef names this claim by its uid. A volume is marked as chosen by a controller, unless a user reserved it
-    for the claim: then it stays reserved when the claim is gone."""
+def test_what_is_written_to_a_chosen_volume(trial: Trial, expect: Expect, storage: StorageOfCase) -> None:
+    """The claimRef names this claim by its uid, and the volume is marked as chosen by a controller, not by a user."""
     storage.of_class()
     trial.add(node("n1"))
-    volume = storage.volume("v", "n1", spec=reserved(trial.name, "") if by_user else None)
+    volume = storage.volume("v", "n1")
     storage.claim("c")
     storage.submit("p", "c")
     expect.bound("p")
     seen = orjson.loads(trial.call("GET", f"/api/v1/persistentvolumes/{volume}").body)
     assert (seen["spec"].get("claimRef") or {}).get("uid") == storage.seen("c")["metadata"]["uid"]
-    marked = (seen["metadata"].get("annotations") or {}).get("pv.kubernetes.io/bound-by-controller")
-    assert marked == (None if by_user else "yes")
+    assert (seen["metadata"].get("annotations") or {}).get("pv.kubernetes.io/bound-by-controller") == "yes"
 
 
 @pytest.mark.case("SC-412", severity="critical", source=f"{BINDER}: checkBindings, CheckNodeAffinity")
