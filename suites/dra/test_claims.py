@@ -343,3 +343,29 @@ def test_a_claim_that_goes_with_its_card_wakes_who_waits(trial: Trial, expect: E
     assert trial.call("DELETE", path).ok
 
     expect.bound("waits", within=20)
+
+
+@pytest.mark.feature("DRA-1.shared")
+@pytest.mark.case("DR-220", severity="normal", source="spec DRA-R123: at most 256 reservations of a claim")
+@pytest.mark.long(seconds=30)
+def test_a_claim_is_reserved_for_256_users(trial: Trial, expect: Expect, offers: Offers) -> None:
+    """A claim with a device is reserved for as many users as it may be: a pod waits until one of them leaves."""
+    trial.add(node("n1").dra())
+    offers.publish("n1", device("card"))
+    trial.apply(claim("full").asks("gpu", offers.of_class))
+    result = {"request": "gpu", "driver": offers.driver, "pool": f"{trial.name}-n1", "device": "card"}
+    allocation = {"devices": {"results": [result]}, "allocationTimestamp": "2026-01-01T00:00:00Z"}
+    users = [
+        {"apiGroup": "example.com", "resource": "jobs", "name": f"job-{number}", "uid": f"{number}"}
+        for number in range(256)
+    ]
+    path = f"{trial.path('ResourceClaim', 'full')}/status"
+    assert trial.call("PATCH", path, {"status": {"allocation": allocation, "reservedFor": users}}).ok
+    trial.submit(pod("late").claim("gpu", name="full"))
+    expect.stable(seconds=5)
+    assert not trial.pod("late").spec.node_name
+
+    assert trial.call("PATCH", path, {"status": {"reservedFor": users[1:]}}).ok
+
+    bound = expect.bound("late", within=60)
+    assert bound.metadata.uid in {user.uid for user in offers.claim("full").status.reserved_for}

@@ -43,6 +43,7 @@ def _in(term: Manifest) -> Manifest:
         pytest.param(_in(_label(ZONE, "a")), {"allNodes": True}, _label(ZONE, "a"), ["n1", "n2"], id="labels"),
         pytest.param({"allNodes": True}, _in(_named("n2")), _named("n2"), ["n2"], id="fields-of-the-second"),
         pytest.param(_in(_named("n1")), {}, _named("n1"), ["n1"], id="one-is-local"),
+        pytest.param({"allNodes": True}, {}, _named("n1"), ["n1"], id="local-and-all-nodes"),
         pytest.param(
             _in(_label(ZONE, "a")),
             _in(_label(RACK, "r1")),

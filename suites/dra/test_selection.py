@@ -173,11 +173,14 @@ def test_the_limit_is_for_all_requests_of_a_claim(
 
 @pytest.mark.feature("DRA-3.partitions", "DRA-3.shares")
 @pytest.mark.case("DR-136", severity="critical", source="spec DRA-R97, DRA-R104")
-@pytest.mark.parametrize("together", [True, False])
+@pytest.mark.parametrize(
+    ("together", "at_once"), [(True, False), (False, False), (True, True)], ids=["together", "apart", "at-once"]
+)
 def test_shares_of_a_device_take_its_counters_once(
-    trial: Trial, expect: Expect, offers: Offers, together: bool
+    trial: Trial, expect: Expect, offers: Offers, *, together: bool, at_once: bool
 ) -> None:
-    """The shared device takes two of three counters, for two shares and one more: one is left for another device."""
+    """The shared device takes two of three counters, for two shares and one more: one is left for another device, of
+    another claim or of the same one."""
     trial.add(node("n1"))
     two = {"resourceSliceCount": 2}
 
@@ -201,6 +204,8 @@ def test_shares_of_a_device_take_its_counters_once(
     shares = [builders[0]] * 2 if together else builders
     for number, builder in enumerate(shares):
         builder.asks(f"s{number}", offers.of_class, of_kind["shared"], **one)
+    if at_once:
+        builders[0].asks("d", offers.of_class, of_kind["small"])
     small, large = claim("small").asks("s", offers.of_class, of_kind["shared"], **one), claim("large")
     for builder in (small, large):
         builder.asks("d", offers.of_class, of_kind[builder.name])
@@ -210,9 +215,11 @@ def test_shares_of_a_device_take_its_counters_once(
         expect.bound(builder.name)
     trial.submit(pod("large").claim("d", name="large"))
     expect.pending("large", saying="cannot allocate all claims")
-    trial.submit(pod("small").claim("d", name="small"))
-    expect.bound("small")
-    trial.delete("small", "first")
+    if not at_once:
+        trial.submit(pod("small").claim("d", name="small"))
+        expect.bound("small")
+        trial.delete("small")
+    trial.delete("first")
     if not together:
         expect.stable(seconds=3)
         assert not trial.pod("large").spec.node_name
