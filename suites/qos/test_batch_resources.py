@@ -131,9 +131,10 @@ def test_a_node_s_own_settings(trial: Trial, start_manager: StartManager) -> Non
     expected["both"] = (45000, 28)
     for name, offer in {**expected, "out": None, "annotated": None}.items():
         expect_offer(trial, name, offer)
-    labels["metadata"]["labels"]["node.koordinator.sh/cpu-reclaim-ratio"] = "0.4"
-    assert trial.call("PATCH", "/api/v1/nodes/labelled", labels).ok
-    expect_offer(trial, "labelled", (35000, 40))
+    for ratio, cores in (("0.4", 35000), ("0", 0)):
+        labels["metadata"]["labels"]["node.koordinator.sh/cpu-reclaim-ratio"] = ratio
+        assert trial.call("PATCH", "/api/v1/nodes/labelled", labels).ok
+        expect_offer(trial, "labelled", (cores, 40))
 
 
 @pytest.mark.feature("QOS-2.batch")
