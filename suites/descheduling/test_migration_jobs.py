@@ -24,6 +24,7 @@ from seatrial.suites.descheduling.workloads import (
     OFF,
     deployment,
     ended,
+    evictions_by_uid,
     job,
     jobs,
     migrate,
@@ -216,26 +217,37 @@ def test_the_delete_options_of_a_job_are_those_of_its_eviction(
 
 
 @pytest.mark.feature("MIG-1.evict-directly")
-@pytest.mark.case("MG-049", severity="normal")
-def test_a_pod_decides_how_it_is_evicted(trial: Trial, start_descheduler: StartDescheduler) -> None:
-    """The label of a pod asks for a soft eviction: its annotation says so, with the reason and the delete options of
-    the job, and the pod goes on."""
+@pytest.mark.case(
+    "MG-049", severity="normal", source="koordinator pkg/descheduler/controllers/migration/evictor@v1.7.0; spec RSV-R63"
+)
+@pytest.mark.parametrize(
+    ("marks", "initiator", "reason"),
+    [({EVICT_REASON: "too hot", EVICT_TRIGGER: "Mine"}, "Mine", "too hot"), ({EVICT_TRIGGER: "Mine"}, "Mine", "Mine")],
+    ids=["reason", "trigger"],
+)
+def test_a_pod_decides_how_it_is_evicted(
+    trial: Trial, start_descheduler: StartDescheduler, marks: dict[str, str], initiator: str, reason: str
+) -> None:
+    """The label of a pod asks for a soft eviction: its annotation says so once, with the trigger, the reason and the
+    delete options of the job, and the pod goes on."""
     with_nodes(trial, "n1", "n2")
     deployment(trial, "web", 3, like=pod("x").request(cpu=1).label(EVICT_POLICY, "SoftEviction"))
     name = wait_running(trial, "web", 3)[0].metadata.name
     start_descheduler({})
 
     options = {"gracePeriodSeconds": 5}
-    migrate(trial, "ask", name, mode="EvictDirectly", annotations={EVICT_REASON: "too hot"}, deleteOptions=options)
+    migrate(trial, "ask", name, mode="EvictDirectly", annotations=marks, deleteOptions=options)
 
     def has_annotation() -> bool:
         pod = trial.find(name)
         return pod is not None and SOFT_EVICTION in pod.metadata.annotations
 
     assert trial.reaches(has_annotation, within=30), job(trial, "ask").status
-    assert not trial.pod(name).deleting
-    request = orjson.loads(trial.pod(name).metadata.annotations[SOFT_EVICTION])
-    assert (request["reason"], request["deleteOptions"]) == ("too hot", options)
+    written = trial.pod(name).metadata.annotations[SOFT_EVICTION]
+    request = orjson.loads(written)
+    assert (request["initiator"], request["reason"], request["deleteOptions"]) == (initiator, reason, options)
+    trial.pass_time(10)
+    assert (trial.pod(name).deleting, trial.pod(name).metadata.annotations[SOFT_EVICTION]) == (False, written)
 
 
 @pytest.mark.feature("MIG-1.phases")
@@ -303,6 +315,24 @@ def test_a_deletion_asks_no_budget(
         assert trial.reaches(lambda: runs(trial, "move"), within=30), job(trial, "move").status
         expect.stable(seconds=8)
         assert job(trial, "move").open
+
+
+@pytest.mark.feature("MIG-1.evict-directly")
+@pytest.mark.case("MG-330", severity="critical", source="ours: evictions name the UID of their pod")
+@pytest.mark.long(seconds=5)
+@pytest.mark.parametrize("evictor", ["MigrationController", "DefaultEvictor"])
+def test_evictions_name_the_uid_of_their_pod(trial: Trial, start_descheduler: StartDescheduler, evictor: str) -> None:
+    """The API server refuses evictions without it: a pod that came under the same name would go by them."""
+    with_nodes(trial, "n1", "n2")
+    deployment(trial, "web", 3, like=pod("x").request(cpu=1))
+    old = {pod.metadata.uid for pod in wait_running(trial, "web", 3)}
+    evictions_by_uid(trial)
+    trial.pass_time(2)
+    migration = {**ALL_AT_ONCE, "defaultJobMode": "EvictDirectly", "evictionPolicy": "Eviction"}
+
+    start_descheduler({"PodLifeTime": {"maxPodLifeTimeSeconds": 1}}, migration=migration, evictor=evictor)
+
+    assert trial.reaches(lambda: bool(old - {pod.metadata.uid for pod in trial.pods()}), within=30), trial.timeline()
 
 
 @pytest.mark.feature("MIG-1.phases")

@@ -155,13 +155,29 @@ def test_thresholds_are_distances_from_the_average(trial: Trial, start_deschedul
 
 @pytest.mark.feature("DES-3.cools")
 @pytest.mark.case("DC-096", severity="normal")
-@pytest.mark.parametrize("own", [{}, {"anomalyCondition": {"timeout": "5m"}}], ids=["inherited", "counts-inherited"])
+@pytest.mark.parametrize(
+    ("own", "rounds", "left"),
+    [
+        pytest.param({}, (1, "1h"), 4, id="inherited"),
+        pytest.param({"anomalyCondition": {"timeout": "5m"}}, (1, "1h"), 4, id="counts-inherited"),
+        pytest.param({"anomalyCondition": {"consecutiveAbnormalities": 2}}, (1, "1h"), 7, id="counts-larger"),
+        pytest.param({"anomalyCondition": {"consecutiveAbnormalities": 2}}, (50, "10s"), 4, id="counts-smaller"),
+        pytest.param(
+            {"useDeviationThresholds": True, "lowThresholds": {"cpu": 10}, "highThresholds": {"cpu": 10}},
+            (1, "1h"),
+            3,
+            id="distances",
+        ),
+    ],
+)
 @pytest.mark.long(300)
 def test_a_pool_of_nodes_has_thresholds_of_its_own(
-    trial: Trial, start_descheduler: StartDescheduler, own: dict[str, Any]
+    trial: Trial, start_descheduler: StartDescheduler, own: dict[str, Any], rounds: tuple[int, str], left: int
 ) -> None:
-    """The limit is 95 %, and 60 % for the pool that all nodes are of: three of seven pods leave the node with 88 %, in
-    the first round, as by the counts of the top level."""
+    """The limit is 95 %, and 60 % for the pool that all nodes are of: three of seven pods leave the node with 88 %.
+    They do in the first round by the counts of the top level; by counts of its own, for which the rounds of the other
+    pool do not count, later or sooner. Distances of 10 % from the average, 29 %, are its own too: four leave."""
+    counts, interval = rounds
     hot_node(trial)
     for name in ("n1", "n2", "n3"):
         patch = {"metadata": {"labels": {"seatrial.dev/pool": "tight"}}}
@@ -174,13 +190,11 @@ def test_a_pool_of_nodes_has_thresholds_of_its_own(
         "highThresholds": {"cpu": 60},
         **own,
     }
-    start_descheduler(
-        {"LowNodeLoad": {**LOAD, "highThresholds": {"cpu": 95}, "nodePools": [pool]}},
-        migration=SEVEN_AT_ONCE,
-        deschedulingInterval="1h",
-    )
+    condition = {"timeout": "5m", "consecutiveAbnormalities": counts}
+    args = {**LOAD, "highThresholds": {"cpu": 95}, "anomalyCondition": condition, "nodePools": [pool]}
+    start_descheduler({"LowNodeLoad": args}, migration=SEVEN_AT_ONCE, deschedulingInterval=interval)
 
-    assert settles_at(trial, 4), moves(trial)
+    assert settles_at(trial, left), moves(trial)
 
 
 @pytest.mark.feature("DES-3.cools")
@@ -303,7 +317,7 @@ def test_a_node_that_was_hot_long_ago_is_not_hot_at_its_first_spike(
     assert trial.reaches(lambda: bool(jobs(trial)), within=MINUTES + 15)
 
 
-HOT, NORMAL, UNSEEN = ("14", 0.0), ("7", 0.0), ("14", 3600.0)  # cores of 16 that n1 uses, and the report's age
+HOT, NORMAL, COLD, UNSEEN = ("14", 0.0), ("7", 0.0), ("1", 0.0), ("14", 3600.0)  # cores of n1, age of the report
 OWN_COUNTS = pytest.mark.case("DC-310", severity="normal", source="ours: rounds in which a node is normal count")
 
 
@@ -316,6 +330,7 @@ OWN_COUNTS = pytest.mark.case("DC-310", severity="normal", source="ours: rounds 
         pytest.param([(HOT, 2), (NORMAL, 3)], 1, id="too-few-normal-rounds", marks=OWN_COUNTS),
         pytest.param([(HOT, 2), (NORMAL, 4)], 3, id="enough-normal-rounds", marks=OWN_COUNTS),
         pytest.param([(HOT, 2), (NORMAL, 2), (HOT, 1), (NORMAL, 2)], 1, id="not-in-a-row", marks=OWN_COUNTS),
+        pytest.param([(HOT, 2), (COLD, 1)], 3, id="cold-for-a-round"),
         pytest.param([(HOT, 1), (UNSEEN, 1)], 1, id="unseen-for-a-moment"),
         pytest.param([(HOT, 1), (UNSEEN, 3)], 3, id="unseen-for-long"),
     ],
@@ -325,7 +340,7 @@ def test_which_rounds_count(
 ) -> None:
     """A node is hot after more than two hot rounds, and normal after more than three normal ones in a row; what was
     seen of it is forgotten after 25 s. Rounds come every 10 s, and its pods may go from the last hot spell on: they do
-    in its first round if the node is hot still, else in the third."""
+    in its first round if the node is hot still, else in the third. One cold round makes it normal."""
     hot_node(trial, like=pod("x").request(cpu=1, memory="1Gi").annotation(EVICTION_COST, str(2**31 - 1)))
     policy = {"metricCollectPolicy": {"reportIntervalSeconds": 3600}}
     accepted(trial.call("PATCH", f"{NODE_METRICS_PATH}/n1", {"spec": policy}), "report seldom")
@@ -353,6 +368,39 @@ def test_which_rounds_count(
         assert jobs(trial) == [], "expected no pod to leave in the first round"
         pass_rounds(HOT, acts_in - 1)
     assert jobs(trial), f"expected pods to leave in round {acts_in}"
+
+
+@pytest.mark.feature("DES-3.spikes")
+@pytest.mark.case(
+    "DC-320",
+    severity="normal",
+    source="koordinator pkg/descheduler/framework/plugins/loadaware/low_node_load.go@v1.7.0; spec RSV-R88",
+)
+@pytest.mark.long(200)
+def test_a_node_that_was_relieved_is_judged_anew(trial: Trial, start_descheduler: StartDescheduler) -> None:
+    """A node is hot after more than two hot rounds, and three of seven pods leave it. By the next report those that are
+    left use as much as all did: none of them leaves in the next two rounds, and in the third one does."""
+    hot_node(trial)
+    policy = {"metricCollectPolicy": {"reportIntervalSeconds": 3600}}
+    accepted(trial.call("PATCH", f"{NODE_METRICS_PATH}/n1", {"spec": policy}), "report seldom")
+    trial.pass_time(REPORT + 5)
+
+    def use_all(names: set[str]) -> None:
+        share = {name: (f"{14000 // len(names)}m", "1Gi", "koord-prod") for name in names}
+        report(trial, "n1", "14", "7Gi", pods=share)  # type: ignore[arg-type]
+
+    names = {pod.metadata.name for pod in running(trial, "web")}
+    use_all(names)
+    condition = {"timeout": "5m", "consecutiveAbnormalities": 2, "consecutiveNormalities": 3}
+    start_descheduler({"LowNodeLoad": {**LOAD, "anomalyCondition": condition}}, migration=SEVEN_AT_ONCE)
+    trial.pass_time(25)
+    assert len(jobs(trial)) == 3, moves(trial)
+
+    use_all(names - {job.spec.pod_ref.name for job in jobs(trial)})
+    trial.pass_time(20)
+    assert len(jobs(trial)) == 3, moves(trial)
+    trial.pass_time(10)
+    assert len(jobs(trial)) > 3, moves(trial)
 
 
 @pytest.mark.feature("DES-3.cools")

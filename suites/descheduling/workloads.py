@@ -188,3 +188,17 @@ def report_of(trial: Trial, name: str) -> Manifest:
     """The status of a node's NodeMetric; empty before the first report."""
     body: Manifest = orjson.loads(accepted(trial.call("GET", f"{NODE_METRICS_PATH}/{name}"), f"read {name}").body)
     return body.get("status") or {}
+
+
+def evictions_by_uid(trial: Trial) -> None:
+    """The API server refuses evictions in this namespace that do not name the UID of their pod."""
+    name = f"{trial.name}-uid"
+    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods/eviction"]}
+    fields = ("deleteOptions", "deleteOptions.preconditions", "deleteOptions.preconditions.uid")
+    named = " && ".join(f"has(object.{field})" for field in fields)
+    spec = {"matchConstraints": {"resourceRules": [rule]}, "validations": [{"expression": named}]}
+    mine = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": trial.name}}}
+    binding = {"policyName": name, "validationActions": ["Deny"], "matchResources": mine}
+    for kind, own in (("validatingadmissionpolicies", spec), ("validatingadmissionpolicybindings", binding)):
+        body = {"metadata": {"name": name}, "spec": own}
+        accepted(trial.call("POST", f"/apis/admissionregistration.k8s.io/v1/{kind}", body), f"make {kind}")

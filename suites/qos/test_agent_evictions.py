@@ -9,9 +9,10 @@ import pytest
 
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
-from seatrial.harness.clusters.answers import accepted
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import PodBuilder
+from seatrial.scheduler.api.numa import PRIORITY_CLASS_LABEL
+from seatrial.suites.descheduling.workloads import evictions_by_uid
 from seatrial.suites.qos.agent import GI, AgentNode, StartAgent, best_effort, prod, start_agent
 from seatrial.suites.qos.colocation import WITHIN
 
@@ -219,20 +220,6 @@ def test_a_budget_that_refuses(trial: Trial, expect: Expect, start_agent: StartA
     assert trial.reaches(lambda: ended(trial, "guarded"), within=WITHIN), "expected pod 'guarded' to follow"
 
 
-def evictions_by_uid(trial: Trial) -> None:
-    """The API server refuses evictions in this namespace that do not name the UID of their pod."""
-    name = f"{trial.name}-uid"
-    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods/eviction"]}
-    fields = ("deleteOptions", "deleteOptions.preconditions", "deleteOptions.preconditions.uid")
-    named = " && ".join(f"has(object.{field})" for field in fields)
-    spec = {"matchConstraints": {"resourceRules": [rule]}, "validations": [{"expression": named}]}
-    mine = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": trial.name}}}
-    binding = {"policyName": name, "validationActions": ["Deny"], "matchResources": mine}
-    for kind, own in (("validatingadmissionpolicies", spec), ("validatingadmissionpolicybindings", binding)):
-        body = {"metadata": {"name": name}, "spec": own}
-        accepted(trial.call("POST", f"/apis/admissionregistration.k8s.io/v1/{kind}", body), f"make {kind}")
-
-
 @pytest.mark.feature("QOS-7.eviction")
 @pytest.mark.case("CO-132", severity="normal", source="spec EV-1: 4 s for memory, 20 s for CPU")
 @pytest.mark.long(seconds=12)
@@ -261,6 +248,7 @@ class Load(NamedTuple):
     cores: float = 0.0
     memory: float = 0.0
     label: str = ""
+    mid: bool = False  # a mid pod instead
 
 
 class Eviction(NamedTuple):
@@ -376,6 +364,50 @@ def test_pods_that_want_no_more_by_now_stay(trial: Trial, start_agent: StartAgen
     assert trial.reaches(lambda: ended(trial, "a") or ended(trial, "b"), within=WITHIN), "expected a pod to be evicted"
 
 
+@pytest.mark.feature("QOS-7.eviction")
+@pytest.mark.case(
+    "CO-140", severity="normal", source="koordinator 1.8 pkg/koordlet/qosmanager/plugins/cpuevict; spec EV-7, EV-10"
+)
+@pytest.mark.long(seconds=12)
+@pytest.mark.parametrize(
+    ("mid", "goes"), [((3000, 2000), "ab"), ((2000, 1000), "a")], ids=["both-are-short", "mid-has-enough"]
+)
+def test_batch_and_mid_requests_are_released_apart(
+    trial: Trial, start_agent: StartAgent, mid: tuple[int, int], goes: str
+) -> None:
+    """A batch pod requests 8 of 9 cores, so that it goes. Of 5 mid cores all are requested: the larger of two mid pods
+    goes as well, for which a batch pod releases nothing; 3 are requested: both stay."""
+    lines = {"cpuAllocatableEvictThresholdPercent": 80, "cpuAllocatableEvictLowerPercent": 60}
+    pods = Load(8000), *(Load(request, mid=True) for request in mid)
+    lines["allocatableEvictPriorityThreshold"] = 7999
+    check_eviction(trial, start_agent, Eviction("CPUAllocatableEvict", lines, pods, goes, 9000))
+
+
+@pytest.mark.feature("QOS-7.eviction")
+@pytest.mark.case(
+    "CO-141", severity="normal", source="koordinator pkg/koordlet/qosmanager/plugins/cpuevict@v1.7.0; spec EV-4"
+)
+@pytest.mark.long(seconds=15)
+def test_what_is_released_by_the_end_of_a_pod_is_not_released_again(trial: Trial, start_agent: StartAgent) -> None:
+    """Best-effort pods requested 14 cores for some seconds, and request 7 since the largest ended, of which they get
+    3.5 and are to get 60 %: one of 1 core goes. By what they requested on the average it would be three."""
+    node, names = start_agent("BECPUEvict"), "abcdefg"
+    groups = run(trial, node, (*(Load(1000, 0.52) for _ in names), Load(7000)))
+    node.pass_time(7)
+    assert trial.call("DELETE", trial.path("Pod", "h")).ok
+    assert trial.reaches(lambda: ended(trial, "h"), within=WITHIN)
+    offer(trial, node.name, 3500)
+    slo = {"enable": True, "cpuSuppressThresholdPercent": 100, **satisfaction(50, 60)}
+    node.slo(resourceUsedThresholdWithBE=slo)
+    for _ in range(4):
+        node.pass_time(1)
+        for name, group in zip(names, groups, strict=False):
+            if ended(trial, name):
+                node.uses(group, 0.0)
+
+    assert sum(ended(trial, name) for name in names) == 1
+
+
 def check_eviction(trial: Trial, start_agent: StartAgent, row: Eviction) -> None:
     node, names = start_agent(row.feature), "abcdefgh"[: len(row.pods)]
     if row.service != Load():
@@ -398,10 +430,14 @@ def check_eviction(trial: Trial, start_agent: StartAgent, row: Eviction) -> None
 def run(trial: Trial, node: AgentNode, loads: tuple[Load, ...]) -> list[str]:
     """Start pods a, b, …, and return their control groups."""
     offer(trial, node.name, 32000)
-    priority, groups = priority_class(trial, 5500), []
+    batch_class, mid_class, groups = priority_class(trial, 5500), priority_class(trial, 7500), []
     for name, load in zip("abcdefgh", loads, strict=False):
-        builder = evictable(name, priority)
-        builder.resources({"kubernetes.io/batch-cpu": load.request, "kubernetes.io/batch-memory": "1Gi"})
+        if load.mid:
+            builder = evictable(name, mid_class).label(PRIORITY_CLASS_LABEL, "koord-mid")
+            builder.resources({"kubernetes.io/mid-cpu": load.request})
+        else:
+            builder = evictable(name, batch_class)
+            builder.resources({"kubernetes.io/batch-cpu": load.request, "kubernetes.io/batch-memory": "1Gi"})
         if load.label:
             builder.label("koordinator.sh/priority", load.label)
         groups.append(node.run(builder, cores=load.cores, memory=int(load.memory * GI)))
@@ -410,6 +446,7 @@ def run(trial: Trial, node: AgentNode, loads: tuple[Load, ...]) -> list[str]:
 
 def offer(trial: Trial, node: str, batch_cpu: int) -> None:
     amounts = {"kubernetes.io/batch-cpu": str(batch_cpu), "kubernetes.io/batch-memory": "16Gi"}
+    amounts["kubernetes.io/mid-cpu"] = "5000"
     offered = {"status": {"capacity": amounts, "allocatable": amounts}}
     assert trial.call("PATCH", f"/api/v1/nodes/{node}/status", offered).ok
 

@@ -4,6 +4,7 @@ Figures follow Koordinator's pkg/koordlet; the node is a fake root of 8 CPUs.
 """
 
 import json
+from typing import Any
 
 import pytest
 
@@ -280,15 +281,29 @@ def test_memory_without_a_limit(trial: Trial, start_agent: StartAgent) -> None:
 @pytest.mark.case("CO-106", severity="normal", source="ours: spec CG-6 on control groups of version 1 as well")
 @pytest.mark.long(seconds=14)
 def test_the_page_cache_of_a_pod_is_at_most_its_limit(start_agent: StartAgent) -> None:
-    """A pod of 1 GiB may have 4 GiB of page cache by its annotation."""
+    """Pods of 1 GiB may have 4 GiB of page cache by their annotation, a quarter of their memory, none, or what they
+    like though there is a size; a quarter is nothing for a pod without a limit, whose group stays as it is."""
     node = start_agent("CgroupReconcile", anolis=True)
-    capped = prod("capped").resources({"memory": "1Gi"})
-    group = node.run(capped.annotation("koordinator.sh/memoryQOS", '{"pageCacheLimitSize": "4Gi"}'))
-    sizes = node.root.cgroup / "memory" / group / "memory.pagecache_limit.size"
-    sizes.write_text("0")
+    rows: dict[str, tuple[dict[str, Any], tuple[int, int]]] = {
+        "capped": ({"pageCacheLimitSize": "4Gi"}, (1, GI)),
+        "part": ({"pageCacheLimitPercent": 25}, (1, GI // 4)),
+        "open": ({"pageCacheLimitPercent": 25}, (0, 4096)),
+        "none": ({"pageCacheLimitSize": "0"}, (0, 0)),
+        "off": ({"pageCacheLimitSize": "4Gi", "pageCacheEnable": False}, (0, GI)),
+    }
+    files = {}
+    for name, (settings, _) in rows.items():
+        builder = prod(name) if name == "open" else prod(name).resources({"memory": "1Gi"})
+        group = node.run(builder.annotation("koordinator.sh/memoryQOS", json.dumps(settings)))
+        files[name] = [
+            node.root.cgroup / "memory" / group / f"memory.pagecache_limit.{end}" for end in ("enable", "size")
+        ]
+        for path, value in zip(files[name], ("0", "4096"), strict=True):
+            path.write_text(value)
     node.slo(resourceQOSStrategy={"lsClass": {"memoryQOS": {"enable": True}}})
     node.pass_time(ROUND)
-    assert int(sizes.read_text()) == GI
+    found = {name: tuple(int(path.read_text()) for path in paths) for name, paths in files.items()}
+    assert found == {name: expected for name, (_, expected) in rows.items()}
 
 
 @pytest.mark.feature("QOS-7.groups")

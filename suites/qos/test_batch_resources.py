@@ -27,6 +27,9 @@ from seatrial.scheduler.api.device import (
     GPU_MODEL_LABEL,
     GPU_VENDOR_LABEL,
     GROUP_VERSION,
+    NPU_CORE,
+    NPU_CPU,
+    NPU_DVPP,
     RDMA,
 )
 from seatrial.scheduler.api.numa import PRIORITY_CLASS_LABEL, RESOURCE_STATUS
@@ -128,9 +131,10 @@ def test_a_node_s_own_settings(trial: Trial, start_manager: StartManager) -> Non
     expected["both"] = (45000, 28)
     for name, offer in {**expected, "out": None, "annotated": None}.items():
         expect_offer(trial, name, offer)
-    labels["metadata"]["labels"]["node.koordinator.sh/cpu-reclaim-ratio"] = "0.4"
-    assert trial.call("PATCH", "/api/v1/nodes/labelled", labels).ok
-    expect_offer(trial, "labelled", (35000, 40))
+    for ratio, cores in (("0.4", 35000), ("0", 0)):
+        labels["metadata"]["labels"]["node.koordinator.sh/cpu-reclaim-ratio"] = ratio
+        assert trial.call("PATCH", "/api/v1/nodes/labelled", labels).ok
+        expect_offer(trial, "labelled", (cores, 40))
 
 
 @pytest.mark.feature("QOS-2.batch")
@@ -587,31 +591,42 @@ def test_totals_of_devices(trial: Trial, start_manager: StartManager) -> None:
     severity="normal",
     source="Koordinator pkg/slo-controller/noderesource/plugins/gpudeviceresource; spec NR-23",
 )
-def test_totals_of_cards_of_another_vendor(trial: Trial, start_manager: StartManager) -> None:
-    """Cards that are not of NVIDIA are not koordinator.sh/gpu; the other sums are those of all cards."""
+@pytest.mark.parametrize(
+    ("labels", "more", "wrapped"),
+    [({GPU_VENDOR_LABEL: "huawei"}, {NPU_CORE: "10", NPU_CPU: "7", NPU_DVPP: "100"}, {}), ({}, {}, {GPU: 200})],
+    ids=["huawei", "no-vendor"],
+)
+def test_totals_of_cards_of_another_vendor(
+    trial: Trial, start_manager: StartManager, labels: dict[str, str], more: dict[str, str], wrapped: dict[str, int]
+) -> None:
+    """Cards that name a vendor other than NVIDIA are not koordinator.sh/gpu; the other sums are those of all cards, of
+    the resources of NPUs too."""
     trial.add(machine("n1"))
     start_manager(colocation())
-    add_device(trial, {GPU_VENDOR_LABEL: "huawei"})
-    expect_totals(trial, {GPU_CORE: 200, GPU_MEMORY: 18000, GPU_MEMORY_RATIO: 200, RDMA: 100})
+    add_device(trial, labels, more)
+    npus = {name: 2 * amount(name, value) for name, value in more.items()}
+    expect_totals(trial, {GPU_CORE: 200, GPU_MEMORY: 18000, GPU_MEMORY_RATIO: 200, RDMA: 100, **npus, **wrapped})
 
 
-def add_device(trial: Trial, labels: dict[str, str]) -> str:
-    """Make the Device object of n1; the path of its kind."""
+def add_device(trial: Trial, labels: dict[str, str], more: dict[str, str] | None = None) -> str:
+    """Make the Device object of n1; the path of its kind. `more`: resources of each card."""
     owner = {"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": trial.node("n1")["metadata"]["uid"]}
     device = {
         "apiVersion": GROUP_VERSION,
         "kind": "Device",
         "metadata": {"name": "n1", "labels": labels, "ownerReferences": [owner]},
-        "spec": {"devices": cards()},
+        "spec": {"devices": cards(more=more)},
     }
     path = f"/apis/{GROUP_VERSION}/devices"
     assert trial.call("POST", path, device).ok
     return path
 
 
-def cards(failed: Collection[int] = ()) -> list[dict[str, Any]]:
-    """Two cards and a NIC; `failed`: their places."""
-    resources = [{GPU_CORE: "100", GPU_MEMORY: memory, GPU_MEMORY_RATIO: "100"} for memory in ("8000", "10000")]
+def cards(failed: Collection[int] = (), more: dict[str, str] | None = None) -> list[dict[str, Any]]:
+    """Two cards and a NIC; `failed`: their places; `more`: resources of each card."""
+    resources = [
+        {GPU_CORE: "100", GPU_MEMORY: memory, GPU_MEMORY_RATIO: "100", **(more or {})} for memory in ("8000", "10000")
+    ]
     entries = [*(("gpu", each) for each in resources), ("rdma", {RDMA: "100"})]
     return [
         {"type": kind, "id": f"d{place}", "minor": place, "health": place not in failed, "resources": amounts}
@@ -627,7 +642,7 @@ def expect_totals(trial: Trial, expected: dict[str, int]) -> None:
         return [
             {
                 name: amount(name, status[part][name])
-                for name in (GPU, GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO, RDMA)
+                for name in (GPU, GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO, NPU_CORE, NPU_CPU, NPU_DVPP, RDMA)
                 if name in status[part]
             }
             for part in ("capacity", "allocatable")

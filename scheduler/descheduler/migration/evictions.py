@@ -3,7 +3,7 @@
 from typing import Any
 
 from seatrial.scheduler.api.clock import Clock
-from seatrial.scheduler.api.migration import EVICT_POLICY, EVICT_REASON, SOFT_EVICTION, PodMigrationJob
+from seatrial.scheduler.api.migration import EVICT_POLICY, EVICT_TRIGGER, SOFT_EVICTION, PodMigrationJob
 from seatrial.scheduler.api.transport import JSON, Done, Request, Response
 from seatrial.scheduler.api.wire import to_json
 from seatrial.scheduler.client.rest import Rest, pod_path
@@ -17,6 +17,7 @@ from seatrial.scheduler.descheduler.args import (
 )
 from seatrial.scheduler.descheduler.limits import ObjectLimiter, limit_of
 from seatrial.scheduler.descheduler.migration.arbitration import is_forced
+from seatrial.scheduler.descheduler.migration.steps import eviction_reason
 from seatrial.scheduler.descheduler.objects import Pod
 from seatrial.scheduler.descheduler.state import ClusterState
 
@@ -109,8 +110,8 @@ def send_eviction(rest: Rest, pod: Pod, job: PodMigrationJob, policy: str, done:
             return
         messages = {
             "timestamp": rest.clock.timestamp(),
-            "initiator": "koord-descheduler",
-            "reason": job.metadata.annotations.get(EVICT_REASON, ""),
+            "initiator": job.metadata.annotations.get(EVICT_TRIGGER, ""),
+            "reason": eviction_reason(job),
             "deleteOptions": job.spec.delete_options,
         }
         patch = {"metadata": {"annotations": {SOFT_EVICTION: to_json(messages).decode()}}}
