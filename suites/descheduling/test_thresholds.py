@@ -387,7 +387,7 @@ def test_a_node_that_was_relieved_is_judged_anew(trial: Trial, start_descheduler
 
     def use_all(names: set[str]) -> None:
         share = {name: (f"{14000 // len(names)}m", "1Gi", "koord-prod") for name in names}
-        report(trial, "n1", "14", "7Gi", pods=share)  # type: ignore[arg-type]
+        report(trial, "n1", "14", "7Gi", pods=share)
 
     names = {pod.metadata.name for pod in running(trial, "web")}
     use_all(names)
