@@ -302,8 +302,8 @@ def test_the_page_cache_of_a_pod_is_at_most_its_limit(start_agent: StartAgent) -
             path.write_text(value)
     node.slo(resourceQOSStrategy={"lsClass": {"memoryQOS": {"enable": True}}})
     node.pass_time(ROUND)
-    found = {name: tuple(int(path.read_text()) for path in paths) for name, paths in files.items()}
-    assert found == {name: expected for name, (_, expected) in rows.items()}
+    values = {name: tuple(int(path.read_text()) for path in paths) for name, paths in files.items()}
+    assert values == {name: expected for name, (_, expected) in rows.items()}
 
 
 @pytest.mark.feature("QOS-7.groups")
