@@ -388,6 +388,7 @@ def test_batch_and_mid_requests_are_released_apart(
     "CO-141", severity="normal", source="koordinator pkg/koordlet/qosmanager/plugins/cpuevict@v1.7.0; spec EV-4"
 )
 @pytest.mark.long(seconds=15)
+@pytest.mark.needs(Capability.VIRTUAL_TIME)  # averages over seconds decide
 def test_what_is_released_by_the_end_of_a_pod_is_not_released_again(trial: Trial, start_agent: StartAgent) -> None:
     """Best-effort pods requested 14 cores for some seconds, and request 7 since the largest ended, of which they get
     3.5 and are to get 60 %: one of 1 core goes. By what they requested on the average it would be three."""
