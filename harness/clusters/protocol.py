@@ -32,6 +32,18 @@ class Capability(StrEnum):
     SERVER_RESTART = "an API server that the test may end and start again"
 
 
+VIRTUAL_CAPABILITIES = frozenset(
+    {
+        Capability.VIRTUAL_TIME,
+        Capability.NODES,
+        Capability.HARDWARE,
+        Capability.DEVICE_FAULTS,
+        Capability.OWN_CLUSTER,
+        Capability.SERVER_RESTART,
+    }
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Endpoint:
     """Address and kubeconfig for other processes; absent for a cluster that is in this process."""

@@ -5,30 +5,19 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from seatrial.harness.apiserver import InProcessTransport, build_server, call_blocking
-from seatrial.harness.clusters.protocol import Capability, ClusterBackend
+from seatrial.harness.clusters.protocol import VIRTUAL_CAPABILITIES, ClusterBackend
 from seatrial.harness.clusters.simulated import SimulatedNodes
 from seatrial.harness.nodes.fleet import load_fleet
 from seatrial.harness.nodes.node_agents import NodeAgents
 from seatrial.scheduler.api.clock import SimClock
 from seatrial.scheduler.api.transport import Request, Response
 
-CAPABILITIES = frozenset(
-    {
-        Capability.VIRTUAL_TIME,
-        Capability.NODES,
-        Capability.HARDWARE,
-        Capability.DEVICE_FAULTS,
-        Capability.OWN_CLUSTER,
-        Capability.SERVER_RESTART,
-    }
-)
-
 
 class VirtualCluster(SimulatedNodes):
     """Everything on one clock, which only `wait` and the test itself move."""
 
     name = "virtual"
-    capabilities = CAPABILITIES
+    capabilities = VIRTUAL_CAPABILITIES
     endpoint = None
 
     def __init__(self, *, seed: int = 0, workload_with_job: bool = False) -> None:
@@ -79,7 +68,7 @@ class VirtualBackend(ClusterBackend):
     """The backend; it has no requirements."""
 
     name = "virtual"
-    capabilities = CAPABILITIES
+    capabilities = VIRTUAL_CAPABILITIES
 
     def __init__(self, *, seed: int = 0, workload_with_job: bool = False) -> None:
         self._seed, self._workload_with_job = seed, workload_with_job

@@ -17,7 +17,6 @@ import msgspec
 import orjson
 import yaml
 
-from seatrial.harness.apiserver import make_credentials
 from seatrial.harness.clusters.answers import accepted
 from seatrial.harness.clusters.definitions import create_definition, wait_served
 from seatrial.harness.clusters.protocol import Cluster
@@ -151,6 +150,8 @@ def companions(recipe: Recipe, cluster: Cluster, kubeconfig: Path, folder: Path)
     for name, text in recipe.files.items():
         write_private(folder / Path(name).name, filled(text).replace("{kubeconfig}", str(kubeconfig)).encode())
     if recipe.files:
+        from seatrial.harness.apiserver import make_credentials
+
         pair = make_credentials((), cluster.clock.now()).server
         write_private(folder / "tls.crt", pair.certificate)
         write_private(folder / "tls.key", pair.key)
