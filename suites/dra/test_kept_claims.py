@@ -1,5 +1,6 @@
 """Claims of several pods and nodes: who keeps devices, who waits for them, what happens while nothing is seen."""
 
+import orjson
 import pytest
 
 from seatrial.fixtures.expect import Expect
@@ -203,6 +204,37 @@ def test_what_changed_while_the_scheduler_saw_nothing(trial: Trial, expect: Expe
     expect.pending("third", saying="cannot allocate all claims")
     trial.delete("second")
     expect.bound("third")
+
+
+@pytest.mark.feature("DRA-1.counted", "HIL-4.api-errors")
+@pytest.mark.case("DR-221", severity="critical", source="ours: devices of a claim are those of its last status")
+@pytest.mark.long(seconds=12)
+def test_a_claim_that_got_another_device_while_the_scheduler_saw_nothing(
+    trial: Trial, expect: Expect, offers: Offers, link: Link
+) -> None:
+    """Another program gives the claim of an ended pod the second of two devices: the first one is free."""
+    trial.add(node("n1"))
+    offers.publish("n1", device("d0"), device("d1"))
+    trial.apply(claim("moves").asks("d", offers.of_class), claim("later").asks("d", offers.of_class))
+    trial.submit(pod("a").claim("d", name="moves"))
+    witnessed(trial, expect)
+    expect.running("a")
+    path = trial.path("ResourceClaim", "moves")
+    allocation = orjson.loads(trial.call("GET", path).body)["status"]["allocation"]
+    (result,) = allocation["devices"]["results"]
+    former, result["device"] = result["device"], {"d0": "d1", "d1": "d0"}[result["device"]]
+
+    link.cut()
+    link.expire_watches()
+    trial.delete("a")
+    assert trial.reaches(lambda: offers.claim("moves").status.allocation is None, within=30)
+    assert trial.call("PATCH", f"{path}/status", {"status": {"allocation": allocation}}).ok
+    pause(trial, 10, real=2)
+    link.heal()
+
+    trial.submit(pod("b").claim("d", name="later"))
+    expect.bound("b", within=90)
+    assert offers.devices_of("later") == [f"d={former}"]
 
 
 @pytest.mark.feature("DRA-1.comes-back", "HIL-4.api-errors")
