@@ -179,6 +179,22 @@ def _device_names(claim: ResourceClaim) -> list[str]:
     return [result.device for result in allocation.devices.results] if allocation is not None else []
 
 
+@pytest.mark.feature("DRA-4.classes")
+@pytest.mark.case("DR-222", severity="critical", source=f"{PLUGIN}; noderesources/fit.go: EventsToRegister")
+def test_a_class_serves_a_resource_from_now_on(trial: Trial, expect: Expect, offers: Offers) -> None:
+    """No node has the resource that two pods ask for, until a class serves it: each has a device by a claim."""
+    trial.add(node("n1"))
+    offers.publish("n1", device("d0"), device("d1"))
+    trial.submit(*(pod(name).resources({f"{offers.driver}/gpu": 1}) for name in ("a", "b")))
+    expect.pending("a", "b", saying=f"Insufficient {offers.driver}/gpu")
+
+    offers.serve()
+
+    expect.bound("a", "b")
+    results = [allocation.devices.results for name in ("a", "b") if (allocation := offers.made(name).status.allocation)]
+    assert sorted(result.device for (result,) in results) == ["d0", "d1"]
+
+
 @pytest.mark.feature("DRA-4.comes-back")
 @pytest.mark.case("DR-045", severity="critical", source=PLUGIN)
 def test_a_claim_of_a_failed_attempt_is_not_used(trial: Trial, expect: Expect, offers: Offers) -> None:
