@@ -72,6 +72,31 @@ def test_a_tree_divides_its_own_nodes(trial: Trial, expect: Expect) -> None:
     expect.pending("in-small", saying=f"quotaName: {trial.name}-small-team, runtime: cpu:4")
 
 
+@pytest.mark.feature("QUOTA-7.trees")
+@pytest.mark.case(
+    "QT-350",
+    severity="normal",
+    source="koordinator elasticquota/quota_handler.go@v1.7.0: handlerQuotaWhenRoot; spec QUOTA-R59",
+)
+def test_the_total_of_a_tree_changes_alone(trial: Trial, expect: Expect) -> None:
+    """A root that an administrator makes has a total of four cores: a pod of five waits until it is eight."""
+    trial.add(node("own-0").cpu(16).label(POOL, "own"))
+    tree, root = f"{trial.name}-own", f"{trial.name}-own-root"
+    labels = {IS_ROOT: "true", IS_PARENT: "true"}
+    top = quota(root).max(cpu=100).label(TREE_ID, tree)
+    top.manifest["metadata"]["labels"] |= labels
+    trial.apply(top.annotation(TOTAL_RESOURCE, '{"cpu":"4","memory":"1Ti"}').manifest)
+    trial.apply(quota(f"{tree}-team").max(cpu=100).below(root).label(TREE_ID, tree).manifest)
+    trial.settle(2)
+    trial.submit(counted(trial, "a", "own", 5))
+    expect.pending("a", saying=f"quotaName: {tree}-team, runtime: cpu:4")
+
+    change = {"metadata": {"annotations": {TOTAL_RESOURCE: '{"cpu":"8","memory":"1Ti"}'}}}
+    assert trial.call("PATCH", trial.path("ElasticQuota", root), change).ok
+
+    expect.bound("a", within=60)
+
+
 @pytest.mark.feature("QUOTA-7.profile")
 @pytest.mark.case("QU-140", severity="normal")
 @pytest.mark.long(seconds=10)
