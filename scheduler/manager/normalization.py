@@ -1,7 +1,6 @@
 """Ratios of nodes: CPU normalization by CPU model, and amplification of resources (NUMA-R50 to NUMA-R53)."""
 
 from collections.abc import Mapping
-from typing import Any
 
 import msgspec
 
@@ -85,23 +84,39 @@ def amplification_ratios(settings: Settings, annotations: Mapping[str, str]) -> 
     Raises:
         SettingsError: a ratio is below 1 or not a number.
     """
-    ratios: dict[str, Any] = {}
+    ratios: dict[str, float] = {}
     if settings.get("enable") is True:
-        ratios = dict(settings.get("resourceAmplificationRatio") or {})
+        configured = settings.get("resourceAmplificationRatio") or {}
+        if not isinstance(configured, dict):
+            raise SettingsError(f"resourceAmplificationRatio: expected ratios by resource, found {shown(configured)}")
+        ratios = {name: _number(name, value) for name, value in configured.items()}
     text = annotations.get(CPU_NORMALIZATION_RATIO, "")
     if text:
         normalization = finite(text)
         if normalization is None:
             raise SettingsError(f"annotation {CPU_NORMALIZATION_RATIO}: expected a number, found {shown(text)}")
-        cpu = float(ratios.get(CPU, 1)) * normalization
+        cpu = ratios.get(CPU, 1) * normalization
         if cpu > LEAST:
             ratios[CPU] = cpu
     for name, value in ratios.items():
-        if isinstance(value, bool) or not isinstance(value, int | float) or value < LEAST:
+        if value < LEAST:
             raise SettingsError(f"resourceAmplificationRatio[{name}]: expected {LEAST:g} or more, found {value!r}")
     if not ratios:
         return None
     return "{" + ",".join(f'"{name}":{value:.2f}' for name, value in sorted(ratios.items())) + "}"
+
+
+def _number(name: str, value: object) -> float:
+    """
+    Raises:
+        SettingsError: it is no number, or one that no float holds.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise SettingsError(f"resourceAmplificationRatio[{name}]: expected a number, found {shown(value)}")
+    try:
+        return float(value)
+    except OverflowError:
+        raise SettingsError(f"resourceAmplificationRatio[{name}]: expected a number, found one above 1e308") from None
 
 
 def close(before: str | None, after: str) -> bool:

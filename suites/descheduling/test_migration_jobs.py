@@ -221,12 +221,10 @@ def test_the_delete_options_of_a_job_are_those_of_its_eviction(
     "MG-049", severity="normal", source="koordinator pkg/descheduler/controllers/migration/evictor@v1.7.0; spec RSV-R63"
 )
 @pytest.mark.parametrize(
-    ("marks", "initiator", "reason"),
-    [({EVICT_REASON: "too hot", EVICT_TRIGGER: "Mine"}, "Mine", "too hot"), ({EVICT_TRIGGER: "Mine"}, "Mine", "Mine")],
-    ids=["reason", "trigger"],
+    ("marks", "reason"), [({EVICT_REASON: "too hot"}, "too hot"), ({}, "Mine")], ids=["reason", "trigger"]
 )
 def test_a_pod_decides_how_it_is_evicted(
-    trial: Trial, start_descheduler: StartDescheduler, marks: dict[str, str], initiator: str, reason: str
+    trial: Trial, start_descheduler: StartDescheduler, marks: dict[str, str], reason: str
 ) -> None:
     """The label of a pod asks for a soft eviction: its annotation says so once, with the trigger, the reason and the
     delete options of the job, and the pod goes on."""
@@ -236,6 +234,7 @@ def test_a_pod_decides_how_it_is_evicted(
     start_descheduler({})
 
     options = {"gracePeriodSeconds": 5}
+    marks = {EVICT_TRIGGER: "Mine", **marks}
     migrate(trial, "ask", name, mode="EvictDirectly", annotations=marks, deleteOptions=options)
 
     def has_annotation() -> bool:
@@ -245,7 +244,7 @@ def test_a_pod_decides_how_it_is_evicted(
     assert trial.reaches(has_annotation, within=30), job(trial, "ask").status
     written = trial.pod(name).metadata.annotations[SOFT_EVICTION]
     request = orjson.loads(written)
-    assert (request["initiator"], request["reason"], request["deleteOptions"]) == (initiator, reason, options)
+    assert (request["initiator"], request["reason"], request["deleteOptions"]) == ("Mine", reason, options)
     trial.pass_time(10)
     assert (trial.pod(name).deleting, trial.pod(name).metadata.annotations[SOFT_EVICTION]) == (False, written)
 

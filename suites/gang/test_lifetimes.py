@@ -93,7 +93,7 @@ def test_members_of_a_former_pod_group_that_end_start_no_gang(trial: Trial, expe
     freeze(trial, "n1")
     paths = {
         "podgroup": [trial.path("PodGroup", "train")],
-        "pods": [trial.path("Pod", one) for one in names("train", 2)],
+        "pods": [trial.path("Pod", name) for name in names("train", 2)],
     }
     for kind in sorted(paths, reverse=first == "pods"):
         for path in paths[kind]:

@@ -47,11 +47,11 @@ def group_deleted(trial: Trial) -> None:
 
 
 def member_leaves_the_gang(trial: Trial) -> None:
-    patch(trial, trial.path("Pod", on(trial, "n2")), {"metadata": {"labels": {LABEL: "nobody"}}})
+    patch(trial, trial.path("Pod", on(trial, "n2")), {"metadata": {"labels": {LABEL: "other"}}})
 
 
 def member_with_a_free_card_leaves_the_gang(trial: Trial) -> None:
-    patch(trial, trial.path("Pod", on(trial, "n1")), {"metadata": {"labels": {LABEL: "nobody"}}})
+    patch(trial, trial.path("Pod", on(trial, "n1")), {"metadata": {"labels": {LABEL: "other"}}})
 
 
 def room_taken(trial: Trial) -> None:

@@ -301,7 +301,7 @@ def test_another_program_ends_a_nomination(classes: Trial, expect: Expect, then:
 @pytest.mark.long(seconds=15)
 @pytest.mark.parametrize("cpu", [3, 4], ids=["smaller", "equal"])
 def test_a_pod_preempts_when_another_program_ends_a_nomination(classes: Trial, expect: Expect, cpu: int) -> None:
-    """Another program nominates a pod that never preempts to a full node: a less important pod evicts nobody there,
+    """Another program nominates a pod that never preempts to a full node: a less important pod evicts no pod there,
     until the nomination has ended."""
     classes.add(node("n1").cpu(4))
     classes.submit(of("low", "low", 4))

@@ -82,9 +82,7 @@ def test_the_total_of_a_tree_changes_alone(trial: Trial, expect: Expect) -> None
     """A root that an administrator makes has a total of four cores: a pod of five waits until it is eight."""
     trial.add(node("own-0").cpu(16).label(POOL, "own"))
     tree, root = f"{trial.name}-own", f"{trial.name}-own-root"
-    labels = {IS_ROOT: "true", IS_PARENT: "true"}
-    top = quota(root).max(cpu=100).label(TREE_ID, tree)
-    top.manifest["metadata"]["labels"] |= labels
+    top = quota(root).max(cpu=100).label(TREE_ID, tree).label(IS_ROOT, "true").label(IS_PARENT, "true")
     trial.apply(top.annotation(TOTAL_RESOURCE, '{"cpu":"4","memory":"1Ti"}').manifest)
     trial.apply(quota(f"{tree}-team").max(cpu=100).below(root).label(TREE_ID, tree).manifest)
     trial.settle(2)

@@ -110,6 +110,19 @@ def test_amplification_below_one_is_refused(ratios: dict[str, float], normalizat
         amplification_ratios(settings, {RATIO: normalization} if normalization else {})
 
 
+@pytest.mark.parametrize("value", ["1.5", [2], True, None, pytest.param(10**5000, id="above-floats")])
+def test_a_ratio_is_a_number(value: object) -> None:
+    """Also of the CPU, which is multiplied by the ratio of the node."""
+    settings = {"enable": True, "resourceAmplificationRatio": {"cpu": value}}
+    with pytest.raises(SettingsError, match=r"resourceAmplificationRatio\[cpu\]: expected a number"):
+        amplification_ratios(settings, {RATIO: "1.20"})
+
+
+def test_ratios_are_by_resource() -> None:
+    with pytest.raises(SettingsError, match="expected ratios by resource, found"):
+        amplification_ratios({"enable": True, "resourceAmplificationRatio": ["cpu"]}, {})
+
+
 def test_a_node_loses_an_amplification_that_cannot_be_had() -> None:
     low = {"enable": True, "resourceAmplificationRatio": {"cpu": 0.5}}
     changes, wrong = changed_annotations(ON, low, {}, {RATIO: "1.10", AMPLIFIED: '{"cpu":1.10}'}, info())
