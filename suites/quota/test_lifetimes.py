@@ -80,8 +80,9 @@ def test_a_running_pod_that_gets_another_quota_counts_there(trial: Trial, expect
     the other quota waits."""
     trial.add(node("n1").cpu(10).memory("64Gi"))
     make(trial, *(quota(named(trial, name)).max(cpu=1) for name in "ab"))
-    trial.submit(counted(trial, "moves", "a", cpu=1), counted(trial, "waits", "a", cpu=1))
+    trial.submit(counted(trial, "moves", "a", cpu=1))
     expect.bound("moves")
+    trial.submit(counted(trial, "waits", "a", cpu=1))
     expect.pending("waits", saying="Insufficient quotas")
 
     label = {"metadata": {"labels": {QUOTA_NAME: named(trial, "b")}}}
