@@ -5,7 +5,6 @@ The number and size of the cards are read from the Device object.
 
 from typing import Any
 
-import orjson
 import pytest
 
 from seatrial.fixtures.allocated_devices import amounts, minors
@@ -24,7 +23,7 @@ pytestmark = [pytest.mark.needs(Capability.CONTAINERS)]
 @pytest.fixture
 def devices(trial: Trial) -> list[dict[str, Any]]:
     """The healthy devices of this machine's node."""
-    (node,) = orjson.loads(trial.call("GET", "/api/v1/nodes").body)["items"]
+    node = trial.machine()
     if GPU_VENDOR_LABEL not in node["metadata"]["labels"]:
         pytest.skip("needs accelerators; this machine has none, and --fake stands in for none")
     return [device for device in trial.device(node["metadata"]["name"])["spec"]["devices"] if device["health"]]
@@ -33,7 +32,7 @@ def devices(trial: Trial) -> list[dict[str, Any]]:
 @pytest.fixture
 def cards(trial: Trial, devices: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The healthy NVIDIA cards of this machine's node."""
-    (node,) = orjson.loads(trial.call("GET", "/api/v1/nodes").body)["items"]
+    node = trial.machine()
     vendor = node["metadata"]["labels"][GPU_VENDOR_LABEL]
     if vendor != "nvidia":
         pytest.skip(f"needs NVIDIA cards; this machine's accelerators are of {vendor}")
@@ -47,7 +46,7 @@ def test_all_devices_are_discovered(trial: Trial, pytestconfig: pytest.Config, d
     there, _ = survey(pytestconfig.getoption("--seatrial-fake") or None)
     kinds = {(device.kind, device.minor, device_id(device)) for device in there if device.health.ok}
     assert {(device["type"], device["minor"], device["id"]) for device in devices} == kinds
-    (node,) = orjson.loads(trial.call("GET", "/api/v1/nodes").body)["items"]
+    node = trial.machine()
     cards = [device for device in there if device.kind == "gpu"]
     labels = node["metadata"]["labels"]
     assert labels[GPU_VENDOR_LABEL] in {card.vendor for card in cards}

@@ -9,7 +9,6 @@ import pytest
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
-from seatrial.harness.nodes.faults import FAULTS_ANNOTATION
 from seatrial.scheduler.api.builders import claim, claim_template, pod
 from seatrial.scheduler.api.resourceclaims import SLICES_PATH
 from seatrial.suites.dra.offers import NVIDIA, Offers, offers
@@ -30,20 +29,8 @@ def cards(trial: Trial) -> Iterator[list[str]]:
     if not names:
         pytest.skip("needs NVIDIA cards; this machine has none, and --fake stands in for none")
     yield names
-    heal(trial)
+    trial.heal(trial.machine()["metadata"]["name"])
     assert trial.wait(lambda: not published(trial, tainted=True), within=SOON), published(trial, tainted=True)
-
-
-def machine(trial: Trial) -> str:
-    """The name of this machine's node."""
-    (only,) = orjson.loads(trial.call("GET", "/api/v1/nodes").body)["items"]
-    return str(only["metadata"]["name"])
-
-
-def heal(trial: Trial) -> None:
-    """Remove all faults, as an administrator does who resets the cards."""
-    body = {"metadata": {"annotations": {FAULTS_ANNOTATION: None}}}
-    assert trial.call("PATCH", f"/api/v1/nodes/{machine(trial)}", body).ok
 
 
 def published(trial: Trial, *, tainted: bool = False) -> list[str]:
@@ -128,7 +115,14 @@ def test_a_card_that_fails_goes_to_no_container_until_it_is_well(
 ) -> None:
     """The driver taints the card: of a pod for each card one waits. It starts with that card once this is well."""
     broken = cards[-1]
-    trial.inject({"node": machine(trial), "device": int(broken.removeprefix("gpu-")), "verb": "critical", "xid": 79})
+    trial.inject(
+        {
+            "node": trial.machine()["metadata"]["name"],
+            "device": int(broken.removeprefix("gpu-")),
+            "verb": "critical",
+            "xid": 79,
+        }
+    )
     assert trial.wait(lambda: published(trial, tainted=True) == [broken], within=SOON), published(trial, tainted=True)
     trial.apply(claim_template("one").asks("gpu", NVIDIA))
     names = [f"a{number}" for number in range(len(cards))]
@@ -144,7 +138,7 @@ def test_a_card_that_fails_goes_to_no_container_until_it_is_well(
     expect.running(*others)
     assert sorted(card for name in others for card in inside(trial, name)) == sorted(cards[:-1])
 
-    heal(trial)
+    trial.heal(trial.machine()["metadata"]["name"])
 
     expect.running(last)
     assert inside(trial, last) == allocated(offers, offers.claim_of(last)) == [broken]

@@ -8,7 +8,6 @@ from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.allocations import device_allocations
 from seatrial.harness.clusters.protocol import Capability
-from seatrial.harness.nodes.faults import FAULTS_ANNOTATION
 from seatrial.scheduler.api.builders import PodBuilder, node, pod
 from seatrial.scheduler.api.device import GPU, GPU_CORE, GPU_MEMORY_RATIO, RDMA
 
@@ -63,12 +62,6 @@ def becomes(trial: Trial, name: str, minor: int, *, well: bool, kind: str = "gpu
     return becomes
 
 
-def heal(trial: Trial, name: str) -> None:
-    """Remove the node's faults, as an administrator does who resets the card."""
-    body = {"metadata": {"annotations": {FAULTS_ANNOTATION: None}}}
-    assert trial.call("PATCH", f"/api/v1/nodes/{name}", body).ok
-
-
 def minors(trial: Trial, name: str, kind: str = "gpu") -> set[int]:
     """The minors of the devices that a pod was allocated."""
     return {allocation.minor for allocation in device_allocations(trial.pod(name)).get(kind, ())}
@@ -87,7 +80,7 @@ def serves_one_until_healed(trial: Trial, expect: Expect, a: PodBuilder, b: PodB
     trial.submit(b)
     expect.pending("b")
 
-    heal(trial, "n1")
+    trial.heal("n1")
     becomes(trial, "n1", 0, well=True)
     expect.running("b")
     assert minors(trial, "b") == {0}
@@ -183,7 +176,7 @@ def test_neighbours_of_a_share_stay_and_no_one_joins(trial: Trial, expect: Expec
     expect.stable(seconds=1.0)
     assert {pod.metadata.name for pod in trial.pods() if pod.status.phase == "Running"} == {"a", "b"}
 
-    heal(trial, "n1")
+    trial.heal("n1")
     expect.running("c")
 
 
@@ -201,7 +194,7 @@ def test_another_node_takes_over(trial: Trial, expect: Expect) -> None:
     assert {a.spec.node_name, b.spec.node_name} == {"n2"}
     assert minors(trial, "a") | minors(trial, "b") == {0, 1}
 
-    heal(trial, "n1")
+    trial.heal("n1")
     trial.submit(pod("c").gpus(2))
     assert expect.running("c").spec.node_name == "n1"
 
@@ -229,7 +222,7 @@ def test_a_nic_without_link_leaves_the_pool_and_comes_back(trial: Trial, expect:
     trial.submit(nic("b"))
     expect.pending("b")
 
-    heal(trial, "n1")
+    trial.heal("n1")
     becomes(trial, "n1", 0, well=True, kind="rdma")
     expect.running("b")
     assert minors(trial, "b", "rdma") == {0}

@@ -7,14 +7,12 @@ real provider reads, the node agent publishes, the scheduler decides, a process 
 from collections.abc import Iterator
 from typing import Any
 
-import orjson
 import pytest
 
 from seatrial.fixtures.allocated_devices import devices_of
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
-from seatrial.harness.nodes.faults import FAULTS_ANNOTATION
 from seatrial.scheduler.api.builders import PodBuilder, pod
 from seatrial.scheduler.api.device import GPU_CORE, GPU_MEMORY_RATIO, GPU_VENDOR_LABEL, RDMA
 
@@ -61,18 +59,11 @@ def machine(trial: Trial) -> Iterator[str]:
     """The name of this machine's node; its faults are removed afterwards."""
     if Capability.CLAIM_DRIVER in trial.cluster.capabilities:
         pytest.skip("needs devices that are resources of the node; here a driver gives them by claims")
-    (only,) = orjson.loads(trial.call("GET", "/api/v1/nodes").body)["items"]
-    name: str = only["metadata"]["name"]
+    name: str = trial.machine()["metadata"]["name"]
     yield name
-    heal(trial, name)
+    trial.heal(name)
     for device in devices(trial, name):
         becomes(trial, name, device["minor"], well=True, kind=device["type"])
-
-
-def heal(trial: Trial, name: str) -> None:
-    """Remove all faults, as an administrator does who resets the card."""
-    body = {"metadata": {"annotations": {FAULTS_ANNOTATION: None}}}
-    assert trial.call("PATCH", f"/api/v1/nodes/{name}", body).ok
 
 
 def devices(trial: Trial, name: str, kind: str = "") -> list[dict[str, Any]]:
@@ -140,7 +131,7 @@ def test_a_card_that_fails_leaves_the_pool_and_comes_back(  # noqa: PLR0917
     assert broken not in minors
     assert len(minors) == len(names) - 1
 
-    heal(trial, machine)
+    trial.heal(machine)
     becomes(trial, machine, broken, well=True)
     for name in names:
         minors |= {part.minor for part in devices_of(expect.running(name))}
@@ -174,7 +165,7 @@ def test_a_nic_whose_link_is_down_leaves_the_pool_and_comes_back(trial: Trial, m
     trial.inject({"node": machine, "device": minor, "type": "rdma", "verb": verb})
     becomes(trial, machine, minor, well=False, kind="rdma")
     counted(trial, machine, RDMA, whole - 100)
-    heal(trial, machine)
+    trial.heal(machine)
     becomes(trial, machine, minor, well=True, kind="rdma")
 
 
@@ -190,7 +181,7 @@ def test_a_node_that_is_not_ready_takes_no_pod(trial: Trial, expect: Expect, mac
         return any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)
 
     assert trial.wait(lambda: not ready(), within=SOON)
-    heal(trial, machine)
+    trial.heal(machine)
     assert trial.wait(ready, within=SOON)
     trial.submit(pod("a").request(cpu="100m"))
     expect.running("a")

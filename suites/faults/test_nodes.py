@@ -7,7 +7,6 @@ from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.harness.clusters.run_scope import RUN_LABEL
-from seatrial.harness.nodes.faults import FAULTS_ANNOTATION
 from seatrial.scheduler.api.builders import NodeBuilder, PodBuilder, node, pod
 from seatrial.scheduler.api.core import ZONE_LABEL
 
@@ -28,11 +27,6 @@ def taints(trial: Trial, name: str) -> set[tuple[str, str]]:
     """The node's taints, without the one by which a run keeps pods of others away on a shared cluster."""
     taints = trial.node(name)["spec"].get("taints", ())
     return {(taint["key"], taint["effect"]) for taint in taints if taint["key"] != RUN_LABEL}
-
-
-def heal(trial: Trial, name: str) -> None:
-    body = {"metadata": {"annotations": {FAULTS_ANNOTATION: None}}}
-    assert trial.call("PATCH", f"/api/v1/nodes/{name}", body).ok
 
 
 def zoned(trial: Trial, name: str) -> NodeBuilder:
@@ -73,7 +67,7 @@ def test_a_node_that_is_not_ready(trial: Trial, expect: Expect) -> None:
     expect.gone("a")
     assert trial.pod("patient").status.phase == "Running"
 
-    heal(trial, "n1")
+    trial.heal("n1")
     expect.running("b")
     # kube-controller-manager looks every 5 s
     assert trial.wait(lambda: taints(trial, "n1") == set(), within=15)
@@ -102,7 +96,7 @@ def test_a_node_that_freezes(trial: Trial, expect: Expect) -> None:
     trial.submit(pod("c").gpus(1))
     expect.pending("c")
 
-    heal(trial, "n1")
+    trial.heal("n1")
     assert trial.wait(lambda: ready(trial, "n1") == "True", within=10)
     assert trial.wait(lambda: trial.find("a") is None, within=60), trial.timeline()
     assert expect.running("c").spec.node_name == "n1"

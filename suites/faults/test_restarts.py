@@ -7,7 +7,6 @@ from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.fault_injection.transport import Link, OfKind
 from seatrial.harness.clusters.protocol import Capability
-from seatrial.harness.nodes.faults import FAULTS_ANNOTATION
 from seatrial.harness.subject.protocol import Subject
 from seatrial.scheduler.api.builders import node, pod, priority_class
 from seatrial.suites.faults.schedulers import link, running
@@ -15,11 +14,6 @@ from seatrial.suites.faults.schedulers import link, running
 __all__ = ["link", "running"]
 
 pytestmark = [pytest.mark.needs(Capability.NODES)]
-
-
-def heal(trial: Trial, name: str) -> None:
-    body = {"metadata": {"annotations": {FAULTS_ANNOTATION: None}}}
-    assert trial.call("PATCH", f"/api/v1/nodes/{name}", body).ok
 
 
 @pytest.mark.feature("HIL-4.scheduler-crash", "PRE-1.freed-place")
@@ -52,7 +46,7 @@ def test_a_nomination_outlives_a_restart(trial: Trial, expect: Expect, running: 
     expect.pending("thief")
     expect.stable(seconds=2)
     assert not trial.pod("innocent").deleting, "expected no further victim: those of n1 make room enough"
-    heal(trial, "n1")
+    trial.heal("n1")
     assert expect.bound("high").spec.node_name == "n1"
     assert not trial.pod("thief").spec.node_name
 

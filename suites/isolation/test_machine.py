@@ -108,7 +108,7 @@ def test_a_deleted_pod_goes_however_stubborn_it_is(trial: Trial, expect: Expect)
 @pytest.mark.case("IS-035", severity="blocker")
 def test_cards_of_this_machine_are_given_once(trial: Trial, expect: Expect) -> None:
     """With stand-ins or real cards: each pod finds its own allocated card in its environment."""
-    (node,) = orjson.loads(trial.call("GET", "/api/v1/nodes").body)["items"]
+    node = trial.machine()
     if node["metadata"]["labels"].get(GPU_VENDOR_LABEL) != "nvidia":
         pytest.skip("needs NVIDIA cards; this machine has none, and --fake stands in for none")
     cards = [device for device in trial.device(node["metadata"]["name"])["spec"]["devices"] if device["type"] == "gpu"]

@@ -8,7 +8,6 @@ from seatrial.fixtures.manager import StartManager
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.apiserver.quantities import milli
 from seatrial.harness.clusters.protocol import Capability
-from seatrial.harness.nodes.faults import FAULTS_ANNOTATION
 from seatrial.harness.nodes.usage_model import USAGE
 from seatrial.scheduler.api.builders import PodBuilder, node, pod
 from seatrial.scheduler.api.numa import PRIORITY_CLASS_LABEL, RESOURCE_STATUS
@@ -263,6 +262,5 @@ def test_a_node_whose_agent_does_not_report_takes_nobody(
     assert reported(trial, "n1")["updateTime"] == before
     trial.submit(pod("late").request(cpu="10m", memory="10Mi").scheduler(PROFILE))
     expect.pending("late", saying="node(s) nodeMetric expired")
-    healthy = {"metadata": {"annotations": {FAULTS_ANNOTATION: None}}}
-    assert trial.call("PATCH", "/api/v1/nodes/n1", healthy).ok
+    trial.heal("n1")
     expect.bound("late", within=80)

@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.needs(Capability.CONTAINERS)]
 @pytest.mark.long(seconds=100)
 def test_use_of_this_machine_is_reported(trial: Trial, expect: Expect) -> None:
     """One pod computes all the time, another sleeps: their use differs, and the node uses as much as they do."""
-    (only,) = orjson.loads(trial.call("GET", "/api/v1/nodes").body)["items"]
+    only = trial.machine()
     name = only["metadata"]["name"]
     policy = {"reportIntervalSeconds": INTERVAL, "aggregateDurationSeconds": 60}
     trial.apply(
@@ -69,7 +69,7 @@ def test_the_cpu_model_of_this_machine_is_reported(trial: Trial) -> None:
     )
     if not model:
         pytest.skip("/proc/cpuinfo of this machine names no model")
-    (only,) = orjson.loads(trial.call("GET", "/api/v1/nodes").body)["items"]
+    only = trial.machine()
     path = f"/apis/topology.node.k8s.io/v1alpha1/noderesourcetopologies/{only['metadata']['name']}"
     annotations = orjson.loads(trial.call("GET", path).body)["metadata"]["annotations"]
     assert orjson.loads(annotations[CPU_BASIC_INFO])["cpuModel"] == model

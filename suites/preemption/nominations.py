@@ -2,7 +2,6 @@
 
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.trial import Trial
-from seatrial.harness.nodes.faults import FAULTS_ANNOTATION
 from seatrial.scheduler.api.builders import PodBuilder, pod
 
 
@@ -18,8 +17,7 @@ def freeze(trial: Trial, name: str) -> None:
 
 def thaw(trial: Trial, name: str) -> None:
     """Let the node's terminating pods end."""
-    body = {"metadata": {"annotations": {FAULTS_ANNOTATION: None}}}
-    assert trial.call("PATCH", f"/api/v1/nodes/{name}", body).ok
+    trial.heal(name)
 
 
 def preempt_on_frozen(trial: Trial, expect: Expect, *victims: PodBuilder, by: PodBuilder) -> None:

@@ -99,7 +99,7 @@ class Machine:
 
 @pytest.fixture
 def machine(trial: Trial, expect: Expect) -> Iterator[Machine]:
-    (only,) = orjson.loads(trial.call("GET", "/api/v1/nodes").body)["items"]
+    only = trial.machine()
     annotations = only["metadata"]["annotations"]
     parent = annotations.get(CGROUP_ANNOTATION, "")
     if annotations.get(LIMITS_ANNOTATION) not in {"cgroup v1", "docker"} or not parent:
