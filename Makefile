@@ -65,16 +65,19 @@ pictures: $(VENV)/.run
 
 # Two workers more than CI has cores: some wait for processes that they started. A worker that has run its share takes
 # tests of the others; the default leaves the long tests at the end to one worker.
+own-tests: $(VENV)/.dev
+	$(BIN)/pytest -n 4 --dist=worksteal $(call again,)
+
 # What fails beside other tests is run once more, alone: a machine that stands still for a while fails tests of real
 # processes. What fails again fails the job.
-own-tests: $(VENV)/.dev
-	$(BIN)/pytest -n 4 --dist=worksteal || { [ $$? -eq 1 ] && echo "own-tests: once more, alone, what failed above" \
-		&& $(BIN)/pytest --last-failed --last-failed-no-failures=none; }
+again = || { [ $$? -eq 1 ] && echo "$@: once more, alone, what failed above" \
+	&& $(BIN)/pytest $(1) --last-failed --last-failed-no-failures=none --maxfail=5; }
 
 suites: $(VENV)/.dev
 	$(BIN)/pytest suites --seatrial-subject=inprocess -n 2 --dist=worksteal -q
 	$(BIN)/pytest suites/gang/test_native_jobs.py --seatrial-subject=inprocess --seatrial-feature-gates=WorkloadWithJob=true -q
-	$(BIN)/pytest suites --seatrial-subject=seatrial --seatrial-part=real -n 8 --dist=worksteal
+	$(BIN)/pytest suites --seatrial-subject=seatrial --seatrial-part=real -n 8 --dist=worksteal \
+		$(call again,suites --seatrial-subject=seatrial --seatrial-part=real)
 
 # All cases in real time; `make suites` judges a quick one of each promise so.
 suites-real-time: $(VENV)/.dev
