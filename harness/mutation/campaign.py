@@ -175,20 +175,20 @@ async def run_campaign(
 
     `seconds` are those of each file over the original, as `run_baseline` found them.
     """
-    free = asyncio.Semaphore(jobs)
-    begun, done = now(), 0
+    begun = now()
+    left, outcomes = iter(enumerate(mutants)), dict[int, Outcome]()
 
-    async def one(mutant: Mutant) -> Outcome:
-        nonlocal done
-        async with free:
+    async def work() -> None:
+        for number, mutant in left:
             groups = files_of(mutant, all_suites=all_suites, seconds=seconds)
             outcome = Outcome(mutant, await _run_one(mutant, groups, limit=limit, run=run))
-        done += 1
-        left = (now() - begun) / done * (len(mutants) - done)
-        progress(Progress(outcome, done, len(mutants), left))
-        return outcome
+            outcomes[number] = outcome
+            rest = (now() - begun) / len(outcomes) * (len(mutants) - len(outcomes))
+            progress(Progress(outcome, len(outcomes), len(mutants), rest))
 
-    return list(await asyncio.gather(*map(one, mutants)))
+    # No task waits for its turn: one that begins a process just as an error cancels it would wait for ever.
+    await asyncio.gather(*(work() for _ in range(jobs)))
+    return [outcomes[number] for number in range(len(mutants))]
 
 
 def catch_rate(outcomes: Sequence[Outcome]) -> tuple[int, int]:

@@ -162,8 +162,8 @@ def test_a_profile_makes_batch_pods(trial: Trial, start_webhook: StartWebhook) -
 @pytest.mark.feature("QOS-3.profile")
 @pytest.mark.case("CO-021", severity="normal")
 def test_profiles_apply_in_the_order_of_their_names(trial: Trial, start_webhook: StartWebhook) -> None:
-    """Of two profiles that match, the later name decides about a label of both; keys of labels and annotations are
-    mapped and suffixes added after both are set. A key is mapped without its source as well."""
+    """Of two profiles that match, the later name decides about a label of both, whichever is older; keys of labels and
+    annotations are mapped and suffixes added after both are set. A key is mapped without its source as well."""
     profile(
         trial,
         "b",
@@ -173,8 +173,9 @@ def test_profiles_apply_in_the_order_of_their_names(trial: Trial, start_webhook:
         annotationKeysMapping={"note": "copy"},
         labelSuffixes={"who": "-x", "none": "y"},
     )
-    profile(trial, "a", labels={"who": "a", "only": "a"})
     start_webhook()
+    profile(trial, "a", labels={"who": "a", "only": "a"})
+    trial.settle(2.0)  # the webhook receives profiles from a watch
 
     metadata = stored(trial, pod("a").request(cpu=1)).metadata
 
