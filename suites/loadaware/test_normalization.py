@@ -10,6 +10,7 @@ from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.features import suites_folder
 from seatrial.fixtures.manager import StartManager
 from seatrial.fixtures.trial import Trial
+from seatrial.harness.apiserver.quantities import amount
 from seatrial.harness.clusters.answers import accepted
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import node, pod
@@ -163,3 +164,26 @@ def test_other_changes_of_a_node_leave_its_amount(trial: Trial, start_manager: S
     answer = json.loads(accepted(trial.call("PATCH", "/api/v1/nodes/fast/status", measured), "measure anew").body)
     raw = json.loads(answer["metadata"]["annotations"][RAW_ALLOCATABLE])
     assert (raw["cpu"], answer["status"]["allocatable"]["cpu"]) == ("15", "22500m")
+
+
+@pytest.mark.feature("CPU-4.ratio")
+@pytest.mark.case(
+    "LA-150",
+    severity="critical",
+    source="koordinator pkg/webhook/node/plugins/resourceamplification/resource_amplification.go: supportedResources",
+)
+@pytest.mark.long(seconds=60)
+def test_memory_is_multiplied_by_its_own_ratio(trial: Trial, start_manager: StartManager) -> None:
+    """A node has ratios for CPU and memory. What kubelet measures anew is multiplied, also memory alone."""
+    trial.add(node("n1").cpu(16).memory("64Gi"))
+    values = {"enable": True, "resourceAmplificationRatio": {"cpu": 1.5, "memory": 2}}
+    start_manager({**CONFIG, "resource-amplification-config": values}, webhook=True)
+    expect_cpu(trial, "n1", "24")
+    assert amount("memory", trial.node("n1")["status"]["allocatable"]["memory"]) == 128 << 30
+
+    measured = {"status": {"allocatable": {"memory": "60Gi"}}}
+    answer = json.loads(accepted(trial.call("PATCH", "/api/v1/nodes/n1/status", measured), "measure anew").body)
+
+    raw = json.loads(answer["metadata"]["annotations"][RAW_ALLOCATABLE])
+    assert amount("memory", raw["memory"]) == 60 << 30
+    assert amount("memory", answer["status"]["allocatable"]["memory"]) == 120 << 30
