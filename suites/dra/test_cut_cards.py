@@ -12,8 +12,11 @@ __all__ = ["offers", "served"]
 
 pytestmark = [pytest.mark.needs(Capability.HARDWARE)]
 MIG, VNPU = "mig.nvidia.com", "vnpu.huawei.com"
-PARTITIONS = "NVIDIA/k8s-dra-driver-gpu 2026-05 cmd/gpu-kubelet-plugin/partitions.go"
-SHARES = "Project-HAMi/HAMi-DRA 2025-12 pkg/webhook/dra/mutating.go"
+_CUT, _SHARED = "kubernetes 1.36 DRAPartitionableDevices", "kubernetes 1.36 DRAConsumableCapacity"  # on by default
+PARTITIONS = f"{_CUT}; NVIDIA/k8s-dra-driver-gpu 2026-05 cmd/gpu-kubelet-plugin/partitions.go"
+SHARES = (
+    "kubernetes 1.36 DRAConsumableCapacity, on by default; Project-HAMi/HAMi-DRA 2025-12 pkg/webhook/dra/mutating.go"
+)
 HALF = f"device.attributes['{NVIDIA}'].profile == '3g.40gb'"
 
 
@@ -82,7 +85,7 @@ def test_mig_devices_that_an_administrator_has_made(trial: Trial, expect: Expect
 
 
 @pytest.mark.feature("DRA-3.partitions")
-@pytest.mark.case("DR-081", severity="critical", source="DRA-R84; ours: no driver of the vendor is published")
+@pytest.mark.case("DR-081", severity="critical", source=f"{_CUT}; ours: no driver of the vendor is published")
 def test_vnpus_are_cut_as_far_as_cores_and_memory_go(trial: Trial, expect: Expect) -> None:
     """A half and two quarters of a chip; the next quarter goes to the second chip."""
     trial.add(node("n1").devices("ascend-910b3", 1).dra("partitions"))

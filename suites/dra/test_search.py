@@ -610,7 +610,9 @@ def test_each_capacity_that_is_asked_for_counts(trial: Trial, expect: Expect, of
 
 
 @pytest.mark.feature("DRA-3.shares")
-@pytest.mark.case("DR-198", severity="normal", source="spec, dynamic resource allocation, chapter 2.5: qualified names")
+@pytest.mark.case(
+    "DR-198", severity="normal", source="kubernetes 1.36 DRAConsumableCapacity; DRA chapter 2.5: qualified names"
+)
 def test_a_capacity_is_known_by_its_full_name(trial: Trial, expect: Expect, offers: Offers) -> None:
     """The name of a capacity without a domain has the driver's: a claim may write it."""
     trial.add(node("n1"))
