@@ -96,7 +96,7 @@ def test_the_default_ratio(trial: Trial, start_manager: StartManager) -> None:
         node("unknown").processor("Other CPU"),
         node("both").processor("Two ratios", turbo=True),
         node("large").processor("Large ratio"),
-        node("label").label("pool", "off").label(CPU_NORMALIZATION_ENABLED, "true").processor(FAST),
+        node("label").label("pool", "off").label(CPU_NORMALIZATION_ENABLED, "True").processor(FAST),
         node("off").label("pool", "off").processor(FAST),
     )
     models = {

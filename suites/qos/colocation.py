@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import orjson
+
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.apiserver.quantities import QuantityError, amount
 from seatrial.scheduler.api.builders import NodeBuilder, PodBuilder, node, pod
@@ -48,6 +50,32 @@ def offered(trial: Trial, name: str, kind: str = "batch") -> tuple[int, int] | N
     except QuantityError as error:
         raise AssertionError(f"expected amounts for {kind} on {name}: {error}") from error
     return None if cpu is None or memory is None else (cpu, memory)
+
+
+def of_zones(trial: Trial, name: str) -> list[float]:
+    """What each NUMA node of the node n1 offers of a resource."""
+    answer = trial.call("GET", "/apis/topology.node.k8s.io/v1alpha1/noderesourcetopologies/n1")
+    return [
+        amount(name, resource["allocatable"])
+        for zone in orjson.loads(answer.body)["zones"]
+        for resource in zone["resources"]
+        if resource["name"] == name
+    ]
+
+
+def expect_parts(trial: Trial) -> None:
+    """Both NUMA nodes of n1 together offer to batch pods what it does, but for rounding."""
+
+    def parts() -> list[list[float]]:
+        return [of_zones(trial, name) for name in NAMES["batch"]]
+
+    def agree() -> bool:
+        whole = offered(trial, "n1") or (0, 0)
+        return all(
+            len(zones) == 2 and abs(sum(zones) - value) <= 2 for zones, value in zip(parts(), whole, strict=True)
+        )
+
+    assert trial.reaches(agree, within=WITHIN), f"expected parts of {offered(trial, 'n1')}, found {parts()}"
 
 
 def expect_offer(trial: Trial, name: str, expected: tuple[int, int] | None, kind: str = "batch") -> None:

@@ -36,7 +36,18 @@ from seatrial.scheduler.api.numa import PRIORITY_CLASS_LABEL, RESOURCE_STATUS
 from seatrial.scheduler.api.slo import ORIGIN_ALLOCATABLE, THIRD_PARTY_ALLOCATIONS
 from seatrial.suites.loadaware.normalization import CONFIG, FAST, model
 from seatrial.suites.loadaware.reports import annotate, report, settle
-from seatrial.suites.qos.colocation import NAMES, WITHIN, batch, colocation, expect_offer, machine, offered, prod
+from seatrial.suites.qos.colocation import (
+    NAMES,
+    WITHIN,
+    batch,
+    colocation,
+    expect_offer,
+    expect_parts,
+    machine,
+    of_zones,
+    offered,
+    prod,
+)
 
 pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER)]
 
@@ -142,7 +153,8 @@ def test_a_node_s_own_settings(trial: Trial, start_manager: StartManager) -> Non
     "CO-104", severity="normal", source="Koordinator plugins/cpunormalization, batchresource; spec NR-12, NUMA-R51"
 )
 def test_batch_cores_of_cpus_that_do_more(trial: Trial, start_manager: StartManager) -> None:
-    """The batch CPU of a node is multiplied by its normalization ratio, which follows the CPU model: 1.2, then 1.5."""
+    """The batch CPU of a node and of its NUMA nodes is multiplied by its normalization ratio, which follows the CPU
+    model: 1.2, then 1.5."""
     trial.add(machine("n1").server("cpu-64"))
     report(trial, "n1", "4", "20G", system=("4", "20G"))
     start_manager(colocation())
@@ -153,6 +165,7 @@ def test_batch_cores_of_cpus_that_do_more(trial: Trial, start_manager: StartMana
         model(trial, "n1", FAST, threads=threads)
         write_config(trial, {**colocation(), "cpu-normalization-config": CONFIG["cpu-normalization-config"]})
         expect_offer(trial, "n1", (round(whole[0] * ratio), whole[1] // 10**9))
+        expect_parts(trial)
 
 
 @pytest.mark.feature("QOS-2.batch")
@@ -346,6 +359,17 @@ def test_mid_resources(
     expect_offer(trial, "n1", expected, "mid")
 
 
+@pytest.mark.feature("QOS-2.mid")
+@pytest.mark.case("CO-126", severity="critical", source="Koordinator plugins/midresource; spec NR-16")
+def test_mid_resources_of_a_busy_node(trial: Trial, start_manager: StartManager) -> None:
+    """Mid pods get no more of what prod pods have requested than the node does not use."""
+    trial.add(machine("n1"))
+    reclaimable = {"resource": {"resources": {"cpu": "10", "memory": "15G"}}}
+    report(trial, "n1", "95", "112G", system=("10", "10G"), prodReclaimableMetric=reclaimable)
+    start_manager(colocation())
+    expect_offer(trial, "n1", (5000, 8), "mid")
+
+
 @pytest.mark.feature("QOS-2.batch")
 @pytest.mark.case("CO-009", severity="normal")
 def test_numa_nodes_offer_their_part(trial: Trial, start_manager: StartManager) -> None:
@@ -402,8 +426,10 @@ def test_reported_pods_that_are_gone(trial: Trial, start_manager: StartManager) 
 @pytest.mark.parametrize("policy", ["usage", "maxUsageRequest"])
 def test_numa_nodes_offer_what_their_pods_leave(trial: Trial, start_manager: StartManager, policy: str) -> None:
     """Pods count on the NUMA nodes that they are bound to, in equal parts, and those that are bound to none, or are
-    gone, on all. Together NUMA nodes offer what their node does."""
+    gone, on all, as does what is reserved. Together NUMA nodes offer what their node does."""
     trial.add(machine("n1").server("cpu-64"))
+    reserved = {"resources": {"cpu": "8", "memory": "8G"}}
+    annotate(trial, "/api/v1/nodes/n1", "node.koordinator.sh/reservation", orjson.dumps(reserved).decode())
     for name, cpu, places in (("d", 2, ()), ("c", 2, (0, 1)), ("a", 4, (0,)), ("b", 10, (1,))):
         amounts = {"cpu": str(cpu), "memory": f"{cpu}Gi"}
         zones = [{"node": place, "resources": amounts} for place in places]
@@ -413,24 +439,10 @@ def test_numa_nodes_offer_what_their_pods_leave(trial: Trial, start_manager: Sta
     report(trial, "n1", "28", "28G", system=("4", "4G"), pods=used)
     start_manager(colocation(cpuCalculatePolicy=policy, memoryCalculatePolicy=policy))
 
-    for place, name in enumerate(NAMES["batch"]):
-
-        def parts(name: str = name) -> list[float]:
-            answer = trial.call("GET", "/apis/topology.node.k8s.io/v1alpha1/noderesourcetopologies/n1")
-            return [
-                amount(name, resource["allocatable"])
-                for zone in orjson.loads(answer.body)["zones"]
-                for resource in zone["resources"]
-                if resource["name"] == name
-            ]
-
-        def agree(place: int = place) -> bool:
-            whole, zones = offered(trial, "n1"), parts()
-            return whole is not None and len(zones) == 2 and abs(sum(zones) - whole[place]) <= 2
-
-        assert trial.reaches(agree, within=WITHIN), f"expected parts of {offered(trial, 'n1')}, found {parts()}"
-        first, second = parts()
-        assert first - second == 6 * (1000 if place == 0 else 10**9)
+    expect_parts(trial)
+    for name, unit in zip(NAMES["batch"], (1000, 10**9), strict=True):
+        first, second = of_zones(trial, name)
+        assert first - second == 6 * unit
 
 
 @pytest.mark.feature("QOS-2.mid")
