@@ -327,7 +327,7 @@ def test_programs_outside_of_pods(
     [
         pytest.param({}, (10000, 15), id="unused"),
         pytest.param({"midCPUThresholdPercent": 5, "midMemoryThresholdPercent": 10}, (5000, 12), id="limit"),
-        pytest.param({"midUnallocatedPercent": 10}, (16000, 22), id="and-unallocated"),
+        pytest.param({"midUnallocatedPercent": 10}, (16000, 21), id="and-unallocated"),
         pytest.param(
             {"midReclaimMode": "static", "midStaticCPUReservedPercent": 20, "midStaticMemoryReservedPercent": 10},
             (20000, 12),
@@ -346,15 +346,20 @@ def test_mid_resources(
     trial: Trial, start_manager: StartManager, settings: dict[str, Any], expected: tuple[int, int]
 ) -> None:
     """Mid pods get what prod pods have requested and do not use, with a part of what no prod pod has requested if so
-    set, and at most a limit; or a fixed part of the node. What the system uses or what is reserved, the larger of both,
-    counts as requested."""
+    set, and at most a limit; or a fixed part of the node. What the system uses, with programs of class prod and without
+    those of class mid, or what is reserved, the larger of both, counts as requested."""
     trial.add(machine("n1"))
     annotate(trial, "/api/v1/nodes/n1", "node.koordinator.sh/reservation", '{"resources": {"cpu": "20"}}')
     other = pod("m").request(cpu=10, memory="10G").label(PRIORITY_CLASS_LABEL, MID).node_name("n1")
     trial.submit(prod("a", "n1", 20, 40), other)
     reclaimable = {"resource": {"resources": {"cpu": "10", "memory": "15G"}}}
     pods = {"a": ("10", "20G", PROD)}
-    report(trial, "n1", "20", "45G", system=("10", "10G"), pods=pods, prodReclaimableMetric=reclaimable)
+    programs = [
+        {"name": name, "priority": name, "usage": {"resources": {"cpu": "1", "memory": memory}}}
+        for name, memory in ((PROD, "10G"), (MID, "20G"))
+    ]
+    more: dict[str, Any] = {"prodReclaimableMetric": reclaimable, "hostApplicationMetric": programs}
+    report(trial, "n1", "20", "45G", system=("10", "10G"), pods=pods, **more)
     start_manager(colocation(**settings))
     expect_offer(trial, "n1", expected, "mid")
 
