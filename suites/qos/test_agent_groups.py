@@ -50,10 +50,10 @@ def test_burst(start_agent: StartAgent) -> None:
     severity="normal",
     source="spec CB-1 to CB-3; koordinator: pkg/koordlet/qosmanager/plugins/cpuburst/cpu_burst.go@v1.7.0",
 )
-@pytest.mark.long(seconds=20)
+@pytest.mark.long(seconds=27)
 def test_burst_of_one_pod(start_agent: StartAgent) -> None:
     """The annotation cpuBurst of a pod goes over the settings of the node field by field; another pod has none. The
-    CPUs that LSR pods request are not shared: of the four others half may be used."""
+    CPUs that LSR pods request are not shared: of the four others half may be used, and near that no quota grows."""
     node = start_agent()
     node.slo(cpuBurstStrategy={"policy": "none", "cpuBurstPercent": 200, "cfsQuotaBurstPercent": 150})
     node.run(prod("bound", 4).qos("LSR").annotation(RESOURCE_STATUS, '{"cpuset": "0-3"}'))
@@ -63,6 +63,10 @@ def test_burst_of_one_pod(start_agent: StartAgent) -> None:
         (node.root.cgroup / "cpu" / container / "cpu.cfs_quota_us").write_text("100000")
         (node.root.cgroup / "cpu" / container / "cpu.cfs_burst_us").write_text("0")
         node.throttles(container, 10, 5)
+    node.system = 0.9
+    node.pass_time(7)
+    assert node.number(containers[0], "cpu.cfs_quota_us") == 100_000, "1.9 of 4 cores are nearly half"
+    node.system = 0.0
     node.pass_time(7)
     assert [node.number(each, "cpu.cfs_quota_us") for each in containers] == [150_000, 100_000]
     assert [node.number(each, "cpu.cfs_burst_us") for each in containers] == [200_000, 0]
@@ -203,12 +207,13 @@ def test_the_announced_annotations(start_agent: StartAgent) -> None:
 @pytest.mark.long(seconds=24)
 def test_memory_of_groups(start_agent: StartAgent) -> None:
     """Half of what a pod requests is protected, for its container, its class and all pods together; beyond 80 % between
-    request and limit it is throttled. A pod whose annotation says `none` has neither; and when the class is disabled,
-    all is neutral again."""
+    request and limit it is throttled. A pod whose annotation says `none` has neither, and one with `auto` has what its
+    class has by default; when the class is disabled, all but that is neutral again."""
     node = start_agent("CgroupReconcile", anolis=True)
-    pods = [prod(name).resources({"memory": "2Gi"}).limits({"memory": "4Gi"}) for name in ("service", "own")]
-    pods[1].annotation("koordinator.sh/memoryQOS", '{"policy": "none"}')
-    service, own = (node.run(each) for each in pods)
+    pods = [prod(name).resources({"memory": "2Gi"}).limits({"memory": "4Gi"}) for name in ("service", "none", "auto")]
+    for each in pods[1:]:
+        each.annotation("koordinator.sh/memoryQOS", json.dumps({"policy": each.name}))
+    service, own, auto = (node.run(each) for each in pods)
     enabled = {"enable": True, "minLimitPercent": 50, "throttlingPercent": 80}
     node.slo(resourceQOSStrategy={"lsClass": {"memoryQOS": enabled}})
     node.pass_time(12)
@@ -217,9 +222,11 @@ def test_memory_of_groups(start_agent: StartAgent) -> None:
     assert node.number(node.container(service), "memory.high", "memory") == 3865468928, "2 GiB and 80 % of 2 GiB"
     assert node.number(service, "memory.wmark_ratio", "memory") == 95
     assert [node.number(own, f"memory.{name}", "memory") for name in ("min", "wmark_ratio")] == [0, 0]
+    assert [node.number(auto, f"memory.{name}", "memory") for name in ("min", "wmark_ratio")] == [0, 95]
 
     node.slo(resourceQOSStrategy={"lsClass": {"memoryQOS": {**enabled, "enable": False}}})
     node.pass_time(11)
+    assert node.number(auto, "memory.wmark_ratio", "memory") == 95
     assert [node.number(group, "memory.min", "memory") for group in groups] == [0] * 4
     assert node.number(service, "memory.wmark_ratio", "memory") == 0
 
@@ -236,7 +243,9 @@ def test_memory_of_each_container(start_agent: StartAgent) -> None:
     pair.manifest["spec"]["containers"].append(second)
     group = node.run(pair)
     node.run(prod("other").resources({"memory": "1Gi"}).limits({"memory": "2Gi"}))
-    node.run(pod("same").qos("LSR").label(PRIORITY_CLASS_LABEL, "koord-prod").resources({"cpu": "1", "memory": "1Gi"}))
+    for name, qos, size in (("bound", "LSR", "1Gi"), ("alone", "LSE", "2Gi")):
+        bound = pod(name).qos(qos).label(PRIORITY_CLASS_LABEL, "koord-prod")
+        node.run(bound.resources({"cpu": "1", "memory": size}))
     percent = {"minLimitPercent": 50, "lowLimitPercent": 75, "throttlingPercent": 80}
     memory = {"memoryQOS": {"enable": True, **percent}}
     node.slo(resourceQOSStrategy={"lsClass": memory, "lsrClass": memory})
@@ -250,7 +259,7 @@ def test_memory_of_each_container(start_agent: StartAgent) -> None:
     assert pairs == [(GI // 2, 1932734464), (GI, 3865468928)], "1 GiB and 80 % of 1 GiB; 2 GiB and 80 % of 2 GiB"
     assert amounts(group, "min", "low") == (3 * GI // 2, 9 * GI // 4)
     assert amounts("kubepods/burstable", "min", "low") == (2 * GI, 3 * GI)
-    assert amounts("kubepods", "min", "low") == (5 * GI // 2, 15 * GI // 4)
+    assert amounts("kubepods", "min", "low") == (7 * GI // 2, 21 * GI // 4), "pods of class LSE are as those of LSR"
 
 
 @pytest.mark.feature("QOS-7.groups")
