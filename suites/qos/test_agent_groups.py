@@ -59,6 +59,9 @@ def test_burst_of_one_pod(start_agent: StartAgent) -> None:
     node.run(prod("bound", 4).qos("LSR").annotation(RESOURCE_STATUS, '{"cpuset": "0-3"}'))
     own = node.run(prod("own").annotation("koordinator.sh/cpuBurst", '{"policy": "auto"}'), cores=1.0)
     containers = [node.container(own), node.container(node.run(prod("plain")))]
+    for policy in ("cpuBurstOnly", "cfsQuotaBurstOnly"):
+        part = prod(policy.lower()).annotation("koordinator.sh/cpuBurst", json.dumps({"policy": policy}))
+        containers.append(node.container(node.run(part)))
     for container in containers:
         (node.root.cgroup / "cpu" / container / "cpu.cfs_quota_us").write_text("100000")
         (node.root.cgroup / "cpu" / container / "cpu.cfs_burst_us").write_text("0")
@@ -68,8 +71,8 @@ def test_burst_of_one_pod(start_agent: StartAgent) -> None:
     assert node.number(containers[0], "cpu.cfs_quota_us") == 100_000, "1.9 of 4 cores are nearly half"
     node.system = 0.0
     node.pass_time(7)
-    assert [node.number(each, "cpu.cfs_quota_us") for each in containers] == [150_000, 100_000]
-    assert [node.number(each, "cpu.cfs_burst_us") for each in containers] == [200_000, 0]
+    assert [node.number(each, "cpu.cfs_quota_us") for each in containers] == [150_000, 100_000, 100_000, 150_000]
+    assert [node.number(each, "cpu.cfs_burst_us") for each in containers] == [200_000, 0, 200_000, 0]
     node.system = 1.2
     node.pass_time(7)
     assert node.number(containers[0], "cpu.cfs_quota_us") == 100_000, "2.2 of 4 cores are more than half"
@@ -81,7 +84,7 @@ def test_burst_of_one_pod(start_agent: StartAgent) -> None:
     severity="normal",
     source="spec CB-7; koordinator: pkg/koordlet/qosmanager/plugins/cpuburst/cpu_burst.go@v1.7.0",
 )
-@pytest.mark.long(seconds=40)
+@pytest.mark.long(seconds=54)
 def test_burst_that_is_limited(start_agent: StartAgent) -> None:
     """With a period a container must save what it uses beyond its limit: one that has used three times its limit for
     long gets no more quota, and after some idle seconds it does, because a debt has a bound."""
@@ -93,6 +96,9 @@ def test_burst_that_is_limited(start_agent: StartAgent) -> None:
     node.throttles(container, 10, 5)
     node.pass_time(25)
     assert node.number(container, "cpu.cfs_quota_us") == 100_000
+    node.uses(service, 0.8)
+    node.pass_time(14)
+    assert node.number(container, "cpu.cfs_quota_us") == 100_000, "four fifths of the limit save nothing"
     node.uses(service, 0.1)
     node.pass_time(12)
     assert node.number(container, "cpu.cfs_quota_us") == 150_000, "200 % seconds are saved in 3 s"
@@ -134,6 +140,10 @@ def test_cache_ways_and_bandwidth(trial: Trial, start_agent: StartAgent) -> None
     service = node.run(own)
     parts = {"llc": {"schemataPerCache": [{"cacheID": 0, "range": [0, 30]}]}, "mb": {"schemata": {"percent": 20}}}
     partial = node.run(prod("partial").annotation("node.koordinator.sh/resctrl", json.dumps(parts)))
+    ways = [{"cacheID": cache, "range": ends} for cache, ends in enumerate(([0, 30], [50, 100]))]
+    each = node.run(
+        prod("each").annotation("node.koordinator.sh/resctrl", json.dumps({"llc": {"schemataPerCache": ways}}))
+    )
     tasks = {node.container(job): "11", node.root.group(f"{job}/sandbox"): "12", node.container(service): "13"}
     for group, task in tasks.items():
         (node.root.cgroup / "cpu" / group / "tasks").write_text(task)
@@ -154,6 +164,7 @@ def test_cache_ways_and_bandwidth(trial: Trial, start_agent: StartAgent) -> None
     )
     partial_uid = partial.rpartition("/pod")[2]
     assert words(f"koordlet-{partial_uid}/schemata") == ["MB:0=20;1=20;"], "the annotation has ways of one cache alone"
+    assert words(f"koordlet-{each.rpartition('/pod')[2]}/schemata") == ["L3:0=7;1=3e0;"]
 
     (node.root.cgroup / "cpu" / node.container(job) / "tasks").write_text("11\n14")
     node.slo(resourceQOSStrategy={"beClass": {"resctrlQOS": {**block["resctrlQOS"], "catRangeEndPercent": 80}}})

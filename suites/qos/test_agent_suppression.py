@@ -11,7 +11,14 @@ from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.scheduler.api.builders import pod
 from seatrial.scheduler.api.colocation import EXTENDED_RESOURCE_SPEC
-from seatrial.scheduler.api.numa import GROUP_VERSION, NODE_TOPOLOGIES_PATH, RESOURCE_STATUS, SYSTEM_QOS
+from seatrial.scheduler.api.numa import (
+    GROUP_VERSION,
+    KUBELET_CPU_MANAGER,
+    NODE_TOPOLOGIES_PATH,
+    RESOURCE_STATUS,
+    SYSTEM_QOS,
+)
+from seatrial.scheduler.api.slo import BATCH_CPU
 from seatrial.suites.qos.agent import BESTEFFORT, GI, ROUND, SUPPRESS, StartAgent, batch, best_effort, prod, start_agent
 
 __all__ = ["start_agent"]
@@ -127,6 +134,23 @@ def test_best_effort_pods_on_two_numa_nodes(start_agent: StartAgent) -> None:
     assert node.cpus(BESTEFFORT) == "4-5"
 
 
+@pytest.mark.feature("QOS-7.suppression")
+@pytest.mark.case(
+    "CO-151",
+    severity="normal",
+    source="spec CS-4; koordinator: pkg/koordlet/qosmanager/plugins/cpusuppress/cpu_suppress.go@v1.7.0",
+)
+@pytest.mark.long(seconds=6)
+def test_best_effort_pods_have_their_part_of_cpus_that_are_bound(start_agent: StartAgent) -> None:
+    """Of the CPUs that are bound to an LSR pod best-effort pods have the same part as of the others."""
+    node = start_agent()
+    node.slo(resourceUsedThresholdWithBE=SUPPRESS)
+    node.run(prod("bound", 4).qos("LSR").annotation(RESOURCE_STATUS, '{"cpuset": "0-3"}'), cores=1.5)
+    node.run(best_effort("job"), cores=1.0)
+    node.pass_time(4)
+    assert node.cpus(BESTEFFORT) == "0-1,4-5", "65 % of 8 less 1.5 are 3.7 cores, half of which are bound"
+
+
 @pytest.mark.feature("QOS-5.group-identity", "QOS-5.share-pool")
 @pytest.mark.case("CO-045", severity="critical")
 @pytest.mark.long(seconds=13)
@@ -188,6 +212,52 @@ def test_pods_run_on_their_own_cpus_and_on_those_that_are_left(trial: Trial, sta
     trial.delete("bound")
     node.pass_time(ROUND)
     assert [node.cpus(node.container(each)) for each in others] == ["0-6"] * 2
+
+
+@pytest.mark.feature("CPU-1.node-agent")
+@pytest.mark.case(
+    "CO-150",
+    severity="normal",
+    source="spec HK-5, NUMA-R67; koordinator: pkg/koordlet/runtimehooks/hooks/cpuset/rule.go@v1.7.0",
+)
+@pytest.mark.long(seconds=27)
+def test_pods_run_on_their_numa_node_and_on_the_cpus_of_the_system(trial: Trial, start_agent: StartAgent) -> None:
+    """Pods of class SYSTEM run on the CPUs of the system, which other pods share unless they are exclusive. Pods that
+    are given a NUMA node run on what is left of it, but for best-effort pods. Where kubelet binds CPUs itself, pods
+    without a class stay where it has put them."""
+    node = start_agent(numa_nodes=2)
+    if trial.call("GET", f"{NODE_TOPOLOGIES_PATH}/{node.name}").code == 404:
+        trial.apply({"apiVersion": GROUP_VERSION, "kind": "NodeResourceTopology", "metadata": {"name": node.name}})
+
+    def tell(system: str, kubelet: str) -> None:
+        annotations = {SYSTEM_QOS: system, KUBELET_CPU_MANAGER: kubelet}
+        body = {"metadata": {"annotations": annotations}}
+        assert trial.call("PATCH", f"/api/v1/nodes/{node.name}", body).ok  # koordlet takes the first from the node
+        assert trial.call("PATCH", f"{NODE_TOPOLOGIES_PATH}/{node.name}", body).ok
+        node.pass_time(ROUND)
+
+    node.slo()
+    node.run(prod("bound", 1).qos("LSR").annotation(RESOURCE_STATUS, '{"cpuset": "5"}'))
+
+    def on_second(resource: str) -> str:
+        return json.dumps({"numaNodeResources": [{"node": 1, "resources": {resource: "1"}}]})
+
+    groups = {
+        "system": node.run(pod("system").request(cpu=1).qos("SYSTEM")),
+        "shares": node.run(prod("shares")),
+        "near": node.run(prod("near").annotation(RESOURCE_STATUS, on_second("cpu"))),
+        "job": node.run(best_effort("job").annotation(RESOURCE_STATUS, on_second(BATCH_CPU))),
+        "plain": node.run(pod("plain").request(cpu=1)),
+    }
+
+    def cpus() -> dict[str, str]:
+        return {name: node.cpus(node.container(group)) for name, group in groups.items()}
+
+    tell('{"cpuset": "6-7", "cpusetExclusive": false}', '{"policy": "none"}')
+    shared = "0-4,6-7"
+    assert cpus() == {"system": "6-7", "shares": shared, "near": "4,6-7", "job": "0-7", "plain": shared}
+    tell('{"cpuset": "6-7"}', '{"policy": "static"}')
+    assert cpus() == {"system": "6-7", "shares": "0-4", "near": "4", "job": "0-5", "plain": shared}
 
 
 @pytest.mark.feature("QOS-7.suppression")

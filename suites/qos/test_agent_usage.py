@@ -143,10 +143,11 @@ def peak(status: dict[str, Any], name: str) -> float:
     source="spec PR-7 to PR-9, RP-4; koordinator: pkg/koordlet/prediction/peak_predictor.go@v1.7.0",
 )
 @pytest.mark.needs(Capability.DEVICE_FAULTS)
-@pytest.mark.long(seconds=260)
+@pytest.mark.long(seconds=390)
 def test_what_prod_pods_will_not_use(trial: Trial, start_agent: StartAgent) -> None:
     """Of the 4 cores of a pod that is two days old and uses 1, what its peak and a margin leave can be taken, and
-    nothing of a pod that is younger than a day; at most what the node has beside them, without amplification."""
+    nothing of a pod that is younger than a day; at most what the node has beside them, without amplification, and
+    what the system leaves of the requests of all."""
     node = start_agent()
     node.slo()
     node.run(prod("old", 4), cores=1.0, memory=GI)
@@ -157,13 +158,16 @@ def test_what_prod_pods_will_not_use(trial: Trial, start_agent: StartAgent) -> N
     trial.apply(
         {**kind, "spec": {"metricCollectPolicy": {"reportIntervalSeconds": 30, "aggregateDurationSeconds": 60}}}
     )
-    trial.inject({"node": node.name, "verb": "frozen", "for": 400})  # else its own report would be in the agent's
+    trial.inject({"node": node.name, "verb": "frozen", "for": 600})  # else its own report would be in the agent's
     node.pass_time(130)
     assert reclaimable(trial, node) == pytest.approx(2.84, rel=0.05), "4 less 1.1 times the end of the bucket of 1 core"
     raw = {"metadata": {"annotations": {"node.koordinator.sh/raw-allocatable": '{"cpu": "5"}'}}}
     assert trial.call("PATCH", f"/api/v1/nodes/{node.name}", raw).ok
     node.pass_time(60)
     assert reclaimable(trial, node) == pytest.approx(1.84, rel=0.05), "5 less 1.16 of the one and 2 of the other"
+    node.system = 2.0
+    node.pass_time(130)
+    assert reclaimable(trial, node) == pytest.approx(1.08, rel=0.05), "5 less 1.1 times the ends of two buckets"
 
 
 def reclaimable(trial: Trial, node: AgentNode) -> float:
