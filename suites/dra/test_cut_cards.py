@@ -14,9 +14,7 @@ pytestmark = [pytest.mark.needs(Capability.HARDWARE)]
 MIG, VNPU = "mig.nvidia.com", "vnpu.huawei.com"
 _CUT, _SHARED = "kubernetes 1.36 DRAPartitionableDevices", "kubernetes 1.36 DRAConsumableCapacity"  # on by default
 PARTITIONS = f"{_CUT}; NVIDIA/k8s-dra-driver-gpu 2026-05 cmd/gpu-kubelet-plugin/partitions.go"
-SHARES = (
-    "kubernetes 1.36 DRAConsumableCapacity, on by default; Project-HAMi/HAMi-DRA 2025-12 pkg/webhook/dra/mutating.go"
-)
+SHARES = f"{_SHARED}; Project-HAMi/HAMi-DRA 2025-12 pkg/webhook/dra/mutating.go"
 HALF = f"device.attributes['{NVIDIA}'].profile == '3g.40gb'"
 
 

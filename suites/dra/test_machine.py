@@ -115,14 +115,8 @@ def test_a_card_that_fails_goes_to_no_container_until_it_is_well(
 ) -> None:
     """The driver taints the card: of a pod for each card one waits. It starts with that card once this is well."""
     broken = cards[-1]
-    trial.inject(
-        {
-            "node": trial.machine()["metadata"]["name"],
-            "device": int(broken.removeprefix("gpu-")),
-            "verb": "critical",
-            "xid": 79,
-        }
-    )
+    name = trial.machine()["metadata"]["name"]
+    trial.inject({"node": name, "device": int(broken.removeprefix("gpu-")), "verb": "critical", "xid": 79})
     assert trial.wait(lambda: published(trial, tainted=True) == [broken], within=SOON), published(trial, tainted=True)
     trial.apply(claim_template("one").asks("gpu", NVIDIA))
     names = [f"a{number}" for number in range(len(cards))]
@@ -136,9 +130,9 @@ def test_a_card_that_fails_goes_to_no_container_until_it_is_well(
     expect.pending(last)
     others = [name for name in names if name != last]
     expect.running(*others)
-    assert sorted(card for name in others for card in inside(trial, name)) == sorted(cards[:-1])
+    assert sorted(card for each in others for card in inside(trial, each)) == sorted(cards[:-1])
 
-    trial.heal(trial.machine()["metadata"]["name"])
+    trial.heal(name)
 
     expect.running(last)
     assert inside(trial, last) == allocated(offers, offers.claim_of(last)) == [broken]

@@ -70,8 +70,8 @@ def expect_parts(trial: Trial) -> None:
         return [of_zones(trial, name) for name in NAMES["batch"]]
 
     def agree() -> bool:
-        whole = offered(trial, "n1") or (0, 0)
-        return all(
+        whole = offered(trial, "n1")
+        return whole is not None and all(
             len(zones) == 2 and abs(sum(zones) - value) <= 2 for zones, value in zip(parts(), whole, strict=True)
         )
 

@@ -9,6 +9,7 @@ import pytest
 
 from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.protocol import Capability
+from seatrial.harness.cpusets import parse_cpuset
 from seatrial.scheduler.api.builders import pod
 from seatrial.scheduler.api.colocation import EXTENDED_RESOURCE_SPEC
 from seatrial.scheduler.api.numa import (
@@ -19,11 +20,31 @@ from seatrial.scheduler.api.numa import (
     SYSTEM_QOS,
 )
 from seatrial.scheduler.api.slo import BATCH_CPU
-from seatrial.suites.qos.agent import BESTEFFORT, GI, ROUND, SUPPRESS, StartAgent, batch, best_effort, prod, start_agent
+from seatrial.suites.qos.agent import (
+    BESTEFFORT,
+    GI,
+    ROUND,
+    SUPPRESS,
+    AgentNode,
+    StartAgent,
+    batch,
+    best_effort,
+    prod,
+    start_agent,
+)
 
 __all__ = ["start_agent"]
 
 pytestmark = [pytest.mark.needs(Capability.NODES, Capability.OWN_CLUSTER)]
+
+
+def tell(trial: Trial, node: AgentNode, **annotations: str) -> None:
+    """Write annotations of the node's NodeResourceTopology, and of the node, from which koordlet takes some."""
+    path = f"{NODE_TOPOLOGIES_PATH}/{node.name}"
+    if trial.call("GET", path).code == 404:
+        trial.apply({"apiVersion": GROUP_VERSION, "kind": "NodeResourceTopology", "metadata": {"name": node.name}})
+    for each in (f"/api/v1/nodes/{node.name}", path):
+        assert trial.call("PATCH", each, {"metadata": {"annotations": annotations}}).ok
 
 
 @pytest.mark.feature("QOS-7.suppression")
@@ -88,13 +109,9 @@ def test_exclusive_cpus_stay_exclusive(trial: Trial, start_agent: StartAgent) ->
     """The CPUs of an LSE pod, of pods of class SYSTEM, and those that the node reserves, are never given to best-effort
     pods, also by quota and after suppression, until the LSE pod is gone; nor to an LS pod."""
     node = start_agent()
-    system = {"metadata": {"annotations": {SYSTEM_QOS: '{"cpuset": "6"}'}}}  # koordlet takes it from the node
-    assert trial.call("PATCH", f"/api/v1/nodes/{node.name}", system).ok
+    tell(trial, node, **{SYSTEM_QOS: '{"cpuset": "6"}'})
     reservation = {"node.koordinator.sh/reservation": '{"reservedCPUs": "7"}'}
     assert trial.call("PATCH", f"/api/v1/nodes/{node.name}", {"metadata": {"annotations": reservation}}).ok
-    if trial.call("GET", f"{NODE_TOPOLOGIES_PATH}/{node.name}").code == 404:
-        trial.apply({"apiVersion": GROUP_VERSION, "kind": "NodeResourceTopology", "metadata": {"name": node.name}})
-    assert trial.call("PATCH", f"{NODE_TOPOLOGIES_PATH}/{node.name}", system).ok
     node.slo(resourceUsedThresholdWithBE=SUPPRESS)
     exclusive = prod("exclusive", 2).qos("LSE").annotation(RESOURCE_STATUS, '{"cpuset": "0-1"}')
     node.run(exclusive, cores=0.5)
@@ -193,8 +210,7 @@ def test_pods_run_on_their_own_cpus_and_on_those_that_are_left(trial: Trial, sta
     """A pod runs on the CPUs that are bound to it. Pods of class LS and of none run on those that are
     bound to no pod, on more when CPUs are given back, and best-effort pods where suppression lets them."""
     node = start_agent()
-    if trial.call("GET", f"{NODE_TOPOLOGIES_PATH}/{node.name}").code == 404:
-        trial.apply({"apiVersion": GROUP_VERSION, "kind": "NodeResourceTopology", "metadata": {"name": node.name}})
+    tell(trial, node)
     node.slo()
     bound = prod("bound", 2).qos("LSR").annotation(RESOURCE_STATUS, '{"cpuset": "2-3"}')
     own, job = node.run(bound), node.run(best_effort("job"))
@@ -223,19 +239,8 @@ def test_pods_run_on_their_own_cpus_and_on_those_that_are_left(trial: Trial, sta
 @pytest.mark.long(seconds=27)
 def test_pods_run_on_their_numa_node_and_on_the_cpus_of_the_system(trial: Trial, start_agent: StartAgent) -> None:
     """Pods of class SYSTEM run on the CPUs of the system, which other pods share unless they are exclusive. Pods that
-    are given a NUMA node run on what is left of it, but for best-effort pods. Where kubelet binds CPUs itself, pods
-    without a class stay where it has put them."""
+    are given a NUMA node run on what is left of it, but for best-effort pods."""
     node = start_agent(numa_nodes=2)
-    if trial.call("GET", f"{NODE_TOPOLOGIES_PATH}/{node.name}").code == 404:
-        trial.apply({"apiVersion": GROUP_VERSION, "kind": "NodeResourceTopology", "metadata": {"name": node.name}})
-
-    def tell(system: str, kubelet: str) -> None:
-        annotations = {SYSTEM_QOS: system, KUBELET_CPU_MANAGER: kubelet}
-        body = {"metadata": {"annotations": annotations}}
-        assert trial.call("PATCH", f"/api/v1/nodes/{node.name}", body).ok  # koordlet takes the first from the node
-        assert trial.call("PATCH", f"{NODE_TOPOLOGIES_PATH}/{node.name}", body).ok
-        node.pass_time(ROUND)
-
     node.slo()
     node.run(prod("bound", 1).qos("LSR").annotation(RESOURCE_STATUS, '{"cpuset": "5"}'))
 
@@ -247,17 +252,35 @@ def test_pods_run_on_their_numa_node_and_on_the_cpus_of_the_system(trial: Trial,
         "shares": node.run(prod("shares")),
         "near": node.run(prod("near").annotation(RESOURCE_STATUS, on_second("cpu"))),
         "job": node.run(best_effort("job").annotation(RESOURCE_STATUS, on_second(BATCH_CPU))),
-        "plain": node.run(pod("plain").request(cpu=1)),
     }
+    shared, whole = {0, 1, 2, 3, 4, 6, 7}, set(range(8))
+    for exclusive, taken in ((False, set[int]()), (True, {6, 7})):
+        tell(trial, node, **{SYSTEM_QOS: json.dumps({"cpuset": "6-7", "cpusetExclusive": exclusive})})
+        node.pass_time(ROUND)
+        assert {name: set(parse_cpuset(node.cpus(node.container(group)))) for name, group in groups.items()} == {
+            "system": {6, 7},
+            "shares": shared - taken,
+            "near": {4, 6, 7} - taken,
+            "job": whole - taken,
+        }
 
-    def cpus() -> dict[str, str]:
-        return {name: node.cpus(node.container(group)) for name, group in groups.items()}
 
-    tell('{"cpuset": "6-7", "cpusetExclusive": false}', '{"policy": "none"}')
-    shared = "0-4,6-7"
-    assert cpus() == {"system": "6-7", "shares": shared, "near": "4,6-7", "job": "0-7", "plain": shared}
-    tell('{"cpuset": "6-7"}', '{"policy": "static"}')
-    assert cpus() == {"system": "6-7", "shares": "0-4", "near": "4", "job": "0-5", "plain": shared}
+@pytest.mark.feature("CPU-1.node-agent")
+@pytest.mark.case(
+    "CO-153",
+    severity="normal",
+    source="ours: spec HK-5: the policy of kubelet is what the topology says; koordlet writes it there itself",
+)
+@pytest.mark.long(seconds=14)
+def test_pods_without_a_class_stay_where_a_kubelet_binds_cpus(trial: Trial, start_agent: StartAgent) -> None:
+    """Those of class LS run on the CPUs that are left."""
+    node = start_agent()
+    tell(trial, node, **{KUBELET_CPU_MANAGER: '{"policy": "static"}'})
+    node.slo()
+    node.run(prod("bound", 1).qos("LSR").annotation(RESOURCE_STATUS, '{"cpuset": "5"}'))
+    groups = [node.run(prod("shares")), node.run(pod("plain").request(cpu=1))]
+    node.pass_time(ROUND)
+    assert [node.cpus(node.container(group)) for group in groups] == ["0-4,6-7", "0-7"]
 
 
 @pytest.mark.feature("QOS-7.suppression")

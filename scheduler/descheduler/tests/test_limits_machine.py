@@ -77,4 +77,4 @@ class Limits(RuleBasedStateMachine):
 
 
 TestLimits = Limits.TestCase
-TestLimits.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestLimits.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)

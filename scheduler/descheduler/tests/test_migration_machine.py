@@ -185,4 +185,4 @@ class Migration(RuleBasedStateMachine):
 
 
 TestMigration = Migration.TestCase
-TestMigration.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestMigration.settings = settings(max_examples=150, stateful_step_count=30, deadline=None)

@@ -157,7 +157,7 @@ def events(draw: st.DrawFn) -> tuple[str, Any]:
             return kind, draw(st.integers(0, 30))
 
 
-@stories(30)
+@stories(60)
 @given(start=st.lists(nodes(), min_size=2, max_size=8), story=st.lists(events(), min_size=5, max_size=40))
 def test_kept_counts_equal_fresh_counts(start: list[tuple[Node, None]], story: list[tuple[str, Any]]) -> None:
     for name, configuration in PROFILES.items():

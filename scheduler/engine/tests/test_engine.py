@@ -233,7 +233,7 @@ def events(draw: st.DrawFn) -> tuple[str, Any]:
             return kind, draw(st.integers(0, 30))
 
 
-@stories(60)
+@stories(120)
 @given(start=st.lists(nodes(), min_size=1, max_size=6), story=st.lists(events(), min_size=5, max_size=40))
 def test_kept_results_equal_a_full_evaluation(
     start: list[tuple[Node, Device | None]], story: list[tuple[str, Any]]

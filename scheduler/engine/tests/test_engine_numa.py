@@ -168,7 +168,7 @@ class NumaPlay(Play):
         self.decide()
 
 
-@stories(45)
+@stories(90)
 @given(start=st.lists(machines(), min_size=1, max_size=5), story=st.lists(events(), min_size=5, max_size=40))
 def test_aligned_pods_are_placed_as_by_a_full_evaluation(start: list[Machine], story: list[tuple[str, Any]]) -> None:
     for name, configuration in CONFIGURATIONS.items():

@@ -367,5 +367,5 @@ class ChangedGroups(RuleBasedStateMachine):
 
 TestChangedGroups = ChangedGroups.TestCase
 TestChangedGroups.settings = settings(
-    max_examples=30, stateful_step_count=30, deadline=None, derandomize=True, phases=[Phase.generate]
+    max_examples=60, stateful_step_count=30, deadline=None, derandomize=True, phases=[Phase.generate]
 )

@@ -204,4 +204,4 @@ class GangMachine(RuleBasedStateMachine):
 
 
 TestGangs = GangMachine.TestCase
-TestGangs.settings = settings(max_examples=30, stateful_step_count=40, deadline=None, derandomize=True)
+TestGangs.settings = settings(max_examples=60, stateful_step_count=40, deadline=None, derandomize=True)

@@ -230,4 +230,4 @@ class NominationMachine(RuleBasedStateMachine):
 
 
 TestNominations = NominationMachine.TestCase
-TestNominations.settings = settings(max_examples=30, stateful_step_count=40, deadline=None, derandomize=True)
+TestNominations.settings = settings(max_examples=60, stateful_step_count=40, deadline=None, derandomize=True)

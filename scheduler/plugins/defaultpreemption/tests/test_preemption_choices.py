@@ -294,7 +294,7 @@ def play_through(name: str, start: list[tuple[Node, Device | None]], story: list
 def test_victims_equal_those_of_a_full_search() -> None:
     made_way = dict.fromkeys(PROFILES, 0)
 
-    @stories(30, shrink=False)
+    @stories(40, shrink=False)
     @given(start=st.lists(nodes(), min_size=2, max_size=6), story=st.lists(events(specs()), min_size=20, max_size=60))
     def check(start: list[tuple[Node, Device | None]], story: list[tuple[str, Any]]) -> None:
         for name in made_way:
@@ -308,7 +308,7 @@ def test_victims_equal_those_of_a_full_search() -> None:
 def test_victims_equal_those_of_a_full_search_for_pods_with_affinity_between_pods() -> None:
     made_way = dict.fromkeys(("defaults", "first-come"), 0)
 
-    @stories(10, shrink=False)
+    @stories(20, shrink=False)
     @given(start=st.lists(tight(), min_size=2, max_size=6), story=st.lists(events(choosy()), min_size=20, max_size=60))
     def check(start: list[tuple[Node, None]], story: list[tuple[str, Any]]) -> None:
         for name in made_way:

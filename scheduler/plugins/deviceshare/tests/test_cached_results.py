@@ -159,7 +159,7 @@ PROFILES: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("parts", PROFILES, ids=["spread", "pack", "pack-by-cards", "spread-by-cards"])
-@stories(30)
+@stories(60)
 @given(start=st.lists(nodes(), min_size=1, max_size=4), story=st.lists(events, min_size=5, max_size=40))
 def test_cached_results_equal_a_full_evaluation(
     parts: dict[str, Any], start: list[tuple[Node, Device | None]], story: list[tuple[str, Any]]
@@ -178,7 +178,7 @@ SHARES: list[tuple[ResourceList, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize("strategy", ["MostAllocated", "LeastAllocated"])
-@settings(max_examples=30)
+@settings(max_examples=60)
 @given(story=st.lists(st.one_of(st.sampled_from(SHARES), st.integers(0, 30)), min_size=10, max_size=60))
 def test_scores_of_selected_cards_follow_their_allocations(strategy: str, story: list[Any]) -> None:
     play = AnnotatedPlay(pluginConfig=arguments(strategy), plugins=CARDS_ALONE)

@@ -228,4 +228,4 @@ def cores_of(pod: Pod) -> int:
 
 
 TestReservations = Reservations.TestCase
-TestReservations.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestReservations.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)

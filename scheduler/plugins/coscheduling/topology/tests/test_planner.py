@@ -43,7 +43,7 @@ def built(layers: int, nodes: Nodes) -> TopologyRig:
     return rig
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=400, deadline=None, derandomize=True)
 @given(
     fleets(), st.integers(1, 12), st.integers(0, 4), st.dictionaries(st.integers(1, 4), st.integers(0, 3), max_size=2)
 )

@@ -119,4 +119,4 @@ class GatheringMachine(RuleBasedStateMachine):
 
 
 TestGathering = GatheringMachine.TestCase
-TestGathering.settings = settings(max_examples=40, stateful_step_count=30, deadline=None, derandomize=True)
+TestGathering.settings = settings(max_examples=80, stateful_step_count=30, deadline=None, derandomize=True)

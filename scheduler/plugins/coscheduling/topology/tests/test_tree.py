@@ -161,7 +161,7 @@ class TreeMachine(RuleBasedStateMachine):
 
 
 TestTree = TreeMachine.TestCase
-TestTree.settings = settings(max_examples=40, stateful_step_count=25, deadline=None, derandomize=True)
+TestTree.settings = settings(max_examples=80, stateful_step_count=25, deadline=None, derandomize=True)
 
 
 def test_the_services_route_tells_the_tree() -> None:
