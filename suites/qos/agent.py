@@ -11,7 +11,7 @@ import orjson
 import pytest
 import yaml
 
-from seatrial.fake_devices.noderoot import NodeRoot
+from seatrial.fake_devices.noderoot import IN_MEMORY, NodeRoot
 from seatrial.fixtures.expect import Expect
 from seatrial.fixtures.features import suites_folder
 from seatrial.fixtures.trial import Trial
@@ -171,7 +171,7 @@ def agent_node(
     if foreign and kernel:
         pytest.skip(f"needs a kernel with {kernel}: this agent does it by system calls, or expects files of the kernel")
     trial.add(node("n1").cpu(CPUS).memory(str(MEMORY)))
-    with TemporaryDirectory(prefix="seatrial-root-") as folder:
+    with TemporaryDirectory(prefix="seatrial-root-", dir=IN_MEMORY) as folder:
         root = NodeRoot(Path(folder), cpus=CPUS, memory=MEMORY, anolis=anolis, nodes=numa_nodes, systemd=systemd)
         running = (
             running_foreign_koordlet(trial.cluster, foreign, "n1", Path(folder), *gates)
