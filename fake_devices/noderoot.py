@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 
 _SHARED_MEMORY = "/dev/shm"  # noqa: S108
-# Where a root is made best: it is thousands of small files, for which a disk takes much longer. None: there is no such folder.
+# Where a root is made best: thousands of small files, for which a disk takes much longer. None: no such folder.
 IN_MEMORY = _SHARED_MEMORY if os.access(_SHARED_MEMORY, os.W_OK) else None
 TICKS = 100  # per second, as Linux shows them
 _PERIOD = 100_000
