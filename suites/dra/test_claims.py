@@ -41,6 +41,21 @@ def test_a_pod_gets_a_card_by_a_template(trial: Trial, expect: Expect, offers: O
     assert len(trial.visible_devices(bound)) == 1
 
 
+@pytest.mark.feature("DRA-1.protected")
+@pytest.mark.case("DR-262", severity="normal", source=f"{PLUGIN}/dynamicresources.go: bindClaim")
+def test_a_claim_with_a_finalizer_of_its_own_is_protected_as_well(trial: Trial, expect: Expect, offers: Offers) -> None:
+    """The claim is created with another program's finalizer: it has both when its pod runs."""
+    trial.add(node("n1").cards(1).dra())
+    one = claim("one").asks("gpu", NVIDIA)
+    one.manifest["metadata"]["finalizers"] = ["seatrial.dev/kept"]
+    trial.apply(one)
+    trial.submit(pod("a").claim("gpu", name="one"))
+
+    expect.running("a")
+
+    assert set(offers.claim("one").metadata.finalizers) == {"seatrial.dev/kept", DELETE_PROTECTION}
+
+
 @pytest.mark.feature("DRA-1.allocated")
 @pytest.mark.case("DR-208", severity="normal", source=f"{CONTROLLER}; spec DRA-R24 to DRA-R26, example E4")
 def test_a_pod_gets_a_claim_by_each_of_its_templates(trial: Trial, expect: Expect, offers: Offers) -> None:

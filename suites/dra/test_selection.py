@@ -180,7 +180,7 @@ def test_shares_of_a_device_take_its_counters_once(
     trial: Trial, expect: Expect, offers: Offers, *, together: bool, at_once: bool
 ) -> None:
     """The shared device takes two of three counters, for two shares and one more: one is left for another device, of
-    another claim or of the same one."""
+    another claim or of the same one. A claim for a share and a device that takes two is never served."""
     trial.add(node("n1"))
     two = {"resourceSliceCount": 2}
 
@@ -209,7 +209,12 @@ def test_shares_of_a_device_take_its_counters_once(
     small, large = claim("small").asks("s", offers.of_class, of_kind["shared"], **one), claim("large")
     for builder in (small, large):
         builder.asks("d", offers.of_class, of_kind[builder.name])
-    trial.apply(*([builders[0]] if together else builders), small, large)
+    both = claim("both").asks("s", offers.of_class, of_kind["shared"], **one)
+    both.asks("d", offers.of_class, of_kind["large"])
+    trial.apply(*([builders[0]] if together else builders), small, large, both)
+    trial.submit(pod("both").claim("d", name="both"))
+    expect.pending("both", saying="cannot allocate all claims")
+    trial.delete("both")
     for builder in [builders[0]] if together else builders:
         trial.submit(pod(builder.name).claim("d", name=builder.name))
         expect.bound(builder.name)
@@ -240,6 +245,41 @@ def test_each_of_several_values_is_distinct(trial: Trial, expect: Expect, offers
     expect.bound("a")
 
     assert offers.devices_of("apart") == ["d=d0", "d=d1", "d=d3"]
+
+
+@pytest.mark.feature("DRA-2.constraints")
+@pytest.mark.case("DR-260", severity="critical", source=ALLOCATOR)
+def test_each_of_several_values_is_the_same(trial: Trial, expect: Expect, offers: Offers) -> None:
+    """Of three devices of one rail that are asked for the third is of another: the claim waits until it is replaced."""
+    trial.add(node("n1"))
+    offers.publish("n1", *[device(f"d{n}", attributes={"rail": rail}) for n, rail in enumerate((1, 1, 2))])
+    trial.apply(claim("together").asks("d", offers.of_class, count=3).matching(f"{offers.driver}/rail"))
+    trial.submit(pod("a").claim("d", name="together"))
+    expect.pending("a", saying="cannot allocate all claims")
+
+    offers.change("n1", {"devices": [device(f"d{n}", attributes={"rail": 1}) for n in range(3)]})
+
+    expect.bound("a")
+    assert offers.devices_of("together") == ["d=d0", "d=d1", "d=d2"]
+
+
+@pytest.mark.feature("DRA-3.shares")
+@pytest.mark.case("DR-261", severity="critical", source="spec DRA-R100")
+def test_a_device_has_all_amounts_that_are_asked_for(trial: Trial, expect: Expect, offers: Offers) -> None:
+    """Of three devices that are not shared, one has too little memory, one too few slots, and one enough of both."""
+    trial.add(node("n1"))
+    sizes = (("20Gi", "8"), ("80Gi", "2"), ("40Gi", "4"))
+    capacities = [{"memory": {"value": memory}, "slots": {"value": slots}} for memory, slots in sizes]
+    offers.publish("n1", *[device(f"d{n}", capacity=capacity) for n, capacity in enumerate(capacities)])
+    amounts = {"requests": {"memory": "40Gi", "slots": "4"}}
+    trial.apply(*[claim(name).asks("d", offers.of_class, capacity=amounts) for name in ("one", "two")])
+    trial.submit(pod("a").claim("d", name="one"))
+
+    expect.bound("a")
+
+    assert offers.devices_of("one") == ["d=d2"]
+    trial.submit(pod("b").claim("d", name="two"))
+    expect.pending("b", saying="cannot allocate all claims")
 
 
 @pytest.mark.feature("DRA-3.shares")
