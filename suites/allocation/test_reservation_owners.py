@@ -172,6 +172,29 @@ def test_a_reservation_ends_with_its_node(trial: Trial, expect: Expect) -> None:
     expect.reservation("held", failed, "to be Failed", within=60)
 
 
+@pytest.mark.feature("RSV-1.expires")
+@pytest.mark.case(
+    "RV-341",
+    severity="critical",
+    source="koordinator: pkg/scheduler/plugins/reservation/controller@v1.7.0 (expireReservations)",
+)
+@pytest.mark.long(seconds=20)
+def test_a_reservation_in_use_expires_as_well(trial: Trial, expect: Expect) -> None:
+    """A pod is in a reservation that ends: it stays, and another pod gets what the reservation still held."""
+    trial.add(node("n1").cpu(4))
+    trial.reserve(reservation("held").like(pod("x").request(cpu=3)).for_labels(app="owner").many().ttl("10s"))
+    expect.available("held")
+    trial.submit(owner("a", cpu=1).into_reservation())
+    expect.bound("a")
+    trial.submit(pod("other").request(cpu=3))
+    expect.pending("other")
+
+    expect.bound("other", within=60)
+
+    expect.reservation("held", lambda one: one.expired, "to be expired")
+    expect.bound("a")
+
+
 @pytest.mark.feature("RSV-2.policies")
 @pytest.mark.case("RV-095", severity="critical")
 def test_a_restricted_reservation_may_limit_some_resources(trial: Trial, expect: Expect) -> None:
