@@ -228,6 +228,27 @@ def test_whether_what_is_used_is_guaranteed(
             assert cores(RUNTIME) == 8
 
 
+@pytest.mark.feature("QUOTA-1.min-guaranteed")
+@pytest.mark.case("QU-416", severity="normal", source="spec QUOTA-R25, QUOTA-R26")
+def test_at_least_its_min_is_guaranteed(
+    seatrial_backend: ClusterBackend, pytestconfig: pytest.Config, tmp_path: Path
+) -> None:
+    """Where use is guaranteed: a quota that uses less than its min is guaranteed its min, and the one above it so much;
+    both are guaranteed what is used when that is more."""
+    subject = pytestconfig.getoption("--seatrial-subject")
+    with scheduling(seatrial_backend, subject, tmp_path, guaranteeUsage=True) as trial:
+        trial.add(node("n1").cpu(8))
+        names = [named(trial, name) for name in ("above", "a")]
+        make(trial, quota(names[0]).max(cpu=8).parent(), quota(names[1]).min(cpu=4).max(cpu=8).below(names[0]))
+        pods = many(trial, "a", 6)
+        for count, guaranteed in ((1, 4), (6, 6)):
+            trial.submit(*(one for one in pods[:count] if trial.find(one.name) is None))
+            Expect(trial).bound(*(one.name for one in pods[:count]))
+            settle(trial)
+            found = [int(annotation(read(trial, name), GUARANTEED).get("cpu", "0")) for name in names]
+            assert found == [guaranteed] * 2
+
+
 @pytest.mark.feature("QUOTA-12.overuse")
 @pytest.mark.case("QU-413", severity="normal", source="spec QUOTA-R67, QUOTA-R68; defaults of ElasticQuotaArgs")
 @pytest.mark.parametrize("watched", [True, False], ids=["all-quotas", "none"])
