@@ -9,7 +9,7 @@ from seatrial.fixtures.trial import Trial
 from seatrial.harness.clusters.fault_injection.transport import Link, OfKind
 from seatrial.harness.clusters.protocol import Capability
 from seatrial.harness.subject.protocol import Subject
-from seatrial.scheduler.api.builders import node, pod, quota
+from seatrial.scheduler.api.builders import node, pod, priority_class, quota
 from seatrial.scheduler.api.extension import KOORD_SCHEDULER
 from seatrial.scheduler.api.quota import (
     CHILD_REQUEST,
@@ -136,6 +136,25 @@ def test_the_use_of_siblings_beyond_their_share_counts_in_the_parent(trial: Tria
     expect.pending("b-0", saying=f"quotaNameTopo: {path}, runtime: cpu:8, used: cpu:8")
     trial.delete("a-3")
     expect.bound("b-0")
+
+
+@pytest.mark.feature("QUOTA-12.inside", "QUOTA-2.parent-and-child")
+@pytest.mark.case("QU-417", severity="normal", source="spec QUOTA-R45, QUOTA-R52")
+@pytest.mark.profile(CHECKING_PARENTS)
+def test_what_a_victim_gives_back_counts_in_the_parent(trial: Trial, expect: Expect) -> None:
+    """With enableCheckParentQuota: a quota and its parent are full, and a more important pod of it evicts one pod."""
+    trial.apply(priority_class("quota-low", 1000), priority_class("quota-high", 9000))
+    trial.add(node("n1").cpu(32))
+    make(trial, quota(named(trial, "p")).min(cpu=4).max(cpu=4).parent())
+    make(trial, quota(named(trial, "a")).min(cpu=4).max(cpu=4).below(named(trial, "p")))
+    low = [builder.scheduler(CHECKING_PARENTS).priority_class("quota-low") for builder in many(trial, "a", 4)]
+    trial.submit(*low)
+    expect.running(*(builder.name for builder in low))
+
+    trial.submit(counted(trial, "high", "a", cpu=1).scheduler(CHECKING_PARENTS).priority_class("quota-high"))
+
+    expect.running("high", within=60)
+    assert placed(trial, "a-") == 3
 
 
 @pytest.mark.feature("QUOTA-1.max-bound")
