@@ -245,8 +245,8 @@ def test_at_least_its_min_is_guaranteed(
             trial.submit(*(one for one in pods[:count] if trial.find(one.name) is None))
             Expect(trial).bound(*(one.name for one in pods[:count]))
             settle(trial)
-            found = [int(annotation(read(trial, name), GUARANTEED).get("cpu", "0")) for name in names]
-            assert found == [guaranteed] * 2
+            cores = [int(annotation(read(trial, name), GUARANTEED).get("cpu", "0")) for name in names]
+            assert cores == [guaranteed] * 2
 
 
 @pytest.mark.feature("QUOTA-12.overuse")
