@@ -194,6 +194,27 @@ def test_cache_ways_and_bandwidth(trial: Trial, start_agent: StartAgent) -> None
     assert not (node.root.resctrl / f"koordlet-{uid}").exists(), "expected the group to go with its pod"
 
 
+@pytest.mark.feature("QOS-6.llc")
+@pytest.mark.case("CO-155", severity="normal", source="spec RC-3, RC-6")
+@pytest.mark.long(seconds=12)
+def test_bandwidth_of_amd_cpus(start_agent: StartAgent) -> None:
+    """AMD limits bandwidth in eighths of a GB/s, and not in percent: a part is one of 160 of them, and all is 2048."""
+    node = start_agent(kernel="resctrl")
+    node.root.mount_resctrl(vendor="AuthenticAMD")
+    own = prod("own").annotation("node.koordinator.sh/resctrl", '{"mb": {"schemata": {"percent": 30}}}')
+    uid = node.run(own).rpartition("/pod")[2]
+    parts = {"lsClass": 100, "beClass": 45}
+    node.slo(
+        resourceQOSStrategy={name: {"resctrlQOS": {"enable": True, "mbaPercent": part}} for name, part in parts.items()}
+    )
+
+    node.pass_time(12)
+
+    expected = {"LS": 2048, "BE": 72, f"koordlet-{uid}": 48}
+    lines = {group: (node.root.resctrl / group / "schemata").read_text().split()[-1] for group in expected}
+    assert lines == {group: f"MB:0={value};" for group, value in expected.items()}
+
+
 @pytest.mark.feature("QOS-5.manifest-host-applications")
 @pytest.mark.case("CO-050", severity="normal")
 @pytest.mark.long(seconds=15)

@@ -172,16 +172,23 @@ def test_best_effort_pods_have_their_part_of_cpus_that_are_bound(start_agent: St
 @pytest.mark.case("CO-045", severity="critical")
 @pytest.mark.long(seconds=13)
 def test_programs_outside_of_pods(start_agent: StartAgent) -> None:
-    """An LS program has the group identity of its class and the CPUs that are bound to no pod; a BE program has that of
-    its class."""
+    """An LS program has the group identity of its class and the CPUs that are bound to no pod, also among burstable
+    pods; a BE program has that of its class."""
     node = start_agent(anolis=True)
     nginx, yarn = node.root.group("host-latency-sensitive/nginx"), node.root.group(f"{BESTEFFORT}/hadoop/yarn")
+    daemon = node.root.group("kubepods/burstable/daemon")
     bound = prod("bound", 2).qos("LSR").annotation(RESOURCE_STATUS, '{"cpuset": "0-1"}')
     node.run(bound)
     classes = {"lsClass": 2, "beClass": -1}
     node.slo(
         hostApplications=[
             {"name": "nginx", "priority": "koord-prod", "qos": "LS"},
+            {
+                "name": "daemon",
+                "priority": "koord-prod",
+                "qos": "LS",
+                "cgroupPath": {"base": "KubepodsBurstable", "relativePath": "daemon"},
+            },
             {
                 "name": "yarn-task",
                 "priority": "koord-batch",
@@ -195,8 +202,8 @@ def test_programs_outside_of_pods(start_agent: StartAgent) -> None:
         },
     )
     node.pass_time(12)
-    assert [node.number(group, "cpu.bvt_warp_ns") for group in (nginx, yarn)] == [2, -1]
-    assert node.cpus(nginx) == "2-7"
+    assert [node.number(group, "cpu.bvt_warp_ns") for group in (nginx, daemon, yarn)] == [2, 2, -1]
+    assert [node.cpus(group) for group in (nginx, daemon)] == ["2-7"] * 2
 
 
 @pytest.mark.feature("CPU-1.node-agent")

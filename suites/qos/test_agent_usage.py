@@ -147,7 +147,7 @@ def peak(status: dict[str, Any], name: str) -> float:
 def test_what_prod_pods_will_not_use(trial: Trial, start_agent: StartAgent) -> None:
     """Of the 4 cores of a pod that is two days old and uses 1, what its peak and a margin leave can be taken, and
     nothing of a pod that is younger than a day; at most what the node has beside them, without amplification, and
-    what the system leaves of the requests of all."""
+    what the system leaves of the requests of all. Nothing of a pod that has ended."""
     node = start_agent()
     node.slo()
     node.run(prod("old", 4), cores=1.0, memory=GI)
@@ -168,6 +168,11 @@ def test_what_prod_pods_will_not_use(trial: Trial, start_agent: StartAgent) -> N
     node.system = 2.0
     node.pass_time(130)
     assert reclaimable(trial, node) == pytest.approx(1.08, rel=0.05), "5 less 1.1 times the ends of two buckets"
+    node.system = 0.0
+    ended = {"status": {"phase": "Succeeded"}}
+    assert trial.call("PATCH", f"{trial.path('Pod', 'old')}/status", ended).ok
+    node.pass_time(60)
+    assert reclaimable(trial, node) == 0
 
 
 def reclaimable(trial: Trial, node: AgentNode) -> float:
